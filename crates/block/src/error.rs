@@ -1,0 +1,48 @@
+//! The one error of this crate.
+
+use std::io;
+
+/// What was being done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Operation {
+    /// A read.
+    Read,
+    /// A write.
+    Write,
+    /// A flush.
+    Flush,
+    /// Reserving space.
+    Allocate,
+    /// Giving space back.
+    Discard,
+}
+
+/// What the caller may do about it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DeviceErrorKind {
+    /// The device failed the request.
+    Io,
+    /// There is no space left.
+    Full,
+    /// The request lies beyond the device's end: our mistake or a damaged pointer.
+    OutOfRange,
+}
+
+/// A failed device request, with where and what.
+#[derive(Debug, thiserror::Error)]
+#[error("{operation:?} of {length_bytes} bytes at {offset} on {device} failed")]
+pub struct DeviceError {
+    /// What the caller may do.
+    pub kind: DeviceErrorKind,
+    /// What was being done.
+    pub operation: Operation,
+    /// Byte offset on the device.
+    pub offset: u64,
+    /// Length in bytes.
+    pub length_bytes: u64,
+    /// The device's name.
+    pub device: String,
+    /// The cause, untouched.
+    #[source]
+    pub source: io::Error,
+}

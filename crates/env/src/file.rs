@@ -1,0 +1,167 @@
+//! Media on a file or a raw block device, through the page cache.
+//!
+//! Reads that the page cache can answer never wait (`RWF_NOWAIT`), so a caller can serve those inline and
+//! hand only cold reads to threads; writes go to the page cache in one vectored call; `sync` is `fdatasync`.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, IoSlice, IoSliceMut};
+use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use rustix::fs::{FallocateFlags, FlockOperation};
+use rustix::io::ReadWriteFlags;
+
+use crate::Media;
+
+/// Slices per vectored call (the kernel's limit, `UIO_MAXIOV`).
+const SLICES_PER_CALL_MAX: usize = 1024;
+
+/// A file or block device.
+#[derive(Debug)]
+pub struct FileMedia {
+    file: File,
+    name: String,
+    len_bytes: u64,
+    nowait_works: AtomicBool,
+}
+
+impl FileMedia {
+    /// Creates a sparse file of `len_bytes` and locks it.
+    ///
+    /// # Errors
+    /// When the file exists, cannot be made or cannot be locked.
+    pub fn create(path: &Path, len_bytes: u64) -> io::Result<FileMedia> {
+        let file =
+            OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(path)?;
+        file.set_len(len_bytes)?;
+        file.sync_all()?;
+        if let Some(parent) = path.parent().filter(|p| !p.as_os_str().is_empty()) {
+            File::open(parent)?.sync_all()?;
+        }
+        FileMedia::locked(file, path, len_bytes)
+    }
+
+    /// Opens an existing file or block device and locks it against a second server.
+    ///
+    /// # Errors
+    /// `WouldBlock` when another process holds it.
+    pub fn open(path: &Path) -> io::Result<FileMedia> {
+        let file = OpenOptions::new().read(true).write(true).open(path)?;
+        let kind = file.metadata()?;
+        let len_bytes = if kind.file_type().is_block_device() {
+            use std::io::{Seek, SeekFrom};
+            (&file).seek(SeekFrom::End(0))?
+        } else {
+            kind.len()
+        };
+        FileMedia::locked(file, path, len_bytes)
+    }
+
+    fn locked(file: File, path: &Path, len_bytes: u64) -> io::Result<FileMedia> {
+        rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive)?;
+        let name = path.display().to_string();
+        Ok(FileMedia { file, name, len_bytes, nowait_works: AtomicBool::new(true) })
+    }
+
+    fn check_range(&self, offset: u64, length_bytes: u64) -> io::Result<()> {
+        match offset.checked_add(length_bytes) {
+            Some(end) if end <= self.len_bytes => Ok(()),
+            _ => Err(io::Error::new(io::ErrorKind::InvalidInput, "beyond the end of the media")),
+        }
+    }
+}
+
+impl Media for FileMedia {
+    fn len_bytes(&self) -> u64 {
+        self.len_bytes
+    }
+
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
+        self.check_range(offset, buffer.len() as u64)?;
+        self.file.read_exact_at(buffer, offset)
+    }
+
+    fn try_read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<bool> {
+        self.check_range(offset, buffer.len() as u64)?;
+        if !self.nowait_works.load(Ordering::Relaxed) {
+            return self.file.read_exact_at(buffer, offset).map(|()| true);
+        }
+        let wanted = buffer.len();
+        let mut slices = [IoSliceMut::new(buffer)];
+        match rustix::io::preadv2(&self.file, &mut slices, offset, ReadWriteFlags::NOWAIT) {
+            Ok(got) => Ok(got == wanted),
+            Err(rustix::io::Errno::AGAIN) => Ok(false),
+            Err(
+                rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::INVAL | rustix::io::Errno::NOSYS,
+            ) => {
+                // This file system cannot tell: read and wait, now and from now on.
+                self.nowait_works.store(false, Ordering::Relaxed);
+                self.file.read_exact_at(buffer, offset).map(|()| true)
+            }
+            Err(e) => Err(e.into()),
+        }
+    }
+
+    fn write_at(&self, offset: u64, slices: &[IoSlice<'_>]) -> io::Result<()> {
+        let total: u64 = slices.iter().map(|s| s.len() as u64).sum();
+        self.check_range(offset, total)?;
+        let mut position = offset;
+        for chunk in slices.chunks(SLICES_PER_CALL_MAX) {
+            let length: usize = chunk.iter().map(|s| s.len()).sum();
+            let written = loop {
+                match rustix::io::pwritev(&self.file, chunk, position) {
+                    Err(rustix::io::Errno::INTR) => {}
+                    other => break other?,
+                }
+            };
+            if written < length {
+                write_rest(&self.file, chunk, position, written)?;
+            }
+            position += length as u64;
+        }
+        Ok(())
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.file.sync_data()
+    }
+
+    fn allocate(&self, offset: u64, length_bytes: u64) -> io::Result<()> {
+        self.check_range(offset, length_bytes)?;
+        match rustix::fs::fallocate(&self.file, FallocateFlags::empty(), offset, length_bytes) {
+            // A block device has its space already; some file systems cannot reserve.
+            Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::NODEV) => Ok(()),
+            other => Ok(other?),
+        }
+    }
+
+    fn discard(&self, offset: u64, length_bytes: u64) -> io::Result<()> {
+        self.check_range(offset, length_bytes)?;
+        let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        match rustix::fs::fallocate(&self.file, flags, offset, length_bytes) {
+            Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::NODEV) => Ok(()),
+            other => Ok(other?),
+        }
+    }
+
+    fn name(&self) -> &str {
+        &self.name
+    }
+}
+
+/// Finishes a short vectored write: `written` bytes of `slices` are out already.
+fn write_rest(file: &File, slices: &[IoSlice<'_>], offset: u64, written: usize) -> io::Result<()> {
+    let mut skip = written;
+    let mut position = offset + written as u64;
+    for slice in slices {
+        if skip >= slice.len() {
+            skip -= slice.len();
+            continue;
+        }
+        file.write_all_at(&slice[skip..], position)?;
+        position += (slice.len() - skip) as u64;
+        skip = 0;
+    }
+    Ok(())
+}

@@ -1,0 +1,54 @@
+//! What the engine asks of the machine: media, clocks, entropy.
+//!
+//! The engine below `server` reads no clock, no randomness and no file except through these traits, so
+//! that one thread and one seed can run all of it in the simulator (`sim` implements the same traits).
+
+use std::io::{self, IoSlice};
+
+use units::WallTime;
+
+mod file;
+mod real;
+
+pub use file::FileMedia;
+pub use real::{RealClock, RealEntropy};
+
+/// A flat array of bytes that keeps what was synced: a file, a disk, memory, or the simulator's.
+///
+/// Writes are acknowledged when the operating system has them (they survive the death of the process);
+/// they are durable when a later [`Media::sync`] returns `Ok`.
+pub trait Media: Send + Sync {
+    /// Length in bytes. Reads and writes beyond it fail.
+    fn len_bytes(&self) -> u64;
+    /// Fills `buffer` from `offset`; never short.
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()>;
+    /// Fills `buffer` only if that needs no waiting for a device; `Ok(false)` means "would wait".
+    fn try_read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<bool> {
+        self.read_at(offset, buffer).map(|()| true)
+    }
+    /// Writes all slices, one after another, from `offset`; never short.
+    fn write_at(&self, offset: u64, slices: &[IoSlice<'_>]) -> io::Result<()>;
+    /// Makes every write that returned before this call durable.
+    fn sync(&self) -> io::Result<()>;
+    /// Reserves real space for a range so that later writes there cannot meet a full file system.
+    /// What the range reads as afterwards is unspecified only if it was discarded before.
+    fn allocate(&self, offset: u64, length_bytes: u64) -> io::Result<()>;
+    /// Gives a range back; it reads as anything until it is written again.
+    fn discard(&self, offset: u64, length_bytes: u64) -> io::Result<()>;
+    /// A name for messages.
+    fn name(&self) -> &str;
+}
+
+/// Wall time and a monotonic clock.
+pub trait Clock: Send + Sync {
+    /// The wall clock; may jump in both directions.
+    fn wall(&self) -> WallTime;
+    /// Nanoseconds since some fixed start; never goes back.
+    fn monotonic_ns(&self) -> u64;
+}
+
+/// A source of random numbers.
+pub trait Entropy: Send + Sync {
+    /// The next random 64 bits.
+    fn next_u64(&self) -> u64;
+}

@@ -1,0 +1,299 @@
+//! What goes in and out of pools and volumes.
+
+use serde::{Deserialize, Serialize};
+use units::{Seq, WallTime};
+
+/// Where current data lives and when old data is split off.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Architecture {
+    /// One mapped log holds the present and the history (Laden 2.4).
+    Logging,
+}
+
+/// Which writes are retained.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Granularity {
+    /// Every one.
+    EveryWrite,
+    /// The last write to an address in each window of this many nanoseconds, windows counted from 1970.
+    Interval(u64),
+    /// Only what versions and pinned marks need.
+    OnDemand,
+}
+
+/// What a new volume shall be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VolumeSpec {
+    /// 1 to 128 characters of `A-Za-z0-9._-`, beginning with a letter or digit.
+    pub name: String,
+    /// Bytes; a multiple of 512, at least 4096, at most 4 PiB.
+    pub size_bytes: u64,
+    /// Where data lives.
+    pub architecture: Architecture,
+    /// Which writes are retained.
+    pub granularity: Granularity,
+    /// How far back the past can be opened, in nanoseconds.
+    pub window_ns: u64,
+    /// How many bytes of history may be kept; `None` is as many as the pool holds.
+    pub history_limit_bytes: Option<u64>,
+}
+
+/// Settings to change; `None` leaves one as it is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct VolumeChange {
+    /// Which writes are retained from now on.
+    pub granularity: Option<Granularity>,
+    /// How far back the past can be opened, in nanoseconds.
+    pub window_ns: Option<u64>,
+    /// `Some(None)` takes the limit away.
+    pub history_limit_bytes: Option<Option<u64>>,
+}
+
+/// A seq with its time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stamp {
+    /// The seq.
+    pub seq: Seq,
+    /// When it was written; never goes back as seq rises.
+    pub time: WallTime,
+}
+
+/// What a moment expression came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Resolved {
+    /// The seq whose state it is.
+    pub seq: Seq,
+    /// The time of that seq.
+    pub time: WallTime,
+    /// Whether that is the very moment asked for.
+    pub exact: bool,
+}
+
+/// A volume as it stands.
+#[derive(Clone, Debug)]
+pub struct VolumeInfo {
+    /// Its name.
+    pub name: String,
+    /// Bytes.
+    pub size_bytes: u64,
+    /// Where data lives.
+    pub architecture: Architecture,
+    /// Which writes are retained.
+    pub granularity: Granularity,
+    /// Nanoseconds.
+    pub window_ns: u64,
+    /// Bytes.
+    pub history_limit_bytes: Option<u64>,
+    /// `online`, or `refusing-writes` after a failed write or flush.
+    pub state: &'static str,
+    /// Bytes of the present that are stored (holes excluded).
+    pub live_bytes: u64,
+    /// Bytes kept only for the past.
+    pub history_bytes: u64,
+    /// Bytes of history that stay because of versions, pinned marks, views and clones.
+    pub pinned_bytes: u64,
+    /// The oldest moment that can be opened by time.
+    pub oldest: Stamp,
+    /// The present.
+    pub latest: Stamp,
+    /// When it was made.
+    pub created: WallTime,
+    /// The volume and seq it was cloned from.
+    pub cloned_from: Option<(String, Seq)>,
+    /// Counters since the pool was opened.
+    pub counters: VolumeCounters,
+}
+
+/// Counters of one volume since the pool was opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct VolumeCounters {
+    /// Read requests.
+    pub reads: u64,
+    /// Bytes read.
+    pub read_bytes: u64,
+    /// Write requests (trims and zeroes included).
+    pub writes: u64,
+    /// Bytes written.
+    pub written_bytes: u64,
+    /// Flushes completed.
+    pub flushes: u64,
+    /// Blocks whose checksum did not match.
+    pub checksum_errors: u64,
+}
+
+/// A captured, pinned moment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Version {
+    /// 0, 1, 2 ...; never used twice in a volume.
+    pub number: u64,
+    /// Its moment.
+    pub stamp: Stamp,
+    /// Free text.
+    pub label: String,
+    /// Bytes that differ from the version before it (for the first: from the empty volume).
+    pub bytes_changed: u64,
+}
+
+/// A name for a moment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mark {
+    /// Its name.
+    pub name: String,
+    /// Its moment.
+    pub stamp: Stamp,
+    /// Whether the moment is kept however old it gets.
+    pub pinned: bool,
+    /// When the mark was made.
+    pub created: WallTime,
+}
+
+/// One write request.
+#[derive(Clone, Copy, Debug)]
+pub enum WriteOp<'a> {
+    /// Store these bytes at this offset.
+    Data {
+        /// Byte offset.
+        offset: u64,
+        /// The bytes.
+        bytes: &'a [u8],
+    },
+    /// Make this range read as zeros (trim and write-zeroes alike: a map entry, nothing stored).
+    Zero {
+        /// Byte offset.
+        offset: u64,
+        /// Bytes.
+        length_bytes: u64,
+    },
+}
+
+/// A run of bytes of one kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Extent {
+    /// Byte offset.
+    pub offset: u64,
+    /// Bytes.
+    pub length_bytes: u64,
+    /// Whether it is a hole (reads as zeros, takes no space).
+    pub hole: bool,
+}
+
+/// A byte range.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Range {
+    /// Byte offset.
+    pub offset: u64,
+    /// Bytes.
+    pub length_bytes: u64,
+}
+
+/// Part of a diff.
+#[derive(Clone, Debug, Default)]
+pub struct DiffPage {
+    /// Ranges (whole blocks, joined where adjacent, cut at the size) whose content differs, ascending.
+    pub ranges: Vec<Range>,
+    /// Offset at which to go on; `None` at the end.
+    pub next_offset: Option<u64>,
+}
+
+/// What was written in one interval.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bucket {
+    /// Start of the interval.
+    pub time: WallTime,
+    /// Write requests.
+    pub writes: u64,
+    /// Bytes written.
+    pub bytes: u64,
+    /// Flushes completed.
+    pub flushes: u64,
+}
+
+/// Something that happened to a volume besides writes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Event {
+    /// When.
+    pub stamp: Stamp,
+    /// `created`, `cloned`, `version`, `mark`, `revert`, `resize`.
+    pub kind: &'static str,
+    /// For people: the label, the name, where the revert went.
+    pub detail: String,
+}
+
+/// Part of a volume's history.
+#[derive(Clone, Debug, Default)]
+pub struct HistoryPage {
+    /// Intervals in which something was written, ascending.
+    pub buckets: Vec<Bucket>,
+    /// Events in the range of the query (all of them on the first page).
+    pub events: Vec<Event>,
+    /// Time at which to go on; `None` at the end.
+    pub next: Option<WallTime>,
+}
+
+/// What a revert did, or would do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RevertReport {
+    /// The present before it; `revert --to seq:FROM` undoes it.
+    pub from: Stamp,
+    /// The moment made present.
+    pub to: Stamp,
+    /// Bytes that differ between the two.
+    pub changed_bytes: u64,
+    /// The seq of the revert itself (`from` when nothing was done).
+    pub seq: Seq,
+}
+
+/// The pool as it stands.
+#[derive(Clone, Debug)]
+pub struct PoolStatus {
+    /// Identity of the pool, 16 hex digits.
+    pub id: String,
+    /// The stack, as one line.
+    pub layers: String,
+    /// Format version.
+    pub format_version: u32,
+    /// Bytes of all zones.
+    pub size_bytes: u64,
+    /// Bytes of zones in use.
+    pub used_bytes: u64,
+    /// Bytes of zones that are free.
+    pub free_bytes: u64,
+    /// Bytes in used zones that reclamation would free now.
+    pub reclaimable_bytes: u64,
+    /// Bytes of log segments, map runs and catalogue (sums to `used_bytes`).
+    pub log_bytes: u64,
+    /// Bytes of map runs.
+    pub map_bytes: u64,
+    /// Bytes of the catalogue and superblocks.
+    pub catalogue_bytes: u64,
+    /// Map entries not yet in runs.
+    pub pending_entries: u64,
+    /// `online` or `refusing-writes`.
+    pub state: &'static str,
+    /// Blocks whose checksum did not match since the pool was opened.
+    pub checksum_errors: u64,
+}
+
+/// One line of the audit log.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AuditRecord {
+    /// Position in the log; only rises.
+    pub number: u64,
+    /// Nanoseconds since 1970.
+    pub time_ns: u64,
+    /// `volume-create`, `volume-delete`, `version-delete`, `revert`, `expire` ...
+    pub action: String,
+    /// The volume.
+    pub volume: String,
+    /// For people, with seqs and reasons.
+    pub detail: String,
+}
+
+/// How much background work to do in one step.
+#[derive(Clone, Copy, Debug)]
+pub struct Budget {
+    /// Stop after about this many bytes of device reads and writes.
+    pub bytes: u64,
+}
