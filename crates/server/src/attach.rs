@@ -1,0 +1,120 @@
+//! Who is attached to which volume: the register that NBD sessions enter and HTTP asks.
+//!
+//! Invariant: an entry lives exactly as long as the [`Attachment`] that made it. Deleting or
+//! reverting a volume with entries is refused unless forced; force asks the sessions to leave.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use tokio::sync::watch;
+
+/// The attached clients of all volumes.
+#[derive(Debug, Default)]
+pub struct Attachments {
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// Never used twice.
+    next_number: u64,
+    by_volume: BTreeMap<String, BTreeMap<u64, Entry>>,
+}
+
+#[derive(Debug)]
+struct Entry {
+    client: String,
+    leave: watch::Sender<bool>,
+}
+
+/// One client's attachment to the present of one volume; dropping it detaches.
+#[derive(Debug)]
+pub struct Attachment {
+    register: Arc<Attachments>,
+    volume: String,
+    number: u64,
+    leave: watch::Receiver<bool>,
+}
+
+impl Attachments {
+    /// Enters a client (an address, for people) as attached to the present of `volume`.
+    #[must_use]
+    pub fn attach(self: &Arc<Self>, volume: &str, client: &str) -> Attachment {
+        let (sender, receiver) = watch::channel(false);
+        let mut state = self.state.lock();
+        let number = state.next_number;
+        state.next_number += 1;
+        let entry = Entry { client: client.to_owned(), leave: sender };
+        state.by_volume.entry(volume.to_owned()).or_default().insert(number, entry);
+        Attachment { register: Arc::clone(self), volume: volume.to_owned(), number, leave: receiver }
+    }
+
+    /// The clients attached to the present of `volume`.
+    #[must_use]
+    pub fn clients(&self, volume: &str) -> Vec<String> {
+        let state = self.state.lock();
+        let entries = state.by_volume.get(volume).into_iter().flat_map(|m| m.values());
+        entries.map(|e| e.client.clone()).collect()
+    }
+
+    /// How many clients are attached to the present of `volume`.
+    #[must_use]
+    pub fn count(&self, volume: &str) -> usize {
+        self.state.lock().by_volume.get(volume).map_or(0, BTreeMap::len)
+    }
+
+    /// Asks every session attached to `volume` to end; does not wait for it.
+    pub fn ask_to_leave(&self, volume: &str) {
+        let state = self.state.lock();
+        for entry in state.by_volume.get(volume).into_iter().flat_map(|m| m.values()) {
+            entry.leave.send_replace(true);
+        }
+    }
+}
+
+impl Attachment {
+    /// Waits until this session is asked to end.
+    pub async fn asked_to_leave(&mut self) {
+        // The sender lives in the register as long as self does, so an error cannot come first.
+        let _ = self.leave.wait_for(|leave| *leave).await;
+    }
+
+    /// Whether this session was asked to end.
+    #[must_use]
+    pub fn is_asked_to_leave(&self) -> bool {
+        *self.leave.borrow()
+    }
+}
+
+impl Drop for Attachment {
+    fn drop(&mut self) {
+        let mut state = self.register.state.lock();
+        if let Some(entries) = state.by_volume.get_mut(&self.volume) {
+            entries.remove(&self.number);
+            if entries.is_empty() {
+                state.by_volume.remove(&self.volume);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_attachment_counts_until_it_is_dropped() {
+        let register = Arc::new(Attachments::default());
+        let first = register.attach("pg", "unix");
+        let second = register.attach("pg", "127.0.0.1:9");
+        assert_eq!(register.count("pg"), 2);
+        assert_eq!(register.clients("pg"), ["unix", "127.0.0.1:9"]);
+        drop(first);
+        assert_eq!(register.count("pg"), 1);
+        register.ask_to_leave("pg");
+        assert!(second.is_asked_to_leave());
+        drop(second);
+        assert_eq!(register.count("pg"), 0);
+    }
+}
