@@ -1,0 +1,60 @@
+# The project's commands. `make run` and `make test` are all a newcomer needs; both install the Debian
+# packages that they need and lack. `cargo x --help` has the finer ones.
+#
+# Tests and demo share one build profile, dev (optimised a little, and fast to build), so that
+# everything is compiled once. `make run` and `make bench` build with optimisation.
+
+TARGET := $(or $(CARGO_TARGET_DIR),target)
+CARGO ?= cargo
+HINDSIGHT := $(TARGET)/debug/hindsight
+CHECKER_SEED ?= 1
+CHECKER_ROUNDS ?= 12
+
+.PHONY: help run build-tests test demo checker check bench guest-test
+
+help:
+	@echo 'make run         build, start a server on ./pool, make a first volume'
+	@echo 'make test        every test of the project, the demo included'
+	@echo 'make demo        the PostgreSQL story against a server of its own'
+	@echo 'make check       format, lints, house rules, dependencies'
+	@echo 'make bench       the benchmarks (long)'
+	@echo 'make checker     the black-box checker: CHECKER_SEED=1 CHECKER_ROUNDS=12'
+	@echo 'make guest-test  the kernel NBD client in an emulated guest (long)'
+
+run:
+	@scripts/install-packages run
+	$(CARGO) build --release -p hindsight-cli
+	@exec scripts/run $(TARGET)/release/hindsight
+
+build-tests:
+	@scripts/install-packages test
+	$(CARGO) build --workspace --all-targets
+
+test: build-tests
+	$(CARGO) test --workspace --no-fail-fast
+	$(TARGET)/debug/checker --hindsight $(HINDSIGHT) --seed $(CHECKER_SEED) --rounds $(CHECKER_ROUNDS)
+	scripts/demo $(HINDSIGHT)
+	@echo; echo 'make test: every test passed'
+
+demo:
+	@scripts/install-packages test
+	$(CARGO) build -p hindsight-cli
+	scripts/demo $(HINDSIGHT)
+
+checker:
+	$(CARGO) build -p hindsight-cli -p hindsight-tests
+	$(TARGET)/debug/checker --hindsight $(HINDSIGHT) --seed $(CHECKER_SEED) --rounds $(CHECKER_ROUNDS)
+
+check:
+	@scripts/install-packages check
+	$(CARGO) x check
+
+bench:
+	@scripts/install-packages bench
+	$(CARGO) build --release -p hindsight-cli
+	$(CARGO) x bench
+
+guest-test:
+	@scripts/install-packages guest
+	$(CARGO) build -p hindsight-cli
+	scripts/guest-test $(HINDSIGHT)
