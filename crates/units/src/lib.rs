@@ -1,12 +1,24 @@
-//! The words of the contract as types: positions, times, moments, sizes, spans, and their parsing. No I/O.
+//! The words of the contract as types: positions, times, moments, sizes, spans, names, and their parsing.
+//!
+//! No I/O and no clock: whoever parses a local time hands in the present and the time zone.
+//! Invariants: 1. whatever `Display` prints, `FromStr` reads back as the same value; 2. no text makes a
+//! parser panic; 3. every error has a message for people and, where one is possible, a hint.
 
+mod granularity;
+mod local;
 mod moment;
+mod name;
+mod number;
 mod position;
 mod size;
 mod span;
 mod time;
 
-pub use moment::{Moment, MomentError};
+pub use granularity::{Granularity, GranularityError};
+pub use jiff::tz::TimeZone;
+pub use local::Reading;
+pub use moment::{Moment, MomentError, VolumeMoment};
+pub use name::{MarkName, NAME_CHARS_MAX, NameError, VolumeName};
 pub use position::{BLOCK_BYTES, BlockCount, Lba, Seq};
 pub use size::{Size, SizeError};
 pub use span::{Span, SpanError};

@@ -1,6 +1,11 @@
-//! Moment expressions.
+//! Moment expressions: what stands behind the `@` of `VOLUME@MOMENT`.
+//!
+//! The forms are those of the interface contract; local times, which only the CLI takes, are in `local`.
 
-use crate::{Seq, Span, WallTime};
+use std::fmt;
+use std::str::FromStr;
+
+use crate::{MarkName, NameError, Seq, Span, SpanError, TimeZone, VolumeName, WallTime};
 
 /// A moment as a user names it; a volume resolves it to a seq.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,6 +24,15 @@ pub enum Moment {
     Mark(String),
 }
 
+/// A volume at a moment: `NAME` or `NAME@MOMENT`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VolumeMoment {
+    /// Name of the volume.
+    pub volume: String,
+    /// Its moment; the present where none was given.
+    pub moment: Moment,
+}
+
 /// Why a text is not a moment.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
@@ -27,4 +41,135 @@ pub struct MomentError {
     pub message: String,
     /// What to do about it.
     pub hint: Option<String>,
+}
+
+const FORMS_HINT: &str = "use latest, 2026-11-21T10:00:00Z, -5min, seq:12345, v:3 or mark:NAME";
+
+impl MomentError {
+    pub(crate) fn new(message: impl Into<String>, hint: impl Into<String>) -> MomentError {
+        MomentError { message: message.into(), hint: Some(hint.into()) }
+    }
+}
+
+impl From<SpanError> for MomentError {
+    fn from(error: SpanError) -> MomentError {
+        MomentError { message: error.message, hint: error.hint }
+    }
+}
+
+impl From<NameError> for MomentError {
+    fn from(error: NameError) -> MomentError {
+        MomentError { message: error.message, hint: error.hint }
+    }
+}
+
+impl fmt::Display for Moment {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Moment::Latest => f.write_str("latest"),
+            Moment::At(time) => time.fmt(f),
+            Moment::Ago(span) => write!(f, "-{span}"),
+            Moment::Seq(seq) => write!(f, "seq:{seq}"),
+            Moment::Version(number) => write!(f, "v:{number}"),
+            Moment::Mark(name) => write!(f, "mark:{name}"),
+        }
+    }
+}
+
+impl FromStr for Moment {
+    type Err = MomentError;
+
+    fn from_str(text: &str) -> Result<Moment, MomentError> {
+        if text == "latest" {
+            return Ok(Moment::Latest);
+        }
+        if let Some(span) = text.strip_prefix('-') {
+            return Ok(Moment::Ago(span.parse::<Span>()?));
+        }
+        match text.split_once(':') {
+            Some(("seq", number)) => {
+                let seq = Seq(whole_number("seq", number)?);
+                if seq > Seq::MAX {
+                    let message = format!("seq:{seq} is beyond the largest seq, {}", Seq::MAX);
+                    return Err(MomentError { message, hint: None });
+                }
+                Ok(Moment::Seq(seq))
+            }
+            Some(("v", number)) => Ok(Moment::Version(whole_number("version", number)?)),
+            Some(("mark", name)) => {
+                MarkName::check(name)?;
+                Ok(Moment::Mark(name.to_owned()))
+            }
+            _ => instant(text),
+        }
+    }
+}
+
+fn instant(text: &str) -> Result<Moment, MomentError> {
+    let shown: String = text.chars().take(64).collect();
+    match text.parse::<WallTime>() {
+        Ok(time) => Ok(Moment::At(time)),
+        Err(_) if text.is_empty() => Err(MomentError::new("the moment is empty", FORMS_HINT)),
+        // A text that begins like a date was meant as one: the reason helps more than the list of forms.
+        Err(e) if text.bytes().take_while(u8::is_ascii_digit).count() == 4 => {
+            Err(MomentError::new(e.to_string(), "times need an offset: Z, or one such as +01:00"))
+        }
+        Err(_) => Err(MomentError::new(format!("`{shown}` is not a moment"), FORMS_HINT)),
+    }
+}
+
+fn whole_number(what: &str, text: &str) -> Result<u64, MomentError> {
+    let digits = !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
+    text.parse().ok().filter(|_| digits).ok_or_else(|| {
+        let shown: String = text.chars().take(64).collect();
+        MomentError::new(format!("`{shown}` is not the number of a {what}"), FORMS_HINT)
+    })
+}
+
+impl VolumeMoment {
+    /// The same as `FromStr`, and also takes local times ([`Moment::parse_local`]); the second value says
+    /// what was made of the moment.
+    ///
+    /// # Errors
+    /// When the name or the moment cannot be read.
+    pub fn parse_local(
+        text: &str,
+        now: WallTime,
+        zone: &TimeZone,
+    ) -> Result<(VolumeMoment, String), MomentError> {
+        let (volume, moment) = split(text)?;
+        let Some(moment) = moment else {
+            return Ok((VolumeMoment { volume, moment: Moment::Latest }, "latest".into()));
+        };
+        let reading = Moment::parse_local(moment, now, zone)?;
+        Ok((VolumeMoment { volume, moment: reading.moment }, reading.text))
+    }
+}
+
+fn split(text: &str) -> Result<(String, Option<&str>), MomentError> {
+    let (volume, moment) = match text.split_once('@') {
+        Some((volume, moment)) => (volume, Some(moment)),
+        None => (text, None),
+    };
+    VolumeName::check(volume)?;
+    Ok((volume.to_owned(), moment))
+}
+
+impl FromStr for VolumeMoment {
+    type Err = MomentError;
+
+    fn from_str(text: &str) -> Result<VolumeMoment, MomentError> {
+        let (volume, moment) = split(text)?;
+        let moment = moment.map_or(Ok(Moment::Latest), str::parse)?;
+        Ok(VolumeMoment { volume, moment })
+    }
+}
+
+impl fmt::Display for VolumeMoment {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.moment {
+            Moment::Latest => f.write_str(&self.volume),
+            moment => write!(f, "{}@{moment}", self.volume),
+        }
+    }
 }

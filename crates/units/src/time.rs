@@ -1,12 +1,20 @@
 //! Wall time: nanoseconds since 1970 UTC, printed and read as RFC 3339.
+//!
+//! Wall time only finds a `Seq`; order never comes from it. The text always has nine fractional digits
+//! and `Z`, so that texts of times sort as the times do.
 
-use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::str::FromStr;
+
+use jiff::Timestamp;
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+
+use crate::Span;
 
 /// An instant in nanoseconds since 1970-01-01T00:00:00Z (good until the year 2554).
-#[derive(
-    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
-)]
-#[serde(transparent)]
+///
+/// Serialised as its RFC 3339 text. Durable structures store [`WallTime::as_nanos`] instead.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct WallTime(u64);
 
 /// Why a text is not a time.
@@ -15,15 +23,126 @@ pub struct WallTime(u64);
 pub struct TimeError(pub String);
 
 impl WallTime {
+    /// The first instant: 1970-01-01T00:00:00Z.
+    pub const EPOCH: WallTime = WallTime(0);
+    /// The last instant, in the year 2554.
+    pub const MAX: WallTime = WallTime(u64::MAX);
+
     /// From nanoseconds since 1970.
     #[must_use]
-    pub fn from_nanos(nanos: u64) -> WallTime {
+    pub const fn from_nanos(nanos: u64) -> WallTime {
         WallTime(nanos)
     }
 
     /// Nanoseconds since 1970.
     #[must_use]
-    pub fn as_nanos(self) -> u64 {
+    pub const fn as_nanos(self) -> u64 {
         self.0
+    }
+
+    /// The instant `span` later; `None` after [`WallTime::MAX`].
+    #[must_use]
+    pub fn checked_add(self, span: Span) -> Option<WallTime> {
+        self.0.checked_add(span.0).map(WallTime)
+    }
+
+    /// The instant `span` earlier; `None` before 1970.
+    #[must_use]
+    pub fn checked_sub(self, span: Span) -> Option<WallTime> {
+        self.0.checked_sub(span.0).map(WallTime)
+    }
+
+    /// The instant `span` later, or [`WallTime::MAX`].
+    #[must_use]
+    pub fn saturating_add(self, span: Span) -> WallTime {
+        WallTime(self.0.saturating_add(span.0))
+    }
+
+    /// The instant `span` earlier, or 1970.
+    #[must_use]
+    pub fn saturating_sub(self, span: Span) -> WallTime {
+        WallTime(self.0.saturating_sub(span.0))
+    }
+
+    /// How long after `earlier` this is; `None` when it is before.
+    #[must_use]
+    pub fn since(self, earlier: WallTime) -> Option<Span> {
+        self.0.checked_sub(earlier.0).map(Span)
+    }
+
+    /// From the library's instant; refused before 1970 and after 2554.
+    pub(crate) fn from_timestamp(timestamp: Timestamp) -> Result<WallTime, TimeError> {
+        u64::try_from(timestamp.as_nanosecond())
+            .map(WallTime)
+            .map_err(|_| TimeError(format!("{timestamp} is not between the years 1970 and 2554")))
+    }
+
+    /// As the library's instant.
+    pub(crate) fn timestamp(self) -> Timestamp {
+        Timestamp::from_nanosecond(i128::from(self.0))
+            .expect("64 bits of nanoseconds end in 2554; the library goes to 9999")
+    }
+}
+
+impl fmt::Display for WallTime {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&format!("{:.9}", self.timestamp()))
+    }
+}
+
+impl FromStr for WallTime {
+    type Err = TimeError;
+
+    /// Reads an RFC 3339 instant with any offset.
+    fn from_str(text: &str) -> Result<WallTime, TimeError> {
+        // The library also reads zone annotations (`[Europe/Paris]`) and basic ISO 8601; the contract does
+        // not promise them, so they are refused before somebody comes to rely on them.
+        if !has_shape_of_rfc_3339(text) {
+            let shown: String = text.chars().take(64).collect();
+            return Err(TimeError(format!(
+                "`{shown}` is not like 2026-11-21T10:00:00Z or 2026-11-21T10:00:00.25+01:00"
+            )));
+        }
+        let timestamp: Timestamp = text.parse().map_err(|e| TimeError(format!("{e}")))?;
+        WallTime::from_timestamp(timestamp)
+    }
+}
+
+/// Checks `YYYY-MM-DD?HH:MM:SS[.fraction](Z|+HH:MM|-HH:MM)`; ranges are checked by the library.
+fn has_shape_of_rfc_3339(text: &str) -> bool {
+    let bytes = text.as_bytes();
+    let Some((front, rest)) = bytes.split_at_checked(19) else { return false };
+    let front_fits = front.iter().zip(b"0000-00-00T00:00:00").all(|(&got, &want)| match want {
+        b'0' => got.is_ascii_digit(),
+        b'T' => matches!(got, b'T' | b't' | b' '),
+        _ => got == want,
+    });
+    let offset = match rest.split_first() {
+        Some((b'.', fraction)) => {
+            let digits = fraction.iter().take_while(|b| b.is_ascii_digit()).count();
+            if digits == 0 {
+                return false;
+            }
+            &fraction[digits..]
+        }
+        _ => rest,
+    };
+    let offset_fits = match offset {
+        [b'Z' | b'z'] => true,
+        [b'+' | b'-', a, b, b':', c, d] => [a, b, c, d].iter().all(|x| x.is_ascii_digit()),
+        _ => false,
+    };
+    front_fits && offset_fits
+}
+
+impl Serialize for WallTime {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for WallTime {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<WallTime, D::Error> {
+        String::deserialize(deserializer)?.parse().map_err(de::Error::custom)
     }
 }
