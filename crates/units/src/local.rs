@@ -71,7 +71,7 @@ fn local(text: &str, now: WallTime, zone: &TimeZone) -> Result<Option<Moment>, M
         return Ok(Some(Moment::Ago(Span::parse_in_words(span.trim())?)));
     }
     let today = now.timestamp().to_zoned(zone.clone()).date();
-    let (day, time) = match text.split_once([' ', 'T', 't']) {
+    let (day, time) = match text.split_once([' ', 'T']) {
         Some((day, time)) => (day, Some(time.trim_start())),
         None => (text, None),
     };
