@@ -1,1 +1,29 @@
-//! Placeholder.
+//! The HTTP API as types, its OpenAPI document, and a client for it.
+//!
+//! Server and command line share these types, so that what one sends the other reads. The document
+//! is generated from the server's handlers; a test there fails when the checked-in copy is stale.
+
+mod client;
+mod problem;
+mod requests;
+mod scalar;
+mod types;
+
+pub use client::{Client, ClientError, Page, ServerAddress};
+pub use problem::{ExitCode, PROBLEM_MEDIA_TYPE, Problem, ProblemKind};
+pub use requests::{
+    ChangeVolume, CreateClone, CreateMark, CreateVersion, CreateVolume, DiffQuery, ForceQuery,
+    HistoryQuery, ListQuery, MarkQuery, ResolveQuery, Revert,
+};
+pub use scalar::{SizeInput, SpanInput, Time};
+pub use types::{
+    AuditRecord, Bucket, ClonedFrom, Event, History, Mark, Pool, Range, Resolved, Reverted, Stamp,
+    Version, Volume,
+};
+pub use units::Granularity;
+
+/// The OpenAPI 3.1 document of the API, as served at `/api/v1/openapi.json`.
+pub const OPENAPI_JSON: &str = include_str!("../openapi.json");
+
+/// Where the API begins.
+pub const API_PREFIX: &str = "/api/v1";

@@ -1,0 +1,279 @@
+//! A blocking client of the API, one call per method.
+//!
+//! It owns a small runtime, so it must not be used on a thread that already drives one.
+
+use hyper::Method;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::{
+    API_PREFIX, AuditRecord, ChangeVolume, CreateClone, CreateMark, CreateVersion, CreateVolume,
+    DiffQuery, ExitCode, History, HistoryQuery, ListQuery, Mark, Pool, Problem, Range, Resolved,
+    Revert, Reverted, Version, Volume,
+};
+
+mod address;
+mod connection;
+mod target;
+
+pub use address::ServerAddress;
+use connection::Outgoing;
+use target::Target;
+
+/// Why a call failed.
+#[derive(Debug, thiserror::Error)]
+pub enum ClientError {
+    /// The client could not be set up.
+    #[error("the client could not start")]
+    Start(#[source] std::io::Error),
+    /// Nobody answered there.
+    #[error("no server at {address}")]
+    Connect {
+        /// Where.
+        address: ServerAddress,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// The request could not be put together (a name with characters that no URL can hold).
+    #[error("the request could not be formed")]
+    Request(#[source] hyper::http::Error),
+    /// The connection broke.
+    #[error("the connection to the server broke")]
+    Exchange(#[source] hyper::Error),
+    /// The answer could not be read to its end.
+    #[error("the answer could not be read")]
+    Body(#[source] Box<dyn std::error::Error + Send + Sync>),
+    /// The answer is not what this API sends.
+    #[error("the answer (status {status}) is not of this API")]
+    Answer {
+        /// HTTP status.
+        status: u16,
+        /// Why.
+        source: serde_json::Error,
+    },
+    /// The server said no.
+    #[error("{0}")]
+    Problem(Box<Problem>),
+}
+
+impl ClientError {
+    /// What a command that met it exits with.
+    #[must_use]
+    pub fn exit_code(&self) -> ExitCode {
+        match self {
+            ClientError::Problem(problem) => problem.exit_code(),
+            ClientError::Start(_)
+            | ClientError::Connect { .. }
+            | ClientError::Request(_)
+            | ClientError::Exchange(_)
+            | ClientError::Body(_)
+            | ClientError::Answer { .. } => ExitCode::Failed,
+        }
+    }
+
+    /// What to do about it.
+    #[must_use]
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            ClientError::Problem(problem) => problem.hint.clone(),
+            ClientError::Connect { .. } => Some(
+                "is it running (hindsight serve --pool DIR)? name it with --server \
+                 unix:DIR/api.sock or HINDSIGHT_SERVER"
+                    .to_owned(),
+            ),
+            _ => None,
+        }
+    }
+}
+
+/// Part of a list.
+#[derive(Clone, Debug)]
+pub struct Page<T> {
+    /// The entries.
+    pub entries: Vec<T>,
+    /// Where the next page begins; `None` at the end.
+    pub next: Option<u64>,
+}
+
+/// A client of one server.
+#[derive(Debug)]
+pub struct Client {
+    address: ServerAddress,
+    runtime: tokio::runtime::Runtime,
+}
+
+type Result<T> = std::result::Result<T, ClientError>;
+
+impl Client {
+    /// A client of the server at `address`; connects when something is asked.
+    ///
+    /// # Errors
+    /// When the operating system gives it no event loop.
+    pub fn new(address: ServerAddress) -> Result<Client> {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .map_err(ClientError::Start)?;
+        Ok(Client { address, runtime })
+    }
+
+    /// Where the server is.
+    #[must_use]
+    pub fn address(&self) -> &ServerAddress {
+        &self.address
+    }
+
+    /// All volumes by name.
+    ///
+    /// # Errors
+    /// As every call: no server there, or the server's problem.
+    pub fn volumes(&self) -> Result<Vec<Volume>> {
+        self.get(&Target::new("/volumes"))
+    }
+
+    /// One volume.
+    pub fn volume(&self, name: &str) -> Result<Volume> {
+        self.get(&volume(name))
+    }
+
+    /// Creates a volume.
+    pub fn create_volume(&self, body: &CreateVolume) -> Result<Volume> {
+        self.post(&Target::new("/volumes"), body)
+    }
+
+    /// Changes settings or the size; shrinking under attached clients needs `force`.
+    pub fn change_volume(&self, name: &str, body: &ChangeVolume, force: bool) -> Result<Volume> {
+        self.call(Method::PATCH, &forced(volume(name), force), Some(body))
+    }
+
+    /// Deletes a volume; with attached clients only by `force`.
+    pub fn delete_volume(&self, name: &str, force: bool) -> Result<()> {
+        self.delete(&forced(volume(name), force))
+    }
+
+    /// What a moment expression comes to.
+    pub fn resolve(&self, name: &str, at: &str) -> Result<Resolved> {
+        self.get(&volume(name).part("resolve").field("at", at))
+    }
+
+    /// A page of what was written when.
+    pub fn history(&self, name: &str, query: &HistoryQuery) -> Result<History> {
+        self.get(&volume(name).part("history").query(query))
+    }
+
+    /// Makes a past moment the present.
+    pub fn revert(&self, name: &str, body: &Revert) -> Result<Reverted> {
+        self.post(&volume(name).part("revert"), body)
+    }
+
+    /// Makes a writable volume that starts at a moment of another.
+    pub fn create_clone(&self, name: &str, body: &CreateClone) -> Result<Volume> {
+        self.post(&volume(name).part("clones"), body)
+    }
+
+    /// A page of versions, ascending.
+    pub fn versions(&self, name: &str, query: &ListQuery) -> Result<Page<Version>> {
+        self.page(&volume(name).part("versions").query(query))
+    }
+
+    /// One version.
+    pub fn version(&self, name: &str, number: u64) -> Result<Version> {
+        self.get(&volume(name).part("versions").part(&number.to_string()))
+    }
+
+    /// Captures the present.
+    pub fn create_version(&self, name: &str, body: &CreateVersion) -> Result<Version> {
+        self.post(&volume(name).part("versions"), body)
+    }
+
+    /// Deletes a version.
+    pub fn delete_version(&self, name: &str, number: u64) -> Result<()> {
+        self.delete(&volume(name).part("versions").part(&number.to_string()))
+    }
+
+    /// A page of marks by name.
+    pub fn marks(&self, name: &str, query: &ListQuery) -> Result<Page<Mark>> {
+        self.page(&volume(name).part("marks").query(query))
+    }
+
+    /// Names a moment.
+    pub fn create_mark(&self, name: &str, body: &CreateMark) -> Result<Mark> {
+        self.post(&volume(name).part("marks"), body)
+    }
+
+    /// Deletes a mark.
+    pub fn delete_mark(&self, name: &str, mark: &str) -> Result<()> {
+        self.delete(&volume(name).part("marks").part(mark))
+    }
+
+    /// A page of the byte ranges that differ between two moments.
+    pub fn diff(&self, name: &str, query: &DiffQuery) -> Result<Page<Range>> {
+        self.page(&volume(name).part("diff").query(query))
+    }
+
+    /// The pool as it stands.
+    pub fn pool(&self) -> Result<Pool> {
+        self.get(&Target::new("/pool"))
+    }
+
+    /// A page of the audit log, oldest first.
+    pub fn audit(&self, query: &ListQuery) -> Result<Page<AuditRecord>> {
+        self.page(&Target::new("/audit").query(query))
+    }
+
+    fn get<T: DeserializeOwned>(&self, target: &Target) -> Result<T> {
+        self.call(Method::GET, target, None::<&()>)
+    }
+
+    fn post<T: DeserializeOwned>(&self, target: &Target, body: &impl Serialize) -> Result<T> {
+        self.call(Method::POST, target, Some(body))
+    }
+
+    fn delete(&self, target: &Target) -> Result<()> {
+        self.exchange(Method::DELETE, target, None::<&()>).map(|_| ())
+    }
+
+    fn page<T: DeserializeOwned>(&self, target: &Target) -> Result<Page<T>> {
+        let answer = self.exchange(Method::GET, target, None::<&()>)?;
+        let next = answer.link.as_deref().and_then(target::next_of_link);
+        Ok(Page { entries: read(&answer)?, next })
+    }
+
+    fn call<T: DeserializeOwned>(
+        &self,
+        method: Method,
+        target: &Target,
+        body: Option<&impl Serialize>,
+    ) -> Result<T> {
+        read(&self.exchange(method, target, body)?)
+    }
+
+    fn exchange(
+        &self,
+        method: Method,
+        target: &Target,
+        body: Option<&impl Serialize>,
+    ) -> Result<connection::Incoming> {
+        let body = body.map(|b| serde_json::to_vec(b).expect("our own types always serialise"));
+        let outgoing = Outgoing { method, target: format!("{API_PREFIX}{target}"), body };
+        let answer = self.runtime.block_on(connection::exchange(&self.address, outgoing))?;
+        if answer.status.is_success() {
+            return Ok(answer);
+        }
+        let problem: Problem = read(&answer)?;
+        Err(ClientError::Problem(Box::new(problem)))
+    }
+}
+
+fn read<T: DeserializeOwned>(answer: &connection::Incoming) -> Result<T> {
+    serde_json::from_slice(&answer.body)
+        .map_err(|source| ClientError::Answer { status: answer.status.as_u16(), source })
+}
+
+fn volume(name: &str) -> Target {
+    Target::new("/volumes").part(name)
+}
+
+fn forced(target: Target, force: bool) -> Target {
+    if force { target.field("force", "true") } else { target }
+}

@@ -1,0 +1,100 @@
+//! Where a server listens: `unix:/path` or `http://host:port`.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+/// The address of a server's HTTP API.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ServerAddress {
+    /// A unix socket.
+    Unix(PathBuf),
+    /// Host and port, as in the URL (an IPv6 host in brackets).
+    Http(String),
+}
+
+/// The default port of the HTTP API.
+const HTTP_PORT: u16 = 9820;
+
+impl FromStr for ServerAddress {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<ServerAddress, String> {
+        if let Some(path) = text.strip_prefix("unix:") {
+            let path = path.strip_prefix("//").unwrap_or(path);
+            return unix(path, text);
+        }
+        if text.starts_with('/') {
+            return unix(text, text);
+        }
+        if let Some(rest) = text.strip_prefix("http://") {
+            let authority = rest.strip_suffix('/').unwrap_or(rest);
+            return http(authority, text);
+        }
+        if text.starts_with("https://") {
+            return Err("this release has no TLS for the HTTP API: put a proxy in front, or use \
+                        the unix socket"
+                .to_owned());
+        }
+        Err(format!("'{text}' is not a server: give unix:/path or http://host:port"))
+    }
+}
+
+fn unix(path: &str, text: &str) -> Result<ServerAddress, String> {
+    if path.is_empty() || path.contains('\0') {
+        return Err(format!("'{text}' names no socket: give unix:/path"));
+    }
+    Ok(ServerAddress::Unix(PathBuf::from(path)))
+}
+
+fn http(authority: &str, text: &str) -> Result<ServerAddress, String> {
+    let wrong = |c: char| c.is_whitespace() || c.is_control() || "/?#@".contains(c);
+    if authority.is_empty() || authority.contains(wrong) {
+        return Err(format!("'{text}' is not a server: give http://host:port"));
+    }
+    let after_host = authority.rsplit_once(']').map_or(authority, |(_, rest)| rest);
+    let with_port = match after_host.rsplit_once(':') {
+        Some((_, port)) => {
+            port.parse::<u16>().map_err(|_| format!("'{port}' is not a port in '{text}'"))?;
+            authority.to_owned()
+        }
+        None => format!("{authority}:{HTTP_PORT}"),
+    };
+    Ok(ServerAddress::Http(with_port))
+}
+
+impl fmt::Display for ServerAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ServerAddress::Unix(path) => write!(f, "unix:{}", path.display()),
+            ServerAddress::Http(authority) => write!(f, "http://{authority}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_read_and_printed() {
+        for (text, printed) in [
+            ("unix:/run/hindsight/api.sock", "unix:/run/hindsight/api.sock"),
+            ("unix:///a", "unix:/a"),
+            ("/a", "unix:/a"),
+            ("http://127.0.0.1:9820", "http://127.0.0.1:9820"),
+            ("http://localhost/", "http://localhost:9820"),
+            ("http://[::1]", "http://[::1]:9820"),
+            ("http://[::1]:7", "http://[::1]:7"),
+        ] {
+            assert_eq!(text.parse::<ServerAddress>().expect(text).to_string(), printed);
+        }
+    }
+
+    #[test]
+    fn what_is_no_address_is_refused() {
+        for text in ["", "unix:", "http://", "http://a:b", "http://a/b", "ftp://a", "https://a"] {
+            assert!(text.parse::<ServerAddress>().is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,97 @@
+//! One HTTP/1.1 request and its answer over a unix or TCP socket.
+//!
+//! A connection per request: the command line sends few. An answer is read whole and bounded.
+
+use std::time::Duration;
+
+use http_body_util::{BodyExt, Full, Limited};
+use hyper::body::Bytes;
+use hyper::client::conn::http1;
+use hyper::header::{ACCEPT, CONTENT_TYPE, HOST, LINK};
+use hyper::{Method, Request, StatusCode};
+use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpStream, UnixStream};
+
+use super::{ClientError, ServerAddress};
+
+/// How long a server may take to accept a connection.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+/// The longest answer that is read, in bytes.
+const ANSWER_BYTES_MAX: usize = 256 << 20;
+
+/// A request before it is sent.
+pub(super) struct Outgoing {
+    pub method: Method,
+    /// Path and query.
+    pub target: String,
+    /// JSON.
+    pub body: Option<Vec<u8>>,
+}
+
+/// An answer, read whole.
+pub(super) struct Incoming {
+    pub status: StatusCode,
+    pub link: Option<String>,
+    pub body: Bytes,
+}
+
+/// Connects, sends, reads the answer.
+pub(super) async fn exchange(
+    address: &ServerAddress,
+    outgoing: Outgoing,
+) -> Result<Incoming, ClientError> {
+    let connect = |source| ClientError::Connect { address: address.clone(), source };
+    match address {
+        ServerAddress::Unix(path) => {
+            let stream = in_time(UnixStream::connect(path)).await.map_err(connect)?;
+            send(stream, "localhost", outgoing).await
+        }
+        ServerAddress::Http(authority) => {
+            let stream = in_time(TcpStream::connect(authority)).await.map_err(connect)?;
+            send(stream, authority, outgoing).await
+        }
+    }
+}
+
+async fn in_time<T>(connecting: impl Future<Output = std::io::Result<T>>) -> std::io::Result<T> {
+    match tokio::time::timeout(CONNECT_TIMEOUT, connecting).await {
+        Ok(result) => result,
+        Err(_) => Err(std::io::Error::from(std::io::ErrorKind::TimedOut)),
+    }
+}
+
+async fn send(
+    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    host: &str,
+    outgoing: Outgoing,
+) -> Result<Incoming, ClientError> {
+    let (mut sender, connection) =
+        http1::handshake(TokioIo::new(stream)).await.map_err(ClientError::Exchange)?;
+    let driver = tokio::spawn(connection);
+    let answer = sender.send_request(request(host, outgoing)?).await;
+    let answer = answer.map_err(ClientError::Exchange)?;
+    let status = answer.status();
+    let link = answer.headers().get(LINK).and_then(|v| v.to_str().ok()).map(str::to_owned);
+    let body = Limited::new(answer.into_body(), ANSWER_BYTES_MAX)
+        .collect()
+        .await
+        .map_err(ClientError::Body)?
+        .to_bytes();
+    drop(sender);
+    driver.abort();
+    Ok(Incoming { status, link, body })
+}
+
+fn request(host: &str, outgoing: Outgoing) -> Result<Request<Full<Bytes>>, ClientError> {
+    let mut builder = Request::builder()
+        .method(outgoing.method)
+        .uri(outgoing.target)
+        .header(HOST, host)
+        .header(ACCEPT, "application/json");
+    if outgoing.body.is_some() {
+        builder = builder.header(CONTENT_TYPE, "application/json");
+    }
+    let body = Full::new(Bytes::from(outgoing.body.unwrap_or_default()));
+    builder.body(body).map_err(ClientError::Request)
+}

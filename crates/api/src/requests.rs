@@ -1,0 +1,191 @@
+//! What clients send: bodies and queries. Unknown fields are refused, so a typing mistake is seen.
+
+use serde::{Deserialize, Deserializer, Serialize};
+use utoipa::{IntoParams, ToSchema};
+
+use crate::{Granularity, SizeInput, SpanInput};
+
+/// A new volume.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CreateVolume {
+    /// 1 to 128 characters of `A-Za-z0-9._-`, beginning with a letter or digit.
+    pub name: String,
+    /// Bytes: a multiple of 512, at least 4096, at most 4 PiB.
+    pub size: SizeInput,
+    /// `logging` (the default) or `auto`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub architecture: Option<String>,
+    /// Which writes are retained; `every-write` by default.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>, example = "1s")]
+    pub granularity: Option<Granularity>,
+    /// How far back the past can be opened; 24 hours by default.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub window: Option<SpanInput>,
+    /// How many bytes of history may be kept; without it, as many as the pool holds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub history_limit: Option<SizeInput>,
+    /// Bytes of a map extent; only 4096 in this release.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub extent: Option<SizeInput>,
+}
+
+/// Settings to change; what is left out stays as it is.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ChangeVolume {
+    /// A new size in bytes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub size: Option<SizeInput>,
+    /// Which writes are retained from now on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>, example = "1s")]
+    pub granularity: Option<Granularity>,
+    /// How far back the past can be opened.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub window: Option<SpanInput>,
+    /// How many bytes of history may be kept; null takes the limit away.
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "some_of")]
+    #[schema(value_type = Option<SizeInput>)]
+    pub history_limit: Option<Option<SizeInput>>,
+}
+
+/// Tells `null` (`Some(None)`) from a field that is not there (`None`).
+fn some_of<'de, D, T>(deserializer: D) -> Result<Option<T>, D::Error>
+where
+    D: Deserializer<'de>,
+    T: Deserialize<'de>,
+{
+    T::deserialize(deserializer).map(Some)
+}
+
+/// A revert.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Revert {
+    /// The moment to make present.
+    pub to: String,
+    /// Only say what would be done.
+    #[serde(default)]
+    pub dry_run: bool,
+    /// Go on although clients are attached; they stay attached and see the reverted bytes.
+    #[serde(default)]
+    pub force: bool,
+}
+
+/// A clone.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CreateClone {
+    /// The name of the new volume.
+    pub name: String,
+    /// The moment it starts at; the present by default.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub at: Option<String>,
+}
+
+/// A version of the present.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CreateVersion {
+    /// Free text.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub label: Option<String>,
+}
+
+/// A mark.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CreateMark {
+    /// Its name.
+    pub name: String,
+    /// The moment it names; the present by default.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub at: Option<String>,
+    /// Keep the moment however old it gets.
+    #[serde(default)]
+    pub pin: bool,
+}
+
+/// Go on although clients are attached.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct ForceQuery {
+    /// Go on although clients are attached; they are disconnected.
+    #[serde(default)]
+    pub force: bool,
+}
+
+/// Which moment.
+#[derive(Clone, Debug, Serialize, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct ResolveQuery {
+    /// A moment expression.
+    #[param(example = "-5min")]
+    pub at: String,
+}
+
+/// Which part of a history.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct HistoryQuery {
+    /// From this moment; the oldest by default.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub since: Option<String>,
+    /// To this moment; the present by default.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub until: Option<String>,
+    /// Length of an interval; `1s` by default.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub step: Option<String>,
+    /// Intervals in a page: 1 to 10000, 1000 by default.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit: Option<usize>,
+    /// The `next` of the page before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next: Option<String>,
+}
+
+/// Which part of a diff.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct DiffQuery {
+    /// One moment.
+    pub from: String,
+    /// The other; the present by default.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub to: Option<String>,
+    /// Ranges in a page: 1 to 65536, 65536 by default.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit: Option<usize>,
+    /// The `next` in the Link header of the page before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next: Option<u64>,
+}
+
+/// Which part of a list.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct ListQuery {
+    /// Entries in a page: 1 to 10000, 10000 by default.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit: Option<usize>,
+    /// The `next` in the Link header of the page before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next: Option<u64>,
+}
+
+/// Which mark.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct MarkQuery {
+    /// Its name.
+    pub name: String,
+}

@@ -1,0 +1,227 @@
+//! What the server answers. Sizes in bytes, times RFC 3339 in UTC with nanoseconds, seqs integers.
+//!
+//! The server fills these, the command line and other clients read them; fields may be added, so a
+//! reader ignores those it does not know.
+
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use crate::{Granularity, SpanInput, Time};
+
+/// A seq with its time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Stamp {
+    /// The position in the volume's history.
+    pub seq: u64,
+    /// When it was written; never goes back as seq rises.
+    pub time: Time,
+}
+
+/// What a moment expression came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Resolved {
+    /// The seq whose state it is.
+    pub seq: u64,
+    /// The time of that seq.
+    pub time: Time,
+    /// Whether that is the very moment asked for; if not, it is the last retained one before it.
+    pub exact: bool,
+}
+
+/// A volume as it stands.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub struct Volume {
+    /// Its name.
+    pub name: String,
+    /// Bytes.
+    pub size: u64,
+    /// Where data lives: `logging`.
+    pub architecture: String,
+    /// Which writes are retained.
+    #[schema(value_type = String, example = "every-write")]
+    pub granularity: Granularity,
+    /// Bytes of a map extent.
+    pub extent: u64,
+    /// How far back the past can be opened.
+    #[schema(value_type = String, example = "1d")]
+    pub window: SpanInput,
+    /// How many bytes of history may be kept; null is as many as the pool holds.
+    pub history_limit: Option<u64>,
+    /// `online`, or `refusing-writes` after a failed write or flush.
+    pub state: String,
+    /// The best NBD address of the present for a client on this machine; null without listeners.
+    pub nbd_uri: Option<String>,
+    /// The NBD address over TCP; null when that listener is off.
+    pub nbd_tcp_uri: Option<String>,
+    /// Clients attached to the present.
+    pub clients: u64,
+    /// Bytes of the present that are stored (holes excluded).
+    pub live_bytes: u64,
+    /// Bytes kept only for the past.
+    pub history_bytes: u64,
+    /// Bytes of history that stay because of versions, pinned marks, views and clones.
+    pub pinned_bytes: u64,
+    /// The oldest moment that can be opened by time.
+    pub oldest: Stamp,
+    /// The present.
+    pub latest: Stamp,
+    /// When it was made.
+    pub created: Time,
+    /// What it was cloned from.
+    pub cloned_from: Option<ClonedFrom>,
+}
+
+/// Where a clone started.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ClonedFrom {
+    /// The volume.
+    pub volume: String,
+    /// The seq of that volume.
+    pub seq: u64,
+}
+
+/// A captured, pinned moment.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Version {
+    /// 0, 1, 2 ...; never used twice in a volume.
+    pub number: u64,
+    /// Its seq.
+    pub seq: u64,
+    /// Its time.
+    pub time: Time,
+    /// Free text.
+    pub label: String,
+    /// Bytes that differ from the version before it (for the first: from the empty volume).
+    pub bytes_changed: u64,
+    /// Whether it is stored compacted; always false in this release.
+    pub compacted: bool,
+}
+
+/// A name for a moment.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Mark {
+    /// Its name.
+    pub name: String,
+    /// The seq it names.
+    pub seq: u64,
+    /// The time of that seq.
+    pub time: Time,
+    /// Whether the moment is kept however old it gets.
+    pub pinned: bool,
+    /// When the mark was made.
+    pub created: Time,
+}
+
+/// What was written in one interval.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Bucket {
+    /// Start of the interval.
+    pub time: Time,
+    /// Write requests.
+    pub writes: u64,
+    /// Bytes written.
+    pub bytes: u64,
+    /// Flushes completed.
+    pub flushes: u64,
+}
+
+/// Something that happened to a volume besides writes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Event {
+    /// Its seq.
+    pub seq: u64,
+    /// Its time.
+    pub time: Time,
+    /// `created`, `cloned`, `version`, `mark`, `revert` or `resize`.
+    pub kind: String,
+    /// The label, the name, where the revert went.
+    pub detail: String,
+}
+
+/// A page of a volume's history.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct History {
+    /// Intervals in which something was written, ascending.
+    pub buckets: Vec<Bucket>,
+    /// Events in the range of the query, all of them on the first page.
+    pub events: Vec<Event>,
+    /// Give this as `next` for the following page; null at the end.
+    pub next: Option<String>,
+}
+
+/// What a revert did, or would do.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Reverted {
+    /// The present before it.
+    pub from: Stamp,
+    /// The moment made present.
+    pub to: Stamp,
+    /// Bytes that differ between the two.
+    pub changed_bytes: u64,
+    /// The seq of the revert itself; that of `from` when nothing was done.
+    pub seq: u64,
+    /// Whether this only says what would be done.
+    pub dry_run: bool,
+    /// The moment to revert to for undoing this.
+    #[schema(example = "seq:12345")]
+    pub undo: String,
+}
+
+/// A byte range.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Range {
+    /// Byte offset.
+    pub offset: u64,
+    /// Bytes.
+    pub length: u64,
+}
+
+/// The pool as it stands.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Pool {
+    /// Identity, 16 hex digits.
+    pub id: String,
+    /// `online` or `refusing-writes`.
+    pub state: String,
+    /// The stack of layers and devices, as one line.
+    pub layers: String,
+    /// Version of the on-disk format.
+    pub format_version: u32,
+    /// Version of the server.
+    pub server_version: String,
+    /// How many volumes there are.
+    pub volumes: u64,
+    /// Bytes of all zones.
+    pub size_bytes: u64,
+    /// Bytes of zones in use.
+    pub used_bytes: u64,
+    /// Bytes of zones that are free.
+    pub free_bytes: u64,
+    /// Bytes in used zones that reclamation would free now.
+    pub reclaimable_bytes: u64,
+    /// Bytes of log segments; with `map_bytes` and `catalogue_bytes` the sum of `used_bytes`.
+    pub log_bytes: u64,
+    /// Bytes of map runs.
+    pub map_bytes: u64,
+    /// Bytes of catalogue and superblocks.
+    pub catalogue_bytes: u64,
+    /// Map entries that are not yet in runs.
+    pub pending_entries: u64,
+    /// Blocks whose checksum did not match since the server started.
+    pub checksum_errors: u64,
+}
+
+/// One line of the audit log.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct AuditRecord {
+    /// Position in the log; only rises.
+    pub number: u64,
+    /// When.
+    pub time: Time,
+    /// `volume-create`, `volume-delete`, `version-delete`, `revert`, `expire` ...
+    pub action: String,
+    /// The volume.
+    pub volume: String,
+    /// For people, with seqs and reasons.
+    pub detail: String,
+}
