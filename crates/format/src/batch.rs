@@ -1,0 +1,184 @@
+//! Batches: what is appended to a segment at once. `docs/format/batch.md`.
+//!
+//! 1. A batch is a header with one descriptor per operation, then the data, block by block.
+//! 2. It names its segment, its offset there, and the segment's nonce.
+//! 3. The sizes in the header are those that its descriptors add up to.
+//! 4. Its header stays below `BATCH_HEADER_BYTES_MAX`, so a reader knows how much to expect.
+
+mod decode;
+mod encode;
+
+use units::{Seq, WallTime};
+
+pub use decode::{Batch, Crcs, Descriptor, Descriptors, peek_header_bytes};
+pub use encode::{BatchBytes, BatchEncoder, header_bytes};
+
+use crate::error::{Place, Result};
+use crate::location::{LOCATION_ALIGNMENT, SEGMENT_BYTES_MAX, SEGMENT_NUMBER_MAX};
+use crate::segment::SEGMENT_HEADER_BYTES;
+
+/// Where the fields of the header and of its descriptors are.
+pub mod layout {
+    use crate::field::{Field, tile};
+
+    /// The header without its descriptors.
+    pub const BYTES: usize = 96;
+    pub(crate) const MAGIC: Field = Field::new("magic", 0, 8);
+    pub(crate) const CRC: Field = Field::new("crc", 8, 4);
+    pub(crate) const HEADER_BYTES: Field = Field::new("header_bytes", 12, 4);
+    pub(crate) const PAYLOAD_BYTES: Field = Field::new("payload_bytes", 16, 4);
+    pub(crate) const OP_COUNT: Field = Field::new("op_count", 20, 4);
+    pub(crate) const SEGMENT: Field = Field::new("segment", 24, 8);
+    pub(crate) const OFFSET: Field = Field::new("offset", 32, 4);
+    pub(crate) const KIND: Field = Field::new("kind", 36, 4);
+    pub(crate) const NONCE: Field = Field::new("nonce", 40, 8);
+    pub(crate) const TIMELINE: Field = Field::new("timeline", 48, 8);
+    pub(crate) const TIME: Field = Field::new("time", 56, 8);
+    pub(crate) const BASE_SEQ: Field = Field::new("base_seq", 64, 8);
+    pub(crate) const STABLE_SEQ: Field = Field::new("stable_seq", 72, 8);
+    pub(crate) const DURABLE_SEQ: Field = Field::new("durable_seq", 80, 8);
+    pub(crate) const FLUSH_COUNT: Field = Field::new("flush_count", 88, 8);
+    /// In order.
+    pub const FIELDS: &[Field] = &[
+        MAGIC,
+        CRC,
+        HEADER_BYTES,
+        PAYLOAD_BYTES,
+        OP_COUNT,
+        SEGMENT,
+        OFFSET,
+        KIND,
+        NONCE,
+        TIMELINE,
+        TIME,
+        BASE_SEQ,
+        STABLE_SEQ,
+        DURABLE_SEQ,
+        FLUSH_COUNT,
+    ];
+    const _: () = assert!(tile(FIELDS, BYTES));
+
+    /// A descriptor of a batch of writes, without its checksums.
+    pub const DESCRIPTOR_BYTES: usize = 16;
+    pub(crate) const BLOCK: Field = Field::new("block", 0, 8);
+    pub(crate) const BLOCKS: Field = Field::new("blocks", 8, 4);
+    pub(crate) const DESCRIPTOR_KIND: Field = Field::new("kind", 12, 1);
+    pub(crate) const ZERO: Field = Field::new("zero", 13, 3);
+    /// In order.
+    pub const DESCRIPTOR_FIELDS: &[Field] = &[BLOCK, BLOCKS, DESCRIPTOR_KIND, ZERO];
+    const _: () = assert!(tile(DESCRIPTOR_FIELDS, DESCRIPTOR_BYTES));
+
+    /// A descriptor of a batch of relocated blocks, without its checksums.
+    pub const RELOCATED_BYTES: usize = 32;
+    pub(crate) const SEQ: Field = Field::new("seq", 16, 8);
+    pub(crate) const OP_TIME: Field = Field::new("time", 24, 8);
+    /// In order.
+    pub const RELOCATED_FIELDS: &[Field] = &[BLOCK, BLOCKS, DESCRIPTOR_KIND, ZERO, SEQ, OP_TIME];
+    const _: () = assert!(tile(RELOCATED_FIELDS, RELOCATED_BYTES));
+}
+
+/// The magic: `HBATCHES`, as bytes.
+pub const MAGIC: u64 = u64::from_le_bytes(*b"HBATCHES");
+const SALT: u32 = u32::from_le_bytes(*b"btch");
+
+/// Bytes of the header before its descriptors.
+pub const BATCH_HEADER_FIXED_BYTES: usize = layout::BYTES;
+/// The most bytes that a header with its descriptors can have.
+pub const BATCH_HEADER_BYTES_MAX: u32 = 512 << 10;
+/// Batches, and the data in them, begin at multiples of this many bytes.
+pub const BATCH_ALIGNMENT: u32 = LOCATION_ALIGNMENT;
+/// The first block address that no volume has: 2^40.
+pub const BLOCKS_MAX: u64 = 1 << 40;
+
+const BLOCK_BYTES: usize = units::BLOCK_BYTES as usize;
+const CRC_BYTES: usize = 4;
+
+const _: () = assert!(layout::BYTES < BATCH_HEADER_BYTES_MAX as usize);
+const _: () = assert!(BATCH_HEADER_BYTES_MAX < SEGMENT_BYTES_MAX);
+const _: () = assert!(SEGMENT_HEADER_BYTES.is_multiple_of(BATCH_ALIGNMENT as usize));
+
+/// What a batch's operations are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BatchKind {
+    /// New writes, in the order of their seqs.
+    Writes,
+    /// Earlier writes, moved here from segments that were cleaned.
+    Relocated,
+}
+
+/// What one operation does to its blocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DescriptorKind {
+    /// Data; it is in the batch.
+    Data,
+    /// Zeros (a trim or a write of zeros); stored nowhere.
+    Zero,
+}
+
+/// A batch's header, without what the encoder adds up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BatchHeader {
+    /// The segment's number.
+    pub segment: u64,
+    /// Bytes from the segment's start to the batch: its own address.
+    pub offset: u32,
+    /// What its operations are.
+    pub kind: BatchKind,
+    /// The segment's nonce.
+    pub nonce: u64,
+    /// The timeline that its operations belong to.
+    pub timeline: u64,
+    /// When they were accepted. Never less than in an earlier batch of the log.
+    pub time: WallTime,
+    /// The seq of the first operation of a batch of writes; the others' follow without a gap.
+    pub base_seq: Seq,
+    /// Every write up to this seq had its batch handed to the device before this one.
+    pub stable_seq: Seq,
+    /// Every write up to this seq was on the device, flushed, before this one.
+    pub durable_seq: Seq,
+    /// Flushes that the volume's clients have asked for so far.
+    pub flush_count: u64,
+}
+
+impl BatchKind {
+    fn number(self) -> u64 {
+        match self {
+            BatchKind::Writes => 0,
+            BatchKind::Relocated => 1,
+        }
+    }
+
+    fn descriptor_bytes(self) -> usize {
+        match self {
+            BatchKind::Writes => layout::DESCRIPTOR_BYTES,
+            BatchKind::Relocated => layout::RELOCATED_BYTES,
+        }
+    }
+}
+
+impl DescriptorKind {
+    fn number(self) -> u8 {
+        match self {
+            DescriptorKind::Data => 1,
+            DescriptorKind::Zero => 2,
+        }
+    }
+}
+
+impl BatchHeader {
+    fn verify(&self, place: Place, bytes: u64, op_count: u32) -> Result<()> {
+        let segment_holds = (1..=SEGMENT_NUMBER_MAX).contains(&self.segment);
+        place.require(segment_holds, "segment 1 to 2^29 - 1", self.segment)?;
+        let offset_holds = self.offset as usize >= SEGMENT_HEADER_BYTES
+            && self.offset.is_multiple_of(BATCH_ALIGNMENT);
+        place.require(offset_holds, "an offset after the segment's header", self.offset)?;
+        let fits = u64::from(self.offset) + bytes <= u64::from(SEGMENT_BYTES_MAX);
+        place.require(fits, "a batch within 32 MiB of its segment", bytes)?;
+        let seqs_hold = self.stable_seq <= Seq::MAX && self.durable_seq <= Seq::MAX;
+        place.require(seqs_hold, "stable_seq and durable_seq below 2^48", self.stable_seq)?;
+        let last = self.base_seq.0.checked_add(u64::from(op_count));
+        let base_holds = last.is_some_and(|last| last <= Seq::MAX.0 + 1)
+            && (self.kind == BatchKind::Relocated || op_count == 0 || self.base_seq > Seq::ZERO);
+        place.require(base_holds, "base_seq of 1 and seqs below 2^48", self.base_seq)
+    }
+}

@@ -1,0 +1,300 @@
+//! Reading a batch's header: verified as a whole first, then walked without further checks.
+
+use std::fmt::Write as _;
+
+use units::{Lba, Seq, WallTime};
+
+use super::{
+    BATCH_ALIGNMENT, BATCH_HEADER_BYTES_MAX, BLOCK_BYTES, BLOCKS_MAX, BatchHeader, BatchKind,
+    CRC_BYTES, DescriptorKind, MAGIC, SALT, layout,
+};
+use crate::checksum::{block_crc, verify_crc};
+use crate::error::{FormatErrorKind, Place, Result};
+use crate::field::{get, get_u32, verify_zero, verify_zero_bytes};
+
+/// A verified batch header over the bytes it was decoded from.
+#[derive(Clone, Copy, Debug)]
+pub struct Batch<'a> {
+    /// Its fixed part.
+    pub header: BatchHeader,
+    /// Bytes of the header with its descriptors: where the data begins.
+    pub header_bytes: u32,
+    /// Bytes of the data.
+    pub payload_bytes: u32,
+    /// Number of operations.
+    pub op_count: u32,
+    descriptors: &'a [u8],
+}
+
+/// One operation of a batch.
+#[derive(Clone, Copy, Debug)]
+pub struct Descriptor<'a> {
+    /// Its seq.
+    pub seq: Seq,
+    /// When it was accepted.
+    pub time: WallTime,
+    /// The first block.
+    pub block: Lba,
+    /// How many blocks, at least 1.
+    pub blocks: u32,
+    /// Data or zeros.
+    pub kind: DescriptorKind,
+    /// Bytes from the batch's start to its data (to the next data, if it has none).
+    pub payload_offset: u32,
+    crcs: &'a [u8],
+}
+
+/// The checksums of an operation's blocks.
+#[derive(Clone, Debug)]
+pub struct Crcs<'a>(std::slice::ChunksExact<'a, u8>);
+
+/// The operations of a batch, in order.
+#[derive(Clone, Debug)]
+pub struct Descriptors<'a> {
+    header: BatchHeader,
+    rest: &'a [u8],
+    index: u32,
+    op_count: u32,
+    payload_offset: u32,
+}
+
+/// How many bytes a header has, told from its first 96 bytes, which this cannot verify.
+///
+/// # Errors
+/// `NotThis` if there are no 96 bytes or the magic differs, `Invalid` if no header has so many.
+pub fn peek_header_bytes(bytes: &[u8]) -> Result<u32> {
+    let place = Place { structure: "batch", address: 0 };
+    let b = place.require_bytes(bytes, layout::BYTES)?;
+    place.require_magic(get(b, layout::MAGIC), MAGIC)?;
+    let header_bytes = get_u32(b, layout::HEADER_BYTES);
+    let holds = header_bytes.is_multiple_of(BATCH_ALIGNMENT)
+        && (layout::BYTES..=BATCH_HEADER_BYTES_MAX as usize).contains(&(header_bytes as usize));
+    place.require(holds, "header_bytes a multiple of 64 up to 512 KiB", header_bytes)?;
+    Ok(header_bytes)
+}
+
+impl<'a> Batch<'a> {
+    /// Decodes the batch whose header `bytes` begin with; its data need not be there. The caller
+    /// compares segment, offset and nonce with those of the segment it reads.
+    ///
+    /// # Errors
+    /// `NotThis`, `Checksum` or `Invalid`.
+    pub fn decode(bytes: &'a [u8]) -> Result<Batch<'a>> {
+        let header_bytes = peek_header_bytes(bytes)?;
+        let place = Place { structure: "batch", address: u64::from(get_u32(bytes, layout::OFFSET)) };
+        let b = place.require_bytes(bytes, header_bytes as usize)?;
+        verify_crc(place, SALT, b, layout::CRC)?;
+        let batch = Batch {
+            header: decode_header(place, b)?,
+            header_bytes,
+            payload_bytes: get_u32(b, layout::PAYLOAD_BYTES),
+            op_count: get_u32(b, layout::OP_COUNT),
+            descriptors: &b[layout::BYTES..],
+        };
+        let total = u64::from(header_bytes) + u64::from(batch.payload_bytes);
+        batch.header.verify(place, total, batch.op_count)?;
+        batch.verify_descriptors(place)?;
+        Ok(batch)
+    }
+
+    /// Bytes of the whole batch, a multiple of 64: the next one follows.
+    #[must_use]
+    pub fn total_bytes(&self) -> u32 {
+        self.header_bytes + self.payload_bytes
+    }
+
+    /// The operations, in order.
+    #[must_use]
+    pub fn descriptors(&self) -> Descriptors<'a> {
+        Descriptors {
+            header: self.header,
+            rest: self.descriptors,
+            index: 0,
+            op_count: self.op_count,
+            payload_offset: self.header_bytes,
+        }
+    }
+
+    /// Fails unless every block of `payload` (the batch's data) has its checksum.
+    ///
+    /// # Errors
+    /// `NotThis` if data is missing, `Checksum` at the first block that differs.
+    pub fn verify_payload(&self, payload: &[u8]) -> Result<()> {
+        let place = Place { structure: "batch", address: u64::from(self.header.offset) };
+        let payload = place.require_bytes(payload, self.payload_bytes as usize)?;
+        let crcs = self.descriptors().flat_map(|descriptor| descriptor.crcs());
+        for (i, (block, crc)) in payload.chunks_exact(BLOCK_BYTES).zip(crcs).enumerate() {
+            let found = block_crc(block);
+            if found != crc {
+                let found = format!("{found:#010x} in block {i} of the batch");
+                let expected = format!("checksum {crc:#010x}");
+                return Err(place.error(FormatErrorKind::Checksum, expected, found));
+            }
+        }
+        Ok(())
+    }
+
+    /// The header and every descriptor as text.
+    #[must_use]
+    pub fn explain(&self) -> String {
+        let h = &self.header;
+        let mut text = format!("batch at {} of segment {}\n", h.offset, h.segment);
+        let mut line = |name: &str, value: String| {
+            writeln!(text, "  {name:<22}{value}").expect("a String takes all");
+        };
+        line("kind", format!("{:?}", h.kind).to_lowercase());
+        line("header_bytes", self.header_bytes.to_string());
+        line("payload_bytes", self.payload_bytes.to_string());
+        line("nonce", format!("{:#018x}", h.nonce));
+        line("timeline", h.timeline.to_string());
+        line("time", format!("{} ns", h.time.as_nanos()));
+        line("base_seq", h.base_seq.to_string());
+        line("stable_seq", h.stable_seq.to_string());
+        line("durable_seq", h.durable_seq.to_string());
+        line("flush_count", h.flush_count.to_string());
+        for d in self.descriptors() {
+            let kind = format!("{:?}", d.kind).to_lowercase();
+            let what = format!("{kind}, blocks {} + {}", d.block.0, d.blocks);
+            line(&format!("seq {}", d.seq), what);
+        }
+        text
+    }
+
+    /// Walks the descriptors once with every check, so that walking them later needs none.
+    fn verify_descriptors(&self, place: Place) -> Result<()> {
+        let mut rest = self.descriptors;
+        let mut data_blocks = 0;
+        let relocated = self.header.kind == BatchKind::Relocated;
+        for _ in 0..self.op_count {
+            let bytes = self.header.kind.descriptor_bytes();
+            place.require(rest.len() >= bytes, "a descriptor in the header", rest.len())?;
+            let (descriptor, after) = rest.split_at(bytes);
+            verify_zero(place, descriptor, layout::ZERO)?;
+            let block = get(descriptor, layout::BLOCK);
+            let blocks = u64::from(get_u32(descriptor, layout::BLOCKS));
+            let within = blocks > 0 && block < BLOCKS_MAX && blocks <= BLOCKS_MAX - block;
+            place.require(within, "blocks of a volume", format!("{block} + {blocks}"))?;
+            if relocated {
+                let seq = Seq(get(descriptor, layout::SEQ));
+                let seq_holds = Seq::ZERO < seq && seq <= Seq::MAX;
+                place.require(seq_holds, "a seq of 1 to 2^48 - 1", seq)?;
+            }
+            rest = after;
+            if decode_descriptor_kind(place, descriptor)? == DescriptorKind::Data {
+                place.require(
+                    blocks <= (rest.len() / CRC_BYTES) as u64,
+                    "a checksum for each block",
+                    blocks,
+                )?;
+                data_blocks += blocks;
+                rest = &rest[blocks as usize * CRC_BYTES..];
+            }
+        }
+        let payload_holds = u64::from(self.payload_bytes) == data_blocks * BLOCK_BYTES as u64;
+        place.require(payload_holds, "payload_bytes of its blocks", self.payload_bytes)?;
+        place.require(rest.len() < BATCH_ALIGNMENT as usize, "padding below 64", rest.len())?;
+        verify_zero_bytes(place, rest, self.header_bytes as usize - rest.len())
+    }
+}
+
+fn decode_header(place: Place, b: &[u8]) -> Result<BatchHeader> {
+    let kind = match get(b, layout::KIND) {
+        0 => BatchKind::Writes,
+        1 => BatchKind::Relocated,
+        other => {
+            let found = format!("kind {other}");
+            return Err(place.error(FormatErrorKind::Invalid, "kind 0 or 1", found));
+        }
+    };
+    Ok(BatchHeader {
+        segment: get(b, layout::SEGMENT),
+        offset: get_u32(b, layout::OFFSET),
+        kind,
+        nonce: get(b, layout::NONCE),
+        timeline: get(b, layout::TIMELINE),
+        time: WallTime::from_nanos(get(b, layout::TIME)),
+        base_seq: Seq(get(b, layout::BASE_SEQ)),
+        stable_seq: Seq(get(b, layout::STABLE_SEQ)),
+        durable_seq: Seq(get(b, layout::DURABLE_SEQ)),
+        flush_count: get(b, layout::FLUSH_COUNT),
+    })
+}
+
+fn decode_descriptor_kind(place: Place, descriptor: &[u8]) -> Result<DescriptorKind> {
+    match get(descriptor, layout::DESCRIPTOR_KIND) {
+        1 => Ok(DescriptorKind::Data),
+        2 => Ok(DescriptorKind::Zero),
+        other => {
+            let found = format!("kind {other}");
+            Err(place.error(FormatErrorKind::Invalid, "a descriptor of kind 1 or 2", found))
+        }
+    }
+}
+
+impl<'a> Iterator for Descriptors<'a> {
+    type Item = Descriptor<'a>;
+
+    fn next(&mut self) -> Option<Descriptor<'a>> {
+        if self.index == self.op_count {
+            return None;
+        }
+        let (bytes, after) = self.rest.split_at(self.header.kind.descriptor_bytes());
+        let (seq, time) = match self.header.kind {
+            BatchKind::Writes => {
+                (Seq(self.header.base_seq.0 + u64::from(self.index)), self.header.time)
+            }
+            BatchKind::Relocated => {
+                let time = WallTime::from_nanos(get(bytes, layout::OP_TIME));
+                (Seq(get(bytes, layout::SEQ)), time)
+            }
+        };
+        let blocks = get_u32(bytes, layout::BLOCKS);
+        let is_data = get(bytes, layout::DESCRIPTOR_KIND) == 1;
+        let data_blocks = if is_data { blocks } else { 0 };
+        let (crcs, after) = after.split_at(data_blocks as usize * CRC_BYTES);
+        let payload_offset = self.payload_offset;
+        self.rest = after;
+        self.index += 1;
+        self.payload_offset += data_blocks * BLOCK_BYTES as u32;
+        Some(Descriptor {
+            seq,
+            time,
+            block: Lba(get(bytes, layout::BLOCK)),
+            blocks,
+            kind: if is_data { DescriptorKind::Data } else { DescriptorKind::Zero },
+            payload_offset,
+            crcs,
+        })
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        let left = (self.op_count - self.index) as usize;
+        (left, Some(left))
+    }
+}
+
+impl ExactSizeIterator for Descriptors<'_> {}
+
+impl<'a> Descriptor<'a> {
+    /// The CRC32C of each of its blocks; none for zeros.
+    #[must_use]
+    pub fn crcs(&self) -> Crcs<'a> {
+        Crcs(self.crcs.chunks_exact(CRC_BYTES))
+    }
+}
+
+impl Iterator for Crcs<'_> {
+    type Item = u32;
+
+    #[inline]
+    fn next(&mut self) -> Option<u32> {
+        let bytes = self.0.next()?;
+        Some(u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]))
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        self.0.size_hint()
+    }
+}
+
+impl ExactSizeIterator for Crcs<'_> {}

@@ -1,0 +1,116 @@
+//! Fields of durable structures: a name, an offset, a size; and reading and writing them.
+//!
+//! 1. The fields of a structure tile it: no gap, no overlap (checked when compiling).
+//! 2. A field named `zero` is padding.
+
+use crate::error::{Place, Result};
+
+/// One field of a structure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Field {
+    /// The name in the structure's table in `docs/format/`; `zero` is padding.
+    pub name: &'static str,
+    /// Bytes from the structure's start.
+    pub offset: usize,
+    /// Its size in bytes; integers have at most 8, others are read as bytes.
+    pub bytes: usize,
+}
+
+impl Field {
+    pub(crate) const fn new(name: &'static str, offset: usize, bytes: usize) -> Field {
+        Field { name, offset, bytes }
+    }
+
+    /// Bytes from the structure's start to the byte after this field.
+    #[must_use]
+    pub const fn end(self) -> usize {
+        self.offset + self.bytes
+    }
+}
+
+/// Whether the fields, in order, cover exactly `bytes` bytes.
+pub(crate) const fn tile(fields: &[Field], bytes: usize) -> bool {
+    let mut offset = 0;
+    let mut i = 0;
+    while i < fields.len() {
+        if fields[i].offset != offset {
+            return false;
+        }
+        offset += fields[i].bytes;
+        i += 1;
+    }
+    offset == bytes
+}
+
+/// Reads an integer of up to 8 bytes.
+#[inline(always)]
+pub(crate) fn get(bytes: &[u8], field: Field) -> u64 {
+    let mut wide = [0; 8];
+    wide[..field.bytes].copy_from_slice(&bytes[field.offset..field.end()]);
+    u64::from_le_bytes(wide)
+}
+
+/// Reads an integer of up to 4 bytes.
+#[inline(always)]
+pub(crate) fn get_u32(bytes: &[u8], field: Field) -> u32 {
+    let mut wide = [0; 4];
+    wide[..field.bytes].copy_from_slice(&bytes[field.offset..field.end()]);
+    u32::from_le_bytes(wide)
+}
+
+/// Reads an integer of 16 bytes.
+pub(crate) fn get_u128(bytes: &[u8], field: Field) -> u128 {
+    let mut wide = [0; 16];
+    wide.copy_from_slice(&bytes[field.offset..field.end()]);
+    u128::from_le_bytes(wide)
+}
+
+/// Writes an integer of up to 8 bytes. Asserts that it fits.
+#[inline(always)]
+pub(crate) fn put(bytes: &mut [u8], field: Field, value: u64) {
+    assert!(field.bytes == 8 || value >> (8 * field.bytes) == 0, "{} does not fit", field.name);
+    bytes[field.offset..field.end()].copy_from_slice(&value.to_le_bytes()[..field.bytes]);
+}
+
+/// Writes an integer of 16 bytes.
+pub(crate) fn put_u128(bytes: &mut [u8], field: Field, value: u128) {
+    bytes[field.offset..field.end()].copy_from_slice(&value.to_le_bytes());
+}
+
+/// Fails unless a field of padding is zero.
+pub(crate) fn verify_zero(place: Place, bytes: &[u8], field: Field) -> Result<()> {
+    verify_zero_bytes(place, &bytes[field.offset..field.end()], field.offset)
+}
+
+/// Fails unless all of `bytes`, which stand at `offset` in their structure, are zero.
+pub(crate) fn verify_zero_bytes(place: Place, bytes: &[u8], offset: usize) -> Result<()> {
+    let Some(i) = bytes.iter().position(|byte| *byte != 0) else { return Ok(()) };
+    let found = format!("{:#04x} at byte {}", bytes[i], offset + i);
+    place.require(false, "padding of zeros", found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Field, get, put, tile};
+
+    #[test]
+    fn integers_of_odd_sizes_round_trip_and_leave_their_neighbours() {
+        let field = Field::new("six", 1, 6);
+        let mut bytes = [0xff; 8];
+        put(&mut bytes, field, 0x0605_0403_0201);
+        assert_eq!(bytes, [0xff, 1, 2, 3, 4, 5, 6, 0xff]);
+        assert_eq!(get(&bytes, field), 0x0605_0403_0201);
+    }
+
+    #[test]
+    #[should_panic(expected = "six does not fit")]
+    fn a_value_that_does_not_fit_is_refused() {
+        put(&mut [0; 8], Field::new("six", 0, 6), 1 << 48);
+    }
+
+    #[test]
+    fn gaps_and_overlaps_do_not_tile() {
+        let tiles = |a, b| tile(&[Field::new("a", 0, a), Field::new("b", 4, b)], 8);
+        assert!(tiles(4, 4) && !tiles(3, 4) && !tiles(5, 4) && !tiles(4, 3));
+    }
+}

@@ -1,0 +1,296 @@
+//! Map runs: leaf pages, then index pages, then a footer. `docs/format/map-run.md`.
+//!
+//! 1. The footer is the last page that is written; a run without a sound footer is no run.
+//! 2. The index has the first key and seq of every leaf, in order.
+
+use std::fmt::Write as _;
+
+use units::Seq;
+
+use crate::checksum::{structure_crc, verify_crc};
+use crate::error::{Place, Result};
+use crate::field::{Field, get, get_u32, put, verify_zero};
+use crate::map::{Key, LEAF_ENTRIES_MAX};
+use crate::page::{PAGE_BYTES, PageAddress, PageType, zeroed_page};
+
+/// Where the footer's fields are.
+pub mod layout {
+    use crate::field::{Field, tile};
+
+    /// The footer.
+    pub const BYTES: usize = 4096;
+    pub(crate) const MAGIC: Field = Field::new("magic", 0, 4);
+    pub(crate) const CRC: Field = Field::new("crc", 4, 4);
+    pub(crate) const POOL_TAG: Field = Field::new("pool_tag", 8, 8);
+    pub(crate) const RUN: Field = Field::new("run", 16, 8);
+    pub(crate) const PAGE: Field = Field::new("page", 24, 4);
+    pub(crate) const FORMAT_VERSION: Field = Field::new("format_version", 28, 4);
+    pub(crate) const TIMELINE: Field = Field::new("timeline", 32, 8);
+    pub(crate) const LEAF_PAGES: Field = Field::new("leaf_pages", 40, 4);
+    pub(crate) const INDEX_PAGES: Field = Field::new("index_pages", 44, 4);
+    pub(crate) const ENTRIES: Field = Field::new("entries", 48, 8);
+    pub(crate) const KEY_FIRST_LEVEL: Field = Field::new("key_first_level", 56, 1);
+    pub(crate) const KEY_FIRST_INDEX: Field = Field::new("key_first_index", 57, 5);
+    pub(crate) const KEY_LAST_LEVEL: Field = Field::new("key_last_level", 62, 1);
+    pub(crate) const KEY_LAST_INDEX: Field = Field::new("key_last_index", 63, 5);
+    pub(crate) const INDEX_CRC: Field = Field::new("index_crc", 68, 4);
+    pub(crate) const SEQ_FIRST: Field = Field::new("seq_first", 72, 8);
+    pub(crate) const SEQ_LAST: Field = Field::new("seq_last", 80, 8);
+    pub(crate) const ZERO: Field = Field::new("zero", 88, 4008);
+    /// In order.
+    pub const FIELDS: &[Field] = &[
+        MAGIC,
+        CRC,
+        POOL_TAG,
+        RUN,
+        PAGE,
+        FORMAT_VERSION,
+        TIMELINE,
+        LEAF_PAGES,
+        INDEX_PAGES,
+        ENTRIES,
+        KEY_FIRST_LEVEL,
+        KEY_FIRST_INDEX,
+        KEY_LAST_LEVEL,
+        KEY_LAST_INDEX,
+        INDEX_CRC,
+        SEQ_FIRST,
+        SEQ_LAST,
+        ZERO,
+    ];
+    const _: () = assert!(tile(FIELDS, BYTES));
+
+    /// An entry of an index page.
+    pub const INDEX_BYTES: usize = 12;
+    pub(crate) const INDEX_LEVEL: Field = Field::new("level", 0, 1);
+    pub(crate) const INDEX_INDEX: Field = Field::new("index", 1, 5);
+    pub(crate) const INDEX_SEQ: Field = Field::new("seq", 6, 6);
+    /// In order.
+    pub const INDEX_FIELDS: &[Field] = &[INDEX_LEVEL, INDEX_INDEX, INDEX_SEQ];
+    const _: () = assert!(tile(INDEX_FIELDS, INDEX_BYTES));
+}
+
+const MAGIC: u32 = u32::from_le_bytes(*b"HRUN");
+const SALT: u32 = u32::from_le_bytes(*b"runf");
+
+const INDEX: PageType = PageType {
+    structure: "index page",
+    magic: u32::from_le_bytes(*b"HIDX"),
+    salt: u32::from_le_bytes(*b"indx"),
+    record_bytes: layout::INDEX_BYTES,
+};
+
+/// The most leaves that an index page tells of.
+pub const INDEX_ENTRIES_MAX: usize = INDEX.records_max();
+const _: () = assert!(INDEX_ENTRIES_MAX == 338);
+
+/// A run's footer: its last page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RunFooter {
+    /// The timeline whose writes it tells of.
+    pub timeline: u64,
+    /// Leaf pages: pages 0 and on.
+    pub leaf_pages: u32,
+    /// Index pages, after the leaves.
+    pub index_pages: u32,
+    /// Entries in all leaves.
+    pub entries: u64,
+    /// The first entry's key.
+    pub key_first: Key,
+    /// The last entry's key.
+    pub key_last: Key,
+    /// The smallest seq of an entry.
+    pub seq_first: Seq,
+    /// The largest seq of an entry.
+    pub seq_last: Seq,
+    /// The plain CRC32C of all index pages.
+    pub index_crc: u32,
+}
+
+impl RunFooter {
+    /// Pages of the whole run.
+    #[must_use]
+    pub fn pages(&self) -> u32 {
+        self.leaf_pages + self.index_pages + 1
+    }
+
+    /// The footer's bytes. Asserts that every field is in its range, and that `address` is that of
+    /// the run's last page.
+    #[must_use]
+    pub fn encode(&self, address: PageAddress) -> Box<[u8; PAGE_BYTES]> {
+        self.verify(place(address), address).expect("a footer that we write is in range");
+        let mut page = zeroed_page();
+        let b = &mut page[..];
+        put(b, layout::MAGIC, u64::from(MAGIC));
+        put(b, layout::POOL_TAG, address.pool_tag);
+        put(b, layout::RUN, address.run);
+        put(b, layout::PAGE, u64::from(address.page));
+        put(b, layout::FORMAT_VERSION, u64::from(crate::FORMAT_VERSION));
+        put(b, layout::TIMELINE, self.timeline);
+        put(b, layout::LEAF_PAGES, u64::from(self.leaf_pages));
+        put(b, layout::INDEX_PAGES, u64::from(self.index_pages));
+        put(b, layout::ENTRIES, self.entries);
+        put(b, layout::KEY_FIRST_LEVEL, u64::from(self.key_first.level));
+        put(b, layout::KEY_FIRST_INDEX, self.key_first.index);
+        put(b, layout::KEY_LAST_LEVEL, u64::from(self.key_last.level));
+        put(b, layout::KEY_LAST_INDEX, self.key_last.index);
+        put(b, layout::INDEX_CRC, u64::from(self.index_crc));
+        put(b, layout::SEQ_FIRST, self.seq_first.0);
+        put(b, layout::SEQ_LAST, self.seq_last.0);
+        let crc = structure_crc(SALT, b, layout::CRC);
+        put(b, layout::CRC, u64::from(crc));
+        page
+    }
+
+    /// Decodes the footer of the run that ends with the page at `address`.
+    ///
+    /// # Errors
+    /// `NotThis`, `Checksum`, `Version`, or `Invalid` (also if it is of another address).
+    pub fn decode(b: &[u8; PAGE_BYTES], address: PageAddress) -> Result<RunFooter> {
+        let place = place(address);
+        place.require_magic(get(b, layout::MAGIC), u64::from(MAGIC))?;
+        verify_crc(place, SALT, b, layout::CRC)?;
+        place.require_version(get_u32(b, layout::FORMAT_VERSION))?;
+        let found = PageAddress {
+            pool_tag: get(b, layout::POOL_TAG),
+            run: get(b, layout::RUN),
+            page: get_u32(b, layout::PAGE),
+        };
+        place.require(found == address, &format!("{address:?}"), format!("{found:?}"))?;
+        verify_zero(place, b, layout::ZERO)?;
+        let key = |level: Field, index| Key { level: b[level.offset], index: get(b, index) };
+        let footer = RunFooter {
+            timeline: get(b, layout::TIMELINE),
+            leaf_pages: get_u32(b, layout::LEAF_PAGES),
+            index_pages: get_u32(b, layout::INDEX_PAGES),
+            entries: get(b, layout::ENTRIES),
+            key_first: key(layout::KEY_FIRST_LEVEL, layout::KEY_FIRST_INDEX),
+            key_last: key(layout::KEY_LAST_LEVEL, layout::KEY_LAST_INDEX),
+            seq_first: Seq(get(b, layout::SEQ_FIRST)),
+            seq_last: Seq(get(b, layout::SEQ_LAST)),
+            index_crc: get_u32(b, layout::INDEX_CRC),
+        };
+        footer.verify(place, address)?;
+        Ok(footer)
+    }
+
+    /// The footer as text, one field a line.
+    #[must_use]
+    pub fn explain(&self) -> String {
+        let mut text = String::from("run footer\n");
+        let mut line = |name: &str, value: String| {
+            writeln!(text, "  {name:<22}{value}").expect("a String takes all");
+        };
+        line("timeline", self.timeline.to_string());
+        line("leaf_pages", self.leaf_pages.to_string());
+        line("index_pages", self.index_pages.to_string());
+        line("entries", self.entries.to_string());
+        line("key_first", self.key_first.to_string());
+        line("key_last", self.key_last.to_string());
+        line("seq_first", self.seq_first.to_string());
+        line("seq_last", self.seq_last.to_string());
+        line("index_crc", format!("{:#010x}", self.index_crc));
+        text
+    }
+
+    fn verify(&self, place: Place, address: PageAddress) -> Result<()> {
+        let index_pages = self.leaf_pages.div_ceil(INDEX_ENTRIES_MAX as u32);
+        let pages_hold = self.leaf_pages > 0
+            && self.index_pages == index_pages
+            && self.leaf_pages.checked_add(index_pages) == Some(address.page);
+        place.require(pages_hold, "leaf and index pages before the footer", self.leaf_pages)?;
+        let leaf_pages = u64::from(self.leaf_pages);
+        let most = leaf_pages * LEAF_ENTRIES_MAX as u64;
+        let entries_hold = leaf_pages <= self.entries && self.entries <= most;
+        place.require(entries_hold, "1 to 184 entries a leaf", self.entries)?;
+        let keys_hold = self.key_first.is_valid()
+            && self.key_last.is_valid()
+            && self.key_first <= self.key_last;
+        place.require(keys_hold, "keys in order", self.key_last)?;
+        let seqs_hold = Seq::ZERO < self.seq_first
+            && self.seq_first <= self.seq_last
+            && self.seq_last <= Seq::MAX;
+        place.require(seqs_hold, "seqs in order", self.seq_last)
+    }
+}
+
+fn place(address: PageAddress) -> Place {
+    Place { structure: "run footer", address: u64::from(address.page) }
+}
+
+/// Where a leaf begins. Ordered as entries are: ascending keys, descending seqs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct IndexEntry {
+    /// The key of the leaf's first entry.
+    pub key: Key,
+    /// The seq of the leaf's first entry.
+    pub seq: Seq,
+}
+
+impl IndexEntry {
+    /// Its place in the order of entries.
+    #[inline]
+    #[must_use]
+    pub fn order(&self) -> (Key, std::cmp::Reverse<Seq>) {
+        (self.key, std::cmp::Reverse(self.seq))
+    }
+}
+
+/// Pages of the index of a run. Not a value: an index is kept as a `Vec<IndexEntry>`.
+pub struct IndexPage;
+
+impl IndexPage {
+    /// The page of these entries, 1 to `INDEX_ENTRIES_MAX`.
+    #[must_use]
+    pub fn encode(address: PageAddress, entries: &[IndexEntry]) -> Box<[u8; PAGE_BYTES]> {
+        assert!(entries.len() <= INDEX_ENTRIES_MAX, "{} entries", entries.len());
+        let mut bytes = zeroed_page();
+        for (i, entry) in entries.iter().enumerate() {
+            assert!(i == 0 || entries[i - 1].order() < entry.order(), "entries in order");
+            let record = &mut bytes[INDEX.record(i)];
+            put(record, layout::INDEX_LEVEL, u64::from(entry.key.level));
+            put(record, layout::INDEX_INDEX, entry.key.index);
+            put(record, layout::INDEX_SEQ, entry.seq.0);
+        }
+        INDEX.seal(&mut bytes, address, entries.len());
+        bytes
+    }
+
+    /// Verifies a page and appends its entries to `index`, which holds those of the pages before.
+    ///
+    /// # Errors
+    /// `NotThis`, `Checksum`, or `Invalid` (also if it is of another address).
+    pub fn decode(
+        bytes: &[u8; PAGE_BYTES],
+        address: PageAddress,
+        index: &mut Vec<IndexEntry>,
+    ) -> Result<()> {
+        let count = INDEX.verify(bytes, address)?;
+        let place = INDEX.place(address);
+        for i in 0..count {
+            let record = &bytes[INDEX.record(i)];
+            let key = Key {
+                level: record[layout::INDEX_LEVEL.offset],
+                index: get(record, layout::INDEX_INDEX),
+            };
+            let entry = IndexEntry { key, seq: Seq(get(record, layout::INDEX_SEQ)) };
+            let holds = key.is_valid() && entry.seq > Seq::ZERO;
+            place.require(holds, "a key and a seq", key.index)?;
+            let ascends = index.last().is_none_or(|last| last.order() < entry.order());
+            place.require(ascends, "entries in order", i)?;
+            index.push(entry);
+        }
+        Ok(())
+    }
+
+    /// Entries of an index as text, one leaf a line; `first_leaf` is the number of the first.
+    #[must_use]
+    pub fn explain(entries: &[IndexEntry], first_leaf: u32) -> String {
+        let mut text = format!("index of {} leaves\n", entries.len());
+        for (leaf, entry) in (first_leaf..).zip(entries) {
+            writeln!(text, "  leaf {leaf}: from {}, seq {}", entry.key, entry.seq)
+                .expect("a String takes all");
+        }
+        text
+    }
+}

@@ -1,0 +1,167 @@
+//! A segment's header: the first 512 bytes of a zone of the log. `docs/format/segment.md`.
+//!
+//! 1. A segment belongs to one log, and is named by a number that is never used again.
+//! 2. Its nonce is in every batch of it, so that what an earlier segment left in the zone, or what
+//!    a client wrote to look like a batch, is never replayed.
+
+use std::fmt::Write as _;
+
+use units::{Seq, WallTime};
+
+use crate::FORMAT_VERSION;
+use crate::checksum::{structure_crc, verify_crc};
+use crate::error::{Place, Result};
+use crate::field::{get, get_u32, get_u128, put, put_u128, verify_zero};
+use crate::location::SEGMENT_NUMBER_MAX;
+
+/// Where the header's fields are.
+pub mod layout {
+    use crate::field::{Field, tile};
+
+    /// The whole structure.
+    pub const BYTES: usize = 512;
+    pub(crate) const MAGIC: Field = Field::new("magic", 0, 8);
+    pub(crate) const CRC: Field = Field::new("crc", 8, 4);
+    pub(crate) const FORMAT_VERSION: Field = Field::new("format_version", 12, 4);
+    pub(crate) const POOL_ID: Field = Field::new("pool_id", 16, 16);
+    pub(crate) const SEGMENT: Field = Field::new("segment", 32, 8);
+    pub(crate) const ZONE: Field = Field::new("zone", 40, 4);
+    pub(crate) const ZERO: Field = Field::new("zero", 44, 4);
+    pub(crate) const LOG: Field = Field::new("log", 48, 8);
+    pub(crate) const NONCE: Field = Field::new("nonce", 56, 8);
+    pub(crate) const CREATED: Field = Field::new("created", 64, 8);
+    pub(crate) const FIRST_SEQ: Field = Field::new("first_seq", 72, 8);
+    pub(crate) const VOID_FIRST: Field = Field::new("void_first", 80, 8);
+    pub(crate) const VOID_LAST: Field = Field::new("void_last", 88, 8);
+    pub(crate) const ZERO_TO_END: Field = Field::new("zero", 96, 416);
+    /// In order.
+    pub const FIELDS: &[Field] = &[
+        MAGIC,
+        CRC,
+        FORMAT_VERSION,
+        POOL_ID,
+        SEGMENT,
+        ZONE,
+        ZERO,
+        LOG,
+        NONCE,
+        CREATED,
+        FIRST_SEQ,
+        VOID_FIRST,
+        VOID_LAST,
+        ZERO_TO_END,
+    ];
+    const _: () = assert!(tile(FIELDS, BYTES));
+}
+
+/// Bytes of the header; the first batch follows.
+pub const SEGMENT_HEADER_BYTES: usize = layout::BYTES;
+/// The magic: `HSEGMENT`, as bytes.
+pub const MAGIC: u64 = u64::from_le_bytes(*b"HSEGMENT");
+const SALT: u32 = u32::from_le_bytes(*b"segm");
+
+/// What a segment is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SegmentHeader {
+    /// The pool it belongs to.
+    pub pool_id: u128,
+    /// Its number, 1 to `SEGMENT_NUMBER_MAX`.
+    pub segment: u64,
+    /// The zone it is in: its own address.
+    pub zone: u32,
+    /// The log it belongs to.
+    pub log: u64,
+    /// Random; repeated in each of its batches.
+    pub nonce: u64,
+    /// When it was opened.
+    pub created: WallTime,
+    /// No write in it has a smaller seq, but for relocated ones.
+    pub first_seq: Seq,
+    /// Seqs, both inclusive, that earlier segments of this log hold and that recovery discarded
+    /// after a power cut: they are not part of the history.
+    pub voids: Option<(Seq, Seq)>,
+}
+
+impl SegmentHeader {
+    /// The header's bytes. Asserts that every field is in its range.
+    #[must_use]
+    pub fn encode(&self) -> [u8; SEGMENT_HEADER_BYTES] {
+        self.verify(self.place()).expect("a segment header that we write is in range");
+        let mut b = [0; SEGMENT_HEADER_BYTES];
+        put(&mut b, layout::MAGIC, MAGIC);
+        put(&mut b, layout::FORMAT_VERSION, u64::from(FORMAT_VERSION));
+        put_u128(&mut b, layout::POOL_ID, self.pool_id);
+        put(&mut b, layout::SEGMENT, self.segment);
+        put(&mut b, layout::ZONE, u64::from(self.zone));
+        put(&mut b, layout::LOG, self.log);
+        put(&mut b, layout::NONCE, self.nonce);
+        put(&mut b, layout::CREATED, self.created.as_nanos());
+        put(&mut b, layout::FIRST_SEQ, self.first_seq.0);
+        let (first, last) = self.voids.unwrap_or_default();
+        put(&mut b, layout::VOID_FIRST, first.0);
+        put(&mut b, layout::VOID_LAST, last.0);
+        let crc = structure_crc(SALT, &b, layout::CRC);
+        put(&mut b, layout::CRC, u64::from(crc));
+        b
+    }
+
+    /// Decodes the header from its 512 bytes (`bytes` may be longer). The caller compares the pool,
+    /// the zone and the segment with what it looked for.
+    ///
+    /// # Errors
+    /// `NotThis`, `Checksum`, `Version` (in this order of checking), or `Invalid`.
+    pub fn decode(bytes: &[u8]) -> Result<SegmentHeader> {
+        let place = Place { structure: "segment", address: 0 };
+        let b = place.require_bytes(bytes, layout::BYTES)?;
+        place.require_magic(get(b, layout::MAGIC), MAGIC)?;
+        verify_crc(place, SALT, b, layout::CRC)?;
+        place.require_version(get_u32(b, layout::FORMAT_VERSION))?;
+        verify_zero(place, b, layout::ZERO)?;
+        verify_zero(place, b, layout::ZERO_TO_END)?;
+        let voids = (Seq(get(b, layout::VOID_FIRST)), Seq(get(b, layout::VOID_LAST)));
+        let header = SegmentHeader {
+            pool_id: get_u128(b, layout::POOL_ID),
+            segment: get(b, layout::SEGMENT),
+            zone: get_u32(b, layout::ZONE),
+            log: get(b, layout::LOG),
+            nonce: get(b, layout::NONCE),
+            created: WallTime::from_nanos(get(b, layout::CREATED)),
+            first_seq: Seq(get(b, layout::FIRST_SEQ)),
+            voids: if voids == (Seq::ZERO, Seq::ZERO) { None } else { Some(voids) },
+        };
+        header.verify(header.place())?;
+        Ok(header)
+    }
+
+    /// The header as text, one field a line.
+    #[must_use]
+    pub fn explain(&self) -> String {
+        let mut text = format!("segment {}\n", self.segment);
+        let mut line = |name: &str, value: String| {
+            writeln!(text, "  {name:<22}{value}").expect("a String takes all");
+        };
+        line("pool_id", format!("{:032x}", self.pool_id));
+        line("zone", self.zone.to_string());
+        line("log", self.log.to_string());
+        line("nonce", format!("{:#018x}", self.nonce));
+        line("created", format!("{} ns", self.created.as_nanos()));
+        line("first_seq", self.first_seq.to_string());
+        let voids = self.voids.map_or("none".to_owned(), |(a, b)| format!("{a} to {b}"));
+        line("voids", voids);
+        text
+    }
+
+    fn place(&self) -> Place {
+        Place { structure: "segment", address: u64::from(self.zone) }
+    }
+
+    fn verify(&self, place: Place) -> Result<()> {
+        let segment_holds = (1..=SEGMENT_NUMBER_MAX).contains(&self.segment);
+        place.require(segment_holds, "segment 1 to 2^29 - 1", self.segment)?;
+        place.require(self.zone != 0, "a zone other than 0", self.zone)?;
+        place.require(self.first_seq <= Seq::MAX, "first_seq below 2^48", self.first_seq)?;
+        let Some((first, last)) = self.voids else { return Ok(()) };
+        let voids_hold = Seq::ZERO < first && first <= last && last <= Seq::MAX;
+        place.require(voids_hold, "voids none or ascending", format!("{first} to {last}"))
+    }
+}

@@ -1,0 +1,248 @@
+//! The superblock: what the pool is, and where its catalogue is. `docs/format/superblock.md`.
+//!
+//! 1. Four copies in zone 0; each holds its own address, so that a misdirected copy is not taken.
+//! 2. A generation is written to one pair of copies, the next to the other pair, so that a torn
+//!    pair leaves the generation before it.
+//! 3. The magic, the checksum and the version stand where they stand in all versions, so that a
+//!    sound superblock of another version is told from a damaged one.
+
+use std::fmt::Write as _;
+
+use units::WallTime;
+
+use crate::checksum::{structure_crc, verify_crc};
+use crate::error::{FormatErrorKind, Place, Result};
+use crate::field::{get, get_u32, get_u128, put, put_u128, verify_zero, verify_zero_bytes};
+use crate::PAGE_BYTES;
+
+/// Where the superblock's fields are.
+pub mod layout {
+    use crate::field::{Field, tile};
+
+    /// The whole structure.
+    pub const BYTES: usize = 4096;
+    pub(crate) const MAGIC: Field = Field::new("magic", 0, 8);
+    pub(crate) const CRC: Field = Field::new("crc", 8, 4);
+    pub(crate) const FORMAT_VERSION: Field = Field::new("format_version", 12, 4);
+    pub(crate) const FEATURES_COMPATIBLE: Field = Field::new("features_compatible", 16, 8);
+    pub(crate) const FEATURES_READ_ONLY: Field = Field::new("features_read_only", 24, 8);
+    pub(crate) const FEATURES_INCOMPATIBLE: Field = Field::new("features_incompatible", 32, 8);
+    pub(crate) const POOL_ID: Field = Field::new("pool_id", 40, 16);
+    pub(crate) const GENERATION: Field = Field::new("generation", 56, 8);
+    pub(crate) const ZONE_BYTES: Field = Field::new("zone_bytes", 64, 8);
+    pub(crate) const DEVICE_BYTES: Field = Field::new("device_bytes", 72, 8);
+    pub(crate) const CREATED: Field = Field::new("created", 80, 8);
+    pub(crate) const SECRET: Field = Field::new("secret", 88, 8);
+    pub(crate) const CATALOGUE_BYTES: Field = Field::new("catalogue_bytes", 96, 8);
+    pub(crate) const ADDRESS: Field = Field::new("address", 104, 8);
+    pub(crate) const CATALOGUE_ZONE_COUNT: Field = Field::new("catalogue_zone_count", 112, 4);
+    pub(crate) const ZERO: Field = Field::new("zero", 116, 12);
+    pub(crate) const CATALOGUE_ZONES: Field = Field::new("catalogue_zones", 128, 3968);
+    /// In order.
+    pub const FIELDS: &[Field] = &[
+        MAGIC,
+        CRC,
+        FORMAT_VERSION,
+        FEATURES_COMPATIBLE,
+        FEATURES_READ_ONLY,
+        FEATURES_INCOMPATIBLE,
+        POOL_ID,
+        GENERATION,
+        ZONE_BYTES,
+        DEVICE_BYTES,
+        CREATED,
+        SECRET,
+        CATALOGUE_BYTES,
+        ADDRESS,
+        CATALOGUE_ZONE_COUNT,
+        ZERO,
+        CATALOGUE_ZONES,
+    ];
+    const _: () = assert!(tile(FIELDS, BYTES));
+}
+
+/// The magic: `HINDSITE`, as bytes.
+pub const MAGIC: u64 = u64::from_le_bytes(*b"HINDSITE");
+const SALT: u32 = u32::from_le_bytes(*b"supr");
+
+/// Byte offsets in zone 0 of the four copies.
+pub const COPY_OFFSETS: [u64; 4] = [0, 65_536, 131_072, 196_608];
+/// The most zones a catalogue can have.
+pub const CATALOGUE_ZONES_MAX: usize = layout::CATALOGUE_ZONES.bytes / 4;
+/// The smallest zone in bytes: it must hold the four copies.
+pub const ZONE_BYTES_MIN: u64 = 256 << 10;
+/// The largest zone in bytes: what a location's offset reaches.
+pub const ZONE_BYTES_MAX: u64 = crate::location::SEGMENT_BYTES_MAX as u64;
+/// The incompatible features that this program knows: none yet.
+pub const FEATURES_INCOMPATIBLE_KNOWN: u64 = 0;
+/// The features without which a pool may only be read that this program knows: none yet.
+pub const FEATURES_READ_ONLY_KNOWN: u64 = 0;
+
+const _: () = assert!(layout::BYTES == PAGE_BYTES);
+const _: () = assert!(COPY_OFFSETS[3] + layout::BYTES as u64 <= ZONE_BYTES_MIN);
+
+/// What the pool is, and where its catalogue is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Superblock {
+    /// The format of everything on the pool; decoding accepts `FORMAT_VERSION` only.
+    pub format_version: u32,
+    /// Features that a program may ignore.
+    pub features_compatible: u64,
+    /// Features that a program must know to write.
+    pub features_read_only: u64,
+    /// Features that a program must know to read.
+    pub features_incompatible: u64,
+    /// The pool's random identity.
+    pub pool_id: u128,
+    /// Rises by one with every write of the superblock.
+    pub generation: u64,
+    /// Bytes in a zone: a power of two.
+    pub zone_bytes: u64,
+    /// Bytes of the device that the pool uses.
+    pub device_bytes: u64,
+    /// When the pool was made.
+    pub created: WallTime,
+    /// Random; never leaves the pool.
+    pub secret: u64,
+    /// The catalogue's length in bytes.
+    pub catalogue_bytes: u64,
+    /// The catalogue's zones, in order.
+    pub catalogue_zones: Vec<u32>,
+}
+
+/// The two copies that a generation is written to: 0 and 1 if it is even, else 2 and 3.
+#[must_use]
+pub fn copies_of_generation(generation: u64) -> [usize; 2] {
+    if generation.is_multiple_of(2) { [0, 1] } else { [2, 3] }
+}
+
+impl Superblock {
+    /// The bytes of one of the four copies. Asserts that every field is in its range.
+    #[must_use]
+    pub fn encode(&self, copy: usize) -> Box<[u8; PAGE_BYTES]> {
+        self.verify(place(copy)).expect("a superblock that we write is in range");
+        let mut bytes = Box::new([0; PAGE_BYTES]);
+        let b = &mut bytes[..];
+        put(b, layout::MAGIC, MAGIC);
+        put(b, layout::FORMAT_VERSION, u64::from(self.format_version));
+        put(b, layout::FEATURES_COMPATIBLE, self.features_compatible);
+        put(b, layout::FEATURES_READ_ONLY, self.features_read_only);
+        put(b, layout::FEATURES_INCOMPATIBLE, self.features_incompatible);
+        put_u128(b, layout::POOL_ID, self.pool_id);
+        put(b, layout::GENERATION, self.generation);
+        put(b, layout::ZONE_BYTES, self.zone_bytes);
+        put(b, layout::DEVICE_BYTES, self.device_bytes);
+        put(b, layout::CREATED, self.created.as_nanos());
+        put(b, layout::SECRET, self.secret);
+        put(b, layout::CATALOGUE_BYTES, self.catalogue_bytes);
+        put(b, layout::ADDRESS, COPY_OFFSETS[copy]);
+        put(b, layout::CATALOGUE_ZONE_COUNT, self.catalogue_zones.len() as u64);
+        let zones = b[layout::CATALOGUE_ZONES.offset..].chunks_exact_mut(4);
+        for (bytes, zone) in zones.zip(&self.catalogue_zones) {
+            bytes.copy_from_slice(&zone.to_le_bytes());
+        }
+        let crc = structure_crc(SALT, b, layout::CRC);
+        put(b, layout::CRC, u64::from(crc));
+        bytes
+    }
+
+    /// Decodes copy number `copy` from its 4096 bytes (`bytes` may be longer).
+    ///
+    /// # Errors
+    /// `NotThis`, `Checksum`, `Version` (in this order of checking), or `Invalid`.
+    pub fn decode(bytes: &[u8], copy: usize) -> Result<Superblock> {
+        let place = place(copy);
+        let b = place.require_bytes(bytes, layout::BYTES)?;
+        place.require_magic(get(b, layout::MAGIC), MAGIC)?;
+        verify_crc(place, SALT, b, layout::CRC)?;
+        place.require_version(get_u32(b, layout::FORMAT_VERSION))?;
+        let incompatible = get(b, layout::FEATURES_INCOMPATIBLE);
+        if incompatible & !FEATURES_INCOMPATIBLE_KNOWN != 0 {
+            let found = format!("features {incompatible:#x}");
+            return Err(place.error(FormatErrorKind::Version, "no unknown features", found));
+        }
+        verify_zero(place, b, layout::ZERO)?;
+        let address = get(b, layout::ADDRESS);
+        place.require(address == place.address, "its own address", address)?;
+        let superblock = Superblock {
+            format_version: get_u32(b, layout::FORMAT_VERSION),
+            features_compatible: get(b, layout::FEATURES_COMPATIBLE),
+            features_read_only: get(b, layout::FEATURES_READ_ONLY),
+            features_incompatible: incompatible,
+            pool_id: get_u128(b, layout::POOL_ID),
+            generation: get(b, layout::GENERATION),
+            zone_bytes: get(b, layout::ZONE_BYTES),
+            device_bytes: get(b, layout::DEVICE_BYTES),
+            created: WallTime::from_nanos(get(b, layout::CREATED)),
+            secret: get(b, layout::SECRET),
+            catalogue_bytes: get(b, layout::CATALOGUE_BYTES),
+            catalogue_zones: decode_zones(place, b)?,
+        };
+        superblock.verify(place)?;
+        Ok(superblock)
+    }
+
+    /// Whether the pool has features without which it may only be read.
+    #[must_use]
+    pub fn is_read_only_here(&self) -> bool {
+        self.features_read_only & !FEATURES_READ_ONLY_KNOWN != 0
+    }
+
+    /// The superblock as text, one field a line.
+    #[must_use]
+    pub fn explain(&self) -> String {
+        let mut text = String::from("superblock\n");
+        let mut line = |name: &str, value: String| {
+            writeln!(text, "  {name:<22}{value}").expect("a String takes all");
+        };
+        line("format_version", self.format_version.to_string());
+        line("features_compatible", format!("{:#x}", self.features_compatible));
+        line("features_read_only", format!("{:#x}", self.features_read_only));
+        line("features_incompatible", format!("{:#x}", self.features_incompatible));
+        line("pool_id", format!("{:032x}", self.pool_id));
+        line("generation", self.generation.to_string());
+        line("zone_bytes", self.zone_bytes.to_string());
+        line("device_bytes", self.device_bytes.to_string());
+        line("created", format!("{} ns", self.created.as_nanos()));
+        line("secret", "(not shown)".to_owned());
+        line("catalogue_bytes", self.catalogue_bytes.to_string());
+        line("catalogue_zones", format!("{:?}", self.catalogue_zones));
+        text
+    }
+
+    fn verify(&self, place: Place) -> Result<()> {
+        let zone = self.zone_bytes;
+        let zone_holds =
+            (ZONE_BYTES_MIN..=ZONE_BYTES_MAX).contains(&zone) && zone.is_power_of_two();
+        place.require(zone_holds, "zone_bytes a power of two, 256 KiB to 32 MiB", zone)?;
+        let device_zones = self.device_bytes / zone;
+        let device_holds = device_zones >= 1 && device_zones <= u64::from(u32::MAX);
+        place.require(device_holds, "device_bytes of 1 to 2^32 - 1 zones", self.device_bytes)?;
+        let count = self.catalogue_zones.len();
+        place.require(count <= CATALOGUE_ZONES_MAX, "at most 992 catalogue zones", count)?;
+        let room = count as u64 * zone;
+        let bytes = self.catalogue_bytes;
+        place.require(bytes <= room, "catalogue_bytes within its zones", bytes)?;
+        let mut zones = self.catalogue_zones.clone();
+        zones.sort_unstable();
+        for (i, zone) in zones.iter().enumerate() {
+            let holds = *zone != 0 && u64::from(*zone) < device_zones;
+            place.require(holds, "a catalogue zone of the device, not zone 0", zone)?;
+            place.require(i == 0 || zones[i - 1] != *zone, "each catalogue zone once", zone)?;
+        }
+        Ok(())
+    }
+}
+
+fn place(copy: usize) -> Place {
+    Place { structure: "superblock", address: COPY_OFFSETS[copy] }
+}
+
+fn decode_zones(place: Place, bytes: &[u8]) -> Result<Vec<u32>> {
+    let count = get_u32(bytes, layout::CATALOGUE_ZONE_COUNT) as usize;
+    place.require(count <= CATALOGUE_ZONES_MAX, "at most 992 catalogue zones", count)?;
+    let end = layout::CATALOGUE_ZONES.offset + count * 4;
+    verify_zero_bytes(place, &bytes[end..layout::BYTES], end)?;
+    let zones = bytes[layout::CATALOGUE_ZONES.offset..end].chunks_exact(4);
+    Ok(zones.map(|zone| u32::from_le_bytes([zone[0], zone[1], zone[2], zone[3]])).collect())
+}

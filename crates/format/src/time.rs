@@ -1,0 +1,168 @@
+//! The time index: which seq the log had reached at what time, and how much had been written.
+//! `docs/format/time-run.md`.
+//!
+//! 1. Neither time nor seq ever falls from one entry to the next, nor do the totals.
+
+use std::fmt::Write as _;
+
+use units::{Seq, WallTime};
+
+use crate::error::{Place, Result};
+use crate::field::{get, put};
+use crate::page::{PAGE_BYTES, PageAddress, PageType, zeroed_page};
+
+/// Where an entry's fields are.
+pub mod layout {
+    use crate::field::{Field, tile};
+
+    /// An entry.
+    pub const BYTES: usize = 32;
+    pub(crate) const TIME: Field = Field::new("time", 0, 8);
+    pub(crate) const SEQ: Field = Field::new("seq", 8, 8);
+    pub(crate) const BYTES_TOTAL: Field = Field::new("bytes_total", 16, 8);
+    pub(crate) const FLUSHES_TOTAL: Field = Field::new("flushes_total", 24, 8);
+    /// In order.
+    pub const FIELDS: &[Field] = &[TIME, SEQ, BYTES_TOTAL, FLUSHES_TOTAL];
+    const _: () = assert!(tile(FIELDS, BYTES));
+}
+
+const TIME: PageType = PageType {
+    structure: "time page",
+    magic: u32::from_le_bytes(*b"HTIM"),
+    salt: u32::from_le_bytes(*b"time"),
+    record_bytes: layout::BYTES,
+};
+
+/// The most entries that a time page holds.
+pub const TIME_ENTRIES_MAX: usize = TIME.records_max();
+const _: () = assert!(TIME_ENTRIES_MAX == 127);
+
+/// How far the log was at a time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct TimeEntry {
+    /// The time of the write with this seq.
+    pub time: WallTime,
+    /// The seq.
+    pub seq: Seq,
+    /// Bytes written in the log up to and with this seq.
+    pub bytes_total: u64,
+    /// Flushes asked for up to then.
+    pub flushes_total: u64,
+}
+
+impl TimeEntry {
+    /// Whether `next` may follow.
+    #[must_use]
+    pub fn may_precede(&self, next: &TimeEntry) -> bool {
+        self.time <= next.time
+            && self.seq <= next.seq
+            && self.bytes_total <= next.bytes_total
+            && self.flushes_total <= next.flushes_total
+    }
+
+    fn verify(&self, place: Place) -> Result<()> {
+        place.require(self.seq <= Seq::MAX, "a seq below 2^48", self.seq)
+    }
+}
+
+/// A verified page of the time index.
+#[derive(Clone, Debug)]
+pub struct TimePage {
+    bytes: Box<[u8; PAGE_BYTES]>,
+    count: usize,
+}
+
+impl TimePage {
+    /// The page of these entries. Asserts that they are 1 to 127, and in order.
+    #[must_use]
+    pub fn encode(address: PageAddress, entries: &[TimeEntry]) -> Box<[u8; PAGE_BYTES]> {
+        assert!(entries.len() <= TIME_ENTRIES_MAX, "{} entries", entries.len());
+        let mut bytes = zeroed_page();
+        for (i, entry) in entries.iter().enumerate() {
+            entry.verify(TIME.place(address)).expect("an entry that we write is in range");
+            assert!(i == 0 || entries[i - 1].may_precede(entry), "entries in order");
+            let record = &mut bytes[TIME.record(i)];
+            put(record, layout::TIME, entry.time.as_nanos());
+            put(record, layout::SEQ, entry.seq.0);
+            put(record, layout::BYTES_TOTAL, entry.bytes_total);
+            put(record, layout::FLUSHES_TOTAL, entry.flushes_total);
+        }
+        TIME.seal(&mut bytes, address, entries.len());
+        bytes
+    }
+
+    /// Verifies a page and every entry of it.
+    ///
+    /// # Errors
+    /// `NotThis`, `Checksum`, or `Invalid` (also if it is of another address).
+    pub fn decode(bytes: Box<[u8; PAGE_BYTES]>, address: PageAddress) -> Result<TimePage> {
+        let count = TIME.verify(&bytes, address)?;
+        let page = TimePage { bytes, count };
+        let place = TIME.place(address);
+        for i in 0..count {
+            page.get(i).verify(place)?;
+            let ascends = i == 0 || page.get(i - 1).may_precede(&page.get(i));
+            place.require(ascends, "entries in order", i)?;
+        }
+        Ok(page)
+    }
+
+    /// The number of entries, at least 1.
+    #[must_use]
+    #[expect(clippy::len_without_is_empty, reason = "a time page is never empty")]
+    pub fn len(&self) -> usize {
+        self.count
+    }
+
+    /// Entry `i`. Panics if there are not so many.
+    #[must_use]
+    pub fn get(&self, i: usize) -> TimeEntry {
+        assert!(i < self.count, "entry {i} of {}", self.count);
+        let record = &self.bytes[TIME.record(i)];
+        TimeEntry {
+            time: WallTime::from_nanos(get(record, layout::TIME)),
+            seq: Seq(get(record, layout::SEQ)),
+            bytes_total: get(record, layout::BYTES_TOTAL),
+            flushes_total: get(record, layout::FLUSHES_TOTAL),
+        }
+    }
+
+    /// How many entries have a time not after `time`.
+    #[must_use]
+    pub fn seek_time(&self, time: WallTime) -> usize {
+        self.count_while(|entry| entry.time <= time)
+    }
+
+    /// How many entries have a seq not above `seq`.
+    #[must_use]
+    pub fn seek_seq(&self, seq: Seq) -> usize {
+        self.count_while(|entry| entry.seq <= seq)
+    }
+
+    /// The entries as text, one a line.
+    #[must_use]
+    pub fn explain(&self) -> String {
+        let mut text = format!("time page of {} entries\n", self.count);
+        for i in 0..self.count {
+            let TimeEntry { time, seq, bytes_total, flushes_total } = self.get(i);
+            let time = time.as_nanos();
+            writeln!(text, "  {time} ns: seq {seq}, {bytes_total} bytes, {flushes_total} flushes")
+                .expect("a String takes all");
+        }
+        text
+    }
+
+    /// How many entries, from the first on, are as asked; none after one that is not may be.
+    fn count_while(&self, is_so: impl Fn(TimeEntry) -> bool) -> usize {
+        let (mut low, mut high) = (0, self.count);
+        while low < high {
+            let middle = low.midpoint(high);
+            if is_so(self.get(middle)) {
+                low = middle + 1;
+            } else {
+                high = middle;
+            }
+        }
+        low
+    }
+}
