@@ -1,0 +1,259 @@
+//! Comparing exports with images, and diffs with both.
+
+use anyhow::{Context, Result, bail, ensure};
+use serde_json::Value;
+
+use super::plan::Op;
+use super::settle::precedes;
+use super::subject::{Moment, Subject, number};
+use crate::http::escape;
+use crate::image::{Image, PAGE_BYTES};
+use crate::nbd::{Nbd, Refused, Reply, Request};
+use crate::random::Random;
+use crate::server::Server;
+
+/// Compares an export with an image: all of it, or some ranges of it.
+pub(super) fn compare(
+    link: &mut Nbd,
+    image: &Image,
+    whole: bool,
+    random: &mut Random,
+) -> Result<()> {
+    ensure!(
+        link.size() == image.size(),
+        "it has {} bytes instead of {}",
+        link.size(),
+        image.size()
+    );
+    if whole {
+        let step = 1 << 20;
+        let mut at = 0;
+        while at < image.size() {
+            let length = step.min(image.size() - at);
+            compare_range(link, image, at, length)?;
+            at += length;
+        }
+    } else {
+        for _ in 0..8 {
+            let (offset, length) = super::plan::range(random, image.size());
+            compare_range(link, image, offset, length)?;
+        }
+    }
+    Ok(())
+}
+
+fn compare_range(link: &mut Nbd, image: &Image, offset: u64, length: u64) -> Result<()> {
+    let bytes = link.read(offset, length)?;
+    if let Some(at) = image.first_difference(offset, &bytes) {
+        let show = 16.min(offset + length - at);
+        let start = usize::try_from(at - offset)?;
+        bail!(
+            "byte {at} (block {}): found {:02x?}, expected {:02x?}",
+            at / PAGE_BYTES,
+            &bytes[start..start + usize::try_from(show)?],
+            image.read(at, show)
+        );
+    }
+    Ok(())
+}
+
+/// Every hole of the export must read as zeros.
+pub(super) fn check_holes(link: &mut Nbd, image: &Image) -> Result<()> {
+    ensure!(link.has_status(), "the server does not know base:allocation");
+    let mut at = 0;
+    for run in link.status()? {
+        ensure!(run.flags < 4, "base:allocation with flags {}", run.flags);
+        if run.flags != 0 {
+            let bytes = vec![0; run.length as usize];
+            if let Some(byte) = image.first_difference(at, &bytes) {
+                bail!("byte {byte} lies in a hole at {at} of {} bytes but is data", run.length);
+            }
+        }
+        at += u64::from(run.length);
+    }
+    Ok(())
+}
+
+/// Opens a recorded moment under one of its names and compares it.
+pub(super) fn check_moment(
+    server: &Server,
+    subject: &Subject,
+    moment: &Moment,
+    whole: bool,
+    random: &mut Random,
+) -> Result<()> {
+    let name = &moment.names[random.index(moment.names.len())];
+    let export = format!("{}@{name}", subject.name);
+    let must_open = subject.keeps(moment);
+    let first = subject.resolve(&server.http(), name);
+    if must_open {
+        let (seq, exact) = first?;
+        ensure!(seq == moment.seq, "{export} resolves to seq {seq}, not {}", moment.seq);
+        ensure!(exact || !name.starts_with("seq:"), "{export} is not exact");
+    } else if !matches!(first, Ok((seq, true)) if seq == moment.seq) {
+        return Ok(());
+    }
+    let mut link = server.connect(&export)?;
+    ensure!(link.is_read_only(), "{export} can be written");
+    let outcome = compare(&mut link, &moment.image, whole, random)
+        .and_then(|()| if whole { check_holes(&mut link, &moment.image) } else { Ok(()) });
+    // What is not kept may have gone between the question and the answer.
+    if !must_open && !matches!(subject.resolve(&server.http(), name), Ok((_, true))) {
+        return Ok(());
+    }
+    outcome.with_context(|| format!("{export} (seq {})", moment.seq))
+}
+
+/// A view must refuse every change.
+pub(super) fn check_refuses_writes(server: &Server, export: &str) -> Result<()> {
+    let mut link = server.connect(export)?;
+    let length = 512;
+    let requests = [
+        Request::Write { offset: 0, bytes: vec![1; 512], fua: false },
+        Request::Trim { offset: 0, length, fua: false },
+        Request::Zero { offset: 0, length, no_hole: false, fast: false },
+    ];
+    for request in requests {
+        match link.ask(&request)? {
+            Reply::Error(crate::nbd::EPERM) => {}
+            other => bail!("{export}: {request:?} gave {other:?} instead of EPERM"),
+        }
+    }
+    Ok(())
+}
+
+/// An export must not be there.
+pub(super) fn check_refused(server: &Server, export: &str) -> Result<()> {
+    match server.connect(export) {
+        Ok(_) => bail!("{export} opens"),
+        Err(error) if error.downcast_ref::<Refused>().is_some() => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
+/// Asks for a diff page by page and compares it with what differs between two images.
+pub(super) fn check_diff(
+    server: &Server,
+    subject: &Subject,
+    from: (&str, &Image),
+    to: (&str, &Image),
+    limit: u64,
+) -> Result<()> {
+    let ranges = diff(server, subject, from.0, to.0, limit)?;
+    let name = format!("diff {}@{} {}@{}", subject.name, from.0, subject.name, to.0);
+    let shorter = from.1.size().min(to.1.size());
+    let longer = from.1.size().max(to.1.size());
+    let mut end = 0;
+    for &(offset, length) in &ranges {
+        ensure!(length > 0 && offset >= end, "{name}: ranges overlap or descend at {offset}");
+        end = offset + length;
+        ensure!(end <= longer, "{name}: a range ends at {end}, beyond {longer}");
+    }
+    for page in 0..longer.div_ceil(PAGE_BYTES) {
+        let (start, stop) = (page * PAGE_BYTES, ((page + 1) * PAGE_BYTES).min(longer));
+        let differs = !from.1.page_equals(to.1, page);
+        let is_covered = ranges.iter().any(|&(o, l)| o <= start && stop <= o + l);
+        let is_touched = ranges.iter().any(|&(o, l)| o < stop && start < o + l);
+        // What only one of the two has may be reported or not when it reads as zeros.
+        let is_beyond = stop > shorter;
+        ensure!(is_covered || !differs || is_beyond, "{name}: block {page} differs, not reported");
+        ensure!(differs || !is_touched || is_beyond, "{name}: block {page} reported, is the same");
+    }
+    Ok(())
+}
+
+fn diff(
+    server: &Server,
+    subject: &Subject,
+    from: &str,
+    to: &str,
+    limit: u64,
+) -> Result<Vec<(u64, u64)>> {
+    let query = format!("/diff?from={}&to={}&limit={limit}", escape(from), escape(to));
+    let mut ranges = Vec::new();
+    let mut next: Option<String> = None;
+    loop {
+        let page = next.as_ref().map(|next| format!("&next={next}")).unwrap_or_default();
+        let target = subject.path(&(query.clone() + &page));
+        let answer = server.http().call("GET", &target, None)?;
+        ensure!(answer.status == 200, "GET {target}: {}", answer.status);
+        let list = answer.json()?;
+        let list = list.as_array().context("a diff is a list")?.clone();
+        ensure!(list.len() as u64 <= limit, "a page of {} ranges", list.len());
+        for range in &list {
+            ranges.push((number(&range["offset"])?, number(&range["length"])?));
+        }
+        let following = answer.next_page();
+        ensure!(following.is_none() || following != next, "a page that follows itself");
+        if following.is_none() {
+            return Ok(ranges);
+        }
+        next = following;
+    }
+}
+
+/// Opens moments between two recorded ones: every request of the storm is in them or is not, none
+/// goes away again, and an order that clients saw is kept.
+pub(super) fn check_between(
+    server: &Server,
+    subject: &Subject,
+    before: (u64, &Image),
+    after_seq: u64,
+    ops: &[Op],
+    random: &mut Random,
+) -> Result<()> {
+    let mut seqs: Vec<u64> =
+        (0..3).map(|_| random.between(before.0, after_seq)).filter(|s| *s > before.0).collect();
+    seqs.sort_unstable();
+    let mut applied_before = vec![false; ops.len()];
+    for seq in seqs {
+        let export = format!("{}@seq:{seq}", subject.name);
+        let found = server.connect(&export)?.read(0, before.1.size())?;
+        let applied = applied(before.1, ops, &found).with_context(|| export.clone())?;
+        for (index, op) in ops.iter().enumerate() {
+            let Some(is_there) = applied[index] else { continue };
+            ensure!(is_there || !applied_before[index], "{export}: a write went away again");
+            applied_before[index] = is_there;
+            for (other, earlier) in ops.iter().enumerate() {
+                ensure!(
+                    !is_there || applied[other] != Some(false) || !precedes(earlier, op),
+                    "{export} has a write without one that was acknowledged before it was sent"
+                );
+            }
+        }
+    }
+    Ok(())
+}
+
+/// For each request whether its bytes are there; `None` where before and after look the same.
+fn applied(before: &Image, ops: &[Op], found: &[u8]) -> Result<Vec<Option<bool>>> {
+    let mut expected = before.clone();
+    let mut applied = Vec::new();
+    for op in ops {
+        let range = usize::try_from(op.offset)?..usize::try_from(op.offset + op.length)?;
+        let old = before.read(op.offset, op.length);
+        let new = op.bytes(op.offset, op.length);
+        let is_there = found[range.clone()] == new;
+        applied.push((old != new).then_some(is_there));
+        if is_there {
+            op.apply(&mut expected);
+        }
+    }
+    if let Some(at) = expected.first_difference(0, found) {
+        bail!("byte {at} is neither before nor after the writes of its storm");
+    }
+    Ok(applied)
+}
+
+/// The bytes of a JSON answer's sizes that a dry run and a revert report.
+pub(super) fn check_changed(answer: &Value, from: &Image, to: &Image) -> Result<()> {
+    let reported = number(&answer["changed_bytes"])?;
+    let pages = from.size().max(to.size()).div_ceil(PAGE_BYTES);
+    let differing = (0..pages).filter(|&page| !from.page_equals(to, page)).count() as u64;
+    ensure!(
+        reported <= differing * PAGE_BYTES + from.size().abs_diff(to.size())
+            && reported + PAGE_BYTES >= differing * PAGE_BYTES,
+        "changed_bytes is {reported}, but {differing} blocks differ"
+    );
+    Ok(())
+}

@@ -1,0 +1,138 @@
+//! A volume under test: what it must hold, and the moments of it that are recorded.
+
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use jiff::Timestamp;
+use serde_json::Value;
+
+use crate::http::{Http, escape};
+use crate::image::Image;
+use crate::nbd::Nbd;
+
+/// Which writes the volume retains.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Retains {
+    Everything,
+    Intervals,
+    OnDemand,
+}
+
+/// A recorded moment.
+#[derive(Clone, Debug)]
+pub(super) struct Moment {
+    /// Expressions that name it.
+    pub names: Vec<String>,
+    pub seq: u64,
+    pub image: Image,
+}
+
+/// A view that stays open while the volume goes on.
+pub(super) struct Held {
+    pub link: Nbd,
+    pub name: String,
+    pub image: Image,
+}
+
+pub(super) struct Subject {
+    pub name: String,
+    pub retains: Retains,
+    /// The present.
+    pub image: Image,
+    pub moments: Vec<Moment>,
+    pub links: Vec<Nbd>,
+    pub held: Vec<Held>,
+    /// The moment before the last revert.
+    pub undo: Option<(u64, Image)>,
+    /// Unpinned and pinned marks, by name.
+    pub marks: Vec<String>,
+    pub versions: Vec<u64>,
+    /// Times are named only after a pause, or they would name a neighbour.
+    clock_pause: Duration,
+}
+
+impl Subject {
+    pub fn new(name: &str, retains: Retains, image: Image) -> Subject {
+        Subject {
+            name: name.to_owned(),
+            retains,
+            image,
+            moments: Vec::new(),
+            links: Vec::new(),
+            held: Vec::new(),
+            undo: None,
+            marks: Vec::new(),
+            versions: Vec::new(),
+            clock_pause: Duration::from_millis(2),
+        }
+    }
+
+    pub fn path(&self, rest: &str) -> String {
+        format!("/api/v1/volumes/{}{rest}", self.name)
+    }
+
+    pub fn latest_seq(&self, http: &Http) -> Result<u64> {
+        number(&http.get(&self.path(""))?["latest"]["seq"])
+    }
+
+    pub fn resolve(&self, http: &Http, moment: &str) -> Result<(u64, bool)> {
+        let answer = http.get(&self.path(&format!("/resolve?at={}", escape(moment))))?;
+        let exact = answer["exact"].as_bool().context("exact is a boolean")?;
+        Ok((number(&answer["seq"])?, exact))
+    }
+
+    /// Records the present by its seq, and by the time too if asked for. No request is in flight.
+    pub fn record(&mut self, http: &Http, by_time: bool) -> Result<()> {
+        let seq = self.latest_seq(http)?;
+        let mut names = vec![format!("seq:{seq}")];
+        if by_time {
+            thread::sleep(self.clock_pause);
+            names.push(Timestamp::now().to_string());
+            thread::sleep(self.clock_pause);
+        }
+        self.remember(seq, names)
+    }
+
+    /// Records the present under these names.
+    pub fn remember(&mut self, seq: u64, names: Vec<String>) -> Result<()> {
+        if let Some(moment) = self.moments.iter_mut().find(|moment| moment.seq == seq) {
+            ensure!(
+                (0..self.image.size().div_ceil(4096).max(1))
+                    .all(|page| moment.image.page_equals(&self.image, page)),
+                "{}: seq {seq} stands for two different contents",
+                self.name
+            );
+            moment.names.extend(names);
+            moment.names.sort();
+            moment.names.dedup();
+        } else {
+            self.moments.push(Moment { names, seq, image: self.image.clone() });
+        }
+        Ok(())
+    }
+
+    /// Whether the moment must open with exactly its bytes.
+    pub fn keeps(&self, moment: &Moment) -> bool {
+        self.retains == Retains::Everything
+            || moment.names.iter().any(|name| name.starts_with("v:") || name.starts_with("mark:"))
+    }
+
+    /// Takes a name away from every moment.
+    pub fn forget(&mut self, name: &str) {
+        for moment in &mut self.moments {
+            moment.names.retain(|n| n != name);
+        }
+        self.moments.retain(|moment| !moment.names.is_empty());
+    }
+
+    pub fn drop_links(&mut self) {
+        self.links.clear();
+        self.held.clear();
+    }
+}
+
+/// A whole number of an answer.
+pub(super) fn number(value: &Value) -> Result<u64> {
+    value.as_u64().with_context(|| format!("a whole number, not {value}"))
+}

@@ -1,0 +1,174 @@
+//! A tiny HTTP/1.1 client over a unix socket: one request for each connection.
+
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail, ensure};
+use serde_json::Value;
+
+/// How long an answer may take. Far above what any answer should take on a loaded machine.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// Where to send requests.
+#[derive(Clone, Debug)]
+pub struct Http {
+    socket: PathBuf,
+}
+
+/// An answer.
+#[derive(Clone, Debug)]
+pub struct Answer {
+    /// The status code.
+    pub status: u16,
+    /// Header lines, names in lower case.
+    pub headers: Vec<(String, String)>,
+    /// The body.
+    pub body: Vec<u8>,
+}
+
+impl Answer {
+    /// The body as JSON; null when there is none.
+    pub fn json(&self) -> Result<Value> {
+        if self.body.is_empty() {
+            return Ok(Value::Null);
+        }
+        serde_json::from_slice(&self.body)
+            .with_context(|| format!("not JSON: {}", String::from_utf8_lossy(&self.body)))
+    }
+
+    /// A header's value.
+    #[must_use]
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.headers.iter().find(|(n, _)| n == name).map(|(_, v)| v.as_str())
+    }
+
+    /// The `next` of the following page, from the Link header.
+    #[must_use]
+    pub fn next_page(&self) -> Option<String> {
+        let link = self.header("link")?;
+        let target = link.split(',').find(|part| part.contains("rel=\"next\""))?;
+        let query = target.split(['<', '>']).nth(1)?.split_once('?')?.1;
+        query.split('&').find_map(|pair| pair.strip_prefix("next=")).map(str::to_owned)
+    }
+}
+
+impl Http {
+    /// A client of the server that listens at `socket`.
+    #[must_use]
+    pub fn new(socket: &Path) -> Http {
+        Http { socket: socket.to_owned() }
+    }
+
+    /// Sends raw bytes as the body, with this content type.
+    pub fn send(&self, method: &str, target: &str, kind: &str, body: &[u8]) -> Result<Answer> {
+        let mut stream = UnixStream::connect(&self.socket)
+            .with_context(|| format!("connect to {}", self.socket.display()))?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        let mut head = format!("{method} {target} HTTP/1.1\r\nHost: localhost\r\n");
+        head.push_str("Connection: close\r\n");
+        if !body.is_empty() {
+            head.push_str(&format!("Content-Type: {kind}\r\nContent-Length: {}\r\n", body.len()));
+        }
+        head.push_str("\r\n");
+        stream.write_all(head.as_bytes())?;
+        stream.write_all(body)?;
+        let mut raw = Vec::new();
+        stream.read_to_end(&mut raw).with_context(|| format!("answer to {method} {target}"))?;
+        parse(&raw).with_context(|| format!("answer to {method} {target}"))
+    }
+
+    /// Sends a request with a JSON body or none.
+    pub fn call(&self, method: &str, target: &str, body: Option<&Value>) -> Result<Answer> {
+        let body = body.map(Value::to_string).unwrap_or_default();
+        self.send(method, target, "application/json", body.as_bytes())
+    }
+
+    /// The JSON answer of a request that must succeed.
+    pub fn expect(&self, method: &str, target: &str, body: Option<&Value>) -> Result<Value> {
+        let answer = self.call(method, target, body)?;
+        ensure!(
+            (200..300).contains(&answer.status),
+            "{method} {target} {}: {} {}",
+            body.map(Value::to_string).unwrap_or_default(),
+            answer.status,
+            String::from_utf8_lossy(&answer.body)
+        );
+        answer.json()
+    }
+
+    /// The JSON answer of a GET that must succeed.
+    pub fn get(&self, target: &str) -> Result<Value> {
+        self.expect("GET", target, None)
+    }
+}
+
+/// A query value with everything escaped that is not plainly harmless.
+#[must_use]
+pub fn escape(text: &str) -> String {
+    let mut escaped = String::new();
+    for byte in text.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+            escaped.push(char::from(byte));
+        } else {
+            escaped.push_str(&format!("%{byte:02X}"));
+        }
+    }
+    escaped
+}
+
+fn parse(raw: &[u8]) -> Result<Answer> {
+    let end = raw.windows(4).position(|w| w == b"\r\n\r\n").context("no end of the headers")?;
+    let head = std::str::from_utf8(&raw[..end])?;
+    let mut lines = head.split("\r\n");
+    let status = lines.next().and_then(|line| line.split(' ').nth(1)).context("no status line")?;
+    let headers: Vec<(String, String)> = lines
+        .filter_map(|line| line.split_once(':'))
+        .map(|(name, value)| (name.to_ascii_lowercase(), value.trim().to_owned()))
+        .collect();
+    let mut answer = Answer { status: status.parse()?, headers, body: raw[end + 4..].to_vec() };
+    if answer.header("transfer-encoding").is_some_and(|v| v.contains("chunked")) {
+        answer.body = join_chunks(&answer.body)?;
+    } else if let Some(length) = answer.header("content-length") {
+        let length: usize = length.parse()?;
+        ensure!(answer.body.len() == length, "{} of {length} bytes came", answer.body.len());
+    }
+    Ok(answer)
+}
+
+fn join_chunks(mut raw: &[u8]) -> Result<Vec<u8>> {
+    let mut body = Vec::new();
+    loop {
+        let end = raw.windows(2).position(|w| w == b"\r\n").context("no chunk size")?;
+        let size = usize::from_str_radix(std::str::from_utf8(&raw[..end])?.trim(), 16)?;
+        raw = &raw[end + 2..];
+        if size == 0 {
+            return Ok(body);
+        }
+        if raw.len() < size + 2 {
+            bail!("a chunk of {size} bytes was cut off");
+        }
+        body.extend_from_slice(&raw[..size]);
+        raw = &raw[size + 2..];
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_in_chunks_is_joined_and_its_next_page_found() {
+        let raw = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\
+            Link: </x?limit=1&next=8192>; rel=\"next\"\r\n\r\n2\r\n[1\r\n1\r\n]\r\n0\r\n\r\n";
+        let answer = parse(raw).expect("an answer");
+        assert_eq!(answer.json().expect("JSON"), serde_json::json!([1]));
+        assert_eq!(answer.next_page().as_deref(), Some("8192"));
+    }
+
+    #[test]
+    fn a_short_body_is_an_error() {
+        assert!(parse(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nabc").is_err());
+    }
+}
