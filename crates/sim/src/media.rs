@@ -1,0 +1,476 @@
+//! The faulty media itself. The fault model is the prose at the top of this crate.
+//!
+//! Invariants: 1. `durable` is what a power cut would leave if it lost every unsynced change; `current` is
+//! what reads return; 2. `unsynced` lists the changes between them in the order in which they were made
+//! (except those that a failed sync lost); 3. after `halt_after` has struck nothing changes any more.
+
+use std::io::{self, IoSlice};
+use std::sync::Arc;
+
+use env::Media;
+use parking_lot::Mutex;
+
+use crate::failures::Armed;
+use crate::pages::{PAGE_BYTES, Pages, parts};
+use crate::{Failure, Op, OpRecord, Random, Trick, sectors};
+
+/// A change that no sync has covered yet, as a crash sees it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Unsynced {
+    /// Byte offset.
+    pub offset: u64,
+    /// Bytes.
+    pub length_bytes: u64,
+    /// 512-byte sectors touched.
+    pub sectors: u64,
+    /// Whether it is a discard.
+    pub discard: bool,
+}
+
+/// What of an unsynced change survives a power cut.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Keep {
+    /// Nothing.
+    Nothing,
+    /// All of it.
+    All,
+    /// The sectors (counted from the change's first) for which this says true.
+    Sectors(Vec<bool>),
+}
+
+#[derive(Clone, Debug)]
+enum Content {
+    Bytes(Arc<[u8]>),
+    Junk(Option<u8>),
+}
+
+#[derive(Clone, Debug)]
+struct Change {
+    offset: u64,
+    length: u64,
+    content: Content,
+}
+
+#[derive(Clone, Debug)]
+struct State {
+    current: Pages,
+    durable: Pages,
+    unsynced: Vec<Change>,
+    allocated: Vec<u64>,
+    allocated_pages: u64,
+    space_limit_bytes: Option<u64>,
+    armed: Armed,
+    random: Random,
+    log: Option<Vec<OpRecord>>,
+    changes: u64,
+    halt_at_change: Option<u64>,
+    reads_tried: u64,
+    cold_every: u64,
+}
+
+/// Media in memory that obeys the fault model of this crate.
+pub struct SimMedia {
+    state: Mutex<State>,
+    len_bytes: u64,
+    name: String,
+}
+
+impl SimMedia {
+    /// Sparse media of `len_bytes`, all zeros, whose faults are drawn from `seed`.
+    #[must_use]
+    pub fn new(len_bytes: u64, seed: u64) -> SimMedia {
+        SimMedia::filled(len_bytes, seed, 0)
+    }
+
+    /// The same, but reading as `background` where nothing was written, as a used disk would.
+    #[must_use]
+    pub fn filled(len_bytes: u64, seed: u64, background: u8) -> SimMedia {
+        let words = len_bytes.div_ceil(PAGE_BYTES as u64).div_ceil(64);
+        let state = State {
+            current: Pages::new(background),
+            durable: Pages::new(background),
+            unsynced: Vec::new(),
+            allocated: vec![0; usize::try_from(words).expect("a bitmap that fits in memory")],
+            allocated_pages: 0,
+            space_limit_bytes: None,
+            armed: Armed::default(),
+            random: Random::new(seed),
+            log: None,
+            changes: 0,
+            halt_at_change: None,
+            reads_tried: 0,
+            cold_every: 0,
+        };
+        SimMedia { state: Mutex::new(state), len_bytes, name: format!("sim seed {seed}") }
+    }
+
+    /// A copy with everything: content, unsynced changes, armed faults, randomness.
+    #[must_use]
+    pub fn fork(&self) -> SimMedia {
+        let state = Mutex::new(self.state.lock().clone());
+        SimMedia { state, len_bytes: self.len_bytes, name: self.name.clone() }
+    }
+
+    /// Arms an error.
+    pub fn fail(&self, failure: Failure) {
+        self.state.lock().armed.fail(failure);
+    }
+
+    /// Arms a lie.
+    pub fn trick(&self, trick: Trick) {
+        self.state.lock().armed.trick(trick);
+    }
+
+    /// Disarms every error, lie and halt.
+    pub fn calm(&self) {
+        let mut state = self.state.lock();
+        state.armed.clear();
+        state.halt_at_change = None;
+    }
+
+    /// Lets `changes` more writes, syncs, allocations and discards succeed; the one after them is begun
+    /// (a write may arrive in part) and fails, and so does every operation from then on, until
+    /// [`SimMedia::crash`], [`SimMedia::kill`] or [`SimMedia::calm`].
+    pub fn halt_after(&self, changes: u64) {
+        let mut state = self.state.lock();
+        state.halt_at_change = Some(state.changes.saturating_add(changes));
+    }
+
+    /// Whether a halt has struck.
+    #[must_use]
+    pub fn is_halted(&self) -> bool {
+        let state = self.state.lock();
+        state.halt_at_change.is_some_and(|at| state.changes > at)
+    }
+
+    /// Writes, syncs, allocations and discards so far: the points at which a crash differs.
+    #[must_use]
+    pub fn changes(&self) -> u64 {
+        self.state.lock().changes
+    }
+
+    /// Allows at most this many allocated bytes; `None` is no limit.
+    pub fn set_space_limit(&self, limit_bytes: Option<u64>) {
+        self.state.lock().space_limit_bytes = limit_bytes;
+    }
+
+    /// Bytes of allocated pages.
+    #[must_use]
+    pub fn allocated_bytes(&self) -> u64 {
+        self.state.lock().allocated_pages * PAGE_BYTES as u64
+    }
+
+    /// Makes every `n`th `try_read_at` say "would wait"; 0 is never, 1 always.
+    pub fn set_cold_every(&self, n: u64) {
+        self.state.lock().cold_every = n;
+    }
+
+    /// Begins the record of operations anew.
+    pub fn start_log(&self) {
+        self.state.lock().log = Some(Vec::new());
+    }
+
+    /// Ends the record of operations and returns it.
+    #[must_use]
+    pub fn take_log(&self) -> Vec<OpRecord> {
+        self.state.lock().log.take().unwrap_or_default()
+    }
+
+    /// Flips one bit at rest.
+    pub fn rot(&self, offset: u64, bit: u8) {
+        assert!(offset < self.len_bytes, "rot lies on the media");
+        let mut state = self.state.lock();
+        state.current.flip(offset, bit);
+        state.durable.flip(offset, bit);
+    }
+
+    /// The changes that a power cut could lose, oldest first.
+    #[must_use]
+    pub fn unsynced(&self) -> Vec<Unsynced> {
+        self.state.lock().unsynced.iter().map(Change::seen).collect()
+    }
+
+    /// Cuts the power and restores it: keeps a random part of the unsynced changes.
+    pub fn crash(&self, random: &mut Random) {
+        // One crash in five each: all is lost, all is kept, only what came after some point suffers. Else
+        // every change has its own fate: kept, lost or torn.
+        let fate = random.below(5);
+        let count = self.state.lock().unsynced.len() as u64;
+        let intact = random.below(count + 1);
+        self.crash_with(&mut |index, change| match (fate, random.below(3)) {
+            (0, _) => Keep::Nothing,
+            (1, _) | (_, 0) => Keep::All,
+            (2, _) if (index as u64) < intact => Keep::All,
+            (_, 1) => Keep::Nothing,
+            _ => Keep::Sectors((0..change.sectors).map(|_| random.chance(500)).collect()),
+        });
+    }
+
+    /// Cuts the power and restores it: `keep` is asked for every unsynced change, oldest first.
+    pub fn crash_with(&self, keep: &mut dyn FnMut(usize, &Unsynced) -> Keep) {
+        let mut guard = self.state.lock();
+        let state = &mut *guard;
+        for (index, change) in std::mem::take(&mut state.unsynced).iter().enumerate() {
+            let seen = change.seen();
+            match keep(index, &seen) {
+                Keep::Nothing => {}
+                Keep::All => change.apply(&mut state.durable),
+                Keep::Sectors(kept) => change.apply_sectors(&mut state.durable, &kept),
+            }
+        }
+        state.current = state.durable.clone();
+        state.halt_at_change = None;
+    }
+
+    /// Ends the process: everything written stays, still unsynced; a halt ends.
+    pub fn kill(&self) {
+        self.state.lock().halt_at_change = None;
+    }
+
+    /// A number that is the same for the same content.
+    #[must_use]
+    pub fn digest(&self) -> u64 {
+        self.state.lock().current.digest()
+    }
+
+    /// Checks the range, strikes and records; `act` runs when the operation is to succeed and `fail` when not.
+    fn operate<T>(
+        &self,
+        op: Op,
+        offset: u64,
+        length: u64,
+        act: impl FnOnce(&mut State) -> io::Result<T>,
+        fail: impl FnOnce(&mut State),
+    ) -> io::Result<T> {
+        if offset.checked_add(length).is_none_or(|end| end > self.len_bytes) {
+            let text = format!("{op:?} of {length} bytes at {offset} ends beyond the media");
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+        }
+        let mut guard = self.state.lock();
+        let state = &mut *guard;
+        let halted = state.halted();
+        if op != Op::Read && !halted {
+            state.changes += 1;
+        }
+        let result = if halted {
+            Err(io::Error::other("simulated halt"))
+        } else if state.halted() {
+            fail(state);
+            Err(io::Error::other("simulated halt"))
+        } else {
+            match state.armed.strike(op, offset, length) {
+                Ok(()) => act(state),
+                Err(e) => {
+                    fail(state);
+                    Err(e)
+                }
+            }
+        };
+        let ok = result.is_ok();
+        if let Some(log) = &mut state.log {
+            log.push(OpRecord { op, offset, length_bytes: length, ok });
+        }
+        result
+    }
+}
+
+impl Change {
+    fn seen(&self) -> Unsynced {
+        Unsynced {
+            offset: self.offset,
+            length_bytes: self.length,
+            sectors: sectors::count(self.offset, self.length),
+            discard: matches!(self.content, Content::Junk(_)),
+        }
+    }
+
+    fn apply(&self, pages: &mut Pages) {
+        self.apply_part(pages, self.offset, self.length);
+    }
+
+    fn apply_sectors(&self, pages: &mut Pages, kept: &[bool]) {
+        for index in 0..sectors::count(self.offset, self.length) {
+            if usize::try_from(index).is_ok_and(|i| kept.get(i) == Some(&true)) {
+                let (offset, length) = sectors::part(self.offset, self.length, index);
+                self.apply_part(pages, offset, length);
+            }
+        }
+    }
+
+    fn apply_part(&self, pages: &mut Pages, offset: u64, length: u64) {
+        match &self.content {
+            Content::Bytes(bytes) => {
+                let start = usize::try_from(offset - self.offset).expect("within the write");
+                let count = usize::try_from(length).expect("within the write");
+                pages.write(offset, &bytes[start..start + count]);
+            }
+            Content::Junk(Some(byte)) => pages.fill(offset, length, *byte),
+            Content::Junk(None) => {}
+        }
+    }
+}
+
+impl State {
+    fn halted(&self) -> bool {
+        self.halt_at_change.is_some_and(|at| self.changes > at)
+    }
+
+    fn change(&mut self, change: Change) {
+        change.apply(&mut self.current);
+        self.unsynced.push(change);
+    }
+
+    /// A write that failed: any of its sectors may be there.
+    fn change_in_part(&mut self, change: &Change) {
+        for index in 0..sectors::count(change.offset, change.length) {
+            if self.random.chance(500) {
+                let (offset, length) = sectors::part(change.offset, change.length, index);
+                let content = match &change.content {
+                    Content::Bytes(bytes) => {
+                        let start = usize::try_from(offset - change.offset).expect("within");
+                        let count = usize::try_from(length).expect("within");
+                        Content::Bytes(bytes[start..start + count].into())
+                    }
+                    Content::Junk(byte) => Content::Junk(*byte),
+                };
+                self.change(Change { offset, length, content });
+            }
+        }
+    }
+
+    fn sync(&mut self) {
+        for change in std::mem::take(&mut self.unsynced) {
+            for (page, _, _) in parts(change.offset, change.length) {
+                self.durable.share(page, &self.current);
+            }
+        }
+    }
+
+    /// A sync that failed: each change became durable, stays pending, or is lost though reads return it.
+    fn sync_in_part(&mut self) {
+        for change in std::mem::take(&mut self.unsynced) {
+            match self.random.below(3) {
+                0 => change.apply(&mut self.durable),
+                1 => self.unsynced.push(change),
+                _ => {}
+            }
+        }
+    }
+
+    fn allocate(&mut self, offset: u64, length: u64) -> io::Result<()> {
+        let fresh = self.pages_unallocated(offset, length);
+        let limit_pages = self.space_limit_bytes.map(|bytes| bytes / PAGE_BYTES as u64);
+        if fresh > 0 && limit_pages.is_some_and(|limit| self.allocated_pages + fresh > limit) {
+            return Err(io::Error::new(io::ErrorKind::StorageFull, "simulated full device"));
+        }
+        for (page, _, _) in parts(offset, length) {
+            let (word, bit) = place(page);
+            self.allocated[word] |= bit;
+        }
+        self.allocated_pages += fresh;
+        Ok(())
+    }
+
+    fn release(&mut self, offset: u64, length: u64) {
+        for (page, _, take) in parts(offset, length) {
+            let (word, bit) = place(page);
+            if take == PAGE_BYTES && self.allocated[word] & bit != 0 {
+                self.allocated[word] &= !bit;
+                self.allocated_pages -= 1;
+            }
+        }
+    }
+
+    fn pages_unallocated(&self, offset: u64, length: u64) -> u64 {
+        let is_fresh = |page| {
+            let (word, bit) = place(page);
+            self.allocated[word] & bit == 0
+        };
+        parts(offset, length).filter(|&(page, _, _)| is_fresh(page)).count() as u64
+    }
+}
+
+fn place(page: u64) -> (usize, u64) {
+    (usize::try_from(page / 64).expect("a bitmap that fits in memory"), 1 << (page % 64))
+}
+
+impl Media for SimMedia {
+    fn len_bytes(&self) -> u64 {
+        self.len_bytes
+    }
+
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
+        let length = buffer.len() as u64;
+        let last = self.len_bytes.saturating_sub(length);
+        let act = |state: &mut State| {
+            let from = match state.armed.take_trick(Op::Read) {
+                Some(Trick::MisdirectRead(elsewhere)) => elsewhere.min(last),
+                _ => offset,
+            };
+            state.current.read(from, buffer);
+            Ok(())
+        };
+        self.operate(Op::Read, offset, length, act, |_| {})
+    }
+
+    fn try_read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<bool> {
+        {
+            let mut state = self.state.lock();
+            state.reads_tried += 1;
+            if state.cold_every > 0 && state.reads_tried % state.cold_every == 0 {
+                return Ok(false);
+            }
+        }
+        self.read_at(offset, buffer).map(|()| true)
+    }
+
+    fn write_at(&self, offset: u64, slices: &[IoSlice<'_>]) -> io::Result<()> {
+        let bytes: Vec<u8> = slices.iter().flat_map(|s| s.iter().copied()).collect();
+        let length = bytes.len() as u64;
+        let change = Change { offset, length, content: Content::Bytes(bytes.into()) };
+        let last = self.len_bytes.saturating_sub(length);
+        let act = |state: &mut State| {
+            let mut change = change.clone();
+            state.allocate(offset, length)?;
+            match state.armed.take_trick(Op::Write) {
+                Some(Trick::LoseWrite) => return Ok(()),
+                Some(Trick::MisdirectWrite(elsewhere)) => change.offset = elsewhere.min(last),
+                _ => {}
+            }
+            state.change(change);
+            Ok(())
+        };
+        self.operate(Op::Write, offset, length, act, |state| state.change_in_part(&change))
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        let act = |state: &mut State| {
+            state.sync();
+            Ok(())
+        };
+        self.operate(Op::Sync, 0, 0, act, State::sync_in_part)
+    }
+
+    fn allocate(&self, offset: u64, length_bytes: u64) -> io::Result<()> {
+        let act = |state: &mut State| state.allocate(offset, length_bytes);
+        self.operate(Op::Allocate, offset, length_bytes, act, |_| {})
+    }
+
+    fn discard(&self, offset: u64, length_bytes: u64) -> io::Result<()> {
+        let act = |state: &mut State| {
+            let junk = match state.random.below(3) {
+                0 => None,
+                1 => Some(0),
+                _ => Some(0xdd),
+            };
+            state.release(offset, length_bytes);
+            state.change(Change { offset, length: length_bytes, content: Content::Junk(junk) });
+            Ok(())
+        };
+        self.operate(Op::Discard, offset, length_bytes, act, |_| {})
+    }
+
+    fn name(&self) -> &str {
+        &self.name
+    }
+}
