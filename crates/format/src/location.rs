@@ -1,6 +1,8 @@
 //! Where a block's bytes are: a segment and an offset in it, in 48 bits.
 //!
-//! 1. 0 is the hole: zeros, stored nowhere. Segment numbers begin at 1.
+//! 1. Offset 0 is a hole: zeros, stored nowhere (a segment's header is there, never data). A hole
+//!    still names the segment whose batch made it, so that the batch is kept while the hole is
+//!    needed; `HOLE` names none. Segment numbers begin at 1.
 //! 2. Offsets are multiples of 64 bytes below 32 MiB, so 19 bits hold them; 29 are the segment's.
 
 /// Bits of the offset, in units of 64 bytes.
@@ -12,7 +14,7 @@ pub const SEGMENT_BYTES_MAX: u32 = LOCATION_ALIGNMENT << OFFSET_BITS;
 /// The largest segment number.
 pub const SEGMENT_NUMBER_MAX: u64 = (1 << 29) - 1;
 
-/// Zeros, stored nowhere.
+/// Zeros, stored nowhere, made by no batch.
 pub const HOLE: Location = Location(0);
 
 /// A place in the log, or the hole.
@@ -32,7 +34,16 @@ impl Location {
         Location(segment << OFFSET_BITS | u64::from(offset_bytes / LOCATION_ALIGNMENT))
     }
 
-    /// The segment's number; 0 for the hole.
+    /// A hole that a batch in this segment made.
+    ///
+    /// Asserts its limits: segment 1 to `SEGMENT_NUMBER_MAX`.
+    #[inline]
+    #[must_use]
+    pub fn hole_in(segment: u64) -> Location {
+        Location::new(segment, 0)
+    }
+
+    /// The segment's number; 0 for `HOLE`.
     #[inline]
     #[must_use]
     pub fn segment(self) -> u64 {
@@ -47,18 +58,18 @@ impl Location {
         u32::try_from(units).expect("19 bits") * LOCATION_ALIGNMENT
     }
 
-    /// Whether it is the hole.
+    /// Whether it is a hole.
     #[inline]
     #[must_use]
     pub fn is_hole(self) -> bool {
-        self == HOLE
+        self.0 & ((1 << OFFSET_BITS) - 1) == 0
     }
 
-    /// Whether it is the hole or names a segment within 48 bits.
+    /// Whether it is `HOLE` or names a segment within 48 bits.
     #[inline]
     #[must_use]
     pub fn is_valid(self) -> bool {
-        self.is_hole() || (1..=SEGMENT_NUMBER_MAX).contains(&self.segment())
+        self == HOLE || (1..=SEGMENT_NUMBER_MAX).contains(&self.segment())
     }
 }
 

@@ -206,7 +206,7 @@ impl RunFooter {
         let keys_hold = self.key_first.is_valid()
             && self.key_last.is_valid()
             && self.key_first <= self.key_last;
-        place.require(keys_hold, "keys in order", self.key_last)?;
+        place.require(keys_hold, "keys in order", format_args!("{:?}", self.key_last))?;
         let seqs_hold = Seq::ZERO < self.seq_first
             && self.seq_first <= self.seq_last
             && self.seq_last <= Seq::MAX;

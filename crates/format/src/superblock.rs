@@ -10,10 +10,10 @@ use std::fmt::Write as _;
 
 use units::WallTime;
 
+use crate::PAGE_BYTES;
 use crate::checksum::{structure_crc, verify_crc};
 use crate::error::{FormatErrorKind, Place, Result};
 use crate::field::{get, get_u32, get_u128, put, put_u128, verify_zero, verify_zero_bytes};
-use crate::PAGE_BYTES;
 
 /// Where the superblock's fields are.
 pub mod layout {

@@ -81,7 +81,8 @@ impl<'a> Batch<'a> {
     /// `NotThis`, `Checksum` or `Invalid`.
     pub fn decode(bytes: &'a [u8]) -> Result<Batch<'a>> {
         let header_bytes = peek_header_bytes(bytes)?;
-        let place = Place { structure: "batch", address: u64::from(get_u32(bytes, layout::OFFSET)) };
+        let place =
+            Place { structure: "batch", address: u64::from(get_u32(bytes, layout::OFFSET)) };
         let b = place.require_bytes(bytes, header_bytes as usize)?;
         verify_crc(place, SALT, b, layout::CRC)?;
         let batch = Batch {

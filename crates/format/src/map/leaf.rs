@@ -93,8 +93,7 @@ impl LeafPage {
             let middle = low.midpoint(high);
             let record = self.record(middle);
             let found = decode_key(record);
-            let is_before =
-                found < key || (found == key && Seq(get(record, layout::SEQ)) > seq);
+            let is_before = found < key || (found == key && Seq(get(record, layout::SEQ)) > seq);
             if is_before {
                 low = middle + 1;
             } else {

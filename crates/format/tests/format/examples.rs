@@ -1,0 +1,129 @@
+//! The values whose bytes the pages in `docs/format/` show.
+
+use hindsight_format::batch::{BatchEncoder, BatchHeader, BatchKind};
+use hindsight_format::checksum::{ZERO_BLOCK_CRC, block_crc};
+use hindsight_format::map::{Entry, Key, LeafPage};
+use hindsight_format::run::{IndexEntry, IndexPage, RunFooter};
+use hindsight_format::segment::SegmentHeader;
+use hindsight_format::superblock::Superblock;
+use hindsight_format::time::{TimeEntry, TimePage};
+use hindsight_format::{Location, PageAddress};
+use units::{Lba, Seq, WallTime};
+
+pub const POOL_ID: u128 = 0x0f1e_2d3c_4b5a_6978_8796_a5b4_c3d2_e1f0;
+/// 2026-11-21T10:00:00Z.
+pub const TIME: WallTime = WallTime::from_nanos(1_795_255_200_000_000_000);
+
+pub fn superblock() -> Superblock {
+    Superblock {
+        format_version: 1,
+        features_compatible: 0,
+        features_read_only: 0,
+        features_incompatible: 0,
+        pool_id: POOL_ID,
+        generation: 3,
+        zone_bytes: 32 << 20,
+        device_bytes: 64 << 30,
+        created: TIME,
+        secret: 0x0123_4567_89ab_cdef,
+        catalogue_bytes: 5 << 20,
+        catalogue_zones: vec![1, 44],
+    }
+}
+
+pub fn segment() -> SegmentHeader {
+    SegmentHeader {
+        pool_id: POOL_ID,
+        segment: 7,
+        zone: 3,
+        log: 2,
+        nonce: 0xfeed_beef_0bad_cafe,
+        created: TIME,
+        first_seq: Seq(121),
+        voids: Some((Seq(101), Seq(120))),
+    }
+}
+
+pub fn batch_header(kind: BatchKind) -> BatchHeader {
+    BatchHeader {
+        segment: 7,
+        offset: 512,
+        kind,
+        nonce: 0xfeed_beef_0bad_cafe,
+        timeline: 2,
+        time: TIME,
+        base_seq: Seq(121),
+        stable_seq: Seq(100),
+        durable_seq: Seq(98),
+        flush_count: 5,
+    }
+}
+
+pub fn batch_of_writes() -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let mut encoder = BatchEncoder::new(&mut bytes);
+    encoder.push_data(9, &[block_crc(&[0xa5; 4096]), ZERO_BLOCK_CRC]);
+    encoder.push_zero(4096, 8);
+    encoder.finish(&batch_header(BatchKind::Writes));
+    bytes
+}
+
+pub fn batch_of_relocated_blocks() -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let mut encoder = BatchEncoder::new(&mut bytes);
+    let time = WallTime::from_nanos(TIME.as_nanos() - 1_000_000_000);
+    encoder.push_relocated(9, Seq(55), time, block_crc(&[0x5a; 4096]));
+    encoder.finish(&batch_header(BatchKind::Relocated));
+    bytes
+}
+
+pub fn page(page: u32) -> PageAddress {
+    PageAddress::new(POOL_ID, 12, page)
+}
+
+pub fn entries() -> Vec<Entry> {
+    let crc = |byte| block_crc(&[byte; 4096]);
+    vec![
+        Entry::data(Lba(9), Seq(121), Location::new(7, 640), crc(0xa5)),
+        Entry::data(Lba(9), Seq(55), Location::new(6, 1024), crc(0x5a)),
+        Entry::hole(Key { level: 1, index: 8 }, Seq(123)),
+    ]
+}
+
+pub fn leaf() -> Box<[u8; 4096]> {
+    LeafPage::encode(page(0), &entries())
+}
+
+pub fn index_entries() -> Vec<IndexEntry> {
+    vec![IndexEntry { key: entries()[0].key, seq: entries()[0].seq }]
+}
+
+pub fn index() -> Box<[u8; 4096]> {
+    IndexPage::encode(page(1), &index_entries())
+}
+
+pub fn footer() -> RunFooter {
+    RunFooter {
+        timeline: 2,
+        leaf_pages: 1,
+        index_pages: 1,
+        entries: 3,
+        key_first: entries()[0].key,
+        key_last: entries()[2].key,
+        seq_first: Seq(55),
+        seq_last: Seq(123),
+        index_crc: block_crc(&index()[..]),
+    }
+}
+
+pub fn time_entries() -> Vec<TimeEntry> {
+    let later = WallTime::from_nanos(TIME.as_nanos() + 60_000_000_000);
+    vec![
+        TimeEntry { time: TIME, seq: Seq(121), bytes_total: 987_136, flushes_total: 5 },
+        TimeEntry { time: later, seq: Seq(400), bytes_total: 2_129_920, flushes_total: 9 },
+    ]
+}
+
+pub fn time_page() -> Box<[u8; 4096]> {
+    TimePage::encode(page(0), &time_entries())
+}

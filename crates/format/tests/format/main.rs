@@ -1,0 +1,9 @@
+//! The crate's tests: the pages in `docs/format/` against the code, round trips, damage.
+
+mod damage;
+mod examples;
+mod explain;
+mod limits;
+mod pages;
+mod round_trip;
+mod values;
