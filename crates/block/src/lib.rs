@@ -7,9 +7,14 @@ use std::io::IoSlice;
 use std::sync::Arc;
 
 mod error;
+mod layers;
 mod media;
 
 pub use error::{DeviceError, DeviceErrorKind, Operation};
+pub use layers::{
+    Effect, FaultDevice, FaultPlan, FaultRule, MemoryDevice, OperationCounters, Pause, Tap,
+    TapDevice, TraceRecord,
+};
 pub use media::MediaDevice;
 
 /// Result of a device operation.

@@ -1,0 +1,11 @@
+//! The layers: block devices over other block devices, and the one that is memory.
+//!
+//! A layer forwards by default and overrides only what it changes.
+
+mod fault;
+mod memory;
+mod tap;
+
+pub use fault::{Effect, FaultDevice, FaultPlan, FaultRule, Pause};
+pub use memory::MemoryDevice;
+pub use tap::{OperationCounters, Tap, TapDevice, TraceRecord};

@@ -1,0 +1,294 @@
+//! One suite that every `BlockDevice` and every stack of them has to pass.
+//!
+//! A case is a name and a way to make a device of at least 1 MiB; the suite is the list in `rules`.
+
+use std::io::IoSlice;
+use std::sync::Arc;
+
+use env::{FileMedia, Media, RealClock};
+use hindsight_block::{
+    BlockDevice, DeviceErrorKind, Effect, FaultDevice, FaultPlan, FaultRule, MediaDevice,
+    MemoryDevice, Operation, Pause, Tap, TapDevice,
+};
+use sim::{Random, SimMedia};
+
+const LEN_BYTES: u64 = 3 << 20;
+
+type Device = Arc<dyn BlockDevice>;
+
+fn no_pause() -> Pause {
+    Arc::new(|_| {})
+}
+
+fn quiet_fault(below: Device) -> Device {
+    Arc::new(FaultDevice::new(below, Arc::new(FaultPlan::default()), no_pause()))
+}
+
+fn tapped(below: Device) -> Device {
+    Arc::new(TapDevice::new(below, Arc::new(Tap::new(8)), Arc::new(RealClock::new())))
+}
+
+fn over(media: impl Media + 'static) -> Device {
+    Arc::new(MediaDevice::new(Arc::new(media)))
+}
+
+/// Runs `rule` on a fresh device of every kind.
+fn on_every_device(rule: impl Fn(&Device)) {
+    let directory = tempfile::tempdir().expect("a place for files");
+    let mut files = 0;
+    let mut file = || {
+        files += 1;
+        let path = directory.path().join(format!("{files}"));
+        over(FileMedia::create(&path, LEN_BYTES).expect("a sparse file"))
+    };
+    let cold = SimMedia::new(LEN_BYTES, 3);
+    cold.set_cold_every(2);
+    let devices: Vec<Device> = vec![
+        file(),
+        over(SimMedia::new(LEN_BYTES, 1)),
+        over(SimMedia::filled(LEN_BYTES, 2, 0xa5)),
+        over(cold),
+        Arc::new(MemoryDevice::new(LEN_BYTES)),
+        quiet_fault(file()),
+        tapped(Arc::new(MemoryDevice::new(LEN_BYTES))),
+        tapped(quiet_fault(over(SimMedia::new(LEN_BYTES, 4)))),
+        quiet_fault(tapped(file())),
+    ];
+    for device in devices {
+        println!("on {}", device.describe());
+        rule(&device);
+    }
+}
+
+fn write(device: &Device, offset: u64, bytes: &[u8]) {
+    device.write_at(offset, &[IoSlice::new(bytes)]).expect("a write within the device");
+}
+
+fn read(device: &Device, offset: u64, length: usize) -> Vec<u8> {
+    let mut buffer = vec![0x5a; length];
+    device.read_at(offset, &mut buffer).expect("a read within the device");
+    buffer
+}
+
+#[test]
+fn a_read_returns_the_last_write_at_any_alignment() {
+    on_every_device(|device| {
+        let mut random = Random::new(7);
+        let mut expected = read(device, 0, LEN_BYTES as usize);
+        for _ in 0..300 {
+            let offset = random.below(LEN_BYTES);
+            let length = random.between(1, 20_000).min(LEN_BYTES - offset);
+            let mut bytes = vec![0; length as usize];
+            random.fill(&mut bytes);
+            write(device, offset, &bytes);
+            let at = offset as usize;
+            expected[at..at + bytes.len()].copy_from_slice(&bytes);
+            let from = random.below(LEN_BYTES) as usize;
+            let count = (random.below(200_000) as usize).min(expected.len() - from);
+            assert_eq!(read(device, from as u64, count), expected[from..from + count]);
+        }
+        device.flush().expect("a flush");
+        assert_eq!(read(device, 0, LEN_BYTES as usize), expected);
+    });
+}
+
+#[test]
+fn slices_are_written_one_after_another() {
+    on_every_device(|device| {
+        let parts: Vec<Vec<u8>> = (0..3000_u32).map(|n| vec![n as u8; (n % 7) as usize]).collect();
+        let slices: Vec<IoSlice<'_>> = parts.iter().map(|p| IoSlice::new(p)).collect();
+        device.write_at(4093, &slices).expect("a vectored write");
+        let joined = parts.concat();
+        assert_eq!(read(device, 4093, joined.len()), joined);
+    });
+}
+
+#[test]
+fn a_read_that_need_not_wait_returns_the_same() {
+    on_every_device(|device| {
+        write(device, 1000, &[7; 5000]);
+        let mut buffer = [0; 6000];
+        let answers = (0..4).filter(|_| {
+            let done = device.try_read_at(500, &mut buffer).expect("within the device");
+            if done {
+                assert_eq!(buffer[500..5500], [7; 5000]);
+            }
+            done
+        });
+        // Memory always answers at once; a device may say "would wait" but not for ever.
+        assert!(answers.count() > 0);
+    });
+}
+
+#[test]
+fn requests_of_no_bytes_succeed() {
+    on_every_device(|device| {
+        device.read_at(LEN_BYTES, &mut []).expect("nothing to read");
+        device.write_at(LEN_BYTES, &[]).expect("nothing to write");
+        device.write_at(0, &[IoSlice::new(&[])]).expect("nothing to write");
+    });
+}
+
+#[test]
+fn requests_beyond_the_end_are_refused_and_change_nothing() {
+    on_every_device(|device| {
+        let len = device.len_bytes();
+        assert_eq!(len, LEN_BYTES);
+        write(device, len - 4, &[1, 2, 3, 4]);
+        for offset in [len - 3, len, len + 1, u64::MAX - 3, u64::MAX] {
+            let refused = |result: hindsight_block::Result<()>, operation| {
+                let error = result.expect_err("beyond the end");
+                assert_eq!((error.kind, error.operation), (DeviceErrorKind::OutOfRange, operation));
+                assert_eq!(error.offset, offset);
+            };
+            refused(device.read_at(offset, &mut [0; 4]), Operation::Read);
+            refused(device.write_at(offset, &[IoSlice::new(&[9; 4])]), Operation::Write);
+            refused(device.allocate(offset, 4), Operation::Allocate);
+            refused(device.discard(offset, 4), Operation::Discard);
+        }
+        assert_eq!(read(device, len - 4, 4), [1, 2, 3, 4]);
+    });
+}
+
+#[test]
+fn a_discard_leaves_its_neighbours_and_can_be_written_again() {
+    on_every_device(|device| {
+        write(device, 0, &vec![3; LEN_BYTES as usize]);
+        for (offset, length) in [(4096, 8192), (100_001, 70_003), (1 << 20, 1 << 20)] {
+            device.discard(offset, length).expect("a discard within the device");
+            assert_eq!(read(device, offset - 1, 1), [3]);
+            assert_eq!(read(device, offset + length, 1), [3]);
+            device.allocate(offset, length).expect("space is there");
+            write(device, offset, &vec![4; length as usize]);
+            assert_eq!(read(device, offset, length as usize), vec![4; length as usize]);
+        }
+    });
+}
+
+#[test]
+fn an_allocation_changes_no_byte() {
+    on_every_device(|device| {
+        write(device, 10_000, &[8; 10_000]);
+        let before = read(device, 0, 1 << 20);
+        device.allocate(0, 1 << 20).expect("space is there");
+        assert_eq!(read(device, 0, 1 << 20), before);
+    });
+}
+
+#[test]
+fn one_thread_writes_while_others_read() {
+    on_every_device(|device| {
+        write(device, 0, &[1; 8192]);
+        std::thread::scope(|scope| {
+            for _ in 0..2 {
+                scope.spawn(|| {
+                    for _ in 0..200 {
+                        assert_eq!(read(device, 0, 4096), vec![1; 4096]);
+                    }
+                });
+            }
+            scope.spawn(|| {
+                for n in 0..200_u64 {
+                    write(device, 8192 + n * 512, &[2; 512]);
+                    device.flush().expect("a flush");
+                }
+            });
+        });
+        assert_eq!(read(device, 8192, 200 * 512), vec![2; 200 * 512]);
+    });
+}
+
+#[test]
+fn a_flush_outlives_a_power_cut_through_every_stack() {
+    for stack in 0..3 {
+        let media = Arc::new(SimMedia::new(LEN_BYTES, 9));
+        let bottom: Device = Arc::new(MediaDevice::new(Arc::<SimMedia>::clone(&media)));
+        let device = match stack {
+            0 => bottom,
+            1 => tapped(quiet_fault(bottom)),
+            _ => quiet_fault(tapped(bottom)),
+        };
+        write(&device, 5000, &[6; 9000]);
+        device.flush().expect("a flush");
+        write(&device, 5000, &[7; 9000]);
+        media.crash_with(&mut |_, _| sim::Keep::Nothing);
+        assert_eq!(read(&device, 5000, 9000), vec![6; 9000]);
+    }
+}
+
+#[test]
+fn a_fault_plan_strikes_the_named_operation_range_and_count() {
+    let plan = Arc::new(FaultPlan::default());
+    let waited = Arc::new(std::sync::atomic::AtomicU64::new(0));
+    let counter = Arc::clone(&waited);
+    let pause: Pause = Arc::new(move |ns| {
+        counter.fetch_add(ns, std::sync::atomic::Ordering::SeqCst);
+    });
+    let below: Device = Arc::new(MemoryDevice::new(LEN_BYTES));
+    let device = FaultDevice::new(below, Arc::clone(&plan), pause);
+    let rule = |operation, effect| FaultRule {
+        operation: Some(operation),
+        range: Some(4096..8192),
+        after: 1,
+        times: Some(1),
+        effect,
+    };
+    plan.add(rule(Operation::Read, Effect::Fail(DeviceErrorKind::Io)));
+    plan.add(rule(Operation::Write, Effect::Fail(DeviceErrorKind::Full)));
+    plan.add(FaultRule { range: None, ..rule(Operation::Flush, Effect::Delay(5_000)) });
+    let mut buffer = [0; 16];
+    device.read_at(8192, &mut buffer).expect("outside the range");
+    assert!(device.try_read_at(0, &mut buffer).expect("outside the range"));
+    assert!(!device.try_read_at(4096, &mut buffer).expect("a rule is waiting"));
+    device.read_at(4096, &mut buffer).expect("the first passes");
+    let error = device.read_at(8180, &mut buffer).expect_err("the second is struck");
+    assert_eq!((error.kind, error.offset, error.length_bytes), (DeviceErrorKind::Io, 8180, 16));
+    device.read_at(4096, &mut buffer).expect("the rule is used up");
+    device.write_at(5000, &[IoSlice::new(&[1; 8])]).expect("the first passes");
+    let error = device.write_at(5000, &[IoSlice::new(&[2; 8])]).expect_err("full");
+    assert_eq!(error.kind, DeviceErrorKind::Full);
+    device.read_at(5000, &mut buffer).expect("reads go on");
+    assert_eq!(buffer[..8], [1; 8], "a failed write does not reach what lies below");
+    device.flush().expect("no delay yet");
+    device.flush().expect("delayed");
+    assert_eq!(waited.load(std::sync::atomic::Ordering::SeqCst), 5_000);
+    plan.add(FaultRule {
+        operation: None,
+        range: None,
+        after: 0,
+        times: None,
+        effect: Effect::Fail(DeviceErrorKind::Io),
+    });
+    assert!(device.flush().is_err() && device.allocate(0, 1).is_err());
+    plan.clear();
+    device.flush().expect("no rule is left");
+    assert!(device.describe().starts_with("fault(memory"));
+}
+
+#[test]
+fn a_tap_counts_everything_and_keeps_the_newest_requests() {
+    let tap = Arc::new(Tap::new(3));
+    let clock = Arc::new(sim::SimClock::new(units::WallTime::EPOCH));
+    clock.advance(10);
+    let below: Device = Arc::new(MemoryDevice::new(LEN_BYTES));
+    let device = TapDevice::new(below, Arc::clone(&tap), clock);
+    for n in 0..5_u64 {
+        device.write_at(n * 100, &[IoSlice::new(&[1; 50]), IoSlice::new(&[2; 50])]).expect("fits");
+    }
+    assert!(device.read_at(LEN_BYTES, &mut [0; 1]).is_err());
+    device.flush().expect("a flush");
+    let writes = tap.counters(Operation::Write);
+    assert_eq!((writes.requests, writes.bytes, writes.errors), (5, 500, 0));
+    let reads = tap.counters(Operation::Read);
+    assert_eq!((reads.requests, reads.bytes, reads.errors), (1, 0, 1));
+    let trace = tap.take_trace();
+    let seen: Vec<_> = trace.iter().map(|r| (r.operation, r.offset, r.ok)).collect();
+    let expected = [
+        (Operation::Write, 400, true),
+        (Operation::Read, LEN_BYTES, false),
+        (Operation::Flush, 0, true),
+    ];
+    assert_eq!(seen, expected);
+    assert!(trace.iter().all(|r| r.started_ns == 10 && r.took_ns == 0));
+    assert!(tap.take_trace().is_empty());
+}
