@@ -47,7 +47,12 @@ impl Attachments {
         state.next_number += 1;
         let entry = Entry { client: client.to_owned(), leave: sender };
         state.by_volume.entry(volume.to_owned()).or_default().insert(number, entry);
-        Attachment { register: Arc::clone(self), volume: volume.to_owned(), number, leave: receiver }
+        Attachment {
+            register: Arc::clone(self),
+            volume: volume.to_owned(),
+            number,
+            leave: receiver,
+        }
     }
 
     /// The clients attached to the present of `volume`.

@@ -1,7 +1,29 @@
-//! The server: HTTP and NBD sessions over one pool, and the threads that do its background work.
+//! The server: HTTP and NBD sessions over one pool, and the thread that does its background work.
 //!
-//! `attach` knows which clients hold which volume (entered by NBD sessions, asked by HTTP).
+//! `settings` become a `Config`; `pool_files` opens or makes the pool; `listen` binds sockets;
+//! `http` and `nbd` serve them; `attach` knows which clients hold which volume (entered by NBD
+//! sessions, asked by HTTP); `server` starts and stops all of it in order; `serve` is the command.
 
 mod attach;
+mod background;
+mod error;
+mod http;
+mod listen;
+mod logs;
+mod metrics;
+mod pool_files;
+mod serve;
+mod server;
+mod settings;
 
 pub use attach::{Attachment, Attachments};
+pub use error::{StartError, problem_kind};
+pub use http::openapi_json;
+pub use logs::start_log;
+pub use pool_files::{machine, open_device};
+pub use serve::serve;
+pub use server::Server;
+pub use settings::{
+    CONFIG_FILE_DEFAULT, Config, ListenSettings, Listening, LogSettings, NbdSettings, Settings,
+    TlsFiles,
+};

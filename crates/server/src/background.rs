@@ -1,0 +1,72 @@
+//! The thread that does the pool's background work, and sleeps when there is none.
+
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use parking_lot::{Condvar, Mutex};
+use volume::{Budget, Pool};
+
+use crate::StartError;
+
+/// Device bytes of one step: small, so that stopping never waits long.
+const STEP_BYTES: u64 = 8 << 20;
+/// How long an idle thread sleeps.
+const IDLE: Duration = Duration::from_millis(50);
+/// How long it sleeps after a failure, so that a broken device does not fill the log.
+const AFTER_FAILURE: Duration = Duration::from_secs(5);
+
+/// The running thread; stopped by [`Background::stop`].
+pub(crate) struct Background {
+    stop: Arc<(Mutex<bool>, Condvar)>,
+    thread: JoinHandle<()>,
+}
+
+impl Background {
+    /// Starts the thread.
+    pub(crate) fn start(pool: Arc<Pool>) -> Result<Background, StartError> {
+        let stop = Arc::new((Mutex::new(false), Condvar::new()));
+        let told = Arc::clone(&stop);
+        let thread = std::thread::Builder::new()
+            .name("background".to_owned())
+            .spawn(move || run(&pool, &told))
+            .map_err(StartError::Thread)?;
+        Ok(Background { stop, thread })
+    }
+
+    /// Lets the step at hand finish and ends the thread.
+    pub(crate) fn stop(self) {
+        *self.stop.0.lock() = true;
+        self.stop.1.notify_all();
+        if self.thread.join().is_err() {
+            tracing::error!("the background thread panicked");
+        }
+    }
+}
+
+fn run(pool: &Pool, stop: &(Mutex<bool>, Condvar)) {
+    let mut failed = false;
+    loop {
+        let sleep = match pool.step(Budget { bytes: STEP_BYTES }) {
+            Ok(more) => {
+                failed = false;
+                if more { Duration::ZERO } else { IDLE }
+            }
+            Err(error) => {
+                // Once per spell of failures: the state is in the metrics and in GET /pool.
+                if !failed {
+                    tracing::error!(%error, "background work failed");
+                }
+                failed = true;
+                AFTER_FAILURE
+            }
+        };
+        let mut stopping = stop.0.lock();
+        if !*stopping && !sleep.is_zero() {
+            stop.1.wait_for(&mut stopping, sleep);
+        }
+        if *stopping {
+            return;
+        }
+    }
+}

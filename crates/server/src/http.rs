@@ -1,0 +1,263 @@
+//! The HTTP API: its routes, who may come in, and how handlers reach the engine.
+//!
+//! Handlers run on one thread; what touches the engine runs on threads that may wait.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use api::{API_PREFIX, OPENAPI_JSON, ProblemKind};
+use axum::Router;
+use axum::extract::{DefaultBodyLimit, Extension, Request, State};
+use axum::http::header::CONTENT_TYPE;
+use axum::middleware::{Next, from_fn, from_fn_with_state};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use utoipa::OpenApi;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+use volume::{Pool, Volume};
+
+use crate::Attachments;
+use crate::metrics::Metrics;
+
+mod answer;
+mod ask;
+mod convert;
+mod guard;
+mod health;
+mod history;
+mod marks;
+mod pool;
+mod serve;
+mod versions;
+mod volumes;
+
+use answer::{Answer, Refusal};
+pub(crate) use guard::Door;
+pub(crate) use serve::HttpServer;
+
+/// The longest body, in bytes.
+const BODY_BYTES_MAX: usize = 1 << 20;
+/// Entries in a page, unless fewer are asked for; and at most.
+const PAGE_ENTRIES: usize = 10_000;
+
+/// Where NBD clients connect, for the URIs in answers.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct NbdAddresses {
+    pub(crate) unix: Option<PathBuf>,
+    pub(crate) tcp: Option<SocketAddr>,
+    pub(crate) tls: bool,
+}
+
+impl NbdAddresses {
+    fn uri(&self, volume: &str) -> Option<String> {
+        match &self.unix {
+            Some(socket) => Some(convert::nbd_unix_uri(volume, socket, self.tls)),
+            None => self.tcp_uri(volume),
+        }
+    }
+
+    fn tcp_uri(&self, volume: &str) -> Option<String> {
+        let scheme = if self.tls { "nbds" } else { "nbd" };
+        let mut address = self.tcp?;
+        if address.ip().is_unspecified() {
+            // Every address of this machine: clients elsewhere know a better name than we do.
+            address.set_ip(match address {
+                SocketAddr::V4(_) => std::net::Ipv4Addr::LOCALHOST.into(),
+                SocketAddr::V6(_) => std::net::Ipv6Addr::LOCALHOST.into(),
+            });
+        }
+        Some(format!("{scheme}://{address}/{volume}"))
+    }
+}
+
+/// What every handler can reach.
+#[derive(Clone)]
+pub(crate) struct Context(Arc<Inner>);
+
+struct Inner {
+    pool: Arc<Pool>,
+    attachments: Arc<Attachments>,
+    nbd: NbdAddresses,
+    metrics: Metrics,
+    ready: AtomicBool,
+}
+
+impl Context {
+    pub(crate) fn new(
+        pool: Arc<Pool>,
+        attachments: Arc<Attachments>,
+        nbd: NbdAddresses,
+        metrics: Metrics,
+    ) -> Context {
+        let ready = AtomicBool::new(false);
+        Context(Arc::new(Inner { pool, attachments, nbd, metrics, ready }))
+    }
+
+    /// Says whether `/readyz` answers 200.
+    pub(crate) fn set_ready(&self, ready: bool) {
+        self.0.ready.store(ready, Ordering::Release);
+    }
+
+    fn is_ready(&self) -> bool {
+        self.0.ready.load(Ordering::Acquire)
+    }
+
+    /// Runs work of the engine where it may wait.
+    async fn engine<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Context) -> Answer<T> + Send + 'static,
+    ) -> Answer<T> {
+        let context = self.clone();
+        match tokio::task::spawn_blocking(move || work(&context)).await {
+            Ok(answer) => answer,
+            Err(error) => {
+                tracing::error!(%error, "a request panicked");
+                Err(Refusal::new(ProblemKind::Internal, "the server made a mistake; see its log"))
+            }
+        }
+    }
+
+    fn pool(&self) -> &Arc<Pool> {
+        &self.0.pool
+    }
+
+    fn volume(&self, name: &str) -> Answer<Arc<Volume>> {
+        Ok(self.0.pool.volume(name)?)
+    }
+
+    fn describe(&self, volume: &Volume) -> Answer<api::Volume> {
+        let info = volume.info()?;
+        let clients = self.0.attachments.count(&info.name);
+        Ok(convert::volume(info, clients, &self.0.nbd))
+    }
+
+    /// Refuses when clients are attached to `name`, unless forced.
+    fn refuse_attached(&self, name: &str, force: bool) -> Answer<()> {
+        let clients = self.0.attachments.clients(name);
+        match clients.first() {
+            Some(first) if !force => Err(Refusal::new(
+                ProblemKind::Busy,
+                format!("{} attached to {name}, one from {first}", clients_count(clients.len())),
+            )
+            .with_hint("disconnect them, or force it (--force, ?force=true)")),
+            _ => Ok(()),
+        }
+    }
+}
+
+fn clients_count(count: usize) -> String {
+    if count == 1 { "1 client is".to_owned() } else { format!("{count} clients are") }
+}
+
+/// What the document says about the whole.
+#[derive(OpenApi)]
+#[openapi(
+    info(
+        title = "Hindsight",
+        description = "Volumes that can be rewound to any moment. Sizes in bytes, times in RFC 3339 \
+                       UTC with nanoseconds, seqs as integers. A moment is `latest`, an RFC 3339 \
+                       instant, `-5min`, `seq:12345`, `v:3` or `mark:NAME`. Errors are \
+                       `application/problem+json`; lists that do not fit in one answer name the \
+                       next part in a Link header.",
+        license(name = "Apache-2.0", identifier = "Apache-2.0"),
+    ),
+    components(schemas(api::Problem))
+)]
+struct Document;
+
+fn api_routes() -> OpenApiRouter<Context> {
+    let v1 = OpenApiRouter::new()
+        .routes(routes!(volumes::list, volumes::create))
+        .routes(routes!(volumes::show, volumes::change, volumes::delete))
+        .routes(routes!(history::resolve))
+        .routes(routes!(history::history))
+        .routes(routes!(history::revert))
+        .routes(routes!(history::clone))
+        .routes(routes!(history::diff))
+        .routes(routes!(versions::list, versions::create))
+        .routes(routes!(versions::show, versions::delete))
+        .routes(routes!(marks::list, marks::create, marks::delete_named))
+        .routes(routes!(marks::delete))
+        .routes(routes!(pool::show))
+        .routes(routes!(pool::audit));
+    OpenApiRouter::with_openapi(Document::openapi())
+        .nest(API_PREFIX, v1)
+        .routes(routes!(health::metrics))
+        .routes(routes!(health::healthz))
+        .routes(routes!(health::readyz))
+}
+
+/// The OpenAPI document as generated from the handlers; `api::OPENAPI_JSON` is the checked-in copy.
+#[must_use]
+pub fn openapi_json() -> String {
+    let document = api_routes().into_openapi();
+    let mut json = document.to_pretty_json().expect("a document of plain values serialises");
+    json.push('\n');
+    json
+}
+
+/// The whole service for requests that come in by `door`.
+pub(crate) fn router(context: &Context, door: Door) -> Router {
+    let (router, _) = api_routes().split_for_parts();
+    router
+        .route(&format!("{API_PREFIX}/openapi.json"), get(openapi))
+        .fallback(no_route)
+        .method_not_allowed_fallback(wrong_method)
+        .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
+        .layer(from_fn(guard::check))
+        .layer(Extension(door))
+        .layer(from_fn_with_state(context.clone(), observe))
+        .with_state(context.clone())
+}
+
+async fn openapi() -> Response {
+    ([(CONTENT_TYPE, "application/json")], OPENAPI_JSON).into_response()
+}
+
+async fn no_route(request: Request) -> Refusal {
+    Refusal::new(ProblemKind::NoRoute, format!("there is no {}", request.uri().path()))
+        .with_hint(format!("{API_PREFIX}/openapi.json lists what there is"))
+}
+
+async fn wrong_method(request: Request) -> Refusal {
+    let detail = format!("{} does not take {}", request.uri().path(), request.method());
+    Refusal::new(ProblemKind::Method, detail)
+}
+
+/// Counts and times requests, and logs them: those that change something at INFO, others at DEBUG.
+async fn observe(State(context): State<Context>, request: Request, next: Next) -> Response {
+    let method = request.method().clone();
+    let path = request.uri().path().to_owned();
+    let began = tokio::time::Instant::now();
+    let response = next.run(request).await;
+    let status = response.status().as_u16();
+    let took = began.elapsed();
+    context.0.metrics.http_request(&method, status, took);
+    let ms = took.as_secs_f64() * 1e3;
+    if method.is_safe() {
+        tracing::debug!(%method, path, status, ms, "request");
+    } else {
+        tracing::info!(%method, path, status, ms, "request");
+    }
+    response
+}
+
+/// The entries of a page that `limit` asks for.
+fn page_entries(limit: Option<usize>, max: usize) -> Answer<usize> {
+    match limit {
+        None => Ok(max),
+        Some(limit) if (1..=max).contains(&limit) => Ok(limit),
+        Some(limit) => Err(Refusal::malformed(
+            format!("limit {limit} is out of range"),
+            Some(format!("give 1 to {max}")),
+        )),
+    }
+}
+
+/// Reads a moment of a request.
+fn moment(text: &str) -> Answer<units::Moment> {
+    text.parse().map_err(|e: units::MomentError| Refusal::malformed(e.message, e.hint))
+}

@@ -1,0 +1,74 @@
+//! How requests are read: JSON bodies, queries and paths, each refused with a problem, never a panic.
+
+use api::ProblemKind;
+use axum::body::Bytes;
+use axum::extract::rejection::BytesRejection;
+use axum::extract::{FromRequest, FromRequestParts, Path, Query, Request};
+use axum::http::StatusCode;
+use axum::http::header::CONTENT_TYPE;
+use axum::http::request::Parts;
+use serde::de::DeserializeOwned;
+
+use super::answer::Refusal;
+
+/// A JSON body.
+pub(crate) struct Body<T>(pub(crate) T);
+
+/// A query.
+pub(crate) struct Asked<T>(pub(crate) T);
+
+/// The parameters of a path.
+pub(crate) struct Named<T>(pub(crate) T);
+
+impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Body<T> {
+    type Rejection = Refusal;
+
+    async fn from_request(request: Request, state: &S) -> Result<Self, Refusal> {
+        let media_type = request.headers().get(CONTENT_TYPE).and_then(|v| v.to_str().ok());
+        // Only a script that this server let in can send this type: forms of other sites cannot.
+        if !media_type.is_some_and(is_json) {
+            return Err(Refusal::new(ProblemKind::MediaType, "the body is not application/json")
+                .with_hint("send the header Content-Type: application/json"));
+        }
+        let bytes = Bytes::from_request(request, state).await.map_err(too_large)?;
+        match serde_json::from_slice(&bytes) {
+            Ok(body) => Ok(Body(body)),
+            Err(error) => Err(Refusal::malformed(format!("the body: {error}"), None)),
+        }
+    }
+}
+
+fn is_json(media_type: &str) -> bool {
+    let essence = media_type.split(';').next().unwrap_or_default().trim();
+    essence.eq_ignore_ascii_case("application/json")
+}
+
+fn too_large(rejection: BytesRejection) -> Refusal {
+    let kind = match rejection.status() {
+        StatusCode::PAYLOAD_TOO_LARGE => ProblemKind::TooLarge,
+        _ => ProblemKind::Malformed,
+    };
+    Refusal::new(kind, rejection.body_text())
+}
+
+impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for Asked<T> {
+    type Rejection = Refusal;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Refusal> {
+        match Query::try_from_uri(&parts.uri) {
+            Ok(Query(query)) => Ok(Asked(query)),
+            Err(rejection) => Err(Refusal::malformed(rejection.body_text(), None)),
+        }
+    }
+}
+
+impl<S: Send + Sync, T: DeserializeOwned + Send> FromRequestParts<S> for Named<T> {
+    type Rejection = Refusal;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Refusal> {
+        match Path::from_request_parts(parts, state).await {
+            Ok(Path(names)) => Ok(Named(names)),
+            Err(rejection) => Err(Refusal::malformed(rejection.body_text(), None)),
+        }
+    }
+}

@@ -1,0 +1,177 @@
+//! From the engine's types to the API's, and back.
+
+use std::path::Path;
+
+use api::{ClonedFrom, SpanInput, Stamp, Time};
+use units::{Span, WallTime};
+
+use crate::http::NbdAddresses;
+
+/// Bytes of a map extent in this release.
+pub(crate) const EXTENT_BYTES: u64 = units::BLOCK_BYTES;
+
+pub(crate) fn time(time: WallTime) -> Time {
+    Time(time)
+}
+
+pub(crate) fn stamp(stamp: volume::Stamp) -> Stamp {
+    Stamp { seq: stamp.seq.0, time: Time(stamp.time) }
+}
+
+pub(crate) fn granularity(granularity: volume::Granularity) -> api::Granularity {
+    match granularity {
+        volume::Granularity::EveryWrite => api::Granularity::EveryWrite,
+        volume::Granularity::Interval(ns) => api::Granularity::Interval(Span(ns)),
+        volume::Granularity::OnDemand => api::Granularity::OnDemand,
+    }
+}
+
+pub(crate) fn granularity_back(granularity: api::Granularity) -> volume::Granularity {
+    match granularity {
+        api::Granularity::EveryWrite => volume::Granularity::EveryWrite,
+        api::Granularity::Interval(span) => volume::Granularity::Interval(span.0),
+        api::Granularity::OnDemand => volume::Granularity::OnDemand,
+    }
+}
+
+pub(crate) fn architecture(architecture: volume::Architecture) -> &'static str {
+    match architecture {
+        volume::Architecture::Logging => "logging",
+    }
+}
+
+pub(crate) fn volume(info: volume::VolumeInfo, clients: usize, nbd: &NbdAddresses) -> api::Volume {
+    api::Volume {
+        nbd_uri: nbd.uri(&info.name),
+        nbd_tcp_uri: nbd.tcp_uri(&info.name),
+        clients: clients as u64,
+        name: info.name,
+        size: info.size_bytes,
+        architecture: architecture(info.architecture).to_owned(),
+        granularity: granularity(info.granularity),
+        extent: EXTENT_BYTES,
+        window: SpanInput(Span(info.window_ns)),
+        history_limit: info.history_limit_bytes,
+        state: info.state.to_owned(),
+        live_bytes: info.live_bytes,
+        history_bytes: info.history_bytes,
+        pinned_bytes: info.pinned_bytes,
+        oldest: stamp(info.oldest),
+        latest: stamp(info.latest),
+        created: time(info.created),
+        cloned_from: info.cloned_from.map(|(volume, seq)| ClonedFrom { volume, seq: seq.0 }),
+    }
+}
+
+pub(crate) fn version(version: volume::Version) -> api::Version {
+    api::Version {
+        number: version.number,
+        seq: version.stamp.seq.0,
+        time: time(version.stamp.time),
+        label: version.label,
+        bytes_changed: version.bytes_changed,
+        compacted: false,
+    }
+}
+
+pub(crate) fn mark(mark: volume::Mark) -> api::Mark {
+    api::Mark {
+        name: mark.name,
+        seq: mark.stamp.seq.0,
+        time: time(mark.stamp.time),
+        pinned: mark.pinned,
+        created: time(mark.created),
+    }
+}
+
+pub(crate) fn resolved(resolved: volume::Resolved) -> api::Resolved {
+    api::Resolved { seq: resolved.seq.0, time: time(resolved.time), exact: resolved.exact }
+}
+
+pub(crate) fn bucket(bucket: volume::Bucket) -> api::Bucket {
+    let volume::Bucket { time: at, writes, bytes, flushes } = bucket;
+    api::Bucket { time: time(at), writes, bytes, flushes }
+}
+
+pub(crate) fn event(event: volume::Event) -> api::Event {
+    api::Event {
+        seq: event.stamp.seq.0,
+        time: time(event.stamp.time),
+        kind: event.kind.to_owned(),
+        detail: event.detail,
+    }
+}
+
+pub(crate) fn reverted(report: volume::RevertReport, dry_run: bool) -> api::Reverted {
+    api::Reverted {
+        from: stamp(report.from),
+        to: stamp(report.to),
+        changed_bytes: report.changed_bytes,
+        seq: report.seq.0,
+        dry_run,
+        undo: format!("seq:{}", report.from.seq),
+    }
+}
+
+pub(crate) fn range(range: volume::Range) -> api::Range {
+    api::Range { offset: range.offset, length: range.length_bytes }
+}
+
+pub(crate) fn pool(status: volume::PoolStatus, volumes: usize) -> api::Pool {
+    api::Pool {
+        id: status.id,
+        state: status.state.to_owned(),
+        layers: status.layers,
+        format_version: status.format_version,
+        server_version: env!("CARGO_PKG_VERSION").to_owned(),
+        volumes: volumes as u64,
+        size_bytes: status.size_bytes,
+        used_bytes: status.used_bytes,
+        free_bytes: status.free_bytes,
+        reclaimable_bytes: status.reclaimable_bytes,
+        log_bytes: status.log_bytes,
+        map_bytes: status.map_bytes,
+        catalogue_bytes: status.catalogue_bytes,
+        pending_entries: status.pending_entries,
+        checksum_errors: status.checksum_errors,
+    }
+}
+
+pub(crate) fn audit(record: volume::AuditRecord) -> api::AuditRecord {
+    api::AuditRecord {
+        number: record.number,
+        time: Time(WallTime::from_nanos(record.time_ns)),
+        action: record.action,
+        volume: record.volume,
+        detail: record.detail,
+    }
+}
+
+/// `nbd+unix:///NAME?socket=/path`; what a URI cannot hold is percent-encoded.
+pub(crate) fn nbd_unix_uri(volume: &str, socket: &Path, tls: bool) -> String {
+    use std::fmt::Write;
+    use std::os::unix::ffi::OsStrExt;
+    let scheme = if tls { "nbds+unix" } else { "nbd+unix" };
+    let mut uri = format!("{scheme}:///{volume}?socket=");
+    for &byte in socket.as_os_str().as_bytes() {
+        if byte.is_ascii_alphanumeric() || b"-._~/".contains(&byte) {
+            uri.push(char::from(byte));
+        } else {
+            write!(uri, "%{byte:02X}").expect("a String takes everything");
+        }
+    }
+    uri
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_socket_with_blanks_is_encoded_in_the_uri() {
+        assert_eq!(
+            nbd_unix_uri("pg", Path::new("/my pools/a&b/nbd.sock"), false),
+            "nbd+unix:///pg?socket=/my%20pools/a%26b/nbd.sock"
+        );
+    }
+}

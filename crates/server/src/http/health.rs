@@ -1,0 +1,45 @@
+//! For machines that watch: metrics, health, readiness.
+
+use api::ProblemKind;
+use axum::extract::State;
+use axum::http::header::CONTENT_TYPE;
+use axum::response::{IntoResponse, Response};
+
+use super::Context;
+use super::answer::{Answer, Refusal};
+
+/// The media type of what Prometheus reads.
+const METRICS_MEDIA_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+/// Metrics as Prometheus reads them.
+#[utoipa::path(get, path = "/metrics", tag = "health",
+    responses((status = 200, body = String, content_type = "application/openmetrics-text")))]
+pub(super) async fn metrics(State(context): State<Context>) -> Answer<Response> {
+    let text = context.engine(|context| Ok(context.0.metrics.text())).await?;
+    Ok(([(CONTENT_TYPE, METRICS_MEDIA_TYPE)], text).into_response())
+}
+
+/// Whether the pool takes writes.
+#[utoipa::path(get, path = "/healthz", tag = "health",
+    responses((status = 200, body = String, content_type = "text/plain"),
+        (status = 503, body = api::Problem, content_type = "application/problem+json")))]
+pub(super) async fn healthz(State(context): State<Context>) -> Answer<&'static str> {
+    let state = context.engine(|context| Ok(context.pool().status().state)).await?;
+    if state == "online" {
+        return Ok("ok\n");
+    }
+    let detail = format!("the pool is {state}");
+    Err(Refusal::new(ProblemKind::RefusingWrites, detail)
+        .with_hint("see the server's log for the device that failed, then restart the server"))
+}
+
+/// Whether clients may come: the pool takes writes, and the server is neither starting nor stopping.
+#[utoipa::path(get, path = "/readyz", tag = "health",
+    responses((status = 200, body = String, content_type = "text/plain"),
+        (status = 503, body = api::Problem, content_type = "application/problem+json")))]
+pub(super) async fn readyz(State(context): State<Context>) -> Answer<&'static str> {
+    if !context.is_ready() {
+        return Err(Refusal::new(ProblemKind::Stopping, "the server is starting or stopping"));
+    }
+    healthz(State(context)).await
+}

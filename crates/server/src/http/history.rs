@@ -1,0 +1,198 @@
+//! The past of a volume: resolve, history, revert, clones, diff.
+
+use std::str::FromStr;
+
+use api::{CreateClone, DiffQuery, History, HistoryQuery, ResolveQuery, Revert};
+use axum::Json;
+use axum::extract::State;
+use units::{Moment, Span, WallTime};
+
+use super::answer::{Answer, Listed, Refusal};
+use super::ask::{Asked, Body, Named};
+use super::volumes::{Made, location, made};
+use super::{Context, convert, moment, page_entries};
+
+/// Intervals in a page of history: unless asked otherwise, and at most.
+const BUCKETS_DEFAULT: usize = 1000;
+const BUCKETS_MAX: usize = 10_000;
+/// Length of an interval unless asked otherwise, in nanoseconds.
+const STEP_NS_DEFAULT: u64 = 1_000_000_000;
+/// Ranges in a page of a diff.
+const RANGES_MAX: usize = 65_536;
+
+/// Says what a moment comes to.
+#[utoipa::path(get, path = "/volumes/{volume}/resolve", tag = "history",
+    params(("volume" = String, Path, description = "Name of the volume"), ResolveQuery),
+    responses(
+        (status = 200, body = api::Resolved),
+        (status = 400, body = api::Problem, content_type = "application/problem+json"),
+        (status = 404, body = api::Problem, content_type = "application/problem+json"),
+        (status = 410, description = "The moment lies outside the window", body = api::Problem,
+            content_type = "application/problem+json"),
+    ))]
+pub(super) async fn resolve(
+    State(context): State<Context>,
+    Named(name): Named<String>,
+    Asked(query): Asked<ResolveQuery>,
+) -> Answer<Json<api::Resolved>> {
+    let at = moment(&query.at)?;
+    context
+        .engine(move |context| Ok(convert::resolved(context.volume(&name)?.resolve(&at)?)))
+        .await
+        .map(Json)
+}
+
+/// Says what was written when: totals per interval, and events.
+#[utoipa::path(get, path = "/volumes/{volume}/history", tag = "history",
+    params(("volume" = String, Path, description = "Name of the volume"), HistoryQuery),
+    responses(
+        (status = 200, body = History),
+        (status = 400, body = api::Problem, content_type = "application/problem+json"),
+        (status = 404, body = api::Problem, content_type = "application/problem+json"),
+        (status = 410, description = "The moment lies outside the window", body = api::Problem,
+            content_type = "application/problem+json"),
+    ))]
+pub(super) async fn history(
+    State(context): State<Context>,
+    Named(name): Named<String>,
+    Asked(query): Asked<HistoryQuery>,
+) -> Answer<Json<History>> {
+    let limit = match query.limit {
+        None => BUCKETS_DEFAULT,
+        limit => page_entries(limit, BUCKETS_MAX)?,
+    };
+    let step_ns = query.step.as_deref().map_or(Ok(STEP_NS_DEFAULT), step)?;
+    let until = query.until.as_deref().map(moment).transpose()?;
+    let continued = query.next.as_deref().map(instant).transpose()?;
+    let since = match continued {
+        Some(time) => Some(Moment::At(time)),
+        None => query.since.as_deref().map(moment).transpose()?,
+    };
+    context
+        .engine(move |context| {
+            let volume = context.volume(&name)?;
+            let page = volume.history(since.as_ref(), until.as_ref(), step_ns, limit)?;
+            Ok(page_after(page, continued))
+        })
+        .await
+        .map(Json)
+}
+
+/// A page as it is sent; one that goes on at `continued` has neither events nor older intervals.
+fn page_after(page: volume::HistoryPage, continued: Option<WallTime>) -> History {
+    let wanted = |time: WallTime| continued.is_none_or(|from| time >= from);
+    let buckets = page.buckets.into_iter().filter(|b| wanted(b.time)).map(convert::bucket);
+    let events = page.events.into_iter().filter(|_| continued.is_none()).map(convert::event);
+    History {
+        buckets: buckets.collect(),
+        events: events.collect(),
+        next: page.next.map(|time| time.to_string()),
+    }
+}
+
+fn step(text: &str) -> Answer<u64> {
+    match Span::from_str(text) {
+        Ok(Span(0)) => Err(Refusal::malformed("a step of no length", None)),
+        Ok(span) => Ok(span.0),
+        Err(e) => Err(Refusal::malformed(e.message, e.hint)),
+    }
+}
+
+fn instant(text: &str) -> Answer<WallTime> {
+    WallTime::from_str(text).map_err(|e| {
+        Refusal::malformed(format!("next: {e}"), Some("give the next of the page before".into()))
+    })
+}
+
+/// Makes a past moment the present. What came before stays in the history, so it can be undone.
+#[utoipa::path(post, path = "/volumes/{volume}/revert", tag = "history", request_body = Revert,
+    params(("volume" = String, Path, description = "Name of the volume")),
+    responses(
+        (status = 200, body = api::Reverted),
+        (status = 400, body = api::Problem, content_type = "application/problem+json"),
+        (status = 404, body = api::Problem, content_type = "application/problem+json"),
+        (status = 409, description = "Clients are attached", body = api::Problem,
+            content_type = "application/problem+json"),
+        (status = 410, description = "The moment lies outside the window", body = api::Problem,
+            content_type = "application/problem+json"),
+    ))]
+pub(super) async fn revert(
+    State(context): State<Context>,
+    Named(name): Named<String>,
+    Body(body): Body<Revert>,
+) -> Answer<Json<api::Reverted>> {
+    let to = moment(&body.to)?;
+    context
+        .engine(move |context| {
+            let volume = context.volume(&name)?;
+            if !body.dry_run {
+                context.refuse_attached(&name, body.force)?;
+            }
+            Ok(convert::reverted(volume.revert(&to, body.dry_run)?, body.dry_run))
+        })
+        .await
+        .map(Json)
+}
+
+/// Makes a writable volume that starts at a moment of this one.
+#[utoipa::path(post, path = "/volumes/{volume}/clones", tag = "history",
+    request_body = CreateClone,
+    params(("volume" = String, Path, description = "Name of the volume")),
+    responses(
+        (status = 201, body = api::Volume, headers(("Location" = String))),
+        (status = 400, body = api::Problem, content_type = "application/problem+json"),
+        (status = 404, body = api::Problem, content_type = "application/problem+json"),
+        (status = 409, description = "The name is taken", body = api::Problem,
+            content_type = "application/problem+json"),
+        (status = 410, description = "The moment lies outside the window", body = api::Problem,
+            content_type = "application/problem+json"),
+    ))]
+pub(super) async fn clone(
+    State(context): State<Context>,
+    Named(name): Named<String>,
+    Body(body): Body<CreateClone>,
+) -> Answer<Made<api::Volume>> {
+    let at = body.at.as_deref().map_or(Ok(Moment::Latest), moment)?;
+    context
+        .engine(move |context| {
+            let clone = context.pool().clone_volume(&name, &at, &body.name)?;
+            let described = context.describe(&clone)?;
+            Ok(made(location(&described.name), described))
+        })
+        .await
+}
+
+/// Lists the byte ranges that differ between two moments.
+#[utoipa::path(get, path = "/volumes/{volume}/diff", tag = "history",
+    params(("volume" = String, Path, description = "Name of the volume"), DiffQuery),
+    responses(
+        (status = 200, body = Vec<api::Range>, headers(("Link" = String))),
+        (status = 400, body = api::Problem, content_type = "application/problem+json"),
+        (status = 404, body = api::Problem, content_type = "application/problem+json"),
+        (status = 410, description = "A moment lies outside the window", body = api::Problem,
+            content_type = "application/problem+json"),
+    ))]
+pub(super) async fn diff(
+    State(context): State<Context>,
+    Named(name): Named<String>,
+    Asked(query): Asked<DiffQuery>,
+) -> Answer<Listed<api::Range>> {
+    let from = moment(&query.from)?;
+    let to = query.to.as_deref().map_or(Ok(Moment::Latest), moment)?;
+    let limit = page_entries(query.limit, RANGES_MAX)?;
+    let offset = query.next.unwrap_or(0);
+    context
+        .engine(move |context| {
+            let volume = context.volume(&name)?;
+            // Every page speaks of the same two moments, however long the client takes.
+            let from = Moment::Seq(volume.resolve(&from)?.seq);
+            let to = Moment::Seq(volume.resolve(&to)?.seq);
+            let page = volume.diff(&from, &to, offset, limit)?;
+            let next = page.next_offset.map(|next| {
+                let volume = location(&name);
+                format!("{volume}/diff?from={from}&to={to}&limit={limit}&next={next}")
+            });
+            Ok(Listed { entries: page.ranges.into_iter().map(convert::range).collect(), next })
+        })
+        .await
+}

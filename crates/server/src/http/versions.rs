@@ -1,0 +1,104 @@
+//! Versions: list, create, show, delete.
+
+use api::{CreateVersion, ListQuery};
+use axum::Json;
+use axum::extract::State;
+use axum::http::StatusCode;
+
+use super::answer::{Answer, Listed};
+use super::ask::{Asked, Body, Named};
+use super::volumes::{Made, location, made};
+use super::{Context, PAGE_ENTRIES, convert, page_entries};
+
+/// Lists versions by number.
+#[utoipa::path(get, path = "/volumes/{volume}/versions", tag = "versions",
+    params(("volume" = String, Path, description = "Name of the volume"), ListQuery),
+    responses(
+        (status = 200, body = Vec<api::Version>, headers(("Link" = String))),
+        (status = 404, body = api::Problem, content_type = "application/problem+json"),
+    ))]
+pub(super) async fn list(
+    State(context): State<Context>,
+    Named(name): Named<String>,
+    Asked(query): Asked<ListQuery>,
+) -> Answer<Listed<api::Version>> {
+    let limit = page_entries(query.limit, PAGE_ENTRIES)?;
+    let from = query.next.unwrap_or(0);
+    context
+        .engine(move |context| {
+            let versions = context.volume(&name)?.versions()?;
+            let mut rest = versions.into_iter().filter(|v| v.number >= from);
+            let entries = rest.by_ref().take(limit).map(convert::version).collect();
+            let next = rest.next().map(|version| {
+                format!("{}/versions?limit={limit}&next={}", location(&name), version.number)
+            });
+            Ok(Listed { entries, next })
+        })
+        .await
+}
+
+/// Captures the present as a version.
+#[utoipa::path(post, path = "/volumes/{volume}/versions", tag = "versions",
+    request_body = CreateVersion,
+    params(("volume" = String, Path, description = "Name of the volume")),
+    responses(
+        (status = 201, body = api::Version, headers(("Location" = String))),
+        (status = 400, body = api::Problem, content_type = "application/problem+json"),
+        (status = 404, body = api::Problem, content_type = "application/problem+json"),
+    ))]
+pub(super) async fn create(
+    State(context): State<Context>,
+    Named(name): Named<String>,
+    Body(body): Body<CreateVersion>,
+) -> Answer<Made<api::Version>> {
+    context
+        .engine(move |context| {
+            let label = body.label.unwrap_or_default();
+            let version = context.volume(&name)?.create_version(&label)?;
+            let at = format!("{}/versions/{}", location(&name), version.number);
+            Ok(made(at, convert::version(version)))
+        })
+        .await
+}
+
+/// Shows a version.
+#[utoipa::path(get, path = "/volumes/{volume}/versions/{number}", tag = "versions",
+    params(
+        ("volume" = String, Path, description = "Name of the volume"),
+        ("number" = u64, Path, description = "Number of the version"),
+    ),
+    responses(
+        (status = 200, body = api::Version),
+        (status = 404, body = api::Problem, content_type = "application/problem+json"),
+    ))]
+pub(super) async fn show(
+    State(context): State<Context>,
+    Named((name, number)): Named<(String, u64)>,
+) -> Answer<Json<api::Version>> {
+    context
+        .engine(move |context| Ok(convert::version(context.volume(&name)?.version(number)?)))
+        .await
+        .map(Json)
+}
+
+/// Deletes a version; its moment stays openable as long as the window holds it.
+#[utoipa::path(delete, path = "/volumes/{volume}/versions/{number}", tag = "versions",
+    params(
+        ("volume" = String, Path, description = "Name of the volume"),
+        ("number" = u64, Path, description = "Number of the version"),
+    ),
+    responses(
+        (status = 204),
+        (status = 404, body = api::Problem, content_type = "application/problem+json"),
+    ))]
+pub(super) async fn delete(
+    State(context): State<Context>,
+    Named((name, number)): Named<(String, u64)>,
+) -> Answer<StatusCode> {
+    context
+        .engine(move |context| {
+            context.volume(&name)?.delete_version(number)?;
+            Ok(StatusCode::NO_CONTENT)
+        })
+        .await
+}

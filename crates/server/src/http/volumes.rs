@@ -1,0 +1,173 @@
+//! Volumes: list, create, show, change, delete.
+
+use api::{API_PREFIX, ChangeVolume, CreateVolume, ForceQuery, ProblemKind};
+use axum::Json;
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::http::header::{HeaderName, LOCATION};
+use volume::{Architecture, VolumeChange, VolumeSpec};
+
+use super::answer::{Answer, Refusal};
+use super::ask::{Asked, Body, Named};
+use super::{Context, convert};
+
+/// How far back the past can be opened unless asked otherwise: 24 hours in nanoseconds.
+const WINDOW_NS_DEFAULT: u64 = 24 * 3600 * 1_000_000_000;
+
+/// What a handler answers that made something.
+pub(super) type Made<T> = (StatusCode, [(HeaderName, String); 1], Json<T>);
+
+pub(super) fn made<T>(location: String, body: T) -> Made<T> {
+    (StatusCode::CREATED, [(LOCATION, location)], Json(body))
+}
+
+pub(super) fn location(volume: &str) -> String {
+    format!("{API_PREFIX}/volumes/{volume}")
+}
+
+/// Lists all volumes by name.
+#[utoipa::path(get, path = "/volumes", tag = "volumes",
+    responses((status = 200, body = Vec<api::Volume>)))]
+pub(super) async fn list(State(context): State<Context>) -> Answer<Json<Vec<api::Volume>>> {
+    context.engine(all).await.map(Json)
+}
+
+fn all(context: &Context) -> Answer<Vec<api::Volume>> {
+    let mut described = Vec::new();
+    for volume in context.pool().volumes() {
+        match context.describe(&volume) {
+            Ok(volume) => described.push(volume),
+            // Deleted since it was listed.
+            Err(refusal) if refusal.0.problem_kind() == Some(ProblemKind::NotFound) => {}
+            Err(refusal) => return Err(refusal),
+        }
+    }
+    Ok(described)
+}
+
+/// Creates a volume.
+#[utoipa::path(post, path = "/volumes", tag = "volumes", request_body = CreateVolume,
+    responses(
+        (status = 201, body = api::Volume, headers(("Location" = String))),
+        (status = 400, body = api::Problem, content_type = "application/problem+json"),
+        (status = 409, description = "The name is taken", body = api::Problem,
+            content_type = "application/problem+json"),
+        (status = 422, body = api::Problem, content_type = "application/problem+json"),
+        (status = 507, description = "The pool is full", body = api::Problem,
+            content_type = "application/problem+json"),
+    ))]
+pub(super) async fn create(
+    State(context): State<Context>,
+    Body(body): Body<CreateVolume>,
+) -> Answer<Made<api::Volume>> {
+    let spec = spec(body)?;
+    let volume = context
+        .engine(move |context| context.describe(&*context.pool().create_volume(&spec)?))
+        .await?;
+    Ok(made(location(&volume.name), volume))
+}
+
+fn spec(body: CreateVolume) -> Answer<VolumeSpec> {
+    let invalid = |detail: String| Refusal::new(ProblemKind::Invalid, detail);
+    let architecture = match body.architecture.as_deref() {
+        None | Some("logging" | "auto") => Architecture::Logging,
+        Some(other) => {
+            return Err(invalid(format!("`{other}` is not an architecture of this release"))
+                .with_hint("this release has logging"));
+        }
+    };
+    if let Some(extent) = body.extent.filter(|e| e.0.0 != convert::EXTENT_BYTES) {
+        return Err(invalid(format!("an extent of {} bytes is not in this release", extent.0.0))
+            .with_hint("leave extent out, or give 4KiB"));
+    }
+    Ok(VolumeSpec {
+        name: body.name,
+        size_bytes: body.size.0.0,
+        architecture,
+        granularity: body
+            .granularity
+            .map_or(volume::Granularity::EveryWrite, convert::granularity_back),
+        window_ns: body.window.map_or(WINDOW_NS_DEFAULT, |w| w.0.0),
+        history_limit_bytes: body.history_limit.map(|l| l.0.0),
+    })
+}
+
+/// Shows a volume.
+#[utoipa::path(get, path = "/volumes/{volume}", tag = "volumes",
+    params(("volume" = String, Path, description = "Name of the volume")),
+    responses(
+        (status = 200, body = api::Volume),
+        (status = 404, body = api::Problem, content_type = "application/problem+json"),
+    ))]
+pub(super) async fn show(
+    State(context): State<Context>,
+    Named(name): Named<String>,
+) -> Answer<Json<api::Volume>> {
+    context.engine(move |context| context.describe(&*context.volume(&name)?)).await.map(Json)
+}
+
+/// Changes the settings or the size of a volume.
+#[utoipa::path(patch, path = "/volumes/{volume}", tag = "volumes", request_body = ChangeVolume,
+    params(("volume" = String, Path, description = "Name of the volume"), ForceQuery),
+    responses(
+        (status = 200, body = api::Volume),
+        (status = 400, body = api::Problem, content_type = "application/problem+json"),
+        (status = 404, body = api::Problem, content_type = "application/problem+json"),
+        (status = 409, description = "Clients are attached and it would shrink",
+            body = api::Problem, content_type = "application/problem+json"),
+        (status = 422, body = api::Problem, content_type = "application/problem+json"),
+    ))]
+pub(super) async fn change(
+    State(context): State<Context>,
+    Named(name): Named<String>,
+    Asked(query): Asked<ForceQuery>,
+    Body(body): Body<ChangeVolume>,
+) -> Answer<Json<api::Volume>> {
+    context.engine(move |context| apply(context, &name, &body, query.force)).await.map(Json)
+}
+
+fn apply(context: &Context, name: &str, body: &ChangeVolume, force: bool) -> Answer<api::Volume> {
+    let volume = context.volume(name)?;
+    if let Some(size) = body.size {
+        if size.0.0 < volume.size_bytes() {
+            context.refuse_attached(name, force)?;
+        }
+        volume.resize(size.0.0)?;
+    }
+    let change = VolumeChange {
+        granularity: body.granularity.map(convert::granularity_back),
+        window_ns: body.window.map(|w| w.0.0),
+        history_limit_bytes: body.history_limit.map(|limit| limit.map(|l| l.0.0)),
+    };
+    if change != VolumeChange::default() {
+        volume.change(&change)?;
+    }
+    context.describe(&volume)
+}
+
+/// Deletes a volume with its history; clones of it live on.
+#[utoipa::path(delete, path = "/volumes/{volume}", tag = "volumes",
+    params(("volume" = String, Path, description = "Name of the volume"), ForceQuery),
+    responses(
+        (status = 204),
+        (status = 404, body = api::Problem, content_type = "application/problem+json"),
+        (status = 409, description = "Clients are attached", body = api::Problem,
+            content_type = "application/problem+json"),
+    ))]
+pub(super) async fn delete(
+    State(context): State<Context>,
+    Named(name): Named<String>,
+    Asked(query): Asked<ForceQuery>,
+) -> Answer<StatusCode> {
+    context
+        .engine(move |context| {
+            context.volume(&name)?;
+            context.refuse_attached(&name, query.force)?;
+            context.0.attachments.ask_to_leave(&name);
+            context.pool().delete_volume(&name)?;
+            // Those that came between the question and the deletion.
+            context.0.attachments.ask_to_leave(&name);
+            Ok(StatusCode::NO_CONTENT)
+        })
+        .await
+}

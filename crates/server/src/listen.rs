@@ -1,0 +1,174 @@
+//! Listening sockets: bound before anything is served, stale ones removed, none exposed unawares.
+//!
+//! A unix socket is removed at start only when nobody answers on it, and at stop by its owner.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr, TcpListener, ToSocketAddrs};
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+
+use crate::{Listening, StartError};
+
+/// The longest path of a unix socket (`sun_path` less its final zero), in bytes.
+const SOCKET_PATH_BYTES_MAX: usize = 107;
+
+/// The bound sockets of one protocol.
+#[derive(Debug, Default)]
+pub(crate) struct Bound {
+    /// The unix socket.
+    pub(crate) unix: Option<BoundUnix>,
+    /// The TCP sockets, not blocking.
+    pub(crate) tcp: Vec<TcpListener>,
+}
+
+/// A bound unix socket, not blocking, with its file.
+#[derive(Debug)]
+pub(crate) struct BoundUnix {
+    pub(crate) listener: UnixListener,
+    pub(crate) file: SocketFile,
+}
+
+/// The file of a unix socket; removed when dropped.
+#[derive(Debug)]
+pub(crate) struct SocketFile {
+    pub(crate) path: PathBuf,
+}
+
+impl Drop for SocketFile {
+    fn drop(&mut self) {
+        // It may be gone already; there is nothing to do about it either way.
+        let _ = std::fs::remove_file(&self.path);
+    }
+}
+
+/// What makes a listener fit to be reached from other machines.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Protection {
+    /// Whether clients are authenticated over TLS, or the operator said `--insecure`.
+    pub(crate) is_enough: bool,
+    /// How to get it.
+    pub(crate) hint: &'static str,
+}
+
+/// Binds every listener of `listening`.
+pub(crate) fn bind(listening: &Listening, protection: Protection) -> Result<Bound, StartError> {
+    let mut bound = Bound::default();
+    for text in &listening.tcp {
+        bound.tcp.push(bind_tcp(text, protection)?);
+    }
+    if let Some(path) = &listening.unix {
+        bound.unix = Some(bind_unix(path)?);
+    }
+    Ok(bound)
+}
+
+/// Refuses TCP addresses that would reach further than their protection allows.
+pub(crate) fn check(listening: &Listening, protection: Protection) -> Result<(), StartError> {
+    listening.tcp.iter().try_for_each(|text| addresses(text, protection).map(|_| ()))
+}
+
+fn addresses(text: &str, protection: Protection) -> Result<Vec<SocketAddr>, StartError> {
+    let addresses: Vec<SocketAddr> = match text.to_socket_addrs() {
+        Ok(addresses) => addresses.collect(),
+        Err(source) => return Err(StartError::Listen { address: text.to_owned(), source }),
+    };
+    if !protection.is_enough && addresses.iter().any(|a| !is_loopback(a.ip())) {
+        return Err(StartError::Exposed { address: text.to_owned(), hint: protection.hint });
+    }
+    Ok(addresses)
+}
+
+/// Where a TCP listener came to be (port 0 picked a free one).
+pub(crate) fn local_address(listener: &TcpListener) -> Result<SocketAddr, StartError> {
+    listener.local_addr().map_err(|source| StartError::Listen { address: "tcp".to_owned(), source })
+}
+
+fn bind_tcp(text: &str, protection: Protection) -> Result<TcpListener, StartError> {
+    let failed = |source| StartError::Listen { address: text.to_owned(), source };
+    let addresses = addresses(text, protection)?;
+    let listener = TcpListener::bind(&addresses[..]).map_err(failed)?;
+    listener.set_nonblocking(true).map_err(failed)?;
+    Ok(listener)
+}
+
+/// Whether an address reaches no further than this machine.
+pub(crate) fn is_loopback(ip: IpAddr) -> bool {
+    ip.to_canonical().is_loopback()
+}
+
+fn bind_unix(path: &Path) -> Result<BoundUnix, StartError> {
+    let failed =
+        |source| StartError::Listen { address: format!("unix:{}", path.display()), source };
+    if path.as_os_str().len() > SOCKET_PATH_BYTES_MAX {
+        return Err(StartError::setting(
+            format!("the socket {} has too long a path", path.display()),
+            "a socket's path has at most 107 bytes: give a shorter one (--nbd, --http unix:/path)",
+        ));
+    }
+    remove_stale(path).map_err(failed)?;
+    let listener = UnixListener::bind(path).map_err(failed)?;
+    let file = SocketFile { path: path.to_owned() };
+    // The pool's directory is the owner's alone, so the moment before this call lets nobody in.
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600)).map_err(failed)?;
+    listener.set_nonblocking(true).map_err(failed)?;
+    Ok(BoundUnix { listener, file })
+}
+
+/// Removes the socket of a server that is no more; one that answers, and other files, stay.
+fn remove_stale(path: &Path) -> io::Result<()> {
+    let metadata = match std::fs::symlink_metadata(path) {
+        Ok(metadata) => metadata,
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(e) => return Err(e),
+    };
+    if !metadata.file_type().is_socket() {
+        return Err(io::Error::new(io::ErrorKind::AlreadyExists, "a file that is no socket"));
+    }
+    match UnixStream::connect(path) {
+        Err(e) if e.kind() == io::ErrorKind::ConnectionRefused => std::fs::remove_file(path),
+        Err(e) => Err(e),
+        Ok(_) => Err(io::Error::from(io::ErrorKind::AddrInUse)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BARE: Protection = Protection { is_enough: false, hint: "" };
+
+    #[test]
+    fn a_stale_socket_is_replaced_and_a_live_one_is_not() {
+        let dir = tempfile::tempdir().expect("directory");
+        let path = dir.path().join("s.sock");
+        let listening = Listening { unix: Some(path.clone()), tcp: Vec::new() };
+        drop(UnixListener::bind(&path).expect("a socket nobody listens on any more"));
+        let bound = bind(&listening, BARE).expect("bind");
+        let mode = std::fs::metadata(&path).expect("there").permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+        assert!(matches!(bind(&listening, BARE), Err(StartError::Listen { .. })));
+        drop(bound);
+        assert!(!path.exists());
+    }
+
+    #[test]
+    fn a_file_in_the_place_of_a_socket_stays() {
+        let dir = tempfile::tempdir().expect("directory");
+        let path = dir.path().join("precious");
+        std::fs::write(&path, "x").expect("write");
+        let listening = Listening { unix: Some(path.clone()), tcp: Vec::new() };
+        assert!(bind(&listening, BARE).is_err());
+        assert!(path.exists());
+    }
+
+    #[test]
+    fn only_loopback_is_bound_without_protection() {
+        let all = Listening { unix: None, tcp: vec!["0.0.0.0:0".to_owned()] };
+        assert!(matches!(bind(&all, BARE), Err(StartError::Exposed { .. })));
+        let own = Listening { unix: None, tcp: vec!["127.0.0.1:0".to_owned()] };
+        assert_eq!(bind(&own, BARE).expect("bind").tcp.len(), 1);
+        assert!(is_loopback("::ffff:127.0.0.1".parse().expect("address")));
+        assert!(!is_loopback("192.0.2.1".parse().expect("address")));
+    }
+}

@@ -1,0 +1,35 @@
+//! The log on standard error: text for people or JSON for collectors.
+//!
+//! What a client does wrong is no more than DEBUG; WARN and ERROR are for the operator.
+
+use tracing_subscriber::EnvFilter;
+
+use crate::{LogSettings, StartError};
+
+/// Starts logging for the whole process; later calls are refused by the subscriber and ignored.
+///
+/// # Errors
+/// When format or level are none.
+pub fn start_log(settings: &LogSettings) -> Result<(), StartError> {
+    let level = settings.level.as_deref().unwrap_or("info");
+    let filter = EnvFilter::try_new(level).map_err(|e| {
+        StartError::setting(
+            format!("`{level}` is not a log level: {e}"),
+            "give error, warn, info, debug or trace, or a filter such as hindsight_server=debug",
+        )
+    })?;
+    let subscriber = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    let started = match settings.format.as_deref().unwrap_or("text") {
+        "text" => subscriber.with_ansi(false).try_init(),
+        "json" => subscriber.json().try_init(),
+        other => {
+            return Err(StartError::setting(
+                format!("`{other}` is not a log format"),
+                "give text or json",
+            ));
+        }
+    };
+    // The only failure is that the process logs already, as in tests.
+    drop(started);
+    Ok(())
+}

@@ -1,0 +1,248 @@
+//! Metrics for Prometheus: read from the engine at each scrape, so that they cost the data path
+//! nothing, and counted here for HTTP.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::http::Method;
+use parking_lot::Mutex;
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, EncodeMetric, text};
+use prometheus_client::metrics::counter::{ConstCounter, Counter};
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::ConstGauge;
+use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::registry::Registry;
+use volume::{Pool, VolumeInfo};
+
+use crate::Attachments;
+
+/// Bounds of the latency histogram, in seconds.
+const LATENCY_BOUNDS: [f64; 8] = [0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 10.0];
+
+/// All metrics of a server.
+pub(crate) struct Metrics {
+    registry: Mutex<Registry>,
+    requests: Family<RequestLabels, Counter>,
+    latency: Histogram,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct RequestLabels {
+    method: String,
+    status: u16,
+}
+
+impl Metrics {
+    /// Metrics of `pool` and its volumes; `others` are collectors of other front ends.
+    pub(crate) fn new(
+        pool: Arc<Pool>,
+        attachments: Arc<Attachments>,
+        others: Vec<Box<dyn Collector>>,
+    ) -> Metrics {
+        let mut registry = Registry::default();
+        let requests = Family::<RequestLabels, Counter>::default();
+        let latency = Histogram::new(LATENCY_BOUNDS);
+        registry.register("hindsight_http_requests", "HTTP requests", requests.clone());
+        registry.register(
+            "hindsight_http_request_seconds",
+            "Time from a request's head to its answer",
+            latency.clone(),
+        );
+        registry.register_collector(Box::new(Engine { pool, attachments }));
+        for other in others {
+            registry.register_collector(other);
+        }
+        Metrics { registry: Mutex::new(registry), requests, latency }
+    }
+
+    /// Counts an answered request.
+    pub(crate) fn http_request(&self, method: &Method, status: u16, took: Duration) {
+        // A client may invent methods; each would be a series of its own.
+        let known = [Method::GET, Method::HEAD, Method::POST, Method::PATCH, Method::DELETE];
+        let method = if known.contains(method) { method.as_str() } else { "other" };
+        let labels = RequestLabels { method: method.to_owned(), status };
+        self.requests.get_or_create(&labels).inc();
+        self.latency.observe(took.as_secs_f64());
+    }
+
+    /// The text that Prometheus reads.
+    pub(crate) fn text(&self) -> String {
+        let mut encoded = String::new();
+        text::encode(&mut encoded, &self.registry.lock()).expect("a String takes everything");
+        encoded
+    }
+}
+
+struct Engine {
+    pool: Arc<Pool>,
+    attachments: Arc<Attachments>,
+}
+
+impl fmt::Debug for Engine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Engine")
+    }
+}
+
+/// One metric that every volume has.
+struct VolumeMetric {
+    name: &'static str,
+    help: &'static str,
+    rises: bool,
+    value: fn(&VolumeInfo) -> u64,
+}
+
+const fn counter(
+    name: &'static str,
+    help: &'static str,
+    value: fn(&VolumeInfo) -> u64,
+) -> VolumeMetric {
+    VolumeMetric { name, help, rises: true, value }
+}
+
+const fn gauge(
+    name: &'static str,
+    help: &'static str,
+    value: fn(&VolumeInfo) -> u64,
+) -> VolumeMetric {
+    VolumeMetric { name, help, rises: false, value }
+}
+
+const VOLUME_METRICS: &[VolumeMetric] = &[
+    counter("reads", "Read requests", |v| v.counters.reads),
+    counter("read_bytes", "Bytes read", |v| v.counters.read_bytes),
+    counter("writes", "Write requests, trims and zeroes included", |v| v.counters.writes),
+    counter("written_bytes", "Bytes written", |v| v.counters.written_bytes),
+    counter("flushes", "Flushes completed", |v| v.counters.flushes),
+    counter("checksum_errors", "Blocks whose checksum did not match", |v| {
+        v.counters.checksum_errors
+    }),
+    gauge("size_bytes", "Size", |v| v.size_bytes),
+    gauge("live_bytes", "Bytes of the present that are stored", |v| v.live_bytes),
+    gauge("history_bytes", "Bytes kept only for the past", |v| v.history_bytes),
+    gauge("pinned_bytes", "Bytes of history that nothing expires", |v| v.pinned_bytes),
+    gauge("oldest_seq", "Oldest seq that can be opened", |v| v.oldest.seq.0),
+    gauge("latest_seq", "Seq of the present", |v| v.latest.seq.0),
+];
+
+/// Times of a volume, in seconds since 1970.
+const VOLUME_TIMES: &[VolumeMetric] = &[
+    gauge("oldest_time_seconds", "Time of the oldest moment that can be opened", |v| {
+        v.oldest.time.as_nanos()
+    }),
+    gauge("latest_time_seconds", "Time of the latest write", |v| v.latest.time.as_nanos()),
+];
+
+impl Collector for Engine {
+    fn encode(&self, mut encoder: DescriptorEncoder) -> fmt::Result {
+        let mut volumes = Vec::new();
+        for volume in self.pool.volumes() {
+            match volume.info() {
+                Ok(info) => volumes.push(info),
+                Err(error) => tracing::debug!(%error, "a volume went away during a scrape"),
+            }
+        }
+        for metric in VOLUME_METRICS {
+            let values = volumes.iter().map(|v| (v, (metric.value)(v)));
+            encode_volumes(&mut encoder, metric, values)?;
+        }
+        for metric in VOLUME_TIMES {
+            let values = volumes.iter().map(|v| (v, (metric.value)(v) as f64 / 1e9));
+            encode_volumes(&mut encoder, metric, values)?;
+        }
+        let clients = gauge("clients", "Clients attached to the present", |_| 0);
+        let attached = volumes.iter().map(|v| (v, self.attachments.count(&v.name) as u64));
+        encode_volumes(&mut encoder, &clients, attached)?;
+        self.encode_pool(&mut encoder)
+    }
+}
+
+/// A number that both a counter and a gauge can be.
+trait Value {
+    fn encode(
+        self,
+        rises: bool,
+        encoder: prometheus_client::encoding::MetricEncoder,
+    ) -> fmt::Result;
+}
+
+impl Value for u64 {
+    fn encode(
+        self,
+        rises: bool,
+        encoder: prometheus_client::encoding::MetricEncoder,
+    ) -> fmt::Result {
+        if rises {
+            ConstCounter::new(self).encode(encoder)
+        } else {
+            ConstGauge::new(self).encode(encoder)
+        }
+    }
+}
+
+impl Value for f64 {
+    fn encode(
+        self,
+        rises: bool,
+        encoder: prometheus_client::encoding::MetricEncoder,
+    ) -> fmt::Result {
+        if rises {
+            ConstCounter::new(self).encode(encoder)
+        } else {
+            ConstGauge::new(self).encode(encoder)
+        }
+    }
+}
+
+fn encode_volumes<'a, V: Value>(
+    encoder: &mut DescriptorEncoder,
+    metric: &VolumeMetric,
+    values: impl Iterator<Item = (&'a VolumeInfo, V)>,
+) -> fmt::Result {
+    let name = format!("hindsight_volume_{}", metric.name);
+    let kind = if metric.rises {
+        ConstCounter::new(0_u64).metric_type()
+    } else {
+        ConstGauge::new(0_u64).metric_type()
+    };
+    let mut encoder = encoder.encode_descriptor(&name, metric.help, None, kind)?;
+    for (volume, value) in values {
+        let labels = [("volume", volume.name.as_str())];
+        value.encode(metric.rises, encoder.encode_family(&labels)?)?;
+    }
+    Ok(())
+}
+
+impl Engine {
+    fn encode_pool(&self, encoder: &mut DescriptorEncoder) -> fmt::Result {
+        let status = self.pool.status();
+        let gauges = [
+            ("size_bytes", "Bytes of all zones", status.size_bytes),
+            ("used_bytes", "Bytes of zones in use", status.used_bytes),
+            ("free_bytes", "Bytes of zones that are free", status.free_bytes),
+            (
+                "reclaimable_bytes",
+                "Bytes that reclamation would free now",
+                status.reclaimable_bytes,
+            ),
+            ("log_bytes", "Bytes of log segments", status.log_bytes),
+            ("map_bytes", "Bytes of map runs", status.map_bytes),
+            ("pending_entries", "Map entries not yet in runs", status.pending_entries),
+            ("online", "1 while the pool takes writes", u64::from(status.state == "online")),
+        ];
+        for (name, help, value) in gauges {
+            let name = format!("hindsight_pool_{name}");
+            let gauge = ConstGauge::new(value);
+            gauge.encode(encoder.encode_descriptor(&name, help, None, gauge.metric_type())?)?;
+        }
+        let errors = ConstCounter::new(status.checksum_errors);
+        errors.encode(encoder.encode_descriptor(
+            "hindsight_pool_checksum_errors",
+            "Blocks whose checksum did not match",
+            None,
+            errors.metric_type(),
+        )?)
+    }
+}

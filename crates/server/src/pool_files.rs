@@ -1,0 +1,143 @@
+//! The files of a pool: made in an empty or missing directory, opened, locked.
+//!
+//! A pool file is laid out under another name and renamed when it is whole, so that a half-made one
+//! is never taken for a pool, and what is there is never taken for empty.
+
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use block::{BlockDevice, MediaDevice};
+use env::{FileMedia, RealClock, RealEntropy};
+use volume::{Machine, Pool, PoolFormat, PoolOptions};
+
+use crate::{Config, StartError};
+
+const POOL_FILE: &str = "pool.img";
+const UNFINISHED_FILE: &str = "pool.img.new";
+/// What a directory may hold and still count as empty: what an interrupted start leaves.
+const OWN_FILES: [&str; 3] = [UNFINISHED_FILE, "nbd.sock", "api.sock"];
+/// The smallest pool file made without being asked for a size, in bytes.
+const POOL_BYTES_MIN: u64 = 1 << 30;
+/// A pool file's size is a multiple of this, in bytes.
+const POOL_BYTES_GRAIN: u64 = 32 << 20;
+
+/// The clock and randomness of this machine.
+#[must_use]
+pub fn machine() -> Machine {
+    Machine { clock: Arc::new(RealClock::new()), entropy: Arc::new(RealEntropy::default()) }
+}
+
+/// Opens the pool of `config`, or makes one where there is none.
+pub(crate) fn open_or_create(config: &Config) -> Result<Arc<Pool>, StartError> {
+    make_dir(&config.pool_dir)?;
+    let path = match &config.device {
+        Some(device) => {
+            if config.create && !is_laid_out(device)? {
+                lay_out(device)?;
+            }
+            device.clone()
+        }
+        None => {
+            let path = config.pool_dir.join(POOL_FILE);
+            if !path.try_exists().map_err(|e| at(&path, e))? {
+                create_file(config, &path)?;
+            }
+            path
+        }
+    };
+    let options = PoolOptions { memory_bytes: config.memory_bytes };
+    Pool::open(device_at(&path)?, machine(), options).map_err(StartError::Pool)
+}
+
+/// The device of an existing pool, locked, for work without a server: `DIR`, a file or a disk.
+///
+/// # Errors
+/// When there is none, or a server has it open.
+pub fn open_device(path: &Path) -> Result<Arc<dyn BlockDevice>, StartError> {
+    let is_dir = fs::metadata(path).map_err(|e| at(path, e))?.is_dir();
+    device_at(&if is_dir { path.join(POOL_FILE) } else { path.to_owned() })
+}
+
+fn device_at(path: &Path) -> Result<Arc<dyn BlockDevice>, StartError> {
+    let media = FileMedia::open(path).map_err(|e| at(path, e))?;
+    Ok(Arc::new(MediaDevice::new(Arc::new(media))))
+}
+
+fn at(path: &Path, source: io::Error) -> StartError {
+    let path = path.to_owned();
+    match source.kind() {
+        io::ErrorKind::WouldBlock => StartError::Locked { path },
+        _ => StartError::Path { path, source },
+    }
+}
+
+fn make_dir(dir: &Path) -> Result<(), StartError> {
+    let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(dir);
+    made.map_err(|e| at(dir, e))
+}
+
+fn create_file(config: &Config, path: &Path) -> Result<(), StartError> {
+    let dir = &config.pool_dir;
+    for entry in fs::read_dir(dir).map_err(|e| at(dir, e))? {
+        let name = entry.map_err(|e| at(dir, e))?.file_name();
+        if !OWN_FILES.iter().any(|own| name == *own) {
+            return Err(StartError::NotAPool { path: dir.clone() });
+        }
+    }
+    let size_bytes = match config.pool_size_bytes {
+        Some(bytes) => bytes,
+        None => capacity_bytes(dir)?.max(POOL_BYTES_MIN),
+    };
+    let unfinished = dir.join(UNFINISHED_FILE);
+    remove_unfinished(&unfinished)?;
+    let size_bytes = size_bytes - size_bytes % POOL_BYTES_GRAIN;
+    if size_bytes == 0 {
+        return Err(StartError::setting("the pool's size is too little", "give at least 1GiB"));
+    }
+    let media = FileMedia::create(&unfinished, size_bytes).map_err(|e| at(&unfinished, e))?;
+    let device: Arc<dyn BlockDevice> = Arc::new(MediaDevice::new(Arc::new(media)));
+    Pool::create(&device, &machine(), &PoolFormat::default()).map_err(StartError::Pool)?;
+    device.flush().map_err(|e| at(&unfinished, e.source))?;
+    fs::rename(&unfinished, path).map_err(|e| at(path, e))?;
+    File::open(dir).and_then(|d| d.sync_all()).map_err(|e| at(dir, e))
+}
+
+/// Removes what an interrupted start left, unless another server is making it right now.
+fn remove_unfinished(unfinished: &Path) -> Result<(), StartError> {
+    match FileMedia::open(unfinished) {
+        Ok(_locked) => fs::remove_file(unfinished).map_err(|e| at(unfinished, e)),
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(e) => Err(at(unfinished, e)),
+    }
+}
+
+/// The capacity of the file system that holds `dir`, in bytes.
+fn capacity_bytes(dir: &Path) -> Result<u64, StartError> {
+    let stat = rustix::fs::statvfs(dir).map_err(|e| at(dir, e.into()))?;
+    Ok(stat.f_blocks.saturating_mul(stat.f_frsize))
+}
+
+/// Whether a device holds anything: its first MiB has a byte that is not zero. Asked only when the
+/// operator said `create`: a device whose beginning was lost is not an empty one.
+fn is_laid_out(path: &PathBuf) -> Result<bool, StartError> {
+    let kind = fs::metadata(path).map_err(|e| at(path, e))?.file_type();
+    if !kind.is_block_device() && !kind.is_file() {
+        return Err(StartError::setting(
+            format!("--device: {} is neither a block device nor a file", path.display()),
+            "",
+        ));
+    }
+    let device = device_at(path)?;
+    let length = device.len_bytes().min(1 << 20);
+    let mut head = vec![0; usize::try_from(length).expect("at most 1 MiB")];
+    device.read_at(0, &mut head).map_err(|e| at(path, e.source))?;
+    Ok(head.iter().any(|&byte| byte != 0))
+}
+
+fn lay_out(path: &Path) -> Result<(), StartError> {
+    let device = device_at(path)?;
+    Pool::create(&device, &machine(), &PoolFormat::default()).map_err(StartError::Pool)
+}

@@ -1,0 +1,85 @@
+//! `hindsight serve`: starts a server, says where it listens, and stops it when told to.
+//!
+//! The first SIGTERM or SIGINT stops in order, a second one at once.
+
+use std::io::{self, Write};
+
+use sd_notify::NotifyState;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+use crate::{Config, Server, StartError};
+
+/// Exit code of a stop at once.
+const EXIT_INTERRUPTED: i32 = 130;
+
+/// Serves until told to stop.
+///
+/// # Errors
+/// When the server cannot start, or its pool cannot be closed.
+pub fn serve(config: &Config) -> Result<(), StartError> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(StartError::Thread)?;
+    let mut signals = runtime.block_on(async { Signals::catch() }).map_err(StartError::Thread)?;
+    let server = Server::start(config)?;
+    say_ready(&server);
+    runtime.block_on(signals.next());
+    notify(NotifyState::Stopping);
+    say("stopping");
+    let stopping = std::thread::Builder::new()
+        .name("stop".to_owned())
+        .spawn(move || server.stop())
+        .map_err(StartError::Thread)?;
+    // A second signal while it stops ends the process from this thread.
+    runtime.spawn(async move {
+        signals.next().await;
+        say("stopped at once");
+        std::process::exit(EXIT_INTERRUPTED);
+    });
+    let stopped =
+        runtime.block_on(async { tokio::task::spawn_blocking(move || stopping.join()).await });
+    match stopped {
+        Ok(Ok(result)) => result.inspect(|()| say("stopped")),
+        _ => Err(StartError::Thread(io::Error::other("the server panicked while it stopped"))),
+    }
+}
+
+fn say_ready(server: &Server) {
+    for listener in server.listeners() {
+        say(listener);
+    }
+    say("ready");
+    notify(NotifyState::Ready);
+}
+
+/// Writes a line to standard error; a reader that went away does not stop the server.
+fn say(line: &str) {
+    let _ = writeln!(io::stderr(), "{line}");
+}
+
+/// Tells systemd, if it asked to be told.
+fn notify(state: NotifyState<'_>) {
+    if let Err(error) = sd_notify::notify(&[state]) {
+        tracing::warn!(%error, "cannot notify systemd");
+    }
+}
+
+struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl Signals {
+    fn catch() -> io::Result<Signals> {
+        let terminate = signal(SignalKind::terminate())?;
+        Ok(Signals { terminate, interrupt: signal(SignalKind::interrupt())? })
+    }
+
+    async fn next(&mut self) {
+        tokio::select! {
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
+        }
+    }
+}

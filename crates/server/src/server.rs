@@ -1,0 +1,133 @@
+//! A running server: the pool, its background thread, its listeners; started and stopped in order.
+//!
+//! Start: pool, sockets bound, background thread, HTTP. Stop: not ready, no new clients, requests at
+//! hand finish, background work ends, the pool is closed. What is started last is stopped first.
+
+use std::sync::Arc;
+
+use volume::Pool;
+
+use crate::background::Background;
+use crate::http::{Context, HttpServer, NbdAddresses};
+use crate::listen::{self, Bound, Protection};
+use crate::metrics::Metrics;
+use crate::{Attachments, Config, StartError, pool_files};
+
+/// A running server.
+pub struct Server {
+    pool: Arc<Pool>,
+    context: Context,
+    background: Background,
+    http: HttpServer,
+    listeners: Vec<String>,
+}
+
+impl Server {
+    /// Opens (or makes) the pool and serves it.
+    ///
+    /// # Errors
+    /// When the pool cannot be used, or a listener cannot be set up; nothing is left running then.
+    pub fn start(config: &Config) -> Result<Server, StartError> {
+        // Cheap refusals first: nothing is made before they have passed.
+        refuse_exposed(config)?;
+        let pool = pool_files::open_or_create(config)?;
+        match Server::serve(config, Arc::clone(&pool)) {
+            Ok(server) => Ok(server),
+            Err(error) => {
+                close(&pool);
+                Err(error)
+            }
+        }
+    }
+
+    fn serve(config: &Config, pool: Arc<Pool>) -> Result<Server, StartError> {
+        let nbd_bound = listen::bind(&config.nbd, nbd_protection(config))?;
+        let http_bound = listen::bind(&config.http, http_protection(config))?;
+        let mut listeners = describe("nbd", config.nbd_tls.is_some(), &nbd_bound)?;
+        listeners.extend(describe("http", false, &http_bound)?);
+        let addresses = nbd_addresses(config, &nbd_bound)?;
+        let attachments = Arc::new(Attachments::default());
+        let metrics = Metrics::new(Arc::clone(&pool), Arc::clone(&attachments), Vec::new());
+        let context = Context::new(Arc::clone(&pool), attachments, addresses, metrics);
+        let background = Background::start(Arc::clone(&pool))?;
+        let http = match HttpServer::start(&context, http_bound) {
+            Ok(http) => http,
+            Err(error) => {
+                background.stop();
+                return Err(error);
+            }
+        };
+        context.set_ready(true);
+        Ok(Server { pool, context, background, http, listeners })
+    }
+
+    /// One line per listener, such as `nbd 127.0.0.1:10809` or `http unix:/run/hindsight/api.sock`.
+    #[must_use]
+    pub fn listeners(&self) -> &[String] {
+        &self.listeners
+    }
+
+    /// The pool it serves.
+    #[must_use]
+    pub fn pool(&self) -> &Arc<Pool> {
+        &self.pool
+    }
+
+    /// Stops in order; every acknowledged write is durable afterwards.
+    ///
+    /// # Errors
+    /// When the pool could not be closed: what was flushed is safe, what was not may be lost.
+    pub fn stop(self) -> Result<(), StartError> {
+        self.context.set_ready(false);
+        self.http.stop();
+        self.background.stop();
+        self.pool.close().map_err(StartError::Pool)
+    }
+}
+
+fn close(pool: &Pool) {
+    if let Err(error) = pool.close() {
+        tracing::error!(%error, "the pool could not be closed");
+    }
+}
+
+fn nbd_protection(config: &Config) -> Protection {
+    let authenticates = config.nbd_tls.as_ref().is_some_and(|tls| tls.client_ca.is_some());
+    Protection {
+        is_enough: config.insecure || authenticates,
+        hint: "give --tls-cert, --tls-key and --tls-client-ca, or --insecure to allow it anyway",
+    }
+}
+
+fn http_protection(config: &Config) -> Protection {
+    Protection {
+        is_enough: config.insecure,
+        hint: "this release has neither for HTTP: put a proxy that has in front of a loopback \
+               address or the unix socket, or give --insecure to allow it anyway",
+    }
+}
+
+fn refuse_exposed(config: &Config) -> Result<(), StartError> {
+    listen::check(&config.nbd, nbd_protection(config))?;
+    listen::check(&config.http, http_protection(config))
+}
+
+fn describe(protocol: &str, tls: bool, bound: &Bound) -> Result<Vec<String>, StartError> {
+    let tls = if tls { " (TLS)" } else { "" };
+    let mut lines = Vec::new();
+    if let Some(unix) = &bound.unix {
+        lines.push(format!("{protocol} unix:{}{tls}", unix.file.path.display()));
+    }
+    for listener in &bound.tcp {
+        lines.push(format!("{protocol} {}{tls}", listen::local_address(listener)?));
+    }
+    Ok(lines)
+}
+
+fn nbd_addresses(config: &Config, bound: &Bound) -> Result<NbdAddresses, StartError> {
+    Ok(NbdAddresses {
+        unix: bound.unix.as_ref().map(|unix| unix.file.path.clone()),
+        tcp: bound.tcp.first().map(listen::local_address).transpose()?,
+        tls: config.nbd_tls.is_some(),
+    })
+}

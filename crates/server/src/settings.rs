@@ -1,0 +1,370 @@
+//! What can be set: by flags, by the configuration file, by default, in this order of precedence.
+//!
+//! Flags and file have the same form, [`Settings`]; [`Config`] is what came of them. An unknown field
+//! in the file is an error, and so is a `${VAR}` that is not set.
+
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+use serde::Deserialize;
+use units::Size;
+
+use crate::StartError;
+
+/// Where the configuration is read from when no file is named.
+pub const CONFIG_FILE_DEFAULT: &str = "/etc/hindsight/config.toml";
+/// Memory for map pages and pending map entries, in bytes.
+const MEMORY_BYTES_DEFAULT: u64 = 384 << 20;
+/// Memory below which the engine cannot be expected to work, in bytes.
+const MEMORY_BYTES_MIN: u64 = 16 << 20;
+/// NBD connections at once.
+const NBD_CONNECTIONS_MAX_DEFAULT: usize = 1024;
+/// The longest configuration file, in bytes.
+const CONFIG_BYTES_MAX: u64 = 1 << 20;
+
+/// Settings as flags or as the configuration file give them; what is `None` or empty is not set.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Settings {
+    /// The directory of the pool.
+    pub pool: Option<PathBuf>,
+    /// A block device or file that holds the pool instead of `POOL/pool.img`.
+    pub device: Option<PathBuf>,
+    /// Lay out a pool on the device if it is blank.
+    pub create: Option<bool>,
+    /// Size of a new pool file, such as `100GiB`.
+    pub pool_size: Option<String>,
+    /// Memory for the map, such as `384MiB`.
+    pub memory: Option<String>,
+    /// Serve beyond this machine without TLS and authentication.
+    pub insecure: Option<bool>,
+    /// The NBD listeners.
+    pub nbd: NbdSettings,
+    /// The HTTP listeners.
+    pub http: ListenSettings,
+    /// The iSCSI listeners: only `none` in this release.
+    pub iscsi: ListenSettings,
+    /// The NFS listeners: only `none` in this release.
+    pub nfs: ListenSettings,
+    /// The log on standard error.
+    pub log: LogSettings,
+}
+
+/// Where a protocol listens.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct ListenSettings {
+    /// `none`, `ADDRESS:PORT` or `unix:/path`.
+    pub listen: Vec<String>,
+}
+
+/// Where and how NBD is served.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct NbdSettings {
+    /// `none`, `ADDRESS:PORT` or `unix:/path`.
+    pub listen: Vec<String>,
+    /// Certificate chain of the server, PEM.
+    pub tls_cert: Option<PathBuf>,
+    /// Its private key, PEM.
+    pub tls_key: Option<PathBuf>,
+    /// Certificates that clients must be signed by, PEM.
+    pub tls_client_ca: Option<PathBuf>,
+    /// Connections at once.
+    pub connections_max: Option<usize>,
+}
+
+/// How the log is written.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct LogSettings {
+    /// `text` or `json`.
+    pub format: Option<String>,
+    /// `error`, `warn`, `info`, `debug`, `trace`, or a filter by module.
+    pub level: Option<String>,
+}
+
+impl Settings {
+    /// Reads a configuration file; `None` when `path` is the default one and is not there.
+    ///
+    /// # Errors
+    /// When it cannot be read, is not TOML, or has a field that does not exist or a `${VAR}` unset.
+    pub fn from_file(path: &Path) -> Result<Option<Settings>, StartError> {
+        let failed = |source: Box<dyn std::error::Error + Send + Sync>| StartError::ConfigFile {
+            path: path.to_owned(),
+            source,
+        };
+        let length = match std::fs::metadata(path) {
+            Ok(metadata) => metadata.len(),
+            Err(e)
+                if e.kind() == std::io::ErrorKind::NotFound
+                    && path == Path::new(CONFIG_FILE_DEFAULT) =>
+            {
+                return Ok(None);
+            }
+            Err(e) => return Err(failed(Box::new(e))),
+        };
+        if length > CONFIG_BYTES_MAX {
+            return Err(failed(format!("longer than {CONFIG_BYTES_MAX} bytes").into()));
+        }
+        let text = std::fs::read_to_string(path).map_err(|e| failed(Box::new(e)))?;
+        Settings::from_toml(&text, &|name| std::env::var(name).ok()).map(Some).map_err(failed)
+    }
+
+    /// Reads TOML; `variable` answers `${VAR}`.
+    ///
+    /// # Errors
+    /// When it is not TOML, or has a field that does not exist or a `${VAR}` unset.
+    pub fn from_toml(
+        text: &str,
+        variable: &dyn Fn(&str) -> Option<String>,
+    ) -> Result<Settings, Box<dyn std::error::Error + Send + Sync>> {
+        // Variables are put in after parsing, so that no value of one can become syntax.
+        let _: Settings = toml::from_str(text)?;
+        let mut table: toml::Table = text.parse()?;
+        for (_, value) in &mut table {
+            expand(value, variable)?;
+        }
+        Ok(table.try_into()?)
+    }
+
+    /// These settings where they are set, `lower` where they are not.
+    #[must_use]
+    pub fn over(self, lower: Settings) -> Settings {
+        Settings {
+            pool: self.pool.or(lower.pool),
+            device: self.device.or(lower.device),
+            create: self.create.or(lower.create),
+            pool_size: self.pool_size.or(lower.pool_size),
+            memory: self.memory.or(lower.memory),
+            insecure: self.insecure.or(lower.insecure),
+            nbd: NbdSettings {
+                listen: first_set(self.nbd.listen, lower.nbd.listen),
+                tls_cert: self.nbd.tls_cert.or(lower.nbd.tls_cert),
+                tls_key: self.nbd.tls_key.or(lower.nbd.tls_key),
+                tls_client_ca: self.nbd.tls_client_ca.or(lower.nbd.tls_client_ca),
+                connections_max: self.nbd.connections_max.or(lower.nbd.connections_max),
+            },
+            http: ListenSettings { listen: first_set(self.http.listen, lower.http.listen) },
+            iscsi: ListenSettings { listen: first_set(self.iscsi.listen, lower.iscsi.listen) },
+            nfs: ListenSettings { listen: first_set(self.nfs.listen, lower.nfs.listen) },
+            log: LogSettings {
+                format: self.log.format.or(lower.log.format),
+                level: self.log.level.or(lower.log.level),
+            },
+        }
+    }
+}
+
+fn first_set(upper: Vec<String>, lower: Vec<String>) -> Vec<String> {
+    if upper.is_empty() { lower } else { upper }
+}
+
+/// Puts the values of variables into every string of `value`; `$${` stands for `${`.
+fn expand(
+    value: &mut toml::Value,
+    variable: &dyn Fn(&str) -> Option<String>,
+) -> Result<(), String> {
+    match value {
+        toml::Value::String(text) => *text = expand_text(text, variable)?,
+        toml::Value::Array(values) => {
+            for value in values {
+                expand(value, variable)?;
+            }
+        }
+        toml::Value::Table(table) => {
+            for (_, value) in table {
+                expand(value, variable)?;
+            }
+        }
+        _ => {}
+    }
+    Ok(())
+}
+
+fn expand_text(text: &str, variable: &dyn Fn(&str) -> Option<String>) -> Result<String, String> {
+    let mut expanded = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = rest.find("${") {
+        let (before, from) = rest.split_at(at);
+        if let Some(before) = before.strip_suffix('$') {
+            expanded.push_str(before);
+            expanded.push_str("${");
+            rest = &from[2..];
+            continue;
+        }
+        let (name, after) =
+            from[2..].split_once('}').ok_or_else(|| format!("`{from}` has no closing brace"))?;
+        let value = variable(name).ok_or_else(|| format!("the variable {name} is not set"))?;
+        expanded.push_str(before);
+        expanded.push_str(&value);
+        rest = after;
+    }
+    expanded.push_str(rest);
+    Ok(expanded)
+}
+
+/// Where one protocol listens.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Listening {
+    /// The unix socket.
+    pub unix: Option<PathBuf>,
+    /// TCP addresses, `HOST:PORT`.
+    pub tcp: Vec<String>,
+}
+
+/// The TLS files of the NBD listeners.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TlsFiles {
+    /// Certificate chain of the server, PEM.
+    pub cert: PathBuf,
+    /// Its private key, PEM.
+    pub key: PathBuf,
+    /// Certificates that clients must be signed by, PEM; without it clients are not authenticated.
+    pub client_ca: Option<PathBuf>,
+}
+
+/// Everything a server needs to know to start.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Config {
+    /// The directory of the pool.
+    pub pool_dir: PathBuf,
+    /// A block device or file that holds the pool instead of `pool.img` in the directory.
+    pub device: Option<PathBuf>,
+    /// Whether to lay out a pool on the device if it is blank.
+    pub create: bool,
+    /// Size of a new pool file in bytes; `None` is that of the file system it lies on.
+    pub pool_size_bytes: Option<u64>,
+    /// Memory for the map in bytes.
+    pub memory_bytes: u64,
+    /// Whether to serve beyond this machine without TLS and authentication.
+    pub insecure: bool,
+    /// NBD listeners.
+    pub nbd: Listening,
+    /// TLS of the NBD listeners.
+    pub nbd_tls: Option<TlsFiles>,
+    /// NBD connections at once.
+    pub nbd_connections_max: usize,
+    /// HTTP listeners.
+    pub http: Listening,
+}
+
+impl Config {
+    /// What came of settings, with defaults where nothing is set.
+    ///
+    /// # Errors
+    /// When something is missing, or is set to what cannot be.
+    pub fn from_settings(settings: Settings) -> Result<Config, StartError> {
+        let pool_dir = settings.pool.ok_or_else(|| {
+            StartError::setting("no pool is named", "give its directory: --pool DIR")
+        })?;
+        // Clients get the sockets as URIs, which need absolute paths.
+        let pool_dir = std::path::absolute(&pool_dir)
+            .map_err(|e| StartError::Path { path: pool_dir, source: e })?;
+        for (listen, flag) in [(&settings.iscsi, "--iscsi"), (&settings.nfs, "--nfs")] {
+            if listen.listen.iter().any(|l| l != "none") {
+                return Err(StartError::setting(
+                    format!("{flag}: that protocol is not in this release"),
+                    &format!("leave {flag} out, or give {flag} none"),
+                ));
+            }
+        }
+        let nbd = listening(&settings.nbd.listen, pool_dir.join("nbd.sock"), 10809, "--nbd")?;
+        let http = listening(&settings.http.listen, pool_dir.join("api.sock"), 9820, "--http")?;
+        let memory_bytes = size(settings.memory, "--memory")?.unwrap_or(MEMORY_BYTES_DEFAULT);
+        if memory_bytes < MEMORY_BYTES_MIN {
+            return Err(StartError::setting("--memory is too little", "give at least 16MiB"));
+        }
+        Ok(Config {
+            device: settings.device,
+            create: settings.create.unwrap_or(false),
+            pool_size_bytes: size(settings.pool_size, "--pool-size")?,
+            memory_bytes,
+            insecure: settings.insecure.unwrap_or(false),
+            nbd,
+            nbd_connections_max: settings
+                .nbd
+                .connections_max
+                .unwrap_or(NBD_CONNECTIONS_MAX_DEFAULT),
+            nbd_tls: tls(settings.nbd.tls_cert, settings.nbd.tls_key, settings.nbd.tls_client_ca)?,
+            http,
+            pool_dir,
+        })
+    }
+}
+
+fn size(text: Option<String>, flag: &str) -> Result<Option<u64>, StartError> {
+    let Some(text) = text else { return Ok(None) };
+    match Size::from_str(&text) {
+        Ok(size) => Ok(Some(size.0)),
+        Err(e) => Err(StartError::Setting { message: format!("{flag}: {e}"), hint: e.hint }),
+    }
+}
+
+fn tls(
+    cert: Option<PathBuf>,
+    key: Option<PathBuf>,
+    client_ca: Option<PathBuf>,
+) -> Result<Option<TlsFiles>, StartError> {
+    match (cert, key, client_ca) {
+        (Some(cert), Some(key), client_ca) => Ok(Some(TlsFiles { cert, key, client_ca })),
+        (None, None, None) => Ok(None),
+        _ => Err(StartError::setting(
+            "TLS needs a certificate and its key",
+            "give --tls-cert and --tls-key",
+        )),
+    }
+}
+
+/// The listeners that `texts` come to: `none` for none; a TCP address moves the TCP listener and
+/// leaves the unix socket; a unix socket alone means no TCP.
+fn listening(
+    texts: &[String],
+    unix_default: PathBuf,
+    port: u16,
+    flag: &str,
+) -> Result<Listening, StartError> {
+    if texts.is_empty() {
+        return Ok(Listening { unix: Some(unix_default), tcp: vec![format!("127.0.0.1:{port}")] });
+    }
+    if texts.iter().any(|t| t == "none") {
+        return if texts.len() == 1 {
+            Ok(Listening::default())
+        } else {
+            Err(StartError::setting(format!("{flag}: none and others exclude each other"), ""))
+        };
+    }
+    let mut unix = None;
+    let mut tcp = Vec::new();
+    for text in texts {
+        let path = text.strip_prefix("unix:").or_else(|| text.starts_with('/').then_some(text));
+        match path {
+            Some(path) if unix.is_none() && path.starts_with('/') => {
+                unix = Some(PathBuf::from(path));
+            }
+            Some(_) => {
+                return Err(StartError::setting(
+                    format!("{flag}: `{text}` cannot be the unix socket"),
+                    "give one absolute path, as in unix:/run/hindsight/nbd.sock",
+                ));
+            }
+            None => tcp.push(tcp_address(text, flag)?),
+        }
+    }
+    Ok(Listening { unix: unix.or(Some(unix_default)), tcp })
+}
+
+fn tcp_address(text: &str, flag: &str) -> Result<String, StartError> {
+    let port = text.rsplit_once(':').filter(|(host, _)| !host.is_empty()).map(|(_, port)| port);
+    if port.is_some_and(|port| port.parse::<u16>().is_ok()) {
+        return Ok(text.to_owned());
+    }
+    Err(StartError::setting(
+        format!("{flag}: `{text}` is not an address"),
+        "give ADDRESS:PORT (port 0 picks a free one), unix:/path or none",
+    ))
+}
+
+#[cfg(test)]
+#[path = "settings_tests.rs"]
+mod tests;

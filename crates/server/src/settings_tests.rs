@@ -1,0 +1,95 @@
+//! Settings from flags, file and defaults.
+
+use super::*;
+
+fn config(settings: Settings) -> Result<Config, String> {
+    Config::from_settings(settings).map_err(|e| e.to_string())
+}
+
+fn nbd(listen: &[&str]) -> Result<Listening, String> {
+    let mut settings = Settings { pool: Some("/pool".into()), ..Settings::default() };
+    settings.nbd.listen = listen.iter().map(|s| (*s).to_owned()).collect();
+    config(settings).map(|c| c.nbd)
+}
+
+fn listening_at(unix: &str, tcp: &[&str]) -> Listening {
+    Listening { unix: Some(unix.into()), tcp: tcp.iter().map(|s| (*s).to_owned()).collect() }
+}
+
+#[test]
+fn a_pool_is_all_that_is_needed() {
+    let settings = Settings { pool: Some("/pool".into()), ..Settings::default() };
+    let config = config(settings).expect("defaults");
+    assert_eq!(config.nbd, listening_at("/pool/nbd.sock", &["127.0.0.1:10809"]));
+    assert_eq!(config.http, listening_at("/pool/api.sock", &["127.0.0.1:9820"]));
+    assert!(!config.insecure);
+    assert_eq!(config.nbd_tls, None);
+}
+
+#[test]
+fn without_a_pool_the_error_says_so() {
+    assert_eq!(config(Settings::default()), Err("no pool is named".to_owned()));
+}
+
+#[test]
+fn listeners_are_moved_and_switched_off() {
+    assert_eq!(nbd(&["none"]), Ok(Listening::default()));
+    assert_eq!(nbd(&["127.0.0.1:0"]), Ok(listening_at("/pool/nbd.sock", &["127.0.0.1:0"])));
+    assert_eq!(nbd(&["unix:/x"]), Ok(listening_at("/x", &[])));
+    assert_eq!(nbd(&["/x", "[::1]:7"]), Ok(listening_at("/x", &["[::1]:7"])));
+    for wrong in [&["none", "/x"][..], &["unix:x"], &["/x", "/y"], &["7"], &[":7"], &["a:b"]] {
+        assert!(nbd(wrong).is_err(), "{wrong:?}");
+    }
+}
+
+#[test]
+fn protocols_of_later_releases_take_none_only() {
+    let mut settings = Settings { pool: Some("/pool".into()), ..Settings::default() };
+    settings.iscsi.listen = vec!["none".to_owned()];
+    assert!(config(settings.clone()).is_ok());
+    settings.nfs.listen = vec!["127.0.0.1:20490".to_owned()];
+    assert_eq!(config(settings), Err("--nfs: that protocol is not in this release".to_owned()));
+}
+
+#[test]
+fn a_key_without_a_certificate_is_refused() {
+    let mut settings = Settings { pool: Some("/pool".into()), ..Settings::default() };
+    settings.nbd.tls_key = Some("/key".into());
+    assert_eq!(config(settings), Err("TLS needs a certificate and its key".to_owned()));
+}
+
+#[test]
+fn the_file_is_read_and_flags_win() {
+    let text = r#"
+        pool = "${STATE}/hindsight"
+        memory = "64MiB"
+        [nbd]
+        listen = ["unix:/run/nbd.sock"]
+        [log]
+        format = "json"
+    "#;
+    let variable = |name: &str| (name == "STATE").then(|| "/var/lib".to_owned());
+    let file = Settings::from_toml(text, &variable).expect("file");
+    assert_eq!(file.pool, Some("/var/lib/hindsight".into()));
+    let flags = Settings { memory: Some("128MiB".to_owned()), ..Settings::default() };
+    let config = config(flags.over(file)).expect("config");
+    assert_eq!(config.memory_bytes, 128 << 20);
+    assert_eq!(config.nbd, listening_at("/run/nbd.sock", &[]));
+}
+
+#[test]
+fn an_unknown_field_and_an_unset_variable_are_errors() {
+    let none = |_: &str| None;
+    let error = |text: &str| Settings::from_toml(text, &none).expect_err("error").to_string();
+    assert!(error("pol = \"/x\"").contains("unknown field `pol`"));
+    assert!(error("[nbd]\nport = 7").contains("unknown field `port`"));
+    assert_eq!(error("pool = \"${HOME_OF_NOBODY}\""), "the variable HOME_OF_NOBODY is not set");
+    assert_eq!(error("pool = \"${X\""), "`${X` has no closing brace");
+}
+
+#[test]
+fn a_doubled_dollar_stands_for_itself_and_values_are_not_syntax() {
+    let variable = |_: &str| Some("\"\n[nbd]".to_owned());
+    let file = Settings::from_toml("pool = \"$${A}-${B}\"", &variable).expect("file");
+    assert_eq!(file.pool, Some("${A}-\"\n[nbd]".into()));
+}
