@@ -1,0 +1,103 @@
+//! The checker's own NBD client against servers of other people, so that it is right before it
+//! judges ours.
+
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use anyhow::{Context, Result, ensure};
+use hindsight_tests::disk::wait_until;
+use hindsight_tests::nbd::{EPERM, Nbd, Reply, Request};
+use hindsight_tests::random::Random;
+
+use crate::stage;
+
+struct Peer(Child);
+
+impl Peer {
+    fn start(command: &mut Command, socket: &Path) -> Result<Peer> {
+        let child = command.stdin(Stdio::null()).spawn().with_context(|| format!("{command:?}"))?;
+        let peer = Peer(child);
+        wait_until("the peer listens", || Ok(socket.exists()))?;
+        Ok(peer)
+    }
+}
+
+impl Drop for Peer {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Random writes, zeroes, flushes and reads, 20 in flight, compared with a copy in memory.
+fn exercise(socket: &Path, export: &str) -> Result<()> {
+    let mut link = Nbd::connect(socket, export)?;
+    ensure!(link.size() == 8 << 20 && !link.is_read_only() && link.has_status());
+    let mut random = Random::new(7);
+    let mut copy = vec![0u8; 8 << 20];
+    for _ in 0..20 {
+        for slot in 0..20 {
+            let offset = slot * 400_000 + random.below(1000);
+            let length = random.between(1, 300_000);
+            let range = usize::try_from(offset)?..usize::try_from(offset + length)?;
+            if random.chance(20) {
+                copy[range].fill(0);
+                let length = u32::try_from(length)?;
+                link.send(&Request::Zero { offset, length, no_hole: false, fast: false })?;
+            } else {
+                random.fill(&mut copy[range.clone()]);
+                let bytes = copy[range].to_vec();
+                link.send(&Request::Write { offset, bytes, fua: slot == 3 })?;
+            }
+        }
+        for _ in 0..20 {
+            let completion = link.wait()?;
+            ensure!(matches!(completion.reply, Reply::Done), "{completion:?}");
+        }
+        link.demand(&Request::Flush)?;
+    }
+    ensure!(link.read(0, 8 << 20)? == copy, "other bytes than were written");
+    let mut at = 0;
+    for run in link.status()? {
+        let end = at + run.length as usize;
+        ensure!(run.flags & 2 == 0 || copy[at..end].iter().all(|byte| *byte == 0), "a false zero");
+        at = end;
+    }
+    ensure!(at == 8 << 20, "a status of {at} bytes");
+    link.disconnect()
+}
+
+#[test]
+fn the_client_agrees_with_nbdkit() -> Result<()> {
+    let folder = stage::folder()?;
+    let socket = folder.path().join("s");
+    let mut command = Command::new("nbdkit");
+    command.arg("--foreground").arg("-U").arg(&socket).args(["memory", "8M"]);
+    let _peer = Peer::start(&mut command, &socket)?;
+    exercise(&socket, "")
+}
+
+#[test]
+fn the_client_agrees_with_qemu_nbd() -> Result<()> {
+    let folder = stage::folder()?;
+    let (socket, image) = (folder.path().join("s"), folder.path().join("image"));
+    std::fs::File::create(&image)?.set_len(8 << 20)?;
+    let mut command = Command::new("qemu-nbd");
+    command.args(["--persistent", "--format=raw", "--export-name=disk", "--socket"]).arg(&socket);
+    let _peer = Peer::start(command.arg(&image), &socket)?;
+    ensure!(hindsight_tests::nbd::list(&socket)? == ["disk"]);
+    exercise(&socket, "disk")
+}
+
+#[test]
+fn the_client_tells_refusals_from_failures() -> Result<()> {
+    let folder = stage::folder()?;
+    let socket = folder.path().join("s");
+    let mut command = Command::new("nbdkit");
+    command.args(["--foreground", "--readonly", "-U"]).arg(&socket).args(["memory", "8M"]);
+    let _peer = Peer::start(&mut command, &socket)?;
+    let mut link = Nbd::connect(&socket, "")?;
+    let reply = link.ask(&Request::Write { offset: 0, bytes: vec![1], fua: false })?;
+    ensure!(link.is_read_only() && matches!(reply, Reply::Error(EPERM)), "{reply:?}");
+    Ok(())
+}

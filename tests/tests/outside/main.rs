@@ -1,0 +1,9 @@
+//! Tests from outside, one program: each module is one kind of client.
+
+mod checker_client;
+mod contract;
+mod databases;
+mod file_systems;
+mod peers;
+mod quick_check;
+mod stage;
