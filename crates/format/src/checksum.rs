@@ -19,6 +19,29 @@ pub fn block_crc(block: &[u8]) -> u32 {
     low_half(crc_fast::checksum(CrcAlgorithm::Crc32Iscsi, block))
 }
 
+/// The plain CRC32C of bytes that come in pieces.
+#[derive(Debug)]
+pub struct CrcStream(Digest);
+
+impl Default for CrcStream {
+    fn default() -> CrcStream {
+        CrcStream(Digest::new(CrcAlgorithm::Crc32Iscsi))
+    }
+}
+
+impl CrcStream {
+    /// Adds the next piece.
+    pub fn append(&mut self, bytes: &[u8]) {
+        self.0.update(bytes);
+    }
+
+    /// The checksum of all pieces so far.
+    #[must_use]
+    pub fn crc(&self) -> u32 {
+        low_half(self.0.finalize())
+    }
+}
+
 /// The CRC32C of the salt's four bytes followed by `bytes`.
 #[must_use]
 pub fn salted_crc(salt: u32, bytes: &[u8]) -> u32 {
@@ -57,7 +80,7 @@ fn low_half(crc: u64) -> u32 {
 
 #[cfg(test)]
 mod tests {
-    use super::{ZERO_BLOCK_CRC, block_crc, salted_crc};
+    use super::{CrcStream, ZERO_BLOCK_CRC, block_crc, salted_crc};
 
     #[test]
     fn the_check_value_of_crc32c_is_the_published_one() {
@@ -67,6 +90,13 @@ mod tests {
     #[test]
     fn zeros_have_the_constant_checksum() {
         assert_eq!(block_crc(&[0; 4096]), ZERO_BLOCK_CRC);
+    }
+
+    #[test]
+    fn a_checksum_of_pieces_is_that_of_the_whole() {
+        let mut stream = CrcStream::default();
+        [&b"1234"[..], b"", b"56789"].map(|piece| stream.append(piece));
+        assert_eq!(stream.crc(), block_crc(b"123456789"));
     }
 
     #[test]

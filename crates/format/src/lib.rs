@@ -10,7 +10,8 @@
 //!
 //! The index of what is here:
 //! - `FormatError { kind: FormatErrorKind, structure, address, expected, found }`, `Result`.
-//! - `checksum`: `block_crc(&[u8]) -> u32`, `ZERO_BLOCK_CRC`, `salted_crc(salt, &[u8])`.
+//! - `checksum`: `block_crc(&[u8]) -> u32`, `ZERO_BLOCK_CRC`, `salted_crc(salt, &[u8])`,
+//!   `CrcStream` (`append`, `crc`).
 //! - `field`: `Field { name, offset, bytes }` of the layout tables.
 //! - `superblock`: `Superblock`, `encode(&self, copy) -> Box<[u8; 4096]>`,
 //!   `Superblock::decode(&[u8], copy)`, `COPY_OFFSETS`, `copies_of_generation(g) -> [usize; 2]`,

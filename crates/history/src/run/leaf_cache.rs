@@ -1,0 +1,127 @@
+//! Verified leaves of all runs, within a bound of memory.
+//!
+//! 1. What is here was verified when it was read. Runs are immutable and their numbers are never
+//!    used again, so nothing here is ever out of date.
+//! 2. A leaf that was used since the hand came by stays for another round (CLOCK).
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use format::map::LeafPage;
+use parking_lot::Mutex;
+
+use crate::hash::FastMap;
+
+/// Locks; leaves are dealt over them.
+const SHARDS: usize = 16;
+/// Memory of one leaf with its bookkeeping, in bytes.
+const LEAF_COST_BYTES: usize = format::PAGE_BYTES + 128;
+
+/// A run and the number of one of its leaves.
+type LeafKey = (u64, u64);
+
+struct Held {
+    page: Arc<LeafPage>,
+    used: bool,
+}
+
+#[derive(Default)]
+struct Shard {
+    leaves: FastMap<LeafKey, Held>,
+    /// Every held leaf once, in the order in which the hand comes by.
+    ring: VecDeque<LeafKey>,
+}
+
+/// Verified leaves, shared by all runs and threads.
+pub struct LeafCache {
+    shards: Vec<Mutex<Shard>>,
+    leaves_per_shard: usize,
+}
+
+impl LeafCache {
+    /// A cache of at most so many bytes (never less than one leaf for each of its 16 locks).
+    #[must_use]
+    pub fn new(bytes_max: usize) -> LeafCache {
+        let leaves_per_shard = (bytes_max / LEAF_COST_BYTES / SHARDS).max(1);
+        let shards = (0..SHARDS).map(|_| Mutex::new(Shard::default())).collect();
+        LeafCache { shards, leaves_per_shard }
+    }
+
+    /// Bytes of memory in use.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        let leaves: usize = self.shards.iter().map(|shard| shard.lock().leaves.len()).sum();
+        leaves * LEAF_COST_BYTES
+    }
+
+    pub(super) fn look_up(&self, run: u64, leaf: u32) -> Option<Arc<LeafPage>> {
+        let key = (run, u64::from(leaf));
+        let mut shard = self.shard(key).lock();
+        let held = shard.leaves.get_mut(&key)?;
+        held.used = true;
+        Some(Arc::clone(&held.page))
+    }
+
+    pub(super) fn insert(&self, run: u64, leaf: u32, page: Arc<LeafPage>) {
+        let key = (run, u64::from(leaf));
+        let mut shard = self.shard(key).lock();
+        if shard.leaves.contains_key(&key) {
+            return;
+        }
+        while shard.leaves.len() >= self.leaves_per_shard {
+            shard.evict_one();
+        }
+        shard.leaves.insert(key, Held { page, used: false });
+        shard.ring.push_back(key);
+    }
+
+    fn shard(&self, (run, leaf): LeafKey) -> &Mutex<Shard> {
+        let mixed = run.wrapping_mul(7) ^ leaf;
+        &self.shards[usize::try_from(mixed % SHARDS as u64).expect("below 16")]
+    }
+}
+
+impl Shard {
+    fn evict_one(&mut self) {
+        while let Some(key) = self.ring.pop_front() {
+            let held = self.leaves.get_mut(&key).expect("the ring has what is held");
+            if !held.used {
+                self.leaves.remove(&key);
+                return;
+            }
+            held.used = false;
+            self.ring.push_back(key);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use format::PageAddress;
+    use format::map::{Entry, Key, LeafPage};
+    use units::Seq;
+
+    use super::{LEAF_COST_BYTES, LeafCache};
+
+    fn leaf() -> Arc<LeafPage> {
+        let address = PageAddress { pool_tag: 0, run: 0, page: 0 };
+        let bytes = LeafPage::encode(address, &[Entry::hole(Key::default(), Seq(1))]);
+        Arc::new(LeafPage::decode(bytes, address).expect("sound"))
+    }
+
+    #[test]
+    fn it_never_holds_more_than_its_bound_and_keeps_what_is_used() {
+        let cache = LeafCache::new(64 * LEAF_COST_BYTES);
+        let leaf = leaf();
+        for page in 0..10_000 {
+            cache.insert(1, page, Arc::clone(&leaf));
+            assert!(cache.look_up(1, 0).is_some(), "page 0 is used all the time");
+            assert!(cache.bytes() <= 64 * LEAF_COST_BYTES);
+        }
+        assert!(cache.look_up(1, 1).is_none());
+        assert!(cache.look_up(2, 9999).is_none());
+        assert_eq!(cache.bytes(), 64 * LEAF_COST_BYTES);
+    }
+}

@@ -1,0 +1,170 @@
+//! Reading a run: its footer when it is opened, its index when it is first used, leaves as needed.
+
+use std::sync::{Arc, OnceLock};
+
+use format::checksum::CrcStream;
+use format::map::LeafPage;
+use format::run::{IndexPage, RunFooter};
+use format::{FormatError, FormatErrorKind, PAGE_BYTES, PageAddress};
+
+use super::leaf_index::LeafIndex;
+use super::{PageStore, RunSource, RunSummary};
+use crate::Result;
+
+/// An open run. All threads may share it.
+#[derive(Debug)]
+pub struct Run {
+    footer: RunFooter,
+    /// The address of page 0.
+    address: PageAddress,
+    index: OnceLock<LeafIndex>,
+}
+
+impl Run {
+    /// Opens the run with that number and so many pages, by its footer.
+    ///
+    /// # Errors
+    /// `Corrupt` if the last page is not its footer; the device's.
+    pub fn open(pages: &dyn PageStore, pool_id: u128, run: u64, page_count: u32) -> Result<Run> {
+        let address = PageAddress::new(pool_id, run, 0);
+        let last = page_count
+            .checked_sub(1)
+            .ok_or_else(|| corrupt("run footer", 0, "at least 3 pages", format!("{page_count}")))?;
+        let mut bytes = [0; PAGE_BYTES];
+        pages.read_page(last, &mut bytes)?;
+        let footer = RunFooter::decode(&bytes, address.with_page(last))?;
+        Ok(Run { footer, address, index: OnceLock::new() })
+    }
+
+    /// The run's number.
+    #[must_use]
+    pub fn number(&self) -> u64 {
+        self.address.run
+    }
+
+    /// What it holds.
+    #[must_use]
+    pub fn summary(&self) -> RunSummary {
+        RunSummary::of(self.address.run, &self.footer)
+    }
+
+    /// Bytes of memory that its index takes; 0 until it is first used.
+    #[must_use]
+    pub fn index_bytes(&self) -> usize {
+        self.index.get().map_or(0, |index| index.len() * 12)
+    }
+
+    /// Verifies every page of the run, and that together they hold what the footer says.
+    ///
+    /// # Errors
+    /// `Corrupt` at the first page that is not sound; the device's.
+    pub fn verify(&self, pages: &dyn PageStore) -> Result<()> {
+        let index = self.load_index(pages)?;
+        let (mut entries, mut seq_first, mut seq_last) = (0, units::Seq::MAX, units::Seq::ZERO);
+        for leaf in 0..self.footer.leaf_pages {
+            let page = self.read_leaf(pages, &index, leaf)?;
+            entries += page.len() as u64;
+            for entry in (0..page.len()).map(|i| page.get(i)) {
+                seq_first = seq_first.min(entry.seq);
+                seq_last = seq_last.max(entry.seq);
+            }
+        }
+        let found = (entries, seq_first, seq_last);
+        let expected = (self.footer.entries, self.footer.seq_first, self.footer.seq_last);
+        if found != expected {
+            let expected = format!("entries and seqs {expected:?}");
+            let page = self.footer.pages() - 1;
+            return Err(corrupt("run footer", page, &expected, format!("{found:?}")).into());
+        }
+        Ok(())
+    }
+
+    pub(super) fn footer(&self) -> &RunFooter {
+        &self.footer
+    }
+
+    /// The index, read the first time.
+    pub(super) fn index(&self, pages: &dyn PageStore) -> Result<&LeafIndex> {
+        if let Some(index) = self.index.get() {
+            return Ok(index);
+        }
+        let index = self.load_index(pages)?;
+        Ok(self.index.get_or_init(|| index))
+    }
+
+    /// A leaf, verified, from the cache if it is there. What is read is left there if `keep`.
+    pub(super) fn leaf(
+        &self,
+        source: RunSource<'_>,
+        index: &LeafIndex,
+        leaf: u32,
+        keep: bool,
+    ) -> Result<Arc<LeafPage>> {
+        if let Some(page) = source.cache.look_up(self.address.run, leaf) {
+            return Ok(page);
+        }
+        let page = Arc::new(self.read_leaf(source.pages, index, leaf)?);
+        if keep {
+            source.cache.insert(self.address.run, leaf, Arc::clone(&page));
+        }
+        Ok(page)
+    }
+
+    fn load_index(&self, pages: &dyn PageStore) -> Result<LeafIndex> {
+        let leaf_pages = self.footer.leaf_pages;
+        let index_end = leaf_pages + self.footer.index_pages;
+        // The footer's counts are sound and match the pages that the run is known to have.
+        let mut index = LeafIndex::with_capacity(leaf_pages as usize);
+        let mut crc = CrcStream::default();
+        let mut last = Vec::new();
+        for page in leaf_pages..index_end {
+            let mut bytes = [0; PAGE_BYTES];
+            pages.read_page(page, &mut bytes)?;
+            let known = last.len();
+            IndexPage::decode(&bytes, self.address.with_page(page), &mut last)?;
+            last[known..].iter().for_each(|first| index.push(*first));
+            last.drain(..last.len() - 1);
+            crc.append(&bytes);
+        }
+        let holds = index.len() == leaf_pages as usize
+            && index.get(0).key == self.footer.key_first
+            && crc.crc() == self.footer.index_crc;
+        if !holds {
+            let expected = format!("the index of {leaf_pages} leaves that the footer tells of");
+            let found = format!("another, of {} leaves", index.len());
+            return Err(corrupt("index page", leaf_pages, &expected, found).into());
+        }
+        Ok(index)
+    }
+
+    fn read_leaf(&self, pages: &dyn PageStore, index: &LeafIndex, leaf: u32) -> Result<LeafPage> {
+        let mut bytes = Box::new([0; PAGE_BYTES]);
+        pages.read_page(leaf, &mut bytes)?;
+        let page = LeafPage::decode(bytes, self.address.with_page(leaf))?;
+        let number = leaf as usize;
+        let (first, last) = (page.get(0), page.get(page.len() - 1));
+        let begins = index.get(number).order() == first.order();
+        let ends = if number + 1 < index.len() {
+            last.order() < index.get(number + 1).order()
+        } else {
+            last.key == self.footer.key_last
+        };
+        if !(begins && ends) {
+            let found = format!("{} to {}", first.key, last.key);
+            return Err(
+                corrupt("leaf page", leaf, "the keys that the index tells of", found).into()
+            );
+        }
+        Ok(page)
+    }
+}
+
+fn corrupt(structure: &'static str, page: u32, expected: &str, found: String) -> FormatError {
+    FormatError {
+        kind: FormatErrorKind::Invalid,
+        structure,
+        address: u64::from(page),
+        expected: expected.to_owned(),
+        found,
+    }
+}

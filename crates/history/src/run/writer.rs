@@ -1,0 +1,122 @@
+//! Writing a run: leaves as entries come, then the index, then the footer.
+//!
+//! 1. Entries come in strictly ascending order (keys ascending, seqs of a key descending).
+//! 2. Nothing names the run before `finish` has returned and the device was flushed.
+
+use format::PageAddress;
+use format::checksum::CrcStream;
+use format::map::{Entry, LEAF_ENTRIES_MAX, LeafPage};
+use format::run::{INDEX_ENTRIES_MAX, IndexEntry, IndexPage, RunFooter};
+use units::Seq;
+
+use super::leaf_index::LeafIndex;
+use super::{PageSink, RunSummary};
+use crate::Result;
+
+/// Writes one run to a sink of pages.
+pub struct RunWriter<S: PageSink> {
+    sink: S,
+    /// The address of the next page.
+    address: PageAddress,
+    timeline: u64,
+    /// Entries of the leaf that is being filled.
+    leaf: Vec<Entry>,
+    index: LeafIndex,
+    first: Option<Entry>,
+    last: Option<Entry>,
+    entries: u64,
+    seq_first: Seq,
+    seq_last: Seq,
+}
+
+impl<S: PageSink> RunWriter<S> {
+    /// Begins the run with that number, of that timeline.
+    pub fn new(sink: S, pool_id: u128, run: u64, timeline: u64) -> RunWriter<S> {
+        RunWriter {
+            sink,
+            address: PageAddress::new(pool_id, run, 0),
+            timeline,
+            leaf: Vec::with_capacity(LEAF_ENTRIES_MAX),
+            index: LeafIndex::default(),
+            first: None,
+            last: None,
+            entries: 0,
+            seq_first: Seq::MAX,
+            seq_last: Seq::ZERO,
+        }
+    }
+
+    /// Adds the next entry. Asserts that it comes after the one before.
+    ///
+    /// # Errors
+    /// The sink's; the run is then to be given up.
+    pub fn push(&mut self, entry: Entry) -> Result<()> {
+        let ascends = self.last.is_none_or(|last| last.order() < entry.order());
+        assert!(ascends, "{entry:?} after {:?}", self.last);
+        if self.leaf.len() == LEAF_ENTRIES_MAX {
+            self.append_leaf()?;
+        }
+        self.first.get_or_insert(entry);
+        self.last = Some(entry);
+        self.entries += 1;
+        self.seq_first = self.seq_first.min(entry.seq);
+        self.seq_last = self.seq_last.max(entry.seq);
+        self.leaf.push(entry);
+        Ok(())
+    }
+
+    /// Entries so far.
+    #[must_use]
+    pub fn entries(&self) -> u64 {
+        self.entries
+    }
+
+    /// Completes the run, and returns the sink and what the run holds: `None` if there was no entry,
+    /// and then no page either. The caller flushes.
+    ///
+    /// # Errors
+    /// The sink's; the run is then to be given up.
+    pub fn finish(mut self) -> Result<(S, Option<RunSummary>)> {
+        let (Some(first), Some(last)) = (self.first, self.last) else {
+            return Ok((self.sink, None));
+        };
+        self.append_leaf()?;
+        let leaf_pages = self.address.page;
+        let index_crc = self.append_index()?;
+        let footer = RunFooter {
+            timeline: self.timeline,
+            leaf_pages,
+            index_pages: self.address.page - leaf_pages,
+            entries: self.entries,
+            key_first: first.key,
+            key_last: last.key,
+            seq_first: self.seq_first,
+            seq_last: self.seq_last,
+            index_crc,
+        };
+        self.sink.append_page(&footer.encode(self.address))?;
+        Ok((self.sink, Some(RunSummary::of(self.address.run, &footer))))
+    }
+
+    fn append_leaf(&mut self) -> Result<()> {
+        let first = self.leaf[0];
+        self.index.push(IndexEntry { key: first.key, seq: first.seq });
+        self.sink.append_page(&LeafPage::encode(self.address, &self.leaf))?;
+        self.address.page += 1;
+        self.leaf.clear();
+        Ok(())
+    }
+
+    fn append_index(&mut self) -> Result<u32> {
+        let mut crc = CrcStream::default();
+        for start in (0..self.index.len()).step_by(INDEX_ENTRIES_MAX) {
+            let end = self.index.len().min(start + INDEX_ENTRIES_MAX);
+            let entries: Vec<IndexEntry> = (start..end).map(|leaf| self.index.get(leaf)).collect();
+            let page = IndexPage::encode(self.address, &entries);
+            crc.append(&page[..]);
+            self.sink.append_page(&page)?;
+            self.address.page += 1;
+        }
+        Ok(crc.crc())
+    }
+}
