@@ -75,8 +75,11 @@ impl Location {
 
 impl std::fmt::Display for Location {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        if self.is_hole() {
+        if self == &HOLE {
             return f.write_str("hole");
+        }
+        if self.is_hole() {
+            return write!(f, "hole of segment {}", self.segment());
         }
         write!(f, "segment {} + {}", self.segment(), self.offset_bytes())
     }
@@ -88,11 +91,19 @@ mod tests {
 
     #[test]
     fn the_first_and_the_last_place_round_trip() {
-        for (segment, offset) in [(1, 0), (SEGMENT_NUMBER_MAX, SEGMENT_BYTES_MAX - 64)] {
+        for (segment, offset) in [(1, 64), (SEGMENT_NUMBER_MAX, SEGMENT_BYTES_MAX - 64)] {
             let location = Location::new(segment, offset);
             assert_eq!((location.segment(), location.offset_bytes()), (segment, offset));
             assert!(location.is_valid() && !location.is_hole() && location.0 < 1 << 48);
         }
+    }
+
+    #[test]
+    fn a_hole_of_a_segment_is_a_hole_and_names_the_segment() {
+        let hole = Location::hole_in(7);
+        assert!(hole.is_hole() && hole.is_valid() && hole != HOLE);
+        assert_eq!((hole.segment(), hole.to_string().as_str()), (7, "hole of segment 7"));
+        assert_eq!(HOLE.to_string(), "hole");
     }
 
     #[test]

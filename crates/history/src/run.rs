@@ -18,6 +18,8 @@ mod leaf_cache;
 mod leaf_index;
 mod merge;
 mod reader;
+#[cfg(test)]
+mod tests;
 mod writer;
 
 pub use cursor::{EntrySource, RunCursor, SliceCursor};

@@ -86,7 +86,10 @@ pub fn entries() -> Vec<Entry> {
     vec![
         Entry::data(Lba(9), Seq(121), Location::new(7, 640), crc(0xa5)),
         Entry::data(Lba(9), Seq(55), Location::new(6, 1024), crc(0x5a)),
-        Entry::hole(Key { level: 1, index: 8 }, Seq(123)),
+        Entry {
+            location: Location::hole_in(7),
+            ..Entry::hole(Key { level: 1, index: 8 }, Seq(123))
+        },
     ]
 }
 

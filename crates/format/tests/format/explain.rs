@@ -57,7 +57,7 @@ fn a_leaf_is_explained_entry_by_entry() {
     let lines: Vec<&str> = text.lines().collect();
     assert_eq!(lines[0], "leaf page of 3 entries");
     assert!(lines[1].starts_with("  block 9, seq 121: segment 7 + 640, crc 0x"), "{text}");
-    assert_eq!(lines[3], "  blocks 4096 + 512, seq 123: hole, crc 0x00000000");
+    assert_eq!(lines[3], "  blocks 4096 + 512, seq 123: hole of segment 7, crc 0x00000000");
 }
 
 #[test]

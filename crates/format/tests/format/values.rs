@@ -20,7 +20,7 @@ pub fn time() -> impl Strategy<Value = WallTime> + Clone {
 }
 
 pub fn location() -> impl Strategy<Value = Location> {
-    (1..=SEGMENT_NUMBER_MAX, 0..SEGMENT_BYTES_MAX / 64)
+    (1..=SEGMENT_NUMBER_MAX, 1..SEGMENT_BYTES_MAX / 64)
         .prop_map(|(segment, units)| Location::new(segment, units * 64))
 }
 
@@ -127,7 +127,12 @@ pub fn entry() -> impl Strategy<Value = Entry> {
     (key(), seq(), location(), any::<u32>(), any::<bool>()).prop_map(
         |(key, seq, location, crc, hole)| {
             if hole || key.level > 0 {
-                return Entry::hole(key, seq);
+                let location = if crc % 2 == 0 {
+                    hindsight_format::HOLE
+                } else {
+                    Location::hole_in(location.segment())
+                };
+                return Entry { key, seq, location, crc: 0 };
             }
             Entry { key, seq, location, crc }
         },
