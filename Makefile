@@ -19,7 +19,7 @@ help:
 	@echo 'make check       format, lints, house rules, dependencies'
 	@echo 'make bench       the benchmarks (long)'
 	@echo 'make checker     the black-box checker: CHECKER_SEED=1 CHECKER_ROUNDS=12'
-	@echo 'make guest-test  the kernel NBD client in an emulated guest (long)'
+	@echo 'make guest-test  the kernel NBD client in an emulated machine'
 
 run:
 	@scripts/install-packages run
@@ -31,9 +31,11 @@ build-tests:
 	$(CARGO) build --workspace --all-targets
 
 test: build-tests
+	@scripts/install-packages guest
 	$(CARGO) test --workspace --no-fail-fast
 	$(TARGET)/debug/checker --hindsight $(HINDSIGHT) --seed $(CHECKER_SEED) --rounds $(CHECKER_ROUNDS)
 	scripts/demo --or-skip $(HINDSIGHT)
+	scripts/guest-test $(HINDSIGHT)
 	@echo; echo 'make test: every test passed'
 
 demo:

@@ -14,7 +14,7 @@ impl Random {
     }
 
     /// Any 64 bits.
-    pub fn next(&mut self) -> u64 {
+    pub fn bits(&mut self) -> u64 {
         self.state = self.state.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut z = self.state;
         z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -25,7 +25,7 @@ impl Random {
     /// A number below `bound`, which must not be 0.
     pub fn below(&mut self, bound: u64) -> u64 {
         assert!(bound > 0, "a number below 0 does not exist");
-        self.next() % bound
+        self.bits() % bound
     }
 
     /// A number from `low` to `high`, both included.
@@ -46,7 +46,7 @@ impl Random {
     /// Random bytes.
     pub fn fill(&mut self, bytes: &mut [u8]) {
         for chunk in bytes.chunks_mut(8) {
-            let word = self.next().to_le_bytes();
+            let word = self.bits().to_le_bytes();
             chunk.copy_from_slice(&word[..chunk.len()]);
         }
     }

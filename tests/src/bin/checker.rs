@@ -59,13 +59,8 @@ fn run(arguments: &Arguments) -> Result<()> {
 }
 
 fn arguments() -> Result<Arguments> {
-    let mut arguments = Arguments {
-        seed: 1,
-        rounds: 10,
-        time: None,
-        options: Options::default(),
-        program: None,
-    };
+    let mut arguments =
+        Arguments { seed: 1, rounds: 10, time: None, options: Options::default(), program: None };
     let mut words = std::env::args().skip(1);
     while let Some(word) = words.next() {
         let value = words.next().with_context(|| format!("{word} needs a value"))?;
@@ -75,7 +70,9 @@ fn arguments() -> Result<Arguments> {
             "--for" => arguments.time = Some(span(&value)?),
             "--steps" => arguments.options.steps = value.parse()?,
             "--hindsight" => arguments.program = Some(PathBuf::from(value)),
-            _ => bail!("no such option: {word}; there are --seed --rounds --for --steps --hindsight"),
+            _ => {
+                bail!("no such option: {word}; there are --seed --rounds --for --steps --hindsight")
+            }
         }
     }
     Ok(arguments)

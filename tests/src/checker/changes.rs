@@ -112,8 +112,7 @@ impl World {
         let is_attached = !subject.links.is_empty();
         let force = is_attached && self.random.chance(50);
         if is_attached && !force {
-            let answer =
-                http.call("POST", &subject.path("/revert"), Some(&json!({ "to": to })))?;
+            let answer = http.call("POST", &subject.path("/revert"), Some(&json!({ "to": to })))?;
             ensure!(answer.status == 409, "revert under clients: {}", answer.status);
             subject.links.clear();
             wait_for_no_clients(&http, subject)?;

@@ -106,7 +106,7 @@ fn bytes(random: &mut Random, image: &Image, offset: u64, length: u64) -> Vec<u8
         1 => return image.read(offset, length),
         // One word all over.
         2..5 => {
-            let word = random.next().to_le_bytes();
+            let word = random.bits().to_le_bytes();
             bytes.chunks_mut(8).for_each(|chunk| chunk.copy_from_slice(&word[..chunk.len()]));
         }
         // What stands elsewhere, to catch a block served from a wrong place.

@@ -329,8 +329,11 @@ impl World {
         let subject = &mut self.subjects[at];
         let mut ops = plan::ops(&mut self.random, &subject.image, count, racing);
         let server = &mut self.server;
-        Storm::new(&mut ops, &mut subject.links, &subject.image)
-            .run_until_killed(&mut self.random, until, || server.kill())?;
+        Storm::new(&mut ops, &mut subject.links, &subject.image).run_until_killed(
+            &mut self.random,
+            until,
+            || server.kill(),
+        )?;
         let acknowledged = ops.iter().filter(|op| op.done_as.is_some()).count();
         let sent = ops.iter().filter(|op| op.sent_after.is_some()).count();
         self.counts.writes += sent as u64;

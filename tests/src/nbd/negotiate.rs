@@ -94,7 +94,8 @@ pub fn list(socket: &Path) -> Result<Vec<String>> {
             ACK => break,
             SERVER => {
                 let length = usize::try_from(big_endian(&answer.data[..4]))?;
-                let name = answer.data.get(4..4 + length).context("a name longer than its reply")?;
+                let name =
+                    answer.data.get(4..4 + length).context("a name longer than its reply")?;
                 names.push(String::from_utf8(name.to_vec())?);
             }
             other => bail!("reply {other} to LIST"),

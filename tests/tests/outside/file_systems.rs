@@ -105,12 +105,7 @@ fn make(stage: &Stage, kind: &Kind) -> Result<Disk> {
 }
 
 /// Files come, grow, change their names and go; some are synced and then left alone.
-fn churn(
-    stage: &Stage,
-    random: &mut Random,
-    rounds: u64,
-    synced: &mut Vec<Synced>,
-) -> Result<()> {
+fn churn(stage: &Stage, random: &mut Random, rounds: u64, synced: &mut Vec<Synced>) -> Result<()> {
     let root = stage.path("mnt");
     fs::create_dir_all(root.join("churn"))?;
     for _ in 0..rounds {

@@ -1,4 +1,4 @@
-//! The tools of other people that speak NBD: nbdinfo, nbdcopy, nbdsh, qemu-io, qemu-img and fio; and
+//! Other people's tools that speak NBD (nbdinfo, nbdcopy, libnbd, qemu-io, qemu-img, fio); and
 //! import and export, which stand on them.
 
 use std::fs;
@@ -123,7 +123,12 @@ fn fio_verifies_what_it_wrote() -> Result<()> {
         let mut command = Command::new("fio");
         command
             .args(["--ioengine=nbd", "--size=64M", "--fsync=64", "--thread", "--randseed=7"])
-            .args(["--verify=crc32c", "--verify_fatal=1", "--verify_state_save=0", "--blockalign=512"])
+            .args([
+                "--verify=crc32c",
+                "--verify_fatal=1",
+                "--verify_state_save=0",
+                "--blockalign=512",
+            ])
             .arg(format!("--name={name}"))
             .arg(uri)
             .args(more)

@@ -51,7 +51,7 @@ pub fn moments() -> usize {
     std::env::var("HINDSIGHT_MOMENTS").ok().and_then(|n| n.parse().ok()).unwrap_or(20)
 }
 
-/// The seed of a test: `HINDSIGHT_SEED`, or one from the clock, printed so that it can be had again.
+/// The seed of a test: `HINDSIGHT_SEED`, or one from the clock, printed to be had again.
 pub fn seed(test: &str) -> u64 {
     let given = std::env::var("HINDSIGHT_SEED").ok().and_then(|n| n.parse().ok());
     let seed = given.unwrap_or_else(|| {
