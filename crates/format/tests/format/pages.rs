@@ -1,7 +1,7 @@
 //! Holds the pages in `docs/format/` and the code together: every byte table is compared with the
 //! layout constants, every hex example with the bytes of its value.
 //!
-//! With `FORMAT_BLESS=1` the hex examples are written instead of compared.
+//! With `HINDSIGHT_BLESS=1` the hex examples are written instead of compared.
 
 use std::path::PathBuf;
 
@@ -54,6 +54,13 @@ fn path(page: &str) -> PathBuf {
 fn read(page: &str) -> String {
     let path = path(page);
     std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+/// Replaces a page at once: other tests read it meanwhile.
+fn replace(page: &str, text: &str) {
+    let new = path(&format!("{page}.new"));
+    std::fs::write(&new, text).expect("the page can be written");
+    std::fs::rename(&new, path(page)).expect("the page can be replaced");
 }
 
 /// The rows (offset, size, field) of the table under a heading.
@@ -120,9 +127,9 @@ fn every_hex_example_is_what_the_code_writes() {
     for (page, name, bytes) in examples() {
         let text = read(page);
         let (before, found, after) = split_at_hex(&text, name);
-        if std::env::var_os("FORMAT_BLESS").is_some() {
+        if std::env::var_os("HINDSIGHT_BLESS").is_some() {
             let blessed = format!("{before}{}{after}", hex(&bytes));
-            std::fs::write(path(page), blessed).expect("the page can be written");
+            replace(page, &blessed);
             continue;
         }
         assert_eq!(found, hex(&bytes), "example {name} in {page}.md");

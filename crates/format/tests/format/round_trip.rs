@@ -83,7 +83,8 @@ proptest! {
 
     #[test]
     fn a_batch_of_relocated_writes_comes_back(
-        header in values::batch_header(BatchKind::Relocated), operations in values::operations(true),
+        header in values::batch_header(BatchKind::Relocated),
+        operations in values::operations(true),
     ) {
         assert_round_trip(&header, &operations);
     }

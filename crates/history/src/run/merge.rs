@@ -12,8 +12,8 @@ use crate::Result;
 /// What the heap orders by: an entry's place, then its source's place in the list.
 type Head = Reverse<(Key, Reverse<Seq>, usize)>;
 
-/// Merges sources in the order of entries. Of entries with the same key and seq it returns the one of
-/// the source that comes first in the list. After an error it ends.
+/// Merges sources in the order of entries. Of entries with the same key and seq it returns the one
+/// of the source that comes first in the list. After an error it ends.
 pub struct MergeIter<S: EntrySource> {
     sources: Vec<S>,
     heads: BinaryHeap<Head>,

@@ -151,7 +151,8 @@ proptest! {
         let mut cursor = fixture.run.cursor(source).expect("sound");
         for (near, pick, take) in places {
             let picked = fixture.oracle[pick as usize % fixture.oracle.len()];
-            let (key, seq) = if take { (picked.key, picked.seq) } else { (near[0].key, near[0].seq) };
+            let chosen = if take { picked } else { near[0] };
+            let (key, seq) = (chosen.key, chosen.seq);
             let place = (key, Reverse(seq));
             let expected = fixture.oracle.iter().find(|entry| entry.order() >= place).copied();
             if cursor.peek().is_some_and(|entry| entry.order() <= place) {

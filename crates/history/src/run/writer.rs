@@ -71,8 +71,8 @@ impl<S: PageSink> RunWriter<S> {
         self.entries
     }
 
-    /// Completes the run, and returns the sink and what the run holds: `None` if there was no entry,
-    /// and then no page either. The caller flushes.
+    /// Completes the run, and returns the sink and what the run holds: `None` if there was no
+    /// entry, and then no page either. The caller flushes.
     ///
     /// # Errors
     /// The sink's; the run is then to be given up.
