@@ -132,9 +132,9 @@ pub struct BatchHeader {
     pub time: WallTime,
     /// The seq of the first operation of a batch of writes; the others' follow without a gap.
     pub base_seq: Seq,
-    /// Every write up to this seq had its batch handed to the device before this one.
+    /// Every write up to this seq had ended before: its batch was with the operating system.
     pub stable_seq: Seq,
-    /// Every write up to this seq was on the device, flushed, before this one.
+    /// Every write up to this seq was flushed to the device before.
     pub durable_seq: Seq,
     /// Flushes that the volume's clients have asked for so far.
     pub flush_count: u64,
