@@ -141,23 +141,54 @@ pub(super) fn check_diff(
 ) -> Result<()> {
     let ranges = diff(server, subject, from.0, to.0, limit)?;
     let name = format!("diff {}@{} {}@{}", subject.name, from.0, subject.name, to.0);
-    let shorter = from.1.size().min(to.1.size());
-    let longer = from.1.size().max(to.1.size());
+    compare_ranges(&ranges, from.1, to.1).context(name)
+}
+
+/// The same through block status in `x-hindsight:changed@MOMENT` of the later export.
+pub(super) fn check_changed_context(
+    server: &Server,
+    subject: &Subject,
+    from: (&str, &Image),
+    to: (&str, &Image),
+) -> Result<()> {
+    let export = format!("{}@{}", subject.name, to.0);
+    let context = format!("x-hindsight:changed@{}", from.0);
+    let mut link = Nbd::connect_with_context(&server.nbd_socket(), &export, &context)?;
+    ensure!(link.has_status(), "{export} does not have {context}");
+    let mut ranges: Vec<(u64, u64)> = Vec::new();
+    let mut at = 0;
+    for run in link.status()? {
+        ensure!(run.flags < 2, "{context} with flags {}", run.flags);
+        let length = u64::from(run.length);
+        match ranges.last_mut() {
+            // Cut where one reply ended and the next began.
+            Some(last) if run.flags == 1 && last.0 + last.1 == at => last.1 += length,
+            _ if run.flags == 1 => ranges.push((at, length)),
+            _ => {}
+        }
+        at += length;
+    }
+    compare_ranges(&ranges, from.1, to.1).with_context(|| format!("{export} {context}"))
+}
+
+fn compare_ranges(ranges: &[(u64, u64)], from: &Image, to: &Image) -> Result<()> {
+    let shorter = from.size().min(to.size());
+    let longer = from.size().max(to.size());
     let mut end = 0;
-    for &(offset, length) in &ranges {
-        ensure!(length > 0 && offset >= end, "{name}: ranges overlap or descend at {offset}");
+    for &(offset, length) in ranges {
+        ensure!(length > 0 && offset >= end, "ranges overlap or descend at {offset}");
         end = offset + length;
-        ensure!(end <= longer, "{name}: a range ends at {end}, beyond {longer}");
+        ensure!(end <= longer, "a range ends at {end}, beyond {longer}");
     }
     for page in 0..longer.div_ceil(PAGE_BYTES) {
         let (start, stop) = (page * PAGE_BYTES, ((page + 1) * PAGE_BYTES).min(longer));
-        let differs = !from.1.page_equals(to.1, page);
+        let differs = !from.page_equals(to, page);
         let is_covered = ranges.iter().any(|&(o, l)| o <= start && stop <= o + l);
         let is_touched = ranges.iter().any(|&(o, l)| o < stop && start < o + l);
-        // What only one of the two has may be reported or not when it reads as zeros.
+        // What only one of the two has may be reported or not.
         let is_beyond = stop > shorter;
-        ensure!(is_covered || !differs || is_beyond, "{name}: block {page} differs, not reported");
-        ensure!(differs || !is_touched || is_beyond, "{name}: block {page} reported, is the same");
+        ensure!(is_covered || !differs || is_beyond, "block {page} differs and is not reported");
+        ensure!(differs || !is_touched || is_beyond, "block {page} is reported and is the same");
     }
     Ok(())
 }

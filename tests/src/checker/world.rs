@@ -10,7 +10,8 @@ use serde_json::json;
 
 use super::Options;
 use super::past::{
-    check_between, check_diff, check_holes, check_moment, check_refuses_writes, compare,
+    check_between, check_changed_context, check_diff, check_holes, check_moment,
+    check_refuses_writes, compare,
 };
 use super::plan;
 use super::settle::settle;
@@ -316,7 +317,11 @@ impl World {
         } else {
             (to.names[0].as_str(), &to.image)
         };
-        check_diff(&self.server, subject, (&from.names[0], &from.image), second, limit)?;
+        let first = (from.names[0].as_str(), &from.image);
+        check_diff(&self.server, subject, first, second, limit)?;
+        if self.random.chance(50) {
+            check_changed_context(&self.server, subject, first, second)?;
+        }
         self.counts.diffs += 1;
         Ok(())
     }
