@@ -9,6 +9,7 @@ use std::sync::Arc;
 mod error;
 mod layers;
 mod media;
+mod space;
 
 pub use error::{DeviceError, DeviceErrorKind, Operation};
 pub use layers::{
@@ -16,6 +17,7 @@ pub use layers::{
     TapDevice, TraceRecord,
 };
 pub use media::MediaDevice;
+pub use space::{Purpose, Zones};
 
 /// Result of a device operation.
 pub type Result<T> = std::result::Result<T, DeviceError>;

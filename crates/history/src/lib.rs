@@ -1,1 +1,36 @@
-//! Placeholder.
+//! The log, the time-indexed map, retention and reclamation.
+//!
+//! Reading order: `log` (a write becomes a batch), `pending` and `timeline` (where the map is),
+//! `run` and `run_store` (its immutable part), `page_table` (its cached present), `time_index`,
+//! `openable` (what is needed), `recover` (after a crash). `store` is what all of them share.
+
+mod error;
+mod hash;
+mod log;
+mod openable;
+mod page_table;
+mod pending;
+mod recover;
+pub mod run;
+mod run_store;
+mod scan;
+mod slot;
+mod store;
+mod time_index;
+mod timeline;
+
+pub use error::{Error, ErrorKind, Result};
+pub use hash::FastMap;
+pub use log::{Appended, BlockOp, Gate, LockedBlocks, Log, LogStart, SegmentSource};
+pub use openable::Openable;
+pub use page_table::{LoadedPage, PageBudget, PageTable};
+pub use pending::{Pending, node_covers};
+pub use recover::{KnownLog, RecoveredLog, RecoveredSegment, recover_log};
+pub use run_store::{
+    PageExtent, PageExtents, Pages, RunBuilder, StoredRun, open_time_run, write_time_run,
+};
+pub use scan::{ScanEnd, read_header, scan_segment};
+pub use slot::{BLOCKS_PER_PAGE, Slot, block_location};
+pub use store::{Epoch, Segment, Spare, Store, StoreParts};
+pub use time_index::{By, TimeIndex, TimeRun};
+pub use timeline::{Branch, Timeline};

@@ -239,8 +239,10 @@ pub struct RevertReport {
     pub from: Stamp,
     /// The moment made present.
     pub to: Stamp,
-    /// Bytes that differ between the two.
+    /// Bytes that differ between the two (whole blocks).
     pub changed_bytes: u64,
+    /// Whether that was counted; else it is an upper bound (so much was written in between).
+    pub changed_exact: bool,
     /// The seq of the revert itself (`from` when nothing was done).
     pub seq: Seq,
 }

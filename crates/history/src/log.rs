@@ -1,0 +1,590 @@
+//! One volume's log: seqs, batches, segments.
+//!
+//! Invariants
+//! 1. A write gets its seq and its place in the open segment in one short critical section; copying,
+//!    checksumming and the device write happen outside it.
+//! 2. `stable` is the highest seq at and below which every write has ended: its bytes are with the
+//!    operating system and its entries in the map. Only stable moments are ever resolved.
+//! 3. `durable` is a stable seq that a completed device flush covers.
+//! 4. Time rises strictly from batch to batch, whatever the clock does.
+//! 5. While the gate is closed nothing is in flight: whoever closed it sees one instant of the volume.
+//! 6. While a block range is locked (a partial block is being merged) no other write to it is reserved.
+//!
+//! Deliberately unaware of the map: the caller enters locations there before it calls `Appended::end`.
+
+use std::collections::VecDeque;
+use std::io::IoSlice;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering};
+
+use format::batch::{BatchEncoder, BatchHeader, BatchKind, header_bytes};
+use format::segment::{SEGMENT_HEADER_BYTES, SegmentHeader};
+use format::time::TimeEntry;
+use parking_lot::{Condvar, Mutex};
+use units::{BLOCK_BYTES, Seq, WallTime};
+
+use crate::store::{Segment, Spare, Store};
+use crate::{Error, ErrorKind, Result};
+
+/// Operations in one batch.
+const BATCH_OPS_MAX: usize = 1000;
+/// Blocks in one batch: with the operations' share this keeps headers well below their limit.
+const BATCH_BLOCKS_MAX: usize = 8192;
+
+/// One write in whole blocks, checksummed.
+#[derive(Clone, Copy, Debug)]
+pub enum BlockOp<'a> {
+    /// Store these blocks.
+    Data {
+        /// First block.
+        block: u64,
+        /// Whole blocks.
+        bytes: &'a [u8],
+        /// CRC32C of each.
+        crcs: &'a [u32],
+    },
+    /// These blocks read as zeros from now on.
+    Zero {
+        /// First block.
+        block: u64,
+        /// How many.
+        blocks: u32,
+    },
+}
+
+impl BlockOp<'_> {
+    fn range(&self) -> (u64, u64) {
+        match *self {
+            BlockOp::Data { block, crcs, .. } => (block, block + crcs.len() as u64),
+            BlockOp::Zero { block, blocks } => (block, block + u64::from(blocks)),
+        }
+    }
+}
+
+/// Where a log gets its next segment from.
+pub trait SegmentSource {
+    /// A segment number and zone that the catalogue knows durably.
+    ///
+    /// # Errors
+    /// `Full` when there is no room.
+    fn next_spare(&self) -> Result<Spare>;
+}
+
+/// What recovery found, from which a log goes on.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct LogStart {
+    /// Highest seq ever given.
+    pub last_seq: Seq,
+    /// Time of the last write.
+    pub last_time: WallTime,
+    /// Bytes written so far.
+    pub bytes_total: u64,
+    /// Flushes completed so far.
+    pub flushes_total: u64,
+    /// Seqs that recovery discarded, to be recorded in the next segment.
+    pub voids: Option<(Seq, Seq)>,
+}
+
+struct InFlight {
+    last_seq: u64,
+    ended: bool,
+}
+
+/// The mutable part of a log.
+pub struct LogState {
+    open: Option<Arc<Segment>>,
+    tail: u32,
+    last_seq: u64,
+    stable: u64,
+    durable: u64,
+    in_flight: VecDeque<InFlight>,
+    gate_closed: bool,
+    locked: Vec<(u64, u64)>,
+    voids: Option<(Seq, Seq)>,
+    last_time: WallTime,
+    bytes_total: u64,
+    flushes_total: u64,
+    times: Vec<TimeEntry>,
+}
+
+/// A log.
+pub struct Log {
+    /// Its id, the same as its volume's.
+    pub id: u64,
+    store: Arc<Store>,
+    state: Mutex<LogState>,
+    changed: Condvar,
+}
+
+/// A batch on its way: written, not yet visible as stable.
+pub struct Appended<'l> {
+    log: &'l Log,
+    last_seq: u64,
+    ended: bool,
+    /// Seq of the first op.
+    pub base_seq: Seq,
+    /// How many of the ops given are in it.
+    pub ops: usize,
+    /// Offset in the segment of the first data block; later ones follow in order.
+    pub payload_offset: u32,
+    /// Where it was written.
+    pub segment: Arc<Segment>,
+}
+
+struct Reservation {
+    segment: Arc<Segment>,
+    header: BatchHeader,
+    header_bytes: u32,
+    ops: usize,
+    last_seq: u64,
+}
+
+impl Log {
+    /// A log that goes on from `start`.
+    #[must_use]
+    pub fn new(id: u64, store: Arc<Store>, start: LogStart) -> Log {
+        let state = LogState {
+            open: None,
+            tail: 0,
+            last_seq: start.last_seq.0,
+            stable: start.last_seq.0,
+            durable: start.last_seq.0,
+            in_flight: VecDeque::new(),
+            gate_closed: false,
+            locked: Vec::new(),
+            voids: start.voids,
+            last_time: start.last_time,
+            bytes_total: start.bytes_total,
+            flushes_total: start.flushes_total,
+            times: Vec::new(),
+        };
+        Log { id, store, state: Mutex::new(state), changed: Condvar::new() }
+    }
+
+    /// Appends as many of `ops` as fit the open segment, in one vectored write. The caller enters the
+    /// locations in the map, ends the result, and comes again with the rest. `timeline` is asked once
+    /// nothing can change it any more; `None` means that the request is no longer right.
+    ///
+    /// # Errors
+    /// `Moved` when `timeline` says `None`; `Full` before anything is reserved; `Refused` or the device's after.
+    pub fn append(
+        &self,
+        timeline: impl Fn() -> Option<u64>,
+        ops: &[BlockOp<'_>],
+        holds_lock: bool,
+        source: &dyn SegmentSource,
+        scratch: &mut Vec<u8>,
+    ) -> Result<Appended<'_>> {
+        assert!(!ops.is_empty(), "an append has ops");
+        let reservation = self.reserve(&timeline, ops, holds_lock, source)?;
+        let appended = Appended {
+            log: self,
+            last_seq: reservation.last_seq,
+            ended: false,
+            base_seq: reservation.header.base_seq,
+            ops: reservation.ops,
+            payload_offset: reservation.header.offset + reservation.header_bytes,
+            segment: Arc::clone(&reservation.segment),
+        };
+        let ops = &ops[..reservation.ops];
+        scratch.clear();
+        let mut encoder = BatchEncoder::new(scratch);
+        for op in ops {
+            match *op {
+                BlockOp::Data { block, crcs, .. } => encoder.push_data(block, crcs),
+                BlockOp::Zero { block, blocks } => encoder.push_zero(block, blocks),
+            }
+        }
+        encoder.finish(&reservation.header);
+        assert_eq!(scratch.len(), reservation.header_bytes as usize, "header size was foreseen");
+        let mut slices = Vec::with_capacity(1 + ops.len());
+        slices.push(IoSlice::new(scratch));
+        for op in ops {
+            if let BlockOp::Data { bytes, .. } = op {
+                slices.push(IoSlice::new(bytes));
+            }
+        }
+        let offset =
+            self.store.zone_offset(reservation.segment.zone) + u64::from(reservation.header.offset);
+        self.store.write(offset, &slices)?;
+        Ok(appended)
+    }
+
+    fn reserve(
+        &self,
+        timeline: &dyn Fn() -> Option<u64>,
+        ops: &[BlockOp<'_>],
+        holds_lock: bool,
+        source: &dyn SegmentSource,
+    ) -> Result<Reservation> {
+        let mut state = self.state.lock();
+        while state.gate_closed || (!holds_lock && state.any_locked(ops)) {
+            self.check()?;
+            self.changed.wait(&mut state);
+        }
+        self.check()?;
+        let timeline = timeline()
+            .ok_or_else(|| Error::new(ErrorKind::Moved, "the volume changed under the request"))?;
+        let room = match &state.open {
+            Some(_) => state.fitting(ops, self.store.zone_bytes),
+            None => None,
+        };
+        let (count, header_bytes, payload_bytes) = match room {
+            Some(fit) => fit,
+            None => {
+                self.roll(&mut state, source)?;
+                state.fitting(ops, self.store.zone_bytes).expect("an op fits an empty segment")
+            }
+        };
+        let base_seq = Seq(state.last_seq + 1);
+        let last_seq = state.last_seq + count as u64;
+        if last_seq > Seq::MAX.0 {
+            return Err(Error::new(ErrorKind::Full, "the volume has used up all seqs"));
+        }
+        state.last_time = self.store.time_after(state.last_time);
+        let segment = Arc::clone(state.open.as_ref().expect("rolled to an open segment"));
+        let header = BatchHeader {
+            segment: segment.number,
+            offset: state.tail,
+            kind: BatchKind::Writes,
+            nonce: segment.nonce,
+            timeline,
+            time: state.last_time,
+            base_seq,
+            stable_seq: Seq(state.stable),
+            durable_seq: Seq(state.durable),
+            flush_count: state.flushes_total,
+        };
+        state.tail += header_bytes + payload_bytes;
+        state.last_seq = last_seq;
+        segment.last_seq.store(last_seq, Ordering::Release);
+        segment.end.store(state.tail, Ordering::Release);
+        state.bytes_total += ops[..count].iter().map(op_bytes).sum::<u64>();
+        state.in_flight.push_back(InFlight { last_seq, ended: false });
+        state.push_time();
+        Ok(Reservation { segment, header, header_bytes, ops: count, last_seq })
+    }
+
+    fn check(&self) -> Result<()> {
+        if self.store.has_failed() { Err(Error::refused()) } else { Ok(()) }
+    }
+
+    /// Seals the open segment and opens the next spare.
+    fn roll(&self, state: &mut LogState, source: &dyn SegmentSource) -> Result<()> {
+        let spare = source.next_spare()?;
+        let first_seq = Seq(state.last_seq + 1);
+        let nonce = self.store.entropy.next_u64();
+        let header = SegmentHeader {
+            pool_id: self.store.pool_id,
+            segment: spare.number,
+            zone: spare.zone,
+            log: self.id,
+            nonce,
+            created: self.store.clock.wall(),
+            first_seq,
+            voids: state.voids,
+        };
+        self.store.write(self.store.zone_offset(spare.zone), &[IoSlice::new(&header.encode())])?;
+        state.voids = None;
+        state.seal();
+        let segment = Arc::new(Segment {
+            number: spare.number,
+            zone: spare.zone,
+            log: self.id,
+            nonce,
+            last_seq: AtomicU64::new(state.last_seq),
+            end: AtomicU32::new(SEGMENT_HEADER_BYTES as u32),
+            live_entries: AtomicI64::new(0),
+            committed_entries: AtomicI64::new(0),
+            sealed: AtomicBool::new(false),
+            retired: AtomicBool::new(false),
+        });
+        self.store.add_segment(Arc::clone(&segment));
+        state.open = Some(segment);
+        state.tail = SEGMENT_HEADER_BYTES as u32;
+        Ok(())
+    }
+
+    fn end(&self, last_seq: u64) {
+        let mut state = self.state.lock();
+        let mine = state
+            .in_flight
+            .iter_mut()
+            .find(|f| f.last_seq == last_seq)
+            .expect("a batch ends once, after it began");
+        mine.ended = true;
+        while state.in_flight.front().is_some_and(|f| f.ended) {
+            let front = state.in_flight.pop_front().expect("just seen");
+            state.stable = front.last_seq;
+        }
+        drop(state);
+        self.changed.notify_all();
+    }
+
+    /// Makes everything written so far durable.
+    ///
+    /// # Errors
+    /// `Refused` or the device's.
+    pub fn flush(&self) -> Result<()> {
+        let stable = self.state.lock().stable;
+        self.store.flush()?;
+        let state = &mut *self.state.lock();
+        state.durable = state.durable.max(stable);
+        state.flushes_total += 1;
+        // A flush point in the history; recovered after a crash from the next batch's count.
+        if let Some(last) = state.times.last_mut() {
+            last.flushes_total = state.flushes_total;
+        }
+        Ok(())
+    }
+
+    /// Waits until everything given a seq before this call has ended, and says the last such seq.
+    ///
+    /// # Errors
+    /// `Refused` when a write failed, for then some never end.
+    pub fn settle(&self) -> Result<Seq> {
+        let mut state = self.state.lock();
+        let target = state.last_seq;
+        while state.stable < target {
+            self.check()?;
+            self.changed.wait(&mut state);
+        }
+        Ok(Seq(target))
+    }
+
+    /// The highest seq at and below which every write has ended, without waiting.
+    #[must_use]
+    pub fn stable(&self) -> Seq {
+        Seq(self.state.lock().stable)
+    }
+
+    /// Stops new writes, waits for those in flight, and runs `f` while nothing moves.
+    ///
+    /// # Errors
+    /// `Refused` when a write failed; those of `f`.
+    pub fn with_gate<T, E: From<Error>>(
+        &self,
+        f: impl FnOnce(&mut Gate<'_>) -> std::result::Result<T, E>,
+    ) -> std::result::Result<T, E> {
+        let mut state = self.state.lock();
+        while state.gate_closed {
+            self.changed.wait(&mut state);
+        }
+        state.gate_closed = true;
+        while !state.in_flight.is_empty() && !self.store.has_failed() {
+            self.changed.wait(&mut state);
+        }
+        let outcome = if self.store.has_failed() {
+            Err(E::from(Error::refused()))
+        } else {
+            f(&mut Gate { log: self, state: &mut state })
+        };
+        state.gate_closed = false;
+        drop(state);
+        self.changed.notify_all();
+        outcome
+    }
+
+    /// Locks blocks `first..end` against other writes, and waits for those in flight.
+    ///
+    /// # Errors
+    /// `Refused` when a write failed.
+    pub fn lock_blocks(&self, first: u64, end: u64) -> Result<LockedBlocks<'_>> {
+        let mut state = self.state.lock();
+        while state.locked.iter().any(|&(a, b)| a < end && first < b) {
+            self.check()?;
+            self.changed.wait(&mut state);
+        }
+        state.locked.push((first, end));
+        let locked = LockedBlocks { log: self, range: (first, end) };
+        let target = state.last_seq;
+        while state.stable < target {
+            if let Err(e) = self.check() {
+                drop(state);
+                return Err(e);
+            }
+            self.changed.wait(&mut state);
+        }
+        drop(state);
+        Ok(locked)
+    }
+
+    /// Wakes those who wait, after a failure elsewhere.
+    pub fn wake(&self) {
+        self.changed.notify_all();
+    }
+
+    /// Runs `f` on the times of batches not yet in a time run, in order.
+    pub fn with_times<T>(&self, f: impl FnOnce(&[TimeEntry]) -> T) -> T {
+        f(&self.state.lock().times)
+    }
+
+    /// Forgets the times up to and including `seq`, which are in a time run now.
+    pub fn drop_times(&self, seq: Seq) {
+        self.state.lock().times.retain(|t| t.seq > seq);
+    }
+
+    /// Puts back the times recovered from the tail.
+    pub fn restore_times(&self, times: Vec<TimeEntry>) {
+        self.state.lock().times = times;
+    }
+
+    /// Time of the last write.
+    #[must_use]
+    pub fn last_time(&self) -> WallTime {
+        self.state.lock().last_time
+    }
+
+    /// The open segment's number.
+    #[must_use]
+    pub fn open_segment(&self) -> Option<u64> {
+        self.state.lock().open.as_ref().map(|s| s.number)
+    }
+}
+
+impl LogState {
+    fn any_locked(&self, ops: &[BlockOp<'_>]) -> bool {
+        !self.locked.is_empty()
+            && ops
+                .iter()
+                .map(BlockOp::range)
+                .any(|(first, end)| self.locked.iter().any(|&(a, b)| a < end && first < b))
+    }
+
+    /// How many of `ops` fit the open segment, with the sizes of header and payload.
+    fn fitting(&self, ops: &[BlockOp<'_>], zone_bytes: u64) -> Option<(usize, u32, u32)> {
+        let room = u32::try_from(zone_bytes).expect("zones are at most 32 MiB") - self.tail;
+        let mut best = None;
+        let (mut data_ops, mut zero_ops, mut blocks) = (0usize, 0usize, 0usize);
+        for op in ops.iter().take(BATCH_OPS_MAX) {
+            match op {
+                BlockOp::Data { crcs, .. } => {
+                    data_ops += 1;
+                    blocks += crcs.len();
+                }
+                BlockOp::Zero { .. } => zero_ops += 1,
+            }
+            let header = header_bytes(BatchKind::Writes, data_ops + zero_ops, blocks);
+            let payload = blocks as u64 * BLOCK_BYTES;
+            if blocks > BATCH_BLOCKS_MAX || u64::from(header) + payload > u64::from(room) {
+                break;
+            }
+            let payload = u32::try_from(payload).expect("smaller than a zone");
+            best = Some((data_ops + zero_ops, header, payload));
+        }
+        best
+    }
+
+    fn seal(&mut self) {
+        if let Some(segment) = self.open.take() {
+            segment.sealed.store(true, Ordering::Release);
+        }
+    }
+
+    fn push_time(&mut self) {
+        self.times.push(TimeEntry {
+            time: self.last_time,
+            seq: Seq(self.last_seq),
+            bytes_total: self.bytes_total,
+            flushes_total: self.flushes_total,
+        });
+    }
+}
+
+fn op_bytes(op: &BlockOp<'_>) -> u64 {
+    match op {
+        BlockOp::Data { bytes, .. } => bytes.len() as u64,
+        BlockOp::Zero { .. } => 0,
+    }
+}
+
+impl Appended<'_> {
+    /// The map knows the batch: let it become stable.
+    pub fn end(mut self) -> Seq {
+        self.ended = true;
+        self.log.end(self.last_seq);
+        Seq(self.last_seq)
+    }
+}
+
+impl Drop for Appended<'_> {
+    fn drop(&mut self) {
+        if !self.ended {
+            // The write failed: it never ends, `stable` stays below it, and the store refuses writes.
+            self.log.store.fail();
+            self.log.changed.notify_all();
+        }
+    }
+}
+
+/// A block range kept from other writers while a partial block is merged.
+pub struct LockedBlocks<'l> {
+    log: &'l Log,
+    range: (u64, u64),
+}
+
+impl Drop for LockedBlocks<'_> {
+    fn drop(&mut self) {
+        let mut state = self.log.state.lock();
+        let mine =
+            state.locked.iter().position(|&r| r == self.range).expect("locked until dropped");
+        state.locked.swap_remove(mine);
+        drop(state);
+        self.log.changed.notify_all();
+    }
+}
+
+/// The log while nothing moves.
+pub struct Gate<'s> {
+    log: &'s Log,
+    state: &'s mut LogState,
+}
+
+impl Gate<'_> {
+    /// The last seq given; everything up to it has ended.
+    #[must_use]
+    pub fn last_seq(&self) -> Seq {
+        Seq(self.state.last_seq)
+    }
+
+    /// Time of the last write or event.
+    #[must_use]
+    pub fn last_time(&self) -> WallTime {
+        self.state.last_time
+    }
+
+    /// The stamp that [`Gate::take_event`] would give.
+    #[must_use]
+    pub fn peek_event(&self) -> (Seq, WallTime) {
+        (Seq(self.state.last_seq + 1), self.log.store.time_after(self.state.last_time))
+    }
+
+    /// Gives an event (a revert, a resize) the next seq, at this time. It is not in the log: the
+    /// catalogue holds it durably before this is called.
+    pub fn take_event(&mut self, seq: Seq, time: WallTime) {
+        assert_eq!(seq.0, self.state.last_seq + 1, "an event takes the next seq");
+        assert!(time > self.state.last_time, "time rises");
+        self.state.last_seq = seq.0;
+        self.state.stable = seq.0;
+        self.state.durable = seq.0;
+        self.state.last_time = time;
+        self.state.push_time();
+    }
+
+    /// Bytes written and flushes completed so far.
+    #[must_use]
+    pub fn totals(&self) -> (u64, u64) {
+        (self.state.bytes_total, self.state.flushes_total)
+    }
+
+    /// The times not yet in a time run.
+    #[must_use]
+    pub fn times(&self) -> &[TimeEntry] {
+        &self.state.times
+    }
+
+    /// Ends the open segment, so that the next write begins another.
+    pub fn seal(&mut self) {
+        self.state.seal();
+    }
+}

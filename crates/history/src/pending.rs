@@ -1,0 +1,117 @@
+//! Map entries not yet in a run: in seq order, found by page.
+//!
+//! Invariants
+//! 1. Entries of one `Pending` belong to one timeline.
+//! 2. Once frozen it never changes; flushing writes it out sorted and drops it.
+//!
+//! Batches may arrive out of seq order (they are written concurrently), so look-ups compare seqs.
+
+use format::map::{Entry, Key};
+use units::Seq;
+
+use crate::hash::FastMap;
+use crate::slot::{BLOCKS_PER_PAGE, Slot};
+
+/// Gathered map entries of one timeline.
+#[derive(Debug, Default)]
+pub struct Pending {
+    entries: Vec<Entry>,
+    by_page: FastMap<u64, Vec<u32>>,
+    nodes: Vec<Entry>,
+    first_seq: Option<Seq>,
+    last_seq: Seq,
+}
+
+impl Pending {
+    /// Adds an entry.
+    pub fn push(&mut self, entry: Entry) {
+        self.first_seq = Some(self.first_seq.map_or(entry.seq, |first| first.min(entry.seq)));
+        self.last_seq = self.last_seq.max(entry.seq);
+        if entry.key.level > 0 {
+            self.nodes.push(entry);
+            return;
+        }
+        let position = u32::try_from(self.entries.len()).expect("flushed long before 2^32 entries");
+        self.by_page.entry(entry.key.index / BLOCKS_PER_PAGE as u64).or_default().push(position);
+        self.entries.push(entry);
+    }
+
+    /// Number of entries.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.entries.len() + self.nodes.len()
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Highest seq of its entries.
+    #[must_use]
+    pub fn last_seq(&self) -> Seq {
+        self.last_seq
+    }
+
+    /// Lowest seq of its entries.
+    #[must_use]
+    pub fn first_seq(&self) -> Option<Seq> {
+        self.first_seq
+    }
+
+    /// Puts the newest entries at or before `at` into the slots of a page that are older.
+    pub fn fill_page(&self, page: u64, at: Seq, slots: &mut [Slot; BLOCKS_PER_PAGE]) {
+        for entry in &self.nodes {
+            if entry.seq <= at && node_covers(entry.key, page) {
+                for slot in slots.iter_mut() {
+                    raise(slot, entry);
+                }
+            }
+        }
+        let Some(positions) = self.by_page.get(&page) else { return };
+        for &position in positions {
+            let entry = &self.entries[position as usize];
+            if entry.seq <= at {
+                raise(&mut slots[(entry.key.index % BLOCKS_PER_PAGE as u64) as usize], entry);
+            }
+        }
+    }
+
+    /// All entries in run order: key ascending, seq descending.
+    #[must_use]
+    pub fn sorted(&self) -> Vec<Entry> {
+        let mut all = self.entries.clone();
+        all.extend_from_slice(&self.nodes);
+        all.sort_unstable_by_key(|e| (e.key, std::cmp::Reverse(e.seq)));
+        all
+    }
+
+    /// The entries of trims over whole pages and more.
+    #[must_use]
+    pub fn nodes(&self) -> &[Entry] {
+        &self.nodes
+    }
+
+    /// Pages with entries above `after`, and keys of nodes above it.
+    pub fn touched(&self, after: Seq, mut visit: impl FnMut(Key)) {
+        for (&page, positions) in &self.by_page {
+            if positions.iter().any(|&p| self.entries[p as usize].seq > after) {
+                visit(Key { level: 1, index: page });
+            }
+        }
+        self.nodes.iter().filter(|n| n.seq > after).for_each(|n| visit(n.key));
+    }
+}
+
+/// Whether a node of level 1 or more covers a page.
+#[must_use]
+pub fn node_covers(node: Key, page: u64) -> bool {
+    page >> (9 * u32::from(node.level - 1)) == node.index
+}
+
+fn raise(slot: &mut Slot, entry: &Entry) {
+    if entry.seq > slot.seq {
+        *slot = Slot { seq: entry.seq, location: entry.location, crc: entry.crc, known: true };
+    }
+}

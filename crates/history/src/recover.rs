@@ -1,0 +1,306 @@
+//! Recovery of a log's tail: what was written after the last run was committed.
+//!
+//! After `kill -9` every acknowledged write is there; a hole is a write that was in flight. After a
+//! power cut any unflushed batch may be missing or torn. The two are told apart by `stable_seq`, which
+//! later batches carry: a missing write that a later batch knew to have ended was lost with the power. The
+//! log is then cut before it, so that what is recovered is a prefix of the history (up to writes that were
+//! in flight together) which contains everything flushed. The seqs behind the cut are void for ever.
+//!
+//! A flushed write that is missing is damage, not a crash: an error, never a shorter history.
+
+use std::collections::BTreeSet;
+
+use format::batch::{Batch, BatchKind, DescriptorKind};
+use format::checksum::block_crc;
+use format::location::Location;
+use format::map::{Entry, Key, cover};
+use format::segment::SegmentHeader;
+use format::time::TimeEntry;
+use units::{BLOCK_BYTES, BlockCount, Lba, Seq, WallTime};
+
+use crate::log::LogStart;
+use crate::scan::{ScanEnd, scan_segment};
+use crate::slot::block_location;
+use crate::store::Store;
+use crate::{Error, ErrorKind, Result};
+
+/// What the catalogue knows of a log.
+#[derive(Clone, Debug)]
+pub struct KnownLog {
+    /// The log's id.
+    pub log: u64,
+    /// All entries up to here are in runs.
+    pub flushed_seq: Seq,
+    /// Where times and totals stood then.
+    pub last: TimeEntry,
+    /// Seqs of events after it, which no batch holds, with their times.
+    pub events: Vec<(Seq, WallTime)>,
+    /// Seqs (inclusive) that earlier recoveries discarded.
+    pub voids: Vec<(Seq, Seq)>,
+}
+
+impl KnownLog {
+    fn is_void(&self, seq: Seq) -> bool {
+        self.voids.iter().any(|&(first, last)| first <= seq && seq <= last)
+    }
+}
+
+/// A recovered tail.
+#[derive(Debug, Default)]
+pub struct RecoveredLog {
+    /// Entries by timeline, in seq order.
+    pub entries: Vec<(u64, Entry)>,
+    /// The times of batches and events.
+    pub times: Vec<TimeEntry>,
+    /// Where the log goes on.
+    pub start: LogStart,
+    /// Per tail segment: number, last valid seq, bytes used, live blocks.
+    pub segments: Vec<RecoveredSegment>,
+}
+
+/// A tail segment as found.
+#[derive(Clone, Copy, Debug)]
+pub struct RecoveredSegment {
+    /// Its number.
+    pub number: u64,
+    /// Highest seq in it, void ones included.
+    pub last_seq: Seq,
+    /// Bytes used.
+    pub end: u32,
+    /// Map entries of valid batches after `flushed_seq`.
+    pub live_entries: i64,
+}
+
+struct Op {
+    seq: Seq,
+    batch: usize,
+    segment: u64,
+    block: u64,
+    blocks: u32,
+    kind: DescriptorKind,
+    location: Location,
+    crcs: Vec<u32>,
+}
+
+struct Found {
+    timeline: u64,
+    time: WallTime,
+    stable: Seq,
+    durable: Seq,
+    flush_count: u64,
+}
+
+#[derive(Default)]
+struct Tail {
+    ops: Vec<Op>,
+    batches: Vec<Found>,
+}
+
+/// Recovers a log from its tail segments (those that may hold seqs above `known.flushed_seq`).
+///
+/// # Errors
+/// `Corrupt` when a flushed write is missing; the device's.
+pub fn recover_log(
+    store: &Store,
+    known: &KnownLog,
+    tail: &[SegmentHeader],
+) -> Result<RecoveredLog> {
+    let mut found = Tail::default();
+    let mut recovered = RecoveredLog::default();
+    for header in tail {
+        let end = scan_segment(store, header, |batch| {
+            found.take(batch, known);
+            Ok(())
+        })?;
+        recovered.segments.push(segment_found(header, end));
+    }
+    found.ops.sort_by_key(|op| op.seq);
+    let highest = found.ops.last().map_or(known.flushed_seq, |op| op.seq);
+    let highest = known.events.last().map_or(highest, |e| highest.max(e.0));
+    let cut = find_cut(store, known, &mut found)?;
+    let last = cut.map_or(highest, |first_void| Seq(first_void.0 - 1));
+    if let Some(first_void) = cut {
+        recovered.start.voids = Some((first_void, highest));
+    }
+    recovered.fill(known, &found, last);
+    recovered.start.last_seq = highest;
+    Ok(recovered)
+}
+
+fn segment_found(header: &SegmentHeader, end: ScanEnd) -> RecoveredSegment {
+    RecoveredSegment {
+        number: header.segment,
+        last_seq: Seq(header.first_seq.0.saturating_sub(1)),
+        end: end.end,
+        live_entries: 0,
+    }
+}
+
+impl Tail {
+    fn take(&mut self, batch: &Batch<'_>, known: &KnownLog) {
+        if batch.header.kind != BatchKind::Writes {
+            return;
+        }
+        let index = self.batches.len();
+        let mut any = false;
+        let new = |seq: Seq| seq > known.flushed_seq && !known.is_void(seq);
+        for op in batch.descriptors().filter(|op| new(op.seq)) {
+            any = true;
+            let offset = batch.header.offset + op.payload_offset;
+            self.ops.push(Op {
+                seq: op.seq,
+                batch: index,
+                segment: batch.header.segment,
+                block: op.block.0,
+                blocks: op.blocks,
+                kind: op.kind,
+                location: match op.kind {
+                    DescriptorKind::Data => Location::new(batch.header.segment, offset),
+                    DescriptorKind::Zero => Location::hole_in(batch.header.segment),
+                },
+                crcs: op.crcs().collect(),
+            });
+        }
+        if any {
+            self.batches.push(Found {
+                timeline: batch.header.timeline,
+                time: batch.header.time,
+                stable: batch.header.stable_seq,
+                durable: batch.header.durable_seq,
+                flush_count: batch.header.flush_count,
+            });
+        }
+    }
+}
+
+/// The first seq that must go, if any.
+fn find_cut(store: &Store, known: &KnownLog, found: &mut Tail) -> Result<Option<Seq>> {
+    let durable = found.batches.iter().map(|b| b.durable).max().unwrap_or(Seq::ZERO);
+    let durable = durable.max(known.flushed_seq);
+    let stable = found.batches.iter().map(|b| b.stable).max().unwrap_or(Seq::ZERO);
+    // An event is durable in the catalogue, and everything before it was flushed with it.
+    let durable = known.events.last().map_or(durable, |e| durable.max(e.0));
+    let events: BTreeSet<Seq> = known.events.iter().map(|e| e.0).collect();
+    let highest = found.ops.last().map_or(known.flushed_seq, |op| op.seq);
+    let highest = known.events.last().map_or(highest, |e| highest.max(e.0));
+    let mut torn: Vec<(usize, Seq)> = Vec::new();
+    let mut position = 0;
+    let mut expected = known.flushed_seq.next();
+    while expected <= highest {
+        let op = found.ops.get(position).filter(|op| op.seq == expected);
+        position += usize::from(op.is_some());
+        let whole = match op {
+            None => events.contains(&expected) || known.is_void(expected),
+            Some(op) => expected <= durable || payload_is_whole(store, op)?,
+        };
+        if !whole && expected <= durable {
+            return Err(missing(known.log, expected));
+        }
+        if !whole && expected <= stable {
+            return Ok(Some(expected));
+        }
+        if let (false, Some(op)) = (whole, op) {
+            torn.push((op.batch, expected));
+        }
+        expected = expected.next();
+    }
+    // Torn while in flight: that batch ends before the torn write; others went their own way.
+    found.ops.retain(|op| !torn.iter().any(|&(batch, seq)| op.batch == batch && op.seq >= seq));
+    Ok(None)
+}
+
+fn missing(log: u64, seq: Seq) -> Error {
+    let text = format!("log {log}: the write with seq {seq} was flushed but is not in the log");
+    Error::new(ErrorKind::Corrupt, text)
+}
+
+fn payload_is_whole(store: &Store, op: &Op) -> Result<bool> {
+    if op.kind == DescriptorKind::Zero {
+        return Ok(true);
+    }
+    let base = store.device_offset(op.location)?;
+    let mut block = vec![0; BLOCK_BYTES as usize];
+    for (i, &crc) in op.crcs.iter().enumerate() {
+        store.device.read_at(base + i as u64 * BLOCK_BYTES, &mut block)?;
+        if block_crc(&block) != crc {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+impl RecoveredLog {
+    /// Takes over everything up to `last`.
+    fn fill(&mut self, known: &KnownLog, found: &Tail, last: Seq) {
+        let mut totals = known.last;
+        let mut events = known.events.iter().peekable();
+        for op in &found.ops {
+            self.note_segment(op, last);
+            if op.seq > last {
+                continue;
+            }
+            while let Some(&(seq, time)) = events.next_if(|e| e.0 < op.seq) {
+                self.times.push(TimeEntry { seq, time, ..totals });
+            }
+            let batch = &found.batches[op.batch];
+            totals.time = batch.time;
+            totals.seq = op.seq;
+            totals.flushes_total = totals.flushes_total.max(batch.flush_count);
+            if op.kind == DescriptorKind::Data {
+                totals.bytes_total += u64::from(op.blocks) * BLOCK_BYTES;
+            }
+            self.push_entries(op, batch.timeline);
+            match self.times.last_mut() {
+                Some(entry) if entry.time == totals.time => *entry = totals,
+                _ => self.times.push(totals),
+            }
+        }
+        for &(seq, time) in events.filter(|e| e.0 <= last) {
+            totals.time = time;
+            totals.seq = seq;
+            self.times.push(totals);
+        }
+        self.start.last_time = totals.time.max(known.last.time);
+        self.start.bytes_total = totals.bytes_total;
+        self.start.flushes_total = totals.flushes_total;
+    }
+
+    fn note_segment(&mut self, op: &Op, last: Seq) {
+        let segment = self
+            .segments
+            .iter_mut()
+            .find(|s| s.number == op.segment)
+            .expect("ops come from these segments");
+        segment.last_seq = segment.last_seq.max(op.seq);
+        if op.seq <= last {
+            segment.live_entries += entries_of(op.kind, op.block, op.blocks);
+        }
+    }
+
+    fn push_entries(&mut self, op: &Op, timeline: u64) {
+        match op.kind {
+            DescriptorKind::Data => {
+                for (i, &crc) in op.crcs.iter().enumerate() {
+                    let key = Key { level: 0, index: op.block + i as u64 };
+                    let location = block_location(op.location, i);
+                    self.entries.push((timeline, Entry { key, seq: op.seq, location, crc }));
+                }
+            }
+            DescriptorKind::Zero => {
+                for key in cover(Lba(op.block), BlockCount(u64::from(op.blocks))) {
+                    let entry = Entry { key, seq: op.seq, location: op.location, crc: 0 };
+                    self.entries.push((timeline, entry));
+                }
+            }
+        }
+    }
+}
+
+/// How many map entries an op makes.
+#[must_use]
+pub fn entries_of(kind: DescriptorKind, block: u64, blocks: u32) -> i64 {
+    match kind {
+        DescriptorKind::Data => i64::from(blocks),
+        DescriptorKind::Zero => cover(Lba(block), BlockCount(u64::from(blocks))).count() as i64,
+    }
+}

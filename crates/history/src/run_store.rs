@@ -1,0 +1,396 @@
+//! Where runs are on the device: pages in extents of zones.
+//!
+//! Invariants
+//! 1. Pages are appended to a zone that is current for maps; several runs share it, one after another.
+//! 2. A zone of maps is retired when none of its pages belongs to a run any more.
+//! 3. A writer that is dropped unfinished gives its pages back.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::IoSlice;
+use std::sync::Arc;
+
+use block::Purpose;
+use format::map::{Entry, Key};
+use format::page::{PAGE_BYTES, PageAddress};
+use format::time::{TIME_ENTRIES_MAX, TimeEntry, TimePage};
+use parking_lot::Mutex;
+use units::Seq;
+
+use crate::run::{EntrySource, PageSink, PageStore, Run, RunSource, RunSummary, RunWriter};
+use crate::slot::{BLOCKS_PER_PAGE, Slot};
+use crate::store::Store;
+use crate::time_index::TimeRun;
+use crate::{Error, ErrorKind, Result};
+
+/// Bytes gathered before they are written.
+const GATHERED_BYTES: usize = 256 << 10;
+
+/// Pages one after another in a zone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PageExtent {
+    /// The zone.
+    pub zone: u32,
+    /// First page within it.
+    pub first: u32,
+    /// How many.
+    pub count: u32,
+}
+
+/// The pages of one run.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PageExtents {
+    /// In order.
+    pub list: Vec<PageExtent>,
+    /// Pages in all.
+    pub count: u32,
+}
+
+impl PageExtents {
+    /// Extents in order.
+    #[must_use]
+    pub fn new(list: Vec<PageExtent>) -> PageExtents {
+        let count = list.iter().map(|e| e.count).sum();
+        PageExtents { list, count }
+    }
+
+    fn push(&mut self, zone: u32, page: u32) {
+        self.count += 1;
+        match self.list.last_mut() {
+            Some(last) if last.zone == zone && last.first + last.count == page => last.count += 1,
+            _ => self.list.push(PageExtent { zone, first: page, count: 1 }),
+        }
+    }
+
+    /// Reads a page.
+    ///
+    /// # Errors
+    /// The device's; `Corrupt` when there is no such page.
+    pub fn read(&self, store: &Store, page: u32, bytes: &mut [u8; PAGE_BYTES]) -> Result<()> {
+        let mut rest = page;
+        for extent in &self.list {
+            if rest < extent.count {
+                let within = u64::from(extent.first + rest) * PAGE_BYTES as u64;
+                store.device.read_at(store.zone_offset(extent.zone) + within, bytes)?;
+                return Ok(());
+            }
+            rest -= extent.count;
+        }
+        Err(Error::new(ErrorKind::Corrupt, format!("a run has no page {page}")))
+    }
+}
+
+/// Which zones hold pages of runs.
+#[derive(Debug, Default)]
+pub struct MapZones {
+    current: Option<(u32, u32)>,
+    pages: BTreeMap<u32, u32>,
+}
+
+impl MapZones {
+    /// Counts the pages of a run found when the pool was opened; names the zones that are new.
+    pub fn adopt(&mut self, extents: &PageExtents) -> Vec<u32> {
+        let mut new = Vec::new();
+        for extent in &extents.list {
+            let pages = self.pages.entry(extent.zone).or_insert_with(|| {
+                new.push(extent.zone);
+                0
+            });
+            *pages += extent.count;
+        }
+        new
+    }
+
+    /// Zones that hold pages of runs.
+    #[must_use]
+    pub fn zone_count(&self) -> usize {
+        self.pages.len()
+    }
+}
+
+/// A place to append pages.
+pub struct ExtentWriter {
+    store: Arc<Store>,
+    extents: PageExtents,
+    gathered: Vec<u8>,
+    gathered_at: Option<(u32, u32)>,
+    finished: bool,
+}
+
+impl ExtentWriter {
+    /// A writer with no pages yet.
+    #[must_use]
+    pub fn new(store: Arc<Store>) -> ExtentWriter {
+        let extents = PageExtents::default();
+        ExtentWriter { store, extents, gathered: Vec::new(), gathered_at: None, finished: false }
+    }
+
+    /// Appends a page.
+    ///
+    /// # Errors
+    /// `Full`, `Refused`, or the device's.
+    pub fn append(&mut self, bytes: &[u8; PAGE_BYTES]) -> Result<()> {
+        let (zone, page) = self.store.take_map_page()?;
+        self.extents.push(zone, page);
+        let gathered_pages = (self.gathered.len() / PAGE_BYTES) as u32;
+        let follows =
+            self.gathered_at.is_some_and(|(z, p)| z == zone && p + gathered_pages == page);
+        if !follows || self.gathered.len() >= GATHERED_BYTES {
+            self.write_out()?;
+            self.gathered_at = Some((zone, page));
+        }
+        self.gathered.extend_from_slice(bytes);
+        Ok(())
+    }
+
+    fn write_out(&mut self) -> Result<()> {
+        if let Some((zone, page)) = self.gathered_at.take() {
+            let offset = self.store.zone_offset(zone) + u64::from(page) * PAGE_BYTES as u64;
+            self.store.write(offset, &[IoSlice::new(&self.gathered)])?;
+            self.gathered.clear();
+        }
+        Ok(())
+    }
+
+    /// Writes what is gathered and says where all pages are.
+    ///
+    /// # Errors
+    /// `Refused` or the device's.
+    pub fn finish(mut self) -> Result<PageExtents> {
+        self.write_out()?;
+        self.finished = true;
+        Ok(std::mem::take(&mut self.extents))
+    }
+}
+
+impl Drop for ExtentWriter {
+    fn drop(&mut self) {
+        if !self.finished {
+            self.store.retire_extents(&self.extents);
+        }
+    }
+}
+
+impl PageSink for ExtentWriter {
+    fn append_page(&mut self, bytes: &[u8; PAGE_BYTES]) -> Result<()> {
+        self.append(bytes)
+    }
+}
+
+impl Store {
+    /// The next page for maps.
+    fn take_map_page(&self) -> Result<(u32, u32)> {
+        let mut maps = self.map_zones.lock();
+        let pages_per_zone = (self.zone_bytes / PAGE_BYTES as u64) as u32;
+        let (zone, page) = match maps.current {
+            Some(place) if place.1 < pages_per_zone => place,
+            _ => {
+                let zone = self.allocate_zone(Purpose::Reclaim)?;
+                maps.pages.insert(zone, 0);
+                let full = maps.current.replace((zone, 0)).map(|(old, _)| old);
+                if let Some(old) = full.filter(|old| maps.pages.get(old) == Some(&0)) {
+                    maps.pages.remove(&old);
+                    self.retire_zones(&[old]);
+                }
+                (zone, 0)
+            }
+        };
+        maps.current = Some((zone, page + 1));
+        *maps.pages.get_mut(&zone).expect("a current zone is counted") += 1;
+        Ok((zone, page))
+    }
+
+    /// Gives the pages of a run back once no reader can see them.
+    pub fn retire_extents(&self, extents: &PageExtents) {
+        let mut maps = self.map_zones.lock();
+        let mut empty = Vec::new();
+        for extent in &extents.list {
+            let pages = maps.pages.get_mut(&extent.zone).expect("pages of runs are counted");
+            *pages -= extent.count;
+            let is_current = maps.current.is_some_and(|(zone, _)| zone == extent.zone);
+            if maps.pages.get(&extent.zone) == Some(&0) && !is_current {
+                maps.pages.remove(&extent.zone);
+                empty.push(extent.zone);
+            }
+        }
+        drop(maps);
+        self.retire_zones(&empty);
+    }
+
+    /// Counts the pages of a run found when the pool is opened; names the zones that are new.
+    pub fn adopt_extents(&self, extents: &PageExtents) -> Vec<u32> {
+        self.map_zones.lock().adopt(extents)
+    }
+
+    /// Zones that hold pages of runs.
+    #[must_use]
+    pub fn map_zone_count(&self) -> usize {
+        self.map_zones.lock().zone_count()
+    }
+}
+
+/// Zones that hold pages of runs, behind the store's lock.
+pub type SharedMapZones = Mutex<MapZones>;
+
+/// A run's pages as its reader wants them.
+#[derive(Clone, Copy)]
+pub struct Pages<'a> {
+    store: &'a Store,
+    extents: &'a PageExtents,
+}
+
+impl PageStore for Pages<'_> {
+    fn read_page(&self, page: u32, bytes: &mut [u8; PAGE_BYTES]) -> Result<()> {
+        self.extents.read(self.store, page, bytes)
+    }
+}
+
+/// A run of map entries on the device.
+pub struct StoredRun {
+    /// Its number, unique for ever in the pool.
+    pub id: u64,
+    /// Its order among the runs of its timeline: higher is newer.
+    pub order: u64,
+    /// Where it is.
+    pub extents: PageExtents,
+    /// What is in it.
+    pub summary: RunSummary,
+    /// Its reader.
+    pub run: Run,
+}
+
+impl StoredRun {
+    /// Opens a run.
+    ///
+    /// # Errors
+    /// `Corrupt` or the device's.
+    pub fn open(
+        store: &Arc<Store>,
+        id: u64,
+        order: u64,
+        timeline: u64,
+        extents: PageExtents,
+    ) -> Result<StoredRun> {
+        let run = Run::open(&Pages { store, extents: &extents }, store.pool_id, id, extents.count)?;
+        let summary = run.summary();
+        if summary.timeline != timeline {
+            let text = format!("run {id} is of timeline {}, not {timeline}", summary.timeline);
+            return Err(Error::new(ErrorKind::Corrupt, text));
+        }
+        Ok(StoredRun { id, order, extents, summary, run })
+    }
+
+    /// Its pages, for a reader that keeps them for a while.
+    #[must_use]
+    pub fn pages<'a>(&'a self, store: &'a Store) -> Pages<'a> {
+        Pages { store, extents: &self.extents }
+    }
+
+    /// Calls `f` with what reading the run needs.
+    pub fn with_source<T>(&self, store: &Store, f: impl FnOnce(RunSource<'_>) -> T) -> T {
+        let pages = Pages { store, extents: &self.extents };
+        f(RunSource { pages: &pages, cache: &store.leaf_cache })
+    }
+
+    /// Puts the newest entries at or before `at` into the slots of a page that are older.
+    ///
+    /// # Errors
+    /// `Corrupt` or the device's.
+    pub fn fill_page(
+        &self,
+        store: &Store,
+        page: u64,
+        at: Seq,
+        slots: &mut [Slot; BLOCKS_PER_PAGE],
+    ) -> Result<()> {
+        self.with_source(store, |source| self.run.fill_page(source, page, at, slots))
+    }
+
+    /// Keys of pages and larger ranges with entries above `after`.
+    ///
+    /// # Errors
+    /// `Corrupt` or the device's.
+    pub fn touched(&self, store: &Store, after: Seq, out: &mut BTreeSet<Key>) -> Result<()> {
+        self.with_source(store, |source| {
+            let mut cursor = self.run.scan(source)?;
+            while let Some(entry) = cursor.peek() {
+                if entry.seq > after {
+                    let level = entry.key.level.max(1);
+                    out.insert(Key::covering(entry.key.first_block(), level));
+                }
+                cursor.advance()?;
+            }
+            Ok(())
+        })
+    }
+}
+
+/// Writes a run of map entries.
+pub struct RunBuilder {
+    id: u64,
+    order: u64,
+    timeline: u64,
+    writer: RunWriter<ExtentWriter>,
+}
+
+impl RunBuilder {
+    /// A builder with no entries yet.
+    #[must_use]
+    pub fn new(store: &Arc<Store>, id: u64, order: u64, timeline: u64) -> RunBuilder {
+        let sink = ExtentWriter::new(Arc::clone(store));
+        let writer = RunWriter::new(sink, store.pool_id, id, timeline);
+        RunBuilder { id, order, timeline, writer }
+    }
+
+    /// Appends an entry; entries come in run order.
+    ///
+    /// # Errors
+    /// `Full`, `Refused`, or the device's.
+    pub fn push(&mut self, entry: Entry) -> Result<()> {
+        self.writer.push(entry)
+    }
+
+    /// Completes the run; `None` when it has no entries.
+    ///
+    /// # Errors
+    /// `Full`, `Refused`, or the device's.
+    pub fn finish(self, store: &Arc<Store>) -> Result<Option<StoredRun>> {
+        let (sink, summary) = self.writer.finish()?;
+        let extents = sink.finish()?;
+        if summary.is_none() {
+            return Ok(None);
+        }
+        StoredRun::open(store, self.id, self.order, self.timeline, extents).map(Some)
+    }
+}
+
+/// Writes a part of a time index.
+///
+/// # Errors
+/// `Full`, `Refused`, or the device's.
+pub fn write_time_run(store: &Arc<Store>, id: u64, entries: &[TimeEntry]) -> Result<TimeRun> {
+    let (first, last) = match entries {
+        [] => return Err(Error::new(ErrorKind::Corrupt, "a time run has entries")),
+        [first, .., last] => (*first, *last),
+        [only] => (*only, *only),
+    };
+    let mut writer = ExtentWriter::new(Arc::clone(store));
+    for (page, part) in entries.chunks(TIME_ENTRIES_MAX).enumerate() {
+        let page = u32::try_from(page).expect("a part is small");
+        writer.append(&TimePage::encode(PageAddress::new(store.pool_id, id, page), part))?;
+    }
+    let pages = writer.finish()?;
+    Ok(TimeRun { id, pages, entries: entries.len() as u64, first, last })
+}
+
+/// Opens a part of a time index.
+///
+/// # Errors
+/// `Corrupt` or the device's.
+pub fn open_time_run(store: &Store, id: u64, pages: PageExtents, entries: u64) -> Result<TimeRun> {
+    let default = TimeEntry::default();
+    let mut run = TimeRun { id, pages, entries, first: default, last: default };
+    let empty = || Error::new(ErrorKind::Corrupt, format!("time run {id} has an empty page"));
+    run.first = *run.page(store, 0)?.first().ok_or_else(empty)?;
+    run.last = *run.page(store, run.pages.count.saturating_sub(1))?.last().ok_or_else(empty)?;
+    Ok(run)
+}

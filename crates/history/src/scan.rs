@@ -1,0 +1,112 @@
+//! Reading a segment's batches back: for recovery and for rebuilding the map.
+//!
+//! A batch that was reserved but never written leaves a hole, and later batches may follow it; so
+//! where no batch decodes, the scan goes on at the next aligned offset. Bytes that a client wrote to look
+//! like a batch are not taken for one: they lack the segment's nonce.
+
+use format::FormatErrorKind;
+use format::batch::{BATCH_ALIGNMENT, Batch, peek_header_bytes};
+use format::segment::{SEGMENT_HEADER_BYTES, SegmentHeader};
+
+use crate::Result;
+use crate::store::Store;
+
+/// Bytes read at a time.
+const WINDOW_BYTES: usize = 256 << 10;
+
+/// One zone's bytes, read window by window.
+struct Window<'s> {
+    store: &'s Store,
+    base: u64,
+    start: usize,
+    bytes: Vec<u8>,
+}
+
+impl Window<'_> {
+    /// `length` bytes at `offset` in the zone, or fewer at its end.
+    fn get(&mut self, offset: usize, length: usize) -> Result<&[u8]> {
+        let zone_bytes = usize::try_from(self.store.zone_bytes).expect("zones are at most 32 MiB");
+        let end = (offset + length).min(zone_bytes);
+        if offset < self.start || end > self.start + self.bytes.len() {
+            let size = WINDOW_BYTES.max(length).min(zone_bytes - offset);
+            self.bytes.resize(size, 0);
+            self.store.device.read_at(self.base + offset as u64, &mut self.bytes)?;
+            self.start = offset;
+        }
+        Ok(&self.bytes[offset - self.start..end - self.start])
+    }
+}
+
+/// What a scan came to.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ScanEnd {
+    /// Bytes up to the end of the last batch.
+    pub end: u32,
+    /// Bytes before that which belong to no batch.
+    pub gap_bytes: u64,
+}
+
+/// Reads the header of a segment, or `None` when the zone holds no such segment.
+///
+/// # Errors
+/// Those of the device.
+pub fn read_header(store: &Store, zone: u32, number: u64) -> Result<Option<SegmentHeader>> {
+    let mut bytes = [0; SEGMENT_HEADER_BYTES];
+    store.device.read_at(store.zone_offset(zone), &mut bytes)?;
+    match SegmentHeader::decode(&bytes) {
+        Ok(header) if header.pool_id == store.pool_id && header.segment == number => {
+            Ok((header.zone == zone).then_some(header))
+        }
+        Ok(_) => Ok(None),
+        Err(e) if e.kind == FormatErrorKind::Version => Err(e.into()),
+        Err(_) => Ok(None),
+    }
+}
+
+/// Visits the batches of a segment in the order of their offsets.
+///
+/// # Errors
+/// Those of the device, and of `visit`.
+pub fn scan_segment(
+    store: &Store,
+    header: &SegmentHeader,
+    mut visit: impl FnMut(&Batch<'_>) -> Result<()>,
+) -> Result<ScanEnd> {
+    let zone_bytes = usize::try_from(store.zone_bytes).expect("zones are at most 32 MiB");
+    let base = store.zone_offset(header.zone);
+    let mut window = Window { store, base, start: 0, bytes: Vec::new() };
+    let mut offset = SEGMENT_HEADER_BYTES;
+    let mut end = ScanEnd { end: SEGMENT_HEADER_BYTES as u32, gap_bytes: 0 };
+    while offset + format::batch::BATCH_HEADER_FIXED_BYTES <= zone_bytes {
+        let fixed = window.get(offset, format::batch::BATCH_HEADER_FIXED_BYTES)?;
+        let taken = match peek_header_bytes(fixed) {
+            Ok(length) => {
+                let bytes = window.get(offset, length as usize)?;
+                match Batch::decode(bytes) {
+                    Ok(batch) if belongs(&batch, header, offset, zone_bytes) => {
+                        visit(&batch)?;
+                        batch.total_bytes() as usize
+                    }
+                    _ => 0,
+                }
+            }
+            Err(_) => 0,
+        };
+        if taken == 0 {
+            offset += BATCH_ALIGNMENT as usize;
+            continue;
+        }
+        let offset_32 = u32::try_from(offset).expect("zones are at most 32 MiB");
+        end.gap_bytes += u64::from(offset_32 - end.end);
+        offset += taken;
+        end.end = u32::try_from(offset).expect("zones are at most 32 MiB");
+    }
+    Ok(end)
+}
+
+fn belongs(batch: &Batch<'_>, header: &SegmentHeader, offset: usize, zone_bytes: usize) -> bool {
+    batch.header.segment == header.segment
+        && batch.header.nonce == header.nonce
+        && batch.header.offset as usize == offset
+        && offset + batch.total_bytes() as usize <= zone_bytes
+}

@@ -1,0 +1,384 @@
+//! What all logs and maps of a pool share: the device, its zones, the table of segments, and the epochs
+//! that keep a zone from being used again while a reader may still look at it.
+//!
+//! Invariants
+//! 1. A segment number is in the table exactly while some map entry may point to it.
+//! 2. A zone is freed only after every reader that began before its retirement has ended (`Epoch`).
+//! 3. After one failed write or flush `failed` stays set: no later success is trusted.
+//!
+//! Deliberately unaware of volumes, timelines and the catalogue.
+
+use std::collections::{HashMap, VecDeque};
+use std::io::IoSlice;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering};
+
+use block::{BlockDevice, Purpose, Zones};
+use env::{Clock, Entropy};
+use format::location::Location;
+use parking_lot::{Condvar, Mutex, RwLock};
+use units::{Seq, WallTime};
+
+use crate::page_table::PageBudget;
+use crate::run::LeafCache;
+use crate::run_store::SharedMapZones;
+use crate::{Error, ErrorKind, Result};
+
+/// One segment of a log, open or sealed.
+#[derive(Debug)]
+pub struct Segment {
+    /// Its number, unique for ever in the pool.
+    pub number: u64,
+    /// The zone it fills.
+    pub zone: u32,
+    /// The log it belongs to.
+    pub log: u64,
+    /// Its secret, repeated in each of its batches.
+    pub nonce: u64,
+    /// Highest seq in it.
+    pub last_seq: AtomicU64,
+    /// Bytes used from the zone's start.
+    pub end: AtomicU32,
+    /// Map entries that name this segment: blocks in it, and holes that its batches made.
+    pub live_entries: AtomicI64,
+    /// The same as of the last commit of the catalogue.
+    pub committed_entries: AtomicI64,
+    /// No more batches will be appended.
+    pub sealed: AtomicBool,
+    /// Nothing needs it any more; it is here only for readers that began before.
+    pub retired: AtomicBool,
+}
+
+/// What is freed when its last reader has gone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Retired {
+    zone: u32,
+    segment: Option<u64>,
+}
+
+/// A segment number and zone made ready ahead of need, known to the catalogue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Spare {
+    /// The number the segment will have.
+    pub number: u64,
+    /// The zone it will fill.
+    pub zone: u32,
+}
+
+/// Readers hold an epoch; zones retired in it are freed when the last of them lets go.
+#[derive(Debug)]
+pub struct Epoch {
+    retired: Mutex<Vec<Retired>>,
+    freed: Arc<Mutex<Vec<Retired>>>,
+    /// Keeps the next epoch alive: what is retired later must also outlive today's readers.
+    next: Mutex<Option<Arc<Epoch>>>,
+}
+
+impl Drop for Epoch {
+    fn drop(&mut self) {
+        self.freed.lock().append(&mut self.retired.lock());
+    }
+}
+
+/// Group commit of device flushes.
+#[derive(Debug, Default)]
+struct FlushGroup {
+    state: Mutex<FlushState>,
+    ended: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct FlushState {
+    started: u64,
+    ended: u64,
+    running: bool,
+}
+
+/// The shared parts of a pool's history.
+pub struct Store {
+    /// The stack of devices.
+    pub device: Arc<dyn BlockDevice>,
+    /// Time.
+    pub clock: Arc<dyn Clock>,
+    /// Randomness, for nonces.
+    pub entropy: Arc<dyn Entropy>,
+    /// Bytes of a zone.
+    pub zone_bytes: u64,
+    /// Identity of the pool.
+    pub pool_id: u128,
+    /// Verified leaf pages of map runs.
+    pub leaf_cache: LeafCache,
+    /// Memory for map pages.
+    pub page_budget: Arc<PageBudget>,
+    /// Blocks whose checksum did not match.
+    pub checksum_errors: AtomicU64,
+    zones: Mutex<Zones>,
+    segments: RwLock<HashMap<u64, Arc<Segment>>>,
+    spares: Mutex<VecDeque<Spare>>,
+    pub(crate) map_zones: SharedMapZones,
+    epoch: RwLock<Arc<Epoch>>,
+    freed: Arc<Mutex<Vec<Retired>>>,
+    flushes: FlushGroup,
+    failed: AtomicBool,
+}
+
+/// What a store is made of.
+pub struct StoreParts {
+    /// The stack of devices.
+    pub device: Arc<dyn BlockDevice>,
+    /// Time.
+    pub clock: Arc<dyn Clock>,
+    /// Randomness.
+    pub entropy: Arc<dyn Entropy>,
+    /// Bytes of a zone.
+    pub zone_bytes: u64,
+    /// Identity of the pool.
+    pub pool_id: u128,
+    /// The free table, with everything the catalogue names occupied.
+    pub zones: Zones,
+    /// Bytes of memory for verified leaf pages.
+    pub leaf_cache_bytes: usize,
+    /// Bytes of memory for map pages.
+    pub page_cache_bytes: usize,
+}
+
+impl Store {
+    /// A store with no segments yet.
+    #[must_use]
+    pub fn new(parts: StoreParts) -> Store {
+        let freed = Arc::new(Mutex::new(Vec::new()));
+        Store {
+            device: parts.device,
+            clock: parts.clock,
+            entropy: parts.entropy,
+            zone_bytes: parts.zone_bytes,
+            pool_id: parts.pool_id,
+            leaf_cache: LeafCache::new(parts.leaf_cache_bytes),
+            page_budget: Arc::new(PageBudget::new(parts.page_cache_bytes)),
+            checksum_errors: AtomicU64::new(0),
+            zones: Mutex::new(parts.zones),
+            segments: RwLock::new(HashMap::new()),
+            spares: Mutex::new(VecDeque::new()),
+            map_zones: SharedMapZones::default(),
+            epoch: RwLock::new(Arc::new(Epoch::new(Arc::clone(&freed)))),
+            freed,
+            flushes: FlushGroup::default(),
+            failed: AtomicBool::new(false),
+        }
+    }
+
+    /// The first byte of a zone on the device.
+    #[must_use]
+    pub fn zone_offset(&self, zone: u32) -> u64 {
+        u64::from(zone) * self.zone_bytes
+    }
+
+    /// Free, reserve and total zones.
+    #[must_use]
+    pub fn zone_counts(&self) -> (u32, u32, u32) {
+        let zones = self.zones.lock();
+        (zones.free_count(), zones.reserve_count(), zones.count())
+    }
+
+    /// Takes a zone and reserves its space on the device.
+    ///
+    /// # Errors
+    /// `Full` when there is none for this purpose or the device has no room for it.
+    pub fn allocate_zone(&self, purpose: Purpose) -> Result<u32> {
+        self.collect_freed();
+        let zone = self
+            .zones
+            .lock()
+            .allocate(purpose)
+            .ok_or_else(|| Error::new(ErrorKind::Full, "the pool has no free zone"))?;
+        if let Err(e) = self.device.allocate(self.zone_offset(zone), self.zone_bytes) {
+            self.zones.lock().free(zone);
+            return Err(e.into());
+        }
+        Ok(zone)
+    }
+
+    /// Gives back a zone that no reader can know of.
+    pub fn free_zone(&self, zone: u32) {
+        // A device that cannot discard keeps the bytes; the zone is free all the same.
+        let _ = self.device.discard(self.zone_offset(zone), self.zone_bytes);
+        self.zones.lock().free(zone);
+    }
+
+    /// Frees the zones whose last reader has gone.
+    pub fn collect_freed(&self) {
+        let freed = std::mem::take(&mut *self.freed.lock());
+        for retired in freed {
+            if let Some(number) = retired.segment {
+                self.segments.write().remove(&number);
+            }
+            self.free_zone(retired.zone);
+        }
+    }
+
+    /// Holds back the reuse of everything a reader may find from now on.
+    #[must_use]
+    pub fn enter(&self) -> Arc<Epoch> {
+        Arc::clone(&self.epoch.read())
+    }
+
+    /// Retires zones: they are freed once all who entered before have left. Call after the maps and
+    /// page tables no longer lead to them.
+    pub fn retire_zones(&self, zones: &[u32]) {
+        self.retire(zones.iter().map(|&zone| Retired { zone, segment: None }).collect());
+    }
+
+    /// Retires segments with their zones, likewise.
+    pub fn retire_segments(&self, segments: &[Arc<Segment>]) {
+        for segment in segments {
+            let before = segment.retired.swap(true, Ordering::AcqRel);
+            assert!(!before, "segment {} retired twice", segment.number);
+        }
+        let retired = |s: &Arc<Segment>| Retired { zone: s.zone, segment: Some(s.number) };
+        self.retire(segments.iter().map(retired).collect());
+    }
+
+    fn retire(&self, mut retired: Vec<Retired>) {
+        if retired.is_empty() {
+            return;
+        }
+        let next = Arc::new(Epoch::new(Arc::clone(&self.freed)));
+        let old = std::mem::replace(&mut *self.epoch.write(), Arc::clone(&next));
+        old.retired.lock().append(&mut retired);
+        *old.next.lock() = Some(next);
+    }
+
+    /// Adds a segment to the table.
+    pub fn add_segment(&self, segment: Arc<Segment>) {
+        let before = self.segments.write().insert(segment.number, segment);
+        assert!(before.is_none(), "a segment number is used once");
+    }
+
+    /// The segment with this number.
+    #[must_use]
+    pub fn segment(&self, number: u64) -> Option<Arc<Segment>> {
+        self.segments.read().get(&number).cloned()
+    }
+
+    /// All segments that are not retired, by number.
+    #[must_use]
+    pub fn segments(&self) -> Vec<Arc<Segment>> {
+        let mut all: Vec<_> = self.segments.read().values().cloned().collect();
+        all.retain(|s| !s.retired.load(Ordering::Acquire));
+        all.sort_by_key(|s| s.number);
+        all
+    }
+
+    /// Where a location lies on the device.
+    ///
+    /// # Errors
+    /// `Corrupt` when no such segment exists.
+    pub fn device_offset(&self, location: Location) -> Result<u64> {
+        let segments = self.segments.read();
+        let segment = segments.get(&location.segment()).ok_or_else(|| {
+            let text =
+                format!("the map points to segment {}, which is not there", location.segment());
+            Error::new(ErrorKind::Corrupt, text)
+        })?;
+        Ok(self.zone_offset(segment.zone) + u64::from(location.offset_bytes()))
+    }
+
+    /// Takes a spare segment.
+    pub fn take_spare(&self) -> Option<Spare> {
+        self.spares.lock().pop_front()
+    }
+
+    /// Adds a spare that the catalogue knows.
+    pub fn add_spare(&self, spare: Spare) {
+        self.spares.lock().push_back(spare);
+    }
+
+    /// The spares, oldest first.
+    #[must_use]
+    pub fn spares(&self) -> Vec<Spare> {
+        self.spares.lock().iter().copied().collect()
+    }
+
+    /// Whether an earlier write or flush failed.
+    #[must_use]
+    pub fn has_failed(&self) -> bool {
+        self.failed.load(Ordering::Acquire)
+    }
+
+    /// Refuses writes from now on.
+    pub fn fail(&self) {
+        self.failed.store(true, Ordering::Release);
+    }
+
+    /// Writes to the device; a failure is final for the store.
+    ///
+    /// # Errors
+    /// `Refused` after an earlier failure; else the device's.
+    pub fn write(&self, offset: u64, slices: &[IoSlice<'_>]) -> Result<()> {
+        if self.has_failed() {
+            return Err(Error::refused());
+        }
+        self.device.write_at(offset, slices).map_err(|e| {
+            self.fail();
+            e.into()
+        })
+    }
+
+    /// Flushes the device. Callers that wait together share one flush, which began after each of them came.
+    ///
+    /// # Errors
+    /// `Refused` after an earlier failure; else the device's.
+    pub fn flush(&self) -> Result<()> {
+        let mut state = self.flushes.state.lock();
+        let mine = state.started + 1;
+        loop {
+            if self.has_failed() {
+                return Err(Error::refused());
+            }
+            if state.ended >= mine {
+                return Ok(());
+            }
+            if !state.running {
+                break;
+            }
+            self.flushes.ended.wait(&mut state);
+        }
+        state.started += 1;
+        state.running = true;
+        let ticket = state.started;
+        drop(state);
+        let outcome = self.device.flush();
+        if outcome.is_err() {
+            self.fail();
+        }
+        let mut state = self.flushes.state.lock();
+        state.running = false;
+        if outcome.is_ok() {
+            state.ended = ticket;
+        }
+        self.flushes.ended.notify_all();
+        drop(state);
+        outcome.map_err(Error::from)
+    }
+
+    /// The time to record after `last`: never goes back, never twice the same.
+    #[must_use]
+    pub fn time_after(&self, last: WallTime) -> WallTime {
+        let now = self.clock.wall();
+        if now > last { now } else { WallTime::from_nanos(last.as_nanos() + 1) }
+    }
+}
+
+impl Segment {
+    /// Highest seq in it.
+    #[must_use]
+    pub fn last_seq(&self) -> Seq {
+        Seq(self.last_seq.load(Ordering::Acquire))
+    }
+}
+
+impl Epoch {
+    fn new(freed: Arc<Mutex<Vec<Retired>>>) -> Epoch {
+        Epoch { retired: Mutex::new(Vec::new()), freed, next: Mutex::new(None) }
+    }
+}

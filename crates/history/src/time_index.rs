@@ -1,0 +1,167 @@
+//! From time to seq and back: the times of a log's batches.
+//!
+//! Invariants: entries rise strictly in time and in seq; parts in runs are older than those still in
+//! the log's memory. A part in a run is read page by page; only first entries stay in memory.
+
+use std::sync::Arc;
+
+use format::page::PageAddress;
+use format::time::{TimeEntry, TimePage};
+use parking_lot::RwLock;
+use units::{Seq, WallTime};
+
+use crate::Result;
+use crate::run_store::PageExtents;
+use crate::store::Store;
+
+/// A stored part of a time index.
+#[derive(Debug)]
+pub struct TimeRun {
+    /// Its number, unique for ever among runs of the pool.
+    pub id: u64,
+    /// Where its pages are.
+    pub pages: PageExtents,
+    /// How many entries it has.
+    pub entries: u64,
+    /// Its first entry.
+    pub first: TimeEntry,
+    /// Its last entry.
+    pub last: TimeEntry,
+}
+
+/// All stored parts of one log's time index, oldest first.
+#[derive(Debug, Default)]
+pub struct TimeIndex {
+    runs: RwLock<Vec<Arc<TimeRun>>>,
+}
+
+/// Which coordinate to search by.
+#[derive(Clone, Copy, Debug)]
+pub enum By {
+    /// Time.
+    Time(WallTime),
+    /// Seq.
+    Seq(Seq),
+}
+
+impl By {
+    /// Whether an entry lies at or before the coordinate.
+    #[must_use]
+    pub fn reached(self, entry: &TimeEntry) -> bool {
+        match self {
+            By::Time(time) => entry.time <= time,
+            By::Seq(seq) => entry.seq <= seq,
+        }
+    }
+}
+
+impl TimeIndex {
+    /// An index with these runs, oldest first.
+    #[must_use]
+    pub fn new(runs: Vec<Arc<TimeRun>>) -> TimeIndex {
+        TimeIndex { runs: RwLock::new(runs) }
+    }
+
+    /// The runs, oldest first.
+    #[must_use]
+    pub fn runs(&self) -> Vec<Arc<TimeRun>> {
+        self.runs.read().clone()
+    }
+
+    /// Adds the newest part.
+    pub fn push(&self, run: Arc<TimeRun>) {
+        self.runs.write().push(run);
+    }
+
+    /// Replaces the oldest `count` parts by one (or none).
+    pub fn replace_oldest(&self, count: usize, run: Option<Arc<TimeRun>>) {
+        let mut runs = self.runs.write();
+        runs.splice(..count, run);
+    }
+
+    /// The last stored entry at or before `by`.
+    ///
+    /// # Errors
+    /// `Corrupt` or the device's.
+    pub fn at_or_before(&self, store: &Store, by: By) -> Result<Option<TimeEntry>> {
+        let runs = self.runs();
+        let Some(run) = runs.iter().rev().find(|r| by.reached(&r.first)) else { return Ok(None) };
+        if by.reached(&run.last) {
+            return Ok(Some(run.last));
+        }
+        // Bisect pages by their first entries; invariant: page `low` begins at or before `by`.
+        let (mut low, mut high) = (0u32, run.pages.count);
+        while high - low > 1 {
+            let middle = low + (high - low) / 2;
+            if run.page(store, middle)?.first().is_some_and(|e| by.reached(e)) {
+                low = middle;
+            } else {
+                high = middle;
+            }
+        }
+        let page = run.page(store, low)?;
+        Ok(page.iter().rev().find(|e| by.reached(e)).copied())
+    }
+
+    /// The first stored entry after `by`.
+    ///
+    /// # Errors
+    /// `Corrupt` or the device's.
+    pub fn first_after(&self, store: &Store, by: By) -> Result<Option<TimeEntry>> {
+        let mut found = None;
+        self.scan_after(store, by, |entry| {
+            found = Some(*entry);
+            false
+        })?;
+        Ok(found)
+    }
+
+    /// Visits stored entries after `by` in order until `visit` says false.
+    ///
+    /// # Errors
+    /// `Corrupt` or the device's.
+    pub fn scan_after(
+        &self,
+        store: &Store,
+        by: By,
+        mut visit: impl FnMut(&TimeEntry) -> bool,
+    ) -> Result<()> {
+        for run in self.runs() {
+            if by.reached(&run.last) {
+                continue;
+            }
+            let mut start = 0;
+            let (mut low, mut high) = (0u32, run.pages.count);
+            while by.reached(&run.first) && high - low > 1 {
+                let middle = low + (high - low) / 2;
+                if run.page(store, middle)?.first().is_some_and(|e| by.reached(e)) {
+                    low = middle;
+                } else {
+                    high = middle;
+                }
+                start = low;
+            }
+            for page in start..run.pages.count {
+                for entry in run.page(store, page)? {
+                    if !by.reached(&entry) && !visit(&entry) {
+                        return Ok(());
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl TimeRun {
+    /// The entries of one page.
+    ///
+    /// # Errors
+    /// `Corrupt` or the device's.
+    pub fn page(&self, store: &Store, page: u32) -> Result<Vec<TimeEntry>> {
+        let mut bytes = Box::new([0; 4096]);
+        self.pages.read(store, page, &mut bytes)?;
+        let decoded = TimePage::decode(bytes, PageAddress::new(store.pool_id, self.id, page))?;
+        Ok((0..decoded.len()).map(|i| decoded.get(i)).collect())
+    }
+}

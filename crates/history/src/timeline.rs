@@ -1,0 +1,220 @@
+//! A timeline's map: pending entries over runs over the parent's past.
+//!
+//! Invariants
+//! 1. Entries move from active to frozen to a run and are at every instant in at least one of them.
+//! 2. `frozen` is oldest first, `runs` newest first; runs are immutable.
+//! 3. A look-up that finds nothing here goes to the parent, at the seq where this timeline branched off.
+//!
+//! Deliberately unaware of page tables, retention and volumes.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use format::map::{Entry, Key};
+use parking_lot::{Mutex, RwLock};
+use units::Seq;
+
+use crate::Result;
+use crate::pending::Pending;
+use crate::run_store::StoredRun;
+use crate::slot::{BLOCKS_PER_PAGE, Slot};
+use crate::store::Store;
+
+/// Where a timeline branched off.
+#[derive(Clone)]
+pub struct Branch {
+    /// The parent.
+    pub timeline: Arc<Timeline>,
+    /// The last seq of the parent that is seen from here.
+    pub seq: Seq,
+}
+
+/// One line of a volume's tree of pasts.
+pub struct Timeline {
+    /// Its number, unique for ever in the pool.
+    pub id: u64,
+    /// The log its writes are in.
+    pub log: u64,
+    /// Where it came from.
+    pub parent: Option<Branch>,
+    state: RwLock<State>,
+}
+
+#[derive(Default)]
+struct State {
+    active: Arc<Mutex<Pending>>,
+    frozen: Vec<Arc<Pending>>,
+    runs: Vec<Arc<StoredRun>>,
+}
+
+impl Timeline {
+    /// A timeline with these runs, newest first.
+    #[must_use]
+    pub fn new(id: u64, log: u64, parent: Option<Branch>, runs: Vec<Arc<StoredRun>>) -> Timeline {
+        let state = RwLock::new(State { runs, ..State::default() });
+        Timeline { id, log, parent, state }
+    }
+
+    /// Adds entries of one batch.
+    pub fn insert(&self, entries: &[Entry]) {
+        let state = self.state.read();
+        let mut active = state.active.lock();
+        for &entry in entries {
+            active.push(entry);
+        }
+    }
+
+    /// Number of entries not yet in runs, and of those that are trims over whole pages.
+    #[must_use]
+    pub fn pending_counts(&self) -> (usize, usize) {
+        let state = self.state.read();
+        let active = state.active.lock();
+        let frozen: usize = state.frozen.iter().map(|p| p.len()).sum();
+        (active.len() + frozen, active.nodes().len())
+    }
+
+    /// Whether there is nothing of its own in it: then a look-up may skip it.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        let state = self.state.read();
+        state.runs.is_empty() && state.frozen.is_empty() && state.active.lock().is_empty()
+    }
+
+    /// Freezes what is active; call with the log's gate closed so that no batch is split.
+    pub fn freeze(&self) {
+        let mut state = self.state.write();
+        if state.active.lock().is_empty() {
+            return;
+        }
+        let active = std::mem::take(&mut state.active);
+        // Page loads copy the handle out; wait-free take is not possible while one is looking.
+        let pending = match Arc::try_unwrap(active) {
+            Ok(mutex) => mutex.into_inner(),
+            Err(shared) => std::mem::take(&mut *shared.lock()),
+        };
+        state.frozen.push(Arc::new(pending));
+    }
+
+    /// What is frozen, oldest first.
+    #[must_use]
+    pub fn frozen(&self) -> Vec<Arc<Pending>> {
+        self.state.read().frozen.clone()
+    }
+
+    /// Runs, newest first.
+    #[must_use]
+    pub fn runs(&self) -> Vec<Arc<StoredRun>> {
+        self.state.read().runs.clone()
+    }
+
+    /// Replaces the oldest `flushed` frozen parts by a run that holds their entries (or by nothing, when
+    /// none of them was needed).
+    pub fn install_flushed(&self, flushed: usize, run: Option<Arc<StoredRun>>) {
+        let mut state = self.state.write();
+        state.frozen.drain(..flushed);
+        if let Some(run) = run {
+            state.runs.insert(0, run);
+        }
+    }
+
+    /// Replaces merged runs by their successor, in their place.
+    pub fn install_merged(&self, merged: &[u64], successor: Option<Arc<StoredRun>>) {
+        let mut state = self.state.write();
+        let place = state
+            .runs
+            .iter()
+            .position(|r| merged.contains(&r.id))
+            .expect("merged runs stay until replaced");
+        state.runs.retain(|r| !merged.contains(&r.id));
+        if let Some(run) = successor {
+            state.runs.insert(place, run);
+        }
+    }
+
+    /// Finds the 512 blocks of a page as of `at`, through all ancestors.
+    ///
+    /// # Errors
+    /// `Corrupt` or the device's, from runs.
+    pub fn load_page(
+        &self,
+        store: &Store,
+        page: u64,
+        at: Seq,
+        slots: &mut [Slot; BLOCKS_PER_PAGE],
+    ) -> Result<()> {
+        let mut limit = at;
+        let mut timeline = self;
+        loop {
+            timeline.fill_own(store, page, limit, slots)?;
+            let Some(branch) = &timeline.parent else { return Ok(()) };
+            if slots.iter().all(|s| s.known) {
+                return Ok(());
+            }
+            limit = limit.min(branch.seq);
+            timeline = &branch.timeline;
+        }
+    }
+
+    fn fill_own(
+        &self,
+        store: &Store,
+        page: u64,
+        at: Seq,
+        slots: &mut [Slot; BLOCKS_PER_PAGE],
+    ) -> Result<()> {
+        let (frozen, runs) = {
+            let state = self.state.read();
+            state.active.lock().fill_page(page, at, slots);
+            (state.frozen.clone(), state.runs.clone())
+        };
+        for pending in frozen.iter().rev() {
+            pending.fill_page(page, at, slots);
+        }
+        for run in &runs {
+            // Runs are seq-ordered: what a newer one knows, an older one cannot better.
+            if slots.iter().all(|s| s.known) {
+                break;
+            }
+            run.fill_page(store, page, at, slots)?;
+        }
+        Ok(())
+    }
+
+    /// How many entries parts of this timeline have that may lie above `after`: an upper bound, cheap.
+    #[must_use]
+    pub fn entries_after(&self, after: Seq) -> u64 {
+        let state = self.state.read();
+        let runs = state.runs.iter().filter(|r| r.summary.seq_last > after);
+        let frozen = state.frozen.iter().filter(|p| p.last_seq() > after);
+        let active = state.active.lock();
+        let active = if active.last_seq() > after { active.len() } else { 0 };
+        runs.map(|r| r.summary.entries).sum::<u64>()
+            + (frozen.map(|p| p.len()).sum::<usize>() + active) as u64
+    }
+
+    /// Keys (pages, and nodes above them) that have entries of this timeline in `after < seq <= until`,
+    /// or more: a superset, for diffs.
+    ///
+    /// # Errors
+    /// `Corrupt` or the device's, from runs.
+    pub fn touched(&self, store: &Store, after: Seq, out: &mut BTreeSet<Key>) -> Result<()> {
+        let (frozen, runs) = {
+            let state = self.state.read();
+            state.active.lock().touched(after, |key| {
+                out.insert(key);
+            });
+            (state.frozen.clone(), state.runs.clone())
+        };
+        for pending in frozen {
+            pending.touched(after, |key| {
+                out.insert(key);
+            });
+        }
+        for run in runs {
+            if run.summary.seq_last > after {
+                run.touched(store, after, out)?;
+            }
+        }
+        Ok(())
+    }
+}

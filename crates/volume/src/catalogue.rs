@@ -1,0 +1,415 @@
+//! The pool's catalogue: volumes, timelines, segments, runs, versions, marks, audit. Small and cold.
+//!
+//! Invariants
+//! 1. One commit is one atomic, durable step from one consistent catalogue to the next.
+//! 2. A commit also makes durable everything written to the device before it (the library flushes the
+//!    same device), so what a record points to is never younger than the record.
+//! 3. A record that cannot be read stops us: it never means "none".
+
+mod backend;
+mod records;
+
+use redb::{
+    Builder, Database, Durability, ReadableDatabase, ReadableTable, TableDefinition,
+    WriteTransaction,
+};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+pub use backend::{CatalogueMedia, write_superblock};
+pub use records::{
+    EventRecord, MarkRecord, RunRecord, SegmentRecord, TimelineRecord, VersionRecord, VolumeRecord,
+};
+
+use crate::types::AuditRecord;
+use crate::{Error, ErrorKind, Result};
+
+const NUMBERS: TableDefinition<'_, &str, u64> = TableDefinition::new("numbers");
+const VOLUMES: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("volumes");
+const TIMELINES: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("timelines");
+const SEGMENTS: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("segments");
+const SPARES: TableDefinition<'_, u64, u32> = TableDefinition::new("spares");
+const MAP_RUNS: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("map-runs");
+const TIME_RUNS: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("time-runs");
+const VERSIONS: TableDefinition<'_, (u64, u64), &[u8]> = TableDefinition::new("versions");
+const MARKS: TableDefinition<'_, (u64, &str), &[u8]> = TableDefinition::new("marks");
+const AUDIT: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("audit");
+
+/// Memory the library may use for its own cache.
+const CACHE_BYTES: usize = 8 << 20;
+
+/// The open catalogue.
+pub struct Catalogue {
+    database: Database,
+}
+
+/// Everything that is read once, when a pool is opened.
+#[derive(Debug, Default)]
+pub struct Contents {
+    /// Highest number given out of each kind.
+    pub numbers: Numbers,
+    /// Volumes.
+    pub volumes: Vec<VolumeRecord>,
+    /// Timelines.
+    pub timelines: Vec<TimelineRecord>,
+    /// Segments by number.
+    pub segments: Vec<(u64, SegmentRecord)>,
+    /// Spares: number and zone.
+    pub spares: Vec<(u64, u32)>,
+    /// Runs of map entries.
+    pub map_runs: Vec<RunRecord>,
+    /// Runs of times.
+    pub time_runs: Vec<RunRecord>,
+}
+
+/// Highest numbers given out; none is used twice.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Numbers {
+    /// Volumes (and logs).
+    pub volume: u64,
+    /// Timelines.
+    pub timeline: u64,
+    /// Segments.
+    pub segment: u64,
+    /// Runs.
+    pub run: u64,
+    /// Audit records.
+    pub audit: u64,
+}
+
+/// A commit being put together.
+pub struct Commit {
+    transaction: WriteTransaction,
+}
+
+fn failed(source: impl Into<redb::Error>) -> Error {
+    let source = source.into();
+    let kind = match &source {
+        redb::Error::Corrupted(_) => ErrorKind::Corrupt,
+        _ => ErrorKind::Refused,
+    };
+    Error::new(kind, format!("the catalogue cannot be used: {source}")).with_source(source)
+}
+
+fn unreadable(table: &str, key: impl std::fmt::Debug) -> Error {
+    Error::new(ErrorKind::Corrupt, format!("catalogue: record {key:?} of {table} is unreadable"))
+}
+
+fn decode<T: DeserializeOwned>(table: &str, key: impl std::fmt::Debug, bytes: &[u8]) -> Result<T> {
+    serde_json::from_slice(bytes).map_err(|e| unreadable(table, key).with_source(e))
+}
+
+fn encode(record: &impl Serialize) -> Vec<u8> {
+    serde_json::to_vec(record).expect("records are plain data")
+}
+
+impl Catalogue {
+    /// Makes an empty catalogue.
+    ///
+    /// # Errors
+    /// The device's.
+    pub fn create(media: CatalogueMedia) -> Result<Catalogue> {
+        let catalogue = Catalogue::open_with(media)?;
+        let commit = catalogue.begin()?;
+        let t = &commit.transaction;
+        t.open_table(NUMBERS).map_err(failed)?;
+        t.open_table(VOLUMES).map_err(failed)?;
+        t.open_table(TIMELINES).map_err(failed)?;
+        t.open_table(SEGMENTS).map_err(failed)?;
+        t.open_table(SPARES).map_err(failed)?;
+        t.open_table(MAP_RUNS).map_err(failed)?;
+        t.open_table(TIME_RUNS).map_err(failed)?;
+        t.open_table(VERSIONS).map_err(failed)?;
+        t.open_table(MARKS).map_err(failed)?;
+        t.open_table(AUDIT).map_err(failed)?;
+        commit.commit()?;
+        Ok(catalogue)
+    }
+
+    /// Opens a catalogue that must be there.
+    ///
+    /// # Errors
+    /// `Corrupt` when its checksums do not hold.
+    pub fn open(media: CatalogueMedia) -> Result<Catalogue> {
+        if redb::StorageBackend::len(&media).unwrap_or(0) == 0 {
+            return Err(Error::new(ErrorKind::Corrupt, "the pool has no catalogue"));
+        }
+        let mut catalogue = Catalogue::open_with(media)?;
+        // Every page's checksum, once, so that damage is found now and not as a wrong answer later.
+        // (False means "was repaired", which is the ordinary case after a crash.)
+        catalogue.database.check_integrity().map_err(failed)?;
+        Ok(catalogue)
+    }
+
+    fn open_with(media: CatalogueMedia) -> Result<Catalogue> {
+        let mut builder = Builder::new();
+        builder.set_cache_size(CACHE_BYTES);
+        let database = builder.create_with_backend(media).map_err(failed)?;
+        Ok(Catalogue { database })
+    }
+
+    /// Begins a commit; there is one at a time.
+    ///
+    /// # Errors
+    /// `Refused` after an earlier failure.
+    pub fn begin(&self) -> Result<Commit> {
+        let mut transaction = self.database.begin_write().map_err(failed)?;
+        transaction.set_durability(Durability::Immediate).map_err(failed)?;
+        transaction.set_quick_repair(true);
+        Ok(Commit { transaction })
+    }
+
+    /// Reads what a pool needs to begin.
+    ///
+    /// # Errors
+    /// `Corrupt` when any record is unreadable.
+    pub fn load(&self) -> Result<Contents> {
+        let t = self.database.begin_read().map_err(failed)?;
+        let mut contents = Contents::default();
+        let numbers = t.open_table(NUMBERS).map_err(failed)?;
+        let number = |name: &str| -> Result<u64> {
+            Ok(numbers.get(name).map_err(failed)?.map_or(0, |n| n.value()))
+        };
+        contents.numbers = Numbers {
+            volume: number("volume")?,
+            timeline: number("timeline")?,
+            segment: number("segment")?,
+            run: number("run")?,
+            audit: number("audit")?,
+        };
+        contents.volumes = self.all("volumes", VOLUMES)?;
+        contents.timelines = self.all("timelines", TIMELINES)?;
+        contents.map_runs = self.all("map-runs", MAP_RUNS)?;
+        contents.time_runs = self.all("time-runs", TIME_RUNS)?;
+        for item in t.open_table(SEGMENTS).map_err(failed)?.iter().map_err(failed)? {
+            let (key, value) = item.map_err(failed)?;
+            let record = SegmentRecord::decode(value.value())
+                .ok_or_else(|| unreadable("segments", key.value()))?;
+            contents.segments.push((key.value(), record));
+        }
+        for item in t.open_table(SPARES).map_err(failed)?.iter().map_err(failed)? {
+            let (key, value) = item.map_err(failed)?;
+            contents.spares.push((key.value(), value.value()));
+        }
+        Ok(contents)
+    }
+
+    fn all<T: DeserializeOwned>(
+        &self,
+        name: &str,
+        table: TableDefinition<'_, u64, &'static [u8]>,
+    ) -> Result<Vec<T>> {
+        let t = self.database.begin_read().map_err(failed)?;
+        let mut records = Vec::new();
+        for item in t.open_table(table).map_err(failed)?.iter().map_err(failed)? {
+            let (key, value) = item.map_err(failed)?;
+            records.push(decode(name, key.value(), value.value())?);
+        }
+        Ok(records)
+    }
+
+    /// The versions of a volume, by number.
+    ///
+    /// # Errors
+    /// `Corrupt` when a record is unreadable.
+    pub fn versions(&self, volume: u64) -> Result<Vec<(u64, VersionRecord)>> {
+        let t = self.database.begin_read().map_err(failed)?;
+        let table = t.open_table(VERSIONS).map_err(failed)?;
+        let mut records = Vec::new();
+        for item in table.range((volume, 0)..=(volume, u64::MAX)).map_err(failed)? {
+            let (key, value) = item.map_err(failed)?;
+            let number = key.value().1;
+            records.push((number, decode("versions", number, value.value())?));
+        }
+        Ok(records)
+    }
+
+    /// One version of a volume.
+    ///
+    /// # Errors
+    /// `Corrupt` when the record is unreadable.
+    pub fn version(&self, volume: u64, number: u64) -> Result<Option<VersionRecord>> {
+        let t = self.database.begin_read().map_err(failed)?;
+        let table = t.open_table(VERSIONS).map_err(failed)?;
+        let value = table.get((volume, number)).map_err(failed)?;
+        value.map(|value| decode("versions", number, value.value())).transpose()
+    }
+
+    /// The marks of a volume, by name.
+    ///
+    /// # Errors
+    /// `Corrupt` when a record is unreadable.
+    pub fn marks(&self, volume: u64) -> Result<Vec<(String, MarkRecord)>> {
+        let t = self.database.begin_read().map_err(failed)?;
+        let table = t.open_table(MARKS).map_err(failed)?;
+        let mut records = Vec::new();
+        for item in table.range((volume, "")..(volume + 1, "")).map_err(failed)? {
+            let (key, value) = item.map_err(failed)?;
+            let name = key.value().1.to_owned();
+            let record = decode("marks", &name, value.value())?;
+            records.push((name, record));
+        }
+        Ok(records)
+    }
+
+    /// Audit records with a number above `after`, oldest first.
+    ///
+    /// # Errors
+    /// `Corrupt` when a record is unreadable.
+    pub fn audit(&self, after: u64, limit: usize) -> Result<Vec<AuditRecord>> {
+        let t = self.database.begin_read().map_err(failed)?;
+        let table = t.open_table(AUDIT).map_err(failed)?;
+        let mut records = Vec::new();
+        for item in table.range(after.saturating_add(1)..).map_err(failed)?.take(limit) {
+            let (key, value) = item.map_err(failed)?;
+            records.push(decode("audit", key.value(), value.value())?);
+        }
+        Ok(records)
+    }
+}
+
+impl Commit {
+    fn put(
+        &self,
+        table: TableDefinition<'_, u64, &'static [u8]>,
+        key: u64,
+        value: &[u8],
+    ) -> Result<()> {
+        let mut table = self.transaction.open_table(table).map_err(failed)?;
+        table.insert(key, value).map_err(failed)?;
+        Ok(())
+    }
+
+    fn take(&self, table: TableDefinition<'_, u64, &'static [u8]>, key: u64) -> Result<()> {
+        let mut table = self.transaction.open_table(table).map_err(failed)?;
+        table.remove(key).map_err(failed)?;
+        Ok(())
+    }
+
+    /// Writes the highest numbers given out.
+    pub fn put_numbers(&self, numbers: &Numbers) -> Result<()> {
+        let mut table = self.transaction.open_table(NUMBERS).map_err(failed)?;
+        for (name, value) in [
+            ("volume", numbers.volume),
+            ("timeline", numbers.timeline),
+            ("segment", numbers.segment),
+            ("run", numbers.run),
+            ("audit", numbers.audit),
+        ] {
+            table.insert(name, value).map_err(failed)?;
+        }
+        Ok(())
+    }
+
+    /// Writes a volume.
+    pub fn put_volume(&self, record: &VolumeRecord) -> Result<()> {
+        self.put(VOLUMES, record.id, &encode(record))
+    }
+
+    /// Removes a volume with its versions and marks.
+    pub fn remove_volume(&self, id: u64) -> Result<()> {
+        self.take(VOLUMES, id)
+    }
+
+    /// Removes all versions and marks of a volume.
+    pub fn remove_pins(&self, id: u64) -> Result<()> {
+        let mut versions = self.transaction.open_table(VERSIONS).map_err(failed)?;
+        versions.retain_in((id, 0)..=(id, u64::MAX), |_, _| false).map_err(failed)?;
+        drop(versions);
+        let mut marks = self.transaction.open_table(MARKS).map_err(failed)?;
+        marks.retain_in((id, "")..(id + 1, ""), |_, _| false).map_err(failed)?;
+        Ok(())
+    }
+
+    /// Writes a timeline.
+    pub fn put_timeline(&self, record: &TimelineRecord) -> Result<()> {
+        self.put(TIMELINES, record.id, &encode(record))
+    }
+
+    /// Removes a timeline.
+    pub fn remove_timeline(&self, id: u64) -> Result<()> {
+        self.take(TIMELINES, id)
+    }
+
+    /// Writes a segment.
+    pub fn put_segment(&self, number: u64, record: &SegmentRecord) -> Result<()> {
+        self.put(SEGMENTS, number, &record.encode())
+    }
+
+    /// Removes a segment.
+    pub fn remove_segment(&self, number: u64) -> Result<()> {
+        self.take(SEGMENTS, number)
+    }
+
+    /// Writes a spare.
+    pub fn put_spare(&self, number: u64, zone: u32) -> Result<()> {
+        let mut table = self.transaction.open_table(SPARES).map_err(failed)?;
+        table.insert(number, zone).map_err(failed)?;
+        Ok(())
+    }
+
+    /// Removes a spare.
+    pub fn remove_spare(&self, number: u64) -> Result<()> {
+        let mut table = self.transaction.open_table(SPARES).map_err(failed)?;
+        table.remove(number).map_err(failed)?;
+        Ok(())
+    }
+
+    /// Writes a run of map entries.
+    pub fn put_map_run(&self, record: &RunRecord) -> Result<()> {
+        self.put(MAP_RUNS, record.id, &encode(record))
+    }
+
+    /// Removes a run of map entries.
+    pub fn remove_map_run(&self, id: u64) -> Result<()> {
+        self.take(MAP_RUNS, id)
+    }
+
+    /// Writes a run of times.
+    pub fn put_time_run(&self, record: &RunRecord) -> Result<()> {
+        self.put(TIME_RUNS, record.id, &encode(record))
+    }
+
+    /// Removes a run of times.
+    pub fn remove_time_run(&self, id: u64) -> Result<()> {
+        self.take(TIME_RUNS, id)
+    }
+
+    /// Writes a version.
+    pub fn put_version(&self, volume: u64, number: u64, record: &VersionRecord) -> Result<()> {
+        let mut table = self.transaction.open_table(VERSIONS).map_err(failed)?;
+        table.insert((volume, number), &encode(record)[..]).map_err(failed)?;
+        Ok(())
+    }
+
+    /// Removes a version.
+    pub fn remove_version(&self, volume: u64, number: u64) -> Result<()> {
+        let mut table = self.transaction.open_table(VERSIONS).map_err(failed)?;
+        table.remove((volume, number)).map_err(failed)?;
+        Ok(())
+    }
+
+    /// Writes a mark.
+    pub fn put_mark(&self, volume: u64, name: &str, record: &MarkRecord) -> Result<()> {
+        let mut table = self.transaction.open_table(MARKS).map_err(failed)?;
+        table.insert((volume, name), &encode(record)[..]).map_err(failed)?;
+        Ok(())
+    }
+
+    /// Removes a mark.
+    pub fn remove_mark(&self, volume: u64, name: &str) -> Result<()> {
+        let mut table = self.transaction.open_table(MARKS).map_err(failed)?;
+        table.remove((volume, name)).map_err(failed)?;
+        Ok(())
+    }
+
+    /// Adds to the audit log.
+    pub fn put_audit(&self, record: &AuditRecord) -> Result<()> {
+        self.put(AUDIT, record.number, &encode(record))
+    }
+
+    /// Makes it all durable.
+    pub fn commit(self) -> Result<()> {
+        self.transaction.commit().map_err(failed)
+    }
+}

@@ -1,0 +1,143 @@
+//! Where the catalogue's bytes are: zones of the pool, listed in the superblock.
+//!
+//! Invariants
+//! 1. Byte `n` of the catalogue lies in the `n / zone_bytes`-th zone of the superblock's list.
+//! 2. A longer catalogue is announced by a durable superblock before anything is written there, and what
+//!    is new reads as zeros, as the library below demands.
+//! 3. The catalogue never gives a zone back: it is small, and grows again.
+
+use std::fmt;
+use std::io::{self, IoSlice};
+use std::sync::Arc;
+
+use block::BlockDevice;
+use format::superblock::{COPY_OFFSETS, Superblock, copies_of_generation};
+use parking_lot::Mutex;
+
+/// Takes a zone for the catalogue.
+pub type TakeZone = Box<dyn FnMut() -> io::Result<u32> + Send>;
+
+struct State {
+    superblock: Superblock,
+    take_zone: TakeZone,
+}
+
+/// The catalogue's storage, shared between the pool and the library.
+#[derive(Clone)]
+pub struct CatalogueMedia {
+    device: Arc<dyn BlockDevice>,
+    state: Arc<Mutex<State>>,
+}
+
+impl fmt::Debug for CatalogueMedia {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CatalogueMedia").finish_non_exhaustive()
+    }
+}
+
+impl CatalogueMedia {
+    /// The storage that `superblock` describes.
+    #[must_use]
+    pub fn new(
+        device: Arc<dyn BlockDevice>,
+        superblock: Superblock,
+        take_zone: TakeZone,
+    ) -> CatalogueMedia {
+        let state = Arc::new(Mutex::new(State { superblock, take_zone }));
+        CatalogueMedia { device, state }
+    }
+
+    /// Changes where zones come from.
+    pub fn set_take_zone(&self, take_zone: TakeZone) {
+        self.state.lock().take_zone = take_zone;
+    }
+
+    /// The superblock as last written.
+    #[must_use]
+    pub fn superblock(&self) -> Superblock {
+        self.state.lock().superblock.clone()
+    }
+
+    /// Calls `each` with device offset and sub-range for every zone that `offset..offset + length` touches.
+    fn pieces(
+        &self,
+        offset: u64,
+        length: usize,
+        mut each: impl FnMut(u64, std::ops::Range<usize>) -> io::Result<()>,
+    ) -> io::Result<()> {
+        let state = self.state.lock();
+        let zone_bytes = state.superblock.zone_bytes;
+        if offset + length as u64 > state.superblock.catalogue_bytes {
+            return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "beyond the catalogue"));
+        }
+        let mut done = 0;
+        while done < length {
+            let position = offset + done as u64;
+            let index = usize::try_from(position / zone_bytes).expect("the list fits memory");
+            let within = position % zone_bytes;
+            let room = usize::try_from(zone_bytes - within).expect("zones are at most 32 MiB");
+            let part = room.min(length - done);
+            let zone = u64::from(state.superblock.catalogue_zones[index]);
+            each(zone * zone_bytes + within, done..done + part)?;
+            done += part;
+        }
+        Ok(())
+    }
+}
+
+/// Writes the next generation of the superblock and makes it durable.
+///
+/// # Errors
+/// The device's.
+pub fn write_superblock(device: &dyn BlockDevice, superblock: &Superblock) -> block::Result<()> {
+    for copy in copies_of_generation(superblock.generation) {
+        device.write_at(COPY_OFFSETS[copy], &[IoSlice::new(&superblock.encode(copy)[..])])?;
+    }
+    device.flush()
+}
+
+impl redb::StorageBackend for CatalogueMedia {
+    fn len(&self) -> io::Result<u64> {
+        Ok(self.state.lock().superblock.catalogue_bytes)
+    }
+
+    fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        self.pieces(offset, out.len(), |at, range| {
+            self.device.read_at(at, &mut out[range]).map_err(io::Error::other)
+        })
+    }
+
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        let old;
+        {
+            let mut state = self.state.lock();
+            old = state.superblock.catalogue_bytes;
+            let zone_bytes = state.superblock.zone_bytes;
+            while (state.superblock.catalogue_zones.len() as u64) * zone_bytes < len {
+                let zone = (state.take_zone)()?;
+                state.superblock.catalogue_zones.push(zone);
+            }
+            state.superblock.catalogue_bytes = len;
+            state.superblock.generation += 1;
+            write_superblock(&*self.device, &state.superblock).map_err(io::Error::other)?;
+        }
+        let zeros = vec![0; 64 << 10];
+        let mut position = old;
+        while position < len {
+            let part = zeros.len().min(usize::try_from(len - position).unwrap_or(usize::MAX));
+            redb::StorageBackend::write(self, position, &zeros[..part])?;
+            position += part as u64;
+        }
+        Ok(())
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        self.device.flush().map_err(io::Error::other)
+    }
+
+    fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        self.pieces(offset, data.len(), |at, range| {
+            self.device.write_at(at, &[IoSlice::new(&data[range])]).map_err(io::Error::other)
+        })
+    }
+}

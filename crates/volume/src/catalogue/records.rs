@@ -1,0 +1,183 @@
+//! What the catalogue keeps. Values are JSON, so that a pool can be explained by hand; `docs/format/
+//! catalogue.md` lists the tables. Segment records, of which there are many, are fixed-width.
+
+use serde::{Deserialize, Serialize};
+
+use crate::types::Granularity;
+
+/// A volume, or what is left of a deleted one while a clone still needs its past.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct VolumeRecord {
+    /// Its id, also its log's.
+    pub id: u64,
+    /// Its name; empty once deleted.
+    pub name: String,
+    /// Whether it was deleted.
+    pub deleted: bool,
+    /// Nanoseconds since 1970.
+    pub created_ns: u64,
+    /// The seq it began at (0, or the moment it was cloned from).
+    pub created_seq: u64,
+    /// Name and seq it was cloned from.
+    pub cloned_from: Option<(String, u64)>,
+    /// How far back the past can be opened.
+    pub window_ns: u64,
+    /// Bytes of history that may be kept.
+    pub history_limit_bytes: Option<u64>,
+    /// From which seq on which granularity holds; ascending, never empty.
+    pub granularities: Vec<(u64, Granularity)>,
+    /// From which seq on which size in bytes holds; ascending, never empty.
+    pub sizes: Vec<(u64, u64)>,
+    /// From which seq on which timeline is the volume; ascending, never empty.
+    pub line: Vec<(u64, u64)>,
+    /// Reverts and resizes in order.
+    pub events: Vec<EventRecord>,
+    /// The oldest seq that can be opened without a pin.
+    pub horizon_seq: u64,
+    /// Its time.
+    pub horizon_ns: u64,
+    /// The horizon at the last full merge.
+    pub reclaimed_to: u64,
+    /// All entries up to this seq are in runs.
+    pub flushed_seq: u64,
+    /// Time, bytes and flushes at `flushed_seq`.
+    pub flushed_ns: u64,
+    /// Bytes written up to `flushed_seq`.
+    pub flushed_bytes_total: u64,
+    /// Flushes up to `flushed_seq`.
+    pub flushed_flushes_total: u64,
+    /// Seqs (inclusive) lost in power cuts.
+    pub voids: Vec<(u64, u64)>,
+    /// The next version's number.
+    pub next_version: u64,
+}
+
+/// A revert or resize.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct EventRecord {
+    /// The seq it took.
+    pub seq: u64,
+    /// Nanoseconds since 1970.
+    pub time_ns: u64,
+    /// `revert` or `resize`.
+    pub kind: String,
+    /// For people.
+    pub detail: String,
+}
+
+/// A timeline.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TimelineRecord {
+    /// Its id.
+    pub id: u64,
+    /// The volume whose log its writes are in.
+    pub log: u64,
+    /// Parent timeline and the last seq seen of it.
+    pub parent: Option<(u64, u64)>,
+}
+
+/// A run of map entries or of times.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RunRecord {
+    /// Its id.
+    pub id: u64,
+    /// The timeline of a map run, the log of a time run.
+    pub owner: u64,
+    /// Order among the owner's runs: higher is newer.
+    pub order: u64,
+    /// Zone, first page and page count of each extent.
+    pub extents: Vec<(u32, u32, u32)>,
+    /// Entries in it.
+    pub entries: u64,
+}
+
+/// A version.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct VersionRecord {
+    /// Its seq.
+    pub seq: u64,
+    /// Nanoseconds since 1970.
+    pub time_ns: u64,
+    /// Free text.
+    pub label: String,
+    /// Bytes that differ from the version before, once computed.
+    pub bytes_changed: Option<u64>,
+}
+
+/// A mark.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct MarkRecord {
+    /// Its seq.
+    pub seq: u64,
+    /// Nanoseconds since 1970 of that seq.
+    pub time_ns: u64,
+    /// Whether it pins its moment.
+    pub pinned: bool,
+    /// When it was made.
+    pub created_ns: u64,
+}
+
+/// A sealed or open segment, as of the last commit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SegmentRecord {
+    /// Its zone.
+    pub zone: u32,
+    /// Bytes used.
+    pub end: u32,
+    /// Its log.
+    pub log: u64,
+    /// Its nonce.
+    pub nonce: u64,
+    /// Highest seq in it.
+    pub last_seq: u64,
+    /// Entries of runs that name it.
+    pub live_entries: i64,
+    /// Whether no more batches follow.
+    pub sealed: bool,
+}
+
+impl SegmentRecord {
+    /// Bytes of an encoded record.
+    pub const BYTES: usize = 48;
+
+    /// Little-endian, in the order of the fields.
+    #[must_use]
+    pub fn encode(&self) -> [u8; SegmentRecord::BYTES] {
+        let mut bytes = [0; SegmentRecord::BYTES];
+        bytes[0..4].copy_from_slice(&self.zone.to_le_bytes());
+        bytes[4..8].copy_from_slice(&self.end.to_le_bytes());
+        bytes[8..16].copy_from_slice(&self.log.to_le_bytes());
+        bytes[16..24].copy_from_slice(&self.nonce.to_le_bytes());
+        bytes[24..32].copy_from_slice(&self.last_seq.to_le_bytes());
+        bytes[32..40].copy_from_slice(&self.live_entries.to_le_bytes());
+        bytes[40..48].copy_from_slice(&u64::from(self.sealed).to_le_bytes());
+        bytes
+    }
+
+    /// The record, if there are exactly so many bytes.
+    #[must_use]
+    pub fn decode(bytes: &[u8]) -> Option<SegmentRecord> {
+        let bytes: &[u8; SegmentRecord::BYTES] = bytes.try_into().ok()?;
+        let u64_at = |i: usize| {
+            let mut word = [0; 8];
+            word.copy_from_slice(&bytes[i..i + 8]);
+            u64::from_le_bytes(word)
+        };
+        let first = u64_at(0);
+        Some(SegmentRecord {
+            zone: (first & 0xffff_ffff) as u32,
+            end: (first >> 32) as u32,
+            log: u64_at(8),
+            nonce: u64_at(16),
+            last_seq: u64_at(24),
+            live_entries: u64_at(32) as i64,
+            sealed: u64_at(40) != 0,
+        })
+    }
+}

@@ -1,0 +1,191 @@
+//! What the volumes of an open pool share: store, catalogue, timelines, numbers.
+//!
+//! Invariants
+//! 1. Catalogue commits are made one at a time, under `books`; what is in memory changes only after the
+//!    commit that says so succeeded.
+//! 2. Background work (flushing maps, merging, reclaiming) is done by one thread at a time, under `work`.
+//! 3. Lock order: `work`, then a log's gate, then `books`, then anything inside `history`.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Weak};
+
+use block::Purpose;
+use history::{SegmentSource, Spare, Store, Timeline};
+use parking_lot::{Mutex, MutexGuard, RwLock};
+
+use crate::catalogue::{Catalogue, CatalogueMedia, Commit, Numbers, TimelineRecord};
+use crate::merge::MergeJob;
+use crate::opening::Opening;
+use crate::types::AuditRecord;
+use crate::volume::Volume;
+use crate::{Error, Machine, Result};
+
+/// Segments made ready ahead of need.
+pub const SPARES_WANTED: usize = 3;
+
+/// The shared middle of a pool.
+pub struct Core {
+    /// Device, zones, segments.
+    pub store: Arc<Store>,
+    /// Clock and randomness.
+    pub machine: Machine,
+    /// The catalogue.
+    pub catalogue: Catalogue,
+    /// Where the catalogue is.
+    pub media: CatalogueMedia,
+    /// Numbers given out, and the right to commit.
+    pub books: Mutex<Numbers>,
+    /// Volumes by name.
+    pub volumes: RwLock<BTreeMap<String, Arc<Volume>>>,
+    /// Deleted volumes whose past a clone still needs, by id.
+    pub ghosts: RwLock<BTreeMap<u64, Arc<Volume>>>,
+    /// Timelines by id, with their records.
+    pub timelines: RwLock<BTreeMap<u64, (TimelineRecord, Arc<Timeline>)>>,
+    /// Every opening that may hold map pages.
+    pub openings: Mutex<Vec<Weak<Opening>>>,
+    /// The right to do background work, and the merge under way.
+    pub work: Mutex<Option<MergeJob>>,
+    /// Entries that may wait in memory per volume before they are written as a run.
+    pub pending_max: usize,
+    /// Set when the pool is closed.
+    pub closed: AtomicBool,
+}
+
+impl Core {
+    /// Begins a commit; nobody else commits until the guard is dropped.
+    ///
+    /// # Errors
+    /// `Refused` after an earlier failure.
+    pub fn begin(&self) -> Result<(MutexGuard<'_, Numbers>, Commit)> {
+        let numbers = self.books.lock();
+        if self.store.has_failed() {
+            return Err(Error::from(history::Error::refused()));
+        }
+        let commit = self.catalogue.begin()?;
+        Ok((numbers, commit))
+    }
+
+    /// Finishes a commit; a failure is final for the pool.
+    ///
+    /// # Errors
+    /// `Refused`.
+    pub fn finish(&self, numbers: &MutexGuard<'_, Numbers>, commit: Commit) -> Result<()> {
+        let outcome = commit.put_numbers(numbers).and_then(|()| commit.commit());
+        if outcome.is_err() {
+            self.store.fail();
+        }
+        outcome
+    }
+
+    /// Adds a line to the audit log as part of a commit.
+    ///
+    /// # Errors
+    /// Those of the catalogue.
+    pub fn audit(
+        &self,
+        numbers: &mut Numbers,
+        commit: &Commit,
+        action: &str,
+        volume: &str,
+        detail: String,
+    ) -> Result<()> {
+        numbers.audit += 1;
+        commit.put_audit(&AuditRecord {
+            number: numbers.audit,
+            time_ns: self.machine.clock.wall().as_nanos(),
+            action: action.to_owned(),
+            volume: volume.to_owned(),
+            detail,
+        })
+    }
+
+    /// Makes spare segments until there are `wanted`; says how many were made.
+    ///
+    /// # Errors
+    /// `Full` when there is no zone for even one and none is left; those of the catalogue.
+    pub fn make_spares(&self, wanted: usize) -> Result<usize> {
+        let missing = wanted.saturating_sub(self.store.spares().len());
+        if missing == 0 {
+            return Ok(0);
+        }
+        let mut zones = Vec::new();
+        for _ in 0..missing {
+            match self.store.allocate_zone(Purpose::Data) {
+                Ok(zone) => zones.push(zone),
+                Err(e) if zones.is_empty() => return Err(e.into()),
+                Err(_) => break,
+            }
+        }
+        let made = self.record_spares(&zones);
+        if made.is_err() {
+            zones.iter().for_each(|&zone| self.store.free_zone(zone));
+        }
+        for spare in made? {
+            self.store.add_spare(spare);
+        }
+        Ok(zones.len())
+    }
+
+    fn record_spares(&self, zones: &[u32]) -> Result<Vec<Spare>> {
+        let (mut numbers, commit) = self.begin()?;
+        let mut spares = Vec::new();
+        for &zone in zones {
+            numbers.segment += 1;
+            commit.put_spare(numbers.segment, zone)?;
+            spares.push(Spare { number: numbers.segment, zone });
+        }
+        self.finish(&numbers, commit)?;
+        Ok(spares)
+    }
+
+    /// Registers an opening, so that reclamation can tell it that blocks have moved.
+    pub fn register(&self, opening: &Arc<Opening>) {
+        let mut openings = self.openings.lock();
+        openings.retain(|o| o.strong_count() > 0);
+        openings.push(Arc::downgrade(opening));
+    }
+
+    /// Drops every cached map page: blocks have moved.
+    pub fn forget_pages(&self) {
+        for opening in self.openings.lock().iter().filter_map(Weak::upgrade) {
+            opening.pages.drop_pages(|_| true);
+        }
+    }
+
+    /// The timeline with this id.
+    #[must_use]
+    pub fn timeline(&self, id: u64) -> Option<Arc<Timeline>> {
+        self.timelines.read().get(&id).map(|(_, timeline)| Arc::clone(timeline))
+    }
+
+    /// Every volume, deleted ones that clones need included.
+    #[must_use]
+    pub fn all_volumes(&self) -> Vec<Arc<Volume>> {
+        let mut all: Vec<_> = self.volumes.read().values().cloned().collect();
+        all.extend(self.ghosts.read().values().cloned());
+        all.sort_by_key(|v| v.id);
+        all
+    }
+}
+
+impl SegmentSource for Core {
+    fn next_spare(&self) -> history::Result<Spare> {
+        if let Some(spare) = self.store.take_spare() {
+            return Ok(spare);
+        }
+        match self.make_spares(1) {
+            Ok(_) => {}
+            Err(e) => {
+                let kind = match e.kind {
+                    crate::ErrorKind::Full => history::ErrorKind::Full,
+                    _ => history::ErrorKind::Refused,
+                };
+                return Err(history::Error::new(kind, e.message));
+            }
+        }
+        self.store.take_spare().ok_or_else(|| {
+            history::Error::new(history::ErrorKind::Full, "the pool has no free zone")
+        })
+    }
+}

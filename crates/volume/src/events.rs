@@ -1,0 +1,353 @@
+//! What happens to a volume besides writes: versions, marks, reverts, resizes, settings.
+//!
+//! Invariants
+//! 1. Each is one catalogue commit, made while the log's gate is closed where it names "now"; memory
+//!    changes only after the commit.
+//! 2. A revert and a resize take a seq of their own. Nothing that was before is removed by them.
+//! 3. Lock order: `pins`, the log's gate, the pool's books, `record`.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use history::{Branch, Gate, Timeline};
+use units::{Moment, Seq, WallTime};
+
+use crate::catalogue::{EventRecord, MarkRecord, TimelineRecord, VersionRecord, VolumeRecord};
+use crate::names::check_name;
+use crate::opening::Opening;
+use crate::pool::check_size;
+use crate::types::{
+    Granularity, Mark, Resolved, RevertReport, Stamp, Version, VolumeChange, WriteOp,
+};
+use crate::volume::{Pins, Volume};
+use crate::{Error, ErrorKind, Result};
+
+/// Characters of a version's label.
+const LABEL_CHARS_MAX: usize = 1024;
+
+impl Volume {
+    /// Captures the present as a version: stalls writes, flushes, counts up, copies nothing (Clotho 3.2).
+    ///
+    /// # Errors
+    /// `Invalid` label; `Refused` or `Io`.
+    pub fn create_version(&self, label: &str) -> Result<Version> {
+        self.check_open()?;
+        if label.chars().count() > LABEL_CHARS_MAX {
+            let text = format!("a label has at most {LABEL_CHARS_MAX} characters");
+            return Err(Error::new(ErrorKind::Invalid, text));
+        }
+        // Most of what is dirty goes out before writes are stalled; the commit flushes the rest.
+        self.core.store.flush()?;
+        let mut pins = self.pins.lock();
+        let (number, version) = self.log.with_gate(|gate| -> Result<_> {
+            let mut record = self.record.lock().clone();
+            let number = record.next_version;
+            record.next_version += 1;
+            let version = VersionRecord {
+                seq: gate.last_seq().0,
+                time_ns: self.core.machine.clock.wall().max(gate.last_time()).as_nanos(),
+                label: label.to_owned(),
+                bytes_changed: None,
+            };
+            let (numbers, commit) = self.core.begin()?;
+            commit.put_version(self.id, number, &version)?;
+            commit.put_volume(&record)?;
+            self.core.finish(&numbers, commit)?;
+            *self.record.lock() = record;
+            Ok((number, version))
+        })?;
+        pins.versions.insert(number, Seq(version.seq));
+        drop(pins);
+        self.version_of(number, version)
+    }
+
+    /// All versions, by number.
+    ///
+    /// # Errors
+    /// `Corrupt` or `Io`.
+    pub fn versions(&self) -> Result<Vec<Version>> {
+        self.check_open()?;
+        let records = self.core.catalogue.versions(self.id)?;
+        records.into_iter().map(|(number, record)| self.version_of(number, record)).collect()
+    }
+
+    /// One version.
+    ///
+    /// # Errors
+    /// `NotFound`.
+    pub fn version(&self, number: u64) -> Result<Version> {
+        self.check_open()?;
+        match self.core.catalogue.version(self.id, number)? {
+            Some(record) => self.version_of(number, record),
+            None => Err(self.no_version(number)),
+        }
+    }
+
+    fn no_version(&self, number: u64) -> Error {
+        Error::new(ErrorKind::NotFound, format!("{} has no version {number}", self.name))
+    }
+
+    fn version_of(&self, number: u64, record: VersionRecord) -> Result<Version> {
+        let stamp = Stamp { seq: Seq(record.seq), time: WallTime::from_nanos(record.time_ns) };
+        let label = record.label.clone();
+        let bytes_changed = match record.bytes_changed {
+            Some(bytes) => bytes,
+            None => self.count_version(number, record)?,
+        };
+        Ok(Version { number, stamp, label, bytes_changed })
+    }
+
+    /// Counts what changed since the version before, and remembers it: neither moment ever changes.
+    fn count_version(&self, number: u64, mut record: VersionRecord) -> Result<u64> {
+        let before = self.pins.lock().versions.range(..number).next_back().map(|(_, &seq)| seq);
+        let bytes = match before {
+            Some(before) => self.changed_bytes(before, Seq(record.seq))?,
+            None => self.stored_bytes(Seq(record.seq))?,
+        };
+        record.bytes_changed = Some(bytes);
+        let (numbers, commit) = self.core.begin()?;
+        if self.pins.lock().versions.contains_key(&number) {
+            commit.put_version(self.id, number, &record)?;
+        }
+        self.core.finish(&numbers, commit)?;
+        Ok(bytes)
+    }
+
+    /// Deletes a version; its moment stays openable while the window or another pin holds it.
+    ///
+    /// # Errors
+    /// `NotFound`.
+    pub fn delete_version(&self, number: u64) -> Result<()> {
+        self.check_open()?;
+        let mut pins = self.pins.lock();
+        let seq = *pins.versions.get(&number).ok_or_else(|| self.no_version(number))?;
+        let (mut numbers, commit) = self.core.begin()?;
+        commit.remove_version(self.id, number)?;
+        let detail = format!("version {number} (seq {seq})");
+        self.core.audit(&mut numbers, &commit, "version-delete", &self.name, detail)?;
+        self.core.finish(&numbers, commit)?;
+        pins.versions.remove(&number);
+        self.reclaim_wanted.store(true, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Names a moment; pins it if asked to.
+    ///
+    /// # Errors
+    /// `Invalid` name, `Exists`, and those of resolving.
+    pub fn create_mark(&self, name: &str, at: &Moment, pin: bool) -> Result<Mark> {
+        self.check_open()?;
+        check_name("mark", name)?;
+        if pin {
+            self.core.store.flush()?;
+        }
+        let mut pins = self.pins.lock();
+        if pins.marks.contains_key(name) {
+            let text = format!("{} has a mark {name} already", self.name);
+            return Err(Error::new(ErrorKind::Exists, text));
+        }
+        let resolved = self.resolve_with(at, &pins)?;
+        let record = MarkRecord {
+            seq: resolved.seq.0,
+            time_ns: resolved.time.as_nanos(),
+            pinned: pin,
+            created_ns: self.now().as_nanos(),
+        };
+        let (numbers, commit) = self.core.begin()?;
+        commit.put_mark(self.id, name, &record)?;
+        self.core.finish(&numbers, commit)?;
+        let mark = mark_of(name, &record);
+        pins.marks.insert(name.to_owned(), record);
+        Ok(mark)
+    }
+
+    /// All marks, by name.
+    ///
+    /// # Errors
+    /// `NotFound` once the volume is deleted.
+    pub fn marks(&self) -> Result<Vec<Mark>> {
+        self.check_open()?;
+        Ok(self.pins.lock().marks.iter().map(|(name, record)| mark_of(name, record)).collect())
+    }
+
+    /// Deletes a mark.
+    ///
+    /// # Errors
+    /// `NotFound`.
+    pub fn delete_mark(&self, name: &str) -> Result<()> {
+        self.check_open()?;
+        let mut pins = self.pins.lock();
+        let Some(mark) = pins.marks.get(name) else {
+            let text = format!("{} has no mark {name}", self.name);
+            return Err(Error::new(ErrorKind::NotFound, text));
+        };
+        let (mut numbers, commit) = self.core.begin()?;
+        commit.remove_mark(self.id, name)?;
+        let detail = format!("mark {name} (seq {}, pinned: {})", mark.seq, mark.pinned);
+        self.core.audit(&mut numbers, &commit, "mark-delete", &self.name, detail)?;
+        self.core.finish(&numbers, commit)?;
+        pins.marks.remove(name);
+        self.reclaim_wanted.store(true, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Makes a past moment the present. What came before stays: `revert` to the report's `from` undoes it.
+    ///
+    /// # Errors
+    /// Those of resolving; `Refused` or `Io`.
+    pub fn revert(&self, to: &Moment, dry_run: bool) -> Result<RevertReport> {
+        self.check_open()?;
+        if !dry_run {
+            self.core.store.flush()?;
+        }
+        let pins = self.pins.lock();
+        let target = self.resolve_with(to, &pins)?;
+        let latest = self.latest()?;
+        let to = Stamp { seq: target.seq, time: target.time };
+        let (changed_bytes, changed_exact) = self.changed_bytes_bounded(target.seq, latest.seq)?;
+        let report =
+            |from: Stamp, seq: Seq| RevertReport { from, to, changed_bytes, changed_exact, seq };
+        if dry_run || target.seq == latest.seq {
+            return Ok(report(latest, latest.seq));
+        }
+        let (from, seq) = self.log.with_gate(|gate| self.revert_in_gate(gate, target, &pins))?;
+        Ok(report(from, seq))
+    }
+
+    fn revert_in_gate(
+        &self,
+        gate: &mut Gate<'_>,
+        target: Resolved,
+        _pins: &Pins,
+    ) -> Result<(Stamp, Seq)> {
+        let from = Stamp { seq: gate.last_seq(), time: gate.last_time() };
+        let (seq, time) = gate.peek_event();
+        let mut record = self.record.lock().clone();
+        let parent = record.timeline_at(target.seq);
+        let parent_map = self.core.timeline(parent).ok_or_else(|| {
+            Error::new(ErrorKind::Corrupt, format!("timeline {parent} is not there"))
+        })?;
+        let size_bytes = record.size_at(target.seq);
+        let (mut numbers, commit) = self.core.begin()?;
+        numbers.timeline += 1;
+        let timeline = TimelineRecord {
+            id: numbers.timeline,
+            log: self.id,
+            parent: Some((parent, target.seq.0)),
+        };
+        record.line.push((seq.0, timeline.id));
+        record.sizes.push((seq.0, size_bytes));
+        record.events.push(EventRecord {
+            seq: seq.0,
+            time_ns: time.as_nanos(),
+            kind: "revert".to_owned(),
+            detail: format!("from seq {} to seq {} ({})", from.seq, target.seq, target.time),
+        });
+        commit.put_timeline(&timeline)?;
+        commit.put_volume(&record)?;
+        let detail =
+            format!("from seq {} to seq {}; the revert is seq {seq}", from.seq, target.seq);
+        self.core.audit(&mut numbers, &commit, "revert", &self.name, detail)?;
+        self.core.finish(&numbers, commit)?;
+        drop(numbers);
+        let branch = Branch { timeline: parent_map, seq: target.seq };
+        let map = Arc::new(Timeline::new(timeline.id, self.id, Some(branch), Vec::new()));
+        self.core.timelines.write().insert(timeline.id, (timeline, Arc::clone(&map)));
+        gate.take_event(seq, time);
+        *self.record.lock() = record;
+        self.set_present(map, size_bytes);
+        Ok((from, seq))
+    }
+
+    pub(crate) fn set_present(&self, timeline: Arc<Timeline>, size_bytes: u64) {
+        let store = Arc::clone(&self.core.store);
+        let at = Seq(u64::MAX);
+        let opening = Arc::new(Opening::new(store, self.name.clone(), timeline, at, size_bytes));
+        self.core.register(&opening);
+        *self.present.write() = opening;
+    }
+
+    /// Changes the size. What is cut off reads as zeros should the volume grow again; views of earlier
+    /// moments keep the size and content of then.
+    ///
+    /// # Errors
+    /// `Invalid` size; `Full`, `Refused` or `Io`.
+    pub fn resize(&self, size_bytes: u64) -> Result<()> {
+        self.check_open()?;
+        check_size(size_bytes)?;
+        let old = self.size_bytes();
+        if size_bytes == old {
+            return Ok(());
+        }
+        if size_bytes < old {
+            let length_bytes = old - size_bytes;
+            self.write_batch(&[WriteOp::Zero { offset: size_bytes, length_bytes }])?;
+        }
+        self.core.store.flush()?;
+        self.log.with_gate(|gate| -> Result<()> {
+            let (seq, time) = gate.peek_event();
+            let mut record = self.record.lock().clone();
+            record.sizes.push((seq.0, size_bytes));
+            record.events.push(EventRecord {
+                seq: seq.0,
+                time_ns: time.as_nanos(),
+                kind: "resize".to_owned(),
+                detail: format!("from {old} to {size_bytes} bytes"),
+            });
+            let (mut numbers, commit) = self.core.begin()?;
+            commit.put_volume(&record)?;
+            let detail = format!("from {old} to {size_bytes} bytes; seq {seq}");
+            self.core.audit(&mut numbers, &commit, "resize", &self.name, detail)?;
+            self.core.finish(&numbers, commit)?;
+            gate.take_event(seq, time);
+            *self.record.lock() = record;
+            let timeline = Arc::clone(&self.present().timeline);
+            self.set_present(timeline, size_bytes);
+            Ok(())
+        })
+    }
+
+    /// Changes settings. A finer granularity holds from now on; what was thinned out stays so.
+    ///
+    /// # Errors
+    /// `Invalid` values; `Refused` or `Io`.
+    pub fn change(&self, change: &VolumeChange) -> Result<()> {
+        self.check_open()?;
+        if let Some(Granularity::Interval(0)) = change.granularity {
+            return Err(Error::new(ErrorKind::Invalid, "an interval is longer than nothing"));
+        }
+        let _pins = self.pins.lock();
+        self.log.with_gate(|gate| -> Result<()> {
+            let mut record: VolumeRecord = self.record.lock().clone();
+            if let Some(granularity) = change.granularity {
+                let from = gate.last_seq().0 + 1;
+                record.granularities.retain(|&(first, _)| first < from);
+                if record.granularities.is_empty()
+                    || record.granularity_at(Seq(from)) != granularity
+                {
+                    record.granularities.push((from, granularity));
+                }
+            }
+            record.window_ns = change.window_ns.unwrap_or(record.window_ns);
+            if let Some(limit) = change.history_limit_bytes {
+                record.history_limit_bytes = limit;
+            }
+            let (mut numbers, commit) = self.core.begin()?;
+            commit.put_volume(&record)?;
+            let detail = format!("{change:?}");
+            self.core.audit(&mut numbers, &commit, "volume-set", &self.name, detail)?;
+            self.core.finish(&numbers, commit)?;
+            *self.record.lock() = record;
+            Ok(())
+        })
+    }
+}
+
+fn mark_of(name: &str, record: &MarkRecord) -> Mark {
+    Mark {
+        name: name.to_owned(),
+        stamp: Stamp { seq: Seq(record.seq), time: WallTime::from_nanos(record.time_ns) },
+        pinned: record.pinned,
+        created: WallTime::from_nanos(record.created_ns),
+    }
+}

@@ -1,0 +1,140 @@
+//! What was written when: totals per interval, and events.
+
+use format::time::TimeEntry;
+use history::By;
+use units::{Moment, Seq, WallTime};
+
+use crate::types::{Bucket, Event, HistoryPage, Stamp};
+use crate::volume::Volume;
+use crate::{Error, ErrorKind, Result};
+
+impl Volume {
+    /// Totals per `step_ns` between two moments (the window's start and the present, if not given), at
+    /// most `limit` buckets.
+    ///
+    /// # Errors
+    /// `Invalid` step; those of resolving.
+    pub fn history(
+        &self,
+        since: Option<&Moment>,
+        until: Option<&Moment>,
+        step_ns: u64,
+        limit: usize,
+    ) -> Result<HistoryPage> {
+        self.check_open()?;
+        if step_ns == 0 || limit == 0 {
+            return Err(Error::new(ErrorKind::Invalid, "step and limit are more than nothing"));
+        }
+        let from = self.edge(since)?;
+        let to = match until {
+            Some(moment) => self.edge(Some(moment))?,
+            None => self.latest()?,
+        };
+        let mut page =
+            HistoryPage { events: self.events_between(from, to)?, ..HistoryPage::default() };
+        let mut before = self.time_entry(By::Time(from.time))?.unwrap_or_default();
+        before.seq = before.seq.max(from.seq);
+        let mut full = false;
+        let mut take = |entry: &TimeEntry| {
+            if entry.time > to.time || full {
+                return false;
+            }
+            full = !add(&mut page, &before, entry, step_ns, limit);
+            before = *entry;
+            !full
+        };
+        let recent = self.log.with_times(<[TimeEntry]>::to_vec);
+        let first_recent = recent.first().map_or(Seq(u64::MAX), |e| e.seq);
+        self.times.scan_after(&self.core.store, By::Time(from.time), |entry| {
+            entry.seq < first_recent && take(entry)
+        })?;
+        let after = recent.partition_point(|e| e.time <= from.time);
+        for entry in &recent[after..] {
+            if !take(entry) {
+                break;
+            }
+        }
+        Ok(page)
+    }
+
+    /// A moment as an edge of the query; a time need not have been retained.
+    fn edge(&self, moment: Option<&Moment>) -> Result<Stamp> {
+        let record = self.record.lock().clone();
+        let horizon =
+            Stamp { seq: Seq(record.horizon_seq), time: WallTime::from_nanos(record.horizon_ns) };
+        let time = match moment {
+            None => return Ok(horizon),
+            Some(Moment::At(time)) => *time,
+            Some(Moment::Ago(span)) => {
+                WallTime::from_nanos(self.now().as_nanos().saturating_sub(span.0))
+            }
+            Some(other) => {
+                let resolved = self.resolve(other)?;
+                return Ok(Stamp { seq: resolved.seq, time: resolved.time });
+            }
+        };
+        if time <= horizon.time {
+            return Ok(horizon);
+        }
+        let seq = self.time_entry(By::Time(time))?.map_or(horizon.seq, |e| e.seq);
+        Ok(Stamp { seq, time })
+    }
+
+    fn events_between(&self, from: Stamp, to: Stamp) -> Result<Vec<Event>> {
+        let record = self.record.lock().clone();
+        let mut events = Vec::new();
+        let created =
+            Stamp { seq: Seq(record.created_seq), time: WallTime::from_nanos(record.created_ns) };
+        let (kind, detail) = match &record.cloned_from {
+            Some((name, seq)) => ("cloned", format!("from {name} at seq {seq}")),
+            None => ("created", String::new()),
+        };
+        events.push(Event { stamp: created, kind, detail });
+        for event in &record.events {
+            let stamp = Stamp { seq: Seq(event.seq), time: WallTime::from_nanos(event.time_ns) };
+            let kind = if event.kind == "revert" { "revert" } else { "resize" };
+            events.push(Event { stamp, kind, detail: event.detail.clone() });
+        }
+        for (number, version) in self.core.catalogue.versions(self.id)? {
+            let stamp =
+                Stamp { seq: Seq(version.seq), time: WallTime::from_nanos(version.time_ns) };
+            let detail = format!("{number} {}", version.label).trim_end().to_owned();
+            events.push(Event { stamp, kind: "version", detail });
+        }
+        for (name, mark) in &self.pins.lock().marks {
+            let stamp = Stamp { seq: Seq(mark.seq), time: WallTime::from_nanos(mark.time_ns) };
+            events.push(Event { stamp, kind: "mark", detail: name.clone() });
+        }
+        events.retain(|e| from.time <= e.stamp.time && e.stamp.time <= to.time.max(self.now()));
+        events.sort_by_key(|e| (e.stamp.time, e.stamp.seq));
+        Ok(events)
+    }
+}
+
+/// Adds what lies between two entries to the bucket of the later; false when there is no room.
+fn add(
+    page: &mut HistoryPage,
+    before: &TimeEntry,
+    entry: &TimeEntry,
+    step_ns: u64,
+    limit: usize,
+) -> bool {
+    let time = WallTime::from_nanos(entry.time.as_nanos() / step_ns * step_ns);
+    let writes = entry.seq.0.saturating_sub(before.seq.0);
+    let bytes = entry.bytes_total.saturating_sub(before.bytes_total);
+    let flushes = entry.flushes_total.saturating_sub(before.flushes_total);
+    let full = page.buckets.len() >= limit;
+    match page.buckets.last_mut() {
+        Some(open) if open.time == time => {
+            open.writes += writes;
+            open.bytes += bytes;
+            open.flushes += flushes;
+        }
+        _ if full => {
+            page.next = Some(time);
+            return false;
+        }
+        _ => page.buckets.push(Bucket { time, writes, bytes, flushes }),
+    }
+    true
+}

@@ -1,0 +1,234 @@
+//! Writing pending map entries out as runs.
+//!
+//! Invariants
+//! 1. The log's gate is closed while pending entries are frozen, so that `flushed_seq` is exact: every
+//!    entry up to it is in a run once the commit is done, none above it.
+//! 2. The commit flushes the device first (the catalogue is on it), so no run points to bytes less durable
+//!    than itself.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use format::map::Entry;
+use format::time::TimeEntry;
+use history::{Openable, Segment, StoredRun, TimeRun, Timeline, write_time_run};
+use units::Seq;
+
+use crate::Result;
+use crate::catalogue::{Commit, RunRecord, SegmentRecord};
+use crate::core::Core;
+use crate::needed::Needed;
+use crate::sift::{Nodes, sift};
+use crate::volume::Volume;
+
+/// What was frozen, and how things stood then.
+struct Frozen {
+    seq: Seq,
+    times: Vec<TimeEntry>,
+    last: TimeEntry,
+    /// Segment, entries that name it, bytes used, whether it is sealed.
+    segments: Vec<(Arc<Segment>, i64, u32, bool)>,
+    timelines: Vec<Arc<Timeline>>,
+}
+
+/// A run written, and how many frozen parts it replaces.
+struct Written {
+    timeline: Arc<Timeline>,
+    parts: usize,
+    run: Option<StoredRun>,
+}
+
+impl Volume {
+    /// Writes everything pending out as runs. The caller holds `work`.
+    ///
+    /// # Errors
+    /// `Full`, `Refused`, `Io`.
+    pub(crate) fn flush_map(&self) -> Result<()> {
+        let frozen = self.freeze_pending()?;
+        if frozen.times.is_empty() && frozen.timelines.is_empty() {
+            return Ok(());
+        }
+        let needed = Needed::work_out(&self.core)?;
+        let mut dropped: BTreeMap<u64, i64> = BTreeMap::new();
+        let mut written = Vec::new();
+        for timeline in &frozen.timelines {
+            let openable = needed.of(timeline.id);
+            written.push(self.write_run(timeline, &openable, &mut dropped)?);
+        }
+        let time_run = match &frozen.times[..] {
+            [] => None,
+            times => Some(self.write_times(times)?),
+        };
+        self.commit_flush(&frozen, &written, time_run.as_ref(), &dropped)?;
+        for (segment, live, ..) in &frozen.segments {
+            let gone = dropped.get(&segment.number).copied().unwrap_or(0);
+            segment.committed_entries.store(live - gone, Ordering::Release);
+            segment.live_entries.fetch_sub(gone, Ordering::AcqRel);
+        }
+        for part in written {
+            part.timeline.install_flushed(part.parts, part.run.map(Arc::new));
+        }
+        if let Some(run) = time_run {
+            self.times.push(Arc::new(run));
+        }
+        self.log.drop_times(frozen.seq);
+        Ok(())
+    }
+
+    fn freeze_pending(&self) -> Result<Frozen> {
+        let record = self.record.lock().clone();
+        let mut ids: Vec<u64> = record.line.iter().map(|&(_, timeline)| timeline).collect();
+        ids.sort_unstable();
+        ids.dedup();
+        let timelines: Vec<_> = ids.iter().filter_map(|&id| self.core.timeline(id)).collect();
+        self.log.with_gate(|gate| -> Result<Frozen> {
+            for timeline in &timelines {
+                timeline.freeze();
+            }
+            let segments = self.core.store.segments();
+            let own = segments.into_iter().filter(|s| s.log == self.id);
+            let segments = own
+                .map(|s| {
+                    let live = s.live_entries.load(Ordering::Acquire);
+                    let end = s.end.load(Ordering::Acquire);
+                    let sealed = s.sealed.load(Ordering::Acquire);
+                    (s, live, end, sealed)
+                })
+                .collect();
+            let (bytes_total, flushes_total) = gate.totals();
+            let (seq, time) = (gate.last_seq(), gate.last_time());
+            let last = TimeEntry { time, seq, bytes_total, flushes_total };
+            let pending = |t: &Arc<Timeline>| !t.frozen().is_empty();
+            Ok(Frozen {
+                seq,
+                times: gate.times().to_vec(),
+                last,
+                segments,
+                timelines: timelines.iter().filter(|t| pending(t)).cloned().collect(),
+            })
+        })
+    }
+
+    /// Writes the frozen entries of a timeline that are still needed.
+    fn write_run(
+        &self,
+        timeline: &Arc<Timeline>,
+        openable: &Openable,
+        dropped: &mut BTreeMap<u64, i64>,
+    ) -> Result<Written> {
+        let frozen = timeline.frozen();
+        let mut entries: Vec<Entry> = Vec::new();
+        for part in &frozen {
+            entries.extend(part.sorted());
+        }
+        entries.sort_by_key(|e| (e.key, std::cmp::Reverse(e.seq)));
+        let nodes = Nodes::new(frozen.iter().flat_map(|part| part.nodes().iter().copied()));
+        let id = self.core.next_run();
+        let mut builder = history::RunBuilder::new(&self.core.store, id, id, timeline.id);
+        let mut start = 0;
+        while start < entries.len() {
+            let key = entries[start].key;
+            let count = entries[start..].iter().take_while(|e| e.key == key).count();
+            sift(&entries[start..start + count], &nodes, openable, |entry, keep| {
+                if keep {
+                    return builder.push(*entry).map_err(Into::into);
+                }
+                *dropped.entry(entry.location.segment()).or_default() += 1;
+                Ok(())
+            })?;
+            start += count;
+        }
+        let run = builder.finish(&self.core.store)?;
+        Ok(Written { timeline: Arc::clone(timeline), parts: frozen.len(), run })
+    }
+
+    fn write_times(&self, times: &[TimeEntry]) -> Result<TimeRun> {
+        Ok(write_time_run(&self.core.store, self.core.next_run(), times)?)
+    }
+
+    fn commit_flush(
+        &self,
+        frozen: &Frozen,
+        written: &[Written],
+        time_run: Option<&TimeRun>,
+        dropped: &BTreeMap<u64, i64>,
+    ) -> Result<()> {
+        let (numbers, commit) = self.core.begin()?;
+        for part in written {
+            if let Some(run) = &part.run {
+                commit.put_map_run(&record_of_run(run, part.timeline.id))?;
+            }
+        }
+        if let Some(run) = time_run {
+            commit.put_time_run(&record_of_times(run, self.id))?;
+        }
+        for (segment, live, end, sealed) in &frozen.segments {
+            let gone = dropped.get(&segment.number).copied().unwrap_or(0);
+            commit_segment(&commit, segment, live - gone, *end, *sealed)?;
+        }
+        let mut record = self.record.lock().clone();
+        record.flushed_seq = frozen.last.seq.0;
+        record.flushed_ns = frozen.last.time.as_nanos();
+        record.flushed_bytes_total = frozen.last.bytes_total;
+        record.flushed_flushes_total = frozen.last.flushes_total;
+        commit.put_volume(&record)?;
+        self.core.finish(&numbers, commit)?;
+        *self.record.lock() = record;
+        Ok(())
+    }
+}
+
+/// Records a segment; a spare it was made from is one no longer.
+pub fn commit_segment(
+    commit: &Commit,
+    segment: &Segment,
+    live_entries: i64,
+    end: u32,
+    sealed: bool,
+) -> Result<()> {
+    let record = SegmentRecord {
+        zone: segment.zone,
+        end,
+        log: segment.log,
+        nonce: segment.nonce,
+        last_seq: segment.last_seq().0,
+        live_entries,
+        sealed,
+    };
+    commit.remove_spare(segment.number)?;
+    commit.put_segment(segment.number, &record)
+}
+
+/// The catalogue's record of a map run.
+#[must_use]
+pub fn record_of_run(run: &StoredRun, timeline: u64) -> RunRecord {
+    RunRecord {
+        id: run.id,
+        owner: timeline,
+        order: run.order,
+        extents: run.extents.list.iter().map(|e| (e.zone, e.first, e.count)).collect(),
+        entries: run.summary.entries,
+    }
+}
+
+/// The catalogue's record of a time run.
+#[must_use]
+pub fn record_of_times(run: &TimeRun, log: u64) -> RunRecord {
+    RunRecord {
+        id: run.id,
+        owner: log,
+        order: run.id,
+        extents: run.pages.list.iter().map(|e| (e.zone, e.first, e.count)).collect(),
+        entries: run.entries,
+    }
+}
+
+impl Core {
+    /// The next run's number; made durable by the commit that names the run.
+    pub(crate) fn next_run(&self) -> u64 {
+        let mut numbers = self.books.lock();
+        numbers.run += 1;
+        numbers.run
+    }
+}

@@ -1,0 +1,289 @@
+//! Merging runs of a timeline, and reclaiming what no openable moment needs.
+//!
+//! A partial merge joins a few adjacent runs so that look-ups stay short. A full merge takes all runs of a
+//! timeline: it drops what has expired and moves the live blocks of sparse segments together, in address
+//! order. Both go a little at a time (`step`), and a crash before the commit leaves only free zones.
+//!
+//! Invariants
+//! 1. An entry is dropped only if `Needed`, worked out at the beginning, says that no openable moment sees
+//!    it. Moments that become pinned later were openable then.
+//! 2. The commit that names the merged run also says which segments are free; memory follows the commit.
+//! 3. A block is moved only after its checksum held; one that does not stays where it is, and its segment too.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use format::map::{Entry, Key};
+use history::run::{EntrySource, MergeIter};
+use history::{Openable, RunBuilder, Segment, StoredRun, Timeline};
+use units::Seq;
+
+use crate::Result;
+use crate::core::Core;
+use crate::map_flush::{commit_segment, record_of_run};
+use crate::mover::Mover;
+use crate::needed::Needed;
+use crate::sift::{Nodes, sift};
+use crate::volume::Volume;
+
+/// Runs a timeline may have before some are joined.
+pub const RUNS_MAX: usize = 10;
+/// Runs joined at a time.
+const JOINED: usize = 6;
+
+/// What kind of merge.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Scope {
+    /// Joins some runs.
+    Partial,
+    /// All runs of the timeline; segments to be emptied.
+    Full(BTreeSet<u64>),
+}
+
+/// A merge under way.
+pub struct MergeJob {
+    volume: Arc<Volume>,
+    timeline: Arc<Timeline>,
+    inputs: Vec<Arc<StoredRun>>,
+    scope: Scope,
+    openable: Openable,
+    nodes: Nodes,
+    builder: Option<RunBuilder>,
+    mover: Mover,
+    /// Entries before this place are done.
+    resume: Option<(Key, Seq)>,
+    /// Entries dropped or moved away, by the segment they named.
+    released: BTreeMap<u64, i64>,
+}
+
+impl Volume {
+    /// A merge that some timeline of this volume wants because it has many runs.
+    pub(crate) fn wanted_join(self: &Arc<Self>) -> Result<Option<MergeJob>> {
+        for timeline in self.own_timelines() {
+            let runs = timeline.runs();
+            if runs.len() <= RUNS_MAX {
+                continue;
+            }
+            let cost = |start: &usize| -> u64 {
+                runs[*start..*start + JOINED].iter().map(|r| r.summary.entries).sum()
+            };
+            let start = (0..=runs.len() - JOINED).min_by_key(cost).expect("more runs than joined");
+            let inputs = runs[start..start + JOINED].to_vec();
+            return self.job(timeline, inputs, Scope::Partial).map(Some);
+        }
+        Ok(None)
+    }
+
+    /// A full merge of one timeline.
+    pub(crate) fn full_merge(
+        self: &Arc<Self>,
+        timeline: Arc<Timeline>,
+        sparse: BTreeSet<u64>,
+    ) -> Result<Option<MergeJob>> {
+        let inputs = timeline.runs();
+        if inputs.is_empty() {
+            return Ok(None);
+        }
+        self.job(timeline, inputs, Scope::Full(sparse)).map(Some)
+    }
+
+    /// Timelines whose writes are in this volume's log.
+    pub(crate) fn own_timelines(&self) -> Vec<Arc<Timeline>> {
+        let timelines = self.core.timelines.read();
+        timelines.values().filter(|(r, _)| r.log == self.id).map(|(_, t)| Arc::clone(t)).collect()
+    }
+
+    fn job(
+        self: &Arc<Self>,
+        timeline: Arc<Timeline>,
+        inputs: Vec<Arc<StoredRun>>,
+        scope: Scope,
+    ) -> Result<MergeJob> {
+        let openable = Needed::work_out(&self.core)?.of(timeline.id);
+        let nodes = self.nodes_of(&timeline)?;
+        let order = inputs.first().expect("a merge has inputs").order;
+        let id = self.core.next_run();
+        let builder = RunBuilder::new(&self.core.store, id, order, timeline.id);
+        let mover = Mover::new(Arc::clone(&self.core), self.id, timeline.id);
+        Ok(MergeJob {
+            volume: Arc::clone(self),
+            timeline,
+            inputs,
+            scope,
+            openable,
+            nodes,
+            builder: Some(builder),
+            mover,
+            resume: None,
+            released: BTreeMap::new(),
+        })
+    }
+
+    /// Trims of larger ranges in all runs and pending entries of a timeline.
+    fn nodes_of(&self, timeline: &Timeline) -> Result<Nodes> {
+        let store = &self.core.store;
+        let mut found: Vec<Entry> = Vec::new();
+        for run in timeline.runs() {
+            if run.summary.key_last.level == 0 {
+                continue;
+            }
+            run.with_source(store, |source| -> history::Result<()> {
+                let place = Key { level: 1, index: 0 };
+                let mut cursor = run.run.cursor_at(source, place, Seq::MAX)?;
+                while let Some(entry) = cursor.peek() {
+                    found.push(entry);
+                    cursor.advance()?;
+                }
+                Ok(())
+            })?;
+        }
+        for part in timeline.frozen() {
+            found.extend_from_slice(part.nodes());
+        }
+        Ok(Nodes::new(found))
+    }
+}
+
+impl MergeJob {
+    /// Handles about `entries_max` entries; true when the merge is complete and committed.
+    ///
+    /// # Errors
+    /// `Full`, `Refused`, `Corrupt`, `Io`; the job is then to be dropped.
+    pub fn step(&mut self, entries_max: usize) -> Result<bool> {
+        let batch = self.next_entries(entries_max)?;
+        let ended = batch.len() < entries_max;
+        // A key is handled whole: what follows the last key's first entry waits, unless this is the end.
+        let usable = match batch.last() {
+            Some(last) if !ended => {
+                let start = batch.partition_point(|e| e.key < last.key);
+                if start == 0 { return self.step(entries_max * 2) } else { start }
+            }
+            _ => batch.len(),
+        };
+        let mut start = 0;
+        while start < usable {
+            let key = batch[start].key;
+            let count = batch[start..usable].iter().take_while(|e| e.key == key).count();
+            self.handle(&batch[start..start + count])?;
+            start += count;
+        }
+        if !ended {
+            self.resume = Some((batch[usable].key, Seq::MAX));
+            return Ok(false);
+        }
+        self.commit()?;
+        Ok(true)
+    }
+
+    fn next_entries(&self, entries_max: usize) -> Result<Vec<Entry>> {
+        let store = &self.volume.core.store;
+        let place = self.resume.unwrap_or((Key { level: 0, index: 0 }, Seq::MAX));
+        let pages: Vec<_> = self.inputs.iter().map(|run| run.pages(store)).collect();
+        let mut cursors = Vec::new();
+        for (run, pages) in self.inputs.iter().zip(&pages) {
+            let source = history::run::RunSource { pages, cache: &store.leaf_cache };
+            cursors.push(run.run.cursor_at(source, place.0, place.1)?);
+        }
+        let mut batch = Vec::with_capacity(entries_max);
+        for entry in MergeIter::new(cursors).take(entries_max) {
+            batch.push(entry?);
+        }
+        Ok(batch)
+    }
+
+    /// Keeps, moves or drops the entries of one key (newest first).
+    fn handle(&mut self, entries: &[Entry]) -> Result<()> {
+        let mut kept = Vec::with_capacity(entries.len());
+        let released = &mut self.released;
+        sift(entries, &self.nodes, &self.openable, |entry, keep| {
+            if keep {
+                kept.push(*entry);
+            } else {
+                *released.entry(entry.location.segment()).or_default() += 1;
+            }
+            Ok(())
+        })?;
+        let builder = self.builder.as_mut().expect("a merge builds until it commits");
+        for entry in kept {
+            let sparse = matches!(&self.scope, Scope::Full(sparse)
+                if sparse.contains(&entry.location.segment()));
+            let moved = if sparse { self.mover.move_entry(&entry)? } else { None };
+            if moved.is_some() {
+                *self.released.entry(entry.location.segment()).or_default() += 1;
+            }
+            builder.push(moved.unwrap_or(entry))?;
+        }
+        Ok(())
+    }
+
+    fn commit(&mut self) -> Result<()> {
+        let core = Arc::clone(&self.volume.core);
+        let builder = self.builder.take().expect("a merge commits once");
+        let run = builder.finish(&core.store)?;
+        let moved = self.mover.finish()?;
+        let flushed = Seq(self.volume.record.lock().flushed_seq);
+        let (numbers, commit) = core.begin()?;
+        for input in &self.inputs {
+            commit.remove_map_run(input.id)?;
+        }
+        if let Some(run) = &run {
+            commit.put_map_run(&record_of_run(run, self.timeline.id))?;
+        }
+        for segment in &moved {
+            let live = segment.live_entries.load(Ordering::Acquire);
+            let end = segment.end.load(Ordering::Acquire);
+            commit_segment(&commit, segment, live, end, true)?;
+        }
+        let mut dead: Vec<Arc<Segment>> = Vec::new();
+        for (&number, &count) in &self.released {
+            let Some(segment) = core.store.segment(number) else { continue };
+            let left = segment.committed_entries.load(Ordering::Acquire) - count;
+            assert!(left >= 0, "segment {number} loses {count} entries, {left} left");
+            let live = segment.live_entries.load(Ordering::Acquire) - count;
+            let sealed = segment.sealed.load(Ordering::Acquire);
+            if live == 0 && left == 0 && sealed && segment.last_seq() <= flushed {
+                commit.remove_segment(number)?;
+                commit.remove_spare(number)?;
+                dead.push(segment);
+            } else {
+                let end = segment.end.load(Ordering::Acquire);
+                commit_segment(&commit, &segment, left, end, sealed)?;
+            }
+        }
+        core.finish(&numbers, commit)?;
+        drop(numbers);
+        self.install(&core, run, moved, &dead);
+        Ok(())
+    }
+
+    fn install(
+        &mut self,
+        core: &Core,
+        run: Option<StoredRun>,
+        moved: Vec<Arc<Segment>>,
+        dead: &[Arc<Segment>],
+    ) {
+        let blocks_moved = !moved.is_empty();
+        for segment in moved {
+            let live = segment.live_entries.load(Ordering::Acquire);
+            segment.committed_entries.store(live, Ordering::Release);
+            core.store.add_segment(segment);
+        }
+        for (&number, &count) in &self.released {
+            if let Some(segment) = core.store.segment(number) {
+                segment.live_entries.fetch_sub(count, Ordering::AcqRel);
+                segment.committed_entries.fetch_sub(count, Ordering::AcqRel);
+            }
+        }
+        let ids: Vec<u64> = self.inputs.iter().map(|r| r.id).collect();
+        self.timeline.install_merged(&ids, run.map(Arc::new));
+        if blocks_moved || !dead.is_empty() {
+            core.forget_pages();
+        }
+        core.store.retire_segments(dead);
+        for input in &self.inputs {
+            core.store.retire_extents(&input.extents);
+        }
+    }
+}

@@ -1,0 +1,251 @@
+//! A moment of a volume, opened: the present, or a view's past. Reading happens here.
+//!
+//! Invariants
+//! 1. Every byte returned from storage was checked against the CRC32C that came with its pointer.
+//! 2. A reader holds an epoch from before it looks at the map until it has the bytes.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use format::checksum::block_crc;
+use history::{BLOCKS_PER_PAGE, PageTable, Slot, Store, Timeline};
+use units::{BLOCK_BYTES, Seq};
+
+use crate::types::Extent;
+use crate::{Error, ErrorKind, Result};
+
+const BLOCK: usize = BLOCK_BYTES as usize;
+
+/// A moment that can be read.
+pub struct Opening {
+    /// What all volumes share.
+    pub store: Arc<Store>,
+    /// The volume's name, for messages.
+    pub volume: String,
+    /// The timeline it is on.
+    pub timeline: Arc<Timeline>,
+    /// The seq as of which it is read; `u64::MAX` for the present.
+    pub at: Seq,
+    /// Bytes of the volume at that moment.
+    pub size_bytes: u64,
+    /// Where its blocks are.
+    pub pages: PageTable,
+}
+
+/// Whether a read may wait for a device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Patience {
+    /// Give up rather than wait.
+    None,
+    /// Wait.
+    Full,
+}
+
+impl Opening {
+    /// An opening with no page loaded.
+    #[must_use]
+    pub fn new(
+        store: Arc<Store>,
+        volume: String,
+        timeline: Arc<Timeline>,
+        at: Seq,
+        size_bytes: u64,
+    ) -> Opening {
+        let pages = PageTable::new(Arc::clone(&store.page_budget));
+        Opening { store, volume, timeline, at, size_bytes, pages }
+    }
+
+    /// Fails unless the range lies within the volume.
+    ///
+    /// # Errors
+    /// `OutOfBounds`.
+    pub fn check_range(&self, offset: u64, length_bytes: u64) -> Result<()> {
+        match offset.checked_add(length_bytes) {
+            Some(end) if end <= self.size_bytes => Ok(()),
+            _ => Err(Error::new(
+                ErrorKind::OutOfBounds,
+                format!(
+                    "{length_bytes} bytes at {offset} reach beyond the end of {} ({} bytes)",
+                    self.volume, self.size_bytes
+                ),
+            )),
+        }
+    }
+
+    /// Copies out where `slots.len()` blocks from `first` are.
+    ///
+    /// # Errors
+    /// `Corrupt` or the device's.
+    pub fn look_up(&self, first: u64, slots: &mut [Slot], patience: Patience) -> Result<bool> {
+        let mut done = 0;
+        while done < slots.len() {
+            let block = first + done as u64;
+            let page = block / BLOCKS_PER_PAGE as u64;
+            let within = (block % BLOCKS_PER_PAGE as u64) as usize;
+            let part = (BLOCKS_PER_PAGE - within).min(slots.len() - done);
+            let out = &mut slots[done..done + part];
+            if patience == Patience::None {
+                if !self.pages.try_slots(page, within, out) {
+                    return Ok(false);
+                }
+            } else {
+                self.pages.slots(page, within, out, |loaded| {
+                    self.timeline.load_page(&self.store, page, self.at, loaded)
+                })?;
+            }
+            done += part;
+        }
+        Ok(true)
+    }
+
+    /// Fills `buffer` from `offset`; `Ok(false)` when that would have had to wait.
+    ///
+    /// # Errors
+    /// `OutOfBounds`, `Corrupt`, or the device's.
+    pub fn read(&self, offset: u64, buffer: &mut [u8], patience: Patience) -> Result<bool> {
+        self.check_range(offset, buffer.len() as u64)?;
+        if buffer.is_empty() {
+            return Ok(true);
+        }
+        let _epoch = self.store.enter();
+        let first = offset / BLOCK_BYTES;
+        let end = (offset + buffer.len() as u64).div_ceil(BLOCK_BYTES);
+        let count = usize::try_from(end - first).expect("a buffer fits memory");
+        let mut few = [Slot::default(); 16];
+        let mut many = Vec::new();
+        let slots = if count <= few.len() {
+            &mut few[..count]
+        } else {
+            many.resize(count, Slot::default());
+            &mut many[..]
+        };
+        if !self.look_up(first, slots, patience)? {
+            return Ok(false);
+        }
+        self.read_slots(first, slots, offset, buffer, patience)
+    }
+
+    fn read_slots(
+        &self,
+        first: u64,
+        slots: &[Slot],
+        offset: u64,
+        buffer: &mut [u8],
+        patience: Patience,
+    ) -> Result<bool> {
+        let mut index = 0;
+        while index < slots.len() {
+            let block_start = (first + index as u64) * BLOCK_BYTES;
+            let run = joined(&slots[index..]);
+            let run_end = block_start + run as u64 * BLOCK_BYTES;
+            let from = block_start.max(offset);
+            let to = run_end.min(offset + buffer.len() as u64);
+            let range = (from - offset) as usize..(to - offset) as usize;
+            let whole = from == block_start && to == run_end;
+            let out = &mut buffer[range];
+            let slots = &slots[index..index + run];
+            let ready = if slots[0].is_hole() {
+                out.fill(0);
+                true
+            } else if whole {
+                self.read_blocks(block_start / BLOCK_BYTES, slots, out, patience)?
+            } else {
+                let mut scratch = vec![0; run * BLOCK];
+                let first_block = block_start / BLOCK_BYTES;
+                let ready = self.read_blocks(first_block, slots, &mut scratch, patience)?;
+                let skip = (from - block_start) as usize;
+                out.copy_from_slice(&scratch[skip..skip + out.len()]);
+                ready
+            };
+            if !ready {
+                return Ok(false);
+            }
+            index += run;
+        }
+        Ok(true)
+    }
+
+    /// Reads blocks that lie one after another in one segment, and verifies each.
+    fn read_blocks(
+        &self,
+        first_block: u64,
+        slots: &[Slot],
+        out: &mut [u8],
+        patience: Patience,
+    ) -> Result<bool> {
+        let at = self.store.device_offset(slots[0].location)?;
+        if patience == Patience::None {
+            if !self.store.device.try_read_at(at, out)? {
+                return Ok(false);
+            }
+        } else {
+            self.store.device.read_at(at, out)?;
+        }
+        for (i, (slot, block)) in slots.iter().zip(out.chunks_exact(BLOCK)).enumerate() {
+            let found = block_crc(block);
+            if found != slot.crc {
+                self.store.checksum_errors.fetch_add(1, Ordering::Relaxed);
+                let text = format!(
+                    "block {} of {} (seq {}, {}): checksum {:#010x} expected, {found:#010x} found",
+                    first_block + i as u64,
+                    self.volume,
+                    slot.seq,
+                    slot.location,
+                    slot.crc
+                );
+                return Err(Error::new(ErrorKind::Corrupt, text)
+                    .with_hint("revert to, or read from, a moment when the block was good"));
+            }
+        }
+        Ok(true)
+    }
+
+    /// Data and holes in a range, joined, at most `limit` of them.
+    ///
+    /// # Errors
+    /// `OutOfBounds`, `Corrupt`, or the device's.
+    pub fn extents(&self, offset: u64, length_bytes: u64, limit: usize) -> Result<Vec<Extent>> {
+        self.check_range(offset, length_bytes)?;
+        let _epoch = self.store.enter();
+        let mut extents: Vec<Extent> = Vec::new();
+        let end = offset + length_bytes;
+        let mut position = offset;
+        let mut slots = vec![Slot::default(); BLOCKS_PER_PAGE];
+        while position < end && extents.len() <= limit {
+            let block = position / BLOCK_BYTES;
+            let page_end = (block / BLOCKS_PER_PAGE as u64 + 1) * BLOCKS_PER_PAGE as u64;
+            let last = page_end.min(end.div_ceil(BLOCK_BYTES));
+            let count = (last - block) as usize;
+            self.look_up(block, &mut slots[..count], Patience::Full)?;
+            for slot in &slots[..count] {
+                let block_end = ((position / BLOCK_BYTES + 1) * BLOCK_BYTES).min(end);
+                push_extent(&mut extents, position, block_end - position, slot.is_hole());
+                position = block_end;
+            }
+        }
+        extents.truncate(limit);
+        Ok(extents)
+    }
+}
+
+fn push_extent(extents: &mut Vec<Extent>, offset: u64, length_bytes: u64, hole: bool) {
+    match extents.last_mut() {
+        Some(open) if open.hole == hole => open.length_bytes += length_bytes,
+        _ => extents.push(Extent { offset, length_bytes, hole }),
+    }
+}
+
+/// How many slots from the first are one hole, or lie one after another in one segment.
+fn joined(slots: &[Slot]) -> usize {
+    let first = slots[0];
+    let follows = |i: usize, slot: &Slot| {
+        if first.is_hole() {
+            return slot.is_hole();
+        }
+        !slot.is_hole()
+            && slot.location.segment() == first.location.segment()
+            && u64::from(slot.location.offset_bytes())
+                == u64::from(first.location.offset_bytes()) + i as u64 * BLOCK_BYTES
+    };
+    slots.iter().enumerate().skip(1).take_while(|&(i, s)| follows(i, s)).count() + 1
+}

@@ -1,0 +1,424 @@
+//! A pool: making one, opening one, and the volumes in it.
+//!
+//! Invariants
+//! 1. A pool that cannot be read is refused with what was found; it is never taken for an empty one.
+//! 2. After `open` returns, everything recovered from the logs' tails is in committed runs.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use block::{BlockDevice, Purpose, Zones};
+use format::FORMAT_VERSION;
+use format::superblock::{COPY_OFFSETS, Superblock};
+use history::{Branch, Timeline};
+use parking_lot::Mutex;
+use units::{Moment, Seq};
+
+use crate::catalogue::{Catalogue, CatalogueMedia, TimelineRecord, VolumeRecord, write_superblock};
+use crate::core::Core;
+use crate::names::check_name;
+use crate::recovery::{Map, open_core};
+use crate::types::{AuditRecord, Budget, Granularity, PoolStatus, VolumeSpec};
+use crate::volume::Volume;
+use crate::{Error, ErrorKind, Machine, PoolFormat, PoolOptions, Result};
+
+/// Zones of the smallest pool.
+const ZONES_MIN: u64 = 48;
+/// Largest volume: 2^40 blocks.
+const SIZE_BYTES_MAX: u64 = 1 << 52;
+
+/// An open pool.
+pub struct Pool {
+    pub(crate) core: Arc<Core>,
+}
+
+/// Fails unless a volume can have this size.
+///
+/// # Errors
+/// `Invalid`.
+pub fn check_size(size_bytes: u64) -> Result<()> {
+    if (4096..=SIZE_BYTES_MAX).contains(&size_bytes) && size_bytes.is_multiple_of(512) {
+        return Ok(());
+    }
+    Err(Error::new(ErrorKind::Invalid, format!("a volume cannot have {size_bytes} bytes"))
+        .with_hint("a multiple of 512 from 4096 bytes to 4 PiB"))
+}
+
+/// How many zones of `total` are kept for reclamation.
+pub fn reserve_of(total: u32) -> u32 {
+    (total / 50).clamp(6, 64)
+}
+
+/// Reads the superblock: the newest sound copy.
+///
+/// # Errors
+/// `Unusable` with what was found at each copy.
+pub fn read_superblock(device: &dyn BlockDevice) -> Result<Superblock> {
+    let mut best: Option<Superblock> = None;
+    let mut found = Vec::new();
+    for (copy, &offset) in COPY_OFFSETS.iter().enumerate() {
+        let mut bytes = vec![0; format::PAGE_BYTES];
+        if offset + bytes.len() as u64 > device.len_bytes() {
+            found.push(format!("copy {copy}: beyond the end of the device"));
+            continue;
+        }
+        device.read_at(offset, &mut bytes)?;
+        match Superblock::decode(&bytes, copy) {
+            Ok(superblock) => {
+                if best.as_ref().is_none_or(|b| b.generation < superblock.generation) {
+                    best = Some(superblock);
+                }
+            }
+            Err(e) => found.push(format!("copy {copy}: {e}")),
+        }
+    }
+    let Some(superblock) = best else {
+        let text = format!("{} holds no pool: {}", device.describe(), found.join("; "));
+        return Err(Error::new(ErrorKind::Unusable, text));
+    };
+    if superblock.device_bytes > device.len_bytes() {
+        let text = format!(
+            "{} has {} bytes, but its pool was made on {}",
+            device.describe(),
+            device.len_bytes(),
+            superblock.device_bytes
+        );
+        return Err(Error::new(ErrorKind::Unusable, text));
+    }
+    Ok(superblock)
+}
+
+impl Pool {
+    /// Lays out an empty pool on `device`.
+    ///
+    /// # Errors
+    /// `Exists` when there is a pool already; `Invalid` sizes; the device's.
+    pub fn create(
+        device: &Arc<dyn BlockDevice>,
+        machine: &Machine,
+        format: &PoolFormat,
+    ) -> Result<()> {
+        let zone_bytes = format.zone_bytes;
+        if !zone_bytes.is_power_of_two() || !((256 << 10)..=(32 << 20)).contains(&zone_bytes) {
+            let text = format!("a zone cannot have {zone_bytes} bytes");
+            return Err(Error::new(ErrorKind::Invalid, text)
+                .with_hint("a power of two from 256 KiB to 32 MiB"));
+        }
+        let count = device.len_bytes() / zone_bytes;
+        if count < ZONES_MIN {
+            let text = format!("{} is too small for a pool", device.describe());
+            let least = format!("at least {} bytes", ZONES_MIN * zone_bytes);
+            return Err(Error::new(ErrorKind::Invalid, text).with_hint(least));
+        }
+        if read_superblock(&**device).is_ok() {
+            let text = format!("{} holds a pool already", device.describe());
+            return Err(Error::new(ErrorKind::Exists, text));
+        }
+        let count = u32::try_from(count).map_err(|_| {
+            Error::new(ErrorKind::Invalid, "the device has too many zones; use larger ones")
+        })?;
+        let mut zones = Zones::new(count, 0);
+        zones.occupy(0);
+        let halves = [machine.entropy.next_u64(), machine.entropy.next_u64()];
+        let superblock = Superblock {
+            format_version: FORMAT_VERSION,
+            features_compatible: 0,
+            features_read_only: 0,
+            features_incompatible: 0,
+            pool_id: u128::from(halves[0]) << 64 | u128::from(halves[1]),
+            generation: 1,
+            zone_bytes,
+            device_bytes: u64::from(count) * zone_bytes,
+            created: machine.clock.wall(),
+            secret: machine.entropy.next_u64(),
+            catalogue_bytes: 0,
+            catalogue_zones: Vec::new(),
+        };
+        device.allocate(0, zone_bytes)?;
+        write_superblock(&**device, &superblock)?;
+        let zones = Mutex::new(zones);
+        let target = Arc::clone(device);
+        let take_zone = Box::new(move || {
+            let zone = zones
+                .lock()
+                .allocate(Purpose::Reclaim)
+                .ok_or_else(|| std::io::Error::from(std::io::ErrorKind::StorageFull))?;
+            target
+                .allocate(u64::from(zone) * zone_bytes, zone_bytes)
+                .map_err(std::io::Error::other)?;
+            Ok(zone)
+        });
+        let media = CatalogueMedia::new(Arc::clone(device), superblock, take_zone);
+        Catalogue::create(media).map(drop)
+    }
+
+    /// Opens a pool and recovers what the log's tail holds.
+    ///
+    /// # Errors
+    /// `Unusable`, `Corrupt`, `Io`.
+    pub fn open(
+        device: Arc<dyn BlockDevice>,
+        machine: Machine,
+        options: PoolOptions,
+    ) -> Result<Arc<Pool>> {
+        let core = open_core(device, machine, options, Map::Used)?;
+        Ok(Arc::new(Pool { core }))
+    }
+
+    /// The volume with this name.
+    ///
+    /// # Errors
+    /// `NotFound`.
+    pub fn volume(&self, name: &str) -> Result<Arc<Volume>> {
+        self.core.volumes.read().get(name).cloned().ok_or_else(|| {
+            Error::new(ErrorKind::NotFound, format!("there is no volume {name}"))
+                .with_hint("`hindsight volume list` names them")
+        })
+    }
+
+    /// All volumes by name.
+    #[must_use]
+    pub fn volumes(&self) -> Vec<Arc<Volume>> {
+        self.core.volumes.read().values().cloned().collect()
+    }
+
+    /// Makes a volume; it reads as zeros and takes no space.
+    ///
+    /// # Errors
+    /// `Invalid`, `Exists`, `Full`, `Refused`.
+    pub fn create_volume(&self, spec: &VolumeSpec) -> Result<Arc<Volume>> {
+        self.check_open()?;
+        check_name("volume", &spec.name)?;
+        check_size(spec.size_bytes)?;
+        if spec.granularity == Granularity::Interval(0) {
+            return Err(Error::new(ErrorKind::Invalid, "an interval is longer than nothing"));
+        }
+        let now = self.core.machine.clock.wall().as_nanos();
+        let record = VolumeRecord {
+            id: 0,
+            name: spec.name.clone(),
+            deleted: false,
+            created_ns: now,
+            created_seq: 0,
+            cloned_from: None,
+            window_ns: spec.window_ns,
+            history_limit_bytes: spec.history_limit_bytes,
+            granularities: vec![(0, spec.granularity)],
+            sizes: vec![(0, spec.size_bytes)],
+            line: Vec::new(),
+            events: Vec::new(),
+            horizon_seq: 0,
+            horizon_ns: now,
+            reclaimed_to: 0,
+            flushed_seq: 0,
+            flushed_ns: now,
+            flushed_bytes_total: 0,
+            flushed_flushes_total: 0,
+            voids: Vec::new(),
+            next_version: 0,
+        };
+        let detail = format!("{} bytes, {:?}", spec.size_bytes, spec.granularity);
+        self.add_volume(record, None, "volume-create", detail)
+    }
+
+    fn add_volume(
+        &self,
+        mut record: VolumeRecord,
+        branch: Option<Branch>,
+        action: &str,
+        detail: String,
+    ) -> Result<Arc<Volume>> {
+        let core = &self.core;
+        let (mut numbers, commit) = core.begin()?;
+        if core.volumes.read().contains_key(&record.name) {
+            let text = format!("there is a volume {} already", record.name);
+            return Err(Error::new(ErrorKind::Exists, text));
+        }
+        numbers.volume += 1;
+        numbers.timeline += 1;
+        record.id = numbers.volume;
+        record.line = vec![(record.created_seq, numbers.timeline)];
+        let timeline = TimelineRecord {
+            id: numbers.timeline,
+            log: record.id,
+            parent: branch.as_ref().map(|b| (b.timeline.id, b.seq.0)),
+        };
+        commit.put_volume(&record)?;
+        commit.put_timeline(&timeline)?;
+        core.audit(&mut numbers, &commit, action, &record.name, detail)?;
+        core.finish(&numbers, commit)?;
+        let map = Arc::new(Timeline::new(timeline.id, record.id, branch, Vec::new()));
+        core.timelines.write().insert(timeline.id, (timeline, map));
+        let volume = Arc::new(Volume::start(Arc::clone(core), record)?);
+        core.volumes.write().insert(volume.name.clone(), Arc::clone(&volume));
+        drop(numbers);
+        Ok(volume)
+    }
+
+    /// Makes a writable volume that starts at a moment of another. Copies nothing.
+    ///
+    /// # Errors
+    /// Those of resolving; `Invalid`, `Exists`, `Refused`, `Io`.
+    pub fn clone_volume(&self, source: &str, at: &Moment, name: &str) -> Result<Arc<Volume>> {
+        self.check_open()?;
+        check_name("volume", name)?;
+        let origin = self.volume(source)?;
+        self.core.store.flush()?;
+        let pins = origin.pins.lock();
+        let resolved = origin.resolve_with(at, &pins)?;
+        let record = origin.record.lock().clone();
+        let parent = record.timeline_at(resolved.seq);
+        let timeline = self.core.timeline(parent).ok_or_else(|| {
+            Error::new(ErrorKind::Corrupt, format!("timeline {parent} is not there"))
+        })?;
+        let now = self.core.machine.clock.wall().as_nanos();
+        let seq = resolved.seq.0;
+        let detail = format!("from {source} at seq {seq}");
+        let clone = VolumeRecord {
+            id: 0,
+            name: name.to_owned(),
+            created_ns: now,
+            created_seq: seq,
+            cloned_from: Some((source.to_owned(), seq)),
+            granularities: vec![(seq, record.granularity_at(Seq(u64::MAX)))],
+            sizes: vec![(seq, record.size_at(resolved.seq))],
+            line: Vec::new(),
+            events: Vec::new(),
+            horizon_seq: seq,
+            horizon_ns: now,
+            reclaimed_to: seq,
+            flushed_seq: seq,
+            flushed_ns: now,
+            flushed_bytes_total: 0,
+            flushed_flushes_total: 0,
+            voids: Vec::new(),
+            next_version: 0,
+            ..record
+        };
+        let branch = Branch { timeline, seq: resolved.seq };
+        let volume = self.add_volume(clone, Some(branch), "clone", detail);
+        drop(pins);
+        volume
+    }
+
+    /// Deletes a volume. What clones still need of it stays until they are gone.
+    ///
+    /// # Errors
+    /// `NotFound`, `Refused`, `Io`.
+    pub fn delete_volume(&self, name: &str) -> Result<()> {
+        self.check_open()?;
+        let volume = self.volume(name)?;
+        let work = self.core.work.lock();
+        volume.log.with_gate(|_| -> Result<()> {
+            volume.check_open()?;
+            let (mut numbers, commit) = self.core.begin()?;
+            let mut record = volume.record.lock().clone();
+            record.deleted = true;
+            record.name = String::new();
+            commit.put_volume(&record)?;
+            commit.remove_pins(record.id)?;
+            let detail = format!("volume {} with its history", record.id);
+            self.core.audit(&mut numbers, &commit, "volume-delete", name, detail)?;
+            self.core.finish(&numbers, commit)?;
+            volume.gone.store(true, Ordering::Release);
+            *volume.record.lock() = record;
+            Ok(())
+        })?;
+        {
+            let mut pins = volume.pins.lock();
+            pins.versions.clear();
+            pins.marks.clear();
+        }
+        self.core.volumes.write().remove(name);
+        self.core.ghosts.write().insert(volume.id, volume);
+        let mut work = work;
+        *work = None;
+        self.core.bury_ghosts()
+    }
+
+    fn check_open(&self) -> Result<()> {
+        if self.core.closed.load(Ordering::Acquire) {
+            return Err(Error::new(ErrorKind::Refused, "the pool is closed"));
+        }
+        Ok(())
+    }
+
+    /// Does some background work; true when there is more to do now.
+    ///
+    /// # Errors
+    /// `Refused`, `Corrupt`, `Io`; `Full` when there is no room even for reclaiming.
+    pub fn step(&self, budget: Budget) -> Result<bool> {
+        if self.core.closed.load(Ordering::Acquire) || self.core.store.has_failed() {
+            return Ok(false);
+        }
+        self.core.step(budget)
+    }
+
+    /// Makes everything durable. The pool refuses writes afterwards.
+    ///
+    /// # Errors
+    /// `Refused` or `Io`; nothing acknowledged is lost by that.
+    pub fn close(&self) -> Result<()> {
+        if self.core.closed.swap(true, Ordering::AcqRel) || self.core.store.has_failed() {
+            return Ok(());
+        }
+        let mut work = self.core.work.lock();
+        *work = None;
+        for volume in self.core.volumes.read().values() {
+            volume.flush_map()?;
+        }
+        self.core.store.flush()?;
+        Ok(())
+    }
+
+    /// Audit records with a number above `after`, oldest first.
+    ///
+    /// # Errors
+    /// `Corrupt`.
+    pub fn audit(&self, after: u64, limit: usize) -> Result<Vec<AuditRecord>> {
+        self.core.catalogue.audit(after, limit)
+    }
+
+    /// The pool as it stands.
+    #[must_use]
+    pub fn status(&self) -> PoolStatus {
+        let store = &self.core.store;
+        let superblock = self.core.media.superblock();
+        let (free, _, total) = store.zone_counts();
+        let zone_bytes = superblock.zone_bytes;
+        let map_bytes = store.map_zone_count() as u64 * zone_bytes;
+        let catalogue_bytes = (superblock.catalogue_zones.len() as u64 + 1) * zone_bytes;
+        let used_bytes = u64::from(total - free) * zone_bytes;
+        let segments = store.segments();
+        let reclaimable_bytes = segments
+            .iter()
+            .filter(|s| s.sealed.load(Ordering::Acquire))
+            .map(|s| {
+                let live = s.live_entries.load(Ordering::Acquire).max(0) as u64 * 4096;
+                u64::from(s.end.load(Ordering::Acquire)).saturating_sub(live)
+            })
+            .sum();
+        let pending: usize = self
+            .core
+            .timelines
+            .read()
+            .values()
+            .map(|(_, timeline)| timeline.pending_counts().0)
+            .sum();
+        PoolStatus {
+            id: format!("{:016x}", (superblock.pool_id >> 64) as u64),
+            layers: store.device.describe(),
+            format_version: superblock.format_version,
+            size_bytes: u64::from(total) * zone_bytes,
+            used_bytes,
+            free_bytes: u64::from(free) * zone_bytes,
+            reclaimable_bytes,
+            log_bytes: used_bytes.saturating_sub(map_bytes + catalogue_bytes),
+            map_bytes,
+            catalogue_bytes,
+            pending_entries: pending as u64,
+            state: if store.has_failed() { "refusing-writes" } else { "online" },
+            checksum_errors: store.checksum_errors.load(Ordering::Relaxed),
+        }
+    }
+}

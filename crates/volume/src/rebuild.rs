@@ -1,0 +1,141 @@
+//! Throwing the map away and building it again from the log (offline).
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use block::BlockDevice;
+use format::batch::DescriptorKind;
+use format::checksum::block_crc;
+use format::location::Location;
+use format::map::{Entry, cover};
+use history::{RunBuilder, StoredRun, block_location, read_header, scan_segment};
+use units::{BLOCK_BYTES, BlockCount, Lba, Seq};
+
+use crate::core::Core;
+use crate::map_flush::{commit_segment, record_of_run};
+use crate::pool::Pool;
+use crate::recovery::{Map, open_core};
+use crate::{Machine, PoolOptions, RebuildReport, Result};
+
+impl Pool {
+    /// Throws the map away and builds it again from the log; the pool must not be open. Blocks whose
+    /// checksum does not hold are entered all the same: reading them is an error, not older bytes.
+    ///
+    /// # Errors
+    /// `Unusable`, `Corrupt` (the catalogue must be sound), `Full`, `Io`.
+    pub fn rebuild(device: Arc<dyn BlockDevice>, machine: Machine) -> Result<RebuildReport> {
+        let options = PoolOptions::default();
+        let pool = Pool { core: open_core(device, machine, options, Map::Ignored)? };
+        let mut report = RebuildReport::default();
+        let mut entries: BTreeMap<u64, Vec<Entry>> = BTreeMap::new();
+        for segment in pool.core.store.segments() {
+            report.segments += 1;
+            let gaps =
+                collect(&pool.core, segment.number, segment.zone, &mut entries, &mut report)?;
+            report.damaged_bytes += gaps;
+        }
+        pool.core.replace_map(entries)?;
+        pool.close()?;
+        Ok(report)
+    }
+}
+
+/// Collects the entries of one segment by timeline.
+fn collect(
+    core: &Core,
+    number: u64,
+    zone: u32,
+    entries: &mut BTreeMap<u64, Vec<Entry>>,
+    report: &mut RebuildReport,
+) -> Result<u64> {
+    let store = &core.store;
+    let Some(header) = read_header(store, zone, number)? else {
+        return Ok(store.zone_bytes);
+    };
+    let voids: Vec<(Seq, Seq)> = core
+        .all_volumes()
+        .iter()
+        .filter(|v| v.id == header.log)
+        .flat_map(|v| v.record.lock().voids.clone())
+        .map(|(a, b)| (Seq(a), Seq(b)))
+        .collect();
+    let base = store.zone_offset(zone);
+    let end = scan_segment(store, &header, |batch| {
+        let target = entries.entry(batch.header.timeline).or_default();
+        for op in batch.descriptors() {
+            if voids.iter().any(|&(a, b)| a <= op.seq && op.seq <= b) {
+                continue;
+            }
+            report.writes += 1;
+            match op.kind {
+                DescriptorKind::Data => {
+                    let first = Location::new(number, batch.header.offset + op.payload_offset);
+                    for (i, crc) in op.crcs().enumerate() {
+                        let location = block_location(first, i);
+                        let mut block = vec![0; BLOCK_BYTES as usize];
+                        let at = base + u64::from(location.offset_bytes());
+                        store.device.read_at(at, &mut block)?;
+                        if block_crc(&block) != crc {
+                            report.damaged_bytes += BLOCK_BYTES;
+                        }
+                        let lba = Lba(op.block.0 + i as u64);
+                        target.push(Entry::data(lba, op.seq, location, crc));
+                    }
+                }
+                DescriptorKind::Zero => {
+                    let location = Location::hole_in(number);
+                    let keys = cover(op.block, BlockCount(u64::from(op.blocks)));
+                    let hole = |key| Entry { key, seq: op.seq, location, crc: 0 };
+                    target.extend(keys.map(hole));
+                }
+            }
+        }
+        Ok(())
+    })?;
+    Ok(end.gap_bytes)
+}
+
+impl Core {
+    /// Replaces every run by new ones, and counts segments anew.
+    fn replace_map(self: &Arc<Self>, entries: BTreeMap<u64, Vec<Entry>>) -> Result<()> {
+        let mut runs: Vec<(u64, StoredRun)> = Vec::new();
+        let mut live: BTreeMap<u64, i64> = BTreeMap::new();
+        for (timeline, mut entries) in entries {
+            if self.timeline(timeline).is_none() {
+                continue;
+            }
+            entries.sort_unstable_by_key(Entry::order);
+            // A moved block may still lie in its old segment as well: the newer copy counts.
+            entries.dedup_by(|a, b| {
+                let same = a.key == b.key && a.seq == b.seq;
+                if same && a.location > b.location {
+                    *b = *a;
+                }
+                same
+            });
+            let id = self.next_run();
+            let mut builder = RunBuilder::new(&self.store, id, id, timeline);
+            for entry in &entries {
+                builder.push(*entry)?;
+                *live.entry(entry.location.segment()).or_default() += 1;
+            }
+            runs.extend(builder.finish(&self.store)?.map(|run| (timeline, run)));
+        }
+        let (mut numbers, commit) = self.begin()?;
+        for run in self.catalogue.load()?.map_runs {
+            commit.remove_map_run(run.id)?;
+        }
+        for (timeline, run) in &runs {
+            commit.put_map_run(&record_of_run(run, *timeline))?;
+        }
+        for segment in self.store.segments() {
+            let count = live.get(&segment.number).copied().unwrap_or(0);
+            let end = segment.end.load(Ordering::Acquire);
+            commit_segment(&commit, &segment, count, end, true)?;
+        }
+        let detail = format!("{} runs", runs.len());
+        self.audit(&mut numbers, &commit, "pool-rebuild", "", detail)?;
+        self.finish(&numbers, commit)
+    }
+}

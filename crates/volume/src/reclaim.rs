@@ -1,0 +1,334 @@
+//! Background work: spares, map flushes, expiry, merges, burying deleted volumes, and making room.
+//!
+//! The order of sacrifice when the pool is full: expired history first, then the oldest unpinned history of
+//! the volume that has most of it, half at a time; pinned moments and the present never.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use history::By;
+use units::{BLOCK_BYTES, Seq, WallTime};
+
+use crate::core::{Core, SPARES_WANTED};
+use crate::types::Budget;
+use crate::volume::Volume;
+use crate::{Error, ErrorKind, Result};
+
+/// Bytes of a map entry, for budgets.
+const ENTRY_BYTES: u64 = 22;
+/// Trims of whole pages that may wait in memory: a page look-up walks them.
+const PENDING_NODES_MAX: usize = 2048;
+/// A full merge is due when this share of the retained seqs has left the window: 1 in 8.
+const EXPIRED_SHARE: u64 = 8;
+
+impl Core {
+    /// One step of background work; true when there is more.
+    ///
+    /// # Errors
+    /// Those of the work.
+    pub fn step(self: &Arc<Self>, budget: Budget) -> Result<bool> {
+        let Some(mut job) = self.work.try_lock() else { return Ok(false) };
+        self.store.collect_freed();
+        // Without a free zone there are no spares; writers will find out and make room.
+        match self.make_spares(SPARES_WANTED) {
+            Err(e) if e.kind != ErrorKind::Full => return Err(e),
+            _ => {}
+        }
+        for volume in self.all_volumes() {
+            if volume.wants_flush() {
+                volume.flush_map()?;
+                return Ok(true);
+            }
+        }
+        for volume in self.all_volumes() {
+            volume.expire()?;
+        }
+        if job.is_none() {
+            *job = self.next_job()?;
+        }
+        let Some(merge) = job.as_mut() else { return Ok(false) };
+        let entries = usize::try_from((budget.bytes / ENTRY_BYTES).max(512)).unwrap_or(usize::MAX);
+        match merge.step(entries) {
+            Ok(ended) => {
+                if ended {
+                    *job = None;
+                }
+                Ok(true)
+            }
+            Err(e) => {
+                *job = None;
+                Err(e)
+            }
+        }
+    }
+
+    fn next_job(self: &Arc<Self>) -> Result<Option<crate::merge::MergeJob>> {
+        for volume in self.all_volumes() {
+            if let Some(job) = volume.wanted_join()? {
+                return Ok(Some(job));
+            }
+        }
+        for volume in self.all_volumes() {
+            if volume.wants_reclaim() {
+                self.begin_reclaim(&volume)?;
+            }
+            if let Some(job) = volume.next_full_merge(50)? {
+                return Ok(Some(job));
+            }
+        }
+        Ok(None)
+    }
+
+    fn begin_reclaim(&self, volume: &Volume) -> Result<()> {
+        volume.reclaim_wanted.store(false, Ordering::Relaxed);
+        let horizon = volume.record.lock().horizon_seq;
+        *volume.reclaiming.lock() = volume.own_timelines().iter().map(|t| t.id).collect();
+        volume.record.lock().reclaimed_to = horizon;
+        Ok(())
+    }
+
+    /// Removes deleted volumes that no clone needs any more. The caller holds `work`, with no job.
+    ///
+    /// # Errors
+    /// `Refused` or `Io`.
+    pub fn bury_ghosts(self: &Arc<Self>) -> Result<()> {
+        loop {
+            let ghosts: Vec<Arc<Volume>> = self.ghosts.read().values().cloned().collect();
+            let unneeded = ghosts.into_iter().find(|ghost| !self.is_needed(ghost));
+            let Some(ghost) = unneeded else { return Ok(()) };
+            self.bury(&ghost)?;
+        }
+    }
+
+    /// Whether a timeline of another volume branched off this one.
+    fn is_needed(&self, ghost: &Volume) -> bool {
+        let timelines = self.timelines.read();
+        let own = |id: u64| timelines.get(&id).is_some_and(|(r, _)| r.log == ghost.id);
+        timelines
+            .values()
+            .any(|(r, _)| r.log != ghost.id && r.parent.is_some_and(|(parent, _)| own(parent)))
+    }
+
+    fn bury(&self, ghost: &Volume) -> Result<()> {
+        let timelines = ghost.own_timelines();
+        let segments: Vec<_> =
+            self.store.segments().into_iter().filter(|s| s.log == ghost.id).collect();
+        let (numbers, commit) = self.begin()?;
+        for timeline in &timelines {
+            commit.remove_timeline(timeline.id)?;
+            for run in timeline.runs() {
+                commit.remove_map_run(run.id)?;
+            }
+        }
+        for run in ghost.times.runs() {
+            commit.remove_time_run(run.id)?;
+        }
+        for segment in &segments {
+            commit.remove_segment(segment.number)?;
+            commit.remove_spare(segment.number)?;
+        }
+        commit.remove_pins(ghost.id)?;
+        commit.remove_volume(ghost.id)?;
+        self.finish(&numbers, commit)?;
+        drop(numbers);
+        self.ghosts.write().remove(&ghost.id);
+        let mut all = self.timelines.write();
+        timelines.iter().for_each(|t| drop(all.remove(&t.id)));
+        drop(all);
+        self.forget_pages();
+        self.store.retire_segments(&segments);
+        for run in timelines.iter().flat_map(|t| t.runs()) {
+            self.store.retire_extents(&run.extents);
+        }
+        for run in ghost.times.runs() {
+            self.store.retire_extents(&run.pages);
+        }
+        self.store.collect_freed();
+        Ok(())
+    }
+
+    /// Makes room for a write that found none: reclaims what has expired, then sacrifices history.
+    ///
+    /// # Errors
+    /// `Full` when nothing could be freed.
+    pub fn make_room(self: &Arc<Self>) -> Result<()> {
+        let mut job = self.work.lock();
+        let enough = || self.store.spares().len() > 1 || self.has_free_zone();
+        *job = None;
+        for attempt in 0..12 {
+            self.store.collect_freed();
+            if enough() {
+                return Ok(());
+            }
+            if attempt > 1 && !self.sacrifice()? {
+                break;
+            }
+            for volume in self.all_volumes() {
+                volume.flush_map()?;
+                volume.expire()?;
+                self.begin_reclaim(&volume)?;
+                while let Some(mut merge) = volume.next_full_merge(90)? {
+                    while !merge.step(1 << 16)? {}
+                }
+            }
+            self.bury_ghosts()?;
+        }
+        self.store.collect_freed();
+        if enough() {
+            return Ok(());
+        }
+        Err(Error::new(
+            ErrorKind::Full,
+            "the pool is full and no unpinned history is left to give up",
+        )
+        .with_hint("delete versions, pinned marks, clones or volumes, or trim"))
+    }
+
+    fn has_free_zone(&self) -> bool {
+        let (free, reserve, _) = self.store.zone_counts();
+        free > reserve
+    }
+
+    /// Gives up the older half of the unpinned history of the volume that has most; false when none has any.
+    fn sacrifice(&self) -> Result<bool> {
+        let span = |v: &Arc<Volume>| {
+            let record = v.record.lock();
+            if record.deleted { 0 } else { v.log.stable().0.saturating_sub(record.horizon_seq) }
+        };
+        let Some(volume) = self.all_volumes().into_iter().max_by_key(span) else {
+            return Ok(false);
+        };
+        let span = span(&volume);
+        if span == 0 {
+            return Ok(false);
+        }
+        let horizon = volume.record.lock().horizon_seq;
+        volume.raise_horizon(Seq(horizon + span.div_ceil(2)), None, "sacrifice")?;
+        Ok(true)
+    }
+}
+
+impl Volume {
+    fn wants_flush(&self) -> bool {
+        let counts = self.own_timelines().into_iter().map(|t| t.pending_counts());
+        let (entries, nodes) = counts.fold((0, 0), |a, b| (a.0 + b.0, a.1 + b.1));
+        let batches = self.log.with_times(<[_]>::len);
+        entries >= self.core.pending_max
+            || nodes >= PENDING_NODES_MAX
+            || batches >= self.core.pending_max
+    }
+
+    /// Moves the horizon to where the window and the history limit say.
+    pub(crate) fn expire(&self) -> Result<()> {
+        let record = self.record.lock().clone();
+        if record.deleted {
+            return Ok(());
+        }
+        let now = self.now().as_nanos();
+        let start = WallTime::from_nanos(now.saturating_sub(record.window_ns));
+        // Commits cost a flush: move in steps of a hundredth of the window.
+        let step = record.window_ns / 100;
+        if start.as_nanos() > record.horizon_ns.saturating_add(step)
+            && let Some(entry) = self.time_entry(By::Time(start))?
+            && entry.seq.0 > record.horizon_seq
+        {
+            self.raise_horizon(entry.seq, Some(start), "expire")?;
+        }
+        let Some(limit) = record.history_limit_bytes else { return Ok(()) };
+        let Some((_, live_bytes)) = *self.counted.lock() else {
+            self.space(&record)?;
+            return Ok(());
+        };
+        let logged = self.logged_bytes();
+        let excess = logged.saturating_sub(live_bytes).saturating_sub(limit);
+        if excess > 0 {
+            self.expire_bytes(excess)?;
+        }
+        Ok(())
+    }
+
+    /// Expires the oldest segments' worth of history.
+    fn expire_bytes(&self, excess: u64) -> Result<()> {
+        let mut bytes = 0;
+        let mut until = None;
+        for segment in self.core.store.segments().iter().filter(|s| s.log == self.id) {
+            if bytes >= excess || !segment.sealed.load(Ordering::Acquire) {
+                break;
+            }
+            let live = segment.live_entries.load(Ordering::Acquire).max(0) as u64;
+            bytes += live * BLOCK_BYTES;
+            until = Some(segment.last_seq());
+        }
+        let horizon = Seq(self.record.lock().horizon_seq);
+        match until {
+            Some(seq) if seq > horizon => self.raise_horizon(seq, None, "history-limit"),
+            _ => Ok(()),
+        }
+    }
+
+    /// Makes `seq` the oldest seq that can be opened without a pin.
+    fn raise_horizon(&self, seq: Seq, time: Option<WallTime>, why: &str) -> Result<()> {
+        let seq = seq.min(self.log.stable());
+        let stamp = self.stamp(seq)?;
+        let _pins = self.pins.lock();
+        let (mut numbers, commit) = self.core.begin()?;
+        let mut record = self.record.lock().clone();
+        if seq.0 <= record.horizon_seq {
+            return Ok(());
+        }
+        let detail =
+            format!("seqs {} to {} can no longer be opened", record.horizon_seq, seq.0 - 1);
+        record.horizon_seq = seq.0;
+        record.horizon_ns = time.map_or(stamp.time, |t| t.max(stamp.time)).as_nanos();
+        commit.put_volume(&record)?;
+        self.core.audit(&mut numbers, &commit, why, &self.name, detail)?;
+        self.core.finish(&numbers, commit)?;
+        *self.record.lock() = record;
+        if why != "expire" {
+            self.reclaim_wanted.store(true, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
+    fn wants_reclaim(&self) -> bool {
+        if !self.reclaiming.lock().is_empty() {
+            return false;
+        }
+        let record = self.record.lock();
+        let expired = record.horizon_seq.saturating_sub(record.reclaimed_to);
+        let retained = self.log.stable().0.saturating_sub(record.reclaimed_to);
+        self.reclaim_wanted.load(Ordering::Relaxed)
+            || (expired > 0 && expired >= retained / EXPIRED_SHARE)
+    }
+
+    /// The next full merge of a reclamation under way. Segments with less than `live_percent` live
+    /// bytes are emptied.
+    pub(crate) fn next_full_merge(
+        self: &Arc<Self>,
+        live_percent: u64,
+    ) -> Result<Option<crate::merge::MergeJob>> {
+        loop {
+            let Some(id) = self.reclaiming.lock().pop() else { return Ok(None) };
+            let Some(timeline) = self.core.timeline(id) else { continue };
+            let job = self.full_merge(timeline, self.sparse_segments(live_percent))?;
+            if job.is_some() {
+                return Ok(job);
+            }
+        }
+    }
+
+    fn sparse_segments(&self, live_percent: u64) -> BTreeSet<u64> {
+        let flushed = Seq(self.record.lock().flushed_seq);
+        let is_sparse = |s: &history::Segment| {
+            let live = s.live_entries.load(Ordering::Acquire).max(0) as u64 * BLOCK_BYTES;
+            let end = u64::from(s.end.load(Ordering::Acquire));
+            s.log == self.id
+                && s.sealed.load(Ordering::Acquire)
+                && s.last_seq() <= flushed
+                && live * 100 < end.max(self.core.store.zone_bytes / 4) * live_percent
+        };
+        let segments = self.core.store.segments();
+        segments.iter().filter(|s| is_sparse(s)).map(|s| s.number).collect()
+    }
+}

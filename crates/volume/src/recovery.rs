@@ -1,0 +1,333 @@
+//! Opening a pool: catalogue, segments, runs, and the logs' tails.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering};
+
+use block::{BlockDevice, Purpose, Zones};
+use format::segment::SegmentHeader;
+use history::{
+    Branch, KnownLog, Log, LogStart, PageExtent, PageExtents, RecoveredLog, Segment, Spare, Store,
+    StoreParts, StoredRun, TimeIndex, Timeline, open_time_run, read_header, recover_log,
+};
+use parking_lot::{Mutex, RwLock};
+use units::{Seq, WallTime};
+
+use crate::catalogue::{Catalogue, CatalogueMedia, Contents, RunRecord, VolumeRecord};
+use crate::core::Core;
+use crate::opening::Opening;
+use crate::pool::{read_superblock, reserve_of};
+use crate::volume::{Pins, Tally, Volume};
+use crate::{Error, ErrorKind, Machine, PoolOptions, Result};
+
+/// Bytes of memory that one pending entry takes, with its indexes.
+const PENDING_ENTRY_BYTES: u64 = 96;
+
+fn corrupt(text: String) -> Error {
+    Error::new(ErrorKind::Corrupt, text)
+}
+
+/// Whether the runs that the catalogue names are used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Map {
+    /// They are.
+    Used,
+    /// They are damaged: left alone, to be replaced.
+    Ignored,
+}
+
+/// Opens everything.
+///
+/// # Errors
+/// `Unusable`, `Corrupt`, `Io`.
+pub fn open_core(
+    device: Arc<dyn BlockDevice>,
+    machine: Machine,
+    options: PoolOptions,
+    map: Map,
+) -> Result<Arc<Core>> {
+    let superblock = read_superblock(&*device)?;
+    let no_zone = Box::new(|| Err(std::io::Error::other("the pool is not open yet")));
+    let media = CatalogueMedia::new(Arc::clone(&device), superblock.clone(), no_zone);
+    let catalogue = Catalogue::open(media.clone())?;
+    let contents = catalogue.load()?;
+    let total = u32::try_from(superblock.device_bytes / superblock.zone_bytes)
+        .map_err(|_| corrupt("the superblock names too many zones".to_owned()))?;
+    let mut zones = Zones::new(total, reserve_of(total));
+    let mut occupied = vec![0];
+    occupied.extend_from_slice(&superblock.catalogue_zones);
+    occupied.extend(contents.segments.iter().map(|(_, s)| s.zone));
+    occupied.extend(contents.spares.iter().map(|&(_, zone)| zone));
+    occupied.extend(map_zones(&contents));
+    for zone in occupied {
+        if !zones.occupy(zone) {
+            return Err(corrupt(format!("zone {zone} is used twice, or beyond the device")));
+        }
+    }
+    let memory = options.memory_bytes;
+    let share = |part: u64, of: u64| usize::try_from(memory / of * part).unwrap_or(usize::MAX);
+    let store = Arc::new(Store::new(StoreParts {
+        device,
+        clock: Arc::clone(&machine.clock),
+        entropy: Arc::clone(&machine.entropy),
+        zone_bytes: superblock.zone_bytes,
+        pool_id: superblock.pool_id,
+        zones,
+        leaf_cache_bytes: share(1, 8),
+        page_cache_bytes: share(5, 8),
+    }));
+    let weak = Arc::downgrade(&store);
+    media.set_take_zone(Box::new(move || {
+        let store = weak.upgrade().ok_or_else(|| std::io::Error::other("the pool is closed"))?;
+        store.allocate_zone(Purpose::Reclaim).map_err(std::io::Error::other)
+    }));
+    let pending_max = (memory / 8 / PENDING_ENTRY_BYTES).clamp(256, 1 << 18);
+    let core = Arc::new(Core {
+        store,
+        machine,
+        catalogue,
+        media,
+        books: Mutex::new(contents.numbers),
+        volumes: RwLock::new(BTreeMap::new()),
+        ghosts: RwLock::new(BTreeMap::new()),
+        timelines: RwLock::new(BTreeMap::new()),
+        openings: Mutex::new(Vec::new()),
+        work: Mutex::new(None),
+        pending_max: usize::try_from(pending_max).expect("clamped"),
+        closed: AtomicBool::new(false),
+    });
+    fill(&core, contents, map)?;
+    Ok(core)
+}
+
+fn extents_of(record: &RunRecord) -> PageExtents {
+    let extent = |&(zone, first, count): &(u32, u32, u32)| PageExtent { zone, first, count };
+    PageExtents::new(record.extents.iter().map(extent).collect())
+}
+
+/// Zones that hold runs, each once.
+fn map_zones(contents: &Contents) -> Vec<u32> {
+    let runs = contents.map_runs.iter().chain(&contents.time_runs);
+    let mut zones: Vec<u32> = runs.flat_map(|r| r.extents.iter().map(|e| e.0)).collect();
+    zones.sort_unstable();
+    zones.dedup();
+    zones
+}
+
+fn fill(core: &Arc<Core>, mut contents: Contents, map: Map) -> Result<()> {
+    for run in contents.map_runs.iter().chain(&contents.time_runs) {
+        let extents = extents_of(run);
+        let pages_per_zone = core.store.zone_bytes / 4096;
+        let fits = |e: &PageExtent| u64::from(e.first) + u64::from(e.count) <= pages_per_zone;
+        if extents.list.is_empty() || !extents.list.iter().all(fits) {
+            return Err(corrupt(format!("run {} has impossible extents", run.id)));
+        }
+        core.store.adopt_extents(&extents);
+    }
+    if map == Map::Ignored {
+        contents.map_runs.clear();
+    }
+    add_timelines(core, &contents)?;
+    let tails = add_segments(core, &contents)?;
+    for record in contents.volumes {
+        add_volume(core, record, &tails, &contents.time_runs)?;
+    }
+    for volume in core.all_volumes() {
+        volume.flush_map()?;
+    }
+    core.bury_ghosts()
+}
+
+fn add_timelines(core: &Core, contents: &Contents) -> Result<()> {
+    let mut timelines = core.timelines.write();
+    for record in &contents.timelines {
+        let parent = match record.parent {
+            None => None,
+            Some((parent, seq)) => {
+                let (_, timeline) = timelines.get(&parent).ok_or_else(|| {
+                    corrupt(format!("timeline {} has no parent {parent}", record.id))
+                })?;
+                Some(Branch { timeline: Arc::clone(timeline), seq: Seq(seq) })
+            }
+        };
+        let mut runs: Vec<&RunRecord> =
+            contents.map_runs.iter().filter(|r| r.owner == record.id).collect();
+        runs.sort_by_key(|r| std::cmp::Reverse(r.order));
+        let mut open = Vec::with_capacity(runs.len());
+        for run in runs {
+            let extents = extents_of(run);
+            open.push(Arc::new(StoredRun::open(
+                &core.store,
+                run.id,
+                run.order,
+                record.id,
+                extents,
+            )?));
+        }
+        let timeline = Arc::new(Timeline::new(record.id, record.log, parent, open));
+        timelines.insert(record.id, (record.clone(), timeline));
+    }
+    Ok(())
+}
+
+/// Adds recorded segments and spares that a log had begun; returns the latter and unsealed ones by log.
+fn add_segments(core: &Core, contents: &Contents) -> Result<BTreeMap<u64, Vec<SegmentHeader>>> {
+    let store = &core.store;
+    let mut tails: BTreeMap<u64, Vec<SegmentHeader>> = BTreeMap::new();
+    for &(number, record) in &contents.segments {
+        let segment = Segment {
+            number,
+            zone: record.zone,
+            log: record.log,
+            nonce: record.nonce,
+            last_seq: AtomicU64::new(record.last_seq),
+            end: AtomicU32::new(record.end),
+            live_entries: AtomicI64::new(record.live_entries),
+            committed_entries: AtomicI64::new(record.live_entries),
+            sealed: AtomicBool::new(true),
+            retired: AtomicBool::new(false),
+        };
+        store.add_segment(Arc::new(segment));
+        if !record.sealed {
+            let header = read_header(store, record.zone, number)?
+                .ok_or_else(|| corrupt(format!("segment {number} has lost its header")))?;
+            tails.entry(record.log).or_default().push(header);
+        }
+    }
+    let logs: Vec<u64> = contents.volumes.iter().map(|v| v.id).collect();
+    for &(number, zone) in &contents.spares {
+        match read_header(store, zone, number)? {
+            Some(header) if logs.contains(&header.log) => {
+                store.add_segment(Arc::new(Segment {
+                    number,
+                    zone,
+                    log: header.log,
+                    nonce: header.nonce,
+                    last_seq: AtomicU64::new(header.first_seq.0.saturating_sub(1)),
+                    end: AtomicU32::new(0),
+                    live_entries: AtomicI64::new(0),
+                    committed_entries: AtomicI64::new(0),
+                    sealed: AtomicBool::new(true),
+                    retired: AtomicBool::new(false),
+                }));
+                tails.entry(header.log).or_default().push(header);
+            }
+            _ => store.add_spare(Spare { number, zone }),
+        }
+    }
+    tails.values_mut().for_each(|headers| headers.sort_by_key(|h| h.segment));
+    Ok(tails)
+}
+
+fn add_volume(
+    core: &Arc<Core>,
+    mut record: VolumeRecord,
+    tails: &BTreeMap<u64, Vec<SegmentHeader>>,
+    time_runs: &[RunRecord],
+) -> Result<()> {
+    let tail = tails.get(&record.id).map_or(&[][..], |headers| headers);
+    let known = KnownLog {
+        log: record.id,
+        flushed_seq: Seq(record.flushed_seq),
+        last: Volume::flushed_entry(&record),
+        events: events_after(&record),
+        voids: record.voids.iter().map(|&(a, b)| (Seq(a), Seq(b))).collect(),
+    };
+    let recovered = recover_log(&core.store, &known, tail)?;
+    if let Some((first, last)) = recovered.start.voids {
+        record.voids.push((first.0, last.0));
+        let (mut numbers, commit) = core.begin()?;
+        commit.put_volume(&record)?;
+        let detail = format!("unflushed writes lost in a power cut: seqs {first} to {last}");
+        core.audit(&mut numbers, &commit, "power-cut", &record.name, detail)?;
+        core.finish(&numbers, commit)?;
+    }
+    for segment in &recovered.segments {
+        let found = core.store.segment(segment.number).expect("tail segments were added");
+        found.last_seq.fetch_max(segment.last_seq.0, Ordering::AcqRel);
+        found.end.store(segment.end, Ordering::Release);
+        found.live_entries.fetch_add(segment.live_entries, Ordering::AcqRel);
+    }
+    for (timeline, entry) in &recovered.entries {
+        let map = core.timeline(*timeline).ok_or_else(|| {
+            corrupt(format!("log {}: a batch of unknown timeline {timeline}", record.id))
+        })?;
+        map.insert(std::slice::from_ref(entry));
+    }
+    let times = times_of(core, record.id, time_runs)?;
+    let volume = Arc::new(Volume::build(Arc::clone(core), record, recovered, times)?);
+    if volume.gone.load(Ordering::Acquire) {
+        core.ghosts.write().insert(volume.id, volume);
+    } else {
+        core.volumes.write().insert(volume.name.clone(), volume);
+    }
+    Ok(())
+}
+
+/// Reverts and resizes after what is in runs: no batch holds their seqs.
+fn events_after(record: &VolumeRecord) -> Vec<(Seq, WallTime)> {
+    let events = record.events.iter().filter(|e| e.seq > record.flushed_seq);
+    events.map(|e| (Seq(e.seq), WallTime::from_nanos(e.time_ns))).collect()
+}
+
+fn times_of(core: &Core, log: u64, time_runs: &[RunRecord]) -> Result<TimeIndex> {
+    let mut runs: Vec<&RunRecord> = time_runs.iter().filter(|r| r.owner == log).collect();
+    runs.sort_by_key(|r| r.order);
+    let mut open = Vec::with_capacity(runs.len());
+    for run in runs {
+        open.push(Arc::new(open_time_run(&core.store, run.id, extents_of(run), run.entries)?));
+    }
+    Ok(TimeIndex::new(open))
+}
+
+impl Volume {
+    /// A volume that was just made.
+    pub(crate) fn start(core: Arc<Core>, record: VolumeRecord) -> Result<Volume> {
+        let start = LogStart {
+            last_seq: Seq(record.created_seq),
+            last_time: WallTime::from_nanos(record.created_ns),
+            ..LogStart::default()
+        };
+        let recovered = RecoveredLog { start, ..RecoveredLog::default() };
+        Volume::build(core, record, recovered, TimeIndex::default())
+    }
+
+    fn build(
+        core: Arc<Core>,
+        record: VolumeRecord,
+        recovered: RecoveredLog,
+        times: TimeIndex,
+    ) -> Result<Volume> {
+        let timeline = core
+            .timeline(record.timeline_now())
+            .ok_or_else(|| corrupt(format!("volume {} has lost its timeline", record.name)))?;
+        let size_bytes = record.size_at(Seq(u64::MAX));
+        let log = Log::new(record.id, Arc::clone(&core.store), recovered.start);
+        log.restore_times(recovered.times);
+        let mut pins = Pins::default();
+        for (number, version) in core.catalogue.versions(record.id)? {
+            pins.versions.insert(number, Seq(version.seq));
+        }
+        pins.marks.extend(core.catalogue.marks(record.id)?);
+        let store = Arc::clone(&core.store);
+        let at = Seq(u64::MAX);
+        let name = record.name.clone();
+        let opening = Arc::new(Opening::new(store, name.clone(), timeline, at, size_bytes));
+        core.register(&opening);
+        Ok(Volume {
+            id: record.id,
+            name,
+            log,
+            times,
+            present: RwLock::new(opening),
+            pins: Mutex::new(pins),
+            tally: Tally::default(),
+            gone: AtomicBool::new(record.deleted),
+            reclaim_wanted: AtomicBool::new(false),
+            reclaiming: Mutex::new(Vec::new()),
+            counted: Mutex::new(None),
+            record: Mutex::new(record),
+            core,
+        })
+    }
+}

@@ -1,0 +1,212 @@
+//! From a moment expression to a seq.
+//!
+//! A time resolves to the last write at or before it. Where the granularity did not retain that moment,
+//! to the last retained one before it. Outside the window: an error that states the valid range.
+
+use std::sync::Arc;
+
+use format::time::TimeEntry;
+use history::By;
+use units::{Moment, Seq, WallTime};
+
+use crate::catalogue::VolumeRecord;
+use crate::opening::Opening;
+use crate::types::{Granularity, Resolved, Stamp};
+use crate::volume::{Pins, Volume};
+use crate::{Error, ErrorKind, Result};
+
+impl Volume {
+    /// What a moment comes to.
+    ///
+    /// # Errors
+    /// `NotFound` for a version or mark that is not there; `OutsideWindow`.
+    pub fn resolve(&self, moment: &Moment) -> Result<Resolved> {
+        self.check_open()?;
+        let pins = self.pins.lock();
+        self.resolve_with(moment, &pins)
+    }
+
+    pub(crate) fn resolve_with(&self, moment: &Moment, pins: &Pins) -> Result<Resolved> {
+        let latest = self.latest()?;
+        let record = self.record.lock().clone();
+        let exact = |stamp: Stamp| Resolved { seq: stamp.seq, time: stamp.time, exact: true };
+        match moment {
+            Moment::Latest => Ok(exact(latest)),
+            Moment::Version(number) => {
+                let seq = pins.versions.get(number).copied().ok_or_else(|| {
+                    let text = format!("{} has no version {number}", self.name);
+                    Error::new(ErrorKind::NotFound, text)
+                })?;
+                Ok(exact(self.stamp(seq)?))
+            }
+            Moment::Mark(name) => {
+                let mark = pins.marks.get(name).ok_or_else(|| {
+                    let text = format!("{} has no mark {name}", self.name);
+                    Error::new(ErrorKind::NotFound, text)
+                })?;
+                if mark.pinned {
+                    return Ok(exact(self.stamp(Seq(mark.seq))?));
+                }
+                self.retained(Seq(mark.seq), &record, latest, pins)
+            }
+            Moment::Seq(seq) => {
+                if *seq > latest.seq {
+                    return Err(self.outside(
+                        &record,
+                        latest,
+                        format!("seq {seq} is not written yet"),
+                    ));
+                }
+                self.retained(*seq, &record, latest, pins)
+            }
+            Moment::At(time) => self.resolve_time(*time, &record, latest, pins),
+            Moment::Ago(span) => {
+                let now = self.now().as_nanos();
+                let time = WallTime::from_nanos(now.saturating_sub(span.0));
+                self.resolve_time(time, &record, latest, pins)
+            }
+        }
+    }
+
+    fn resolve_time(
+        &self,
+        time: WallTime,
+        record: &VolumeRecord,
+        latest: Stamp,
+        pins: &Pins,
+    ) -> Result<Resolved> {
+        if time > self.now() {
+            return Err(self.outside(record, latest, format!("{time} is in the future")));
+        }
+        if time.as_nanos() < record.horizon_ns && !self.pinned_until(time, pins)? {
+            return Err(self.outside(record, latest, format!("{time} has left the window")));
+        }
+        let seq = match self.time_entry(By::Time(time))? {
+            Some(entry) => entry.seq.min(latest.seq),
+            None => Seq(record.created_seq),
+        };
+        self.retained(seq, record, latest, pins)
+    }
+
+    /// Whether some pinned moment is in force at a time before the window: it answers only for itself.
+    fn pinned_until(&self, time: WallTime, pins: &Pins) -> Result<bool> {
+        let seq = self.time_entry(By::Time(time))?.map(|e| e.seq);
+        Ok(seq.is_some_and(|seq| pins.seqs().any(|pin| pin == seq)))
+    }
+
+    /// The last retained moment at or before `seq`.
+    fn retained(
+        &self,
+        seq: Seq,
+        record: &VolumeRecord,
+        latest: Stamp,
+        pins: &Pins,
+    ) -> Result<Resolved> {
+        let boundary = match record.granularity_at(seq) {
+            Granularity::Interval(nanos) => self.boundary(seq, nanos)?,
+            Granularity::EveryWrite | Granularity::OnDemand => None,
+        };
+        let unpinned = record.unpinned(latest.seq, boundary.as_slice());
+        let pinned = pins.seqs().filter(|&pin| pin <= seq).max();
+        let found = unpinned.last_at_or_before(seq).max(pinned);
+        let found = found.filter(|found| found.0 >= record.horizon_seq || *found == seq);
+        let Some(found) = found else {
+            return Err(self.outside(record, latest, format!("seq {seq} cannot be opened")));
+        };
+        let stamp = self.stamp(found)?;
+        Ok(Resolved { seq: stamp.seq, time: stamp.time, exact: found == seq })
+    }
+
+    /// The end of the last complete interval at or before `seq`.
+    fn boundary(&self, seq: Seq, nanos: u64) -> Result<Option<Seq>> {
+        let window = |time: WallTime| time.as_nanos() / nanos.max(1);
+        let stamp = self.stamp(seq)?;
+        let next = self.time_entry_after(By::Seq(seq))?;
+        let is_last = match next {
+            Some(next) => window(next.time) > window(stamp.time),
+            None => window(self.now()) > window(stamp.time),
+        };
+        if is_last {
+            return Ok(Some(seq));
+        }
+        let start = window(stamp.time) * nanos;
+        let before = WallTime::from_nanos(start.saturating_sub(1));
+        let end = self.time_entry(By::Time(before))?.map(|e| e.seq);
+        // What was written under another granularity did not end an interval.
+        let record = self.record.lock();
+        let is_interval =
+            |seq: &Seq| matches!(record.granularity_at(*seq), Granularity::Interval(_));
+        Ok(end.filter(is_interval))
+    }
+
+    fn outside(&self, record: &VolumeRecord, latest: Stamp, what: String) -> Error {
+        let oldest = (Seq(record.horizon_seq), WallTime::from_nanos(record.horizon_ns));
+        let newest = (latest.seq, latest.time);
+        let text = format!(
+            "{what}: {} can be opened from {} (seq {}) to {} (seq {})",
+            self.name, oldest.1, oldest.0, newest.1, newest.0
+        );
+        Error::new(ErrorKind::OutsideWindow { oldest, latest: newest }, text)
+            .with_hint("versions and pinned marks can be opened at any age: v:N, mark:NAME")
+    }
+
+    /// A seq with its time.
+    pub(crate) fn stamp(&self, seq: Seq) -> Result<Stamp> {
+        let record = self.record.lock();
+        if seq.0 == record.created_seq {
+            return Ok(Stamp { seq, time: WallTime::from_nanos(record.created_ns) });
+        }
+        if seq.0 == record.horizon_seq {
+            return Ok(Stamp { seq, time: WallTime::from_nanos(record.horizon_ns) });
+        }
+        drop(record);
+        let entry = match self.time_entry(By::Seq(seq))? {
+            Some(entry) if entry.seq == seq => entry,
+            // A seq within a batch has the batch's time, which stands at the batch's last seq.
+            found => self.time_entry_after(By::Seq(seq))?.or(found).unwrap_or_default(),
+        };
+        Ok(Stamp { seq, time: entry.time })
+    }
+
+    /// The last entry of the time index at or before `by`.
+    pub(crate) fn time_entry(&self, by: By) -> Result<Option<TimeEntry>> {
+        let recent = self.log.with_times(|times| {
+            let after = times.partition_point(|e| by.reached(e));
+            after.checked_sub(1).map(|i| times[i])
+        });
+        match recent {
+            Some(entry) => Ok(Some(entry)),
+            None => Ok(self.times.at_or_before(&self.core.store, by)?),
+        }
+    }
+
+    /// The first entry of the time index after `by`.
+    pub(crate) fn time_entry_after(&self, by: By) -> Result<Option<TimeEntry>> {
+        // Memory first: what leaves it meanwhile is in the index already.
+        let recent = self
+            .log
+            .with_times(|times| times.get(times.partition_point(|e| by.reached(e))).copied());
+        let stored = self.times.first_after(&self.core.store, by)?;
+        Ok(match (recent, stored) {
+            (Some(recent), Some(stored)) if stored.seq < recent.seq => Some(stored),
+            (Some(recent), _) => Some(recent),
+            (None, stored) => stored,
+        })
+    }
+
+    /// An opening of the volume as of a seq that is kept from expiring by the caller.
+    pub(crate) fn open_at(&self, seq: Seq) -> Result<Arc<Opening>> {
+        let record = self.record.lock();
+        let (timeline, size_bytes) = (record.timeline_at(seq), record.size_at(seq));
+        drop(record);
+        let timeline = self.core.timeline(timeline).ok_or_else(|| {
+            let text = format!("timeline {timeline} of {} is not there", self.name);
+            Error::new(ErrorKind::Corrupt, text)
+        })?;
+        let store = Arc::clone(&self.core.store);
+        let opening = Opening::new(store, self.name.clone(), timeline, seq, size_bytes);
+        let opening = Arc::new(opening);
+        self.core.register(&opening);
+        Ok(opening)
+    }
+}

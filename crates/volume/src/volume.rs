@@ -1,0 +1,229 @@
+//! A volume: its log, its present, its pins, and what can be done with them.
+//!
+//! Invariants
+//! 1. `present` changes only while the log's gate is closed.
+//! 2. `record` equals the catalogue's; both change under the pool's `books`.
+//! 3. A moment is resolved and pinned under `pins`, and the horizon moves under it, so that no view opens
+//!    on a moment that is just leaving the window.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use format::time::TimeEntry;
+use history::{Log, TimeIndex};
+use parking_lot::{Mutex, RwLock};
+use units::{Moment, Seq, WallTime};
+
+use crate::catalogue::{MarkRecord, VolumeRecord};
+use crate::core::Core;
+use crate::opening::{Opening, Patience};
+use crate::types::{Architecture, Extent, Stamp, VolumeCounters, VolumeInfo};
+use crate::view::View;
+use crate::{Error, ErrorKind, Result};
+
+/// What keeps moments openable besides the window.
+#[derive(Debug, Default)]
+pub struct Pins {
+    /// Seqs of versions by number.
+    pub versions: BTreeMap<u64, Seq>,
+    /// Marks by name, pinned or not.
+    pub marks: BTreeMap<String, MarkRecord>,
+    /// How many views are open on a seq.
+    pub views: BTreeMap<Seq, usize>,
+}
+
+impl Pins {
+    /// Every pinned seq, in any order, with repetitions.
+    pub fn seqs(&self) -> impl Iterator<Item = Seq> + '_ {
+        let marks = self.marks.values().filter(|m| m.pinned).map(|m| Seq(m.seq));
+        self.versions.values().copied().chain(marks).chain(self.views.keys().copied())
+    }
+}
+
+/// Counters since the pool was opened.
+#[derive(Debug, Default)]
+pub struct Tally {
+    pub(crate) reads: AtomicU64,
+    pub(crate) read_bytes: AtomicU64,
+    pub(crate) writes: AtomicU64,
+    pub(crate) written_bytes: AtomicU64,
+    pub(crate) flushes: AtomicU64,
+    pub(crate) checksum_errors: AtomicU64,
+}
+
+/// An open volume.
+pub struct Volume {
+    pub(crate) id: u64,
+    pub(crate) name: String,
+    pub(crate) core: Arc<Core>,
+    pub(crate) log: Log,
+    pub(crate) times: TimeIndex,
+    pub(crate) present: RwLock<Arc<Opening>>,
+    pub(crate) record: Mutex<VolumeRecord>,
+    pub(crate) pins: Mutex<Pins>,
+    pub(crate) tally: Tally,
+    pub(crate) gone: AtomicBool,
+    /// Something was deleted or expired since the last full merge.
+    pub(crate) reclaim_wanted: AtomicBool,
+    /// Timelines that a reclamation under way has still to merge.
+    pub(crate) reclaiming: Mutex<Vec<u64>>,
+    /// Live bytes as last counted, and the seq then.
+    pub(crate) counted: Mutex<Option<(Seq, u64)>>,
+}
+
+impl Volume {
+    /// Its name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Bytes of the present.
+    #[must_use]
+    pub fn size_bytes(&self) -> u64 {
+        self.present().size_bytes
+    }
+
+    pub(crate) fn present(&self) -> Arc<Opening> {
+        Arc::clone(&self.present.read())
+    }
+
+    pub(crate) fn check_open(&self) -> Result<()> {
+        if self.gone.load(Ordering::Acquire) {
+            return Err(Error::new(ErrorKind::NotFound, format!("{} was deleted", self.name)));
+        }
+        if self.core.closed.load(Ordering::Acquire) {
+            return Err(Error::new(ErrorKind::Refused, "the pool is closed"));
+        }
+        Ok(())
+    }
+
+    /// Makes everything acknowledged before this call durable.
+    ///
+    /// # Errors
+    /// `Refused` or `Io`; after that writes are refused until the pool is opened again.
+    pub fn flush(&self) -> Result<()> {
+        self.check_open()?;
+        self.log.flush()?;
+        self.tally.flushes.fetch_add(1, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Fills `buffer` from `offset` of the present.
+    ///
+    /// # Errors
+    /// `OutOfBounds`, `Corrupt`, `Io`.
+    pub fn read(&self, offset: u64, buffer: &mut [u8]) -> Result<()> {
+        self.read_with(offset, buffer, Patience::Full).map(|_| ())
+    }
+
+    /// Reads if nothing has to wait for a device; `Ok(false)` means "would wait".
+    ///
+    /// # Errors
+    /// Those of [`Volume::read`].
+    pub fn try_read(&self, offset: u64, buffer: &mut [u8]) -> Result<bool> {
+        self.read_with(offset, buffer, Patience::None)
+    }
+
+    fn read_with(&self, offset: u64, buffer: &mut [u8], patience: Patience) -> Result<bool> {
+        if self.gone.load(Ordering::Acquire) {
+            return Err(Error::new(ErrorKind::NotFound, format!("{} was deleted", self.name)));
+        }
+        let outcome = self.present().read(offset, buffer, patience);
+        match &outcome {
+            Ok(true) => {
+                self.tally.reads.fetch_add(1, Ordering::Relaxed);
+                self.tally.read_bytes.fetch_add(buffer.len() as u64, Ordering::Relaxed);
+            }
+            Err(e) if e.kind == ErrorKind::Corrupt => {
+                self.tally.checksum_errors.fetch_add(1, Ordering::Relaxed);
+            }
+            _ => {}
+        }
+        outcome
+    }
+
+    /// Data and holes of the present from `offset`, joined, at most `limit` of them.
+    ///
+    /// # Errors
+    /// `OutOfBounds`, `Corrupt`, `Io`.
+    pub fn extents(&self, offset: u64, length_bytes: u64, limit: usize) -> Result<Vec<Extent>> {
+        self.present().extents(offset, length_bytes, limit)
+    }
+
+    /// Opens a moment read-only; it stays openable while the view is held.
+    ///
+    /// # Errors
+    /// Those of resolving it.
+    pub fn view(self: &Arc<Self>, moment: &Moment) -> Result<Arc<View>> {
+        self.check_open()?;
+        View::open(self, moment)
+    }
+
+    /// The time now, never before the latest write.
+    #[must_use]
+    pub fn now(&self) -> WallTime {
+        self.core.machine.clock.wall().max(self.log.last_time())
+    }
+
+    pub(crate) fn latest(&self) -> Result<Stamp> {
+        let seq = match self.log.settle() {
+            Ok(seq) => seq,
+            // After a failed write some never end: the present is what all before it left.
+            Err(_) => self.log.stable(),
+        };
+        self.stamp(seq)
+    }
+
+    /// Totals at the end of the flushed part.
+    pub(crate) fn flushed_entry(record: &VolumeRecord) -> TimeEntry {
+        TimeEntry {
+            time: WallTime::from_nanos(record.flushed_ns),
+            seq: Seq(record.flushed_seq),
+            bytes_total: record.flushed_bytes_total,
+            flushes_total: record.flushed_flushes_total,
+        }
+    }
+
+    /// The volume as it stands.
+    ///
+    /// # Errors
+    /// `Corrupt` or `Io` from counting.
+    pub fn info(&self) -> Result<VolumeInfo> {
+        let latest = self.latest()?;
+        let record = self.record.lock().clone();
+        let space = self.space(&record)?;
+        let oldest =
+            Stamp { seq: Seq(record.horizon_seq), time: WallTime::from_nanos(record.horizon_ns) };
+        Ok(VolumeInfo {
+            name: self.name.clone(),
+            size_bytes: self.size_bytes(),
+            architecture: Architecture::Logging,
+            granularity: record.granularity_at(Seq(u64::MAX)),
+            window_ns: record.window_ns,
+            history_limit_bytes: record.history_limit_bytes,
+            state: if self.core.store.has_failed() { "refusing-writes" } else { "online" },
+            live_bytes: space.live_bytes,
+            history_bytes: space.history_bytes,
+            pinned_bytes: space.pinned_bytes,
+            oldest,
+            latest,
+            created: WallTime::from_nanos(record.created_ns),
+            cloned_from: record.cloned_from.map(|(name, seq)| (name, Seq(seq))),
+            counters: self.counters(),
+        })
+    }
+
+    fn counters(&self) -> VolumeCounters {
+        let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        VolumeCounters {
+            reads: get(&self.tally.reads),
+            read_bytes: get(&self.tally.read_bytes),
+            writes: get(&self.tally.writes),
+            written_bytes: get(&self.tally.written_bytes),
+            flushes: get(&self.tally.flushes),
+            checksum_errors: get(&self.tally.checksum_errors),
+        }
+    }
+}

@@ -1,0 +1,314 @@
+//! The way of a write: checked, cut into whole blocks, checksummed, appended, entered in the map.
+//!
+//! Invariants
+//! 1. Whole blocks go from the client's buffer to the device without a copy.
+//! 2. A partial block is merged with what is there while its range is locked, so that no other write
+//!    to it can fall between the read and the append.
+
+use std::cell::RefCell;
+use std::sync::atomic::Ordering;
+
+use format::checksum::block_crc;
+use format::location::Location;
+use format::map::{Entry, Key, cover};
+use history::{Appended, BLOCKS_PER_PAGE, BlockOp, Slot, block_location, node_covers};
+use units::{BLOCK_BYTES, BlockCount, Lba, Seq};
+
+use crate::opening::Patience;
+use crate::types::WriteOp;
+use crate::volume::Volume;
+use crate::{Error, ErrorKind, Result};
+
+const BLOCK: usize = BLOCK_BYTES as usize;
+/// Bytes of the largest single batch entry; longer writes become several, each with its own seq.
+const PIECE_BYTES_MAX: usize = 256 << 10;
+/// How often room is made for one request before it is refused.
+const ROOM_TRIES: usize = 3;
+
+/// Buffers used again from call to call.
+#[derive(Default)]
+struct Scratch {
+    header: Vec<u8>,
+    crcs: Vec<u32>,
+    entries: Vec<Entry>,
+}
+
+thread_local! {
+    static SCRATCH: RefCell<Scratch> = RefCell::default();
+}
+
+impl Volume {
+    /// Writes; each op gets the next seq in order (an op longer than 256 KiB several). Returned means
+    /// handed to the operating system. Returns the last seq given.
+    ///
+    /// # Errors
+    /// `OutOfBounds` before anything is written; `Full`; `Refused` or `Io` after a device failure.
+    pub fn write_batch(&self, ops: &[WriteOp<'_>]) -> Result<Seq> {
+        self.check_open()?;
+        let size_bytes = self.size_bytes();
+        let mut bytes = 0;
+        for op in ops {
+            let (offset, length_bytes) = span(op);
+            self.present().check_range(offset, length_bytes)?;
+            bytes += length_bytes;
+        }
+        let mut last = Seq::ZERO;
+        let mut start = 0;
+        while start < ops.len() {
+            let whole = ops[start..].iter().take_while(|op| is_whole(op)).count();
+            if whole > 0 {
+                last = self.write_whole(&ops[start..start + whole], false)?.max(last);
+                start += whole;
+            } else {
+                last = self.write_partial(&ops[start], size_bytes)?.max(last);
+                start += 1;
+            }
+        }
+        self.tally.writes.fetch_add(ops.len() as u64, Ordering::Relaxed);
+        self.tally.written_bytes.fetch_add(bytes, Ordering::Relaxed);
+        if last == Seq::ZERO { Ok(self.log.stable()) } else { Ok(last) }
+    }
+
+    /// Appends ops of whole blocks.
+    fn write_whole(&self, ops: &[WriteOp<'_>], holds_lock: bool) -> Result<Seq> {
+        SCRATCH.with_borrow_mut(|scratch| self.write_whole_with(ops, holds_lock, scratch))
+    }
+
+    fn write_whole_with(
+        &self,
+        ops: &[WriteOp<'_>],
+        holds_lock: bool,
+        scratch: &mut Scratch,
+    ) -> Result<Seq> {
+        let Scratch { header, crcs, entries } = scratch;
+        crcs.clear();
+        for op in ops {
+            if let WriteOp::Data { bytes, .. } = op {
+                crcs.extend(bytes.chunks_exact(BLOCK).map(block_crc));
+            }
+        }
+        let pieces = cut(ops, crcs, self.piece_bytes_max());
+        let end = ops.iter().map(|op| span(op).0 + span(op).1).max().unwrap_or(0);
+        let mut done = 0;
+        let mut last = Seq::ZERO;
+        let mut tries = 0;
+        while done < pieces.len() {
+            let still_right = || {
+                let live = self.present();
+                let fits = end <= live.size_bytes.next_multiple_of(BLOCK_BYTES);
+                (fits && !self.gone.load(Ordering::Acquire)).then_some(live.timeline.id)
+            };
+            let rest = &pieces[done..];
+            match self.log.append(still_right, rest, holds_lock, &*self.core, header) {
+                Ok(appended) => {
+                    let taken = appended.ops;
+                    last = self.enter_in_map(&rest[..taken], appended, entries);
+                    done += taken;
+                }
+                Err(e) if e.kind == history::ErrorKind::Full && tries < ROOM_TRIES => {
+                    tries += 1;
+                    self.core.make_room()?;
+                }
+                Err(e) if e.kind == history::ErrorKind::Moved => {
+                    return Err(Error::new(
+                        ErrorKind::OutOfBounds,
+                        "the volume was deleted or made smaller under the write",
+                    ));
+                }
+                Err(e) => return Err(e.into()),
+            }
+        }
+        Ok(last)
+    }
+
+    /// Tells the map where a batch is, then lets it become stable.
+    fn enter_in_map(
+        &self,
+        ops: &[BlockOp<'_>],
+        appended: Appended<'_>,
+        entries: &mut Vec<Entry>,
+    ) -> Seq {
+        entries.clear();
+        let segment = appended.segment.number;
+        let mut payload = Location::new(segment, appended.payload_offset);
+        for (i, op) in ops.iter().enumerate() {
+            let seq = Seq(appended.base_seq.0 + i as u64);
+            match *op {
+                BlockOp::Data { block, crcs, .. } => {
+                    for (j, &crc) in crcs.iter().enumerate() {
+                        let location = block_location(payload, j);
+                        entries.push(Entry::data(Lba(block + j as u64), seq, location, crc));
+                    }
+                    payload = after(payload, crcs.len());
+                }
+                BlockOp::Zero { block, blocks } => {
+                    let location = Location::hole_in(segment);
+                    let keys = cover(Lba(block), BlockCount(u64::from(blocks)));
+                    entries.extend(keys.map(|key| Entry { key, seq, location, crc: 0 }));
+                }
+            }
+        }
+        let count = i64::try_from(entries.len()).expect("a batch is small");
+        appended.segment.live_entries.fetch_add(count, Ordering::AcqRel);
+        let live = self.present();
+        live.timeline.insert(entries);
+        update_pages(&live.pages, entries);
+        appended.end()
+    }
+
+    /// Writes an op whose edges lie within blocks: edges are merged, the middle goes as it is.
+    fn write_partial(&self, op: &WriteOp<'_>, size_bytes: u64) -> Result<Seq> {
+        let (offset, length_bytes) = span(op);
+        if length_bytes == 0 {
+            return Ok(Seq::ZERO);
+        }
+        let end = offset + length_bytes;
+        let (first, last) = (offset / BLOCK_BYTES, (end - 1) / BLOCK_BYTES);
+        let _locked = self.log.lock_blocks(first, last + 1)?;
+        let mut head = vec![0; BLOCK];
+        let mut tail = vec![0; BLOCK];
+        let mut parts: Vec<WriteOp<'_>> = Vec::with_capacity(3);
+        let head_start = first * BLOCK_BYTES;
+        let head_end = (head_start + BLOCK_BYTES).min(end);
+        let mut middle_start = head_start;
+        if offset > head_start || head_end < head_start + BLOCK_BYTES {
+            self.merge_block(first, &mut head, op, size_bytes)?;
+            parts.push(WriteOp::Data { offset: head_start, bytes: &head });
+            middle_start += BLOCK_BYTES;
+        }
+        let tail_start = last * BLOCK_BYTES;
+        let cut_tail = last > first && end < tail_start + BLOCK_BYTES;
+        if cut_tail {
+            self.merge_block(last, &mut tail, op, size_bytes)?;
+        }
+        let middle_end = if cut_tail || end <= middle_start { tail_start } else { end };
+        if middle_end > middle_start {
+            parts.push(middle(op, middle_start, middle_end));
+        }
+        if cut_tail {
+            parts.push(WriteOp::Data { offset: tail_start, bytes: &tail });
+        }
+        self.write_whole(&parts, true)
+    }
+
+    /// Fills `block` with what is there, overlaid by its part of `op`.
+    fn merge_block(
+        &self,
+        number: u64,
+        block: &mut [u8],
+        op: &WriteOp<'_>,
+        size_bytes: u64,
+    ) -> Result<()> {
+        let start = number * BLOCK_BYTES;
+        let there = BLOCK_BYTES.min(size_bytes - start) as usize;
+        let ready = self.present().read(start, &mut block[..there], Patience::Full)?;
+        assert!(ready, "a patient read ends");
+        let (offset, length_bytes) = span(op);
+        let from = offset.max(start);
+        let to = (offset + length_bytes).min(start + BLOCK_BYTES);
+        let target = &mut block[(from - start) as usize..(to - start) as usize];
+        match op {
+            WriteOp::Data { bytes, .. } => {
+                target.copy_from_slice(&bytes[(from - offset) as usize..(to - offset) as usize]);
+            }
+            WriteOp::Zero { .. } => target.fill(0),
+        }
+        Ok(())
+    }
+
+    fn piece_bytes_max(&self) -> usize {
+        let quarter = usize::try_from(self.core.store.zone_bytes / 4).expect("zones are small");
+        PIECE_BYTES_MAX.min(quarter)
+    }
+}
+
+fn span(op: &WriteOp<'_>) -> (u64, u64) {
+    match *op {
+        WriteOp::Data { offset, bytes } => (offset, bytes.len() as u64),
+        WriteOp::Zero { offset, length_bytes } => (offset, length_bytes),
+    }
+}
+
+fn is_whole(op: &WriteOp<'_>) -> bool {
+    let (offset, length_bytes) = span(op);
+    length_bytes > 0
+        && offset.is_multiple_of(BLOCK_BYTES)
+        && length_bytes.is_multiple_of(BLOCK_BYTES)
+}
+
+fn middle<'a>(op: &WriteOp<'a>, from: u64, to: u64) -> WriteOp<'a> {
+    match *op {
+        WriteOp::Data { offset, bytes } => WriteOp::Data {
+            offset: from,
+            bytes: &bytes[(from - offset) as usize..(to - offset) as usize],
+        },
+        WriteOp::Zero { .. } => WriteOp::Zero { offset: from, length_bytes: to - from },
+    }
+}
+
+fn after(payload: Location, blocks: usize) -> Location {
+    let offset = u64::from(payload.offset_bytes()) + blocks as u64 * BLOCK_BYTES;
+    if offset >= u64::from(format::location::SEGMENT_BYTES_MAX) {
+        // The batch ends with its segment: no data follows.
+        return payload;
+    }
+    block_location(payload, blocks)
+}
+
+/// Cuts ops into pieces that fit any segment.
+fn cut<'a>(ops: &[WriteOp<'a>], crcs: &'a [u32], piece_bytes_max: usize) -> Vec<BlockOp<'a>> {
+    let mut pieces = Vec::with_capacity(ops.len());
+    let mut used = 0;
+    for op in ops {
+        match *op {
+            WriteOp::Data { offset, bytes } => {
+                let mut block = offset / BLOCK_BYTES;
+                for piece in bytes.chunks(piece_bytes_max) {
+                    let blocks = piece.len() / BLOCK;
+                    let crcs = &crcs[used..used + blocks];
+                    pieces.push(BlockOp::Data { block, bytes: piece, crcs });
+                    used += blocks;
+                    block += blocks as u64;
+                }
+            }
+            WriteOp::Zero { offset, length_bytes } => {
+                let (mut block, end) =
+                    (offset / BLOCK_BYTES, (offset + length_bytes) / BLOCK_BYTES);
+                while block < end {
+                    let blocks = u32::try_from(end - block).unwrap_or(1 << 30);
+                    pieces.push(BlockOp::Zero { block, blocks });
+                    block += u64::from(blocks);
+                }
+            }
+        }
+    }
+    pieces
+}
+
+/// Tells cached pages of new entries.
+fn update_pages(pages: &history::PageTable, entries: &[Entry]) {
+    let slot = |e: &Entry| Slot { seq: e.seq, location: e.location, crc: e.crc, known: true };
+    let page_of = |e: &Entry| e.key.index / BLOCKS_PER_PAGE as u64;
+    let mut rest = entries;
+    while let Some(first) = rest.first() {
+        match first.key.level {
+            0 => {
+                let page = page_of(first);
+                let count =
+                    rest.iter().take_while(|e| e.key.level == 0 && page_of(e) == page).count();
+                let index = |e: &Entry| (e.key.index % BLOCKS_PER_PAGE as u64) as usize;
+                pages.update(page, rest[..count].iter().map(|e| (index(e), slot(e))));
+                rest = &rest[count..];
+            }
+            1 => {
+                pages.update(first.key.index, (0..BLOCKS_PER_PAGE).map(|i| (i, slot(first))));
+                rest = &rest[1..];
+            }
+            _ => {
+                let key: Key = first.key;
+                pages.drop_pages(|page| node_covers(key, page));
+                rest = &rest[1..];
+            }
+        }
+    }
+}
