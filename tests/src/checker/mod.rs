@@ -16,12 +16,14 @@
 //! shares nothing with the simulator's, so that one's blind spot is not the other's.
 
 mod changes;
+mod looks;
 mod past;
 mod plan;
 mod settle;
 mod storm;
 mod subject;
 mod world;
+mod writes;
 
 use std::path::Path;
 

@@ -9,14 +9,8 @@ use anyhow::{Context, Result, bail, ensure};
 use serde_json::json;
 
 use super::Options;
-use super::past::{
-    check_between, check_changed_context, check_diff, check_holes, check_moment,
-    check_refuses_writes, compare,
-};
-use super::plan;
-use super::settle::settle;
-use super::storm::Storm;
-use super::subject::{Held, Moment, Retains, Subject};
+use super::past::compare;
+use super::subject::{Retains, Subject};
 use crate::image::Image;
 use crate::random::Random;
 use crate::server::Server;
@@ -25,7 +19,7 @@ use crate::server::Server;
 const STORY_STEPS: usize = 60;
 const VOLUMES_MAX: usize = 5;
 /// Recorded moments of a volume that are compared at its end, of which the newest and a sample.
-const COMPARED_AT_END: usize = 24;
+pub(super) const COMPARED_AT_END: usize = 24;
 
 /// What a run has done.
 #[derive(Clone, Copy, Debug, Default)]
@@ -161,7 +155,7 @@ impl World {
         self.create_volume(retains)
     }
 
-    fn create_volume(&mut self, retains: Retains) -> Result<()> {
+    pub(super) fn create_volume(&mut self, retains: Retains) -> Result<()> {
         let name = format!("vol-{}", self.fresh());
         let granularity = match retains {
             Retains::Everything => "every-write",
@@ -180,181 +174,6 @@ impl World {
         Ok(())
     }
 
-    /// Connections enough for a storm, some of them kept from the one before.
-    fn link(&mut self, at: usize) -> Result<()> {
-        let wanted = usize::try_from(self.random.between(1, 4))?;
-        let subject = &mut self.subjects[at];
-        if self.random.chance(20) {
-            subject.links.clear();
-        }
-        subject.links.truncate(wanted);
-        while subject.links.len() < wanted {
-            let link = self.server.connect(&subject.name)?;
-            ensure!(link.size() == subject.image.size(), "{} has another size", subject.name);
-            subject.links.push(link);
-        }
-        Ok(())
-    }
-
-    fn storm(&mut self, at: usize) -> Result<()> {
-        self.link(at)?;
-        let racing = self.random.chance(30);
-        let count = self.random.between(1, 60);
-        let depth = usize::try_from(self.random.between(1, 64))?;
-        let http = self.server.http();
-        let subject = &mut self.subjects[at];
-        let first = subject.latest_seq(&http)?;
-        let mut ops = plan::ops(&mut self.random, &subject.image, count, racing);
-        let name = format!("storm on {}: {} ops, depth {depth}", subject.name, ops.len());
-        Storm::new(&mut ops, &mut subject.links, &subject.image)
-            .run(&mut self.random, depth)
-            .context(name.clone())?;
-        self.counts.writes += ops.len() as u64;
-        let before = subject.image.clone();
-        if racing {
-            let found = subject.links[0].read(0, before.size())?;
-            subject.image = settle(&before, &ops, &found).context(name.clone())?;
-        } else {
-            ops.iter().for_each(|op| op.apply(&mut subject.image));
-        }
-        let last = subject.latest_seq(&http)?;
-        ensure!(last > first, "{name}: the seq did not rise from {first}");
-        if subject.retains == Retains::Everything && self.random.chance(70) {
-            let by_time = self.random.chance(50);
-            subject.record(&http, by_time)?;
-            if !racing && self.random.chance(40) {
-                check_between(
-                    &self.server,
-                    subject,
-                    (first, &before),
-                    last,
-                    &ops,
-                    &mut self.random,
-                )?;
-            }
-        }
-        self.note(format!("{name}, racing {racing}: seq {first} to {last}"));
-        self.check_present(at, false)
-    }
-
-    /// One request after the other, each of them a recorded moment.
-    fn sequence(&mut self, at: usize) -> Result<()> {
-        self.link(at)?;
-        let http = self.server.http();
-        for _ in 0..self.random.between(1, 8) {
-            let subject = &mut self.subjects[at];
-            let ops = plan::ops(&mut self.random, &subject.image, 1, true);
-            for op in &ops {
-                subject.links[0].demand(&op.request)?;
-                op.apply(&mut subject.image);
-            }
-            if subject.retains == Retains::Everything {
-                subject.record(&http, false)?;
-            }
-            self.counts.writes += 1;
-        }
-        let name = self.subjects[at].name.clone();
-        self.note(format!("{name}: one write after the other"));
-        self.check_present(at, false)
-    }
-
-    pub(super) fn check_present(&mut self, at: usize, whole: bool) -> Result<()> {
-        let subject = &self.subjects[at];
-        let latest = if self.random.chance(20) { "@latest" } else { "" };
-        let export = format!("{}{latest}", subject.name);
-        let mut link = self.server.connect(&export)?;
-        compare(&mut link, &subject.image, whole, &mut self.random)
-            .and_then(|()| if whole { check_holes(&mut link, &subject.image) } else { Ok(()) })
-            .with_context(|| format!("the present of {export}"))
-    }
-
-    fn look_back(&mut self, at: usize) -> Result<()> {
-        let subject = &self.subjects[at];
-        if subject.moments.is_empty() {
-            return Ok(());
-        }
-        for _ in 0..self.random.between(1, 4) {
-            let moment = &subject.moments[self.random.index(subject.moments.len())];
-            let whole = self.random.chance(50);
-            check_moment(&self.server, subject, moment, whole, &mut self.random)?;
-            self.counts.compared += 1;
-        }
-        if self.random.chance(20) {
-            check_refuses_writes(&self.server, &format!("{}@latest", subject.name))?;
-        }
-        Ok(())
-    }
-
-    fn hold_view(&mut self, at: usize) -> Result<()> {
-        let subject = &mut self.subjects[at];
-        let kept: Vec<&Moment> = subject.moments.iter().filter(|m| subject.keeps(m)).collect();
-        if kept.is_empty() || subject.held.len() > 3 {
-            return Ok(());
-        }
-        let moment = kept[self.random.index(kept.len())];
-        let name = format!("{}@seq:{}", subject.name, moment.seq);
-        let held = Held {
-            link: self.server.connect(&name)?,
-            name: name.clone(),
-            image: moment.image.clone(),
-        };
-        subject.held.push(held);
-        self.note(format!("hold {name}"));
-        Ok(())
-    }
-
-    fn compare_diff(&mut self, at: usize) -> Result<()> {
-        let subject = &self.subjects[at];
-        let kept: Vec<&Moment> = subject.moments.iter().filter(|m| subject.keeps(m)).collect();
-        if kept.is_empty() {
-            return Ok(());
-        }
-        let from = kept[self.random.index(kept.len())];
-        let to = kept[self.random.index(kept.len())];
-        let limit = if self.random.chance(50) { 65_536 } else { self.random.between(1, 20) };
-        let second = if self.random.chance(30) {
-            ("latest", &subject.image)
-        } else {
-            (to.names[0].as_str(), &to.image)
-        };
-        let first = (from.names[0].as_str(), &from.image);
-        check_diff(&self.server, subject, first, second, limit)?;
-        if self.random.chance(50) {
-            check_changed_context(&self.server, subject, first, second)?;
-        }
-        self.counts.diffs += 1;
-        Ok(())
-    }
-
-    fn storm_and_kill(&mut self, at: usize) -> Result<()> {
-        self.link(at)?;
-        let count = self.random.between(4, 120);
-        let until = self.random.below(count + 1);
-        let racing = self.random.chance(40);
-        let subject = &mut self.subjects[at];
-        let mut ops = plan::ops(&mut self.random, &subject.image, count, racing);
-        let server = &mut self.server;
-        Storm::new(&mut ops, &mut subject.links, &subject.image).run_until_killed(
-            &mut self.random,
-            until,
-            || server.kill(),
-        )?;
-        let acknowledged = ops.iter().filter(|op| op.done_as.is_some()).count();
-        let sent = ops.iter().filter(|op| op.sent_after.is_some()).count();
-        self.counts.writes += sent as u64;
-        let name = subject.name.clone();
-        self.note(format!("kill -9: {name}, {sent} sent, {acknowledged} acknowledged"));
-        self.up_again()?;
-        let subject = &mut self.subjects[at];
-        let found = self.server.connect(&name)?.read(0, subject.image.size())?;
-        subject.image = settle(&subject.image, &ops, &found)
-            .with_context(|| format!("{name} after kill -9"))?;
-        if subject.retains == Retains::Everything {
-            subject.record(&self.server.http(), true)?;
-        }
-        self.check_all_presents()
-    }
-
     fn restart(&mut self) -> Result<()> {
         if self.random.chance(50) {
             self.server.kill();
@@ -367,20 +186,12 @@ impl World {
         self.check_all_presents()
     }
 
-    fn up_again(&mut self) -> Result<()> {
+    pub(super) fn up_again(&mut self) -> Result<()> {
         self.counts.kills += 1;
         self.subjects.iter_mut().for_each(Subject::drop_links);
         self.server.up()?;
         let ready = self.server.http().call("GET", "/readyz", None)?;
         ensure!(ready.status == 200, "/readyz gives {}", ready.status);
-        Ok(())
-    }
-
-    fn check_all_presents(&mut self) -> Result<()> {
-        for at in 0..self.subjects.len() {
-            self.check_present(at, true)?;
-            self.look_back(at)?;
-        }
         Ok(())
     }
 
@@ -406,22 +217,6 @@ impl World {
         let talk = self.server.talk();
         if let Some(line) = talk.lines().find(|line| line.contains(" ERROR ")) {
             bail!("the server logged an error: {line}");
-        }
-        Ok(())
-    }
-
-    fn compare_everything(&mut self) -> Result<()> {
-        for at in 0..self.subjects.len() {
-            self.check_present(at, true)?;
-            let subject = &self.subjects[at];
-            let all = subject.moments.len();
-            for (index, moment) in subject.moments.iter().enumerate() {
-                let left = (all - index) as u64;
-                if self.random.below(left) < COMPARED_AT_END as u64 / 2 || index % 4 == 0 {
-                    check_moment(&self.server, subject, moment, true, &mut self.random)?;
-                    self.counts.compared += 1;
-                }
-            }
         }
         Ok(())
     }
