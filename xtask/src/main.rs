@@ -1,1 +1,73 @@
-fn main() {}
+//! The project's own commands: `cargo x COMMAND`. One file per command; this one only finds it.
+
+use std::process::ExitCode;
+
+use anyhow::{Result, bail};
+
+mod bench;
+mod check;
+mod clients;
+mod format_pages;
+mod fuzz;
+mod graph;
+mod program;
+mod simulate;
+mod tidy;
+mod tree;
+
+const HELP: &str = "\
+cargo x COMMAND
+
+  check             format, clippy, house rules, crate graph, dependencies (what CI asks)
+  tidy              the house rules alone
+  graph             the crates and their edges, against the ladder
+  test              cargo test --workspace
+  sim [SEED] [--for 10m]
+                    the simulator, optimised; without a seed, new ones until the time is over
+  crash             all crash points of short histories (long)
+  fuzz TARGET [-- ARGUMENTS]
+                    cargo-fuzz on nightly; without a target, lists them
+  clients nbd       the tests with real NBD clients
+  bench [NAME ...] [--rounds N] [--seconds N] [--size 1G] [--dir DIR]
+                    P1 to P9 and P16 of the goals; results go to bench/runs/
+  format [--bless]  the format pages against the code
+  inspect IMAGE     prints what a pool image holds (hindsight pool inspect)
+  demo              the PostgreSQL story
+";
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    match run(&arguments) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(e) => {
+            eprintln!("error: {e:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(arguments: &[String]) -> Result<()> {
+    let Some((command, rest)) = arguments.split_first() else {
+        print!("{HELP}");
+        return Ok(());
+    };
+    match command.as_str() {
+        "check" => check::run(),
+        "tidy" => tidy::run(),
+        "graph" => graph::run(),
+        "test" => program::cargo(&["test", "--workspace"]),
+        "sim" => simulate::sim(rest),
+        "crash" => simulate::crash(),
+        "fuzz" => fuzz::run(rest),
+        "clients" => clients::run(rest),
+        "bench" => bench::run(rest),
+        "format" => format_pages::run(rest),
+        "inspect" => clients::inspect(rest),
+        "demo" => clients::demo(),
+        "help" | "--help" | "-h" => {
+            print!("{HELP}");
+            Ok(())
+        }
+        other => bail!("no such command: {other}; `cargo x` lists them"),
+    }
+}

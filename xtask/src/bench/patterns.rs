@@ -1,0 +1,32 @@
+//! The patterns of requests that the goals name.
+
+/// One pattern.
+#[derive(Clone, Copy)]
+pub struct Pattern {
+    /// For tables.
+    pub name: &'static str,
+    /// For fio.
+    pub arguments: &'static [&'static str],
+}
+
+pub const RANDOM_WRITE: Pattern = Pattern {
+    name: "randwrite-4k-qd32",
+    arguments: &["--rw=randwrite", "--bs=4k", "--iodepth=32"],
+};
+pub const RANDOM_READ: Pattern =
+    Pattern { name: "randread-4k-qd32", arguments: &["--rw=randread", "--bs=4k", "--iodepth=32"] };
+const WRITE: Pattern =
+    Pattern { name: "write-64k-qd16", arguments: &["--rw=write", "--bs=64k", "--iodepth=16"] };
+const READ: Pattern =
+    Pattern { name: "read-64k-qd16", arguments: &["--rw=read", "--bs=64k", "--iodepth=16"] };
+const ALONE: Pattern =
+    Pattern { name: "randwrite-4k-qd1", arguments: &["--rw=randwrite", "--bs=4k", "--iodepth=1"] };
+const FLUSHED: Pattern = Pattern {
+    name: "randwrite-4k-qd16-flush16",
+    arguments: &["--rw=randwrite", "--bs=4k", "--iodepth=16", "--fsync=16"],
+};
+
+/// All of P1 and P2.
+pub const ALL: [Pattern; 6] = [RANDOM_WRITE, RANDOM_READ, WRITE, READ, ALONE, FLUSHED];
+/// Those that add to the history.
+pub const WRITES: [Pattern; 4] = [RANDOM_WRITE, WRITE, ALONE, FLUSHED];
