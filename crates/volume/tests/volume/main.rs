@@ -1,0 +1,3 @@
+//! The engine on a real file: the ways of the data, one by one.
+
+mod story;
