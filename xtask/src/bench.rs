@@ -1,8 +1,8 @@
 //! `cargo x bench`: the goals P1 to P9 and P16, measured side by side on one machine.
 //!
 //! Invariants
-//! 1. Servers that are compared take turns, and the order turns around from round to round; a ratio is
-//!    made within a round, and the median of the rounds is reported with their spread.
+//! 1. Servers that are compared take turns, and the order turns around from round to round; a ratio
+//!    is made within a round, and the median of the rounds is reported with their spread.
 //! 2. A run leaves all raw values, and what the machine was and did, in `bench/runs/DATE-NAME/`.
 //! 3. Nothing here fails because something is slow: a figure is reported, not asserted.
 

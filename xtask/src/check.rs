@@ -1,13 +1,15 @@
-//! `cargo x check`: everything that is asked of a change besides its tests. Goes on after a failure, so
-//! that one run shows all that is wrong.
+//! `cargo x check`: everything that is asked of a change besides its tests. Goes on after a
+//! failure, so that one run shows all that is wrong.
 
 use anyhow::{Result, bail};
 
 use crate::{graph, program, tidy};
 
+type Check = fn() -> Result<()>;
+
 /// Runs all checks.
 pub fn run() -> Result<()> {
-    let checks: [(&str, fn() -> Result<()>); 5] = [
+    let checks: [(&str, Check); 5] = [
         ("format", || program::cargo(&["fmt", "--all", "--check"])),
         ("tidy", tidy::run),
         ("graph", graph::run),

@@ -6,11 +6,12 @@ use crate::program;
 
 /// Runs the tests that hold documents and code together; `--bless` writes what the code says.
 pub fn run(arguments: &[String]) -> Result<()> {
-    let (pages, document): (&[(&str, &str)], &[(&str, &str)]) = match arguments {
-        [] => (&[], &[]),
-        [bless] if bless == "--bless" => (&[("FORMAT_BLESS", "1")], &[("BLESS", "1")]),
+    let blesses = match arguments {
+        [] => false,
+        [bless] if bless == "--bless" => true,
         _ => bail!("cargo x format [--bless]"),
     };
-    program::cargo_with(&["test", "-p", "hindsight-format"], pages)?;
-    program::cargo_with(&["test", "-p", "hindsight-server", "openapi"], document)
+    let with = |variable: &'static str| if blesses { vec![(variable, "1")] } else { Vec::new() };
+    program::cargo_with(&["test", "-p", "hindsight-format"], &with("FORMAT_BLESS"))?;
+    program::cargo_with(&["test", "-p", "hindsight-server", "openapi"], &with("BLESS"))
 }

@@ -1,4 +1,5 @@
-//! `cargo x fuzz`: coverage-guided fuzzing of whatever faces a client or a disk. The targets live in
+//! `cargo x fuzz`: coverage-guided fuzzing of whatever faces a client or a disk. The targets live
+//! in
 //! `fuzz/`, a workspace of its own, because they need the nightly compiler.
 
 use anyhow::{Context, Result, bail};

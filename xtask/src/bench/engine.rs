@@ -1,5 +1,5 @@
-//! P5 and P6: memory, and the opening of views, reverts and clones, deep in a long history. The load
-//! goes through the engine without a server: `crates/volume/examples/load.rs` says how.
+//! P5 and P6: memory, and the opening of views, reverts and clones, deep in a long history. The
+//! load goes through the engine without a server: `crates/volume/examples/load.rs` says how.
 
 use std::process::Command;
 

@@ -19,9 +19,9 @@ pub fn after_kill(options: &Options) -> Result<Report> {
         Report::new("P8: restart after kill -9", goal, "seconds until a read").less_is_better();
     let gib = options.history_bytes as f64 / f64::from(1 << 30);
     report.note(format!(
-        "{gib:.0} GiB of random 4 KiB writes at queue depth 32 on one volume, every one kept; then, \
-         each round, more writes for {} s, kill -9 while they go on, start, and one block read over \
-         NBD. The page cache stays as the kill left it.",
+        "{gib:.0} GiB of random 4 KiB writes at queue depth 32 on one volume, every one kept; \
+         then, each round, more writes for {} s, kill -9 while they go on, start, and one block \
+         read over NBD. The page cache stays as the kill left it.",
         options.seconds
     ));
     let mut hindsight = Hindsight::start(options)?;

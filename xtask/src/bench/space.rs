@@ -15,9 +15,9 @@ pub fn per_write(options: &Options) -> Result<Report> {
     let mut report = Report::new(title, goal, "bytes/write").less_is_better();
     report.note(
         "Each round writes the volume's size at random; the growth of the pool is divided by the \
-         writes, after background work has settled. `used` counts whole zones as the pool does (one \
-         zone more or less is 32 MiB), `allocated` the blocks that the file system gave the pool file. \
-         The last row is over all rounds together, so that single zones weigh less.",
+         writes, after background work has settled. `used` counts whole zones as the pool does \
+         (one zone more or less is 32 MiB), `allocated` the blocks that the file system gave the \
+         pool file. The last row is over all rounds together, so that single zones weigh less.",
     );
     let hindsight = Hindsight::start(options)?;
     hindsight.make_volume("bench", options.size_bytes, "every-write")?;

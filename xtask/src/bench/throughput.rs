@@ -43,9 +43,9 @@ fn against(options: &Options, title: &str, goal: &str, peers: &[Peer]) -> Result
         "hindsight / the best other server, round by round",
     );
     report.note(
-        "NBD over a unix socket, fio's nbd engine, one connection. Hindsight: architecture logging, \
-         granularity every-write, a fresh volume for each pattern, filled once before. The others: \
-         one file, filled once. All through the page cache.",
+        "NBD over a unix socket, fio's nbd engine, one connection. Hindsight: architecture \
+         logging, granularity every-write, a fresh volume for each pattern, filled once before. \
+         The others: one file, filled once. All through the page cache.",
     );
     let hindsight = Hindsight::start(options)?;
     let mut others = Vec::new();
@@ -105,8 +105,8 @@ pub fn cpu_per_request(options: &Options) -> Result<Report> {
         .less_is_better()
         .with_ratio("hindsight", &["nbdkit-null"], "hindsight / nbdkit null, round by round");
     report.note(
-        "User and system time of the server process from /proc/PID/stat around a run of fio, divided \
-         by its requests. Background work that falls into the run is counted; what comes later is not.",
+        "User and system time of the server process from /proc/PID/stat around a run of fio, \
+         divided by its requests. Background work that falls into the run is counted; what comes later is not.",
     );
     let hindsight = Hindsight::start(options)?;
     let null = Peer::Null.start(options)?;

@@ -1,7 +1,8 @@
 //! Rust text with comments and strings blanked out, and which of its lines are test code.
 //!
-//! Invariant: `text` has as many lines, each as long, as the file, so that a place in one is a place in
-//! the other. It does not know Rust's grammar, only where comments, strings and characters begin and end.
+//! Invariant: `text` has as many lines, each as long, as the file, so that a place in one is a
+//! place in the other. It does not know Rust's grammar, only where comments, strings and characters
+//! begin and end.
 
 /// Blanked code.
 pub struct Code {

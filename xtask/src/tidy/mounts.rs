@@ -1,5 +1,5 @@
-//! Every Rust file is part of some crate: reached from a root by `mod`. One that is not would look like
-//! code and never be compiled.
+//! Every Rust file is part of some crate: reached from a root by `mod`. One that is not would look
+//! like code and never be compiled.
 
 use std::collections::{BTreeMap, BTreeSet};
 
