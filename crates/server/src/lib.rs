@@ -11,6 +11,7 @@ mod http;
 mod listen;
 mod logs;
 mod metrics;
+pub mod nbd;
 mod pool_files;
 mod serve;
 mod server;
@@ -20,7 +21,7 @@ pub use attach::{Attachment, Attachments};
 pub use error::{StartError, problem_kind};
 pub use http::openapi_json;
 pub use logs::start_log;
-pub use pool_files::{machine, open_device};
+pub use pool_files::{pool_path, rebuild};
 pub use serve::serve;
 pub use server::Server;
 pub use settings::{

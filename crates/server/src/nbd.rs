@@ -1,0 +1,98 @@
+//! NBD sessions: volumes and their past as network block devices, over unix and TCP sockets.
+//!
+//! ```text
+//! listener  accepts, counts, deals sockets to data threads (one single-threaded runtime each)
+//!   handshake  options, TLS, the choice of an export and of metadata contexts (`contexts`)
+//!     session    the loop of one connection: receive, execute, send
+//!       execute    one turn: every whole request in the receive buffer (`input`)
+//!         check      what a request must be, else the error the specification names
+//!         group      writes that go to the engine together
+//!         jobs       what may wait for a device, on threads that may block
+//!       output     replies, sent together
+//! export    what is served, as traits; `engine` implements them over a pool
+//! ```
+//!
+//! Invariants
+//! 1. A data thread never waits for a device to read, flush or look up; aligned writes are handed to
+//!    the operating system by it, as that needs no other thread's turn.
+//! 2. The memory of a connection is bounded: it stops reading while `NbdLimits` are reached, or while
+//!    the client does not take its replies.
+//! 3. Whatever a client sends, the server answers with an error or ends that connection alone.
+//! 4. A reply to a flush (or with FUA) is made only after the engine's flush returned.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustls::ServerConfig;
+
+use crate::Attachments;
+
+mod answer;
+mod check;
+mod contexts;
+mod counters;
+mod engine;
+mod execute;
+mod export;
+mod group;
+mod handshake;
+mod input;
+mod jobs;
+mod listener;
+mod output;
+mod session;
+mod socket;
+mod tls;
+
+#[cfg(test)]
+mod tests;
+
+pub use counters::{NbdCollector, NbdCounters};
+pub use engine::PoolExports;
+pub use export::{Changes, Export, Exports, Listed, OpenError};
+pub use listener::NbdServer;
+pub use tls::{TlsError, load_tls};
+
+/// What all connections share.
+pub struct NbdContext {
+    /// What is served.
+    pub exports: Arc<dyn Exports>,
+    /// Who is attached to what.
+    pub attachments: Arc<Attachments>,
+    /// TLS for TCP connections, which then must use it; unix sockets are their owner's alone.
+    pub tls: Option<Arc<ServerConfig>>,
+    /// What is allowed.
+    pub limits: NbdLimits,
+    /// What happened.
+    pub counters: Arc<NbdCounters>,
+}
+
+/// Limits of connections.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NbdLimits {
+    /// Connections at once; more are closed as they arrive.
+    pub connections_max: usize,
+    /// Bytes of requests that wait for a device, of one connection. A single request may exceed it.
+    pub in_flight_bytes_max: u64,
+    /// Requests that wait for a device, of one connection.
+    pub in_flight_requests_max: usize,
+    /// How long one step of the handshake may take.
+    pub handshake_step: Duration,
+    /// How long the handshake may take.
+    pub handshake_whole: Duration,
+    /// How long a stopping server waits for clients to take the replies they are owed.
+    pub farewell: Duration,
+}
+
+impl Default for NbdLimits {
+    fn default() -> NbdLimits {
+        NbdLimits {
+            connections_max: 1024,
+            in_flight_bytes_max: 64 << 20,
+            in_flight_requests_max: 128,
+            handshake_step: Duration::from_secs(10),
+            handshake_whole: Duration::from_secs(120),
+            farewell: Duration::from_secs(5),
+        }
+    }
+}

@@ -1,0 +1,130 @@
+//! Metadata contexts: what BLOCK_STATUS tells about a range.
+//!
+//! `base:allocation` is the specification's. `x-hindsight:changed@MOMENT` has flag 1 where the export
+//! differs from that moment of its volume; the moment is resolved once, when it is chosen.
+
+use std::sync::Arc;
+
+use wire::nbd::limits::STATUS_EXTENTS_MAX;
+use wire::nbd::{CommandFlags, ReplyStyle, Request, Status, encode};
+
+use super::export::{Changes, Export, OpenError};
+
+/// The context of the specification.
+pub(super) const ALLOCATION: &str = "base:allocation";
+/// What a context of changes begins with; a moment follows.
+pub(super) const CHANGED: &str = "x-hindsight:changed@";
+
+/// A context in use on a connection.
+pub(super) struct MetaContext {
+    /// The number it has on this connection.
+    pub(super) id: u32,
+    /// As the client named it.
+    pub(super) name: String,
+    pub(super) kind: ContextKind,
+}
+
+/// What a context tells.
+pub(super) enum ContextKind {
+    Allocation,
+    Changed(Arc<dyn Changes>),
+}
+
+/// The kind of context that a query chooses; `None` when it chooses none.
+pub(super) fn choose(
+    export: &Arc<dyn Export>,
+    query: &str,
+) -> Result<Option<ContextKind>, OpenError> {
+    if query == ALLOCATION {
+        return Ok(Some(ContextKind::Allocation));
+    }
+    match query.strip_prefix(CHANGED) {
+        Some(moment) if !moment.is_empty() => {
+            export.changes_since(moment).map(|changes| Some(ContextKind::Changed(changes)))
+        }
+        _ => Ok(None),
+    }
+}
+
+/// The contexts that a query lists: those it names, and all of a namespace for `namespace:`.
+pub(super) fn listed(export: &Arc<dyn Export>, queries: &[&str]) -> Result<Vec<String>, OpenError> {
+    let mut found = Vec::new();
+    let mut add = |name: &str| {
+        if !found.iter().any(|f| f == name) {
+            found.push(name.to_owned());
+        }
+    };
+    if queries.is_empty() {
+        add(ALLOCATION);
+        add(CHANGED);
+    }
+    for &query in queries {
+        match query {
+            "base:" => add(ALLOCATION),
+            // Without a moment it is a pattern: a client completes it.
+            "x-hindsight:" | CHANGED => add(CHANGED),
+            _ if choose(export, query)?.is_some() => add(query),
+            _ => {}
+        }
+    }
+    Ok(found)
+}
+
+/// Adds the reply to a BLOCK_STATUS request: one chunk for each context.
+pub(super) fn answer(
+    export: &dyn Export,
+    contexts: &[&MetaContext],
+    style: ReplyStyle,
+    request: &Request,
+    length_bytes: u64,
+    out: &mut Vec<u8>,
+) -> volume::Result<()> {
+    let one = request.flags.has(CommandFlags::REQ_ONE);
+    let limit = if one { 1 } else { STATUS_EXTENTS_MAX };
+    for (index, context) in contexts.iter().enumerate() {
+        let found = match &context.kind {
+            ContextKind::Allocation => allocation(export, request.offset, length_bytes, limit)?,
+            ContextKind::Changed(changes) => {
+                changes.extents(request.offset, length_bytes, limit)?
+            }
+        };
+        let extents = fitted(found, length_bytes, limit);
+        let is_last = index + 1 == contexts.len();
+        encode::block_status(style, request, is_last, context.id, &extents, out);
+    }
+    Ok(())
+}
+
+fn allocation(
+    export: &dyn Export,
+    offset: u64,
+    length_bytes: u64,
+    limit: usize,
+) -> volume::Result<Vec<Status>> {
+    let extents = export.extents(offset, length_bytes, limit)?;
+    let flags = |hole| if hole { Status::HOLE | Status::ZERO } else { 0 };
+    let status = |e: volume::Extent| Status { length_bytes: e.length_bytes, flags: flags(e.hole) };
+    Ok(extents.into_iter().map(status).collect())
+}
+
+/// Extents joined where equal, cut at the end of the range, at most `limit`, and at least one.
+fn fitted(found: Vec<Status>, length_bytes: u64, limit: usize) -> Vec<Status> {
+    let mut fitted: Vec<Status> = Vec::with_capacity(found.len().min(limit));
+    let mut left = length_bytes;
+    for extent in found {
+        let length_bytes = extent.length_bytes.min(left);
+        left -= length_bytes;
+        let is_full = fitted.len() == limit;
+        match fitted.last_mut() {
+            _ if length_bytes == 0 => {}
+            Some(last) if last.flags == extent.flags => last.length_bytes += length_bytes,
+            _ if is_full => break,
+            _ => fitted.push(Status { length_bytes, flags: extent.flags }),
+        }
+    }
+    if fitted.is_empty() {
+        // "Allocated, or not known": always allowed.
+        fitted.push(Status { length_bytes, flags: 0 });
+    }
+    fitted
+}

@@ -1,0 +1,249 @@
+//! Pools served over NBD: volumes, and their past by moment.
+
+use std::sync::Arc;
+
+use units::{Moment, Seq, VolumeMoment};
+use volume::{Error, ErrorKind, Extent, Pool, Result, View, Volume, WriteOp};
+use wire::nbd::Status;
+
+use super::export::{Changes, Export, Exports, Listed, OpenError};
+
+/// Everything in a pool.
+pub struct PoolExports {
+    pool: Arc<Pool>,
+}
+
+impl PoolExports {
+    /// The volumes of `pool`.
+    #[must_use]
+    pub fn new(pool: Arc<Pool>) -> PoolExports {
+        PoolExports { pool }
+    }
+}
+
+fn in_words(message: &str, hint: Option<&str>) -> OpenError {
+    match hint {
+        Some(hint) => OpenError(format!("{message}; {hint}")),
+        None => OpenError(message.to_owned()),
+    }
+}
+
+impl From<Error> for OpenError {
+    fn from(error: Error) -> OpenError {
+        in_words(&error.message, error.hint.as_deref())
+    }
+}
+
+impl Exports for PoolExports {
+    fn open(&self, name: &str) -> std::result::Result<Arc<dyn Export>, OpenError> {
+        if name.is_empty() {
+            return match &self.pool.volumes()[..] {
+                [only] => Ok(Arc::new(Present { volume: Arc::clone(only) })),
+                [] => Err(OpenError("there is no volume yet".to_owned())),
+                many => Err(OpenError(format!(
+                    "there are {} volumes: name the one you want",
+                    many.len()
+                ))),
+            };
+        }
+        let wanted: VolumeMoment = name
+            .parse()
+            .map_err(|e: units::MomentError| in_words(&e.message, e.hint.as_deref()))?;
+        let volume = self.pool.volume(&wanted.volume)?;
+        if !name.contains('@') {
+            return Ok(Arc::new(Present { volume }));
+        }
+        let view = volume.view(&wanted.moment)?;
+        Ok(Arc::new(Past { name: name.to_owned(), volume, view }))
+    }
+
+    fn list(&self, limit: usize) -> Vec<Listed> {
+        let volumes = self.pool.volumes();
+        let mut listed: Vec<Listed> = volumes.iter().map(|v| present(v)).take(limit).collect();
+        for volume in &volumes {
+            if listed.len() >= limit {
+                break;
+            }
+            // What cannot be named now is left out: a list is no place for the error.
+            let versions = volume.versions().unwrap_or_default();
+            let marks = volume.marks().unwrap_or_default();
+            let name = volume.name();
+            let versions = versions.iter().map(|v| Listed {
+                name: format!("{name}@v:{}", v.number),
+                description: format!("{name} at {} {}", v.stamp.time, v.label)
+                    .trim_end()
+                    .to_owned(),
+            });
+            let marks = marks.iter().filter(|m| m.pinned).map(|m| Listed {
+                name: format!("{name}@mark:{}", m.name),
+                description: format!("{name} at {}", m.stamp.time),
+            });
+            let left = limit - listed.len();
+            listed.extend(versions.chain(marks).take(left));
+        }
+        listed
+    }
+}
+
+fn present(volume: &Volume) -> Listed {
+    let name = volume.name().to_owned();
+    Listed { description: format!("the present of {name}"), name }
+}
+
+/// The present of a volume.
+struct Present {
+    volume: Arc<Volume>,
+}
+
+impl Export for Present {
+    fn name(&self) -> &str {
+        self.volume.name()
+    }
+
+    fn description(&self) -> String {
+        present(&self.volume).description
+    }
+
+    fn present_of(&self) -> Option<&str> {
+        Some(self.volume.name())
+    }
+
+    fn size_bytes(&self) -> u64 {
+        self.volume.size_bytes()
+    }
+
+    fn read(&self, offset: u64, buffer: &mut [u8]) -> Result<()> {
+        self.volume.read(offset, buffer)
+    }
+
+    fn try_read(&self, offset: u64, buffer: &mut [u8]) -> Result<bool> {
+        self.volume.try_read(offset, buffer)
+    }
+
+    fn write_batch(&self, ops: &[WriteOp<'_>]) -> Result<()> {
+        self.volume.write_batch(ops).map(|_| ())
+    }
+
+    fn flush(&self) -> Result<()> {
+        self.volume.flush()
+    }
+
+    fn extents(&self, offset: u64, length_bytes: u64, limit: usize) -> Result<Vec<Extent>> {
+        self.volume.extents(offset, length_bytes, limit)
+    }
+
+    fn resize(&self, size_bytes: u64) -> Result<()> {
+        self.volume.resize(size_bytes)
+    }
+
+    fn changes_since(&self, moment: &str) -> std::result::Result<Arc<dyn Changes>, OpenError> {
+        changes(&self.volume, moment, Moment::Latest)
+    }
+}
+
+/// A moment of a volume.
+struct Past {
+    name: String,
+    volume: Arc<Volume>,
+    view: Arc<View>,
+}
+
+fn read_only() -> Error {
+    Error::new(ErrorKind::Invalid, "the past cannot be written")
+}
+
+impl Export for Past {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn description(&self) -> String {
+        let at = self.view.resolved();
+        format!("{} as it was at {} (seq {})", self.volume.name(), at.time, at.seq)
+    }
+
+    fn present_of(&self) -> Option<&str> {
+        None
+    }
+
+    fn size_bytes(&self) -> u64 {
+        self.view.size_bytes()
+    }
+
+    fn read(&self, offset: u64, buffer: &mut [u8]) -> Result<()> {
+        self.view.read(offset, buffer)
+    }
+
+    fn try_read(&self, offset: u64, buffer: &mut [u8]) -> Result<bool> {
+        self.view.try_read(offset, buffer)
+    }
+
+    fn write_batch(&self, _: &[WriteOp<'_>]) -> Result<()> {
+        Err(read_only())
+    }
+
+    fn flush(&self) -> Result<()> {
+        Ok(())
+    }
+
+    fn extents(&self, offset: u64, length_bytes: u64, limit: usize) -> Result<Vec<Extent>> {
+        self.view.extents(offset, length_bytes, limit)
+    }
+
+    fn resize(&self, _: u64) -> Result<()> {
+        Err(read_only())
+    }
+
+    fn changes_since(&self, moment: &str) -> std::result::Result<Arc<dyn Changes>, OpenError> {
+        changes(&self.volume, moment, Moment::Seq(self.view.resolved().seq))
+    }
+}
+
+fn changes(
+    volume: &Arc<Volume>,
+    moment: &str,
+    until: Moment,
+) -> std::result::Result<Arc<dyn Changes>, OpenError> {
+    let moment: Moment =
+        moment.parse().map_err(|e: units::MomentError| in_words(&e.message, e.hint.as_deref()))?;
+    let view = volume.view(&moment)?;
+    let since = view.resolved().seq;
+    Ok(Arc::new(Since { volume: Arc::clone(volume), since, until, _view: view }))
+}
+
+/// What differs between a moment and an export.
+struct Since {
+    volume: Arc<Volume>,
+    since: Seq,
+    until: Moment,
+    /// Keeps the moment openable.
+    _view: Arc<View>,
+}
+
+impl Changes for Since {
+    fn extents(&self, offset: u64, length_bytes: u64, limit: usize) -> Result<Vec<Status>> {
+        let end = offset + length_bytes;
+        let since = Moment::Seq(self.since);
+        // A range and the gap before it make two extents.
+        let page = self.volume.diff(&since, &self.until, offset, limit.div_ceil(2))?;
+        let mut extents = Vec::new();
+        let mut at = offset;
+        for range in &page.ranges {
+            let from = range.offset.clamp(at, end);
+            let to = range.offset.saturating_add(range.length_bytes).clamp(from, end);
+            push(&mut extents, from - at, 0);
+            push(&mut extents, to - from, Status::CHANGED);
+            at = to;
+        }
+        let known_until = page.next_offset.map_or(end, |next| next.clamp(at, end));
+        push(&mut extents, known_until - at, 0);
+        extents.truncate(limit);
+        Ok(extents)
+    }
+}
+
+fn push(extents: &mut Vec<Status>, length_bytes: u64, flags: u32) {
+    if length_bytes > 0 {
+        extents.push(Status { length_bytes, flags });
+    }
+}

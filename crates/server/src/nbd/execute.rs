@@ -1,0 +1,456 @@
+//! One turn of a session: every whole request in the receive buffer is carried out or started.
+//!
+//! Writes of whole blocks gather in a group that goes to the engine at once, before a read of the same
+//! bytes, a resize, or the end of the turn; flushes, and FUA, share one flush at the end of the turn.
+//! Reads that the engine has at hand are made in the place from which they are sent.
+
+use std::sync::Arc;
+
+use volume::WriteOp;
+use wire::nbd::limits::META_CONTEXTS_MAX;
+use wire::nbd::{Command, CommandFlags, Errno, ReplyStyle, Request, decode, encode};
+
+use super::answer::{fail, finish_read, start_write, write_and_answer};
+use super::check::{self, Facts, Refusal};
+use super::contexts::{self, MetaContext};
+use super::counters::Tally;
+use super::export::Export;
+use super::group::{Group, is_whole_blocks};
+use super::input::INLINE_PAYLOAD_BYTES_MAX;
+use super::jobs::Jobs;
+use super::output::Output;
+use super::session::{OUTPUT_BYTES_MAX, Receiving, Session};
+use crate::Attachments;
+
+/// Longest read that is tried without a job, in bytes.
+const INLINE_READ_BYTES_MAX: u64 = 256 << 10;
+/// Longest range that is zeroed without a job, in bytes.
+const INLINE_ZERO_BYTES_MAX: u64 = 64 << 20;
+/// Most bytes that CACHE reads, and how many at a time.
+const CACHE_BYTES_MAX: u64 = 32 << 20;
+const CACHE_STEP_BYTES: u64 = 256 << 10;
+
+/// What a turn came to.
+pub(super) struct Turned {
+    pub(super) has_moved: bool,
+    pub(super) then: Then,
+}
+
+/// What is next.
+pub(super) enum Then {
+    /// More bytes, or the end of a job, or the client that takes its replies.
+    Wait,
+    /// Other bytes than requests.
+    Receive(Receiving),
+    /// The end of the session.
+    Leave,
+    /// The end of the session, as what came is not NBD.
+    Garbage(decode::Garbage),
+}
+
+enum Step {
+    /// So many bytes are done with.
+    Next(usize),
+    /// Nothing can be done with these bytes now.
+    Wait,
+    /// So many bytes are done with, and no request follows.
+    Then(usize, Then),
+}
+
+/// What a turn needs of its session, other than the receive buffer.
+struct Turn<'s> {
+    export: &'s Arc<dyn Export>,
+    contexts: &'s Arc<[MetaContext]>,
+    attachments: &'s Arc<Attachments>,
+    facts: Facts,
+    style: ReplyStyle,
+    output: &'s mut Output,
+    jobs: &'s mut Jobs,
+    tally: &'s mut Tally,
+    /// Requests that wait for a flush.
+    flushes: Vec<Request>,
+}
+
+/// Carries out what is in the receive buffer.
+pub(super) fn execute(session: &mut Session) -> Turned {
+    let unread = session.input.unread();
+    if unread.is_empty() {
+        return Turned { has_moved: false, then: Then::Wait };
+    }
+    let mut turn = Turn {
+        facts: Facts {
+            size_bytes: session.export.size_bytes(),
+            is_read_only: session.export.present_of().is_none(),
+            style: session.style,
+            has_contexts: !session.contexts.is_empty(),
+        },
+        export: &session.export,
+        contexts: &session.contexts,
+        attachments: &session.context.attachments,
+        style: session.style,
+        output: &mut session.output,
+        jobs: &mut session.jobs,
+        tally: &mut session.tally,
+        flushes: Vec::new(),
+    };
+    let mut group = Group::new();
+    let mut at = 0;
+    let then = loop {
+        if turn.output.pending_bytes() >= OUTPUT_BYTES_MAX {
+            break Then::Wait;
+        }
+        match turn.step(&unread[at..], &mut group) {
+            Step::Next(count) => at += count,
+            Step::Wait => break Then::Wait,
+            Step::Then(count, then) => {
+                at += count;
+                break then;
+            }
+        }
+    };
+    turn.write(&mut group);
+    turn.flush();
+    let has_moved = at > 0 || !matches!(then, Then::Wait);
+    turn.tally.turns += u64::from(has_moved);
+    session.input.consume(at);
+    fill(session, then, has_moved)
+}
+
+/// Moves what is here already of a payload into its own buffer.
+fn fill(session: &mut Session, mut then: Then, has_moved: bool) -> Turned {
+    if let Then::Receive(Receiving::Payload { payload, filled, .. }) = &mut then {
+        let unread = session.input.unread();
+        let part = unread.len().min(payload.len());
+        payload[..part].copy_from_slice(&unread[..part]);
+        *filled = part;
+        session.input.consume(part);
+    }
+    Turned { has_moved, then }
+}
+
+impl Turn<'_> {
+    fn step<'b>(&mut self, bytes: &'b [u8], group: &mut Group<'b>) -> Step {
+        let headers = self.style.headers();
+        let request = match decode::request(bytes, headers) {
+            Ok(Some(request)) => request,
+            Ok(None) => return Step::Wait,
+            Err(garbage) => return Step::Then(0, Then::Garbage(garbage)),
+        };
+        let header = decode::request_header_bytes(headers);
+        let step = match check::check(&request, &self.facts) {
+            Ok(()) => self.carry_out(request, header, bytes, group),
+            Err(refusal) => self.refuse(&request, header, refusal),
+        };
+        self.tally.requests += u64::from(!matches!(step, Step::Wait));
+        step
+    }
+
+    fn carry_out<'b>(
+        &mut self,
+        request: Request,
+        header: usize,
+        bytes: &'b [u8],
+        group: &mut Group<'b>,
+    ) -> Step {
+        let payload = request.payload_bytes(self.style.headers());
+        match request.command {
+            Command::Read => self.read(&request, header, group),
+            Command::Write => self.take_write(request, header, payload, bytes, group),
+            Command::Trim | Command::WriteZeroes => self.take_zero(request, header, group),
+            Command::Flush => self.take_flush(request, header),
+            Command::Cache => self.cache(&request, header),
+            Command::BlockStatus => self.status(request, header, payload, bytes, group),
+            Command::Resize => self.resize(request, header, group),
+            Command::Disconnect => Step::Then(header, Then::Leave),
+            Command::Unknown(_) => unreachable!("refused by the check"),
+        }
+    }
+
+    fn refuse(&mut self, request: &Request, header: usize, (errno, message): Refusal) -> Step {
+        let headers = self.style.headers();
+        if check::is_flood(request, headers) {
+            tracing::warn!(
+                bytes = request.length_bytes,
+                "disconnected: a payload too long to skip"
+            );
+            return Step::Then(header, Then::Leave);
+        }
+        self.tally.errors += 1;
+        let mut reply = Vec::new();
+        encode::error(self.style, request, errno, message, &mut reply);
+        let payload = request.payload_bytes(headers);
+        if payload > 0 {
+            let skip = Receiving::Skip { left_bytes: payload, reply };
+            return Step::Then(header, Then::Receive(skip));
+        }
+        self.output.push(&reply);
+        Step::Next(header)
+    }
+
+    fn read(&mut self, request: &Request, header: usize, group: &mut Group<'_>) -> Step {
+        let length = request.length_bytes;
+        if length == 0 {
+            self.output.push(encode::read_nothing(self.style, request).as_bytes());
+            return Step::Next(header);
+        }
+        if group.overlaps(request.offset, length) {
+            self.write(group);
+        }
+        if length <= INLINE_READ_BYTES_MAX && self.read_inline(request) {
+            return Step::Next(header);
+        }
+        if !self.jobs.has_room(length) {
+            return Step::Wait;
+        }
+        let (export, style, request) = (Arc::clone(self.export), self.style, *request);
+        self.start(length, move |out| {
+            let prefix = encode::read_data_bytes(style);
+            let length = request.length_bytes as usize;
+            *out = vec![0; prefix + length];
+            match export.read(request.offset, &mut out[prefix..]) {
+                Ok(()) => {
+                    let whole = finish_read(style, &request, out);
+                    out.truncate(whole);
+                    0
+                }
+                Err(error) => {
+                    out.clear();
+                    fail(style, &request, &error, out)
+                }
+            }
+        });
+        Step::Next(header)
+    }
+
+    /// Reads straight into the output; false when that would have to wait.
+    fn read_inline(&mut self, request: &Request) -> bool {
+        let prefix = encode::read_data_bytes(self.style);
+        let space = self.output.space(prefix + request.length_bytes as usize);
+        match self.export.try_read(request.offset, &mut space[prefix..]) {
+            Ok(true) => {
+                let count = finish_read(self.style, request, space);
+                self.output.commit(count);
+                true
+            }
+            Ok(false) => false,
+            Err(error) => {
+                self.failed(request, &error);
+                true
+            }
+        }
+    }
+
+    fn take_write<'b>(
+        &mut self,
+        request: Request,
+        header: usize,
+        payload: u64,
+        bytes: &'b [u8],
+        group: &mut Group<'b>,
+    ) -> Step {
+        let length = usize::try_from(payload).expect("checked to be at most 32 MiB");
+        if length == 0 {
+            return self.done(&request, header);
+        }
+        if length > INLINE_PAYLOAD_BYTES_MAX {
+            if !self.jobs.has_room(payload) {
+                return Step::Wait;
+            }
+            let payload = vec![0; length];
+            let receiving = Receiving::Payload { request, payload, filled: 0 };
+            return Step::Then(header, Then::Receive(receiving));
+        }
+        let Some(payload) = bytes.get(header..header + length) else { return Step::Wait };
+        if is_whole_blocks(&request) {
+            if group.is_full() {
+                self.write(group);
+            }
+            group.add(request, WriteOp::Data { offset: request.offset, bytes: payload });
+        } else {
+            if !self.jobs.has_room(length as u64) {
+                return Step::Wait;
+            }
+            self.tally.jobs += 1;
+            start_write(self.jobs, self.export, self.style, request, payload.to_vec());
+        }
+        Step::Next(header + length)
+    }
+
+    fn take_zero(&mut self, request: Request, header: usize, group: &mut Group<'_>) -> Step {
+        let length_bytes = request.length_bytes;
+        if length_bytes == 0 {
+            return self.done(&request, header);
+        }
+        let op = WriteOp::Zero { offset: request.offset, length_bytes };
+        if is_whole_blocks(&request) && length_bytes <= INLINE_ZERO_BYTES_MAX {
+            if group.is_full() {
+                self.write(group);
+            }
+            group.add(request, op);
+            return Step::Next(header);
+        }
+        if self.jobs.is_full() {
+            return Step::Wait;
+        }
+        let (export, style) = (Arc::clone(self.export), self.style);
+        self.start(0, move |out| write_and_answer(&*export, style, &request, &[op], out));
+        Step::Next(header)
+    }
+
+    fn take_flush(&mut self, request: Request, header: usize) -> Step {
+        if self.facts.is_read_only {
+            return self.done(&request, header);
+        }
+        if self.jobs.is_full() {
+            return Step::Wait;
+        }
+        self.flushes.push(request);
+        Step::Next(header)
+    }
+
+    fn cache(&mut self, request: &Request, header: usize) -> Step {
+        if !self.jobs.has_room(CACHE_STEP_BYTES) {
+            return Step::Wait;
+        }
+        let (export, style, request) = (Arc::clone(self.export), self.style, *request);
+        self.start(CACHE_STEP_BYTES, move |out| {
+            let end = request.offset + request.length_bytes.min(CACHE_BYTES_MAX);
+            let mut buffer = vec![0; request.length_bytes.min(CACHE_STEP_BYTES) as usize];
+            let mut offset = request.offset;
+            while offset < end {
+                let part = (end - offset).min(CACHE_STEP_BYTES);
+                if let Err(error) = export.read(offset, &mut buffer[..part as usize]) {
+                    return fail(style, &request, &error, out);
+                }
+                offset += part;
+            }
+            out.extend_from_slice(encode::done(style, &request).as_bytes());
+            0
+        });
+        Step::Next(header)
+    }
+
+    fn status(
+        &mut self,
+        request: Request,
+        header: usize,
+        payload: u64,
+        bytes: &[u8],
+        group: &mut Group<'_>,
+    ) -> Step {
+        let all: Vec<u32> = self.contexts.iter().map(|c| c.id).collect();
+        let (length, ids, consumed) = if payload == 0 {
+            (request.length_bytes, all, header)
+        } else {
+            if payload > 8 + 4 * META_CONTEXTS_MAX as u64 {
+                return self.refuse(&request, header, (Errno::Invalid, "too long a payload"));
+            }
+            let end = header + payload as usize;
+            let Some(payload) = bytes.get(header..end) else { return Step::Wait };
+            match chosen_contexts(payload, &all) {
+                Some((length, ids)) => (length, ids, end),
+                None => {
+                    return self.refuse(&request, header, (Errno::Invalid, "unknown contexts"));
+                }
+            }
+        };
+        if let Err(refusal) = check::check_status_range(request.offset, length, &self.facts) {
+            return self.refuse(&request, header, refusal);
+        }
+        if self.jobs.is_full() {
+            return Step::Wait;
+        }
+        self.write(group);
+        let (export, style) = (Arc::clone(self.export), self.style);
+        let contexts = Arc::clone(self.contexts);
+        self.start(0, move |out| {
+            let wanted: Vec<&MetaContext> =
+                contexts.iter().filter(|c| ids.contains(&c.id)).collect();
+            match contexts::answer(&*export, &wanted, style, &request, length, out) {
+                Ok(()) => 0,
+                Err(error) => {
+                    out.clear();
+                    fail(style, &request, &error, out)
+                }
+            }
+        });
+        Step::Next(consumed)
+    }
+
+    fn resize(&mut self, request: Request, header: usize, group: &mut Group<'_>) -> Step {
+        if self.jobs.is_full() {
+            return Step::Wait;
+        }
+        self.write(group);
+        let clients = self.export.present_of().map_or(0, |v| self.attachments.count(v));
+        if request.offset < self.facts.size_bytes && clients > 1 {
+            return self.refuse(&request, header, (Errno::Perm, "other clients are attached"));
+        }
+        let (export, style) = (Arc::clone(self.export), self.style);
+        self.start(0, move |out| match export.resize(request.offset) {
+            Ok(()) => {
+                out.extend_from_slice(encode::done(style, &request).as_bytes());
+                0
+            }
+            Err(error) => fail(style, &request, &error, out),
+        });
+        Step::Next(header)
+    }
+
+    /// Hands the group to the engine and answers it.
+    fn write(&mut self, group: &mut Group<'_>) {
+        if group.is_empty() {
+            return;
+        }
+        let written = self.export.write_batch(group.ops());
+        for request in group.requests() {
+            match &written {
+                Ok(()) if request.flags.has(CommandFlags::FUA) => self.flushes.push(*request),
+                Ok(()) => self.output.push(encode::done(self.style, request).as_bytes()),
+                Err(error) => self.failed(request, error),
+            }
+        }
+        group.clear();
+    }
+
+    /// Starts the flush that this turn's requests wait for.
+    fn flush(&mut self) {
+        if self.flushes.is_empty() {
+            return;
+        }
+        let waiting = std::mem::take(&mut self.flushes);
+        let (export, style) = (Arc::clone(self.export), self.style);
+        self.start(0, move |out| match export.flush() {
+            Ok(()) => {
+                for request in &waiting {
+                    out.extend_from_slice(encode::done(style, request).as_bytes());
+                }
+                0
+            }
+            Err(error) => waiting.iter().map(|r| fail(style, r, &error, out)).sum(),
+        });
+    }
+
+    fn done(&mut self, request: &Request, header: usize) -> Step {
+        self.output.push(encode::done(self.style, request).as_bytes());
+        Step::Next(header)
+    }
+
+    fn failed(&mut self, request: &Request, error: &volume::Error) {
+        let mut reply = Vec::new();
+        self.tally.errors += fail(self.style, request, error, &mut reply);
+        self.output.push(&reply);
+    }
+
+    fn start(&mut self, cost: u64, work: impl FnOnce(&mut Vec<u8>) -> u64 + Send + 'static) {
+        self.tally.jobs += 1;
+        self.jobs.start(cost, work);
+    }
+}
+
+/// The contexts that a BLOCK_STATUS payload asks about; `None` when it names one twice, or none of `all`.
+fn chosen_contexts(payload: &[u8], all: &[u32]) -> Option<(u64, Vec<u32>)> {
+    let (length, ids) = decode::status_payload(payload)?;
+    let is_known = |(index, id): (usize, &u32)| all.contains(id) && !ids[..index].contains(id);
+    if ids.iter().enumerate().all(is_known) { Some((length, ids)) } else { None }
+}

@@ -1,0 +1,88 @@
+//! What NBD serves, as traits: tests serve memory, `engine` serves a pool.
+
+use std::sync::Arc;
+
+use volume::{Extent, Result, WriteOp};
+use wire::nbd::Status;
+
+/// All that can be opened.
+pub trait Exports: Send + Sync + 'static {
+    /// Opens an export by name; the empty name is the default export.
+    ///
+    /// # Errors
+    /// When there is no such export, in words for people.
+    fn open(&self, name: &str) -> std::result::Result<Arc<dyn Export>, OpenError>;
+
+    /// Names what can be opened, at most `limit` of it.
+    fn list(&self, limit: usize) -> Vec<Listed>;
+}
+
+/// Why an export or context cannot be opened, in words for people.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct OpenError(pub String);
+
+/// One export of a list.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Listed {
+    /// Its name, as it can be opened.
+    pub name: String,
+    /// What it is, for people.
+    pub description: String,
+}
+
+/// A disk that a client has open.
+pub trait Export: Send + Sync + 'static {
+    /// Its canonical name.
+    fn name(&self) -> &str;
+    /// What it is, for people.
+    fn description(&self) -> String;
+    /// The volume whose present it is; `None` for the past, which nobody can write.
+    fn present_of(&self) -> Option<&str>;
+    /// Bytes.
+    fn size_bytes(&self) -> u64;
+    /// Fills `buffer` from `offset`.
+    ///
+    /// # Errors
+    /// The engine's.
+    fn read(&self, offset: u64, buffer: &mut [u8]) -> Result<()>;
+    /// Fills `buffer` if that needs no waiting; `Ok(false)` means "would wait".
+    ///
+    /// # Errors
+    /// The engine's.
+    fn try_read(&self, offset: u64, buffer: &mut [u8]) -> Result<bool>;
+    /// Writes in this order. Returned means handed to the operating system.
+    ///
+    /// # Errors
+    /// The engine's; then none of the writes counts as done.
+    fn write_batch(&self, ops: &[WriteOp<'_>]) -> Result<()>;
+    /// Makes everything acknowledged before this call durable.
+    ///
+    /// # Errors
+    /// The engine's.
+    fn flush(&self) -> Result<()>;
+    /// Data and holes from `offset` on, at most `limit` of them.
+    ///
+    /// # Errors
+    /// The engine's.
+    fn extents(&self, offset: u64, length_bytes: u64, limit: usize) -> Result<Vec<Extent>>;
+    /// Changes the size.
+    ///
+    /// # Errors
+    /// The engine's.
+    fn resize(&self, size_bytes: u64) -> Result<()>;
+    /// What differs between a moment of the same volume and this export.
+    ///
+    /// # Errors
+    /// When the moment cannot be read or opened, in words for people.
+    fn changes_since(&self, moment: &str) -> std::result::Result<Arc<dyn Changes>, OpenError>;
+}
+
+/// What differs between two moments.
+pub trait Changes: Send + Sync + 'static {
+    /// Extents from `offset` on, at most `limit` and covering at least one byte; flag 1 where it differs.
+    ///
+    /// # Errors
+    /// The engine's.
+    fn extents(&self, offset: u64, length_bytes: u64, limit: usize) -> Result<Vec<Status>>;
+}

@@ -1,0 +1,260 @@
+//! Accepts connections and deals them to data threads; starts and stops both.
+//!
+//! Each data thread runs a single-threaded runtime, so that a session never moves and needs no lock; the
+//! first of them also accepts. Threads that may block belong to the runtime of their data thread.
+
+use std::io;
+use std::net::TcpListener;
+use std::os::unix::net::UnixListener;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use tokio::net::{TcpStream, UnixStream};
+use tokio::runtime::{Builder, Runtime};
+use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+
+use super::counters::NbdCounters;
+use super::socket::Connection;
+use super::{NbdContext, handshake, session};
+
+/// Threads that may block, for each data thread: so many cold reads are in flight at once.
+const BLOCKING_THREADS_MAX: usize = 64;
+/// How long to wait after an accept that failed for want of files or memory.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// A socket on its way to its data thread.
+enum Accepted {
+    Unix(std::os::unix::net::UnixStream),
+    Tcp(std::net::TcpStream, String),
+}
+
+/// A listening socket.
+enum Listener {
+    Unix(tokio::net::UnixListener),
+    Tcp(tokio::net::TcpListener),
+}
+
+impl Listener {
+    async fn accept(&self) -> io::Result<Accepted> {
+        match self {
+            Listener::Unix(listener) => {
+                let (socket, _) = listener.accept().await?;
+                Ok(Accepted::Unix(socket.into_std()?))
+            }
+            Listener::Tcp(listener) => {
+                let (socket, from) = listener.accept().await?;
+                Ok(Accepted::Tcp(socket.into_std()?, from.to_string()))
+            }
+        }
+    }
+}
+
+/// The data threads, serving.
+pub struct NbdServer {
+    threads: Vec<JoinHandle<()>>,
+    stop: watch::Sender<bool>,
+}
+
+impl NbdServer {
+    /// Starts `threads` data threads (at least one) that serve these bound, not blocking sockets.
+    ///
+    /// # Errors
+    /// When a thread or its runtime cannot be made.
+    pub fn start(
+        context: &Arc<NbdContext>,
+        threads: usize,
+        unix: Vec<UnixListener>,
+        tcp: Vec<TcpListener>,
+    ) -> io::Result<NbdServer> {
+        let (stop, stopped) = watch::channel(false);
+        let mut server = NbdServer { threads: Vec::new(), stop };
+        let mut lanes = Vec::new();
+        let mut waiting = Vec::new();
+        for _ in 0..threads.max(1) {
+            let (lane, sockets) = mpsc::unbounded_channel();
+            lanes.push(lane);
+            waiting.push((runtime()?, sockets));
+        }
+        let mut listeners = Some((unix, tcp, lanes));
+        for (index, (runtime, sockets)) in waiting.into_iter().enumerate() {
+            let context = Arc::clone(context);
+            let stopped = stopped.clone();
+            let listeners = listeners.take();
+            let body = move || {
+                if let Some((unix, tcp, lanes)) = listeners {
+                    accept_all(&runtime, &context, &stopped, unix, tcp, &Arc::new(lanes));
+                }
+                runtime.block_on(serve_lane(sockets, context, stopped));
+            };
+            let thread = std::thread::Builder::new().name(format!("nbd-{index}")).spawn(body)?;
+            server.threads.push(thread);
+        }
+        Ok(server)
+    }
+
+    /// Ends all sessions: requests at hand are carried out and answered, then connections close.
+    pub fn stop(mut self) {
+        self.stop.send_replace(true);
+        for thread in self.threads.drain(..) {
+            if thread.join().is_err() {
+                tracing::error!("a data thread broke off: see the panic");
+            }
+        }
+    }
+}
+
+impl Drop for NbdServer {
+    fn drop(&mut self) {
+        self.stop.send_replace(true);
+    }
+}
+
+fn runtime() -> io::Result<Runtime> {
+    Builder::new_current_thread()
+        .enable_io()
+        .enable_time()
+        .max_blocking_threads(BLOCKING_THREADS_MAX)
+        .thread_name("nbd-blocking")
+        .build()
+}
+
+/// Starts a task for each listening socket; they share the `lanes` and end with the server.
+fn accept_all(
+    runtime: &Runtime,
+    context: &Arc<NbdContext>,
+    stopped: &watch::Receiver<bool>,
+    unix: Vec<UnixListener>,
+    tcp: Vec<TcpListener>,
+    lanes: &Arc<Vec<UnboundedSender<Accepted>>>,
+) {
+    let _inside = runtime.enter();
+    let unix = unix.into_iter().map(|l| tokio::net::UnixListener::from_std(l).map(Listener::Unix));
+    let tcp = tcp.into_iter().map(|l| tokio::net::TcpListener::from_std(l).map(Listener::Tcp));
+    for listener in unix.chain(tcp) {
+        match listener {
+            Ok(listener) => {
+                let (context, lanes) = (Arc::clone(context), Arc::clone(lanes));
+                runtime.spawn(accept(listener, context, lanes, stopped.clone()));
+            }
+            Err(error) => tracing::error!(%error, "an NBD listener cannot be used"),
+        }
+    }
+}
+
+async fn accept(
+    listener: Listener,
+    context: Arc<NbdContext>,
+    lanes: Arc<Vec<UnboundedSender<Accepted>>>,
+    mut stopped: watch::Receiver<bool>,
+) {
+    let mut next_lane = 0;
+    loop {
+        let accepted = tokio::select! {
+            accepted = listener.accept() => accepted,
+            _ = stopped.wait_for(|stop| *stop) => return,
+        };
+        let socket = match accepted {
+            Ok(socket) => socket,
+            Err(error) => {
+                tracing::warn!(%error, "a connection could not be accepted");
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+                continue;
+            }
+        };
+        let counters = &context.counters;
+        counters.connections.fetch_add(1, Ordering::Relaxed);
+        let open = counters.connections_open.fetch_add(1, Ordering::Relaxed);
+        if open >= context.limits.connections_max as u64 {
+            counters.connections_open.fetch_sub(1, Ordering::Relaxed);
+            counters.connections_refused.fetch_add(1, Ordering::Relaxed);
+            tracing::warn!(open, "a connection was closed: there are too many");
+            continue;
+        }
+        // A lane that is gone stops the server's other lanes too; the socket closes.
+        if lanes[next_lane % lanes.len()].send(socket).is_err() {
+            counters.connections_open.fetch_sub(1, Ordering::Relaxed);
+        }
+        next_lane += 1;
+    }
+}
+
+/// Serves what is dealt to one data thread until the server stops and the last session ended.
+async fn serve_lane(
+    mut sockets: UnboundedReceiver<Accepted>,
+    context: Arc<NbdContext>,
+    mut stopped: watch::Receiver<bool>,
+) {
+    let mut sessions = JoinSet::new();
+    let given = stopped.clone();
+    loop {
+        tokio::select! {
+            Some(socket) = sockets.recv() => {
+                sessions.spawn(serve(socket, Arc::clone(&context), given.clone()));
+            }
+            Some(ended) = sessions.join_next() => {
+                if let Err(error) = ended {
+                    tracing::error!(%error, "a session broke off");
+                }
+            }
+            _ = stopped.wait_for(|stop| *stop) => break,
+        }
+    }
+    sockets.close();
+    while sockets.recv().await.is_some() {
+        context.counters.connections_open.fetch_sub(1, Ordering::Relaxed);
+    }
+    while sessions.join_next().await.is_some() {}
+}
+
+/// Counts an open connection as long as it lives.
+struct Counted(Arc<NbdCounters>);
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        let open: &AtomicU64 = &self.0.connections_open;
+        open.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+async fn serve(socket: Accepted, context: Arc<NbdContext>, mut stop: watch::Receiver<bool>) {
+    let _counted = Counted(Arc::clone(&context.counters));
+    let (connection, client) = match connection(socket) {
+        Ok(connected) => connected,
+        Err(error) => {
+            tracing::debug!(%error, "a connection was lost at once");
+            return;
+        }
+    };
+    let shaken = tokio::select! {
+        shaken = handshake::negotiate(connection, &context, stop.clone()) => shaken,
+        // Nothing is owed to a client that has no export yet.
+        _ = stop.wait_for(|stop| *stop) => return,
+    };
+    match shaken {
+        Ok(Some((connection, chosen))) => {
+            tracing::info!(client, export = chosen.export.name(), "attached");
+            session::serve(connection, chosen, context, stop, client.clone()).await;
+            tracing::info!(client, "detached");
+        }
+        Ok(None) => {}
+        Err(error) => {
+            context.counters.handshakes_failed.fetch_add(1, Ordering::Relaxed);
+            tracing::info!(client, %error, "no session");
+        }
+    }
+}
+
+fn connection(socket: Accepted) -> io::Result<(Connection, String)> {
+    match socket {
+        Accepted::Unix(socket) => {
+            Ok((Connection::from_unix(UnixStream::from_std(socket)?), "unix".to_owned()))
+        }
+        Accepted::Tcp(socket, client) => {
+            Ok((Connection::from_tcp(TcpStream::from_std(socket)?)?, client))
+        }
+    }
+}

@@ -1,0 +1,331 @@
+//! The loop of one connection after its handshake: receive, execute, send, until it is over.
+//!
+//! ```text
+//! Serving  -- the client closes its end, or Leave --> Draining   (client_closed, take_events)
+//! Serving, Draining -- DISC, or garbage ----------> Leaving      (turn)
+//! any -- the socket fails, or Expire -------------> Dead         (die)
+//! ```
+//! `Draining` carries out what was received; `Leaving` only waits for jobs and sends; `Dead` only waits
+//! for jobs, so that nothing of a session is left when it ends.
+
+use std::future::poll_fn;
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use tokio::io::AsyncWrite;
+use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
+use tokio::sync::watch;
+use wire::nbd::{ReplyStyle, Request};
+
+use super::NbdContext;
+use super::answer;
+use super::contexts::MetaContext;
+use super::counters::Tally;
+use super::execute::{self, Then};
+use super::export::Export;
+use super::handshake::Chosen;
+use super::input::{INPUT_BYTES, Input};
+use super::jobs::{Event, Jobs};
+use super::output::Output;
+use super::socket::Connection;
+use crate::Attachment;
+
+/// Stop executing requests while this many bytes of replies wait to be sent.
+pub(super) const OUTPUT_BYTES_MAX: usize = 256 << 10;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    Serving,
+    Draining,
+    Leaving,
+    Dead,
+}
+
+/// What the next bytes from the client are.
+pub(super) enum Receiving {
+    /// Requests with payloads that fit the receive buffer.
+    Requests,
+    /// The rest of a payload that nobody wants; then its reply is sent.
+    Skip { left_bytes: u64, reply: Vec<u8> },
+    /// A payload with a buffer of its own.
+    Payload { request: Request, payload: Vec<u8>, filled: usize },
+}
+
+/// One connection that has an export open.
+pub(super) struct Session {
+    pub(super) export: Arc<dyn Export>,
+    pub(super) style: ReplyStyle,
+    pub(super) contexts: Arc<[MetaContext]>,
+    pub(super) context: Arc<NbdContext>,
+    pub(super) input: Input,
+    pub(super) output: Output,
+    pub(super) jobs: Jobs,
+    pub(super) tally: Tally,
+    receiving: Receiving,
+    phase: Phase,
+    /// Bytes may be left in the TLS layer.
+    is_unflushed: bool,
+    connection: Connection,
+    events: UnboundedReceiver<Event>,
+    client: String,
+}
+
+/// Serves a connection until it is over.
+pub(super) async fn serve(
+    connection: Connection,
+    chosen: Chosen,
+    context: Arc<NbdContext>,
+    stop: watch::Receiver<bool>,
+    client: String,
+) {
+    let attachment =
+        chosen.export.present_of().map(|volume| context.attachments.attach(volume, &client));
+    let (sender, events) = mpsc::unbounded_channel();
+    let farewell = context.limits.farewell;
+    let watcher = tokio::spawn(watch_for_end(attachment, stop, sender.clone(), farewell));
+    let mut session = Session {
+        export: chosen.export,
+        style: chosen.style,
+        contexts: chosen.contexts.into(),
+        input: Input::new(),
+        output: Output::new(),
+        jobs: Jobs::new(sender, &context.limits),
+        tally: Tally::default(),
+        receiving: Receiving::Requests,
+        phase: Phase::Serving,
+        is_unflushed: false,
+        connection,
+        events,
+        client,
+        context,
+    };
+    poll_fn(|cx| session.poll(cx)).await;
+    // Detach first: who sees the connection closed may then delete the volume.
+    watcher.abort();
+    let _ = watcher.await;
+    let close = poll_fn(|cx| Pin::new(&mut session.connection).poll_shutdown(cx));
+    // A client that is gone already need not be told.
+    let _ = tokio::time::timeout(farewell, close).await;
+}
+
+/// Tells the session when it shall end, and holds its attachment as long as it lives.
+async fn watch_for_end(
+    mut attachment: Option<Attachment>,
+    mut stop: watch::Receiver<bool>,
+    events: UnboundedSender<Event>,
+    farewell: Duration,
+) {
+    let taken_away = async {
+        match &mut attachment {
+            Some(attachment) => attachment.asked_to_leave().await,
+            None => std::future::pending().await,
+        }
+    };
+    tokio::select! {
+        // A sender that is gone means the same: the server stops.
+        _ = stop.wait_for(|stop| *stop) => {}
+        () = taken_away => {}
+    }
+    let _ = events.send(Event::Leave);
+    tokio::time::sleep(farewell).await;
+    let _ = events.send(Event::Expire);
+    std::future::pending::<()>().await;
+}
+
+impl Session {
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        loop {
+            let mut has_moved = self.take_events(cx);
+            if matches!(self.phase, Phase::Serving | Phase::Draining) {
+                has_moved |= self.turn();
+            }
+            has_moved |= self.send(cx);
+            if self.phase == Phase::Serving {
+                has_moved |= self.receive(cx);
+            }
+            if !has_moved {
+                self.tally.add_to(&self.context.counters);
+                return if self.is_over() { Poll::Ready(()) } else { Poll::Pending };
+            }
+        }
+    }
+
+    /// Called when nothing moved: what is received in `Draining` is then carried out or cut short.
+    fn is_over(&self) -> bool {
+        let is_sent = self.output.pending_bytes() == 0 && !self.is_unflushed;
+        match self.phase {
+            Phase::Serving => false,
+            Phase::Draining | Phase::Leaving => self.jobs.is_idle() && is_sent,
+            Phase::Dead => self.jobs.is_idle(),
+        }
+    }
+
+    fn take_events(&mut self, cx: &mut Context<'_>) -> bool {
+        let mut has_moved = false;
+        while let Poll::Ready(Some(event)) = self.events.poll_recv(cx) {
+            has_moved = true;
+            match event {
+                Event::Done(report) => {
+                    self.jobs.ended(&report);
+                    self.tally.errors += report.errors;
+                    if !report.is_whole {
+                        tracing::error!(client = self.client, "a request broke off: see the panic");
+                        self.die();
+                    } else if self.phase != Phase::Dead {
+                        self.output.push_whole(report.replies);
+                    }
+                }
+                Event::Leave if self.phase == Phase::Serving => self.phase = Phase::Draining,
+                Event::Leave => {}
+                Event::Expire => self.die(),
+            }
+        }
+        has_moved
+    }
+
+    /// Carries out what is received; whether anything was.
+    fn turn(&mut self) -> bool {
+        let mut has_moved = false;
+        loop {
+            match &mut self.receiving {
+                Receiving::Requests => {
+                    let done = execute::execute(self);
+                    has_moved |= done.has_moved;
+                    match done.then {
+                        Then::Wait => return has_moved,
+                        Then::Receive(receiving) => self.receiving = receiving,
+                        Then::Leave => {
+                            self.phase = Phase::Leaving;
+                            return true;
+                        }
+                        Then::Garbage(garbage) => {
+                            tracing::warn!(client = self.client, %garbage, "disconnected");
+                            self.phase = Phase::Leaving;
+                            return true;
+                        }
+                    }
+                }
+                Receiving::Skip { left_bytes, reply } => {
+                    let here = self.input.unread().len();
+                    let part = usize::try_from(*left_bytes).map_or(here, |left| left.min(here));
+                    self.input.consume(part);
+                    *left_bytes -= part as u64;
+                    has_moved |= part > 0;
+                    if *left_bytes > 0 {
+                        return has_moved;
+                    }
+                    self.output.push(reply);
+                    self.receiving = Receiving::Requests;
+                }
+                Receiving::Payload { request, payload, filled } => {
+                    if *filled < payload.len() {
+                        return has_moved;
+                    }
+                    let (request, payload) = (*request, std::mem::take(payload));
+                    self.receiving = Receiving::Requests;
+                    answer::start_write(&mut self.jobs, &self.export, self.style, request, payload);
+                    self.tally.jobs += 1;
+                    has_moved = true;
+                }
+            }
+        }
+    }
+
+    fn send(&mut self, cx: &mut Context<'_>) -> bool {
+        let mut has_moved = false;
+        while self.output.pending_bytes() > 0 {
+            match self.output.poll_send(&mut self.connection, cx) {
+                Poll::Pending => return has_moved,
+                Poll::Ready(Ok(())) => {
+                    has_moved = true;
+                    self.is_unflushed = self.connection.is_tls();
+                }
+                Poll::Ready(Err(error)) => {
+                    self.lost(&error);
+                    return true;
+                }
+            }
+        }
+        if self.is_unflushed {
+            match Pin::new(&mut self.connection).poll_flush(cx) {
+                Poll::Pending => {}
+                Poll::Ready(Ok(())) => self.is_unflushed = false,
+                Poll::Ready(Err(error)) => {
+                    self.lost(&error);
+                    return true;
+                }
+            }
+        }
+        has_moved
+    }
+
+    /// Receives once (a bare socket gives all it has), unless limits say to wait.
+    fn receive(&mut self, cx: &mut Context<'_>) -> bool {
+        let mut has_moved = false;
+        while self.may_receive() {
+            let received = match &mut self.receiving {
+                Receiving::Payload { payload, filled, .. } => {
+                    poll_fill(&mut self.connection, cx, payload, filled)
+                }
+                Receiving::Requests | Receiving::Skip { .. } => {
+                    self.input.poll_receive(&mut self.connection, cx)
+                }
+            };
+            match received {
+                Poll::Pending => return has_moved,
+                Poll::Ready(Ok(0)) => {
+                    self.phase = Phase::Draining;
+                    return true;
+                }
+                Poll::Ready(Ok(_)) => has_moved = true,
+                Poll::Ready(Err(error)) => {
+                    self.lost(&error);
+                    return true;
+                }
+            }
+            if !self.connection.is_tls() {
+                return has_moved;
+            }
+        }
+        has_moved
+    }
+
+    fn may_receive(&self) -> bool {
+        let is_owed = self.output.pending_bytes() >= OUTPUT_BYTES_MAX;
+        match &self.receiving {
+            Receiving::Payload { payload, filled, .. } => *filled < payload.len(),
+            Receiving::Skip { .. } => self.input.unread().len() < INPUT_BYTES,
+            Receiving::Requests => {
+                !is_owed && !self.jobs.is_full() && self.input.unread().len() < INPUT_BYTES
+            }
+        }
+    }
+
+    fn lost(&mut self, error: &io::Error) {
+        tracing::debug!(client = self.client, %error, "the connection is lost");
+        self.die();
+    }
+
+    fn die(&mut self) {
+        self.phase = Phase::Dead;
+        self.is_unflushed = false;
+        self.output.clear();
+    }
+}
+
+/// Receives once into what is left of `payload`; the number of bytes.
+fn poll_fill(
+    connection: &mut Connection,
+    cx: &mut Context<'_>,
+    payload: &mut [u8],
+    filled: &mut usize,
+) -> Poll<io::Result<usize>> {
+    let mut space = tokio::io::ReadBuf::new(&mut payload[*filled..]);
+    std::task::ready!(tokio::io::AsyncRead::poll_read(Pin::new(connection), cx, &mut space))?;
+    let count = space.filled().len();
+    *filled += count;
+    Poll::Ready(Ok(count))
+}

@@ -1,0 +1,86 @@
+//! The TLS of a server from PEM files.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, pem};
+use rustls::server::WebPkiClientVerifier;
+use rustls::{RootCertStore, ServerConfig};
+
+/// Why TLS files cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum TlsError {
+    /// A file cannot be read as PEM.
+    #[error("cannot read {}: {source}", path.display())]
+    File {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        source: pem::Error,
+    },
+    /// A file holds no certificate.
+    #[error("{} holds no certificate", path.display())]
+    NoCertificate {
+        /// Which.
+        path: PathBuf,
+    },
+    /// The files do not fit together.
+    #[error("the TLS certificate, key and client CA cannot be used: {0}")]
+    Unfit(#[source] Box<dyn std::error::Error + Send + Sync>),
+}
+
+impl From<TlsError> for io::Error {
+    fn from(error: TlsError) -> io::Error {
+        io::Error::new(io::ErrorKind::InvalidInput, error)
+    }
+}
+
+/// Loads the server's certificate chain and key, and what clients must be signed by, if anything.
+///
+/// # Errors
+/// When a file cannot be read, or they do not fit together.
+pub fn load_tls(
+    cert: &Path,
+    key: &Path,
+    client_ca: Option<&Path>,
+) -> Result<Arc<ServerConfig>, TlsError> {
+    let chain = certificates(cert)?;
+    let key_der = PrivateKeyDer::from_pem_file(key)
+        .map_err(|source| TlsError::File { path: key.to_owned(), source })?;
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
+        .with_safe_default_protocol_versions()
+        .map_err(unfit)?;
+    let builder = match client_ca {
+        None => builder.with_no_client_auth(),
+        Some(path) => {
+            let mut roots = RootCertStore::empty();
+            for certificate in certificates(path)? {
+                roots.add(certificate).map_err(unfit)?;
+            }
+            let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider)
+                .build()
+                .map_err(unfit)?;
+            builder.with_client_cert_verifier(verifier)
+        }
+    };
+    builder.with_single_cert(chain, key_der).map(Arc::new).map_err(unfit)
+}
+
+fn unfit(error: impl std::error::Error + Send + Sync + 'static) -> TlsError {
+    TlsError::Unfit(Box::new(error))
+}
+
+fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
+    let failed = |source| TlsError::File { path: path.to_owned(), source };
+    let found: Vec<_> = CertificateDer::pem_file_iter(path)
+        .map_err(failed)?
+        .collect::<Result<_, _>>()
+        .map_err(failed)?;
+    if found.is_empty() {
+        return Err(TlsError::NoCertificate { path: path.to_owned() });
+    }
+    Ok(found)
+}
