@@ -51,6 +51,15 @@ struct Change {
     content: Content,
 }
 
+/// Why an operation does not succeed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Why {
+    /// An armed error.
+    Error,
+    /// The machine stops.
+    Halt,
+}
+
 #[derive(Clone, Debug)]
 struct State {
     current: Pages,
@@ -240,7 +249,7 @@ impl SimMedia {
         offset: u64,
         length: u64,
         act: impl FnOnce(&mut State) -> io::Result<T>,
-        fail: impl FnOnce(&mut State),
+        fail: impl FnOnce(&mut State, Why),
     ) -> io::Result<T> {
         if offset.checked_add(length).is_none_or(|end| end > self.len_bytes) {
             let text = format!("{op:?} of {length} bytes at {offset} ends beyond the media");
@@ -255,13 +264,13 @@ impl SimMedia {
         let result = if halted {
             Err(io::Error::other("simulated halt"))
         } else if state.halted() {
-            fail(state);
+            fail(state, Why::Halt);
             Err(io::Error::other("simulated halt"))
         } else {
             match state.armed.strike(op, offset, length) {
                 Ok(()) => act(state),
                 Err(e) => {
-                    fail(state);
+                    fail(state, Why::Error);
                     Err(e)
                 }
             }
@@ -346,13 +355,14 @@ impl State {
         }
     }
 
-    /// A sync that failed: each change became durable, stays pending, or is lost though reads return it.
-    fn sync_in_part(&mut self) {
+    /// A sync that failed: each change became durable, stays pending, or (not at a halt, which is no error)
+    /// is lost though reads return it.
+    fn sync_in_part(&mut self, why: Why) {
         for change in std::mem::take(&mut self.unsynced) {
             match self.random.below(3) {
                 0 => change.apply(&mut self.durable),
-                1 => self.unsynced.push(change),
-                _ => {}
+                1 if why == Why::Error => {}
+                _ => self.unsynced.push(change),
             }
         }
     }
@@ -410,7 +420,7 @@ impl Media for SimMedia {
             state.current.read(from, buffer);
             Ok(())
         };
-        self.operate(Op::Read, offset, length, act, |_| {})
+        self.operate(Op::Read, offset, length, act, |_, _| {})
     }
 
     fn try_read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<bool> {
@@ -440,7 +450,7 @@ impl Media for SimMedia {
             state.change(change);
             Ok(())
         };
-        self.operate(Op::Write, offset, length, act, |state| state.change_in_part(&change))
+        self.operate(Op::Write, offset, length, act, |state, _| state.change_in_part(&change))
     }
 
     fn sync(&self) -> io::Result<()> {
@@ -453,7 +463,7 @@ impl Media for SimMedia {
 
     fn allocate(&self, offset: u64, length_bytes: u64) -> io::Result<()> {
         let act = |state: &mut State| state.allocate(offset, length_bytes);
-        self.operate(Op::Allocate, offset, length_bytes, act, |_| {})
+        self.operate(Op::Allocate, offset, length_bytes, act, |_, _| {})
     }
 
     fn discard(&self, offset: u64, length_bytes: u64) -> io::Result<()> {
@@ -467,7 +477,7 @@ impl Media for SimMedia {
             state.change(Change { offset, length: length_bytes, content: Content::Junk(junk) });
             Ok(())
         };
-        self.operate(Op::Discard, offset, length_bytes, act, |_| {})
+        self.operate(Op::Discard, offset, length_bytes, act, |_, _| {})
     }
 
     fn name(&self) -> &str {

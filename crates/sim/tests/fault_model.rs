@@ -119,6 +119,20 @@ fn a_failed_sync_may_lose_writes_that_reads_still_return() {
 }
 
 #[test]
+fn a_halt_during_a_sync_loses_nothing_that_was_written() {
+    for seed in 0..20 {
+        let media = SimMedia::new(LEN_BYTES, seed);
+        write(&media, 0, &[1; 512]);
+        media.halt_after(0);
+        assert!(media.sync().is_err());
+        media.kill();
+        media.sync().expect("the next process's sync");
+        media.crash_with(&mut |_, _| Keep::Nothing);
+        assert_eq!(read(&media, 0, 512), [1; 512]);
+    }
+}
+
+#[test]
 fn full_media_refuse_new_pages_and_go_on_with_old_ones() {
     let media = SimMedia::new(LEN_BYTES, 0);
     media.set_space_limit(Some(8 * 4096));
