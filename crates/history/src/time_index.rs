@@ -84,6 +84,7 @@ impl TimeIndex {
     /// # Errors
     /// `Corrupt` or the device's.
     pub fn at_or_before(&self, store: &Store, by: By) -> Result<Option<TimeEntry>> {
+        let _epoch = store.enter();
         let runs = self.runs();
         let Some(run) = runs.iter().rev().find(|r| by.reached(&r.first)) else { return Ok(None) };
         if by.reached(&run.last) {
@@ -126,6 +127,7 @@ impl TimeIndex {
         by: By,
         mut visit: impl FnMut(&TimeEntry) -> bool,
     ) -> Result<()> {
+        let _epoch = store.enter();
         for run in self.runs() {
             if by.reached(&run.last) {
                 continue;

@@ -88,12 +88,6 @@ impl Volume {
         let size_bytes = a.size_bytes.max(b.size_bytes);
         Ok(((entries * BLOCK_BYTES).min(size_bytes), false))
     }
-
-    /// Bytes stored at a seq (holes excluded).
-    pub(crate) fn stored_bytes(&self, seq: Seq) -> Result<u64> {
-        let opening = self.open_at(seq)?;
-        opening.stored_bytes()
-    }
 }
 
 impl Opening {

@@ -97,12 +97,13 @@ impl Volume {
         Ok(Version { number, stamp, label, bytes_changed })
     }
 
-    /// Counts what changed since the version before, and remembers it: neither moment ever changes.
+    /// Counts what changed since the version before (an upper bound where that takes long), and remembers
+    /// it: neither moment ever changes.
     fn count_version(&self, number: u64, mut record: VersionRecord) -> Result<u64> {
         let before = self.pins.lock().versions.range(..number).next_back().map(|(_, &seq)| seq);
         let bytes = match before {
-            Some(before) => self.changed_bytes(before, Seq(record.seq))?,
-            None => self.stored_bytes(Seq(record.seq))?,
+            Some(before) => self.changed_bytes_bounded(before, Seq(record.seq))?.0,
+            None => self.changed_bytes_bounded(Seq::ZERO, Seq(record.seq))?.0,
         };
         record.bytes_changed = Some(bytes);
         let (numbers, commit) = self.core.begin()?;

@@ -85,6 +85,28 @@ impl Core {
         let horizon = volume.record.lock().horizon_seq;
         *volume.reclaiming.lock() = volume.own_timelines().iter().map(|t| t.id).collect();
         volume.record.lock().reclaimed_to = horizon;
+        self.trim_times(volume, Seq(horizon))
+    }
+
+    /// Removes parts of a time index that no openable moment needs.
+    fn trim_times(&self, volume: &Volume, horizon: Seq) -> Result<()> {
+        let pinned = volume.pins.lock().seqs().min().unwrap_or(horizon);
+        let bound = horizon.min(pinned);
+        let runs = volume.times.runs();
+        let count = runs.iter().take_while(|r| r.last.seq < bound).count();
+        // The last part before the bound stays: it answers "the last write at or before".
+        let count = count.saturating_sub(1);
+        if count == 0 {
+            return Ok(());
+        }
+        let (numbers, commit) = self.begin()?;
+        for run in &runs[..count] {
+            commit.remove_time_run(run.id)?;
+        }
+        self.finish(&numbers, commit)?;
+        drop(numbers);
+        volume.times.replace_oldest(count, None);
+        runs[..count].iter().for_each(|run| self.store.retire_extents(&run.pages));
         Ok(())
     }
 
@@ -236,12 +258,8 @@ impl Volume {
             self.raise_horizon(entry.seq, Some(start), "expire")?;
         }
         let Some(limit) = record.history_limit_bytes else { return Ok(()) };
-        let Some((_, live_bytes)) = *self.counted.lock() else {
-            self.space(&record)?;
-            return Ok(());
-        };
-        let logged = self.logged_bytes();
-        let excess = logged.saturating_sub(live_bytes).saturating_sub(limit);
+        let history = self.logged_bytes().saturating_sub(self.live_bytes()?);
+        let excess = history.saturating_sub(limit);
         if excess > 0 {
             self.expire_bytes(excess)?;
         }

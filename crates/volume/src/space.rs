@@ -1,11 +1,13 @@
 //! How much space a volume takes, and for what.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use units::{BLOCK_BYTES, Seq};
 
 use crate::Result;
 use crate::catalogue::VolumeRecord;
+use crate::opening::Opening;
 use crate::volume::Volume;
 
 /// Bytes of one volume by what they are kept for.
@@ -19,28 +21,40 @@ pub struct Space {
     pub pinned_bytes: u64,
 }
 
+/// Map entries that may be walked to count; beyond, the last count or an upper bound is told.
+const COUNTED_ENTRIES_MAX: u64 = 200_000;
+
 impl Volume {
-    /// Counts. Live bytes are counted again when something was written since; a clone's live bytes
-    /// include what it shares with its origin, its history only its own log.
+    /// Tells what the volume's space is for. Live bytes are exact as long as the map is small (200,000
+    /// entries); beyond, they are as last counted, or an upper bound. A clone's live bytes include
+    /// what it shares with its origin, its history only its own log.
     pub(crate) fn space(&self, record: &VolumeRecord) -> Result<Space> {
-        let seq = self.log.stable();
-        let mut counted = self.counted.lock();
-        let live_bytes = match *counted {
-            Some((at, bytes)) if at == seq => bytes,
-            _ => {
-                let bytes = self.present().stored_bytes()?;
-                *counted = Some((seq, bytes));
-                bytes
-            }
-        };
-        drop(counted);
+        let live_bytes = self.live_bytes()?;
         let logged_bytes = self.logged_bytes();
         let shared = record.cloned_from.is_some();
         // What a clone shares lies in its origin's log: it cannot be taken from its own.
         let own_live = if shared { live_bytes.min(logged_bytes) } else { live_bytes };
         let history_bytes = logged_bytes.saturating_sub(own_live);
-        let pinned_bytes = self.pinned_bytes(record, history_bytes)?;
+        let pinned_bytes = self.pinned_bytes(history_bytes)?;
         Ok(Space { live_bytes, history_bytes, pinned_bytes })
+    }
+
+    pub(crate) fn live_bytes(&self) -> Result<u64> {
+        let seq = self.log.stable();
+        let last = *self.counted.lock();
+        if let Some((at, bytes)) = last
+            && at == seq
+        {
+            return Ok(bytes);
+        }
+        let present = self.present();
+        if entries_of(&present) > COUNTED_ENTRIES_MAX {
+            let bound = self.logged_bytes().min(present.size_bytes);
+            return Ok(last.map_or(bound, |(_, bytes)| bytes));
+        }
+        let bytes = present.stored_bytes()?;
+        *self.counted.lock() = Some((seq, bytes));
+        Ok(bytes)
     }
 
     /// Bytes of blocks in this volume's log that the map points to.
@@ -52,15 +66,18 @@ impl Volume {
     }
 
     /// What pins keep: the bytes by which pinned moments differ from one another and from the present,
-    /// at most all history. An estimate from versions' own counts, never a scan.
-    fn pinned_bytes(&self, _record: &VolumeRecord, history_bytes: u64) -> Result<u64> {
+    /// at most all history, which is also what is told when counting would take long.
+    fn pinned_bytes(&self, history_bytes: u64) -> Result<u64> {
         let pins = self.pins.lock();
         let mut seqs: Vec<Seq> = pins.seqs().collect();
         drop(pins);
         seqs.sort_unstable();
         seqs.dedup();
-        let mut bytes = 0u64;
+        if entries_of(&self.present()) * seqs.len() as u64 > COUNTED_ENTRIES_MAX {
+            return Ok(history_bytes);
+        }
         let latest = self.log.stable();
+        let mut bytes = 0u64;
         for pair in seqs.windows(2).map(|w| (w[0], w[1])).chain(seqs.last().map(|&s| (s, latest))) {
             bytes = bytes.saturating_add(self.changed_bytes_bounded(pair.0, pair.1)?.0);
             if bytes >= history_bytes {
@@ -69,4 +86,15 @@ impl Volume {
         }
         Ok(bytes)
     }
+}
+
+/// Map entries that an opening may have to look at.
+fn entries_of(opening: &Opening) -> u64 {
+    let mut entries = 0;
+    let mut timeline = Some(Arc::clone(&opening.timeline));
+    while let Some(line) = timeline {
+        entries += line.entries_after(Seq::ZERO);
+        timeline = line.parent.as_ref().map(|p| Arc::clone(&p.timeline));
+    }
+    entries
 }
