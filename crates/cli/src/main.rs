@@ -1,1 +1,110 @@
-fn main() {}
+//! The `hindsight` command: noun, then verb. One file per noun.
+//!
+//! Data goes to standard output, talk to standard error. A failure is one `error:` line, a `hint:`
+//! line where there is one, and the exit code of the contract.
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+mod clone;
+mod completions;
+mod diff;
+mod failure;
+mod history;
+mod image;
+mod man;
+mod mark;
+mod moment;
+mod output;
+mod pool;
+mod resolve;
+mod revert;
+mod serve;
+mod session;
+mod version;
+mod volume;
+
+use session::Session;
+
+/// A storage server whose volumes can be rewound to any moment.
+///
+/// A moment is `latest`, a time such as `2026-11-21T10:00:00Z` or `"yesterday 14:03"`, a span ago
+/// such as `-5min`, `seq:12345`, `v:3` or `mark:before-upgrade`.
+#[derive(Debug, Parser)]
+#[command(name = "hindsight", version, disable_help_subcommand = true, max_term_width = 100)]
+struct Cli {
+    /// Where the server is: unix:/path or http://host:port.
+    #[arg(
+        long,
+        global = true,
+        value_name = "ADDRESS",
+        env = "HINDSIGHT_SERVER",
+        hide_env_values = true,
+        default_value = "unix:/run/hindsight/api.sock"
+    )]
+    server: String,
+    /// Answer in JSON.
+    #[arg(long, global = true)]
+    json: bool,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Serve a pool; one is made in an empty or missing directory.
+    Serve(Box<serve::Args>),
+    /// Volumes: create, list, show, set, resize, delete, import, export.
+    #[command(subcommand)]
+    Volume(volume::Verb),
+    /// Versions: moments that are captured, numbered and kept.
+    #[command(subcommand)]
+    Version(version::Verb),
+    /// Marks: names for moments.
+    #[command(subcommand)]
+    Mark(mark::Verb),
+    /// Show what was written when, with versions, marks and reverts.
+    History(history::Args),
+    /// Show what a moment comes to.
+    Resolve(resolve::Args),
+    /// Make a past moment the present. Nothing is lost: it can be undone.
+    Revert(revert::Args),
+    /// Make a writable volume that starts at a moment of another.
+    Clone(clone::Args),
+    /// Show the byte ranges that differ between two moments of a volume.
+    Diff(diff::Args),
+    /// The pool: status, audit log, offline inspection and rebuilding.
+    #[command(subcommand)]
+    Pool(pool::Verb),
+    /// Print completions for a shell.
+    Completions(completions::Args),
+    /// Write the manual pages into a directory.
+    Man(man::Args),
+}
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    match run(cli) {
+        Ok(code) => ExitCode::from(code as u8),
+        Err(error) => ExitCode::from(failure::report(&error) as u8),
+    }
+}
+
+fn run(cli: Cli) -> anyhow::Result<api::ExitCode> {
+    let session = Session::new(cli.server, cli.json);
+    match cli.command {
+        Command::Serve(args) => serve::run(*args),
+        Command::Volume(verb) => volume::run(&session, verb),
+        Command::Version(verb) => version::run(&session, verb),
+        Command::Mark(verb) => mark::run(&session, verb),
+        Command::History(args) => history::run(&session, &args),
+        Command::Resolve(args) => resolve::run(&session, &args),
+        Command::Revert(args) => revert::run(&session, &args),
+        Command::Clone(args) => clone::run(&session, args),
+        Command::Diff(args) => diff::run(&session, &args),
+        Command::Pool(verb) => pool::run(&session, verb),
+        Command::Completions(args) => completions::run(&args),
+        Command::Man(args) => man::run(&args),
+    }
+}

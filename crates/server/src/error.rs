@@ -63,6 +63,9 @@ pub enum StartError {
         /// How to make it safe.
         hint: &'static str,
     },
+    /// The TLS files cannot be used.
+    #[error("{0}")]
+    Tls(#[source] crate::nbd::TlsError),
     /// A thread could not be started.
     #[error("cannot start a thread: {0}")]
     Thread(#[source] io::Error),
@@ -91,6 +94,7 @@ impl StartError {
             StartError::ConfigFile { .. }
             | StartError::Path { .. }
             | StartError::Listen { .. }
+            | StartError::Tls(_)
             | StartError::Thread(_) => None,
         }
     }
@@ -101,6 +105,7 @@ impl StartError {
         match self {
             StartError::Setting { .. }
             | StartError::ConfigFile { .. }
+            | StartError::Tls(_)
             | StartError::Exposed { .. } => ExitCode::Usage,
             StartError::Locked { .. } => ExitCode::Busy,
             StartError::Pool(error) => problem_kind(&error.kind).exit_code(),

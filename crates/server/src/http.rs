@@ -48,13 +48,14 @@ const PAGE_ENTRIES: usize = 10_000;
 pub(crate) struct NbdAddresses {
     pub(crate) unix: Option<PathBuf>,
     pub(crate) tcp: Option<SocketAddr>,
+    /// Whether the TCP listener demands TLS; the unix socket is its owner's alone and never does.
     pub(crate) tls: bool,
 }
 
 impl NbdAddresses {
     fn uri(&self, volume: &str) -> Option<String> {
         match &self.unix {
-            Some(socket) => Some(convert::nbd_unix_uri(volume, socket, self.tls)),
+            Some(socket) => Some(convert::nbd_unix_uri(volume, socket)),
             None => self.tcp_uri(volume),
         }
     }

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use block::{BlockDevice, MediaDevice};
 use env::{FileMedia, RealClock, RealEntropy};
-use volume::{Machine, Pool, PoolFormat, PoolOptions};
+use volume::{Machine, Pool, PoolFormat, PoolOptions, RebuildReport};
 
 use crate::{Config, StartError};
 
@@ -25,8 +25,7 @@ const POOL_BYTES_MIN: u64 = 1 << 30;
 const POOL_BYTES_GRAIN: u64 = 32 << 20;
 
 /// The clock and randomness of this machine.
-#[must_use]
-pub fn machine() -> Machine {
+fn machine() -> Machine {
     Machine { clock: Arc::new(RealClock::new()), entropy: Arc::new(RealEntropy::default()) }
 }
 
@@ -52,13 +51,22 @@ pub(crate) fn open_or_create(config: &Config) -> Result<Arc<Pool>, StartError> {
     Pool::open(device_at(&path)?, machine(), options).map_err(StartError::Pool)
 }
 
-/// The device of an existing pool, locked, for work without a server: `DIR`, a file or a disk.
+/// Where a pool's bytes are: `pool.img` of its directory, or `path` itself if it is a file or disk.
 ///
 /// # Errors
-/// When there is none, or a server has it open.
-pub fn open_device(path: &Path) -> Result<Arc<dyn BlockDevice>, StartError> {
+/// When there is no such path.
+pub fn pool_path(path: &Path) -> Result<PathBuf, StartError> {
     let is_dir = fs::metadata(path).map_err(|e| at(path, e))?.is_dir();
-    device_at(&if is_dir { path.join(POOL_FILE) } else { path.to_owned() })
+    Ok(if is_dir { path.join(POOL_FILE) } else { path.to_owned() })
+}
+
+/// Throws the map of the pool at `path` away and builds it again from the log.
+///
+/// # Errors
+/// When there is no pool, a server has it open, or its log cannot be read.
+pub fn rebuild(path: &Path) -> Result<RebuildReport, StartError> {
+    let device = device_at(&pool_path(path)?)?;
+    Pool::rebuild(device, machine()).map_err(StartError::Pool)
 }
 
 fn device_at(path: &Path) -> Result<Arc<dyn BlockDevice>, StartError> {

@@ -1,23 +1,33 @@
 //! A running server: the pool, its background thread, its listeners; started and stopped in order.
 //!
-//! Start: pool, sockets bound, background thread, HTTP. Stop: not ready, no new clients, requests at
-//! hand finish, background work ends, the pool is closed. What is started last is stopped first.
+//! Start: pool, sockets bound, background thread, NBD, HTTP. Stop: not ready, NBD and HTTP clients get
+//! the answers they are owed and no new ones come, background work ends, the pool is closed.
 
 use std::sync::Arc;
 
+use prometheus_client::collector::Collector;
 use volume::Pool;
 
 use crate::background::Background;
 use crate::http::{Context, HttpServer, NbdAddresses};
-use crate::listen::{self, Bound, Protection};
+use crate::listen::{self, Bound, Protection, SocketFile};
 use crate::metrics::Metrics;
+use crate::nbd::{
+    NbdCollector, NbdContext, NbdCounters, NbdLimits, NbdServer, PoolExports, load_tls,
+};
 use crate::{Attachments, Config, StartError, pool_files};
+
+/// Threads that serve NBD, at most: beyond, the engine's locks are what counts.
+const DATA_THREADS_MAX: usize = 16;
 
 /// A running server.
 pub struct Server {
     pool: Arc<Pool>,
     context: Context,
     background: Background,
+    nbd: NbdServer,
+    /// Removed when the server is gone.
+    _nbd_socket: Option<SocketFile>,
     http: HttpServer,
     listeners: Vec<String>,
 }
@@ -41,24 +51,32 @@ impl Server {
     }
 
     fn serve(config: &Config, pool: Arc<Pool>) -> Result<Server, StartError> {
+        let nbd_context = nbd_context(config, &pool)?;
         let nbd_bound = listen::bind(&config.nbd, nbd_protection(config))?;
         let http_bound = listen::bind(&config.http, http_protection(config))?;
         let mut listeners = describe("nbd", config.nbd_tls.is_some(), &nbd_bound)?;
         listeners.extend(describe("http", false, &http_bound)?);
-        let addresses = nbd_addresses(config, &nbd_bound)?;
-        let attachments = Arc::new(Attachments::default());
-        let metrics = Metrics::new(Arc::clone(&pool), Arc::clone(&attachments), Vec::new());
-        let context = Context::new(Arc::clone(&pool), attachments, addresses, metrics);
+        let context = http_context(config, &pool, &nbd_context, &nbd_bound)?;
         let background = Background::start(Arc::clone(&pool))?;
+        let (unix, nbd_socket) = nbd_bound.unix.map(|u| (u.listener, u.file)).unzip();
+        let unix = unix.into_iter().collect();
+        let nbd = match NbdServer::start(&nbd_context, data_threads(), unix, nbd_bound.tcp) {
+            Ok(nbd) => nbd,
+            Err(error) => {
+                background.stop();
+                return Err(StartError::Thread(error));
+            }
+        };
         let http = match HttpServer::start(&context, http_bound) {
             Ok(http) => http,
             Err(error) => {
+                nbd.stop();
                 background.stop();
                 return Err(error);
             }
         };
         context.set_ready(true);
-        Ok(Server { pool, context, background, http, listeners })
+        Ok(Server { pool, context, background, nbd, _nbd_socket: nbd_socket, http, listeners })
     }
 
     /// One line per listener, such as `nbd 127.0.0.1:10809` or `http unix:/run/hindsight/api.sock`.
@@ -79,10 +97,47 @@ impl Server {
     /// When the pool could not be closed: what was flushed is safe, what was not may be lost.
     pub fn stop(self) -> Result<(), StartError> {
         self.context.set_ready(false);
+        self.nbd.stop();
         self.http.stop();
         self.background.stop();
         self.pool.close().map_err(StartError::Pool)
     }
+}
+
+/// Threads that serve NBD: one per processor.
+fn data_threads() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from).min(DATA_THREADS_MAX)
+}
+
+fn nbd_context(config: &Config, pool: &Arc<Pool>) -> Result<Arc<NbdContext>, StartError> {
+    let tls = match &config.nbd_tls {
+        Some(files) => Some(
+            load_tls(&files.cert, &files.key, files.client_ca.as_deref())
+                .map_err(StartError::Tls)?,
+        ),
+        None => None,
+    };
+    let connections_max = config.nbd_connections_max;
+    Ok(Arc::new(NbdContext {
+        exports: Arc::new(PoolExports::new(Arc::clone(pool))),
+        attachments: Arc::new(Attachments::default()),
+        tls,
+        limits: NbdLimits { connections_max, ..NbdLimits::default() },
+        counters: Arc::new(NbdCounters::default()),
+    }))
+}
+
+fn http_context(
+    config: &Config,
+    pool: &Arc<Pool>,
+    nbd: &NbdContext,
+    nbd_bound: &Bound,
+) -> Result<Context, StartError> {
+    let addresses = nbd_addresses(config, nbd_bound)?;
+    let attachments = &nbd.attachments;
+    let counted = vec![Box::new(NbdCollector(Arc::clone(&nbd.counters))) as Box<dyn Collector>];
+    let metrics = Metrics::new(Arc::clone(pool), Arc::clone(attachments), counted);
+    Ok(Context::new(Arc::clone(pool), Arc::clone(attachments), addresses, metrics))
 }
 
 fn close(pool: &Pool) {
@@ -113,10 +168,11 @@ fn refuse_exposed(config: &Config) -> Result<(), StartError> {
 }
 
 fn describe(protocol: &str, tls: bool, bound: &Bound) -> Result<Vec<String>, StartError> {
+    // The unix socket is its owner's alone and never speaks TLS.
     let tls = if tls { " (TLS)" } else { "" };
     let mut lines = Vec::new();
     if let Some(unix) = &bound.unix {
-        lines.push(format!("{protocol} unix:{}{tls}", unix.file.path.display()));
+        lines.push(format!("{protocol} unix:{}", unix.file.path.display()));
     }
     for listener in &bound.tcp {
         lines.push(format!("{protocol} {}{tls}", listen::local_address(listener)?));

@@ -148,11 +148,10 @@ pub(crate) fn audit(record: volume::AuditRecord) -> api::AuditRecord {
 }
 
 /// `nbd+unix:///NAME?socket=/path`; what a URI cannot hold is percent-encoded.
-pub(crate) fn nbd_unix_uri(volume: &str, socket: &Path, tls: bool) -> String {
+pub(crate) fn nbd_unix_uri(volume: &str, socket: &Path) -> String {
     use std::fmt::Write;
     use std::os::unix::ffi::OsStrExt;
-    let scheme = if tls { "nbds+unix" } else { "nbd+unix" };
-    let mut uri = format!("{scheme}:///{volume}?socket=");
+    let mut uri = format!("nbd+unix:///{volume}?socket=");
     for &byte in socket.as_os_str().as_bytes() {
         if byte.is_ascii_alphanumeric() || b"-._~/".contains(&byte) {
             uri.push(char::from(byte));
@@ -170,7 +169,7 @@ mod tests {
     #[test]
     fn a_socket_with_blanks_is_encoded_in_the_uri() {
         assert_eq!(
-            nbd_unix_uri("pg", Path::new("/my pools/a&b/nbd.sock"), false),
+            nbd_unix_uri("pg", Path::new("/my pools/a&b/nbd.sock")),
             "nbd+unix:///pg?socket=/my%20pools/a%26b/nbd.sock"
         );
     }

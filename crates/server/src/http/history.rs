@@ -65,7 +65,8 @@ pub(super) async fn history(
     let until = query.until.as_deref().map(moment).transpose()?;
     let continued = query.next.as_deref().map(instant).transpose()?;
     let since = match continued {
-        Some(time) => Some(Moment::At(time)),
+        // A page begins after its edge, and the interval at `time` has not been sent.
+        Some(time) => Some(Moment::At(WallTime::from_nanos(time.as_nanos().saturating_sub(1)))),
         None => query.since.as_deref().map(moment).transpose()?,
     };
     context

@@ -1,0 +1,74 @@
+//! How failures are told: one `error:` line, a `hint:` line, and the exit code.
+
+use std::io::Write;
+
+use api::{ClientError, ExitCode};
+use server::StartError;
+use units::MomentError;
+
+/// A failure of the command itself, with its exit code.
+#[derive(Debug)]
+pub struct Failure {
+    pub code: ExitCode,
+    pub message: String,
+    pub hint: Option<String>,
+}
+
+impl Failure {
+    /// A failure that is none of the special ones.
+    pub fn new(message: impl Into<String>) -> Failure {
+        Failure { code: ExitCode::Failed, message: message.into(), hint: None }
+    }
+
+    /// A wrong command line.
+    pub fn usage(message: impl Into<String>) -> Failure {
+        Failure { code: ExitCode::Usage, ..Failure::new(message) }
+    }
+
+    /// The same with a hint.
+    pub fn with_hint(self, hint: impl Into<String>) -> Failure {
+        Failure { hint: Some(hint.into()), ..self }
+    }
+}
+
+impl std::fmt::Display for Failure {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for Failure {}
+
+/// Prints an error and answers what to exit with. A reader that closed the pipe is no error.
+pub fn report(error: &anyhow::Error) -> ExitCode {
+    if let Some(io) = error.downcast_ref::<std::io::Error>()
+        && io.kind() == std::io::ErrorKind::BrokenPipe
+    {
+        return ExitCode::Done;
+    }
+    let (code, hint) = judge(error);
+    let message = format!("{error:#}").replace('\n', " ");
+    let mut stderr = std::io::stderr().lock();
+    // When standard error is closed too there is nobody left to tell.
+    let _ = writeln!(stderr, "error: {message}");
+    if let Some(hint) = hint {
+        let _ = writeln!(stderr, "hint: {}", hint.replace('\n', " "));
+    }
+    code
+}
+
+fn judge(error: &anyhow::Error) -> (ExitCode, Option<String>) {
+    if let Some(failure) = error.downcast_ref::<Failure>() {
+        return (failure.code, failure.hint.clone());
+    }
+    if let Some(client) = error.downcast_ref::<ClientError>() {
+        return (client.exit_code(), client.hint());
+    }
+    if let Some(start) = error.downcast_ref::<StartError>() {
+        return (start.exit_code(), start.hint());
+    }
+    if let Some(moment) = error.downcast_ref::<MomentError>() {
+        return (ExitCode::Usage, moment.hint.clone());
+    }
+    (ExitCode::Failed, None)
+}

@@ -1,0 +1,320 @@
+//! `hindsight volume import` and `export`: raw and qcow2 images, copied by `qemu-img` over NBD.
+//!
+//! An export is of one fixed moment even while the volume is written, and the file gets its name only
+//! when it is whole.
+
+use std::io::{BufReader, Read};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use api::{Client, CreateVolume, ExitCode, SizeInput, Volume};
+use clap::ValueEnum;
+use indicatif::{ProgressBar, ProgressStyle};
+use serde::Deserialize;
+use serde_json::json;
+use units::{Moment, Seq, Size};
+
+use crate::failure::Failure;
+use crate::moment;
+use crate::output::human;
+use crate::session::{Session, say};
+
+/// The smallest volume, in bytes; smaller images are rounded up.
+const VOLUME_BYTES_MIN: u64 = 4096;
+/// A volume's size is a multiple of this, in bytes.
+const VOLUME_BYTES_GRAIN: u64 = 512;
+
+/// Forms of an image.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    /// The bytes, one after another.
+    Raw,
+    /// QEMU's image format.
+    Qcow2,
+}
+
+impl Format {
+    fn name(self) -> &'static str {
+        match self {
+            Format::Raw => "raw",
+            Format::Qcow2 => "qcow2",
+        }
+    }
+}
+
+#[derive(Debug, clap::Args)]
+pub struct ImportArgs {
+    /// Name of the volume; created with the image's size if it is not there.
+    name: String,
+    /// The image.
+    file: PathBuf,
+    /// Form of the image [default: what it looks like].
+    #[arg(long)]
+    format: Option<Format>,
+    /// Write to a volume although clients are attached to it.
+    #[arg(long)]
+    force: bool,
+}
+
+#[derive(Debug, clap::Args)]
+pub struct ExportArgs {
+    /// The volume, or a moment of it.
+    #[arg(value_name = "NAME[@MOMENT]")]
+    source: String,
+    /// The image to write; must not exist.
+    file: PathBuf,
+    /// Form of the image [default: qcow2 if the name ends in .qcow2, else raw].
+    #[arg(long)]
+    format: Option<Format>,
+    /// Replace the file if it exists.
+    #[arg(long)]
+    overwrite: bool,
+}
+
+/// What `qemu-img info --output=json` says that we need.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+struct ImageInfo {
+    virtual_size: u64,
+    format: String,
+    backing_filename: Option<String>,
+}
+
+pub fn import(session: &Session, args: &ImportArgs) -> anyhow::Result<()> {
+    let image = inspect(&args.file, args.format)?;
+    let client = session.client()?;
+    let (volume, created) = target(&client, args, image.virtual_size)?;
+    if volume.size < image.virtual_size {
+        let (has, needs) = (human(volume.size), human(image.virtual_size));
+        return Err(Failure::new(format!("{} has {has}, the image {needs}", args.name))
+            .with_hint(format!("hindsight volume resize {} {}", args.name, image.virtual_size))
+            .into());
+    }
+    if volume.clients > 0 && !args.force {
+        return Err(Failure {
+            code: ExitCode::Busy,
+            message: format!("clients are attached to {}", args.name),
+            hint: Some("disconnect them, or force it (--force)".to_owned()),
+        }
+        .into());
+    }
+    let uri = uri(&volume, "")?;
+    let mut command = convert();
+    command.args(["-n", "-W", "-f", &image.format, "-O", "raw"]);
+    if created {
+        command.arg("--target-is-zero");
+    }
+    command.arg(operand(&args.file)).arg(&uri);
+    let copied = run(command, "importing");
+    if copied.is_err() && created {
+        say(&format!("{} was created and holds part of the image", args.name));
+    }
+    copied?;
+    let volume = client.volume(&args.name)?;
+    say(&format!("imported {} into {}", args.file.display(), args.name));
+    session.answer(&volume, crate::volume::show)
+}
+
+/// The volume to import into, and whether it was created for this.
+fn target(client: &Client, args: &ImportArgs, bytes: u64) -> anyhow::Result<(Volume, bool)> {
+    match client.volume(&args.name) {
+        Ok(volume) => Ok((volume, false)),
+        Err(error) if error.exit_code() == ExitCode::NotFound => {
+            let size = bytes.max(VOLUME_BYTES_MIN).next_multiple_of(VOLUME_BYTES_GRAIN);
+            let volume = client.create_volume(&CreateVolume {
+                name: args.name.clone(),
+                size: SizeInput(Size(size)),
+                architecture: None,
+                granularity: None,
+                window: None,
+                history_limit: None,
+                extent: None,
+            })?;
+            Ok((volume, true))
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+pub fn export(session: &Session, args: &ExportArgs) -> anyhow::Result<()> {
+    let source = moment::read_of_volume(&args.source)?;
+    if !args.overwrite && args.file.try_exists()? {
+        return Err(Failure::new(format!("{} exists", args.file.display()))
+            .with_hint("give another name, or --overwrite")
+            .into());
+    }
+    let format = args.format.unwrap_or_else(|| format_of_name(&args.file));
+    let client = session.client()?;
+    let volume = client.volume(&source.volume)?;
+    let resolved = client.resolve(&source.volume, &source.moment.to_string())?;
+    let at = Moment::Seq(Seq(resolved.seq));
+    let uri = uri(&volume, &format!("%40{at}"))?;
+    let unfinished = unfinished(&args.file)?;
+    let mut command = convert();
+    command.args(["-f", "raw", "-O", format.name(), &uri]).arg(operand(&unfinished));
+    if let Err(error) = run(command, "exporting") {
+        // It is of no use to anyone; that it could not be removed matters less than why it failed.
+        let _ = std::fs::remove_file(&unfinished);
+        return Err(error);
+    }
+    std::fs::rename(&unfinished, &args.file)?;
+    say(&format!("exported {}@{at} ({}) to {}", source.volume, resolved.time, args.file.display()));
+    let answer = json!({
+        "volume": source.volume, "seq": resolved.seq, "time": resolved.time,
+        "exact": resolved.exact, "file": args.file, "format": format.name(), "size": volume.size,
+    });
+    session.answer(&answer, |_| String::new())
+}
+
+fn format_of_name(file: &Path) -> Format {
+    let is_qcow2 = file.extension().is_some_and(|e| e.eq_ignore_ascii_case("qcow2"));
+    if is_qcow2 { Format::Qcow2 } else { Format::Raw }
+}
+
+/// `FILE.part` beside the file.
+fn unfinished(file: &Path) -> anyhow::Result<PathBuf> {
+    let Some(name) = file.file_name() else {
+        return Err(Failure::usage(format!("{} names no file", file.display())).into());
+    };
+    let mut name = name.to_owned();
+    name.push(".part");
+    Ok(file.with_file_name(name))
+}
+
+/// The NBD address of a volume that can be reached from here, with `suffix` after its name.
+fn uri(volume: &Volume, suffix: &str) -> anyhow::Result<String> {
+    let none = || {
+        anyhow::Error::from(
+            Failure::new("the server has no NBD listener that this command can use").with_hint(
+                "run it on the server's machine as the server's user, or give serve --nbd",
+            ),
+        )
+    };
+    let unix = volume.nbd_uri.as_deref().filter(|uri| {
+        let socket = uri.split_once("?socket=").map(|(_, socket)| socket);
+        // A name that needs decoding is left to the client to try.
+        socket.is_some_and(|socket| socket.contains('%') || Path::new(socket).exists())
+    });
+    let uri = unix.or(volume.nbd_tcp_uri.as_deref()).ok_or_else(none)?;
+    if uri.starts_with("nbds:") {
+        return Err(none());
+    }
+    Ok(match uri.split_once('?') {
+        Some((address, query)) => format!("{address}{suffix}?{query}"),
+        None => format!("{uri}{suffix}"),
+    })
+}
+
+/// Looks at an image. One that refers to another file is refused: whoever made it chose that file.
+fn inspect(file: &Path, format: Option<Format>) -> anyhow::Result<ImageInfo> {
+    if !file.try_exists()? {
+        return Err(Failure::new(format!("there is no {}", file.display())).into());
+    }
+    let mut command = Command::new("qemu-img");
+    command.args(["info", "--output=json"]);
+    if let Some(format) = format {
+        command.args(["-f", format.name()]);
+    }
+    let output = command.arg(operand(file)).stdin(Stdio::null()).output().map_err(absent)?;
+    if !output.status.success() {
+        return Err(Failure::new(last_line(&output.stderr)).into());
+    }
+    let image: ImageInfo = serde_json::from_slice(&output.stdout)?;
+    if image.backing_filename.is_some() {
+        return Err(Failure::new(format!("{} is an overlay of another image", file.display()))
+            .with_hint("make one whole image of it first: qemu-img convert -O qcow2 OLD NEW")
+            .into());
+    }
+    if format.is_none() && !["raw", "qcow2"].contains(&image.format.as_str()) {
+        let message = format!("{} is a {} image", file.display(), image.format);
+        return Err(Failure::new(message)
+            .with_hint("convert it first: qemu-img convert -O qcow2 OLD NEW")
+            .into());
+    }
+    Ok(image)
+}
+
+/// A path that qemu-img takes for nothing else: names with a colon would be protocols.
+fn operand(file: &Path) -> PathBuf {
+    if file.is_absolute() { file.to_owned() } else { Path::new(".").join(file) }
+}
+
+fn convert() -> Command {
+    let mut command = Command::new("qemu-img");
+    command.args(["convert", "-p", "-S", "4k", "-m", "16"]);
+    command
+}
+
+/// Runs a conversion and shows how far it is when standard error is a terminal.
+fn run(mut command: Command, what: &str) -> anyhow::Result<()> {
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().map_err(absent)?;
+    let style = ProgressStyle::with_template("{msg} [{wide_bar}] {percent:>3} % {eta}")?;
+    let bar = ProgressBar::new(10_000).with_style(style).with_message(what.to_owned());
+    if let Some(stdout) = child.stdout.take() {
+        follow(BufReader::new(stdout), &bar);
+    }
+    let mut complaint = Vec::new();
+    if let Some(mut stderr) = child.stderr.take() {
+        // qemu-img says little: what it says fits the pipe until it ends.
+        stderr.read_to_end(&mut complaint)?;
+    }
+    let status = child.wait()?;
+    bar.finish_and_clear();
+    if status.success() {
+        return Ok(());
+    }
+    Err(Failure::new(last_line(&complaint)).into())
+}
+
+/// Reads `    (12.34/100%)\r` until the end.
+fn follow(progress: impl Read, bar: &ProgressBar) {
+    let mut number = String::new();
+    for byte in progress.bytes().map_while(Result::ok) {
+        match byte {
+            b'(' => number.clear(),
+            b'/' => {
+                if let Ok(percent) = number.parse::<f64>() {
+                    bar.set_position((percent.clamp(0.0, 100.0) * 100.0) as u64);
+                }
+            }
+            _ if number.len() < 8 => number.push(char::from(byte)),
+            _ => {}
+        }
+    }
+}
+
+fn last_line(complaint: &[u8]) -> String {
+    let text = String::from_utf8_lossy(complaint);
+    let line = text.lines().rev().find(|l| !l.trim().is_empty());
+    line.unwrap_or("qemu-img failed and did not say why").to_owned()
+}
+
+fn absent(error: std::io::Error) -> anyhow::Error {
+    if error.kind() == std::io::ErrorKind::NotFound {
+        return Failure::new("qemu-img is not installed")
+            .with_hint("install it: apt-get install qemu-utils")
+            .into();
+    }
+    anyhow::Error::new(error).context("cannot run qemu-img")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn progress_is_read_as_it_comes() {
+        let bar = ProgressBar::hidden();
+        follow(&b"    (0.00/100%)\r    (12.34/100%)\r"[..], &bar);
+        assert_eq!(bar.position(), 1234);
+    }
+
+    #[test]
+    fn the_name_of_a_file_says_its_format() {
+        assert_eq!(format_of_name(Path::new("a.QCOW2")), Format::Qcow2);
+        assert_eq!(format_of_name(Path::new("a.img")), Format::Raw);
+        assert_eq!(unfinished(Path::new("/x/a.img")).expect("file"), Path::new("/x/a.img.part"));
+        assert_eq!(operand(Path::new("nbd:evil")), Path::new("./nbd:evil"));
+    }
+}

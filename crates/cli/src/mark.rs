@@ -1,0 +1,108 @@
+//! `hindsight mark`.
+
+use api::{CreateMark, ExitCode, ListQuery, Mark};
+use clap::Subcommand;
+use serde_json::json;
+
+use crate::failure::Failure;
+use crate::moment;
+use crate::output::{Align, table};
+use crate::session::{Session, say};
+
+#[derive(Debug, Subcommand)]
+pub enum Verb {
+    /// Give a moment a name.
+    Create {
+        /// Name of the volume.
+        name: String,
+        /// Name of the mark.
+        mark: String,
+        /// The moment [default: the present].
+        #[arg(long, value_name = "MOMENT", allow_hyphen_values = true)]
+        at: Option<String>,
+        /// Keep the moment however old it gets.
+        #[arg(long)]
+        pin: bool,
+    },
+    /// List the marks of a volume.
+    #[command(visible_alias = "ls")]
+    List {
+        /// Name of the volume.
+        name: String,
+    },
+    /// Delete a mark.
+    #[command(visible_alias = "rm")]
+    Delete {
+        /// Name of the volume.
+        name: String,
+        /// Name of the mark.
+        mark: String,
+        /// Only say what would be done.
+        #[arg(long)]
+        dry_run: bool,
+    },
+}
+
+pub fn run(session: &Session, verb: Verb) -> anyhow::Result<ExitCode> {
+    match verb {
+        Verb::Create { name, mark, at, pin } => {
+            let at = at.as_deref().map(moment::read).transpose()?.map(|m| m.to_string());
+            let made = session.client()?.create_mark(&name, &CreateMark { name: mark, at, pin })?;
+            session.answer(&made, |m| list(std::slice::from_ref(m)))?;
+        }
+        Verb::List { name } => session.answer(&all(session, &name)?, |m| list(m))?,
+        Verb::Delete { name, mark, dry_run } => delete(session, &name, &mark, dry_run)?,
+    }
+    Ok(ExitCode::Done)
+}
+
+fn all(session: &Session, name: &str) -> anyhow::Result<Vec<Mark>> {
+    let client = session.client()?;
+    let mut query = ListQuery::default();
+    let mut marks = Vec::new();
+    loop {
+        let page = client.marks(name, &query)?;
+        marks.extend(page.entries);
+        match page.next {
+            Some(next) => query.next = Some(next),
+            None => return Ok(marks),
+        }
+    }
+}
+
+fn delete(session: &Session, name: &str, mark: &str, dry_run: bool) -> anyhow::Result<()> {
+    if dry_run {
+        let marks = all(session, name)?;
+        let Some(found) = marks.iter().find(|m| m.name == mark) else {
+            let message = format!("{name} has no mark {mark}");
+            return Err(Failure { code: ExitCode::NotFound, message, hint: None }.into());
+        };
+        let pinned = if found.pinned { ", which pins its moment" } else { "" };
+        say(&format!("mark {mark} of {name}{pinned}, would be deleted; nothing was changed"));
+    } else {
+        session.client()?.delete_mark(name, mark)?;
+        say(&format!("mark {mark} of {name}: deleted"));
+    }
+    let answer = json!({"volume": name, "mark": mark, "deleted": !dry_run});
+    session.answer(&answer, |_| String::new())
+}
+
+fn list(marks: &[Mark]) -> String {
+    let heading = [
+        ("NAME", Align::Left),
+        ("TIME", Align::Left),
+        ("SEQ", Align::Right),
+        ("PINNED", Align::Left),
+        ("CREATED", Align::Left),
+    ];
+    let row = |m: &Mark| {
+        vec![
+            m.name.clone(),
+            m.time.to_string(),
+            m.seq.to_string(),
+            if m.pinned { "yes" } else { "no" }.to_owned(),
+            m.created.to_string(),
+        ]
+    };
+    table(&heading, &marks.iter().map(row).collect::<Vec<_>>())
+}

@@ -1,0 +1,140 @@
+//! `hindsight pool`.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use api::{AuditRecord, ExitCode, ListQuery, Pool};
+use clap::Subcommand;
+use format::PAGE_BYTES;
+use format::superblock::{COPY_OFFSETS, Superblock};
+use serde_json::json;
+
+use crate::output::{Align, human, pairs, table};
+use crate::session::{Session, say};
+
+#[derive(Debug, Subcommand)]
+pub enum Verb {
+    /// Show the pool: layers, space, damage found.
+    Status,
+    /// List the audit log: what was made, deleted, reverted, expired, healed.
+    Audit {
+        /// Only records with a number above this.
+        #[arg(long, value_name = "NUMBER", default_value_t = 0)]
+        after: u64,
+    },
+    /// Print the superblocks of a pool; no server needed.
+    Inspect {
+        /// The pool: its directory, file or device.
+        #[arg(long, value_name = "PATH")]
+        pool: PathBuf,
+    },
+    /// Throw the map of a pool away and build it again from the log; no server may run on it.
+    Rebuild {
+        /// The pool: its directory, file or device.
+        #[arg(long, value_name = "PATH")]
+        pool: PathBuf,
+    },
+}
+
+pub fn run(session: &Session, verb: Verb) -> anyhow::Result<ExitCode> {
+    match verb {
+        Verb::Status => session.answer(&session.client()?.pool()?, show)?,
+        Verb::Audit { after } => session.answer(&audit(session, after)?, |r| records(r))?,
+        Verb::Inspect { pool } => {
+            session.answer(&inspect(&pool)?, |copies| copies.concat())?;
+        }
+        Verb::Rebuild { pool } => {
+            say("rebuilding the map from the log");
+            let report = server::rebuild(&pool)?;
+            let answer = json!({
+                "segments": report.segments, "writes": report.writes,
+                "damaged_bytes": report.damaged_bytes,
+            });
+            session.answer(&answer, |_| {
+                pairs(&[
+                    ("segments", report.segments.to_string()),
+                    ("writes", report.writes.to_string()),
+                    ("damaged", human(report.damaged_bytes)),
+                ])
+            })?;
+            if report.damaged_bytes > 0 {
+                return Ok(ExitCode::Partly);
+            }
+        }
+    }
+    Ok(ExitCode::Done)
+}
+
+/// Every copy of the superblock as text, or what is wrong with it. Takes no lock and writes nothing.
+fn inspect(pool: &Path) -> anyhow::Result<Vec<String>> {
+    let path = server::pool_path(pool)?;
+    let shown = path.display().to_string();
+    let file = File::open(&path).with_context(|| format!("cannot open {shown}"))?;
+    let mut copies = Vec::new();
+    for (number, offset) in COPY_OFFSETS.into_iter().enumerate() {
+        let mut bytes = [0; PAGE_BYTES];
+        file.read_exact_at(&mut bytes, offset).with_context(|| format!("cannot read {shown}"))?;
+        let text = match Superblock::decode(&bytes, number) {
+            Ok(superblock) => superblock.explain(),
+            Err(error) => format!("unusable: {error}\n"),
+        };
+        copies.push(format!("copy {number} at byte {offset}: {text}"));
+    }
+    Ok(copies)
+}
+
+fn audit(session: &Session, after: u64) -> anyhow::Result<Vec<AuditRecord>> {
+    let client = session.client()?;
+    let mut query = ListQuery { next: Some(after), limit: None };
+    let mut records = Vec::new();
+    loop {
+        let page = client.audit(&query)?;
+        records.extend(page.entries);
+        match page.next {
+            Some(next) => query.next = Some(next),
+            None => return Ok(records),
+        }
+    }
+}
+
+fn show(pool: &Pool) -> String {
+    pairs(&[
+        ("id", pool.id.clone()),
+        ("state", pool.state.clone()),
+        ("layers", pool.layers.clone()),
+        ("format", pool.format_version.to_string()),
+        ("server", pool.server_version.clone()),
+        ("volumes", pool.volumes.to_string()),
+        ("size", human(pool.size_bytes)),
+        ("used", human(pool.used_bytes)),
+        ("free", human(pool.free_bytes)),
+        ("reclaimable", human(pool.reclaimable_bytes)),
+        ("log", human(pool.log_bytes)),
+        ("map", human(pool.map_bytes)),
+        ("catalogue", human(pool.catalogue_bytes)),
+        ("pending entries", pool.pending_entries.to_string()),
+        ("checksum errors", pool.checksum_errors.to_string()),
+    ])
+}
+
+fn records(records: &[AuditRecord]) -> String {
+    let heading = [
+        ("NUMBER", Align::Right),
+        ("TIME", Align::Left),
+        ("ACTION", Align::Left),
+        ("VOLUME", Align::Left),
+        ("DETAIL", Align::Left),
+    ];
+    let row = |r: &AuditRecord| {
+        vec![
+            r.number.to_string(),
+            r.time.to_string(),
+            r.action.clone(),
+            r.volume.clone(),
+            r.detail.clone(),
+        ]
+    };
+    table(&heading, &records.iter().map(row).collect::<Vec<_>>())
+}

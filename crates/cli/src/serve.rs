@@ -1,0 +1,105 @@
+//! `hindsight serve`.
+
+use std::path::{Path, PathBuf};
+
+use api::ExitCode;
+use server::{CONFIG_FILE_DEFAULT, Config, ListenSettings, LogSettings, NbdSettings, Settings};
+
+/// Flags of `serve`; each wins over the configuration file.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// Directory of the pool; one is made when it is empty or missing.
+    #[arg(long, value_name = "DIR")]
+    pool: Option<PathBuf>,
+    /// Configuration file [default: /etc/hindsight/config.toml if it is there].
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Where to serve NBD: none, ADDRESS:PORT or unix:/path; may be given several times
+    /// [default: DIR/nbd.sock and 127.0.0.1:10809].
+    #[arg(long, value_name = "WHERE")]
+    nbd: Vec<String>,
+    /// Where to serve the HTTP API: none, ADDRESS:PORT or unix:/path; may be given several times
+    /// [default: DIR/api.sock and 127.0.0.1:9820].
+    #[arg(long, value_name = "WHERE")]
+    http: Vec<String>,
+    /// Only none: iSCSI is not in this release.
+    #[arg(long, value_name = "WHERE")]
+    iscsi: Vec<String>,
+    /// Only none: NFS is not in this release.
+    #[arg(long, value_name = "WHERE")]
+    nfs: Vec<String>,
+    /// Certificate chain for NBD over TCP, PEM.
+    #[arg(long, value_name = "FILE")]
+    tls_cert: Option<PathBuf>,
+    /// Private key of the certificate, PEM.
+    #[arg(long, value_name = "FILE")]
+    tls_key: Option<PathBuf>,
+    /// Certificates that NBD clients must be signed by, PEM.
+    #[arg(long, value_name = "FILE")]
+    tls_client_ca: Option<PathBuf>,
+    /// NBD connections at once [default: 1024].
+    #[arg(long, value_name = "N")]
+    nbd_connections_max: Option<usize>,
+    /// Serve beyond this machine without TLS and authentication.
+    #[arg(long)]
+    insecure: bool,
+    /// Keep the pool on this block device or file instead of DIR/pool.img.
+    #[arg(long, value_name = "PATH")]
+    device: Option<PathBuf>,
+    /// Lay out a pool on the device if it is blank.
+    #[arg(long, requires = "device")]
+    create: bool,
+    /// Size of a new pool file [default: that of the file system it lies on].
+    #[arg(long, value_name = "SIZE")]
+    pool_size: Option<String>,
+    /// Memory for the map [default: 384MiB].
+    #[arg(long, value_name = "SIZE")]
+    memory: Option<String>,
+    /// Form of the log on standard error: text or json [default: text].
+    #[arg(long, value_name = "FORM")]
+    log_format: Option<String>,
+    /// Level of the log: error, warn, info, debug, trace [default: info].
+    #[arg(long, value_name = "LEVEL")]
+    log_level: Option<String>,
+}
+
+/// Serves until told to stop.
+pub fn run(args: Args) -> anyhow::Result<ExitCode> {
+    let file = args.config.clone().unwrap_or_else(|| PathBuf::from(CONFIG_FILE_DEFAULT));
+    let lower = match (Settings::from_file(&file)?, args.config.is_some()) {
+        (Some(settings), _) => settings,
+        (None, false) => Settings::default(),
+        (None, true) => return Err(missing(&file)),
+    };
+    let settings = upper(args).over(lower);
+    server::start_log(&settings.log)?;
+    let config = Config::from_settings(settings)?;
+    server::serve(&config)?;
+    Ok(ExitCode::Done)
+}
+
+fn missing(file: &Path) -> anyhow::Error {
+    crate::failure::Failure::usage(format!("there is no {}", file.display())).into()
+}
+
+fn upper(args: Args) -> Settings {
+    Settings {
+        pool: args.pool,
+        device: args.device,
+        create: args.create.then_some(true),
+        pool_size: args.pool_size,
+        memory: args.memory,
+        insecure: args.insecure.then_some(true),
+        nbd: NbdSettings {
+            listen: args.nbd,
+            tls_cert: args.tls_cert,
+            tls_key: args.tls_key,
+            tls_client_ca: args.tls_client_ca,
+            connections_max: args.nbd_connections_max,
+        },
+        http: ListenSettings { listen: args.http },
+        iscsi: ListenSettings { listen: args.iscsi },
+        nfs: ListenSettings { listen: args.nfs },
+        log: LogSettings { format: args.log_format, level: args.log_level },
+    }
+}

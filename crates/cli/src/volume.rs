@@ -1,0 +1,273 @@
+//! `hindsight volume`.
+
+use std::str::FromStr;
+
+use api::{ChangeVolume, CreateVolume, ExitCode, SizeInput, SpanInput, Volume};
+use clap::Subcommand;
+use serde_json::json;
+use units::{Granularity, Size, Span};
+
+use crate::image;
+use crate::output::{Align, human, pairs, table};
+use crate::session::{Session, say};
+
+#[derive(Debug, Subcommand)]
+pub enum Verb {
+    /// Create a volume.
+    Create(CreateArgs),
+    /// List the volumes.
+    #[command(visible_alias = "ls")]
+    List,
+    /// Show a volume.
+    Show {
+        /// Name of the volume.
+        name: String,
+    },
+    /// Change settings of a volume.
+    Set(SetArgs),
+    /// Change the size of a volume.
+    Resize {
+        /// Name of the volume.
+        name: String,
+        /// New size, such as 20GiB.
+        #[arg(value_parser = size)]
+        size: Size,
+        /// Shrink it although clients are attached.
+        #[arg(long)]
+        force: bool,
+        /// Only say what would be done.
+        #[arg(long)]
+        dry_run: bool,
+    },
+    /// Delete a volume with its history; clones of it live on.
+    #[command(visible_alias = "rm")]
+    Delete {
+        /// Name of the volume.
+        name: String,
+        /// Delete it although clients are attached; they are disconnected.
+        #[arg(long)]
+        force: bool,
+        /// Only say what would be done.
+        #[arg(long)]
+        dry_run: bool,
+    },
+    /// Write an image (raw or qcow2) to a volume; it is created if it is not there.
+    Import(image::ImportArgs),
+    /// Write a volume, or a moment of it, to an image (raw or qcow2).
+    Export(image::ExportArgs),
+}
+
+#[derive(Debug, clap::Args)]
+pub struct CreateArgs {
+    /// Name: 1 to 128 of A-Z a-z 0-9 . _ -, a letter or digit first.
+    name: String,
+    /// Size, such as 10GiB.
+    #[arg(long, value_parser = size)]
+    size: Size,
+    /// Where current data lives [default: logging].
+    #[arg(long)]
+    architecture: Option<String>,
+    /// Which writes are retained: every-write, on-demand or an interval such as 1s
+    /// [default: every-write].
+    #[arg(long, value_parser = granularity)]
+    granularity: Option<Granularity>,
+    /// How far back the past can be opened [default: 1d].
+    #[arg(long, value_name = "SPAN", value_parser = span)]
+    window: Option<Span>,
+    /// How much history may be kept [default: as much as the pool holds].
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    history_limit: Option<Size>,
+    /// Size of a map extent; only 4KiB in this release.
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    extent: Option<Size>,
+}
+
+#[derive(Debug, clap::Args)]
+#[group(id = "change", required = true, multiple = true, args = ["granularity", "window", "history_limit"])]
+pub struct SetArgs {
+    /// Name of the volume.
+    name: String,
+    /// Which writes are retained from now on.
+    #[arg(long, value_parser = granularity)]
+    granularity: Option<Granularity>,
+    /// How far back the past can be opened; a shorter window lets history expire.
+    #[arg(long, value_name = "SPAN", value_parser = span)]
+    window: Option<Span>,
+    /// How much history may be kept; none takes the limit away.
+    #[arg(long, value_name = "SIZE", value_parser = limit)]
+    history_limit: Option<Limit>,
+    /// Only say what would be done.
+    #[arg(long)]
+    dry_run: bool,
+}
+
+/// A size or none.
+#[derive(Clone, Copy, Debug)]
+pub struct Limit(Option<Size>);
+
+/// Reads a size for clap, which shows one line only.
+pub fn size(text: &str) -> Result<Size, String> {
+    Size::from_str(text).map_err(|e| hinted(e.message, e.hint))
+}
+
+/// Reads a span for clap.
+pub fn span(text: &str) -> Result<Span, String> {
+    Span::from_str(text).map_err(|e| hinted(e.message, e.hint))
+}
+
+fn granularity(text: &str) -> Result<Granularity, String> {
+    Granularity::from_str(text).map_err(|e| hinted(e.message, e.hint))
+}
+
+fn limit(text: &str) -> Result<Limit, String> {
+    if text == "none" { Ok(Limit(None)) } else { size(text).map(|s| Limit(Some(s))) }
+}
+
+fn hinted(message: String, hint: Option<String>) -> String {
+    match hint {
+        Some(hint) => format!("{message}\nhint: {hint}"),
+        None => message,
+    }
+}
+
+pub fn run(session: &Session, verb: Verb) -> anyhow::Result<ExitCode> {
+    match verb {
+        Verb::Create(args) => create(session, args)?,
+        Verb::List => session.answer(&session.client()?.volumes()?, |all| list(all))?,
+        Verb::Show { name } => session.answer(&session.client()?.volume(&name)?, show)?,
+        Verb::Set(args) => set(session, &args)?,
+        Verb::Resize { name, size, force, dry_run } => {
+            resize(session, &name, size, force, dry_run)?;
+        }
+        Verb::Delete { name, force, dry_run } => delete(session, &name, force, dry_run)?,
+        Verb::Import(args) => image::import(session, &args)?,
+        Verb::Export(args) => image::export(session, &args)?,
+    }
+    Ok(ExitCode::Done)
+}
+
+fn create(session: &Session, args: CreateArgs) -> anyhow::Result<()> {
+    let volume = session.client()?.create_volume(&CreateVolume {
+        name: args.name,
+        size: SizeInput(args.size),
+        architecture: args.architecture,
+        granularity: args.granularity,
+        window: args.window.map(SpanInput),
+        history_limit: args.history_limit.map(SizeInput),
+        extent: args.extent.map(SizeInput),
+    })?;
+    session.answer(&volume, show)
+}
+
+fn set(session: &Session, args: &SetArgs) -> anyhow::Result<()> {
+    let client = session.client()?;
+    let body = ChangeVolume {
+        size: None,
+        granularity: args.granularity,
+        window: args.window.map(SpanInput),
+        history_limit: args.history_limit.map(|l| l.0.map(SizeInput)),
+    };
+    if !args.dry_run {
+        return session.answer(&client.change_volume(&args.name, &body, false)?, show);
+    }
+    let mut volume = client.volume(&args.name)?;
+    say("this would become (nothing was changed):");
+    volume.granularity = args.granularity.unwrap_or(volume.granularity);
+    volume.window = args.window.map_or(volume.window, SpanInput);
+    if let Some(Limit(limit)) = args.history_limit {
+        volume.history_limit = limit.map(|l| l.0);
+    }
+    session.answer(&volume, show)
+}
+
+fn resize(
+    session: &Session,
+    name: &str,
+    size: Size,
+    force: bool,
+    dry_run: bool,
+) -> anyhow::Result<()> {
+    let client = session.client()?;
+    if dry_run {
+        let volume = client.volume(name)?;
+        say(&format!("{name} would go from {} to {size}; nothing was changed", Size(volume.size)));
+        let answer = json!({"name": name, "from": volume.size, "to": size.0, "dry_run": true});
+        return session.answer(&answer, |_| String::new());
+    }
+    let body = ChangeVolume { size: Some(SizeInput(size)), ..ChangeVolume::default() };
+    session.answer(&client.change_volume(name, &body, force)?, show)
+}
+
+fn delete(session: &Session, name: &str, force: bool, dry_run: bool) -> anyhow::Result<()> {
+    let client = session.client()?;
+    if dry_run {
+        let volume = client.volume(name)?;
+        say(&format!(
+            "{name} would be deleted with {} live and {} history, {} attached; nothing was changed",
+            human(volume.live_bytes),
+            human(volume.history_bytes),
+            crate::output::count(volume.clients, "client"),
+        ));
+    } else {
+        client.delete_volume(name, force)?;
+        say(&format!("deleted {name}"));
+    }
+    session.answer(&json!({"name": name, "deleted": !dry_run}), |_| String::new())
+}
+
+fn list(volumes: &[Volume]) -> String {
+    let heading = [
+        ("NAME", Align::Left),
+        ("SIZE", Align::Right),
+        ("LIVE", Align::Right),
+        ("HISTORY", Align::Right),
+        ("GRANULARITY", Align::Left),
+        ("WINDOW", Align::Right),
+        ("OLDEST", Align::Left),
+        ("LATEST SEQ", Align::Right),
+        ("STATE", Align::Left),
+    ];
+    let row = |v: &Volume| {
+        vec![
+            v.name.clone(),
+            human(v.size),
+            human(v.live_bytes),
+            human(v.history_bytes),
+            v.granularity.to_string(),
+            v.window.0.to_string(),
+            v.oldest.time.to_string(),
+            v.latest.seq.to_string(),
+            v.state.clone(),
+        ]
+    };
+    table(&heading, &volumes.iter().map(row).collect::<Vec<_>>())
+}
+
+/// A volume for people.
+pub fn show(volume: &Volume) -> String {
+    let stamp = |s: &api::Stamp| format!("{} (seq:{})", s.time, s.seq);
+    let mut shown = vec![
+        ("name", volume.name.clone()),
+        ("size", format!("{} ({} bytes)", human(volume.size), volume.size)),
+        ("architecture", volume.architecture.clone()),
+        ("granularity", volume.granularity.to_string()),
+        ("window", volume.window.0.to_string()),
+        ("history limit", volume.history_limit.map_or("none".to_owned(), human)),
+        ("state", volume.state.clone()),
+        ("clients", volume.clients.to_string()),
+        ("live", human(volume.live_bytes)),
+        ("history", human(volume.history_bytes)),
+        ("pinned", human(volume.pinned_bytes)),
+        ("oldest", stamp(&volume.oldest)),
+        ("latest", stamp(&volume.latest)),
+        ("created", volume.created.to_string()),
+    ];
+    if let Some(from) = &volume.cloned_from {
+        shown.push(("cloned from", format!("{}@seq:{}", from.volume, from.seq)));
+    }
+    let uris = [&volume.nbd_uri, &volume.nbd_tcp_uri].into_iter().flatten();
+    let mut uris: Vec<String> = uris.cloned().collect();
+    uris.dedup();
+    shown.extend(uris.into_iter().map(|uri| ("nbd", uri)));
+    pairs(&shown)
+}
