@@ -24,6 +24,8 @@ use crate::{Error, ErrorKind, Machine, PoolFormat, PoolOptions, Result};
 
 /// Zones of the smallest pool.
 const ZONES_MIN: u64 = 48;
+/// Room kept for the catalogue to grow, in bytes.
+const CATALOGUE_GROWTH_BYTES: u64 = 8 << 20;
 /// Largest volume: 2^40 blocks.
 const SIZE_BYTES_MAX: u64 = 1 << 52;
 
@@ -44,9 +46,11 @@ pub fn check_size(size_bytes: u64) -> Result<()> {
         .with_hint("a multiple of 512 from 4096 bytes to 4 PiB"))
 }
 
-/// How many zones of `total` are kept for reclamation.
-pub fn reserve_of(total: u32) -> u32 {
-    (total / 50).clamp(6, 64)
+/// How many zones of `total` are kept for reclamation: 2 % for merges, and room for the catalogue, which
+/// grows by its own size at a time.
+pub fn reserve_of(total: u32, zone_bytes: u64) -> u32 {
+    let catalogue = u32::try_from(CATALOGUE_GROWTH_BYTES / zone_bytes).expect("few zones");
+    (total / 50).clamp(6, 64) + catalogue.min(total / 4)
 }
 
 /// Reads the superblock: the newest sound copy.

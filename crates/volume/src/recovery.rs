@@ -53,7 +53,7 @@ pub fn open_core(
     let contents = catalogue.load()?;
     let total = u32::try_from(superblock.device_bytes / superblock.zone_bytes)
         .map_err(|_| corrupt("the superblock names too many zones".to_owned()))?;
-    let mut zones = Zones::new(total, reserve_of(total));
+    let mut zones = Zones::new(total, reserve_of(total, superblock.zone_bytes));
     let mut occupied = vec![0];
     occupied.extend_from_slice(&superblock.catalogue_zones);
     occupied.extend(contents.segments.iter().map(|(_, s)| s.zone));
@@ -133,7 +133,11 @@ fn fill(core: &Arc<Core>, mut contents: Contents, map: Map) -> Result<()> {
         add_volume(core, record, &tails, &contents.time_runs)?;
     }
     for volume in core.all_volumes() {
-        volume.flush_map()?;
+        match volume.flush_map() {
+            // A full pool must open, or nothing could be deleted: the tail stays in memory meanwhile.
+            Err(e) if e.kind == ErrorKind::Full => {}
+            other => other?,
+        }
     }
     core.bury_ghosts()
 }

@@ -156,9 +156,6 @@ impl Volume {
         if seq.0 == record.created_seq {
             return Ok(Stamp { seq, time: WallTime::from_nanos(record.created_ns) });
         }
-        if seq.0 == record.horizon_seq {
-            return Ok(Stamp { seq, time: WallTime::from_nanos(record.horizon_ns) });
-        }
         drop(record);
         let entry = match self.time_entry(By::Seq(seq))? {
             Some(entry) if entry.seq == seq => entry,
