@@ -1,1 +1,11 @@
-//! Tests of NBD sessions.
+//! Sessions over real sockets: memory or a pool below, the project's own raw client or real tools above.
+
+mod client;
+mod hostile;
+mod memory;
+mod negotiation;
+mod pool;
+mod rig;
+mod tls;
+mod tools;
+mod transmission;

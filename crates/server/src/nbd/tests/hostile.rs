@@ -1,0 +1,226 @@
+//! Clients that are broken or mean: the server answers or ends that connection, and serves the others.
+
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use wire::nbd::{Command, CommandFlags, ReplyStyle, Request, encode};
+
+use super::client::Client;
+use super::memory::SIZE;
+use super::rig::{Rig, eventually, memory, memory_with};
+use crate::nbd::NbdLimits;
+
+/// Numbers from a seed: the same in every run.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0
+    }
+
+    fn bytes(&mut self, count: usize) -> Vec<u8> {
+        (0..count).map(|_| self.next() as u8).collect()
+    }
+}
+
+fn still_serves(rig: &Rig) {
+    let mut client = Client::begin(rig, "disk", ReplyStyle::Structured);
+    assert_eq!(client.ask(Command::Write, 0, &[3; 512]), 0);
+    assert_eq!(client.read(0, 512), Ok(vec![3; 512]));
+}
+
+fn all_gone(rig: &Rig) {
+    let open = &rig.context.counters.connections_open;
+    eventually("all connections end", || open.load(Ordering::SeqCst) == 0);
+    assert_eq!(rig.context.attachments.count("disk"), 0);
+}
+
+#[test]
+fn random_bytes_harm_nobody() {
+    let (rig, _) = memory();
+    let mut random = Random(0x5eed);
+    for _ in 0..100 {
+        let mut socket = UnixStream::connect(&rig.socket).expect("connect");
+        let length = random.next() as usize % 2000;
+        // The server may have hung up already.
+        let _ = socket.write_all(&random.bytes(length));
+    }
+    all_gone(&rig);
+    still_serves(&rig);
+}
+
+#[test]
+fn damaged_requests_harm_nobody() {
+    let (rig, _) = memory();
+    let mut random = Random(0xdead);
+    for round in 0..100_u64 {
+        let style =
+            [ReplyStyle::Simple, ReplyStyle::Structured, ReplyStyle::Extended][round as usize % 3];
+        let mut client = Client::begin(&rig, "disk", style);
+        let mut bytes = Vec::new();
+        for _ in 0..20 {
+            let command = Command::from_number((random.next() % 10) as u16);
+            if command == Command::Resize {
+                continue;
+            }
+            let mut request = client.request(command, random.next() % SIZE, random.next() % 9000);
+            if random.next().is_multiple_of(4) {
+                request.flags = CommandFlags(random.next() as u16);
+            }
+            let header = encode::request(&request, style.headers());
+            bytes.extend_from_slice(header.as_bytes());
+            let payload = request.payload_bytes(style.headers());
+            bytes.extend(random.bytes(payload as usize));
+        }
+        for _ in 0..round % 4 {
+            let at = random.next() as usize % bytes.len();
+            bytes[at] = random.next() as u8;
+        }
+        bytes.truncate(bytes.len() - random.next() as usize % 3000 % bytes.len());
+        let _ = client.socket.write_all(&bytes);
+        let _ = client.socket.shutdown(std::net::Shutdown::Write);
+        assert!(client.is_closed());
+    }
+    all_gone(&rig);
+    still_serves(&rig);
+}
+
+#[test]
+fn a_client_that_vanishes_leaves_nothing_behind() {
+    let (rig, disk) = memory();
+    disk.close_gate();
+    disk.is_cold.store(true, Ordering::SeqCst);
+    for part in [0, 10, 28, 29, 4000, 300_000] {
+        let mut client = Client::begin(&rig, "disk", ReplyStyle::Simple);
+        let read = client.request(Command::Read, 0, 4096);
+        client.send(&read, &[]);
+        let write = client.request(Command::Write, 0, 1 << 20);
+        let mut bytes = encode::request(&write, client.style.headers()).as_bytes().to_vec();
+        bytes.extend(vec![5; 1 << 20]);
+        client.socket.write_all(&bytes[..part]).expect("send");
+    }
+    eventually("cold reads wait", || disk.waiting.load(Ordering::SeqCst) == 6);
+    disk.open_gate();
+    disk.is_cold.store(false, Ordering::SeqCst);
+    all_gone(&rig);
+    assert_eq!(disk.batches.load(Ordering::SeqCst), 0, "half a write is no write");
+    still_serves(&rig);
+}
+
+#[test]
+fn huge_lengths_end_the_connection_or_are_refused() {
+    let (rig, _) = memory();
+    let huge = Request {
+        flags: CommandFlags(0),
+        command: Command::Write,
+        cookie: 1,
+        offset: 0,
+        length_bytes: u64::from(u32::MAX),
+    };
+    let mut client = Client::begin(&rig, "disk", ReplyStyle::Simple);
+    client.send(&huge, &[]);
+    assert!(client.is_closed());
+    let mut client = Client::begin(&rig, "disk", ReplyStyle::Extended);
+    let flags = CommandFlags::PAYLOAD_LEN;
+    client.send(&Request { flags, length_bytes: u64::MAX, ..huge }, &[]);
+    assert!(client.is_closed());
+    let mut client = Client::begin(&rig, "disk", ReplyStyle::Extended);
+    assert_eq!(client.ask_for(Command::Trim, 1, u64::MAX, &[]), 22);
+    assert_eq!(client.ask_for(Command::Cache, u64::MAX, u64::MAX, &[]), 22);
+    assert_eq!(client.read(0, 1), Ok(vec![0]));
+    all_gone_but_one(&rig);
+}
+
+fn all_gone_but_one(rig: &Rig) {
+    let open = &rig.context.counters.connections_open;
+    eventually("the others end", || open.load(Ordering::SeqCst) == 1);
+}
+
+#[test]
+fn a_slow_handshake_is_cut_off() {
+    let limits = NbdLimits { handshake_step: Duration::from_millis(50), ..NbdLimits::default() };
+    let (rig, _) = memory_with(limits);
+    let mut silent = UnixStream::connect(&rig.socket).expect("connect");
+    let mut half = Client::connect(&rig);
+    half.socket.write_all(b"IHAVE").expect("send");
+    silent.read_to_end(&mut Vec::new()).expect("closed");
+    assert!(half.is_closed());
+    let failed = &rig.context.counters.handshakes_failed;
+    eventually("both are counted", || failed.load(Ordering::SeqCst) == 2);
+    // A session has no such limit.
+    let mut client = Client::begin(&rig, "disk", ReplyStyle::Simple);
+    assert_eq!(client.read(0, 1), Ok(vec![0]));
+}
+
+#[test]
+fn connections_beyond_the_limit_are_closed_at_once() {
+    let limits = NbdLimits { connections_max: 3, ..NbdLimits::default() };
+    let (rig, _) = memory_with(limits);
+    let clients: Vec<Client> =
+        (0..3).map(|_| Client::begin(&rig, "disk", ReplyStyle::Simple)).collect();
+    let mut refused = UnixStream::connect(&rig.socket).expect("connect");
+    assert_eq!(refused.read_to_end(&mut Vec::new()).expect("closed"), 0);
+    drop(clients);
+    all_gone(&rig);
+    still_serves(&rig);
+}
+
+#[test]
+fn thousands_of_connections_come_and_go() {
+    let (rig, _) = memory();
+    for round in 0..2000 {
+        if round % 4 == 0 {
+            drop(Client::begin(&rig, "disk", ReplyStyle::Simple));
+        } else {
+            drop(UnixStream::connect(&rig.socket).expect("connect"));
+        }
+    }
+    all_gone(&rig);
+    still_serves(&rig);
+}
+
+#[test]
+fn a_client_that_takes_no_replies_is_not_read_from() {
+    let (rig, disk) = memory();
+    disk.bytes.lock().fill(1);
+    let mut client = Client::begin(&rig, "disk", ReplyStyle::Simple);
+    client.socket.set_nonblocking(true).expect("set");
+    let request = client.request(Command::Read, 0, 128 << 10);
+    let header = encode::request(&request, client.style.headers());
+    // The server must stop to take requests long before 2 GiB of replies are owed.
+    let sent = (0..16 << 10).take_while(|_| client.socket.write_all(header.as_bytes()).is_ok());
+    let sent = sent.count();
+    eventually("the server stops to read", || {
+        let turns = rig.context.counters.requests.load(Ordering::SeqCst);
+        std::thread::sleep(Duration::from_millis(20));
+        turns == rig.context.counters.requests.load(Ordering::SeqCst)
+    });
+    let taken = rig.context.counters.requests.load(Ordering::SeqCst);
+    assert!(taken < 64, "{taken} of {sent} requests were taken");
+    still_serves(&rig);
+}
+
+#[test]
+fn bytes_in_flight_are_bounded() {
+    let limits = NbdLimits { in_flight_bytes_max: 1 << 20, ..NbdLimits::default() };
+    let (rig, disk) = memory_with(limits);
+    disk.is_cold.store(true, Ordering::SeqCst);
+    disk.close_gate();
+    let mut client = Client::begin(&rig, "disk", ReplyStyle::Simple);
+    for _ in 0..32 {
+        let request = client.request(Command::Read, 0, 256 << 10);
+        client.send(&request, &[]);
+    }
+    eventually("as many as allowed", || disk.waiting.load(Ordering::SeqCst) == 4);
+    disk.open_gate();
+    for _ in 0..32 {
+        assert_eq!(client.reply(256 << 10).error, 0);
+    }
+    // A single request may be larger than the limit.
+    assert_eq!(client.read(0, 2 << 20), Ok(vec![0; 2 << 20]));
+}

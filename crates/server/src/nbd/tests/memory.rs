@@ -1,0 +1,218 @@
+//! Exports in memory that can be told to be cold, slow or broken.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use parking_lot::{Condvar, Mutex};
+use volume::{Error, ErrorKind, Extent, Result, WriteOp};
+use wire::nbd::Status;
+
+use crate::nbd::{Changes, Export, Exports, Listed, OpenError};
+
+/// Bytes of every memory export to begin with.
+pub(super) const SIZE: u64 = 64 << 20;
+const BLOCK: usize = 4096;
+
+/// A disk in memory, `disk`, and the read-only `disk@past`.
+#[derive(Default)]
+pub(super) struct MemoryExports {
+    pub(super) disk: Arc<Disk>,
+}
+
+/// The state of the disk.
+pub(super) struct Disk {
+    pub(super) bytes: Mutex<Vec<u8>>,
+    pub(super) flushes: AtomicU64,
+    pub(super) batches: AtomicU64,
+    /// Every read has to wait for the gate.
+    pub(super) is_cold: AtomicBool,
+    /// Writes and flushes fail with this.
+    pub(super) failure: Mutex<Option<ErrorKind>>,
+    /// Closed: cold reads and flushes wait.
+    gate_is_closed: Mutex<bool>,
+    gate: Condvar,
+    /// Cold reads and flushes that wait at the gate.
+    pub(super) waiting: AtomicU64,
+}
+
+impl Default for Disk {
+    fn default() -> Disk {
+        Disk {
+            bytes: Mutex::new(vec![0; SIZE as usize]),
+            flushes: AtomicU64::default(),
+            batches: AtomicU64::default(),
+            is_cold: AtomicBool::default(),
+            failure: Mutex::default(),
+            gate_is_closed: Mutex::default(),
+            gate: Condvar::new(),
+            waiting: AtomicU64::default(),
+        }
+    }
+}
+
+impl Disk {
+    pub(super) fn close_gate(&self) {
+        *self.gate_is_closed.lock() = true;
+    }
+
+    pub(super) fn open_gate(&self) {
+        *self.gate_is_closed.lock() = false;
+        self.gate.notify_all();
+    }
+
+    fn pass_gate(&self) {
+        self.waiting.fetch_add(1, Ordering::SeqCst);
+        let mut is_closed = self.gate_is_closed.lock();
+        while *is_closed {
+            // A test that failed shall not leave threads behind for ever.
+            if self.gate.wait_for(&mut is_closed, Duration::from_secs(30)).timed_out() {
+                break;
+            }
+        }
+        self.waiting.fetch_sub(1, Ordering::SeqCst);
+    }
+
+    fn check(&self) -> Result<()> {
+        match self.failure.lock().clone() {
+            Some(kind) => Err(Error::new(kind, "told to fail")),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Exports for MemoryExports {
+    fn open(&self, name: &str) -> std::result::Result<Arc<dyn Export>, OpenError> {
+        let disk = Arc::clone(&self.disk);
+        match name {
+            "" | "disk" => Ok(Arc::new(Memory { disk, is_past: false })),
+            "disk@past" => Ok(Arc::new(Memory { disk, is_past: true })),
+            other => Err(OpenError(format!("no volume `{other}`; try disk"))),
+        }
+    }
+
+    fn list(&self, limit: usize) -> Vec<Listed> {
+        ["disk", "disk@past"]
+            .iter()
+            .take(limit)
+            .map(|&name| Listed { name: name.to_owned(), description: format!("it is {name}") })
+            .collect()
+    }
+}
+
+struct Memory {
+    disk: Arc<Disk>,
+    is_past: bool,
+}
+
+fn range(offset: u64, length: usize) -> std::ops::Range<usize> {
+    offset as usize..offset as usize + length
+}
+
+impl Export for Memory {
+    fn name(&self) -> &str {
+        if self.is_past { "disk@past" } else { "disk" }
+    }
+
+    fn description(&self) -> String {
+        format!("it is {}", self.name())
+    }
+
+    fn present_of(&self) -> Option<&str> {
+        if self.is_past { None } else { Some("disk") }
+    }
+
+    fn size_bytes(&self) -> u64 {
+        self.disk.bytes.lock().len() as u64
+    }
+
+    fn read(&self, offset: u64, buffer: &mut [u8]) -> Result<()> {
+        self.disk.pass_gate();
+        let bytes = self.disk.bytes.lock();
+        buffer.copy_from_slice(&bytes[range(offset, buffer.len())]);
+        Ok(())
+    }
+
+    fn try_read(&self, offset: u64, buffer: &mut [u8]) -> Result<bool> {
+        if self.disk.is_cold.load(Ordering::SeqCst) {
+            buffer.fill(0xee);
+            return Ok(false);
+        }
+        let bytes = self.disk.bytes.lock();
+        buffer.copy_from_slice(&bytes[range(offset, buffer.len())]);
+        Ok(true)
+    }
+
+    fn write_batch(&self, ops: &[WriteOp<'_>]) -> Result<()> {
+        assert!(!self.is_past, "the session lets no write through to the past");
+        self.disk.check()?;
+        self.disk.batches.fetch_add(1, Ordering::SeqCst);
+        let mut all = self.disk.bytes.lock();
+        for op in ops {
+            match *op {
+                WriteOp::Data { offset, bytes } => {
+                    all[range(offset, bytes.len())].copy_from_slice(bytes);
+                }
+                WriteOp::Zero { offset, length_bytes } => {
+                    all[range(offset, length_bytes as usize)].fill(0);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn flush(&self) -> Result<()> {
+        self.disk.pass_gate();
+        self.disk.check()?;
+        self.disk.flushes.fetch_add(1, Ordering::SeqCst);
+        Ok(())
+    }
+
+    fn extents(&self, offset: u64, length_bytes: u64, limit: usize) -> Result<Vec<Extent>> {
+        let bytes = self.disk.bytes.lock();
+        let mut extents: Vec<Extent> = Vec::new();
+        let (mut at, end) = (offset, offset + length_bytes);
+        while at < end {
+            let next = (at / BLOCK as u64 + 1) * BLOCK as u64;
+            let next = next.min(end);
+            let hole = bytes[range(at, (next - at) as usize)].iter().all(|&b| b == 0);
+            let is_full = extents.len() == limit;
+            match extents.last_mut() {
+                Some(last) if last.hole == hole => last.length_bytes += next - at,
+                _ if is_full => break,
+                _ => extents.push(Extent { offset: at, length_bytes: next - at, hole }),
+            }
+            at = next;
+        }
+        Ok(extents)
+    }
+
+    fn resize(&self, size_bytes: u64) -> Result<()> {
+        if size_bytes > 1 << 30 {
+            return Err(Error::new(ErrorKind::Full, "more than there is"));
+        }
+        self.disk.bytes.lock().resize(size_bytes as usize, 0);
+        Ok(())
+    }
+
+    fn changes_since(&self, moment: &str) -> std::result::Result<Arc<dyn Changes>, OpenError> {
+        match moment {
+            "v:0" => Ok(Arc::new(FirstBlock)),
+            other => Err(OpenError(format!("{other} is outside the window; from v:0"))),
+        }
+    }
+}
+
+/// The first block differs, and nothing else.
+struct FirstBlock;
+
+impl Changes for FirstBlock {
+    fn extents(&self, offset: u64, length_bytes: u64, _: usize) -> Result<Vec<Status>> {
+        let changed = (BLOCK as u64).saturating_sub(offset).min(length_bytes);
+        let all = [
+            Status { length_bytes: changed, flags: Status::CHANGED },
+            Status { length_bytes: length_bytes - changed, flags: 0 },
+        ];
+        Ok(all.into_iter().filter(|s| s.length_bytes > 0).collect())
+    }
+}

@@ -1,0 +1,82 @@
+//! A server of a test: sockets in a directory of its own, gone with it.
+
+use std::net::{SocketAddr, TcpListener};
+use std::os::unix::net::UnixListener;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tempfile::TempDir;
+
+use super::memory::{Disk, MemoryExports};
+use crate::Attachments;
+use crate::nbd::{Exports, NbdContext, NbdLimits, NbdServer};
+
+pub(super) struct Rig {
+    pub(super) dir: TempDir,
+    pub(super) socket: PathBuf,
+    pub(super) tcp: SocketAddr,
+    pub(super) context: Arc<NbdContext>,
+    server: Option<NbdServer>,
+}
+
+/// A server of a disk in memory.
+pub(super) fn memory() -> (Rig, Arc<Disk>) {
+    memory_with(NbdLimits::default())
+}
+
+pub(super) fn memory_with(limits: NbdLimits) -> (Rig, Arc<Disk>) {
+    let exports = MemoryExports::default();
+    let disk = Arc::clone(&exports.disk);
+    (Rig::start(Arc::new(exports), limits, None), disk)
+}
+
+impl Rig {
+    pub(super) fn start(
+        exports: Arc<dyn Exports>,
+        limits: NbdLimits,
+        tls: Option<Arc<rustls::ServerConfig>>,
+    ) -> Rig {
+        let dir = tempfile::tempdir().expect("directory");
+        let socket = dir.path().join("nbd.sock");
+        let unix = UnixListener::bind(&socket).expect("bind");
+        unix.set_nonblocking(true).expect("set");
+        let listener = TcpListener::bind("127.0.0.1:0").expect("bind");
+        listener.set_nonblocking(true).expect("set");
+        let tcp = listener.local_addr().expect("address");
+        let context = Arc::new(NbdContext {
+            exports,
+            attachments: Arc::new(Attachments::default()),
+            tls,
+            limits,
+            counters: Arc::default(),
+        });
+        let server = NbdServer::start(&context, 2, vec![unix], vec![listener]).expect("start");
+        Rig { dir, socket, tcp, context, server: Some(server) }
+    }
+
+    pub(super) fn uri(&self, export: &str) -> String {
+        format!("nbd+unix:///{export}?socket={}", self.socket.display())
+    }
+
+    pub(super) fn stop(&mut self) {
+        self.server.take().expect("stopped once").stop();
+    }
+}
+
+impl Drop for Rig {
+    fn drop(&mut self) {
+        if let Some(server) = self.server.take() {
+            server.stop();
+        }
+    }
+}
+
+/// Waits until something another thread does is seen.
+pub(super) fn eventually(what: &str, is_so: impl Fn() -> bool) {
+    let until = Instant::now() + Duration::from_secs(20);
+    while !is_so() {
+        assert!(Instant::now() < until, "not in 20 s: {what}");
+        std::thread::yield_now();
+    }
+}

@@ -1,0 +1,127 @@
+//! TLS: asked for on TCP, with and without certificates of clients.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair, SanType};
+
+use super::memory::MemoryExports;
+use super::rig::{Rig, eventually};
+use super::tools::python;
+use crate::nbd::{NbdLimits, TlsError, load_tls};
+
+/// A directory as libnbd wants it: `ca-cert.pem`, `client-cert.pem`, `client-key.pem`, and the server's.
+struct Certificates {
+    dir: tempfile::TempDir,
+}
+
+impl Certificates {
+    fn make() -> Certificates {
+        let dir = tempfile::tempdir().expect("directory");
+        let mut params = CertificateParams::new(Vec::new()).expect("no names");
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let key = KeyPair::generate().expect("a key");
+        let ca = CertifiedIssuer::self_signed(params, key).expect("a certificate");
+        let made = Certificates { dir };
+        std::fs::write(made.path("ca-cert.pem"), ca.pem()).expect("write");
+        for name in ["server", "client"] {
+            let mut params = CertificateParams::new(Vec::new()).expect("no names");
+            let address = "127.0.0.1".parse().expect("an address");
+            params.subject_alt_names = vec![SanType::IpAddress(address)];
+            let key = KeyPair::generate().expect("a key");
+            let certificate = params.signed_by(&key, &ca).expect("a certificate");
+            std::fs::write(made.path(&format!("{name}-cert.pem")), certificate.pem())
+                .expect("write");
+            std::fs::write(made.path(&format!("{name}-key.pem")), key.serialize_pem())
+                .expect("write");
+        }
+        made
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    fn rig(&self, authenticates: bool) -> Rig {
+        let ca = self.path("ca-cert.pem");
+        let ca = authenticates.then_some(ca.as_path());
+        let tls = load_tls(&self.path("server-cert.pem"), &self.path("server-key.pem"), ca);
+        let tls = tls.expect("usable files");
+        Rig::start(Arc::new(MemoryExports::default()), NbdLimits::default(), Some(tls))
+    }
+}
+
+fn script(rig: &Rig, certificates: &Certificates, tls: &str, body: &str) -> String {
+    let head = format!(
+        "import nbd\nh = nbd.NBD()\nh.set_tls(nbd.TLS_{tls})\n\
+         h.set_tls_certificates('{}')\nh.set_export_name('disk')\n\
+         connect = lambda: h.connect_tcp('127.0.0.1', '{}')\n",
+        certificates.dir.path().display(),
+        rig.tcp.port()
+    );
+    python(&format!("{head}{body}"))
+}
+
+const WORKS: &str = "
+connect()
+assert h.get_tls_negotiated()
+for size in (1, 4096, 65536, 1 << 20, 8 << 20):
+    data = bytes(range(256)) * (size // 256) or b'x'
+    h.pwrite(data, 12345)
+    assert h.pread(len(data), 12345) == data
+h.flush()
+buffers = [nbd.Buffer(65536) for _ in range(64)]
+cookies = [h.aio_pread(b, i * 65536) for i, b in enumerate(buffers)]
+while cookies:
+    cookies = [c for c in cookies if not h.aio_command_completed(c)]
+    if cookies: h.poll(-1)
+h.shutdown()
+";
+
+const FAILS: &str = "
+try:
+    connect()
+    h.pread(1, 0)
+    raise SystemExit('connected')
+except nbd.Error as error:
+    print(error.string)
+";
+
+#[test]
+fn libnbd_reads_and_writes_over_tls() {
+    let certificates = Certificates::make();
+    script(&certificates.rig(true), &certificates, "REQUIRE", WORKS);
+    script(&certificates.rig(false), &certificates, "REQUIRE", WORKS);
+}
+
+#[test]
+fn a_tcp_client_without_tls_is_told_to_use_it() {
+    let certificates = Certificates::make();
+    let rig = certificates.rig(true);
+    let told = script(&rig, &certificates, "DISABLE", FAILS);
+    assert!(told.to_lowercase().contains("tls"), "{told}");
+}
+
+#[test]
+fn a_client_that_another_authority_signed_is_refused() {
+    let certificates = Certificates::make();
+    let rig = certificates.rig(true);
+    let others = Certificates::make();
+    // It trusts the server, so that only the server can refuse.
+    std::fs::copy(certificates.path("ca-cert.pem"), others.path("ca-cert.pem")).expect("copy");
+    script(&rig, &others, "REQUIRE", FAILS);
+    let failed = &rig.context.counters.handshakes_failed;
+    eventually("the handshake fails", || failed.load(Ordering::SeqCst) == 1);
+}
+
+#[test]
+fn files_that_cannot_be_used_are_named() {
+    let certificates = Certificates::make();
+    let (cert, key) = (certificates.path("server-cert.pem"), certificates.path("server-key.pem"));
+    let missing = certificates.path("nope.pem");
+    assert!(matches!(load_tls(&missing, &key, None), Err(TlsError::File { .. })));
+    assert!(matches!(load_tls(&key, &key, None), Err(TlsError::NoCertificate { .. })));
+    let other = certificates.path("client-key.pem");
+    assert!(matches!(load_tls(&cert, &other, None), Err(TlsError::Unfit(_))));
+}
