@@ -72,10 +72,13 @@ impl Http {
             head.push_str(&format!("Content-Type: {kind}\r\nContent-Length: {}\r\n", body.len()));
         }
         head.push_str("\r\n");
-        stream.write_all(head.as_bytes())?;
-        stream.write_all(body)?;
+        // A server that has refused the body already need not read it: its answer counts.
+        let sent = stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(body));
         let mut raw = Vec::new();
-        stream.read_to_end(&mut raw).with_context(|| format!("answer to {method} {target}"))?;
+        let read = stream.read_to_end(&mut raw);
+        if raw.is_empty() {
+            sent.and(read.map(drop)).with_context(|| format!("answer to {method} {target}"))?;
+        }
         parse(&raw).with_context(|| format!("answer to {method} {target}"))
     }
 

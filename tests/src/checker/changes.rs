@@ -7,6 +7,7 @@ use super::past::{check_changed, check_refused};
 use super::subject::{Moment, Retains, Subject, number};
 use super::world::World;
 use crate::http::escape;
+use crate::random::Random;
 
 impl World {
     pub(super) fn create_version(&mut self, at: usize) -> Result<()> {
@@ -47,19 +48,13 @@ impl World {
         let (number_of, of_past) = (self.fresh(), self.random.chance(40));
         let subject = &mut self.subjects[at];
         let pin = subject.retains != Retains::Everything || self.random.chance(50);
-        let mark = format!("m-{number_of}");
+        let mark = format!("{}-{number_of}", if pin { "pinned" } else { "loose" });
         let past: Vec<Moment> =
             subject.moments.iter().filter(|m| subject.keeps(m)).cloned().collect();
         let mut body = json!({ "name": mark, "pin": pin });
         let chosen = (of_past && !past.is_empty()).then(|| &past[self.random.index(past.len())]);
         if let Some(moment) = chosen {
-            body["at"] = json!(moment.names[self.random.index(moment.names.len())]);
-        }
-        // On a volume that does not keep everything only a name that is kept is sure to be exact.
-        if body["at"].as_str().is_some_and(|at| !at.starts_with("v:") && !at.starts_with("mark:"))
-            && subject.retains != Retains::Everything
-        {
-            return Ok(());
+            body["at"] = json!(a_sure_name(subject, moment, &mut self.random)?);
         }
         let made = http.expect("POST", &subject.path("/marks"), Some(&body))?;
         let seq = number(&made["seq"])?;
@@ -95,7 +90,8 @@ impl World {
     pub(super) fn revert(&mut self, at: usize) -> Result<()> {
         let http = self.server.http();
         let subject = &mut self.subjects[at];
-        let undo = subject.undo.take().filter(|_| subject.retains == Retains::Everything);
+        let undo = subject.undo.take();
+        let undo = undo.filter(|_| subject.keeps_all());
         let (to, seq, image) = match undo.filter(|_| self.random.chance(50)) {
             Some((seq, image)) => (format!("seq:{seq}"), seq, image),
             None => {
@@ -105,7 +101,7 @@ impl World {
                 else {
                     return Ok(());
                 };
-                let name = moment.names[self.random.index(moment.names.len())].clone();
+                let name = a_sure_name(subject, moment, &mut self.random)?;
                 (name, moment.seq, moment.image.clone())
             }
         };
@@ -147,11 +143,11 @@ impl World {
             subject.image.clone()
         } else {
             let moment = kept[self.random.index(kept.len())];
-            body["at"] = json!(moment.names[self.random.index(moment.names.len())]);
+            body["at"] = json!(a_sure_name(subject, moment, &mut self.random)?);
             moment.image.clone()
         };
         http.expect("POST", &subject.path("/clones"), Some(&body))?;
-        let mut clone = Subject::new(&name, subject.retains, image);
+        let mut clone = Subject::new(&name, subject.retains, subject.window, image);
         if clone.retains == Retains::Everything {
             clone.record(&http, true)?;
         }
@@ -204,6 +200,18 @@ impl World {
         ensure!(gone.status == 404, "a deleted volume gives {}", gone.status);
         Ok(())
     }
+}
+
+/// One of the names under which a moment must open. It was just found to be kept; half of its window
+/// is left, so this holds long enough.
+pub(super) fn a_sure_name(
+    subject: &Subject,
+    moment: &Moment,
+    random: &mut Random,
+) -> Result<String> {
+    let names = subject.sure_names(moment);
+    ensure!(!names.is_empty(), "a moment aged while a step chose it");
+    Ok(names[random.index(names.len())].to_owned())
 }
 
 /// A closed connection is noticed by the server in its own time.

@@ -2,6 +2,7 @@
 
 use anyhow::{Context, Result};
 
+use super::changes::a_sure_name;
 use super::past::{
     check_changed_context, check_diff, check_holes, check_moment, check_refuses_writes, compare,
 };
@@ -43,7 +44,8 @@ impl World {
             return Ok(());
         }
         let moment = kept[self.random.index(kept.len())];
-        let name = format!("{}@seq:{}", subject.name, moment.seq);
+        let name = a_sure_name(subject, moment, &mut self.random)?;
+        let name = format!("{}@{name}", subject.name);
         let held = Held {
             link: self.server.connect(&name)?,
             name: name.clone(),
@@ -63,12 +65,16 @@ impl World {
         let from = kept[self.random.index(kept.len())];
         let to = kept[self.random.index(kept.len())];
         let limit = if self.random.chance(50) { 65_536 } else { self.random.between(1, 20) };
+        let (from_name, to_name) = (
+            a_sure_name(subject, from, &mut self.random)?,
+            a_sure_name(subject, to, &mut self.random)?,
+        );
         let second = if self.random.chance(30) {
             ("latest", &subject.image)
         } else {
-            (to.names[0].as_str(), &to.image)
+            (to_name.as_str(), &to.image)
         };
-        let first = (from.names[0].as_str(), &from.image);
+        let first = (from_name.as_str(), &from.image);
         check_diff(&self.server, subject, first, second, limit)?;
         if self.random.chance(50) {
             check_changed_context(&self.server, subject, first, second)?;

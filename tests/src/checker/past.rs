@@ -82,9 +82,13 @@ pub(super) fn check_moment(
     whole: bool,
     random: &mut Random,
 ) -> Result<()> {
-    let name = &moment.names[random.index(moment.names.len())];
+    let sure = subject.sure_names(moment);
+    let must_open = !sure.is_empty();
+    let name = match must_open {
+        true => sure[random.index(sure.len())],
+        false => &moment.names[random.index(moment.names.len())],
+    };
     let export = format!("{}@{name}", subject.name);
-    let must_open = subject.keeps(moment);
     let first = subject.resolve(&server.http(), name);
     if must_open {
         let (seq, exact) = first?;

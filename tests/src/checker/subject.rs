@@ -1,7 +1,7 @@
 //! A volume under test: what it must hold, and the moments of it that are recorded.
 
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use jiff::Timestamp;
@@ -19,6 +19,19 @@ pub(super) enum Retains {
     OnDemand,
 }
 
+/// How far back moments that nothing pins can be opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Window {
+    /// Beyond the end of the run.
+    Long,
+    /// Some seconds: after the shorter time nothing is promised, after the longer all is gone.
+    Short,
+}
+
+/// The window of [`Window::Short`], as the server is told it, and how much of it we rely on.
+pub(super) const SHORT_WINDOW: &str = "4s";
+const SHORT_WINDOW_SURE: Duration = Duration::from_secs(2);
+
 /// A recorded moment.
 #[derive(Clone, Debug)]
 pub(super) struct Moment {
@@ -26,7 +39,12 @@ pub(super) struct Moment {
     pub names: Vec<String>,
     pub seq: u64,
     pub image: Image,
+    /// When it was the present for the last time that we know of.
+    recorded: Instant,
 }
+
+/// How the names of pinned marks begin.
+pub(super) const PINNED_MARK: &str = "mark:pinned-";
 
 /// A view that stays open while the volume goes on.
 pub(super) struct Held {
@@ -38,6 +56,8 @@ pub(super) struct Held {
 pub(super) struct Subject {
     pub name: String,
     pub retains: Retains,
+    /// How far back moments can be opened that nothing pins.
+    pub window: Window,
     /// The present.
     pub image: Image,
     pub moments: Vec<Moment>,
@@ -53,10 +73,11 @@ pub(super) struct Subject {
 }
 
 impl Subject {
-    pub fn new(name: &str, retains: Retains, image: Image) -> Subject {
+    pub fn new(name: &str, retains: Retains, window: Window, image: Image) -> Subject {
         Subject {
             name: name.to_owned(),
             retains,
+            window,
             image,
             moments: Vec::new(),
             links: Vec::new(),
@@ -104,18 +125,33 @@ impl Subject {
                 self.name
             );
             moment.names.extend(names);
+            moment.recorded = Instant::now();
             moment.names.sort();
             moment.names.dedup();
         } else {
-            self.moments.push(Moment { names, seq, image: self.image.clone() });
+            let image = self.image.clone();
+            self.moments.push(Moment { names, seq, image, recorded: Instant::now() });
         }
         Ok(())
     }
 
     /// Whether the moment must open with exactly its bytes.
     pub fn keeps(&self, moment: &Moment) -> bool {
-        self.retains == Retains::Everything
-            || moment.names.iter().any(|name| name.starts_with("v:") || name.starts_with("mark:"))
+        !self.sure_names(moment).is_empty()
+    }
+
+    /// The names under which the moment must open: all of them in the window, then pinned ones.
+    pub fn sure_names<'a>(&self, moment: &'a Moment) -> Vec<&'a str> {
+        let is_young = self.window == Window::Long || moment.recorded.elapsed() < SHORT_WINDOW_SURE;
+        let has_all = self.retains == Retains::Everything && is_young;
+        let is_sure =
+            |name: &&str| has_all || name.starts_with("v:") || name.starts_with(PINNED_MARK);
+        moment.names.iter().map(String::as_str).filter(is_sure).collect()
+    }
+
+    /// Whether every moment that was ever recorded must open.
+    pub fn keeps_all(&self) -> bool {
+        self.retains == Retains::Everything && self.window == Window::Long
     }
 
     /// Takes a name away from every moment.

@@ -10,7 +10,7 @@ use serde_json::json;
 
 use super::Options;
 use super::past::compare;
-use super::subject::{Retains, Subject};
+use super::subject::{Retains, SHORT_WINDOW, Subject, Window};
 use crate::image::Image;
 use crate::random::Random;
 use crate::server::Server;
@@ -85,7 +85,7 @@ impl World {
     }
 
     pub fn run(&mut self) -> Result<()> {
-        self.create_volume(Retains::Everything)?;
+        self.create_volume(Retains::Everything, Window::Long)?;
         for step in 0..self.options.steps {
             self.step = step;
             self.take_step()?;
@@ -152,10 +152,11 @@ impl World {
             1 => Retains::OnDemand,
             _ => Retains::Everything,
         };
-        self.create_volume(retains)
+        let window = if self.random.chance(50) { Window::Short } else { Window::Long };
+        self.create_volume(retains, window)
     }
 
-    pub(super) fn create_volume(&mut self, retains: Retains) -> Result<()> {
+    pub(super) fn create_volume(&mut self, retains: Retains, window: Window) -> Result<()> {
         let name = format!("vol-{}", self.fresh());
         let granularity = match retains {
             Retains::Everything => "every-write",
@@ -163,10 +164,13 @@ impl World {
             Retains::OnDemand => "on-demand",
         };
         let size = self.random.between(128, self.options.volume_bytes_max / 512) * 512;
-        let body = json!({ "name": name, "size": size, "granularity": granularity });
+        let mut body = json!({ "name": name, "size": size, "granularity": granularity });
+        if window == Window::Short {
+            body["window"] = json!(SHORT_WINDOW);
+        }
         self.note(format!("create {body}"));
         self.server.http().expect("POST", "/api/v1/volumes", Some(&body))?;
-        let mut subject = Subject::new(&name, retains, Image::zeros(size));
+        let mut subject = Subject::new(&name, retains, window, Image::zeros(size));
         if retains == Retains::Everything {
             subject.record(&self.server.http(), false)?;
         }

@@ -158,7 +158,8 @@ fn bad_requests_get_a_problem_and_harm_nothing() -> Result<()> {
 #[test]
 fn commands_end_with_the_exit_code_of_the_contract() -> Result<()> {
     let stage = Stage::new("vol", "8MiB")?;
-    let _attached = stage.server.connect("vol")?;
+    stage.server.run(&["volume", "create", "busy", "--size", "1MiB"])?;
+    let _attached = stage.server.connect("busy")?;
     for (arguments, code) in [
         (&["volume", "show", "none"][..], 10),
         (&["version", "delete", "vol", "4"], 10),
@@ -167,7 +168,8 @@ fn commands_end_with_the_exit_code_of_the_contract() -> Result<()> {
         (&["resolve", "vol@mark:none"], 10),
         (&["resolve", "vol@1999-01-01T00:00:00Z"], 13),
         (&["revert", "vol", "--to", "seq:99999"], 13),
-        (&["volume", "delete", "vol"], 11),
+        (&["volume", "delete", "busy"], 11),
+        (&["revert", "busy", "--to", "seq:0"], 11),
         (&["revert", "vol", "--to=-5m"], 2),
         (&["resolve", "vol@nonsense"], 2),
         (&["volume", "create", "a b", "--size", "1MiB"], 2),
