@@ -237,11 +237,11 @@ async fn observe(State(context): State<Context>, request: Request, next: Next) -
     let status = response.status().as_u16();
     let took = began.elapsed();
     context.0.metrics.http_request(&method, status, took);
-    let ms = took.as_secs_f64() * 1e3;
+    let us = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
     if method.is_safe() {
-        tracing::debug!(%method, path, status, ms, "request");
+        tracing::debug!(%method, path, status, us, "request");
     } else {
-        tracing::info!(%method, path, status, ms, "request");
+        tracing::info!(%method, path, status, us, "request");
     }
     response
 }

@@ -21,6 +21,10 @@ const UNFINISHED_FILE: &str = "pool.img.new";
 const OWN_FILES: [&str; 3] = [UNFINISHED_FILE, "nbd.sock", "api.sock"];
 /// The smallest pool file made without being asked for a size, in bytes.
 const POOL_BYTES_MIN: u64 = 1 << 30;
+/// Zones that a small pool shall have.
+const ZONES_WANTED: u64 = 256;
+/// The smallest zone made here, in bytes.
+const ZONE_BYTES_MIN: u64 = 1 << 20;
 /// A pool file's size is a multiple of this, in bytes.
 const POOL_BYTES_GRAIN: u64 = 32 << 20;
 
@@ -107,7 +111,7 @@ fn create_file(config: &Config, path: &Path) -> Result<(), StartError> {
     }
     let media = FileMedia::create(&unfinished, size_bytes).map_err(|e| at(&unfinished, e))?;
     let device: Arc<dyn BlockDevice> = Arc::new(MediaDevice::new(Arc::new(media)));
-    Pool::create(&device, &machine(), &PoolFormat::default()).map_err(StartError::Pool)?;
+    Pool::create(&device, &machine(), &format_of(size_bytes)).map_err(StartError::Pool)?;
     device.flush().map_err(|e| at(&unfinished, e.source))?;
     fs::rename(&unfinished, path).map_err(|e| at(path, e))?;
     File::open(dir).and_then(|d| d.sync_all()).map_err(|e| at(dir, e))
@@ -145,7 +149,14 @@ fn is_laid_out(path: &PathBuf) -> Result<bool, StartError> {
     Ok(head.iter().any(|&byte| byte != 0))
 }
 
+/// Zones of 32 MiB, or smaller ones in a small pool, so that it has some hundred to hand out.
+fn format_of(pool_bytes: u64) -> PoolFormat {
+    let zone_bytes = (pool_bytes / ZONES_WANTED).max(ZONE_BYTES_MIN).next_power_of_two();
+    PoolFormat { zone_bytes: zone_bytes.min(PoolFormat::default().zone_bytes) }
+}
+
 fn lay_out(path: &Path) -> Result<(), StartError> {
     let device = device_at(path)?;
-    Pool::create(&device, &machine(), &PoolFormat::default()).map_err(StartError::Pool)
+    let format = format_of(device.len_bytes());
+    Pool::create(&device, &machine(), &format).map_err(StartError::Pool)
 }

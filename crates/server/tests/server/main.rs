@@ -1,3 +1,8 @@
 //! Tests of the server from outside: its HTTP API on a real pool, and its OpenAPI document.
 
+mod fixture;
+mod guards;
+mod life;
 mod openapi;
+mod refusals;
+mod starting;

@@ -1,0 +1,255 @@
+//! What a volume lives through, over HTTP.
+
+use api::{
+    ChangeVolume, CreateClone, CreateMark, CreateVersion, DiffQuery, HistoryQuery, ListQuery,
+    ProblemKind, Range, Revert, SizeInput, SpanInput,
+};
+use units::{Size, Span};
+
+use crate::fixture::{Fixture, attach, kind, new_volume, problem};
+
+fn revert(to: &str) -> Revert {
+    Revert { to: to.to_owned(), dry_run: false, force: false }
+}
+
+#[test]
+fn a_volume_is_made_shown_changed_and_deleted() {
+    let fixture = Fixture::new();
+    let client = &fixture.client;
+    let made = client.create_volume(&new_volume("pg", 1 << 30)).expect("create");
+    assert_eq!((made.size, made.architecture.as_str()), (1 << 30, "logging"));
+    assert_eq!((made.extent, made.window.0.to_string().as_str()), (4096, "1d"));
+    let socket = fixture.nbd_socket();
+    assert_eq!(made.nbd_uri, Some(format!("nbd+unix:///pg?socket={}", socket.display())));
+    let tcp = made.nbd_tcp_uri.expect("TCP");
+    assert!(tcp.starts_with("nbd://127.0.0.1:") && tcp.ends_with("/pg"), "{tcp}");
+    assert_eq!(client.volumes().expect("list").len(), 1);
+
+    let change = ChangeVolume {
+        size: Some(SizeInput(Size(2 << 30))),
+        window: Some(SpanInput(Span(3_600_000_000_000))),
+        history_limit: Some(Some(SizeInput(Size(1 << 20)))),
+        ..ChangeVolume::default()
+    };
+    let changed = client.change_volume("pg", &change, false).expect("change");
+    assert_eq!((changed.size, changed.history_limit), (2 << 30, Some(1 << 20)));
+    assert_eq!(changed.window.0.to_string(), "1h");
+    let (status, _) = fixture.send("PATCH", "/volumes/pg", "{\"history_limit\": null}");
+    assert_eq!(status, 200);
+    assert_eq!(client.volume("pg").expect("show").history_limit, None);
+
+    client.delete_volume("pg", false).expect("delete");
+    assert_eq!(kind(client.volume("pg")), ProblemKind::NotFound);
+    assert_eq!(kind(client.delete_volume("pg", false)), ProblemKind::NotFound);
+}
+
+#[test]
+fn a_revert_changes_the_present_and_is_undone_and_redone() {
+    let fixture = Fixture::with_volume();
+    let client = &fixture.client;
+    fixture.write(0, 1);
+    let good = fixture.write(1, 1);
+    fixture.write(0, 2);
+    let dry = Revert { dry_run: true, ..revert(&format!("seq:{good}")) };
+    let told = client.revert("v", &dry).expect("dry run");
+    assert!(told.dry_run);
+    assert_eq!((told.changed_bytes, fixture.first_byte(0)), (4096, 2));
+
+    let done = client.revert("v", &revert(&format!("seq:{good}"))).expect("revert");
+    assert_eq!((done.changed_bytes, done.to.seq, fixture.first_byte(0)), (4096, good, 1));
+    let undone = client.revert("v", &revert(&done.undo)).expect("undo");
+    assert_eq!(fixture.first_byte(0), 2);
+    client.revert("v", &revert(&undone.undo)).expect("redo");
+    assert_eq!(fixture.first_byte(0), 1);
+}
+
+#[test]
+fn moments_are_resolved_marked_and_captured() {
+    let fixture = Fixture::with_volume();
+    let client = &fixture.client;
+    let first = fixture.write(0, 1);
+    let version = client.create_version("v", &CreateVersion { label: Some("a".to_owned()) });
+    let version = version.expect("version");
+    assert_eq!((version.number, version.seq, version.label.as_str()), (0, first, "a"));
+    fixture.write(0, 2);
+    let mark = CreateMark { name: "m".to_owned(), at: Some(format!("seq:{first}")), pin: true };
+    let mark = client.create_mark("v", &mark).expect("mark");
+    assert_eq!((mark.seq, mark.pinned), (first, true));
+    for moment in ["v:0", "mark:m", &format!("seq:{first}")] {
+        let resolved = client.resolve("v", moment).expect(moment);
+        assert_eq!((resolved.seq, resolved.exact), (first, true), "{moment}");
+    }
+    let at_its_time = client.resolve("v", &mark.time.to_string()).expect("time");
+    assert_eq!(at_its_time.seq, first);
+    assert_eq!(client.versions("v", &ListQuery::default()).expect("list").entries, [version]);
+    assert_eq!(client.marks("v", &ListQuery::default()).expect("list").entries, [mark]);
+    client.delete_version("v", 0).expect("delete");
+    assert_eq!(kind(client.version("v", 0)), ProblemKind::NotFound);
+    client.delete_mark("v", "m").expect("delete");
+    assert_eq!(kind(client.delete_mark("v", "m")), ProblemKind::NotFound);
+}
+
+#[test]
+fn a_mark_is_also_deleted_by_query() {
+    let fixture = Fixture::with_volume();
+    let mark = CreateMark { name: "m".to_owned(), at: None, pin: false };
+    fixture.client.create_mark("v", &mark).expect("mark");
+    assert_eq!(fixture.send("DELETE", "/volumes/v/marks?name=m", "").0, 204);
+    assert_eq!(fixture.send("DELETE", "/volumes/v/marks?name=m", "").0, 404);
+}
+
+#[test]
+fn lists_come_in_pages() {
+    let fixture = Fixture::with_volume();
+    let client = &fixture.client;
+    for number in 0..5_u8 {
+        client.create_version("v", &CreateVersion::default()).expect("version");
+        let mark = CreateMark { name: format!("m{number}"), at: None, pin: false };
+        client.create_mark("v", &mark).expect("mark");
+    }
+    let mut query = ListQuery { limit: Some(2), next: None };
+    let mut numbers = Vec::new();
+    let mut names = Vec::new();
+    loop {
+        let page = client.versions("v", &query).expect("page");
+        numbers.extend(page.entries.iter().map(|v| v.number));
+        query.next = page.next;
+        if page.next.is_none() {
+            break;
+        }
+    }
+    loop {
+        let page = client.marks("v", &query).expect("page");
+        names.extend(page.entries.into_iter().map(|m| m.name));
+        query.next = page.next;
+        if page.next.is_none() {
+            break;
+        }
+    }
+    assert_eq!(numbers, [0, 1, 2, 3, 4]);
+    assert_eq!(names, ["m0", "m1", "m2", "m3", "m4"]);
+    let audit = client.audit(&ListQuery { limit: Some(1), next: None }).expect("audit");
+    assert_eq!(audit.entries[0].action, "volume-create");
+}
+
+#[test]
+fn a_diff_comes_in_pages_that_join() {
+    let fixture = Fixture::with_volume();
+    for block in [1, 3, 4, 9] {
+        fixture.write(block, 1);
+    }
+    let mut query = DiffQuery { from: "seq:0".to_owned(), limit: Some(1), ..DiffQuery::default() };
+    let mut ranges = Vec::new();
+    loop {
+        let page = fixture.client.diff("v", &query).expect("page");
+        ranges.extend(page.entries);
+        query.next = page.next;
+        if page.next.is_none() {
+            break;
+        }
+    }
+    let range = |block: u64, blocks: u64| Range { offset: block * 4096, length: blocks * 4096 };
+    assert_eq!(ranges, [range(1, 1), range(3, 2), range(9, 1)]);
+}
+
+#[test]
+fn the_pages_of_a_history_hold_every_write_once() {
+    let fixture = Fixture::with_volume();
+    for block in 0..50 {
+        fixture.write(block, 1);
+        if block % 10 == 0 {
+            fixture.server().pool().volume("v").expect("v").flush().expect("flush");
+        }
+    }
+    let step = || Some("100ms".to_owned());
+    let whole = HistoryQuery { step: step(), ..HistoryQuery::default() };
+    let whole = fixture.client.history("v", &whole).expect("history");
+    assert_eq!(whole.buckets.iter().map(|b| b.writes).sum::<u64>(), 50);
+    assert_eq!(whole.events[0].kind, "created");
+    let mut query = HistoryQuery { step: step(), limit: Some(1), ..HistoryQuery::default() };
+    let mut buckets = Vec::new();
+    loop {
+        let page = fixture.client.history("v", &query).expect("page");
+        assert_eq!(page.events.is_empty(), query.next.is_some());
+        buckets.extend(page.buckets);
+        query.next = page.next;
+        if query.next.is_none() {
+            break;
+        }
+    }
+    assert_eq!(buckets, whole.buckets);
+}
+
+#[test]
+fn a_clone_is_a_volume_of_its_own() {
+    let fixture = Fixture::with_volume();
+    let client = &fixture.client;
+    let at = fixture.write(0, 1);
+    fixture.write(0, 2);
+    let body = CreateClone { name: "c".to_owned(), at: Some(format!("seq:{at}")) };
+    let clone = client.create_clone("v", &body).expect("clone");
+    let from = clone.cloned_from.expect("its source");
+    assert_eq!((from.volume.as_str(), from.seq), ("v", at));
+    assert_eq!(kind(client.create_clone("v", &body)), ProblemKind::Exists);
+    client.delete_volume("v", false).expect("delete the source");
+    let mut byte = [0];
+    let clone = fixture.server().pool().volume("c").expect("c");
+    clone.read(0, &mut byte).expect("read");
+    assert_eq!(byte, [1]);
+}
+
+#[test]
+fn attached_clients_stop_deletes_and_reverts_unless_forced() {
+    let fixture = Fixture::with_volume();
+    let client = &fixture.client;
+    let good = fixture.write(0, 1);
+    fixture.write(0, 2);
+    let mut attached = attach(&fixture.nbd_socket(), "v");
+    assert_eq!(client.volume("v").expect("show").clients, 1);
+    let to = format!("seq:{good}");
+    let refused = problem(client.revert("v", &revert(&to)));
+    assert_eq!((refused.status, refused.problem_kind()), (409, Some(ProblemKind::Busy)));
+    assert!(refused.hint.expect("hint").contains("force"));
+    client.revert("v", &Revert { force: true, ..revert(&to) }).expect("forced revert");
+    assert_eq!(kind(client.delete_volume("v", false)), ProblemKind::Busy);
+    let shrink = ChangeVolume { size: Some(SizeInput(Size(8192))), ..ChangeVolume::default() };
+    assert_eq!(kind(client.change_volume("v", &shrink, false)), ProblemKind::Busy);
+    client.delete_volume("v", true).expect("forced delete");
+    let mut rest = Vec::new();
+    std::io::Read::read_to_end(&mut attached, &mut rest).expect("the session was ended");
+}
+
+#[test]
+fn a_view_by_name_does_not_count_as_attached() {
+    let fixture = Fixture::with_volume();
+    let at = fixture.write(0, 1);
+    let _view = attach(&fixture.nbd_socket(), &format!("v@seq:{at}"));
+    assert_eq!(fixture.client.volume("v").expect("show").clients, 0);
+}
+
+#[test]
+fn metrics_and_health_are_told() {
+    let fixture = Fixture::with_volume();
+    fixture.write(0, 1);
+    let get = |path: &str| {
+        fixture.raw(&format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"))
+    };
+    let (status, text) = get("/metrics");
+    assert_eq!(status, 200);
+    for line in [
+        "hindsight_volume_writes_total{volume=\"v\"} 1",
+        "hindsight_volume_written_bytes_total{volume=\"v\"} 4096",
+        "hindsight_volume_live_bytes{volume=\"v\"} 4096",
+        "hindsight_pool_online 1",
+        "hindsight_nbd_connections_total 0",
+    ] {
+        assert!(text.contains(line), "{line} is not in\n{text}");
+    }
+    assert_eq!(get("/healthz"), (200, "ok\n".to_owned()));
+    assert_eq!(get("/readyz"), (200, "ok\n".to_owned()));
+    let (status, text) = get("/api/v1/openapi.json");
+    assert_eq!((status, text.as_str()), (200, api::OPENAPI_JSON));
+    let pool = fixture.client.pool().expect("pool");
+    assert_eq!((pool.state.as_str(), pool.volumes), ("online", 1));
+    assert_eq!(pool.used_bytes, pool.log_bytes + pool.map_bytes + pool.catalogue_bytes);
+}

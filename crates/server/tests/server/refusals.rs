@@ -1,0 +1,92 @@
+//! Bad requests get the status and type that `docs/http.md` lists.
+
+use api::{CreateMark, Problem, ProblemKind, Revert};
+
+use crate::fixture::{Fixture, kind, new_volume, problem};
+
+fn answered(fixture: &Fixture, method: &str, path: &str, body: &str) -> (u16, ProblemKind) {
+    let (status, text) = fixture.send(method, path, body);
+    let problem: Problem = serde_json::from_str(&text).unwrap_or_else(|e| {
+        panic!("{method} {path} {body}: {status} is not a problem ({e}): {text}")
+    });
+    assert_eq!(problem.status, status);
+    (status, problem.problem_kind().expect("a known kind"))
+}
+
+#[test]
+fn bad_bodies_are_refused() {
+    let fixture = Fixture::new();
+    let post = |body: &str| answered(&fixture, "POST", "/volumes", body);
+    let malformed = (400, ProblemKind::Malformed);
+    let invalid = (422, ProblemKind::Invalid);
+    assert_eq!(post("{"), malformed);
+    assert_eq!(post(""), malformed);
+    assert_eq!(post("[]"), malformed);
+    assert_eq!(post("{\"name\": \"v\"}"), malformed);
+    assert_eq!(post("{\"name\": \"v\", \"size\": \"ten\"}"), malformed);
+    assert_eq!(post("{\"name\": \"v\", \"size\": -1}"), malformed);
+    assert_eq!(post("{\"name\": \"v\", \"size\": 4096, \"sise\": 1}"), malformed);
+    assert_eq!(post("{\"name\": \"v\", \"size\": 4096, \"window\": \"5m\"}"), malformed);
+    assert_eq!(post("{\"name\": \"v\", \"size\": 100}"), invalid);
+    assert_eq!(post("{\"name\": \"v\", \"size\": 0}"), invalid);
+    assert_eq!(post("{\"name\": \"../v\", \"size\": 4096}"), invalid);
+    assert_eq!(post("{\"name\": \"\", \"size\": 4096}"), invalid);
+    assert_eq!(post("{\"name\": \"v\", \"size\": 18446744073709551615}"), invalid);
+    assert_eq!(post("{\"name\": \"v\", \"size\": 4096, \"architecture\": \"redirect\"}"), invalid);
+    assert_eq!(post("{\"name\": \"v\", \"size\": 4096, \"extent\": \"64KiB\"}"), invalid);
+    assert_eq!(post(&"[".repeat(100_000)), malformed);
+    let (status, text) = fixture.send("POST", "/volumes", "{\"name\": \"v\", \"size\": 65536.0}");
+    assert_eq!(status, 201, "{text}");
+}
+
+#[test]
+fn a_body_that_is_too_long_is_not_read() {
+    let fixture = Fixture::new();
+    let body = format!("{{\"name\": \"{}\"}}", "x".repeat(1 << 20));
+    let asked = answered(&fixture, "POST", "/volumes", &body);
+    assert_eq!(asked, (413, ProblemKind::TooLarge));
+}
+
+#[test]
+fn bad_queries_and_paths_are_refused() {
+    let fixture = Fixture::with_volume();
+    let get = |path: &str| answered(&fixture, "GET", path, "");
+    let malformed = (400, ProblemKind::Malformed);
+    assert_eq!(get("/volumes/v/resolve"), malformed);
+    assert_eq!(get("/volumes/v/resolve?at=yesterday"), malformed);
+    assert_eq!(get("/volumes/v/resolve?at=-5m"), malformed);
+    assert_eq!(get("/volumes/v/resolve?at=latest&nonsense=1"), malformed);
+    assert_eq!(get("/volumes/v/history?step=0s"), malformed);
+    assert_eq!(get("/volumes/v/history?next=tomorrow"), malformed);
+    assert_eq!(get("/volumes/v/versions?limit=0"), malformed);
+    assert_eq!(get("/volumes/v/versions/x"), malformed);
+    assert_eq!(get("/volumes/v/versions/7"), (404, ProblemKind::NotFound));
+    assert_eq!(get("/volumes/nobody"), (404, ProblemKind::NotFound));
+    assert_eq!(get("/volumes/v/resolve?at=v:7"), (404, ProblemKind::NotFound));
+    assert_eq!(get("/nonsense"), (404, ProblemKind::NoRoute));
+    assert_eq!(get("/volumes/%ff"), malformed);
+    assert_eq!(answered(&fixture, "PUT", "/volumes", "{}"), (405, ProblemKind::Method));
+}
+
+#[test]
+fn a_moment_outside_the_window_states_the_range() {
+    let fixture = Fixture::with_volume();
+    let seq = fixture.write(0, 1);
+    let refused = problem(fixture.client.resolve("v", "2001-01-01T00:00:00Z"));
+    assert_eq!((refused.status, refused.problem_kind()), (410, Some(ProblemKind::OutsideWindow)));
+    assert_eq!(refused.oldest.expect("oldest").seq, 0);
+    assert_eq!(refused.latest.expect("latest").seq, seq);
+    assert_eq!(kind(fixture.client.resolve("v", "seq:999")), ProblemKind::OutsideWindow);
+    let revert = Revert { to: "seq:999".to_owned(), dry_run: false, force: false };
+    assert_eq!(kind(fixture.client.revert("v", &revert)), ProblemKind::OutsideWindow);
+}
+
+#[test]
+fn names_that_are_taken_are_refused() {
+    let fixture = Fixture::with_volume();
+    let again = fixture.client.create_volume(&new_volume("v", 4096));
+    assert_eq!(kind(again), ProblemKind::Exists);
+    let mark = CreateMark { name: "m".to_owned(), at: None, pin: false };
+    fixture.client.create_mark("v", &mark).expect("mark");
+    assert_eq!(kind(fixture.client.create_mark("v", &mark)), ProblemKind::Exists);
+}
