@@ -38,6 +38,7 @@ struct Cli {
     #[arg(
         long,
         global = true,
+        help_heading = "Global options",
         value_name = "ADDRESS",
         env = "HINDSIGHT_SERVER",
         hide_env_values = true,
@@ -45,7 +46,7 @@ struct Cli {
     )]
     server: String,
     /// Answer in JSON.
-    #[arg(long, global = true)]
+    #[arg(long, global = true, help_heading = "Global options")]
     json: bool,
     #[command(subcommand)]
     command: Command,

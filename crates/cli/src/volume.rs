@@ -7,6 +7,7 @@ use clap::Subcommand;
 use serde_json::json;
 use units::{Granularity, Size, Span};
 
+use crate::failure::Failure;
 use crate::image;
 use crate::output::{Align, human, pairs, table};
 use crate::session::{Session, say};
@@ -83,7 +84,6 @@ pub struct CreateArgs {
 }
 
 #[derive(Debug, clap::Args)]
-#[group(id = "change", required = true, multiple = true, args = ["granularity", "window", "history_limit"])]
 pub struct SetArgs {
     /// Name of the volume.
     name: String,
@@ -160,6 +160,11 @@ fn create(session: &Session, args: CreateArgs) -> anyhow::Result<()> {
 }
 
 fn set(session: &Session, args: &SetArgs) -> anyhow::Result<()> {
+    if args.granularity.is_none() && args.window.is_none() && args.history_limit.is_none() {
+        return Err(Failure::usage("no setting is named")
+            .with_hint("give --granularity, --window or --history-limit")
+            .into());
+    }
     let client = session.client()?;
     let body = ChangeVolume {
         size: None,

@@ -1,0 +1,137 @@
+//! A server process on a pool of its own, and commands run against it.
+
+use std::io::{BufRead, BufReader};
+use std::path::PathBuf;
+use std::process::{Child, ChildStderr, Command, Output, Stdio};
+
+use tempfile::TempDir;
+
+/// The command under test, with nothing of the caller's environment that changes what it does.
+pub fn hindsight() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_hindsight"));
+    command
+        .env_remove("HINDSIGHT_SERVER")
+        .env_remove("COLUMNS")
+        .env("TZ", "UTC")
+        .env("NO_COLOR", "1");
+    command
+}
+
+/// What a command came to.
+#[derive(Debug)]
+pub struct Ran {
+    pub code: i32,
+    pub out: String,
+    pub err: String,
+}
+
+impl Ran {
+    fn of(output: Output) -> Ran {
+        Ran {
+            code: output.status.code().expect("it was not killed"),
+            out: String::from_utf8(output.stdout).expect("UTF-8"),
+            err: String::from_utf8(output.stderr).expect("UTF-8"),
+        }
+    }
+
+    pub fn json(&self) -> serde_json::Value {
+        assert_eq!(self.code, 0, "{self:?}");
+        serde_json::from_str(&self.out).unwrap_or_else(|e| panic!("{e}: {self:?}"))
+    }
+}
+
+/// Runs a command without a server.
+pub fn run(arguments: &[&str]) -> Ran {
+    Ran::of(hindsight().args(arguments).output().expect("run"))
+}
+
+/// A server process.
+pub struct Fixture {
+    pub dir: TempDir,
+    pub lines: Vec<String>,
+    child: Child,
+    stderr: BufReader<ChildStderr>,
+}
+
+impl Fixture {
+    pub fn new() -> Fixture {
+        let dir = tempfile::tempdir().expect("directory");
+        Fixture::on(dir)
+    }
+
+    pub fn on(dir: TempDir) -> Fixture {
+        let mut child = hindsight()
+            .args(["serve", "--pool-size", "1GiB", "--memory", "32MiB", "--log-level", "warn"])
+            .args(["--nbd", "127.0.0.1:0", "--http", "127.0.0.1:0", "--pool"])
+            .arg(dir.path().join("pool"))
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("spawn");
+        let mut stderr = BufReader::new(child.stderr.take().expect("piped"));
+        let mut lines = Vec::new();
+        while lines.last().is_none_or(|line| line != "ready") {
+            let mut line = String::new();
+            let read = stderr.read_line(&mut line).expect("read");
+            assert!(read > 0, "the server ended after {lines:?}");
+            lines.push(line.trim_end().to_owned());
+        }
+        Fixture { dir, lines, child, stderr }
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    pub fn server(&self) -> String {
+        format!("unix:{}", self.path("pool/api.sock").display())
+    }
+
+    pub fn run(&self, arguments: &[&str]) -> Ran {
+        let mut command = hindsight();
+        command.args(arguments).env("HINDSIGHT_SERVER", self.server());
+        Ran::of(command.output().expect("run"))
+    }
+
+    /// Runs a command that must succeed; answers its standard output.
+    pub fn ok(&self, arguments: &[&str]) -> String {
+        let ran = self.run(arguments);
+        assert_eq!(ran.code, 0, "{arguments:?}: {ran:?}");
+        ran.out
+    }
+
+    /// Runs qemu-io on an export of the server; answers whether it succeeded.
+    pub fn qemu_io(&self, export: &str, commands: &[&str]) -> bool {
+        let socket = self.path("pool/nbd.sock");
+        let uri = format!("nbd+unix:///{export}?socket={}", socket.display());
+        let mut command = Command::new("qemu-io");
+        command.args(["-f", "raw"]);
+        if export.contains('@') {
+            command.arg("-r");
+        }
+        for text in commands {
+            command.args(["-c", text]);
+        }
+        let output = command.arg(uri).output().expect("qemu-io (apt-get install qemu-utils)");
+        let text = String::from_utf8_lossy(&output.stdout);
+        output.status.success() && !text.contains("failed")
+    }
+
+    /// Tells the server to stop; answers its exit code and what it said since it was ready.
+    pub fn stop(mut self) -> (i32, Vec<String>, TempDir) {
+        let pid = self.child.id().to_string();
+        let killed = Command::new("kill").arg(&pid).status().expect("kill");
+        assert!(killed.success());
+        let code = self.child.wait().expect("wait").code().expect("not killed");
+        let rest = std::io::BufRead::lines(&mut self.stderr).map_while(Result::ok).collect();
+        let dir = std::mem::replace(&mut self.dir, tempfile::tempdir().expect("directory"));
+        (code, rest, dir)
+    }
+}
+
+impl Drop for Fixture {
+    fn drop(&mut self) {
+        // Already stopped, or a test failed: either way it must not outlive the test.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

@@ -1,0 +1,170 @@
+//! What a volume lives through, by commands: output, JSON and exit codes of the contract.
+
+use crate::fixture::{Fixture, run};
+
+fn with_volume() -> Fixture {
+    let fixture = Fixture::new();
+    fixture.ok(&["volume", "create", "pg", "--size", "64MiB"]);
+    fixture
+}
+
+#[test]
+fn a_table_is_lost_and_found_again() {
+    let fixture = with_volume();
+    assert!(fixture.qemu_io("pg", &["write -P 1 0 64k", "flush"]));
+    fixture.ok(&["mark", "create", "pg", "before-upgrade"]);
+    assert!(fixture.qemu_io("pg", &["write -P 2 0 64k", "flush"]));
+    assert!(fixture.qemu_io("pg@mark:before-upgrade", &["read -P 1 0 64k"]));
+    assert!(fixture.qemu_io("pg", &["read -P 2 0 64k"]));
+
+    let dry = ["revert", "pg", "--to", "mark:before-upgrade", "--dry-run", "--json"];
+    let dry = fixture.run(&dry);
+    assert_eq!(dry.json()["changed_bytes"], 65536);
+    assert!(fixture.qemu_io("pg", &["read -P 2 0 64k"]), "a dry run changes nothing");
+
+    let reverted = fixture.run(&["revert", "pg", "--to", "mark:before-upgrade"]);
+    assert_eq!(reverted.code, 0, "{reverted:?}");
+    assert!(fixture.qemu_io("pg", &["read -P 1 0 64k"]));
+    let undo = reverted.err.lines().find_map(|l| l.strip_prefix("to undo: hindsight "));
+    let undo: Vec<&str> = undo.expect("how to undo").split(' ').collect();
+    fixture.ok(&undo);
+    assert!(fixture.qemu_io("pg", &["read -P 2 0 64k"]));
+}
+
+#[test]
+fn json_has_the_fields_of_the_contract() {
+    let fixture = with_volume();
+    assert!(fixture.qemu_io("pg", &["write -P 1 0 4k", "write -P 2 8k 4k"]));
+    let volume = fixture.run(&["volume", "show", "pg", "--json"]).json();
+    for field in [
+        "name",
+        "size",
+        "architecture",
+        "granularity",
+        "extent",
+        "window",
+        "state",
+        "nbd_uri",
+        "live_bytes",
+        "history_bytes",
+        "pinned_bytes",
+        "oldest",
+        "latest",
+    ] {
+        assert!(!volume[field].is_null(), "{field} in {volume}");
+    }
+    assert_eq!((&volume["size"], &volume["extent"]), (&(64 << 20).into(), &4096.into()));
+    assert_eq!(volume["latest"]["seq"], 2);
+    let time = volume["latest"]["time"].as_str().expect("text");
+    assert_eq!((time.len(), time.ends_with('Z')), (30, true), "{time}");
+    let resolved = fixture.run(&["resolve", "pg@seq:1", "--json"]).json();
+    assert_eq!((&resolved["seq"], &resolved["exact"]), (&1.into(), &true.into()));
+    let diff = fixture.run(&["diff", "pg@seq:0", "pg", "--json"]).json();
+    let ranges = serde_json::json!([
+        {"offset": 0, "length": 4096}, {"offset": 8192, "length": 4096}
+    ]);
+    assert_eq!(diff, ranges);
+    let history = fixture.run(&["history", "pg", "--json"]).json();
+    let writes = history["buckets"].as_array().expect("array").iter();
+    assert_eq!(writes.map(|b| b["writes"].as_u64().expect("number")).sum::<u64>(), 2);
+    assert_eq!(history["events"][0]["kind"], "created");
+    let version = fixture.run(&["version", "create", "pg", "--label", "a", "--json"]).json();
+    assert_eq!((&version["number"], &version["label"]), (&0.into(), &"a".into()));
+    let clone = fixture.run(&["clone", "pg@v:0", "pg2", "--json"]).json();
+    assert_eq!(clone["cloned_from"], serde_json::json!({"volume": "pg", "seq": 2}));
+    let audit = fixture.run(&["pool", "audit", "--json"]).json();
+    assert_eq!(audit[0]["action"], "volume-create");
+    assert_eq!(fixture.run(&["pool", "status", "--json"]).json()["volumes"], 2);
+}
+
+#[test]
+fn failures_have_the_exit_codes_of_the_contract() {
+    let fixture = with_volume();
+    let code = |arguments: &[&str]| {
+        let ran = fixture.run(arguments);
+        assert!(ran.err.contains("error: "), "{arguments:?}: {ran:?}");
+        assert_eq!(ran.out, "", "{arguments:?}");
+        ran.code
+    };
+    assert_eq!(code(&["volume", "show", "nobody"]), 10);
+    assert_eq!(code(&["volume", "delete", "nobody"]), 10);
+    assert_eq!(code(&["version", "show", "pg", "7"]), 10);
+    assert_eq!(code(&["mark", "delete", "pg", "nobody"]), 10);
+    assert_eq!(code(&["mark", "delete", "pg", "nobody", "--dry-run"]), 10);
+    assert_eq!(code(&["resolve", "pg@v:7"]), 10);
+    assert_eq!(code(&["resolve", "pg@2001-01-01T00:00:00Z"]), 13);
+    assert_eq!(code(&["revert", "pg", "--to", "seq:999"]), 13);
+    assert_eq!(code(&["volume", "create", "pg", "--size", "1MiB"]), 1);
+    assert_eq!(code(&["volume", "create", "x", "--size", "100"]), 2);
+    assert_eq!(code(&["volume", "create", "x", "--size", "ten"]), 2);
+    assert_eq!(code(&["volume", "create", "../x", "--size", "1MiB"]), 2);
+    assert_eq!(code(&["revert", "pg", "--to", "-5m"]), 2);
+    assert_eq!(code(&["diff", "pg", "other"]), 2);
+    assert_eq!(code(&["nonsense"]), 2);
+}
+
+#[test]
+fn deletes_say_what_they_would_do_and_do_it() {
+    let fixture = with_volume();
+    for _ in 0..3 {
+        fixture.ok(&["version", "create", "pg"]);
+    }
+    let dry = fixture.run(&["version", "delete", "pg", "0", "1", "--dry-run", "--json"]);
+    assert_eq!(dry.json()["deleted"], false);
+    let some = fixture.run(&["version", "delete", "pg", "0", "7", "1"]);
+    assert_eq!(some.code, 3, "{some:?}");
+    let left = fixture.run(&["version", "list", "pg", "--json"]).json();
+    assert_eq!(left.as_array().expect("array").len(), 1);
+    fixture.ok(&["mark", "create", "pg", "m", "--pin"]);
+    let dry = fixture.run(&["mark", "delete", "pg", "m", "--dry-run"]);
+    assert!(dry.err.contains("pins its moment"), "{dry:?}");
+    fixture.ok(&["mark", "delete", "pg", "m"]);
+    let dry = fixture.run(&["volume", "delete", "pg", "--dry-run"]);
+    assert!(dry.err.contains("would be deleted"), "{dry:?}");
+    assert!(fixture.run(&["volume", "show", "pg"]).code == 0);
+    fixture.ok(&["volume", "delete", "pg"]);
+    assert_eq!(fixture.run(&["volume", "show", "pg"]).code, 10);
+}
+
+#[test]
+fn settings_are_changed_and_dry_runs_are_not() {
+    let fixture = with_volume();
+    let set = ["volume", "set", "pg", "--window", "7d", "--history-limit", "1GiB", "--json"];
+    let dry = fixture.run(&[&set[..], &["--dry-run"]].concat()).json();
+    assert_eq!(dry["window"], "7d");
+    assert_eq!(fixture.run(&["volume", "show", "pg", "--json"]).json()["window"], "1d");
+    let set = fixture.run(&set).json();
+    assert_eq!((&set["window"], &set["history_limit"]), (&"7d".into(), &(1 << 30).into()));
+    let none = fixture.run(&["volume", "set", "pg", "--history-limit", "none", "--json"]).json();
+    assert!(none["history_limit"].is_null());
+    let size = fixture.run(&["volume", "resize", "pg", "128MiB", "--json"]).json();
+    assert_eq!(size["size"], 128 << 20);
+    assert_eq!(fixture.run(&["volume", "set", "pg"]).code, 2);
+}
+
+#[test]
+fn a_local_time_is_said_back() {
+    let fixture = with_volume();
+    let ran = fixture.run(&["resolve", "pg@2001-01-01 00:00"]);
+    assert_eq!(ran.code, 13, "{ran:?}");
+    let said = ran.err.lines().next().expect("a line");
+    assert!(said.starts_with("pg@2001-01-01 00:00 is 2001-01-01T00:00:00.000000000Z"), "{said}");
+}
+
+#[test]
+fn without_a_server_the_error_says_where_it_looked() {
+    let ran = run(&["volume", "list"]);
+    assert_eq!(ran.code, 1);
+    assert!(ran.err.starts_with("error: no server at unix:/run/hindsight/api.sock"), "{ran:?}");
+    assert!(ran.err.lines().nth(1).is_some_and(|l| l.starts_with("hint: ")), "{ran:?}");
+    assert_eq!(run(&["--server", "nonsense", "volume", "list"]).code, 2);
+}
+
+#[test]
+fn the_server_is_reached_over_tcp_too() {
+    let fixture = with_volume();
+    let line = fixture.lines.iter().find_map(|l| l.strip_prefix("http 127")).expect("listener");
+    let server = format!("http://127{line}");
+    let ran = fixture.run(&["volume", "list", "--server", &server, "--json"]);
+    assert_eq!(ran.json()[0]["name"], "pg");
+}

@@ -1,0 +1,8 @@
+//! The `hindsight` command from outside: its help, its exit codes, its life against a server.
+
+mod fixture;
+mod help;
+mod images;
+mod life;
+mod offline;
+mod serving;

@@ -1,0 +1,77 @@
+//! `hindsight serve` as a process: what it says, what it refuses, how it stops.
+
+use std::fs;
+use std::os::unix::net::UnixDatagram;
+use std::process::Stdio;
+
+use crate::fixture::{Fixture, hindsight, run};
+
+#[test]
+fn it_says_where_it_listens_then_ready_and_stops_in_order() {
+    let fixture = Fixture::new();
+    let pool = fixture.path("pool");
+    let [nbd, nbd_tcp, http, http_tcp, ready] = &fixture.lines[..] else {
+        panic!("{:?}", fixture.lines)
+    };
+    assert_eq!(*nbd, format!("nbd unix:{}/nbd.sock", pool.display()));
+    assert!(nbd_tcp.starts_with("nbd 127.0.0.1:"), "{nbd_tcp}");
+    assert_eq!(*http, format!("http unix:{}/api.sock", pool.display()));
+    assert!(http_tcp.starts_with("http 127.0.0.1:"), "{http_tcp}");
+    assert_eq!(ready, "ready");
+    let (code, said, _dir) = fixture.stop();
+    assert_eq!((code, said), (0, vec!["stopping".to_owned(), "stopped".to_owned()]));
+    assert!(!pool.join("api.sock").exists() && !pool.join("nbd.sock").exists());
+}
+
+#[test]
+fn systemd_is_told() {
+    let dir = tempfile::tempdir().expect("directory");
+    let socket = dir.path().join("notify");
+    let notified = UnixDatagram::bind(&socket).expect("bind");
+    let mut child = hindsight()
+        .args(["serve", "--pool-size", "1GiB", "--nbd", "none", "--http", "127.0.0.1:0", "--pool"])
+        .arg(dir.path().join("pool"))
+        .env("NOTIFY_SOCKET", &socket)
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("spawn");
+    let mut told = [0; 64];
+    let length = notified.recv(&mut told).expect("told");
+    assert_eq!(told[..length].trim_ascii_end(), b"READY=1");
+    let pid = child.id().to_string();
+    std::process::Command::new("kill").arg(pid).status().expect("kill");
+    let length = notified.recv(&mut told).expect("told");
+    assert_eq!(told[..length].trim_ascii_end(), b"STOPPING=1");
+    assert_eq!(child.wait().expect("wait").code(), Some(0));
+}
+
+#[test]
+fn a_second_server_and_wrong_settings_are_refused() {
+    let fixture = Fixture::new();
+    let pool = fixture.path("pool");
+    let pool = pool.to_str().expect("UTF-8");
+    let refused = |arguments: &[&str]| {
+        let ran = run(&[&["serve"], arguments].concat());
+        assert!(ran.err.starts_with("error: "), "{ran:?}");
+        (ran.code, ran.err)
+    };
+    assert_eq!(refused(&["--pool", pool]).0, 11);
+    assert_eq!(refused(&[]).0, 2);
+    assert_eq!(refused(&["--pool", "x", "--iscsi", "127.0.0.1:3260"]).0, 2);
+    assert_eq!(refused(&["--pool", "x", "--nbd", "0.0.0.0:0"]).0, 2);
+    assert_eq!(refused(&["--pool", "x", "--tls-cert", "c"]).0, 2);
+    assert_eq!(refused(&["--pool", "x", "--config", "/nonexistent"]).0, 2);
+    let config = fixture.path("config.toml");
+    fs::write(&config, "pool = \"/x\"\nport = 7\n").expect("write");
+    let (code, said) = refused(&["--config", config.to_str().expect("UTF-8")]);
+    assert_eq!(code, 2);
+    assert!(said.contains("unknown field `port`"), "{said}");
+}
+
+#[test]
+fn the_example_configuration_is_read() {
+    let example = concat!(env!("CARGO_MANIFEST_DIR"), "/../../dist/config.toml");
+    let text = fs::read_to_string(example).expect("dist/config.toml");
+    let settings = server::Settings::from_toml(&text, &|_| None).expect("settings");
+    server::Config::from_settings(settings).expect("config");
+}
