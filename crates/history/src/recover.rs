@@ -52,6 +52,9 @@ pub struct RecoveredLog {
     pub entries: Vec<(u64, Entry)>,
     /// The times of batches and events.
     pub times: Vec<TimeEntry>,
+    /// Seqs (inclusive) that were never acknowledged or are lost with the power: void from now on. They
+    /// must be durable in the catalogue before the log goes on.
+    pub voids: Vec<(Seq, Seq)>,
     /// Where the log goes on.
     pub start: LogStart,
     /// Per tail segment: number, last valid seq, bytes used, live blocks.
@@ -117,11 +120,13 @@ pub fn recover_log(
     found.ops.sort_by_key(|op| op.seq);
     let highest = found.ops.last().map_or(known.flushed_seq, |op| op.seq);
     let highest = known.events.last().map_or(highest, |e| highest.max(e.0));
-    let cut = find_cut(store, known, &mut found)?;
+    let (cut, mut voids) = find_voids(store, known, &mut found)?;
     let last = cut.map_or(highest, |first_void| Seq(first_void.0 - 1));
     if let Some(first_void) = cut {
         recovered.start.voids = Some((first_void, highest));
+        voids.push((first_void, highest));
     }
+    recovered.voids = voids;
     recovered.fill(known, &found, last);
     recovered.start.last_seq = highest;
     Ok(recovered)
@@ -173,8 +178,12 @@ impl Tail {
     }
 }
 
-/// The first seq that must go, if any.
-fn find_cut(store: &Store, known: &KnownLog, found: &mut Tail) -> Result<Option<Seq>> {
+/// The first seq from which on all must go, if any, and single ones that must go before it.
+fn find_voids(
+    store: &Store,
+    known: &KnownLog,
+    found: &mut Tail,
+) -> Result<(Option<Seq>, Vec<(Seq, Seq)>)> {
     let durable = found.batches.iter().map(|b| b.durable).max().unwrap_or(Seq::ZERO);
     let durable = durable.max(known.flushed_seq);
     let stable = found.batches.iter().map(|b| b.stable).max().unwrap_or(Seq::ZERO);
@@ -184,6 +193,8 @@ fn find_cut(store: &Store, known: &KnownLog, found: &mut Tail) -> Result<Option<
     let highest = found.ops.last().map_or(known.flushed_seq, |op| op.seq);
     let highest = known.events.last().map_or(highest, |e| highest.max(e.0));
     let mut torn: Vec<(usize, Seq)> = Vec::new();
+    let mut voids = Vec::new();
+    let mut cut = None;
     let mut position = 0;
     let mut expected = known.flushed_seq.next();
     while expected <= highest {
@@ -197,16 +208,26 @@ fn find_cut(store: &Store, known: &KnownLog, found: &mut Tail) -> Result<Option<
             return Err(missing(known.log, expected));
         }
         if !whole && expected <= stable {
-            return Ok(Some(expected));
+            cut = Some(expected);
+            break;
         }
-        if let (false, Some(op)) = (whole, op) {
-            torn.push((op.batch, expected));
+        if !whole {
+            voids.push((expected, expected));
+            torn.extend(op.map(|op| (op.batch, expected)));
         }
         expected = expected.next();
     }
     // Torn while in flight: that batch ends before the torn write; others went their own way.
-    found.ops.retain(|op| !torn.iter().any(|&(batch, seq)| op.batch == batch && op.seq >= seq));
-    Ok(None)
+    found.ops.retain(|op| {
+        let goes = torn.iter().any(|&(batch, seq)| op.batch == batch && op.seq >= seq);
+        if goes {
+            voids.push((op.seq, op.seq));
+        }
+        !goes
+    });
+    voids.sort_unstable();
+    voids.dedup();
+    Ok((cut, voids))
 }
 
 fn missing(log: u64, seq: Seq) -> Error {

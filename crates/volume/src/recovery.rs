@@ -238,12 +238,17 @@ fn add_volume(
         voids: record.voids.iter().map(|&(a, b)| (Seq(a), Seq(b))).collect(),
     };
     let recovered = recover_log(&core.store, &known, tail)?;
-    if let Some((first, last)) = recovered.start.voids {
-        record.voids.push((first.0, last.0));
+    if !recovered.voids.is_empty() {
+        record.voids.extend(recovered.voids.iter().map(|&(first, last)| (first.0, last.0)));
         let (mut numbers, commit) = core.begin()?;
         commit.put_volume(&record)?;
-        let detail = format!("unflushed writes lost in a power cut: seqs {first} to {last}");
-        core.audit(&mut numbers, &commit, "power-cut", &record.name, detail)?;
+        let detail = match recovered.start.voids {
+            Some((first, last)) => {
+                format!("unflushed writes lost in a power cut: seqs {first} to {last}")
+            }
+            None => format!("{} writes that were in flight are void", recovered.voids.len()),
+        };
+        core.audit(&mut numbers, &commit, "recovery", &record.name, detail)?;
         core.finish(&numbers, commit)?;
     }
     for segment in &recovered.segments {
