@@ -22,7 +22,7 @@ use crate::volume::Volume;
 use crate::{Error, Machine, Result};
 
 /// Segments made ready ahead of need.
-pub const SPARES_WANTED: usize = 3;
+pub const SPARES_WANTED: usize = 6;
 
 /// The shared middle of a pool.
 pub struct Core {

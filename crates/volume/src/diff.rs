@@ -74,14 +74,8 @@ impl Volume {
     /// The same if that takes only a moment; else how much was written in between.
     pub(crate) fn changed_bytes_bounded(&self, from: Seq, to: Seq) -> Result<(u64, bool)> {
         let (a, b) = (self.open_at(from)?, self.open_at(to)?);
-        let mut entries = 0;
-        for opening in [&a, &b] {
-            let mut timeline = Some(Arc::clone(&opening.timeline));
-            while let Some(line) = timeline {
-                entries += line.entries_after(from.min(to));
-                timeline = line.parent.as_ref().map(|p| Arc::clone(&p.timeline));
-            }
-        }
+        let entries: u64 =
+            since_parting(&a, &b).iter().map(|(line, after)| line.entries_after(*after)).sum();
         if entries <= COUNTED_ENTRIES_MAX {
             return Ok((self.changed_bytes(from, to)?, true));
         }
@@ -167,17 +161,9 @@ fn same_bytes(a: &Opening, b: &Opening, block: u64) -> Result<bool> {
 
 impl Suspects {
     fn between(a: &Opening, b: &Opening) -> Result<Suspects> {
-        let (line_a, line_b) = (ancestry(a), ancestry(b));
         let mut keys = BTreeSet::new();
-        for (line, other) in [(&line_a, &line_b), (&line_b, &line_a)] {
-            for (timeline, limit) in line {
-                let common = other.iter().find(|(t, _)| t.id == timeline.id);
-                let after = common.map_or(Seq::ZERO, |(_, theirs)| (*limit).min(*theirs));
-                timeline.touched(&a.store, after, &mut keys)?;
-                if common.is_some() {
-                    break;
-                }
-            }
+        for (timeline, after) in since_parting(a, b) {
+            timeline.touched(&a.store, after, &mut keys)?;
         }
         Ok(Suspects { keys })
     }
@@ -202,6 +188,25 @@ impl Suspects {
             from..to
         })
     }
+}
+
+/// The timelines in which two openings may differ, each with the seq after which they may: that of
+/// their common past. After an undo it lies far before both moments.
+fn since_parting(a: &Opening, b: &Opening) -> Vec<(Arc<Timeline>, Seq)> {
+    let (line_a, line_b) = (ancestry(a), ancestry(b));
+    let mut parted = Vec::new();
+    for (timeline, limit) in &line_a {
+        let common = line_b.iter().find(|(t, _)| t.id == timeline.id);
+        let after = common.map_or(Seq::ZERO, |(_, theirs)| (*limit).min(*theirs));
+        parted.push((Arc::clone(timeline), after));
+        if common.is_some() {
+            break;
+        }
+    }
+    let only_b =
+        line_b.iter().take_while(|(t, _)| !line_a.iter().any(|(known, _)| known.id == t.id));
+    parted.extend(only_b.map(|(timeline, _)| (Arc::clone(timeline), Seq::ZERO)));
+    parted
 }
 
 /// The timelines an opening sees, nearest first, each with the last seq seen of it.

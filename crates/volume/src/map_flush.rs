@@ -60,6 +60,8 @@ impl Volume {
             [] => None,
             times => Some(self.write_times(times)?),
         };
+        // What is dirty goes out now, so that others do not wait for it behind the commit.
+        self.core.store.flush()?;
         self.commit_flush(&frozen, &written, time_run.as_ref(), &dropped)?;
         for (segment, live, ..) in &frozen.segments {
             let gone = dropped.get(&segment.number).copied().unwrap_or(0);

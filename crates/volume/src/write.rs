@@ -22,6 +22,8 @@ use crate::{Error, ErrorKind, Result};
 const BLOCK: usize = BLOCK_BYTES as usize;
 /// Bytes of the largest single batch entry; longer writes become several, each with its own seq.
 const PIECE_BYTES_MAX: usize = 256 << 10;
+/// Pending entries at which a writer waits, as a multiple of those at which the background begins.
+const PENDING_FACTOR: usize = 4;
 /// How often room is made for one request before it is refused.
 const ROOM_TRIES: usize = 3;
 
@@ -64,9 +66,27 @@ impl Volume {
                 start += 1;
             }
         }
+        self.hold_back()?;
         self.tally.writes.fetch_add(ops.len() as u64, Ordering::Relaxed);
         self.tally.written_bytes.fetch_add(bytes, Ordering::Relaxed);
         if last == Seq::ZERO { Ok(self.log.stable()) } else { Ok(last) }
+    }
+
+    /// Makes a writer that is faster than the background write the map out itself: memory is bounded.
+    fn hold_back(&self) -> Result<()> {
+        let most = PENDING_FACTOR * self.core.pending_max;
+        if self.present().timeline.pending_counts().0 < most {
+            return Ok(());
+        }
+        let _work = self.core.work.lock();
+        if self.present().timeline.pending_counts().0 >= most {
+            match self.flush_map() {
+                // The writes are in the log; room is the next write's problem.
+                Err(e) if e.kind == ErrorKind::Full => {}
+                other => other?,
+            }
+        }
+        Ok(())
     }
 
     /// Appends ops of whole blocks.
