@@ -49,7 +49,7 @@ impl Volume {
                 label: label.to_owned(),
                 bytes_changed: None,
             };
-            let (numbers, commit) = self.core.begin()?;
+            let (numbers, commit) = self.begin()?;
             commit.put_version(self.id, number, &version)?;
             commit.put_volume(&record)?;
             self.core.finish(&numbers, commit)?;
@@ -106,7 +106,7 @@ impl Volume {
             None => self.changed_bytes_bounded(Seq::ZERO, Seq(record.seq))?.0,
         };
         record.bytes_changed = Some(bytes);
-        let (numbers, commit) = self.core.begin()?;
+        let (numbers, commit) = self.begin()?;
         if self.pins.lock().versions.contains_key(&number) {
             commit.put_version(self.id, number, &record)?;
         }
@@ -122,7 +122,7 @@ impl Volume {
         self.check_open()?;
         let mut pins = self.pins.lock();
         let seq = *pins.versions.get(&number).ok_or_else(|| self.no_version(number))?;
-        let (mut numbers, commit) = self.core.begin()?;
+        let (mut numbers, commit) = self.begin()?;
         commit.remove_version(self.id, number)?;
         let detail = format!("version {number} (seq {seq})");
         self.core.audit(&mut numbers, &commit, "version-delete", &self.name, detail)?;
@@ -154,7 +154,7 @@ impl Volume {
             pinned: pin,
             created_ns: self.now().as_nanos(),
         };
-        let (numbers, commit) = self.core.begin()?;
+        let (numbers, commit) = self.begin()?;
         commit.put_mark(self.id, name, &record)?;
         self.core.finish(&numbers, commit)?;
         let mark = mark_of(name, &record);
@@ -182,7 +182,7 @@ impl Volume {
             let text = format!("{} has no mark {name}", self.name);
             return Err(Error::new(ErrorKind::NotFound, text));
         };
-        let (mut numbers, commit) = self.core.begin()?;
+        let (mut numbers, commit) = self.begin()?;
         commit.remove_mark(self.id, name)?;
         let detail = format!("mark {name} (seq {}, pinned: {})", mark.seq, mark.pinned);
         self.core.audit(&mut numbers, &commit, "mark-delete", &self.name, detail)?;
@@ -229,7 +229,7 @@ impl Volume {
             Error::new(ErrorKind::Corrupt, format!("timeline {parent} is not there"))
         })?;
         let size_bytes = record.size_at(target.seq);
-        let (mut numbers, commit) = self.core.begin()?;
+        let (mut numbers, commit) = self.begin()?;
         numbers.timeline += 1;
         let timeline = TimelineRecord {
             id: numbers.timeline,
@@ -295,7 +295,7 @@ impl Volume {
                 kind: "resize".to_owned(),
                 detail: format!("from {old} to {size_bytes} bytes"),
             });
-            let (mut numbers, commit) = self.core.begin()?;
+            let (mut numbers, commit) = self.begin()?;
             commit.put_volume(&record)?;
             let detail = format!("from {old} to {size_bytes} bytes; seq {seq}");
             self.core.audit(&mut numbers, &commit, "resize", &self.name, detail)?;
@@ -333,7 +333,7 @@ impl Volume {
             if let Some(limit) = change.history_limit_bytes {
                 record.history_limit_bytes = limit;
             }
-            let (mut numbers, commit) = self.core.begin()?;
+            let (mut numbers, commit) = self.begin()?;
             commit.put_volume(&record)?;
             let detail = format!("{change:?}");
             self.core.audit(&mut numbers, &commit, "volume-set", &self.name, detail)?;

@@ -45,6 +45,10 @@ impl Volume {
     /// # Errors
     /// `Full`, `Refused`, `Io`.
     pub(crate) fn flush_map(&self) -> Result<()> {
+        let is_buried = !self.core.ghosts.read().contains_key(&self.id);
+        if self.gone.load(Ordering::Acquire) && is_buried {
+            return Ok(());
+        }
         let frozen = self.freeze_pending()?;
         if frozen.times.is_empty() && frozen.timelines.is_empty() {
             return Ok(());

@@ -228,12 +228,17 @@ impl Pool {
     fn add_volume(
         &self,
         mut record: VolumeRecord,
-        branch: Option<Branch>,
+        origin: Option<(&Volume, Branch)>,
         action: &str,
         detail: String,
     ) -> Result<Arc<Volume>> {
         let core = &self.core;
         let (mut numbers, commit) = core.begin()?;
+        // An origin that is deleted meanwhile is deleted under the same books: its past may be gone.
+        if let Some((origin, _)) = &origin {
+            origin.check_open()?;
+        }
+        let branch = origin.map(|(_, branch)| branch);
         if core.volumes.read().contains_key(&record.name) {
             let text = format!("there is a volume {} already", record.name);
             return Err(Error::new(ErrorKind::Exists, text));
@@ -300,7 +305,7 @@ impl Pool {
             ..record
         };
         let branch = Branch { timeline, seq: resolved.seq };
-        let volume = self.add_volume(clone, Some(branch), "clone", detail);
+        let volume = self.add_volume(clone, Some((&origin, branch)), "clone", detail);
         drop(pins);
         volume
     }

@@ -19,6 +19,8 @@ use crate::{Error, ErrorKind, Result};
 const ENTRY_BYTES: u64 = 22;
 /// Trims of whole pages that may wait in memory: a page look-up walks them.
 const PENDING_NODES_MAX: usize = 2048;
+/// The horizon moves by at least this much, in nanoseconds: each move is a durable commit.
+const EXPIRY_STEP_NS: u64 = 250_000_000;
 /// A full merge is due when this share of the retained seqs has left the window: 1 in 8.
 const EXPIRED_SHARE: u64 = 8;
 
@@ -250,7 +252,7 @@ impl Volume {
         let now = self.now().as_nanos();
         let start = WallTime::from_nanos(now.saturating_sub(record.window_ns));
         // Commits cost a flush: move in steps of a hundredth of the window.
-        let step = record.window_ns / 100;
+        let step = (record.window_ns / 100).max(EXPIRY_STEP_NS);
         if start.as_nanos() > record.horizon_ns.saturating_add(step)
             && let Some(entry) = self.time_entry(By::Time(start))?
             && entry.seq.0 > record.horizon_seq
@@ -290,7 +292,7 @@ impl Volume {
         let seq = seq.min(self.log.stable());
         let stamp = self.stamp(seq)?;
         let _pins = self.pins.lock();
-        let (mut numbers, commit) = self.core.begin()?;
+        let (mut numbers, commit) = self.begin()?;
         let mut record = self.record.lock().clone();
         if seq.0 <= record.horizon_seq {
             return Ok(());

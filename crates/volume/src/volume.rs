@@ -12,10 +12,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use format::time::TimeEntry;
 use history::{Log, TimeIndex};
-use parking_lot::{Mutex, RwLock};
+use parking_lot::{Mutex, MutexGuard, RwLock};
 use units::{Moment, Seq, WallTime};
 
-use crate::catalogue::{MarkRecord, VolumeRecord};
+use crate::catalogue::{Commit, MarkRecord, Numbers, VolumeRecord};
 use crate::core::Core;
 use crate::opening::{Opening, Patience};
 use crate::types::{Architecture, Extent, Stamp, VolumeCounters, VolumeInfo};
@@ -97,6 +97,14 @@ impl Volume {
             return Err(Error::new(ErrorKind::Refused, "the pool is closed"));
         }
         Ok(())
+    }
+
+    /// Begins a commit about this volume. A deleted volume takes none: its record may be gone, and a
+    /// commit would bring half of it back.
+    pub(crate) fn begin(&self) -> Result<(MutexGuard<'_, Numbers>, Commit)> {
+        let begun = self.core.begin()?;
+        self.check_open()?;
+        Ok(begun)
     }
 
     /// Makes everything acknowledged before this call durable.
