@@ -373,8 +373,12 @@ impl Pool {
         }
         let mut work = self.core.work.lock();
         *work = None;
-        for volume in self.core.volumes.read().values() {
-            volume.flush_map()?;
+        for volume in self.core.all_volumes() {
+            match volume.flush_map() {
+                // No room for runs: what is pending stays in the log, from which it is recovered.
+                Err(e) if e.kind == ErrorKind::Full => {}
+                other => other?,
+            }
         }
         self.core.store.flush()?;
         Ok(())
