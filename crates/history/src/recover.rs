@@ -118,8 +118,7 @@ pub fn recover_log(
         recovered.segments.push(segment_found(header, end));
     }
     found.ops.sort_by_key(|op| op.seq);
-    let highest = found.ops.last().map_or(known.flushed_seq, |op| op.seq);
-    let highest = known.events.last().map_or(highest, |e| highest.max(e.0));
+    let highest = highest_given(known, &found);
     let (cut, mut voids) = find_voids(store, known, &mut found)?;
     let last = cut.map_or(highest, |first_void| Seq(first_void.0 - 1));
     if let Some(first_void) = cut {
@@ -178,6 +177,15 @@ impl Tail {
     }
 }
 
+/// The highest seq that was ever given, as far as anything tells. Void ones count: were they given again,
+/// the next recovery would throw the new writes away with the old.
+fn highest_given(known: &KnownLog, found: &Tail) -> Seq {
+    let written = found.ops.last().map(|op| op.seq);
+    let event = known.events.last().map(|e| e.0);
+    let void = known.voids.iter().map(|v| v.1).max();
+    known.flushed_seq.max(written.max(event).max(void).unwrap_or(Seq::ZERO))
+}
+
 /// The first seq from which on all must go, if any, and single ones that must go before it.
 fn find_voids(
     store: &Store,
@@ -190,8 +198,7 @@ fn find_voids(
     // An event is durable in the catalogue, and everything before it was flushed with it.
     let durable = known.events.last().map_or(durable, |e| durable.max(e.0));
     let events: BTreeSet<Seq> = known.events.iter().map(|e| e.0).collect();
-    let highest = found.ops.last().map_or(known.flushed_seq, |op| op.seq);
-    let highest = known.events.last().map_or(highest, |e| highest.max(e.0));
+    let highest = highest_given(known, found);
     let mut torn: Vec<(usize, Seq)> = Vec::new();
     let mut voids = Vec::new();
     let mut cut = None;
