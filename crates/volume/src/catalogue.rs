@@ -9,6 +9,8 @@
 mod backend;
 mod records;
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
 use redb::{
     Builder, Database, Durability, ReadableDatabase, ReadableTable, TableDefinition,
     WriteTransaction,
@@ -134,11 +136,17 @@ impl Catalogue {
         if redb::StorageBackend::len(&media).unwrap_or(0) == 0 {
             return Err(Error::new(ErrorKind::Corrupt, "the pool has no catalogue"));
         }
-        let mut catalogue = Catalogue::open_with(media)?;
-        // Every page's checksum, once, so that damage is found now and not as a wrong answer later.
-        // (False means "was repaired", which is the ordinary case after a crash.)
-        catalogue.database.check_integrity().map_err(failed)?;
-        Ok(catalogue)
+        // The library asserts where it finds pages that cannot be: here that is damage, not a mistake of ours.
+        let opened = catch_unwind(AssertUnwindSafe(|| {
+            let mut catalogue = Catalogue::open_with(media)?;
+            // Every page's checksum, once, so that damage is found now and not as a wrong answer later.
+            // (False means "was repaired", which is the ordinary case after a crash.)
+            catalogue.database.check_integrity().map_err(failed)?;
+            Ok(catalogue)
+        }));
+        opened.unwrap_or_else(|_| {
+            Err(Error::new(ErrorKind::Corrupt, "the pages of the catalogue contradict each other"))
+        })
     }
 
     fn open_with(media: CatalogueMedia) -> Result<Catalogue> {
