@@ -1,0 +1,65 @@
+//! What the simulator can do to a pool, one thing at a time.
+
+use hindsight_volume::{Granularity, VolumeChange};
+use units::Moment;
+
+use crate::oracle::Change;
+
+/// One step of a run.
+#[derive(Clone, Debug)]
+pub enum Action {
+    /// Writes and zeroes; each as one op of one batch.
+    Write(String, Vec<Change>),
+    /// A flush.
+    Flush(String),
+    /// Compares a range of the present.
+    Read(String, u64, usize),
+    /// Opens a moment, compares it, and holds the view when told to.
+    View(String, Moment, bool),
+    /// Lets go of the oldest view that is held.
+    DropView,
+    /// Compares a diff of two seqs.
+    Diff(String, u64, u64),
+    /// Compares data and holes of the present.
+    Extents(String),
+    /// A new volume of so many bytes.
+    Create(String, u64, Granularity, u64),
+    /// A clone: source, moment, new name.
+    Clone(String, Moment, String),
+    /// Deletes a volume.
+    Delete(String),
+    /// Captures a version.
+    CreateVersion(String),
+    /// Deletes one.
+    DeleteVersion(String, u64),
+    /// Names a moment: volume, name, moment, pinned.
+    CreateMark(String, String, Moment, bool),
+    /// Deletes a mark.
+    DeleteMark(String, String),
+    /// Goes back.
+    Revert(String, Moment),
+    /// Changes the size.
+    Resize(String, u64),
+    /// Changes settings.
+    Change(String, VolumeChange),
+    /// Background work of so many bytes.
+    Step(u64),
+    /// Lets time pass on both clocks, in nanoseconds.
+    Wait(u64),
+    /// Sets the wall clock, in nanoseconds since 1970.
+    JumpTo(u64),
+    /// Closes the pool and opens it again.
+    Restart,
+    /// Ends the process without closing, at once or in the middle of a later action.
+    Kill,
+    /// Cuts the power at once.
+    PowerCut,
+    /// Halts the machine after so many more changes of the media.
+    HaltAfter(u64),
+    /// Arms an I/O error.
+    Fault(sim::Op, u64),
+    /// Limits the space of the media, or ends the limit.
+    SpaceLimit(Option<u64>),
+    /// Compares everything.
+    CheckAll,
+}

@@ -1,0 +1,197 @@
+//! Crash enumeration: all histories of up to three operations, a crash at every change of the device, every
+//! subset of the unflushed changes up to a bound, and the same once more during recovery.
+//!
+//! A crash in an earlier operation than the last is a crash of a shorter history, so each history is only
+//! halted within its last operation. `HINDSIGHT_CRASH_FULL=1` runs all of it; otherwise a fixed sample.
+
+use std::sync::Arc;
+
+use hindsight_volume::Granularity;
+use sim::{Keep, Random, SimMedia, Unsynced};
+use units::Moment;
+
+use crate::action::Action;
+use crate::oracle::Change;
+use crate::world::{World, at_seq};
+
+/// Unflushed changes of which all subsets are tried; with more, those that miss or keep one.
+const ALL_SUBSETS_MAX: usize = 4;
+/// One history of this many is taken when not all are.
+const SAMPLE: usize = 307;
+
+/// What a history is made of.
+fn alphabet() -> Vec<Action> {
+    let name = || "v".to_owned();
+    let write = |offset, length, byte| {
+        Action::Write(name(), vec![Change::Write(offset, vec![byte; length])])
+    };
+    vec![
+        write(0, 8192, 1),
+        write(3000, 3000, 2),
+        Action::Write(
+            name(),
+            vec![
+                Change::Write(4096, vec![3; 4096]),
+                Change::Zero(0, 4096),
+                Change::Write(0, vec![4; 4096]),
+            ],
+        ),
+        Action::Write(name(), vec![Change::Zero(4096, 16_384)]),
+        Action::Flush(name()),
+        Action::CreateVersion(name()),
+        Action::Revert(name(), at_seq(1)),
+        Action::Clone(name(), Moment::Latest, "c".to_owned()),
+        Action::Delete("w".to_owned()),
+        Action::Resize(name(), 20_480),
+        Action::Step(1 << 20),
+        Action::Restart,
+    ]
+}
+
+/// Every history of one to `longest` operations in which no name is made or deleted twice.
+fn histories(longest: usize) -> Vec<Vec<Action>> {
+    let alphabet = alphabet();
+    let mut all: Vec<Vec<usize>> = Vec::new();
+    let mut last: Vec<Vec<usize>> = vec![Vec::new()];
+    for _ in 0..longest {
+        let longer = |history: &Vec<usize>| {
+            (0..alphabet.len())
+                .filter(|next| !(7..=8).contains(next) || !history.contains(next))
+                .map(|next| [history.as_slice(), &[next]].concat())
+                .collect::<Vec<_>>()
+        };
+        last = last.iter().flat_map(longer).collect();
+        all.extend(last.iter().cloned());
+    }
+    all.into_iter().map(|h| h.into_iter().map(|i| alphabet[i].clone()).collect()).collect()
+}
+
+/// A closed pool with two volumes, one with a flushed past of two writes.
+fn start() -> World {
+    let mut world = World::new(1, 64 << 20, 1 << 20);
+    let create =
+        |name: &str, size| Action::Create(name.to_owned(), size, Granularity::EveryWrite, 1 << 60);
+    world.act(&create("v", 65_536));
+    world.act(&create("w", 65_536));
+    for (name, byte) in [("v", 8), ("v", 9), ("w", 7)] {
+        world.act(&Action::Write(name.to_owned(), vec![Change::Write(0, vec![byte; 20_000])]));
+    }
+    world.act(&Action::Flush("v".to_owned()));
+    world.act(&Action::Restart);
+    world.pool = None;
+    world
+}
+
+/// Which of the unflushed changes to keep, all the ways that are tried.
+fn subsets(unsynced: &[Unsynced], full: bool) -> Vec<Vec<Keep>> {
+    let count = unsynced.len();
+    let torn = |change: &Unsynced, odd: bool| {
+        Keep::Sectors((0..change.sectors).map(|s| (s % 2 == 1) == odd).collect())
+    };
+    let whole = |kept: &dyn Fn(usize) -> bool| -> Vec<Keep> {
+        (0..count).map(|i| if kept(i) { Keep::All } else { Keep::Nothing }).collect()
+    };
+    if count <= ALL_SUBSETS_MAX {
+        let mut all: Vec<Vec<Keep>> =
+            (0..1_usize << count).map(|set| whole(&|i| set >> i & 1 == 1)).collect();
+        for odd in [false, true] {
+            all.push(unsynced.iter().map(|change| torn(change, odd)).collect());
+        }
+        return all;
+    }
+    let mut all = vec![whole(&|_| false), whole(&|_| true)];
+    let step = if full { 1 } else { count.div_ceil(2) };
+    for one in (count % step..count).step_by(step) {
+        all.push(whole(&|i| i != one));
+        all.push(whole(&|i| i == one));
+        all.push(whole(&|i| i < one));
+        let mut with_tear = whole(&|_| true);
+        with_tear[one] = torn(&unsynced[one], one % 2 == 1);
+        all.push(with_tear);
+    }
+    all
+}
+
+/// Opens a crashed world and compares all of it.
+fn recovers(mut world: World, under_way: &Action, what: &str) {
+    let opened = world.try_open();
+    world.pool = Some(opened.unwrap_or_else(|e| panic!("{what}: {e} ({:?})", e.source)));
+    println!("{what}");
+    world.settle(true, Some(under_way));
+    world.check_all().unwrap_or_else(|e| panic!("{what}: {e}"));
+}
+
+/// Runs a history, halted after `changes` changes of its last operation; false when it was not halted.
+fn run_to(base: &World, history: &[Action], changes: u64) -> Option<World> {
+    let mut world = base.reopened();
+    let (last, before) = history.split_last().expect("histories are not empty");
+    before.iter().for_each(|action| world.act(action));
+    world.media.halt_after(changes);
+    let outcome = world.attempt(last);
+    if !world.media.is_halted() {
+        outcome.unwrap_or_else(|e| panic!("{history:?}: {e}"));
+        return None;
+    }
+    world.views.clear();
+    world.pool = None;
+    Some(world)
+}
+
+fn enumerate(base: &World, history: &[Action], full: bool) {
+    let names: Vec<String> = history.iter().map(|a| format!("{a:.40?}")).collect();
+    let last = history.last().expect("histories are not empty");
+    for changes in 0.. {
+        let Some(halted) = run_to(base, history, changes) else { return };
+        let subsets = subsets(&halted.media.unsynced(), full);
+        for (index, keep) in subsets.into_iter().enumerate() {
+            let what = format!("{names:?} halted after {changes}, kept {keep:.200?}");
+            let crashed = halted.forked();
+            let mut kept = keep.into_iter();
+            crashed.media.crash_with(&mut |_, _| kept.next().expect("one for each change"));
+            if full || (index == 1 && changes % 5 == 0) {
+                enumerate_recovery(&crashed, last, &what, full);
+            }
+            recovers(crashed, last, &what);
+        }
+    }
+}
+
+fn enumerate_recovery(crashed: &World, under_way: &Action, what: &str, full: bool) {
+    for changes in (0..).step_by(if full { 1 } else { 3 }) {
+        let world = crashed.forked();
+        world.media.halt_after(changes);
+        let opened = world.try_open();
+        if !world.media.is_halted() {
+            return;
+        }
+        drop(opened);
+        let mut random = Random::new(changes);
+        world.media.crash(&mut random);
+        recovers(world, under_way, &format!("{what}, recovery halted after {changes}"));
+    }
+}
+
+impl World {
+    /// A world of its own with the same content, closed.
+    fn forked(&self) -> World {
+        self.with_media(Arc::<SimMedia>::new(self.media.fork()))
+    }
+
+    /// The same, open.
+    fn reopened(&self) -> World {
+        let mut world = self.forked();
+        world.pool = Some(world.try_open().expect("a pool that was closed"));
+        world
+    }
+}
+
+#[test]
+fn a_crash_at_any_change_of_any_short_history_keeps_the_promises() {
+    let full = std::env::var("HINDSIGHT_CRASH_FULL").is_ok_and(|v| v == "1");
+    let base = start();
+    for (index, history) in histories(3).iter().enumerate() {
+        if full || index < alphabet().len() || index % SAMPLE == 0 {
+            enumerate(&base, history, full);
+        }
+    }
+}

@@ -1,0 +1,81 @@
+//! The oracle: a volume's history is a `Vec` of changes, and `view_at(m)` applies the first of them, up to m.
+//!
+//! Byte-granular and slow on purpose: there is nothing in it to get wrong.
+
+/// What one write (or event) did.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// These bytes were written at this offset.
+    Write(u64, Vec<u8>),
+    /// This range (offset, bytes) reads as zeros.
+    Zero(u64, u64),
+    /// The state of an earlier seq became the present.
+    Revert(u64),
+    /// The volume got this many bytes.
+    Resize(u64),
+    /// Nothing: seqs that a power cut made void.
+    Nothing,
+}
+
+/// A change with its place in history.
+#[derive(Clone, Debug)]
+pub struct Entry {
+    /// Its last seq (a long or unaligned write takes several).
+    pub seq: u64,
+    /// When it was made, nanoseconds since 1970.
+    pub time_ns: u64,
+    /// What it did.
+    pub change: Change,
+}
+
+/// A volume's history.
+#[derive(Clone, Debug)]
+pub struct Oracle {
+    /// Seq and content at which it begins: zeros, or the moment it was cloned from.
+    pub base: (u64, Vec<u8>),
+    /// Changes, oldest first.
+    pub entries: Vec<Entry>,
+}
+
+impl Oracle {
+    /// A volume of `content` as of `seq`.
+    pub fn new(seq: u64, content: Vec<u8>) -> Oracle {
+        Oracle { base: (seq, content), entries: Vec::new() }
+    }
+
+    /// The last seq.
+    pub fn latest(&self) -> u64 {
+        self.entries.last().map_or(self.base.0, |e| e.seq)
+    }
+
+    /// Adds a change.
+    pub fn push(&mut self, seq: u64, time_ns: u64, change: Change) {
+        assert!(seq > self.latest(), "seqs rise: {seq} after {}", self.latest());
+        self.entries.push(Entry { seq, time_ns, change });
+    }
+
+    /// The content after the change with this seq, or the last one before it.
+    pub fn view_at(&self, seq: u64) -> Vec<u8> {
+        let mut content = self.base.1.clone();
+        for entry in self.entries.iter().take_while(|e| e.seq <= seq) {
+            self.apply(&mut content, &entry.change);
+        }
+        content
+    }
+
+    /// Applies one change to a content.
+    pub fn apply(&self, content: &mut Vec<u8>, change: &Change) {
+        match change {
+            Change::Write(offset, bytes) => {
+                let start = *offset as usize;
+                content[start..start + bytes.len()].copy_from_slice(bytes);
+            }
+            Change::Zero(offset, length) => {
+                content[*offset as usize..(*offset + *length) as usize].fill(0);
+            }
+            Change::Revert(to) => *content = self.view_at(*to),
+            Change::Resize(size) => content.resize(*size as usize, 0),
+            Change::Nothing => {}
+        }
+    }
+}

@@ -1,0 +1,332 @@
+//! Failures and what comes after: refused writes, kills, power cuts, recovery, and settling what the
+//! action under way may have done.
+
+use std::collections::BTreeMap;
+
+use hindsight_volume::{Error, WriteOp};
+use sim::Op;
+use units::Moment;
+
+use crate::action::Action;
+use crate::check::cut_of;
+use crate::model::Model;
+use crate::oracle::Change;
+use crate::world::{Trouble, World};
+
+impl World {
+    /// An armed fault has struck: writes must be refused until the pool is opened again, reads go on.
+    pub fn broken(&mut self, action: &Action, error: &Error) {
+        self.trace.push(format!("broken by {:?}: {:?} {error}", self.trouble, error.kind));
+        let trouble = self.trouble;
+        if let Trouble::Fault(op) = trouble {
+            self.media.calm();
+            let stops = matches!(op, Op::Write | Op::Sync);
+            if stops && matches!(action, Action::Write(..) | Action::Flush(_)) {
+                self.check_refusal(action);
+            }
+        }
+        // What a failed sync left in the page cache is not to be trusted by anyone, so the machine goes too.
+        let power = trouble == Trouble::Fault(Op::Sync) || self.random.chance(500);
+        self.reboot(power, Some(action));
+    }
+
+    fn check_refusal(&mut self, action: &Action) {
+        let names: Vec<String> = self.models.keys().cloned().collect();
+        for name in names {
+            let volume = self.volume(&name);
+            let op = WriteOp::Data { offset: 0, bytes: &[1; 4096] };
+            assert!(volume.write_batch(&[op]).is_err(), "a write after a failed one: {name}");
+            assert!(volume.flush().is_err(), "a flush after a failed one: {name}");
+            if !matches!(action, Action::Write(written, _) if *written == name) {
+                let length = self.models[&name].present.len();
+                self.check_range(&name, 0, length).expect("reads go on");
+            }
+        }
+    }
+
+    /// Ends the process or cuts the power, opens the pool again, and settles what is there.
+    pub fn reboot(&mut self, power: bool, under_way: Option<&Action>) {
+        self.views.clear();
+        self.pool = None;
+        loop {
+            if power {
+                let mut random = self.random.fork();
+                self.media.crash(&mut random);
+            } else {
+                self.media.kill();
+            }
+            self.media.calm();
+            self.trouble = Trouble::None;
+            if self.random.chance(200) {
+                self.media.halt_after(self.random.below(25));
+            }
+            match self.try_open() {
+                Ok(pool) => self.pool = Some(pool),
+                Err(_) if self.media.is_halted() => {
+                    self.trace.push("halted during recovery".to_owned());
+                    continue;
+                }
+                Err(e) => panic!("the pool does not open: {:?} {e} ({:?})", e.kind, e.source),
+            }
+            self.media.calm();
+            break;
+        }
+        self.settle(power, under_way);
+        self.check_all().unwrap_or_else(|e| panic!("after recovery: {:?} {e}", e.kind));
+    }
+
+    /// Finds out what the action under way did, and how far back a power cut threw each volume.
+    pub fn settle(&mut self, power: bool, under_way: Option<&Action>) {
+        self.settle_names(under_way);
+        let names: Vec<String> = self.models.keys().cloned().collect();
+        for name in names {
+            let mine = under_way.filter(|action| touches(action, &name));
+            self.settle_content(&name, power, mine);
+            self.settle_pins(&name, mine);
+            self.settle_settings(&name, mine);
+        }
+    }
+
+    fn settle_names(&mut self, under_way: Option<&Action>) {
+        let there: Vec<String> =
+            self.pool().volumes().iter().map(|v| v.name().to_owned()).collect();
+        if let Some(Action::Delete(name)) = under_way {
+            if !there.contains(name) {
+                self.models.remove(name);
+                self.views.retain(|held| held.volume != *name);
+            }
+        }
+        for name in &there {
+            if self.models.contains_key(name) {
+                continue;
+            }
+            match under_way {
+                Some(Action::Create(new, size, granularity, window_ns)) if new == name => {
+                    self.adopt(name, vec![0; *size as usize], *granularity, *window_ns);
+                }
+                Some(Action::Clone(source, _, new)) if new == name => {
+                    let seq = self.intent.expect("resolved before it was cloned").seq.0;
+                    let content = self.models[source].exact_at(seq).expect("checked before");
+                    let info = self.volume(name).info().expect("a recovered clone");
+                    self.adopt(name, content, info.granularity, info.window_ns);
+                }
+                _ => panic!("volume {name} came from nowhere"),
+            }
+        }
+        for name in self.models.keys() {
+            assert!(there.contains(name), "volume {name} is gone");
+        }
+    }
+
+    fn settle_content(&mut self, name: &str, power: bool, mine: Option<&Action>) {
+        let volume = self.volume(name);
+        let mut content = vec![0x5a; volume.size_bytes() as usize];
+        volume.read(0, &mut content).unwrap_or_else(|e| panic!("{name} after recovery: {e}"));
+        let latest = volume.resolve(&Moment::Latest).expect("the present can always be opened");
+        let intent = self.intent.map(|resolved| resolved.seq.0);
+        let model = self.models.get_mut(name).expect("a model of each volume");
+        // Nothing can have happened that took no seq.
+        let attempt =
+            attempted(mine, model, intent).filter(|_| latest.seq.0 > model.oracle.latest());
+        let found = attempt
+            .and_then(|changes| model.settle_attempt(&changes, &content))
+            .or_else(|| model.settle_past(power, &content, latest.seq.0));
+        let Some(tail) = found else {
+            let kept = model.oracle.entries.iter().take_while(|e| e.seq <= model.flushed).count();
+            panic!(
+                "{name}: recovered to no state that may be (power {power}, flushed seq {}, latest \
+                 seq {}, entry {kept} of {}, recovered latest {})",
+                model.flushed,
+                model.oracle.latest(),
+                model.oracle.entries.len(),
+                latest.seq
+            );
+        };
+        model.take_tail(tail, latest.seq.0, latest.time.as_nanos());
+        if power {
+            model.flushed = model.oracle.latest();
+        }
+        self.trace.push(format!("{name} recovered: latest {}", latest.seq));
+    }
+
+    fn settle_pins(&mut self, name: &str, mine: Option<&Action>) {
+        let volume = self.volume(name);
+        let versions = volume.versions().unwrap_or_else(|e| panic!("versions of {name}: {e}"));
+        let versions: BTreeMap<u64, u64> =
+            versions.into_iter().map(|v| (v.number, v.stamp.seq.0)).collect();
+        let marks = volume.marks().unwrap_or_else(|e| panic!("marks of {name}: {e}"));
+        let marks: BTreeMap<String, (u64, bool)> =
+            marks.into_iter().map(|m| (m.name, (m.stamp.seq.0, m.pinned))).collect();
+        let intent = self.intent.map(|resolved| resolved.seq.0);
+        let model = self.model(name);
+        match mine {
+            Some(Action::CreateVersion(_)) => {
+                let new: Vec<_> =
+                    versions.iter().filter(|(n, _)| !model.versions.contains_key(n)).collect();
+                assert!(new.len() <= 1, "one version was under way");
+                for (&number, &seq) in new {
+                    assert_eq!(
+                        model.oracle.view_at(seq),
+                        model.present,
+                        "a version is the present"
+                    );
+                    model.versions.insert(number, seq);
+                }
+            }
+            Some(Action::DeleteVersion(_, number)) if !versions.contains_key(number) => {
+                model.versions.remove(number);
+            }
+            Some(Action::CreateMark(_, mark, _, pin)) if marks.contains_key(mark) => {
+                let seq = intent.expect("resolved before it was marked");
+                model.marks.insert(mark.clone(), (seq, *pin));
+            }
+            Some(Action::DeleteMark(_, mark)) if !marks.contains_key(mark) => {
+                model.marks.remove(mark);
+            }
+            _ => {}
+        }
+        assert_eq!(versions, model.versions, "versions of {name} after recovery");
+        assert_eq!(marks, model.marks, "marks of {name} after recovery");
+    }
+
+    fn settle_settings(&mut self, name: &str, mine: Option<&Action>) {
+        let info = self.volume(name).info().unwrap_or_else(|e| panic!("{name}: {e}"));
+        let model = self.model(name);
+        let now = model.granularity_at(u64::MAX);
+        if matches!(mine, Some(Action::Change(..))) && info.granularity != now {
+            model.granularities.push((model.oracle.latest() + 1, info.granularity));
+        }
+        if let Some(Action::Change(_, change)) = mine {
+            model.window_ns =
+                change.window_ns.filter(|&w| w == info.window_ns).unwrap_or(model.window_ns);
+        }
+        assert_eq!(info.granularity, model.granularity_at(u64::MAX));
+        assert_eq!(info.window_ns, model.window_ns);
+    }
+}
+
+/// The history that was found: so many of the known entries, then these changes.
+pub struct Tail {
+    kept: usize,
+    added: Vec<(u64, Change)>,
+}
+
+impl Model {
+    /// Whether `content` is the present after some (at least a part of one) of `changes`.
+    fn settle_attempt(&self, changes: &[Change], content: &[u8]) -> Option<Tail> {
+        let mut seq = self.oracle.latest();
+        let mut before = self.present.clone();
+        let mut added: Vec<(u64, Change)> = Vec::new();
+        let mut best = None;
+        for change in changes {
+            let mut after = before.clone();
+            self.oracle.apply(&mut after, change);
+            seq += 1;
+            if let Some(part) = part_of(change, &before, &after, content) {
+                let mut tail = added.clone();
+                tail.push((seq, part));
+                best = Some(Tail { kept: self.oracle.entries.len(), added: tail });
+            }
+            added.push((seq, change.clone()));
+            before = after;
+        }
+        best
+    }
+
+    /// Which of the known states `content` is: the last one, or after a power cut any since the last flush.
+    fn settle_past(&self, power: bool, content: &[u8], latest: u64) -> Option<Tail> {
+        let entries = &self.oracle.entries;
+        let tail = |kept, added| Some(Tail { kept, added });
+        if content == self.present && self.oracle.latest() <= latest {
+            return tail(entries.len(), Vec::new());
+        }
+        if !power {
+            return None;
+        }
+        let flushed = entries.partition_point(|e| e.seq <= self.flushed);
+        for kept in (flushed..entries.len()).rev() {
+            let lost = &entries[kept];
+            let last = kept.checked_sub(1).map_or(self.oracle.base.0, |i| entries[i].seq);
+            if last > latest {
+                continue;
+            }
+            let before = self.oracle.view_at(lost.seq - 1);
+            if content == before {
+                return tail(kept, Vec::new());
+            }
+            let after = self.oracle.view_at(lost.seq);
+            if let Some(part) =
+                part_of(&lost.change, &before, &after, content).filter(|_| last < latest)
+            {
+                return tail(kept, vec![(last + 1, part)]);
+            }
+        }
+        None
+    }
+
+    /// Makes the history that was found the model's.
+    fn take_tail(&mut self, tail: Tail, latest: u64, time_ns: u64) {
+        self.oracle.entries.truncate(tail.kept);
+        let count = tail.added.len();
+        for (index, (seq, change)) in tail.added.into_iter().enumerate() {
+            // The last one may have been cut short, and then its seq is not known: at most the latest.
+            let seq = if index + 1 == count { latest.max(seq) } else { seq };
+            self.oracle.push(seq, time_ns, change);
+        }
+        assert!(latest >= self.oracle.latest(), "seqs only rise: {latest}");
+        if latest > self.oracle.latest() {
+            let time_ns = self.oracle.entries.last().map_or(0, |e| e.time_ns);
+            self.oracle.push(latest, time_ns, Change::Nothing);
+        }
+        self.present = self.oracle.view_at(u64::MAX);
+    }
+}
+
+/// The part of a change that makes `before` into `content`; `None` if there is none.
+fn part_of(change: &Change, before: &[u8], after: &[u8], content: &[u8]) -> Option<Change> {
+    if content == after {
+        return Some(change.clone());
+    }
+    let cut = cut_of(before, after, content)? as u64;
+    match change {
+        Change::Write(offset, bytes) if cut > *offset => {
+            let length = ((cut - offset) as usize).min(bytes.len());
+            Some(Change::Write(*offset, bytes[..length].to_vec()))
+        }
+        Change::Zero(offset, length) if cut > *offset => {
+            Some(Change::Zero(*offset, (cut - offset).min(*length)))
+        }
+        _ => None,
+    }
+}
+
+/// The changes that an action was about to make.
+fn attempted(action: Option<&Action>, model: &Model, intent: Option<u64>) -> Option<Vec<Change>> {
+    match action? {
+        Action::Write(_, changes) => Some(changes.clone()),
+        Action::Revert(..) => Some(vec![Change::Revert(intent?)]),
+        Action::Resize(_, size) => {
+            let old = model.present_bytes();
+            let mut changes = vec![Change::Resize(*size)];
+            if *size < old {
+                changes.insert(0, Change::Zero(*size, old - size));
+            }
+            Some(changes)
+        }
+        _ => None,
+    }
+}
+
+fn touches(action: &Action, name: &str) -> bool {
+    match action {
+        Action::Write(volume, _)
+        | Action::CreateVersion(volume)
+        | Action::DeleteVersion(volume, _)
+        | Action::CreateMark(volume, ..)
+        | Action::DeleteMark(volume, _)
+        | Action::Revert(volume, _)
+        | Action::Resize(volume, _)
+        | Action::Change(volume, _) => volume == name,
+        _ => false,
+    }
+}

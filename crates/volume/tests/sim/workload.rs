@@ -1,0 +1,281 @@
+//! The generator: draws the next action from the seed and the names and numbers that exist.
+//!
+//! Each run draws its own weights first, many of them zero (swarm testing: Groce et al., ISSTA 2012), so
+//! that some runs do little but clone and delete, and others never flush.
+
+use std::collections::BTreeMap;
+
+use hindsight_volume::{Granularity, VolumeChange};
+use sim::{Op, Random};
+use units::{Moment, Seq, Span, WallTime};
+
+use crate::action::Action;
+use crate::model::Model;
+use crate::oracle::Change;
+
+const BLOCK: u64 = 4096;
+const SECOND: u64 = 1_000_000_000;
+/// The first second of the simulated world, so that times look like times.
+pub const START_NS: u64 = 1_795_255_200 * SECOND;
+/// Volumes at most; more are refused by the generator, not by the engine.
+const VOLUMES_MAX: usize = 6;
+/// Bytes of a simulated volume at most (a map page is 2 MiB, so some volumes have two).
+const SIZE_BYTES_MAX: u64 = 5 << 19;
+/// The longest op that takes exactly one seq with zones of 256 KiB.
+const WHOLE_BYTES_MAX: u64 = 64 << 10;
+
+const KINDS: usize = 26;
+/// Kinds of actions with their usual weights, in the order of `Workload::draw`.
+const WEIGHTS: [u64; KINDS] =
+    [60, 25, 12, 12, 12, 3, 3, 2, 2, 4, 3, 2, 5, 3, 4, 3, 5, 2, 2, 25, 12, 1, 3, 4, 4, 3];
+
+/// The generator of one run.
+pub struct Workload {
+    random: Random,
+    weights: [u64; KINDS],
+    names: u64,
+    /// Bytes of the media.
+    pub media_bytes: u64,
+    /// Bytes of memory for the pool.
+    pub memory_bytes: u64,
+    /// Whether faults are in this run's draw.
+    pub faulty: bool,
+}
+
+impl Workload {
+    /// The generator of a seed.
+    pub fn new(seed: u64) -> Workload {
+        let mut random = Random::new(seed);
+        let mut weights = WEIGHTS;
+        for weight in &mut weights {
+            *weight *= match random.below(6) {
+                0 => 0,
+                1 => 4,
+                _ => 1,
+            };
+        }
+        weights[0] = weights[0].max(20);
+        weights[19] = weights[19].max(10);
+        let media_bytes = random.between(64, 400) << 20;
+        let memory_bytes = [0, 64 << 10, 1 << 20, 8 << 20][random.below(4) as usize];
+        let faulty = random.chance(700);
+        Workload { random, weights, names: 0, media_bytes, memory_bytes, faulty }
+    }
+
+    /// The next action.
+    pub fn next(&mut self, models: &BTreeMap<String, Model>, now_ns: u64) -> Action {
+        let total: u64 = self.weights.iter().sum();
+        loop {
+            let mut left = self.random.below(total);
+            let kind = self.weights.iter().position(|&w| {
+                let hit = left < w;
+                left = left.saturating_sub(w);
+                hit
+            });
+            let kind = kind.expect("the draw lies below the total");
+            if models.is_empty() {
+                return self.create();
+            }
+            let index = self.random.below(models.len() as u64) as usize;
+            let (name, model) = models.iter().nth(index).expect("an index below the length");
+            if let Some(action) = self.draw(kind, name.clone(), model, models.len(), now_ns) {
+                return action;
+            }
+        }
+    }
+
+    fn draw(
+        &mut self,
+        kind: usize,
+        name: String,
+        model: &Model,
+        volumes: usize,
+        now_ns: u64,
+    ) -> Option<Action> {
+        let size = model.present_bytes();
+        Some(match kind {
+            0 => Action::Write(name, vec![self.any_change(size)]),
+            1 => Action::Write(name, self.whole_changes(size)?),
+            2 => Action::Flush(name),
+            3 => {
+                let offset = self.random.below(size);
+                Action::Read(name, offset, self.random.between(1, size - offset) as usize)
+            }
+            4 => Action::View(name, self.moment(model, now_ns), self.random.chance(300)),
+            5 => Action::DropView,
+            6 => Action::Diff(name, self.seq(model), self.seq(model)),
+            7 => Action::Extents(name),
+            8 if volumes < VOLUMES_MAX => self.create(),
+            9 if volumes < VOLUMES_MAX => {
+                let moment = self.moment(model, now_ns);
+                Action::Clone(name, moment, self.name())
+            }
+            10 if volumes > 1 => Action::Delete(name),
+            12 => Action::CreateVersion(name),
+            13 => {
+                let index = self.random.below(model.versions.len().max(1) as u64) as usize;
+                Action::DeleteVersion(name, *model.versions.keys().nth(index)?)
+            }
+            14 => {
+                let (moment, pin) = (self.moment(model, now_ns), self.random.chance(600));
+                Action::CreateMark(name, self.name(), moment, pin)
+            }
+            15 => {
+                let index = self.random.below(model.marks.len().max(1) as u64) as usize;
+                Action::DeleteMark(name, model.marks.keys().nth(index)?.clone())
+            }
+            16 => Action::Revert(name, self.moment(model, now_ns)),
+            17 => Action::Resize(name, self.size()),
+            18 => Action::Change(name, self.change()),
+            19 => Action::Step([1, 64 << 10, 1 << 20, 64 << 20][self.random.below(4) as usize]),
+            20 => Action::Wait(self.random.below(30 * SECOND)),
+            21 => Action::JumpTo(START_NS + self.random.below(1000) * 3600 * SECOND),
+            22 => Action::Restart,
+            23 if self.faulty => Action::Kill,
+            24 if self.faulty => match self.random.below(3) {
+                0 => Action::PowerCut,
+                1 => Action::HaltAfter(self.random.below(4)),
+                _ => Action::HaltAfter(self.random.below(60)),
+            },
+            25 if self.faulty => {
+                let op =
+                    [Op::Read, Op::Write, Op::Sync, Op::Allocate][self.random.below(4) as usize];
+                Action::Fault(op, self.random.below(30))
+            }
+            11 => self.squeeze(),
+            _ => return None,
+        })
+    }
+
+    fn squeeze(&mut self) -> Action {
+        if self.random.chance(500) {
+            return Action::SpaceLimit(None);
+        }
+        Action::SpaceLimit(Some(self.random.between(8, 48) << 20))
+    }
+
+    fn name(&mut self) -> String {
+        self.names += 1;
+        format!("n{}", self.names)
+    }
+
+    fn size(&mut self) -> u64 {
+        // Most sizes are no multiple of a block, as the contract allows.
+        (self.random.between(BLOCK, SIZE_BYTES_MAX) / 512) * 512
+    }
+
+    fn granularity(&mut self) -> Granularity {
+        match self.random.below(4) {
+            0 => Granularity::Interval([SECOND, 10 * SECOND][self.random.below(2) as usize]),
+            1 => Granularity::OnDemand,
+            _ => Granularity::EveryWrite,
+        }
+    }
+
+    fn window(&mut self) -> u64 {
+        [0, 20, 300, 86_400][self.random.below(4) as usize] * SECOND
+    }
+
+    fn create(&mut self) -> Action {
+        let (name, size) = (self.name(), self.size());
+        Action::Create(name, size, self.granularity(), self.window())
+    }
+
+    fn change(&mut self) -> VolumeChange {
+        VolumeChange {
+            granularity: self.random.chance(500).then(|| self.granularity()),
+            window_ns: self.random.chance(500).then(|| self.window()),
+            history_limit_bytes: None,
+        }
+    }
+
+    fn bytes(&mut self, length: u64) -> Vec<u8> {
+        let mut bytes = vec![0; length as usize];
+        self.random.fill(&mut bytes);
+        if self.random.chance(30) {
+            bytes.fill(0);
+        }
+        bytes
+    }
+
+    /// One write or zero of any alignment and length.
+    fn any_change(&mut self, size: u64) -> Change {
+        let offset = self.random.below(size);
+        let longest = match self.random.below(20) {
+            0 => size,
+            1..=5 => 70_000,
+            6..=12 => 9_000,
+            _ => 600,
+        };
+        let length = self.random.between(1, longest).min(size - offset);
+        if self.random.chance(150) {
+            return Change::Zero(offset, length);
+        }
+        Change::Write(offset, self.bytes(length))
+    }
+
+    /// Up to eight ops of whole blocks, each of which takes one seq.
+    fn whole_changes(&mut self, size: u64) -> Option<Vec<Change>> {
+        let blocks = size / BLOCK;
+        let hot = self.random.below(blocks);
+        let count = self.random.between(1, 8);
+        let change = |random: &mut Random| {
+            // Half of them near each other, so that the same block is written again and again.
+            let first = if random.chance(500) {
+                (hot + random.below(4)) % blocks
+            } else {
+                random.below(blocks)
+            };
+            let longest = if random.chance(200) { WHOLE_BYTES_MAX / BLOCK } else { 2 };
+            let length = random.between(1, longest).min(blocks - first) * BLOCK;
+            (first * BLOCK, length, random.chance(200))
+        };
+        let drawn: Vec<_> = (0..count).map(|_| change(&mut self.random)).collect();
+        let fill = |this: &mut Workload, (offset, length, zero)| {
+            if zero {
+                Change::Zero(offset, length)
+            } else {
+                Change::Write(offset, this.bytes(length))
+            }
+        };
+        Some(drawn.into_iter().map(|d| fill(self, d)).collect())
+    }
+
+    /// A seq that was given, more often a late one.
+    fn seq(&mut self, model: &Model) -> u64 {
+        let (first, last) = (model.oracle.base.0, model.oracle.latest());
+        let back = if self.random.chance(600) { 20.min(last - first) } else { last - first };
+        last - self.random.below(back + 1)
+    }
+
+    fn moment(&mut self, model: &Model, now_ns: u64) -> Moment {
+        let index = |random: &mut Random, len: usize| random.below(len.max(1) as u64) as usize;
+        match self.random.below(10) {
+            0 => Moment::Latest,
+            1 => Moment::At(WallTime::from_nanos(now_ns - self.random.below(60 * SECOND))),
+            2 => Moment::Ago(Span(self.random.below(60 * SECOND))),
+            3 | 4 => {
+                let at = index(&mut self.random, model.versions.len());
+                match model.versions.keys().nth(at) {
+                    Some(&number) => Moment::Version(number),
+                    None => Moment::Latest,
+                }
+            }
+            5 => {
+                let at = index(&mut self.random, model.marks.len());
+                match model.marks.keys().nth(at) {
+                    Some(name) => Moment::Mark(name.clone()),
+                    None => Moment::Latest,
+                }
+            }
+            6 => {
+                let at = index(&mut self.random, model.oracle.entries.len());
+                match model.oracle.entries.get(at) {
+                    Some(entry) => Moment::At(WallTime::from_nanos(entry.time_ns)),
+                    None => Moment::Latest,
+                }
+            }
+            _ => Moment::Seq(Seq(self.seq(model))),
+        }
+    }
+}

@@ -1,0 +1,449 @@
+//! One run: a pool on simulated media beside the models of its volumes.
+//!
+//! `perform` does one action on the pool and, when it succeeded, on the models. What may have happened when
+//! it failed is settled in `reboot`, after the pool was opened again.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use block::{BlockDevice, MediaDevice};
+use hindsight_volume::{
+    Budget, Error, ErrorKind, Machine, Pool, PoolFormat, PoolOptions, Resolved, Result, View,
+    Volume, VolumeSpec, WriteOp,
+};
+use sim::{Failure, Op, Random, SimClock, SimEntropy, SimMedia};
+use units::{Moment, Seq, WallTime};
+
+use crate::action::Action;
+use crate::model::Model;
+use crate::oracle::Change;
+use crate::workload::START_NS;
+
+/// Bytes of a zone: the smallest, so that segments and runs are many.
+const ZONE_BYTES: u64 = 256 << 10;
+
+/// A view that is held open, with what it must show for ever.
+pub struct Held {
+    /// The view.
+    pub view: Arc<View>,
+    /// Its volume.
+    pub volume: String,
+    /// What it showed when it was opened, which was compared with the oracle then.
+    pub content: Vec<u8>,
+}
+
+/// What was armed and has not struck yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Trouble {
+    /// Nothing.
+    None,
+    /// A halt of the machine.
+    Halt,
+    /// An I/O error.
+    Fault(Op),
+}
+
+/// The world of one run.
+pub struct World {
+    /// The disk.
+    pub media: Arc<SimMedia>,
+    /// Time.
+    pub clock: Arc<SimClock>,
+    /// Draws for crashes and checks, apart from the workload's.
+    pub random: Random,
+    /// The pool, while it is open.
+    pub pool: Option<Arc<Pool>>,
+    /// What each volume must be.
+    pub models: BTreeMap<String, Model>,
+    /// Views held open, oldest first.
+    pub views: VecDeque<Held>,
+    /// What was armed.
+    pub trouble: Trouble,
+    /// What a moment came to in the action under way, should it fail half way.
+    pub intent: Option<Resolved>,
+    /// The space of the media is limited.
+    pub limited: bool,
+    /// Prints each action before it is done.
+    pub verbose: bool,
+    /// What was done, for people and for the digest.
+    pub trace: Vec<String>,
+    machine: Machine,
+    memory_bytes: u64,
+}
+
+impl World {
+    /// An empty pool on fresh media.
+    pub fn new(seed: u64, media_bytes: u64, memory_bytes: u64) -> World {
+        let mut random = Random::new(seed ^ 0x5eed);
+        let background = [0, 0xdd][random.below(2) as usize];
+        let media = Arc::new(SimMedia::filled(media_bytes, random.next_u64(), background));
+        let clock = Arc::new(SimClock::new(WallTime::from_nanos(START_NS)));
+        let entropy = Arc::new(SimEntropy::new(random.next_u64()));
+        let machine = Machine { clock: Arc::<SimClock>::clone(&clock), entropy };
+        let mut world = World {
+            media,
+            clock,
+            random,
+            pool: None,
+            models: BTreeMap::new(),
+            views: VecDeque::new(),
+            trouble: Trouble::None,
+            intent: None,
+            limited: false,
+            verbose: false,
+            trace: Vec::new(),
+            machine,
+            memory_bytes,
+        };
+        let format = PoolFormat { zone_bytes: ZONE_BYTES };
+        Pool::create(&world.device(), &world.machine, &format).expect("a pool on empty media");
+        world.pool = Some(world.try_open().expect("the new pool"));
+        world
+    }
+
+    /// The same world on other media, closed.
+    pub fn with_media(&self, media: Arc<SimMedia>) -> World {
+        let clock = Arc::new(SimClock::new(self.machine.clock.wall()));
+        let entropy = Arc::new(SimEntropy::new(2));
+        let machine = Machine { clock: Arc::<SimClock>::clone(&clock), entropy };
+        World {
+            media,
+            clock,
+            random: self.random.clone(),
+            pool: None,
+            models: self.models.clone(),
+            views: VecDeque::new(),
+            trouble: Trouble::None,
+            intent: self.intent,
+            limited: false,
+            verbose: false,
+            trace: Vec::new(),
+            machine,
+            memory_bytes: self.memory_bytes,
+        }
+    }
+
+    fn device(&self) -> Arc<dyn BlockDevice> {
+        Arc::new(MediaDevice::new(Arc::<SimMedia>::clone(&self.media)))
+    }
+
+    /// Opens the pool as it is on the media.
+    pub fn try_open(&self) -> Result<Arc<Pool>> {
+        let options = PoolOptions { memory_bytes: self.memory_bytes };
+        Pool::open(self.device(), self.machine.clone(), options)
+    }
+
+    /// The open pool.
+    pub fn pool(&self) -> &Arc<Pool> {
+        self.pool.as_ref().expect("open between actions")
+    }
+
+    /// An open volume that the models know.
+    pub fn volume(&self, name: &str) -> Arc<Volume> {
+        self.pool().volume(name).unwrap_or_else(|e| panic!("volume {name}: {e}"))
+    }
+
+    /// The model of a volume.
+    pub fn model(&mut self, name: &str) -> &mut Model {
+        self.models.get_mut(name).expect("actions name volumes that exist")
+    }
+
+    /// Nanoseconds since 1970 on the wall.
+    pub fn now_ns(&self) -> u64 {
+        self.machine.clock.wall().as_nanos()
+    }
+
+    /// Does one action, and whatever follows from its failure.
+    pub fn act(&mut self, action: &Action) {
+        self.clock.advance(self.random.between(1_000, 5_000_000));
+        self.trace.push(shorten(action));
+        if self.verbose {
+            println!("  {} (op {})", shorten(action), self.media.changes());
+        }
+        self.intent = None;
+        let outcome = self.perform(action);
+        match outcome {
+            Ok(()) => {}
+            Err(e) if e.kind == ErrorKind::Full => self.full(action, &e),
+            Err(e) if self.trouble != Trouble::None => self.broken(action, &e),
+            Err(e) => panic!("{action:.200?}: {:?} {e} ({:?})", e.kind, e.hint),
+        }
+        let names: Vec<String> = self.models.keys().cloned().collect();
+        for name in names {
+            let now_ns = self.volume(&name).now().as_nanos();
+            self.model(&name).note_now(now_ns);
+        }
+    }
+
+    /// Does one action whose failure is the caller's.
+    pub fn attempt(&mut self, action: &Action) -> Result<()> {
+        self.intent = None;
+        self.perform(action)
+    }
+
+    fn perform(&mut self, action: &Action) -> Result<()> {
+        match action {
+            Action::Write(name, changes) => self.write(name, changes)?,
+            Action::Flush(name) => {
+                let latest = self.models[name].oracle.latest();
+                self.volume(name).flush()?;
+                self.model(name).flushed = latest;
+            }
+            Action::Read(name, offset, length) => self.check_range(name, *offset, *length)?,
+            Action::View(name, moment, hold) => self.check_moment(name, moment, *hold)?,
+            Action::DropView => drop(self.views.pop_front()),
+            Action::Diff(name, from, to) => self.check_diff(name, *from, *to)?,
+            Action::Extents(name) => self.check_extents(name)?,
+            Action::Step(bytes) => {
+                self.pool().step(Budget { bytes: *bytes })?;
+            }
+            Action::Wait(nanos) => self.clock.advance(*nanos),
+            Action::JumpTo(nanos) => self.clock.set_wall(WallTime::from_nanos(*nanos)),
+            Action::CheckAll => self.check_all()?,
+            Action::Restart => {
+                self.views.clear();
+                self.pool().close()?;
+                self.pool = None;
+                self.reboot(false, None);
+            }
+            Action::Kill => self.reboot(false, None),
+            Action::PowerCut => self.reboot(true, None),
+            Action::HaltAfter(changes) => {
+                self.media.halt_after(*changes);
+                self.trouble = Trouble::Halt;
+            }
+            Action::Fault(op, after) => {
+                self.media.fail(Failure { after: *after, ..Failure::once(*op) });
+                self.trouble = Trouble::Fault(*op);
+            }
+            Action::SpaceLimit(limit) => {
+                self.media.set_space_limit(*limit);
+                self.limited = limit.is_some();
+            }
+            event => self.perform_event(event)?,
+        }
+        Ok(())
+    }
+
+    fn perform_event(&mut self, action: &Action) -> Result<()> {
+        match action {
+            Action::Create(name, size_bytes, granularity, window_ns) => {
+                let spec = VolumeSpec {
+                    name: name.clone(),
+                    size_bytes: *size_bytes,
+                    architecture: hindsight_volume::Architecture::Logging,
+                    granularity: *granularity,
+                    window_ns: *window_ns,
+                    history_limit_bytes: None,
+                };
+                self.pool().create_volume(&spec)?;
+                self.adopt(name, vec![0; *size_bytes as usize], *granularity, *window_ns);
+            }
+            Action::Clone(source, moment, name) => self.clone_volume(source, moment, name)?,
+            Action::Delete(name) => {
+                self.pool().delete_volume(name)?;
+                self.models.remove(name);
+                self.forget_views_of(name);
+            }
+            Action::CreateVersion(name) => {
+                let version = self.volume(name).create_version("a label")?;
+                let model = self.model(name);
+                assert_eq!(version.stamp.seq.0, model.oracle.latest(), "a version is the present");
+                let known = model.versions.insert(version.number, version.stamp.seq.0);
+                assert_eq!(known, None, "version numbers are never used twice");
+                model.flushed = version.stamp.seq.0;
+            }
+            Action::DeleteVersion(name, number) => {
+                self.volume(name).delete_version(*number)?;
+                self.model(name).versions.remove(number);
+            }
+            Action::CreateMark(name, mark, moment, pin) => {
+                let Some(resolved) = self.resolve(name, moment)? else { return Ok(()) };
+                let made = self.volume(name).create_mark(mark, moment, *pin)?;
+                assert_eq!(made.stamp.seq, resolved.seq);
+                let model = self.model(name);
+                model.marks.insert(mark.clone(), (resolved.seq.0, *pin));
+                if *pin {
+                    model.flushed = model.flushed.max(resolved.seq.0);
+                }
+            }
+            Action::DeleteMark(name, mark) => {
+                self.volume(name).delete_mark(mark)?;
+                self.model(name).marks.remove(mark);
+            }
+            Action::Revert(name, moment) => self.revert(name, moment)?,
+            Action::Resize(name, size) => self.resize(name, *size)?,
+            Action::Change(name, change) => {
+                self.volume(name).change(change)?;
+                let model = self.model(name);
+                if let Some(granularity) = change.granularity {
+                    model.granularities.push((model.oracle.latest() + 1, granularity));
+                }
+                model.window_ns = change.window_ns.unwrap_or(model.window_ns);
+            }
+            other => unreachable!("{other:?} is no event"),
+        }
+        Ok(())
+    }
+
+    fn write(&mut self, name: &str, changes: &[Change]) -> Result<()> {
+        let ops: Vec<WriteOp<'_>> = changes.iter().map(op_of).collect();
+        let volume = self.volume(name);
+        let before = self.models[name].oracle.latest();
+        let last = volume.write_batch(&ops)?.0;
+        let stamp = volume.resolve(&Moment::Latest)?;
+        assert_eq!(stamp.seq.0, last, "the answer to a write is the latest seq");
+        let model = self.model(name);
+        let [change] = changes else {
+            assert_eq!(last, before + changes.len() as u64, "whole blocks take one seq each");
+            for (seq, change) in (before + 1..).zip(changes) {
+                model.push(seq, stamp.time.as_nanos(), change.clone());
+            }
+            return Ok(());
+        };
+        model.push(last, stamp.time.as_nanos(), change.clone());
+        Ok(())
+    }
+
+    fn clone_volume(&mut self, source: &str, moment: &Moment, name: &str) -> Result<()> {
+        let Some(resolved) = self.resolve(source, moment)? else { return Ok(()) };
+        let seq = resolved.seq.0;
+        let Some(content) = self.models[source].exact_at(seq) else { return Ok(()) };
+        let clone = self.pool().clone_volume(source, moment, name)?;
+        let latest = clone.resolve(&Moment::Latest)?;
+        assert!(latest.seq.0 >= seq, "a clone goes on from the moment it was made at");
+        let (granularity, window_ns) = {
+            let info = clone.info()?;
+            (info.granularity, info.window_ns)
+        };
+        let mut model = Model::new(latest.seq.0, content, granularity, window_ns);
+        model.note_now(clone.now().as_nanos());
+        self.models.insert(name.to_owned(), model);
+        Ok(())
+    }
+
+    /// Takes a new volume into the models.
+    pub fn adopt(
+        &mut self,
+        name: &str,
+        content: Vec<u8>,
+        granularity: hindsight_volume::Granularity,
+        window_ns: u64,
+    ) {
+        let latest = self.volume(name).resolve(&Moment::Latest).expect("a new volume's present");
+        let model = Model::new(latest.seq.0, content, granularity, window_ns);
+        self.models.insert(name.to_owned(), model);
+    }
+
+    fn revert(&mut self, name: &str, moment: &Moment) -> Result<()> {
+        let Some(resolved) = self.resolve(name, moment)? else { return Ok(()) };
+        let volume = self.volume(name);
+        let latest = self.models[name].oracle.latest();
+        if self.models[name].exact_at(resolved.seq.0).is_none() {
+            return Ok(());
+        }
+        let rehearsed = volume.revert(moment, true)?;
+        assert_eq!((rehearsed.from.seq.0, rehearsed.to.seq), (latest, resolved.seq));
+        let report = volume.revert(moment, false)?;
+        assert_eq!(report.to.seq, resolved.seq);
+        if report.seq.0 == latest {
+            assert_eq!(report.to.seq.0, latest, "only a revert to the present does nothing");
+            return Ok(());
+        }
+        assert_eq!((report.from.seq.0, report.seq.0), (latest, latest + 1));
+        let stamp = volume.resolve(&Moment::Latest)?;
+        assert_eq!(stamp.seq, report.seq);
+        let model = self.model(name);
+        model.push(stamp.seq.0, stamp.time.as_nanos(), Change::Revert(resolved.seq.0));
+        model.flushed = stamp.seq.0;
+        Ok(())
+    }
+
+    fn resize(&mut self, name: &str, size: u64) -> Result<()> {
+        let volume = self.volume(name);
+        let old = self.models[name].present_bytes();
+        volume.resize(size)?;
+        if size == old {
+            return Ok(());
+        }
+        let stamp = volume.resolve(&Moment::Latest)?;
+        let model = self.model(name);
+        let (seq, time_ns) = (stamp.seq.0, stamp.time.as_nanos());
+        if size < old {
+            model.push(seq - 1, time_ns, Change::Zero(size, old - size));
+        }
+        model.push(seq, time_ns, Change::Resize(size));
+        model.flushed = seq;
+        assert_eq!(volume.size_bytes(), size);
+        Ok(())
+    }
+
+    /// What a moment comes to, with every rule about what it may come to; `None` outside the window.
+    pub fn resolve(&mut self, name: &str, moment: &Moment) -> Result<Option<Resolved>> {
+        let outcome = self.volume(name).resolve(moment);
+        let resolved = match outcome {
+            Ok(resolved) => Some(resolved),
+            Err(Error { kind: ErrorKind::OutsideWindow { .. }, .. }) => None,
+            Err(e) => return Err(e),
+        };
+        self.models[name].check_resolved(moment, resolved);
+        self.intent = resolved;
+        Ok(resolved)
+    }
+
+    /// Lets go of the views of a deleted volume, which must have noticed.
+    fn forget_views_of(&mut self, name: &str) {
+        let (gone, kept) =
+            std::mem::take(&mut self.views).into_iter().partition(|h| h.volume == name);
+        self.views = kept;
+        let gone: VecDeque<Held> = gone;
+        for held in gone {
+            let error = held.view.read(0, &mut [0]).expect_err("its volume was deleted");
+            assert_eq!(error.kind, ErrorKind::NotFound);
+        }
+    }
+
+    /// The pool is full: what was there stays, and the past may have been shortened.
+    fn full(&mut self, action: &Action, error: &Error) {
+        let frees = matches!(
+            action,
+            Action::Delete(..) | Action::DeleteVersion(..) | Action::DeleteMark(..)
+        );
+        assert!(!frees, "deletes work when full: {action:?}: {error}");
+        let reads = matches!(
+            action,
+            Action::Read(..) | Action::View(..) | Action::Diff(..) | Action::Extents(..)
+        );
+        assert!(!reads, "reads need no space: {action:?}: {error}");
+        self.trace.push(format!("full: {error}"));
+        self.models.values_mut().for_each(|m| m.squeezed = true);
+        self.settle(false, Some(action));
+    }
+}
+
+/// A change as the engine takes it.
+pub fn op_of(change: &Change) -> WriteOp<'_> {
+    match change {
+        Change::Write(offset, bytes) => WriteOp::Data { offset: *offset, bytes },
+        Change::Zero(offset, length) => WriteOp::Zero { offset: *offset, length_bytes: *length },
+        other => unreachable!("{other:?} is no write"),
+    }
+}
+
+/// An action without its bytes.
+fn shorten(action: &Action) -> String {
+    let Action::Write(name, changes) = action else { return format!("{action:?}") };
+    let ops: Vec<String> = changes
+        .iter()
+        .map(|change| match change {
+            Change::Write(offset, bytes) => format!("data {offset}+{}", bytes.len()),
+            other => format!("{other:?}"),
+        })
+        .collect();
+    format!("Write({name:?}, {})", ops.join(", "))
+}
+
+/// A seq as a moment.
+pub fn at_seq(seq: u64) -> Moment {
+    Moment::Seq(Seq(seq))
+}
