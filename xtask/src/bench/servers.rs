@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
 
 use super::Options;
@@ -51,6 +51,10 @@ impl Server {
         let mut ticks = || fields.next().and_then(|field| field.parse::<u64>().ok());
         let (user, system) = ticks().zip(ticks()).context("/proc/PID/stat")?;
         Ok((user + system) * 10_000)
+    }
+
+    fn is_running(&mut self) -> bool {
+        matches!(self.child.try_wait(), Ok(None))
     }
 
     /// Kills it as `kill -9` does.
@@ -167,8 +171,8 @@ impl Hindsight {
     /// Starts one on the pool that is there.
     pub fn open(options: &Options) -> Result<Hindsight> {
         let pool = options.directory.join("pool");
-        std::fs::create_dir_all(&pool).context("the pool's directory")?;
-        let said = pool.join("said.log");
+        // Not in the pool's directory: a server makes a pool only where nothing else is.
+        let said = options.directory.join("said.log");
         let log = File::create(&said).context("the server's log")?;
         let socket = pool.join("nbd.sock");
         let mut command = Command::new(&options.hindsight);
@@ -177,14 +181,11 @@ impl Hindsight {
         command.arg("--http").arg(format!("unix:{}", pool.join("api.sock").display()));
         command.args(["--iscsi", "none", "--nfs", "none"]);
         let child = command.stdout(Stdio::null()).stderr(log).spawn().context("hindsight serve")?;
-        let server = Server { name: "hindsight".to_owned(), child, socket, files: Vec::new() };
-        let is_ready = || {
-            let text = std::fs::read_to_string(&said).unwrap_or_default();
-            text.lines().any(|line| line.trim() == "ready")
-        };
-        let started = wait_for(is_ready);
-        let text = std::fs::read_to_string(&said).unwrap_or_default();
-        started.with_context(|| format!("hindsight does not start: {text}"))?;
+        let mut server = Server { name: "hindsight".to_owned(), child, socket, files: Vec::new() };
+        let text = || std::fs::read_to_string(&said).unwrap_or_default();
+        let is_ready = || text().lines().any(|line| line.trim() == "ready");
+        wait_for(|| is_ready() || !server.is_running())?;
+        ensure!(is_ready(), "hindsight does not start: {}", text());
         Ok(Hindsight { server, binary: options.hindsight.clone(), pool })
     }
 
@@ -208,9 +209,9 @@ impl Hindsight {
     /// Deletes a volume and waits until its space is free again.
     pub fn delete_volume(&self, name: &str) -> Result<()> {
         let mut command = Command::new(&self.binary);
-        command.args(["volume", "delete", name]).stdout(Stdio::null());
+        command.args(["volume", "delete", name, "--json"]);
         command.env("HINDSIGHT_SERVER", format!("unix:{}", self.pool.join("api.sock").display()));
-        program::run(&mut command)?;
+        program::output(&mut command)?;
         self.settle()
     }
 
@@ -240,7 +241,7 @@ impl Hindsight {
     }
 }
 
-fn wait_for(condition: impl Fn() -> bool) -> Result<()> {
+fn wait_for(mut condition: impl FnMut() -> bool) -> Result<()> {
     let began = Instant::now();
     while !condition() {
         if began.elapsed() > Duration::from_secs(START_SECONDS_MAX) {

@@ -106,7 +106,8 @@ pub fn cpu_per_request(options: &Options) -> Result<Report> {
         .with_ratio("hindsight", &["nbdkit-null"], "hindsight / nbdkit null, round by round");
     report.note(
         "User and system time of the server process from /proc/PID/stat around a run of fio, \
-         divided by its requests. Background work that falls into the run is counted; what comes later is not.",
+         divided by its requests. Background work that falls into the run is counted; what comes \
+         later is not.",
     );
     let hindsight = Hindsight::start(options)?;
     let null = Peer::Null.start(options)?;
