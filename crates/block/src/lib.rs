@@ -1,7 +1,7 @@
 //! Block devices and the layers over them.
 //!
-//! A layer implements [`BlockDevice`] over other block devices, forwards by default and overrides only
-//! what it changes. Offsets and lengths are bytes; no alignment is demanded.
+//! A layer implements [`BlockDevice`] over other block devices, forwards by default and overrides
+//! only what it changes. Offsets and lengths are bytes; no alignment is demanded.
 
 use std::io::IoSlice;
 use std::sync::Arc;
@@ -28,7 +28,8 @@ pub trait BlockDevice: Send + Sync {
     fn len_bytes(&self) -> u64;
     /// Fills `buffer` from `offset`; never short.
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<()>;
-    /// Fills `buffer` if that needs no waiting; `Ok(false)` means "would wait" and leaves it unspecified.
+    /// Fills `buffer` if that needs no waiting; `Ok(false)` means "would wait" and leaves it
+    /// unspecified.
     fn try_read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<bool> {
         self.read_at(offset, buffer).map(|()| true)
     }

@@ -1,8 +1,8 @@
 //! The space of a pool: zones of equal size, handed out whole.
 //!
-//! Invariants: a zone is free or used, never both; the last `reserve` free zones go only to those who say
-//! they make room (reclamation, the catalogue). Knows nothing of what a zone holds: the catalogue says
-//! which zones are used, and this table is built from it at each opening.
+//! Invariants: a zone is free or used, never both; the last `reserve` free zones go only to those
+//! who say they make room (reclamation, the catalogue). Knows nothing of what a zone holds: the
+//! catalogue says which zones are used, and this table is built from it at each opening.
 
 /// Who asks for a zone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,7 +23,8 @@ pub struct Zones {
 }
 
 impl Zones {
-    /// A table of `count` zones, all free, the last `reserve_count` of which are kept for reclamation.
+    /// A table of `count` zones, all free, the last `reserve_count` of which are kept for
+    /// reclamation.
     #[must_use]
     pub fn new(count: u32, reserve_count: u32) -> Zones {
         Zones {

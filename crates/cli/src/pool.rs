@@ -67,7 +67,7 @@ pub fn run(session: &Session, verb: Verb) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::Done)
 }
 
-/// Every copy of the superblock as text, or what is wrong with it. Takes no lock and writes nothing.
+/// Every copy of the superblock as text, or what is wrong with it; takes no lock, writes nothing.
 fn inspect(pool: &Path) -> anyhow::Result<Vec<String>> {
     let path = server::pool_path(pool)?;
     let shown = path.display().to_string();

@@ -1,7 +1,8 @@
 //! Media on a file or a raw block device, through the page cache.
 //!
-//! Reads that the page cache can answer never wait (`RWF_NOWAIT`), so a caller can serve those inline and
-//! hand only cold reads to threads; writes go to the page cache in one vectored call; `sync` is `fdatasync`.
+//! Reads that the page cache can answer never wait (`RWF_NOWAIT`), so a caller can serve those
+//! inline and hand only cold reads to threads; writes go to the page cache in one vectored call;
+//! `sync` is `fdatasync`.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, IoSlice, IoSliceMut};

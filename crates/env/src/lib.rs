@@ -1,7 +1,8 @@
 //! What the engine asks of the machine: media, clocks, entropy.
 //!
-//! The engine below `server` reads no clock, no randomness and no file except through these traits, so
-//! that one thread and one seed can run all of it in the simulator (`sim` implements the same traits).
+//! The engine below `server` reads no clock, no randomness and no file except through these traits,
+//! so that one thread and one seed can run all of it in the simulator (`sim` implements the same
+//! traits).
 
 use std::io::{self, IoSlice};
 
@@ -15,8 +16,8 @@ pub use real::{RealClock, RealEntropy};
 
 /// A flat array of bytes that keeps what was synced: a file, a disk, memory, or the simulator's.
 ///
-/// Writes are acknowledged when the operating system has them (they survive the death of the process);
-/// they are durable when a later [`Media::sync`] returns `Ok`.
+/// Writes are acknowledged when the operating system has them (they survive the death of the
+/// process); they are durable when a later [`Media::sync`] returns `Ok`.
 pub trait Media: Send + Sync {
     /// Length in bytes. Reads and writes beyond it fail.
     fn len_bytes(&self) -> u64;

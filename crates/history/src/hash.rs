@@ -1,5 +1,5 @@
-//! A fast hash for page numbers and block addresses: keys our own maps make up, never a client's choice
-//! of collisions worth defending against (at worst a volume slows itself down).
+//! A fast hash for page numbers and block addresses: keys our own maps make up, never a client's
+//! choice of collisions worth defending against (at worst a volume slows itself down).
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};

@@ -1,16 +1,19 @@
 //! One volume's log: seqs, batches, segments.
 //!
 //! Invariants
-//! 1. A write gets its seq and its place in the open segment in one short critical section; copying,
-//!    checksumming and the device write happen outside it.
+//! 1. A write gets its seq and its place in the open segment in one short critical section;
+//!    copying, checksumming and the device write happen outside it.
 //! 2. `stable` is the highest seq at and below which every write has ended: its bytes are with the
 //!    operating system and its entries in the map. Only stable moments are ever resolved.
 //! 3. `durable` is a stable seq that a completed device flush covers.
 //! 4. Time rises strictly from batch to batch, whatever the clock does.
-//! 5. While the gate is closed nothing is in flight: whoever closed it sees one instant of the volume.
-//! 6. While a block range is locked (a partial block is being merged) no other write to it is reserved.
+//! 5. While the gate is closed nothing is in flight: whoever closed it sees one instant of the
+//!    volume.
+//! 6. While a block range is locked (a partial block is being merged) no other write to it is
+//!    reserved.
 //!
-//! Deliberately unaware of the map: the caller enters locations there before it calls `Appended::end`.
+//! Deliberately unaware of the map: the caller enters locations there before it calls
+//! `Appended::end`.
 
 use std::collections::VecDeque;
 use std::io::IoSlice;
@@ -161,12 +164,13 @@ impl Log {
         Log { id, store, state: Mutex::new(state), changed: Condvar::new() }
     }
 
-    /// Appends as many of `ops` as fit the open segment, in one vectored write. The caller enters the
-    /// locations in the map, ends the result, and comes again with the rest. `timeline` is asked once
-    /// nothing can change it any more; `None` means that the request is no longer right.
+    /// Appends as many of `ops` as fit the open segment, in one vectored write. The caller enters
+    /// the locations in the map, ends the result, and comes again with the rest. `timeline` is
+    /// asked once nothing can change it any more; `None` means that the request is no longer right.
     ///
     /// # Errors
-    /// `Moved` when `timeline` says `None`; `Full` before anything is reserved; `Refused` or the device's after.
+    /// `Moved` when `timeline` says `None`; `Full` before anything is reserved; `Refused` or the
+    /// device's after.
     pub fn append(
         &self,
         timeline: impl Fn() -> Option<u64>,
@@ -510,7 +514,8 @@ impl Appended<'_> {
 impl Drop for Appended<'_> {
     fn drop(&mut self) {
         if !self.ended {
-            // The write failed: it never ends, `stable` stays below it, and the store refuses writes.
+            // The write failed: it never ends, `stable` stays below it, and the store refuses
+            // writes.
             self.log.store.fail();
             self.log.changed.notify_all();
         }

@@ -1,7 +1,8 @@
 //! Which moments of a timeline can be opened, and so which block versions are needed.
 //!
-//! The one rule: a block version written at seq i and superseded at seq j is needed if and only if some
-//! openable moment m has i <= m < j. Granularity, deletion of versions and expiry all follow from it.
+//! The one rule: a block version written at seq i and superseded at seq j is needed if and only if
+//! some openable moment m has i <= m < j. Granularity, deletion of versions and expiry all follow
+//! from it.
 
 use units::Seq;
 
@@ -59,7 +60,8 @@ impl Openable {
         self.last_at_or_before(seq) == Some(seq)
     }
 
-    /// Whether a version from `written` up to but not including `superseded` (never, if `None`) is needed.
+    /// Whether a version from `written` up to but not including `superseded` (never, if `None`) is
+    /// needed.
     #[must_use]
     pub fn needs(&self, written: Seq, superseded: Option<Seq>) -> bool {
         let last = match superseded {

@@ -1,9 +1,10 @@
 //! A table of map pages: where each block is, as of one moment (the present, or a view's).
 //!
 //! Invariants
-//! 1. A page is only a cache of "look these 512 blocks up at this moment": it may be dropped at any time.
-//! 2. A page is loaded and installed under its shard's lock, and a writer first puts its entries where
-//!    loading finds them and then updates the page under that lock: no write is missed.
+//! 1. A page is only a cache of "look these 512 blocks up at this moment": it may be dropped at any
+//!    time.
+//! 2. A page is loaded and installed under its shard's lock, and a writer first puts its entries
+//!    where loading finds them and then updates the page under that lock: no write is missed.
 //! 3. A slot never goes back to a lower seq while its page stays.
 //! 4. The pages of all tables together stay within one budget.
 //!
@@ -108,7 +109,8 @@ impl PageTable {
         &self.shards[(page % SHARDS as u64) as usize]
     }
 
-    /// Copies slots `first..first + out.len()` of a page out, loading it with `load` if it is not held.
+    /// Copies slots `first..first + out.len()` of a page out, loading it with `load` if it is not
+    /// held.
     ///
     /// # Errors
     /// Those of `load`.

@@ -1,10 +1,11 @@
 //! Recovery of a log's tail: what was written after the last run was committed.
 //!
 //! After `kill -9` every acknowledged write is there; a hole is a write that was in flight. After a
-//! power cut any unflushed batch may be missing or torn. The two are told apart by `stable_seq`, which
-//! later batches carry: a missing write that a later batch knew to have ended was lost with the power. The
-//! log is then cut before it, so that what is recovered is a prefix of the history (up to writes that were
-//! in flight together) which contains everything flushed. The seqs behind the cut are void for ever.
+//! power cut any unflushed batch may be missing or torn. The two are told apart by `stable_seq`,
+//! which later batches carry: a missing write that a later batch knew to have ended was lost with
+//! the power. The log is then cut before it, so that what is recovered is a prefix of the history
+//! (up to writes that were in flight together) which contains everything flushed. The seqs behind
+//! the cut are void for ever.
 //!
 //! A flushed write that is missing is damage, not a crash: an error, never a shorter history.
 
@@ -52,8 +53,8 @@ pub struct RecoveredLog {
     pub entries: Vec<(u64, Entry)>,
     /// The times of batches and events.
     pub times: Vec<TimeEntry>,
-    /// Seqs (inclusive) that were never acknowledged or are lost with the power: void from now on. They
-    /// must be durable in the catalogue before the log goes on.
+    /// Seqs (inclusive) that were never acknowledged or are lost with the power: void from now on.
+    /// They must be durable in the catalogue before the log goes on.
     pub voids: Vec<(Seq, Seq)>,
     /// Where the log goes on.
     pub start: LogStart,
@@ -177,8 +178,8 @@ impl Tail {
     }
 }
 
-/// The highest seq that was ever given, as far as anything tells. Void ones count: were they given again,
-/// the next recovery would throw the new writes away with the old.
+/// The highest seq that was ever given, as far as anything tells. Void ones count: were they given
+/// again, the next recovery would throw the new writes away with the old.
 fn highest_given(known: &KnownLog, found: &Tail) -> Seq {
     let written = found.ops.last().map(|op| op.seq);
     let event = known.events.last().map(|e| e.0);

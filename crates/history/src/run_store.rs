@@ -1,7 +1,8 @@
 //! Where runs are on the device: pages in extents of zones.
 //!
 //! Invariants
-//! 1. Pages are appended to a zone that is current for maps; several runs share it, one after another.
+//! 1. Pages are appended to a zone that is current for maps; several runs share it, one after
+//!    another.
 //! 2. A zone of maps is retired when none of its pages belongs to a run any more.
 //! 3. A writer that is dropped unfinished gives its pages back.
 

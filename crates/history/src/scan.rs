@@ -1,8 +1,8 @@
 //! Reading a segment's batches back: for recovery and for rebuilding the map.
 //!
 //! A batch that was reserved but never written leaves a hole, and later batches may follow it; so
-//! where no batch decodes, the scan goes on at the next aligned offset. Bytes that a client wrote to look
-//! like a batch are not taken for one: they lack the segment's nonce.
+//! where no batch decodes, the scan goes on at the next aligned offset. Bytes that a client wrote
+//! to look like a batch are not taken for one: they lack the segment's nonce.
 
 use format::FormatErrorKind;
 use format::batch::{BATCH_ALIGNMENT, Batch, peek_header_bytes};

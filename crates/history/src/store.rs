@@ -1,5 +1,5 @@
-//! What all logs and maps of a pool share: the device, its zones, the table of segments, and the epochs
-//! that keep a zone from being used again while a reader may still look at it.
+//! What all logs and maps of a pool share: the device, its zones, the table of segments, and the
+//! epochs that keep a zone from being used again while a reader may still look at it.
 //!
 //! Invariants
 //! 1. A segment number is in the table exactly while some map entry may point to it.
@@ -324,7 +324,8 @@ impl Store {
         })
     }
 
-    /// Flushes the device. Callers that wait together share one flush, which began after each of them came.
+    /// Flushes the device. Callers that wait together share one flush, which began after each of
+    /// them came.
     ///
     /// # Errors
     /// `Refused` after an earlier failure; else the device's.

@@ -1,7 +1,7 @@
 //! From time to seq and back: the times of a log's batches.
 //!
-//! Invariants: entries rise strictly in time and in seq; parts in runs are older than those still in
-//! the log's memory. A part in a run is read page by page; only first entries stay in memory.
+//! Invariants: entries rise strictly in time and in seq; parts in runs are older than those still
+//! in the log's memory. A part in a run is read page by page; only first entries stay in memory.
 
 use std::sync::Arc;
 

@@ -3,7 +3,8 @@
 //! Invariants
 //! 1. Entries move from active to frozen to a run and are at every instant in at least one of them.
 //! 2. `frozen` is oldest first, `runs` newest first; runs are immutable.
-//! 3. A look-up that finds nothing here goes to the parent, at the seq where this timeline branched off.
+//! 3. A look-up that finds nothing here goes to the parent, at the seq where this timeline branched
+//!    off.
 //!
 //! Deliberately unaware of page tables, retention and volumes.
 
@@ -107,8 +108,8 @@ impl Timeline {
         self.state.read().runs.clone()
     }
 
-    /// Replaces the oldest `flushed` frozen parts by a run that holds their entries (or by nothing, when
-    /// none of them was needed).
+    /// Replaces the oldest `flushed` frozen parts by a run that holds their entries (or by nothing,
+    /// when none of them was needed).
     pub fn install_flushed(&self, flushed: usize, run: Option<Arc<StoredRun>>) {
         let mut state = self.state.write();
         state.frozen.drain(..flushed);
@@ -180,7 +181,8 @@ impl Timeline {
         Ok(())
     }
 
-    /// How many entries parts of this timeline have that may lie above `after`: an upper bound, cheap.
+    /// How many entries parts of this timeline have that may lie above `after`: an upper bound,
+    /// cheap.
     #[must_use]
     pub fn entries_after(&self, after: Seq) -> u64 {
         let state = self.state.read();
@@ -192,8 +194,8 @@ impl Timeline {
             + (frozen.map(|p| p.len()).sum::<usize>() + active) as u64
     }
 
-    /// Keys (pages, and nodes above them) that have entries of this timeline in `after < seq <= until`,
-    /// or more: a superset, for diffs.
+    /// Keys (pages, and nodes above them) that have entries of this timeline in `after < seq <=
+    /// until`, or more: a superset, for diffs.
     ///
     /// # Errors
     /// `Corrupt` or the device's, from runs.

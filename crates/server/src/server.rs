@@ -1,7 +1,7 @@
 //! A running server: the pool, its background thread, its listeners; started and stopped in order.
 //!
-//! Start: pool, sockets bound, background thread, NBD, HTTP. Stop: not ready, NBD and HTTP clients get
-//! the answers they are owed and no new ones come, background work ends, the pool is closed.
+//! Start: pool, sockets bound, background thread, NBD, HTTP. Stop: not ready, NBD and HTTP clients
+//! get the answers they are owed and no new ones come, background work ends, the pool is closed.
 
 use std::sync::Arc;
 

@@ -1,7 +1,7 @@
 //! What can be set: by flags, by the configuration file, by default, in this order of precedence.
 //!
-//! Flags and file have the same form, [`Settings`]; [`Config`] is what came of them. An unknown field
-//! in the file is an error, and so is a `${VAR}` that is not set.
+//! Flags and file have the same form, [`Settings`]; [`Config`] is what came of them. An unknown
+//! field in the file is an error, and so is a `${VAR}` that is not set.
 
 use std::path::{Path, PathBuf};
 use std::str::FromStr;

@@ -1,4 +1,5 @@
-//! A clock that moves only when told to. The monotonic side never goes back; the wall may jump both ways.
+//! A clock that moves only when told to. The monotonic side never goes back; the wall may jump both
+//! ways.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -4,22 +4,27 @@
 //!
 //! What [`SimMedia`] may do to whoever stores data on it; everything else is kept faithfully.
 //!
-//! - **Power cut** ([`SimMedia::crash`]): of the writes and discards since the last completed sync any
-//!   subset is lost, whatever their order; each that is not lost may be torn at 512-byte granularity: an
-//!   arbitrary subset of its sectors arrives. What a completed sync covered is all there.
-//! - **Death of the process** ([`SimMedia::kill`]): everything written stays, and stays unsynced. A halt
-//!   ([`SimMedia::halt_after`]) stops the machine in the middle of an operation, before either of the two.
-//! - **Errors** ([`SimMedia::fail`]): a read, write, sync, allocation or discard fails, once, several times
-//!   or for ever, everywhere or in a range. A failed write leaves any subset of its sectors written. A failed
-//!   sync leaves each pending write durable, pending, or lost for good although reads still return it: the
-//!   next sync may well succeed, and says nothing about those.
-//! - **Full** ([`SimMedia::set_space_limit`]): an allocation beyond the limit fails with `StorageFull`; so
-//!   does a write into a page that was never allocated. Overwriting allocated pages goes on.
+//! - **Power cut** ([`SimMedia::crash`]): of the writes and discards since the last completed sync
+//!   any subset is lost, whatever their order; each that is not lost may be torn at 512-byte
+//!   granularity: an arbitrary subset of its sectors arrives. What a completed sync covered is all
+//!   there.
+//! - **Death of the process** ([`SimMedia::kill`]): everything written stays, and stays unsynced. A
+//!   halt ([`SimMedia::halt_after`]) stops the machine in the middle of an operation, before either
+//!   of the two.
+//! - **Errors** ([`SimMedia::fail`]): a read, write, sync, allocation or discard fails, once,
+//!   several times or for ever, everywhere or in a range. A failed write leaves any subset of its
+//!   sectors written. A failed sync leaves each pending write durable, pending, or lost for good
+//!   although reads still return it: the next sync may well succeed, and says nothing about those.
+//! - **Full** ([`SimMedia::set_space_limit`]): an allocation beyond the limit fails with
+//!   `StorageFull`; so does a write into a page that was never allocated. Overwriting allocated
+//!   pages goes on.
 //! - **Rot** ([`SimMedia::rot`]): a bit flips at rest.
-//! - **Lies** ([`SimMedia::trick`]): a write is confirmed and lost, or lands elsewhere; a read returns
-//!   another place's content.
-//! - **Discarded ranges** read as their old content, as zeros or as 0xDD, chosen by the seed, until written.
-//! - **Slow**: `try_read_at` says "would wait" as often as it is told to ([`SimMedia::set_cold_every`]).
+//! - **Lies** ([`SimMedia::trick`]): a write is confirmed and lost, or lands elsewhere; a read
+//!   returns another place's content.
+//! - **Discarded ranges** read as their old content, as zeros or as 0xDD, chosen by the seed, until
+//!   written.
+//! - **Slow**: `try_read_at` says "would wait" as often as it is told to
+//!   ([`SimMedia::set_cold_every`]).
 //!
 //! # Invariants
 //!

@@ -1,8 +1,9 @@
 //! The faulty media itself. The fault model is the prose at the top of this crate.
 //!
-//! Invariants: 1. `durable` is what a power cut would leave if it lost every unsynced change; `current` is
-//! what reads return; 2. `unsynced` lists the changes between them in the order in which they were made
-//! (except those that a failed sync lost); 3. after `halt_after` has struck nothing changes any more.
+//! Invariants: 1. `durable` is what a power cut would leave if it lost every unsynced change;
+//! `current` is what reads return; 2. `unsynced` lists the changes between them in the order in
+//! which they were made (except those that a failed sync lost); 3. after `halt_after` has struck
+//! nothing changes any more.
 
 use std::io::{self, IoSlice};
 use std::sync::Arc;
@@ -137,9 +138,9 @@ impl SimMedia {
         state.halt_at_change = None;
     }
 
-    /// Lets `changes` more writes, syncs, allocations and discards succeed; the one after them is begun
-    /// (a write may arrive in part) and fails, and so does every operation from then on, until
-    /// [`SimMedia::crash`], [`SimMedia::kill`] or [`SimMedia::calm`].
+    /// Lets `changes` more writes, syncs, allocations and discards succeed; the one after them is
+    /// begun (a write may arrive in part) and fails, and so does every operation from then on,
+    /// until [`SimMedia::crash`], [`SimMedia::kill`] or [`SimMedia::calm`].
     pub fn halt_after(&self, changes: u64) {
         let mut state = self.state.lock();
         state.halt_at_change = Some(state.changes.saturating_add(changes));
@@ -201,8 +202,8 @@ impl SimMedia {
 
     /// Cuts the power and restores it: keeps a random part of the unsynced changes.
     pub fn crash(&self, random: &mut Random) {
-        // One crash in five each: all is lost, all is kept, only what came after some point suffers. Else
-        // every change has its own fate: kept, lost or torn.
+        // One crash in five each: all is lost, all is kept, only what came after some point
+        // suffers. Else every change has its own fate: kept, lost or torn.
         let fate = random.below(5);
         let count = self.state.lock().unsynced.len() as u64;
         let intact = random.below(count + 1);
@@ -242,7 +243,8 @@ impl SimMedia {
         self.state.lock().current.digest()
     }
 
-    /// Checks the range, strikes and records; `act` runs when the operation is to succeed and `fail` when not.
+    /// Checks the range, strikes and records; `act` runs when the operation is to succeed and
+    /// `fail` when not.
     fn operate<T>(
         &self,
         op: Op,
@@ -355,8 +357,8 @@ impl State {
         }
     }
 
-    /// A sync that failed: each change became durable, stays pending, or (not at a halt, which is no error)
-    /// is lost though reads return it.
+    /// A sync that failed: each change became durable, stays pending, or (not at a halt, which is
+    /// no error) is lost though reads return it.
     fn sync_in_part(&mut self, why: Why) {
         for change in std::mem::take(&mut self.unsynced) {
             match self.random.below(3) {

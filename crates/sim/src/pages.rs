@@ -1,4 +1,5 @@
-//! Sparse content: 4 KiB pages that are shared until written, so that copies of a whole media are cheap.
+//! Sparse content: 4 KiB pages that are shared until written, so that copies of a whole media are
+//! cheap.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,4 +1,5 @@
-//! Random numbers from a seed: SplitMix64 (Steele, Lea, Flood 2014), which any 64-bit seed starts well.
+//! Random numbers from a seed: SplitMix64 (Steele, Lea, Flood 2014), which any 64-bit seed starts
+//! well.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -1,4 +1,5 @@
-//! Each sentence of the fault model, shown to be so: a simulator that is too kind hides the bugs it is for.
+//! Each sentence of the fault model, shown to be so: a simulator that is too kind hides the bugs it
+//! is for.
 
 use std::io::{ErrorKind, IoSlice};
 

@@ -1,8 +1,10 @@
-//! The words of the contract as types: positions, times, moments, sizes, spans, names, and their parsing.
+//! The words of the contract as types: positions, times, moments, sizes, spans, names, and their
+//! parsing.
 //!
 //! No I/O and no clock: whoever parses a local time hands in the present and the time zone.
-//! Invariants: 1. whatever `Display` prints, `FromStr` reads back as the same value; 2. no text makes a
-//! parser panic; 3. every error has a message for people and, where one is possible, a hint.
+//! Invariants: 1. whatever `Display` prints, `FromStr` reads back as the same value; 2. no text
+//! makes a parser panic; 3. every error has a message for people and, where one is possible, a
+//! hint.
 
 mod granularity;
 mod local;

@@ -1,7 +1,9 @@
-//! Moments as people at a terminal write them: local times without an offset, days by name, `... ago`.
+//! Moments as people at a terminal write them: local times without an offset, days by name, `...
+//! ago`.
 //!
-//! Invariants: 1. what the contract's forms say is never read differently here; 2. a local time that a
-//! change of the clocks skips or repeats is refused, not guessed; 3. the answer says what was understood.
+//! Invariants: 1. what the contract's forms say is never read differently here; 2. a local time
+//! that a change of the clocks skips or repeats is refused, not guessed; 3. the answer says what
+//! was understood.
 
 use jiff::Timestamp;
 use jiff::civil::{Date, DateTime, Time};
@@ -22,12 +24,14 @@ const FORMS_HINT: &str = "use latest, 2026-11-21T10:00:00Z, -5min, seq:12345, v:
      2026-11-21 10:00, 10:00, yesterday 14:03 or 10 minutes ago";
 
 impl Moment {
-    /// Reads every form of `FromStr`, and also local times: `2026-11-21 10:00`, `2026-11-21T10:00:00`,
-    /// `2026-11-21` (its first instant), `10:00` (today), `today`, `yesterday 14:03`, `10 minutes ago`, `now`.
+    /// Reads every form of `FromStr`, and also local times: `2026-11-21 10:00`,
+    /// `2026-11-21T10:00:00`,
+    /// `2026-11-21` (its first instant), `10:00` (today), `today`, `yesterday 14:03`, `10 minutes
+    /// ago`, `now`.
     ///
     /// # Errors
-    /// When the text is none of these, or names a local time that does not exist, or exists twice, or (given
-    /// without a date) is yet to come.
+    /// When the text is none of these, or names a local time that does not exist, or exists twice,
+    /// or (given without a date) is yet to come.
     pub fn parse_local(text: &str, now: WallTime, zone: &TimeZone) -> Result<Reading, MomentError> {
         let text = text.trim();
         match text.parse::<Moment>() {

@@ -1,6 +1,7 @@
 //! Moment expressions: what stands behind the `@` of `VOLUME@MOMENT`.
 //!
-//! The forms are those of the interface contract; local times, which only the CLI takes, are in `local`.
+//! The forms are those of the interface contract; local times, which only the CLI takes, are in
+//! `local`.
 
 use std::fmt;
 use std::str::FromStr;
@@ -110,7 +111,8 @@ fn instant(text: &str) -> Result<Moment, MomentError> {
     match text.parse::<WallTime>() {
         Ok(time) => Ok(Moment::At(time)),
         Err(_) if text.is_empty() => Err(MomentError::new("the moment is empty", FORMS_HINT)),
-        // A text that begins like a date was meant as one: the reason helps more than the list of forms.
+        // A text that begins like a date was meant as one: the reason helps more than the list of
+        // forms.
         Err(e) if text.bytes().take_while(u8::is_ascii_digit).count() == 4 => {
             Err(MomentError::new(e.to_string(), "times need an offset: Z, or one such as +01:00"))
         }
@@ -127,8 +129,8 @@ fn whole_number(what: &str, text: &str) -> Result<u64, MomentError> {
 }
 
 impl VolumeMoment {
-    /// The same as `FromStr`, and also takes local times ([`Moment::parse_local`]); the second value says
-    /// what was made of the moment.
+    /// The same as `FromStr`, and also takes local times ([`Moment::parse_local`]); the second
+    /// value says what was made of the moment.
     ///
     /// # Errors
     /// When the name or the moment cannot be read.

@@ -1,7 +1,8 @@
 //! The rule for names of volumes and marks.
 //!
-//! 1 to 128 characters of `A-Za-z0-9._-`, the first a letter or digit: safe in a path, a URL, an NBD export
-//! name and an iSCSI target name, and free of `@` and `:`, which have a meaning in moments.
+//! 1 to 128 characters of `A-Za-z0-9._-`, the first a letter or digit: safe in a path, a URL, an
+//! NBD export name and an iSCSI target name, and free of `@` and `:`, which have a meaning in
+//! moments.
 
 /// Characters of a name at most.
 pub const NAME_CHARS_MAX: usize = 128;

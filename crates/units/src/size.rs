@@ -1,7 +1,7 @@
 //! Sizes in bytes: `10GiB`, `10G` (= GiB, as qemu-img and lvm), `4096`.
 //!
-//! `GB` is refused: it is 7 % less than `GiB` on a label and the same in most tools, so whoever writes it
-//! may mean either.
+//! `GB` is refused: it is 7 % less than `GiB` on a label and the same in most tools, so whoever
+//! writes it may mean either.
 
 use std::fmt;
 use std::str::FromStr;

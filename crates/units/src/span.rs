@@ -1,7 +1,7 @@
 //! Spans of time, read from `250ms`, `90s`, `5min`, `2h`, `7d`, `2w`, `3mo`.
 //!
-//! A bare `m` is refused: half of the world means minutes by it and the other half months, and the two
-//! differ by a factor of 43,200 in what is kept.
+//! A bare `m` is refused: half of the world means minutes by it and the other half months, and the
+//! two differ by a factor of 43,200 in what is kept.
 
 use std::fmt;
 use std::str::FromStr;
@@ -53,8 +53,8 @@ impl Span {
         self.0
     }
 
-    /// Reads a number and a unit, with or without a blank between them and the unit in words or short:
-    /// the form of `10 minutes ago` without the `ago`.
+    /// Reads a number and a unit, with or without a blank between them and the unit in words or
+    /// short: the form of `10 minutes ago` without the `ago`.
     pub(crate) fn parse_in_words(text: &str) -> Result<Span, SpanError> {
         let (number, unit) = split(text)?;
         let unit = unit.trim_start();
@@ -73,7 +73,8 @@ impl Span {
 }
 
 impl fmt::Display for Span {
-    /// Prints with the longest of `d h min s ms` that leaves no fraction; shorter spans as a fraction of `ms`.
+    /// Prints with the longest of `d h min s ms` that leaves no fraction; shorter spans as a
+    /// fraction of `ms`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (unit, name) in PRINTED {
             if self.0 != 0 && self.0.is_multiple_of(unit) {

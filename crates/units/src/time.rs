@@ -1,7 +1,7 @@
 //! Wall time: nanoseconds since 1970 UTC, printed and read as RFC 3339.
 //!
-//! Wall time only finds a `Seq`; order never comes from it. The text always has nine fractional digits
-//! and `Z`, so that texts of times sort as the times do.
+//! Wall time only finds a `Seq`; order never comes from it. The text always has nine fractional
+//! digits and `Z`, so that texts of times sort as the times do.
 
 use std::fmt;
 use std::str::FromStr;
@@ -95,8 +95,9 @@ impl FromStr for WallTime {
 
     /// Reads an RFC 3339 instant with any offset.
     fn from_str(text: &str) -> Result<WallTime, TimeError> {
-        // The library also reads zone annotations (`[Europe/Paris]`) and basic ISO 8601; the contract does
-        // not promise them, so they are refused before somebody comes to rely on them.
+        // The library also reads zone annotations (`[Europe/Paris]`) and basic ISO 8601; the
+        // contract does not promise them, so they are refused before somebody comes to rely on
+        // them.
         if !has_shape_of_rfc_3339(text) {
             let shown: String = text.chars().take(64).collect();
             return Err(TimeError(format!(

@@ -1,5 +1,5 @@
-//! Every text of the contract, the refusals beside them, and arbitrary text: parsers never panic, and what
-//! is printed is read back as the same value.
+//! Every text of the contract, the refusals beside them, and arbitrary text: parsers never panic,
+//! and what is printed is read back as the same value.
 
 use hindsight_units::{
     Granularity, MarkName, Moment, Seq, Size, Span, TimeZone, VolumeMoment, VolumeName, WallTime,

@@ -1,16 +1,17 @@
-//! A synthetic load through the engine, for goals P5 and P6: how much memory a long history takes, and
-//! how long it takes to open a view, to revert and to clone anywhere in it.
+//! A synthetic load through the engine, for goals P5 and P6: how much memory a long history takes,
+//! and how long it takes to open a view, to revert and to clone anywhere in it.
 //!
-//! `load POOL-FILE WRITES ROUNDS` makes a pool in a sparse file (which must not exist, and is removed
-//! at the end), writes WRITES blocks at random addresses of a 1 TiB volume, every one retained, while
-//! a second thread does the background work, as the server's does. It prints one JSON object a line.
+//! `load POOL-FILE WRITES ROUNDS` makes a pool in a sparse file (which must not exist, and is
+//! removed at the end), writes WRITES blocks at random addresses of a 1 TiB volume, every one
+//! retained, while a second thread does the background work, as the server's does. It prints one
+//! JSON object a line.
 //!
 //! What is real: everything the engine does; all checksums; every byte of headers, map runs and
 //! catalogue goes to the file. What is not: the payload. Every block written holds zeros, and
-//! [`HollowDevice`] does not write slices of whole blocks of zeros: the file has a hole there, which
-//! reads as zeros, so reads and checksums are still checked against what was written. 10^8 writes
-//! would else take 400 GB. So no figure of this load says anything of a disk's speed with payload, nor
-//! of the page cache that payload would compete for.
+//! [`HollowDevice`] does not write slices of whole blocks of zeros: the file has a hole there,
+//! which reads as zeros, so reads and checksums are still checked against what was written. 10^8
+//! writes would else take 400 GB. So no figure of this load says anything of a disk's speed with
+//! payload, nor of the page cache that payload would compete for.
 //!
 //! Memory is that of this process, which has no sockets and no NBD sessions.
 
@@ -69,7 +70,8 @@ impl BlockDevice for HollowDevice {
     fn flush(&self) -> DeviceResult<()> {
         self.inner.flush()
     }
-    /// Nothing is reserved: the holes are the point. A zone comes fresh, or discarded, so it has holes.
+    /// Nothing is reserved: the holes are the point. A zone comes fresh, or discarded, so it has
+    /// holes.
     fn allocate(&self, _offset: u64, _length_bytes: u64) -> DeviceResult<()> {
         Ok(())
     }

@@ -1,9 +1,10 @@
-//! The pool's catalogue: volumes, timelines, segments, runs, versions, marks, audit. Small and cold.
+//! The pool's catalogue: volumes, timelines, segments, runs, versions, marks, audit. Small and
+//! cold.
 //!
 //! Invariants
 //! 1. One commit is one atomic, durable step from one consistent catalogue to the next.
-//! 2. A commit also makes durable everything written to the device before it (the library flushes the
-//!    same device), so what a record points to is never younger than the record.
+//! 2. A commit also makes durable everything written to the device before it (the library flushes
+//!    the same device), so what a record points to is never younger than the record.
 //! 3. A record that cannot be read stops us: it never means "none".
 
 mod backend;
@@ -136,11 +137,12 @@ impl Catalogue {
         if redb::StorageBackend::len(&media).unwrap_or(0) == 0 {
             return Err(Error::new(ErrorKind::Corrupt, "the pool has no catalogue"));
         }
-        // The library asserts where it finds pages that cannot be: here that is damage, not a mistake of ours.
+        // The library asserts where it finds pages that cannot be: here that is damage, not a
+        // mistake of ours.
         let opened = catch_unwind(AssertUnwindSafe(|| {
             let mut catalogue = Catalogue::open_with(media)?;
-            // Every page's checksum, once, so that damage is found now and not as a wrong answer later.
-            // (False means "was repaired", which is the ordinary case after a crash.)
+            // Every page's checksum, once, so that damage is found now and not as a wrong answer
+            // later. (False means "was repaired", which is the ordinary case after a crash.)
             catalogue.database.check_integrity().map_err(failed)?;
             Ok(catalogue)
         }));

@@ -1,9 +1,10 @@
 //! What the volumes of an open pool share: store, catalogue, timelines, numbers.
 //!
 //! Invariants
-//! 1. Catalogue commits are made one at a time, under `books`; what is in memory changes only after the
-//!    commit that says so succeeded.
-//! 2. Background work (flushing maps, merging, reclaiming) is done by one thread at a time, under `work`.
+//! 1. Catalogue commits are made one at a time, under `books`; what is in memory changes only after
+//!    the commit that says so succeeded.
+//! 2. Background work (flushing maps, merging, reclaiming) is done by one thread at a time, under
+//!    `work`.
 //! 3. Lock order: `work`, then a log's gate, then `books`, then anything inside `history`.
 
 use std::collections::BTreeMap;

@@ -1,7 +1,8 @@
 //! What differs between two moments: found from the map, settled by content.
 //!
-//! Only pages that some entry after the moments' common past touches are looked at. Blocks with different
-//! checksums differ; blocks with the same checksum at different places are read and compared.
+//! Only pages that some entry after the moments' common past touches are looked at. Blocks with
+//! different checksums differ; blocks with the same checksum at different places are read and
+//! compared.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -16,7 +17,8 @@ use crate::opening::{Opening, Patience};
 use crate::types::{DiffPage, Range};
 use crate::volume::Volume;
 
-/// Entries that may be looked through to count what a revert changes; beyond, the bound is reported.
+/// Entries that may be looked through to count what a revert changes; beyond, the bound is
+/// reported.
 const COUNTED_ENTRIES_MAX: u64 = 100_000;
 
 /// Pages and larger ranges that may differ between two openings.

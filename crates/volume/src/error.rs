@@ -30,7 +30,8 @@ pub enum ErrorKind {
     Corrupt,
     /// The device failed.
     Io,
-    /// This pool cannot be opened by this program (other format version, torn superblocks, missing device).
+    /// This pool cannot be opened by this program (other format version, torn superblocks, missing
+    /// device).
     Unusable,
 }
 

@@ -1,8 +1,8 @@
 //! What happens to a volume besides writes: versions, marks, reverts, resizes, settings.
 //!
 //! Invariants
-//! 1. Each is one catalogue commit, made while the log's gate is closed where it names "now"; memory
-//!    changes only after the commit.
+//! 1. Each is one catalogue commit, made while the log's gate is closed where it names "now";
+//!    memory changes only after the commit.
 //! 2. A revert and a resize take a seq of their own. Nothing that was before is removed by them.
 //! 3. Lock order: `pins`, the log's gate, the pool's books, `record`.
 
@@ -26,7 +26,8 @@ use crate::{Error, ErrorKind, Result};
 const LABEL_CHARS_MAX: usize = 1024;
 
 impl Volume {
-    /// Captures the present as a version: stalls writes, flushes, counts up, copies nothing (Clotho 3.2).
+    /// Captures the present as a version: stalls writes, flushes, counts up, copies nothing (Clotho
+    /// 3.2).
     ///
     /// # Errors
     /// `Invalid` label; `Refused` or `Io`.
@@ -97,8 +98,8 @@ impl Volume {
         Ok(Version { number, stamp, label, bytes_changed })
     }
 
-    /// Counts what changed since the version before (an upper bound where that takes long), and remembers
-    /// it: neither moment ever changes.
+    /// Counts what changed since the version before (an upper bound where that takes long), and
+    /// remembers it: neither moment ever changes.
     fn count_version(&self, number: u64, mut record: VersionRecord) -> Result<u64> {
         let before = self.pins.lock().versions.range(..number).next_back().map(|(_, &seq)| seq);
         let bytes = match before {
@@ -192,7 +193,8 @@ impl Volume {
         Ok(())
     }
 
-    /// Makes a past moment the present. What came before stays: `revert` to the report's `from` undoes it.
+    /// Makes a past moment the present. What came before stays: `revert` to the report's `from`
+    /// undoes it.
     ///
     /// # Errors
     /// Those of resolving; `Refused` or `Io`.
@@ -268,8 +270,8 @@ impl Volume {
         *self.present.write() = opening;
     }
 
-    /// Changes the size. What is cut off reads as zeros should the volume grow again; views of earlier
-    /// moments keep the size and content of then.
+    /// Changes the size. What is cut off reads as zeros should the volume grow again; views of
+    /// earlier moments keep the size and content of then.
     ///
     /// # Errors
     /// `Invalid` size; `Full`, `Refused` or `Io`.

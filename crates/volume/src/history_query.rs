@@ -9,8 +9,8 @@ use crate::volume::Volume;
 use crate::{Error, ErrorKind, Result};
 
 impl Volume {
-    /// Totals per `step_ns` between two moments (the window's start and the present, if not given), at
-    /// most `limit` buckets.
+    /// Totals per `step_ns` between two moments (the window's start and the present, if not given),
+    /// at most `limit` buckets.
     ///
     /// # Errors
     /// `Invalid` step; those of resolving.

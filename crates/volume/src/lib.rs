@@ -1,7 +1,7 @@
 //! Pools and the volumes in them: writing, reading, the past, versions, marks, clones, reverts.
 //!
-//! Everything here is synchronous and thread-safe; `Pool::step` does background work and is called by the
-//! server's threads or by the simulator.
+//! Everything here is synchronous and thread-safe; `Pool::step` does background work and is called
+//! by the server's threads or by the simulator.
 
 use std::sync::Arc;
 

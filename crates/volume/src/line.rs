@@ -1,6 +1,8 @@
-//! A volume's line through the tree of timelines: which timeline, size and granularity it had at a seq.
+//! A volume's line through the tree of timelines: which timeline, size and granularity it had at a
+//! seq.
 //!
-//! The user sees linear time; a revert goes on from an earlier point on a new timeline, at a later seq.
+//! The user sees linear time; a revert goes on from an earlier point on a new timeline, at a later
+//! seq.
 
 use history::Openable;
 use units::Seq;
@@ -54,9 +56,9 @@ impl VolumeRecord {
         self.line.iter().skip(1).map(|&(first, _)| Seq(first - 1))
     }
 
-    /// The moments on the whole line that can be opened without a pin: everything from the horizon on
-    /// where every write is retained, `boundaries` (ends of complete windows) where intervals are, the
-    /// states that reverts left behind, and everything from `latest` on.
+    /// The moments on the whole line that can be opened without a pin: everything from the horizon
+    /// on where every write is retained, `boundaries` (ends of complete windows) where intervals
+    /// are, the states that reverts left behind, and everything from `latest` on.
     #[must_use]
     pub fn unpinned(&self, latest: Seq, boundaries: &[Seq]) -> Openable {
         if self.deleted {

@@ -1,10 +1,10 @@
 //! Writing pending map entries out as runs.
 //!
 //! Invariants
-//! 1. The log's gate is closed while pending entries are frozen, so that `flushed_seq` is exact: every
-//!    entry up to it is in a run once the commit is done, none above it.
-//! 2. The commit flushes the device first (the catalogue is on it), so no run points to bytes less durable
-//!    than itself.
+//! 1. The log's gate is closed while pending entries are frozen, so that `flushed_seq` is exact:
+//!    every entry up to it is in a run once the commit is done, none above it.
+//! 2. The commit flushes the device first (the catalogue is on it), so no run points to bytes less
+//!    durable than itself.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,14 +1,17 @@
 //! Merging runs of a timeline, and reclaiming what no openable moment needs.
 //!
-//! A partial merge joins a few adjacent runs so that look-ups stay short. A full merge takes all runs of a
-//! timeline: it drops what has expired and moves the live blocks of sparse segments together, in address
-//! order. Both go a little at a time (`step`), and a crash before the commit leaves only free zones.
+//! A partial merge joins a few adjacent runs so that look-ups stay short. A full merge takes all
+//! runs of a timeline: it drops what has expired and moves the live blocks of sparse segments
+//! together, in address order. Both go a little at a time (`step`), and a crash before the commit
+//! leaves only free zones.
 //!
 //! Invariants
-//! 1. An entry is dropped only if `Needed`, worked out at the beginning, says that no openable moment sees
-//!    it. Moments that become pinned later were openable then.
-//! 2. The commit that names the merged run also says which segments are free; memory follows the commit.
-//! 3. A block is moved only after its checksum held; one that does not stays where it is, and its segment too.
+//! 1. An entry is dropped only if `Needed`, worked out at the beginning, says that no openable
+//!    moment sees it. Moments that become pinned later were openable then.
+//! 2. The commit that names the merged run also says which segments are free; memory follows the
+//!    commit.
+//! 3. A block is moved only after its checksum held; one that does not stays where it is, and its
+//!    segment too.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -153,7 +156,8 @@ impl MergeJob {
     pub fn step(&mut self, entries_max: usize) -> Result<bool> {
         let batch = self.next_entries(entries_max)?;
         let ended = batch.len() < entries_max;
-        // A key is handled whole: what follows the last key's first entry waits, unless this is the end.
+        // A key is handled whole: what follows the last key's first entry waits, unless this is the
+        // end.
         let usable = match batch.last() {
             Some(last) if !ended => {
                 let start = batch.partition_point(|e| e.key < last.key);

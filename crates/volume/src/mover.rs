@@ -1,4 +1,5 @@
-//! Moving live blocks out of sparse segments: into new segments of the same log, in the order they come.
+//! Moving live blocks out of sparse segments: into new segments of the same log, in the order they
+//! come.
 
 use std::io::IoSlice;
 use std::sync::Arc;

@@ -1,4 +1,5 @@
-//! Which moments of a timeline can be opened: the window, pins, and branches that others began there.
+//! Which moments of a timeline can be opened: the window, pins, and branches that others began
+//! there.
 
 use std::collections::BTreeMap;
 

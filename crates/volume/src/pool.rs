@@ -1,7 +1,8 @@
 //! A pool: making one, opening one, and the volumes in it.
 //!
 //! Invariants
-//! 1. A pool that cannot be read is refused with what was found; it is never taken for an empty one.
+//! 1. A pool that cannot be read is refused with what was found; it is never taken for an empty
+//!    one.
 //! 2. After `open` returns, everything recovered from the logs' tails is in committed runs.
 
 use std::sync::Arc;
@@ -46,8 +47,8 @@ pub fn check_size(size_bytes: u64) -> Result<()> {
         .with_hint("a multiple of 512 from 4096 bytes to 4 PiB"))
 }
 
-/// How many zones of `total` are kept for reclamation: 2 % for merges, and room for the catalogue, which
-/// grows by its own size at a time.
+/// How many zones of `total` are kept for reclamation: 2 % for merges, and room for the catalogue,
+/// which grows by its own size at a time.
 pub fn reserve_of(total: u32, zone_bytes: u64) -> u32 {
     let catalogue = u32::try_from(CATALOGUE_GROWTH_BYTES / zone_bytes).expect("few zones");
     (total / 50).clamp(6, 64) + catalogue.min(total / 4)
@@ -234,7 +235,8 @@ impl Pool {
     ) -> Result<Arc<Volume>> {
         let core = &self.core;
         let (mut numbers, commit) = core.begin()?;
-        // An origin that is deleted meanwhile is deleted under the same books: its past may be gone.
+        // An origin that is deleted meanwhile is deleted under the same books: its past may be
+        // gone.
         if let Some((origin, _)) = &origin {
             origin.check_open()?;
         }
@@ -438,7 +440,8 @@ impl Pool {
 
 impl Drop for Pool {
     fn drop(&mut self) {
-        // Volumes hold the core and the core holds volumes: part them, so that the device is let go.
+        // Volumes hold the core and the core holds volumes: part them, so that the device is let
+        // go.
         self.core.closed.store(true, Ordering::Release);
         *self.core.work.lock() = None;
         self.core.volumes.write().clear();

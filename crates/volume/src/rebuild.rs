@@ -19,8 +19,9 @@ use crate::recovery::{Map, open_core};
 use crate::{Machine, PoolOptions, RebuildReport, Result};
 
 impl Pool {
-    /// Throws the map away and builds it again from the log; the pool must not be open. Blocks whose
-    /// checksum does not hold are entered all the same: reading them is an error, not older bytes.
+    /// Throws the map away and builds it again from the log; the pool must not be open. Blocks
+    /// whose checksum does not hold are entered all the same: reading them is an error, not older
+    /// bytes.
     ///
     /// # Errors
     /// `Unusable`, `Corrupt` (the catalogue must be sound), `Full`, `Io`.

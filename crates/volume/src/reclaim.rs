@@ -1,7 +1,7 @@
 //! Background work: spares, map flushes, expiry, merges, burying deleted volumes, and making room.
 //!
-//! The order of sacrifice when the pool is full: expired history first, then the oldest unpinned history of
-//! the volume that has most of it, half at a time; pinned moments and the present never.
+//! The order of sacrifice when the pool is full: expired history first, then the oldest unpinned
+//! history of the volume that has most of it, half at a time; pinned moments and the present never.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -214,7 +214,8 @@ impl Core {
         free > reserve
     }
 
-    /// Gives up the older half of the unpinned history of the volume that has most; false when none has any.
+    /// Gives up the older half of the unpinned history of the volume that has most; false when none
+    /// has any.
     fn sacrifice(&self) -> Result<bool> {
         let span = |v: &Arc<Volume>| {
             let record = v.record.lock();

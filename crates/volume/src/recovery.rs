@@ -134,7 +134,8 @@ fn fill(core: &Arc<Core>, mut contents: Contents, map: Map) -> Result<()> {
     }
     for volume in core.all_volumes() {
         match volume.flush_map() {
-            // A full pool must open, or nothing could be deleted: the tail stays in memory meanwhile.
+            // A full pool must open, or nothing could be deleted: the tail stays in memory
+            // meanwhile.
             Err(e) if e.kind == ErrorKind::Full => {}
             other => other?,
         }
@@ -174,7 +175,8 @@ fn add_timelines(core: &Core, contents: &Contents) -> Result<()> {
     Ok(())
 }
 
-/// Adds recorded segments and spares that a log had begun; returns the latter and unsealed ones by log.
+/// Adds recorded segments and spares that a log had begun; returns the latter and unsealed ones by
+/// log.
 fn add_segments(core: &Core, contents: &Contents) -> Result<BTreeMap<u64, Vec<SegmentHeader>>> {
     let store = &core.store;
     let mut tails: BTreeMap<u64, Vec<SegmentHeader>> = BTreeMap::new();

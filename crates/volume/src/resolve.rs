@@ -1,7 +1,8 @@
 //! From a moment expression to a seq.
 //!
-//! A time resolves to the last write at or before it. Where the granularity did not retain that moment,
-//! to the last retained one before it. Outside the window: an error that states the valid range.
+//! A time resolves to the last write at or before it. Where the granularity did not retain that
+//! moment, to the last retained one before it. Outside the window: an error that states the valid
+//! range.
 
 use std::sync::Arc;
 
@@ -88,7 +89,8 @@ impl Volume {
         self.retained(seq, record, latest, pins)
     }
 
-    /// Whether some pinned moment is in force at a time before the window: it answers only for itself.
+    /// Whether some pinned moment is in force at a time before the window: it answers only for
+    /// itself.
     fn pinned_until(&self, time: WallTime, pins: &Pins) -> Result<bool> {
         let seq = self.time_entry(By::Time(time))?.map(|e| e.seq);
         Ok(seq.is_some_and(|seq| pins.seqs().any(|pin| pin == seq)))

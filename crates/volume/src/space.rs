@@ -25,9 +25,9 @@ pub struct Space {
 const COUNTED_ENTRIES_MAX: u64 = 200_000;
 
 impl Volume {
-    /// Tells what the volume's space is for. Live bytes are exact as long as the map is small (200,000
-    /// entries); beyond, they are as last counted, or an upper bound. A clone's live bytes include
-    /// what it shares with its origin, its history only its own log.
+    /// Tells what the volume's space is for. Live bytes are exact as long as the map is small
+    /// (200,000 entries); beyond, they are as last counted, or an upper bound. A clone's live bytes
+    /// include what it shares with its origin, its history only its own log.
     pub(crate) fn space(&self, record: &VolumeRecord) -> Result<Space> {
         let live_bytes = self.live_bytes()?;
         let logged_bytes = self.logged_bytes();
@@ -65,8 +65,8 @@ impl Volume {
         u64::try_from(entries).unwrap_or(0) * BLOCK_BYTES
     }
 
-    /// What pins keep: the bytes by which pinned moments differ from one another and from the present,
-    /// at most all history, which is also what is told when counting would take long.
+    /// What pins keep: the bytes by which pinned moments differ from one another and from the
+    /// present, at most all history, which is also what is told when counting would take long.
     fn pinned_bytes(&self, history_bytes: u64) -> Result<u64> {
         let pins = self.pins.lock();
         let mut seqs: Vec<Seq> = pins.seqs().collect();

@@ -17,7 +17,8 @@ pub enum Architecture {
 pub enum Granularity {
     /// Every one.
     EveryWrite,
-    /// The last write to an address in each window of this many nanoseconds, windows counted from 1970.
+    /// The last write to an address in each window of this many nanoseconds, windows counted from
+    /// 1970.
     Interval(u64),
     /// Only what versions and pinned marks need.
     OnDemand,
@@ -191,7 +192,8 @@ pub struct Range {
 /// Part of a diff.
 #[derive(Clone, Debug, Default)]
 pub struct DiffPage {
-    /// Ranges (whole blocks, joined where adjacent, cut at the size) whose content differs, ascending.
+    /// Ranges (whole blocks, joined where adjacent, cut at the size) whose content differs,
+    /// ascending.
     pub ranges: Vec<Range>,
     /// Offset at which to go on; `None` at the end.
     pub next_offset: Option<u64>,

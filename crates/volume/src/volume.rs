@@ -3,8 +3,8 @@
 //! Invariants
 //! 1. `present` changes only while the log's gate is closed.
 //! 2. `record` equals the catalogue's; both change under the pool's `books`.
-//! 3. A moment is resolved and pinned under `pins`, and the horizon moves under it, so that no view opens
-//!    on a moment that is just leaving the window.
+//! 3. A moment is resolved and pinned under `pins`, and the horizon moves under it, so that no view
+//!    opens on a moment that is just leaving the window.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -99,8 +99,8 @@ impl Volume {
         Ok(())
     }
 
-    /// Begins a commit about this volume. A deleted volume takes none: its record may be gone, and a
-    /// commit would bring half of it back.
+    /// Begins a commit about this volume. A deleted volume takes none: its record may be gone, and
+    /// a commit would bring half of it back.
     pub(crate) fn begin(&self) -> Result<(MutexGuard<'_, Numbers>, Commit)> {
         let begun = self.core.begin()?;
         self.check_open()?;

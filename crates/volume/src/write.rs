@@ -2,8 +2,8 @@
 //!
 //! Invariants
 //! 1. Whole blocks go from the client's buffer to the device without a copy.
-//! 2. A partial block is merged with what is there while its range is locked, so that no other write
-//!    to it can fall between the read and the append.
+//! 2. A partial block is merged with what is there while its range is locked, so that no other
+//!    write to it can fall between the read and the append.
 
 use std::cell::RefCell;
 use std::sync::atomic::Ordering;
@@ -40,8 +40,8 @@ thread_local! {
 }
 
 impl Volume {
-    /// Writes; each op gets the next seq in order (an op longer than 256 KiB several). Returned means
-    /// handed to the operating system. Returns the last seq given.
+    /// Writes; each op gets the next seq in order (an op longer than 256 KiB several). Returned
+    /// means handed to the operating system. Returns the last seq given.
     ///
     /// # Errors
     /// `OutOfBounds` before anything is written; `Full`; `Refused` or `Io` after a device failure.
@@ -72,7 +72,8 @@ impl Volume {
         if last == Seq::ZERO { Ok(self.log.stable()) } else { Ok(last) }
     }
 
-    /// Makes a writer that is faster than the background write the map out itself: memory is bounded.
+    /// Makes a writer that is faster than the background write the map out itself: memory is
+    /// bounded.
     fn hold_back(&self) -> Result<()> {
         let most = PENDING_FACTOR * self.core.pending_max;
         if self.present().timeline.pending_counts().0 < most {

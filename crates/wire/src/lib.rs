@@ -1,6 +1,6 @@
 //! Protocols as types and codecs: no sockets, no clocks, no state beyond one message.
 //!
-//! Invariants: 1. no bytes make a decoder panic or allocate more than they hold; 2. whatever an encoder
-//! writes, the decoder of the other side reads back as the same value.
+//! Invariants: 1. no bytes make a decoder panic or allocate more than they hold; 2. whatever an
+//! encoder writes, the decoder of the other side reads back as the same value.
 
 pub mod nbd;

@@ -207,8 +207,8 @@ impl World {
     }
 }
 
-/// One of the names under which a moment must open. It was just found to be kept; half of its window
-/// is left, so this holds long enough.
+/// One of the names under which a moment must open. It was just found to be kept; half of its
+/// window is left, so this holds long enough.
 pub(super) fn a_sure_name(
     subject: &Subject,
     moment: &Moment,

@@ -1,7 +1,7 @@
 //! The fault layer: errors and delays by rule, for the real server and for tests.
 //!
-//! Invariants: 1. without a rule everything is forwarded untouched; 2. a request that is failed here never
-//! reaches what lies below; 3. the layer reads no clock: how to wait is given to it.
+//! Invariants: 1. without a rule everything is forwarded untouched; 2. a request that is failed
+//! here never reaches what lies below; 3. the layer reads no clock: how to wait is given to it.
 
 use std::io::{self, IoSlice};
 use std::ops::Range;
@@ -45,7 +45,8 @@ pub struct FaultPlan {
 }
 
 impl FaultPlan {
-    /// Adds a rule; rules are tried in the order in which they were added, and the first that strikes counts.
+    /// Adds a rule; rules are tried in the order in which they were added, and the first that
+    /// strikes counts.
     pub fn add(&self, rule: FaultRule) {
         self.rules.lock().push(rule);
     }
@@ -129,7 +130,8 @@ impl<D: BlockDevice> BlockDevice for FaultDevice<D> {
     }
 
     fn try_read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<bool> {
-        // A rule may make it wait, and whoever comes here may not: send it the long way, which meets the rule.
+        // A rule may make it wait, and whoever comes here may not: send it the long way, which
+        // meets the rule.
         if self.plan.concerns(Operation::Read, offset, buffer.len() as u64) {
             return Ok(false);
         }

@@ -1,7 +1,7 @@
 //! A device that is memory: sparse, gone with the process, as durable as nothing.
 //!
-//! Invariants: 1. memory is used for chunks that were written, not for the length; 2. a discarded chunk is
-//! freed and reads as zeros.
+//! Invariants: 1. memory is used for chunks that were written, not for the length; 2. a discarded
+//! chunk is freed and reads as zeros.
 
 use std::collections::BTreeMap;
 use std::io::{self, IoSlice};
@@ -36,7 +36,8 @@ impl MemoryDevice {
     }
 }
 
-/// The part of a range of `left` bytes at `position` within one chunk: chunk number, offset in it, bytes.
+/// The part of a range of `left` bytes at `position` within one chunk: chunk number, offset in it,
+/// bytes.
 fn part(position: u64, left: usize) -> (u64, usize, usize) {
     let within = position % CHUNK_BYTES;
     let room = usize::try_from(CHUNK_BYTES - within).expect("at most a chunk");

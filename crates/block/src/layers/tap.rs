@@ -1,7 +1,8 @@
 //! The tap layer: records every request that passes, for traces and counters.
 //!
-//! Invariants: 1. requests and answers pass unchanged; 2. memory is bounded: the newest records replace the
-//! oldest; 3. time comes from the clock that was given, monotonic, and is never used for order.
+//! Invariants: 1. requests and answers pass unchanged; 2. memory is bounded: the newest records
+//! replace the oldest; 3. time comes from the clock that was given, monotonic, and is never used
+//! for order.
 
 use std::collections::VecDeque;
 use std::io::IoSlice;

@@ -1,4 +1,4 @@
-//! How requests are read: JSON bodies, queries and paths, each refused with a problem, never a panic.
+//! How requests are read: JSON bodies, queries, paths. What is wrong becomes a problem, not a panic.
 
 use api::ProblemKind;
 use axum::body::Bytes;

@@ -33,7 +33,7 @@ pub(super) async fn healthz(State(context): State<Context>) -> Answer<&'static s
         .with_hint("see the server's log for the device that failed, then restart the server"))
 }
 
-/// Whether clients may come: the pool takes writes, and the server is neither starting nor stopping.
+/// Whether clients may come: the pool takes writes, the server is neither starting nor stopping.
 #[utoipa::path(get, path = "/readyz", tag = "health",
     responses((status = 200, body = String, content_type = "text/plain"),
         (status = 503, body = api::Problem, content_type = "application/problem+json")))]

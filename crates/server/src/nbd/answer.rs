@@ -1,5 +1,5 @@
-//! Answers to requests, whether made in a turn or by a job; the one place where failures of the engine
-//! become error numbers of the protocol.
+//! Answers to requests, whether made in a turn or by a job; the one place where failures of the
+//! engine become error numbers of the protocol.
 
 use std::sync::Arc;
 

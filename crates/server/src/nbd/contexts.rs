@@ -1,7 +1,7 @@
 //! Metadata contexts: what BLOCK_STATUS tells about a range.
 //!
-//! `base:allocation` is the specification's. `x-hindsight:changed@MOMENT` has flag 1 where the export
-//! differs from that moment of its volume; the moment is resolved once, when it is chosen.
+//! `base:allocation` is the specification's. `x-hindsight:changed@MOMENT` has flag 1 where the
+//! export differs from that moment of its volume; the moment is resolved once, when it is chosen.
 
 use std::sync::Arc;
 

@@ -1,8 +1,8 @@
 //! One turn of a session: every whole request in the receive buffer is carried out or started.
 //!
-//! Writes of whole blocks gather in a group that goes to the engine at once, before a read of the same
-//! bytes, a resize, or the end of the turn; flushes, and FUA, share one flush at the end of the turn.
-//! Reads that the engine has at hand are made in the place from which they are sent.
+//! Writes of whole blocks gather in a group that goes to the engine at once, before a read of the
+//! same bytes, a resize, or the end of the turn; flushes, and FUA, share one flush at the end of
+//! the turn. Reads that the engine has at hand are made in the place from which they are sent.
 
 use std::sync::Arc;
 
@@ -448,7 +448,8 @@ impl Turn<'_> {
     }
 }
 
-/// The contexts that a BLOCK_STATUS payload asks about; `None` when it names one twice, or none of `all`.
+/// The contexts that a BLOCK_STATUS payload asks about; `None` when it names one twice, or none of
+/// `all`.
 fn chosen_contexts(payload: &[u8], all: &[u32]) -> Option<(u64, Vec<u32>)> {
     let (length, ids) = decode::status_payload(payload)?;
     let is_known = |(index, id): (usize, &u32)| all.contains(id) && !ids[..index].contains(id);

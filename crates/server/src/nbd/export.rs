@@ -80,7 +80,8 @@ pub trait Export: Send + Sync + 'static {
 
 /// What differs between two moments.
 pub trait Changes: Send + Sync + 'static {
-    /// Extents from `offset` on, at most `limit` and covering at least one byte; flag 1 where it differs.
+    /// Extents from `offset` on, at most `limit` and covering at least one byte; flag 1 where it
+    /// differs.
     ///
     /// # Errors
     /// The engine's.

@@ -1,7 +1,8 @@
 //! The handshake: options until an export is chosen, TLS on the way where it is wanted.
 //!
-//! Reads exactly the bytes of each option, so that nothing a client sent before TLS can be taken for
-//! something sent under it. What may wait for a device (opening, listing) runs where it may block.
+//! Reads exactly the bytes of each option, so that nothing a client sent before TLS can be taken
+//! for something sent under it. What may wait for a device (opening, listing) runs where it may
+//! block.
 
 use std::io;
 use std::sync::Arc;

@@ -56,7 +56,8 @@ impl Input {
             self.end -= self.start;
             self.start = 0;
         }
-        // A whole inline request always fits, so a full buffer has one that the session can execute.
+        // A whole inline request always fits, so a full buffer has one that the session can
+        // execute.
         assert!(self.end < self.bytes.len(), "received only while there is space");
         let mut space = ReadBuf::new(&mut self.bytes[self.end..]);
         ready!(Pin::new(connection).poll_read(cx, &mut space))?;

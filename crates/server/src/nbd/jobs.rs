@@ -1,6 +1,7 @@
 //! What may have to wait for a device: run on threads that may block, answered when done.
 //!
-//! Invariant: every job that is started is followed by exactly one `Event::Done`, also when it panics.
+//! Invariant: every job that is started is followed by exactly one `Event::Done`, also when it
+//! panics.
 
 use tokio::sync::mpsc::UnboundedSender;
 

@@ -1,8 +1,8 @@
-//! Replies on their way to the client: small ones and inline reads in one buffer, replies of jobs as
-//! they come; all sent together.
+//! Replies on their way to the client: small ones and inline reads in one buffer, replies of jobs
+//! as they come; all sent together.
 //!
-//! Invariants: 1. replies are sent whole: at most one is partly sent, and it goes on first; 2. the buffer
-//! grows to what one turn needs and falls back when it is empty and large.
+//! Invariants: 1. replies are sent whole: at most one is partly sent, and it goes on first; 2. the
+//! buffer grows to what one turn needs and falls back when it is empty and large.
 
 use std::collections::VecDeque;
 use std::io::IoSlice;

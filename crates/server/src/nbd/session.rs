@@ -5,8 +5,8 @@
 //! Serving, Draining -- DISC, or garbage ----------> Leaving      (turn)
 //! any -- the socket fails, or Expire -------------> Dead         (die)
 //! ```
-//! `Draining` carries out what was received; `Leaving` only waits for jobs and sends; `Dead` only waits
-//! for jobs, so that nothing of a session is left when it ends.
+//! `Draining` carries out what was received; `Leaving` only waits for jobs and sends; `Dead` only
+//! waits for jobs, so that nothing of a session is left when it ends.
 
 use std::future::poll_fn;
 use std::io;

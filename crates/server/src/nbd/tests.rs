@@ -1,4 +1,5 @@
-//! Sessions over real sockets: memory or a pool below, the project's own raw client or real tools above.
+//! Sessions over real sockets: memory or a pool below, the project's own raw client or real tools
+//! above.
 
 mod client;
 mod hostile;

@@ -2,8 +2,8 @@
 //!
 //! Invariants
 //! 1. Byte `n` of the catalogue lies in the `n / zone_bytes`-th zone of the superblock's list.
-//! 2. A longer catalogue is announced by a durable superblock before anything is written there, and what
-//!    is new reads as zeros, as the library below demands.
+//! 2. A longer catalogue is announced by a durable superblock before anything is written there, and
+//!    what is new reads as zeros, as the library below demands.
 //! 3. The catalogue never gives a zone back: it is small, and grows again.
 
 use std::fmt;
@@ -58,7 +58,8 @@ impl CatalogueMedia {
         self.state.lock().superblock.clone()
     }
 
-    /// Calls `each` with device offset and sub-range for every zone that `offset..offset + length` touches.
+    /// Calls `each` with device offset and sub-range for every zone that `offset..offset + length`
+    /// touches.
     fn pieces(
         &self,
         offset: u64,

@@ -1,5 +1,6 @@
-//! What the catalogue keeps. Values are JSON, so that a pool can be explained by hand; `docs/format/
-//! catalogue.md` lists the tables. Segment records, of which there are many, are fixed-width.
+//! What the catalogue keeps. Values are JSON, so that a pool can be explained by hand;
+//! `docs/format/ catalogue.md` lists the tables. Segment records, of which there are many, are
+//! fixed-width.
 
 use serde::{Deserialize, Serialize};
 

@@ -254,7 +254,8 @@ impl World {
         Ok(())
     }
 
-    /// Compares every volume: the present, versions, pinned marks, some moments, held views, invariants.
+    /// Compares every volume: the present, versions, pinned marks, some moments, held views,
+    /// invariants.
     pub fn check_all(&mut self) -> Result<()> {
         self.pool().verify_invariants()?;
         let names: Vec<String> = self.models.keys().cloned().collect();

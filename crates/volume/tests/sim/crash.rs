@@ -1,8 +1,10 @@
-//! Crash enumeration: all histories of up to three operations, a crash at every change of the device, every
-//! subset of the unflushed changes up to a bound, and the same once more during recovery.
+//! Crash enumeration: all histories of up to three operations, a crash at every change of the
+//! device, every subset of the unflushed changes up to a bound, and the same once more during
+//! recovery.
 //!
-//! A crash in an earlier operation than the last is a crash of a shorter history, so each history is only
-//! halted within its last operation. `HINDSIGHT_CRASH_FULL=1` runs all of it; otherwise a fixed sample.
+//! A crash in an earlier operation than the last is a crash of a shorter history, so each history
+//! is only halted within its last operation. `HINDSIGHT_CRASH_FULL=1` runs all of it; otherwise a
+//! fixed sample.
 
 use std::sync::Arc;
 
@@ -121,7 +123,8 @@ fn recovers(mut world: World, under_way: &Action, what: &str) {
     world.check_all().unwrap_or_else(|e| panic!("{what}: {e}"));
 }
 
-/// Runs a history, halted after `changes` changes of its last operation; false when it was not halted.
+/// Runs a history, halted after `changes` changes of its last operation; false when it was not
+/// halted.
 fn run_to(base: &World, history: &[Action], changes: u64) -> Option<World> {
     let mut world = base.reopened();
     let (last, before) = history.split_last().expect("histories are not empty");

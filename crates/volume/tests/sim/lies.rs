@@ -1,7 +1,8 @@
-//! Rot and lies: whatever the media does to stored bytes, a read returns the right ones or an error.
+//! Rot and lies: whatever the media does to stored bytes, a read returns the right ones or an
+//! error.
 //!
-//! Runs have no crash and no I/O error, so that anything that is not as the oracle says is the doing of the
-//! flipped bits, lost writes and misdirected reads that this file puts in.
+//! Runs have no crash and no I/O error, so that anything that is not as the oracle says is the
+//! doing of the flipped bits, lost writes and misdirected reads that this file puts in.
 
 use hindsight_volume::{ErrorKind, Result};
 use sim::{Op, OpRecord, Random, Trick};
@@ -27,7 +28,8 @@ fn grown(seed: u64) -> (World, Vec<OpRecord>) {
             world.act(&action);
         }
     }
-    // A rotten tail looks like one that a power cut tore: the promise is about what was closed or flushed.
+    // A rotten tail looks like one that a power cut tore: the promise is about what was closed or
+    // flushed.
     world.act(&Action::Restart);
     let log = world.media.take_log();
     let writes = log.into_iter().filter(|r| r.op == Op::Write && r.length_bytes > 0).collect();

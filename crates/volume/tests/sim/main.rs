@@ -1,8 +1,9 @@
-//! Deterministic simulation of the whole engine: one seed is one run, in one thread, on faulty media.
+//! Deterministic simulation of the whole engine: one seed is one run, in one thread, on faulty
+//! media.
 //!
-//! `HINDSIGHT_SIM_SEED=N` runs one seed and prints what it does. `HINDSIGHT_SIM_SECONDS=S` runs seeds, from
-//! that one on, for so long. Without them a fixed set runs, which takes seconds. `HINDSIGHT_CRASH_FULL=1`
-//! makes the crash enumeration complete (`crash.rs`).
+//! `HINDSIGHT_SIM_SEED=N` runs one seed and prints what it does. `HINDSIGHT_SIM_SECONDS=S` runs
+//! seeds, from that one on, for so long. Without them a fixed set runs, which takes seconds.
+//! `HINDSIGHT_CRASH_FULL=1` makes the crash enumeration complete (`crash.rs`).
 
 mod action;
 mod check;
@@ -56,7 +57,8 @@ fn run(seed: u64) -> u64 {
         println!(
             "HINDSIGHT_SIM_SEED={seed} cargo test -p hindsight-volume --test sim seeds -- --nocapture"
         );
-        // The world may be in any state: what its parts do when dropped would only hide the failure.
+        // The world may be in any state: what its parts do when dropped would only hide the
+        // failure.
         std::mem::forget(world);
         std::panic::resume_unwind(panic);
     }

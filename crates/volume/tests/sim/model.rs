@@ -50,7 +50,8 @@ impl Model {
         self.present.len() as u64
     }
 
-    /// Takes note of the time: what is older than the window may go from now on, and never comes back.
+    /// Takes note of the time: what is older than the window may go from now on, and never comes
+    /// back.
     pub fn note_now(&mut self, now_ns: u64) {
         self.expired_to_ns = self.expired_to_ns.max(now_ns.saturating_sub(self.window_ns));
     }
@@ -61,7 +62,8 @@ impl Model {
         self.granularities[after.saturating_sub(1)].1
     }
 
-    /// Whether a seq is the end of a change that the window must still hold, in every-write granularity.
+    /// Whether a seq is the end of a change that the window must still hold, in every-write
+    /// granularity.
     pub fn must_open(&self, index: usize) -> bool {
         let entry = &self.oracle.entries[index];
         // It was the present until the next change, so it is in the window if that change is.

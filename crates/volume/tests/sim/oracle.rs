@@ -1,4 +1,5 @@
-//! The oracle: a volume's history is a `Vec` of changes, and `view_at(m)` applies the first of them, up to m.
+//! The oracle: a volume's history is a `Vec` of changes, and `view_at(m)` applies the first of
+//! them, up to m.
 //!
 //! Byte-granular and slow on purpose: there is nothing in it to get wrong.
 

@@ -1,5 +1,5 @@
-//! Failures and what comes after: refused writes, kills, power cuts, recovery, and settling what the
-//! action under way may have done.
+//! Failures and what comes after: refused writes, kills, power cuts, recovery, and settling what
+//! the action under way may have done.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,8 @@ use crate::oracle::Change;
 use crate::world::{Trouble, World};
 
 impl World {
-    /// An armed fault has struck: writes must be refused until the pool is opened again, reads go on.
+    /// An armed fault has struck: writes must be refused until the pool is opened again, reads go
+    /// on.
     pub fn broken(&mut self, action: &Action, error: &Error) {
         self.trace.push(format!("broken by {:?}: {:?} {error}", self.trouble, error.kind));
         let trouble = self.trouble;
@@ -25,7 +26,8 @@ impl World {
                 self.check_refusal(action);
             }
         }
-        // What a failed sync left in the page cache is not to be trusted by anyone, so the machine goes too.
+        // What a failed sync left in the page cache is not to be trusted by anyone, so the machine
+        // goes too.
         let power = trouble == Trouble::Fault(Op::Sync) || self.random.chance(500);
         self.reboot(power, Some(action));
     }
@@ -233,7 +235,8 @@ impl Model {
         best
     }
 
-    /// Which of the known states `content` is: the last one, or after a power cut any since the last flush.
+    /// Which of the known states `content` is: the last one, or after a power cut any since the
+    /// last flush.
     fn settle_past(&self, power: bool, content: &[u8], latest: u64) -> Option<Tail> {
         let entries = &self.oracle.entries;
         let tail = |kept, added| Some(Tail { kept, added });
@@ -269,7 +272,8 @@ impl Model {
         self.oracle.entries.truncate(tail.kept);
         let count = tail.added.len();
         for (index, (seq, change)) in tail.added.into_iter().enumerate() {
-            // The last one may have been cut short, and then its seq is not known: at most the latest.
+            // The last one may have been cut short, and then its seq is not known: at most the
+            // latest.
             let seq = if index + 1 == count { latest.max(seq) } else { seq };
             self.oracle.push(seq, time_ns, change);
         }

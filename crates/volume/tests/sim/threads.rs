@@ -1,7 +1,8 @@
 //! Many threads on one volume: what the simulator, which has one thread, cannot show.
 //!
-//! Each writer owns a byte range whose ends lie within blocks, so that neighbours merge into the same
-//! blocks; its range must hold its last bytes whatever the others do. Views must not change under anyone.
+//! Each writer owns a byte range whose ends lie within blocks, so that neighbours merge into the
+//! same blocks; its range must hold its last bytes whatever the others do. Views must not change
+//! under anyone.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

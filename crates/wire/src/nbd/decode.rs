@@ -243,7 +243,8 @@ pub fn status_payload(bytes: &[u8]) -> Option<(u64, Vec<u32>)> {
     Some((length_bytes, std::iter::from_fn(|| rest.u32()).collect()))
 }
 
-/// The header of a reply at the start of `bytes`, and its length; `None` when there are too few of them.
+/// The header of a reply at the start of `bytes`, and its length; `None` when there are too few of
+/// them.
 ///
 /// # Errors
 /// When they do not begin as a reply.

@@ -1,5 +1,5 @@
-//! Messages to bytes. The headers of the transmission phase are small values, so that a session can put
-//! them in place without allocating.
+//! Messages to bytes. The headers of the transmission phase are small values, so that a session can
+//! put them in place without allocating.
 
 use super::limits::{EXPORT_NAME_PADDING_BYTES, GREETING_BYTES, STRING_BYTES_MAX};
 use super::types::{

@@ -4,7 +4,8 @@
 pub const PAYLOAD_BYTES_MAX: u32 = 32 << 20;
 /// Longest data of an option that is looked at, in bytes.
 pub const OPTION_BYTES_MAX: u32 = 64 << 10;
-/// Longest data of an option that is skipped and answered, in bytes; beyond it the client is cut off.
+/// Longest data of an option that is skipped and answered, in bytes; beyond it the client is cut
+/// off.
 pub const OPTION_SKIP_BYTES_MAX: u32 = 1 << 20;
 /// Longest string (export name, query, message), in bytes: the specification's.
 pub const STRING_BYTES_MAX: usize = 4096;

@@ -1,4 +1,5 @@
-//! Clients that are broken or mean: the server answers or ends that connection, and serves the others.
+//! Clients that are broken or mean: the server answers or ends that connection, and serves the
+//! others.
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;

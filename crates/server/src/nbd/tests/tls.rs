@@ -11,7 +11,8 @@ use super::rig::{Rig, eventually};
 use super::tools::python;
 use crate::nbd::{NbdLimits, TlsError, load_tls};
 
-/// A directory as libnbd wants it: `ca-cert.pem`, `client-cert.pem`, `client-key.pem`, and the server's.
+/// A directory as libnbd wants it: `ca-cert.pem`, `client-cert.pem`, `client-key.pem`, and the
+/// server's.
 struct Certificates {
     dir: tempfile::TempDir,
 }
