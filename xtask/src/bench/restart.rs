@@ -52,7 +52,7 @@ pub fn after_kill(options: &Options) -> Result<Report> {
 }
 
 fn read_one_block(uri: &str) -> Result<()> {
-    let mut command = Command::new("nbdsh");
-    command.args(["-u", uri, "-c", "h.pread(4096, 0)"]);
-    program::run(&mut command)
+    let mut command = Command::new("qemu-io");
+    command.args(["-r", "-f", "raw", "-c", "read 0 4k", uri]);
+    program::output(&mut command).map(|_| ())
 }
