@@ -1,3 +1,4 @@
 //! The engine on a real file: the ways of the data, one by one.
 
+mod audit;
 mod story;

@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use block::{BlockDevice, MediaDevice};
 use env::{FileMedia, RealClock, RealEntropy};
-use units::{Moment, Seq};
 use hindsight_volume::{
     Architecture, Budget, Granularity, Machine, Pool, PoolFormat, PoolOptions, Volume, VolumeSpec,
     WriteOp,
 };
+use units::{Moment, Seq};
 
 const DAY_NS: u64 = 86_400_000_000_000;
 

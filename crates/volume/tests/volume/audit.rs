@@ -1,0 +1,72 @@
+//! What deletes, reverts and expires is in the audit log (promise 10).
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use block::{BlockDevice, MediaDevice};
+use env::{Clock, FileMedia, RealEntropy};
+use hindsight_volume::{
+    Architecture, Budget, ErrorKind, Granularity, Machine, Pool, PoolFormat, PoolOptions,
+    VolumeSpec, WriteOp,
+};
+use units::{Moment, Seq, WallTime};
+
+const SECOND_NS: u64 = 1_000_000_000;
+
+/// A clock that stands where it is put.
+struct SetClock(AtomicU64);
+
+impl Clock for SetClock {
+    fn wall(&self) -> WallTime {
+        WallTime::from_nanos(self.0.load(Ordering::Relaxed))
+    }
+    fn monotonic_ns(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+#[test]
+fn deletes_reverts_and_expiry_are_in_the_audit_log() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let media = FileMedia::create(&directory.path().join("pool.img"), 256 << 20).expect("made");
+    let device: Arc<dyn BlockDevice> = Arc::new(MediaDevice::new(Arc::new(media)));
+    let clock = Arc::new(SetClock(AtomicU64::new(1_700_000_000 * SECOND_NS)));
+    let machine =
+        Machine { clock: Arc::clone(&clock) as _, entropy: Arc::new(RealEntropy::default()) };
+    Pool::create(&device, &machine, &PoolFormat { zone_bytes: 1 << 20 }).expect("made");
+    let pool = Pool::open(device, machine, PoolOptions::default()).expect("opened");
+    let spec = VolumeSpec {
+        name: "v".to_owned(),
+        size_bytes: 1 << 20,
+        architecture: Architecture::Logging,
+        granularity: Granularity::EveryWrite,
+        window_ns: 10 * SECOND_NS,
+        history_limit_bytes: None,
+    };
+    let volume = pool.create_volume(&spec).expect("made");
+    let bytes = vec![7; 4096];
+    for _ in 0..30 {
+        clock.0.fetch_add(SECOND_NS, Ordering::Relaxed);
+        volume.write_batch(&[WriteOp::Data { offset: 0, bytes: &bytes }]).expect("written");
+    }
+    while pool.step(Budget { bytes: 1 << 20 }).expect("stepped") {}
+    let gone = volume.view(&Moment::Seq(Seq(3))).err().expect("seq 3 left the window");
+    assert!(matches!(gone.kind, ErrorKind::OutsideWindow { .. }), "{gone:?}");
+    volume.revert(&Moment::Seq(Seq(25)), false).expect("reverted");
+    let version = volume.create_version("").expect("captured");
+    volume.delete_version(version.number).expect("deleted");
+    volume.create_mark("m", &Moment::Latest, true).expect("marked");
+    volume.delete_mark("m").expect("deleted");
+    drop(volume);
+    pool.delete_volume("v").expect("deleted");
+    let actions: Vec<String> =
+        pool.audit(0, 100).expect("read").into_iter().map(|r| r.action).collect();
+    for action in
+        ["volume-create", "expire", "revert", "version-delete", "mark-delete", "volume-delete"]
+    {
+        assert!(actions.iter().any(|a| a == action), "{action} is missing of {actions:?}");
+    }
+    let numbers: Vec<u64> =
+        pool.audit(0, 100).expect("read").into_iter().map(|r| r.number).collect();
+    assert!(numbers.windows(2).all(|pair| pair[0] < pair[1]), "numbers only rise: {numbers:?}");
+}
