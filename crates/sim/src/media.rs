@@ -74,6 +74,7 @@ struct State {
     log: Option<Vec<OpRecord>>,
     changes: u64,
     halt_at_change: Option<u64>,
+    stopped: bool,
     reads_tried: u64,
     cold_every: u64,
 }
@@ -108,6 +109,7 @@ impl SimMedia {
             log: None,
             changes: 0,
             halt_at_change: None,
+            stopped: false,
             reads_tried: 0,
             cold_every: 0,
         };
@@ -135,7 +137,7 @@ impl SimMedia {
     pub fn calm(&self) {
         let mut state = self.state.lock();
         state.armed.clear();
-        state.halt_at_change = None;
+        state.resume();
     }
 
     /// Lets `changes` more writes, syncs, allocations and discards succeed; the one after them is
@@ -146,11 +148,16 @@ impl SimMedia {
         state.halt_at_change = Some(state.changes.saturating_add(changes));
     }
 
+    /// Halts the machine at once: nothing that is dropped from now on can touch the media any more, as
+    /// nothing runs in a process that was killed.
+    pub fn halt_now(&self) {
+        self.state.lock().stopped = true;
+    }
+
     /// Whether a halt has struck.
     #[must_use]
     pub fn is_halted(&self) -> bool {
-        let state = self.state.lock();
-        state.halt_at_change.is_some_and(|at| state.changes > at)
+        self.state.lock().halted()
     }
 
     /// Writes, syncs, allocations and discards so far: the points at which a crash differs.
@@ -229,12 +236,12 @@ impl SimMedia {
             }
         }
         state.current = state.durable.clone();
-        state.halt_at_change = None;
+        state.resume();
     }
 
     /// Ends the process: everything written stays, still unsynced; a halt ends.
     pub fn kill(&self) {
-        self.state.lock().halt_at_change = None;
+        self.state.lock().resume();
     }
 
     /// A number that is the same for the same content.
@@ -323,7 +330,12 @@ impl Change {
 
 impl State {
     fn halted(&self) -> bool {
-        self.halt_at_change.is_some_and(|at| self.changes > at)
+        self.stopped || self.halt_at_change.is_some_and(|at| self.changes > at)
+    }
+
+    fn resume(&mut self) {
+        self.stopped = false;
+        self.halt_at_change = None;
     }
 
     fn change(&mut self, change: Change) {

@@ -81,6 +81,8 @@ fn a_halt_stops_in_the_middle_of_a_change_and_stays() {
         assert!(media.is_halted());
         assert!(media.sync().is_err() && media.read_at(0, &mut [0; 1]).is_err());
         assert_eq!(media.changes(), 3);
+        media.halt_now();
+        assert!(media.sync().is_err());
         media.kill();
         let seen = read(&media, 0, 4096);
         in_part |= seen.contains(&1) && seen.contains(&2);

@@ -50,6 +50,8 @@ pub enum Action {
     JumpTo(u64),
     /// Closes the pool and opens it again.
     Restart,
+    /// Closes the pool, throws its map away, builds it again from the log, and opens the pool.
+    Rebuild,
     /// Ends the process without closing, at once or in the middle of a later action.
     Kill,
     /// Cuts the power at once.

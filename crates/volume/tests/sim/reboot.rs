@@ -48,6 +48,8 @@ impl World {
 
     /// Ends the process or cuts the power, opens the pool again, and settles what is there.
     pub fn reboot(&mut self, power: bool, under_way: Option<&Action>) {
+        // A process that is killed drops nothing in order.
+        self.media.halt_now();
         self.views.clear();
         self.pool = None;
         loop {

@@ -130,6 +130,7 @@ impl Workload {
             19 => Action::Step([1, 64 << 10, 1 << 20, 64 << 20][self.random.below(4) as usize]),
             20 => Action::Wait(self.random.below(30 * SECOND)),
             21 => Action::JumpTo(START_NS + self.random.below(1000) * 3600 * SECOND),
+            22 if self.random.chance(400) => Action::Rebuild,
             22 => Action::Restart,
             23 if self.faulty => Action::Kill,
             24 if self.faulty => match self.random.below(3) {

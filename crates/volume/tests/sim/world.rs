@@ -133,6 +133,10 @@ impl World {
         Pool::open(self.device(), self.machine.clone(), options)
     }
 
+    fn rebuild(&self) -> Result<()> {
+        Pool::rebuild(self.device(), self.machine.clone()).map(|_| ())
+    }
+
     /// The open pool.
     pub fn pool(&self) -> &Arc<Pool> {
         self.pool.as_ref().expect("open between actions")
@@ -162,6 +166,11 @@ impl World {
         }
         self.intent = None;
         let outcome = self.perform(action);
+        if self.verbose {
+            let failed = self.media.take_log().into_iter().filter(|record| !record.ok);
+            failed.take(3).for_each(|record| println!("    {record:?}"));
+            self.media.start_log();
+        }
         match outcome {
             Ok(()) => {}
             Err(e) if e.kind == ErrorKind::Full => self.full(action, &e),
@@ -204,6 +213,13 @@ impl World {
                 self.views.clear();
                 self.pool().close()?;
                 self.pool = None;
+                self.reboot(false, None);
+            }
+            Action::Rebuild => {
+                self.views.clear();
+                self.pool().close()?;
+                self.pool = None;
+                self.rebuild()?;
                 self.reboot(false, None);
             }
             Action::Kill => self.reboot(false, None),
@@ -417,6 +433,9 @@ impl World {
         assert!(!reads, "reads need no space: {action:?}: {error}");
         self.trace.push(format!("full: {error}"));
         self.models.values_mut().for_each(|m| m.squeezed = true);
+        if self.pool.is_none() {
+            return self.reboot(false, Some(action));
+        }
         self.settle(false, Some(action));
     }
 }
