@@ -1,6 +1,6 @@
 //! What went wrong, as `application/problem+json` (RFC 9457), and what a command exits with.
 //!
-//! The `type` is `urn:hindsight:problem:` and a word that never changes; [`ProblemKind`] lists them.
+//! The `type` is `urn:hindsight:problem:` and a word that never changes; [`ProblemKind`] has them.
 
 use std::fmt;
 
@@ -16,7 +16,8 @@ const TYPE_PREFIX: &str = "urn:hindsight:problem:";
 
 /// Declares the kinds with their stable word, HTTP status, title and exit code.
 macro_rules! problem_kinds {
-    ($($(#[$doc:meta])* $name:ident $word:literal $status:literal $exit:expr, $title:literal;)*) => {
+    ($($(#[$doc:meta])* $name:ident $word:literal $status:literal $exit:expr, $title:literal;)*)
+    => {
         /// Every kind of problem the server reports.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum ProblemKind { $($(#[$doc])* $name,)* }
@@ -184,7 +185,7 @@ impl fmt::Display for Problem {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{ExitCode, Problem, ProblemKind};
 
     #[test]
     fn every_kind_is_found_again_by_its_type() {
@@ -192,6 +193,16 @@ mod tests {
             let problem = Problem::new(kind, "x");
             assert_eq!(problem.problem_kind(), Some(kind));
             assert_eq!(problem.status, kind.status());
+        }
+    }
+
+    #[test]
+    fn the_document_lists_every_kind_with_its_status_and_exit_code() {
+        let document = include_str!("../../../docs/http.md");
+        for &kind in ProblemKind::ALL {
+            let (word, status, exit) = (kind.word(), kind.status(), kind.exit_code() as u8);
+            let row = format!("| `{word}` | {status} | {exit} |");
+            assert!(document.contains(&row), "docs/http.md lacks: {row}");
         }
     }
 

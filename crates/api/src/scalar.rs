@@ -170,7 +170,9 @@ fn number_or_text(description: &str, example: &str) -> RefOr<Schema> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use units::Span;
+
+    use super::{SECOND_NS, SizeInput, SpanInput, Time};
 
     fn size(json: &str) -> Result<u64, String> {
         serde_json::from_str::<SizeInput>(json).map(|s| s.0.0).map_err(|e| e.to_string())

@@ -1,9 +1,9 @@
 //! `hindsight volume import` and `export`: raw and qcow2 images, copied by `qemu-img` over NBD.
 //!
-//! An export is of one fixed moment even while the volume is written, and the file gets its name only
-//! when it is whole.
+//! An export is of one fixed moment even while the volume is written, and the file gets its name
+//! only when it is whole.
 
-use std::io::{BufReader, Read};
+use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -268,7 +268,7 @@ fn run(mut command: Command, what: &str) -> anyhow::Result<()> {
 }
 
 /// Reads `    (12.34/100%)\r` until the end.
-fn follow(progress: impl Read, bar: &ProgressBar) {
+fn follow(progress: impl BufRead, bar: &ProgressBar) {
     let mut number = String::new();
     for byte in progress.bytes().map_while(Result::ok) {
         match byte {
@@ -301,7 +301,11 @@ fn absent(error: std::io::Error) -> anyhow::Error {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use std::path::Path;
+
+    use indicatif::ProgressBar;
+
+    use super::{Format, follow, format_of_name, operand, unfinished};
 
     #[test]
     fn progress_is_read_as_it_comes() {

@@ -59,7 +59,7 @@ pub fn count(number: u64, one: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{Align, human, table};
 
     #[test]
     fn columns_are_aligned_and_lines_have_no_tail() {

@@ -106,7 +106,9 @@ impl Drop for Attachment {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use std::sync::Arc;
+
+    use super::Attachments;
 
     #[test]
     fn an_attachment_counts_until_it_is_dropped() {

@@ -134,7 +134,11 @@ fn remove_stale(path: &Path) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+    use std::os::unix::net::UnixListener;
+
+    use super::{Protection, bind, is_loopback};
+    use crate::{Listening, StartError};
 
     const BARE: Protection = Protection { is_enough: false, hint: "" };
 

@@ -4,6 +4,7 @@
 
 use std::io::{self, Write};
 
+use rustix::process::{Resource, getrlimit, setrlimit};
 use sd_notify::NotifyState;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
@@ -22,6 +23,7 @@ pub fn serve(config: &Config) -> Result<(), StartError> {
         .build()
         .map_err(StartError::Thread)?;
     let mut signals = runtime.block_on(async { Signals::catch() }).map_err(StartError::Thread)?;
+    allow_open_files();
     let server = Server::start(config)?;
     say_ready(&server);
     runtime.block_on(signals.next());
@@ -42,6 +44,15 @@ pub fn serve(config: &Config) -> Result<(), StartError> {
     match stopped {
         Ok(Ok(result)) => result.inspect(|()| say("stopped")),
         _ => Err(StartError::Thread(io::Error::other("the server panicked while it stopped"))),
+    }
+}
+
+/// Raises the limit of open files as far as it may be: every client needs one.
+fn allow_open_files() {
+    let mut limit = getrlimit(Resource::Nofile);
+    limit.current = limit.maximum;
+    if let Err(error) = setrlimit(Resource::Nofile, limit) {
+        tracing::info!(%error, "the limit of open files stays as it is");
     }
 }
 

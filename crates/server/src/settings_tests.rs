@@ -1,6 +1,6 @@
 //! Settings from flags, file and defaults.
 
-use super::*;
+use super::{Config, Listening, Settings};
 
 fn config(settings: Settings) -> Result<Config, String> {
     Config::from_settings(settings).map_err(|e| e.to_string())

@@ -74,7 +74,7 @@ impl fmt::Display for ServerAddress {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::ServerAddress;
 
     #[test]
     fn addresses_are_read_and_printed() {

@@ -75,7 +75,7 @@ pub(super) fn next_of_link(link: &str) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{Target, next_of_link};
     use crate::ListQuery;
 
     #[test]

@@ -164,7 +164,9 @@ pub(crate) fn nbd_unix_uri(volume: &str, socket: &Path) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use std::path::Path;
+
+    use super::nbd_unix_uri;
 
     #[test]
     fn a_socket_with_blanks_is_encoded_in_the_uri() {

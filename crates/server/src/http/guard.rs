@@ -1,7 +1,8 @@
 //! Keeps web pages of other sites away from the API.
 //!
 //! A browser on this machine can be made to talk to a loopback port by any page. Such a request
-//! carries an Origin, or comes under a host name of the attacker's (DNS rebinding); both are refused.
+//! carries an Origin, or comes under a host name of the attacker's (DNS rebinding); both are
+//! refused.
 
 use api::ProblemKind;
 use axum::extract::{Extension, Request};
@@ -65,7 +66,9 @@ fn names_this_machine(host: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use axum::http::HeaderMap;
+
+    use super::{Door, refusal};
 
     fn passes(door: Door, fields: &[(&'static str, &str)]) -> bool {
         let mut headers = HeaderMap::new();
