@@ -43,6 +43,7 @@ mod output;
 mod session;
 mod socket;
 mod tls;
+mod unix_socket;
 
 #[cfg(test)]
 mod tests;

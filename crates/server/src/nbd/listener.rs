@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use tokio::net::{TcpStream, UnixStream};
+use tokio::net::TcpStream;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
 use tokio::sync::watch;
@@ -250,9 +250,7 @@ async fn serve(socket: Accepted, context: Arc<NbdContext>, mut stop: watch::Rece
 
 fn connection(socket: Accepted) -> io::Result<(Connection, String)> {
     match socket {
-        Accepted::Unix(socket) => {
-            Ok((Connection::from_unix(UnixStream::from_std(socket)?), "unix".to_owned()))
-        }
+        Accepted::Unix(socket) => Ok((Connection::from_unix(socket)?, "unix".to_owned())),
         Accepted::Tcp(socket, client) => {
             Ok((Connection::from_tcp(TcpStream::from_std(socket)?)?, client))
         }

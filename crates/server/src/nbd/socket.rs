@@ -1,6 +1,7 @@
 //! The stream under a session: a unix or TCP socket, bare or under TLS.
 
 use std::io;
+use std::os::unix::net::UnixStream;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -9,9 +10,11 @@ use std::time::Duration;
 use rustix::net::sockopt;
 use rustls::ServerConfig;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::{TcpStream, UnixStream};
+use tokio::net::TcpStream;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
+
+use super::unix_socket::UnixSocket;
 
 /// Bytes that the kernel may hold for a unix socket's peer; what it allows may be less.
 const UNIX_SEND_BYTES: usize = 1 << 20;
@@ -24,17 +27,17 @@ const KEEPALIVE_PROBES: u32 = 6;
 
 /// A connected stream.
 pub(super) enum Connection {
-    Unix(UnixStream),
+    Unix(UnixSocket),
     Tcp(TcpStream),
     Tls(Box<TlsStream<TcpStream>>),
 }
 
 impl Connection {
     /// A unix socket with a large send buffer: 32 replies of 4 KiB do not fit into the usual one.
-    pub(super) fn from_unix(socket: UnixStream) -> Connection {
+    pub(super) fn from_unix(socket: UnixStream) -> io::Result<Connection> {
         // Only slower where it is refused.
         let _ = sockopt::set_socket_send_buffer_size(&socket, UNIX_SEND_BYTES);
-        Connection::Unix(socket)
+        UnixSocket::new(socket).map(Connection::Unix)
     }
 
     /// A TCP socket that sends at once, and finds out when its peer is gone.
