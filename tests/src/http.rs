@@ -159,7 +159,7 @@ fn join_chunks(mut raw: &[u8]) -> Result<Vec<u8>> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::parse;
 
     #[test]
     fn an_answer_in_chunks_is_joined_and_its_next_page_found() {

@@ -127,7 +127,7 @@ fn index(number: u64) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::Image;
 
     #[test]
     fn an_image_is_what_was_written_and_a_copy_of_it_stays() {

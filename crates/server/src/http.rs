@@ -159,8 +159,8 @@ fn clients_count(count: usize) -> String {
     info(
         title = "Hindsight",
         description = "Volumes that can be rewound to any moment. Sizes in bytes, times in \
-                       RFC 3339 UTC with nanoseconds, seqs as integers. A moment is `latest`, an RFC 3339 \
-                       instant, `-5min`, `seq:12345`, `v:3` or `mark:NAME`. Errors are \
+                       RFC 3339 UTC with nanoseconds, seqs as integers. A moment is `latest`, an \
+                       RFC 3339 instant, `-5min`, `seq:12345`, `v:3` or `mark:NAME`. Errors are \
                        `application/problem+json`; lists that do not fit in one answer name the \
                        next part in a Link header.",
         license(name = "Apache-2.0", identifier = "Apache-2.0"),

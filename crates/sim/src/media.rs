@@ -148,8 +148,8 @@ impl SimMedia {
         state.halt_at_change = Some(state.changes.saturating_add(changes));
     }
 
-    /// Halts the machine at once: nothing that is dropped from now on can touch the media any more, as
-    /// nothing runs in a process that was killed.
+    /// Halts the machine at once: nothing that is dropped from now on can touch the media any more,
+    /// as nothing runs in a process that was killed.
     pub fn halt_now(&self) {
         self.state.lock().stopped = true;
     }

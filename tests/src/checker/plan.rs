@@ -121,7 +121,7 @@ fn bytes(random: &mut Random, image: &Image, offset: u64, length: u64) -> Vec<u8
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{Image, Random, ops, range};
 
     #[test]
     fn every_range_lies_within_the_volume() {

@@ -85,7 +85,7 @@ fn to_index(number: u64) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{Image, Op, settle, to_index};
     use crate::nbd::Request;
 
     fn op(offset: u64, byte: u8, length: u64, sent: u64, done: Option<u64>) -> Op {

@@ -1,4 +1,5 @@
-//! How requests are read: JSON bodies, queries, paths. What is wrong becomes a problem, not a panic.
+//! How requests are read: JSON bodies, queries, paths. What is wrong becomes a problem, not a
+//! panic.
 
 use api::ProblemKind;
 use axum::body::Bytes;

@@ -55,7 +55,8 @@ fn run(seed: u64) -> u64 {
         }
         println!("seed {seed} failed. Again, with everything it does:");
         println!(
-            "HINDSIGHT_SIM_SEED={seed} cargo test -p hindsight-volume --test sim seeds -- --nocapture"
+            "HINDSIGHT_SIM_SEED={seed} cargo test -p hindsight-volume --test sim seeds -- \
+             --nocapture"
         );
         // The world may be in any state: what its parts do when dropped would only hide the
         // failure.

@@ -1,7 +1,7 @@
 //! The generator: draws the next action from the seed and the names and numbers that exist.
 //!
-//! Each run draws its own weights first, many of them zero (swarm testing: Groce et al., ISSTA 2012), so
-//! that some runs do little but clone and delete, and others never flush.
+//! Each run draws its own weights first, many of them zero (swarm testing: Groce et al., ISSTA
+//! 2012), so that some runs do little but clone and delete, and others never flush.
 
 use std::collections::BTreeMap;
 
