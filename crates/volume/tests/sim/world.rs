@@ -225,10 +225,13 @@ impl World {
             Action::Kill => self.reboot(false, None),
             Action::PowerCut => self.reboot(true, None),
             Action::HaltAfter(changes) => {
+                // One trouble at a time, so that it is known what struck.
+                self.media.calm();
                 self.media.halt_after(*changes);
                 self.trouble = Trouble::Halt;
             }
             Action::Fault(op, after) => {
+                self.media.calm();
                 self.media.fail(Failure { after: *after, ..Failure::once(*op) });
                 self.trouble = Trouble::Fault(*op);
             }
