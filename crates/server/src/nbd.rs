@@ -13,10 +13,10 @@
 //! ```
 //!
 //! Invariants
-//! 1. A data thread never waits for a device to read, flush or look up; aligned writes are handed to
-//!    the operating system by it, as that needs no other thread's turn.
-//! 2. The memory of a connection is bounded: it stops reading while `NbdLimits` are reached, or while
-//!    the client does not take its replies.
+//! 1. A data thread never waits for a device to read, flush or look up; aligned writes are handed
+//!    to the operating system by it, as that needs no other thread's turn.
+//! 2. The memory of a connection is bounded: it stops reading while `NbdLimits` are reached, or
+//!    while the client does not take its replies.
 //! 3. Whatever a client sends, the server answers with an error or ends that connection alone.
 //! 4. A reply to a flush (or with FUA) is made only after the engine's flush returned.
 

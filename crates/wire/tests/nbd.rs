@@ -173,9 +173,9 @@ fn limits_hold_exactly() {
     let over = decode::option(OptionCode::EXPORT_NAME, name.as_bytes());
     assert!(matches!(over, Err(OptionError::TooBig(_))));
 
-    let payload = vec![0; 8 + 4 * META_CONTEXTS_MAX];
+    let payload = [0; 8 + 4 * META_CONTEXTS_MAX];
     assert!(decode::status_payload(&payload).is_some());
-    assert!(decode::status_payload(&vec![0; 12 + 4 * META_CONTEXTS_MAX]).is_none());
+    assert!(decode::status_payload(&[0; 12 + 4 * META_CONTEXTS_MAX]).is_none());
     assert!(decode::status_payload(&payload[..8]).is_none());
     assert!(decode::status_payload(&payload[..13]).is_none());
 
@@ -214,7 +214,8 @@ proptest! {
     #[test]
     fn requests_survive_the_wire(request in any_request(), long in any::<u64>()) {
         let compact = encode::request(&request, HeaderStyle::Compact);
-        prop_assert_eq!(decode::request(compact.as_bytes(), HeaderStyle::Compact), Ok(Some(request)));
+        let decoded = decode::request(compact.as_bytes(), HeaderStyle::Compact);
+        prop_assert_eq!(decoded, Ok(Some(request)));
         let request = Request { length_bytes: long, ..request };
         let extended = encode::request(&request, HeaderStyle::Extended);
         let decoded = decode::request(extended.as_bytes(), HeaderStyle::Extended);
@@ -240,7 +241,11 @@ proptest! {
     }
 
     #[test]
-    fn replies_survive_the_wire(style in any_style(), to in any_request(), length in 1..1_u32 << 25) {
+    fn replies_survive_the_wire(
+        style in any_style(),
+        to in any_request(),
+        length in 1..1_u32 << 25,
+    ) {
         let data = encode::read_data(style, &to, length);
         let (header, consumed) =
             decode::reply(data.as_bytes()).expect("a reply").expect("whole");

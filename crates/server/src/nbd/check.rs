@@ -135,7 +135,10 @@ pub(super) fn is_flood(request: &Request, headers: HeaderStyle) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use wire::nbd::limits::PAYLOAD_BYTES_MAX;
+    use wire::nbd::{Command, CommandFlags, Errno, HeaderStyle, ReplyStyle, Request};
+
+    use super::{Facts, check, is_flood};
 
     const FACTS: Facts = Facts {
         size_bytes: 1 << 30,

@@ -7,12 +7,11 @@
 use std::sync::Arc;
 
 use volume::WriteOp;
-use wire::nbd::limits::META_CONTEXTS_MAX;
-use wire::nbd::{Command, CommandFlags, Errno, ReplyStyle, Request, decode, encode};
+use wire::nbd::{Command, CommandFlags, ReplyStyle, Request, decode, encode};
 
 use super::answer::{fail, finish_read, start_write, write_and_answer};
 use super::check::{self, Facts, Refusal};
-use super::contexts::{self, MetaContext};
+use super::contexts::MetaContext;
 use super::counters::Tally;
 use super::export::Export;
 use super::group::{Group, is_whole_blocks};
@@ -22,13 +21,12 @@ use super::output::Output;
 use super::session::{OUTPUT_BYTES_MAX, Receiving, Session};
 use crate::Attachments;
 
+mod seldom;
+
 /// Longest read that is tried without a job, in bytes.
 const INLINE_READ_BYTES_MAX: u64 = 256 << 10;
 /// Longest range that is zeroed without a job, in bytes.
 const INLINE_ZERO_BYTES_MAX: u64 = 64 << 20;
-/// Most bytes that CACHE reads, and how many at a time.
-const CACHE_BYTES_MAX: u64 = 32 << 20;
-const CACHE_STEP_BYTES: u64 = 256 << 10;
 
 /// What a turn came to.
 pub(super) struct Turned {
@@ -308,95 +306,6 @@ impl Turn<'_> {
         Step::Next(header)
     }
 
-    fn cache(&mut self, request: &Request, header: usize) -> Step {
-        if !self.jobs.has_room(CACHE_STEP_BYTES) {
-            return Step::Wait;
-        }
-        let (export, style, request) = (Arc::clone(self.export), self.style, *request);
-        self.start(CACHE_STEP_BYTES, move |out| {
-            let end = request.offset + request.length_bytes.min(CACHE_BYTES_MAX);
-            let mut buffer = vec![0; request.length_bytes.min(CACHE_STEP_BYTES) as usize];
-            let mut offset = request.offset;
-            while offset < end {
-                let part = (end - offset).min(CACHE_STEP_BYTES);
-                if let Err(error) = export.read(offset, &mut buffer[..part as usize]) {
-                    return fail(style, &request, &error, out);
-                }
-                offset += part;
-            }
-            out.extend_from_slice(encode::done(style, &request).as_bytes());
-            0
-        });
-        Step::Next(header)
-    }
-
-    fn status(
-        &mut self,
-        request: Request,
-        header: usize,
-        payload: u64,
-        bytes: &[u8],
-        group: &mut Group<'_>,
-    ) -> Step {
-        let all: Vec<u32> = self.contexts.iter().map(|c| c.id).collect();
-        let (length, ids, consumed) = if payload == 0 {
-            (request.length_bytes, all, header)
-        } else {
-            if payload > 8 + 4 * META_CONTEXTS_MAX as u64 {
-                return self.refuse(&request, header, (Errno::Invalid, "too long a payload"));
-            }
-            let end = header + payload as usize;
-            let Some(payload) = bytes.get(header..end) else { return Step::Wait };
-            match chosen_contexts(payload, &all) {
-                Some((length, ids)) => (length, ids, end),
-                None => {
-                    return self.refuse(&request, header, (Errno::Invalid, "unknown contexts"));
-                }
-            }
-        };
-        if let Err(refusal) = check::check_status_range(request.offset, length, &self.facts) {
-            return self.refuse(&request, header, refusal);
-        }
-        if self.jobs.is_full() {
-            return Step::Wait;
-        }
-        self.write(group);
-        let (export, style) = (Arc::clone(self.export), self.style);
-        let contexts = Arc::clone(self.contexts);
-        self.start(0, move |out| {
-            let wanted: Vec<&MetaContext> =
-                contexts.iter().filter(|c| ids.contains(&c.id)).collect();
-            match contexts::answer(&*export, &wanted, style, &request, length, out) {
-                Ok(()) => 0,
-                Err(error) => {
-                    out.clear();
-                    fail(style, &request, &error, out)
-                }
-            }
-        });
-        Step::Next(consumed)
-    }
-
-    fn resize(&mut self, request: Request, header: usize, group: &mut Group<'_>) -> Step {
-        if self.jobs.is_full() {
-            return Step::Wait;
-        }
-        self.write(group);
-        let clients = self.export.present_of().map_or(0, |v| self.attachments.count(v));
-        if request.offset < self.facts.size_bytes && clients > 1 {
-            return self.refuse(&request, header, (Errno::Perm, "other clients are attached"));
-        }
-        let (export, style) = (Arc::clone(self.export), self.style);
-        self.start(0, move |out| match export.resize(request.offset) {
-            Ok(()) => {
-                out.extend_from_slice(encode::done(style, &request).as_bytes());
-                0
-            }
-            Err(error) => fail(style, &request, &error, out),
-        });
-        Step::Next(header)
-    }
-
     /// Hands the group to the engine and answers it.
     fn write(&mut self, group: &mut Group<'_>) {
         if group.is_empty() {
@@ -446,12 +355,4 @@ impl Turn<'_> {
         self.tally.jobs += 1;
         self.jobs.start(cost, work);
     }
-}
-
-/// The contexts that a BLOCK_STATUS payload asks about; `None` when it names one twice, or none of
-/// `all`.
-fn chosen_contexts(payload: &[u8], all: &[u32]) -> Option<(u64, Vec<u32>)> {
-    let (length, ids) = decode::status_payload(payload)?;
-    let is_known = |(index, id): (usize, &u32)| all.contains(id) && !ids[..index].contains(id);
-    if ids.iter().enumerate().all(is_known) { Some((length, ids)) } else { None }
 }

@@ -12,18 +12,20 @@ use tokio::sync::watch;
 use tokio::time::timeout;
 use wire::nbd::decode::{self, Garbage, OptionError};
 use wire::nbd::limits::{
-    BLOCK_BYTES_MIN, BLOCK_BYTES_PREFERRED, META_CONTEXTS_MAX, OPTION_BYTES_MAX,
-    OPTION_HEADER_BYTES, OPTION_SKIP_BYTES_MAX, PAYLOAD_BYTES_MAX,
+    BLOCK_BYTES_MIN, BLOCK_BYTES_PREFERRED, OPTION_BYTES_MAX, OPTION_HEADER_BYTES,
+    OPTION_SKIP_BYTES_MAX, PAYLOAD_BYTES_MAX,
 };
 use wire::nbd::{
-    ClientFlags, ClientOption, InfoItem, InfoRequest, MetaRequest, OptionCode, OptionHeader,
-    OptionReplyKind, ReplyStyle, TransmissionFlags, encode,
+    ClientFlags, ClientOption, InfoItem, InfoRequest, OptionCode, OptionHeader, OptionReplyKind,
+    ReplyStyle, TransmissionFlags, encode,
 };
 
 use super::NbdContext;
-use super::contexts::{self, MetaContext};
+use super::contexts::MetaContext;
 use super::export::{Export, OpenError};
 use super::socket::Connection;
+
+mod choice;
 
 /// Most exports named in answer to one LIST.
 const LIST_MAX: usize = 10_000;
@@ -334,82 +336,6 @@ impl Handshake<'_> {
         };
         Chosen { export, style: self.style, contexts }
     }
-
-    async fn list_contexts(
-        &mut self,
-        code: OptionCode,
-        meta: &MetaRequest<'_>,
-    ) -> Result<Next, HandshakeError> {
-        if self.style == ReplyStyle::Simple {
-            return Ok(self.refuse(code, OptionReplyKind::INVALID, "structured replies first"));
-        }
-        let export = match self.open(meta.name).await? {
-            Ok(export) => export,
-            Err(error) => return Ok(self.refuse(code, OptionReplyKind::UNKNOWN, &error.0)),
-        };
-        let queries: Vec<String> = meta.queries.iter().map(|&q| q.to_owned()).collect();
-        let found = off_thread(move || {
-            let queries: Vec<&str> = queries.iter().map(String::as_str).collect();
-            contexts::listed(&export, &queries)
-        });
-        match found.await? {
-            Ok(found) => {
-                for name in &found {
-                    encode::meta_context(code, 0, name, &mut self.out);
-                }
-                Ok(self.ack(code))
-            }
-            Err(error) => Ok(self.refuse(code, OptionReplyKind::INVALID, &error.0)),
-        }
-    }
-
-    async fn set_contexts(
-        &mut self,
-        code: OptionCode,
-        meta: &MetaRequest<'_>,
-    ) -> Result<Next, HandshakeError> {
-        // Whatever was chosen before is gone, also when this fails.
-        self.contexts = None;
-        if self.style == ReplyStyle::Simple {
-            return Ok(self.refuse(code, OptionReplyKind::INVALID, "structured replies first"));
-        }
-        let export = match self.open(meta.name).await? {
-            Ok(export) => export,
-            Err(error) => return Ok(self.refuse(code, OptionReplyKind::UNKNOWN, &error.0)),
-        };
-        let queries: Vec<String> = meta.queries.iter().map(|&q| q.to_owned()).collect();
-        match off_thread(move || choose_contexts(&export, &queries)).await? {
-            Ok(chosen) if chosen.len() > META_CONTEXTS_MAX => {
-                Ok(self.refuse(code, OptionReplyKind::TOO_BIG, "more than 16 contexts"))
-            }
-            Ok(chosen) => {
-                for context in &chosen {
-                    encode::meta_context(code, context.id, &context.name, &mut self.out);
-                }
-                self.contexts = Some((meta.name.to_owned(), chosen));
-                Ok(self.ack(code))
-            }
-            Err(error) => Ok(self.refuse(code, OptionReplyKind::INVALID, &error.0)),
-        }
-    }
-}
-
-/// The contexts that queries choose, at most one more than allowed.
-fn choose_contexts(
-    export: &Arc<dyn Export>,
-    queries: &[String],
-) -> Result<Vec<MetaContext>, OpenError> {
-    let mut chosen: Vec<MetaContext> = Vec::new();
-    for name in queries {
-        if chosen.len() > META_CONTEXTS_MAX || chosen.iter().any(|c| c.name == *name) {
-            continue;
-        }
-        if let Some(kind) = contexts::choose(export, name)? {
-            let id = u32::try_from(chosen.len()).expect("a few") + 1;
-            chosen.push(MetaContext { id, name: name.clone(), kind });
-        }
-    }
-    Ok(chosen)
 }
 
 /// Runs what may wait for a device where that blocks no session.

@@ -1,7 +1,7 @@
 //! Accepts connections and deals them to data threads; starts and stops both.
 //!
-//! Each data thread runs a single-threaded runtime, so that a session never moves and needs no lock; the
-//! first of them also accepts. Threads that may block belong to the runtime of their data thread.
+//! Each data thread runs a single-threaded runtime, so that a session never moves and needs no lock;
+//! the first of them also accepts. Threads that may block belong to the runtime of their data thread.
 
 use std::io;
 use std::net::TcpListener;

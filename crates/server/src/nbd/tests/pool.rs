@@ -147,8 +147,8 @@ def status(export, context):
     h.shutdown()
     return found
 rest = {SIZE} - 20480
-assert status("vol", "x-hindsight:changed@v:{version}") == [
-    [8192, 0], [4096, 1], [4096, 0], [4096, 1], [rest, 0]], status("vol", "x-hindsight:changed@v:{version}")
+found = status("vol", "x-hindsight:changed@v:{version}")
+assert found == [[8192, 0], [4096, 1], [4096, 0], [4096, 1], [rest, 0]], found
 assert status("vol@v:{version}", "x-hindsight:changed@seq:0") == [[65536, 1], [{SIZE} - 65536, 0]]
 assert status("vol", "x-hindsight:changed@latest") == [[{SIZE}, 0]]
 assert status("vol", "base:allocation") == [[65536, 0], [{SIZE} - 65536, 3]]
