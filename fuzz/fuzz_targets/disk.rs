@@ -1,0 +1,55 @@
+//! What a disk may return: every structure is decoded or refused, never a panic. The checksum is
+//! made right first, so that what lies behind it is reached.
+
+#![no_main]
+
+use hindsight_format::PageAddress;
+use hindsight_format::batch::{Batch, peek_header_bytes};
+use hindsight_format::map::LeafPage;
+use hindsight_format::run::{IndexPage, RunFooter};
+use hindsight_format::segment::SegmentHeader;
+use hindsight_format::superblock::Superblock;
+use hindsight_format::time::TimePage;
+use libfuzzer_sys::fuzz_target;
+
+const PAGE: usize = 4096;
+
+fn with_checksum(bytes: &[u8], offset: usize, salt: &[u8; 4]) -> Vec<u8> {
+    let mut bytes = bytes.to_vec();
+    if bytes.len() >= offset + 4 {
+        let covered = [&bytes[..offset], &bytes[offset + 4..]].concat();
+        let crc = hindsight_format::checksum::salted_crc(u32::from_le_bytes(*salt), &covered);
+        bytes[offset..offset + 4].copy_from_slice(&crc.to_le_bytes());
+    }
+    bytes
+}
+
+fn page(bytes: &[u8], salt: &[u8; 4]) -> Box<[u8; PAGE]> {
+    let mut whole = vec![0; PAGE];
+    let length = bytes.len().min(PAGE);
+    whole[..length].copy_from_slice(&bytes[..length]);
+    let whole = with_checksum(&whole, 4, salt);
+    Box::new(<[u8; PAGE]>::try_from(whole).expect("a page"))
+}
+
+fuzz_target!(|input: (u8, &[u8])| {
+    let (which, bytes) = input;
+    let address = PageAddress { pool_tag: 0, run: 1, page: 0 };
+    match which % 7 {
+        0 => drop(Superblock::decode(&with_checksum(bytes, 8, b"supr"), 0)),
+        1 => drop(SegmentHeader::decode(&with_checksum(bytes, 8, b"segm"))),
+        2 => {
+            let bytes = with_checksum(bytes, 8, b"btch");
+            let _ = peek_header_bytes(&bytes);
+            if let Ok(batch) = Batch::decode(&bytes) {
+                for descriptor in batch.descriptors() {
+                    assert!(descriptor.crcs().len() as u64 <= u64::from(descriptor.blocks));
+                }
+            }
+        }
+        3 => drop(LeafPage::decode(page(bytes, b"leaf"), address)),
+        4 => drop(IndexPage::decode(&page(bytes, b"indx"), address, &mut Vec::new())),
+        5 => drop(RunFooter::decode(&page(bytes, b"runf"), address)),
+        _ => drop(TimePage::decode(page(bytes, b"time"), address)),
+    }
+});
