@@ -82,7 +82,8 @@ impl Volume {
         let mut before: Option<(Seq, u64)> = None;
         let mut visit = |seq: Seq, time_ns: u64| {
             let Granularity::Interval(nanos) = record.granularity_at(seq) else {
-                // The interval ended with the granularity: its end can be opened once its time is over.
+                // The interval ended with the granularity: its end can be opened once its time is
+                // over.
                 ends.extend(before.take().map(|(last, _)| last));
                 return;
             };

@@ -1,7 +1,7 @@
 //! One run: a pool on simulated media beside the models of its volumes.
 //!
-//! `perform` does one action on the pool and, when it succeeded, on the models. What may have happened when
-//! it failed is settled in `reboot`, after the pool was opened again.
+//! `perform` does one action on the pool and, when it succeeded, on the models. What may have
+//! happened when it failed is settled in `reboot`, after the pool was opened again.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -397,7 +397,8 @@ impl World {
         Ok(())
     }
 
-    /// What a moment comes to, with every rule about what it may come to; `None` outside the window.
+    /// What a moment comes to, with every rule about what it may come to; `None` outside the
+    /// window.
     pub fn resolve(&mut self, name: &str, moment: &Moment) -> Result<Option<Resolved>> {
         let outcome = self.volume(name).resolve(moment);
         let resolved = match outcome {
