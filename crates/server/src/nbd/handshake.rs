@@ -24,6 +24,7 @@ use super::NbdContext;
 use super::contexts::MetaContext;
 use super::export::{Export, OpenError};
 use super::socket::Connection;
+use crate::Attachment;
 
 mod choice;
 
@@ -37,6 +38,8 @@ pub(super) struct Chosen {
     pub(super) export: Arc<dyn Export>,
     pub(super) style: ReplyStyle,
     pub(super) contexts: Vec<MetaContext>,
+    /// Made before the client is told that it may begin.
+    pub(super) attachment: Option<Attachment>,
 }
 
 /// Why a handshake came to no session.
@@ -70,6 +73,8 @@ struct Handshake<'c> {
     context: &'c Arc<NbdContext>,
     connection: Connection,
     client: ClientFlags,
+    /// Who the client is, for people.
+    peer: &'c str,
     style: ReplyStyle,
     /// What SET_META_CONTEXT chose last, and for which export name.
     contexts: Option<(String, Vec<MetaContext>)>,
@@ -82,14 +87,17 @@ pub(super) async fn negotiate(
     connection: Connection,
     context: &Arc<NbdContext>,
     stop: watch::Receiver<bool>,
+    peer: &str,
 ) -> Result<Option<(Connection, Chosen)>, HandshakeError> {
-    timeout(context.limits.handshake_whole, negotiate_slowly(connection, context, stop)).await?
+    timeout(context.limits.handshake_whole, negotiate_slowly(connection, context, stop, peer))
+        .await?
 }
 
 async fn negotiate_slowly(
     mut connection: Connection,
     context: &Arc<NbdContext>,
     stop: watch::Receiver<bool>,
+    peer: &str,
 ) -> Result<Option<(Connection, Chosen)>, HandshakeError> {
     let step = context.limits.handshake_step;
     connection.write_all(&encode::greeting()).await?;
@@ -107,6 +115,7 @@ async fn negotiate_slowly(
         context,
         connection,
         client,
+        peer,
         style: ReplyStyle::Simple,
         contexts: None,
         stop,
@@ -334,7 +343,9 @@ impl Handshake<'_> {
             Some((same, contexts)) if same == name => contexts,
             _ => Vec::new(),
         };
-        Chosen { export, style: self.style, contexts }
+        let attach = |volume| self.context.attachments.attach(volume, self.peer);
+        let attachment = export.present_of().map(attach);
+        Chosen { export, style: self.style, contexts, attachment }
     }
 }
 

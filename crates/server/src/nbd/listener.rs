@@ -1,7 +1,8 @@
 //! Accepts connections and deals them to data threads; starts and stops both.
 //!
-//! Each data thread runs a single-threaded runtime, so that a session never moves and needs no lock;
-//! the first of them also accepts. Threads that may block belong to the runtime of their data thread.
+//! Each data thread runs a single-threaded runtime, so that a session never moves and needs no
+//! lock; the first of them also accepts. Threads that may block belong to the runtime of their
+//! data thread.
 
 use std::io;
 use std::net::TcpListener;
@@ -230,7 +231,7 @@ async fn serve(socket: Accepted, context: Arc<NbdContext>, mut stop: watch::Rece
         }
     };
     let shaken = tokio::select! {
-        shaken = handshake::negotiate(connection, &context, stop.clone()) => shaken,
+        shaken = handshake::negotiate(connection, &context, stop.clone(), &client) => shaken,
         // Nothing is owed to a client that has no export yet.
         _ = stop.wait_for(|stop| *stop) => return,
     };

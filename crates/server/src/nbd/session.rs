@@ -81,11 +81,9 @@ pub(super) async fn serve(
     stop: watch::Receiver<bool>,
     client: String,
 ) {
-    let attachment =
-        chosen.export.present_of().map(|volume| context.attachments.attach(volume, &client));
     let (sender, events) = mpsc::unbounded_channel();
     let farewell = context.limits.farewell;
-    let watcher = tokio::spawn(watch_for_end(attachment, stop, sender.clone(), farewell));
+    let watcher = tokio::spawn(watch_for_end(chosen.attachment, stop, sender.clone(), farewell));
     let mut session = Session {
         export: chosen.export,
         style: chosen.style,

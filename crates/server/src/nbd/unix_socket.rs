@@ -2,9 +2,8 @@
 //!
 //! Tokio's own registers every socket for reading and writing. A unix socket reports "writable"
 //! each time its peer takes something, so that many a reply woke its data thread once more for
-//! nothing:
-//! 1.7 waits per 4 KiB write at queue depth 1 instead of 1. Here, writability is waited for only
-//! while a send is stuck, on a second descriptor of the same socket.
+//! nothing: 1.7 waits per 4 KiB write at queue depth 1 instead of 1. Here, writability is waited
+//! for only while a send is stuck, on a second descriptor of the same socket.
 
 use std::io::{self, IoSlice, Read, Write};
 use std::net::Shutdown;
