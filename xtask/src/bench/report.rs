@@ -170,10 +170,12 @@ impl Report {
         let _ = writeln!(
             text,
             "\n## Machine and run\n\n- command: `cargo x bench {name} --rounds {} --seconds {} \
-             --size {}M`",
+             --size {}M --writes {} --history {}M`",
             options.rounds,
             options.seconds,
-            options.size_bytes >> 20
+            options.size_bytes >> 20,
+            options.writes,
+            options.history_bytes >> 20
         );
         for note in machine::notes(&options.directory) {
             let _ = writeln!(text, "- {note}");
