@@ -187,12 +187,10 @@ fn highest_given(known: &KnownLog, found: &Tail) -> Seq {
     known.flushed_seq.max(written.max(event).max(void).unwrap_or(Seq::ZERO))
 }
 
-/// The first seq from which on all must go, if any, and single ones that must go before it.
-fn find_voids(
-    store: &Store,
-    known: &KnownLog,
-    found: &mut Tail,
-) -> Result<(Option<Seq>, Vec<(Seq, Seq)>)> {
+/// The first seq from which on all must go, if any, and ranges that must go before it.
+type Voids = (Option<Seq>, Vec<(Seq, Seq)>);
+
+fn find_voids(store: &Store, known: &KnownLog, found: &mut Tail) -> Result<Voids> {
     let durable = found.batches.iter().map(|b| b.durable).max().unwrap_or(Seq::ZERO);
     let durable = durable.max(known.flushed_seq);
     let stable = found.batches.iter().map(|b| b.stable).max().unwrap_or(Seq::ZERO);

@@ -441,7 +441,7 @@ impl Media for SimMedia {
         {
             let mut state = self.state.lock();
             state.reads_tried += 1;
-            if state.cold_every > 0 && state.reads_tried % state.cold_every == 0 {
+            if state.cold_every > 0 && state.reads_tried.is_multiple_of(state.cold_every) {
                 return Ok(false);
             }
         }
