@@ -38,12 +38,28 @@ impl Volume {
         offset: u64,
         limit: usize,
     ) -> Result<DiffPage> {
+        self.diff_within(from, to, offset, u64::MAX - offset, limit)
+    }
+
+    /// The same for `length_bytes` from `offset` on: what lies beyond is not looked at.
+    ///
+    /// # Errors
+    /// Those of [`Volume::diff`].
+    pub fn diff_within(
+        self: &Arc<Self>,
+        from: &Moment,
+        to: &Moment,
+        offset: u64,
+        length_bytes: u64,
+        limit: usize,
+    ) -> Result<DiffPage> {
+        let end = offset.saturating_add(length_bytes).div_ceil(BLOCK_BYTES);
         let from = self.view(from)?;
         let to = self.view(to)?;
         let a = self.open_at(from.resolved().seq)?;
         let b = self.open_at(to.resolved().seq)?;
         let mut page = DiffPage::default();
-        compare(&a, &b, offset / BLOCK_BYTES, true, |block| {
+        compare(&a, &b, offset / BLOCK_BYTES..end, true, |block| {
             let start = block * BLOCK_BYTES;
             let end = (start + BLOCK_BYTES).min(a.size_bytes.max(b.size_bytes));
             let full = page.ranges.len() >= limit;
@@ -66,7 +82,7 @@ impl Volume {
     pub(crate) fn changed_bytes(&self, from: Seq, to: Seq) -> Result<u64> {
         let (a, b) = (self.open_at(from)?, self.open_at(to)?);
         let mut bytes = 0;
-        compare(&a, &b, 0, false, |_| {
+        compare(&a, &b, 0..u64::MAX, false, |_| {
             bytes += BLOCK_BYTES;
             true
         })?;
@@ -110,17 +126,18 @@ impl Opening {
     }
 }
 
-/// Calls `differs` for each differing block from `first` on, ascending, until it says false.
+/// Calls `differs` for each differing one of `blocks`, ascending, until it says false.
 fn compare(
     a: &Opening,
     b: &Opening,
-    first: u64,
+    blocks: std::ops::Range<u64>,
     by_content: bool,
     mut differs: impl FnMut(u64) -> bool,
 ) -> Result<()> {
     let _epoch = a.store.enter();
     let suspects = Suspects::between(a, b)?;
-    let end = a.size_bytes.max(b.size_bytes).div_ceil(BLOCK_BYTES);
+    let first = blocks.start;
+    let end = a.size_bytes.max(b.size_bytes).div_ceil(BLOCK_BYTES).min(blocks.end);
     let mut slots_a = vec![Slot::default(); BLOCKS_PER_PAGE];
     let mut slots_b = vec![Slot::default(); BLOCKS_PER_PAGE];
     for page in suspects.pages(first / BLOCKS_PER_PAGE as u64, end) {
