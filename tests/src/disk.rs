@@ -28,6 +28,9 @@ impl Disk {
     pub fn attach(uri: &str, folder: &Path, read_only: bool) -> Result<Disk> {
         std::fs::create_dir_all(folder)?;
         let mut nbdfuse = Command::new("nbdfuse");
+        // One request at a time: with more, nbdfuse 1.14 trips over replies that come before it has
+        // counted the request (an assertion of its own).
+        nbdfuse.arg("-s");
         if read_only {
             nbdfuse.arg("-r");
         }

@@ -5,14 +5,17 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
-use parking_lot::Mutex;
+use parking_lot::{Condvar, Mutex};
 use tokio::sync::watch;
 
 /// The attached clients of all volumes.
 #[derive(Debug, Default)]
 pub struct Attachments {
     state: Mutex<State>,
+    /// Told whenever a client has left.
+    left: Condvar,
 }
 
 #[derive(Debug, Default)]
@@ -69,6 +72,17 @@ impl Attachments {
         self.state.lock().by_volume.get(volume).map_or(0, BTreeMap::len)
     }
 
+    /// Waits until nobody is attached to `volume`, at most for `patience`. Who has just closed a
+    /// connection may be on the register for another instant: the session has yet to see it.
+    pub fn wait_for_none(&self, volume: &str, patience: Duration) {
+        let mut state = self.state.lock();
+        while state.by_volume.contains_key(volume) {
+            if self.left.wait_for(&mut state, patience).timed_out() {
+                return;
+            }
+        }
+    }
+
     /// Asks every session attached to `volume` to end; does not wait for it.
     pub fn ask_to_leave(&self, volume: &str) {
         let state = self.state.lock();
@@ -101,12 +115,15 @@ impl Drop for Attachment {
                 state.by_volume.remove(&self.volume);
             }
         }
+        drop(state);
+        self.register.left.notify_all();
     }
 }
 
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
+    use std::time::Duration;
 
     use super::Attachments;
 
@@ -121,7 +138,11 @@ mod tests {
         assert_eq!(register.count("pg"), 1);
         register.ask_to_leave("pg");
         assert!(second.is_asked_to_leave());
-        drop(second);
+        register.wait_for_none("pg", Duration::from_millis(1));
+        assert_eq!(register.count("pg"), 1, "its patience is at an end");
+        let leaver = std::thread::spawn(move || drop(second));
+        register.wait_for_none("pg", Duration::from_secs(60));
         assert_eq!(register.count("pg"), 0);
+        leaver.join().expect("it only drops");
     }
 }

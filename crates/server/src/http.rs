@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use api::{API_PREFIX, OPENAPI_JSON, ProblemKind};
 use axum::Router;
@@ -135,8 +136,11 @@ impl Context {
         Ok(convert::volume(info, clients, &self.0.nbd))
     }
 
-    /// Refuses when clients are attached to `name`, unless forced.
+    /// Refuses when clients are attached to `name`, unless forced. May wait: not for async code.
     fn refuse_attached(&self, name: &str, force: bool) -> Answer<()> {
+        if !force {
+            self.0.attachments.wait_for_none(name, DETACH_PATIENCE);
+        }
         let clients = self.0.attachments.clients(name);
         match clients.first() {
             Some(first) if !force => Err(Refusal::new(
@@ -148,6 +152,9 @@ impl Context {
         }
     }
 }
+
+/// How long a client that has just disconnected may take to be gone.
+const DETACH_PATIENCE: Duration = Duration::from_secs(1);
 
 fn clients_count(count: usize) -> String {
     if count == 1 { "1 client is".to_owned() } else { format!("{count} clients are") }
