@@ -94,11 +94,11 @@ impl World {
     fn settle_names(&mut self, under_way: Option<&Action>) {
         let there: Vec<String> =
             self.pool().volumes().iter().map(|v| v.name().to_owned()).collect();
-        if let Some(Action::Delete(name)) = under_way {
-            if !there.contains(name) {
-                self.models.remove(name);
-                self.views.retain(|held| held.volume != *name);
-            }
+        if let Some(Action::Delete(name)) = under_way
+            && !there.contains(name)
+        {
+            self.models.remove(name);
+            self.views.retain(|held| held.volume != *name);
         }
         for name in &there {
             if self.models.contains_key(name) {
