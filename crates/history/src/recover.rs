@@ -128,7 +128,7 @@ pub fn recover_log(
     }
     recovered.voids = voids;
     recovered.fill(known, &found, last);
-    recovered.start.last_seq = highest;
+    recovered.end_at(known, highest);
     Ok(recovered)
 }
 
@@ -290,6 +290,23 @@ impl RecoveredLog {
         self.start.last_time = totals.time.max(known.last.time);
         self.start.bytes_total = totals.bytes_total;
         self.start.flushes_total = totals.flushes_total;
+    }
+
+    /// The log ends at `highest`, also where the last seqs came to nothing: whoever was told of one
+    /// of them as the latest finds it again by the time.
+    fn end_at(&mut self, known: &KnownLog, highest: Seq) {
+        let start = &mut self.start;
+        start.last_seq = highest;
+        if self.times.last().map_or(known.last.seq, |entry| entry.seq) >= highest {
+            return;
+        }
+        start.last_time = WallTime::from_nanos(start.last_time.as_nanos().saturating_add(1));
+        self.times.push(TimeEntry {
+            time: start.last_time,
+            seq: highest,
+            bytes_total: start.bytes_total,
+            flushes_total: start.flushes_total,
+        });
     }
 
     fn note_segment(&mut self, op: &Op, last: Seq) {

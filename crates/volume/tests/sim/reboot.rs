@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use env::Clock;
 use hindsight_volume::{Error, WriteOp};
 use sim::Op;
 use units::Moment;
@@ -127,6 +128,12 @@ impl World {
         let mut content = vec![0x5a; volume.size_bytes() as usize];
         volume.read(0, &mut content).unwrap_or_else(|e| panic!("{name} after recovery: {e}"));
         let latest = volume.resolve(&Moment::Latest).expect("the present can always be opened");
+        // Seqs that came to nothing count: who was told of one finds it again by the time.
+        let now = self.clock.wall();
+        if latest.time <= now {
+            let by_time = volume.resolve(&Moment::At(now)).expect("now is in the window");
+            assert_eq!(by_time.seq, latest.seq, "{name}: the time of the present after recovery");
+        }
         let intent = self.intent.map(|resolved| resolved.seq.0);
         let model = self.models.get_mut(name).expect("a model of each volume");
         // Nothing can have happened that took no seq.
