@@ -1,9 +1,9 @@
 //! Versions, marks, reverts, clones, sizes and deletions of a volume under test.
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 use serde_json::json;
 
-use super::past::{check_changed, check_refused, is_time};
+use super::past::{check_changed, check_refused};
 use super::subject::{Moment, Retains, Subject, number};
 use super::world::World;
 use crate::http::escape;
@@ -61,14 +61,10 @@ impl World {
         subject.marks.push(mark.clone());
         match chosen {
             Some(moment) => {
-                let by_time = body["at"].as_str().is_some_and(is_time);
-                ensure!(
-                    seq == moment.seq || (by_time && seq < moment.seq),
-                    "mark {mark} is seq {seq}, not {}",
-                    moment.seq
-                );
-                let names = vec![format!("mark:{mark}")];
-                subject.remember_moment(Moment { names, seq, ..moment.clone() })?;
+                ensure!(seq == moment.seq, "mark {mark} is seq {seq}, not {}", moment.seq);
+                let name = format!("mark:{mark}");
+                let kept = subject.moments.iter_mut().find(|m| m.seq == seq);
+                kept.context("a recorded moment")?.names.push(name);
             }
             None => subject.remember(seq, vec![format!("mark:{mark}")])?,
         }
@@ -125,8 +121,7 @@ impl World {
         let made = http.expect("POST", &subject.path("/revert"), Some(&body))?;
         ensure!(dry["changed_bytes"] == made["changed_bytes"], "a dry run foretold other bytes");
         ensure!(number(&made["from"]["seq"])? == before, "reverted from {made}, not {before}");
-        let reached = number(&made["to"]["seq"])?;
-        ensure!(reached == seq || (is_time(&to) && reached < seq), "reverted to {made}, not {seq}");
+        ensure!(number(&made["to"]["seq"])? == seq, "reverted to {made}, not {seq}");
         check_changed(&made, &subject.image, &image)?;
         let old = std::mem::replace(&mut subject.image, image);
         subject.undo = Some((before, old));

@@ -92,9 +92,7 @@ pub(super) fn check_moment(
     let first = subject.resolve(&server.http(), name);
     if must_open {
         let (seq, exact) = first?;
-        // A time names the last write before it; the seqs after that may have come to nothing.
-        let is_it = seq == moment.seq || (is_time(name) && seq < moment.seq);
-        ensure!(is_it, "{export} resolves to seq {seq}, not {}", moment.seq);
+        ensure!(seq == moment.seq, "{export} resolves to seq {seq}, not {}", moment.seq);
         ensure!(exact || !name.starts_with("seq:"), "{export} is not exact");
     } else if !matches!(first, Ok((seq, true)) if seq == moment.seq) {
         return Ok(());
@@ -108,11 +106,6 @@ pub(super) fn check_moment(
         return Ok(());
     }
     outcome.with_context(|| format!("{export} (seq {})", moment.seq))
-}
-
-/// Whether the expression is a time, not a seq, version or mark.
-pub(super) fn is_time(name: &str) -> bool {
-    !["seq:", "v:", "mark:"].iter().any(|prefix| name.starts_with(prefix))
 }
 
 /// A view must refuse every change.

@@ -40,7 +40,7 @@ pub(super) struct Moment {
     pub seq: u64,
     pub image: Image,
     /// When it was the present for the last time that we know of.
-    pub recorded: Instant,
+    recorded: Instant,
 }
 
 /// How the names of pinned marks begin.
@@ -117,26 +117,20 @@ impl Subject {
 
     /// Records the present under these names.
     pub fn remember(&mut self, seq: u64, names: Vec<String>) -> Result<()> {
-        let (image, recorded) = (self.image.clone(), Instant::now());
-        self.remember_moment(Moment { names, seq, image, recorded })
-    }
-
-    /// Records a moment, or more names of one that is.
-    pub fn remember_moment(&mut self, new: Moment) -> Result<()> {
-        let Moment { names, seq, image, recorded } = new;
         if let Some(moment) = self.moments.iter_mut().find(|moment| moment.seq == seq) {
             ensure!(
-                (0..image.size().div_ceil(4096).max(1))
-                    .all(|page| moment.image.page_equals(&image, page)),
+                (0..self.image.size().div_ceil(4096).max(1))
+                    .all(|page| moment.image.page_equals(&self.image, page)),
                 "{}: seq {seq} stands for two different contents",
                 self.name
             );
             moment.names.extend(names);
-            moment.recorded = moment.recorded.max(recorded);
+            moment.recorded = Instant::now();
             moment.names.sort();
             moment.names.dedup();
         } else {
-            self.moments.push(Moment { names, seq, image, recorded });
+            let image = self.image.clone();
+            self.moments.push(Moment { names, seq, image, recorded: Instant::now() });
         }
         Ok(())
     }
