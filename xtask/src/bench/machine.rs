@@ -14,6 +14,7 @@ pub fn notes(directory: &Path) -> Vec<String> {
         format!("processor: {cpu_model}, {cores} cores"),
         format!("memory: {memory}"),
         format!("kernel: {}", said("uname", &["-sr"])),
+        format!("free memory given back to a host: {}", reporting()),
         format!("file system: {}", said_of("stat", &["-f", "-c", "%T"], directory)),
         format!("fio: {}", said("fio", &["--version"])),
         format!("nbdkit: {}", said("nbdkit", &["--version"])),
@@ -21,6 +22,20 @@ pub fn notes(directory: &Path) -> Vec<String> {
         format!("rustc: {}", said("rustc", &["--version"])),
         format!("commit: {}", said("git", &["describe", "--always", "--dirty"])),
     ]
+}
+
+/// A guest that reports free pages to its host pays for each again when it next touches it: a log
+/// always writes to fresh pages, a server that writes over the same bytes never does.
+fn reporting() -> String {
+    let parameters = Path::new("/sys/module/page_reporting/parameters");
+    let read = |name: &str| std::fs::read_to_string(parameters.join(name));
+    match (read("page_reporting_order"), read("min_free_ms")) {
+        (Ok(order), Ok(wait)) => {
+            format!("blocks of 2^{} pages after {} ms", order.trim(), wait.trim())
+        }
+        (Ok(order), Err(_)) => format!("blocks of 2^{} pages", order.trim()),
+        (Err(_), _) => "no".to_owned(),
+    }
 }
 
 /// Load of the last minute, and the share of time stolen by the host since boot.

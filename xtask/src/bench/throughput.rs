@@ -1,5 +1,7 @@
 //! P1, P2, P3, P4 and P16: requests per second and processor time, side by side.
 
+use std::process::Command;
+
 use anyhow::Result;
 
 use super::Options;
@@ -7,8 +9,11 @@ use super::fio::{self, Amount};
 use super::patterns::{ALL, Pattern, RANDOM_READ, RANDOM_WRITE, WRITES};
 use super::report::Report;
 use super::servers::{Hindsight, Peer, Server};
+use crate::program;
 
 /// Runs one measurement of each candidate per round, the order turned around every other round.
+/// What one leaves in the page cache is on the disk before the next begins: else a candidate that
+/// writes over the same bytes would pay for one that keeps them all.
 pub fn in_turns<T>(
     rounds: usize,
     candidates: &[T],
@@ -17,6 +22,7 @@ pub fn in_turns<T>(
     for round in 0..rounds {
         for index in 0..candidates.len() {
             let turned = if round % 2 == 0 { index } else { candidates.len() - 1 - index };
+            program::run(&mut Command::new("sync"))?;
             measure(round, &candidates[turned])?;
         }
     }
