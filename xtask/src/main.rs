@@ -24,7 +24,8 @@ cargo x COMMAND
   test              cargo test --workspace
   sim [SEED] [--for 10m]
                     the simulator, optimised; without a seed, new ones until the time is over
-  crash             all crash points of short histories (long)
+  crash [FIRST] [--for 10m]
+                    all crash points of short histories, from number FIRST on (all: hours)
   fuzz TARGET [-- ARGUMENTS]
                     cargo-fuzz on nightly; without a target, lists them
   clients nbd       the tests with real NBD clients
@@ -57,7 +58,7 @@ fn run(arguments: &[String]) -> Result<()> {
         "graph" => graph::run(),
         "test" => program::cargo(&["test", "--workspace"]),
         "sim" => simulate::sim(rest),
-        "crash" => simulate::crash(),
+        "crash" => simulate::crash(rest),
         "fuzz" => fuzz::run(rest),
         "clients" => clients::run(rest),
         "bench" => bench::run(rest),

@@ -9,18 +9,7 @@ const SECONDS_DEFAULT: u64 = 60;
 
 /// Runs the simulator with one seed, or with new ones until the time is over.
 pub fn sim(arguments: &[String]) -> Result<()> {
-    let mut seed = None;
-    let mut seconds = None;
-    let mut rest = arguments.iter();
-    while let Some(argument) = rest.next() {
-        if argument == "--for" {
-            let length = rest.next().context("--for needs a length, such as 10m")?;
-            seconds = Some(seconds_of(length)?);
-        } else {
-            let number: u64 = argument.parse().context("a seed is a number")?;
-            seed = Some(number.to_string());
-        }
-    }
+    let (seed, seconds) = seed_and_seconds(arguments)?;
     let budget = match (&seed, seconds) {
         (_, Some(seconds)) => Some(seconds.to_string()),
         (None, None) => Some(SECONDS_DEFAULT.to_string()),
@@ -37,11 +26,32 @@ pub fn sim(arguments: &[String]) -> Result<()> {
     program::cargo_with(&[&arguments[..], &["--", "--nocapture"]].concat(), &variables)
 }
 
-/// Runs the crash enumeration to its full depth.
-pub fn crash() -> Result<()> {
+/// Runs the crash enumeration to its full depth, or as much of it as fits into a length, from the
+/// history with a number on.
+pub fn crash(arguments: &[String]) -> Result<()> {
+    let (first, seconds) = seed_and_seconds(arguments)?;
+    let seconds = seconds.map(|seconds| seconds.to_string());
+    let mut variables = vec![("HINDSIGHT_CRASH_FULL", "1")];
+    variables.extend(first.as_deref().map(|first| ("HINDSIGHT_SIM_SEED", first)));
+    variables.extend(seconds.as_deref().map(|seconds| ("HINDSIGHT_SIM_SECONDS", seconds)));
     let arguments = ["test", "--release", "-p", "hindsight-volume", "--test", "sim", "crash"];
-    let arguments = [&arguments[..], &["--", "--nocapture"]].concat();
-    program::cargo_with(&arguments, &[("HINDSIGHT_CRASH_FULL", "1")])
+    program::cargo_with(&[&arguments[..], &["--", "--nocapture"]].concat(), &variables)
+}
+
+/// `[NUMBER] [--for LENGTH]`
+fn seed_and_seconds(arguments: &[String]) -> Result<(Option<String>, Option<u64>)> {
+    let (mut seed, mut seconds) = (None, None);
+    let mut rest = arguments.iter();
+    while let Some(argument) = rest.next() {
+        if argument == "--for" {
+            let length = rest.next().context("--for needs a length, such as 10m")?;
+            seconds = Some(seconds_of(length)?);
+        } else {
+            let number: u64 = argument.parse().context("a seed is a number")?;
+            seed = Some(number.to_string());
+        }
+    }
+    Ok((seed, seconds))
 }
 
 /// Reads `90s`, `10m` or `2h`.

@@ -168,6 +168,13 @@ impl Core {
         all.sort_by_key(|v| v.id);
         all
     }
+
+    /// Volumes hold the core and the core holds volumes: parts them, so that the device is let go.
+    pub fn part(&self) {
+        *self.work.lock() = None;
+        self.volumes.write().clear();
+        self.ghosts.write().clear();
+    }
 }
 
 impl SegmentSource for Core {

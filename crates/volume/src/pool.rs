@@ -440,11 +440,7 @@ impl Pool {
 
 impl Drop for Pool {
     fn drop(&mut self) {
-        // Volumes hold the core and the core holds volumes: part them, so that the device is let
-        // go.
         self.core.closed.store(true, Ordering::Release);
-        *self.core.work.lock() = None;
-        self.core.volumes.write().clear();
-        self.core.ghosts.write().clear();
+        self.core.part();
     }
 }

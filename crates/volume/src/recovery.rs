@@ -96,7 +96,10 @@ pub fn open_core(
         pending_max: usize::try_from(pending_max).expect("clamped"),
         closed: AtomicBool::new(false),
     });
-    fill(&core, contents, map)?;
+    if let Err(e) = fill(&core, contents, map) {
+        core.part();
+        return Err(e);
+    }
     Ok(core)
 }
 
