@@ -330,7 +330,10 @@ impl Log {
     /// # Errors
     /// `Refused` or the device's.
     pub fn flush(&self) -> Result<()> {
-        let stable = self.state.lock().stable;
+        // A write that is still on its way may have a lower seq than one that was acknowledged. If
+        // a power cut took it after later batches had called it ended, recovery would cut the log
+        // before it, and what was flushed with it. So the flush covers all of a prefix.
+        let stable = self.settle()?.0;
         self.store.flush()?;
         let state = &mut *self.state.lock();
         state.durable = state.durable.max(stable);
@@ -515,8 +518,10 @@ impl Drop for Appended<'_> {
     fn drop(&mut self) {
         if !self.ended {
             // The write failed: it never ends, `stable` stays below it, and the store refuses
-            // writes.
+            // writes. Said under the lock, so that nobody begins to wait without knowing it.
+            let state = self.log.state.lock();
             self.log.store.fail();
+            drop(state);
             self.log.changed.notify_all();
         }
     }

@@ -4,7 +4,8 @@
 //! 1. Each is one catalogue commit, made while the log's gate is closed where it names "now";
 //!    memory changes only after the commit.
 //! 2. A revert and a resize take a seq of their own. Nothing that was before is removed by them.
-//! 3. Lock order: `pins`, the log's gate, the pool's books, `record`.
+//! 3. Lock order: `pins`, the log's gate, the pool's books, `record`. The record is copied only
+//!    under the books: a copy made before would take back what others commit meanwhile.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -41,6 +42,7 @@ impl Volume {
         self.core.store.flush()?;
         let mut pins = self.pins.lock();
         let (number, version) = self.log.with_gate(|gate| -> Result<_> {
+            let (numbers, commit) = self.begin()?;
             let mut record = self.record.lock().clone();
             let number = record.next_version;
             record.next_version += 1;
@@ -50,7 +52,6 @@ impl Volume {
                 label: label.to_owned(),
                 bytes_changed: None,
             };
-            let (numbers, commit) = self.begin()?;
             commit.put_version(self.id, number, &version)?;
             commit.put_volume(&record)?;
             self.core.finish(&numbers, commit)?;
@@ -107,8 +108,9 @@ impl Volume {
             None => self.changed_bytes_bounded(Seq::ZERO, Seq(record.seq))?.0,
         };
         record.bytes_changed = Some(bytes);
+        let pins = self.pins.lock();
         let (numbers, commit) = self.begin()?;
-        if self.pins.lock().versions.contains_key(&number) {
+        if pins.versions.contains_key(&number) {
             commit.put_version(self.id, number, &record)?;
         }
         self.core.finish(&numbers, commit)?;
@@ -225,13 +227,13 @@ impl Volume {
     ) -> Result<(Stamp, Seq)> {
         let from = Stamp { seq: gate.last_seq(), time: gate.last_time() };
         let (seq, time) = gate.peek_event();
+        let (mut numbers, commit) = self.begin()?;
         let mut record = self.record.lock().clone();
         let parent = record.timeline_at(target.seq);
         let parent_map = self.core.timeline(parent).ok_or_else(|| {
             Error::new(ErrorKind::Corrupt, format!("timeline {parent} is not there"))
         })?;
         let size_bytes = record.size_at(target.seq);
-        let (mut numbers, commit) = self.begin()?;
         numbers.timeline += 1;
         let timeline = TimelineRecord {
             id: numbers.timeline,
@@ -289,6 +291,7 @@ impl Volume {
         self.core.store.flush()?;
         self.log.with_gate(|gate| -> Result<()> {
             let (seq, time) = gate.peek_event();
+            let (mut numbers, commit) = self.begin()?;
             let mut record = self.record.lock().clone();
             record.sizes.push((seq.0, size_bytes));
             record.events.push(EventRecord {
@@ -297,7 +300,6 @@ impl Volume {
                 kind: "resize".to_owned(),
                 detail: format!("from {old} to {size_bytes} bytes"),
             });
-            let (mut numbers, commit) = self.begin()?;
             commit.put_volume(&record)?;
             let detail = format!("from {old} to {size_bytes} bytes; seq {seq}");
             self.core.audit(&mut numbers, &commit, "resize", &self.name, detail)?;
@@ -321,6 +323,7 @@ impl Volume {
         }
         let _pins = self.pins.lock();
         self.log.with_gate(|gate| -> Result<()> {
+            let (mut numbers, commit) = self.begin()?;
             let mut record: VolumeRecord = self.record.lock().clone();
             if let Some(granularity) = change.granularity {
                 let from = gate.last_seq().0 + 1;
@@ -335,7 +338,6 @@ impl Volume {
             if let Some(limit) = change.history_limit_bytes {
                 record.history_limit_bytes = limit;
             }
-            let (mut numbers, commit) = self.begin()?;
             commit.put_volume(&record)?;
             let detail = format!("{change:?}");
             self.core.audit(&mut numbers, &commit, "volume-set", &self.name, detail)?;

@@ -252,6 +252,8 @@ impl MergeJob {
                 dead.push(segment);
             } else {
                 let end = segment.end.load(Ordering::Acquire);
+                // What is not in the map yet is recovered from segments that are not sealed.
+                let sealed = sealed && segment.last_seq() <= flushed;
                 commit_segment(&commit, &segment, left, end, sealed)?;
             }
         }

@@ -218,8 +218,9 @@ impl Core {
     /// has any.
     fn sacrifice(&self) -> Result<bool> {
         let span = |v: &Arc<Volume>| {
+            let stable = v.log.stable().0;
             let record = v.record.lock();
-            if record.deleted { 0 } else { v.log.stable().0.saturating_sub(record.horizon_seq) }
+            if record.deleted { 0 } else { stable.saturating_sub(record.horizon_seq) }
         };
         let Some(volume) = self.all_volumes().into_iter().max_by_key(span) else {
             return Ok(false);
@@ -316,9 +317,11 @@ impl Volume {
         if !self.reclaiming.lock().is_empty() {
             return false;
         }
+        // Before the record is locked: whoever holds the gate locks it last.
+        let stable = self.log.stable().0;
         let record = self.record.lock();
         let expired = record.horizon_seq.saturating_sub(record.reclaimed_to);
-        let retained = self.log.stable().0.saturating_sub(record.reclaimed_to);
+        let retained = stable.saturating_sub(record.reclaimed_to);
         self.reclaim_wanted.load(Ordering::Relaxed)
             || (expired > 0 && expired >= retained / EXPIRED_SHARE)
     }
