@@ -146,7 +146,7 @@ impl Pool {
         let take_zone = Box::new(move || {
             let zone = zones
                 .lock()
-                .allocate(Purpose::Reclaim)
+                .take_unbacked(Purpose::Reclaim)
                 .ok_or_else(|| std::io::Error::from(std::io::ErrorKind::StorageFull))?;
             target
                 .allocate(u64::from(zone) * zone_bytes, zone_bytes)
@@ -408,10 +408,7 @@ impl Pool {
         let reclaimable_bytes = segments
             .iter()
             .filter(|s| s.sealed.load(Ordering::Acquire))
-            .map(|s| {
-                let live = s.live_entries.load(Ordering::Acquire).max(0) as u64 * 4096;
-                u64::from(s.end.load(Ordering::Acquire)).saturating_sub(live)
-            })
+            .map(|s| u64::from(s.end.load(Ordering::Acquire)).saturating_sub(s.live_bytes()))
             .sum();
         let pending: usize = self
             .core

@@ -96,6 +96,7 @@ pub fn open_core(
         pending_max: usize::try_from(pending_max).expect("clamped"),
         closed: AtomicBool::new(false),
     });
+    core.store.back_reserve();
     fill(&core, contents, map)?;
     Ok(core)
 }

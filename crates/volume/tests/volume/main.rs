@@ -1,4 +1,5 @@
-//! The engine on a real file: the ways of the data, one by one.
+//! The engine, one way of the data at a time.
 
 mod audit;
+mod room;
 mod story;
