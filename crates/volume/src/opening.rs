@@ -15,6 +15,8 @@ use crate::types::Extent;
 use crate::{Error, ErrorKind, Result};
 
 const BLOCK: usize = BLOCK_BYTES as usize;
+/// Pages that one call for extents looks at: 32 GiB of addresses, some milliseconds.
+const EXTENT_PAGES_MAX: usize = 16_384;
 
 /// A moment that can be read.
 pub struct Opening {
@@ -200,7 +202,8 @@ impl Opening {
         Ok(true)
     }
 
-    /// Data and holes in a range, joined, at most `limit` of them.
+    /// Data and holes in a range, joined, at most `limit` of them. A long range is answered in
+    /// part: what is not told is to be asked for again.
     ///
     /// # Errors
     /// `OutOfBounds`, `Corrupt`, or the device's.
@@ -211,7 +214,10 @@ impl Opening {
         let end = offset + length_bytes;
         let mut position = offset;
         let mut slots = vec![Slot::default(); BLOCKS_PER_PAGE];
-        while position < end && extents.len() <= limit {
+        for _ in 0..EXTENT_PAGES_MAX {
+            if position >= end || extents.len() > limit {
+                break;
+            }
             let block = position / BLOCK_BYTES;
             let page_end = (block / BLOCKS_PER_PAGE as u64 + 1) * BLOCKS_PER_PAGE as u64;
             let last = page_end.min(end.div_ceil(BLOCK_BYTES));

@@ -3,3 +3,4 @@
 mod audit;
 mod room;
 mod story;
+mod wide;
