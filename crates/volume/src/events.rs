@@ -37,6 +37,9 @@ impl Volume {
             let text = format!("a label has at most {LABEL_CHARS_MAX} characters");
             return Err(Error::new(ErrorKind::Invalid, text));
         }
+        if label.chars().any(char::is_control) {
+            return Err(Error::new(ErrorKind::Invalid, "a label is one line of text"));
+        }
         // Most of what is dirty goes out before writes are stalled; the commit flushes the rest.
         self.core.store.flush()?;
         let mut pins = self.pins.lock();
