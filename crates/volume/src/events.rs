@@ -110,8 +110,10 @@ impl Volume {
             None => self.changed_bytes_bounded(Seq::ZERO, Seq(record.seq))?.0,
         };
         record.bytes_changed = Some(bytes);
+        // Pins before books, as everywhere: a version that is deleted meanwhile is not made again.
+        let pins = self.pins.lock();
         let (numbers, commit) = self.begin()?;
-        if self.pins.lock().versions.contains_key(&number) {
+        if pins.versions.contains_key(&number) {
             commit.put_version(self.id, number, &record)?;
         }
         self.core.finish(&numbers, commit)?;
