@@ -16,13 +16,20 @@ use crate::{Error, ErrorKind, Result};
 const TRIED_MAX: usize = 256;
 
 impl Store {
-    /// Free, reserve and total zones. On a full device only those count as free that have their
+    /// Used, free and reserve zones. On a full device only those count as free that have their
     /// space.
     #[must_use]
     pub fn zone_counts(&self) -> (u32, u32, u32) {
         let zones = self.zones.lock();
+        let used = zones.count() - zones.free_count();
         let free = if self.is_device_full() { zones.backed_count() } else { zones.free_count() };
-        (free, zones.reserve_count(), zones.count())
+        (used, free, zones.reserve_count())
+    }
+
+    /// Zones in all.
+    #[must_use]
+    pub fn zone_count(&self) -> u32 {
+        self.zones.lock().count()
     }
 
     /// Whether the device had no room for a zone when it was last asked.

@@ -110,6 +110,10 @@ pub struct Store {
     pub leaf_cache: LeafCache,
     /// Memory for map pages.
     pub page_budget: Arc<PageBudget>,
+    /// Memory for map pages of views: however much of the past is read, the present keeps its own.
+    pub view_budget: Arc<PageBudget>,
+    /// Map pages looked up because they were not held.
+    pub page_loads: AtomicU64,
     /// Blocks whose checksum did not match.
     pub checksum_errors: AtomicU64,
     pub(crate) zones: Mutex<Zones>,
@@ -156,7 +160,9 @@ impl Store {
             zone_bytes: parts.zone_bytes,
             pool_id: parts.pool_id,
             leaf_cache: LeafCache::new(parts.leaf_cache_bytes),
-            page_budget: Arc::new(PageBudget::new(parts.page_cache_bytes)),
+            page_budget: Arc::new(PageBudget::new(parts.page_cache_bytes / 4 * 3)),
+            view_budget: Arc::new(PageBudget::new(parts.page_cache_bytes / 4)),
+            page_loads: AtomicU64::new(0),
             checksum_errors: AtomicU64::new(0),
             zones: Mutex::new(parts.zones),
             device_full: AtomicBool::new(false),

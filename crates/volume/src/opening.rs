@@ -53,7 +53,9 @@ impl Opening {
         at: Seq,
         size_bytes: u64,
     ) -> Opening {
-        let pages = PageTable::new(Arc::clone(&store.page_budget));
+        let is_present = at == Seq(u64::MAX);
+        let budget = if is_present { &store.page_budget } else { &store.view_budget };
+        let pages = PageTable::new(Arc::clone(budget));
         Opening { store, volume, timeline, at, size_bytes, pages }
     }
 
@@ -92,6 +94,7 @@ impl Opening {
                 }
             } else {
                 self.pages.slots(page, within, out, |loaded| {
+                    self.store.page_loads.fetch_add(1, Ordering::Relaxed);
                     self.timeline.load_page(&self.store, page, self.at, loaded)
                 })?;
             }
