@@ -1,8 +1,13 @@
 //! The space of a pool: zones of equal size, handed out whole.
 //!
-//! Invariants: a zone is free or used, never both; the last `reserve` free zones go only to those
-//! who say they make room (reclamation, the catalogue). Knows nothing of what a zone holds: the
-//! catalogue says which zones are used, and this table is built from it at each opening.
+//! Invariants
+//! 1. A zone is free or used, never both; the last `reserve` free zones go only to those who say
+//!    they make room (reclamation, the catalogue).
+//! 2. Some of the reserve is *backed*: its space is reserved on the device, so that room can be
+//!    made where the pool is a sparse file and others filled the file system under it.
+//!
+//! Knows nothing of what a zone holds: the catalogue says which zones are used, and this table is
+//! built from it at each opening.
 
 /// Who asks for a zone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -13,13 +18,25 @@ pub enum Purpose {
     Reclaim,
 }
 
-/// Which zones of a pool are free.
+/// Backed zones kept for reclamation, at most: enough for a merge's output and the catalogue.
+const KEPT_MAX: u32 = 16;
+
+/// Which zones of a pool are free, and which of those have their space on the device.
 #[derive(Debug)]
 pub struct Zones {
-    used: Vec<bool>,
+    states: Vec<State>,
     free_count: u32,
+    backed_count: u32,
     reserve_count: u32,
     lowest_free: usize,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Used,
+    /// The device has reserved its space: using it cannot fail for want of room.
+    FreeBacked,
+    Free,
 }
 
 impl Zones {
@@ -28,8 +45,9 @@ impl Zones {
     #[must_use]
     pub fn new(count: u32, reserve_count: u32) -> Zones {
         Zones {
-            used: vec![false; count as usize],
+            states: vec![State::Free; count as usize],
             free_count: count,
+            backed_count: 0,
             reserve_count,
             lowest_free: 0,
         }
@@ -37,49 +55,91 @@ impl Zones {
 
     /// Marks a zone used while the table is built; false when it does not exist or is used already.
     pub fn occupy(&mut self, zone: u32) -> bool {
-        match self.used.get_mut(zone as usize) {
-            Some(used) if !*used => {
-                *used = true;
-                self.free_count -= 1;
+        match self.states.get(zone as usize) {
+            None | Some(State::Used) => false,
+            Some(_) => {
+                self.take(zone as usize);
                 true
             }
-            _ => false,
         }
     }
 
-    /// Takes the lowest free zone.
-    pub fn allocate(&mut self, purpose: Purpose) -> Option<u32> {
-        let floor = if purpose == Purpose::Data { self.reserve_count } else { 0 };
-        if self.free_count <= floor {
+    /// Takes the lowest zone that needs nothing more of the device, beyond those kept backed for
+    /// reclamation.
+    pub fn take_backed(&mut self, purpose: Purpose) -> Option<u32> {
+        if !self.may_take(purpose) || self.backed_count <= self.kept() {
             return None;
         }
+        self.take_lowest(State::FreeBacked)
+    }
+
+    /// Takes the lowest zone whose space the caller must reserve on the device before it is used.
+    pub fn take_unbacked(&mut self, purpose: Purpose) -> Option<u32> {
+        if self.may_take(purpose) { self.take_lowest(State::Free) } else { None }
+    }
+
+    /// Takes one of the backed zones that are kept for reclamation.
+    pub fn take_kept(&mut self) -> Option<u32> {
+        self.take_lowest(State::FreeBacked)
+    }
+
+    /// Gives a zone back; `is_backed` says whether the device keeps its space reserved.
+    pub fn free(&mut self, zone: u32, is_backed: bool) {
+        let state = &mut self.states[zone as usize];
+        assert!(*state == State::Used, "zone {zone} freed twice");
+        *state = if is_backed { State::FreeBacked } else { State::Free };
+        self.free_count += 1;
+        self.backed_count += u32::from(is_backed);
+        self.lowest_free = self.lowest_free.min(zone as usize);
+    }
+
+    /// Whether fewer backed zones are free than are to be kept for reclamation.
+    #[must_use]
+    pub fn wants_backed(&self) -> bool {
+        self.backed_count < self.kept()
+    }
+
+    fn kept(&self) -> u32 {
+        self.reserve_count.min(KEPT_MAX)
+    }
+
+    fn may_take(&self, purpose: Purpose) -> bool {
+        let floor = if purpose == Purpose::Data { self.reserve_count } else { 0 };
+        self.free_count > floor
+    }
+
+    fn take_lowest(&mut self, state: State) -> Option<u32> {
         // Low addresses are used again first, so that a sparse file stays short.
-        let found = (self.lowest_free..self.used.len()).find(|&i| !self.used[i])?;
-        self.used[found] = true;
-        self.free_count -= 1;
-        self.lowest_free = found + 1;
+        let found = (self.lowest_free..self.states.len()).find(|&i| self.states[i] == state)?;
+        self.take(found);
         Some(u32::try_from(found).expect("a table has at most 2^32 zones"))
     }
 
-    /// Gives a zone back.
-    pub fn free(&mut self, zone: u32) {
-        let used = &mut self.used[zone as usize];
-        assert!(*used, "zone {zone} freed twice");
-        *used = false;
-        self.free_count += 1;
-        self.lowest_free = self.lowest_free.min(zone as usize);
+    fn take(&mut self, zone: usize) {
+        self.backed_count -= u32::from(self.states[zone] == State::FreeBacked);
+        self.states[zone] = State::Used;
+        self.free_count -= 1;
+        if zone == self.lowest_free {
+            self.lowest_free = zone + 1;
+        }
     }
 
     /// Zones in all.
     #[must_use]
     pub fn count(&self) -> u32 {
-        u32::try_from(self.used.len()).expect("a table has at most 2^32 zones")
+        u32::try_from(self.states.len()).expect("a table has at most 2^32 zones")
     }
 
     /// Free zones, the reserve included.
     #[must_use]
     pub fn free_count(&self) -> u32 {
         self.free_count
+    }
+
+    /// Free zones whose space the device has reserved.
+    #[must_use]
+    pub fn backed_count(&self) -> u32 {
+        self.backed_count
     }
 
     /// Zones kept for reclamation.
@@ -98,13 +158,32 @@ mod tests {
         let mut zones = Zones::new(4, 2);
         assert!(zones.occupy(0));
         assert!(!zones.occupy(0));
-        assert_eq!(zones.allocate(Purpose::Data), Some(1));
-        assert_eq!(zones.allocate(Purpose::Data), None);
-        assert_eq!(zones.allocate(Purpose::Reclaim), Some(2));
-        assert_eq!(zones.allocate(Purpose::Reclaim), Some(3));
-        assert_eq!(zones.allocate(Purpose::Reclaim), None);
-        zones.free(2);
+        assert!(!zones.occupy(4));
+        assert_eq!(zones.take_unbacked(Purpose::Data), Some(1));
+        assert_eq!(zones.take_unbacked(Purpose::Data), None);
+        assert_eq!(zones.take_unbacked(Purpose::Reclaim), Some(2));
+        assert_eq!(zones.take_unbacked(Purpose::Reclaim), Some(3));
+        assert_eq!(zones.take_unbacked(Purpose::Reclaim), None);
+        zones.free(2, false);
         assert_eq!(zones.free_count(), 1);
-        assert_eq!(zones.allocate(Purpose::Reclaim), Some(2));
+        assert_eq!(zones.take_unbacked(Purpose::Reclaim), Some(2));
+    }
+
+    #[test]
+    fn backed_zones_are_kept_for_reclamation() {
+        let mut zones = Zones::new(8, 2);
+        for _ in 0..3 {
+            let zone = zones.take_unbacked(Purpose::Data).expect("all are free");
+            zones.free(zone, true);
+            assert_eq!(zones.take_unbacked(Purpose::Data), Some(zone + 1), "the lowest unbacked");
+            zones.free(zone + 1, false);
+        }
+        assert_eq!((zones.backed_count(), zones.wants_backed()), (3, false));
+        assert_eq!(zones.take_backed(Purpose::Data), Some(0));
+        assert_eq!(zones.take_backed(Purpose::Data), None, "two are kept");
+        assert_eq!(zones.take_backed(Purpose::Reclaim), None, "also for a first try");
+        assert_eq!(zones.take_kept(), Some(1));
+        assert!(zones.wants_backed());
+        assert_eq!((zones.free_count(), zones.backed_count()), (6, 1));
     }
 }

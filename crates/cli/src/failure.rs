@@ -47,7 +47,7 @@ pub fn report(error: &anyhow::Error) -> ExitCode {
         return ExitCode::Done;
     }
     let (code, hint) = judge(error);
-    let message = format!("{error:#}").replace('\n', " ");
+    let message = told_once(error).replace('\n', " ");
     let mut stderr = std::io::stderr().lock();
     // When standard error is closed too there is nobody left to tell.
     let _ = writeln!(stderr, "error: {message}");
@@ -55,6 +55,19 @@ pub fn report(error: &anyhow::Error) -> ExitCode {
         let _ = writeln!(stderr, "hint: {}", hint.replace('\n', " "));
     }
     code
+}
+
+/// An error and its causes, but for causes that it has told already.
+fn told_once(error: &anyhow::Error) -> String {
+    let mut told = String::new();
+    for cause in error.chain().map(ToString::to_string) {
+        if told.is_empty() {
+            told = cause;
+        } else if !told.contains(&cause) {
+            told = format!("{told}: {cause}");
+        }
+    }
+    told
 }
 
 fn judge(error: &anyhow::Error) -> (ExitCode, Option<String>) {

@@ -78,6 +78,20 @@ struct ImageInfo {
     virtual_size: u64,
     format: String,
     backing_filename: Option<String>,
+    format_specific: Option<FormatSpecific>,
+}
+
+/// What is said of qcow2 alone.
+#[derive(Debug, Deserialize)]
+struct FormatSpecific {
+    #[serde(default)]
+    data: Qcow2Info,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+struct Qcow2Info {
+    data_file: Option<String>,
 }
 
 pub fn import(session: &Session, args: &ImportArgs) -> anyhow::Result<()> {
@@ -222,6 +236,12 @@ fn inspect(file: &Path, format: Option<Format>) -> anyhow::Result<ImageInfo> {
     let image: ImageInfo = serde_json::from_slice(&output.stdout)?;
     if image.backing_filename.is_some() {
         return Err(Failure::new(format!("{} is an overlay of another image", file.display()))
+            .with_hint("make one whole image of it first: qemu-img convert -O qcow2 OLD NEW")
+            .into());
+    }
+    // An image from elsewhere may name any file of this machine: it is not read.
+    if image.format_specific.as_ref().is_some_and(|specific| specific.data.data_file.is_some()) {
+        return Err(Failure::new(format!("{} keeps its data in another file", file.display()))
             .with_hint("make one whole image of it first: qemu-img convert -O qcow2 OLD NEW")
             .into());
     }

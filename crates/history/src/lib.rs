@@ -11,6 +11,7 @@ mod openable;
 mod page_table;
 mod pending;
 mod recover;
+mod room;
 pub mod run;
 mod run_store;
 mod scan;

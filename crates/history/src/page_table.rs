@@ -6,7 +6,7 @@
 //! 2. A page is loaded and installed under its shard's lock, and a writer first puts its entries
 //!    where loading finds them and then updates the page under that lock: no write is missed.
 //! 3. A slot never goes back to a lower seq while its page stays.
-//! 4. The pages of all tables together stay within one budget.
+//! 4. The pages of all tables of one budget together stay within it.
 //!
 //! Deliberately unaware of where pages come from.
 

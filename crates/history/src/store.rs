@@ -13,11 +13,11 @@ use std::io::IoSlice;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering};
 
-use block::{BlockDevice, Purpose, Zones};
+use block::{BlockDevice, Zones};
 use env::{Clock, Entropy};
 use format::location::Location;
 use parking_lot::{Condvar, Mutex, RwLock};
-use units::{Seq, WallTime};
+use units::{BLOCK_BYTES, Seq, WallTime};
 
 use crate::page_table::PageBudget;
 use crate::run::LeafCache;
@@ -110,9 +110,15 @@ pub struct Store {
     pub leaf_cache: LeafCache,
     /// Memory for map pages.
     pub page_budget: Arc<PageBudget>,
+    /// Memory for map pages of views: however much of the past is read, the present keeps its own.
+    pub view_budget: Arc<PageBudget>,
+    /// Map pages looked up because they were not held.
+    pub page_loads: AtomicU64,
     /// Blocks whose checksum did not match.
     pub checksum_errors: AtomicU64,
-    zones: Mutex<Zones>,
+    pub(crate) zones: Mutex<Zones>,
+    /// The device had no room for a zone when it was last asked.
+    pub(crate) device_full: AtomicBool,
     segments: RwLock<HashMap<u64, Arc<Segment>>>,
     spares: Mutex<VecDeque<Spare>>,
     pub(crate) map_zones: SharedMapZones,
@@ -154,9 +160,12 @@ impl Store {
             zone_bytes: parts.zone_bytes,
             pool_id: parts.pool_id,
             leaf_cache: LeafCache::new(parts.leaf_cache_bytes),
-            page_budget: Arc::new(PageBudget::new(parts.page_cache_bytes)),
+            page_budget: Arc::new(PageBudget::new(parts.page_cache_bytes / 4 * 3)),
+            view_budget: Arc::new(PageBudget::new(parts.page_cache_bytes / 4)),
+            page_loads: AtomicU64::new(0),
             checksum_errors: AtomicU64::new(0),
             zones: Mutex::new(parts.zones),
+            device_full: AtomicBool::new(false),
             segments: RwLock::new(HashMap::new()),
             spares: Mutex::new(VecDeque::new()),
             map_zones: SharedMapZones::default(),
@@ -171,38 +180,6 @@ impl Store {
     #[must_use]
     pub fn zone_offset(&self, zone: u32) -> u64 {
         u64::from(zone) * self.zone_bytes
-    }
-
-    /// Free, reserve and total zones.
-    #[must_use]
-    pub fn zone_counts(&self) -> (u32, u32, u32) {
-        let zones = self.zones.lock();
-        (zones.free_count(), zones.reserve_count(), zones.count())
-    }
-
-    /// Takes a zone and reserves its space on the device.
-    ///
-    /// # Errors
-    /// `Full` when there is none for this purpose or the device has no room for it.
-    pub fn allocate_zone(&self, purpose: Purpose) -> Result<u32> {
-        self.collect_freed();
-        let zone = self
-            .zones
-            .lock()
-            .allocate(purpose)
-            .ok_or_else(|| Error::new(ErrorKind::Full, "the pool has no free zone"))?;
-        if let Err(e) = self.device.allocate(self.zone_offset(zone), self.zone_bytes) {
-            self.zones.lock().free(zone);
-            return Err(e.into());
-        }
-        Ok(zone)
-    }
-
-    /// Gives back a zone that no reader can know of.
-    pub fn free_zone(&self, zone: u32) {
-        // A device that cannot discard keeps the bytes; the zone is free all the same.
-        let _ = self.device.discard(self.zone_offset(zone), self.zone_bytes);
-        self.zones.lock().free(zone);
     }
 
     /// Frees the zones whose last reader has gone.
@@ -371,6 +348,13 @@ impl Store {
 }
 
 impl Segment {
+    /// Bytes that the map's entries hold in it, at most. Holes hold none, but are entries too.
+    #[must_use]
+    pub fn live_bytes(&self) -> u64 {
+        let entries = self.live_entries.load(Ordering::Acquire).max(0) as u64;
+        (entries * BLOCK_BYTES).min(u64::from(self.end.load(Ordering::Acquire)))
+    }
+
     /// Highest seq in it.
     #[must_use]
     pub fn last_seq(&self) -> Seq {

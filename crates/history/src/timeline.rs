@@ -194,6 +194,17 @@ impl Timeline {
             + (frozen.map(|p| p.len()).sum::<usize>() + active) as u64
     }
 
+    /// Whether parts of this timeline that may lie above `after` hold trims over whole pages: such
+    /// an entry changes more than a block.
+    #[must_use]
+    pub fn has_nodes_after(&self, after: Seq) -> bool {
+        let state = self.state.read();
+        let active = state.active.lock();
+        state.runs.iter().any(|r| r.summary.seq_last > after && r.summary.key_last.level > 0)
+            || state.frozen.iter().any(|p| p.last_seq() > after && !p.nodes().is_empty())
+            || (active.last_seq() > after && !active.nodes().is_empty())
+    }
+
     /// Keys (pages, and nodes above them) that have entries of this timeline in `after < seq <=
     /// until`, or more: a superset, for diffs.
     ///

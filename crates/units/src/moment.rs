@@ -108,7 +108,8 @@ impl FromStr for Moment {
 
 fn instant(text: &str) -> Result<Moment, MomentError> {
     let shown: String = text.chars().take(64).collect();
-    match text.parse::<WallTime>() {
+    // What lies beyond the years that can be told apart lies outside every window too.
+    match WallTime::nearest(text) {
         Ok(time) => Ok(Moment::At(time)),
         Err(_) if text.is_empty() => Err(MomentError::new("the moment is empty", FORMS_HINT)),
         // A text that begins like a date was meant as one: the reason helps more than the list of

@@ -3,10 +3,12 @@
 //! Wall time only finds a `Seq`; order never comes from it. The text always has nine fractional
 //! digits and `Z`, so that texts of times sort as the times do.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::str::FromStr;
 
 use jiff::Timestamp;
+use jiff::civil::DateTime;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 use crate::Span;
@@ -70,6 +72,19 @@ impl WallTime {
         self.0.checked_sub(earlier.0).map(Span)
     }
 
+    /// Reads an RFC 3339 instant; the first or last of what can be told apart for one before 1970
+    /// or after 2554.
+    pub(crate) fn nearest(text: &str) -> Result<WallTime, TimeError> {
+        let told = text.parse::<WallTime>();
+        let year = text.get(..4).and_then(|digits| digits.parse::<u16>().ok());
+        match (&told, year) {
+            (Err(_), Some(year)) if !(1971..2554).contains(&year) && is_civil(text) => {
+                Ok(if year < 2000 { WallTime::EPOCH } else { WallTime::MAX })
+            }
+            _ => told,
+        }
+    }
+
     /// From the library's instant; refused before 1970 and after 2554.
     pub(crate) fn from_timestamp(timestamp: Timestamp) -> Result<WallTime, TimeError> {
         u64::try_from(timestamp.as_nanosecond())
@@ -104,9 +119,24 @@ impl FromStr for WallTime {
                 "`{shown}` is not like 2026-11-21T10:00:00Z or 2026-11-21T10:00:00.25+01:00"
             )));
         }
-        let timestamp: Timestamp = text.parse().map_err(|e| TimeError(format!("{e}")))?;
+        let shortened = without_finest_digits(text);
+        let timestamp: Timestamp = shortened.parse().map_err(|e| TimeError(format!("{e}")))?;
         WallTime::from_timestamp(timestamp)
     }
+}
+
+/// Whether a text begins with a date and time that exist, and has the shape of RFC 3339.
+fn is_civil(text: &str) -> bool {
+    has_shape_of_rfc_3339(text) && text.get(..19).is_some_and(|t| t.parse::<DateTime>().is_ok())
+}
+
+/// The text without what a fraction tells beyond nanoseconds.
+fn without_finest_digits(text: &str) -> Cow<'_, str> {
+    let digits = text[20.min(text.len())..].bytes().take_while(u8::is_ascii_digit).count();
+    if text.as_bytes().get(19) != Some(&b'.') || digits <= 9 {
+        return Cow::Borrowed(text);
+    }
+    Cow::Owned(format!("{}{}", &text[..29], &text[20 + digits..]))
 }
 
 /// Checks `YYYY-MM-DD?HH:MM:SS[.fraction](Z|+HH:MM|-HH:MM)`; ranges are checked by the library.
@@ -130,7 +160,10 @@ fn has_shape_of_rfc_3339(text: &str) -> bool {
     };
     let offset_fits = match offset {
         [b'Z' | b'z'] => true,
-        [b'+' | b'-', a, b, b':', c, d] => [a, b, c, d].iter().all(|x| x.is_ascii_digit()),
+        [b'+' | b'-', a, b, b':', c, d] => {
+            let digits = [a, b, c, d].iter().all(|x| x.is_ascii_digit());
+            digits && [*a, *b] <= *b"23" && *c < b'6'
+        }
         _ => false,
     };
     front_fits && offset_fits

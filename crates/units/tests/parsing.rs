@@ -24,6 +24,7 @@ fn times_are_read_with_any_offset_and_printed_in_utc_with_nine_digits() {
         ("1970-01-01T00:00:00Z", "1970-01-01T00:00:00.000000000Z"),
         ("2024-02-29T23:59:59.123456789Z", "2024-02-29T23:59:59.123456789Z"),
         ("2554-07-21T23:34:33.709551615Z", "2554-07-21T23:34:33.709551615Z"),
+        ("2026-11-21T10:00:00.1234567891234-23:59", "2026-11-22T09:59:00.123456789Z"),
     ];
     for (text, printed) in cases {
         assert_eq!(time(text).to_string(), printed);
@@ -42,6 +43,8 @@ fn texts_that_are_not_rfc_3339_are_refused() {
         "2026-11-21T10:00:00",
         "2026-11-21T10:00:00.Z",
         "2026-11-21T10:00:00+0100",
+        "2026-11-21T10:00:00+24:00",
+        "2026-11-21T10:00:00+01:60",
         "2026-11-21T10:00:00+01:00[Europe/Paris]",
         "2026-02-30T10:00:00Z",
         "2026-11-21T25:00:00Z",
@@ -53,6 +56,23 @@ fn texts_that_are_not_rfc_3339_are_refused() {
         "\u{0662}026-11-21T10:00:00Z",
     ] {
         assert!(text.parse::<WallTime>().is_err(), "{text}");
+    }
+}
+
+#[test]
+fn moments_beyond_the_years_that_can_be_told_are_moments_all_the_same() {
+    let at = |text: &str| match text.parse() {
+        Ok(Moment::At(time)) => Some(time),
+        _ => None,
+    };
+    for text in ["0001-01-01T00:00:00Z", "1969-12-31T23:59:59Z", "1970-01-01T00:00:00+01:00"] {
+        assert_eq!(at(text), Some(WallTime::EPOCH), "{text}");
+    }
+    for text in ["2554-07-21T23:34:33.709551616Z", "9999-12-31T23:59:59Z"] {
+        assert_eq!(at(text), Some(WallTime::MAX), "{text}");
+    }
+    for text in ["0000-00-00T00:00:00Z", "9999-02-29T00:00:00Z", "9999-12-31T23:59:59"] {
+        assert_eq!(at(text), None, "{text}");
     }
 }
 

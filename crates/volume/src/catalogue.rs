@@ -8,6 +8,8 @@
 //! 3. A record that cannot be read stops us: it never means "none".
 
 mod backend;
+#[cfg(test)]
+mod page_tests;
 mod records;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};

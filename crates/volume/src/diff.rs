@@ -1,15 +1,15 @@
 //! What differs between two moments: found from the map, settled by content.
 //!
-//! Only pages that some entry after the moments' common past touches are looked at. Blocks with
-//! different checksums differ; blocks with the same checksum at different places are read and
-//! compared.
+//! Only pages that some entry after the moments' common past touches are looked at; of what a trim
+//! over more than a page touches, only pages that ever held data. Blocks with different checksums
+//! differ; blocks with the same checksum at different places are read and compared.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use format::checksum::ZERO_BLOCK_CRC;
 use format::map::Key;
-use history::{BLOCKS_PER_PAGE, Slot, Timeline};
+use history::{BLOCKS_PER_PAGE, Slot, Store, Timeline};
 use units::{BLOCK_BYTES, Moment, Seq};
 
 use crate::Result;
@@ -21,9 +21,13 @@ use crate::volume::Volume;
 /// reported.
 const COUNTED_ENTRIES_MAX: u64 = 100_000;
 
-/// Pages and larger ranges that may differ between two openings.
+/// Map entries that may be looked through to find what held data under a large trim; beyond, a
+/// revert reports the volume's size as the bound.
+const HOLDERS_MAX: u64 = 10 * COUNTED_ENTRIES_MAX;
+
+/// Pages that may differ between two openings.
 struct Suspects {
-    keys: BTreeSet<Key>,
+    pages: BTreeSet<u64>,
 }
 
 impl Volume {
@@ -92,13 +96,20 @@ impl Volume {
     /// The same if that takes only a moment; else how much was written in between.
     pub(crate) fn changed_bytes_bounded(&self, from: Seq, to: Seq) -> Result<(u64, bool)> {
         let (a, b) = (self.open_at(from)?, self.open_at(to)?);
-        let entries: u64 =
-            since_parting(&a, &b).iter().map(|(line, after)| line.entries_after(*after)).sum();
-        if entries <= COUNTED_ENTRIES_MAX {
+        let parted = since_parting(&a, &b);
+        let entries: u64 = parted.iter().map(|(line, after)| line.entries_after(*after)).sum();
+        // One entry of a large trim changes any number of blocks.
+        let has_nodes = parted.iter().any(|(line, after)| line.has_nodes_after(*after));
+        let all = |opening| -> u64 {
+            ancestry(opening).iter().map(|(line, _)| line.entries_after(Seq::ZERO)).sum()
+        };
+        let is_quick = !has_nodes || all(&a) + all(&b) <= HOLDERS_MAX;
+        if entries <= COUNTED_ENTRIES_MAX && is_quick {
             return Ok((self.changed_bytes(from, to)?, true));
         }
         let size_bytes = a.size_bytes.max(b.size_bytes);
-        Ok(((entries * BLOCK_BYTES).min(size_bytes), false))
+        let written = if has_nodes { size_bytes } else { entries * BLOCK_BYTES };
+        Ok((written.min(size_bytes), false))
     }
 }
 
@@ -135,12 +146,12 @@ fn compare(
     mut differs: impl FnMut(u64) -> bool,
 ) -> Result<()> {
     let _epoch = a.store.enter();
-    let suspects = Suspects::between(a, b)?;
     let first = blocks.start;
     let end = a.size_bytes.max(b.size_bytes).div_ceil(BLOCK_BYTES).min(blocks.end);
+    let suspects = Suspects::between(a, b, first..end)?;
     let mut slots_a = vec![Slot::default(); BLOCKS_PER_PAGE];
     let mut slots_b = vec![Slot::default(); BLOCKS_PER_PAGE];
-    for page in suspects.pages(first / BLOCKS_PER_PAGE as u64, end) {
+    for page in suspects.pages {
         let start = page * BLOCKS_PER_PAGE as u64;
         a.look_up(start, &mut slots_a, Patience::Full)?;
         b.look_up(start, &mut slots_b, Patience::Full)?;
@@ -179,34 +190,58 @@ fn same_bytes(a: &Opening, b: &Opening, block: u64) -> Result<bool> {
 }
 
 impl Suspects {
-    fn between(a: &Opening, b: &Opening) -> Result<Suspects> {
-        let mut keys = BTreeSet::new();
-        for (timeline, after) in since_parting(a, b) {
-            timeline.touched(&a.store, after, &mut keys)?;
+    /// Those that overlap a range of blocks.
+    fn between(a: &Opening, b: &Opening, blocks: std::ops::Range<u64>) -> Result<Suspects> {
+        let per_page = BLOCKS_PER_PAGE as u64;
+        let range = blocks.start / per_page..blocks.end.div_ceil(per_page);
+        let mut pages = BTreeSet::new();
+        let mut wide = Vec::new();
+        for key in touched(&a.store, &since_parting(a, b))? {
+            if key.level == 1 {
+                pages.extend(range.contains(&key.index).then_some(key.index));
+            } else {
+                let first = key.first_block().0 / per_page;
+                wide.push((first, first + key.blocks() / per_page));
+            }
         }
-        Ok(Suspects { keys })
+        wide.retain(|&(first, end)| first < range.end && range.start < end);
+        let wide = joined(wide);
+        if !wide.is_empty() {
+            let mut lines = ancestry(a);
+            lines.extend(ancestry(b));
+            let whole: Vec<_> = lines.into_iter().map(|(line, _)| (line, Seq::ZERO)).collect();
+            for key in touched(&a.store, &whole)?.range(..Key { level: 2, index: 0 }) {
+                let before = wide.partition_point(|&(first, _)| first <= key.index);
+                let is_under = before > 0 && key.index < wide[before - 1].1;
+                if is_under && range.contains(&key.index) {
+                    pages.insert(key.index);
+                }
+            }
+        }
+        Ok(Suspects { pages })
     }
+}
 
-    /// Pages from `first` on that end before block `end`, ascending, each once.
-    fn pages(&self, first: u64, end: u64) -> impl Iterator<Item = u64> {
-        let last = end.div_ceil(BLOCKS_PER_PAGE as u64);
-        let mut ranges: Vec<(u64, u64)> = self
-            .keys
-            .iter()
-            .map(|key| {
-                let page = key.first_block().0 / BLOCKS_PER_PAGE as u64;
-                (page.max(first), (page + key.blocks().div_ceil(BLOCKS_PER_PAGE as u64)).min(last))
-            })
-            .filter(|(from, to)| from < to)
-            .collect();
-        ranges.sort_unstable();
-        let mut next = 0;
-        ranges.into_iter().flat_map(move |(from, to)| {
-            let from = from.max(next);
-            next = next.max(to);
-            from..to
-        })
+/// Ranges in order, those that meet made one.
+fn joined(mut ranges: Vec<(u64, u64)>) -> Vec<(u64, u64)> {
+    ranges.sort_unstable();
+    let mut joined: Vec<(u64, u64)> = Vec::new();
+    for (first, end) in ranges {
+        match joined.last_mut() {
+            Some(last) if first <= last.1 => last.1 = last.1.max(end),
+            _ => joined.push((first, end)),
+        }
     }
+    joined
+}
+
+/// Pages, and nodes above them, that have entries in these timelines after these seqs.
+fn touched(store: &Store, lines: &[(Arc<Timeline>, Seq)]) -> Result<BTreeSet<Key>> {
+    let mut keys = BTreeSet::new();
+    for (timeline, after) in lines {
+        timeline.touched(store, *after, &mut keys)?;
+    }
+    Ok(keys)
 }
 
 /// The timelines in which two openings may differ, each with the seq after which they may: that of

@@ -38,6 +38,9 @@ impl Volume {
             let text = format!("a label has at most {LABEL_CHARS_MAX} characters");
             return Err(Error::new(ErrorKind::Invalid, text));
         }
+        if label.chars().any(char::is_control) {
+            return Err(Error::new(ErrorKind::Invalid, "a label is one line of text"));
+        }
         // Most of what is dirty goes out before writes are stalled; the commit flushes the rest.
         self.core.store.flush()?;
         let mut pins = self.pins.lock();
@@ -108,6 +111,7 @@ impl Volume {
             None => self.changed_bytes_bounded(Seq::ZERO, Seq(record.seq))?.0,
         };
         record.bytes_changed = Some(bytes);
+        // Pins before books, as everywhere: a version that is deleted meanwhile is not made again.
         let pins = self.pins.lock();
         let (numbers, commit) = self.begin()?;
         if pins.versions.contains_key(&number) {

@@ -30,8 +30,13 @@ impl Volume {
             Some(moment) => self.edge(Some(moment))?,
             None => self.latest()?,
         };
-        let mut page =
-            HistoryPage { events: self.events_between(from, to)?, ..HistoryPage::default() };
+        let mut events = self.events_since(from)?;
+        if let Some(until) = until {
+            let is_time = matches!(until, Moment::At(_) | Moment::Ago(_));
+            events
+                .retain(|e| if is_time { e.stamp.time <= to.time } else { e.stamp.seq <= to.seq });
+        }
+        let mut page = HistoryPage { events, ..HistoryPage::default() };
         let mut before = self.time_entry(By::Time(from.time))?.unwrap_or_default();
         before.seq = before.seq.max(from.seq);
         let mut full = false;
@@ -80,7 +85,7 @@ impl Volume {
         Ok(Stamp { seq, time })
     }
 
-    fn events_between(&self, from: Stamp, to: Stamp) -> Result<Vec<Event>> {
+    fn events_since(&self, from: Stamp) -> Result<Vec<Event>> {
         let record = self.record.lock().clone();
         let mut events = Vec::new();
         let created =
@@ -105,7 +110,7 @@ impl Volume {
             let stamp = Stamp { seq: Seq(mark.seq), time: WallTime::from_nanos(mark.time_ns) };
             events.push(Event { stamp, kind: "mark", detail: name.clone() });
         }
-        events.retain(|e| from.time <= e.stamp.time && e.stamp.time <= to.time.max(self.now()));
+        events.retain(|e| from.time <= e.stamp.time);
         events.sort_by_key(|e| (e.stamp.time, e.stamp.seq));
         Ok(events)
     }

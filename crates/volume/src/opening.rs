@@ -15,6 +15,8 @@ use crate::types::Extent;
 use crate::{Error, ErrorKind, Result};
 
 const BLOCK: usize = BLOCK_BYTES as usize;
+/// Pages that one call for extents looks at: 32 GiB of addresses, some milliseconds.
+const EXTENT_PAGES_MAX: usize = 16_384;
 
 /// A moment that can be read.
 pub struct Opening {
@@ -51,7 +53,9 @@ impl Opening {
         at: Seq,
         size_bytes: u64,
     ) -> Opening {
-        let pages = PageTable::new(Arc::clone(&store.page_budget));
+        let is_present = at == Seq(u64::MAX);
+        let budget = if is_present { &store.page_budget } else { &store.view_budget };
+        let pages = PageTable::new(Arc::clone(budget));
         Opening { store, volume, timeline, at, size_bytes, pages }
     }
 
@@ -90,6 +94,7 @@ impl Opening {
                 }
             } else {
                 self.pages.slots(page, within, out, |loaded| {
+                    self.store.page_loads.fetch_add(1, Ordering::Relaxed);
                     self.timeline.load_page(&self.store, page, self.at, loaded)
                 })?;
             }
@@ -200,7 +205,8 @@ impl Opening {
         Ok(true)
     }
 
-    /// Data and holes in a range, joined, at most `limit` of them.
+    /// Data and holes in a range, joined, at most `limit` of them. A long range is answered in
+    /// part: what is not told is to be asked for again.
     ///
     /// # Errors
     /// `OutOfBounds`, `Corrupt`, or the device's.
@@ -211,7 +217,10 @@ impl Opening {
         let end = offset + length_bytes;
         let mut position = offset;
         let mut slots = vec![Slot::default(); BLOCKS_PER_PAGE];
-        while position < end && extents.len() <= limit {
+        for _ in 0..EXTENT_PAGES_MAX {
+            if position >= end || extents.len() > limit {
+                break;
+            }
             let block = position / BLOCK_BYTES;
             let page_end = (block / BLOCKS_PER_PAGE as u64 + 1) * BLOCKS_PER_PAGE as u64;
             let last = page_end.min(end.div_ceil(BLOCK_BYTES));

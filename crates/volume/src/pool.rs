@@ -146,7 +146,7 @@ impl Pool {
         let take_zone = Box::new(move || {
             let zone = zones
                 .lock()
-                .allocate(Purpose::Reclaim)
+                .take_unbacked(Purpose::Reclaim)
                 .ok_or_else(|| std::io::Error::from(std::io::ErrorKind::StorageFull))?;
             target
                 .allocate(u64::from(zone) * zone_bytes, zone_bytes)
@@ -394,24 +394,28 @@ impl Pool {
         self.core.catalogue.audit(after, limit)
     }
 
+    /// Bytes of zones in use, of free ones, and of those that new data can still take; cheap.
+    #[must_use]
+    pub fn room(&self) -> (u64, u64, u64) {
+        let (used, free, reserve) = self.core.store.zone_counts();
+        let bytes = |zones: u32| u64::from(zones) * self.core.store.zone_bytes;
+        (bytes(used), bytes(free), bytes(free.saturating_sub(reserve)))
+    }
+
     /// The pool as it stands.
     #[must_use]
     pub fn status(&self) -> PoolStatus {
         let store = &self.core.store;
         let superblock = self.core.media.superblock();
-        let (free, _, total) = store.zone_counts();
         let zone_bytes = superblock.zone_bytes;
+        let (used_bytes, free_bytes, available_bytes) = self.room();
         let map_bytes = store.map_zone_count() as u64 * zone_bytes;
         let catalogue_bytes = (superblock.catalogue_zones.len() as u64 + 1) * zone_bytes;
-        let used_bytes = u64::from(total - free) * zone_bytes;
         let segments = store.segments();
         let reclaimable_bytes = segments
             .iter()
             .filter(|s| s.sealed.load(Ordering::Acquire))
-            .map(|s| {
-                let live = s.live_entries.load(Ordering::Acquire).max(0) as u64 * 4096;
-                u64::from(s.end.load(Ordering::Acquire)).saturating_sub(live)
-            })
+            .map(|s| u64::from(s.end.load(Ordering::Acquire)).saturating_sub(s.live_bytes()))
             .sum();
         let pending: usize = self
             .core
@@ -424,9 +428,11 @@ impl Pool {
             id: format!("{:016x}", (superblock.pool_id >> 64) as u64),
             layers: store.device.describe(),
             format_version: superblock.format_version,
-            size_bytes: u64::from(total) * zone_bytes,
+            size_bytes: u64::from(store.zone_count()) * zone_bytes,
             used_bytes,
-            free_bytes: u64::from(free) * zone_bytes,
+            free_bytes,
+            available_bytes,
+            page_loads: store.page_loads.load(Ordering::Relaxed),
             reclaimable_bytes,
             log_bytes: used_bytes.saturating_sub(map_bytes + catalogue_bytes),
             map_bytes,

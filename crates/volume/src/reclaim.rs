@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use history::By;
-use units::{BLOCK_BYTES, Seq, WallTime};
+use units::{Seq, WallTime};
 
 use crate::core::{Core, SPARES_WANTED};
 use crate::types::Budget;
@@ -178,7 +178,7 @@ impl Core {
     /// `Full` when nothing could be freed.
     pub fn make_room(self: &Arc<Self>) -> Result<()> {
         let mut job = self.work.lock();
-        let enough = || self.store.spares().len() > 1 || self.has_free_zone();
+        let enough = || self.store.spares().len() > 1 || self.store.has_room();
         *job = None;
         for attempt in 0..12 {
             self.store.collect_freed();
@@ -207,11 +207,6 @@ impl Core {
             "the pool is full and no unpinned history is left to give up",
         )
         .with_hint("delete versions, pinned marks, clones or volumes, or trim"))
-    }
-
-    fn has_free_zone(&self) -> bool {
-        let (free, reserve, _) = self.store.zone_counts();
-        free > reserve
     }
 
     /// Gives up the older half of the unpinned history of the volume that has most; false when none
@@ -278,8 +273,7 @@ impl Volume {
             if bytes >= excess || !segment.sealed.load(Ordering::Acquire) {
                 break;
             }
-            let live = segment.live_entries.load(Ordering::Acquire).max(0) as u64;
-            bytes += live * BLOCK_BYTES;
+            bytes += segment.live_bytes();
             until = Some(segment.last_seq());
         }
         let horizon = Seq(self.record.lock().horizon_seq);
@@ -345,7 +339,7 @@ impl Volume {
     fn sparse_segments(&self, live_percent: u64) -> BTreeSet<u64> {
         let flushed = Seq(self.record.lock().flushed_seq);
         let is_sparse = |s: &history::Segment| {
-            let live = s.live_entries.load(Ordering::Acquire).max(0) as u64 * BLOCK_BYTES;
+            let live = s.live_bytes();
             let end = u64::from(s.end.load(Ordering::Acquire));
             s.log == self.id
                 && s.sealed.load(Ordering::Acquire)

@@ -96,6 +96,7 @@ pub fn open_core(
         pending_max: usize::try_from(pending_max).expect("clamped"),
         closed: AtomicBool::new(false),
     });
+    core.store.back_reserve();
     if let Err(e) = fill(&core, contents, map) {
         core.part();
         return Err(e);

@@ -1,9 +1,8 @@
 //! How much space a volume takes, and for what.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
-use units::{BLOCK_BYTES, Seq};
+use units::Seq;
 
 use crate::Result;
 use crate::catalogue::VolumeRecord;
@@ -60,9 +59,7 @@ impl Volume {
     /// Bytes of blocks in this volume's log that the map points to.
     pub(crate) fn logged_bytes(&self) -> u64 {
         let segments = self.core.store.segments();
-        let own = segments.iter().filter(|s| s.log == self.id);
-        let entries: i64 = own.map(|s| s.live_entries.load(Ordering::Acquire)).sum();
-        u64::try_from(entries).unwrap_or(0) * BLOCK_BYTES
+        segments.iter().filter(|s| s.log == self.id).map(|s| s.live_bytes()).sum()
     }
 
     /// What pins keep: the bytes by which pinned moments differ from one another and from the

@@ -264,6 +264,8 @@ pub struct PoolStatus {
     pub used_bytes: u64,
     /// Bytes of zones that are free.
     pub free_bytes: u64,
+    /// Bytes that new data can still take: free zones but for the reserve.
+    pub available_bytes: u64,
     /// Bytes in used zones that reclamation would free now.
     pub reclaimable_bytes: u64,
     /// Bytes of log segments, map runs and catalogue (sums to `used_bytes`).
@@ -274,6 +276,8 @@ pub struct PoolStatus {
     pub catalogue_bytes: u64,
     /// Map entries not yet in runs.
     pub pending_entries: u64,
+    /// Map pages looked up because they were not in memory, since the pool was opened.
+    pub page_loads: u64,
     /// `online` or `refusing-writes`.
     pub state: &'static str,
     /// Blocks whose checksum did not match since the pool was opened.

@@ -22,6 +22,8 @@ use crate::{Error, ErrorKind, Result};
 const BLOCK: usize = BLOCK_BYTES as usize;
 /// Bytes of the largest single batch entry; longer writes become several, each with its own seq.
 const PIECE_BYTES_MAX: usize = 256 << 10;
+/// Blocks of the largest trim that is one entry of a batch; a multiple of what a map node covers.
+const TRIM_BLOCKS_MAX: u64 = 1 << 30;
 /// Pending entries at which a writer waits, as a multiple of those at which the background begins.
 const PENDING_FACTOR: usize = 4;
 /// How often room is made for one request before it is refused.
@@ -296,7 +298,9 @@ fn cut<'a>(ops: &[WriteOp<'a>], crcs: &'a [u32], piece_bytes_max: usize) -> Vec<
                 let (mut block, end) =
                     (offset / BLOCK_BYTES, (offset + length_bytes) / BLOCK_BYTES);
                 while block < end {
-                    let blocks = u32::try_from(end - block).unwrap_or(1 << 30);
+                    // Cut where large nodes of the map meet, so that each piece is few entries.
+                    let until = (block / TRIM_BLOCKS_MAX + 1) * TRIM_BLOCKS_MAX;
+                    let blocks = u32::try_from(end.min(until) - block).expect("at most 4 TiB");
                     pieces.push(BlockOp::Zero { block, blocks });
                     block += u64::from(blocks);
                 }

@@ -52,6 +52,9 @@ fn bad_moments_are_refused_with_a_hint_or_the_valid_range() -> Result<()> {
         ("seq:999999", &[410]),
         ("1999-01-01T00:00:00Z", &[410]),
         ("-30d", &[410]),
+        ("0001-01-01T00:00:00Z", &[410]),
+        ("9999-12-31T23:59:59Z", &[410]),
+        ("2026-11-21T10:00:00+24:00", &[400]),
     ] {
         let target = format!("{VOL}/resolve?at={}", escape(moment));
         let problem = check_problem(&http.call("GET", &target, None)?, allowed, moment)?;
@@ -125,6 +128,9 @@ fn bad_requests_get_a_problem_and_harm_nothing() -> Result<()> {
     }
     send("POST", "/api/v1/volumes", "text/plain", b"{\"name\":\"x\",\"size\":8192}", &[415])?;
     send("POST", "/api/v1/volumes", json_type, &vec![b' '; 9 << 20], &[413])?;
+    send("POST", "/api/v1/volumes", json_type, b" [\"x\", 8192]", &[400])?;
+    send("PATCH", VOL, json_type, b"[]", &[400])?;
+    send("POST", &format!("{VOL}/versions"), json_type, b"{\"label\":\"a\\nb\"}", &[422])?;
     let deep = "[".repeat(100_000);
     send("POST", "/api/v1/volumes", json_type, deep.as_bytes(), &[400, 413])?;
     for (method, target, allowed) in [
@@ -153,6 +159,33 @@ fn bad_requests_get_a_problem_and_harm_nothing() -> Result<()> {
         check_problem(&answer, allowed, &format!("{target} {body}"))?;
     }
     http.get(VOL).map(drop)
+}
+
+#[test]
+fn history_ends_where_it_is_asked_to() -> Result<()> {
+    let stage = Stage::new("vol", "8MiB")?;
+    let http = stage.server.http();
+    http.expect("POST", &format!("{VOL}/versions"), Some(&json!({})))?;
+    stage.server.connect("vol")?.demand(&Request::Write {
+        offset: 0,
+        bytes: vec![1],
+        fua: false,
+    })?;
+    http.expect("POST", &format!("{VOL}/versions"), Some(&json!({})))?;
+    let events = |until: &str| -> Result<Vec<String>> {
+        let page = http.get(&format!("{VOL}/history?until={}", escape(until)))?;
+        let events = page["events"].as_array().context("events")?;
+        Ok(events.iter().map(|e| format!("{} {}", e["kind"], e["detail"])).collect())
+    };
+    let second = http.get(&format!("{VOL}/versions/1"))?;
+    let at = second["time"].as_str().context("a time")?;
+    for until in ["latest", "-0s", "seq:1", "v:1", at] {
+        ensure!(events(until)?.len() == 3, "until {until}: {:?}", events(until)?);
+    }
+    for until in ["seq:0", "v:0"] {
+        ensure!(events(until)?.len() == 2, "until {until}: {:?}", events(until)?);
+    }
+    Ok(())
 }
 
 #[test]

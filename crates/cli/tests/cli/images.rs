@@ -57,6 +57,13 @@ fn images_that_cannot_be_used_are_refused() {
     import(&fixture.path("nothing"));
     let base = fixture.path("base.img");
     fs::write(&base, image()).expect("write");
+    let (elsewhere, data) = (fixture.path("elsewhere.qcow2"), fixture.path("data.raw"));
+    let option = format!("data_file={},data_file_raw=on", text(&data));
+    let made = Command::new("qemu-img")
+        .args(["create", "-q", "-f", "qcow2", "-o", &option, text(&elsewhere), "1M"])
+        .status();
+    assert!(made.expect("qemu-img").success());
+    assert!(import(&elsewhere).contains("another file"));
     let overlay = fixture.path("overlay.qcow2");
     let made = Command::new("qemu-img")
         .args(["create", "-q", "-f", "qcow2", "-F", "raw", "-b"])

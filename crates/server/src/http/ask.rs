@@ -32,6 +32,10 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Body<T> {
                 .with_hint("send the header Content-Type: application/json"));
         }
         let bytes = Bytes::from_request(request, state).await.map_err(too_large)?;
+        if bytes.trim_ascii_start().first() == Some(&b'[') {
+            // The decoder would take the values of an array for the fields in their order.
+            return Err(Refusal::malformed("the body: an array, expected an object", None));
+        }
         match serde_json::from_slice(&bytes) {
             Ok(body) => Ok(Body(body)),
             Err(error) => Err(Refusal::malformed(format!("the body: {error}"), None)),

@@ -1,6 +1,10 @@
-//! The engine on a real file: the ways of the data, one by one.
+//! The engine, one way of the data at a time.
 
 mod audit;
+mod golden;
 mod handover;
 mod hook;
+mod past;
+mod room;
 mod story;
+mod wide;

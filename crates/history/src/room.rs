@@ -1,0 +1,140 @@
+//! Zones taken and given back, with their space on the device.
+//!
+//! A pool may be a sparse file on a file system that others fill. So a zone's space is reserved
+//! before the zone is used, and some zones for reclamation are reserved ahead: when the device has
+//! no more room, history can still be given up and things can still be deleted.
+
+use std::sync::atomic::Ordering;
+
+use block::{DeviceErrorKind, Purpose};
+
+use crate::store::Store;
+use crate::{Error, ErrorKind, Result};
+
+/// Zones tried for space at opening, at most: those kept by an earlier opening are among the
+/// lowest free ones, and asking for them again succeeds on a full device too.
+const TRIED_MAX: usize = 256;
+
+impl Store {
+    /// Used, free and reserve zones. On a full device only those count as free that have their
+    /// space.
+    #[must_use]
+    pub fn zone_counts(&self) -> (u32, u32, u32) {
+        let zones = self.zones.lock();
+        let used = zones.count() - zones.free_count();
+        let free = if self.is_device_full() { zones.backed_count() } else { zones.free_count() };
+        (used, free, zones.reserve_count())
+    }
+
+    /// Zones in all.
+    #[must_use]
+    pub fn zone_count(&self) -> u32 {
+        self.zones.lock().count()
+    }
+
+    /// Whether the device had no room for a zone when it was last asked.
+    #[must_use]
+    pub fn is_device_full(&self) -> bool {
+        self.device_full.load(Ordering::Acquire)
+    }
+
+    /// Takes a zone whose space is reserved on the device.
+    ///
+    /// # Errors
+    /// `Full` when there is none for this purpose or the device has no room for it.
+    pub fn allocate_zone(&self, purpose: Purpose) -> Result<u32> {
+        self.collect_freed();
+        loop {
+            let unbacked = {
+                let mut zones = self.zones.lock();
+                if let Some(zone) = zones.take_backed(purpose) {
+                    return Ok(zone);
+                }
+                zones.take_unbacked(purpose)
+            };
+            let Some(zone) = unbacked else { break };
+            if !self.back(zone)? {
+                break;
+            }
+        }
+        let kept = match purpose {
+            Purpose::Data => None,
+            Purpose::Reclaim => self.zones.lock().take_kept(),
+        };
+        kept.ok_or_else(|| {
+            let text = if self.is_device_full() {
+                "the file system or device under the pool is full"
+            } else {
+                "the pool has no free zone"
+            };
+            Error::new(ErrorKind::Full, text)
+        })
+    }
+
+    /// Reserves the space of a zone that was taken, and gives it back; false when the device is
+    /// full.
+    fn back(&self, zone: u32) -> Result<bool> {
+        let backed = self.device.allocate(self.zone_offset(zone), self.zone_bytes);
+        self.zones.lock().free(zone, backed.is_ok());
+        match backed {
+            Ok(()) => {
+                self.device_full.store(false, Ordering::Release);
+                Ok(true)
+            }
+            Err(e) if e.kind == DeviceErrorKind::Full => {
+                self.device_full.store(true, Ordering::Release);
+                Ok(false)
+            }
+            Err(e) => Err(e.into()),
+        }
+    }
+
+    /// Reserves space for reclamation ahead of need, as far as there is room. A device that fails
+    /// says so again when the space is needed.
+    pub fn back_reserve(&self) {
+        let mut refused = Vec::new();
+        while refused.len() < TRIED_MAX {
+            let zone = {
+                let mut zones = self.zones.lock();
+                if !zones.wants_backed() {
+                    break;
+                }
+                zones.take_unbacked(Purpose::Reclaim)
+            };
+            let Some(zone) = zone else { break };
+            match self.device.allocate(self.zone_offset(zone), self.zone_bytes) {
+                Ok(()) => self.zones.lock().free(zone, true),
+                Err(e) => {
+                    if e.kind == DeviceErrorKind::Full {
+                        self.device_full.store(true, Ordering::Release);
+                    }
+                    refused.push(zone);
+                }
+            }
+        }
+        let mut zones = self.zones.lock();
+        refused.iter().for_each(|&zone| zones.free(zone, false));
+    }
+
+    /// Whether a zone for new data can be had, space included.
+    #[must_use]
+    pub fn has_room(&self) -> bool {
+        match self.allocate_zone(Purpose::Data) {
+            Ok(zone) => {
+                self.zones.lock().free(zone, true);
+                true
+            }
+            Err(_) => false,
+        }
+    }
+
+    /// Gives back a zone that no reader can know of.
+    pub fn free_zone(&self, zone: u32) {
+        let keeps = self.is_device_full() || self.zones.lock().wants_backed();
+        if !keeps {
+            // A device that cannot discard keeps the bytes; the zone is free all the same.
+            let _ = self.device.discard(self.zone_offset(zone), self.zone_bytes);
+        }
+        self.zones.lock().free(zone, keeps);
+    }
+}

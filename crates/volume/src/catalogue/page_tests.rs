@@ -1,0 +1,159 @@
+//! `docs/format/catalogue.md` and the code say the same: tables, their types, the fields of JSON
+//! records, the places in a segment record.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use redb::{Key, TableDefinition, TableHandle, Value};
+use serde::Serialize;
+
+use super::{
+    AUDIT, EventRecord, MAP_RUNS, MARKS, MarkRecord, NUMBERS, RunRecord, SEGMENTS, SPARES,
+    SegmentRecord, TIME_RUNS, TIMELINES, TimelineRecord, VERSIONS, VOLUMES, VersionRecord,
+    VolumeRecord,
+};
+use crate::types::{AuditRecord, Granularity};
+
+/// The cells of the first table under a heading.
+fn rows(heading: &str) -> Vec<Vec<String>> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/format/catalogue.md");
+    let text = std::fs::read_to_string(&path).expect("the page is there");
+    let after = text.lines().skip_while(|line| *line != format!("## {heading}"));
+    let table = after.skip_while(|line| !line.starts_with('|')).take_while(|l| l.starts_with('|'));
+    let cells = |line: &str| -> Vec<String> {
+        line.trim_matches('|').split('|').map(|cell| cell.trim().to_owned()).collect()
+    };
+    let rows: Vec<_> = table.skip(2).map(cells).collect();
+    assert!(!rows.is_empty(), "no table under {heading}");
+    rows
+}
+
+/// The first text between backticks.
+fn quoted(cell: &str) -> String {
+    cell.split('`').nth(1).unwrap_or_else(|| panic!("nothing is quoted in {cell}")).to_owned()
+}
+
+fn typed<K: Key + 'static, V: Value + 'static>(table: TableDefinition<'_, K, V>) -> Vec<String> {
+    let types = [K::type_name(), V::type_name()].map(|name| name.name().to_owned());
+    vec![table.name().to_owned(), types[0].clone(), types[1].clone()]
+}
+
+#[test]
+fn the_page_names_every_table_and_its_types() {
+    let told: Vec<Vec<String>> =
+        rows("Tables").iter().map(|row| row.iter().map(|cell| quoted(cell)).collect()).collect();
+    let code = vec![
+        typed(NUMBERS),
+        typed(VOLUMES),
+        typed(TIMELINES),
+        typed(SEGMENTS),
+        typed(SPARES),
+        typed(MAP_RUNS),
+        typed(TIME_RUNS),
+        typed(VERSIONS),
+        typed(MARKS),
+        typed(AUDIT),
+    ];
+    assert_eq!(told, code);
+}
+
+fn fields(record: &str, value: &impl Serialize) -> Vec<(String, String)> {
+    let value = serde_json::to_value(value).expect("records are plain data");
+    let names = value.as_object().expect("records are objects").keys();
+    names.map(|name| (record.to_owned(), name.clone())).collect()
+}
+
+fn volume() -> VolumeRecord {
+    VolumeRecord {
+        id: 1,
+        name: "v".to_owned(),
+        deleted: false,
+        created_ns: 1,
+        created_seq: 0,
+        cloned_from: None,
+        window_ns: 1,
+        history_limit_bytes: None,
+        granularities: vec![
+            (0, Granularity::EveryWrite),
+            (1, Granularity::Interval(5)),
+            (2, Granularity::OnDemand),
+        ],
+        sizes: vec![(0, 4096)],
+        line: vec![(0, 1)],
+        events: Vec::new(),
+        horizon_seq: 0,
+        horizon_ns: 1,
+        reclaimed_to: 0,
+        flushed_seq: 0,
+        flushed_ns: 0,
+        flushed_bytes_total: 0,
+        flushed_flushes_total: 0,
+        voids: Vec::new(),
+        next_version: 0,
+    }
+}
+
+#[test]
+fn the_page_names_every_field_of_every_json_record() {
+    let told: Vec<(String, String)> =
+        rows("JSON records").iter().map(|row| (row[0].clone(), quoted(&row[1]))).collect();
+    let text = String::new;
+    let event = EventRecord { seq: 1, time_ns: 1, kind: text(), detail: text() };
+    let run = RunRecord { id: 1, owner: 1, order: 1, extents: Vec::new(), entries: 1 };
+    let version = VersionRecord { seq: 1, time_ns: 1, label: text(), bytes_changed: None };
+    let mark = MarkRecord { seq: 1, time_ns: 1, pinned: true, created_ns: 1 };
+    let audit =
+        AuditRecord { number: 1, time_ns: 1, action: text(), volume: text(), detail: text() };
+    let code: BTreeSet<(String, String)> = [
+        fields("volume", &volume()),
+        fields("event", &event),
+        fields("timeline", &TimelineRecord { id: 1, log: 1, parent: None }),
+        fields("run", &run),
+        fields("version", &version),
+        fields("mark", &mark),
+        fields("audit", &audit),
+    ]
+    .into_iter()
+    .flatten()
+    .collect();
+    assert_eq!(told.len(), code.len(), "a field is told twice, or not at all");
+    assert_eq!(told.into_iter().collect::<BTreeSet<_>>(), code);
+    let granularities = serde_json::to_string(&volume().granularities).expect("plain data");
+    assert_eq!(granularities, r#"[[0,"every-write"],[1,{"interval":5}],[2,"on-demand"]]"#);
+}
+
+#[test]
+fn the_page_tells_the_places_in_a_segment_record() {
+    let record = SegmentRecord {
+        zone: 0x0a0b_0c0d,
+        end: 0x0102_0304,
+        log: 2,
+        nonce: 3,
+        last_seq: 4,
+        live_entries: 5,
+        sealed: true,
+    };
+    let bytes = record.encode();
+    let mut at = 0;
+    for row in rows("Segment record") {
+        let (offset, size): (usize, usize) =
+            (row[0].parse().expect("a number"), row[1].parse().expect("a number"));
+        assert_eq!(offset, at, "{row:?} follows what is before it");
+        at += size;
+        let mut word = [0; 8];
+        word[..size].copy_from_slice(&bytes[offset..at]);
+        let expected = match row[2].as_str() {
+            "zone" => u64::from(record.zone),
+            "end" => u64::from(record.end),
+            "log" => record.log,
+            "nonce" => record.nonce,
+            "last_seq" => record.last_seq,
+            "live_entries" => 5,
+            "sealed" => 1,
+            other => panic!("there is no field {other}"),
+        };
+        assert_eq!(u64::from_le_bytes(word), expected, "{row:?}");
+    }
+    assert_eq!(at, SegmentRecord::BYTES);
+    assert_eq!(SegmentRecord::decode(&bytes), Some(record));
+}

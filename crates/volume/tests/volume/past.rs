@@ -1,0 +1,143 @@
+//! Reading the past does not slow the present (promise 8): not by a clock, which a busy machine
+//! would decide, but by what is waited for and what is looked up again.
+
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::Duration;
+
+use block::{
+    BlockDevice, Effect, FaultDevice, FaultPlan, FaultRule, MemoryDevice, Operation, Pause,
+};
+use env::{RealClock, RealEntropy};
+use hindsight_volume::{
+    Architecture, Budget, Granularity, Machine, Pool, PoolFormat, PoolOptions, Volume, VolumeSpec,
+    WriteOp,
+};
+use units::{Moment, Seq};
+
+const BLOCK: u64 = 4096;
+/// Bytes that one page of the map tells about.
+const PAGE_BYTES: u64 = 512 * BLOCK;
+/// Long enough for anything that does not wait for the past.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+fn machine() -> Machine {
+    Machine { clock: Arc::new(RealClock::new()), entropy: Arc::new(RealEntropy::default()) }
+}
+
+fn pool(device: Arc<dyn BlockDevice>, memory_bytes: u64) -> Arc<Pool> {
+    Pool::create(&device, &machine(), &PoolFormat { zone_bytes: 1 << 20 }).expect("made");
+    Pool::open(device, machine(), PoolOptions { memory_bytes }).expect("opened")
+}
+
+fn volume(pool: &Pool) -> Arc<Volume> {
+    let spec = VolumeSpec {
+        name: "v".to_owned(),
+        size_bytes: 1 << 40,
+        architecture: Architecture::Logging,
+        granularity: Granularity::EveryWrite,
+        window_ns: 1 << 60,
+        history_limit_bytes: None,
+    };
+    pool.create_volume(&spec).expect("made")
+}
+
+fn put(volume: &Volume, offset: u64, byte: u8) -> Seq {
+    let bytes = [byte; BLOCK as usize];
+    volume.write_batch(&[WriteOp::Data { offset, bytes: &bytes }]).expect("written")
+}
+
+fn get(volume: &Volume, offset: u64) -> u8 {
+    let mut bytes = [0; BLOCK as usize];
+    volume.read(offset, &mut bytes).expect("read");
+    bytes[0]
+}
+
+#[test]
+fn however_much_of_the_past_is_read_the_present_keeps_its_map_in_memory() {
+    let pool = pool(Arc::new(MemoryDevice::new(1 << 30)), 8 << 20);
+    let volume = volume(&pool);
+    let at = put(&volume, 0, 1);
+    let pages = 400;
+    let look_at_all = |read: &dyn Fn(u64)| {
+        let before = pool.status().page_loads;
+        (0..pages).for_each(|page| read(page * PAGE_BYTES));
+        pool.status().page_loads - before
+    };
+    let present = |offset| {
+        get(&volume, offset);
+    };
+    // Views come first and would have all the memory there is.
+    let views: Vec<_> = (0..4).map(|_| volume.view(&Moment::Seq(at)).expect("opened")).collect();
+    let storm = || {
+        for view in &views {
+            for page in 0..4 * pages {
+                let mut bytes = [0; 512];
+                view.read(page * PAGE_BYTES, &mut bytes).expect("read");
+            }
+        }
+    };
+    storm();
+    assert_eq!(look_at_all(&present), pages, "each is looked up once");
+    assert_eq!(look_at_all(&present), 0, "and then held");
+    storm();
+    assert_eq!(look_at_all(&present), 0, "whatever of the past was read meanwhile");
+}
+
+/// A device whose next read waits until it is let go, and says when it has begun to.
+fn device_that_holds_a_read() -> (Arc<dyn BlockDevice>, Arc<FaultPlan>, Receiver<()>, Sender<()>) {
+    let (begun, has_begun) = mpsc::channel();
+    let (let_go, may_go) = mpsc::channel();
+    let (begun, may_go) = (Mutex::new(begun), Mutex::new(may_go));
+    let pause: Pause = Arc::new(move |_| {
+        begun.lock().expect("not poisoned").send(()).expect("the test waits for it");
+        may_go.lock().expect("not poisoned").recv_timeout(PATIENCE).expect("it is let go");
+    });
+    let plan = Arc::new(FaultPlan::default());
+    let device = FaultDevice::new(MemoryDevice::new(1 << 30), Arc::clone(&plan), pause);
+    (Arc::new(device), plan, has_begun, let_go)
+}
+
+#[test]
+fn a_read_of_the_past_that_waits_for_the_device_holds_up_nothing_of_the_present() {
+    let (device, plan, has_begun, let_go) = device_that_holds_a_read();
+    let pool = pool(device, 8 << 20);
+    let volume = volume(&pool);
+    let at = put(&volume, 0, 1);
+    put(&volume, 0, 2);
+    put(&volume, PAGE_BYTES, 3);
+    let rule = FaultRule {
+        operation: Some(Operation::Read),
+        range: None,
+        after: 0,
+        times: Some(1),
+        effect: Effect::Delay(1),
+    };
+    let view = volume.view(&Moment::Seq(at)).expect("opened");
+    plan.add(rule);
+    let past = thread::spawn(move || {
+        let mut bytes = [0; BLOCK as usize];
+        view.read(0, &mut bytes).expect("read");
+        bytes[0]
+    });
+    has_begun.recv_timeout(PATIENCE).expect("the read of the past waits");
+    let (done, is_done) = mpsc::channel();
+    let (also_pool, also_volume) = (Arc::clone(&pool), Arc::clone(&volume));
+    let present = thread::spawn(move || {
+        assert_eq!((get(&also_volume, 0), get(&also_volume, PAGE_BYTES)), (2, 3));
+        let last = put(&also_volume, 0, 4);
+        also_volume.flush().expect("flushed");
+        also_volume.create_version("").expect("captured");
+        also_volume.revert(&Moment::Seq(at), false).expect("reverted");
+        also_volume.revert(&Moment::Seq(last), false).expect("undone");
+        while also_pool.step(Budget { bytes: 1 << 20 }).expect("stepped") {}
+        assert_eq!(get(&also_volume, 0), 4);
+        done.send(()).expect("the test waits for it");
+    });
+    let waited = is_done.recv_timeout(PATIENCE);
+    let_go.send(()).expect("the read waits for it");
+    assert!(waited.is_ok(), "the present waited for a read of the past");
+    present.join().expect("the present went on");
+    assert_eq!(past.join().expect("the past was read"), 1);
+}

@@ -1,0 +1,106 @@
+//! A pool whose device fills up before its zones do: a sparse file beside other files (promise 7).
+
+use std::sync::Arc;
+
+use block::{BlockDevice, MediaDevice};
+use env::{RealClock, RealEntropy};
+use hindsight_volume::{
+    Architecture, ErrorKind, Granularity, Machine, Pool, PoolFormat, PoolOptions, Volume,
+    VolumeSpec, WriteOp,
+};
+use sim::SimMedia;
+use units::Moment;
+
+const MIB: usize = 1 << 20;
+const LIVE_MIB: usize = 8;
+
+fn open(media: &Arc<SimMedia>) -> Arc<Pool> {
+    let device: Arc<dyn BlockDevice> = Arc::new(MediaDevice::new(Arc::clone(media) as _));
+    let clock = Arc::new(RealClock::new());
+    let machine = Machine { clock, entropy: Arc::new(RealEntropy::default()) };
+    if Pool::open(Arc::clone(&device), machine.clone(), PoolOptions::default()).is_err() {
+        Pool::create(&device, &machine, &PoolFormat { zone_bytes: MIB as u64 }).expect("made");
+    }
+    Pool::open(device, machine, PoolOptions::default()).expect("opened")
+}
+
+fn volume(pool: &Pool, name: &str) -> Arc<Volume> {
+    let spec = VolumeSpec {
+        name: name.to_owned(),
+        size_bytes: 1 << 30,
+        architecture: Architecture::Logging,
+        granularity: Granularity::EveryWrite,
+        window_ns: 1 << 60,
+        history_limit_bytes: None,
+    };
+    pool.create_volume(&spec).expect("made")
+}
+
+fn put(volume: &Volume, place: usize, byte: u8) -> Result<(), ErrorKind> {
+    let bytes = vec![byte; MIB];
+    let offset = (place * MIB) as u64;
+    match volume.write_batch(&[WriteOp::Data { offset, bytes: &bytes }]) {
+        Ok(_) => Ok(()),
+        Err(e) => Err(e.kind),
+    }
+}
+
+fn holds(volume: &Volume, place: usize, byte: u8) -> bool {
+    let mut bytes = vec![0; MIB];
+    volume.read((place * MIB) as u64, &mut bytes).expect("read");
+    bytes == vec![byte; MIB]
+}
+
+#[test]
+fn history_gives_way_when_the_device_is_full_though_zones_are_free() {
+    let media = Arc::new(SimMedia::new(1 << 30, 1));
+    media.set_space_limit(Some(96 << 20));
+    let mut pool = open(&media);
+    let mut kept = volume(&pool, "v");
+    for place in 0..LIVE_MIB {
+        put(&kept, place, 1).expect("there is room");
+    }
+    kept.create_mark("first", &Moment::Latest, true).expect("marked");
+    for turn in 2..60u8 {
+        for place in 0..LIVE_MIB {
+            let done = put(&kept, place, turn);
+            assert!(done.is_ok(), "turn {turn}: {done:?} though history is left to give up");
+        }
+        if turn % 20 == 0 {
+            drop((kept, pool));
+            pool = open(&media);
+            kept = pool.volume("v").expect("it is there");
+        }
+    }
+    assert!((0..LIVE_MIB).all(|place| holds(&kept, place, 59)));
+    let first = kept.view(&Moment::Mark("first".to_owned())).expect("pinned");
+    let mut bytes = vec![0; LIVE_MIB * MIB];
+    first.read(0, &mut bytes).expect("read");
+    assert!(bytes == vec![1; LIVE_MIB * MIB], "what is pinned stays");
+    let status = pool.status();
+    assert_eq!(status.state, "online");
+    assert!(status.free_bytes < 96 << 20, "{} bytes are not free", status.free_bytes);
+}
+
+#[test]
+fn deletes_work_on_a_full_device_and_make_room() {
+    let media = Arc::new(SimMedia::new(1 << 30, 2));
+    media.set_space_limit(Some(96 << 20));
+    let mut pool = open(&media);
+    let large = volume(&pool, "large");
+    let small = volume(&pool, "small");
+    put(&small, 0, 7).expect("there is room");
+    let full = (0..200).find_map(|place| put(&large, place, 1).err().map(|kind| (place, kind)));
+    let (place, kind) = full.expect("live data does not fit");
+    assert_eq!(kind, ErrorKind::Full);
+    assert!(place > 40, "only {place} MiB of 96 were had");
+    drop((large, small, pool));
+    pool = open(&media);
+    let small = pool.volume("small").expect("it is there");
+    assert!(put(&small, 1, 8).is_err(), "still full");
+    pool.delete_volume("large").expect("deleted");
+    for place in 1..20 {
+        put(&small, place, 8).expect("there is room again");
+    }
+    assert!(holds(&small, 0, 7) && holds(&small, 19, 8));
+}
