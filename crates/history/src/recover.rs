@@ -8,14 +8,19 @@
 //! the cut are void for ever.
 //!
 //! A flushed write that is missing is damage, not a crash: an error, never a shorter history.
+//!
+//! What is recovered and was not flushed is written once more where it is. If a sync failed before,
+//! the operating system may return bytes that it neither wrote nor will write; a sync that follows
+//! says nothing about them. Written again, the next sync does.
 
 use std::collections::BTreeSet;
+use std::io::IoSlice;
 
 use format::batch::{Batch, BatchKind, DescriptorKind};
 use format::checksum::block_crc;
 use format::location::Location;
 use format::map::{Entry, Key, cover};
-use format::segment::SegmentHeader;
+use format::segment::{SEGMENT_HEADER_BYTES, SegmentHeader};
 use format::time::TimeEntry;
 use units::{BLOCK_BYTES, BlockCount, Lba, Seq, WallTime};
 
@@ -24,6 +29,9 @@ use crate::scan::{ScanEnd, scan_segment};
 use crate::slot::block_location;
 use crate::store::Store;
 use crate::{Error, ErrorKind, Result};
+
+/// Bytes read and written at a time when a batch is written again.
+const COPIED_BYTES: usize = 1 << 20;
 
 /// What the catalogue knows of a log.
 #[derive(Clone, Debug)]
@@ -87,6 +95,12 @@ struct Op {
 }
 
 struct Found {
+    segment: u64,
+    /// Where the batch is on the device, and its bytes.
+    at: u64,
+    bytes: u32,
+    /// The first and the last seq of the batch.
+    seqs: (Seq, Seq),
     timeline: u64,
     time: WallTime,
     stable: Seq,
@@ -112,21 +126,24 @@ pub fn recover_log(
     let mut found = Tail::default();
     let mut recovered = RecoveredLog::default();
     for header in tail {
+        let base = store.zone_offset(header.zone);
         let end = scan_segment(store, header, |batch| {
-            found.take(batch, known);
+            found.take(batch, known, base);
             Ok(())
         })?;
         recovered.segments.push(segment_found(header, end));
     }
     found.ops.sort_by_key(|op| op.seq);
     let highest = highest_given(known, &found);
-    let (cut, mut voids) = find_voids(store, known, &mut found)?;
+    let durable = durable_seq(known, &found);
+    let (cut, mut voids) = find_voids(store, known, &mut found, durable)?;
     let last = cut.map_or(highest, |first_void| Seq(first_void.0 - 1));
     if let Some(first_void) = cut {
         recovered.start.voids = Some((first_void, highest));
         voids.push((first_void, highest));
     }
     recovered.voids = voids;
+    write_again(store, tail, &found, durable, last)?;
     recovered.fill(known, &found, last);
     recovered.end_at(known, highest);
     Ok(recovered)
@@ -142,7 +159,7 @@ fn segment_found(header: &SegmentHeader, end: ScanEnd) -> RecoveredSegment {
 }
 
 impl Tail {
-    fn take(&mut self, batch: &Batch<'_>, known: &KnownLog) {
+    fn take(&mut self, batch: &Batch<'_>, known: &KnownLog, base: u64) {
         if batch.header.kind != BatchKind::Writes {
             return;
         }
@@ -167,7 +184,13 @@ impl Tail {
             });
         }
         if any {
+            let first = batch.header.base_seq;
+            let last = Seq(first.0 + u64::from(batch.op_count) - 1);
             self.batches.push(Found {
+                segment: batch.header.segment,
+                at: base + u64::from(batch.header.offset),
+                bytes: batch.total_bytes(),
+                seqs: (first, last),
                 timeline: batch.header.timeline,
                 time: batch.header.time,
                 stable: batch.header.stable_seq,
@@ -190,12 +213,16 @@ fn highest_given(known: &KnownLog, found: &Tail) -> Seq {
 /// The first seq from which on all must go, if any, and ranges that must go before it.
 type Voids = (Option<Seq>, Vec<(Seq, Seq)>);
 
-fn find_voids(store: &Store, known: &KnownLog, found: &mut Tail) -> Result<Voids> {
+/// Up to where everything is known to have been flushed.
+fn durable_seq(known: &KnownLog, found: &Tail) -> Seq {
     let durable = found.batches.iter().map(|b| b.durable).max().unwrap_or(Seq::ZERO);
     let durable = durable.max(known.flushed_seq);
-    let stable = found.batches.iter().map(|b| b.stable).max().unwrap_or(Seq::ZERO);
     // An event is durable in the catalogue, and everything before it was flushed with it.
-    let durable = known.events.last().map_or(durable, |e| durable.max(e.0));
+    known.events.last().map_or(durable, |e| durable.max(e.0))
+}
+
+fn find_voids(store: &Store, known: &KnownLog, found: &mut Tail, durable: Seq) -> Result<Voids> {
+    let stable = found.batches.iter().map(|b| b.stable).max().unwrap_or(Seq::ZERO);
     let events: BTreeSet<Seq> = known.events.iter().map(|e| e.0).collect();
     let highest = highest_given(known, found);
     let mut torn: Vec<(usize, Seq)> = Vec::new();
@@ -254,6 +281,37 @@ fn payload_is_whole(store: &Store, op: &Op) -> Result<bool> {
         }
     }
     Ok(true)
+}
+
+/// Writes the batches that may not have been flushed, and the headers of their segments, once more.
+fn write_again(
+    store: &Store,
+    tail: &[SegmentHeader],
+    found: &Tail,
+    durable: Seq,
+    last: Seq,
+) -> Result<()> {
+    let mut segments = BTreeSet::new();
+    for batch in found.batches.iter().filter(|b| b.seqs.1 > durable && b.seqs.0 <= last) {
+        copy_in_place(store, batch.at, u64::from(batch.bytes))?;
+        segments.insert(batch.segment);
+    }
+    for header in tail.iter().filter(|h| segments.contains(&h.segment)) {
+        copy_in_place(store, store.zone_offset(header.zone), SEGMENT_HEADER_BYTES as u64)?;
+    }
+    Ok(())
+}
+
+fn copy_in_place(store: &Store, at: u64, length_bytes: u64) -> Result<()> {
+    let mut bytes = vec![0; COPIED_BYTES.min(length_bytes as usize)];
+    let mut done = 0;
+    while done < length_bytes {
+        let part = (bytes.len() as u64).min(length_bytes - done) as usize;
+        store.device.read_at(at + done, &mut bytes[..part])?;
+        store.write(at + done, &[IoSlice::new(&bytes[..part])])?;
+        done += part as u64;
+    }
+    Ok(())
 }
 
 impl RecoveredLog {

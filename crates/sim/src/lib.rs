@@ -15,6 +15,8 @@
 //!   several times or for ever, everywhere or in a range. A failed write leaves any subset of its
 //!   sectors written. A failed sync leaves each pending write durable, pending, or lost for good
 //!   although reads still return it: the next sync may well succeed, and says nothing about those.
+//!   Reads may return what was lost for as long as they like, and then no longer
+//!   ([`SimMedia::forget_lost`]).
 //! - **Full** ([`SimMedia::set_space_limit`]): an allocation beyond the limit fails with
 //!   `StorageFull`; so does a write into a page that was never allocated. Overwriting allocated
 //!   pages goes on.

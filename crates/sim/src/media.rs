@@ -5,6 +5,7 @@
 //! which they were made (except those that a failed sync lost); 3. after `halt_after` has struck
 //! nothing changes any more.
 
+use std::collections::BTreeSet;
 use std::io::{self, IoSlice};
 use std::sync::Arc;
 
@@ -66,6 +67,8 @@ struct State {
     current: Pages,
     durable: Pages,
     unsynced: Vec<Change>,
+    /// Pages of which a failed sync lost something that reads still return.
+    lost: BTreeSet<u64>,
     allocated: Vec<u64>,
     allocated_pages: u64,
     space_limit_bytes: Option<u64>,
@@ -101,6 +104,7 @@ impl SimMedia {
             current: Pages::new(background),
             durable: Pages::new(background),
             unsynced: Vec::new(),
+            lost: BTreeSet::new(),
             allocated: vec![0; usize::try_from(words).expect("a bitmap that fits in memory")],
             allocated_pages: 0,
             space_limit_bytes: None,
@@ -236,12 +240,29 @@ impl SimMedia {
             }
         }
         state.current = state.durable.clone();
+        state.lost.clear();
         state.resume();
     }
 
     /// Ends the process: everything written stays, still unsynced; a halt ends.
     pub fn kill(&self) {
         self.state.lock().resume();
+    }
+
+    /// Drops some of the pages that a failed sync lost from what reads return, as an operating system
+    /// does that takes them for clean; from then on reads return what is durable.
+    pub fn forget_lost(&self, random: &mut Random) {
+        let mut guard = self.state.lock();
+        let state = &mut *guard;
+        let pending: BTreeSet<u64> = state.unsynced.iter().flat_map(Change::pages).collect();
+        let lost = std::mem::take(&mut state.lost);
+        for page in lost.into_iter().filter(|page| !pending.contains(page)) {
+            if random.chance(500) {
+                state.current.share(page, &state.durable);
+            } else {
+                state.lost.insert(page);
+            }
+        }
     }
 
     /// A number that is the same for the same content.
@@ -293,6 +314,10 @@ impl SimMedia {
 }
 
 impl Change {
+    fn pages(&self) -> impl Iterator<Item = u64> {
+        parts(self.offset, self.length).map(|(page, _, _)| page)
+    }
+
     fn seen(&self) -> Unsynced {
         Unsynced {
             offset: self.offset,
@@ -363,8 +388,9 @@ impl State {
 
     fn sync(&mut self) {
         for change in std::mem::take(&mut self.unsynced) {
-            for (page, _, _) in parts(change.offset, change.length) {
+            for page in change.pages() {
                 self.durable.share(page, &self.current);
+                self.lost.remove(&page);
             }
         }
     }
@@ -375,7 +401,7 @@ impl State {
         for change in std::mem::take(&mut self.unsynced) {
             match self.random.below(3) {
                 0 => change.apply(&mut self.durable),
-                1 if why == Why::Error => {}
+                1 if why == Why::Error => self.lost.extend(change.pages()),
                 _ => self.unsynced.push(change),
             }
         }

@@ -47,8 +47,13 @@ pub fn open_core(
     map: Map,
 ) -> Result<Arc<Core>> {
     let superblock = read_superblock(&*device)?;
+    if superblock.is_read_only_here() {
+        let text = format!("{} has features that this program cannot write", device.describe());
+        return Err(Error::new(ErrorKind::Unusable, text));
+    }
     let no_zone = Box::new(|| Err(std::io::Error::other("the pool is not open yet")));
     let media = CatalogueMedia::new(Arc::clone(&device), superblock.clone(), no_zone);
+    media.write_again()?;
     let catalogue = Catalogue::open(media.clone())?;
     let contents = catalogue.load()?;
     let total = u32::try_from(superblock.device_bytes / superblock.zone_bytes)
@@ -139,8 +144,8 @@ fn fill(core: &Arc<Core>, mut contents: Contents, map: Map) -> Result<()> {
     for volume in core.all_volumes() {
         match volume.flush_map() {
             // A full pool must open, or nothing could be deleted: the tail stays in memory
-            // meanwhile.
-            Err(e) if e.kind == ErrorKind::Full => {}
+            // meanwhile. The log goes on as if it were flushed, so it has to be.
+            Err(e) if e.kind == ErrorKind::Full => core.store.flush()?,
             other => other?,
         }
     }

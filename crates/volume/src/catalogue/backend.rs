@@ -58,6 +58,17 @@ impl CatalogueMedia {
         self.state.lock().superblock.clone()
     }
 
+    /// Writes the superblock's next generation. What was read may be what an earlier process wrote
+    /// and a failed sync lost: nothing may be built on it before it is durable.
+    ///
+    /// # Errors
+    /// The device's.
+    pub fn write_again(&self) -> block::Result<()> {
+        let mut state = self.state.lock();
+        state.superblock.generation += 1;
+        write_superblock(&*self.device, &state.superblock)
+    }
+
     /// Calls `each` with device offset and sub-range for every zone that `offset..offset + length`
     /// touches.
     fn pieces(

@@ -14,6 +14,17 @@ use crate::model::Model;
 use crate::oracle::Change;
 use crate::world::{Trouble, World};
 
+/// How a process and its machine come to an end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reboot {
+    /// The process ends; everything it wrote is there.
+    Kill,
+    /// The power goes.
+    Power,
+    /// The process ends after a sync failed: what that lost may still be read, or no longer.
+    Distrust,
+}
+
 impl World {
     /// An armed fault has struck: writes must be refused until the pool is opened again, reads go
     /// on.
@@ -27,10 +38,12 @@ impl World {
                 self.check_refusal(action);
             }
         }
-        // What a failed sync left in the page cache is not to be trusted by anyone, so the machine
-        // goes too.
-        let power = trouble == Trouble::Fault(Op::Sync) || self.random.chance(500);
-        self.reboot(power, Some(action));
+        let after = match trouble {
+            _ if self.random.chance(500) => Reboot::Power,
+            Trouble::Fault(Op::Sync) => Reboot::Distrust,
+            _ => Reboot::Kill,
+        };
+        self.reboot(after, Some(action));
     }
 
     fn check_refusal(&mut self, action: &Action) {
@@ -48,17 +61,20 @@ impl World {
     }
 
     /// Ends the process or cuts the power, opens the pool again, and settles what is there.
-    pub fn reboot(&mut self, power: bool, under_way: Option<&Action>) {
+    pub fn reboot(&mut self, how: Reboot, under_way: Option<&Action>) {
         // A process that is killed drops nothing in order.
         self.media.halt_now();
         self.views.clear();
         self.pool = None;
         loop {
-            if power {
-                let mut random = self.random.fork();
-                self.media.crash(&mut random);
-            } else {
-                self.media.kill();
+            let mut random = self.random.fork();
+            match how {
+                Reboot::Kill => self.media.kill(),
+                Reboot::Power => self.media.crash(&mut random),
+                Reboot::Distrust => {
+                    self.media.forget_lost(&mut random);
+                    self.media.kill();
+                }
             }
             self.media.calm();
             self.trouble = Trouble::None;
@@ -76,11 +92,11 @@ impl World {
             self.media.calm();
             break;
         }
-        self.settle(power, under_way);
+        self.settle(how != Reboot::Kill, under_way);
         self.check_all().unwrap_or_else(|e| panic!("after recovery: {:?} {e}", e.kind));
     }
 
-    /// Finds out what the action under way did, and how far back a power cut threw each volume.
+    /// Finds out what the action under way did, and how far back a loss threw each volume.
     pub fn settle(&mut self, power: bool, under_way: Option<&Action>) {
         self.settle_names(under_way);
         let names: Vec<String> = self.models.keys().cloned().collect();

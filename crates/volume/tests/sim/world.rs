@@ -17,6 +17,7 @@ use units::{Moment, Seq, WallTime};
 use crate::action::Action;
 use crate::model::Model;
 use crate::oracle::Change;
+use crate::reboot::Reboot;
 use crate::workload::START_NS;
 
 /// Bytes of a zone: the smallest, so that segments and runs are many.
@@ -213,17 +214,17 @@ impl World {
                 self.views.clear();
                 self.pool().close()?;
                 self.pool = None;
-                self.reboot(false, None);
+                self.reboot(Reboot::Kill, None);
             }
             Action::Rebuild => {
                 self.views.clear();
                 self.pool().close()?;
                 self.pool = None;
                 self.rebuild()?;
-                self.reboot(false, None);
+                self.reboot(Reboot::Kill, None);
             }
-            Action::Kill => self.reboot(false, None),
-            Action::PowerCut => self.reboot(true, None),
+            Action::Kill => self.reboot(Reboot::Kill, None),
+            Action::PowerCut => self.reboot(Reboot::Power, None),
             Action::HaltAfter(changes) => {
                 // One trouble at a time, so that it is known what struck.
                 self.media.calm();
@@ -436,9 +437,13 @@ impl World {
         );
         assert!(!reads, "reads need no space: {action:?}: {error}");
         self.trace.push(format!("full: {error}"));
+        // What is armed shall not strike what is looked at now.
+        self.media.calm();
+        self.trouble = Trouble::None;
         self.models.values_mut().for_each(|m| m.squeezed = true);
-        if self.pool.is_none() {
-            return self.reboot(false, Some(action));
+        let goes_on = self.pool.as_ref().is_some_and(|pool| pool.status().state == "online");
+        if !goes_on {
+            return self.reboot(Reboot::Kill, Some(action));
         }
         self.settle(false, Some(action));
     }
