@@ -265,7 +265,8 @@ impl Volume {
     pub(crate) fn set_present(&self, timeline: Arc<Timeline>, size_bytes: u64) {
         let store = Arc::clone(&self.core.store);
         let at = Seq(u64::MAX);
-        let opening = Arc::new(Opening::new(store, self.name.clone(), timeline, at, size_bytes));
+        let volume = (self.id, self.name.clone());
+        let opening = Arc::new(Opening::new(store, volume, timeline, at, size_bytes));
         self.core.register(&opening);
         *self.present.write() = opening;
     }
