@@ -252,13 +252,14 @@ impl Volume {
             format!("from seq {} to seq {}; the revert is seq {seq}", from.seq, target.seq);
         self.core.audit(&mut numbers, &commit, "revert", &self.name, detail)?;
         self.core.finish(&numbers, commit)?;
-        drop(numbers);
         let branch = Branch { timeline: parent_map, seq: target.seq };
         let map = Arc::new(Timeline::new(timeline.id, self.id, Some(branch), Vec::new()));
         self.core.timelines.write().insert(timeline.id, (timeline, Arc::clone(&map)));
         gate.take_event(seq, time);
         *self.record.lock() = record;
         self.set_present(map, size_bytes);
+        // Only now: whoever commits next about this volume begins with its record.
+        drop(numbers);
         Ok((from, seq))
     }
 
