@@ -69,6 +69,21 @@ pub struct Volume {
     pub created: Time,
     /// What it was cloned from.
     pub cloned_from: Option<ClonedFrom>,
+    /// Device requests since the server started, by what they were for.
+    #[serde(default)]
+    pub device_io: Vec<DeviceIo>,
+}
+
+/// Device requests of one kind.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct DeviceIo {
+    /// `current-read` and `-write` (the present, in place), `history-` (the log), `copy-` (blocks put
+    /// elsewhere), `map-`, or `other`.
+    pub kind: String,
+    /// How many.
+    pub requests: u64,
+    /// Bytes of all of them.
+    pub bytes: u64,
 }
 
 /// Where a clone started.

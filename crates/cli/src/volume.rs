@@ -270,6 +270,9 @@ pub fn show(volume: &Volume) -> String {
     if let Some(from) = &volume.cloned_from {
         shown.push(("cloned from", format!("{}@seq:{}", from.volume, from.seq)));
     }
+    let done = volume.device_io.iter().filter(|count| count.requests > 0);
+    let told = |c: &api::DeviceIo| format!("{} {} ({})", c.kind, c.requests, human(c.bytes));
+    shown.extend(done.map(|count| ("device I/O", told(count))));
     let uris = [&volume.nbd_uri, &volume.nbd_tcp_uri].into_iter().flatten();
     let mut uris: Vec<String> = uris.cloned().collect();
     uris.dedup();

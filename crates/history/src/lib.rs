@@ -6,6 +6,7 @@
 
 mod error;
 mod hash;
+mod io_tally;
 mod log;
 mod openable;
 mod page_table;
@@ -22,6 +23,7 @@ mod timeline;
 
 pub use error::{Error, ErrorKind, Result};
 pub use hash::FastMap;
+pub use io_tally::{IoCount, IoKind, IoTally};
 pub use log::{Appended, BlockOp, Gate, LockedBlocks, Log, LogStart, SegmentSource};
 pub use openable::Openable;
 pub use page_table::{LoadedPage, PageBudget, PageTable};

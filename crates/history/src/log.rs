@@ -26,6 +26,7 @@ use format::time::TimeEntry;
 use parking_lot::{Condvar, Mutex};
 use units::{BLOCK_BYTES, Seq, WallTime};
 
+use crate::io_tally::{IoKind, IoTally};
 use crate::store::{Segment, Spare, Store};
 use crate::{Error, ErrorKind, Result};
 
@@ -115,6 +116,7 @@ pub struct Log {
     /// Its id, the same as its volume's.
     pub id: u64,
     store: Arc<Store>,
+    io: Arc<IoTally>,
     state: Mutex<LogState>,
     changed: Condvar,
 }
@@ -138,6 +140,7 @@ struct Reservation {
     segment: Arc<Segment>,
     header: BatchHeader,
     header_bytes: u32,
+    payload_bytes: u32,
     ops: usize,
     last_seq: u64,
 }
@@ -161,7 +164,7 @@ impl Log {
             flushes_total: start.flushes_total,
             times: Vec::new(),
         };
-        Log { id, store, state: Mutex::new(state), changed: Condvar::new() }
+        Log { id, io: store.io(id), store, state: Mutex::new(state), changed: Condvar::new() }
     }
 
     /// Appends as many of `ops` as fit the open segment, in one vectored write. The caller enters
@@ -211,6 +214,8 @@ impl Log {
         let offset =
             self.store.zone_offset(reservation.segment.zone) + u64::from(reservation.header.offset);
         self.store.write(offset, &slices)?;
+        let payload_bytes = reservation.payload_bytes;
+        self.io.count(IoKind::HistoryWrite, u64::from(reservation.header_bytes + payload_bytes));
         Ok(appended)
     }
 
@@ -266,7 +271,7 @@ impl Log {
         state.bytes_total += ops[..count].iter().map(op_bytes).sum::<u64>();
         state.in_flight.push_back(InFlight { last_seq, ended: false });
         state.push_time();
-        Ok(Reservation { segment, header, header_bytes, ops: count, last_seq })
+        Ok(Reservation { segment, header, header_bytes, payload_bytes, ops: count, last_seq })
     }
 
     fn check(&self) -> Result<()> {
@@ -289,6 +294,7 @@ impl Log {
             voids: state.voids,
         };
         self.store.write(self.store.zone_offset(spare.zone), &[IoSlice::new(&header.encode())])?;
+        self.io.count(IoKind::Other, SEGMENT_HEADER_BYTES as u64);
         state.voids = None;
         state.seal();
         let segment = Arc::new(Segment {

@@ -24,6 +24,7 @@ use format::segment::{SEGMENT_HEADER_BYTES, SegmentHeader};
 use format::time::TimeEntry;
 use units::{BLOCK_BYTES, BlockCount, Lba, Seq, WallTime};
 
+use crate::io_tally::{IoKind, IoTally};
 use crate::log::LogStart;
 use crate::scan::{ScanEnd, scan_segment};
 use crate::slot::block_location;
@@ -225,6 +226,7 @@ fn find_voids(store: &Store, known: &KnownLog, found: &mut Tail, durable: Seq) -
     let stable = found.batches.iter().map(|b| b.stable).max().unwrap_or(Seq::ZERO);
     let events: BTreeSet<Seq> = known.events.iter().map(|e| e.0).collect();
     let highest = highest_given(known, found);
+    let io = store.io(known.log);
     let mut torn: Vec<(usize, Seq)> = Vec::new();
     let mut voids = Vec::new();
     let mut cut = None;
@@ -235,7 +237,7 @@ fn find_voids(store: &Store, known: &KnownLog, found: &mut Tail, durable: Seq) -
         position += usize::from(op.is_some());
         let whole = match op {
             None => events.contains(&expected) || known.is_void(expected),
-            Some(op) => expected <= durable || payload_is_whole(store, op)?,
+            Some(op) => expected <= durable || payload_is_whole(store, &io, op)?,
         };
         if !whole && expected <= durable {
             return Err(missing(known.log, expected));
@@ -268,7 +270,7 @@ fn missing(log: u64, seq: Seq) -> Error {
     Error::new(ErrorKind::Corrupt, text)
 }
 
-fn payload_is_whole(store: &Store, op: &Op) -> Result<bool> {
+fn payload_is_whole(store: &Store, io: &IoTally, op: &Op) -> Result<bool> {
     if op.kind == DescriptorKind::Zero {
         return Ok(true);
     }
@@ -276,6 +278,7 @@ fn payload_is_whole(store: &Store, op: &Op) -> Result<bool> {
     let mut block = vec![0; BLOCK_BYTES as usize];
     for (i, &crc) in op.crcs.iter().enumerate() {
         store.device.read_at(base + i as u64 * BLOCK_BYTES, &mut block)?;
+        io.count(IoKind::Other, BLOCK_BYTES);
         if block_crc(&block) != crc {
             return Ok(false);
         }

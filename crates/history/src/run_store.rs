@@ -17,6 +17,7 @@ use format::time::{TIME_ENTRIES_MAX, TimeEntry, TimePage};
 use parking_lot::Mutex;
 use units::Seq;
 
+use crate::io_tally::{IoKind, IoTally};
 use crate::run::{EntrySource, PageSink, PageStore, Run, RunSource, RunSummary, RunWriter};
 use crate::slot::{BLOCKS_PER_PAGE, Slot};
 use crate::store::Store;
@@ -66,12 +67,19 @@ impl PageExtents {
     ///
     /// # Errors
     /// The device's; `Corrupt` when there is no such page.
-    pub fn read(&self, store: &Store, page: u32, bytes: &mut [u8; PAGE_BYTES]) -> Result<()> {
+    pub fn read(
+        &self,
+        store: &Store,
+        io: &IoTally,
+        page: u32,
+        bytes: &mut [u8; PAGE_BYTES],
+    ) -> Result<()> {
         let mut rest = page;
         for extent in &self.list {
             if rest < extent.count {
                 let within = u64::from(extent.first + rest) * PAGE_BYTES as u64;
                 store.device.read_at(store.zone_offset(extent.zone) + within, bytes)?;
+                io.count(IoKind::MapRead, PAGE_BYTES as u64);
                 return Ok(());
             }
             rest -= extent.count;
@@ -111,6 +119,7 @@ impl MapZones {
 /// A place to append pages.
 pub struct ExtentWriter {
     store: Arc<Store>,
+    io: Arc<IoTally>,
     extents: PageExtents,
     gathered: Vec<u8>,
     gathered_at: Option<(u32, u32)>,
@@ -118,11 +127,17 @@ pub struct ExtentWriter {
 }
 
 impl ExtentWriter {
-    /// A writer with no pages yet.
+    /// A writer with no pages yet, for a run of this log's volume.
     #[must_use]
-    pub fn new(store: Arc<Store>) -> ExtentWriter {
-        let extents = PageExtents::default();
-        ExtentWriter { store, extents, gathered: Vec::new(), gathered_at: None, finished: false }
+    pub fn new(store: Arc<Store>, log: u64) -> ExtentWriter {
+        ExtentWriter {
+            io: store.io(log),
+            store,
+            extents: PageExtents::default(),
+            gathered: Vec::new(),
+            gathered_at: None,
+            finished: false,
+        }
     }
 
     /// Appends a page.
@@ -147,6 +162,7 @@ impl ExtentWriter {
         if let Some((zone, page)) = self.gathered_at.take() {
             let offset = self.store.zone_offset(zone) + u64::from(page) * PAGE_BYTES as u64;
             self.store.write(offset, &[IoSlice::new(&self.gathered)])?;
+            self.io.count(IoKind::MapWrite, self.gathered.len() as u64);
             self.gathered.clear();
         }
         Ok(())
@@ -236,12 +252,13 @@ pub type SharedMapZones = Mutex<MapZones>;
 #[derive(Clone, Copy)]
 pub struct Pages<'a> {
     store: &'a Store,
+    io: &'a IoTally,
     extents: &'a PageExtents,
 }
 
 impl PageStore for Pages<'_> {
     fn read_page(&self, page: u32, bytes: &mut [u8; PAGE_BYTES]) -> Result<()> {
-        self.extents.read(self.store, page, bytes)
+        self.extents.read(self.store, self.io, page, bytes)
     }
 }
 
@@ -257,10 +274,11 @@ pub struct StoredRun {
     pub summary: RunSummary,
     /// Its reader.
     pub run: Run,
+    io: Arc<IoTally>,
 }
 
 impl StoredRun {
-    /// Opens a run.
+    /// Opens a run of a timeline, whose writes are in that log.
     ///
     /// # Errors
     /// `Corrupt` or the device's.
@@ -268,27 +286,29 @@ impl StoredRun {
         store: &Arc<Store>,
         id: u64,
         order: u64,
-        timeline: u64,
+        (timeline, log): (u64, u64),
         extents: PageExtents,
     ) -> Result<StoredRun> {
-        let run = Run::open(&Pages { store, extents: &extents }, store.pool_id, id, extents.count)?;
+        let io = store.io(log);
+        let pages = Pages { store, io: &io, extents: &extents };
+        let run = Run::open(&pages, store.pool_id, id, extents.count)?;
         let summary = run.summary();
         if summary.timeline != timeline {
             let text = format!("run {id} is of timeline {}, not {timeline}", summary.timeline);
             return Err(Error::new(ErrorKind::Corrupt, text));
         }
-        Ok(StoredRun { id, order, extents, summary, run })
+        Ok(StoredRun { id, order, extents, summary, run, io })
     }
 
     /// Its pages, for a reader that keeps them for a while.
     #[must_use]
     pub fn pages<'a>(&'a self, store: &'a Store) -> Pages<'a> {
-        Pages { store, extents: &self.extents }
+        Pages { store, io: &self.io, extents: &self.extents }
     }
 
     /// Calls `f` with what reading the run needs.
     pub fn with_source<T>(&self, store: &Store, f: impl FnOnce(RunSource<'_>) -> T) -> T {
-        let pages = Pages { store, extents: &self.extents };
+        let pages = self.pages(store);
         f(RunSource { pages: &pages, cache: &store.leaf_cache })
     }
 
@@ -330,16 +350,17 @@ pub struct RunBuilder {
     id: u64,
     order: u64,
     timeline: u64,
+    log: u64,
     writer: RunWriter<ExtentWriter>,
 }
 
 impl RunBuilder {
-    /// A builder with no entries yet.
+    /// A builder with no entries yet, for a timeline whose writes are in that log.
     #[must_use]
-    pub fn new(store: &Arc<Store>, id: u64, order: u64, timeline: u64) -> RunBuilder {
-        let sink = ExtentWriter::new(Arc::clone(store));
+    pub fn new(store: &Arc<Store>, id: u64, order: u64, (timeline, log): (u64, u64)) -> RunBuilder {
+        let sink = ExtentWriter::new(Arc::clone(store), log);
         let writer = RunWriter::new(sink, store.pool_id, id, timeline);
-        RunBuilder { id, order, timeline, writer }
+        RunBuilder { id, order, timeline, log, writer }
     }
 
     /// Appends an entry; entries come in run order.
@@ -360,36 +381,48 @@ impl RunBuilder {
         if summary.is_none() {
             return Ok(None);
         }
-        StoredRun::open(store, self.id, self.order, self.timeline, extents).map(Some)
+        let owner = (self.timeline, self.log);
+        StoredRun::open(store, self.id, self.order, owner, extents).map(Some)
     }
 }
 
-/// Writes a part of a time index.
+/// Writes a part of a log's time index.
 ///
 /// # Errors
 /// `Full`, `Refused`, or the device's.
-pub fn write_time_run(store: &Arc<Store>, id: u64, entries: &[TimeEntry]) -> Result<TimeRun> {
+pub fn write_time_run(
+    store: &Arc<Store>,
+    id: u64,
+    log: u64,
+    entries: &[TimeEntry],
+) -> Result<TimeRun> {
     let (first, last) = match entries {
         [] => return Err(Error::new(ErrorKind::Corrupt, "a time run has entries")),
         [first, .., last] => (*first, *last),
         [only] => (*only, *only),
     };
-    let mut writer = ExtentWriter::new(Arc::clone(store));
+    let mut writer = ExtentWriter::new(Arc::clone(store), log);
     for (page, part) in entries.chunks(TIME_ENTRIES_MAX).enumerate() {
         let page = u32::try_from(page).expect("a part is small");
         writer.append(&TimePage::encode(PageAddress::new(store.pool_id, id, page), part))?;
     }
     let pages = writer.finish()?;
-    Ok(TimeRun { id, pages, entries: entries.len() as u64, first, last })
+    Ok(TimeRun { id, pages, entries: entries.len() as u64, first, last, io: store.io(log) })
 }
 
-/// Opens a part of a time index.
+/// Opens a part of a log's time index.
 ///
 /// # Errors
 /// `Corrupt` or the device's.
-pub fn open_time_run(store: &Store, id: u64, pages: PageExtents, entries: u64) -> Result<TimeRun> {
+pub fn open_time_run(
+    store: &Store,
+    id: u64,
+    log: u64,
+    pages: PageExtents,
+    entries: u64,
+) -> Result<TimeRun> {
     let default = TimeEntry::default();
-    let mut run = TimeRun { id, pages, entries, first: default, last: default };
+    let mut run = TimeRun { id, pages, entries, first: default, last: default, io: store.io(log) };
     let empty = || Error::new(ErrorKind::Corrupt, format!("time run {id} has an empty page"));
     run.first = *run.page(store, 0)?.first().ok_or_else(empty)?;
     run.last = *run.page(store, run.pages.count.saturating_sub(1))?.last().ok_or_else(empty)?;

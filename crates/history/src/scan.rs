@@ -4,11 +4,14 @@
 //! where no batch decodes, the scan goes on at the next aligned offset. Bytes that a client wrote
 //! to look like a batch are not taken for one: they lack the segment's nonce.
 
+use std::sync::Arc;
+
 use format::FormatErrorKind;
 use format::batch::{BATCH_ALIGNMENT, Batch, peek_header_bytes};
 use format::segment::{SEGMENT_HEADER_BYTES, SegmentHeader};
 
 use crate::Result;
+use crate::io_tally::{IoKind, IoTally};
 use crate::store::Store;
 
 /// Bytes read at a time.
@@ -17,6 +20,7 @@ const WINDOW_BYTES: usize = 256 << 10;
 /// One zone's bytes, read window by window.
 struct Window<'s> {
     store: &'s Store,
+    io: Arc<IoTally>,
     base: u64,
     start: usize,
     bytes: Vec<u8>,
@@ -31,6 +35,7 @@ impl Window<'_> {
             let size = WINDOW_BYTES.max(length).min(zone_bytes - offset);
             self.bytes.resize(size, 0);
             self.store.device.read_at(self.base + offset as u64, &mut self.bytes)?;
+            self.io.count(IoKind::Other, self.bytes.len() as u64);
             self.start = offset;
         }
         Ok(&self.bytes[offset - self.start..end - self.start])
@@ -74,7 +79,8 @@ pub fn scan_segment(
 ) -> Result<ScanEnd> {
     let zone_bytes = usize::try_from(store.zone_bytes).expect("zones are at most 32 MiB");
     let base = store.zone_offset(header.zone);
-    let mut window = Window { store, base, start: 0, bytes: Vec::new() };
+    let io = store.io(header.log);
+    let mut window = Window { store, io, base, start: 0, bytes: Vec::new() };
     let mut offset = SEGMENT_HEADER_BYTES;
     let mut end = ScanEnd { end: SEGMENT_HEADER_BYTES as u32, gap_bytes: 0 };
     while offset + format::batch::BATCH_HEADER_FIXED_BYTES <= zone_bytes {

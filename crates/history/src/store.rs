@@ -19,6 +19,8 @@ use format::location::Location;
 use parking_lot::{Condvar, Mutex, RwLock};
 use units::{BLOCK_BYTES, Seq, WallTime};
 
+use crate::hash::FastMap;
+use crate::io_tally::IoTally;
 use crate::page_table::PageBudget;
 use crate::run::LeafCache;
 use crate::run_store::SharedMapZones;
@@ -126,6 +128,7 @@ pub struct Store {
     freed: Arc<Mutex<Vec<Retired>>>,
     flushes: FlushGroup,
     failed: AtomicBool,
+    tallies: Mutex<FastMap<u64, Arc<IoTally>>>,
 }
 
 /// What a store is made of.
@@ -173,7 +176,14 @@ impl Store {
             freed,
             flushes: FlushGroup::default(),
             failed: AtomicBool::new(false),
+            tallies: Mutex::default(),
         }
+    }
+
+    /// Where the device requests of a log's volume are counted.
+    #[must_use]
+    pub fn io(&self, log: u64) -> Arc<IoTally> {
+        Arc::clone(self.tallies.lock().entry(log).or_default())
     }
 
     /// The first byte of a zone on the device.

@@ -11,6 +11,7 @@ use parking_lot::RwLock;
 use units::{Seq, WallTime};
 
 use crate::Result;
+use crate::io_tally::IoTally;
 use crate::run_store::PageExtents;
 use crate::store::Store;
 
@@ -27,6 +28,7 @@ pub struct TimeRun {
     pub first: TimeEntry,
     /// Its last entry.
     pub last: TimeEntry,
+    pub(crate) io: Arc<IoTally>,
 }
 
 /// All stored parts of one log's time index, oldest first.
@@ -162,7 +164,7 @@ impl TimeRun {
     /// `Corrupt` or the device's.
     pub fn page(&self, store: &Store, page: u32) -> Result<Vec<TimeEntry>> {
         let mut bytes = Box::new([0; 4096]);
-        self.pages.read(store, page, &mut bytes)?;
+        self.pages.read(store, &self.io, page, &mut bytes)?;
         let decoded = TimePage::decode(bytes, PageAddress::new(store.pool_id, self.id, page))?;
         Ok((0..decoded.len()).map(|i| decoded.get(i)).collect())
     }

@@ -14,7 +14,7 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
-use volume::{Pool, VolumeInfo};
+use volume::{IoCount, Pool, VolumeInfo};
 
 use crate::Attachments;
 
@@ -152,6 +152,7 @@ impl Collector for Engine {
             let values = volumes.iter().map(|v| (v, (metric.value)(v) as f64 / 1e9));
             encode_volumes(&mut encoder, metric, values)?;
         }
+        encode_device_io(&mut encoder, &volumes)?;
         let clients = gauge("clients", "Clients attached to the present", |_| 0);
         let attached = volumes.iter().map(|v| (v, self.attachments.count(&v.name) as u64));
         encode_volumes(&mut encoder, &clients, attached)?;
@@ -211,6 +212,27 @@ fn encode_volumes<'a, V: Value>(
     for (volume, value) in values {
         let labels = [("volume", volume.name.as_str())];
         value.encode(metric.rises, encoder.encode_family(&labels)?)?;
+    }
+    Ok(())
+}
+
+/// Device requests and their bytes, by volume and kind.
+fn encode_device_io(encoder: &mut DescriptorEncoder, volumes: &[VolumeInfo]) -> fmt::Result {
+    type Value = fn(&IoCount) -> u64;
+    let metrics: [(&str, &str, Value); 2] = [
+        ("device_requests", "Device requests by what they were for", |count| count.requests),
+        ("device_bytes", "Bytes of device requests", |count| count.bytes),
+    ];
+    for (name, help, value) in metrics {
+        let name = format!("hindsight_volume_{name}");
+        let kind = ConstCounter::new(0_u64).metric_type();
+        let mut encoder = encoder.encode_descriptor(&name, help, None, kind)?;
+        for volume in volumes {
+            for count in &volume.device_io {
+                let labels = [("volume", volume.name.as_str()), ("kind", count.kind.name())];
+                ConstCounter::new(value(count)).encode(encoder.encode_family(&labels)?)?;
+            }
+        }
     }
     Ok(())
 }

@@ -258,20 +258,22 @@ impl Volume {
             format!("from seq {} to seq {}; the revert is seq {seq}", from.seq, target.seq);
         self.core.audit(&mut numbers, &commit, "revert", &self.name, detail)?;
         self.core.finish(&numbers, commit)?;
-        drop(numbers);
         let branch = Branch { timeline: parent_map, seq: target.seq };
         let map = Arc::new(Timeline::new(timeline.id, self.id, Some(branch), Vec::new()));
         self.core.timelines.write().insert(timeline.id, (timeline, Arc::clone(&map)));
         gate.take_event(seq, time);
         *self.record.lock() = record;
         self.set_present(map, size_bytes);
+        // Only now: whoever commits next about this volume begins with its record.
+        drop(numbers);
         Ok((from, seq))
     }
 
     pub(crate) fn set_present(&self, timeline: Arc<Timeline>, size_bytes: u64) {
         let store = Arc::clone(&self.core.store);
         let at = Seq(u64::MAX);
-        let opening = Arc::new(Opening::new(store, self.name.clone(), timeline, at, size_bytes));
+        let volume = (self.id, self.name.clone());
+        let opening = Arc::new(Opening::new(store, volume, timeline, at, size_bytes));
         self.core.register(&opening);
         *self.present.write() = opening;
     }

@@ -39,6 +39,7 @@ pub use view::View;
 pub use volume::Volume;
 
 pub use error::{Error, ErrorKind, Result};
+pub use history::{IoCount, IoKind};
 pub use types::{
     Architecture, AuditRecord, Bucket, Budget, DiffPage, Event, Extent, Granularity, HistoryPage,
     Mark, PoolStatus, Range, Resolved, RevertReport, Stamp, Version, VolumeChange, VolumeCounters,

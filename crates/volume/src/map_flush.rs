@@ -131,7 +131,8 @@ impl Volume {
         entries.sort_by_key(|e| (e.key, std::cmp::Reverse(e.seq)));
         let nodes = Nodes::new(frozen.iter().flat_map(|part| part.nodes().iter().copied()));
         let id = self.core.next_run();
-        let mut builder = history::RunBuilder::new(&self.core.store, id, id, timeline.id);
+        let mut builder =
+            history::RunBuilder::new(&self.core.store, id, id, (timeline.id, self.id));
         let mut start = 0;
         while start < entries.len() {
             let key = entries[start].key;
@@ -150,7 +151,7 @@ impl Volume {
     }
 
     fn write_times(&self, times: &[TimeEntry]) -> Result<TimeRun> {
-        Ok(write_time_run(&self.core.store, self.core.next_run(), times)?)
+        Ok(write_time_run(&self.core.store, self.core.next_run(), self.id, times)?)
     }
 
     fn commit_flush(

@@ -11,7 +11,7 @@ use format::checksum::block_crc;
 use format::location::Location;
 use format::map::Entry;
 use format::segment::{SEGMENT_HEADER_BYTES, SegmentHeader};
-use history::{Segment, block_location};
+use history::{IoKind, IoTally, Segment, block_location};
 use units::{BLOCK_BYTES, Seq, WallTime};
 
 use crate::Result;
@@ -20,6 +20,7 @@ use crate::core::Core;
 /// Gathers entries with their blocks and writes them as relocated batches.
 pub struct Mover {
     core: Arc<Core>,
+    io: Arc<IoTally>,
     log: u64,
     timeline: u64,
     done: Vec<Arc<Segment>>,
@@ -31,7 +32,8 @@ impl Mover {
     /// A mover for one timeline of a log.
     #[must_use]
     pub fn new(core: Arc<Core>, log: u64, timeline: u64) -> Mover {
-        Mover { core, log, timeline, done: Vec::new(), open: None, finished: false }
+        let io = core.store.io(log);
+        Mover { core, io, log, timeline, done: Vec::new(), open: None, finished: false }
     }
 
     /// Moves one entry; `None` when its block is damaged and must stay.
@@ -44,6 +46,7 @@ impl Mover {
             payload.resize(BLOCK_BYTES as usize, 0);
             let from = self.core.store.device_offset(entry.location)?;
             self.core.store.device.read_at(from, &mut payload)?;
+            self.io.count(IoKind::CopyRead, BLOCK_BYTES);
             if block_crc(&payload) != entry.crc {
                 self.core.store.checksum_errors.fetch_add(1, Ordering::Relaxed);
                 return Ok(None);
@@ -80,6 +83,7 @@ impl Mover {
         let sizes = encoder.finish(&header);
         let at = self.core.store.zone_offset(segment.zone) + u64::from(offset);
         self.core.store.write(at, &[IoSlice::new(&bytes), IoSlice::new(&payload)])?;
+        self.io.count(IoKind::CopyWrite, u64::from(sizes.total()));
         segment.end.store(offset + sizes.total(), Ordering::Release);
         segment.last_seq.fetch_max(entry.seq.0, Ordering::AcqRel);
         segment.live_entries.fetch_add(1, Ordering::AcqRel);
@@ -131,6 +135,7 @@ impl Mover {
             voids: None,
         };
         store.write(store.zone_offset(zone), &[IoSlice::new(&header.encode())])?;
+        self.io.count(IoKind::Other, SEGMENT_HEADER_BYTES as u64);
         Ok(segment)
     }
 

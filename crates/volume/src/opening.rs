@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use format::checksum::block_crc;
-use history::{BLOCKS_PER_PAGE, PageTable, Slot, Store, Timeline};
+use history::{BLOCKS_PER_PAGE, IoKind, IoTally, PageTable, Slot, Store, Timeline};
 use units::{BLOCK_BYTES, Seq};
 
 use crate::types::Extent;
@@ -32,6 +32,8 @@ pub struct Opening {
     pub size_bytes: u64,
     /// Where its blocks are.
     pub pages: PageTable,
+    /// Where its volume's device requests are counted.
+    pub io: Arc<IoTally>,
 }
 
 /// Whether a read may wait for a device.
@@ -44,11 +46,11 @@ pub enum Patience {
 }
 
 impl Opening {
-    /// An opening with no page loaded.
+    /// An opening of the volume with that id and name, with no page loaded.
     #[must_use]
     pub fn new(
         store: Arc<Store>,
-        volume: String,
+        (id, volume): (u64, String),
         timeline: Arc<Timeline>,
         at: Seq,
         size_bytes: u64,
@@ -56,7 +58,8 @@ impl Opening {
         let is_present = at == Seq(u64::MAX);
         let budget = if is_present { &store.page_budget } else { &store.view_budget };
         let pages = PageTable::new(Arc::clone(budget));
-        Opening { store, volume, timeline, at, size_bytes, pages }
+        let io = store.io(id);
+        Opening { store, volume, timeline, at, size_bytes, pages, io }
     }
 
     /// Fails unless the range lies within the volume.
@@ -186,6 +189,7 @@ impl Opening {
         } else {
             self.store.device.read_at(at, out)?;
         }
+        self.io.count(IoKind::HistoryRead, out.len() as u64);
         for (i, (slot, block)) in slots.iter().zip(out.chunks_exact(BLOCK)).enumerate() {
             let found = block_crc(block);
             if found != slot.crc {

@@ -9,7 +9,7 @@ use format::batch::DescriptorKind;
 use format::checksum::block_crc;
 use format::location::Location;
 use format::map::{Entry, cover};
-use history::{RunBuilder, StoredRun, block_location, read_header, scan_segment};
+use history::{IoKind, RunBuilder, StoredRun, block_location, read_header, scan_segment};
 use units::{BLOCK_BYTES, BlockCount, Lba, Seq};
 
 use crate::core::Core;
@@ -77,6 +77,7 @@ fn collect(
                         let mut block = vec![0; BLOCK_BYTES as usize];
                         let at = base + u64::from(location.offset_bytes());
                         store.device.read_at(at, &mut block)?;
+                        store.io(header.log).count(IoKind::Other, BLOCK_BYTES);
                         if block_crc(&block) != crc {
                             report.damaged_bytes += BLOCK_BYTES;
                         }
@@ -103,9 +104,7 @@ impl Core {
         let mut runs: Vec<(u64, StoredRun)> = Vec::new();
         let mut live: BTreeMap<u64, i64> = BTreeMap::new();
         for (timeline, mut entries) in entries {
-            if self.timeline(timeline).is_none() {
-                continue;
-            }
+            let Some(log) = self.timeline(timeline).map(|line| line.log) else { continue };
             entries.sort_unstable_by_key(Entry::order);
             // A moved block may still lie in its old segment as well: the newer copy counts.
             entries.dedup_by(|a, b| {
@@ -116,7 +115,7 @@ impl Core {
                 same
             });
             let id = self.next_run();
-            let mut builder = RunBuilder::new(&self.store, id, id, timeline);
+            let mut builder = RunBuilder::new(&self.store, id, id, (timeline, log));
             for entry in &entries {
                 builder.push(*entry)?;
                 *live.entry(entry.location.segment()).or_default() += 1;

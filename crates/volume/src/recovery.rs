@@ -174,7 +174,7 @@ fn add_timelines(core: &Core, contents: &Contents) -> Result<()> {
                 &core.store,
                 run.id,
                 run.order,
-                record.id,
+                (record.id, record.log),
                 extents,
             )?));
         }
@@ -295,7 +295,8 @@ fn times_of(core: &Core, log: u64, time_runs: &[RunRecord]) -> Result<TimeIndex>
     runs.sort_by_key(|r| r.order);
     let mut open = Vec::with_capacity(runs.len());
     for run in runs {
-        open.push(Arc::new(open_time_run(&core.store, run.id, extents_of(run), run.entries)?));
+        let pages = extents_of(run);
+        open.push(Arc::new(open_time_run(&core.store, run.id, log, pages, run.entries)?));
     }
     Ok(TimeIndex::new(open))
 }
@@ -332,7 +333,8 @@ impl Volume {
         let store = Arc::clone(&core.store);
         let at = Seq(u64::MAX);
         let name = record.name.clone();
-        let opening = Arc::new(Opening::new(store, name.clone(), timeline, at, size_bytes));
+        let volume = (record.id, name.clone());
+        let opening = Arc::new(Opening::new(store, volume, timeline, at, size_bytes));
         core.register(&opening);
         Ok(Volume {
             id: record.id,

@@ -203,8 +203,8 @@ impl Volume {
             Error::new(ErrorKind::Corrupt, text)
         })?;
         let store = Arc::clone(&self.core.store);
-        let opening = Opening::new(store, self.name.clone(), timeline, seq, size_bytes);
-        let opening = Arc::new(opening);
+        let volume = (self.id, self.name.clone());
+        let opening = Arc::new(Opening::new(store, volume, timeline, seq, size_bytes));
         self.core.register(&opening);
         Ok(opening)
     }

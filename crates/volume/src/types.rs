@@ -1,5 +1,6 @@
 //! What goes in and out of pools and volumes.
 
+use history::IoCount;
 use serde::{Deserialize, Serialize};
 use units::{Seq, WallTime};
 
@@ -105,6 +106,8 @@ pub struct VolumeInfo {
     pub cloned_from: Option<(String, Seq)>,
     /// Counters since the pool was opened.
     pub counters: VolumeCounters,
+    /// Device requests since the pool was opened, by what they were for.
+    pub device_io: Vec<IoCount>,
 }
 
 /// Counters of one volume since the pool was opened.

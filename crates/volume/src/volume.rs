@@ -220,6 +220,7 @@ impl Volume {
             created: WallTime::from_nanos(record.created_ns),
             cloned_from: record.cloned_from.map(|(name, seq)| (name, Seq(seq))),
             counters: self.counters(),
+            device_io: self.core.store.io(self.id).counts().to_vec(),
         })
     }
 

@@ -60,7 +60,13 @@ pub(crate) fn volume(info: volume::VolumeInfo, clients: usize, nbd: &NbdAddresse
         latest: stamp(info.latest),
         created: time(info.created),
         cloned_from: info.cloned_from.map(|(volume, seq)| ClonedFrom { volume, seq: seq.0 }),
+        device_io: info.device_io.into_iter().map(device_io).collect(),
     }
+}
+
+fn device_io(count: volume::IoCount) -> api::DeviceIo {
+    let kind = count.kind.name().to_owned();
+    api::DeviceIo { kind, requests: count.requests, bytes: count.bytes }
 }
 
 pub(crate) fn version(version: volume::Version) -> api::Version {

@@ -240,6 +240,8 @@ fn metrics_and_health_are_told() {
         "hindsight_volume_writes_total{volume=\"v\"} 1",
         "hindsight_volume_written_bytes_total{volume=\"v\"} 4096",
         "hindsight_volume_live_bytes{volume=\"v\"} 4096",
+        "hindsight_volume_device_requests_total{volume=\"v\",kind=\"history-write\"} 1",
+        "hindsight_volume_device_requests_total{volume=\"v\",kind=\"current-write\"} 0",
         "hindsight_pool_online 1",
         "hindsight_nbd_connections_total 0",
     ] {

@@ -1,0 +1,130 @@
+//! Device requests of one log's volume, counted by what they were for.
+//!
+//! The count per write of a client is what the architectures are compared by (Laden, figure 5). A
+//! request is one call of the device, vectored or not; its blocks show in the bytes. A read that
+//! would have had to wait and was given up is none.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// What a device request was for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum IoKind {
+    /// Blocks of the present, in place.
+    CurrentRead,
+    /// The same, written.
+    CurrentWrite,
+    /// Blocks in the log.
+    HistoryRead,
+    /// A batch appended to the log.
+    HistoryWrite,
+    /// Blocks read to be put elsewhere.
+    CopyRead,
+    /// The same, written.
+    CopyWrite,
+    /// Pages of map and time runs.
+    MapRead,
+    /// The same, written.
+    MapWrite,
+    /// Headers of segments and what recovery reads.
+    Other,
+}
+
+/// How many kinds there are.
+const KINDS: usize = 9;
+
+impl IoKind {
+    /// All of them, in the order in which they are told.
+    pub const ALL: [IoKind; KINDS] = [
+        IoKind::CurrentRead,
+        IoKind::CurrentWrite,
+        IoKind::HistoryRead,
+        IoKind::HistoryWrite,
+        IoKind::CopyRead,
+        IoKind::CopyWrite,
+        IoKind::MapRead,
+        IoKind::MapWrite,
+        IoKind::Other,
+    ];
+
+    /// Its name in answers and metrics.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            IoKind::CurrentRead => "current-read",
+            IoKind::CurrentWrite => "current-write",
+            IoKind::HistoryRead => "history-read",
+            IoKind::HistoryWrite => "history-write",
+            IoKind::CopyRead => "copy-read",
+            IoKind::CopyWrite => "copy-write",
+            IoKind::MapRead => "map-read",
+            IoKind::MapWrite => "map-write",
+            IoKind::Other => "other",
+        }
+    }
+}
+
+/// Requests of one kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct IoCount {
+    /// Which kind.
+    pub kind: IoKind,
+    /// How many.
+    pub requests: u64,
+    /// Bytes of all of them.
+    pub bytes: u64,
+}
+
+#[derive(Debug, Default)]
+struct Cell {
+    requests: AtomicU64,
+    bytes: AtomicU64,
+}
+
+/// Counters since the pool was opened.
+#[derive(Debug, Default)]
+pub struct IoTally {
+    cells: [Cell; KINDS],
+}
+
+impl IoTally {
+    /// Counts one request.
+    pub fn count(&self, kind: IoKind, bytes: u64) {
+        let cell = &self.cells[kind as usize];
+        cell.requests.fetch_add(1, Ordering::Relaxed);
+        cell.bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// What was counted, in the order of [`IoKind::ALL`].
+    #[must_use]
+    pub fn counts(&self) -> [IoCount; KINDS] {
+        IoKind::ALL.map(|kind| {
+            let cell = &self.cells[kind as usize];
+            IoCount {
+                kind,
+                requests: cell.requests.load(Ordering::Relaxed),
+                bytes: cell.bytes.load(Ordering::Relaxed),
+            }
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{IoKind, IoTally};
+
+    #[test]
+    fn every_kind_has_a_place_and_a_name_of_its_own() {
+        let tally = IoTally::default();
+        for (times, kind) in (1..).zip(IoKind::ALL) {
+            (0..times).for_each(|_| tally.count(kind, 10));
+        }
+        let mut names = Vec::new();
+        for (times, count) in (1..).zip(tally.counts()) {
+            assert_eq!((count.requests, count.bytes), (times, times * 10), "{:?}", count.kind);
+            names.push(count.kind.name());
+        }
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), IoKind::ALL.len());
+    }
+}
