@@ -45,7 +45,7 @@ impl FormatError {
 }
 
 /// A structure and its address: what every check of a decoder needs to complain.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Place {
     pub structure: &'static str,
     pub address: u64,

@@ -1,5 +1,5 @@
-//! Every durable byte of a pool: encode, decode, verify, explain. No I/O, no allocation beyond
-//! what a decoded structure holds.
+//! Every durable byte, of a pool or a trace: encode, decode, verify, explain. No I/O, no allocation
+//! beyond what a decoded structure holds.
 //!
 //! 1. All integers are little-endian and of fixed width; padding is zero and verified.
 //! 2. Every structure has a magic and a CRC32C salted by its type; a decoder that returns a value
@@ -32,6 +32,8 @@
 //! - `run`: `RunFooter` (`encode`, `decode`), `IndexEntry`, `IndexPage`, `INDEX_ENTRIES_MAX`.
 //! - `time`: `TimeEntry`, `TimePage` (`encode`, `decode`, `get`, `seek_time`, `seek_seq`),
 //!   `TIME_ENTRIES_MAX`.
+//! - `trace`: `TraceHeader`, `FrameEncoder` (`push_request`, `requests(before)`, `name`, `end`),
+//!   `FrameHeader::peek`, `Frame::decode` with `requests`, `names`; `Request`, `RequestKind`.
 //!
 //! Every structure has `explain() -> String`, the text that `hindsight inspect` prints.
 
@@ -47,6 +49,7 @@ pub mod run;
 pub mod segment;
 pub mod superblock;
 pub mod time;
+pub mod trace;
 
 pub use error::{FormatError, FormatErrorKind, Result};
 pub use location::{HOLE, Location};

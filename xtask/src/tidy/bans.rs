@@ -22,7 +22,8 @@ struct Place<'a> {
 impl Place<'_> {
     /// In the engine: everything below `api`.
     fn is_engine(&self) -> bool {
-        const ENGINE: [&str; 7] = ["units", "format", "wire", "sim", "block", "history", "volume"];
+        const ENGINE: [&str; 8] =
+            ["units", "format", "wire", "sim", "block", "history", "volume", "lab"];
         !self.is_test && self.library.is_some_and(|name| ENGINE.contains(&name))
     }
 
@@ -48,7 +49,13 @@ const BANS: &[Ban] = &[
         instead: "the engine is told by its options, not by the environment",
     },
     Ban {
-        words: &["rand::", "thread_rng", "getrandom", "RandomState"],
+        words: &["rand::"],
+        // The lab's generators are told their seed, and need distributions.
+        holds: |place| place.is_engine() && place.library != Some("lab"),
+        instead: "the engine takes random numbers from `env::Entropy`",
+    },
+    Ban {
+        words: &["thread_rng", "getrandom", "RandomState"],
         holds: |place| place.is_engine(),
         instead: "the engine takes random numbers from `env::Entropy`",
     },

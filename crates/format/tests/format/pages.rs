@@ -6,7 +6,7 @@
 use std::path::PathBuf;
 
 use hindsight_format::field::Field;
-use hindsight_format::{batch, map, page, run, segment, superblock, time};
+use hindsight_format::{batch, map, page, run, segment, superblock, time, trace};
 
 use crate::examples;
 
@@ -31,6 +31,8 @@ const TABLES: &[Table] = &[
     table("map-run", "index entry", run::layout::INDEX_FIELDS),
     table("map-run", "run footer", run::layout::FIELDS),
     table("time-run", "time entry", time::layout::FIELDS),
+    table("trace", "trace header", trace::layout::FIELDS),
+    table("trace", "frame header", trace::layout::FRAME_FIELDS),
 ];
 
 fn examples() -> Vec<(&'static str, &'static str, Vec<u8>)> {
@@ -43,6 +45,7 @@ fn examples() -> Vec<(&'static str, &'static str, Vec<u8>)> {
         ("map-run", "index page", examples::index().to_vec()),
         ("map-run", "run footer", examples::footer().encode(examples::page(2)).to_vec()),
         ("time-run", "time page", examples::time_page().to_vec()),
+        ("trace", "trace", examples::trace()),
     ]
 }
 
@@ -114,7 +117,7 @@ fn every_table_has_the_fields_of_the_code() {
 
 #[test]
 fn every_table_in_the_pages_is_compared() {
-    for page in ["superblock", "segment", "batch", "map-run", "time-run"] {
+    for page in ["superblock", "segment", "batch", "map-run", "time-run", "trace"] {
         let text = read(page);
         let tables = text.matches("| offset | size | field | meaning | valid range |").count();
         let compared = TABLES.iter().filter(|table| table.page == page).count();

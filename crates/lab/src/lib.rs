@@ -1,0 +1,25 @@
+//! The laboratory: traces of what devices were asked to do, generators of workloads, and the model
+//! that says what each architecture makes of them.
+//!
+//! 1. Everything streams: memory does not grow with the length of a trace.
+//! 2. A seed and a description make the same requests everywhere and for ever.
+//! 3. It opens no file and reads no clock; whoever calls it hands in readers and writers.
+//!
+//! Not here yet: replay through the engine, traces of live volumes, experiments and their plots.
+//!
+//! The index of what is here:
+//! - `Request`, `RequestKind`; `Source` (`next`, `devices`, `start`), `Devices`.
+//! - `read`: `Reader::open(inputs, options)`, `Format`, `ReadReport`.
+//! - `Error { kind, message, hint }`.
+
+pub mod change;
+pub mod generate;
+pub mod read;
+pub mod source;
+pub mod write;
+
+mod error;
+
+pub use error::{Error, ErrorKind, Result};
+pub use format::trace::{NAME_BYTES_MAX, Request, RequestKind};
+pub use source::{Devices, Source};

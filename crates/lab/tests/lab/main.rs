@@ -1,0 +1,8 @@
+//! The laboratory from outside: every format it reads, what it writes, what it generates and what
+//! the model says, against dull oracles.
+
+mod changing;
+mod damage;
+mod generators;
+mod reading;
+mod traces;
