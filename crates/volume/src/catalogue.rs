@@ -11,6 +11,7 @@ mod backend;
 #[cfg(test)]
 mod page_tests;
 mod records;
+mod sums;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -91,6 +92,7 @@ fn failed(source: impl Into<redb::Error>) -> Error {
     let source = source.into();
     let kind = match &source {
         redb::Error::Corrupted(_) => ErrorKind::Corrupt,
+        redb::Error::Io(e) if e.kind() == std::io::ErrorKind::InvalidData => ErrorKind::Corrupt,
         _ => ErrorKind::Refused,
     };
     Error::new(kind, format!("the catalogue cannot be used: {source}")).with_source(source)

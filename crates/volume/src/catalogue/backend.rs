@@ -5,6 +5,7 @@
 //! 2. A longer catalogue is announced by a durable superblock before anything is written there, and
 //!    what is new reads as zeros, as the library below demands.
 //! 3. The catalogue never gives a zone back: it is small, and grows again.
+//! 4. A page that reads otherwise than it was first read or last written is an error (`sums`).
 
 use std::fmt;
 use std::io::{self, IoSlice};
@@ -13,6 +14,8 @@ use std::sync::Arc;
 use block::BlockDevice;
 use format::superblock::{COPY_OFFSETS, Superblock, copies_of_generation};
 use parking_lot::Mutex;
+
+use super::sums::PageSums;
 
 /// Takes a zone for the catalogue.
 pub type TakeZone = Box<dyn FnMut() -> io::Result<u32> + Send>;
@@ -27,6 +30,7 @@ struct State {
 pub struct CatalogueMedia {
     device: Arc<dyn BlockDevice>,
     state: Arc<Mutex<State>>,
+    sums: Arc<Mutex<PageSums>>,
 }
 
 impl fmt::Debug for CatalogueMedia {
@@ -44,7 +48,7 @@ impl CatalogueMedia {
         take_zone: TakeZone,
     ) -> CatalogueMedia {
         let state = Arc::new(Mutex::new(State { superblock, take_zone }));
-        CatalogueMedia { device, state }
+        CatalogueMedia { device, state, sums: Arc::default() }
     }
 
     /// Changes where zones come from.
@@ -116,7 +120,8 @@ impl redb::StorageBackend for CatalogueMedia {
     fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
         self.pieces(offset, out.len(), |at, range| {
             self.device.read_at(at, &mut out[range]).map_err(io::Error::other)
-        })
+        })?;
+        self.sums.lock().check(offset, out)
     }
 
     fn set_len(&self, len: u64) -> io::Result<()> {
@@ -148,8 +153,11 @@ impl redb::StorageBackend for CatalogueMedia {
     }
 
     fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        self.sums.lock().forget(offset, data.len());
         self.pieces(offset, data.len(), |at, range| {
             self.device.write_at(at, &[IoSlice::new(&data[range])]).map_err(io::Error::other)
-        })
+        })?;
+        self.sums.lock().learn(offset, data);
+        Ok(())
     }
 }
