@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use block::Operation;
 use hindsight_volume::{Budget, Granularity, Pool, WriteOp};
-use sim::Keep;
+use sim::{Failure, Keep, Op};
 use units::Moment;
 
 use crate::hook::{Rig, SECOND_NS, get, make, put};
@@ -286,4 +286,32 @@ fn two_who_make_a_volume_smaller_and_larger_leave_zeros() {
     let mut found = vec![1; 6 << 20];
     volume.read(2 << 20, &mut found).expect("read");
     assert!(found.iter().all(|b| *b == 0), "what was cut off reads as zeros");
+}
+
+#[test]
+fn a_server_that_is_only_restarted_after_a_failed_sync_trusts_nothing_that_it_lost() {
+    let rig = Rig::new(256 << 20, 1 << 20);
+    let pool = rig.open();
+    let volume = make(&pool, Granularity::EveryWrite, 1 << 60);
+    put(&volume, 0, 1);
+    volume.flush().expect("flushed");
+    for block in 1..60 {
+        put(&volume, block, 9);
+    }
+    rig.media.fail(Failure::once(Op::Sync));
+    volume.flush().expect_err("the sync fails");
+    drop(volume);
+    // Reads still return everything, also what was lost. The next syncs succeed.
+    let pool = rig.kill(pool);
+    let volume = pool.volume("v").expect("there");
+    volume.flush().expect("flushed");
+    let seen: Vec<u8> = (0..60).map(|block| get(&volume, block)).collect();
+    drop(volume);
+    rig.media.halt_now();
+    drop(pool);
+    rig.media.crash_with(&mut |_, _| Keep::Nothing);
+    let pool = rig.open();
+    let volume = pool.volume("v").expect("there");
+    let found: Vec<u8> = (0..60).map(|block| get(&volume, block)).collect();
+    assert_eq!(found, seen, "it was flushed");
 }
