@@ -398,7 +398,7 @@ impl Volume {
         sparse.retain(|s| is_sparse(s));
         sparse.sort_by_key(|s| s.live_bytes());
         // Beside them stand the map, which is written anew, and the headers of what is moved.
-        let (free, ..) = store.zone_counts();
+        let (_, free, _) = store.zone_counts();
         let zones = u64::from(free).saturating_sub(store.map_zone_count() as u64 + 2).max(1);
         let mut room = zones * store.zone_bytes / 10 * 9;
         let fits = |s: &Arc<Segment>| {

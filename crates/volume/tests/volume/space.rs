@@ -1,8 +1,6 @@
 //! Space: what is not needed is given back, and history goes before anybody hears "full".
 
-use hindsight_volume::{
-    Architecture, Budget, Granularity, Pool, Volume, VolumeChange, VolumeSpec, WriteOp,
-};
+use hindsight_volume::{Architecture, Budget, Granularity, Pool, Volume, VolumeChange, VolumeSpec};
 
 use crate::hook::{Rig, SECOND_NS, get, make, put};
 
@@ -93,35 +91,4 @@ fn a_full_pool_gives_up_history_that_lies_among_living_blocks() {
         assert_eq!(get(&volume, block), 5);
     }
     pool.verify_invariants().expect("sound");
-}
-
-/// Leaves two timelines with entries: a small run, and one of several pages.
-fn fill_two_timelines(volume: &Volume) {
-    let seq = put(volume, 0, 2);
-    put(volume, 0, 3);
-    volume.revert(&units::Moment::Seq(seq), false).expect("reverted");
-    let zeros: Vec<WriteOp<'_>> =
-        (0..900).map(|block| WriteOp::Zero { offset: block * 8192, length_bytes: 4096 }).collect();
-    volume.write_batch(&zeros).expect("written");
-}
-
-#[test]
-fn a_map_flush_that_finds_no_room_gives_its_pages_back() {
-    let rig = Rig::new(64 << 20, 256 << 10);
-    let pool = rig.open();
-    let volume = make(&pool, Granularity::EveryWrite, 1 << 60);
-    let mut failures = 0;
-    // At some of the turns the zone has pages left for the small run and not for the other.
-    for _ in 0..12 {
-        fill_two_timelines(&volume);
-        rig.media.set_space_limit(Some(0));
-        failures += (0..30).filter(|_| pool.step(ALL).is_err()).count();
-        rig.media.set_space_limit(None);
-        step_all(&pool);
-    }
-    assert!(failures > 0, "some map flush found no room");
-    drop(volume);
-    pool.delete_volume("v").expect("deleted");
-    let after = pool.status().map_bytes;
-    assert!(after <= 256 << 10, "{after} bytes of map pages of nothing");
 }
