@@ -10,6 +10,7 @@ use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use parking_lot::Mutex;
 use rustix::fs::{FallocateFlags, FlockOperation};
 use rustix::io::ReadWriteFlags;
 
@@ -25,6 +26,8 @@ pub struct FileMedia {
     name: String,
     len_bytes: u64,
     nowait_works: AtomicBool,
+    /// Whether a sync has failed; held while one is made.
+    sync_failed: Mutex<bool>,
 }
 
 impl FileMedia {
@@ -62,7 +65,13 @@ impl FileMedia {
     fn locked(file: File, path: &Path, len_bytes: u64) -> io::Result<FileMedia> {
         rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive)?;
         let name = path.display().to_string();
-        Ok(FileMedia { file, name, len_bytes, nowait_works: AtomicBool::new(true) })
+        Ok(FileMedia {
+            file,
+            name,
+            len_bytes,
+            nowait_works: AtomicBool::new(true),
+            sync_failed: Mutex::new(false),
+        })
     }
 
     fn check_range(&self, offset: u64, length_bytes: u64) -> io::Result<()> {
@@ -125,7 +134,15 @@ impl Media for FileMedia {
     }
 
     fn sync(&self) -> io::Result<()> {
-        self.file.sync_data()
+        // The kernel tells of a failed write-back once for each open file: of two syncs at a time
+        // one may hear that all is well. So one at a time, and after a failure none succeeds.
+        let mut failed = self.sync_failed.lock();
+        if *failed {
+            return Err(io::Error::other("an earlier sync failed"));
+        }
+        let outcome = self.file.sync_data();
+        *failed = outcome.is_err();
+        outcome
     }
 
     fn allocate(&self, offset: u64, length_bytes: u64) -> io::Result<()> {

@@ -249,8 +249,8 @@ impl SimMedia {
         self.state.lock().resume();
     }
 
-    /// Drops some of the pages that a failed sync lost from what reads return, as an operating system
-    /// does that takes them for clean; from then on reads return what is durable.
+    /// Drops some of the pages that a failed sync lost from what reads return, as an operating
+    /// system does that takes them for clean; from then on reads return what is durable.
     pub fn forget_lost(&self, random: &mut Random) {
         let mut guard = self.state.lock();
         let state = &mut *guard;

@@ -17,9 +17,7 @@ use crate::catalogue::{EventRecord, MarkRecord, TimelineRecord, VersionRecord, V
 use crate::names::check_name;
 use crate::opening::Opening;
 use crate::pool::check_size;
-use crate::types::{
-    Granularity, Mark, Resolved, RevertReport, Stamp, Version, VolumeChange, WriteOp,
-};
+use crate::types::{Granularity, Mark, Resolved, RevertReport, Stamp, Version, VolumeChange};
 use crate::volume::{Pins, Volume};
 use crate::{Error, ErrorKind, Result};
 
@@ -286,36 +284,52 @@ impl Volume {
     pub fn resize(&self, size_bytes: u64) -> Result<()> {
         self.check_open()?;
         check_size(size_bytes)?;
-        let old = self.size_bytes();
-        if size_bytes == old {
-            return Ok(());
+        let _resizing = self.resizing.lock();
+        loop {
+            let live = self.present();
+            if size_bytes == live.size_bytes {
+                return Ok(());
+            }
+            let _cut = Cut::at(self, size_bytes);
+            if size_bytes < live.size_bytes {
+                self.cut_off(size_bytes, live.size_bytes - size_bytes)?;
+            }
+            self.core.store.flush()?;
+            // A revert may have come between, with another size and other content: then again.
+            if self.log.with_gate(|gate| self.resize_in_gate(gate, &live, size_bytes))? {
+                return Ok(());
+            }
         }
-        if size_bytes < old {
-            let length_bytes = old - size_bytes;
-            self.write_batch(&[WriteOp::Zero { offset: size_bytes, length_bytes }])?;
+    }
+
+    fn resize_in_gate(
+        &self,
+        gate: &mut Gate<'_>,
+        live: &Arc<Opening>,
+        size_bytes: u64,
+    ) -> Result<bool> {
+        if !Arc::ptr_eq(live, &self.present()) {
+            return Ok(false);
         }
-        self.core.store.flush()?;
-        self.log.with_gate(|gate| -> Result<()> {
-            let (seq, time) = gate.peek_event();
-            let (mut numbers, commit) = self.begin()?;
-            let mut record = self.record.lock().clone();
-            record.sizes.push((seq.0, size_bytes));
-            record.events.push(EventRecord {
-                seq: seq.0,
-                time_ns: time.as_nanos(),
-                kind: "resize".to_owned(),
-                detail: format!("from {old} to {size_bytes} bytes"),
-            });
-            commit.put_volume(&record)?;
-            let detail = format!("from {old} to {size_bytes} bytes; seq {seq}");
-            self.core.audit(&mut numbers, &commit, "resize", &self.name, detail)?;
-            self.core.finish(&numbers, commit)?;
-            gate.take_event(seq, time);
-            *self.record.lock() = record;
-            let timeline = Arc::clone(&self.present().timeline);
-            self.set_present(timeline, size_bytes);
-            Ok(())
-        })
+        let old = live.size_bytes;
+        let (seq, time) = gate.peek_event();
+        let (mut numbers, commit) = self.begin()?;
+        let mut record = self.record.lock().clone();
+        record.sizes.push((seq.0, size_bytes));
+        record.events.push(EventRecord {
+            seq: seq.0,
+            time_ns: time.as_nanos(),
+            kind: "resize".to_owned(),
+            detail: format!("from {old} to {size_bytes} bytes"),
+        });
+        commit.put_volume(&record)?;
+        let detail = format!("from {old} to {size_bytes} bytes; seq {seq}");
+        self.core.audit(&mut numbers, &commit, "resize", &self.name, detail)?;
+        self.core.finish(&numbers, commit)?;
+        gate.take_event(seq, time);
+        *self.record.lock() = record;
+        self.set_present(Arc::clone(&live.timeline), size_bytes);
+        Ok(true)
     }
 
     /// Changes settings. A finer granularity holds from now on; what was thinned out stays so.
@@ -351,6 +365,22 @@ impl Volume {
             *self.record.lock() = record;
             Ok(())
         })
+    }
+}
+
+/// Keeps writes below a size while it lives.
+struct Cut<'v>(&'v Volume);
+
+impl Cut<'_> {
+    fn at(volume: &Volume, size_bytes: u64) -> Cut<'_> {
+        volume.cut_at.store(size_bytes, Ordering::Release);
+        Cut(volume)
+    }
+}
+
+impl Drop for Cut<'_> {
+    fn drop(&mut self) {
+        self.0.cut_at.store(u64::MAX, Ordering::Release);
     }
 }
 

@@ -56,13 +56,15 @@ impl Volume {
         let needed = Needed::work_out(&self.core)?;
         let mut dropped: BTreeMap<u64, i64> = BTreeMap::new();
         let mut written = Vec::new();
-        for timeline in &frozen.timelines {
-            let openable = needed.of(timeline.id);
-            written.push(self.write_run(timeline, &openable, &mut dropped)?);
-        }
-        let time_run = match &frozen.times[..] {
-            [] => None,
-            times => Some(self.write_times(times)?),
+        let time_run = match self.write_all(&frozen, &needed, &mut dropped, &mut written) {
+            Ok(time_run) => time_run,
+            Err(e) => {
+                // No commit names them, and none will.
+                for run in written.iter().filter_map(|part| part.run.as_ref()) {
+                    self.core.store.retire_extents(&run.extents);
+                }
+                return Err(e);
+            }
         };
         // What is dirty goes out now, so that others do not wait for it behind the commit.
         self.core.store.flush()?;
@@ -80,6 +82,24 @@ impl Volume {
         }
         self.log.drop_times(frozen.seq);
         Ok(())
+    }
+
+    /// Writes the runs of every timeline, and the times.
+    fn write_all(
+        &self,
+        frozen: &Frozen,
+        needed: &Needed,
+        dropped: &mut BTreeMap<u64, i64>,
+        written: &mut Vec<Written>,
+    ) -> Result<Option<TimeRun>> {
+        for timeline in &frozen.timelines {
+            let openable = needed.of(timeline.id);
+            written.push(self.write_run(timeline, &openable, dropped)?);
+        }
+        match &frozen.times[..] {
+            [] => Ok(None),
+            times => self.write_times(times).map(Some),
+        }
     }
 
     fn freeze_pending(&self) -> Result<Frozen> {

@@ -36,7 +36,7 @@ impl Mover {
         Mover { core, io, log, timeline, done: Vec::new(), open: None, finished: false }
     }
 
-    /// Moves one entry; `None` when its block is damaged and must stay.
+    /// Moves one entry; `None` when its block is damaged or cannot be read, and must stay.
     ///
     /// # Errors
     /// `Full`, `Refused`, `Io`.
@@ -45,9 +45,10 @@ impl Mover {
         if !entry.location.is_hole() {
             payload.resize(BLOCK_BYTES as usize, 0);
             let from = self.core.store.device_offset(entry.location)?;
-            self.core.store.device.read_at(from, &mut payload)?;
+            // A sector that cannot be read must not keep all others from being reclaimed.
+            let is_read = self.core.store.device.read_at(from, &mut payload).is_ok();
             self.io.count(IoKind::CopyRead, BLOCK_BYTES);
-            if block_crc(&payload) != entry.crc {
+            if !is_read || block_crc(&payload) != entry.crc {
                 self.core.store.checksum_errors.fetch_add(1, Ordering::Relaxed);
                 return Ok(None);
             }

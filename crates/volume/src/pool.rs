@@ -67,7 +67,10 @@ pub fn read_superblock(device: &dyn BlockDevice) -> Result<Superblock> {
             found.push(format!("copy {copy}: beyond the end of the device"));
             continue;
         }
-        device.read_at(offset, &mut bytes)?;
+        if let Err(e) = device.read_at(offset, &mut bytes) {
+            found.push(format!("copy {copy}: {e}"));
+            continue;
+        }
         match Superblock::decode(&bytes, copy) {
             Ok(superblock) => {
                 if best.as_ref().is_none_or(|b| b.generation < superblock.generation) {

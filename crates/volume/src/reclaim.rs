@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use history::By;
+use history::{By, Segment};
 use units::{Seq, WallTime};
 
 use crate::core::{Core, SPARES_WANTED};
@@ -40,11 +40,12 @@ impl Core {
         for volume in self.all_volumes() {
             if volume.wants_flush() {
                 volume.flush_map()?;
+                self.free_empty_segments(&volume)?;
                 return Ok(true);
             }
         }
         for volume in self.all_volumes() {
-            volume.expire()?;
+            volume.expire(job.is_none())?;
         }
         if job.is_none() {
             *job = self.next_job()?;
@@ -83,11 +84,40 @@ impl Core {
     }
 
     fn begin_reclaim(&self, volume: &Volume) -> Result<()> {
+        self.free_empty_segments(volume)?;
         volume.reclaim_wanted.store(false, Ordering::Relaxed);
         let horizon = volume.record.lock().horizon_seq;
         *volume.reclaiming.lock() = volume.own_timelines().iter().map(|t| t.id).collect();
         volume.record.lock().reclaimed_to = horizon;
         self.trim_times(volume, Seq(horizon))
+    }
+
+    /// Frees segments that no entry names any more: those whose last entries a map flush dropped
+    /// (merges free what they empty themselves). The caller holds `work`.
+    pub(crate) fn free_empty_segments(&self, volume: &Volume) -> Result<()> {
+        let flushed = Seq(volume.record.lock().flushed_seq);
+        let is_empty = |s: &Arc<Segment>| {
+            s.log == volume.id
+                && s.sealed.load(Ordering::Acquire)
+                && s.last_seq() <= flushed
+                && s.live_entries.load(Ordering::Acquire) == 0
+                && s.committed_entries.load(Ordering::Acquire) == 0
+        };
+        let mut empty = self.store.segments();
+        empty.retain(is_empty);
+        if empty.is_empty() {
+            return Ok(());
+        }
+        let (numbers, commit) = self.begin()?;
+        for segment in &empty {
+            commit.remove_segment(segment.number)?;
+            commit.remove_spare(segment.number)?;
+        }
+        self.finish(&numbers, commit)?;
+        drop(numbers);
+        self.forget_pages();
+        self.store.retire_segments(&empty);
+        Ok(())
     }
 
     /// Removes parts of a time index that no openable moment needs.
@@ -190,7 +220,7 @@ impl Core {
             }
             for volume in self.all_volumes() {
                 volume.flush_map()?;
-                volume.expire()?;
+                volume.expire(false)?;
                 self.begin_reclaim(&volume)?;
                 while let Some(mut merge) = volume.next_full_merge(90)? {
                     while !merge.step(1 << 16)? {}
@@ -240,8 +270,9 @@ impl Volume {
             || batches >= self.core.pending_max
     }
 
-    /// Moves the horizon to where the window and the history limit say.
-    pub(crate) fn expire(&self) -> Result<()> {
+    /// Moves the horizon to where the window says; to where the history limit says only when
+    /// nothing is being reclaimed: what the last move freed is not known before.
+    pub(crate) fn expire(&self, is_settled: bool) -> Result<()> {
         let record = self.record.lock().clone();
         if record.deleted {
             return Ok(());
@@ -257,29 +288,43 @@ impl Volume {
             self.raise_horizon(entry.seq, Some(start), "expire")?;
         }
         let Some(limit) = record.history_limit_bytes else { return Ok(()) };
-        let history = self.logged_bytes().saturating_sub(self.live_bytes()?);
-        let excess = history.saturating_sub(limit);
-        if excess > 0 {
-            self.expire_bytes(excess)?;
+        let is_settled = is_settled
+            && self.reclaiming.lock().is_empty()
+            && !self.reclaim_wanted.load(Ordering::Relaxed);
+        if is_settled {
+            let excess = self.history_bytes()?.saturating_sub(limit);
+            if excess > 0 {
+                self.expire_bytes(excess)?;
+            }
         }
         Ok(())
     }
 
-    /// Expires the oldest segments' worth of history.
+    /// Expires the oldest segments' worth of history. Segments that end before the horizon hold
+    /// only what is needed after it, and what is not in the map yet cannot be reclaimed.
     fn expire_bytes(&self, excess: u64) -> Result<()> {
+        let (horizon, flushed) = {
+            let record = self.record.lock();
+            (Seq(record.horizon_seq), Seq(record.flushed_seq))
+        };
+        let mut segments = self.core.store.segments();
+        segments.retain(|s| {
+            let in_window = horizon < s.last_seq() && s.last_seq() <= flushed;
+            s.log == self.id && in_window && s.sealed.load(Ordering::Acquire)
+        });
+        segments.sort_by_key(|s| s.last_seq());
         let mut bytes = 0;
         let mut until = None;
-        for segment in self.core.store.segments().iter().filter(|s| s.log == self.id) {
-            if bytes >= excess || !segment.sealed.load(Ordering::Acquire) {
+        for segment in segments {
+            if bytes >= excess {
                 break;
             }
             bytes += segment.live_bytes();
             until = Some(segment.last_seq());
         }
-        let horizon = Seq(self.record.lock().horizon_seq);
         match until {
-            Some(seq) if seq > horizon => self.raise_horizon(seq, None, "history-limit"),
-            _ => Ok(()),
+            Some(seq) => self.raise_horizon(seq, None, "history-limit"),
+            None => Ok(()),
         }
     }
 
@@ -336,17 +381,31 @@ impl Volume {
         }
     }
 
+    /// Segments with less than `live_percent` live bytes, the emptiest first, as many as there is
+    /// room to move their blocks to: in a pool that is nearly full a few at a time make more room
+    /// for others, where all at once would find none.
     fn sparse_segments(&self, live_percent: u64) -> BTreeSet<u64> {
+        let store = &self.core.store;
         let flushed = Seq(self.record.lock().flushed_seq);
-        let is_sparse = |s: &history::Segment| {
-            let live = s.live_bytes();
+        let is_sparse = |s: &Segment| {
             let end = u64::from(s.end.load(Ordering::Acquire));
             s.log == self.id
                 && s.sealed.load(Ordering::Acquire)
                 && s.last_seq() <= flushed
-                && live * 100 < end.max(self.core.store.zone_bytes / 4) * live_percent
+                && s.live_bytes() * 100 < end.max(store.zone_bytes / 4) * live_percent
         };
-        let segments = self.core.store.segments();
-        segments.iter().filter(|s| is_sparse(s)).map(|s| s.number).collect()
+        let mut sparse = store.segments();
+        sparse.retain(|s| is_sparse(s));
+        sparse.sort_by_key(|s| s.live_bytes());
+        // Beside them stand the map, which is written anew, and the headers of what is moved.
+        let (_, free, _) = store.zone_counts();
+        let zones = u64::from(free).saturating_sub(store.map_zone_count() as u64 + 2).max(1);
+        let mut room = zones * store.zone_bytes / 10 * 9;
+        let fits = |s: &Arc<Segment>| {
+            let before = room;
+            room = room.saturating_sub(s.live_bytes());
+            s.live_bytes() <= before
+        };
+        sparse.into_iter().take_while(fits).map(|s| s.number).collect()
     }
 }

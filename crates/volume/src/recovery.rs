@@ -345,6 +345,8 @@ impl Volume {
             pins: Mutex::new(pins),
             tally: Tally::default(),
             gone: AtomicBool::new(record.deleted),
+            resizing: Mutex::new(()),
+            cut_at: AtomicU64::new(u64::MAX),
             reclaim_wanted: AtomicBool::new(false),
             reclaiming: Mutex::new(Vec::new()),
             counted: Mutex::new(None),

@@ -79,21 +79,17 @@ impl Volume {
         if time > self.now() {
             return Err(self.outside(record, latest, format!("{time} is in the future")));
         }
-        if time.as_nanos() < record.horizon_ns && !self.pinned_until(time, pins)? {
+        let entry = self.time_entry(By::Time(time))?;
+        let seq = entry.map_or(Seq(record.created_seq), |e| e.seq.min(latest.seq));
+        let is_unborn = entry.is_none() && time.as_nanos() < record.created_ns;
+        // The oldest state that can be opened answers for all times since it was written, also
+        // those before the window's start: a clock that was set back may say that it is such a time
+        // now.
+        let has_left = time.as_nanos() < record.horizon_ns && seq.0 < record.horizon_seq;
+        if is_unborn || (has_left && !pins.seqs().any(|pin| Some(pin) == entry.map(|e| e.seq))) {
             return Err(self.outside(record, latest, format!("{time} has left the window")));
         }
-        let seq = match self.time_entry(By::Time(time))? {
-            Some(entry) => entry.seq.min(latest.seq),
-            None => Seq(record.created_seq),
-        };
         self.retained(seq, record, latest, pins)
-    }
-
-    /// Whether some pinned moment is in force at a time before the window: it answers only for
-    /// itself.
-    fn pinned_until(&self, time: WallTime, pins: &Pins) -> Result<bool> {
-        let seq = self.time_entry(By::Time(time))?.map(|e| e.seq);
-        Ok(seq.is_some_and(|seq| pins.seqs().any(|pin| pin == seq)))
     }
 
     /// The last retained moment at or before `seq`.

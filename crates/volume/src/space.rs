@@ -29,13 +29,22 @@ impl Volume {
     /// include what it shares with its origin, its history only its own log.
     pub(crate) fn space(&self, record: &VolumeRecord) -> Result<Space> {
         let live_bytes = self.live_bytes()?;
-        let logged_bytes = self.logged_bytes();
-        let shared = record.cloned_from.is_some();
-        // What a clone shares lies in its origin's log: it cannot be taken from its own.
-        let own_live = if shared { live_bytes.min(logged_bytes) } else { live_bytes };
-        let history_bytes = logged_bytes.saturating_sub(own_live);
+        let history_bytes = self.history_of(live_bytes, record.cloned_from.is_some());
         let pinned_bytes = self.pinned_bytes(history_bytes)?;
         Ok(Space { live_bytes, history_bytes, pinned_bytes })
+    }
+
+    /// Bytes kept only for the past.
+    pub(crate) fn history_bytes(&self) -> Result<u64> {
+        let is_clone = self.record.lock().cloned_from.is_some();
+        Ok(self.history_of(self.live_bytes()?, is_clone))
+    }
+
+    fn history_of(&self, live_bytes: u64, is_clone: bool) -> u64 {
+        let logged_bytes = self.logged_bytes();
+        // What a clone shares lies in its origin's log: it cannot be taken from its own.
+        let own_live = if is_clone { live_bytes.min(logged_bytes) } else { live_bytes };
+        logged_bytes.saturating_sub(own_live)
     }
 
     pub(crate) fn live_bytes(&self) -> Result<u64> {

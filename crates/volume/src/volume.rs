@@ -64,6 +64,10 @@ pub struct Volume {
     pub(crate) pins: Mutex<Pins>,
     pub(crate) tally: Tally,
     pub(crate) gone: AtomicBool,
+    /// Held by whoever changes the size.
+    pub(crate) resizing: Mutex<()>,
+    /// No write may end beyond this byte: the size to come, while the volume is made smaller.
+    pub(crate) cut_at: AtomicU64,
     /// Something was deleted or expired since the last full merge.
     pub(crate) reclaim_wanted: AtomicBool,
     /// Timelines that a reclamation under way has still to merge.

@@ -3,9 +3,13 @@
 //! Invariants
 //! 1. Whole blocks go from the client's buffer to the device without a copy.
 //! 2. A partial block is merged with what is there while its range is locked, so that no other
-//!    write to it can fall between the read and the append.
+//!    write to it can fall between the read and the append; should a revert or a resize, the merge
+//!    is made again.
+//! 3. While a volume is made smaller nothing is written beyond the size it will have, so that what
+//!    is cut off is zeros.
 
 use std::cell::RefCell;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use format::checksum::block_crc;
@@ -14,7 +18,7 @@ use format::map::{Entry, Key, cover};
 use history::{Appended, BLOCKS_PER_PAGE, BlockOp, Slot, block_location, node_covers};
 use units::{BLOCK_BYTES, BlockCount, Lba, Seq};
 
-use crate::opening::Patience;
+use crate::opening::{Opening, Patience};
 use crate::types::WriteOp;
 use crate::volume::Volume;
 use crate::{Error, ErrorKind, Result};
@@ -41,6 +45,17 @@ thread_local! {
     static SCRATCH: RefCell<Scratch> = RefCell::default();
 }
 
+/// On what terms blocks are written.
+#[derive(Clone, Copy)]
+struct Terms<'a> {
+    /// Where the client's bytes end (blocks may end later).
+    end: u64,
+    /// What partial blocks were merged with, while their range is locked.
+    merged: Option<&'a Arc<Opening>>,
+    /// These are the zeros where the volume is being made smaller: nobody else writes there.
+    cuts: bool,
+}
+
 impl Volume {
     /// Writes; each op gets the next seq in order (an op longer than 256 KiB several). Returned
     /// means handed to the operating system. Returns the last seq given.
@@ -49,29 +64,42 @@ impl Volume {
     /// `OutOfBounds` before anything is written; `Full`; `Refused` or `Io` after a device failure.
     pub fn write_batch(&self, ops: &[WriteOp<'_>]) -> Result<Seq> {
         self.check_open()?;
-        let size_bytes = self.size_bytes();
         let mut bytes = 0;
         for op in ops {
             let (offset, length_bytes) = span(op);
             self.present().check_range(offset, length_bytes)?;
             bytes += length_bytes;
         }
+        let last = self.write_ops(ops, false)?;
+        self.tally.writes.fetch_add(ops.len() as u64, Ordering::Relaxed);
+        self.tally.written_bytes.fetch_add(bytes, Ordering::Relaxed);
+        if last == Seq::ZERO { Ok(self.log.stable()) } else { Ok(last) }
+    }
+
+    /// Writes zeros where the volume is being made smaller; what others write there from now on is
+    /// refused (`cut_at` says so already).
+    pub(crate) fn cut_off(&self, offset: u64, length_bytes: u64) -> Result<()> {
+        self.write_ops(&[WriteOp::Zero { offset, length_bytes }], true).map(|_| ())
+    }
+
+    fn write_ops(&self, ops: &[WriteOp<'_>], cuts: bool) -> Result<Seq> {
         let mut last = Seq::ZERO;
         let mut start = 0;
         while start < ops.len() {
             let whole = ops[start..].iter().take_while(|op| is_whole(op)).count();
             if whole > 0 {
-                last = self.write_whole(&ops[start..start + whole], false)?.max(last);
+                let ops = &ops[start..start + whole];
+                let end = ops.iter().map(|op| span(op).0 + span(op).1).max().unwrap_or(0);
+                let written = self.write_whole(ops, Terms { end, merged: None, cuts })?;
+                last = written.map_or(last, |seq| seq.max(last));
                 start += whole;
             } else {
-                last = self.write_partial(&ops[start], size_bytes)?.max(last);
+                last = self.write_partial(&ops[start], cuts)?.max(last);
                 start += 1;
             }
         }
         self.hold_back()?;
-        self.tally.writes.fetch_add(ops.len() as u64, Ordering::Relaxed);
-        self.tally.written_bytes.fetch_add(bytes, Ordering::Relaxed);
-        if last == Seq::ZERO { Ok(self.log.stable()) } else { Ok(last) }
+        Ok(last)
     }
 
     /// Makes a writer that is faster than the background write the map out itself: memory is
@@ -83,7 +111,7 @@ impl Volume {
         }
         let _work = self.core.work.lock();
         if self.present().timeline.pending_counts().0 >= most {
-            match self.flush_map() {
+            match self.flush_map().and_then(|()| self.core.free_empty_segments(self)) {
                 // The writes are in the log; room is the next write's problem.
                 Err(e) if e.kind == ErrorKind::Full => {}
                 other => other?,
@@ -92,17 +120,17 @@ impl Volume {
         Ok(())
     }
 
-    /// Appends ops of whole blocks.
-    fn write_whole(&self, ops: &[WriteOp<'_>], holds_lock: bool) -> Result<Seq> {
-        SCRATCH.with_borrow_mut(|scratch| self.write_whole_with(ops, holds_lock, scratch))
+    /// Appends ops of whole blocks; `None` when what they were merged with is the present no more.
+    fn write_whole(&self, ops: &[WriteOp<'_>], terms: Terms<'_>) -> Result<Option<Seq>> {
+        SCRATCH.with_borrow_mut(|scratch| self.write_whole_with(ops, terms, scratch))
     }
 
     fn write_whole_with(
         &self,
         ops: &[WriteOp<'_>],
-        holds_lock: bool,
+        terms: Terms<'_>,
         scratch: &mut Scratch,
-    ) -> Result<Seq> {
+    ) -> Result<Option<Seq>> {
         let Scratch { header, crcs, entries } = scratch;
         crcs.clear();
         for op in ops {
@@ -111,17 +139,13 @@ impl Volume {
             }
         }
         let pieces = cut(ops, crcs, self.piece_bytes_max());
-        let end = ops.iter().map(|op| span(op).0 + span(op).1).max().unwrap_or(0);
         let mut done = 0;
         let mut last = Seq::ZERO;
         let mut tries = 0;
         while done < pieces.len() {
-            let still_right = || {
-                let live = self.present();
-                let fits = end <= live.size_bytes.next_multiple_of(BLOCK_BYTES);
-                (fits && !self.gone.load(Ordering::Acquire)).then_some(live.timeline.id)
-            };
             let rest = &pieces[done..];
+            let holds_lock = terms.merged.is_some();
+            let still_right = || self.still_right(terms);
             match self.log.append(still_right, rest, holds_lock, &*self.core, header) {
                 Ok(appended) => {
                     let taken = appended.ops;
@@ -133,6 +157,9 @@ impl Volume {
                     self.core.make_room()?;
                 }
                 Err(e) if e.kind == history::ErrorKind::Moved => {
+                    if terms.merged.is_some_and(|merged| !Arc::ptr_eq(merged, &self.present())) {
+                        return Ok(None);
+                    }
                     return Err(Error::new(
                         ErrorKind::OutOfBounds,
                         "the volume was deleted or made smaller under the write",
@@ -141,7 +168,17 @@ impl Volume {
                 Err(e) => return Err(e.into()),
             }
         }
-        Ok(last)
+        Ok(Some(last))
+    }
+
+    /// The timeline to write to, if the write may still be made. Asked while nothing can change it.
+    fn still_right(&self, terms: Terms<'_>) -> Option<u64> {
+        let live = self.present();
+        let limit = if terms.cuts { u64::MAX } else { self.cut_at.load(Ordering::Acquire) };
+        let fits = terms.end <= live.size_bytes.min(limit);
+        let is_merged = terms.merged.is_none_or(|merged| Arc::ptr_eq(merged, &live));
+        let is_gone = self.gone.load(Ordering::Acquire);
+        (fits && is_merged && !is_gone).then_some(live.timeline.id)
     }
 
     /// Tells the map where a batch is, then lets it become stable.
@@ -179,15 +216,27 @@ impl Volume {
         appended.end()
     }
 
-    /// Writes an op whose edges lie within blocks: edges are merged, the middle goes as it is.
-    fn write_partial(&self, op: &WriteOp<'_>, size_bytes: u64) -> Result<Seq> {
-        let (offset, length_bytes) = span(op);
-        if length_bytes == 0 {
+    /// Writes an op whose edges lie within blocks. What they are merged with may be the present no
+    /// more when they are written (after a revert or a resize): then all of it is done again.
+    fn write_partial(&self, op: &WriteOp<'_>, cuts: bool) -> Result<Seq> {
+        if span(op).1 == 0 {
             return Ok(Seq::ZERO);
         }
+        loop {
+            if let Some(last) = self.write_merged(op, cuts)? {
+                return Ok(last);
+            }
+        }
+    }
+
+    /// Writes an op whose edges lie within blocks: edges are merged, the middle goes as it is.
+    fn write_merged(&self, op: &WriteOp<'_>, cuts: bool) -> Result<Option<Seq>> {
+        let (offset, length_bytes) = span(op);
         let end = offset + length_bytes;
         let (first, last) = (offset / BLOCK_BYTES, (end - 1) / BLOCK_BYTES);
         let _locked = self.log.lock_blocks(first, last + 1)?;
+        let live = self.present();
+        live.check_range(offset, length_bytes)?;
         let mut head = vec![0; BLOCK];
         let mut tail = vec![0; BLOCK];
         let mut parts: Vec<WriteOp<'_>> = Vec::with_capacity(3);
@@ -195,14 +244,14 @@ impl Volume {
         let head_end = (head_start + BLOCK_BYTES).min(end);
         let mut middle_start = head_start;
         if offset > head_start || head_end < head_start + BLOCK_BYTES {
-            self.merge_block(first, &mut head, op, size_bytes)?;
+            merge_block(&live, first, &mut head, op)?;
             parts.push(WriteOp::Data { offset: head_start, bytes: &head });
             middle_start += BLOCK_BYTES;
         }
         let tail_start = last * BLOCK_BYTES;
         let cut_tail = last > first && end < tail_start + BLOCK_BYTES;
         if cut_tail {
-            self.merge_block(last, &mut tail, op, size_bytes)?;
+            merge_block(&live, last, &mut tail, op)?;
         }
         let middle_end = if cut_tail || end <= middle_start { tail_start } else { end };
         if middle_end > middle_start {
@@ -211,38 +260,32 @@ impl Volume {
         if cut_tail {
             parts.push(WriteOp::Data { offset: tail_start, bytes: &tail });
         }
-        self.write_whole(&parts, true)
-    }
-
-    /// Fills `block` with what is there, overlaid by its part of `op`.
-    fn merge_block(
-        &self,
-        number: u64,
-        block: &mut [u8],
-        op: &WriteOp<'_>,
-        size_bytes: u64,
-    ) -> Result<()> {
-        let start = number * BLOCK_BYTES;
-        let there = BLOCK_BYTES.min(size_bytes - start) as usize;
-        let ready = self.present().read(start, &mut block[..there], Patience::Full)?;
-        assert!(ready, "a patient read ends");
-        let (offset, length_bytes) = span(op);
-        let from = offset.max(start);
-        let to = (offset + length_bytes).min(start + BLOCK_BYTES);
-        let target = &mut block[(from - start) as usize..(to - start) as usize];
-        match op {
-            WriteOp::Data { bytes, .. } => {
-                target.copy_from_slice(&bytes[(from - offset) as usize..(to - offset) as usize]);
-            }
-            WriteOp::Zero { .. } => target.fill(0),
-        }
-        Ok(())
+        self.write_whole(&parts, Terms { end, merged: Some(&live), cuts })
     }
 
     fn piece_bytes_max(&self) -> usize {
         let quarter = usize::try_from(self.core.store.zone_bytes / 4).expect("zones are small");
         PIECE_BYTES_MAX.min(quarter)
     }
+}
+
+/// Fills `block` with what is there, overlaid by its part of `op`.
+fn merge_block(live: &Opening, number: u64, block: &mut [u8], op: &WriteOp<'_>) -> Result<()> {
+    let start = number * BLOCK_BYTES;
+    let there = BLOCK_BYTES.min(live.size_bytes - start) as usize;
+    let ready = live.read(start, &mut block[..there], Patience::Full)?;
+    assert!(ready, "a patient read ends");
+    let (offset, length_bytes) = span(op);
+    let from = offset.max(start);
+    let to = (offset + length_bytes).min(start + BLOCK_BYTES);
+    let target = &mut block[(from - start) as usize..(to - start) as usize];
+    match op {
+        WriteOp::Data { bytes, .. } => {
+            target.copy_from_slice(&bytes[(from - offset) as usize..(to - offset) as usize]);
+        }
+        WriteOp::Zero { .. } => target.fill(0),
+    }
+    Ok(())
 }
 
 fn span(op: &WriteOp<'_>) -> (u64, u64) {

@@ -273,6 +273,38 @@ impl World {
         Ok(())
     }
 
+    /// The buckets of the window, a few at a time: ascending, and together every seq since its
+    /// start, whatever the size of the pages in which they are told.
+    fn check_history(&mut self, name: &str) -> Result<()> {
+        let volume = self.volume(name);
+        let info = volume.info()?;
+        let step_ns = self.random.between(1, 20_000_000_000);
+        let (mut since, mut last) = (None, None);
+        let mut totals = (0, 0, 0);
+        loop {
+            let page = volume.history(since.as_ref(), None, step_ns, 5)?;
+            for bucket in &page.buckets {
+                let time = bucket.time.as_nanos();
+                assert!(last.is_none_or(|last| last <= time), "{name}: buckets rise");
+                last = Some(time);
+                totals.0 += bucket.writes;
+                totals.1 += bucket.bytes;
+                totals.2 += bucket.flushes;
+            }
+            let Some(next) = page.next else { break };
+            since = Some(Moment::At(next));
+        }
+        let whole = volume.history(None, None, u64::MAX, 1)?.buckets;
+        let whole = whole.first().map_or((0, 0, 0), |b| (b.writes, b.bytes, b.flushes));
+        assert_eq!(totals, whole, "{name}: the totals of all pages");
+        let seqs = info.latest.seq.0 - info.oldest.seq.0;
+        // After a clock was set back, the window's start may lie after what was written since.
+        if info.oldest.time <= info.latest.time && self.models[name].oracle.base.0 == 0 {
+            assert!(whole.0 <= seqs, "{name}: {} writes, {seqs} seqs", whole.0);
+        }
+        Ok(())
+    }
+
     fn check_volume(&mut self, name: &str) -> Result<()> {
         let model = &self.models[name];
         let mut moments: Vec<Moment> = model.versions.keys().map(|&n| Moment::Version(n)).collect();
@@ -289,6 +321,7 @@ impl World {
         for moment in moments {
             self.check_moment(name, &moment, false)?;
         }
+        self.check_history(name)?;
         let versions = self.volume(name).versions()?;
         let seqs: Vec<_> = versions.iter().map(|v| (v.number, v.stamp.seq.0)).collect();
         let expected: Vec<_> = self.models[name].versions.iter().map(|(&n, &s)| (n, s)).collect();

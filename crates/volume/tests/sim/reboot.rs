@@ -130,6 +130,7 @@ impl World {
                     let content = self.models[source].exact_at(seq).expect("checked before");
                     let info = self.volume(name).info().expect("a recovered clone");
                     self.adopt(name, content, info.granularity, info.window_ns);
+                    self.model(name).squeezed = info.history_limit_bytes.is_some();
                 }
                 _ => panic!("volume {name} came from nowhere"),
             }
@@ -224,6 +225,7 @@ impl World {
             model.granularities.push((model.oracle.latest() + 1, info.granularity));
         }
         if let Some(Action::Change(_, change)) = mine {
+            model.squeezed |= matches!(change.history_limit_bytes, Some(Some(_)));
             model.window_ns =
                 change.window_ns.filter(|&w| w == info.window_ns).unwrap_or(model.window_ns);
         }

@@ -32,6 +32,8 @@ const WEIGHTS: [u64; KINDS] =
 /// The generator of one run.
 pub struct Workload {
     random: Random,
+    /// Draws history limits, apart so that older seeds draw what they drew.
+    limits: Random,
     weights: [u64; KINDS],
     names: u64,
     /// Bytes of the media.
@@ -59,7 +61,8 @@ impl Workload {
         let media_bytes = random.between(64, 400) << 20;
         let memory_bytes = [0, 64 << 10, 1 << 20, 8 << 20][random.below(4) as usize];
         let faulty = random.chance(700);
-        Workload { random, weights, names: 0, media_bytes, memory_bytes, faulty }
+        let limits = Random::new(seed ^ 0x11_3175);
+        Workload { random, limits, weights, names: 0, media_bytes, memory_bytes, faulty }
     }
 
     /// The next action.
@@ -186,7 +189,11 @@ impl Workload {
         VolumeChange {
             granularity: self.random.chance(500).then(|| self.granularity()),
             window_ns: self.random.chance(500).then(|| self.window()),
-            history_limit_bytes: None,
+            history_limit_bytes: match self.limits.below(4) {
+                0 => Some(Some(self.limits.below(8) << 20)),
+                1 => Some(None),
+                _ => None,
+            },
         }
     }
 

@@ -300,6 +300,8 @@ impl World {
                     model.granularities.push((model.oracle.latest() + 1, granularity));
                 }
                 model.window_ns = change.window_ns.unwrap_or(model.window_ns);
+                // From now on history may go for want of the space that it is allowed.
+                model.squeezed |= matches!(change.history_limit_bytes, Some(Some(_)));
             }
             other => unreachable!("{other:?} is no event"),
         }
@@ -332,11 +334,9 @@ impl World {
         let clone = self.pool().clone_volume(source, moment, name)?;
         let latest = clone.resolve(&Moment::Latest)?;
         assert!(latest.seq.0 >= seq, "a clone goes on from the moment it was made at");
-        let (granularity, window_ns) = {
-            let info = clone.info()?;
-            (info.granularity, info.window_ns)
-        };
-        let mut model = Model::new(latest.seq.0, content, granularity, window_ns);
+        let info = clone.info()?;
+        let mut model = Model::new(latest.seq.0, content, info.granularity, info.window_ns);
+        model.squeezed = info.history_limit_bytes.is_some();
         model.note_now(clone.now().as_nanos());
         self.models.insert(name.to_owned(), model);
         Ok(())

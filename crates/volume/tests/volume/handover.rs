@@ -6,8 +6,8 @@ use std::sync::mpsc::channel;
 use std::time::Duration;
 
 use block::Operation;
-use hindsight_volume::{Budget, Granularity, Pool};
-use sim::Keep;
+use hindsight_volume::{Budget, Granularity, Pool, WriteOp};
+use sim::{Failure, Keep, Op};
 use units::Moment;
 
 use crate::hook::{Rig, SECOND_NS, get, make, put};
@@ -65,7 +65,7 @@ fn a_merge_does_not_hide_the_end_of_a_segment_that_is_not_in_the_map_yet() {
     }
     // Many small batches, so that the map is written out with most of the segment still empty.
     for block in 100..360 {
-        let op = hindsight_volume::WriteOp::Zero { offset: block * 4096, length_bytes: 4096 };
+        let op = WriteOp::Zero { offset: block * 4096, length_bytes: 4096 };
         volume.write_batch(&[op]).expect("written");
     }
     step_all(&pool);
@@ -189,4 +189,129 @@ fn versions_and_background_work_do_not_wait_for_each_other_for_ever() {
             done.store(true, Ordering::SeqCst);
         });
     });
+}
+
+#[test]
+fn part_of_a_block_written_beside_a_revert_keeps_nothing_of_before() {
+    let rig = Rig::new(256 << 20, 1 << 20);
+    let pool = rig.open();
+    let volume = make(&pool, Granularity::EveryWrite, 1 << 60);
+    let past = put(&volume, 5, 1);
+    put(&volume, 5, 2);
+    // The rest of the block is being read for the merge when the volume goes back.
+    let reverted = Arc::new(AtomicBool::new(false));
+    let (once, target) = (Arc::clone(&reverted), Arc::clone(&volume));
+    rig.device.hook(move |operation, _| {
+        if operation == Operation::Read && !once.swap(true, Ordering::SeqCst) {
+            target.revert(&Moment::Seq(past), false).expect("reverted");
+        }
+    });
+    let op = WriteOp::Data { offset: 5 * 4096 + 100, bytes: &[3; 100] };
+    volume.write_batch(&[op]).expect("written");
+    assert!(reverted.load(Ordering::SeqCst));
+    rig.device.unhook();
+    let mut expected = [1; 4096];
+    expected[100..200].fill(3);
+    let mut found = [0; 4096];
+    volume.read(5 * 4096, &mut found).expect("read");
+    assert_eq!((found[0], found[100], found[4095]), (1, 3, 1), "of the moment gone back to");
+    assert!(found == expected, "the block is of the moment gone back to");
+}
+
+#[test]
+fn what_is_cut_off_reads_as_zeros_whoever_writes_there_meanwhile() {
+    let rig = Rig::new(256 << 20, 1 << 20);
+    let pool = rig.open();
+    let volume = make(&pool, Granularity::EveryWrite, 1 << 60);
+    put(&volume, 0, 1);
+    step_all(&pool);
+    // Sizes within a block and at the end of one; writes beyond the new size while it is made so.
+    for (turn, size_bytes) in [(1_u64 << 20) + 512, 1 << 20, 4096 + 1024].into_iter().enumerate() {
+        let armed = Arc::new(AtomicBool::new(true));
+        let (once, target) = (Arc::clone(&armed), Arc::clone(&volume));
+        rig.device.hook(move |operation, _| {
+            if operation == Operation::Flush && once.swap(false, Ordering::SeqCst) {
+                let boundary = size_bytes / 4096 * 4096;
+                for (offset, length) in [(boundary, 4096), (2 << 20, 4096), (boundary + 900, 700)] {
+                    let op = WriteOp::Data { offset, bytes: &vec![7; length] };
+                    let _ = target.write_batch(&[op]);
+                }
+            }
+        });
+        volume.resize(size_bytes).expect("smaller");
+        assert!(!armed.load(Ordering::SeqCst));
+        rig.device.unhook();
+        volume.resize(8 << 20).expect("larger");
+        let mut found = vec![1; (8 << 20) - size_bytes as usize];
+        volume.read(size_bytes, &mut found).expect("read");
+        let first = found.iter().position(|b| *b != 0);
+        assert_eq!(first, None, "turn {turn}: what was cut off reads as zeros");
+    }
+}
+
+#[test]
+fn two_who_make_a_volume_smaller_and_larger_leave_zeros() {
+    let rig = Rig::new(256 << 20, 1 << 20);
+    let pool = rig.open();
+    let volume = make(&pool, Granularity::EveryWrite, 1 << 60);
+    volume.resize(4 << 20).expect("smaller");
+    let armed = Arc::new(AtomicBool::new(true));
+    let (once, target) = (Arc::clone(&armed), Arc::clone(&volume));
+    let (done, is_done) = channel();
+    let is_done = parking_lot::Mutex::new(is_done);
+    rig.device.hook(move |operation, _| {
+        if operation == Operation::Flush && once.swap(false, Ordering::SeqCst) {
+            let (volume, done) = (Arc::clone(&target), done.clone());
+            std::thread::spawn(move || {
+                volume.resize(6 << 20).expect("larger");
+                let op = WriteOp::Data { offset: 5 << 20, bytes: &[8; 4096] };
+                let _ = volume.write_batch(&[op]);
+                done.send(()).expect("somebody waits");
+            });
+            // It ends now, or it waits until this resize has ended.
+            let _ = is_done.lock().recv_timeout(Duration::from_millis(200));
+        }
+    });
+    volume.resize(2 << 20).expect("smaller");
+    rig.device.unhook();
+    // The other one is done when the size stands.
+    for _ in 0..500 {
+        if volume.size_bytes() == 6 << 20 {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    volume.resize(2 << 20).expect("smaller");
+    volume.resize(8 << 20).expect("larger");
+    let mut found = vec![1; 6 << 20];
+    volume.read(2 << 20, &mut found).expect("read");
+    assert!(found.iter().all(|b| *b == 0), "what was cut off reads as zeros");
+}
+
+#[test]
+fn a_server_that_is_only_restarted_after_a_failed_sync_trusts_nothing_that_it_lost() {
+    let rig = Rig::new(256 << 20, 1 << 20);
+    let pool = rig.open();
+    let volume = make(&pool, Granularity::EveryWrite, 1 << 60);
+    put(&volume, 0, 1);
+    volume.flush().expect("flushed");
+    for block in 1..60 {
+        put(&volume, block, 9);
+    }
+    rig.media.fail(Failure::once(Op::Sync));
+    volume.flush().expect_err("the sync fails");
+    drop(volume);
+    // Reads still return everything, also what was lost. The next syncs succeed.
+    let pool = rig.kill(pool);
+    let volume = pool.volume("v").expect("there");
+    volume.flush().expect("flushed");
+    let seen: Vec<u8> = (0..60).map(|block| get(&volume, block)).collect();
+    drop(volume);
+    rig.media.halt_now();
+    drop(pool);
+    rig.media.crash_with(&mut |_, _| Keep::Nothing);
+    let pool = rig.open();
+    let volume = pool.volume("v").expect("there");
+    let found: Vec<u8> = (0..60).map(|block| get(&volume, block)).collect();
+    assert_eq!(found, seen, "it was flushed");
 }

@@ -6,5 +6,6 @@ mod handover;
 mod hook;
 mod past;
 mod room;
+mod space;
 mod story;
 mod wide;
