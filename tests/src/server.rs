@@ -40,15 +40,22 @@ pub struct Server {
     program: PathBuf,
     pool: PathBuf,
     log: PathBuf,
+    more: Vec<String>,
     child: Option<Child>,
 }
 
 impl Server {
     /// Starts a server on a pool, which is made if it is not there.
     pub fn start(program: &Path, pool: &Path) -> Result<Server> {
+        Server::start_with(program, pool, &[])
+    }
+
+    /// The same with more arguments, now and at every later start.
+    pub fn start_with(program: &Path, pool: &Path, more: &[&str]) -> Result<Server> {
         let log = pool.with_extension("log");
-        let mut server =
-            Server { program: program.to_owned(), pool: pool.to_owned(), log, child: None };
+        let more = more.iter().map(|&argument| argument.to_owned()).collect();
+        let (program, pool) = (program.to_owned(), pool.to_owned());
+        let mut server = Server { program, pool, log, more, child: None };
         server.up()?;
         Ok(server)
     }
@@ -61,6 +68,7 @@ impl Server {
             .arg("--pool")
             .arg(&self.pool)
             .args(["--nbd", "127.0.0.1:0", "--http", "127.0.0.1:0"])
+            .args(&self.more)
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::piped())
@@ -118,6 +126,27 @@ impl Server {
             }
             thread::sleep(Duration::from_millis(5));
         }
+    }
+
+    /// Waits until the server has said something that contains `text`.
+    pub fn wait_for_talk(&self, text: &str) -> Result<()> {
+        self.wait_until_said(text, |talk| talk.contains(text))
+    }
+
+    /// Waits until `is_said` of all it has said.
+    pub fn wait_until_said(&self, what: &str, is_said: impl Fn(&str) -> bool) -> Result<()> {
+        let began = Instant::now();
+        while !is_said(&self.talk()) {
+            ensure!(began.elapsed() < PATIENCE, "it did not say {what:?} but:\n{}", self.talk());
+            thread::sleep(Duration::from_millis(10));
+        }
+        Ok(())
+    }
+
+    /// Waits for an end that signals have begun; the exit code.
+    pub fn wait(&mut self) -> Result<Option<i32>> {
+        let mut child = self.child.take().context("the server does not run")?;
+        Ok(child.wait()?.code())
     }
 
     /// Fails if the server ended by itself or panicked.

@@ -212,6 +212,13 @@ pub struct Pool {
     pub used_bytes: u64,
     /// Bytes of zones that are free.
     pub free_bytes: u64,
+    /// Bytes that new data can still take: less than what is free by a reserve, and by what the
+    /// file system under a sparse pool file lacks.
+    pub available_bytes: u64,
+    /// Of what data may take in all, how much is used, in percent.
+    pub fill_percent: u64,
+    /// What is going to happen, from 75 percent on.
+    pub warning: Option<String>,
     /// Bytes in used zones that reclamation would free now.
     pub reclaimable_bytes: u64,
     /// Bytes of log segments; with `map_bytes` and `catalogue_bytes` the sum of `used_bytes`.

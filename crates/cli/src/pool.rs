@@ -100,7 +100,7 @@ fn audit(session: &Session, after: u64) -> anyhow::Result<Vec<AuditRecord>> {
 }
 
 fn show(pool: &Pool) -> String {
-    pairs(&[
+    let mut lines = vec![
         ("id", pool.id.clone()),
         ("state", pool.state.clone()),
         ("layers", pool.layers.clone()),
@@ -110,13 +110,17 @@ fn show(pool: &Pool) -> String {
         ("size", human(pool.size_bytes)),
         ("used", human(pool.used_bytes)),
         ("free", human(pool.free_bytes)),
+        ("available", human(pool.available_bytes)),
+        ("full", format!("{} %", pool.fill_percent)),
         ("reclaimable", human(pool.reclaimable_bytes)),
         ("log", human(pool.log_bytes)),
         ("map", human(pool.map_bytes)),
         ("catalogue", human(pool.catalogue_bytes)),
         ("pending entries", pool.pending_entries.to_string()),
         ("checksum errors", pool.checksum_errors.to_string()),
-    ])
+    ];
+    lines.extend(pool.warning.clone().map(|warning| ("warning", warning)));
+    pairs(&lines)
 }
 
 fn records(records: &[AuditRecord]) -> String {

@@ -8,6 +8,7 @@ use parking_lot::{Condvar, Mutex};
 use volume::{Budget, Pool};
 
 use crate::StartError;
+use crate::fill::FillWatch;
 
 /// Device bytes of one step: small, so that stopping never waits long.
 const STEP_BYTES: u64 = 8 << 20;
@@ -24,12 +25,12 @@ pub(crate) struct Background {
 
 impl Background {
     /// Starts the thread.
-    pub(crate) fn start(pool: Arc<Pool>) -> Result<Background, StartError> {
+    pub(crate) fn start(pool: Arc<Pool>, fill: FillWatch) -> Result<Background, StartError> {
         let stop = Arc::new((Mutex::new(false), Condvar::new()));
         let told = Arc::clone(&stop);
         let thread = std::thread::Builder::new()
             .name("background".to_owned())
-            .spawn(move || run(&pool, &told))
+            .spawn(move || run(&pool, fill, &told))
             .map_err(StartError::Thread)?;
         Ok(Background { stop, thread })
     }
@@ -44,9 +45,10 @@ impl Background {
     }
 }
 
-fn run(pool: &Pool, stop: &(Mutex<bool>, Condvar)) {
+fn run(pool: &Pool, mut fill: FillWatch, stop: &(Mutex<bool>, Condvar)) {
     let mut failed = false;
     loop {
+        fill.look();
         let sleep = match pool.step(Budget { bytes: STEP_BYTES }) {
             Ok(more) => {
                 failed = false;

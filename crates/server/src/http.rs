@@ -21,6 +21,7 @@ use utoipa_axum::routes;
 use volume::{Pool, Volume};
 
 use crate::Attachments;
+use crate::fill::FillGauge;
 use crate::metrics::Metrics;
 
 mod answer;
@@ -81,6 +82,7 @@ pub(crate) struct Context(Arc<Inner>);
 
 struct Inner {
     pool: Arc<Pool>,
+    fill: Arc<FillGauge>,
     attachments: Arc<Attachments>,
     nbd: NbdAddresses,
     metrics: Metrics,
@@ -90,12 +92,18 @@ struct Inner {
 impl Context {
     pub(crate) fn new(
         pool: Arc<Pool>,
+        fill: Arc<FillGauge>,
         attachments: Arc<Attachments>,
         nbd: NbdAddresses,
         metrics: Metrics,
     ) -> Context {
         let ready = AtomicBool::new(false);
-        Context(Arc::new(Inner { pool, attachments, nbd, metrics, ready }))
+        Context(Arc::new(Inner { pool, fill, attachments, nbd, metrics, ready }))
+    }
+
+    /// How full the pool is.
+    pub(crate) fn fill(&self) -> &Arc<FillGauge> {
+        &self.0.fill
     }
 
     /// Says whether `/readyz` answers 200.

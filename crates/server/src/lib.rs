@@ -7,6 +7,7 @@
 mod attach;
 mod background;
 mod error;
+mod fill;
 mod http;
 mod listen;
 mod logs;

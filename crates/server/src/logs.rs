@@ -3,6 +3,7 @@
 //! What a client does wrong is no more than DEBUG; WARN and ERROR are for the operator.
 
 use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::LevelFilter;
 
 use crate::{LogSettings, StartError};
 
@@ -12,12 +13,18 @@ use crate::{LogSettings, StartError};
 /// When format or level are none.
 pub fn start_log(settings: &LogSettings) -> Result<(), StartError> {
     let level = settings.level.as_deref().unwrap_or("info");
-    let filter = EnvFilter::try_new(level).map_err(|e| {
+    let refused = |why: String| {
         StartError::setting(
-            format!("`{level}` is not a log level: {e}"),
+            format!("`{level}` is not a log level{why}"),
             "give error, warn, info, debug or trace, or a filter such as hindsight_server=debug",
         )
-    })?;
+    };
+    // A word that is no level would be taken for the name of a part, and silence all others.
+    let is_word = level.bytes().all(|b| b.is_ascii_alphanumeric());
+    if is_word && level.parse::<LevelFilter>().is_err() {
+        return Err(refused(String::new()));
+    }
+    let filter = EnvFilter::try_new(level).map_err(|e| refused(format!(": {e}")))?;
     let subscriber = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
     let started = match settings.format.as_deref().unwrap_or("text") {
         "text" => subscriber.with_ansi(false).try_init(),

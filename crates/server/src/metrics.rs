@@ -17,6 +17,7 @@ use prometheus_client::registry::Registry;
 use volume::{IoCount, Pool, VolumeInfo};
 
 use crate::Attachments;
+use crate::fill::FillGauge;
 
 /// Bounds of the latency histogram, in seconds.
 const LATENCY_BOUNDS: [f64; 8] = [0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 10.0];
@@ -38,6 +39,7 @@ impl Metrics {
     /// Metrics of `pool` and its volumes; `others` are collectors of other front ends.
     pub(crate) fn new(
         pool: Arc<Pool>,
+        fill: Arc<FillGauge>,
         attachments: Arc<Attachments>,
         others: Vec<Box<dyn Collector>>,
     ) -> Metrics {
@@ -50,7 +52,7 @@ impl Metrics {
             "Time from a request's head to its answer",
             latency.clone(),
         );
-        registry.register_collector(Box::new(Engine { pool, attachments }));
+        registry.register_collector(Box::new(Engine { pool, fill, attachments }));
         for other in others {
             registry.register_collector(other);
         }
@@ -77,6 +79,7 @@ impl Metrics {
 
 struct Engine {
     pool: Arc<Pool>,
+    fill: Arc<FillGauge>,
     attachments: Arc<Attachments>,
 }
 
@@ -240,10 +243,14 @@ fn encode_device_io(encoder: &mut DescriptorEncoder, volumes: &[VolumeInfo]) -> 
 impl Engine {
     fn encode_pool(&self, encoder: &mut DescriptorEncoder) -> fmt::Result {
         let status = self.pool.status();
+        let fill = self.fill.read();
         let gauges = [
             ("size_bytes", "Bytes of all zones", status.size_bytes),
             ("used_bytes", "Bytes of zones in use", status.used_bytes),
             ("free_bytes", "Bytes of zones that are free", status.free_bytes),
+            ("available_bytes", "Bytes that new data can still take", fill.available_bytes),
+            ("fill_percent", "Of what data may take, how much is used", fill.percent()),
+            ("warning_percent", "Warning level reached: 0, 75, 85 or 95", fill.level()),
             (
                 "reclaimable_bytes",
                 "Bytes that reclamation would free now",
@@ -259,6 +266,13 @@ impl Engine {
             let gauge = ConstGauge::new(value);
             gauge.encode(encoder.encode_descriptor(&name, help, None, gauge.metric_type())?)?;
         }
+        let loads = ConstCounter::new(status.page_loads);
+        loads.encode(encoder.encode_descriptor(
+            "hindsight_pool_map_page_loads",
+            "Map pages looked up because they were not in memory",
+            None,
+            loads.metric_type(),
+        )?)?;
         let errors = ConstCounter::new(status.checksum_errors);
         errors.encode(encoder.encode_descriptor(
             "hindsight_pool_checksum_errors",

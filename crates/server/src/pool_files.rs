@@ -33,24 +33,22 @@ fn machine() -> Machine {
     Machine { clock: Arc::new(RealClock::new()), entropy: Arc::new(RealEntropy::default()) }
 }
 
+/// Where the bytes of the pool of `config` are.
+pub(crate) fn path_of(config: &Config) -> PathBuf {
+    config.device.clone().unwrap_or_else(|| config.pool_dir.join(POOL_FILE))
+}
+
 /// Opens the pool of `config`, or makes one where there is none.
 pub(crate) fn open_or_create(config: &Config) -> Result<Arc<Pool>, StartError> {
     make_dir(&config.pool_dir)?;
-    let path = match &config.device {
-        Some(device) => {
-            if config.create && !is_laid_out(device)? {
-                lay_out(device)?;
-            }
-            device.clone()
+    let path = path_of(config);
+    if config.device.is_some() {
+        if config.create && !is_laid_out(&path)? {
+            lay_out(&path)?;
         }
-        None => {
-            let path = config.pool_dir.join(POOL_FILE);
-            if !path.try_exists().map_err(|e| at(&path, e))? {
-                create_file(config, &path)?;
-            }
-            path
-        }
-    };
+    } else if !path.try_exists().map_err(|e| at(&path, e))? {
+        create_file(config, &path)?;
+    }
     let options = PoolOptions { memory_bytes: config.memory_bytes };
     Pool::open(device_at(&path)?, machine(), options).map_err(StartError::Pool)
 }
@@ -107,7 +105,7 @@ fn create_file(config: &Config, path: &Path) -> Result<(), StartError> {
     remove_unfinished(&unfinished)?;
     let size_bytes = size_bytes - size_bytes % POOL_BYTES_GRAIN;
     if size_bytes == 0 {
-        return Err(StartError::setting("the pool's size is too little", "give at least 1GiB"));
+        return Err(StartError::setting("the pool's size is too little", "give at least 64MiB"));
     }
     let media = FileMedia::create(&unfinished, size_bytes).map_err(|e| at(&unfinished, e))?;
     let device: Arc<dyn BlockDevice> = Arc::new(MediaDevice::new(Arc::new(media)));

@@ -9,6 +9,7 @@ use prometheus_client::collector::Collector;
 use volume::Pool;
 
 use crate::background::Background;
+use crate::fill::{FillGauge, FillWatch};
 use crate::http::{Context, HttpServer, NbdAddresses};
 use crate::listen::{self, Bound, Protection, SocketFile};
 use crate::metrics::Metrics;
@@ -57,7 +58,8 @@ impl Server {
         let mut listeners = describe("nbd", config.nbd_tls.is_some(), &nbd_bound)?;
         listeners.extend(describe("http", false, &http_bound)?);
         let context = http_context(config, &pool, &nbd_context, &nbd_bound)?;
-        let background = Background::start(Arc::clone(&pool))?;
+        let watch = FillWatch::new(Arc::clone(context.fill()));
+        let background = Background::start(Arc::clone(&pool), watch)?;
         let (unix, nbd_socket) = nbd_bound.unix.map(|u| (u.listener, u.file)).unzip();
         let unix = unix.into_iter().collect();
         let nbd = match NbdServer::start(&nbd_context, data_threads(), unix, nbd_bound.tcp) {
@@ -136,8 +138,10 @@ fn http_context(
     let addresses = nbd_addresses(config, nbd_bound)?;
     let attachments = &nbd.attachments;
     let counted = vec![Box::new(NbdCollector(Arc::clone(&nbd.counters))) as Box<dyn Collector>];
-    let metrics = Metrics::new(Arc::clone(pool), Arc::clone(attachments), counted);
-    Ok(Context::new(Arc::clone(pool), Arc::clone(attachments), addresses, metrics))
+    let fill = Arc::new(FillGauge::new(Arc::clone(pool), pool_files::path_of(config)));
+    let metrics =
+        Metrics::new(Arc::clone(pool), Arc::clone(&fill), Arc::clone(attachments), counted);
+    Ok(Context::new(Arc::clone(pool), fill, Arc::clone(attachments), addresses, metrics))
 }
 
 fn close(pool: &Pool) {

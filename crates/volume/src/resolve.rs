@@ -52,11 +52,8 @@ impl Volume {
             }
             Moment::Seq(seq) => {
                 if *seq > latest.seq {
-                    return Err(self.outside(
-                        &record,
-                        latest,
-                        format!("seq {seq} is not written yet"),
-                    ));
+                    let text = format!("seq {seq} is not written yet");
+                    return Err(self.outside(&record, latest, pins, text));
                 }
                 self.retained(*seq, &record, latest, pins)
             }
@@ -77,7 +74,7 @@ impl Volume {
         pins: &Pins,
     ) -> Result<Resolved> {
         if time > self.now() {
-            return Err(self.outside(record, latest, format!("{time} is in the future")));
+            return Err(self.outside(record, latest, pins, format!("{time} is in the future")));
         }
         let entry = self.time_entry(By::Time(time))?;
         let seq = entry.map_or(Seq(record.created_seq), |e| e.seq.min(latest.seq));
@@ -87,7 +84,7 @@ impl Volume {
         // now.
         let has_left = time.as_nanos() < record.horizon_ns && seq.0 < record.horizon_seq;
         if is_unborn || (has_left && !pins.seqs().any(|pin| Some(pin) == entry.map(|e| e.seq))) {
-            return Err(self.outside(record, latest, format!("{time} has left the window")));
+            return Err(self.outside(record, latest, pins, format!("{time} has left the window")));
         }
         self.retained(seq, record, latest, pins)
     }
@@ -109,7 +106,7 @@ impl Volume {
         let found = unpinned.last_at_or_before(seq).max(pinned);
         let found = found.filter(|found| found.0 >= record.horizon_seq || *found == seq);
         let Some(found) = found else {
-            return Err(self.outside(record, latest, format!("seq {seq} cannot be opened")));
+            return Err(self.outside(record, latest, pins, format!("seq {seq} cannot be opened")));
         };
         let stamp = self.stamp(found)?;
         Ok(Resolved { seq: stamp.seq, time: stamp.time, exact: found == seq })
@@ -137,8 +134,33 @@ impl Volume {
         Ok(end.filter(is_interval))
     }
 
-    fn outside(&self, record: &VolumeRecord, latest: Stamp, what: String) -> Error {
-        let oldest = (Seq(record.horizon_seq), WallTime::from_nanos(record.horizon_ns));
+    /// The oldest moment of the window that can be opened. Where an interval thins the history out
+    /// that is told as the window's start, though the first interval ends a little later.
+    pub(crate) fn oldest(
+        &self,
+        record: &VolumeRecord,
+        latest: Stamp,
+        pins: &Pins,
+    ) -> Result<Stamp> {
+        let horizon =
+            Stamp { seq: Seq(record.horizon_seq), time: WallTime::from_nanos(record.horizon_ns) };
+        let is_interval = |g: &(u64, Granularity)| matches!(g.1, Granularity::Interval(_));
+        if record.granularities.iter().any(is_interval) {
+            return Ok(horizon);
+        }
+        let unpinned = record.unpinned(latest.seq, &[]).first();
+        let pinned = pins.seqs().filter(|&pin| pin >= horizon.seq).min();
+        match unpinned.into_iter().chain(pinned).min() {
+            Some(seq) if seq > horizon.seq => self.stamp(seq),
+            _ => Ok(horizon),
+        }
+    }
+
+    fn outside(&self, record: &VolumeRecord, latest: Stamp, pins: &Pins, what: String) -> Error {
+        let oldest = match self.oldest(record, latest, pins) {
+            Ok(stamp) => (stamp.seq, stamp.time),
+            Err(error) => return error,
+        };
         let newest = (latest.seq, latest.time);
         let text = format!(
             "{what}: {} can be opened from {} (seq {}) to {} (seq {})",

@@ -206,8 +206,7 @@ impl Volume {
         let latest = self.latest()?;
         let record = self.record.lock().clone();
         let space = self.space(&record)?;
-        let oldest =
-            Stamp { seq: Seq(record.horizon_seq), time: WallTime::from_nanos(record.horizon_ns) };
+        let oldest = self.oldest(&record, latest, &self.pins.lock())?;
         Ok(VolumeInfo {
             name: self.name.clone(),
             size_bytes: self.size_bytes(),

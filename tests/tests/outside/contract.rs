@@ -162,6 +162,42 @@ fn bad_requests_get_a_problem_and_harm_nothing() -> Result<()> {
 }
 
 #[test]
+fn the_valid_range_that_is_stated_begins_with_what_can_be_opened() -> Result<()> {
+    let stage = Stage::new("vol", "8MiB")?;
+    stage.server.run(&[
+        "volume",
+        "create",
+        "od",
+        "--size",
+        "1MiB",
+        "--granularity",
+        "on-demand",
+    ])?;
+    let http = stage.server.http();
+    for name in ["vol", "od"] {
+        let path = format!("/api/v1/volumes/{name}");
+        let mut link = stage.server.connect(name)?;
+        let check = || -> Result<()> {
+            let outside = http.call("GET", &format!("{path}/resolve?at=seq:999"), None)?;
+            let stated = check_problem(&outside, &[410], name)?["oldest"].clone();
+            ensure!(http.get(&path)?["oldest"] == stated, "{name}: {stated}");
+            let at = http.get(&format!("{path}/resolve?at=seq:{}", stated["seq"]))?;
+            ensure!(at["exact"] == true && at["seq"] == stated["seq"], "{name}: {stated} {at}");
+            Ok(())
+        };
+        check()?;
+        for byte in 1..4 {
+            link.demand(&Request::Write { offset: 0, bytes: vec![byte; 4096], fua: false })?;
+            check()?;
+        }
+        http.expect("POST", &format!("{path}/versions"), Some(&json!({})))?;
+        link.demand(&Request::Write { offset: 0, bytes: vec![9; 4096], fua: false })?;
+        check()?;
+    }
+    Ok(())
+}
+
+#[test]
 fn history_ends_where_it_is_asked_to() -> Result<()> {
     let stage = Stage::new("vol", "8MiB")?;
     let http = stage.server.http();

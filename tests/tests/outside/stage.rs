@@ -16,8 +16,14 @@ pub struct Stage {
 impl Stage {
     /// A server with one volume, or none when `size` is empty.
     pub fn new(volume: &str, size: &str) -> Result<Stage> {
+        Stage::with(volume, size, &[])
+    }
+
+    /// The same, the server started with more arguments.
+    pub fn with(volume: &str, size: &str, more: &[&str]) -> Result<Stage> {
         let folder = folder()?;
-        let server = Server::start(&server::program()?, &folder.path().join("pool"))?;
+        let pool = folder.path().join("pool");
+        let server = Server::start_with(&server::program()?, &pool, more)?;
         if !size.is_empty() {
             server.run(&["volume", "create", volume, "--size", size])?;
         }

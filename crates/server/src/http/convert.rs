@@ -5,6 +5,7 @@ use std::path::Path;
 use api::{ClonedFrom, SpanInput, Stamp, Time};
 use units::{Span, WallTime};
 
+use crate::fill::Fill;
 use crate::http::NbdAddresses;
 
 /// Bytes of a map extent in this release.
@@ -123,7 +124,7 @@ pub(crate) fn range(range: volume::Range) -> api::Range {
     api::Range { offset: range.offset, length: range.length_bytes }
 }
 
-pub(crate) fn pool(status: volume::PoolStatus, volumes: usize) -> api::Pool {
+pub(crate) fn pool(status: volume::PoolStatus, fill: Fill, volumes: usize) -> api::Pool {
     api::Pool {
         id: status.id,
         state: status.state.to_owned(),
@@ -134,6 +135,9 @@ pub(crate) fn pool(status: volume::PoolStatus, volumes: usize) -> api::Pool {
         size_bytes: status.size_bytes,
         used_bytes: status.used_bytes,
         free_bytes: status.free_bytes,
+        available_bytes: fill.available_bytes,
+        fill_percent: fill.percent(),
+        warning: fill.warning(),
         reclaimable_bytes: status.reclaimable_bytes,
         log_bytes: status.log_bytes,
         map_bytes: status.map_bytes,

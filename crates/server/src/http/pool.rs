@@ -14,7 +14,7 @@ pub(super) async fn show(State(context): State<Context>) -> Answer<Json<api::Poo
     context
         .engine(|context| {
             let pool = context.pool();
-            Ok(convert::pool(pool.status(), pool.volumes().len()))
+            Ok(convert::pool(pool.status(), context.fill().read(), pool.volumes().len()))
         })
         .await
         .map(Json)

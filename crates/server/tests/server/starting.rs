@@ -39,6 +39,16 @@ fn a_second_server_on_a_pool_is_refused() {
 }
 
 #[test]
+fn a_word_that_is_no_level_does_not_silence_the_log() {
+    let log =
+        |level: &str| hindsight_server::LogSettings { format: None, level: Some(level.to_owned()) };
+    for level in ["loud", "hindsight_server=noise"] {
+        assert!(hindsight_server::start_log(&log(level)).is_err(), "{level:?}");
+    }
+    assert!(hindsight_server::start_log(&log("WARN")).is_ok());
+}
+
+#[test]
 fn a_directory_with_other_things_is_not_made_a_pool() {
     let dir = tempfile::tempdir().expect("directory");
     fs::write(dir.path().join("thesis.tex"), "x").expect("write");

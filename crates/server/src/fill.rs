@@ -1,0 +1,133 @@
+//! How full the pool is, and saying so in time: history is given up first, then writes fail.
+//!
+//! A pool file is sparse, so what is left is the lesser of what its zones and its file system have.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use volume::Pool;
+
+/// From how many percent on a warning is given, and given again.
+pub(crate) const WARNING_PERCENTS: [u64; 3] = [75, 85, 95];
+/// How often the watch looks.
+const LOOK_EVERY: Duration = Duration::from_millis(500);
+
+/// How full a pool is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Fill {
+    pub(crate) used_bytes: u64,
+    pub(crate) available_bytes: u64,
+}
+
+impl Fill {
+    /// Of what data may take in all, how much is used.
+    pub(crate) fn percent(self) -> u64 {
+        let all = u128::from(self.used_bytes) + u128::from(self.available_bytes);
+        let percent = (u128::from(self.used_bytes) * 100).checked_div(all).unwrap_or(100);
+        u64::try_from(percent).expect("at most 100")
+    }
+
+    /// The highest warning level reached; 0 is none.
+    pub(crate) fn level(self) -> u64 {
+        let reached = WARNING_PERCENTS.into_iter().filter(|&level| level <= self.percent());
+        reached.max().unwrap_or(0)
+    }
+
+    /// What is to be said about it.
+    pub(crate) fn warning(self) -> Option<String> {
+        if self.level() == 0 {
+            return None;
+        }
+        let left = self.available_bytes >> 20;
+        Some(format!(
+            "the pool is {} % full, {left} MiB are left: then the oldest history that nothing pins \
+             is given up, and when there is none, writes fail",
+            self.percent()
+        ))
+    }
+}
+
+/// Tells how full a pool is.
+pub(crate) struct FillGauge {
+    pool: Arc<Pool>,
+    /// The pool's file, if it is one and not a disk.
+    file: Option<PathBuf>,
+}
+
+impl FillGauge {
+    /// For the pool that lies at `path`.
+    pub(crate) fn new(pool: Arc<Pool>, path: PathBuf) -> FillGauge {
+        let is_file = std::fs::metadata(&path).is_ok_and(|m| m.is_file());
+        FillGauge { pool, file: is_file.then_some(path) }
+    }
+
+    /// As it is now.
+    pub(crate) fn read(&self) -> Fill {
+        let (used_bytes, _, by_zones) = self.pool.room();
+        // A file system that cannot be asked counts as one with room: zones count all the same.
+        let below = self.file.as_ref().and_then(|file| rustix::fs::statvfs(file).ok());
+        let by_file_system = below.map_or(u64::MAX, |s| s.f_bavail.saturating_mul(s.f_frsize));
+        Fill { used_bytes, available_bytes: by_zones.min(by_file_system) }
+    }
+}
+
+/// Writes to the log when a level is reached, and when it is left again.
+pub(crate) struct FillWatch {
+    gauge: Arc<FillGauge>,
+    level: u64,
+    looked: Option<Instant>,
+}
+
+impl FillWatch {
+    /// A watch that has seen nothing yet.
+    pub(crate) fn new(gauge: Arc<FillGauge>) -> FillWatch {
+        FillWatch { gauge, level: 0, looked: None }
+    }
+
+    /// Looks, unless it has just looked.
+    pub(crate) fn look(&mut self) {
+        if self.looked.is_some_and(|at| at.elapsed() < LOOK_EVERY) {
+            return;
+        }
+        self.looked = Some(Instant::now());
+        let fill = self.gauge.read();
+        let (before, now) = (self.level, fill.level());
+        self.level = now;
+        match fill.warning() {
+            Some(warning) if now > before => {
+                tracing::warn!(percent = fill.percent(), "{warning}");
+            }
+            _ if now < before => {
+                tracing::info!(percent = fill.percent(), "the pool has more room again");
+            }
+            _ => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Fill;
+
+    #[test]
+    fn warnings_begin_at_three_quarters() {
+        let fill = |used_bytes, available_bytes| Fill { used_bytes, available_bytes };
+        for (used, available, percent, level) in [
+            (0, 0, 100, 95),
+            (0, 100, 0, 0),
+            (74, 26, 74, 0),
+            (75, 25, 75, 75),
+            (84, 16, 84, 75),
+            (85, 15, 85, 85),
+            (949, 51, 94, 85),
+            (95, 5, 95, 95),
+            (100, 0, 100, 95),
+            (u64::MAX, u64::MAX, 50, 0),
+        ] {
+            let fill = fill(used, available);
+            assert_eq!((fill.percent(), fill.level()), (percent, level), "{fill:?}");
+            assert_eq!(fill.warning().is_some(), level > 0, "{fill:?}");
+        }
+    }
+}

@@ -1,0 +1,113 @@
+//! What an operator sees: a pool that fills up, a server that is told to stop twice.
+
+use std::io::Write;
+use std::os::unix::net::UnixStream;
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use hindsight_tests::command;
+use hindsight_tests::nbd::Request;
+use serde_json::{Value, json};
+
+use crate::stage::Stage;
+
+fn mib(place: u64, byte: u8) -> Request {
+    Request::Write { offset: place << 20, bytes: vec![byte; 1 << 20], fua: false }
+}
+
+/// How full the pool was, of each warning in the log.
+fn warnings(talk: &str) -> impl Iterator<Item = u64> {
+    let warnings = talk.lines().filter(|line| line.contains(" WARN "));
+    let numbers = warnings.filter_map(|line| line.split("the pool is ").nth(1)?.split(' ').next());
+    numbers.filter_map(|number| number.parse().ok())
+}
+
+#[test]
+fn a_pool_that_fills_up_says_so_before_it_is_full() -> Result<()> {
+    let mut stage = Stage::with("vol", "1GiB", &["--pool-size", "256MiB"])?;
+    let http = stage.server.http();
+    let pool = http.get("/api/v1/pool")?;
+    ensure!(pool["warning"].is_null() && pool["fill_percent"].as_u64() < Some(50), "{pool}");
+    let mut link = stage.server.connect("vol")?;
+    let mut place = 0;
+    for level in [75, 85, 95] {
+        // Background work takes and gives a zone now and then: well above the level.
+        while http.get("/api/v1/pool")?["fill_percent"].as_u64() < Some(level + 2) {
+            // All of it is live, so that nothing can be given up for it.
+            link.demand(&mib(place, 7))?;
+            place += 1;
+        }
+        let is_warned = |talk: &str| warnings(talk).any(|percent| percent >= level);
+        stage.server.wait_until_said(&format!("a warning of {level} %"), is_warned)?;
+        let pool = http.get("/api/v1/pool")?;
+        let percent = pool["fill_percent"].as_u64().unwrap_or_default();
+        ensure!(percent < 100, "no write has failed yet: {pool}");
+        let words = format!("the pool is {percent} % full");
+        ensure!(pool["warning"].as_str().is_some_and(|w| w.contains(&words)), "{pool}");
+        let metrics = String::from_utf8(http.call("GET", "/metrics", None)?.body)?;
+        let gauge = format!("hindsight_pool_warning_percent {level}");
+        ensure!(metrics.contains(&gauge), "{gauge} is missing of {metrics}");
+    }
+    let shown = stage.server.run(&["pool", "status"])?;
+    ensure!(shown.lines().any(|line| line.starts_with("warning ")), "{shown}");
+    drop(link);
+    stage.server.run(&["volume", "delete", "vol", "--force"])?;
+    stage.server.wait_for_talk("the pool has more room again")?;
+    let pool = http.get("/api/v1/pool")?;
+    ensure!(pool["warning"].is_null(), "{pool}");
+    stage.server.stop()
+}
+
+#[test]
+fn a_second_sigterm_stops_at_once_and_loses_nothing() -> Result<()> {
+    let mut stage = Stage::new("vol", "8MiB")?;
+    let mut link = stage.server.connect("vol")?;
+    link.demand(&mib(1, 5))?;
+    // Half a request: the server waits a while for the rest of it.
+    let mut half = UnixStream::connect(stage.path("pool/api.sock"))?;
+    half.write_all(
+        b"POST /api/v1/volumes HTTP/1.1\r\nHost: localhost\r\nContent-Type: \
+        application/json\r\nContent-Length: 100\r\n\r\n{",
+    )?;
+    stage.server.http().get("/api/v1/volumes")?;
+    let process = stage.server.process().expect("it runs");
+    command::signal(process, "TERM")?;
+    stage.server.wait_for_talk("stopping")?;
+    command::signal(process, "TERM")?;
+    let code = stage.server.wait()?;
+    ensure!(code == Some(130), "exit code {code:?}: {}", stage.server.talk());
+    ensure!(stage.server.talk().contains("stopped at once"), "{}", stage.server.talk());
+    stage.server.up()?;
+    ensure!(stage.server.connect("vol")?.read(1 << 20, 1 << 20)? == vec![5; 1 << 20]);
+    stage.server.stop()
+}
+
+#[test]
+fn versions_marks_and_reverts_of_many_clients_at_once_all_end() -> Result<()> {
+    let stage = Stage::new("vol", "8MiB")?;
+    let (done, is_done) = mpsc::channel();
+    let calls: [(&str, Value); 4] = [
+        ("versions", json!({})),
+        ("revert", json!({ "to": "seq:0" })),
+        ("versions", json!({ "label": "again" })),
+        ("revert", json!({ "to": "latest" })),
+    ];
+    for (path, body) in calls {
+        let (http, done) = (stage.server.http(), done.clone());
+        thread::spawn(move || {
+            let target = format!("/api/v1/volumes/vol/{path}");
+            let made =
+                (0..40).try_for_each(|_| http.expect("POST", &target, Some(&body)).map(drop));
+            let _ = done.send(made);
+        });
+    }
+    for _ in 0..4 {
+        let made = is_done.recv_timeout(Duration::from_secs(120));
+        made.context("some call was never answered")??;
+    }
+    let versions = stage.server.http().get("/api/v1/volumes/vol/versions")?;
+    ensure!(versions.as_array().is_some_and(|list| list.len() == 80), "{versions}");
+    Ok(())
+}
