@@ -5,7 +5,7 @@ use api::ExitCode;
 use clap::{Subcommand, ValueEnum};
 use lab::model::{
     Advice, Architecture, Constraints, Crossovers, DIRTY_SHARE_DEFAULT, ENTRIES_MAX_DEFAULT,
-    Forecast, LastWrites, MeterSettings, Plan, Profile, advise, dirty_pages,
+    Forecast, LastWrites, MeterSettings, Plan, Profile, advise, dirty_pages, rounded,
 };
 use lab::read::ReadReport;
 use lab::summary::summarise;
@@ -179,7 +179,7 @@ fn show(model: &Model) -> String {
     let sampled = if model.is_sampled { " (sampled)" } else { "" };
     let wait = model.wait_ns.map_or("for ever".to_owned(), |ns| seconds(ns as u64));
     let cross = |window: Option<u64>| match window {
-        Some(nanos) => format!("{} and coarser", Span(nanos / 1_000_000 * 1_000_000)),
+        Some(nanos) => format!("{} and coarser", rounded(Span(nanos))),
         None => "at none up to the length of the trace".to_owned(),
     };
     let mut text = pairs(&[
@@ -205,7 +205,7 @@ fn show(model: &Model) -> String {
         let mut row = vec![format!("{}{far}", forecast.granularity)];
         let numbers = [shares.retained, shares.evicted, shares.incurred];
         row.extend(numbers.map(|share| format!("{share:.4}")));
-        row.extend(forecast.ios.iter().map(|(_, ios)| format!("{:.3}", ios.total())));
+        row.extend(forecast.ios.iter().map(|one| format!("{:.3}", one.ios.total())));
         row.push(format!("{:.3}", forecast.ios_without_history.total()));
         row
     };

@@ -5,7 +5,7 @@ use clap::{Subcommand, ValueEnum};
 use lab::change::{Cut, CutSource, Scale, ScaledSource};
 use lab::model::MeterSettings;
 use lab::read::{ReadReport, Reader};
-use lab::summary::{Summary, summarise};
+use lab::summary::{DeviceSummary, KindSummary, SizeSummary, Summary, summarise};
 use lab::write::{Written, write_all};
 use lab::{RequestKind, Source};
 use serde::Serialize;
@@ -225,13 +225,13 @@ fn show(summary: &Summary) -> String {
         ("sequential writes", percent(summary.sequential_write_share)),
     ]);
     let heading = [("KIND", Align::Left), ("REQUESTS", Align::Right), ("BYTES", Align::Right)];
-    let kinds = summary.kinds.iter().filter(|(_, kind)| kind.requests > 0);
-    let row = |(name, kind): &(&str, lab::summary::KindSummary)| {
-        vec![(*name).to_owned(), kind.requests.to_string(), human(kind.bytes)]
+    let kinds = summary.kinds.iter().filter(|kind| kind.requests > 0);
+    let row = |kind: &KindSummary| {
+        vec![kind.kind.to_owned(), kind.requests.to_string(), human(kind.bytes)]
     };
     text += &format!("\n{}", table(&heading, &kinds.map(row).collect::<Vec<_>>()));
     let heading = [("UP TO", Align::Right), ("REQUESTS", Align::Right)];
-    let row = |(size, count): &(u64, u64)| vec![human(*size), count.to_string()];
+    let row = |size: &SizeSummary| vec![human(size.up_to_bytes), size.requests.to_string()];
     text += &format!("\n{}", table(&heading, &summary.sizes.iter().map(row).collect::<Vec<_>>()));
     text += &format!("\n{}", devices(summary));
     text
@@ -245,7 +245,7 @@ fn devices(summary: &Summary) -> String {
         ("WRITTEN", Align::Right),
         ("SPAN", Align::Right),
     ];
-    let row = |device: &lab::summary::DeviceSummary| {
+    let row = |device: &DeviceSummary| {
         vec![
             device.name.clone(),
             device.requests.to_string(),

@@ -17,9 +17,9 @@ mod meter;
 mod profile;
 mod survival;
 
-pub use advice::{Advice, Constraints, Plan, advise};
+pub use advice::{Advice, Constraints, Plan, advise, rounded};
 pub use cost::{Architecture, DeviceIos, Shares};
-pub use forecast::{Crossovers, Forecast, Space};
+pub use forecast::{ArchitectureIos, Crossovers, Forecast, Space};
 pub use meter::{ENTRIES_MAX_DEFAULT, Meter, MeterSettings};
 pub use profile::{Estimate, Profile};
 pub use survival::LastWrites;

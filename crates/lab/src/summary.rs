@@ -13,10 +13,21 @@ const SIZES: usize = u64::BITS as usize;
 /// Requests of one kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct KindSummary {
+    /// The kind's name.
+    pub kind: &'static str,
     /// Requests.
     pub requests: u64,
     /// Bytes.
     pub bytes: u64,
+}
+
+/// Reads and writes of about one size.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct SizeSummary {
+    /// The largest size: a power of two; the smallest is above half of it.
+    pub up_to_bytes: u64,
+    /// Requests.
+    pub requests: u64,
 }
 
 /// Requests to one device.
@@ -46,9 +57,9 @@ pub struct Summary {
     /// The most requests in one second of the trace.
     pub peak_per_second: u64,
     /// By kind.
-    pub kinds: Vec<(&'static str, KindSummary)>,
-    /// Requests (reads and writes) of up to so many bytes, by powers of two; empty ones left out.
-    pub sizes: Vec<(u64, u64)>,
+    pub kinds: Vec<KindSummary>,
+    /// Reads and writes by size; empty ones left out.
+    pub sizes: Vec<SizeSummary>,
     /// Reads and writes that do not begin and end at whole blocks of 4 KiB.
     pub unaligned: u64,
     /// By device, in the order of the trace.
@@ -92,15 +103,16 @@ pub fn summarise(source: &mut dyn Source, settings: MeterSettings) -> Result<(Su
         }
     }
     let profile = meter.finish();
-    let named = |kind: RequestKind| (kind.name(), kinds[kind as usize]);
+    let named = |kind: RequestKind| KindSummary { kind: kind.name(), ..kinds[kind as usize] };
     let sizes = sizes.into_iter().enumerate().filter(|(_, count)| *count > 0);
+    let sized = |(power, requests): (usize, u64)| SizeSummary { up_to_bytes: 1 << power, requests };
     let summary = Summary {
         requests: profile.requests(),
         start: source.start(),
         duration_ns: profile.duration_ns(),
         peak_per_second: peak,
         kinds: RequestKind::ALL.map(named).to_vec(),
-        sizes: sizes.map(|(power, count)| (1_u64 << power, count)).collect(),
+        sizes: sizes.map(sized).collect(),
         unaligned,
         devices,
         written_blocks: profile.distinct(),

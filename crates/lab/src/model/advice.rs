@@ -154,9 +154,11 @@ impl Advisor<'_> {
             return granularity;
         }
         let limit = self.limit_bytes();
+        // What is longer than the trace would be a guess.
+        let longest = window.min(Span(self.profile.duration_ns()));
         let intervals = INTERVALS.into_iter().filter_map(Span::from_seconds);
         let all = std::iter::once(Granularity::EveryWrite)
-            .chain(intervals.filter(|span| *span < window).map(Granularity::Interval));
+            .chain(intervals.filter(|span| *span < longest).map(Granularity::Interval));
         let mut last = Granularity::EveryWrite;
         for granularity in all {
             last = granularity;
@@ -187,7 +189,7 @@ impl Advisor<'_> {
             return window;
         }
         let seconds = (window.as_nanos() as f64 / 1e9 * limit / bytes) as u64;
-        let fits = Span::from_seconds(seconds.max(1)).unwrap_or(window);
+        let fits = rounded(Span::from_seconds(seconds.max(1)).unwrap_or(window));
         reasons.push(format!("window {fits}: what fits into {}", human(limit)));
         fits
     }
@@ -346,7 +348,7 @@ impl Advisor<'_> {
     fn cautions(&self, granularity: Granularity, window: Span, cache_bytes: u64) -> Vec<String> {
         let profile = self.profile;
         let mut cautions = Vec::new();
-        let duration = Span(profile.duration_ns() / 1_000_000 * 1_000_000);
+        let duration = rounded(Span(profile.duration_ns()));
         if window_ns(granularity).is_finite() && window_ns(granularity) > duration.as_nanos() as f64
         {
             cautions.push(format!("the trace is {duration} long, shorter than {granularity}"));
@@ -371,6 +373,16 @@ impl Advisor<'_> {
         }
         cautions
     }
+}
+
+/// A span cut to two or three digits of its unit, so that people can read it.
+#[must_use]
+pub fn rounded(span: Span) -> Span {
+    const UNITS: [u64; 4] = [3_600_000_000_000, 60_000_000_000, 1_000_000_000, 1_000_000];
+    const UNITS_KEPT: u64 = 20;
+    let nanos = span.as_nanos();
+    let unit = UNITS.into_iter().find(|unit| nanos / unit >= UNITS_KEPT).unwrap_or(1_000_000);
+    Span(nanos / unit * unit)
 }
 
 /// Bytes in words: whole units, as sizes are written.

@@ -16,11 +16,21 @@ pub struct Forecast {
     /// How far off they may be with 95 %, where extents were sampled.
     pub shares_error: Shares,
     /// Device I/Os for one write.
-    pub ios: Vec<(Architecture, DeviceIos)>,
+    pub ios: Vec<ArchitectureIos>,
     /// The same without history.
     pub ios_without_history: DeviceIos,
     /// Whether the granularity is longer than the trace: then it is an extrapolation.
     pub is_beyond_trace: bool,
+}
+
+/// Device I/Os of one architecture.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct ArchitectureIos {
+    /// The architecture.
+    pub architecture: Architecture,
+    /// For one write.
+    #[serde(flatten)]
+    pub ios: DeviceIos,
 }
 
 /// Granularities from which on checkpointing costs no more, nanoseconds; `None` where it always
@@ -62,7 +72,9 @@ impl Profile {
             granularity,
             shares,
             shares_error: self.shares_error(window_ns, wait_ns),
-            ios: Architecture::ALL.map(|one| (one, shares.ios(one))).to_vec(),
+            ios: Architecture::ALL
+                .map(|one| ArchitectureIos { architecture: one, ios: shares.ios(one) })
+                .to_vec(),
             ios_without_history: shares.ios_without_history(),
             is_beyond_trace: window_ns.is_finite() && window_ns > self.duration_ns() as f64,
         }

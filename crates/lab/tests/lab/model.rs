@@ -5,7 +5,8 @@ use std::collections::{HashMap, VecDeque};
 use hindsight_lab::RequestKind::Write;
 use hindsight_lab::generate::{Extent, Generator, Spread, SpreadSettings, Walk, Workload};
 use hindsight_lab::model::{
-    Architecture, LastWrites, Meter, MeterSettings, Profile, Shares, dirty_pages,
+    Advice, Architecture, Constraints, LastWrites, Meter, MeterSettings, Profile, Shares,
+    dirty_pages,
 };
 use hindsight_lab::{Request, Source};
 use proptest::prelude::{prop, prop_assert, proptest};
@@ -372,4 +373,72 @@ fn what_cannot_be_measured_is_refused() {
     let mut meter = Meter::new(MeterSettings::default()).unwrap();
     assert!(meter.add(&request(0, 0, Write, 1 << 62, 512)).is_err());
     assert!(meter.add(&request(0, 0, Write, 0, 1 << 40)).is_err());
+}
+
+fn advise(requests: &[Request], constraints: Constraints) -> Advice {
+    hindsight_lab::model::advise(&profile(requests, LastWrites::Censored), &constraints)
+        .expect("there are writes")
+}
+
+const OPEN: Constraints = Constraints {
+    volume_bytes: Some(1 << 30),
+    granularity: None,
+    window: None,
+    history_limit_bytes: None,
+    cache_bytes: None,
+    dirty_share: 0.03,
+};
+
+#[test]
+fn advice_keeps_what_is_decided_and_finds_the_rest() {
+    let requests = generate(Workload::Cello, HOUR_NS);
+    // Random reads: the log, and every write, since it fits.
+    let free = advise(&requests, Constraints { history_limit_bytes: Some(1 << 40), ..OPEN });
+    assert_eq!(free.plan.architecture, Architecture::Logging);
+    assert_eq!(free.plan.granularity, Granularity::EveryWrite);
+    assert_eq!((free.plan.cache_bytes, free.others.len()), (0, 4));
+    close(free.plan.ios_per_write.total(), 1.0, 1e-9, "I/Os");
+    // A day of every write is 13 GB; of one each minute it is less than the 4 GiB there are.
+    let tight = advise(&requests, Constraints { history_limit_bytes: Some(4 << 30), ..OPEN });
+    assert_ne!(tight.plan.granularity, Granularity::EveryWrite);
+    assert!(tight.plan.history_bytes <= (4_u64 << 30) as f64, "{:?}", tight.plan);
+    // What is decided stays.
+    let decided = Constraints {
+        granularity: Some(interval(600)),
+        window: Span::from_seconds(7200),
+        cache_bytes: Some(64 << 20),
+        ..OPEN
+    };
+    let plan = advise(&requests, decided).plan;
+    assert_eq!(plan.granularity, interval(600));
+    assert_eq!((Some(plan.window), plan.cache_bytes), (Span::from_seconds(7200), 64 << 20));
+}
+
+#[test]
+fn sequential_reads_keep_data_in_place_and_the_crossover_decides() {
+    let mut requests = generate(Workload::Cello, HOUR_NS);
+    let mut next = 0;
+    for request in requests.iter_mut().filter(|request| request.kind != Write) {
+        request.offset_bytes = next;
+        next = request.end_bytes();
+    }
+    for (granularity, expected) in [
+        (Granularity::EveryWrite, Architecture::SplitDownstream),
+        (interval(1800), Architecture::Checkpointing),
+    ] {
+        let decided = Constraints {
+            granularity: Some(granularity),
+            cache_bytes: Some(0),
+            history_limit_bytes: Some(1 << 40),
+            ..OPEN
+        };
+        let advice = advise(&requests, decided);
+        assert_eq!(advice.plan.architecture, expected, "{:?}", advice.reasons);
+    }
+}
+
+#[test]
+fn a_trace_without_writes_is_nothing_to_advise_on() {
+    let none = profile(&[], LastWrites::Censored);
+    assert!(hindsight_lab::model::advise(&none, &OPEN).is_err());
 }
