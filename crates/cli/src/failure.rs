@@ -77,6 +77,11 @@ fn judge(error: &anyhow::Error) -> (ExitCode, Option<String>) {
     if let Some(client) = error.downcast_ref::<ClientError>() {
         return (client.exit_code(), client.hint());
     }
+    if let Some(error) = error.downcast_ref::<lab::Error>() {
+        let is_setting = error.kind == lab::ErrorKind::Setting;
+        let code = if is_setting { ExitCode::Usage } else { ExitCode::Failed };
+        return (code, error.hint.clone());
+    }
     if let Some(start) = error.downcast_ref::<StartError>() {
         return (start.exit_code(), start.hint());
     }

@@ -186,7 +186,7 @@ fn format_of_name(file: &Path) -> Format {
 }
 
 /// `FILE.part` beside the file.
-fn unfinished(file: &Path) -> anyhow::Result<PathBuf> {
+pub fn unfinished(file: &Path) -> anyhow::Result<PathBuf> {
     let Some(name) = file.file_name() else {
         return Err(Failure::usage(format!("{} names no file", file.display())).into());
     };

@@ -15,6 +15,7 @@ mod history;
 mod image;
 mod man;
 mod mark;
+mod model;
 mod moment;
 mod output;
 mod pool;
@@ -22,6 +23,7 @@ mod resolve;
 mod revert;
 mod serve;
 mod session;
+mod trace;
 mod version;
 mod volume;
 
@@ -78,6 +80,12 @@ enum Command {
     /// The pool: status, audit log, offline inspection and rebuilding.
     #[command(subcommand)]
     Pool(pool::Verb),
+    /// Traces of requests: convert, cut, scale, summarise, generate.
+    #[command(subcommand)]
+    Trace(trace::Verb),
+    /// The cost of each architecture for a workload, and advice.
+    #[command(subcommand)]
+    Model(model::Verb),
     /// Print completions for a shell.
     Completions(completions::Args),
     /// Write the manual pages into a directory.
@@ -105,6 +113,8 @@ fn run(cli: Cli) -> anyhow::Result<api::ExitCode> {
         Command::Clone(args) => clone::run(&session, args),
         Command::Diff(args) => diff::run(&session, &args),
         Command::Pool(verb) => pool::run(&session, verb),
+        Command::Trace(verb) => trace::run(&session, verb),
+        Command::Model(verb) => model::run(&session, verb),
         Command::Completions(args) => completions::run(&args),
         Command::Man(args) => man::run(&args),
     }

@@ -9,13 +9,19 @@
 //!
 //! The index of what is here:
 //! - `Request`, `RequestKind`; `Source` (`next`, `devices`, `start`), `Devices`.
-//! - `read`: `Reader::open(inputs, options)`, `Format`, `ReadReport`.
+//! - `read`: `Reader::open(inputs, options)`, `Format`, `ReadReport`; `write`: `write_all`.
+//! - `change`: `CutSource`, `ScaledSource`; `summary`: `summarise`.
+//! - `generate`: `Generator::new(workload, extent)`.
+//! - `model`: `Meter` (`add`, `finish`), `Profile` (`shares`, `forecast`, `crossovers`, `space`),
+//!   `advise(profile, constraints)`.
 //! - `Error { kind, message, hint }`.
 
 pub mod change;
 pub mod generate;
+pub mod model;
 pub mod read;
 pub mod source;
+pub mod summary;
 pub mod write;
 
 mod error;

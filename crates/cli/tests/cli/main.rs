@@ -3,6 +3,7 @@
 mod fixture;
 mod help;
 mod images;
+mod lab;
 mod life;
 mod offline;
 mod serving;

@@ -142,8 +142,8 @@ fn samples() -> Vec<Vec<u8>> {
         include_bytes!("samples/systor.csv").to_vec(),
         include_bytes!("samples/fiu.txt").to_vec(),
         include_bytes!("samples/spc.txt").to_vec(),
-        include_bytes!("samples/fio-v2.log").to_vec(),
-        include_bytes!("samples/fio-v3.log").to_vec(),
+        include_bytes!("samples/fio-v2.iolog").to_vec(),
+        include_bytes!("samples/fio-v3.iolog").to_vec(),
         written(100),
     ]
 }

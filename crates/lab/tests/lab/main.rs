@@ -4,5 +4,6 @@
 mod changing;
 mod damage;
 mod generators;
+mod model;
 mod reading;
 mod traces;

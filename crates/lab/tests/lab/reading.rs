@@ -101,7 +101,7 @@ fn spc_is_read() {
 
 #[test]
 fn fio_version_2_waits() {
-    let (requests, reader, format) = read(include_bytes!("samples/fio-v2.log"));
+    let (requests, reader, format) = read(include_bytes!("samples/fio-v2.iolog"));
     assert_eq!(format, "fio-v2");
     let expected = [
         request(0, 0, Write, 4096, 8192),
@@ -114,7 +114,7 @@ fn fio_version_2_waits() {
 
 #[test]
 fn fio_version_3_has_times() {
-    let (requests, _, format) = read(include_bytes!("samples/fio-v3.log"));
+    let (requests, _, format) = read(include_bytes!("samples/fio-v3.iolog"));
     assert_eq!(format, "fio-v3");
     let expected = [
         request(0, 0, Read, 0, 4096),

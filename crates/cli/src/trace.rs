@@ -1,0 +1,263 @@
+//! `hindsight trace`: traces converted, cut, scaled, summarised and generated. No server is needed.
+
+use api::ExitCode;
+use clap::{Subcommand, ValueEnum};
+use lab::change::{Cut, CutSource, Scale, ScaledSource};
+use lab::model::MeterSettings;
+use lab::read::{ReadReport, Reader};
+use lab::summary::{DeviceSummary, KindSummary, SizeSummary, Summary, summarise};
+use lab::write::{Written, write_all};
+use lab::{RequestKind, Source};
+use serde::Serialize;
+use units::{Size, Span, WallTime};
+
+use crate::failure::Failure;
+use crate::output::{Align, human, pairs, table};
+use crate::session::{Session, say};
+use crate::volume::{size, span};
+
+pub mod files;
+mod generate;
+
+use files::{Progress, ReadArgs, WriteArgs};
+
+/// Devices in a summary; the others are counted.
+const DEVICES_SHOWN: usize = 20;
+
+#[derive(Debug, Subcommand)]
+pub enum Verb {
+    /// Read traces of any known format, several merged by time, and write one.
+    Convert {
+        #[command(flatten)]
+        read: ReadArgs,
+        #[command(flatten)]
+        write: WriteArgs,
+    },
+    /// Keep a part of a trace.
+    Cut(Box<CutArgs>),
+    /// Stretch or shrink a trace, in time or in space.
+    Scale {
+        #[command(flatten)]
+        read: ReadArgs,
+        #[command(flatten)]
+        write: WriteArgs,
+        /// Multiply times: 0.5 is twice as fast.
+        #[arg(long, value_name = "FACTOR", default_value_t = 1.0)]
+        time: f64,
+        /// Multiply addresses, in whole blocks; lengths stay.
+        #[arg(long, value_name = "FACTOR", default_value_t = 1.0)]
+        space: f64,
+    },
+    /// Show what is in a trace.
+    Summarise {
+        #[command(flatten)]
+        read: ReadArgs,
+    },
+    /// Make a trace of a workload from a seed.
+    Generate(Box<generate::Args>),
+}
+
+#[derive(Debug, clap::Args)]
+pub struct CutArgs {
+    #[command(flatten)]
+    read: ReadArgs,
+    #[command(flatten)]
+    write: WriteArgs,
+    /// From this time after the start on.
+    #[arg(long, value_name = "SPAN", default_value = "0s", value_parser = span)]
+    since: Span,
+    /// Up to this time after the start.
+    #[arg(long, value_name = "SPAN", value_parser = span)]
+    until: Option<Span>,
+    /// Only this device; may be given several times.
+    #[arg(long, value_name = "NAME")]
+    device: Vec<String>,
+    /// Only requests of this kind; may be given several times.
+    #[arg(long, value_name = "KIND")]
+    kind: Vec<KindName>,
+    /// Only addresses from here on.
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    offset_from: Option<Size>,
+    /// Only addresses up to here.
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    offset_to: Option<Size>,
+    /// At most so many requests.
+    #[arg(long, value_name = "N")]
+    requests: Option<u64>,
+}
+
+/// Kinds of requests.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum KindName {
+    Read,
+    Write,
+    Zero,
+    Trim,
+    Flush,
+}
+
+impl KindName {
+    fn kind(self) -> RequestKind {
+        match self {
+            KindName::Read => RequestKind::Read,
+            KindName::Write => RequestKind::Write,
+            KindName::Zero => RequestKind::Zero,
+            KindName::Trim => RequestKind::Trim,
+            KindName::Flush => RequestKind::Flush,
+        }
+    }
+}
+
+/// The answer of what reads traces and writes one.
+#[derive(Debug, Serialize)]
+struct Converted<'a> {
+    written: Written,
+    read: &'a ReadReport,
+}
+
+pub fn run(session: &Session, verb: Verb) -> anyhow::Result<ExitCode> {
+    match verb {
+        Verb::Convert { read, write } => {
+            let mut reader = Progress::new(read.open()?);
+            let written = write.write(|format, out| write_all(&mut reader, format, out))?;
+            converted(session, &write, written, &reader.into_inner())
+        }
+        Verb::Cut(args) => cut(session, *args),
+        Verb::Scale { read, write, time, space } => {
+            let reader = Progress::new(read.open()?);
+            let mut source = ScaledSource::new(reader, Scale { time, space })?;
+            let written = write.write(|format, out| write_all(&mut source, format, out))?;
+            converted(session, &write, written, &source.into_inner().into_inner())
+        }
+        Verb::Summarise { read } => {
+            let mut reader = Progress::new(read.open()?);
+            let (summary, _) = summarise(&mut reader, MeterSettings::default())?;
+            let reader = reader.into_inner();
+            let answer = Summarised { summary, read: reader.report() };
+            session.answer(&answer, |answer| show(&answer.summary))?;
+            Ok(reported(reader.report()))
+        }
+        Verb::Generate(args) => generate::run(session, &args),
+    }
+}
+
+#[derive(Debug, Serialize)]
+struct Summarised<'a> {
+    #[serde(flatten)]
+    summary: Summary,
+    read: &'a ReadReport,
+}
+
+fn cut(session: &Session, args: CutArgs) -> anyhow::Result<ExitCode> {
+    let range_bytes = match (args.offset_from, args.offset_to) {
+        (None, None) => None,
+        (from, to) => Some((from.map_or(0, Size::bytes), to.map_or(i64::MAX as u64, Size::bytes))),
+    };
+    if range_bytes.is_some_and(|(from, to)| from >= to) {
+        return Err(Failure::usage("--offset-from is not below --offset-to").into());
+    }
+    let cut = Cut {
+        since_ns: args.since.as_nanos(),
+        until_ns: args.until.map(Span::as_nanos),
+        devices: args.device.clone(),
+        kinds: args.kind.into_iter().map(KindName::kind).collect(),
+        range_bytes,
+        requests_max: args.requests,
+    };
+    let mut source = CutSource::new(Progress::new(args.read.open()?), cut);
+    let written = args.write.write(|format, out| write_all(&mut source, format, out))?;
+    let reader = source.into_inner().into_inner();
+    for name in &args.device {
+        if reader.devices().find(name).is_none() {
+            say(&format!("the trace has no device {name}"));
+        }
+    }
+    converted(session, &args.write, written, &reader)
+}
+
+fn converted(
+    session: &Session,
+    write: &WriteArgs,
+    written: Written,
+    reader: &Reader,
+) -> anyhow::Result<ExitCode> {
+    let answer = Converted { written, read: reader.report() };
+    write.answer(session, &answer, &written)?;
+    Ok(reported(reader.report()))
+}
+
+/// Says what could not be read; the exit code.
+pub fn reported(report: &ReadReport) -> ExitCode {
+    for malformed in &report.first_malformed {
+        say(&malformed.to_string());
+    }
+    if report.malformed > 0 {
+        say(&format!("{} malformed, left out", report.malformed));
+    }
+    if report.late > 0 {
+        say(&format!("{} too early for their place, moved to it", report.late));
+    }
+    if report.malformed + report.late > 0 { ExitCode::Partly } else { ExitCode::Done }
+}
+
+/// Nanoseconds in seconds, for people.
+pub fn seconds(nanos: u64) -> String {
+    format!("{:.3} s", nanos as f64 / 1e9)
+}
+
+fn show(summary: &Summary) -> String {
+    let percent = |share: f64| format!("{:.1} %", share * 100.0);
+    let start = match summary.start {
+        0 => "not known".to_owned(),
+        nanos => WallTime::from_nanos(nanos).to_string(),
+    };
+    let rate = summary.requests as f64 / (summary.duration_ns as f64 / 1e9).max(1e-9);
+    let estimated = if summary.is_sampled { " (estimated)" } else { "" };
+    let mut text = pairs(&[
+        ("requests", summary.requests.to_string()),
+        ("start", start),
+        ("duration", seconds(summary.duration_ns)),
+        ("requests per second", format!("{rate:.1}")),
+        ("peak second", summary.peak_per_second.to_string()),
+        ("unaligned", summary.unaligned.to_string()),
+        ("blocks written", format!("{:.0}{estimated}", summary.written_blocks)),
+        ("sequential reads", percent(summary.sequential_read_share)),
+        ("sequential writes", percent(summary.sequential_write_share)),
+    ]);
+    let heading = [("KIND", Align::Left), ("REQUESTS", Align::Right), ("BYTES", Align::Right)];
+    let kinds = summary.kinds.iter().filter(|kind| kind.requests > 0);
+    let row = |kind: &KindSummary| {
+        vec![kind.kind.to_owned(), kind.requests.to_string(), human(kind.bytes)]
+    };
+    text += &format!("\n{}", table(&heading, &kinds.map(row).collect::<Vec<_>>()));
+    let heading = [("UP TO", Align::Right), ("REQUESTS", Align::Right)];
+    let row = |size: &SizeSummary| vec![human(size.up_to_bytes), size.requests.to_string()];
+    text += &format!("\n{}", table(&heading, &summary.sizes.iter().map(row).collect::<Vec<_>>()));
+    text += &format!("\n{}", devices(summary));
+    text
+}
+
+fn devices(summary: &Summary) -> String {
+    let heading = [
+        ("DEVICE", Align::Left),
+        ("REQUESTS", Align::Right),
+        ("READ", Align::Right),
+        ("WRITTEN", Align::Right),
+        ("SPAN", Align::Right),
+    ];
+    let row = |device: &DeviceSummary| {
+        vec![
+            device.name.clone(),
+            device.requests.to_string(),
+            human(device.read_bytes),
+            human(device.written_bytes),
+            human(device.span_bytes),
+        ]
+    };
+    let shown: Vec<Vec<String>> = summary.devices.iter().take(DEVICES_SHOWN).map(row).collect();
+    let mut text = table(&heading, &shown);
+    if summary.devices.len() > DEVICES_SHOWN {
+        text += &format!("and {} more\n", summary.devices.len() - DEVICES_SHOWN);
+    }
+    text
+}

@@ -1,0 +1,34 @@
+//! The cost model of Laden et al. (FAST'07, section 3): from the distances in time between writes
+//! of the same extent to device I/Os and space of each architecture, at every granularity and
+//! cache size.
+//!
+//! 1. One pass, and memory within a limit: exact up to it, a sample with its error beyond.
+//! 2. A write is one extent written: a request of 64 KiB is 16 writes of 4 KiB.
+//! 3. Nothing is predicted beyond the length of the trace without saying so.
+//!
+//! It does not know devices: seconds are not predicted, only I/Os and bytes. I/Os for the map are
+//! left out, as in the paper.
+
+mod advice;
+mod cost;
+mod forecast;
+mod histogram;
+mod meter;
+mod profile;
+mod survival;
+
+pub use advice::{Advice, Constraints, Plan, advise, rounded};
+pub use cost::{Architecture, DeviceIos, Shares};
+pub use forecast::{ArchitectureIos, Crossovers, Forecast, Space};
+pub use meter::{ENTRIES_MAX_DEFAULT, Meter, MeterSettings};
+pub use profile::{Estimate, Profile};
+pub use survival::LastWrites;
+
+/// Of the cache's pages, how many may be dirty, unless told otherwise: 3 %, as in the paper.
+pub const DIRTY_SHARE_DEFAULT: f64 = 0.03;
+
+/// Pages of a cache that may be dirty.
+#[must_use]
+pub fn dirty_pages(cache_bytes: u64, dirty_share: f64, extent_bytes: u64) -> u64 {
+    (cache_bytes as f64 * dirty_share / extent_bytes as f64) as u64
+}

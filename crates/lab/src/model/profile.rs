@@ -1,0 +1,225 @@
+//! What was measured of a workload, and what follows from it.
+
+use serde::Serialize;
+
+use super::cost::Shares;
+use super::histogram::Histogram;
+use super::meter::{Counts, GROUPS};
+use super::survival::{LastWrites, Survival};
+
+/// Student's t for 95 %, two-sided, with 15 degrees of freedom: sixteen groups.
+const STUDENT_95: f64 = 2.131;
+
+/// A number, and how far off it may be.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Estimate {
+    /// The number.
+    pub value: f64,
+    /// Half of the interval that holds the truth with 95 %; 0 where nothing was sampled.
+    pub error: f64,
+}
+
+/// A measured workload.
+pub struct Profile {
+    counts: Counts,
+    extent_bytes: u64,
+    span_bytes: u64,
+    distinct: f64,
+    is_sampled: bool,
+    pairs: Vec<Histogram>,
+    lasts: Vec<Histogram>,
+    reading: LastWrites,
+    whole: Survival,
+    groups: Vec<Survival>,
+}
+
+impl Profile {
+    pub(super) fn new(
+        counts: Counts,
+        extent_bytes: u64,
+        span_bytes: u64,
+        distinct: f64,
+        is_sampled: bool,
+        pairs: Vec<Histogram>,
+        lasts: Vec<Histogram>,
+    ) -> Profile {
+        let reading = LastWrites::default();
+        let whole = Survival::new(&Histogram::default(), &Histogram::default(), reading);
+        let mut profile = Profile {
+            counts,
+            extent_bytes,
+            span_bytes,
+            distinct,
+            is_sampled,
+            pairs,
+            lasts,
+            reading,
+            whole,
+            groups: Vec::new(),
+        };
+        profile.read_last_writes_as(reading);
+        profile
+    }
+
+    /// Decides what is made of the last write to each extent.
+    pub fn read_last_writes_as(&mut self, reading: LastWrites) {
+        let (mut pairs, mut lasts) = (Histogram::default(), Histogram::default());
+        for group in 0..GROUPS {
+            pairs.merge(&self.pairs[group]);
+            lasts.merge(&self.lasts[group]);
+        }
+        self.reading = reading;
+        self.whole = Survival::new(&pairs, &lasts, reading);
+        self.groups.clear();
+        if self.is_sampled {
+            let of_group = |group| Survival::new(&self.pairs[group], &self.lasts[group], reading);
+            self.groups = (0..GROUPS).map(of_group).collect();
+        }
+    }
+
+    /// A result of the whole, and its error from the spread over the groups.
+    fn estimate(&self, result: impl Fn(&Survival) -> f64) -> Estimate {
+        let value = result(&self.whole);
+        if self.groups.is_empty() {
+            return Estimate { value, error: 0.0 };
+        }
+        let of_groups: Vec<f64> = self.groups.iter().map(result).collect();
+        let count = of_groups.len() as f64;
+        let mean = of_groups.iter().sum::<f64>() / count;
+        let squares: f64 = of_groups.iter().map(|one| (one - mean).powi(2)).sum();
+        let error = STUDENT_95 * (squares / (count - 1.0) / count).sqrt();
+        Estimate { value, error }
+    }
+
+    /// T(t): the share of writes that are overwritten within a time.
+    #[must_use]
+    pub fn overwritten_within(&self, time_ns: f64) -> Estimate {
+        self.estimate(|survival| 1.0 - survival.share(time_ns))
+    }
+
+    /// R(g): the share of writes that are retained.
+    #[must_use]
+    pub fn retained(&self, window_ns: f64) -> Estimate {
+        self.estimate(|survival| survival.retained(window_ns))
+    }
+
+    /// s: how long a write waits in a cache with so many dirty pages, if writes come evenly;
+    /// infinite when the cache holds them all.
+    #[must_use]
+    pub fn wait_ns(&self, dirty_pages: u64) -> f64 {
+        self.whole.wait_ns(dirty_pages as f64, self.writes_per_ns())
+    }
+
+    /// r, c and d with windows of this length, and writes that wait so long in the cache.
+    #[must_use]
+    pub fn shares(&self, window_ns: f64, wait_ns: f64) -> Shares {
+        let survival = &self.whole;
+        let is_endless = window_ns.is_infinite();
+        Shares {
+            retained: if is_endless { 0.0 } else { survival.retained(window_ns) },
+            evicted: survival.share(wait_ns),
+            incurred: survival.incurred(window_ns, wait_ns),
+        }
+    }
+
+    /// How far off r, c and d may be, likewise.
+    #[must_use]
+    pub fn shares_error(&self, window_ns: f64, wait_ns: f64) -> Shares {
+        let is_endless = window_ns.is_infinite();
+        Shares {
+            retained: if is_endless { 0.0 } else { self.retained(window_ns).error },
+            evicted: self.estimate(|survival| survival.share(wait_ns)).error,
+            incurred: self.estimate(|survival| survival.incurred(window_ns, wait_ns)).error,
+        }
+    }
+
+    /// How many different extents are written within a time.
+    #[must_use]
+    pub fn extents_within(&self, time_ns: f64) -> f64 {
+        self.writes_per_ns() * self.whole.integral(time_ns)
+    }
+
+    /// Extents written in a nanosecond.
+    fn writes_per_ns(&self) -> f64 {
+        if self.counts.last_ns == 0 {
+            return 0.0;
+        }
+        self.counts.writes as f64 / self.counts.last_ns as f64
+    }
+
+    /// Extents written a second.
+    #[must_use]
+    pub fn writes_per_second(&self) -> f64 {
+        self.writes_per_ns() * 1e9
+    }
+
+    /// Extents written: a request of several counts several times.
+    #[must_use]
+    pub fn writes(&self) -> u64 {
+        self.counts.writes
+    }
+
+    /// Requests of all kinds.
+    #[must_use]
+    pub fn requests(&self) -> u64 {
+        self.counts.requests
+    }
+
+    /// From the first request to the last.
+    #[must_use]
+    pub fn duration_ns(&self) -> u64 {
+        self.counts.last_ns
+    }
+
+    /// Bytes of an extent.
+    #[must_use]
+    pub fn extent_bytes(&self) -> u64 {
+        self.extent_bytes
+    }
+
+    /// Bytes up to the last address used, of all devices together.
+    #[must_use]
+    pub fn span_bytes(&self) -> u64 {
+        self.span_bytes
+    }
+
+    /// Different extents written.
+    #[must_use]
+    pub fn distinct(&self) -> f64 {
+        self.distinct
+    }
+
+    /// Whether only a sample of the extents was looked at.
+    #[must_use]
+    pub fn is_sampled(&self) -> bool {
+        self.is_sampled
+    }
+
+    /// Bytes that were read, of reads and writes together.
+    #[must_use]
+    pub fn read_share(&self) -> f64 {
+        share(self.counts.read_bytes, self.counts.read_bytes + self.counts.written_bytes)
+    }
+
+    /// Of the bytes read, those that followed the read before.
+    #[must_use]
+    pub fn sequential_read_share(&self) -> f64 {
+        share(self.counts.sequential_read_bytes, self.counts.read_bytes)
+    }
+
+    /// Of the bytes written, those that followed the write before.
+    #[must_use]
+    pub fn sequential_write_share(&self) -> f64 {
+        share(self.counts.sequential_write_bytes, self.counts.written_bytes)
+    }
+
+    /// What is made of the last write to each extent.
+    #[must_use]
+    pub fn last_writes(&self) -> LastWrites {
+        self.reading
+    }
+}
+
+fn share(part: u64, whole: u64) -> f64 {
+    if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
+}
