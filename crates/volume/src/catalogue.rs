@@ -40,6 +40,7 @@ const MAP_RUNS: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("map-runs
 const TIME_RUNS: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("time-runs");
 const VERSIONS: TableDefinition<'_, (u64, u64), &[u8]> = TableDefinition::new("versions");
 const MARKS: TableDefinition<'_, (u64, &str), &[u8]> = TableDefinition::new("marks");
+const CURRENT: TableDefinition<'_, (u64, u64), u32> = TableDefinition::new("current");
 const AUDIT: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("audit");
 
 /// Memory the library may use for its own cache.
@@ -93,6 +94,8 @@ pub struct Contents {
     pub map_runs: Vec<RunRecord>,
     /// Runs of times.
     pub time_runs: Vec<RunRecord>,
+    /// Slabs of current stores: volume, slab, zone.
+    pub slabs: Vec<(u64, u64, u32)>,
 }
 
 /// Highest numbers given out; none is used twice.
@@ -232,7 +235,29 @@ impl Catalogue {
             let (key, value) = item.map_err(failed)?;
             contents.spares.push((key.value(), value.value()));
         }
+        contents.slabs = self.slabs(&contents.volumes)?;
         Ok(contents)
+    }
+
+    /// The slabs of current stores. The table is there once a volume has such a store.
+    fn slabs(&self, volumes: &[VolumeRecord]) -> Result<Vec<(u64, u64, u32)>> {
+        let t = self.database.begin_read().map_err(failed)?;
+        let table = match t.open_table(CURRENT) {
+            Ok(table) => table,
+            Err(redb::TableError::TableDoesNotExist(_))
+                if volumes.iter().all(|v| v.architecture.is_logging()) =>
+            {
+                return Ok(Vec::new());
+            }
+            Err(e) => return Err(failed(e)),
+        };
+        let mut slabs = Vec::new();
+        for item in table.iter().map_err(failed)? {
+            let (key, value) = item.map_err(failed)?;
+            let (volume, slab) = key.value();
+            slabs.push((volume, slab, value.value()));
+        }
+        Ok(slabs)
     }
 
     fn all<T: DeserializeOwned>(
@@ -441,6 +466,26 @@ impl Commit {
     pub fn remove_mark(&self, volume: u64, name: &str) -> Result<()> {
         let mut table = self.transaction.open_table(MARKS).map_err(failed)?;
         table.remove((volume, name)).map_err(failed)?;
+        Ok(())
+    }
+
+    /// Makes the table of slabs if it is not there.
+    pub fn begin_slabs(&self) -> Result<()> {
+        self.transaction.open_table(CURRENT).map_err(failed)?;
+        Ok(())
+    }
+
+    /// Writes a slab of a volume's current store.
+    pub fn put_slab(&self, volume: u64, slab: u64, zone: u32) -> Result<()> {
+        let mut table = self.transaction.open_table(CURRENT).map_err(failed)?;
+        table.insert((volume, slab), zone).map_err(failed)?;
+        Ok(())
+    }
+
+    /// Removes all slabs of a volume.
+    pub fn remove_slabs(&self, volume: u64) -> Result<()> {
+        let mut table = self.transaction.open_table(CURRENT).map_err(failed)?;
+        table.retain_in((volume, 0)..=(volume, u64::MAX), |_, _| false).map_err(failed)?;
         Ok(())
     }
 
