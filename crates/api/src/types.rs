@@ -35,7 +35,7 @@ pub struct Volume {
     pub name: String,
     /// Bytes.
     pub size: u64,
-    /// Where data lives: `logging`.
+    /// Where data lives: `logging` or `split-stream`.
     pub architecture: String,
     /// Which writes are retained.
     #[schema(value_type = String, example = "every-write")]
@@ -69,6 +69,10 @@ pub struct Volume {
     pub created: Time,
     /// What it was cloned from.
     pub cloned_from: Option<ClonedFrom>,
+    /// Bytes some of which may not be in place yet, where the architecture wants them: after a
+    /// revert or a crash. Reads are right meanwhile.
+    #[serde(default)]
+    pub unplaced_bytes: u64,
     /// Device requests since the server started, by what they were for.
     #[serde(default)]
     pub device_io: Vec<DeviceIo>,
@@ -77,8 +81,8 @@ pub struct Volume {
 /// Device requests of one kind.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct DeviceIo {
-    /// `current-read` and `-write` (the present, in place), `history-` (the log), `copy-` (blocks put
-    /// elsewhere), `map-`, or `other`.
+    /// `current-read` and `-write` (the present, in place), `history-` (the log), `copy-` (blocks
+    /// put elsewhere), `map-`, or `other`.
     pub kind: String,
     /// How many.
     pub requests: u64,
@@ -221,8 +225,12 @@ pub struct Pool {
     pub warning: Option<String>,
     /// Bytes in used zones that reclamation would free now.
     pub reclaimable_bytes: u64,
-    /// Bytes of log segments; with `map_bytes` and `catalogue_bytes` the sum of `used_bytes`.
+    /// Bytes of log segments; with `current_bytes`, `map_bytes` and `catalogue_bytes` the sum of
+    /// `used_bytes`.
     pub log_bytes: u64,
+    /// Bytes of current stores.
+    #[serde(default)]
+    pub current_bytes: u64,
     /// Bytes of map runs.
     pub map_bytes: u64,
     /// Bytes of catalogue and superblocks.

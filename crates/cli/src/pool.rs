@@ -115,6 +115,7 @@ fn show(pool: &Pool) -> String {
         ("reclaimable", human(pool.reclaimable_bytes)),
         ("log", human(pool.log_bytes)),
         ("map", human(pool.map_bytes)),
+        ("current stores", human(pool.current_bytes)),
         ("catalogue", human(pool.catalogue_bytes)),
         ("pending entries", pool.pending_entries.to_string()),
         ("checksum errors", pool.checksum_errors.to_string()),

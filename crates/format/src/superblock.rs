@@ -73,8 +73,10 @@ pub const CATALOGUE_ZONES_MAX: usize = layout::CATALOGUE_ZONES.bytes / 4;
 pub const ZONE_BYTES_MIN: u64 = 256 << 10;
 /// The largest zone in bytes: what a location's offset reaches.
 pub const ZONE_BYTES_MAX: u64 = crate::location::SEGMENT_BYTES_MAX as u64;
-/// The incompatible features that this program knows: none yet.
-pub const FEATURES_INCOMPATIBLE_KNOWN: u64 = 0;
+/// Incompatible feature: volumes may have current stores, whose zones the catalogue names.
+pub const FEATURE_CURRENT_STORE: u64 = 1;
+/// The incompatible features that this program knows.
+pub const FEATURES_INCOMPATIBLE_KNOWN: u64 = FEATURE_CURRENT_STORE;
 /// The features without which a pool may only be read that this program knows: none yet.
 pub const FEATURES_READ_ONLY_KNOWN: u64 = 0;
 

@@ -122,6 +122,10 @@ const VOLUME_METRICS: &[VolumeMetric] = &[
     counter("checksum_errors", "Blocks whose checksum did not match", |v| {
         v.counters.checksum_errors
     }),
+    counter("rotten_places", "Blocks that had rotted in place; the log answered", |v| {
+        v.counters.rotten_places
+    }),
+    gauge("unplaced_bytes", "Bytes some of which may not be in place yet", |v| v.unplaced_bytes),
     gauge("size_bytes", "Size", |v| v.size_bytes),
     gauge("live_bytes", "Bytes of the present that are stored", |v| v.live_bytes),
     gauge("history_bytes", "Bytes kept only for the past", |v| v.history_bytes),
@@ -257,6 +261,7 @@ impl Engine {
                 status.reclaimable_bytes,
             ),
             ("log_bytes", "Bytes of log segments", status.log_bytes),
+            ("current_bytes", "Bytes of current stores", status.current_bytes),
             ("map_bytes", "Bytes of map runs", status.map_bytes),
             ("pending_entries", "Map entries not yet in runs", status.pending_entries),
             ("online", "1 while the pool takes writes", u64::from(status.state == "online")),

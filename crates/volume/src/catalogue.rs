@@ -13,6 +13,7 @@ mod page_tests;
 mod records;
 mod sums;
 
+use std::ops::{Deref, DerefMut};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use redb::{
@@ -39,6 +40,7 @@ const MAP_RUNS: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("map-runs
 const TIME_RUNS: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("time-runs");
 const VERSIONS: TableDefinition<'_, (u64, u64), &[u8]> = TableDefinition::new("versions");
 const MARKS: TableDefinition<'_, (u64, &str), &[u8]> = TableDefinition::new("marks");
+const CURRENT: TableDefinition<'_, (u64, u64), u32> = TableDefinition::new("current");
 const AUDIT: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("audit");
 
 /// Memory the library may use for its own cache.
@@ -46,7 +48,33 @@ const CACHE_BYTES: usize = 8 << 20;
 
 /// The open catalogue.
 pub struct Catalogue {
-    database: Database,
+    database: Held,
+}
+
+/// The library's database. When let go it writes once more, and asserts where it finds pages that
+/// cannot be: damage, which by then nobody asks about.
+struct Held(Option<Database>);
+
+impl Deref for Held {
+    type Target = Database;
+
+    fn deref(&self) -> &Database {
+        self.0.as_ref().expect("held until dropped")
+    }
+}
+
+impl DerefMut for Held {
+    fn deref_mut(&mut self) -> &mut Database {
+        self.0.as_mut().expect("held until dropped")
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        let database = self.0.take();
+        // What was committed is durable; what this last write would add is only found sooner.
+        let _ = catch_unwind(AssertUnwindSafe(|| drop(database)));
+    }
 }
 
 /// Everything that is read once, when a pool is opened.
@@ -66,6 +94,8 @@ pub struct Contents {
     pub map_runs: Vec<RunRecord>,
     /// Runs of times.
     pub time_runs: Vec<RunRecord>,
+    /// Slabs of current stores: volume, slab, zone.
+    pub slabs: Vec<(u64, u64, u32)>,
 }
 
 /// Highest numbers given out; none is used twice.
@@ -159,7 +189,7 @@ impl Catalogue {
         let mut builder = Builder::new();
         builder.set_cache_size(CACHE_BYTES);
         let database = builder.create_with_backend(media).map_err(failed)?;
-        Ok(Catalogue { database })
+        Ok(Catalogue { database: Held(Some(database)) })
     }
 
     /// Begins a commit; there is one at a time.
@@ -205,7 +235,29 @@ impl Catalogue {
             let (key, value) = item.map_err(failed)?;
             contents.spares.push((key.value(), value.value()));
         }
+        contents.slabs = self.slabs(&contents.volumes)?;
         Ok(contents)
+    }
+
+    /// The slabs of current stores. The table is there once a volume has such a store.
+    fn slabs(&self, volumes: &[VolumeRecord]) -> Result<Vec<(u64, u64, u32)>> {
+        let t = self.database.begin_read().map_err(failed)?;
+        let table = match t.open_table(CURRENT) {
+            Ok(table) => table,
+            Err(redb::TableError::TableDoesNotExist(_))
+                if volumes.iter().all(|v| v.architecture.is_logging()) =>
+            {
+                return Ok(Vec::new());
+            }
+            Err(e) => return Err(failed(e)),
+        };
+        let mut slabs = Vec::new();
+        for item in table.iter().map_err(failed)? {
+            let (key, value) = item.map_err(failed)?;
+            let (volume, slab) = key.value();
+            slabs.push((volume, slab, value.value()));
+        }
+        Ok(slabs)
     }
 
     fn all<T: DeserializeOwned>(
@@ -414,6 +466,26 @@ impl Commit {
     pub fn remove_mark(&self, volume: u64, name: &str) -> Result<()> {
         let mut table = self.transaction.open_table(MARKS).map_err(failed)?;
         table.remove((volume, name)).map_err(failed)?;
+        Ok(())
+    }
+
+    /// Makes the table of slabs if it is not there.
+    pub fn begin_slabs(&self) -> Result<()> {
+        self.transaction.open_table(CURRENT).map_err(failed)?;
+        Ok(())
+    }
+
+    /// Writes a slab of a volume's current store.
+    pub fn put_slab(&self, volume: u64, slab: u64, zone: u32) -> Result<()> {
+        let mut table = self.transaction.open_table(CURRENT).map_err(failed)?;
+        table.insert((volume, slab), zone).map_err(failed)?;
+        Ok(())
+    }
+
+    /// Removes all slabs of a volume.
+    pub fn remove_slabs(&self, volume: u64) -> Result<()> {
+        let mut table = self.transaction.open_table(CURRENT).map_err(failed)?;
+        table.retain_in((volume, 0)..=(volume, u64::MAX), |_, _| false).map_err(failed)?;
         Ok(())
     }
 

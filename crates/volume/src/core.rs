@@ -12,6 +12,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Weak};
 
 use block::Purpose;
+use format::superblock::FEATURE_CURRENT_STORE;
 use history::{SegmentSource, Spare, Store, Timeline};
 use parking_lot::{Mutex, MutexGuard, RwLock};
 
@@ -54,6 +55,20 @@ pub struct Core {
 }
 
 impl Core {
+    /// Says durably that volumes of this pool may have current stores, before the first one has.
+    ///
+    /// # Errors
+    /// `Refused` or `Io`; a failure is final for the pool.
+    pub fn announce_current_store(&self) -> Result<()> {
+        if self.store.has_failed() {
+            return Err(Error::from(history::Error::refused()));
+        }
+        self.media.add_feature(FEATURE_CURRENT_STORE).map_err(|e| {
+            self.store.fail();
+            e.into()
+        })
+    }
+
     /// Begins a commit; nobody else commits until the guard is dropped.
     ///
     /// # Errors

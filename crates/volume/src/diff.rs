@@ -137,6 +137,30 @@ impl Opening {
     }
 }
 
+impl Opening {
+    /// Ranges of pages (first, end), ascending and apart, outside of which two openings are the
+    /// same; `None` when telling would take a look at more than so many map entries.
+    ///
+    /// # Errors
+    /// `Corrupt` or `Io`.
+    pub fn pages_apart(
+        &self,
+        other: &Opening,
+        entries_max: u64,
+    ) -> Result<Option<Vec<(u64, u64)>>> {
+        let _epoch = self.store.enter();
+        let parted = since_parting(self, other);
+        let entries: u64 = parted.iter().map(|(line, after)| line.entries_after(*after)).sum();
+        if entries > entries_max {
+            return Ok(None);
+        }
+        let keys = touched(&self.store, &parted)?;
+        let page = |key: &Key| key.first_block().0 / BLOCKS_PER_PAGE as u64;
+        let end = |key: &Key| page(key) + key.blocks().div_ceil(BLOCKS_PER_PAGE as u64);
+        Ok(Some(joined(keys.iter().map(|key| (page(key), end(key))).collect())))
+    }
+}
+
 /// Calls `differs` for each differing one of `blocks`, ascending, until it says false.
 fn compare(
     a: &Opening,

@@ -261,7 +261,12 @@ impl Volume {
         self.core.timelines.write().insert(timeline.id, (timeline, Arc::clone(&map)));
         gate.take_event(seq, time);
         *self.record.lock() = record;
+        let before = self.present();
+        if let Some(current) = &self.current {
+            current.close_places();
+        }
         self.set_present(map, size_bytes);
+        self.distrust_after_revert(&before);
         // Only now: whoever commits next about this volume begins with its record.
         drop(numbers);
         Ok((from, seq))
@@ -271,7 +276,8 @@ impl Volume {
         let store = Arc::clone(&self.core.store);
         let at = Seq(u64::MAX);
         let volume = (self.id, self.name.clone());
-        let opening = Arc::new(Opening::new(store, volume, timeline, at, size_bytes));
+        let opening = Opening::new(store, volume, timeline, at, size_bytes);
+        let opening = Arc::new(opening.with_current(self.current.clone()));
         self.core.register(&opening);
         *self.present.write() = opening;
     }

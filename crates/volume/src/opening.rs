@@ -1,7 +1,8 @@
 //! A moment of a volume, opened: the present, or a view's past. Reading happens here.
 //!
 //! Invariants
-//! 1. Every byte returned from storage was checked against the CRC32C that came with its pointer.
+//! 1. Every byte returned from storage was checked against the CRC32C that came with its pointer,
+//!    wherever it was read.
 //! 2. A reader holds an epoch from before it looks at the map until it has the bytes.
 
 use std::sync::Arc;
@@ -11,6 +12,7 @@ use format::checksum::block_crc;
 use history::{BLOCKS_PER_PAGE, IoKind, IoTally, PageTable, Slot, Store, Timeline};
 use units::{BLOCK_BYTES, Seq};
 
+use crate::current_store::{CurrentStore, Noted};
 use crate::types::Extent;
 use crate::{Error, ErrorKind, Result};
 
@@ -34,6 +36,8 @@ pub struct Opening {
     pub pages: PageTable,
     /// Where its volume's device requests are counted.
     pub io: Arc<IoTally>,
+    /// Where its blocks are in place; only the present of some architectures has that.
+    pub current: Option<Arc<CurrentStore>>,
 }
 
 /// Whether a read may wait for a device.
@@ -43,6 +47,12 @@ pub enum Patience {
     None,
     /// Wait.
     Full,
+}
+
+/// Where blocks of the present may be in place, as of before the map was looked up.
+struct Places<'c> {
+    current: &'c CurrentStore,
+    noted: Noted,
 }
 
 impl Opening {
@@ -59,7 +69,13 @@ impl Opening {
         let budget = if is_present { &store.page_budget } else { &store.view_budget };
         let pages = PageTable::new(Arc::clone(budget));
         let io = store.io(id);
-        Opening { store, volume, timeline, at, size_bytes, pages, io }
+        Opening { store, volume, timeline, at, size_bytes, pages, io, current: None }
+    }
+
+    /// The same, with blocks in place.
+    #[must_use]
+    pub fn with_current(self, current: Option<Arc<CurrentStore>>) -> Opening {
+        Opening { current, ..self }
     }
 
     /// Fails unless the range lies within the volume.
@@ -118,6 +134,9 @@ impl Opening {
         let _epoch = self.store.enter();
         let first = offset / BLOCK_BYTES;
         let end = (offset + buffer.len() as u64).div_ceil(BLOCK_BYTES);
+        // Before the map is looked up: see `current_store`, invariant 3.
+        let places =
+            self.current.as_ref().map(|c| Places { current: c, noted: c.note(first..end) });
         let count = usize::try_from(end - first).expect("a buffer fits memory");
         let mut few = [Slot::default(); 16];
         let mut many = Vec::new();
@@ -130,7 +149,7 @@ impl Opening {
         if !self.look_up(first, slots, patience)? {
             return Ok(false);
         }
-        self.read_slots(first, slots, offset, buffer, patience)
+        self.read_slots(first, slots, offset, buffer, (patience, places.as_ref()))
     }
 
     fn read_slots(
@@ -139,12 +158,12 @@ impl Opening {
         slots: &[Slot],
         offset: u64,
         buffer: &mut [u8],
-        patience: Patience,
+        how: (Patience, Option<&Places<'_>>),
     ) -> Result<bool> {
         let mut index = 0;
         while index < slots.len() {
             let block_start = (first + index as u64) * BLOCK_BYTES;
-            let run = joined(&slots[index..]);
+            let run = self.run_of(&slots[index..]);
             let run_end = block_start + run as u64 * BLOCK_BYTES;
             let from = block_start.max(offset);
             let to = run_end.min(offset + buffer.len() as u64);
@@ -156,11 +175,11 @@ impl Opening {
                 out.fill(0);
                 true
             } else if whole {
-                self.read_blocks(block_start / BLOCK_BYTES, slots, out, patience)?
+                self.read_blocks(block_start / BLOCK_BYTES, slots, out, how)?
             } else {
                 let mut scratch = vec![0; run * BLOCK];
                 let first_block = block_start / BLOCK_BYTES;
-                let ready = self.read_blocks(first_block, slots, &mut scratch, patience)?;
+                let ready = self.read_blocks(first_block, slots, &mut scratch, how)?;
                 let skip = (from - block_start) as usize;
                 out.copy_from_slice(&scratch[skip..skip + out.len()]);
                 ready
@@ -173,8 +192,99 @@ impl Opening {
         Ok(true)
     }
 
-    /// Reads blocks that lie one after another in one segment, and verifies each.
+    /// How many slots from the first are read together.
+    fn run_of(&self, slots: &[Slot]) -> usize {
+        if self.current.is_none() || slots[0].is_hole() {
+            return joined(slots);
+        }
+        slots.iter().take_while(|slot| !slot.is_hole()).count()
+    }
+
+    /// Reads blocks none of which is a hole: from their places if they have any, else from the log.
     fn read_blocks(
+        &self,
+        first_block: u64,
+        slots: &[Slot],
+        out: &mut [u8],
+        (patience, places): (Patience, Option<&Places<'_>>),
+    ) -> Result<bool> {
+        let Some(places) = places else {
+            return self.read_logged(first_block, slots, out, patience);
+        };
+        let mut index = 0;
+        while index < slots.len() {
+            let block = first_block + index as u64;
+            let (home, mut count) =
+                places.current.look_up(&places.noted, block, slots.len() - index);
+            if home.is_none() {
+                count = joined(&slots[index..index + count]);
+            }
+            let part = &slots[index..index + count];
+            let bytes = &mut out[index * BLOCK..(index + count) * BLOCK];
+            let ready = match home {
+                Some(offset) => {
+                    self.read_in_place(places, offset, (block, part), bytes, patience)?
+                }
+                None => self.read_logged(block, part, bytes, patience)?,
+            };
+            if !ready {
+                return Ok(false);
+            }
+            index += count;
+        }
+        Ok(true)
+    }
+
+    /// Reads blocks from places that were trusted when `places` was noted; from the log those that
+    /// were written meanwhile or have rotted.
+    fn read_in_place(
+        &self,
+        places: &Places<'_>,
+        offset: u64,
+        (first_block, slots): (u64, &[Slot]),
+        out: &mut [u8],
+        patience: Patience,
+    ) -> Result<bool> {
+        let outcome = if patience == Patience::None {
+            self.store.device.try_read_at(offset, out)
+        } else {
+            self.store.device.read_at(offset, out).map(|()| true)
+        };
+        if let Ok(false) = outcome {
+            return Ok(false);
+        }
+        // What its place does not give the log has; it is the one to fail.
+        let readable = outcome.is_ok();
+        if readable {
+            self.io.count(IoKind::CurrentRead, out.len() as u64);
+        }
+        let still_right = places.current.is_unchanged(&places.noted, first_block);
+        for (i, block) in out.chunks_exact_mut(BLOCK).enumerate() {
+            if readable && still_right && block_crc(block) == slots[i].crc {
+                continue;
+            }
+            if still_right {
+                places.current.distrust(first_block + i as u64);
+            }
+            if !self.read_logged(first_block + i as u64, &slots[i..=i], block, patience)? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Reads blocks that lie one after another in one segment, to put them elsewhere.
+    ///
+    /// # Errors
+    /// `Corrupt`, or the device's.
+    pub fn read_to_copy(&self, first: u64, slots: &[Slot], out: &mut [u8]) -> Result<()> {
+        self.store.device.read_at(self.store.device_offset(slots[0].location)?, out)?;
+        self.io.count(IoKind::CopyRead, out.len() as u64);
+        self.verify(first, slots, out)
+    }
+
+    /// Reads blocks that lie one after another in one segment, and verifies each.
+    fn read_logged(
         &self,
         first_block: u64,
         slots: &[Slot],
@@ -190,6 +300,10 @@ impl Opening {
             self.store.device.read_at(at, out)?;
         }
         self.io.count(IoKind::HistoryRead, out.len() as u64);
+        self.verify(first_block, slots, out).map(|()| true)
+    }
+
+    fn verify(&self, first_block: u64, slots: &[Slot], out: &[u8]) -> Result<()> {
         for (i, (slot, block)) in slots.iter().zip(out.chunks_exact(BLOCK)).enumerate() {
             let found = block_crc(block);
             if found != slot.crc {
@@ -206,7 +320,7 @@ impl Opening {
                     .with_hint("revert to, or read from, a moment when the block was good"));
             }
         }
-        Ok(true)
+        Ok(())
     }
 
     /// Data and holes in a range, joined, at most `limit` of them. A long range is answered in
@@ -249,7 +363,7 @@ fn push_extent(extents: &mut Vec<Extent>, offset: u64, length_bytes: u64, hole: 
 }
 
 /// How many slots from the first are one hole, or lie one after another in one segment.
-fn joined(slots: &[Slot]) -> usize {
+pub fn joined(slots: &[Slot]) -> usize {
     let first = slots[0];
     let follows = |i: usize, slot: &Slot| {
         if first.is_hole() {

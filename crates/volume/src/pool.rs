@@ -19,7 +19,7 @@ use crate::catalogue::{Catalogue, CatalogueMedia, TimelineRecord, VolumeRecord, 
 use crate::core::Core;
 use crate::names::check_name;
 use crate::recovery::{Map, open_core};
-use crate::types::{AuditRecord, Budget, Granularity, PoolStatus, VolumeSpec};
+use crate::types::{Architecture, AuditRecord, Budget, Granularity, PoolStatus, VolumeSpec};
 use crate::volume::Volume;
 use crate::{Error, ErrorKind, Machine, PoolFormat, PoolOptions, Result};
 
@@ -224,8 +224,13 @@ impl Pool {
             flushed_flushes_total: 0,
             voids: Vec::new(),
             next_version: 0,
+            architecture: spec.architecture,
+            placed: Vec::new(),
         };
-        let detail = format!("{} bytes, {:?}", spec.size_bytes, spec.granularity);
+        let detail = match spec.architecture {
+            Architecture::Logging => format!("{} bytes, {:?}", spec.size_bytes, spec.granularity),
+            other => format!("{} bytes, {:?}, {}", spec.size_bytes, spec.granularity, other.name()),
+        };
         self.add_volume(record, None, "volume-create", detail)
     }
 
@@ -237,6 +242,9 @@ impl Pool {
         detail: String,
     ) -> Result<Arc<Volume>> {
         let core = &self.core;
+        if record.architecture.has_current_store() {
+            core.announce_current_store()?;
+        }
         let (mut numbers, commit) = core.begin()?;
         // An origin that is deleted meanwhile is deleted under the same books: its past may be
         // gone.
@@ -257,6 +265,9 @@ impl Pool {
             log: record.id,
             parent: branch.as_ref().map(|b| (b.timeline.id, b.seq.0)),
         };
+        if record.architecture.has_current_store() {
+            commit.begin_slabs()?;
+        }
         commit.put_volume(&record)?;
         commit.put_timeline(&timeline)?;
         core.audit(&mut numbers, &commit, action, &record.name, detail)?;
@@ -307,6 +318,7 @@ impl Pool {
             flushed_flushes_total: 0,
             voids: Vec::new(),
             next_version: 0,
+            placed: Vec::new(),
             ..record
         };
         let branch = Branch { timeline, seq: resolved.seq };
@@ -331,6 +343,9 @@ impl Pool {
             record.name = String::new();
             commit.put_volume(&record)?;
             commit.remove_pins(record.id)?;
+            if volume.current.is_some() {
+                commit.remove_slabs(record.id)?;
+            }
             let detail = format!("volume {} with its history", record.id);
             self.core.audit(&mut numbers, &commit, "volume-delete", name, detail)?;
             self.core.finish(&numbers, commit)?;
@@ -338,6 +353,9 @@ impl Pool {
             *volume.record.lock() = record;
             Ok(())
         })?;
+        if let Some(current) = &volume.current {
+            current.retire();
+        }
         {
             let mut pins = volume.pins.lock();
             pins.versions.clear();
@@ -385,8 +403,14 @@ impl Pool {
                 other => other?,
             }
         }
+        let stores = self.core.all_volumes().into_iter();
+        let sealed = stores.filter_map(|volume| {
+            let placed = volume.current.as_ref()?.seal();
+            Some((volume, placed))
+        });
+        let sealed: Vec<_> = sealed.collect();
         self.core.store.flush()?;
-        Ok(())
+        sealed.into_iter().try_for_each(|(volume, placed)| volume.record_places(placed))
     }
 
     /// Audit records with a number above `after`, oldest first.
@@ -414,6 +438,10 @@ impl Pool {
         let (used_bytes, free_bytes, available_bytes) = self.room();
         let map_bytes = store.map_zone_count() as u64 * zone_bytes;
         let catalogue_bytes = (superblock.catalogue_zones.len() as u64 + 1) * zone_bytes;
+        let stores = self.core.all_volumes();
+        let stores = stores.iter().filter_map(|volume| volume.current.as_ref());
+        let slabs: usize = stores.map(|current| current.slab_count()).sum();
+        let current_bytes = slabs as u64 * zone_bytes;
         let segments = store.segments();
         let reclaimable_bytes = segments
             .iter()
@@ -437,7 +465,8 @@ impl Pool {
             available_bytes,
             page_loads: store.page_loads.load(Ordering::Relaxed),
             reclaimable_bytes,
-            log_bytes: used_bytes.saturating_sub(map_bytes + catalogue_bytes),
+            log_bytes: used_bytes.saturating_sub(current_bytes + map_bytes + catalogue_bytes),
+            current_bytes,
             map_bytes,
             catalogue_bytes,
             pending_entries: pending as u64,

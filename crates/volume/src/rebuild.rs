@@ -37,6 +37,12 @@ impl Pool {
             report.damaged_bytes += gaps;
         }
         pool.core.replace_map(entries)?;
+        for volume in pool.core.all_volumes() {
+            // The present may be another one now, should the log have lost something.
+            if let Some(current) = &volume.current {
+                current.distrust_after_revert(None);
+            }
+        }
         pool.close()?;
         Ok(report)
     }

@@ -47,10 +47,14 @@ impl Core {
         for volume in self.all_volumes() {
             volume.expire(job.is_none())?;
         }
+        let mut more = false;
+        for volume in self.all_volumes() {
+            more |= volume.settle_places(budget.bytes)?;
+        }
         if job.is_none() {
             *job = self.next_job()?;
         }
-        let Some(merge) = job.as_mut() else { return Ok(false) };
+        let Some(merge) = job.as_mut() else { return Ok(more) };
         let entries = usize::try_from((budget.bytes / ENTRY_BYTES).max(512)).unwrap_or(usize::MAX);
         match merge.step(entries) {
             Ok(ended) => {

@@ -15,6 +15,7 @@ use units::{Seq, WallTime};
 
 use crate::catalogue::{Catalogue, CatalogueMedia, Contents, RunRecord, VolumeRecord};
 use crate::core::Core;
+use crate::current_store::CurrentStore;
 use crate::opening::Opening;
 use crate::pool::{read_superblock, reserve_of};
 use crate::volume::{Pins, Tally, Volume};
@@ -64,6 +65,7 @@ pub fn open_core(
     occupied.extend(contents.segments.iter().map(|(_, s)| s.zone));
     occupied.extend(contents.spares.iter().map(|&(_, zone)| zone));
     occupied.extend(map_zones(&contents));
+    occupied.extend(contents.slabs.iter().map(|&(_, _, zone)| zone));
     for zone in occupied {
         if !zones.occupy(zone) {
             return Err(corrupt(format!("zone {zone} is used twice, or beyond the device")));
@@ -139,7 +141,9 @@ fn fill(core: &Arc<Core>, mut contents: Contents, map: Map) -> Result<()> {
     add_timelines(core, &contents)?;
     let tails = add_segments(core, &contents)?;
     for record in contents.volumes {
-        add_volume(core, record, &tails, &contents.time_runs)?;
+        let slabs = contents.slabs.iter().filter(|slab| slab.0 == record.id);
+        let slabs = slabs.map(|&(_, slab, zone)| (slab, zone)).collect();
+        add_volume(core, record, &tails, &contents.time_runs, slabs)?;
     }
     for volume in core.all_volumes() {
         match volume.flush_map() {
@@ -239,7 +243,9 @@ fn add_volume(
     mut record: VolumeRecord,
     tails: &BTreeMap<u64, Vec<SegmentHeader>>,
     time_runs: &[RunRecord],
+    slabs: BTreeMap<u64, u32>,
 ) -> Result<()> {
+    let places = Places { slabs, placed: take_placed(core, &mut record)? };
     let tail = tails.get(&record.id).map_or(&[][..], |headers| headers);
     let known = KnownLog {
         log: record.id,
@@ -275,7 +281,7 @@ fn add_volume(
         map.insert(std::slice::from_ref(entry));
     }
     let times = times_of(core, record.id, time_runs)?;
-    let volume = Arc::new(Volume::build(Arc::clone(core), record, recovered, times)?);
+    let volume = Arc::new(Volume::build(Arc::clone(core), record, recovered, times, &places)?);
     if volume.gone.load(Ordering::Acquire) {
         core.ghosts.write().insert(volume.id, volume);
     } else {
@@ -301,6 +307,38 @@ fn times_of(core: &Core, log: u64, time_runs: &[RunRecord]) -> Result<TimeIndex>
     Ok(TimeIndex::new(open))
 }
 
+fn current_store(
+    core: &Core,
+    record: &VolumeRecord,
+    slabs: &BTreeMap<u64, u32>,
+    placed: &[(u64, u64)],
+) -> Option<Arc<CurrentStore>> {
+    let here = record.architecture.has_current_store() && !record.deleted;
+    let is_placed = |slab: u64| placed.iter().any(|&(a, b)| a <= slab && slab < b);
+    here.then(|| Arc::new(CurrentStore::new(Arc::clone(&core.store), slabs, is_placed)))
+}
+
+/// What the catalogue has of a volume's current store.
+#[derive(Default)]
+struct Places {
+    /// Zones by slab.
+    slabs: BTreeMap<u64, u32>,
+    /// Ranges of slabs in which everything is in place.
+    placed: Vec<(u64, u64)>,
+}
+
+/// Takes what a clean close said about places; from now on the catalogue says it no more.
+fn take_placed(core: &Core, record: &mut VolumeRecord) -> Result<Vec<(u64, u64)>> {
+    if record.placed.is_empty() {
+        return Ok(Vec::new());
+    }
+    let placed = std::mem::take(&mut record.placed);
+    let (numbers, commit) = core.begin()?;
+    commit.put_volume(record)?;
+    core.finish(&numbers, commit)?;
+    Ok(placed)
+}
+
 impl Volume {
     /// A volume that was just made.
     pub(crate) fn start(core: Arc<Core>, record: VolumeRecord) -> Result<Volume> {
@@ -310,7 +348,7 @@ impl Volume {
             ..LogStart::default()
         };
         let recovered = RecoveredLog { start, ..RecoveredLog::default() };
-        Volume::build(core, record, recovered, TimeIndex::default())
+        Volume::build(core, record, recovered, TimeIndex::default(), &Places::default())
     }
 
     fn build(
@@ -318,6 +356,7 @@ impl Volume {
         record: VolumeRecord,
         recovered: RecoveredLog,
         times: TimeIndex,
+        places: &Places,
     ) -> Result<Volume> {
         let timeline = core
             .timeline(record.timeline_now())
@@ -334,7 +373,9 @@ impl Volume {
         let at = Seq(u64::MAX);
         let name = record.name.clone();
         let volume = (record.id, name.clone());
-        let opening = Arc::new(Opening::new(store, volume, timeline, at, size_bytes));
+        let current = current_store(&core, &record, &places.slabs, &places.placed);
+        let opening = Opening::new(store, volume, timeline, at, size_bytes);
+        let opening = Arc::new(opening.with_current(current.clone()));
         core.register(&opening);
         Ok(Volume {
             id: record.id,
@@ -342,6 +383,7 @@ impl Volume {
             log,
             times,
             present: RwLock::new(opening),
+            current,
             pins: Mutex::new(pins),
             tally: Tally::default(),
             gone: AtomicBool::new(record.deleted),

@@ -5,11 +5,39 @@ use serde::{Deserialize, Serialize};
 use units::{Seq, WallTime};
 
 /// Where current data lives and when old data is split off.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Architecture {
     /// One mapped log holds the present and the history (Laden 2.4).
+    #[default]
     Logging,
+    /// The log holds everything, and the present lies in place as well (Laden 2.5).
+    SplitStream,
+}
+
+impl Architecture {
+    /// Every one there is.
+    pub const ALL: [Architecture; 2] = [Architecture::Logging, Architecture::SplitStream];
+
+    /// Its name in the contract.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Architecture::Logging => "logging",
+            Architecture::SplitStream => "split-stream",
+        }
+    }
+
+    /// Whether it keeps the present in place.
+    #[must_use]
+    pub fn has_current_store(self) -> bool {
+        self == Architecture::SplitStream
+    }
+
+    /// Whether it is the one that records say nothing about.
+    pub(crate) fn is_logging(&self) -> bool {
+        *self == Architecture::Logging
+    }
 }
 
 /// Which writes are retained.
@@ -106,6 +134,8 @@ pub struct VolumeInfo {
     pub cloned_from: Option<(String, Seq)>,
     /// Counters since the pool was opened.
     pub counters: VolumeCounters,
+    /// Bytes some of which may not be in place yet, where they belong; reads are right meanwhile.
+    pub unplaced_bytes: u64,
     /// Device requests since the pool was opened, by what they were for.
     pub device_io: Vec<IoCount>,
 }
@@ -125,6 +155,8 @@ pub struct VolumeCounters {
     pub flushes: u64,
     /// Blocks whose checksum did not match.
     pub checksum_errors: u64,
+    /// Blocks that had rotted in place; the log answered.
+    pub rotten_places: u64,
 }
 
 /// A captured, pinned moment.
@@ -271,8 +303,10 @@ pub struct PoolStatus {
     pub available_bytes: u64,
     /// Bytes in used zones that reclamation would free now.
     pub reclaimable_bytes: u64,
-    /// Bytes of log segments, map runs and catalogue (sums to `used_bytes`).
+    /// Bytes of log segments; those of current stores, map runs and catalogue make it `used_bytes`.
     pub log_bytes: u64,
+    /// Bytes of current stores.
+    pub current_bytes: u64,
     /// Bytes of map runs.
     pub map_bytes: u64,
     /// Bytes of the catalogue and superblocks.

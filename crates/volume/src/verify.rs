@@ -1,12 +1,18 @@
-//! `verify_invariants`: every structure against every other. For tests, the simulator and scrub.
+//! `verify_invariants`: every structure against every other, and every trusted place against the
+//! map. For tests, the simulator and scrub.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use format::checksum::block_crc;
+use history::Slot;
 use history::run::EntrySource;
+use units::BLOCK_BYTES;
 
+use crate::opening::Patience;
 use crate::pool::Pool;
+use crate::volume::Volume;
 use crate::{Error, ErrorKind, Result};
 
 impl Pool {
@@ -47,12 +53,39 @@ impl Pool {
                 )));
             }
         }
-        match counted.into_iter().next() {
-            Some((segment, count)) => {
-                Err(broken(format!("{count} entries of segment {segment}, which is not there")))
-            }
-            None => Ok(()),
+        if let Some((segment, count)) = counted.into_iter().next() {
+            let text = format!("{count} entries of segment {segment}, which is not there");
+            return Err(broken(text));
         }
+        self.core.all_volumes().iter().try_for_each(|volume| volume.verify_places())
+    }
+}
+
+impl Volume {
+    /// Checks that what is trusted in place is what the map says.
+    fn verify_places(&self) -> Result<()> {
+        let Some(current) = &self.current else { return Ok(()) };
+        let present = self.present();
+        let end = present.size_bytes.div_ceil(BLOCK_BYTES);
+        for range in current.trusted() {
+            let blocks = range.start..range.end.min(end);
+            let noted = current.note(range);
+            let count = usize::try_from(blocks.end.saturating_sub(blocks.start)).expect("few");
+            let mut slots = vec![Slot::default(); count];
+            present.look_up(blocks.start, &mut slots, Patience::Full)?;
+            for (block, slot) in blocks.zip(&slots).filter(|(_, slot)| !slot.is_hole()) {
+                let (Some(offset), _) = current.look_up(&noted, block, 1) else { continue };
+                let mut bytes = vec![0; BLOCK_BYTES as usize];
+                self.core.store.device.read_at(offset, &mut bytes)?;
+                if block_crc(&bytes) != slot.crc && current.is_unchanged(&noted, block) {
+                    let name = &self.name;
+                    return Err(broken(format!(
+                        "block {block} of {name} is not what its place has"
+                    )));
+                }
+            }
+        }
+        Ok(())
     }
 }
 

@@ -13,12 +13,13 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use format::time::TimeEntry;
 use history::{Log, TimeIndex};
 use parking_lot::{Mutex, MutexGuard, RwLock};
-use units::{Moment, Seq, WallTime};
+use units::{BLOCK_BYTES, Moment, Seq, WallTime};
 
 use crate::catalogue::{Commit, MarkRecord, Numbers, VolumeRecord};
 use crate::core::Core;
+use crate::current_store::CurrentStore;
 use crate::opening::{Opening, Patience};
-use crate::types::{Architecture, Extent, Stamp, VolumeCounters, VolumeInfo};
+use crate::types::{Extent, Stamp, VolumeCounters, VolumeInfo};
 use crate::view::View;
 use crate::{Error, ErrorKind, Result};
 
@@ -60,6 +61,8 @@ pub struct Volume {
     pub(crate) log: Log,
     pub(crate) times: TimeIndex,
     pub(crate) present: RwLock<Arc<Opening>>,
+    /// Where the present is in place, for architectures that have it so.
+    pub(crate) current: Option<Arc<CurrentStore>>,
     pub(crate) record: Mutex<VolumeRecord>,
     pub(crate) pins: Mutex<Pins>,
     pub(crate) tally: Tally,
@@ -210,7 +213,7 @@ impl Volume {
         Ok(VolumeInfo {
             name: self.name.clone(),
             size_bytes: self.size_bytes(),
-            architecture: Architecture::Logging,
+            architecture: record.architecture,
             granularity: record.granularity_at(Seq(u64::MAX)),
             window_ns: record.window_ns,
             history_limit_bytes: record.history_limit_bytes,
@@ -223,6 +226,7 @@ impl Volume {
             created: WallTime::from_nanos(record.created_ns),
             cloned_from: record.cloned_from.map(|(name, seq)| (name, Seq(seq))),
             counters: self.counters(),
+            unplaced_bytes: self.current.as_ref().map_or(0, |c| c.unsettled_blocks() * BLOCK_BYTES),
             device_io: self.core.store.io(self.id).counts().to_vec(),
         })
     }
@@ -236,6 +240,7 @@ impl Volume {
             written_bytes: get(&self.tally.written_bytes),
             flushes: get(&self.tally.flushes),
             checksum_errors: get(&self.tally.checksum_errors),
+            rotten_places: self.current.as_ref().map_or(0, |c| c.rotten()),
         }
     }
 }

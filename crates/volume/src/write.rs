@@ -139,6 +139,7 @@ impl Volume {
             }
         }
         let pieces = cut(ops, crcs, self.piece_bytes_max());
+        let pen = self.take_pen(&pieces)?;
         let mut done = 0;
         let mut last = Seq::ZERO;
         let mut tries = 0;
@@ -150,6 +151,9 @@ impl Volume {
                 Ok(appended) => {
                     let taken = appended.ops;
                     last = self.enter_in_map(&rest[..taken], appended, entries);
+                    if let Some(pen) = &pen {
+                        self.write_in_place(pen, &rest[..taken])?;
+                    }
                     done += taken;
                 }
                 Err(e) if e.kind == history::ErrorKind::Full && tries < ROOM_TRIES => {
@@ -167,6 +171,9 @@ impl Volume {
                 }
                 Err(e) => return Err(e.into()),
             }
+        }
+        if let Some(pen) = pen {
+            pen.let_go();
         }
         Ok(Some(last))
     }

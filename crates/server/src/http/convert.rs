@@ -36,9 +36,7 @@ pub(crate) fn granularity_back(granularity: api::Granularity) -> volume::Granula
 }
 
 pub(crate) fn architecture(architecture: volume::Architecture) -> &'static str {
-    match architecture {
-        volume::Architecture::Logging => "logging",
-    }
+    architecture.name()
 }
 
 pub(crate) fn volume(info: volume::VolumeInfo, clients: usize, nbd: &NbdAddresses) -> api::Volume {
@@ -61,6 +59,7 @@ pub(crate) fn volume(info: volume::VolumeInfo, clients: usize, nbd: &NbdAddresse
         latest: stamp(info.latest),
         created: time(info.created),
         cloned_from: info.cloned_from.map(|(volume, seq)| ClonedFrom { volume, seq: seq.0 }),
+        unplaced_bytes: info.unplaced_bytes,
         device_io: info.device_io.into_iter().map(device_io).collect(),
     }
 }
@@ -140,6 +139,7 @@ pub(crate) fn pool(status: volume::PoolStatus, fill: Fill, volumes: usize) -> ap
         warning: fill.warning(),
         reclaimable_bytes: status.reclaimable_bytes,
         log_bytes: status.log_bytes,
+        current_bytes: status.current_bytes,
         map_bytes: status.map_bytes,
         catalogue_bytes: status.catalogue_bytes,
         pending_entries: status.pending_entries,

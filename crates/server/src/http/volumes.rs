@@ -70,10 +70,14 @@ pub(super) async fn create(
 fn spec(body: CreateVolume) -> Answer<VolumeSpec> {
     let invalid = |detail: String| Refusal::new(ProblemKind::Invalid, detail);
     let architecture = match body.architecture.as_deref() {
-        None | Some("logging" | "auto") => Architecture::Logging,
-        Some(other) => {
-            return Err(invalid(format!("`{other}` is not an architecture of this release"))
-                .with_hint("this release has logging"));
+        None | Some("auto") => Architecture::Logging,
+        Some(name) => {
+            let known = Architecture::ALL.into_iter().find(|known| known.name() == name);
+            known.ok_or_else(|| {
+                let there = Architecture::ALL.map(Architecture::name).join(" and ");
+                invalid(format!("`{name}` is not an architecture of this release"))
+                    .with_hint(format!("this release has {there}"))
+            })?
         }
     };
     if let Some(extent) = body.extent.filter(|e| e.0.0 != convert::EXTENT_BYTES) {

@@ -1,8 +1,8 @@
 //! What a volume lives through, over HTTP.
 
 use api::{
-    ChangeVolume, CreateClone, CreateMark, CreateVersion, DiffQuery, HistoryQuery, ListQuery,
-    ProblemKind, Range, Revert, SizeInput, SpanInput,
+    ChangeVolume, CreateClone, CreateMark, CreateVersion, CreateVolume, DiffQuery, HistoryQuery,
+    ListQuery, ProblemKind, Range, Revert, SizeInput, SpanInput,
 };
 use units::{Size, Span};
 
@@ -253,5 +253,30 @@ fn metrics_and_health_are_told() {
     assert_eq!((status, text.as_str()), (200, api::OPENAPI_JSON));
     let pool = fixture.client.pool().expect("pool");
     assert_eq!((pool.state.as_str(), pool.volumes), ("online", 1));
-    assert_eq!(pool.used_bytes, pool.log_bytes + pool.map_bytes + pool.catalogue_bytes);
+    assert_eq!(
+        pool.used_bytes,
+        pool.log_bytes + pool.current_bytes + pool.map_bytes + pool.catalogue_bytes
+    );
+}
+
+#[test]
+fn a_volume_with_its_present_in_place_is_made_shown_and_reverted() {
+    let fixture = Fixture::new();
+    let asked =
+        CreateVolume { architecture: Some("split-stream".to_owned()), ..new_volume("v", 1 << 24) };
+    let made = fixture.client.create_volume(&asked).expect("create");
+    assert_eq!(made.architecture, "split-stream");
+    let first = fixture.write(0, 1);
+    fixture.write(0, 2);
+    let shown = fixture.client.volume("v").expect("show");
+    let requests = |kind: &str| {
+        shown.device_io.iter().find(|io| io.kind == kind).expect("every kind is told").requests
+    };
+    assert_eq!((requests("history-write"), requests("current-write")), (2, 2));
+    assert!(fixture.client.pool().expect("pool").current_bytes > 0);
+    let moment = format!("seq:{first}");
+    fixture.client.revert("v", &revert(&moment)).expect("revert");
+    let view = attach(&fixture.nbd_socket(), &format!("v@{moment}"));
+    drop(view);
+    fixture.client.delete_volume("v", false).expect("delete");
 }

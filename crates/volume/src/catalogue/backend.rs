@@ -73,6 +73,26 @@ impl CatalogueMedia {
         write_superblock(&*self.device, &state.superblock)
     }
 
+    /// Adds an incompatible feature to the superblock, durably and in both pairs of copies, so that
+    /// a program that does not know it finds no copy without it.
+    ///
+    /// # Errors
+    /// The device's.
+    pub fn add_feature(&self, feature: u64) -> block::Result<()> {
+        let mut state = self.state.lock();
+        if state.superblock.features_incompatible & feature != 0 {
+            return Ok(());
+        }
+        let mut superblock = state.superblock.clone();
+        superblock.features_incompatible |= feature;
+        for _ in 0..2 {
+            superblock.generation += 1;
+            write_superblock(&*self.device, &superblock)?;
+        }
+        state.superblock = superblock;
+        Ok(())
+    }
+
     /// Calls `each` with device offset and sub-range for every zone that `offset..offset + length`
     /// touches.
     fn pieces(

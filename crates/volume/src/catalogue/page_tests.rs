@@ -8,11 +8,11 @@ use redb::{Key, TableDefinition, TableHandle, Value};
 use serde::Serialize;
 
 use super::{
-    AUDIT, EventRecord, MAP_RUNS, MARKS, MarkRecord, NUMBERS, RunRecord, SEGMENTS, SPARES,
+    AUDIT, CURRENT, EventRecord, MAP_RUNS, MARKS, MarkRecord, NUMBERS, RunRecord, SEGMENTS, SPARES,
     SegmentRecord, TIME_RUNS, TIMELINES, TimelineRecord, VERSIONS, VOLUMES, VersionRecord,
     VolumeRecord,
 };
-use crate::types::{AuditRecord, Granularity};
+use crate::types::{Architecture, AuditRecord, Granularity};
 
 /// The cells of the first table under a heading.
 fn rows(heading: &str) -> Vec<Vec<String>> {
@@ -52,6 +52,7 @@ fn the_page_names_every_table_and_its_types() {
         typed(TIME_RUNS),
         typed(VERSIONS),
         typed(MARKS),
+        typed(CURRENT),
         typed(AUDIT),
     ];
     assert_eq!(told, code);
@@ -90,6 +91,8 @@ fn volume() -> VolumeRecord {
         flushed_flushes_total: 0,
         voids: Vec::new(),
         next_version: 0,
+        architecture: Architecture::SplitStream,
+        placed: vec![(0, 1)],
     }
 }
 

@@ -4,7 +4,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::types::Granularity;
+use crate::types::{Architecture, Granularity};
 
 /// A volume, or what is left of a deleted one while a clone still needs its past.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -52,6 +52,13 @@ pub struct VolumeRecord {
     pub voids: Vec<(u64, u64)>,
     /// The next version's number.
     pub next_version: u64,
+    /// Where its data lives.
+    #[serde(default, skip_serializing_if = "Architecture::is_logging")]
+    pub architecture: Architecture,
+    /// Ranges of slabs (first, end) in which everything was in place at a clean close; empty while
+    /// the pool is open.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub placed: Vec<(u64, u64)>,
 }
 
 /// A revert or resize.

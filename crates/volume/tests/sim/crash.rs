@@ -10,7 +10,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use hindsight_volume::Granularity;
+use hindsight_volume::{Architecture, Granularity};
 use sim::{Keep, Random, SimMedia, Unsynced};
 use units::Moment;
 
@@ -72,8 +72,9 @@ fn histories(longest: usize) -> Vec<Vec<Action>> {
 }
 
 /// A closed pool with two volumes, one with a flushed past of two writes.
-fn start() -> World {
+fn start(architecture: Architecture) -> World {
     let mut world = World::new(1, 64 << 20, 1 << 20);
+    world.architectures = vec![architecture];
     let create =
         |name: &str, size| Action::Create(name.to_owned(), size, Granularity::EveryWrite, 1 << 60);
     world.act(&create("v", 65_536));
@@ -191,9 +192,8 @@ impl World {
     }
 }
 
-#[test]
-fn a_crash_at_any_change_of_any_short_history_keeps_the_promises() {
-    let base = start();
+fn enumerate_all(architecture: Architecture) {
+    let base = start(architecture);
     let mut histories = histories(3);
     if std::env::var("HINDSIGHT_CRASH_FULL").is_ok_and(|v| v == "1") {
         enumerate_fully(&base, &mut histories);
@@ -214,4 +214,14 @@ fn enumerate_fully(base: &World, histories: &mut [Vec<Action>]) {
     let enough = |_: &&Vec<Action>| start.elapsed() < limit;
     let done = histories.iter().take_while(enough).map(|h| enumerate(base, h, true)).count();
     println!("{done} of {} histories in full, from number {first} on", histories.len());
+}
+
+#[test]
+fn a_crash_at_any_change_of_any_short_history_keeps_the_promises() {
+    enumerate_all(Architecture::Logging);
+}
+
+#[test]
+fn the_same_with_the_present_in_place_as_well() {
+    enumerate_all(Architecture::SplitStream);
 }

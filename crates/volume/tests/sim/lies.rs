@@ -4,7 +4,7 @@
 //! Runs have no crash and no I/O error, so that anything that is not as the oracle says is the
 //! doing of the flipped bits, lost writes and misdirected reads that this file puts in.
 
-use hindsight_volume::{ErrorKind, Result};
+use hindsight_volume::{Architecture, ErrorKind, Result};
 use sim::{Op, OpRecord, Random, Trick};
 use units::Moment;
 
@@ -17,10 +17,11 @@ use crate::world::{World, at_seq};
 const ACTIONS: usize = 60;
 
 /// A world with some history, and every write that the media saw.
-fn grown(seed: u64) -> (World, Vec<OpRecord>) {
+fn grown(seed: u64, architecture: Architecture) -> (World, Vec<OpRecord>) {
     let mut workload = Workload::new(seed);
     workload.faulty = false;
     let mut world = World::new(seed, 128 << 20, workload.memory_bytes);
+    world.architectures = vec![architecture];
     world.media.start_log();
     while world.trace.len() < ACTIONS {
         let action = workload.next(&world.models, world.now_ns());
@@ -92,11 +93,11 @@ fn rot_somewhere(world: &World, writes: &[OpRecord], random: &mut Random, flips:
     }
 }
 
-#[test]
-fn rotten_bits_become_errors_and_never_wrong_bytes() {
+/// Lets bits rot; says how many answers were errors.
+fn let_rot(architecture: Architecture) -> usize {
     let mut errors = 0;
     for seed in 100..124 {
-        let (mut world, writes) = grown(seed);
+        let (mut world, writes) = grown(seed, architecture);
         let mut random = Random::new(seed);
         rot_somewhere(&world, &writes, &mut random, 1 + seed % 40);
         errors += read_everything(&mut world, &mut random);
@@ -109,14 +110,26 @@ fn rotten_bits_become_errors_and_never_wrong_bytes() {
             errors += 1;
         }
     }
+    errors
+}
+
+#[test]
+fn rotten_bits_become_errors_and_never_wrong_bytes() {
+    let errors = let_rot(Architecture::Logging);
     assert!(errors > 10, "rot was noticed {errors} times");
 }
 
 #[test]
-fn lost_writes_and_misdirected_reads_become_errors_and_never_wrong_bytes() {
+fn rotten_bits_are_never_wrong_bytes_with_the_present_in_place_as_well() {
+    let errors = let_rot(Architecture::SplitStream);
+    assert!(errors > 0, "what is only in the log rots for good");
+}
+
+/// Loses writes and misdirects reads; says how many answers were errors.
+fn lie(architecture: Architecture) -> usize {
     let mut errors = 0;
     for seed in 200..206 {
-        let (mut world, _) = grown(seed);
+        let (mut world, _) = grown(seed, architecture);
         let mut random = Random::new(seed);
         let Some(name) = world.models.keys().next().cloned() else { continue };
         for _ in 0..10 {
@@ -138,5 +151,16 @@ fn lost_writes_and_misdirected_reads_become_errors_and_never_wrong_bytes() {
             world.media.calm();
         }
     }
+    errors
+}
+
+#[test]
+fn lost_writes_and_misdirected_reads_become_errors_and_never_wrong_bytes() {
+    let errors = lie(Architecture::Logging);
     assert!(errors > 5, "lies were noticed {errors} times");
+}
+
+#[test]
+fn lies_are_no_wrong_bytes_with_the_present_in_place_as_well() {
+    println!("lies were noticed {} times", lie(Architecture::SplitStream));
 }

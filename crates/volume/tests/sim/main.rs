@@ -20,6 +20,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
 
 use action::Action;
+use hindsight_volume::Architecture;
 use workload::Workload;
 use world::World;
 
@@ -31,11 +32,12 @@ const SEEDS: u64 = 40;
 const REGRESSIONS: [u64; 6] = [41, 43, 55, 74, 81, 331];
 
 /// Runs one seed; the result depends on nothing else.
-fn run(seed: u64) -> u64 {
+fn run(seed: u64, architectures: &[Architecture]) -> u64 {
     let verbose = std::env::var_os("HINDSIGHT_SIM_SEED").is_some();
     let mut workload = Workload::new(seed);
     let mut world = World::new(seed, workload.media_bytes, workload.memory_bytes);
     world.verbose = verbose;
+    world.architectures = architectures.to_vec();
     let outcome = catch_unwind(AssertUnwindSafe(|| {
         for step in 0..ACTIONS {
             let action = workload.next(&world.models, world.now_ns());
@@ -57,8 +59,8 @@ fn run(seed: u64) -> u64 {
         }
         println!("seed {seed} failed. Again, with everything it does:");
         println!(
-            "HINDSIGHT_SIM_SEED={seed} cargo test -p hindsight-volume --test sim seeds -- \
-             --nocapture"
+            "HINDSIGHT_SIM_SEED={seed} cargo test -p hindsight-volume --test sim {} -- --nocapture",
+            if architectures.len() == 1 { "seeds_run" } else { "seeds_of_all" }
         );
         // The world may be in any state: what its parts do when dropped would only hide the
         // failure.
@@ -79,28 +81,41 @@ fn number_from(variable: &str) -> Option<u64> {
     Some(text.parse().unwrap_or_else(|_| panic!("{variable}={text} is not a number")))
 }
 
-#[test]
-fn seeds_run_without_a_broken_promise() {
+/// Runs the seeds that the environment names, or the fixed set.
+fn run_seeds(architectures: &[Architecture]) {
     let first = number_from("HINDSIGHT_SIM_SEED");
     let Some(seconds) = number_from("HINDSIGHT_SIM_SECONDS") else {
         match first {
-            Some(seed) => println!("seed {seed}: digest {:016x}", run(seed)),
-            None => (1..=SEEDS).chain(REGRESSIONS).for_each(|seed| assert!(run(seed) != 0)),
+            Some(seed) => println!("seed {seed}: digest {:016x}", run(seed, architectures)),
+            None => (1..=SEEDS)
+                .chain(REGRESSIONS)
+                .for_each(|seed| assert!(run(seed, architectures) != 0)),
         }
         return;
     };
     let (start, limit) = (Instant::now(), Duration::from_secs(seconds));
     let mut seed = first.unwrap_or(1);
     while start.elapsed() < limit {
-        run(seed);
+        run(seed, architectures);
         seed += 1;
     }
     println!("ran seeds {} to {}", first.unwrap_or(1), seed - 1);
 }
 
 #[test]
+fn seeds_run_without_a_broken_promise() {
+    run_seeds(&[Architecture::Logging]);
+}
+
+#[test]
+fn seeds_of_all_architectures_run_without_a_broken_promise() {
+    run_seeds(&Architecture::ALL);
+}
+
+#[test]
 fn the_same_seed_gives_the_same_digest() {
     for seed in [3, 14] {
-        assert_eq!(run(seed), run(seed), "seed {seed}");
+        let all = &Architecture::ALL;
+        assert_eq!(run(seed, all), run(seed, all), "seed {seed}");
     }
 }

@@ -23,7 +23,7 @@ const WRITERS: u64 = 4;
 const RANGE_BYTES: u64 = 300_123;
 const WRITES: u64 = 400;
 
-fn volume() -> (Arc<Pool>, Arc<Volume>) {
+fn volume(architecture: Architecture) -> (Arc<Pool>, Arc<Volume>) {
     let device: Arc<dyn BlockDevice> = Arc::new(MemoryDevice::new(1 << 30));
     let clock = Arc::new(RealClock::new());
     let machine = Machine { clock, entropy: Arc::new(RealEntropy::default()) };
@@ -32,7 +32,7 @@ fn volume() -> (Arc<Pool>, Arc<Volume>) {
     let spec = VolumeSpec {
         name: "v".to_owned(),
         size_bytes: 2 << 20,
-        architecture: Architecture::Logging,
+        architecture,
         granularity: Granularity::EveryWrite,
         window_ns: 1 << 60,
         history_limit_bytes: None,
@@ -88,9 +88,8 @@ fn look_back(volume: &Arc<Volume>, done: &AtomicBool) {
     }
 }
 
-#[test]
-fn neighbours_in_one_block_and_readers_of_the_past_do_not_disturb_each_other() {
-    let (pool, volume) = volume();
+fn disturb(architecture: Architecture) {
+    let (pool, volume) = volume(architecture);
     let done = AtomicBool::new(false);
     let ranges = std::thread::scope(|scope| {
         let writers: Vec<_> = (0..WRITERS)
@@ -125,4 +124,14 @@ fn neighbours_in_one_block_and_readers_of_the_past_do_not_disturb_each_other() {
     }
     pool.verify_invariants().expect("the invariants");
     pool.close().expect("a clean end");
+}
+
+#[test]
+fn neighbours_in_one_block_and_readers_of_the_past_do_not_disturb_each_other() {
+    disturb(Architecture::Logging);
+}
+
+#[test]
+fn neither_do_they_when_the_present_lies_in_place_as_well() {
+    disturb(Architecture::SplitStream);
 }

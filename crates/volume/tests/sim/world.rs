@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use block::{BlockDevice, MediaDevice};
 use hindsight_volume::{
-    Budget, Error, ErrorKind, Machine, Pool, PoolFormat, PoolOptions, Resolved, Result, View,
-    Volume, VolumeSpec, WriteOp,
+    Architecture, Budget, Error, ErrorKind, Machine, Pool, PoolFormat, PoolOptions, Resolved,
+    Result, View, Volume, VolumeSpec, WriteOp,
 };
 use sim::{Failure, Op, Random, SimClock, SimEntropy, SimMedia};
 use units::{Moment, Seq, WallTime};
@@ -62,6 +62,8 @@ pub struct World {
     pub trouble: Trouble,
     /// What a moment came to in the action under way, should it fail half way.
     pub intent: Option<Resolved>,
+    /// What volumes are made with, drawn anew for each.
+    pub architectures: Vec<Architecture>,
     /// The space of the media is limited.
     pub limited: bool,
     /// Prints each action before it is done.
@@ -90,6 +92,7 @@ impl World {
             views: VecDeque::new(),
             trouble: Trouble::None,
             intent: None,
+            architectures: vec![Architecture::Logging],
             limited: false,
             verbose: false,
             trace: Vec::new(),
@@ -116,11 +119,21 @@ impl World {
             views: VecDeque::new(),
             trouble: Trouble::None,
             intent: self.intent,
+            architectures: self.architectures.clone(),
             limited: false,
             verbose: false,
             trace: Vec::new(),
             machine,
             memory_bytes: self.memory_bytes,
+        }
+    }
+
+    /// The architecture of the next volume. Where there is no choice nothing is drawn, so that old
+    /// seeds still do what they did.
+    fn architecture(&mut self) -> Architecture {
+        match self.architectures[..] {
+            [only] => only,
+            ref several => several[self.random.below(several.len() as u64) as usize],
         }
     }
 
@@ -251,7 +264,7 @@ impl World {
                 let spec = VolumeSpec {
                     name: name.clone(),
                     size_bytes: *size_bytes,
-                    architecture: hindsight_volume::Architecture::Logging,
+                    architecture: self.architecture(),
                     granularity: *granularity,
                     window_ns: *window_ns,
                     history_limit_bytes: None,

@@ -4,6 +4,7 @@ mod audit;
 mod golden;
 mod handover;
 mod hook;
+mod in_place;
 mod past;
 mod room;
 mod space;

@@ -25,11 +25,11 @@ struct PoolRig {
     _dir: tempfile::TempDir,
 }
 
-fn spec(name: &str) -> VolumeSpec {
+fn spec(name: &str, architecture: Architecture) -> VolumeSpec {
     VolumeSpec {
         name: name.to_owned(),
         size_bytes: SIZE,
-        architecture: Architecture::Logging,
+        architecture,
         granularity: Granularity::EveryWrite,
         window_ns: 3_600_000_000_000,
         history_limit_bytes: None,
@@ -37,6 +37,10 @@ fn spec(name: &str) -> VolumeSpec {
 }
 
 fn pool_rig() -> PoolRig {
+    pool_rig_of(Architecture::Logging)
+}
+
+fn pool_rig_of(architecture: Architecture) -> PoolRig {
     let dir = tempfile::tempdir().expect("directory");
     let media = FileMedia::create(&dir.path().join("pool.img"), 256 << 20).expect("a file");
     let device: Arc<dyn block::BlockDevice> = Arc::new(MediaDevice::new(Arc::new(media)));
@@ -45,7 +49,7 @@ fn pool_rig() -> PoolRig {
     Pool::create(&device, &machine, &PoolFormat { zone_bytes: 1 << 20 }).expect("a pool");
     let options = PoolOptions { memory_bytes: 32 << 20 };
     let pool = Pool::open(device, machine, options).expect("it opens");
-    let volume = pool.create_volume(&spec("vol")).expect("a volume");
+    let volume = pool.create_volume(&spec("vol", architecture)).expect("a volume");
     let exports = Arc::new(PoolExports::new(Arc::clone(&pool)));
     let rig = Rig::start(exports, NbdLimits::default(), None);
     PoolRig { rig, pool, volume, _dir: dir }
@@ -62,25 +66,27 @@ fn refusal(rig: &Rig, export: &str) -> String {
 
 #[test]
 fn the_past_is_opened_by_name_and_does_not_change() {
-    let PoolRig { rig, volume, .. } = &pool_rig();
-    let mut client = Client::begin(rig, "vol", ReplyStyle::Structured);
-    assert_eq!(client.ask(Command::Write, 0, &[1; 4096]), 0);
-    assert_eq!(client.ask(Command::Write, 5000, &[2; 300]), 0);
-    let version = volume.create_version("before").expect("a version");
-    volume.create_mark("here", &Moment::Latest, true).expect("a mark");
-    let seq = version.stamp.seq;
-    assert_eq!(client.ask(Command::Write, 0, &[3; 8192]), 0);
-    for name in
-        [format!("vol@v:{}", version.number), format!("vol@seq:{seq}"), "vol@mark:here".into()]
-    {
-        let mut past = Client::begin(rig, &name, ReplyStyle::Structured);
-        assert_eq!(past.read(0, 4096), Ok(vec![1; 4096]), "{name}");
-        assert_eq!(past.read(4990, 20), Ok([vec![0; 10], vec![2; 10]].concat()));
-        assert_eq!(past.ask(Command::Write, 0, &[9; 10]), 1);
+    for architecture in Architecture::ALL {
+        let PoolRig { rig, volume, .. } = &pool_rig_of(architecture);
+        let mut client = Client::begin(rig, "vol", ReplyStyle::Structured);
+        assert_eq!(client.ask(Command::Write, 0, &[1; 4096]), 0);
+        assert_eq!(client.ask(Command::Write, 5000, &[2; 300]), 0);
+        let version = volume.create_version("before").expect("a version");
+        volume.create_mark("here", &Moment::Latest, true).expect("a mark");
+        let seq = version.stamp.seq;
+        assert_eq!(client.ask(Command::Write, 0, &[3; 8192]), 0);
+        for name in
+            [format!("vol@v:{}", version.number), format!("vol@seq:{seq}"), "vol@mark:here".into()]
+        {
+            let mut past = Client::begin(rig, &name, ReplyStyle::Structured);
+            assert_eq!(past.read(0, 4096), Ok(vec![1; 4096]), "{name}");
+            assert_eq!(past.read(4990, 20), Ok([vec![0; 10], vec![2; 10]].concat()));
+            assert_eq!(past.ask(Command::Write, 0, &[9; 10]), 1);
+        }
+        let mut empty = Client::begin(rig, "vol@seq:0", ReplyStyle::Structured);
+        assert_eq!(empty.read(0, 8192), Ok(vec![0; 8192]));
+        assert_eq!(client.read(0, 8192), Ok(vec![3; 8192]));
     }
-    let mut empty = Client::begin(rig, "vol@seq:0", ReplyStyle::Structured);
-    assert_eq!(empty.read(0, 8192), Ok(vec![0; 8192]));
-    assert_eq!(client.read(0, 8192), Ok(vec![3; 8192]));
 }
 
 #[test]
@@ -93,7 +99,7 @@ fn names_that_cannot_be_opened_are_explained() {
     let early = refusal(rig, "vol@2001-01-01T00:00:00Z");
     assert!(early.contains("20"), "the valid range is told: {early}");
     Client::begin(rig, "", ReplyStyle::Simple);
-    pool.create_volume(&spec("other")).expect("a volume");
+    pool.create_volume(&spec("other", Architecture::Logging)).expect("a volume");
     assert!(refusal(rig, "").contains("2 volumes"));
 }
 
@@ -117,14 +123,15 @@ fn volumes_versions_and_pinned_marks_are_listed() {
 
 #[test]
 fn block_status_tells_what_changed_since_a_moment() {
-    let PoolRig { rig, volume, .. } = &pool_rig();
-    let mut client = Client::begin(rig, "vol", ReplyStyle::Simple);
-    client.ask(Command::Write, 0, &vec![1; 65536]);
-    let version = volume.create_version("").expect("a version").number;
-    client.ask(Command::Write, 8192, &[2; 4096]);
-    client.ask(Command::Write, 20000, &[3; 10]);
-    let script = format!(
-        r#"
+    for architecture in Architecture::ALL {
+        let PoolRig { rig, volume, .. } = &pool_rig_of(architecture);
+        let mut client = Client::begin(rig, "vol", ReplyStyle::Simple);
+        client.ask(Command::Write, 0, &vec![1; 65536]);
+        let version = volume.create_version("").expect("a version").number;
+        client.ask(Command::Write, 8192, &[2; 4096]);
+        client.ask(Command::Write, 20000, &[3; 10]);
+        let script = format!(
+            r#"
 import nbd
 def status(export, context):
     h = nbd.NBD()
@@ -153,67 +160,77 @@ assert status("vol@v:{version}", "x-hindsight:changed@seq:0") == [[65536, 1], [{
 assert status("vol", "x-hindsight:changed@latest") == [[{SIZE}, 0]]
 assert status("vol", "base:allocation") == [[65536, 0], [{SIZE} - 65536, 3]]
 "#,
-        socket = rig.socket.display()
-    );
-    python(&script);
+            socket = rig.socket.display()
+        );
+        python(&script);
+    }
 }
 
 #[test]
 fn a_resize_is_an_event_and_the_past_keeps_its_size() {
-    let PoolRig { rig, volume, .. } = &pool_rig();
-    let mut client = Client::begin(rig, "vol", ReplyStyle::Structured);
-    client.ask(Command::Write, SIZE - 4096, &[1; 4096]);
-    let before = volume.resolve(&Moment::Latest).expect("now").seq;
-    assert_eq!(client.ask_for(Command::Resize, SIZE / 2, 0, &[]), 0);
-    assert_eq!(client.ask(Command::Write, SIZE / 2, &[1; 512]), 28);
-    assert_eq!(client.ask_for(Command::Resize, SIZE / 2 + 1, 0, &[]), 22);
-    let Seq(before) = before;
-    let mut past = Client::begin(rig, &format!("vol@seq:{before}"), ReplyStyle::Structured);
-    assert_eq!(past.read(SIZE - 4096, 4096), Ok(vec![1; 4096]));
+    for architecture in Architecture::ALL {
+        let PoolRig { rig, volume, .. } = &pool_rig_of(architecture);
+        let mut client = Client::begin(rig, "vol", ReplyStyle::Structured);
+        client.ask(Command::Write, SIZE - 4096, &[1; 4096]);
+        let before = volume.resolve(&Moment::Latest).expect("now").seq;
+        assert_eq!(client.ask_for(Command::Resize, SIZE / 2, 0, &[]), 0);
+        assert_eq!(client.ask(Command::Write, SIZE / 2, &[1; 512]), 28);
+        assert_eq!(client.ask_for(Command::Resize, SIZE / 2 + 1, 0, &[]), 22);
+        let Seq(before) = before;
+        let mut past = Client::begin(rig, &format!("vol@seq:{before}"), ReplyStyle::Structured);
+        assert_eq!(past.read(SIZE - 4096, 4096), Ok(vec![1; 4096]));
+    }
 }
 
 #[test]
 fn parts_of_one_block_written_at_once_all_arrive() {
-    let PoolRig { rig, .. } = &pool_rig();
-    let mut client = Client::begin(rig, "vol", ReplyStyle::Simple);
-    for round in 1..=20_u8 {
-        let mut burst = Vec::new();
-        for part in 0..64_u64 {
-            let request = client.request(Command::Write, 4096 + part * 64, 64);
-            burst.extend_from_slice(encode::request(&request, client.style.headers()).as_bytes());
-            burst.extend([round ^ part as u8; 64]);
+    for architecture in Architecture::ALL {
+        let PoolRig { rig, .. } = &pool_rig_of(architecture);
+        let mut client = Client::begin(rig, "vol", ReplyStyle::Simple);
+        for round in 1..=20_u8 {
+            let mut burst = Vec::new();
+            for part in 0..64_u64 {
+                let request = client.request(Command::Write, 4096 + part * 64, 64);
+                burst.extend_from_slice(
+                    encode::request(&request, client.style.headers()).as_bytes(),
+                );
+                burst.extend([round ^ part as u8; 64]);
+            }
+            std::io::Write::write_all(&mut client.socket, &burst).expect("send");
+            for _ in 0..64 {
+                assert_eq!(client.reply(0).error, 0);
+            }
+            let block = client.read(4096, 4096).expect("it reads");
+            let expected: Vec<u8> = (0..4096).map(|i| round ^ (i / 64) as u8).collect();
+            assert!(block == expected, "round {round}");
         }
-        std::io::Write::write_all(&mut client.socket, &burst).expect("send");
-        for _ in 0..64 {
-            assert_eq!(client.reply(0).error, 0);
-        }
-        let block = client.read(4096, 4096).expect("it reads");
-        let expected: Vec<u8> = (0..4096).map(|i| round ^ (i / 64) as u8).collect();
-        assert!(block == expected, "round {round}");
     }
 }
 
 #[test]
 fn four_clients_write_and_flush_side_by_side() {
-    let rig = pool_rig();
-    std::thread::scope(|scope| {
-        for number in 0..4_u64 {
-            let rig = &rig.rig;
-            scope.spawn(move || {
-                let mut client = Client::begin(rig, "vol", ReplyStyle::Structured);
-                let base = number * (SIZE / 4);
-                for step in 0..40_u64 {
-                    let offset = base + (step * 7919) % (SIZE / 4 - 70_000);
-                    let bytes = vec![(number * 40 + step) as u8 | 1; 1 + (step * 1777) as usize];
-                    let flags = if step % 8 == 0 { CommandFlags::FUA } else { CommandFlags(0) };
-                    let request = client.request(Command::Write, offset, bytes.len() as u64);
-                    client.send(&Request { flags, ..request }, &bytes);
-                    assert_eq!(client.reply(0).error, 0);
-                    assert!(client.read(offset, bytes.len()) == Ok(bytes));
-                }
-                assert_eq!(client.ask(Command::Flush, 0, &[]), 0);
-            });
-        }
-    });
-    rig.pool.verify_invariants().expect("the pool is sound");
+    for architecture in Architecture::ALL {
+        let rig = pool_rig_of(architecture);
+        std::thread::scope(|scope| {
+            for number in 0..4_u64 {
+                let rig = &rig.rig;
+                scope.spawn(move || {
+                    let mut client = Client::begin(rig, "vol", ReplyStyle::Structured);
+                    let base = number * (SIZE / 4);
+                    for step in 0..40_u64 {
+                        let offset = base + (step * 7919) % (SIZE / 4 - 70_000);
+                        let bytes =
+                            vec![(number * 40 + step) as u8 | 1; 1 + (step * 1777) as usize];
+                        let flags = if step % 8 == 0 { CommandFlags::FUA } else { CommandFlags(0) };
+                        let request = client.request(Command::Write, offset, bytes.len() as u64);
+                        client.send(&Request { flags, ..request }, &bytes);
+                        assert_eq!(client.reply(0).error, 0);
+                        assert!(client.read(offset, bytes.len()) == Ok(bytes));
+                    }
+                    assert_eq!(client.ask(Command::Flush, 0, &[]), 0);
+                });
+            }
+        });
+        rig.pool.verify_invariants().expect("the pool is sound");
+    }
 }

@@ -1,0 +1,266 @@
+//! Writing the present in place, and putting there what a revert, a crash or rot left elsewhere.
+//!
+//! A write in place comes after the log and the map have the write, so nothing that goes wrong
+//! here loses anything: a block that is not trusted in place is answered by the log.
+
+use std::io::IoSlice;
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use block::Purpose;
+use history::{BLOCKS_PER_PAGE, BlockOp, IoKind, Slot};
+use units::BLOCK_BYTES;
+
+use crate::current_store::{CurrentStore, Pen};
+use crate::opening::{Opening, Patience, joined};
+use crate::volume::Volume;
+use crate::{Error, ErrorKind, Result};
+
+const BLOCK: usize = BLOCK_BYTES as usize;
+/// Slabs taken at once at most: each commit costs a flush.
+const SLABS_AT_ONCE: usize = 16;
+/// Map entries that a revert looks through to tell what differs; beyond, all of it may.
+const DIFFER_ENTRIES_MAX: u64 = 100_000;
+
+fn blocks_of(op: &BlockOp<'_>) -> Option<Range<u64>> {
+    match *op {
+        BlockOp::Data { block, crcs, .. } => Some(block..block + crcs.len() as u64),
+        // A hole has no place: what is in it does not matter.
+        BlockOp::Zero { .. } => None,
+    }
+}
+
+impl Volume {
+    /// Takes the pen for ops that are about to get their seqs, if this volume writes in place.
+    pub(crate) fn take_pen(&self, ops: &[BlockOp<'_>]) -> Result<Option<Pen<'_>>> {
+        let Some(current) = &self.current else { return Ok(None) };
+        for blocks in ops.iter().filter_map(blocks_of) {
+            for slab in current.slab_of(blocks.start)..=current.slab_of(blocks.end - 1) {
+                if !current.has_slab(slab) {
+                    self.grow(current, slab)?;
+                }
+            }
+        }
+        let pen = current.take_pen(ops.iter().filter_map(blocks_of));
+        let closed = || Error::new(ErrorKind::Refused, "the pool is closed");
+        pen.map(Some).ok_or_else(closed)
+    }
+
+    /// Writes ops that are in the log and in the map in place.
+    pub(crate) fn write_in_place(&self, pen: &Pen<'_>, ops: &[BlockOp<'_>]) -> Result<()> {
+        let io = Arc::clone(&self.present().io);
+        for op in ops {
+            let (BlockOp::Data { block, bytes, .. }, Some(blocks)) = (op, blocks_of(op)) else {
+                continue;
+            };
+            let mut next = *block;
+            for (first, count, offset) in pen.places(blocks) {
+                // The same blocks may be in several ops; each is written for each.
+                if first < next {
+                    continue;
+                }
+                next = first + count as u64;
+                let from = (first - block) as usize * BLOCK;
+                let part = &bytes[from..from + count * BLOCK];
+                self.core.store.write(offset, &[IoSlice::new(part)])?;
+                io.count(IoKind::CurrentWrite, part.len() as u64);
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes a slab, and some that follow it as there are more of them already. Without room there
+    /// is none: the log has what would be in it.
+    fn grow(&self, current: &CurrentStore, slab: u64) -> Result<()> {
+        let _growing = current.growing.lock();
+        let store = &self.core.store;
+        let last = current.slab_of(self.size_bytes().div_ceil(BLOCK_BYTES).saturating_sub(1));
+        let (free, _, total) = store.zone_counts();
+        let most = if free > total / 2 { SLABS_AT_ONCE } else { 1 };
+        let wanted = current.slab_count().clamp(1, most);
+        let mut slabs = Vec::new();
+        for slab in (slab..=last.max(slab)).take(wanted).take_while(|&s| !current.has_slab(s)) {
+            match store.allocate_zone(Purpose::Data) {
+                Ok(zone) => slabs.push((slab, zone)),
+                Err(e) if e.kind == history::ErrorKind::Full => break,
+                Err(e) => {
+                    slabs.iter().for_each(|&(_, zone)| store.free_zone(zone));
+                    return Err(e.into());
+                }
+            }
+        }
+        if slabs.is_empty() {
+            return Ok(());
+        }
+        if let Err(e) = self.record_slabs(&slabs) {
+            // What the catalogue has is not known: then the store has failed, and nobody takes
+            // these.
+            if !store.has_failed() {
+                slabs.iter().for_each(|&(_, zone)| store.free_zone(zone));
+            }
+            return Err(e);
+        }
+        slabs.iter().for_each(|&(slab, zone)| current.add_slab(slab, zone, false));
+        Ok(())
+    }
+
+    fn record_slabs(&self, slabs: &[(u64, u32)]) -> Result<()> {
+        let (numbers, commit) = self.begin()?;
+        for &(slab, zone) in slabs {
+            commit.put_slab(self.id, slab, zone)?;
+        }
+        self.core.finish(&numbers, commit)
+    }
+
+    /// Another moment becomes the present; the gate is closed, and nothing was dropped from either.
+    pub(crate) fn distrust_after_revert(&self, before: &Opening) {
+        let Some(current) = &self.current else { return };
+        let page = BLOCKS_PER_PAGE as u64;
+        let differ = before.pages_apart(&self.present(), DIFFER_ENTRIES_MAX).ok().flatten();
+        let blocks = |(first, end): (u64, u64)| first * page..end.saturating_mul(page);
+        let differ = differ.map(|pages| pages.into_iter().map(blocks).collect::<Vec<_>>());
+        current.distrust_after_revert(differ.as_deref());
+    }
+
+    /// Puts some of what is not in place there; true when there may be more. The caller holds
+    /// `work`.
+    ///
+    /// # Errors
+    /// `Refused`, `Corrupt` or `Io`.
+    pub(crate) fn settle_places(&self, budget_bytes: u64) -> Result<bool> {
+        let Some(current) = &self.current else { return Ok(false) };
+        if self.gone.load(Ordering::Acquire) {
+            return Ok(false);
+        }
+        let mut spent = 0;
+        let mut any = false;
+        while spent < budget_bytes.max(1) {
+            let Some(blocks) = current.next_unsettled() else { break };
+            spent += self.settle_group(current, blocks)?;
+            any = true;
+        }
+        Ok(any)
+    }
+
+    fn settle_group(&self, current: &CurrentStore, blocks: Range<u64>) -> Result<u64> {
+        let (untrusted, alien) = current.look_after(&blocks);
+        if untrusted.is_empty() {
+            return Ok(BLOCK_BYTES);
+        }
+        let _epoch = self.core.store.enter();
+        let end = self.size_bytes().div_ceil(BLOCK_BYTES).min(blocks.end);
+        let mut spent = BLOCK_BYTES;
+        let mut block = blocks.start;
+        while block < end {
+            let rest = &untrusted[(block - blocks.start) as usize..(end - blocks.start) as usize];
+            let count = rest.iter().take_while(|wrong| **wrong).count();
+            if count > 0 {
+                spent += self.put_in_place(current, block..block + count as u64, alien)?;
+            }
+            block += count.max(1) as u64;
+        }
+        current.made_own(&blocks);
+        Ok(spent)
+    }
+
+    /// Makes the places of some blocks the same as the log; says how many bytes that took.
+    /// What is there is compared with it, unless it is `alien`.
+    fn put_in_place(&self, current: &CurrentStore, blocks: Range<u64>, alien: bool) -> Result<u64> {
+        let Some(pen) = current.take_pen(std::iter::once(blocks.clone())) else { return Ok(0) };
+        match self.copy_to_places(&pen, blocks.clone(), alien) {
+            Ok(spent) => {
+                pen.let_go();
+                Ok(spent)
+            }
+            Err(e) if matches!(e.kind, ErrorKind::Corrupt | ErrorKind::Io) => {
+                // What the log cannot give stays as it is: reading it is an error, as it should be.
+                pen.give_up();
+                let mut spent = BLOCK_BYTES;
+                if blocks.end - blocks.start > 1 {
+                    for block in blocks {
+                        spent += self.put_in_place(current, block..block + 1, alien)?;
+                    }
+                }
+                Ok(spent)
+            }
+            Err(e) => Err(e),
+        }
+    }
+
+    /// With the pen in hand, so that whoever writes now spoils it.
+    fn copy_to_places(&self, pen: &Pen<'_>, blocks: Range<u64>, alien: bool) -> Result<u64> {
+        let present = self.present();
+        let mut slots = vec![Slot::default(); (blocks.end - blocks.start) as usize];
+        present.look_up(blocks.start, &mut slots, Patience::Full)?;
+        let mut spent = 0;
+        let mut index = 0;
+        while index < slots.len() {
+            let count = joined(&slots[index..]);
+            let part = &slots[index..index + count];
+            if !part[0].is_hole() {
+                let mut bytes = vec![0; count * BLOCK];
+                let first = blocks.start + index as u64;
+                present.read_to_copy(first, part, &mut bytes)?;
+                self.write_what_differs(pen, &present, (first, &bytes), alien)?;
+                spent += 2 * bytes.len() as u64;
+            }
+            index += count;
+        }
+        Ok(spent)
+    }
+
+    /// Compares bytes with what is in place and writes the blocks that are not the same.
+    fn write_what_differs(
+        &self,
+        pen: &Pen<'_>,
+        present: &Opening,
+        (first, bytes): (u64, &[u8]),
+        alien: bool,
+    ) -> Result<()> {
+        let blocks = first..first + (bytes.len() / BLOCK) as u64;
+        for (block, count, offset) in pen.places(blocks) {
+            let from = (block - first) as usize * BLOCK;
+            let wanted = &bytes[from..from + count * BLOCK];
+            let mut there = vec![0; wanted.len()];
+            let readable = !alien && present.store.device.read_at(offset, &mut there).is_ok();
+            if readable {
+                present.io.count(IoKind::CopyRead, there.len() as u64);
+            }
+            let same = |i: usize| {
+                let block = i * BLOCK..(i + 1) * BLOCK;
+                readable && there[block.clone()] == wanted[block]
+            };
+            let mut index = 0;
+            while index < count {
+                let differ = (index..count).take_while(|&i| !same(i)).count();
+                if differ > 0 {
+                    let part = &wanted[index * BLOCK..(index + differ) * BLOCK];
+                    let at = offset + index as u64 * BLOCK_BYTES;
+                    self.core.store.write(at, &[IoSlice::new(part)])?;
+                    present.io.count(IoKind::CopyWrite, part.len() as u64);
+                }
+                index += differ.max(1);
+            }
+        }
+        Ok(())
+    }
+
+    /// Records the ranges of slabs that are all in place, for the next opening. Everything was
+    /// flushed, and no one writes in place any more.
+    ///
+    /// # Errors
+    /// `Refused` or `Io`.
+    pub(crate) fn record_places(&self, placed: Vec<(u64, u64)>) -> Result<()> {
+        if placed.is_empty() || self.gone.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        let (numbers, commit) = self.core.begin()?;
+        let mut record = self.record.lock().clone();
+        record.placed = placed;
+        commit.put_volume(&record)?;
+        self.core.finish(&numbers, commit)?;
+        *self.record.lock() = record;
+        Ok(())
+    }
+}
