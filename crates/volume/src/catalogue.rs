@@ -13,6 +13,7 @@ mod page_tests;
 mod records;
 mod sums;
 
+use std::ops::{Deref, DerefMut};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use redb::{
@@ -46,7 +47,33 @@ const CACHE_BYTES: usize = 8 << 20;
 
 /// The open catalogue.
 pub struct Catalogue {
-    database: Database,
+    database: Held,
+}
+
+/// The library's database. When let go it writes once more, and asserts where it finds pages that
+/// cannot be: damage, which by then nobody asks about.
+struct Held(Option<Database>);
+
+impl Deref for Held {
+    type Target = Database;
+
+    fn deref(&self) -> &Database {
+        self.0.as_ref().expect("held until dropped")
+    }
+}
+
+impl DerefMut for Held {
+    fn deref_mut(&mut self) -> &mut Database {
+        self.0.as_mut().expect("held until dropped")
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        let database = self.0.take();
+        // What was committed is durable; what this last write would add is only found sooner.
+        let _ = catch_unwind(AssertUnwindSafe(|| drop(database)));
+    }
 }
 
 /// Everything that is read once, when a pool is opened.
@@ -159,7 +186,7 @@ impl Catalogue {
         let mut builder = Builder::new();
         builder.set_cache_size(CACHE_BYTES);
         let database = builder.create_with_backend(media).map_err(failed)?;
-        Ok(Catalogue { database })
+        Ok(Catalogue { database: Held(Some(database)) })
     }
 
     /// Begins a commit; there is one at a time.
