@@ -77,8 +77,8 @@ pub struct Volume {
 /// Device requests of one kind.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct DeviceIo {
-    /// `current-read` and `-write` (the present, in place), `history-` (the log), `copy-` (blocks put
-    /// elsewhere), `map-`, or `other`.
+    /// `current-read` and `-write` (the present, in place), `history-` (the log), `copy-` (blocks
+    /// put elsewhere), `map-`, or `other`.
     pub kind: String,
     /// How many.
     pub requests: u64,
