@@ -1,9 +1,9 @@
 //! What the catalogue's pages are known to hold.
 //!
-//! The library below checks its pages when a pool is opened and trusts them from then on: a page that
-//! rots later would be a wrong answer or a panic in its depths. So each page's CRC32C is kept in
-//! memory, from when it was first read or last written, and a read that brings anything else is an
-//! error.
+//! The library below checks its pages when a pool is opened and trusts them from then on: a page
+//! that rots later would be a wrong answer or a panic in its depths. So each page's CRC32C is kept
+//! in memory, from when it was first read or last written, and a read that brings anything else is
+//! an error.
 //!
 //! Cost: 8 bytes of memory for each 4 KiB page of the catalogue.
 
