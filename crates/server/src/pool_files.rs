@@ -93,7 +93,8 @@ fn create_file(config: &Config, path: &Path) -> Result<(), StartError> {
     let dir = &config.pool_dir;
     for entry in fs::read_dir(dir).map_err(|e| at(dir, e))? {
         let name = entry.map_err(|e| at(dir, e))?.file_name();
-        if !OWN_FILES.iter().any(|own| name == *own) {
+        // The root of a file system that was just made is as good as empty.
+        if name != "lost+found" && !OWN_FILES.iter().any(|own| name == *own) {
             return Err(StartError::NotAPool { path: dir.clone() });
         }
     }

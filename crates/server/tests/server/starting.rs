@@ -58,6 +58,14 @@ fn a_directory_with_other_things_is_not_made_a_pool() {
 }
 
 #[test]
+fn the_root_of_a_new_file_system_is_made_a_pool() {
+    let dir = tempfile::tempdir().expect("directory");
+    fs::create_dir(dir.path().join("lost+found")).expect("directory");
+    start(settings(dir.path())).expect("start").stop().expect("stop");
+    assert!(dir.path().join("pool.img").exists());
+}
+
+#[test]
 fn a_start_that_was_interrupted_is_made_good() {
     let dir = tempfile::tempdir().expect("directory");
     fs::write(dir.path().join("pool.img.new"), "half").expect("write");
