@@ -298,7 +298,10 @@ impl Model {
     fn take_tail(&mut self, tail: Tail, latest: u64, time_ns: u64) {
         self.oracle.entries.truncate(tail.kept);
         let count = tail.added.len();
+        let is_resize = matches!(tail.added.last(), Some((_, Change::Resize(_))));
         for (index, (seq, change)) in tail.added.into_iter().enumerate() {
+            // What a shrink cuts off takes as many seqs as it needs, up to that of the new size.
+            let seq = if is_resize && index + 2 == count { latest.max(seq + 1) - 1 } else { seq };
             // The last one may have been cut short, and then its seq is not known: at most the
             // latest.
             let seq = if index + 1 == count { latest.max(seq) } else { seq };
