@@ -99,6 +99,7 @@ impl World {
     /// Finds out what the action under way did, and how far back a loss threw each volume.
     pub fn settle(&mut self, power: bool, under_way: Option<&Action>) {
         self.settle_names(under_way);
+        self.note_given_up().unwrap_or_else(|e| panic!("the audit log after recovery: {e}"));
         let names: Vec<String> = self.models.keys().cloned().collect();
         for name in names {
             let mine = under_way.filter(|action| touches(action, &name));
@@ -130,7 +131,6 @@ impl World {
                     let content = self.models[source].exact_at(seq).expect("checked before");
                     let info = self.volume(name).info().expect("a recovered clone");
                     self.adopt(name, content, info.granularity, info.window_ns);
-                    self.model(name).squeezed = info.history_limit_bytes.is_some();
                 }
                 _ => panic!("volume {name} came from nowhere"),
             }
@@ -225,7 +225,6 @@ impl World {
             model.granularities.push((model.oracle.latest() + 1, info.granularity));
         }
         if let Some(Action::Change(_, change)) = mine {
-            model.squeezed |= matches!(change.history_limit_bytes, Some(Some(_)));
             model.window_ns =
                 change.window_ns.filter(|&w| w == info.window_ns).unwrap_or(model.window_ns);
         }

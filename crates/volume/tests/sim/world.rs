@@ -66,6 +66,8 @@ pub struct World {
     pub architectures: Vec<Architecture>,
     /// The space of the media is limited.
     pub limited: bool,
+    /// The last audit record that was looked at.
+    audited: u64,
     /// Prints each action before it is done.
     pub verbose: bool,
     /// What was done, for people and for the digest.
@@ -94,6 +96,7 @@ impl World {
             intent: None,
             architectures: vec![Architecture::Logging],
             limited: false,
+            audited: 0,
             verbose: false,
             trace: Vec::new(),
             machine,
@@ -121,6 +124,7 @@ impl World {
             intent: self.intent,
             architectures: self.architectures.clone(),
             limited: false,
+            audited: self.audited,
             verbose: false,
             trace: Vec::new(),
             machine,
@@ -186,7 +190,13 @@ impl World {
             self.media.start_log();
         }
         match outcome {
-            Ok(()) => {}
+            Ok(()) => {
+                // A fault that waits for a read may strike here.
+                if let Err(e) = self.note_given_up() {
+                    assert!(self.trouble != Trouble::None, "the audit log: {e}");
+                    self.broken(&Action::CheckAll, &e);
+                }
+            }
             Err(e) if e.kind == ErrorKind::Full => self.full(action, &e),
             Err(e) if self.trouble != Trouble::None => self.broken(action, &e),
             Err(e) => panic!("{action:.200?}: {:?} {e} ({:?})", e.kind, e.hint),
@@ -196,6 +206,19 @@ impl World {
             let now_ns = self.volume(&name).now().as_nanos();
             self.model(&name).note_now(now_ns);
         }
+    }
+
+    /// Takes note of history that was given up for want of space. The audit log says so, or it must
+    /// still be there.
+    pub fn note_given_up(&mut self) -> Result<()> {
+        for record in self.pool().audit(self.audited, usize::MAX)? {
+            self.audited = record.number;
+            let for_space = matches!(record.action.as_str(), "sacrifice" | "history-limit");
+            if let Some(model) = self.models.get_mut(&record.volume).filter(|_| for_space) {
+                model.squeezed = true;
+            }
+        }
+        Ok(())
     }
 
     /// Does one action whose failure is the caller's.
@@ -313,8 +336,6 @@ impl World {
                     model.granularities.push((model.oracle.latest() + 1, granularity));
                 }
                 model.window_ns = change.window_ns.unwrap_or(model.window_ns);
-                // From now on history may go for want of the space that it is allowed.
-                model.squeezed |= matches!(change.history_limit_bytes, Some(Some(_)));
             }
             other => unreachable!("{other:?} is no event"),
         }
@@ -349,7 +370,6 @@ impl World {
         assert!(latest.seq.0 >= seq, "a clone goes on from the moment it was made at");
         let info = clone.info()?;
         let mut model = Model::new(latest.seq.0, content, info.granularity, info.window_ns);
-        model.squeezed = info.history_limit_bytes.is_some();
         model.note_now(clone.now().as_nanos());
         self.models.insert(name.to_owned(), model);
         Ok(())
@@ -453,7 +473,6 @@ impl World {
         // What is armed shall not strike what is looked at now.
         self.media.calm();
         self.trouble = Trouble::None;
-        self.models.values_mut().for_each(|m| m.squeezed = true);
         let goes_on = self.pool.as_ref().is_some_and(|pool| pool.status().state == "online");
         if !goes_on {
             return self.reboot(Reboot::Kill, Some(action));
