@@ -54,13 +54,7 @@ impl Volume {
             let (BlockOp::Data { block, bytes, .. }, Some(blocks)) = (op, blocks_of(op)) else {
                 continue;
             };
-            let mut next = *block;
             for (first, count, offset) in pen.places(blocks) {
-                // The same blocks may be in several ops; each is written for each.
-                if first < next {
-                    continue;
-                }
-                next = first + count as u64;
                 let from = (first - block) as usize * BLOCK;
                 let part = &bytes[from..from + count * BLOCK];
                 self.core.store.write(offset, &[IoSlice::new(part)])?;
