@@ -308,6 +308,7 @@ impl Log {
             committed_entries: AtomicI64::new(0),
             sealed: AtomicBool::new(false),
             retired: AtomicBool::new(false),
+            slab: None,
         });
         self.store.add_segment(Arc::clone(&segment));
         state.open = Some(segment);

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use env::{Clock, Entropy};
 
+mod base;
 mod catalogue;
 mod convert;
 mod core;
@@ -15,6 +16,7 @@ mod diff;
 mod error;
 mod events;
 mod history_query;
+mod homecoming;
 mod in_place;
 mod line;
 mod map_flush;

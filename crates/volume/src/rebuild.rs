@@ -29,12 +29,13 @@ impl Pool {
         let options = PoolOptions::default();
         let pool = Pool { core: open_core(device, machine, options, Map::Ignored)? };
         let mut report = RebuildReport::default();
-        let mut entries: BTreeMap<u64, Vec<Entry>> = BTreeMap::new();
+        let mut entries: BTreeMap<u64, Vec<Found>> = BTreeMap::new();
         for segment in pool.core.store.segments() {
             report.segments += 1;
             let gaps =
                 collect(&pool.core, segment.number, segment.zone, &mut entries, &mut report)?;
-            report.damaged_bytes += gaps;
+            // Homes of a base that nothing came to are no gaps.
+            report.damaged_bytes += if segment.slab.is_some() { 0 } else { gaps };
         }
         pool.core.replace_map(entries)?;
         for volume in pool.core.all_volumes() {
@@ -48,12 +49,20 @@ impl Pool {
     }
 }
 
+/// An entry found in the log.
+#[derive(Clone, Copy)]
+struct Found {
+    entry: Entry,
+    /// Its block holds what it should.
+    sound: bool,
+}
+
 /// Collects the entries of one segment by timeline.
 fn collect(
     core: &Core,
     number: u64,
     zone: u32,
-    entries: &mut BTreeMap<u64, Vec<Entry>>,
+    entries: &mut BTreeMap<u64, Vec<Found>>,
     report: &mut RebuildReport,
 ) -> Result<u64> {
     let store = &core.store;
@@ -84,18 +93,20 @@ fn collect(
                         let at = base + u64::from(location.offset_bytes());
                         store.device.read_at(at, &mut block)?;
                         store.io(header.log).count(IoKind::Other, BLOCK_BYTES);
-                        if block_crc(&block) != crc {
+                        let sound = block_crc(&block) == crc;
+                        if !sound {
                             report.damaged_bytes += BLOCK_BYTES;
                         }
                         let lba = Lba(op.block.0 + i as u64);
-                        target.push(Entry::data(lba, op.seq, location, crc));
+                        let entry = Entry::data(lba, op.seq, location, crc);
+                        target.push(Found { entry, sound });
                     }
                 }
                 DescriptorKind::Zero => {
                     let location = Location::hole_in(number);
                     let keys = cover(op.block, BlockCount(u64::from(op.blocks)));
                     let hole = |key| Entry { key, seq: op.seq, location, crc: 0 };
-                    target.extend(keys.map(hole));
+                    target.extend(keys.map(|key| Found { entry: hole(key), sound: true }));
                 }
             }
         }
@@ -106,23 +117,24 @@ fn collect(
 
 impl Core {
     /// Replaces every run by new ones, and counts segments anew.
-    fn replace_map(self: &Arc<Self>, entries: BTreeMap<u64, Vec<Entry>>) -> Result<()> {
+    fn replace_map(self: &Arc<Self>, entries: BTreeMap<u64, Vec<Found>>) -> Result<()> {
         let mut runs: Vec<(u64, StoredRun)> = Vec::new();
         let mut live: BTreeMap<u64, i64> = BTreeMap::new();
         for (timeline, mut entries) in entries {
             let Some(log) = self.timeline(timeline).map(|line| line.log) else { continue };
-            entries.sort_unstable_by_key(Entry::order);
-            // A moved block may still lie in its old segment as well: the newer copy counts.
+            entries.sort_unstable_by_key(|found| found.entry.order());
+            // A moved block may still lie in its old segment as well: a sound copy counts, of sound
+            // ones the newer. (A home may have been half written over when the power went.)
             entries.dedup_by(|a, b| {
-                let same = a.key == b.key && a.seq == b.seq;
-                if same && a.location > b.location {
+                let same = a.entry.order() == b.entry.order();
+                if same && (a.sound, a.entry.location) > (b.sound, b.entry.location) {
                     *b = *a;
                 }
                 same
             });
             let id = self.next_run();
             let mut builder = RunBuilder::new(&self.store, id, id, (timeline, log));
-            for entry in &entries {
+            for Found { entry, .. } in &entries {
                 builder.push(*entry)?;
                 *live.entry(entry.location.segment()).or_default() += 1;
             }

@@ -13,11 +13,14 @@ pub enum Architecture {
     Logging,
     /// The log holds everything, and the present lies in place as well (Laden 2.5).
     SplitStream,
+    /// The log holds everything; what has settled moves to a base in place (Xiao's R-o-W, Clotho).
+    Redirect,
 }
 
 impl Architecture {
     /// Every one there is.
-    pub const ALL: [Architecture; 2] = [Architecture::Logging, Architecture::SplitStream];
+    pub const ALL: [Architecture; 3] =
+        [Architecture::Logging, Architecture::SplitStream, Architecture::Redirect];
 
     /// Its name in the contract.
     #[must_use]
@@ -25,6 +28,7 @@ impl Architecture {
         match self {
             Architecture::Logging => "logging",
             Architecture::SplitStream => "split-stream",
+            Architecture::Redirect => "redirect",
         }
     }
 
@@ -32,6 +36,12 @@ impl Architecture {
     #[must_use]
     pub fn has_current_store(self) -> bool {
         self == Architecture::SplitStream
+    }
+
+    /// Whether settled blocks have homes in a base.
+    #[must_use]
+    pub fn has_base(self) -> bool {
+        self == Architecture::Redirect
     }
 
     /// Whether it is the one that records say nothing about.
@@ -136,6 +146,8 @@ pub struct VolumeInfo {
     pub counters: VolumeCounters,
     /// Bytes some of which may not be in place yet, where they belong; reads are right meanwhile.
     pub unplaced_bytes: u64,
+    /// Bytes of blocks at home in the volume's base, of the present or of the past.
+    pub base_bytes: u64,
     /// Device requests since the pool was opened, by what they were for.
     pub device_io: Vec<IoCount>,
 }

@@ -15,6 +15,7 @@ use history::{Log, TimeIndex};
 use parking_lot::{Mutex, MutexGuard, RwLock};
 use units::{BLOCK_BYTES, Moment, Seq, WallTime};
 
+use crate::base::Base;
 use crate::catalogue::{Commit, MarkRecord, Numbers, VolumeRecord};
 use crate::core::Core;
 use crate::current_store::CurrentStore;
@@ -63,6 +64,8 @@ pub struct Volume {
     pub(crate) present: RwLock<Arc<Opening>>,
     /// Where the present is in place, for architectures that have it so.
     pub(crate) current: Option<Arc<CurrentStore>>,
+    /// Where settled blocks have their homes, for architectures with a base.
+    pub(crate) base: Option<Base>,
     pub(crate) record: Mutex<VolumeRecord>,
     pub(crate) pins: Mutex<Pins>,
     pub(crate) tally: Tally,
@@ -227,6 +230,7 @@ impl Volume {
             cloned_from: record.cloned_from.map(|(name, seq)| (name, Seq(seq))),
             counters: self.counters(),
             unplaced_bytes: self.current.as_ref().map_or(0, |c| c.unsettled_blocks() * BLOCK_BYTES),
+            base_bytes: self.base.as_ref().map_or(0, |b| b.blocks_at_home() * BLOCK_BYTES),
             device_io: self.core.store.io(self.id).counts().to_vec(),
         })
     }
