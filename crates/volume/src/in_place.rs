@@ -88,11 +88,7 @@ impl Volume {
             return Ok(());
         }
         if let Err(e) = self.record_slabs(&slabs) {
-            // What the catalogue has is not known: then the store has failed, and nobody takes
-            // these.
-            if !store.has_failed() {
-                slabs.iter().for_each(|&(_, zone)| store.free_zone(zone));
-            }
+            slabs.iter().for_each(|&(_, zone)| store.free_zone(zone));
             return Err(e);
         }
         slabs.iter().for_each(|&(slab, zone)| current.add_slab(slab, zone, false));
