@@ -1,6 +1,6 @@
 //! Throwing the map away and building it again from the log (offline).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -9,13 +9,15 @@ use format::batch::DescriptorKind;
 use format::checksum::block_crc;
 use format::location::Location;
 use format::map::{Entry, cover};
-use history::{IoKind, RunBuilder, StoredRun, block_location, read_header, scan_segment};
+use history::{IoKind, Openable, RunBuilder, StoredRun, block_location, read_header, scan_segment};
 use units::{BLOCK_BYTES, BlockCount, Lba, Seq};
 
 use crate::core::Core;
 use crate::map_flush::{commit_segment, record_of_run};
+use crate::needed::Needed;
 use crate::pool::Pool;
 use crate::recovery::{Map, open_core};
+use crate::sift::{Nodes, sift};
 use crate::{Machine, PoolOptions, RebuildReport, Result};
 
 impl Pool {
@@ -37,7 +39,7 @@ impl Pool {
             // Homes of a base that nothing came to are no gaps.
             report.damaged_bytes += if segment.slab.is_some() { 0 } else { gaps };
         }
-        pool.core.replace_map(entries)?;
+        report.damaged_bytes += pool.core.replace_map(entries)?;
         for volume in pool.core.all_volumes() {
             // The present may be another one now, should the log have lost something.
             if let Some(current) = &volume.current {
@@ -94,9 +96,6 @@ fn collect(
                         store.device.read_at(at, &mut block)?;
                         store.io(header.log).count(IoKind::Other, BLOCK_BYTES);
                         let sound = block_crc(&block) == crc;
-                        if !sound {
-                            report.damaged_bytes += BLOCK_BYTES;
-                        }
                         let lba = Lba(op.block.0 + i as u64);
                         let entry = Entry::data(lba, op.seq, location, crc);
                         target.push(Found { entry, sound });
@@ -115,9 +114,34 @@ fn collect(
     Ok(end.gap_bytes)
 }
 
+/// Drops entries without their blocks that no openable moment sees: of homes that were half written
+/// over.
+fn drop_damaged(entries: &mut Vec<Found>, openable: &Openable) -> Result<()> {
+    if entries.iter().all(|found| found.sound) {
+        return Ok(());
+    }
+    let nodes = Nodes::new(entries.iter().map(|found| found.entry));
+    let mut unneeded = BTreeSet::new();
+    for group in entries.chunk_by(|a, b| a.entry.key == b.entry.key) {
+        if group.iter().all(|found| found.sound) {
+            continue;
+        }
+        let versions: Vec<Entry> = group.iter().map(|found| found.entry).collect();
+        sift(&versions, &nodes, openable, |entry, keep| {
+            unneeded.extend((!keep).then_some((entry.key, entry.seq)));
+            Ok(())
+        })?;
+    }
+    entries.retain(|f| f.sound || !unneeded.contains(&(f.entry.key, f.entry.seq)));
+    Ok(())
+}
+
 impl Core {
-    /// Replaces every run by new ones, and counts segments anew.
-    fn replace_map(self: &Arc<Self>, entries: BTreeMap<u64, Vec<Found>>) -> Result<()> {
+    /// Replaces every run by new ones, and counts segments anew. Says how many bytes of blocks that
+    /// are needed do not hold what they should.
+    fn replace_map(self: &Arc<Self>, entries: BTreeMap<u64, Vec<Found>>) -> Result<u64> {
+        let needed = Needed::work_out(self)?;
+        let mut damaged_bytes = 0;
         let mut runs: Vec<(u64, StoredRun)> = Vec::new();
         let mut live: BTreeMap<u64, i64> = BTreeMap::new();
         for (timeline, mut entries) in entries {
@@ -134,7 +158,9 @@ impl Core {
             });
             let id = self.next_run();
             let mut builder = RunBuilder::new(&self.store, id, id, (timeline, log));
-            for Found { entry, .. } in &entries {
+            drop_damaged(&mut entries, &needed.of(timeline))?;
+            for Found { entry, sound } in &entries {
+                damaged_bytes += if *sound { 0 } else { BLOCK_BYTES };
                 builder.push(*entry)?;
                 *live.entry(entry.location.segment()).or_default() += 1;
             }
@@ -154,6 +180,7 @@ impl Core {
         }
         let detail = format!("{} runs", runs.len());
         self.audit(&mut numbers, &commit, "pool-rebuild", "", detail)?;
-        self.finish(&numbers, commit)
+        self.finish(&numbers, commit)?;
+        Ok(damaged_bytes)
     }
 }
