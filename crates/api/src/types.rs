@@ -35,7 +35,7 @@ pub struct Volume {
     pub name: String,
     /// Bytes.
     pub size: u64,
-    /// Where data lives: `logging`, `split-stream` or `redirect`.
+    /// Where data lives: `logging`, `split-stream`, `redirect` or `checkpointing`.
     pub architecture: String,
     /// Which writes are retained.
     #[schema(value_type = String, example = "every-write")]

@@ -65,7 +65,8 @@ pub struct CreateArgs {
     /// Size, such as 10GiB.
     #[arg(long, value_parser = size)]
     size: Size,
-    /// Where current data lives: logging, split-stream, redirect or auto [default: logging].
+    /// Where current data lives: logging, split-stream, redirect, checkpointing or
+    /// auto [default: logging].
     #[arg(long)]
     architecture: Option<String>,
     /// Which writes are retained: every-write, on-demand or an interval such as 1s

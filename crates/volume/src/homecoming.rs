@@ -4,6 +4,9 @@
 //! the present sees comes home if its home is free: named by no run of any timeline of the log, as
 //! of the merge's beginning. So a home that this merge frees is used by a later one.
 //!
+//! Where the present is to be in place, a version at home that it does not show leaves for the log
+//! (the before-image of a checkpoint), so that the one it shows comes home in the next merge.
+//!
 //! Invariants
 //! 1. A block is brought home only after its checksum held; one that does not stays where it is.
 //! 2. New slabs become known with the commit of the merge; without it their zones are free.
@@ -46,6 +49,19 @@ pub struct Group {
     candidates: Vec<usize>,
     /// Blocks whose home some run names.
     taken: BTreeSet<u64>,
+    /// Entries at home that the present does not look for there, by what this timeline tells.
+    leaving: BTreeSet<usize>,
+    /// Entries at home that it does.
+    staying: Vec<usize>,
+}
+
+/// What becomes of what was gathered.
+#[derive(Debug, Default)]
+pub struct Places {
+    /// The homes of those that came home, by their index.
+    pub homes: BTreeMap<usize, Location>,
+    /// Those that leave home for the log.
+    pub leaving: BTreeSet<usize>,
 }
 
 /// Another timeline of the log, whose runs name homes too.
@@ -65,8 +81,13 @@ pub struct Homecoming {
     /// Versions up to this seq come home; later ones only instead of moving elsewhere.
     settled: Seq,
     others: Vec<Other>,
+    /// Before-images leave home, and slabs are taken for single blocks: the present is to be in
+    /// place (`Architecture::Checkpointing`).
+    destages: bool,
     /// Only slabs that are there are used: room is being made.
     urgent: bool,
+    /// Blocks whose home was taken.
+    waiting: u64,
     group: Group,
     arrived: BTreeMap<u64, i64>,
     taken: Vec<Arc<Segment>>,
@@ -80,6 +101,8 @@ pub struct Arrivals {
     pub arrived: BTreeMap<u64, i64>,
     /// New slabs, with their counts.
     pub taken: Vec<Arc<Segment>>,
+    /// Blocks whose home was taken.
+    pub waiting: u64,
 }
 
 impl Volume {
@@ -96,11 +119,18 @@ impl Volume {
         let record = self.record.lock().clone();
         let now = Seq(u64::MAX);
         // With captures only, all that is not overwritten has settled.
+        let destages = record.architecture.destages();
         let settled = match record.granularity_at(now) {
             Granularity::OnDemand => now,
+            _ if destages => now,
             _ => Seq(record.horizon_seq),
         };
-        let (visible, nearer) = self.seen_of(timeline.id)?;
+        let (visible, nearer) = match self.seen_of(timeline.id) {
+            Some(seen) => seen,
+            // All that it has at home is in the way of others.
+            None if destages => (Seq::ZERO, BTreeMap::new()),
+            None => return None,
+        };
         let mut others = self.own_timelines();
         others.retain(|other| other.id != timeline.id);
         let covers = |id| nearer.get(&id).copied().unwrap_or(Seq::ZERO);
@@ -111,7 +141,9 @@ impl Volume {
             visible,
             settled,
             others: others.into_iter().map(other).collect(),
+            destages,
             urgent,
+            waiting: 0,
             group: Group::default(),
             arrived: BTreeMap::new(),
             taken: Vec::new(),
@@ -166,63 +198,82 @@ impl Homecoming {
         if inputs.iter().any(|e| Some(e.location.segment()) == segment) {
             self.group.taken.insert(block);
         }
-        if let Some(newest) = kept.iter().position(|e| e.seq <= self.visible) {
+        let first = self.group.entries.len();
+        let is_home = |e: &Entry| Some(e.location.segment()) == segment;
+        let newest = kept.iter().position(|e| e.seq <= self.visible);
+        let newest = newest.filter(|&i| !is_trimmed(&kept[i], self.visible));
+        if let Some(newest) = newest.filter(|&i| !kept[i].location.is_hole()) {
             let entry = &kept[newest];
             let comes = entry.seq <= self.settled || is_sparse(entry.location.segment());
-            let is_home = Some(entry.location.segment()) == segment;
-            if comes && !is_home && !entry.location.is_hole() && !is_trimmed(entry, self.visible) {
-                self.group.candidates.push(self.group.entries.len() + newest);
+            if is_home(entry) {
+                self.group.staying.push(first + newest);
+            } else if comes {
+                self.group.candidates.push(first + newest);
             }
+        }
+        if self.destages {
+            let leaves = |i: &usize| {
+                is_home(&kept[*i]) && (self.visible == Seq::ZERO || newest.is_some_and(|n| n != *i))
+            };
+            self.group.leaving.extend((0..kept.len()).filter(leaves).map(|i| first + i));
         }
         self.group.entries.extend_from_slice(kept);
     }
 
-    /// Brings home what can come of what was gathered. Gives all of it back, with the new places of
+    /// Brings home what can come of what was gathered. Gives all of it back, with what becomes of
     /// some by their index.
     ///
     /// # Errors
     /// `Refused`, `Corrupt` (of the map) or `Io`.
-    pub fn bring_home(
-        &mut self,
-        is_sparse: impl Fn(u64) -> bool,
-    ) -> Result<(Group, BTreeMap<usize, Location>)> {
+    pub fn bring_home(&mut self, is_sparse: impl Fn(u64) -> bool) -> Result<(Group, Places)> {
         let mut group = std::mem::take(&mut self.group);
-        let mut homes = BTreeMap::new();
-        if group.candidates.is_empty() {
-            return Ok((group, homes));
-        }
+        let mut places = Places::default();
         let there = self.volume.base().segment(group.slab);
-        let closed = |s: &Arc<Segment>| {
-            // What is being emptied takes nobody in.
-            is_sparse(s.number) || !self.volume.base().is_quiet(group.slab)
-        };
-        if there.as_ref().is_some_and(closed) {
-            return Ok((group, homes));
+        let is_emptied = there.as_ref().is_some_and(|s| is_sparse(s.number));
+        let is_asked = self.destages && !self.others.is_empty() && !group.staying.is_empty();
+        // What is being emptied takes nobody in, and loses all it has.
+        if is_emptied || group.candidates.is_empty() && group.leaving.is_empty() && !is_asked {
+            return Ok((group, places));
         }
         self.heed_others(&mut group, there.as_ref().map(|s| s.number))?;
+        if !self.urgent && self.has_plenty_of_room() {
+            places.leaving = std::mem::take(&mut group.leaving);
+        }
+        let is_free = |i: &usize| !group.taken.contains(&group.entries[*i].key.index);
+        let coming: Vec<usize> = group.candidates.iter().copied().filter(is_free).collect();
+        self.waiting += (group.candidates.len() - coming.len()) as u64;
+        if there.is_some() && !self.volume.base().is_quiet(group.slab) {
+            self.waiting += coming.len() as u64;
+            return Ok((group, places));
+        }
         let segment = match &there {
+            _ if coming.is_empty() => return Ok((group, places)),
             Some(segment) => Arc::clone(segment),
             None => match self.take_slab(&group)? {
                 Some(segment) => segment,
-                None => return Ok((group, homes)),
+                None => return Ok((group, places)),
             },
         };
-        let is_free = |i: &usize| !group.taken.contains(&group.entries[*i].key.index);
-        let coming: Vec<usize> = group.candidates.iter().copied().filter(is_free).collect();
         for part in coming.chunks(BLOCKS_AT_ONCE) {
             let entries: Vec<Entry> = part.iter().map(|&i| group.entries[i]).collect();
             for index in self.move_in(&segment, &entries)? {
-                let block = entries[index].key.index;
-                homes.insert(part[index], self.volume.base().home_of(block, segment.number));
+                let home = self.volume.base().home_of(entries[index].key.index, segment.number);
+                places.homes.insert(part[index], home);
             }
         }
-        let count = i64::try_from(homes.len()).expect("a slab is small");
+        let count = i64::try_from(places.homes.len()).expect("a slab is small");
         if there.is_some() {
             *self.arrived.entry(segment.number).or_default() += count;
         } else {
             segment.live_entries.fetch_add(count, Ordering::AcqRel);
         }
-        Ok((group, homes))
+        Ok((group, places))
+    }
+
+    fn has_plenty_of_room(&self) -> bool {
+        let store = &self.volume.core.store;
+        let (_, free, reserve) = store.zone_counts();
+        free > reserve + store.zone_count() / 8
     }
 
     /// Takes account of other timelines: homes that their runs name are taken, and what they have
@@ -252,8 +303,12 @@ impl Homecoming {
                 })?;
             }
         }
-        let Group { candidates, entries, .. } = group;
-        candidates.retain(|&i| !covered.contains(&entries[i].key.index));
+        let Group { candidates, entries, leaving, staying, .. } = group;
+        let is_covered = |i: &usize| covered.contains(&entries[*i].key.index);
+        candidates.retain(|i| !is_covered(i));
+        if self.destages {
+            leaving.extend(staying.iter().filter(|i| is_covered(i)));
+        }
         Ok(())
     }
 
@@ -267,9 +322,8 @@ impl Homecoming {
         let blocks = base.blocks_of(group.slab);
         let end = self.volume.size_bytes().div_ceil(BLOCK_BYTES).min(blocks.end);
         let there = end.saturating_sub(blocks.start);
-        let (_, free, reserve) = store.zone_counts();
-        let is_dense = group.candidates.len() as u64 * DENSITY >= there;
-        if self.urgent || !is_dense || free <= reserve + store.zone_count() / 8 {
+        let is_dense = self.destages || group.candidates.len() as u64 * DENSITY >= there;
+        if self.urgent || !is_dense || !self.has_plenty_of_room() {
             return Ok(None);
         }
         let zone = match store.allocate_zone(Purpose::Data) {
@@ -417,7 +471,7 @@ impl Homecoming {
             }
             used
         });
-        Arrivals { arrived: std::mem::take(&mut self.arrived), taken }
+        Arrivals { arrived: std::mem::take(&mut self.arrived), taken, waiting: self.waiting }
     }
 }
 

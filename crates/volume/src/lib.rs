@@ -12,6 +12,7 @@ mod catalogue;
 mod convert;
 mod core;
 mod current_store;
+mod destage;
 mod diff;
 mod error;
 mod events;

@@ -244,14 +244,16 @@ impl MergeJob {
                 homecoming.gather(entries, &kept, |s| scope.empties(s), is_trimmed);
                 Ok(())
             }
-            _ => kept.into_iter().try_for_each(|entry| self.place(entry)),
+            _ => kept.into_iter().try_for_each(|entry| self.place(entry, false)),
         }
     }
 
-    /// Enters an entry in the new run; its block is moved if its segment is to be emptied.
-    fn place(&mut self, entry: Entry) -> Result<()> {
+    /// Enters an entry in the new run; its block is moved if it leaves its home or its segment is to
+    /// be emptied.
+    fn place(&mut self, entry: Entry, leaves: bool) -> Result<()> {
         let segment = entry.location.segment();
-        let moved = if self.scope.empties(segment) { self.mover.move_entry(&entry)? } else { None };
+        let goes = leaves || self.scope.empties(segment);
+        let moved = if goes { self.mover.move_entry(&entry)? } else { None };
         if moved.is_some() {
             *self.released.entry(segment).or_default() += 1;
         }
@@ -263,10 +265,10 @@ impl MergeJob {
     fn settle_gathered(&mut self) -> Result<()> {
         let MergeJob { homecoming, scope, .. } = self;
         let Some(homecoming) = homecoming else { return Ok(()) };
-        let (group, homes) = homecoming.bring_home(|s| scope.empties(s))?;
+        let (group, places) = homecoming.bring_home(|s| scope.empties(s))?;
         for (index, entry) in group.entries.into_iter().enumerate() {
-            let Some(&location) = homes.get(&index) else {
-                self.place(entry)?;
+            let Some(&location) = places.homes.get(&index) else {
+                self.place(entry, places.leaving.contains(&index))?;
                 continue;
             };
             *self.released.entry(entry.location.segment()).or_default() += 1;
@@ -283,7 +285,8 @@ impl MergeJob {
         let run = builder.finish(&core.store)?;
         let mut moved = self.mover.finish()?;
         let homecoming = self.homecoming.as_mut();
-        let Arrivals { arrived, taken } = homecoming.map(Homecoming::finish).unwrap_or_default();
+        let Arrivals { arrived, taken, waiting } =
+            homecoming.map(Homecoming::finish).unwrap_or_default();
         moved.extend(taken);
         let changes = self.changes(&arrived);
         let flushed = Seq(self.volume.record.lock().flushed_seq);
@@ -325,6 +328,10 @@ impl MergeJob {
         }
         core.finish(&numbers, commit)?;
         drop(numbers);
+        if self.scope != Scope::Partial {
+            let run = run.as_ref().map(|run| run.id);
+            self.volume.note_destaged(&self.timeline, run, waiting);
+        }
         self.install(&core, run, moved, &changes, &dead);
         Ok(())
     }

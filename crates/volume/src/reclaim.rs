@@ -110,6 +110,7 @@ impl Core {
     fn begin_reclaim(&self, volume: &Volume) -> Result<()> {
         self.free_empty_segments(volume)?;
         volume.reclaim_wanted.store(false, Ordering::Relaxed);
+        volume.begin_destage();
         let horizon = volume.record.lock().horizon_seq;
         *volume.reclaiming.lock() = volume.own_timelines().iter().map(|t| t.id).collect();
         volume.record.lock().reclaimed_to = horizon;
@@ -383,6 +384,9 @@ impl Volume {
     fn wants_reclaim(&self) -> bool {
         if !self.reclaiming.lock().is_empty() {
             return false;
+        }
+        if self.wants_destage() {
+            return true;
         }
         // Before the record is locked: whoever holds the gate locks it last.
         let stable = self.log.stable().0;

@@ -388,6 +388,7 @@ impl Volume {
             .ok_or_else(|| corrupt(format!("volume {} has lost its timeline", record.name)))?;
         let size_bytes = record.size_at(Seq(u64::MAX));
         let log = Log::new(record.id, Arc::clone(&core.store), recovered.start);
+        let log = if record.architecture.destages() { log.as_journal() } else { log };
         log.restore_times(recovered.times);
         let mut pins = Pins::default();
         for (number, version) in core.catalogue.versions(record.id)? {
@@ -417,6 +418,8 @@ impl Volume {
             cut_at: AtomicU64::new(u64::MAX),
             reclaim_wanted: AtomicBool::new(false),
             reclaiming: Mutex::new(Vec::new()),
+            destage: Mutex::default(),
+            waiting_homes: AtomicU64::new(0),
             counted: Mutex::new(None),
             record: Mutex::new(record),
             core,

@@ -15,12 +15,19 @@ pub enum Architecture {
     SplitStream,
     /// The log holds everything; what has settled moves to a base in place (Xiao's R-o-W, Clotho).
     Redirect,
+    /// The present moves to a base in place; what it overwrites there leaves for the log before
+    /// (Laden 2.7, Xiao's C-o-W).
+    Checkpointing,
 }
 
 impl Architecture {
     /// Every one there is.
-    pub const ALL: [Architecture; 3] =
-        [Architecture::Logging, Architecture::SplitStream, Architecture::Redirect];
+    pub const ALL: [Architecture; 4] = [
+        Architecture::Logging,
+        Architecture::SplitStream,
+        Architecture::Redirect,
+        Architecture::Checkpointing,
+    ];
 
     /// Its name in the contract.
     #[must_use]
@@ -29,6 +36,7 @@ impl Architecture {
             Architecture::Logging => "logging",
             Architecture::SplitStream => "split-stream",
             Architecture::Redirect => "redirect",
+            Architecture::Checkpointing => "checkpointing",
         }
     }
 
@@ -41,7 +49,13 @@ impl Architecture {
     /// Whether settled blocks have homes in a base.
     #[must_use]
     pub fn has_base(self) -> bool {
-        self == Architecture::Redirect
+        matches!(self, Architecture::Redirect | Architecture::Checkpointing)
+    }
+
+    /// Whether what the present shows is brought home, whatever is there.
+    #[must_use]
+    pub fn destages(self) -> bool {
+        self == Architecture::Checkpointing
     }
 
     /// Whether it is the one that records say nothing about.

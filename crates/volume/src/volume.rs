@@ -19,6 +19,7 @@ use crate::base::Base;
 use crate::catalogue::{Commit, MarkRecord, Numbers, VolumeRecord};
 use crate::core::Core;
 use crate::current_store::CurrentStore;
+use crate::destage::Destage;
 use crate::opening::{Opening, Patience};
 use crate::types::{Extent, Stamp, VolumeCounters, VolumeInfo};
 use crate::view::View;
@@ -78,6 +79,9 @@ pub struct Volume {
     pub(crate) reclaim_wanted: AtomicBool,
     /// Timelines that a reclamation under way has still to merge.
     pub(crate) reclaiming: Mutex<Vec<u64>>,
+    pub(crate) destage: Mutex<Destage>,
+    /// Blocks whose homes were taken when full merges would have brought them there.
+    pub(crate) waiting_homes: AtomicU64,
     /// Live bytes as last counted, and the seq then.
     pub(crate) counted: Mutex<Option<(Seq, u64)>>,
 }

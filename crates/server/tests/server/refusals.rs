@@ -35,7 +35,10 @@ fn bad_bodies_are_refused() {
     let unknown = "{\"name\": \"v\", \"size\": 4096, \"architecture\": \"raid\"}";
     assert_eq!(post(unknown), invalid);
     let (_, text) = fixture.send("POST", "/volumes", unknown);
-    assert!(text.contains("logging, split-stream, redirect"), "what there is: {text}");
+    assert!(
+        text.contains("logging, split-stream, redirect, checkpointing"),
+        "what there is: {text}"
+    );
     assert_eq!(post("{\"name\": \"v\", \"size\": 4096, \"extent\": \"64KiB\"}"), invalid);
     assert_eq!(post(&"[".repeat(100_000)), malformed);
     let (status, text) = fixture.send("POST", "/volumes", "{\"name\": \"v\", \"size\": 65536.0}");

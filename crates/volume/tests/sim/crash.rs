@@ -251,9 +251,8 @@ fn start_with_homes(architecture: Architecture) -> World {
 }
 
 /// A crash at every change of a story in which homes are freed, taken again, and left.
-#[test]
-fn a_crash_at_any_change_keeps_the_promises_while_blocks_come_home() {
-    let base = start_with_homes(Architecture::Redirect);
+fn enumerate_homecoming(architecture: Architecture) {
+    let base = start_with_homes(architecture);
     let name = || "v".to_owned();
     let write = |offset, length, byte| {
         Action::Write(name(), vec![Change::Write(offset, vec![byte; length])])
@@ -280,4 +279,14 @@ fn a_crash_at_any_change_keeps_the_promises_while_blocks_come_home() {
     for length in 1..=story.len() {
         enumerate(&base, &story[..length], false);
     }
+}
+
+#[test]
+fn a_crash_at_any_change_keeps_the_promises_while_blocks_come_home() {
+    enumerate_homecoming(Architecture::Redirect);
+}
+
+#[test]
+fn a_crash_at_any_change_keeps_the_promises_while_before_images_leave() {
+    enumerate_homecoming(Architecture::Checkpointing);
 }

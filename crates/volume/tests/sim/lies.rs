@@ -167,6 +167,8 @@ fn lies_are_no_wrong_bytes_with_the_present_in_place_as_well() {
 
 #[test]
 fn neither_rot_nor_lies_are_wrong_bytes_where_blocks_come_home() {
-    let errors = let_rot(Architecture::Redirect) + lie(Architecture::Redirect);
-    assert!(errors > 15, "they were noticed {errors} times");
+    for architecture in [Architecture::Redirect, Architecture::Checkpointing] {
+        let errors = let_rot(architecture) + lie(architecture);
+        assert!(errors > 15, "they were noticed {errors} times with {}", architecture.name());
+    }
 }

@@ -137,7 +137,9 @@ fn the_same_seed_gives_the_same_digest() {
 
 #[test]
 fn blocks_come_home_in_the_simulator() {
-    let homes: u64 = (1..=12).map(|seed| live(seed, &[Architecture::Redirect]).homes).sum();
-    println!("{homes} blocks at home when it was looked");
-    assert!(homes > 1000, "only {homes} blocks at home when it was looked");
+    for architecture in [Architecture::Redirect, Architecture::Checkpointing] {
+        let homes: u64 = (1..=12).map(|seed| live(seed, &[architecture]).homes).sum();
+        println!("{homes} blocks at home when it was looked, with {}", architecture.name());
+        assert!(homes > 1000, "only {homes} blocks at home when it was looked");
+    }
 }

@@ -139,4 +139,5 @@ fn neither_do_they_when_the_present_lies_in_place_as_well() {
 #[test]
 fn neither_do_they_where_blocks_come_home_meanwhile() {
     disturb(Architecture::Redirect);
+    disturb(Architecture::Checkpointing);
 }

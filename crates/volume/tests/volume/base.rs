@@ -223,10 +223,9 @@ fn the_base_goes_on_showing_a_capture_while_newer_writes_are_redirected() {
     assert!(log < 20, "{log} requests to the log; {written}, {later} homes written before");
 }
 
-#[test]
-fn restarts_and_rebuilds_find_what_is_at_home_alone() {
+fn rebuild_homes(architecture: Architecture) {
     let mut rig = Rig::new();
-    let volume = rig.make("v", Architecture::Redirect, Granularity::EveryWrite);
+    let volume = rig.make("v", architecture, Granularity::EveryWrite);
     let mut expected = empty();
     let mut random = Random::new(5);
     for _ in 0..4 {
@@ -249,6 +248,12 @@ fn restarts_and_rebuilds_find_what_is_at_home_alone() {
         rig.age(&volume);
         assert!(content(&volume) == expected);
     }
+}
+
+#[test]
+fn restarts_and_rebuilds_find_what_is_at_home_alone() {
+    rebuild_homes(Architecture::Redirect);
+    rebuild_homes(Architecture::Checkpointing);
 }
 
 #[test]
@@ -279,11 +284,10 @@ fn a_revert_and_its_undo_need_nothing_of_the_base_to_move() {
     rig.pool().verify_invariants().expect("sound");
 }
 
-#[test]
-fn clones_read_homes_of_their_origin_whoever_goes_first() {
+fn clone_homes(architecture: Architecture) {
     for origin_first in [true, false] {
         let mut rig = Rig::new();
-        let origin = rig.make("v", Architecture::Redirect, Granularity::EveryWrite);
+        let origin = rig.make("v", architecture, Granularity::EveryWrite);
         let mut expected = empty();
         let mut random = Random::new(7);
         scribble(&origin, &mut expected, &mut random, 1500);
@@ -323,6 +327,12 @@ fn clones_read_homes_of_their_origin_whoever_goes_first() {
 }
 
 #[test]
+fn clones_read_homes_of_their_origin_whoever_goes_first() {
+    clone_homes(Architecture::Redirect);
+    clone_homes(Architecture::Checkpointing);
+}
+
+#[test]
 fn a_view_reads_its_version_at_home_while_newer_ones_wait() {
     let rig = Rig::new();
     let volume = rig.make("v", Architecture::Redirect, Granularity::OnDemand);
@@ -348,10 +358,9 @@ fn a_view_reads_its_version_at_home_while_newer_ones_wait() {
     assert!(log < 20, "the newer ones came home: {log}");
 }
 
-#[test]
-fn slabs_of_what_was_trimmed_are_given_back() {
+fn trim_homes(architecture: Architecture) {
     let rig = Rig::new();
-    let volume = rig.make("v", Architecture::Redirect, Granularity::EveryWrite);
+    let volume = rig.make("v", architecture, Granularity::EveryWrite);
     let mut expected = empty();
     scribble(&volume, &mut expected, &mut Random::new(9), 3000);
     rig.age(&volume);
@@ -372,9 +381,120 @@ fn slabs_of_what_was_trimmed_are_given_back() {
 }
 
 #[test]
-fn a_base_makes_room_when_the_pool_is_full() {
+fn slabs_of_what_was_trimmed_are_given_back() {
+    trim_homes(Architecture::Redirect);
+    trim_homes(Architecture::Checkpointing);
+}
+
+fn bytes(volume: &Volume, kind: IoKind) -> u64 {
+    let info = volume.info().expect("info");
+    info.device_io.iter().find(|count| count.kind == kind).expect("every kind is told").bytes
+}
+
+/// Writes every block by itself.
+fn fill(volume: &Volume, byte: u8) -> Vec<u8> {
+    for block in 0..SIZE_BYTES / BLOCK {
+        put(volume, block, byte, 1);
+    }
+    vec![byte; SIZE_BYTES as usize]
+}
+
+#[test]
+fn a_checkpoint_is_a_read_and_two_writes_for_a_retained_block_and_a_write_for_another() {
+    let blocks = SIZE_BYTES / BLOCK;
+    let home = BLOCK + 192;
+    for (granularity, retained) in [(Granularity::EveryWrite, 1), (Granularity::OnDemand, 0)] {
+        let mut rig = Rig::new();
+        let volume = rig.make("v", Architecture::Checkpointing, granularity);
+        let first = fill(&volume, 1);
+        drop(volume);
+        let volume = rig.restart();
+        rig.settle();
+        assert_eq!(base_blocks(&volume), blocks, "the present is in place");
+        assert_eq!(read_requests(&volume, &first).1, 0);
+        drop(volume);
+        let volume = rig.restart();
+        rig.settle();
+        assert_eq!(bytes(&volume, IoKind::CurrentWrite), 0, "nothing is to be done");
+        let then = volume.resolve(&Moment::Latest).expect("now").seq;
+        let second = fill(&volume, 2);
+        let kinds =
+            [IoKind::JournalWrite, IoKind::HistoryWrite].map(|kind| requests(&volume, kind));
+        assert_eq!(kinds, [blocks, 0]);
+        rig.settle();
+        // Besides the journal, which is read once more.
+        assert_eq!(bytes(&volume, IoKind::CopyRead), (1 + retained) * blocks * BLOCK);
+        assert_eq!(bytes(&volume, IoKind::CopyWrite), retained * blocks * home);
+        assert_eq!(bytes(&volume, IoKind::CurrentWrite), blocks * home);
+        assert_eq!(base_blocks(&volume), blocks);
+        assert_eq!(read_requests(&volume, &second).1, 0, "the present is in place again");
+        if retained == 1 {
+            assert!(past(&volume, then) == first, "and the past in the log");
+        }
+        rig.pool().verify_invariants().expect("sound");
+    }
+}
+
+#[test]
+fn a_copy_on_write_snapshot_copies_at_the_first_write_after_a_capture_only() {
+    let mut rig = Rig::new();
+    let volume = rig.make("v", Architecture::Checkpointing, Granularity::OnDemand);
+    let captured = fill(&volume, 1);
+    drop(volume);
+    let volume = rig.restart();
+    rig.settle();
+    let version = volume.create_version("base").expect("a version");
+    for byte in [2, 3, 4] {
+        let now = fill(&volume, byte);
+        rig.settle();
+        // A little more, where cleaning moves what lies in sparse segments.
+        let copied = bytes(&volume, IoKind::CopyWrite) * BLOCK / (BLOCK + 192);
+        assert!((SIZE_BYTES..SIZE_BYTES / 20 * 21).contains(&copied), "{copied} bytes");
+        assert_eq!(read_requests(&volume, &now).1, 0);
+        assert!(past(&volume, version.stamp.seq) == captured);
+    }
+}
+
+#[test]
+fn after_a_revert_the_present_comes_home_again() {
+    let mut rig = Rig::new();
+    let volume = rig.make("v", Architecture::Checkpointing, Granularity::EveryWrite);
+    let first = fill(&volume, 1);
+    drop(volume);
+    let volume = rig.restart();
+    rig.settle();
+    let one = volume.resolve(&Moment::Latest).expect("now").seq;
+    let second = fill(&volume, 2);
+    rig.settle();
+    let two = volume.resolve(&Moment::Latest).expect("now").seq;
+    let written = bytes(&volume, IoKind::CurrentWrite);
+    volume.revert(&Moment::Seq(one), false).expect("reverted");
+    assert_eq!(bytes(&volume, IoKind::CurrentWrite), written, "a revert writes nothing");
+    assert!(content(&volume) == first);
+    let mut third = first.clone();
+    scribble(&volume, &mut third, &mut Random::new(3), 900);
+    rig.settle();
+    assert!(content(&volume) == third && past(&volume, two) == second);
+    drop(volume);
+    let mut volume = rig.restart();
+    // What the revert left behind makes way, then the present comes: a destage of two merges, and
+    // one more for what the second frees.
+    for _ in 0..3 {
+        scribble(&volume, &mut third, &mut Random::new(3), 900);
+        rig.settle();
+        drop(volume);
+        volume = rig.restart();
+    }
+    rig.settle();
+    let (_, log) = read_requests(&volume, &third);
+    assert!(log < 20, "{log} requests to the log");
+    assert!(past(&volume, two) == second && past(&volume, one) == first);
+    rig.pool().verify_invariants().expect("sound");
+}
+
+fn fill_up(architecture: Architecture) {
     let rig = Rig::new();
-    let volume = rig.make("v", Architecture::Redirect, Granularity::EveryWrite);
+    let volume = rig.make("v", architecture, Granularity::EveryWrite);
     let mut expected = empty();
     let mut random = Random::new(10);
     scribble(&volume, &mut expected, &mut random, 1500);
@@ -389,6 +509,12 @@ fn a_base_makes_room_when_the_pool_is_full() {
     }
     assert!(content(&volume) == expected);
     rig.pool().verify_invariants().expect("sound");
+}
+
+#[test]
+fn a_base_makes_room_when_the_pool_is_full() {
+    fill_up(Architecture::Redirect);
+    fill_up(Architecture::Checkpointing);
 }
 
 #[test]
