@@ -135,8 +135,8 @@ fn capacity_bytes(dir: &Path) -> Result<u64, StartError> {
     Ok(stat.f_blocks.saturating_mul(stat.f_frsize))
 }
 
-/// Whether a device holds anything: its first MiB has a byte that is not zero. Laid out is only what
-/// the operator said `create` for: a device whose beginning was lost is not an empty one.
+/// Whether a device holds anything: its first MiB has a byte that is not zero. Nothing is laid out
+/// unless the operator said `create`: a device whose beginning was lost is not an empty one.
 fn is_laid_out(path: &PathBuf) -> Result<bool, StartError> {
     let kind = fs::metadata(path).map_err(|e| at(path, e))?.file_type();
     if !kind.is_block_device() && !kind.is_file() {

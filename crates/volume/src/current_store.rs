@@ -482,7 +482,7 @@ impl Pen<'_> {
     /// how many, device offset; ascending, each block once.
     pub fn places(&self, blocks: Range<u64>) -> impl Iterator<Item = (u64, usize, u64)> + '_ {
         self.current.parts_of(blocks).filter_map(|(_, wanted)| {
-            // Another part of the same pen may overlap with it: only one that has all of it will do.
+            // Another part of the same pen may overlap with it: only one that has all of it is it.
             let part = self.parts.iter().find(|part| {
                 let end = part.first + u64::from(part.blocks.end - part.blocks.start);
                 part.first <= wanted.start && wanted.end <= end

@@ -27,7 +27,8 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Body<T> {
     async fn from_request(request: Request, state: &S) -> Result<Self, Refusal> {
         let media_type = request.headers().get(CONTENT_TYPE).map(|v| v.to_str().unwrap_or(""));
         let refused = || {
-            // Only a script that this server let in can send this type: forms of other sites cannot.
+            // Only a script that this server let in can send this type; a form of another site
+            // cannot.
             Refusal::new(ProblemKind::MediaType, "the body is not application/json")
                 .with_hint("send the header Content-Type: application/json")
         };
