@@ -245,8 +245,8 @@ impl Catalogue {
         Ok(contents)
     }
 
-    /// The slabs of current stores or of bases, each with what it lies in. The table is there once a
-    /// volume has such; that it must be is said by `expected`.
+    /// The slabs of current stores or of bases, each with what it lies in. The table is there once
+    /// a volume has such; that it must be is said by `expected`.
     fn slabs<V>(
         &self,
         table: TableDefinition<'_, (u64, u64), V>,

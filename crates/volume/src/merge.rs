@@ -2,8 +2,8 @@
 //!
 //! A partial merge joins a few adjacent runs so that look-ups stay short. A full merge takes all
 //! runs of a timeline: it drops what has expired and moves the live blocks of sparse segments
-//! together, in address order, or to their homes (`homecoming`). Both go a little at a time (`step`), and a crash before the commit
-//! leaves only free zones.
+//! together, in address order, or to their homes (`homecoming`). Both go a little at a time
+//! (`step`), and a crash before the commit leaves only free zones.
 //!
 //! Invariants
 //! 1. An entry is dropped only if `Needed`, worked out at the beginning, says that no openable
@@ -248,8 +248,8 @@ impl MergeJob {
         }
     }
 
-    /// Enters an entry in the new run; its block is moved if it leaves its home or its segment is to
-    /// be emptied.
+    /// Enters an entry in the new run; its block is moved if it leaves its home or its segment is
+    /// to be emptied.
     fn place(&mut self, entry: Entry, leaves: bool) -> Result<()> {
         let segment = entry.location.segment();
         let goes = leaves || self.scope.empties(segment);

@@ -388,8 +388,8 @@ fn push_extent(extents: &mut Vec<Extent>, offset: u64, length_bytes: u64, hole: 
     }
 }
 
-/// How many slots from the first lie as homes in a base do, or as single blocks that were moved: one
-/// after another with the header of a batch between them. One, if it is alone.
+/// How many slots from the first lie as homes in a base do, or as single blocks that were moved:
+/// one after another with the header of a batch between them. One, if it is alone.
 fn at_home(slots: &[Slot]) -> usize {
     let first = slots[0].location;
     let follows = |i: usize, slot: &Slot| {

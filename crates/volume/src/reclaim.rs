@@ -118,7 +118,8 @@ impl Core {
     }
 
     /// Frees segments that no entry names any more: those whose last entries a map flush dropped
-    /// (merges free what they empty themselves, and slabs: blocks may be coming home to them). The caller holds `work`.
+    /// (merges free what they empty themselves, and slabs: blocks may be coming home to them). The
+    /// caller holds `work`.
     pub(crate) fn free_empty_segments(&self, volume: &Volume) -> Result<()> {
         let flushed = Seq(volume.record.lock().flushed_seq);
         let is_empty = |s: &Arc<Segment>| {
@@ -414,8 +415,8 @@ impl Volume {
     }
 
     /// Segments with few live bytes, the emptiest first, as many as there is room to move their
-    /// blocks to: in a pool that is nearly full a few at a time make more room for others, where all
-    /// at once would find none. Slabs are emptied only in haste: what settled stays where it is.
+    /// blocks to: in a pool that is nearly full a few at a time make more room for others, where
+    /// all at once would find none. Slabs are emptied only in haste: what settled stays there.
     fn sparse_segments(&self, haste: Haste) -> BTreeSet<u64> {
         let store = &self.core.store;
         let flushed = Seq(self.record.lock().flushed_seq);
