@@ -7,14 +7,17 @@ use std::sync::Arc;
 
 use env::{Clock, Entropy};
 
+mod base;
 mod catalogue;
 mod convert;
 mod core;
 mod current_store;
+mod destage;
 mod diff;
 mod error;
 mod events;
 mod history_query;
+mod homecoming;
 mod in_place;
 mod line;
 mod map_flush;

@@ -19,7 +19,7 @@ use crate::server::Server;
 const STORY_STEPS: usize = 60;
 const VOLUMES_MAX: usize = 5;
 /// Where volumes may keep their present; to a client they are the same.
-const ARCHITECTURES: [&str; 2] = ["logging", "split-stream"];
+const ARCHITECTURES: [&str; 4] = ["logging", "split-stream", "redirect", "checkpointing"];
 /// Recorded moments of a volume that are compared at its end, of which the newest and a sample.
 pub(super) const COMPARED_AT_END: usize = 24;
 

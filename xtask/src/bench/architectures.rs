@@ -10,7 +10,7 @@ use super::servers::{Hindsight, Peer, Server};
 use super::throughput::{in_turns, measure};
 
 /// The architectures, in the order of the tables.
-const ARCHITECTURES: [&str; 2] = ["logging", "split-stream"];
+const ARCHITECTURES: [&str; 4] = ["logging", "split-stream", "redirect", "checkpointing"];
 const FILE: &str = "nbdkit-file";
 
 /// Every architecture and a file, each pattern in the state that the one before left: the reads at
