@@ -5,7 +5,7 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::http::header::{HeaderName, LOCATION};
-use volume::{Architecture, VolumeChange, VolumeSpec};
+use volume::{Architecture, CacheChange, VolumeChange, VolumeSpec};
 
 use super::answer::{Answer, Refusal};
 use super::ask::{Asked, Body, Named};
@@ -93,6 +93,10 @@ fn spec(body: CreateVolume) -> Answer<VolumeSpec> {
             .map_or(volume::Granularity::EveryWrite, convert::granularity_back),
         window_ns: body.window.map_or(WINDOW_NS_DEFAULT, |w| w.0.0),
         history_limit_bytes: body.history_limit.map(|l| l.0.0),
+        cache: CacheChange {
+            bytes: body.cache.map(|c| c.0.0),
+            dirty_percent: body.cache_dirty_percent,
+        },
     })
 }
 
@@ -142,6 +146,10 @@ fn apply(context: &Context, name: &str, body: &ChangeVolume, force: bool) -> Ans
         granularity: body.granularity.map(convert::granularity_back),
         window_ns: body.window.map(|w| w.0.0),
         history_limit_bytes: body.history_limit.map(|limit| limit.map(|l| l.0.0)),
+        cache: CacheChange {
+            bytes: body.cache.map(|c| c.0.0),
+            dirty_percent: body.cache_dirty_percent,
+        },
     };
     if change != VolumeChange::default() {
         volume.change(&change)?;

@@ -36,7 +36,7 @@ fn bad_bodies_are_refused() {
     assert_eq!(post(unknown), invalid);
     let (_, text) = fixture.send("POST", "/volumes", unknown);
     assert!(
-        text.contains("logging, split-stream, redirect, checkpointing"),
+        text.contains("logging, split-stream, redirect, checkpointing, split-downstream"),
         "what there is: {text}"
     );
     assert_eq!(post("{\"name\": \"v\", \"size\": 4096, \"extent\": \"64KiB\"}"), invalid);

@@ -27,6 +27,12 @@ pub struct Model {
     pub expired_to_ns: u64,
     /// History may have been given up for want of space.
     pub squeezed: bool,
+    /// It has a write-back cache.
+    pub cached: bool,
+    /// The last seq that must survive a kill, if it has one.
+    pub logged: u64,
+    /// Writes that have no seq yet, with their times.
+    pub loose: Vec<(u64, Change)>,
 }
 
 impl Model {
@@ -42,6 +48,9 @@ impl Model {
             window_ns,
             expired_to_ns: 0,
             squeezed: false,
+            cached: false,
+            logged: seq,
+            loose: Vec::new(),
         }
     }
 

@@ -14,6 +14,10 @@ pub enum Change {
     Revert(u64),
     /// The volume got this many bytes.
     Resize(u64),
+    /// These, of which not each has a seq: some were replaced in a cache before they were destaged.
+    Several(Vec<Change>),
+    /// All became this, for what a crash left of several.
+    Become(Vec<u8>),
     /// Nothing: seqs that a power cut made void.
     Nothing,
 }
@@ -76,6 +80,8 @@ impl Oracle {
             }
             Change::Revert(to) => *content = self.view_at(*to),
             Change::Resize(size) => content.resize(*size as usize, 0),
+            Change::Several(changes) => changes.iter().for_each(|c| self.apply(content, c)),
+            Change::Become(all) => content.clone_from(all),
             Change::Nothing => {}
         }
     }
