@@ -8,13 +8,13 @@
 //! 3. A record that cannot be read stops us: it never means "none".
 
 mod backend;
+mod guard;
 #[cfg(test)]
 mod page_tests;
 mod records;
 mod sums;
 
 use std::ops::{Deref, DerefMut};
-use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use redb::{
     Builder, Database, Durability, ReadableDatabase, ReadableTable, TableDefinition, Value,
@@ -24,6 +24,8 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 pub use backend::{CatalogueMedia, write_superblock};
+use guard::guarded;
+pub use guard::panic_becomes_error;
 pub use records::{
     EventRecord, MarkRecord, RunRecord, SegmentRecord, TimelineRecord, VersionRecord, VolumeRecord,
 };
@@ -74,7 +76,7 @@ impl Drop for Held {
     fn drop(&mut self) {
         let database = self.0.take();
         // What was committed is durable; what this last write would add is only found sooner.
-        let _ = catch_unwind(AssertUnwindSafe(|| drop(database)));
+        let _ = guarded(|| drop(database));
     }
 }
 
@@ -174,16 +176,14 @@ impl Catalogue {
         if redb::StorageBackend::len(&media).unwrap_or(0) == 0 {
             return Err(Error::new(ErrorKind::Corrupt, "the pool has no catalogue"));
         }
-        // The library asserts where it finds pages that cannot be: here that is damage, not a
-        // mistake of ours.
-        let opened = catch_unwind(AssertUnwindSafe(|| {
+        let opened = guarded(|| {
             let mut catalogue = Catalogue::open_with(media)?;
             // Every page's checksum, once, so that damage is found now and not as a wrong answer
             // later. (False means "was repaired", which is the ordinary case after a crash.)
             catalogue.database.check_integrity().map_err(failed)?;
             Ok(catalogue)
-        }));
-        opened.unwrap_or_else(|_| {
+        });
+        opened.unwrap_or_else(|| {
             Err(Error::new(ErrorKind::Corrupt, "the pages of the catalogue contradict each other"))
         })
     }

@@ -39,6 +39,7 @@ mod view;
 mod volume;
 mod write;
 
+pub use catalogue::panic_becomes_error;
 pub use pool::{Pool, read_superblock};
 pub use view::View;
 pub use volume::Volume;
