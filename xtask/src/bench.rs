@@ -1,4 +1,5 @@
-//! `cargo x bench`: the goals P1 to P9 and P16, measured side by side on one machine.
+//! `cargo x bench`: the goals P1 to P9 and P16, and the architectures, measured side by side on one
+//! machine.
 //!
 //! Invariants
 //! 1. Servers that are compared take turns, and the order turns around from round to round; a ratio
@@ -12,6 +13,7 @@ use anyhow::{Context, Result, bail, ensure};
 
 use crate::{program, tree};
 
+mod architectures;
 mod engine;
 mod fio;
 mod machine;
@@ -53,6 +55,7 @@ const BENCHES: &[(&str, Bench)] = &[
     ("p8", restart::after_kill),
     ("p9", space::per_write),
     ("p16", throughput::scaling),
+    ("architectures", architectures::against_file),
 ];
 
 /// Runs the named benchmarks, or all.

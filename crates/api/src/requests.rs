@@ -13,7 +13,9 @@ pub struct CreateVolume {
     pub name: String,
     /// Bytes: a multiple of 512, at least 4096, at most 4 PiB.
     pub size: SizeInput,
-    /// `logging` (the default), `split-stream` (the present lies in place as well), or `auto`.
+    /// `logging` (the default), `split-stream` (the present lies in place as well),
+    /// `redirect` (what has settled moves to a base in place), `checkpointing` (the present does),
+    /// or `auto`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub architecture: Option<String>,
     /// Which writes are retained; `every-write` by default.

@@ -35,7 +35,7 @@ pub struct Volume {
     pub name: String,
     /// Bytes.
     pub size: u64,
-    /// Where data lives: `logging` or `split-stream`.
+    /// Where data lives: `logging`, `split-stream`, `redirect` or `checkpointing`.
     pub architecture: String,
     /// Which writes are retained.
     #[schema(value_type = String, example = "every-write")]
@@ -73,6 +73,9 @@ pub struct Volume {
     /// revert or a crash. Reads are right meanwhile.
     #[serde(default)]
     pub unplaced_bytes: u64,
+    /// Bytes of blocks that lie in the volume's base, where the architecture has one.
+    #[serde(default)]
+    pub base_bytes: u64,
     /// Device requests since the server started, by what they were for.
     #[serde(default)]
     pub device_io: Vec<DeviceIo>,

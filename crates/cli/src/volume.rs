@@ -65,7 +65,8 @@ pub struct CreateArgs {
     /// Size, such as 10GiB.
     #[arg(long, value_parser = size)]
     size: Size,
-    /// Where current data lives: logging, split-stream or auto [default: logging].
+    /// Where current data lives: logging, split-stream, redirect, checkpointing or
+    /// auto [default: logging].
     #[arg(long)]
     architecture: Option<String>,
     /// Which writes are retained: every-write, on-demand or an interval such as 1s
@@ -272,6 +273,9 @@ pub fn show(volume: &Volume) -> String {
     }
     if volume.unplaced_bytes > 0 {
         shown.push(("to put in place", human(volume.unplaced_bytes)));
+    }
+    if volume.base_bytes > 0 {
+        shown.push(("in the base", human(volume.base_bytes)));
     }
     let done = volume.device_io.iter().filter(|count| count.requests > 0);
     let told = |c: &api::DeviceIo| format!("{} {} ({})", c.kind, c.requests, human(c.bytes));

@@ -75,8 +75,10 @@ pub const ZONE_BYTES_MIN: u64 = 256 << 10;
 pub const ZONE_BYTES_MAX: u64 = crate::location::SEGMENT_BYTES_MAX as u64;
 /// Incompatible feature: volumes may have current stores, whose zones the catalogue names.
 pub const FEATURE_CURRENT_STORE: u64 = 1;
+/// Incompatible feature: volumes may have bases, segments that are written over in place.
+pub const FEATURE_BASE: u64 = 2;
 /// The incompatible features that this program knows.
-pub const FEATURES_INCOMPATIBLE_KNOWN: u64 = FEATURE_CURRENT_STORE;
+pub const FEATURES_INCOMPATIBLE_KNOWN: u64 = FEATURE_CURRENT_STORE | FEATURE_BASE;
 /// The features without which a pool may only be read that this program knows: none yet.
 pub const FEATURES_READ_ONLY_KNOWN: u64 = 0;
 

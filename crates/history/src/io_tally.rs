@@ -17,6 +17,8 @@ pub enum IoKind {
     HistoryRead,
     /// A batch appended to the log.
     HistoryWrite,
+    /// The same where the log only keeps what is on its way into place.
+    JournalWrite,
     /// Blocks read to be put elsewhere.
     CopyRead,
     /// The same, written.
@@ -30,7 +32,7 @@ pub enum IoKind {
 }
 
 /// How many kinds there are.
-const KINDS: usize = 9;
+const KINDS: usize = 10;
 
 impl IoKind {
     /// All of them, in the order in which they are told.
@@ -39,6 +41,7 @@ impl IoKind {
         IoKind::CurrentWrite,
         IoKind::HistoryRead,
         IoKind::HistoryWrite,
+        IoKind::JournalWrite,
         IoKind::CopyRead,
         IoKind::CopyWrite,
         IoKind::MapRead,
@@ -54,6 +57,7 @@ impl IoKind {
             IoKind::CurrentWrite => "current-write",
             IoKind::HistoryRead => "history-read",
             IoKind::HistoryWrite => "history-write",
+            IoKind::JournalWrite => "journal-write",
             IoKind::CopyRead => "copy-read",
             IoKind::CopyWrite => "copy-write",
             IoKind::MapRead => "map-read",

@@ -117,6 +117,8 @@ pub struct Log {
     pub id: u64,
     store: Arc<Store>,
     io: Arc<IoTally>,
+    /// What its batches are counted as.
+    kind: IoKind,
     state: Mutex<LogState>,
     changed: Condvar,
 }
@@ -164,7 +166,20 @@ impl Log {
             flushes_total: start.flushes_total,
             times: Vec::new(),
         };
-        Log { id, io: store.io(id), store, state: Mutex::new(state), changed: Condvar::new() }
+        Log {
+            id,
+            io: store.io(id),
+            kind: IoKind::HistoryWrite,
+            store,
+            state: Mutex::new(state),
+            changed: Condvar::new(),
+        }
+    }
+
+    /// The same, counted as what is on its way into place.
+    #[must_use]
+    pub fn as_journal(self) -> Log {
+        Log { kind: IoKind::JournalWrite, ..self }
     }
 
     /// Appends as many of `ops` as fit the open segment, in one vectored write. The caller enters
@@ -215,7 +230,7 @@ impl Log {
             self.store.zone_offset(reservation.segment.zone) + u64::from(reservation.header.offset);
         self.store.write(offset, &slices)?;
         let payload_bytes = reservation.payload_bytes;
-        self.io.count(IoKind::HistoryWrite, u64::from(reservation.header_bytes + payload_bytes));
+        self.io.count(self.kind, u64::from(reservation.header_bytes + payload_bytes));
         Ok(appended)
     }
 
@@ -308,6 +323,7 @@ impl Log {
             committed_entries: AtomicI64::new(0),
             sealed: AtomicBool::new(false),
             retired: AtomicBool::new(false),
+            slab: None,
         });
         self.store.add_segment(Arc::clone(&segment));
         state.open = Some(segment);

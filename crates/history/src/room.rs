@@ -128,8 +128,12 @@ impl Store {
         }
     }
 
-    /// Gives back a zone that no reader can know of.
+    /// Gives back a zone that no reader can know of. After a failure nothing is given back: whether
+    /// the catalogue names the zone is not known, and what it names must stay reserved.
     pub fn free_zone(&self, zone: u32) {
+        if self.has_failed() {
+            return;
+        }
         let keeps = self.is_device_full() || self.zones.lock().wants_backed();
         if !keeps {
             // A device that cannot discard keeps the bytes; the zone is free all the same.

@@ -10,8 +10,8 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::io::IoSlice;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
 
 use block::{BlockDevice, Zones};
 use env::{Clock, Entropy};
@@ -49,6 +49,8 @@ pub struct Segment {
     pub sealed: AtomicBool,
     /// Nothing needs it any more; it is here only for readers that began before.
     pub retired: AtomicBool,
+    /// The slab of a base that it is: blocks have places of their own in it and are written over.
+    pub slab: Option<u64>,
 }
 
 /// What is freed when its last reader has gone.
@@ -72,6 +74,8 @@ pub struct Spare {
 pub struct Epoch {
     retired: Mutex<Vec<Retired>>,
     freed: Arc<Mutex<Vec<Retired>>>,
+    /// Whoever waits for its end holds the other side of these.
+    tokens: Mutex<Vec<Arc<()>>>,
     /// Keeps the next epoch alive: what is retired later must also outlive today's readers.
     next: Mutex<Option<Arc<Epoch>>>,
 }
@@ -229,10 +233,25 @@ impl Store {
         if retired.is_empty() {
             return;
         }
+        self.end_epoch(|old| old.retired.lock().append(&mut retired));
+    }
+
+    /// Begins a new epoch; `f` leaves something in the old one that goes when its readers have.
+    fn end_epoch(&self, f: impl FnOnce(&Epoch)) {
         let next = Arc::new(Epoch::new(Arc::clone(&self.freed)));
         let old = std::mem::replace(&mut *self.epoch.write(), Arc::clone(&next));
-        old.retired.lock().append(&mut retired);
+        f(&old);
         *old.next.lock() = Some(next);
+    }
+
+    /// What stays as long as a reader that entered before this call has not left. Call after the
+    /// maps and page tables no longer lead to what is to be written over.
+    #[must_use]
+    pub fn earlier_readers(&self) -> Weak<()> {
+        let token = Arc::new(());
+        let readers = Arc::downgrade(&token);
+        self.end_epoch(|old| old.tokens.lock().push(token));
+        readers
     }
 
     /// Adds a segment to the table.
@@ -261,13 +280,22 @@ impl Store {
     /// # Errors
     /// `Corrupt` when no such segment exists.
     pub fn device_offset(&self, location: Location) -> Result<u64> {
+        Ok(self.locate(location)?.0)
+    }
+
+    /// Where a location lies on the device, and whether that is in a base.
+    ///
+    /// # Errors
+    /// `Corrupt` when no such segment exists.
+    pub fn locate(&self, location: Location) -> Result<(u64, bool)> {
         let segments = self.segments.read();
         let segment = segments.get(&location.segment()).ok_or_else(|| {
             let text =
                 format!("the map points to segment {}, which is not there", location.segment());
             Error::new(ErrorKind::Corrupt, text)
         })?;
-        Ok(self.zone_offset(segment.zone) + u64::from(location.offset_bytes()))
+        let at = self.zone_offset(segment.zone) + u64::from(location.offset_bytes());
+        Ok((at, segment.slab.is_some()))
     }
 
     /// Takes a spare segment.
@@ -374,6 +402,11 @@ impl Segment {
 
 impl Epoch {
     fn new(freed: Arc<Mutex<Vec<Retired>>>) -> Epoch {
-        Epoch { retired: Mutex::new(Vec::new()), freed, next: Mutex::new(None) }
+        Epoch {
+            retired: Mutex::new(Vec::new()),
+            freed,
+            tokens: Mutex::new(Vec::new()),
+            next: Mutex::new(None),
+        }
     }
 }

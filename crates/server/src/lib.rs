@@ -21,7 +21,7 @@ mod settings;
 pub use attach::{Attachment, Attachments};
 pub use error::{StartError, problem_kind};
 pub use http::openapi_json;
-pub use logs::start_log;
+pub use logs::{hide_caught_panics, start_log};
 pub use pool_files::{pool_path, rebuild};
 pub use serve::serve;
 pub use server::Server;

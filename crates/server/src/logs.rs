@@ -7,6 +7,17 @@ use tracing_subscriber::filter::LevelFilter;
 
 use crate::{LogSettings, StartError};
 
+/// Keeps panics out of sight that the engine catches and reports as errors: damage that the
+/// catalogue's library finds by one. All others are told as ever.
+pub fn hide_caught_panics() {
+    let tell = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        if !volume::panic_becomes_error() {
+            tell(panic);
+        }
+    }));
+}
+
 /// Starts logging for the whole process; later calls are refused by the subscriber and ignored.
 ///
 /// # Errors

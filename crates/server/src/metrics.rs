@@ -126,6 +126,7 @@ const VOLUME_METRICS: &[VolumeMetric] = &[
         v.counters.rotten_places
     }),
     gauge("unplaced_bytes", "Bytes some of which may not be in place yet", |v| v.unplaced_bytes),
+    gauge("base_bytes", "Bytes of blocks at home in the base", |v| v.base_bytes),
     gauge("size_bytes", "Size", |v| v.size_bytes),
     gauge("live_bytes", "Bytes of the present that are stored", |v| v.live_bytes),
     gauge("history_bytes", "Bytes kept only for the past", |v| v.history_bytes),

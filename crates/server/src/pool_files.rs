@@ -43,7 +43,11 @@ pub(crate) fn open_or_create(config: &Config) -> Result<Arc<Pool>, StartError> {
     make_dir(&config.pool_dir)?;
     let path = path_of(config);
     if config.device.is_some() {
-        if config.create && !is_laid_out(&path)? {
+        if !is_laid_out(&path)? {
+            if !config.create {
+                let text = format!("{} holds no pool: its first MiB is blank", path.display());
+                return Err(StartError::setting(text, "give --create to make one there"));
+            }
             lay_out(&path)?;
         }
     } else if !path.try_exists().map_err(|e| at(&path, e))? {
@@ -131,8 +135,8 @@ fn capacity_bytes(dir: &Path) -> Result<u64, StartError> {
     Ok(stat.f_blocks.saturating_mul(stat.f_frsize))
 }
 
-/// Whether a device holds anything: its first MiB has a byte that is not zero. Asked only when the
-/// operator said `create`: a device whose beginning was lost is not an empty one.
+/// Whether a device holds anything: its first MiB has a byte that is not zero. Nothing is laid out
+/// unless the operator said `create`: a device whose beginning was lost is not an empty one.
 fn is_laid_out(path: &PathBuf) -> Result<bool, StartError> {
     let kind = fs::metadata(path).map_err(|e| at(path, e))?.file_type();
     if !kind.is_block_device() && !kind.is_file() {

@@ -8,22 +8,24 @@
 //! 3. A record that cannot be read stops us: it never means "none".
 
 mod backend;
+mod guard;
 #[cfg(test)]
 mod page_tests;
 mod records;
 mod sums;
 
 use std::ops::{Deref, DerefMut};
-use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use redb::{
-    Builder, Database, Durability, ReadableDatabase, ReadableTable, TableDefinition,
+    Builder, Database, Durability, ReadableDatabase, ReadableTable, TableDefinition, Value,
     WriteTransaction,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 pub use backend::{CatalogueMedia, write_superblock};
+use guard::guarded;
+pub use guard::panic_becomes_error;
 pub use records::{
     EventRecord, MarkRecord, RunRecord, SegmentRecord, TimelineRecord, VersionRecord, VolumeRecord,
 };
@@ -41,6 +43,7 @@ const TIME_RUNS: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("time-ru
 const VERSIONS: TableDefinition<'_, (u64, u64), &[u8]> = TableDefinition::new("versions");
 const MARKS: TableDefinition<'_, (u64, &str), &[u8]> = TableDefinition::new("marks");
 const CURRENT: TableDefinition<'_, (u64, u64), u32> = TableDefinition::new("current");
+const BASES: TableDefinition<'_, (u64, u64), u64> = TableDefinition::new("bases");
 const AUDIT: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("audit");
 
 /// Memory the library may use for its own cache.
@@ -73,7 +76,7 @@ impl Drop for Held {
     fn drop(&mut self) {
         let database = self.0.take();
         // What was committed is durable; what this last write would add is only found sooner.
-        let _ = catch_unwind(AssertUnwindSafe(|| drop(database)));
+        let _ = guarded(|| drop(database));
     }
 }
 
@@ -96,6 +99,8 @@ pub struct Contents {
     pub time_runs: Vec<RunRecord>,
     /// Slabs of current stores: volume, slab, zone.
     pub slabs: Vec<(u64, u64, u32)>,
+    /// Slabs of bases: volume, slab, segment.
+    pub bases: Vec<(u64, u64, u64)>,
 }
 
 /// Highest numbers given out; none is used twice.
@@ -171,16 +176,14 @@ impl Catalogue {
         if redb::StorageBackend::len(&media).unwrap_or(0) == 0 {
             return Err(Error::new(ErrorKind::Corrupt, "the pool has no catalogue"));
         }
-        // The library asserts where it finds pages that cannot be: here that is damage, not a
-        // mistake of ours.
-        let opened = catch_unwind(AssertUnwindSafe(|| {
+        let opened = guarded(|| {
             let mut catalogue = Catalogue::open_with(media)?;
             // Every page's checksum, once, so that damage is found now and not as a wrong answer
             // later. (False means "was repaired", which is the ordinary case after a crash.)
             catalogue.database.check_integrity().map_err(failed)?;
             Ok(catalogue)
-        }));
-        opened.unwrap_or_else(|_| {
+        });
+        opened.unwrap_or_else(|| {
             Err(Error::new(ErrorKind::Corrupt, "the pages of the catalogue contradict each other"))
         })
     }
@@ -235,20 +238,27 @@ impl Catalogue {
             let (key, value) = item.map_err(failed)?;
             contents.spares.push((key.value(), value.value()));
         }
-        contents.slabs = self.slabs(&contents.volumes)?;
+        let volumes = &contents.volumes;
+        contents.slabs =
+            self.slabs(CURRENT, volumes.iter().any(|v| v.architecture.has_current_store()))?;
+        contents.bases = self.slabs(BASES, volumes.iter().any(|v| v.architecture.has_base()))?;
         Ok(contents)
     }
 
-    /// The slabs of current stores. The table is there once a volume has such a store.
-    fn slabs(&self, volumes: &[VolumeRecord]) -> Result<Vec<(u64, u64, u32)>> {
+    /// The slabs of current stores or of bases, each with what it lies in. The table is there once
+    /// a volume has such; that it must be is said by `expected`.
+    fn slabs<V>(
+        &self,
+        table: TableDefinition<'_, (u64, u64), V>,
+        expected: bool,
+    ) -> Result<Vec<(u64, u64, V)>>
+    where
+        V: for<'a> Value<SelfType<'a> = V> + 'static,
+    {
         let t = self.database.begin_read().map_err(failed)?;
-        let table = match t.open_table(CURRENT) {
+        let table = match t.open_table(table) {
             Ok(table) => table,
-            Err(redb::TableError::TableDoesNotExist(_))
-                if volumes.iter().all(|v| v.architecture.is_logging()) =>
-            {
-                return Ok(Vec::new());
-            }
+            Err(redb::TableError::TableDoesNotExist(_)) if !expected => return Ok(Vec::new()),
             Err(e) => return Err(failed(e)),
         };
         let mut slabs = Vec::new();
@@ -485,6 +495,33 @@ impl Commit {
     /// Removes all slabs of a volume.
     pub fn remove_slabs(&self, volume: u64) -> Result<()> {
         let mut table = self.transaction.open_table(CURRENT).map_err(failed)?;
+        table.retain_in((volume, 0)..=(volume, u64::MAX), |_, _| false).map_err(failed)?;
+        Ok(())
+    }
+
+    /// Makes the table of bases if it is not there.
+    pub fn begin_bases(&self) -> Result<()> {
+        self.transaction.open_table(BASES).map_err(failed)?;
+        Ok(())
+    }
+
+    /// Writes a slab of a volume's base: the segment that it is.
+    pub fn put_base(&self, volume: u64, slab: u64, segment: u64) -> Result<()> {
+        let mut table = self.transaction.open_table(BASES).map_err(failed)?;
+        table.insert((volume, slab), segment).map_err(failed)?;
+        Ok(())
+    }
+
+    /// Removes a slab of a volume's base.
+    pub fn remove_base(&self, volume: u64, slab: u64) -> Result<()> {
+        let mut table = self.transaction.open_table(BASES).map_err(failed)?;
+        table.remove((volume, slab)).map_err(failed)?;
+        Ok(())
+    }
+
+    /// Removes all slabs of a volume's base.
+    pub fn remove_bases(&self, volume: u64) -> Result<()> {
+        let mut table = self.transaction.open_table(BASES).map_err(failed)?;
         table.retain_in((volume, 0)..=(volume, u64::MAX), |_, _| false).map_err(failed)?;
         Ok(())
     }

@@ -12,7 +12,6 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Weak};
 
 use block::Purpose;
-use format::superblock::FEATURE_CURRENT_STORE;
 use history::{SegmentSource, Spare, Store, Timeline};
 use parking_lot::{Mutex, MutexGuard, RwLock};
 
@@ -55,15 +54,15 @@ pub struct Core {
 }
 
 impl Core {
-    /// Says durably that volumes of this pool may have current stores, before the first one has.
+    /// Says durably that this pool uses a feature, before anything of it is there.
     ///
     /// # Errors
     /// `Refused` or `Io`; a failure is final for the pool.
-    pub fn announce_current_store(&self) -> Result<()> {
+    pub fn announce(&self, feature: u64) -> Result<()> {
         if self.store.has_failed() {
             return Err(Error::from(history::Error::refused()));
         }
-        self.media.add_feature(FEATURE_CURRENT_STORE).map_err(|e| {
+        self.media.add_feature(feature).map_err(|e| {
             self.store.fail();
             e.into()
         })

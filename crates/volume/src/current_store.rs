@@ -478,13 +478,17 @@ impl Noted {
 }
 
 impl Pen<'_> {
-    /// Where the blocks are that this pen is for, of those given: block, how many, device offset.
+    /// Where some blocks that this pen was taken for are, as far as slabs were there then: block,
+    /// how many, device offset; ascending, each block once.
     pub fn places(&self, blocks: Range<u64>) -> impl Iterator<Item = (u64, usize, u64)> + '_ {
-        self.parts.iter().filter_map(move |part| {
-            let end = part.first + u64::from(part.blocks.end - part.blocks.start);
-            let (from, to) = (part.first.max(blocks.start), end.min(blocks.end));
-            let count = usize::try_from(to.checked_sub(from)?).expect("a group is small");
-            (count > 0).then(|| (from, count, self.current.offset(part.slab.zone, from)))
+        self.current.parts_of(blocks).filter_map(|(_, wanted)| {
+            // Another part of the same pen may overlap with it: only one that has all of it is it.
+            let part = self.parts.iter().find(|part| {
+                let end = part.first + u64::from(part.blocks.end - part.blocks.start);
+                part.first <= wanted.start && wanted.end <= end
+            })?;
+            let count = usize::try_from(wanted.end - wanted.start).expect("a group is small");
+            Some((wanted.start, count, self.current.offset(part.slab.zone, wanted.start)))
         })
     }
 

@@ -195,7 +195,9 @@ fn compare(
 }
 
 fn same_place(x: &Slot, y: &Slot) -> bool {
-    if x.is_hole() || y.is_hole() { x.is_hole() && y.is_hole() } else { x.location == y.location }
+    // A home in a base may have held another version before.
+    let same = || x.location == y.location && x.seq == y.seq;
+    if x.is_hole() || y.is_hole() { x.is_hole() && y.is_hole() } else { same() }
 }
 
 fn crc_of(slot: &Slot) -> u32 {

@@ -54,13 +54,7 @@ impl Volume {
             let (BlockOp::Data { block, bytes, .. }, Some(blocks)) = (op, blocks_of(op)) else {
                 continue;
             };
-            let mut next = *block;
             for (first, count, offset) in pen.places(blocks) {
-                // The same blocks may be in several ops; each is written for each.
-                if first < next {
-                    continue;
-                }
-                next = first + count as u64;
                 let from = (first - block) as usize * BLOCK;
                 let part = &bytes[from..from + count * BLOCK];
                 self.core.store.write(offset, &[IoSlice::new(part)])?;
@@ -94,11 +88,7 @@ impl Volume {
             return Ok(());
         }
         if let Err(e) = self.record_slabs(&slabs) {
-            // What the catalogue has is not known: then the store has failed, and nobody takes
-            // these.
-            if !store.has_failed() {
-                slabs.iter().for_each(|&(_, zone)| store.free_zone(zone));
-            }
+            slabs.iter().for_each(|&(_, zone)| store.free_zone(zone));
             return Err(e);
         }
         slabs.iter().for_each(|&(slab, zone)| current.add_slab(slab, zone, false));

@@ -7,14 +7,17 @@ use std::sync::Arc;
 
 use env::{Clock, Entropy};
 
+mod base;
 mod catalogue;
 mod convert;
 mod core;
 mod current_store;
+mod destage;
 mod diff;
 mod error;
 mod events;
 mod history_query;
+mod homecoming;
 mod in_place;
 mod line;
 mod map_flush;
@@ -36,6 +39,7 @@ mod view;
 mod volume;
 mod write;
 
+pub use catalogue::panic_becomes_error;
 pub use pool::{Pool, read_superblock};
 pub use view::View;
 pub use volume::Volume;

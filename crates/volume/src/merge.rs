@@ -2,8 +2,8 @@
 //!
 //! A partial merge joins a few adjacent runs so that look-ups stay short. A full merge takes all
 //! runs of a timeline: it drops what has expired and moves the live blocks of sparse segments
-//! together, in address order. Both go a little at a time (`step`), and a crash before the commit
-//! leaves only free zones.
+//! together, in address order, or to their homes (`homecoming`). Both go a little at a time
+//! (`step`), and a crash before the commit leaves only free zones.
 //!
 //! Invariants
 //! 1. An entry is dropped only if `Needed`, worked out at the beginning, says that no openable
@@ -24,6 +24,7 @@ use units::Seq;
 
 use crate::Result;
 use crate::core::Core;
+use crate::homecoming::{Arrivals, Homecoming};
 use crate::map_flush::{commit_segment, record_of_run};
 use crate::mover::Mover;
 use crate::needed::Needed;
@@ -34,6 +35,8 @@ use crate::volume::Volume;
 pub const RUNS_MAX: usize = 10;
 /// Runs joined at a time.
 const JOINED: usize = 6;
+/// Entries of a step in which blocks may come home: each may be a block read and written.
+const HOMECOMING_ENTRIES_MAX: usize = 2048;
 
 /// What kind of merge.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,6 +45,13 @@ enum Scope {
     Partial,
     /// All runs of the timeline; segments to be emptied.
     Full(BTreeSet<u64>),
+}
+
+impl Scope {
+    /// Whether a segment is to be emptied.
+    fn empties(&self, segment: u64) -> bool {
+        matches!(self, Scope::Full(sparse) if sparse.contains(&segment))
+    }
 }
 
 /// A merge under way.
@@ -54,6 +64,7 @@ pub struct MergeJob {
     nodes: Nodes,
     builder: Option<RunBuilder>,
     mover: Mover,
+    homecoming: Option<Homecoming>,
     /// Entries before this place are done.
     resume: Option<(Key, Seq)>,
     /// Entries dropped or moved away, by the segment they named.
@@ -78,17 +89,20 @@ impl Volume {
         Ok(None)
     }
 
-    /// A full merge of one timeline.
+    /// A full merge of one timeline; `urgent` when it shall make room.
     pub(crate) fn full_merge(
         self: &Arc<Self>,
         timeline: Arc<Timeline>,
         sparse: BTreeSet<u64>,
+        urgent: bool,
     ) -> Result<Option<MergeJob>> {
         let inputs = timeline.runs();
         if inputs.is_empty() {
             return Ok(None);
         }
-        self.job(timeline, inputs, Scope::Full(sparse)).map(Some)
+        let homecoming = self.homecoming(&timeline, urgent);
+        let job = self.job(timeline, inputs, Scope::Full(sparse))?;
+        Ok(Some(MergeJob { homecoming, ..job }))
     }
 
     /// Timelines whose writes are in this volume's log.
@@ -118,6 +132,7 @@ impl Volume {
             nodes,
             builder: Some(builder),
             mover,
+            homecoming: None,
             resume: None,
             released: BTreeMap::new(),
         })
@@ -154,6 +169,14 @@ impl MergeJob {
     /// # Errors
     /// `Full`, `Refused`, `Corrupt`, `Io`; the job is then to be dropped.
     pub fn step(&mut self, entries_max: usize) -> Result<bool> {
+        let entries_max = match &self.homecoming {
+            Some(_) => entries_max.min(HOMECOMING_ENTRIES_MAX),
+            None => entries_max,
+        };
+        self.step_over(entries_max)
+    }
+
+    fn step_over(&mut self, entries_max: usize) -> Result<bool> {
         let batch = self.next_entries(entries_max)?;
         let ended = batch.len() < entries_max;
         // A key is handled whole: what follows the last key's first entry waits, unless this is the
@@ -161,7 +184,7 @@ impl MergeJob {
         let usable = match batch.last() {
             Some(last) if !ended => {
                 let start = batch.partition_point(|e| e.key < last.key);
-                if start == 0 { return self.step(entries_max * 2) } else { start }
+                if start == 0 { return self.step_over(entries_max * 2) } else { start }
             }
             _ => batch.len(),
         };
@@ -208,24 +231,64 @@ impl MergeJob {
             }
             Ok(())
         })?;
-        let builder = self.builder.as_mut().expect("a merge builds until it commits");
-        for entry in kept {
-            let sparse = matches!(&self.scope, Scope::Full(sparse)
-                if sparse.contains(&entry.location.segment()));
-            let moved = if sparse { self.mover.move_entry(&entry)? } else { None };
-            if moved.is_some() {
-                *self.released.entry(entry.location.segment()).or_default() += 1;
+        let key = entries.first().expect("a key has entries").key;
+        if self.homecoming.as_ref().is_some_and(|h| key.level > 0 || !h.takes(key.index)) {
+            self.settle_gathered()?;
+        }
+        let MergeJob { homecoming, scope, nodes, .. } = self;
+        match homecoming {
+            Some(homecoming) if key.level == 0 => {
+                let is_trimmed = |e: &Entry, seen: Seq| {
+                    nodes.first_after(e.key, e.seq).is_some_and(|seq| seq <= seen)
+                };
+                homecoming.gather(entries, &kept, |s| scope.empties(s), is_trimmed);
+                Ok(())
             }
-            builder.push(moved.unwrap_or(entry))?;
+            _ => kept.into_iter().try_for_each(|entry| self.place(entry, false)),
+        }
+    }
+
+    /// Enters an entry in the new run; its block is moved if it leaves its home or its segment is
+    /// to be emptied.
+    fn place(&mut self, entry: Entry, leaves: bool) -> Result<()> {
+        let segment = entry.location.segment();
+        let goes = leaves || self.scope.empties(segment);
+        let moved = if goes { self.mover.move_entry(&entry)? } else { None };
+        if moved.is_some() {
+            *self.released.entry(segment).or_default() += 1;
+        }
+        let builder = self.builder.as_mut().expect("a merge builds until it commits");
+        Ok(builder.push(moved.unwrap_or(entry))?)
+    }
+
+    /// Brings home what was gathered, and enters all of it in the new run.
+    fn settle_gathered(&mut self) -> Result<()> {
+        let MergeJob { homecoming, scope, .. } = self;
+        let Some(homecoming) = homecoming else { return Ok(()) };
+        let (group, places) = homecoming.bring_home(|s| scope.empties(s))?;
+        for (index, entry) in group.entries.into_iter().enumerate() {
+            let Some(&location) = places.homes.get(&index) else {
+                self.place(entry, places.leaving.contains(&index))?;
+                continue;
+            };
+            *self.released.entry(entry.location.segment()).or_default() += 1;
+            let builder = self.builder.as_mut().expect("a merge builds until it commits");
+            builder.push(Entry { location, ..entry })?;
         }
         Ok(())
     }
 
     fn commit(&mut self) -> Result<()> {
+        self.settle_gathered()?;
         let core = Arc::clone(&self.volume.core);
         let builder = self.builder.take().expect("a merge commits once");
         let run = builder.finish(&core.store)?;
-        let moved = self.mover.finish()?;
+        let mut moved = self.mover.finish()?;
+        let homecoming = self.homecoming.as_mut();
+        let Arrivals { arrived, taken, waiting } =
+            homecoming.map(Homecoming::finish).unwrap_or_default();
+        moved.extend(taken);
+        let changes = self.changes(&arrived);
         let flushed = Seq(self.volume.record.lock().flushed_seq);
         let (numbers, commit) = core.begin()?;
         for input in &self.inputs {
@@ -238,17 +301,23 @@ impl MergeJob {
             let live = segment.live_entries.load(Ordering::Acquire);
             let end = segment.end.load(Ordering::Acquire);
             commit_segment(&commit, segment, live, end, true)?;
+            if let Some(slab) = segment.slab {
+                commit.put_base(self.volume.id, slab, segment.number)?;
+            }
         }
         let mut dead: Vec<Arc<Segment>> = Vec::new();
-        for (&number, &count) in &self.released {
+        for (&number, &change) in &changes {
             let Some(segment) = core.store.segment(number) else { continue };
-            let left = segment.committed_entries.load(Ordering::Acquire) - count;
-            assert!(left >= 0, "segment {number} loses {count} entries, {left} left");
-            let live = segment.live_entries.load(Ordering::Acquire) - count;
+            let left = segment.committed_entries.load(Ordering::Acquire) + change;
+            assert!(left >= 0, "segment {number} changes by {change} entries, {left} left");
+            let live = segment.live_entries.load(Ordering::Acquire) + change;
             let sealed = segment.sealed.load(Ordering::Acquire);
             if live == 0 && left == 0 && sealed && segment.last_seq() <= flushed {
                 commit.remove_segment(number)?;
                 commit.remove_spare(number)?;
+                if let Some(slab) = segment.slab {
+                    commit.remove_base(self.volume.id, slab)?;
+                }
                 dead.push(segment);
             } else {
                 let end = segment.end.load(Ordering::Acquire);
@@ -259,8 +328,28 @@ impl MergeJob {
         }
         core.finish(&numbers, commit)?;
         drop(numbers);
-        self.install(&core, run, moved, &dead);
+        if self.scope != Scope::Partial {
+            let run = run.as_ref().map(|run| run.id);
+            self.volume.note_destaged(&self.timeline, run, waiting);
+        }
+        self.install(&core, run, moved, &changes, &dead);
         Ok(())
+    }
+
+    /// By how much the entries of each segment change. Slabs that nothing is in are among them, so
+    /// that they go.
+    fn changes(&self, arrived: &BTreeMap<u64, i64>) -> BTreeMap<u64, i64> {
+        let mut changes: BTreeMap<u64, i64> =
+            self.released.iter().map(|(&segment, &count)| (segment, -count)).collect();
+        for (&segment, &count) in arrived {
+            *changes.entry(segment).or_default() += count;
+        }
+        for slab in self.volume.base.iter().flat_map(|base| base.segments()) {
+            if slab.committed_entries.load(Ordering::Acquire) == 0 {
+                changes.entry(slab.number).or_default();
+            }
+        }
+        changes
     }
 
     fn install(
@@ -268,24 +357,37 @@ impl MergeJob {
         core: &Core,
         run: Option<StoredRun>,
         moved: Vec<Arc<Segment>>,
+        changes: &BTreeMap<u64, i64>,
         dead: &[Arc<Segment>],
     ) {
-        let blocks_moved = !moved.is_empty();
-        for segment in moved {
+        for segment in &moved {
             let live = segment.live_entries.load(Ordering::Acquire);
             segment.committed_entries.store(live, Ordering::Release);
-            core.store.add_segment(segment);
+            core.store.add_segment(Arc::clone(segment));
         }
-        for (&number, &count) in &self.released {
+        for (&number, &change) in changes {
             if let Some(segment) = core.store.segment(number) {
-                segment.live_entries.fetch_sub(count, Ordering::AcqRel);
-                segment.committed_entries.fetch_sub(count, Ordering::AcqRel);
+                segment.live_entries.fetch_add(change, Ordering::AcqRel);
+                segment.committed_entries.fetch_add(change, Ordering::AcqRel);
             }
+        }
+        if let Some(base) = &self.volume.base {
+            let slab = |segment: &Arc<Segment>| segment.slab;
+            dead.iter().filter_map(slab).for_each(|slab| base.remove(slab));
+            moved.iter().filter(|s| s.slab.is_some()).for_each(|s| base.add(Arc::clone(s)));
         }
         let ids: Vec<u64> = self.inputs.iter().map(|r| r.id).collect();
         self.timeline.install_merged(&ids, run.map(Arc::new));
-        if blocks_moved || !dead.is_empty() {
+        let has_homes = self.volume.base.is_some() && !changes.is_empty();
+        if !moved.is_empty() || !dead.is_empty() || has_homes {
             core.forget_pages();
+        }
+        if let Some(base) = &self.volume.base {
+            // Homes that the map no longer names may still be read by those who looked before.
+            let readers = core.store.earlier_readers();
+            for segment in self.released.keys().filter_map(|&number| core.store.segment(number)) {
+                segment.slab.into_iter().for_each(|slab| base.disturb(slab, &readers));
+            }
         }
         core.store.retire_segments(dead);
         for input in &self.inputs {

@@ -123,6 +123,7 @@ impl Mover {
             committed_entries: AtomicI64::new(0),
             sealed: AtomicBool::new(true),
             retired: AtomicBool::new(false),
+            slab: None,
         });
         self.done.extend(self.open.replace(Arc::clone(&segment)));
         let header = SegmentHeader {

@@ -12,6 +12,7 @@ use format::checksum::block_crc;
 use history::{BLOCKS_PER_PAGE, IoKind, IoTally, PageTable, Slot, Store, Timeline};
 use units::{BLOCK_BYTES, Seq};
 
+use crate::base::home_bytes;
 use crate::current_store::{CurrentStore, Noted};
 use crate::types::Extent;
 use crate::{Error, ErrorKind, Result};
@@ -195,7 +196,7 @@ impl Opening {
     /// How many slots from the first are read together.
     fn run_of(&self, slots: &[Slot]) -> usize {
         if self.current.is_none() || slots[0].is_hole() {
-            return joined(slots);
+            return joined(slots).max(at_home(slots));
         }
         slots.iter().take_while(|slot| !slot.is_hole()).count()
     }
@@ -283,7 +284,8 @@ impl Opening {
         self.verify(first, slots, out)
     }
 
-    /// Reads blocks that lie one after another in one segment, and verifies each.
+    /// Reads blocks that lie one after another in one segment, or in homes one after another, and
+    /// verifies each.
     fn read_logged(
         &self,
         first_block: u64,
@@ -291,7 +293,31 @@ impl Opening {
         out: &mut [u8],
         patience: Patience,
     ) -> Result<bool> {
-        let at = self.store.device_offset(slots[0].location)?;
+        let (at, is_home) = self.store.locate(slots[0].location)?;
+        let kind = if is_home { IoKind::CurrentRead } else { IoKind::HistoryRead };
+        if slots.len() > 1 && at_home(slots) == slots.len() {
+            // The headers of the homes between them are read with them.
+            let stride = home_bytes() as usize;
+            let mut homes = vec![0; (slots.len() - 1) * stride + BLOCK];
+            if !self.read_device(kind, at, &mut homes, patience)? {
+                return Ok(false);
+            }
+            for (block, home) in out.chunks_exact_mut(BLOCK).zip(homes.chunks(stride)) {
+                block.copy_from_slice(&home[..BLOCK]);
+            }
+        } else if !self.read_device(kind, at, out, patience)? {
+            return Ok(false);
+        }
+        self.verify(first_block, slots, out).map(|()| true)
+    }
+
+    fn read_device(
+        &self,
+        kind: IoKind,
+        at: u64,
+        out: &mut [u8],
+        patience: Patience,
+    ) -> Result<bool> {
         if patience == Patience::None {
             if !self.store.device.try_read_at(at, out)? {
                 return Ok(false);
@@ -299,8 +325,8 @@ impl Opening {
         } else {
             self.store.device.read_at(at, out)?;
         }
-        self.io.count(IoKind::HistoryRead, out.len() as u64);
-        self.verify(first_block, slots, out).map(|()| true)
+        self.io.count(kind, out.len() as u64);
+        Ok(true)
     }
 
     fn verify(&self, first_block: u64, slots: &[Slot], out: &[u8]) -> Result<()> {
@@ -360,6 +386,22 @@ fn push_extent(extents: &mut Vec<Extent>, offset: u64, length_bytes: u64, hole: 
         Some(open) if open.hole == hole => open.length_bytes += length_bytes,
         _ => extents.push(Extent { offset, length_bytes, hole }),
     }
+}
+
+/// How many slots from the first lie as homes in a base do, or as single blocks that were moved:
+/// one after another with the header of a batch between them. One, if it is alone.
+fn at_home(slots: &[Slot]) -> usize {
+    let first = slots[0].location;
+    let follows = |i: usize, slot: &Slot| {
+        !slot.is_hole()
+            && slot.location.segment() == first.segment()
+            && u64::from(slot.location.offset_bytes())
+                == u64::from(first.offset_bytes()) + i as u64 * u64::from(home_bytes())
+    };
+    if slots[0].is_hole() {
+        return 1;
+    }
+    slots.iter().enumerate().skip(1).take_while(|&(i, s)| follows(i, s)).count() + 1
 }
 
 /// How many slots from the first are one hole, or lie one after another in one segment.

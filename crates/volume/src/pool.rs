@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering;
 
 use block::{BlockDevice, Purpose, Zones};
 use format::FORMAT_VERSION;
-use format::superblock::{COPY_OFFSETS, Superblock};
+use format::superblock::{COPY_OFFSETS, FEATURE_BASE, FEATURE_CURRENT_STORE, Superblock};
 use history::{Branch, Timeline};
 use parking_lot::Mutex;
 use units::{Moment, Seq};
@@ -243,7 +243,10 @@ impl Pool {
     ) -> Result<Arc<Volume>> {
         let core = &self.core;
         if record.architecture.has_current_store() {
-            core.announce_current_store()?;
+            core.announce(FEATURE_CURRENT_STORE)?;
+        }
+        if record.architecture.has_base() {
+            core.announce(FEATURE_BASE)?;
         }
         let (mut numbers, commit) = core.begin()?;
         // An origin that is deleted meanwhile is deleted under the same books: its past may be
@@ -267,6 +270,9 @@ impl Pool {
         };
         if record.architecture.has_current_store() {
             commit.begin_slabs()?;
+        }
+        if record.architecture.has_base() {
+            commit.begin_bases()?;
         }
         commit.put_volume(&record)?;
         commit.put_timeline(&timeline)?;
@@ -439,13 +445,16 @@ impl Pool {
         let map_bytes = store.map_zone_count() as u64 * zone_bytes;
         let catalogue_bytes = (superblock.catalogue_zones.len() as u64 + 1) * zone_bytes;
         let stores = self.core.all_volumes();
-        let stores = stores.iter().filter_map(|volume| volume.current.as_ref());
-        let slabs: usize = stores.map(|current| current.slab_count()).sum();
+        let count = |volume: &Arc<Volume>| {
+            volume.current.as_ref().map_or(0, |current| current.slab_count())
+                + volume.base.as_ref().map_or(0, |base| base.slab_count())
+        };
+        let slabs: usize = stores.iter().map(count).sum();
         let current_bytes = slabs as u64 * zone_bytes;
         let segments = store.segments();
         let reclaimable_bytes = segments
             .iter()
-            .filter(|s| s.sealed.load(Ordering::Acquire))
+            .filter(|s| s.sealed.load(Ordering::Acquire) && s.slab.is_none())
             .map(|s| u64::from(s.end.load(Ordering::Acquire)).saturating_sub(s.live_bytes()))
             .sum();
         let pending: usize = self

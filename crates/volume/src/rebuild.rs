@@ -1,6 +1,6 @@
 //! Throwing the map away and building it again from the log (offline).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -9,13 +9,15 @@ use format::batch::DescriptorKind;
 use format::checksum::block_crc;
 use format::location::Location;
 use format::map::{Entry, cover};
-use history::{IoKind, RunBuilder, StoredRun, block_location, read_header, scan_segment};
+use history::{IoKind, Openable, RunBuilder, StoredRun, block_location, read_header, scan_segment};
 use units::{BLOCK_BYTES, BlockCount, Lba, Seq};
 
 use crate::core::Core;
 use crate::map_flush::{commit_segment, record_of_run};
+use crate::needed::Needed;
 use crate::pool::Pool;
 use crate::recovery::{Map, open_core};
+use crate::sift::{Nodes, sift};
 use crate::{Machine, PoolOptions, RebuildReport, Result};
 
 impl Pool {
@@ -29,14 +31,15 @@ impl Pool {
         let options = PoolOptions::default();
         let pool = Pool { core: open_core(device, machine, options, Map::Ignored)? };
         let mut report = RebuildReport::default();
-        let mut entries: BTreeMap<u64, Vec<Entry>> = BTreeMap::new();
+        let mut entries: BTreeMap<u64, Vec<Found>> = BTreeMap::new();
         for segment in pool.core.store.segments() {
             report.segments += 1;
             let gaps =
                 collect(&pool.core, segment.number, segment.zone, &mut entries, &mut report)?;
-            report.damaged_bytes += gaps;
+            // Homes of a base that nothing came to are no gaps.
+            report.damaged_bytes += if segment.slab.is_some() { 0 } else { gaps };
         }
-        pool.core.replace_map(entries)?;
+        report.damaged_bytes += pool.core.replace_map(entries)?;
         for volume in pool.core.all_volumes() {
             // The present may be another one now, should the log have lost something.
             if let Some(current) = &volume.current {
@@ -48,12 +51,20 @@ impl Pool {
     }
 }
 
+/// An entry found in the log.
+#[derive(Clone, Copy)]
+struct Found {
+    entry: Entry,
+    /// Its block holds what it should.
+    sound: bool,
+}
+
 /// Collects the entries of one segment by timeline.
 fn collect(
     core: &Core,
     number: u64,
     zone: u32,
-    entries: &mut BTreeMap<u64, Vec<Entry>>,
+    entries: &mut BTreeMap<u64, Vec<Found>>,
     report: &mut RebuildReport,
 ) -> Result<u64> {
     let store = &core.store;
@@ -84,18 +95,17 @@ fn collect(
                         let at = base + u64::from(location.offset_bytes());
                         store.device.read_at(at, &mut block)?;
                         store.io(header.log).count(IoKind::Other, BLOCK_BYTES);
-                        if block_crc(&block) != crc {
-                            report.damaged_bytes += BLOCK_BYTES;
-                        }
+                        let sound = block_crc(&block) == crc;
                         let lba = Lba(op.block.0 + i as u64);
-                        target.push(Entry::data(lba, op.seq, location, crc));
+                        let entry = Entry::data(lba, op.seq, location, crc);
+                        target.push(Found { entry, sound });
                     }
                 }
                 DescriptorKind::Zero => {
                     let location = Location::hole_in(number);
                     let keys = cover(op.block, BlockCount(u64::from(op.blocks)));
                     let hole = |key| Entry { key, seq: op.seq, location, crc: 0 };
-                    target.extend(keys.map(hole));
+                    target.extend(keys.map(|key| Found { entry: hole(key), sound: true }));
                 }
             }
         }
@@ -104,25 +114,53 @@ fn collect(
     Ok(end.gap_bytes)
 }
 
+/// Drops entries without their blocks that no openable moment sees: of homes that were half written
+/// over.
+fn drop_damaged(entries: &mut Vec<Found>, openable: &Openable) -> Result<()> {
+    if entries.iter().all(|found| found.sound) {
+        return Ok(());
+    }
+    let nodes = Nodes::new(entries.iter().map(|found| found.entry));
+    let mut unneeded = BTreeSet::new();
+    for group in entries.chunk_by(|a, b| a.entry.key == b.entry.key) {
+        if group.iter().all(|found| found.sound) {
+            continue;
+        }
+        let versions: Vec<Entry> = group.iter().map(|found| found.entry).collect();
+        sift(&versions, &nodes, openable, |entry, keep| {
+            unneeded.extend((!keep).then_some((entry.key, entry.seq)));
+            Ok(())
+        })?;
+    }
+    entries.retain(|f| f.sound || !unneeded.contains(&(f.entry.key, f.entry.seq)));
+    Ok(())
+}
+
 impl Core {
-    /// Replaces every run by new ones, and counts segments anew.
-    fn replace_map(self: &Arc<Self>, entries: BTreeMap<u64, Vec<Entry>>) -> Result<()> {
+    /// Replaces every run by new ones, and counts segments anew. Says how many bytes of blocks that
+    /// are needed do not hold what they should.
+    fn replace_map(self: &Arc<Self>, entries: BTreeMap<u64, Vec<Found>>) -> Result<u64> {
+        let needed = Needed::work_out(self)?;
+        let mut damaged_bytes = 0;
         let mut runs: Vec<(u64, StoredRun)> = Vec::new();
         let mut live: BTreeMap<u64, i64> = BTreeMap::new();
         for (timeline, mut entries) in entries {
             let Some(log) = self.timeline(timeline).map(|line| line.log) else { continue };
-            entries.sort_unstable_by_key(Entry::order);
-            // A moved block may still lie in its old segment as well: the newer copy counts.
+            entries.sort_unstable_by_key(|found| found.entry.order());
+            // A moved block may still lie in its old segment as well: a sound copy counts, of sound
+            // ones the newer. (A home may have been half written over when the power went.)
             entries.dedup_by(|a, b| {
-                let same = a.key == b.key && a.seq == b.seq;
-                if same && a.location > b.location {
+                let same = a.entry.order() == b.entry.order();
+                if same && (a.sound, a.entry.location) > (b.sound, b.entry.location) {
                     *b = *a;
                 }
                 same
             });
             let id = self.next_run();
             let mut builder = RunBuilder::new(&self.store, id, id, (timeline, log));
-            for entry in &entries {
+            drop_damaged(&mut entries, &needed.of(timeline))?;
+            for Found { entry, sound } in &entries {
+                damaged_bytes += if *sound { 0 } else { BLOCK_BYTES };
                 builder.push(*entry)?;
                 *live.entry(entry.location.segment()).or_default() += 1;
             }
@@ -142,6 +180,7 @@ impl Core {
         }
         let detail = format!("{} runs", runs.len());
         self.audit(&mut numbers, &commit, "pool-rebuild", "", detail)?;
-        self.finish(&numbers, commit)
+        self.finish(&numbers, commit)?;
+        Ok(damaged_bytes)
     }
 }

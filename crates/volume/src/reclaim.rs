@@ -24,6 +24,26 @@ const EXPIRY_STEP_NS: u64 = 250_000_000;
 /// A full merge is due when this share of the retained seqs has left the window: 1 in 8.
 const EXPIRED_SHARE: u64 = 8;
 
+/// How much is done for room.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Haste {
+    /// What pays by and by.
+    None,
+    /// A write waits for it.
+    Urgent,
+}
+
+impl Haste {
+    /// Segments with less than this share of live bytes are emptied.
+    fn live_percent(self, is_slab: bool) -> u64 {
+        match (self, is_slab) {
+            (Haste::None, false) | (Haste::Urgent, true) => 50,
+            (Haste::None, true) => 0,
+            (Haste::Urgent, false) => 90,
+        }
+    }
+}
+
 impl Core {
     /// One step of background work; true when there is more.
     ///
@@ -80,7 +100,7 @@ impl Core {
             if volume.wants_reclaim() {
                 self.begin_reclaim(&volume)?;
             }
-            if let Some(job) = volume.next_full_merge(50)? {
+            if let Some(job) = volume.next_full_merge(Haste::None)? {
                 return Ok(Some(job));
             }
         }
@@ -90,6 +110,7 @@ impl Core {
     fn begin_reclaim(&self, volume: &Volume) -> Result<()> {
         self.free_empty_segments(volume)?;
         volume.reclaim_wanted.store(false, Ordering::Relaxed);
+        volume.begin_destage();
         let horizon = volume.record.lock().horizon_seq;
         *volume.reclaiming.lock() = volume.own_timelines().iter().map(|t| t.id).collect();
         volume.record.lock().reclaimed_to = horizon;
@@ -97,11 +118,13 @@ impl Core {
     }
 
     /// Frees segments that no entry names any more: those whose last entries a map flush dropped
-    /// (merges free what they empty themselves). The caller holds `work`.
+    /// (merges free what they empty themselves, and slabs: blocks may be coming home to them). The
+    /// caller holds `work`.
     pub(crate) fn free_empty_segments(&self, volume: &Volume) -> Result<()> {
         let flushed = Seq(volume.record.lock().flushed_seq);
         let is_empty = |s: &Arc<Segment>| {
             s.log == volume.id
+                && s.slab.is_none()
                 && s.sealed.load(Ordering::Acquire)
                 && s.last_seq() <= flushed
                 && s.live_entries.load(Ordering::Acquire) == 0
@@ -186,6 +209,9 @@ impl Core {
             commit.remove_segment(segment.number)?;
             commit.remove_spare(segment.number)?;
         }
+        if ghost.base.is_some() {
+            commit.remove_bases(ghost.id)?;
+        }
         commit.remove_pins(ghost.id)?;
         commit.remove_volume(ghost.id)?;
         self.finish(&numbers, commit)?;
@@ -226,7 +252,7 @@ impl Core {
                 volume.flush_map()?;
                 volume.expire(false)?;
                 self.begin_reclaim(&volume)?;
-                while let Some(mut merge) = volume.next_full_merge(90)? {
+                while let Some(mut merge) = volume.next_full_merge(Haste::Urgent)? {
                     while !merge.step(1 << 16)? {}
                 }
             }
@@ -314,7 +340,7 @@ impl Volume {
         let mut segments = self.core.store.segments();
         segments.retain(|s| {
             let in_window = horizon < s.last_seq() && s.last_seq() <= flushed;
-            s.log == self.id && in_window && s.sealed.load(Ordering::Acquire)
+            s.log == self.id && s.slab.is_none() && in_window && s.sealed.load(Ordering::Acquire)
         });
         segments.sort_by_key(|s| s.last_seq());
         let mut bytes = 0;
@@ -360,6 +386,9 @@ impl Volume {
         if !self.reclaiming.lock().is_empty() {
             return false;
         }
+        if self.wants_destage() {
+            return true;
+        }
         // Before the record is locked: whoever holds the gate locks it last.
         let stable = self.log.stable().0;
         let record = self.record.lock();
@@ -369,26 +398,26 @@ impl Volume {
             || (expired > 0 && expired >= retained / EXPIRED_SHARE)
     }
 
-    /// The next full merge of a reclamation under way. Segments with less than `live_percent` live
-    /// bytes are emptied.
+    /// The next full merge of a reclamation under way.
     pub(crate) fn next_full_merge(
         self: &Arc<Self>,
-        live_percent: u64,
+        haste: Haste,
     ) -> Result<Option<crate::merge::MergeJob>> {
         loop {
             let Some(id) = self.reclaiming.lock().pop() else { return Ok(None) };
             let Some(timeline) = self.core.timeline(id) else { continue };
-            let job = self.full_merge(timeline, self.sparse_segments(live_percent))?;
+            let sparse = self.sparse_segments(haste);
+            let job = self.full_merge(timeline, sparse, haste == Haste::Urgent)?;
             if job.is_some() {
                 return Ok(job);
             }
         }
     }
 
-    /// Segments with less than `live_percent` live bytes, the emptiest first, as many as there is
-    /// room to move their blocks to: in a pool that is nearly full a few at a time make more room
-    /// for others, where all at once would find none.
-    fn sparse_segments(&self, live_percent: u64) -> BTreeSet<u64> {
+    /// Segments with few live bytes, the emptiest first, as many as there is room to move their
+    /// blocks to: in a pool that is nearly full a few at a time make more room for others, where
+    /// all at once would find none. Slabs are emptied only in haste: what settled stays there.
+    fn sparse_segments(&self, haste: Haste) -> BTreeSet<u64> {
         let store = &self.core.store;
         let flushed = Seq(self.record.lock().flushed_seq);
         let is_sparse = |s: &Segment| {
@@ -396,7 +425,8 @@ impl Volume {
             s.log == self.id
                 && s.sealed.load(Ordering::Acquire)
                 && s.last_seq() <= flushed
-                && s.live_bytes() * 100 < end.max(store.zone_bytes / 4) * live_percent
+                && s.live_bytes() * 100
+                    < end.max(store.zone_bytes / 4) * haste.live_percent(s.slab.is_some())
         };
         let mut sparse = store.segments();
         sparse.retain(|s| is_sparse(s));

@@ -13,6 +13,7 @@ use history::{
 use parking_lot::{Mutex, RwLock};
 use units::{Seq, WallTime};
 
+use crate::base::Base;
 use crate::catalogue::{Catalogue, CatalogueMedia, Contents, RunRecord, VolumeRecord};
 use crate::core::Core;
 use crate::current_store::CurrentStore;
@@ -140,10 +141,12 @@ fn fill(core: &Arc<Core>, mut contents: Contents, map: Map) -> Result<()> {
     }
     add_timelines(core, &contents)?;
     let tails = add_segments(core, &contents)?;
-    for record in contents.volumes {
+    for mut record in std::mem::take(&mut contents.volumes) {
         let slabs = contents.slabs.iter().filter(|slab| slab.0 == record.id);
         let slabs = slabs.map(|&(_, slab, zone)| (slab, zone)).collect();
-        add_volume(core, record, &tails, &contents.time_runs, slabs)?;
+        let base = base_of(core, &record, &contents.bases)?;
+        let places = Places { slabs, placed: take_placed(core, &mut record)?, base };
+        add_volume(core, record, &tails, &contents.time_runs, places)?;
     }
     for volume in core.all_volumes() {
         match volume.flush_map() {
@@ -192,6 +195,8 @@ fn add_timelines(core: &Core, contents: &Contents) -> Result<()> {
 /// log.
 fn add_segments(core: &Core, contents: &Contents) -> Result<BTreeMap<u64, Vec<SegmentHeader>>> {
     let store = &core.store;
+    let slabs = contents.bases.iter().map(|&(volume, slab, number)| ((volume, number), slab));
+    let slabs: BTreeMap<(u64, u64), u64> = slabs.collect();
     let mut tails: BTreeMap<u64, Vec<SegmentHeader>> = BTreeMap::new();
     for &(number, record) in &contents.segments {
         let segment = Segment {
@@ -205,6 +210,7 @@ fn add_segments(core: &Core, contents: &Contents) -> Result<BTreeMap<u64, Vec<Se
             committed_entries: AtomicI64::new(record.live_entries),
             sealed: AtomicBool::new(true),
             retired: AtomicBool::new(false),
+            slab: slabs.get(&(record.log, number)).copied(),
         };
         store.add_segment(Arc::new(segment));
         if !record.sealed {
@@ -228,6 +234,7 @@ fn add_segments(core: &Core, contents: &Contents) -> Result<BTreeMap<u64, Vec<Se
                     committed_entries: AtomicI64::new(0),
                     sealed: AtomicBool::new(true),
                     retired: AtomicBool::new(false),
+                    slab: None,
                 }));
                 tails.entry(header.log).or_default().push(header);
             }
@@ -243,9 +250,8 @@ fn add_volume(
     mut record: VolumeRecord,
     tails: &BTreeMap<u64, Vec<SegmentHeader>>,
     time_runs: &[RunRecord],
-    slabs: BTreeMap<u64, u32>,
+    places: Places,
 ) -> Result<()> {
-    let places = Places { slabs, placed: take_placed(core, &mut record)? };
     let tail = tails.get(&record.id).map_or(&[][..], |headers| headers);
     let known = KnownLog {
         log: record.id,
@@ -281,7 +287,7 @@ fn add_volume(
         map.insert(std::slice::from_ref(entry));
     }
     let times = times_of(core, record.id, time_runs)?;
-    let volume = Arc::new(Volume::build(Arc::clone(core), record, recovered, times, &places)?);
+    let volume = Arc::new(Volume::build(Arc::clone(core), record, recovered, times, places)?);
     if volume.gone.load(Ordering::Acquire) {
         core.ghosts.write().insert(volume.id, volume);
     } else {
@@ -325,6 +331,24 @@ struct Places {
     slabs: BTreeMap<u64, u32>,
     /// Ranges of slabs in which everything is in place.
     placed: Vec<(u64, u64)>,
+    /// The base, with its slabs.
+    base: Option<Base>,
+}
+
+/// A volume's base with the slabs that the catalogue names.
+fn base_of(core: &Core, record: &VolumeRecord, slabs: &[(u64, u64, u64)]) -> Result<Option<Base>> {
+    if !record.architecture.has_base() {
+        return Ok(None);
+    }
+    let base = Base::new(core.store.zone_bytes);
+    for &(_, slab, number) in slabs.iter().filter(|slab| slab.0 == record.id) {
+        let segment = core.store.segment(number).filter(|s| s.slab == Some(slab));
+        let segment = segment.ok_or_else(|| {
+            corrupt(format!("slab {slab} of {} is not segment {number}", record.name))
+        })?;
+        base.add(segment);
+    }
+    Ok(Some(base))
 }
 
 /// Takes what a clean close said about places; from now on the catalogue says it no more.
@@ -348,7 +372,8 @@ impl Volume {
             ..LogStart::default()
         };
         let recovered = RecoveredLog { start, ..RecoveredLog::default() };
-        Volume::build(core, record, recovered, TimeIndex::default(), &Places::default())
+        let places = Places { base: base_of(&core, &record, &[])?, ..Places::default() };
+        Volume::build(core, record, recovered, TimeIndex::default(), places)
     }
 
     fn build(
@@ -356,13 +381,14 @@ impl Volume {
         record: VolumeRecord,
         recovered: RecoveredLog,
         times: TimeIndex,
-        places: &Places,
+        places: Places,
     ) -> Result<Volume> {
         let timeline = core
             .timeline(record.timeline_now())
             .ok_or_else(|| corrupt(format!("volume {} has lost its timeline", record.name)))?;
         let size_bytes = record.size_at(Seq(u64::MAX));
         let log = Log::new(record.id, Arc::clone(&core.store), recovered.start);
+        let log = if record.architecture.destages() { log.as_journal() } else { log };
         log.restore_times(recovered.times);
         let mut pins = Pins::default();
         for (number, version) in core.catalogue.versions(record.id)? {
@@ -384,6 +410,7 @@ impl Volume {
             times,
             present: RwLock::new(opening),
             current,
+            base: places.base,
             pins: Mutex::new(pins),
             tally: Tally::default(),
             gone: AtomicBool::new(record.deleted),
@@ -391,6 +418,8 @@ impl Volume {
             cut_at: AtomicU64::new(u64::MAX),
             reclaim_wanted: AtomicBool::new(false),
             reclaiming: Mutex::new(Vec::new()),
+            destage: Mutex::default(),
+            waiting_homes: AtomicU64::new(0),
             counted: Mutex::new(None),
             record: Mutex::new(record),
             core,

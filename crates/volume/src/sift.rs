@@ -25,7 +25,8 @@ impl Nodes {
     }
 
     /// The first trim after `seq` of a larger range that covers `key`.
-    fn first_after(&self, key: Key, seq: Seq) -> Option<Seq> {
+    #[must_use]
+    pub fn first_after(&self, key: Key, seq: Seq) -> Option<Seq> {
         if self.0.is_empty() {
             return None;
         }

@@ -13,11 +13,21 @@ pub enum Architecture {
     Logging,
     /// The log holds everything, and the present lies in place as well (Laden 2.5).
     SplitStream,
+    /// The log holds everything; what has settled moves to a base in place (Xiao's R-o-W, Clotho).
+    Redirect,
+    /// The present moves to a base in place; what it overwrites there leaves for the log before
+    /// (Laden 2.7, Xiao's C-o-W).
+    Checkpointing,
 }
 
 impl Architecture {
     /// Every one there is.
-    pub const ALL: [Architecture; 2] = [Architecture::Logging, Architecture::SplitStream];
+    pub const ALL: [Architecture; 4] = [
+        Architecture::Logging,
+        Architecture::SplitStream,
+        Architecture::Redirect,
+        Architecture::Checkpointing,
+    ];
 
     /// Its name in the contract.
     #[must_use]
@@ -25,6 +35,8 @@ impl Architecture {
         match self {
             Architecture::Logging => "logging",
             Architecture::SplitStream => "split-stream",
+            Architecture::Redirect => "redirect",
+            Architecture::Checkpointing => "checkpointing",
         }
     }
 
@@ -32,6 +44,18 @@ impl Architecture {
     #[must_use]
     pub fn has_current_store(self) -> bool {
         self == Architecture::SplitStream
+    }
+
+    /// Whether settled blocks have homes in a base.
+    #[must_use]
+    pub fn has_base(self) -> bool {
+        matches!(self, Architecture::Redirect | Architecture::Checkpointing)
+    }
+
+    /// Whether what the present shows is brought home, whatever is there.
+    #[must_use]
+    pub fn destages(self) -> bool {
+        self == Architecture::Checkpointing
     }
 
     /// Whether it is the one that records say nothing about.
@@ -136,6 +160,8 @@ pub struct VolumeInfo {
     pub counters: VolumeCounters,
     /// Bytes some of which may not be in place yet, where they belong; reads are right meanwhile.
     pub unplaced_bytes: u64,
+    /// Bytes of blocks at home in the volume's base, of the present or of the past.
+    pub base_bytes: u64,
     /// Device requests since the pool was opened, by what they were for.
     pub device_io: Vec<IoCount>,
 }

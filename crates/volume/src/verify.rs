@@ -1,7 +1,7 @@
 //! `verify_invariants`: every structure against every other, and every trusted place against the
 //! map. For tests, the simulator and scrub.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -57,11 +57,44 @@ impl Pool {
             let text = format!("{count} entries of segment {segment}, which is not there");
             return Err(broken(text));
         }
-        self.core.all_volumes().iter().try_for_each(|volume| volume.verify_places())
+        for volume in self.core.all_volumes() {
+            volume.verify_places()?;
+            volume.verify_homes()?;
+        }
+        Ok(())
     }
 }
 
 impl Volume {
+    /// Checks that whatever the map has in the base is at home there, one version of a block at
+    /// most.
+    fn verify_homes(&self) -> Result<()> {
+        let Some(base) = &self.base else { return Ok(()) };
+        let store = &self.core.store;
+        let mut homes = BTreeSet::new();
+        for run in self.own_timelines().iter().flat_map(|timeline| timeline.runs()) {
+            run.with_source(store, |source| -> Result<()> {
+                let mut cursor = run.run.scan(source)?;
+                while let Some(entry) = cursor.peek() {
+                    let segment = entry.location.segment();
+                    if store.segment(segment).is_some_and(|s| s.slab.is_some()) {
+                        let home = base.home_of(entry.key.index, segment);
+                        if entry.location != home || !homes.insert(home) {
+                            let (key, name) = (entry.key, &self.name);
+                            return Err(broken(format!(
+                                "{key} of {name} is not alone at home: {}",
+                                entry.location
+                            )));
+                        }
+                    }
+                    cursor.advance()?;
+                }
+                Ok(())
+            })?;
+        }
+        Ok(())
+    }
+
     /// Checks that what is trusted in place is what the map says.
     fn verify_places(&self) -> Result<()> {
         let Some(current) = &self.current else { return Ok(()) };

@@ -15,9 +15,11 @@ use history::{Log, TimeIndex};
 use parking_lot::{Mutex, MutexGuard, RwLock};
 use units::{BLOCK_BYTES, Moment, Seq, WallTime};
 
+use crate::base::Base;
 use crate::catalogue::{Commit, MarkRecord, Numbers, VolumeRecord};
 use crate::core::Core;
 use crate::current_store::CurrentStore;
+use crate::destage::Destage;
 use crate::opening::{Opening, Patience};
 use crate::types::{Extent, Stamp, VolumeCounters, VolumeInfo};
 use crate::view::View;
@@ -63,6 +65,8 @@ pub struct Volume {
     pub(crate) present: RwLock<Arc<Opening>>,
     /// Where the present is in place, for architectures that have it so.
     pub(crate) current: Option<Arc<CurrentStore>>,
+    /// Where settled blocks have their homes, for architectures with a base.
+    pub(crate) base: Option<Base>,
     pub(crate) record: Mutex<VolumeRecord>,
     pub(crate) pins: Mutex<Pins>,
     pub(crate) tally: Tally,
@@ -75,6 +79,9 @@ pub struct Volume {
     pub(crate) reclaim_wanted: AtomicBool,
     /// Timelines that a reclamation under way has still to merge.
     pub(crate) reclaiming: Mutex<Vec<u64>>,
+    pub(crate) destage: Mutex<Destage>,
+    /// Blocks whose homes were taken when full merges would have brought them there.
+    pub(crate) waiting_homes: AtomicU64,
     /// Live bytes as last counted, and the seq then.
     pub(crate) counted: Mutex<Option<(Seq, u64)>>,
 }
@@ -227,6 +234,7 @@ impl Volume {
             cloned_from: record.cloned_from.map(|(name, seq)| (name, Seq(seq))),
             counters: self.counters(),
             unplaced_bytes: self.current.as_ref().map_or(0, |c| c.unsettled_blocks() * BLOCK_BYTES),
+            base_bytes: self.base.as_ref().map_or(0, |b| b.blocks_at_home() * BLOCK_BYTES),
             device_io: self.core.store.io(self.id).counts().to_vec(),
         })
     }

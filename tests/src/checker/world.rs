@@ -18,6 +18,8 @@ use crate::server::Server;
 /// How many steps are told when something is found.
 const STORY_STEPS: usize = 60;
 const VOLUMES_MAX: usize = 5;
+/// Where volumes may keep their present; to a client they are the same.
+const ARCHITECTURES: [&str; 4] = ["logging", "split-stream", "redirect", "checkpointing"];
 /// Recorded moments of a volume that are compared at its end, of which the newest and a sample.
 pub(super) const COMPARED_AT_END: usize = 24;
 
@@ -164,7 +166,10 @@ impl World {
             Retains::OnDemand => "on-demand",
         };
         let size = self.random.between(128, self.options.volume_bytes_max / 512) * 512;
-        let mut body = json!({ "name": name, "size": size, "granularity": granularity });
+        let architecture = ARCHITECTURES[self.random.index(ARCHITECTURES.len())];
+        let mut body = json!({
+            "name": name, "size": size, "granularity": granularity, "architecture": architecture
+        });
         if window == Window::Short {
             body["window"] = json!(SHORT_WINDOW);
         }

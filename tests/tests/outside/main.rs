@@ -7,4 +7,5 @@ mod file_systems;
 mod operation;
 mod peers;
 mod quick_check;
+mod rot;
 mod stage;

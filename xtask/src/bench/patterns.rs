@@ -15,9 +15,9 @@ pub const RANDOM_WRITE: Pattern = Pattern {
 };
 pub const RANDOM_READ: Pattern =
     Pattern { name: "randread-4k-qd32", arguments: &["--rw=randread", "--bs=4k", "--iodepth=32"] };
-const WRITE: Pattern =
+pub const WRITE: Pattern =
     Pattern { name: "write-64k-qd16", arguments: &["--rw=write", "--bs=64k", "--iodepth=16"] };
-const READ: Pattern =
+pub const READ: Pattern =
     Pattern { name: "read-64k-qd16", arguments: &["--rw=read", "--bs=64k", "--iodepth=16"] };
 const ALONE: Pattern =
     Pattern { name: "randwrite-4k-qd1", arguments: &["--rw=randwrite", "--bs=4k", "--iodepth=1"] };

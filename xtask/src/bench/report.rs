@@ -34,7 +34,7 @@ pub struct Report {
     unit: String,
     more_is_better: bool,
     samples: Vec<Sample>,
-    ratio: Option<Ratio>,
+    ratios: Vec<Ratio>,
     notes: Vec<String>,
 }
 
@@ -47,7 +47,7 @@ impl Report {
             unit: unit.to_owned(),
             more_is_better: true,
             samples: Vec::new(),
-            ratio: None,
+            ratios: Vec::new(),
             notes: Vec::new(),
         }
     }
@@ -58,9 +58,9 @@ impl Report {
         self
     }
 
-    /// Asks for the ratio of a server to the best of others.
+    /// Asks for the ratio of a server to the best of others. There can be several.
     pub fn with_ratio(mut self, subject: &str, against: &[&str], text: &str) -> Report {
-        self.ratio = Some(Ratio {
+        self.ratios.push(Ratio {
             subject: subject.to_owned(),
             against: against.iter().map(|name| (*name).to_owned()).collect(),
             text: text.to_owned(),
@@ -86,7 +86,7 @@ impl Report {
     }
 
     /// The ratio in each round of a case.
-    fn ratios(&self, case: &str, ratio: &Ratio) -> Vec<f64> {
+    fn by_round(&self, case: &str, ratio: &Ratio) -> Vec<f64> {
         let against: Vec<_> = ratio.against.iter().map(|name| self.rounds(case, name)).collect();
         let better = |a: f64, b: f64| if self.more_is_better { a.max(b) } else { a.min(b) };
         let subject = self.rounds(case, &ratio.subject);
@@ -116,7 +116,7 @@ impl Report {
                 "| {case} | {server} | {middle} | {low} | {high} | {late} | {count} |"
             );
         }
-        if let Some(ratio) = &self.ratio {
+        for ratio in &self.ratios {
             let _ = writeln!(text, "\nRatio: {}\n", ratio.text);
             text.push_str(
                 "| case | median of rounds | min | max |\n| --- | ---: | ---: | ---: |\n",
@@ -124,7 +124,7 @@ impl Report {
             let mut cases: Vec<String> = self.cases().into_iter().map(|(case, _)| case).collect();
             cases.dedup();
             for case in cases {
-                let ratios = self.ratios(&case, ratio);
+                let ratios = self.by_round(&case, ratio);
                 if ratios.is_empty() {
                     continue;
                 }

@@ -200,8 +200,14 @@ impl Hindsight {
 
     /// Makes a volume that keeps what `granularity` says, and fills it once.
     pub fn make_volume(&self, name: &str, size_bytes: u64, granularity: &str) -> Result<()> {
+        self.make_with(name, size_bytes, &["--granularity", granularity])
+    }
+
+    /// Makes a volume with these options and fills it once.
+    pub fn make_with(&self, name: &str, size_bytes: u64, options: &[&str]) -> Result<()> {
         let size = size_bytes.to_string();
-        let create = ["volume", "create", name, "--size", &size, "--granularity", granularity];
+        let mut create = vec!["volume", "create", name, "--size", &size];
+        create.extend(options);
         self.ask(&create)?;
         super::fio::fill(&self.server.uri(name), size_bytes)
     }

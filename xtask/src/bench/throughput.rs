@@ -74,7 +74,8 @@ fn against(options: &Options, title: &str, goal: &str, peers: &[Peer]) -> Result
     Ok(report)
 }
 
-fn measure(options: &Options, uri: &str, pattern: &Pattern) -> Result<fio::Outcome> {
+/// One measurement of one export.
+pub fn measure(options: &Options, uri: &str, pattern: &Pattern) -> Result<fio::Outcome> {
     fio::run(uri, pattern, options.size_bytes, 1, Amount::Seconds(options.seconds))
 }
 

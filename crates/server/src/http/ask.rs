@@ -12,7 +12,7 @@ use serde::de::DeserializeOwned;
 
 use super::answer::Refusal;
 
-/// A JSON body.
+/// A JSON body; one that is not there is an empty object.
 pub(crate) struct Body<T>(pub(crate) T);
 
 /// A query.
@@ -25,13 +25,24 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Body<T> {
     type Rejection = Refusal;
 
     async fn from_request(request: Request, state: &S) -> Result<Self, Refusal> {
-        let media_type = request.headers().get(CONTENT_TYPE).and_then(|v| v.to_str().ok());
-        // Only a script that this server let in can send this type: forms of other sites cannot.
-        if !media_type.is_some_and(is_json) {
-            return Err(Refusal::new(ProblemKind::MediaType, "the body is not application/json")
-                .with_hint("send the header Content-Type: application/json"));
+        let media_type = request.headers().get(CONTENT_TYPE).map(|v| v.to_str().unwrap_or(""));
+        let refused = || {
+            // Only a script that this server let in can send this type; a form of another site
+            // cannot.
+            Refusal::new(ProblemKind::MediaType, "the body is not application/json")
+                .with_hint("send the header Content-Type: application/json")
+        };
+        let is_untyped = media_type.is_none();
+        if !media_type.is_none_or(is_json) {
+            return Err(refused());
         }
-        let bytes = Bytes::from_request(request, state).await.map_err(too_large)?;
+        let mut bytes = Bytes::from_request(request, state).await.map_err(too_large)?;
+        if bytes.is_empty() {
+            // Nothing was said: as if no field were given.
+            bytes = Bytes::from_static(b"{}");
+        } else if is_untyped {
+            return Err(refused());
+        }
         if bytes.trim_ascii_start().first() == Some(&b'[') {
             // The decoder would take the values of an array for the fields in their order.
             return Err(Refusal::malformed("the body: an array, expected an object", None));

@@ -60,6 +60,7 @@ pub(crate) fn volume(info: volume::VolumeInfo, clients: usize, nbd: &NbdAddresse
         created: time(info.created),
         cloned_from: info.cloned_from.map(|(volume, seq)| ClonedFrom { volume, seq: seq.0 }),
         unplaced_bytes: info.unplaced_bytes,
+        base_bytes: info.base_bytes,
         device_io: info.device_io.into_iter().map(device_io).collect(),
     }
 }

@@ -39,7 +39,7 @@ pub(super) async fn list(
 
 /// Captures the present as a version.
 #[utoipa::path(post, path = "/volumes/{volume}/versions", tag = "versions",
-    request_body = CreateVersion,
+    request_body = Option<CreateVersion>,
     params(("volume" = String, Path, description = "Name of the volume")),
     responses(
         (status = 201, body = api::Version, headers(("Location" = String))),

@@ -74,7 +74,7 @@ fn spec(body: CreateVolume) -> Answer<VolumeSpec> {
         Some(name) => {
             let known = Architecture::ALL.into_iter().find(|known| known.name() == name);
             known.ok_or_else(|| {
-                let there = Architecture::ALL.map(Architecture::name).join(" and ");
+                let there = Architecture::ALL.map(Architecture::name).join(", ");
                 invalid(format!("`{name}` is not an architecture of this release"))
                     .with_hint(format!("this release has {there}"))
             })?

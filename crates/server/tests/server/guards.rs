@@ -1,5 +1,7 @@
 //! Who is let in over TCP.
 
+use api::ListQuery;
+
 use crate::fixture::Fixture;
 
 #[test]
@@ -26,6 +28,24 @@ fn a_form_of_another_site_cannot_make_anything() {
     ));
     assert_eq!(status, 415);
     assert!(fixture.client.volumes().expect("list").is_empty());
+}
+
+#[test]
+fn no_body_is_an_empty_one_and_a_body_of_no_type_is_refused() {
+    let fixture = Fixture::with_volume();
+    let post = |target: &str, body: &str| {
+        fixture.raw(&format!(
+            "POST /api/v1/{target} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\
+             Content-Length: {}\r\n\r\n{body}",
+            body.len()
+        ))
+    };
+    assert_eq!(post("volumes/v/versions", "").0, 201);
+    assert_eq!(post("volumes/v/versions", "{}").0, 415);
+    let (status, problem) = post("volumes/v/revert", "");
+    assert_eq!(status, 400);
+    assert!(problem.contains("`to`"), "{problem}");
+    assert_eq!(fixture.client.versions("v", &ListQuery::default()).expect("list").entries.len(), 1);
 }
 
 #[test]

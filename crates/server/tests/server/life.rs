@@ -280,3 +280,29 @@ fn a_volume_with_its_present_in_place_is_made_shown_and_reverted() {
     drop(view);
     fixture.client.delete_volume("v", false).expect("delete");
 }
+
+#[test]
+fn volumes_with_a_base_are_made_shown_and_reverted() {
+    for (architecture, kind) in [("redirect", "history-write"), ("checkpointing", "journal-write")]
+    {
+        let fixture = Fixture::new();
+        let architecture = architecture.to_owned();
+        let asked =
+            CreateVolume { architecture: Some(architecture.clone()), ..new_volume("v", 1 << 24) };
+        let made = fixture.client.create_volume(&asked).expect("create");
+        assert_eq!(made.architecture, architecture);
+        let first = fixture.write(0, 1);
+        fixture.write(0, 2);
+        let shown = fixture.client.volume("v").expect("show");
+        let requests = |kind: &str| {
+            shown.device_io.iter().find(|io| io.kind == kind).expect("every kind is told").requests
+        };
+        assert_eq!((requests(kind), requests("current-write")), (2, 0));
+        assert_eq!(shown.base_bytes, 0, "nothing has come home yet");
+        let moment = format!("seq:{first}");
+        fixture.client.revert("v", &revert(&moment)).expect("revert");
+        let view = attach(&fixture.nbd_socket(), &format!("v@{moment}"));
+        drop(view);
+        fixture.client.delete_volume("v", false).expect("delete");
+    }
+}

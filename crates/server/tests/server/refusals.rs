@@ -32,10 +32,13 @@ fn bad_bodies_are_refused() {
     assert_eq!(post("{\"name\": \"../v\", \"size\": 4096}"), invalid);
     assert_eq!(post("{\"name\": \"\", \"size\": 4096}"), invalid);
     assert_eq!(post("{\"name\": \"v\", \"size\": 18446744073709551615}"), invalid);
-    let redirect = "{\"name\": \"v\", \"size\": 4096, \"architecture\": \"redirect\"}";
-    assert_eq!(post(redirect), invalid);
-    let (_, text) = fixture.send("POST", "/volumes", redirect);
-    assert!(text.contains("logging and split-stream"), "what there is: {text}");
+    let unknown = "{\"name\": \"v\", \"size\": 4096, \"architecture\": \"raid\"}";
+    assert_eq!(post(unknown), invalid);
+    let (_, text) = fixture.send("POST", "/volumes", unknown);
+    assert!(
+        text.contains("logging, split-stream, redirect, checkpointing"),
+        "what there is: {text}"
+    );
     assert_eq!(post("{\"name\": \"v\", \"size\": 4096, \"extent\": \"64KiB\"}"), invalid);
     assert_eq!(post(&"[".repeat(100_000)), malformed);
     let (status, text) = fixture.send("POST", "/volumes", "{\"name\": \"v\", \"size\": 65536.0}");

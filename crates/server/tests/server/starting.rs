@@ -108,7 +108,8 @@ fn a_device_is_laid_out_only_when_told() {
     let mut on_device = settings(&dir.path().join("pool"));
     on_device.device = Some(device);
     let error = refusal(on_device.clone());
-    assert!(matches!(error, StartError::Pool(_)), "{error}");
+    assert!(error.to_string().contains("holds no pool"), "{error}");
+    assert!(error.hint().is_some_and(|hint| hint.contains("--create")), "{error}");
     on_device.create = Some(true);
     start(on_device.clone()).expect("start").stop().expect("stop");
     on_device.create = None;

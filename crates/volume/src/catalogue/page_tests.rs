@@ -8,8 +8,8 @@ use redb::{Key, TableDefinition, TableHandle, Value};
 use serde::Serialize;
 
 use super::{
-    AUDIT, CURRENT, EventRecord, MAP_RUNS, MARKS, MarkRecord, NUMBERS, RunRecord, SEGMENTS, SPARES,
-    SegmentRecord, TIME_RUNS, TIMELINES, TimelineRecord, VERSIONS, VOLUMES, VersionRecord,
+    AUDIT, BASES, CURRENT, EventRecord, MAP_RUNS, MARKS, MarkRecord, NUMBERS, RunRecord, SEGMENTS,
+    SPARES, SegmentRecord, TIME_RUNS, TIMELINES, TimelineRecord, VERSIONS, VOLUMES, VersionRecord,
     VolumeRecord,
 };
 use crate::types::{Architecture, AuditRecord, Granularity};
@@ -53,6 +53,7 @@ fn the_page_names_every_table_and_its_types() {
         typed(VERSIONS),
         typed(MARKS),
         typed(CURRENT),
+        typed(BASES),
         typed(AUDIT),
     ];
     assert_eq!(told, code);

@@ -225,3 +225,68 @@ fn a_crash_at_any_change_of_any_short_history_keeps_the_promises() {
 fn the_same_with_the_present_in_place_as_well() {
     enumerate_all(Architecture::SplitStream);
 }
+
+/// Two volumes with a base, most of one at home, and captures whose end frees homes.
+fn start_with_homes(architecture: Architecture) -> World {
+    let mut world = World::new(1, 64 << 20, 1 << 20);
+    world.architectures = vec![architecture];
+    let name = || "v".to_owned();
+    world.act(&Action::Create(name(), 65_536, Granularity::OnDemand, 1 << 60));
+    for byte in [1, 2, 3, 4] {
+        let write = Change::Write(0, vec![byte; 40_000]);
+        world.act(&Action::Write(name(), vec![write]));
+        world.act(&Action::CreateVersion(name()));
+        world.act(&Action::Restart);
+        if byte == 1 {
+            world.act(&Action::CreateVersion(name()));
+            world.act(&Action::DeleteVersion(name(), 1));
+            (0..4).for_each(|_| world.act(&Action::Step(1 << 20)));
+        }
+    }
+    world.note_homes();
+    assert_eq!(world.homes, 10, "what was written first came home");
+    world.act(&Action::Restart);
+    world.pool = None;
+    world
+}
+
+/// A crash at every change of a story in which homes are freed, taken again, and left.
+fn enumerate_homecoming(architecture: Architecture) {
+    let base = start_with_homes(architecture);
+    let name = || "v".to_owned();
+    let write = |offset, length, byte| {
+        Action::Write(name(), vec![Change::Write(offset, vec![byte; length])])
+    };
+    // Steps one by one: each is halted at every change.
+    let story = [
+        Action::DeleteVersion(name(), 0),
+        Action::Step(1 << 20),
+        Action::DeleteVersion(name(), 2),
+        Action::Step(1 << 20),
+        write(4096, 9000, 5),
+        Action::Revert(name(), at_seq(1)),
+        write(0, 5000, 6),
+        Action::Restart,
+        Action::DeleteVersion(name(), 3),
+        Action::Step(1 << 20),
+        Action::Step(1 << 20),
+        Action::Clone(name(), Moment::Latest, "c".to_owned()),
+        Action::DeleteVersion(name(), 4),
+        Action::Step(1 << 20),
+        Action::Step(1 << 20),
+        Action::Delete(name()),
+    ];
+    for length in 1..=story.len() {
+        enumerate(&base, &story[..length], false);
+    }
+}
+
+#[test]
+fn a_crash_at_any_change_keeps_the_promises_while_blocks_come_home() {
+    enumerate_homecoming(Architecture::Redirect);
+}
+
+#[test]
+fn a_crash_at_any_change_keeps_the_promises_while_before_images_leave() {
+    enumerate_homecoming(Architecture::Checkpointing);
+}

@@ -164,3 +164,11 @@ fn lost_writes_and_misdirected_reads_become_errors_and_never_wrong_bytes() {
 fn lies_are_no_wrong_bytes_with_the_present_in_place_as_well() {
     println!("lies were noticed {} times", lie(Architecture::SplitStream));
 }
+
+#[test]
+fn neither_rot_nor_lies_are_wrong_bytes_where_blocks_come_home() {
+    for architecture in [Architecture::Redirect, Architecture::Checkpointing] {
+        let errors = let_rot(architecture) + lie(architecture);
+        assert!(errors > 15, "they were noticed {errors} times with {}", architecture.name());
+    }
+}

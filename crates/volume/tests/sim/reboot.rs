@@ -157,7 +157,7 @@ impl World {
         let attempt =
             attempted(mine, model, intent).filter(|_| latest.seq.0 > model.oracle.latest());
         let found = attempt
-            .and_then(|changes| model.settle_attempt(&changes, &content))
+            .and_then(|changes| model.settle_attempt(&changes, &content, latest.seq.0))
             .or_else(|| model.settle_past(power, &content, latest.seq.0));
         let Some(tail) = found else {
             let kept = model.oracle.entries.iter().take_while(|e| e.seq <= model.flushed).count();
@@ -240,8 +240,9 @@ pub struct Tail {
 }
 
 impl Model {
-    /// Whether `content` is the present after some (at least a part of one) of `changes`.
-    fn settle_attempt(&self, changes: &[Change], content: &[u8]) -> Option<Tail> {
+    /// Whether `content` is the present after some (at least a part of one) of `changes`, each of
+    /// which takes a seq at least.
+    fn settle_attempt(&self, changes: &[Change], content: &[u8], latest: u64) -> Option<Tail> {
         let mut seq = self.oracle.latest();
         let mut before = self.present.clone();
         let mut added: Vec<(u64, Change)> = Vec::new();
@@ -250,6 +251,9 @@ impl Model {
             let mut after = before.clone();
             self.oracle.apply(&mut after, change);
             seq += 1;
+            if seq > latest {
+                break;
+            }
             if let Some(part) = part_of(change, &before, &after, content) {
                 let mut tail = added.clone();
                 tail.push((seq, part));

@@ -135,3 +135,9 @@ fn neighbours_in_one_block_and_readers_of_the_past_do_not_disturb_each_other() {
 fn neither_do_they_when_the_present_lies_in_place_as_well() {
     disturb(Architecture::SplitStream);
 }
+
+#[test]
+fn neither_do_they_where_blocks_come_home_meanwhile() {
+    disturb(Architecture::Redirect);
+    disturb(Architecture::Checkpointing);
+}

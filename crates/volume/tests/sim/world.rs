@@ -66,6 +66,8 @@ pub struct World {
     pub architectures: Vec<Architecture>,
     /// The space of the media is limited.
     pub limited: bool,
+    /// Blocks that were at home in bases, each time it was looked.
+    pub homes: u64,
     /// The last audit record that was looked at.
     audited: u64,
     /// Prints each action before it is done.
@@ -96,6 +98,7 @@ impl World {
             intent: None,
             architectures: vec![Architecture::Logging],
             limited: false,
+            homes: 0,
             audited: 0,
             verbose: false,
             trace: Vec::new(),
@@ -124,6 +127,7 @@ impl World {
             intent: self.intent,
             architectures: self.architectures.clone(),
             limited: false,
+            homes: 0,
             audited: self.audited,
             verbose: false,
             trace: Vec::new(),
@@ -173,6 +177,13 @@ impl World {
     /// Nanoseconds since 1970 on the wall.
     pub fn now_ns(&self) -> u64 {
         self.machine.clock.wall().as_nanos()
+    }
+
+    /// Counts what is at home in bases.
+    pub fn note_homes(&mut self) {
+        let volumes = self.pool().volumes().into_iter();
+        let homes: u64 = volumes.map(|v| v.info().map_or(0, |info| info.base_bytes / 4096)).sum();
+        self.homes += homes;
     }
 
     /// Does one action, and whatever follows from its failure.

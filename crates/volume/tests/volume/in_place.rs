@@ -124,6 +124,26 @@ fn a_write_is_one_request_to_the_log_and_one_in_place_at_every_granularity() {
 }
 
 #[test]
+fn writes_of_one_batch_that_overlap_beyond_a_group_all_come_into_their_places() {
+    let rig = Rig::new();
+    let volume = rig.make("v", Granularity::EveryWrite);
+    // 256 blocks lie together in a group: the second write ends in the group of the first.
+    let (first, second) = (vec![1; 2 * BLOCK as usize], vec![2; 2 * BLOCK as usize]);
+    let ops = [
+        WriteOp::Data { offset: 256 * BLOCK, bytes: &first },
+        WriteOp::Data { offset: 255 * BLOCK, bytes: &second },
+    ];
+    volume.write_batch(&ops).expect("written");
+    let mut expected = vec![0; SIZE_BYTES as usize];
+    expected[256 * BLOCK as usize..][..first.len()].copy_from_slice(&first);
+    expected[255 * BLOCK as usize..][..second.len()].copy_from_slice(&second);
+    rig.settle();
+    assert!(all_in_place(&volume, &expected));
+    rig.pool().verify_invariants().expect("places have what the map says");
+    assert_eq!(volume.info().expect("info").counters.rotten_places, 0);
+}
+
+#[test]
 fn after_a_restart_the_present_is_in_place() {
     let mut rig = Rig::new();
     let volume = rig.make("v", Granularity::EveryWrite);

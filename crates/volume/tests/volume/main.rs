@@ -1,6 +1,7 @@
 //! The engine, one way of the data at a time.
 
 mod audit;
+mod base;
 mod golden;
 mod handover;
 mod hook;
