@@ -7,8 +7,8 @@ use lab::model::{DeviceIos, Meter, MeterSettings};
 use lab::{Request, RequestKind, Source};
 use units::{BLOCK_BYTES, Granularity};
 use volume::{
-    Budget, Granularity as EngineGranularity, IoCount, IoKind, Machine, Pool, PoolFormat,
-    PoolOptions, Volume, VolumeSpec, WriteOp,
+    Architecture, Budget, Granularity as EngineGranularity, IoCount, IoKind, Machine, Pool,
+    PoolFormat, PoolOptions, Volume, VolumeSpec, WriteOp,
 };
 
 use crate::device::HollowDevice;
@@ -26,6 +26,8 @@ const REQUEST_BYTES_MAX: u64 = 32 << 20;
 const HEADER_BYTES: u64 = 96 + 16;
 const HEADER_UNIT: u64 = 64;
 const CHECKSUM_BYTES: u64 = 4;
+/// What stands before a block at home (docs/design, *The base*).
+const HOME_HEADER_BYTES: u64 = 192;
 
 type Result<T> = std::result::Result<T, ReplayError>;
 
@@ -185,31 +187,7 @@ impl Counted {
         predicted: DeviceIos,
         duration_ns: u64,
     ) -> Replayed {
-        let of = |kind: IoKind| kinds.iter().find(|count| count.kind == kind);
-        let extents = |kind: IoKind| of(kind).map_or(0.0, |c| c.bytes as f64 / BLOCK_BYTES as f64);
-        let headers = self.header_bytes as f64 / BLOCK_BYTES as f64;
-        let history = (extents(IoKind::HistoryWrite) - headers).max(0.0);
-        let mut measured =
-            DeviceIos { reads: 0.0, writes: extents(IoKind::CurrentWrite) + history };
-        // Only an architecture that copies by design has its copies in the model.
-        let copies = [IoKind::CopyRead, IoKind::CopyWrite];
-        let is_copying = predicted.reads > 0.0;
-        if is_copying {
-            measured.reads += extents(IoKind::CopyRead);
-            measured.writes += extents(IoKind::CopyWrite);
-        }
-        let in_model = |kind: IoKind| {
-            let is_data = matches!(
-                kind,
-                IoKind::CurrentRead
-                    | IoKind::CurrentWrite
-                    | IoKind::HistoryRead
-                    | IoKind::HistoryWrite
-            );
-            is_data || is_copying && copies.contains(&kind)
-        };
-        let besides = kinds.iter().filter(|count| !in_model(count.kind));
-        let besides = besides.map(|count| count.requests as f64).sum::<f64>();
+        let (mut measured, besides) = self.measured(settings.architecture, kinds);
         let writes = (self.extents as f64).max(1.0);
         measured.reads /= writes;
         measured.writes /= writes;
@@ -231,5 +209,35 @@ impl Counted {
             off: measured.total() / predicted.total() - 1.0,
             besides: besides / writes,
         }
+    }
+
+    /// Extents that the model speaks of, and device requests that it leaves out.
+    fn measured(&self, architecture: Architecture, kinds: &[IoCount]) -> (DeviceIos, f64) {
+        let of = |kind: IoKind| kinds.iter().find(|count| count.kind == kind);
+        let requests = |kind: IoKind| of(kind).map_or(0.0, |count| count.requests as f64);
+        let bytes = |kind: IoKind| of(kind).map_or(0.0, |count| count.bytes as f64);
+        let block = BLOCK_BYTES as f64;
+        let history = ((bytes(IoKind::HistoryWrite) - self.header_bytes as f64) / block).max(0.0);
+        let (reads, writes, modelled): (f64, f64, &[IoKind]) = match architecture {
+            // Blocks are copied away one by one, each after it was read. What else is read to be
+            // copied comes from the journal.
+            Architecture::Checkpointing => {
+                let copied = requests(IoKind::CopyWrite);
+                let homes = bytes(IoKind::CurrentWrite) / (BLOCK_BYTES + HOME_HEADER_BYTES) as f64;
+                (copied, copied + homes, &[IoKind::CurrentWrite, IoKind::CopyWrite])
+            }
+            // What comes home later does so beside the writes.
+            Architecture::Redirect => (0.0, history, &[IoKind::HistoryWrite]),
+            _ => {
+                let placed = bytes(IoKind::CurrentWrite) / block;
+                (0.0, history + placed, &[IoKind::HistoryWrite, IoKind::CurrentWrite])
+            }
+        };
+        let is_besides = |kind: IoKind| {
+            let is_for_reads = matches!(kind, IoKind::CurrentRead | IoKind::HistoryRead);
+            !is_for_reads && !modelled.contains(&kind)
+        };
+        let besides = kinds.iter().filter(|count| is_besides(count.kind));
+        (DeviceIos { reads, writes }, besides.map(|count| count.requests as f64).sum())
     }
 }

@@ -131,7 +131,10 @@ fn a_trace_goes_through_the_engine_beside_the_model() {
     let all = answer.as_array().expect("a list");
     assert!(all.len() >= 8, "two architectures and four granularities at least: {answer}");
     for one in all {
-        assert!(one["off"].as_f64().expect("a number").abs() < 0.02, "{one}");
+        let off = one["off"].as_f64().expect("a number");
+        // What `checkpointing` destages late costs less than the model says: see docs/lab.md.
+        let is_late = one["architecture"] == "checkpointing";
+        assert!(off < 0.02 && (is_late || off > -0.02), "{one}");
         assert!(one["extents_written"].as_u64().expect("a number") > 1000, "{one}");
     }
     let shown = run(&["lab", "replay", trace, "--architecture", "logging", "--reads"]);

@@ -12,7 +12,7 @@ const TOP: f64 = 66.0;
 const BOTTOM: f64 = 420.0;
 
 /// Colours that people with any eyesight can tell apart (Okabe and Ito), the dark ones first.
-const COLOURS: [[u8; 3]; 7] = [
+const COLOURS: [[u8; 3]; 8] = [
     [0x00, 0x72, 0xb2],
     [0xd5, 0x5e, 0x00],
     [0x00, 0x9e, 0x73],
@@ -20,6 +20,7 @@ const COLOURS: [[u8; 3]; 7] = [
     [0x60, 0x60, 0x60],
     [0xe6, 0x9f, 0x00],
     [0x56, 0xb4, 0xe9],
+    [0x7a, 0x4a, 0x12],
 ];
 const INK: [u8; 3] = [0x22, 0x22, 0x22];
 const FAINT: [u8; 3] = [0xdd, 0xdd, 0xdd];
@@ -95,7 +96,8 @@ pub(super) fn scene(chart: &Chart) -> Vec<Shape> {
     shapes.push(text((LEFT + RIGHT) / 2.0, BOTTOM + 44.0, &*chart.x_label, Anchor::Middle));
     for (index, one) in chart.series.iter().enumerate() {
         let colour = COLOURS[one.colour % COLOURS.len()];
-        let is_dashed = one.look == Look::Predicted;
+        // Beyond the colours there are, dashes tell lines of one colour apart.
+        let is_dashed = one.look == Look::Predicted || one.colour >= COLOURS.len();
         let points = one.points.iter().map(|(x, y)| (x_at(*x), y_at(*y)));
         let points: Vec<(f64, f64)> = points.collect();
         let legend_at = TOP + 8.0 + index as f64 * 22.0;
@@ -134,7 +136,35 @@ fn number(value: f64, step: f64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{number, steps};
+    use super::{COLOURS, Shape, number, scene, steps};
+    use crate::plot::{Chart, Look, Scale, Series};
+
+    #[test]
+    fn no_two_lines_look_alike() {
+        let series = (0..2 * COLOURS.len()).map(|colour| Series {
+            name: String::new(),
+            colour,
+            look: Look::Measured,
+            points: vec![(1.0, 1.0)],
+        });
+        let chart = Chart {
+            title: String::new(),
+            x_label: String::new(),
+            y_label: String::new(),
+            x_scale: Scale::Linear,
+            x_ticks: Vec::new(),
+            series: series.collect(),
+        };
+        let is_of_a_line = |shape: &Shape| matches!(shape, Shape::Line { width: 2.0, .. });
+        let looks = scene(&chart).into_iter().filter(is_of_a_line).map(|shape| match shape {
+            Shape::Line { colour, is_dashed, .. } => (colour, is_dashed),
+            _ => unreachable!("only lines are left"),
+        });
+        let mut looks: Vec<_> = looks.collect();
+        looks.sort_unstable();
+        looks.dedup();
+        assert_eq!(looks.len(), 2 * COLOURS.len());
+    }
 
     #[test]
     fn steps_are_round_and_reach_the_top() {
