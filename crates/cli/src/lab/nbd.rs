@@ -4,6 +4,7 @@ use std::io::{self, Read, Write};
 use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
 
+use anyhow::Context;
 use wire::nbd::decode;
 use wire::nbd::encode;
 use wire::nbd::{
@@ -111,9 +112,14 @@ impl Address {
     /// Connects and opens the export.
     pub fn open(&self) -> anyhow::Result<Export> {
         let (mut socket, export) = match self {
-            Address::Unix { path, export } => (Socket::Unix(UnixStream::connect(path)?), export),
+            Address::Unix { path, export } => {
+                let stream = UnixStream::connect(path)
+                    .with_context(|| format!("no NBD server at {path}"))?;
+                (Socket::Unix(stream), export)
+            }
             Address::Tcp { host, port, export } => {
-                let stream = TcpStream::connect((host.as_str(), *port))?;
+                let stream = TcpStream::connect((host.as_str(), *port))
+                    .with_context(|| format!("no NBD server at {host}:{port}"))?;
                 stream.set_nodelay(true)?;
                 (Socket::Tcp(stream), export)
             }

@@ -184,5 +184,9 @@ fn a_trace_is_sent_to_a_live_volume() {
     assert_eq!(missing.code, 1, "{missing:?}");
     assert!(missing.err.contains("unheard-of"), "{missing:?}");
     assert_eq!(run(&["lab", "replay", trace, "--uri", "http://x"]).code, 2);
+    let gone = "nbd+unix:///live?socket=/no/such.sock";
+    let gone = run(&["lab", "replay", trace, "--uri", gone, "--overwrite"]);
+    assert_eq!(gone.code, 1);
+    assert!(gone.err.contains("no NBD server at /no/such.sock"), "{}", gone.err);
     assert_eq!(server.stop().0, 0);
 }
