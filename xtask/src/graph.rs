@@ -38,13 +38,18 @@ const LADDER: &[Rung] = &[
     Rung { name: "history", height: 3, may_name: &["block", "format", "env", "units"] },
     Rung { name: "volume", height: 4, may_name: &["history", "block", "format", "env", "units"] },
     Rung { name: "lab", height: 4, may_name: &["format", "units"] },
+    Rung { name: "replay", height: 5, may_name: &["lab", "volume", "block", "env", "units"] },
     Rung { name: "api", height: 5, may_name: &["units"] },
     Rung {
         name: "server",
         height: 6,
         may_name: &["wire", "volume", "api", "block", "env", "units"],
     },
-    Rung { name: "cli", height: 7, may_name: &["api", "format", "lab", "server", "units"] },
+    Rung {
+        name: "cli",
+        height: 7,
+        may_name: &["api", "format", "lab", "replay", "server", "units", "wire"],
+    },
     // From outside: they know the contract, not the code.
     Rung { name: "tests", height: 8, may_name: &[] },
     Rung { name: "xtask", height: 8, may_name: &[] },

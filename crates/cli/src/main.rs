@@ -13,6 +13,7 @@ mod diff;
 mod failure;
 mod history;
 mod image;
+mod lab;
 mod man;
 mod mark;
 mod model;
@@ -86,6 +87,9 @@ enum Command {
     /// The cost of each architecture for a workload, and advice.
     #[command(subcommand)]
     Model(model::Verb),
+    /// Experiments: what is predicted, what is counted, what the papers say.
+    #[command(subcommand)]
+    Lab(lab::Verb),
     /// Print completions for a shell.
     Completions(completions::Args),
     /// Write the manual pages into a directory.
@@ -116,6 +120,7 @@ fn run(cli: Cli) -> anyhow::Result<api::ExitCode> {
         Command::Pool(verb) => pool::run(&session, verb),
         Command::Trace(verb) => trace::run(&session, verb),
         Command::Model(verb) => model::run(&session, verb),
+        Command::Lab(verb) => lab::run(&session, verb),
         Command::Completions(args) => completions::run(&args),
         Command::Man(args) => man::run(&args),
     }

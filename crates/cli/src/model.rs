@@ -87,7 +87,8 @@ enum LastWritesName {
     Censored,
 }
 
-fn granularity(text: &str) -> Result<Granularity, String> {
+/// A granularity on the command line.
+pub fn granularity(text: &str) -> Result<Granularity, String> {
     text.parse().map_err(|e: units::GranularityError| match e.hint {
         Some(hint) => format!("{} ({hint})", e.message),
         None => e.message,

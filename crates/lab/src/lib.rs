@@ -5,7 +5,7 @@
 //! 2. A seed and a description make the same requests everywhere and for ever.
 //! 3. It opens no file and reads no clock; whoever calls it hands in readers and writers.
 //!
-//! Not here yet: replay through the engine, traces of live volumes, experiments and their plots.
+//! Not here yet: traces of live volumes. Replay through the engine is the crate `replay`.
 //!
 //! The index of what is here:
 //! - `Request`, `RequestKind`; `Source` (`next`, `devices`, `start`), `Devices`.
@@ -14,12 +14,19 @@
 //! - `generate`: `Generator::new(workload, extent)`.
 //! - `model`: `Meter` (`add`, `finish`), `Profile` (`shares`, `forecast`, `crossovers`, `space`),
 //!   `advise(profile, constraints)`.
+//! - `simulate`: `Simulation`, `PlainSimulation` (caches and stores, write by write), `Snapshots`.
+//! - `experiment`: `EXPERIMENTS`, `chosen(names)`, `Bench`, `Outcome`; `plot`: `svg`, `png`;
+//!   `report`: `report(outcomes)`.
 //! - `Error { kind, message, hint }`.
 
 pub mod change;
+pub mod experiment;
 pub mod generate;
 pub mod model;
+pub mod plot;
 pub mod read;
+pub mod report;
+pub mod simulate;
 pub mod source;
 pub mod summary;
 pub mod write;

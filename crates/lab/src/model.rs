@@ -21,6 +21,7 @@ pub use advice::{Advice, Constraints, Plan, advise, rounded};
 pub use cost::{Architecture, DeviceIos, Shares};
 pub use forecast::{ArchitectureIos, Crossovers, Forecast, Space};
 pub use meter::{ENTRIES_MAX_DEFAULT, Meter, MeterSettings};
+pub(crate) use meter::{MixedState, mix};
 pub use profile::{Estimate, Profile};
 pub use survival::LastWrites;
 

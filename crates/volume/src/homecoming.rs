@@ -182,7 +182,8 @@ impl Homecoming {
     }
 
     /// Gathers the entries of a block: all inputs, and those that stay in the map (newest first).
-    /// `is_sparse` says which segments are to be emptied, `ends` until when a version is seen.
+    /// `is_sparse` says which segments are to be emptied, `is_trimmed` whether a trim of a larger
+    /// range hides a version from who sees up to a seq.
     pub fn gather(
         &mut self,
         inputs: &[Entry],
@@ -213,7 +214,8 @@ impl Homecoming {
         }
         if self.destages {
             let leaves = |i: &usize| {
-                is_home(&kept[*i]) && (self.visible == Seq::ZERO || newest.is_some_and(|n| n != *i))
+                let is_shown = kept[*i].seq <= self.visible && newest.is_none_or(|n| n == *i);
+                is_home(&kept[*i]) && !is_shown
             };
             self.group.leaving.extend((0..kept.len()).filter(leaves).map(|i| first + i));
         }

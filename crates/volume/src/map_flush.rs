@@ -113,7 +113,8 @@ impl Volume {
                 timeline.freeze();
             }
             let segments = self.core.store.segments();
-            let own = segments.into_iter().filter(|s| s.log == self.id);
+            // What is pending names no slab of a base.
+            let own = segments.into_iter().filter(|s| s.log == self.id && s.slab.is_none());
             let segments = own
                 .map(|s| {
                     let live = s.live_entries.load(Ordering::Acquire);

@@ -86,6 +86,11 @@ pub struct ReadArgs {
 }
 
 impl ReadArgs {
+    /// Whether standard input is one of the traces.
+    pub fn is_stdin(&self) -> bool {
+        self.traces.iter().any(|path| path == Path::new("-"))
+    }
+
     /// Opens the traces.
     pub fn open(&self) -> anyhow::Result<Reader> {
         let event = match self.event {

@@ -48,6 +48,10 @@ const COMMANDS: &[&str] = &[
     "model",
     "model show",
     "model advise",
+    "lab",
+    "lab list",
+    "lab run",
+    "lab replay",
     "completions",
     "man",
 ];

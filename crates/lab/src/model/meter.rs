@@ -42,8 +42,11 @@ impl Default for MeterSettings {
 }
 
 /// Keys are mixed already; the table's tags and places need bits that the threshold leaves free.
-#[derive(Default)]
-struct Mixed(u64);
+#[derive(Clone, Default)]
+pub(crate) struct Mixed(u64);
+
+/// The state of tables whose keys come from [`mix`].
+pub(crate) type MixedState = BuildHasherDefault<Mixed>;
 
 impl Hasher for Mixed {
     fn finish(&self) -> u64 {
@@ -87,7 +90,7 @@ struct Device {
 /// Measures a workload, request by request.
 pub struct Meter {
     settings: MeterSettings,
-    last_writes: HashMap<u64, u64, BuildHasherDefault<Mixed>>,
+    last_writes: HashMap<u64, u64, MixedState>,
     /// How often the share of extents was halved.
     halvings: u32,
     pairs: Vec<Histogram>,
@@ -222,7 +225,7 @@ fn group(key: u64) -> usize {
 
 /// Mixes all bits of a key; invertible, so different extents keep different keys.
 #[inline]
-fn mix(key: u64) -> u64 {
+pub(crate) fn mix(key: u64) -> u64 {
     let key = (key ^ key >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let key = (key ^ key >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
     key ^ key >> 31

@@ -20,6 +20,7 @@ pub struct Estimate {
 }
 
 /// A measured workload.
+#[derive(Clone)]
 pub struct Profile {
     counts: Counts,
     extent_bytes: u64,

@@ -3,6 +3,7 @@
 
 mod changing;
 mod damage;
+mod experiments;
 mod generators;
 mod model;
 mod reading;

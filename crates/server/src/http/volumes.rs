@@ -70,7 +70,7 @@ pub(super) async fn create(
 fn spec(body: CreateVolume) -> Answer<VolumeSpec> {
     let invalid = |detail: String| Refusal::new(ProblemKind::Invalid, detail);
     let architecture = match body.architecture.as_deref() {
-        None | Some("auto") => Architecture::Logging,
+        None => Architecture::Logging,
         Some(name) => {
             let known = Architecture::ALL.into_iter().find(|known| known.name() == name);
             known.ok_or_else(|| {

@@ -457,6 +457,34 @@ fn a_copy_on_write_snapshot_copies_at_the_first_write_after_a_capture_only() {
 }
 
 #[test]
+fn what_a_revert_left_behind_makes_way_for_blocks_that_were_new_then() {
+    let mut rig = Rig::new();
+    let volume = rig.make("v", Architecture::Checkpointing, Granularity::EveryWrite);
+    let nothing = content(&volume);
+    let one = put(&volume, SIZE_BYTES / BLOCK - 1, 0, 1);
+    let first = fill(&volume, 1);
+    let two = volume.resolve(&Moment::Latest).expect("now").seq;
+    drop(volume);
+    let volume = rig.restart();
+    rig.settle();
+    assert_eq!(base_blocks(&volume), SIZE_BYTES / BLOCK);
+    volume.revert(&Moment::Seq(one), false).expect("reverted");
+    assert!(content(&volume) == nothing);
+    let mut second = Vec::new();
+    let mut volume = volume;
+    for byte in [2, 3, 4] {
+        second = fill(&volume, byte);
+        drop(volume);
+        volume = rig.restart();
+        rig.settle();
+    }
+    assert!(past(&volume, two) == first);
+    let (_, log) = read_requests(&volume, &second);
+    assert!(log < 20, "{log} requests to the log");
+    rig.pool().verify_invariants().expect("sound");
+}
+
+#[test]
 fn after_a_revert_the_present_comes_home_again() {
     let mut rig = Rig::new();
     let volume = rig.make("v", Architecture::Checkpointing, Granularity::EveryWrite);

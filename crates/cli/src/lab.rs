@@ -1,0 +1,159 @@
+//! `hindsight lab`: experiments, with what is predicted, counted and said by the papers side by
+//! side. No server is needed.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use anyhow::Context;
+use api::ExitCode;
+use clap::Subcommand;
+use lab::experiment::{Bench, BenchSettings, Claim, EXPERIMENTS, Outcome, Verdict, chosen};
+use lab::plot::{png, svg};
+use lab::report::report;
+use serde::Serialize;
+
+use crate::output::{Align, count, table};
+use crate::session::{Session, say};
+
+mod live;
+mod nbd;
+mod replay;
+
+#[derive(Debug, Subcommand)]
+pub enum Verb {
+    /// List the experiments.
+    List,
+    /// Run experiments; writes CSV, SVG and PNG of each, and a report on one page.
+    Run {
+        /// Names, the beginning of some (laden, xiao), or all.
+        #[arg(required = true, value_name = "NAME")]
+        names: Vec<String>,
+        /// The directory to write into; is made, files of the same names are replaced.
+        #[arg(long, short, value_name = "DIR", default_value = "hindsight-lab")]
+        output: PathBuf,
+        /// The seed of all workloads.
+        #[arg(long, value_name = "N", default_value_t = BenchSettings::default().seed)]
+        seed: u64,
+        /// Divide requests, space and cache of the workloads like SPC-1 by this: 1, 2 or 4.
+        #[arg(long, value_name = "N", default_value_t = BenchSettings::default().scale)]
+        scale: u32,
+    },
+    /// Send a trace through the engine, in virtual time and memory, beside the model; or to a live
+    /// volume.
+    Replay(Box<replay::Args>),
+}
+
+#[derive(Debug, Serialize)]
+struct Listed {
+    name: &'static str,
+    title: &'static str,
+}
+
+/// The answer of `run`.
+#[derive(Debug, Serialize)]
+struct Ran {
+    report: PathBuf,
+    seconds: f64,
+    experiments: Vec<RanOne>,
+}
+
+#[derive(Debug, Serialize)]
+struct RanOne {
+    name: &'static str,
+    title: &'static str,
+    setting: String,
+    claims: Vec<Claim>,
+}
+
+pub fn run(session: &Session, verb: Verb) -> anyhow::Result<ExitCode> {
+    match verb {
+        Verb::List => {
+            let all = EXPERIMENTS.iter().map(|one| Listed { name: one.name, title: one.title });
+            session.answer(&all.collect::<Vec<_>>(), |all| {
+                let rows: Vec<Vec<String>> =
+                    all.iter().map(|one| vec![one.name.into(), one.title.into()]).collect();
+                table(&[("NAME", Align::Left), ("WHAT IT SHOWS", Align::Left)], &rows)
+            })?;
+            Ok(ExitCode::Done)
+        }
+        Verb::Run { names, output, seed, scale } => {
+            run_all(session, &names, &output, BenchSettings { seed, scale })
+        }
+        Verb::Replay(args) => replay::run(session, &args),
+    }
+}
+
+fn run_all(
+    session: &Session,
+    names: &[String],
+    output: &Path,
+    settings: BenchSettings,
+) -> anyhow::Result<ExitCode> {
+    let began = Instant::now();
+    let experiments = chosen(names)?;
+    let mut bench = Bench::new(settings)?;
+    fs::create_dir_all(output).with_context(|| format!("cannot make {}", output.display()))?;
+    let mut outcomes = Vec::new();
+    for one in experiments {
+        let began = Instant::now();
+        let outcome = one.run(&mut bench)?;
+        write(output, &format!("{}.csv", one.name), outcome.table.csv().as_bytes())?;
+        write(output, &format!("{}.svg", one.name), svg(&outcome.chart).as_bytes())?;
+        write(output, &format!("{}.png", one.name), &png(&outcome.chart))?;
+        say(&format!("{} in {:.1} s", one.name, began.elapsed().as_secs_f64()));
+        outcomes.push(outcome);
+    }
+    write(output, "report.html", report(&outcomes).as_bytes())?;
+    let differ = outcomes.iter().flat_map(|one| &one.claims);
+    let differ = differ.filter(|claim| claim.verdict == Verdict::Differs).count();
+    let ran = Ran {
+        report: output.join("report.html"),
+        seconds: began.elapsed().as_secs_f64(),
+        experiments: outcomes.into_iter().map(ran_one).collect(),
+    };
+    session.answer(&ran, show)?;
+    Ok(if differ == 0 { ExitCode::Done } else { ExitCode::Partly })
+}
+
+fn ran_one(outcome: Outcome) -> RanOne {
+    let Outcome { name, title, setting, claims, .. } = outcome;
+    RanOne { name, title, setting, claims }
+}
+
+/// A file is there whole or not at all.
+fn write(directory: &Path, name: &str, bytes: &[u8]) -> anyhow::Result<()> {
+    let (path, part) = (directory.join(name), directory.join(format!("{name}.part")));
+    fs::write(&part, bytes)
+        .and_then(|()| fs::rename(&part, &path))
+        .with_context(|| format!("cannot write {}", path.display()))
+}
+
+fn show(ran: &Ran) -> String {
+    let heading = [
+        ("EXPERIMENT", Align::Left),
+        ("", Align::Left),
+        ("WHAT", Align::Left),
+        ("PAPER", Align::Left),
+        ("PREDICTED", Align::Left),
+        ("COUNTED", Align::Left),
+    ];
+    let mut rows = Vec::new();
+    for one in &ran.experiments {
+        for claim in &one.claims {
+            let verdict = match claim.verdict {
+                Verdict::Holds => "holds",
+                Verdict::Differs => "DIFFERS",
+                Verdict::NotJudged => "-",
+            };
+            let claim = claim.clone();
+            let cells = [claim.what, claim.paper, claim.predicted, claim.measured];
+            let mut row = vec![one.name.to_owned(), verdict.to_owned()];
+            row.extend(cells);
+            rows.push(row);
+        }
+    }
+    let experiments = count(ran.experiments.len() as u64, "experiment");
+    let report = ran.report.display();
+    format!("{}\n{experiments} in {:.1} s: {report}\n", table(&heading, &rows), ran.seconds)
+}

@@ -1,0 +1,84 @@
+//! How fast traces are counted and replayed, on one core:
+//! `cargo run --release -p hindsight-replay --example rates`.
+
+use std::io::Cursor;
+use std::time::Instant;
+
+use hindsight_replay::{Architecture, ReplaySettings, replay};
+use lab::Source;
+use lab::generate::{Extent, Generator, Walk, Workload};
+use lab::model::{Meter, MeterSettings};
+use lab::read::{Input, ReadOptions, Reader};
+use lab::simulate::{Extents, PlainSimulation, Simulation, SimulationSettings};
+use lab::write::{WriteFormat, write_all};
+use units::Granularity;
+
+const HOUR_NS: u64 = 3600 * 1_000_000_000;
+const COUNTED: u64 = 10_000_000;
+const REPLAYED: u64 = 1_000_000;
+
+type Outcome = Result<(), Box<dyn std::error::Error>>;
+
+fn generator(bsu: u32, requests: u64) -> lab::Result<Generator> {
+    let capacity_bytes = u64::from(bsu) * 1_000_000_000;
+    let workload = Workload::Spc1 { bsu, capacity_bytes, has_log: false, walk: Walk::Classic };
+    let extent = Extent { seed: 1, duration_ns: None, requests_max: Some(requests) };
+    Generator::new(workload, extent)
+}
+
+fn say(what: &str, requests: u64, began: Instant) {
+    let seconds = began.elapsed().as_secs_f64();
+    println!(
+        "{what}: {requests} requests in {seconds:.1} s, {:.0} a second",
+        requests as f64 / seconds
+    );
+}
+
+/// A trace of 10^7 requests: read, measured for the model, and counted with a cache.
+fn count() -> Outcome {
+    let mut bytes = Vec::new();
+    write_all(&mut generator(100, COUNTED)?, WriteFormat::Hindsight, &mut bytes)?;
+    let input = Input { name: "trace".to_owned(), bytes: Box::new(Cursor::new(bytes)) };
+    let began = Instant::now();
+    let mut reader = Reader::open(vec![input], ReadOptions::default())?;
+    let mut meter = Meter::new(MeterSettings::default())?;
+    let mut extents = Extents::new(4096)?;
+    let settings =
+        SimulationSettings { window_ns: 600 * 1_000_000_000, dirty_pages: 31_457, end_ns: HOUR_NS };
+    let (mut plain, mut cached) =
+        (PlainSimulation::new(settings.dirty_pages), Simulation::new(settings));
+    while let Some(request) = reader.next()? {
+        meter.add(&request)?;
+        extents.touch(&request, |touch| {
+            plain.write(touch.extent);
+            cached.write(touch);
+        })?;
+    }
+    let counted = cached.finish();
+    say("read, measured and counted", COUNTED, began);
+    let profile = meter.finish();
+    let predicted = profile.shares(600e9, profile.wait_ns(settings.dirty_pages));
+    println!("    {:?}, predicted {predicted:?}", counted.shares(plain.evicted_share()));
+    Ok(())
+}
+
+fn main() -> Outcome {
+    count()?;
+    for architecture in Architecture::ALL {
+        for granularity in ["every-write", "10min"] {
+            let granularity: Granularity = granularity.parse().map_err(|_| "a granularity")?;
+            let settings = ReplaySettings {
+                architecture,
+                granularity,
+                window_ns: 24 * HOUR_NS,
+                volume_bytes: 1 << 40,
+                has_reads: false,
+            };
+            let began = Instant::now();
+            let told = replay(&mut generator(10, REPLAYED)?, settings)?;
+            say(&format!("replayed, {} {granularity}", architecture.name()), told.requests, began);
+            println!("    {:?}, predicted {:?}", told.measured, told.predicted);
+        }
+    }
+    Ok(())
+}

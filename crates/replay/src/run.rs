@@ -1,0 +1,243 @@
+//! The replay itself.
+
+use std::sync::Arc;
+
+use block::BlockDevice;
+use lab::model::{DeviceIos, Meter, MeterSettings};
+use lab::{Request, RequestKind, Source};
+use units::{BLOCK_BYTES, Granularity};
+use volume::{
+    Architecture, Budget, Granularity as EngineGranularity, IoCount, IoKind, Machine, Pool,
+    PoolFormat, PoolOptions, Volume, VolumeSpec, WriteOp,
+};
+
+use crate::device::HollowDevice;
+use crate::machine::{Counting, VirtualClock};
+use crate::{KindCount, ReplayError, ReplaySettings, Replayed, modelled};
+
+/// Room for payload that is not kept: only zones that are used take memory.
+const POOL_BYTES: u64 = 16 << 40;
+/// Background work is done after so many requests.
+const STEP_EVERY: u64 = 256;
+const STEP_BYTES: u64 = 8 << 20;
+/// The longest request; longer ones are cut, as the server's sessions take 32 MiB.
+const REQUEST_BYTES_MAX: u64 = 32 << 20;
+/// A batch begins with a header and the descriptor of its one write, in a multiple of this.
+const HEADER_BYTES: u64 = 96 + 16;
+const HEADER_UNIT: u64 = 64;
+const CHECKSUM_BYTES: u64 = 4;
+/// What stands before a block at home (docs/design, *The base*).
+const HOME_HEADER_BYTES: u64 = 192;
+
+type Result<T> = std::result::Result<T, ReplayError>;
+
+struct Engine {
+    pool: Arc<Pool>,
+    clock: Arc<VirtualClock>,
+    settings: ReplaySettings,
+    volumes: Vec<Arc<Volume>>,
+    buffer: Vec<u8>,
+}
+
+/// Sends a trace through the engine.
+///
+/// # Errors
+/// What the source or the engine fails with.
+pub fn replay(source: &mut dyn Source, settings: ReplaySettings) -> Result<Replayed> {
+    let mut engine = Engine::new(settings)?;
+    let mut meter = Meter::new(MeterSettings::default())?;
+    let mut counted = Counted::default();
+    while let Some(request) = source.next()? {
+        if request.end_bytes() > settings.volume_bytes {
+            counted.beyond += 1;
+            continue;
+        }
+        if !settings.has_reads && request.kind == RequestKind::Read {
+            continue;
+        }
+        meter.add(&request)?;
+        engine.clock.set(request.time_ns);
+        engine.request(&request)?;
+        counted.add(&request);
+        if counted.requests.is_multiple_of(STEP_EVERY) {
+            engine.pool.step(Budget { bytes: STEP_BYTES })?;
+        }
+    }
+    while engine.pool.step(Budget { bytes: STEP_BYTES })? {}
+    let kinds = engine.kinds()?;
+    engine.pool.close()?;
+    // Without a cache every write leaves at once.
+    let window_ns = match settings.granularity {
+        Granularity::EveryWrite => 0.0,
+        Granularity::Interval(span) => span.as_nanos() as f64,
+        Granularity::OnDemand => f64::INFINITY,
+    };
+    let profile = meter.finish();
+    let predicted = profile.shares(window_ns, 0.0).ios(modelled(settings.architecture));
+    Ok(counted.told(settings, &kinds, predicted, profile.duration_ns()))
+}
+
+impl Engine {
+    fn new(settings: ReplaySettings) -> Result<Engine> {
+        let clock = Arc::new(VirtualClock::default());
+        let device: Arc<dyn BlockDevice> = Arc::new(HollowDevice::new(POOL_BYTES));
+        let machine = Machine { clock: clock.clone(), entropy: Arc::new(Counting::default()) };
+        Pool::create(&device, &machine, &PoolFormat::default())?;
+        let pool = Pool::open(device, machine, PoolOptions::default())?;
+        Ok(Engine { pool, clock, settings, volumes: Vec::new(), buffer: Vec::new() })
+    }
+
+    /// The volume of a device of the trace.
+    fn volume(&mut self, device: u32) -> Result<Arc<Volume>> {
+        let settings = &self.settings;
+        while self.volumes.len() <= device as usize {
+            let granularity = match settings.granularity {
+                Granularity::EveryWrite => EngineGranularity::EveryWrite,
+                Granularity::Interval(span) => EngineGranularity::Interval(span.as_nanos()),
+                Granularity::OnDemand => EngineGranularity::OnDemand,
+            };
+            let volume = self.pool.create_volume(&VolumeSpec {
+                name: format!("device-{}", self.volumes.len()),
+                size_bytes: settings.volume_bytes,
+                architecture: settings.architecture,
+                granularity,
+                window_ns: settings.window_ns,
+                history_limit_bytes: None,
+            })?;
+            self.volumes.push(volume);
+        }
+        Ok(Arc::clone(&self.volumes[device as usize]))
+    }
+
+    fn request(&mut self, request: &Request) -> Result<()> {
+        let volume = self.volume(request.device)?;
+        let (mut offset, end) = (request.offset_bytes, request.end_bytes());
+        if request.kind == RequestKind::Flush {
+            return Ok(volume.flush()?);
+        }
+        while offset < end {
+            let length_bytes = (end - offset).min(REQUEST_BYTES_MAX);
+            let length = length_bytes as usize;
+            match request.kind {
+                RequestKind::Read => {
+                    self.buffer.resize(length, 0);
+                    volume.read(offset, &mut self.buffer)?;
+                    // Zeros were written, and zeros come back.
+                    self.buffer.clear();
+                }
+                RequestKind::Write => {
+                    self.buffer.clear();
+                    self.buffer.resize(length, 0);
+                    volume.write_batch(&[WriteOp::Data { offset, bytes: &self.buffer }])?;
+                }
+                _ => {
+                    volume.write_batch(&[WriteOp::Zero { offset, length_bytes }])?;
+                }
+            }
+            offset += length_bytes;
+        }
+        if request.is_fua {
+            volume.flush()?;
+        }
+        Ok(())
+    }
+
+    /// What all volumes asked of the device.
+    fn kinds(&self) -> Result<Vec<IoCount>> {
+        let empty = |kind: &IoKind| IoCount { kind: *kind, requests: 0, bytes: 0 };
+        let mut sum: Vec<IoCount> = IoKind::ALL.iter().map(empty).collect();
+        for volume in &self.volumes {
+            for (all, one) in sum.iter_mut().zip(volume.info()?.device_io) {
+                assert_eq!(all.kind, one.kind, "kinds are told in one order");
+                all.requests += one.requests;
+                all.bytes += one.bytes;
+            }
+        }
+        Ok(sum)
+    }
+}
+
+#[derive(Default)]
+struct Counted {
+    requests: u64,
+    beyond: u64,
+    extents: u64,
+    /// Bytes that the headers of the writes' batches take.
+    header_bytes: u64,
+}
+
+impl Counted {
+    fn add(&mut self, request: &Request) {
+        self.requests += 1;
+        let blocks = request.end_bytes().div_ceil(BLOCK_BYTES) - request.offset_bytes / BLOCK_BYTES;
+        let data = match request.kind {
+            RequestKind::Write => blocks,
+            RequestKind::Zero | RequestKind::Trim => 0,
+            RequestKind::Read | RequestKind::Flush => return,
+        };
+        self.extents += data;
+        let header = HEADER_BYTES + CHECKSUM_BYTES * data;
+        self.header_bytes += header.next_multiple_of(HEADER_UNIT);
+    }
+
+    fn told(
+        &self,
+        settings: ReplaySettings,
+        kinds: &[IoCount],
+        predicted: DeviceIos,
+        duration_ns: u64,
+    ) -> Replayed {
+        let (mut measured, besides) = self.measured(settings.architecture, kinds);
+        let writes = (self.extents as f64).max(1.0);
+        measured.reads /= writes;
+        measured.writes /= writes;
+        let told = |count: &IoCount| KindCount {
+            kind: count.kind.name(),
+            requests: count.requests,
+            bytes: count.bytes,
+        };
+        Replayed {
+            architecture: settings.architecture.name(),
+            granularity: settings.granularity,
+            requests: self.requests,
+            beyond: self.beyond,
+            extents_written: self.extents,
+            duration_ns,
+            kinds: kinds.iter().map(told).collect(),
+            measured,
+            predicted,
+            off: measured.total() / predicted.total() - 1.0,
+            besides: besides / writes,
+        }
+    }
+
+    /// Extents that the model speaks of, and device requests that it leaves out.
+    fn measured(&self, architecture: Architecture, kinds: &[IoCount]) -> (DeviceIos, f64) {
+        let of = |kind: IoKind| kinds.iter().find(|count| count.kind == kind);
+        let requests = |kind: IoKind| of(kind).map_or(0.0, |count| count.requests as f64);
+        let bytes = |kind: IoKind| of(kind).map_or(0.0, |count| count.bytes as f64);
+        let block = BLOCK_BYTES as f64;
+        let history = ((bytes(IoKind::HistoryWrite) - self.header_bytes as f64) / block).max(0.0);
+        let (reads, writes, modelled): (f64, f64, &[IoKind]) = match architecture {
+            // Blocks are copied away one by one, each after it was read. What else is read to be
+            // copied comes from the journal.
+            Architecture::Checkpointing => {
+                let copied = requests(IoKind::CopyWrite);
+                let homes = bytes(IoKind::CurrentWrite) / (BLOCK_BYTES + HOME_HEADER_BYTES) as f64;
+                (copied, copied + homes, &[IoKind::CurrentWrite, IoKind::CopyWrite])
+            }
+            // What comes home later does so beside the writes.
+            Architecture::Redirect => (0.0, history, &[IoKind::HistoryWrite]),
+            _ => {
+                let placed = bytes(IoKind::CurrentWrite) / block;
+                (0.0, history + placed, &[IoKind::HistoryWrite, IoKind::CurrentWrite])
+            }
+        };
+        let is_besides = |kind: IoKind| {
+            let is_for_reads = matches!(kind, IoKind::CurrentRead | IoKind::HistoryRead);
+            !is_for_reads && !modelled.contains(&kind)
+        };
+        let besides = kinds.iter().filter(|count| is_besides(count.kind));
+        (DeviceIos { reads, writes }, besides.map(|count| count.requests as f64).sum())
+    }
+}
