@@ -49,8 +49,11 @@ pub fn setting(
         };
     }
     if !architecture.may_have_cache() {
-        return Err(invalid(format!("{name} has no cache in this release"))
-            .with_hint("logging may have one, split-downstream has one"));
+        let hint = match before {
+            None => "logging may have one, split-downstream has one",
+            Some(_) => "switch the one that it has off with the same change: --cache 0",
+        };
+        return Err(invalid(format!("{name} has no cache in this release")).with_hint(hint));
     }
     if wanted < CACHE_BYTES_MIN {
         return Err(invalid(format!("a cache of {wanted} bytes is too small"))

@@ -185,12 +185,21 @@ impl Volume {
             .iter()
             .map(|(time, range)| TimedOps { time: *time, ops: &ops[range.clone()] })
             .collect();
-        let pen = self.take_pen_for_run(&ops)?;
-        let timeline = || (!self.gone.load(Ordering::Acquire)).then(|| self.present().timeline.id);
+        let mut pen = self.take_pen_for_run(&ops)?;
         let mut done = 0;
         while done < groups.len() {
             let rest = &groups[done..];
-            let appended = self.log.append_run(timeline, rest, source, &mut scratch.header)?;
+            let may = || !self.gone.load(Ordering::Acquire) && self.is_pen_right(pen.as_ref());
+            let timeline = || may().then(|| self.present().timeline.id);
+            let appended = match self.log.append_run(timeline, rest, source, &mut scratch.header) {
+                Err(e)
+                    if e.kind == history::ErrorKind::Moved && !self.is_pen_right(pen.as_ref()) =>
+                {
+                    pen = self.take_pen_for_run(&ops)?;
+                    continue;
+                }
+                other => other?,
+            };
             let taken = done..done + appended.batches.len();
             let seq = self.enter_run_in_map(&groups[taken.clone()], appended, &mut scratch.entries);
             if let Some(pen) = &pen {

@@ -195,6 +195,7 @@ impl Workload {
                 _ => None,
             },
             cache: CacheChange::default(),
+            architecture: None,
         }
     }
 
