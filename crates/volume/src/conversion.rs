@@ -312,6 +312,9 @@ impl Volume {
     pub(crate) fn fill_places(&self) -> Result<bool> {
         let present = self.present();
         let Some(current) = &present.current else { return Ok(false) };
+        if self.gone.load(Ordering::Acquire) {
+            return Ok(false);
+        }
         let (is_due, is_flushed) = {
             let conversion = self.conversion.lock();
             (conversion.fill_from.is_some(), conversion.flushed)
