@@ -16,8 +16,9 @@ pub enum Change {
     Resize(u64),
     /// These, of which not each has a seq: some were replaced in a cache before they were destaged.
     Several(Vec<Change>),
-    /// All became this, for what a crash left of several.
-    Become(Vec<u8>),
+    /// All became this, for what a crash left of several: these, some of which have seqs of their
+    /// own.
+    Become(Vec<u8>, Vec<Change>),
     /// Nothing: seqs that a power cut made void.
     Nothing,
 }
@@ -81,7 +82,7 @@ impl Oracle {
             Change::Revert(to) => *content = self.view_at(*to),
             Change::Resize(size) => content.resize(*size as usize, 0),
             Change::Several(changes) => changes.iter().for_each(|c| self.apply(content, c)),
-            Change::Become(all) => content.clone_from(all),
+            Change::Become(all, _) => content.clone_from(all),
             Change::Nothing => {}
         }
     }

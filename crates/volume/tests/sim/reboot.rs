@@ -341,7 +341,8 @@ fn part_of(change: &Change, before: &[u8], after: &[u8], content: &[u8]) -> Opti
         return Some(change.clone());
     }
     if let Change::Several(changes) = change {
-        return is_mixture(before, changes, content).then(|| Change::Become(content.to_vec()));
+        let became = || Change::Become(content.to_vec(), changes.clone());
+        return is_mixture(before, changes, content).then(became);
     }
     let cut = cut_of(before, after, content)? as u64;
     match change {
