@@ -7,8 +7,8 @@ use lab::model::{DeviceIos, Meter, MeterSettings};
 use lab::{Request, RequestKind, Source};
 use units::{BLOCK_BYTES, Granularity};
 use volume::{
-    Architecture, Budget, CacheChange, Granularity as EngineGranularity, IoCount, IoKind, Machine, Pool,
-    PoolFormat, PoolOptions, Volume, VolumeSpec, WriteOp,
+    Architecture, Budget, CacheChange, Granularity as EngineGranularity, IoCount, IoKind, Machine,
+    Pool, PoolFormat, PoolOptions, Volume, VolumeSpec, WriteOp,
 };
 
 use crate::device::HollowDevice;

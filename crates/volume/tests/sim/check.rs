@@ -146,7 +146,7 @@ impl Model {
                 "the time {time_ns} came to the later {found:?}; base seq {}",
                 self.oracle.base.0
             );
-            if let Some(next) = entries.get(after) {
+            if let Some(next) = entries.iter().find(|e| e.earliest_ns > time_ns) {
                 assert!(found.seq.0 < next.seq, "a time came to a later seq");
             }
         }
