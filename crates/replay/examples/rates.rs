@@ -73,6 +73,7 @@ fn main() -> Outcome {
                 window_ns: 24 * HOUR_NS,
                 volume_bytes: 1 << 40,
                 has_reads: false,
+                cache_bytes: None,
             };
             let began = Instant::now();
             let told = replay(&mut generator(10, REPLAYED)?, settings)?;

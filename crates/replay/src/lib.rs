@@ -34,6 +34,8 @@ pub struct ReplaySettings {
     pub volume_bytes: u64,
     /// Whether reads are made, too.
     pub has_reads: bool,
+    /// Bytes of the cache of each volume that may have one; `None` is as its architecture needs.
+    pub cache_bytes: Option<u64>,
 }
 
 /// Device requests of one kind.
@@ -66,7 +68,7 @@ pub struct Replayed {
     pub kinds: Vec<KindCount>,
     /// Device I/Os for one extent written, of what the model speaks of.
     pub measured: DeviceIos,
-    /// What the model says, without a cache.
+    /// What the model says, with the dirty part of the cache if there is one.
     pub predicted: DeviceIos,
     /// Measured against predicted, less 1.
     pub off: f64,

@@ -7,8 +7,8 @@ use lab::model::{DeviceIos, Meter, MeterSettings};
 use lab::{Request, RequestKind, Source};
 use units::{BLOCK_BYTES, Granularity};
 use volume::{
-    Architecture, Budget, Granularity as EngineGranularity, IoCount, IoKind, Machine, Pool,
-    PoolFormat, PoolOptions, Volume, VolumeSpec, WriteOp,
+    Architecture, Budget, CacheChange, Granularity as EngineGranularity, IoCount, IoKind, Machine,
+    Pool, PoolFormat, PoolOptions, Volume, VolumeSpec, WriteOp,
 };
 
 use crate::device::HollowDevice;
@@ -64,16 +64,19 @@ pub fn replay(source: &mut dyn Source, settings: ReplaySettings) -> Result<Repla
         }
     }
     while engine.pool.step(Budget { bytes: STEP_BYTES })? {}
+    let dirty_blocks = engine.dirty_blocks()?;
+    engine.flush()?;
     let kinds = engine.kinds()?;
     engine.pool.close()?;
-    // Without a cache every write leaves at once.
     let window_ns = match settings.granularity {
         Granularity::EveryWrite => 0.0,
         Granularity::Interval(span) => span.as_nanos() as f64,
         Granularity::OnDemand => f64::INFINITY,
     };
     let profile = meter.finish();
-    let predicted = profile.shares(window_ns, 0.0).ios(modelled(settings.architecture));
+    // Without a cache every write leaves at once.
+    let wait_ns = if dirty_blocks == 0 { 0.0 } else { profile.wait_ns(dirty_blocks) };
+    let predicted = profile.shares(window_ns, wait_ns).ios(modelled(settings.architecture));
     Ok(counted.told(settings, &kinds, predicted, profile.duration_ns()))
 }
 
@@ -90,6 +93,7 @@ impl Engine {
     /// The volume of a device of the trace.
     fn volume(&mut self, device: u32) -> Result<Arc<Volume>> {
         let settings = &self.settings;
+        let cache_bytes = settings.cache_bytes.filter(|_| settings.architecture.may_have_cache());
         while self.volumes.len() <= device as usize {
             let granularity = match settings.granularity {
                 Granularity::EveryWrite => EngineGranularity::EveryWrite,
@@ -103,6 +107,7 @@ impl Engine {
                 granularity,
                 window_ns: settings.window_ns,
                 history_limit_bytes: None,
+                cache: CacheChange { bytes: cache_bytes, dirty_percent: None },
             })?;
             self.volumes.push(volume);
         }
@@ -137,6 +142,23 @@ impl Engine {
             offset += length_bytes;
         }
         if request.is_fua {
+            volume.flush()?;
+        }
+        Ok(())
+    }
+
+    /// How many blocks may wait in the volumes' caches.
+    fn dirty_blocks(&self) -> Result<u64> {
+        let mut blocks = 0;
+        for volume in &self.volumes {
+            let limit = volume.info()?.cache.map_or(0, |cache| cache.used.dirty_limit_bytes);
+            blocks += limit / BLOCK_BYTES;
+        }
+        Ok(blocks)
+    }
+
+    fn flush(&self) -> Result<()> {
+        for volume in &self.volumes {
             volume.flush()?;
         }
         Ok(())

@@ -19,6 +19,8 @@ fn settings(architecture: Architecture, granularity: &str) -> ReplaySettings {
         window_ns: 24 * HOUR_NS,
         volume_bytes: 64 << 30,
         has_reads: false,
+        // Small against the traces: what waits at their end would have been written again.
+        cache_bytes: architecture.needs_cache().then_some(8 << 20),
     }
 }
 

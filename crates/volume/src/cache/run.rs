@@ -34,8 +34,7 @@ impl Cache {
     pub fn begin_run(&self, blocks: usize, upto: Option<u64>) -> Option<Run> {
         let mut state = self.lock();
         let mut run = Run::default();
-        let mut taken = 0;
-        for (&(write, block), version) in &state.waiting {
+        for (taken, (&(write, block), version)) in state.waiting.iter().enumerate() {
             let begins_group = run.groups.last().is_none_or(|(time, _)| *time != version.time);
             if begins_group {
                 if taken >= blocks || upto.is_some_and(|upto| write > upto) {
@@ -43,7 +42,6 @@ impl Cache {
                 }
                 run.groups.push((version.time, run.pieces.len()..run.pieces.len()));
             }
-            taken += 1;
             run.push(write, block, version.bytes.as_deref(), version.crc);
             run.groups.last_mut().expect("begun").1.end = run.pieces.len();
         }

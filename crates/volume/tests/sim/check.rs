@@ -67,7 +67,7 @@ impl Model {
             Some(entry) if entry.seq != seq && spans(&entry.change) => {
                 // `seq` may lie within this change, which took several.
                 let before = self.oracle.view_at(entry.seq - 1);
-                if let Change::Several(changes) = &entry.change {
+                if let Change::Several(changes) | Change::Become(_, changes) = &entry.change {
                     return Expected::Mixed(before, changes.clone());
                 }
                 let after = self.oracle.view_at(entry.seq);
@@ -146,7 +146,7 @@ impl Model {
                 "the time {time_ns} came to the later {found:?}; base seq {}",
                 self.oracle.base.0
             );
-            if let Some(next) = entries.get(after) {
+            if let Some(next) = entries.iter().find(|e| e.earliest_ns > time_ns) {
                 assert!(found.seq.0 < next.seq, "a time came to a later seq");
             }
         }
@@ -162,7 +162,7 @@ impl Model {
 
 /// Whether a change may take several seqs.
 fn spans(change: &Change) -> bool {
-    matches!(change, Change::Write(..) | Change::Zero(..) | Change::Several(_))
+    matches!(change, Change::Write(..) | Change::Zero(..) | Change::Several(_) | Change::Become(..))
 }
 
 /// Reads all of a view, in pieces of odd sizes.

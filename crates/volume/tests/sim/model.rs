@@ -90,7 +90,12 @@ impl Model {
 
     /// Adds an acknowledged change.
     pub fn push(&mut self, seq: u64, time_ns: u64, change: Change) {
+        self.push_between(seq, (time_ns, time_ns), change);
+    }
+
+    /// Adds an acknowledged change of which it is not known when exactly it was made.
+    pub fn push_between(&mut self, seq: u64, times_ns: (u64, u64), change: Change) {
         self.oracle.apply(&mut self.present, &change);
-        self.oracle.push(seq, time_ns, change);
+        self.oracle.push_between(seq, times_ns, change);
     }
 }

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use env::Clock;
-use hindsight_volume::{Error, WriteOp};
+use hindsight_volume::{Error, ErrorKind, Resolved, WriteOp};
 use sim::Op;
 use units::Moment;
 
@@ -145,7 +145,7 @@ impl World {
         let volume = self.volume(name);
         let mut content = vec![0x5a; volume.size_bytes() as usize];
         volume.read(0, &mut content).unwrap_or_else(|e| panic!("{name} after recovery: {e}"));
-        let latest = volume.resolve(&Moment::Latest).expect("the present can always be opened");
+        let latest = self.latest_with_room(name);
         // Seqs that came to nothing count: who was told of one finds it again by the time.
         let now = self.clock.wall();
         if latest.time <= now {
@@ -193,6 +193,20 @@ impl World {
         }
         model.logged = model.oracle.latest();
         self.trace.push(format!("{name} recovered: latest {}", latest.seq));
+    }
+
+    /// The present's stamp. What waits in a cache needs room for it: should there be none at all,
+    /// somebody adds some.
+    fn latest_with_room(&mut self, name: &str) -> Resolved {
+        let volume = self.volume(name);
+        match volume.resolve(&Moment::Latest) {
+            Err(e) if e.kind == ErrorKind::Full && self.models[name].cached => {
+                self.media.set_space_limit(None);
+                self.limited = false;
+                volume.resolve(&Moment::Latest).expect("the present, with room")
+            }
+            other => other.expect("the present can always be opened"),
+        }
     }
 
     fn settle_pins(&mut self, name: &str, mine: Option<&Action>) {
@@ -316,6 +330,7 @@ impl Model {
     /// Makes the history that was found the model's.
     fn take_tail(&mut self, tail: Tail, latest: u64, time_ns: u64) {
         self.oracle.entries.truncate(tail.kept);
+        let earliest_ns = self.oracle.entries.last().map_or(0, |e| e.time_ns);
         let count = tail.added.len();
         let is_resize = matches!(tail.added.last(), Some((_, Change::Resize(_))));
         for (index, (seq, change)) in tail.added.into_iter().enumerate() {
@@ -324,7 +339,7 @@ impl Model {
             // The last one may have been cut short, and then its seq is not known: at most the
             // latest.
             let seq = if index + 1 == count { latest.max(seq) } else { seq };
-            self.oracle.push(seq, time_ns, change);
+            self.oracle.push_between(seq, (earliest_ns.min(time_ns), time_ns), change);
         }
         assert!(latest >= self.oracle.latest(), "seqs only rise: {latest}");
         if latest > self.oracle.latest() {
@@ -341,7 +356,8 @@ fn part_of(change: &Change, before: &[u8], after: &[u8], content: &[u8]) -> Opti
         return Some(change.clone());
     }
     if let Change::Several(changes) = change {
-        return is_mixture(before, changes, content).then(|| Change::Become(content.to_vec()));
+        let became = || Change::Become(content.to_vec(), changes.clone());
+        return is_mixture(before, changes, content).then(became);
     }
     let cut = cut_of(before, after, content)? as u64;
     match change {

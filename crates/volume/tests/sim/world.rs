@@ -397,6 +397,7 @@ impl World {
         let ops: Vec<WriteOp<'_>> = changes.iter().map(op_of).collect();
         let volume = self.volume(name);
         let before = self.models[name].oracle.latest();
+        let earliest_ns = volume.now().as_nanos();
         let last = volume.write_batch(&ops)?.0;
         let is_cached = self.models[name].cached;
         let stamp = if is_cached {
@@ -416,11 +417,11 @@ impl World {
         let [change] = changes else {
             assert_eq!(last, before + changes.len() as u64, "whole blocks take one seq each");
             for (seq, change) in (before + 1..).zip(changes) {
-                model.push(seq, stamp.time.as_nanos(), change.clone());
+                model.push_between(seq, (earliest_ns, stamp.time.as_nanos()), change.clone());
             }
             return Ok(());
         };
-        model.push(last, stamp.time.as_nanos(), change.clone());
+        model.push_between(last, (earliest_ns, stamp.time.as_nanos()), change.clone());
         Ok(())
     }
 
@@ -506,6 +507,10 @@ impl World {
             Err(Error { kind: ErrorKind::OutsideWindow { .. }, .. }) => None,
             Err(e) => return Err(e),
         };
+        if self.caches.is_some() {
+            // What waited had to be destaged for that, and history may have made room.
+            self.note_given_up()?;
+        }
         self.models[name].check_resolved(moment, resolved);
         self.intent = resolved;
         Ok(resolved)
