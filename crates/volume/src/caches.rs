@@ -51,7 +51,7 @@ pub fn setting(
     if !architecture.may_have_cache() {
         let hint = match before {
             None => "logging may have one, split-downstream has one",
-            Some(_) => "switch the one that it has off with the same change: --cache 0",
+            Some(_) => "switch the one that it has off with the same change: --cache none",
         };
         return Err(invalid(format!("{name} has no cache in this release")).with_hint(hint));
     }

@@ -82,6 +82,18 @@ enum Remains {
 }
 
 impl Volume {
+    /// Where its data lives.
+    #[must_use]
+    pub fn architecture(&self) -> Architecture {
+        self.record.lock().architecture
+    }
+
+    /// Whether a change of architecture has something left to do.
+    #[must_use]
+    pub fn is_converting(&self) -> bool {
+        self.record.lock().conversion.is_some()
+    }
+
     /// Fails unless the architecture can be changed to this one, and makes ready for it. The caller
     /// holds no lock.
     ///

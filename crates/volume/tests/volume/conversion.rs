@@ -429,7 +429,7 @@ fn what_cannot_be_is_refused_and_changes_nothing() {
         |architecture| VolumeChange { architecture: Some(architecture), ..VolumeChange::default() };
     let error = volume.change(&bare(Architecture::Redirect)).expect_err("it has a cache");
     assert_eq!(error.kind, ErrorKind::Invalid);
-    assert!(error.hint.expect("a hint").contains("--cache 0"));
+    assert!(error.hint.expect("a hint").contains("--cache none"));
     assert_eq!(volume.info().expect("info").architecture, Architecture::SplitDownstream);
     volume.change(&bare(Architecture::Logging)).expect("which may keep it");
     assert!(volume.info().expect("info").cache.is_some());
