@@ -88,7 +88,7 @@ pub struct Volume {
     pub device_io: Vec<DeviceIo>,
 }
 
-/// A change of architecture whose background work is not done. Reads and writes are right meanwhile.
+/// A change of architecture whose background work is not done. Reads are right meanwhile.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Conversion {
     /// The architecture before.

@@ -8,7 +8,7 @@
 //! Invariants
 //! 1. Whoever writes in place holds a pen of the store of now when the write gets its seq
 //!    (`is_pen_right`): the store changes only while the log's gate is closed.
-//! 2. A current store's slabs are recorded, added and taken away under the books: none is forgotten.
+//! 2. A current store's slabs are recorded, added and taken away under the books: none is lost.
 //! 3. A block leaves a base as in cleaning: the map names it in the log before its home is free.
 
 use std::collections::BTreeMap;
@@ -396,8 +396,8 @@ impl Volume {
         Ok(None)
     }
 
-    /// Ends a conversion that has nothing left to do. The caller holds `work`; `is_idle`: nothing is
-    /// being merged.
+    /// Ends a conversion that has nothing left to do. The caller holds `work`; `is_idle` says that
+    /// nothing is being merged.
     ///
     /// # Errors
     /// `Refused` or `Io`.

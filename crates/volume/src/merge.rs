@@ -35,7 +35,7 @@ use crate::volume::Volume;
 pub const RUNS_MAX: usize = 10;
 /// Runs joined at a time.
 const JOINED: usize = 6;
-/// Entries of a step in which blocks may come home or leave it: each may be a block read and written.
+/// Entries of a step in which blocks may come home or leave it: each may be a block copied.
 const HOMECOMING_ENTRIES_MAX: usize = 2048;
 
 /// What kind of merge.

@@ -152,7 +152,7 @@ impl Core {
         Ok(())
     }
 
-    /// Frees slabs of a base that is being left. The caller holds `work`, and nothing is coming home.
+    /// Frees slabs of a base that is being left. The caller holds `work`; nothing is coming home.
     fn free_empty_homes(&self, volume: &Volume) -> Result<()> {
         let empty = volume.empty_homes();
         if empty.is_empty() {
