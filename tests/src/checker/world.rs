@@ -19,7 +19,8 @@ use crate::server::Server;
 const STORY_STEPS: usize = 60;
 const VOLUMES_MAX: usize = 5;
 /// Where volumes may keep their present; to a client they are the same.
-const ARCHITECTURES: [&str; 4] = ["logging", "split-stream", "redirect", "checkpointing"];
+pub(super) const ARCHITECTURES: [&str; 4] =
+    ["logging", "split-stream", "redirect", "checkpointing"];
 /// Recorded moments of a volume that are compared at its end, of which the newest and a sample.
 pub(super) const COMPARED_AT_END: usize = 24;
 
@@ -141,6 +142,7 @@ impl World {
             89..91 if self.subjects.len() < VOLUMES_MAX => self.create_any_volume(),
             91..96 => self.storm_and_kill(at),
             96..98 => self.restart(),
+            98 => self.convert(at),
             _ => {
                 thread::sleep(Duration::from_millis(self.random.below(60)));
                 self.check_present(at, false)
