@@ -340,10 +340,11 @@ impl Volume {
         }
         for _ in 0..LOOKS_A_STEP {
             let Some(from) = self.conversion.lock().fill_from else { return Ok(false) };
-            let next = match self.next_slab_with_data(&present, current, from)? {
+            let next = match self.next_slab(&present, current, from)? {
                 None => None,
-                Some(slab) if current.has_slab(slab) => Some(slab + 1),
-                Some(slab) => {
+                Some((slab, false)) => Some(slab + 1),
+                Some((slab, true)) if current.has_slab(slab) => Some(slab + 1),
+                Some((slab, true)) => {
                     if !self.has_plenty_of_room() {
                         return Ok(false);
                     }
@@ -372,28 +373,21 @@ impl Volume {
         free > reserve + store.zone_count() / 8
     }
 
-    /// The first slab from `from` on in which the present has data.
-    fn next_slab_with_data(
+    /// The first slab from `from` on of which the map has entries, and whether the present has data
+    /// there.
+    fn next_slab(
         &self,
         present: &Opening,
         current: &CurrentStore,
         from: u64,
-    ) -> Result<Option<u64>> {
+    ) -> Result<Option<(u64, bool)>> {
         let _epoch = self.core.store.enter();
         let end = present.size_bytes.div_ceil(BLOCK_BYTES);
-        let mut slab = from;
-        while let Some(block) = first_entry(present, current.blocks_of(slab).start)? {
-            if block >= end {
-                return Ok(None);
-            }
-            slab = current.slab_of(block);
-            let blocks = current.blocks_of(slab);
-            if has_data(present, block..blocks.end.min(end))? {
-                return Ok(Some(slab));
-            }
-            slab += 1;
-        }
-        Ok(None)
+        let first = first_entry(present, current.blocks_of(from).start)?;
+        let Some(block) = first.filter(|&block| block < end) else { return Ok(None) };
+        let slab = current.slab_of(block);
+        let blocks = block..current.blocks_of(slab).end.min(end);
+        Ok(Some((slab, has_data(present, blocks)?)))
     }
 
     /// Ends a conversion that has nothing left to do. The caller holds `work`; `is_idle` says that

@@ -150,7 +150,7 @@ impl Story {
             let length = random.between(1, 4).min(SIZE_BYTES / BLOCK - block);
             let seq = put(volume, block, byte, length);
             self.present[(block * BLOCK) as usize..][..(length * BLOCK) as usize].fill(byte);
-            if random.chance(150) {
+            if random.chance(30) {
                 self.moments.insert(seq.0, self.present.clone());
             }
         }
