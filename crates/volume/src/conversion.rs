@@ -48,6 +48,8 @@ pub struct Conversion {
     unmovable: u64,
     /// So many blocks at home cannot leave it.
     rest: Option<u64>,
+    /// Blocks at home and zones to leave to when the last reclamation began.
+    tried: Option<(u64, u64)>,
     /// What there was to do, in blocks.
     total_blocks: u64,
 }
@@ -256,21 +258,26 @@ impl Volume {
         if self.base.slab_count() == 0 {
             return false;
         }
-        let left = self.base.blocks_at_home();
+        let (left, zones) = (self.base.blocks_at_home(), self.zones_to_leave_to());
+        let fits = !self.homes_to_leave().is_empty();
         let mut conversion = self.conversion.lock();
         // All that is left was tried, and could not be read.
         if conversion.unmovable >= left && left > 0 {
             conversion.rest = Some(left);
         }
-        conversion.rest != Some(left) && (left == 0 || self.zones_to_leave_to() > 0)
+        // Where no slab fits, a merge may make room; but not the same one again.
+        let is_new = zones > 0 && conversion.tried != Some((left, zones));
+        conversion.rest != Some(left) && (left == 0 || fits || is_new)
     }
 
     /// A reclamation begins. The caller holds `work`.
     pub(crate) fn begin_pass(&self) -> Result<()> {
         let is_first = {
             let has_base = self.record.lock().architecture.has_base();
+            let tried = (self.base.blocks_at_home(), self.zones_to_leave_to());
             let mut conversion = self.conversion.lock();
             conversion.unmovable = 0;
+            conversion.tried = Some(tried);
             has_base && !std::mem::replace(&mut conversion.offered, true)
         };
         if is_first && self.record.lock().conversion.is_some() {

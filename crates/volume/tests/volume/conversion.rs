@@ -517,6 +517,68 @@ fn a_pool_without_room_says_so_or_waits() {
 }
 
 #[test]
+fn a_base_is_left_as_far_as_there_is_room_and_nothing_is_done_in_vain() {
+    for zones_left in [0, 1, 3] {
+        let mut rig = Rig::new(64 << 20);
+        let (volume, mut story) = with_a_past(&rig, Architecture::Redirect, &mut Random::new(8));
+        // All of it at home, so that every slab is full.
+        let captures = Some(Granularity::OnDemand);
+        let change = VolumeChange { granularity: captures, ..VolumeChange::default() };
+        volume.change(&change).expect("captures only");
+        volume.versions().expect("versions").iter().for_each(|version| {
+            volume.delete_version(version.number).expect("deleted");
+        });
+        (0..SIZE_BYTES / BLOCK).for_each(|block| _ = put(&volume, block, 3, 1));
+        (story.moments, story.present) = (BTreeMap::new(), vec![3; SIZE_BYTES as usize]);
+        drop(volume);
+        let volume = rig.restart();
+        for _ in 0..2 {
+            let number = volume.create_version("").expect("a version").number;
+            volume.delete_version(number).expect("deleted");
+            rig.settle();
+        }
+        assert_eq!(volume.info().expect("info").base_bytes, SIZE_BYTES);
+        let spec = VolumeSpec {
+            name: "big".to_owned(),
+            size_bytes: 64 << 20,
+            architecture: Architecture::Logging,
+            granularity: Granularity::EveryWrite,
+            window_ns: WINDOW_NS,
+            history_limit_bytes: None,
+            cache: CacheChange::default(),
+        };
+        let big = rig.pool().create_volume(&spec).expect("made");
+        let left = || {
+            let status = rig.pool().status();
+            let zones = |bytes: u64| bytes / ZONE_BYTES;
+            zones(status.available_bytes).saturating_sub(zones(status.map_bytes) + 2)
+        };
+        let mut block = 0;
+        loop {
+            rig.settle();
+            if left() <= zones_left {
+                break;
+            }
+            put(&big, block % (16 << 10), 4, 8);
+            block += 8;
+        }
+        volume.change(&to(Architecture::Logging)).expect("changed");
+        let writes = || rig.media.changes();
+        (0..3000).any(|_| !rig.step() && !rig.step() && !rig.step());
+        let before = writes();
+        (0..50).for_each(|_| _ = rig.step());
+        let told = volume.info().expect("info").conversion;
+        assert!(told.is_none() || writes() - before < 20, "{zones_left}: it waits in peace");
+        story.check(&volume, "as far as there is room");
+        rig.pool().delete_volume("big").expect("deleted");
+        rig.settle();
+        assert_eq!(volume.info().expect("info").conversion, None, "{zones_left}: then it ends");
+        assert_eq!(volume.info().expect("info").base_bytes, 0);
+        story.check(&volume, "at the end");
+    }
+}
+
+#[test]
 fn what_cannot_be_read_at_home_stays_and_is_told() {
     let rig = Rig::new(128 << 20);
     let (volume, story) = with_a_past(&rig, Architecture::Redirect, &mut Random::new(6));
