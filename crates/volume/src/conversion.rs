@@ -265,9 +265,11 @@ impl Volume {
         if conversion.unmovable >= left && left > 0 {
             conversion.rest = Some(left);
         }
-        // Where no slab fits, a merge may make room; but not the same one again.
+        // Where no slab fits, a merge may make room; but not the same one again. Nor one that only
+        // meets what cannot be read.
         let is_new = zones > 0 && conversion.tried != Some((left, zones));
-        conversion.rest != Some(left) && (left == 0 || fits || is_new)
+        let goes_on = fits && conversion.unmovable == 0;
+        conversion.rest != Some(left) && (left == 0 || goes_on || is_new)
     }
 
     /// A reclamation begins. The caller holds `work`.
