@@ -148,6 +148,7 @@ impl World {
         };
         http.expect("POST", &subject.path("/clones"), Some(&body))?;
         let mut clone = Subject::new(&name, subject.retains, subject.window, image);
+        clone.note_cache(&http)?;
         if clone.retains == Retains::Everything {
             clone.record(&http, true)?;
         }
