@@ -93,7 +93,6 @@ impl Engine {
     /// The volume of a device of the trace.
     fn volume(&mut self, device: u32) -> Result<Arc<Volume>> {
         let settings = &self.settings;
-        let cache_bytes = settings.cache_bytes.filter(|_| settings.architecture.may_have_cache());
         while self.volumes.len() <= device as usize {
             let granularity = match settings.granularity {
                 Granularity::EveryWrite => EngineGranularity::EveryWrite,
@@ -107,7 +106,7 @@ impl Engine {
                 granularity,
                 window_ns: settings.window_ns,
                 history_limit_bytes: None,
-                cache: CacheChange { bytes: cache_bytes, dirty_percent: None },
+                cache: CacheChange { bytes: settings.cache_bytes, dirty_percent: None },
             })?;
             self.volumes.push(volume);
         }

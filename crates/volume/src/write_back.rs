@@ -20,8 +20,9 @@ use units::{BLOCK_BYTES, Seq};
 
 use crate::cache::{Cache, Offered, Run};
 use crate::core::FromReserve;
+use crate::in_place::data_blocks;
 use crate::opening::Patience;
-use crate::types::{Extent, WriteOp};
+use crate::types::{Architecture, Extent, WriteOp};
 use crate::volume::{Pins, Volume};
 use crate::write::{Terms, cut};
 use crate::{Error, ErrorKind, Result};
@@ -185,7 +186,14 @@ impl Volume {
             .iter()
             .map(|(time, range)| TimedOps { time: *time, ops: &ops[range.clone()] })
             .collect();
-        let pen = self.take_pen_for_run(&ops)?;
+        // With `split-stream` a place waits for the newest version of its block: until then the log
+        // answers.
+        let is_stream = self.record.lock().architecture == Architecture::SplitStream;
+        let superseded = is_stream.then(|| self.cache.superseded(run));
+        let is_superseded = |block: &u64| superseded.as_ref().is_some_and(|s| s.contains(block));
+        let (later, now) = data_blocks(&ops).partition(is_superseded);
+        let later = self.take_pen_for_blocks(later)?;
+        let pen = self.take_pen_for_blocks(now)?;
         let timeline = || (!self.gone.load(Ordering::Acquire)).then(|| self.present().timeline.id);
         let mut done = 0;
         while done < groups.len() {
@@ -193,15 +201,15 @@ impl Volume {
             let appended = self.log.append_run(timeline, rest, source, &mut scratch.header)?;
             let taken = done..done + appended.batches.len();
             let seq = self.enter_run_in_map(&groups[taken.clone()], appended, &mut scratch.entries);
-            if let Some(pen) = &pen {
-                let within = run.groups()[taken.start].1.start..run.groups()[taken.end - 1].1.end;
-                self.write_run_in_place(pen, &ops[within])?;
-            }
             done = taken.end;
             self.cache.end_groups(run, taken, seq);
         }
         if let Some(pen) = pen {
+            self.write_run_in_place(&pen, &ops, superseded.as_ref())?;
             pen.let_go();
+        }
+        if let Some(later) = later {
+            later.give_up();
         }
         Ok(())
     }

@@ -43,7 +43,7 @@ enum Kinds {
     Plain,
     /// Of all architectures that need no cache, and without one.
     Uncached,
-    /// Of all architectures that may have a cache, with and without one.
+    /// Of all architectures, with and without a cache.
     Cached,
     /// Of one architecture.
     Only(Architecture),
@@ -55,7 +55,7 @@ impl Kinds {
         match self {
             Kinds::Plain => vec![Architecture::Logging],
             Kinds::Uncached => all.filter(|a| !a.needs_cache()).collect(),
-            Kinds::Cached => all.filter(|a| a.may_have_cache()).collect(),
+            Kinds::Cached => all.collect(),
             Kinds::Only(architecture) => vec![architecture],
         }
     }
