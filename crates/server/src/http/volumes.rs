@@ -67,18 +67,20 @@ pub(super) async fn create(
     Ok(made(location(&volume.name), volume))
 }
 
+fn architecture(name: &str) -> Answer<Architecture> {
+    let known = Architecture::ALL.into_iter().find(|known| known.name() == name);
+    known.ok_or_else(|| {
+        let there = Architecture::ALL.map(Architecture::name).join(", ");
+        let detail = format!("`{name}` is not an architecture of this release");
+        Refusal::new(ProblemKind::Invalid, detail).with_hint(format!("this release has {there}"))
+    })
+}
+
 fn spec(body: CreateVolume) -> Answer<VolumeSpec> {
     let invalid = |detail: String| Refusal::new(ProblemKind::Invalid, detail);
     let architecture = match body.architecture.as_deref() {
         None => Architecture::Logging,
-        Some(name) => {
-            let known = Architecture::ALL.into_iter().find(|known| known.name() == name);
-            known.ok_or_else(|| {
-                let there = Architecture::ALL.map(Architecture::name).join(", ");
-                invalid(format!("`{name}` is not an architecture of this release"))
-                    .with_hint(format!("this release has {there}"))
-            })?
-        }
+        Some(name) => architecture(name)?,
     };
     if let Some(extent) = body.extent.filter(|e| e.0.0 != convert::EXTENT_BYTES) {
         return Err(invalid(format!("an extent of {} bytes is not in this release", extent.0.0))
@@ -136,6 +138,7 @@ pub(super) async fn change(
 
 fn apply(context: &Context, name: &str, body: &ChangeVolume, force: bool) -> Answer<api::Volume> {
     let volume = context.volume(name)?;
+    let architecture = body.architecture.as_deref().map(architecture).transpose()?;
     if let Some(size) = body.size {
         if size.0.0 < volume.size_bytes() {
             context.refuse_attached(name, force)?;
@@ -150,9 +153,15 @@ fn apply(context: &Context, name: &str, body: &ChangeVolume, force: bool) -> Ans
             bytes: body.cache.map(|c| c.0.0),
             dirty_percent: body.cache_dirty_percent,
         },
+        architecture,
     };
     if change != VolumeChange::default() {
+        let before = volume.architecture();
         volume.change(&change)?;
+        if let Some(now) = architecture.filter(|&now| now != before) {
+            let (from, to) = (before.name(), now.name());
+            tracing::info!(volume = name, from, to, "the architecture was changed");
+        }
     }
     context.describe(&volume)
 }

@@ -385,6 +385,7 @@ impl World {
                 }
                 model.window_ns = change.window_ns.unwrap_or(model.window_ns);
             }
+            Action::Convert(name, architecture) => self.convert(name, *architecture)?,
             other => unreachable!("{other:?} is no event"),
         }
         Ok(())
