@@ -12,6 +12,7 @@
 //! 4. Reverts, undone reverts, clones and clones of clones have the bytes of their moment.
 //! 5. A diff covers every byte that differs and reports no block that does not; a hole reads zero.
 //! 6. Deleting a volume, version or mark changes no other.
+//! 7. A change of architecture changes nothing that a client sees.
 //!
 //! The model is an [`crate::image::Image`] for each moment. The generator is this module's own and
 //! shares nothing with the simulator's, so that one's blind spot is not the other's.

@@ -20,10 +20,8 @@ use crate::server::Server;
 const STORY_STEPS: usize = 60;
 const VOLUMES_MAX: usize = 5;
 /// Where volumes may keep their present; to a client they are the same.
-const ARCHITECTURES: [&str; 5] =
+pub(super) const ARCHITECTURES: [&str; 5] =
     ["logging", "split-stream", "split-downstream", "redirect", "checkpointing"];
-/// Architectures that may have a write-back cache.
-const CACHED: [&str; 2] = ["logging", "split-downstream"];
 /// Recorded moments of a volume that are compared at its end, of which the newest and a sample.
 pub(super) const COMPARED_AT_END: usize = 24;
 
@@ -145,6 +143,7 @@ impl World {
             89..91 if self.subjects.len() < VOLUMES_MAX => self.create_any_volume(),
             91..96 => self.storm_and_kill(at),
             96..98 => self.restart(),
+            98 => self.convert(at),
             _ => {
                 thread::sleep(Duration::from_millis(self.random.below(60)));
                 self.check_present(at, false)
@@ -177,7 +176,7 @@ impl World {
         if window == Window::Short {
             body["window"] = json!(SHORT_WINDOW);
         }
-        if CACHED.contains(&architecture) && self.random.chance(40) {
+        if self.random.chance(40) {
             body["cache"] = json!(self.random.between(64 << 10, 2 << 20));
             body["cache_dirty_percent"] = json!(self.random.between(1, 100));
         }

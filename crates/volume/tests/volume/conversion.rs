@@ -4,13 +4,15 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use block::{BlockDevice, MediaDevice};
+use block::{BlockDevice, MediaDevice, Operation};
 use hindsight_volume::{
     Architecture, Budget, CacheChange, ErrorKind, Granularity, IoKind, Machine, Pool, PoolFormat,
     PoolOptions, Volume, VolumeChange, VolumeSpec, WriteOp,
 };
 use sim::{Random, SimClock, SimEntropy, SimMedia};
 use units::{Moment, Seq, WallTime};
+
+use crate::hook;
 
 const BLOCK: u64 = 4096;
 const SIZE_BYTES: u64 = 3 << 20;
@@ -417,6 +419,48 @@ fn write_own_range(volume: &Volume, writer: u64) -> Vec<u8> {
         }
     }
     mine
+}
+
+#[test]
+fn a_write_that_finds_another_store_when_it_gets_its_seq_is_made_again() {
+    let rig = hook::Rig::new(64 << 20, 1 << 20);
+    let pool = rig.open();
+    let volume = hook::make(&pool, Granularity::EveryWrite, WINDOW_NS);
+    let first = hook::put(&volume, 5, 1);
+    volume.change(&to(Architecture::SplitStream)).expect("changed");
+    // The first write takes a slab: while it does, the store goes and another comes and is filled.
+    let (is_first, inner) = (AtomicBool::new(true), (Arc::clone(&pool), Arc::clone(&volume)));
+    rig.device.hook(move |operation, _| {
+        if operation != Operation::Allocate || !is_first.swap(false, Ordering::SeqCst) {
+            return;
+        }
+        let (pool, volume) = inner.clone();
+        let other = std::thread::spawn(move || {
+            volume.change(&to(Architecture::Logging)).expect("changed");
+            volume.change(&to(Architecture::SplitStream)).expect("and back");
+            while pool.step(Budget { bytes: 1 << 20 }).expect("a step") {}
+            assert_eq!(volume.info().expect("info").unplaced_bytes, 0);
+        });
+        other.join().expect("the other thread");
+    });
+    hook::put(&volume, 5, 2);
+    rig.device.unhook();
+    pool.verify_invariants().expect("what is trusted is what the map says");
+    assert_eq!(hook::get(&volume, 5), 2);
+    assert_eq!(volume.info().expect("info").counters.rotten_places, 0);
+    let view = volume.view(&Moment::Seq(first)).expect("the past");
+    let mut bytes = [0; 4096];
+    view.read(5 * BLOCK, &mut bytes).expect("read");
+    assert_eq!(bytes, [1; 4096]);
+    drop(view);
+    // Nor was the slab lost that the write took for a store that had gone.
+    let used = pool.status().used_bytes;
+    let slabs = pool.status().current_bytes;
+    drop(volume);
+    pool.close().expect("closed");
+    drop(pool);
+    let pool = rig.open();
+    assert_eq!((pool.status().used_bytes, pool.status().current_bytes), (used, slabs));
 }
 
 #[test]
