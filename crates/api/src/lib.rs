@@ -13,7 +13,7 @@ pub use client::{Client, ClientError, Page, ServerAddress};
 pub use problem::{ExitCode, PROBLEM_MEDIA_TYPE, Problem, ProblemKind};
 pub use requests::{
     ChangeVolume, CreateClone, CreateMark, CreateVersion, CreateVolume, DiffQuery, ForceQuery,
-    HistoryQuery, ListQuery, MarkQuery, ResolveQuery, Revert,
+    HistoryQuery, ListQuery, MarkQuery, RecordQuery, ResolveQuery, Revert,
 };
 pub use scalar::{SizeInput, SpanInput, Time};
 pub use types::{
@@ -24,6 +24,9 @@ pub use units::Granularity;
 
 /// The OpenAPI 3.1 document of the API, as served at `/api/v1/openapi.json`.
 pub const OPENAPI_JSON: &str = include_str!("../openapi.json");
+
+/// The media type of a recorded trace.
+pub const TRACE_MEDIA_TYPE: &str = "application/vnd.hindsight.trace";
 
 /// Where the API begins.
 pub const API_PREFIX: &str = "/api/v1";

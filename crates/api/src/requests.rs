@@ -152,6 +152,17 @@ pub struct HistoryQuery {
     pub next: Option<String>,
 }
 
+/// How long a volume is recorded.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct RecordQuery {
+    /// A span such as `60s`, at most `7d`; until the client leaves by default.
+    #[serde(default, rename = "for", skip_serializing_if = "Option::is_none")]
+    #[param(rename = "for")]
+    pub length: Option<String>,
+}
+
 /// Which part of a diff.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]

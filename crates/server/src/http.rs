@@ -23,6 +23,7 @@ use volume::{Pool, Volume};
 use crate::Attachments;
 use crate::fill::FillGauge;
 use crate::metrics::Metrics;
+use crate::taps::Taps;
 
 mod answer;
 mod ask;
@@ -33,6 +34,7 @@ mod history;
 mod marks;
 mod pool;
 mod serve;
+mod trace;
 mod versions;
 mod volumes;
 
@@ -84,6 +86,7 @@ struct Inner {
     pool: Arc<Pool>,
     fill: Arc<FillGauge>,
     attachments: Arc<Attachments>,
+    taps: Arc<Taps>,
     nbd: NbdAddresses,
     metrics: Metrics,
     ready: AtomicBool,
@@ -94,16 +97,22 @@ impl Context {
         pool: Arc<Pool>,
         fill: Arc<FillGauge>,
         attachments: Arc<Attachments>,
+        taps: Arc<Taps>,
         nbd: NbdAddresses,
         metrics: Metrics,
     ) -> Context {
         let ready = AtomicBool::new(false);
-        Context(Arc::new(Inner { pool, fill, attachments, nbd, metrics, ready }))
+        Context(Arc::new(Inner { pool, fill, attachments, taps, nbd, metrics, ready }))
     }
 
     /// How full the pool is.
     pub(crate) fn fill(&self) -> &Arc<FillGauge> {
         &self.0.fill
+    }
+
+    /// Who records requests.
+    fn taps(&self) -> &Arc<Taps> {
+        &self.0.taps
     }
 
     /// Says whether `/readyz` answers 200.
@@ -193,6 +202,7 @@ fn api_routes() -> OpenApiRouter<Context> {
         .routes(routes!(history::revert))
         .routes(routes!(history::clone))
         .routes(routes!(history::diff))
+        .routes(routes!(trace::record))
         .routes(routes!(versions::list, versions::create))
         .routes(routes!(versions::show, versions::delete))
         .routes(routes!(marks::list, marks::create, marks::delete_named))

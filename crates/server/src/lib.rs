@@ -17,6 +17,7 @@ mod pool_files;
 mod serve;
 mod server;
 mod settings;
+mod taps;
 
 pub use attach::{Attachment, Attachments};
 pub use error::{StartError, problem_kind};
@@ -29,3 +30,4 @@ pub use settings::{
     CONFIG_FILE_DEFAULT, Config, ListenSettings, Listening, LogSettings, NbdSettings, Settings,
     TlsFiles,
 };
+pub use taps::Taps;

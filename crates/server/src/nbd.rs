@@ -26,6 +26,7 @@ use std::time::Duration;
 use rustls::ServerConfig;
 
 use crate::Attachments;
+use crate::taps::Taps;
 
 mod answer;
 mod check;
@@ -66,6 +67,8 @@ pub struct NbdContext {
     pub limits: NbdLimits,
     /// What happened.
     pub counters: Arc<NbdCounters>,
+    /// Who records requests.
+    pub taps: Arc<Taps>,
 }
 
 /// Limits of connections.

@@ -1,6 +1,7 @@
 //! A server process on a pool of its own, and commands run against it.
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
 use std::path::PathBuf;
 use std::process::{Child, ChildStderr, Command, Output, Stdio};
 
@@ -90,6 +91,19 @@ impl Fixture {
         let mut command = hindsight();
         command.args(arguments).env("HINDSIGHT_SERVER", self.server());
         Ran::of(command.output().expect("run"))
+    }
+
+    /// What the HTTP listener answers to a GET, head and body.
+    pub fn http(&self, path: &str) -> String {
+        let line = self.lines.iter().find_map(|line| line.strip_prefix("http 127.0.0.1:"));
+        let port: u16 = line.expect("an HTTP listener").parse().expect("a port");
+        let mut stream = TcpStream::connect(("127.0.0.1", port)).expect("connect");
+        let request =
+            format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+        stream.write_all(request.as_bytes()).expect("send");
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).expect("UTF-8");
+        answer
     }
 
     /// Runs a command that must succeed; answers its standard output.

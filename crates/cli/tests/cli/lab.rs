@@ -190,3 +190,62 @@ fn a_trace_is_sent_to_a_live_volume() {
     assert!(gone.err.contains("no NBD server at /no/such.sock"), "{}", gone.err);
     assert_eq!(server.stop().0, 0);
 }
+
+#[test]
+fn a_live_volume_is_recorded_and_the_record_is_what_was_asked() {
+    let server = Fixture::new();
+    server.ok(&["volume", "create", "seen", "--size", "64MiB"]);
+    server.ok(&["volume", "create", "unseen", "--size", "64MiB"]);
+    let file = server.path("record");
+    let metrics = || server.http("/metrics");
+    std::thread::scope(|scope| {
+        let recording =
+            scope.spawn(|| server.run(&["trace", "record", "seen", text(&file), "--for", "8s"]));
+        while !metrics().contains("hindsight_trace_recordings 1") {
+            assert!(!recording.is_finished(), "it ended too early");
+        }
+        assert!(server.qemu_io("unseen", &["write 0 64k"]));
+        assert!(server.qemu_io("seen", &["write 8k 4k", "read 0 64k", "write -z 1M 1M", "flush"]));
+        assert!(server.qemu_io("seen@latest", &["read 0 4k"]));
+        let ran = recording.join().expect("it does not panic");
+        assert_eq!(ran.code, 0, "{ran:?}");
+    });
+    let summary = run(&["trace", "summarise", text(&file), "--json"]).json();
+    assert_eq!(summary["devices"][0]["name"], "seen");
+    let kind = |name: &str| {
+        let kinds = summary["kinds"].as_array().expect("a list");
+        kinds.iter().find(|kind| kind["kind"] == name).expect("a kind").clone()
+    };
+    assert_eq!(kind("write")["bytes"], 4096, "{summary}");
+    assert_eq!(kind("read")["bytes"], 65_536, "and nothing of views: {summary}");
+    assert_eq!(kind("zero")["bytes"], 1 << 20, "{summary}");
+    assert!(kind("flush")["requests"].as_u64().expect("a number") >= 1, "{summary}");
+    assert!(metrics().contains("hindsight_trace_recordings 0"));
+
+    let again = server.run(&["trace", "record", "seen", text(&file), "--for", "1s"]);
+    assert_eq!(again.code, 1, "it exists: {again:?}");
+    let other = server.path("other");
+    let missing = server.run(&["trace", "record", "nobody", text(&other), "--for", "1s"]);
+    assert_eq!(missing.code, 10, "{missing:?}");
+    let long = server.run(&["trace", "record", "seen", text(&other), "--for", "8d"]);
+    assert_eq!(long.code, 2, "{long:?}");
+    assert!(!other.exists());
+    // A server that stops ends recordings as they should end.
+    let server = std::thread::scope(|scope| {
+        let recording = {
+            let (api, other) = (server.server(), &other);
+            scope.spawn(move || {
+                let ran = ["trace", "record", "seen", text(other), "--for", "1h", "--server", &api];
+                run(&ran)
+            })
+        };
+        while !server.http("/metrics").contains("hindsight_trace_recordings 1") {
+            assert!(!recording.is_finished(), "it ended too early");
+        }
+        let stopped = server.stop();
+        let ran = recording.join().expect("it does not panic");
+        assert_eq!(ran.code, 0, "whole, with an end: {ran:?}");
+        stopped
+    });
+    assert_eq!(server.0, 0);
+}

@@ -20,6 +20,7 @@ use super::jobs::Jobs;
 use super::output::Output;
 use super::session::{OUTPUT_BYTES_MAX, Receiving, Session};
 use crate::Attachments;
+use crate::taps::Taps;
 
 mod seldom;
 
@@ -60,6 +61,7 @@ struct Turn<'s> {
     export: &'s Arc<dyn Export>,
     contexts: &'s Arc<[MetaContext]>,
     attachments: &'s Arc<Attachments>,
+    taps: &'s Taps,
     facts: Facts,
     style: ReplyStyle,
     output: &'s mut Output,
@@ -85,6 +87,7 @@ pub(super) fn execute(session: &mut Session) -> Turned {
         export: &session.export,
         contexts: &session.contexts,
         attachments: &session.context.attachments,
+        taps: &session.context.taps,
         style: session.style,
         output: &mut session.output,
         jobs: &mut session.jobs,
@@ -136,10 +139,28 @@ impl Turn<'_> {
         };
         let header = decode::request_header_bytes(headers);
         let step = match check::check(&request, &self.facts) {
-            Ok(()) => self.carry_out(request, header, bytes, group),
+            Ok(()) => self.take_up(request, header, bytes, group),
             Err(refusal) => self.refuse(&request, header, refusal),
         };
         self.tally.requests += u64::from(!matches!(step, Step::Wait));
+        step
+    }
+
+    /// Carries a request out, and notes it if it is recorded.
+    fn take_up<'b>(
+        &mut self,
+        request: Request,
+        header: usize,
+        bytes: &'b [u8],
+        group: &mut Group<'b>,
+    ) -> Step {
+        let step = self.carry_out(request, header, bytes, group);
+        if self.taps.is_listening()
+            && !matches!(step, Step::Wait)
+            && let Some(volume) = self.export.present_of()
+        {
+            self.taps.note(volume, &request);
+        }
         step
     }
 
