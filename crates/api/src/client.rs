@@ -7,9 +7,10 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::{
-    API_PREFIX, AuditRecord, ChangeVolume, CreateClone, CreateMark, CreateVersion, CreateVolume,
-    DiffQuery, ExitCode, History, HistoryQuery, ListQuery, Mark, Pool, Problem, Range, RecordQuery,
-    Resolved, Revert, Reverted, Version, Volume,
+    API_PREFIX, Advice, AdviceQuery, AuditRecord, ChangeVolume, CreateClone, CreateMark,
+    CreateVersion, CreateVolume, DiffQuery, ExitCode, History, HistoryQuery, ListQuery, Mark,
+    Model, ModelQuery, Pool, Problem, Range, RecordQuery, Resolved, Revert, Reverted, Version,
+    Volume,
 };
 
 mod address;
@@ -213,6 +214,16 @@ impl Client {
     /// A page of the byte ranges that differ between two moments.
     pub fn diff(&self, name: &str, query: &DiffQuery) -> Result<Page<Range>> {
         self.page(&volume(name).part("diff").query(query))
+    }
+
+    /// What the cost model says of the requests of a volume.
+    pub fn model(&self, name: &str, query: &ModelQuery) -> Result<Model> {
+        self.get(&volume(name).part("model").query(query))
+    }
+
+    /// How a volume had better be set up.
+    pub fn advice(&self, name: &str, query: &AdviceQuery) -> Result<Advice> {
+        self.get(&volume(name).part("advice").query(query))
     }
 
     /// Records a volume: the bytes of a trace, as they come, until it ends.

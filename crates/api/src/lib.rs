@@ -4,12 +4,17 @@
 //! is generated from the server's handlers; a test there fails when the checked-in copy is stale.
 
 mod client;
+mod model;
 mod problem;
 mod requests;
 mod scalar;
 mod types;
 
 pub use client::{Client, ClientError, Page, ServerAddress};
+pub use model::{
+    Advice, AdviceQuery, ArchitectureIos, Crossovers, DeviceIos, Forecast, Model, ModelQuery, Plan,
+    Shares,
+};
 pub use problem::{ExitCode, PROBLEM_MEDIA_TYPE, Problem, ProblemKind};
 pub use requests::{
     ChangeVolume, CreateClone, CreateMark, CreateVersion, CreateVolume, DiffQuery, ForceQuery,

@@ -18,6 +18,9 @@ pub struct CreateVolume {
     /// or `auto`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub architecture: Option<String>,
+    /// With `auto`: the volume whose clients show how this one will be used.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub like: Option<String>,
     /// Which writes are retained; `every-write` by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>, example = "1s")]
@@ -152,7 +155,7 @@ pub struct HistoryQuery {
     pub next: Option<String>,
 }
 
-/// How long a volume is recorded.
+/// How long a volume is recorded, at most.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
@@ -161,6 +164,9 @@ pub struct RecordQuery {
     #[serde(default, rename = "for", skip_serializing_if = "Option::is_none")]
     #[param(rename = "for")]
     pub length: Option<String>,
+    /// Bytes that the trace may have, such as `1GiB`; at least `4KiB`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit: Option<String>,
 }
 
 /// Which part of a diff.

@@ -26,6 +26,7 @@ use std::time::Duration;
 use rustls::ServerConfig;
 
 use crate::Attachments;
+use crate::meters::Meters;
 use crate::taps::Taps;
 
 mod answer;
@@ -67,6 +68,8 @@ pub struct NbdContext {
     pub limits: NbdLimits,
     /// What happened.
     pub counters: Arc<NbdCounters>,
+    /// What is measured of volumes.
+    pub meters: Arc<Meters>,
     /// Who records requests.
     pub taps: Arc<Taps>,
 }

@@ -10,8 +10,9 @@ use volume::Pool;
 
 use crate::background::Background;
 use crate::fill::{FillGauge, FillWatch};
-use crate::http::{Context, HttpServer, NbdAddresses};
+use crate::http::{Context, HttpServer, NbdAddresses, Watch};
 use crate::listen::{self, Bound, Protection, SocketFile};
+use crate::meters::Meters;
 use crate::metrics::Metrics;
 use crate::nbd::{
     NbdCollector, NbdContext, NbdCounters, NbdLimits, NbdServer, PoolExports, load_tls,
@@ -127,6 +128,7 @@ fn nbd_context(config: &Config, pool: &Arc<Pool>) -> Result<Arc<NbdContext>, Sta
         tls,
         limits: NbdLimits { connections_max, ..NbdLimits::default() },
         counters: Arc::new(NbdCounters::default()),
+        meters: Arc::new(Meters::default()),
         taps: Arc::new(Taps::default()),
     }))
 }
@@ -146,8 +148,8 @@ fn http_context(
     let fill = Arc::new(FillGauge::new(Arc::clone(pool), pool_files::path_of(config)));
     let metrics =
         Metrics::new(Arc::clone(pool), Arc::clone(&fill), Arc::clone(attachments), counted);
-    let taps = Arc::clone(&nbd.taps);
-    Ok(Context::new(Arc::clone(pool), fill, Arc::clone(attachments), taps, addresses, metrics))
+    let watch = Watch { taps: Arc::clone(&nbd.taps), meters: Arc::clone(&nbd.meters) };
+    Ok(Context::new(Arc::clone(pool), fill, Arc::clone(attachments), watch, addresses, metrics))
 }
 
 fn close(pool: &Pool) {

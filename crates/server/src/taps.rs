@@ -4,12 +4,13 @@
 //! 2. A recording holds at most `REQUESTS_MAX` requests that nobody has fetched. More are counted,
 //!    and the count stands where they would have been.
 //! 3. Requests are noted when they are taken up, in one order with times that do not fall.
+//! 4. Nothing is noted after the time that a recording was asked for, fetched or not.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use format::trace::{Request, RequestKind};
 use parking_lot::{Mutex, RwLock};
@@ -44,7 +45,27 @@ pub(crate) enum Noted {
 
 struct Recording {
     began: Instant,
+    length: Option<Duration>,
     notes: Mutex<VecDeque<Noted>>,
+}
+
+/// A request of a client as traces have it, at no time yet; `None` for what they have not.
+pub(crate) fn as_in_traces(request: &wire::nbd::Request) -> Option<Request> {
+    let kind = match request.command {
+        Command::Read => RequestKind::Read,
+        Command::Write => RequestKind::Write,
+        Command::WriteZeroes => RequestKind::Zero,
+        Command::Trim => RequestKind::Trim,
+        Command::Flush => RequestKind::Flush,
+        _ => return None,
+    };
+    let (offset_bytes, length_bytes) = match kind {
+        RequestKind::Flush => (0, 0),
+        _ if request.length_bytes == 0 => return None,
+        _ => (request.offset, request.length_bytes),
+    };
+    let is_fua = request.flags.has(CommandFlags::FUA);
+    Some(Request { time_ns: 0, device: 0, kind, is_fua, offset_bytes, length_bytes })
 }
 
 /// One recording; dropping it ends it.
@@ -62,13 +83,15 @@ impl Taps {
         self.listening.load(Ordering::Relaxed) > 0
     }
 
-    /// Begins to record a volume; `None` when as many recordings as may be are under way.
-    pub(crate) fn listen(self: &Arc<Self>, volume: &str) -> Option<Tap> {
+    /// Begins to record a volume, for so long or until the tap is dropped; `None` when as many
+    /// recordings as may be are under way.
+    pub(crate) fn listen(self: &Arc<Self>, volume: &str, length: Option<Duration>) -> Option<Tap> {
         let mut by_volume = self.by_volume.write();
         if self.listening.load(Ordering::Relaxed) >= RECORDINGS_MAX {
             return None;
         }
-        let recording = Arc::new(Recording { began: Instant::now(), notes: Mutex::default() });
+        let (began, notes) = (Instant::now(), Mutex::default());
+        let recording = Arc::new(Recording { began, length, notes });
         by_volume.entry(volume.to_owned()).or_default().push(Arc::clone(&recording));
         self.listening.fetch_add(1, Ordering::Relaxed);
         let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -78,31 +101,13 @@ impl Taps {
 
     /// Notes a request to the present of a volume.
     #[cold]
-    pub(crate) fn note(&self, volume: &str, request: &wire::nbd::Request) {
-        let kind = match request.command {
-            Command::Read => RequestKind::Read,
-            Command::Write => RequestKind::Write,
-            Command::WriteZeroes => RequestKind::Zero,
-            Command::Trim => RequestKind::Trim,
-            Command::Flush => RequestKind::Flush,
-            _ => return,
-        };
-        let is_flush = kind == RequestKind::Flush;
-        if request.length_bytes == 0 && !is_flush {
-            return;
-        }
+    pub(crate) fn note(&self, volume: &str, request: &Request) {
         for recording in self.by_volume.read().get(volume).into_iter().flatten() {
-            let (offset, length) =
-                if is_flush { (0, 0) } else { (request.offset, request.length_bytes) };
-            let is_kept = recording.note(Request {
-                time_ns: 0,
-                device: 0,
-                kind,
-                is_fua: request.flags.has(CommandFlags::FUA),
-                offset_bytes: offset,
-                length_bytes: length,
-            });
-            let counter = if is_kept { &self.recorded } else { &self.lost };
+            let counter = match recording.note(request) {
+                Some(true) => &self.recorded,
+                Some(false) => &self.lost,
+                None => continue,
+            };
             counter.fetch_add(1, Ordering::Relaxed);
         }
     }
@@ -150,20 +155,28 @@ impl Collector for TapCollector {
 }
 
 impl Recording {
-    /// Whether there was room.
-    fn note(&self, request: Request) -> bool {
+    fn is_over(&self) -> bool {
+        self.length.is_some_and(|length| self.began.elapsed() >= length)
+    }
+
+    /// Whether there was room; `None` when its time is over.
+    fn note(&self, request: &Request) -> Option<bool> {
         let mut notes = self.notes.lock();
+        // Under the lock, so that the order is that of the times.
+        let elapsed = self.began.elapsed();
+        if self.length.is_some_and(|length| elapsed >= length) {
+            return None;
+        }
         if notes.len() >= REQUESTS_MAX {
             match notes.back_mut() {
                 Some(Noted::Lost(count)) => *count += 1,
                 _ => notes.push_back(Noted::Lost(1)),
             }
-            return false;
+            return Some(false);
         }
-        // Under the lock, so that the order is that of the times.
-        let time_ns = u64::try_from(self.began.elapsed().as_nanos()).unwrap_or(u64::MAX);
-        notes.push_back(Noted::Request(Request { time_ns, ..request }));
-        true
+        let time_ns = u64::try_from(elapsed.as_nanos()).unwrap_or(u64::MAX);
+        notes.push_back(Noted::Request(Request { time_ns, ..*request }));
+        Some(true)
     }
 }
 
@@ -176,6 +189,11 @@ impl Tap {
     /// The volume.
     pub(crate) fn volume(&self) -> &str {
         &self.volume
+    }
+
+    /// Whether its time is over: what is noted then is all that will be.
+    pub(crate) fn is_over(&self) -> bool {
+        self.recording.is_over()
     }
 
     /// What was noted since this was called last.
@@ -200,14 +218,20 @@ impl Drop for Tap {
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
+    use std::time::Duration;
 
-    use format::trace::RequestKind;
-    use wire::nbd::{Command, CommandFlags, Request};
+    use format::trace::{Request, RequestKind};
+    use wire::nbd::{Command, CommandFlags};
 
-    use super::{Noted, RECORDINGS_MAX, REQUESTS_MAX, Taps};
+    use super::{Noted, RECORDINGS_MAX, REQUESTS_MAX, Taps, as_in_traces};
+
+    fn asked(command: Command, offset: u64, length_bytes: u64) -> Option<Request> {
+        let flags = CommandFlags::FUA;
+        as_in_traces(&wire::nbd::Request { flags, command, cookie: 0, offset, length_bytes })
+    }
 
     fn request(command: Command, offset: u64, length_bytes: u64) -> Request {
-        Request { flags: CommandFlags::FUA, command, cookie: 0, offset, length_bytes }
+        asked(command, offset, length_bytes).expect("traces have it")
     }
 
     #[test]
@@ -215,12 +239,13 @@ mod tests {
         let taps = Arc::new(Taps::default());
         assert!(!taps.is_listening());
         taps.note("a", &request(Command::Read, 0, 512));
-        let tap = taps.listen("a").expect("a free place");
+        let tap = taps.listen("a", None).expect("a free place");
         assert!(taps.is_listening());
         taps.note("a", &request(Command::Write, 4096, 512));
         taps.note("b", &request(Command::Write, 0, 512));
         taps.note("a", &request(Command::Flush, 7, 9));
-        taps.note("a", &request(Command::BlockStatus, 0, 512));
+        assert_eq!(asked(Command::BlockStatus, 0, 512), None);
+        assert_eq!(asked(Command::Read, 0, 0), None);
         let notes = tap.take();
         let [Noted::Request(write), Noted::Request(flush)] = [notes[0], notes[1]] else {
             panic!("two requests: {notes:?}");
@@ -235,7 +260,7 @@ mod tests {
     #[test]
     fn what_has_no_room_is_counted_in_its_place() {
         let taps = Arc::new(Taps::default());
-        let tap = taps.listen("a").expect("a free place");
+        let tap = taps.listen("a", None).expect("a free place");
         for number in 0..REQUESTS_MAX as u64 + 10 {
             taps.note("a", &request(Command::Write, number * 512, 512));
         }
@@ -247,11 +272,23 @@ mod tests {
     }
 
     #[test]
+    fn nothing_is_noted_when_the_time_is_over() {
+        let taps = Arc::new(Taps::default());
+        let over = taps.listen("a", Some(Duration::ZERO)).expect("a free place");
+        let open = taps.listen("a", Some(Duration::MAX)).expect("a free place");
+        taps.note("a", &request(Command::Write, 0, 512));
+        assert!(over.is_over() && over.take().is_empty());
+        assert!(!open.is_over() && open.take().len() == 1);
+        assert_eq!(taps.counts(), (2, 1, 0));
+    }
+
+    #[test]
     fn recordings_are_few() {
         let taps = Arc::new(Taps::default());
-        let all: Vec<_> = (0..RECORDINGS_MAX).map(|_| taps.listen("a").expect("room")).collect();
-        assert!(taps.listen("a").is_none());
+        let all: Vec<_> =
+            (0..RECORDINGS_MAX).map(|_| taps.listen("a", None).expect("room")).collect();
+        assert!(taps.listen("a", None).is_none());
         drop(all);
-        assert!(taps.listen("a").is_some());
+        assert!(taps.listen("a", None).is_some());
     }
 }

@@ -83,11 +83,21 @@ async fn hand_over(
     let (mut sender, connection) =
         http1::handshake(TokioIo::new(stream)).await.map_err(ClientError::Exchange)?;
     let driver = tokio::spawn(connection);
-    let answer = sender.send_request(request(host, outgoing)?).await;
-    let answer = answer.map_err(ClientError::Exchange)?;
+    let received = receive_body(&mut sender, request(host, outgoing)?, keep).await;
+    // Gone before this returns, however it went: the server then sees that nobody listens.
+    driver.abort();
+    let _ = driver.await;
+    received
+}
+
+async fn receive_body(
+    sender: &mut http1::SendRequest<Full<Bytes>>,
+    request: Request<Full<Bytes>>,
+    keep: &mut dyn FnMut(&[u8]) -> std::io::Result<()>,
+) -> Result<Option<Incoming>, ClientError> {
+    let answer = sender.send_request(request).await.map_err(ClientError::Exchange)?;
     let status = answer.status();
     let mut body = answer.into_body();
-    let mut refused = None;
     if status.is_success() {
         while let Some(frame) = body.frame().await {
             let frame = frame.map_err(ClientError::Exchange)?;
@@ -95,14 +105,11 @@ async fn hand_over(
                 keep(bytes).map_err(ClientError::Keep)?;
             }
         }
-    } else {
-        let body = Limited::new(body, ANSWER_BYTES_MAX).collect().await;
-        let body = body.map_err(ClientError::Body)?.to_bytes();
-        refused = Some(Incoming { status, link: None, body });
+        return Ok(None);
     }
-    drop(sender);
-    driver.abort();
-    Ok(refused)
+    let body = Limited::new(body, ANSWER_BYTES_MAX).collect().await;
+    let body = body.map_err(ClientError::Body)?.to_bytes();
+    Ok(Some(Incoming { status, link: None, body }))
 }
 
 async fn in_time<T>(connecting: impl Future<Output = std::io::Result<T>>) -> std::io::Result<T> {

@@ -1,7 +1,7 @@
 //! `hindsight trace record`: what the NBD clients of a volume ask for, while they ask.
 
 use std::fs::File;
-use std::io::{BufWriter, Write};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
@@ -9,13 +9,13 @@ use api::{ExitCode, RecordQuery};
 use lab::read::{Input, ReadOptions, ReadReport, Reader};
 use lab::{RequestKind, Source};
 use serde::Serialize;
-use units::Span;
+use units::{Size, Span};
 
 use super::{reported, seconds};
 use crate::failure::Failure;
 use crate::output::pairs;
-use crate::session::Session;
-use crate::volume::span;
+use crate::session::{Session, say};
+use crate::volume::{size, span};
 
 #[derive(Debug, clap::Args)]
 pub struct Args {
@@ -26,6 +26,9 @@ pub struct Args {
     /// How long, at most 7d.
     #[arg(long = "for", value_name = "SPAN", default_value = "60s", value_parser = span)]
     length: Span,
+    /// End it before it is longer than this, at least 4KiB.
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    limit: Option<Size>,
     /// Replace the file if it exists.
     #[arg(long)]
     overwrite: bool,
@@ -53,13 +56,12 @@ pub fn run(session: &Session, args: &Args) -> anyhow::Result<ExitCode> {
     let mut name = args.file.clone().into_os_string();
     name.push(".part");
     let part = PathBuf::from(name);
-    let query = RecordQuery { length: Some(args.length.to_string()) };
-    let written = write(session, &args.name, &query, &part);
-    if written.is_err() {
-        // It may not have been made; the error that counts is the first.
-        let _ = std::fs::remove_file(&part);
-    }
-    written.with_context(|| format!("cannot record {}", args.name))?;
+    let query = RecordQuery {
+        length: Some(args.length.to_string()),
+        limit: args.limit.map(|limit| limit.bytes().to_string()),
+    };
+    write(session, &args.name, &query, &part)
+        .with_context(|| format!("cannot record {}", args.name))?;
     let recorded = look(&part)?;
     std::fs::rename(&part, &args.file).with_context(|| format!("cannot write {shown}"))?;
     session.answer(&recorded, |recorded| {
@@ -74,21 +76,30 @@ pub fn run(session: &Session, args: &Args) -> anyhow::Result<ExitCode> {
     Ok(reported(&recorded.read))
 }
 
+/// Writes what comes, at once: what was received is in the file whatever happens to the command.
 fn write(session: &Session, name: &str, query: &RecordQuery, part: &Path) -> anyhow::Result<()> {
     let client = session.client()?;
-    let mut file: Option<BufWriter<File>> = None;
-    client.record(name, query, &mut |bytes| {
+    let mut file: Option<File> = None;
+    let received = client.record(name, query, &mut |bytes| {
         // Made when something comes: a refusal leaves nothing behind.
         let out = match &mut file {
             Some(out) => out,
-            None => file.insert(BufWriter::new(File::create(part)?)),
+            None => file.insert(File::create(part)?),
         };
         out.write_all(bytes)
-    })?;
-    if let Some(mut out) = file {
-        out.flush()?;
+    });
+    match (received, file) {
+        (Ok(()), Some(_)) => Ok(()),
+        // Hours may be in it: the trace ends here, and whoever reads it is told so.
+        (Err(error), Some(_)) => {
+            say(&format!("the recording broke off: {error}"));
+            Ok(())
+        }
+        (received, None) => {
+            received?;
+            Err(Failure::new("the server sent nothing").into())
+        }
     }
-    Ok(())
 }
 
 /// Reads it as everybody will: what is said of it is what is in it.

@@ -130,11 +130,21 @@ impl Fixture {
         output.status.success() && !text.contains("failed")
     }
 
-    /// Tells the server to stop; answers its exit code and what it said since it was ready.
-    pub fn stop(mut self) -> (i32, Vec<String>, TempDir) {
+    /// Sends the server a signal.
+    pub fn signal(&self, signal: &str) {
         let pid = self.child.id().to_string();
-        let killed = Command::new("kill").arg(&pid).status().expect("kill");
-        assert!(killed.success());
+        let sent = Command::new("kill").args(["-s", signal, &pid]).status().expect("kill");
+        assert!(sent.success());
+    }
+
+    /// Tells the server to stop; answers its exit code and what it said since it was ready.
+    pub fn stop(self) -> (i32, Vec<String>, TempDir) {
+        self.signal("TERM");
+        self.ended()
+    }
+
+    /// Waits until it has ended; answers the same.
+    pub fn ended(mut self) -> (i32, Vec<String>, TempDir) {
         let code = self.child.wait().expect("wait").code().expect("not killed");
         let rest = std::io::BufRead::lines(&mut self.stderr).map_while(Result::ok).collect();
         let dir = std::mem::replace(&mut self.dir, tempfile::tempdir().expect("directory"));

@@ -214,6 +214,12 @@ impl FrameEncoder {
         self.count
     }
 
+    /// Bytes of the frame as it stands, its header included.
+    #[must_use]
+    pub fn len_bytes(&self) -> usize {
+        self.bytes.len()
+    }
+
     /// Whether one more request, of any size, has room.
     #[must_use]
     pub fn has_room(&self) -> bool {

@@ -32,6 +32,8 @@ const SEQUENTIAL_MATTERS: f64 = 0.3;
 /// What the caller has decided.
 #[derive(Clone, Copy, Debug)]
 pub struct Constraints {
+    /// Architectures that there are to choose from.
+    pub architectures: &'static [Architecture],
     /// Size of the volume; else how far the trace reaches.
     pub volume_bytes: Option<u64>,
     /// Granularity.
@@ -95,8 +97,11 @@ pub fn advise(profile: &Profile, constraints: &Constraints) -> Result<Advice> {
     if !(share > 0.0 && share <= 1.0) {
         return Err(Error::setting("the dirty share of a cache is above 0 and at most 1"));
     }
+    if constraints.architectures.is_empty() {
+        return Err(Error::setting("there is no architecture to choose from"));
+    }
     if profile.writes() == 0 || profile.duration_ns() == 0 {
-        let message = "the trace has no writes over a time: there is nothing to advise on";
+        let message = "no writes over a time were measured: there is nothing to advise on";
         return Err(Error::new(ErrorKind::Setting, message));
     }
     let advisor = Advisor { profile, constraints };
@@ -215,7 +220,9 @@ impl Advisor<'_> {
             Architecture::Redirect => !in_place && granularity == Granularity::OnDemand,
             _ => true,
         };
-        Architecture::ALL.into_iter().filter(suits).collect()
+        let there = self.constraints.architectures;
+        let suited: Vec<_> = there.iter().copied().filter(suits).collect();
+        if suited.is_empty() { there.to_vec() } else { suited }
     }
 
     /// How long a write waits in the cache: of split-stream's two caches each has half.
@@ -252,8 +259,14 @@ impl Advisor<'_> {
             Architecture::Checkpointing,
         ];
         let cost = |one: Architecture| self.ios(one, granularity, cache_bytes).total();
-        let least = candidates.iter().map(|one| cost(*one)).fold(f64::INFINITY, f64::min);
-        let preferred = PREFERENCE.into_iter().filter(|one| candidates.contains(one));
+        let is_all = |one: &Architecture| candidates == [*one];
+        // It splits what leaves a cache, and is nothing without one.
+        let has_place =
+            |one: &Architecture| cache_bytes > 0 || *one != Architecture::SplitDownstream;
+        let may = |one: &Architecture| candidates.contains(one) && (has_place(one) || is_all(one));
+        let all = PREFERENCE.into_iter().filter(may);
+        let least = all.map(cost).fold(f64::INFINITY, f64::min);
+        let preferred = PREFERENCE.into_iter().filter(may);
         let mut near = preferred.filter(|one| cost(*one) <= least * (1.0 + NEAR));
         near.next().expect("the least is near itself")
     }

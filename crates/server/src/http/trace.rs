@@ -2,6 +2,7 @@
 
 use std::convert::Infallible;
 use std::pin::Pin;
+use std::sync::{Arc, Weak};
 use std::task::{Context as TaskContext, Poll, ready};
 use std::time::Duration;
 
@@ -10,10 +11,11 @@ use axum::body::Body as AxumBody;
 use axum::extract::State;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
-use format::trace::{FrameEncoder, TraceHeader};
+use format::trace::{FRAME_HEADER_BYTES, FrameEncoder, REQUEST_BYTES_MAX, TraceHeader};
 use hyper::body::{Body, Bytes, Frame};
-use tokio::time::{Instant, Interval, MissedTickBehavior, interval};
-use units::Span;
+use tokio::time::{Interval, MissedTickBehavior, interval};
+use units::{Size, Span};
+use volume::Volume;
 
 use super::Context;
 use super::answer::{Answer, Refusal};
@@ -24,6 +26,10 @@ use crate::taps::{Noted, Tap};
 const TICK: Duration = Duration::from_millis(50);
 /// How long a recording may be.
 const LONGEST_NS: u64 = 7 * 24 * 3600 * 1_000_000_000;
+/// The least limit of bytes.
+const LIMIT_BYTES_MIN: u64 = 4 << 10;
+/// What one more request and the end may take.
+const ROOM_BYTES: u64 = (2 * FRAME_HEADER_BYTES + REQUEST_BYTES_MAX) as u64;
 
 /// Sends the requests of NBD clients to the present of a volume, as they come, as a trace.
 #[utoipa::path(get, path = "/volumes/{volume}/trace", tag = "history",
@@ -42,8 +48,9 @@ pub(super) async fn record(
     Asked(query): Asked<RecordQuery>,
 ) -> Answer<Response> {
     let length = query.length.as_deref().map(length).transpose()?;
+    let limit_bytes = query.limit.as_deref().map(limit).transpose()?.unwrap_or(u64::MAX);
     let volume = context.volume(&name)?;
-    let Some(tap) = context.taps().listen(volume.name()) else {
+    let Some(tap) = context.taps().listen(volume.name(), length) else {
         return Err(Refusal::new(ProblemKind::Busy, "as many recordings as may be are under way")
             .with_hint("wait for one to end"));
     };
@@ -52,9 +59,11 @@ pub(super) async fn record(
     let recording = Recording {
         first: Some(first_frames(&tap)),
         tap,
+        volume: Arc::downgrade(&volume),
         context,
         ticks,
-        ends: length.map(|length| Instant::now() + length),
+        limit_bytes,
+        sent_bytes: 0,
         encoder: FrameEncoder::default(),
         requests: 0,
         sealed: 0,
@@ -74,6 +83,16 @@ fn length(text: &str) -> Answer<Duration> {
     Ok(Duration::from_nanos(span.as_nanos()))
 }
 
+fn limit(text: &str) -> Answer<u64> {
+    let size: Size =
+        text.parse().map_err(|e: units::SizeError| Refusal::malformed(e.message, e.hint))?;
+    if size.bytes() < LIMIT_BYTES_MIN {
+        let hint = format!("give at least {}", Size(LIMIT_BYTES_MIN));
+        return Err(Refusal::malformed(format!("{text} is too little for a trace"), Some(hint)));
+    }
+    Ok(size.bytes())
+}
+
 /// The header, and the name of the volume as the trace's only device.
 fn first_frames(tap: &Tap) -> Vec<u8> {
     let mut bytes = TraceHeader { start: tap.start_ns() }.encode().to_vec();
@@ -85,9 +104,13 @@ fn first_frames(tap: &Tap) -> Vec<u8> {
 struct Recording {
     first: Option<Vec<u8>>,
     tap: Tap,
+    /// A volume that is made again with the same name is another one.
+    volume: Weak<Volume>,
     context: Context,
     ticks: Interval,
-    ends: Option<Instant>,
+    /// It ends before it is longer than this.
+    limit_bytes: u64,
+    sent_bytes: u64,
     encoder: FrameEncoder,
     requests: u64,
     /// Requests in frames that were sealed.
@@ -101,6 +124,10 @@ impl Recording {
     fn frames(&mut self) -> Vec<u8> {
         let mut out = Vec::new();
         for noted in self.tap.take() {
+            if !self.has_room(&out) {
+                self.is_over = true;
+                break;
+            }
             match noted {
                 Noted::Request(request) => {
                     if !self.encoder.has_room() {
@@ -124,6 +151,12 @@ impl Recording {
         out
     }
 
+    /// Whether another request, and the end, are within the limit.
+    fn has_room(&self, out: &[u8]) -> bool {
+        let bytes = out.len() + self.encoder.len_bytes();
+        self.sent_bytes + bytes as u64 + ROOM_BYTES <= self.limit_bytes
+    }
+
     fn seal(&mut self, out: &mut Vec<u8>) {
         if !self.encoder.is_empty() {
             out.extend_from_slice(self.encoder.requests(self.sealed));
@@ -132,11 +165,18 @@ impl Recording {
         }
     }
 
-    /// Whether its time has come, the volume is gone, or the server stops.
+    /// Whether its time is over, the volume is gone, or the server stops.
     fn has_ended(&self) -> bool {
-        self.ends.is_some_and(|ends| Instant::now() >= ends)
-            || !self.context.is_ready()
-            || self.context.volume(self.tap.volume()).is_err()
+        let is_there = match self.context.volume(self.tap.volume()) {
+            Ok(volume) => Weak::ptr_eq(&Arc::downgrade(&volume), &self.volume),
+            Err(_) => false,
+        };
+        self.tap.is_over() || !is_there || !self.context.is_ready()
+    }
+
+    fn send(&mut self, bytes: Vec<u8>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        self.sent_bytes += bytes.len() as u64;
+        Poll::Ready(Some(Ok(Frame::data(bytes.into()))))
     }
 }
 
@@ -149,7 +189,7 @@ impl Body for Recording {
         cx: &mut TaskContext<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
         if let Some(first) = self.first.take() {
-            return Poll::Ready(Some(Ok(Frame::data(first.into()))));
+            return self.send(first);
         }
         loop {
             if self.is_over {
@@ -162,7 +202,7 @@ impl Body for Recording {
                 bytes.extend(FrameEncoder::end(self.requests, self.last_ns));
             }
             if !bytes.is_empty() {
-                return Poll::Ready(Some(Ok(Frame::data(bytes.into()))));
+                return self.send(bytes);
             }
         }
     }

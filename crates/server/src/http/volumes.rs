@@ -5,11 +5,13 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::http::header::{HeaderName, LOCATION};
+use lab::model::{Constraints, DIRTY_SHARE_DEFAULT};
+use units::{Granularity, Span};
 use volume::{Architecture, VolumeChange, VolumeSpec};
 
 use super::answer::{Answer, Refusal};
 use super::ask::{Asked, Body, Named};
-use super::{Context, convert};
+use super::{Context, convert, model};
 
 /// How far back the past can be opened unless asked otherwise: 24 hours in nanoseconds.
 const WINDOW_NS_DEFAULT: u64 = 24 * 3600 * 1_000_000_000;
@@ -60,26 +62,57 @@ pub(super) async fn create(
     State(context): State<Context>,
     Body(body): Body<CreateVolume>,
 ) -> Answer<Made<api::Volume>> {
-    let spec = spec(body)?;
     let volume = context
-        .engine(move |context| context.describe(&*context.pool().create_volume(&spec)?))
+        .engine(move |context| {
+            let spec = spec(context, body)?;
+            context.describe(&*context.pool().create_volume(&spec)?)
+        })
         .await?;
     Ok(made(location(&volume.name), volume))
 }
 
-fn spec(body: CreateVolume) -> Answer<VolumeSpec> {
-    let invalid = |detail: String| Refusal::new(ProblemKind::Invalid, detail);
-    let architecture = match body.architecture.as_deref() {
-        None => Architecture::Logging,
-        Some(name) => {
-            let known = Architecture::ALL.into_iter().find(|known| known.name() == name);
-            known.ok_or_else(|| {
-                let there = Architecture::ALL.map(Architecture::name).join(", ");
-                invalid(format!("`{name}` is not an architecture of this release"))
-                    .with_hint(format!("this release has {there}"))
-            })?
-        }
+fn architecture(context: &Context, body: &CreateVolume) -> Answer<Architecture> {
+    let name = body.architecture.as_deref().unwrap_or(Architecture::Logging.name());
+    if name == "auto" {
+        return automatic(context, body);
+    }
+    if body.like.is_some() {
+        return Err(Refusal::malformed("like goes with the architecture auto only", None));
+    }
+    let known = Architecture::ALL.into_iter().find(|known| known.name() == name);
+    known.ok_or_else(|| {
+        let there = Architecture::ALL.map(Architecture::name).join(", ");
+        let text = format!("`{name}` is not an architecture of this release");
+        Refusal::new(ProblemKind::Invalid, text).with_hint(format!("this release has {there}"))
+    })
+}
+
+/// A new volume has no writes to go by: those of another one must be named.
+fn automatic(context: &Context, body: &CreateVolume) -> Answer<Architecture> {
+    let Some(like) = &body.like else {
+        let text = "a new volume has no writes from which auto could choose";
+        let there = Architecture::ALL.map(Architecture::name).join(", ");
+        return Err(Refusal::new(ProblemKind::Invalid, text).with_hint(format!(
+            "name a volume that is used as this one will be (--like VOLUME), or a trace \
+             (--trace FILE); or take one of {there}, and ask for advice later (hindsight model \
+             advise)"
+        )));
     };
+    let decided = Constraints {
+        architectures: &[],
+        volume_bytes: Some(body.size.0.0),
+        granularity: Some(body.granularity.unwrap_or(Granularity::EveryWrite)),
+        window: Some(body.window.map_or(Span(WINDOW_NS_DEFAULT), |window| window.0)),
+        history_limit_bytes: body.history_limit.map(|limit| limit.0.0),
+        cache_bytes: Some(0),
+        dirty_share: DIRTY_SHARE_DEFAULT,
+    };
+    model::choose(context, like, decided)
+}
+
+fn spec(context: &Context, body: CreateVolume) -> Answer<VolumeSpec> {
+    let invalid = |detail: String| Refusal::new(ProblemKind::Invalid, detail);
+    let architecture = architecture(context, &body)?;
     if let Some(extent) = body.extent.filter(|e| e.0.0 != convert::EXTENT_BYTES) {
         return Err(invalid(format!("an extent of {} bytes is not in this release", extent.0.0))
             .with_hint("leave extent out, or give 4KiB"));
@@ -169,6 +202,7 @@ pub(super) async fn delete(
             context.refuse_attached(&name, query.force)?;
             context.0.attachments.ask_to_leave(&name);
             context.pool().delete_volume(&name)?;
+            context.meters().forget(&name);
             // Those that came between the question and the deletion.
             context.0.attachments.ask_to_leave(&name);
             Ok(StatusCode::NO_CONTENT)

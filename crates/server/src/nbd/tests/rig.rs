@@ -50,6 +50,7 @@ impl Rig {
             tls,
             limits,
             counters: Arc::default(),
+            meters: Arc::default(),
             taps: Arc::default(),
         });
         let server = NbdServer::start(&context, 2, vec![unix], vec![listener]).expect("start");
