@@ -10,7 +10,6 @@
 //! Payload is zeros, so what is counted holds for any data; no figure of time says anything of a
 //! device.
 
-mod device;
 mod machine;
 mod run;
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use block::BlockDevice;
+use block::{BlockDevice, MemoryDevice};
 use lab::model::{DeviceIos, Meter, MeterSettings};
 use lab::{Request, RequestKind, Source};
 use units::{BLOCK_BYTES, Granularity};
@@ -11,7 +11,6 @@ use volume::{
     PoolFormat, PoolOptions, Volume, VolumeSpec, WriteOp,
 };
 
-use crate::device::HollowDevice;
 use crate::machine::{Counting, VirtualClock};
 use crate::{KindCount, ReplayError, ReplaySettings, Replayed, modelled};
 
@@ -80,7 +79,7 @@ pub fn replay(source: &mut dyn Source, settings: ReplaySettings) -> Result<Repla
 impl Engine {
     fn new(settings: ReplaySettings) -> Result<Engine> {
         let clock = Arc::new(VirtualClock::default());
-        let device: Arc<dyn BlockDevice> = Arc::new(HollowDevice::new(POOL_BYTES));
+        let device: Arc<dyn BlockDevice> = Arc::new(MemoryDevice::new(POOL_BYTES));
         let machine = Machine { clock: clock.clone(), entropy: Arc::new(Counting::default()) };
         Pool::create(&device, &machine, &PoolFormat::default())?;
         let pool = Pool::open(device, machine, PoolOptions::default())?;
