@@ -22,7 +22,7 @@ pub use requests::{
 };
 pub use scalar::{SizeInput, SpanInput, Time};
 pub use types::{
-    AuditRecord, Bucket, ClonedFrom, DeviceIo, Event, History, Mark, Pool, Range, Resolved,
+    AuditRecord, Bucket, Cache, ClonedFrom, DeviceIo, Event, History, Mark, Pool, Range, Resolved,
     Reverted, Stamp, Version, Volume,
 };
 pub use units::Granularity;

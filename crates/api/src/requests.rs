@@ -14,8 +14,8 @@ pub struct CreateVolume {
     /// Bytes: a multiple of 512, at least 4096, at most 4 PiB.
     pub size: SizeInput,
     /// `logging` (the default), `split-stream` (the present lies in place as well),
-    /// `redirect` (what has settled moves to a base in place), `checkpointing` (the present does),
-    /// or `auto`.
+    /// `split-downstream` (the same, both written behind a cache), `redirect` (what has settled
+    /// moves to a base in place), `checkpointing` (the present does), or `auto`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub architecture: Option<String>,
     /// With `auto`: the volume whose clients show how this one will be used.
@@ -34,6 +34,13 @@ pub struct CreateVolume {
     /// Bytes of a map extent; only 4096 in this release.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub extent: Option<SizeInput>,
+    /// Bytes of a write-back cache; 0, the default but for `split-downstream`, is none. With one,
+    /// writes that were not flushed are lost when the server dies.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cache: Option<SizeInput>,
+    /// How much of the cache may wait to be written, in percent; 3 by default.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cache_dirty_percent: Option<u8>,
 }
 
 /// Settings to change; what is left out stays as it is.
@@ -54,6 +61,12 @@ pub struct ChangeVolume {
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "some_of")]
     #[schema(value_type = Option<SizeInput>)]
     pub history_limit: Option<Option<SizeInput>>,
+    /// Bytes of the write-back cache; 0 switches it off.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cache: Option<SizeInput>,
+    /// How much of the cache may wait to be written, in percent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cache_dirty_percent: Option<u8>,
 }
 
 /// Tells `null` (`Some(None)`) from a field that is not there (`None`).

@@ -35,7 +35,8 @@ pub struct Volume {
     pub name: String,
     /// Bytes.
     pub size: u64,
-    /// Where data lives: `logging`, `split-stream`, `redirect` or `checkpointing`.
+    /// Where data lives: `logging`, `split-stream`, `split-downstream`, `redirect` or
+    /// `checkpointing`.
     pub architecture: String,
     /// Which writes are retained.
     #[schema(value_type = String, example = "every-write")]
@@ -73,12 +74,42 @@ pub struct Volume {
     /// revert or a crash. Reads are right meanwhile.
     #[serde(default)]
     pub unplaced_bytes: u64,
+    /// Its write-back cache; null without one.
+    #[serde(default)]
+    pub cache: Option<Cache>,
     /// Bytes of blocks that lie in the volume's base, where the architecture has one.
     #[serde(default)]
     pub base_bytes: u64,
     /// Device requests since the server started, by what they were for.
     #[serde(default)]
     pub device_io: Vec<DeviceIo>,
+}
+
+/// A volume's write-back cache. Counters are since the server started, in blocks of 4 KiB.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Cache {
+    /// Bytes that were asked for.
+    pub size: u64,
+    /// Bytes that it has: less where the server was given less memory since.
+    pub granted_bytes: u64,
+    /// How much of it may wait to be written, in percent.
+    pub dirty_percent: u8,
+    /// Always true: a write that was acknowledged and not flushed is lost when the server dies.
+    pub volatile: bool,
+    /// Bytes that may wait to be written.
+    pub dirty_limit_bytes: u64,
+    /// Bytes that wait.
+    pub dirty_bytes: u64,
+    /// Bytes that are on the device as well.
+    pub clean_bytes: u64,
+    /// Blocks read from it.
+    pub hits: u64,
+    /// Blocks that were read and not in it.
+    pub misses: u64,
+    /// Blocks that were written again before they were destaged, and so never reached the device.
+    pub absorbed: u64,
+    /// Blocks that were destaged.
+    pub destaged: u64,
 }
 
 /// Device requests of one kind.

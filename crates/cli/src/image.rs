@@ -144,6 +144,8 @@ fn target(client: &Client, args: &ImportArgs, bytes: u64) -> anyhow::Result<(Vol
                 window: None,
                 history_limit: None,
                 extent: None,
+                cache: None,
+                cache_dirty_percent: None,
             })?;
             Ok((volume, true))
         }

@@ -221,6 +221,8 @@ pub struct Wanted {
     pub granularity: Granularity,
     pub window: Option<Span>,
     pub history_limit: Option<Size>,
+    pub cache: Size,
+    pub cache_dirty: Option<u8>,
 }
 
 /// The architecture for a volume that will be asked what a trace asks.
@@ -234,8 +236,10 @@ pub fn choose(trace: &Path, wanted: &Wanted) -> anyhow::Result<String> {
         granularity: Some(wanted.granularity),
         window: wanted.window,
         history_limit_bytes: wanted.history_limit.map(Size::bytes),
-        cache_bytes: Some(0),
-        dirty_share: DIRTY_SHARE_DEFAULT,
+        cache_bytes: Some(wanted.cache.bytes()),
+        dirty_share: wanted
+            .cache_dirty
+            .map_or(DIRTY_SHARE_DEFAULT, |percent| f64::from(percent) / 100.0),
     };
     let advice = advise(&profile, &constraints)?;
     let name = advice.plan.architecture.name();

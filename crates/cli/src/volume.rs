@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use api::{ChangeVolume, CreateVolume, ExitCode, SizeInput, SpanInput, Volume};
+use api::{Cache, ChangeVolume, CreateVolume, ExitCode, SizeInput, SpanInput, Volume};
 use clap::Subcommand;
 use serde_json::json;
 use units::{Granularity, Size, Span};
@@ -67,8 +67,8 @@ pub struct CreateArgs {
     /// Size, such as 10GiB.
     #[arg(long, value_parser = size)]
     size: Size,
-    /// Where current data lives: logging, split-stream, redirect, checkpointing or
-    /// auto [default: logging].
+    /// Where current data lives: logging, split-stream, split-downstream, redirect,
+    /// checkpointing or auto [default: logging].
     #[arg(long)]
     architecture: Option<String>,
     /// With auto: a volume that is used as this one will be.
@@ -90,6 +90,13 @@ pub struct CreateArgs {
     /// Size of a map extent; only 4KiB in this release.
     #[arg(long, value_name = "SIZE", value_parser = size)]
     extent: Option<Size>,
+    /// Write-back cache, or none. With one, writes that were not flushed are lost when the server
+    /// dies [default: none; 64MiB for split-downstream].
+    #[arg(long, value_name = "SIZE", value_parser = limit)]
+    cache: Option<Limit>,
+    /// How much of the cache may wait to be written [default: 3].
+    #[arg(long, value_name = "PERCENT")]
+    cache_dirty: Option<u8>,
 }
 
 #[derive(Debug, clap::Args)]
@@ -105,6 +112,13 @@ pub struct SetArgs {
     /// How much history may be kept; none takes the limit away.
     #[arg(long, value_name = "SIZE", value_parser = limit)]
     history_limit: Option<Limit>,
+    /// Write-back cache; none switches it off. With one, writes that were not flushed are lost when
+    /// the server dies.
+    #[arg(long, value_name = "SIZE", value_parser = limit)]
+    cache: Option<Limit>,
+    /// How much of the cache may wait to be written.
+    #[arg(long, value_name = "PERCENT")]
+    cache_dirty: Option<u8>,
     /// Only say what would be done.
     #[arg(long)]
     dry_run: bool,
@@ -166,6 +180,8 @@ fn create(session: &Session, mut args: CreateArgs) -> anyhow::Result<()> {
             granularity: args.granularity.unwrap_or(Granularity::EveryWrite),
             window: args.window,
             history_limit: args.history_limit,
+            cache: args.cache.map_or(Size(0), |cache| cache_size(cache).0),
+            cache_dirty: args.cache_dirty,
         };
         args.architecture = Some(model::choose(trace, &wanted)?);
     }
@@ -178,14 +194,19 @@ fn create(session: &Session, mut args: CreateArgs) -> anyhow::Result<()> {
         window: args.window.map(SpanInput),
         history_limit: args.history_limit.map(SizeInput),
         extent: args.extent.map(SizeInput),
+        cache: args.cache.map(cache_size),
+        cache_dirty_percent: args.cache_dirty,
     })?;
+    warn_of_cache(&volume);
     session.answer(&volume, show)
 }
 
 fn set(session: &Session, args: &SetArgs) -> anyhow::Result<()> {
-    if args.granularity.is_none() && args.window.is_none() && args.history_limit.is_none() {
+    let names_cache = args.cache.is_some() || args.cache_dirty.is_some();
+    let names_history = args.window.is_some() || args.history_limit.is_some();
+    if args.granularity.is_none() && !names_history && !names_cache {
         return Err(Failure::usage("no setting is named")
-            .with_hint("give --granularity, --window or --history-limit")
+            .with_hint("give --granularity, --window, --history-limit, --cache or --cache-dirty")
             .into());
     }
     let client = session.client()?;
@@ -194,9 +215,15 @@ fn set(session: &Session, args: &SetArgs) -> anyhow::Result<()> {
         granularity: args.granularity,
         window: args.window.map(SpanInput),
         history_limit: args.history_limit.map(|l| l.0.map(SizeInput)),
+        cache: args.cache.map(cache_size),
+        cache_dirty_percent: args.cache_dirty,
     };
     if !args.dry_run {
-        return session.answer(&client.change_volume(&args.name, &body, false)?, show);
+        let volume = client.change_volume(&args.name, &body, false)?;
+        if names_cache {
+            warn_of_cache(&volume);
+        }
+        return session.answer(&volume, show);
     }
     let mut volume = client.volume(&args.name)?;
     say("this would become (nothing was changed):");
@@ -205,7 +232,46 @@ fn set(session: &Session, args: &SetArgs) -> anyhow::Result<()> {
     if let Some(Limit(limit)) = args.history_limit {
         volume.history_limit = limit.map(|l| l.0);
     }
+    if names_cache {
+        let size = args.cache.map_or("its size".to_owned(), |c| cache_size(c).0.to_string());
+        say(&format!("its cache would have {size}; what waits in it would be written first"));
+    }
     session.answer(&volume, show)
+}
+
+fn cache_size(limit: Limit) -> SizeInput {
+    SizeInput(limit.0.unwrap_or(Size(0)))
+}
+
+/// Promise 2 is given up: that is said aloud.
+fn warn_of_cache(volume: &Volume) {
+    if volume.cache.is_some() {
+        say(&format!(
+            "{} has a write-back cache: what was not flushed is lost if the server dies",
+            volume.name
+        ));
+    }
+}
+
+fn show_cache(cache: &Cache) -> Vec<(&'static str, String)> {
+    let granted = match cache.granted_bytes {
+        bytes if bytes == cache.size => String::new(),
+        bytes => format!(", of which it has {}", human(bytes)),
+    };
+    vec![
+        ("cache", format!("{}{granted}; what is not flushed is volatile", human(cache.size))),
+        (
+            "dirty",
+            format!(
+                "{} of {} ({} %)",
+                human(cache.dirty_bytes),
+                human(cache.dirty_limit_bytes),
+                cache.dirty_percent
+            ),
+        ),
+        ("cache reads", format!("{} hits, {} misses", cache.hits, cache.misses)),
+        ("cache writes", format!("{} absorbed, {} destaged", cache.absorbed, cache.destaged)),
+    ]
 }
 
 fn resize(
@@ -296,6 +362,7 @@ pub fn show(volume: &Volume) -> String {
     if volume.unplaced_bytes > 0 {
         shown.push(("to put in place", human(volume.unplaced_bytes)));
     }
+    shown.extend(volume.cache.iter().flat_map(show_cache));
     if volume.base_bytes > 0 {
         shown.push(("in the base", human(volume.base_bytes)));
     }

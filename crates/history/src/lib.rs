@@ -24,7 +24,10 @@ mod timeline;
 pub use error::{Error, ErrorKind, Result};
 pub use hash::FastMap;
 pub use io_tally::{IoCount, IoKind, IoTally};
-pub use log::{Appended, BlockOp, Gate, LockedBlocks, Log, LogStart, SegmentSource};
+pub use log::{
+    Appended, AppendedRun, BatchPlace, BlockOp, Gate, LockedBlocks, Log, LogStart, SegmentSource,
+    TimedOps,
+};
 pub use openable::Openable;
 pub use page_table::{LoadedPage, PageBudget, PageTable};
 pub use pending::{Pending, node_covers};

@@ -30,6 +30,10 @@ use crate::io_tally::{IoKind, IoTally};
 use crate::store::{Segment, Spare, Store};
 use crate::{Error, ErrorKind, Result};
 
+mod many;
+
+pub use many::{AppendedRun, BatchPlace, TimedOps};
+
 /// Operations in one batch.
 const BATCH_OPS_MAX: usize = 1000;
 /// Blocks in one batch: with the operations' share this keeps headers well below their limit.

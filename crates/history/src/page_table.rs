@@ -58,7 +58,7 @@ impl Packed {
 /// How many pages all tables of a pool may hold together.
 #[derive(Debug)]
 pub struct PageBudget {
-    pages_max: usize,
+    pages_max: AtomicUsize,
     pages: AtomicUsize,
 }
 
@@ -66,7 +66,18 @@ impl PageBudget {
     /// A budget of so many bytes (never less than 64 pages).
     #[must_use]
     pub fn new(bytes: usize) -> PageBudget {
-        PageBudget { pages_max: (bytes / PAGE_COST_BYTES).max(64), pages: AtomicUsize::new(0) }
+        let budget = PageBudget { pages_max: AtomicUsize::new(0), pages: AtomicUsize::new(0) };
+        budget.set_bytes(bytes);
+        budget
+    }
+
+    /// Makes it another number of bytes; what is held beyond goes as pages are loaded.
+    pub fn set_bytes(&self, bytes: usize) {
+        self.pages_max.store((bytes / PAGE_COST_BYTES).max(64), Ordering::Relaxed);
+    }
+
+    fn pages_max(&self) -> usize {
+        self.pages_max.load(Ordering::Relaxed)
     }
 
     /// Bytes of all pages held now.
@@ -135,7 +146,9 @@ impl PageTable {
         shard.pages.insert(page, Page { slots, touched: false });
         shard.queue.push_back(page);
         let held = self.budget.pages.fetch_add(1, Ordering::Relaxed) + 1;
-        if held > self.budget.pages_max {
+        let most = self.budget.pages_max();
+        // Two where the budget has become smaller.
+        for _ in 0..held.saturating_sub(most).min(2) {
             self.evict(&mut shard, page);
         }
         Ok(())

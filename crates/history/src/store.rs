@@ -184,6 +184,12 @@ impl Store {
         }
     }
 
+    /// Gives map pages another amount of memory.
+    pub fn set_page_cache_bytes(&self, bytes: usize) {
+        self.page_budget.set_bytes(bytes / 4 * 3);
+        self.view_budget.set_bytes(bytes / 4);
+    }
+
     /// Where the device requests of a log's volume are counted.
     #[must_use]
     pub fn io(&self, log: u64) -> Arc<IoTally> {

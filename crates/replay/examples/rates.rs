@@ -4,7 +4,7 @@
 use std::io::Cursor;
 use std::time::Instant;
 
-use hindsight_replay::{Architecture, ReplaySettings, replay};
+use hindsight_replay::{Architecture, MEMORY_BYTES_DEFAULT, ReplaySettings, replay};
 use lab::Source;
 use lab::generate::{Extent, Generator, Walk, Workload};
 use lab::model::{Meter, MeterSettings};
@@ -79,6 +79,8 @@ fn main() -> Outcome {
                 window_ns: 24 * HOUR_NS,
                 volume_bytes: 1 << 40,
                 has_reads: false,
+                cache_bytes: None,
+                memory_bytes: MEMORY_BYTES_DEFAULT,
             };
             let began = Instant::now();
             let told = replay(&mut generator(10, replayed)?, settings)?;

@@ -17,7 +17,7 @@ use lab::model::{Architecture as ModelArchitecture, DeviceIos};
 use serde::Serialize;
 use units::Granularity;
 
-pub use run::replay;
+pub use run::{MEMORY_BYTES_DEFAULT, replay};
 pub use volume::Architecture;
 
 /// What the trace goes through.
@@ -33,6 +33,11 @@ pub struct ReplaySettings {
     pub volume_bytes: u64,
     /// Whether reads are made, too.
     pub has_reads: bool,
+    /// Bytes of the cache of each volume that may have one; `None` is as its architecture needs.
+    pub cache_bytes: Option<u64>,
+    /// Memory of the pool, as a server's: with less, the map is written out sooner, and
+    /// `checkpointing` destages more often.
+    pub memory_bytes: u64,
 }
 
 /// Device requests of one kind.
@@ -65,7 +70,7 @@ pub struct Replayed {
     pub kinds: Vec<KindCount>,
     /// Device I/Os for one extent written, of what the model speaks of.
     pub measured: DeviceIos,
-    /// What the model says, without a cache.
+    /// What the model says, with the dirty part of the cache if there is one.
     pub predicted: DeviceIos,
     /// Measured against predicted, less 1.
     pub off: f64,

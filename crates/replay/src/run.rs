@@ -7,8 +7,8 @@ use lab::model::{DeviceIos, Meter, MeterSettings};
 use lab::{Request, RequestKind, Source};
 use units::{BLOCK_BYTES, Granularity};
 use volume::{
-    Architecture, Budget, Granularity as EngineGranularity, IoCount, IoKind, Machine, Pool,
-    PoolFormat, PoolOptions, Volume, VolumeSpec, WriteOp,
+    Architecture, Budget, CacheChange, Granularity as EngineGranularity, IoCount, IoKind, Machine,
+    Pool, PoolFormat, PoolOptions, Volume, VolumeSpec, WriteOp,
 };
 
 use crate::machine::{Counting, VirtualClock};
@@ -19,6 +19,8 @@ const POOL_BYTES: u64 = 16 << 40;
 /// Background work is done after so many requests.
 const STEP_EVERY: u64 = 256;
 const STEP_BYTES: u64 = 8 << 20;
+/// Memory of the pool unless told otherwise, as a server's.
+pub const MEMORY_BYTES_DEFAULT: u64 = 384 << 20;
 /// The longest request; longer ones are cut, as the server's sessions take 32 MiB.
 const REQUEST_BYTES_MAX: u64 = 32 << 20;
 /// A batch begins with a header and the descriptor of its one write, in a multiple of this.
@@ -63,16 +65,19 @@ pub fn replay(source: &mut dyn Source, settings: ReplaySettings) -> Result<Repla
         }
     }
     while engine.pool.step(Budget { bytes: STEP_BYTES })? {}
+    let dirty_blocks = engine.dirty_blocks()?;
+    engine.flush()?;
     let kinds = engine.kinds()?;
     engine.pool.close()?;
-    // Without a cache every write leaves at once.
     let window_ns = match settings.granularity {
         Granularity::EveryWrite => 0.0,
         Granularity::Interval(span) => span.as_nanos() as f64,
         Granularity::OnDemand => f64::INFINITY,
     };
     let profile = meter.finish();
-    let predicted = profile.shares(window_ns, 0.0).ios(modelled(settings.architecture));
+    // Without a cache every write leaves at once.
+    let wait_ns = if dirty_blocks == 0 { 0.0 } else { profile.wait_ns(dirty_blocks) };
+    let predicted = profile.shares(window_ns, wait_ns).ios(modelled(settings.architecture));
     Ok(counted.told(settings, &kinds, predicted, profile.duration_ns()))
 }
 
@@ -82,13 +87,15 @@ impl Engine {
         let device: Arc<dyn BlockDevice> = Arc::new(MemoryDevice::new(POOL_BYTES));
         let machine = Machine { clock: clock.clone(), entropy: Arc::new(Counting::default()) };
         Pool::create(&device, &machine, &PoolFormat::default())?;
-        let pool = Pool::open(device, machine, PoolOptions::default())?;
+        let options = PoolOptions { memory_bytes: settings.memory_bytes };
+        let pool = Pool::open(device, machine, options)?;
         Ok(Engine { pool, clock, settings, volumes: Vec::new(), buffer: Vec::new() })
     }
 
     /// The volume of a device of the trace.
     fn volume(&mut self, device: u32) -> Result<Arc<Volume>> {
         let settings = &self.settings;
+        let cache_bytes = settings.cache_bytes.filter(|_| settings.architecture.may_have_cache());
         while self.volumes.len() <= device as usize {
             let granularity = match settings.granularity {
                 Granularity::EveryWrite => EngineGranularity::EveryWrite,
@@ -102,6 +109,7 @@ impl Engine {
                 granularity,
                 window_ns: settings.window_ns,
                 history_limit_bytes: None,
+                cache: CacheChange { bytes: cache_bytes, dirty_percent: None },
             })?;
             self.volumes.push(volume);
         }
@@ -136,6 +144,23 @@ impl Engine {
             offset += length_bytes;
         }
         if request.is_fua {
+            volume.flush()?;
+        }
+        Ok(())
+    }
+
+    /// How many blocks may wait in the volumes' caches.
+    fn dirty_blocks(&self) -> Result<u64> {
+        let mut blocks = 0;
+        for volume in &self.volumes {
+            let limit = volume.info()?.cache.map_or(0, |cache| cache.used.dirty_limit_bytes);
+            blocks += limit / BLOCK_BYTES;
+        }
+        Ok(blocks)
+    }
+
+    fn flush(&self) -> Result<()> {
+        for volume in &self.volumes {
             volume.flush()?;
         }
         Ok(())

@@ -14,7 +14,7 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
-use volume::{IoCount, Pool, VolumeInfo};
+use volume::{CacheInfo, IoCount, Pool, VolumeInfo};
 
 use crate::Attachments;
 use crate::fill::FillGauge;
@@ -113,6 +113,11 @@ const fn gauge(
     VolumeMetric { name, help, rises: false, value }
 }
 
+/// A number of a volume's cache; without one it is nothing.
+fn cached(volume: &VolumeInfo, value: fn(&CacheInfo) -> u64) -> u64 {
+    volume.cache.as_ref().map_or(0, value)
+}
+
 const VOLUME_METRICS: &[VolumeMetric] = &[
     counter("reads", "Read requests", |v| v.counters.reads),
     counter("read_bytes", "Bytes read", |v| v.counters.read_bytes),
@@ -126,6 +131,24 @@ const VOLUME_METRICS: &[VolumeMetric] = &[
         v.counters.rotten_places
     }),
     gauge("unplaced_bytes", "Bytes some of which may not be in place yet", |v| v.unplaced_bytes),
+    counter("cache_hits", "Blocks read from the cache", |v| cached(v, |c| c.used.hits)),
+    counter("cache_misses", "Blocks read that were not in the cache", |v| {
+        cached(v, |c| c.used.misses)
+    }),
+    counter("cache_absorbed", "Blocks written again before they were destaged", |v| {
+        cached(v, |c| c.used.absorbed)
+    }),
+    counter("cache_destaged", "Blocks destaged from the cache", |v| cached(v, |c| c.used.destaged)),
+    gauge("cache_dirty_bytes", "Bytes that wait in the cache; a kill loses them", |v| {
+        cached(v, |c| c.used.dirty_bytes)
+    }),
+    gauge("cache_dirty_limit_bytes", "Bytes that may wait in the cache", |v| {
+        cached(v, |c| c.used.dirty_limit_bytes)
+    }),
+    gauge("cache_clean_bytes", "Bytes in the cache that are on the device as well", |v| {
+        cached(v, |c| c.used.clean_bytes)
+    }),
+    gauge("cache_bytes", "Bytes that the cache has", |v| cached(v, |c| c.granted_bytes)),
     gauge("base_bytes", "Bytes of blocks at home in the base", |v| v.base_bytes),
     gauge("size_bytes", "Size", |v| v.size_bytes),
     gauge("live_bytes", "Bytes of the present that are stored", |v| v.live_bytes),

@@ -8,7 +8,7 @@
 //! 3. Lock order: `work`, then a log's gate, then `books`, then anything inside `history`.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 
 use block::Purpose;
@@ -51,6 +51,10 @@ pub struct Core {
     pub pending_max: usize,
     /// Set when the pool is closed.
     pub closed: AtomicBool,
+    /// Bytes of memory for maps and caches.
+    pub memory_bytes: u64,
+    /// The right to share it out.
+    pub sharing: Mutex<()>,
 }
 
 impl Core {
@@ -124,9 +128,13 @@ impl Core {
         if missing == 0 {
             return Ok(0);
         }
+        self.add_spares(missing, Purpose::Data)
+    }
+
+    fn add_spares(&self, missing: usize, purpose: Purpose) -> Result<usize> {
         let mut zones = Vec::new();
         for _ in 0..missing {
-            match self.store.allocate_zone(Purpose::Data) {
+            match self.store.allocate_zone(purpose) {
                 Ok(zone) => zones.push(zone),
                 Err(e) if zones.is_empty() => return Err(e.into()),
                 Err(_) => break,
@@ -193,21 +201,40 @@ impl Core {
 
 impl SegmentSource for Core {
     fn next_spare(&self) -> history::Result<Spare> {
+        self.spare_for(Purpose::Data)
+    }
+}
+
+impl Core {
+    fn spare_for(&self, purpose: Purpose) -> history::Result<Spare> {
         if let Some(spare) = self.store.take_spare() {
             return Ok(spare);
         }
-        match self.make_spares(1) {
-            Ok(_) => {}
-            Err(e) => {
-                let kind = match e.kind {
-                    crate::ErrorKind::Full => history::ErrorKind::Full,
-                    _ => history::ErrorKind::Refused,
-                };
-                return Err(history::Error::new(kind, e.message));
-            }
+        if let Err(e) = self.add_spares(1, purpose) {
+            let kind = match e.kind {
+                crate::ErrorKind::Full => history::ErrorKind::Full,
+                _ => history::ErrorKind::Refused,
+            };
+            return Err(history::Error::new(kind, e.message));
         }
         self.store.take_spare().ok_or_else(|| {
             history::Error::new(history::ErrorKind::Full, "the pool has no free zone")
         })
+    }
+}
+
+/// Segments for what was acknowledged and waits in a cache: from the reserve when there are no
+/// others, which is then said in the flag.
+pub struct FromReserve<'a>(pub &'a Core, pub &'a AtomicBool);
+
+impl SegmentSource for FromReserve<'_> {
+    fn next_spare(&self) -> history::Result<Spare> {
+        match self.0.spare_for(Purpose::Data) {
+            Err(e) if e.kind == history::ErrorKind::Full => {
+                self.1.store(true, Ordering::Release);
+                self.0.spare_for(Purpose::Reclaim)
+            }
+            other => other,
+        }
     }
 }

@@ -13,6 +13,7 @@ use std::sync::atomic::Ordering;
 use history::{Branch, Gate, Timeline};
 use units::{Moment, Seq, WallTime};
 
+use crate::caches;
 use crate::catalogue::{EventRecord, MarkRecord, TimelineRecord, VersionRecord, VolumeRecord};
 use crate::names::check_name;
 use crate::opening::Opening;
@@ -40,8 +41,9 @@ impl Volume {
             return Err(Error::new(ErrorKind::Invalid, "a label is one line of text"));
         }
         // Most of what is dirty goes out before writes are stalled; the commit flushes the rest.
+        self.destage_all()?;
         self.core.store.flush()?;
-        let mut pins = self.pins.lock();
+        let mut still = self.stand_still()?;
         let (number, version) = self.log.with_gate(|gate| -> Result<_> {
             let (numbers, commit) = self.begin()?;
             let mut record = self.record.lock().clone();
@@ -59,8 +61,8 @@ impl Volume {
             *self.record.lock() = record;
             Ok((number, version))
         })?;
-        pins.versions.insert(number, Seq(version.seq));
-        drop(pins);
+        still.pins.versions.insert(number, Seq(version.seq));
+        drop(still);
         self.version_of(number, version)
     }
 
@@ -145,14 +147,16 @@ impl Volume {
         self.check_open()?;
         check_name("mark", name)?;
         if pin {
+            self.destage_all()?;
             self.core.store.flush()?;
         }
-        let mut pins = self.pins.lock();
+        let mut still = self.stand_still()?;
+        let pins = &mut still.pins;
         if pins.marks.contains_key(name) {
             let text = format!("{} has a mark {name} already", self.name);
             return Err(Error::new(ErrorKind::Exists, text));
         }
-        let resolved = self.resolve_with(at, &pins)?;
+        let resolved = self.resolve_with(at, pins)?;
         let record = MarkRecord {
             seq: resolved.seq.0,
             time_ns: resolved.time.as_nanos(),
@@ -205,10 +209,11 @@ impl Volume {
     pub fn revert(&self, to: &Moment, dry_run: bool) -> Result<RevertReport> {
         self.check_open()?;
         if !dry_run {
+            self.destage_all()?;
             self.core.store.flush()?;
         }
-        let pins = self.pins.lock();
-        let target = self.resolve_with(to, &pins)?;
+        let still = self.stand_still()?;
+        let target = self.resolve_with(to, &still.pins)?;
         let latest = self.latest()?;
         let to = Stamp { seq: target.seq, time: target.time };
         let (changed_bytes, changed_exact) = self.changed_bytes_bounded(target.seq, latest.seq)?;
@@ -217,7 +222,9 @@ impl Volume {
         if dry_run || target.seq == latest.seq {
             return Ok(report(latest, latest.seq));
         }
-        let (from, seq) = self.log.with_gate(|gate| self.revert_in_gate(gate, target, &pins))?;
+        let (from, seq) =
+            self.log.with_gate(|gate| self.revert_in_gate(gate, target, &still.pins))?;
+        self.cache.forget();
         Ok(report(from, seq))
     }
 
@@ -300,9 +307,11 @@ impl Volume {
             if size_bytes < live.size_bytes {
                 self.cut_off(size_bytes, live.size_bytes - size_bytes)?;
             }
+            let _hold = self.hold_writes()?;
             self.core.store.flush()?;
             // A revert may have come between, with another size and other content: then again.
             if self.log.with_gate(|gate| self.resize_in_gate(gate, &live, size_bytes))? {
+                self.cache.forget();
                 return Ok(());
             }
         }
@@ -347,8 +356,8 @@ impl Volume {
         if let Some(Granularity::Interval(0)) = change.granularity {
             return Err(Error::new(ErrorKind::Invalid, "an interval is longer than nothing"));
         }
-        let _pins = self.pins.lock();
-        self.log.with_gate(|gate| -> Result<()> {
+        let still = self.stand_still()?;
+        let switches = self.log.with_gate(|gate| -> Result<bool> {
             let (mut numbers, commit) = self.begin()?;
             let mut record: VolumeRecord = self.record.lock().clone();
             if let Some(granularity) = change.granularity {
@@ -364,13 +373,28 @@ impl Volume {
             if let Some(limit) = change.history_limit_bytes {
                 record.history_limit_bytes = limit;
             }
+            let before = record.cache;
+            record.cache = caches::setting(record.architecture, before, change.cache)?;
+            if record.cache != before {
+                self.core.check_cache(record.cache, Some(self.id))?;
+            }
             commit.put_volume(&record)?;
             let detail = format!("{change:?}");
             self.core.audit(&mut numbers, &commit, "volume-set", &self.name, detail)?;
             self.core.finish(&numbers, commit)?;
+            let after = record.cache;
             *self.record.lock() = record;
-            Ok(())
-        })
+            if after.is_none() {
+                self.cache.set(None);
+            }
+            self.cache.set_granularity(self.granularity_now());
+            Ok(after != before)
+        })?;
+        drop(still);
+        if switches {
+            self.core.share_memory();
+        }
+        Ok(())
     }
 }
 

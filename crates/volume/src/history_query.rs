@@ -25,6 +25,7 @@ impl Volume {
         if step_ns == 0 || limit == 0 {
             return Err(Error::new(ErrorKind::Invalid, "step and limit are more than nothing"));
         }
+        self.destage_all()?;
         let from = self.edge(since)?;
         let to = match until {
             Some(moment) => self.edge(Some(moment))?,

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use block::Purpose;
-use history::{BLOCKS_PER_PAGE, BlockOp, IoKind, Slot};
+use history::{BLOCKS_PER_PAGE, BlockOp, FastMap, IoKind, Slot};
 use units::BLOCK_BYTES;
 
 use crate::current_store::{CurrentStore, Pen};
@@ -34,17 +34,75 @@ fn blocks_of(op: &BlockOp<'_>) -> Option<Range<u64>> {
 impl Volume {
     /// Takes the pen for ops that are about to get their seqs, if this volume writes in place.
     pub(crate) fn take_pen(&self, ops: &[BlockOp<'_>]) -> Result<Option<Pen<'_>>> {
+        self.take_pen_for(|| ops.iter().filter_map(blocks_of))
+    }
+
+    /// The same for ops some of which may be of the same blocks, which are no strangers to each
+    /// other.
+    pub(crate) fn take_pen_for_run(&self, ops: &[BlockOp<'_>]) -> Result<Option<Pen<'_>>> {
+        if self.current.is_none() {
+            return Ok(None);
+        }
+        let mut blocks: Vec<u64> = ops.iter().filter_map(blocks_of).flatten().collect();
+        blocks.sort_unstable();
+        blocks.dedup();
+        let mut ranges: Vec<Range<u64>> = Vec::new();
+        for block in blocks {
+            match ranges.last_mut() {
+                Some(open) if open.end == block => open.end += 1,
+                _ => ranges.push(block..block + 1),
+            }
+        }
+        self.take_pen_for(|| ranges.iter().cloned())
+    }
+
+    fn take_pen_for<I: Iterator<Item = Range<u64>>>(
+        &self,
+        ranges: impl Fn() -> I,
+    ) -> Result<Option<Pen<'_>>> {
         let Some(current) = &self.current else { return Ok(None) };
-        for blocks in ops.iter().filter_map(blocks_of) {
+        for blocks in ranges() {
             for slab in current.slab_of(blocks.start)..=current.slab_of(blocks.end - 1) {
                 if !current.has_slab(slab) {
                     self.grow(current, slab)?;
                 }
             }
         }
-        let pen = current.take_pen(ops.iter().filter_map(blocks_of));
+        let pen = current.take_pen(ranges());
         let closed = || Error::new(ErrorKind::Refused, "the pool is closed");
         pen.map(Some).ok_or_else(closed)
+    }
+
+    /// Writes ops of a run that are in the log and in the map in place: by address, so that
+    /// neighbours are one request, and older versions of a block before newer ones.
+    pub(crate) fn write_run_in_place(&self, pen: &Pen<'_>, ops: &[BlockOp<'_>]) -> Result<()> {
+        let mut versions: FastMap<u64, usize> = FastMap::default();
+        let mut blocks: Vec<(usize, u64, &[u8])> = Vec::new();
+        for op in ops {
+            let BlockOp::Data { block, bytes, .. } = *op else { continue };
+            for (block, bytes) in (block..).zip(bytes.chunks_exact(BLOCK)) {
+                let version = versions.entry(block).or_default();
+                blocks.push((*version, block, bytes));
+                *version += 1;
+            }
+        }
+        blocks.sort_by_key(|&(version, block, _)| (version, block));
+        let io = Arc::clone(&self.present().io);
+        let mut rest = &blocks[..];
+        while let Some(&(version, first, _)) = rest.first() {
+            let follows =
+                |(i, b): &(usize, &(usize, u64, &[u8]))| b.0 == version && b.1 == first + *i as u64;
+            let count = rest.iter().enumerate().take_while(follows).count();
+            for (block, count, offset) in pen.places(first..first + count as u64) {
+                let from = (block - first) as usize;
+                let slices: Vec<_> =
+                    rest[from..from + count].iter().map(|b| IoSlice::new(b.2)).collect();
+                self.core.store.write(offset, &slices)?;
+                io.count(IoKind::CurrentWrite, (count * BLOCK) as u64);
+            }
+            rest = &rest[count..];
+        }
+        Ok(())
     }
 
     /// Writes ops that are in the log and in the map in place.

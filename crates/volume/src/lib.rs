@@ -8,6 +8,8 @@ use std::sync::Arc;
 use env::{Clock, Entropy};
 
 mod base;
+mod cache;
+mod caches;
 mod catalogue;
 mod convert;
 mod core;
@@ -38,6 +40,7 @@ mod verify;
 mod view;
 mod volume;
 mod write;
+mod write_back;
 
 pub use catalogue::panic_becomes_error;
 pub use pool::{Pool, read_superblock};
@@ -47,9 +50,9 @@ pub use volume::Volume;
 pub use error::{Error, ErrorKind, Result};
 pub use history::{IoCount, IoKind};
 pub use types::{
-    Architecture, AuditRecord, Bucket, Budget, DiffPage, Event, Extent, Granularity, HistoryPage,
-    Mark, PoolStatus, Range, Resolved, RevertReport, Stamp, Version, VolumeChange, VolumeCounters,
-    VolumeInfo, VolumeSpec, WriteOp,
+    Architecture, AuditRecord, Bucket, Budget, CacheChange, CacheInfo, CacheSetting, CacheUse,
+    DiffPage, Event, Extent, Granularity, HistoryPage, Mark, PoolStatus, Range, Resolved,
+    RevertReport, Stamp, Version, VolumeChange, VolumeCounters, VolumeInfo, VolumeSpec, WriteOp,
 };
 
 /// The machine under a pool: its clock and its randomness.
@@ -77,7 +80,7 @@ impl Default for PoolFormat {
 /// What may differ from one opening of a pool to the next.
 #[derive(Clone, Copy, Debug)]
 pub struct PoolOptions {
-    /// Bytes of memory for map pages and pending map entries together.
+    /// Bytes of memory for map pages, pending map entries and the caches of volumes together.
     pub memory_bytes: u64,
 }
 

@@ -15,6 +15,7 @@ use history::{Branch, Timeline};
 use parking_lot::Mutex;
 use units::{Moment, Seq};
 
+use crate::caches;
 use crate::catalogue::{Catalogue, CatalogueMedia, TimelineRecord, VolumeRecord, write_superblock};
 use crate::core::Core;
 use crate::names::check_name;
@@ -226,6 +227,7 @@ impl Pool {
             next_version: 0,
             architecture: spec.architecture,
             placed: Vec::new(),
+            cache: caches::setting(spec.architecture, None, spec.cache)?,
         };
         let detail = match spec.architecture {
             Architecture::Logging => format!("{} bytes, {:?}", spec.size_bytes, spec.granularity),
@@ -259,6 +261,8 @@ impl Pool {
             let text = format!("there is a volume {} already", record.name);
             return Err(Error::new(ErrorKind::Exists, text));
         }
+        core.check_cache(record.cache, None)?;
+        let has_cache = record.cache.is_some();
         numbers.volume += 1;
         numbers.timeline += 1;
         record.id = numbers.volume;
@@ -283,6 +287,9 @@ impl Pool {
         let volume = Arc::new(Volume::start(Arc::clone(core), record)?);
         core.volumes.write().insert(volume.name.clone(), Arc::clone(&volume));
         drop(numbers);
+        if has_cache {
+            core.share_memory();
+        }
         Ok(volume)
     }
 
@@ -294,9 +301,10 @@ impl Pool {
         self.check_open()?;
         check_name("volume", name)?;
         let origin = self.volume(source)?;
+        origin.destage_all()?;
         self.core.store.flush()?;
-        let pins = origin.pins.lock();
-        let resolved = origin.resolve_with(at, &pins)?;
+        let still = origin.stand_still()?;
+        let resolved = origin.resolve_with(at, &still.pins)?;
         let record = origin.record.lock().clone();
         let parent = record.timeline_at(resolved.seq);
         let timeline = self.core.timeline(parent).ok_or_else(|| {
@@ -329,7 +337,7 @@ impl Pool {
         };
         let branch = Branch { timeline, seq: resolved.seq };
         let volume = self.add_volume(clone, Some((&origin, branch)), "clone", detail);
-        drop(pins);
+        drop(still);
         volume
     }
 
@@ -341,7 +349,9 @@ impl Pool {
         self.check_open()?;
         let volume = self.volume(name)?;
         let work = self.core.work.lock();
-        volume.log.with_gate(|_| -> Result<()> {
+        // What waits goes with it: deletes need no room.
+        volume.cache.hold();
+        let deleted = volume.log.with_gate(|_| -> Result<()> {
             volume.check_open()?;
             let (mut numbers, commit) = self.core.begin()?;
             let mut record = volume.record.lock().clone();
@@ -357,8 +367,11 @@ impl Pool {
             self.core.finish(&numbers, commit)?;
             volume.gone.store(true, Ordering::Release);
             *volume.record.lock() = record;
+            volume.cache.discard();
             Ok(())
-        })?;
+        });
+        volume.cache.release(volume.log.stable(), volume.log.last_time());
+        deleted?;
         if let Some(current) = &volume.current {
             current.retire();
         }
@@ -371,6 +384,7 @@ impl Pool {
         self.core.ghosts.write().insert(volume.id, volume);
         let mut work = work;
         *work = None;
+        self.core.share_memory();
         self.core.bury_ghosts()
     }
 
@@ -395,8 +409,20 @@ impl Pool {
     /// Makes everything durable. The pool refuses writes afterwards.
     ///
     /// # Errors
-    /// `Refused` or `Io`; nothing acknowledged is lost by that.
+    /// `Full`, `Refused` or `Io` where what waits in a cache cannot be destaged: then the pool
+    /// stays as it is, and what waits is lost with it. `Refused` or `Io` later; nothing
+    /// acknowledged is lost by that.
     pub fn close(&self) -> Result<()> {
+        let volumes = self.volumes();
+        let mut holds = Vec::new();
+        for volume in &volumes {
+            match volume.hold_writes() {
+                // What waits is lost with the process: that is not passed over.
+                Err(e) if volume.cache.first_waiting().is_some() => return Err(e),
+                Err(_) if self.core.store.has_failed() => {}
+                hold => holds.push(hold?),
+            }
+        }
         if self.core.closed.swap(true, Ordering::AcqRel) || self.core.store.has_failed() {
             return Ok(());
         }

@@ -69,6 +69,7 @@ impl Core {
         }
         let mut more = false;
         for volume in self.all_volumes() {
+            more |= volume.destage_behind(budget.bytes)?;
             more |= volume.settle_places(budget.bytes)?;
         }
         if job.is_none() {

@@ -14,6 +14,7 @@ use parking_lot::{Mutex, RwLock};
 use units::{Seq, WallTime};
 
 use crate::base::Base;
+use crate::cache::Cache;
 use crate::catalogue::{Catalogue, CatalogueMedia, Contents, RunRecord, VolumeRecord};
 use crate::core::Core;
 use crate::current_store::CurrentStore;
@@ -53,16 +54,15 @@ pub fn open_core(
         let text = format!("{} has features that this program cannot write", device.describe());
         return Err(Error::new(ErrorKind::Unusable, text));
     }
-    let no_zone = Box::new(|| Err(std::io::Error::other("the pool is not open yet")));
-    let media = CatalogueMedia::new(Arc::clone(&device), superblock.clone(), no_zone);
+    let closed = Box::new(|| Err(std::io::Error::other("the pool is not open yet")));
+    let media = CatalogueMedia::new(Arc::clone(&device), superblock.clone(), closed);
     media.write_again()?;
     let catalogue = Catalogue::open(media.clone())?;
     let contents = catalogue.load()?;
     let total = u32::try_from(superblock.device_bytes / superblock.zone_bytes)
         .map_err(|_| corrupt("the superblock names too many zones".to_owned()))?;
     let mut zones = Zones::new(total, reserve_of(total, superblock.zone_bytes));
-    let mut occupied = vec![0];
-    occupied.extend_from_slice(&superblock.catalogue_zones);
+    let mut occupied = [&[0][..], superblock.catalogue_zones.as_slice()].concat();
     occupied.extend(contents.segments.iter().map(|(_, s)| s.zone));
     occupied.extend(contents.spares.iter().map(|&(_, zone)| zone));
     occupied.extend(map_zones(&contents));
@@ -102,6 +102,8 @@ pub fn open_core(
         openings: Mutex::new(Vec::new()),
         work: Mutex::new(None),
         pending_max: usize::try_from(pending_max).expect("clamped"),
+        memory_bytes: memory,
+        sharing: Mutex::new(()),
         closed: AtomicBool::new(false),
     });
     core.store.back_reserve();
@@ -156,6 +158,7 @@ fn fill(core: &Arc<Core>, mut contents: Contents, map: Map) -> Result<()> {
             other => other?,
         }
     }
+    core.share_memory();
     core.bury_ghosts()
 }
 
@@ -421,6 +424,7 @@ impl Volume {
             destage: Mutex::default(),
             waiting_homes: AtomicU64::new(0),
             counted: Mutex::new(None),
+            cache: Cache::new(record.granularity_at(Seq(u64::MAX))),
             record: Mutex::new(record),
             core,
         })

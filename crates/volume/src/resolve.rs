@@ -23,16 +23,19 @@ impl Volume {
     /// `NotFound` for a version or mark that is not there; `OutsideWindow`.
     pub fn resolve(&self, moment: &Moment) -> Result<Resolved> {
         self.check_open()?;
-        let pins = self.pins.lock();
-        self.resolve_with(moment, &pins)
+        let still = self.stand_still()?;
+        self.resolve_with(moment, &still.pins)
     }
 
+    /// The same for those who have made the volume stand still.
     pub(crate) fn resolve_with(&self, moment: &Moment, pins: &Pins) -> Result<Resolved> {
         let latest = self.latest()?;
         let record = self.record.lock().clone();
         let exact = |stamp: Stamp| Resolved { seq: stamp.seq, time: stamp.time, exact: true };
         match moment {
-            Moment::Latest => Ok(exact(latest)),
+            Moment::Latest => {
+                self.check_logged(WallTime::from_nanos(u64::MAX)).map(|()| exact(latest))
+            }
             Moment::Version(number) => {
                 let seq = pins.versions.get(number).copied().ok_or_else(|| {
                     let text = format!("{} has no version {number}", self.name);
@@ -66,6 +69,15 @@ impl Volume {
         }
     }
 
+    /// Fails where something waits in the cache that was accepted at or before `time`, and cannot
+    /// come into the log: on a pool that refuses writes.
+    fn check_logged(&self, time: WallTime) -> Result<()> {
+        match self.cache.first_waiting() {
+            Some(first) if first <= time => Err(Error::from(history::Error::refused())),
+            _ => Ok(()),
+        }
+    }
+
     fn resolve_time(
         &self,
         time: WallTime,
@@ -73,6 +85,7 @@ impl Volume {
         latest: Stamp,
         pins: &Pins,
     ) -> Result<Resolved> {
+        self.check_logged(time)?;
         if time > self.now() {
             return Err(self.outside(record, latest, pins, format!("{time} is in the future")));
         }

@@ -18,15 +18,18 @@ pub enum Architecture {
     /// The present moves to a base in place; what it overwrites there leaves for the log before
     /// (Laden 2.7, Xiao's C-o-W).
     Checkpointing,
+    /// The same, both written when the cache lets go of a block (Laden 2.6).
+    SplitDownstream,
 }
 
 impl Architecture {
     /// Every one there is.
-    pub const ALL: [Architecture; 4] = [
+    pub const ALL: [Architecture; 5] = [
         Architecture::Logging,
         Architecture::SplitStream,
         Architecture::Redirect,
         Architecture::Checkpointing,
+        Architecture::SplitDownstream,
     ];
 
     /// Its name in the contract.
@@ -35,6 +38,7 @@ impl Architecture {
         match self {
             Architecture::Logging => "logging",
             Architecture::SplitStream => "split-stream",
+            Architecture::SplitDownstream => "split-downstream",
             Architecture::Redirect => "redirect",
             Architecture::Checkpointing => "checkpointing",
         }
@@ -43,7 +47,19 @@ impl Architecture {
     /// Whether it keeps the present in place.
     #[must_use]
     pub fn has_current_store(self) -> bool {
-        self == Architecture::SplitStream
+        matches!(self, Architecture::SplitStream | Architecture::SplitDownstream)
+    }
+
+    /// Whether it may have a cache.
+    #[must_use]
+    pub fn may_have_cache(self) -> bool {
+        matches!(self, Architecture::Logging | Architecture::SplitDownstream)
+    }
+
+    /// Whether it must have one.
+    #[must_use]
+    pub fn needs_cache(self) -> bool {
+        self == Architecture::SplitDownstream
     }
 
     /// Whether settled blocks have homes in a base.
@@ -77,6 +93,55 @@ pub enum Granularity {
     OnDemand,
 }
 
+/// A volume's write-back cache, as it was asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CacheSetting {
+    /// Bytes of blocks.
+    pub bytes: u64,
+    /// How much of it may wait to be written, in percent.
+    pub dirty_percent: u8,
+}
+
+/// What is asked of a volume's write-back cache; `None` leaves it as it is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CacheChange {
+    /// Bytes; 0 is no cache.
+    pub bytes: Option<u64>,
+    /// How much of it may wait to be written, in percent.
+    pub dirty_percent: Option<u8>,
+}
+
+/// What a cache holds now, and what it did since the pool was opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CacheUse {
+    /// Bytes that may wait to be written.
+    pub dirty_limit_bytes: u64,
+    /// Bytes that do.
+    pub dirty_bytes: u64,
+    /// Bytes that are on the device as well.
+    pub clean_bytes: u64,
+    /// Blocks read from it.
+    pub hits: u64,
+    /// Blocks that were read and not in it.
+    pub misses: u64,
+    /// Blocks that were written again before they were destaged, and so never were.
+    pub absorbed: u64,
+    /// Blocks that were destaged.
+    pub destaged: u64,
+}
+
+/// A volume's cache as it stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CacheInfo {
+    /// What was asked for.
+    pub setting: CacheSetting,
+    /// Bytes that it got: less where the pool has been opened with less memory.
+    pub granted_bytes: u64,
+    /// What it holds and did.
+    pub used: CacheUse,
+}
+
 /// What a new volume shall be.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VolumeSpec {
@@ -92,6 +157,8 @@ pub struct VolumeSpec {
     pub window_ns: u64,
     /// How many bytes of history may be kept; `None` is as many as the pool holds.
     pub history_limit_bytes: Option<u64>,
+    /// Its write-back cache; what is not given is what its architecture needs, and 3 %.
+    pub cache: CacheChange,
 }
 
 /// Settings to change; `None` leaves one as it is.
@@ -103,6 +170,8 @@ pub struct VolumeChange {
     pub window_ns: Option<u64>,
     /// `Some(None)` takes the limit away.
     pub history_limit_bytes: Option<Option<u64>>,
+    /// The write-back cache.
+    pub cache: CacheChange,
 }
 
 /// A seq with its time.
@@ -160,6 +229,9 @@ pub struct VolumeInfo {
     pub counters: VolumeCounters,
     /// Bytes some of which may not be in place yet, where they belong; reads are right meanwhile.
     pub unplaced_bytes: u64,
+    /// Its write-back cache. With one, what is acknowledged and not flushed is lost with the
+    /// process.
+    pub cache: Option<CacheInfo>,
     /// Bytes of blocks at home in the volume's base, of the present or of the past.
     pub base_bytes: u64,
     /// Device requests since the pool was opened, by what they were for.

@@ -58,6 +58,7 @@ impl Pool {
             return Err(broken(text));
         }
         for volume in self.core.all_volumes() {
+            volume.cache.verify();
             volume.verify_places()?;
             volume.verify_homes()?;
         }

@@ -19,10 +19,10 @@ pub struct View {
 
 impl View {
     pub(crate) fn open(volume: &Arc<Volume>, moment: &Moment) -> Result<Arc<View>> {
-        let mut pins = volume.pins.lock();
-        let resolved = volume.resolve_with(moment, &pins)?;
-        *pins.views.entry(resolved.seq).or_default() += 1;
-        drop(pins);
+        let mut still = volume.stand_still()?;
+        let resolved = volume.resolve_with(moment, &still.pins)?;
+        *still.pins.views.entry(resolved.seq).or_default() += 1;
+        drop(still);
         match volume.open_at(resolved.seq) {
             Ok(opening) => Ok(Arc::new(View { volume: Arc::clone(volume), resolved, opening })),
             Err(e) => {

@@ -16,6 +16,7 @@ use parking_lot::{Mutex, MutexGuard, RwLock};
 use units::{BLOCK_BYTES, Moment, Seq, WallTime};
 
 use crate::base::Base;
+use crate::cache::Cache;
 use crate::catalogue::{Commit, MarkRecord, Numbers, VolumeRecord};
 use crate::core::Core;
 use crate::current_store::CurrentStore;
@@ -65,6 +66,8 @@ pub struct Volume {
     pub(crate) present: RwLock<Arc<Opening>>,
     /// Where the present is in place, for architectures that have it so.
     pub(crate) current: Option<Arc<CurrentStore>>,
+    /// What waits to be written and what was read, if it has a cache.
+    pub(crate) cache: Cache,
     /// Where settled blocks have their homes, for architectures with a base.
     pub(crate) base: Option<Base>,
     pub(crate) record: Mutex<VolumeRecord>,
@@ -127,6 +130,7 @@ impl Volume {
     /// `Refused` or `Io`; after that writes are refused until the pool is opened again.
     pub fn flush(&self) -> Result<()> {
         self.check_open()?;
+        self.destage_all()?;
         self.log.flush()?;
         self.tally.flushes.fetch_add(1, Ordering::Relaxed);
         Ok(())
@@ -152,7 +156,10 @@ impl Volume {
         if self.gone.load(Ordering::Acquire) {
             return Err(Error::new(ErrorKind::NotFound, format!("{} was deleted", self.name)));
         }
-        let outcome = self.present().read(offset, buffer, patience);
+        let outcome = match self.cache.is_on() {
+            true => self.read_cached(offset, buffer, patience),
+            false => self.present().read(offset, buffer, patience),
+        };
         match &outcome {
             Ok(true) => {
                 self.tally.reads.fetch_add(1, Ordering::Relaxed);
@@ -171,6 +178,9 @@ impl Volume {
     /// # Errors
     /// `OutOfBounds`, `Corrupt`, `Io`.
     pub fn extents(&self, offset: u64, length_bytes: u64, limit: usize) -> Result<Vec<Extent>> {
+        if self.cache.is_on() {
+            return self.extents_cached(offset, length_bytes, limit);
+        }
         self.present().extents(offset, length_bytes, limit)
     }
 
@@ -186,9 +196,19 @@ impl Volume {
     /// The time now, never before the latest write.
     #[must_use]
     pub fn now(&self) -> WallTime {
-        self.core.machine.clock.wall().max(self.log.last_time())
+        let last = self.log.last_time().max(self.cache.last_time());
+        self.core.machine.clock.wall().max(last)
     }
 
+    /// The present's stamp, also of what waits in the cache: it keeps its number.
+    fn latest_told(&self) -> Result<Stamp> {
+        match self.cache.latest() {
+            Some(stamp) => Ok(stamp),
+            None => self.latest(),
+        }
+    }
+
+    /// The stamp of the last write that is in the log: the present's, where a volume stands still.
     pub(crate) fn latest(&self) -> Result<Stamp> {
         let seq = match self.log.settle() {
             Ok(seq) => seq,
@@ -213,10 +233,12 @@ impl Volume {
     /// # Errors
     /// `Corrupt` or `Io` from counting.
     pub fn info(&self) -> Result<VolumeInfo> {
-        let latest = self.latest()?;
+        let latest = self.latest_told()?;
         let record = self.record.lock().clone();
         let space = self.space(&record)?;
         let oldest = self.oldest(&record, latest, &self.pins.lock())?;
+        // The log may not have it yet.
+        let oldest = if oldest.seq == latest.seq { latest } else { oldest };
         Ok(VolumeInfo {
             name: self.name.clone(),
             size_bytes: self.size_bytes(),
@@ -234,6 +256,7 @@ impl Volume {
             cloned_from: record.cloned_from.map(|(name, seq)| (name, Seq(seq))),
             counters: self.counters(),
             unplaced_bytes: self.current.as_ref().map_or(0, |c| c.unsettled_blocks() * BLOCK_BYTES),
+            cache: self.cache_info(),
             base_bytes: self.base.as_ref().map_or(0, |b| b.blocks_at_home() * BLOCK_BYTES),
             device_io: self.core.store.io(self.id).counts().to_vec(),
         })

@@ -15,7 +15,10 @@ use std::sync::atomic::Ordering;
 use format::checksum::block_crc;
 use format::location::Location;
 use format::map::{Entry, Key, cover};
-use history::{Appended, BLOCKS_PER_PAGE, BlockOp, Slot, block_location, node_covers};
+use history::{
+    Appended, AppendedRun, BLOCKS_PER_PAGE, BlockOp, Segment, Slot, TimedOps, block_location,
+    node_covers,
+};
 use units::{BLOCK_BYTES, BlockCount, Lba, Seq};
 
 use crate::opening::{Opening, Patience};
@@ -47,18 +50,21 @@ thread_local! {
 
 /// On what terms blocks are written.
 #[derive(Clone, Copy)]
-struct Terms<'a> {
+pub struct Terms<'a> {
     /// Where the client's bytes end (blocks may end later).
-    end: u64,
+    pub end: u64,
     /// What partial blocks were merged with, while their range is locked.
-    merged: Option<&'a Arc<Opening>>,
+    pub merged: Option<&'a Arc<Opening>>,
     /// These are the zeros where the volume is being made smaller: nobody else writes there.
-    cuts: bool,
+    pub cuts: bool,
+    /// Past the cache, while it holds writes back and is empty.
+    pub behind: bool,
 }
 
 impl Volume {
     /// Writes; each op gets the next seq in order (an op longer than 256 KiB several). Returned
-    /// means handed to the operating system. Returns the last seq given.
+    /// means handed to the operating system, or in the cache of a volume that has one. Returns the
+    /// last seq given; of a cached volume that does not retain every write, the last in its log.
     ///
     /// # Errors
     /// `OutOfBounds` before anything is written; `Full`; `Refused` or `Io` after a device failure.
@@ -90,8 +96,10 @@ impl Volume {
             if whole > 0 {
                 let ops = &ops[start..start + whole];
                 let end = ops.iter().map(|op| span(op).0 + span(op).1).max().unwrap_or(0);
-                let written = self.write_whole(ops, Terms { end, merged: None, cuts })?;
-                last = written.map_or(last, |seq| seq.max(last));
+                let terms = Terms { end, merged: None, cuts, behind: false };
+                // None: the cache was switched on or off meanwhile. Then once more, all of it.
+                let Some(seq) = self.write_either(ops, terms)? else { continue };
+                last = last.max(seq);
                 start += whole;
             } else {
                 last = self.write_partial(&ops[start], cuts)?.max(last);
@@ -120,8 +128,18 @@ impl Volume {
         Ok(())
     }
 
-    /// Appends ops of whole blocks; `None` when what they were merged with is the present no more.
-    fn write_whole(&self, ops: &[WriteOp<'_>], terms: Terms<'_>) -> Result<Option<Seq>> {
+    /// Writes whole blocks into the cache or the log, whichever it is now.
+    fn write_either(&self, ops: &[WriteOp<'_>], terms: Terms<'_>) -> Result<Option<Seq>> {
+        if self.cache.is_on() {
+            self.write_cached(ops, terms)
+        } else {
+            self.write_whole(ops, terms)
+        }
+    }
+
+    /// Appends ops of whole blocks; `None` when what they were merged with is the present no more,
+    /// or when they have to go through a cache.
+    pub(crate) fn write_whole(&self, ops: &[WriteOp<'_>], terms: Terms<'_>) -> Result<Option<Seq>> {
         SCRATCH.with_borrow_mut(|scratch| self.write_whole_with(ops, terms, scratch))
     }
 
@@ -161,13 +179,7 @@ impl Volume {
                     self.core.make_room()?;
                 }
                 Err(e) if e.kind == history::ErrorKind::Moved => {
-                    if terms.merged.is_some_and(|merged| !Arc::ptr_eq(merged, &self.present())) {
-                        return Ok(None);
-                    }
-                    return Err(Error::new(
-                        ErrorKind::OutOfBounds,
-                        "the volume was deleted or made smaller under the write",
-                    ));
+                    return self.moved(terms).map(|()| None);
                 }
                 Err(e) => return Err(e.into()),
             }
@@ -178,14 +190,36 @@ impl Volume {
         Ok(Some(last))
     }
 
-    /// The timeline to write to, if the write may still be made. Asked while nothing can change it.
+    /// A write may not be made any more. Fails unless it is to be made again, in another way.
+    pub(crate) fn moved(&self, terms: Terms<'_>) -> Result<()> {
+        if terms.merged.is_some_and(|merged| !Arc::ptr_eq(merged, &self.present())) {
+            return Ok(());
+        }
+        if self.core.closed.load(Ordering::Acquire) {
+            return Err(Error::new(ErrorKind::Refused, "the pool is closed"));
+        }
+        if self.cache.is_on() && !terms.behind && self.may_write(terms) {
+            return Ok(());
+        }
+        let text = "the volume was deleted or made smaller under the write";
+        Err(Error::new(ErrorKind::OutOfBounds, text))
+    }
+
+    /// The timeline to write to, if the write may still be made past the cache. Asked while nothing
+    /// can change it.
     fn still_right(&self, terms: Terms<'_>) -> Option<u64> {
+        let by_way = terms.behind || !self.cache.is_on();
+        (by_way && self.may_write(terms)).then(|| self.present().timeline.id)
+    }
+
+    /// Whether a write may still be made. Asked while nothing can change it.
+    pub(crate) fn may_write(&self, terms: Terms<'_>) -> bool {
         let live = self.present();
         let limit = if terms.cuts { u64::MAX } else { self.cut_at.load(Ordering::Acquire) };
         let fits = terms.end <= live.size_bytes.min(limit);
         let is_merged = terms.merged.is_none_or(|merged| Arc::ptr_eq(merged, &live));
         let is_gone = self.gone.load(Ordering::Acquire);
-        (fits && is_merged && !is_gone).then_some(live.timeline.id)
+        fits && is_merged && !is_gone
     }
 
     /// Tells the map where a batch is, then lets it become stable.
@@ -196,31 +230,34 @@ impl Volume {
         entries: &mut Vec<Entry>,
     ) -> Seq {
         entries.clear();
-        let segment = appended.segment.number;
-        let mut payload = Location::new(segment, appended.payload_offset);
-        for (i, op) in ops.iter().enumerate() {
-            let seq = Seq(appended.base_seq.0 + i as u64);
-            match *op {
-                BlockOp::Data { block, crcs, .. } => {
-                    for (j, &crc) in crcs.iter().enumerate() {
-                        let location = block_location(payload, j);
-                        entries.push(Entry::data(Lba(block + j as u64), seq, location, crc));
-                    }
-                    payload = after(payload, crcs.len());
-                }
-                BlockOp::Zero { block, blocks } => {
-                    let location = Location::hole_in(segment);
-                    let keys = cover(Lba(block), BlockCount(u64::from(blocks)));
-                    entries.extend(keys.map(|key| Entry { key, seq, location, crc: 0 }));
-                }
-            }
+        let segment = &appended.segment;
+        enter(segment.number, (appended.base_seq, appended.payload_offset), ops, entries);
+        self.tell_map(segment, entries);
+        appended.end()
+    }
+
+    /// The same for the batches of a run.
+    pub(crate) fn enter_run_in_map(
+        &self,
+        groups: &[TimedOps<'_>],
+        run: AppendedRun<'_>,
+        entries: &mut Vec<Entry>,
+    ) -> Seq {
+        entries.clear();
+        for (group, batch) in groups.iter().zip(&run.batches) {
+            let place = (batch.base_seq, batch.payload_offset);
+            enter(run.segment().number, place, group.ops, entries);
         }
+        self.tell_map(run.segment(), entries);
+        run.end()
+    }
+
+    fn tell_map(&self, segment: &Segment, entries: &[Entry]) {
         let count = i64::try_from(entries.len()).expect("a batch is small");
-        appended.segment.live_entries.fetch_add(count, Ordering::AcqRel);
+        segment.live_entries.fetch_add(count, Ordering::AcqRel);
         let live = self.present();
         live.timeline.insert(entries);
         update_pages(&live.pages, entries);
-        appended.end()
     }
 
     /// Writes an op whose edges lie within blocks. What they are merged with may be the present no
@@ -241,7 +278,13 @@ impl Volume {
         let (offset, length_bytes) = span(op);
         let end = offset + length_bytes;
         let (first, last) = (offset / BLOCK_BYTES, (end - 1) / BLOCK_BYTES);
-        let _locked = self.log.lock_blocks(first, last + 1)?;
+        // One lock or the other: should the cache be switched on or off, all is done again.
+        let is_cached = self.cache.is_on();
+        let _waits = is_cached.then(|| self.cache.lock_blocks(first, last + 1));
+        let _locked = match is_cached {
+            true => None,
+            false => Some(self.log.lock_blocks(first, last + 1)?),
+        };
         let live = self.present();
         live.check_range(offset, length_bytes)?;
         let mut head = vec![0; BLOCK];
@@ -251,14 +294,14 @@ impl Volume {
         let head_end = (head_start + BLOCK_BYTES).min(end);
         let mut middle_start = head_start;
         if offset > head_start || head_end < head_start + BLOCK_BYTES {
-            merge_block(&live, first, &mut head, op)?;
+            self.merge_block(&live, (first, is_cached), &mut head, op)?;
             parts.push(WriteOp::Data { offset: head_start, bytes: &head });
             middle_start += BLOCK_BYTES;
         }
         let tail_start = last * BLOCK_BYTES;
         let cut_tail = last > first && end < tail_start + BLOCK_BYTES;
         if cut_tail {
-            merge_block(&live, last, &mut tail, op)?;
+            self.merge_block(&live, (last, is_cached), &mut tail, op)?;
         }
         let middle_end = if cut_tail || end <= middle_start { tail_start } else { end };
         if middle_end > middle_start {
@@ -267,21 +310,38 @@ impl Volume {
         if cut_tail {
             parts.push(WriteOp::Data { offset: tail_start, bytes: &tail });
         }
-        self.write_whole(&parts, Terms { end, merged: Some(&live), cuts })
+        let terms = Terms { end, merged: Some(&live), cuts, behind: false };
+        if is_cached { self.write_cached(&parts, terms) } else { self.write_whole(&parts, terms) }
     }
 
-    fn piece_bytes_max(&self) -> usize {
+    /// Fills `block` with what is there, overlaid by its part of `op`.
+    fn merge_block(
+        &self,
+        live: &Opening,
+        (number, is_cached): (u64, bool),
+        block: &mut [u8],
+        op: &WriteOp<'_>,
+    ) -> Result<()> {
+        let start = number * BLOCK_BYTES;
+        let there = BLOCK_BYTES.min(live.size_bytes - start) as usize;
+        let there = &mut block[..there];
+        let ready = match is_cached {
+            true => self.read_cached(start, there, Patience::Full)?,
+            false => live.read(start, there, Patience::Full)?,
+        };
+        assert!(ready, "a patient read ends");
+        lay_over(start, block, op);
+        Ok(())
+    }
+
+    pub(crate) fn piece_bytes_max(&self) -> usize {
         let quarter = usize::try_from(self.core.store.zone_bytes / 4).expect("zones are small");
         PIECE_BYTES_MAX.min(quarter)
     }
 }
 
-/// Fills `block` with what is there, overlaid by its part of `op`.
-fn merge_block(live: &Opening, number: u64, block: &mut [u8], op: &WriteOp<'_>) -> Result<()> {
-    let start = number * BLOCK_BYTES;
-    let there = BLOCK_BYTES.min(live.size_bytes - start) as usize;
-    let ready = live.read(start, &mut block[..there], Patience::Full)?;
-    assert!(ready, "a patient read ends");
+/// Puts the part of `op` that lies in it over a block that starts at byte `start`.
+fn lay_over(start: u64, block: &mut [u8], op: &WriteOp<'_>) {
     let (offset, length_bytes) = span(op);
     let from = offset.max(start);
     let to = (offset + length_bytes).min(start + BLOCK_BYTES);
@@ -292,7 +352,33 @@ fn merge_block(live: &Opening, number: u64, block: &mut [u8], op: &WriteOp<'_>) 
         }
         WriteOp::Zero { .. } => target.fill(0),
     }
-    Ok(())
+}
+
+/// The map entries of a batch in a segment, with its first seq and where its data begins.
+fn enter(
+    segment: u64,
+    (base_seq, payload_offset): (Seq, u32),
+    ops: &[BlockOp<'_>],
+    entries: &mut Vec<Entry>,
+) {
+    let mut payload = Location::new(segment, payload_offset);
+    for (i, op) in ops.iter().enumerate() {
+        let seq = Seq(base_seq.0 + i as u64);
+        match *op {
+            BlockOp::Data { block, crcs, .. } => {
+                for (j, &crc) in crcs.iter().enumerate() {
+                    let location = block_location(payload, j);
+                    entries.push(Entry::data(Lba(block + j as u64), seq, location, crc));
+                }
+                payload = after(payload, crcs.len());
+            }
+            BlockOp::Zero { block, blocks } => {
+                let location = Location::hole_in(segment);
+                let keys = cover(Lba(block), BlockCount(u64::from(blocks)));
+                entries.extend(keys.map(|key| Entry { key, seq, location, crc: 0 }));
+            }
+        }
+    }
 }
 
 fn span(op: &WriteOp<'_>) -> (u64, u64) {
@@ -329,7 +415,7 @@ fn after(payload: Location, blocks: usize) -> Location {
 }
 
 /// Cuts ops into pieces that fit any segment.
-fn cut<'a>(ops: &[WriteOp<'a>], crcs: &'a [u32], piece_bytes_max: usize) -> Vec<BlockOp<'a>> {
+pub fn cut<'a>(ops: &[WriteOp<'a>], crcs: &'a [u32], piece_bytes_max: usize) -> Vec<BlockOp<'a>> {
     let mut pieces = Vec::with_capacity(ops.len());
     let mut used = 0;
     for op in ops {

@@ -118,18 +118,17 @@ impl Chunk {
     /// Reads within the chunk.
     fn read(&self, within: usize, piece: &mut [u8]) {
         let cells = within / CELL_BYTES..(within + piece.len()).div_ceil(CELL_BYTES);
-        let mut rank = self.rank(cells.start);
+        let rank = self.rank(cells.start);
         if self.rank(cells.end) - rank == cells.len() {
             let at = rank * CELL_BYTES + within % CELL_BYTES;
             return piece.copy_from_slice(&self.bytes[at..at + piece.len()]);
         }
         piece.fill(0);
         let end = within + piece.len();
-        for cell in cells.filter(|cell| self.is_kept(*cell)) {
+        for (rank, cell) in (rank..).zip(cells.filter(|cell| self.is_kept(*cell))) {
             let (from, to) = (within.max(cell * CELL_BYTES), end.min((cell + 1) * CELL_BYTES));
             let at = rank * CELL_BYTES + from - cell * CELL_BYTES;
             piece[from - within..to - within].copy_from_slice(&self.bytes[at..at + to - from]);
-            rank += 1;
         }
     }
 }

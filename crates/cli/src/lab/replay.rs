@@ -41,6 +41,14 @@ pub struct Args {
     /// Make the trace's reads, too.
     #[arg(long)]
     reads: bool,
+    /// A write-back cache for the architectures that may have one [default: 64MiB for
+    /// split-downstream, none for logging].
+    #[arg(long, value_name = "SIZE", value_parser = size, conflicts_with = "uri")]
+    cache: Option<Size>,
+    /// Memory of the engine, as a server's --memory: with less, the map is written out sooner, and
+    /// checkpointing destages more often.
+    #[arg(long, value_name = "SIZE", default_value = "384MiB", value_parser = size)]
+    memory: Size,
     /// Send it to a live volume instead, in real time: nbd+unix:///VOLUME?socket=PATH or
     /// nbd://HOST:PORT/VOLUME.
     #[arg(long)]
@@ -101,6 +109,8 @@ pub fn run(session: &Session, args: &Args) -> anyhow::Result<ExitCode> {
                 window_ns: args.window.as_nanos(),
                 volume_bytes: args.size.bytes(),
                 has_reads: args.reads,
+                cache_bytes: args.cache.map(Size::bytes),
+                memory_bytes: args.memory.bytes(),
             };
             let (ran, said) = one(args, settings, all.is_empty())?;
             all.push(ran);

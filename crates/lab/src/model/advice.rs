@@ -221,16 +221,17 @@ impl Advisor<'_> {
             _ => true,
         };
         let there = self.constraints.architectures;
-        let suited: Vec<_> = there.iter().copied().filter(suits).collect();
+        let with_cache = self.constraints.cache_bytes.is_some_and(|bytes| bytes > 0);
+        let may = |one: &Architecture| !with_cache || one.may_have_cache();
+        let suited: Vec<_> = there.iter().copied().filter(|one| suits(one) && may(one)).collect();
         if suited.is_empty() { there.to_vec() } else { suited }
     }
 
-    /// How long a write waits in the cache: of split-stream's two caches each has half.
+    /// How long a write waits in the cache, if the architecture has one.
     fn wait_ns(&self, architecture: Architecture, cache_bytes: u64) -> f64 {
-        let halves = if architecture == Architecture::SplitStream { 2 } else { 1 };
-        let extent_bytes = self.profile.extent_bytes();
+        let cache_bytes = if architecture.may_have_cache() { cache_bytes } else { 0 };
         let share = self.constraints.dirty_share;
-        self.profile.wait_ns(dirty_pages(cache_bytes / halves, share, extent_bytes))
+        self.profile.wait_ns(dirty_pages(cache_bytes, share, self.profile.extent_bytes()))
     }
 
     fn ios(
@@ -328,7 +329,7 @@ impl Advisor<'_> {
             architecture,
             granularity,
             window,
-            cache_bytes,
+            cache_bytes: if architecture.may_have_cache() { cache_bytes } else { 0 },
             ios_per_write,
             ios_per_second,
             ios_per_day: ios_per_second * NANOS_PER_DAY / 1e9,

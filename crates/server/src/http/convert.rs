@@ -60,8 +60,26 @@ pub(crate) fn volume(info: volume::VolumeInfo, clients: usize, nbd: &NbdAddresse
         created: time(info.created),
         cloned_from: info.cloned_from.map(|(volume, seq)| ClonedFrom { volume, seq: seq.0 }),
         unplaced_bytes: info.unplaced_bytes,
+        cache: info.cache.map(cache),
         base_bytes: info.base_bytes,
         device_io: info.device_io.into_iter().map(device_io).collect(),
+    }
+}
+
+fn cache(info: volume::CacheInfo) -> api::Cache {
+    let volume::CacheInfo { setting, granted_bytes, used } = info;
+    api::Cache {
+        size: setting.bytes,
+        granted_bytes,
+        dirty_percent: setting.dirty_percent,
+        volatile: true,
+        dirty_limit_bytes: used.dirty_limit_bytes,
+        dirty_bytes: used.dirty_bytes,
+        clean_bytes: used.clean_bytes,
+        hits: used.hits,
+        misses: used.misses,
+        absorbed: used.absorbed,
+        destaged: used.destaged,
     }
 }
 

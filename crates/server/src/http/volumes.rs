@@ -7,7 +7,7 @@ use axum::http::StatusCode;
 use axum::http::header::{HeaderName, LOCATION};
 use lab::model::{Constraints, DIRTY_SHARE_DEFAULT};
 use units::{Granularity, Span};
-use volume::{Architecture, VolumeChange, VolumeSpec};
+use volume::{Architecture, CacheChange, VolumeChange, VolumeSpec};
 
 use super::answer::{Answer, Refusal};
 use super::ask::{Asked, Body, Named};
@@ -104,8 +104,10 @@ fn automatic(context: &Context, body: &CreateVolume) -> Answer<Architecture> {
         granularity: Some(body.granularity.unwrap_or(Granularity::EveryWrite)),
         window: Some(body.window.map_or(Span(WINDOW_NS_DEFAULT), |window| window.0)),
         history_limit_bytes: body.history_limit.map(|limit| limit.0.0),
-        cache_bytes: Some(0),
-        dirty_share: DIRTY_SHARE_DEFAULT,
+        cache_bytes: Some(body.cache.map_or(0, |cache| cache.0.0)),
+        dirty_share: body
+            .cache_dirty_percent
+            .map_or(DIRTY_SHARE_DEFAULT, |percent| f64::from(percent) / 100.0),
     };
     model::choose(context, like, decided)
 }
@@ -126,6 +128,10 @@ fn spec(context: &Context, body: CreateVolume) -> Answer<VolumeSpec> {
             .map_or(volume::Granularity::EveryWrite, convert::granularity_back),
         window_ns: body.window.map_or(WINDOW_NS_DEFAULT, |w| w.0.0),
         history_limit_bytes: body.history_limit.map(|l| l.0.0),
+        cache: CacheChange {
+            bytes: body.cache.map(|c| c.0.0),
+            dirty_percent: body.cache_dirty_percent,
+        },
     })
 }
 
@@ -175,6 +181,10 @@ fn apply(context: &Context, name: &str, body: &ChangeVolume, force: bool) -> Ans
         granularity: body.granularity.map(convert::granularity_back),
         window_ns: body.window.map(|w| w.0.0),
         history_limit_bytes: body.history_limit.map(|limit| limit.map(|l| l.0.0)),
+        cache: CacheChange {
+            bytes: body.cache.map(|c| c.0.0),
+            dirty_percent: body.cache_dirty_percent,
+        },
     };
     if change != VolumeChange::default() {
         volume.change(&change)?;

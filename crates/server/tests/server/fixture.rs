@@ -117,6 +117,8 @@ pub fn new_volume(name: &str, bytes: u64) -> CreateVolume {
         window: None,
         history_limit: None,
         extent: None,
+        cache: None,
+        cache_dirty_percent: None,
     }
 }
 

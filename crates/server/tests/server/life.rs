@@ -282,6 +282,38 @@ fn a_volume_with_its_present_in_place_is_made_shown_and_reverted() {
 }
 
 #[test]
+fn a_cache_is_asked_for_shown_counted_and_switched_off() {
+    let fixture = Fixture::new();
+    let asked = CreateVolume {
+        architecture: Some("split-downstream".to_owned()),
+        cache: Some(SizeInput(Size(1 << 20))),
+        cache_dirty_percent: Some(50),
+        ..new_volume("v", 1 << 24)
+    };
+    let made = fixture.client.create_volume(&asked).expect("create");
+    let cache = made.cache.expect("it has one");
+    assert_eq!((cache.size, cache.granted_bytes, cache.dirty_percent), (1 << 20, 1 << 20, 50));
+    assert!(cache.volatile && cache.dirty_limit_bytes == 1 << 19);
+    fixture.write(0, 1);
+    let shown = fixture.client.volume("v").expect("show").cache.expect("it has one");
+    // The background destages what nobody adds to for some seconds.
+    assert_eq!(shown.dirty_bytes + shown.destaged * 4096, 4096);
+    let head = "GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
+    let (_, text) = fixture.raw(head);
+    assert!(
+        text.contains("hindsight_volume_cache_dirty_limit_bytes{volume=\"v\"} 524288"),
+        "{text}"
+    );
+    let off = ChangeVolume { cache: Some(SizeInput(Size(0))), ..ChangeVolume::default() };
+    let refused = problem(fixture.client.change_volume("v", &off, false));
+    assert!(refused.detail.contains("needs a cache"));
+    let plain = CreateVolume { cache: Some(SizeInput(Size(1 << 20))), ..new_volume("w", 1 << 24) };
+    assert!(fixture.client.create_volume(&plain).expect("create").cache.is_some());
+    let changed = fixture.client.change_volume("w", &off, false).expect("change");
+    assert_eq!(changed.cache, None);
+}
+
+#[test]
 fn volumes_with_a_base_are_made_shown_and_reverted() {
     for (architecture, kind) in [("redirect", "history-write"), ("checkpointing", "journal-write")]
     {

@@ -12,7 +12,7 @@ use super::{
     SPARES, SegmentRecord, TIME_RUNS, TIMELINES, TimelineRecord, VERSIONS, VOLUMES, VersionRecord,
     VolumeRecord,
 };
-use crate::types::{Architecture, AuditRecord, Granularity};
+use crate::types::{Architecture, AuditRecord, CacheSetting, Granularity};
 
 /// The cells of the first table under a heading.
 fn rows(heading: &str) -> Vec<Vec<String>> {
@@ -94,6 +94,7 @@ fn volume() -> VolumeRecord {
         next_version: 0,
         architecture: Architecture::SplitStream,
         placed: vec![(0, 1)],
+        cache: Some(CacheSetting { bytes: 1 << 20, dirty_percent: 3 }),
     }
 }
 

@@ -4,7 +4,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::types::{Architecture, Granularity};
+use crate::types::{Architecture, CacheSetting, Granularity};
 
 /// A volume, or what is left of a deleted one while a clone still needs its past.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -59,6 +59,9 @@ pub struct VolumeRecord {
     /// the pool is open.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub placed: Vec<(u64, u64)>,
+    /// Its write-back cache.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cache: Option<CacheSetting>,
 }
 
 /// A revert or resize.

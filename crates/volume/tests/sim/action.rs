@@ -65,3 +65,20 @@ pub enum Action {
     /// Compares everything.
     CheckAll,
 }
+
+impl Action {
+    /// The volume that it asks for a moment of, or changes otherwise than by writing.
+    pub fn asks_about(&self) -> Option<&str> {
+        match self {
+            Action::View(name, ..)
+            | Action::Diff(name, ..)
+            | Action::Clone(name, ..)
+            | Action::CreateVersion(name)
+            | Action::CreateMark(name, ..)
+            | Action::Revert(name, _)
+            | Action::Resize(name, _)
+            | Action::Change(name, _) => Some(name),
+            _ => None,
+        }
+    }
+}

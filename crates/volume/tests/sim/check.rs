@@ -3,6 +3,7 @@
 use hindsight_volume::{ErrorKind, Granularity, Resolved, Result, View};
 use units::Moment;
 
+use crate::cached::is_mixture;
 use crate::model::Model;
 use crate::oracle::Change;
 use crate::world::{Held, World, at_seq};
@@ -15,6 +16,8 @@ pub enum Expected {
     Exact(Vec<u8>),
     /// A write of several seqs is half done: from some block on the first, before it the second.
     Between(Vec<u8>, Vec<u8>),
+    /// Each block is as it was before these changes or after one of them.
+    Mixed(Vec<u8>, Vec<Change>),
 }
 
 impl Expected {
@@ -22,6 +25,9 @@ impl Expected {
     pub fn check(&self, content: &[u8], what: &str) {
         match self {
             Expected::Exact(expected) => same(content, expected, what),
+            Expected::Mixed(before, changes) => {
+                assert!(is_mixture(before, changes, content), "{what}: not a part of the writes");
+            }
             Expected::Between(before, after) => {
                 assert!(
                     cut_of(before, after, content).is_some(),
@@ -61,6 +67,9 @@ impl Model {
             Some(entry) if entry.seq != seq && spans(&entry.change) => {
                 // `seq` may lie within this change, which took several.
                 let before = self.oracle.view_at(entry.seq - 1);
+                if let Change::Several(changes) | Change::Become(_, changes) = &entry.change {
+                    return Expected::Mixed(before, changes.clone());
+                }
                 let after = self.oracle.view_at(entry.seq);
                 Expected::Between(before, after)
             }
@@ -74,6 +83,7 @@ impl Model {
         match self.expected_at(seq) {
             Expected::Exact(content) => Some(content),
             Expected::Between(before, _) => is_end.then_some(before),
+            Expected::Mixed(..) => None,
         }
     }
 
@@ -136,7 +146,7 @@ impl Model {
                 "the time {time_ns} came to the later {found:?}; base seq {}",
                 self.oracle.base.0
             );
-            if let Some(next) = entries.get(after) {
+            if let Some(next) = entries.iter().find(|e| e.earliest_ns > time_ns) {
                 assert!(found.seq.0 < next.seq, "a time came to a later seq");
             }
         }
@@ -152,7 +162,7 @@ impl Model {
 
 /// Whether a change may take several seqs.
 fn spans(change: &Change) -> bool {
-    matches!(change, Change::Write(..) | Change::Zero(..))
+    matches!(change, Change::Write(..) | Change::Zero(..) | Change::Several(_) | Change::Become(..))
 }
 
 /// Reads all of a view, in pieces of odd sizes.
@@ -310,6 +320,7 @@ impl World {
     }
 
     fn check_volume(&mut self, name: &str) -> Result<()> {
+        self.number(name)?;
         let model = &self.models[name];
         let mut moments: Vec<Moment> = model.versions.keys().map(|&n| Moment::Version(n)).collect();
         moments.extend(model.marks.keys().map(|mark| Moment::Mark(mark.clone())));

@@ -72,11 +72,12 @@ fn histories(longest: usize) -> Vec<Vec<Action>> {
 }
 
 /// A closed pool with two volumes, one with a flushed past of two writes.
-fn start(architecture: Architecture) -> World {
+fn start(architecture: Architecture, cached: Option<Granularity>) -> World {
     let mut world = World::new(1, 64 << 20, 1 << 20);
     world.architectures = vec![architecture];
-    let create =
-        |name: &str, size| Action::Create(name.to_owned(), size, Granularity::EveryWrite, 1 << 60);
+    world.all_cached = cached.is_some();
+    let granularity = cached.unwrap_or(Granularity::EveryWrite);
+    let create = |name: &str, size| Action::Create(name.to_owned(), size, granularity, 1 << 60);
     world.act(&create("v", 65_536));
     world.act(&create("w", 65_536));
     for (name, byte) in [("v", 8), ("v", 9), ("w", 7)] {
@@ -192,8 +193,8 @@ impl World {
     }
 }
 
-fn enumerate_all(architecture: Architecture) {
-    let base = start(architecture);
+fn enumerate_all(architecture: Architecture, cached: Option<Granularity>) {
+    let base = start(architecture, cached);
     let mut histories = histories(3);
     if std::env::var("HINDSIGHT_CRASH_FULL").is_ok_and(|v| v == "1") {
         enumerate_fully(&base, &mut histories);
@@ -218,12 +219,22 @@ fn enumerate_fully(base: &World, histories: &mut [Vec<Action>]) {
 
 #[test]
 fn a_crash_at_any_change_of_any_short_history_keeps_the_promises() {
-    enumerate_all(Architecture::Logging);
+    enumerate_all(Architecture::Logging, None);
 }
 
 #[test]
 fn the_same_with_the_present_in_place_as_well() {
-    enumerate_all(Architecture::SplitStream);
+    enumerate_all(Architecture::SplitStream, None);
+}
+
+#[test]
+fn the_same_with_a_write_back_cache() {
+    enumerate_all(Architecture::Logging, Some(Granularity::EveryWrite));
+}
+
+#[test]
+fn the_same_with_log_and_present_written_behind_a_cache() {
+    enumerate_all(Architecture::SplitDownstream, Some(Granularity::OnDemand));
 }
 
 /// Two volumes with a base, most of one at home, and captures whose end frees homes.

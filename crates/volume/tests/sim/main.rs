@@ -6,6 +6,7 @@
 //! `HINDSIGHT_CRASH_FULL=1` makes the crash enumeration complete (`crash.rs`).
 
 mod action;
+mod cached;
 mod check;
 mod crash;
 mod lies;
@@ -21,6 +22,7 @@ use std::time::{Duration, Instant};
 
 use action::Action;
 use hindsight_volume::Architecture;
+use sim::Random;
 use workload::Workload;
 use world::World;
 
@@ -31,9 +33,47 @@ const SEEDS: u64 = 40;
 /// Seeds beyond it that once found a bug.
 const REGRESSIONS: [u64; 11] = [41, 43, 55, 74, 81, 331, 50007, 50217, 60003, 60552, 70372];
 
+/// Memory that all caches of a run fit into twice.
+const CACHED_MEMORY_BYTES: u64 = 8 << 20;
+
+/// What the volumes of a run are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kinds {
+    /// Of architecture `logging`, without a cache.
+    Plain,
+    /// Of all architectures that need no cache, and without one.
+    Uncached,
+    /// Of all architectures that may have a cache, with and without one.
+    Cached,
+    /// Of one architecture.
+    Only(Architecture),
+}
+
+impl Kinds {
+    fn architectures(self) -> Vec<Architecture> {
+        let all = Architecture::ALL.into_iter();
+        match self {
+            Kinds::Plain => vec![Architecture::Logging],
+            Kinds::Uncached => all.filter(|a| !a.needs_cache()).collect(),
+            Kinds::Cached => all.filter(|a| a.may_have_cache()).collect(),
+            Kinds::Only(architecture) => vec![architecture],
+        }
+    }
+
+    /// The beginning of the test's name.
+    fn test(self) -> &'static str {
+        match self {
+            Kinds::Plain => "seeds_run",
+            Kinds::Uncached => "seeds_of_all",
+            Kinds::Cached => "seeds_with_a_cache",
+            Kinds::Only(_) => "blocks_come_home",
+        }
+    }
+}
+
 /// Runs one seed; the result depends on nothing else.
-fn run(seed: u64, architectures: &[Architecture]) -> u64 {
-    let world = live(seed, architectures);
+fn run(seed: u64, kinds: Kinds) -> u64 {
+    let world = live(seed, kinds);
     let mut digest = world.media.digest();
     for line in &world.trace {
         for byte in line.bytes() {
@@ -44,12 +84,17 @@ fn run(seed: u64, architectures: &[Architecture]) -> u64 {
 }
 
 /// The world at the end of a seed.
-fn live(seed: u64, architectures: &[Architecture]) -> World {
+fn live(seed: u64, kinds: Kinds) -> World {
     let verbose = std::env::var_os("HINDSIGHT_SIM_SEED").is_some();
     let mut workload = Workload::new(seed);
-    let mut world = World::new(seed, workload.media_bytes, workload.memory_bytes);
+    let memory_bytes = match kinds {
+        Kinds::Cached => workload.memory_bytes.max(CACHED_MEMORY_BYTES),
+        Kinds::Plain | Kinds::Uncached | Kinds::Only(_) => workload.memory_bytes,
+    };
+    let mut world = World::new(seed, workload.media_bytes, memory_bytes);
     world.verbose = verbose;
-    world.architectures = architectures.to_vec();
+    world.architectures = kinds.architectures();
+    world.caches = (kinds == Kinds::Cached).then(|| Random::new(seed ^ 0xcac4e));
     let outcome = catch_unwind(AssertUnwindSafe(|| {
         for step in 0..ACTIONS {
             let action = workload.next(&world.models, world.now_ns());
@@ -73,11 +118,7 @@ fn live(seed: u64, architectures: &[Architecture]) -> World {
         println!("seed {seed} failed. Again, with everything it does:");
         println!(
             "HINDSIGHT_SIM_SEED={seed} cargo test -p hindsight-volume --test sim {} -- --nocapture",
-            match architectures {
-                [Architecture::Logging] => "seeds_run",
-                [_] => "blocks_come_home",
-                _ => "seeds_of_all",
-            }
+            kinds.test()
         );
         // The world may be in any state: what its parts do when dropped would only hide the
         // failure.
@@ -93,14 +134,12 @@ fn number_from(variable: &str) -> Option<u64> {
 }
 
 /// Runs the seeds that the environment names, or the fixed set.
-fn run_seeds(architectures: &[Architecture]) {
+fn run_seeds(kinds: Kinds) {
     let first = number_from("HINDSIGHT_SIM_SEED");
     let Some(seconds) = number_from("HINDSIGHT_SIM_SECONDS") else {
         match first {
-            Some(seed) => println!("seed {seed}: digest {:016x}", run(seed, architectures)),
-            None => (1..=SEEDS)
-                .chain(REGRESSIONS)
-                .for_each(|seed| assert!(run(seed, architectures) != 0)),
+            Some(seed) => println!("seed {seed}: digest {:016x}", run(seed, kinds)),
+            None => (1..=SEEDS).chain(REGRESSIONS).for_each(|seed| assert!(run(seed, kinds) != 0)),
         }
         return;
     };
@@ -108,7 +147,7 @@ fn run_seeds(architectures: &[Architecture]) {
     let (mut seed, mut failed) = (first.unwrap_or(1), Vec::new());
     while start.elapsed() < limit {
         // One that fails has told so; the others are run all the same.
-        if catch_unwind(|| run(seed, architectures)).is_err() {
+        if catch_unwind(|| run(seed, kinds)).is_err() {
             failed.push(seed);
         }
         seed += 1;
@@ -119,26 +158,32 @@ fn run_seeds(architectures: &[Architecture]) {
 
 #[test]
 fn seeds_run_without_a_broken_promise() {
-    run_seeds(&[Architecture::Logging]);
+    run_seeds(Kinds::Plain);
 }
 
 #[test]
 fn seeds_of_all_architectures_run_without_a_broken_promise() {
-    run_seeds(&Architecture::ALL);
+    run_seeds(Kinds::Uncached);
+}
+
+#[test]
+fn seeds_with_a_cache_run_without_a_broken_promise() {
+    run_seeds(Kinds::Cached);
 }
 
 #[test]
 fn the_same_seed_gives_the_same_digest() {
     for seed in [3, 14] {
-        let all = &Architecture::ALL;
-        assert_eq!(run(seed, all), run(seed, all), "seed {seed}");
+        for kinds in [Kinds::Uncached, Kinds::Cached] {
+            assert_eq!(run(seed, kinds), run(seed, kinds), "seed {seed}");
+        }
     }
 }
 
 #[test]
 fn blocks_come_home_in_the_simulator() {
     for architecture in [Architecture::Redirect, Architecture::Checkpointing] {
-        let homes: u64 = (1..=12).map(|seed| live(seed, &[architecture]).homes).sum();
+        let homes: u64 = (1..=12).map(|seed| live(seed, Kinds::Only(architecture)).homes).sum();
         println!("{homes} blocks at home when it was looked, with {}", architecture.name());
         assert!(homes > 1000, "only {homes} blocks at home when it was looked");
     }

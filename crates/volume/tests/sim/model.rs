@@ -27,6 +27,12 @@ pub struct Model {
     pub expired_to_ns: u64,
     /// History may have been given up for want of space.
     pub squeezed: bool,
+    /// It has a write-back cache.
+    pub cached: bool,
+    /// The last seq that must survive a kill, if it has one.
+    pub logged: u64,
+    /// Writes that have no seq yet, with their times.
+    pub loose: Vec<(u64, Change)>,
 }
 
 impl Model {
@@ -42,6 +48,9 @@ impl Model {
             window_ns,
             expired_to_ns: 0,
             squeezed: false,
+            cached: false,
+            logged: seq,
+            loose: Vec::new(),
         }
     }
 
@@ -81,7 +90,12 @@ impl Model {
 
     /// Adds an acknowledged change.
     pub fn push(&mut self, seq: u64, time_ns: u64, change: Change) {
+        self.push_between(seq, (time_ns, time_ns), change);
+    }
+
+    /// Adds an acknowledged change of which it is not known when exactly it was made.
+    pub fn push_between(&mut self, seq: u64, times_ns: (u64, u64), change: Change) {
         self.oracle.apply(&mut self.present, &change);
-        self.oracle.push(seq, time_ns, change);
+        self.oracle.push_between(seq, times_ns, change);
     }
 }

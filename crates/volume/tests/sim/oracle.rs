@@ -14,6 +14,11 @@ pub enum Change {
     Revert(u64),
     /// The volume got this many bytes.
     Resize(u64),
+    /// These, of which not each has a seq: some were replaced in a cache before they were destaged.
+    Several(Vec<Change>),
+    /// All became this, for what a crash left of several: these, some of which have seqs of their
+    /// own.
+    Become(Vec<u8>, Vec<Change>),
     /// Nothing: seqs that a power cut made void.
     Nothing,
 }
@@ -25,6 +30,8 @@ pub struct Entry {
     pub seq: u64,
     /// When it was made, nanoseconds since 1970.
     pub time_ns: u64,
+    /// When it was made at the earliest: parts of a large write may have earlier times.
+    pub earliest_ns: u64,
     /// What it did.
     pub change: Change,
 }
@@ -51,8 +58,13 @@ impl Oracle {
 
     /// Adds a change.
     pub fn push(&mut self, seq: u64, time_ns: u64, change: Change) {
+        self.push_between(seq, (time_ns, time_ns), change);
+    }
+
+    /// Adds a change of which it is not known when exactly it was made.
+    pub fn push_between(&mut self, seq: u64, (earliest_ns, time_ns): (u64, u64), change: Change) {
         assert!(seq > self.latest(), "seqs rise: {seq} after {}", self.latest());
-        self.entries.push(Entry { seq, time_ns, change });
+        self.entries.push(Entry { seq, time_ns, earliest_ns, change });
     }
 
     /// The content after the change with this seq, or the last one before it.
@@ -76,6 +88,8 @@ impl Oracle {
             }
             Change::Revert(to) => *content = self.view_at(*to),
             Change::Resize(size) => content.resize(*size as usize, 0),
+            Change::Several(changes) => changes.iter().for_each(|c| self.apply(content, c)),
+            Change::Become(all, _) => content.clone_from(all),
             Change::Nothing => {}
         }
     }

@@ -4,11 +4,12 @@
 use std::collections::BTreeMap;
 
 use env::Clock;
-use hindsight_volume::{Error, WriteOp};
+use hindsight_volume::{Error, ErrorKind, Resolved, WriteOp};
 use sim::Op;
 use units::Moment;
 
 use crate::action::Action;
+use crate::cached::is_mixture;
 use crate::check::cut_of;
 use crate::model::Model;
 use crate::oracle::Change;
@@ -144,7 +145,7 @@ impl World {
         let volume = self.volume(name);
         let mut content = vec![0x5a; volume.size_bytes() as usize];
         volume.read(0, &mut content).unwrap_or_else(|e| panic!("{name} after recovery: {e}"));
-        let latest = volume.resolve(&Moment::Latest).expect("the present can always be opened");
+        let latest = self.latest_with_room(name);
         // Seqs that came to nothing count: who was told of one finds it again by the time.
         let now = self.clock.wall();
         if latest.time <= now {
@@ -153,17 +154,33 @@ impl World {
         }
         let intent = self.intent.map(|resolved| resolved.seq.0);
         let model = self.models.get_mut(name).expect("a model of each volume");
+        let mut mine = mine;
+        if model.absorbs() {
+            let written = mine.and_then(|action| match action {
+                Action::Write(_, changes) => Some(&changes[..]),
+                _ => None,
+            });
+            let is_loose = !model.loose.is_empty() || written.is_some();
+            model.bind_all(latest.seq.0, latest.time.as_nanos(), written);
+            mine = mine.filter(|_| !is_loose);
+        }
+        // What must be there.
+        let kept = match power {
+            true => model.flushed,
+            false if model.cached => model.logged,
+            false => u64::MAX,
+        };
         // Nothing can have happened that took no seq.
         let attempt =
             attempted(mine, model, intent).filter(|_| latest.seq.0 > model.oracle.latest());
         let found = attempt
             .and_then(|changes| model.settle_attempt(&changes, &content, latest.seq.0))
-            .or_else(|| model.settle_past(power, &content, latest.seq.0));
+            .or_else(|| model.settle_past(kept, &content, latest.seq.0));
         let Some(tail) = found else {
-            let kept = model.oracle.entries.iter().take_while(|e| e.seq <= model.flushed).count();
+            let entry = model.oracle.entries.iter().take_while(|e| e.seq <= model.flushed).count();
             panic!(
                 "{name}: recovered to no state that may be (power {power}, flushed seq {}, latest \
-                 seq {}, entry {kept} of {}, recovered latest {})",
+                 seq {}, entry {entry} of {}, recovered latest {})",
                 model.flushed,
                 model.oracle.latest(),
                 model.oracle.entries.len(),
@@ -174,7 +191,22 @@ impl World {
         if power {
             model.flushed = model.oracle.latest();
         }
+        model.logged = model.oracle.latest();
         self.trace.push(format!("{name} recovered: latest {}", latest.seq));
+    }
+
+    /// The present's stamp. What waits in a cache needs room for it: should there be none at all,
+    /// somebody adds some.
+    fn latest_with_room(&mut self, name: &str) -> Resolved {
+        let volume = self.volume(name);
+        match volume.resolve(&Moment::Latest) {
+            Err(e) if e.kind == ErrorKind::Full && self.models[name].cached => {
+                self.media.set_space_limit(None);
+                self.limited = false;
+                volume.resolve(&Moment::Latest).expect("the present, with room")
+            }
+            other => other.expect("the present can always be opened"),
+        }
     }
 
     fn settle_pins(&mut self, name: &str, mine: Option<&Action>) {
@@ -228,6 +260,7 @@ impl World {
             model.window_ns =
                 change.window_ns.filter(|&w| w == info.window_ns).unwrap_or(model.window_ns);
         }
+        model.cached = info.cache.is_some();
         assert_eq!(info.granularity, model.granularity_at(u64::MAX));
         assert_eq!(info.window_ns, model.window_ns);
     }
@@ -265,19 +298,16 @@ impl Model {
         best
     }
 
-    /// Which of the known states `content` is: the last one, or after a power cut any since the
-    /// last flush.
-    fn settle_past(&self, power: bool, content: &[u8], latest: u64) -> Option<Tail> {
+    /// Which of the known states `content` is: the last one, or any since the seq that must be
+    /// there.
+    fn settle_past(&self, kept: u64, content: &[u8], latest: u64) -> Option<Tail> {
         let entries = &self.oracle.entries;
         let tail = |kept, added| Some(Tail { kept, added });
         if content == self.present && self.oracle.latest() <= latest {
             return tail(entries.len(), Vec::new());
         }
-        if !power {
-            return None;
-        }
-        let flushed = entries.partition_point(|e| e.seq <= self.flushed);
-        for kept in (flushed..entries.len()).rev() {
+        let kept = entries.partition_point(|e| e.seq <= kept);
+        for kept in (kept..entries.len()).rev() {
             let lost = &entries[kept];
             let last = kept.checked_sub(1).map_or(self.oracle.base.0, |i| entries[i].seq);
             if last > latest {
@@ -300,6 +330,7 @@ impl Model {
     /// Makes the history that was found the model's.
     fn take_tail(&mut self, tail: Tail, latest: u64, time_ns: u64) {
         self.oracle.entries.truncate(tail.kept);
+        let earliest_ns = self.oracle.entries.last().map_or(0, |e| e.time_ns);
         let count = tail.added.len();
         let is_resize = matches!(tail.added.last(), Some((_, Change::Resize(_))));
         for (index, (seq, change)) in tail.added.into_iter().enumerate() {
@@ -308,7 +339,7 @@ impl Model {
             // The last one may have been cut short, and then its seq is not known: at most the
             // latest.
             let seq = if index + 1 == count { latest.max(seq) } else { seq };
-            self.oracle.push(seq, time_ns, change);
+            self.oracle.push_between(seq, (earliest_ns.min(time_ns), time_ns), change);
         }
         assert!(latest >= self.oracle.latest(), "seqs only rise: {latest}");
         if latest > self.oracle.latest() {
@@ -323,6 +354,10 @@ impl Model {
 fn part_of(change: &Change, before: &[u8], after: &[u8], content: &[u8]) -> Option<Change> {
     if content == after {
         return Some(change.clone());
+    }
+    if let Change::Several(changes) = change {
+        let became = || Change::Become(content.to_vec(), changes.clone());
+        return is_mixture(before, changes, content).then(became);
     }
     let cut = cut_of(before, after, content)? as u64;
     match change {

@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use block::{BlockDevice, MemoryDevice};
 use env::{RealClock, RealEntropy};
 use hindsight_volume::{
-    Architecture, Budget, Granularity, Machine, Pool, PoolFormat, PoolOptions, Volume, VolumeSpec,
-    WriteOp,
+    Architecture, Budget, CacheChange, Granularity, Machine, Pool, PoolFormat, PoolOptions, Volume,
+    VolumeChange, VolumeSpec, WriteOp,
 };
 use sim::Random;
 use units::Moment;
@@ -23,12 +23,12 @@ const WRITERS: u64 = 4;
 const RANGE_BYTES: u64 = 300_123;
 const WRITES: u64 = 400;
 
-fn volume(architecture: Architecture) -> (Arc<Pool>, Arc<Volume>) {
+fn volume(architecture: Architecture, cache: CacheChange) -> (Arc<Pool>, Arc<Volume>) {
     let device: Arc<dyn BlockDevice> = Arc::new(MemoryDevice::new(1 << 30));
     let clock = Arc::new(RealClock::new());
     let machine = Machine { clock, entropy: Arc::new(RealEntropy::default()) };
     Pool::create(&device, &machine, &PoolFormat { zone_bytes: 1 << 20 }).expect("a pool");
-    let pool = Pool::open(device, machine, PoolOptions { memory_bytes: 1 << 20 }).expect("opens");
+    let pool = Pool::open(device, machine, PoolOptions { memory_bytes: 2 << 20 }).expect("opens");
     let spec = VolumeSpec {
         name: "v".to_owned(),
         size_bytes: 2 << 20,
@@ -36,6 +36,7 @@ fn volume(architecture: Architecture) -> (Arc<Pool>, Arc<Volume>) {
         granularity: Granularity::EveryWrite,
         window_ns: 1 << 60,
         history_limit_bytes: None,
+        cache,
     };
     let volume = pool.create_volume(&spec).expect("a volume");
     (pool, volume)
@@ -88,8 +89,8 @@ fn look_back(volume: &Arc<Volume>, done: &AtomicBool) {
     }
 }
 
-fn disturb(architecture: Architecture) {
-    let (pool, volume) = volume(architecture);
+fn disturb(architecture: Architecture, cache: CacheChange) {
+    let (pool, volume) = volume(architecture, cache);
     let done = AtomicBool::new(false);
     let ranges = std::thread::scope(|scope| {
         let writers: Vec<_> = (0..WRITERS)
@@ -128,16 +129,61 @@ fn disturb(architecture: Architecture) {
 
 #[test]
 fn neighbours_in_one_block_and_readers_of_the_past_do_not_disturb_each_other() {
-    disturb(Architecture::Logging);
+    disturb(Architecture::Logging, CacheChange::default());
 }
 
 #[test]
 fn neither_do_they_when_the_present_lies_in_place_as_well() {
-    disturb(Architecture::SplitStream);
+    disturb(Architecture::SplitStream, CacheChange::default());
+}
+
+/// Small, so that it is always full.
+const SMALL: CacheChange = CacheChange { bytes: Some(512 << 10), dirty_percent: Some(50) };
+
+#[test]
+fn neither_do_they_through_a_cache() {
+    disturb(Architecture::Logging, SMALL);
+}
+
+#[test]
+fn neither_do_they_when_log_and_present_are_written_behind_a_cache() {
+    disturb(Architecture::SplitDownstream, SMALL);
+}
+
+#[test]
+fn a_cache_is_switched_on_and_off_under_writers() {
+    let (pool, volume) = volume(Architecture::Logging, CacheChange::default());
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let writers: Vec<_> = (0..WRITERS)
+            .map(|writer| {
+                let volume = &volume;
+                scope.spawn(move || write_and_read(volume, writer))
+            })
+            .collect();
+        scope.spawn(|| {
+            while !done.load(Ordering::SeqCst) {
+                for cache in [SMALL, CacheChange { bytes: Some(0), dirty_percent: None }] {
+                    let change = VolumeChange { cache, ..VolumeChange::default() };
+                    volume.change(&change).expect("switched");
+                    std::thread::yield_now();
+                }
+            }
+        });
+        let ranges: Vec<_> = writers.into_iter().map(std::thread::ScopedJoinHandle::join).collect();
+        done.store(true, Ordering::SeqCst);
+        for (writer, mine) in (0..).zip(ranges) {
+            let mine = mine.expect("the writer found nothing wrong");
+            let mut seen = vec![0; mine.len()];
+            volume.read(1000 + writer * RANGE_BYTES, &mut seen).expect("a read");
+            assert!(seen == mine, "range of writer {writer} at the end");
+        }
+    });
+    pool.close().expect("a clean end");
 }
 
 #[test]
 fn neither_do_they_where_blocks_come_home_meanwhile() {
-    disturb(Architecture::Redirect);
-    disturb(Architecture::Checkpointing);
+    disturb(Architecture::Redirect, CacheChange::default());
+    disturb(Architecture::Checkpointing, CacheChange::default());
 }

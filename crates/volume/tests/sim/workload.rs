@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use hindsight_volume::{Granularity, VolumeChange};
+use hindsight_volume::{CacheChange, Granularity, VolumeChange};
 use sim::{Op, Random};
 use units::{Moment, Seq, Span, WallTime};
 
@@ -194,6 +194,7 @@ impl Workload {
                 1 => Some(None),
                 _ => None,
             },
+            cache: CacheChange::default(),
         }
     }
 

@@ -8,13 +8,14 @@ use std::sync::Arc;
 
 use block::{BlockDevice, MediaDevice};
 use hindsight_volume::{
-    Architecture, Budget, Error, ErrorKind, Machine, Pool, PoolFormat, PoolOptions, Resolved,
-    Result, View, Volume, VolumeSpec, WriteOp,
+    Architecture, Budget, CacheChange, Error, ErrorKind, Machine, Pool, PoolFormat, PoolOptions,
+    Resolved, Result, Stamp, View, Volume, VolumeSpec, WriteOp,
 };
 use sim::{Failure, Op, Random, SimClock, SimEntropy, SimMedia};
 use units::{Moment, Seq, WallTime};
 
 use crate::action::Action;
+use crate::cached::draw_cache;
 use crate::model::Model;
 use crate::oracle::Change;
 use crate::reboot::Reboot;
@@ -64,6 +65,10 @@ pub struct World {
     pub intent: Option<Resolved>,
     /// What volumes are made with, drawn anew for each.
     pub architectures: Vec<Architecture>,
+    /// Draws the caches of volumes, where they may have some.
+    pub caches: Option<Random>,
+    /// Every volume has a small cache, all of which may be dirty.
+    pub all_cached: bool,
     /// The space of the media is limited.
     pub limited: bool,
     /// Blocks that were at home in bases, each time it was looked.
@@ -97,6 +102,8 @@ impl World {
             trouble: Trouble::None,
             intent: None,
             architectures: vec![Architecture::Logging],
+            caches: None,
+            all_cached: false,
             limited: false,
             homes: 0,
             audited: 0,
@@ -126,6 +133,8 @@ impl World {
             trouble: Trouble::None,
             intent: self.intent,
             architectures: self.architectures.clone(),
+            caches: self.caches.clone(),
+            all_cached: self.all_cached,
             limited: false,
             homes: 0,
             audited: self.audited,
@@ -142,6 +151,18 @@ impl World {
         match self.architectures[..] {
             [only] => only,
             ref several => several[self.random.below(several.len() as u64) as usize],
+        }
+    }
+
+    fn cache_for(&mut self, architecture: Architecture) -> CacheChange {
+        if self.all_cached {
+            return CacheChange { bytes: Some(64 << 10), dirty_percent: Some(100) };
+        }
+        match &mut self.caches {
+            Some(random) if architecture.may_have_cache() => {
+                draw_cache(random, !architecture.needs_cache())
+            }
+            _ => CacheChange::default(),
         }
     }
 
@@ -239,12 +260,16 @@ impl World {
     }
 
     fn perform(&mut self, action: &Action) -> Result<()> {
+        if let Some(name) = action.asks_about() {
+            self.number(name)?;
+        }
         match action {
             Action::Write(name, changes) => self.write(name, changes)?,
             Action::Flush(name) => {
-                let latest = self.models[name].oracle.latest();
                 self.volume(name).flush()?;
-                self.model(name).flushed = latest;
+                self.number(name)?;
+                let model = self.model(name);
+                model.flushed = model.oracle.latest();
             }
             Action::Read(name, offset, length) => self.check_range(name, *offset, *length)?,
             Action::View(name, moment, hold) => self.check_moment(name, moment, *hold)?,
@@ -260,12 +285,14 @@ impl World {
             Action::Restart => {
                 self.views.clear();
                 self.pool().close()?;
+                self.models.values_mut().for_each(|model| model.logged = u64::MAX);
                 self.pool = None;
                 self.reboot(Reboot::Kill, None);
             }
             Action::Rebuild => {
                 self.views.clear();
                 self.pool().close()?;
+                self.models.values_mut().for_each(|model| model.logged = u64::MAX);
                 self.pool = None;
                 self.rebuild()?;
                 self.reboot(Reboot::Kill, None);
@@ -289,19 +316,24 @@ impl World {
             }
             event => self.perform_event(event)?,
         }
+        if let Some(model) = action.asks_about().and_then(|name| self.models.get_mut(name)) {
+            model.logged = model.oracle.latest();
+        }
         Ok(())
     }
 
     fn perform_event(&mut self, action: &Action) -> Result<()> {
         match action {
             Action::Create(name, size_bytes, granularity, window_ns) => {
+                let architecture = self.architecture();
                 let spec = VolumeSpec {
                     name: name.clone(),
                     size_bytes: *size_bytes,
-                    architecture: self.architecture(),
+                    architecture,
                     granularity: *granularity,
                     window_ns: *window_ns,
                     history_limit_bytes: None,
+                    cache: self.cache_for(architecture),
                 };
                 self.pool().create_volume(&spec)?;
                 self.adopt(name, vec![0; *size_bytes as usize], *granularity, *window_ns);
@@ -341,8 +373,15 @@ impl World {
             Action::Revert(name, moment) => self.revert(name, moment)?,
             Action::Resize(name, size) => self.resize(name, *size)?,
             Action::Change(name, change) => {
-                self.volume(name).change(change)?;
+                let volume = self.volume(name);
+                let mut change = change.clone();
+                if self.caches.as_mut().is_some_and(|random| random.chance(300)) {
+                    change.cache = self.cache_for(volume.info()?.architecture);
+                }
+                volume.change(&change)?;
+                let is_cached = volume.info()?.cache.is_some();
                 let model = self.model(name);
+                model.cached = is_cached;
                 if let Some(granularity) = change.granularity {
                     model.granularities.push((model.oracle.latest() + 1, granularity));
                 }
@@ -357,18 +396,31 @@ impl World {
         let ops: Vec<WriteOp<'_>> = changes.iter().map(op_of).collect();
         let volume = self.volume(name);
         let before = self.models[name].oracle.latest();
+        let earliest_ns = volume.now().as_nanos();
         let last = volume.write_batch(&ops)?.0;
-        let stamp = volume.resolve(&Moment::Latest)?;
-        assert_eq!(stamp.seq.0, last, "the answer to a write is the latest seq");
+        let is_cached = self.models[name].cached;
+        let stamp = if is_cached {
+            // Asking would destage it.
+            Stamp { seq: Seq(last), time: volume.now() }
+        } else {
+            let latest = volume.resolve(&Moment::Latest)?;
+            Stamp { seq: latest.seq, time: latest.time }
+        };
         let model = self.model(name);
+        if model.absorbs() {
+            let time_ns = stamp.time.as_nanos();
+            changes.iter().for_each(|change| model.push_loose(time_ns, change.clone()));
+            return Ok(());
+        }
+        assert_eq!(stamp.seq.0, last, "the answer to a write is the latest seq");
         let [change] = changes else {
             assert_eq!(last, before + changes.len() as u64, "whole blocks take one seq each");
             for (seq, change) in (before + 1..).zip(changes) {
-                model.push(seq, stamp.time.as_nanos(), change.clone());
+                model.push_between(seq, (earliest_ns, stamp.time.as_nanos()), change.clone());
             }
             return Ok(());
         };
-        model.push(last, stamp.time.as_nanos(), change.clone());
+        model.push_between(last, (earliest_ns, stamp.time.as_nanos()), change.clone());
         Ok(())
     }
 
@@ -382,6 +434,7 @@ impl World {
         let info = clone.info()?;
         let mut model = Model::new(latest.seq.0, content, info.granularity, info.window_ns);
         model.note_now(clone.now().as_nanos());
+        model.cached = info.cache.is_some();
         self.models.insert(name.to_owned(), model);
         Ok(())
     }
@@ -395,7 +448,9 @@ impl World {
         window_ns: u64,
     ) {
         let latest = self.volume(name).resolve(&Moment::Latest).expect("a new volume's present");
-        let model = Model::new(latest.seq.0, content, granularity, window_ns);
+        let info = self.volume(name).info().expect("a new volume");
+        let mut model = Model::new(latest.seq.0, content, granularity, window_ns);
+        model.cached = info.cache.is_some();
         self.models.insert(name.to_owned(), model);
     }
 
@@ -451,6 +506,10 @@ impl World {
             Err(Error { kind: ErrorKind::OutsideWindow { .. }, .. }) => None,
             Err(e) => return Err(e),
         };
+        if self.caches.is_some() {
+            // What waited had to be destaged for that, and history may have made room.
+            self.note_given_up()?;
+        }
         self.models[name].check_resolved(moment, resolved);
         self.intent = resolved;
         Ok(resolved)
@@ -479,7 +538,9 @@ impl World {
             action,
             Action::Read(..) | Action::View(..) | Action::Diff(..) | Action::Extents(..)
         );
-        assert!(!reads, "reads need no space: {action:?}: {error}");
+        // But what waits in a cache needs some before it can be seen as a moment.
+        let waits = self.models.values().any(|model| model.cached);
+        assert!(!reads || waits, "reads need no space: {action:?}: {error}");
         self.trace.push(format!("full: {error}"));
         // What is armed shall not strike what is looked at now.
         self.media.calm();

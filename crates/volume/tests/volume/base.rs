@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use block::{BlockDevice, MediaDevice};
 use hindsight_volume::{
-    Architecture, Budget, Granularity, IoKind, Machine, Pool, PoolFormat, PoolOptions, Volume,
-    VolumeChange, VolumeSpec, WriteOp,
+    Architecture, Budget, CacheChange, Granularity, IoKind, Machine, Pool, PoolFormat, PoolOptions,
+    Volume, VolumeChange, VolumeSpec, WriteOp,
 };
 use sim::{Random, SimClock, SimEntropy, SimMedia};
 use units::{Moment, Seq, WallTime};
@@ -66,6 +66,7 @@ impl Rig {
             granularity,
             window_ns: WINDOW_NS,
             history_limit_bytes: None,
+            cache: CacheChange::default(),
         };
         self.pool().create_volume(&spec).expect("made")
     }

@@ -14,8 +14,8 @@ use std::sync::Arc;
 use block::{BlockDevice, MemoryDevice};
 use format::FORMAT_VERSION;
 use hindsight_volume::{
-    Architecture, ErrorKind, Granularity, Machine, Pool, PoolFormat, PoolOptions, Volume,
-    VolumeSpec, WriteOp,
+    Architecture, CacheChange, ErrorKind, Granularity, Machine, Pool, PoolFormat, PoolOptions,
+    Volume, VolumeSpec, WriteOp,
 };
 use sim::{SimClock, SimEntropy};
 use units::{Moment, WallTime};
@@ -162,6 +162,7 @@ fn make(pool: &Pool, name: &str, granularity: Granularity) -> Arc<Volume> {
         granularity,
         window_ns: 1 << 60,
         history_limit_bytes: None,
+        cache: CacheChange::default(),
     };
     pool.create_volume(&spec).expect("made")
 }

@@ -2,6 +2,7 @@
 
 mod audit;
 mod base;
+mod cached;
 mod golden;
 mod handover;
 mod hook;

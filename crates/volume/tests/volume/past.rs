@@ -11,8 +11,8 @@ use block::{
 };
 use env::{RealClock, RealEntropy};
 use hindsight_volume::{
-    Architecture, Budget, Granularity, Machine, Pool, PoolFormat, PoolOptions, Volume, VolumeSpec,
-    WriteOp,
+    Architecture, Budget, CacheChange, Granularity, Machine, Pool, PoolFormat, PoolOptions, Volume,
+    VolumeSpec, WriteOp,
 };
 use units::{Moment, Seq};
 
@@ -39,6 +39,7 @@ fn volume(pool: &Pool) -> Arc<Volume> {
         granularity: Granularity::EveryWrite,
         window_ns: 1 << 60,
         history_limit_bytes: None,
+        cache: CacheChange::default(),
     };
     pool.create_volume(&spec).expect("made")
 }

@@ -1,6 +1,8 @@
 //! Space: what is not needed is given back, and history goes before anybody hears "full".
 
-use hindsight_volume::{Architecture, Budget, Granularity, Pool, Volume, VolumeChange, VolumeSpec};
+use hindsight_volume::{
+    Architecture, Budget, CacheChange, Granularity, Pool, Volume, VolumeChange, VolumeSpec,
+};
 
 use crate::hook::{Rig, SECOND_NS, get, make, put};
 
@@ -75,6 +77,7 @@ fn a_full_pool_gives_up_history_that_lies_among_living_blocks() {
         granularity: Granularity::EveryWrite,
         window_ns: 1 << 60,
         history_limit_bytes: None,
+        cache: CacheChange::default(),
     };
     let volume = pool.create_volume(&spec).expect("made");
     // Every other block stays for ever, so that no segment is ever empty by itself, and all that

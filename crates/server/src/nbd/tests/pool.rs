@@ -6,7 +6,8 @@ use block::MediaDevice;
 use env::{FileMedia, RealClock, RealEntropy};
 use units::{Moment, Seq};
 use volume::{
-    Architecture, Granularity, Machine, Pool, PoolFormat, PoolOptions, Volume, VolumeSpec,
+    Architecture, CacheChange, Granularity, Machine, Pool, PoolFormat, PoolOptions, Volume,
+    VolumeSpec,
 };
 use wire::nbd::{Command, CommandFlags, OptionCode, OptionReplyKind, ReplyStyle, Request, encode};
 
@@ -25,7 +26,17 @@ struct PoolRig {
     _dir: tempfile::TempDir,
 }
 
-fn spec(name: &str, architecture: Architecture) -> VolumeSpec {
+/// Every architecture, and those that may have a cache with one.
+fn kinds() -> Vec<(Architecture, CacheChange)> {
+    let cached = CacheChange { bytes: Some(1 << 20), dirty_percent: Some(20) };
+    let all = Architecture::ALL.into_iter();
+    let without = all.clone().filter(|architecture| !architecture.needs_cache());
+    let with = all.filter(|architecture| architecture.may_have_cache());
+    let without = without.map(|architecture| (architecture, CacheChange::default()));
+    without.chain(with.map(|architecture| (architecture, cached))).collect()
+}
+
+fn spec(name: &str, architecture: Architecture, cache: CacheChange) -> VolumeSpec {
     VolumeSpec {
         name: name.to_owned(),
         size_bytes: SIZE,
@@ -33,14 +44,15 @@ fn spec(name: &str, architecture: Architecture) -> VolumeSpec {
         granularity: Granularity::EveryWrite,
         window_ns: 3_600_000_000_000,
         history_limit_bytes: None,
+        cache,
     }
 }
 
 fn pool_rig() -> PoolRig {
-    pool_rig_of(Architecture::Logging)
+    pool_rig_of(Architecture::Logging, CacheChange::default())
 }
 
-fn pool_rig_of(architecture: Architecture) -> PoolRig {
+fn pool_rig_of(architecture: Architecture, cache: CacheChange) -> PoolRig {
     let dir = tempfile::tempdir().expect("directory");
     let media = FileMedia::create(&dir.path().join("pool.img"), 256 << 20).expect("a file");
     let device: Arc<dyn block::BlockDevice> = Arc::new(MediaDevice::new(Arc::new(media)));
@@ -49,7 +61,7 @@ fn pool_rig_of(architecture: Architecture) -> PoolRig {
     Pool::create(&device, &machine, &PoolFormat { zone_bytes: 1 << 20 }).expect("a pool");
     let options = PoolOptions { memory_bytes: 32 << 20 };
     let pool = Pool::open(device, machine, options).expect("it opens");
-    let volume = pool.create_volume(&spec("vol", architecture)).expect("a volume");
+    let volume = pool.create_volume(&spec("vol", architecture, cache)).expect("a volume");
     let exports = Arc::new(PoolExports::new(Arc::clone(&pool)));
     let rig = Rig::start(exports, NbdLimits::default(), None);
     PoolRig { rig, pool, volume, _dir: dir }
@@ -66,8 +78,8 @@ fn refusal(rig: &Rig, export: &str) -> String {
 
 #[test]
 fn the_past_is_opened_by_name_and_does_not_change() {
-    for architecture in Architecture::ALL {
-        let PoolRig { rig, volume, .. } = &pool_rig_of(architecture);
+    for (architecture, cache) in kinds() {
+        let PoolRig { rig, volume, .. } = &pool_rig_of(architecture, cache);
         let mut client = Client::begin(rig, "vol", ReplyStyle::Structured);
         assert_eq!(client.ask(Command::Write, 0, &[1; 4096]), 0);
         assert_eq!(client.ask(Command::Write, 5000, &[2; 300]), 0);
@@ -99,7 +111,8 @@ fn names_that_cannot_be_opened_are_explained() {
     let early = refusal(rig, "vol@2001-01-01T00:00:00Z");
     assert!(early.contains("20"), "the valid range is told: {early}");
     Client::begin(rig, "", ReplyStyle::Simple);
-    pool.create_volume(&spec("other", Architecture::Logging)).expect("a volume");
+    pool.create_volume(&spec("other", Architecture::Logging, CacheChange::default()))
+        .expect("a volume");
     assert!(refusal(rig, "").contains("2 volumes"));
 }
 
@@ -123,8 +136,8 @@ fn volumes_versions_and_pinned_marks_are_listed() {
 
 #[test]
 fn block_status_tells_what_changed_since_a_moment() {
-    for architecture in Architecture::ALL {
-        let PoolRig { rig, volume, .. } = &pool_rig_of(architecture);
+    for (architecture, cache) in kinds() {
+        let PoolRig { rig, volume, .. } = &pool_rig_of(architecture, cache);
         let mut client = Client::begin(rig, "vol", ReplyStyle::Simple);
         client.ask(Command::Write, 0, &vec![1; 65536]);
         let version = volume.create_version("").expect("a version").number;
@@ -168,8 +181,8 @@ assert status("vol", "base:allocation") == [[65536, 0], [{SIZE} - 65536, 3]]
 
 #[test]
 fn a_resize_is_an_event_and_the_past_keeps_its_size() {
-    for architecture in Architecture::ALL {
-        let PoolRig { rig, volume, .. } = &pool_rig_of(architecture);
+    for (architecture, cache) in kinds() {
+        let PoolRig { rig, volume, .. } = &pool_rig_of(architecture, cache);
         let mut client = Client::begin(rig, "vol", ReplyStyle::Structured);
         client.ask(Command::Write, SIZE - 4096, &[1; 4096]);
         let before = volume.resolve(&Moment::Latest).expect("now").seq;
@@ -184,8 +197,8 @@ fn a_resize_is_an_event_and_the_past_keeps_its_size() {
 
 #[test]
 fn parts_of_one_block_written_at_once_all_arrive() {
-    for architecture in Architecture::ALL {
-        let PoolRig { rig, .. } = &pool_rig_of(architecture);
+    for (architecture, cache) in kinds() {
+        let PoolRig { rig, .. } = &pool_rig_of(architecture, cache);
         let mut client = Client::begin(rig, "vol", ReplyStyle::Simple);
         for round in 1..=20_u8 {
             let mut burst = Vec::new();
@@ -209,8 +222,8 @@ fn parts_of_one_block_written_at_once_all_arrive() {
 
 #[test]
 fn four_clients_write_and_flush_side_by_side() {
-    for architecture in Architecture::ALL {
-        let rig = pool_rig_of(architecture);
+    for (architecture, cache) in kinds() {
+        let rig = pool_rig_of(architecture, cache);
         std::thread::scope(|scope| {
             for number in 0..4_u64 {
                 let rig = &rig.rig;

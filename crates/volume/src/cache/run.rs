@@ -1,0 +1,136 @@
+//! What is destaged together: versions from the head of the order, with their bytes.
+
+use std::ops::Range;
+
+use history::BlockOp;
+use units::{BLOCK_BYTES, Seq, WallTime};
+
+use super::Cache;
+
+/// One op of a run.
+#[derive(Clone, Copy, Debug)]
+struct Piece {
+    write: u64,
+    block: u64,
+    blocks: usize,
+    /// Where its blocks begin in the run's bytes; none: a hole.
+    at: Option<usize>,
+}
+
+/// Versions on their way to the device; they stay in the cache until it is told that they are
+/// there.
+#[derive(Debug, Default)]
+pub struct Run {
+    pieces: Vec<Piece>,
+    bytes: Vec<u8>,
+    crcs: Vec<u32>,
+    /// Time and pieces of each group.
+    groups: Vec<(WallTime, Range<usize>)>,
+}
+
+impl Cache {
+    /// Takes about so many versions from the head of the order, whole groups, none after `upto`.
+    /// The caller holds `destaging`.
+    pub fn begin_run(&self, blocks: usize, upto: Option<u64>) -> Option<Run> {
+        let mut state = self.lock();
+        let mut run = Run::default();
+        for (taken, (&(write, block), version)) in state.waiting.iter().enumerate() {
+            let begins_group = run.groups.last().is_none_or(|(time, _)| *time != version.time);
+            if begins_group {
+                if taken >= blocks || upto.is_some_and(|upto| write > upto) {
+                    break;
+                }
+                run.groups.push((version.time, run.pieces.len()..run.pieces.len()));
+            }
+            run.push(write, block, version.bytes.as_deref(), version.crc);
+            run.groups.last_mut().expect("begun").1.end = run.pieces.len();
+        }
+        let last = run.pieces.last()?.write;
+        state.going = last + 1;
+        Some(run)
+    }
+
+    /// The first `groups` groups of a run are in log and map, up to `seq`: they are clean now.
+    pub fn end_groups(&self, run: &Run, groups: Range<usize>, seq: Seq) {
+        let mut state = self.lock();
+        let (first, end) = (run.groups[groups.start].1.start, run.groups[groups.end - 1].1.end);
+        for piece in &run.pieces[first..end] {
+            for block in piece.block..piece.block + piece.blocks as u64 {
+                // Gone with its volume otherwise.
+                let Some(version) = state.waiting.remove(&(piece.write, block)) else { continue };
+                state.destaged += 1;
+                if state.newest.get(&block) == Some(&piece.write) {
+                    state.newest.remove(&block);
+                    if let Some(bytes) = version.bytes {
+                        state.clean.put(block, bytes);
+                    }
+                }
+            }
+        }
+        state.logged = seq;
+        state.ops = state.ops.saturating_sub((end - first) as u64);
+        if state.waiting.is_empty() {
+            state.ops = 0;
+        }
+        state.shrink();
+        drop(state);
+        self.changed.notify_all();
+    }
+
+    /// A run came to its end, or did not: what is left of it waits as before.
+    pub fn end_run(&self) {
+        self.lock().going = 0;
+        self.changed.notify_all();
+    }
+}
+
+impl Run {
+    fn push(&mut self, write: u64, block: u64, bytes: Option<&[u8]>, crc: u32) {
+        let hole = bytes.is_none();
+        let follows = |piece: &Piece| {
+            piece.write == write
+                && piece.block + piece.blocks as u64 == block
+                && piece.at.is_none() == hole
+        };
+        match self.pieces.last_mut().filter(|piece| follows(piece)) {
+            Some(piece) => piece.blocks += 1,
+            None => {
+                let at = bytes.map(|_| self.bytes.len());
+                self.pieces.push(Piece { write, block, blocks: 1, at });
+            }
+        }
+        if let Some(bytes) = bytes {
+            self.bytes.extend_from_slice(bytes);
+            self.crcs.push(crc);
+        }
+    }
+
+    /// Its ops, in order.
+    #[must_use]
+    pub fn ops(&self) -> Vec<BlockOp<'_>> {
+        let op = |piece: &Piece| match piece.at {
+            None => BlockOp::Zero { block: piece.block, blocks: piece.blocks as u32 },
+            Some(at) => {
+                let first = at / BLOCK_BYTES as usize;
+                BlockOp::Data {
+                    block: piece.block,
+                    bytes: &self.bytes[at..at + piece.blocks * BLOCK_BYTES as usize],
+                    crcs: &self.crcs[first..first + piece.blocks],
+                }
+            }
+        };
+        self.pieces.iter().map(op).collect()
+    }
+
+    /// Time and ops (by index) of each group.
+    #[must_use]
+    pub fn groups(&self) -> &[(WallTime, Range<usize>)] {
+        &self.groups
+    }
+
+    /// How many versions it has.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.pieces.iter().map(|piece| piece.blocks).sum()
+    }
+}

@@ -1,0 +1,375 @@
+//! Through a volume's write-back cache: writes into it, from it to the log and in place, reads
+//! past it, and standing still for those who must see "now".
+//!
+//! Invariants
+//! 1. While the cache is on only whoever destages appends to the log, but for those who hold writes
+//!    back after everything was destaged.
+//! 2. Who destages takes neither `work` nor `pins` meanwhile; who holds them may destage, but not
+//!    make room.
+//! 3. What stood still is a moment of the volume: nothing waits, and nothing is accepted.
+
+use std::cell::RefCell;
+use std::ops::Range;
+use std::sync::atomic::Ordering;
+
+use format::checksum::block_crc;
+use format::map::Entry;
+use history::{BlockOp, SegmentSource, TimedOps};
+use parking_lot::MutexGuard;
+use units::{BLOCK_BYTES, Seq};
+
+use crate::cache::{Cache, Offered, Run};
+use crate::core::FromReserve;
+use crate::opening::Patience;
+use crate::types::{Extent, WriteOp};
+use crate::volume::{Pins, Volume};
+use crate::write::{Terms, cut};
+use crate::{Error, ErrorKind, Result};
+
+const BLOCK: usize = BLOCK_BYTES as usize;
+/// Blocks of one run, unless its last group is large.
+const RUN_BLOCKS: usize = 256;
+/// The longest trim that waits in the cache, in blocks.
+const WAITING_HOLE_BLOCKS_MAX: u32 = 64;
+/// Sixteenths of the dirty limit up to which writes wait for others of their blocks.
+const KEPT_SIXTEENTHS: usize = 15;
+/// Nobody wrote for so long: everything is destaged.
+const IDLE_NS: u64 = 5_000_000_000;
+/// How often room is made for those who must see everything destaged.
+const ROOM_TRIES: usize = 3;
+
+/// Buffers used again from run to run.
+#[derive(Default)]
+struct Scratch {
+    header: Vec<u8>,
+    entries: Vec<Entry>,
+}
+
+thread_local! {
+    static SCRATCH: RefCell<Scratch> = RefCell::default();
+}
+
+/// Writes are held back; they go on when this is dropped.
+pub struct Hold<'v> {
+    volume: &'v Volume,
+}
+
+impl Drop for Hold<'_> {
+    fn drop(&mut self) {
+        let log = &self.volume.log;
+        self.volume.cache.release(log.stable(), log.last_time());
+    }
+}
+
+/// A volume that stands still, with its pins.
+pub struct Still<'v> {
+    /// Its pins.
+    pub pins: MutexGuard<'v, Pins>,
+    _hold: Option<Hold<'v>>,
+}
+
+impl Volume {
+    /// Writes whole blocks into the cache; `None` when there is none any more, or when what they
+    /// were merged with is the present no more.
+    pub(crate) fn write_cached(
+        &self,
+        ops: &[WriteOp<'_>],
+        terms: Terms<'_>,
+    ) -> Result<Option<Seq>> {
+        let mut crcs = Vec::new();
+        for op in ops {
+            if let WriteOp::Data { bytes, .. } = op {
+                crcs.extend(bytes.chunks_exact(BLOCK).map(block_crc));
+            }
+        }
+        let pieces = cut(ops, &crcs, self.piece_bytes_max());
+        let waits = |op: &&BlockOp<'_>| match op {
+            BlockOp::Data { .. } => true,
+            BlockOp::Zero { blocks, .. } => *blocks <= WAITING_HOLE_BLOCKS_MAX,
+        };
+        let mut rest = &pieces[..];
+        let mut last = Seq::ZERO;
+        while let Some(first) = rest.first() {
+            if !waits(&first) {
+                let BlockOp::Zero { block, blocks } = *first else { unreachable!("a long trim") };
+                let Some(seq) = self.trim_behind(block, blocks, terms)? else { return Ok(None) };
+                last = last.max(seq);
+                rest = &rest[1..];
+                continue;
+            }
+            let count = rest.iter().take_while(waits).count();
+            self.make_room_in_cache()?;
+            let goes_on =
+                || !self.core.store.has_failed() && !self.core.closed.load(Ordering::Acquire);
+            let may = || goes_on() && self.may_write(terms);
+            let time = |last| self.core.store.time_after(last);
+            match self.cache.offer(&rest[..count], terms.merged.is_some(), may, time) {
+                Offered::Taken(taken, seq) => {
+                    rest = &rest[taken..];
+                    last = seq.unwrap_or(last);
+                    if taken == 0 {
+                        self.destage_or_make_room(self.cache.portion())?;
+                    }
+                }
+                Offered::Off => return Ok(None),
+                Offered::Moved if self.core.store.has_failed() => {
+                    return Err(Error::from(history::Error::refused()));
+                }
+                Offered::Moved => return self.moved(terms).map(|()| None),
+            }
+        }
+        Ok(Some(last))
+    }
+
+    /// After something was destaged into the reserve no write is accepted before there is room.
+    fn make_room_in_cache(&self) -> Result<()> {
+        if self.cache.short.load(Ordering::Acquire) {
+            self.core.make_room()?;
+            self.cache.short.store(false, Ordering::Release);
+        }
+        Ok(())
+    }
+
+    fn destage_or_make_room(&self, blocks: usize) -> Result<()> {
+        match self.destage_run(blocks, None, &*self.core) {
+            Err(e) if e.kind == ErrorKind::Full => self.core.make_room(),
+            other => other.map(|_| ()),
+        }
+    }
+
+    /// Trims what is too long to wait: behind everything that waits, into the log.
+    fn trim_behind(&self, block: u64, blocks: u32, terms: Terms<'_>) -> Result<Option<Seq>> {
+        // Not while a part of it is being merged elsewhere: the merge would bring it back.
+        let end = block + u64::from(blocks);
+        let _locked = terms.merged.is_none().then(|| self.cache.lock_blocks(block, end));
+        let _hold = self.hold_writes()?;
+        let op = WriteOp::Zero {
+            offset: block * BLOCK_BYTES,
+            length_bytes: u64::from(blocks) * BLOCK_BYTES,
+        };
+        let written = self.write_whole(&[op], Terms { behind: true, ..terms })?;
+        self.cache.forget_range(block, end);
+        Ok(written)
+    }
+
+    /// Destages a run of about so many blocks from the head of the order, none after `upto`; says
+    /// how many it were.
+    pub(crate) fn destage_run(
+        &self,
+        blocks: usize,
+        upto: Option<u64>,
+        source: &dyn SegmentSource,
+    ) -> Result<usize> {
+        let _mine = self.cache.destaging.lock();
+        let Some(run) = self.cache.begin_run(blocks.min(RUN_BLOCKS), upto) else { return Ok(0) };
+        let outcome = SCRATCH.with_borrow_mut(|scratch| self.destage_groups(&run, source, scratch));
+        self.cache.end_run();
+        match outcome {
+            Err(_) if self.gone.load(Ordering::Acquire) => {
+                self.cache.discard();
+                Ok(0)
+            }
+            outcome => outcome.map(|()| run.len()),
+        }
+    }
+
+    fn destage_groups(
+        &self,
+        run: &Run,
+        source: &dyn SegmentSource,
+        scratch: &mut Scratch,
+    ) -> Result<()> {
+        let ops = run.ops();
+        let groups: Vec<TimedOps<'_>> = run
+            .groups()
+            .iter()
+            .map(|(time, range)| TimedOps { time: *time, ops: &ops[range.clone()] })
+            .collect();
+        let pen = self.take_pen_for_run(&ops)?;
+        let timeline = || (!self.gone.load(Ordering::Acquire)).then(|| self.present().timeline.id);
+        let mut done = 0;
+        while done < groups.len() {
+            let rest = &groups[done..];
+            let appended = self.log.append_run(timeline, rest, source, &mut scratch.header)?;
+            let taken = done..done + appended.batches.len();
+            let seq = self.enter_run_in_map(&groups[taken.clone()], appended, &mut scratch.entries);
+            if let Some(pen) = &pen {
+                let within = run.groups()[taken.start].1.start..run.groups()[taken.end - 1].1.end;
+                self.write_run_in_place(pen, &ops[within])?;
+            }
+            done = taken.end;
+            self.cache.end_groups(run, taken, seq);
+        }
+        if let Some(pen) = pen {
+            pen.let_go();
+        }
+        Ok(())
+    }
+
+    /// Destages everything that was accepted before this call. What has no room elsewhere goes into
+    /// the reserve. The caller holds no lock.
+    ///
+    /// # Errors
+    /// `Full` when that is full too; `Refused` or `Io`: what was not destaged stays.
+    pub(crate) fn destage_all(&self) -> Result<()> {
+        let Some(upto) = self.cache.end_generation() else { return Ok(()) };
+        let mut tried = false;
+        while self.cache.has_waiting(upto) {
+            match self.destage_run(RUN_BLOCKS, Some(upto), &*self.core) {
+                Err(e) if e.kind == ErrorKind::Full && !tried => {
+                    tried = true;
+                    match self.core.make_room() {
+                        Err(e) if e.kind != ErrorKind::Full => return Err(e),
+                        _ => {}
+                    }
+                }
+                Err(e) if e.kind == ErrorKind::Full => {
+                    self.destage_into_reserve(Some(upto))?;
+                }
+                other => {
+                    other?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn destage_into_reserve(&self, upto: Option<u64>) -> Result<usize> {
+        self.destage_run(RUN_BLOCKS, upto, &FromReserve(&self.core, &self.cache.short))
+    }
+
+    /// Destages everything and holds writes back, also those that a cache will take which is
+    /// switched on meanwhile. The caller holds neither `work` nor `pins`.
+    ///
+    /// # Errors
+    /// Those of [`Volume::destage_all`].
+    pub(crate) fn hold_writes(&self) -> Result<Hold<'_>> {
+        self.destage_all()?;
+        self.hold_writes_now()
+    }
+
+    /// The same for those who hold `pins`, and have most of it destaged already.
+    fn hold_writes_now(&self) -> Result<Hold<'_>> {
+        self.cache.hold();
+        let hold = Hold { volume: self };
+        while self.cache.has_waiting(u64::MAX) {
+            self.destage_into_reserve(None)?;
+        }
+        Ok(hold)
+    }
+
+    /// Makes the volume stand still, so that "now" is in the log. On a pool that refuses writes
+    /// what waits cannot come there: then the past goes on without it.
+    ///
+    /// # Errors
+    /// `Full` where what waits finds no room at all.
+    pub(crate) fn stand_still(&self) -> Result<Still<'_>> {
+        let mut tries = 0;
+        loop {
+            let destaged = self.destage_all();
+            let pins = self.pins.lock();
+            match destaged.and_then(|()| self.hold_writes_now()) {
+                Ok(hold) => return Ok(Still { pins, _hold: Some(hold) }),
+                Err(_) if self.core.store.has_failed() => return Ok(Still { pins, _hold: None }),
+                Err(e) if e.kind == ErrorKind::Full && tries < ROOM_TRIES => {
+                    tries += 1;
+                    drop(pins);
+                    self.core.make_room()?;
+                }
+                Err(e) => return Err(e),
+            }
+        }
+    }
+
+    /// Destages in the background, within a budget; true when there is more. The caller may hold
+    /// `work`.
+    ///
+    /// # Errors
+    /// `Refused` or `Io`.
+    pub(crate) fn destage_behind(&self, budget_bytes: u64) -> Result<bool> {
+        if !self.cache.is_on() {
+            return Ok(false);
+        }
+        let idle_since = self.cache.last_time().as_nanos().saturating_add(IDLE_NS);
+        let is_idle = self.core.machine.clock.wall().as_nanos() > idle_since;
+        let keep = if is_idle { 0 } else { KEPT_SIXTEENTHS };
+        let mut spent = 0;
+        while spent < budget_bytes.max(1) {
+            let excess = self.cache.excess(keep);
+            if excess == 0 {
+                return Ok(false);
+            }
+            match self.destage_run(excess, None, &*self.core) {
+                Ok(0) => return Ok(false),
+                Ok(blocks) => spent += blocks as u64 * BLOCK_BYTES,
+                // Whoever writes or flushes next makes room.
+                Err(e) if e.kind == ErrorKind::Full => return Ok(false),
+                Err(e) => return Err(e),
+            }
+        }
+        Ok(true)
+    }
+
+    /// Reads through the cache; `Ok(false)` when that would have had to wait.
+    pub(crate) fn read_cached(
+        &self,
+        offset: u64,
+        buffer: &mut [u8],
+        patience: Patience,
+    ) -> Result<bool> {
+        self.present().check_range(offset, buffer.len() as u64)?;
+        if buffer.is_empty() {
+            return Ok(true);
+        }
+        let first = offset / BLOCK_BYTES;
+        let end = (offset + buffer.len() as u64).div_ceil(BLOCK_BYTES);
+        let missing = self.cache.look_up(first, (end - first) as usize, |index, bytes| {
+            lay(buffer, offset, (first + index as u64) * BLOCK_BYTES, bytes);
+        });
+        // Only now: what a revert made stale was forgotten after it had set the present.
+        let present = self.present();
+        let mut skip = 0;
+        for &(block, count) in &missing.runs {
+            let mut bytes = vec![0; count * BLOCK];
+            let start = block * BLOCK_BYTES;
+            let there = present.size_bytes.saturating_sub(start).min(bytes.len() as u64) as usize;
+            if !present.read(start, &mut bytes[..there], patience)? {
+                return Ok(false);
+            }
+            lay(buffer, offset, start, &bytes);
+            self.cache.keep(&missing, skip, block, &bytes);
+            skip += count;
+        }
+        Ok(true)
+    }
+
+    /// Data and holes of the present, with what waits.
+    pub(crate) fn extents_cached(
+        &self,
+        offset: u64,
+        length_bytes: u64,
+        limit: usize,
+    ) -> Result<Vec<Extent>> {
+        let first = offset / BLOCK_BYTES;
+        let end = offset.saturating_add(length_bytes).div_ceil(BLOCK_BYTES);
+        // Before the map is asked: what is destaged meanwhile is in one or the other.
+        let waiting = self.cache.waiting_in(first, end);
+        let present = self.present();
+        let logged = present.extents(offset, length_bytes, limit)?;
+        if waiting.is_empty() {
+            return Ok(logged);
+        }
+        let mut all = Cache::overlay(&waiting, &logged, present.size_bytes);
+        all.truncate(limit);
+        Ok(all)
+    }
+}
+
+/// Copies the part of `bytes`, which begin at byte `start` of the volume, that lies in `buffer`,
+/// which begins at `offset`.
+fn lay(buffer: &mut [u8], offset: u64, start: u64, bytes: &[u8]) {
+    let from = start.max(offset);
+    let to = (start + bytes.len() as u64).min(offset + buffer.len() as u64);
+    let range = |base: u64| -> Range<usize> { (from - base) as usize..(to - base) as usize };
+    buffer[range(offset)].copy_from_slice(&bytes[range(start)]);
+}
