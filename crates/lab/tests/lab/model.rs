@@ -381,6 +381,7 @@ fn advise(requests: &[Request], constraints: Constraints) -> Advice {
 }
 
 const OPEN: Constraints = Constraints {
+    architectures: &Architecture::ALL,
     volume_bytes: Some(1 << 30),
     granularity: None,
     window: None,
@@ -422,13 +423,15 @@ fn sequential_reads_keep_data_in_place_and_the_crossover_decides() {
         request.offset_bytes = next;
         next = request.end_bytes();
     }
-    for (granularity, expected) in [
-        (Granularity::EveryWrite, Architecture::SplitDownstream),
-        (interval(1800), Architecture::Checkpointing),
+    // Split-downstream needs a cache: below one there is nothing to split.
+    for (granularity, cache_bytes, expected) in [
+        (Granularity::EveryWrite, 0, Architecture::SplitStream),
+        (interval(120), 64 << 20, Architecture::SplitDownstream),
+        (interval(1800), 0, Architecture::Checkpointing),
     ] {
         let decided = Constraints {
             granularity: Some(granularity),
-            cache_bytes: Some(0),
+            cache_bytes: Some(cache_bytes),
             history_limit_bytes: Some(1 << 40),
             ..OPEN
         };
