@@ -76,7 +76,7 @@ pub fn replay(source: &mut dyn Source, settings: ReplaySettings) -> Result<Repla
     };
     let profile = meter.finish();
     // Without a cache every write leaves at once.
-    let wait_ns = if dirty_blocks == 0 { 0.0 } else { profile.wait_ns(dirty_blocks) };
+    let wait_ns = if dirty_blocks == 0 { 0.0 } else { profile.wait_ns_in(window_ns, dirty_blocks) };
     let predicted = profile.shares(window_ns, wait_ns).ios(modelled(settings.architecture));
     Ok(counted.told(settings, &kinds, predicted, profile.duration_ns()))
 }

@@ -237,7 +237,9 @@ impl Advisor<'_> {
         granularity: Granularity,
         cache_bytes: u64,
     ) -> DeviceIos {
-        let wait_ns = self.wait_ns(cache_bytes);
+        let share = self.constraints.dirty_share;
+        let pages = dirty_pages(cache_bytes, share, self.profile.extent_bytes());
+        let wait_ns = self.profile.wait_ns_in(window_ns(granularity), pages);
         self.profile.shares(window_ns(granularity), wait_ns).ios(architecture)
     }
 
