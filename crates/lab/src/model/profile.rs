@@ -111,8 +111,8 @@ impl Profile {
         self.whole.wait_ns(dirty_pages as f64, self.writes_per_ns())
     }
 
-    /// The same for a cache that keeps a version of each page for each window of this length, as the
-    /// engine's does: a history wants them all.
+    /// The same for a cache that keeps a version of each page for each window of this length, as
+    /// that of the engine: a history wants them all.
     #[must_use]
     pub fn wait_ns_in(&self, window_ns: f64, dirty_pages: u64) -> f64 {
         self.whole.wait_ns_in(window_ns, dirty_pages as f64, self.writes_per_ns())
