@@ -43,7 +43,7 @@ const LADDER: &[Rung] = &[
     Rung {
         name: "server",
         height: 6,
-        may_name: &["wire", "volume", "api", "block", "env", "units"],
+        may_name: &["wire", "volume", "api", "block", "env", "format", "lab", "units"],
     },
     Rung {
         name: "cli",

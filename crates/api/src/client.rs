@@ -7,9 +7,10 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::{
-    API_PREFIX, AuditRecord, ChangeVolume, CreateClone, CreateMark, CreateVersion, CreateVolume,
-    DiffQuery, ExitCode, History, HistoryQuery, ListQuery, Mark, Pool, Problem, Range, Resolved,
-    Revert, Reverted, Version, Volume,
+    API_PREFIX, Advice, AdviceQuery, AuditRecord, ChangeVolume, CreateClone, CreateMark,
+    CreateVersion, CreateVolume, DiffQuery, ExitCode, History, HistoryQuery, ListQuery, Mark,
+    Model, ModelQuery, Pool, Problem, Range, RecordQuery, Resolved, Revert, Reverted, Version,
+    Volume,
 };
 
 mod address;
@@ -40,6 +41,9 @@ pub enum ClientError {
     /// The connection broke.
     #[error("the connection to the server broke")]
     Exchange(#[source] hyper::Error),
+    /// What came could not be kept.
+    #[error("cannot write what was received")]
+    Keep(#[source] std::io::Error),
     /// The answer could not be read to its end.
     #[error("the answer could not be read")]
     Body(#[source] Box<dyn std::error::Error + Send + Sync>),
@@ -67,6 +71,7 @@ impl ClientError {
             | ClientError::Request(_)
             | ClientError::Exchange(_)
             | ClientError::Body(_)
+            | ClientError::Keep(_)
             | ClientError::Answer { .. } => ExitCode::Failed,
         }
     }
@@ -209,6 +214,32 @@ impl Client {
     /// A page of the byte ranges that differ between two moments.
     pub fn diff(&self, name: &str, query: &DiffQuery) -> Result<Page<Range>> {
         self.page(&volume(name).part("diff").query(query))
+    }
+
+    /// What the cost model says of the requests of a volume.
+    pub fn model(&self, name: &str, query: &ModelQuery) -> Result<Model> {
+        self.get(&volume(name).part("model").query(query))
+    }
+
+    /// How a volume had better be set up.
+    pub fn advice(&self, name: &str, query: &AdviceQuery) -> Result<Advice> {
+        self.get(&volume(name).part("advice").query(query))
+    }
+
+    /// Records a volume: the bytes of a trace, as they come, until it ends.
+    pub fn record(
+        &self,
+        name: &str,
+        query: &RecordQuery,
+        keep: &mut dyn FnMut(&[u8]) -> std::io::Result<()>,
+    ) -> Result<()> {
+        let target = format!("{API_PREFIX}{}", volume(name).part("trace").query(query));
+        let outgoing = Outgoing { method: Method::GET, target, body: None };
+        let refused = self.runtime.block_on(connection::receive(&self.address, outgoing, keep))?;
+        match refused {
+            None => Ok(()),
+            Some(answer) => Err(ClientError::Problem(Box::new(read(&answer)?))),
+        }
     }
 
     /// The pool as it stands.

@@ -4,16 +4,21 @@
 //! is generated from the server's handlers; a test there fails when the checked-in copy is stale.
 
 mod client;
+mod model;
 mod problem;
 mod requests;
 mod scalar;
 mod types;
 
 pub use client::{Client, ClientError, Page, ServerAddress};
+pub use model::{
+    Advice, AdviceQuery, ArchitectureIos, Crossovers, DeviceIos, Forecast, Model, ModelQuery, Plan,
+    Shares,
+};
 pub use problem::{ExitCode, PROBLEM_MEDIA_TYPE, Problem, ProblemKind};
 pub use requests::{
     ChangeVolume, CreateClone, CreateMark, CreateVersion, CreateVolume, DiffQuery, ForceQuery,
-    HistoryQuery, ListQuery, MarkQuery, ResolveQuery, Revert,
+    HistoryQuery, ListQuery, MarkQuery, RecordQuery, ResolveQuery, Revert,
 };
 pub use scalar::{SizeInput, SpanInput, Time};
 pub use types::{
@@ -24,6 +29,9 @@ pub use units::Granularity;
 
 /// The OpenAPI 3.1 document of the API, as served at `/api/v1/openapi.json`.
 pub const OPENAPI_JSON: &str = include_str!("../openapi.json");
+
+/// The media type of a recorded trace.
+pub const TRACE_MEDIA_TYPE: &str = "application/vnd.hindsight.trace";
 
 /// Where the API begins.
 pub const API_PREFIX: &str = "/api/v1";

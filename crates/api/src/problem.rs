@@ -68,6 +68,8 @@ problem_kinds! {
     Exists "exists" 409 ExitCode::Failed, "The name is taken";
     /// In use: later, or with force.
     Busy "busy" 409 ExitCode::Busy, "In use";
+    /// Clients asked for too little to go by.
+    NotMeasured "not-measured" 409 ExitCode::Failed, "Too little was measured";
     /// The moment cannot be opened (any more, or yet).
     OutsideWindow "outside-window" 410 ExitCode::OutsideWindow,
         "The moment lies outside what can be opened";

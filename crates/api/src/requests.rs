@@ -18,6 +18,9 @@ pub struct CreateVolume {
     /// moves to a base in place), `checkpointing` (the present does), or `auto`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub architecture: Option<String>,
+    /// With `auto`: the volume whose clients show how this one will be used.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub like: Option<String>,
     /// Which writes are retained; `every-write` by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>, example = "1s")]
@@ -168,6 +171,20 @@ pub struct HistoryQuery {
     /// The `next` of the page before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next: Option<String>,
+}
+
+/// How long a volume is recorded, at most.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct RecordQuery {
+    /// A span such as `60s`, at most `7d`; until the client leaves by default.
+    #[serde(default, rename = "for", skip_serializing_if = "Option::is_none")]
+    #[param(rename = "for")]
+    pub length: Option<String>,
+    /// Bytes that the trace may have, such as `1GiB`; at least `4KiB`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit: Option<String>,
 }
 
 /// Which part of a diff.

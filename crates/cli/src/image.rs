@@ -139,6 +139,7 @@ fn target(client: &Client, args: &ImportArgs, bytes: u64) -> anyhow::Result<(Vol
                 name: args.name.clone(),
                 size: SizeInput(Size(size)),
                 architecture: None,
+                like: None,
                 granularity: None,
                 window: None,
                 history_limit: None,

@@ -81,7 +81,7 @@ enum Command {
     /// The pool: status, audit log, offline inspection and rebuilding.
     #[command(subcommand)]
     Pool(pool::Verb),
-    /// Traces of requests: convert, cut, scale, summarise, generate.
+    /// Traces of requests: record, convert, cut, scale, summarise, generate.
     #[command(subcommand)]
     Trace(trace::Verb),
     /// The cost of each architecture for a workload, and advice.

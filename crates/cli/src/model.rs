@@ -1,30 +1,32 @@
-//! `hindsight model`: what each architecture would cost for a workload, and which to take. No
-//! server is needed.
+//! `hindsight model`: what each architecture would cost for a workload, and which to take.
+//!
+//! For a trace no server is needed; for a volume the server answers what it measured. Both answers
+//! are those of the API.
 
-use api::ExitCode;
+use std::path::Path;
+
+use anyhow::Context;
+use api::{Advice, AdviceQuery, ExitCode, Forecast, Model, ModelQuery, Plan};
 use clap::{Subcommand, ValueEnum};
 use lab::model::{
-    Advice, Architecture, Constraints, Crossovers, DIRTY_SHARE_DEFAULT, ENTRIES_MAX_DEFAULT,
-    Forecast, LastWrites, MeterSettings, Plan, Profile, advise, dirty_pages, rounded,
+    Architecture, Constraints, DIRTY_SHARE_DEFAULT, ENTRIES_MAX_DEFAULT, LastWrites, MeterSettings,
+    Profile, advise, dirty_pages, ladder, rounded,
 };
 use lab::read::ReadReport;
 use lab::summary::summarise;
 use serde::Serialize;
 use units::{Granularity, Size, Span};
 
+use crate::failure::Failure;
 use crate::output::{Align, human, pairs, table};
-use crate::session::Session;
+use crate::session::{Session, say};
 use crate::trace::files::{Progress, ReadArgs};
 use crate::trace::{reported, seconds};
 use crate::volume::{size, span};
 
-/// Granularities that are shown unless told otherwise.
-const GRANULARITIES: [&str; 9] =
-    ["every-write", "1s", "10s", "1min", "5min", "10min", "30min", "1h", "on-demand"];
-
 #[derive(Debug, Subcommand)]
 pub enum Verb {
-    /// Show the model of a trace: shares and device I/Os by granularity, and crossovers.
+    /// Show the model of a trace or volume: shares and device I/Os by granularity, and crossovers.
     Show {
         #[command(flatten)]
         measure: MeasureArgs,
@@ -35,11 +37,11 @@ pub enum Verb {
         #[arg(long, value_name = "SIZE", default_value = "0", value_parser = size)]
         cache: Size,
     },
-    /// Name architecture, granularity, window and cache for a trace, and say why.
+    /// Name architecture, granularity, window and cache for a trace or volume, and say why.
     Advise {
         #[command(flatten)]
         measure: MeasureArgs,
-        /// Size of the volume [default: how far the trace reaches].
+        /// Size of the volume, for a trace [default: how far it reaches].
         #[arg(long, value_name = "SIZE", value_parser = size)]
         size: Option<Size>,
         /// The granularity, if it is decided.
@@ -62,6 +64,9 @@ pub enum Verb {
 pub struct MeasureArgs {
     #[command(flatten)]
     read: ReadArgs,
+    /// It is the name of a volume, even if there is a file of that name.
+    #[arg(long)]
+    live: bool,
     /// Extent of the volume.
     #[arg(long, value_name = "SIZE", default_value = "4KiB", value_parser = size)]
     extent: Size,
@@ -96,6 +101,29 @@ pub fn granularity(text: &str) -> Result<Granularity, String> {
 }
 
 impl MeasureArgs {
+    /// The volume to ask about; `None` for traces. What is no file, and can be a volume's name, is
+    /// one.
+    fn volume(&self) -> anyhow::Result<Option<&str>> {
+        let Some(name) = self.read.only_name() else {
+            let wrong = Failure::usage("--live goes with the name of one volume");
+            return if self.live { Err(wrong.into()) } else { Ok(None) };
+        };
+        let is_file = name == "-" || name.contains('/') || Path::new(name).exists();
+        let is_settled = self.extent.bytes() != 4096
+            || self.entries != ENTRIES_MAX_DEFAULT
+            || !matches!(self.last_writes, LastWritesName::Censored);
+        match (self.live || !is_file, is_settled) {
+            (false, _) => Ok(None),
+            (true, false) => Ok(Some(name)),
+            (true, true) => {
+                let text = "--extent, --entries and --last-writes are for traces";
+                Err(Failure::usage(text)
+                    .with_hint("the server measures volumes by blocks of 4KiB")
+                    .into())
+            }
+        }
+    }
+
     fn measure(&self) -> anyhow::Result<(Profile, ReadReport)> {
         let settings =
             MeterSettings { extent_bytes: self.extent.bytes(), entries_max: self.entries };
@@ -114,55 +142,60 @@ impl MeasureArgs {
     }
 }
 
-/// The answer of `show`.
+/// The answer of `show` for a trace.
 #[derive(Debug, Serialize)]
-struct Model {
-    requests: u64,
-    writes: u64,
-    writes_per_second: f64,
-    duration_ns: u64,
-    extents: f64,
-    extent_bytes: u64,
-    is_sampled: bool,
-    dirty_pages: u64,
-    /// How long a write waits in the cache; `null` when it never has to leave.
-    wait_ns: Option<f64>,
-    forecasts: Vec<Forecast>,
-    crossovers: Crossovers,
+struct OfTrace {
+    #[serde(flatten)]
+    model: Model,
     read: ReadReport,
+}
+
+/// What the lab says in the types of the API.
+fn as_answered<T: serde::de::DeserializeOwned>(of_lab: &impl Serialize) -> anyhow::Result<T> {
+    Ok(serde_json::from_value(serde_json::to_value(of_lab)?)?)
 }
 
 pub fn run(session: &Session, verb: Verb) -> anyhow::Result<ExitCode> {
     match verb {
         Verb::Show { measure, granularity, cache } => {
+            if let Some(name) = measure.volume()? {
+                let list = granularity.iter().map(ToString::to_string).collect::<Vec<_>>();
+                let query = ModelQuery {
+                    granularity: (!list.is_empty()).then(|| list.join(",")),
+                    cache: Some(cache.bytes().to_string()),
+                    dirty: Some(measure.dirty),
+                };
+                let model = session.client()?.model(name, &query).with_context(|| about(name))?;
+                session.answer(&model, show)?;
+                return Ok(ExitCode::Done);
+            }
             let (profile, read) = measure.measure()?;
-            let asked = if granularity.is_empty() {
-                GRANULARITIES.iter().filter_map(|text| text.parse().ok()).collect()
-            } else {
-                granularity
-            };
+            let asked = if granularity.is_empty() { ladder() } else { granularity };
             let pages = dirty_pages(cache.bytes(), measure.dirty_share(), measure.extent.bytes());
-            let wait_ns = profile.wait_ns(pages);
-            let model = Model {
-                requests: profile.requests(),
-                writes: profile.writes(),
-                writes_per_second: profile.writes_per_second(),
-                duration_ns: profile.duration_ns(),
-                extents: profile.distinct(),
-                extent_bytes: profile.extent_bytes(),
-                is_sampled: profile.is_sampled(),
-                dirty_pages: pages,
-                wait_ns: wait_ns.is_finite().then_some(wait_ns),
-                forecasts: asked.iter().map(|one| profile.forecast(*one, pages)).collect(),
-                crossovers: profile.crossovers(pages),
-                read,
-            };
-            session.answer(&model, show)?;
-            Ok(reported(&model.read))
+            let model = as_answered(&profile.model(&asked, pages))?;
+            let answer = OfTrace { model, read };
+            session.answer(&answer, |answer| show(&answer.model))?;
+            Ok(reported(&answer.read))
         }
         Verb::Advise { measure, size, granularity, window, history_limit, cache } => {
+            if let Some(name) = measure.volume()? {
+                if size.is_some() {
+                    return Err(Failure::usage("--size is for traces: a volume has one").into());
+                }
+                let query = AdviceQuery {
+                    granularity: granularity.map(|one| one.to_string()),
+                    window: window.map(|one| one.to_string()),
+                    history_limit: history_limit.map(|one| one.bytes().to_string()),
+                    cache: cache.map(|one| one.bytes().to_string()),
+                    dirty: Some(measure.dirty),
+                };
+                let advice = session.client()?.advice(name, &query).with_context(|| about(name))?;
+                session.answer(&advice, show_advice)?;
+                return Ok(ExitCode::Done);
+            }
             let (profile, read) = measure.measure()?;
             let constraints = Constraints {
+                architectures: &Architecture::ALL,
                 volume_bytes: size.map(Size::bytes),
                 granularity,
                 window,
@@ -170,10 +203,48 @@ pub fn run(session: &Session, verb: Verb) -> anyhow::Result<ExitCode> {
                 cache_bytes: cache.map(Size::bytes),
                 dirty_share: measure.dirty_share(),
             };
-            session.answer(&advise(&profile, &constraints)?, show_advice)?;
+            let advice = as_answered(&advise(&profile, &constraints)?)?;
+            session.answer(&advice, show_advice)?;
             Ok(reported(&read))
         }
     }
+}
+
+fn about(name: &str) -> String {
+    let file = if Path::new(name).exists() { "" } else { ", as there is no file of that name" };
+    format!("cannot ask about the volume {name}{file}")
+}
+
+/// What is decided of a volume for which `choose` chooses the architecture.
+pub struct Wanted {
+    pub size: Size,
+    pub granularity: Granularity,
+    pub window: Option<Span>,
+    pub history_limit: Option<Size>,
+    pub cache: Size,
+    pub cache_dirty: Option<u8>,
+}
+
+/// The architecture for a volume that will be asked what a trace asks.
+pub fn choose(trace: &Path, wanted: &Wanted) -> anyhow::Result<String> {
+    let read = ReadArgs::of(trace);
+    let mut reader = Progress::new(read.open()?);
+    let (_, profile) = summarise(&mut reader, MeterSettings::default())?;
+    let constraints = Constraints {
+        architectures: &Architecture::ALL,
+        volume_bytes: Some(wanted.size.bytes()),
+        granularity: Some(wanted.granularity),
+        window: wanted.window,
+        history_limit_bytes: wanted.history_limit.map(Size::bytes),
+        cache_bytes: Some(wanted.cache.bytes()),
+        dirty_share: wanted
+            .cache_dirty
+            .map_or(DIRTY_SHARE_DEFAULT, |percent| f64::from(percent) / 100.0),
+    };
+    let advice = advise(&profile, &constraints)?;
+    let name = advice.plan.architecture.name();
+    say(&format!("architecture {name}: {}", advice.reasons.join("; ")));
+    Ok(name.to_owned())
 }
 
 fn show(model: &Model) -> String {
@@ -206,7 +277,7 @@ fn show(model: &Model) -> String {
         let mut row = vec![format!("{}{far}", forecast.granularity)];
         let numbers = [shares.retained, shares.evicted, shares.incurred];
         row.extend(numbers.map(|share| format!("{share:.4}")));
-        row.extend(forecast.ios.iter().map(|one| format!("{:.3}", one.ios.total())));
+        row.extend(forecast.ios.iter().map(|one| format!("{:.3}", one.reads + one.writes)));
         row.push(format!("{:.3}", forecast.ios_without_history.total()));
         row
     };
@@ -225,9 +296,9 @@ fn show_advice(advice: &Advice) -> String {
         bytes => human(bytes),
     };
     let mut text = pairs(&[
-        ("architecture", plan.architecture.name().to_owned()),
+        ("architecture", plan.architecture.clone()),
         ("granularity", plan.granularity.to_string()),
-        ("window", plan.window.to_string()),
+        ("window", plan.window.0.to_string()),
         ("cache", cache),
         ("device I/Os per write", format!("{:.3}", plan.ios_per_write.total())),
         ("without history", format!("{:.3}", advice.ios_without_history)),
@@ -254,7 +325,7 @@ fn show_advice(advice: &Advice) -> String {
     ];
     let row = |plan: &Plan| {
         vec![
-            plan.architecture.name().to_owned(),
+            plan.architecture.clone(),
             format!("{:.3}", plan.ios_per_write.total()),
             format!("{:.1}", plan.ios_per_second),
             human(plan.current_bytes as u64),

@@ -1,4 +1,5 @@
-//! `hindsight trace`: traces converted, cut, scaled, summarised and generated. No server is needed.
+//! `hindsight trace`: traces converted, cut, scaled, summarised and generated, which needs no
+//! server, and recorded from a live volume.
 
 use api::ExitCode;
 use clap::{Subcommand, ValueEnum};
@@ -18,6 +19,7 @@ use crate::volume::{size, span};
 
 pub mod files;
 mod generate;
+mod record;
 
 use files::{Progress, ReadArgs, WriteArgs};
 
@@ -53,6 +55,8 @@ pub enum Verb {
         #[command(flatten)]
         read: ReadArgs,
     },
+    /// Record the requests of the clients of a volume.
+    Record(record::Args),
     /// Make a trace of a workload from a seed.
     Generate(Box<generate::Args>),
 }
@@ -137,6 +141,7 @@ pub fn run(session: &Session, verb: Verb) -> anyhow::Result<ExitCode> {
             session.answer(&answer, |answer| show(&answer.summary))?;
             Ok(reported(reader.report()))
         }
+        Verb::Record(args) => record::run(session, &args),
         Verb::Generate(args) => generate::run(session, &args),
     }
 }
@@ -197,7 +202,10 @@ pub fn reported(report: &ReadReport) -> ExitCode {
     if report.late > 0 {
         say(&format!("{} too early for their place, moved to it", report.late));
     }
-    if report.malformed + report.late > 0 { ExitCode::Partly } else { ExitCode::Done }
+    if report.lost > 0 {
+        say(&format!("{} lost when it was recorded", report.lost));
+    }
+    if report.malformed + report.late + report.lost > 0 { ExitCode::Partly } else { ExitCode::Done }
 }
 
 /// Nanoseconds in seconds, for people.

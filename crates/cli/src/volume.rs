@@ -1,5 +1,6 @@
 //! `hindsight volume`.
 
+use std::path::PathBuf;
 use std::str::FromStr;
 
 use api::{Cache, ChangeVolume, CreateVolume, ExitCode, SizeInput, SpanInput, Volume};
@@ -9,6 +10,7 @@ use units::{Granularity, Size, Span};
 
 use crate::failure::Failure;
 use crate::image;
+use crate::model;
 use crate::output::{Align, human, pairs, table};
 use crate::session::{Session, say};
 
@@ -69,6 +71,12 @@ pub struct CreateArgs {
     /// checkpointing or auto [default: logging].
     #[arg(long)]
     architecture: Option<String>,
+    /// With auto: a volume that is used as this one will be.
+    #[arg(long, value_name = "VOLUME", conflicts_with = "trace")]
+    like: Option<String>,
+    /// With auto: a trace of what this volume will be asked.
+    #[arg(long, value_name = "FILE")]
+    trace: Option<PathBuf>,
     /// Which writes are retained: every-write, on-demand or an interval such as 1s
     /// [default: every-write].
     #[arg(long, value_parser = granularity)]
@@ -165,11 +173,27 @@ pub fn run(session: &Session, verb: Verb) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::Done)
 }
 
-fn create(session: &Session, args: CreateArgs) -> anyhow::Result<()> {
+fn create(session: &Session, mut args: CreateArgs) -> anyhow::Result<()> {
+    if let Some(trace) = &args.trace {
+        if args.architecture.as_deref() != Some("auto") {
+            let wrong = Failure::usage("--trace goes with --architecture auto");
+            return Err(wrong.into());
+        }
+        let wanted = model::Wanted {
+            size: args.size,
+            granularity: args.granularity.unwrap_or(Granularity::EveryWrite),
+            window: args.window,
+            history_limit: args.history_limit,
+            cache: args.cache.map_or(Size(0), |cache| cache_size(cache).0),
+            cache_dirty: args.cache_dirty,
+        };
+        args.architecture = Some(model::choose(trace, &wanted)?);
+    }
     let volume = session.client()?.create_volume(&CreateVolume {
         name: args.name,
         size: SizeInput(args.size),
         architecture: args.architecture,
+        like: args.like,
         granularity: args.granularity,
         window: args.window.map(SpanInput),
         history_limit: args.history_limit.map(SizeInput),
@@ -213,7 +237,11 @@ fn set(session: &Session, args: &SetArgs) -> anyhow::Result<()> {
     say("this would become (nothing was changed):");
     if let Some(architecture) = args.architecture.clone() {
         say("data would move in the background; the history stays as it is");
-        volume.architecture = architecture;
+        if architecture == "auto" {
+            say(&format!("auto is what `hindsight model advise {}` names", args.name));
+        } else {
+            volume.architecture = architecture;
+        }
     }
     volume.granularity = args.granularity.unwrap_or(volume.granularity);
     volume.window = args.window.map_or(volume.window, SpanInput);

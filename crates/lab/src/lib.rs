@@ -5,7 +5,7 @@
 //! 2. A seed and a description make the same requests everywhere and for ever.
 //! 3. It opens no file and reads no clock; whoever calls it hands in readers and writers.
 //!
-//! Not here yet: traces of live volumes. Replay through the engine is the crate `replay`.
+//! Replay through the engine is the crate `replay`; traces of live volumes come from the server.
 //!
 //! The index of what is here:
 //! - `Request`, `RequestKind`; `Source` (`next`, `devices`, `start`), `Devices`.

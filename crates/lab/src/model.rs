@@ -17,9 +17,11 @@ mod meter;
 mod profile;
 mod survival;
 
+use units::{Granularity, Span};
+
 pub use advice::{Advice, Constraints, Plan, advise, rounded};
 pub use cost::{Architecture, DeviceIos, Shares};
-pub use forecast::{ArchitectureIos, Crossovers, Forecast, Space};
+pub use forecast::{ArchitectureIos, Crossovers, Forecast, Model, Space};
 pub use meter::{ENTRIES_MAX_DEFAULT, Meter, MeterSettings};
 pub(crate) use meter::{MixedState, mix};
 pub use profile::{Estimate, Profile};
@@ -27,6 +29,15 @@ pub use survival::LastWrites;
 
 /// Of the cache's pages, how many may be dirty, unless told otherwise: 3 %, as in the paper.
 pub const DIRTY_SHARE_DEFAULT: f64 = 0.03;
+
+/// Granularities that are shown unless others are asked for.
+#[must_use]
+pub fn ladder() -> Vec<Granularity> {
+    const SECONDS: [u64; 7] = [1, 10, 60, 300, 600, 1800, 3600];
+    let intervals = SECONDS.into_iter().filter_map(Span::from_seconds).map(Granularity::Interval);
+    let first = std::iter::once(Granularity::EveryWrite);
+    first.chain(intervals).chain([Granularity::OnDemand]).collect()
+}
 
 /// Pages of a cache that may be dirty.
 #[must_use]

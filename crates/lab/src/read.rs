@@ -147,6 +147,8 @@ pub struct ReadReport {
     pub malformed: u64,
     /// The first of them.
     pub first_malformed: Vec<Malformed>,
+    /// Requests that the recording of a trace had lost.
+    pub lost: u64,
     /// Requests that were so much earlier than the ones before that their time was raised.
     pub late: u64,
 }

@@ -1,10 +1,10 @@
 //! How fast traces are counted and replayed, on one core:
-//! `cargo run --release -p hindsight-replay --example rates`.
+//! `cargo run --release -p hindsight-replay --example rates -- [REQUESTS [ARCHITECTURE]]`.
 
 use std::io::Cursor;
 use std::time::Instant;
 
-use hindsight_replay::{Architecture, ReplaySettings, replay};
+use hindsight_replay::{Architecture, MEMORY_BYTES_DEFAULT, ReplaySettings, replay};
 use lab::Source;
 use lab::generate::{Extent, Generator, Walk, Workload};
 use lab::model::{Meter, MeterSettings};
@@ -15,7 +15,7 @@ use units::Granularity;
 
 const HOUR_NS: u64 = 3600 * 1_000_000_000;
 const COUNTED: u64 = 10_000_000;
-const REPLAYED: u64 = 1_000_000;
+const REPLAYED_DEFAULT: u64 = 1_000_000;
 
 type Outcome = Result<(), Box<dyn std::error::Error>>;
 
@@ -63,8 +63,14 @@ fn count() -> Outcome {
 }
 
 fn main() -> Outcome {
-    count()?;
-    for architecture in Architecture::ALL {
+    let mut asked = std::env::args().skip(1);
+    let replayed = asked.next().map_or(Ok(REPLAYED_DEFAULT), |count| count.parse())?;
+    let only = asked.next();
+    if only.is_none() {
+        count()?;
+    }
+    let is_asked = |one: &Architecture| only.as_ref().is_none_or(|name| name == one.name());
+    for architecture in Architecture::ALL.into_iter().filter(is_asked) {
         for granularity in ["every-write", "10min"] {
             let granularity: Granularity = granularity.parse().map_err(|_| "a granularity")?;
             let settings = ReplaySettings {
@@ -74,9 +80,10 @@ fn main() -> Outcome {
                 volume_bytes: 1 << 40,
                 has_reads: false,
                 cache_bytes: None,
+                memory_bytes: MEMORY_BYTES_DEFAULT,
             };
             let began = Instant::now();
-            let told = replay(&mut generator(10, REPLAYED)?, settings)?;
+            let told = replay(&mut generator(10, replayed)?, settings)?;
             say(&format!("replayed, {} {granularity}", architecture.name()), told.requests, began);
             println!("    {:?}, predicted {:?}", told.measured, told.predicted);
         }

@@ -10,7 +10,6 @@
 //! Payload is zeros, so what is counted holds for any data; no figure of time says anything of a
 //! device.
 
-mod device;
 mod machine;
 mod run;
 
@@ -18,7 +17,7 @@ use lab::model::{Architecture as ModelArchitecture, DeviceIos};
 use serde::Serialize;
 use units::Granularity;
 
-pub use run::replay;
+pub use run::{MEMORY_BYTES_DEFAULT, replay};
 pub use volume::Architecture;
 
 /// What the trace goes through.
@@ -34,8 +33,11 @@ pub struct ReplaySettings {
     pub volume_bytes: u64,
     /// Whether reads are made, too.
     pub has_reads: bool,
-    /// Bytes of the cache of each volume that may have one; `None` is as its architecture needs.
+    /// Bytes of the cache of each volume; `None` is as its architecture needs.
     pub cache_bytes: Option<u64>,
+    /// Memory of the pool, as a server's: with less, the map is written out sooner, and
+    /// `checkpointing` destages more often.
+    pub memory_bytes: u64,
 }
 
 /// Device requests of one kind.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use block::BlockDevice;
+use block::{BlockDevice, MemoryDevice};
 use lab::model::{DeviceIos, Meter, MeterSettings};
 use lab::{Request, RequestKind, Source};
 use units::{BLOCK_BYTES, Granularity};
@@ -11,7 +11,6 @@ use volume::{
     Pool, PoolFormat, PoolOptions, Volume, VolumeSpec, WriteOp,
 };
 
-use crate::device::HollowDevice;
 use crate::machine::{Counting, VirtualClock};
 use crate::{KindCount, ReplayError, ReplaySettings, Replayed, modelled};
 
@@ -20,6 +19,8 @@ const POOL_BYTES: u64 = 16 << 40;
 /// Background work is done after so many requests.
 const STEP_EVERY: u64 = 256;
 const STEP_BYTES: u64 = 8 << 20;
+/// Memory of the pool unless told otherwise, as a server's.
+pub const MEMORY_BYTES_DEFAULT: u64 = 384 << 20;
 /// The longest request; longer ones are cut, as the server's sessions take 32 MiB.
 const REQUEST_BYTES_MAX: u64 = 32 << 20;
 /// A batch begins with a header and the descriptor of its one write, in a multiple of this.
@@ -75,7 +76,7 @@ pub fn replay(source: &mut dyn Source, settings: ReplaySettings) -> Result<Repla
     };
     let profile = meter.finish();
     // Without a cache every write leaves at once.
-    let wait_ns = if dirty_blocks == 0 { 0.0 } else { profile.wait_ns(dirty_blocks) };
+    let wait_ns = if dirty_blocks == 0 { 0.0 } else { profile.wait_ns_in(window_ns, dirty_blocks) };
     let predicted = profile.shares(window_ns, wait_ns).ios(modelled(settings.architecture));
     Ok(counted.told(settings, &kinds, predicted, profile.duration_ns()))
 }
@@ -83,17 +84,17 @@ pub fn replay(source: &mut dyn Source, settings: ReplaySettings) -> Result<Repla
 impl Engine {
     fn new(settings: ReplaySettings) -> Result<Engine> {
         let clock = Arc::new(VirtualClock::default());
-        let device: Arc<dyn BlockDevice> = Arc::new(HollowDevice::new(POOL_BYTES));
+        let device: Arc<dyn BlockDevice> = Arc::new(MemoryDevice::new(POOL_BYTES));
         let machine = Machine { clock: clock.clone(), entropy: Arc::new(Counting::default()) };
         Pool::create(&device, &machine, &PoolFormat::default())?;
-        let pool = Pool::open(device, machine, PoolOptions::default())?;
+        let options = PoolOptions { memory_bytes: settings.memory_bytes };
+        let pool = Pool::open(device, machine, options)?;
         Ok(Engine { pool, clock, settings, volumes: Vec::new(), buffer: Vec::new() })
     }
 
     /// The volume of a device of the trace.
     fn volume(&mut self, device: u32) -> Result<Arc<Volume>> {
         let settings = &self.settings;
-        let cache_bytes = settings.cache_bytes.filter(|_| settings.architecture.may_have_cache());
         while self.volumes.len() <= device as usize {
             let granularity = match settings.granularity {
                 Granularity::EveryWrite => EngineGranularity::EveryWrite,
@@ -107,7 +108,7 @@ impl Engine {
                 granularity,
                 window_ns: settings.window_ns,
                 history_limit_bytes: None,
-                cache: CacheChange { bytes: cache_bytes, dirty_percent: None },
+                cache: CacheChange { bytes: settings.cache_bytes, dirty_percent: None },
             })?;
             self.volumes.push(volume);
         }

@@ -1,6 +1,6 @@
 //! The engine against the model: what its counters say of a trace, within 2 %.
 
-use hindsight_replay::{Architecture, ReplaySettings, Replayed, replay};
+use hindsight_replay::{Architecture, MEMORY_BYTES_DEFAULT, ReplaySettings, Replayed, replay};
 use lab::Source;
 use lab::generate::{Extent, Generator, Pattern, Spread, SpreadSettings, Walk, Workload};
 use units::Granularity;
@@ -21,6 +21,7 @@ fn settings(architecture: Architecture, granularity: &str) -> ReplaySettings {
         has_reads: false,
         // Small against the traces: what waits at their end would have been written again.
         cache_bytes: architecture.needs_cache().then_some(8 << 20),
+        memory_bytes: MEMORY_BYTES_DEFAULT,
     }
 }
 

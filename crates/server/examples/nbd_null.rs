@@ -115,6 +115,8 @@ fn main() -> std::io::Result<()> {
         tls: None,
         limits: NbdLimits::default(),
         counters: Arc::default(),
+        meters: Arc::default(),
+        taps: Arc::default(),
     });
     let listener = UnixListener::bind(socket)?;
     listener.set_nonblocking(true)?;

@@ -22,7 +22,9 @@ use volume::{Pool, Volume};
 
 use crate::Attachments;
 use crate::fill::FillGauge;
+use crate::meters::Meters;
 use crate::metrics::Metrics;
+use crate::taps::Taps;
 
 mod answer;
 mod ask;
@@ -31,8 +33,10 @@ mod guard;
 mod health;
 mod history;
 mod marks;
+mod model;
 mod pool;
 mod serve;
+mod trace;
 mod versions;
 mod volumes;
 
@@ -80,10 +84,17 @@ impl NbdAddresses {
 #[derive(Clone)]
 pub(crate) struct Context(Arc<Inner>);
 
+/// What looks at the requests of clients.
+pub(crate) struct Watch {
+    pub(crate) taps: Arc<Taps>,
+    pub(crate) meters: Arc<Meters>,
+}
+
 struct Inner {
     pool: Arc<Pool>,
     fill: Arc<FillGauge>,
     attachments: Arc<Attachments>,
+    watch: Watch,
     nbd: NbdAddresses,
     metrics: Metrics,
     ready: AtomicBool,
@@ -94,16 +105,27 @@ impl Context {
         pool: Arc<Pool>,
         fill: Arc<FillGauge>,
         attachments: Arc<Attachments>,
+        watch: Watch,
         nbd: NbdAddresses,
         metrics: Metrics,
     ) -> Context {
         let ready = AtomicBool::new(false);
-        Context(Arc::new(Inner { pool, fill, attachments, nbd, metrics, ready }))
+        Context(Arc::new(Inner { pool, fill, attachments, watch, nbd, metrics, ready }))
     }
 
     /// How full the pool is.
     pub(crate) fn fill(&self) -> &Arc<FillGauge> {
         &self.0.fill
+    }
+
+    /// Who records requests.
+    fn taps(&self) -> &Arc<Taps> {
+        &self.0.watch.taps
+    }
+
+    /// What is measured of volumes.
+    fn meters(&self) -> &Meters {
+        &self.0.watch.meters
     }
 
     /// Says whether `/readyz` answers 200.
@@ -193,6 +215,9 @@ fn api_routes() -> OpenApiRouter<Context> {
         .routes(routes!(history::revert))
         .routes(routes!(history::clone))
         .routes(routes!(history::diff))
+        .routes(routes!(trace::record))
+        .routes(routes!(model::show))
+        .routes(routes!(model::advise))
         .routes(routes!(versions::list, versions::create))
         .routes(routes!(versions::show, versions::delete))
         .routes(routes!(marks::list, marks::create, marks::delete_named))

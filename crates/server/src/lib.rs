@@ -11,17 +11,20 @@ mod fill;
 mod http;
 mod listen;
 mod logs;
+mod meters;
 mod metrics;
 pub mod nbd;
 mod pool_files;
 mod serve;
 mod server;
 mod settings;
+mod taps;
 
 pub use attach::{Attachment, Attachments};
 pub use error::{StartError, problem_kind};
 pub use http::openapi_json;
 pub use logs::{hide_caught_panics, start_log};
+pub use meters::Meters;
 pub use pool_files::{pool_path, rebuild};
 pub use serve::serve;
 pub use server::Server;
@@ -29,3 +32,4 @@ pub use settings::{
     CONFIG_FILE_DEFAULT, Config, ListenSettings, Listening, LogSettings, NbdSettings, Settings,
     TlsFiles,
 };
+pub use taps::Taps;

@@ -26,6 +26,8 @@ use std::time::Duration;
 use rustls::ServerConfig;
 
 use crate::Attachments;
+use crate::meters::Meters;
+use crate::taps::Taps;
 
 mod answer;
 mod check;
@@ -66,6 +68,10 @@ pub struct NbdContext {
     pub limits: NbdLimits,
     /// What happened.
     pub counters: Arc<NbdCounters>,
+    /// What is measured of volumes.
+    pub meters: Arc<Meters>,
+    /// Who records requests.
+    pub taps: Arc<Taps>,
 }
 
 /// Limits of connections.

@@ -10,12 +10,14 @@ use volume::Pool;
 
 use crate::background::Background;
 use crate::fill::{FillGauge, FillWatch};
-use crate::http::{Context, HttpServer, NbdAddresses};
+use crate::http::{Context, HttpServer, NbdAddresses, Watch};
 use crate::listen::{self, Bound, Protection, SocketFile};
+use crate::meters::Meters;
 use crate::metrics::Metrics;
 use crate::nbd::{
     NbdCollector, NbdContext, NbdCounters, NbdLimits, NbdServer, PoolExports, load_tls,
 };
+use crate::taps::{TapCollector, Taps};
 use crate::{Attachments, Config, StartError, pool_files};
 
 /// Threads that serve NBD, at most: beyond, the engine's locks are what counts.
@@ -126,6 +128,8 @@ fn nbd_context(config: &Config, pool: &Arc<Pool>) -> Result<Arc<NbdContext>, Sta
         tls,
         limits: NbdLimits { connections_max, ..NbdLimits::default() },
         counters: Arc::new(NbdCounters::default()),
+        meters: Arc::new(Meters::default()),
+        taps: Arc::new(Taps::default()),
     }))
 }
 
@@ -137,11 +141,15 @@ fn http_context(
 ) -> Result<Context, StartError> {
     let addresses = nbd_addresses(config, nbd_bound)?;
     let attachments = &nbd.attachments;
-    let counted = vec![Box::new(NbdCollector(Arc::clone(&nbd.counters))) as Box<dyn Collector>];
+    let counted: Vec<Box<dyn Collector>> = vec![
+        Box::new(NbdCollector(Arc::clone(&nbd.counters))),
+        Box::new(TapCollector(Arc::clone(&nbd.taps))),
+    ];
     let fill = Arc::new(FillGauge::new(Arc::clone(pool), pool_files::path_of(config)));
     let metrics =
         Metrics::new(Arc::clone(pool), Arc::clone(&fill), Arc::clone(attachments), counted);
-    Ok(Context::new(Arc::clone(pool), fill, Arc::clone(attachments), addresses, metrics))
+    let watch = Watch { taps: Arc::clone(&nbd.taps), meters: Arc::clone(&nbd.meters) };
+    Ok(Context::new(Arc::clone(pool), fill, Arc::clone(attachments), watch, addresses, metrics))
 }
 
 fn close(pool: &Pool) {

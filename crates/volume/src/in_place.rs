@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use block::Purpose;
-use history::{BLOCKS_PER_PAGE, BlockOp, FastMap, IoKind, Slot};
+use history::{BLOCKS_PER_PAGE, BlockOp, FastMap, FastSet, IoKind, Slot};
 use units::BLOCK_BYTES;
 
 use crate::current_store::{CurrentStore, Pen};
@@ -31,19 +31,23 @@ fn blocks_of(op: &BlockOp<'_>) -> Option<Range<u64>> {
     }
 }
 
+/// The blocks that ops have data for.
+pub fn data_blocks<'a>(ops: &'a [BlockOp<'_>]) -> impl Iterator<Item = u64> + 'a {
+    ops.iter().filter_map(blocks_of).flatten()
+}
+
 impl Volume {
     /// Takes the pen for ops that are about to get their seqs, if this volume writes in place.
     pub(crate) fn take_pen(&self, ops: &[BlockOp<'_>]) -> Result<Option<Pen>> {
         self.take_pen_for(|| ops.iter().filter_map(blocks_of))
     }
 
-    /// The same for ops some of which may be of the same blocks, which are no strangers to each
-    /// other.
-    pub(crate) fn take_pen_for_run(&self, ops: &[BlockOp<'_>]) -> Result<Option<Pen>> {
+    /// The same for blocks in any order, some perhaps more than once: as one, so that they are no
+    /// strangers to each other.
+    pub(crate) fn take_pen_for_blocks(&self, mut blocks: Vec<u64>) -> Result<Option<Pen>> {
         if self.present().current.is_none() {
             return Ok(None);
         }
-        let mut blocks: Vec<u64> = ops.iter().filter_map(blocks_of).flatten().collect();
         blocks.sort_unstable();
         blocks.dedup();
         let mut ranges: Vec<Range<u64>> = Vec::new();
@@ -84,8 +88,14 @@ impl Volume {
     }
 
     /// Writes ops of a run that are in the log and in the map in place: by address, so that
-    /// neighbours are one request, and older versions of a block before newer ones.
-    pub(crate) fn write_run_in_place(&self, pen: &Pen, ops: &[BlockOp<'_>]) -> Result<()> {
+    /// neighbours are one request, and older versions of a block before newer ones; where it is
+    /// told which blocks have newer versions behind the run, only the newest of the others.
+    pub(crate) fn write_run_in_place(
+        &self,
+        pen: &Pen,
+        ops: &[BlockOp<'_>],
+        superseded: Option<&FastSet<u64>>,
+    ) -> Result<()> {
         let mut versions: FastMap<u64, usize> = FastMap::default();
         let mut blocks: Vec<(usize, u64, &[u8])> = Vec::new();
         for op in ops {
@@ -95,6 +105,13 @@ impl Volume {
                 blocks.push((*version, block, bytes));
                 *version += 1;
             }
+        }
+        if let Some(superseded) = superseded {
+            let is_last = |version: usize, block: u64| versions[&block] == version + 1;
+            blocks.retain(|&(version, block, _)| {
+                is_last(version, block) && !superseded.contains(&block)
+            });
+            blocks.iter_mut().for_each(|block| block.0 = 0);
         }
         blocks.sort_by_key(|&(version, block, _)| (version, block));
         let io = Arc::clone(&self.present().io);

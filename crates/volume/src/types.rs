@@ -50,12 +50,6 @@ impl Architecture {
         matches!(self, Architecture::SplitStream | Architecture::SplitDownstream)
     }
 
-    /// Whether it may have a cache.
-    #[must_use]
-    pub fn may_have_cache(self) -> bool {
-        matches!(self, Architecture::Logging | Architecture::SplitDownstream)
-    }
-
     /// Whether it must have one.
     #[must_use]
     pub fn needs_cache(self) -> bool {

@@ -148,6 +148,7 @@ impl World {
         };
         http.expect("POST", &subject.path("/clones"), Some(&body))?;
         let mut clone = Subject::new(&name, subject.retains, subject.window, image);
+        clone.note_cache(&http)?;
         if clone.retains == Retains::Everything {
             clone.record(&http, true)?;
         }
@@ -181,11 +182,12 @@ impl World {
     pub(super) fn convert(&mut self, at: usize) -> Result<()> {
         let http = self.server.http();
         let to = ARCHITECTURES[self.random.index(ARCHITECTURES.len())];
-        let subject = &self.subjects[at];
+        let subject = &mut self.subjects[at];
         let before = subject.latest_seq(&http)?;
         let made = http.expect("PATCH", &subject.path(""), Some(&json!({ "architecture": to })))?;
         ensure!(made["architecture"] == to, "{} instead of {to}", made["architecture"]);
         ensure!(subject.latest_seq(&http)? == before, "a conversion is no moment");
+        subject.note_cache(&http)?;
         let name = subject.name.clone();
         self.note(format!("{name}: convert to {to}"));
         self.check_present(at, true)

@@ -54,6 +54,64 @@ pub(super) async fn exchange(
     }
 }
 
+/// Connects, sends, and hands over an answer's bytes as they come; what is no success is read
+/// whole.
+pub(super) async fn receive(
+    address: &ServerAddress,
+    outgoing: Outgoing,
+    keep: &mut dyn FnMut(&[u8]) -> std::io::Result<()>,
+) -> Result<Option<Incoming>, ClientError> {
+    let connect = |source| ClientError::Connect { address: address.clone(), source };
+    match address {
+        ServerAddress::Unix(path) => {
+            let stream = in_time(UnixStream::connect(path)).await.map_err(connect)?;
+            hand_over(stream, "localhost", outgoing, keep).await
+        }
+        ServerAddress::Http(authority) => {
+            let stream = in_time(TcpStream::connect(authority)).await.map_err(connect)?;
+            hand_over(stream, authority, outgoing, keep).await
+        }
+    }
+}
+
+async fn hand_over(
+    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    host: &str,
+    outgoing: Outgoing,
+    keep: &mut dyn FnMut(&[u8]) -> std::io::Result<()>,
+) -> Result<Option<Incoming>, ClientError> {
+    let (mut sender, connection) =
+        http1::handshake(TokioIo::new(stream)).await.map_err(ClientError::Exchange)?;
+    let driver = tokio::spawn(connection);
+    let received = receive_body(&mut sender, request(host, outgoing)?, keep).await;
+    // Gone before this returns, however it went: the server then sees that nobody listens.
+    driver.abort();
+    let _ = driver.await;
+    received
+}
+
+async fn receive_body(
+    sender: &mut http1::SendRequest<Full<Bytes>>,
+    request: Request<Full<Bytes>>,
+    keep: &mut dyn FnMut(&[u8]) -> std::io::Result<()>,
+) -> Result<Option<Incoming>, ClientError> {
+    let answer = sender.send_request(request).await.map_err(ClientError::Exchange)?;
+    let status = answer.status();
+    let mut body = answer.into_body();
+    if status.is_success() {
+        while let Some(frame) = body.frame().await {
+            let frame = frame.map_err(ClientError::Exchange)?;
+            if let Some(bytes) = frame.data_ref() {
+                keep(bytes).map_err(ClientError::Keep)?;
+            }
+        }
+        return Ok(None);
+    }
+    let body = Limited::new(body, ANSWER_BYTES_MAX).collect().await;
+    let body = body.map_err(ClientError::Body)?.to_bytes();
+    Ok(Some(Incoming { status, link: None, body }))
+}
+
 async fn in_time<T>(connecting: impl Future<Output = std::io::Result<T>>) -> std::io::Result<T> {
     match tokio::time::timeout(CONNECT_TIMEOUT, connecting).await {
         Ok(result) => result,

@@ -41,10 +41,13 @@ pub struct Args {
     /// Make the trace's reads, too.
     #[arg(long)]
     reads: bool,
-    /// A write-back cache for the architectures that may have one [default: 64MiB for
-    /// split-downstream, none for logging].
+    /// A write-back cache [default: 64MiB for split-downstream, none for the others].
     #[arg(long, value_name = "SIZE", value_parser = size, conflicts_with = "uri")]
     cache: Option<Size>,
+    /// Memory of the engine, as a server's --memory: with less, the map is written out sooner, and
+    /// checkpointing destages more often.
+    #[arg(long, value_name = "SIZE", default_value = "384MiB", value_parser = size)]
+    memory: Size,
     /// Send it to a live volume instead, in real time: nbd+unix:///VOLUME?socket=PATH or
     /// nbd://HOST:PORT/VOLUME.
     #[arg(long)]
@@ -106,6 +109,7 @@ pub fn run(session: &Session, args: &Args) -> anyhow::Result<ExitCode> {
                 volume_bytes: args.size.bytes(),
                 has_reads: args.reads,
                 cache_bytes: args.cache.map(Size::bytes),
+                memory_bytes: args.memory.bytes(),
             };
             let (ran, said) = one(args, settings, all.is_empty())?;
             all.push(ran);

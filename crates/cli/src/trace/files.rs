@@ -86,6 +86,20 @@ pub struct ReadArgs {
 }
 
 impl ReadArgs {
+    /// One trace, in the format that it looks like.
+    pub fn of(trace: &Path) -> ReadArgs {
+        let traces = vec![trace.to_owned()];
+        ReadArgs { traces, format: None, strict: false, event: EventName::Queue }
+    }
+
+    /// What is named, if it is one thing of which nothing says that it is a trace.
+    pub fn only_name(&self) -> Option<&str> {
+        match &self.traces[..] {
+            [one] if self.format.is_none() && !self.strict => one.to_str(),
+            _ => None,
+        }
+    }
+
     /// Whether standard input is one of the traces.
     pub fn is_stdin(&self) -> bool {
         self.traces.iter().any(|path| path == Path::new("-"))

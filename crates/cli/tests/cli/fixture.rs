@@ -1,6 +1,7 @@
 //! A server process on a pool of its own, and commands run against it.
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
 use std::path::PathBuf;
 use std::process::{Child, ChildStderr, Command, Output, Stdio};
 
@@ -92,6 +93,19 @@ impl Fixture {
         Ran::of(command.output().expect("run"))
     }
 
+    /// What the HTTP listener answers to a GET, head and body.
+    pub fn http(&self, path: &str) -> String {
+        let line = self.lines.iter().find_map(|line| line.strip_prefix("http 127.0.0.1:"));
+        let port: u16 = line.expect("an HTTP listener").parse().expect("a port");
+        let mut stream = TcpStream::connect(("127.0.0.1", port)).expect("connect");
+        let request =
+            format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+        stream.write_all(request.as_bytes()).expect("send");
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).expect("UTF-8");
+        answer
+    }
+
     /// Runs a command that must succeed; answers its standard output.
     pub fn ok(&self, arguments: &[&str]) -> String {
         let ran = self.run(arguments);
@@ -116,11 +130,21 @@ impl Fixture {
         output.status.success() && !text.contains("failed")
     }
 
-    /// Tells the server to stop; answers its exit code and what it said since it was ready.
-    pub fn stop(mut self) -> (i32, Vec<String>, TempDir) {
+    /// Sends the server a signal.
+    pub fn signal(&self, signal: &str) {
         let pid = self.child.id().to_string();
-        let killed = Command::new("kill").arg(&pid).status().expect("kill");
-        assert!(killed.success());
+        let sent = Command::new("kill").args(["-s", signal, &pid]).status().expect("kill");
+        assert!(sent.success());
+    }
+
+    /// Tells the server to stop; answers its exit code and what it said since it was ready.
+    pub fn stop(self) -> (i32, Vec<String>, TempDir) {
+        self.signal("TERM");
+        self.ended()
+    }
+
+    /// Waits until it has ended; answers the same.
+    pub fn ended(mut self) -> (i32, Vec<String>, TempDir) {
         let code = self.child.wait().expect("wait").code().expect("not killed");
         let rest = std::io::BufRead::lines(&mut self.stderr).map_while(Result::ok).collect();
         let dir = std::mem::replace(&mut self.dir, tempfile::tempdir().expect("directory"));

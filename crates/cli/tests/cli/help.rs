@@ -41,6 +41,7 @@ const COMMANDS: &[&str] = &[
     "pool rebuild",
     "trace",
     "trace convert",
+    "trace record",
     "trace cut",
     "trace scale",
     "trace summarise",

@@ -6,4 +6,5 @@ mod images;
 mod lab;
 mod life;
 mod offline;
+mod recording;
 mod serving;

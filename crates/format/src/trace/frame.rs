@@ -25,17 +25,24 @@ pub enum FrameKind {
     Requests,
     /// Nothing: the trace is whole.
     End,
+    /// Nothing: requests that came here were not recorded.
+    Lost,
 }
 
 impl FrameKind {
-    const ALL: [(u32, FrameKind); 3] =
-        [(1, FrameKind::Names), (2, FrameKind::Requests), (3, FrameKind::End)];
+    const ALL: [(u32, FrameKind); 4] = [
+        (1, FrameKind::Names),
+        (2, FrameKind::Requests),
+        (3, FrameKind::End),
+        (4, FrameKind::Lost),
+    ];
 
     fn number(self) -> u32 {
         match self {
             FrameKind::Names => 1,
             FrameKind::Requests => 2,
             FrameKind::End => 3,
+            FrameKind::Lost => 4,
         }
     }
 }
@@ -47,7 +54,7 @@ pub struct FrameHeader {
     pub kind: FrameKind,
     /// Bytes that follow the header.
     pub payload_bytes: usize,
-    /// Names or requests in it.
+    /// Names or requests in it, or that were lost.
     pub count: u32,
     /// Names (in a frame of names) or requests (in others) in earlier frames.
     pub before: u64,
@@ -74,9 +81,12 @@ impl FrameHeader {
         let count = get_u32(bytes, layout::FRAME_COUNT);
         let is_empty = kind == FrameKind::End;
         place.require(is_empty == (count == 0), "something in a frame but the last", count)?;
-        // Each name or request takes two bytes or more.
-        let bounded = count as usize <= payload_bytes / 2;
+        // Each name or request takes two bytes or more; what was lost takes none.
+        let is_lost = kind == FrameKind::Lost;
+        let bounded = is_lost || count as usize <= payload_bytes / 2;
         place.require(bounded, "no more than fits in the payload", count)?;
+        let is_bare = !is_lost || payload_bytes == 0;
+        place.require(is_bare, "no payload where requests were lost", payload_bytes)?;
         verify_zero(place, bytes, layout::FRAME_ZERO)?;
         let before = get(bytes, layout::FRAME_BEFORE);
         let time_ns = get(bytes, layout::FRAME_TIME);
@@ -165,7 +175,7 @@ impl<'a> Frame<'a> {
                     ));
                 }
             }
-            FrameKind::End => {}
+            FrameKind::End | FrameKind::Lost => {}
         }
         Ok(text)
     }
@@ -204,6 +214,12 @@ impl FrameEncoder {
         self.count
     }
 
+    /// Bytes of the frame as it stands, its header included.
+    #[must_use]
+    pub fn len_bytes(&self) -> usize {
+        self.bytes.len()
+    }
+
     /// Whether one more request, of any size, has room.
     #[must_use]
     pub fn has_room(&self) -> bool {
@@ -236,6 +252,15 @@ impl FrameEncoder {
     #[must_use]
     pub fn end(requests: u64, last_ns: u64) -> Vec<u8> {
         FrameEncoder::default().seal(FrameKind::End, requests, last_ns).to_vec()
+    }
+
+    /// The frame that says that so many requests, at least one, are missing here: after so many
+    /// that are not, the last of them at this time.
+    #[must_use]
+    pub fn lost(count: u32, requests: u64, last_ns: u64) -> Vec<u8> {
+        assert!(count > 0, "something is lost");
+        let mut encoder = FrameEncoder { count, ..FrameEncoder::default() };
+        encoder.seal(FrameKind::Lost, requests, last_ns).to_vec()
     }
 
     /// The bytes of the frame of requests; the next one may then be begun with [`Self::clear`].

@@ -101,6 +101,21 @@ fn a_name_of_a_device_round_trips() {
 }
 
 #[test]
+fn what_was_lost_is_a_frame_without_a_payload() {
+    let bytes = FrameEncoder::lost(u32::MAX, 7, 9);
+    let header = Frame::decode(&bytes, 0).unwrap().header;
+    assert_eq!((header.kind, header.count), (super::FrameKind::Lost, u32::MAX));
+    assert_eq!((header.before, header.time_ns, header.payload_bytes), (7, 9, 0));
+    let mut encoder = FrameEncoder::default();
+    encoder.count = 1;
+    encoder.bytes.push(0);
+    let bytes = encoder.seal(super::FrameKind::Lost, 0, 0).to_vec();
+    assert!(Frame::decode(&bytes, 0).is_err());
+    let bytes = FrameEncoder::default().seal(super::FrameKind::Lost, 0, 0).to_vec();
+    assert!(Frame::decode(&bytes, 0).is_err(), "nothing lost is no frame");
+}
+
+#[test]
 fn another_version_is_named() {
     let mut bytes = TraceHeader { start: 5 }.encode();
     bytes[12] = 9;

@@ -32,6 +32,8 @@ const SEQUENTIAL_MATTERS: f64 = 0.3;
 /// What the caller has decided.
 #[derive(Clone, Copy, Debug)]
 pub struct Constraints {
+    /// Architectures that there are to choose from.
+    pub architectures: &'static [Architecture],
     /// Size of the volume; else how far the trace reaches.
     pub volume_bytes: Option<u64>,
     /// Granularity.
@@ -95,8 +97,11 @@ pub fn advise(profile: &Profile, constraints: &Constraints) -> Result<Advice> {
     if !(share > 0.0 && share <= 1.0) {
         return Err(Error::setting("the dirty share of a cache is above 0 and at most 1"));
     }
+    if constraints.architectures.is_empty() {
+        return Err(Error::setting("there is no architecture to choose from"));
+    }
     if profile.writes() == 0 || profile.duration_ns() == 0 {
-        let message = "the trace has no writes over a time: there is nothing to advise on";
+        let message = "no writes over a time were measured: there is nothing to advise on";
         return Err(Error::new(ErrorKind::Setting, message));
     }
     let advisor = Advisor { profile, constraints };
@@ -122,7 +127,7 @@ impl Advisor<'_> {
         let plan_of_best = plan(best);
         self.explain(best, granularity, cache_bytes, &mut reasons);
         let others = Architecture::ALL.into_iter().filter(|one| *one != best).map(plan).collect();
-        let wait_ns = self.wait_ns(best, cache_bytes);
+        let wait_ns = self.wait_ns(cache_bytes);
         let shares = self.profile.shares(window_ns(granularity), wait_ns);
         Advice {
             plan: plan_of_best,
@@ -215,15 +220,15 @@ impl Advisor<'_> {
             Architecture::Redirect => !in_place && granularity == Granularity::OnDemand,
             _ => true,
         };
-        Architecture::ALL.into_iter().filter(suits).collect()
+        let there = self.constraints.architectures;
+        let suited: Vec<_> = there.iter().copied().filter(suits).collect();
+        if suited.is_empty() { there.to_vec() } else { suited }
     }
 
-    /// How long a write waits in the cache: of split-stream's two caches each has half.
-    fn wait_ns(&self, architecture: Architecture, cache_bytes: u64) -> f64 {
-        let halves = if architecture == Architecture::SplitStream { 2 } else { 1 };
-        let extent_bytes = self.profile.extent_bytes();
+    /// How long a write waits in the cache.
+    fn wait_ns(&self, cache_bytes: u64) -> f64 {
         let share = self.constraints.dirty_share;
-        self.profile.wait_ns(dirty_pages(cache_bytes / halves, share, extent_bytes))
+        self.profile.wait_ns(dirty_pages(cache_bytes, share, self.profile.extent_bytes()))
     }
 
     fn ios(
@@ -232,7 +237,9 @@ impl Advisor<'_> {
         granularity: Granularity,
         cache_bytes: u64,
     ) -> DeviceIos {
-        let wait_ns = self.wait_ns(architecture, cache_bytes);
+        let share = self.constraints.dirty_share;
+        let pages = dirty_pages(cache_bytes, share, self.profile.extent_bytes());
+        let wait_ns = self.profile.wait_ns_in(window_ns(granularity), pages);
         self.profile.shares(window_ns(granularity), wait_ns).ios(architecture)
     }
 
@@ -252,8 +259,14 @@ impl Advisor<'_> {
             Architecture::Checkpointing,
         ];
         let cost = |one: Architecture| self.ios(one, granularity, cache_bytes).total();
-        let least = candidates.iter().map(|one| cost(*one)).fold(f64::INFINITY, f64::min);
-        let preferred = PREFERENCE.into_iter().filter(|one| candidates.contains(one));
+        let is_all = |one: &Architecture| candidates == [*one];
+        // It splits what leaves a cache, and is nothing without one.
+        let has_place =
+            |one: &Architecture| cache_bytes > 0 || *one != Architecture::SplitDownstream;
+        let may = |one: &Architecture| candidates.contains(one) && (has_place(one) || is_all(one));
+        let all = PREFERENCE.into_iter().filter(may);
+        let least = all.map(cost).fold(f64::INFINITY, f64::min);
+        let preferred = PREFERENCE.into_iter().filter(may);
         let mut near = preferred.filter(|one| cost(*one) <= least * (1.0 + NEAR));
         near.next().expect("the least is near itself")
     }
@@ -332,7 +345,7 @@ impl Advisor<'_> {
         cache_bytes: u64,
         reasons: &mut Vec<String>,
     ) {
-        let wait_ns = self.wait_ns(best, cache_bytes);
+        let wait_ns = self.wait_ns(cache_bytes);
         let shares = self.profile.shares(window_ns(granularity), wait_ns);
         reasons.push(format!(
             "{}: {:.2} device I/Os a write, the fewest of those that suit (r {:.3}, c {:.3}, \
@@ -359,7 +372,7 @@ impl Advisor<'_> {
             ));
         }
         if profile.is_sampled() {
-            let wait_ns = self.wait_ns(Architecture::Logging, cache_bytes);
+            let wait_ns = self.wait_ns(cache_bytes);
             let error = profile.shares_error(window_ns(granularity), wait_ns);
             cautions.push(format!(
                 "a sample of the extents was looked at: r is within {:.3}, d within {:.3}",

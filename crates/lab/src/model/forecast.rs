@@ -33,6 +33,33 @@ pub struct ArchitectureIos {
     pub ios: DeviceIos,
 }
 
+/// What a workload is, and what is to be expected of it.
+#[derive(Clone, Debug, Serialize)]
+pub struct Model {
+    /// Requests of all kinds.
+    pub requests: u64,
+    /// Extents written.
+    pub writes: u64,
+    /// The same a second.
+    pub writes_per_second: f64,
+    /// How long it was measured.
+    pub duration_ns: u64,
+    /// Different extents written.
+    pub extents: f64,
+    /// Bytes of an extent.
+    pub extent_bytes: u64,
+    /// Whether only a sample of the extents was looked at.
+    pub is_sampled: bool,
+    /// Pages of the cache that may be dirty.
+    pub dirty_pages: u64,
+    /// How long a write waits in the cache; `null` when it never has to leave.
+    pub wait_ns: Option<f64>,
+    /// By granularity.
+    pub forecasts: Vec<Forecast>,
+    /// Where checkpointing becomes the cheaper one.
+    pub crossovers: Crossovers,
+}
+
 /// Granularities from which on checkpointing costs no more, nanoseconds; `None` where it always
 /// costs more within the length of the trace.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
@@ -62,6 +89,25 @@ pub(super) fn window_ns(granularity: Granularity) -> f64 {
 }
 
 impl Profile {
+    /// All of it, at these granularities.
+    #[must_use]
+    pub fn model(&self, granularities: &[Granularity], dirty_pages: u64) -> Model {
+        let wait_ns = self.wait_ns(dirty_pages);
+        Model {
+            requests: self.requests(),
+            writes: self.writes(),
+            writes_per_second: self.writes_per_second(),
+            duration_ns: self.duration_ns(),
+            extents: self.distinct(),
+            extent_bytes: self.extent_bytes(),
+            is_sampled: self.is_sampled(),
+            dirty_pages,
+            wait_ns: wait_ns.is_finite().then_some(wait_ns),
+            forecasts: granularities.iter().map(|one| self.forecast(*one, dirty_pages)).collect(),
+            crossovers: self.crossovers(dirty_pages),
+        }
+    }
+
     /// What is to be expected. On demand stands for the time between captures.
     #[must_use]
     pub fn forecast(&self, granularity: Granularity, dirty_pages: u64) -> Forecast {

@@ -88,6 +88,7 @@ struct Device {
 }
 
 /// Measures a workload, request by request.
+#[derive(Clone)]
 pub struct Meter {
     settings: MeterSettings,
     last_writes: HashMap<u64, u64, MixedState>,
@@ -202,9 +203,28 @@ impl Meter {
         }
     }
 
+    /// Says that nothing more came until now: the last writes have lived until then. Times must not
+    /// fall.
+    pub fn advance(&mut self, time_ns: u64) {
+        assert!(time_ns >= self.counts.last_ns, "time goes on");
+        self.counts.last_ns = time_ns;
+    }
+
+    /// Extents written so far.
+    #[must_use]
+    pub fn writes(&self) -> u64 {
+        self.counts.writes
+    }
+
     /// What was measured.
     #[must_use]
     pub fn finish(self) -> Profile {
+        self.profile()
+    }
+
+    /// What was measured so far.
+    #[must_use]
+    pub fn profile(&self) -> Profile {
         let weight = (1_u64 << self.halvings) as f64;
         let mut lasts = vec![Histogram::default(); GROUPS];
         for (key, time_ns) in &self.last_writes {
@@ -214,7 +234,8 @@ impl Meter {
         let span_bytes = self.devices.iter().map(|device| device.span_bytes).sum();
         let is_sampled = self.halvings > 0;
         let extent_bytes = self.settings.extent_bytes;
-        Profile::new(self.counts, extent_bytes, span_bytes, distinct, is_sampled, self.pairs, lasts)
+        let pairs = self.pairs.clone();
+        Profile::new(self.counts, extent_bytes, span_bytes, distinct, is_sampled, pairs, lasts)
     }
 }
 

@@ -124,6 +124,7 @@ impl Native {
                     return Ok(Err(error));
                 }
             }
+            FrameKind::Lost => shared.report.lost += u64::from(frame.header.count),
             FrameKind::End => self.is_at_end = true,
         }
         let frame_header = frame.header;

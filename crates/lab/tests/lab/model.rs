@@ -381,6 +381,7 @@ fn advise(requests: &[Request], constraints: Constraints) -> Advice {
 }
 
 const OPEN: Constraints = Constraints {
+    architectures: &Architecture::ALL,
     volume_bytes: Some(1 << 30),
     granularity: None,
     window: None,
@@ -422,13 +423,15 @@ fn sequential_reads_keep_data_in_place_and_the_crossover_decides() {
         request.offset_bytes = next;
         next = request.end_bytes();
     }
-    for (granularity, expected) in [
-        (Granularity::EveryWrite, Architecture::SplitDownstream),
-        (interval(1800), Architecture::Checkpointing),
+    // With the whole cache for both of its streams split-stream is never the worse of the splits.
+    for (granularity, cache_bytes, expected) in [
+        (Granularity::EveryWrite, 0, Architecture::SplitStream),
+        (interval(120), 64 << 20, Architecture::SplitStream),
+        (interval(1800), 0, Architecture::Checkpointing),
     ] {
         let decided = Constraints {
             granularity: Some(granularity),
-            cache_bytes: Some(0),
+            cache_bytes: Some(cache_bytes),
             history_limit_bytes: Some(1 << 40),
             ..OPEN
         };

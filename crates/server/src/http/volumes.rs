@@ -5,12 +5,16 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::http::header::{HeaderName, LOCATION};
+use lab::model::{Constraints, DIRTY_SHARE_DEFAULT};
+use units::{Granularity, Span};
 use volume::{Architecture, CacheChange, VolumeChange, VolumeSpec};
 
 use super::answer::{Answer, Refusal};
 use super::ask::{Asked, Body, Named};
-use super::{Context, convert};
+use super::{Context, convert, model};
 
+/// The architecture that is chosen from what was written.
+const AUTO: &str = "auto";
 /// How far back the past can be opened unless asked otherwise: 24 hours in nanoseconds.
 const WINDOW_NS_DEFAULT: u64 = 24 * 3600 * 1_000_000_000;
 
@@ -60,28 +64,82 @@ pub(super) async fn create(
     State(context): State<Context>,
     Body(body): Body<CreateVolume>,
 ) -> Answer<Made<api::Volume>> {
-    let spec = spec(body)?;
     let volume = context
-        .engine(move |context| context.describe(&*context.pool().create_volume(&spec)?))
+        .engine(move |context| {
+            let spec = spec(context, body)?;
+            context.describe(&*context.pool().create_volume(&spec)?)
+        })
         .await?;
     Ok(made(location(&volume.name), volume))
+}
+
+fn architecture_of(context: &Context, body: &CreateVolume) -> Answer<Architecture> {
+    let name = body.architecture.as_deref().unwrap_or(Architecture::Logging.name());
+    if name == AUTO {
+        return automatic(context, body);
+    }
+    if body.like.is_some() {
+        return Err(Refusal::malformed("like goes with the architecture auto only", None));
+    }
+    architecture(name)
 }
 
 fn architecture(name: &str) -> Answer<Architecture> {
     let known = Architecture::ALL.into_iter().find(|known| known.name() == name);
     known.ok_or_else(|| {
         let there = Architecture::ALL.map(Architecture::name).join(", ");
-        let detail = format!("`{name}` is not an architecture of this release");
-        Refusal::new(ProblemKind::Invalid, detail).with_hint(format!("this release has {there}"))
+        let text = format!("`{name}` is not an architecture of this release");
+        Refusal::new(ProblemKind::Invalid, text).with_hint(format!("this release has {there}"))
     })
 }
 
-fn spec(body: CreateVolume) -> Answer<VolumeSpec> {
-    let invalid = |detail: String| Refusal::new(ProblemKind::Invalid, detail);
-    let architecture = match body.architecture.as_deref() {
-        None => Architecture::Logging,
-        Some(name) => architecture(name)?,
+/// A new volume has no writes to go by: those of another one must be named.
+fn automatic(context: &Context, body: &CreateVolume) -> Answer<Architecture> {
+    let Some(like) = &body.like else {
+        let text = "a new volume has no writes from which auto could choose";
+        let there = Architecture::ALL.map(Architecture::name).join(", ");
+        return Err(Refusal::new(ProblemKind::Invalid, text).with_hint(format!(
+            "name a volume that is used as this one will be (--like VOLUME), or a trace \
+             (--trace FILE); or take one of {there}, and ask for advice later (hindsight model \
+             advise)"
+        )));
     };
+    let decided = Constraints {
+        architectures: &[],
+        volume_bytes: Some(body.size.0.0),
+        granularity: Some(body.granularity.unwrap_or(Granularity::EveryWrite)),
+        window: Some(body.window.map_or(Span(WINDOW_NS_DEFAULT), |window| window.0)),
+        history_limit_bytes: body.history_limit.map(|limit| limit.0.0),
+        cache_bytes: Some(body.cache.map_or(0, |cache| cache.0.0)),
+        dirty_share: body
+            .cache_dirty_percent
+            .map_or(DIRTY_SHARE_DEFAULT, |percent| f64::from(percent) / 100.0),
+    };
+    model::choose(context, like, decided)
+}
+
+/// What the volume's own writes speak for, with the settings that it has or gets.
+fn automatic_again(context: &Context, name: &str, body: &ChangeVolume) -> Answer<Architecture> {
+    let info = context.volume(name)?.info()?;
+    let percent = body.cache_dirty_percent.or(info.cache.map(|c| c.setting.dirty_percent));
+    let decided = Constraints {
+        architectures: &[],
+        volume_bytes: Some(body.size.map_or(info.size_bytes, |size| size.0.0)),
+        granularity: Some(body.granularity.unwrap_or(convert::granularity(info.granularity))),
+        window: Some(body.window.map_or(Span(info.window_ns), |window| window.0)),
+        history_limit_bytes: info.history_limit_bytes,
+        cache_bytes: Some(match body.cache {
+            Some(cache) => cache.0.0,
+            None => info.cache.map_or(0, |cache| cache.setting.bytes),
+        }),
+        dirty_share: percent.map_or(DIRTY_SHARE_DEFAULT, |percent| f64::from(percent) / 100.0),
+    };
+    model::choose(context, name, decided)
+}
+
+fn spec(context: &Context, body: CreateVolume) -> Answer<VolumeSpec> {
+    let invalid = |detail: String| Refusal::new(ProblemKind::Invalid, detail);
+    let architecture = architecture_of(context, &body)?;
     if let Some(extent) = body.extent.filter(|e| e.0.0 != convert::EXTENT_BYTES) {
         return Err(invalid(format!("an extent of {} bytes is not in this release", extent.0.0))
             .with_hint("leave extent out, or give 4KiB"));
@@ -138,7 +196,10 @@ pub(super) async fn change(
 
 fn apply(context: &Context, name: &str, body: &ChangeVolume, force: bool) -> Answer<api::Volume> {
     let volume = context.volume(name)?;
-    let architecture = body.architecture.as_deref().map(architecture).transpose()?;
+    let architecture = match body.architecture.as_deref() {
+        Some(AUTO) => Some(automatic_again(context, name, body)?),
+        other => other.map(architecture).transpose()?,
+    };
     if let Some(size) = body.size {
         if size.0.0 < volume.size_bytes() {
             context.refuse_attached(name, force)?;
@@ -186,6 +247,7 @@ pub(super) async fn delete(
             context.refuse_attached(&name, query.force)?;
             context.0.attachments.ask_to_leave(&name);
             context.pool().delete_volume(&name)?;
+            context.meters().forget(&name);
             // Those that came between the question and the deletion.
             context.0.attachments.ask_to_leave(&name);
             Ok(StatusCode::NO_CONTENT)

@@ -20,6 +20,8 @@ use super::jobs::Jobs;
 use super::output::Output;
 use super::session::{OUTPUT_BYTES_MAX, Receiving, Session};
 use crate::Attachments;
+use crate::meters::VolumeMeter;
+use crate::taps::{Taps, as_in_traces};
 
 mod seldom;
 
@@ -60,6 +62,10 @@ struct Turn<'s> {
     export: &'s Arc<dyn Export>,
     contexts: &'s Arc<[MetaContext]>,
     attachments: &'s Arc<Attachments>,
+    taps: &'s Taps,
+    meter: Option<&'s VolumeMeter>,
+    /// Requests of this turn that the meter has still to see.
+    seen: &'s mut Vec<format::trace::Request>,
     facts: Facts,
     style: ReplyStyle,
     output: &'s mut Output,
@@ -85,6 +91,9 @@ pub(super) fn execute(session: &mut Session) -> Turned {
         export: &session.export,
         contexts: &session.contexts,
         attachments: &session.context.attachments,
+        taps: &session.context.taps,
+        meter: session.meter.as_deref(),
+        seen: &mut session.seen,
         style: session.style,
         output: &mut session.output,
         jobs: &mut session.jobs,
@@ -108,6 +117,9 @@ pub(super) fn execute(session: &mut Session) -> Turned {
     };
     turn.write(&mut group);
     turn.flush();
+    if let Some(meter) = turn.meter.filter(|_| !turn.seen.is_empty()) {
+        meter.add(turn.seen);
+    }
     let has_moved = at > 0 || !matches!(then, Then::Wait);
     turn.tally.turns += u64::from(has_moved);
     session.input.consume(at);
@@ -136,10 +148,35 @@ impl Turn<'_> {
         };
         let header = decode::request_header_bytes(headers);
         let step = match check::check(&request, &self.facts) {
-            Ok(()) => self.carry_out(request, header, bytes, group),
+            Ok(()) => self.take_up(request, header, bytes, group),
             Err(refusal) => self.refuse(&request, header, refusal),
         };
         self.tally.requests += u64::from(!matches!(step, Step::Wait));
+        step
+    }
+
+    /// Carries a request out, and shows it to who records and measures the present.
+    fn take_up<'b>(
+        &mut self,
+        request: Request,
+        header: usize,
+        bytes: &'b [u8],
+        group: &mut Group<'b>,
+    ) -> Step {
+        let step = self.carry_out(request, header, bytes, group);
+        let is_recorded = self.taps.is_listening();
+        if (is_recorded || self.meter.is_some())
+            && !matches!(step, Step::Wait)
+            && let Some(volume) = self.export.present_of()
+            && let Some(seen) = as_in_traces(&request)
+        {
+            if is_recorded {
+                self.taps.note(volume, &seen);
+            }
+            if self.meter.is_some() {
+                self.seen.push(seen);
+            }
+        }
         step
     }
 

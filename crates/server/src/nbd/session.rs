@@ -32,6 +32,7 @@ use super::jobs::{Event, Jobs};
 use super::output::Output;
 use super::socket::Connection;
 use crate::Attachment;
+use crate::meters::VolumeMeter;
 
 /// Stop executing requests while this many bytes of replies wait to be sent.
 pub(super) const OUTPUT_BYTES_MAX: usize = 256 << 10;
@@ -64,6 +65,8 @@ pub(super) struct Session {
     pub(super) output: Output,
     pub(super) jobs: Jobs,
     pub(super) tally: Tally,
+    pub(super) meter: Option<Arc<VolumeMeter>>,
+    pub(super) seen: Vec<format::trace::Request>,
     receiving: Receiving,
     phase: Phase,
     /// Bytes may be left in the TLS layer.
@@ -84,6 +87,7 @@ pub(super) async fn serve(
     let (sender, events) = mpsc::unbounded_channel();
     let farewell = context.limits.farewell;
     let watcher = tokio::spawn(watch_for_end(chosen.attachment, stop, sender.clone(), farewell));
+    let meter = chosen.export.present_of().and_then(|volume| context.meters.of(volume));
     let mut session = Session {
         export: chosen.export,
         style: chosen.style,
@@ -92,6 +96,8 @@ pub(super) async fn serve(
         output: Output::new(),
         jobs: Jobs::new(sender, &context.limits),
         tally: Tally::default(),
+        meter,
+        seen: Vec::new(),
         receiving: Receiving::Requests,
         phase: Phase::Serving,
         is_unflushed: false,

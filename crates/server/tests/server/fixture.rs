@@ -112,6 +112,7 @@ pub fn new_volume(name: &str, bytes: u64) -> CreateVolume {
         name: name.to_owned(),
         size: SizeInput(Size(bytes)),
         architecture: None,
+        like: None,
         granularity: None,
         window: None,
         history_limit: None,
@@ -146,4 +147,19 @@ pub fn attach(socket: &Path, export: &str) -> UnixStream {
     let mut size_and_flags = [0; 10];
     stream.read_exact(&mut size_and_flags).expect("the export");
     stream
+}
+
+pub const NBD_READ: u16 = 0;
+pub const NBD_WRITE: u16 = 1;
+
+/// A request as an NBD client sends it.
+pub fn nbd_request(command: u16, offset: u64, payload: &[u8], length: u32) -> Vec<u8> {
+    let mut bytes = 0x2560_9513_u32.to_be_bytes().to_vec();
+    bytes.extend(0_u16.to_be_bytes());
+    bytes.extend(command.to_be_bytes());
+    bytes.extend(7_u64.to_be_bytes());
+    bytes.extend(offset.to_be_bytes());
+    bytes.extend(length.to_be_bytes());
+    bytes.extend(payload);
+    bytes
 }

@@ -3,6 +3,8 @@
 mod fixture;
 mod guards;
 mod life;
+mod model;
 mod openapi;
+mod recording;
 mod refusals;
 mod starting;

@@ -13,16 +13,12 @@ impl World {
     /// Changes an architecture, with a cache as it allows.
     pub fn convert(&mut self, name: &str, architecture: Architecture) -> Result<()> {
         let volume = self.volume(name);
-        let cache = if architecture.may_have_cache() {
-            match &mut self.caches {
-                Some(random) => draw_cache(random, !architecture.needs_cache()),
-                None if architecture.needs_cache() => {
-                    CacheChange { bytes: Some(64 << 10), dirty_percent: Some(100) }
-                }
-                None => CacheChange::default(),
+        let cache = match &mut self.caches {
+            Some(random) => draw_cache(random, !architecture.needs_cache()),
+            None if architecture.needs_cache() => {
+                CacheChange { bytes: Some(64 << 10), dirty_percent: Some(100) }
             }
-        } else {
-            CacheChange { bytes: Some(0), dirty_percent: None }
+            None => CacheChange::default(),
         };
         let architecture = Some(architecture);
         volume.change(&VolumeChange { architecture, cache, ..VolumeChange::default() })?;

@@ -238,6 +238,11 @@ fn the_same_with_log_and_present_written_behind_a_cache() {
     enumerate_all(Architecture::SplitDownstream, Some(Granularity::OnDemand));
 }
 
+#[test]
+fn the_same_with_places_that_wait_for_the_newest_version() {
+    enumerate_all(Architecture::SplitStream, Some(Granularity::EveryWrite));
+}
+
 /// Two volumes with a base, most of one at home, and captures whose end frees homes.
 fn start_with_homes(architecture: Architecture) -> World {
     let mut world = World::new(1, 64 << 20, 1 << 20);

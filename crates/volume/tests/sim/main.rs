@@ -44,7 +44,7 @@ enum Kinds {
     Plain,
     /// Of all architectures that need no cache, and without one.
     Uncached,
-    /// Of all architectures that may have a cache, with and without one.
+    /// Of all architectures, with and without a cache.
     Cached,
     /// Of all architectures, which change.
     Converting,
@@ -58,8 +58,7 @@ impl Kinds {
         match self {
             Kinds::Plain => vec![Architecture::Logging],
             Kinds::Uncached => all.filter(|a| !a.needs_cache()).collect(),
-            Kinds::Cached => all.filter(|a| a.may_have_cache()).collect(),
-            Kinds::Converting => all.collect(),
+            Kinds::Cached | Kinds::Converting => all.collect(),
             Kinds::Only(architecture) => vec![architecture],
         }
     }

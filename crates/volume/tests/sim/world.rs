@@ -159,10 +159,8 @@ impl World {
             return CacheChange { bytes: Some(64 << 10), dirty_percent: Some(100) };
         }
         match &mut self.caches {
-            Some(random) if architecture.may_have_cache() => {
-                draw_cache(random, !architecture.needs_cache())
-            }
-            _ => CacheChange::default(),
+            Some(random) => draw_cache(random, !architecture.needs_cache()),
+            None => CacheChange::default(),
         }
     }
 

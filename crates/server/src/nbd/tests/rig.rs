@@ -50,6 +50,8 @@ impl Rig {
             tls,
             limits,
             counters: Arc::default(),
+            meters: Arc::default(),
+            taps: Arc::default(),
         });
         let server = NbdServer::start(&context, 2, vec![unix], vec![listener]).expect("start");
         Rig { dir, socket, tcp, context, server: Some(server) }
