@@ -23,14 +23,14 @@ const CACHE: CacheChange = CacheChange { bytes: Some(1 << 20), dirty_percent: So
 const NO_CACHE: CacheChange = CacheChange { bytes: Some(0), dirty_percent: None };
 
 /// A pool on simulated media.
-struct Rig {
+pub struct Rig {
     media: Arc<SimMedia>,
-    clock: Arc<SimClock>,
+    pub clock: Arc<SimClock>,
     pool: Option<Arc<Pool>>,
 }
 
 impl Rig {
-    fn new() -> Rig {
+    pub fn new() -> Rig {
         let media = Arc::new(SimMedia::filled(256 << 20, 5, 0xdd));
         let clock = Arc::new(SimClock::new(WallTime::from_nanos(START_NS)));
         let mut rig = Rig { media, clock, pool: None };
@@ -49,14 +49,14 @@ impl Rig {
         Arc::new(MediaDevice::new(Arc::<SimMedia>::clone(&self.media)))
     }
 
-    fn open(&mut self, memory_bytes: u64) {
+    pub fn open(&mut self, memory_bytes: u64) {
         let options = PoolOptions { memory_bytes };
         // Two at once would write over each other.
         self.pool = None;
         self.pool = Some(Pool::open(self.device(), self.machine(), options).expect("opens"));
     }
 
-    fn pool(&self) -> &Arc<Pool> {
+    pub fn pool(&self) -> &Arc<Pool> {
         self.pool.as_ref().expect("open")
     }
 
@@ -72,12 +72,12 @@ impl Rig {
         })
     }
 
-    fn make(&self, name: &str, wish: Wish) -> Arc<Volume> {
+    pub fn make(&self, name: &str, wish: Wish) -> Arc<Volume> {
         self.try_make(name, wish).expect("made")
     }
 
     /// The process ends without closing anything.
-    fn kill(&mut self) -> Arc<Volume> {
+    pub fn kill(&mut self) -> Arc<Volume> {
         self.media.halt_now();
         self.pool = None;
         self.media.kill();
@@ -86,7 +86,7 @@ impl Rig {
     }
 }
 
-type Wish = (Architecture, Granularity, CacheChange);
+pub type Wish = (Architecture, Granularity, CacheChange);
 
 fn requests(volume: &Volume, kind: IoKind) -> u64 {
     let info = volume.info().expect("info");

@@ -8,6 +8,7 @@ mod golden;
 mod handover;
 mod hook;
 mod in_place;
+mod matrix;
 mod past;
 mod room;
 mod space;
