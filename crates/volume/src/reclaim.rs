@@ -77,7 +77,11 @@ impl Core {
         if job.is_none() {
             *job = self.next_job()?;
         }
-        let Some(merge) = job.as_mut() else { return Ok(more) };
+        let Some(merge) = job.as_mut() else {
+            // A pass that found nothing to merge is over as well.
+            self.all_volumes().iter().try_for_each(|volume| volume.end_conversion(true))?;
+            return Ok(more);
+        };
         let entries = usize::try_from((budget.bytes / ENTRY_BYTES).max(512)).unwrap_or(usize::MAX);
         match merge.step(entries) {
             Ok(ended) => {

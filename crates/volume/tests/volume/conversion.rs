@@ -480,6 +480,7 @@ fn what_cannot_be_is_refused_and_changes_nothing() {
     volume.change(&bare(Architecture::Redirect)).expect("which may keep it");
     rig.settle();
     volume.change(&bare(Architecture::Logging)).expect("this too");
+    rig.settle();
     assert!(volume.info().expect("info").cache.is_some());
     volume.change(&to(Architecture::Logging)).expect("nothing but the cache");
     assert_eq!(rig.audited("convert").len(), 3);
