@@ -50,6 +50,11 @@ pub struct ChangeVolume {
     /// A new size in bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub size: Option<SizeInput>,
+    /// Where data lives: `logging`, `split-stream`, `split-downstream`, `redirect` or
+    /// `checkpointing`. Changes at once; what follows from that is done in the background, and the
+    /// past stays what it was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub architecture: Option<String>,
     /// Which writes are retained from now on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>, example = "1s")]

@@ -74,6 +74,9 @@ pub struct Volume {
     /// revert or a crash. Reads are right meanwhile.
     #[serde(default)]
     pub unplaced_bytes: u64,
+    /// The change of architecture that is under way; null without one.
+    #[serde(default)]
+    pub conversion: Option<Conversion>,
     /// Its write-back cache; null without one.
     #[serde(default)]
     pub cache: Option<Cache>,
@@ -83,6 +86,19 @@ pub struct Volume {
     /// Device requests since the server started, by what they were for.
     #[serde(default)]
     pub device_io: Vec<DeviceIo>,
+}
+
+/// A change of architecture whose background work is not done. Reads are right meanwhile.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Conversion {
+    /// The architecture before.
+    pub from: String,
+    /// The architecture now.
+    pub to: String,
+    /// Bytes that are where they belong, of those that were not.
+    pub done_bytes: u64,
+    /// Bytes that were not, since the change or since the server started.
+    pub total_bytes: u64,
 }
 
 /// A volume's write-back cache. Counters are since the server started, in blocks of 4 KiB.

@@ -103,6 +103,10 @@ pub struct CreateArgs {
 pub struct SetArgs {
     /// Name of the volume.
     name: String,
+    /// Where current data lives: logging, split-stream, split-downstream, redirect or
+    /// checkpointing. Changes at once; data moves in the background, history stays.
+    #[arg(long)]
+    architecture: Option<String>,
     /// Which writes are retained from now on.
     #[arg(long, value_parser = granularity)]
     granularity: Option<Granularity>,
@@ -204,14 +208,18 @@ fn create(session: &Session, mut args: CreateArgs) -> anyhow::Result<()> {
 fn set(session: &Session, args: &SetArgs) -> anyhow::Result<()> {
     let names_cache = args.cache.is_some() || args.cache_dirty.is_some();
     let names_history = args.window.is_some() || args.history_limit.is_some();
-    if args.granularity.is_none() && !names_history && !names_cache {
+    let names_way = args.granularity.is_some() || args.architecture.is_some();
+    if !names_way && !names_history && !names_cache {
+        let all =
+            "--architecture, --granularity, --window, --history-limit, --cache, --cache-dirty";
         return Err(Failure::usage("no setting is named")
-            .with_hint("give --granularity, --window, --history-limit, --cache or --cache-dirty")
+            .with_hint(format!("give one of {all}"))
             .into());
     }
     let client = session.client()?;
     let body = ChangeVolume {
         size: None,
+        architecture: args.architecture.clone(),
         granularity: args.granularity,
         window: args.window.map(SpanInput),
         history_limit: args.history_limit.map(|l| l.0.map(SizeInput)),
@@ -220,13 +228,21 @@ fn set(session: &Session, args: &SetArgs) -> anyhow::Result<()> {
     };
     if !args.dry_run {
         let volume = client.change_volume(&args.name, &body, false)?;
-        if names_cache {
+        if names_cache || args.architecture.is_some() {
             warn_of_cache(&volume);
         }
         return session.answer(&volume, show);
     }
     let mut volume = client.volume(&args.name)?;
     say("this would become (nothing was changed):");
+    if let Some(architecture) = args.architecture.clone() {
+        say("data would move in the background; the history stays as it is");
+        if architecture == "auto" {
+            say(&format!("auto is what `hindsight model advise {}` names", args.name));
+        } else {
+            volume.architecture = architecture;
+        }
+    }
     volume.granularity = args.granularity.unwrap_or(volume.granularity);
     volume.window = args.window.map_or(volume.window, SpanInput);
     if let Some(Limit(limit)) = args.history_limit {
@@ -358,6 +374,10 @@ pub fn show(volume: &Volume) -> String {
     ];
     if let Some(from) = &volume.cloned_from {
         shown.push(("cloned from", format!("{}@seq:{}", from.volume, from.seq)));
+    }
+    if let Some(c) = &volume.conversion {
+        let (done, total) = (human(c.done_bytes), human(c.total_bytes));
+        shown.push(("converting", format!("from {}: {done} of {total} done", c.from)));
     }
     if volume.unplaced_bytes > 0 {
         shown.push(("to put in place", human(volume.unplaced_bytes)));

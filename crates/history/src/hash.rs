@@ -1,11 +1,14 @@
 //! A fast hash for page numbers and block addresses: keys our own maps make up, never a client's
 //! choice of collisions worth defending against (at worst a volume slows itself down).
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasherDefault, Hasher};
 
 /// A map from small integers.
 pub type FastMap<K, V> = HashMap<K, V, BuildHasherDefault<IntegerHasher>>;
+
+/// A set of integers that nobody chooses to make them collide.
+pub type FastSet<K> = HashSet<K, BuildHasherDefault<IntegerHasher>>;
 
 /// Multiply and fold.
 #[derive(Clone, Copy, Debug, Default)]

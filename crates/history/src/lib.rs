@@ -22,7 +22,7 @@ mod time_index;
 mod timeline;
 
 pub use error::{Error, ErrorKind, Result};
-pub use hash::FastMap;
+pub use hash::{FastMap, FastSet};
 pub use io_tally::{IoCount, IoKind, IoTally};
 pub use log::{
     Appended, AppendedRun, BatchPlace, BlockOp, Gate, LockedBlocks, Log, LogStart, SegmentSource,

@@ -121,8 +121,8 @@ pub struct Log {
     pub id: u64,
     store: Arc<Store>,
     io: Arc<IoTally>,
-    /// What its batches are counted as.
-    kind: IoKind,
+    /// Its batches are counted as what is on its way into place.
+    is_journal: AtomicBool,
     state: Mutex<LogState>,
     changed: Condvar,
 }
@@ -173,17 +173,24 @@ impl Log {
         Log {
             id,
             io: store.io(id),
-            kind: IoKind::HistoryWrite,
+            is_journal: AtomicBool::new(false),
             store,
             state: Mutex::new(state),
             changed: Condvar::new(),
         }
     }
 
-    /// The same, counted as what is on its way into place.
-    #[must_use]
-    pub fn as_journal(self) -> Log {
-        Log { kind: IoKind::JournalWrite, ..self }
+    /// From now on its batches are counted as what is on its way into place, or no longer so.
+    pub fn set_journal(&self, is_journal: bool) {
+        self.is_journal.store(is_journal, Ordering::Relaxed);
+    }
+
+    /// What its batches are counted as.
+    fn kind(&self) -> IoKind {
+        match self.is_journal.load(Ordering::Relaxed) {
+            true => IoKind::JournalWrite,
+            false => IoKind::HistoryWrite,
+        }
     }
 
     /// Appends as many of `ops` as fit the open segment, in one vectored write. The caller enters
@@ -234,7 +241,7 @@ impl Log {
             self.store.zone_offset(reservation.segment.zone) + u64::from(reservation.header.offset);
         self.store.write(offset, &slices)?;
         let payload_bytes = reservation.payload_bytes;
-        self.io.count(self.kind, u64::from(reservation.header_bytes + payload_bytes));
+        self.io.count(self.kind(), u64::from(reservation.header_bytes + payload_bytes));
         Ok(appended)
     }
 

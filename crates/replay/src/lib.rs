@@ -33,7 +33,7 @@ pub struct ReplaySettings {
     pub volume_bytes: u64,
     /// Whether reads are made, too.
     pub has_reads: bool,
-    /// Bytes of the cache of each volume that may have one; `None` is as its architecture needs.
+    /// Bytes of the cache of each volume; `None` is as its architecture needs.
     pub cache_bytes: Option<u64>,
     /// Memory of the pool, as a server's: with less, the map is written out sooner, and
     /// `checkpointing` destages more often.

@@ -86,7 +86,7 @@ pub fn replay(source: &mut dyn Source, settings: ReplaySettings) -> Result<Repla
     };
     let profile = meter.finish();
     // Without a cache every write leaves at once.
-    let wait_ns = if dirty_blocks == 0 { 0.0 } else { profile.wait_ns(dirty_blocks) };
+    let wait_ns = if dirty_blocks == 0 { 0.0 } else { profile.wait_ns_in(window_ns, dirty_blocks) };
     let predicted = profile.shares(window_ns, wait_ns).ios(modelled(settings.architecture));
     let mut told = counted.told(settings, &kinds, predicted, profile.duration_ns());
     if settings.architecture.destages() {
@@ -110,7 +110,6 @@ impl Engine {
     /// The volume of a device of the trace.
     fn volume(&mut self, device: u32) -> Result<Arc<Volume>> {
         let settings = &self.settings;
-        let cache_bytes = settings.cache_bytes.filter(|_| settings.architecture.may_have_cache());
         while self.volumes.len() <= device as usize {
             let granularity = match settings.granularity {
                 Granularity::EveryWrite => EngineGranularity::EveryWrite,
@@ -124,7 +123,7 @@ impl Engine {
                 granularity,
                 window_ns: settings.window_ns,
                 history_limit_bytes: None,
-                cache: CacheChange { bytes: cache_bytes, dirty_percent: None },
+                cache: CacheChange { bytes: settings.cache_bytes, dirty_percent: None },
             })?;
             self.volumes.push(volume);
         }

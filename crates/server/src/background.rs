@@ -1,5 +1,6 @@
 //! The thread that does the pool's background work, and sleeps when there is none.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -45,10 +46,33 @@ impl Background {
     }
 }
 
+/// Writes to the log when a change of architecture has come to its end.
+#[derive(Default)]
+struct ConversionWatch {
+    under_way: BTreeSet<String>,
+}
+
+impl ConversionWatch {
+    fn look(&mut self, pool: &Pool) {
+        let volumes = pool.volumes();
+        let open = volumes.iter().filter(|volume| volume.is_converting());
+        let now: BTreeSet<String> = open.map(|volume| volume.name().to_owned()).collect();
+        for volume in volumes.iter().filter(|volume| !now.contains(volume.name())) {
+            if self.under_way.contains(volume.name()) {
+                let architecture = volume.architecture().name();
+                tracing::info!(volume = volume.name(), architecture, "a conversion has ended");
+            }
+        }
+        self.under_way = now;
+    }
+}
+
 fn run(pool: &Pool, mut fill: FillWatch, stop: &(Mutex<bool>, Condvar)) {
     let mut failed = false;
+    let mut conversions = ConversionWatch::default();
     loop {
         fill.look();
+        conversions.look(pool);
         let sleep = match pool.step(Budget { bytes: STEP_BYTES }) {
             Ok(more) => {
                 failed = false;

@@ -130,6 +130,9 @@ const VOLUME_METRICS: &[VolumeMetric] = &[
     counter("rotten_places", "Blocks that had rotted in place; the log answered", |v| {
         v.counters.rotten_places
     }),
+    gauge("conversion_left_bytes", "Bytes that a change of architecture has still to move", |v| {
+        v.conversion.map_or(0, |c| c.total_bytes - c.done_bytes)
+    }),
     gauge("unplaced_bytes", "Bytes some of which may not be in place yet", |v| v.unplaced_bytes),
     counter("cache_hits", "Blocks read from the cache", |v| cached(v, |c| c.used.hits)),
     counter("cache_misses", "Blocks read that were not in the cache", |v| {

@@ -1,7 +1,7 @@
 //! The memory of all caches of a pool: who gets how much, and what is refused.
 //!
 //! All together have at most half of the pool's memory; what they take is taken from the pages of
-//! maps. A pool that is opened with less memory than its caches were promised gives each a share.
+//! maps. Where they were promised more, each gets a share.
 
 use std::sync::Arc;
 
@@ -48,10 +48,6 @@ pub fn setting(
                 .with_hint("give the size of the cache as well")),
         };
     }
-    if !architecture.may_have_cache() {
-        return Err(invalid(format!("{name} has no cache in this release"))
-            .with_hint("logging may have one, split-downstream has one"));
-    }
     if wanted < CACHE_BYTES_MIN {
         return Err(invalid(format!("a cache of {wanted} bytes is too small"))
             .with_hint(format!("at least {}", Size(CACHE_BYTES_MIN))));
@@ -71,31 +67,35 @@ impl Core {
         self.memory_bytes / 2
     }
 
-    /// Fails unless a cache fits beside those of all volumes but `but`. The caller has the books,
-    /// so that nobody else is given the same memory.
+    /// Fails unless a cache fits the memory by itself, and with the smallest share of it beside
+    /// those of all volumes but `but`. The caller has the books, so that nobody else is given the
+    /// same memory.
     ///
     /// # Errors
     /// `Invalid` with what is possible.
     pub fn check_cache(&self, wanted: Option<CacheSetting>, but: Option<u64>) -> Result<()> {
         let Some(wanted) = wanted else { return Ok(()) };
+        let most = self.caches_bytes_max();
+        let memory = Size(self.memory_bytes);
+        if wanted.bytes > most {
+            let text = format!(
+                "a cache of {} does not fit: caches have at most half of the pool's memory, \
+                 which is {memory}",
+                Size(wanted.bytes)
+            );
+            let hint = format!("at most {} here; or more --memory for the server", Size(most));
+            return Err(invalid(text).with_hint(hint));
+        }
         let volumes = self.volumes.read();
         let others = volumes.values().filter(|volume| Some(volume.id) != but);
-        let taken: u64 = others.filter_map(|v| Some(v.record.lock().cache?.bytes)).sum();
-        let left = self.caches_bytes_max().saturating_sub(taken);
-        if wanted.bytes <= left {
-            return Ok(());
+        let count = others.filter(|volume| volume.record.lock().cache.is_some()).count() as u64;
+        if (count + 1).saturating_mul(CACHE_BYTES_MIN) > most {
+            let text = format!("{count} caches are as many as there can be with memory {memory}");
+            return Err(
+                invalid(text).with_hint("switch one off, or give the server more with --memory")
+            );
         }
-        let text = format!(
-            "a cache of {} does not fit: caches have at most half of the pool's memory, which \
-             is {}",
-            Size(wanted.bytes),
-            Size(self.memory_bytes)
-        );
-        let hint = match left {
-            0..CACHE_BYTES_MIN => "there is none left; give the server more with --memory".into(),
-            left => format!("at most {} here; or more --memory for the server", Size(left)),
-        };
-        Err(invalid(text).with_hint(hint))
+        Ok(())
     }
 
     /// Gives every volume its cache, and the pages of maps what is left. The caller holds no lock

@@ -126,8 +126,8 @@ struct Part {
 }
 
 /// The right to write some blocks in place.
-pub struct Pen<'c> {
-    current: &'c CurrentStore,
+pub struct Pen {
+    current: Arc<CurrentStore>,
     number: u64,
     parts: Vec<Part>,
     end: PenEnd,
@@ -185,6 +185,12 @@ impl CurrentStore {
     #[must_use]
     pub fn slab_of(&self, block: u64) -> u64 {
         block / self.slab_blocks()
+    }
+
+    /// The blocks that lie in a slab.
+    #[must_use]
+    pub fn blocks_of(&self, slab: u64) -> Range<u64> {
+        slab * self.slab_blocks()..(slab + 1) * self.slab_blocks()
     }
 
     /// Whether a slab is there.
@@ -257,9 +263,10 @@ impl CurrentStore {
 
     /// Takes the pen for some ranges of blocks, as far as slabs are there; `None` when the pool is
     /// closing.
-    pub fn take_pen(&self, ranges: impl Iterator<Item = Range<u64>>) -> Option<Pen<'_>> {
+    pub fn take_pen(self: &Arc<Self>, ranges: impl Iterator<Item = Range<u64>>) -> Option<Pen> {
         let number = self.pens.fetch_add(1, Ordering::Relaxed);
-        let mut pen = Pen { current: self, number, parts: Vec::new(), end: PenEnd::Broken };
+        let current = Arc::clone(self);
+        let mut pen = Pen { current, number, parts: Vec::new(), end: PenEnd::Broken };
         for (group, blocks) in ranges.flat_map(|range| self.parts_of(range)) {
             let Some((slab, index)) = self.group(group) else { continue };
             let within = self.within(&blocks);
@@ -477,7 +484,13 @@ impl Noted {
     }
 }
 
-impl Pen<'_> {
+impl Pen {
+    /// Whether it is of this store.
+    #[must_use]
+    pub fn is_of(&self, current: Option<&Arc<CurrentStore>>) -> bool {
+        current.is_some_and(|current| Arc::ptr_eq(current, &self.current))
+    }
+
     /// Where some blocks that this pen was taken for are, as far as slabs were there then: block,
     /// how many, device offset; ascending, each block once.
     pub fn places(&self, blocks: Range<u64>) -> impl Iterator<Item = (u64, usize, u64)> + '_ {
@@ -503,7 +516,7 @@ impl Pen<'_> {
     }
 }
 
-impl Drop for Pen<'_> {
+impl Drop for Pen {
     fn drop(&mut self) {
         for part in &self.parts {
             let mut group = part.slab.groups[part.index].lock();

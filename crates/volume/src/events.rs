@@ -15,6 +15,7 @@ use units::{Moment, Seq, WallTime};
 
 use crate::caches;
 use crate::catalogue::{EventRecord, MarkRecord, TimelineRecord, VersionRecord, VolumeRecord};
+use crate::current_store::CurrentStore;
 use crate::names::check_name;
 use crate::opening::Opening;
 use crate::pool::check_size;
@@ -269,22 +270,28 @@ impl Volume {
         gate.take_event(seq, time);
         *self.record.lock() = record;
         let before = self.present();
-        if let Some(current) = &self.current {
+        if let Some(current) = &before.current {
             current.close_places();
         }
-        self.set_present(map, size_bytes);
+        self.set_present(map, size_bytes, before.current.clone());
         self.distrust_after_revert(&before);
+        self.convert_after_revert();
         // Only now: whoever commits next about this volume begins with its record.
         drop(numbers);
         Ok((from, seq))
     }
 
-    pub(crate) fn set_present(&self, timeline: Arc<Timeline>, size_bytes: u64) {
+    pub(crate) fn set_present(
+        &self,
+        timeline: Arc<Timeline>,
+        size_bytes: u64,
+        current: Option<Arc<CurrentStore>>,
+    ) {
         let store = Arc::clone(&self.core.store);
         let at = Seq(u64::MAX);
         let volume = (self.id, self.name.clone());
         let opening = Opening::new(store, volume, timeline, at, size_bytes);
-        let opening = Arc::new(opening.with_current(self.current.clone()));
+        let opening = Arc::new(opening.with_current(current));
         self.core.register(&opening);
         *self.present.write() = opening;
     }
@@ -343,7 +350,7 @@ impl Volume {
         self.core.finish(&numbers, commit)?;
         gate.take_event(seq, time);
         *self.record.lock() = record;
-        self.set_present(Arc::clone(&live.timeline), size_bytes);
+        self.set_present(Arc::clone(&live.timeline), size_bytes, live.current.clone());
         Ok(true)
     }
 
@@ -356,8 +363,11 @@ impl Volume {
         if let Some(Granularity::Interval(0)) = change.granularity {
             return Err(Error::new(ErrorKind::Invalid, "an interval is longer than nothing"));
         }
+        if let Some(to) = change.architecture {
+            self.prepare_switch(to)?;
+        }
         let still = self.stand_still()?;
-        let switches = self.log.with_gate(|gate| -> Result<bool> {
+        let (switched, shares) = self.log.with_gate(|gate| -> Result<_> {
             let (mut numbers, commit) = self.begin()?;
             let mut record: VolumeRecord = self.record.lock().clone();
             if let Some(granularity) = change.granularity {
@@ -374,24 +384,32 @@ impl Volume {
                 record.history_limit_bytes = limit;
             }
             let before = record.cache;
-            record.cache = caches::setting(record.architecture, before, change.cache)?;
+            let to = change.architecture.unwrap_or(record.architecture);
+            record.cache = caches::setting(to, before, change.cache)?;
             if record.cache != before {
                 self.core.check_cache(record.cache, Some(self.id))?;
             }
+            let switched = self.switch_in_gate(&mut record, to, &mut numbers, &commit)?;
             commit.put_volume(&record)?;
             let detail = format!("{change:?}");
             self.core.audit(&mut numbers, &commit, "volume-set", &self.name, detail)?;
             self.core.finish(&numbers, commit)?;
             let after = record.cache;
+            if let Some(switched) = &switched {
+                self.switched(switched, &record);
+            }
             *self.record.lock() = record;
             if after.is_none() {
                 self.cache.set(None);
             }
             self.cache.set_granularity(self.granularity_now());
-            Ok(after != before)
+            Ok((switched, after != before))
         })?;
         drop(still);
-        if switches {
+        if let Some(switched) = &switched {
+            self.end_switch(switched);
+        }
+        if shares {
             self.core.share_memory();
         }
         Ok(())

@@ -27,7 +27,7 @@ use history::{IoKind, IoTally, Segment, Timeline};
 use units::{BLOCK_BYTES, Lba, Seq, WallTime};
 
 use crate::Result;
-use crate::base::{Base, home_header_bytes};
+use crate::base::home_header_bytes;
 use crate::types::Granularity;
 use crate::volume::Volume;
 
@@ -112,11 +112,10 @@ impl Volume {
         timeline: &Timeline,
         urgent: bool,
     ) -> Option<Homecoming> {
-        self.base.as_ref()?;
-        if self.gone.load(Ordering::Acquire) {
+        let record = self.record.lock().clone();
+        if self.gone.load(Ordering::Acquire) || !record.architecture.has_base() {
             return None;
         }
-        let record = self.record.lock().clone();
         let now = Seq(u64::MAX);
         // With captures only, all that is not overwritten has settled.
         let destages = record.architecture.destages();
@@ -166,17 +165,13 @@ impl Volume {
         }
         Some((seen, nearer))
     }
-
-    fn base(&self) -> &Base {
-        self.base.as_ref().expect("only volumes with a base have homecomings")
-    }
 }
 
 impl Homecoming {
     /// Whether the entries of a block can be gathered with those that are.
     #[must_use]
     pub fn takes(&self, block: u64) -> bool {
-        let slab = self.volume.base().slab_of(block);
+        let slab = self.volume.base.slab_of(block);
         self.group.entries.is_empty() && self.group.taken.is_empty()
             || self.group.slab == slab && self.group.entries.len() < GATHERED_MAX
     }
@@ -191,7 +186,7 @@ impl Homecoming {
         is_sparse: impl Fn(u64) -> bool,
         is_trimmed: impl Fn(&Entry, Seq) -> bool,
     ) {
-        let base = self.volume.base();
+        let base = &self.volume.base;
         let block = inputs.first().expect("a key has entries").key.index;
         let slab = base.slab_of(block);
         self.group.slab = slab;
@@ -230,7 +225,7 @@ impl Homecoming {
     pub fn bring_home(&mut self, is_sparse: impl Fn(u64) -> bool) -> Result<(Group, Places)> {
         let mut group = std::mem::take(&mut self.group);
         let mut places = Places::default();
-        let there = self.volume.base().segment(group.slab);
+        let there = self.volume.base.segment(group.slab);
         let is_emptied = there.as_ref().is_some_and(|s| is_sparse(s.number));
         let is_asked = self.destages && !self.others.is_empty() && !group.staying.is_empty();
         // What is being emptied takes nobody in, and loses all it has.
@@ -238,13 +233,13 @@ impl Homecoming {
             return Ok((group, places));
         }
         self.heed_others(&mut group, there.as_ref().map(|s| s.number))?;
-        if !self.urgent && self.has_plenty_of_room() {
+        if !self.urgent && self.volume.has_plenty_of_room() {
             places.leaving = std::mem::take(&mut group.leaving);
         }
         let is_free = |i: &usize| !group.taken.contains(&group.entries[*i].key.index);
         let coming: Vec<usize> = group.candidates.iter().copied().filter(is_free).collect();
         self.waiting += (group.candidates.len() - coming.len()) as u64;
-        if there.is_some() && !self.volume.base().is_quiet(group.slab) {
+        if there.is_some() && !self.volume.base.is_quiet(group.slab) {
             self.waiting += coming.len() as u64;
             return Ok((group, places));
         }
@@ -259,7 +254,7 @@ impl Homecoming {
         for part in coming.chunks(BLOCKS_AT_ONCE) {
             let entries: Vec<Entry> = part.iter().map(|&i| group.entries[i]).collect();
             for index in self.move_in(&segment, &entries)? {
-                let home = self.volume.base().home_of(entries[index].key.index, segment.number);
+                let home = self.volume.base.home_of(entries[index].key.index, segment.number);
                 places.homes.insert(part[index], home);
             }
         }
@@ -272,17 +267,11 @@ impl Homecoming {
         Ok((group, places))
     }
 
-    fn has_plenty_of_room(&self) -> bool {
-        let store = &self.volume.core.store;
-        let (_, free, reserve) = store.zone_counts();
-        free > reserve + store.zone_count() / 8
-    }
-
     /// Takes account of other timelines: homes that their runs name are taken, and what they have
     /// is seen by the present instead.
     fn heed_others(&self, group: &mut Group, segment: Option<u64>) -> Result<()> {
         let store = &self.volume.core.store;
-        let blocks = self.volume.base().blocks_of(group.slab);
+        let blocks = self.volume.base.blocks_of(group.slab);
         let mut covered = BTreeSet::new();
         for other in &self.others {
             for run in other.timeline.runs() {
@@ -320,12 +309,12 @@ impl Homecoming {
         if let Some(taken) = self.taken.iter().find(|s| s.slab == Some(group.slab)) {
             return Ok(Some(Arc::clone(taken)));
         }
-        let base = self.volume.base();
+        let base = &self.volume.base;
         let blocks = base.blocks_of(group.slab);
         let end = self.volume.size_bytes().div_ceil(BLOCK_BYTES).min(blocks.end);
         let there = end.saturating_sub(blocks.start);
         let is_dense = self.destages || group.candidates.len() as u64 * DENSITY >= there;
-        if self.urgent || !is_dense || !self.has_plenty_of_room() {
+        if self.urgent || !is_dense || !self.volume.has_plenty_of_room() {
             return Ok(None);
         }
         let zone = match store.allocate_zone(Purpose::Data) {
@@ -430,7 +419,7 @@ impl Homecoming {
         bytes: &[u8],
     ) -> Result<()> {
         let store = &self.volume.core.store;
-        let base = self.volume.base();
+        let base = &self.volume.base;
         let mut headers = Vec::with_capacity(chosen.len() * home_header_bytes() as usize);
         for &index in chosen {
             let entry = &entries[index];

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use block::Purpose;
-use history::{BLOCKS_PER_PAGE, BlockOp, FastMap, IoKind, Slot};
+use history::{BLOCKS_PER_PAGE, BlockOp, FastMap, FastSet, IoKind, Slot};
 use units::BLOCK_BYTES;
 
 use crate::current_store::{CurrentStore, Pen};
@@ -31,19 +31,23 @@ fn blocks_of(op: &BlockOp<'_>) -> Option<Range<u64>> {
     }
 }
 
+/// The blocks that ops have data for.
+pub fn data_blocks<'a>(ops: &'a [BlockOp<'_>]) -> impl Iterator<Item = u64> + 'a {
+    ops.iter().filter_map(blocks_of).flatten()
+}
+
 impl Volume {
     /// Takes the pen for ops that are about to get their seqs, if this volume writes in place.
-    pub(crate) fn take_pen(&self, ops: &[BlockOp<'_>]) -> Result<Option<Pen<'_>>> {
+    pub(crate) fn take_pen(&self, ops: &[BlockOp<'_>]) -> Result<Option<Pen>> {
         self.take_pen_for(|| ops.iter().filter_map(blocks_of))
     }
 
-    /// The same for ops some of which may be of the same blocks, which are no strangers to each
-    /// other.
-    pub(crate) fn take_pen_for_run(&self, ops: &[BlockOp<'_>]) -> Result<Option<Pen<'_>>> {
-        if self.current.is_none() {
+    /// The same for blocks in any order, some perhaps more than once: as one, so that they are no
+    /// strangers to each other.
+    pub(crate) fn take_pen_for_blocks(&self, mut blocks: Vec<u64>) -> Result<Option<Pen>> {
+        if self.present().current.is_none() {
             return Ok(None);
         }
-        let mut blocks: Vec<u64> = ops.iter().filter_map(blocks_of).flatten().collect();
         blocks.sort_unstable();
         blocks.dedup();
         let mut ranges: Vec<Range<u64>> = Vec::new();
@@ -59,12 +63,12 @@ impl Volume {
     fn take_pen_for<I: Iterator<Item = Range<u64>>>(
         &self,
         ranges: impl Fn() -> I,
-    ) -> Result<Option<Pen<'_>>> {
-        let Some(current) = &self.current else { return Ok(None) };
+    ) -> Result<Option<Pen>> {
+        let Some(current) = &self.present().current else { return Ok(None) };
         for blocks in ranges() {
             for slab in current.slab_of(blocks.start)..=current.slab_of(blocks.end - 1) {
                 if !current.has_slab(slab) {
-                    self.grow(current, slab)?;
+                    self.grow(current, slab, SLABS_AT_ONCE)?;
                 }
             }
         }
@@ -73,9 +77,25 @@ impl Volume {
         pen.map(Some).ok_or_else(closed)
     }
 
+    /// Whether a pen (or none) is still what a write needs: the volume may have got another current
+    /// store since, or lost it. Asked while nothing can change that.
+    pub(crate) fn is_pen_right(&self, pen: Option<&Pen>) -> bool {
+        let present = self.present();
+        match pen {
+            Some(pen) => pen.is_of(present.current.as_ref()),
+            None => present.current.is_none(),
+        }
+    }
+
     /// Writes ops of a run that are in the log and in the map in place: by address, so that
-    /// neighbours are one request, and older versions of a block before newer ones.
-    pub(crate) fn write_run_in_place(&self, pen: &Pen<'_>, ops: &[BlockOp<'_>]) -> Result<()> {
+    /// neighbours are one request, and older versions of a block before newer ones; where it is
+    /// told which blocks have newer versions behind the run, only the newest of the others.
+    pub(crate) fn write_run_in_place(
+        &self,
+        pen: &Pen,
+        ops: &[BlockOp<'_>],
+        superseded: Option<&FastSet<u64>>,
+    ) -> Result<()> {
         let mut versions: FastMap<u64, usize> = FastMap::default();
         let mut blocks: Vec<(usize, u64, &[u8])> = Vec::new();
         for op in ops {
@@ -85,6 +105,13 @@ impl Volume {
                 blocks.push((*version, block, bytes));
                 *version += 1;
             }
+        }
+        if let Some(superseded) = superseded {
+            let is_last = |version: usize, block: u64| versions[&block] == version + 1;
+            blocks.retain(|&(version, block, _)| {
+                is_last(version, block) && !superseded.contains(&block)
+            });
+            blocks.iter_mut().for_each(|block| block.0 = 0);
         }
         blocks.sort_by_key(|&(version, block, _)| (version, block));
         let io = Arc::clone(&self.present().io);
@@ -106,7 +133,7 @@ impl Volume {
     }
 
     /// Writes ops that are in the log and in the map in place.
-    pub(crate) fn write_in_place(&self, pen: &Pen<'_>, ops: &[BlockOp<'_>]) -> Result<()> {
+    pub(crate) fn write_in_place(&self, pen: &Pen, ops: &[BlockOp<'_>]) -> Result<()> {
         let io = Arc::clone(&self.present().io);
         for op in ops {
             let (BlockOp::Data { block, bytes, .. }, Some(blocks)) = (op, blocks_of(op)) else {
@@ -124,12 +151,17 @@ impl Volume {
 
     /// Takes a slab, and some that follow it as there are more of them already. Without room there
     /// is none: the log has what would be in it.
-    fn grow(&self, current: &CurrentStore, slab: u64) -> Result<()> {
+    pub(crate) fn grow(
+        &self,
+        current: &Arc<CurrentStore>,
+        slab: u64,
+        slabs_max: usize,
+    ) -> Result<()> {
         let _growing = current.growing.lock();
         let store = &self.core.store;
         let last = current.slab_of(self.size_bytes().div_ceil(BLOCK_BYTES).saturating_sub(1));
         let (free, _, total) = store.zone_counts();
-        let most = if free > total / 2 { SLABS_AT_ONCE } else { 1 };
+        let most = if free > total / 2 { slabs_max } else { 1 };
         let wanted = current.slab_count().clamp(1, most);
         let mut slabs = Vec::new();
         for slab in (slab..=last.max(slab)).take(wanted).take_while(|&s| !current.has_slab(s)) {
@@ -145,25 +177,31 @@ impl Volume {
         if slabs.is_empty() {
             return Ok(());
         }
-        if let Err(e) = self.record_slabs(&slabs) {
+        let recorded = self.record_slabs(current, &slabs);
+        if !matches!(recorded, Ok(true)) {
             slabs.iter().for_each(|&(_, zone)| store.free_zone(zone));
-            return Err(e);
         }
-        slabs.iter().for_each(|&(slab, zone)| current.add_slab(slab, zone, false));
-        Ok(())
+        recorded.map(|_| ())
     }
 
-    fn record_slabs(&self, slabs: &[(u64, u32)]) -> Result<()> {
+    /// Enters slabs in the catalogue and the store; false when it is the volume's no more.
+    fn record_slabs(&self, current: &Arc<CurrentStore>, slabs: &[(u64, u32)]) -> Result<bool> {
         let (numbers, commit) = self.begin()?;
+        if !self.present().current.as_ref().is_some_and(|now| Arc::ptr_eq(now, current)) {
+            return Ok(false);
+        }
         for &(slab, zone) in slabs {
             commit.put_slab(self.id, slab, zone)?;
         }
-        self.core.finish(&numbers, commit)
+        self.core.finish(&numbers, commit)?;
+        // Under the books: whoever takes the store away does that next, and finds them in it.
+        slabs.iter().for_each(|&(slab, zone)| current.add_slab(slab, zone, false));
+        Ok(true)
     }
 
     /// Another moment becomes the present; the gate is closed, and nothing was dropped from either.
     pub(crate) fn distrust_after_revert(&self, before: &Opening) {
-        let Some(current) = &self.current else { return };
+        let Some(current) = &self.present().current else { return };
         let page = BLOCKS_PER_PAGE as u64;
         let differ = before.pages_apart(&self.present(), DIFFER_ENTRIES_MAX).ok().flatten();
         let blocks = |(first, end): (u64, u64)| first * page..end.saturating_mul(page);
@@ -177,7 +215,7 @@ impl Volume {
     /// # Errors
     /// `Refused`, `Corrupt` or `Io`.
     pub(crate) fn settle_places(&self, budget_bytes: u64) -> Result<bool> {
-        let Some(current) = &self.current else { return Ok(false) };
+        let Some(current) = &self.present().current else { return Ok(false) };
         if self.gone.load(Ordering::Acquire) {
             return Ok(false);
         }
@@ -191,7 +229,7 @@ impl Volume {
         Ok(any)
     }
 
-    fn settle_group(&self, current: &CurrentStore, blocks: Range<u64>) -> Result<u64> {
+    fn settle_group(&self, current: &Arc<CurrentStore>, blocks: Range<u64>) -> Result<u64> {
         let (untrusted, alien) = current.look_after(&blocks);
         if untrusted.is_empty() {
             return Ok(BLOCK_BYTES);
@@ -214,7 +252,12 @@ impl Volume {
 
     /// Makes the places of some blocks the same as the log; says how many bytes that took.
     /// What is there is compared with it, unless it is `alien`.
-    fn put_in_place(&self, current: &CurrentStore, blocks: Range<u64>, alien: bool) -> Result<u64> {
+    fn put_in_place(
+        &self,
+        current: &Arc<CurrentStore>,
+        blocks: Range<u64>,
+        alien: bool,
+    ) -> Result<u64> {
         let Some(pen) = current.take_pen(std::iter::once(blocks.clone())) else { return Ok(0) };
         match self.copy_to_places(&pen, blocks.clone(), alien) {
             Ok(spent) => {
@@ -237,7 +280,7 @@ impl Volume {
     }
 
     /// With the pen in hand, so that whoever writes now spoils it.
-    fn copy_to_places(&self, pen: &Pen<'_>, blocks: Range<u64>, alien: bool) -> Result<u64> {
+    fn copy_to_places(&self, pen: &Pen, blocks: Range<u64>, alien: bool) -> Result<u64> {
         let present = self.present();
         let mut slots = vec![Slot::default(); (blocks.end - blocks.start) as usize];
         present.look_up(blocks.start, &mut slots, Patience::Full)?;
@@ -261,7 +304,7 @@ impl Volume {
     /// Compares bytes with what is in place and writes the blocks that are not the same.
     fn write_what_differs(
         &self,
-        pen: &Pen<'_>,
+        pen: &Pen,
         present: &Opening,
         (first, bytes): (u64, &[u8]),
         alien: bool,

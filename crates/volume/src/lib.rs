@@ -11,6 +11,7 @@ mod base;
 mod cache;
 mod caches;
 mod catalogue;
+mod conversion;
 mod convert;
 mod core;
 mod current_store;
@@ -51,8 +52,9 @@ pub use error::{Error, ErrorKind, Result};
 pub use history::{IoCount, IoKind};
 pub use types::{
     Architecture, AuditRecord, Bucket, Budget, CacheChange, CacheInfo, CacheSetting, CacheUse,
-    DiffPage, Event, Extent, Granularity, HistoryPage, Mark, PoolStatus, Range, Resolved,
-    RevertReport, Stamp, Version, VolumeChange, VolumeCounters, VolumeInfo, VolumeSpec, WriteOp,
+    ConversionInfo, DiffPage, Event, Extent, Granularity, HistoryPage, Mark, PoolStatus, Range,
+    Resolved, RevertReport, Stamp, Version, VolumeChange, VolumeCounters, VolumeInfo, VolumeSpec,
+    WriteOp,
 };
 
 /// The machine under a pool: its clock and its randomness.

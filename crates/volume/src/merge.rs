@@ -35,7 +35,7 @@ use crate::volume::Volume;
 pub const RUNS_MAX: usize = 10;
 /// Runs joined at a time.
 const JOINED: usize = 6;
-/// Entries of a step in which blocks may come home: each may be a block read and written.
+/// Entries of a step in which blocks may come home or leave it: each may be a block copied.
 const HOMECOMING_ENTRIES_MAX: usize = 2048;
 
 /// What kind of merge.
@@ -65,6 +65,10 @@ pub struct MergeJob {
     builder: Option<RunBuilder>,
     mover: Mover,
     homecoming: Option<Homecoming>,
+    /// Slabs of a base that the volume has no more are emptied.
+    leaves_base: bool,
+    /// Blocks at home that could not be read, and stay.
+    unmovable: u64,
     /// Entries before this place are done.
     resume: Option<(Key, Seq)>,
     /// Entries dropped or moved away, by the segment they named.
@@ -101,8 +105,12 @@ impl Volume {
             return Ok(None);
         }
         let homecoming = self.homecoming(&timeline, urgent);
+        let is_home = |segment: &u64| {
+            self.core.store.segment(*segment).is_some_and(|segment| segment.slab.is_some())
+        };
+        let leaves_base = sparse.iter().any(is_home);
         let job = self.job(timeline, inputs, Scope::Full(sparse))?;
-        Ok(Some(MergeJob { homecoming, ..job }))
+        Ok(Some(MergeJob { homecoming, leaves_base, ..job }))
     }
 
     /// Timelines whose writes are in this volume's log.
@@ -133,6 +141,8 @@ impl Volume {
             builder: Some(builder),
             mover,
             homecoming: None,
+            leaves_base: false,
+            unmovable: 0,
             resume: None,
             released: BTreeMap::new(),
         })
@@ -169,9 +179,9 @@ impl MergeJob {
     /// # Errors
     /// `Full`, `Refused`, `Corrupt`, `Io`; the job is then to be dropped.
     pub fn step(&mut self, entries_max: usize) -> Result<bool> {
-        let entries_max = match &self.homecoming {
-            Some(_) => entries_max.min(HOMECOMING_ENTRIES_MAX),
-            None => entries_max,
+        let entries_max = match self.homecoming.is_some() || self.leaves_base {
+            true => entries_max.min(HOMECOMING_ENTRIES_MAX),
+            false => entries_max,
         };
         self.step_over(entries_max)
     }
@@ -256,6 +266,9 @@ impl MergeJob {
         let moved = if goes { self.mover.move_entry(&entry)? } else { None };
         if moved.is_some() {
             *self.released.entry(segment).or_default() += 1;
+        } else if goes && self.leaves_base {
+            let segment = self.volume.core.store.segment(segment);
+            self.unmovable += u64::from(segment.is_some_and(|segment| segment.slab.is_some()));
         }
         let builder = self.builder.as_mut().expect("a merge builds until it commits");
         Ok(builder.push(moved.unwrap_or(entry))?)
@@ -331,6 +344,7 @@ impl MergeJob {
         if self.scope != Scope::Partial {
             let run = run.as_ref().map(|run| run.id);
             self.volume.note_destaged(&self.timeline, run, waiting);
+            self.volume.note_unmovable(self.unmovable);
         }
         self.install(&core, run, moved, &changes, &dead);
         Ok(())
@@ -344,7 +358,7 @@ impl MergeJob {
         for (&segment, &count) in arrived {
             *changes.entry(segment).or_default() += count;
         }
-        for slab in self.volume.base.iter().flat_map(|base| base.segments()) {
+        for slab in self.volume.base.segments() {
             if slab.committed_entries.load(Ordering::Acquire) == 0 {
                 changes.entry(slab.number).or_default();
             }
@@ -371,18 +385,16 @@ impl MergeJob {
                 segment.committed_entries.fetch_add(change, Ordering::AcqRel);
             }
         }
-        if let Some(base) = &self.volume.base {
-            let slab = |segment: &Arc<Segment>| segment.slab;
-            dead.iter().filter_map(slab).for_each(|slab| base.remove(slab));
-            moved.iter().filter(|s| s.slab.is_some()).for_each(|s| base.add(Arc::clone(s)));
-        }
+        let base = &self.volume.base;
+        dead.iter().filter_map(|segment| segment.slab).for_each(|slab| base.remove(slab));
+        moved.iter().filter(|s| s.slab.is_some()).for_each(|s| base.add(Arc::clone(s)));
         let ids: Vec<u64> = self.inputs.iter().map(|r| r.id).collect();
         self.timeline.install_merged(&ids, run.map(Arc::new));
-        let has_homes = self.volume.base.is_some() && !changes.is_empty();
+        let has_homes = base.slab_count() > 0 && !changes.is_empty();
         if !moved.is_empty() || !dead.is_empty() || has_homes {
             core.forget_pages();
         }
-        if let Some(base) = &self.volume.base {
+        if has_homes {
             // Homes that the map no longer names may still be read by those who looked before.
             let readers = core.store.earlier_readers();
             for segment in self.released.keys().filter_map(|&number| core.store.segment(number)) {

@@ -228,6 +228,7 @@ impl Pool {
             architecture: spec.architecture,
             placed: Vec::new(),
             cache: caches::setting(spec.architecture, None, spec.cache)?,
+            conversion: None,
         };
         let detail = match spec.architecture {
             Architecture::Logging => format!("{} bytes, {:?}", spec.size_bytes, spec.granularity),
@@ -333,6 +334,7 @@ impl Pool {
             voids: Vec::new(),
             next_version: 0,
             placed: Vec::new(),
+            conversion: None,
             ..record
         };
         let branch = Branch { timeline, seq: resolved.seq };
@@ -357,9 +359,10 @@ impl Pool {
             let mut record = volume.record.lock().clone();
             record.deleted = true;
             record.name = String::new();
+            record.conversion = None;
             commit.put_volume(&record)?;
             commit.remove_pins(record.id)?;
-            if volume.current.is_some() {
+            if volume.present().current.is_some() {
                 commit.remove_slabs(record.id)?;
             }
             let detail = format!("volume {} with its history", record.id);
@@ -372,7 +375,7 @@ impl Pool {
         });
         volume.cache.release(volume.log.stable(), volume.log.last_time());
         deleted?;
-        if let Some(current) = &volume.current {
+        if let Some(current) = &volume.present().current {
             current.retire();
         }
         {
@@ -437,7 +440,7 @@ impl Pool {
         }
         let stores = self.core.all_volumes().into_iter();
         let sealed = stores.filter_map(|volume| {
-            let placed = volume.current.as_ref()?.seal();
+            let placed = volume.present().current.as_ref()?.seal();
             Some((volume, placed))
         });
         let sealed: Vec<_> = sealed.collect();
@@ -472,8 +475,8 @@ impl Pool {
         let catalogue_bytes = (superblock.catalogue_zones.len() as u64 + 1) * zone_bytes;
         let stores = self.core.all_volumes();
         let count = |volume: &Arc<Volume>| {
-            volume.current.as_ref().map_or(0, |current| current.slab_count())
-                + volume.base.as_ref().map_or(0, |base| base.slab_count())
+            volume.present().current.as_ref().map_or(0, |current| current.slab_count())
+                + volume.base.slab_count()
         };
         let slabs: usize = stores.iter().map(count).sum();
         let current_bytes = slabs as u64 * zone_bytes;

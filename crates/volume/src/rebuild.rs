@@ -42,7 +42,7 @@ impl Pool {
         report.damaged_bytes += pool.core.replace_map(entries)?;
         for volume in pool.core.all_volumes() {
             // The present may be another one now, should the log have lost something.
-            if let Some(current) = &volume.current {
+            if let Some(current) = &volume.present().current {
                 current.distrust_after_revert(None);
             }
         }

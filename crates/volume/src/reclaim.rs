@@ -70,7 +70,9 @@ impl Core {
         let mut more = false;
         for volume in self.all_volumes() {
             more |= volume.destage_behind(budget.bytes)?;
+            more |= volume.fill_places()?;
             more |= volume.settle_places(budget.bytes)?;
+            volume.end_conversion(job.is_none())?;
         }
         if job.is_none() {
             *job = self.next_job()?;
@@ -109,7 +111,9 @@ impl Core {
     }
 
     fn begin_reclaim(&self, volume: &Volume) -> Result<()> {
+        volume.begin_pass()?;
         self.free_empty_segments(volume)?;
+        self.free_empty_homes(volume)?;
         volume.reclaim_wanted.store(false, Ordering::Relaxed);
         volume.begin_destage();
         let horizon = volume.record.lock().horizon_seq;
@@ -144,6 +148,25 @@ impl Core {
         self.finish(&numbers, commit)?;
         drop(numbers);
         self.forget_pages();
+        self.store.retire_segments(&empty);
+        Ok(())
+    }
+
+    /// Frees slabs of a base that is being left. The caller holds `work`; nothing is coming home.
+    fn free_empty_homes(&self, volume: &Volume) -> Result<()> {
+        let empty = volume.empty_homes();
+        if empty.is_empty() {
+            return Ok(());
+        }
+        let (numbers, commit) = self.begin()?;
+        for segment in &empty {
+            commit.remove_segment(segment.number)?;
+            commit.remove_base(volume.id, segment.slab.expect("a slab of a base"))?;
+        }
+        self.finish(&numbers, commit)?;
+        drop(numbers);
+        self.forget_pages();
+        empty.iter().filter_map(|segment| segment.slab).for_each(|slab| volume.base.remove(slab));
         self.store.retire_segments(&empty);
         Ok(())
     }
@@ -210,7 +233,7 @@ impl Core {
             commit.remove_segment(segment.number)?;
             commit.remove_spare(segment.number)?;
         }
-        if ghost.base.is_some() {
+        if segments.iter().any(|segment| segment.slab.is_some()) {
             commit.remove_bases(ghost.id)?;
         }
         commit.remove_pins(ghost.id)?;
@@ -387,7 +410,7 @@ impl Volume {
         if !self.reclaiming.lock().is_empty() {
             return false;
         }
-        if self.wants_destage() {
+        if self.wants_destage() || self.wants_conversion() {
             return true;
         }
         // Before the record is locked: whoever holds the gate locks it last.
@@ -441,6 +464,11 @@ impl Volume {
             room = room.saturating_sub(s.live_bytes());
             s.live_bytes() <= before
         };
-        sparse.into_iter().take_while(fits).map(|s| s.number).collect()
+        let mut sparse: BTreeSet<u64> =
+            sparse.into_iter().take_while(fits).map(|s| s.number).collect();
+        if haste == Haste::None {
+            sparse.extend(self.homes_to_leave());
+        }
+        sparse
     }
 }

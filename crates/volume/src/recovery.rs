@@ -16,6 +16,7 @@ use units::{Seq, WallTime};
 use crate::base::Base;
 use crate::cache::Cache;
 use crate::catalogue::{Catalogue, CatalogueMedia, Contents, RunRecord, VolumeRecord};
+use crate::conversion::Conversion;
 use crate::core::Core;
 use crate::current_store::CurrentStore;
 use crate::opening::Opening;
@@ -327,22 +328,18 @@ fn current_store(
     here.then(|| Arc::new(CurrentStore::new(Arc::clone(&core.store), slabs, is_placed)))
 }
 
-/// What the catalogue has of a volume's current store.
-#[derive(Default)]
+/// What the catalogue has of a volume's current store and base.
 struct Places {
     /// Zones by slab.
     slabs: BTreeMap<u64, u32>,
     /// Ranges of slabs in which everything is in place.
     placed: Vec<(u64, u64)>,
     /// The base, with its slabs.
-    base: Option<Base>,
+    base: Base,
 }
 
 /// A volume's base with the slabs that the catalogue names.
-fn base_of(core: &Core, record: &VolumeRecord, slabs: &[(u64, u64, u64)]) -> Result<Option<Base>> {
-    if !record.architecture.has_base() {
-        return Ok(None);
-    }
+fn base_of(core: &Core, record: &VolumeRecord, slabs: &[(u64, u64, u64)]) -> Result<Base> {
     let base = Base::new(core.store.zone_bytes);
     for &(_, slab, number) in slabs.iter().filter(|slab| slab.0 == record.id) {
         let segment = core.store.segment(number).filter(|s| s.slab == Some(slab));
@@ -351,7 +348,7 @@ fn base_of(core: &Core, record: &VolumeRecord, slabs: &[(u64, u64, u64)]) -> Res
         })?;
         base.add(segment);
     }
-    Ok(Some(base))
+    Ok(base)
 }
 
 /// Takes what a clean close said about places; from now on the catalogue says it no more.
@@ -375,7 +372,8 @@ impl Volume {
             ..LogStart::default()
         };
         let recovered = RecoveredLog { start, ..RecoveredLog::default() };
-        let places = Places { base: base_of(&core, &record, &[])?, ..Places::default() };
+        let base = Base::new(core.store.zone_bytes);
+        let places = Places { slabs: BTreeMap::new(), placed: Vec::new(), base };
         Volume::build(core, record, recovered, TimeIndex::default(), places)
     }
 
@@ -391,7 +389,7 @@ impl Volume {
             .ok_or_else(|| corrupt(format!("volume {} has lost its timeline", record.name)))?;
         let size_bytes = record.size_at(Seq(u64::MAX));
         let log = Log::new(record.id, Arc::clone(&core.store), recovered.start);
-        let log = if record.architecture.destages() { log.as_journal() } else { log };
+        log.set_journal(record.architecture.destages());
         log.restore_times(recovered.times);
         let mut pins = Pins::default();
         for (number, version) in core.catalogue.versions(record.id)? {
@@ -404,7 +402,7 @@ impl Volume {
         let volume = (record.id, name.clone());
         let current = current_store(&core, &record, &places.slabs, &places.placed);
         let opening = Opening::new(store, volume, timeline, at, size_bytes);
-        let opening = Arc::new(opening.with_current(current.clone()));
+        let opening = Arc::new(opening.with_current(current));
         core.register(&opening);
         Ok(Volume {
             id: record.id,
@@ -412,7 +410,6 @@ impl Volume {
             log,
             times,
             present: RwLock::new(opening),
-            current,
             base: places.base,
             pins: Mutex::new(pins),
             tally: Tally::default(),
@@ -422,6 +419,7 @@ impl Volume {
             reclaim_wanted: AtomicBool::new(false),
             reclaiming: Mutex::new(Vec::new()),
             destage: Mutex::default(),
+            conversion: Mutex::new(Conversion::of(&record)),
             waiting_homes: AtomicU64::new(0),
             counted: Mutex::new(None),
             cache: Cache::new(record.granularity_at(Seq(u64::MAX))),

@@ -50,12 +50,6 @@ impl Architecture {
         matches!(self, Architecture::SplitStream | Architecture::SplitDownstream)
     }
 
-    /// Whether it may have a cache.
-    #[must_use]
-    pub fn may_have_cache(self) -> bool {
-        matches!(self, Architecture::Logging | Architecture::SplitDownstream)
-    }
-
     /// Whether it must have one.
     #[must_use]
     pub fn needs_cache(self) -> bool {
@@ -172,6 +166,21 @@ pub struct VolumeChange {
     pub history_limit_bytes: Option<Option<u64>>,
     /// The write-back cache.
     pub cache: CacheChange,
+    /// Where data lives: changes at once, and what follows from that is done in the background.
+    pub architecture: Option<Architecture>,
+}
+
+/// A change of architecture whose background work is not done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ConversionInfo {
+    /// What it was before.
+    pub from: Architecture,
+    /// What it is now.
+    pub to: Architecture,
+    /// Bytes that are where they belong, of those that were not.
+    pub done_bytes: u64,
+    /// Bytes that were not, since the change or since the pool was opened.
+    pub total_bytes: u64,
 }
 
 /// A seq with its time.
@@ -229,6 +238,8 @@ pub struct VolumeInfo {
     pub counters: VolumeCounters,
     /// Bytes some of which may not be in place yet, where they belong; reads are right meanwhile.
     pub unplaced_bytes: u64,
+    /// The change of architecture under way.
+    pub conversion: Option<ConversionInfo>,
     /// Its write-back cache. With one, what is acknowledged and not flushed is lost with the
     /// process.
     pub cache: Option<CacheInfo>,

@@ -70,7 +70,10 @@ impl Volume {
     /// Checks that whatever the map has in the base is at home there, one version of a block at
     /// most.
     fn verify_homes(&self) -> Result<()> {
-        let Some(base) = &self.base else { return Ok(()) };
+        let base = &self.base;
+        if base.slab_count() == 0 {
+            return Ok(());
+        }
         let store = &self.core.store;
         let mut homes = BTreeSet::new();
         for run in self.own_timelines().iter().flat_map(|timeline| timeline.runs()) {
@@ -98,8 +101,8 @@ impl Volume {
 
     /// Checks that what is trusted in place is what the map says.
     fn verify_places(&self) -> Result<()> {
-        let Some(current) = &self.current else { return Ok(()) };
         let present = self.present();
+        let Some(current) = &present.current else { return Ok(()) };
         let end = present.size_bytes.div_ceil(BLOCK_BYTES);
         for range in current.trusted() {
             let blocks = range.start..range.end.min(end);

@@ -18,8 +18,8 @@ use units::{BLOCK_BYTES, Moment, Seq, WallTime};
 use crate::base::Base;
 use crate::cache::Cache;
 use crate::catalogue::{Commit, MarkRecord, Numbers, VolumeRecord};
+use crate::conversion::Conversion;
 use crate::core::Core;
-use crate::current_store::CurrentStore;
 use crate::destage::Destage;
 use crate::opening::{Opening, Patience};
 use crate::types::{Extent, Stamp, VolumeCounters, VolumeInfo};
@@ -64,12 +64,10 @@ pub struct Volume {
     pub(crate) log: Log,
     pub(crate) times: TimeIndex,
     pub(crate) present: RwLock<Arc<Opening>>,
-    /// Where the present is in place, for architectures that have it so.
-    pub(crate) current: Option<Arc<CurrentStore>>,
     /// What waits to be written and what was read, if it has a cache.
     pub(crate) cache: Cache,
-    /// Where settled blocks have their homes, for architectures with a base.
-    pub(crate) base: Option<Base>,
+    /// Where settled blocks have their homes: empty where no architecture with a base ever was.
+    pub(crate) base: Base,
     pub(crate) record: Mutex<VolumeRecord>,
     pub(crate) pins: Mutex<Pins>,
     pub(crate) tally: Tally,
@@ -83,6 +81,7 @@ pub struct Volume {
     /// Timelines that a reclamation under way has still to merge.
     pub(crate) reclaiming: Mutex<Vec<u64>>,
     pub(crate) destage: Mutex<Destage>,
+    pub(crate) conversion: Mutex<Conversion>,
     /// Blocks whose homes were taken when full merges would have brought them there.
     pub(crate) waiting_homes: AtomicU64,
     /// Live bytes as last counted, and the seq then.
@@ -236,6 +235,7 @@ impl Volume {
         let latest = self.latest_told()?;
         let record = self.record.lock().clone();
         let space = self.space(&record)?;
+        let conversion = self.conversion_info(&record)?;
         let oldest = self.oldest(&record, latest, &self.pins.lock())?;
         // The log may not have it yet.
         let oldest = if oldest.seq == latest.seq { latest } else { oldest };
@@ -255,11 +255,16 @@ impl Volume {
             created: WallTime::from_nanos(record.created_ns),
             cloned_from: record.cloned_from.map(|(name, seq)| (name, Seq(seq))),
             counters: self.counters(),
-            unplaced_bytes: self.current.as_ref().map_or(0, |c| c.unsettled_blocks() * BLOCK_BYTES),
+            unplaced_bytes: self.unplaced_bytes(),
+            conversion,
             cache: self.cache_info(),
-            base_bytes: self.base.as_ref().map_or(0, |b| b.blocks_at_home() * BLOCK_BYTES),
+            base_bytes: self.base.blocks_at_home() * BLOCK_BYTES,
             device_io: self.core.store.io(self.id).counts().to_vec(),
         })
+    }
+
+    fn unplaced_bytes(&self) -> u64 {
+        self.present().current.as_ref().map_or(0, |c| c.unsettled_blocks() * BLOCK_BYTES)
     }
 
     fn counters(&self) -> VolumeCounters {
@@ -271,7 +276,7 @@ impl Volume {
             written_bytes: get(&self.tally.written_bytes),
             flushes: get(&self.tally.flushes),
             checksum_errors: get(&self.tally.checksum_errors),
-            rotten_places: self.current.as_ref().map_or(0, |c| c.rotten()),
+            rotten_places: self.present().current.as_ref().map_or(0, |c| c.rotten()),
         }
     }
 }

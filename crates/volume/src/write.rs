@@ -21,6 +21,7 @@ use history::{
 };
 use units::{BLOCK_BYTES, BlockCount, Lba, Seq};
 
+use crate::current_store::Pen;
 use crate::opening::{Opening, Patience};
 use crate::types::WriteOp;
 use crate::volume::Volume;
@@ -138,7 +139,7 @@ impl Volume {
     }
 
     /// Appends ops of whole blocks; `None` when what they were merged with is the present no more,
-    /// or when they have to go through a cache.
+    /// when they have to go through a cache, or when the present is in place elsewhere now.
     pub(crate) fn write_whole(&self, ops: &[WriteOp<'_>], terms: Terms<'_>) -> Result<Option<Seq>> {
         SCRATCH.with_borrow_mut(|scratch| self.write_whole_with(ops, terms, scratch))
     }
@@ -164,7 +165,7 @@ impl Volume {
         while done < pieces.len() {
             let rest = &pieces[done..];
             let holds_lock = terms.merged.is_some();
-            let still_right = || self.still_right(terms);
+            let still_right = || self.still_right(terms, pen.as_ref());
             match self.log.append(still_right, rest, holds_lock, &*self.core, header) {
                 Ok(appended) => {
                     let taken = appended.ops;
@@ -179,6 +180,9 @@ impl Volume {
                     self.core.make_room()?;
                 }
                 Err(e) if e.kind == history::ErrorKind::Moved => {
+                    if !self.is_pen_right(pen.as_ref()) {
+                        return Ok(None);
+                    }
                     return self.moved(terms).map(|()| None);
                 }
                 Err(e) => return Err(e.into()),
@@ -207,9 +211,10 @@ impl Volume {
 
     /// The timeline to write to, if the write may still be made past the cache. Asked while nothing
     /// can change it.
-    fn still_right(&self, terms: Terms<'_>) -> Option<u64> {
+    fn still_right(&self, terms: Terms<'_>, pen: Option<&Pen>) -> Option<u64> {
         let by_way = terms.behind || !self.cache.is_on();
-        (by_way && self.may_write(terms)).then(|| self.present().timeline.id)
+        (by_way && self.may_write(terms) && self.is_pen_right(pen))
+            .then(|| self.present().timeline.id)
     }
 
     /// Whether a write may still be made. Asked while nothing can change it.

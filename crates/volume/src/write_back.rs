@@ -14,14 +14,16 @@ use std::sync::atomic::Ordering;
 
 use format::checksum::block_crc;
 use format::map::Entry;
-use history::{BlockOp, SegmentSource, TimedOps};
+use history::{BlockOp, FastSet, SegmentSource, TimedOps};
 use parking_lot::MutexGuard;
 use units::{BLOCK_BYTES, Seq};
 
 use crate::cache::{Cache, Offered, Run};
 use crate::core::FromReserve;
+use crate::current_store::Pen;
+use crate::in_place::data_blocks;
 use crate::opening::Patience;
-use crate::types::{Extent, WriteOp};
+use crate::types::{Architecture, Extent, WriteOp};
 use crate::volume::{Pins, Volume};
 use crate::write::{Terms, cut};
 use crate::{Error, ErrorKind, Result};
@@ -47,6 +49,16 @@ struct Scratch {
 
 thread_local! {
     static SCRATCH: RefCell<Scratch> = RefCell::default();
+}
+
+/// The pens of a run.
+struct Pens {
+    /// For blocks that are written in place with it.
+    now: Option<Pen>,
+    /// For blocks whose newer versions wait.
+    later: Option<Pen>,
+    /// Those blocks; none where every version goes in place.
+    superseded: Option<FastSet<u64>>,
 }
 
 /// Writes are held back; they go on when this is dropped.
@@ -185,25 +197,48 @@ impl Volume {
             .iter()
             .map(|(time, range)| TimedOps { time: *time, ops: &ops[range.clone()] })
             .collect();
-        let pen = self.take_pen_for_run(&ops)?;
-        let timeline = || (!self.gone.load(Ordering::Acquire)).then(|| self.present().timeline.id);
+        let mut pens = self.take_pens(run, &ops)?;
         let mut done = 0;
         while done < groups.len() {
             let rest = &groups[done..];
-            let appended = self.log.append_run(timeline, rest, source, &mut scratch.header)?;
+            let may = || !self.gone.load(Ordering::Acquire) && self.are_right(&pens);
+            let timeline = || may().then(|| self.present().timeline.id);
+            let appended = match self.log.append_run(timeline, rest, source, &mut scratch.header) {
+                Err(e) if e.kind == history::ErrorKind::Moved && !self.are_right(&pens) => {
+                    pens = self.take_pens(run, &ops)?;
+                    continue;
+                }
+                other => other?,
+            };
             let taken = done..done + appended.batches.len();
             let seq = self.enter_run_in_map(&groups[taken.clone()], appended, &mut scratch.entries);
-            if let Some(pen) = &pen {
-                let within = run.groups()[taken.start].1.start..run.groups()[taken.end - 1].1.end;
-                self.write_run_in_place(pen, &ops[within])?;
-            }
             done = taken.end;
             self.cache.end_groups(run, taken, seq);
         }
-        if let Some(pen) = pen {
+        let Pens { now, later, superseded } = pens;
+        if let Some(pen) = now {
+            self.write_run_in_place(&pen, &ops, superseded.as_ref())?;
             pen.let_go();
         }
+        if let Some(later) = later {
+            later.give_up();
+        }
         Ok(())
+    }
+
+    /// With `split-stream` a place waits for the newest version of its block: until then the log
+    /// answers.
+    fn take_pens(&self, run: &Run, ops: &[BlockOp<'_>]) -> Result<Pens> {
+        let is_stream = self.architecture() == Architecture::SplitStream;
+        let superseded = is_stream.then(|| self.cache.superseded(run));
+        let is_superseded = |block: &u64| superseded.as_ref().is_some_and(|s| s.contains(block));
+        let (later, now) = data_blocks(ops).partition(is_superseded);
+        let later = self.take_pen_for_blocks(later)?;
+        Ok(Pens { now: self.take_pen_for_blocks(now)?, later, superseded })
+    }
+
+    fn are_right(&self, pens: &Pens) -> bool {
+        self.is_pen_right(pens.now.as_ref()) && self.is_pen_right(pens.later.as_ref())
     }
 
     /// Destages everything that was accepted before this call. What has no room elsewhere goes into

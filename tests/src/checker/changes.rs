@@ -5,7 +5,7 @@ use serde_json::json;
 
 use super::past::{check_changed, check_refused};
 use super::subject::{Moment, Retains, Subject, number};
-use super::world::World;
+use super::world::{ARCHITECTURES, World};
 use crate::http::escape;
 use crate::random::Random;
 
@@ -148,6 +148,7 @@ impl World {
         };
         http.expect("POST", &subject.path("/clones"), Some(&body))?;
         let mut clone = Subject::new(&name, subject.retains, subject.window, image);
+        clone.note_cache(&http)?;
         if clone.retains == Retains::Everything {
             clone.record(&http, true)?;
         }
@@ -174,6 +175,21 @@ impl World {
         }
         let name = subject.name.clone();
         self.note(format!("{name}: resize from {old} to {size}"));
+        self.check_present(at, true)
+    }
+
+    /// Changes the architecture, under whoever is attached and whatever view is held.
+    pub(super) fn convert(&mut self, at: usize) -> Result<()> {
+        let http = self.server.http();
+        let to = ARCHITECTURES[self.random.index(ARCHITECTURES.len())];
+        let subject = &mut self.subjects[at];
+        let before = subject.latest_seq(&http)?;
+        let made = http.expect("PATCH", &subject.path(""), Some(&json!({ "architecture": to })))?;
+        ensure!(made["architecture"] == to, "{} instead of {to}", made["architecture"]);
+        ensure!(subject.latest_seq(&http)? == before, "a conversion is no moment");
+        subject.note_cache(&http)?;
+        let name = subject.name.clone();
+        self.note(format!("{name}: convert to {to}"));
         self.check_present(at, true)
     }
 

@@ -3,7 +3,8 @@
 //!
 //! What is checked, in every run:
 //! 1. The present is what was acknowledged, also after the server was killed: a write that was
-//!    not acknowledged is there or not, block by block, and stays as it was found.
+//!    not acknowledged is there or not, block by block, and stays as it was found. Of a volume with
+//!    a write-back cache a kill may take what was acknowledged and not flushed.
 //! 2. A recorded moment reads the same for ever, by seq, time, version, mark and through a view
 //!    that is held open, whatever happens to the volume meanwhile.
 //! 3. The moments between two recorded ones are whole: each write is in them or not, in an order
@@ -11,6 +12,7 @@
 //! 4. Reverts, undone reverts, clones and clones of clones have the bytes of their moment.
 //! 5. A diff covers every byte that differs and reports no block that does not; a hole reads zero.
 //! 6. Deleting a volume, version or mark changes no other.
+//! 7. A change of architecture changes nothing that a client sees.
 //!
 //! The model is an [`crate::image::Image`] for each moment. The generator is this module's own and
 //! shares nothing with the simulator's, so that one's blind spot is not the other's.

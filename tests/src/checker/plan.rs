@@ -27,6 +27,11 @@ impl Op {
         }
     }
 
+    /// Whether it is durable before its reply.
+    pub fn is_forced(&self) -> bool {
+        matches!(self.request, Request::Write { fua: true, .. } | Request::Trim { fua: true, .. })
+    }
+
     pub fn apply(&self, image: &mut Image) {
         match &self.request {
             Request::Write { offset, bytes, .. } => image.write(*offset, bytes),

@@ -10,7 +10,8 @@ use crate::random::Random;
 /// What is in flight under a cookie.
 enum Sent {
     Op(usize),
-    Flush,
+    /// A flush, sent after so many requests had been acknowledged.
+    Flush(u64),
     /// A read beside the writes, of bytes that none of them touches.
     Read {
         offset: u64,
@@ -24,12 +25,14 @@ pub(super) struct Storm<'a> {
     pub image: &'a Image,
     in_flight: Vec<Vec<(u64, Sent)>>,
     acknowledged: u64,
+    /// So many requests, the first to be acknowledged, are flushed.
+    flushed: u64,
 }
 
 impl<'a> Storm<'a> {
     pub fn new(ops: &'a mut [Op], links: &'a mut [Nbd], image: &'a Image) -> Storm<'a> {
         let in_flight = links.iter().map(|_| Vec::new()).collect();
-        Storm { ops, links, image, in_flight, acknowledged: 0 }
+        Storm { ops, links, image, in_flight, acknowledged: 0, flushed: 0 }
     }
 
     /// Sends everything and waits for everything; every request must succeed.
@@ -84,6 +87,15 @@ impl<'a> Storm<'a> {
         Ok(())
     }
 
+    /// For a volume with a write-back cache, after a kill: what was not flushed counts as not
+    /// acknowledged.
+    pub fn forget_unflushed(&mut self) {
+        let flushed = self.flushed;
+        for op in self.ops.iter_mut().filter(|op| !op.is_forced()) {
+            op.done_as = op.done_as.filter(|place| *place < flushed);
+        }
+    }
+
     fn send_op(&mut self, link: usize, index: usize) -> Result<()> {
         self.ops[index].sent_after = Some(self.acknowledged);
         let cookie = self.links[link].send(&self.ops[index].request)?;
@@ -94,7 +106,7 @@ impl<'a> Storm<'a> {
     fn send_beside(&mut self, random: &mut Random, link: usize) -> Result<()> {
         if random.chance(8) {
             let cookie = self.links[link].send(&Request::Flush)?;
-            self.in_flight[link].push((cookie, Sent::Flush));
+            self.in_flight[link].push((cookie, Sent::Flush(self.acknowledged)));
         }
         if random.chance(15) {
             let (offset, length) = super::plan::range(random, self.image.size());
@@ -129,14 +141,18 @@ impl<'a> Storm<'a> {
             .context("a reply to a request of another connection")?;
         match (self.in_flight[link].swap_remove(place).1, completion.reply) {
             (Sent::Op(index), Reply::Done) => {
-                self.ops[index].done_as = Some(self.acknowledged);
+                let op = &mut self.ops[index];
+                op.done_as = Some(self.acknowledged);
                 self.acknowledged += 1;
+                if op.is_forced() {
+                    self.flushed = self.flushed.max(op.sent_after.unwrap_or(0));
+                }
             }
             (Sent::Op(index), reply) => {
                 bail!("{}: {reply:?}", describe(&self.ops[index].request))
             }
-            (Sent::Flush, Reply::Done) => {}
-            (Sent::Flush, reply) => bail!("flush: {reply:?}"),
+            (Sent::Flush(before), Reply::Done) => self.flushed = self.flushed.max(before),
+            (Sent::Flush(_), reply) => bail!("flush: {reply:?}"),
             (Sent::Read { offset, expected }, Reply::Bytes(bytes)) => {
                 ensure!(bytes == expected, "a read of {} at {offset} is wrong", bytes.len());
             }

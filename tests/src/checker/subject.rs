@@ -58,6 +58,8 @@ pub(super) struct Subject {
     pub retains: Retains,
     /// How far back moments can be opened that nothing pins.
     pub window: Window,
+    /// It has a write-back cache: a kill takes what was not flushed.
+    pub is_cached: bool,
     /// The present.
     pub image: Image,
     pub moments: Vec<Moment>,
@@ -78,6 +80,7 @@ impl Subject {
             name: name.to_owned(),
             retains,
             window,
+            is_cached: false,
             image,
             moments: Vec::new(),
             links: Vec::new(),
@@ -95,6 +98,12 @@ impl Subject {
 
     pub fn latest_seq(&self, http: &Http) -> Result<u64> {
         number(&http.get(&self.path(""))?["latest"]["seq"])
+    }
+
+    /// Asks whether it has a write-back cache.
+    pub fn note_cache(&mut self, http: &Http) -> Result<()> {
+        self.is_cached = http.get(&self.path(""))?["cache"].is_object();
+        Ok(())
     }
 
     pub fn resolve(&self, http: &Http, moment: &str) -> Result<(u64, bool)> {

@@ -12,6 +12,7 @@ use super::Options;
 use super::past::compare;
 use super::subject::{Retains, SHORT_WINDOW, Subject, Window};
 use crate::image::Image;
+use crate::nbd::Request;
 use crate::random::Random;
 use crate::server::Server;
 
@@ -19,7 +20,8 @@ use crate::server::Server;
 const STORY_STEPS: usize = 60;
 const VOLUMES_MAX: usize = 5;
 /// Where volumes may keep their present; to a client they are the same.
-const ARCHITECTURES: [&str; 4] = ["logging", "split-stream", "redirect", "checkpointing"];
+pub(super) const ARCHITECTURES: [&str; 5] =
+    ["logging", "split-stream", "split-downstream", "redirect", "checkpointing"];
 /// Recorded moments of a volume that are compared at its end, of which the newest and a sample.
 pub(super) const COMPARED_AT_END: usize = 24;
 
@@ -141,6 +143,7 @@ impl World {
             89..91 if self.subjects.len() < VOLUMES_MAX => self.create_any_volume(),
             91..96 => self.storm_and_kill(at),
             96..98 => self.restart(),
+            98 => self.convert(at),
             _ => {
                 thread::sleep(Duration::from_millis(self.random.below(60)));
                 self.check_present(at, false)
@@ -173,9 +176,14 @@ impl World {
         if window == Window::Short {
             body["window"] = json!(SHORT_WINDOW);
         }
+        if self.random.chance(40) {
+            body["cache"] = json!(self.random.between(64 << 10, 2 << 20));
+            body["cache_dirty_percent"] = json!(self.random.between(1, 100));
+        }
         self.note(format!("create {body}"));
         self.server.http().expect("POST", "/api/v1/volumes", Some(&body))?;
         let mut subject = Subject::new(&name, retains, window, Image::zeros(size));
+        subject.note_cache(&self.server.http())?;
         if retains == Retains::Everything {
             subject.record(&self.server.http(), false)?;
         }
@@ -185,6 +193,7 @@ impl World {
 
     fn restart(&mut self) -> Result<()> {
         if self.random.chance(50) {
+            self.flush_caches()?;
             self.server.kill();
             self.note("kill -9 at rest".to_owned());
         } else {
@@ -193,6 +202,14 @@ impl World {
         }
         self.up_again()?;
         self.check_all_presents()
+    }
+
+    /// Flushes what a kill would take.
+    pub(super) fn flush_caches(&mut self) -> Result<()> {
+        for subject in self.subjects.iter().filter(|subject| subject.is_cached) {
+            self.server.connect(&subject.name)?.demand(&Request::Flush)?;
+        }
+        Ok(())
     }
 
     pub(super) fn up_again(&mut self) -> Result<()> {

@@ -89,6 +89,7 @@ impl World {
     }
 
     pub(super) fn storm_and_kill(&mut self, at: usize) -> Result<()> {
+        self.flush_caches()?;
         self.link(at)?;
         let count = self.random.between(4, 120);
         let until = self.random.below(count + 1);
@@ -96,11 +97,11 @@ impl World {
         let subject = &mut self.subjects[at];
         let mut ops = plan::ops(&mut self.random, &subject.image, count, racing);
         let server = &mut self.server;
-        Storm::new(&mut ops, &mut subject.links, &subject.image).run_until_killed(
-            &mut self.random,
-            until,
-            || server.kill(),
-        )?;
+        let mut storm = Storm::new(&mut ops, &mut subject.links, &subject.image);
+        storm.run_until_killed(&mut self.random, until, || server.kill())?;
+        if subject.is_cached {
+            storm.forget_unflushed();
+        }
         let acknowledged = ops.iter().filter(|op| op.done_as.is_some()).count();
         let sent = ops.iter().filter(|op| op.sent_after.is_some()).count();
         self.counts.writes += sent as u64;

@@ -41,8 +41,7 @@ pub struct Args {
     /// Make the trace's reads, too.
     #[arg(long)]
     reads: bool,
-    /// A write-back cache for the architectures that may have one [default: 64MiB for
-    /// split-downstream, none for logging].
+    /// A write-back cache [default: 64MiB for split-downstream, none for the others].
     #[arg(long, value_name = "SIZE", value_parser = size, conflicts_with = "uri")]
     cache: Option<Size>,
     /// Memory of the engine, as a server's --memory: with less, the map is written out sooner, and

@@ -140,6 +140,14 @@ fn settings_are_changed_and_dry_runs_are_not() {
     let size = fixture.run(&["volume", "resize", "pg", "128MiB", "--json"]).json();
     assert_eq!(size["size"], 128 << 20);
     assert_eq!(fixture.run(&["volume", "set", "pg"]).code, 2);
+    let asked = ["volume", "set", "pg", "--architecture", "redirect"];
+    let dry = fixture.run(&[&asked[..], &["--dry-run", "--json"]].concat());
+    assert_eq!(dry.json()["architecture"], "redirect");
+    assert_eq!(fixture.run(&["volume", "show", "pg", "--json"]).json()["architecture"], "logging");
+    let set = fixture.run(&[&asked[..], &["--json"]].concat());
+    assert_eq!(set.json()["architecture"], "redirect");
+    let unknown = fixture.run(&["volume", "set", "pg", "--architecture", "fancy"]);
+    assert!(unknown.code != 0 && unknown.err.contains("split-stream"), "{unknown:?}");
 }
 
 #[test]

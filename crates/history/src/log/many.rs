@@ -119,7 +119,7 @@ impl Log {
         let offset = self.store.zone_offset(reserved.segment.zone) + u64::from(first.offset);
         self.store.write(offset, &slices)?;
         let total = reserved.bytes.iter().map(|bytes| u64::from(bytes.0 + bytes.1)).sum();
-        self.io.count(self.kind, total);
+        self.io.count(self.kind(), total);
         Ok(run)
     }
 

@@ -127,7 +127,7 @@ impl Advisor<'_> {
         let plan_of_best = plan(best);
         self.explain(best, granularity, cache_bytes, &mut reasons);
         let others = Architecture::ALL.into_iter().filter(|one| *one != best).map(plan).collect();
-        let wait_ns = self.wait_ns(best, cache_bytes);
+        let wait_ns = self.wait_ns(cache_bytes);
         let shares = self.profile.shares(window_ns(granularity), wait_ns);
         Advice {
             plan: plan_of_best,
@@ -221,15 +221,12 @@ impl Advisor<'_> {
             _ => true,
         };
         let there = self.constraints.architectures;
-        let with_cache = self.constraints.cache_bytes.is_some_and(|bytes| bytes > 0);
-        let may = |one: &Architecture| !with_cache || one.may_have_cache();
-        let suited: Vec<_> = there.iter().copied().filter(|one| suits(one) && may(one)).collect();
+        let suited: Vec<_> = there.iter().copied().filter(suits).collect();
         if suited.is_empty() { there.to_vec() } else { suited }
     }
 
-    /// How long a write waits in the cache, if the architecture has one.
-    fn wait_ns(&self, architecture: Architecture, cache_bytes: u64) -> f64 {
-        let cache_bytes = if architecture.may_have_cache() { cache_bytes } else { 0 };
+    /// How long a write waits in the cache.
+    fn wait_ns(&self, cache_bytes: u64) -> f64 {
         let share = self.constraints.dirty_share;
         self.profile.wait_ns(dirty_pages(cache_bytes, share, self.profile.extent_bytes()))
     }
@@ -240,7 +237,9 @@ impl Advisor<'_> {
         granularity: Granularity,
         cache_bytes: u64,
     ) -> DeviceIos {
-        let wait_ns = self.wait_ns(architecture, cache_bytes);
+        let share = self.constraints.dirty_share;
+        let pages = dirty_pages(cache_bytes, share, self.profile.extent_bytes());
+        let wait_ns = self.profile.wait_ns_in(window_ns(granularity), pages);
         self.profile.shares(window_ns(granularity), wait_ns).ios(architecture)
     }
 
@@ -329,7 +328,7 @@ impl Advisor<'_> {
             architecture,
             granularity,
             window,
-            cache_bytes: if architecture.may_have_cache() { cache_bytes } else { 0 },
+            cache_bytes,
             ios_per_write,
             ios_per_second,
             ios_per_day: ios_per_second * NANOS_PER_DAY / 1e9,
@@ -346,7 +345,7 @@ impl Advisor<'_> {
         cache_bytes: u64,
         reasons: &mut Vec<String>,
     ) {
-        let wait_ns = self.wait_ns(best, cache_bytes);
+        let wait_ns = self.wait_ns(cache_bytes);
         let shares = self.profile.shares(window_ns(granularity), wait_ns);
         reasons.push(format!(
             "{}: {:.2} device I/Os a write, the fewest of those that suit (r {:.3}, c {:.3}, \
@@ -373,7 +372,7 @@ impl Advisor<'_> {
             ));
         }
         if profile.is_sampled() {
-            let wait_ns = self.wait_ns(Architecture::Logging, cache_bytes);
+            let wait_ns = self.wait_ns(cache_bytes);
             let error = profile.shares_error(window_ns(granularity), wait_ns);
             cautions.push(format!(
                 "a sample of the extents was looked at: r is within {:.3}, d within {:.3}",

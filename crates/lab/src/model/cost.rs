@@ -28,13 +28,6 @@ impl Architecture {
         Architecture::Checkpointing,
     ];
 
-    /// Whether volumes of it may have a write-back cache in this release. The model knows what one
-    /// would save with the others, too.
-    #[must_use]
-    pub const fn may_have_cache(self) -> bool {
-        matches!(self, Architecture::Logging | Architecture::SplitDownstream)
-    }
-
     /// Its name in the contract.
     #[must_use]
     pub const fn name(self) -> &'static str {

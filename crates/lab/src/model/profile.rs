@@ -111,6 +111,13 @@ impl Profile {
         self.whole.wait_ns(dirty_pages as f64, self.writes_per_ns())
     }
 
+    /// The same for a cache that keeps a version of each page for each window of this length, as
+    /// that of the engine: a history wants them all.
+    #[must_use]
+    pub fn wait_ns_in(&self, window_ns: f64, dirty_pages: u64) -> f64 {
+        self.whole.wait_ns_in(window_ns, dirty_pages as f64, self.writes_per_ns())
+    }
+
     /// r, c and d with windows of this length, and writes that wait so long in the cache.
     #[must_use]
     pub fn shares(&self, window_ns: f64, wait_ns: f64) -> Shares {

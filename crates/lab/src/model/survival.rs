@@ -145,6 +145,41 @@ impl Survival {
         (self.integral(wait_ns) + (window_ns - wait_ns) * evicted) / window_ns
     }
 
+    /// The same where the cache keeps a version for each window of this length: only those of one
+    /// window take each other's place. With windows of no length each write waits for itself.
+    pub(super) fn wait_ns_in(&self, window_ns: f64, pages: f64, writes_per_ns: f64) -> f64 {
+        if window_ns.is_infinite() {
+            return self.wait_ns(pages, writes_per_ns);
+        }
+        if pages <= 0.0 {
+            return 0.0;
+        }
+        let (mut low, mut high) = (1.0_f64, 1e18_f64);
+        while high > low * (1.0 + 1e-6) {
+            let middle = (low * high).sqrt();
+            if writes_per_ns * self.incurred_up_to(window_ns, middle) < pages {
+                low = middle;
+            } else {
+                high = middle;
+            }
+        }
+        high
+    }
+
+    /// The integral of D over the wait, in steps that grow with it.
+    fn incurred_up_to(&self, window_ns: f64, wait_ns: f64) -> f64 {
+        const STEP: f64 = 0.9;
+        let (mut sum, mut to) = (0.0, wait_ns);
+        let mut at_end = self.incurred(window_ns, to);
+        while to > wait_ns * 1e-6 {
+            let from = to * STEP;
+            let at_start = self.incurred(window_ns, from);
+            sum += (to - from) * (at_start + at_end) / 2.0;
+            (to, at_end) = (from, at_start);
+        }
+        sum + to * at_end
+    }
+
     /// How long a write waits in a cache of so many pages, when so many writes come a second: as
     /// long as it takes until as many pages were written that were not written again.
     pub(super) fn wait_ns(&self, pages: f64, writes_per_ns: f64) -> f64 {

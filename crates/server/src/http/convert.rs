@@ -60,9 +60,19 @@ pub(crate) fn volume(info: volume::VolumeInfo, clients: usize, nbd: &NbdAddresse
         created: time(info.created),
         cloned_from: info.cloned_from.map(|(volume, seq)| ClonedFrom { volume, seq: seq.0 }),
         unplaced_bytes: info.unplaced_bytes,
+        conversion: info.conversion.map(conversion),
         cache: info.cache.map(cache),
         base_bytes: info.base_bytes,
         device_io: info.device_io.into_iter().map(device_io).collect(),
+    }
+}
+
+fn conversion(info: volume::ConversionInfo) -> api::Conversion {
+    api::Conversion {
+        from: architecture(info.from).to_owned(),
+        to: architecture(info.to).to_owned(),
+        done_bytes: info.done_bytes,
+        total_bytes: info.total_bytes,
     }
 }
 

@@ -13,6 +13,8 @@ use super::answer::{Answer, Refusal};
 use super::ask::{Asked, Body, Named};
 use super::{Context, convert, model};
 
+/// The architecture that is chosen from what was written.
+const AUTO: &str = "auto";
 /// How far back the past can be opened unless asked otherwise: 24 hours in nanoseconds.
 const WINDOW_NS_DEFAULT: u64 = 24 * 3600 * 1_000_000_000;
 
@@ -71,14 +73,18 @@ pub(super) async fn create(
     Ok(made(location(&volume.name), volume))
 }
 
-fn architecture(context: &Context, body: &CreateVolume) -> Answer<Architecture> {
+fn architecture_of(context: &Context, body: &CreateVolume) -> Answer<Architecture> {
     let name = body.architecture.as_deref().unwrap_or(Architecture::Logging.name());
-    if name == "auto" {
+    if name == AUTO {
         return automatic(context, body);
     }
     if body.like.is_some() {
         return Err(Refusal::malformed("like goes with the architecture auto only", None));
     }
+    architecture(name)
+}
+
+fn architecture(name: &str) -> Answer<Architecture> {
     let known = Architecture::ALL.into_iter().find(|known| known.name() == name);
     known.ok_or_else(|| {
         let there = Architecture::ALL.map(Architecture::name).join(", ");
@@ -112,9 +118,28 @@ fn automatic(context: &Context, body: &CreateVolume) -> Answer<Architecture> {
     model::choose(context, like, decided)
 }
 
+/// What the volume's own writes speak for, with the settings that it has or gets.
+fn automatic_again(context: &Context, name: &str, body: &ChangeVolume) -> Answer<Architecture> {
+    let info = context.volume(name)?.info()?;
+    let percent = body.cache_dirty_percent.or(info.cache.map(|c| c.setting.dirty_percent));
+    let decided = Constraints {
+        architectures: &[],
+        volume_bytes: Some(body.size.map_or(info.size_bytes, |size| size.0.0)),
+        granularity: Some(body.granularity.unwrap_or(convert::granularity(info.granularity))),
+        window: Some(body.window.map_or(Span(info.window_ns), |window| window.0)),
+        history_limit_bytes: info.history_limit_bytes,
+        cache_bytes: Some(match body.cache {
+            Some(cache) => cache.0.0,
+            None => info.cache.map_or(0, |cache| cache.setting.bytes),
+        }),
+        dirty_share: percent.map_or(DIRTY_SHARE_DEFAULT, |percent| f64::from(percent) / 100.0),
+    };
+    model::choose(context, name, decided)
+}
+
 fn spec(context: &Context, body: CreateVolume) -> Answer<VolumeSpec> {
     let invalid = |detail: String| Refusal::new(ProblemKind::Invalid, detail);
-    let architecture = architecture(context, &body)?;
+    let architecture = architecture_of(context, &body)?;
     if let Some(extent) = body.extent.filter(|e| e.0.0 != convert::EXTENT_BYTES) {
         return Err(invalid(format!("an extent of {} bytes is not in this release", extent.0.0))
             .with_hint("leave extent out, or give 4KiB"));
@@ -171,6 +196,10 @@ pub(super) async fn change(
 
 fn apply(context: &Context, name: &str, body: &ChangeVolume, force: bool) -> Answer<api::Volume> {
     let volume = context.volume(name)?;
+    let architecture = match body.architecture.as_deref() {
+        Some(AUTO) => Some(automatic_again(context, name, body)?),
+        other => other.map(architecture).transpose()?,
+    };
     if let Some(size) = body.size {
         if size.0.0 < volume.size_bytes() {
             context.refuse_attached(name, force)?;
@@ -185,9 +214,15 @@ fn apply(context: &Context, name: &str, body: &ChangeVolume, force: bool) -> Ans
             bytes: body.cache.map(|c| c.0.0),
             dirty_percent: body.cache_dirty_percent,
         },
+        architecture,
     };
     if change != VolumeChange::default() {
+        let before = volume.architecture();
         volume.change(&change)?;
+        if let Some(now) = architecture.filter(|&now| now != before) {
+            let (from, to) = (before.name(), now.name());
+            tracing::info!(volume = name, from, to, "the architecture was changed");
+        }
     }
     context.describe(&volume)
 }

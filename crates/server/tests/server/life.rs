@@ -338,3 +338,47 @@ fn volumes_with_a_base_are_made_shown_and_reverted() {
         fixture.client.delete_volume("v", false).expect("delete");
     }
 }
+
+#[test]
+fn an_architecture_is_changed_while_the_volume_is_used() {
+    let fixture = Fixture::with_volume();
+    let client = &fixture.client;
+    let set = |name: &str, cache: Option<u64>| ChangeVolume {
+        architecture: Some(name.to_owned()),
+        cache: cache.map(|bytes| SizeInput(Size(bytes))),
+        ..ChangeVolume::default()
+    };
+    let first = fixture.write(0, 1);
+    fixture.write(0, 2);
+    let (_, before) = fixture.raw(METRICS);
+    assert!(before.contains("hindsight_volume_conversion_left_bytes{volume=\"v\"} 0"), "{before}");
+    for (name, cache) in [
+        ("split-stream", None),
+        ("redirect", None),
+        ("split-downstream", Some(1 << 20)),
+        ("checkpointing", Some(0)),
+        ("logging", None),
+    ] {
+        let changed = client.change_volume("v", &set(name, cache), false).expect("change");
+        assert_eq!(changed.architecture, name, "at once");
+        assert!(changed.conversion.is_none_or(|c| c.to == name && c.done_bytes <= c.total_bytes));
+        assert_eq!(fixture.first_byte(0), 2, "{name}");
+        // The server's own background work ends it.
+        while client.volume("v").expect("show").conversion.is_some() {
+            std::thread::yield_now();
+        }
+    }
+    let done = client.revert("v", &revert(&format!("seq:{first}"))).expect("revert");
+    assert_eq!((done.to.seq, fixture.first_byte(0)), (first, 1));
+    let audit = client.audit(&ListQuery::default()).expect("audit");
+    let told = |action: &str| audit.entries.iter().filter(|r| r.action == action).count();
+    assert_eq!((told("convert"), told("converted")), (5, 5));
+
+    let refused = problem(client.change_volume("v", &set("auto", None), false));
+    assert!(refused.hint.expect("a hint").contains("hindsight trace record"));
+    client.change_volume("v", &set("split-downstream", Some(1 << 20)), false).expect("change");
+    let kept = client.change_volume("v", &set("redirect", None), false).expect("change");
+    assert_eq!(kept.cache.expect("it keeps its cache").size, 1 << 20);
+}
+
+const METRICS: &str = "GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";

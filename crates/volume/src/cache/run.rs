@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use history::BlockOp;
+use history::{BlockOp, FastSet};
 use units::{BLOCK_BYTES, Seq, WallTime};
 
 use super::Cache;
@@ -75,6 +75,21 @@ impl Cache {
         state.shrink();
         drop(state);
         self.changed.notify_all();
+    }
+
+    /// Which blocks of a run have newer versions that wait behind it.
+    #[must_use]
+    pub fn superseded(&self, run: &Run) -> FastSet<u64> {
+        let state = self.lock();
+        let is_newest = |write: u64, block: u64| state.newest.get(&block) == Some(&write);
+        let blocks = |piece: &Piece| piece.block..piece.block + piece.blocks as u64;
+        let mut all: FastSet<u64> = run.pieces.iter().flat_map(blocks).collect();
+        for piece in &run.pieces {
+            for block in blocks(piece).filter(|&block| is_newest(piece.write, block)) {
+                all.remove(&block);
+            }
+        }
+        all
     }
 
     /// A run came to its end, or did not: what is left of it waits as before.

@@ -8,9 +8,9 @@ use redb::{Key, TableDefinition, TableHandle, Value};
 use serde::Serialize;
 
 use super::{
-    AUDIT, BASES, CURRENT, EventRecord, MAP_RUNS, MARKS, MarkRecord, NUMBERS, RunRecord, SEGMENTS,
-    SPARES, SegmentRecord, TIME_RUNS, TIMELINES, TimelineRecord, VERSIONS, VOLUMES, VersionRecord,
-    VolumeRecord,
+    AUDIT, BASES, CURRENT, ConversionRecord, EventRecord, MAP_RUNS, MARKS, MarkRecord, NUMBERS,
+    RunRecord, SEGMENTS, SPARES, SegmentRecord, TIME_RUNS, TIMELINES, TimelineRecord, VERSIONS,
+    VOLUMES, VersionRecord, VolumeRecord,
 };
 use crate::types::{Architecture, AuditRecord, CacheSetting, Granularity};
 
@@ -65,6 +65,10 @@ fn fields(record: &str, value: &impl Serialize) -> Vec<(String, String)> {
     names.map(|name| (record.to_owned(), name.clone())).collect()
 }
 
+fn conversion() -> ConversionRecord {
+    ConversionRecord { from: Architecture::Redirect, since_ns: 1 }
+}
+
 fn volume() -> VolumeRecord {
     VolumeRecord {
         id: 1,
@@ -95,6 +99,7 @@ fn volume() -> VolumeRecord {
         architecture: Architecture::SplitStream,
         placed: vec![(0, 1)],
         cache: Some(CacheSetting { bytes: 1 << 20, dirty_percent: 3 }),
+        conversion: Some(conversion()),
     }
 }
 
@@ -111,6 +116,7 @@ fn the_page_names_every_field_of_every_json_record() {
         AuditRecord { number: 1, time_ns: 1, action: text(), volume: text(), detail: text() };
     let code: BTreeSet<(String, String)> = [
         fields("volume", &volume()),
+        fields("conversion", &conversion()),
         fields("event", &event),
         fields("timeline", &TimelineRecord { id: 1, log: 1, parent: None }),
         fields("run", &run),

@@ -62,6 +62,19 @@ pub struct VolumeRecord {
     /// Its write-back cache.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cache: Option<CacheSetting>,
+    /// A change of architecture of which something is left to do.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub conversion: Option<ConversionRecord>,
+}
+
+/// A change of architecture: what is left of it to do is told by slabs and map.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ConversionRecord {
+    /// The architecture before.
+    pub from: Architecture,
+    /// When it was changed, in nanoseconds since 1970.
+    pub since_ns: u64,
 }
 
 /// A revert or resize.

@@ -1,6 +1,6 @@
 //! What the simulator can do to a pool, one thing at a time.
 
-use hindsight_volume::{Granularity, VolumeChange};
+use hindsight_volume::{Architecture, Granularity, VolumeChange};
 use units::Moment;
 
 use crate::oracle::Change;
@@ -42,6 +42,8 @@ pub enum Action {
     Resize(String, u64),
     /// Changes settings.
     Change(String, VolumeChange),
+    /// Changes the architecture.
+    Convert(String, Architecture),
     /// Background work of so many bytes.
     Step(u64),
     /// Lets time pass on both clocks, in nanoseconds.
@@ -77,7 +79,8 @@ impl Action {
             | Action::CreateMark(name, ..)
             | Action::Revert(name, _)
             | Action::Resize(name, _)
-            | Action::Change(name, _) => Some(name),
+            | Action::Change(name, _)
+            | Action::Convert(name, _) => Some(name),
             _ => None,
         }
     }

@@ -50,6 +50,7 @@ fn alphabet() -> Vec<Action> {
         Action::Resize(name(), 20_480),
         Action::Step(1 << 20),
         Action::Restart,
+        Action::Convert(name(), Architecture::SplitStream),
     ]
 }
 
@@ -237,6 +238,11 @@ fn the_same_with_log_and_present_written_behind_a_cache() {
     enumerate_all(Architecture::SplitDownstream, Some(Granularity::OnDemand));
 }
 
+#[test]
+fn the_same_with_places_that_wait_for_the_newest_version() {
+    enumerate_all(Architecture::SplitStream, Some(Granularity::EveryWrite));
+}
+
 /// Two volumes with a base, most of one at home, and captures whose end frees homes.
 fn start_with_homes(architecture: Architecture) -> World {
     let mut world = World::new(1, 64 << 20, 1 << 20);
@@ -300,4 +306,44 @@ fn a_crash_at_any_change_keeps_the_promises_while_blocks_come_home() {
 #[test]
 fn a_crash_at_any_change_keeps_the_promises_while_before_images_leave() {
     enumerate_homecoming(Architecture::Checkpointing);
+}
+
+/// A crash at every change of a story in which the architecture changes again and again.
+fn enumerate_conversions(base: &World, through: &[Architecture]) {
+    let name = || "v".to_owned();
+    let mut story = Vec::new();
+    for (byte, &architecture) in (10..).zip(through) {
+        let write = Change::Write(3000 * u64::from(byte - 9), vec![byte; 9000]);
+        story.extend([
+            Action::Convert(name(), architecture),
+            Action::Step(1 << 20),
+            Action::Write(name(), vec![write]),
+            Action::Step(1 << 20),
+            Action::Flush(name()),
+            Action::Step(1 << 20),
+        ]);
+    }
+    story.push(Action::Restart);
+    story.push(Action::Step(1 << 20));
+    for length in 1..=story.len() {
+        enumerate(base, &story[..length], false);
+    }
+}
+
+#[test]
+fn a_crash_at_any_change_keeps_the_promises_while_a_base_is_left() {
+    use Architecture::{Checkpointing, Logging, Redirect, SplitStream};
+    let base = start_with_homes(Redirect);
+    enumerate_conversions(&base, &[SplitStream, Checkpointing, Logging]);
+    let base = start_with_homes(Checkpointing);
+    enumerate_conversions(&base, &[Logging, Redirect]);
+}
+
+#[test]
+fn a_crash_at_any_change_keeps_the_promises_while_places_come_and_go() {
+    use Architecture::{Checkpointing, Logging, Redirect, SplitDownstream, SplitStream};
+    let base = start(Logging, None);
+    enumerate_conversions(&base, &[SplitDownstream, SplitStream, Redirect]);
+    let base = start(SplitStream, None);
+    enumerate_conversions(&base, &[Checkpointing, SplitDownstream, Logging]);
 }

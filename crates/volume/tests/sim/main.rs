@@ -8,6 +8,7 @@
 mod action;
 mod cached;
 mod check;
+mod converting;
 mod crash;
 mod lies;
 mod model;
@@ -43,8 +44,10 @@ enum Kinds {
     Plain,
     /// Of all architectures that need no cache, and without one.
     Uncached,
-    /// Of all architectures that may have a cache, with and without one.
+    /// Of all architectures, with and without a cache.
     Cached,
+    /// Of all architectures, which change.
+    Converting,
     /// Of one architecture.
     Only(Architecture),
 }
@@ -55,7 +58,7 @@ impl Kinds {
         match self {
             Kinds::Plain => vec![Architecture::Logging],
             Kinds::Uncached => all.filter(|a| !a.needs_cache()).collect(),
-            Kinds::Cached => all.filter(|a| a.may_have_cache()).collect(),
+            Kinds::Cached | Kinds::Converting => all.collect(),
             Kinds::Only(architecture) => vec![architecture],
         }
     }
@@ -66,6 +69,7 @@ impl Kinds {
             Kinds::Plain => "seeds_run",
             Kinds::Uncached => "seeds_of_all",
             Kinds::Cached => "seeds_with_a_cache",
+            Kinds::Converting => "seeds_that_convert",
             Kinds::Only(_) => "blocks_come_home",
         }
     }
@@ -86,15 +90,19 @@ fn run(seed: u64, kinds: Kinds) -> u64 {
 /// The world at the end of a seed.
 fn live(seed: u64, kinds: Kinds) -> World {
     let verbose = std::env::var_os("HINDSIGHT_SIM_SEED").is_some();
-    let mut workload = Workload::new(seed);
+    let mut workload = match kinds {
+        Kinds::Converting => Workload::converting(seed),
+        _ => Workload::new(seed),
+    };
     let memory_bytes = match kinds {
-        Kinds::Cached => workload.memory_bytes.max(CACHED_MEMORY_BYTES),
+        Kinds::Cached | Kinds::Converting => workload.memory_bytes.max(CACHED_MEMORY_BYTES),
         Kinds::Plain | Kinds::Uncached | Kinds::Only(_) => workload.memory_bytes,
     };
     let mut world = World::new(seed, workload.media_bytes, memory_bytes);
     world.verbose = verbose;
     world.architectures = kinds.architectures();
-    world.caches = (kinds == Kinds::Cached).then(|| Random::new(seed ^ 0xcac4e));
+    let is_cached = matches!(kinds, Kinds::Cached | Kinds::Converting);
+    world.caches = is_cached.then(|| Random::new(seed ^ 0xcac4e));
     let outcome = catch_unwind(AssertUnwindSafe(|| {
         for step in 0..ACTIONS {
             let action = workload.next(&world.models, world.now_ns());
@@ -110,6 +118,9 @@ fn live(seed: u64, kinds: Kinds) -> World {
         }
         world.media.calm();
         world.act(&Action::CheckAll);
+        if kinds == Kinds::Converting {
+            world.end_conversions();
+        }
     }));
     if let Err(panic) = outcome {
         for line in world.trace.iter().rev().take(12).rev() {
@@ -172,9 +183,14 @@ fn seeds_with_a_cache_run_without_a_broken_promise() {
 }
 
 #[test]
+fn seeds_that_convert_run_without_a_broken_promise() {
+    run_seeds(Kinds::Converting);
+}
+
+#[test]
 fn the_same_seed_gives_the_same_digest() {
     for seed in [3, 14] {
-        for kinds in [Kinds::Uncached, Kinds::Cached] {
+        for kinds in [Kinds::Uncached, Kinds::Cached, Kinds::Converting] {
             assert_eq!(run(seed, kinds), run(seed, kinds), "seed {seed}");
         }
     }

@@ -398,7 +398,8 @@ fn touches(action: &Action, name: &str) -> bool {
         | Action::DeleteMark(volume, _)
         | Action::Revert(volume, _)
         | Action::Resize(volume, _)
-        | Action::Change(volume, _) => volume == name,
+        | Action::Change(volume, _)
+        | Action::Convert(volume, _) => volume == name,
         _ => false,
     }
 }

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use hindsight_volume::{CacheChange, Granularity, VolumeChange};
+use hindsight_volume::{Architecture, CacheChange, Granularity, VolumeChange};
 use sim::{Op, Random};
 use units::{Moment, Seq, Span, WallTime};
 
@@ -34,6 +34,8 @@ pub struct Workload {
     random: Random,
     /// Draws history limits, apart so that older seeds draw what they drew.
     limits: Random,
+    /// Draws changes of architecture, where there are some.
+    converts: Option<Random>,
     weights: [u64; KINDS],
     names: u64,
     /// Bytes of the media.
@@ -62,11 +64,39 @@ impl Workload {
         let memory_bytes = [0, 64 << 10, 1 << 20, 8 << 20][random.below(4) as usize];
         let faulty = random.chance(700);
         let limits = Random::new(seed ^ 0x11_3175);
-        Workload { random, limits, weights, names: 0, media_bytes, memory_bytes, faulty }
+        Workload {
+            random,
+            limits,
+            converts: None,
+            weights,
+            names: 0,
+            media_bytes,
+            memory_bytes,
+            faulty,
+        }
+    }
+
+    /// The same, in which the architectures of volumes change.
+    pub fn converting(seed: u64) -> Workload {
+        Workload { converts: Some(Random::new(seed ^ 0xc0_4e47)), ..Workload::new(seed) }
+    }
+
+    /// A change of architecture, now and then.
+    fn convert(&mut self, models: &BTreeMap<String, Model>) -> Option<Action> {
+        let random = self.converts.as_mut()?;
+        if models.is_empty() || !random.chance(60) {
+            return None;
+        }
+        let name = models.keys().nth(random.below(models.len() as u64) as usize)?.clone();
+        let all = Architecture::ALL;
+        Some(Action::Convert(name, all[random.below(all.len() as u64) as usize]))
     }
 
     /// The next action.
     pub fn next(&mut self, models: &BTreeMap<String, Model>, now_ns: u64) -> Action {
+        if let Some(action) = self.convert(models) {
+            return action;
+        }
         let total: u64 = self.weights.iter().sum();
         loop {
             let mut left = self.random.below(total);
@@ -195,6 +225,7 @@ impl Workload {
                 _ => None,
             },
             cache: CacheChange::default(),
+            architecture: None,
         }
     }
 

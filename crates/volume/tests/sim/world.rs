@@ -159,10 +159,8 @@ impl World {
             return CacheChange { bytes: Some(64 << 10), dirty_percent: Some(100) };
         }
         match &mut self.caches {
-            Some(random) if architecture.may_have_cache() => {
-                draw_cache(random, !architecture.needs_cache())
-            }
-            _ => CacheChange::default(),
+            Some(random) => draw_cache(random, !architecture.needs_cache()),
+            None => CacheChange::default(),
         }
     }
 
@@ -387,6 +385,7 @@ impl World {
                 }
                 model.window_ns = change.window_ns.unwrap_or(model.window_ns);
             }
+            Action::Convert(name, architecture) => self.convert(name, *architecture)?,
             other => unreachable!("{other:?} is no event"),
         }
         Ok(())

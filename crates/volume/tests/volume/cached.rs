@@ -18,8 +18,6 @@ const SECOND: u64 = 1_000_000_000;
 const START_NS: u64 = 1_795_255_200 * SECOND;
 const GRANULARITIES: [Granularity; 3] =
     [Granularity::EveryWrite, Granularity::Interval(10 * SECOND), Granularity::OnDemand];
-/// The architectures that may have a cache.
-const CACHED: [Architecture; 2] = [Architecture::Logging, Architecture::SplitDownstream];
 /// 100 blocks may be dirty.
 const CACHE: CacheChange = CacheChange { bytes: Some(1 << 20), dirty_percent: Some(40) };
 const NO_CACHE: CacheChange = CacheChange { bytes: Some(0), dirty_percent: None };
@@ -120,22 +118,25 @@ fn past_byte(volume: &Arc<Volume>, moment: &Moment, block: u64) -> u8 {
 
 #[test]
 fn what_is_written_again_within_a_window_reaches_the_device_once() {
-    for architecture in CACHED {
+    for architecture in Architecture::ALL {
         for granularity in GRANULARITIES {
             let rig = Rig::new();
             let volume = rig.make("v", (architecture, granularity, CACHE));
             (0..80).for_each(|turn| _ = put(&volume, turn % 20, turn as u8 + 1));
-            assert_eq!(requests(&volume, IoKind::HistoryWrite), 0, "all of it waits");
+            let log = log_kind(architecture);
+            assert_eq!(requests(&volume, log), 0, "all of it waits");
             assert_eq!(byte_at(&volume, 7), 68, "and is read");
             volume.flush().expect("flushed");
             let (told, what) = (used(&volume), format!("{architecture:?} {granularity:?}"));
             let all = if granularity == Granularity::EveryWrite { 80 } else { 20 };
             assert_eq!((told.destaged, told.absorbed), (all, 80 - all), "{what}");
             assert_eq!((told.dirty_bytes, told.misses), (0, 0), "{what}");
-            assert_eq!(requests(&volume, IoKind::HistoryWrite), 1, "one run: {what}");
+            assert_eq!(requests(&volume, log), 1, "one run: {what}");
             let placed = match architecture {
-                Architecture::Logging => 0,
-                _ => all / 20,
+                Architecture::Logging | Architecture::Redirect => 0,
+                Architecture::Checkpointing => 0,
+                Architecture::SplitStream => 1,
+                Architecture::SplitDownstream => all / 20,
             };
             assert_eq!(requests(&volume, IoKind::CurrentWrite), placed, "neighbours: {what}");
             assert_eq!(byte_at(&volume, 7), 68);
@@ -145,7 +146,7 @@ fn what_is_written_again_within_a_window_reaches_the_device_once() {
 
 #[test]
 fn with_every_write_each_has_its_seq_and_its_time() {
-    for architecture in CACHED {
+    for architecture in Architecture::ALL {
         let rig = Rig::new();
         let volume = rig.make("v", (architecture, Granularity::EveryWrite, CACHE));
         let mut made = Vec::new();
@@ -190,7 +191,7 @@ fn the_end_of_each_interval_is_exactly_what_was_there() {
 
 #[test]
 fn a_kill_takes_what_was_not_flushed_and_nothing_else() {
-    for architecture in CACHED {
+    for architecture in Architecture::ALL {
         for granularity in GRANULARITIES {
             let mut rig = Rig::new();
             let volume = rig.make("v", (architecture, granularity, CACHE));
@@ -223,7 +224,7 @@ fn what_a_kill_leaves_of_every_write_is_a_prefix() {
 
 #[test]
 fn versions_views_clones_and_reverts_see_what_waits() {
-    for architecture in CACHED {
+    for architecture in Architecture::ALL {
         let rig = Rig::new();
         let volume = rig.make("v", (architecture, Granularity::OnDemand, CACHE));
         put(&volume, 3, 1);
@@ -254,7 +255,7 @@ fn versions_views_clones_and_reverts_see_what_waits() {
 
 #[test]
 fn partial_blocks_trims_and_extents_go_through_it() {
-    for architecture in CACHED {
+    for architecture in Architecture::ALL {
         let rig = Rig::new();
         let volume = rig.make("v", (architecture, Granularity::OnDemand, CACHE));
         let mut expected = vec![0; SIZE_BYTES as usize];
@@ -399,28 +400,74 @@ fn impossible_caches_are_refused_with_what_is_possible() {
     assert!(too_large.contains("9MiB does not fit") && too_large.contains("at most 8MiB"));
     assert!(wish(Architecture::SplitDownstream, None, None).contains("64MiB does not fit"));
     assert!(wish(Architecture::SplitDownstream, Some(0), None).contains("needs a cache"));
-    assert!(wish(Architecture::SplitStream, Some(1 << 20), None).contains("no cache in this"));
     assert!(wish(Architecture::Logging, Some(1000), None).contains("too small"));
     assert!(wish(Architecture::Logging, Some(1 << 20), Some(0)).contains("0 percent"));
     assert!(wish(Architecture::Logging, Some(1 << 20), Some(101)).contains("101 percent"));
     assert!(wish(Architecture::Logging, None, Some(3)).contains("there is no cache"));
     let first = CacheChange { bytes: Some(6 << 20), dirty_percent: None };
     let volume = rig.make("v", (Architecture::Logging, Granularity::OnDemand, first));
-    let second = CacheChange { bytes: Some(3 << 20), dirty_percent: None };
-    let refused = rig.try_make("w", (Architecture::Logging, Granularity::OnDemand, second));
-    assert!(refused.err().expect("refused").hint.expect("a hint").contains("at most 2MiB"));
-    let refused = rig.pool().clone_volume("v", &Moment::Latest, "c");
-    assert!(refused.err().expect("refused").hint.expect("a hint").contains("at most 2MiB"));
     let larger = CacheChange { bytes: Some(8 << 20), dirty_percent: None };
     volume.change(&VolumeChange { cache: larger, ..VolumeChange::default() }).expect("its own");
 }
 
-/// The cache of the paper, write by write: how many of these writes are destaged.
-fn destaged_by_the_book(writes: &[(u64, u64)], granularity: Granularity) -> u64 {
+#[test]
+fn caches_that_want_more_than_there_is_get_shares() {
+    let rig = Rig::new();
+    let cache = CacheChange { bytes: Some(6 << 20), dirty_percent: Some(50) };
+    let volume = rig.make("v", (Architecture::Logging, Granularity::OnDemand, cache));
+    let granted = |volume: &Volume| volume.info().expect("info").cache.expect("on").granted_bytes;
+    for block in 0..700 {
+        put(&volume, block, 7);
+    }
+    assert_eq!(granted(&volume), 6 << 20);
+    let clone = rig.pool().clone_volume("v", &Moment::Latest, "c").expect("a clone has a cache");
+    assert_eq!((granted(&volume), granted(&clone)), (4 << 20, 4 << 20));
+    for block in 0..1500 {
+        put(&volume, block, 8);
+        put(&clone, block, 9);
+    }
+    for (volume, byte) in [(&volume, 8), (&clone, 9)] {
+        let used = volume.info().expect("info").cache.expect("on").used;
+        assert!(used.dirty_bytes <= used.dirty_limit_bytes + (256 << 10), "{used:?}");
+        (0..1500).for_each(|block| assert_eq!(byte_at(volume, block), byte, "block {block}"));
+    }
+    rig.pool().delete_volume("c").expect("deleted");
+    assert_eq!(granted(&volume), 6 << 20);
+}
+
+#[test]
+fn split_stream_writes_in_place_only_what_nothing_newer_waits_behind() {
+    let rig = Rig::new();
+    let cache = CacheChange { bytes: Some(1 << 20), dirty_percent: Some(50) };
+    let written = |architecture| {
+        let name = format!("{architecture:?}");
+        let volume = rig.make(&name, (architecture, Granularity::EveryWrite, cache));
+        for turn in 0..100 {
+            put(&volume, turn % 10, turn as u8);
+        }
+        volume.flush().expect("flush");
+        (0..10).for_each(|block| assert_eq!(byte_at(&volume, block), 90 + block as u8));
+        let io = volume.info().expect("info").device_io;
+        io.iter().find(|count| count.kind == IoKind::CurrentWrite).expect("counted").bytes / 4096
+    };
+    assert_eq!(written(Architecture::SplitDownstream), 100);
+    assert_eq!(written(Architecture::SplitStream), 10);
+}
+
+fn log_kind(architecture: Architecture) -> IoKind {
+    match architecture {
+        Architecture::Checkpointing => IoKind::JournalWrite,
+        _ => IoKind::HistoryWrite,
+    }
+}
+
+/// The cache of the paper, write by write: how many of these writes are destaged, and how many of
+/// them with none of their block behind them.
+fn destaged_by_the_book(writes: &[(u64, u64)], granularity: Granularity) -> (u64, u64) {
     const DIRTY: usize = 102;
     const PORTION: usize = DIRTY / 16;
     let mut waiting: Vec<(u64, u64)> = Vec::new();
-    let mut destaged = 0;
+    let (mut destaged, mut newest) = (0, 0);
     for (turn, &(block, time_ns)) in (0_u64..).zip(writes) {
         let window = match granularity {
             Granularity::EveryWrite => turn,
@@ -428,13 +475,21 @@ fn destaged_by_the_book(writes: &[(u64, u64)], granularity: Granularity) -> u64 
             Granularity::OnDemand => 0,
         };
         if waiting.len() == DIRTY {
+            newest += newest_of(&waiting, PORTION);
             waiting.drain(..PORTION);
             destaged += PORTION as u64;
         }
         waiting.retain(|&there| there != (block, window));
         waiting.push((block, window));
     }
-    destaged + waiting.len() as u64
+    let count = waiting.len();
+    (destaged + count as u64, newest + newest_of(&waiting, count))
+}
+
+/// How many of the first have none of their block behind them.
+fn newest_of(waiting: &[(u64, u64)], first: usize) -> u64 {
+    let is_newest = |&at: &usize| waiting[at + 1..].iter().all(|other| other.0 != waiting[at].0);
+    (0..first).filter(is_newest).count() as u64
 }
 
 #[test]
@@ -446,7 +501,7 @@ fn as_many_blocks_reach_the_device_as_a_cache_by_the_book_lets_through() {
     };
     let writes: Vec<(u64, u64)> =
         (1..=6000_u64).map(|turn| (block(&mut random), START_NS + turn * SECOND / 50)).collect();
-    for architecture in CACHED {
+    for architecture in Architecture::ALL {
         for granularity in GRANULARITIES {
             for cache in [CACHE, NO_CACHE] {
                 if architecture.needs_cache() && cache == NO_CACHE {
@@ -459,9 +514,9 @@ fn as_many_blocks_reach_the_device_as_a_cache_by_the_book_lets_through() {
                     put(&volume, block, 1);
                 }
                 volume.flush().expect("flushed");
-                let expected = match cache == CACHE {
+                let (expected, newest) = match cache == CACHE {
                     true => destaged_by_the_book(&writes, granularity),
-                    false => writes.len() as u64,
+                    false => (writes.len() as u64, writes.len() as u64),
                 };
                 let what = format!("{architecture:?} {granularity:?} {cache:?}");
                 let info = volume.info().expect("info");
@@ -470,8 +525,12 @@ fn as_many_blocks_reach_the_device_as_a_cache_by_the_book_lets_through() {
                     assert_eq!(all, (expected, writes.len() as u64), "{what}");
                 }
                 let count = |kind| info.device_io.iter().find(|c| c.kind == kind).expect("told");
-                let (log, place) = (count(IoKind::HistoryWrite), count(IoKind::CurrentWrite));
-                let placed = if architecture.has_current_store() { expected } else { 0 };
+                let (log, place) = (count(log_kind(architecture)), count(IoKind::CurrentWrite));
+                let placed = match architecture {
+                    Architecture::SplitStream => newest,
+                    Architecture::SplitDownstream => expected,
+                    _ => 0,
+                };
                 assert_eq!(place.bytes / BLOCK, placed, "{what}");
                 println!(
                     "{what}: {expected} blocks; log {} requests {} bytes; in place {} requests {} \

@@ -59,6 +59,7 @@ impl BlockDevice for HookDevice {
         self.below.flush()
     }
     fn allocate(&self, offset: u64, length_bytes: u64) -> block::Result<()> {
+        self.meet(Operation::Allocate, offset);
         self.below.allocate(offset, length_bytes)
     }
     fn discard(&self, offset: u64, length_bytes: u64) -> block::Result<()> {

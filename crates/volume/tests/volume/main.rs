@@ -3,6 +3,7 @@
 mod audit;
 mod base;
 mod cached;
+mod conversion;
 mod golden;
 mod handover;
 mod hook;
