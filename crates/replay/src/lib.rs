@@ -77,7 +77,8 @@ pub struct Replayed {
     /// What came home, and what was copied away, for one extent written: only of architectures
     /// that destage. What is copied holds what cleaning moved, which no counter tells apart.
     pub destaged: Option<Destaged>,
-    /// The same by the rule by which the engine destages, without cleaning.
+    /// The same by the rule by which the engine destages, without cleaning; only of one device, and
+    /// without a cache.
     pub destaged_predicted: Option<Destaged>,
     /// Device requests for one extent written that the model leaves out: map, cleaning, headers.
     pub besides: f64,

@@ -91,7 +91,9 @@ pub fn replay(source: &mut dyn Source, settings: ReplaySettings) -> Result<Repla
     let mut told = counted.told(settings, &kinds, predicted, profile.duration_ns());
     if settings.architecture.destages() {
         told.destaged = Some(counted.destaged(&kinds));
-        told.destaged_predicted = Some(counted.destage_predicted(settings, &profile));
+        // A cache keeps writes from the journal, and several devices destage each on its own.
+        let is_plain = dirty_blocks == 0 && engine.volumes.len() == 1;
+        told.destaged_predicted = is_plain.then(|| counted.destage_predicted(settings, &profile));
     }
     Ok(told)
 }
@@ -261,7 +263,7 @@ impl Counted {
         Destaged { homes: homes / writes, copied: copied as f64 / writes }
     }
 
-    /// One volume with all requests: several devices destage each on its own.
+    /// For one volume without a cache.
     fn destage_predicted(&self, settings: ReplaySettings, profile: &Profile) -> Destaged {
         let pending = (settings.memory_bytes / PENDING_SHARE).clamp(PENDING_MIN, PENDING_MAX);
         // A flush is begun by the background work that finds enough waiting.

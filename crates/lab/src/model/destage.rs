@@ -2,8 +2,8 @@
 //!
 //! Its journal is a cache that is emptied all at once: of a block that was written several times
 //! since the last destage the newest version comes home, and the version it displaces there is
-//! copied away if it was retained. So a destage every D costs R(D) writes of each write, and of those
-//! versions the ones copied that are the last of their granularity window, too.
+//! copied away if it was retained. So a destage every D costs R(D) writes of each write, and of
+//! those versions the ones are copied that are the last of their granularity window, too.
 //!
 //! Nothing is fitted: when destages begin follows from how much of the map is new, and that from
 //! the same distances.
