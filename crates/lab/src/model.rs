@@ -11,6 +11,7 @@
 
 mod advice;
 mod cost;
+mod destage;
 mod forecast;
 mod histogram;
 mod meter;
@@ -21,6 +22,7 @@ use units::{Granularity, Span};
 
 pub use advice::{Advice, Constraints, Plan, advise, rounded};
 pub use cost::{Architecture, DeviceIos, Shares};
+pub use destage::{DestageRule, Destaged};
 pub use forecast::{ArchitectureIos, Crossovers, Forecast, Model, Space};
 pub use meter::{ENTRIES_MAX_DEFAULT, Meter, MeterSettings};
 pub(crate) use meter::{MixedState, mix};

@@ -13,7 +13,7 @@
 mod machine;
 mod run;
 
-use lab::model::{Architecture as ModelArchitecture, DeviceIos};
+use lab::model::{Architecture as ModelArchitecture, Destaged, DeviceIos};
 use serde::Serialize;
 use units::Granularity;
 
@@ -74,6 +74,12 @@ pub struct Replayed {
     pub predicted: DeviceIos,
     /// Measured against predicted, less 1.
     pub off: f64,
+    /// What came home, and what was copied away, for one extent written: only of architectures
+    /// that destage. What is copied holds what cleaning moved, which no counter tells apart.
+    pub destaged: Option<Destaged>,
+    /// The same by the rule by which the engine destages, without cleaning; only of one device, and
+    /// without a cache.
+    pub destaged_predicted: Option<Destaged>,
     /// Device requests for one extent written that the model leaves out: map, cleaning, headers.
     pub besides: f64,
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use block::{BlockDevice, MemoryDevice};
-use lab::model::{DeviceIos, Meter, MeterSettings};
+use lab::model::{DestageRule, Destaged, DeviceIos, Meter, MeterSettings, Profile};
 use lab::{Request, RequestKind, Source};
 use units::{BLOCK_BYTES, Granularity};
 use volume::{
@@ -16,7 +16,7 @@ use crate::{KindCount, ReplayError, ReplaySettings, Replayed, modelled};
 
 /// Room for payload that is not kept: only zones that are used take memory.
 const POOL_BYTES: u64 = 16 << 40;
-/// Background work is done after so many requests.
+/// Background work is done after so many requests, all there is: as on a server that keeps up.
 const STEP_EVERY: u64 = 256;
 const STEP_BYTES: u64 = 8 << 20;
 /// Memory of the pool unless told otherwise, as a server's.
@@ -27,6 +27,16 @@ const REQUEST_BYTES_MAX: u64 = 32 << 20;
 const HEADER_BYTES: u64 = 96 + 16;
 const HEADER_UNIT: u64 = 64;
 const CHECKSUM_BYTES: u64 = 4;
+/// Map entries that wait in memory before they are written out, by its memory (`volume/recovery`).
+const PENDING_SHARE: u64 = 8 * 96;
+const PENDING_MIN: u64 = 256;
+const PENDING_MAX: u64 = 1 << 18;
+/// When runs of a map are joined (`volume/merge`).
+const RUNS_MAX: usize = 10;
+const JOINED: usize = 6;
+/// When a volume destages (`volume/destage`).
+const DESTAGE_ENTRIES_MIN: u64 = 64;
+const DESTAGE_NEW_SHARE: u64 = 8;
 /// What stands before a block at home (docs/design, *The base*).
 const HOME_HEADER_BYTES: u64 = 192;
 
@@ -61,7 +71,7 @@ pub fn replay(source: &mut dyn Source, settings: ReplaySettings) -> Result<Repla
         engine.request(&request)?;
         counted.add(&request);
         if counted.requests.is_multiple_of(STEP_EVERY) {
-            engine.pool.step(Budget { bytes: STEP_BYTES })?;
+            while engine.pool.step(Budget { bytes: STEP_BYTES })? {}
         }
     }
     while engine.pool.step(Budget { bytes: STEP_BYTES })? {}
@@ -78,7 +88,14 @@ pub fn replay(source: &mut dyn Source, settings: ReplaySettings) -> Result<Repla
     // Without a cache every write leaves at once.
     let wait_ns = if dirty_blocks == 0 { 0.0 } else { profile.wait_ns_in(window_ns, dirty_blocks) };
     let predicted = profile.shares(window_ns, wait_ns).ios(modelled(settings.architecture));
-    Ok(counted.told(settings, &kinds, predicted, profile.duration_ns()))
+    let mut told = counted.told(settings, &kinds, predicted, profile.duration_ns());
+    if settings.architecture.destages() {
+        told.destaged = Some(counted.destaged(&kinds));
+        // A cache keeps writes from the journal, and several devices destage each on its own.
+        let is_plain = dirty_blocks == 0 && engine.volumes.len() == 1;
+        told.destaged_predicted = is_plain.then(|| counted.destage_predicted(settings, &profile));
+    }
+    Ok(told)
 }
 
 impl Engine {
@@ -230,8 +247,36 @@ impl Counted {
             measured,
             predicted,
             off: measured.total() / predicted.total() - 1.0,
+            destaged: None,
+            destaged_predicted: None,
             besides: besides / writes,
         }
+    }
+
+    /// Blocks are copied away one by one, each after it was read.
+    fn destaged(&self, kinds: &[IoCount]) -> Destaged {
+        let writes = (self.extents as f64).max(1.0);
+        let of = |kind: IoKind| kinds.iter().find(|count| count.kind == kind);
+        let home_bytes = of(IoKind::CurrentWrite).map_or(0, |count| count.bytes);
+        let copied = of(IoKind::CopyWrite).map_or(0, |count| count.requests);
+        let homes = home_bytes as f64 / (BLOCK_BYTES + HOME_HEADER_BYTES) as f64;
+        Destaged { homes: homes / writes, copied: copied as f64 / writes }
+    }
+
+    /// For one volume without a cache.
+    fn destage_predicted(&self, settings: ReplaySettings, profile: &Profile) -> Destaged {
+        let pending = (settings.memory_bytes / PENDING_SHARE).clamp(PENDING_MIN, PENDING_MAX);
+        // A flush is begun by the background work that finds enough waiting.
+        let a_step = self.extents as f64 / self.requests.max(1) as f64 * STEP_EVERY as f64;
+        let steps = (pending as f64 / a_step).ceil();
+        let rule = DestageRule {
+            flush_writes: (steps * a_step) as u64,
+            entries_min: DESTAGE_ENTRIES_MIN,
+            new_share: DESTAGE_NEW_SHARE,
+            runs_max: RUNS_MAX,
+            joined: JOINED,
+        };
+        profile.destaged(settings.granularity, rule)
     }
 
     /// Extents that the model speaks of, and device requests that it leaves out.

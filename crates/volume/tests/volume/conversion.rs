@@ -479,7 +479,9 @@ fn what_cannot_be_is_refused_and_changes_nothing() {
     assert_eq!(volume.info().expect("info").architecture, Architecture::SplitDownstream);
     volume.change(&bare(Architecture::Redirect)).expect("which may keep it");
     rig.settle();
+    assert_eq!(rig.audited("converted").len(), 2);
     volume.change(&bare(Architecture::Logging)).expect("this too");
+    rig.settle();
     rig.settle();
     assert!(volume.info().expect("info").cache.is_some());
     volume.change(&to(Architecture::Logging)).expect("nothing but the cache");
