@@ -61,9 +61,9 @@ impl Story {
         self.rig.clock.advance(SECOND);
         let now = self.volume().now();
         match self.random.below(100) {
-            0..78 => self.write(now),
-            78..83 => self.volume().flush().expect("flush"),
-            83..88 => {
+            0..74 => self.write(now),
+            74..78 => self.volume().flush().expect("flush"),
+            78..88 => {
                 let version = self.volume().create_version("").expect("version");
                 self.remember(Moment::Version(version.number));
             }
