@@ -304,6 +304,16 @@ impl Cache {
         state.shrink();
     }
 
+    /// Counts missing blocks that were read and are not taken: `skip` of the missing ones come
+    /// before them.
+    pub fn passed(&self, missing: &Missing, skip: usize, count: usize) {
+        let mut state = self.state.lock();
+        state.misses += count as u64;
+        if skip == 0 {
+            state.hits += missing.hits;
+        }
+    }
+
     /// Locks blocks `first..end` against other writes while a partial block is merged.
     pub fn lock_blocks(&self, first: u64, end: u64) -> LockedBlocks<'_> {
         let mut state = self.state.lock();

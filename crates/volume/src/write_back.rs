@@ -31,6 +31,8 @@ use crate::{Error, ErrorKind, Result};
 const BLOCK: usize = BLOCK_BYTES as usize;
 /// Blocks of one run, unless its last group is large.
 const RUN_BLOCKS: usize = 256;
+/// Runs of so many blocks are read past the cache: a scan would drive out what is read again.
+const PASSING_BLOCKS: usize = 16;
 /// The longest trim that waits in the cache, in blocks.
 const WAITING_HOLE_BLOCKS_MAX: u32 = 64;
 /// Sixteenths of the dirty limit up to which writes wait for others of their blocks.
@@ -365,14 +367,25 @@ impl Volume {
         let present = self.present();
         let mut skip = 0;
         for &(block, count) in &missing.runs {
-            let mut bytes = vec![0; count * BLOCK];
             let start = block * BLOCK_BYTES;
-            let there = present.size_bytes.saturating_sub(start).min(bytes.len() as u64) as usize;
-            if !present.read(start, &mut bytes[..there], patience)? {
-                return Ok(false);
+            let end = start + (count * BLOCK) as u64;
+            if count >= PASSING_BLOCKS {
+                let from = start.max(offset);
+                let to = end.min(offset + buffer.len() as u64);
+                let part = &mut buffer[(from - offset) as usize..(to - offset) as usize];
+                if !present.read(from, part, patience)? {
+                    return Ok(false);
+                }
+                self.cache.passed(&missing, skip, count);
+            } else {
+                let mut bytes = vec![0; count * BLOCK];
+                let there = present.size_bytes.saturating_sub(start).min(end - start) as usize;
+                if !present.read(start, &mut bytes[..there], patience)? {
+                    return Ok(false);
+                }
+                lay(buffer, offset, start, &bytes);
+                self.cache.keep(&missing, skip, block, &bytes);
             }
-            lay(buffer, offset, start, &bytes);
-            self.cache.keep(&missing, skip, block, &bytes);
             skip += count;
         }
         Ok(true)
