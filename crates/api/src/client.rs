@@ -7,10 +7,10 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::{
-    API_PREFIX, Advice, AdviceQuery, AuditRecord, ChangeVolume, CreateClone, CreateMark,
-    CreateVersion, CreateVolume, DiffQuery, ExitCode, History, HistoryQuery, ListQuery, Mark,
-    Model, ModelQuery, Pool, Problem, Range, RecordQuery, Resolved, Revert, Reverted, Version,
-    Volume,
+    API_PREFIX, Advice, AdviceQuery, ApplyRetention, AuditRecord, ChangeVolume, CreateClone,
+    CreateMark, CreateVersion, CreateVolume, DeletedVersions, DiffQuery, ExitCode, Explained,
+    History, HistoryQuery, ListQuery, Mark, Model, ModelQuery, Pool, Problem, Pruned, Range,
+    RangeQuery, RecordQuery, Resolved, Revert, Reverted, Schedule, SetSchedule, Version, Volume,
 };
 
 mod address;
@@ -194,6 +194,42 @@ impl Client {
     /// Deletes a version.
     pub fn delete_version(&self, name: &str, number: u64) -> Result<()> {
         self.delete(&volume(name).part("versions").part(&number.to_string()))
+    }
+
+    /// Deletes a range of versions.
+    pub fn delete_versions(&self, name: &str, query: &RangeQuery) -> Result<DeletedVersions> {
+        let target = volume(name).part("versions").query(query);
+        self.call(Method::DELETE, &target, None::<&()>)
+    }
+
+    /// All schedules, by volume.
+    pub fn schedules(&self) -> Result<Vec<Schedule>> {
+        self.get(&Target::new("/schedules"))
+    }
+
+    /// The schedule of a volume.
+    pub fn schedule(&self, name: &str) -> Result<Schedule> {
+        self.get(&volume(name).part("schedule"))
+    }
+
+    /// Sets or changes the schedule of a volume.
+    pub fn set_schedule(&self, name: &str, body: &SetSchedule) -> Result<Schedule> {
+        self.call(Method::PUT, &volume(name).part("schedule"), Some(body))
+    }
+
+    /// Removes the schedule of a volume; its versions stay.
+    pub fn remove_schedule(&self, name: &str) -> Result<()> {
+        self.delete(&volume(name).part("schedule"))
+    }
+
+    /// A page of why versions stay or go.
+    pub fn retention(&self, name: &str, query: &ListQuery) -> Result<Page<Explained>> {
+        self.page(&volume(name).part("retention").query(query))
+    }
+
+    /// Prunes now what no rule keeps.
+    pub fn apply_retention(&self, name: &str, body: &ApplyRetention) -> Result<Pruned> {
+        self.post(&volume(name).part("retention"), body)
     }
 
     /// A page of marks by name.

@@ -8,6 +8,7 @@ mod model;
 mod problem;
 mod requests;
 mod scalar;
+mod schedule;
 mod types;
 
 pub use client::{Client, ClientError, Page, ServerAddress};
@@ -18,12 +19,13 @@ pub use model::{
 pub use problem::{ExitCode, PROBLEM_MEDIA_TYPE, Problem, ProblemKind};
 pub use requests::{
     ChangeVolume, CreateClone, CreateMark, CreateVersion, CreateVolume, DiffQuery, ForceQuery,
-    HistoryQuery, ListQuery, MarkQuery, RecordQuery, ResolveQuery, Revert,
+    HistoryQuery, ListQuery, MarkQuery, RangeQuery, RecordQuery, ResolveQuery, Revert,
 };
 pub use scalar::{SizeInput, SpanInput, Time};
+pub use schedule::{ApplyRetention, Explained, Keep, Pruned, Schedule, SetSchedule};
 pub use types::{
-    AuditRecord, Bucket, Cache, ClonedFrom, Conversion, DeviceIo, Event, History, Mark, Pool,
-    Range, Resolved, Reverted, Stamp, Version, Volume,
+    AuditRecord, Bucket, Cache, ClonedFrom, Conversion, DeletedVersions, DeviceIo, Event, History,
+    Mark, Pool, Range, Resolved, Reverted, Stamp, Version, Volume,
 };
 pub use units::Granularity;
 

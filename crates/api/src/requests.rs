@@ -218,6 +218,20 @@ pub struct ListQuery {
     pub next: Option<u64>,
 }
 
+/// Which versions.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct RangeQuery {
+    /// The first number.
+    pub from: u64,
+    /// The last number.
+    pub to: u64,
+    /// Only say what would be done.
+    #[serde(default)]
+    pub dry_run: bool,
+}
+
 /// Which mark.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]

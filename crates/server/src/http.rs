@@ -35,6 +35,7 @@ mod history;
 mod marks;
 mod model;
 mod pool;
+mod schedules;
 mod serve;
 mod trace;
 mod versions;
@@ -218,8 +219,11 @@ fn api_routes() -> OpenApiRouter<Context> {
         .routes(routes!(trace::record))
         .routes(routes!(model::show))
         .routes(routes!(model::advise))
-        .routes(routes!(versions::list, versions::create))
+        .routes(routes!(versions::list, versions::create, versions::delete_range))
         .routes(routes!(versions::show, versions::delete))
+        .routes(routes!(schedules::list))
+        .routes(routes!(schedules::show, schedules::set, schedules::remove))
+        .routes(routes!(schedules::explain, schedules::apply))
         .routes(routes!(marks::list, marks::create, marks::delete_named))
         .routes(routes!(marks::delete))
         .routes(routes!(pool::show))

@@ -18,6 +18,7 @@ use parking_lot::{Mutex, MutexGuard, RwLock};
 use crate::catalogue::{Catalogue, CatalogueMedia, Commit, Numbers, TimelineRecord};
 use crate::merge::MergeJob;
 use crate::opening::Opening;
+use crate::schedule::Pace;
 use crate::types::AuditRecord;
 use crate::volume::Volume;
 use crate::{Error, Machine, Result};
@@ -55,6 +56,8 @@ pub struct Core {
     pub memory_bytes: u64,
     /// The right to share it out.
     pub sharing: Mutex<()>,
+    /// The right to run schedules, and whether the clock goes evenly.
+    pub pace: Mutex<Pace>,
 }
 
 impl Core {

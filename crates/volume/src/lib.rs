@@ -29,15 +29,19 @@ mod mover;
 mod names;
 mod needed;
 mod opening;
+mod pins;
 mod pool;
 mod rebuild;
 mod reclaim;
 mod recovery;
 mod resolve;
+mod retention;
+mod schedule;
 mod sift;
 mod space;
 mod types;
 mod verify;
+mod versions;
 mod view;
 mod volume;
 mod write;
@@ -45,6 +49,8 @@ mod write_back;
 
 pub use catalogue::panic_becomes_error;
 pub use pool::{Pool, read_superblock};
+pub use retention::KeepRules;
+pub use schedule::{Explained, MadeBy, ScheduleInfo, ScheduleSpec};
 pub use view::View;
 pub use volume::Volume;
 
@@ -52,9 +58,9 @@ pub use error::{Error, ErrorKind, Result};
 pub use history::{IoCount, IoKind};
 pub use types::{
     Architecture, AuditRecord, Bucket, Budget, CacheChange, CacheInfo, CacheSetting, CacheUse,
-    ConversionInfo, DiffPage, Event, Extent, Granularity, HistoryPage, Mark, PoolStatus, Range,
-    Resolved, RevertReport, Stamp, Version, VolumeChange, VolumeCounters, VolumeInfo, VolumeSpec,
-    WriteOp,
+    ConversionInfo, Dependants, DiffPage, Event, Extent, Granularity, HistoryPage, Mark,
+    PoolStatus, Range, Resolved, RevertReport, Stamp, Version, VersionPage, VolumeChange,
+    VolumeCounters, VolumeInfo, VolumeSpec, WriteOp,
 };
 
 /// The machine under a pool: its clock and its randomness.

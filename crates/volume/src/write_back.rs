@@ -23,8 +23,9 @@ use crate::core::FromReserve;
 use crate::current_store::Pen;
 use crate::in_place::data_blocks;
 use crate::opening::Patience;
+use crate::pins::Pins;
 use crate::types::{Architecture, Extent, WriteOp};
-use crate::volume::{Pins, Volume};
+use crate::volume::Volume;
 use crate::write::{Terms, cut};
 use crate::{Error, ErrorKind, Result};
 
@@ -80,6 +81,13 @@ pub struct Still<'v> {
     /// Its pins.
     pub pins: MutexGuard<'v, Pins>,
     _hold: Option<Hold<'v>>,
+}
+
+impl<'v> Still<'v> {
+    /// Lets writes go on; what was seen under the closed gate stays to be pinned.
+    pub fn let_writes_go(self) -> MutexGuard<'v, Pins> {
+        self.pins
+    }
 }
 
 impl Volume {

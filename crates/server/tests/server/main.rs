@@ -7,4 +7,5 @@ mod model;
 mod openapi;
 mod recording;
 mod refusals;
+mod schedules;
 mod starting;

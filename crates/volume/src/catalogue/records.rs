@@ -4,6 +4,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::retention::KeepRules;
 use crate::types::{Architecture, CacheSetting, Granularity};
 
 /// A volume, or what is left of a deleted one while a clone still needs its past.
@@ -129,8 +130,51 @@ pub struct VersionRecord {
     pub time_ns: u64,
     /// Free text.
     pub label: String,
-    /// Bytes that differ from the version before, once computed.
+    /// Bytes that differ from the version before, once counted.
     pub bytes_changed: Option<u64>,
+    /// The count is an upper bound.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub is_bound: bool,
+    /// What made it, if that was a schedule.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scheduled: Option<ScheduledRecord>,
+}
+
+/// That a schedule made a version.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ScheduledRecord {
+    /// Which schedule.
+    pub schedule: u64,
+    /// What the clock said, in nanoseconds since 1970: unlike the time of the version it can go
+    /// back.
+    pub made_ns: u64,
+}
+
+fn is_false(value: &bool) -> bool {
+    !*value
+}
+
+/// When versions of a volume are captured, and which of them stay.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ScheduleRecord {
+    /// Its id; none is used twice.
+    pub id: u64,
+    /// Nanoseconds between captures; or else there is a cron line.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub every_ns: Option<u64>,
+    /// A cron line, in UTC.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cron: Option<String>,
+    /// Which versions stay.
+    pub keep: KeepRules,
+    /// The label of its versions.
+    pub label: String,
+    /// When it was set, in nanoseconds since 1970.
+    pub set_ns: u64,
+    /// Up to when it is done, in nanoseconds since 1970.
+    pub done_ns: u64,
 }
 
 /// A mark.
