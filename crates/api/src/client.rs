@@ -8,9 +8,10 @@ use serde::de::DeserializeOwned;
 
 use crate::{
     API_PREFIX, Advice, AdviceQuery, ApplyRetention, AuditRecord, ChangeVolume, CreateClone,
-    CreateMark, CreateVersion, CreateVolume, DeletedVersions, DiffQuery, ExitCode, Explained,
-    History, HistoryQuery, ListQuery, Mark, Model, ModelQuery, Pool, Problem, Pruned, Range,
-    RangeQuery, RecordQuery, Resolved, Revert, Reverted, Schedule, SetSchedule, Version, Volume,
+    CreateGroup, CreateMark, CreateVersion, CreateVolume, DeletedVersions, DiffQuery, ExitCode,
+    Explained, Group, GroupVersion, History, HistoryQuery, ListQuery, Mark, Model, ModelQuery,
+    Pool, Problem, Pruned, Range, RangeQuery, RecordQuery, Resolved, Revert, Reverted, Schedule,
+    SetSchedule, Version, Volume,
 };
 
 mod address;
@@ -232,6 +233,36 @@ impl Client {
         self.post(&volume(name).part("retention"), body)
     }
 
+    /// All groups by name.
+    pub fn groups(&self) -> Result<Vec<Group>> {
+        self.get(&Target::new("/groups"))
+    }
+
+    /// One group.
+    pub fn group(&self, name: &str) -> Result<Group> {
+        self.get(&group(name))
+    }
+
+    /// Makes a group of volumes.
+    pub fn create_group(&self, body: &CreateGroup) -> Result<Group> {
+        self.post(&Target::new("/groups"), body)
+    }
+
+    /// Deletes a group; its volumes and their versions stay.
+    pub fn delete_group(&self, name: &str) -> Result<()> {
+        self.delete(&group(name))
+    }
+
+    /// A page of the captures of a group, ascending.
+    pub fn group_versions(&self, name: &str, query: &ListQuery) -> Result<Page<GroupVersion>> {
+        self.page(&group(name).part("versions").query(query))
+    }
+
+    /// Captures all volumes of a group at one instant.
+    pub fn create_group_version(&self, name: &str, body: &CreateVersion) -> Result<GroupVersion> {
+        self.post(&group(name).part("versions"), body)
+    }
+
     /// A page of marks by name.
     pub fn marks(&self, name: &str, query: &ListQuery) -> Result<Page<Mark>> {
         self.page(&volume(name).part("marks").query(query))
@@ -339,6 +370,10 @@ fn read<T: DeserializeOwned>(answer: &connection::Incoming) -> Result<T> {
 
 fn volume(name: &str) -> Target {
     Target::new("/volumes").part(name)
+}
+
+fn group(name: &str) -> Target {
+    Target::new("/groups").part(name)
 }
 
 fn forced(target: Target, force: bool) -> Target {

@@ -4,6 +4,7 @@
 //! is generated from the server's handlers; a test there fails when the checked-in copy is stale.
 
 mod client;
+mod group;
 mod model;
 mod problem;
 mod requests;
@@ -12,6 +13,7 @@ mod schedule;
 mod types;
 
 pub use client::{Client, ClientError, Page, ServerAddress};
+pub use group::{CreateGroup, Group, GroupVersion, MemberVersion};
 pub use model::{
     Advice, AdviceQuery, ArchitectureIos, Crossovers, DeviceIos, Forecast, Model, ModelQuery, Plan,
     Shares,

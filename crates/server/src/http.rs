@@ -29,6 +29,7 @@ use crate::taps::Taps;
 mod answer;
 mod ask;
 mod convert;
+mod groups;
 mod guard;
 mod health;
 mod history;
@@ -224,6 +225,9 @@ fn api_routes() -> OpenApiRouter<Context> {
         .routes(routes!(schedules::list))
         .routes(routes!(schedules::show, schedules::set, schedules::remove))
         .routes(routes!(schedules::explain, schedules::apply))
+        .routes(routes!(groups::list, groups::create))
+        .routes(routes!(groups::show, groups::delete))
+        .routes(routes!(groups::versions, groups::capture))
         .routes(routes!(marks::list, marks::create, marks::delete_named))
         .routes(routes!(marks::delete))
         .routes(routes!(pool::show))

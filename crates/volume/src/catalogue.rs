@@ -8,6 +8,7 @@
 //! 3. A record that cannot be read stops us: it never means "none".
 
 mod backend;
+mod groups;
 mod guard;
 #[cfg(test)]
 mod page_tests;
@@ -25,11 +26,13 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 pub use backend::{CatalogueMedia, write_superblock};
+#[cfg(test)]
+use groups::{GROUP_VERSIONS, GROUPS};
 use guard::guarded;
 pub use guard::panic_becomes_error;
 pub use records::{
-    ConversionRecord, EventRecord, MarkRecord, RunRecord, ScheduleRecord, ScheduledRecord,
-    SegmentRecord, TimelineRecord, VersionRecord, VolumeRecord,
+    ConversionRecord, EventRecord, GroupRecord, GroupVersionRecord, MarkRecord, RunRecord,
+    ScheduleRecord, ScheduledRecord, SegmentRecord, TimelineRecord, VersionRecord, VolumeRecord,
 };
 #[cfg(test)]
 use schedules::SCHEDULES;
@@ -122,6 +125,8 @@ pub struct Numbers {
     pub audit: u64,
     /// Schedules.
     pub schedule: u64,
+    /// Groups.
+    pub group: u64,
 }
 
 /// A commit being put together.
@@ -230,6 +235,7 @@ impl Catalogue {
             run: number("run")?,
             audit: number("audit")?,
             schedule: number("schedule")?,
+            group: number("group")?,
         };
         contents.volumes = self.all("volumes", VOLUMES)?;
         contents.timelines = self.all("timelines", TIMELINES)?;
@@ -393,6 +399,7 @@ impl Commit {
             ("run", numbers.run),
             ("audit", numbers.audit),
             ("schedule", numbers.schedule),
+            ("group", numbers.group),
         ] {
             table.insert(name, value).map_err(failed)?;
         }

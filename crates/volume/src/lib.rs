@@ -19,6 +19,7 @@ mod destage;
 mod diff;
 mod error;
 mod events;
+mod groups;
 mod history_query;
 mod homecoming;
 mod in_place;
@@ -48,6 +49,7 @@ mod write;
 mod write_back;
 
 pub use catalogue::panic_becomes_error;
+pub use groups::{GroupInfo, GroupVersion};
 pub use pool::{Pool, read_superblock};
 pub use retention::KeepRules;
 pub use schedule::{Explained, MadeBy, ScheduleInfo, ScheduleSpec};

@@ -362,6 +362,7 @@ impl Pool {
             record.conversion = None;
             commit.put_volume(&record)?;
             commit.remove_pins(record.id)?;
+            let groups = self.core.groups_without(record.id, &commit)?;
             if volume.schedule.lock().is_some() {
                 commit.remove_schedule(record.id)?;
             }
@@ -372,6 +373,7 @@ impl Pool {
             self.core.audit(&mut numbers, &commit, "volume-delete", name, detail)?;
             self.core.finish(&numbers, commit)?;
             volume.gone.store(true, Ordering::Release);
+            self.core.set_groups(groups);
             *volume.record.lock() = record;
             volume.cache.discard();
             Ok(())

@@ -63,6 +63,8 @@ pub fn open_core(
     media.write_again()?;
     let catalogue = Catalogue::open(media.clone())?;
     let contents = catalogue.load()?;
+    let groups = catalogue.groups()?.into_iter().map(|group| (group.name.clone(), group));
+    let groups = groups.collect();
     let total = u32::try_from(superblock.device_bytes / superblock.zone_bytes)
         .map_err(|_| corrupt("the superblock names too many zones".to_owned()))?;
     let mut zones = Zones::new(total, reserve_of(total, superblock.zone_bytes));
@@ -109,6 +111,7 @@ pub fn open_core(
         memory_bytes: memory,
         sharing: Mutex::new(()),
         pace: Mutex::default(),
+        groups: Mutex::new(groups),
         closed: AtomicBool::new(false),
     });
     core.store.back_reserve();

@@ -167,6 +167,21 @@ pub(crate) fn explained(explained: volume::Explained) -> api::Explained {
     }
 }
 
+pub(crate) fn group(info: volume::GroupInfo) -> api::Group {
+    let volume::GroupInfo { name, volumes, created, captures } = info;
+    api::Group { name, volumes, created: time(created), captures }
+}
+
+pub(crate) fn group_version(version: volume::GroupVersion) -> api::GroupVersion {
+    let member = |(volume, number)| api::MemberVersion { volume, number };
+    api::GroupVersion {
+        number: version.number,
+        time: time(version.time),
+        label: version.label,
+        versions: version.versions.into_iter().map(member).collect(),
+    }
+}
+
 pub(crate) fn mark(mark: volume::Mark) -> api::Mark {
     api::Mark {
         name: mark.name,

@@ -8,9 +8,10 @@ use redb::{Key, TableDefinition, TableHandle, Value};
 use serde::Serialize;
 
 use super::{
-    AUDIT, BASES, CURRENT, ConversionRecord, EventRecord, MAP_RUNS, MARKS, MarkRecord, NUMBERS,
-    RunRecord, SCHEDULES, SEGMENTS, SPARES, ScheduleRecord, ScheduledRecord, SegmentRecord,
-    TIME_RUNS, TIMELINES, TimelineRecord, VERSIONS, VOLUMES, VersionRecord, VolumeRecord,
+    AUDIT, BASES, CURRENT, ConversionRecord, EventRecord, GROUP_VERSIONS, GROUPS, GroupRecord,
+    GroupVersionRecord, MAP_RUNS, MARKS, MarkRecord, NUMBERS, RunRecord, SCHEDULES, SEGMENTS,
+    SPARES, ScheduleRecord, ScheduledRecord, SegmentRecord, TIME_RUNS, TIMELINES, TimelineRecord,
+    VERSIONS, VOLUMES, VersionRecord, VolumeRecord,
 };
 use crate::retention::KeepRules;
 use crate::types::{Architecture, AuditRecord, CacheSetting, Granularity};
@@ -56,6 +57,8 @@ fn the_page_names_every_table_and_its_types() {
         typed(CURRENT),
         typed(BASES),
         typed(SCHEDULES),
+        typed(GROUPS),
+        typed(GROUP_VERSIONS),
         typed(AUDIT),
     ];
     assert_eq!(told, code);
@@ -123,6 +126,9 @@ fn the_page_names_every_field_of_every_json_record() {
     };
     let keep =
         KeepRules { last: 1, hourly: 1, daily: 1, weekly: 1, monthly: 1, yearly: 1, within_ns: 1 };
+    let group =
+        GroupRecord { id: 1, name: text(), members: vec![1], created_ns: 1, next_version: 1 };
+    let capture = GroupVersionRecord { time_ns: 1, label: text(), versions: vec![(1, 0)] };
     let schedule = ScheduleRecord {
         id: 1,
         every_ns: Some(1),
@@ -146,6 +152,8 @@ fn the_page_names_every_field_of_every_json_record() {
         fields("mark", &mark),
         fields("schedule", &schedule),
         fields("keep", &keep),
+        fields("group", &group),
+        fields("capture", &capture),
         fields("audit", &audit),
     ]
     .into_iter()

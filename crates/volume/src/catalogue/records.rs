@@ -140,6 +140,34 @@ pub struct VersionRecord {
     pub scheduled: Option<ScheduledRecord>,
 }
 
+/// Volumes that are captured together.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct GroupRecord {
+    /// Its id; none is used twice.
+    pub id: u64,
+    /// Its name.
+    pub name: String,
+    /// Ids of its volumes, ascending.
+    pub members: Vec<u64>,
+    /// Nanoseconds since 1970.
+    pub created_ns: u64,
+    /// The next capture's number.
+    pub next_version: u64,
+}
+
+/// A capture of a group.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct GroupVersionRecord {
+    /// What the clock said, in nanoseconds since 1970.
+    pub time_ns: u64,
+    /// Free text.
+    pub label: String,
+    /// Volume ids and the numbers of their versions.
+    pub versions: Vec<(u64, u64)>,
+}
+
 /// That a schedule made a version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

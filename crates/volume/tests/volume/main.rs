@@ -5,6 +5,7 @@ mod base;
 mod cached;
 mod conversion;
 mod golden;
+mod groups;
 mod handover;
 mod hook;
 mod in_place;
