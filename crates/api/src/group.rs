@@ -37,6 +37,8 @@ pub struct GroupVersion {
     pub time: Time,
     /// Free text.
     pub label: String,
+    /// `crash-consistent`, `quiesced` (by a hook) or `quiesce-failed`.
+    pub consistency: String,
     /// The versions that are still there.
     pub versions: Vec<MemberVersion>,
 }

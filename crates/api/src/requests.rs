@@ -115,6 +115,9 @@ pub struct CreateVersion {
     /// Free text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub label: Option<String>,
+    /// A hook of the server's configuration, around the capture.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hook: Option<String>,
 }
 
 /// A mark.

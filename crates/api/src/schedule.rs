@@ -44,6 +44,9 @@ pub struct SetSchedule {
     /// The label of its versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub label: Option<String>,
+    /// A hook of the server's configuration, around each capture.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hook: Option<String>,
 }
 
 /// A schedule as it stands; counters since the server started.
@@ -59,6 +62,9 @@ pub struct Schedule {
     pub keep: Keep,
     /// The label of its versions.
     pub label: String,
+    /// The hook around each capture.
+    #[serde(default)]
+    pub hook: Option<String>,
     /// When it was set.
     pub set: Time,
     /// The next capture.

@@ -178,6 +178,9 @@ pub struct Version {
     /// `people` or `schedule`.
     #[serde(default)]
     pub made_by: String,
+    /// `crash-consistent`, `quiesced` (by a hook) or `quiesce-failed`.
+    #[serde(default)]
+    pub consistency: String,
     /// How what only the past needs is stored: always `raw` in this release.
     #[serde(default)]
     pub encoding: String,

@@ -41,6 +41,9 @@ pub enum Verb {
         /// Free text.
         #[arg(long)]
         label: Option<String>,
+        /// A hook of the server's configuration that makes what uses the volumes quiet.
+        #[arg(long, value_name = "NAME")]
+        hook: Option<String>,
     },
 }
 
@@ -79,8 +82,8 @@ pub fn run(session: &Session, verb: Verb) -> anyhow::Result<ExitCode> {
             }
             session.answer(&json!({"group": group, "deleted": !dry_run}), |_| String::new())?;
         }
-        Verb::Version { group, label } => {
-            let made = client.create_group_version(&group, &CreateVersion { label })?;
+        Verb::Version { group, label, hook } => {
+            let made = client.create_group_version(&group, &CreateVersion { label, hook })?;
             session.answer(&made, |version| versions(std::slice::from_ref(version)))?;
         }
     }
@@ -104,6 +107,7 @@ fn versions(captures: &[GroupVersion]) -> String {
     let heading = [
         ("NUMBER", Align::Right),
         ("TIME", Align::Left),
+        ("CONSISTENCY", Align::Left),
         ("VERSIONS", Align::Left),
         ("LABEL", Align::Left),
     ];
@@ -112,7 +116,9 @@ fn versions(captures: &[GroupVersion]) -> String {
         let named: Vec<String> =
             members.map(|member| format!("{}@v:{}", member.volume, member.number)).collect();
         let number = capture.number.to_string();
-        vec![number, capture.time.to_string(), named.join(", "), capture.label.clone()]
+        let consistency = capture.consistency.clone();
+        let time = capture.time.to_string();
+        vec![number, time, consistency, named.join(", "), capture.label.clone()]
     };
     table(&heading, &captures.iter().map(row).collect::<Vec<_>>())
 }

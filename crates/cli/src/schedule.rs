@@ -69,6 +69,9 @@ pub struct SetArgs {
     /// The label of its versions.
     #[arg(long, value_name = "TEXT")]
     label: Option<String>,
+    /// A hook of the server's configuration around each capture.
+    #[arg(long, value_name = "NAME")]
+    hook: Option<String>,
 }
 
 fn cron(text: &str) -> Result<Cron, String> {
@@ -113,6 +116,7 @@ fn set(session: &Session, args: SetArgs) -> anyhow::Result<()> {
         cron: args.cron.map(|line| line.to_string()),
         keep,
         label: args.label,
+        hook: args.hook,
     };
     let schedule = session.client()?.set_schedule(&args.name, &body)?;
     if keep == Keep::default() {
@@ -161,6 +165,7 @@ fn show(schedule: &Schedule) -> String {
         ("pruned", schedule.pruned.to_string()),
         ("failures", schedule.failures.to_string()),
     ];
+    lines.extend(schedule.hook.clone().map(|hook| ("hook", hook)));
     lines.extend(schedule.error.clone().map(|error| ("error", error)));
     pairs(&lines)
 }

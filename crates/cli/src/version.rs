@@ -24,6 +24,9 @@ pub enum Verb {
         /// Free text.
         #[arg(long)]
         label: Option<String>,
+        /// A hook of the server's configuration that makes what uses the volume quiet.
+        #[arg(long, value_name = "NAME")]
+        hook: Option<String>,
     },
     /// List the versions of a volume.
     #[command(visible_alias = "ls")]
@@ -63,8 +66,9 @@ pub enum Verb {
 
 pub fn run(session: &Session, verb: Verb) -> anyhow::Result<ExitCode> {
     match verb {
-        Verb::Create { name, label } => {
-            let version = session.client()?.create_version(&name, &CreateVersion { label })?;
+        Verb::Create { name, label, hook } => {
+            let version =
+                session.client()?.create_version(&name, &CreateVersion { label, hook })?;
             session.answer(&version, |v| list(std::slice::from_ref(v)))?;
         }
         Verb::List { name, from, limit } => {
@@ -180,6 +184,7 @@ fn list(versions: &[Version]) -> String {
         ("CHANGED", Align::Right),
         ("ENCODING", Align::Left),
         ("MADE BY", Align::Left),
+        ("CONSISTENCY", Align::Left),
         ("NEEDED BY", Align::Left),
         ("LABEL", Align::Left),
     ];
@@ -192,6 +197,7 @@ fn list(versions: &[Version]) -> String {
             format!("{}{}", if v.bytes_exact { "" } else { "<= " }, human(v.bytes_changed)),
             v.encoding.clone(),
             v.made_by.clone(),
+            v.consistency.clone(),
             needed_by(v),
             v.label.clone(),
         ]

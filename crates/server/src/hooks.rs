@@ -16,6 +16,9 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
+use prometheus_client::metrics::counter::ConstCounter;
 use rustix::process::{Pid, Signal, kill_process_group};
 use volume::Consistency;
 
@@ -94,6 +97,26 @@ impl Hooks {
         };
         counter.fetch_add(1, Ordering::Relaxed);
         captured
+    }
+}
+
+/// Tells Prometheus how hooks went.
+#[derive(Debug)]
+pub(crate) struct HookCollector(pub(crate) Arc<Hooks>);
+
+impl Collector for HookCollector {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> std::fmt::Result {
+        let counts = [
+            ("quiesced", "Captures that a hook made quiet", &self.0.quiesced),
+            ("failed", "Captures that a hook did not make quiet", &self.0.failed),
+        ];
+        for (name, help, count) in counts {
+            let counter = ConstCounter::new(count.load(Ordering::Relaxed));
+            let name = format!("hindsight_hook_{name}");
+            let encoder = encoder.encode_descriptor(&name, help, None, counter.metric_type())?;
+            counter.encode(encoder)?;
+        }
+        Ok(())
     }
 }
 
@@ -196,10 +219,7 @@ fn run(argv: &[String], phase: &str, asked: &Asked, timeout: Duration) -> Result
     }
 }
 
-fn wait(
-    child: &mut Child,
-    timeout: Duration,
-) -> std::io::Result<Option<std::process::ExitStatus>> {
+fn wait(child: &mut Child, timeout: Duration) -> std::io::Result<Option<std::process::ExitStatus>> {
     let began = Instant::now();
     loop {
         if let Some(status) = child.try_wait()? {
@@ -268,13 +288,19 @@ mod tests {
 
     #[test]
     fn commands_run_before_and_after() {
-        assert_eq!(told("true", LONG, false), (Consistency::Quiesced, BOTH.map(str::to_owned).into()));
+        assert_eq!(
+            told("true", LONG, false),
+            (Consistency::Quiesced, BOTH.map(str::to_owned).into())
+        );
     }
 
     #[test]
     fn what_was_frozen_is_thawed_although_freezing_failed() {
         let (consistency, ran) = told("exit 3", LONG, false);
-        assert_eq!((consistency, &ran[..]), (Consistency::QuiesceFailed, &BOTH.map(str::to_owned)[..]));
+        assert_eq!(
+            (consistency, &ran[..]),
+            (Consistency::QuiesceFailed, &BOTH.map(str::to_owned)[..])
+        );
     }
 
     #[test]
@@ -282,13 +308,19 @@ mod tests {
         let began = Instant::now();
         let (consistency, ran) = told("sleep 600 & sleep 600; echo never", SHORT, false);
         assert!(began.elapsed() < LONG, "it was waited for");
-        assert_eq!((consistency, &ran[..]), (Consistency::QuiesceFailed, &BOTH.map(str::to_owned)[..]));
+        assert_eq!(
+            (consistency, &ran[..]),
+            (Consistency::QuiesceFailed, &BOTH.map(str::to_owned)[..])
+        );
     }
 
     #[test]
     fn a_capture_that_hangs_is_thawed_before_it_ends_and_is_not_quiesced() {
         let (consistency, ran) = told("true", SHORT, true);
-        assert_eq!((consistency, &ran[..]), (Consistency::QuiesceFailed, &BOTH.map(str::to_owned)[..]));
+        assert_eq!(
+            (consistency, &ran[..]),
+            (Consistency::QuiesceFailed, &BOTH.map(str::to_owned)[..])
+        );
     }
 
     #[test]

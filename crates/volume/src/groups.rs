@@ -18,6 +18,7 @@ use crate::core::Core;
 use crate::names::check_name;
 use crate::pins::Pins;
 use crate::pool::Pool;
+use crate::types::Consistency;
 use crate::versions::check_label;
 use crate::volume::Volume;
 use crate::write_back::Still;
@@ -52,6 +53,8 @@ pub struct GroupVersion {
     pub time: WallTime,
     /// Free text.
     pub label: String,
+    /// How quiet the volumes were.
+    pub consistency: Consistency,
     /// Volumes with the numbers of their versions: those that are still there.
     pub versions: Vec<(String, u64)>,
 }
@@ -134,11 +137,15 @@ impl Core {
 }
 
 /// Closes the gates of all volumes, one within the other, and reads where each stands.
-fn instant_of(volumes: &[Arc<Volume>], places: &mut Vec<(Seq, WallTime)>) -> Result<()> {
-    let Some((first, rest)) = volumes.split_first() else { return Ok(()) };
+fn instant_of(
+    volumes: &[Arc<Volume>],
+    places: &mut Vec<(Seq, WallTime)>,
+    consistency: &dyn Fn() -> Consistency,
+) -> Result<Consistency> {
+    let Some((first, rest)) = volumes.split_first() else { return Ok(consistency()) };
     first.log.with_gate(|gate: &mut Gate<'_>| {
         places.push((gate.last_seq(), gate.last_time()));
-        instant_of(rest, places)
+        instant_of(rest, places, consistency)
     })
 }
 
@@ -219,6 +226,19 @@ impl Pool {
     /// # Errors
     /// `NotFound`, `Invalid` label or a group without volumes; `Full`, `Refused`, `Io`.
     pub fn create_group_version(&self, name: &str, label: &str) -> Result<GroupVersion> {
+        self.create_group_version_as(name, label, &|| Consistency::CrashConsistent)
+    }
+
+    /// The same for those who know how quiet the volumes are; they are asked at the instant.
+    ///
+    /// # Errors
+    /// Those of [`Pool::create_group_version`].
+    pub fn create_group_version_as(
+        &self,
+        name: &str,
+        label: &str,
+        consistency: &dyn Fn() -> Consistency,
+    ) -> Result<GroupVersion> {
         check_label(label)?;
         let core = &self.core;
         let members = core.group(name)?.members;
@@ -230,10 +250,10 @@ impl Pool {
         }
         let stills = core.stand_together(&volumes)?;
         let mut places = Vec::with_capacity(volumes.len());
-        instant_of(&volumes, &mut places)?;
+        let consistency = instant_of(&volumes, &mut places, consistency)?;
         let pins: Vec<MutexGuard<'_, Pins>> =
             stills.into_iter().map(Still::let_writes_go).collect();
-        core.commit_group_version((name, &members), &volumes, pins, &places, label)
+        core.commit_group_version((name, &members), &volumes, pins, &places, (label, consistency))
     }
 
     /// At most `limit` captures of a group from a number on, and where to go on.
@@ -253,6 +273,7 @@ impl Pool {
             number,
             time: WallTime::from_nanos(record.time_ns),
             label: record.label.clone(),
+            consistency: record.consistency,
             versions: self.core.left_of(&record),
         };
         let all = records.into_iter().take(limit).map(told);
@@ -277,7 +298,7 @@ impl Core {
         volumes: &[Arc<Volume>],
         mut pins: Vec<MutexGuard<'_, Pins>>,
         places: &[(Seq, WallTime)],
-        label: &str,
+        (label, consistency): (&str, Consistency),
     ) -> Result<GroupVersion> {
         let wall = self.machine.clock.wall();
         let (numbers, commit) = self.begin()?;
@@ -300,6 +321,7 @@ impl Core {
                 label: label.to_owned(),
                 bytes_changed: None,
                 is_bound: false,
+                consistency,
                 scheduled: None,
             };
             commit.put_version(volume.id, record.next_version, &version)?;
@@ -310,6 +332,7 @@ impl Core {
         let record = GroupVersionRecord {
             time_ns: wall.as_nanos(),
             label: label.to_owned(),
+            consistency,
             versions: versions.clone(),
         };
         commit.put_group_version(group.id, number, &record)?;
@@ -330,7 +353,7 @@ impl Core {
         let named =
             |(volume, (_, number)): (&Arc<Volume>, (u64, u64))| (volume.name.clone(), number);
         let versions = volumes.iter().zip(versions).map(named).collect();
-        Ok(GroupVersion { number, time: wall, label: label.to_owned(), versions })
+        Ok(GroupVersion { number, time: wall, label: label.to_owned(), consistency, versions })
     }
 
     /// Removes the oldest rows of captures of which nothing is left.

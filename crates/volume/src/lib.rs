@@ -60,8 +60,8 @@ pub use error::{Error, ErrorKind, Result};
 pub use history::{IoCount, IoKind};
 pub use types::{
     Architecture, AuditRecord, Bucket, Budget, CacheChange, CacheInfo, CacheSetting, CacheUse,
-    ConversionInfo, Dependants, DiffPage, Event, Extent, Granularity, HistoryPage, Mark,
-    PoolStatus, Range, Resolved, RevertReport, Stamp, Version, VersionPage, VolumeChange,
+    Consistency, ConversionInfo, Dependants, DiffPage, Event, Extent, Granularity, HistoryPage,
+    Mark, PoolStatus, Range, Resolved, RevertReport, Stamp, Version, VersionPage, VolumeChange,
     VolumeCounters, VolumeInfo, VolumeSpec, WriteOp,
 };
 

@@ -13,8 +13,10 @@ use units::{Cron, Period, Seq, Span, Timing, WallTime};
 
 use crate::catalogue::ScheduleRecord;
 use crate::core::Core;
+use crate::names::check_name;
 use crate::pins::Pins;
 use crate::retention::{Candidate, KeepRules, Rule, Verdict};
+use crate::types::Consistency;
 use crate::versions::check_label;
 use crate::volume::Volume;
 use crate::{Error, ErrorKind, Result};
@@ -39,6 +41,8 @@ pub struct ScheduleSpec {
     pub keep: KeepRules,
     /// The label of each.
     pub label: String,
+    /// The hook around each capture, which the caller of `Pool::step` then has to make.
+    pub hook: Option<String>,
 }
 
 /// A schedule as it stands.
@@ -156,6 +160,7 @@ impl Schedule {
             timing: self.timing.clone(),
             keep: self.record.keep,
             label: self.record.label.clone(),
+            hook: self.record.hook.clone(),
         }
     }
 }
@@ -207,22 +212,10 @@ impl Core {
 
 impl Volume {
     fn run_schedule(&self, wall: WallTime, monotonic_ns: u64, may_prune: bool) {
+        // A capture with a hook is its runner's: commands take their time.
         let due = self.schedule.lock().as_mut().and_then(|s| s.due(wall, monotonic_ns));
-        if let Some(record) = due {
-            let captured = self.capture(&record.label, Some(&record));
-            if let Some(schedule) = self.schedule.lock().as_mut().filter(|s| s.is(&record)) {
-                match captured {
-                    Ok(_) => {
-                        schedule.next =
-                            schedule.timing.next_after(WallTime::from_nanos(record.done_ns));
-                        schedule.record = record;
-                        schedule.captures += 1;
-                        schedule.error = None;
-                        schedule.wants_pruning = true;
-                    }
-                    Err(error) => schedule.failed(&error, monotonic_ns),
-                }
-            }
+        if let Some(record) = due.filter(|record| record.hook.is_none()) {
+            self.capture_due(record, monotonic_ns, &|| Consistency::CrashConsistent);
         }
         let wants = |s: &Schedule| s.wants_pruning && monotonic_ns >= s.retry_ns;
         if may_prune && self.schedule.lock().as_ref().is_some_and(wants) {
@@ -236,6 +229,47 @@ impl Volume {
         }
     }
 
+    /// The hook of a capture that is due, if it has one.
+    #[must_use]
+    pub fn due_hook(&self) -> Option<String> {
+        let clock = &self.core.machine.clock;
+        let mut schedule = self.schedule.lock();
+        schedule.as_mut()?.due(clock.wall(), clock.monotonic_ns())?.hook
+    }
+
+    /// Makes the capture that is due, if one is still; a failure is told by the schedule, and the
+    /// capture is due again later.
+    pub fn capture_hooked(&self, consistency: &dyn Fn() -> Consistency) {
+        let clock = &self.core.machine.clock;
+        let (wall, monotonic_ns) = (clock.wall(), clock.monotonic_ns());
+        let due = self.schedule.lock().as_mut().and_then(|s| s.due(wall, monotonic_ns));
+        if let Some(record) = due {
+            self.capture_due(record, monotonic_ns, consistency);
+        }
+    }
+
+    fn capture_due(
+        &self,
+        record: ScheduleRecord,
+        monotonic_ns: u64,
+        consistency: &dyn Fn() -> Consistency,
+    ) {
+        let captured = self.capture(&record.label, Some(&record), consistency);
+        if let Some(schedule) = self.schedule.lock().as_mut().filter(|s| s.is(&record)) {
+            match captured {
+                Ok(_) => {
+                    schedule.next =
+                        schedule.timing.next_after(WallTime::from_nanos(record.done_ns));
+                    schedule.record = record;
+                    schedule.captures += 1;
+                    schedule.error = None;
+                    schedule.wants_pruning = true;
+                }
+                Err(error) => schedule.failed(&error, monotonic_ns),
+            }
+        }
+    }
+
     /// Sets the schedule, or changes it: then it goes on with the versions that it made.
     ///
     /// # Errors
@@ -243,6 +277,9 @@ impl Volume {
     pub fn set_schedule(&self, spec: &ScheduleSpec) -> Result<ScheduleInfo> {
         self.check_open()?;
         check_label(&spec.label)?;
+        if let Some(hook) = &spec.hook {
+            check_name("hook", hook)?;
+        }
         let wall = self.core.machine.clock.wall();
         if matches!(spec.timing, Timing::Every(span) if span.0 < EVERY_MIN_NS)
             || spec.timing.next_after(wall).is_none()
@@ -269,6 +306,7 @@ impl Volume {
                 cron,
                 keep: spec.keep,
                 label: spec.label.clone(),
+                hook: spec.hook.clone(),
                 set_ns: wall.as_nanos(),
                 done_ns: wall.as_nanos(),
             };
@@ -344,6 +382,11 @@ impl Volume {
             }
         }
         Ok(doomed)
+    }
+
+    /// Whether the schedule is still the one that this record was made of.
+    pub(crate) fn is_scheduled(&self, record: &ScheduleRecord) -> bool {
+        self.schedule.lock().as_ref().is_some_and(|schedule| schedule.is(record))
     }
 
     fn rules(&self) -> Result<(u64, KeepRules)> {

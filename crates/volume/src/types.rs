@@ -287,8 +287,40 @@ pub struct Version {
     pub until: Option<WallTime>,
     /// Whether a schedule made it.
     pub is_scheduled: bool,
+    /// How quiet the volume was.
+    pub consistency: Consistency,
     /// What else needs its moment.
     pub dependants: Dependants,
+}
+
+/// How quiet a volume was when a version of it was captured.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Consistency {
+    /// As after a power cut: nobody was told.
+    #[default]
+    CrashConsistent,
+    /// What uses the volume was quiet.
+    Quiesced,
+    /// It was told to be, and could not, or not long enough.
+    QuiesceFailed,
+}
+
+impl Consistency {
+    /// Its name in the contract.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Consistency::CrashConsistent => "crash-consistent",
+            Consistency::Quiesced => "quiesced",
+            Consistency::QuiesceFailed => "quiesce-failed",
+        }
+    }
+
+    /// Whether it is the one that records say nothing about.
+    pub(crate) fn is_crash_consistent(&self) -> bool {
+        *self == Consistency::CrashConsistent
+    }
 }
 
 /// What needs a moment besides the version on it: it stays for them when the version is deleted.

@@ -16,7 +16,7 @@ use units::{Seq, WallTime};
 
 use crate::catalogue::{Commit, ScheduleRecord, ScheduledRecord, VersionRecord};
 use crate::pins::Pins;
-use crate::types::{Dependants, Stamp, Version, VersionPage};
+use crate::types::{Consistency, Dependants, Stamp, Version, VersionPage};
 use crate::volume::Volume;
 use crate::{Error, ErrorKind, Result};
 
@@ -71,20 +71,39 @@ impl Volume {
     /// # Errors
     /// `Invalid` label; `Refused` or `Io`.
     pub fn create_version(&self, label: &str) -> Result<Version> {
+        self.create_version_as(label, &|| Consistency::CrashConsistent)
+    }
+
+    /// The same for those who know how quiet the volume is; they are asked at the instant.
+    ///
+    /// # Errors
+    /// Those of [`Volume::create_version`].
+    pub fn create_version_as(
+        &self,
+        label: &str,
+        consistency: &dyn Fn() -> Consistency,
+    ) -> Result<Version> {
         self.check_open()?;
         check_label(label)?;
-        self.capture(label, None)
+        self.capture(label, None, consistency)
     }
 
     /// Captures the present; with a schedule, for it, and that is recorded in the same commit.
-    pub(crate) fn capture(&self, label: &str, due: Option<&ScheduleRecord>) -> Result<Version> {
+    pub(crate) fn capture(
+        &self,
+        label: &str,
+        due: Option<&ScheduleRecord>,
+        consistency: &dyn Fn() -> Consistency,
+    ) -> Result<Version> {
         // Most of what is dirty goes out before writes are stalled; the commit flushes the rest.
         self.destage_all()?;
         self.core.store.flush()?;
         let still = self.stand_still()?;
         let wall = self.core.machine.clock.wall();
-        let now = |gate: &mut Gate<'_>| Ok::<_, Error>((gate.last_seq(), gate.last_time()));
-        let (seq, time) = self.log.with_gate(now)?;
+        let now = |gate: &mut Gate<'_>| {
+            Ok::<_, Error>((gate.last_seq(), gate.last_time(), consistency()))
+        };
+        let (seq, time, consistency) = self.log.with_gate(now)?;
         let mut pins = still.let_writes_go();
         let scheduled =
             due.map(|schedule| ScheduledRecord { schedule: schedule.id, made_ns: wall.as_nanos() });
@@ -94,10 +113,16 @@ impl Volume {
             label: label.to_owned(),
             bytes_changed: None,
             is_bound: false,
+            consistency,
             scheduled,
         };
         let number = {
             let (numbers, commit) = self.begin()?;
+            // Under the books, where schedules change: one that is gone is not made again.
+            if due.is_some_and(|due| !self.is_scheduled(due)) {
+                let text = format!("the schedule of {} was changed meanwhile", self.name);
+                return Err(Error::new(ErrorKind::Busy, text));
+            }
             let mut record = self.record.lock().clone();
             let number = record.next_version;
             record.next_version += 1;
@@ -409,6 +434,7 @@ fn told(
         bytes_exact,
         until,
         is_scheduled: record.scheduled.is_some(),
+        consistency: record.consistency,
         dependants,
     }
 }

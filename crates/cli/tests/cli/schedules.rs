@@ -66,3 +66,22 @@ fn ranges_are_deleted_and_the_present_never_is() {
     assert!(why.contains("made by people"), "{why}");
     assert_eq!(fixture.run(&["retention", "apply", "pg", "--dry-run"]).code, 10);
 }
+
+#[test]
+fn a_group_is_made_captured_shown_and_deleted() {
+    let fixture = with_volume();
+    fixture.ok(&["volume", "create", "wal", "--size", "64MiB"]);
+    fixture.ok(&["group", "create", "db", "pg", "wal"]);
+    let made = fixture.run(&["group", "version", "db", "--label", "both", "--json"]).json();
+    assert_eq!(made["versions"].as_array().expect("array").len(), 2);
+    let shown = fixture.ok(&["group", "show", "db"]);
+    assert!(shown.contains("pg, wal") && shown.contains("pg@v:0, wal@v:0"), "{shown}");
+    assert!(fixture.ok(&["group", "list"]).contains("db"));
+    let hook = fixture.run(&["group", "version", "db", "--hook", "none"]);
+    assert!(hook.code == 10 && hook.err.contains("[hooks.NAME]"), "{hook:?}");
+    let dry = fixture.run(&["group", "delete", "db", "--dry-run"]);
+    assert!(dry.err.contains("would be deleted"), "{dry:?}");
+    fixture.ok(&["group", "delete", "db"]);
+    assert_eq!(fixture.run(&["group", "show", "db"]).code, 10);
+    assert_eq!(fixture.run(&["group", "create", "db", "nothing"]).code, 10);
+}

@@ -110,6 +110,7 @@ pub(crate) fn version(version: volume::Version) -> api::Version {
         until: version.until.map(time),
         span: version.until.and_then(|until| until.since(version.stamp.time)).map(SpanInput),
         made_by: if version.is_scheduled { "schedule" } else { "people" }.to_owned(),
+        consistency: version.consistency.name().to_owned(),
         encoding: "raw".to_owned(),
         clones: version.dependants.clones,
         views: version.dependants.views as u64,
@@ -128,6 +129,7 @@ pub(crate) fn schedule(volume: &str, info: volume::ScheduleInfo) -> api::Schedul
         cron,
         keep: keep(&info.spec.keep),
         label: info.spec.label,
+        hook: info.spec.hook,
         set: time(info.set),
         next: info.next.map(time),
         newest: info.newest.map(|(number, _)| number),
@@ -178,6 +180,7 @@ pub(crate) fn group_version(version: volume::GroupVersion) -> api::GroupVersion 
         number: version.number,
         time: time(version.time),
         label: version.label,
+        consistency: version.consistency.name().to_owned(),
         versions: version.versions.into_iter().map(member).collect(),
     }
 }

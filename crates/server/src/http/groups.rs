@@ -119,7 +119,15 @@ pub(super) async fn capture(
     context
         .engine(move |context| {
             let label = body.label.unwrap_or_default();
-            let version = context.pool().create_group_version(&name, &label)?;
+            let pool = context.pool();
+            pool.group(&name)?;
+            context.check_hook(body.hook.as_deref())?;
+            let version = match &body.hook {
+                None => pool.create_group_version(&name, &label)?,
+                Some(hook) => context.hooks().around(hook, &name, |consistency| {
+                    pool.create_group_version_as(&name, &label, consistency)
+                })?,
+            };
             let at = format!("{}/versions?next={}&limit=1", location(&name), version.number);
             Ok(made(at, convert::group_version(version)))
         })

@@ -81,9 +81,11 @@ pub(super) async fn set(
         timing,
         keep: convert::keep_back(&body.keep),
         label: body.label.unwrap_or_default(),
+        hook: body.hook,
     };
     context
         .engine(move |context| {
+            context.check_hook(spec.hook.as_deref())?;
             let info = context.volume(&name)?.set_schedule(&spec)?;
             Ok(convert::schedule(&name, info))
         })

@@ -53,7 +53,14 @@ pub(super) async fn create(
     context
         .engine(move |context| {
             let label = body.label.unwrap_or_default();
-            let version = context.volume(&name)?.create_version(&label)?;
+            let volume = context.volume(&name)?;
+            context.check_hook(body.hook.as_deref())?;
+            let version = match &body.hook {
+                None => volume.create_version(&label)?,
+                Some(hook) => context.hooks().around(hook, &name, |consistency| {
+                    volume.create_version_as(&label, consistency)
+                })?,
+            };
             let at = format!("{}/versions/{}", location(&name), version.number);
             Ok(made(at, convert::version(version)))
         })

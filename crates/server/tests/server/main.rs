@@ -2,6 +2,7 @@
 
 mod fixture;
 mod guards;
+mod hooks;
 mod life;
 mod model;
 mod openapi;

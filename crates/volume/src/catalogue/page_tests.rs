@@ -14,7 +14,7 @@ use super::{
     VERSIONS, VOLUMES, VersionRecord, VolumeRecord,
 };
 use crate::retention::KeepRules;
-use crate::types::{Architecture, AuditRecord, CacheSetting, Granularity};
+use crate::types::{Architecture, AuditRecord, CacheSetting, Consistency, Granularity};
 
 /// The cells of the first table under a heading.
 fn rows(heading: &str) -> Vec<Vec<String>> {
@@ -122,19 +122,26 @@ fn the_page_names_every_field_of_every_json_record() {
         label: text(),
         bytes_changed: None,
         is_bound: true,
+        consistency: Consistency::Quiesced,
         scheduled: Some(scheduled),
     };
     let keep =
         KeepRules { last: 1, hourly: 1, daily: 1, weekly: 1, monthly: 1, yearly: 1, within_ns: 1 };
     let group =
         GroupRecord { id: 1, name: text(), members: vec![1], created_ns: 1, next_version: 1 };
-    let capture = GroupVersionRecord { time_ns: 1, label: text(), versions: vec![(1, 0)] };
+    let capture = GroupVersionRecord {
+        time_ns: 1,
+        label: text(),
+        consistency: Consistency::QuiesceFailed,
+        versions: vec![(1, 0)],
+    };
     let schedule = ScheduleRecord {
         id: 1,
         every_ns: Some(1),
         cron: Some(text()),
         keep,
         label: text(),
+        hook: Some(text()),
         set_ns: 1,
         done_ns: 1,
     };

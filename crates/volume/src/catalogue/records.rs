@@ -5,7 +5,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::retention::KeepRules;
-use crate::types::{Architecture, CacheSetting, Granularity};
+use crate::types::{Architecture, CacheSetting, Consistency, Granularity};
 
 /// A volume, or what is left of a deleted one while a clone still needs its past.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -135,6 +135,9 @@ pub struct VersionRecord {
     /// The count is an upper bound.
     #[serde(default, skip_serializing_if = "is_false")]
     pub is_bound: bool,
+    /// How quiet the volume was.
+    #[serde(default, skip_serializing_if = "Consistency::is_crash_consistent")]
+    pub consistency: Consistency,
     /// What made it, if that was a schedule.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scheduled: Option<ScheduledRecord>,
@@ -164,6 +167,9 @@ pub struct GroupVersionRecord {
     pub time_ns: u64,
     /// Free text.
     pub label: String,
+    /// How quiet the volumes were.
+    #[serde(default, skip_serializing_if = "Consistency::is_crash_consistent")]
+    pub consistency: Consistency,
     /// Volume ids and the numbers of their versions.
     pub versions: Vec<(u64, u64)>,
 }
@@ -199,6 +205,9 @@ pub struct ScheduleRecord {
     pub keep: KeepRules,
     /// The label of its versions.
     pub label: String,
+    /// The hook around its captures.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hook: Option<String>,
     /// When it was set, in nanoseconds since 1970.
     pub set_ns: u64,
     /// Up to when it is done, in nanoseconds since 1970.

@@ -20,7 +20,12 @@ fn rig() -> (Rig, Arc<Pool>, Arc<Volume>) {
 }
 
 fn spec(every_ns: u64, keep: KeepRules) -> ScheduleSpec {
-    ScheduleSpec { timing: Timing::Every(Span(every_ns)), keep, label: "auto".to_owned() }
+    ScheduleSpec {
+        timing: Timing::Every(Span(every_ns)),
+        keep,
+        label: "auto".to_owned(),
+        hook: None,
+    }
 }
 
 fn step(pool: &Pool) {
