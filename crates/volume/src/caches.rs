@@ -179,7 +179,8 @@ pub(crate) mod tests {
     use units::WallTime;
 
     use crate::types::{
-        Architecture, CacheChange, CacheSetting, Granularity, VolumeChange, VolumeSpec,
+        Architecture, CacheChange, CacheSetting, EncodingChange, Granularity, VolumeChange,
+        VolumeSpec,
     };
     use crate::volume::Volume;
     use crate::{Machine, Pool, PoolFormat, PoolOptions};
@@ -201,6 +202,7 @@ pub(crate) mod tests {
             window_ns: 1 << 60,
             history_limit_bytes: None,
             cache: CacheChange { bytes: Some(1 << 20), dirty_percent: None },
+            encoding: EncodingChange::default(),
         };
         let volume = pool.create_volume(&spec).expect("made");
         (pool, volume)

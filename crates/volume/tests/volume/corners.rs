@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use block::BlockDevice;
 use hindsight_volume::{
-    Architecture, Budget, CacheChange, ErrorKind, Granularity, Pool, Volume, VolumeChange,
-    VolumeSpec, WriteOp,
+    Architecture, Budget, CacheChange, EncodingChange, ErrorKind, Granularity, Pool, Volume,
+    VolumeChange, VolumeSpec, WriteOp,
 };
 use sim::Op;
 use units::Moment;
@@ -31,6 +31,7 @@ fn named(name: &str, size_bytes: u64, granularity: Granularity, cache: CacheChan
         window_ns: 1 << 60,
         history_limit_bytes: None,
         cache,
+        encoding: EncodingChange::default(),
     }
 }
 
