@@ -26,8 +26,8 @@ pub use requests::{
 pub use scalar::{SizeInput, SpanInput, Time};
 pub use schedule::{ApplyRetention, Explained, Keep, Pruned, Schedule, SetSchedule};
 pub use types::{
-    AuditRecord, Bucket, Cache, ClonedFrom, Conversion, DeletedVersions, DeviceIo, Event, History,
-    Mark, Pool, Range, Resolved, Reverted, Stamp, Version, Volume,
+    AuditRecord, Bucket, Cache, ClonedFrom, Conversion, DeletedVersions, DeviceIo, Encoding, Event,
+    History, Mark, Pool, Range, Resolved, Reverted, Stamp, Version, Volume,
 };
 pub use units::Granularity;
 

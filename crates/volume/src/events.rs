@@ -16,6 +16,7 @@ use units::{Moment, Seq, WallTime};
 use crate::caches;
 use crate::catalogue::{EventRecord, MarkRecord, TimelineRecord, VolumeRecord};
 use crate::current_store::CurrentStore;
+use crate::encoding;
 use crate::names::check_name;
 use crate::opening::Opening;
 use crate::pins::Pins;
@@ -110,7 +111,6 @@ impl Volume {
         }
         let (from, seq) =
             self.log.with_gate(|gate| self.revert_in_gate(gate, target, &still.pins))?;
-        self.cache.forget();
         Ok(report(from, seq))
     }
 
@@ -158,7 +158,7 @@ impl Volume {
         if let Some(current) = &before.current {
             current.close_places();
         }
-        self.set_present(map, size_bytes, before.current.clone());
+        self.cache.forget_while(|| self.set_present(map, size_bytes, before.current.clone()));
         self.distrust_after_revert(&before);
         self.convert_after_revert();
         // Only now: whoever commits next about this volume begins with its record.
@@ -203,7 +203,6 @@ impl Volume {
             self.core.store.flush()?;
             // A revert may have come between, with another size and other content: then again.
             if self.log.with_gate(|gate| self.resize_in_gate(gate, &live, size_bytes))? {
-                self.cache.forget();
                 return Ok(());
             }
         }
@@ -235,7 +234,8 @@ impl Volume {
         self.core.finish(&numbers, commit)?;
         gate.take_event(seq, time);
         *self.record.lock() = record;
-        self.set_present(Arc::clone(&live.timeline), size_bytes, live.current.clone());
+        let (timeline, current) = (Arc::clone(&live.timeline), live.current.clone());
+        self.cache.forget_while(|| self.set_present(timeline, size_bytes, current));
         Ok(true)
     }
 
@@ -251,6 +251,7 @@ impl Volume {
         if let Some(to) = change.architecture {
             self.prepare_switch(to)?;
         }
+        self.prepare_encoding(change.encoding)?;
         let still = self.stand_still()?;
         let (switched, shares) = self.log.with_gate(|gate| -> Result<_> {
             let (mut numbers, commit) = self.begin()?;
@@ -274,6 +275,9 @@ impl Volume {
             if record.cache != before {
                 self.core.check_cache(record.cache, Some(self.id))?;
             }
+            let encoded_before = record.encoding;
+            record.encoding = encoding::setting(record.encoding, change.encoding)?;
+            let encodes_anew = record.encoding != encoded_before;
             let switched = self.switch_in_gate(&mut record, to, &mut numbers, &commit)?;
             commit.put_volume(&record)?;
             let detail = format!("{change:?}");
@@ -284,6 +288,9 @@ impl Volume {
                 self.switched(switched, &record);
             }
             *self.record.lock() = record;
+            if encodes_anew {
+                self.encode_anew();
+            }
             if after.is_none() {
                 self.cache.set(None);
             }
@@ -323,5 +330,34 @@ fn mark_of(name: &str, record: &MarkRecord) -> Mark {
         stamp: Stamp { seq: Seq(record.seq), time: WallTime::from_nanos(record.time_ns) },
         pinned: record.pinned,
         created: WallTime::from_nanos(record.created_ns),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use units::Moment;
+
+    use crate::caches::tests::cached_volume;
+    use crate::types::WriteOp;
+
+    #[test]
+    fn who_finds_another_present_finds_nothing_in_the_cache_of_the_one_before() {
+        let (_pool, volume) = cached_volume();
+        let put = |byte: u8| {
+            let op = WriteOp::Data { offset: 0, bytes: &[byte; 4096] };
+            volume.write_batch(&[op]).expect("written")
+        };
+        let past = put(1);
+        put(2);
+        volume.flush().expect("flushed");
+        let still = volume.stand_still().expect("still");
+        let target = volume.resolve_with(&Moment::Seq(past), &still.pins).expect("retained");
+        let reverted =
+            volume.log.with_gate(|gate| volume.revert_in_gate(gate, target, &still.pins));
+        reverted.expect("reverted");
+        // As whoever merges a part of the block reads it, before the revert has returned.
+        let mut found = [0; 4096];
+        volume.read(0, &mut found).expect("read");
+        assert_eq!(found[0], 1, "of the moment gone back to");
     }
 }

@@ -17,8 +17,10 @@ mod core;
 mod current_store;
 mod destage;
 mod diff;
+mod encoding;
 mod error;
 mod events;
+mod fresh;
 mod groups;
 mod history_query;
 mod homecoming;
@@ -30,6 +32,7 @@ mod mover;
 mod names;
 mod needed;
 mod opening;
+mod packer;
 mod pins;
 mod pool;
 mod rebuild;
@@ -60,9 +63,10 @@ pub use error::{Error, ErrorKind, Result};
 pub use history::{IoCount, IoKind};
 pub use types::{
     Architecture, AuditRecord, Bucket, Budget, CacheChange, CacheInfo, CacheSetting, CacheUse,
-    Consistency, ConversionInfo, Dependants, DiffPage, Event, Extent, Granularity, HistoryPage,
-    Mark, PoolStatus, Range, Resolved, RevertReport, Stamp, Version, VersionPage, VolumeChange,
-    VolumeCounters, VolumeInfo, VolumeSpec, WriteOp,
+    Consistency, ConversionInfo, Dependants, DiffPage, Encoding, EncodingChange, EncodingInfo,
+    EncodingSetting, Event, Extent, Granularity, HistoryPage, Mark, PoolStatus, Range, Resolved,
+    RevertReport, Stamp, Version, VersionPage, VolumeChange, VolumeCounters, VolumeInfo,
+    VolumeSpec, WriteOp,
 };
 
 /// The machine under a pool: its clock and its randomness.

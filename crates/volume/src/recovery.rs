@@ -222,6 +222,7 @@ fn add_segments(core: &Core, contents: &Contents) -> Result<BTreeMap<u64, Vec<Se
             sealed: AtomicBool::new(true),
             retired: AtomicBool::new(false),
             slab: slabs.get(&(record.log, number)).copied(),
+            packed: AtomicU32::new(record.packed),
         };
         store.add_segment(Arc::new(segment));
         if !record.sealed {
@@ -246,6 +247,7 @@ fn add_segments(core: &Core, contents: &Contents) -> Result<BTreeMap<u64, Vec<Se
                     sealed: AtomicBool::new(true),
                     retired: AtomicBool::new(false),
                     slab: None,
+                    packed: AtomicU32::new(0),
                 }));
                 tails.entry(header.log).or_default().push(header);
             }
@@ -423,9 +425,11 @@ impl Volume {
             resizing: Mutex::new(()),
             cut_at: AtomicU64::new(u64::MAX),
             reclaim_wanted: AtomicBool::new(false),
+            ailing: AtomicBool::new(false),
             reclaiming: Mutex::new(Vec::new()),
             destage: Mutex::default(),
             conversion: Mutex::new(Conversion::of(&record)),
+            encoding: Mutex::default(),
             waiting_homes: AtomicU64::new(0),
             counted: Mutex::new(None),
             cache: Cache::new(record.granularity_at(Seq(u64::MAX))),

@@ -12,11 +12,11 @@ use std::ops::RangeInclusive;
 use std::sync::atomic::Ordering;
 
 use history::{By, Gate};
-use units::{Seq, WallTime};
+use units::{Seq, Span, WallTime};
 
 use crate::catalogue::{Commit, ScheduleRecord, ScheduledRecord, VersionRecord};
 use crate::pins::Pins;
-use crate::types::{Consistency, Dependants, Stamp, Version, VersionPage};
+use crate::types::{Consistency, Dependants, Encoding, Stamp, Version, VersionPage};
 use crate::volume::Volume;
 use crate::{Error, ErrorKind, Result};
 
@@ -143,7 +143,9 @@ impl Volume {
         let before = pins.version_before(number);
         drop(pins);
         let bytes = self.bound(before.map(|(_, v)| v.seq), seq)?;
-        Ok(told(number, version, (bytes, false), None, Dependants::default()))
+        let about =
+            About { until: None, encoding: Encoding::Raw, dependants: Dependants::default() };
+        Ok(told(number, version, (bytes, false), about))
     }
 
     /// All versions, by number.
@@ -208,9 +210,17 @@ impl Volume {
                 None => (self.bound(before.map(|(_, v)| v.seq), seq)?, false),
             },
         };
-        let timeline = self.record.lock().timeline_at(seq);
+        let (timeline, setting) = {
+            let record = self.record.lock();
+            (record.timeline_at(seq), record.encoding)
+        };
         let clones = clones.get(&(timeline, seq)).cloned().unwrap_or_default();
-        Ok(told(number, record, counted, until, Dependants { clones, views }))
+        // What a version alone needs was written over before the next one was captured.
+        let now = self.core.machine.clock.wall();
+        let is_old = |after_ns: u64| until.is_some_and(|u| u.saturating_add(Span(after_ns)) < now);
+        let encoding = setting.filter(|s| is_old(s.after_ns)).map_or(Encoding::Raw, |s| s.encoding);
+        let about = About { until, encoding, dependants: Dependants { clones, views } };
+        Ok(told(number, record, counted, about))
     }
 
     /// Volumes that began at moments of this one, by timeline and seq.
@@ -268,7 +278,14 @@ impl Volume {
             self.counting.lock().forget(number);
             return Ok(true);
         };
-        let (bytes, exact) = self.changed_bytes_bounded(before.unwrap_or(Seq::ZERO), seq)?;
+        let (bytes, exact) = match self.changed_bytes_bounded(before.unwrap_or(Seq::ZERO), seq) {
+            // A damaged map is told by those who read; the list keeps the bound.
+            Err(e) if matches!(e.kind, ErrorKind::Corrupt | ErrorKind::Io) => {
+                self.counting.lock().forget(number);
+                return Ok(true);
+            }
+            counted => counted?,
+        };
         let bytes = if exact { bytes } else { bytes.min(self.bound(before, seq)?) };
         let pins = self.pins.lock();
         let mut counting = self.counting.lock();
@@ -419,13 +436,20 @@ fn described(chunk: &[(u64, Seq)]) -> String {
     }
 }
 
+/// What is not in a version's record.
+struct About {
+    until: Option<WallTime>,
+    encoding: Encoding,
+    dependants: Dependants,
+}
+
 fn told(
     number: u64,
     record: VersionRecord,
     (bytes_changed, bytes_exact): (u64, bool),
-    until: Option<WallTime>,
-    dependants: Dependants,
+    about: About,
 ) -> Version {
+    let About { until, encoding, dependants } = about;
     Version {
         number,
         stamp: Stamp { seq: Seq(record.seq), time: WallTime::from_nanos(record.time_ns) },
@@ -435,6 +459,7 @@ fn told(
         until,
         is_scheduled: record.scheduled.is_some(),
         consistency: record.consistency,
+        encoding,
         dependants,
     }
 }

@@ -20,6 +20,7 @@ use crate::catalogue::{Commit, Numbers, VolumeRecord};
 use crate::conversion::Conversion;
 use crate::core::Core;
 use crate::destage::Destage;
+use crate::encoding::EncodingState;
 use crate::opening::{Opening, Patience};
 use crate::pins::Pins;
 use crate::schedule::Schedule;
@@ -65,10 +66,13 @@ pub struct Volume {
     pub(crate) cut_at: AtomicU64,
     /// Something was deleted or expired since the last full merge.
     pub(crate) reclaim_wanted: AtomicBool,
+    /// Background work met damage in it: others go first, and nothing of it is given up for room.
+    pub(crate) ailing: AtomicBool,
     /// Timelines that a reclamation under way has still to merge.
     pub(crate) reclaiming: Mutex<Vec<u64>>,
     pub(crate) destage: Mutex<Destage>,
     pub(crate) conversion: Mutex<Conversion>,
+    pub(crate) encoding: Mutex<EncodingState>,
     /// Blocks whose homes were taken when full merges would have brought them there.
     pub(crate) waiting_homes: AtomicU64,
     /// Live bytes as last counted, and the seq then.
@@ -248,6 +252,7 @@ impl Volume {
             unplaced_bytes: self.unplaced_bytes(),
             conversion,
             cache: self.cache_info(),
+            encoding: self.encoding_info(),
             base_bytes: self.base.blocks_at_home() * BLOCK_BYTES,
             versions,
             device_io: self.core.store.io(self.id).counts().to_vec(),

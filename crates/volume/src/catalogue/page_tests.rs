@@ -14,7 +14,9 @@ use super::{
     VERSIONS, VOLUMES, VersionRecord, VolumeRecord,
 };
 use crate::retention::KeepRules;
-use crate::types::{Architecture, AuditRecord, CacheSetting, Consistency, Granularity};
+use crate::types::{
+    Architecture, AuditRecord, CacheSetting, Consistency, Encoding, EncodingSetting, Granularity,
+};
 
 /// The cells of the first table under a heading.
 fn rows(heading: &str) -> Vec<Vec<String>> {
@@ -74,6 +76,10 @@ fn conversion() -> ConversionRecord {
     ConversionRecord { from: Architecture::Redirect, since_ns: 1 }
 }
 
+fn encoding() -> EncodingSetting {
+    EncodingSetting { encoding: Encoding::Delta, after_ns: 1 }
+}
+
 fn volume() -> VolumeRecord {
     VolumeRecord {
         id: 1,
@@ -105,6 +111,7 @@ fn volume() -> VolumeRecord {
         placed: vec![(0, 1)],
         cache: Some(CacheSetting { bytes: 1 << 20, dirty_percent: 3 }),
         conversion: Some(conversion()),
+        encoding: Some(encoding()),
     }
 }
 
@@ -151,6 +158,7 @@ fn the_page_names_every_field_of_every_json_record() {
     let code: BTreeSet<(String, String)> = [
         fields("volume", &volume()),
         fields("conversion", &conversion()),
+        fields("encoding", &encoding()),
         fields("event", &event),
         fields("timeline", &TimelineRecord { id: 1, log: 1, parent: None }),
         fields("run", &run),
@@ -182,6 +190,7 @@ fn the_page_tells_the_places_in_a_segment_record() {
         last_seq: 4,
         live_entries: 5,
         sealed: true,
+        packed: 6,
     };
     let bytes = record.encode();
     let mut at = 0;
@@ -200,6 +209,7 @@ fn the_page_tells_the_places_in_a_segment_record() {
             "last_seq" => record.last_seq,
             "live_entries" => 5,
             "sealed" => 1,
+            "packed" => 6,
             other => panic!("there is no field {other}"),
         };
         assert_eq!(u64::from_le_bytes(word), expected, "{row:?}");

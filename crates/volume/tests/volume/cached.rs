@@ -6,8 +6,8 @@ use std::sync::Arc;
 use block::{BlockDevice, MediaDevice};
 use env::Clock;
 use hindsight_volume::{
-    Architecture, Budget, CacheChange, CacheUse, Error, ErrorKind, Granularity, IoKind, Machine,
-    Pool, PoolFormat, PoolOptions, Volume, VolumeChange, VolumeSpec, WriteOp,
+    Architecture, Budget, CacheChange, CacheUse, EncodingChange, Error, ErrorKind, Granularity,
+    IoKind, Machine, Pool, PoolFormat, PoolOptions, Volume, VolumeChange, VolumeSpec, WriteOp,
 };
 use sim::{Failure, Op, Random, SimClock, SimEntropy, SimMedia};
 use units::{Moment, Seq, WallTime};
@@ -69,6 +69,7 @@ impl Rig {
             window_ns: 1 << 60,
             history_limit_bytes: None,
             cache: wish.2,
+            encoding: EncodingChange::default(),
         })
     }
 
@@ -318,6 +319,12 @@ fn the_background_destages_when_nobody_writes() {
     (90..102).for_each(|block| _ = put(&volume, block, 1));
     while rig.pool().step(Budget { bytes: 1 << 20 }).expect("a step") {}
     assert!(used(&volume).dirty_bytes <= 96 * BLOCK, "a sixteenth is kept free");
+    rig.clock.advance(6 * SECOND);
+    while rig.pool().step(Budget { bytes: 1 << 20 }).expect("a step") {}
+    assert_eq!(used(&volume).dirty_bytes, 0);
+    // Also when the clock was set back meanwhile.
+    put(&volume, 1, 2);
+    rig.clock.set_wall(WallTime::from_nanos(START_NS - 3600 * SECOND));
     rig.clock.advance(6 * SECOND);
     while rig.pool().step(Budget { bytes: 1 << 20 }).expect("a step") {}
     assert_eq!(used(&volume).dirty_bytes, 0);

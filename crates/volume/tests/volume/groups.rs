@@ -7,8 +7,8 @@ use std::thread;
 use block::{BlockDevice, MemoryDevice};
 use env::{RealClock, RealEntropy};
 use hindsight_volume::{
-    Architecture, Budget, CacheChange, ErrorKind, Granularity, Machine, Pool, PoolFormat,
-    PoolOptions, Volume, VolumeSpec, WriteOp,
+    Architecture, Budget, CacheChange, EncodingChange, ErrorKind, Granularity, Machine, Pool,
+    PoolFormat, PoolOptions, Volume, VolumeSpec, WriteOp,
 };
 use units::Moment;
 
@@ -23,6 +23,7 @@ fn add(pool: &Pool, name: &str, cache_bytes: u64) -> Arc<Volume> {
         window_ns: SECOND_NS,
         history_limit_bytes: None,
         cache: CacheChange { bytes: Some(cache_bytes), dirty_percent: Some(90) },
+        encoding: EncodingChange::default(),
     };
     pool.create_volume(&spec).expect("made")
 }

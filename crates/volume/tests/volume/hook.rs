@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use block::{BlockDevice, MediaDevice, Operation};
 use hindsight_volume::{
-    Architecture, CacheChange, Granularity, Machine, Pool, PoolFormat, PoolOptions, Volume,
-    VolumeSpec, WriteOp,
+    Architecture, CacheChange, EncodingChange, Granularity, Machine, Pool, PoolFormat, PoolOptions,
+    Volume, VolumeSpec, WriteOp,
 };
 use parking_lot::Mutex;
 use sim::{SimClock, SimEntropy, SimMedia};
@@ -95,7 +95,12 @@ impl Rig {
 
     /// Opens the pool with as little memory as there can be.
     pub fn open(&self) -> Arc<Pool> {
-        let options = PoolOptions { memory_bytes: 0 };
+        self.open_with(0)
+    }
+
+    /// Opens the pool with so much memory.
+    pub fn open_with(&self, memory_bytes: u64) -> Arc<Pool> {
+        let options = PoolOptions { memory_bytes };
         Pool::open(Arc::clone(&self.device) as _, self.machine.clone(), options).expect("opened")
     }
 
@@ -124,6 +129,7 @@ pub fn make(pool: &Pool, granularity: Granularity, window_ns: u64) -> Arc<Volume
         window_ns,
         history_limit_bytes: None,
         cache: CacheChange::default(),
+        encoding: EncodingChange::default(),
     };
     pool.create_volume(&spec).expect("made")
 }

@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 use block::{BlockDevice, MediaDevice, MemoryDevice};
 use env::{FileMedia, RealClock, RealEntropy};
 use hindsight_volume::{
-    Architecture, Budget, CacheChange, Granularity, Machine, Pool, PoolFormat, PoolOptions, Volume,
-    VolumeSpec, WriteOp,
+    Architecture, Budget, CacheChange, EncodingChange, Granularity, Machine, Pool, PoolFormat,
+    PoolOptions, Volume, VolumeSpec, WriteOp,
 };
 use units::Moment;
 
@@ -38,6 +38,7 @@ fn volume(pool: &Pool) -> Arc<Volume> {
         window_ns: 3_600_000_000_000,
         history_limit_bytes: None,
         cache: CacheChange::default(),
+        encoding: EncodingChange::default(),
     };
     pool.create_volume(&spec).expect("made")
 }
