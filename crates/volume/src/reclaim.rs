@@ -434,6 +434,10 @@ impl Volume {
             (Seq(record.horizon_seq), Seq(record.flushed_seq))
         };
         let mut segments = self.core.store.segments();
+        let is_pack = |s: &Arc<Segment>| s.log == self.id && s.content() == Content::Pack;
+        if segments.iter().any(is_pack) {
+            return self.expire_share(excess, (horizon, flushed));
+        }
         segments.retain(|s| {
             let in_window = horizon < s.last_seq() && s.last_seq() <= flushed;
             s.log == self.id && s.slab.is_none() && in_window && s.sealed.load(Ordering::Acquire)
@@ -451,6 +455,18 @@ impl Volume {
         match until {
             Some(seq) => self.raise_horizon(seq, None, "history-limit"),
             None => Ok(()),
+        }
+    }
+
+    /// Expires as large a share of the seqs as the excess is of the history: in packs old and new
+    /// versions lie together, so that their segments do not tell where history ends.
+    fn expire_share(&self, excess: u64, (horizon, flushed): (Seq, Seq)) -> Result<()> {
+        let history = u128::from(self.history_bytes()?.max(excess).max(1));
+        let span = u128::from(flushed.0.saturating_sub(horizon.0));
+        let share = (span * u128::from(excess)).div_ceil(history);
+        match u64::try_from(share.min(span)).unwrap_or(u64::MAX) {
+            0 => Ok(()),
+            share => self.raise_horizon(Seq(horizon.0 + share), None, "history-limit"),
         }
     }
 

@@ -180,6 +180,10 @@ impl World {
             body["cache"] = json!(self.random.between(64 << 10, 2 << 20));
             body["cache_dirty_percent"] = json!(self.random.between(1, 100));
         }
+        if self.random.chance(50) {
+            body["encoding"] = json!(["xor", "delta"][self.random.index(2)]);
+            body["encode_after"] = json!("0s");
+        }
         self.note(format!("create {body}"));
         self.server.http().expect("POST", "/api/v1/volumes", Some(&body))?;
         let mut subject = Subject::new(&name, retains, window, Image::zeros(size));

@@ -10,7 +10,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use hindsight_volume::{Architecture, Granularity};
+use hindsight_volume::{Architecture, Encoding, EncodingChange, Granularity, VolumeChange};
 use sim::{Keep, Random, SimMedia, Unsynced};
 use units::Moment;
 
@@ -306,6 +306,49 @@ fn a_crash_at_any_change_keeps_the_promises_while_blocks_come_home() {
 #[test]
 fn a_crash_at_any_change_keeps_the_promises_while_before_images_leave() {
     enumerate_homecoming(Architecture::Checkpointing);
+}
+
+/// A crash at every change of a story in which versions go to packs, and from packs to others.
+#[test]
+fn a_crash_at_any_change_keeps_the_promises_while_history_is_packed() {
+    let name = || "v".to_owned();
+    let write = |byte, length| Action::Write(name(), vec![Change::Write(0, vec![byte; length])]);
+    let encode = |encoding| {
+        let after_ns = (encoding != Encoding::Raw).then_some(0);
+        let encoding = EncodingChange { encoding: Some(encoding), after_ns };
+        Action::Change(name(), VolumeChange { encoding, ..VolumeChange::default() })
+    };
+    for architecture in [Architecture::Logging, Architecture::Redirect] {
+        let mut base = start(architecture, None).reopened();
+        for byte in 10..14 {
+            base.act(&write(byte, 30_000));
+        }
+        base.act(&Action::Restart);
+        base.pool = None;
+        let story = [
+            encode(Encoding::Xor),
+            Action::Step(1 << 20),
+            Action::Step(1 << 20),
+            write(14, 9000),
+            Action::Restart,
+            encode(Encoding::Delta),
+            Action::Step(1 << 20),
+            Action::Step(1 << 20),
+            Action::Revert(name(), at_seq(3)),
+            write(15, 5000),
+            Action::Restart,
+            encode(Encoding::Xor),
+            Action::Step(1 << 20),
+            Action::Step(1 << 20),
+        ];
+        let mut whole = base.reopened();
+        story.iter().for_each(|action| whole.act(action));
+        whole.note_packs();
+        assert!(whole.packed > 10, "{} versions are packed in the end", whole.packed);
+        for length in 1..=story.len() {
+            enumerate(&base, &story[..length], false);
+        }
+    }
 }
 
 /// A crash at every change of a story in which the architecture changes again and again.
