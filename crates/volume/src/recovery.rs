@@ -102,6 +102,7 @@ pub fn open_core(
         timelines: RwLock::new(BTreeMap::new()),
         openings: Mutex::new(Vec::new()),
         work: Mutex::new(None),
+        refused: Mutex::new(None),
         pending_max: usize::try_from(pending_max).expect("clamped"),
         memory_bytes: memory,
         sharing: Mutex::new(()),
