@@ -7,7 +7,7 @@ use axum::http::StatusCode;
 use axum::http::header::{HeaderName, LOCATION};
 use lab::model::{Constraints, DIRTY_SHARE_DEFAULT};
 use units::{Granularity, Span};
-use volume::{Architecture, CacheChange, EncodingChange, VolumeChange, VolumeSpec};
+use volume::{Architecture, CacheChange, VolumeChange, VolumeSpec};
 
 use super::answer::{Answer, Refusal};
 use super::ask::{Asked, Body, Named};
@@ -157,7 +157,7 @@ fn spec(context: &Context, body: CreateVolume) -> Answer<VolumeSpec> {
             bytes: body.cache.map(|c| c.0.0),
             dirty_percent: body.cache_dirty_percent,
         },
-        encoding: EncodingChange::default(),
+        encoding: convert::encoding_change(body.encoding.as_deref(), body.encode_after)?,
     })
 }
 
@@ -216,7 +216,7 @@ fn apply(context: &Context, name: &str, body: &ChangeVolume, force: bool) -> Ans
             dirty_percent: body.cache_dirty_percent,
         },
         architecture,
-        encoding: EncodingChange::default(),
+        encoding: convert::encoding_change(body.encoding.as_deref(), body.encode_after)?,
     };
     if change != VolumeChange::default() {
         let before = volume.architecture();

@@ -48,7 +48,7 @@ enum Kinds {
     Cached,
     /// Of all architectures, which change.
     Converting,
-    /// Of all architectures, with and without a cache, with history that is encoded.
+    /// Of all architectures that need no cache, with history that is encoded.
     Encoded,
     /// Of one architecture.
     Only(Architecture),
@@ -59,8 +59,8 @@ impl Kinds {
         let all = Architecture::ALL.into_iter();
         match self {
             Kinds::Plain => vec![Architecture::Logging],
-            Kinds::Uncached => all.filter(|a| !a.needs_cache()).collect(),
-            Kinds::Cached | Kinds::Converting | Kinds::Encoded => all.collect(),
+            Kinds::Uncached | Kinds::Encoded => all.filter(|a| !a.needs_cache()).collect(),
+            Kinds::Cached | Kinds::Converting => all.collect(),
             Kinds::Only(architecture) => vec![architecture],
         }
     }
@@ -99,15 +99,15 @@ fn live(seed: u64, kinds: Kinds) -> World {
         _ => Workload::new(seed),
     };
     let memory_bytes = match kinds {
-        Kinds::Cached | Kinds::Converting | Kinds::Encoded => {
-            workload.memory_bytes.max(CACHED_MEMORY_BYTES)
-        }
+        Kinds::Cached | Kinds::Converting => workload.memory_bytes.max(CACHED_MEMORY_BYTES),
+        // So that entries leave memory soon: what is in it is not encoded.
+        Kinds::Encoded => 0,
         Kinds::Plain | Kinds::Uncached | Kinds::Only(_) => workload.memory_bytes,
     };
     let mut world = World::new(seed, workload.media_bytes, memory_bytes);
     world.verbose = verbose;
     world.architectures = kinds.architectures();
-    let is_cached = matches!(kinds, Kinds::Cached | Kinds::Converting | Kinds::Encoded);
+    let is_cached = matches!(kinds, Kinds::Cached | Kinds::Converting);
     world.caches = is_cached.then(|| Random::new(seed ^ 0xcac4e));
     let outcome = catch_unwind(AssertUnwindSafe(|| {
         for step in 0..ACTIONS {
@@ -203,7 +203,7 @@ fn seeds_with_packs_run_without_a_broken_promise() {
 fn versions_are_packed_in_the_simulator() {
     let packed: u64 = (1..=12).map(|seed| live(seed, Kinds::Encoded).packed).sum();
     println!("{packed} versions in packs when it was looked");
-    assert!(packed > 1000, "only {packed} versions in packs when it was looked");
+    assert!(packed > 300, "only {packed} versions in packs when it was looked");
 }
 
 #[test]
