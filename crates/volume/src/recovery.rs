@@ -109,10 +109,7 @@ pub fn open_core(
         closed: AtomicBool::new(false),
     });
     core.store.back_reserve();
-    if let Err(e) = fill(&core, contents, map) {
-        core.part();
-        return Err(e);
-    }
+    fill(&core, contents, map).inspect_err(|_| core.part())?;
     Ok(core)
 }
 
