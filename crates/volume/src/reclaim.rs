@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering;
 use history::{By, Content, Segment};
 use units::{Seq, WallTime};
 
-use crate::core::{Core, SPARES_WANTED};
+use crate::core::{Core, SPARES_WANTED, Standing};
 use crate::types::Budget;
 use crate::volume::Volume;
 use crate::{Error, ErrorKind, Result};
@@ -318,10 +318,15 @@ impl Core {
             if enough() {
                 return Ok(());
             }
-            let now = (self.store.zone_counts().1, self.live_entries());
-            let gets_on = now.0 > best.0 || now.1 < best.1;
-            best = (best.0.max(now.0), best.1.min(now.1));
+            let now = self.standing();
+            // All of it was gone through for an earlier write, and nothing has changed since.
+            if tries == 0 && *self.refused.lock() == Some(now) {
+                break;
+            }
+            let gets_on = now.free_zones > best.0 || now.entries < best.1;
+            best = (best.0.max(now.free_zones), best.1.min(now.entries));
             if tries > 1 && !gets_on && !self.sacrifice()? {
+                *self.refused.lock() = Some(self.standing());
                 break;
             }
             tries += 1;
@@ -334,10 +339,14 @@ impl Core {
         .with_hint("delete versions, pinned marks, clones or volumes, or trim"))
     }
 
-    /// Map entries of all segments.
-    fn live_entries(&self) -> u64 {
+    fn standing(&self) -> Standing {
         let live = |s: &Arc<Segment>| s.live_entries.load(Ordering::Acquire).max(0) as u64;
-        self.store.segments().iter().map(live).sum()
+        Standing {
+            free_zones: self.store.zone_counts().1,
+            entries: self.store.segments().iter().map(live).sum(),
+            audit: self.books.lock().audit,
+            views: self.all_volumes().iter().map(|volume| volume.pins.lock().views.len()).sum(),
+        }
     }
 
     /// Drops and moves together all that can be, once. The caller holds `work`, with no job.

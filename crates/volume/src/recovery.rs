@@ -102,16 +102,14 @@ pub fn open_core(
         timelines: RwLock::new(BTreeMap::new()),
         openings: Mutex::new(Vec::new()),
         work: Mutex::new(None),
+        refused: Mutex::new(None),
         pending_max: usize::try_from(pending_max).expect("clamped"),
         memory_bytes: memory,
         sharing: Mutex::new(()),
         closed: AtomicBool::new(false),
     });
     core.store.back_reserve();
-    if let Err(e) = fill(&core, contents, map) {
-        core.part();
-        return Err(e);
-    }
+    fill(&core, contents, map).inspect_err(|_| core.part())?;
     Ok(core)
 }
 
