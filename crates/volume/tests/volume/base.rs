@@ -67,6 +67,7 @@ impl Rig {
             window_ns: WINDOW_NS,
             history_limit_bytes: None,
             cache: CacheChange::default(),
+            extent: units::MapExtent::BLOCK,
         };
         self.pool().create_volume(&spec).expect("made")
     }

@@ -70,6 +70,7 @@ impl Rig {
             window_ns: WINDOW_NS,
             history_limit_bytes: None,
             cache: CacheChange::default(),
+            extent: units::MapExtent::BLOCK,
         };
         self.pool().create_volume(&spec).expect("made")
     }
@@ -502,6 +503,7 @@ fn a_pool_without_room_says_so_or_waits() {
         window_ns: 0,
         history_limit_bytes: None,
         cache: CacheChange::default(),
+        extent: units::MapExtent::BLOCK,
     };
     let big = rig.pool().create_volume(&spec).expect("made");
     (0..1500).for_each(|block| _ = put(&big, block, 6, 1));
@@ -553,6 +555,7 @@ fn a_base_is_left_as_far_as_there_is_room_and_nothing_is_done_in_vain() {
             window_ns: WINDOW_NS,
             history_limit_bytes: None,
             cache: CacheChange::default(),
+            extent: units::MapExtent::BLOCK,
         };
         let big = rig.pool().create_volume(&spec).expect("made");
         let left = || {

@@ -58,6 +58,7 @@ impl Rig {
             window_ns: 1 << 60,
             history_limit_bytes: None,
             cache: CacheChange::default(),
+            extent: units::MapExtent::BLOCK,
         };
         self.pool().create_volume(&spec).expect("made")
     }
@@ -366,6 +367,7 @@ fn only_pools_with_a_current_store_ask_for_a_program_that_knows_it() {
         window_ns: 1 << 60,
         history_limit_bytes: None,
         cache: CacheChange::default(),
+        extent: units::MapExtent::BLOCK,
     };
     rig.pool().create_volume(&spec).expect("made");
     assert_eq!(features(), 0);
