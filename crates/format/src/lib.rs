@@ -25,6 +25,8 @@
 //!   `header_bytes(kind, descriptors, data_blocks)`, `peek_header_bytes(&[u8])`,
 //!   `Batch::decode(&[u8])`, `batch.descriptors()` of `Descriptor { seq, time, block, blocks,
 //!   kind, payload_offset }` with `crcs()`.
+//! - `pack`: `Pack` (`push(PackVersion, &block)`, `encode(place, encoding)`, `decode(&header,
+//!   &bytes)`, `find(block, seq)`), `PackHeader::decode(&[u8])`, `PACK_VERSIONS_MAX`.
 //! - `page`: `PageAddress { pool_tag, run, page }`, the header that all pages below share.
 //! - `map`: `Key`, `Entry` (`Entry::data`, `Entry::hole`), `cover(first, blocks)`,
 //!   `LeafPage` (`encode(address, &[Entry])`, `decode(Box<[u8; 4096]>, address)`, `len`, `get(i)`,
@@ -44,6 +46,7 @@ pub mod checksum;
 pub mod field;
 pub mod location;
 pub mod map;
+pub mod pack;
 pub mod page;
 pub mod run;
 pub mod segment;

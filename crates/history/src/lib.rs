@@ -9,6 +9,7 @@ mod hash;
 mod io_tally;
 mod log;
 mod openable;
+mod packs;
 mod page_table;
 mod pending;
 mod recover;
@@ -37,6 +38,6 @@ pub use run_store::{
 };
 pub use scan::{ScanEnd, read_header, scan_segment};
 pub use slot::{BLOCKS_PER_PAGE, Slot, block_location};
-pub use store::{Epoch, Segment, Spare, Store, StoreParts};
+pub use store::{Content, Epoch, Segment, Spare, Store, StoreParts};
 pub use time_index::{By, TimeIndex, TimeRun};
 pub use timeline::{Branch, Timeline};

@@ -17,8 +17,10 @@ mod core;
 mod current_store;
 mod destage;
 mod diff;
+mod encoding;
 mod error;
 mod events;
+mod fresh;
 mod history_query;
 mod homecoming;
 mod in_place;
@@ -29,6 +31,7 @@ mod mover;
 mod names;
 mod needed;
 mod opening;
+mod packer;
 mod pool;
 mod rebuild;
 mod reclaim;
@@ -52,9 +55,9 @@ pub use error::{Error, ErrorKind, Result};
 pub use history::{IoCount, IoKind};
 pub use types::{
     Architecture, AuditRecord, Bucket, Budget, CacheChange, CacheInfo, CacheSetting, CacheUse,
-    ConversionInfo, DiffPage, Event, Extent, Granularity, HistoryPage, Mark, PoolStatus, Range,
-    Resolved, RevertReport, Stamp, Version, VolumeChange, VolumeCounters, VolumeInfo, VolumeSpec,
-    WriteOp,
+    ConversionInfo, DiffPage, Encoding, EncodingChange, EncodingInfo, EncodingSetting, Event,
+    Extent, Granularity, HistoryPage, Mark, PoolStatus, Range, Resolved, RevertReport, Stamp,
+    Version, VolumeChange, VolumeCounters, VolumeInfo, VolumeSpec, WriteOp,
 };
 
 /// The machine under a pool: its clock and its randomness.

@@ -11,7 +11,7 @@ use std::sync::atomic::Ordering;
 use block::{BlockDevice, Purpose, Zones};
 use format::FORMAT_VERSION;
 use format::superblock::{
-    COPY_OFFSETS, FEATURE_BASE, FEATURE_CURRENT_STORE, FEATURE_EXTENTS, Superblock,
+    COPY_OFFSETS, FEATURE_BASE, FEATURE_CURRENT_STORE, FEATURE_EXTENTS, FEATURE_PACKS, Superblock,
 };
 use history::{Branch, Timeline};
 use parking_lot::Mutex;
@@ -20,6 +20,7 @@ use units::{MapExtent, Moment, Seq};
 use crate::caches;
 use crate::catalogue::{Catalogue, CatalogueMedia, TimelineRecord, VolumeRecord, write_superblock};
 use crate::core::Core;
+use crate::encoding;
 use crate::names::check_name;
 use crate::recovery::{Map, open_core};
 use crate::types::{Architecture, AuditRecord, Budget, Granularity, PoolStatus, VolumeSpec};
@@ -232,6 +233,7 @@ impl Pool {
             cache: caches::setting(spec.architecture, None, spec.cache)?,
             conversion: None,
             extent: spec.extent,
+            encoding: encoding::setting(None, spec.encoding)?,
         };
         let detail = match spec.architecture {
             Architecture::Logging => format!("{} bytes, {:?}", spec.size_bytes, spec.granularity),
@@ -256,6 +258,9 @@ impl Pool {
         }
         if !record.extent.is_block() {
             core.announce(FEATURE_EXTENTS)?;
+        }
+        if record.encoding.is_some() {
+            core.announce(FEATURE_PACKS)?;
         }
         let (mut numbers, commit) = core.begin()?;
         // An origin that is deleted meanwhile is deleted under the same books: its past may be

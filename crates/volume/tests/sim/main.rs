@@ -48,8 +48,10 @@ enum Kinds {
     Cached,
     /// Of all architectures, which change.
     Converting,
-    /// The same, with map extents of all sizes, clones with others than their origins.
+    /// The same, with map extents of all sizes, also of clones.
     Extents,
+    /// Of all architectures and map extents, with and without a cache, with history that is encoded.
+    Encoded,
     /// Of one architecture.
     Only(Architecture),
 }
@@ -60,7 +62,7 @@ impl Kinds {
         match self {
             Kinds::Plain => vec![Architecture::Logging],
             Kinds::Uncached => all.filter(|a| !a.needs_cache()).collect(),
-            Kinds::Cached | Kinds::Converting | Kinds::Extents => all.collect(),
+            Kinds::Cached | Kinds::Converting | Kinds::Encoded | Kinds::Extents => all.collect(),
             Kinds::Only(architecture) => vec![architecture],
         }
     }
@@ -73,6 +75,7 @@ impl Kinds {
             Kinds::Cached => "seeds_with_a_cache",
             Kinds::Converting => "seeds_that_convert",
             Kinds::Extents => "seeds_of_all_extents",
+            Kinds::Encoded => "seeds_with_packs",
             Kinds::Only(_) => "blocks_come_home",
         }
     }
@@ -95,10 +98,11 @@ fn live(seed: u64, kinds: Kinds) -> World {
     let verbose = std::env::var_os("HINDSIGHT_SIM_SEED").is_some();
     let mut workload = match kinds {
         Kinds::Converting | Kinds::Extents => Workload::converting(seed),
+        Kinds::Encoded => Workload::encoding(seed),
         _ => Workload::new(seed),
     };
     let memory_bytes = match kinds {
-        Kinds::Cached | Kinds::Converting | Kinds::Extents => {
+        Kinds::Cached | Kinds::Converting | Kinds::Encoded | Kinds::Extents => {
             workload.memory_bytes.max(CACHED_MEMORY_BYTES)
         }
         Kinds::Plain | Kinds::Uncached | Kinds::Only(_) => workload.memory_bytes,
@@ -106,9 +110,11 @@ fn live(seed: u64, kinds: Kinds) -> World {
     let mut world = World::new(seed, workload.media_bytes, memory_bytes);
     world.verbose = verbose;
     world.architectures = kinds.architectures();
-    let is_cached = matches!(kinds, Kinds::Cached | Kinds::Converting | Kinds::Extents);
+    let is_cached =
+        matches!(kinds, Kinds::Cached | Kinds::Converting | Kinds::Encoded | Kinds::Extents);
     world.caches = is_cached.then(|| Random::new(seed ^ 0xcac4e));
-    world.extents = (kinds == Kinds::Extents).then(|| Random::new(seed ^ 0xe87e));
+    let has_extents = matches!(kinds, Kinds::Encoded | Kinds::Extents);
+    world.extents = has_extents.then(|| Random::new(seed ^ 0xe87e));
     let outcome = catch_unwind(AssertUnwindSafe(|| {
         for step in 0..ACTIONS {
             let action = workload.next(&world.models, world.now_ns());
@@ -120,6 +126,7 @@ fn live(seed: u64, kinds: Kinds) -> World {
             if step % 50 == 49 {
                 world.act(&Action::CheckAll);
                 world.note_homes();
+                world.note_packs();
             }
         }
         world.media.calm();
@@ -199,9 +206,23 @@ fn seeds_of_all_extents_run_without_a_broken_promise() {
 }
 
 #[test]
+fn seeds_with_packs_run_without_a_broken_promise() {
+    run_seeds(Kinds::Encoded);
+}
+
+#[test]
+fn versions_are_packed_in_the_simulator() {
+    let packed: u64 = (1..=12).map(|seed| live(seed, Kinds::Encoded).packed).sum();
+    println!("{packed} versions in packs when it was looked");
+    assert!(packed > 1000, "only {packed} versions in packs when it was looked");
+}
+
+#[test]
 fn the_same_seed_gives_the_same_digest() {
     for seed in [3, 14] {
-        for kinds in [Kinds::Uncached, Kinds::Cached, Kinds::Converting, Kinds::Extents] {
+        for kinds in
+            [Kinds::Uncached, Kinds::Cached, Kinds::Converting, Kinds::Encoded, Kinds::Extents]
+        {
             assert_eq!(run(seed, kinds), run(seed, kinds), "seed {seed}");
         }
     }

@@ -6,8 +6,9 @@ use std::sync::Arc;
 use block::{BlockDevice, MediaDevice};
 use env::Clock;
 use hindsight_volume::{
-    Architecture, Budget, CacheChange, CacheUse, Error, ErrorKind, Granularity, IoKind, Machine,
-    Pool, PoolFormat, PoolOptions, Volume, VolumeChange, VolumeSpec, WriteOp, read_superblock,
+    Architecture, Budget, CacheChange, CacheUse, EncodingChange, Error, ErrorKind, Granularity,
+    IoKind, Machine, Pool, PoolFormat, PoolOptions, Volume, VolumeChange, VolumeSpec, WriteOp,
+    read_superblock,
 };
 use sim::{Failure, Op, Random, SimClock, SimEntropy, SimMedia};
 use units::{Moment, Seq, WallTime};
@@ -72,6 +73,7 @@ impl Rig {
             history_limit_bytes: None,
             cache: wish.2,
             extent: self.extent,
+            encoding: EncodingChange::default(),
         })
     }
 

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use block::{BlockDevice, MediaDevice};
 use format::checksum::block_crc;
 use hindsight_volume::{
-    Architecture, Budget, CacheChange, Granularity, IoKind, Machine, Pool, PoolFormat, PoolOptions,
-    Volume, VolumeSpec, WriteOp, read_superblock,
+    Architecture, Budget, CacheChange, EncodingChange, Granularity, IoKind, Machine, Pool,
+    PoolFormat, PoolOptions, Volume, VolumeSpec, WriteOp, read_superblock,
 };
 use sim::{Keep, Op, Random, SimClock, SimEntropy, SimMedia};
 use units::{Moment, Seq, WallTime};
@@ -59,6 +59,7 @@ impl Rig {
             history_limit_bytes: None,
             cache: CacheChange::default(),
             extent: units::MapExtent::BLOCK,
+            encoding: EncodingChange::default(),
         };
         self.pool().create_volume(&spec).expect("made")
     }
@@ -368,6 +369,7 @@ fn only_pools_with_a_current_store_ask_for_a_program_that_knows_it() {
         history_limit_bytes: None,
         cache: CacheChange::default(),
         extent: units::MapExtent::BLOCK,
+        encoding: EncodingChange::default(),
     };
     rig.pool().create_volume(&spec).expect("made");
     assert_eq!(features(), 0);

@@ -10,6 +10,7 @@ mod handover;
 mod hook;
 mod in_place;
 mod matrix;
+mod packs;
 mod past;
 mod room;
 mod space;

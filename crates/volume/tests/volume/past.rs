@@ -11,8 +11,8 @@ use block::{
 };
 use env::{RealClock, RealEntropy};
 use hindsight_volume::{
-    Architecture, Budget, CacheChange, Granularity, Machine, Pool, PoolFormat, PoolOptions, Volume,
-    VolumeSpec, WriteOp,
+    Architecture, Budget, CacheChange, EncodingChange, Granularity, Machine, Pool, PoolFormat,
+    PoolOptions, Volume, VolumeSpec, WriteOp,
 };
 use units::{Moment, Seq};
 
@@ -41,6 +41,7 @@ fn volume(pool: &Pool) -> Arc<Volume> {
         history_limit_bytes: None,
         cache: CacheChange::default(),
         extent: units::MapExtent::BLOCK,
+        encoding: EncodingChange::default(),
     };
     pool.create_volume(&spec).expect("made")
 }

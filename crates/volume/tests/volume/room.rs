@@ -5,8 +5,8 @@ use std::sync::Arc;
 use block::{BlockDevice, MediaDevice};
 use env::{RealClock, RealEntropy};
 use hindsight_volume::{
-    Architecture, CacheChange, ErrorKind, Granularity, Machine, Pool, PoolFormat, PoolOptions,
-    Volume, VolumeSpec, WriteOp,
+    Architecture, CacheChange, EncodingChange, ErrorKind, Granularity, Machine, Pool, PoolFormat,
+    PoolOptions, Volume, VolumeSpec, WriteOp,
 };
 use sim::SimMedia;
 use units::Moment;
@@ -34,6 +34,7 @@ fn volume(pool: &Pool, name: &str) -> Arc<Volume> {
         history_limit_bytes: None,
         cache: CacheChange::default(),
         extent: units::MapExtent::BLOCK,
+        encoding: EncodingChange::default(),
     };
     pool.create_volume(&spec).expect("made")
 }

@@ -6,8 +6,8 @@ use block::MediaDevice;
 use env::{FileMedia, RealClock, RealEntropy};
 use units::{Moment, Seq};
 use volume::{
-    Architecture, CacheChange, Granularity, Machine, Pool, PoolFormat, PoolOptions, Volume,
-    VolumeSpec,
+    Architecture, CacheChange, EncodingChange, Granularity, Machine, Pool, PoolFormat, PoolOptions,
+    Volume, VolumeSpec,
 };
 use wire::nbd::{Command, CommandFlags, OptionCode, OptionReplyKind, ReplyStyle, Request, encode};
 
@@ -45,6 +45,7 @@ fn spec(name: &str, architecture: Architecture, cache: CacheChange) -> VolumeSpe
         history_limit_bytes: None,
         cache,
         extent: units::MapExtent::BLOCK,
+        encoding: EncodingChange::default(),
     }
 }
 
