@@ -4,7 +4,8 @@
 //! 1. All integers are little-endian and of fixed width; padding is zero and verified.
 //! 2. Every structure has a magic and a CRC32C salted by its type; a decoder that returns a value
 //!    has verified both, and every range.
-//! 3. Bytes from outside never panic a decoder and never make it allocate more than they are long.
+//! 3. Bytes from outside never panic a decoder and never make it allocate more than they are long
+//!    (or than a pack is when decoded: 132 KB).
 //!    A value from our own code that cannot be encoded is our mistake: an assertion.
 //! 4. The byte tables are in `docs/format/`; a test compares them with `layout::FIELDS`.
 //!

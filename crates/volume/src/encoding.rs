@@ -85,7 +85,8 @@ impl Volume {
     /// How its history is encoded.
     pub(crate) fn encoding_info(&self) -> EncodingInfo {
         let setting = self.record.lock().encoding;
-        let mut info = EncodingInfo { setting, packed_bytes: 0, unpacked_bytes: 0 };
+        let Packed { versions: packed, left, faults, .. } = self.encoding.lock().total;
+        let mut info = EncodingInfo { setting, packed, left, faults, ..EncodingInfo::default() };
         for segment in self.segments_of(Content::Pack) {
             let entries = segment.live_entries.load(Ordering::Acquire).max(0) as u64;
             info.unpacked_bytes += entries * BLOCK_BYTES;
@@ -192,10 +193,5 @@ impl Volume {
             // They left segments sparse.
             self.reclaim_wanted.store(true, Ordering::Relaxed);
         }
-    }
-
-    /// What was packed since the pool was opened.
-    pub(crate) fn packed_total(&self) -> Packed {
-        self.encoding.lock().total
     }
 }

@@ -28,7 +28,7 @@ use crate::homecoming::{Arrivals, Homecoming};
 use crate::map_flush::{commit_segment, record_of_run};
 use crate::mover::Mover;
 use crate::needed::Needed;
-use crate::packer::{Packer, Placed};
+use crate::packer::{Packed, Packer, Placed};
 use crate::sift::{Nodes, sift};
 use crate::volume::Volume;
 
@@ -178,6 +178,11 @@ impl Volume {
 }
 
 impl MergeJob {
+    /// Whose timeline it is.
+    pub(crate) fn volume(&self) -> &Volume {
+        &self.volume
+    }
+
     /// Handles about `entries_max` entries; true when the merge is complete and committed.
     ///
     /// # Errors
@@ -366,7 +371,13 @@ impl MergeJob {
         moved.extend(taken);
         let changes = self.changes(&arrived);
         let flushed = Seq(self.volume.record.lock().flushed_seq);
-        let (numbers, commit) = core.begin()?;
+        let (mut numbers, commit) = core.begin()?;
+        let packed = self.packer.as_ref().map(Packer::packed).unwrap_or_default();
+        if packed.versions > 0 {
+            let Packed { versions, bytes, .. } = packed;
+            let detail = format!("{versions} versions in {bytes} bytes");
+            core.audit(&mut numbers, &commit, "encode", &self.volume.name, detail)?;
+        }
         for input in &self.inputs {
             commit.remove_map_run(input.id)?;
         }

@@ -193,6 +193,12 @@ pub struct EncodingInfo {
     pub packed_bytes: u64,
     /// Bytes of the blocks that they are versions of.
     pub unpacked_bytes: u64,
+    /// Versions that were packed since the pool was opened, some of them anew with others.
+    pub packed: u64,
+    /// Versions that a pack would not have made much smaller.
+    pub left: u64,
+    /// Packs that did not decode to what went in.
+    pub faults: u64,
 }
 
 /// What a new volume shall be.

@@ -7,7 +7,7 @@ use axum::http::StatusCode;
 use axum::http::header::{HeaderName, LOCATION};
 use lab::model::{Constraints, DIRTY_SHARE_DEFAULT};
 use units::{Granularity, MapExtent, Span};
-use volume::{Architecture, CacheChange, EncodingChange, VolumeChange, VolumeSpec};
+use volume::{Architecture, CacheChange, VolumeChange, VolumeSpec};
 
 use super::answer::{Answer, Refusal};
 use super::ask::{Asked, Body, Named};
@@ -159,7 +159,7 @@ fn spec(context: &Context, body: CreateVolume) -> Answer<VolumeSpec> {
             dirty_percent: body.cache_dirty_percent,
         },
         extent: map_extent(body.extent)?.unwrap_or_default(),
-        encoding: EncodingChange::default(),
+        encoding: convert::encoding_change(body.encoding.as_deref(), body.encode_after)?,
     })
 }
 
@@ -218,7 +218,7 @@ fn apply(context: &Context, name: &str, body: &ChangeVolume, force: bool) -> Ans
             dirty_percent: body.cache_dirty_percent,
         },
         architecture,
-        encoding: EncodingChange::default(),
+        encoding: convert::encoding_change(body.encoding.as_deref(), body.encode_after)?,
     };
     if change != VolumeChange::default() {
         let before = volume.architecture();

@@ -105,8 +105,11 @@ impl Workload {
     /// A change of encoding, now and then: with it all that is old enough is looked at again.
     fn encode(&mut self, models: &BTreeMap<String, Model>) -> Option<Action> {
         let random = self.encodes.as_mut()?;
-        if models.is_empty() || !random.chance(100) {
+        if models.is_empty() || !random.chance(250) {
             return None;
+        }
+        if random.chance(600) {
+            return Some(Action::Step(64 << 20));
         }
         let name = models.keys().nth(random.below(models.len() as u64) as usize)?.clone();
         let encoding =
