@@ -173,6 +173,9 @@ impl World {
         let mut body = json!({
             "name": name, "size": size, "granularity": granularity, "architecture": architecture
         });
+        if self.random.chance(60) {
+            body["extent"] = json!(4096_u64 << self.random.between(0, 4));
+        }
         if window == Window::Short {
             body["window"] = json!(SHORT_WINDOW);
         }
