@@ -111,7 +111,7 @@ impl Volume {
             self.core.store.segment(*segment).is_some_and(|segment| segment.slab.is_some())
         };
         let leaves_base = sparse.iter().any(is_home);
-        let packer = if urgent { None } else { self.packer(&timeline) };
+        let packer = self.packer(&timeline, urgent);
         let job = self.job(timeline, inputs, Scope::Full(sparse))?;
         Ok(Some(MergeJob { homecoming, leaves_base, packer, ..job }))
     }

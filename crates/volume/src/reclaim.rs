@@ -541,12 +541,9 @@ impl Volume {
     fn sparse_segments(&self, haste: Haste) -> BTreeSet<u64> {
         let store = &self.core.store;
         let flushed = Seq(self.record.lock().flushed_seq);
-        // What is packed is only ever moved to other packs.
-        let packs = haste == Haste::None && self.packs();
         let is_sparse = |s: &Segment| {
             let end = u64::from(s.end.load(Ordering::Acquire));
             s.log == self.id
-                && (packs || s.content() != Content::Pack)
                 && s.sealed.load(Ordering::Acquire)
                 && s.last_seq() <= flushed
                 && s.live_bytes() * 100
@@ -561,8 +558,14 @@ impl Volume {
         let mut room = zones * store.zone_bytes / 10 * 9;
         let fits = |s: &Arc<Segment>| {
             let before = room;
-            room = room.saturating_sub(s.live_bytes());
-            s.live_bytes() <= before
+            // Of packs that lose half of their versions more than half may have to be written.
+            let end = u64::from(s.end.load(Ordering::Acquire));
+            let needed = match s.content() {
+                Content::Pack => end.min(2 * s.live_bytes()),
+                _ => s.live_bytes(),
+            };
+            room = room.saturating_sub(needed);
+            needed <= before
         };
         let mut sparse: BTreeSet<u64> =
             sparse.into_iter().take_while(fits).map(|s| s.number).collect();
