@@ -2,8 +2,8 @@
 //! runs, and processor time. `cargo run --release -p hindsight-history --example map_cost`
 //!
 //! A volume of 16 GiB is filled by requests of 64 KiB in order, as the log would place them; then a
-//! part of its blocks is written again, one by one at random. All figures are for a volume of 1 TiB:
-//! 64 times as much.
+//! part of its blocks is written again, one by one at random. All figures are for a volume of
+//! 1 TiB: 64 times as much.
 
 use std::sync::Arc;
 use std::time::Instant;

@@ -163,8 +163,8 @@ impl Volume {
         free > reserve + (store.zone_count() / FREE_SHARE).max(2)
     }
 
-    /// What a full merge of a timeline packs with: raw versions if history is encoded, there is room
-    /// and nobody waits for more; otherwise only what lies in packs that are emptied.
+    /// What a full merge of a timeline packs with: raw versions if history is encoded, there is
+    /// room and nobody waits for more; otherwise only what lies in packs that are emptied.
     pub(crate) fn packer(&self, timeline: &Timeline, urgent: bool) -> Option<Packer> {
         let setting = self.record.lock().encoding.map(|setting| setting.encoding);
         let encoding = match setting {

@@ -341,21 +341,29 @@ impl World {
         Ok(())
     }
 
+    fn spec(
+        &mut self,
+        name: &str,
+        (size_bytes, granularity, window_ns): (u64, hindsight_volume::Granularity, u64),
+    ) -> VolumeSpec {
+        let architecture = self.architecture();
+        VolumeSpec {
+            name: name.to_owned(),
+            size_bytes,
+            architecture,
+            granularity,
+            window_ns,
+            history_limit_bytes: None,
+            cache: self.cache_for(architecture),
+            extent: self.extent().unwrap_or_default(),
+            encoding: EncodingChange::default(),
+        }
+    }
+
     fn perform_event(&mut self, action: &Action) -> Result<()> {
         match action {
             Action::Create(name, size_bytes, granularity, window_ns) => {
-                let architecture = self.architecture();
-                let spec = VolumeSpec {
-                    name: name.clone(),
-                    size_bytes: *size_bytes,
-                    architecture,
-                    granularity: *granularity,
-                    window_ns: *window_ns,
-                    history_limit_bytes: None,
-                    cache: self.cache_for(architecture),
-                    extent: self.extent().unwrap_or_default(),
-                    encoding: EncodingChange::default(),
-                };
+                let spec = self.spec(name, (*size_bytes, *granularity, *window_ns));
                 self.pool().create_volume(&spec)?;
                 self.adopt(name, vec![0; *size_bytes as usize], *granularity, *window_ns);
             }
