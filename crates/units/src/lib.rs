@@ -8,6 +8,7 @@
 
 mod calendar;
 mod cron;
+mod extent;
 mod granularity;
 mod local;
 mod moment;
@@ -21,6 +22,7 @@ mod timing;
 
 pub use calendar::Period;
 pub use cron::{Cron, CronError};
+pub use extent::{MapExtent, MapExtentError};
 pub use granularity::{Granularity, GranularityError};
 pub use jiff::tz::TimeZone;
 pub use local::Reading;

@@ -48,7 +48,9 @@ enum Kinds {
     Cached,
     /// Of all architectures, which change.
     Converting,
-    /// Of all architectures that need no cache, with history that is encoded.
+    /// The same, with map extents of all sizes, also of clones.
+    Extents,
+    /// Of all architectures that need no cache, of all map extents, with history that is encoded.
     Encoded,
     /// Of one architecture.
     Only(Architecture),
@@ -60,7 +62,7 @@ impl Kinds {
         match self {
             Kinds::Plain => vec![Architecture::Logging],
             Kinds::Uncached | Kinds::Encoded => all.filter(|a| !a.needs_cache()).collect(),
-            Kinds::Cached | Kinds::Converting => all.collect(),
+            Kinds::Cached | Kinds::Converting | Kinds::Extents => all.collect(),
             Kinds::Only(architecture) => vec![architecture],
         }
     }
@@ -72,6 +74,7 @@ impl Kinds {
             Kinds::Uncached => "seeds_of_all",
             Kinds::Cached => "seeds_with_a_cache",
             Kinds::Converting => "seeds_that_convert",
+            Kinds::Extents => "seeds_of_all_extents",
             Kinds::Encoded => "seeds_with_packs",
             Kinds::Only(_) => "blocks_come_home",
         }
@@ -94,12 +97,14 @@ fn run(seed: u64, kinds: Kinds) -> u64 {
 fn live(seed: u64, kinds: Kinds) -> World {
     let verbose = std::env::var_os("HINDSIGHT_SIM_SEED").is_some();
     let mut workload = match kinds {
-        Kinds::Converting => Workload::converting(seed),
+        Kinds::Converting | Kinds::Extents => Workload::converting(seed),
         Kinds::Encoded => Workload::encoding(seed),
         _ => Workload::new(seed),
     };
     let memory_bytes = match kinds {
-        Kinds::Cached | Kinds::Converting => workload.memory_bytes.max(CACHED_MEMORY_BYTES),
+        Kinds::Cached | Kinds::Converting | Kinds::Extents => {
+            workload.memory_bytes.max(CACHED_MEMORY_BYTES)
+        }
         // So that entries leave memory soon: what is in it is not encoded.
         Kinds::Encoded => 0,
         Kinds::Plain | Kinds::Uncached | Kinds::Only(_) => workload.memory_bytes,
@@ -107,8 +112,10 @@ fn live(seed: u64, kinds: Kinds) -> World {
     let mut world = World::new(seed, workload.media_bytes, memory_bytes);
     world.verbose = verbose;
     world.architectures = kinds.architectures();
-    let is_cached = matches!(kinds, Kinds::Cached | Kinds::Converting);
+    let is_cached = matches!(kinds, Kinds::Cached | Kinds::Converting | Kinds::Extents);
     world.caches = is_cached.then(|| Random::new(seed ^ 0xcac4e));
+    let has_extents = matches!(kinds, Kinds::Encoded | Kinds::Extents);
+    world.extents = has_extents.then(|| Random::new(seed ^ 0xe87e));
     let outcome = catch_unwind(AssertUnwindSafe(|| {
         for step in 0..ACTIONS {
             let action = workload.next(&world.models, world.now_ns());
@@ -125,7 +132,7 @@ fn live(seed: u64, kinds: Kinds) -> World {
         }
         world.media.calm();
         world.act(&Action::CheckAll);
-        if kinds == Kinds::Converting {
+        if matches!(kinds, Kinds::Converting | Kinds::Extents) {
             world.end_conversions();
         }
     }));
@@ -195,6 +202,11 @@ fn seeds_that_convert_run_without_a_broken_promise() {
 }
 
 #[test]
+fn seeds_of_all_extents_run_without_a_broken_promise() {
+    run_seeds(Kinds::Extents);
+}
+
+#[test]
 fn seeds_with_packs_run_without_a_broken_promise() {
     run_seeds(Kinds::Encoded);
 }
@@ -209,7 +221,9 @@ fn versions_are_packed_in_the_simulator() {
 #[test]
 fn the_same_seed_gives_the_same_digest() {
     for seed in [3, 14] {
-        for kinds in [Kinds::Uncached, Kinds::Cached, Kinds::Converting, Kinds::Encoded] {
+        for kinds in
+            [Kinds::Uncached, Kinds::Cached, Kinds::Converting, Kinds::Encoded, Kinds::Extents]
+        {
             assert_eq!(run(seed, kinds), run(seed, kinds), "seed {seed}");
         }
     }

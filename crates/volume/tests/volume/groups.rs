@@ -24,6 +24,7 @@ fn add(pool: &Pool, name: &str, cache_bytes: u64) -> Arc<Volume> {
         history_limit_bytes: None,
         cache: CacheChange { bytes: Some(cache_bytes), dirty_percent: Some(90) },
         encoding: EncodingChange::default(),
+        extent: units::MapExtent::BLOCK,
     };
     pool.create_volume(&spec).expect("made")
 }

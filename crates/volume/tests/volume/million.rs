@@ -39,6 +39,7 @@ fn volume(pool: &Pool) -> Arc<Volume> {
         history_limit_bytes: None,
         cache: CacheChange::default(),
         encoding: EncodingChange::default(),
+        extent: units::MapExtent::BLOCK,
     };
     pool.create_volume(&spec).expect("made")
 }
