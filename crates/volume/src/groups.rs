@@ -65,6 +65,15 @@ fn no_group(name: &str) -> Error {
 }
 
 impl Core {
+    /// Takes up the groups of the catalogue.
+    ///
+    /// # Errors
+    /// `Corrupt` when a record is unreadable.
+    pub fn load_groups(&self) -> Result<()> {
+        self.set_groups(self.catalogue.groups()?);
+        Ok(())
+    }
+
     fn group(&self, name: &str) -> Result<GroupRecord> {
         self.groups.lock().get(name).cloned().ok_or_else(|| no_group(name))
     }

@@ -63,8 +63,6 @@ pub fn open_core(
     media.write_again()?;
     let catalogue = Catalogue::open(media.clone())?;
     let contents = catalogue.load()?;
-    let groups = catalogue.groups()?.into_iter().map(|group| (group.name.clone(), group));
-    let groups = groups.collect();
     let total = u32::try_from(superblock.device_bytes / superblock.zone_bytes)
         .map_err(|_| corrupt("the superblock names too many zones".to_owned()))?;
     let mut zones = Zones::new(total, reserve_of(total, superblock.zone_bytes));
@@ -112,11 +110,11 @@ pub fn open_core(
         memory_bytes: memory,
         sharing: Mutex::new(()),
         pace: Mutex::default(),
-        groups: Mutex::new(groups),
+        groups: Mutex::default(),
         closed: AtomicBool::new(false),
     });
     core.store.back_reserve();
-    fill(&core, contents, map).inspect_err(|_| core.part())?;
+    core.load_groups().and_then(|()| fill(&core, contents, map)).inspect_err(|_| core.part())?;
     Ok(core)
 }
 

@@ -22,7 +22,10 @@ fn add(pool: &Pool, name: &str, cache_bytes: u64) -> Arc<Volume> {
         granularity: Granularity::OnDemand,
         window_ns: SECOND_NS,
         history_limit_bytes: None,
-        cache: CacheChange { bytes: Some(cache_bytes), dirty_percent: Some(90) },
+        cache: CacheChange {
+            bytes: Some(cache_bytes),
+            dirty_percent: (cache_bytes > 0).then_some(90),
+        },
         encoding: EncodingChange::default(),
         extent: units::MapExtent::BLOCK,
     };

@@ -12,7 +12,6 @@ mod handover;
 mod hook;
 mod in_place;
 mod matrix;
-mod million;
 mod packs;
 mod past;
 mod room;
