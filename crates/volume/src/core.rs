@@ -15,9 +15,10 @@ use block::Purpose;
 use history::{SegmentSource, Spare, Store, Timeline};
 use parking_lot::{Mutex, MutexGuard, RwLock};
 
-use crate::catalogue::{Catalogue, CatalogueMedia, Commit, Numbers, TimelineRecord};
+use crate::catalogue::{Catalogue, CatalogueMedia, Commit, GroupRecord, Numbers, TimelineRecord};
 use crate::merge::MergeJob;
 use crate::opening::Opening;
+use crate::schedule::Pace;
 use crate::types::AuditRecord;
 use crate::volume::Volume;
 use crate::{Error, Machine, Result};
@@ -70,6 +71,10 @@ pub struct Core {
     pub memory_bytes: u64,
     /// The right to share it out.
     pub sharing: Mutex<()>,
+    /// Groups by name; they change under `books`.
+    pub groups: Mutex<BTreeMap<String, GroupRecord>>,
+    /// The right to run schedules, and whether the clock goes evenly.
+    pub pace: Mutex<Pace>,
 }
 
 impl Core {

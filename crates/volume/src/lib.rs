@@ -21,6 +21,7 @@ mod encoding;
 mod error;
 mod events;
 mod fresh;
+mod groups;
 mod history_query;
 mod homecoming;
 mod in_place;
@@ -32,22 +33,29 @@ mod names;
 mod needed;
 mod opening;
 mod packer;
+mod pins;
 mod pool;
 mod rebuild;
 mod reclaim;
 mod recovery;
 mod resolve;
+mod retention;
+mod schedule;
 mod sift;
 mod space;
 mod types;
 mod verify;
+mod versions;
 mod view;
 mod volume;
 mod write;
 mod write_back;
 
 pub use catalogue::panic_becomes_error;
+pub use groups::{GroupInfo, GroupVersion};
 pub use pool::{Pool, read_superblock};
+pub use retention::KeepRules;
+pub use schedule::{Explained, MadeBy, ScheduleInfo, ScheduleSpec};
 pub use view::View;
 pub use volume::Volume;
 
@@ -55,9 +63,10 @@ pub use error::{Error, ErrorKind, Result};
 pub use history::{IoCount, IoKind};
 pub use types::{
     Architecture, AuditRecord, Bucket, Budget, CacheChange, CacheInfo, CacheSetting, CacheUse,
-    ConversionInfo, DiffPage, Encoding, EncodingChange, EncodingInfo, EncodingSetting, Event,
-    Extent, Granularity, HistoryPage, Mark, PoolStatus, Range, Resolved, RevertReport, Stamp,
-    Version, VolumeChange, VolumeCounters, VolumeInfo, VolumeSpec, WriteOp,
+    Consistency, ConversionInfo, Dependants, DiffPage, Encoding, EncodingChange, EncodingInfo,
+    EncodingSetting, Event, Extent, Granularity, HistoryPage, Mark, PoolStatus, Range, Resolved,
+    RevertReport, Stamp, Version, VersionPage, VolumeChange, VolumeCounters, VolumeInfo,
+    VolumeSpec, WriteOp,
 };
 
 /// The machine under a pool: its clock and its randomness.

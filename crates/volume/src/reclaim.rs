@@ -79,6 +79,10 @@ impl Core {
         let Some(merge) = job.as_mut() else {
             // A pass that found nothing to merge is over as well.
             self.all_volumes().iter().try_for_each(|volume| volume.end_conversion(true))?;
+            let volumes: Vec<_> = self.volumes.read().values().cloned().collect();
+            for volume in volumes {
+                more |= volume.count_a_version()?;
+            }
             return damage.filter(|_| !more).map_or(Ok(more), Err);
         };
         let entries = usize::try_from((budget.bytes / ENTRY_BYTES).max(512)).unwrap_or(usize::MAX);
@@ -218,7 +222,7 @@ impl Core {
 
     /// Removes parts of a time index that no openable moment needs.
     fn trim_times(&self, volume: &Volume, horizon: Seq) -> Result<()> {
-        let pinned = volume.pins.lock().seqs().min().unwrap_or(horizon);
+        let pinned = volume.pins.lock().first_from(Seq::ZERO).unwrap_or(horizon);
         let bound = horizon.min(pinned);
         let runs = volume.times.runs();
         let count = runs.iter().take_while(|r| r.last.seq < bound).count();
