@@ -158,6 +158,12 @@ impl Pins {
         self.views.get(&seq).copied().unwrap_or(0)
     }
 
+    /// How many seqs have views on them.
+    #[must_use]
+    pub fn viewed_count(&self) -> usize {
+        self.views.len()
+    }
+
     /// Every pinned seq, ascending.
     pub fn seqs(&self) -> impl Iterator<Item = Seq> + '_ {
         self.held.keys().copied()

@@ -349,7 +349,7 @@ impl Core {
             free_zones: self.store.zone_counts().1,
             entries: self.store.segments().iter().map(live).sum(),
             audit: self.books.lock().audit,
-            views: self.all_volumes().iter().map(|volume| volume.pins.lock().views.len()).sum(),
+            views: self.all_volumes().iter().map(|volume| volume.pins.lock().viewed_count()).sum(),
         }
     }
 
