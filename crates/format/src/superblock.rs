@@ -77,8 +77,10 @@ pub const ZONE_BYTES_MAX: u64 = crate::location::SEGMENT_BYTES_MAX as u64;
 pub const FEATURE_CURRENT_STORE: u64 = 1;
 /// Incompatible feature: volumes may have bases, segments that are written over in place.
 pub const FEATURE_BASE: u64 = 2;
+/// Incompatible feature: timelines may have a source, a file outside that has what they do not.
+pub const FEATURE_IMPORT: u64 = 4;
 /// The incompatible features that this program knows.
-pub const FEATURES_INCOMPATIBLE_KNOWN: u64 = FEATURE_CURRENT_STORE | FEATURE_BASE;
+pub const FEATURES_INCOMPATIBLE_KNOWN: u64 = FEATURE_CURRENT_STORE | FEATURE_BASE | FEATURE_IMPORT;
 /// The features without which a pool may only be read that this program knows: none yet.
 pub const FEATURES_READ_ONLY_KNOWN: u64 = 0;
 

@@ -27,8 +27,8 @@ pub use backend::{CatalogueMedia, write_superblock};
 use guard::guarded;
 pub use guard::panic_becomes_error;
 pub use records::{
-    ConversionRecord, EventRecord, MarkRecord, RunRecord, SegmentRecord, TimelineRecord,
-    VersionRecord, VolumeRecord,
+    ConversionRecord, EventRecord, MarkRecord, RunRecord, SegmentRecord, SourceRecord,
+    TimelineRecord, VersionRecord, VolumeRecord,
 };
 
 use crate::types::AuditRecord;

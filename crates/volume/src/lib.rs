@@ -13,6 +13,7 @@ mod caches;
 mod catalogue;
 mod conversion;
 mod convert;
+mod copying;
 mod core;
 mod current_store;
 mod destage;
@@ -21,6 +22,7 @@ mod error;
 mod events;
 mod history_query;
 mod homecoming;
+mod import;
 mod in_place;
 mod line;
 mod map_flush;
@@ -35,6 +37,7 @@ mod reclaim;
 mod recovery;
 mod resolve;
 mod sift;
+mod source;
 mod space;
 mod types;
 mod verify;
@@ -52,9 +55,9 @@ pub use error::{Error, ErrorKind, Result};
 pub use history::{IoCount, IoKind};
 pub use types::{
     Architecture, AuditRecord, Bucket, Budget, CacheChange, CacheInfo, CacheSetting, CacheUse,
-    ConversionInfo, DiffPage, Event, Extent, Granularity, HistoryPage, Mark, PoolStatus, Range,
-    Resolved, RevertReport, Stamp, Version, VolumeChange, VolumeCounters, VolumeInfo, VolumeSpec,
-    WriteOp,
+    ConversionInfo, DiffPage, Event, Extent, Granularity, HistoryPage, ImportInfo, ImportSpec,
+    Mark, PoolStatus, Range, Resolved, RevertReport, Stamp, Version, VolumeChange, VolumeCounters,
+    VolumeInfo, VolumeSpec, WriteOp,
 };
 
 /// The machine under a pool: its clock and its randomness.

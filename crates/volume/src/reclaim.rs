@@ -67,7 +67,7 @@ impl Core {
         for volume in self.all_volumes() {
             volume.expire(job.is_none())?;
         }
-        let mut more = false;
+        let mut more = self.copy_outside(budget.bytes)?;
         for volume in self.all_volumes() {
             more |= volume.destage_behind(budget.bytes)?;
             more |= volume.fill_places()?;
@@ -248,6 +248,7 @@ impl Core {
         let mut all = self.timelines.write();
         timelines.iter().for_each(|t| drop(all.remove(&t.id)));
         drop(all);
+        self.unhang(&timelines);
         self.forget_pages();
         self.store.retire_segments(&segments);
         for run in timelines.iter().flat_map(|t| t.runs()) {
@@ -268,6 +269,7 @@ impl Core {
         let mut job = self.work.lock();
         let enough = || self.store.spares().len() > 1 || self.store.has_room();
         *job = None;
+        self.drop_copies();
         for attempt in 0..12 {
             self.store.collect_freed();
             if enough() {

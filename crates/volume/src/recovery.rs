@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering};
 
 use block::{BlockDevice, Purpose, Zones};
+use env::Files;
 use format::segment::SegmentHeader;
 use history::{
     Branch, KnownLog, Log, LogStart, PageExtent, PageExtents, RecoveredLog, Segment, Spare, Store,
@@ -49,6 +50,7 @@ pub fn open_core(
     machine: Machine,
     options: PoolOptions,
     map: Map,
+    files: Arc<dyn Files>,
 ) -> Result<Arc<Core>> {
     let superblock = read_superblock(&*device)?;
     if superblock.is_read_only_here() {
@@ -94,6 +96,8 @@ pub fn open_core(
     let core = Arc::new(Core {
         store,
         machine,
+        files,
+        sources: Mutex::default(),
         catalogue,
         media,
         books: Mutex::new(contents.numbers),
@@ -108,6 +112,10 @@ pub fn open_core(
         closed: AtomicBool::new(false),
     });
     core.store.back_reserve();
+    fill_or_part(core, contents, map)
+}
+
+fn fill_or_part(core: Arc<Core>, contents: Contents, map: Map) -> Result<Arc<Core>> {
     if let Err(e) = fill(&core, contents, map) {
         core.part();
         return Err(e);
@@ -190,6 +198,7 @@ fn add_timelines(core: &Core, contents: &Contents) -> Result<()> {
             )?));
         }
         let timeline = Arc::new(Timeline::new(record.id, record.log, parent, open));
+        core.hang(&timeline, record.source.as_ref());
         timelines.insert(record.id, (record.clone(), timeline));
     }
     Ok(())
@@ -404,6 +413,7 @@ impl Volume {
         let opening = Opening::new(store, volume, timeline, at, size_bytes);
         let opening = Arc::new(opening.with_current(current));
         core.register(&opening);
+        let is_importing = opening.root.outside().is_some();
         Ok(Volume {
             id: record.id,
             name,
@@ -419,7 +429,7 @@ impl Volume {
             reclaim_wanted: AtomicBool::new(false),
             reclaiming: Mutex::new(Vec::new()),
             destage: Mutex::default(),
-            conversion: Mutex::new(Conversion::of(&record)),
+            conversion: Mutex::new(Conversion::of(&record, is_importing)),
             waiting_homes: AtomicU64::new(0),
             counted: Mutex::new(None),
             cache: Cache::new(record.granularity_at(Seq(u64::MAX))),

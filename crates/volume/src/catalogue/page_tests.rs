@@ -9,8 +9,8 @@ use serde::Serialize;
 
 use super::{
     AUDIT, BASES, CURRENT, ConversionRecord, EventRecord, MAP_RUNS, MARKS, MarkRecord, NUMBERS,
-    RunRecord, SEGMENTS, SPARES, SegmentRecord, TIME_RUNS, TIMELINES, TimelineRecord, VERSIONS,
-    VOLUMES, VersionRecord, VolumeRecord,
+    RunRecord, SEGMENTS, SPARES, SegmentRecord, SourceRecord, TIME_RUNS, TIMELINES, TimelineRecord,
+    VERSIONS, VOLUMES, VersionRecord, VolumeRecord,
 };
 use crate::types::{Architecture, AuditRecord, CacheSetting, Granularity};
 
@@ -69,6 +69,17 @@ fn conversion() -> ConversionRecord {
     ConversionRecord { from: Architecture::Redirect, since_ns: 1 }
 }
 
+fn source() -> SourceRecord {
+    SourceRecord {
+        file: "/image".to_owned(),
+        length_bytes: 1,
+        inode: 1,
+        modified_ns: 1,
+        changed_ns: 1,
+        orders_below: 1,
+    }
+}
+
 fn volume() -> VolumeRecord {
     VolumeRecord {
         id: 1,
@@ -118,7 +129,8 @@ fn the_page_names_every_field_of_every_json_record() {
         fields("volume", &volume()),
         fields("conversion", &conversion()),
         fields("event", &event),
-        fields("timeline", &TimelineRecord { id: 1, log: 1, parent: None }),
+        fields("timeline", &TimelineRecord { id: 1, log: 1, parent: None, source: Some(source()) }),
+        fields("source", &source()),
         fields("run", &run),
         fields("version", &version),
         fields("mark", &mark),

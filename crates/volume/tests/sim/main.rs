@@ -10,6 +10,7 @@ mod cached;
 mod check;
 mod converting;
 mod crash;
+mod importing;
 mod lies;
 mod model;
 mod oracle;
@@ -48,6 +49,8 @@ enum Kinds {
     Cached,
     /// Of all architectures, which change.
     Converting,
+    /// The same, many of which begin as files.
+    Importing,
     /// Of one architecture.
     Only(Architecture),
 }
@@ -58,7 +61,7 @@ impl Kinds {
         match self {
             Kinds::Plain => vec![Architecture::Logging],
             Kinds::Uncached => all.filter(|a| !a.needs_cache()).collect(),
-            Kinds::Cached | Kinds::Converting => all.collect(),
+            Kinds::Cached | Kinds::Converting | Kinds::Importing => all.collect(),
             Kinds::Only(architecture) => vec![architecture],
         }
     }
@@ -70,6 +73,7 @@ impl Kinds {
             Kinds::Uncached => "seeds_of_all",
             Kinds::Cached => "seeds_with_a_cache",
             Kinds::Converting => "seeds_that_convert",
+            Kinds::Importing => "seeds_that_import",
             Kinds::Only(_) => "blocks_come_home",
         }
     }
@@ -92,16 +96,19 @@ fn live(seed: u64, kinds: Kinds) -> World {
     let verbose = std::env::var_os("HINDSIGHT_SIM_SEED").is_some();
     let mut workload = match kinds {
         Kinds::Converting => Workload::converting(seed),
+        Kinds::Importing => Workload::importing(seed),
         _ => Workload::new(seed),
     };
     let memory_bytes = match kinds {
-        Kinds::Cached | Kinds::Converting => workload.memory_bytes.max(CACHED_MEMORY_BYTES),
+        Kinds::Cached | Kinds::Converting | Kinds::Importing => {
+            workload.memory_bytes.max(CACHED_MEMORY_BYTES)
+        }
         Kinds::Plain | Kinds::Uncached | Kinds::Only(_) => workload.memory_bytes,
     };
     let mut world = World::new(seed, workload.media_bytes, memory_bytes);
     world.verbose = verbose;
     world.architectures = kinds.architectures();
-    let is_cached = matches!(kinds, Kinds::Cached | Kinds::Converting);
+    let is_cached = matches!(kinds, Kinds::Cached | Kinds::Converting | Kinds::Importing);
     world.caches = is_cached.then(|| Random::new(seed ^ 0xcac4e));
     let outcome = catch_unwind(AssertUnwindSafe(|| {
         for step in 0..ACTIONS {
@@ -120,6 +127,9 @@ fn live(seed: u64, kinds: Kinds) -> World {
         world.act(&Action::CheckAll);
         if kinds == Kinds::Converting {
             world.end_conversions();
+        }
+        if kinds == Kinds::Importing {
+            world.end_imports();
         }
     }));
     if let Err(panic) = outcome {
@@ -188,9 +198,14 @@ fn seeds_that_convert_run_without_a_broken_promise() {
 }
 
 #[test]
+fn seeds_that_import_run_without_a_broken_promise() {
+    run_seeds(Kinds::Importing);
+}
+
+#[test]
 fn the_same_seed_gives_the_same_digest() {
     for seed in [3, 14] {
-        for kinds in [Kinds::Uncached, Kinds::Cached, Kinds::Converting] {
+        for kinds in [Kinds::Uncached, Kinds::Cached, Kinds::Converting, Kinds::Importing] {
             assert_eq!(run(seed, kinds), run(seed, kinds), "seed {seed}");
         }
     }

@@ -7,6 +7,7 @@ mod conversion;
 mod golden;
 mod handover;
 mod hook;
+mod import;
 mod in_place;
 mod matrix;
 mod past;
