@@ -8,9 +8,9 @@ use serde::de::DeserializeOwned;
 
 use crate::{
     API_PREFIX, Advice, AdviceQuery, AuditRecord, ChangeVolume, CreateClone, CreateMark,
-    CreateVersion, CreateVolume, DiffQuery, ExitCode, History, HistoryQuery, ListQuery, Mark,
-    Model, ModelQuery, Pool, Problem, Range, RecordQuery, Resolved, Revert, Reverted, Version,
-    Volume,
+    CreateVersion, CreateVolume, DiffQuery, ExitCode, History, HistoryQuery, ImportVolume,
+    ListQuery, Mark, Model, ModelQuery, Pool, Problem, Range, RecordQuery, Resolved, Revert,
+    Reverted, Version, Volume,
 };
 
 mod address;
@@ -144,6 +144,11 @@ impl Client {
     /// Creates a volume.
     pub fn create_volume(&self, body: &CreateVolume) -> Result<Volume> {
         self.post(&Target::new("/volumes"), body)
+    }
+
+    /// Makes a volume of a file of the server's machine, which is read until it is copied.
+    pub fn import_volume(&self, body: &ImportVolume) -> Result<Volume> {
+        self.post(&Target::new("/imports"), body)
     }
 
     /// Changes settings or the size; shrinking under attached clients needs `force`.

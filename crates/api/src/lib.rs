@@ -18,12 +18,12 @@ pub use model::{
 pub use problem::{ExitCode, PROBLEM_MEDIA_TYPE, Problem, ProblemKind};
 pub use requests::{
     ChangeVolume, CreateClone, CreateMark, CreateVersion, CreateVolume, DiffQuery, ForceQuery,
-    HistoryQuery, ListQuery, MarkQuery, RecordQuery, ResolveQuery, Revert,
+    HistoryQuery, ImportVolume, ListQuery, MarkQuery, RecordQuery, ResolveQuery, Revert,
 };
 pub use scalar::{SizeInput, SpanInput, Time};
 pub use types::{
-    AuditRecord, Bucket, Cache, ClonedFrom, Conversion, DeviceIo, Event, History, Mark, Pool,
-    Range, Resolved, Reverted, Stamp, Version, Volume,
+    AuditRecord, Bucket, Cache, ClonedFrom, Conversion, DeviceIo, Event, History, Import, Mark,
+    Pool, Range, Resolved, Reverted, Stamp, Version, Volume,
 };
 pub use units::Granularity;
 

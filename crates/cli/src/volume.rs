@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use api::{Cache, ChangeVolume, CreateVolume, ExitCode, SizeInput, SpanInput, Volume};
+use api::{Cache, ChangeVolume, CreateVolume, ExitCode, Import, SizeInput, SpanInput, Volume};
 use clap::Subcommand;
 use serde_json::json;
 use units::{Granularity, Size, Span};
@@ -269,6 +269,15 @@ fn warn_of_cache(volume: &Volume) {
     }
 }
 
+fn show_import(import: &Import) -> Vec<(&'static str, String)> {
+    let (done, total) = (human(import.done_bytes), human(import.total_bytes));
+    let rest = human(import.unverified_bytes);
+    let mut shown =
+        vec![("importing", format!("{}: {done} of {total} done, {rest} unverified", import.file))];
+    shown.extend(import.trouble.clone().map(|trouble| ("import rests", trouble)));
+    shown
+}
+
 fn show_cache(cache: &Cache) -> Vec<(&'static str, String)> {
     let granted = match cache.granted_bytes {
         bytes if bytes == cache.size => String::new(),
@@ -379,6 +388,7 @@ pub fn show(volume: &Volume) -> String {
         let (done, total) = (human(c.done_bytes), human(c.total_bytes));
         shown.push(("converting", format!("from {}: {done} of {total} done", c.from)));
     }
+    shown.extend(volume.import.iter().flat_map(show_import));
     if volume.unplaced_bytes > 0 {
         shown.push(("to put in place", human(volume.unplaced_bytes)));
     }

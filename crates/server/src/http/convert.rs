@@ -61,6 +61,7 @@ pub(crate) fn volume(info: volume::VolumeInfo, clients: usize, nbd: &NbdAddresse
         cloned_from: info.cloned_from.map(|(volume, seq)| ClonedFrom { volume, seq: seq.0 }),
         unplaced_bytes: info.unplaced_bytes,
         conversion: info.conversion.map(conversion),
+        import: info.import.map(import),
         cache: info.cache.map(cache),
         base_bytes: info.base_bytes,
         device_io: info.device_io.into_iter().map(device_io).collect(),
@@ -73,6 +74,16 @@ fn conversion(info: volume::ConversionInfo) -> api::Conversion {
         to: architecture(info.to).to_owned(),
         done_bytes: info.done_bytes,
         total_bytes: info.total_bytes,
+    }
+}
+
+fn import(info: volume::ImportInfo) -> api::Import {
+    api::Import {
+        file: info.file,
+        done_bytes: info.done_bytes,
+        total_bytes: info.total_bytes,
+        unverified_bytes: info.unverified_bytes,
+        trouble: info.trouble,
     }
 }
 
