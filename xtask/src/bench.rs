@@ -1,4 +1,4 @@
-//! `cargo x bench`: the goals P1 to P9 and P16, and the architectures, measured side by side on one
+//! `cargo x bench`: the goals P1 to P9, P15 and P16, and the architectures, measured side by side on one
 //! machine.
 //!
 //! Invariants
@@ -14,6 +14,7 @@ use anyhow::{Context, Result, bail, ensure};
 use crate::{program, tree};
 
 mod architectures;
+mod encoding;
 mod engine;
 mod fio;
 mod machine;
@@ -54,6 +55,7 @@ const BENCHES: &[(&str, Bench)] = &[
     ("p7", past::reads),
     ("p8", restart::after_kill),
     ("p9", space::per_write),
+    ("p15", encoding::of_history),
     ("p16", throughput::scaling),
     ("architectures", architectures::against_file),
 ];

@@ -22,8 +22,8 @@ pub use requests::{
 };
 pub use scalar::{SizeInput, SpanInput, Time};
 pub use types::{
-    AuditRecord, Bucket, Cache, ClonedFrom, Conversion, DeviceIo, Event, History, Import, Mark,
-    Pool, Range, Resolved, Reverted, Stamp, Version, Volume,
+    AuditRecord, Bucket, Cache, ClonedFrom, Conversion, DeviceIo, Encoding, Event, History, Import,
+    Mark, Pool, Range, Resolved, Reverted, Stamp, Version, Volume,
 };
 pub use units::Granularity;
 

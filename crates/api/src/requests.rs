@@ -41,6 +41,12 @@ pub struct CreateVolume {
     /// How much of the cache may wait to be written, in percent; 3 by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cache_dirty_percent: Option<u8>,
+    /// How versions that were written over are kept: `raw` (the default), `delta` or `xor` (TRAP).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub encoding: Option<String>,
+    /// How long ago a version was written over before it is encoded; 10 minutes by default.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub encode_after: Option<SpanInput>,
 }
 
 /// A volume that begins as a file of the server's machine and is served at once: what was not
@@ -99,6 +105,13 @@ pub struct ChangeVolume {
     /// How much of the cache may wait to be written, in percent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cache_dirty_percent: Option<u8>,
+    /// How versions that were written over are kept from now on: `raw`, `delta` or `xor`. What is
+    /// encoded stays so until it expires.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub encoding: Option<String>,
+    /// How long ago a version was written over before it is encoded.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub encode_after: Option<SpanInput>,
 }
 
 /// Tells `null` (`Some(None)`) from a field that is not there (`None`).

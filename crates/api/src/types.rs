@@ -83,6 +83,9 @@ pub struct Volume {
     /// Its write-back cache; null without one.
     #[serde(default)]
     pub cache: Option<Cache>,
+    /// How versions that were written over are kept.
+    #[serde(default)]
+    pub encoding: Encoding,
     /// Bytes of blocks that lie in the volume's base, where the architecture has one.
     #[serde(default)]
     pub base_bytes: u64,
@@ -118,6 +121,40 @@ pub struct Import {
     pub unverified_bytes: u64,
     /// What is wrong with it, or why copying rests; null while all is well.
     pub trouble: Option<String>,
+}
+
+/// How the history of a volume is kept. Counters are since the server started.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Encoding {
+    /// `raw`, `delta` or `xor`.
+    pub kind: String,
+    /// How long ago a version was written over before it is encoded; null while it is `raw`.
+    #[schema(value_type = Option<String>, example = "10min")]
+    pub after: Option<SpanInput>,
+    /// Bytes that encoded versions take.
+    pub packed_bytes: u64,
+    /// Bytes of the blocks that they are versions of.
+    pub unpacked_bytes: u64,
+    /// Versions that were encoded, or encoded anew with others.
+    pub encoded: u64,
+    /// Versions that would not have become much smaller, and were left as they are.
+    pub left: u64,
+    /// Packs that did not decode to what went in; their versions were left as they are.
+    pub faults: u64,
+}
+
+impl Default for Encoding {
+    fn default() -> Encoding {
+        Encoding {
+            kind: "raw".to_owned(),
+            after: None,
+            packed_bytes: 0,
+            unpacked_bytes: 0,
+            encoded: 0,
+            left: 0,
+            faults: 0,
+        }
+    }
 }
 
 /// A volume's write-back cache. Counters are since the server started, in blocks of 4 KiB.

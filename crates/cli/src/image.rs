@@ -182,6 +182,8 @@ fn target(client: &Client, args: &ImportArgs, bytes: u64) -> anyhow::Result<(Vol
                 extent: None,
                 cache: None,
                 cache_dirty_percent: None,
+                encoding: None,
+                encode_after: None,
             })?;
             Ok((volume, true))
         }

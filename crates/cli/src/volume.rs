@@ -3,7 +3,9 @@
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use api::{Cache, ChangeVolume, CreateVolume, ExitCode, Import, SizeInput, SpanInput, Volume};
+use api::{
+    Cache, ChangeVolume, CreateVolume, Encoding, ExitCode, Import, SizeInput, SpanInput, Volume,
+};
 use clap::Subcommand;
 use serde_json::json;
 use units::{Granularity, Size, Span};
@@ -97,6 +99,12 @@ pub struct CreateArgs {
     /// How much of the cache may wait to be written [default: 3].
     #[arg(long, value_name = "PERCENT")]
     cache_dirty: Option<u8>,
+    /// How versions that were written over are kept: raw, delta or xor [default: raw].
+    #[arg(long, value_name = "ENCODING")]
+    encoding: Option<String>,
+    /// How long ago a version was written over before it is encoded [default: 10min].
+    #[arg(long, value_name = "SPAN", value_parser = span)]
+    encode_after: Option<Span>,
 }
 
 #[derive(Debug, clap::Args)]
@@ -123,6 +131,12 @@ pub struct SetArgs {
     /// How much of the cache may wait to be written.
     #[arg(long, value_name = "PERCENT")]
     cache_dirty: Option<u8>,
+    /// How versions that were written over are kept: raw, delta or xor. What is encoded stays so.
+    #[arg(long, value_name = "ENCODING")]
+    encoding: Option<String>,
+    /// How long ago a version was written over before it is encoded.
+    #[arg(long, value_name = "SPAN", value_parser = span)]
+    encode_after: Option<Span>,
     /// Only say what would be done.
     #[arg(long)]
     dry_run: bool,
@@ -200,6 +214,8 @@ fn create(session: &Session, mut args: CreateArgs) -> anyhow::Result<()> {
         extent: args.extent.map(SizeInput),
         cache: args.cache.map(cache_size),
         cache_dirty_percent: args.cache_dirty,
+        encoding: args.encoding,
+        encode_after: args.encode_after.map(SpanInput),
     })?;
     warn_of_cache(&volume);
     session.answer(&volume, show)
@@ -209,9 +225,10 @@ fn set(session: &Session, args: &SetArgs) -> anyhow::Result<()> {
     let names_cache = args.cache.is_some() || args.cache_dirty.is_some();
     let names_history = args.window.is_some() || args.history_limit.is_some();
     let names_way = args.granularity.is_some() || args.architecture.is_some();
-    if !names_way && !names_history && !names_cache {
-        let all =
-            "--architecture, --granularity, --window, --history-limit, --cache, --cache-dirty";
+    let names_encoding = args.encoding.is_some() || args.encode_after.is_some();
+    if !names_way && !names_history && !names_cache && !names_encoding {
+        let all = "--architecture, --granularity, --window, --history-limit, --cache, \
+                   --cache-dirty, --encoding, --encode-after";
         return Err(Failure::usage("no setting is named")
             .with_hint(format!("give one of {all}"))
             .into());
@@ -225,6 +242,8 @@ fn set(session: &Session, args: &SetArgs) -> anyhow::Result<()> {
         history_limit: args.history_limit.map(|l| l.0.map(SizeInput)),
         cache: args.cache.map(cache_size),
         cache_dirty_percent: args.cache_dirty,
+        encoding: args.encoding.clone(),
+        encode_after: args.encode_after.map(SpanInput),
     };
     if !args.dry_run {
         let volume = client.change_volume(&args.name, &body, false)?;
@@ -252,6 +271,11 @@ fn set(session: &Session, args: &SetArgs) -> anyhow::Result<()> {
         let size = args.cache.map_or("its size".to_owned(), |c| cache_size(c).0.to_string());
         say(&format!("its cache would have {size}; what waits in it would be written first"));
     }
+    if let Some(kind) = args.encoding.clone() {
+        say("what is encoded stays so until it expires; the rest is encoded in the background");
+        volume.encoding.kind = kind;
+    }
+    volume.encoding.after = args.encode_after.map(SpanInput).or(volume.encoding.after);
     session.answer(&volume, show)
 }
 
@@ -276,6 +300,15 @@ fn show_import(import: &Import) -> Vec<(&'static str, String)> {
         vec![("importing", format!("{}: {done} of {total} done, {rest} unverified", import.file))];
     shown.extend(import.trouble.clone().map(|trouble| ("import rests", trouble)));
     shown
+}
+
+fn show_encoding(encoding: &Encoding) -> String {
+    let after = encoding.after.map_or(String::new(), |after| format!(" after {}", after.0));
+    let packed = match encoding.unpacked_bytes {
+        0 => String::new(),
+        bytes => format!(", {} in {}", human(bytes), human(encoding.packed_bytes)),
+    };
+    format!("{}{after}{packed}", encoding.kind)
 }
 
 fn show_cache(cache: &Cache) -> Vec<(&'static str, String)> {
@@ -393,6 +426,7 @@ pub fn show(volume: &Volume) -> String {
         shown.push(("to put in place", human(volume.unplaced_bytes)));
     }
     shown.extend(volume.cache.iter().flat_map(show_cache));
+    shown.push(("encoding", show_encoding(&volume.encoding)));
     if volume.base_bytes > 0 {
         shown.push(("in the base", human(volume.base_bytes)));
     }

@@ -4,7 +4,8 @@
 //! 1. All integers are little-endian and of fixed width; padding is zero and verified.
 //! 2. Every structure has a magic and a CRC32C salted by its type; a decoder that returns a value
 //!    has verified both, and every range.
-//! 3. Bytes from outside never panic a decoder and never make it allocate more than they are long.
+//! 3. Bytes from outside never panic a decoder and never make it allocate more than they are long
+//!    (or than a pack is when decoded: 132 KB).
 //!    A value from our own code that cannot be encoded is our mistake: an assertion.
 //! 4. The byte tables are in `docs/format/`; a test compares them with `layout::FIELDS`.
 //!
@@ -25,6 +26,8 @@
 //!   `header_bytes(kind, descriptors, data_blocks)`, `peek_header_bytes(&[u8])`,
 //!   `Batch::decode(&[u8])`, `batch.descriptors()` of `Descriptor { seq, time, block, blocks,
 //!   kind, payload_offset }` with `crcs()`.
+//! - `pack`: `Pack` (`push(PackVersion, &block)`, `encode(place, encoding)`, `decode(&header,
+//!   &bytes)`, `find(block, seq)`), `PackHeader::decode(&[u8])`, `PACK_VERSIONS_MAX`.
 //! - `page`: `PageAddress { pool_tag, run, page }`, the header that all pages below share.
 //! - `map`: `Key`, `Entry` (`Entry::data`, `Entry::hole`), `cover(first, blocks)`,
 //!   `LeafPage` (`encode(address, &[Entry])`, `decode(Box<[u8; 4096]>, address)`, `len`, `get(i)`,
@@ -44,6 +47,7 @@ pub mod checksum;
 pub mod field;
 pub mod location;
 pub mod map;
+pub mod pack;
 pub mod page;
 pub mod run;
 pub mod segment;

@@ -51,6 +51,14 @@ impl Error {
     }
 }
 
+impl Error {
+    /// The error of a pointer to a segment that does not exist.
+    pub(crate) fn no_segment(number: u64) -> Error {
+        let text = format!("the map points to segment {number}, which is not there");
+        Error::new(ErrorKind::Corrupt, text)
+    }
+}
+
 impl From<DeviceError> for Error {
     fn from(source: DeviceError) -> Error {
         let kind = match source.kind {

@@ -10,6 +10,7 @@ mod io_tally;
 mod log;
 mod openable;
 mod outside;
+mod packs;
 mod page_table;
 mod pending;
 mod recover;
@@ -39,6 +40,6 @@ pub use run_store::{
 };
 pub use scan::{ScanEnd, read_header, scan_segment};
 pub use slot::{BLOCKS_PER_PAGE, Slot, block_location};
-pub use store::{Epoch, Segment, Spare, Store, StoreParts};
+pub use store::{Content, Epoch, Segment, Spare, Store, StoreParts};
 pub use time_index::{By, TimeIndex, TimeRun};
 pub use timeline::{Branch, Timeline};

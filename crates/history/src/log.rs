@@ -335,6 +335,7 @@ impl Log {
             sealed: AtomicBool::new(false),
             retired: AtomicBool::new(false),
             slab: None,
+            packed: AtomicU32::new(0),
         });
         self.store.add_segment(Arc::clone(&segment));
         state.open = Some(segment);

@@ -274,7 +274,7 @@ fn payload_is_whole(store: &Store, io: &IoTally, op: &Op) -> Result<bool> {
     if op.kind == DescriptorKind::Zero {
         return Ok(true);
     }
-    let base = store.device_offset(op.location)?;
+    let base = store.locate(op.location)?.0;
     let mut block = vec![0; BLOCK_BYTES as usize];
     for (i, &crc) in op.crcs.iter().enumerate() {
         store.device.read_at(base + i as u64 * BLOCK_BYTES, &mut block)?;

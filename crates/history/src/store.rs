@@ -21,10 +21,11 @@ use units::{BLOCK_BYTES, Seq, WallTime};
 
 use crate::hash::FastMap;
 use crate::io_tally::IoTally;
+use crate::packs::PackCache;
 use crate::page_table::PageBudget;
 use crate::run::LeafCache;
 use crate::run_store::SharedMapZones;
-use crate::{Error, ErrorKind, Result};
+use crate::{Error, Result};
 
 /// One segment of a log, open or sealed.
 #[derive(Debug)]
@@ -51,6 +52,19 @@ pub struct Segment {
     pub retired: AtomicBool,
     /// The slab of a base that it is: blocks have places of their own in it and are written over.
     pub slab: Option<u64>,
+    /// Versions that were packed into it; 0 for a segment of batches.
+    pub packed: AtomicU32,
+}
+
+/// What a location is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Content {
+    /// A block in the log.
+    Logged,
+    /// A block at home in a base.
+    Home,
+    /// A pack, in which the block is one of several.
+    Pack,
 }
 
 /// What is freed when its last reader has gone.
@@ -114,6 +128,8 @@ pub struct Store {
     pub pool_id: u128,
     /// Verified leaf pages of map runs.
     pub leaf_cache: LeafCache,
+    /// Decoded packs.
+    pub(crate) pack_cache: PackCache,
     /// Memory for map pages.
     pub page_budget: Arc<PageBudget>,
     /// Memory for map pages of views: however much of the past is read, the present keeps its own.
@@ -167,6 +183,7 @@ impl Store {
             zone_bytes: parts.zone_bytes,
             pool_id: parts.pool_id,
             leaf_cache: LeafCache::new(parts.leaf_cache_bytes),
+            pack_cache: PackCache::default(),
             page_budget: Arc::new(PageBudget::new(parts.page_cache_bytes / 4 * 3)),
             view_budget: Arc::new(PageBudget::new(parts.page_cache_bytes / 4)),
             page_loads: AtomicU64::new(0),
@@ -281,27 +298,16 @@ impl Store {
         all
     }
 
-    /// Where a location lies on the device.
+    /// Where a location lies on the device, and what is there.
     ///
     /// # Errors
     /// `Corrupt` when no such segment exists.
-    pub fn device_offset(&self, location: Location) -> Result<u64> {
-        Ok(self.locate(location)?.0)
-    }
-
-    /// Where a location lies on the device, and whether that is in a base.
-    ///
-    /// # Errors
-    /// `Corrupt` when no such segment exists.
-    pub fn locate(&self, location: Location) -> Result<(u64, bool)> {
+    pub fn locate(&self, location: Location) -> Result<(u64, Content)> {
+        let number = location.segment();
         let segments = self.segments.read();
-        let segment = segments.get(&location.segment()).ok_or_else(|| {
-            let text =
-                format!("the map points to segment {}, which is not there", location.segment());
-            Error::new(ErrorKind::Corrupt, text)
-        })?;
+        let segment = segments.get(&number).ok_or_else(|| Error::no_segment(number))?;
         let at = self.zone_offset(segment.zone) + u64::from(location.offset_bytes());
-        Ok((at, segment.slab.is_some()))
+        Ok((at, segment.content()))
     }
 
     /// Takes a spare segment.
@@ -392,11 +398,26 @@ impl Store {
 }
 
 impl Segment {
-    /// Bytes that the map's entries hold in it, at most. Holes hold none, but are entries too.
+    /// What the locations in it are.
+    #[must_use]
+    pub fn content(&self) -> Content {
+        match self.packed.load(Ordering::Acquire) {
+            0 if self.slab.is_some() => Content::Home,
+            0 => Content::Logged,
+            _ => Content::Pack,
+        }
+    }
+
+    /// Bytes that the map's entries hold in it, at most. Holes hold none, but are entries too; of
+    /// packed versions each holds its share of the segment.
     #[must_use]
     pub fn live_bytes(&self) -> u64 {
         let entries = self.live_entries.load(Ordering::Acquire).max(0) as u64;
-        (entries * BLOCK_BYTES).min(u64::from(self.end.load(Ordering::Acquire)))
+        let end = u64::from(self.end.load(Ordering::Acquire));
+        match u64::from(self.packed.load(Ordering::Acquire)) {
+            0 => (entries * BLOCK_BYTES).min(end),
+            packed => end * entries.min(packed) / packed,
+        }
     }
 
     /// Highest seq in it.

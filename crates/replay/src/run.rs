@@ -7,8 +7,8 @@ use lab::model::{DestageRule, Destaged, DeviceIos, Meter, MeterSettings, Profile
 use lab::{Request, RequestKind, Source};
 use units::{BLOCK_BYTES, Granularity};
 use volume::{
-    Architecture, Budget, CacheChange, Granularity as EngineGranularity, IoCount, IoKind, Machine,
-    Pool, PoolFormat, PoolOptions, Volume, VolumeSpec, WriteOp,
+    Architecture, Budget, CacheChange, EncodingChange, Granularity as EngineGranularity, IoCount,
+    IoKind, Machine, Pool, PoolFormat, PoolOptions, Volume, VolumeSpec, WriteOp,
 };
 
 use crate::machine::{Counting, VirtualClock};
@@ -126,6 +126,7 @@ impl Engine {
                 window_ns: settings.window_ns,
                 history_limit_bytes: None,
                 cache: CacheChange { bytes: settings.cache_bytes, dirty_percent: None },
+                encoding: EncodingChange::default(),
             })?;
             self.volumes.push(volume);
         }

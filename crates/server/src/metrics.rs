@@ -169,6 +169,15 @@ const VOLUME_METRICS: &[VolumeMetric] = &[
         cached(v, |c| c.used.clean_bytes)
     }),
     gauge("cache_bytes", "Bytes that the cache has", |v| cached(v, |c| c.granted_bytes)),
+    gauge("packed_bytes", "Bytes that encoded versions take", |v| v.encoding.packed_bytes),
+    gauge("unpacked_bytes", "Bytes of the blocks that encoded versions are of", |v| {
+        v.encoding.unpacked_bytes
+    }),
+    counter("encoded", "Versions that were encoded, or encoded anew", |v| v.encoding.packed),
+    counter("encode_left", "Versions that encoding would not have made much smaller", |v| {
+        v.encoding.left
+    }),
+    counter("encode_faults", "Packs that did not decode to what went in", |v| v.encoding.faults),
     gauge("base_bytes", "Bytes of blocks at home in the base", |v| v.base_bytes),
     gauge("size_bytes", "Size", |v| v.size_bytes),
     gauge("live_bytes", "Bytes of the present that are stored", |v| v.live_bytes),

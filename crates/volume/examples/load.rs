@@ -25,8 +25,8 @@ use std::time::{Duration, Instant};
 use block::{BlockDevice, MediaDevice, Result as DeviceResult};
 use env::{Entropy, FileMedia, RealClock, RealEntropy};
 use hindsight_volume::{
-    Architecture, Budget, CacheChange, Granularity, Machine, Pool, PoolFormat, PoolOptions, Volume,
-    VolumeSpec, WriteOp,
+    Architecture, Budget, CacheChange, EncodingChange, Granularity, Machine, Pool, PoolFormat,
+    PoolOptions, Volume, VolumeSpec, WriteOp,
 };
 use units::{Moment, Seq};
 
@@ -115,6 +115,7 @@ fn run(path: &Path, writes: u64, rounds: u64) -> Outcome<()> {
         window_ns: 30 * 24 * 3600 * 1_000_000_000,
         history_limit_bytes: None,
         cache: CacheChange::default(),
+        encoding: EncodingChange::default(),
     })?;
     note(&format!(
         "{writes} retained writes of 4 KiB at random addresses of a volume of 1 TiB; memory option \

@@ -432,6 +432,7 @@ impl CopyJob {
             sealed: AtomicBool::new(true),
             retired: AtomicBool::new(false),
             slab: None,
+            packed: AtomicU32::new(0),
         });
         self.segment = Some(Arc::clone(&segment));
         let header = SegmentHeader {

@@ -16,6 +16,7 @@ use units::{Moment, Seq, WallTime};
 use crate::caches;
 use crate::catalogue::{EventRecord, MarkRecord, TimelineRecord, VersionRecord, VolumeRecord};
 use crate::current_store::CurrentStore;
+use crate::encoding;
 use crate::names::check_name;
 use crate::opening::Opening;
 use crate::pool::check_size;
@@ -367,6 +368,7 @@ impl Volume {
         if let Some(to) = change.architecture {
             self.prepare_switch(to)?;
         }
+        self.prepare_encoding(change.encoding)?;
         let still = self.stand_still()?;
         let (switched, shares) = self.log.with_gate(|gate| -> Result<_> {
             let (mut numbers, commit) = self.begin()?;
@@ -390,6 +392,9 @@ impl Volume {
             if record.cache != before {
                 self.core.check_cache(record.cache, Some(self.id))?;
             }
+            let encoded_before = record.encoding;
+            record.encoding = encoding::setting(record.encoding, change.encoding)?;
+            let encodes_anew = record.encoding != encoded_before;
             let switched = self.switch_in_gate(&mut record, to, &mut numbers, &commit)?;
             commit.put_volume(&record)?;
             let detail = format!("{change:?}");
@@ -400,6 +405,9 @@ impl Volume {
                 self.switched(switched, &record);
             }
             *self.record.lock() = record;
+            if encodes_anew {
+                self.encode_anew();
+            }
             if after.is_none() {
                 self.cache.set(None);
             }

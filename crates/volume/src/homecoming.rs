@@ -23,11 +23,12 @@ use format::location::Location;
 use format::map::{Entry, Key};
 use format::segment::{SEGMENT_HEADER_BYTES, SegmentHeader};
 use history::run::EntrySource;
-use history::{IoKind, IoTally, Segment, Timeline};
+use history::{Content, IoKind, IoTally, Segment, Timeline};
 use units::{BLOCK_BYTES, Lba, Seq, WallTime};
 
 use crate::Result;
 use crate::base::home_header_bytes;
+use crate::mover::read_entry;
 use crate::types::Granularity;
 use crate::volume::Volume;
 
@@ -339,6 +340,7 @@ impl Homecoming {
             sealed: AtomicBool::new(true),
             retired: AtomicBool::new(false),
             slab: Some(group.slab),
+            packed: AtomicU32::new(0),
         });
         self.taken.push(Arc::clone(&segment));
         let header = SegmentHeader {
@@ -394,7 +396,16 @@ impl Homecoming {
         mut sound: impl FnMut(usize),
     ) -> Result<()> {
         let store = &self.volume.core.store;
-        let at = store.device_offset(entries[0].location)?;
+        let (at, content) = store.locate(entries[0].location)?;
+        if content == Content::Pack {
+            for (i, (entry, block)) in entries.iter().zip(bytes.chunks_exact_mut(BLOCK)).enumerate()
+            {
+                if read_entry(store, entry, block, &self.io) {
+                    sound(i);
+                }
+            }
+            return Ok(());
+        }
         self.io.count(IoKind::CopyRead, bytes.len() as u64);
         let together = store.device.read_at(at, bytes).is_ok();
         for (i, (entry, block)) in entries.iter().zip(bytes.chunks_exact_mut(BLOCK)).enumerate() {

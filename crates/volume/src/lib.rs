@@ -18,8 +18,10 @@ mod core;
 mod current_store;
 mod destage;
 mod diff;
+mod encoding;
 mod error;
 mod events;
+mod fresh;
 mod history_query;
 mod homecoming;
 mod import;
@@ -31,6 +33,7 @@ mod mover;
 mod names;
 mod needed;
 mod opening;
+mod packer;
 mod pool;
 mod rebuild;
 mod reclaim;
@@ -55,9 +58,9 @@ pub use error::{Error, ErrorKind, Result};
 pub use history::{IoCount, IoKind};
 pub use types::{
     Architecture, AuditRecord, Bucket, Budget, CacheChange, CacheInfo, CacheSetting, CacheUse,
-    ConversionInfo, DiffPage, Event, Extent, Granularity, HistoryPage, ImportInfo, ImportSpec,
-    Mark, PoolStatus, Range, Resolved, RevertReport, Stamp, Version, VolumeChange, VolumeCounters,
-    VolumeInfo, VolumeSpec, WriteOp,
+    ConversionInfo, DiffPage, Encoding, EncodingChange, EncodingInfo, EncodingSetting, Event,
+    Extent, Granularity, HistoryPage, ImportInfo, ImportSpec, Mark, PoolStatus, Range, Resolved,
+    RevertReport, Stamp, Version, VolumeChange, VolumeCounters, VolumeInfo, VolumeSpec, WriteOp,
 };
 
 /// The machine under a pool: its clock and its randomness.

@@ -223,6 +223,7 @@ pub fn commit_segment(
         last_seq: segment.last_seq().0,
         live_entries,
         sealed,
+        packed: segment.packed.load(Ordering::Acquire),
     };
     commit.remove_spare(segment.number)?;
     commit.put_segment(segment.number, &record)

@@ -28,6 +28,7 @@ use crate::homecoming::{Arrivals, Homecoming};
 use crate::map_flush::{commit_segment, record_of_run};
 use crate::mover::Mover;
 use crate::needed::Needed;
+use crate::packer::{Packed, Packer, Placed};
 use crate::sift::{Nodes, sift};
 use crate::volume::Volume;
 
@@ -64,6 +65,7 @@ pub struct MergeJob {
     nodes: Nodes,
     builder: Option<RunBuilder>,
     mover: Mover,
+    packer: Option<Packer>,
     homecoming: Option<Homecoming>,
     /// Slabs of a base that the volume has no more are emptied.
     leaves_base: bool,
@@ -109,8 +111,9 @@ impl Volume {
             self.core.store.segment(*segment).is_some_and(|segment| segment.slab.is_some())
         };
         let leaves_base = sparse.iter().any(is_home);
+        let packer = if urgent { None } else { self.packer(&timeline) };
         let job = self.job(timeline, inputs, Scope::Full(sparse))?;
-        Ok(Some(MergeJob { homecoming, leaves_base, ..job }))
+        Ok(Some(MergeJob { homecoming, leaves_base, packer, ..job }))
     }
 
     /// Timelines whose writes are in this volume's log.
@@ -140,6 +143,7 @@ impl Volume {
             nodes,
             builder: Some(builder),
             mover,
+            packer: None,
             homecoming: None,
             leaves_base: false,
             unmovable: 0,
@@ -254,15 +258,28 @@ impl MergeJob {
                 homecoming.gather(entries, &kept, |s| scope.empties(s), is_trimmed);
                 Ok(())
             }
-            _ => kept.into_iter().try_for_each(|entry| self.place(entry, false)),
+            _ => (0..kept.len()).try_for_each(|index| self.place(&kept, index, false)),
         }
     }
 
-    /// Enters an entry in the new run; its block is moved if it leaves its home or its segment is
-    /// to be emptied.
-    fn place(&mut self, entry: Entry, leaves: bool) -> Result<()> {
+    /// Enters one of the entries that are kept in the new run. Its block is packed if that is
+    /// wanted of it, or moved if it leaves its home or its segment is to be emptied.
+    fn place(&mut self, kept: &[Entry], index: usize, leaves: bool) -> Result<()> {
+        let entry = kept[index];
+        let is_emptied = self.scope.empties(entry.location.segment());
+        if let Some(packer) = &mut self.packer
+            && packer.wants(kept, index, is_emptied)
+            && packer.gather(&entry)
+        {
+            return self.settle_full_pack();
+        }
+        let placed = self.move_if_it_goes(entry, leaves || is_emptied)?;
+        self.enter(placed)
+    }
+
+    /// The entry as it is after its block has moved, if it goes and can be moved.
+    fn move_if_it_goes(&mut self, entry: Entry, goes: bool) -> Result<Entry> {
         let segment = entry.location.segment();
-        let goes = leaves || self.scope.empties(segment);
         let moved = if goes { self.mover.move_entry(&entry)? } else { None };
         if moved.is_some() {
             *self.released.entry(segment).or_default() += 1;
@@ -270,8 +287,51 @@ impl MergeJob {
             let segment = self.volume.core.store.segment(segment);
             self.unmovable += u64::from(segment.is_some_and(|segment| segment.slab.is_some()));
         }
+        Ok(moved.unwrap_or(entry))
+    }
+
+    /// Enters an entry in the new run, behind those that wait for a pack.
+    fn enter(&mut self, entry: Entry) -> Result<()> {
+        let passed = match &mut self.packer {
+            Some(packer) => packer.pass(entry),
+            None => Some(entry),
+        };
+        match passed {
+            Some(entry) => self.push(entry),
+            None => self.settle_full_pack(),
+        }
+    }
+
+    fn push(&mut self, entry: Entry) -> Result<()> {
         let builder = self.builder.as_mut().expect("a merge builds until it commits");
-        Ok(builder.push(moved.unwrap_or(entry))?)
+        Ok(builder.push(entry)?)
+    }
+
+    fn settle_full_pack(&mut self) -> Result<()> {
+        match &self.packer {
+            Some(packer) if packer.is_full() => self.settle_pack(),
+            _ => Ok(()),
+        }
+    }
+
+    /// Writes the pack that is being gathered, and enters everything that waited for it.
+    fn settle_pack(&mut self) -> Result<()> {
+        let Some(packer) = &mut self.packer else { return Ok(()) };
+        for placed in packer.settle()? {
+            let entry = match placed {
+                Placed::As(entry) => entry,
+                Placed::Moved { entry, from } => {
+                    *self.released.entry(from).or_default() += 1;
+                    entry
+                }
+                Placed::Left(entry) => {
+                    let goes = self.scope.empties(entry.location.segment());
+                    self.move_if_it_goes(entry, goes)?
+                }
+            };
+            self.push(entry)?;
+        }
+        Ok(())
     }
 
     /// Brings home what was gathered, and enters all of it in the new run.
@@ -279,31 +339,40 @@ impl MergeJob {
         let MergeJob { homecoming, scope, .. } = self;
         let Some(homecoming) = homecoming else { return Ok(()) };
         let (group, places) = homecoming.bring_home(|s| scope.empties(s))?;
-        for (index, entry) in group.entries.into_iter().enumerate() {
+        for (index, entry) in group.entries.iter().enumerate() {
             let Some(&location) = places.homes.get(&index) else {
-                self.place(entry, places.leaving.contains(&index))?;
+                self.place(&group.entries, index, places.leaving.contains(&index))?;
                 continue;
             };
             *self.released.entry(entry.location.segment()).or_default() += 1;
-            let builder = self.builder.as_mut().expect("a merge builds until it commits");
-            builder.push(Entry { location, ..entry })?;
+            self.enter(Entry { location, ..*entry })?;
         }
         Ok(())
     }
 
     fn commit(&mut self) -> Result<()> {
         self.settle_gathered()?;
+        self.settle_pack()?;
         let core = Arc::clone(&self.volume.core);
         let builder = self.builder.take().expect("a merge commits once");
         let run = builder.finish(&core.store)?;
-        let mut moved = self.mover.finish()?;
+        let mut moved = self.mover.finish();
+        if let Some(packer) = &mut self.packer {
+            moved.extend(packer.finish());
+        }
         let homecoming = self.homecoming.as_mut();
         let Arrivals { arrived, taken, waiting } =
             homecoming.map(Homecoming::finish).unwrap_or_default();
         moved.extend(taken);
         let changes = self.changes(&arrived);
         let flushed = Seq(self.volume.record.lock().flushed_seq);
-        let (numbers, commit) = core.begin()?;
+        let (mut numbers, commit) = core.begin()?;
+        let packed = self.packer.as_ref().map(Packer::packed).unwrap_or_default();
+        if packed.versions > 0 {
+            let Packed { versions, bytes, .. } = packed;
+            let detail = format!("{versions} versions in {bytes} bytes");
+            core.audit(&mut numbers, &commit, "encode", &self.volume.name, detail)?;
+        }
         for input in &self.inputs {
             commit.remove_map_run(input.id)?;
         }
@@ -347,6 +416,9 @@ impl MergeJob {
             self.volume.note_unmovable(self.unmovable);
         }
         self.install(&core, run, moved, &changes, &dead);
+        if let Some(packer) = &self.packer {
+            self.volume.note_packed(&self.timeline, packer);
+        }
         Ok(())
     }
 

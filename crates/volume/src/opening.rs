@@ -10,7 +10,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use format::checksum::block_crc;
-use history::{BLOCKS_PER_PAGE, IoKind, IoTally, Outside, PageTable, Slot, Store, Timeline};
+use history::{
+    BLOCKS_PER_PAGE, Content, IoKind, IoTally, Outside, PageTable, Slot, Store, Timeline,
+};
 use units::{BLOCK_BYTES, Seq};
 
 use crate::base::home_bytes;
@@ -320,9 +322,36 @@ impl Opening {
     /// # Errors
     /// `Corrupt`, or the device's.
     pub fn read_to_copy(&self, first: u64, slots: &[Slot], out: &mut [u8]) -> Result<()> {
-        self.store.device.read_at(self.store.device_offset(slots[0].location)?, out)?;
-        self.io.count(IoKind::CopyRead, out.len() as u64);
+        let (at, content) = self.store.locate(slots[0].location)?;
+        if content == Content::Pack {
+            self.read_packed(first, slots, out, (IoKind::CopyRead, Patience::Full))?;
+        } else {
+            self.store.device.read_at(at, out)?;
+            self.io.count(IoKind::CopyRead, out.len() as u64);
+        }
         self.verify(first, slots, out)
+    }
+
+    /// Reads versions out of packs; those that follow one another in the log as blocks would are
+    /// packs all the same. False if one had to be waited for.
+    fn read_packed(
+        &self,
+        first: u64,
+        slots: &[Slot],
+        out: &mut [u8],
+        (kind, patience): (IoKind, Patience),
+    ) -> Result<bool> {
+        for ((slot, bytes), block) in slots.iter().zip(out.chunks_exact_mut(BLOCK)).zip(first..) {
+            let version = (block, slot.seq);
+            if patience == Patience::None {
+                if !self.store.try_read_packed(slot.location, version, bytes)? {
+                    return Ok(false);
+                }
+                continue;
+            }
+            self.store.read_packed(slot.location, version, bytes, (&self.io, kind))?;
+        }
+        Ok(true)
     }
 
     /// Reads blocks that lie one after another in one segment, or in homes one after another, and
@@ -334,7 +363,17 @@ impl Opening {
         out: &mut [u8],
         patience: Patience,
     ) -> Result<bool> {
-        let (at, is_home) = self.store.locate(slots[0].location)?;
+        let (at, content) = self.store.locate(slots[0].location)?;
+        if content == Content::Pack {
+            let how = (IoKind::HistoryRead, patience);
+            let ready = self.read_packed(first_block, slots, out, how)?;
+            return if ready {
+                self.verify(first_block, slots, out).map(|()| true)
+            } else {
+                Ok(false)
+            };
+        }
+        let is_home = content == Content::Home;
         let kind = if is_home { IoKind::CurrentRead } else { IoKind::HistoryRead };
         if slots.len() > 1 && at_home(slots) == slots.len() {
             // The headers of the homes between them are read with them.

@@ -11,7 +11,9 @@ use std::sync::atomic::Ordering;
 use block::{BlockDevice, Purpose, Zones};
 use env::{Files, NoFiles};
 use format::FORMAT_VERSION;
-use format::superblock::{COPY_OFFSETS, FEATURE_BASE, FEATURE_CURRENT_STORE, Superblock};
+use format::superblock::{
+    COPY_OFFSETS, FEATURE_BASE, FEATURE_CURRENT_STORE, FEATURE_PACKS, Superblock,
+};
 use history::{Branch, Timeline};
 use parking_lot::Mutex;
 use units::{Moment, Seq};
@@ -21,6 +23,7 @@ use crate::catalogue::{
     Catalogue, CatalogueMedia, SourceRecord, TimelineRecord, VolumeRecord, write_superblock,
 };
 use crate::core::Core;
+use crate::encoding;
 use crate::names::check_name;
 use crate::recovery::{Map, open_core};
 use crate::types::{Architecture, AuditRecord, Budget, Granularity, PoolStatus, VolumeSpec};
@@ -267,6 +270,7 @@ impl Pool {
             placed: Vec::new(),
             cache: caches::setting(spec.architecture, None, spec.cache)?,
             conversion: None,
+            encoding: encoding::setting(None, spec.encoding)?,
         })
     }
 
@@ -283,6 +287,9 @@ impl Pool {
         }
         if record.architecture.has_base() {
             core.announce(FEATURE_BASE)?;
+        }
+        if record.encoding.is_some() {
+            core.announce(FEATURE_PACKS)?;
         }
         let (mut numbers, commit) = core.begin()?;
         // An origin that is deleted meanwhile is deleted under the same books: its past may be

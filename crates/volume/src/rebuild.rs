@@ -10,7 +10,10 @@ use format::batch::DescriptorKind;
 use format::checksum::block_crc;
 use format::location::Location;
 use format::map::{Entry, cover};
-use history::{IoKind, Openable, RunBuilder, StoredRun, block_location, read_header, scan_segment};
+use history::{
+    Content, IoKind, Openable, RunBuilder, Segment, StoredRun, block_location, read_header,
+    scan_segment,
+};
 use units::{BLOCK_BYTES, BlockCount, Lba, Seq};
 
 use crate::core::Core;
@@ -80,6 +83,9 @@ fn collect(
         .flat_map(|v| v.record.lock().voids.clone())
         .map(|(a, b)| (Seq(a), Seq(b)))
         .collect();
+    if let Some(segment) = store.segment(number).filter(|s| s.content() == Content::Pack) {
+        return collect_packs(core, &segment, &voids, entries, report);
+    }
     let base = store.zone_offset(zone);
     let end = scan_segment(store, &header, |batch| {
         let target = entries.entry(batch.header.timeline).or_default();
@@ -114,6 +120,32 @@ fn collect(
         Ok(())
     })?;
     Ok(end.gap_bytes)
+}
+
+/// Collects the versions in the packs of a segment.
+fn collect_packs(
+    core: &Core,
+    segment: &Segment,
+    voids: &[(Seq, Seq)],
+    entries: &mut BTreeMap<u64, Vec<Found>>,
+    report: &mut RebuildReport,
+) -> Result<u64> {
+    let place = (segment.number, segment.zone, segment.nonce);
+    let gap_bytes = core.store.scan_packs(place, |place, pack| {
+        let target = entries.entry(place.timeline).or_default();
+        let location = Location::new(place.segment, place.offset);
+        for (version, block) in pack.iter() {
+            if voids.iter().any(|&(a, b)| a <= version.seq && version.seq <= b) {
+                continue;
+            }
+            report.writes += 1;
+            let sound = block_crc(block) == version.crc;
+            let entry = Entry::data(Lba(version.block), version.seq, location, version.crc);
+            target.push(Found { entry, sound });
+        }
+        Ok(())
+    })?;
+    Ok(gap_bytes)
 }
 
 /// Drops entries without their blocks that no openable moment sees: of homes that were half written

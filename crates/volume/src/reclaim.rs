@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use history::{By, Segment};
+use history::{By, Content, Segment};
 use units::{Seq, WallTime};
 
 use crate::core::{Core, SPARES_WANTED};
@@ -104,7 +104,7 @@ impl Core {
             }
         }
         for volume in self.all_volumes() {
-            if volume.wants_reclaim() {
+            if volume.wants_reclaim()? {
                 self.begin_reclaim(&volume)?;
             }
             if let Some(job) = volume.next_full_merge(Haste::None)? {
@@ -120,6 +120,7 @@ impl Core {
         self.free_empty_homes(volume)?;
         volume.reclaim_wanted.store(false, Ordering::Relaxed);
         volume.begin_destage();
+        volume.begin_encoding()?;
         let horizon = volume.record.lock().horizon_seq;
         *volume.reclaiming.lock() = volume.own_timelines().iter().map(|t| t.id).collect();
         volume.record.lock().reclaimed_to = horizon;
@@ -412,20 +413,20 @@ impl Volume {
         Ok(())
     }
 
-    fn wants_reclaim(&self) -> bool {
+    fn wants_reclaim(&self) -> Result<bool> {
         if !self.reclaiming.lock().is_empty() {
-            return false;
+            return Ok(false);
         }
-        if self.wants_destage() || self.wants_conversion() {
-            return true;
+        if self.wants_destage() || self.wants_conversion() || self.wants_encoding()? {
+            return Ok(true);
         }
         // Before the record is locked: whoever holds the gate locks it last.
         let stable = self.log.stable().0;
         let record = self.record.lock();
         let expired = record.horizon_seq.saturating_sub(record.reclaimed_to);
         let retained = stable.saturating_sub(record.reclaimed_to);
-        self.reclaim_wanted.load(Ordering::Relaxed)
-            || (expired > 0 && expired >= retained / EXPIRED_SHARE)
+        let is_due = expired > 0 && expired >= retained / EXPIRED_SHARE;
+        Ok(self.reclaim_wanted.load(Ordering::Relaxed) || is_due)
     }
 
     /// The next full merge of a reclamation under way.
@@ -450,9 +451,12 @@ impl Volume {
     fn sparse_segments(&self, haste: Haste) -> BTreeSet<u64> {
         let store = &self.core.store;
         let flushed = Seq(self.record.lock().flushed_seq);
+        // What is packed is only ever moved to other packs.
+        let packs = haste == Haste::None && self.packs();
         let is_sparse = |s: &Segment| {
             let end = u64::from(s.end.load(Ordering::Acquire));
             s.log == self.id
+                && (packs || s.content() != Content::Pack)
                 && s.sealed.load(Ordering::Acquire)
                 && s.last_seq() <= flushed
                 && s.live_bytes() * 100

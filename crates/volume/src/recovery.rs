@@ -224,6 +224,7 @@ fn add_segments(core: &Core, contents: &Contents) -> Result<BTreeMap<u64, Vec<Se
             sealed: AtomicBool::new(true),
             retired: AtomicBool::new(false),
             slab: slabs.get(&(record.log, number)).copied(),
+            packed: AtomicU32::new(record.packed),
         };
         store.add_segment(Arc::new(segment));
         if !record.sealed {
@@ -248,6 +249,7 @@ fn add_segments(core: &Core, contents: &Contents) -> Result<BTreeMap<u64, Vec<Se
                     sealed: AtomicBool::new(true),
                     retired: AtomicBool::new(false),
                     slab: None,
+                    packed: AtomicU32::new(0),
                 }));
                 tails.entry(header.log).or_default().push(header);
             }
@@ -430,6 +432,7 @@ impl Volume {
             reclaiming: Mutex::new(Vec::new()),
             destage: Mutex::default(),
             conversion: Mutex::new(Conversion::of(&record, is_importing)),
+            encoding: Mutex::default(),
             waiting_homes: AtomicU64::new(0),
             counted: Mutex::new(None),
             cache: Cache::new(record.granularity_at(Seq(u64::MAX))),

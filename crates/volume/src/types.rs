@@ -136,6 +136,71 @@ pub struct CacheInfo {
     pub used: CacheUse,
 }
 
+/// How retained history is kept.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Encoding {
+    /// As it was written.
+    #[default]
+    Raw,
+    /// Versions of a block one after another, compressed: what they share is found wherever it
+    /// lies.
+    Delta,
+    /// The XOR of neighbouring versions, compressed (TRAP).
+    Xor,
+}
+
+impl Encoding {
+    /// Every one there is.
+    pub const ALL: [Encoding; 3] = [Encoding::Raw, Encoding::Delta, Encoding::Xor];
+
+    /// Its name in the contract.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Encoding::Raw => "raw",
+            Encoding::Delta => "delta",
+            Encoding::Xor => "xor",
+        }
+    }
+}
+
+/// How a volume's history is encoded, and from which age on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct EncodingSetting {
+    /// How; never raw.
+    pub encoding: Encoding,
+    /// How long ago a version was written over before it is encoded, in nanoseconds.
+    pub after_ns: u64,
+}
+
+/// What is asked of a volume's encoding; `None` leaves it as it is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct EncodingChange {
+    /// How.
+    pub encoding: Option<Encoding>,
+    /// From which age on, in nanoseconds.
+    pub after_ns: Option<u64>,
+}
+
+/// A volume's encoding as it stands.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct EncodingInfo {
+    /// What was asked for; `None` is raw.
+    pub setting: Option<EncodingSetting>,
+    /// Bytes that encoded versions take.
+    pub packed_bytes: u64,
+    /// Bytes of the blocks that they are versions of.
+    pub unpacked_bytes: u64,
+    /// Versions that were packed since the pool was opened, some of them anew with others.
+    pub packed: u64,
+    /// Versions that a pack would not have made much smaller.
+    pub left: u64,
+    /// Packs that did not decode to what went in.
+    pub faults: u64,
+}
+
 /// What a new volume shall be.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VolumeSpec {
@@ -153,6 +218,8 @@ pub struct VolumeSpec {
     pub history_limit_bytes: Option<u64>,
     /// Its write-back cache; what is not given is what its architecture needs, and 3 %.
     pub cache: CacheChange,
+    /// How its history is kept; what is not given is raw, or 10 minutes.
+    pub encoding: EncodingChange,
 }
 
 /// Settings to change; `None` leaves one as it is.
@@ -168,6 +235,8 @@ pub struct VolumeChange {
     pub cache: CacheChange,
     /// Where data lives: changes at once, and what follows from that is done in the background.
     pub architecture: Option<Architecture>,
+    /// How history is kept; what is encoded stays so.
+    pub encoding: EncodingChange,
 }
 
 /// A change of architecture whose background work is not done.
@@ -269,6 +338,8 @@ pub struct VolumeInfo {
     /// Its write-back cache. With one, what is acknowledged and not flushed is lost with the
     /// process.
     pub cache: Option<CacheInfo>,
+    /// How its history is kept.
+    pub encoding: EncodingInfo,
     /// Bytes of blocks at home in the volume's base, of the present or of the past.
     pub base_bytes: u64,
     /// Device requests since the pool was opened, by what they were for.

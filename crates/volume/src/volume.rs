@@ -21,6 +21,7 @@ use crate::catalogue::{Commit, MarkRecord, Numbers, VolumeRecord};
 use crate::conversion::Conversion;
 use crate::core::Core;
 use crate::destage::Destage;
+use crate::encoding::EncodingState;
 use crate::opening::{Opening, Patience};
 use crate::types::{Extent, Stamp, VolumeCounters, VolumeInfo};
 use crate::view::View;
@@ -82,6 +83,7 @@ pub struct Volume {
     pub(crate) reclaiming: Mutex<Vec<u64>>,
     pub(crate) destage: Mutex<Destage>,
     pub(crate) conversion: Mutex<Conversion>,
+    pub(crate) encoding: Mutex<EncodingState>,
     /// Blocks whose homes were taken when full merges would have brought them there.
     pub(crate) waiting_homes: AtomicU64,
     /// Live bytes as last counted, and the seq then.
@@ -259,6 +261,7 @@ impl Volume {
             conversion,
             import: self.import_info(),
             cache: self.cache_info(),
+            encoding: self.encoding_info(),
             base_bytes: self.base.blocks_at_home() * BLOCK_BYTES,
             device_io: self.core.store.io(self.id).counts().to_vec(),
         })

@@ -4,6 +4,7 @@ mod damage;
 mod examples;
 mod explain;
 mod limits;
+mod packs;
 mod pages;
 mod round_trip;
 mod values;

@@ -6,7 +6,7 @@
 use std::path::PathBuf;
 
 use hindsight_format::field::Field;
-use hindsight_format::{batch, map, page, run, segment, superblock, time, trace};
+use hindsight_format::{batch, map, pack, page, run, segment, superblock, time, trace};
 
 use crate::examples;
 
@@ -30,6 +30,8 @@ const TABLES: &[Table] = &[
     table("map-run", "entry", map::layout::FIELDS),
     table("map-run", "index entry", run::layout::INDEX_FIELDS),
     table("map-run", "run footer", run::layout::FIELDS),
+    table("pack", "pack", pack::layout::FIELDS),
+    table("pack", "version in the directory", pack::layout::VERSION_FIELDS),
     table("time-run", "time entry", time::layout::FIELDS),
     table("trace", "trace header", trace::layout::FIELDS),
     table("trace", "frame header", trace::layout::FRAME_FIELDS),

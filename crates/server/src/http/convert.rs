@@ -2,11 +2,12 @@
 
 use std::path::Path;
 
-use api::{ClonedFrom, SpanInput, Stamp, Time};
+use api::{ClonedFrom, ProblemKind, SpanInput, Stamp, Time};
 use units::{Span, WallTime};
 
 use crate::fill::Fill;
 use crate::http::NbdAddresses;
+use crate::http::answer::{Answer, Refusal};
 
 /// Bytes of a map extent in this release.
 pub(crate) const EXTENT_BYTES: u64 = units::BLOCK_BYTES;
@@ -63,6 +64,7 @@ pub(crate) fn volume(info: volume::VolumeInfo, clients: usize, nbd: &NbdAddresse
         conversion: info.conversion.map(conversion),
         import: info.import.map(import),
         cache: info.cache.map(cache),
+        encoding: encoding(info.encoding),
         base_bytes: info.base_bytes,
         device_io: info.device_io.into_iter().map(device_io).collect(),
     }
@@ -85,6 +87,33 @@ fn import(info: volume::ImportInfo) -> api::Import {
         unverified_bytes: info.unverified_bytes,
         trouble: info.trouble,
     }
+}
+
+fn encoding(info: volume::EncodingInfo) -> api::Encoding {
+    let kind = info.setting.map_or(volume::Encoding::Raw, |setting| setting.encoding);
+    api::Encoding {
+        kind: kind.name().to_owned(),
+        after: info.setting.map(|setting| SpanInput(Span(setting.after_ns))),
+        packed_bytes: info.packed_bytes,
+        unpacked_bytes: info.unpacked_bytes,
+        encoded: info.packed,
+        left: info.left,
+        faults: info.faults,
+    }
+}
+
+/// What is asked of an encoding.
+pub(crate) fn encoding_change(
+    kind: Option<&str>,
+    after: Option<SpanInput>,
+) -> Answer<volume::EncodingChange> {
+    let known = |name: &str| volume::Encoding::ALL.into_iter().find(|kind| kind.name() == name);
+    let unknown = |name: &str| {
+        Refusal::new(ProblemKind::Invalid, format!("there is no encoding {name}"))
+            .with_hint("give raw, delta or xor")
+    };
+    let encoding = kind.map(|name| known(name).ok_or_else(|| unknown(name))).transpose()?;
+    Ok(volume::EncodingChange { encoding, after_ns: after.map(|after| after.0.0) })
 }
 
 fn cache(info: volume::CacheInfo) -> api::Cache {

@@ -5,7 +5,7 @@
 
 use api::{ImportVolume, ProblemKind};
 use axum::extract::{Extension, State};
-use volume::{Architecture, CacheChange, Granularity, ImportSpec, VolumeSpec};
+use volume::{Architecture, CacheChange, EncodingChange, Granularity, ImportSpec, VolumeSpec};
 
 use super::answer::{Answer, Refusal};
 use super::ask::Body;
@@ -68,6 +68,7 @@ fn spec(body: ImportVolume) -> Answer<(VolumeSpec, ImportSpec)> {
         window_ns: body.window.map_or(WINDOW_NS_DEFAULT, |window| window.0.0),
         history_limit_bytes: None,
         cache: CacheChange::default(),
+        encoding: EncodingChange::default(),
     };
     Ok((spec, ImportSpec { file: body.file, as_raw: body.format.is_some() }))
 }

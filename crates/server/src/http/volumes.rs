@@ -157,6 +157,7 @@ fn spec(context: &Context, body: CreateVolume) -> Answer<VolumeSpec> {
             bytes: body.cache.map(|c| c.0.0),
             dirty_percent: body.cache_dirty_percent,
         },
+        encoding: convert::encoding_change(body.encoding.as_deref(), body.encode_after)?,
     })
 }
 
@@ -215,6 +216,7 @@ fn apply(context: &Context, name: &str, body: &ChangeVolume, force: bool) -> Ans
             dirty_percent: body.cache_dirty_percent,
         },
         architecture,
+        encoding: convert::encoding_change(body.encoding.as_deref(), body.encode_after)?,
     };
     if change != VolumeChange::default() {
         let before = volume.architecture();

@@ -119,6 +119,8 @@ pub fn new_volume(name: &str, bytes: u64) -> CreateVolume {
         extent: None,
         cache: None,
         cache_dirty_percent: None,
+        encoding: None,
+        encode_after: None,
     }
 }
 

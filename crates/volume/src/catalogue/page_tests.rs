@@ -12,7 +12,9 @@ use super::{
     RunRecord, SEGMENTS, SPARES, SegmentRecord, SourceRecord, TIME_RUNS, TIMELINES, TimelineRecord,
     VERSIONS, VOLUMES, VersionRecord, VolumeRecord,
 };
-use crate::types::{Architecture, AuditRecord, CacheSetting, Granularity};
+use crate::types::{
+    Architecture, AuditRecord, CacheSetting, Encoding, EncodingSetting, Granularity,
+};
 
 /// The cells of the first table under a heading.
 fn rows(heading: &str) -> Vec<Vec<String>> {
@@ -80,6 +82,10 @@ fn source() -> SourceRecord {
     }
 }
 
+fn encoding() -> EncodingSetting {
+    EncodingSetting { encoding: Encoding::Delta, after_ns: 1 }
+}
+
 fn volume() -> VolumeRecord {
     VolumeRecord {
         id: 1,
@@ -111,6 +117,7 @@ fn volume() -> VolumeRecord {
         placed: vec![(0, 1)],
         cache: Some(CacheSetting { bytes: 1 << 20, dirty_percent: 3 }),
         conversion: Some(conversion()),
+        encoding: Some(encoding()),
     }
 }
 
@@ -128,6 +135,7 @@ fn the_page_names_every_field_of_every_json_record() {
     let code: BTreeSet<(String, String)> = [
         fields("volume", &volume()),
         fields("conversion", &conversion()),
+        fields("encoding", &encoding()),
         fields("event", &event),
         fields("timeline", &TimelineRecord { id: 1, log: 1, parent: None, source: Some(source()) }),
         fields("source", &source()),
@@ -155,6 +163,7 @@ fn the_page_tells_the_places_in_a_segment_record() {
         last_seq: 4,
         live_entries: 5,
         sealed: true,
+        packed: 6,
     };
     let bytes = record.encode();
     let mut at = 0;
@@ -173,6 +182,7 @@ fn the_page_tells_the_places_in_a_segment_record() {
             "last_seq" => record.last_seq,
             "live_entries" => 5,
             "sealed" => 1,
+            "packed" => 6,
             other => panic!("there is no field {other}"),
         };
         assert_eq!(u64::from_le_bytes(word), expected, "{row:?}");

@@ -4,7 +4,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::types::{Architecture, CacheSetting, Granularity};
+use crate::types::{Architecture, CacheSetting, EncodingSetting, Granularity};
 
 /// A volume, or what is left of a deleted one while a clone still needs its past.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -65,6 +65,9 @@ pub struct VolumeRecord {
     /// A change of architecture of which something is left to do.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub conversion: Option<ConversionRecord>,
+    /// How its history is encoded; raw if nothing is said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub encoding: Option<EncodingSetting>,
 }
 
 /// A change of architecture: what is left of it to do is told by slabs and map.
@@ -185,6 +188,8 @@ pub struct SegmentRecord {
     pub live_entries: i64,
     /// Whether no more batches follow.
     pub sealed: bool,
+    /// Versions packed into it; 0 for a segment of batches.
+    pub packed: u32,
 }
 
 impl SegmentRecord {
@@ -201,7 +206,8 @@ impl SegmentRecord {
         bytes[16..24].copy_from_slice(&self.nonce.to_le_bytes());
         bytes[24..32].copy_from_slice(&self.last_seq.to_le_bytes());
         bytes[32..40].copy_from_slice(&self.live_entries.to_le_bytes());
-        bytes[40..48].copy_from_slice(&u64::from(self.sealed).to_le_bytes());
+        bytes[40..44].copy_from_slice(&u32::from(self.sealed).to_le_bytes());
+        bytes[44..48].copy_from_slice(&self.packed.to_le_bytes());
         bytes
     }
 
@@ -222,7 +228,8 @@ impl SegmentRecord {
             nonce: u64_at(16),
             last_seq: u64_at(24),
             live_entries: u64_at(32) as i64,
-            sealed: u64_at(40) != 0,
+            sealed: u64_at(40) & 0xffff_ffff != 0,
+            packed: (u64_at(40) >> 32) as u32,
         })
     }
 }

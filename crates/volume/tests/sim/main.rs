@@ -51,6 +51,8 @@ enum Kinds {
     Converting,
     /// The same, many of which begin as files.
     Importing,
+    /// Of all architectures that need no cache, with history that is encoded.
+    Encoded,
     /// Of one architecture.
     Only(Architecture),
 }
@@ -60,7 +62,7 @@ impl Kinds {
         let all = Architecture::ALL.into_iter();
         match self {
             Kinds::Plain => vec![Architecture::Logging],
-            Kinds::Uncached => all.filter(|a| !a.needs_cache()).collect(),
+            Kinds::Uncached | Kinds::Encoded => all.filter(|a| !a.needs_cache()).collect(),
             Kinds::Cached | Kinds::Converting | Kinds::Importing => all.collect(),
             Kinds::Only(architecture) => vec![architecture],
         }
@@ -74,6 +76,7 @@ impl Kinds {
             Kinds::Cached => "seeds_with_a_cache",
             Kinds::Converting => "seeds_that_convert",
             Kinds::Importing => "seeds_that_import",
+            Kinds::Encoded => "seeds_with_packs",
             Kinds::Only(_) => "blocks_come_home",
         }
     }
@@ -97,12 +100,15 @@ fn live(seed: u64, kinds: Kinds) -> World {
     let mut workload = match kinds {
         Kinds::Converting => Workload::converting(seed),
         Kinds::Importing => Workload::importing(seed),
+        Kinds::Encoded => Workload::encoding(seed),
         _ => Workload::new(seed),
     };
     let memory_bytes = match kinds {
         Kinds::Cached | Kinds::Converting | Kinds::Importing => {
             workload.memory_bytes.max(CACHED_MEMORY_BYTES)
         }
+        // So that entries leave memory soon: what is in it is not encoded.
+        Kinds::Encoded => 0,
         Kinds::Plain | Kinds::Uncached | Kinds::Only(_) => workload.memory_bytes,
     };
     let mut world = World::new(seed, workload.media_bytes, memory_bytes);
@@ -121,6 +127,7 @@ fn live(seed: u64, kinds: Kinds) -> World {
             if step % 50 == 49 {
                 world.act(&Action::CheckAll);
                 world.note_homes();
+                world.note_packs();
             }
         }
         world.media.calm();
@@ -203,9 +210,23 @@ fn seeds_that_import_run_without_a_broken_promise() {
 }
 
 #[test]
+fn seeds_with_packs_run_without_a_broken_promise() {
+    run_seeds(Kinds::Encoded);
+}
+
+#[test]
+fn versions_are_packed_in_the_simulator() {
+    let packed: u64 = (1..=12).map(|seed| live(seed, Kinds::Encoded).packed).sum();
+    println!("{packed} versions in packs when it was looked");
+    assert!(packed > 300, "only {packed} versions in packs when it was looked");
+}
+
+#[test]
 fn the_same_seed_gives_the_same_digest() {
     for seed in [3, 14] {
-        for kinds in [Kinds::Uncached, Kinds::Cached, Kinds::Converting, Kinds::Importing] {
+        for kinds in
+            [Kinds::Uncached, Kinds::Cached, Kinds::Converting, Kinds::Importing, Kinds::Encoded]
+        {
             assert_eq!(run(seed, kinds), run(seed, kinds), "seed {seed}");
         }
     }

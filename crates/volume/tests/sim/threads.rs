@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use block::{BlockDevice, MemoryDevice};
 use env::{RealClock, RealEntropy};
 use hindsight_volume::{
-    Architecture, Budget, CacheChange, Granularity, Machine, Pool, PoolFormat, PoolOptions, Volume,
-    VolumeChange, VolumeSpec, WriteOp,
+    Architecture, Budget, CacheChange, EncodingChange, Granularity, Machine, Pool, PoolFormat,
+    PoolOptions, Volume, VolumeChange, VolumeSpec, WriteOp,
 };
 use sim::Random;
 use units::Moment;
@@ -37,6 +37,7 @@ fn volume(architecture: Architecture, cache: CacheChange) -> (Arc<Pool>, Arc<Vol
         window_ns: 1 << 60,
         history_limit_bytes: None,
         cache,
+        encoding: EncodingChange::default(),
     };
     let volume = pool.create_volume(&spec).expect("a volume");
     (pool, volume)

@@ -5,7 +5,9 @@
 
 use std::collections::BTreeMap;
 
-use hindsight_volume::{Architecture, CacheChange, Granularity, VolumeChange};
+use hindsight_volume::{
+    Architecture, CacheChange, Encoding, EncodingChange, Granularity, VolumeChange,
+};
 use sim::{Op, Random};
 use units::{Moment, Seq, Span, WallTime};
 
@@ -38,6 +40,8 @@ pub struct Workload {
     converts: Option<Random>,
     /// Draws volumes that begin as files, where there are some.
     imports: Option<Random>,
+    /// Draws encodings, where history is encoded; what is written can be compressed then.
+    encodes: Option<Random>,
     weights: [u64; KINDS],
     names: u64,
     /// Bytes of the media.
@@ -71,6 +75,7 @@ impl Workload {
             limits,
             converts: None,
             imports: None,
+            encodes: None,
             weights,
             names: 0,
             media_bytes,
@@ -111,12 +116,35 @@ impl Workload {
         Some(Action::Convert(name, all[random.below(all.len() as u64) as usize]))
     }
 
+    /// The same, in which history is encoded.
+    pub fn encoding(seed: u64) -> Workload {
+        Workload { encodes: Some(Random::new(seed ^ 0xe4_c0de)), ..Workload::new(seed) }
+    }
+
+    /// A change of encoding, now and then: with it all that is old enough is looked at again.
+    fn encode(&mut self, models: &BTreeMap<String, Model>) -> Option<Action> {
+        let random = self.encodes.as_mut()?;
+        if models.is_empty() || !random.chance(250) {
+            return None;
+        }
+        if random.chance(600) {
+            return Some(Action::Step(64 << 20));
+        }
+        let name = models.keys().nth(random.below(models.len() as u64) as usize)?.clone();
+        let encoding =
+            [Encoding::Raw, Encoding::Delta, Encoding::Xor][random.below(7) as usize % 3];
+        let after_ns = random.below(4) * SECOND;
+        let after_ns = (encoding != Encoding::Raw).then_some(after_ns);
+        let encoding = EncodingChange { encoding: Some(encoding), after_ns };
+        Some(Action::Change(name, VolumeChange { encoding, ..VolumeChange::default() }))
+    }
+
     /// The next action.
     pub fn next(&mut self, models: &BTreeMap<String, Model>, now_ns: u64) -> Action {
         if let Some(action) = self.import(models) {
             return action;
         }
-        if let Some(action) = self.convert(models) {
+        if let Some(action) = self.convert(models).or_else(|| self.encode(models)) {
             return action;
         }
         let total: u64 = self.weights.iter().sum();
@@ -248,12 +276,18 @@ impl Workload {
             },
             cache: CacheChange::default(),
             architecture: None,
+            encoding: EncodingChange::default(),
         }
     }
 
     fn bytes(&mut self, length: u64) -> Vec<u8> {
         let mut bytes = vec![0; length as usize];
         self.random.fill(&mut bytes);
+        if self.encodes.is_some() {
+            let (first, rest) = bytes.split_at_mut(length.min(40) as usize);
+            rest.chunks_mut(first.len())
+                .for_each(|part| part.copy_from_slice(&first[..part.len()]));
+        }
         if self.random.chance(30) {
             bytes.fill(0);
         }

@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use block::{BlockDevice, MediaDevice};
 use hindsight_volume::{
-    Architecture, Budget, CacheChange, Error, ErrorKind, Machine, Pool, PoolFormat, PoolOptions,
-    Resolved, Result, Stamp, View, Volume, VolumeSpec, WriteOp,
+    Architecture, Budget, CacheChange, EncodingChange, Error, ErrorKind, Machine, Pool, PoolFormat,
+    PoolOptions, Resolved, Result, Stamp, View, Volume, VolumeInfo, VolumeSpec, WriteOp,
 };
 use sim::{Failure, Op, Random, SimClock, SimEntropy, SimFiles, SimMedia};
 use units::{Moment, Seq, WallTime};
@@ -75,6 +75,8 @@ pub struct World {
     pub limited: bool,
     /// Blocks that were at home in bases, each time it was looked.
     pub homes: u64,
+    /// Versions that were in packs when it was looked.
+    pub packed: u64,
     /// The last audit record that was looked at.
     audited: u64,
     /// Prints each action before it is done.
@@ -109,6 +111,7 @@ impl World {
             all_cached: false,
             limited: false,
             homes: 0,
+            packed: 0,
             audited: 0,
             verbose: false,
             trace: Vec::new(),
@@ -141,6 +144,7 @@ impl World {
             all_cached: self.all_cached,
             limited: false,
             homes: 0,
+            packed: 0,
             audited: self.audited,
             verbose: false,
             trace: Vec::new(),
@@ -208,6 +212,13 @@ impl World {
         let volumes = self.pool().volumes().into_iter();
         let homes: u64 = volumes.map(|v| v.info().map_or(0, |info| info.base_bytes / 4096)).sum();
         self.homes += homes;
+    }
+
+    /// Counts what is in packs now.
+    pub fn note_packs(&mut self) {
+        let volumes = self.pool().volumes().into_iter();
+        let packed = |info: VolumeInfo| info.encoding.unpacked_bytes / 4096;
+        self.packed += volumes.map(|v| v.info().map_or(0, packed)).sum::<u64>();
     }
 
     /// Does one action, and whatever follows from its failure.
@@ -454,6 +465,7 @@ impl World {
             window_ns,
             history_limit_bytes: None,
             cache: self.cache_for(architecture),
+            encoding: EncodingChange::default(),
         }
     }
 

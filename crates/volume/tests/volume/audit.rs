@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use block::{BlockDevice, MediaDevice};
 use env::{Clock, FileMedia, RealEntropy};
 use hindsight_volume::{
-    Architecture, Budget, CacheChange, ErrorKind, Granularity, Machine, Pool, PoolFormat,
-    PoolOptions, VolumeSpec, WriteOp,
+    Architecture, Budget, CacheChange, EncodingChange, ErrorKind, Granularity, Machine, Pool,
+    PoolFormat, PoolOptions, VolumeSpec, WriteOp,
 };
 use units::{Moment, Seq, WallTime};
 
@@ -43,6 +43,7 @@ fn deletes_reverts_and_expiry_are_in_the_audit_log() {
         window_ns: 10 * SECOND_NS,
         history_limit_bytes: None,
         cache: CacheChange::default(),
+        encoding: EncodingChange::default(),
     };
     let volume = pool.create_volume(&spec).expect("made");
     let bytes = vec![7; 4096];

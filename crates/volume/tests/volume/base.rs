@@ -4,27 +4,27 @@ use std::sync::Arc;
 
 use block::{BlockDevice, MediaDevice};
 use hindsight_volume::{
-    Architecture, Budget, CacheChange, Granularity, IoKind, Machine, Pool, PoolFormat, PoolOptions,
-    Volume, VolumeChange, VolumeSpec, WriteOp,
+    Architecture, Budget, CacheChange, EncodingChange, Granularity, IoKind, Machine, Pool,
+    PoolFormat, PoolOptions, Volume, VolumeChange, VolumeSpec, WriteOp,
 };
 use sim::{Random, SimClock, SimEntropy, SimMedia};
 use units::{Moment, Seq, WallTime};
 
-const BLOCK: u64 = 4096;
-const SIZE_BYTES: u64 = 4 << 20;
+pub const BLOCK: u64 = 4096;
+pub const SIZE_BYTES: u64 = 4 << 20;
 const ZONE_BYTES: u64 = 256 << 10;
 const START_NS: u64 = 1 << 60;
-const WINDOW_NS: u64 = 1_000_000_000_000;
+pub const WINDOW_NS: u64 = 1_000_000_000_000;
 
 /// A pool on simulated media.
-struct Rig {
-    media: Arc<SimMedia>,
-    clock: Arc<SimClock>,
+pub struct Rig {
+    pub media: Arc<SimMedia>,
+    pub clock: Arc<SimClock>,
     pool: Option<Arc<Pool>>,
 }
 
 impl Rig {
-    fn new() -> Rig {
+    pub fn new() -> Rig {
         let media = Arc::new(SimMedia::filled(64 << 20, 5, 0xdd));
         let clock = Arc::new(SimClock::new(WallTime::from_nanos(START_NS)));
         let mut rig = Rig { media, clock, pool: None };
@@ -49,11 +49,11 @@ impl Rig {
         self.pool = Some(pool.expect("opens"));
     }
 
-    fn pool(&self) -> &Arc<Pool> {
+    pub fn pool(&self) -> &Arc<Pool> {
         self.pool.as_ref().expect("open")
     }
 
-    fn make(
+    pub fn make(
         &self,
         name: &str,
         architecture: Architecture,
@@ -66,7 +66,11 @@ impl Rig {
             granularity,
             window_ns: WINDOW_NS,
             history_limit_bytes: None,
-            cache: CacheChange::default(),
+            cache: CacheChange {
+                bytes: architecture.needs_cache().then_some(64 << 10),
+                dirty_percent: None,
+            },
+            encoding: EncodingChange::default(),
         };
         self.pool().create_volume(&spec).expect("made")
     }
@@ -76,20 +80,20 @@ impl Rig {
         self.pool = None;
     }
 
-    fn restart(&mut self) -> Arc<Volume> {
+    pub fn restart(&mut self) -> Arc<Volume> {
         self.close();
         self.open();
         self.pool().volume("v").expect("there")
     }
 
-    fn rebuild(&mut self) -> u64 {
+    pub fn rebuild(&mut self) -> u64 {
         self.close();
         let report = Pool::rebuild(self.device(), self.machine()).expect("rebuilt");
         self.open();
         report.damaged_bytes
     }
 
-    fn settle(&self) {
+    pub fn settle(&self) {
         while self.pool().step(Budget { bytes: 1 << 20 }).expect("a step") {}
     }
 
@@ -115,18 +119,18 @@ fn base_blocks(volume: &Volume) -> u64 {
     volume.info().expect("info").base_bytes / BLOCK
 }
 
-fn put(volume: &Volume, block: u64, byte: u8, blocks: u64) -> Seq {
+pub fn put(volume: &Volume, block: u64, byte: u8, blocks: u64) -> Seq {
     let bytes = vec![byte; (blocks * BLOCK) as usize];
     volume.write_batch(&[WriteOp::Data { offset: block * BLOCK, bytes: &bytes }]).expect("written")
 }
 
-fn content(volume: &Volume) -> Vec<u8> {
+pub fn content(volume: &Volume) -> Vec<u8> {
     let mut bytes = vec![0xee; volume.size_bytes() as usize];
     volume.read(0, &mut bytes).expect("read");
     bytes
 }
 
-fn past(volume: &Arc<Volume>, seq: Seq) -> Vec<u8> {
+pub fn past(volume: &Arc<Volume>, seq: Seq) -> Vec<u8> {
     let view = volume.view(&Moment::Seq(seq)).expect("a view");
     let mut bytes = vec![0xee; view.size_bytes() as usize];
     view.read(0, &mut bytes).expect("read");

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use block::{BlockDevice, MediaDevice};
 use env::Clock;
 use hindsight_volume::{
-    Architecture, Budget, CacheChange, CacheUse, Error, ErrorKind, Granularity, IoKind, Machine,
-    Pool, PoolFormat, PoolOptions, Volume, VolumeChange, VolumeSpec, WriteOp,
+    Architecture, Budget, CacheChange, CacheUse, EncodingChange, Error, ErrorKind, Granularity,
+    IoKind, Machine, Pool, PoolFormat, PoolOptions, Volume, VolumeChange, VolumeSpec, WriteOp,
 };
 use sim::{Failure, Op, Random, SimClock, SimEntropy, SimMedia};
 use units::{Moment, Seq, WallTime};
@@ -69,6 +69,7 @@ impl Rig {
             window_ns: 1 << 60,
             history_limit_bytes: None,
             cache: wish.2,
+            encoding: EncodingChange::default(),
         })
     }
 

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use block::{BlockDevice, MediaDevice, Operation};
 use hindsight_volume::{
-    Architecture, Budget, CacheChange, ErrorKind, Granularity, IoKind, Machine, Pool, PoolFormat,
-    PoolOptions, Volume, VolumeChange, VolumeSpec, WriteOp,
+    Architecture, Budget, CacheChange, EncodingChange, ErrorKind, Granularity, IoKind, Machine,
+    Pool, PoolFormat, PoolOptions, Volume, VolumeChange, VolumeSpec, WriteOp,
 };
 use sim::{Random, SimClock, SimEntropy, SimMedia};
 use units::{Moment, Seq, WallTime};
@@ -70,6 +70,7 @@ impl Rig {
             window_ns: WINDOW_NS,
             history_limit_bytes: None,
             cache: CacheChange::default(),
+            encoding: EncodingChange::default(),
         };
         self.pool().create_volume(&spec).expect("made")
     }
@@ -502,6 +503,7 @@ fn a_pool_without_room_says_so_or_waits() {
         window_ns: 0,
         history_limit_bytes: None,
         cache: CacheChange::default(),
+        encoding: EncodingChange::default(),
     };
     let big = rig.pool().create_volume(&spec).expect("made");
     (0..1500).for_each(|block| _ = put(&big, block, 6, 1));
@@ -553,6 +555,7 @@ fn a_base_is_left_as_far_as_there_is_room_and_nothing_is_done_in_vain() {
             window_ns: WINDOW_NS,
             history_limit_bytes: None,
             cache: CacheChange::default(),
+            encoding: EncodingChange::default(),
         };
         let big = rig.pool().create_volume(&spec).expect("made");
         let left = || {

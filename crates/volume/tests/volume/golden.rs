@@ -14,8 +14,8 @@ use std::sync::Arc;
 use block::{BlockDevice, MemoryDevice};
 use format::FORMAT_VERSION;
 use hindsight_volume::{
-    Architecture, CacheChange, ErrorKind, Granularity, Machine, Pool, PoolFormat, PoolOptions,
-    Volume, VolumeSpec, WriteOp,
+    Architecture, CacheChange, EncodingChange, ErrorKind, Granularity, Machine, Pool, PoolFormat,
+    PoolOptions, Volume, VolumeSpec, WriteOp,
 };
 use sim::{SimClock, SimEntropy};
 use units::{Moment, WallTime};
@@ -163,6 +163,7 @@ fn make(pool: &Pool, name: &str, granularity: Granularity) -> Arc<Volume> {
         window_ns: 1 << 60,
         history_limit_bytes: None,
         cache: CacheChange::default(),
+        encoding: EncodingChange::default(),
     };
     pool.create_volume(&spec).expect("made")
 }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use block::{BlockDevice, MediaDevice, Operation};
 use hindsight_volume::{
-    Architecture, CacheChange, Granularity, Machine, Pool, PoolFormat, PoolOptions, Volume,
-    VolumeSpec, WriteOp,
+    Architecture, CacheChange, EncodingChange, Granularity, Machine, Pool, PoolFormat, PoolOptions,
+    Volume, VolumeSpec, WriteOp,
 };
 use parking_lot::Mutex;
 use sim::{SimClock, SimEntropy, SimMedia};
@@ -119,6 +119,7 @@ pub fn make(pool: &Pool, granularity: Granularity, window_ns: u64) -> Arc<Volume
         window_ns,
         history_limit_bytes: None,
         cache: CacheChange::default(),
+        encoding: EncodingChange::default(),
     };
     pool.create_volume(&spec).expect("made")
 }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use block::{BlockDevice, MediaDevice};
 use hindsight_volume::{
-    Architecture, Budget, CacheChange, ErrorKind, Granularity, ImportSpec, Machine, Pool,
-    PoolFormat, PoolOptions, Result, Volume, VolumeChange, VolumeSpec, WriteOp,
+    Architecture, Budget, CacheChange, EncodingChange, ErrorKind, Granularity, ImportSpec, Machine,
+    Pool, PoolFormat, PoolOptions, Result, Volume, VolumeChange, VolumeSpec, WriteOp,
 };
 use sim::{Random, SimClock, SimEntropy, SimFile, SimFiles, SimMedia};
 use units::{Moment, Seq, WallTime};
@@ -100,6 +100,7 @@ impl Rig {
             window_ns: 1 << 60,
             history_limit_bytes: None,
             cache: CacheChange { bytes, dirty_percent: None },
+            encoding: EncodingChange::default(),
         };
         let import = ImportSpec { file: PATH.to_owned(), as_raw: false };
         self.pool().import_volume(&spec, &import)

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use block::{BlockDevice, MediaDevice};
 use format::checksum::block_crc;
 use hindsight_volume::{
-    Architecture, Budget, CacheChange, Granularity, IoKind, Machine, Pool, PoolFormat, PoolOptions,
-    Volume, VolumeSpec, WriteOp, read_superblock,
+    Architecture, Budget, CacheChange, EncodingChange, Granularity, IoKind, Machine, Pool,
+    PoolFormat, PoolOptions, Volume, VolumeSpec, WriteOp, read_superblock,
 };
 use sim::{Keep, Op, Random, SimClock, SimEntropy, SimMedia};
 use units::{Moment, Seq, WallTime};
@@ -58,6 +58,7 @@ impl Rig {
             window_ns: 1 << 60,
             history_limit_bytes: None,
             cache: CacheChange::default(),
+            encoding: EncodingChange::default(),
         };
         self.pool().create_volume(&spec).expect("made")
     }
@@ -366,6 +367,7 @@ fn only_pools_with_a_current_store_ask_for_a_program_that_knows_it() {
         window_ns: 1 << 60,
         history_limit_bytes: None,
         cache: CacheChange::default(),
+        encoding: EncodingChange::default(),
     };
     rig.pool().create_volume(&spec).expect("made");
     assert_eq!(features(), 0);

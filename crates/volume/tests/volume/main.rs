@@ -10,6 +10,7 @@ mod hook;
 mod import;
 mod in_place;
 mod matrix;
+mod packs;
 mod past;
 mod room;
 mod space;

@@ -1,7 +1,8 @@
 //! Space: what is not needed is given back, and history goes before anybody hears "full".
 
 use hindsight_volume::{
-    Architecture, Budget, CacheChange, Granularity, Pool, Volume, VolumeChange, VolumeSpec,
+    Architecture, Budget, CacheChange, EncodingChange, Granularity, Pool, Volume, VolumeChange,
+    VolumeSpec,
 };
 
 use crate::hook::{Rig, SECOND_NS, get, make, put};
@@ -78,6 +79,7 @@ fn a_full_pool_gives_up_history_that_lies_among_living_blocks() {
         window_ns: 1 << 60,
         history_limit_bytes: None,
         cache: CacheChange::default(),
+        encoding: EncodingChange::default(),
     };
     let volume = pool.create_volume(&spec).expect("made");
     // Every other block stays for ever, so that no segment is ever empty by itself, and all that

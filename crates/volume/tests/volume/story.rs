@@ -6,8 +6,8 @@ use std::sync::Arc;
 use block::{BlockDevice, MediaDevice};
 use env::{FileMedia, RealClock, RealEntropy};
 use hindsight_volume::{
-    Architecture, Budget, CacheChange, Granularity, Machine, Pool, PoolFormat, PoolOptions, Volume,
-    VolumeSpec, WriteOp,
+    Architecture, Budget, CacheChange, EncodingChange, Granularity, Machine, Pool, PoolFormat,
+    PoolOptions, Volume, VolumeSpec, WriteOp,
 };
 use units::{Moment, Seq};
 
@@ -39,6 +39,7 @@ fn make(pool: &Pool, name: &str, size_bytes: u64) -> Arc<Volume> {
         window_ns: DAY_NS,
         history_limit_bytes: None,
         cache: CacheChange::default(),
+        encoding: EncodingChange::default(),
     };
     pool.create_volume(&spec).expect("made")
 }

@@ -6,8 +6,8 @@ use block::MediaDevice;
 use env::{FileMedia, RealClock, RealEntropy};
 use units::{Moment, Seq};
 use volume::{
-    Architecture, CacheChange, Granularity, Machine, Pool, PoolFormat, PoolOptions, Volume,
-    VolumeSpec,
+    Architecture, CacheChange, EncodingChange, Granularity, Machine, Pool, PoolFormat, PoolOptions,
+    Volume, VolumeSpec,
 };
 use wire::nbd::{Command, CommandFlags, OptionCode, OptionReplyKind, ReplyStyle, Request, encode};
 
@@ -44,6 +44,7 @@ fn spec(name: &str, architecture: Architecture, cache: CacheChange) -> VolumeSpe
         window_ns: 3_600_000_000_000,
         history_limit_bytes: None,
         cache,
+        encoding: EncodingChange::default(),
     }
 }
 

@@ -1,0 +1,393 @@
+//! Packs: versions of blocks that were written over, encoded together. `docs/format/pack.md`.
+//!
+//! 1. A pack needs nothing outside of it: the first version of a block in it is whole.
+//! 2. Versions are in the order of map entries: ascending blocks, of one block the newest first.
+//! 3. The checksum of a version is that of its decoded block; the pack has checksums of its own for
+//!    what is stored, verified before anything is decompressed.
+
+use std::fmt::Write as _;
+
+use units::Seq;
+
+use crate::batch::BLOCKS_MAX;
+use crate::checksum::{block_crc, structure_crc, verify_crc};
+use crate::error::{FormatErrorKind, Place, Result};
+use crate::field::{get, get_u32, put, verify_zero};
+use crate::location::{LOCATION_ALIGNMENT, SEGMENT_BYTES_MAX, SEGMENT_NUMBER_MAX};
+use crate::segment::SEGMENT_HEADER_BYTES;
+
+/// Where the header's fields are.
+pub mod layout {
+    use crate::field::{Field, tile};
+
+    /// The header; what is compressed follows.
+    pub const BYTES: usize = 64;
+    pub(crate) const MAGIC: Field = Field::new("magic", 0, 8);
+    pub(crate) const CRC: Field = Field::new("crc", 8, 4);
+    pub(crate) const ENCODING: Field = Field::new("encoding", 12, 1);
+    pub(crate) const ZERO: Field = Field::new("zero", 13, 1);
+    pub(crate) const VERSIONS: Field = Field::new("versions", 14, 2);
+    pub(crate) const SEGMENT: Field = Field::new("segment", 16, 8);
+    pub(crate) const OFFSET: Field = Field::new("offset", 24, 4);
+    pub(crate) const STORED_BYTES: Field = Field::new("stored_bytes", 28, 4);
+    pub(crate) const NONCE: Field = Field::new("nonce", 32, 8);
+    pub(crate) const TIMELINE: Field = Field::new("timeline", 40, 8);
+    pub(crate) const STORED_CRC: Field = Field::new("stored_crc", 48, 4);
+    pub(crate) const ZERO_TO_END: Field = Field::new("zero", 52, 12);
+    /// In order.
+    pub const FIELDS: &[Field] = &[
+        MAGIC,
+        CRC,
+        ENCODING,
+        ZERO,
+        VERSIONS,
+        SEGMENT,
+        OFFSET,
+        STORED_BYTES,
+        NONCE,
+        TIMELINE,
+        STORED_CRC,
+        ZERO_TO_END,
+    ];
+    const _: () = assert!(tile(FIELDS, BYTES));
+
+    /// A version in the directory, by columns: all blocks, all seqs, all checksums.
+    pub const VERSION_BYTES: usize = 20;
+    pub(crate) const BLOCK: Field = Field::new("block", 0, 8);
+    pub(crate) const SEQ: Field = Field::new("seq", 8, 8);
+    pub(crate) const BLOCK_CRC: Field = Field::new("block_crc", 16, 4);
+    /// In order.
+    pub const VERSION_FIELDS: &[Field] = &[BLOCK, SEQ, BLOCK_CRC];
+    const _: () = assert!(tile(VERSION_FIELDS, VERSION_BYTES));
+}
+
+/// The magic: `HPACKVER`, as bytes.
+pub const MAGIC: u64 = u64::from_le_bytes(*b"HPACKVER");
+const SALT: u32 = u32::from_le_bytes(*b"pack");
+
+/// Bytes of a header.
+pub const PACK_HEADER_BYTES: usize = layout::BYTES;
+/// The most versions that a pack has: how much is decoded for one of them.
+pub const PACK_VERSIONS_MAX: usize = 32;
+/// Packs begin at multiples of this many bytes.
+pub const PACK_ALIGNMENT: u32 = LOCATION_ALIGNMENT;
+const BLOCK: usize = units::BLOCK_BYTES as usize;
+/// The most bytes that what is stored has before it is compressed.
+const PLAIN_BYTES_MAX: usize = PACK_VERSIONS_MAX * (layout::VERSION_BYTES + BLOCK);
+/// The most bytes that a pack has; what does not compress is not packed.
+pub const PACK_BYTES_MAX: usize =
+    (PACK_HEADER_BYTES + PLAIN_BYTES_MAX).next_multiple_of(PACK_ALIGNMENT as usize);
+/// How hard zstd tries.
+const LEVEL: i32 = 3;
+
+/// How versions are laid out before they are compressed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum PackEncoding {
+    /// One after another; the compressor finds what they share.
+    Delta,
+    /// Each after the first of its block as its XOR with the one before.
+    Xor,
+}
+
+impl PackEncoding {
+    fn number(self) -> u64 {
+        match self {
+            PackEncoding::Delta => 1,
+            PackEncoding::Xor => 2,
+        }
+    }
+}
+
+/// One version in a pack.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PackVersion {
+    /// The block.
+    pub block: u64,
+    /// The write.
+    pub seq: Seq,
+    /// The CRC32C of its 4096 bytes.
+    pub crc: u32,
+}
+
+impl PackVersion {
+    fn order(&self) -> (u64, std::cmp::Reverse<Seq>) {
+        (self.block, std::cmp::Reverse(self.seq))
+    }
+}
+
+/// Where a pack is and whose.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PackPlace {
+    /// The segment's number.
+    pub segment: u64,
+    /// Bytes from the segment's start to the pack: its own address.
+    pub offset: u32,
+    /// The segment's nonce.
+    pub nonce: u64,
+    /// The timeline that its versions belong to.
+    pub timeline: u64,
+}
+
+/// A verified header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PackHeader {
+    /// Where and whose.
+    pub place: PackPlace,
+    /// How the versions are laid out.
+    pub encoding: PackEncoding,
+    /// How many there are.
+    pub versions: usize,
+    /// Compressed bytes after the header.
+    pub stored_bytes: usize,
+    stored_crc: u32,
+}
+
+impl PackHeader {
+    /// Decodes the header that `bytes` begin with. The caller compares the place with where it
+    /// looked.
+    ///
+    /// # Errors
+    /// `NotThis`, `Checksum` or `Invalid`.
+    pub fn decode(bytes: &[u8]) -> Result<PackHeader> {
+        let place = Place { structure: "pack", address: 0 };
+        let b = place.require_bytes(bytes, layout::BYTES)?;
+        place.require_magic(get(b, layout::MAGIC), MAGIC)?;
+        let place = Place { address: u64::from(get_u32(b, layout::OFFSET)), ..place };
+        verify_crc(place, SALT, b, layout::CRC)?;
+        verify_zero(place, b, layout::ZERO)?;
+        verify_zero(place, b, layout::ZERO_TO_END)?;
+        let encoding = match get(b, layout::ENCODING) {
+            1 => PackEncoding::Delta,
+            2 => PackEncoding::Xor,
+            other => {
+                let found = format!("encoding {other}");
+                return Err(place.error(FormatErrorKind::Invalid, "encoding 1 or 2", found));
+            }
+        };
+        let header = PackHeader {
+            place: PackPlace {
+                segment: get(b, layout::SEGMENT),
+                offset: get_u32(b, layout::OFFSET),
+                nonce: get(b, layout::NONCE),
+                timeline: get(b, layout::TIMELINE),
+            },
+            encoding,
+            versions: get_u32(b, layout::VERSIONS) as usize,
+            stored_bytes: get_u32(b, layout::STORED_BYTES) as usize,
+            stored_crc: get_u32(b, layout::STORED_CRC),
+        };
+        header.verify(place)?;
+        Ok(header)
+    }
+
+    /// Bytes of the whole pack, a multiple of 64: the next one follows.
+    #[must_use]
+    pub fn total_bytes(&self) -> usize {
+        total_bytes(self.stored_bytes)
+    }
+
+    /// The header as text, one field a line.
+    #[must_use]
+    pub fn explain(&self) -> String {
+        let place = &self.place;
+        let mut text = format!("pack at {} of segment {}\n", place.offset, place.segment);
+        let mut line = |name: &str, value: String| {
+            writeln!(text, "  {name:<22}{value}").expect("a String takes all");
+        };
+        line("encoding", format!("{:?}", self.encoding).to_lowercase());
+        line("versions", self.versions.to_string());
+        line("stored_bytes", self.stored_bytes.to_string());
+        line("nonce", format!("{:#018x}", place.nonce));
+        line("timeline", place.timeline.to_string());
+        line("stored_crc", format!("{:#010x}", self.stored_crc));
+        text
+    }
+
+    fn verify(&self, place: Place) -> Result<()> {
+        let PackPlace { segment, offset, .. } = self.place;
+        let segment_holds = (1..=SEGMENT_NUMBER_MAX).contains(&segment);
+        place.require(segment_holds, "segment 1 to 2^29 - 1", segment)?;
+        let offset_holds =
+            offset as usize >= SEGMENT_HEADER_BYTES && offset.is_multiple_of(PACK_ALIGNMENT);
+        place.require(offset_holds, "an offset after the segment's header", offset)?;
+        let count_holds = (1..=PACK_VERSIONS_MAX).contains(&self.versions);
+        place.require(count_holds, "1 to 32 versions", self.versions)?;
+        let stored_holds = (1..=PLAIN_BYTES_MAX).contains(&self.stored_bytes);
+        place.require(stored_holds, "stored_bytes of 32 versions at most", self.stored_bytes)?;
+        let fits = offset as usize + self.total_bytes() <= SEGMENT_BYTES_MAX as usize;
+        place.require(fits, "a pack within 32 MiB of its segment", self.stored_bytes)
+    }
+
+    /// Its 64 bytes.
+    fn encode(&self) -> [u8; PACK_HEADER_BYTES] {
+        let place = Place { structure: "pack", address: u64::from(self.place.offset) };
+        self.verify(place).expect("a pack that we write is in range");
+        let mut b = [0; PACK_HEADER_BYTES];
+        put(&mut b, layout::MAGIC, MAGIC);
+        put(&mut b, layout::ENCODING, self.encoding.number());
+        put(&mut b, layout::VERSIONS, self.versions as u64);
+        put(&mut b, layout::SEGMENT, self.place.segment);
+        put(&mut b, layout::OFFSET, u64::from(self.place.offset));
+        put(&mut b, layout::STORED_BYTES, self.stored_bytes as u64);
+        put(&mut b, layout::NONCE, self.place.nonce);
+        put(&mut b, layout::TIMELINE, self.place.timeline);
+        put(&mut b, layout::STORED_CRC, u64::from(self.stored_crc));
+        let crc = structure_crc(SALT, &b, layout::CRC);
+        put(&mut b, layout::CRC, u64::from(crc));
+        b
+    }
+}
+
+fn total_bytes(stored_bytes: usize) -> usize {
+    (PACK_HEADER_BYTES + stored_bytes).next_multiple_of(PACK_ALIGNMENT as usize)
+}
+
+/// The versions of a pack, decoded.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Pack {
+    versions: Vec<PackVersion>,
+    /// Their blocks, in the same order.
+    blocks: Vec<u8>,
+}
+
+impl Pack {
+    /// Adds a version. Asserts that there is room, that it comes after the last in the order of
+    /// map entries, and that the block has its checksum.
+    pub fn push(&mut self, version: PackVersion, block: &[u8]) {
+        assert!(self.versions.len() < PACK_VERSIONS_MAX, "a pack has at most 32 versions");
+        let ascends = self.versions.last().is_none_or(|last| last.order() < version.order());
+        assert!(ascends, "versions in the order of map entries");
+        assert!(block.len() == BLOCK && block_crc(block) == version.crc, "the version's block");
+        self.versions.push(version);
+        self.blocks.extend_from_slice(block);
+    }
+
+    /// What is in it, in order.
+    #[must_use]
+    pub fn versions(&self) -> &[PackVersion] {
+        &self.versions
+    }
+
+    /// The versions with their blocks, in order.
+    pub fn iter(&self) -> impl Iterator<Item = (PackVersion, &[u8])> {
+        self.versions.iter().copied().zip(self.blocks.chunks_exact(BLOCK))
+    }
+
+    /// The bytes of a version.
+    #[must_use]
+    pub fn find(&self, block: u64, seq: Seq) -> Option<&[u8]> {
+        let order = (block, std::cmp::Reverse(seq));
+        let index = self.versions.binary_search_by_key(&order, PackVersion::order).ok()?;
+        Some(&self.blocks[index * BLOCK..(index + 1) * BLOCK])
+    }
+
+    /// Bytes that it holds in memory.
+    #[must_use]
+    pub fn memory_bytes(&self) -> usize {
+        self.blocks.len() + self.versions.len() * size_of::<PackVersion>()
+    }
+
+    /// The pack's bytes, padded to 64, and their header; `None` if the compressor fails or what it
+    /// made does not decode to this again. Asserts that it has a version.
+    #[must_use]
+    pub fn encode(&self, place: PackPlace, encoding: PackEncoding) -> Option<Vec<u8>> {
+        assert!(!self.versions.is_empty(), "a pack has a version");
+        let stored = zstd::bulk::compress(&self.plain(encoding), LEVEL).ok()?;
+        let header = PackHeader {
+            place,
+            encoding,
+            versions: self.versions.len(),
+            stored_bytes: stored.len(),
+            stored_crc: block_crc(&stored),
+        };
+        if stored.len() > PLAIN_BYTES_MAX {
+            return None;
+        }
+        let mut bytes = Vec::with_capacity(header.total_bytes());
+        bytes.extend_from_slice(&header.encode());
+        bytes.extend_from_slice(&stored);
+        bytes.resize(header.total_bytes(), 0);
+        let again = Pack::decode(&header, &bytes[PACK_HEADER_BYTES..]);
+        (again.as_ref() == Ok(self)).then_some(bytes)
+    }
+
+    /// Decodes what follows a header (`bytes` may be longer).
+    ///
+    /// # Errors
+    /// `NotThis` if bytes are missing, `Checksum` or `Invalid`.
+    pub fn decode(header: &PackHeader, bytes: &[u8]) -> Result<Pack> {
+        let place = Place { structure: "pack", address: u64::from(header.place.offset) };
+        let stored = place.require_bytes(bytes, header.stored_bytes)?;
+        let found = block_crc(stored);
+        if found != header.stored_crc {
+            let expected = format!("checksum {:#010x}", header.stored_crc);
+            return Err(place.error(
+                FormatErrorKind::Checksum,
+                expected,
+                format!("{found:#010x} of what is stored"),
+            ));
+        }
+        let mut plain = vec![0; header.versions * (layout::VERSION_BYTES + BLOCK)];
+        let count = zstd::bulk::decompress_to_buffer(stored, &mut plain[..]);
+        let holds = count.as_ref().is_ok_and(|count| *count == plain.len());
+        let found = || count.map_or_else(|e| e.to_string(), |count| format!("{count} bytes"));
+        place.require(holds, "zstd of its versions", found())?;
+        let (directory, blocks) = plain.split_at(header.versions * layout::VERSION_BYTES);
+        let mut pack =
+            Pack { versions: decode_directory(directory, header.versions), blocks: blocks.into() };
+        let ascends = pack.versions.is_sorted_by(|a, b| a.order() < b.order());
+        place.require(ascends, "versions in the order of map entries", "others")?;
+        let in_range =
+            |v: &PackVersion| v.block < BLOCKS_MAX && Seq::ZERO < v.seq && v.seq <= Seq::MAX;
+        place.require(pack.versions.iter().all(in_range), "blocks and seqs in range", "others")?;
+        if header.encoding == PackEncoding::Xor {
+            for index in 1..header.versions {
+                if pack.versions[index].block == pack.versions[index - 1].block {
+                    xor_with_previous(&mut pack.blocks, index);
+                }
+            }
+        }
+        Ok(pack)
+    }
+
+    /// What is compressed: the directory by columns, then the blocks as the encoding has them.
+    fn plain(&self, encoding: PackEncoding) -> Vec<u8> {
+        let mut plain = Vec::with_capacity(PLAIN_BYTES_MAX);
+        self.versions.iter().for_each(|v| plain.extend_from_slice(&v.block.to_le_bytes()));
+        self.versions.iter().for_each(|v| plain.extend_from_slice(&v.seq.0.to_le_bytes()));
+        self.versions.iter().for_each(|v| plain.extend_from_slice(&v.crc.to_le_bytes()));
+        let mut blocks = self.blocks.clone();
+        if encoding == PackEncoding::Xor {
+            for index in (1..self.versions.len()).rev() {
+                if self.versions[index].block == self.versions[index - 1].block {
+                    xor_with_previous(&mut blocks, index);
+                }
+            }
+        }
+        plain.extend_from_slice(&blocks);
+        plain
+    }
+}
+
+fn xor_with_previous(blocks: &mut [u8], index: usize) {
+    let (before, rest) = blocks.split_at_mut(index * BLOCK);
+    let previous = &before[(index - 1) * BLOCK..];
+    rest[..BLOCK].iter_mut().zip(previous).for_each(|(byte, previous)| *byte ^= previous);
+}
+
+fn decode_directory(bytes: &[u8], count: usize) -> Vec<PackVersion> {
+    let (blocks, rest) = bytes.split_at(count * layout::BLOCK.bytes);
+    let (seqs, crcs) = rest.split_at(count * layout::SEQ.bytes);
+    let word = |column: &[u8], index: usize, width: usize| {
+        let mut wide = [0; 8];
+        wide[..width].copy_from_slice(&column[index * width..(index + 1) * width]);
+        u64::from_le_bytes(wide)
+    };
+    (0..count)
+        .map(|i| PackVersion {
+            block: word(blocks, i, 8),
+            seq: Seq(word(seqs, i, 8)),
+            crc: u32::try_from(word(crcs, i, 4)).expect("four bytes"),
+        })
+        .collect()
+}

@@ -1,0 +1,186 @@
+//! Reading packs: decoded ones are kept for a while, for whoever reads their neighbours next.
+//!
+//! 1. A pack is immutable and segment numbers are never used again, so nothing kept here is ever
+//!    out of date.
+//! 2. What is returned was verified by the pack's own checksums; the caller verifies the block by
+//!    that of its map entry, as with every block.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use format::location::Location;
+use format::pack::{PACK_HEADER_BYTES, Pack, PackHeader, PackPlace};
+use parking_lot::Mutex;
+use units::Seq;
+
+use crate::hash::FastMap;
+use crate::io_tally::{IoKind, IoTally};
+use crate::store::Store;
+use crate::{Error, ErrorKind, Result};
+
+/// Bytes read before the length of a pack is known; most have fewer.
+const FIRST_READ_BYTES: u64 = 8 << 10;
+/// Bytes of decoded packs that are kept.
+const KEPT_BYTES: usize = 8 << 20;
+
+/// Decoded packs by location, first in first out.
+#[derive(Default)]
+pub struct PackCache(Mutex<Kept>);
+
+#[derive(Default)]
+struct Kept {
+    packs: FastMap<Location, Arc<Pack>>,
+    queue: VecDeque<Location>,
+    bytes: usize,
+}
+
+impl PackCache {
+    fn get(&self, location: Location) -> Option<Arc<Pack>> {
+        self.0.lock().packs.get(&location).cloned()
+    }
+
+    fn keep(&self, location: Location, pack: &Arc<Pack>) {
+        let mut kept = self.0.lock();
+        if kept.packs.insert(location, Arc::clone(pack)).is_some() {
+            return;
+        }
+        kept.queue.push_back(location);
+        kept.bytes += pack.memory_bytes();
+        while kept.bytes > KEPT_BYTES {
+            let oldest = kept.queue.pop_front().expect("what has bytes is queued");
+            let gone = kept.packs.remove(&oldest).expect("what is queued is kept");
+            kept.bytes -= gone.memory_bytes();
+        }
+    }
+}
+
+impl Store {
+    /// The pack at a location of a segment of packs. What was read for it is counted as `kind`.
+    ///
+    /// # Errors
+    /// `Corrupt` if there is no sound pack; the device's.
+    fn pack(&self, location: Location, io: &IoTally, kind: IoKind) -> Result<Arc<Pack>> {
+        if let Some(pack) = self.pack_cache.get(location) {
+            return Ok(pack);
+        }
+        let number = location.segment();
+        let segment = self.segment(number).ok_or_else(|| Error::no_segment(number))?;
+        let offset = location.offset_bytes();
+        let place = |found: &PackPlace| {
+            (found.segment, found.offset, found.nonce) == (number, offset, segment.nonce)
+        };
+        let at = self.zone_offset(segment.zone) + u64::from(offset);
+        let room = self.zone_bytes - u64::from(offset);
+        let (pack, bytes) = self.read_pack(at, room, place)?;
+        io.count(kind, bytes);
+        let pack = Arc::new(pack);
+        self.pack_cache.keep(location, &pack);
+        Ok(pack)
+    }
+
+    /// Copies out the bytes of one version in the pack at a location, not yet verified by the map.
+    ///
+    /// # Errors
+    /// Those of `pack`; `Corrupt` if the version is not in it.
+    pub fn read_packed(
+        &self,
+        location: Location,
+        (block, seq): (u64, Seq),
+        out: &mut [u8],
+        (io, kind): (&IoTally, IoKind),
+    ) -> Result<()> {
+        let pack = self.pack(location, io, kind)?;
+        copy_version(&pack, location, (block, seq), out)
+    }
+
+    /// The same if the pack is in memory; false otherwise.
+    ///
+    /// # Errors
+    /// `Corrupt` if the version is not in it.
+    pub fn try_read_packed(
+        &self,
+        location: Location,
+        (block, seq): (u64, Seq),
+        out: &mut [u8],
+    ) -> Result<bool> {
+        let Some(pack) = self.pack_cache.get(location) else { return Ok(false) };
+        copy_version(&pack, location, (block, seq), out).map(|()| true)
+    }
+
+    /// Reads and decodes the pack at a place on the device, at most `room` bytes long, and says how
+    /// many bytes were read.
+    fn read_pack(
+        &self,
+        at: u64,
+        room: u64,
+        is_there: impl Fn(&PackPlace) -> bool,
+    ) -> Result<(Pack, u64)> {
+        let mut bytes = vec![0; FIRST_READ_BYTES.min(room) as usize];
+        self.device.read_at(at, &mut bytes)?;
+        let header = PackHeader::decode(&bytes)?;
+        let total = header.total_bytes();
+        if !is_there(&header.place) || total as u64 > room {
+            let text = format!("the pack at {at} of the device is another: {:?}", header.place);
+            return Err(Error::new(ErrorKind::Corrupt, text));
+        }
+        if total > bytes.len() {
+            let read = bytes.len();
+            bytes.resize(total, 0);
+            self.device.read_at(at + read as u64, &mut bytes[read..])?;
+        }
+        let pack = Pack::decode(&header, &bytes[PACK_HEADER_BYTES..])?;
+        Ok((pack, bytes.len() as u64))
+    }
+
+    /// Visits the packs of a segment in the order of their offsets; what cannot be read is passed
+    /// by. Says how many bytes belong to no pack, up to the end of the last.
+    ///
+    /// # Errors
+    /// Those of `visit`.
+    pub fn scan_packs(
+        &self,
+        (number, zone, nonce): (u64, u32, u64),
+        mut visit: impl FnMut(&PackPlace, &Pack) -> Result<()>,
+    ) -> Result<u64> {
+        let mut offset = format::segment::SEGMENT_HEADER_BYTES as u64;
+        let (mut end, mut gap_bytes) = (offset, 0);
+        while offset + (PACK_HEADER_BYTES as u64) <= self.zone_bytes {
+            let at = self.zone_offset(zone) + offset;
+            let mut bytes = [0; PACK_HEADER_BYTES];
+            let is_read = self.device.read_at(at, &mut bytes).is_ok();
+            let header = is_read.then(|| PackHeader::decode(&bytes)).and_then(|h| h.ok());
+            let belongs = |place: &PackPlace| {
+                (place.segment, u64::from(place.offset), place.nonce) == (number, offset, nonce)
+            };
+            let Some(header) = header.filter(|header| belongs(&header.place)) else {
+                offset += u64::from(format::pack::PACK_ALIGNMENT);
+                continue;
+            };
+            match self.read_pack(at, self.zone_bytes - offset, belongs) {
+                Ok((pack, _)) => {
+                    visit(&header.place, &pack)?;
+                    gap_bytes += offset - end;
+                    end = offset + header.total_bytes() as u64;
+                }
+                Err(e) if e.kind == ErrorKind::Corrupt => {}
+                Err(e) => return Err(e),
+            }
+            offset += header.total_bytes() as u64;
+        }
+        Ok(gap_bytes)
+    }
+}
+
+fn copy_version(
+    pack: &Pack,
+    location: Location,
+    (block, seq): (u64, Seq),
+    out: &mut [u8],
+) -> Result<()> {
+    let Some(bytes) = pack.find(block, seq) else {
+        let text = format!("the pack at {location} has no version {seq} of block {block}");
+        return Err(Error::new(ErrorKind::Corrupt, text));
+    };
+    out.copy_from_slice(bytes);
+    Ok(())
+}

@@ -1,0 +1,197 @@
+//! Which history of a volume is encoded, and when a merge is due for it. How is in `packer`.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::Ordering;
+
+use format::pack::PackEncoding;
+use format::superblock::FEATURE_PACKS;
+use history::{By, Content, Segment, Timeline};
+use units::{BLOCK_BYTES, Seq, WallTime};
+
+use crate::packer::{PackRule, Packed, Packer};
+use crate::types::{Encoding, EncodingChange, EncodingInfo, EncodingSetting};
+use crate::volume::Volume;
+use crate::{Error, ErrorKind, Result};
+
+/// How long ago a version was written over before it is encoded, if nothing else is said.
+const AGE_NS: u64 = 600_000_000_000;
+/// A merge is due when this share of the logged entries waits to be looked at: 1 in 8 ...
+const WAITING_SHARE: u64 = 8;
+/// ... and at least so many ...
+const WAITING_MIN: u64 = 1024;
+/// ... or any after so long, in nanoseconds.
+const PATIENCE_NS: u64 = 60_000_000_000;
+/// How often that is looked at, in nanoseconds.
+const LOOK_NS: u64 = 1_000_000_000;
+/// No pack is begun with fewer free zones than this share of all: 1 in 16.
+const FREE_SHARE: u32 = 16;
+
+/// How far encoding has come, since the pool was opened.
+#[derive(Debug, Default)]
+pub struct EncodingState {
+    /// Versions written over up to here were looked at, by timeline.
+    done: BTreeMap<u64, Seq>,
+    /// Where the pass under way ends.
+    until: Seq,
+    /// When the last pass began, and what was the last seq before it.
+    begun_ns: u64,
+    begun_to: Seq,
+    /// When it is looked next whether one is due.
+    look_ns: u64,
+    /// What was done.
+    total: Packed,
+}
+
+/// The setting that a change of another comes to; `None` is raw.
+///
+/// # Errors
+/// `Invalid` for an age without an encoding.
+pub fn setting(
+    before: Option<EncodingSetting>,
+    change: EncodingChange,
+) -> Result<Option<EncodingSetting>> {
+    let encoding = change.encoding.or(before.map(|setting| setting.encoding));
+    match encoding {
+        None | Some(Encoding::Raw) if change.after_ns.is_some() => {
+            let text = "raw history is not encoded, so not after any time";
+            Err(Error::new(ErrorKind::Invalid, text).with_hint("choose xor or delta"))
+        }
+        None | Some(Encoding::Raw) => Ok(None),
+        Some(encoding) => {
+            let after = change.after_ns.or(before.map(|setting| setting.after_ns));
+            Ok(Some(EncodingSetting { encoding, after_ns: after.unwrap_or(AGE_NS) }))
+        }
+    }
+}
+
+impl Volume {
+    /// Before a change: refuses what cannot be, and announces what the pool does not know yet.
+    ///
+    /// # Errors
+    /// Those of `setting`; `Refused` or `Io`.
+    pub(crate) fn prepare_encoding(&self, change: EncodingChange) -> Result<()> {
+        let before = self.record.lock().encoding;
+        match setting(before, change)? {
+            Some(_) if before.is_none() => self.core.announce(FEATURE_PACKS),
+            _ => Ok(()),
+        }
+    }
+
+    /// After a change is committed: what was left by another encoding may pay now.
+    pub(crate) fn encode_anew(&self) {
+        *self.encoding.lock() = EncodingState::default();
+    }
+
+    /// How its history is encoded.
+    pub(crate) fn encoding_info(&self) -> EncodingInfo {
+        let setting = self.record.lock().encoding;
+        let Packed { versions: packed, left, faults, .. } = self.encoding.lock().total;
+        let mut info = EncodingInfo { setting, packed, left, faults, ..EncodingInfo::default() };
+        for segment in self.segments_of(Content::Pack) {
+            let entries = segment.live_entries.load(Ordering::Acquire).max(0) as u64;
+            info.unpacked_bytes += entries * BLOCK_BYTES;
+            info.packed_bytes += segment.live_bytes();
+        }
+        info
+    }
+
+    fn segments_of(&self, content: Content) -> impl Iterator<Item = std::sync::Arc<Segment>> {
+        let segments = self.core.store.segments();
+        let id = self.id;
+        segments.into_iter().filter(move |s| s.log == id && s.content() == content)
+    }
+
+    /// Whether a pass for encoding's sake is due.
+    pub(crate) fn wants_encoding(&self) -> Result<bool> {
+        let Some(setting) = self.record.lock().encoding else { return Ok(false) };
+        let now = self.now().as_nanos();
+        let (begun_ns, begun_to) = {
+            let mut state = self.encoding.lock();
+            if now < state.look_ns {
+                return Ok(false);
+            }
+            state.look_ns = now + LOOK_NS;
+            (state.begun_ns, state.begun_to)
+        };
+        if !self.may_pack() {
+            return Ok(false);
+        }
+        let until = self.encoded_until(setting)?;
+        let (mut waiting, mut all) = (0, 0);
+        for segment in self.segments_of(Content::Logged) {
+            let entries = segment.live_entries.load(Ordering::Acquire).max(0) as u64;
+            all += entries;
+            let sealed = segment.sealed.load(Ordering::Acquire);
+            if sealed && begun_to < segment.last_seq() && segment.last_seq() <= until {
+                waiting += entries;
+            }
+        }
+        let is_late = now >= begun_ns.saturating_add(setting.after_ns.max(PATIENCE_NS));
+        let many = (all / WAITING_SHARE).max(WAITING_MIN);
+        Ok(waiting >= many || (until > begun_to && is_late))
+    }
+
+    /// Begins a pass: what was written over by now and is old enough is encoded in it.
+    pub(crate) fn begin_encoding(&self) -> Result<()> {
+        let Some(setting) = self.record.lock().encoding else { return Ok(()) };
+        let until = self.encoded_until(setting)?;
+        let mut state = self.encoding.lock();
+        state.until = until;
+        state.begun_to = until;
+        state.begun_ns = self.now().as_nanos();
+        Ok(())
+    }
+
+    /// The last seq that is old enough, and in the map's runs.
+    fn encoded_until(&self, setting: EncodingSetting) -> Result<Seq> {
+        let flushed = Seq(self.record.lock().flushed_seq);
+        let age = WallTime::from_nanos(self.now().as_nanos().saturating_sub(setting.after_ns));
+        let entry = self.time_entry(By::Time(age))?;
+        Ok(entry.map_or(Seq::ZERO, |entry| entry.seq).min(flushed))
+    }
+
+    /// Whether there is room to encode: packs need some before they free more.
+    pub(crate) fn may_pack(&self) -> bool {
+        let store = &self.core.store;
+        let (_, free, reserve) = store.zone_counts();
+        free > reserve + (store.zone_count() / FREE_SHARE).max(2)
+    }
+
+    /// Whether merges pack what is to be packed.
+    pub(crate) fn packs(&self) -> bool {
+        self.record.lock().encoding.is_some() && self.may_pack()
+    }
+
+    /// What a full merge of a timeline packs with, if history is encoded and there is room.
+    pub(crate) fn packer(&self, timeline: &Timeline) -> Option<Packer> {
+        let setting = self.record.lock().encoding?;
+        let encoding = match setting.encoding {
+            Encoding::Raw => return None,
+            Encoding::Delta => PackEncoding::Delta,
+            Encoding::Xor => PackEncoding::Xor,
+        };
+        if !self.may_pack() {
+            return None;
+        }
+        let state = self.encoding.lock();
+        let after = state.done.get(&timeline.id).copied().unwrap_or(Seq::ZERO);
+        let rule = PackRule { encoding, after, until: state.until };
+        let core = std::sync::Arc::clone(&self.core);
+        Some(Packer::new(core, (self.id, timeline.id), rule))
+    }
+
+    /// Takes note of what a merge that is committed has packed.
+    pub(crate) fn note_packed(&self, timeline: &Timeline, packer: &Packer) {
+        let packed = packer.packed();
+        let mut state = self.encoding.lock();
+        if packer.is_complete() {
+            let done = state.done.entry(timeline.id).or_default();
+            *done = packer.rule().until.max(*done);
+        }
+        state.total.add(packed);
+        if packed.raw > 0 {
+            // They left segments sparse.
+            self.reclaim_wanted.store(true, Ordering::Relaxed);
+        }
+    }
+}

@@ -1,0 +1,275 @@
+//! Encoding history: versions that were written over go from the log, or from packs, to new packs,
+//! while a full merge passes by (docs/design/2026-11-21-encoding.md).
+//!
+//! Invariants
+//! 1. Entries leave in the order in which they came: those behind one whose pack is not written yet
+//!    wait.
+//! 2. A version is packed only after its checksum held, and a pack is named only after it was
+//!    decoded again and compared. What does not pay is left where it is.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use format::location::Location;
+use format::map::Entry;
+use format::pack::{PACK_BYTES_MAX, PACK_VERSIONS_MAX, Pack, PackEncoding, PackPlace, PackVersion};
+use history::{Content, Segment};
+use units::{BLOCK_BYTES, Seq};
+
+use crate::Result;
+use crate::core::Core;
+use crate::fresh::FreshSegments;
+use crate::mover::read_entry;
+
+const BLOCK: usize = BLOCK_BYTES as usize;
+/// A pack is kept if it has at most this share of the bytes of its versions, in percent.
+const PAYS_PERCENT: usize = 75;
+/// Versions of one block in a pack from which on it is left alone when newer ones are packed.
+const GROWN: usize = 16;
+
+/// Which versions are packed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PackRule {
+    /// How.
+    pub encoding: PackEncoding,
+    /// Those that were written over after this seq (earlier ones were looked at before) ...
+    pub after: Seq,
+    /// ... up to this one.
+    pub until: Seq,
+}
+
+/// What was done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Packed {
+    /// Versions that are in packs now.
+    pub versions: u64,
+    /// Of these, those that were raw before.
+    pub raw: u64,
+    /// Bytes of those packs.
+    pub bytes: u64,
+    /// Versions that a pack would not have made much smaller.
+    pub left: u64,
+    /// Packs that did not decode to what went in.
+    pub faults: u64,
+}
+
+/// An entry on its way to the new run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Placed {
+    /// As it is now.
+    As(Entry),
+    /// It moved from a segment.
+    Moved {
+        /// As it is now.
+        entry: Entry,
+        /// Where it was.
+        from: u64,
+    },
+    /// It was to be packed, which does not pay.
+    Left(Entry),
+}
+
+/// Gathers versions and writes packs of them.
+pub struct Packer {
+    fresh: FreshSegments,
+    timeline: u64,
+    rule: PackRule,
+    pack: Pack,
+    /// What waits for the pack; its versions are among them, marked.
+    queue: VecDeque<(Entry, bool)>,
+    packed: Packed,
+    /// There is no room for more: what comes now stays as it is.
+    is_short: bool,
+}
+
+impl Packed {
+    /// Adds what was done elsewhere.
+    pub fn add(&mut self, other: Packed) {
+        self.versions += other.versions;
+        self.raw += other.raw;
+        self.bytes += other.bytes;
+        self.left += other.left;
+        self.faults += other.faults;
+    }
+}
+
+impl Packer {
+    /// A packer for one timeline of a log.
+    #[must_use]
+    pub fn new(core: Arc<Core>, (log, timeline): (u64, u64), rule: PackRule) -> Packer {
+        Packer {
+            fresh: FreshSegments::new(core, log),
+            timeline,
+            rule,
+            pack: Pack::default(),
+            queue: VecDeque::new(),
+            packed: Packed::default(),
+            is_short: false,
+        }
+    }
+
+    /// Which versions it packs.
+    #[must_use]
+    pub fn rule(&self) -> PackRule {
+        self.rule
+    }
+
+    /// Whether it looked at all of them: there was room.
+    #[must_use]
+    pub fn is_complete(&self) -> bool {
+        !self.is_short
+    }
+
+    /// What it did so far.
+    #[must_use]
+    pub fn packed(&self) -> Packed {
+        self.packed
+    }
+
+    /// Whether the entry at `index` is to be packed; `entries` are those of its key (and perhaps
+    /// of others) that the new run will have, in its order.
+    #[must_use]
+    pub fn wants(&self, entries: &[Entry], index: usize, is_emptied: bool) -> bool {
+        let entry = &entries[index];
+        if self.is_short || entry.key.level > 0 || entry.location.is_hole() {
+            return false;
+        }
+        let store = &self.fresh.core().store;
+        let Ok((_, content)) = store.locate(entry.location) else { return false };
+        match content {
+            Content::Home => false,
+            Content::Pack => is_emptied || self.joins(entries, index),
+            Content::Logged => {
+                let newer = index.checked_sub(1).map(|before| entries[before]);
+                newer.is_some_and(|newer| {
+                    let rule = self.rule;
+                    newer.key == entry.key && rule.after < newer.seq && newer.seq <= rule.until
+                })
+            }
+        }
+    }
+
+    /// Whether a packed version lies in a pack that has few of its block, beside versions of the
+    /// block that are being packed with room for all of them.
+    fn joins(&self, entries: &[Entry], index: usize) -> bool {
+        let entry = &entries[index];
+        let is_beside = self.pack.versions().last().is_some_and(|v| v.block == entry.key.index);
+        let same = |other: &&Entry| other.key == entry.key && other.location == entry.location;
+        let before = entries[..index].iter().rev().take_while(same).count();
+        let after = entries[index..].iter().take_while(same).count();
+        let room = PACK_VERSIONS_MAX - self.pack.versions().len();
+        is_beside && before + after < GROWN && after <= room
+    }
+
+    /// Takes an entry whose version is to be packed; false if its block cannot be had, and it is
+    /// to be passed as it is.
+    pub fn gather(&mut self, entry: &Entry) -> bool {
+        let mut block = [0; BLOCK];
+        if !read_entry(&self.fresh.core().store, entry, &mut block, self.fresh.io()) {
+            return false;
+        }
+        let version = PackVersion { block: entry.key.index, seq: entry.seq, crc: entry.crc };
+        self.pack.push(version, &block);
+        self.queue.push_back((*entry, true));
+        true
+    }
+
+    /// Takes an entry that is not packed; gives it back if nothing waits before it.
+    #[must_use]
+    pub fn pass(&mut self, entry: Entry) -> Option<Entry> {
+        if self.queue.is_empty() {
+            return Some(entry);
+        }
+        self.queue.push_back((entry, false));
+        None
+    }
+
+    /// Whether what waits is to be written.
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        const WAITING_MAX: usize = 4096;
+        self.pack.versions().len() == PACK_VERSIONS_MAX || self.queue.len() >= WAITING_MAX
+    }
+
+    /// Writes the pack and lets go of everything that waited, in order.
+    ///
+    /// # Errors
+    /// `Full`, `Refused`, `Io`.
+    pub fn settle(&mut self) -> Result<Vec<Placed>> {
+        let location = self.write()?;
+        self.pack = Pack::default();
+        let place = |(entry, gathered): (Entry, bool)| match location {
+            _ if !gathered => Placed::As(entry),
+            None => Placed::Left(entry),
+            Some(location) => {
+                Placed::Moved { entry: Entry { location, ..entry }, from: entry.location.segment() }
+            }
+        };
+        Ok(self.queue.drain(..).map(place).collect())
+    }
+
+    /// Writes the pack; `None` if there is none, or it does not pay.
+    fn write(&mut self) -> Result<Option<Location>> {
+        let count = self.pack.versions().len();
+        if count == 0 {
+            return Ok(None);
+        }
+        let most = u32::try_from(PACK_BYTES_MAX).expect("less than a zone");
+        let segment = self.fresh.with_room(most.min(self.zone_room()))?;
+        let offset = segment.end.load(Ordering::Acquire);
+        let place = PackPlace {
+            segment: segment.number,
+            offset,
+            nonce: segment.nonce,
+            timeline: self.timeline,
+        };
+        let Some(bytes) = self.pack.encode(place, self.rule.encoding) else {
+            self.packed.faults += 1;
+            return Ok(None);
+        };
+        if bytes.len() * 100 > count * BLOCK * PAYS_PERCENT {
+            self.packed.left += count as u64;
+            return Ok(None);
+        }
+        let gathered: Vec<Entry> =
+            self.queue.iter().filter(|(_, gathered)| *gathered).map(|(entry, _)| *entry).collect();
+        self.fresh.append(&segment, &[&bytes], &gathered)?;
+        self.is_short = !self.has_room();
+        segment.packed.fetch_add(u32::try_from(count).expect("few"), Ordering::AcqRel);
+        self.packed.versions += count as u64;
+        let store = &self.fresh.core().store;
+        let is_raw = |entry: &&Entry| {
+            store.locate(entry.location).is_ok_and(|(_, content)| content == Content::Logged)
+        };
+        self.packed.raw += gathered.iter().filter(is_raw).count() as u64;
+        self.packed.bytes += bytes.len() as u64;
+        Ok(Some(Location::new(segment.number, offset)))
+    }
+
+    fn has_room(&self) -> bool {
+        let (_, free, reserve) = self.fresh.core().store.zone_counts();
+        free > reserve + 2
+    }
+
+    /// Bytes of a zone behind its header.
+    fn zone_room(&self) -> u32 {
+        let zone =
+            self.fresh.core().store.zone_bytes - format::segment::SEGMENT_HEADER_BYTES as u64;
+        u32::try_from(zone).expect("zones are at most 32 MiB")
+    }
+
+    /// Every segment written. Asserts that nothing waits.
+    pub fn finish(&mut self) -> Vec<Arc<Segment>> {
+        assert!(self.queue.is_empty(), "what waits is settled before the end");
+        let mut segments = self.fresh.finish();
+        segments.retain(|segment| {
+            let used = segment.packed.load(Ordering::Acquire) > 0;
+            if !used {
+                self.fresh.core().store.free_zone(segment.zone);
+            }
+            used
+        });
+        segments
+    }
+}
