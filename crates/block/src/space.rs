@@ -103,6 +103,16 @@ impl Zones {
         self.reserve_count.min(KEPT_MAX)
     }
 
+    /// Whether more than half of the reserve is free; on a full device of what is kept backed.
+    #[must_use]
+    pub fn has_half_of_reserve(&self, is_device_full: bool) -> bool {
+        let (free, reserve) = match is_device_full {
+            true => (self.backed_count, self.kept()),
+            false => (self.free_count, self.reserve_count),
+        };
+        free > reserve.div_ceil(2)
+    }
+
     fn may_take(&self, purpose: Purpose) -> bool {
         let floor = if purpose == Purpose::Data { self.reserve_count } else { 0 };
         self.free_count > floor

@@ -38,6 +38,12 @@ impl Store {
         self.device_full.load(Ordering::Acquire)
     }
 
+    /// Whether more than half of the reserve for reclamation is free.
+    #[must_use]
+    pub fn has_half_of_reserve(&self) -> bool {
+        self.zones.lock().has_half_of_reserve(self.is_device_full())
+    }
+
     /// Takes a zone whose space is reserved on the device.
     ///
     /// # Errors

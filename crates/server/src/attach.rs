@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 use tokio::sync::watch;
@@ -75,9 +75,11 @@ impl Attachments {
     /// Waits until nobody is attached to `volume`, at most for `patience`. Who has just closed a
     /// connection may be on the register for another instant: the session has yet to see it.
     pub fn wait_for_none(&self, volume: &str, patience: Duration) {
+        // Others come and go meanwhile, and each that goes wakes who waits.
+        let until = Instant::now() + patience;
         let mut state = self.state.lock();
         while state.by_volume.contains_key(volume) {
-            if self.left.wait_for(&mut state, patience).timed_out() {
+            if self.left.wait_until(&mut state, until).timed_out() {
                 return;
             }
         }
@@ -123,6 +125,7 @@ impl Drop for Attachment {
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, Ordering};
     use std::time::Duration;
 
     use super::Attachments;
@@ -144,5 +147,26 @@ mod tests {
         register.wait_for_none("pg", Duration::from_secs(60));
         assert_eq!(register.count("pg"), 0);
         leaver.join().expect("it only drops");
+    }
+
+    #[test]
+    fn others_that_come_and_go_do_not_make_the_wait_longer() {
+        let register = Arc::new(Attachments::default());
+        let _stays = register.attach("pg", "unix");
+        let done = Arc::new(AtomicBool::new(false));
+        let (others, end) = (Arc::clone(&register), Arc::clone(&done));
+        let thread = std::thread::spawn(move || {
+            for turn in 0..500 {
+                if end.load(Ordering::SeqCst) {
+                    return turn;
+                }
+                drop(others.attach("other", "unix"));
+                std::thread::sleep(Duration::from_millis(10));
+            }
+            500
+        });
+        register.wait_for_none("pg", Duration::from_millis(50));
+        done.store(true, Ordering::SeqCst);
+        assert!(thread.join().expect("it ends") < 500, "its patience was at an end long before");
     }
 }

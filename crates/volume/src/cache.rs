@@ -14,7 +14,7 @@
 //! Deliberately unaware of the log, the map and the device.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use history::{BlockOp, FastMap};
 use parking_lot::{Condvar, Mutex, MutexGuard};
@@ -100,6 +100,8 @@ pub struct Cache {
     pub destaging: Mutex<()>,
     /// Something was destaged into the pool's reserve: no new write before there is room.
     pub short: AtomicBool,
+    /// When a write was offered last, by a clock that nobody sets.
+    pub offered_ns: AtomicU64,
 }
 
 /// What became of writes that were offered.
@@ -164,6 +166,7 @@ impl Cache {
             on: AtomicBool::new(false),
             destaging: Mutex::new(()),
             short: AtomicBool::new(false),
+            offered_ns: AtomicU64::new(0),
         }
     }
 
@@ -196,9 +199,11 @@ impl Cache {
         state.granularity = granularity;
     }
 
-    /// Forgets all clean blocks: another present, or another size.
-    pub fn forget(&self) {
+    /// Forgets all clean blocks while `change` makes something else the present: whoever finds that
+    /// finds nothing here of what was before.
+    pub fn forget_while(&self, change: impl FnOnce()) {
         let mut state = self.state.lock();
+        change();
         state.clean.shrink_to(0);
         state.written.iter_mut().for_each(|count| *count += 1);
     }

@@ -138,12 +138,16 @@ impl Volume {
     /// Another size of a cache that is on, or the first.
     fn grant_cache(&self, setting: CacheSetting, bytes: u64) {
         let limits = self.limits(setting, bytes);
-        if self.cache.is_on() {
-            self.cache.set(Some(limits));
-            return;
-        }
-        // Just made, just opened, or just switched on: writes go the other way until the gate.
         let switched = self.log.with_gate(|gate| -> history::Result<()> {
+            // Changed since it was asked: whoever did that shares the memory out after this.
+            if self.record.lock().cache != Some(setting) {
+                return Ok(());
+            }
+            if self.cache.is_on() {
+                self.cache.set(Some(limits));
+                return Ok(());
+            }
+            // Just made, just opened, or just switched on: writes went the other way until now.
             self.cache.hold();
             self.cache.set_granularity(self.granularity_now());
             self.cache.set(Some(limits));
@@ -163,5 +167,55 @@ impl Volume {
         let setting = self.record.lock().cache?;
         let granted_bytes = self.cache.blocks_max() as u64 * BLOCK_BYTES;
         Some(CacheInfo { setting, granted_bytes, used: self.cache.told() })
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use std::sync::Arc;
+
+    use block::{BlockDevice, MediaDevice};
+    use sim::{SimClock, SimEntropy, SimMedia};
+    use units::WallTime;
+
+    use crate::types::{
+        Architecture, CacheChange, CacheSetting, EncodingChange, Granularity, VolumeChange,
+        VolumeSpec,
+    };
+    use crate::volume::Volume;
+    use crate::{Machine, Pool, PoolFormat, PoolOptions};
+
+    /// A volume with a cache of 1 MiB, and its pool.
+    pub(crate) fn cached_volume() -> (Arc<Pool>, Arc<Volume>) {
+        let media = Arc::new(SimMedia::new(64 << 20, 1));
+        let device: Arc<dyn BlockDevice> = Arc::new(MediaDevice::new(media));
+        let clock = Arc::new(SimClock::new(WallTime::from_nanos(1_795_255_200_000_000_000)));
+        let machine = Machine { clock, entropy: Arc::new(SimEntropy::new(1)) };
+        Pool::create(&device, &machine, &PoolFormat { zone_bytes: 1 << 20 }).expect("made");
+        let options = PoolOptions { memory_bytes: 16 << 20 };
+        let pool = Pool::open(device, machine, options).expect("opened");
+        let spec = VolumeSpec {
+            name: "v".to_owned(),
+            size_bytes: 8 << 20,
+            architecture: Architecture::Logging,
+            granularity: Granularity::EveryWrite,
+            window_ns: 1 << 60,
+            history_limit_bytes: None,
+            cache: CacheChange { bytes: Some(1 << 20), dirty_percent: None },
+            encoding: EncodingChange::default(),
+        };
+        let volume = pool.create_volume(&spec).expect("made");
+        (pool, volume)
+    }
+
+    #[test]
+    fn who_comes_late_with_memory_does_not_switch_on_what_was_switched_off() {
+        let (_pool, volume) = cached_volume();
+        assert!(volume.cache.is_on());
+        let off = CacheChange { bytes: Some(0), dirty_percent: None };
+        volume.change(&VolumeChange { cache: off, ..VolumeChange::default() }).expect("off");
+        // Somebody who shares memory out had asked for the setting before.
+        volume.grant_cache(CacheSetting { bytes: 1 << 20, dirty_percent: 3 }, 1 << 20);
+        assert!(!volume.cache.is_on(), "it was switched off");
     }
 }

@@ -254,7 +254,8 @@ impl Core {
 }
 
 /// Segments for what was acknowledged and waits in a cache: from the reserve when there are no
-/// others, which is then said in the flag.
+/// others, which is then said in the flag. Half of the reserve is left: what makes room needs room,
+/// and a pool without any could never be emptied again.
 pub struct FromReserve<'a>(pub &'a Core, pub &'a AtomicBool);
 
 impl SegmentSource for FromReserve<'_> {
@@ -262,7 +263,11 @@ impl SegmentSource for FromReserve<'_> {
         match self.0.spare_for(Purpose::Data) {
             Err(e) if e.kind == history::ErrorKind::Full => {
                 self.1.store(true, Ordering::Release);
-                self.0.spare_for(Purpose::Reclaim)
+                if self.0.store.has_half_of_reserve() {
+                    self.0.spare_for(Purpose::Reclaim)
+                } else {
+                    Err(e)
+                }
             }
             other => other,
         }

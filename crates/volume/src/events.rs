@@ -226,7 +226,6 @@ impl Volume {
         }
         let (from, seq) =
             self.log.with_gate(|gate| self.revert_in_gate(gate, target, &still.pins))?;
-        self.cache.forget();
         Ok(report(from, seq))
     }
 
@@ -275,7 +274,7 @@ impl Volume {
         if let Some(current) = &before.current {
             current.close_places();
         }
-        self.set_present(map, size_bytes, before.current.clone());
+        self.cache.forget_while(|| self.set_present(map, size_bytes, before.current.clone()));
         self.distrust_after_revert(&before);
         self.convert_after_revert();
         // Only now: whoever commits next about this volume begins with its record.
@@ -320,7 +319,6 @@ impl Volume {
             self.core.store.flush()?;
             // A revert may have come between, with another size and other content: then again.
             if self.log.with_gate(|gate| self.resize_in_gate(gate, &live, size_bytes))? {
-                self.cache.forget();
                 return Ok(());
             }
         }
@@ -352,7 +350,8 @@ impl Volume {
         self.core.finish(&numbers, commit)?;
         gate.take_event(seq, time);
         *self.record.lock() = record;
-        self.set_present(Arc::clone(&live.timeline), size_bytes, live.current.clone());
+        let (timeline, current) = (Arc::clone(&live.timeline), live.current.clone());
+        self.cache.forget_while(|| self.set_present(timeline, size_bytes, current));
         Ok(true)
     }
 
@@ -447,5 +446,34 @@ fn mark_of(name: &str, record: &MarkRecord) -> Mark {
         stamp: Stamp { seq: Seq(record.seq), time: WallTime::from_nanos(record.time_ns) },
         pinned: record.pinned,
         created: WallTime::from_nanos(record.created_ns),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use units::Moment;
+
+    use crate::caches::tests::cached_volume;
+    use crate::types::WriteOp;
+
+    #[test]
+    fn who_finds_another_present_finds_nothing_in_the_cache_of_the_one_before() {
+        let (_pool, volume) = cached_volume();
+        let put = |byte: u8| {
+            let op = WriteOp::Data { offset: 0, bytes: &[byte; 4096] };
+            volume.write_batch(&[op]).expect("written")
+        };
+        let past = put(1);
+        put(2);
+        volume.flush().expect("flushed");
+        let still = volume.stand_still().expect("still");
+        let target = volume.resolve_with(&Moment::Seq(past), &still.pins).expect("retained");
+        let reverted =
+            volume.log.with_gate(|gate| volume.revert_in_gate(gate, target, &still.pins));
+        reverted.expect("reverted");
+        // As whoever merges a part of the block reads it, before the revert has returned.
+        let mut found = [0; 4096];
+        volume.read(0, &mut found).expect("read");
+        assert_eq!(found[0], 1, "of the moment gone back to");
     }
 }

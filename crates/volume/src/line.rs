@@ -51,6 +51,18 @@ impl VolumeRecord {
         )
     }
 
+    /// Whether some moment between the horizon and `latest` may be openable without a pin.
+    #[must_use]
+    pub fn has_unpinned_past(&self, latest: Seq) -> bool {
+        let since = self.granularities.partition_point(|g| g.0 <= self.horizon_seq).max(1) - 1;
+        let retains = |g: &(u64, Granularity)| g.1 != Granularity::OnDemand && g.0 < latest.0;
+        let is_past = |seq: Seq| self.horizon_seq <= seq.0 && seq < latest;
+        let is_thinned = self.horizon_seq < latest.0;
+        !self.deleted
+            && (is_thinned && self.granularities[since..].iter().any(retains)
+                || self.left_behind().any(is_past))
+    }
+
     /// Seqs at which a revert left a state behind: it must stay reachable, or revert would destroy.
     pub fn left_behind(&self) -> impl Iterator<Item = Seq> + '_ {
         self.line.iter().skip(1).map(|&(first, _)| Seq(first - 1))

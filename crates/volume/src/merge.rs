@@ -178,6 +178,11 @@ impl Volume {
 }
 
 impl MergeJob {
+    /// Whose timeline it is.
+    pub(crate) fn volume(&self) -> &Volume {
+        &self.volume
+    }
+
     /// Handles about `entries_max` entries; true when the merge is complete and committed.
     ///
     /// # Errors

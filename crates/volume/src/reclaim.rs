@@ -57,61 +57,101 @@ impl Core {
             Err(e) if e.kind != ErrorKind::Full => return Err(e),
             _ => {}
         }
+        let mut damage = None;
         for volume in self.all_volumes() {
-            if volume.wants_flush() {
-                volume.flush_map()?;
-                self.free_empty_segments(&volume)?;
+            if volume.wants_flush() && self.flush_and_free(&volume, &mut damage)? {
                 return Ok(true);
             }
         }
         for volume in self.all_volumes() {
-            volume.expire(job.is_none())?;
+            self.spare_others(&volume, volume.expire(job.is_none()), &mut damage)?;
         }
         let mut more = self.copy_outside(budget.bytes)?;
         for volume in self.all_volumes() {
             more |= volume.destage_behind(budget.bytes)?;
-            more |= volume.fill_places()?;
+            more |= self.spare_others(&volume, volume.fill_places(), &mut damage)?;
             more |= volume.settle_places(budget.bytes)?;
             volume.end_conversion(job.is_none())?;
         }
         if job.is_none() {
-            *job = self.next_job()?;
+            *job = self.next_job(&mut damage)?;
         }
         let Some(merge) = job.as_mut() else {
             // A pass that found nothing to merge is over as well.
             self.all_volumes().iter().try_for_each(|volume| volume.end_conversion(true))?;
-            return Ok(more);
+            return damage.filter(|_| !more).map_or(Ok(more), Err);
         };
         let entries = usize::try_from((budget.bytes / ENTRY_BYTES).max(512)).unwrap_or(usize::MAX);
-        match merge.step(entries) {
-            Ok(ended) => {
-                if ended {
-                    *job = None;
-                }
-                Ok(true)
+        let outcome = merge.step(entries);
+        match outcome {
+            Ok(false) => {}
+            Ok(true) => merge.volume().ailing.store(false, Ordering::Relaxed),
+            Err(_) => merge.volume().ailing.store(true, Ordering::Relaxed),
+        }
+        if !matches!(outcome, Ok(false)) {
+            *job = None;
+        }
+        outcome.map(|_| true)
+    }
+
+    /// Writes a map out, and frees what that emptied; false when damage or want of room is in the
+    /// way: what comes after it may make room.
+    fn flush_and_free(&self, volume: &Volume, damage: &mut Option<Error>) -> Result<bool> {
+        let outcome = volume.flush_map().and_then(|()| self.free_empty_segments(volume));
+        match outcome {
+            Err(e) if e.kind == ErrorKind::Full => {
+                damage.get_or_insert(e);
+                Ok(false)
             }
-            Err(e) => {
-                *job = None;
-                Err(e)
-            }
+            outcome => self.spare_others(volume, outcome.map(|()| true), damage),
         }
     }
 
-    fn next_job(self: &Arc<Self>) -> Result<Option<crate::merge::MergeJob>> {
-        for volume in self.all_volumes() {
-            if let Some(job) = volume.wanted_join()? {
+    /// Damage in what one volume has does not keep others from their background work: it is noted,
+    /// and told when there is nothing else to do.
+    fn spare_others<T: Default>(
+        &self,
+        volume: &Volume,
+        outcome: Result<T>,
+        damage: &mut Option<Error>,
+    ) -> Result<T> {
+        match outcome {
+            Err(e)
+                if matches!(e.kind, ErrorKind::Corrupt | ErrorKind::Io)
+                    && !self.store.has_failed() =>
+            {
+                volume.ailing.store(true, Ordering::Relaxed);
+                damage.get_or_insert(e);
+                Ok(T::default())
+            }
+            other => other,
+        }
+    }
+
+    fn next_job(
+        self: &Arc<Self>,
+        damage: &mut Option<Error>,
+    ) -> Result<Option<crate::merge::MergeJob>> {
+        let mut volumes = self.all_volumes();
+        volumes.sort_by_key(|volume| volume.ailing.load(Ordering::Relaxed));
+        for volume in &volumes {
+            if let Some(job) = self.spare_others(volume, volume.wanted_join(), damage)? {
                 return Ok(Some(job));
             }
         }
-        for volume in self.all_volumes() {
-            if volume.wants_reclaim()? {
-                self.begin_reclaim(&volume)?;
-            }
-            if let Some(job) = volume.next_full_merge(Haste::None)? {
+        for volume in &volumes {
+            if let Some(job) = self.spare_others(volume, self.next_reclaim(volume), damage)? {
                 return Ok(Some(job));
             }
         }
         Ok(None)
+    }
+
+    fn next_reclaim(&self, volume: &Arc<Volume>) -> Result<Option<crate::merge::MergeJob>> {
+        if volume.wants_reclaim()? {
+            self.begin_reclaim(volume)?;
+        }
+        volume.next_full_merge(Haste::None)
     }
 
     fn begin_reclaim(&self, volume: &Volume) -> Result<()> {
@@ -271,27 +311,23 @@ impl Core {
         let enough = || self.store.spares().len() > 1 || self.store.has_room();
         *job = None;
         self.drop_copies();
-        for attempt in 0..12 {
+        let mut tries = 0;
+        // Free zones and live entries at best: a pass that frees something may let the next one
+        // free more (what it dropped leaves segments sparse, and room to empty them into).
+        let mut best = (0, u64::MAX);
+        loop {
             self.store.collect_freed();
             if enough() {
                 return Ok(());
             }
-            if attempt > 1 && !self.sacrifice()? {
+            let now = (self.store.zone_counts().1, self.live_entries());
+            let gets_on = now.0 > best.0 || now.1 < best.1;
+            best = (best.0.max(now.0), best.1.min(now.1));
+            if tries > 1 && !gets_on && !self.sacrifice()? {
                 break;
             }
-            for volume in self.all_volumes() {
-                volume.flush_map()?;
-                volume.expire(false)?;
-                self.begin_reclaim(&volume)?;
-                while let Some(mut merge) = volume.next_full_merge(Haste::Urgent)? {
-                    while !merge.step(1 << 16)? {}
-                }
-            }
-            self.bury_ghosts()?;
-        }
-        self.store.collect_freed();
-        if enough() {
-            return Ok(());
+            tries += 1;
+            self.reclaim_all()?;
         }
         Err(Error::new(
             ErrorKind::Full,
@@ -300,13 +336,44 @@ impl Core {
         .with_hint("delete versions, pinned marks, clones or volumes, or trim"))
     }
 
+    /// Map entries of all segments.
+    fn live_entries(&self) -> u64 {
+        let live = |s: &Arc<Segment>| s.live_entries.load(Ordering::Acquire).max(0) as u64;
+        self.store.segments().iter().map(live).sum()
+    }
+
+    /// Drops and moves together all that can be, once. The caller holds `work`, with no job.
+    fn reclaim_all(self: &Arc<Self>) -> Result<()> {
+        for volume in self.all_volumes() {
+            let outcome = self.reclaim(&volume);
+            self.spare_others(&volume, outcome, &mut None)?;
+        }
+        self.bury_ghosts()
+    }
+
+    fn reclaim(&self, volume: &Arc<Volume>) -> Result<()> {
+        volume.flush_map()?;
+        volume.expire(false)?;
+        self.begin_reclaim(volume)?;
+        while let Some(mut merge) = volume.next_full_merge(Haste::Urgent)? {
+            while !merge.step(1 << 16)? {}
+        }
+        volume.ailing.store(false, Ordering::Relaxed);
+        Ok(())
+    }
+
     /// Gives up the older half of the unpinned history of the volume that has most; false when none
-    /// has any.
+    /// has any. What was never retained is no history, however many seqs it took.
     fn sacrifice(&self) -> Result<bool> {
         let span = |v: &Arc<Volume>| {
-            let stable = v.log.stable().0;
+            let stable = v.log.stable();
             let record = v.record.lock();
-            if record.deleted { 0 } else { stable.saturating_sub(record.horizon_seq) }
+            // What cannot be reclaimed for damage is not given up for nothing.
+            let is_whole = !v.ailing.load(Ordering::Relaxed);
+            match is_whole && record.has_unpinned_past(stable) {
+                true => stable.0.saturating_sub(record.horizon_seq),
+                false => 0,
+            }
         };
         let Some(volume) = self.all_volumes().into_iter().max_by_key(span) else {
             return Ok(false);
@@ -316,8 +383,8 @@ impl Core {
             return Ok(false);
         }
         let horizon = volume.record.lock().horizon_seq;
-        volume.raise_horizon(Seq(horizon + span.div_ceil(2)), None, "sacrifice")?;
-        Ok(true)
+        let raised = volume.raise_horizon(Seq(horizon + span.div_ceil(2)), None, "sacrifice");
+        self.spare_others(&volume, raised, &mut None).map(|()| true)
     }
 }
 

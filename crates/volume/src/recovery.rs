@@ -429,6 +429,7 @@ impl Volume {
             resizing: Mutex::new(()),
             cut_at: AtomicU64::new(u64::MAX),
             reclaim_wanted: AtomicBool::new(false),
+            ailing: AtomicBool::new(false),
             reclaiming: Mutex::new(Vec::new()),
             destage: Mutex::default(),
             conversion: Mutex::new(Conversion::of(&record, is_importing)),

@@ -79,6 +79,8 @@ pub struct Volume {
     pub(crate) cut_at: AtomicU64,
     /// Something was deleted or expired since the last full merge.
     pub(crate) reclaim_wanted: AtomicBool,
+    /// Background work met damage in it: others go first, and nothing of it is given up for room.
+    pub(crate) ailing: AtomicBool,
     /// Timelines that a reclamation under way has still to merge.
     pub(crate) reclaiming: Mutex<Vec<u64>>,
     pub(crate) destage: Mutex<Destage>,

@@ -34,7 +34,7 @@ const PIECE_BYTES_MAX: usize = 256 << 10;
 const TRIM_BLOCKS_MAX: u64 = 1 << 30;
 /// Pending entries at which a writer waits, as a multiple of those at which the background begins.
 const PENDING_FACTOR: usize = 4;
-/// How often room is made for one request before it is refused.
+/// How often room is made before a request is refused that gets no further by it.
 const ROOM_TRIES: usize = 3;
 
 /// Buffers used again from call to call.
@@ -174,6 +174,7 @@ impl Volume {
                         self.write_in_place(pen, &rest[..taken])?;
                     }
                     done += taken;
+                    tries = 0;
                 }
                 Err(e) if e.kind == history::ErrorKind::Full && tries < ROOM_TRIES => {
                     tries += 1;
@@ -202,7 +203,8 @@ impl Volume {
         if self.core.closed.load(Ordering::Acquire) {
             return Err(Error::new(ErrorKind::Refused, "the pool is closed"));
         }
-        if self.cache.is_on() && !terms.behind && self.may_write(terms) {
+        // A cache that was switched on and is off again does not stand in the way of it either.
+        if !terms.behind && self.may_write(terms) {
             return Ok(());
         }
         let text = "the volume was deleted or made smaller under the write";

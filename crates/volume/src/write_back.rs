@@ -101,6 +101,7 @@ impl Volume {
             BlockOp::Data { .. } => true,
             BlockOp::Zero { blocks, .. } => *blocks <= WAITING_HOLE_BLOCKS_MAX,
         };
+        self.cache.offered_ns.store(self.core.machine.clock.monotonic_ns(), Ordering::Relaxed);
         let mut rest = &pieces[..];
         let mut last = Seq::ZERO;
         while let Some(first) = rest.first() {
@@ -327,8 +328,8 @@ impl Volume {
         if !self.cache.is_on() {
             return Ok(false);
         }
-        let idle_since = self.cache.last_time().as_nanos().saturating_add(IDLE_NS);
-        let is_idle = self.core.machine.clock.wall().as_nanos() > idle_since;
+        let idle_since = self.cache.offered_ns.load(Ordering::Relaxed).saturating_add(IDLE_NS);
+        let is_idle = self.core.machine.clock.monotonic_ns() > idle_since;
         let keep = if is_idle { 0 } else { KEPT_SIXTEENTHS };
         let mut spent = 0;
         while spent < budget_bytes.max(1) {

@@ -322,6 +322,12 @@ fn the_background_destages_when_nobody_writes() {
     rig.clock.advance(6 * SECOND);
     while rig.pool().step(Budget { bytes: 1 << 20 }).expect("a step") {}
     assert_eq!(used(&volume).dirty_bytes, 0);
+    // Also when the clock was set back meanwhile.
+    put(&volume, 1, 2);
+    rig.clock.set_wall(WallTime::from_nanos(START_NS - 3600 * SECOND));
+    rig.clock.advance(6 * SECOND);
+    while rig.pool().step(Budget { bytes: 1 << 20 }).expect("a step") {}
+    assert_eq!(used(&volume).dirty_bytes, 0);
 }
 
 #[test]

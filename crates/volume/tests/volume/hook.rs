@@ -95,7 +95,12 @@ impl Rig {
 
     /// Opens the pool with as little memory as there can be.
     pub fn open(&self) -> Arc<Pool> {
-        let options = PoolOptions { memory_bytes: 0 };
+        self.open_with(0)
+    }
+
+    /// Opens the pool with so much memory.
+    pub fn open_with(&self, memory_bytes: u64) -> Arc<Pool> {
+        let options = PoolOptions { memory_bytes };
         Pool::open(Arc::clone(&self.device) as _, self.machine.clone(), options).expect("opened")
     }
 

@@ -4,6 +4,7 @@ mod audit;
 mod base;
 mod cached;
 mod conversion;
+mod corners;
 mod golden;
 mod handover;
 mod hook;
