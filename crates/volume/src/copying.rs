@@ -80,7 +80,7 @@ impl Core {
     /// holds `work`.
     ///
     /// # Errors
-    /// `Refused`, `Corrupt` (of the map) or `Io`.
+    /// `Refused` or `Io` after which the pool refuses writes.
     pub(crate) fn copy_outside(self: &Arc<Self>, budget_bytes: u64) -> Result<bool> {
         let sources: Vec<_> = self.sources.lock().values().cloned().collect();
         let mut more = false;
@@ -91,6 +91,10 @@ impl Core {
                 Err(e) if e.kind == ErrorKind::Full => {
                     let why = "the pool has no room for more of it".to_owned();
                     self.rest(&source, why, now_ns + ROOM_AGAIN_NS);
+                }
+                // Told with the volume; others are not kept from their background work.
+                Err(e) if !self.store.has_failed() => {
+                    self.rest(&source, e.to_string(), now_ns + AGAIN_NS);
                 }
                 Err(e) => {
                     self.rest(&source, e.to_string(), now_ns + AGAIN_NS);
