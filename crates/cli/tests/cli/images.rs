@@ -112,8 +112,11 @@ fn a_lazily_imported_image_is_served_at_once_and_copied_behind() {
     assert!(ran.err.contains("do not write to it"), "{ran:?}");
     let imported = ran.json();
     assert_eq!((&imported["size"], &imported["oldest"]["seq"]), (&(24 << 20).into(), &1.into()));
-    assert_eq!(imported["import"]["total_bytes"], 24 << 20);
-    assert!(imported["import"]["trouble"].is_null());
+    // A fast machine may have copied all of it before it answered.
+    if !imported["import"].is_null() {
+        assert_eq!(imported["import"]["total_bytes"], 24 << 20);
+        assert!(imported["import"]["trouble"].is_null());
+    }
     assert!(fixture.qemu_io("v", &["read -P 3 0 5M", "read -P 0 5M 4M", "write -P 1 100k 10k"]));
     fixture.ok(&["clone", "v@seq:1", "w"]);
     expected[100 << 10..110 << 10].fill(1);
