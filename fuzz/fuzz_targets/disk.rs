@@ -35,7 +35,7 @@ fn page(bytes: &[u8], salt: &[u8; 4]) -> Box<[u8; PAGE]> {
 fuzz_target!(|input: (u8, &[u8])| {
     let (which, bytes) = input;
     let address = PageAddress { pool_tag: 0, run: 1, page: 0 };
-    match which % 7 {
+    match which % 8 {
         0 => drop(Superblock::decode(&with_checksum(bytes, 8, b"supr"), 0)),
         1 => drop(SegmentHeader::decode(&with_checksum(bytes, 8, b"segm"))),
         2 => {
@@ -50,6 +50,11 @@ fuzz_target!(|input: (u8, &[u8])| {
         3 => drop(LeafPage::decode(page(bytes, b"leaf"), address)),
         4 => drop(IndexPage::decode(&page(bytes, b"indx"), address, &mut Vec::new())),
         5 => drop(RunFooter::decode(&page(bytes, b"runf"), address)),
+        6 => {
+            let mut page = page(bytes, b"lfex");
+            page[..4].copy_from_slice(b"HLFX");
+            drop(LeafPage::decode(self::page(&page[..], b"lfex"), address));
+        }
         _ => drop(TimePage::decode(page(bytes, b"time"), address)),
     }
 });

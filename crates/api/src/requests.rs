@@ -31,7 +31,7 @@ pub struct CreateVolume {
     /// How many bytes of history may be kept; without it, as many as the pool holds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub history_limit: Option<SizeInput>,
-    /// Bytes of a map extent; only 4096 in this release.
+    /// Bytes of a map extent: 4096 (the default), 8192, 16384, 32768 or 65536.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub extent: Option<SizeInput>,
     /// Bytes of a write-back cache; 0, the default but for `split-downstream`, is none. With one,
@@ -146,6 +146,9 @@ pub struct CreateClone {
     /// The moment it starts at; the present by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub at: Option<String>,
+    /// Bytes of a map extent of the new volume; those of its origin by default.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub extent: Option<SizeInput>,
 }
 
 /// A version of the present.

@@ -41,7 +41,7 @@ pub struct Volume {
     /// Which writes are retained.
     #[schema(value_type = String, example = "every-write")]
     pub granularity: Granularity,
-    /// Bytes of a map extent.
+    /// Bytes of a map extent: the unit in which the volume's map keeps entries.
     pub extent: u64,
     /// How far back the past can be opened.
     #[schema(value_type = String, example = "1d")]

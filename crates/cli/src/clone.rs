@@ -1,10 +1,11 @@
 //! `hindsight clone`.
 
-use api::{CreateClone, ExitCode};
+use api::{CreateClone, ExitCode, SizeInput};
+use units::Size;
 
 use crate::moment;
 use crate::session::Session;
-use crate::volume::show;
+use crate::volume::{show, size};
 
 #[derive(Debug, clap::Args)]
 pub struct Args {
@@ -13,11 +14,15 @@ pub struct Args {
     source: String,
     /// Name of the new volume.
     new: String,
+    /// Size of its map extents: 4KiB, 8KiB, 16KiB, 32KiB or 64KiB [default: that of NAME].
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    extent: Option<Size>,
 }
 
 pub fn run(session: &Session, args: Args) -> anyhow::Result<ExitCode> {
     let source = moment::read_of_volume(&args.source)?;
-    let body = CreateClone { name: args.new, at: Some(source.moment.to_string()) };
+    let at = Some(source.moment.to_string());
+    let body = CreateClone { name: args.new, at, extent: args.extent.map(SizeInput) };
     session.answer(&session.client()?.create_clone(&source.volume, &body)?, show)?;
     Ok(ExitCode::Done)
 }

@@ -89,7 +89,8 @@ pub struct CreateArgs {
     /// How much history may be kept [default: as much as the pool holds].
     #[arg(long, value_name = "SIZE", value_parser = size)]
     history_limit: Option<Size>,
-    /// Size of a map extent; only 4KiB in this release.
+    /// Size of a map extent: 4KiB, 8KiB, 16KiB, 32KiB or 64KiB. A larger one takes less memory for
+    /// the map of what is written in large pieces [default: 4KiB].
     #[arg(long, value_name = "SIZE", value_parser = size)]
     extent: Option<Size>,
     /// Write-back cache, or none. With one, writes that were not flushed are lost when the server
@@ -403,6 +404,7 @@ pub fn show(volume: &Volume) -> String {
         ("size", format!("{} ({} bytes)", human(volume.size), volume.size)),
         ("architecture", volume.architecture.clone()),
         ("granularity", volume.granularity.to_string()),
+        ("extent", human(volume.extent)),
         ("window", volume.window.0.to_string()),
         ("history limit", volume.history_limit.map_or("none".to_owned(), human)),
         ("state", volume.state.clone()),

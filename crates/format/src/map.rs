@@ -4,13 +4,19 @@
 //! 2. An entry of level 1 or more is a hole: the trim of its whole range.
 //! 3. Entries are in the order of keys, and for one key from the newest seq to the oldest.
 
+mod builder;
 mod cover;
+mod grouped;
 mod leaf;
+mod places;
 
 use units::{Lba, Seq};
 
+pub use builder::LeafBuilder;
 pub use cover::{Cover, cover};
+pub use grouped::GROUPED_ENTRIES_MAX;
 pub use leaf::{LEAF_ENTRIES_MAX, LeafPage};
+pub use places::{Places, Stride};
 
 use crate::error::{Place, Result};
 use crate::field::{get, get_u32, put};
@@ -30,6 +36,18 @@ pub mod layout {
     /// In order.
     pub const FIELDS: &[Field] = &[LEVEL, INDEX, SEQ, LOCATION, CRC];
     const _: () = assert!(tile(FIELDS, BYTES));
+
+    /// A record of an extent leaf; checksums follow.
+    pub const RECORD_BYTES: usize = 20;
+    pub(crate) const RECORD_KIND: Field = Field::new("kind", 0, 1);
+    pub(crate) const RECORD_INDEX: Field = Field::new("index", 1, 5);
+    pub(crate) const RECORD_SEQ: Field = Field::new("seq", 6, 6);
+    pub(crate) const RECORD_LOCATION: Field = Field::new("location", 12, 6);
+    pub(crate) const RECORD_MASK: Field = Field::new("mask", 18, 2);
+    /// In order.
+    pub const RECORD_FIELDS: &[Field] =
+        &[RECORD_KIND, RECORD_INDEX, RECORD_SEQ, RECORD_LOCATION, RECORD_MASK];
+    const _: () = assert!(tile(RECORD_FIELDS, RECORD_BYTES));
 }
 
 /// The largest level of a key.

@@ -79,7 +79,8 @@ impl PageType {
         start..start + self.record_bytes
     }
 
-    /// Completes a page whose `count` records are in place.
+    /// Completes a page whose `count` records are in place. Of records of several sizes,
+    /// `record_bytes` is the least.
     pub(crate) fn seal(&self, b: &mut [u8; PAGE_BYTES], address: PageAddress, count: usize) {
         assert!(0 < count && count <= self.records_max(), "{count} records");
         put(b, layout::MAGIC, u64::from(self.magic));
@@ -93,6 +94,18 @@ impl PageType {
 
     /// Verifies all of a page but its records; returns how many there are.
     pub(crate) fn verify(&self, b: &[u8; PAGE_BYTES], address: PageAddress) -> Result<usize> {
+        let count = self.verify_header(b, address)?;
+        let end = self.record(count).start;
+        verify_zero_bytes(self.place(address), &b[end..], end)?;
+        Ok(count)
+    }
+
+    /// The same, but for what is behind the records: for those that find the end by reading them.
+    pub(crate) fn verify_header(
+        &self,
+        b: &[u8; PAGE_BYTES],
+        address: PageAddress,
+    ) -> Result<usize> {
         let place = self.place(address);
         place.require_magic(get(b, layout::MAGIC), u64::from(self.magic))?;
         verify_crc(place, self.salt, b, layout::CRC)?;
@@ -107,8 +120,6 @@ impl PageType {
         verify_zero(place, b, layout::ZERO)?;
         let count = get_u32(b, layout::COUNT) as usize;
         place.require(0 < count && count <= self.records_max(), "a count in range", count)?;
-        let end = self.record(count).start;
-        verify_zero_bytes(place, &b[end..], end)?;
         Ok(count)
     }
 }

@@ -5,12 +5,12 @@
 
 use std::fmt::Write as _;
 
-use units::Seq;
+use units::{MapExtent, Seq};
 
 use crate::checksum::{structure_crc, verify_crc};
-use crate::error::{Place, Result};
+use crate::error::{FormatErrorKind, Place, Result};
 use crate::field::{Field, get, get_u32, put, verify_zero};
-use crate::map::{Key, LEAF_ENTRIES_MAX};
+use crate::map::{GROUPED_ENTRIES_MAX, Key, LEAF_ENTRIES_MAX};
 use crate::page::{PAGE_BYTES, PageAddress, PageType, zeroed_page};
 
 /// Where the footer's fields are.
@@ -36,7 +36,8 @@ pub mod layout {
     pub(crate) const INDEX_CRC: Field = Field::new("index_crc", 68, 4);
     pub(crate) const SEQ_FIRST: Field = Field::new("seq_first", 72, 8);
     pub(crate) const SEQ_LAST: Field = Field::new("seq_last", 80, 8);
-    pub(crate) const ZERO: Field = Field::new("zero", 88, 4008);
+    pub(crate) const EXTENT_BLOCKS: Field = Field::new("extent_blocks", 88, 1);
+    pub(crate) const ZERO: Field = Field::new("zero", 89, 4007);
     /// In order.
     pub const FIELDS: &[Field] = &[
         MAGIC,
@@ -56,6 +57,7 @@ pub mod layout {
         INDEX_CRC,
         SEQ_FIRST,
         SEQ_LAST,
+        EXTENT_BLOCKS,
         ZERO,
     ];
     const _: () = assert!(tile(FIELDS, BYTES));
@@ -105,6 +107,8 @@ pub struct RunFooter {
     pub seq_last: Seq,
     /// The plain CRC32C of all index pages.
     pub index_crc: u32,
+    /// The unit in which its leaves keep entries.
+    pub extent: MapExtent,
 }
 
 impl RunFooter {
@@ -137,6 +141,9 @@ impl RunFooter {
         put(b, layout::INDEX_CRC, u64::from(self.index_crc));
         put(b, layout::SEQ_FIRST, self.seq_first.0);
         put(b, layout::SEQ_LAST, self.seq_last.0);
+        // Runs of single blocks are as they were before there was anything else.
+        let extent_blocks = if self.extent.is_block() { 0 } else { self.extent.blocks() };
+        put(b, layout::EXTENT_BLOCKS, extent_blocks as u64);
         let crc = structure_crc(SALT, b, layout::CRC);
         put(b, layout::CRC, u64::from(crc));
         page
@@ -158,6 +165,20 @@ impl RunFooter {
         };
         place.require(found == address, &format!("{address:?}"), format!("{found:?}"))?;
         verify_zero(place, b, layout::ZERO)?;
+        let extent_blocks = u64::from(b[layout::EXTENT_BLOCKS.offset]);
+        let extent = match extent_blocks {
+            0 => Some(MapExtent::BLOCK),
+            1 => None,
+            more => MapExtent::try_from(more * units::BLOCK_BYTES).ok(),
+        };
+        let Some(extent) = extent else {
+            let kind = FormatErrorKind::Invalid;
+            return Err(place.error(
+                kind,
+                "extents of 0, 2, 4, 8 or 16 blocks",
+                extent_blocks.to_string(),
+            ));
+        };
         let key = |level: Field, index| Key { level: b[level.offset], index: get(b, index) };
         let footer = RunFooter {
             timeline: get(b, layout::TIMELINE),
@@ -169,6 +190,7 @@ impl RunFooter {
             seq_first: Seq(get(b, layout::SEQ_FIRST)),
             seq_last: Seq(get(b, layout::SEQ_LAST)),
             index_crc: get_u32(b, layout::INDEX_CRC),
+            extent,
         };
         footer.verify(place, address)?;
         Ok(footer)
@@ -190,6 +212,7 @@ impl RunFooter {
         line("seq_first", self.seq_first.to_string());
         line("seq_last", self.seq_last.to_string());
         line("index_crc", format!("{:#010x}", self.index_crc));
+        line("extent", self.extent.to_string());
         text
     }
 
@@ -200,9 +223,12 @@ impl RunFooter {
             && self.leaf_pages.checked_add(index_pages) == Some(address.page);
         place.require(pages_hold, "leaf and index pages before the footer", self.leaf_pages)?;
         let leaf_pages = u64::from(self.leaf_pages);
-        let most = leaf_pages * LEAF_ENTRIES_MAX as u64;
-        let entries_hold = leaf_pages <= self.entries && self.entries <= most;
-        place.require(entries_hold, "1 to 184 entries a leaf", self.entries)?;
+        let (most, expected) = match self.extent.is_block() {
+            true => (LEAF_ENTRIES_MAX, "1 to 184 entries a leaf"),
+            false => (GROUPED_ENTRIES_MAX, "1 to 3248 entries a leaf"),
+        };
+        let entries_hold = leaf_pages <= self.entries && self.entries <= leaf_pages * most as u64;
+        place.require(entries_hold, expected, self.entries)?;
         let keys_hold = self.key_first.is_valid()
             && self.key_last.is_valid()
             && self.key_first <= self.key_last;

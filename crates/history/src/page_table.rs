@@ -6,15 +6,23 @@
 //! 2. A page is loaded and installed under its shard's lock, and a writer first puts its entries
 //!    where loading finds them and then updates the page under that lock: no write is missed.
 //! 3. A slot never goes back to a lower seq while its page stays.
-//! 4. The pages of all tables of one budget together stay within it.
+//! 4. The pages of all tables of one budget together stay within it, counted in bytes.
+//! 5. In a table with extents of more than a block a page is compact as long as that takes less
+//!    memory than 512 slots; it answers the same.
 //!
 //! Deliberately unaware of where pages come from.
+
+mod compact;
+#[cfg(test)]
+mod tests;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use compact::CompactPage;
 use parking_lot::Mutex;
+use units::MapExtent;
 
 use crate::Result;
 use crate::hash::FastMap;
@@ -22,8 +30,12 @@ use crate::slot::{BLOCKS_PER_PAGE, Slot};
 
 /// Locks per table; pages are dealt over them.
 const SHARDS: usize = 64;
-/// Memory of one page with its bookkeeping, in bytes.
-const PAGE_COST_BYTES: usize = BLOCKS_PER_PAGE * size_of::<Packed>() + 64;
+/// Memory of one page's bookkeeping, in bytes.
+const BOOKKEEPING_BYTES: usize = 64;
+/// Memory of the slots of a page that is not compact, in bytes.
+const PLAIN_BYTES: usize = BLOCKS_PER_PAGE * size_of::<Packed>();
+/// The most memory that a page takes with its bookkeeping, in bytes.
+const PAGE_COST_BYTES: usize = PLAIN_BYTES + BOOKKEEPING_BYTES;
 
 /// A slot in 16 bytes: seq 48 bits, location 48 bits, checksum 32 bits.
 #[derive(Clone, Copy, Debug, Default)]
@@ -55,40 +67,108 @@ impl Packed {
     }
 }
 
-/// How many pages all tables of a pool may hold together.
+/// How much memory the pages of all tables of a pool may take together.
 #[derive(Debug)]
 pub struct PageBudget {
-    pages_max: AtomicUsize,
-    pages: AtomicUsize,
+    bytes_max: AtomicUsize,
+    bytes: AtomicUsize,
 }
 
 impl PageBudget {
     /// A budget of so many bytes (never less than 64 pages).
     #[must_use]
     pub fn new(bytes: usize) -> PageBudget {
-        let budget = PageBudget { pages_max: AtomicUsize::new(0), pages: AtomicUsize::new(0) };
+        let budget = PageBudget { bytes_max: AtomicUsize::new(0), bytes: AtomicUsize::new(0) };
         budget.set_bytes(bytes);
         budget
     }
 
     /// Makes it another number of bytes; what is held beyond goes as pages are loaded.
     pub fn set_bytes(&self, bytes: usize) {
-        self.pages_max.store((bytes / PAGE_COST_BYTES).max(64), Ordering::Relaxed);
-    }
-
-    fn pages_max(&self) -> usize {
-        self.pages_max.load(Ordering::Relaxed)
+        self.bytes_max.store(bytes.max(64 * PAGE_COST_BYTES), Ordering::Relaxed);
     }
 
     /// Bytes of all pages held now.
     #[must_use]
     pub fn bytes(&self) -> usize {
-        self.pages.load(Ordering::Relaxed) * PAGE_COST_BYTES
+        self.bytes.load(Ordering::Relaxed)
+    }
+
+    /// Bytes held beyond what there may be.
+    fn excess(&self) -> usize {
+        self.bytes().saturating_sub(self.bytes_max.load(Ordering::Relaxed))
+    }
+
+    fn replace(&self, before: usize, after: usize) {
+        self.bytes.fetch_add(after, Ordering::Relaxed);
+        self.bytes.fetch_sub(before, Ordering::Relaxed);
+    }
+}
+
+enum Slots {
+    Plain(Box<[Packed; BLOCKS_PER_PAGE]>),
+    Compact(Box<CompactPage>),
+}
+
+impl Slots {
+    fn new(loaded: &LoadedPage, extent: MapExtent) -> Slots {
+        if !extent.is_block() {
+            let page = CompactPage::new(loaded, extent);
+            if page.bytes() < PLAIN_BYTES {
+                return Slots::Compact(Box::new(page));
+            }
+        }
+        let mut slots = Box::new([Packed::default(); BLOCKS_PER_PAGE]);
+        for (packed, slot) in slots.iter_mut().zip(loaded) {
+            *packed = Packed::pack(*slot);
+        }
+        Slots::Plain(slots)
+    }
+
+    #[inline]
+    fn copy_out(&self, extent: MapExtent, first: usize, out: &mut [Slot]) {
+        match self {
+            Slots::Plain(slots) => {
+                for (slot, packed) in out.iter_mut().zip(&slots[first..]) {
+                    *slot = packed.unpack();
+                }
+            }
+            Slots::Compact(page) => page.copy_out(extent, first, out),
+        }
+    }
+
+    /// Puts newer slots in their places.
+    fn raise(&mut self, extent: MapExtent, entries: impl Iterator<Item = (usize, Slot)>) {
+        match self {
+            Slots::Plain(slots) => {
+                for (index, slot) in entries {
+                    if slot.seq.0 > slots[index].seq() {
+                        slots[index] = Packed::pack(slot);
+                    }
+                }
+            }
+            Slots::Compact(page) => {
+                entries.for_each(|(index, slot)| page.raise(extent, index, &slot));
+                if page.bytes() >= PLAIN_BYTES {
+                    let mut all = [Slot::default(); BLOCKS_PER_PAGE];
+                    page.copy_out(extent, 0, &mut all);
+                    *self = Slots::new(&all, MapExtent::BLOCK);
+                }
+            }
+        }
+    }
+
+    fn cost_bytes(&self) -> usize {
+        let bytes = match self {
+            Slots::Plain(_) => PLAIN_BYTES,
+            Slots::Compact(page) => page.bytes(),
+        };
+        bytes + BOOKKEEPING_BYTES
     }
 }
 
 struct Page {
-    slots: Box<[Packed; BLOCKS_PER_PAGE]>,
+    slots: Slots,
     touched: bool,
 }
 
@@ -103,17 +183,18 @@ struct Shard {
 pub struct PageTable {
     shards: Vec<Mutex<Shard>>,
     budget: Arc<PageBudget>,
+    extent: MapExtent,
 }
 
 /// The slots of a freshly loaded page.
 pub type LoadedPage = [Slot; BLOCKS_PER_PAGE];
 
 impl PageTable {
-    /// An empty table.
+    /// An empty table of a volume whose map keeps entries by that unit.
     #[must_use]
-    pub fn new(budget: Arc<PageBudget>) -> PageTable {
+    pub fn new(budget: Arc<PageBudget>, extent: MapExtent) -> PageTable {
         let shards = (0..SHARDS).map(|_| Mutex::new(Shard::default())).collect();
-        PageTable { shards, budget }
+        PageTable { shards, budget, extent }
     }
 
     fn shard(&self, page: u64) -> &Mutex<Shard> {
@@ -133,40 +214,35 @@ impl PageTable {
         load: impl FnOnce(&mut LoadedPage) -> Result<()>,
     ) -> Result<()> {
         let mut shard = self.shard(page).lock();
-        if copy_out(&mut shard, page, first, out) {
+        if self.copy_out(&mut shard, page, first, out) {
             return Ok(());
         }
         let mut loaded: Box<LoadedPage> = Box::new([Slot::default(); BLOCKS_PER_PAGE]);
         load(&mut loaded)?;
         out.copy_from_slice(&loaded[first..first + out.len()]);
-        let mut slots = Box::new([Packed::default(); BLOCKS_PER_PAGE]);
-        for (packed, slot) in slots.iter_mut().zip(loaded.iter()) {
-            *packed = Packed::pack(*slot);
-        }
+        let slots = Slots::new(&loaded, self.extent);
+        self.budget.replace(0, slots.cost_bytes());
         shard.pages.insert(page, Page { slots, touched: false });
         shard.queue.push_back(page);
-        let held = self.budget.pages.fetch_add(1, Ordering::Relaxed) + 1;
-        let most = self.budget.pages_max();
-        // Two where the budget has become smaller.
-        for _ in 0..held.saturating_sub(most).min(2) {
-            self.evict(&mut shard, page);
-        }
+        self.make_room(&mut shard, page);
         Ok(())
     }
 
     /// Copies slots out if the page is held; false otherwise.
     pub fn try_slots(&self, page: u64, first: usize, out: &mut [Slot]) -> bool {
-        copy_out(&mut self.shard(page).lock(), page, first, out)
+        self.copy_out(&mut self.shard(page).lock(), page, first, out)
     }
 
     /// Tells a held page of newer entries; a page that is not held will find them when loaded.
     pub fn update(&self, page: u64, entries: impl Iterator<Item = (usize, Slot)>) {
         let mut shard = self.shard(page).lock();
         let Some(held) = shard.pages.get_mut(&page) else { return };
-        for (index, slot) in entries {
-            if slot.seq.0 > held.slots[index].seq() {
-                held.slots[index] = Packed::pack(slot);
-            }
+        let before = held.slots.cost_bytes();
+        held.slots.raise(self.extent, entries);
+        let after = held.slots.cost_bytes();
+        if after != before {
+            self.budget.replace(before, after);
+            self.make_room(&mut shard, page);
         }
     }
 
@@ -174,30 +250,54 @@ impl PageTable {
     pub fn drop_pages(&self, stale: impl Fn(u64) -> bool) {
         for shard in &self.shards {
             let mut shard = shard.lock();
-            let before = shard.pages.len();
-            shard.pages.retain(|&page, _| !stale(page));
-            let dropped = before - shard.pages.len();
+            let mut dropped = 0;
+            shard.pages.retain(|&page, held| {
+                let is_stale = stale(page);
+                dropped += if is_stale { held.slots.cost_bytes() } else { 0 };
+                !is_stale
+            });
             if shard.pages.is_empty() {
                 shard.queue.clear();
             }
-            self.budget.pages.fetch_sub(dropped, Ordering::Relaxed);
+            self.budget.replace(dropped, 0);
         }
     }
 
-    /// Makes room in this shard by second chance, sparing the page just loaded.
-    fn evict(&self, shard: &mut Shard, spared: u64) {
+    /// Drops pages of this shard while there is too much, sparing one: up to two plain pages' worth,
+    /// where the budget has become smaller.
+    fn make_room(&self, shard: &mut Shard, spared: u64) {
+        let mut freed = 0;
+        while self.budget.excess() > 0 && freed < 2 * PAGE_COST_BYTES {
+            match self.evict(shard, spared) {
+                0 => return,
+                bytes => freed += bytes,
+            }
+        }
+    }
+
+    /// Drops one page of this shard by second chance; says how many bytes that gave back.
+    fn evict(&self, shard: &mut Shard, spared: u64) -> usize {
         for _ in 0..2 * shard.queue.len() {
-            let Some(candidate) = shard.queue.pop_front() else { return };
+            let Some(candidate) = shard.queue.pop_front() else { return 0 };
             let Some(page) = shard.pages.get_mut(&candidate) else { continue };
             if page.touched || candidate == spared {
                 page.touched = false;
                 shard.queue.push_back(candidate);
                 continue;
             }
+            let bytes = page.slots.cost_bytes();
             shard.pages.remove(&candidate);
-            self.budget.pages.fetch_sub(1, Ordering::Relaxed);
-            return;
+            self.budget.replace(bytes, 0);
+            return bytes;
         }
+        0
+    }
+
+    fn copy_out(&self, shard: &mut Shard, page: u64, first: usize, out: &mut [Slot]) -> bool {
+        let Some(held) = shard.pages.get_mut(&page) else { return false };
+        held.touched = true;
+        held.slots.copy_out(self.extent, first, out);
+        true
     }
 }
 
@@ -205,13 +305,4 @@ impl Drop for PageTable {
     fn drop(&mut self) {
         self.drop_pages(|_| true);
     }
-}
-
-fn copy_out(shard: &mut Shard, page: u64, first: usize, out: &mut [Slot]) -> bool {
-    let Some(held) = shard.pages.get_mut(&page) else { return false };
-    held.touched = true;
-    for (slot, packed) in out.iter_mut().zip(&held.slots[first..]) {
-        *slot = packed.unpack();
-    }
-    true
 }

@@ -7,7 +7,7 @@
 //!
 //! Deliberately unaware of where pages are, of retention, and of which runs a timeline has.
 //!
-//! - Writing: `RunWriter::new(sink, pool_id, run, timeline)`, `push`, `finish`.
+//! - Writing: `RunWriter::new(sink, pool_id, run, timeline, extent)`, `push`, `finish`.
 //! - Reading: `Run::open(pages, pool_id, run, page_count)`; then, with a
 //!   `RunSource { pages, cache }`, `run.fill_page(..)` for look-ups, `run.cursor(..)` and
 //!   `run.scan(..)` to walk it.

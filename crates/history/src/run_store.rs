@@ -22,6 +22,7 @@ use crate::run::{EntrySource, PageSink, PageStore, Run, RunSource, RunSummary, R
 use crate::slot::{BLOCKS_PER_PAGE, Slot};
 use crate::store::Store;
 use crate::time_index::TimeRun;
+use crate::timeline::Timeline;
 use crate::{Error, ErrorKind, Result};
 
 /// Bytes gathered before they are written.
@@ -355,11 +356,12 @@ pub struct RunBuilder {
 }
 
 impl RunBuilder {
-    /// A builder with no entries yet, for a timeline whose writes are in that log.
+    /// A builder with no entries yet, for a timeline.
     #[must_use]
-    pub fn new(store: &Arc<Store>, id: u64, order: u64, (timeline, log): (u64, u64)) -> RunBuilder {
+    pub fn new(store: &Arc<Store>, id: u64, order: u64, timeline: &Timeline) -> RunBuilder {
+        let Timeline { id: timeline, log, extent, .. } = *timeline;
         let sink = ExtentWriter::new(Arc::clone(store), log);
-        let writer = RunWriter::new(sink, store.pool_id, id, timeline);
+        let writer = RunWriter::new(sink, store.pool_id, id, timeline, extent);
         RunBuilder { id, order, timeline, log, writer }
     }
 

@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use format::map::{Entry, Key};
 use parking_lot::{Mutex, RwLock};
-use units::Seq;
+use units::{MapExtent, Seq};
 
 use crate::Result;
 use crate::outside::{OUTSIDE_SEQ, Outside};
@@ -37,6 +37,8 @@ pub struct Timeline {
     pub id: u64,
     /// The log its writes are in.
     pub log: u64,
+    /// The unit in which its map keeps entries: its volume's.
+    pub extent: MapExtent,
     /// Where it came from.
     pub parent: Option<Branch>,
     /// The file that has what is not here; only of a timeline without a parent.
@@ -52,11 +54,16 @@ struct State {
 }
 
 impl Timeline {
-    /// A timeline with these runs, newest first.
+    /// A timeline with these runs, newest first, whose writes are in a log.
     #[must_use]
-    pub fn new(id: u64, log: u64, parent: Option<Branch>, runs: Vec<Arc<StoredRun>>) -> Timeline {
+    pub fn new(
+        id: u64,
+        (log, extent): (u64, MapExtent),
+        parent: Option<Branch>,
+        runs: Vec<Arc<StoredRun>>,
+    ) -> Timeline {
         let state = RwLock::new(State { runs, ..State::default() });
-        Timeline { id, log, parent, outside: RwLock::default(), state }
+        Timeline { id, log, extent, parent, outside: RwLock::default(), state }
     }
 
     /// The timeline at the end of the line of parents.

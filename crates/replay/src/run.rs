@@ -126,6 +126,7 @@ impl Engine {
                 window_ns: settings.window_ns,
                 history_limit_bytes: None,
                 cache: CacheChange { bytes: settings.cache_bytes, dirty_percent: None },
+                extent: units::MapExtent::BLOCK,
                 encoding: EncodingChange::default(),
             })?;
             self.volumes.push(volume);

@@ -6,6 +6,7 @@
 //! makes a parser panic; 3. every error has a message for people and, where one is possible, a
 //! hint.
 
+mod extent;
 mod granularity;
 mod local;
 mod moment;
@@ -16,6 +17,7 @@ mod size;
 mod span;
 mod time;
 
+pub use extent::{MapExtent, MapExtentError};
 pub use granularity::{Granularity, GranularityError};
 pub use jiff::tz::TimeZone;
 pub use local::Reading;

@@ -115,6 +115,7 @@ fn run(path: &Path, writes: u64, rounds: u64) -> Outcome<()> {
         window_ns: 30 * 24 * 3600 * 1_000_000_000,
         history_limit_bytes: None,
         cache: CacheChange::default(),
+        extent: units::MapExtent::BLOCK,
         encoding: EncodingChange::default(),
     })?;
     note(&format!(

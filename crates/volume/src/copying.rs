@@ -488,8 +488,7 @@ impl CopyJob {
     ) -> Result<StoredRun> {
         let below = timeline.runs().last().map_or(u64::MAX, |oldest| oldest.order);
         let order = below.min(source.record().orders_below) - 1;
-        let owner = (timeline.id, timeline.log);
-        let mut builder = RunBuilder::new(&core.store, core.next_run(), order, owner);
+        let mut builder = RunBuilder::new(&core.store, core.next_run(), order, timeline);
         entries.iter().try_for_each(|entry| builder.push(*entry))?;
         Ok(builder.finish(&core.store)?.expect("a run of some entries"))
     }

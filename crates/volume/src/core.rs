@@ -31,6 +31,19 @@ pub const SPARES_WANTED: usize = 6;
 /// A file that is being imported, at its timeline.
 pub type Hung = (Arc<Timeline>, Arc<Source>);
 
+/// What tells whether room can be made that could not be made before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Standing {
+    /// Free zones.
+    pub free_zones: u32,
+    /// Map entries of all segments.
+    pub entries: u64,
+    /// The last audit record: whatever was deleted or expired is in one.
+    pub audit: u64,
+    /// Moments that views hold.
+    pub views: usize,
+}
+
 /// The shared middle of a pool.
 pub struct Core {
     /// Device, zones, segments.
@@ -57,6 +70,8 @@ pub struct Core {
     pub openings: Mutex<Vec<Weak<Opening>>>,
     /// The right to do background work, and the merge under way.
     pub work: Mutex<Option<MergeJob>>,
+    /// How things stood when no room could be made last.
+    pub refused: Mutex<Option<Standing>>,
     /// Entries that may wait in memory per volume before they are written as a run.
     pub pending_max: usize,
     /// Set when the pool is closed.

@@ -266,7 +266,8 @@ impl Volume {
         self.core.audit(&mut numbers, &commit, "revert", &self.name, detail)?;
         self.core.finish(&numbers, commit)?;
         let branch = Branch { timeline: parent_map, seq: target.seq };
-        let map = Arc::new(Timeline::new(timeline.id, self.id, Some(branch), Vec::new()));
+        let owner = (self.id, record.extent);
+        let map = Arc::new(Timeline::new(timeline.id, owner, Some(branch), Vec::new()));
         self.core.timelines.write().insert(timeline.id, (timeline, Arc::clone(&map)));
         gate.take_event(seq, time);
         *self.record.lock() = record;

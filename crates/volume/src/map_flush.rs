@@ -152,8 +152,7 @@ impl Volume {
         entries.sort_by_key(|e| (e.key, std::cmp::Reverse(e.seq)));
         let nodes = Nodes::new(frozen.iter().flat_map(|part| part.nodes().iter().copied()));
         let id = self.core.next_run();
-        let mut builder =
-            history::RunBuilder::new(&self.core.store, id, id, (timeline.id, self.id));
+        let mut builder = history::RunBuilder::new(&self.core.store, id, id, timeline);
         let mut start = 0;
         while start < entries.len() {
             let key = entries[start].key;

@@ -132,7 +132,7 @@ impl Volume {
         let nodes = self.nodes_of(&timeline)?;
         let order = inputs.first().expect("a merge has inputs").order;
         let id = self.core.next_run();
-        let builder = RunBuilder::new(&self.core.store, id, order, (timeline.id, self.id));
+        let builder = RunBuilder::new(&self.core.store, id, order, &timeline);
         let mover = Mover::new(Arc::clone(&self.core), self.id, timeline.id);
         Ok(MergeJob {
             volume: Arc::clone(self),

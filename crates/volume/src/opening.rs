@@ -81,7 +81,7 @@ impl Opening {
     ) -> Opening {
         let is_present = at == Seq(u64::MAX);
         let budget = if is_present { &store.page_budget } else { &store.view_budget };
-        let pages = PageTable::new(Arc::clone(budget));
+        let pages = PageTable::new(Arc::clone(budget), timeline.extent);
         let io = store.io(id);
         let root = timeline.root();
         Opening { store, volume, timeline, root, at, size_bytes, pages, io, current: None }

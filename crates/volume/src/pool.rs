@@ -12,11 +12,11 @@ use block::{BlockDevice, Purpose, Zones};
 use env::{Files, NoFiles};
 use format::FORMAT_VERSION;
 use format::superblock::{
-    COPY_OFFSETS, FEATURE_BASE, FEATURE_CURRENT_STORE, FEATURE_PACKS, Superblock,
+    COPY_OFFSETS, FEATURE_BASE, FEATURE_CURRENT_STORE, FEATURE_EXTENTS, FEATURE_PACKS, Superblock,
 };
 use history::{Branch, Timeline};
 use parking_lot::Mutex;
-use units::{Moment, Seq};
+use units::{MapExtent, Moment, Seq};
 
 use crate::caches;
 use crate::catalogue::{
@@ -270,6 +270,7 @@ impl Pool {
             placed: Vec::new(),
             cache: caches::setting(spec.architecture, None, spec.cache)?,
             conversion: None,
+            extent: spec.extent,
             encoding: encoding::setting(None, spec.encoding)?,
         })
     }
@@ -287,6 +288,9 @@ impl Pool {
         }
         if record.architecture.has_base() {
             core.announce(FEATURE_BASE)?;
+        }
+        if !record.extent.is_block() {
+            core.announce(FEATURE_EXTENTS)?;
         }
         if record.encoding.is_some() {
             core.announce(FEATURE_PACKS)?;
@@ -328,7 +332,8 @@ impl Pool {
         commit.put_timeline(&timeline)?;
         core.audit(&mut numbers, &commit, action, &record.name, detail)?;
         core.finish(&numbers, commit)?;
-        let map = Arc::new(Timeline::new(timeline.id, record.id, branch, Vec::new()));
+        let owner = (record.id, record.extent);
+        let map = Arc::new(Timeline::new(timeline.id, owner, branch, Vec::new()));
         core.hang(&map, timeline.source.as_ref());
         core.timelines.write().insert(timeline.id, (timeline, map));
         let volume = Arc::new(Volume::start(Arc::clone(core), record)?);
@@ -345,6 +350,21 @@ impl Pool {
     /// # Errors
     /// Those of resolving; `Invalid`, `Exists`, `Refused`, `Io`.
     pub fn clone_volume(&self, source: &str, at: &Moment, name: &str) -> Result<Arc<Volume>> {
+        self.clone_with_extent(source, at, name, None)
+    }
+
+    /// The same, with map extents of another size than its origin has. What it inherits stays as it
+    /// is.
+    ///
+    /// # Errors
+    /// Those of resolving; `Invalid`, `Exists`, `Refused`, `Io`.
+    pub fn clone_with_extent(
+        &self,
+        source: &str,
+        at: &Moment,
+        name: &str,
+        extent: Option<MapExtent>,
+    ) -> Result<Arc<Volume>> {
         self.check_open()?;
         check_name("volume", name)?;
         let origin = self.volume(source)?;
@@ -381,6 +401,7 @@ impl Pool {
             next_version: 0,
             placed: Vec::new(),
             conversion: None,
+            extent: extent.unwrap_or(record.extent),
             ..record
         };
         let branch = Branch { timeline, seq: resolved.seq };

@@ -179,7 +179,7 @@ impl Core {
         let mut runs: Vec<(u64, StoredRun)> = Vec::new();
         let mut live: BTreeMap<u64, i64> = BTreeMap::new();
         for (timeline, mut entries) in entries {
-            let Some(log) = self.timeline(timeline).map(|line| line.log) else { continue };
+            let Some(line) = self.timeline(timeline) else { continue };
             entries.sort_unstable_by_key(|found| found.entry.order());
             // A moved block may still lie in its old segment as well: a sound copy counts, of sound
             // ones the newer. (A home may have been half written over when the power went.)
@@ -191,7 +191,7 @@ impl Core {
                 same
             });
             let id = self.next_run();
-            let mut builder = RunBuilder::new(&self.store, id, id, (timeline, log));
+            let mut builder = RunBuilder::new(&self.store, id, id, &line);
             drop_damaged(&mut entries, &needed.of(timeline))?;
             for Found { entry, sound } in &entries {
                 damaged_bytes += if *sound { 0 } else { BLOCK_BYTES };

@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering;
 use history::{By, Content, Segment};
 use units::{Seq, WallTime};
 
-use crate::core::{Core, SPARES_WANTED};
+use crate::core::{Core, SPARES_WANTED, Standing};
 use crate::types::Budget;
 use crate::volume::Volume;
 use crate::{Error, ErrorKind, Result};
@@ -320,10 +320,15 @@ impl Core {
             if enough() {
                 return Ok(());
             }
-            let now = (self.store.zone_counts().1, self.live_entries());
-            let gets_on = now.0 > best.0 || now.1 < best.1;
-            best = (best.0.max(now.0), best.1.min(now.1));
+            let now = self.standing();
+            // All of it was gone through for an earlier write, and nothing has changed since.
+            if tries == 0 && *self.refused.lock() == Some(now) {
+                break;
+            }
+            let gets_on = now.free_zones > best.0 || now.entries < best.1;
+            best = (best.0.max(now.free_zones), best.1.min(now.entries));
             if tries > 1 && !gets_on && !self.sacrifice()? {
+                *self.refused.lock() = Some(self.standing());
                 break;
             }
             tries += 1;
@@ -336,10 +341,14 @@ impl Core {
         .with_hint("delete versions, pinned marks, clones or volumes, or trim"))
     }
 
-    /// Map entries of all segments.
-    fn live_entries(&self) -> u64 {
+    fn standing(&self) -> Standing {
         let live = |s: &Arc<Segment>| s.live_entries.load(Ordering::Acquire).max(0) as u64;
-        self.store.segments().iter().map(live).sum()
+        Standing {
+            free_zones: self.store.zone_counts().1,
+            entries: self.store.segments().iter().map(live).sum(),
+            audit: self.books.lock().audit,
+            views: self.all_volumes().iter().map(|volume| volume.pins.lock().views.len()).sum(),
+        }
     }
 
     /// Drops and moves together all that can be, once. The caller holds `work`, with no job.
@@ -436,6 +445,10 @@ impl Volume {
             (Seq(record.horizon_seq), Seq(record.flushed_seq))
         };
         let mut segments = self.core.store.segments();
+        let is_pack = |s: &Arc<Segment>| s.log == self.id && s.content() == Content::Pack;
+        if segments.iter().any(is_pack) {
+            return self.expire_share(excess, (horizon, flushed));
+        }
         segments.retain(|s| {
             let in_window = horizon < s.last_seq() && s.last_seq() <= flushed;
             s.log == self.id && s.slab.is_none() && in_window && s.sealed.load(Ordering::Acquire)
@@ -453,6 +466,18 @@ impl Volume {
         match until {
             Some(seq) => self.raise_horizon(seq, None, "history-limit"),
             None => Ok(()),
+        }
+    }
+
+    /// Expires as large a share of the seqs as the excess is of the history: in packs old and new
+    /// versions lie together, so that their segments do not tell where history ends.
+    fn expire_share(&self, excess: u64, (horizon, flushed): (Seq, Seq)) -> Result<()> {
+        let history = u128::from(self.history_bytes()?.max(excess).max(1));
+        let span = u128::from(flushed.0.saturating_sub(horizon.0));
+        let share = (span * u128::from(excess)).div_ceil(history);
+        match u64::try_from(share.min(span)).unwrap_or(u64::MAX) {
+            0 => Ok(()),
+            share => self.raise_horizon(Seq(horizon.0 + share), None, "history-limit"),
         }
     }
 

@@ -12,7 +12,7 @@ use history::{
     StoreParts, StoredRun, TimeIndex, Timeline, open_time_run, read_header, recover_log,
 };
 use parking_lot::{Mutex, RwLock};
-use units::{Seq, WallTime};
+use units::{MapExtent, Seq, WallTime};
 
 use crate::base::Base;
 use crate::cache::Cache;
@@ -106,20 +106,14 @@ pub fn open_core(
         timelines: RwLock::new(BTreeMap::new()),
         openings: Mutex::new(Vec::new()),
         work: Mutex::new(None),
+        refused: Mutex::new(None),
         pending_max: usize::try_from(pending_max).expect("clamped"),
         memory_bytes: memory,
         sharing: Mutex::new(()),
         closed: AtomicBool::new(false),
     });
     core.store.back_reserve();
-    fill_or_part(core, contents, map)
-}
-
-fn fill_or_part(core: Arc<Core>, contents: Contents, map: Map) -> Result<Arc<Core>> {
-    if let Err(e) = fill(&core, contents, map) {
-        core.part();
-        return Err(e);
-    }
+    fill(&core, contents, map).inspect_err(|_| core.part())?;
     Ok(core)
 }
 
@@ -197,7 +191,10 @@ fn add_timelines(core: &Core, contents: &Contents) -> Result<()> {
                 extents,
             )?));
         }
-        let timeline = Arc::new(Timeline::new(record.id, record.log, parent, open));
+        // How what is written from now on is kept; what is there says so itself.
+        let volume = contents.volumes.iter().find(|volume| volume.id == record.log);
+        let owner = (record.log, volume.map_or(MapExtent::BLOCK, |volume| volume.extent));
+        let timeline = Arc::new(Timeline::new(record.id, owner, parent, open));
         core.hang(&timeline, record.source.as_ref());
         timelines.insert(record.id, (record.clone(), timeline));
     }

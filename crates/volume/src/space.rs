@@ -71,6 +71,13 @@ impl Volume {
         segments.iter().filter(|s| s.log == self.id).map(|s| s.live_bytes()).sum()
     }
 
+    /// Bytes of the runs of map entries of this volume's writes.
+    #[must_use]
+    pub fn map_bytes(&self) -> u64 {
+        let runs = self.own_timelines().into_iter().flat_map(|timeline| timeline.runs());
+        runs.map(|run| u64::from(run.summary.pages) * format::PAGE_BYTES as u64).sum()
+    }
+
     /// What pins keep: the bytes by which pinned moments differ from one another and from the
     /// present, at most all history, which is also what is told when counting would take long.
     fn pinned_bytes(&self, history_bytes: u64) -> Result<u64> {

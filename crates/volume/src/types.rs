@@ -2,7 +2,7 @@
 
 use history::IoCount;
 use serde::{Deserialize, Serialize};
-use units::{Seq, WallTime};
+use units::{MapExtent, Seq, WallTime};
 
 /// Where current data lives and when old data is split off.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -218,6 +218,8 @@ pub struct VolumeSpec {
     pub history_limit_bytes: Option<u64>,
     /// Its write-back cache; what is not given is what its architecture needs, and 3 %.
     pub cache: CacheChange,
+    /// The unit in which its map keeps entries.
+    pub extent: MapExtent,
     /// How its history is kept; what is not given is raw, or 10 minutes.
     pub encoding: EncodingChange,
 }
@@ -307,6 +309,8 @@ pub struct VolumeInfo {
     pub architecture: Architecture,
     /// Which writes are retained.
     pub granularity: Granularity,
+    /// The unit in which its map keeps entries.
+    pub extent: MapExtent,
     /// Nanoseconds.
     pub window_ns: u64,
     /// Bytes.

@@ -248,6 +248,7 @@ impl Volume {
             size_bytes: self.size_bytes(),
             architecture: record.architecture,
             granularity: record.granularity_at(Seq(u64::MAX)),
+            extent: record.extent,
             window_ns: record.window_ns,
             history_limit_bytes: record.history_limit_bytes,
             state: if self.core.store.has_failed() { "refusing-writes" } else { "online" },

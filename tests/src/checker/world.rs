@@ -173,12 +173,19 @@ impl World {
         let mut body = json!({
             "name": name, "size": size, "granularity": granularity, "architecture": architecture
         });
+        if self.random.chance(60) {
+            body["extent"] = json!(4096_u64 << self.random.between(0, 4));
+        }
         if window == Window::Short {
             body["window"] = json!(SHORT_WINDOW);
         }
         if self.random.chance(40) {
             body["cache"] = json!(self.random.between(64 << 10, 2 << 20));
             body["cache_dirty_percent"] = json!(self.random.between(1, 100));
+        }
+        if self.random.chance(50) {
+            body["encoding"] = json!(["xor", "delta"][self.random.index(2)]);
+            body["encode_after"] = json!("0s");
         }
         self.note(format!("create {body}"));
         self.server.http().expect("POST", "/api/v1/volumes", Some(&body))?;

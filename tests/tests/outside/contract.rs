@@ -97,6 +97,9 @@ fn bad_volumes_are_refused() -> Result<()> {
         ("granularity", json!("often")),
         ("granularity", json!("0s")),
         ("window", json!("-1h")),
+        ("extent", json!(512)),
+        ("extent", json!("24KiB")),
+        ("extent", json!("128KiB")),
         ("no_such_field", json!(1)),
     ] {
         let mut body = json!({ "name": "new", "size": 8192 });

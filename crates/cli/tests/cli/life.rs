@@ -32,6 +32,23 @@ fn a_table_is_lost_and_found_again() {
 }
 
 #[test]
+fn a_volume_and_its_clones_have_the_map_extents_they_are_given() {
+    let fixture = Fixture::new();
+    fixture.ok(&["volume", "create", "v", "--size", "1MiB", "--extent", "32KiB"]);
+    let extent =
+        |name: &str| fixture.run(&["volume", "show", name, "--json"]).json()["extent"].clone();
+    assert_eq!(extent("v"), 32_768);
+    fixture.ok(&["clone", "v", "same"]);
+    fixture.ok(&["clone", "v", "other", "--extent", "4KiB"]);
+    assert_eq!((extent("same"), extent("other")), (32_768.into(), 4096.into()));
+    assert!(fixture.run(&["volume", "show", "v"]).out.contains("32 KiB"));
+    for wrong in ["512", "24KiB", "128KiB"] {
+        let refused = fixture.run(&["volume", "create", "w", "--size", "1MiB", "--extent", wrong]);
+        assert!(refused.err.contains("give one of 4KiB, 8KiB, 16KiB, 32KiB, 64KiB"), "{wrong}");
+    }
+}
+
+#[test]
 fn json_has_the_fields_of_the_contract() {
     let fixture = with_volume();
     assert!(fixture.qemu_io("pg", &["write -P 1 0 4k", "write -P 2 8k 4k"]));

@@ -1,9 +1,10 @@
-//! Leaf pages: up to 184 entries of a run, in order.
+//! Leaf pages: up to 184 entries of a run, in order; or more of them, grouped (`grouped`).
 
 use std::fmt::Write as _;
 
 use units::Seq;
 
+use super::grouped::{EXTENT_LEAF, GroupedPage};
 use super::{Entry, Key, decode_key, layout};
 use crate::error::Result;
 use crate::field::get;
@@ -20,9 +21,20 @@ const LEAF: PageType = PageType {
 pub const LEAF_ENTRIES_MAX: usize = LEAF.records_max();
 const _: () = assert!(LEAF_ENTRIES_MAX == 184);
 
-/// A verified leaf page. It is small to keep: the page itself, and the number of its entries.
+/// A verified leaf page, of either form. It is small to keep: the page itself, and where its entries
+/// are if they are grouped.
 #[derive(Clone, Debug)]
-pub struct LeafPage {
+pub struct LeafPage(Form);
+
+#[derive(Clone, Debug)]
+enum Form {
+    Plain(PlainPage),
+    Grouped(GroupedPage),
+}
+
+/// The page, and the number of its entries.
+#[derive(Clone, Debug)]
+struct PlainPage {
     bytes: Box<[u8; PAGE_BYTES]>,
     count: usize,
 }
@@ -47,8 +59,11 @@ impl LeafPage {
     /// # Errors
     /// `NotThis`, `Checksum`, or `Invalid` (also if it is of another address).
     pub fn decode(bytes: Box<[u8; PAGE_BYTES]>, address: PageAddress) -> Result<LeafPage> {
+        if bytes[..4] == EXTENT_LEAF.magic.to_le_bytes() {
+            return Ok(LeafPage(Form::Grouped(GroupedPage::decode(bytes, address)?)));
+        }
         let count = LEAF.verify(&bytes, address)?;
-        let page = LeafPage { bytes, count };
+        let page = PlainPage { bytes, count };
         let place = LEAF.place(address);
         let mut previous = None;
         for i in 0..count {
@@ -58,7 +73,7 @@ impl LeafPage {
             place.require(ascends, "entries in order", i)?;
             previous = Some(entry.order());
         }
-        Ok(page)
+        Ok(LeafPage(Form::Plain(page)))
     }
 
     /// The number of entries, at least 1.
@@ -66,14 +81,35 @@ impl LeafPage {
     #[must_use]
     #[expect(clippy::len_without_is_empty, reason = "a leaf is never empty")]
     pub fn len(&self) -> usize {
-        self.count
+        match &self.0 {
+            Form::Plain(page) => page.count,
+            Form::Grouped(page) => page.len(),
+        }
+    }
+
+    /// Whether its entries are grouped by extents.
+    #[must_use]
+    pub fn is_grouped(&self) -> bool {
+        matches!(self.0, Form::Grouped(_))
+    }
+
+    /// Bytes of memory on the heap.
+    #[must_use]
+    pub fn memory_bytes(&self) -> usize {
+        match &self.0 {
+            Form::Plain(_) => PAGE_BYTES,
+            Form::Grouped(page) => page.memory_bytes(),
+        }
     }
 
     /// Entry `i`. Panics if there are not so many.
     #[inline]
     #[must_use]
     pub fn get(&self, i: usize) -> Entry {
-        Entry::decode(self.record(i))
+        match &self.0 {
+            Form::Plain(page) => page.get(i),
+            Form::Grouped(page) => page.get(i),
+        }
     }
 
     /// The index of the first entry at or after (`key`, `seq`): of this key with this or a lower
@@ -88,31 +124,54 @@ impl LeafPage {
     #[inline]
     #[must_use]
     pub fn seek_from(&self, from: usize, key: Key, seq: Seq) -> usize {
-        let (mut low, mut high) = (from, self.count);
-        while low < high {
-            let middle = low.midpoint(high);
-            let record = self.record(middle);
-            let found = decode_key(record);
-            let is_before = found < key || (found == key && Seq(get(record, layout::SEQ)) > seq);
-            if is_before {
-                low = middle + 1;
-            } else {
-                high = middle;
-            }
+        let is_before = |(found, of): (Key, Seq)| found < key || (found == key && of > seq);
+        match &self.0 {
+            Form::Plain(page) => search(from, page.count, |i| is_before(page.key_and_seq(i))),
+            Form::Grouped(page) => search(from, page.len(), |i| is_before(page.key_and_seq(i))),
         }
-        low
     }
 
-    /// The entries as text, one a line.
+    /// The entries as text, one a line; grouped entries one record a line.
     #[must_use]
     pub fn explain(&self) -> String {
-        let mut text = format!("leaf page of {} entries\n", self.count);
-        for i in 0..self.count {
-            let Entry { key, seq, location, crc } = self.get(i);
+        let page = match &self.0 {
+            Form::Plain(page) => page,
+            Form::Grouped(page) => return page.explain(),
+        };
+        let mut text = format!("leaf page of {} entries\n", page.count);
+        for i in 0..page.count {
+            let Entry { key, seq, location, crc } = page.get(i);
             writeln!(text, "  {key}, seq {seq}: {location}, crc {crc:#010x}")
                 .expect("a String takes all");
         }
         text
+    }
+}
+
+/// The first of `low..high` that is not before the place.
+#[inline]
+fn search(mut low: usize, mut high: usize, is_before: impl Fn(usize) -> bool) -> usize {
+    while low < high {
+        let middle = low.midpoint(high);
+        if is_before(middle) {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    low
+}
+
+impl PlainPage {
+    #[inline]
+    fn get(&self, i: usize) -> Entry {
+        Entry::decode(self.record(i))
+    }
+
+    #[inline]
+    fn key_and_seq(&self, i: usize) -> (Key, Seq) {
+        let record = self.record(i);
+        (decode_key(record), Seq(get(record, layout::SEQ)))
     }
 
     #[inline(always)]

@@ -45,6 +45,12 @@ fn decoders() -> Vec<(&'static str, Decode, Vec<u8>, u32)> {
             0,
         ),
         (
+            "extent leaf",
+            |bytes, address| LeafPage::decode(page(bytes), address).map(drop),
+            examples::extent_leaf().to_vec(),
+            0,
+        ),
+        (
             "index",
             |bytes, address| IndexPage::decode(&page(bytes), address, &mut Vec::new()),
             examples::index().to_vec(),
@@ -86,6 +92,7 @@ fn salt(name: &str) -> u32 {
         "segment" => b"segm",
         "batch" | "relocated batch" => b"btch",
         "leaf" => b"leaf",
+        "extent leaf" => b"lfex",
         "index" => b"indx",
         "footer" => b"runf",
         _ => b"time",
@@ -132,7 +139,8 @@ fn every_shortened_structure_is_an_error() {
 fn no_structure_passes_for_another_or_for_one_of_another_address() {
     for (name, _, bytes, _) in decoders() {
         for (other, decode, _, page) in decoders() {
-            let is_same = name == other || (name.ends_with("batch") && other.ends_with("batch"));
+            let are_both = |kind: &str| name.ends_with(kind) && other.ends_with(kind);
+            let is_same = name == other || are_both("batch") || are_both("leaf");
             let found = decode(&bytes, examples::page(page)).map_err(|error| error.kind);
             let expected = if is_same { Ok(()) } else { Err(FormatErrorKind::NotThis) };
             assert_eq!(found, expected, "{name} read as {other}");

@@ -2,14 +2,14 @@
 
 use hindsight_format::batch::{BatchEncoder, BatchHeader, BatchKind};
 use hindsight_format::checksum::{ZERO_BLOCK_CRC, block_crc};
-use hindsight_format::map::{Entry, Key, LeafPage};
+use hindsight_format::map::{Entry, Key, LeafBuilder, LeafPage};
 use hindsight_format::run::{IndexEntry, IndexPage, RunFooter};
 use hindsight_format::segment::SegmentHeader;
 use hindsight_format::superblock::Superblock;
 use hindsight_format::time::{TimeEntry, TimePage};
 use hindsight_format::trace::{FrameEncoder, Request, RequestKind, TraceHeader};
 use hindsight_format::{Location, PageAddress};
-use units::{Lba, Seq, WallTime};
+use units::{Lba, MapExtent, Seq, WallTime};
 
 pub const POOL_ID: u128 = 0x0f1e_2d3c_4b5a_6978_8796_a5b4_c3d2_e1f0;
 /// 2026-11-21T10:00:00Z.
@@ -117,7 +117,27 @@ pub fn footer() -> RunFooter {
         seq_first: Seq(55),
         seq_last: Seq(123),
         index_crc: block_crc(&index()[..]),
+        extent: MapExtent::BLOCK,
     }
+}
+
+/// Blocks 8 to 10 of one write, of which block 9 was written again, moved with its neighbours; and
+/// the trim.
+pub fn extent_entries() -> Vec<Entry> {
+    let crc = |byte| block_crc(&[byte; 4096]);
+    vec![
+        Entry::data(Lba(8), Seq(55), Location::new(6, 1024), crc(0x5a)),
+        Entry::data(Lba(9), Seq(121), Location::new(7, 640), crc(0xa5)),
+        Entry::data(Lba(10), Seq(55), Location::new(6, 9216), crc(0x5a)),
+        entries()[2],
+    ]
+}
+
+pub fn extent_leaf() -> Box<[u8; 4096]> {
+    let extent = MapExtent::try_from(32 << 10).expect("an extent");
+    let mut builder = LeafBuilder::new(extent);
+    assert!(extent_entries().into_iter().all(|entry| builder.push(entry)));
+    builder.finish(page(0))
 }
 
 pub fn time_entries() -> Vec<TimeEntry> {

@@ -61,6 +61,19 @@ fn a_leaf_is_explained_entry_by_entry() {
 }
 
 #[test]
+fn an_extent_leaf_is_explained_record_by_record() {
+    let page = LeafPage::decode(examples::extent_leaf(), examples::page(0)).expect("sound");
+    let text = page.explain();
+    let lines: Vec<&str> = text.lines().collect();
+    assert_eq!(lines[0], "extent leaf page of 4 entries in 3 records");
+    let first = "  block 8, seq 121: segment 7 + 640, mask 0x0002, stride extent, 0x";
+    assert!(lines[1].starts_with(first), "{text}");
+    let second = "  block 8, seq 55: segment 6 + 1024, mask 0x0005, stride extent, 0x";
+    assert!(lines[2].starts_with(second), "{text}");
+    assert_eq!(lines[3], "  blocks 4096 + 512, seq 123: hole of segment 7");
+}
+
+#[test]
 fn an_index_a_footer_and_a_time_page_are_explained() {
     let text = IndexPage::explain(&examples::index_entries(), 0);
     assert_eq!(text, "index of 1 leaves\n  leaf 0: from block 9, seq 121\n");

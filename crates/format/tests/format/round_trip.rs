@@ -4,12 +4,12 @@ use hindsight_format::batch::{
     Batch, BatchEncoder, BatchHeader, BatchKind, DescriptorKind, header_bytes, peek_header_bytes,
 };
 use hindsight_format::checksum::block_crc;
-use hindsight_format::map::LeafPage;
+use hindsight_format::map::{LEAF_ENTRIES_MAX, LeafBuilder, LeafPage};
 use hindsight_format::run::{IndexEntry, IndexPage, RunFooter};
 use hindsight_format::segment::SegmentHeader;
 use hindsight_format::superblock::Superblock;
 use hindsight_format::time::TimePage;
-use proptest::prelude::{ProptestConfig, any, prop_assert_eq, proptest};
+use proptest::prelude::{ProptestConfig, any, prop_assert, prop_assert_eq, prop_oneof, proptest};
 use units::{Seq, WallTime};
 
 use crate::{examples, values};
@@ -106,6 +106,32 @@ proptest! {
     }
 
     #[test]
+    fn what_a_builder_takes_comes_back_and_is_searched_as_a_list_is(
+        entries in prop_oneof![values::writes(), values::entries(400)],
+        extent in values::extent(), address in values::address(), key in values::key(),
+        seq in values::seq(), pick in any::<proptest::sample::Index>(),
+    ) {
+        let mut builder = LeafBuilder::new(extent);
+        let taken = entries.iter().take_while(|entry| builder.push(**entry)).count();
+        prop_assert!(taken == entries.len() || taken >= LEAF_ENTRIES_MAX, "{} taken", taken);
+        prop_assert_eq!(builder.first(), entries.first());
+        let page = LeafPage::decode(builder.finish(address), address).expect("sound");
+        let found: Vec<_> = (0..page.len()).map(|i| page.get(i)).collect();
+        prop_assert_eq!(&found, &entries[..taken]);
+        let picked = entries[pick.index(taken)];
+        for (key, seq) in [(key, seq), (picked.key, picked.seq), (picked.key, seq)] {
+            let place = (key, std::cmp::Reverse(seq));
+            let expected = found.iter().position(|entry| entry.order() >= place);
+            prop_assert_eq!(page.seek(key, seq), expected.unwrap_or(taken));
+        }
+        if let Some(next) = entries.get(taken) {
+            prop_assert!(builder.push(*next), "the next page begins empty");
+            let page = LeafPage::decode(builder.finish(address), address).expect("sound");
+            prop_assert_eq!((page.len(), page.get(0)), (1, *next));
+        }
+    }
+
+    #[test]
     fn an_index_page_comes_back_after_those_before_it(
         entries in values::entries(338), address in values::address(),
     ) {
@@ -120,6 +146,7 @@ proptest! {
     #[test]
     fn a_footer_comes_back(
         timeline in any::<u64>(), leaf_pages in 1..u32::MAX / 2, rest in 0..184_u64,
+        extent in values::extent(),
         a in values::key(), b in values::key(), c in values::seq(), d in values::seq(),
         index_crc in any::<u32>(), address in values::address(),
     ) {
@@ -135,6 +162,7 @@ proptest! {
             seq_first: c.min(d),
             seq_last: c.max(d),
             index_crc,
+            extent,
         };
         prop_assert_eq!(RunFooter::decode(&footer.encode(address), address), Ok(footer));
     }

@@ -9,7 +9,7 @@ use hindsight_format::time::TimeEntry;
 use hindsight_format::{Location, PageAddress};
 use proptest::collection::{btree_set, vec};
 use proptest::prelude::{Just, Strategy, any, prop_oneof};
-use units::{Seq, WallTime};
+use units::{Lba, MapExtent, Seq, WallTime};
 
 pub fn seq() -> impl Strategy<Value = Seq> + Clone {
     prop_oneof![1..100_u64, 1..=Seq::MAX.0, Just(Seq::MAX.0)].prop_map(Seq)
@@ -142,6 +142,43 @@ pub fn entry() -> impl Strategy<Value = Entry> {
 /// Entries in order, no two with the same key and seq.
 pub fn entries(count_max: usize) -> impl Strategy<Value = Vec<Entry>> {
     vec(entry(), 1..=count_max).prop_map(|mut entries| {
+        entries.sort_by_key(Entry::order);
+        entries.dedup_by_key(|entry| entry.order());
+        entries
+    })
+}
+
+pub fn extent() -> impl Strategy<Value = MapExtent> {
+    (0..MapExtent::ALL.len()).prop_map(|i| MapExtent::ALL[i])
+}
+
+/// Entries as writes leave them: neighbours at places that follow one another, now and then with a
+/// gap, moved, at home, or a hole; many versions of few extents.
+pub fn writes() -> impl Strategy<Value = Vec<Entry>> {
+    let write = (0..60_u64, 1..40_u64, 0..40_u64, 0..4_u8, any::<u64>());
+    vec(write, 1..120).prop_map(|writes| {
+        let mut entries = Vec::new();
+        for (seq, (first, blocks, seqs_back, kind, gaps)) in (1_u64..).zip(writes) {
+            let seq = Seq(seq.saturating_sub(seqs_back % 3).max(1));
+            let kept = (0..blocks).filter(|i| gaps >> (i % 64) & 3 != 0);
+            for (dense, block) in kept.enumerate() {
+                let lba = Lba(first + block);
+                let offset = match kind {
+                    0 => block * 4096,
+                    1 => dense as u64 * 4096,
+                    _ => block * 4288,
+                };
+                let location = Location::new(1 + seq.0 % 5, 512 + offset as u32);
+                entries.push(match kind {
+                    3 => Entry {
+                        location: Location::hole_in(7),
+                        ..Entry::hole(Key::block(lba), seq)
+                    },
+                    _ => Entry::data(lba, seq, location, (lba.0 * 77 + seq.0) as u32),
+                });
+            }
+        }
+        entries.push(Entry::hole(Key { level: 1, index: 1 }, Seq(4)));
         entries.sort_by_key(Entry::order);
         entries.dedup_by_key(|entry| entry.order());
         entries

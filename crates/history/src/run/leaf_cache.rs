@@ -14,8 +14,10 @@ use crate::hash::FastMap;
 
 /// Locks; leaves are dealt over them.
 const SHARDS: usize = 16;
-/// Memory of one leaf with its bookkeeping, in bytes.
-const LEAF_COST_BYTES: usize = format::PAGE_BYTES + 128;
+/// Memory of one leaf's bookkeeping, in bytes.
+const BOOKKEEPING_BYTES: usize = 128;
+/// Memory of one leaf that is not grouped, in bytes.
+const LEAF_COST_BYTES: usize = format::PAGE_BYTES + BOOKKEEPING_BYTES;
 
 /// A run and the number of one of its leaves.
 type LeafKey = (u64, u64);
@@ -30,28 +32,29 @@ struct Shard {
     leaves: FastMap<LeafKey, Held>,
     /// Every held leaf once, in the order in which the hand comes by.
     ring: VecDeque<LeafKey>,
+    /// Memory of all held leaves.
+    bytes: usize,
 }
 
 /// Verified leaves, shared by all runs and threads.
 pub struct LeafCache {
     shards: Vec<Mutex<Shard>>,
-    leaves_per_shard: usize,
+    bytes_per_shard: usize,
 }
 
 impl LeafCache {
     /// A cache of at most so many bytes (never less than one leaf for each of its 16 locks).
     #[must_use]
     pub fn new(bytes_max: usize) -> LeafCache {
-        let leaves_per_shard = (bytes_max / LEAF_COST_BYTES / SHARDS).max(1);
+        let bytes_per_shard = (bytes_max / SHARDS).max(LEAF_COST_BYTES);
         let shards = (0..SHARDS).map(|_| Mutex::new(Shard::default())).collect();
-        LeafCache { shards, leaves_per_shard }
+        LeafCache { shards, bytes_per_shard }
     }
 
     /// Bytes of memory in use.
     #[must_use]
     pub fn bytes(&self) -> usize {
-        let leaves: usize = self.shards.iter().map(|shard| shard.lock().leaves.len()).sum();
-        leaves * LEAF_COST_BYTES
+        self.shards.iter().map(|shard| shard.lock().bytes).sum()
     }
 
     pub(super) fn look_up(&self, run: u64, leaf: u32) -> Option<Arc<LeafPage>> {
@@ -68,9 +71,11 @@ impl LeafCache {
         if shard.leaves.contains_key(&key) {
             return;
         }
-        while shard.leaves.len() >= self.leaves_per_shard {
+        let bytes = cost_bytes(&page);
+        while !shard.leaves.is_empty() && shard.bytes + bytes > self.bytes_per_shard {
             shard.evict_one();
         }
+        shard.bytes += bytes;
         shard.leaves.insert(key, Held { page, used: false });
         shard.ring.push_back(key);
     }
@@ -86,13 +91,18 @@ impl Shard {
         while let Some(key) = self.ring.pop_front() {
             let held = self.leaves.get_mut(&key).expect("the ring has what is held");
             if !held.used {
-                self.leaves.remove(&key);
+                let gone = self.leaves.remove(&key).expect("it was there");
+                self.bytes -= cost_bytes(&gone.page);
                 return;
             }
             held.used = false;
             self.ring.push_back(key);
         }
     }
+}
+
+fn cost_bytes(page: &LeafPage) -> usize {
+    page.memory_bytes() + BOOKKEEPING_BYTES
 }
 
 #[cfg(test)]

@@ -149,6 +149,10 @@ impl Run {
         } else {
             last.key == self.footer.key_last
         };
+        if page.is_grouped() && self.footer.extent.is_block() {
+            let found = "an extent leaf".to_owned();
+            return Err(corrupt("leaf page", leaf, "a run without extents", found).into());
+        }
         if !(begins && ends) {
             let found = format!("{} to {}", first.key, last.key);
             return Err(

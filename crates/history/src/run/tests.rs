@@ -8,8 +8,10 @@ use format::PAGE_BYTES;
 use format::location::Location;
 use format::map::{Entry, Key};
 use proptest::collection::vec;
-use proptest::prelude::{ProptestConfig, Strategy, any, prop_assert_eq, prop_oneof, proptest};
-use units::{Lba, Seq};
+use proptest::prelude::{
+    ProptestConfig, Strategy, any, prop_assert, prop_assert_eq, prop_oneof, proptest,
+};
+use units::{Lba, MapExtent, Seq};
 
 use super::{
     EntrySource, LeafCache, MergeIter, PageSink, PageStore, Run, RunSource, RunWriter, SliceCursor,
@@ -52,7 +54,11 @@ struct Fixture {
 
 impl Fixture {
     fn new(number: u64, oracle: Vec<Entry>) -> Fixture {
-        let mut writer = RunWriter::new(Pages::default(), POOL_ID, number, 3);
+        Fixture::with_extent(number, oracle, MapExtent::BLOCK)
+    }
+
+    fn with_extent(number: u64, oracle: Vec<Entry>, extent: MapExtent) -> Fixture {
+        let mut writer = RunWriter::new(Pages::default(), POOL_ID, number, 3, extent);
         for entry in &oracle {
             writer.push(*entry).expect("memory takes all");
         }
@@ -121,12 +127,45 @@ fn entries(count_max: usize) -> impl Strategy<Value = Vec<Entry>> {
     })
 }
 
+fn extent() -> impl Strategy<Value = MapExtent> {
+    (0..MapExtent::ALL.len()).prop_map(|i| MapExtent::ALL[i])
+}
+
+/// Entries as writes of many blocks leave them, some written over again and again, some moved and
+/// some trimmed; among them `entries`.
+fn writes(count_max: usize) -> impl Strategy<Value = Vec<Entry>> {
+    let hot = (0..3_u64, 1..20_u64);
+    let wide = (0..2048_u64, 1..200_u64);
+    let write = (prop_oneof![hot, wide], 0..8_u8, any::<u64>());
+    (entries(300), vec(write, 1..=count_max)).prop_map(|(mut entries, writes)| {
+        for (seq, ((first, blocks), kind, kept)) in (4000_u64..).zip(writes) {
+            let kept = (0..blocks).filter(|i| kind > 3 || kept >> (i % 64) & 1 == 1);
+            for (dense, i) in kept.enumerate() {
+                let step = if kind == 2 { dense as u64 * 4096 } else { i * 4096 };
+                let step = if kind == 3 { i * 4288 } else { step };
+                let location = Location::new(1 + seq % 1000, 512 + step as u32);
+                let (lba, crc) = (Lba(first + i), (i * 7919 + seq) as u32);
+                entries.push(match kind {
+                    7 => Entry::hole(Key::block(lba), Seq(seq)),
+                    _ => Entry::data(lba, Seq(seq), location, crc),
+                });
+            }
+        }
+        sorted(entries)
+    })
+}
+
+/// What a run may hold.
+fn contents() -> impl Strategy<Value = Vec<Entry>> {
+    prop_oneof![entries(3000), writes(300)]
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(60))]
 
     #[test]
-    fn a_walk_of_a_run_is_the_list(entries in entries(3000)) {
-        let fixture = Fixture::new(9, entries);
+    fn a_walk_of_a_run_is_the_list(entries in contents(), extent in extent()) {
+        let fixture = Fixture::with_extent(9, entries, extent);
         fixture.run.verify(&fixture.pages).expect("sound");
         for keeps in [true, false] {
             let source = fixture.source();
@@ -144,9 +183,10 @@ proptest! {
 
     #[test]
     fn a_search_finds_what_it_finds_in_the_list(
-        entries in entries(3000), places in vec((entries(1), any::<u64>(), any::<bool>()), 1..80),
+        entries in contents(), places in vec((entries(1), any::<u64>(), any::<bool>()), 1..80),
+        extent in extent(),
     ) {
-        let fixture = Fixture::new(9, entries);
+        let fixture = Fixture::with_extent(9, entries, extent);
         let source = fixture.source();
         let mut cursor = fixture.run.cursor(source).expect("sound");
         for (near, pick, take) in places {
@@ -168,9 +208,10 @@ proptest! {
 
     #[test]
     fn a_page_is_filled_as_the_list_says(
-        entries in entries(3000), moments in vec(0..3100_u64, 1..6), known in 0..3000_u64,
+        entries in contents(), moments in vec(0..4400_u64, 1..6), known in 0..3000_u64,
+        extent in extent(),
     ) {
-        let fixture = Fixture::new(9, entries);
+        let fixture = Fixture::with_extent(9, entries, extent);
         let known = Slot { seq: Seq(known), known: true, ..Slot::default() };
         for at in moments {
             for page in [0, 1, 2, 5, (1 << 27) / 512, (1 << 27) / 512 + 1] {
@@ -182,10 +223,13 @@ proptest! {
 
     #[test]
     fn merged_runs_are_the_sorted_union_and_the_first_of_equals_wins(
-        lists in vec(entries(600), 1..6),
+        lists in vec((prop_oneof![entries(600), writes(30)], extent()), 1..6),
     ) {
-        let fixtures: Vec<Fixture> =
-            lists.into_iter().zip(1..).map(|(list, n)| Fixture::new(n, list)).collect();
+        let fixtures: Vec<Fixture> = lists
+            .into_iter()
+            .zip(1..)
+            .map(|((list, extent), n)| Fixture::with_extent(n, list, extent))
+            .collect();
         let mut union: Vec<Entry> = fixtures.iter().flat_map(|f| f.oracle.clone()).collect();
         union.sort_by_key(Entry::order);
         union.dedup_by_key(|entry| entry.order());
@@ -200,10 +244,10 @@ proptest! {
 
     #[test]
     fn a_damaged_page_is_an_error_and_never_another_answer(
-        entries in entries(1500), at in any::<proptest::sample::Index>(), bit in 0..8_u8,
-        moment in 1..3000_u64,
+        entries in contents(), at in any::<proptest::sample::Index>(), bit in 0..8_u8,
+        moment in 1..4400_u64, extent in extent(),
     ) {
-        let mut fixture = Fixture::new(9, entries);
+        let mut fixture = Fixture::with_extent(9, entries, extent);
         let byte = at.index(fixture.pages.pages.len() * PAGE_BYTES);
         fixture.pages.pages[byte / PAGE_BYTES][byte % PAGE_BYTES] ^= 1 << bit;
         let count = u32::try_from(fixture.pages.pages.len()).expect("few");
@@ -219,9 +263,68 @@ proptest! {
     }
 }
 
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(60))]
+
+    #[test]
+    fn a_run_with_extents_has_never_more_leaves_than_one_without(
+        entries in contents(), extent in extent(),
+    ) {
+        let plain = Fixture::new(9, entries.clone()).run.summary();
+        let grouped = Fixture::with_extent(9, entries, extent).run.summary();
+        prop_assert!(grouped.leaf_pages <= plain.leaf_pages, "{grouped:?} {plain:?}");
+    }
+}
+
+#[test]
+fn whole_extents_take_a_fourth_of_the_leaves_and_single_blocks_as_many() {
+    let extent = MapExtent::try_from(64 << 10).expect("an extent");
+    let place = |i: u64| Location::new(1 + i / 4000, 512 + (i % 4000 * 4096) as u32);
+    let whole: Vec<Entry> =
+        (0..160_000).map(|i| Entry::data(Lba(i), Seq(1 + i / 16), place(i), 7)).collect();
+    let leaves = |list: &Vec<Entry>, extent| {
+        Fixture::with_extent(9, list.clone(), extent).run.summary().leaf_pages
+    };
+    assert_eq!(leaves(&whole, MapExtent::BLOCK), 870);
+    assert_eq!(leaves(&whole, extent), 208, "48 records of 84 bytes and one of 32 a leaf");
+    let single: Vec<Entry> =
+        (0..160_000).map(|i| Entry::data(Lba(i * 2), Seq(1 + i), place(i), 7)).collect();
+    assert_eq!(leaves(&single, MapExtent::BLOCK), leaves(&single, extent));
+}
+
+#[test]
+fn an_extent_with_very_many_versions_is_written_and_searched_as_any_other() {
+    let extent = MapExtent::try_from(64 << 10).expect("an extent");
+    let mut list = Vec::new();
+    for block in 0..16 {
+        for seq in (1..=20_000_u64).rev() {
+            let offset = 512 + block as u32 * 4096;
+            list.push(Entry::data(Lba(block), Seq(seq), Location::new(seq, offset), seq as u32));
+        }
+    }
+    let fixture = Fixture::with_extent(9, list, extent);
+    assert_eq!(fixture.run.summary().leaf_pages, 320_000_u32.div_ceil(184));
+    for at in [1, 2, 777, 19_999, 20_000] {
+        let mut slots = [Slot::default(); BLOCKS_PER_PAGE];
+        fixture.run.fill_page(fixture.source(), 0, Seq(at), &mut slots).expect("sound");
+        assert!(slots[..16].iter().all(|slot| slot.seq == Seq(at)));
+    }
+}
+
+#[test]
+fn an_extent_leaf_in_a_run_without_extents_is_not_believed() {
+    let extent = MapExtent::try_from(8 << 10).expect("an extent");
+    let list: Vec<Entry> = (0..20).map(|block| entry(block, 7)).collect();
+    let grouped = Fixture::with_extent(9, list.clone(), extent);
+    let mut plain = Fixture::new(9, list);
+    plain.pages.pages[0] = grouped.pages.pages[0];
+    let error = plain.run.verify(&plain.pages).expect_err("a leaf of another form");
+    assert_eq!(error.kind, ErrorKind::Corrupt);
+}
+
 #[test]
 fn an_empty_run_has_no_pages() {
-    let writer = RunWriter::new(Pages::default(), POOL_ID, 1, 3);
+    let writer = RunWriter::new(Pages::default(), POOL_ID, 1, 3, MapExtent::BLOCK);
     let (pages, summary) = writer.finish().expect("nothing to fail");
     assert_eq!((pages.pages.len(), summary), (0, None));
 }
@@ -229,7 +332,7 @@ fn an_empty_run_has_no_pages() {
 #[test]
 #[should_panic(expected = "after Some")]
 fn an_entry_out_of_order_is_our_mistake() {
-    let mut writer = RunWriter::new(Pages::default(), POOL_ID, 1, 3);
+    let mut writer = RunWriter::new(Pages::default(), POOL_ID, 1, 3, MapExtent::BLOCK);
     writer.push(entry(5, 5)).expect("memory takes all");
     let _ = writer.push(entry(5, 5));
 }

@@ -5,9 +5,9 @@
 
 use format::PageAddress;
 use format::checksum::CrcStream;
-use format::map::{Entry, LEAF_ENTRIES_MAX, LeafPage};
+use format::map::{Entry, LeafBuilder};
 use format::run::{INDEX_ENTRIES_MAX, IndexEntry, IndexPage, RunFooter};
-use units::Seq;
+use units::{MapExtent, Seq};
 
 use super::leaf_index::LeafIndex;
 use super::{PageSink, RunSummary};
@@ -19,8 +19,9 @@ pub struct RunWriter<S: PageSink> {
     /// The address of the next page.
     address: PageAddress,
     timeline: u64,
-    /// Entries of the leaf that is being filled.
-    leaf: Vec<Entry>,
+    extent: MapExtent,
+    /// The leaf that is being filled.
+    leaf: LeafBuilder,
     index: LeafIndex,
     first: Option<Entry>,
     last: Option<Entry>,
@@ -30,13 +31,14 @@ pub struct RunWriter<S: PageSink> {
 }
 
 impl<S: PageSink> RunWriter<S> {
-    /// Begins the run with that number, of that timeline.
-    pub fn new(sink: S, pool_id: u128, run: u64, timeline: u64) -> RunWriter<S> {
+    /// Begins the run with that number, of that timeline, for a map with extents of that size.
+    pub fn new(sink: S, pool_id: u128, run: u64, timeline: u64, extent: MapExtent) -> RunWriter<S> {
         RunWriter {
             sink,
             address: PageAddress::new(pool_id, run, 0),
             timeline,
-            leaf: Vec::with_capacity(LEAF_ENTRIES_MAX),
+            extent,
+            leaf: LeafBuilder::new(extent),
             index: LeafIndex::default(),
             first: None,
             last: None,
@@ -53,15 +55,15 @@ impl<S: PageSink> RunWriter<S> {
     pub fn push(&mut self, entry: Entry) -> Result<()> {
         let ascends = self.last.is_none_or(|last| last.order() < entry.order());
         assert!(ascends, "{entry:?} after {:?}", self.last);
-        if self.leaf.len() == LEAF_ENTRIES_MAX {
+        if !self.leaf.push(entry) {
             self.append_leaf()?;
+            assert!(self.leaf.push(entry), "an empty leaf takes an entry");
         }
         self.first.get_or_insert(entry);
         self.last = Some(entry);
         self.entries += 1;
         self.seq_first = self.seq_first.min(entry.seq);
         self.seq_last = self.seq_last.max(entry.seq);
-        self.leaf.push(entry);
         Ok(())
     }
 
@@ -93,17 +95,17 @@ impl<S: PageSink> RunWriter<S> {
             seq_first: self.seq_first,
             seq_last: self.seq_last,
             index_crc,
+            extent: self.extent,
         };
         self.sink.append_page(&footer.encode(self.address))?;
         Ok((self.sink, Some(RunSummary::of(self.address.run, &footer))))
     }
 
     fn append_leaf(&mut self) -> Result<()> {
-        let first = self.leaf[0];
+        let first = self.leaf.first().expect("a leaf is appended for its entries");
         self.index.push(IndexEntry { key: first.key, seq: first.seq });
-        self.sink.append_page(&LeafPage::encode(self.address, &self.leaf))?;
+        self.sink.append_page(&self.leaf.finish(self.address))?;
         self.address.page += 1;
-        self.leaf.clear();
         Ok(())
     }
 

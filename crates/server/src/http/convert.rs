@@ -9,9 +9,6 @@ use crate::fill::Fill;
 use crate::http::NbdAddresses;
 use crate::http::answer::{Answer, Refusal};
 
-/// Bytes of a map extent in this release.
-pub(crate) const EXTENT_BYTES: u64 = units::BLOCK_BYTES;
-
 pub(crate) fn time(time: WallTime) -> Time {
     Time(time)
 }
@@ -49,7 +46,7 @@ pub(crate) fn volume(info: volume::VolumeInfo, clients: usize, nbd: &NbdAddresse
         size: info.size_bytes,
         architecture: architecture(info.architecture).to_owned(),
         granularity: granularity(info.granularity),
-        extent: EXTENT_BYTES,
+        extent: info.extent.bytes(),
         window: SpanInput(Span(info.window_ns)),
         history_limit: info.history_limit_bytes,
         state: info.state.to_owned(),

@@ -9,7 +9,7 @@ use units::{Moment, Span, WallTime};
 
 use super::answer::{Answer, Listed, Refusal};
 use super::ask::{Asked, Body, Named};
-use super::volumes::{Made, location, made};
+use super::volumes::{Made, location, made, map_extent};
 use super::{Context, convert, moment, page_entries};
 
 /// Intervals in a page of history: unless asked otherwise, and at most.
@@ -154,9 +154,10 @@ pub(super) async fn clone(
     Body(body): Body<CreateClone>,
 ) -> Answer<Made<api::Volume>> {
     let at = body.at.as_deref().map_or(Ok(Moment::Latest), moment)?;
+    let extent = map_extent(body.extent)?;
     context
         .engine(move |context| {
-            let clone = context.pool().clone_volume(&name, &at, &body.name)?;
+            let clone = context.pool().clone_with_extent(&name, &at, &body.name, extent)?;
             let described = context.describe(&clone)?;
             Ok(made(location(&described.name), described))
         })

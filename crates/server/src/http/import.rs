@@ -5,6 +5,7 @@
 
 use api::{ImportVolume, ProblemKind};
 use axum::extract::{Extension, State};
+use units::MapExtent;
 use volume::{Architecture, CacheChange, EncodingChange, Granularity, ImportSpec, VolumeSpec};
 
 use super::answer::{Answer, Refusal};
@@ -68,6 +69,7 @@ fn spec(body: ImportVolume) -> Answer<(VolumeSpec, ImportSpec)> {
         window_ns: body.window.map_or(WINDOW_NS_DEFAULT, |window| window.0.0),
         history_limit_bytes: None,
         cache: CacheChange::default(),
+        extent: MapExtent::BLOCK,
         encoding: EncodingChange::default(),
     };
     Ok((spec, ImportSpec { file: body.file, as_raw: body.format.is_some() }))

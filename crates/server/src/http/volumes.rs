@@ -1,12 +1,12 @@
 //! Volumes: list, create, show, change, delete.
 
-use api::{API_PREFIX, ChangeVolume, CreateVolume, ForceQuery, ProblemKind};
+use api::{API_PREFIX, ChangeVolume, CreateVolume, ForceQuery, ProblemKind, SizeInput};
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::http::header::{HeaderName, LOCATION};
 use lab::model::{Constraints, DIRTY_SHARE_DEFAULT};
-use units::{Granularity, Span};
+use units::{Granularity, MapExtent, Span};
 use volume::{Architecture, CacheChange, VolumeChange, VolumeSpec};
 
 use super::answer::{Answer, Refusal};
@@ -137,13 +137,14 @@ fn automatic_again(context: &Context, name: &str, body: &ChangeVolume) -> Answer
     model::choose(context, name, decided)
 }
 
+/// A map extent that was asked for.
+pub(super) fn map_extent(asked: Option<SizeInput>) -> Answer<Option<MapExtent>> {
+    let extent = asked.map(|size| MapExtent::try_from(size.0.0)).transpose();
+    extent.map_err(|e| Refusal::new(ProblemKind::Invalid, e.message).with_hint(e.hint))
+}
+
 fn spec(context: &Context, body: CreateVolume) -> Answer<VolumeSpec> {
-    let invalid = |detail: String| Refusal::new(ProblemKind::Invalid, detail);
     let architecture = architecture_of(context, &body)?;
-    if let Some(extent) = body.extent.filter(|e| e.0.0 != convert::EXTENT_BYTES) {
-        return Err(invalid(format!("an extent of {} bytes is not in this release", extent.0.0))
-            .with_hint("leave extent out, or give 4KiB"));
-    }
     Ok(VolumeSpec {
         name: body.name,
         size_bytes: body.size.0.0,
@@ -157,6 +158,7 @@ fn spec(context: &Context, body: CreateVolume) -> Answer<VolumeSpec> {
             bytes: body.cache.map(|c| c.0.0),
             dirty_percent: body.cache_dirty_percent,
         },
+        extent: map_extent(body.extent)?.unwrap_or_default(),
         encoding: convert::encoding_change(body.encoding.as_deref(), body.encode_after)?,
     })
 }

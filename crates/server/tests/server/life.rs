@@ -186,7 +186,7 @@ fn a_clone_is_a_volume_of_its_own() {
     let client = &fixture.client;
     let at = fixture.write(0, 1);
     fixture.write(0, 2);
-    let body = CreateClone { name: "c".to_owned(), at: Some(format!("seq:{at}")) };
+    let body = CreateClone { name: "c".to_owned(), at: Some(format!("seq:{at}")), extent: None };
     let clone = client.create_clone("v", &body).expect("clone");
     let from = clone.cloned_from.expect("its source");
     assert_eq!((from.volume.as_str(), from.seq), ("v", at));

@@ -40,7 +40,12 @@ fn bad_bodies_are_refused() {
         let there = "logging, split-stream, redirect, checkpointing, split-downstream";
         assert!(text.contains(there), "what there is: {text}");
     }
-    assert_eq!(post("{\"name\": \"v\", \"size\": 4096, \"extent\": \"64KiB\"}"), invalid);
+    for extent in ["512", "6144", "\"128KiB\"", "0"] {
+        let body = format!("{{\"name\": \"v\", \"size\": 4096, \"extent\": {extent}}}");
+        assert_eq!(post(&body), invalid, "{extent}");
+        let (_, text) = fixture.send("POST", "/volumes", &body);
+        assert!(text.contains("give one of 4KiB, 8KiB, 16KiB, 32KiB, 64KiB"), "{text}");
+    }
     assert_eq!(post(&"[".repeat(100_000)), malformed);
     let (status, text) = fixture.send("POST", "/volumes", "{\"name\": \"v\", \"size\": 65536.0}");
     assert_eq!(status, 201, "{text}");

@@ -117,6 +117,7 @@ fn volume() -> VolumeRecord {
         placed: vec![(0, 1)],
         cache: Some(CacheSetting { bytes: 1 << 20, dirty_percent: 3 }),
         conversion: Some(conversion()),
+        extent: units::MapExtent::ALL[4],
         encoding: Some(encoding()),
     }
 }

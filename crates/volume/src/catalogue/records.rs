@@ -4,6 +4,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use units::MapExtent;
+
 use crate::types::{Architecture, CacheSetting, EncodingSetting, Granularity};
 
 /// A volume, or what is left of a deleted one while a clone still needs its past.
@@ -65,6 +67,9 @@ pub struct VolumeRecord {
     /// A change of architecture of which something is left to do.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub conversion: Option<ConversionRecord>,
+    /// The unit in which its map keeps entries, in bytes.
+    #[serde(default, skip_serializing_if = "MapExtent::is_block")]
+    pub extent: MapExtent,
     /// How its history is encoded; raw if nothing is said.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub encoding: Option<EncodingSetting>,

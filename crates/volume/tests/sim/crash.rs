@@ -10,7 +10,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use hindsight_volume::{Architecture, Granularity};
+use hindsight_volume::{Architecture, Encoding, EncodingChange, Granularity, VolumeChange};
 use sim::{Keep, Random, SimMedia, Unsynced};
 use units::Moment;
 
@@ -74,8 +74,18 @@ fn histories(longest: usize) -> Vec<Vec<Action>> {
 
 /// A closed pool with two volumes, one with a flushed past of two writes.
 fn start(architecture: Architecture, cached: Option<Granularity>) -> World {
+    start_with_extents(architecture, cached, None)
+}
+
+/// The same, each volume with an extent drawn from that seed.
+fn start_with_extents(
+    architecture: Architecture,
+    cached: Option<Granularity>,
+    extents: Option<u64>,
+) -> World {
     let mut world = World::new(1, 64 << 20, 1 << 20);
     world.architectures = vec![architecture];
+    world.extents = extents.map(Random::new);
     world.all_cached = cached.is_some();
     let granularity = cached.unwrap_or(Granularity::EveryWrite);
     let create = |name: &str, size| Action::Create(name.to_owned(), size, granularity, 1 << 60);
@@ -195,15 +205,18 @@ impl World {
 }
 
 fn enumerate_all(architecture: Architecture, cached: Option<Granularity>) {
-    let base = start(architecture, cached);
+    enumerate_from(&start(architecture, cached));
+}
+
+fn enumerate_from(base: &World) {
     let mut histories = histories(3);
     if std::env::var("HINDSIGHT_CRASH_FULL").is_ok_and(|v| v == "1") {
-        enumerate_fully(&base, &mut histories);
+        enumerate_fully(base, &mut histories);
         return;
     }
     for (index, history) in histories.iter().enumerate() {
         if index < alphabet().len() || index % SAMPLE == 0 {
-            enumerate(&base, history, false);
+            enumerate(base, history, false);
         }
     }
 }
@@ -243,10 +256,19 @@ fn the_same_with_places_that_wait_for_the_newest_version() {
     enumerate_all(Architecture::SplitStream, Some(Granularity::EveryWrite));
 }
 
+#[test]
+fn the_same_with_map_extents_of_several_sizes() {
+    for seed in [1, 2] {
+        enumerate_from(&start_with_extents(Architecture::Logging, None, Some(seed)));
+    }
+}
+
 /// Two volumes with a base, most of one at home, and captures whose end frees homes.
 fn start_with_homes(architecture: Architecture) -> World {
     let mut world = World::new(1, 64 << 20, 1 << 20);
     world.architectures = vec![architecture];
+    // What is at home has a stride of its own.
+    world.extents = (architecture == Architecture::Redirect).then(|| Random::new(3));
     let name = || "v".to_owned();
     world.act(&Action::Create(name(), 65_536, Granularity::OnDemand, 1 << 60));
     for byte in [1, 2, 3, 4] {
@@ -306,6 +328,49 @@ fn a_crash_at_any_change_keeps_the_promises_while_blocks_come_home() {
 #[test]
 fn a_crash_at_any_change_keeps_the_promises_while_before_images_leave() {
     enumerate_homecoming(Architecture::Checkpointing);
+}
+
+/// A crash at every change of a story in which versions go to packs, and from packs to others.
+#[test]
+fn a_crash_at_any_change_keeps_the_promises_while_history_is_packed() {
+    let name = || "v".to_owned();
+    let write = |byte, length| Action::Write(name(), vec![Change::Write(0, vec![byte; length])]);
+    let encode = |encoding| {
+        let after_ns = (encoding != Encoding::Raw).then_some(0);
+        let encoding = EncodingChange { encoding: Some(encoding), after_ns };
+        Action::Change(name(), VolumeChange { encoding, ..VolumeChange::default() })
+    };
+    for architecture in [Architecture::Logging, Architecture::Redirect] {
+        let mut base = start(architecture, None).reopened();
+        for byte in 10..14 {
+            base.act(&write(byte, 30_000));
+        }
+        base.act(&Action::Restart);
+        base.pool = None;
+        let story = [
+            encode(Encoding::Xor),
+            Action::Step(1 << 20),
+            Action::Step(1 << 20),
+            write(14, 9000),
+            Action::Restart,
+            encode(Encoding::Delta),
+            Action::Step(1 << 20),
+            Action::Step(1 << 20),
+            Action::Revert(name(), at_seq(3)),
+            write(15, 5000),
+            Action::Restart,
+            encode(Encoding::Xor),
+            Action::Step(1 << 20),
+            Action::Step(1 << 20),
+        ];
+        let mut whole = base.reopened();
+        story.iter().for_each(|action| whole.act(action));
+        whole.note_packs();
+        assert!(whole.packed > 10, "{} versions are packed in the end", whole.packed);
+        for length in 1..=story.len() {
+            enumerate(&base, &story[..length], false);
+        }
+    }
 }
 
 /// A crash at every change of a story in which the architecture changes again and again.

@@ -51,7 +51,9 @@ enum Kinds {
     Converting,
     /// The same, many of which begin as files.
     Importing,
-    /// Of all architectures that need no cache, with history that is encoded.
+    /// The same, with map extents of all sizes, also of clones.
+    Extents,
+    /// Of all architectures that need no cache, of all map extents, with history that is encoded.
     Encoded,
     /// Of one architecture.
     Only(Architecture),
@@ -63,7 +65,7 @@ impl Kinds {
         match self {
             Kinds::Plain => vec![Architecture::Logging],
             Kinds::Uncached | Kinds::Encoded => all.filter(|a| !a.needs_cache()).collect(),
-            Kinds::Cached | Kinds::Converting | Kinds::Importing => all.collect(),
+            Kinds::Cached | Kinds::Converting | Kinds::Importing | Kinds::Extents => all.collect(),
             Kinds::Only(architecture) => vec![architecture],
         }
     }
@@ -76,6 +78,7 @@ impl Kinds {
             Kinds::Cached => "seeds_with_a_cache",
             Kinds::Converting => "seeds_that_convert",
             Kinds::Importing => "seeds_that_import",
+            Kinds::Extents => "seeds_of_all_extents",
             Kinds::Encoded => "seeds_with_packs",
             Kinds::Only(_) => "blocks_come_home",
         }
@@ -98,13 +101,13 @@ fn run(seed: u64, kinds: Kinds) -> u64 {
 fn live(seed: u64, kinds: Kinds) -> World {
     let verbose = std::env::var_os("HINDSIGHT_SIM_SEED").is_some();
     let mut workload = match kinds {
-        Kinds::Converting => Workload::converting(seed),
         Kinds::Importing => Workload::importing(seed),
+        Kinds::Converting | Kinds::Extents => Workload::converting(seed),
         Kinds::Encoded => Workload::encoding(seed),
         _ => Workload::new(seed),
     };
     let memory_bytes = match kinds {
-        Kinds::Cached | Kinds::Converting | Kinds::Importing => {
+        Kinds::Cached | Kinds::Converting | Kinds::Importing | Kinds::Extents => {
             workload.memory_bytes.max(CACHED_MEMORY_BYTES)
         }
         // So that entries leave memory soon: what is in it is not encoded.
@@ -114,8 +117,13 @@ fn live(seed: u64, kinds: Kinds) -> World {
     let mut world = World::new(seed, workload.media_bytes, memory_bytes);
     world.verbose = verbose;
     world.architectures = kinds.architectures();
-    let is_cached = matches!(kinds, Kinds::Cached | Kinds::Converting | Kinds::Importing);
+    let is_cached = matches!(
+        kinds,
+        Kinds::Cached | Kinds::Converting | Kinds::Importing | Kinds::Extents
+    );
     world.caches = is_cached.then(|| Random::new(seed ^ 0xcac4e));
+    let has_extents = matches!(kinds, Kinds::Encoded | Kinds::Extents);
+    world.extents = has_extents.then(|| Random::new(seed ^ 0xe87e));
     let outcome = catch_unwind(AssertUnwindSafe(|| {
         for step in 0..ACTIONS {
             let action = workload.next(&world.models, world.now_ns());
@@ -132,7 +140,7 @@ fn live(seed: u64, kinds: Kinds) -> World {
         }
         world.media.calm();
         world.act(&Action::CheckAll);
-        if kinds == Kinds::Converting {
+        if matches!(kinds, Kinds::Converting | Kinds::Extents) {
             world.end_conversions();
         }
         if kinds == Kinds::Importing {
@@ -210,6 +218,11 @@ fn seeds_that_import_run_without_a_broken_promise() {
 }
 
 #[test]
+fn seeds_of_all_extents_run_without_a_broken_promise() {
+    run_seeds(Kinds::Extents);
+}
+
+#[test]
 fn seeds_with_packs_run_without_a_broken_promise() {
     run_seeds(Kinds::Encoded);
 }
@@ -225,7 +238,14 @@ fn versions_are_packed_in_the_simulator() {
 fn the_same_seed_gives_the_same_digest() {
     for seed in [3, 14] {
         for kinds in
-            [Kinds::Uncached, Kinds::Cached, Kinds::Converting, Kinds::Importing, Kinds::Encoded]
+            [
+                Kinds::Uncached,
+                Kinds::Cached,
+                Kinds::Converting,
+                Kinds::Importing,
+                Kinds::Encoded,
+                Kinds::Extents,
+            ]
         {
             assert_eq!(run(seed, kinds), run(seed, kinds), "seed {seed}");
         }

@@ -37,6 +37,7 @@ fn volume(architecture: Architecture, cache: CacheChange) -> (Arc<Pool>, Arc<Vol
         window_ns: 1 << 60,
         history_limit_bytes: None,
         cache,
+        extent: units::MapExtent::BLOCK,
         encoding: EncodingChange::default(),
     };
     let volume = pool.create_volume(&spec).expect("a volume");

@@ -12,7 +12,7 @@ use hindsight_volume::{
     PoolOptions, Resolved, Result, Stamp, View, Volume, VolumeInfo, VolumeSpec, WriteOp,
 };
 use sim::{Failure, Op, Random, SimClock, SimEntropy, SimFiles, SimMedia};
-use units::{Moment, Seq, WallTime};
+use units::{MapExtent, Moment, Seq, WallTime};
 
 use crate::action::Action;
 use crate::cached::draw_cache;
@@ -69,6 +69,8 @@ pub struct World {
     pub architectures: Vec<Architecture>,
     /// Draws the caches of volumes, where they may have some.
     pub caches: Option<Random>,
+    /// Draws the map extents of volumes and clones, where they may have larger ones.
+    pub extents: Option<Random>,
     /// Every volume has a small cache, all of which may be dirty.
     pub all_cached: bool,
     /// The space of the media is limited.
@@ -108,6 +110,7 @@ impl World {
             intent: None,
             architectures: vec![Architecture::Logging],
             caches: None,
+            extents: None,
             all_cached: false,
             limited: false,
             homes: 0,
@@ -141,6 +144,7 @@ impl World {
             intent: self.intent,
             architectures: self.architectures.clone(),
             caches: self.caches.clone(),
+            extents: self.extents.clone(),
             all_cached: self.all_cached,
             limited: false,
             homes: 0,
@@ -170,6 +174,12 @@ impl World {
             Some(random) => draw_cache(random, !architecture.needs_cache()),
             None => CacheChange::default(),
         }
+    }
+
+    /// The map extent of a new volume; `None` is what there is without asking.
+    fn extent(&mut self) -> Option<MapExtent> {
+        let random = self.extents.as_mut()?;
+        Some(MapExtent::ALL[random.below(MapExtent::ALL.len() as u64) as usize])
     }
 
     fn device(&self) -> Arc<dyn BlockDevice> {
@@ -437,10 +447,12 @@ impl World {
         let Some(resolved) = self.resolve(source, moment)? else { return Ok(()) };
         let seq = resolved.seq.0;
         let Some(content) = self.models[source].exact_at(seq) else { return Ok(()) };
-        let clone = self.pool().clone_volume(source, moment, name)?;
+        let extent = self.extent();
+        let clone = self.pool().clone_with_extent(source, moment, name, extent)?;
         let latest = clone.resolve(&Moment::Latest)?;
         assert!(latest.seq.0 >= seq, "a clone goes on from the moment it was made at");
         let info = clone.info()?;
+        assert!(extent.is_none_or(|extent| extent == info.extent), "a clone has what it was told");
         let mut model = Model::new(latest.seq.0, content, info.granularity, info.window_ns);
         model.note_now(clone.now().as_nanos());
         model.cached = info.cache.is_some();
@@ -465,6 +477,7 @@ impl World {
             window_ns,
             history_limit_bytes: None,
             cache: self.cache_for(architecture),
+            extent: self.extent().unwrap_or_default(),
             encoding: EncodingChange::default(),
         }
     }

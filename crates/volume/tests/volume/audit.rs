@@ -43,6 +43,7 @@ fn deletes_reverts_and_expiry_are_in_the_audit_log() {
         window_ns: 10 * SECOND_NS,
         history_limit_bytes: None,
         cache: CacheChange::default(),
+        extent: units::MapExtent::BLOCK,
         encoding: EncodingChange::default(),
     };
     let volume = pool.create_volume(&spec).expect("made");

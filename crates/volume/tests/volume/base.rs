@@ -71,6 +71,7 @@ impl Rig {
                 dirty_percent: None,
             },
             encoding: EncodingChange::default(),
+            extent: units::MapExtent::BLOCK,
         };
         self.pool().create_volume(&spec).expect("made")
     }

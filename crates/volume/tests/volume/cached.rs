@@ -8,6 +8,7 @@ use env::Clock;
 use hindsight_volume::{
     Architecture, Budget, CacheChange, CacheUse, EncodingChange, Error, ErrorKind, Granularity,
     IoKind, Machine, Pool, PoolFormat, PoolOptions, Volume, VolumeChange, VolumeSpec, WriteOp,
+    read_superblock,
 };
 use sim::{Failure, Op, Random, SimClock, SimEntropy, SimMedia};
 use units::{Moment, Seq, WallTime};
@@ -26,6 +27,8 @@ const NO_CACHE: CacheChange = CacheChange { bytes: Some(0), dirty_percent: None 
 pub struct Rig {
     media: Arc<SimMedia>,
     pub clock: Arc<SimClock>,
+    /// Of volumes that are made.
+    pub extent: units::MapExtent,
     pool: Option<Arc<Pool>>,
 }
 
@@ -33,7 +36,7 @@ impl Rig {
     pub fn new() -> Rig {
         let media = Arc::new(SimMedia::filled(256 << 20, 5, 0xdd));
         let clock = Arc::new(SimClock::new(WallTime::from_nanos(START_NS)));
-        let mut rig = Rig { media, clock, pool: None };
+        let mut rig = Rig { media, clock, extent: units::MapExtent::BLOCK, pool: None };
         let format = PoolFormat { zone_bytes: 1 << 20 };
         Pool::create(&rig.device(), &rig.machine(), &format).expect("a pool on empty media");
         rig.open(16 << 20);
@@ -69,12 +72,25 @@ impl Rig {
             window_ns: 1 << 60,
             history_limit_bytes: None,
             cache: wish.2,
+            extent: self.extent,
             encoding: EncodingChange::default(),
         })
     }
 
     pub fn make(&self, name: &str, wish: Wish) -> Arc<Volume> {
         self.try_make(name, wish).expect("made")
+    }
+
+    pub fn superblock(&self) -> format::superblock::Superblock {
+        read_superblock(&*self.device()).expect("sound")
+    }
+
+    /// The map is thrown away and built again.
+    pub fn rebuild(&mut self) {
+        self.pool().close().expect("closed");
+        self.pool = None;
+        Pool::rebuild(self.device(), self.machine()).expect("rebuilt");
+        self.open(16 << 20);
     }
 
     /// The process ends without closing anything.

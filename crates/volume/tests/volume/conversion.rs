@@ -70,6 +70,7 @@ impl Rig {
             window_ns: WINDOW_NS,
             history_limit_bytes: None,
             cache: CacheChange::default(),
+            extent: units::MapExtent::BLOCK,
             encoding: EncodingChange::default(),
         };
         self.pool().create_volume(&spec).expect("made")
@@ -503,6 +504,7 @@ fn a_pool_without_room_says_so_or_waits() {
         window_ns: 0,
         history_limit_bytes: None,
         cache: CacheChange::default(),
+        extent: units::MapExtent::BLOCK,
         encoding: EncodingChange::default(),
     };
     let big = rig.pool().create_volume(&spec).expect("made");
@@ -555,6 +557,7 @@ fn a_base_is_left_as_far_as_there_is_room_and_nothing_is_done_in_vain() {
             window_ns: WINDOW_NS,
             history_limit_bytes: None,
             cache: CacheChange::default(),
+            extent: units::MapExtent::BLOCK,
             encoding: EncodingChange::default(),
         };
         let big = rig.pool().create_volume(&spec).expect("made");

@@ -8,13 +8,13 @@ use std::time::{Duration, Instant};
 
 use block::BlockDevice;
 use hindsight_volume::{
-    Architecture, Budget, CacheChange, EncodingChange, ErrorKind, Granularity, Pool, Volume,
-    VolumeChange, VolumeSpec, WriteOp,
+    Architecture, Budget, CacheChange, Encoding, EncodingChange, ErrorKind, Granularity, IoCount,
+    IoKind, Pool, Volume, VolumeChange, VolumeSpec, WriteOp,
 };
-use sim::Op;
+use sim::{Op, Random};
 use units::Moment;
 
-use crate::hook::{Rig, get, make, put};
+use crate::hook::{Rig, SECOND_NS, get, make, put};
 
 const ALL: Budget = Budget { bytes: 64 << 20 };
 
@@ -32,6 +32,7 @@ fn named(name: &str, size_bytes: u64, granularity: Granularity, cache: CacheChan
         history_limit_bytes: None,
         cache,
         encoding: EncodingChange::default(),
+        extent: units::MapExtent::BLOCK,
     }
 }
 
@@ -164,6 +165,36 @@ fn a_large_write_gets_as_much_room_as_history_can_give_up() {
 }
 
 #[test]
+fn a_write_that_finds_no_room_does_not_go_through_everything_once_more() {
+    let rig = Rig::new(64 << 20, 256 << 10);
+    let pool = rig.open();
+    let none = CacheChange::default();
+    let volume = pool.create_volume(&named("v", 64 << 20, Granularity::OnDemand, none));
+    let volume = volume.expect("made");
+    let try_put = |block: u64| {
+        let op = WriteOp::Data { offset: block * 4096, bytes: &[5; 4096] };
+        volume.write_batch(&[op]).map_err(|e| e.kind)
+    };
+    let full = (0..16_000).find(|&block| try_put(block).is_err()).expect("full");
+    let map_bytes = || {
+        let io = volume.info().expect("told").device_io;
+        let is_map = |count: &&IoCount| matches!(count.kind, IoKind::MapRead | IoKind::MapWrite);
+        io.iter().filter(is_map).map(|count| count.bytes).sum::<u64>()
+    };
+    let before = map_bytes();
+    for _ in 0..20 {
+        assert_eq!(try_put(full), Err(ErrorKind::Full));
+    }
+    assert_eq!(map_bytes(), before, "nothing has changed");
+    // What is trimmed makes room again.
+    let op = WriteOp::Zero { offset: 0, length_bytes: 8 << 20 };
+    volume.write_batch(&[op]).expect("a trim takes next to nothing");
+    for block in full..full + 500 {
+        try_put(block).expect("there is room again");
+    }
+}
+
+#[test]
 fn what_waits_in_a_cache_leaves_room_for_deletes_when_the_pool_is_full() {
     let rig = Rig::new(64 << 20, 256 << 10);
     let pool = rig.open_with(64 << 20);
@@ -240,4 +271,44 @@ fn damage_in_the_map_of_one_volume_does_not_keep_others_from_making_room() {
     let given_up = pool.audit(0, 1000).expect("told").into_iter();
     let mut given_up = given_up.filter(|record| record.action == "sacrifice");
     assert!(given_up.all(|record| record.volume == "v"), "nothing of what is damaged");
+}
+
+#[test]
+fn deletes_make_room_among_packs_when_the_pool_is_full() {
+    let rig = Rig::new(64 << 20, 256 << 10);
+    let pool = rig.open();
+    let none = CacheChange::default();
+    let mut spec = named("v", 8 << 20, Granularity::OnDemand, none);
+    spec.encoding = EncodingChange { encoding: Some(Encoding::Xor), after_ns: Some(1) };
+    let volume = pool.create_volume(&spec).expect("made");
+    let mut random = Random::new(3);
+    let mut block = vec![0; 4096];
+    let mut numbers = Vec::new();
+    for _ in 0..12 {
+        for number in 0..1000 {
+            // A part of each block is new.
+            random.fill(&mut block[..1500]);
+            let op = WriteOp::Data { offset: number * 4096, bytes: &block };
+            volume.write_batch(&[op]).expect("written");
+        }
+        numbers.push(volume.create_version("").expect("captured").number);
+        rig.clock.advance(100 * SECOND_NS);
+        step_all(&pool);
+    }
+    let packed = volume.info().expect("told").encoding;
+    assert!(packed.packed_bytes > 4 << 20, "{packed:?}");
+    let other = pool.create_volume(&named("w", 64 << 20, Granularity::OnDemand, none));
+    let other = other.expect("made");
+    let try_put = |block: u64| {
+        let op = WriteOp::Data { offset: block * 4096, bytes: &[5; 4096] };
+        other.write_batch(&[op]).map_err(|e| e.kind)
+    };
+    let full = (0..16_000).find(|&block| try_put(block).is_err()).expect("full");
+    for number in &numbers[1..10] {
+        volume.delete_version(*number).expect("deleted");
+    }
+    for block in full..full + 500 {
+        try_put(block).expect("there is room again");
+    }
+    pool.verify_invariants().expect("sound");
 }

@@ -163,6 +163,7 @@ fn make(pool: &Pool, name: &str, granularity: Granularity) -> Arc<Volume> {
         window_ns: 1 << 60,
         history_limit_bytes: None,
         cache: CacheChange::default(),
+        extent: units::MapExtent::BLOCK,
         encoding: EncodingChange::default(),
     };
     pool.create_volume(&spec).expect("made")

@@ -124,6 +124,7 @@ pub fn make(pool: &Pool, granularity: Granularity, window_ns: u64) -> Arc<Volume
         window_ns,
         history_limit_bytes: None,
         cache: CacheChange::default(),
+        extent: units::MapExtent::BLOCK,
         encoding: EncodingChange::default(),
     };
     pool.create_volume(&spec).expect("made")

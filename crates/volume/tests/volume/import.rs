@@ -9,7 +9,7 @@ use hindsight_volume::{
     Pool, PoolFormat, PoolOptions, Result, Volume, VolumeChange, VolumeSpec, WriteOp,
 };
 use sim::{Random, SimClock, SimEntropy, SimFile, SimFiles, SimMedia};
-use units::{Moment, Seq, WallTime};
+use units::{MapExtent, Moment, Seq, WallTime};
 
 const BLOCK: usize = 4096;
 const PAGE: usize = 512 * BLOCK;
@@ -100,6 +100,7 @@ impl Rig {
             window_ns: 1 << 60,
             history_limit_bytes: None,
             cache: CacheChange { bytes, dirty_percent: None },
+            extent: MapExtent::BLOCK,
             encoding: EncodingChange::default(),
         };
         let import = ImportSpec { file: PATH.to_owned(), as_raw: false };

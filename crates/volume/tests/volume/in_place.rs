@@ -58,6 +58,7 @@ impl Rig {
             window_ns: 1 << 60,
             history_limit_bytes: None,
             cache: CacheChange::default(),
+            extent: units::MapExtent::BLOCK,
             encoding: EncodingChange::default(),
         };
         self.pool().create_volume(&spec).expect("made")
@@ -367,6 +368,7 @@ fn only_pools_with_a_current_store_ask_for_a_program_that_knows_it() {
         window_ns: 1 << 60,
         history_limit_bytes: None,
         cache: CacheChange::default(),
+        extent: units::MapExtent::BLOCK,
         encoding: EncodingChange::default(),
     };
     rig.pool().create_volume(&spec).expect("made");

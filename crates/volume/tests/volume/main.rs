@@ -5,6 +5,7 @@ mod base;
 mod cached;
 mod conversion;
 mod corners;
+mod extents;
 mod golden;
 mod handover;
 mod hook;

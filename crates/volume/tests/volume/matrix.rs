@@ -1,13 +1,13 @@
-//! One story for every way to keep a volume: each architecture, granularity, cache on and off, and
-//! size of requests, against a model that is a copy of everything.
+//! One story for every way to keep a volume: each architecture, granularity, cache on and off, size
+//! of requests and map extent, against a model that is a copy of everything.
 
 use std::sync::Arc;
 
 use hindsight_volume::{Architecture, Budget, CacheChange, Granularity, Volume, WriteOp};
 use sim::Random;
-use units::{Moment, WallTime};
+use units::{MapExtent, Moment, WallTime};
 
-use crate::cached::Rig;
+use crate::cached::{Rig, Wish};
 
 const SECOND: u64 = 1_000_000_000;
 const INTERVAL_NS: u64 = 10 * SECOND;
@@ -36,10 +36,14 @@ struct Story {
 }
 
 impl Story {
-    fn new(wish: (Architecture, Granularity, CacheChange), request_bytes: u64) -> Story {
-        let rig = Rig::new();
+    fn new(wish: Wish, request_bytes: u64, extent: MapExtent) -> Story {
+        let mut rig = Rig::new();
+        rig.extent = extent;
         let volume = rig.make("v", wish);
-        let what = format!("{:?} {:?} {:?} {request_bytes}", wish.0, wish.1, wish.2.bytes);
+        assert_eq!(volume.info().expect("info").extent, extent);
+        let (architecture, granularity, cache) = wish;
+        let cache = cache.bytes;
+        let what = format!("{architecture:?} {granularity:?} {cache:?} {request_bytes} {extent}");
         Story {
             rig,
             volume: Some(volume),
@@ -147,14 +151,19 @@ impl Story {
 
 #[test]
 fn one_story_is_the_same_whatever_the_volume_is() {
+    // Each way meets each extent, with requests of another size the next way.
+    let mut way = 0;
     for architecture in Architecture::ALL {
         for granularity in GRANULARITIES {
             for cache in [CacheChange { bytes: Some(0), dirty_percent: None }, CACHE] {
                 if architecture.needs_cache() && cache != CACHE {
                     continue;
                 }
-                for request_bytes in REQUEST_BYTES {
-                    let mut story = Story::new((architecture, granularity, cache), request_bytes);
+                way += 1;
+                for (i, request_bytes) in REQUEST_BYTES.into_iter().enumerate() {
+                    let extent = MapExtent::ALL[(way + i) % MapExtent::ALL.len()];
+                    let wish = (architecture, granularity, cache);
+                    let mut story = Story::new(wish, request_bytes, extent);
                     (0..TURNS).for_each(|_| story.turn());
                     assert!(story.moments.len() > 4, "{}", story.what);
                     story.check();

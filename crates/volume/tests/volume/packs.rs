@@ -182,6 +182,28 @@ fn what_leaves_the_window_leaves_the_packs_too() {
 }
 
 #[test]
+fn a_history_limit_takes_the_oldest_of_what_is_packed_and_no_more() {
+    let rig = Rig::new();
+    let volume = rig.make("v", Architecture::Logging, Granularity::EveryWrite);
+    let mut pages = Pages::new(&volume);
+    pages.change(&volume, 20, 4000);
+    encode(&rig, &volume, Encoding::Xor);
+    let history = volume.info().expect("info").history_bytes;
+    let limit = history - history / 4;
+    let change = VolumeChange { history_limit_bytes: Some(Some(limit)), ..VolumeChange::default() };
+    volume.change(&change).expect("changed");
+    for _ in 0..20 {
+        rig.clock.advance(2 * SECOND);
+        rig.settle();
+    }
+    let info = volume.info().expect("info");
+    assert!(info.history_bytes <= limit + (64 << 10), "{} of {limit}", info.history_bytes);
+    let kept = 4000 - info.oldest.seq.0;
+    assert!((1500..3500).contains(&kept), "{kept} of 4000 writes can be opened");
+    rig.pool().verify_invariants().expect("all agree");
+}
+
+#[test]
 fn what_does_not_compress_stays_as_it_is() {
     let rig = Rig::new();
     let volume = rig.make("v", Architecture::Logging, Granularity::EveryWrite);

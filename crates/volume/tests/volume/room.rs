@@ -33,6 +33,7 @@ fn volume(pool: &Pool, name: &str) -> Arc<Volume> {
         window_ns: 1 << 60,
         history_limit_bytes: None,
         cache: CacheChange::default(),
+        extent: units::MapExtent::BLOCK,
         encoding: EncodingChange::default(),
     };
     pool.create_volume(&spec).expect("made")

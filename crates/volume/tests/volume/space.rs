@@ -79,6 +79,7 @@ fn a_full_pool_gives_up_history_that_lies_among_living_blocks() {
         window_ns: 1 << 60,
         history_limit_bytes: None,
         cache: CacheChange::default(),
+        extent: units::MapExtent::BLOCK,
         encoding: EncodingChange::default(),
     };
     let volume = pool.create_volume(&spec).expect("made");

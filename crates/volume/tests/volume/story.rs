@@ -39,6 +39,7 @@ fn make(pool: &Pool, name: &str, size_bytes: u64) -> Arc<Volume> {
         window_ns: DAY_NS,
         history_limit_bytes: None,
         cache: CacheChange::default(),
+        extent: units::MapExtent::BLOCK,
         encoding: EncodingChange::default(),
     };
     pool.create_volume(&spec).expect("made")

@@ -35,6 +35,7 @@ fn volume(size_bytes: u64) -> (Arc<dyn BlockDevice>, Arc<Pool>, Arc<Volume>) {
         window_ns: 1 << 60,
         history_limit_bytes: None,
         cache: CacheChange::default(),
+        extent: units::MapExtent::BLOCK,
         encoding: EncodingChange::default(),
     };
     let volume = pool.create_volume(&spec).expect("made");

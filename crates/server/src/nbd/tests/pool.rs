@@ -44,6 +44,7 @@ fn spec(name: &str, architecture: Architecture, cache: CacheChange) -> VolumeSpe
         window_ns: 3_600_000_000_000,
         history_limit_bytes: None,
         cache,
+        extent: units::MapExtent::BLOCK,
         encoding: EncodingChange::default(),
     }
 }
