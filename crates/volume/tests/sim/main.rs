@@ -117,10 +117,8 @@ fn live(seed: u64, kinds: Kinds) -> World {
     let mut world = World::new(seed, workload.media_bytes, memory_bytes);
     world.verbose = verbose;
     world.architectures = kinds.architectures();
-    let is_cached = matches!(
-        kinds,
-        Kinds::Cached | Kinds::Converting | Kinds::Importing | Kinds::Extents
-    );
+    let is_cached =
+        matches!(kinds, Kinds::Cached | Kinds::Converting | Kinds::Importing | Kinds::Extents);
     world.caches = is_cached.then(|| Random::new(seed ^ 0xcac4e));
     let has_extents = matches!(kinds, Kinds::Encoded | Kinds::Extents);
     world.extents = has_extents.then(|| Random::new(seed ^ 0xe87e));
@@ -237,16 +235,14 @@ fn versions_are_packed_in_the_simulator() {
 #[test]
 fn the_same_seed_gives_the_same_digest() {
     for seed in [3, 14] {
-        for kinds in
-            [
-                Kinds::Uncached,
-                Kinds::Cached,
-                Kinds::Converting,
-                Kinds::Importing,
-                Kinds::Encoded,
-                Kinds::Extents,
-            ]
-        {
+        for kinds in [
+            Kinds::Uncached,
+            Kinds::Cached,
+            Kinds::Converting,
+            Kinds::Importing,
+            Kinds::Encoded,
+            Kinds::Extents,
+        ] {
             assert_eq!(run(seed, kinds), run(seed, kinds), "seed {seed}");
         }
     }
