@@ -152,6 +152,12 @@ impl Pins {
         self.let_go(seq);
     }
 
+    /// How many seqs views are open on.
+    #[must_use]
+    pub fn viewed(&self) -> usize {
+        self.views.len()
+    }
+
     /// How many views are open on a seq.
     #[must_use]
     pub fn views_at(&self, seq: Seq) -> usize {

@@ -23,6 +23,7 @@ fn add(pool: &Pool, name: &str, cache_bytes: u64) -> Arc<Volume> {
         window_ns: SECOND_NS,
         history_limit_bytes: None,
         cache: CacheChange { bytes: Some(cache_bytes), dirty_percent: Some(90) },
+        extent: units::MapExtent::default(),
         encoding: EncodingChange::default(),
     };
     pool.create_volume(&spec).expect("made")
