@@ -9,9 +9,9 @@ use serde::de::DeserializeOwned;
 use crate::{
     API_PREFIX, Advice, AdviceQuery, ApplyRetention, AuditRecord, ChangeVolume, CreateClone,
     CreateGroup, CreateMark, CreateVersion, CreateVolume, DeletedVersions, DiffQuery, ExitCode,
-    Explained, Group, GroupVersion, History, HistoryQuery, ListQuery, Mark, Model, ModelQuery,
-    Pool, Problem, Pruned, Range, RangeQuery, RecordQuery, Resolved, Revert, Reverted, Schedule,
-    SetSchedule, Version, Volume,
+    Explained, Group, GroupVersion, History, HistoryQuery, ImportVolume, ListQuery, Mark, Model,
+    ModelQuery, Pool, Problem, Pruned, Range, RangeQuery, RecordQuery, Resolved, Revert, Reverted,
+    Schedule, SetSchedule, Version, Volume,
 };
 
 mod address;
@@ -145,6 +145,11 @@ impl Client {
     /// Creates a volume.
     pub fn create_volume(&self, body: &CreateVolume) -> Result<Volume> {
         self.post(&Target::new("/volumes"), body)
+    }
+
+    /// Makes a volume of a file of the server's machine, which is read until it is copied.
+    pub fn import_volume(&self, body: &ImportVolume) -> Result<Volume> {
+        self.post(&Target::new("/imports"), body)
     }
 
     /// Changes settings or the size; shrinking under attached clients needs `force`.

@@ -21,13 +21,14 @@ pub use model::{
 pub use problem::{ExitCode, PROBLEM_MEDIA_TYPE, Problem, ProblemKind};
 pub use requests::{
     ChangeVolume, CreateClone, CreateMark, CreateVersion, CreateVolume, DiffQuery, ForceQuery,
-    HistoryQuery, ListQuery, MarkQuery, RangeQuery, RecordQuery, ResolveQuery, Revert,
+    HistoryQuery, ImportVolume, ListQuery, MarkQuery, RangeQuery, RecordQuery, ResolveQuery,
+    Revert,
 };
 pub use scalar::{SizeInput, SpanInput, Time};
 pub use schedule::{ApplyRetention, Explained, Keep, Pruned, Schedule, SetSchedule};
 pub use types::{
     AuditRecord, Bucket, Cache, ClonedFrom, Conversion, DeletedVersions, DeviceIo, Encoding, Event,
-    History, Mark, Pool, Range, Resolved, Reverted, Stamp, Version, Volume,
+    History, Import, Mark, Pool, Range, Resolved, Reverted, Stamp, Version, Volume,
 };
 pub use units::Granularity;
 

@@ -49,6 +49,33 @@ pub struct CreateVolume {
     pub encode_after: Option<SpanInput>,
 }
 
+/// A volume that begins as a file of the server's machine and is served at once: what was not
+/// copied yet is read from the file. Only over the server's unix socket.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ImportVolume {
+    /// Name of the new volume: 1 to 128 characters of `A-Za-z0-9._-`, beginning with a letter or
+    /// digit.
+    pub name: String,
+    /// The file or block device: a path from the root on. Nobody may write to it until it is
+    /// copied.
+    pub file: String,
+    /// `raw`: its bytes are the volume's, whatever they look like. Without it a file that looks
+    /// like qcow2, VMDK or VHDX is refused.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub format: Option<String>,
+    /// Where data lives, as for a new volume; `logging` by default. `auto` is not taken.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub architecture: Option<String>,
+    /// Which writes are retained; `every-write` by default.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>, example = "1s")]
+    pub granularity: Option<Granularity>,
+    /// How far back the past can be opened; 24 hours by default.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub window: Option<SpanInput>,
+}
+
 /// Settings to change; what is left out stays as it is.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]

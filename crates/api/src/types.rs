@@ -77,6 +77,9 @@ pub struct Volume {
     /// The change of architecture that is under way; null without one.
     #[serde(default)]
     pub conversion: Option<Conversion>,
+    /// The file that it is still being imported from; null without one.
+    #[serde(default)]
+    pub import: Option<Import>,
     /// Its write-back cache; null without one.
     #[serde(default)]
     pub cache: Option<Cache>,
@@ -105,6 +108,22 @@ pub struct Conversion {
     pub done_bytes: u64,
     /// Bytes that were not, since the change or since the server started.
     pub total_bytes: u64,
+}
+
+/// A file that a volume began as and that is still being copied. Its bytes are read as they are
+/// there; should it change, they cannot be read any more.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Import {
+    /// Its path on the server's machine.
+    pub file: String,
+    /// Bytes that the volume no longer needs it for. Counted anew when the server starts.
+    pub done_bytes: u64,
+    /// Its length in bytes.
+    pub total_bytes: u64,
+    /// Bytes that no checksum guards before they are copied.
+    pub unverified_bytes: u64,
+    /// What is wrong with it, or why copying rests; null while all is well.
+    pub trouble: Option<String>,
 }
 
 /// How the history of a volume is kept. Counters are since the server started.

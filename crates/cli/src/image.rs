@@ -7,7 +7,7 @@ use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use api::{Client, CreateVolume, ExitCode, SizeInput, Volume};
+use api::{Client, CreateVolume, ExitCode, ImportVolume, SizeInput, Volume};
 use clap::ValueEnum;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Deserialize;
@@ -54,6 +54,10 @@ pub struct ImportArgs {
     /// Write to a volume although clients are attached to it.
     #[arg(long)]
     force: bool,
+    /// Serve a new volume at once and copy later: until then the server reads the file where it
+    /// lies. Raw images and block devices only; nobody may write to them meanwhile.
+    #[arg(long, conflicts_with = "force")]
+    lazy: bool,
 }
 
 #[derive(Debug, clap::Args)]
@@ -95,6 +99,9 @@ struct Qcow2Info {
 }
 
 pub fn import(session: &Session, args: &ImportArgs) -> anyhow::Result<()> {
+    if args.lazy {
+        return import_lazily(session, args);
+    }
     let image = inspect(&args.file, args.format)?;
     let client = session.client()?;
     let (volume, created) = target(&client, args, image.virtual_size)?;
@@ -126,6 +133,35 @@ pub fn import(session: &Session, args: &ImportArgs) -> anyhow::Result<()> {
     copied?;
     let volume = client.volume(&args.name)?;
     say(&format!("imported {} into {}", args.file.display(), args.name));
+    session.answer(&volume, crate::volume::show)
+}
+
+/// Names the file to the server, which reads it from there.
+fn import_lazily(session: &Session, args: &ImportArgs) -> anyhow::Result<()> {
+    let file = match std::fs::canonicalize(&args.file) {
+        Ok(file) => file,
+        Err(e) => {
+            return Err(Failure::new(format!("{}: {e}", args.file.display())).into());
+        }
+    };
+    let Some(path) = file.to_str() else {
+        return Err(Failure::new(format!("{} is not a name in UTF-8", file.display()))
+            .with_hint("rename it, or import by copying (without --lazy)")
+            .into());
+    };
+    let volume = session.client()?.import_volume(&ImportVolume {
+        name: args.name.clone(),
+        file: path.to_owned(),
+        format: args.format.map(|format| format.name().to_owned()),
+        architecture: None,
+        granularity: None,
+        window: None,
+    })?;
+    say(&format!(
+        "{} is served; {path} is copied in the background: do not write to it until `hindsight \
+         volume show {}` tells of no import any more",
+        args.name, args.name
+    ));
     session.answer(&volume, crate::volume::show)
 }
 

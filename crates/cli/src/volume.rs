@@ -3,7 +3,9 @@
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use api::{Cache, ChangeVolume, CreateVolume, Encoding, ExitCode, SizeInput, SpanInput, Volume};
+use api::{
+    Cache, ChangeVolume, CreateVolume, Encoding, ExitCode, Import, SizeInput, SpanInput, Volume,
+};
 use clap::Subcommand;
 use serde_json::json;
 use units::{Granularity, Size, Span};
@@ -292,6 +294,15 @@ fn warn_of_cache(volume: &Volume) {
     }
 }
 
+fn show_import(import: &Import) -> Vec<(&'static str, String)> {
+    let (done, total) = (human(import.done_bytes), human(import.total_bytes));
+    let rest = human(import.unverified_bytes);
+    let mut shown =
+        vec![("importing", format!("{}: {done} of {total} done, {rest} unverified", import.file))];
+    shown.extend(import.trouble.clone().map(|trouble| ("import rests", trouble)));
+    shown
+}
+
 fn show_encoding(encoding: &Encoding) -> String {
     let after = encoding.after.map_or(String::new(), |after| format!(" after {}", after.0));
     let packed = match encoding.unpacked_bytes {
@@ -412,6 +423,7 @@ pub fn show(volume: &Volume) -> String {
         let (done, total) = (human(c.done_bytes), human(c.total_bytes));
         shown.push(("converting", format!("from {}: {done} of {total} done", c.from)));
     }
+    shown.extend(volume.import.iter().flat_map(show_import));
     if volume.unplaced_bytes > 0 {
         shown.push(("to put in place", human(volume.unplaced_bytes)));
     }

@@ -9,9 +9,11 @@ use std::io::{self, IoSlice};
 use units::WallTime;
 
 mod file;
+mod read_only;
 mod real;
 
 pub use file::FileMedia;
+pub use read_only::{FileIdentity, Files, NoFiles, ReadOnlyFile, RealFiles};
 pub use real::{RealClock, RealEntropy};
 
 /// A flat array of bytes that keeps what was synced: a file, a disk, memory, or the simulator's.

@@ -77,6 +77,8 @@ pub const ZONE_BYTES_MAX: u64 = crate::location::SEGMENT_BYTES_MAX as u64;
 pub const FEATURE_CURRENT_STORE: u64 = 1;
 /// Incompatible feature: volumes may have bases, segments that are written over in place.
 pub const FEATURE_BASE: u64 = 2;
+/// Incompatible feature: timelines may have a source, a file outside that has what they do not.
+pub const FEATURE_IMPORT: u64 = 4;
 /// Incompatible feature: volumes may have map extents of more than a block, whose runs have extent
 /// leaves.
 pub const FEATURE_EXTENTS: u64 = 8;
@@ -84,7 +86,7 @@ pub const FEATURE_EXTENTS: u64 = 8;
 pub const FEATURE_PACKS: u64 = 16;
 /// The incompatible features that this program knows.
 pub const FEATURES_INCOMPATIBLE_KNOWN: u64 =
-    FEATURE_CURRENT_STORE | FEATURE_BASE | FEATURE_EXTENTS | FEATURE_PACKS;
+    FEATURE_CURRENT_STORE | FEATURE_BASE | FEATURE_IMPORT | FEATURE_EXTENTS | FEATURE_PACKS;
 /// The features without which a pool may only be read that this program knows: none yet.
 pub const FEATURES_READ_ONLY_KNOWN: u64 = 0;
 

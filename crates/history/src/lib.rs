@@ -9,6 +9,7 @@ mod hash;
 mod io_tally;
 mod log;
 mod openable;
+mod outside;
 mod packs;
 mod page_table;
 mod pending;
@@ -30,6 +31,7 @@ pub use log::{
     TimedOps,
 };
 pub use openable::Openable;
+pub use outside::{OUTSIDE_SEQ, Outside};
 pub use page_table::{LoadedPage, PageBudget, PageTable};
 pub use pending::{Pending, node_covers};
 pub use recover::{KnownLog, RecoveredLog, RecoveredSegment, recover_log};

@@ -4,7 +4,7 @@
 //! 1. Entries move from active to frozen to a run and are at every instant in at least one of them.
 //! 2. `frozen` is oldest first, `runs` newest first; runs are immutable.
 //! 3. A look-up that finds nothing here goes to the parent, at the seq where this timeline branched
-//!    off.
+//!    off; without a parent, to the file outside if there is one.
 //!
 //! Deliberately unaware of page tables, retention and volumes.
 
@@ -16,6 +16,7 @@ use parking_lot::{Mutex, RwLock};
 use units::{MapExtent, Seq};
 
 use crate::Result;
+use crate::outside::{OUTSIDE_SEQ, Outside};
 use crate::pending::Pending;
 use crate::run_store::StoredRun;
 use crate::slot::{BLOCKS_PER_PAGE, Slot};
@@ -40,6 +41,8 @@ pub struct Timeline {
     pub extent: MapExtent,
     /// Where it came from.
     pub parent: Option<Branch>,
+    /// The file that has what is not here; only of a timeline without a parent.
+    outside: RwLock<Option<Arc<dyn Outside>>>,
     state: RwLock<State>,
 }
 
@@ -60,7 +63,29 @@ impl Timeline {
         runs: Vec<Arc<StoredRun>>,
     ) -> Timeline {
         let state = RwLock::new(State { runs, ..State::default() });
-        Timeline { id, log, extent, parent, state }
+        Timeline { id, log, extent, parent, outside: RwLock::default(), state }
+    }
+
+    /// The timeline at the end of the line of parents.
+    #[must_use]
+    pub fn root(self: &Arc<Timeline>) -> Arc<Timeline> {
+        let mut line = self;
+        while let Some(branch) = &line.parent {
+            line = &branch.timeline;
+        }
+        Arc::clone(line)
+    }
+
+    /// The file that has what is not here.
+    #[must_use]
+    pub fn outside(&self) -> Option<Arc<dyn Outside>> {
+        self.outside.read().clone()
+    }
+
+    /// Hangs a file at this timeline, or lets it go. Who lets it go drops all pages afterwards.
+    pub fn set_outside(&self, outside: Option<Arc<dyn Outside>>) {
+        assert!(self.parent.is_none(), "a file is the state before all others");
+        *self.outside.write() = outside;
     }
 
     /// Adds entries of one batch.
@@ -139,6 +164,13 @@ impl Timeline {
         }
     }
 
+    /// Adds a run of what was copied from outside, below all others.
+    pub fn install_oldest(&self, run: Arc<StoredRun>) {
+        let mut state = self.state.write();
+        assert!(state.runs.last().is_none_or(|last| last.order > run.order), "below all others");
+        state.runs.push(run);
+    }
+
     /// Finds the 512 blocks of a page as of `at`, through all ancestors.
     ///
     /// # Errors
@@ -153,8 +185,14 @@ impl Timeline {
         let mut limit = at;
         let mut timeline = self;
         loop {
+            // Before the map: what is copied meanwhile may be looked for in the file, but nothing
+            // that the file no longer has to answer for may be taken for a hole.
+            let outside = timeline.outside.read().as_ref().map(|outside| outside.blocks());
             timeline.fill_own(store, page, limit, slots)?;
-            let Some(branch) = &timeline.parent else { return Ok(()) };
+            let Some(branch) = &timeline.parent else {
+                fill_outside(outside.filter(|_| limit >= OUTSIDE_SEQ), page, slots);
+                return Ok(());
+            };
             if slots.iter().all(|s| s.known) {
                 return Ok(());
             }
@@ -237,4 +275,12 @@ impl Timeline {
         }
         Ok(())
     }
+}
+
+/// What nothing is known of is in the file, as far as it reaches.
+fn fill_outside(blocks: Option<u64>, page: u64, slots: &mut [Slot; BLOCKS_PER_PAGE]) {
+    let Some(blocks) = blocks else { return };
+    let there = blocks.saturating_sub(page.saturating_mul(BLOCKS_PER_PAGE as u64));
+    let there = usize::try_from(there).map_or(BLOCKS_PER_PAGE, |n| n.min(BLOCKS_PER_PAGE));
+    slots[..there].iter_mut().filter(|s| !s.known).for_each(|slot| *slot = Slot::OUTSIDE);
 }

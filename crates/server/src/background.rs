@@ -94,14 +94,50 @@ impl ScheduleWatch {
     }
 }
 
+/// Writes to the log when a file that is being imported is in trouble, and when all of it was
+/// copied.
+#[derive(Default)]
+struct ImportWatch {
+    under_way: BTreeMap<String, Option<String>>,
+}
+
+impl ImportWatch {
+    fn look(&mut self, pool: &Pool) {
+        let volumes = pool.volumes();
+        let mut now = BTreeMap::new();
+        for volume in &volumes {
+            let name = volume.name();
+            let Some(import) = volume.import_info() else {
+                if self.under_way.contains_key(name) {
+                    tracing::info!(volume = name, "an import has ended: all of it was copied");
+                }
+                continue;
+            };
+            let before = self.under_way.get(name);
+            if let Some(trouble) = import.trouble.as_ref()
+                && before.is_none_or(|before| before.as_ref() != Some(trouble))
+            {
+                tracing::warn!(volume = name, file = import.file, trouble, "an import rests");
+            }
+            if import.trouble.is_none() && before.is_some_and(Option::is_some) {
+                tracing::info!(volume = name, file = import.file, "an import goes on");
+            }
+            now.insert(name.to_owned(), import.trouble);
+        }
+        self.under_way = now;
+    }
+}
+
 fn run(pool: &Pool, mut fill: FillWatch, stop: &(Mutex<bool>, Condvar)) {
     let mut failed = false;
     let mut conversions = ConversionWatch::default();
     let mut schedules = ScheduleWatch::default();
+    let mut imports = ImportWatch::default();
     loop {
         fill.look();
         conversions.look(pool);
         schedules.look(pool);
+        imports.look(pool);
         let sleep = match pool.step(Budget { bytes: STEP_BYTES }) {
             Ok(more) => {
                 failed = false;

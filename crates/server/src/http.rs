@@ -34,6 +34,7 @@ mod groups;
 mod guard;
 mod health;
 mod history;
+mod import;
 mod marks;
 mod model;
 mod pool;
@@ -230,6 +231,7 @@ fn api_routes() -> OpenApiRouter<Context> {
     let v1 = OpenApiRouter::new()
         .routes(routes!(volumes::list, volumes::create))
         .routes(routes!(volumes::show, volumes::change, volumes::delete))
+        .routes(routes!(import::create))
         .routes(routes!(history::resolve))
         .routes(routes!(history::history))
         .routes(routes!(history::revert))

@@ -14,7 +14,7 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
-use volume::{CacheInfo, IoCount, Pool, ScheduleInfo, VolumeInfo};
+use volume::{CacheInfo, ImportInfo, IoCount, Pool, ScheduleInfo, VolumeInfo};
 
 use crate::Attachments;
 use crate::fill::FillGauge;
@@ -119,6 +119,11 @@ fn cached(volume: &VolumeInfo, value: fn(&CacheInfo) -> u64) -> u64 {
     volume.cache.as_ref().map_or(0, value)
 }
 
+/// A number of the file that a volume is being imported from; without one it is nothing.
+fn importing(volume: &VolumeInfo, value: fn(&ImportInfo) -> u64) -> u64 {
+    volume.import.as_ref().map_or(0, value)
+}
+
 const VOLUME_METRICS: &[VolumeMetric] = &[
     counter("reads", "Read requests", |v| v.counters.reads),
     counter("read_bytes", "Bytes read", |v| v.counters.read_bytes),
@@ -133,6 +138,18 @@ const VOLUME_METRICS: &[VolumeMetric] = &[
     }),
     gauge("conversion_left_bytes", "Bytes that a change of architecture has still to move", |v| {
         v.conversion.map_or(0, |c| c.total_bytes - c.done_bytes)
+    }),
+    gauge("import_done_bytes", "Bytes of a file being imported that were copied", |v| {
+        importing(v, |i| i.done_bytes)
+    }),
+    gauge("import_bytes", "Bytes of a file that is being imported", |v| {
+        importing(v, |i| i.total_bytes)
+    }),
+    gauge("import_unverified_bytes", "Bytes read from a file being imported, unverified", |v| {
+        importing(v, |i| i.unverified_bytes)
+    }),
+    gauge("import_troubled", "1 while a file being imported fails, or its copying rests", |v| {
+        importing(v, |i| u64::from(i.trouble.is_some()))
     }),
     gauge("unplaced_bytes", "Bytes some of which may not be in place yet", |v| v.unplaced_bytes),
     counter("cache_hits", "Blocks read from the cache", |v| cached(v, |c| c.used.hits)),

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use block::{BlockDevice, MediaDevice};
-use env::{FileMedia, RealClock, RealEntropy};
+use env::{FileMedia, RealClock, RealEntropy, RealFiles};
 use volume::{Machine, Pool, PoolFormat, PoolOptions, RebuildReport};
 
 use crate::{Config, StartError};
@@ -54,7 +54,8 @@ pub(crate) fn open_or_create(config: &Config) -> Result<Arc<Pool>, StartError> {
         create_file(config, &path)?;
     }
     let options = PoolOptions { memory_bytes: config.memory_bytes };
-    Pool::open(device_at(&path)?, machine(), options).map_err(StartError::Pool)
+    let files = Arc::new(RealFiles);
+    Pool::open_with(device_at(&path)?, machine(), options, files).map_err(StartError::Pool)
 }
 
 /// Where a pool's bytes are: `pool.img` of its directory, or `path` itself if it is a file or disk.

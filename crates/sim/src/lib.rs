@@ -25,6 +25,8 @@
 //!   returns another place's content.
 //! - **Discarded ranges** read as their old content, as zeros or as 0xDD, chosen by the seed, until
 //!   written.
+//! - **Files that are only read** ([`SimFiles`]): may be written to, cut, replaced under their path
+//!   or taken away by others, which shows in what they are told by; a range may be unreadable.
 //! - **Slow**: `try_read_at` says "would wait" as often as it is told to
 //!   ([`SimMedia::set_cold_every`]).
 //!
@@ -35,6 +37,7 @@
 
 mod clock;
 mod failures;
+mod files;
 mod media;
 mod pages;
 mod random;
@@ -42,6 +45,7 @@ mod sectors;
 
 pub use clock::SimClock;
 pub use failures::{Failure, Op, OpRecord, Trick};
+pub use files::{SimFile, SimFiles};
 pub use media::{Keep, SimMedia, Unsynced};
 pub use random::{Random, SimEntropy};
 pub use sectors::SECTOR_BYTES;

@@ -38,6 +38,7 @@ fn volume(pool: &Pool) -> Arc<Volume> {
         window_ns: 3_600_000_000_000,
         history_limit_bytes: None,
         cache: CacheChange::default(),
+        extent: units::MapExtent::default(),
         encoding: EncodingChange::default(),
         extent: units::MapExtent::BLOCK,
     };

@@ -32,7 +32,8 @@ use guard::guarded;
 pub use guard::panic_becomes_error;
 pub use records::{
     ConversionRecord, EventRecord, GroupRecord, GroupVersionRecord, MarkRecord, RunRecord,
-    ScheduleRecord, ScheduledRecord, SegmentRecord, TimelineRecord, VersionRecord, VolumeRecord,
+    ScheduleRecord, ScheduledRecord, SegmentRecord, SourceRecord, TimelineRecord, VersionRecord,
+    VolumeRecord,
 };
 #[cfg(test)]
 use schedules::SCHEDULES;

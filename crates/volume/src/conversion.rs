@@ -11,7 +11,7 @@
 //! 2. A current store's slabs are recorded, added and taken away under the books: none is lost.
 //! 3. A block leaves a base as in cleaning: the map names it in the log before its home is free.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -57,8 +57,9 @@ pub struct Conversion {
 impl Conversion {
     /// Of a volume whose pool has just been opened.
     #[must_use]
-    pub fn of(record: &VolumeRecord) -> Conversion {
-        let fills = record.conversion.is_some() && record.architecture.has_current_store();
+    pub fn of(record: &VolumeRecord, is_importing: bool) -> Conversion {
+        let is_under_way = record.conversion.is_some() || is_importing;
+        let fills = is_under_way && record.architecture.has_current_store();
         Conversion { fill_from: fills.then_some(0), ..Conversion::default() }
     }
 }
@@ -205,7 +206,8 @@ impl Volume {
     /// The commit is done: the new rule holds. The caller still has the gate and the books.
     pub(crate) fn switched(&self, switched: &Switched, record: &VolumeRecord) {
         if switched.restarts {
-            *self.conversion.lock() = Conversion::of(record);
+            let is_importing = self.present().root.outside().is_some();
+            *self.conversion.lock() = Conversion::of(record, is_importing);
         }
         self.log.set_journal(switched.destages);
         let before = self.present();
@@ -222,10 +224,32 @@ impl Volume {
 
     /// Another moment became the present, which may have data where the one before had none.
     pub(crate) fn convert_after_revert(&self) {
-        let is_under_way = self.record.lock().conversion.is_some();
+        let is_importing = self.present().root.outside().is_some();
+        let is_under_way = self.record.lock().conversion.is_some() || is_importing;
         if is_under_way && self.present().current.is_some() {
             self.conversion.lock().fill_from = Some(0);
         }
+    }
+
+    /// Some pages are in the map now that were outside: slabs are taken for them, and places are
+    /// not what is there.
+    pub(crate) fn place_copied(&self, pages: &BTreeSet<u64>) {
+        let (Some(current), Some(first)) = (&self.present().current, pages.first()) else { return };
+        let slab = current.slab_of(first * BLOCKS_PER_PAGE as u64);
+        let mut conversion = self.conversion.lock();
+        conversion.flushed |= conversion.fill_from.is_none();
+        conversion.fill_from = Some(conversion.fill_from.map_or(slab, |from| from.min(slab)));
+        drop(conversion);
+        for page in pages {
+            let block = page * BLOCKS_PER_PAGE as u64;
+            current.displace(block..block + BLOCKS_PER_PAGE as u64);
+        }
+    }
+
+    /// Whether slabs are still to be taken for what the present has.
+    pub(crate) fn wants_slabs(&self) -> bool {
+        let is_there = !self.gone.load(Ordering::Acquire) && self.present().current.is_some();
+        is_there && self.conversion.lock().fill_from.is_some()
     }
 
     /// Whether what is at home in the base is to leave it.
@@ -501,7 +525,7 @@ fn has_data(opening: &Opening, blocks: std::ops::Range<u64>) -> Result<bool> {
         let count = (blocks.end - block).min(BLOCKS_PER_PAGE as u64);
         let slots = &mut slots[..count as usize];
         opening.look_up(block, slots, Patience::Full)?;
-        if slots.iter().any(|slot| !slot.is_hole()) {
+        if slots.iter().any(|slot| !slot.is_hole() && !slot.is_outside()) {
             return Ok(true);
         }
         block += count;

@@ -6,25 +6,33 @@
 //! 2. Background work (flushing maps, merging, reclaiming) is done by one thread at a time, under
 //!    `work`.
 //! 3. Lock order: `work`, then a log's gate, then `books`, then anything inside `history`.
+//!    `sources` is held for no longer than to look.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 
 use block::Purpose;
+use env::Files;
 use history::{SegmentSource, Spare, Store, Timeline};
 use parking_lot::{Mutex, MutexGuard, RwLock};
 
-use crate::catalogue::{Catalogue, CatalogueMedia, Commit, GroupRecord, Numbers, TimelineRecord};
+use crate::catalogue::{
+    Catalogue, CatalogueMedia, Commit, GroupRecord, Numbers, SourceRecord, TimelineRecord,
+};
 use crate::merge::MergeJob;
 use crate::opening::Opening;
 use crate::schedule::Pace;
+use crate::source::Source;
 use crate::types::AuditRecord;
 use crate::volume::Volume;
 use crate::{Error, Machine, Result};
 
 /// Segments made ready ahead of need.
 pub const SPARES_WANTED: usize = 6;
+
+/// A file that is being imported, at its timeline.
+pub type Hung = (Arc<Timeline>, Arc<Source>);
 
 /// What tells whether room can be made that could not be made before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,6 +53,10 @@ pub struct Core {
     pub store: Arc<Store>,
     /// Clock and randomness.
     pub machine: Machine,
+    /// Where files that are being imported are opened.
+    pub files: Arc<dyn Files>,
+    /// Files that are being imported, by the timeline that they hang at.
+    pub sources: Mutex<BTreeMap<u64, Hung>>,
     /// The catalogue.
     pub catalogue: Catalogue,
     /// Where the catalogue is.
@@ -211,9 +223,29 @@ impl Core {
         all
     }
 
+    /// Hangs the file that a record names at its timeline, if it names one.
+    pub fn hang(&self, timeline: &Arc<Timeline>, source: Option<&SourceRecord>) {
+        let Some(record) = source else { return };
+        let source = Arc::new(Source::open(record.clone(), Arc::clone(&self.files)));
+        timeline.set_outside(Some(Arc::clone(&source) as _));
+        self.sources.lock().insert(timeline.id, (Arc::clone(timeline), source));
+    }
+
+    /// Copies no more from the files at timelines that are no more. They stay where they hang: a
+    /// read that has begun must not take what it does not find for zeros.
+    pub fn unhang(&self, timelines: &[Arc<Timeline>]) {
+        for timeline in timelines {
+            if let Some((_, source)) = self.sources.lock().remove(&timeline.id) {
+                *source.job.lock() = None;
+            }
+        }
+    }
+
     /// Volumes hold the core and the core holds volumes: parts them, so that the device is let go.
     pub fn part(&self) {
         *self.work.lock() = None;
+        self.drop_copies();
+        self.sources.lock().clear();
         self.volumes.write().clear();
         self.ghosts.write().clear();
     }

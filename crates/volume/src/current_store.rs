@@ -340,6 +340,16 @@ impl CurrentStore {
         self.unsettle(&mut group);
     }
 
+    /// Blocks are in the map now that were not: what their places have is not them.
+    pub fn displace(&self, blocks: Range<u64>) {
+        for (group, blocks) in self.parts_of(blocks) {
+            let Some((slab, index)) = self.group(group) else { continue };
+            let mut group = slab.groups[index].lock();
+            group.trust(self.within(&blocks), false);
+            self.unsettle(&mut group);
+        }
+    }
+
     /// How many blocks in place were found rotten.
     #[must_use]
     pub fn rotten(&self) -> u64 {

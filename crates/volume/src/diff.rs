@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use format::checksum::ZERO_BLOCK_CRC;
 use format::map::Key;
-use history::{BLOCKS_PER_PAGE, Slot, Store, Timeline};
+use history::{BLOCKS_PER_PAGE, OUTSIDE_SEQ, Slot, Store, Timeline};
 use units::{BLOCK_BYTES, Moment, Seq};
 
 use crate::Result;
@@ -97,7 +97,9 @@ impl Volume {
     pub(crate) fn changed_bytes_bounded(&self, from: Seq, to: Seq) -> Result<(u64, bool)> {
         let (a, b) = (self.open_at(from)?, self.open_at(to)?);
         let parted = since_parting(&a, &b);
-        let entries: u64 = parted.iter().map(|(line, after)| line.entries_after(*after)).sum();
+        let outside = only_one_is_outside(&a, &b).count() as u64 * BLOCKS_PER_PAGE as u64;
+        let entries = parted.iter().map(|(line, after)| line.entries_after(*after)).sum::<u64>();
+        let entries = entries + outside;
         // One entry of a large trim changes any number of blocks.
         let has_nodes = parted.iter().any(|(line, after)| line.has_nodes_after(*after));
         let all = |opening| -> u64 {
@@ -131,7 +133,7 @@ impl Opening {
         let mut slots = vec![Slot::default(); BLOCKS_PER_PAGE];
         for key in keys.range(..Key { level: 2, index: 0 }) {
             self.look_up(key.first_block().0, &mut slots, Patience::Full)?;
-            bytes += slots.iter().filter(|s| !s.is_hole()).count() as u64 * BLOCK_BYTES;
+            bytes += slots.iter().filter(|s| is_stored(s)).count() as u64 * BLOCK_BYTES;
         }
         Ok(bytes)
     }
@@ -184,8 +186,9 @@ fn compare(
             if block < first || block >= end || same_place(x, y) {
                 continue;
             }
-            let same =
-                if crc_of(x) != crc_of(y) { false } else { by_content && same_bytes(a, b, block)? };
+            // What is outside has no checksum.
+            let may_be_same = x.is_outside() || y.is_outside() || crc_of(x) == crc_of(y);
+            let same = may_be_same && by_content && same_bytes(a, b, block)?;
             if !same && !differs(block) {
                 return Ok(());
             }
@@ -196,8 +199,14 @@ fn compare(
 
 fn same_place(x: &Slot, y: &Slot) -> bool {
     // A home in a base may have held another version before.
-    let same = || x.location == y.location && x.seq == y.seq;
+    // What is in the file may have been copied between the look-ups.
+    let is_original = x.is_outside() || y.is_outside();
+    let same = || (is_original || x.location == y.location) && x.seq == y.seq;
     if x.is_hole() || y.is_hole() { x.is_hole() && y.is_hole() } else { same() }
+}
+
+fn is_stored(slot: &Slot) -> bool {
+    !slot.is_hole() && !slot.is_outside()
 }
 
 fn crc_of(slot: &Slot) -> u32 {
@@ -230,6 +239,7 @@ impl Suspects {
                 wide.push((first, first + key.blocks() / per_page));
             }
         }
+        pages.extend(only_one_is_outside(a, b).filter(|page| range.contains(page)));
         wide.retain(|&(first, end)| first < range.end && range.start < end);
         let wide = joined(wide);
         if !wide.is_empty() {
@@ -287,6 +297,17 @@ fn since_parting(a: &Opening, b: &Opening) -> Vec<(Arc<Timeline>, Seq)> {
         line_b.iter().take_while(|(t, _)| !line_a.iter().any(|(known, _)| known.id == t.id));
     parted.extend(only_b.map(|(timeline, _)| (Arc::clone(timeline), Seq::ZERO)));
     parted
+}
+
+/// Pages of a file that one of two openings shows and the other, being before the import, does not.
+fn only_one_is_outside(a: &Opening, b: &Opening) -> impl Iterator<Item = u64> + use<> {
+    let blocks = |opening: &Opening| {
+        let (root, at) = ancestry(opening).pop().expect("a timeline at least");
+        root.outside().filter(|_| at >= OUTSIDE_SEQ).map_or(0, |outside| outside.blocks())
+    };
+    let (a, b) = (blocks(a), blocks(b));
+    let pages = if a == b { 0 } else { a.max(b).div_ceil(BLOCKS_PER_PAGE as u64) };
+    0..pages
 }
 
 /// The timelines an opening sees, nearest first, each with the last seq seen of it.

@@ -134,6 +134,7 @@ impl Volume {
             id: numbers.timeline,
             log: self.id,
             parent: Some((parent, target.seq.0)),
+            source: None,
         };
         record.line.push((seq.0, timeline.id));
         record.sizes.push((seq.0, size_bytes));

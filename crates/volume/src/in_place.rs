@@ -238,16 +238,37 @@ impl Volume {
         let end = self.size_bytes().div_ceil(BLOCK_BYTES).min(blocks.end);
         let mut spent = BLOCK_BYTES;
         let mut block = blocks.start;
+        let outside = self.outside_among(blocks.start..end.max(blocks.start))?;
         while block < end {
-            let rest = &untrusted[(block - blocks.start) as usize..(end - blocks.start) as usize];
-            let count = rest.iter().take_while(|wrong| **wrong).count();
-            if count > 0 {
-                spent += self.put_in_place(current, block..block + count as u64, alien)?;
+            let index = (block - blocks.start) as usize;
+            let is_outside = outside[index];
+            let together = |i: &usize| untrusted[*i] && outside[*i] == is_outside;
+            let count = (index..outside.len()).take_while(together).count();
+            let part = block..block + count as u64;
+            if count > 0 && is_outside {
+                // It has no place before it is copied.
+                if let Some(pen) = current.take_pen(std::iter::once(part)) {
+                    pen.give_up();
+                }
+            } else if count > 0 {
+                spent += self.put_in_place(current, part, alien)?;
             }
             block += count.max(1) as u64;
         }
         current.made_own(&blocks);
         Ok(spent)
+    }
+
+    /// Which of some blocks are outside.
+    fn outside_among(&self, blocks: Range<u64>) -> Result<Vec<bool>> {
+        let count = (blocks.end - blocks.start) as usize;
+        let present = self.present();
+        if present.root.outside().is_none() {
+            return Ok(vec![false; count]);
+        }
+        let mut slots = vec![Slot::default(); count];
+        present.look_up(blocks.start, &mut slots, Patience::Full)?;
+        Ok(slots.iter().map(Slot::is_outside).collect())
     }
 
     /// Makes the places of some blocks the same as the log; says how many bytes that took.
@@ -289,6 +310,11 @@ impl Volume {
         while index < slots.len() {
             let count = joined(&slots[index..]);
             let part = &slots[index..index + count];
+            if part[0].is_outside() {
+                // Since it was asked: after a revert.
+                let text = "a block that is outside has no place";
+                return Err(Error::new(ErrorKind::Io, text));
+            }
             if !part[0].is_hole() {
                 let mut bytes = vec![0; count * BLOCK];
                 let first = blocks.start + index as u64;

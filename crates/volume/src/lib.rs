@@ -13,6 +13,7 @@ mod caches;
 mod catalogue;
 mod conversion;
 mod convert;
+mod copying;
 mod core;
 mod current_store;
 mod destage;
@@ -24,6 +25,7 @@ mod fresh;
 mod groups;
 mod history_query;
 mod homecoming;
+mod import;
 mod in_place;
 mod line;
 mod map_flush;
@@ -42,6 +44,7 @@ mod resolve;
 mod retention;
 mod schedule;
 mod sift;
+mod source;
 mod space;
 mod types;
 mod verify;
@@ -64,9 +67,9 @@ pub use history::{IoCount, IoKind};
 pub use types::{
     Architecture, AuditRecord, Bucket, Budget, CacheChange, CacheInfo, CacheSetting, CacheUse,
     Consistency, ConversionInfo, Dependants, DiffPage, Encoding, EncodingChange, EncodingInfo,
-    EncodingSetting, Event, Extent, Granularity, HistoryPage, Mark, PoolStatus, Range, Resolved,
-    RevertReport, Stamp, Version, VersionPage, VolumeChange, VolumeCounters, VolumeInfo,
-    VolumeSpec, WriteOp,
+    EncodingSetting, Event, Extent, Granularity, HistoryPage, ImportInfo, ImportSpec, Mark,
+    PoolStatus, Range, Resolved, RevertReport, Stamp, Version, VersionPage, VolumeChange,
+    VolumeCounters, VolumeInfo, VolumeSpec, WriteOp,
 };
 
 /// The machine under a pool: its clock and its randomness.

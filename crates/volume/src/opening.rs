@@ -4,12 +4,15 @@
 //! 1. Every byte returned from storage was checked against the CRC32C that came with its pointer,
 //!    wherever it was read.
 //! 2. A reader holds an epoch from before it looks at the map until it has the bytes.
+//! 3. What is outside (`source`) has no checksum: it is read from the file if that is as it was.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use format::checksum::block_crc;
-use history::{BLOCKS_PER_PAGE, Content, IoKind, IoTally, PageTable, Slot, Store, Timeline};
+use history::{
+    BLOCKS_PER_PAGE, Content, IoKind, IoTally, Outside, PageTable, Slot, Store, Timeline,
+};
 use units::{BLOCK_BYTES, Seq};
 
 use crate::base::home_bytes;
@@ -29,6 +32,8 @@ pub struct Opening {
     pub volume: String,
     /// The timeline it is on.
     pub timeline: Arc<Timeline>,
+    /// The one at the end of its line: at which a file hangs, if it is still being imported.
+    pub root: Arc<Timeline>,
     /// The seq as of which it is read; `u64::MAX` for the present.
     pub at: Seq,
     /// Bytes of the volume at that moment.
@@ -56,6 +61,14 @@ struct Places<'c> {
     noted: Noted,
 }
 
+/// How a read is made.
+#[derive(Clone, Copy)]
+struct How<'a> {
+    patience: Patience,
+    places: Option<&'a Places<'a>>,
+    outside: Option<&'a dyn Outside>,
+}
+
 impl Opening {
     /// An opening of the volume with that id and name, with no page loaded.
     #[must_use]
@@ -70,7 +83,8 @@ impl Opening {
         let budget = if is_present { &store.page_budget } else { &store.view_budget };
         let pages = PageTable::new(Arc::clone(budget), timeline.extent);
         let io = store.io(id);
-        Opening { store, volume, timeline, at, size_bytes, pages, io, current: None }
+        let root = timeline.root();
+        Opening { store, volume, timeline, root, at, size_bytes, pages, io, current: None }
     }
 
     /// The same, with blocks in place.
@@ -150,7 +164,31 @@ impl Opening {
         if !self.look_up(first, slots, patience)? {
             return Ok(false);
         }
-        self.read_slots(first, slots, offset, buffer, (patience, places.as_ref()))
+        let outside = self.outside_of(first, slots, patience)?;
+        let Some(outside) = outside else { return Ok(false) };
+        let how = How { patience, places: places.as_ref(), outside: outside.as_deref() };
+        self.read_slots(first, slots, offset, buffer, how)
+    }
+
+    /// The file that blocks are in which are outside, if some are. Where it has been let go since
+    /// they were looked up, they are looked up again: then all are known. `None` when that would
+    /// have to wait.
+    fn outside_of(
+        &self,
+        first: u64,
+        slots: &mut [Slot],
+        patience: Patience,
+    ) -> Result<Option<Option<Arc<dyn Outside>>>> {
+        if !slots.iter().any(Slot::is_outside) {
+            return Ok(Some(None));
+        }
+        if let Some(outside) = self.root.outside() {
+            return Ok(Some(Some(outside)));
+        }
+        let end = first + slots.len() as u64;
+        let per_page = BLOCKS_PER_PAGE as u64;
+        self.pages.drop_pages(|page| page * per_page < end && first < (page + 1) * per_page);
+        Ok(self.look_up(first, slots, patience)?.then_some(None))
     }
 
     fn read_slots(
@@ -159,7 +197,7 @@ impl Opening {
         slots: &[Slot],
         offset: u64,
         buffer: &mut [u8],
-        how: (Patience, Option<&Places<'_>>),
+        how: How<'_>,
     ) -> Result<bool> {
         let mut index = 0;
         while index < slots.len() {
@@ -195,21 +233,26 @@ impl Opening {
 
     /// How many slots from the first are read together.
     fn run_of(&self, slots: &[Slot]) -> usize {
-        if self.current.is_none() || slots[0].is_hole() {
+        if self.current.is_none() || slots[0].is_hole() || slots[0].is_outside() {
             return joined(slots).max(at_home(slots));
         }
-        slots.iter().take_while(|slot| !slot.is_hole()).count()
+        slots.iter().take_while(|slot| !slot.is_hole() && !slot.is_outside()).count()
     }
 
-    /// Reads blocks none of which is a hole: from their places if they have any, else from the log.
+    /// Reads blocks none of which is a hole: from outside if they are there; else from their places
+    /// if they have any, else from the log.
     fn read_blocks(
         &self,
         first_block: u64,
         slots: &[Slot],
         out: &mut [u8],
-        (patience, places): (Patience, Option<&Places<'_>>),
+        how: How<'_>,
     ) -> Result<bool> {
-        let Some(places) = places else {
+        let patience = how.patience;
+        if let Some(outside) = how.outside.filter(|_| slots[0].is_outside()) {
+            return Ok(outside.read(first_block, out, patience == Patience::Full)?);
+        }
+        let Some(places) = how.places else {
             return self.read_logged(first_block, slots, out, patience);
         };
         let mut index = 0;
@@ -445,8 +488,8 @@ fn at_home(slots: &[Slot]) -> usize {
 pub fn joined(slots: &[Slot]) -> usize {
     let first = slots[0];
     let follows = |i: usize, slot: &Slot| {
-        if first.is_hole() {
-            return slot.is_hole();
+        if first.is_hole() || first.is_outside() {
+            return slot.is_hole() == first.is_hole() && slot.is_outside() == first.is_outside();
         }
         !slot.is_hole()
             && slot.location.segment() == first.location.segment()

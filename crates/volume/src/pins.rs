@@ -152,16 +152,16 @@ impl Pins {
         self.let_go(seq);
     }
 
+    /// How many seqs views are open on.
+    #[must_use]
+    pub fn viewed(&self) -> usize {
+        self.views.len()
+    }
+
     /// How many views are open on a seq.
     #[must_use]
     pub fn views_at(&self, seq: Seq) -> usize {
         self.views.get(&seq).copied().unwrap_or(0)
-    }
-
-    /// How many seqs have views on them.
-    #[must_use]
-    pub fn viewed_count(&self) -> usize {
-        self.views.len()
     }
 
     /// Every pinned seq, ascending.

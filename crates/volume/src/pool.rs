@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use block::{BlockDevice, Purpose, Zones};
+use env::{Files, NoFiles};
 use format::FORMAT_VERSION;
 use format::superblock::{
     COPY_OFFSETS, FEATURE_BASE, FEATURE_CURRENT_STORE, FEATURE_EXTENTS, FEATURE_PACKS, Superblock,
@@ -18,7 +19,9 @@ use parking_lot::Mutex;
 use units::{MapExtent, Moment, Seq};
 
 use crate::caches;
-use crate::catalogue::{Catalogue, CatalogueMedia, TimelineRecord, VolumeRecord, write_superblock};
+use crate::catalogue::{
+    Catalogue, CatalogueMedia, SourceRecord, TimelineRecord, VolumeRecord, write_superblock,
+};
 use crate::core::Core;
 use crate::encoding;
 use crate::names::check_name;
@@ -37,6 +40,16 @@ const SIZE_BYTES_MAX: u64 = 1 << 52;
 /// An open pool.
 pub struct Pool {
     pub(crate) core: Arc<Core>,
+}
+
+/// What a new volume begins as.
+pub(crate) enum Origin<'a> {
+    /// Zeros.
+    Nothing,
+    /// A moment of another.
+    Moment(&'a Volume, Branch),
+    /// A file.
+    File(SourceRecord),
 }
 
 /// Fails unless a volume can have this size.
@@ -173,7 +186,21 @@ impl Pool {
         machine: Machine,
         options: PoolOptions,
     ) -> Result<Arc<Pool>> {
-        let core = open_core(device, machine, options, Map::Used)?;
+        Pool::open_with(device, machine, options, Arc::new(NoFiles))
+    }
+
+    /// The same, with files from which volumes can be imported and those go on that are.
+    ///
+    /// # Errors
+    /// `Unusable`, `Corrupt`, `Io`. A file that is gone, or is not what it was, is none: what was
+    /// not copied of it cannot be read.
+    pub fn open_with(
+        device: Arc<dyn BlockDevice>,
+        machine: Machine,
+        options: PoolOptions,
+        files: Arc<dyn Files>,
+    ) -> Result<Arc<Pool>> {
+        let core = open_core(device, machine, options, Map::Used, files)?;
         Ok(Arc::new(Pool { core }))
     }
 
@@ -199,6 +226,16 @@ impl Pool {
     /// # Errors
     /// `Invalid`, `Exists`, `Full`, `Refused`.
     pub fn create_volume(&self, spec: &VolumeSpec) -> Result<Arc<Volume>> {
+        let record = self.new_record(spec, Seq::ZERO)?;
+        let detail = match spec.architecture {
+            Architecture::Logging => format!("{} bytes, {:?}", spec.size_bytes, spec.granularity),
+            other => format!("{} bytes, {:?}, {}", spec.size_bytes, spec.granularity, other.name()),
+        };
+        self.add_volume(record, Origin::Nothing, "volume-create", detail)
+    }
+
+    /// The record of a volume that begins at a seq.
+    pub(crate) fn new_record(&self, spec: &VolumeSpec, begin: Seq) -> Result<VolumeRecord> {
         self.check_open()?;
         check_name("volume", &spec.name)?;
         check_size(spec.size_bytes)?;
@@ -206,23 +243,24 @@ impl Pool {
             return Err(Error::new(ErrorKind::Invalid, "an interval is longer than nothing"));
         }
         let now = self.core.machine.clock.wall().as_nanos();
-        let record = VolumeRecord {
+        let seq = begin.0;
+        Ok(VolumeRecord {
             id: 0,
             name: spec.name.clone(),
             deleted: false,
             created_ns: now,
-            created_seq: 0,
+            created_seq: seq,
             cloned_from: None,
             window_ns: spec.window_ns,
             history_limit_bytes: spec.history_limit_bytes,
-            granularities: vec![(0, spec.granularity)],
-            sizes: vec![(0, spec.size_bytes)],
+            granularities: vec![(seq, spec.granularity)],
+            sizes: vec![(seq, spec.size_bytes)],
             line: Vec::new(),
             events: Vec::new(),
-            horizon_seq: 0,
+            horizon_seq: seq,
             horizon_ns: now,
-            reclaimed_to: 0,
-            flushed_seq: 0,
+            reclaimed_to: seq,
+            flushed_seq: seq,
             flushed_ns: now,
             flushed_bytes_total: 0,
             flushed_flushes_total: 0,
@@ -234,18 +272,13 @@ impl Pool {
             conversion: None,
             extent: spec.extent,
             encoding: encoding::setting(None, spec.encoding)?,
-        };
-        let detail = match spec.architecture {
-            Architecture::Logging => format!("{} bytes, {:?}", spec.size_bytes, spec.granularity),
-            other => format!("{} bytes, {:?}, {}", spec.size_bytes, spec.granularity, other.name()),
-        };
-        self.add_volume(record, None, "volume-create", detail)
+        })
     }
 
-    fn add_volume(
+    pub(crate) fn add_volume(
         &self,
         mut record: VolumeRecord,
-        origin: Option<(&Volume, Branch)>,
+        origin: Origin<'_>,
         action: &str,
         detail: String,
     ) -> Result<Arc<Volume>> {
@@ -265,10 +298,14 @@ impl Pool {
         let (mut numbers, commit) = core.begin()?;
         // An origin that is deleted meanwhile is deleted under the same books: its past may be
         // gone.
-        if let Some((origin, _)) = &origin {
-            origin.check_open()?;
-        }
-        let branch = origin.map(|(_, branch)| branch);
+        let (branch, source) = match origin {
+            Origin::Nothing => (None, None),
+            Origin::Moment(origin, branch) => {
+                origin.check_open()?;
+                (Some(branch), None)
+            }
+            Origin::File(source) => (None, Some(source)),
+        };
         if core.volumes.read().contains_key(&record.name) {
             let text = format!("there is a volume {} already", record.name);
             return Err(Error::new(ErrorKind::Exists, text));
@@ -283,6 +320,7 @@ impl Pool {
             id: numbers.timeline,
             log: record.id,
             parent: branch.as_ref().map(|b| (b.timeline.id, b.seq.0)),
+            source: source.map(|source| numbers.keep_orders(source)),
         };
         if record.architecture.has_current_store() {
             commit.begin_slabs()?;
@@ -296,6 +334,7 @@ impl Pool {
         core.finish(&numbers, commit)?;
         let owner = (record.id, record.extent);
         let map = Arc::new(Timeline::new(timeline.id, owner, branch, Vec::new()));
+        core.hang(&map, timeline.source.as_ref());
         core.timelines.write().insert(timeline.id, (timeline, map));
         let volume = Arc::new(Volume::start(Arc::clone(core), record)?);
         core.volumes.write().insert(volume.name.clone(), Arc::clone(&volume));
@@ -366,7 +405,7 @@ impl Pool {
             ..record
         };
         let branch = Branch { timeline, seq: resolved.seq };
-        let volume = self.add_volume(clone, Some((&origin, branch)), "clone", detail);
+        let volume = self.add_volume(clone, Origin::Moment(&origin, branch), "clone", detail);
         drop(still);
         volume
     }
@@ -421,7 +460,7 @@ impl Pool {
         self.core.bury_ghosts()
     }
 
-    fn check_open(&self) -> Result<()> {
+    pub(crate) fn check_open(&self) -> Result<()> {
         if self.core.closed.load(Ordering::Acquire) {
             return Err(Error::new(ErrorKind::Refused, "the pool is closed"));
         }
@@ -466,6 +505,10 @@ impl Pool {
         }
         let mut work = self.core.work.lock();
         *work = None;
+        match self.core.commit_copies() {
+            Err(e) if e.kind == ErrorKind::Full => {}
+            other => other?,
+        }
         for volume in self.core.all_volumes() {
             match volume.flush_map() {
                 // No room for runs: what is pending stays in the log, from which it is recovered.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use block::BlockDevice;
+use env::NoFiles;
 use format::batch::DescriptorKind;
 use format::checksum::block_crc;
 use format::location::Location;
@@ -32,7 +33,8 @@ impl Pool {
     /// `Unusable`, `Corrupt` (the catalogue must be sound), `Full`, `Io`.
     pub fn rebuild(device: Arc<dyn BlockDevice>, machine: Machine) -> Result<RebuildReport> {
         let options = PoolOptions::default();
-        let pool = Pool { core: open_core(device, machine, options, Map::Ignored)? };
+        let pool =
+            Pool { core: open_core(device, machine, options, Map::Ignored, Arc::new(NoFiles))? };
         let mut report = RebuildReport::default();
         let mut entries: BTreeMap<u64, Vec<Found>> = BTreeMap::new();
         for segment in pool.core.store.segments() {

@@ -66,7 +66,7 @@ impl Core {
         for volume in self.all_volumes() {
             self.spare_others(&volume, volume.expire(job.is_none()), &mut damage)?;
         }
-        let mut more = false;
+        let mut more = self.copy_outside(budget.bytes)?;
         for volume in self.all_volumes() {
             more |= volume.destage_behind(budget.bytes)?;
             more |= self.spare_others(&volume, volume.fill_places(), &mut damage)?;
@@ -293,6 +293,7 @@ impl Core {
         let mut all = self.timelines.write();
         timelines.iter().for_each(|t| drop(all.remove(&t.id)));
         drop(all);
+        self.unhang(&timelines);
         self.forget_pages();
         self.store.retire_segments(&segments);
         for run in timelines.iter().flat_map(|t| t.runs()) {
@@ -313,6 +314,7 @@ impl Core {
         let mut job = self.work.lock();
         let enough = || self.store.spares().len() > 1 || self.store.has_room();
         *job = None;
+        self.drop_copies();
         let mut tries = 0;
         // Free zones and live entries at best: a pass that frees something may let the next one
         // free more (what it dropped leaves segments sparse, and room to empty them into).
@@ -349,7 +351,7 @@ impl Core {
             free_zones: self.store.zone_counts().1,
             entries: self.store.segments().iter().map(live).sum(),
             audit: self.books.lock().audit,
-            views: self.all_volumes().iter().map(|volume| volume.pins.lock().viewed_count()).sum(),
+            views: self.all_volumes().iter().map(|volume| volume.pins.lock().viewed()).sum(),
         }
     }
 

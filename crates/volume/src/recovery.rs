@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering};
 
 use block::{BlockDevice, Purpose, Zones};
+use env::Files;
 use format::segment::SegmentHeader;
 use history::{
     Branch, KnownLog, Log, LogStart, PageExtent, PageExtents, RecoveredLog, Segment, Spare, Store,
@@ -52,6 +53,7 @@ pub fn open_core(
     machine: Machine,
     options: PoolOptions,
     map: Map,
+    files: Arc<dyn Files>,
 ) -> Result<Arc<Core>> {
     let superblock = read_superblock(&*device)?;
     if superblock.is_read_only_here() {
@@ -97,6 +99,8 @@ pub fn open_core(
     let core = Arc::new(Core {
         store,
         machine,
+        files,
+        sources: Mutex::default(),
         catalogue,
         media,
         books: Mutex::new(contents.numbers),
@@ -196,6 +200,7 @@ fn add_timelines(core: &Core, contents: &Contents) -> Result<()> {
         let volume = contents.volumes.iter().find(|volume| volume.id == record.log);
         let owner = (record.log, volume.map_or(MapExtent::BLOCK, |volume| volume.extent));
         let timeline = Arc::new(Timeline::new(record.id, owner, parent, open));
+        core.hang(&timeline, record.source.as_ref());
         timelines.insert(record.id, (record.clone(), timeline));
     }
     Ok(())
@@ -409,6 +414,7 @@ impl Volume {
         let opening = Opening::new(store, volume, timeline, at, size_bytes);
         let opening = Arc::new(opening.with_current(current));
         core.register(&opening);
+        let is_importing = opening.root.outside().is_some();
         Ok(Volume {
             id: record.id,
             name,
@@ -427,7 +433,7 @@ impl Volume {
             ailing: AtomicBool::new(false),
             reclaiming: Mutex::new(Vec::new()),
             destage: Mutex::default(),
-            conversion: Mutex::new(Conversion::of(&record)),
+            conversion: Mutex::new(Conversion::of(&record, is_importing)),
             encoding: Mutex::default(),
             waiting_homes: AtomicU64::new(0),
             counted: Mutex::new(None),

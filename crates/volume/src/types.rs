@@ -254,6 +254,30 @@ pub struct ConversionInfo {
     pub total_bytes: u64,
 }
 
+/// A file that a volume shall begin as.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ImportSpec {
+    /// Its path, from the root on.
+    pub file: String,
+    /// Its bytes are the volume's, whatever they look like.
+    pub as_raw: bool,
+}
+
+/// A file that a volume began as and that is still being copied.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ImportInfo {
+    /// Its path.
+    pub file: String,
+    /// Bytes that the volume no longer needs it for.
+    pub done_bytes: u64,
+    /// Its length in bytes.
+    pub total_bytes: u64,
+    /// Bytes that are read from it as they are: nothing verifies them before they are copied.
+    pub unverified_bytes: u64,
+    /// Why what was not copied cannot be read, or why copying rests.
+    pub trouble: Option<String>,
+}
+
 /// A seq with its time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stamp {
@@ -313,6 +337,8 @@ pub struct VolumeInfo {
     pub unplaced_bytes: u64,
     /// The change of architecture under way.
     pub conversion: Option<ConversionInfo>,
+    /// The file that is still being imported.
+    pub import: Option<ImportInfo>,
     /// Its write-back cache. With one, what is acknowledged and not flushed is lost with the
     /// process.
     pub cache: Option<CacheInfo>,

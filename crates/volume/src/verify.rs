@@ -110,7 +110,8 @@ impl Volume {
             let count = usize::try_from(blocks.end.saturating_sub(blocks.start)).expect("few");
             let mut slots = vec![Slot::default(); count];
             present.look_up(blocks.start, &mut slots, Patience::Full)?;
-            for (block, slot) in blocks.zip(&slots).filter(|(_, slot)| !slot.is_hole()) {
+            let there = |slot: &Slot| !slot.is_hole() && !slot.is_outside();
+            for (block, slot) in blocks.zip(&slots).filter(|(_, slot)| there(slot)) {
                 let (Some(offset), _) = current.look_up(&noted, block, 1) else { continue };
                 let mut bytes = vec![0; BLOCK_BYTES as usize];
                 self.core.store.device.read_at(offset, &mut bytes)?;

@@ -252,6 +252,7 @@ impl Volume {
             counters: self.counters(),
             unplaced_bytes: self.unplaced_bytes(),
             conversion,
+            import: self.import_info(),
             cache: self.cache_info(),
             encoding: self.encoding_info(),
             base_bytes: self.base.blocks_at_home() * BLOCK_BYTES,

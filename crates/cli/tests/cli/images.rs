@@ -91,3 +91,80 @@ fn without_qemu_img_the_hint_says_how_to_get_it() {
         "error: qemu-img is not installed\nhint: install it: apt-get install qemu-utils\n"
     );
 }
+
+/// Waits until nothing is read from the file any more.
+fn wait_for_copy(fixture: &Fixture, volume: &str) {
+    let start = std::time::Instant::now();
+    while !fixture.run(&["volume", "show", volume, "--json"]).json()["import"].is_null() {
+        assert!(start.elapsed().as_secs() < 60, "it is never copied");
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn a_lazily_imported_image_is_served_at_once_and_copied_behind() {
+    let fixture = Fixture::new();
+    let raw = fixture.path("in.img");
+    let mut expected = vec![3; 24 << 20];
+    expected[5 << 20..9 << 20].fill(0);
+    fs::write(&raw, &expected).expect("write");
+    let ran = fixture.run(&["volume", "import", "v", text(&raw), "--lazy", "--json"]);
+    assert!(ran.err.contains("do not write to it"), "{ran:?}");
+    let imported = ran.json();
+    assert_eq!((&imported["size"], &imported["oldest"]["seq"]), (&(24 << 20).into(), &1.into()));
+    // A fast machine may have copied all of it before it answered.
+    if !imported["import"].is_null() {
+        assert_eq!(imported["import"]["total_bytes"], 24 << 20);
+        assert!(imported["import"]["trouble"].is_null());
+    }
+    assert!(fixture.qemu_io("v", &["read -P 3 0 5M", "read -P 0 5M 4M", "write -P 1 100k 10k"]));
+    fixture.ok(&["clone", "v@seq:1", "w"]);
+    expected[100 << 10..110 << 10].fill(1);
+    let out = fixture.path("out.img");
+    fixture.ok(&["volume", "export", "v", text(&out)]);
+    assert!(fs::read(&out).expect("read") == expected);
+    wait_for_copy(&fixture, "v");
+    let metrics = fixture.http("/metrics");
+    assert!(metrics.contains("hindsight_volume_import_bytes{volume=\"v\"} 0"), "{metrics}");
+    fs::remove_file(&raw).expect("nobody needs it");
+    fixture.ok(&["volume", "export", "v", text(&out), "--overwrite"]);
+    assert!(fs::read(&out).expect("read") == expected);
+    expected[100 << 10..110 << 10].fill(3);
+    fixture.ok(&["volume", "export", "w", text(&out), "--overwrite"]);
+    assert!(fs::read(&out).expect("read") == expected, "the clone is the image");
+    let audit = fixture.ok(&["pool", "audit"]);
+    assert!(audit.contains("volume-import") && audit.contains("imported"), "{audit}");
+    let (code, _, dir) = fixture.stop();
+    assert_eq!(code, 0);
+    let fixture = Fixture::on(dir);
+    fixture.ok(&["volume", "export", "w", text(&out), "--overwrite"]);
+    assert!(fs::read(&out).expect("read") == expected, "after a restart");
+}
+
+#[test]
+fn what_cannot_be_imported_lazily_is_refused_by_name() {
+    let fixture = Fixture::new();
+    let (raw, qcow2) = (fixture.path("in.img"), fixture.path("in.qcow2"));
+    fs::write(&raw, image()).expect("write");
+    let made =
+        Command::new("qemu-img").args(["create", "-q", "-f", "qcow2", text(&qcow2), "1M"]).status();
+    assert!(made.expect("qemu-img").success());
+    let lazily = |file: &Path, more: &[&str]| {
+        let arguments = [&["volume", "import", "v", text(file), "--lazy"], more].concat();
+        let ran = fixture.run(&arguments);
+        assert!(ran.code != 0 && ran.out.is_empty(), "{ran:?}");
+        ran.err
+    };
+    assert!(lazily(&qcow2, &[]).contains("qcow2"));
+    assert!(lazily(&raw, &["--format", "qcow2"]).contains("qcow2"));
+    assert!(lazily(&fixture.path("nothing"), &[]).starts_with("error: "));
+    assert!(lazily(fixture.dir.path(), &[]).contains("neither a file nor a block device"));
+    // Whoever may only come over TCP names no files of this machine.
+    let port = fixture.lines.iter().find_map(|line| line.strip_prefix("http 127.0.0.1:"));
+    let server = format!("http://127.0.0.1:{}", port.expect("an HTTP listener"));
+    let told = lazily(&raw, &["--server", &server]);
+    assert!(told.contains("unix socket"), "{told}");
+    assert_eq!(fixture.run(&["volume", "show", "v"]).code, 10, "nothing was created");
+    fixture.ok(&["volume", "create", "v", "--size", "64KiB"]);
+    assert!(lazily(&raw, &[]).contains("there is a volume v already"));
+}

@@ -59,6 +59,7 @@ pub(crate) fn volume(info: volume::VolumeInfo, clients: usize, nbd: &NbdAddresse
         cloned_from: info.cloned_from.map(|(volume, seq)| ClonedFrom { volume, seq: seq.0 }),
         unplaced_bytes: info.unplaced_bytes,
         conversion: info.conversion.map(conversion),
+        import: info.import.map(import),
         cache: info.cache.map(cache),
         encoding: encoding(info.encoding),
         base_bytes: info.base_bytes,
@@ -73,6 +74,16 @@ fn conversion(info: volume::ConversionInfo) -> api::Conversion {
         to: architecture(info.to).to_owned(),
         done_bytes: info.done_bytes,
         total_bytes: info.total_bytes,
+    }
+}
+
+fn import(info: volume::ImportInfo) -> api::Import {
+    api::Import {
+        file: info.file,
+        done_bytes: info.done_bytes,
+        total_bytes: info.total_bytes,
+        unverified_bytes: info.unverified_bytes,
+        trouble: info.trouble,
     }
 }
 

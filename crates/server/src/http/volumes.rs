@@ -16,7 +16,7 @@ use super::{Context, convert, model};
 /// The architecture that is chosen from what was written.
 const AUTO: &str = "auto";
 /// How far back the past can be opened unless asked otherwise: 24 hours in nanoseconds.
-const WINDOW_NS_DEFAULT: u64 = 24 * 3600 * 1_000_000_000;
+pub(super) const WINDOW_NS_DEFAULT: u64 = 24 * 3600 * 1_000_000_000;
 
 /// What a handler answers that made something.
 pub(super) type Made<T> = (StatusCode, [(HeaderName, String); 1], Json<T>);
@@ -84,7 +84,7 @@ fn architecture_of(context: &Context, body: &CreateVolume) -> Answer<Architectur
     architecture(name)
 }
 
-fn architecture(name: &str) -> Answer<Architecture> {
+pub(super) fn architecture(name: &str) -> Answer<Architecture> {
     let known = Architecture::ALL.into_iter().find(|known| known.name() == name);
     known.ok_or_else(|| {
         let there = Architecture::ALL.map(Architecture::name).join(", ");

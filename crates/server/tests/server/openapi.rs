@@ -27,6 +27,7 @@ fn every_path_of_the_contract_is_described() {
     for (path, methods) in [
         ("/api/v1/volumes", &["get", "post"][..]),
         ("/api/v1/volumes/{volume}", &["get", "patch", "delete"]),
+        ("/api/v1/imports", &["post"]),
         ("/api/v1/volumes/{volume}/resolve", &["get"]),
         ("/api/v1/volumes/{volume}/history", &["get"]),
         ("/api/v1/volumes/{volume}/revert", &["post"]),

@@ -10,8 +10,8 @@ use serde::Serialize;
 use super::{
     AUDIT, BASES, CURRENT, ConversionRecord, EventRecord, GROUP_VERSIONS, GROUPS, GroupRecord,
     GroupVersionRecord, MAP_RUNS, MARKS, MarkRecord, NUMBERS, RunRecord, SCHEDULES, SEGMENTS,
-    SPARES, ScheduleRecord, ScheduledRecord, SegmentRecord, TIME_RUNS, TIMELINES, TimelineRecord,
-    VERSIONS, VOLUMES, VersionRecord, VolumeRecord,
+    SPARES, ScheduleRecord, ScheduledRecord, SegmentRecord, SourceRecord, TIME_RUNS, TIMELINES,
+    TimelineRecord, VERSIONS, VOLUMES, VersionRecord, VolumeRecord,
 };
 use crate::retention::KeepRules;
 use crate::types::{
@@ -74,6 +74,17 @@ fn fields(record: &str, value: &impl Serialize) -> Vec<(String, String)> {
 
 fn conversion() -> ConversionRecord {
     ConversionRecord { from: Architecture::Redirect, since_ns: 1 }
+}
+
+fn source() -> SourceRecord {
+    SourceRecord {
+        file: "/image".to_owned(),
+        length_bytes: 1,
+        inode: 1,
+        modified_ns: 1,
+        changed_ns: 1,
+        orders_below: 1,
+    }
 }
 
 fn encoding() -> EncodingSetting {
@@ -161,7 +172,8 @@ fn the_page_names_every_field_of_every_json_record() {
         fields("conversion", &conversion()),
         fields("encoding", &encoding()),
         fields("event", &event),
-        fields("timeline", &TimelineRecord { id: 1, log: 1, parent: None }),
+        fields("timeline", &TimelineRecord { id: 1, log: 1, parent: None, source: Some(source()) }),
+        fields("source", &source()),
         fields("run", &run),
         fields("version", &version),
         fields("scheduled", &scheduled),

@@ -110,6 +110,27 @@ pub struct TimelineRecord {
     pub log: u64,
     /// Parent timeline and the last seq seen of it.
     pub parent: Option<(u64, u64)>,
+    /// The file that has what nothing is known of here, until all of it was copied.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source: Option<SourceRecord>,
+}
+
+/// A file that a volume began as and that is still being copied.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SourceRecord {
+    /// Its path, from the root on.
+    pub file: String,
+    /// Its length in bytes.
+    pub length_bytes: u64,
+    /// Its inode, or the number of a block device.
+    pub inode: u64,
+    /// When it was written last, in nanoseconds since 1970; 0 of a block device.
+    pub modified_ns: i64,
+    /// When it was last changed in any way, likewise.
+    pub changed_ns: i64,
+    /// Runs of what is copied from it have orders below this.
+    pub orders_below: u64,
 }
 
 /// A run of map entries or of times.

@@ -24,6 +24,8 @@ pub enum Action {
     Extents(String),
     /// A new volume of so many bytes.
     Create(String, u64, Granularity, u64),
+    /// A new volume that begins as a file: what the content is drawn from, and its length.
+    Import(String, u64, u64, Granularity, u64),
     /// A clone: source, moment, new name.
     Clone(String, Moment, String),
     /// Deletes a volume.

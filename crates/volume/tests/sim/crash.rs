@@ -412,3 +412,45 @@ fn a_crash_at_any_change_keeps_the_promises_while_places_come_and_go() {
     let base = start(SplitStream, None);
     enumerate_conversions(&base, &[Checkpointing, SplitDownstream, Logging]);
 }
+
+/// A crash at every change of a story in which a file is copied, and let go.
+fn enumerate_import(architecture: Architecture) {
+    let mut base = World::new(1, 64 << 20, 1 << 20);
+    base.architectures = vec![architecture];
+    base.all_cached = architecture.needs_cache();
+    let name = || "v".to_owned();
+    let write = |offset, length, byte| {
+        Action::Write(name(), vec![Change::Write(offset, vec![byte; length])])
+    };
+    base.act(&Action::Restart);
+    base.pool = None;
+    let story = [
+        Action::Import(name(), 5, 3 << 18, Granularity::EveryWrite, 1 << 60),
+        write(3000, 9000, 5),
+        Action::Step(1),
+        Action::Step(1),
+        Action::Revert(name(), at_seq(1)),
+        Action::Clone(name(), Moment::Latest, "c".to_owned()),
+        Action::Step(1),
+        Action::Restart,
+        Action::Step(1 << 20),
+        Action::Step(1 << 20),
+        write(0, 5000, 6),
+        Action::Step(1 << 20),
+        Action::Delete(name()),
+        Action::Step(1 << 20),
+    ];
+    for length in 1..=story.len() {
+        enumerate(&base, &story[..length], false);
+    }
+}
+
+#[test]
+fn a_crash_at_any_change_keeps_the_promises_while_a_file_is_copied() {
+    enumerate_import(Architecture::Logging);
+}
+
+#[test]
+fn a_crash_at_any_change_keeps_the_promises_while_a_file_is_copied_in_place() {
+    enumerate_import(Architecture::SplitStream);
+}

@@ -10,6 +10,7 @@ mod cached;
 mod check;
 mod converting;
 mod crash;
+mod importing;
 mod lies;
 mod model;
 mod oracle;
@@ -48,6 +49,8 @@ enum Kinds {
     Cached,
     /// Of all architectures, which change.
     Converting,
+    /// The same, many of which begin as files.
+    Importing,
     /// The same, with map extents of all sizes, also of clones.
     Extents,
     /// Of all architectures that need no cache, of all map extents, with history that is encoded.
@@ -62,7 +65,7 @@ impl Kinds {
         match self {
             Kinds::Plain => vec![Architecture::Logging],
             Kinds::Uncached | Kinds::Encoded => all.filter(|a| !a.needs_cache()).collect(),
-            Kinds::Cached | Kinds::Converting | Kinds::Extents => all.collect(),
+            Kinds::Cached | Kinds::Converting | Kinds::Importing | Kinds::Extents => all.collect(),
             Kinds::Only(architecture) => vec![architecture],
         }
     }
@@ -74,6 +77,7 @@ impl Kinds {
             Kinds::Uncached => "seeds_of_all",
             Kinds::Cached => "seeds_with_a_cache",
             Kinds::Converting => "seeds_that_convert",
+            Kinds::Importing => "seeds_that_import",
             Kinds::Extents => "seeds_of_all_extents",
             Kinds::Encoded => "seeds_with_packs",
             Kinds::Only(_) => "blocks_come_home",
@@ -97,12 +101,13 @@ fn run(seed: u64, kinds: Kinds) -> u64 {
 fn live(seed: u64, kinds: Kinds) -> World {
     let verbose = std::env::var_os("HINDSIGHT_SIM_SEED").is_some();
     let mut workload = match kinds {
+        Kinds::Importing => Workload::importing(seed),
         Kinds::Converting | Kinds::Extents => Workload::converting(seed),
         Kinds::Encoded => Workload::encoding(seed),
         _ => Workload::new(seed),
     };
     let memory_bytes = match kinds {
-        Kinds::Cached | Kinds::Converting | Kinds::Extents => {
+        Kinds::Cached | Kinds::Converting | Kinds::Importing | Kinds::Extents => {
             workload.memory_bytes.max(CACHED_MEMORY_BYTES)
         }
         // So that entries leave memory soon: what is in it is not encoded.
@@ -112,7 +117,8 @@ fn live(seed: u64, kinds: Kinds) -> World {
     let mut world = World::new(seed, workload.media_bytes, memory_bytes);
     world.verbose = verbose;
     world.architectures = kinds.architectures();
-    let is_cached = matches!(kinds, Kinds::Cached | Kinds::Converting | Kinds::Extents);
+    let is_cached =
+        matches!(kinds, Kinds::Cached | Kinds::Converting | Kinds::Importing | Kinds::Extents);
     world.caches = is_cached.then(|| Random::new(seed ^ 0xcac4e));
     let has_extents = matches!(kinds, Kinds::Encoded | Kinds::Extents);
     world.extents = has_extents.then(|| Random::new(seed ^ 0xe87e));
@@ -134,6 +140,9 @@ fn live(seed: u64, kinds: Kinds) -> World {
         world.act(&Action::CheckAll);
         if matches!(kinds, Kinds::Converting | Kinds::Extents) {
             world.end_conversions();
+        }
+        if kinds == Kinds::Importing {
+            world.end_imports();
         }
     }));
     if let Err(panic) = outcome {
@@ -202,6 +211,11 @@ fn seeds_that_convert_run_without_a_broken_promise() {
 }
 
 #[test]
+fn seeds_that_import_run_without_a_broken_promise() {
+    run_seeds(Kinds::Importing);
+}
+
+#[test]
 fn seeds_of_all_extents_run_without_a_broken_promise() {
     run_seeds(Kinds::Extents);
 }
@@ -221,9 +235,14 @@ fn versions_are_packed_in_the_simulator() {
 #[test]
 fn the_same_seed_gives_the_same_digest() {
     for seed in [3, 14] {
-        for kinds in
-            [Kinds::Uncached, Kinds::Cached, Kinds::Converting, Kinds::Encoded, Kinds::Extents]
-        {
+        for kinds in [
+            Kinds::Uncached,
+            Kinds::Cached,
+            Kinds::Converting,
+            Kinds::Importing,
+            Kinds::Encoded,
+            Kinds::Extents,
+        ] {
             assert_eq!(run(seed, kinds), run(seed, kinds), "seed {seed}");
         }
     }

@@ -11,6 +11,7 @@ use units::Moment;
 use crate::action::Action;
 use crate::cached::is_mixture;
 use crate::check::cut_of;
+use crate::importing::original;
 use crate::model::Model;
 use crate::oracle::Change;
 use crate::world::{Trouble, World};
@@ -126,6 +127,9 @@ impl World {
             match under_way {
                 Some(Action::Create(new, size, granularity, window_ns)) if new == name => {
                     self.adopt(name, vec![0; *size as usize], *granularity, *window_ns);
+                }
+                Some(Action::Import(new, seed, length, granularity, window_ns)) if new == name => {
+                    self.adopt(name, original(*seed, *length), *granularity, *window_ns);
                 }
                 Some(Action::Clone(source, _, new)) if new == name => {
                     let seq = self.intent.expect("resolved before it was cloned").seq.0;

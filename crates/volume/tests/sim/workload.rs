@@ -38,6 +38,8 @@ pub struct Workload {
     limits: Random,
     /// Draws changes of architecture, where there are some.
     converts: Option<Random>,
+    /// Draws volumes that begin as files, where there are some.
+    imports: Option<Random>,
     /// Draws encodings, where history is encoded; what is written can be compressed then.
     encodes: Option<Random>,
     weights: [u64; KINDS],
@@ -72,6 +74,7 @@ impl Workload {
             random,
             limits,
             converts: None,
+            imports: None,
             encodes: None,
             weights,
             names: 0,
@@ -84,6 +87,22 @@ impl Workload {
     /// The same, in which the architectures of volumes change.
     pub fn converting(seed: u64) -> Workload {
         Workload { converts: Some(Random::new(seed ^ 0xc0_4e47)), ..Workload::new(seed) }
+    }
+
+    /// The same, in which many volumes begin as files.
+    pub fn importing(seed: u64) -> Workload {
+        Workload { imports: Some(Random::new(seed ^ 0x0133_9047)), ..Workload::converting(seed) }
+    }
+
+    /// A volume that begins as a file, now and then.
+    fn import(&mut self, models: &BTreeMap<String, Model>) -> Option<Action> {
+        let random = self.imports.as_mut()?;
+        if models.len() >= VOLUMES_MAX || !(models.is_empty() || random.chance(40)) {
+            return None;
+        }
+        let (seed, length) = (random.next_u64() >> 1, random.between(1, SIZE_BYTES_MAX));
+        let name = self.name();
+        Some(Action::Import(name, seed, length, self.granularity(), self.window()))
     }
 
     /// A change of architecture, now and then.
@@ -122,6 +141,9 @@ impl Workload {
 
     /// The next action.
     pub fn next(&mut self, models: &BTreeMap<String, Model>, now_ns: u64) -> Action {
+        if let Some(action) = self.import(models) {
+            return action;
+        }
         if let Some(action) = self.convert(models).or_else(|| self.encode(models)) {
             return action;
         }

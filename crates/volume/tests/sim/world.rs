@@ -11,7 +11,7 @@ use hindsight_volume::{
     Architecture, Budget, CacheChange, EncodingChange, Error, ErrorKind, Machine, Pool, PoolFormat,
     PoolOptions, Resolved, Result, Stamp, View, Volume, VolumeInfo, VolumeSpec, WriteOp,
 };
-use sim::{Failure, Op, Random, SimClock, SimEntropy, SimMedia};
+use sim::{Failure, Op, Random, SimClock, SimEntropy, SimFiles, SimMedia};
 use units::{MapExtent, Moment, Seq, WallTime};
 
 use crate::action::Action;
@@ -49,6 +49,8 @@ pub enum Trouble {
 pub struct World {
     /// The disk.
     pub media: Arc<SimMedia>,
+    /// Files that volumes are imported from.
+    pub files: Arc<SimFiles>,
     /// Time.
     pub clock: Arc<SimClock>,
     /// Draws for crashes and checks, apart from the workload's.
@@ -98,6 +100,7 @@ impl World {
         let machine = Machine { clock: Arc::<SimClock>::clone(&clock), entropy };
         let mut world = World {
             media,
+            files: Arc::default(),
             clock,
             random,
             pool: None,
@@ -131,6 +134,7 @@ impl World {
         let machine = Machine { clock: Arc::<SimClock>::clone(&clock), entropy };
         World {
             media,
+            files: Arc::clone(&self.files),
             clock,
             random: self.random.clone(),
             pool: None,
@@ -185,7 +189,8 @@ impl World {
     /// Opens the pool as it is on the media.
     pub fn try_open(&self) -> Result<Arc<Pool>> {
         let options = PoolOptions { memory_bytes: self.memory_bytes };
-        Pool::open(self.device(), self.machine.clone(), options)
+        let files = Arc::clone(&self.files) as _;
+        Pool::open_with(self.device(), self.machine.clone(), options, files)
     }
 
     fn rebuild(&self) -> Result<()> {
@@ -341,31 +346,15 @@ impl World {
         Ok(())
     }
 
-    fn spec(
-        &mut self,
-        name: &str,
-        (size_bytes, granularity, window_ns): (u64, hindsight_volume::Granularity, u64),
-    ) -> VolumeSpec {
-        let architecture = self.architecture();
-        VolumeSpec {
-            name: name.to_owned(),
-            size_bytes,
-            architecture,
-            granularity,
-            window_ns,
-            history_limit_bytes: None,
-            cache: self.cache_for(architecture),
-            extent: self.extent().unwrap_or_default(),
-            encoding: EncodingChange::default(),
-        }
-    }
-
     fn perform_event(&mut self, action: &Action) -> Result<()> {
         match action {
             Action::Create(name, size_bytes, granularity, window_ns) => {
-                let spec = self.spec(name, (*size_bytes, *granularity, *window_ns));
+                let spec = self.spec(name, *size_bytes, *granularity, *window_ns);
                 self.pool().create_volume(&spec)?;
                 self.adopt(name, vec![0; *size_bytes as usize], *granularity, *window_ns);
+            }
+            Action::Import(name, seed, length, granularity, window_ns) => {
+                self.import(name, (*seed, *length), *granularity, *window_ns)?;
             }
             Action::Clone(source, moment, name) => self.clone_volume(source, moment, name)?,
             Action::Delete(name) => {
@@ -469,6 +458,28 @@ impl World {
         model.cached = info.cache.is_some();
         self.models.insert(name.to_owned(), model);
         Ok(())
+    }
+
+    /// What a new volume shall be.
+    pub fn spec(
+        &mut self,
+        name: &str,
+        size_bytes: u64,
+        granularity: hindsight_volume::Granularity,
+        window_ns: u64,
+    ) -> VolumeSpec {
+        let architecture = self.architecture();
+        VolumeSpec {
+            name: name.to_owned(),
+            size_bytes,
+            architecture,
+            granularity,
+            window_ns,
+            history_limit_bytes: None,
+            cache: self.cache_for(architecture),
+            extent: self.extent().unwrap_or_default(),
+            encoding: EncodingChange::default(),
+        }
     }
 
     /// Takes a new volume into the models.

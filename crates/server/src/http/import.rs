@@ -1,0 +1,76 @@
+//! Volumes that begin as a file of this machine.
+//!
+//! Whoever names a file has it read by the server, with the server's rights. So this is only for
+//! who comes by the unix socket, which is the owner's alone; over TCP it is refused.
+
+use api::{ImportVolume, ProblemKind};
+use axum::extract::{Extension, State};
+use units::MapExtent;
+use volume::{Architecture, CacheChange, EncodingChange, Granularity, ImportSpec, VolumeSpec};
+
+use super::answer::{Answer, Refusal};
+use super::ask::Body;
+use super::volumes::{Made, WINDOW_NS_DEFAULT, architecture, location, made};
+use super::{Context, Door, convert};
+
+/// The one form of a file that is read where it lies.
+const RAW: &str = "raw";
+
+/// Makes a volume of a file without copying it first.
+#[utoipa::path(post, path = "/imports", tag = "volumes", request_body = ImportVolume,
+    responses(
+        (status = 201, body = api::Volume, headers(("Location" = String))),
+        (status = 400, body = api::Problem, content_type = "application/problem+json"),
+        (status = 403, description = "Not over the unix socket", body = api::Problem,
+            content_type = "application/problem+json"),
+        (status = 404, description = "There is no such file", body = api::Problem,
+            content_type = "application/problem+json"),
+        (status = 409, description = "The name is taken, or the file is locked",
+            body = api::Problem, content_type = "application/problem+json"),
+        (status = 422, body = api::Problem, content_type = "application/problem+json"),
+    ))]
+pub(super) async fn create(
+    State(context): State<Context>,
+    Extension(door): Extension<Door>,
+    Body(body): Body<ImportVolume>,
+) -> Answer<Made<api::Volume>> {
+    if door != Door::Unix {
+        let text = "a file of the server's machine is only imported over its unix socket";
+        return Err(Refusal::new(ProblemKind::Forbidden, text).with_hint(
+            "name the server as unix:DIR/api.sock, or import by copying (without --lazy)",
+        ));
+    }
+    let made_of = body.file.clone();
+    let volume = context
+        .engine(move |context| {
+            let (spec, import) = spec(body)?;
+            context.describe(&*context.pool().import_volume(&spec, &import)?)
+        })
+        .await?;
+    tracing::info!(volume = volume.name, file = made_of, "an import has begun");
+    Ok(made(location(&volume.name), volume))
+}
+
+fn spec(body: ImportVolume) -> Answer<(VolumeSpec, ImportSpec)> {
+    if let Some(format) = body.format.as_deref().filter(|&format| format != RAW) {
+        let text = format!("a {format} image is not read where it lies");
+        return Err(Refusal::new(ProblemKind::Invalid, text)
+            .with_hint("import it by copying (without --lazy): only raw images are"));
+    }
+    let architecture = match body.architecture.as_deref() {
+        None => Architecture::Logging,
+        Some(name) => architecture(name)?,
+    };
+    let spec = VolumeSpec {
+        name: body.name,
+        size_bytes: 0,
+        architecture,
+        granularity: body.granularity.map_or(Granularity::EveryWrite, convert::granularity_back),
+        window_ns: body.window.map_or(WINDOW_NS_DEFAULT, |window| window.0.0),
+        history_limit_bytes: None,
+        cache: CacheChange::default(),
+        extent: MapExtent::BLOCK,
+        encoding: EncodingChange::default(),
+    };
+    Ok((spec, ImportSpec { file: body.file, as_raw: body.format.is_some() }))
+}
