@@ -40,7 +40,6 @@ fn volume(pool: &Pool) -> Arc<Volume> {
         cache: CacheChange::default(),
         extent: units::MapExtent::default(),
         encoding: EncodingChange::default(),
-        extent: units::MapExtent::BLOCK,
     };
     pool.create_volume(&spec).expect("made")
 }
