@@ -13,7 +13,6 @@ mod hook;
 mod import;
 mod in_place;
 mod matrix;
-mod million;
 mod packs;
 mod past;
 mod room;

@@ -1,8 +1,8 @@
 //! A million versions: what a capture, a page of the list and the deletion of a range cost, beside
 //! what they cost with a thousand. And what versions cost writers (P11).
 //!
-//! Ignored: they take minutes, and mean something only in release on a quiet machine:
-//! `cargo test --release -p hindsight-volume --test volume million -- --ignored --nocapture`.
+//! They take minutes, and mean something only in release on a quiet machine:
+//! `cargo run --release -p hindsight-volume --example million`.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -87,8 +87,11 @@ fn costs(pool: &Pool, volume: &Arc<Volume>, count: u64) -> [Duration; 5] {
     all
 }
 
-#[test]
-#[ignore = "takes minutes"]
+fn main() {
+    a_million_versions_cost_no_more_than_a_thousand();
+    versions_under_load_cost_writers_little();
+}
+
 fn a_million_versions_cost_no_more_than_a_thousand() {
     let device: Arc<dyn BlockDevice> = Arc::new(MemoryDevice::new(8 << 30));
     let pool = pool(&device);
@@ -124,8 +127,6 @@ fn a_million_versions_cost_no_more_than_a_thousand() {
     }
 }
 
-#[test]
-#[ignore = "a measurement"]
 fn versions_under_load_cost_writers_little() {
     let directory = tempfile::tempdir().expect("a directory");
     let media = FileMedia::create(&directory.path().join("pool.img"), 8 << 30).expect("made");
