@@ -7,10 +7,11 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::{
-    API_PREFIX, Advice, AdviceQuery, AuditRecord, ChangeVolume, CreateClone, CreateMark,
-    CreateVersion, CreateVolume, DiffQuery, ExitCode, History, HistoryQuery, ImportVolume,
-    ListQuery, Mark, Model, ModelQuery, Pool, Problem, Range, RecordQuery, Resolved, Revert,
-    Reverted, Version, Volume,
+    API_PREFIX, Advice, AdviceQuery, ApplyRetention, AuditRecord, ChangeVolume, CreateClone,
+    CreateGroup, CreateMark, CreateVersion, CreateVolume, DeletedVersions, DiffQuery, ExitCode,
+    Explained, Group, GroupVersion, History, HistoryQuery, ImportVolume, ListQuery, Mark, Model,
+    ModelQuery, Pool, Problem, Pruned, Range, RangeQuery, RecordQuery, Resolved, Revert, Reverted,
+    Schedule, SetSchedule, Version, Volume,
 };
 
 mod address;
@@ -201,6 +202,72 @@ impl Client {
         self.delete(&volume(name).part("versions").part(&number.to_string()))
     }
 
+    /// Deletes a range of versions.
+    pub fn delete_versions(&self, name: &str, query: &RangeQuery) -> Result<DeletedVersions> {
+        let target = volume(name).part("versions").query(query);
+        self.call(Method::DELETE, &target, None::<&()>)
+    }
+
+    /// All schedules, by volume.
+    pub fn schedules(&self) -> Result<Vec<Schedule>> {
+        self.get(&Target::new("/schedules"))
+    }
+
+    /// The schedule of a volume.
+    pub fn schedule(&self, name: &str) -> Result<Schedule> {
+        self.get(&volume(name).part("schedule"))
+    }
+
+    /// Sets or changes the schedule of a volume.
+    pub fn set_schedule(&self, name: &str, body: &SetSchedule) -> Result<Schedule> {
+        self.call(Method::PUT, &volume(name).part("schedule"), Some(body))
+    }
+
+    /// Removes the schedule of a volume; its versions stay.
+    pub fn remove_schedule(&self, name: &str) -> Result<()> {
+        self.delete(&volume(name).part("schedule"))
+    }
+
+    /// A page of why versions stay or go.
+    pub fn retention(&self, name: &str, query: &ListQuery) -> Result<Page<Explained>> {
+        self.page(&volume(name).part("retention").query(query))
+    }
+
+    /// Prunes now what no rule keeps.
+    pub fn apply_retention(&self, name: &str, body: &ApplyRetention) -> Result<Pruned> {
+        self.post(&volume(name).part("retention"), body)
+    }
+
+    /// All groups by name.
+    pub fn groups(&self) -> Result<Vec<Group>> {
+        self.get(&Target::new("/groups"))
+    }
+
+    /// One group.
+    pub fn group(&self, name: &str) -> Result<Group> {
+        self.get(&group(name))
+    }
+
+    /// Makes a group of volumes.
+    pub fn create_group(&self, body: &CreateGroup) -> Result<Group> {
+        self.post(&Target::new("/groups"), body)
+    }
+
+    /// Deletes a group; its volumes and their versions stay.
+    pub fn delete_group(&self, name: &str) -> Result<()> {
+        self.delete(&group(name))
+    }
+
+    /// A page of the captures of a group, ascending.
+    pub fn group_versions(&self, name: &str, query: &ListQuery) -> Result<Page<GroupVersion>> {
+        self.page(&group(name).part("versions").query(query))
+    }
+
+    /// Captures all volumes of a group at one instant.
+    pub fn create_group_version(&self, name: &str, body: &CreateVersion) -> Result<GroupVersion> {
+        self.post(&group(name).part("versions"), body)
+    }
+
     /// A page of marks by name.
     pub fn marks(&self, name: &str, query: &ListQuery) -> Result<Page<Mark>> {
         self.page(&volume(name).part("marks").query(query))
@@ -308,6 +375,10 @@ fn read<T: DeserializeOwned>(answer: &connection::Incoming) -> Result<T> {
 
 fn volume(name: &str) -> Target {
     Target::new("/volumes").part(name)
+}
+
+fn group(name: &str) -> Target {
+    Target::new("/groups").part(name)
 }
 
 fn forced(target: Target, force: bool) -> Target {

@@ -4,13 +4,16 @@
 //! is generated from the server's handlers; a test there fails when the checked-in copy is stale.
 
 mod client;
+mod group;
 mod model;
 mod problem;
 mod requests;
 mod scalar;
+mod schedule;
 mod types;
 
 pub use client::{Client, ClientError, Page, ServerAddress};
+pub use group::{CreateGroup, Group, GroupVersion, MemberVersion};
 pub use model::{
     Advice, AdviceQuery, ArchitectureIos, Crossovers, DeviceIos, Forecast, Model, ModelQuery, Plan,
     Shares,
@@ -18,12 +21,14 @@ pub use model::{
 pub use problem::{ExitCode, PROBLEM_MEDIA_TYPE, Problem, ProblemKind};
 pub use requests::{
     ChangeVolume, CreateClone, CreateMark, CreateVersion, CreateVolume, DiffQuery, ForceQuery,
-    HistoryQuery, ImportVolume, ListQuery, MarkQuery, RecordQuery, ResolveQuery, Revert,
+    HistoryQuery, ImportVolume, ListQuery, MarkQuery, RangeQuery, RecordQuery, ResolveQuery,
+    Revert,
 };
 pub use scalar::{SizeInput, SpanInput, Time};
+pub use schedule::{ApplyRetention, Explained, Keep, Pruned, Schedule, SetSchedule};
 pub use types::{
-    AuditRecord, Bucket, Cache, ClonedFrom, Conversion, DeviceIo, Encoding, Event, History, Import,
-    Mark, Pool, Range, Resolved, Reverted, Stamp, Version, Volume,
+    AuditRecord, Bucket, Cache, ClonedFrom, Conversion, DeletedVersions, DeviceIo, Encoding, Event,
+    History, Import, Mark, Pool, Range, Resolved, Reverted, Stamp, Version, Volume,
 };
 pub use units::Granularity;
 

@@ -158,6 +158,9 @@ pub struct CreateVersion {
     /// Free text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub label: Option<String>,
+    /// A hook of the server's configuration, around the capture.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hook: Option<String>,
 }
 
 /// A mark.
@@ -259,6 +262,20 @@ pub struct ListQuery {
     /// The `next` in the Link header of the page before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next: Option<u64>,
+}
+
+/// Which versions.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct RangeQuery {
+    /// The first number.
+    pub from: u64,
+    /// The last number.
+    pub to: u64,
+    /// Only say what would be done.
+    #[serde(default)]
+    pub dry_run: bool,
 }
 
 /// Which mark.

@@ -89,6 +89,9 @@ pub struct Volume {
     /// Bytes of blocks that lie in the volume's base, where the architecture has one.
     #[serde(default)]
     pub base_bytes: u64,
+    /// How many versions there are.
+    #[serde(default)]
+    pub versions: u64,
     /// Device requests since the server started, by what they were for.
     #[serde(default)]
     pub device_io: Vec<DeviceIo>,
@@ -218,8 +221,42 @@ pub struct Version {
     pub label: String,
     /// Bytes that differ from the version before it (for the first: from the empty volume).
     pub bytes_changed: u64,
+    /// Whether that was counted; if not yet, or if that would take long, it is an upper bound.
+    #[serde(default)]
+    pub bytes_exact: bool,
+    /// When the next version was captured; null for the newest.
+    #[serde(default)]
+    pub until: Option<Time>,
+    /// How long that was after this one; null for the newest.
+    #[serde(default)]
+    #[schema(value_type = Option<String>, example = "1h")]
+    pub span: Option<SpanInput>,
+    /// `people` or `schedule`.
+    #[serde(default)]
+    pub made_by: String,
+    /// `crash-consistent`, `quiesced` (by a hook) or `quiesce-failed`.
+    #[serde(default)]
+    pub consistency: String,
+    /// How the volume keeps what only versions of this age need: `raw`, `delta` or `xor`.
+    #[serde(default)]
+    pub encoding: String,
+    /// Volumes that were cloned from it; they keep its moment when it is deleted.
+    #[serde(default)]
+    pub clones: Vec<String>,
+    /// Views that are open on it; they keep its moment while they are.
+    #[serde(default)]
+    pub views: u64,
     /// Whether it is stored compacted; always false in this release.
     pub compacted: bool,
+}
+
+/// What was deleted, or would be.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct DeletedVersions {
+    /// How many versions.
+    pub count: u64,
+    /// Whether this only says what would be done.
+    pub dry_run: bool,
 }
 
 /// A name for a moment.

@@ -11,6 +11,7 @@ mod clone;
 mod completions;
 mod diff;
 mod failure;
+mod group;
 mod history;
 mod image;
 mod lab;
@@ -21,7 +22,9 @@ mod moment;
 mod output;
 mod pool;
 mod resolve;
+mod retention;
 mod revert;
+mod schedule;
 mod serve;
 mod session;
 mod trace;
@@ -65,6 +68,12 @@ enum Command {
     /// Versions: moments that are captured, numbered and kept.
     #[command(subcommand)]
     Version(version::Verb),
+    /// Groups: versions of several volumes at one instant.
+    #[command(subcommand)]
+    Group(group::Verb),
+    /// Retention: why versions stay or go, and pruning now.
+    #[command(subcommand)]
+    Retention(retention::Verb),
     /// Marks: names for moments.
     #[command(subcommand)]
     Mark(mark::Verb),
@@ -111,6 +120,8 @@ fn run(cli: Cli) -> anyhow::Result<api::ExitCode> {
         Command::Serve(args) => serve::run(*args),
         Command::Volume(verb) => volume::run(&session, verb),
         Command::Version(verb) => version::run(&session, verb),
+        Command::Group(verb) => group::run(&session, verb),
+        Command::Retention(verb) => retention::run(&session, verb),
         Command::Mark(verb) => mark::run(&session, verb),
         Command::History(args) => history::run(&session, &args),
         Command::Resolve(args) => resolve::run(&session, &args),

@@ -100,6 +100,7 @@ fn upper(args: Args) -> Settings {
         http: ListenSettings { listen: args.http },
         iscsi: ListenSettings { listen: args.iscsi },
         nfs: ListenSettings { listen: args.nfs },
+        hooks: std::collections::BTreeMap::new(),
         log: LogSettings { format: args.log_format, level: args.log_level },
     }
 }

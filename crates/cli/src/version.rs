@@ -1,12 +1,19 @@
 //! `hindsight version`.
 
-use api::{CreateVersion, ExitCode, ListQuery, Version};
+use std::str::FromStr;
+
+use api::{CreateVersion, ExitCode, ListQuery, RangeQuery, Version};
 use clap::Subcommand;
 use serde_json::json;
+use units::Span;
 
 use crate::failure;
-use crate::output::{Align, human, table};
+use crate::output::{self, Align, human, table};
+use crate::schedule;
 use crate::session::{Session, say};
+
+/// Versions asked for at a time.
+const PAGE_ENTRIES: usize = 1000;
 
 #[derive(Debug, Subcommand)]
 pub enum Verb {
@@ -17,12 +24,21 @@ pub enum Verb {
         /// Free text.
         #[arg(long)]
         label: Option<String>,
+        /// A hook of the server's configuration that makes what uses the volume quiet.
+        #[arg(long, value_name = "NAME")]
+        hook: Option<String>,
     },
     /// List the versions of a volume.
     #[command(visible_alias = "ls")]
     List {
         /// Name of the volume.
         name: String,
+        /// Begin with this number.
+        #[arg(long, value_name = "N")]
+        from: Option<u64>,
+        /// List at most so many [default: all].
+        #[arg(long, value_name = "COUNT")]
+        limit: Option<usize>,
     },
     /// Show a version.
     Show {
@@ -36,22 +52,28 @@ pub enum Verb {
     Delete {
         /// Name of the volume.
         name: String,
-        /// Numbers of the versions.
-        #[arg(required = true)]
-        numbers: Vec<u64>,
+        /// Numbers of the versions, or ranges of them with both ends: 7, 3..100.
+        #[arg(required = true, value_name = "N")]
+        numbers: Vec<Numbers>,
         /// Only say what would be done.
         #[arg(long)]
         dry_run: bool,
     },
+    /// Versions by the clock: set, show, list, remove schedules.
+    #[command(subcommand)]
+    Schedule(schedule::Verb),
 }
 
 pub fn run(session: &Session, verb: Verb) -> anyhow::Result<ExitCode> {
     match verb {
-        Verb::Create { name, label } => {
-            let version = session.client()?.create_version(&name, &CreateVersion { label })?;
+        Verb::Create { name, label, hook } => {
+            let version =
+                session.client()?.create_version(&name, &CreateVersion { label, hook })?;
             session.answer(&version, |v| list(std::slice::from_ref(v)))?;
         }
-        Verb::List { name } => session.answer(&all(session, &name)?, |v| list(v))?,
+        Verb::List { name, from, limit } => {
+            session.answer(&all(session, &name, from, limit)?, |v| list(v))?;
+        }
         Verb::Show { name, number } => {
             let version = session.client()?.version(&name, number)?;
             session.answer(&version, |v| list(std::slice::from_ref(v)))?;
@@ -59,70 +81,176 @@ pub fn run(session: &Session, verb: Verb) -> anyhow::Result<ExitCode> {
         Verb::Delete { name, numbers, dry_run } => {
             return delete(session, &name, &numbers, dry_run);
         }
+        Verb::Schedule(verb) => return schedule::run(session, verb),
     }
     Ok(ExitCode::Done)
 }
 
-fn all(session: &Session, name: &str) -> anyhow::Result<Vec<Version>> {
+fn all(
+    session: &Session,
+    name: &str,
+    from: Option<u64>,
+    limit: Option<usize>,
+) -> anyhow::Result<Vec<Version>> {
     let client = session.client()?;
-    let mut query = ListQuery::default();
+    let mut left = limit.unwrap_or(usize::MAX);
+    let mut query = ListQuery { limit: None, next: from };
     let mut versions = Vec::new();
-    loop {
+    while left > 0 {
+        query.limit = Some(left.min(PAGE_ENTRIES));
         let page = client.versions(name, &query)?;
+        left -= page.entries.len().min(left);
         versions.extend(page.entries);
         match page.next {
             Some(next) => query.next = Some(next),
-            None => return Ok(versions),
+            None => break,
         }
     }
+    Ok(versions)
 }
 
 /// Deletes every one it can; exits 3 when only some could be.
 fn delete(
     session: &Session,
     name: &str,
-    numbers: &[u64],
+    numbers: &[Numbers],
     dry_run: bool,
 ) -> anyhow::Result<ExitCode> {
     let client = session.client()?;
     let mut deleted = Vec::new();
+    let mut ranges = Vec::new();
+    let mut count = 0;
     let mut code = ExitCode::Done;
-    for &number in numbers {
-        let done = if dry_run {
-            client.version(name, number).map(|_| ())
-        } else {
-            client.delete_version(name, number)
-        };
-        match done {
-            Ok(()) => deleted.push(number),
+    let what = if dry_run { "would be deleted; nothing was changed" } else { "deleted" };
+    for &Numbers { from, to } in numbers {
+        let query = RangeQuery { from, to, dry_run };
+        match client.delete_versions(name, &query) {
+            Ok(done) if from == to => {
+                say(&format!("version {from} of {name}: {what}"));
+                deleted.push(from);
+                count += done.count;
+            }
+            Ok(done) => {
+                let many = output::count(done.count, "version");
+                say(&format!("versions {from} to {to} of {name}: {many} {what}"));
+                ranges.push(json!({"from": from, "to": to, "count": done.count}));
+                count += done.count;
+            }
             Err(error) => code = failure::report(&error.into()),
         }
     }
-    let what = if dry_run { "would be deleted; nothing was changed" } else { "deleted" };
-    for number in &deleted {
-        say(&format!("version {number} of {name}: {what}"));
-    }
-    let answer = json!({"volume": name, "versions": deleted, "deleted": !dry_run});
+    let answer = json!({
+        "volume": name, "versions": deleted, "ranges": ranges, "count": count,
+        "deleted": !dry_run,
+    });
     session.answer(&answer, |_| String::new())?;
-    Ok(if code != ExitCode::Done && !deleted.is_empty() { ExitCode::Partly } else { code })
+    Ok(if code != ExitCode::Done && count > 0 { ExitCode::Partly } else { code })
+}
+
+/// A number, or a range of them with both ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Numbers {
+    from: u64,
+    to: u64,
+}
+
+impl FromStr for Numbers {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Numbers, String> {
+        if matches!(text, "latest" | "present") {
+            return Err("the present is no version, and cannot be deleted".to_owned());
+        }
+        let number = |text: &str| {
+            text.parse::<u64>().map_err(|_| format!("`{text}` is not a version's number"))
+        };
+        let (from, to) = match text.split_once("..") {
+            Some((from, to)) => (number(from)?, number(to)?),
+            None => (number(text)?, number(text)?),
+        };
+        if from > to {
+            return Err(format!("`{text}` runs backwards"));
+        }
+        Ok(Numbers { from, to })
+    }
 }
 
 fn list(versions: &[Version]) -> String {
     let heading = [
         ("NUMBER", Align::Right),
         ("TIME", Align::Left),
+        ("SPAN", Align::Right),
         ("SEQ", Align::Right),
         ("CHANGED", Align::Right),
+        ("ENCODING", Align::Left),
+        ("MADE BY", Align::Left),
+        ("CONSISTENCY", Align::Left),
+        ("NEEDED BY", Align::Left),
         ("LABEL", Align::Left),
     ];
     let row = |v: &Version| {
         vec![
             v.number.to_string(),
             v.time.to_string(),
+            v.span.map_or_else(|| "-".to_owned(), |span| rough(span.0)),
             v.seq.to_string(),
-            human(v.bytes_changed),
+            format!("{}{}", if v.bytes_exact { "" } else { "<= " }, human(v.bytes_changed)),
+            v.encoding.clone(),
+            v.made_by.clone(),
+            v.consistency.clone(),
+            needed_by(v),
             v.label.clone(),
         ]
     };
     table(&heading, &versions.iter().map(row).collect::<Vec<_>>())
+}
+
+/// Clones and views, such as `test, 2 views`.
+fn needed_by(version: &Version) -> String {
+    let mut names = version.clones.clone();
+    if version.views > 0 {
+        names.push(output::count(version.views, "view"));
+    }
+    if names.is_empty() { "-".to_owned() } else { names.join(", ") }
+}
+
+/// A span in its two largest units, such as `1d 2h` or `3.2s`.
+pub fn rough(span: Span) -> String {
+    let seconds = span.0 / 1_000_000_000;
+    let units = [(86_400, "d"), (3600, "h"), (60, "min"), (1, "s")];
+    let Some(first) = units.iter().position(|(unit, _)| seconds >= *unit) else {
+        return format!("{}ms", span.0 / 1_000_000);
+    };
+    let (unit, name) = units[first];
+    let (whole, rest) = (seconds / unit, seconds % unit);
+    match units.get(first + 1).map(|(unit, name)| (rest / unit, name)) {
+        Some((more, next)) if more > 0 => format!("{whole}{name} {more}{next}"),
+        _ => format!("{whole}{name}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use units::Span;
+
+    use super::{Numbers, rough};
+
+    #[test]
+    fn numbers_are_one_or_a_range_and_never_the_present() {
+        assert_eq!("7".parse(), Ok(Numbers { from: 7, to: 7 }));
+        assert_eq!("3..100".parse(), Ok(Numbers { from: 3, to: 100 }));
+        for wrong in ["", "-1", "3..", "..3", "5..3", "x", "latest"] {
+            assert!(wrong.parse::<Numbers>().is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn spans_are_told_in_two_units() {
+        let told = |seconds: u64| rough(Span(seconds * 1_000_000_000));
+        assert_eq!(
+            [told(1), told(60), told(3700), told(93_600), told(86_400)],
+            ["1s", "1min", "1h 1min", "1d 2h", "1d"]
+        );
+        assert_eq!(rough(Span(5_000_000)), "5ms");
+    }
 }

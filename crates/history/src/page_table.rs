@@ -263,8 +263,8 @@ impl PageTable {
         }
     }
 
-    /// Drops pages of this shard while there is too much, sparing one: up to two plain pages' worth,
-    /// where the budget has become smaller.
+    /// Drops pages of this shard while there is too much, sparing one: up to two plain pages'
+    /// worth, where the budget has become smaller.
     fn make_room(&self, shard: &mut Shard, spared: u64) {
         let mut freed = 0;
         while self.budget.excess() > 0 && freed < 2 * PAGE_COST_BYTES {

@@ -67,6 +67,33 @@ impl ConversionWatch {
     }
 }
 
+/// Writes to the log when a schedule begins to fail, and when it has recovered.
+#[derive(Default)]
+struct ScheduleWatch {
+    failing: BTreeMap<String, String>,
+}
+
+impl ScheduleWatch {
+    fn look(&mut self, pool: &Pool) {
+        let mut failing = BTreeMap::new();
+        for volume in pool.volumes() {
+            let info = volume.schedule_info().ok().flatten();
+            if let Some(error) = info.and_then(|info| info.error) {
+                failing.insert(volume.name().to_owned(), error);
+            }
+        }
+        for (volume, error) in &failing {
+            if self.failing.get(volume) != Some(error) {
+                tracing::error!(%volume, %error, "a schedule failed; it is tried again");
+            }
+        }
+        for volume in self.failing.keys().filter(|volume| !failing.contains_key(*volume)) {
+            tracing::info!(%volume, "a schedule does not fail any more");
+        }
+        self.failing = failing;
+    }
+}
+
 /// Writes to the log when a file that is being imported is in trouble, and when all of it was
 /// copied.
 #[derive(Default)]
@@ -104,10 +131,12 @@ impl ImportWatch {
 fn run(pool: &Pool, mut fill: FillWatch, stop: &(Mutex<bool>, Condvar)) {
     let mut failed = false;
     let mut conversions = ConversionWatch::default();
+    let mut schedules = ScheduleWatch::default();
     let mut imports = ImportWatch::default();
     loop {
         fill.look();
         conversions.look(pool);
+        schedules.look(pool);
         imports.look(pool);
         let sleep = match pool.step(Budget { bytes: STEP_BYTES }) {
             Ok(more) => {

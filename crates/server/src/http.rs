@@ -22,6 +22,7 @@ use volume::{Pool, Volume};
 
 use crate::Attachments;
 use crate::fill::FillGauge;
+use crate::hooks::Hooks;
 use crate::meters::Meters;
 use crate::metrics::Metrics;
 use crate::taps::Taps;
@@ -29,6 +30,7 @@ use crate::taps::Taps;
 mod answer;
 mod ask;
 mod convert;
+mod groups;
 mod guard;
 mod health;
 mod history;
@@ -36,6 +38,7 @@ mod import;
 mod marks;
 mod model;
 mod pool;
+mod schedules;
 mod serve;
 mod trace;
 mod versions;
@@ -85,10 +88,11 @@ impl NbdAddresses {
 #[derive(Clone)]
 pub(crate) struct Context(Arc<Inner>);
 
-/// What looks at the requests of clients.
+/// What looks at the requests of clients, and what runs around captures.
 pub(crate) struct Watch {
     pub(crate) taps: Arc<Taps>,
     pub(crate) meters: Arc<Meters>,
+    pub(crate) hooks: Arc<Hooks>,
 }
 
 struct Inner {
@@ -127,6 +131,22 @@ impl Context {
     /// What is measured of volumes.
     fn meters(&self) -> &Meters {
         &self.0.watch.meters
+    }
+
+    /// What runs around captures.
+    fn hooks(&self) -> &Hooks {
+        &self.0.watch.hooks
+    }
+
+    /// Refuses a hook that the configuration does not name.
+    fn check_hook(&self, name: Option<&str>) -> Answer<()> {
+        let Some(name) = name.filter(|name| !self.hooks().has(name)) else { return Ok(()) };
+        let names = self.hooks().names();
+        let hint = match &names[..] {
+            [] => "the server's configuration file names none: [hooks.NAME]".to_owned(),
+            names => format!("there is {}", names.join(", ")),
+        };
+        Err(Refusal::new(ProblemKind::NotFound, format!("there is no hook {name}")).with_hint(hint))
     }
 
     /// Says whether `/readyz` answers 200.
@@ -220,8 +240,14 @@ fn api_routes() -> OpenApiRouter<Context> {
         .routes(routes!(trace::record))
         .routes(routes!(model::show))
         .routes(routes!(model::advise))
-        .routes(routes!(versions::list, versions::create))
+        .routes(routes!(versions::list, versions::create, versions::delete_range))
         .routes(routes!(versions::show, versions::delete))
+        .routes(routes!(schedules::list))
+        .routes(routes!(schedules::show, schedules::set, schedules::remove))
+        .routes(routes!(schedules::explain, schedules::apply))
+        .routes(routes!(groups::list, groups::create))
+        .routes(routes!(groups::show, groups::delete))
+        .routes(routes!(groups::versions, groups::capture))
         .routes(routes!(marks::list, marks::create, marks::delete_named))
         .routes(routes!(marks::delete))
         .routes(routes!(pool::show))

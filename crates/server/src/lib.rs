@@ -8,6 +8,8 @@ mod attach;
 mod background;
 mod error;
 mod fill;
+mod hooked;
+mod hooks;
 mod http;
 mod listen;
 mod logs;
@@ -22,6 +24,7 @@ mod taps;
 
 pub use attach::{Attachment, Attachments};
 pub use error::{StartError, problem_kind};
+pub use hooks::Hook;
 pub use http::openapi_json;
 pub use logs::{hide_caught_panics, start_log};
 pub use meters::Meters;
@@ -29,7 +32,7 @@ pub use pool_files::{pool_path, rebuild};
 pub use serve::serve;
 pub use server::Server;
 pub use settings::{
-    CONFIG_FILE_DEFAULT, Config, ListenSettings, Listening, LogSettings, NbdSettings, Settings,
-    TlsFiles,
+    CONFIG_FILE_DEFAULT, Config, HookSettings, ListenSettings, Listening, LogSettings, NbdSettings,
+    Settings, TlsFiles,
 };
 pub use taps::Taps;

@@ -14,7 +14,7 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
-use volume::{CacheInfo, ImportInfo, IoCount, Pool, VolumeInfo};
+use volume::{CacheInfo, ImportInfo, IoCount, Pool, ScheduleInfo, VolumeInfo};
 
 use crate::Attachments;
 use crate::fill::FillGauge;
@@ -62,7 +62,8 @@ impl Metrics {
     /// Counts an answered request.
     pub(crate) fn http_request(&self, method: &Method, status: u16, took: Duration) {
         // A client may invent methods; each would be a series of its own.
-        let known = [Method::GET, Method::HEAD, Method::POST, Method::PATCH, Method::DELETE];
+        let known =
+            [Method::GET, Method::HEAD, Method::POST, Method::PUT, Method::PATCH, Method::DELETE];
         let method = if known.contains(method) { method.as_str() } else { "other" };
         let labels = RequestLabels { method: method.to_owned(), status };
         self.requests.get_or_create(&labels).inc();
@@ -179,6 +180,7 @@ const VOLUME_METRICS: &[VolumeMetric] = &[
     }),
     counter("encode_faults", "Packs that did not decode to what went in", |v| v.encoding.faults),
     gauge("base_bytes", "Bytes of blocks at home in the base", |v| v.base_bytes),
+    gauge("versions", "Versions", |v| v.versions),
     gauge("size_bytes", "Size", |v| v.size_bytes),
     gauge("live_bytes", "Bytes of the present that are stored", |v| v.live_bytes),
     gauge("history_bytes", "Bytes kept only for the past", |v| v.history_bytes),
@@ -213,6 +215,7 @@ impl Collector for Engine {
             encode_volumes(&mut encoder, metric, values)?;
         }
         encode_device_io(&mut encoder, &volumes)?;
+        self.encode_schedules(&mut encoder)?;
         let clients = gauge("clients", "Clients attached to the present", |_| 0);
         let attached = volumes.iter().map(|v| (v, self.attachments.count(&v.name) as u64));
         encode_volumes(&mut encoder, &clients, attached)?;
@@ -298,6 +301,50 @@ fn encode_device_io(encoder: &mut DescriptorEncoder, volumes: &[VolumeInfo]) -> 
 }
 
 impl Engine {
+    /// What schedules did, and when they are to do it again.
+    fn encode_schedules(&self, encoder: &mut DescriptorEncoder) -> fmt::Result {
+        type Value = fn(&ScheduleInfo) -> u64;
+        let counters: [(&str, &str, Value); 3] = [
+            ("captures", "Versions captured", |s| s.captures),
+            ("failures", "Captures and prunings that failed", |s| s.failures),
+            ("pruned", "Versions pruned", |s| s.pruned),
+        ];
+        let times: [(&str, &str, Value); 2] = [
+            ("newest_time_seconds", "When the newest version was captured", |s| {
+                s.newest.map_or(0, |(_, made)| made.as_nanos())
+            }),
+            ("next_time_seconds", "When the next version is due", |s| {
+                s.next.map_or(0, |next| next.as_nanos())
+            }),
+        ];
+        let mut schedules = Vec::new();
+        for volume in self.pool.volumes() {
+            if let Ok(Some(info)) = volume.schedule_info() {
+                schedules.push((volume.name().to_owned(), info));
+            }
+        }
+        for (name, help, value) in counters {
+            let name = format!("hindsight_schedule_{name}");
+            let kind = ConstCounter::new(0_u64).metric_type();
+            let mut encoder = encoder.encode_descriptor(&name, help, None, kind)?;
+            for (volume, info) in &schedules {
+                let labels = [("volume", volume.as_str())];
+                ConstCounter::new(value(info)).encode(encoder.encode_family(&labels)?)?;
+            }
+        }
+        for (name, help, value) in times {
+            let name = format!("hindsight_schedule_{name}");
+            let kind = ConstGauge::new(0_f64).metric_type();
+            let mut encoder = encoder.encode_descriptor(&name, help, None, kind)?;
+            for (volume, info) in &schedules {
+                let labels = [("volume", volume.as_str())];
+                let seconds = value(info) as f64 / 1e9;
+                ConstGauge::new(seconds).encode(encoder.encode_family(&labels)?)?;
+            }
+        }
+        Ok(())
+    }
+
     fn encode_pool(&self, encoder: &mut DescriptorEncoder) -> fmt::Result {
         let status = self.pool.status();
         let fill = self.fill.read();

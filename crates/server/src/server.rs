@@ -10,6 +10,8 @@ use volume::Pool;
 
 use crate::background::Background;
 use crate::fill::{FillGauge, FillWatch};
+use crate::hooked::Hooked;
+use crate::hooks::{HookCollector, Hooks};
 use crate::http::{Context, HttpServer, NbdAddresses, Watch};
 use crate::listen::{self, Bound, Protection, SocketFile};
 use crate::meters::Meters;
@@ -28,6 +30,7 @@ pub struct Server {
     pool: Arc<Pool>,
     context: Context,
     background: Background,
+    hooked: Hooked,
     nbd: NbdServer,
     /// Removed when the server is gone.
     _nbd_socket: Option<SocketFile>,
@@ -59,7 +62,8 @@ impl Server {
         let http_bound = listen::bind(&config.http, http_protection(config))?;
         let mut listeners = describe("nbd", config.nbd_tls.is_some(), &nbd_bound)?;
         listeners.extend(describe("http", false, &http_bound)?);
-        let context = http_context(config, &pool, &nbd_context, &nbd_bound)?;
+        let hooks = Arc::new(Hooks::new(config.hooks.clone()));
+        let context = http_context(config, &pool, &nbd_context, &nbd_bound, &hooks)?;
         let watch = FillWatch::new(Arc::clone(context.fill()));
         let background = Background::start(Arc::clone(&pool), watch)?;
         let (unix, nbd_socket) = nbd_bound.unix.map(|u| (u.listener, u.file)).unzip();
@@ -79,8 +83,26 @@ impl Server {
                 return Err(error);
             }
         };
+        let hooked = match Hooked::start(&pool, &hooks) {
+            Ok(hooked) => hooked,
+            Err(error) => {
+                nbd.stop();
+                http.stop();
+                background.stop();
+                return Err(error);
+            }
+        };
         context.set_ready(true);
-        Ok(Server { pool, context, background, nbd, _nbd_socket: nbd_socket, http, listeners })
+        Ok(Server {
+            pool,
+            context,
+            background,
+            hooked,
+            nbd,
+            _nbd_socket: nbd_socket,
+            http,
+            listeners,
+        })
     }
 
     /// One line per listener, such as `nbd 127.0.0.1:10809` or `http unix:/run/hindsight/api.sock`.
@@ -103,6 +125,7 @@ impl Server {
         self.context.set_ready(false);
         self.nbd.stop();
         self.http.stop();
+        self.hooked.stop();
         self.background.stop();
         self.pool.close().map_err(StartError::Pool)
     }
@@ -138,17 +161,23 @@ fn http_context(
     pool: &Arc<Pool>,
     nbd: &NbdContext,
     nbd_bound: &Bound,
+    hooks: &Arc<Hooks>,
 ) -> Result<Context, StartError> {
     let addresses = nbd_addresses(config, nbd_bound)?;
     let attachments = &nbd.attachments;
     let counted: Vec<Box<dyn Collector>> = vec![
         Box::new(NbdCollector(Arc::clone(&nbd.counters))),
         Box::new(TapCollector(Arc::clone(&nbd.taps))),
+        Box::new(HookCollector(Arc::clone(hooks))),
     ];
     let fill = Arc::new(FillGauge::new(Arc::clone(pool), pool_files::path_of(config)));
     let metrics =
         Metrics::new(Arc::clone(pool), Arc::clone(&fill), Arc::clone(attachments), counted);
-    let watch = Watch { taps: Arc::clone(&nbd.taps), meters: Arc::clone(&nbd.meters) };
+    let watch = Watch {
+        taps: Arc::clone(&nbd.taps),
+        meters: Arc::clone(&nbd.meters),
+        hooks: Arc::clone(hooks),
+    };
     Ok(Context::new(Arc::clone(pool), fill, Arc::clone(attachments), watch, addresses, metrics))
 }
 

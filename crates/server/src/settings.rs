@@ -3,13 +3,16 @@
 //! Flags and file have the same form, [`Settings`]; [`Config`] is what came of them. An unknown
 //! field in the file is an error, and so is a `${VAR}` that is not set.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
+use std::time::Duration;
 
 use serde::Deserialize;
-use units::Size;
+use units::{Size, Span};
 
 use crate::StartError;
+use crate::hooks::Hook;
 
 /// Where the configuration is read from when no file is named.
 pub const CONFIG_FILE_DEFAULT: &str = "/etc/hindsight/config.toml";
@@ -46,6 +49,8 @@ pub struct Settings {
     pub iscsi: ListenSettings,
     /// The NFS listeners: only `none` in this release.
     pub nfs: ListenSettings,
+    /// Commands around captures, by name: only in the file.
+    pub hooks: BTreeMap<String, HookSettings>,
     /// The log on standard error.
     pub log: LogSettings,
 }
@@ -72,6 +77,18 @@ pub struct NbdSettings {
     pub tls_client_ca: Option<PathBuf>,
     /// Connections at once.
     pub connections_max: Option<usize>,
+}
+
+/// Commands around a capture.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct HookSettings {
+    /// Run before: an absolute path and arguments.
+    pub before: Vec<String>,
+    /// Run after, whatever came before: an absolute path and arguments.
+    pub after: Vec<String>,
+    /// How long each may take, and what `before` did may last, such as `30s`.
+    pub timeout: Option<String>,
 }
 
 /// How the log is written.
@@ -148,6 +165,7 @@ impl Settings {
             http: ListenSettings { listen: first_set(self.http.listen, lower.http.listen) },
             iscsi: ListenSettings { listen: first_set(self.iscsi.listen, lower.iscsi.listen) },
             nfs: ListenSettings { listen: first_set(self.nfs.listen, lower.nfs.listen) },
+            hooks: if self.hooks.is_empty() { lower.hooks } else { self.hooks },
             log: LogSettings {
                 format: self.log.format.or(lower.log.format),
                 level: self.log.level.or(lower.log.level),
@@ -247,6 +265,8 @@ pub struct Config {
     pub nbd_connections_max: usize,
     /// HTTP listeners.
     pub http: Listening,
+    /// Commands around captures, by name.
+    pub hooks: BTreeMap<String, Hook>,
 }
 
 impl Config {
@@ -288,9 +308,46 @@ impl Config {
                 .unwrap_or(NBD_CONNECTIONS_MAX_DEFAULT),
             nbd_tls: tls(settings.nbd.tls_cert, settings.nbd.tls_key, settings.nbd.tls_client_ca)?,
             http,
+            hooks: hooks(settings.hooks)?,
             pool_dir,
         })
     }
+}
+
+/// How long a command of a hook may take, by default and at most.
+const HOOK_TIMEOUT_DEFAULT: Duration = Duration::from_secs(30);
+const HOOK_TIMEOUT_MAX: Duration = Duration::from_secs(3600);
+
+fn hooks(settings: BTreeMap<String, HookSettings>) -> Result<BTreeMap<String, Hook>, StartError> {
+    settings.into_iter().map(|(name, hook)| Ok((name.clone(), one_hook(&name, hook)?))).collect()
+}
+
+fn one_hook(name: &str, settings: HookSettings) -> Result<Hook, StartError> {
+    let wrong =
+        |what: String, hint: &str| Err(StartError::setting(format!("hooks.{name}: {what}"), hint));
+    if units::VolumeName::check(name).is_err() {
+        return wrong("this is no name".to_owned(), "letters, digits, dots, dashes, underscores");
+    }
+    for argv in [&settings.before, &settings.after] {
+        if argv.first().is_some_and(|program| !program.starts_with('/')) {
+            let what = format!("`{}` is no absolute path", argv[0]);
+            return wrong(what, "such as before = [\"/usr/sbin/fsfreeze\", \"-f\", \"/mnt\"]");
+        }
+    }
+    if settings.before.is_empty() && settings.after.is_empty() {
+        return wrong("it has neither `before` nor `after`".to_owned(), "give both");
+    }
+    let timeout = match &settings.timeout {
+        None => HOOK_TIMEOUT_DEFAULT,
+        Some(text) => match Span::from_str(text) {
+            Ok(span) => Duration::from_nanos(span.0),
+            Err(e) => return wrong(e.message, e.hint.as_deref().unwrap_or_default()),
+        },
+    };
+    if timeout.is_zero() || timeout > HOOK_TIMEOUT_MAX {
+        return wrong("its timeout is out of range".to_owned(), "more than nothing, at most 1h");
+    }
+    Ok(Hook { before: settings.before, after: settings.after, timeout })
 }
 
 fn size(text: Option<String>, flag: &str) -> Result<Option<u64>, StartError> {

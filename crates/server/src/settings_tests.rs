@@ -52,6 +52,34 @@ fn protocols_of_later_releases_take_none_only() {
 }
 
 #[test]
+fn hooks_name_absolute_paths_and_have_a_time() {
+    let hook = |text: &str| -> Result<Config, String> {
+        let text = format!("pool = \"/pool\"\n[hooks.freeze]\n{text}");
+        let settings = Settings::from_toml(&text, &|_| None).map_err(|e| e.to_string())?;
+        config(settings)
+    };
+    let config = hook("before = [\"/sbin/x\", \"-f\"]\nafter = [\"/sbin/x\"]").expect("a hook");
+    let freeze = &config.hooks["freeze"];
+    assert_eq!(
+        (&freeze.before[..], freeze.timeout.as_secs()),
+        (&["/sbin/x", "-f"].map(str::to_owned)[..], 30)
+    );
+    let timed = hook("after = [\"/sbin/x\"]\ntimeout = \"90s\"").expect("a hook");
+    assert_eq!(timed.hooks["freeze"].timeout.as_secs(), 90);
+    for wrong in [
+        "",
+        "before = [\"fsfreeze\"]",
+        "before = \"/sbin/x\"",
+        "before = [\"/x\"]\ntimeout = \"0s\"",
+        "before = [\"/x\"]\ntimeout = \"2h\"",
+        "before = [\"/x\"]\ntimeout = \"5m\"",
+        "before = [\"/x\"]\nbetween = []",
+    ] {
+        assert!(hook(wrong).is_err(), "{wrong}");
+    }
+}
+
+#[test]
 fn a_key_without_a_certificate_is_refused() {
     let mut settings = Settings { pool: Some("/pool".into()), ..Settings::default() };
     settings.nbd.tls_key = Some("/key".into());

@@ -6,6 +6,8 @@
 //! makes a parser panic; 3. every error has a message for people and, where one is possible, a
 //! hint.
 
+mod calendar;
+mod cron;
 mod extent;
 mod granularity;
 mod local;
@@ -16,7 +18,10 @@ mod position;
 mod size;
 mod span;
 mod time;
+mod timing;
 
+pub use calendar::Period;
+pub use cron::{Cron, CronError};
 pub use extent::{MapExtent, MapExtentError};
 pub use granularity::{Granularity, GranularityError};
 pub use jiff::tz::TimeZone;
@@ -27,3 +32,4 @@ pub use position::{BLOCK_BYTES, BlockCount, Lba, Seq};
 pub use size::{Size, SizeError};
 pub use span::{Span, SpanError};
 pub use time::{TimeError, WallTime};
+pub use timing::Timing;

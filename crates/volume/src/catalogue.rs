@@ -8,10 +8,12 @@
 //! 3. A record that cannot be read stops us: it never means "none".
 
 mod backend;
+mod groups;
 mod guard;
 #[cfg(test)]
 mod page_tests;
 mod records;
+mod schedules;
 mod sums;
 
 use std::ops::{Deref, DerefMut};
@@ -24,12 +26,17 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 pub use backend::{CatalogueMedia, write_superblock};
+#[cfg(test)]
+use groups::{GROUP_VERSIONS, GROUPS};
 use guard::guarded;
 pub use guard::panic_becomes_error;
 pub use records::{
-    ConversionRecord, EventRecord, MarkRecord, RunRecord, SegmentRecord, SourceRecord,
-    TimelineRecord, VersionRecord, VolumeRecord,
+    ConversionRecord, EventRecord, GroupRecord, GroupVersionRecord, MarkRecord, RunRecord,
+    ScheduleRecord, ScheduledRecord, SegmentRecord, SourceRecord, TimelineRecord, VersionRecord,
+    VolumeRecord,
 };
+#[cfg(test)]
+use schedules::SCHEDULES;
 
 use crate::types::AuditRecord;
 use crate::{Error, ErrorKind, Result};
@@ -117,6 +124,10 @@ pub struct Numbers {
     pub run: u64,
     /// Audit records.
     pub audit: u64,
+    /// Schedules.
+    pub schedule: u64,
+    /// Groups.
+    pub group: u64,
 }
 
 /// A commit being put together.
@@ -224,6 +235,8 @@ impl Catalogue {
             segment: number("segment")?,
             run: number("run")?,
             audit: number("audit")?,
+            schedule: number("schedule")?,
+            group: number("group")?,
         };
         contents.volumes = self.all("volumes", VOLUMES)?;
         contents.timelines = self.all("timelines", TIMELINES)?;
@@ -290,10 +303,24 @@ impl Catalogue {
     /// # Errors
     /// `Corrupt` when a record is unreadable.
     pub fn versions(&self, volume: u64) -> Result<Vec<(u64, VersionRecord)>> {
+        self.versions_from(volume, 0, usize::MAX)
+    }
+
+    /// At most `limit` versions of a volume from a number on.
+    ///
+    /// # Errors
+    /// `Corrupt` when a record is unreadable.
+    pub fn versions_from(
+        &self,
+        volume: u64,
+        first: u64,
+        limit: usize,
+    ) -> Result<Vec<(u64, VersionRecord)>> {
         let t = self.database.begin_read().map_err(failed)?;
         let table = t.open_table(VERSIONS).map_err(failed)?;
         let mut records = Vec::new();
-        for item in table.range((volume, 0)..=(volume, u64::MAX)).map_err(failed)? {
+        let range = table.range((volume, first)..=(volume, u64::MAX)).map_err(failed)?;
+        for item in range.take(limit) {
             let (key, value) = item.map_err(failed)?;
             let number = key.value().1;
             records.push((number, decode("versions", number, value.value())?));
@@ -372,6 +399,8 @@ impl Commit {
             ("segment", numbers.segment),
             ("run", numbers.run),
             ("audit", numbers.audit),
+            ("schedule", numbers.schedule),
+            ("group", numbers.group),
         ] {
             table.insert(name, value).map_err(failed)?;
         }

@@ -17,9 +17,12 @@ use env::Files;
 use history::{SegmentSource, Spare, Store, Timeline};
 use parking_lot::{Mutex, MutexGuard, RwLock};
 
-use crate::catalogue::{Catalogue, CatalogueMedia, Commit, Numbers, SourceRecord, TimelineRecord};
+use crate::catalogue::{
+    Catalogue, CatalogueMedia, Commit, GroupRecord, Numbers, SourceRecord, TimelineRecord,
+};
 use crate::merge::MergeJob;
 use crate::opening::Opening;
+use crate::schedule::Pace;
 use crate::source::Source;
 use crate::types::AuditRecord;
 use crate::volume::Volume;
@@ -80,6 +83,10 @@ pub struct Core {
     pub memory_bytes: u64,
     /// The right to share it out.
     pub sharing: Mutex<()>,
+    /// Groups by name; they change under `books`.
+    pub groups: Mutex<BTreeMap<String, GroupRecord>>,
+    /// The right to run schedules, and whether the clock goes evenly.
+    pub pace: Mutex<Pace>,
 }
 
 impl Core {

@@ -131,10 +131,17 @@ impl Volume {
         Ok(waiting >= many || (until > begun_to && is_late))
     }
 
-    /// Begins a pass: what was written over by now and is old enough is encoded in it.
+    /// Begins a pass: what was written over by now and is old enough is encoded in it. The caller
+    /// holds `work`.
     pub(crate) fn begin_encoding(&self) -> Result<()> {
         let Some(setting) = self.record.lock().encoding else { return Ok(()) };
         let until = self.encoded_until(setting)?;
+        let flushed = |volume: &Volume| Seq(volume.record.lock().flushed_seq);
+        if until > flushed(self) && self.may_pack() {
+            // What waits in memory is not in the runs that are merged.
+            self.flush_map()?;
+        }
+        let until = until.min(flushed(self));
         let mut state = self.encoding.lock();
         state.until = until;
         state.begun_to = until;
@@ -142,12 +149,11 @@ impl Volume {
         Ok(())
     }
 
-    /// The last seq that is old enough, and in the map's runs.
+    /// The last seq that is old enough.
     fn encoded_until(&self, setting: EncodingSetting) -> Result<Seq> {
-        let flushed = Seq(self.record.lock().flushed_seq);
         let age = WallTime::from_nanos(self.now().as_nanos().saturating_sub(setting.after_ns));
         let entry = self.time_entry(By::Time(age))?;
-        Ok(entry.map_or(Seq::ZERO, |entry| entry.seq).min(flushed))
+        Ok(entry.map_or(Seq::ZERO, |entry| entry.seq))
     }
 
     /// Whether there is room to encode: packs need some before they free more.
@@ -157,36 +163,32 @@ impl Volume {
         free > reserve + (store.zone_count() / FREE_SHARE).max(2)
     }
 
-    /// Whether merges pack what is to be packed.
-    pub(crate) fn packs(&self) -> bool {
-        self.record.lock().encoding.is_some() && self.may_pack()
-    }
-
-    /// What a full merge of a timeline packs with, if history is encoded and there is room.
-    pub(crate) fn packer(&self, timeline: &Timeline) -> Option<Packer> {
-        let setting = self.record.lock().encoding?;
-        let encoding = match setting.encoding {
-            Encoding::Raw => return None,
-            Encoding::Delta => PackEncoding::Delta,
-            Encoding::Xor => PackEncoding::Xor,
+    /// What a full merge of a timeline packs with: raw versions if history is encoded, there is
+    /// room and nobody waits for more; otherwise only what lies in packs that are emptied.
+    pub(crate) fn packer(&self, timeline: &Timeline, urgent: bool) -> Option<Packer> {
+        let setting = self.record.lock().encoding.map(|setting| setting.encoding);
+        let encoding = match setting {
+            Some(Encoding::Xor) => PackEncoding::Xor,
+            _ => PackEncoding::Delta,
         };
-        if !self.may_pack() {
+        let takes_raw = setting.is_some() && !urgent && self.may_pack();
+        if !takes_raw && self.segments_of(Content::Pack).next().is_none() {
             return None;
         }
         let state = self.encoding.lock();
         let after = state.done.get(&timeline.id).copied().unwrap_or(Seq::ZERO);
-        let rule = PackRule { encoding, after, until: state.until };
+        let span = takes_raw.then_some((after, state.until));
         let core = std::sync::Arc::clone(&self.core);
-        Some(Packer::new(core, (self.id, timeline.id), rule))
+        Some(Packer::new(core, (self.id, timeline.id), PackRule { encoding, span }))
     }
 
     /// Takes note of what a merge that is committed has packed.
     pub(crate) fn note_packed(&self, timeline: &Timeline, packer: &Packer) {
         let packed = packer.packed();
         let mut state = self.encoding.lock();
-        if packer.is_complete() {
+        if let Some(until) = packer.done_to() {
             let done = state.done.entry(timeline.id).or_default();
-            *done = packer.rule().until.max(*done);
+            *done = until.max(*done);
         }
         state.total.add(packed);
         if packed.raw > 0 {

@@ -1,4 +1,4 @@
-//! What happens to a volume besides writes: versions, marks, reverts, resizes, settings.
+//! What happens to a volume besides writes: marks, reverts, resizes, settings (and `versions`).
 //!
 //! Invariants
 //! 1. Each is one catalogue commit, made while the log's gate is closed where it names "now";
@@ -14,133 +14,18 @@ use history::{Branch, Gate, Timeline};
 use units::{Moment, Seq, WallTime};
 
 use crate::caches;
-use crate::catalogue::{EventRecord, MarkRecord, TimelineRecord, VersionRecord, VolumeRecord};
+use crate::catalogue::{EventRecord, MarkRecord, TimelineRecord, VolumeRecord};
 use crate::current_store::CurrentStore;
 use crate::encoding;
 use crate::names::check_name;
 use crate::opening::Opening;
+use crate::pins::Pins;
 use crate::pool::check_size;
-use crate::types::{Granularity, Mark, Resolved, RevertReport, Stamp, Version, VolumeChange};
-use crate::volume::{Pins, Volume};
+use crate::types::{Granularity, Mark, Resolved, RevertReport, Stamp, VolumeChange};
+use crate::volume::Volume;
 use crate::{Error, ErrorKind, Result};
 
-/// Characters of a version's label.
-const LABEL_CHARS_MAX: usize = 1024;
-
 impl Volume {
-    /// Captures the present as a version: stalls writes, flushes, counts up, copies nothing (Clotho
-    /// 3.2).
-    ///
-    /// # Errors
-    /// `Invalid` label; `Refused` or `Io`.
-    pub fn create_version(&self, label: &str) -> Result<Version> {
-        self.check_open()?;
-        if label.chars().count() > LABEL_CHARS_MAX {
-            let text = format!("a label has at most {LABEL_CHARS_MAX} characters");
-            return Err(Error::new(ErrorKind::Invalid, text));
-        }
-        if label.chars().any(char::is_control) {
-            return Err(Error::new(ErrorKind::Invalid, "a label is one line of text"));
-        }
-        // Most of what is dirty goes out before writes are stalled; the commit flushes the rest.
-        self.destage_all()?;
-        self.core.store.flush()?;
-        let mut still = self.stand_still()?;
-        let (number, version) = self.log.with_gate(|gate| -> Result<_> {
-            let (numbers, commit) = self.begin()?;
-            let mut record = self.record.lock().clone();
-            let number = record.next_version;
-            record.next_version += 1;
-            let version = VersionRecord {
-                seq: gate.last_seq().0,
-                time_ns: self.core.machine.clock.wall().max(gate.last_time()).as_nanos(),
-                label: label.to_owned(),
-                bytes_changed: None,
-            };
-            commit.put_version(self.id, number, &version)?;
-            commit.put_volume(&record)?;
-            self.core.finish(&numbers, commit)?;
-            *self.record.lock() = record;
-            Ok((number, version))
-        })?;
-        still.pins.versions.insert(number, Seq(version.seq));
-        drop(still);
-        self.version_of(number, version)
-    }
-
-    /// All versions, by number.
-    ///
-    /// # Errors
-    /// `Corrupt` or `Io`.
-    pub fn versions(&self) -> Result<Vec<Version>> {
-        self.check_open()?;
-        let records = self.core.catalogue.versions(self.id)?;
-        records.into_iter().map(|(number, record)| self.version_of(number, record)).collect()
-    }
-
-    /// One version.
-    ///
-    /// # Errors
-    /// `NotFound`.
-    pub fn version(&self, number: u64) -> Result<Version> {
-        self.check_open()?;
-        match self.core.catalogue.version(self.id, number)? {
-            Some(record) => self.version_of(number, record),
-            None => Err(self.no_version(number)),
-        }
-    }
-
-    fn no_version(&self, number: u64) -> Error {
-        Error::new(ErrorKind::NotFound, format!("{} has no version {number}", self.name))
-    }
-
-    fn version_of(&self, number: u64, record: VersionRecord) -> Result<Version> {
-        let stamp = Stamp { seq: Seq(record.seq), time: WallTime::from_nanos(record.time_ns) };
-        let label = record.label.clone();
-        let bytes_changed = match record.bytes_changed {
-            Some(bytes) => bytes,
-            None => self.count_version(number, record)?,
-        };
-        Ok(Version { number, stamp, label, bytes_changed })
-    }
-
-    /// Counts what changed since the version before (an upper bound where that takes long), and
-    /// remembers it: neither moment ever changes.
-    fn count_version(&self, number: u64, mut record: VersionRecord) -> Result<u64> {
-        let before = self.pins.lock().versions.range(..number).next_back().map(|(_, &seq)| seq);
-        let bytes = match before {
-            Some(before) => self.changed_bytes_bounded(before, Seq(record.seq))?.0,
-            None => self.changed_bytes_bounded(Seq::ZERO, Seq(record.seq))?.0,
-        };
-        record.bytes_changed = Some(bytes);
-        // Pins before books, as everywhere: a version that is deleted meanwhile is not made again.
-        let pins = self.pins.lock();
-        let (numbers, commit) = self.begin()?;
-        if pins.versions.contains_key(&number) {
-            commit.put_version(self.id, number, &record)?;
-        }
-        self.core.finish(&numbers, commit)?;
-        Ok(bytes)
-    }
-
-    /// Deletes a version; its moment stays openable while the window or another pin holds it.
-    ///
-    /// # Errors
-    /// `NotFound`.
-    pub fn delete_version(&self, number: u64) -> Result<()> {
-        self.check_open()?;
-        let mut pins = self.pins.lock();
-        let seq = *pins.versions.get(&number).ok_or_else(|| self.no_version(number))?;
-        let (mut numbers, commit) = self.begin()?;
-        commit.remove_version(self.id, number)?;
-        let detail = format!("version {number} (seq {seq})");
-        self.core.audit(&mut numbers, &commit, "version-delete", &self.name, detail)?;
-        self.core.finish(&numbers, commit)?;
-        pins.versions.remove(&number);
-        self.reclaim_wanted.store(true, Ordering::Relaxed);
-        Ok(())
-    }
-
     /// Names a moment; pins it if asked to.
     ///
     /// # Errors
@@ -154,7 +39,7 @@ impl Volume {
         }
         let mut still = self.stand_still()?;
         let pins = &mut still.pins;
-        if pins.marks.contains_key(name) {
+        if pins.mark(name).is_some() {
             let text = format!("{} has a mark {name} already", self.name);
             return Err(Error::new(ErrorKind::Exists, text));
         }
@@ -169,7 +54,7 @@ impl Volume {
         commit.put_mark(self.id, name, &record)?;
         self.core.finish(&numbers, commit)?;
         let mark = mark_of(name, &record);
-        pins.marks.insert(name.to_owned(), record);
+        pins.add_mark(name.to_owned(), record);
         Ok(mark)
     }
 
@@ -179,7 +64,7 @@ impl Volume {
     /// `NotFound` once the volume is deleted.
     pub fn marks(&self) -> Result<Vec<Mark>> {
         self.check_open()?;
-        Ok(self.pins.lock().marks.iter().map(|(name, record)| mark_of(name, record)).collect())
+        Ok(self.pins.lock().marks().map(|(name, record)| mark_of(name, record)).collect())
     }
 
     /// Deletes a mark.
@@ -189,7 +74,7 @@ impl Volume {
     pub fn delete_mark(&self, name: &str) -> Result<()> {
         self.check_open()?;
         let mut pins = self.pins.lock();
-        let Some(mark) = pins.marks.get(name) else {
+        let Some(mark) = pins.mark(name) else {
             let text = format!("{} has no mark {name}", self.name);
             return Err(Error::new(ErrorKind::NotFound, text));
         };
@@ -198,7 +83,7 @@ impl Volume {
         let detail = format!("mark {name} (seq {}, pinned: {})", mark.seq, mark.pinned);
         self.core.audit(&mut numbers, &commit, "mark-delete", &self.name, detail)?;
         self.core.finish(&numbers, commit)?;
-        pins.marks.remove(name);
+        pins.remove_mark(name);
         self.reclaim_wanted.store(true, Ordering::Relaxed);
         Ok(())
     }

@@ -101,13 +101,17 @@ impl Volume {
             let kind = if event.kind == "revert" { "revert" } else { "resize" };
             events.push(Event { stamp, kind, detail: event.detail.clone() });
         }
-        for (number, version) in self.core.catalogue.versions(self.id)? {
+        // What was captured before a write that is older than the range is older as well.
+        let before = WallTime::from_nanos(from.time.as_nanos().saturating_sub(1));
+        let before = self.time_entry(By::Time(before))?.map_or(Seq::ZERO, |entry| entry.seq);
+        let first = self.pins.lock().first_version_at(before);
+        for (number, version) in self.core.catalogue.versions_from(self.id, first, usize::MAX)? {
             let stamp =
                 Stamp { seq: Seq(version.seq), time: WallTime::from_nanos(version.time_ns) };
             let detail = format!("{number} {}", version.label).trim_end().to_owned();
             events.push(Event { stamp, kind: "version", detail });
         }
-        for (name, mark) in &self.pins.lock().marks {
+        for (name, mark) in self.pins.lock().marks() {
             let stamp = Stamp { seq: Seq(mark.seq), time: WallTime::from_nanos(mark.time_ns) };
             events.push(Event { stamp, kind: "mark", detail: name.clone() });
         }

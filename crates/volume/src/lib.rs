@@ -22,6 +22,7 @@ mod encoding;
 mod error;
 mod events;
 mod fresh;
+mod groups;
 mod history_query;
 mod homecoming;
 mod import;
@@ -34,23 +35,30 @@ mod names;
 mod needed;
 mod opening;
 mod packer;
+mod pins;
 mod pool;
 mod rebuild;
 mod reclaim;
 mod recovery;
 mod resolve;
+mod retention;
+mod schedule;
 mod sift;
 mod source;
 mod space;
 mod types;
 mod verify;
+mod versions;
 mod view;
 mod volume;
 mod write;
 mod write_back;
 
 pub use catalogue::panic_becomes_error;
+pub use groups::{GroupInfo, GroupVersion};
 pub use pool::{Pool, read_superblock};
+pub use retention::KeepRules;
+pub use schedule::{Explained, MadeBy, ScheduleInfo, ScheduleSpec};
 pub use view::View;
 pub use volume::Volume;
 
@@ -58,9 +66,10 @@ pub use error::{Error, ErrorKind, Result};
 pub use history::{IoCount, IoKind};
 pub use types::{
     Architecture, AuditRecord, Bucket, Budget, CacheChange, CacheInfo, CacheSetting, CacheUse,
-    ConversionInfo, DiffPage, Encoding, EncodingChange, EncodingInfo, EncodingSetting, Event,
-    Extent, Granularity, HistoryPage, ImportInfo, ImportSpec, Mark, PoolStatus, Range, Resolved,
-    RevertReport, Stamp, Version, VolumeChange, VolumeCounters, VolumeInfo, VolumeSpec, WriteOp,
+    Consistency, ConversionInfo, Dependants, DiffPage, Encoding, EncodingChange, EncodingInfo,
+    EncodingSetting, Event, Extent, Granularity, HistoryPage, ImportInfo, ImportSpec, Mark,
+    PoolStatus, Range, Resolved, RevertReport, Stamp, Version, VersionPage, VolumeChange,
+    VolumeCounters, VolumeInfo, VolumeSpec, WriteOp,
 };
 
 /// The machine under a pool: its clock and its randomness.

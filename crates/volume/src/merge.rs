@@ -23,6 +23,7 @@ use history::{Openable, RunBuilder, Segment, StoredRun, Timeline};
 use units::Seq;
 
 use crate::Result;
+use crate::catalogue::{Commit, Numbers};
 use crate::core::Core;
 use crate::homecoming::{Arrivals, Homecoming};
 use crate::map_flush::{commit_segment, record_of_run};
@@ -111,7 +112,7 @@ impl Volume {
             self.core.store.segment(*segment).is_some_and(|segment| segment.slab.is_some())
         };
         let leaves_base = sparse.iter().any(is_home);
-        let packer = if urgent { None } else { self.packer(&timeline) };
+        let packer = self.packer(&timeline, urgent);
         let job = self.job(timeline, inputs, Scope::Full(sparse))?;
         Ok(Some(MergeJob { homecoming, leaves_base, packer, ..job }))
     }
@@ -372,12 +373,7 @@ impl MergeJob {
         let changes = self.changes(&arrived);
         let flushed = Seq(self.volume.record.lock().flushed_seq);
         let (mut numbers, commit) = core.begin()?;
-        let packed = self.packer.as_ref().map(Packer::packed).unwrap_or_default();
-        if packed.versions > 0 {
-            let Packed { versions, bytes, .. } = packed;
-            let detail = format!("{versions} versions in {bytes} bytes");
-            core.audit(&mut numbers, &commit, "encode", &self.volume.name, detail)?;
-        }
+        self.audit_packs(&mut numbers, &commit)?;
         for input in &self.inputs {
             commit.remove_map_run(input.id)?;
         }
@@ -425,6 +421,17 @@ impl MergeJob {
             self.volume.note_packed(&self.timeline, packer);
         }
         Ok(())
+    }
+
+    /// Says in the audit log what was encoded.
+    fn audit_packs(&self, numbers: &mut Numbers, commit: &Commit) -> Result<()> {
+        let packed = self.packer.as_ref().map(Packer::packed).unwrap_or_default();
+        if packed.versions == 0 {
+            return Ok(());
+        }
+        let Packed { versions, bytes, .. } = packed;
+        let detail = format!("{versions} versions in {bytes} bytes");
+        self.volume.core.audit(numbers, commit, "encode", &self.volume.name, detail)
     }
 
     /// By how much the entries of each segment change. Slabs that nothing is in are among them, so

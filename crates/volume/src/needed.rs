@@ -63,8 +63,14 @@ impl Volume {
             }
         }
         if !record.deleted {
-            for seq in pins.seqs() {
-                ranges.entry(record.timeline_at(seq)).or_default().push((seq, seq));
+            // Only those that are not open anyway: between the ranges.
+            let mut first = Seq::ZERO;
+            let closing = (Seq::MAX, Seq::MAX);
+            for &(start, end) in unpinned.ranges().iter().chain([&closing]) {
+                for seq in pins.seqs_within(first, Seq(start.0.saturating_sub(1))) {
+                    ranges.entry(record.timeline_at(seq)).or_default().push((seq, seq));
+                }
+                first = Seq(end.0.saturating_add(1));
             }
         }
         Ok(())

@@ -33,10 +33,9 @@ const GROWN: usize = 16;
 pub struct PackRule {
     /// How.
     pub encoding: PackEncoding,
-    /// Those that were written over after this seq (earlier ones were looked at before) ...
-    pub after: Seq,
-    /// ... up to this one.
-    pub until: Seq,
+    /// Raw ones that were written over after the first seq (earlier ones were looked at before) up
+    /// to the second; `None` is none, only what lies in packs that are to be emptied.
+    pub span: Option<(Seq, Seq)>,
 }
 
 /// What was done.
@@ -109,16 +108,10 @@ impl Packer {
         }
     }
 
-    /// Which versions it packs.
+    /// Up to where it looked at all raw versions; `None` if it did not: there was no room.
     #[must_use]
-    pub fn rule(&self) -> PackRule {
-        self.rule
-    }
-
-    /// Whether it looked at all of them: there was room.
-    #[must_use]
-    pub fn is_complete(&self) -> bool {
-        !self.is_short
+    pub fn done_to(&self) -> Option<Seq> {
+        self.rule.span.filter(|_| !self.is_short).map(|(_, until)| until)
     }
 
     /// What it did so far.
@@ -142,9 +135,8 @@ impl Packer {
             Content::Pack => is_emptied || self.joins(entries, index),
             Content::Logged => {
                 let newer = index.checked_sub(1).map(|before| entries[before]);
-                newer.is_some_and(|newer| {
-                    let rule = self.rule;
-                    newer.key == entry.key && rule.after < newer.seq && newer.seq <= rule.until
+                newer.zip(self.rule.span).is_some_and(|(newer, (after, until))| {
+                    newer.key == entry.key && after < newer.seq && newer.seq <= until
                 })
             }
         }
@@ -235,7 +227,7 @@ impl Packer {
         let gathered: Vec<Entry> =
             self.queue.iter().filter(|(_, gathered)| *gathered).map(|(entry, _)| *entry).collect();
         self.fresh.append(&segment, &[&bytes], &gathered)?;
-        self.is_short = !self.has_room();
+        self.is_short = self.rule.span.is_some() && !self.has_room();
         segment.packed.fetch_add(u32::try_from(count).expect("few"), Ordering::AcqRel);
         self.packed.versions += count as u64;
         let store = &self.fresh.core().store;

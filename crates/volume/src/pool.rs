@@ -429,6 +429,10 @@ impl Pool {
             record.conversion = None;
             commit.put_volume(&record)?;
             commit.remove_pins(record.id)?;
+            let groups = self.core.groups_without(record.id, &commit)?;
+            if volume.schedule.lock().is_some() {
+                commit.remove_schedule(record.id)?;
+            }
             if volume.present().current.is_some() {
                 commit.remove_slabs(record.id)?;
             }
@@ -436,6 +440,7 @@ impl Pool {
             self.core.audit(&mut numbers, &commit, "volume-delete", name, detail)?;
             self.core.finish(&numbers, commit)?;
             volume.gone.store(true, Ordering::Release);
+            self.core.set_groups(groups);
             *volume.record.lock() = record;
             volume.cache.discard();
             Ok(())
@@ -445,11 +450,8 @@ impl Pool {
         if let Some(current) = &volume.present().current {
             current.retire();
         }
-        {
-            let mut pins = volume.pins.lock();
-            pins.versions.clear();
-            pins.marks.clear();
-        }
+        volume.pins.lock().clear();
+        *volume.schedule.lock() = None;
         self.core.volumes.write().remove(name);
         self.core.ghosts.write().insert(volume.id, volume);
         let mut work = work;
@@ -473,6 +475,8 @@ impl Pool {
         if self.core.closed.load(Ordering::Acquire) || self.core.store.has_failed() {
             return Ok(false);
         }
+        // Before, not within: a capture may make room, which is background work itself.
+        self.core.run_schedules();
         self.core.step(budget)
     }
 
@@ -484,6 +488,9 @@ impl Pool {
     /// acknowledged is lost by that.
     pub fn close(&self) -> Result<()> {
         let volumes = self.volumes();
+        if !self.core.closed.load(Ordering::Acquire) && !self.core.store.has_failed() {
+            volumes.iter().try_for_each(|volume| volume.store_counts(&volume.pins.lock()))?;
+        }
         let mut holds = Vec::new();
         for volume in &volumes {
             match volume.hold_writes() {

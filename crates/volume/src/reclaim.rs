@@ -79,6 +79,10 @@ impl Core {
         let Some(merge) = job.as_mut() else {
             // A pass that found nothing to merge is over as well.
             self.all_volumes().iter().try_for_each(|volume| volume.end_conversion(true))?;
+            let volumes: Vec<_> = self.volumes.read().values().cloned().collect();
+            for volume in volumes {
+                more |= volume.count_a_version()?;
+            }
             return damage.filter(|_| !more).map_or(Ok(more), Err);
         };
         let entries = usize::try_from((budget.bytes / ENTRY_BYTES).max(512)).unwrap_or(usize::MAX);
@@ -218,7 +222,7 @@ impl Core {
 
     /// Removes parts of a time index that no openable moment needs.
     fn trim_times(&self, volume: &Volume, horizon: Seq) -> Result<()> {
-        let pinned = volume.pins.lock().seqs().min().unwrap_or(horizon);
+        let pinned = volume.pins.lock().first_from(Seq::ZERO).unwrap_or(horizon);
         let bound = horizon.min(pinned);
         let runs = volume.times.runs();
         let count = runs.iter().take_while(|r| r.last.seq < bound).count();
@@ -347,7 +351,7 @@ impl Core {
             free_zones: self.store.zone_counts().1,
             entries: self.store.segments().iter().map(live).sum(),
             audit: self.books.lock().audit,
-            views: self.all_volumes().iter().map(|volume| volume.pins.lock().views.len()).sum(),
+            views: self.all_volumes().iter().map(|volume| volume.pins.lock().viewed()).sum(),
         }
     }
 
@@ -543,12 +547,9 @@ impl Volume {
     fn sparse_segments(&self, haste: Haste) -> BTreeSet<u64> {
         let store = &self.core.store;
         let flushed = Seq(self.record.lock().flushed_seq);
-        // What is packed is only ever moved to other packs.
-        let packs = haste == Haste::None && self.packs();
         let is_sparse = |s: &Segment| {
             let end = u64::from(s.end.load(Ordering::Acquire));
             s.log == self.id
-                && (packs || s.content() != Content::Pack)
                 && s.sealed.load(Ordering::Acquire)
                 && s.last_seq() <= flushed
                 && s.live_bytes() * 100
@@ -563,8 +564,14 @@ impl Volume {
         let mut room = zones * store.zone_bytes / 10 * 9;
         let fits = |s: &Arc<Segment>| {
             let before = room;
-            room = room.saturating_sub(s.live_bytes());
-            s.live_bytes() <= before
+            // Of packs that lose half of their versions more than half may have to be written.
+            let end = u64::from(s.end.load(Ordering::Acquire));
+            let needed = match s.content() {
+                Content::Pack => end.min(2 * s.live_bytes()),
+                _ => s.live_bytes(),
+            };
+            room = room.saturating_sub(needed);
+            needed <= before
         };
         let mut sparse: BTreeSet<u64> =
             sparse.into_iter().take_while(fits).map(|s| s.number).collect();

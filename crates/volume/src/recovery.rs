@@ -21,8 +21,11 @@ use crate::conversion::Conversion;
 use crate::core::Core;
 use crate::current_store::CurrentStore;
 use crate::opening::Opening;
+use crate::pins::Pins;
 use crate::pool::{read_superblock, reserve_of};
-use crate::volume::{Pins, Tally, Volume};
+use crate::schedule::Schedule;
+use crate::versions::Counting;
+use crate::volume::{Tally, Volume};
 use crate::{Error, ErrorKind, Machine, PoolOptions, Result};
 
 /// Bytes of memory that one pending entry takes, with its indexes.
@@ -62,6 +65,8 @@ pub fn open_core(
     media.write_again()?;
     let catalogue = Catalogue::open(media.clone())?;
     let contents = catalogue.load()?;
+    let groups = catalogue.groups()?.into_iter().map(|group| (group.name.clone(), group));
+    let groups = groups.collect();
     let total = u32::try_from(superblock.device_bytes / superblock.zone_bytes)
         .map_err(|_| corrupt("the superblock names too many zones".to_owned()))?;
     let mut zones = Zones::new(total, reserve_of(total, superblock.zone_bytes));
@@ -110,6 +115,8 @@ pub fn open_core(
         pending_max: usize::try_from(pending_max).expect("clamped"),
         memory_bytes: memory,
         sharing: Mutex::new(()),
+        pace: Mutex::default(),
+        groups: Mutex::new(groups),
         closed: AtomicBool::new(false),
     });
     core.store.back_reserve();
@@ -399,11 +406,8 @@ impl Volume {
         let log = Log::new(record.id, Arc::clone(&core.store), recovered.start);
         log.set_journal(record.architecture.destages());
         log.restore_times(recovered.times);
-        let mut pins = Pins::default();
-        for (number, version) in core.catalogue.versions(record.id)? {
-            pins.versions.insert(number, Seq(version.seq));
-        }
-        pins.marks.extend(core.catalogue.marks(record.id)?);
+        let (pins, counting) = pins_of(&core, record.id)?;
+        let schedule = core.catalogue.schedule(record.id)?.map(Schedule::of).transpose()?;
         let store = Arc::clone(&core.store);
         let at = Seq(u64::MAX);
         let name = record.name.clone();
@@ -421,6 +425,8 @@ impl Volume {
             present: RwLock::new(opening),
             base: places.base,
             pins: Mutex::new(pins),
+            counting: Mutex::new(counting),
+            schedule: Mutex::new(schedule),
             tally: Tally::default(),
             gone: AtomicBool::new(record.deleted),
             resizing: Mutex::new(()),
@@ -438,4 +444,21 @@ impl Volume {
             core,
         })
     }
+}
+
+/// The pins of a volume as they stand in the catalogue, and which versions are still to be counted.
+fn pins_of(core: &Core, volume: u64) -> Result<(Pins, Counting)> {
+    let mut pins = Pins::default();
+    let mut counting = Counting::default();
+    for (number, version) in core.catalogue.versions(volume)? {
+        let scheduled = version.scheduled.map(|s| (s.schedule, s.made_ns));
+        pins.add_version(number, Seq(version.seq), scheduled);
+        if version.bytes_changed.is_none() {
+            counting.want(number);
+        }
+    }
+    for (name, mark) in core.catalogue.marks(volume)? {
+        pins.add_mark(name, mark);
+    }
+    Ok((pins, counting))
 }

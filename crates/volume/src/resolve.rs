@@ -12,8 +12,9 @@ use units::{Moment, Seq, WallTime};
 
 use crate::catalogue::VolumeRecord;
 use crate::opening::Opening;
+use crate::pins::Pins;
 use crate::types::{Granularity, Resolved, Stamp};
-use crate::volume::{Pins, Volume};
+use crate::volume::Volume;
 use crate::{Error, ErrorKind, Result};
 
 impl Volume {
@@ -37,14 +38,14 @@ impl Volume {
                 self.check_logged(WallTime::from_nanos(u64::MAX)).map(|()| exact(latest))
             }
             Moment::Version(number) => {
-                let seq = pins.versions.get(number).copied().ok_or_else(|| {
+                let pinned = pins.version(*number).ok_or_else(|| {
                     let text = format!("{} has no version {number}", self.name);
                     Error::new(ErrorKind::NotFound, text)
                 })?;
-                Ok(exact(self.stamp(seq)?))
+                Ok(exact(self.stamp(pinned.seq)?))
             }
             Moment::Mark(name) => {
-                let mark = pins.marks.get(name).ok_or_else(|| {
+                let mark = pins.mark(name).ok_or_else(|| {
                     let text = format!("{} has no mark {name}", self.name);
                     Error::new(ErrorKind::NotFound, text)
                 })?;
@@ -96,7 +97,7 @@ impl Volume {
         // those before the window's start: a clock that was set back may say that it is such a time
         // now.
         let has_left = time.as_nanos() < record.horizon_ns && seq.0 < record.horizon_seq;
-        if is_unborn || (has_left && !pins.seqs().any(|pin| Some(pin) == entry.map(|e| e.seq))) {
+        if is_unborn || (has_left && !entry.is_some_and(|e| pins.holds(e.seq))) {
             return Err(self.outside(record, latest, pins, format!("{time} has left the window")));
         }
         self.retained(seq, record, latest, pins)
@@ -115,7 +116,7 @@ impl Volume {
             Granularity::EveryWrite | Granularity::OnDemand => None,
         };
         let unpinned = record.unpinned(latest.seq, boundary.as_slice());
-        let pinned = pins.seqs().filter(|&pin| pin <= seq).max();
+        let pinned = pins.last_at_or_before(seq);
         let found = unpinned.last_at_or_before(seq).max(pinned);
         let found = found.filter(|found| found.0 >= record.horizon_seq || *found == seq);
         let Some(found) = found else {
@@ -162,7 +163,7 @@ impl Volume {
             return Ok(horizon);
         }
         let unpinned = record.unpinned(latest.seq, &[]).first();
-        let pinned = pins.seqs().filter(|&pin| pin >= horizon.seq).min();
+        let pinned = pins.first_from(horizon.seq);
         match unpinned.into_iter().chain(pinned).min() {
             Some(seq) if seq > horizon.seq => self.stamp(seq),
             _ => Ok(horizon),

@@ -81,14 +81,11 @@ impl Volume {
     /// What pins keep: the bytes by which pinned moments differ from one another and from the
     /// present, at most all history, which is also what is told when counting would take long.
     fn pinned_bytes(&self, history_bytes: u64) -> Result<u64> {
-        let pins = self.pins.lock();
-        let mut seqs: Vec<Seq> = pins.seqs().collect();
-        drop(pins);
-        seqs.sort_unstable();
-        seqs.dedup();
-        if entries_of(&self.present()) * seqs.len() as u64 > COUNTED_ENTRIES_MAX {
+        let count = self.pins.lock().seq_count() as u64;
+        if entries_of(&self.present()).max(1).saturating_mul(count) > COUNTED_ENTRIES_MAX {
             return Ok(history_bytes);
         }
+        let seqs: Vec<Seq> = self.pins.lock().seqs().collect();
         let latest = self.log.stable();
         let mut bytes = 0u64;
         for pair in seqs.windows(2).map(|w| (w[0], w[1])).chain(seqs.last().map(|&s| (s, latest))) {

@@ -346,6 +346,8 @@ pub struct VolumeInfo {
     pub encoding: EncodingInfo,
     /// Bytes of blocks at home in the volume's base, of the present or of the past.
     pub base_bytes: u64,
+    /// How many versions there are.
+    pub versions: u64,
     /// Device requests since the pool was opened, by what they were for.
     pub device_io: Vec<IoCount>,
 }
@@ -380,6 +382,66 @@ pub struct Version {
     pub label: String,
     /// Bytes that differ from the version before it (for the first: from the empty volume).
     pub bytes_changed: u64,
+    /// Whether that was counted; if not, it is an upper bound.
+    pub bytes_exact: bool,
+    /// When the next version was captured; `None` for the newest.
+    pub until: Option<WallTime>,
+    /// Whether a schedule made it.
+    pub is_scheduled: bool,
+    /// How quiet the volume was.
+    pub consistency: Consistency,
+    /// How the volume keeps what only versions of this age need.
+    pub encoding: Encoding,
+    /// What else needs its moment.
+    pub dependants: Dependants,
+}
+
+/// How quiet a volume was when a version of it was captured.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Consistency {
+    /// As after a power cut: nobody was told.
+    #[default]
+    CrashConsistent,
+    /// What uses the volume was quiet.
+    Quiesced,
+    /// It was told to be, and could not, or not long enough.
+    QuiesceFailed,
+}
+
+impl Consistency {
+    /// Its name in the contract.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Consistency::CrashConsistent => "crash-consistent",
+            Consistency::Quiesced => "quiesced",
+            Consistency::QuiesceFailed => "quiesce-failed",
+        }
+    }
+
+    /// Whether it is the one that records say nothing about.
+    pub(crate) fn is_crash_consistent(&self) -> bool {
+        *self == Consistency::CrashConsistent
+    }
+}
+
+/// What needs a moment besides the version on it: it stays for them when the version is deleted.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Dependants {
+    /// Volumes that were cloned from it.
+    pub clones: Vec<String>,
+    /// Views that are open on it.
+    pub views: usize,
+}
+
+/// Part of a list of versions.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VersionPage {
+    /// Ascending by number.
+    pub versions: Vec<Version>,
+    /// The number at which to go on; `None` at the end.
+    pub next: Option<u64>,
 }
 
 /// A name for a moment.

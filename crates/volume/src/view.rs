@@ -21,7 +21,7 @@ impl View {
     pub(crate) fn open(volume: &Arc<Volume>, moment: &Moment) -> Result<Arc<View>> {
         let mut still = volume.stand_still()?;
         let resolved = volume.resolve_with(moment, &still.pins)?;
-        *still.pins.views.entry(resolved.seq).or_default() += 1;
+        still.pins.add_view(resolved.seq);
         drop(still);
         match volume.open_at(resolved.seq) {
             Ok(opening) => Ok(Arc::new(View { volume: Arc::clone(volume), resolved, opening })),
@@ -84,12 +84,7 @@ impl View {
 }
 
 fn unpin(volume: &Volume, resolved: Resolved) {
-    let mut pins = volume.pins.lock();
-    let count = pins.views.get_mut(&resolved.seq).expect("pinned by this view");
-    *count -= 1;
-    if *count == 0 {
-        pins.views.remove(&resolved.seq);
-    }
+    volume.pins.lock().remove_view(resolved.seq);
 }
 
 impl Drop for View {

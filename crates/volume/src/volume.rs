@@ -6,7 +6,6 @@
 //! 3. A moment is resolved and pinned under `pins`, and the horizon moves under it, so that no view
 //!    opens on a moment that is just leaving the window.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -17,34 +16,18 @@ use units::{BLOCK_BYTES, Moment, Seq, WallTime};
 
 use crate::base::Base;
 use crate::cache::Cache;
-use crate::catalogue::{Commit, MarkRecord, Numbers, VolumeRecord};
+use crate::catalogue::{Commit, Numbers, VolumeRecord};
 use crate::conversion::Conversion;
 use crate::core::Core;
 use crate::destage::Destage;
 use crate::encoding::EncodingState;
 use crate::opening::{Opening, Patience};
+use crate::pins::Pins;
+use crate::schedule::Schedule;
 use crate::types::{Extent, Stamp, VolumeCounters, VolumeInfo};
+use crate::versions::Counting;
 use crate::view::View;
 use crate::{Error, ErrorKind, Result};
-
-/// What keeps moments openable besides the window.
-#[derive(Debug, Default)]
-pub struct Pins {
-    /// Seqs of versions by number.
-    pub versions: BTreeMap<u64, Seq>,
-    /// Marks by name, pinned or not.
-    pub marks: BTreeMap<String, MarkRecord>,
-    /// How many views are open on a seq.
-    pub views: BTreeMap<Seq, usize>,
-}
-
-impl Pins {
-    /// Every pinned seq, in any order, with repetitions.
-    pub fn seqs(&self) -> impl Iterator<Item = Seq> + '_ {
-        let marks = self.marks.values().filter(|m| m.pinned).map(|m| Seq(m.seq));
-        self.versions.values().copied().chain(marks).chain(self.views.keys().copied())
-    }
-}
 
 /// Counters since the pool was opened.
 #[derive(Debug, Default)]
@@ -71,6 +54,10 @@ pub struct Volume {
     pub(crate) base: Base,
     pub(crate) record: Mutex<VolumeRecord>,
     pub(crate) pins: Mutex<Pins>,
+    /// What is known of the bytes that versions changed; taken after `pins`.
+    pub(crate) counting: Mutex<Counting>,
+    /// When versions are captured and which stay; changes under the pool's `books`.
+    pub(crate) schedule: Mutex<Option<Schedule>>,
     pub(crate) tally: Tally,
     pub(crate) gone: AtomicBool,
     /// Held by whoever changes the size.
@@ -240,7 +227,10 @@ impl Volume {
         let record = self.record.lock().clone();
         let space = self.space(&record)?;
         let conversion = self.conversion_info(&record)?;
-        let oldest = self.oldest(&record, latest, &self.pins.lock())?;
+        let (oldest, versions) = {
+            let pins = self.pins.lock();
+            (self.oldest(&record, latest, &pins)?, pins.version_count() as u64)
+        };
         // The log may not have it yet.
         let oldest = if oldest.seq == latest.seq { latest } else { oldest };
         Ok(VolumeInfo {
@@ -266,6 +256,7 @@ impl Volume {
             cache: self.cache_info(),
             encoding: self.encoding_info(),
             base_bytes: self.base.blocks_at_home() * BLOCK_BYTES,
+            versions,
             device_io: self.core.store.io(self.id).counts().to_vec(),
         })
     }

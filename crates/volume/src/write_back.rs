@@ -23,8 +23,9 @@ use crate::core::FromReserve;
 use crate::current_store::Pen;
 use crate::in_place::data_blocks;
 use crate::opening::Patience;
+use crate::pins::Pins;
 use crate::types::{Architecture, Extent, WriteOp};
-use crate::volume::{Pins, Volume};
+use crate::volume::Volume;
 use crate::write::{Terms, cut};
 use crate::{Error, ErrorKind, Result};
 
@@ -80,6 +81,13 @@ pub struct Still<'v> {
     /// Its pins.
     pub pins: MutexGuard<'v, Pins>,
     _hold: Option<Hold<'v>>,
+}
+
+impl<'v> Still<'v> {
+    /// Lets writes go on; what was seen under the closed gate stays to be pinned.
+    pub fn let_writes_go(self) -> MutexGuard<'v, Pins> {
+        self.pins
+    }
 }
 
 impl Volume {
@@ -304,19 +312,28 @@ impl Volume {
     pub(crate) fn stand_still(&self) -> Result<Still<'_>> {
         let mut tries = 0;
         loop {
-            let destaged = self.destage_all();
-            let pins = self.pins.lock();
-            match destaged.and_then(|()| self.hold_writes_now()) {
-                Ok(hold) => return Ok(Still { pins, _hold: Some(hold) }),
-                Err(_) if self.core.store.has_failed() => return Ok(Still { pins, _hold: None }),
+            match self.destage_all().and_then(|()| self.try_stand_still()) {
+                Err(_) if self.core.store.has_failed() => {
+                    return Ok(Still { pins: self.pins.lock(), _hold: None });
+                }
                 Err(e) if e.kind == ErrorKind::Full && tries < ROOM_TRIES => {
                     tries += 1;
-                    drop(pins);
                     self.core.make_room()?;
                 }
-                Err(e) => return Err(e),
+                other => return other,
             }
         }
+    }
+
+    /// The same for those who have destaged most of it, and may hold the pins of volumes with lower
+    /// ids: no room is made.
+    ///
+    /// # Errors
+    /// `Full`, `Refused`, `Io`.
+    pub(crate) fn try_stand_still(&self) -> Result<Still<'_>> {
+        let pins = self.pins.lock();
+        let hold = self.hold_writes_now()?;
+        Ok(Still { pins, _hold: Some(hold) })
     }
 
     /// Destages in the background, within a budget; true when there is more. The caller may hold

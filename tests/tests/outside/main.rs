@@ -4,6 +4,7 @@ mod checker_client;
 mod contract;
 mod databases;
 mod file_systems;
+mod hooks;
 mod operation;
 mod peers;
 mod quick_check;

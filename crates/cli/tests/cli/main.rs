@@ -7,4 +7,5 @@ mod lab;
 mod life;
 mod offline;
 mod recording;
+mod schedules;
 mod serving;

@@ -21,8 +21,8 @@ const LEAF: PageType = PageType {
 pub const LEAF_ENTRIES_MAX: usize = LEAF.records_max();
 const _: () = assert!(LEAF_ENTRIES_MAX == 184);
 
-/// A verified leaf page, of either form. It is small to keep: the page itself, and where its entries
-/// are if they are grouped.
+/// A verified leaf page, of either form. It is small to keep: the page itself, and where its
+/// entries are if they are grouped.
 #[derive(Clone, Debug)]
 pub struct LeafPage(Form);
 

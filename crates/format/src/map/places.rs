@@ -131,7 +131,7 @@ impl Places {
         Some(if is_plain { Places { stride: Stride::Extent, ..places } } else { places })
     }
 
-    /// Whether no block is between its blocks: the places of `Extent` and `Dense` are then the same.
+    /// Whether no block is between its blocks: places of `Extent` and `Dense` are then the same.
     #[inline]
     fn is_contiguous(&self) -> bool {
         let from_first = self.mask >> self.mask.trailing_zeros();
@@ -208,7 +208,8 @@ mod tests {
 
         #[test]
         fn blocks_keep_their_places_whatever_is_taken_out(
-            offsets in vec((0..16_usize, 0..20_u32, 0..3_u64), 1..16), out in vec(0..16_usize, 0..9),
+            offsets in vec((0..16_usize, 0..20_u32, 0..3_u64), 1..16),
+            out in vec(0..16_usize, 0..9),
         ) {
             let stride = |kind: u64| if kind == 1 { 4288 } else { 4096 };
             let mut blocks: Vec<(usize, Location)> = offsets

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use api::{ClonedFrom, ProblemKind, SpanInput, Stamp, Time};
-use units::{Span, WallTime};
+use units::{Span, Timing, WallTime};
 
 use crate::fill::Fill;
 use crate::http::NbdAddresses;
@@ -63,6 +63,7 @@ pub(crate) fn volume(info: volume::VolumeInfo, clients: usize, nbd: &NbdAddresse
         cache: info.cache.map(cache),
         encoding: encoding(info.encoding),
         base_bytes: info.base_bytes,
+        versions: info.versions,
         device_io: info.device_io.into_iter().map(device_io).collect(),
     }
 }
@@ -142,7 +143,82 @@ pub(crate) fn version(version: volume::Version) -> api::Version {
         time: time(version.stamp.time),
         label: version.label,
         bytes_changed: version.bytes_changed,
+        bytes_exact: version.bytes_exact,
+        until: version.until.map(time),
+        span: version.until.and_then(|until| until.since(version.stamp.time)).map(SpanInput),
+        made_by: if version.is_scheduled { "schedule" } else { "people" }.to_owned(),
+        consistency: version.consistency.name().to_owned(),
+        encoding: version.encoding.name().to_owned(),
+        clones: version.dependants.clones,
+        views: version.dependants.views as u64,
         compacted: false,
+    }
+}
+
+pub(crate) fn schedule(volume: &str, info: volume::ScheduleInfo) -> api::Schedule {
+    let (every, cron) = match info.spec.timing {
+        Timing::Every(span) => (Some(SpanInput(span)), None),
+        Timing::Cron(line) => (None, Some(line.to_string())),
+    };
+    api::Schedule {
+        volume: volume.to_owned(),
+        every,
+        cron,
+        keep: keep(&info.spec.keep),
+        label: info.spec.label,
+        hook: info.spec.hook,
+        set: time(info.set),
+        next: info.next.map(time),
+        newest: info.newest.map(|(number, _)| number),
+        newest_time: info.newest.map(|(_, made)| time(made)),
+        captures: info.captures,
+        failures: info.failures,
+        pruned: info.pruned,
+        error: info.error,
+    }
+}
+
+fn keep(keep: &volume::KeepRules) -> api::Keep {
+    let volume::KeepRules { last, hourly, daily, weekly, monthly, yearly, within_ns } = *keep;
+    let within = (within_ns > 0).then_some(SpanInput(Span(within_ns)));
+    api::Keep { last, hourly, daily, weekly, monthly, yearly, within }
+}
+
+pub(crate) fn keep_back(keep: &api::Keep) -> volume::KeepRules {
+    let api::Keep { last, hourly, daily, weekly, monthly, yearly, within } = *keep;
+    let within_ns = within.map_or(0, |span| span.0.0);
+    volume::KeepRules { last, hourly, daily, weekly, monthly, yearly, within_ns }
+}
+
+pub(crate) fn explained(explained: volume::Explained) -> api::Explained {
+    let made_by = match explained.made_by {
+        volume::MadeBy::People => "people",
+        volume::MadeBy::Schedule => "schedule",
+        volume::MadeBy::RemovedSchedule => "removed-schedule",
+    };
+    api::Explained {
+        number: explained.number,
+        time: time(explained.time),
+        made_by: made_by.to_owned(),
+        rules: explained.rules,
+        stays: explained.stays,
+        goes: explained.goes.map(time),
+    }
+}
+
+pub(crate) fn group(info: volume::GroupInfo) -> api::Group {
+    let volume::GroupInfo { name, volumes, created, captures } = info;
+    api::Group { name, volumes, created: time(created), captures }
+}
+
+pub(crate) fn group_version(version: volume::GroupVersion) -> api::GroupVersion {
+    let member = |(volume, number)| api::MemberVersion { volume, number };
+    api::GroupVersion {
+        number: version.number,
+        time: time(version.time),
+        label: version.label,
+        consistency: version.consistency.name().to_owned(),
+        versions: version.versions.into_iter().map(member).collect(),
     }
 }
 

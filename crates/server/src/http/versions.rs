@@ -1,6 +1,6 @@
-//! Versions: list, create, show, delete.
+//! Versions: list, create, show, delete one or a range.
 
-use api::{CreateVersion, ListQuery};
+use api::{CreateVersion, DeletedVersions, ListQuery, RangeQuery};
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -26,12 +26,11 @@ pub(super) async fn list(
     let from = query.next.unwrap_or(0);
     context
         .engine(move |context| {
-            let versions = context.volume(&name)?.versions()?;
-            let mut rest = versions.into_iter().filter(|v| v.number >= from);
-            let entries = rest.by_ref().take(limit).map(convert::version).collect();
-            let next = rest.next().map(|version| {
-                format!("{}/versions?limit={limit}&next={}", location(&name), version.number)
-            });
+            let page = context.volume(&name)?.versions_page(from, limit)?;
+            let next = page
+                .next
+                .map(|number| format!("{}/versions?limit={limit}&next={number}", location(&name)));
+            let entries = page.versions.into_iter().map(convert::version).collect();
             Ok(Listed { entries, next })
         })
         .await
@@ -54,7 +53,14 @@ pub(super) async fn create(
     context
         .engine(move |context| {
             let label = body.label.unwrap_or_default();
-            let version = context.volume(&name)?.create_version(&label)?;
+            let volume = context.volume(&name)?;
+            context.check_hook(body.hook.as_deref())?;
+            let version = match &body.hook {
+                None => volume.create_version(&label)?,
+                Some(hook) => context.hooks().around(hook, &name, |consistency| {
+                    volume.create_version_as(&label, consistency)
+                })?,
+            };
             let at = format!("{}/versions/{}", location(&name), version.number);
             Ok(made(at, convert::version(version)))
         })
@@ -101,4 +107,26 @@ pub(super) async fn delete(
             Ok(StatusCode::NO_CONTENT)
         })
         .await
+}
+
+/// Deletes a range of versions, some thousands in a step: the present is none of them.
+#[utoipa::path(delete, path = "/volumes/{volume}/versions", tag = "versions",
+    params(("volume" = String, Path, description = "Name of the volume"), RangeQuery),
+    responses(
+        (status = 200, body = DeletedVersions),
+        (status = 404, body = api::Problem, content_type = "application/problem+json"),
+    ))]
+pub(super) async fn delete_range(
+    State(context): State<Context>,
+    Named(name): Named<String>,
+    Asked(query): Asked<RangeQuery>,
+) -> Answer<Json<DeletedVersions>> {
+    let RangeQuery { from, to, dry_run } = query;
+    context
+        .engine(move |context| {
+            let count = context.volume(&name)?.delete_versions(from..=to, dry_run)?;
+            Ok(DeletedVersions { count, dry_run })
+        })
+        .await
+        .map(Json)
 }

@@ -32,8 +32,15 @@ pub fn settings(pool: &Path) -> Settings {
 
 impl Fixture {
     pub fn new() -> Fixture {
+        Fixture::with(|_, _| {})
+    }
+
+    /// A server with other settings; they may name what is in the folder.
+    pub fn with(set: impl FnOnce(&mut Settings, &Path)) -> Fixture {
         let dir = tempfile::tempdir().expect("directory");
-        let config = Config::from_settings(settings(&dir.path().join("pool"))).expect("settings");
+        let mut settings = settings(&dir.path().join("pool"));
+        set(&mut settings, dir.path());
+        let config = Config::from_settings(settings).expect("settings");
         let server = Server::start(&config).expect("start");
         let address = format!("unix:{}", dir.path().join("pool/api.sock").display());
         let client = Client::new(address.parse().expect("address")).expect("client");

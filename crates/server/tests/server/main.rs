@@ -2,9 +2,11 @@
 
 mod fixture;
 mod guards;
+mod hooks;
 mod life;
 mod model;
 mod openapi;
 mod recording;
 mod refusals;
+mod schedules;
 mod starting;

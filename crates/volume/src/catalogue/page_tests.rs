@@ -8,12 +8,14 @@ use redb::{Key, TableDefinition, TableHandle, Value};
 use serde::Serialize;
 
 use super::{
-    AUDIT, BASES, CURRENT, ConversionRecord, EventRecord, MAP_RUNS, MARKS, MarkRecord, NUMBERS,
-    RunRecord, SEGMENTS, SPARES, SegmentRecord, SourceRecord, TIME_RUNS, TIMELINES, TimelineRecord,
-    VERSIONS, VOLUMES, VersionRecord, VolumeRecord,
+    AUDIT, BASES, CURRENT, ConversionRecord, EventRecord, GROUP_VERSIONS, GROUPS, GroupRecord,
+    GroupVersionRecord, MAP_RUNS, MARKS, MarkRecord, NUMBERS, RunRecord, SCHEDULES, SEGMENTS,
+    SPARES, ScheduleRecord, ScheduledRecord, SegmentRecord, SourceRecord, TIME_RUNS, TIMELINES,
+    TimelineRecord, VERSIONS, VOLUMES, VersionRecord, VolumeRecord,
 };
+use crate::retention::KeepRules;
 use crate::types::{
-    Architecture, AuditRecord, CacheSetting, Encoding, EncodingSetting, Granularity,
+    Architecture, AuditRecord, CacheSetting, Consistency, Encoding, EncodingSetting, Granularity,
 };
 
 /// The cells of the first table under a heading.
@@ -56,6 +58,9 @@ fn the_page_names_every_table_and_its_types() {
         typed(MARKS),
         typed(CURRENT),
         typed(BASES),
+        typed(SCHEDULES),
+        typed(GROUPS),
+        typed(GROUP_VERSIONS),
         typed(AUDIT),
     ];
     assert_eq!(told, code);
@@ -129,7 +134,36 @@ fn the_page_names_every_field_of_every_json_record() {
     let text = String::new;
     let event = EventRecord { seq: 1, time_ns: 1, kind: text(), detail: text() };
     let run = RunRecord { id: 1, owner: 1, order: 1, extents: Vec::new(), entries: 1 };
-    let version = VersionRecord { seq: 1, time_ns: 1, label: text(), bytes_changed: None };
+    let scheduled = ScheduledRecord { schedule: 1, made_ns: 1 };
+    let version = VersionRecord {
+        seq: 1,
+        time_ns: 1,
+        label: text(),
+        bytes_changed: None,
+        is_bound: true,
+        consistency: Consistency::Quiesced,
+        scheduled: Some(scheduled),
+    };
+    let keep =
+        KeepRules { last: 1, hourly: 1, daily: 1, weekly: 1, monthly: 1, yearly: 1, within_ns: 1 };
+    let group =
+        GroupRecord { id: 1, name: text(), members: vec![1], created_ns: 1, next_version: 1 };
+    let capture = GroupVersionRecord {
+        time_ns: 1,
+        label: text(),
+        consistency: Consistency::QuiesceFailed,
+        versions: vec![(1, 0)],
+    };
+    let schedule = ScheduleRecord {
+        id: 1,
+        every_ns: Some(1),
+        cron: Some(text()),
+        keep,
+        label: text(),
+        hook: Some(text()),
+        set_ns: 1,
+        done_ns: 1,
+    };
     let mark = MarkRecord { seq: 1, time_ns: 1, pinned: true, created_ns: 1 };
     let audit =
         AuditRecord { number: 1, time_ns: 1, action: text(), volume: text(), detail: text() };
@@ -142,7 +176,12 @@ fn the_page_names_every_field_of_every_json_record() {
         fields("source", &source()),
         fields("run", &run),
         fields("version", &version),
+        fields("scheduled", &scheduled),
         fields("mark", &mark),
+        fields("schedule", &schedule),
+        fields("keep", &keep),
+        fields("group", &group),
+        fields("capture", &capture),
         fields("audit", &audit),
     ]
     .into_iter()

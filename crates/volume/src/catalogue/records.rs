@@ -6,7 +6,8 @@ use serde::{Deserialize, Serialize};
 
 use units::MapExtent;
 
-use crate::types::{Architecture, CacheSetting, EncodingSetting, Granularity};
+use crate::retention::KeepRules;
+use crate::types::{Architecture, CacheSetting, Consistency, EncodingSetting, Granularity};
 
 /// A volume, or what is left of a deleted one while a clone still needs its past.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -158,8 +159,88 @@ pub struct VersionRecord {
     pub time_ns: u64,
     /// Free text.
     pub label: String,
-    /// Bytes that differ from the version before, once computed.
+    /// Bytes that differ from the version before, once counted.
     pub bytes_changed: Option<u64>,
+    /// The count is an upper bound.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub is_bound: bool,
+    /// How quiet the volume was.
+    #[serde(default, skip_serializing_if = "Consistency::is_crash_consistent")]
+    pub consistency: Consistency,
+    /// What made it, if that was a schedule.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scheduled: Option<ScheduledRecord>,
+}
+
+/// Volumes that are captured together.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct GroupRecord {
+    /// Its id; none is used twice.
+    pub id: u64,
+    /// Its name.
+    pub name: String,
+    /// Ids of its volumes, ascending.
+    pub members: Vec<u64>,
+    /// Nanoseconds since 1970.
+    pub created_ns: u64,
+    /// The next capture's number.
+    pub next_version: u64,
+}
+
+/// A capture of a group.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct GroupVersionRecord {
+    /// What the clock said, in nanoseconds since 1970.
+    pub time_ns: u64,
+    /// Free text.
+    pub label: String,
+    /// How quiet the volumes were.
+    #[serde(default, skip_serializing_if = "Consistency::is_crash_consistent")]
+    pub consistency: Consistency,
+    /// Volume ids and the numbers of their versions.
+    pub versions: Vec<(u64, u64)>,
+}
+
+/// That a schedule made a version.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ScheduledRecord {
+    /// Which schedule.
+    pub schedule: u64,
+    /// What the clock said, in nanoseconds since 1970: unlike the time of the version it can go
+    /// back.
+    pub made_ns: u64,
+}
+
+fn is_false(value: &bool) -> bool {
+    !*value
+}
+
+/// When versions of a volume are captured, and which of them stay.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ScheduleRecord {
+    /// Its id; none is used twice.
+    pub id: u64,
+    /// Nanoseconds between captures; or else there is a cron line.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub every_ns: Option<u64>,
+    /// A cron line, in UTC.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cron: Option<String>,
+    /// Which versions stay.
+    pub keep: KeepRules,
+    /// The label of its versions.
+    pub label: String,
+    /// The hook around its captures.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hook: Option<String>,
+    /// When it was set, in nanoseconds since 1970.
+    pub set_ns: u64,
+    /// Up to when it is done, in nanoseconds since 1970.
+    pub done_ns: u64,
 }
 
 /// A mark.

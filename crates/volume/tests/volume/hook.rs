@@ -104,6 +104,11 @@ impl Rig {
         Pool::open(Arc::clone(&self.device) as _, self.machine.clone(), options).expect("opened")
     }
 
+    /// What the clock says, in nanoseconds since 1970.
+    pub fn clock_now(&self) -> u64 {
+        env::Clock::wall(&*self.clock).as_nanos()
+    }
+
     /// Ends the process that had the pool open, and opens the pool again.
     pub fn kill(&self, pool: Arc<Pool>) -> Arc<Pool> {
         self.device.unhook();

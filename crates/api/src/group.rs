@@ -1,0 +1,53 @@
+//! Consistency groups: what is asked, and what is answered.
+
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use crate::Time;
+
+/// A group of volumes that are captured at one instant.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CreateGroup {
+    /// 1 to 128 characters of `A-Za-z0-9._-`, beginning with a letter or digit.
+    pub name: String,
+    /// Names of its volumes: 1 to 256.
+    pub volumes: Vec<String>,
+}
+
+/// A group as it stands.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Group {
+    /// Its name.
+    pub name: String,
+    /// Its volumes by name; one that is deleted leaves it.
+    pub volumes: Vec<String>,
+    /// When it was made.
+    pub created: Time,
+    /// How often it was captured.
+    pub captures: u64,
+}
+
+/// A capture of a group: a version of each volume, all of one instant.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct GroupVersion {
+    /// 0, 1, 2 ...; never used twice in a group.
+    pub number: u64,
+    /// What the clock said.
+    pub time: Time,
+    /// Free text.
+    pub label: String,
+    /// `crash-consistent`, `quiesced` (by a hook) or `quiesce-failed`.
+    pub consistency: String,
+    /// The versions that are still there.
+    pub versions: Vec<MemberVersion>,
+}
+
+/// A version of a volume in a group.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct MemberVersion {
+    /// The volume.
+    pub volume: String,
+    /// The number of its version.
+    pub number: u64,
+}

@@ -1,0 +1,120 @@
+//! Schedules of versions and their keep rules: what is asked, and what is answered.
+
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use crate::{SpanInput, Time};
+
+/// Which versions of a schedule stay, as restic's `forget` means it, in UTC; a rule of 0 is none,
+/// and without any rule all stay.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Keep {
+    /// The newest so many.
+    pub last: u32,
+    /// The newest of each of the last so many hours that have one.
+    pub hourly: u32,
+    /// The same of days.
+    pub daily: u32,
+    /// The same of ISO weeks.
+    pub weekly: u32,
+    /// The same of months.
+    pub monthly: u32,
+    /// The same of years.
+    pub yearly: u32,
+    /// Those not older than this before the newest.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub within: Option<SpanInput>,
+}
+
+/// A schedule: `every` or `cron`, one of the two.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SetSchedule {
+    /// The multiples of a span since 1970, at least `1s`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub every: Option<SpanInput>,
+    /// A line of cron with five fields, in UTC.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(example = "0 * * * *")]
+    pub cron: Option<String>,
+    /// Which of its versions stay.
+    #[serde(default)]
+    pub keep: Keep,
+    /// The label of its versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub label: Option<String>,
+    /// A hook of the server's configuration, around each capture.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hook: Option<String>,
+}
+
+/// A schedule as it stands; counters since the server started.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Schedule {
+    /// The volume.
+    pub volume: String,
+    /// The span between captures; null with `cron`.
+    pub every: Option<SpanInput>,
+    /// A line of cron; null with `every`.
+    pub cron: Option<String>,
+    /// Which of its versions stay.
+    pub keep: Keep,
+    /// The label of its versions.
+    pub label: String,
+    /// The hook around each capture.
+    #[serde(default)]
+    pub hook: Option<String>,
+    /// When it was set.
+    pub set: Time,
+    /// The next capture.
+    pub next: Option<Time>,
+    /// The number of its newest version.
+    pub newest: Option<u64>,
+    /// What the clock said when that was captured.
+    pub newest_time: Option<Time>,
+    /// Captures.
+    pub captures: u64,
+    /// Captures and prunings that failed.
+    pub failures: u64,
+    /// Versions that were pruned.
+    pub pruned: u64,
+    /// Why the last attempt failed; null if it did not.
+    pub error: Option<String>,
+}
+
+/// Why a version stays or goes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Explained {
+    /// Its number.
+    pub number: u64,
+    /// Its time: for a schedule's, what the clock said.
+    pub time: Time,
+    /// `people`, `schedule`, or `removed-schedule`. Only those of the schedule that there is are
+    /// ever pruned.
+    pub made_by: String,
+    /// The rules that keep it with its place in each, such as `hourly 3/48`.
+    pub rules: Vec<String>,
+    /// Whether it stays for now.
+    pub stays: bool,
+    /// When it will go if the schedule goes on as it is; null if that is not known, or never.
+    pub goes: Option<Time>,
+}
+
+/// Prune now.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ApplyRetention {
+    /// Only say what would be done.
+    #[serde(default)]
+    pub dry_run: bool,
+}
+
+/// What was pruned, or would be.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Pruned {
+    /// Numbers of versions, ascending.
+    pub versions: Vec<u64>,
+    /// Whether this only says what would be done.
+    pub dry_run: bool,
+}

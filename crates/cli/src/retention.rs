@@ -1,0 +1,75 @@
+//! `hindsight retention`.
+
+use api::{ApplyRetention, ExitCode, Explained, ListQuery};
+use clap::Subcommand;
+
+use crate::output::{Align, count, table};
+use crate::session::{Session, say};
+
+#[derive(Debug, Subcommand)]
+pub enum Verb {
+    /// Say of every version why it stays or goes, and when.
+    Explain {
+        /// Name of the volume.
+        name: String,
+    },
+    /// Prune now what no rule of the schedule keeps.
+    Apply {
+        /// Name of the volume.
+        name: String,
+        /// Only say what would be done.
+        #[arg(long)]
+        dry_run: bool,
+    },
+}
+
+pub fn run(session: &Session, verb: Verb) -> anyhow::Result<ExitCode> {
+    let client = session.client()?;
+    match verb {
+        Verb::Explain { name } => {
+            let mut query = ListQuery::default();
+            let mut versions = Vec::new();
+            loop {
+                let page = client.retention(&name, &query)?;
+                versions.extend(page.entries);
+                match page.next {
+                    Some(next) => query.next = Some(next),
+                    None => break,
+                }
+            }
+            session.answer(&versions, |versions| explain(versions))?;
+        }
+        Verb::Apply { name, dry_run } => {
+            let pruned = client.apply_retention(&name, &ApplyRetention { dry_run })?;
+            let many = count(pruned.versions.len() as u64, "version");
+            let what = if dry_run { "would be pruned; nothing was changed" } else { "pruned" };
+            say(&format!("{many} of {name} {what}"));
+            session.answer(&pruned, |pruned| {
+                pruned.versions.iter().map(|number| format!("{number}\n")).collect()
+            })?;
+        }
+    }
+    Ok(ExitCode::Done)
+}
+
+fn explain(versions: &[Explained]) -> String {
+    let heading = [
+        ("NUMBER", Align::Right),
+        ("TIME", Align::Left),
+        ("STAYS", Align::Left),
+        ("GOES", Align::Left),
+        ("WHY", Align::Left),
+    ];
+    let row = |v: &Explained| {
+        let why = match v.made_by.as_str() {
+            "people" => "made by people: only people delete it".to_owned(),
+            "removed-schedule" => "its schedule was removed: only people delete it".to_owned(),
+            _ if v.stays => v.rules.join(", "),
+            _ => "no rule keeps it".to_owned(),
+        };
+        let stays = if v.stays { "yes" } else { "no" };
+        let goes = v.goes.map_or_else(|| "-".to_owned(), |time| time.to_string());
+        vec![v.number.to_string(), v.time.to_string(), stays.to_owned(), goes, why]
+    };
+    table(&heading, &versions.iter().map(row).collect::<Vec<_>>())
+}

@@ -1,0 +1,187 @@
+//! `hindsight version schedule`.
+
+use api::{ExitCode, Keep, Schedule, SetSchedule, SpanInput};
+use clap::{Args, Subcommand};
+use serde_json::json;
+use units::{Cron, Span};
+
+use crate::output::{Align, pairs, table};
+use crate::session::{Session, say};
+use crate::volume::span;
+
+#[derive(Debug, Subcommand)]
+pub enum Verb {
+    /// Capture versions by the clock, and say which of them stay.
+    ///
+    /// Rules mean what restic's `forget` means by them: each keeps the newest version of each of
+    /// the last N periods that have one, in UTC. Versions that people made are never pruned.
+    Set(SetArgs),
+    /// Show the schedule of a volume.
+    Show {
+        /// Name of the volume.
+        name: String,
+    },
+    /// List the schedules of all volumes.
+    #[command(visible_alias = "ls")]
+    List,
+    /// Remove the schedule of a volume; the versions that it made stay.
+    #[command(visible_alias = "rm")]
+    Remove {
+        /// Name of the volume.
+        name: String,
+        /// Only say what would be done.
+        #[arg(long)]
+        dry_run: bool,
+    },
+}
+
+#[derive(Debug, Args)]
+pub struct SetArgs {
+    /// Name of the volume.
+    name: String,
+    /// At the multiples of this span since 1970 (UTC), such as 1min.
+    #[arg(long, value_name = "SPAN", value_parser = span, required_unless_present = "cron")]
+    every: Option<Span>,
+    /// As a line of cron with five fields says, in UTC: '0 * * * *'.
+    #[arg(long, value_name = "LINE", value_parser = cron, conflicts_with = "every")]
+    cron: Option<Cron>,
+    /// Keep the newest N.
+    #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
+    keep_last: u32,
+    /// Keep the newest of each of the last N hours that have one.
+    #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
+    keep_hourly: u32,
+    /// The same of days.
+    #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
+    keep_daily: u32,
+    /// The same of ISO weeks.
+    #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
+    keep_weekly: u32,
+    /// The same of months.
+    #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
+    keep_monthly: u32,
+    /// The same of years.
+    #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
+    keep_yearly: u32,
+    /// Keep those not older than this before the newest.
+    #[arg(long, value_name = "SPAN", value_parser = span)]
+    keep_within: Option<Span>,
+    /// The label of its versions.
+    #[arg(long, value_name = "TEXT")]
+    label: Option<String>,
+    /// A hook of the server's configuration around each capture.
+    #[arg(long, value_name = "NAME")]
+    hook: Option<String>,
+}
+
+fn cron(text: &str) -> Result<Cron, String> {
+    text.parse::<Cron>().map_err(|e| match e.hint {
+        Some(hint) => format!("{} ({hint})", e.message),
+        None => e.message,
+    })
+}
+
+pub fn run(session: &Session, verb: Verb) -> anyhow::Result<ExitCode> {
+    match verb {
+        Verb::Set(args) => set(session, args)?,
+        Verb::Show { name } => session.answer(&session.client()?.schedule(&name)?, show)?,
+        Verb::List => session.answer(&session.client()?.schedules()?, |s| list(s))?,
+        Verb::Remove { name, dry_run } => {
+            let client = session.client()?;
+            if dry_run {
+                client.schedule(&name)?;
+                say(&format!("schedule of {name}: would be removed; nothing was changed"));
+            } else {
+                client.remove_schedule(&name)?;
+                say(&format!("schedule of {name}: removed; its versions stay"));
+            }
+            session.answer(&json!({"volume": name, "removed": !dry_run}), |_| String::new())?;
+        }
+    }
+    Ok(ExitCode::Done)
+}
+
+fn set(session: &Session, args: SetArgs) -> anyhow::Result<()> {
+    let keep = Keep {
+        last: args.keep_last,
+        hourly: args.keep_hourly,
+        daily: args.keep_daily,
+        weekly: args.keep_weekly,
+        monthly: args.keep_monthly,
+        yearly: args.keep_yearly,
+        within: args.keep_within.map(SpanInput),
+    };
+    let body = SetSchedule {
+        every: args.every.map(SpanInput),
+        cron: args.cron.map(|line| line.to_string()),
+        keep,
+        label: args.label,
+        hook: args.hook,
+    };
+    let schedule = session.client()?.set_schedule(&args.name, &body)?;
+    if keep == Keep::default() {
+        say("no --keep rule was given: all of its versions stay");
+    }
+    session.answer(&schedule, show)
+}
+
+fn timing(schedule: &Schedule) -> String {
+    match (&schedule.every, &schedule.cron) {
+        (Some(span), _) => format!("every {}", span.0),
+        (None, Some(line)) => format!("cron {line}"),
+        (None, None) => "-".to_owned(),
+    }
+}
+
+fn rules(keep: &Keep) -> String {
+    let counts = [
+        ("last", keep.last),
+        ("hourly", keep.hourly),
+        ("daily", keep.daily),
+        ("weekly", keep.weekly),
+        ("monthly", keep.monthly),
+        ("yearly", keep.yearly),
+    ];
+    let told = counts.iter().filter(|(_, count)| *count > 0);
+    let mut told: Vec<String> = told.map(|(name, count)| format!("{name} {count}")).collect();
+    told.extend(keep.within.map(|span| format!("within {}", span.0)));
+    if told.is_empty() { "everything".to_owned() } else { told.join(", ") }
+}
+
+fn or_dash<T: ToString>(value: Option<T>) -> String {
+    value.map_or_else(|| "-".to_owned(), |value| value.to_string())
+}
+
+fn show(schedule: &Schedule) -> String {
+    let mut lines = vec![
+        ("volume", schedule.volume.clone()),
+        ("timing", timing(schedule)),
+        ("keep", rules(&schedule.keep)),
+        ("label", schedule.label.clone()),
+        ("set", schedule.set.to_string()),
+        ("next", or_dash(schedule.next)),
+        ("newest", or_dash(schedule.newest)),
+        ("captures", schedule.captures.to_string()),
+        ("pruned", schedule.pruned.to_string()),
+        ("failures", schedule.failures.to_string()),
+    ];
+    lines.extend(schedule.hook.clone().map(|hook| ("hook", hook)));
+    lines.extend(schedule.error.clone().map(|error| ("error", error)));
+    pairs(&lines)
+}
+
+fn list(schedules: &[Schedule]) -> String {
+    let heading = [
+        ("VOLUME", Align::Left),
+        ("TIMING", Align::Left),
+        ("KEEP", Align::Left),
+        ("NEXT", Align::Left),
+        ("NEWEST", Align::Right),
+        ("FAILURES", Align::Right),
+    ];
+    let row = |s: &Schedule| {
+        let (next, newest) = (or_dash(s.next), or_dash(s.newest));
+        vec![s.volume.clone(), timing(s), rules(&s.keep), next, newest, s.failures.to_string()]
+    };
+    table(&heading, &schedules.iter().map(row).collect::<Vec<_>>())
+}

@@ -1,0 +1,346 @@
+//! Hooks: commands around a capture, so that what is on a volume is quiet while it is captured.
+//!
+//! Invariants
+//! 1. What runs stands in the configuration file. Clients only name it.
+//! 2. `after` always runs: when `before` failed or was killed, when the capture failed or panicked,
+//!    and when it takes too long. A file system that was frozen must be thawed.
+//! 3. A version is `quiesced` only if `before` succeeded and `after` had not begun at the instant
+//!    of the capture.
+
+use std::collections::BTreeMap;
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use parking_lot::{Condvar, Mutex};
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
+use prometheus_client::metrics::counter::ConstCounter;
+use rustix::process::{Pid, Signal, kill_process_group};
+use volume::Consistency;
+
+/// How often a command is asked whether it has ended.
+const LOOK: Duration = Duration::from_millis(5);
+
+/// Commands around a capture.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Hook {
+    /// Run before: the program and its arguments; nothing is a success.
+    pub before: Vec<String>,
+    /// Run after, whatever came before.
+    pub after: Vec<String>,
+    /// How long each may take, and how long `before` may be in force.
+    pub timeout: Duration,
+}
+
+/// The hooks of a server.
+#[derive(Debug, Default)]
+pub(crate) struct Hooks {
+    named: BTreeMap<String, Hook>,
+    /// Captures that were quiesced, and those that should have been.
+    pub(crate) quiesced: AtomicU64,
+    pub(crate) failed: AtomicU64,
+}
+
+impl Hooks {
+    /// Those of a configuration.
+    pub(crate) fn new(named: BTreeMap<String, Hook>) -> Hooks {
+        Hooks { named, ..Hooks::default() }
+    }
+
+    /// Whether there is one of this name.
+    pub(crate) fn has(&self, name: &str) -> bool {
+        self.named.contains_key(name)
+    }
+
+    /// The names there are.
+    pub(crate) fn names(&self) -> Vec<String> {
+        self.named.keys().cloned().collect()
+    }
+
+    /// Captures between the commands of a hook. `subject` is what is captured. The capture asks
+    /// at its instant what it is.
+    pub(crate) fn around<T>(
+        &self,
+        name: &str,
+        subject: &str,
+        capture: impl FnOnce(&dyn Fn() -> Consistency) -> T,
+    ) -> T {
+        let Some(hook) = self.named.get(name) else {
+            tracing::error!(hook = name, subject, "there is no such hook; captured without it");
+            self.failed.fetch_add(1, Ordering::Relaxed);
+            return capture(&|| Consistency::QuiesceFailed);
+        };
+        let asked = Asked { hook: name.to_owned(), subject: subject.to_owned() };
+        let is_quiet = match run(&hook.before, "before", &asked, hook.timeout) {
+            Ok(()) => true,
+            Err(why) => {
+                tracing::error!(hook = name, subject, why, "the hook's before failed");
+                false
+            }
+        };
+        let thaw = Thaw::begin(hook.clone(), asked);
+        let seen = Mutex::new(Consistency::QuiesceFailed);
+        let captured = capture(&|| {
+            let quiesced = is_quiet && !thaw.has_begun();
+            let is = if quiesced { Consistency::Quiesced } else { Consistency::QuiesceFailed };
+            *seen.lock() = is;
+            is
+        });
+        drop(thaw);
+        let counter = match seen.into_inner() {
+            Consistency::Quiesced => &self.quiesced,
+            _ => &self.failed,
+        };
+        counter.fetch_add(1, Ordering::Relaxed);
+        captured
+    }
+}
+
+/// Tells Prometheus how hooks went.
+#[derive(Debug)]
+pub(crate) struct HookCollector(pub(crate) Arc<Hooks>);
+
+impl Collector for HookCollector {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> std::fmt::Result {
+        let counts = [
+            ("quiesced", "Captures that a hook made quiet", &self.0.quiesced),
+            ("failed", "Captures that a hook did not make quiet", &self.0.failed),
+        ];
+        for (name, help, count) in counts {
+            let counter = ConstCounter::new(count.load(Ordering::Relaxed));
+            let name = format!("hindsight_hook_{name}");
+            let encoder = encoder.encode_descriptor(&name, help, None, counter.metric_type())?;
+            counter.encode(encoder)?;
+        }
+        Ok(())
+    }
+}
+
+/// What a command is told, in its environment.
+#[derive(Clone, Debug)]
+struct Asked {
+    hook: String,
+    subject: String,
+}
+
+/// Runs `after` when it is dropped, or when its time has come before that.
+struct Thaw {
+    hook: Hook,
+    asked: Asked,
+    state: Arc<(Mutex<ThawState>, Condvar)>,
+    watchdog: Option<JoinHandle<()>>,
+}
+
+#[derive(Debug, Default)]
+struct ThawState {
+    is_over: bool,
+    has_begun: bool,
+}
+
+impl Thaw {
+    fn begin(hook: Hook, asked: Asked) -> Thaw {
+        let state = Arc::new((Mutex::new(ThawState::default()), Condvar::new()));
+        let watchdog = std::thread::Builder::new().name("thaw".to_owned()).spawn({
+            let (hook, asked, state) = (hook.clone(), asked.clone(), Arc::clone(&state));
+            move || {
+                let mut held = state.0.lock();
+                let deadline = Instant::now() + hook.timeout;
+                while !held.is_over && !state.1.wait_until(&mut held, deadline).timed_out() {}
+                if !held.is_over {
+                    let Asked { hook, subject } = &asked;
+                    tracing::error!(hook, subject, "the capture takes too long; thawed before it");
+                }
+                held.has_begun = true;
+                drop(held);
+                after(&hook, &asked);
+            }
+        });
+        if let Err(error) = &watchdog {
+            tracing::error!(%error, "no watchdog: a capture that hangs will not be thawed");
+        }
+        Thaw { hook, asked, state, watchdog: watchdog.ok() }
+    }
+
+    fn has_begun(&self) -> bool {
+        self.state.0.lock().has_begun
+    }
+}
+
+impl Drop for Thaw {
+    fn drop(&mut self) {
+        self.state.0.lock().is_over = true;
+        self.state.1.notify_all();
+        match self.watchdog.take() {
+            Some(watchdog) => {
+                if watchdog.join().is_err() {
+                    tracing::error!("the watchdog of a hook panicked");
+                }
+            }
+            None => after(&self.hook, &self.asked),
+        }
+    }
+}
+
+fn after(hook: &Hook, asked: &Asked) {
+    if let Err(why) = run(&hook.after, "after", asked, hook.timeout) {
+        let Asked { hook, subject } = asked;
+        tracing::error!(hook, subject, why, "the hook's after failed: is it still frozen?");
+    }
+}
+
+/// Runs a command to its end; kills it with all that it started when that takes too long.
+fn run(argv: &[String], phase: &str, asked: &Asked, timeout: Duration) -> Result<(), String> {
+    let Some((program, arguments)) = argv.split_first() else { return Ok(()) };
+    let mut command = Command::new(program);
+    command
+        .args(arguments)
+        .env("HINDSIGHT_HOOK", &asked.hook)
+        .env("HINDSIGHT_PHASE", phase)
+        .env("HINDSIGHT_SUBJECT", &asked.subject)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .process_group(0);
+    let mut child = command.spawn().map_err(|e| format!("{program}: {e}"))?;
+    match wait(&mut child, timeout) {
+        Ok(Some(status)) if status.success() => Ok(()),
+        Ok(Some(status)) => Err(format!("{program}: {status}")),
+        Ok(None) => {
+            kill(&mut child);
+            Err(format!("{program}: killed after {timeout:?}"))
+        }
+        Err(error) => {
+            kill(&mut child);
+            Err(format!("{program}: {error}"))
+        }
+    }
+}
+
+fn wait(child: &mut Child, timeout: Duration) -> std::io::Result<Option<std::process::ExitStatus>> {
+    let began = Instant::now();
+    loop {
+        if let Some(status) = child.try_wait()? {
+            return Ok(Some(status));
+        }
+        if began.elapsed() >= timeout {
+            return Ok(None);
+        }
+        std::thread::park_timeout(LOOK);
+    }
+}
+
+/// Kills the process group: it is not reaped yet, so its number is still its own.
+fn kill(child: &mut Child) {
+    if let Err(error) = kill_process_group(Pid::from_child(child), Signal::KILL) {
+        tracing::error!(%error, "a hook could not be killed");
+        return;
+    }
+    if let Err(error) = child.wait() {
+        tracing::error!(%error, "a hook that was killed could not be waited for");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::{BTreeMap, Consistency, Duration, Hook, Hooks, Instant};
+
+    fn shell(script: &str) -> Vec<String> {
+        ["/bin/sh", "-c", script].iter().map(|part| (*part).to_owned()).collect()
+    }
+
+    fn hooks(before: &str, after: &str, timeout: Duration) -> Hooks {
+        let hook = Hook { before: shell(before), after: shell(after), timeout };
+        Hooks::new(BTreeMap::from([("h".to_owned(), hook)]))
+    }
+
+    const LONG: Duration = Duration::from_secs(60);
+    const SHORT: Duration = Duration::from_millis(300);
+
+    fn lines(path: &Path) -> Vec<String> {
+        let text = std::fs::read_to_string(path).unwrap_or_default();
+        text.lines().map(str::to_owned).collect()
+    }
+
+    /// Runs a hook whose commands write down that they ran; what the capture was, and what they
+    /// wrote.
+    fn told(before: &str, timeout: Duration, slow: bool) -> (Consistency, Vec<String>) {
+        let directory = tempfile::tempdir().expect("a directory");
+        let log = directory.path().join("log");
+        let path = log.display();
+        let before = format!("echo before $HINDSIGHT_SUBJECT >> {path}; {before}");
+        let after = format!("echo after >> {path}");
+        let hooks = hooks(&before, &after, timeout);
+        let consistency = hooks.around("h", "v", |consistency| {
+            while slow && lines(&log).len() < 2 {
+                std::thread::yield_now();
+            }
+            consistency()
+        });
+        (consistency, lines(&log))
+    }
+
+    const BOTH: [&str; 2] = ["before v", "after"];
+
+    #[test]
+    fn commands_run_before_and_after() {
+        assert_eq!(
+            told("true", LONG, false),
+            (Consistency::Quiesced, BOTH.map(str::to_owned).into())
+        );
+    }
+
+    #[test]
+    fn what_was_frozen_is_thawed_although_freezing_failed() {
+        let (consistency, ran) = told("exit 3", LONG, false);
+        assert_eq!(
+            (consistency, &ran[..]),
+            (Consistency::QuiesceFailed, &BOTH.map(str::to_owned)[..])
+        );
+    }
+
+    #[test]
+    fn a_command_that_hangs_is_killed_with_its_children_and_thawed() {
+        let began = Instant::now();
+        let (consistency, ran) = told("sleep 600 & sleep 600; echo never", SHORT, false);
+        assert!(began.elapsed() < LONG, "it was waited for");
+        assert_eq!(
+            (consistency, &ran[..]),
+            (Consistency::QuiesceFailed, &BOTH.map(str::to_owned)[..])
+        );
+    }
+
+    #[test]
+    fn a_capture_that_hangs_is_thawed_before_it_ends_and_is_not_quiesced() {
+        let (consistency, ran) = told("true", SHORT, true);
+        assert_eq!(
+            (consistency, &ran[..]),
+            (Consistency::QuiesceFailed, &BOTH.map(str::to_owned)[..])
+        );
+    }
+
+    #[test]
+    fn a_capture_that_panics_is_thawed() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let log = directory.path().join("log");
+        let hooks = hooks("true", &format!("echo after >> {}", log.display()), LONG);
+        let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            hooks.around("h", "v", |_| panic!("on purpose"));
+        }));
+        assert!(outcome.is_err());
+        assert_eq!(lines(&log), ["after"]);
+    }
+
+    #[test]
+    fn what_is_not_there_is_no_success() {
+        let hooks = hooks("true", "true", LONG);
+        assert_eq!(hooks.around("other", "v", |is| is()), Consistency::QuiesceFailed);
+        let hook = Hook { before: vec!["/nowhere/x".to_owned()], after: Vec::new(), timeout: LONG };
+        let hooks = Hooks::new(BTreeMap::from([("h".to_owned(), hook)]));
+        assert_eq!(hooks.around("h", "v", |is| is()), Consistency::QuiesceFailed);
+    }
+}

@@ -1,0 +1,135 @@
+//! Consistency groups: list, create, show, delete, and their captures.
+
+use api::{API_PREFIX, CreateGroup, CreateVersion, ListQuery};
+use axum::Json;
+use axum::extract::State;
+use axum::http::StatusCode;
+
+use super::answer::{Answer, Listed};
+use super::ask::{Asked, Body, Named};
+use super::volumes::{Made, made};
+use super::{Context, PAGE_ENTRIES, convert, page_entries};
+
+fn location(name: &str) -> String {
+    format!("{API_PREFIX}/groups/{name}")
+}
+
+/// Lists groups by name.
+#[utoipa::path(get, path = "/groups", tag = "groups",
+    responses((status = 200, body = Vec<api::Group>)))]
+pub(super) async fn list(State(context): State<Context>) -> Answer<Json<Vec<api::Group>>> {
+    context
+        .engine(|context| Ok(context.pool().groups().into_iter().map(convert::group).collect()))
+        .await
+        .map(Json)
+}
+
+/// Makes a group of volumes.
+#[utoipa::path(post, path = "/groups", tag = "groups", request_body = CreateGroup,
+    responses(
+        (status = 201, body = api::Group, headers(("Location" = String))),
+        (status = 404, body = api::Problem, content_type = "application/problem+json"),
+        (status = 409, description = "The name is taken", body = api::Problem,
+            content_type = "application/problem+json"),
+        (status = 422, body = api::Problem, content_type = "application/problem+json"),
+    ))]
+pub(super) async fn create(
+    State(context): State<Context>,
+    Body(body): Body<CreateGroup>,
+) -> Answer<Made<api::Group>> {
+    context
+        .engine(move |context| {
+            let group = context.pool().create_group(&body.name, &body.volumes)?;
+            Ok(made(location(&group.name), convert::group(group)))
+        })
+        .await
+}
+
+/// Shows a group.
+#[utoipa::path(get, path = "/groups/{group}", tag = "groups",
+    params(("group" = String, Path, description = "Name of the group")),
+    responses(
+        (status = 200, body = api::Group),
+        (status = 404, body = api::Problem, content_type = "application/problem+json"),
+    ))]
+pub(super) async fn show(
+    State(context): State<Context>,
+    Named(name): Named<String>,
+) -> Answer<Json<api::Group>> {
+    context.engine(move |context| Ok(convert::group(context.pool().group(&name)?))).await.map(Json)
+}
+
+/// Deletes a group; its volumes and their versions stay.
+#[utoipa::path(delete, path = "/groups/{group}", tag = "groups",
+    params(("group" = String, Path, description = "Name of the group")),
+    responses(
+        (status = 204),
+        (status = 404, body = api::Problem, content_type = "application/problem+json"),
+    ))]
+pub(super) async fn delete(
+    State(context): State<Context>,
+    Named(name): Named<String>,
+) -> Answer<StatusCode> {
+    context
+        .engine(move |context| {
+            context.pool().delete_group(&name)?;
+            Ok(StatusCode::NO_CONTENT)
+        })
+        .await
+}
+
+/// Lists captures of a group by number, but for those of which nothing is left.
+#[utoipa::path(get, path = "/groups/{group}/versions", tag = "groups",
+    params(("group" = String, Path, description = "Name of the group"), ListQuery),
+    responses(
+        (status = 200, body = Vec<api::GroupVersion>, headers(("Link" = String))),
+        (status = 404, body = api::Problem, content_type = "application/problem+json"),
+    ))]
+pub(super) async fn versions(
+    State(context): State<Context>,
+    Named(name): Named<String>,
+    Asked(query): Asked<ListQuery>,
+) -> Answer<Listed<api::GroupVersion>> {
+    let limit = page_entries(query.limit, PAGE_ENTRIES)?;
+    let from = query.next.unwrap_or(0);
+    context
+        .engine(move |context| {
+            let (versions, next) = context.pool().group_versions(&name, from, limit)?;
+            let next =
+                next.map(|next| format!("{}/versions?limit={limit}&next={next}", location(&name)));
+            Ok(Listed { entries: versions.into_iter().map(convert::group_version).collect(), next })
+        })
+        .await
+}
+
+/// Captures all volumes of a group at one instant.
+#[utoipa::path(post, path = "/groups/{group}/versions", tag = "groups",
+    request_body = Option<CreateVersion>,
+    params(("group" = String, Path, description = "Name of the group")),
+    responses(
+        (status = 201, body = api::GroupVersion, headers(("Location" = String))),
+        (status = 404, body = api::Problem, content_type = "application/problem+json"),
+        (status = 422, body = api::Problem, content_type = "application/problem+json"),
+    ))]
+pub(super) async fn capture(
+    State(context): State<Context>,
+    Named(name): Named<String>,
+    Body(body): Body<CreateVersion>,
+) -> Answer<Made<api::GroupVersion>> {
+    context
+        .engine(move |context| {
+            let label = body.label.unwrap_or_default();
+            let pool = context.pool();
+            pool.group(&name)?;
+            context.check_hook(body.hook.as_deref())?;
+            let version = match &body.hook {
+                None => pool.create_group_version(&name, &label)?,
+                Some(hook) => context.hooks().around(hook, &name, |consistency| {
+                    pool.create_group_version_as(&name, &label, consistency)
+                })?,
+            };
+            let at = format!("{}/versions?next={}&limit=1", location(&name), version.number);
+            Ok(made(at, convert::group_version(version)))
+        })
+        .await
+}

@@ -1,0 +1,160 @@
+//! Schedules of versions: list, show, set, remove; why versions stay; pruning now.
+
+use api::{ApplyRetention, ListQuery, ProblemKind, Pruned, SetSchedule};
+use axum::Json;
+use axum::extract::State;
+use axum::http::StatusCode;
+use units::{Cron, Timing};
+
+use super::answer::{Answer, Listed, Refusal};
+use super::ask::{Asked, Body, Named};
+use super::volumes::location;
+use super::{Context, PAGE_ENTRIES, convert, page_entries};
+
+/// Lists all schedules by volume.
+#[utoipa::path(get, path = "/schedules", tag = "schedules",
+    responses((status = 200, body = Vec<api::Schedule>)))]
+pub(super) async fn list(State(context): State<Context>) -> Answer<Json<Vec<api::Schedule>>> {
+    context
+        .engine(|context| {
+            let mut schedules = Vec::new();
+            for volume in context.pool().volumes() {
+                // One that is deleted meanwhile has none.
+                if let Ok(Some(info)) = volume.schedule_info() {
+                    schedules.push(convert::schedule(volume.name(), info));
+                }
+            }
+            Ok(schedules)
+        })
+        .await
+        .map(Json)
+}
+
+/// Shows the schedule of a volume.
+#[utoipa::path(get, path = "/volumes/{volume}/schedule", tag = "schedules",
+    params(("volume" = String, Path, description = "Name of the volume")),
+    responses(
+        (status = 200, body = api::Schedule),
+        (status = 404, body = api::Problem, content_type = "application/problem+json"),
+    ))]
+pub(super) async fn show(
+    State(context): State<Context>,
+    Named(name): Named<String>,
+) -> Answer<Json<api::Schedule>> {
+    context
+        .engine(move |context| {
+            let info = context.volume(&name)?.schedule_info()?.ok_or_else(|| {
+                Refusal::new(ProblemKind::NotFound, format!("{name} has no schedule"))
+            })?;
+            Ok(convert::schedule(&name, info))
+        })
+        .await
+        .map(Json)
+}
+
+/// Sets the schedule of a volume, or changes it.
+#[utoipa::path(put, path = "/volumes/{volume}/schedule", tag = "schedules",
+    request_body = SetSchedule,
+    params(("volume" = String, Path, description = "Name of the volume")),
+    responses(
+        (status = 200, body = api::Schedule),
+        (status = 400, body = api::Problem, content_type = "application/problem+json"),
+        (status = 404, body = api::Problem, content_type = "application/problem+json"),
+        (status = 422, body = api::Problem, content_type = "application/problem+json"),
+    ))]
+pub(super) async fn set(
+    State(context): State<Context>,
+    Named(name): Named<String>,
+    Body(body): Body<SetSchedule>,
+) -> Answer<Json<api::Schedule>> {
+    let timing = match (body.every, &body.cron) {
+        (Some(every), None) => Timing::Every(every.0),
+        (None, Some(line)) => {
+            Timing::Cron(line.parse::<Cron>().map_err(|e| Refusal::malformed(e.message, e.hint))?)
+        }
+        _ => {
+            let hint = Some("such as {\"every\": \"1h\"}".to_owned());
+            return Err(Refusal::malformed("a schedule has either `every` or `cron`", hint));
+        }
+    };
+    let spec = volume::ScheduleSpec {
+        timing,
+        keep: convert::keep_back(&body.keep),
+        label: body.label.unwrap_or_default(),
+        hook: body.hook,
+    };
+    context
+        .engine(move |context| {
+            context.check_hook(spec.hook.as_deref())?;
+            let info = context.volume(&name)?.set_schedule(&spec)?;
+            Ok(convert::schedule(&name, info))
+        })
+        .await
+        .map(Json)
+}
+
+/// Removes the schedule of a volume; the versions that it made stay until they are deleted.
+#[utoipa::path(delete, path = "/volumes/{volume}/schedule", tag = "schedules",
+    params(("volume" = String, Path, description = "Name of the volume")),
+    responses(
+        (status = 204),
+        (status = 404, body = api::Problem, content_type = "application/problem+json"),
+    ))]
+pub(super) async fn remove(
+    State(context): State<Context>,
+    Named(name): Named<String>,
+) -> Answer<StatusCode> {
+    context
+        .engine(move |context| {
+            context.volume(&name)?.remove_schedule()?;
+            Ok(StatusCode::NO_CONTENT)
+        })
+        .await
+}
+
+/// Says of each version why it stays or goes, by number.
+#[utoipa::path(get, path = "/volumes/{volume}/retention", tag = "schedules",
+    params(("volume" = String, Path, description = "Name of the volume"), ListQuery),
+    responses(
+        (status = 200, body = Vec<api::Explained>, headers(("Link" = String))),
+        (status = 404, body = api::Problem, content_type = "application/problem+json"),
+    ))]
+pub(super) async fn explain(
+    State(context): State<Context>,
+    Named(name): Named<String>,
+    Asked(query): Asked<ListQuery>,
+) -> Answer<Listed<api::Explained>> {
+    let limit = page_entries(query.limit, PAGE_ENTRIES)?;
+    let from = query.next.unwrap_or(0);
+    context
+        .engine(move |context| {
+            let (explained, next) = context.volume(&name)?.explain_retention(from, limit)?;
+            let next = next
+                .map(|number| format!("{}/retention?limit={limit}&next={number}", location(&name)));
+            Ok(Listed { entries: explained.into_iter().map(convert::explained).collect(), next })
+        })
+        .await
+}
+
+/// Prunes now the versions of the schedule that no rule keeps.
+#[utoipa::path(post, path = "/volumes/{volume}/retention", tag = "schedules",
+    request_body = Option<ApplyRetention>,
+    params(("volume" = String, Path, description = "Name of the volume")),
+    responses(
+        (status = 200, body = Pruned),
+        (status = 404, body = api::Problem, content_type = "application/problem+json"),
+    ))]
+pub(super) async fn apply(
+    State(context): State<Context>,
+    Named(name): Named<String>,
+    Body(body): Body<ApplyRetention>,
+) -> Answer<Json<Pruned>> {
+    let dry_run = body.dry_run;
+    context
+        .engine(move |context| {
+            let versions = context.volume(&name)?.apply_retention(dry_run)?;
+            Ok(Pruned { versions, dry_run })
+        })
+        .await
+        .map(Json)
+}

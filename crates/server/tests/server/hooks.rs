@@ -1,0 +1,126 @@
+//! Hooks and groups over HTTP: commands around captures, named by clients and never given by them.
+
+use std::time::{Duration, Instant};
+
+use api::{CreateGroup, CreateVersion, Keep, ListQuery, ProblemKind, SetSchedule, SpanInput};
+use hindsight_server::{HookSettings, Settings};
+use units::Span;
+
+use crate::fixture::{Fixture, kind, new_volume, problem};
+
+fn shell(script: String) -> Vec<String> {
+    vec!["/bin/sh".to_owned(), "-c".to_owned(), script]
+}
+
+/// A server with hooks that write down what they did: `quiet` succeeds, `loud` fails.
+fn fixture() -> Fixture {
+    let fixture = Fixture::with(|settings: &mut Settings, folder| {
+        let log = folder.join("log").display().to_string();
+        for (name, end) in [("quiet", "true"), ("loud", "false")] {
+            let line = format!("echo $HINDSIGHT_PHASE $HINDSIGHT_SUBJECT >> {log}");
+            let hook = HookSettings {
+                before: shell(format!("{line}; {end}")),
+                after: shell(line),
+                timeout: Some("20s".to_owned()),
+            };
+            settings.hooks.insert(name.to_owned(), hook);
+        }
+    });
+    fixture.client.create_volume(&new_volume("v", 1 << 20)).expect("create");
+    fixture
+}
+
+fn ran(fixture: &Fixture) -> Vec<String> {
+    let text = std::fs::read_to_string(fixture.dir.path().join("log")).unwrap_or_default();
+    text.lines().map(str::to_owned).collect()
+}
+
+fn with(hook: &str) -> CreateVersion {
+    CreateVersion { label: None, hook: Some(hook.to_owned()) }
+}
+
+#[test]
+fn a_version_says_how_quiet_its_volume_was() {
+    let fixture = fixture();
+    let client = &fixture.client;
+    let plain = client.create_version("v", &CreateVersion::default()).expect("captured");
+    assert_eq!(plain.consistency, "crash-consistent");
+    assert_eq!(
+        client.create_version("v", &with("quiet")).expect("captured").consistency,
+        "quiesced"
+    );
+    let failed = client.create_version("v", &with("loud")).expect("captured all the same");
+    assert_eq!(failed.consistency, "quiesce-failed");
+    assert_eq!(ran(&fixture), ["before v", "after v", "before v", "after v"]);
+    let versions = client.versions("v", &ListQuery::default()).expect("list").entries;
+    let told: Vec<&str> = versions.iter().map(|v| v.consistency.as_str()).collect();
+    assert_eq!(told, ["crash-consistent", "quiesced", "quiesce-failed"]);
+    let (_, metrics) =
+        fixture.raw("GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+    assert!(metrics.contains("hindsight_hook_quiesced_total 1"), "{metrics}");
+    assert!(metrics.contains("hindsight_hook_failed_total 1"), "{metrics}");
+}
+
+#[test]
+fn only_what_the_configuration_names_can_be_run() {
+    let fixture = fixture();
+    let problem = problem(fixture.client.create_version("v", &with("other")));
+    assert_eq!(problem.problem_kind(), Some(ProblemKind::NotFound));
+    assert_eq!(problem.hint.as_deref(), Some("there is loud, quiet"));
+    let body = "{\"hook\": [\"/bin/true\"]}";
+    assert_eq!(fixture.send("POST", "/volumes/v/versions", body).0, 400);
+    assert_eq!(kind(fixture.client.create_version("x", &with("quiet"))), ProblemKind::NotFound);
+    assert_eq!(ran(&fixture), [""; 0], "nothing ran");
+}
+
+#[test]
+fn a_schedule_captures_with_its_hook() {
+    let fixture = fixture();
+    let client = &fixture.client;
+    let schedule = |hook: &str| SetSchedule {
+        every: Some(SpanInput(Span(1_000_000_000))),
+        keep: Keep::default(),
+        hook: Some(hook.to_owned()),
+        ..SetSchedule::default()
+    };
+    assert_eq!(kind(client.set_schedule("v", &schedule("other"))), ProblemKind::NotFound);
+    let set = client.set_schedule("v", &schedule("quiet")).expect("set");
+    assert_eq!(set.hook.as_deref(), Some("quiet"));
+    let began = Instant::now();
+    while client.schedule("v").expect("show").captures < 2 {
+        assert!(began.elapsed() < Duration::from_secs(60), "nothing was captured");
+        std::thread::yield_now();
+    }
+    client.remove_schedule("v").expect("removed");
+    let versions = client.versions("v", &ListQuery::default()).expect("list").entries;
+    assert!(versions.iter().all(|v| v.consistency == "quiesced" && v.made_by == "schedule"));
+}
+
+#[test]
+fn a_group_is_captured_at_one_instant_with_or_without_a_hook() {
+    let fixture = fixture();
+    let client = &fixture.client;
+    client.create_volume(&new_volume("w", 1 << 20)).expect("create");
+    let volumes = vec!["v".to_owned(), "w".to_owned()];
+    let body = CreateGroup { name: "g".to_owned(), volumes: volumes.clone() };
+    let made = client.create_group(&body).expect("create");
+    assert_eq!((made.volumes, made.captures), (volumes, 0));
+    assert_eq!(kind(client.create_group(&body)), ProblemKind::Exists);
+    let first = client.create_group_version("g", &CreateVersion::default()).expect("captured");
+    assert_eq!((first.number, first.consistency.as_str()), (0, "crash-consistent"));
+    assert_eq!(first.versions.len(), 2);
+    let second = client.create_group_version("g", &with("quiet")).expect("captured");
+    assert_eq!(second.consistency, "quiesced");
+    assert_eq!(ran(&fixture), ["before g", "after g"]);
+    let page = client.group_versions("g", &ListQuery { limit: Some(1), next: None });
+    let page = page.expect("page");
+    assert_eq!((&page.entries[..], page.next), (&[first][..], Some(1)));
+    let rest = client.group_versions("g", &ListQuery { limit: Some(1), next: page.next });
+    assert_eq!(rest.expect("page").entries, [second]);
+    client.delete_volume("w", false).expect("delete");
+    assert_eq!(client.group("g").expect("show").volumes, ["v"]);
+    assert_eq!(client.groups().expect("list").len(), 1);
+    client.delete_group("g").expect("delete");
+    assert_eq!(kind(client.group("g")), ProblemKind::NotFound);
+    assert_eq!(client.versions("v", &ListQuery::default()).expect("list").entries.len(), 2);
+}

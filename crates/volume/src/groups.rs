@@ -1,0 +1,372 @@
+//! Consistency groups: versions of several volumes at one instant.
+//!
+//! Invariants
+//! 1. All members' gates are closed at the same time, in the order of their ids, before the first
+//!    is opened again; what waits in caches is in the logs by then, and no write is taken up. So a
+//!    write that was begun when another had been acknowledged is captured only with that one.
+//! 2. One commit has the versions of all members: after a crash there are all of them, or none.
+//! 3. Groups in memory change under the pool's `books`, as the catalogue does.
+
+use std::sync::Arc;
+
+use history::Gate;
+use parking_lot::MutexGuard;
+use units::{Seq, WallTime};
+
+use crate::catalogue::{Commit, GroupRecord, GroupVersionRecord, VersionRecord};
+use crate::core::Core;
+use crate::names::check_name;
+use crate::pins::Pins;
+use crate::pool::Pool;
+use crate::types::Consistency;
+use crate::versions::check_label;
+use crate::volume::Volume;
+use crate::write_back::Still;
+use crate::{Error, ErrorKind, Result};
+
+/// Volumes of a group.
+const MEMBERS_MAX: usize = 256;
+/// How often room is made for what waits in caches.
+const ROOM_TRIES: usize = 3;
+/// Rows of captures, of which nothing is left, that one capture removes.
+const SWEPT_MAX: usize = 16;
+
+/// A group as it stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GroupInfo {
+    /// Its name.
+    pub name: String,
+    /// Its volumes.
+    pub volumes: Vec<String>,
+    /// When it was made.
+    pub created: WallTime,
+    /// Captures made of it, also those of which nothing is left.
+    pub captures: u64,
+}
+
+/// A capture of a group: a version of each member, all of one instant.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GroupVersion {
+    /// 0, 1, 2 ...; never used twice in a group.
+    pub number: u64,
+    /// What the clock said.
+    pub time: WallTime,
+    /// Free text.
+    pub label: String,
+    /// How quiet the volumes were.
+    pub consistency: Consistency,
+    /// Volumes with the numbers of their versions: those that are still there.
+    pub versions: Vec<(String, u64)>,
+}
+
+fn no_group(name: &str) -> Error {
+    Error::new(ErrorKind::NotFound, format!("there is no group {name}"))
+        .with_hint("`hindsight group list` names them")
+}
+
+impl Core {
+    fn group(&self, name: &str) -> Result<GroupRecord> {
+        self.groups.lock().get(name).cloned().ok_or_else(|| no_group(name))
+    }
+
+    fn by_id(&self, id: u64) -> Option<Arc<Volume>> {
+        self.volumes.read().values().find(|volume| volume.id == id).cloned()
+    }
+
+    fn told(&self, record: &GroupRecord) -> GroupInfo {
+        let members = record.members.iter().filter_map(|&id| self.by_id(id));
+        let mut volumes: Vec<String> = members.map(|volume| volume.name.clone()).collect();
+        volumes.sort();
+        GroupInfo {
+            name: record.name.clone(),
+            volumes,
+            created: WallTime::from_nanos(record.created_ns),
+            captures: record.next_version,
+        }
+    }
+
+    /// Groups without a volume that is being deleted, as part of that commit; to be told to
+    /// [`Core::set_groups`] when it has succeeded.
+    ///
+    /// # Errors
+    /// Those of the catalogue.
+    pub fn groups_without(&self, volume: u64, commit: &Commit) -> Result<Vec<GroupRecord>> {
+        let groups = self.groups.lock();
+        let mut changed = Vec::new();
+        for record in groups.values().filter(|record| record.members.contains(&volume)) {
+            let mut record = record.clone();
+            record.members.retain(|&member| member != volume);
+            commit.put_group(&record)?;
+            changed.push(record);
+        }
+        Ok(changed)
+    }
+
+    /// Takes up groups that were committed.
+    pub fn set_groups(&self, records: Vec<GroupRecord>) {
+        let mut groups = self.groups.lock();
+        for record in records {
+            groups.insert(record.name.clone(), record);
+        }
+    }
+
+    /// Makes all volumes stand still, in the order that is given: that of their ids.
+    fn stand_together<'v>(&self, volumes: &'v [Arc<Volume>]) -> Result<Vec<Still<'v>>> {
+        let mut tries = 0;
+        loop {
+            // Most of it while writes go on.
+            volumes.iter().try_for_each(|volume| volume.destage_all())?;
+            self.store.flush()?;
+            let stills: Result<Vec<Still<'v>>> =
+                volumes.iter().map(|volume| volume.try_stand_still()).collect();
+            match stills {
+                // Making room takes the right to do background work, which comes before pins: so
+                // only now, when those that stood still have been let go.
+                Err(e) if e.kind == ErrorKind::Full && tries < ROOM_TRIES => {
+                    tries += 1;
+                    self.make_room_for_all(volumes)?;
+                }
+                other => return other,
+            }
+        }
+    }
+
+    fn make_room_for_all(&self, volumes: &[Arc<Volume>]) -> Result<()> {
+        volumes.first().map_or(Ok(()), |volume| volume.core.make_room())
+    }
+}
+
+/// Closes the gates of all volumes, one within the other, and reads where each stands.
+fn instant_of(
+    volumes: &[Arc<Volume>],
+    places: &mut Vec<(Seq, WallTime)>,
+    consistency: &dyn Fn() -> Consistency,
+) -> Result<Consistency> {
+    let Some((first, rest)) = volumes.split_first() else { return Ok(consistency()) };
+    first.log.with_gate(|gate: &mut Gate<'_>| {
+        places.push((gate.last_seq(), gate.last_time()));
+        instant_of(rest, places, consistency)
+    })
+}
+
+impl Pool {
+    /// Makes a group of volumes.
+    ///
+    /// # Errors
+    /// `Invalid` name or members, `Exists`, `NotFound`, `Refused`.
+    pub fn create_group(&self, name: &str, volumes: &[String]) -> Result<GroupInfo> {
+        check_name("group", name)?;
+        if volumes.is_empty() || volumes.len() > MEMBERS_MAX {
+            let text = format!("a group has 1 to {MEMBERS_MAX} volumes");
+            return Err(Error::new(ErrorKind::Invalid, text));
+        }
+        let core = &self.core;
+        let (mut numbers, commit) = core.begin()?;
+        if core.groups.lock().contains_key(name) {
+            let text = format!("there is a group {name} already");
+            return Err(Error::new(ErrorKind::Exists, text));
+        }
+        let mut members = Vec::new();
+        for volume in volumes {
+            // Under the books: nothing is deleted meanwhile.
+            members.push(self.volume(volume)?.id);
+        }
+        members.sort_unstable();
+        members.dedup();
+        numbers.group += 1;
+        let record = GroupRecord {
+            id: numbers.group,
+            name: name.to_owned(),
+            members,
+            created_ns: core.machine.clock.wall().as_nanos(),
+            next_version: 0,
+        };
+        commit.put_group(&record)?;
+        let detail = format!("group {name}: {}", volumes.join(", "));
+        core.audit(&mut numbers, &commit, "group-create", "", detail)?;
+        core.finish(&numbers, commit)?;
+        core.set_groups(vec![record.clone()]);
+        drop(numbers);
+        Ok(core.told(&record))
+    }
+
+    /// All groups by name.
+    #[must_use]
+    pub fn groups(&self) -> Vec<GroupInfo> {
+        let records: Vec<GroupRecord> = self.core.groups.lock().values().cloned().collect();
+        records.iter().map(|record| self.core.told(record)).collect()
+    }
+
+    /// One group.
+    ///
+    /// # Errors
+    /// `NotFound`.
+    pub fn group(&self, name: &str) -> Result<GroupInfo> {
+        self.core.group(name).map(|record| self.core.told(&record))
+    }
+
+    /// Deletes a group; its volumes and their versions stay.
+    ///
+    /// # Errors
+    /// `NotFound`, `Refused`.
+    pub fn delete_group(&self, name: &str) -> Result<()> {
+        let core = &self.core;
+        let (mut numbers, commit) = core.begin()?;
+        let record = core.group(name)?;
+        commit.remove_group(record.id)?;
+        let detail = format!("group {name}; volumes and versions stay");
+        core.audit(&mut numbers, &commit, "group-delete", "", detail)?;
+        core.finish(&numbers, commit)?;
+        core.groups.lock().remove(name);
+        Ok(())
+    }
+
+    /// Captures all members at one instant.
+    ///
+    /// # Errors
+    /// `NotFound`, `Invalid` label or a group without volumes; `Full`, `Refused`, `Io`.
+    pub fn create_group_version(&self, name: &str, label: &str) -> Result<GroupVersion> {
+        self.create_group_version_as(name, label, &|| Consistency::CrashConsistent)
+    }
+
+    /// The same for those who know how quiet the volumes are; they are asked at the instant.
+    ///
+    /// # Errors
+    /// Those of [`Pool::create_group_version`].
+    pub fn create_group_version_as(
+        &self,
+        name: &str,
+        label: &str,
+        consistency: &dyn Fn() -> Consistency,
+    ) -> Result<GroupVersion> {
+        check_label(label)?;
+        let core = &self.core;
+        let members = core.group(name)?.members;
+        // In the order of ids, which is the order of locks.
+        let volumes: Vec<Arc<Volume>> = members.iter().filter_map(|&id| core.by_id(id)).collect();
+        if volumes.is_empty() {
+            let text = format!("group {name} has no volumes any more");
+            return Err(Error::new(ErrorKind::Invalid, text));
+        }
+        let stills = core.stand_together(&volumes)?;
+        let mut places = Vec::with_capacity(volumes.len());
+        let consistency = instant_of(&volumes, &mut places, consistency)?;
+        let pins: Vec<MutexGuard<'_, Pins>> =
+            stills.into_iter().map(Still::let_writes_go).collect();
+        core.commit_group_version((name, &members), &volumes, pins, &places, (label, consistency))
+    }
+
+    /// At most `limit` captures of a group from a number on, and where to go on.
+    ///
+    /// # Errors
+    /// `NotFound`, `Corrupt`.
+    pub fn group_versions(
+        &self,
+        name: &str,
+        first: u64,
+        limit: usize,
+    ) -> Result<(Vec<GroupVersion>, Option<u64>)> {
+        let id = self.core.group(name)?.id;
+        let records = self.core.catalogue.group_versions(id, first, limit.saturating_add(1))?;
+        let next = (records.len() > limit).then(|| records[limit].0);
+        let told = |(number, record): (u64, GroupVersionRecord)| GroupVersion {
+            number,
+            time: WallTime::from_nanos(record.time_ns),
+            label: record.label.clone(),
+            consistency: record.consistency,
+            versions: self.core.left_of(&record),
+        };
+        let all = records.into_iter().take(limit).map(told);
+        Ok((all.filter(|version| !version.versions.is_empty()).collect(), next))
+    }
+}
+
+impl Core {
+    /// The versions of a capture that are still there.
+    fn left_of(&self, record: &GroupVersionRecord) -> Vec<(String, u64)> {
+        let is_there = |&(id, number): &(u64, u64)| {
+            let volume = self.by_id(id)?;
+            let found = volume.pins.lock().version(number).is_some();
+            found.then(|| (volume.name.clone(), number))
+        };
+        record.versions.iter().filter_map(is_there).collect()
+    }
+
+    fn commit_group_version(
+        &self,
+        (name, members): (&str, &[u64]),
+        volumes: &[Arc<Volume>],
+        mut pins: Vec<MutexGuard<'_, Pins>>,
+        places: &[(Seq, WallTime)],
+        (label, consistency): (&str, Consistency),
+    ) -> Result<GroupVersion> {
+        let wall = self.machine.clock.wall();
+        let (numbers, commit) = self.begin()?;
+        let mut group = self.group(name)?;
+        volumes.iter().try_for_each(|volume| volume.check_open())?;
+        if group.members != members {
+            let text = format!("group {name} was changed meanwhile");
+            return Err(Error::new(ErrorKind::Busy, text));
+        }
+        let number = group.next_version;
+        group.next_version += 1;
+        let mut versions = Vec::new();
+        let mut records = Vec::new();
+        for (volume, &(seq, time)) in volumes.iter().zip(places) {
+            let mut record = volume.record.lock().clone();
+            versions.push((volume.id, record.next_version));
+            let version = VersionRecord {
+                seq: seq.0,
+                time_ns: wall.max(time).as_nanos(),
+                label: label.to_owned(),
+                bytes_changed: None,
+                is_bound: false,
+                consistency,
+                scheduled: None,
+            };
+            commit.put_version(volume.id, record.next_version, &version)?;
+            record.next_version += 1;
+            commit.put_volume(&record)?;
+            records.push(record);
+        }
+        let record = GroupVersionRecord {
+            time_ns: wall.as_nanos(),
+            label: label.to_owned(),
+            consistency,
+            versions: versions.clone(),
+        };
+        commit.put_group_version(group.id, number, &record)?;
+        commit.put_group(&group)?;
+        self.finish(&numbers, commit)?;
+        let members = volumes.iter().zip(records).zip(&mut pins).zip(places);
+        for (((volume, record), pins), &(seq, _)) in members {
+            let number = record.next_version - 1;
+            *volume.record.lock() = record;
+            pins.add_version(number, seq, None);
+            volume.counting.lock().want(number);
+        }
+        let id = group.id;
+        self.set_groups(vec![group]);
+        drop(numbers);
+        drop(pins);
+        self.sweep_group(id, number)?;
+        let named =
+            |(volume, (_, number)): (&Arc<Volume>, (u64, u64))| (volume.name.clone(), number);
+        let versions = volumes.iter().zip(versions).map(named).collect();
+        Ok(GroupVersion { number, time: wall, label: label.to_owned(), consistency, versions })
+    }
+
+    /// Removes the oldest rows of captures of which nothing is left.
+    fn sweep_group(&self, id: u64, before: u64) -> Result<()> {
+        let mut rows = self.catalogue.group_versions(id, 0, SWEPT_MAX)?;
+        rows.retain(|(number, record)| *number < before && self.left_of(record).is_empty());
+        if rows.is_empty() {
+            return Ok(());
+        }
+        let (numbers, commit) = self.begin()?;
+        for (number, _) in &rows {
+            commit.remove_group_version(id, *number)?;
+        }
+        self.finish(&numbers, commit)
+    }
+}

@@ -1,0 +1,248 @@
+//! What keeps moments openable besides the window: versions, pinned marks, views.
+//!
+//! Invariants
+//! 1. `held` counts, for each seq, the versions, pinned marks and views on it; no count is nothing.
+//! 2. A later version has a seq that is not lower.
+//! 3. No question about one moment walks the pins: there may be millions.
+
+use std::collections::BTreeMap;
+
+use units::Seq;
+
+use crate::catalogue::MarkRecord;
+
+/// A version, as far as it is a pin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PinnedVersion {
+    /// Its seq.
+    pub seq: Seq,
+    /// The schedule that made it.
+    pub schedule: Option<u64>,
+}
+
+/// What keeps moments openable besides the window.
+#[derive(Debug, Default)]
+pub struct Pins {
+    versions: BTreeMap<u64, PinnedVersion>,
+    marks: BTreeMap<String, MarkRecord>,
+    views: BTreeMap<Seq, usize>,
+    held: BTreeMap<Seq, usize>,
+    /// Versions of schedules: the clock's time at the capture, by schedule and number.
+    scheduled: BTreeMap<(u64, u64), u64>,
+}
+
+impl Pins {
+    fn hold(&mut self, seq: Seq) {
+        *self.held.entry(seq).or_default() += 1;
+    }
+
+    fn let_go(&mut self, seq: Seq) {
+        let count = self.held.get_mut(&seq).expect("what is let go was held");
+        *count -= 1;
+        if *count == 0 {
+            self.held.remove(&seq);
+        }
+    }
+
+    /// Adds a version; `scheduled` is the schedule that made it and the clock's time then.
+    pub fn add_version(&mut self, number: u64, seq: Seq, scheduled: Option<(u64, u64)>) {
+        let pinned = PinnedVersion { seq, schedule: scheduled.map(|(schedule, _)| schedule) };
+        let before = self.versions.insert(number, pinned);
+        assert!(before.is_none(), "no number is used twice");
+        if let Some((schedule, made_ns)) = scheduled {
+            self.scheduled.insert((schedule, number), made_ns);
+        }
+        self.hold(seq);
+    }
+
+    /// Removes a version that is there.
+    pub fn remove_version(&mut self, number: u64) {
+        let pinned = self.versions.remove(&number).expect("only what is there is removed");
+        if let Some(schedule) = pinned.schedule {
+            self.scheduled.remove(&(schedule, number));
+        }
+        self.let_go(pinned.seq);
+    }
+
+    /// The version with this number.
+    #[must_use]
+    pub fn version(&self, number: u64) -> Option<PinnedVersion> {
+        self.versions.get(&number).copied()
+    }
+
+    /// The version before this number.
+    #[must_use]
+    pub fn version_before(&self, number: u64) -> Option<(u64, PinnedVersion)> {
+        self.versions.range(..number).next_back().map(|(&number, &pinned)| (number, pinned))
+    }
+
+    /// Versions from a number on, ascending.
+    pub fn versions_from(&self, number: u64) -> impl Iterator<Item = (u64, PinnedVersion)> + '_ {
+        self.versions.range(number..).map(|(&number, &pinned)| (number, pinned))
+    }
+
+    /// How many versions there are.
+    #[must_use]
+    pub fn version_count(&self) -> usize {
+        self.versions.len()
+    }
+
+    /// The number of the first version at or after `seq`; past all of them without one.
+    #[must_use]
+    pub fn first_version_at(&self, seq: Seq) -> u64 {
+        let end = self.versions.last_key_value().map_or(0, |(&last, _)| last + 1);
+        let (mut low, mut high) = (0, end);
+        while low < high {
+            let middle = low + (high - low) / 2;
+            match self.versions.range(middle..).next() {
+                Some((&number, pinned)) if pinned.seq < seq => low = number + 1,
+                _ => high = middle,
+            }
+        }
+        low
+    }
+
+    /// The versions of a schedule, newest first: number and the clock's time at the capture.
+    pub fn scheduled(&self, schedule: u64) -> impl Iterator<Item = (u64, u64)> + '_ {
+        let range = self.scheduled.range((schedule, 0)..=(schedule, u64::MAX));
+        range.rev().map(|(&(_, number), &made_ns)| (number, made_ns))
+    }
+
+    /// Marks by name.
+    pub fn marks(&self) -> impl Iterator<Item = (&String, &MarkRecord)> {
+        self.marks.iter()
+    }
+
+    /// The mark with this name.
+    #[must_use]
+    pub fn mark(&self, name: &str) -> Option<&MarkRecord> {
+        self.marks.get(name)
+    }
+
+    /// Adds a mark.
+    pub fn add_mark(&mut self, name: String, record: MarkRecord) {
+        if record.pinned {
+            self.hold(Seq(record.seq));
+        }
+        let before = self.marks.insert(name, record);
+        assert!(before.is_none(), "a name is taken once");
+    }
+
+    /// Removes a mark that is there.
+    pub fn remove_mark(&mut self, name: &str) {
+        let record = self.marks.remove(name).expect("only what is there is removed");
+        if record.pinned {
+            self.let_go(Seq(record.seq));
+        }
+    }
+
+    /// Begins a view.
+    pub fn add_view(&mut self, seq: Seq) {
+        *self.views.entry(seq).or_default() += 1;
+        self.hold(seq);
+    }
+
+    /// Ends a view.
+    pub fn remove_view(&mut self, seq: Seq) {
+        let count = self.views.get_mut(&seq).expect("pinned by this view");
+        *count -= 1;
+        if *count == 0 {
+            self.views.remove(&seq);
+        }
+        self.let_go(seq);
+    }
+
+    /// How many seqs views are open on.
+    #[must_use]
+    pub fn viewed(&self) -> usize {
+        self.views.len()
+    }
+
+    /// How many views are open on a seq.
+    #[must_use]
+    pub fn views_at(&self, seq: Seq) -> usize {
+        self.views.get(&seq).copied().unwrap_or(0)
+    }
+
+    /// Every pinned seq, ascending.
+    pub fn seqs(&self) -> impl Iterator<Item = Seq> + '_ {
+        self.held.keys().copied()
+    }
+
+    /// How many pinned seqs there are.
+    #[must_use]
+    pub fn seq_count(&self) -> usize {
+        self.held.len()
+    }
+
+    /// Whether this very seq is pinned.
+    #[must_use]
+    pub fn holds(&self, seq: Seq) -> bool {
+        self.held.contains_key(&seq)
+    }
+
+    /// Pinned seqs from one to another, both included, ascending.
+    pub fn seqs_within(&self, first: Seq, last: Seq) -> impl Iterator<Item = Seq> + '_ {
+        // A range that runs backwards is empty, and would be a mistake to the map.
+        let range = (first <= last).then(|| self.held.range(first..=last));
+        range.into_iter().flatten().map(|(&seq, _)| seq)
+    }
+
+    /// The last pinned seq at or before `seq`.
+    #[must_use]
+    pub fn last_at_or_before(&self, seq: Seq) -> Option<Seq> {
+        self.held.range(..=seq).next_back().map(|(&seq, _)| seq)
+    }
+
+    /// The first pinned seq at or after `seq`.
+    #[must_use]
+    pub fn first_from(&self, seq: Seq) -> Option<Seq> {
+        self.held.range(seq..).next().map(|(&seq, _)| seq)
+    }
+
+    /// Forgets versions and marks: the volume is deleted.
+    pub fn clear(&mut self) {
+        let views = std::mem::take(&mut self.views);
+        *self = Pins::default();
+        for (seq, count) in views {
+            self.held.insert(seq, count);
+            self.views.insert(seq, count);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use units::Seq;
+
+    use super::Pins;
+
+    #[test]
+    fn a_seq_is_held_as_long_as_something_is_on_it() {
+        let mut pins = Pins::default();
+        pins.add_version(0, Seq(5), None);
+        pins.add_version(1, Seq(5), Some((7, 100)));
+        pins.add_view(Seq(5));
+        pins.remove_version(0);
+        pins.remove_view(Seq(5));
+        assert_eq!(pins.last_at_or_before(Seq(9)), Some(Seq(5)));
+        assert_eq!(pins.scheduled(7).collect::<Vec<_>>(), [(1, 100)]);
+        pins.remove_version(1);
+        assert_eq!((pins.seq_count(), pins.scheduled(7).count()), (0, 0));
+    }
+
+    #[test]
+    fn versions_are_found_by_seq() {
+        let mut pins = Pins::default();
+        for (number, seq) in [(3, 10), (4, 10), (9, 20), (12, 30)] {
+            pins.add_version(number, Seq(seq), None);
+        }
+        for seq in 0..40 {
+            let first = pins.first_version_at(Seq(seq));
+            let found = pins.versions_from(first).next().map(|(number, _)| number);
+            let wanted = pins.versions_from(0).find(|(_, v)| v.seq >= Seq(seq));
+            assert_eq!(found, wanted.map(|(number, _)| number), "{seq}");
+        }
+        assert_eq!(pins.first_version_at(Seq(99)), 13);
+    }
+}

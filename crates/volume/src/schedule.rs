@@ -1,0 +1,524 @@
+//! Schedules: versions captured by the clock, and pruned by keep rules.
+//!
+//! Invariants
+//! 1. The time up to which a schedule is done is part of the capture's commit: after a crash a
+//!    capture is missing or done, never forgotten.
+//! 2. What was missed is one capture, however much it was.
+//! 3. Only versions that this schedule made are pruned, each with its reason in the audit log; in
+//!    the background only while the clock goes evenly.
+//!
+//! It does not know commands or threads: whoever calls `Pool::step` runs schedules.
+
+use units::{Cron, Period, Seq, Span, Timing, WallTime};
+
+use crate::catalogue::ScheduleRecord;
+use crate::core::Core;
+use crate::names::check_name;
+use crate::pins::Pins;
+use crate::retention::{Candidate, KeepRules, Rule, Verdict};
+use crate::types::Consistency;
+use crate::versions::check_label;
+use crate::volume::Volume;
+use crate::{Error, ErrorKind, Result};
+
+/// A capture that failed is tried again after this long, in nanoseconds.
+const RETRY_NS: u64 = 30_000_000_000;
+/// Wall and monotonic time may part by this much before the clock counts as having jumped.
+const JUMP_NS: u64 = 60_000_000_000;
+/// The clock goes evenly when it has not jumped for so long, in nanoseconds.
+const STEADY_NS: u64 = 600_000_000_000;
+/// Versions that one commit prunes; each has a line in the audit log.
+const PRUNED_MAX: usize = 512;
+/// The shortest time between captures, in nanoseconds.
+const EVERY_MIN_NS: u64 = 1_000_000_000;
+
+/// What is asked of a schedule.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ScheduleSpec {
+    /// When versions are captured.
+    pub timing: Timing,
+    /// Which of them stay.
+    pub keep: KeepRules,
+    /// The label of each.
+    pub label: String,
+    /// The hook around each capture, which the caller of `Pool::step` then has to make.
+    pub hook: Option<String>,
+}
+
+/// A schedule as it stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ScheduleInfo {
+    /// What was asked for.
+    pub spec: ScheduleSpec,
+    /// When it was set.
+    pub set: WallTime,
+    /// The next capture.
+    pub next: Option<WallTime>,
+    /// Its newest version: number, and the clock's time at the capture.
+    pub newest: Option<(u64, WallTime)>,
+    /// Captures since the pool was opened.
+    pub captures: u64,
+    /// Captures and prunings that failed since then.
+    pub failures: u64,
+    /// Versions pruned since then.
+    pub pruned: u64,
+    /// Why the last attempt failed, if it did.
+    pub error: Option<String>,
+}
+
+/// Who made a version, as far as it matters to keep rules.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MadeBy {
+    /// Somebody.
+    People,
+    /// The schedule that there is.
+    Schedule,
+    /// A schedule that was removed.
+    RemovedSchedule,
+}
+
+/// Why a version stays or goes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Explained {
+    /// Its number.
+    pub number: u64,
+    /// Its time: for a schedule's, what the clock said.
+    pub time: WallTime,
+    /// Who made it.
+    pub made_by: MadeBy,
+    /// The rules that keep it, such as `hourly 3/48`.
+    pub rules: Vec<String>,
+    /// Whether it stays for now.
+    pub stays: bool,
+    /// When it will go, as far as that is known: if the schedule goes on as it is.
+    pub goes: Option<WallTime>,
+}
+
+/// A schedule in memory.
+#[derive(Debug)]
+pub struct Schedule {
+    record: ScheduleRecord,
+    timing: Timing,
+    next: Option<WallTime>,
+    /// Not before this, in monotonic nanoseconds.
+    retry_ns: u64,
+    wants_pruning: bool,
+    captures: u64,
+    failures: u64,
+    pruned: u64,
+    error: Option<String>,
+}
+
+impl Schedule {
+    /// From the catalogue.
+    ///
+    /// # Errors
+    /// `Corrupt` when it says no time, or one that is none.
+    pub fn of(record: ScheduleRecord) -> Result<Schedule> {
+        let timing = match (record.every_ns, &record.cron) {
+            (Some(nanos), None) if nanos > 0 => Some(Timing::Every(Span(nanos))),
+            (None, Some(line)) => line.parse::<Cron>().ok().map(Timing::Cron),
+            _ => None,
+        };
+        let Some(timing) = timing else {
+            let text = format!("catalogue: schedule {} says no time", record.id);
+            return Err(Error::new(ErrorKind::Corrupt, text));
+        };
+        let next = timing.next_after(WallTime::from_nanos(record.done_ns));
+        Ok(Schedule {
+            record,
+            timing,
+            next,
+            retry_ns: 0,
+            wants_pruning: true,
+            captures: 0,
+            failures: 0,
+            pruned: 0,
+            error: None,
+        })
+    }
+
+    /// The record of the capture that is due, if one is.
+    fn due(&mut self, wall: WallTime, monotonic_ns: u64) -> Option<ScheduleRecord> {
+        if self.record.done_ns > wall.as_nanos().saturating_add(JUMP_NS) {
+            // The clock was ahead. Waiting for that time to come again could take years.
+            self.record.done_ns = wall.as_nanos();
+            self.next = self.timing.next_after(wall);
+        }
+        let is_due = self.next.is_some_and(|next| next <= wall) && monotonic_ns >= self.retry_ns;
+        is_due.then(|| ScheduleRecord { done_ns: wall.as_nanos(), ..self.record.clone() })
+    }
+
+    fn failed(&mut self, error: &Error, monotonic_ns: u64) {
+        self.failures += 1;
+        self.error = Some(error.to_string());
+        self.retry_ns = monotonic_ns.saturating_add(RETRY_NS);
+    }
+
+    fn spec(&self) -> ScheduleSpec {
+        ScheduleSpec {
+            timing: self.timing.clone(),
+            keep: self.record.keep,
+            label: self.record.label.clone(),
+            hook: self.record.hook.clone(),
+        }
+    }
+}
+
+/// Whether the clock can be trusted to prune by.
+#[derive(Debug, Default)]
+pub struct Pace {
+    /// Wall and monotonic time at the last jump, or at the first look.
+    last: Option<(u64, u64)>,
+    /// Monotonic time from which on it went evenly.
+    since_ns: u64,
+}
+
+impl Pace {
+    /// Looks at the clock; true when it has gone evenly for long enough.
+    fn look(&mut self, wall: WallTime, monotonic_ns: u64) -> bool {
+        let wall_ns = wall.as_nanos();
+        let jumped = match self.last {
+            None => true,
+            Some((wall_before, before)) => {
+                let expected = wall_before.saturating_add(monotonic_ns.saturating_sub(before));
+                wall_ns.abs_diff(expected) > JUMP_NS
+            }
+        };
+        if jumped {
+            // Slow changes add up: they are measured from here until the next jump.
+            self.since_ns = monotonic_ns;
+            self.last = Some((wall_ns, monotonic_ns));
+        }
+        monotonic_ns.saturating_sub(self.since_ns) >= STEADY_NS
+    }
+}
+
+impl Core {
+    /// Captures what is due and prunes what no rule keeps. What fails is told by the schedule, and
+    /// tried again later: it must not keep other background work from being done.
+    pub fn run_schedules(&self) {
+        let Some(mut pace) = self.pace.try_lock() else { return };
+        let (wall, monotonic_ns) = (self.machine.clock.wall(), self.machine.clock.monotonic_ns());
+        let may_prune = pace.look(wall, monotonic_ns);
+        let volumes: Vec<_> = self.volumes.read().values().cloned().collect();
+        for volume in volumes {
+            if volume.schedule.lock().is_some() {
+                volume.run_schedule(wall, monotonic_ns, may_prune);
+            }
+        }
+    }
+}
+
+impl Volume {
+    fn run_schedule(&self, wall: WallTime, monotonic_ns: u64, may_prune: bool) {
+        // A capture with a hook is its runner's: commands take their time.
+        let due = self.schedule.lock().as_mut().and_then(|s| s.due(wall, monotonic_ns));
+        if let Some(record) = due.filter(|record| record.hook.is_none()) {
+            self.capture_due(record, monotonic_ns, &|| Consistency::CrashConsistent);
+        }
+        let wants = |s: &Schedule| s.wants_pruning && monotonic_ns >= s.retry_ns;
+        if may_prune && self.schedule.lock().as_ref().is_some_and(wants) {
+            let pruned = self.prune();
+            if let Some(schedule) = self.schedule.lock().as_mut() {
+                match pruned {
+                    Ok(count) => schedule.wants_pruning = count == PRUNED_MAX,
+                    Err(error) => schedule.failed(&error, monotonic_ns),
+                }
+            }
+        }
+    }
+
+    /// The hook of a capture that is due, if it has one.
+    #[must_use]
+    pub fn due_hook(&self) -> Option<String> {
+        let clock = &self.core.machine.clock;
+        let mut schedule = self.schedule.lock();
+        schedule.as_mut()?.due(clock.wall(), clock.monotonic_ns())?.hook
+    }
+
+    /// Makes the capture that is due, if one is still; a failure is told by the schedule, and the
+    /// capture is due again later.
+    pub fn capture_hooked(&self, consistency: &dyn Fn() -> Consistency) {
+        let clock = &self.core.machine.clock;
+        let (wall, monotonic_ns) = (clock.wall(), clock.monotonic_ns());
+        let due = self.schedule.lock().as_mut().and_then(|s| s.due(wall, monotonic_ns));
+        if let Some(record) = due {
+            self.capture_due(record, monotonic_ns, consistency);
+        }
+    }
+
+    fn capture_due(
+        &self,
+        record: ScheduleRecord,
+        monotonic_ns: u64,
+        consistency: &dyn Fn() -> Consistency,
+    ) {
+        let captured = self.capture(&record.label, Some(&record), consistency);
+        if let Some(schedule) = self.schedule.lock().as_mut().filter(|s| s.is(&record)) {
+            match captured {
+                Ok(_) => {
+                    schedule.next =
+                        schedule.timing.next_after(WallTime::from_nanos(record.done_ns));
+                    schedule.record = record;
+                    schedule.captures += 1;
+                    schedule.error = None;
+                    schedule.wants_pruning = true;
+                }
+                Err(error) => schedule.failed(&error, monotonic_ns),
+            }
+        }
+    }
+
+    /// Sets the schedule, or changes it: then it goes on with the versions that it made.
+    ///
+    /// # Errors
+    /// `Invalid`, `Refused`.
+    pub fn set_schedule(&self, spec: &ScheduleSpec) -> Result<ScheduleInfo> {
+        self.check_open()?;
+        check_label(&spec.label)?;
+        if let Some(hook) = &spec.hook {
+            check_name("hook", hook)?;
+        }
+        let wall = self.core.machine.clock.wall();
+        if matches!(spec.timing, Timing::Every(span) if span.0 < EVERY_MIN_NS)
+            || spec.timing.next_after(wall).is_none()
+        {
+            let text = format!("`{}` cannot be a schedule", spec.timing);
+            return Err(Error::new(ErrorKind::Invalid, text).with_hint("at least every 1s"));
+        }
+        {
+            let (mut numbers, commit) = self.begin()?;
+            let id = match self.schedule.lock().as_ref() {
+                Some(schedule) => schedule.record.id,
+                None => {
+                    numbers.schedule += 1;
+                    numbers.schedule
+                }
+            };
+            let (every_ns, cron) = match &spec.timing {
+                Timing::Every(span) => (Some(span.0), None),
+                Timing::Cron(cron) => (None, Some(cron.to_string())),
+            };
+            let record = ScheduleRecord {
+                id,
+                every_ns,
+                cron,
+                keep: spec.keep,
+                label: spec.label.clone(),
+                hook: spec.hook.clone(),
+                set_ns: wall.as_nanos(),
+                done_ns: wall.as_nanos(),
+            };
+            commit.put_schedule(self.id, &record)?;
+            let detail = format!("{}, keep {}", spec.timing, spec.keep);
+            self.core.audit(&mut numbers, &commit, "schedule-set", &self.name, detail)?;
+            self.core.finish(&numbers, commit)?;
+            *self.schedule.lock() = Some(Schedule::of(record)?);
+        }
+        self.schedule_info()?.ok_or_else(|| self.no_schedule())
+    }
+
+    fn no_schedule(&self) -> Error {
+        Error::new(ErrorKind::NotFound, format!("{} has no schedule", self.name))
+            .with_hint("`hindsight version schedule set` makes one")
+    }
+
+    /// The schedule, if there is one.
+    ///
+    /// # Errors
+    /// `NotFound` once the volume is deleted.
+    pub fn schedule_info(&self) -> Result<Option<ScheduleInfo>> {
+        self.check_open()?;
+        let pins = self.pins.lock();
+        Ok(self.schedule.lock().as_ref().map(|schedule| ScheduleInfo {
+            spec: schedule.spec(),
+            set: WallTime::from_nanos(schedule.record.set_ns),
+            next: schedule.next,
+            newest: pins
+                .scheduled(schedule.record.id)
+                .next()
+                .map(|(number, made_ns)| (number, WallTime::from_nanos(made_ns))),
+            captures: schedule.captures,
+            failures: schedule.failures,
+            pruned: schedule.pruned,
+            error: schedule.error.clone(),
+        }))
+    }
+
+    /// Removes the schedule. Its versions stay until somebody deletes them.
+    ///
+    /// # Errors
+    /// `NotFound`, `Refused`.
+    pub fn remove_schedule(&self) -> Result<()> {
+        self.check_open()?;
+        let (mut numbers, commit) = self.begin()?;
+        let Some(id) = self.schedule.lock().as_ref().map(|schedule| schedule.record.id) else {
+            return Err(self.no_schedule());
+        };
+        commit.remove_schedule(self.id)?;
+        let detail = format!("schedule {id}; its versions stay");
+        self.core.audit(&mut numbers, &commit, "schedule-remove", &self.name, detail)?;
+        self.core.finish(&numbers, commit)?;
+        *self.schedule.lock() = None;
+        Ok(())
+    }
+
+    /// Prunes now what no rule keeps: numbers of what went, or would go.
+    ///
+    /// # Errors
+    /// `NotFound` without a schedule; `Refused`.
+    pub fn apply_retention(&self, dry_run: bool) -> Result<Vec<u64>> {
+        self.check_open()?;
+        let (id, keep) = self.rules()?;
+        let doomed = doomed(&self.pins.lock(), id, &keep, usize::MAX);
+        if !dry_run {
+            let mut left = doomed.len();
+            while left > 0 {
+                match self.prune()? {
+                    0 => break,
+                    count => left = left.saturating_sub(count),
+                }
+            }
+        }
+        Ok(doomed)
+    }
+
+    /// Whether the schedule is still the one that this record was made of.
+    pub(crate) fn is_scheduled(&self, record: &ScheduleRecord) -> bool {
+        self.schedule.lock().as_ref().is_some_and(|schedule| schedule.is(record))
+    }
+
+    fn rules(&self) -> Result<(u64, KeepRules)> {
+        let schedule = self.schedule.lock();
+        let record = schedule.as_ref().map(|schedule| &schedule.record);
+        record.map(|r| (r.id, r.keep)).ok_or_else(|| self.no_schedule())
+    }
+
+    /// Prunes some of what no rule keeps; says how many.
+    fn prune(&self) -> Result<usize> {
+        // Judged and removed under one lock: nobody deletes meanwhile what stands in for others.
+        let mut pins = self.pins.lock();
+        let (id, keep) = self.rules()?;
+        let doomed = doomed(&pins, id, &keep, PRUNED_MAX);
+        if doomed.is_empty() {
+            return Ok(0);
+        }
+        let seq = |number: u64| pins.version(number).expect("its schedule names it").seq;
+        let gone: Vec<(u64, Seq)> = doomed.iter().map(|&number| (number, seq(number))).collect();
+        let details: Vec<String> = gone
+            .iter()
+            .map(|(number, seq)| format!("version {number} (seq {seq}): none of {keep} keeps it"))
+            .collect();
+        self.remove_versions(&mut pins, &gone, "version-prune", &details)?;
+        drop(pins);
+        if let Some(schedule) = self.schedule.lock().as_mut() {
+            schedule.pruned += gone.len() as u64;
+        }
+        Ok(gone.len())
+    }
+
+    /// Why versions stay or go, from a number on, at most `limit` of them; the last is where the
+    /// next page begins.
+    ///
+    /// # Errors
+    /// `Corrupt` or `Io`.
+    pub fn explain_retention(
+        &self,
+        first: u64,
+        limit: usize,
+    ) -> Result<(Vec<Explained>, Option<u64>)> {
+        self.check_open()?;
+        let mut page =
+            self.core.catalogue.versions_from(self.id, first, limit.saturating_add(1))?;
+        let next = (page.len() > limit).then(|| page[limit].0);
+        page.truncate(limit);
+        let last = page.last().map_or(0, |(number, _)| *number);
+        let schedule = {
+            let schedule = self.schedule.lock();
+            schedule.as_ref().map(|s| (s.record.id, s.record.keep, s.timing.clone()))
+        };
+        let mut newest = None;
+        let mut verdicts = std::collections::BTreeMap::new();
+        if let Some((id, keep, _)) = &schedule {
+            let pins = self.pins.lock();
+            for verdict in keep.judge(pins.scheduled(*id).map(candidate)) {
+                newest.get_or_insert(verdict.of.made);
+                if (first..=last).contains(&verdict.of.number) {
+                    verdicts.insert(verdict.of.number, verdict);
+                }
+            }
+        }
+        let wall = self.core.machine.clock.wall();
+        let explain = |(number, record): (u64, crate::catalogue::VersionRecord)| {
+            let time = record.scheduled.map_or(record.time_ns, |s| s.made_ns);
+            let mut explained = Explained {
+                number,
+                time: WallTime::from_nanos(time),
+                made_by: match (record.scheduled, &schedule) {
+                    (None, _) => MadeBy::People,
+                    (Some(made), Some((id, ..))) if made.schedule == *id => MadeBy::Schedule,
+                    (Some(_), _) => MadeBy::RemovedSchedule,
+                },
+                rules: Vec::new(),
+                stays: true,
+                goes: None,
+            };
+            if let (Some((_, keep, timing)), Some(verdict), Some(newest)) =
+                (&schedule, verdicts.get(&number), newest)
+            {
+                explained.rules =
+                    verdict.kept_by.iter().map(|&(rule, place)| keep.reason(rule, place)).collect();
+                explained.stays = !verdict.kept_by.is_empty();
+                explained.goes = match explained.stays {
+                    true => keep.goes_at(verdict, newest, timing),
+                    false => Some(wall),
+                };
+            }
+            explained
+        };
+        Ok((page.into_iter().map(explain).collect(), next))
+    }
+}
+
+impl Schedule {
+    /// Whether it is still the one that this record was made of.
+    fn is(&self, record: &ScheduleRecord) -> bool {
+        let ScheduleRecord { id, set_ns, .. } = self.record;
+        (id, set_ns) == (record.id, record.set_ns)
+    }
+}
+
+/// Versions that no rule keeps, oldest first.
+fn doomed(pins: &Pins, id: u64, keep: &KeepRules, limit: usize) -> Vec<u64> {
+    if !keep.has_any() {
+        return Vec::new();
+    }
+    let goes = |verdict: Verdict| verdict.kept_by.is_empty().then_some(verdict.of.number);
+    let mut doomed: Vec<u64> =
+        keep.judge(pins.scheduled(id).map(candidate)).filter_map(goes).collect();
+    doomed.reverse();
+    doomed.truncate(limit);
+    doomed
+}
+
+fn candidate((number, made_ns): (u64, u64)) -> Candidate {
+    Candidate { number, made: WallTime::from_nanos(made_ns) }
+}
+
+impl KeepRules {
+    /// What keeps a version, with its place, such as `hourly 3/48`.
+    fn reason(&self, rule: Rule, place: u32) -> String {
+        let count = match rule {
+            Rule::Everything => return "there are no rules".to_owned(),
+            Rule::Within => return format!("within {}", Span(self.within_ns)),
+            Rule::Last => self.last,
+            Rule::Of(Period::Hour) => self.hourly,
+            Rule::Of(Period::Day) => self.daily,
+            Rule::Of(Period::Week) => self.weekly,
+            Rule::Of(Period::Month) => self.monthly,
+            Rule::Of(Period::Year) => self.yearly,
+        };
+        format!("{} {}/{count}", rule.name(), place + 1)
+    }
+}
