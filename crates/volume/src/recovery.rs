@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering};
 use block::{BlockDevice, Purpose, Zones};
 use env::Files;
 use format::segment::SegmentHeader;
+use format::superblock::Superblock;
 use history::{
     Branch, KnownLog, Log, LogStart, PageExtent, PageExtents, RecoveredLog, Segment, Spare, Store,
     StoreParts, StoredRun, TimeIndex, Timeline, open_time_run, read_header, recover_log,
