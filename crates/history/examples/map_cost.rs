@@ -22,7 +22,7 @@ const TIB: u64 = 1 << 40;
 const REQUEST_BLOCKS: u64 = 16;
 const SEGMENT_BYTES: u64 = 32 << 20;
 /// Different blocks that are written again, of a thousand.
-const AGAIN: [u64; 5] = [0, 10, 100, 500, 1000];
+const AGAIN: [u64; 4] = [0, 10, 100, 1000];
 
 /// The log, as far as places go.
 struct Log {

@@ -235,11 +235,11 @@ impl Volume {
             return Ok(BLOCK_BYTES);
         }
         let _epoch = self.core.store.enter();
-        let end = self.size_bytes().div_ceil(BLOCK_BYTES).min(blocks.end);
         let mut spent = BLOCK_BYTES;
         let mut block = blocks.start;
-        let outside = self.outside_among(blocks.start..end.max(blocks.start))?;
-        while block < end {
+        // Also what lies beyond the end: the volume may grow, when all of the group is trusted.
+        let outside = self.outside_among(blocks.clone())?;
+        while block < blocks.end {
             let index = (block - blocks.start) as usize;
             let is_outside = outside[index];
             let together = |i: &usize| untrusted[*i] && outside[*i] == is_outside;

@@ -101,8 +101,10 @@ impl Volume {
             }
             before = Some((seq, window));
         };
-        if let Some(entry) = self.time_entry(By::Seq(horizon))? {
-            visit(entry.seq, entry.time.as_nanos());
+        match self.time_entry(By::Seq(horizon))? {
+            Some(entry) => visit(entry.seq, entry.time.as_nanos()),
+            // What it began with is the end of an interval too, if nothing was written in it.
+            None => visit(Seq(record.created_seq), record.created_ns),
         }
         let recent = self.log.with_times(<[format::time::TimeEntry]>::to_vec);
         let first_recent = recent.first().map_or(Seq(u64::MAX), |e| e.seq);

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering};
 use block::{BlockDevice, Purpose, Zones};
 use env::Files;
 use format::segment::SegmentHeader;
+use format::superblock::Superblock;
 use history::{
     Branch, KnownLog, Log, LogStart, PageExtent, PageExtents, RecoveredLog, Segment, Spare, Store,
     StoreParts, StoredRun, TimeIndex, Timeline, open_time_run, read_header, recover_log,
@@ -68,12 +69,7 @@ pub fn open_core(
     let total = u32::try_from(superblock.device_bytes / superblock.zone_bytes)
         .map_err(|_| corrupt("the superblock names too many zones".to_owned()))?;
     let mut zones = Zones::new(total, reserve_of(total, superblock.zone_bytes));
-    let mut occupied = [&[0][..], superblock.catalogue_zones.as_slice()].concat();
-    occupied.extend(contents.segments.iter().map(|(_, s)| s.zone));
-    occupied.extend(contents.spares.iter().map(|&(_, zone)| zone));
-    occupied.extend(map_zones(&contents));
-    occupied.extend(contents.slabs.iter().map(|&(_, _, zone)| zone));
-    for zone in occupied {
+    for zone in occupied(&superblock, &contents) {
         if !zones.occupy(zone) {
             return Err(corrupt(format!("zone {zone} is used twice, or beyond the device")));
         }
@@ -120,6 +116,16 @@ pub fn open_core(
     core.store.back_reserve();
     core.load_groups().and_then(|()| fill(&core, contents, map)).inspect_err(|_| core.part())?;
     Ok(core)
+}
+
+/// Every zone that something is in.
+fn occupied(superblock: &Superblock, contents: &Contents) -> Vec<u32> {
+    let mut occupied = [&[0][..], superblock.catalogue_zones.as_slice()].concat();
+    occupied.extend(contents.segments.iter().map(|(_, s)| s.zone));
+    occupied.extend(contents.spares.iter().map(|&(_, zone)| zone));
+    occupied.extend(map_zones(contents));
+    occupied.extend(contents.slabs.iter().map(|&(_, _, zone)| zone));
+    occupied
 }
 
 fn extents_of(record: &RunRecord) -> PageExtents {

@@ -96,7 +96,7 @@ fn wait_until_encoded(hindsight: &Hindsight) -> Result<()> {
     let mut before = None;
     let mut same = 0;
     let begun = Instant::now();
-    while same < 4 && begun.elapsed() < Duration::from_secs(300) {
+    while same < 12 && begun.elapsed() < Duration::from_secs(300) {
         std::thread::sleep(Duration::from_secs(1));
         let shown = hindsight.ask(&["volume", "show", "bench"])?;
         let now = (shown["encoding"]["encoded"].as_u64(), shown["history_bytes"].as_u64());

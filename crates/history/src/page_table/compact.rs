@@ -160,7 +160,7 @@ impl CompactPage {
 
     fn insert(&mut self, at: usize, header: Header) {
         if self.headers.len() == self.headers.capacity() {
-            self.headers.reserve_exact(SPARE_HEADERS + self.headers.len() / 4);
+            self.headers.reserve_exact(SPARE_HEADERS + self.headers.len() / 16);
         }
         self.headers.insert(at, header);
     }

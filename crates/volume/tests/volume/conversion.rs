@@ -639,3 +639,21 @@ fn rot_the_mark(rig: &Rig) {
     }
     assert!(places > 0, "it is somewhere");
 }
+
+#[test]
+fn what_lies_beyond_the_end_is_in_place_should_the_volume_grow() {
+    let mut rig = Rig::new(64 << 20);
+    let volume = rig.pool().volume("v").expect("made");
+    put(&volume, 0, 0x11, 128);
+    // A block that is not whole is cut off by writing what is left of it, and zeros.
+    volume.resize(100 * BLOCK + 512).expect("smaller");
+    volume.resize(70 * BLOCK).expect("smaller still");
+    volume.change(&to(Architecture::SplitStream)).expect("changed");
+    rig.settle();
+    drop(volume);
+    let volume = rig.restart();
+    volume.resize(128 * BLOCK).expect("larger");
+    rig.pool().verify_invariants().expect("what is trusted is what the map says");
+    assert!(content(&volume)[70 * BLOCK as usize..].iter().all(|&b| b == 0));
+    assert_eq!(volume.info().expect("told").counters.rotten_places, 0);
+}
