@@ -147,11 +147,11 @@ impl CompactPage {
     fn put(&mut self, begin: usize, extent: usize, block: usize, slot: &Slot) {
         let mut at = begin;
         while let Some(header) = self.headers.get_mut(at).filter(|h| h.extent() == extent) {
-            if header.seq() == slot.seq {
-                if let Some(places) = header.places().with(block, slot.location) {
-                    *header = Header::pack(extent, slot.seq, places);
-                    return;
-                }
+            if header.seq() == slot.seq
+                && let Some(places) = header.places().with(block, slot.location)
+            {
+                *header = Header::pack(extent, slot.seq, places);
+                return;
             }
             at += 1;
         }

@@ -11,6 +11,9 @@ use hindsight_volume::{
 use sim::{Random, SimClock, SimEntropy, SimFile, SimFiles, SimMedia};
 use units::{MapExtent, Moment, Seq, WallTime};
 
+/// Something done to the file that is imported.
+type Spoil = fn(&Rig);
+
 const BLOCK: usize = 4096;
 const PAGE: usize = 512 * BLOCK;
 const ZONE_BYTES: u64 = 256 << 10;
@@ -422,7 +425,7 @@ fn readable(volume: &Volume, expected: &[u8]) -> Vec<std::result::Result<(), Err
 
 #[test]
 fn a_file_that_is_not_what_it_was_gives_errors_and_never_other_bytes() {
-    let spoil: [(&str, fn(&Rig)); 3] = [
+    let spoil: [(&str, Spoil); 3] = [
         ("written to", |rig| rig.file.change(30 * BLOCK, &[0xff; 10])),
         ("cut", |rig| rig.file.truncate(PAGE)),
         ("replaced and opened again", |rig| {
