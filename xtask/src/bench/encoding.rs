@@ -5,10 +5,10 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use hindsight_tests::command::{call, run};
-use hindsight_tests::disk::Disk;
-use hindsight_tests::postgres::Postgres;
-use hindsight_tests::random::Random;
+use tests::command::{call, run};
+use tests::disk::Disk;
+use tests::postgres::Postgres;
+use tests::random::Random;
 
 use super::Options;
 use super::fio::{self, Amount};
