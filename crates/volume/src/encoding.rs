@@ -138,8 +138,12 @@ impl Volume {
         let until = self.encoded_until(setting)?;
         let flushed = |volume: &Volume| Seq(volume.record.lock().flushed_seq);
         if until > flushed(self) && self.may_pack() {
-            // What waits in memory is not in the runs that are merged.
-            self.flush_map()?;
+            // What waits in memory is not in the runs that are merged. Without room for a run it
+            // waits on: the merges to come make some.
+            match self.flush_map() {
+                Err(e) if e.kind == ErrorKind::Full => {}
+                flushed => flushed?,
+            }
         }
         let until = until.min(flushed(self));
         let mut state = self.encoding.lock();

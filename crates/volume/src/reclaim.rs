@@ -160,11 +160,11 @@ impl Core {
 
     fn begin_reclaim(&self, volume: &Volume) -> Result<()> {
         volume.begin_pass()?;
+        volume.begin_encoding()?;
         self.free_empty_segments(volume)?;
         self.free_empty_homes(volume)?;
         volume.reclaim_wanted.store(false, Ordering::Relaxed);
         volume.begin_destage();
-        volume.begin_encoding()?;
         let horizon = volume.record.lock().horizon_seq;
         *volume.reclaiming.lock() = volume.own_timelines().iter().map(|t| t.id).collect();
         volume.record.lock().reclaimed_to = horizon;
