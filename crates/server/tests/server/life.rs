@@ -1,5 +1,7 @@
 //! What a volume lives through, over HTTP.
 
+use std::time::{Duration, Instant};
+
 use api::{
     ChangeVolume, CreateClone, CreateMark, CreateVersion, CreateVolume, DiffQuery, HistoryQuery,
     ListQuery, ProblemKind, Range, Revert, SizeInput, SpanInput,
@@ -315,6 +317,49 @@ fn a_cache_is_asked_for_shown_counted_and_switched_off() {
     assert!(fixture.client.create_volume(&plain).expect("create").cache.is_some());
     let changed = fixture.client.change_volume("w", &off, false).expect("change");
     assert_eq!(changed.cache, None);
+}
+
+#[test]
+fn history_is_encoded_as_asked_for_shown_counted_and_audited() {
+    let fixture = Fixture::new();
+    let asked = CreateVolume {
+        encoding: Some("xor".to_owned()),
+        encode_after: Some(SpanInput(Span(0))),
+        ..new_volume("v", 1 << 24)
+    };
+    let made = fixture.client.create_volume(&asked).expect("create").encoding;
+    assert_eq!((made.kind.as_str(), made.after), ("xor", Some(SpanInput(Span(0)))));
+    let first = fixture.write(0, 1);
+    for byte in 2..60 {
+        fixture.write(0, byte);
+    }
+    // Other settings begin another pass over the history, whenever the last one was.
+    let change = ChangeVolume { encoding: Some("delta".to_owned()), ..ChangeVolume::default() };
+    let mut shown = fixture.client.change_volume("v", &change, false).expect("change").encoding;
+    let began = Instant::now();
+    while shown.encoded == 0 {
+        assert!(began.elapsed() < Duration::from_secs(60), "nothing is encoded: {shown:?}");
+        std::thread::sleep(Duration::from_millis(20));
+        shown = fixture.client.volume("v").expect("show").encoding;
+    }
+    assert!(shown.packed_bytes < shown.unpacked_bytes && shown.faults == 0, "{shown:?}");
+    let (_, text) =
+        fixture.raw("GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+    assert!(text.contains("hindsight_volume_packed_bytes{volume=\"v\"}"), "{text}");
+    let (_, audit) = fixture.send("GET", "/audit", "");
+    assert!(audit.contains("\"encode\""), "{audit}");
+    let done = fixture.client.revert("v", &revert(&format!("seq:{first}"))).expect("revert");
+    assert_eq!((done.to.seq, fixture.first_byte(0)), (first, 1));
+
+    let raw = ChangeVolume { encoding: Some("raw".to_owned()), ..ChangeVolume::default() };
+    let now = fixture.client.change_volume("v", &raw, false).expect("change").encoding;
+    assert_eq!((now.kind.as_str(), now.after), ("raw", None));
+    let wrong = ChangeVolume { encoding: Some("lz4".to_owned()), ..ChangeVolume::default() };
+    let refused = problem(fixture.client.change_volume("v", &wrong, false));
+    assert_eq!(refused.detail, "there is no encoding lz4");
+    let aged = ChangeVolume { encode_after: Some(SpanInput(Span(1))), ..ChangeVolume::default() };
+    let refused = problem(fixture.client.change_volume("v", &aged, false));
+    assert!(refused.detail.contains("raw history is not encoded"), "{}", refused.detail);
 }
 
 #[test]
