@@ -15,22 +15,22 @@ use std::collections::BTreeSet;
 use std::io::IoSlice;
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 
 use block::Purpose;
-use format::batch::{BatchEncoder, BatchHeader, BatchKind, header_bytes};
+use format::batch::{BatchEncoder, BatchKind, header_bytes};
 use format::checksum::block_crc;
 use format::location::Location;
 use format::map::{Entry, cover};
-use format::segment::{SEGMENT_HEADER_BYTES, SegmentHeader};
 use history::{
     BLOCKS_PER_PAGE, IoKind, OUTSIDE_SEQ, RunBuilder, Segment, Slot, Store, StoredRun, Timeline,
     block_location,
 };
-use units::{BLOCK_BYTES, BlockCount, Lba, Seq, WallTime};
+use units::{BLOCK_BYTES, BlockCount, Lba, Seq};
 
 use crate::catalogue::TimelineRecord;
 use crate::core::Core;
+use crate::fresh::{begin_segment, relocated};
 use crate::map_flush::{commit_segment, record_of_run};
 use crate::needed::Needed;
 use crate::source::Source;
@@ -352,19 +352,8 @@ impl CopyJob {
         data: impl Fn(u64) -> &'b [u8],
     ) -> Result<()> {
         let offset = segment.end.load(Ordering::Acquire);
-        let header = BatchHeader {
-            segment: segment.number,
-            offset,
-            kind: BatchKind::Relocated,
-            nonce: segment.nonce,
-            timeline: self.timeline,
-            time: WallTime::from_nanos(0),
-            base_seq: OUTSIDE_SEQ,
-            stable_seq: Seq::ZERO,
-            durable_seq: Seq::ZERO,
-            flush_count: 0,
-        };
-        let time = WallTime::from_nanos(0);
+        let header = relocated(segment, offset, self.timeline, OUTSIDE_SEQ);
+        let time = header.time;
         let mut header_of = Vec::new();
         let mut encoder = BatchEncoder::new(&mut header_of);
         let mut blocks: Vec<(u64, u32)> = Vec::new();
@@ -419,38 +408,9 @@ impl CopyJob {
             self.commit(core, timeline, source)?;
         }
         let zone = self.store.allocate_zone(Purpose::Data)?;
-        let number = {
-            let mut numbers = core.books.lock();
-            numbers.segment += 1;
-            numbers.segment
-        };
-        let segment = Arc::new(Segment {
-            number,
-            zone,
-            log: self.log,
-            nonce: core.machine.entropy.next_u64(),
-            last_seq: AtomicU64::new(OUTSIDE_SEQ.0),
-            end: AtomicU32::new(SEGMENT_HEADER_BYTES as u32),
-            live_entries: AtomicI64::new(0),
-            committed_entries: AtomicI64::new(0),
-            sealed: AtomicBool::new(true),
-            retired: AtomicBool::new(false),
-            slab: None,
-            packed: AtomicU32::new(0),
-        });
+        let segment = begin_segment(core, self.log, zone, None)?;
+        segment.last_seq.store(OUTSIDE_SEQ.0, Ordering::Release);
         self.segment = Some(Arc::clone(&segment));
-        let header = SegmentHeader {
-            pool_id: self.store.pool_id,
-            segment: number,
-            zone,
-            log: self.log,
-            nonce: segment.nonce,
-            created: core.machine.clock.wall(),
-            first_seq: OUTSIDE_SEQ,
-            voids: None,
-        };
-        self.store.write(self.store.zone_offset(zone), &[IoSlice::new(&header.encode())])?;
-        core.store.io(self.log).count(IoKind::Other, SEGMENT_HEADER_BYTES as u64);
         Ok(segment)
     }
 

@@ -6,13 +6,81 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering};
 
 use block::Purpose;
+use format::batch::{BatchHeader, BatchKind};
 use format::map::Entry;
 use format::segment::{SEGMENT_HEADER_BYTES, SegmentHeader};
 use history::{IoKind, IoTally, Segment};
-use units::Seq;
+use units::{Seq, WallTime};
 
 use crate::Result;
 use crate::core::Core;
+
+/// Begins a segment in a zone, or a slab of a base (its number and its bytes). The zone is free
+/// again if that fails.
+///
+/// # Errors
+/// `Refused` or `Io`.
+pub fn begin_segment(
+    core: &Core,
+    log: u64,
+    zone: u32,
+    slab: Option<(u64, u32)>,
+) -> Result<Arc<Segment>> {
+    let number = {
+        let mut numbers = core.books.lock();
+        numbers.segment += 1;
+        numbers.segment
+    };
+    let end = slab.map_or(SEGMENT_HEADER_BYTES as u32, |(_, bytes)| bytes);
+    let segment = Arc::new(Segment {
+        number,
+        zone,
+        log,
+        nonce: core.machine.entropy.next_u64(),
+        last_seq: AtomicU64::new(0),
+        end: AtomicU32::new(end),
+        live_entries: AtomicI64::new(0),
+        committed_entries: AtomicI64::new(0),
+        sealed: AtomicBool::new(true),
+        retired: AtomicBool::new(false),
+        slab: slab.map(|(slab, _)| slab),
+        packed: AtomicU32::new(0),
+    });
+    let store = &core.store;
+    let header = SegmentHeader {
+        pool_id: store.pool_id,
+        segment: number,
+        zone,
+        log,
+        nonce: segment.nonce,
+        created: core.machine.clock.wall(),
+        first_seq: Seq(1),
+        voids: None,
+    };
+    let written = store.write(store.zone_offset(zone), &[IoSlice::new(&header.encode())]);
+    written.inspect_err(|_| store.free_zone(zone))?;
+    store.io(log).count(IoKind::Other, SEGMENT_HEADER_BYTES as u64);
+    Ok(segment)
+}
+
+/// The header of a batch of earlier writes, which is put at an offset of a segment; `seq` is that of
+/// the first.
+#[must_use]
+pub fn relocated(segment: &Segment, offset: u32, timeline: u64, seq: Seq) -> BatchHeader {
+    BatchHeader {
+        segment: segment.number,
+        offset,
+        kind: BatchKind::Relocated,
+        nonce: segment.nonce,
+        timeline,
+        // The time of a moved write stays in the time index; its batch records none.
+        time: WallTime::from_nanos(0),
+        base_seq: seq,
+        stable_seq: Seq::ZERO,
+        durable_seq: Seq::ZERO,
+        flush_count: 0,
+    }
+}
 
 /// Segments of one log, being filled.
 pub struct FreshSegments {
@@ -57,38 +125,8 @@ impl FreshSegments {
             return Ok(Arc::clone(open));
         }
         let zone = store.allocate_zone(Purpose::Reclaim)?;
-        let number = {
-            let mut numbers = self.core.books.lock();
-            numbers.segment += 1;
-            numbers.segment
-        };
-        let segment = Arc::new(Segment {
-            number,
-            zone,
-            log: self.log,
-            nonce: self.core.machine.entropy.next_u64(),
-            last_seq: AtomicU64::new(0),
-            end: AtomicU32::new(SEGMENT_HEADER_BYTES as u32),
-            live_entries: AtomicI64::new(0),
-            committed_entries: AtomicI64::new(0),
-            sealed: AtomicBool::new(true),
-            retired: AtomicBool::new(false),
-            slab: None,
-            packed: AtomicU32::new(0),
-        });
+        let segment = begin_segment(&self.core, self.log, zone, None)?;
         self.done.extend(self.open.replace(Arc::clone(&segment)));
-        let header = SegmentHeader {
-            pool_id: store.pool_id,
-            segment: number,
-            zone,
-            log: self.log,
-            nonce: segment.nonce,
-            created: self.core.machine.clock.wall(),
-            first_seq: Seq(1),
-            voids: None,
-        };
-        store.write(store.zone_offset(zone), &[IoSlice::new(&header.encode())])?;
-        self.io.count(IoKind::Other, SEGMENT_HEADER_BYTES as u64);
         Ok(segment)
     }
 

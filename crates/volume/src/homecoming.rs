@@ -14,20 +14,20 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::IoSlice;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 
 use block::Purpose;
-use format::batch::{BatchEncoder, BatchHeader, BatchKind};
+use format::batch::BatchEncoder;
 use format::checksum::block_crc;
 use format::location::Location;
 use format::map::{Entry, Key};
-use format::segment::{SEGMENT_HEADER_BYTES, SegmentHeader};
 use history::run::EntrySource;
 use history::{Content, IoKind, IoTally, Segment, Timeline};
-use units::{BLOCK_BYTES, Lba, Seq, WallTime};
+use units::{BLOCK_BYTES, Lba, Seq};
 
 use crate::Result;
 use crate::base::home_header_bytes;
+use crate::fresh::{begin_segment, relocated};
 use crate::mover::read_entry;
 use crate::types::Granularity;
 use crate::volume::Volume;
@@ -323,38 +323,9 @@ impl Homecoming {
             Err(e) if e.kind == history::ErrorKind::Full => return Ok(None),
             Err(e) => return Err(e.into()),
         };
-        let number = {
-            let mut numbers = self.volume.core.books.lock();
-            numbers.segment += 1;
-            numbers.segment
-        };
-        let segment = Arc::new(Segment {
-            number,
-            zone,
-            log: self.volume.id,
-            nonce: self.volume.core.machine.entropy.next_u64(),
-            last_seq: AtomicU64::new(0),
-            end: AtomicU32::new(base.slab_bytes()),
-            live_entries: AtomicI64::new(0),
-            committed_entries: AtomicI64::new(0),
-            sealed: AtomicBool::new(true),
-            retired: AtomicBool::new(false),
-            slab: Some(group.slab),
-            packed: AtomicU32::new(0),
-        });
+        let slab = (group.slab, base.slab_bytes());
+        let segment = begin_segment(&self.volume.core, self.volume.id, zone, Some(slab))?;
         self.taken.push(Arc::clone(&segment));
-        let header = SegmentHeader {
-            pool_id: store.pool_id,
-            segment: number,
-            zone,
-            log: self.volume.id,
-            nonce: segment.nonce,
-            created: self.volume.core.machine.clock.wall(),
-            first_seq: Seq(1),
-            voids: None,
-        };
-        store.write(store.zone_offset(zone), &[IoSlice::new(&header.encode())])?;
-        self.io.count(IoKind::Other, SEGMENT_HEADER_BYTES as u64);
         Ok(Some(segment))
     }
 
@@ -434,20 +405,10 @@ impl Homecoming {
         let mut headers = Vec::with_capacity(chosen.len() * home_header_bytes() as usize);
         for &index in chosen {
             let entry = &entries[index];
-            let header = BatchHeader {
-                segment: segment.number,
-                offset: base.offset_of(entry.key.index),
-                kind: BatchKind::Relocated,
-                nonce: segment.nonce,
-                timeline: self.timeline,
-                time: WallTime::from_nanos(0),
-                base_seq: entry.seq,
-                stable_seq: Seq::ZERO,
-                durable_seq: Seq::ZERO,
-                flush_count: 0,
-            };
+            let offset = base.offset_of(entry.key.index);
+            let header = relocated(segment, offset, self.timeline, entry.seq);
             let mut encoder = BatchEncoder::new(&mut headers);
-            encoder.push_relocated(entry.key.index, entry.seq, WallTime::from_nanos(0), entry.crc);
+            encoder.push_relocated(entry.key.index, entry.seq, header.time, entry.crc);
             encoder.finish(&header);
         }
         let mut slices = Vec::with_capacity(2 * chosen.len());

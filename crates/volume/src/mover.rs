@@ -4,16 +4,16 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use format::batch::{BatchEncoder, BatchHeader, BatchKind, header_bytes};
+use format::batch::{BatchEncoder, BatchKind, header_bytes};
 use format::checksum::block_crc;
 use format::location::Location;
 use format::map::Entry;
 use history::{Content, IoKind, IoTally, Segment, Store, block_location};
-use units::{BLOCK_BYTES, Seq, WallTime};
+use units::BLOCK_BYTES;
 
 use crate::Result;
 use crate::core::Core;
-use crate::fresh::FreshSegments;
+use crate::fresh::{FreshSegments, relocated};
 
 /// Writes entries with their blocks as relocated batches.
 pub struct Mover {
@@ -76,22 +76,10 @@ impl Mover {
 
     /// The header of a batch of one entry, and its length.
     fn header(&self, segment: &Segment, offset: u32, entry: &Entry) -> (Vec<u8>, u32) {
-        let header = BatchHeader {
-            segment: segment.number,
-            offset,
-            kind: BatchKind::Relocated,
-            nonce: segment.nonce,
-            timeline: self.timeline,
-            time: WallTime::from_nanos(0),
-            base_seq: entry.seq,
-            stable_seq: Seq::ZERO,
-            durable_seq: Seq::ZERO,
-            flush_count: 0,
-        };
+        let header = relocated(segment, offset, self.timeline, entry.seq);
         let mut bytes = Vec::with_capacity(256);
         let mut encoder = BatchEncoder::new(&mut bytes);
-        // The time of a moved write stays in the time index; its batch records none.
-        let time = WallTime::from_nanos(0);
+        let time = header.time;
         let block = entry.key.first_block().0;
         if entry.location.is_hole() {
             let blocks = u32::try_from(entry.key.blocks())
