@@ -31,9 +31,9 @@ use groups::{GROUP_VERSIONS, GROUPS};
 use guard::guarded;
 pub use guard::panic_becomes_error;
 pub use records::{
-    ConversionRecord, EventRecord, GroupRecord, GroupVersionRecord, MarkRecord, RunRecord,
-    ScheduleRecord, ScheduledRecord, SegmentRecord, SourceRecord, TimelineRecord, VersionRecord,
-    VolumeRecord,
+    ConversionRecord, EventRecord, GraceRecord, GroupRecord, GroupVersionRecord, MarkRecord,
+    RunRecord, ScheduleRecord, ScheduledRecord, SegmentRecord, SourceRecord, TimelineRecord,
+    VersionRecord, VolumeRecord,
 };
 #[cfg(test)]
 use schedules::SCHEDULES;

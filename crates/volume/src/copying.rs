@@ -387,7 +387,7 @@ impl CopyJob {
         }
         segment.end.store(offset + sizes.total(), Ordering::Release);
         let count = i64::try_from(self.entries.len() - before).expect("a batch is small");
-        segment.live_entries.fetch_add(count, Ordering::AcqRel);
+        segment.add_entries(count);
         Ok(())
     }
 

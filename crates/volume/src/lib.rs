@@ -21,7 +21,9 @@ mod diff;
 mod encoding;
 mod error;
 mod events;
+mod expiry;
 mod fresh;
+mod grace;
 mod groups;
 mod history_query;
 mod homecoming;
@@ -67,9 +69,9 @@ pub use history::{IoCount, IoKind};
 pub use types::{
     Architecture, AuditRecord, Bucket, Budget, CacheChange, CacheInfo, CacheSetting, CacheUse,
     Consistency, ConversionInfo, Dependants, DiffPage, Encoding, EncodingChange, EncodingInfo,
-    EncodingSetting, Event, Extent, Granularity, HistoryPage, ImportInfo, ImportSpec, Mark,
-    PoolStatus, Range, Resolved, RevertReport, Stamp, Version, VersionPage, VolumeChange,
-    VolumeCounters, VolumeInfo, VolumeSpec, WriteOp,
+    EncodingSetting, Event, Extent, GraceInfo, Granularity, HistoryPage, ImportInfo, ImportSpec,
+    Mark, PoolStatus, Range, Resolved, RevertReport, Sacrifice, Stamp, Version, VersionPage,
+    VolumeChange, VolumeCounters, VolumeInfo, VolumeSpec, WriteOp,
 };
 
 /// The machine under a pool: its clock and its randomness.

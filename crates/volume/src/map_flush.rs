@@ -72,7 +72,7 @@ impl Volume {
         for (segment, live, ..) in &frozen.segments {
             let gone = dropped.get(&segment.number).copied().unwrap_or(0);
             segment.committed_entries.store(live - gone, Ordering::Release);
-            segment.live_entries.fetch_sub(gone, Ordering::AcqRel);
+            segment.add_entries(-gone);
         }
         for part in written {
             part.timeline.install_flushed(part.parts, part.run.map(Arc::new));

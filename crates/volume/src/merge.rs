@@ -465,7 +465,7 @@ impl MergeJob {
         }
         for (&number, &change) in changes {
             if let Some(segment) = core.store.segment(number) {
-                segment.live_entries.fetch_add(change, Ordering::AcqRel);
+                segment.add_entries(change);
                 segment.committed_entries.fetch_add(change, Ordering::AcqRel);
             }
         }

@@ -272,6 +272,7 @@ impl Pool {
             conversion: None,
             extent: spec.extent,
             encoding: encoding::setting(None, spec.encoding)?,
+            grace: None,
         })
     }
 
@@ -402,6 +403,7 @@ impl Pool {
             placed: Vec::new(),
             conversion: None,
             extent: extent.unwrap_or(record.extent),
+            grace: None,
             ..record
         };
         let branch = Branch { timeline, seq: resolved.seq };
@@ -558,12 +560,7 @@ impl Pool {
         };
         let slabs: usize = stores.iter().map(count).sum();
         let current_bytes = slabs as u64 * zone_bytes;
-        let segments = store.segments();
-        let reclaimable_bytes = segments
-            .iter()
-            .filter(|s| s.sealed.load(Ordering::Acquire) && s.slab.is_none())
-            .map(|s| u64::from(s.end.load(Ordering::Acquire)).saturating_sub(s.live_bytes()))
-            .sum();
+        let reclaimable_bytes = store.space_of_all().dead_bytes;
         let pending: usize = self
             .core
             .timelines

@@ -233,6 +233,7 @@ fn add_segments(core: &Core, contents: &Contents) -> Result<BTreeMap<u64, Vec<Se
             retired: AtomicBool::new(false),
             slab: slabs.get(&(record.log, number)).copied(),
             packed: AtomicU32::new(record.packed),
+            account: history::Account::default(),
         };
         store.add_segment(Arc::new(segment));
         if !record.sealed {
@@ -258,6 +259,7 @@ fn add_segments(core: &Core, contents: &Contents) -> Result<BTreeMap<u64, Vec<Se
                     retired: AtomicBool::new(false),
                     slab: None,
                     packed: AtomicU32::new(0),
+                    account: history::Account::default(),
                 }));
                 tails.entry(header.log).or_default().push(header);
             }
@@ -301,7 +303,7 @@ fn add_volume(
         let found = core.store.segment(segment.number).expect("tail segments were added");
         found.last_seq.fetch_max(segment.last_seq.0, Ordering::AcqRel);
         found.end.store(segment.end, Ordering::Release);
-        found.live_entries.fetch_add(segment.live_entries, Ordering::AcqRel);
+        found.add_entries(segment.live_entries);
     }
     for (timeline, entry) in &recovered.entries {
         let map = core.timeline(*timeline).ok_or_else(|| {

@@ -67,8 +67,7 @@ impl Volume {
 
     /// Bytes of blocks in this volume's log that the map points to.
     pub(crate) fn logged_bytes(&self) -> u64 {
-        let segments = self.core.store.segments();
-        segments.iter().filter(|s| s.log == self.id).map(|s| s.live_bytes()).sum()
+        self.core.store.space(self.id).count().live_bytes
     }
 
     /// Bytes of the runs of map entries of this volume's writes.

@@ -233,12 +233,27 @@ pub struct VolumeChange {
     pub window_ns: Option<u64>,
     /// `Some(None)` takes the limit away.
     pub history_limit_bytes: Option<Option<u64>>,
+    /// For how long what a smaller window or limit takes away is kept, in nanoseconds; `None` is a
+    /// day. 0 ends a grace period that is under way, too.
+    pub grace_ns: Option<u64>,
     /// The write-back cache.
     pub cache: CacheChange,
     /// Where data lives: changes at once, and what follows from that is done in the background.
     pub architecture: Option<Architecture>,
     /// How history is kept; what is encoded stays so.
     pub encoding: EncodingChange,
+}
+
+/// History that is kept although a smaller window or history limit was set: setting what held
+/// before loses nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GraceInfo {
+    /// Until when.
+    pub until: WallTime,
+    /// The window that history expires by until then, in nanoseconds.
+    pub window_ns: u64,
+    /// The history limit until then.
+    pub history_limit_bytes: Option<u64>,
 }
 
 /// A change of architecture whose background work is not done.
@@ -315,6 +330,8 @@ pub struct VolumeInfo {
     pub window_ns: u64,
     /// Bytes.
     pub history_limit_bytes: Option<u64>,
+    /// What held before, while it still does.
+    pub grace: Option<GraceInfo>,
     /// `online`, or `refusing-writes` after a failed write or flush.
     pub state: &'static str,
     /// Bytes of the present that are stored (holes excluded).
@@ -554,6 +571,19 @@ pub struct RevertReport {
     pub changed_exact: bool,
     /// The seq of the revert itself (`from` when nothing was done).
     pub seq: Seq,
+}
+
+/// What a full pool would give up next.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sacrifice {
+    /// The volume.
+    pub volume: String,
+    /// The oldest moment that can be opened by time now.
+    pub from: Stamp,
+    /// The oldest one after it.
+    pub to: Stamp,
+    /// Whether it is kept only for a grace period.
+    pub is_grace: bool,
 }
 
 /// The pool as it stands.

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use format::checksum::block_crc;
-use history::Slot;
 use history::run::EntrySource;
+use history::{Slot, SpaceCount};
 use units::BLOCK_BYTES;
 
 use crate::opening::Patience;
@@ -58,6 +58,7 @@ impl Pool {
             return Err(broken(text));
         }
         for volume in self.core.all_volumes() {
+            volume.verify_space()?;
             volume.cache.verify();
             volume.verify_places()?;
             volume.verify_homes()?;
@@ -67,6 +68,27 @@ impl Pool {
 }
 
 impl Volume {
+    /// Checks the sum of the log's segments against the segments. Nothing is in flight meanwhile.
+    fn verify_space(&self) -> Result<()> {
+        self.log.with_gate(|_| {
+            let segments = self.core.store.segments();
+            let mut expected = SpaceCount::default();
+            for one in segments.iter().filter(|s| s.log == self.id).map(|s| s.space()) {
+                expected.live_bytes += one.live_bytes;
+                expected.entries += one.entries;
+                expected.packed_bytes += one.packed_bytes;
+                expected.packed_entries += one.packed_entries;
+                expected.dead_bytes += one.dead_bytes;
+            }
+            let found = self.core.store.space(self.id).count();
+            if found == expected {
+                return Ok(());
+            }
+            let name = &self.name;
+            Err(broken(format!("the sums of {name} are {found:?}, its segments {expected:?}")))
+        })
+    }
+
     /// Checks that whatever the map has in the base is at home there, one version of a block at
     /// most.
     fn verify_homes(&self) -> Result<()> {

@@ -241,6 +241,7 @@ impl Volume {
             extent: record.extent,
             window_ns: record.window_ns,
             history_limit_bytes: record.history_limit_bytes,
+            grace: record.grace_info(self.now()),
             state: if self.core.store.has_failed() { "refusing-writes" } else { "online" },
             live_bytes: space.live_bytes,
             history_bytes: space.history_bytes,

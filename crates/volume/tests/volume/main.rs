@@ -7,6 +7,7 @@ mod conversion;
 mod corners;
 mod extents;
 mod golden;
+mod grace;
 mod groups;
 mod handover;
 mod hook;
