@@ -8,6 +8,7 @@
 //! 3. A record that cannot be read stops us: it never means "none".
 
 mod backend;
+mod figures;
 mod groups;
 mod guard;
 #[cfg(test)]
@@ -26,6 +27,8 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 pub use backend::{CatalogueMedia, write_superblock};
+#[cfg(test)]
+use figures::FIGURES;
 #[cfg(test)]
 use groups::{GROUP_VERSIONS, GROUPS};
 use guard::guarded;
@@ -468,7 +471,8 @@ impl Commit {
 
     /// Removes a run of map entries.
     pub fn remove_map_run(&self, id: u64) -> Result<()> {
-        self.take(MAP_RUNS, id)
+        self.take(MAP_RUNS, id)?;
+        self.remove_figures(id)
     }
 
     /// Writes a run of times.

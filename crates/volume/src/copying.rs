@@ -233,7 +233,8 @@ impl Core {
             }
         }
         for heir in self.heirs(timeline) {
-            *heir.counted.lock() = None;
+            *heir.live.lock() = None;
+            *heir.walked.lock() = None;
             heir.place_copied(pages);
         }
     }

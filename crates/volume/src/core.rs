@@ -20,6 +20,7 @@ use parking_lot::{Mutex, MutexGuard, RwLock};
 use crate::catalogue::{
     Catalogue, CatalogueMedia, Commit, GroupRecord, Numbers, SourceRecord, TimelineRecord,
 };
+use crate::figures::Figures;
 use crate::merge::MergeJob;
 use crate::opening::Opening;
 use crate::schedule::Pace;
@@ -85,6 +86,8 @@ pub struct Core {
     pub sharing: Mutex<()>,
     /// Groups by name; they change under `books`.
     pub groups: Mutex<BTreeMap<String, GroupRecord>>,
+    /// What map runs are kept for, by run, as far as that is known.
+    pub figures: Mutex<BTreeMap<u64, Arc<Figures>>>,
     /// The right to run schedules, and whether the clock goes evenly.
     pub pace: Mutex<Pace>,
 }

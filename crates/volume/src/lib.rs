@@ -22,6 +22,7 @@ mod encoding;
 mod error;
 mod events;
 mod expiry;
+mod figures;
 mod fresh;
 mod grace;
 mod groups;
@@ -67,11 +68,12 @@ pub use volume::Volume;
 pub use error::{Error, ErrorKind, Result};
 pub use history::{IoCount, IoKind};
 pub use types::{
-    Architecture, AuditRecord, Bucket, Budget, CacheChange, CacheInfo, CacheSetting, CacheUse,
-    Consistency, ConversionInfo, Dependants, DiffPage, Encoding, EncodingChange, EncodingInfo,
-    EncodingSetting, Event, Extent, GraceInfo, Granularity, HistoryPage, ImportInfo, ImportSpec,
-    Mark, PoolStatus, Range, Resolved, RevertReport, Sacrifice, Stamp, Version, VersionPage,
-    VolumeChange, VolumeCounters, VolumeInfo, VolumeSpec, WriteOp,
+    AgeBytes, Architecture, AuditRecord, Bucket, Budget, CacheChange, CacheInfo, CacheSetting,
+    CacheUse, Consistency, ConversionInfo, Dependants, DiffPage, Encoding, EncodingChange,
+    EncodingInfo, EncodingSetting, Event, Extent, GraceInfo, Granularity, HistoryPage, Holder,
+    ImportInfo, ImportSpec, Mark, PoolStatus, Range, Resolved, RevertReport, Sacrifice, Stamp,
+    Version, VersionPage, VolumeChange, VolumeCounters, VolumeInfo, VolumeSpace, VolumeSpec,
+    WriteOp,
 };
 
 /// The machine under a pool: its clock and its randomness.

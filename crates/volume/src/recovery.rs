@@ -111,6 +111,7 @@ pub fn open_core(
         sharing: Mutex::new(()),
         pace: Mutex::default(),
         groups: Mutex::default(),
+        figures: Mutex::default(),
         closed: AtomicBool::new(false),
     });
     core.store.back_reserve();
@@ -154,6 +155,9 @@ fn fill(core: &Arc<Core>, mut contents: Contents, map: Map) -> Result<()> {
     }
     if map == Map::Ignored {
         contents.map_runs.clear();
+    }
+    if map == Map::Used {
+        core.load_figures(&contents.map_runs)?;
     }
     add_timelines(core, &contents)?;
     let tails = add_segments(core, &contents)?;
@@ -444,7 +448,8 @@ impl Volume {
             conversion: Mutex::new(Conversion::of(&record, is_importing)),
             encoding: Mutex::default(),
             waiting_homes: AtomicU64::new(0),
-            counted: Mutex::new(None),
+            live: Mutex::new(None),
+            walked: Mutex::new(None),
             cache: Cache::new(record.granularity_at(Seq(u64::MAX))),
             record: Mutex::new(record),
             core,

@@ -336,6 +336,8 @@ pub struct VolumeInfo {
     pub state: &'static str,
     /// Bytes of the present that are stored (holes excluded).
     pub live_bytes: u64,
+    /// Whether that is so; else it is an upper bound, until the map's runs are merged.
+    pub live_exact: bool,
     /// Bytes kept only for the past.
     pub history_bytes: u64,
     /// Bytes of history that stay because of versions, pinned marks, views and clones.
@@ -571,6 +573,57 @@ pub struct RevertReport {
     pub changed_exact: bool,
     /// The seq of the revert itself (`from` when nothing was done).
     pub seq: Seq,
+}
+
+/// History that was written over so long ago.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AgeBytes {
+    /// Less than so many nanoseconds ago (and not less than those before it); `None` is the rest.
+    pub below_ns: Option<u64>,
+    /// Bytes.
+    pub bytes: u64,
+}
+
+/// What pins and branches at one moment, or at neighbouring ones, hold.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Holder {
+    /// The first moment.
+    pub first: Seq,
+    /// The last one; the same unless there are so many that they are told together.
+    pub last: Seq,
+    /// How many moments.
+    pub moments: u64,
+    /// What is at the first and the last: `v:3`, `mark:NAME`, views, `clone NAME`, `revert`.
+    pub names: Vec<String>,
+    /// Bytes of history that these are the last to see before they were written over. Those of all
+    /// holders add up.
+    pub held_bytes: u64,
+    /// Of these: what no other moment that is held sees. The rest passes to the holder before when
+    /// this one goes.
+    pub own_bytes: u64,
+}
+
+/// What a volume's space is for, in full.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VolumeSpace {
+    /// Bytes of the present that are stored.
+    pub live_bytes: u64,
+    /// Whether that is so; else it is an upper bound.
+    pub live_exact: bool,
+    /// Bytes kept only for the past.
+    pub history_bytes: u64,
+    /// Of these: by when they were written over, youngest first.
+    pub ages: Vec<AgeBytes>,
+    /// Of these: what is not sorted by age before the map's runs are merged.
+    pub unsorted_bytes: u64,
+    /// Of these: what pins and branches see.
+    pub pinned_bytes: u64,
+    /// Of these: what has left the window.
+    pub beyond_bytes: u64,
+    /// Bytes that no moment needs any more: freed in the background, or when room is wanted.
+    pub reclaimable_bytes: u64,
+    /// Who holds what, oldest first.
+    pub holders: Vec<Holder>,
 }
 
 /// What a full pool would give up next.

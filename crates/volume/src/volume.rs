@@ -24,6 +24,7 @@ use crate::encoding::EncodingState;
 use crate::opening::{Opening, Patience};
 use crate::pins::Pins;
 use crate::schedule::Schedule;
+use crate::space::Walked;
 use crate::types::{Extent, Stamp, VolumeCounters, VolumeInfo};
 use crate::versions::Counting;
 use crate::view::View;
@@ -76,7 +77,9 @@ pub struct Volume {
     /// Blocks whose homes were taken when full merges would have brought them there.
     pub(crate) waiting_homes: AtomicU64,
     /// Live bytes as last counted, and the seq then.
-    pub(crate) counted: Mutex<Option<(Seq, u64)>>,
+    pub(crate) live: Mutex<Option<(Seq, u64)>>,
+    /// What a walk of a small map found last.
+    pub(crate) walked: Mutex<Option<Walked>>,
 }
 
 impl Volume {
@@ -244,6 +247,7 @@ impl Volume {
             grace: record.grace_info(self.now()),
             state: if self.core.store.has_failed() { "refusing-writes" } else { "online" },
             live_bytes: space.live_bytes,
+            live_exact: space.live_exact,
             history_bytes: space.history_bytes,
             pinned_bytes: space.pinned_bytes,
             oldest,

@@ -8,11 +8,12 @@ use redb::{Key, TableDefinition, TableHandle, Value};
 use serde::Serialize;
 
 use super::{
-    AUDIT, BASES, CURRENT, ConversionRecord, EventRecord, GROUP_VERSIONS, GROUPS, GroupRecord,
-    GroupVersionRecord, MAP_RUNS, MARKS, MarkRecord, NUMBERS, RunRecord, SCHEDULES, SEGMENTS,
-    SPARES, ScheduleRecord, ScheduledRecord, SegmentRecord, SourceRecord, TIME_RUNS, TIMELINES,
-    TimelineRecord, VERSIONS, VOLUMES, VersionRecord, VolumeRecord,
+    AUDIT, BASES, CURRENT, ConversionRecord, EventRecord, FIGURES, GROUP_VERSIONS, GROUPS,
+    GraceRecord, GroupRecord, GroupVersionRecord, MAP_RUNS, MARKS, MarkRecord, NUMBERS, RunRecord,
+    SCHEDULES, SEGMENTS, SPARES, ScheduleRecord, ScheduledRecord, SegmentRecord, SourceRecord,
+    TIME_RUNS, TIMELINES, TimelineRecord, VERSIONS, VOLUMES, VersionRecord, VolumeRecord,
 };
+use crate::figures::{Figures, SpanFigures};
 use crate::retention::KeepRules;
 use crate::types::{
     Architecture, AuditRecord, CacheSetting, Consistency, Encoding, EncodingSetting, Granularity,
@@ -62,6 +63,7 @@ fn the_page_names_every_table_and_its_types() {
         typed(GROUPS),
         typed(GROUP_VERSIONS),
         typed(AUDIT),
+        typed(FIGURES),
     ];
     assert_eq!(told, code);
 }
@@ -89,6 +91,15 @@ fn source() -> SourceRecord {
 
 fn encoding() -> EncodingSetting {
     EncodingSetting { encoding: Encoding::Delta, after_ns: 1 }
+}
+
+fn grace() -> GraceRecord {
+    GraceRecord { until_ns: 1, window_ns: 1, history_limit_bytes: None }
+}
+
+fn figures() -> Figures {
+    let span = SpanFigures { after: 1, until: 2, blocks: 1, pinned: 1, own: 1 };
+    Figures { newest: 1, spans: vec![span] }
 }
 
 fn volume() -> VolumeRecord {
@@ -124,6 +135,7 @@ fn volume() -> VolumeRecord {
         conversion: Some(conversion()),
         extent: units::MapExtent::ALL[4],
         encoding: Some(encoding()),
+        grace: Some(grace()),
     }
 }
 
@@ -183,6 +195,9 @@ fn the_page_names_every_field_of_every_json_record() {
         fields("group", &group),
         fields("capture", &capture),
         fields("audit", &audit),
+        fields("grace", &grace()),
+        fields("figures", &figures()),
+        fields("span", &figures().spans[0]),
     ]
     .into_iter()
     .flatten()

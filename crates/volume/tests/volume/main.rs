@@ -6,6 +6,7 @@ mod cached;
 mod conversion;
 mod corners;
 mod extents;
+mod figures;
 mod golden;
 mod grace;
 mod groups;
