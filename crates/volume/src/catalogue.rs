@@ -14,6 +14,7 @@ mod guard;
 #[cfg(test)]
 mod page_tests;
 mod records;
+mod samples;
 mod schedules;
 mod sums;
 
@@ -38,6 +39,8 @@ pub use records::{
     RunRecord, ScheduleRecord, ScheduledRecord, SegmentRecord, SourceRecord, TimelineRecord,
     VersionRecord, VolumeRecord,
 };
+#[cfg(test)]
+use samples::SAMPLES;
 #[cfg(test)]
 use schedules::SCHEDULES;
 
@@ -131,6 +134,8 @@ pub struct Numbers {
     pub schedule: u64,
     /// Groups.
     pub group: u64,
+    /// No number: how full the pool was, in percent, when it was warned of last; 0 when it was not.
+    pub warning: u64,
 }
 
 /// A commit being put together.
@@ -240,6 +245,7 @@ impl Catalogue {
             audit: number("audit")?,
             schedule: number("schedule")?,
             group: number("group")?,
+            warning: number("warning")?,
         };
         contents.volumes = self.all("volumes", VOLUMES)?;
         contents.timelines = self.all("timelines", TIMELINES)?;
@@ -404,6 +410,7 @@ impl Commit {
             ("audit", numbers.audit),
             ("schedule", numbers.schedule),
             ("group", numbers.group),
+            ("warning", numbers.warning),
         ] {
             table.insert(name, value).map_err(failed)?;
         }

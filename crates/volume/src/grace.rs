@@ -44,6 +44,13 @@ impl VolumeRecord {
         })
     }
 
+    /// Whether the past can be opened as far back as the window says, or to the beginning.
+    #[must_use]
+    pub fn is_window_held(&self, now: WallTime) -> bool {
+        let held = now.as_nanos().saturating_sub(self.horizon_ns);
+        self.horizon_seq == self.created_seq || held >= self.window_ns
+    }
+
     /// What is told of a grace period that is under way.
     #[must_use]
     pub fn grace_info(&self, now: WallTime) -> Option<GraceInfo> {

@@ -26,6 +26,7 @@ mod figures;
 mod fresh;
 mod grace;
 mod groups;
+mod growth;
 mod history_query;
 mod homecoming;
 mod import;
@@ -70,10 +71,10 @@ pub use history::{IoCount, IoKind};
 pub use types::{
     AgeBytes, Architecture, AuditRecord, Bucket, Budget, CacheChange, CacheInfo, CacheSetting,
     CacheUse, Consistency, ConversionInfo, Dependants, DiffPage, Encoding, EncodingChange,
-    EncodingInfo, EncodingSetting, Event, Extent, GraceInfo, Granularity, HistoryPage, Holder,
-    ImportInfo, ImportSpec, Mark, PoolStatus, Range, Resolved, RevertReport, Sacrifice, Stamp,
-    Version, VersionPage, VolumeChange, VolumeCounters, VolumeInfo, VolumeSpace, VolumeSpec,
-    WriteOp,
+    EncodingInfo, EncodingSetting, Event, Extent, GraceInfo, Granularity, Growth, HistoryPage,
+    Holder, ImportInfo, ImportSpec, Mark, PoolSpace, PoolStatus, Range, Resolved, RevertReport,
+    Sacrifice, Stamp, Version, VersionPage, VolumeChange, VolumeCounters, VolumeInfo, VolumeSpace,
+    VolumeSpec, WriteOp,
 };
 
 /// The machine under a pool: its clock and its randomness.

@@ -544,6 +544,24 @@ impl Pool {
         (bytes(used), bytes(free), bytes(free.saturating_sub(reserve)))
     }
 
+    /// The level of the last warning that the pool gets full, in percent; 0 is none.
+    #[must_use]
+    pub fn warning_level(&self) -> u64 {
+        self.core.books.lock().warning
+    }
+
+    /// Takes note of a level that was reached or left, in the audit log too.
+    ///
+    /// # Errors
+    /// `Refused`.
+    pub fn note_warning(&self, level: u64, detail: String) -> Result<()> {
+        let (mut numbers, commit) = self.core.begin()?;
+        let action = if level > numbers.warning { "pool-warning" } else { "pool-warning-over" };
+        numbers.warning = level;
+        self.core.audit(&mut numbers, &commit, action, "", detail)?;
+        self.core.finish(&numbers, commit)
+    }
+
     /// The pool as it stands.
     #[must_use]
     pub fn status(&self) -> PoolStatus {

@@ -112,6 +112,7 @@ pub fn open_core(
         pace: Mutex::default(),
         groups: Mutex::default(),
         figures: Mutex::default(),
+        samples: Mutex::default(),
         closed: AtomicBool::new(false),
     });
     core.store.back_reserve();
@@ -156,6 +157,7 @@ fn fill(core: &Arc<Core>, mut contents: Contents, map: Map) -> Result<()> {
     if map == Map::Ignored {
         contents.map_runs.clear();
     }
+    core.load_samples()?;
     if map == Map::Used {
         core.load_figures(&contents.map_runs)?;
     }

@@ -57,6 +57,12 @@ impl Counted {
         self.timelines.iter().map(|(_, figures)| figures.newest).sum()
     }
 
+    /// The same of one timeline.
+    pub(crate) fn newest_of(&self, timeline: u64) -> u64 {
+        let own = self.timelines.iter().filter(|(id, _)| *id == timeline);
+        own.map(|(_, figures)| figures.newest).sum()
+    }
+
     fn spans(&self) -> impl Iterator<Item = (u64, &SpanFigures)> {
         self.timelines.iter().flat_map(|(id, figures)| figures.spans.iter().map(|s| (*id, s)))
     }

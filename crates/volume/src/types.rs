@@ -330,6 +330,10 @@ pub struct VolumeInfo {
     pub window_ns: u64,
     /// Bytes.
     pub history_limit_bytes: Option<u64>,
+    /// How far back the past can be opened now, in nanoseconds.
+    pub held_ns: u64,
+    /// Whether that is the window, or everything since the volume was made.
+    pub is_held: bool,
     /// What held before, while it still does.
     pub grace: Option<GraceInfo>,
     /// `online`, or `refusing-writes` after a failed write or flush.
@@ -624,6 +628,30 @@ pub struct VolumeSpace {
     pub reclaimable_bytes: u64,
     /// Who holds what, oldest first.
     pub holders: Vec<Holder>,
+}
+
+/// How fast something grows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Growth {
+    /// Bytes a day; less than nothing where it shrinks.
+    pub bytes_a_day: i64,
+    /// Over how long that was measured, in nanoseconds.
+    pub measured_ns: u64,
+}
+
+/// What the space of all volumes is for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PoolSpace {
+    /// Bytes of the present that are stored; what clones share counts for each.
+    pub live_bytes: u64,
+    /// Whether that is so; else it is an upper bound.
+    pub live_exact: bool,
+    /// Bytes kept only for the past.
+    pub history_bytes: u64,
+    /// Of these: what pins and branches see.
+    pub pinned_bytes: u64,
+    /// How fast what is in use grows, once that can be told.
+    pub growth: Option<Growth>,
 }
 
 /// What a full pool would give up next.

@@ -228,6 +228,7 @@ impl Volume {
     pub fn info(&self) -> Result<VolumeInfo> {
         let latest = self.latest_told()?;
         let record = self.record.lock().clone();
+        let now = self.now();
         let space = self.space(&record)?;
         let conversion = self.conversion_info(&record)?;
         let (oldest, versions) = {
@@ -244,7 +245,9 @@ impl Volume {
             extent: record.extent,
             window_ns: record.window_ns,
             history_limit_bytes: record.history_limit_bytes,
-            grace: record.grace_info(self.now()),
+            held_ns: now.as_nanos().saturating_sub(record.horizon_ns),
+            is_held: record.is_window_held(now),
+            grace: record.grace_info(now),
             state: if self.core.store.has_failed() { "refusing-writes" } else { "online" },
             live_bytes: space.live_bytes,
             live_exact: space.live_exact,

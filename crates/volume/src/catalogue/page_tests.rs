@@ -10,10 +10,12 @@ use serde::Serialize;
 use super::{
     AUDIT, BASES, CURRENT, ConversionRecord, EventRecord, FIGURES, GROUP_VERSIONS, GROUPS,
     GraceRecord, GroupRecord, GroupVersionRecord, MAP_RUNS, MARKS, MarkRecord, NUMBERS, RunRecord,
-    SCHEDULES, SEGMENTS, SPARES, ScheduleRecord, ScheduledRecord, SegmentRecord, SourceRecord,
-    TIME_RUNS, TIMELINES, TimelineRecord, VERSIONS, VOLUMES, VersionRecord, VolumeRecord,
+    SAMPLES, SCHEDULES, SEGMENTS, SPARES, ScheduleRecord, ScheduledRecord, SegmentRecord,
+    SourceRecord, TIME_RUNS, TIMELINES, TimelineRecord, VERSIONS, VOLUMES, VersionRecord,
+    VolumeRecord,
 };
 use crate::figures::{Figures, SpanFigures};
+use crate::growth::Sample;
 use crate::retention::KeepRules;
 use crate::types::{
     Architecture, AuditRecord, CacheSetting, Consistency, Encoding, EncodingSetting, Granularity,
@@ -64,6 +66,7 @@ fn the_page_names_every_table_and_its_types() {
         typed(GROUP_VERSIONS),
         typed(AUDIT),
         typed(FIGURES),
+        typed(SAMPLES),
     ];
     assert_eq!(told, code);
 }
@@ -197,6 +200,7 @@ fn the_page_names_every_field_of_every_json_record() {
         fields("audit", &audit),
         fields("grace", &grace()),
         fields("figures", &figures()),
+        fields("sample", &Sample { pool_bytes: 1, volumes: vec![(1, 1)] }),
         fields("span", &figures().spans[0]),
     ]
     .into_iter()
