@@ -27,6 +27,7 @@ mod revert;
 mod schedule;
 mod serve;
 mod session;
+mod space;
 mod trace;
 mod version;
 mod volume;
