@@ -215,6 +215,7 @@ impl MergeJob {
             self.handle(&batch[start..start + count])?;
             start += count;
         }
+        self.volume.compactions.note_passed(usable as u64);
         if !ended {
             self.resume = Some((batch[usable].key, Seq::MAX));
             return Ok(false);
@@ -273,13 +274,16 @@ impl MergeJob {
     fn place(&mut self, kept: &[Entry], index: usize, leaves: bool) -> Result<()> {
         let entry = kept[index];
         let is_emptied = self.scope.empties(entry.location.segment());
-        if let Some(packer) = &mut self.packer
-            && packer.wants(kept, index, is_emptied)
-            && packer.gather(&entry)
-        {
-            return self.settle_full_pack();
+        if self.packer.as_ref().is_some_and(|p| p.wants(kept, index, is_emptied)) {
+            if self.packer.as_ref().is_some_and(|p| p.is_ripe(entry.key.index)) {
+                self.settle_pack()?;
+            }
+            if self.packer.as_mut().is_some_and(|p| p.gather(&entry)) {
+                return self.settle_full_pack();
+            }
         }
-        let placed = self.move_if_it_goes(entry, leaves || is_emptied)?;
+        let unpacked = self.packer.as_mut().is_some_and(|packer| packer.leaves(&entry));
+        let placed = self.move_if_it_goes(entry, leaves || is_emptied || unpacked)?;
         self.enter(placed)
     }
 
@@ -303,12 +307,16 @@ impl MergeJob {
             None => Some(entry),
         };
         match passed {
-            Some(entry) => self.push(entry),
+            Some(entry) => self.push(entry, false),
             None => self.settle_full_pack(),
         }
     }
 
-    fn push(&mut self, entry: Entry) -> Result<()> {
+    /// Enters an entry in the new run; `is_new` if it went to a pack just now.
+    fn push(&mut self, entry: Entry, is_new: bool) -> Result<()> {
+        if let Some(packer) = &mut self.packer {
+            packer.count(&entry, is_new);
+        }
         let builder = self.builder.as_mut().expect("a merge builds until it commits");
         Ok(builder.push(entry)?)
     }
@@ -324,18 +332,18 @@ impl MergeJob {
     fn settle_pack(&mut self) -> Result<()> {
         let Some(packer) = &mut self.packer else { return Ok(()) };
         for placed in packer.settle()? {
-            let entry = match placed {
-                Placed::As(entry) => entry,
+            let (entry, is_new) = match placed {
+                Placed::As(entry) => (entry, false),
                 Placed::Moved { entry, from } => {
                     *self.released.entry(from).or_default() += 1;
-                    entry
+                    (entry, true)
                 }
                 Placed::Left(entry) => {
                     let goes = self.scope.empties(entry.location.segment());
-                    self.move_if_it_goes(entry, goes)?
+                    (self.move_if_it_goes(entry, goes)?, false)
                 }
             };
-            self.push(entry)?;
+            self.push(entry, is_new)?;
         }
         Ok(())
     }

@@ -90,7 +90,10 @@ impl Core {
         match outcome {
             Ok(false) => {}
             Ok(true) => merge.volume().ailing.store(false, Ordering::Relaxed),
-            Err(_) => merge.volume().ailing.store(true, Ordering::Relaxed),
+            Err(_) => {
+                merge.volume().ailing.store(true, Ordering::Relaxed);
+                merge.volume().compactions.fail();
+            }
         }
         if !matches!(outcome, Ok(false)) {
             *job = None;
@@ -152,6 +155,9 @@ impl Core {
     }
 
     fn next_reclaim(&self, volume: &Arc<Volume>) -> Result<Option<crate::merge::MergeJob>> {
+        if volume.reclaiming.lock().is_empty() {
+            volume.end_compactions()?;
+        }
         if volume.wants_reclaim()? {
             self.begin_reclaim(volume)?;
         }
