@@ -319,7 +319,9 @@ impl Core {
     pub fn make_room(self: &Arc<Self>) -> Result<()> {
         let mut job = self.work.lock();
         let enough = || self.store.spares().len() > 1 || self.store.has_room();
-        *job = None;
+        if let Some(merge) = job.take() {
+            merge.volume().compactions.fail();
+        }
         self.drop_copies();
         let mut tries = 0;
         // Free zones and live entries at best: a pass that frees something may let the next one
