@@ -194,8 +194,9 @@ pub struct Cache {
 /// Device requests of one kind.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct DeviceIo {
-    /// `current-read` and `-write` (the present, in place), `history-` (the log), `copy-` (blocks
-    /// put elsewhere), `map-`, or `other`.
+    /// `current-read` and `-write` (the present, in place), `history-` (the log), `journal-write`
+    /// (the log on the way into place), `before-image-` (what leaves its place for the log before
+    /// it is overwritten), `copy-` (other blocks put elsewhere), `map-`, or `other`.
     pub kind: String,
     /// How many.
     pub requests: u64,

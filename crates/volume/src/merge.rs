@@ -27,7 +27,7 @@ use crate::catalogue::{Commit, Numbers};
 use crate::core::Core;
 use crate::homecoming::{Arrivals, Homecoming};
 use crate::map_flush::{commit_segment, record_of_run};
-use crate::mover::Mover;
+use crate::mover::{Errand, Mover};
 use crate::needed::Needed;
 use crate::packer::{Packed, Packer, Placed};
 use crate::sift::{Nodes, sift};
@@ -282,18 +282,26 @@ impl MergeJob {
                 return self.settle_full_pack();
             }
         }
-        let unpacked = self.packer.as_mut().is_some_and(|packer| packer.leaves(&entry));
-        let placed = self.move_if_it_goes(entry, leaves || is_emptied || unpacked)?;
+        let is_unpacked = self.packer.as_mut().is_some_and(|packer| packer.leaves(&entry));
+        let errand = match (leaves, is_emptied || is_unpacked) {
+            (true, _) => Some(Errand::BeforeImage),
+            (false, true) => Some(Errand::Cleaning),
+            (false, false) => None,
+        };
+        let placed = self.move_if_it_goes(entry, errand)?;
         self.enter(placed)
     }
 
     /// The entry as it is after its block has moved, if it goes and can be moved.
-    fn move_if_it_goes(&mut self, entry: Entry, goes: bool) -> Result<Entry> {
+    fn move_if_it_goes(&mut self, entry: Entry, errand: Option<Errand>) -> Result<Entry> {
         let segment = entry.location.segment();
-        let moved = if goes { self.mover.move_entry(&entry)? } else { None };
+        let moved = match errand {
+            Some(errand) => self.mover.move_entry(&entry, errand)?,
+            None => None,
+        };
         if moved.is_some() {
             *self.released.entry(segment).or_default() += 1;
-        } else if goes && self.leaves_base {
+        } else if errand.is_some() && self.leaves_base {
             let segment = self.volume.core.store.segment(segment);
             self.unmovable += u64::from(segment.is_some_and(|segment| segment.slab.is_some()));
         }
@@ -339,8 +347,9 @@ impl MergeJob {
                     (entry, true)
                 }
                 Placed::Left(entry) => {
-                    let goes = self.scope.empties(entry.location.segment());
-                    (self.move_if_it_goes(entry, goes)?, false)
+                    let is_emptied = self.scope.empties(entry.location.segment());
+                    let errand = is_emptied.then_some(Errand::Cleaning);
+                    (self.move_if_it_goes(entry, errand)?, false)
                 }
             };
             self.push(entry, is_new)?;

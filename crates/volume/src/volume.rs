@@ -260,8 +260,13 @@ impl Volume {
             encoding: self.encoding_info(),
             base_bytes: self.base.blocks_at_home() * BLOCK_BYTES,
             versions,
-            device_io: self.core.store.io(self.id).counts().to_vec(),
+            device_io: self.device_io(),
         })
+    }
+
+    /// Device requests by kind since the pool was opened.
+    pub fn device_io(&self) -> Vec<history::IoCount> {
+        self.core.store.io(self.id).counts().to_vec()
     }
 
     fn unplaced_bytes(&self) -> u64 {

@@ -412,6 +412,7 @@ fn volumes_with_a_base_are_made_shown_and_reverted() {
             shown.device_io.iter().find(|io| io.kind == kind).expect("every kind is told").requests
         };
         assert_eq!((requests(kind), requests("current-write")), (2, 0));
+        assert_eq!((requests("before-image-read"), requests("before-image-write")), (0, 0));
         assert_eq!(shown.base_bytes, 0, "nothing has come home yet");
         let moment = format!("seq:{first}");
         fixture.client.revert("v", &revert(&moment)).expect("revert");
