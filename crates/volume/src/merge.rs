@@ -25,6 +25,7 @@ use units::Seq;
 use crate::Result;
 use crate::catalogue::{Commit, Numbers};
 use crate::core::Core;
+use crate::figures::FigureCounter;
 use crate::homecoming::{Arrivals, Homecoming};
 use crate::map_flush::{commit_segment, record_of_run};
 use crate::mover::{Errand, Mover};
@@ -65,6 +66,7 @@ pub struct MergeJob {
     openable: Openable,
     nodes: Nodes,
     builder: Option<RunBuilder>,
+    counter: FigureCounter,
     mover: Mover,
     packer: Option<Packer>,
     homecoming: Option<Homecoming>,
@@ -129,7 +131,9 @@ impl Volume {
         inputs: Vec<Arc<StoredRun>>,
         scope: Scope,
     ) -> Result<MergeJob> {
-        let openable = Needed::work_out(&self.core)?.of(timeline.id);
+        let needed = Needed::work_out(&self.core)?;
+        let openable = needed.of(timeline.id);
+        let counter = self.figure_counter(&needed, &timeline);
         let nodes = self.nodes_of(&timeline)?;
         let order = inputs.first().expect("a merge has inputs").order;
         let id = self.core.next_run();
@@ -143,6 +147,7 @@ impl Volume {
             openable,
             nodes,
             builder: Some(builder),
+            counter,
             mover,
             packer: None,
             homecoming: None,
@@ -243,9 +248,10 @@ impl MergeJob {
     /// Keeps, moves or drops the entries of one key (newest first).
     fn handle(&mut self, entries: &[Entry]) -> Result<()> {
         let mut kept = Vec::with_capacity(entries.len());
-        let released = &mut self.released;
-        sift(entries, &self.nodes, &self.openable, |entry, keep| {
+        let (released, counter) = (&mut self.released, &mut self.counter);
+        sift(entries, &self.nodes, &self.openable, |entry, keep, superseded| {
             if keep {
+                counter.count(entry, superseded);
                 kept.push(*entry);
             } else {
                 *released.entry(entry.location.segment()).or_default() += 1;
@@ -388,6 +394,7 @@ impl MergeJob {
             homecoming.map(Homecoming::finish).unwrap_or_default();
         moved.extend(taken);
         let changes = self.changes(&arrived);
+        let figures = self.counter.finish();
         let flushed = Seq(self.volume.record.lock().flushed_seq);
         let (mut numbers, commit) = core.begin()?;
         self.audit_packs(&mut numbers, &commit)?;
@@ -396,6 +403,7 @@ impl MergeJob {
         }
         if let Some(run) = &run {
             commit.put_map_run(&record_of_run(run, self.timeline.id))?;
+            commit.put_figures(run.id, &figures)?;
         }
         for segment in &moved {
             let live = segment.live_entries.load(Ordering::Acquire);
@@ -428,6 +436,7 @@ impl MergeJob {
         }
         core.finish(&numbers, commit)?;
         drop(numbers);
+        core.note_figures(&self.inputs, run.as_ref().map(|run| (run.id, figures)));
         if self.scope != Scope::Partial {
             let run = run.as_ref().map(|run| run.id);
             self.volume.note_destaged(&self.timeline, run, waiting);
@@ -482,7 +491,7 @@ impl MergeJob {
         }
         for (&number, &change) in changes {
             if let Some(segment) = core.store.segment(number) {
-                segment.live_entries.fetch_add(change, Ordering::AcqRel);
+                segment.add_entries(change);
                 segment.committed_entries.fetch_add(change, Ordering::AcqRel);
             }
         }
