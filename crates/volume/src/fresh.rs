@@ -9,7 +9,7 @@ use block::Purpose;
 use format::batch::{BatchHeader, BatchKind};
 use format::map::Entry;
 use format::segment::{SEGMENT_HEADER_BYTES, SegmentHeader};
-use history::{Account, IoKind, IoTally, Segment};
+use history::{IoKind, IoTally, Segment};
 use units::{Seq, WallTime};
 
 use crate::Result;
