@@ -79,7 +79,7 @@ impl Growth {
     pub fn lasts_ns(self, bytes: u64) -> Option<u64> {
         let a_day = u128::try_from(self.bytes_a_day).ok().filter(|&a_day| a_day > 0)?;
         let nanos = u128::from(bytes) * u128::from(DAY_NS) / a_day;
-        u64::try_from(nanos).ok().filter(|&nanos| nanos < 1000 * 365 * DAY_NS)
+        u64::try_from(nanos).ok().filter(|&nanos| nanos < 100 * 365 * DAY_NS)
     }
 }
 
