@@ -18,6 +18,7 @@ mod encoding;
 mod engine;
 mod fio;
 mod machine;
+mod paced;
 mod past;
 mod patterns;
 mod report;
@@ -56,6 +57,7 @@ const BENCHES: &[(&str, Bench)] = &[
     ("p8", restart::after_kill),
     ("p9", space::per_write),
     ("p15", encoding::of_history),
+    ("writers", paced::writers),
     ("p16", throughput::scaling),
     ("architectures", architectures::against_file),
 ];

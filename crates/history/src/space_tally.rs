@@ -22,21 +22,30 @@ pub struct SpaceCount {
     pub packed_bytes: u64,
     /// Of the entries: those in packs.
     pub packed_entries: u64,
+    /// Bytes of packs for versions that are gone.
+    pub shadow_bytes: u64,
     /// Bytes used that no entry holds, in segments that are sealed and written once.
     pub dead_bytes: u64,
 }
 
 impl SpaceCount {
-    fn parts(self) -> [u64; 5] {
-        let SpaceCount { live_bytes, entries, packed_bytes, packed_entries, dead_bytes } = self;
-        [live_bytes, entries, packed_bytes, packed_entries, dead_bytes]
+    fn parts(self) -> [u64; 6] {
+        let SpaceCount {
+            live_bytes,
+            entries,
+            packed_bytes,
+            packed_entries,
+            shadow_bytes,
+            dead_bytes,
+        } = self;
+        [live_bytes, entries, packed_bytes, packed_entries, shadow_bytes, dead_bytes]
     }
 }
 
 /// The sum of a log's segments.
 #[derive(Debug, Default)]
 pub struct SpaceTally {
-    parts: [AtomicI64; 5],
+    parts: [AtomicI64; 6],
 }
 
 impl SpaceTally {
@@ -44,9 +53,10 @@ impl SpaceTally {
     #[must_use]
     pub fn count(&self) -> SpaceCount {
         // Between two changes one part may be ahead of another, and below nothing.
-        let [live_bytes, entries, packed_bytes, packed_entries, dead_bytes] = [0, 1, 2, 3, 4]
-            .map(|part: usize| self.parts[part].load(Ordering::Acquire).max(0).unsigned_abs());
-        SpaceCount { live_bytes, entries, packed_bytes, packed_entries, dead_bytes }
+        let [live_bytes, entries, packed_bytes, packed_entries, shadow_bytes, dead_bytes] =
+            [0, 1, 2, 3, 4, 5]
+                .map(|part: usize| self.parts[part].load(Ordering::Acquire).max(0).unsigned_abs());
+        SpaceCount { live_bytes, entries, packed_bytes, packed_entries, shadow_bytes, dead_bytes }
     }
 
     fn change(&self, before: SpaceCount, after: SpaceCount) {

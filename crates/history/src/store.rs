@@ -237,6 +237,7 @@ impl Store {
             all.entries += one.entries;
             all.packed_bytes += one.packed_bytes;
             all.packed_entries += one.packed_entries;
+            all.shadow_bytes += one.shadow_bytes;
             all.dead_bytes += one.dead_bytes;
         }
         all
@@ -470,6 +471,7 @@ impl Segment {
             entries,
             packed_bytes: if is_pack { live_bytes } else { 0 },
             packed_entries: if is_pack { entries } else { 0 },
+            shadow_bytes: if is_pack { end.saturating_sub(live_bytes) } else { 0 },
             dead_bytes: if is_done { end.saturating_sub(live_bytes) } else { 0 },
         }
     }

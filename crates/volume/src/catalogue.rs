@@ -8,6 +8,7 @@
 //! 3. A record that cannot be read stops us: it never means "none".
 
 mod backend;
+mod compactions;
 mod figures;
 mod groups;
 mod guard;
@@ -29,15 +30,17 @@ use serde::de::DeserializeOwned;
 
 pub use backend::{CatalogueMedia, write_superblock};
 #[cfg(test)]
+use compactions::COMPACTIONS;
+#[cfg(test)]
 use figures::FIGURES;
 #[cfg(test)]
 use groups::{GROUP_VERSIONS, GROUPS};
 use guard::guarded;
 pub use guard::panic_becomes_error;
 pub use records::{
-    ConversionRecord, EventRecord, GraceRecord, GroupRecord, GroupVersionRecord, MarkRecord,
-    RunRecord, ScheduleRecord, ScheduledRecord, SegmentRecord, SourceRecord, TimelineRecord,
-    VersionRecord, VolumeRecord,
+    CompactionRecord, ConversionRecord, EventRecord, GraceRecord, GroupRecord, GroupVersionRecord,
+    MarkRecord, RunRecord, ScheduleRecord, ScheduledRecord, SegmentRecord, SourceRecord,
+    TimelineRecord, VersionRecord, VolumeRecord,
 };
 #[cfg(test)]
 use samples::SAMPLES;

@@ -11,6 +11,7 @@ mod base;
 mod cache;
 mod caches;
 mod catalogue;
+mod compaction;
 mod conversion;
 mod convert;
 mod copying;
@@ -70,11 +71,11 @@ pub use error::{Error, ErrorKind, Result};
 pub use history::{IoCount, IoKind};
 pub use types::{
     AgeBytes, Architecture, AuditRecord, Bucket, Budget, CacheChange, CacheInfo, CacheSetting,
-    CacheUse, Consistency, ConversionInfo, Dependants, DiffPage, Encoding, EncodingChange,
-    EncodingInfo, EncodingSetting, Event, Extent, GraceInfo, Granularity, Growth, HistoryPage,
-    Holder, ImportInfo, ImportSpec, Mark, PoolSpace, PoolStatus, Range, Resolved, RevertReport,
-    Sacrifice, Stamp, Version, VersionPage, VolumeChange, VolumeCounters, VolumeInfo, VolumeSpace,
-    VolumeSpec, WriteOp,
+    CacheUse, Compaction, CompactionInfo, CompactionState, Consistency, ConversionInfo, Dependants,
+    DiffPage, Encoding, EncodingChange, EncodingInfo, EncodingSetting, Event, Extent, GraceInfo,
+    Granularity, Growth, HistoryPage, Holder, ImportInfo, ImportSpec, Mark, PoolSpace, PoolStatus,
+    Range, Resolved, RevertReport, Sacrifice, Stamp, Version, VersionPage, VolumeChange,
+    VolumeCounters, VolumeInfo, VolumeSpace, VolumeSpec, WriteOp,
 };
 
 /// The machine under a pool: its clock and its randomness.

@@ -374,6 +374,9 @@ impl World {
                 self.volume(name).delete_version(*number)?;
                 self.model(name).versions.remove(number);
             }
+            Action::Compact(name, number, wish) => {
+                self.volume(name).compact_version(*number, *wish)?;
+            }
             Action::CreateMark(name, mark, moment, pin) => {
                 let Some(resolved) = self.resolve(name, moment)? else { return Ok(()) };
                 let made = self.volume(name).create_mark(mark, moment, *pin)?;
