@@ -1,16 +1,14 @@
 //! A million versions: what a capture, a page of the list and the deletion of a range cost, beside
-//! what they cost with a thousand. And what versions cost writers (P11).
+//! what they cost with a thousand. What versions cost writers is `cargo x bench p11`.
 //!
 //! They take minutes, and mean something only in release on a quiet machine:
 //! `cargo run --release -p hindsight-volume --example million`.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::thread;
 use std::time::{Duration, Instant};
 
-use block::{BlockDevice, MediaDevice, MemoryDevice};
-use env::{FileMedia, RealClock, RealEntropy};
+use block::{BlockDevice, MemoryDevice};
+use env::{RealClock, RealEntropy};
 use hindsight_volume::{
     Architecture, Budget, CacheChange, EncodingChange, Granularity, Machine, Pool, PoolFormat,
     PoolOptions, Volume, VolumeSpec, WriteOp,
@@ -88,11 +86,6 @@ fn costs(pool: &Pool, volume: &Arc<Volume>, count: u64) -> [Duration; 5] {
 }
 
 fn main() {
-    a_million_versions_cost_no_more_than_a_thousand();
-    versions_under_load_cost_writers_little();
-}
-
-fn a_million_versions_cost_no_more_than_a_thousand() {
     let device: Arc<dyn BlockDevice> = Arc::new(MemoryDevice::new(8 << 30));
     let pool = pool(&device);
     let volume = volume(&pool);
@@ -125,68 +118,4 @@ fn a_million_versions_cost_no_more_than_a_thousand() {
         // Trees are a level or two deeper; nothing may be linear, which would be a thousandfold.
         assert!(many < few * 5 + Duration::from_millis(1), "{few:?} and {many:?}");
     }
-}
-
-fn versions_under_load_cost_writers_little() {
-    let directory = tempfile::tempdir().expect("a directory");
-    let media = FileMedia::create(&directory.path().join("pool.img"), 8 << 30).expect("made");
-    let device: Arc<dyn BlockDevice> = Arc::new(MediaDevice::new(Arc::new(media)));
-    let pool = pool(&device);
-    let volume = volume(&pool);
-    let (stop, written) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
-    let background = thread::spawn({
-        let (stop, pool) = (Arc::clone(&stop), Arc::clone(&pool));
-        move || {
-            while !stop.load(Ordering::Relaxed) {
-                if !pool.step(Budget { bytes: 8 << 20 }).expect("stepped") {
-                    thread::yield_now();
-                }
-            }
-        }
-    });
-    let writer = thread::spawn({
-        let (stop, written, volume) =
-            (Arc::clone(&stop), Arc::clone(&written), Arc::clone(&volume));
-        move || {
-            let mut block = 1;
-            while !stop.load(Ordering::Relaxed) {
-                block = block * 1_103_515_245 % 262_139;
-                put(&volume, block);
-                written.fetch_add(1, Ordering::Relaxed);
-            }
-        }
-    });
-    let second = |captures: bool| {
-        let (before, began) = (written.load(Ordering::Relaxed), Instant::now());
-        let mut took = Duration::ZERO;
-        if captures {
-            volume.create_version("").expect("captured");
-            took = began.elapsed();
-        }
-        while began.elapsed() < Duration::from_secs(1) {
-            thread::park_timeout(Duration::from_millis(5));
-        }
-        (written.load(Ordering::Relaxed) - before, took)
-    };
-    // One and the other by turns, so that what else the machine does meets both.
-    let mut sums = [0, 0];
-    let mut captures = Vec::new();
-    for _ in 0..20 {
-        sums[0] += second(false).0;
-        let (writes, took) = second(true);
-        sums[1] += writes;
-        captures.push(took);
-    }
-    stop.store(true, Ordering::Relaxed);
-    writer.join().expect("joined");
-    background.join().expect("joined");
-    captures.sort_unstable();
-    let [plain, versioned] = sums.map(|sum| sum as f64 / 20.0);
-    println!(
-        "writes per second: {plain:.0} without versions, {versioned:.0} with one each second \
-         ({:+.1} %); a capture with its flushes takes {:?} (median), {:?} (longest)",
-        (versioned / plain - 1.0) * 100.0,
-        captures[captures.len() / 2],
-        captures[captures.len() - 1],
-    );
 }

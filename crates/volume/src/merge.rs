@@ -6,7 +6,7 @@
 //! (`step`), and a crash before the commit leaves only free zones.
 //!
 //! Invariants
-//! 1. An entry is dropped only if `Needed`, worked out at the beginning, says that no openable
+//! 1. An entry is dropped only if `Core::openable`, worked out at the beginning, says that no openable
 //!    moment sees it. Moments that become pinned later were openable then.
 //! 2. The commit that names the merged run also says which segments are free; memory follows the
 //!    commit.
@@ -28,7 +28,6 @@ use crate::core::Core;
 use crate::homecoming::{Arrivals, Homecoming};
 use crate::map_flush::{commit_segment, record_of_run};
 use crate::mover::Mover;
-use crate::needed::Needed;
 use crate::packer::{Packed, Packer, Placed};
 use crate::sift::{Nodes, sift};
 use crate::volume::Volume;
@@ -129,7 +128,7 @@ impl Volume {
         inputs: Vec<Arc<StoredRun>>,
         scope: Scope,
     ) -> Result<MergeJob> {
-        let openable = Needed::work_out(&self.core)?.of(timeline.id);
+        let openable = self.core.openable(timeline.id, Seq::ZERO)?;
         let nodes = self.nodes_of(&timeline)?;
         let order = inputs.first().expect("a merge has inputs").order;
         let id = self.core.next_run();

@@ -81,6 +81,12 @@ impl Pins {
         self.versions.range(number..).map(|(&number, &pinned)| (number, pinned))
     }
 
+    /// The number from which on there are at most `limit` versions; the lowest such.
+    #[must_use]
+    pub fn first_of_newest(&self, limit: usize) -> Option<u64> {
+        self.versions.keys().rev().take(limit).last().copied()
+    }
+
     /// How many versions there are.
     #[must_use]
     pub fn version_count(&self) -> usize {
@@ -244,5 +250,7 @@ mod tests {
             assert_eq!(found, wanted.map(|(number, _)| number), "{seq}");
         }
         assert_eq!(pins.first_version_at(Seq(99)), 13);
+        let newest: Vec<_> = (0..6).map(|limit| pins.first_of_newest(limit)).collect();
+        assert_eq!(newest, [None, Some(12), Some(9), Some(4), Some(3), Some(3)]);
     }
 }

@@ -156,6 +156,17 @@ impl Volume {
         self.versions_page(0, usize::MAX - 1).map(|page| page.versions)
     }
 
+    /// The newest versions, at most `limit`, by number.
+    ///
+    /// # Errors
+    /// `Corrupt` or `Io`.
+    pub fn newest_versions(&self, limit: usize) -> Result<Vec<Version>> {
+        let first = self.pins.lock().first_of_newest(limit);
+        first.map_or(Ok(Vec::new()), |first| {
+            self.versions_page(first, limit).map(|page| page.versions)
+        })
+    }
+
     /// At most `limit` versions from a number on.
     ///
     /// # Errors

@@ -5,6 +5,7 @@ mod base;
 mod cached;
 mod conversion;
 mod corners;
+mod damage;
 mod extents;
 mod golden;
 mod groups;
