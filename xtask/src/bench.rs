@@ -1,4 +1,4 @@
-//! `cargo x bench`: the goals P1 to P9, P15 and P16, and the architectures, measured side by side
+//! `cargo x bench`: the goals P1 to P9, P11, P15 and P16, and the architectures, measured side by side
 //! on one machine.
 //!
 //! Invariants
@@ -55,6 +55,7 @@ const BENCHES: &[(&str, Bench)] = &[
     ("p7", past::reads),
     ("p8", restart::after_kill),
     ("p9", space::per_write),
+    ("p11", throughput::cost_of_versions),
     ("p15", encoding::of_history),
     ("p16", throughput::scaling),
     ("architectures", architectures::against_file),

@@ -2,7 +2,7 @@
 //! what they cost with a thousand. What versions cost writers is `cargo x bench p11`.
 //!
 //! They take minutes, and mean something only in release on a quiet machine:
-//! `cargo run --release -p hindsight-volume --example million`.
+//! `cargo run --release -p hindsight-volume --example million -- 1000000`.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -16,24 +16,16 @@ use hindsight_volume::{
 use units::Moment;
 
 const FEW: u64 = 1_000;
-const MANY: u64 = 1_000_000;
 /// How often each thing is done to be measured.
 const TIMES: u64 = 200;
-
-fn pool(device: &Arc<dyn BlockDevice>) -> Arc<Pool> {
-    let machine =
-        Machine { clock: Arc::new(RealClock::new()), entropy: Arc::new(RealEntropy::default()) };
-    Pool::create(device, &machine, &PoolFormat::default()).expect("made");
-    Pool::open(Arc::clone(device), machine, PoolOptions::default()).expect("opened")
-}
 
 fn volume(pool: &Pool) -> Arc<Volume> {
     let spec = VolumeSpec {
         name: "v".to_owned(),
         size_bytes: 1 << 30,
         architecture: Architecture::Logging,
-        granularity: Granularity::EveryWrite,
-        window_ns: 3_600_000_000_000,
+        granularity: Granularity::OnDemand,
+        window_ns: 0,
         history_limit_bytes: None,
         cache: CacheChange::default(),
         extent: units::MapExtent::default(),
@@ -60,8 +52,17 @@ fn median(times: u64, mut act: impl FnMut(u64)) -> Duration {
     took[took.len() / 2]
 }
 
+/// Does what the background does until there is no more; says how often.
+fn rest(pool: &Pool) -> u64 {
+    let mut steps = 0;
+    while pool.step(Budget { bytes: 8 << 20 }).expect("stepped") {
+        steps += 1;
+    }
+    steps
+}
+
 /// What each thing costs with as many versions as there are.
-fn costs(pool: &Pool, volume: &Arc<Volume>, count: u64) -> [Duration; 5] {
+fn costs(pool: &Pool, volume: &Arc<Volume>, count: u64) -> [(&'static str, Duration); 6] {
     let middle = count / 2;
     let capture = median(TIMES, |_| {
         put(volume, 1);
@@ -71,51 +72,88 @@ fn costs(pool: &Pool, volume: &Arc<Volume>, count: u64) -> [Duration; 5] {
         let page = volume.versions_page(middle + time, 100).expect("listed");
         assert_eq!(page.versions.len(), 100);
     });
-    let resolve = median(TIMES, |time| {
+    let view = median(TIMES, |time| {
         volume.view(&Moment::Version(middle + time)).expect("opened");
     });
     let range = median(10, |time| {
         let first = middle / 2 + time * 10;
         assert_eq!(volume.delete_versions(first..=first + 9, false).expect("deleted"), 10);
     });
-    let show = median(TIMES, |_| _ = volume.info().expect("read"));
-    while pool.step(Budget { bytes: 1 << 20 }).expect("stepped") && count == FEW {}
-    let all = [capture, page, resolve, range, show];
-    println!("{count}: capture, page of 100, view, delete 10, show: {all:?}");
-    all
+    let show = median(10, |_| {
+        put(volume, 2);
+        volume.info().expect("read");
+    });
+    rest(pool);
+    let step = median(TIMES, |_| _ = pool.step(Budget { bytes: 8 << 20 }).expect("stepped"));
+    [
+        ("write and capture", capture),
+        ("page of 100", page),
+        ("view", view),
+        ("delete 10", range),
+        ("write and show", show),
+        ("step without work", step),
+    ]
+}
+
+/// What flushing the map of 300 blocks costs.
+fn flush_map(pool: &Pool, volume: &Volume) -> Duration {
+    median(20, |_| {
+        (0..300).for_each(|block| put(volume, block));
+        pool.step(Budget { bytes: 8 << 20 }).expect("stepped");
+    })
+}
+
+fn machine() -> Machine {
+    Machine { clock: Arc::new(RealClock::new()), entropy: Arc::new(RealEntropy::default()) }
+}
+
+fn reopen(device: &Arc<dyn BlockDevice>, pool: Arc<Pool>) -> (Arc<Pool>, Duration) {
+    pool.close().expect("closed");
+    drop(pool);
+    let began = Instant::now();
+    // So little memory that 300 blocks are enough for a flush.
+    let pool = Pool::open(Arc::clone(device), machine(), PoolOptions { memory_bytes: 0 });
+    (pool.expect("opened"), began.elapsed())
 }
 
 fn main() {
+    let many = std::env::args().nth(1).map_or(1_000_000, |many| many.parse().expect("a number"));
     let device: Arc<dyn BlockDevice> = Arc::new(MemoryDevice::new(8 << 30));
-    let pool = pool(&device);
-    let volume = volume(&pool);
-    let fill = |from: u64, to: u64| {
-        for number in from..to {
-            if number % 16 == 0 {
+    Pool::create(&device, &machine(), &PoolFormat::default()).expect("made");
+    let options = PoolOptions { memory_bytes: 0 };
+    let mut pool = Pool::open(Arc::clone(&device), machine(), options).expect("opened");
+    drop(volume(&pool));
+    let mut found = Vec::new();
+    let mut from = 0;
+    for count in [FEW, many] {
+        let volume = pool.volume("v").expect("there");
+        let began = Instant::now();
+        for number in from..count {
+            if number % 64 == 0 {
                 put(&volume, number % 1024);
             }
             volume.create_version("").expect("captured");
         }
-    };
-    fill(0, FEW);
-    let few = costs(&pool, &volume, FEW);
+        println!("{count} versions; {} captures took {:?}", count - from, began.elapsed());
+        from = count;
+        let began = Instant::now();
+        let steps = rest(&pool);
+        println!("  {steps} steps of background work took {:?}", began.elapsed());
+        let mut costs = costs(&pool, &volume, count).to_vec();
+        costs.push(("map flush of 300 blocks", flush_map(&pool, &volume)));
+        drop(volume);
+        let opening;
+        (pool, opening) = reopen(&device, pool);
+        costs.iter().for_each(|(what, took)| println!("  {what}: {took:?}"));
+        println!("  opening: {opening:?}");
+        found.push(costs);
+    }
+    let volume = pool.volume("v").expect("there");
     let began = Instant::now();
-    fill(FEW, MANY);
-    println!("{} captures took {:?}", MANY - FEW, began.elapsed());
-    let many = costs(&pool, &volume, MANY);
-    let began = Instant::now();
-    let gone = volume.delete_versions(MANY / 2 + 1000..=MANY / 2 + 100_999, false).expect("gone");
+    let gone = volume.delete_versions(many / 2 + 1000..=many * 6 / 10, false).expect("gone");
     println!("deleting {gone} took {:?}", began.elapsed());
-    let machine =
-        Machine { clock: Arc::new(RealClock::new()), entropy: Arc::new(RealEntropy::default()) };
-    drop(volume);
-    pool.close().expect("closed");
-    drop(pool);
-    let began = Instant::now();
-    drop(Pool::open(device, machine, PoolOptions::default()).expect("opened"));
-    println!("opening took {:?}", began.elapsed());
-    for (few, many) in few.into_iter().zip(many) {
+    for (&(what, few), &(_, many)) in found[0].iter().zip(&found[1]) {
         // Trees are a level or two deeper; nothing may be linear, which would be a thousandfold.
-        assert!(many < few * 5 + Duration::from_millis(1), "{few:?} and {many:?}");
+        assert!(many < few * 5 + Duration::from_millis(1), "{what}: {few:?} and {many:?}");
     }
 }

@@ -31,7 +31,35 @@ pub struct Pins {
     scheduled: BTreeMap<(u64, u64), u64>,
 }
 
+/// A version as the catalogue has it: number, seq, the schedule that made it and the clock's time
+/// then.
+pub type StoredPin = (u64, Seq, Option<(u64, u64)>);
+
 impl Pins {
+    /// Begins with versions by number: what adding them one by one makes, in far less time.
+    #[must_use]
+    pub fn of_versions(versions: &[StoredPin]) -> Pins {
+        let pinned = |&(number, seq, scheduled): &StoredPin| {
+            (number, PinnedVersion { seq, schedule: scheduled.map(|(schedule, _)| schedule) })
+        };
+        let scheduled = |&(number, _, made): &StoredPin| {
+            made.map(|(schedule, made_ns)| ((schedule, number), made_ns))
+        };
+        let mut held: Vec<(Seq, usize)> = Vec::with_capacity(versions.len());
+        for &(_, seq, _) in versions {
+            match held.last_mut() {
+                Some((last, count)) if *last == seq => *count += 1,
+                _ => held.push((seq, 1)),
+            }
+        }
+        Pins {
+            versions: versions.iter().map(pinned).collect(),
+            scheduled: versions.iter().filter_map(scheduled).collect(),
+            held: held.into_iter().collect(),
+            ..Pins::default()
+        }
+    }
+
     fn hold(&mut self, seq: Seq) {
         *self.held.entry(seq).or_default() += 1;
     }
@@ -235,6 +263,14 @@ mod tests {
         assert_eq!(pins.scheduled(7).collect::<Vec<_>>(), [(1, 100)]);
         pins.remove_version(1);
         assert_eq!((pins.seq_count(), pins.scheduled(7).count()), (0, 0));
+    }
+
+    #[test]
+    fn many_at_once_are_what_they_are_one_by_one() {
+        let versions = [(0, Seq(5), None), (2, Seq(5), Some((7, 100))), (3, Seq(9), None)];
+        let mut one_by_one = Pins::default();
+        versions.iter().for_each(|&(number, seq, made)| one_by_one.add_version(number, seq, made));
+        assert_eq!(format!("{:?}", Pins::of_versions(&versions)), format!("{one_by_one:?}"));
     }
 
     #[test]

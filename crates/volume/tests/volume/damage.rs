@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
-use block::BlockDevice;
+use block::{BlockDevice, Operation};
 use hindsight_volume::{
-    Architecture, Budget, CacheChange, EncodingChange, Granularity, Pool, Volume, VolumeSpec,
+    Architecture, Budget, CacheChange, EncodingChange, ErrorKind, Granularity, Pool, Volume,
+    VolumeChange, VolumeSpec, WriteOp,
 };
 use sim::Op;
 use units::Moment;
@@ -98,9 +99,9 @@ fn a_clone_with_damaged_times_keeps_what_it_began_with_and_stops_nobody() {
     put(&origin, 7, 5);
     let version = origin.create_version("").expect("captured").number;
     let clone = pool.clone_volume("v", &Moment::Version(version), "c").expect("cloned");
-    let change = hindsight_volume::VolumeChange {
+    let change = VolumeChange {
         granularity: Some(Granularity::Interval(SECOND_NS)),
-        ..hindsight_volume::VolumeChange::default()
+        ..VolumeChange::default()
     };
     clone.change(&change).expect("changed");
     rig.media.start_log();
@@ -119,4 +120,35 @@ fn a_clone_with_damaged_times_keeps_what_it_began_with_and_stops_nobody() {
         assert!(pool.status().pending_entries < 256, "turn {turn}");
     }
     assert_eq!((get(&clone, 7), get(&origin, 7)), (5, 19));
+}
+
+#[test]
+fn who_waits_for_a_volume_whose_owner_panicked_is_refused_and_not_left_waiting() {
+    let rig = Rig::new(256 << 20, 1 << 20);
+    let pool = rig.open();
+    let volume = volume(&pool, "v", Granularity::EveryWrite);
+    put(&volume, 0, 1);
+    rig.device.hook(|operation, _| {
+        let breaks = std::thread::current().name() == Some("breaks");
+        assert!(!breaks || operation != Operation::Flush, "broken on purpose");
+    });
+    let breaks = std::thread::Builder::new().name("breaks".to_owned()).spawn({
+        let volume = Arc::clone(&volume);
+        // The commit is made, and the device flushed, while the volume stands still.
+        move || volume.change(&VolumeChange { window_ns: Some(7), ..VolumeChange::default() })
+    });
+    let outcome = breaks.expect("a thread").join();
+    assert!(!matches!(outcome, Ok(Ok(()))), "it cannot have been committed");
+    let (told, heard) = std::sync::mpsc::channel();
+    std::thread::spawn({
+        let volume = Arc::clone(&volume);
+        move || {
+            let op = WriteOp::Data { offset: 0, bytes: &[2; 4096] };
+            let kind = volume.write_batch(&[op]).map_err(|e| e.kind);
+            told.send(kind).expect("somebody listens");
+        }
+    });
+    let kind = heard.recv_timeout(std::time::Duration::from_secs(60)).expect("it is answered");
+    assert_eq!(kind.map(drop), Err(ErrorKind::Refused));
+    assert_eq!(get(&volume, 0), 1, "reads go on");
 }
