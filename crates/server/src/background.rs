@@ -253,7 +253,7 @@ mod tests {
             clock: Arc::new(RealClock::new()),
             entropy: Arc::new(RealEntropy::default()),
         };
-        Pool::create(&device, &machine, &PoolFormat::default()).expect("made");
+        Pool::create(&device, &machine, &PoolFormat { zone_bytes: 1 << 20 }).expect("made");
         let open = || {
             let options = PoolOptions { memory_bytes: 0 };
             Pool::open(Arc::clone(&device), machine.clone(), options).expect("opened")
@@ -275,7 +275,7 @@ mod tests {
         let fill = Arc::new(FillGauge::new(Arc::clone(&pool), "/".into()));
         let background =
             Background::start(Arc::clone(&pool), FillWatch::new(fill)).expect("started");
-        let put = |block: u64| {
+        let put = |volume: &volume::Volume, block: u64| {
             let op = WriteOp::Data { offset: block % 2048 * 4096, bytes: &[7; 4096] };
             volume.write_batch(&[op]).map(drop)
         };
@@ -283,7 +283,7 @@ mod tests {
         // Soon there is enough to be flushed in the background.
         let mut written = 0;
         let refused = loop {
-            match put(written) {
+            match put(&volume, written) {
                 Err(e) => break e,
                 Ok(()) => written += 1,
             }
@@ -307,6 +307,6 @@ mod tests {
             assert_eq!(bytes, [7; 4096], "block {block}");
         }
         while pool.step(volume::Budget { bytes: 8 << 20 }).expect("stepped") {}
-        put(0).expect("written");
+        put(&volume, 0).expect("written");
     }
 }

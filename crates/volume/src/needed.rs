@@ -58,12 +58,7 @@ impl Core {
 
 impl Volume {
     /// Adds what can be opened of this volume on a timeline, at or after `from`.
-    fn add_openable(
-        &self,
-        timeline: u64,
-        from: Seq,
-        ranges: &mut Vec<(Seq, Seq)>,
-    ) -> Result<()> {
+    fn add_openable(&self, timeline: u64, from: Seq, ranges: &mut Vec<(Seq, Seq)>) -> Result<()> {
         let pins = self.pins.lock();
         let latest = self.log.stable();
         let boundaries = self.boundaries(from)?;

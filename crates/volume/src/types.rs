@@ -239,6 +239,8 @@ pub struct VolumeChange {
     pub architecture: Option<Architecture>,
     /// How history is kept; what is encoded stays so.
     pub encoding: EncodingChange,
+    /// Bytes of the volume; with it all of the change is made, or nothing.
+    pub size_bytes: Option<u64>,
 }
 
 /// A change of architecture whose background work is not done.

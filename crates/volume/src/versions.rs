@@ -400,6 +400,23 @@ impl Volume {
         action: &str,
         details: &[String],
     ) -> Result<()> {
+        let (mut numbers, commit) = self.begin()?;
+        let heirs = self.remove_in(&commit, pins, gone)?;
+        for detail in details {
+            self.core.audit(&mut numbers, &commit, action, &self.name, detail.clone())?;
+        }
+        self.core.finish(&numbers, commit)?;
+        self.removed(pins, gone, heirs);
+        Ok(())
+    }
+
+    /// Removes versions as part of a commit; says which others differ from another one then.
+    pub(crate) fn remove_in(
+        &self,
+        commit: &Commit,
+        pins: &Pins,
+        gone: &[(u64, Seq)],
+    ) -> Result<Vec<u64>> {
         let numbers_gone: BTreeSet<u64> = gone.iter().map(|&(number, _)| number).collect();
         // What follows a gap differs from another one now.
         let after = |&number: &u64| pins.versions_from(number + 1).next();
@@ -409,7 +426,6 @@ impl Volume {
             .map(|(number, _)| number)
             .filter(|number| !numbers_gone.contains(number))
             .collect();
-        let (mut numbers, commit) = self.begin()?;
         for &(number, _) in gone {
             commit.remove_version(self.id, number)?;
         }
@@ -419,10 +435,11 @@ impl Volume {
                 commit.put_version(self.id, heir, &record)?;
             }
         }
-        for detail in details {
-            self.core.audit(&mut numbers, &commit, action, &self.name, detail.clone())?;
-        }
-        self.core.finish(&numbers, commit)?;
+        Ok(heirs)
+    }
+
+    /// The same in memory, after the commit.
+    pub(crate) fn removed(&self, pins: &mut Pins, gone: &[(u64, Seq)], heirs: Vec<u64>) {
         let mut counting = self.counting.lock();
         for &(number, _) in gone {
             pins.remove_version(number);
@@ -431,7 +448,6 @@ impl Volume {
         heirs.into_iter().for_each(|heir| counting.want(heir));
         drop(counting);
         self.reclaim_wanted.store(true, Ordering::Relaxed);
-        Ok(())
     }
 }
 

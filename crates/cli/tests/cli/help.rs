@@ -35,6 +35,7 @@ const COMMANDS: &[&str] = &[
     "group list",
     "group show",
     "group delete",
+    "group delete-version",
     "group version",
     "retention",
     "retention explain",

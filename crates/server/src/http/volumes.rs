@@ -207,7 +207,6 @@ fn apply(context: &Context, name: &str, body: &ChangeVolume, force: bool) -> Ans
         if size.0.0 < volume.size_bytes() {
             context.refuse_attached(name, force)?;
         }
-        volume.resize(size.0.0)?;
     }
     let change = VolumeChange {
         granularity: body.granularity.map(convert::granularity_back),
@@ -219,6 +218,7 @@ fn apply(context: &Context, name: &str, body: &ChangeVolume, force: bool) -> Ans
         },
         architecture,
         encoding: convert::encoding_change(body.encoding.as_deref(), body.encode_after)?,
+        size_bytes: body.size.map(|size| size.0.0),
     };
     if change != VolumeChange::default() {
         let before = volume.architecture();

@@ -18,6 +18,7 @@ mod packs;
 mod past;
 mod room;
 mod schedule;
+mod settings;
 mod space;
 mod story;
 mod versions;
