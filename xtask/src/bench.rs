@@ -1,5 +1,5 @@
-//! `cargo x bench`: the goals P1 to P9, P11, P15 and P16, and the architectures, measured side by side
-//! on one machine.
+//! `cargo x bench`: the goals P1 to P9, P11, P15 and P16, and the architectures, measured side by
+//! side on one machine.
 //!
 //! Invariants
 //! 1. Servers that are compared take turns, and the order turns around from round to round; a ratio

@@ -138,6 +138,9 @@ pub struct Encoding {
     pub packed_bytes: u64,
     /// Bytes of the blocks that they are versions of.
     pub unpacked_bytes: u64,
+    /// Bytes of packs for versions that are gone, kept until their packs are packed anew.
+    #[serde(default)]
+    pub shadow_bytes: u64,
     /// Versions that were encoded, or encoded anew with others.
     pub encoded: u64,
     /// Versions that would not have become much smaller, and were left as they are.
@@ -153,6 +156,7 @@ impl Default for Encoding {
             after: None,
             packed_bytes: 0,
             unpacked_bytes: 0,
+            shadow_bytes: 0,
             encoded: 0,
             left: 0,
             faults: 0,
@@ -190,8 +194,9 @@ pub struct Cache {
 /// Device requests of one kind.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct DeviceIo {
-    /// `current-read` and `-write` (the present, in place), `history-` (the log), `copy-` (blocks
-    /// put elsewhere), `map-`, or `other`.
+    /// `current-read` and `-write` (the present, in place), `history-` (the log), `journal-write`
+    /// (the log on the way into place), `before-image-` (what leaves its place for the log before
+    /// it is overwritten), `copy-` (other blocks put elsewhere), `map-`, or `other`.
     pub kind: String,
     /// How many.
     pub requests: u64,
@@ -246,8 +251,34 @@ pub struct Version {
     /// Views that are open on it; they keep its moment while they are.
     #[serde(default)]
     pub views: u64,
-    /// Whether it is stored compacted; always false in this release.
+    /// Whether it was compacted by hand, and is.
     pub compacted: bool,
+    /// What was last asked for by hand: to compact or to uncompact it; null if nothing was.
+    #[serde(default)]
+    pub job: Option<Job>,
+}
+
+/// Work that goes on in the background because somebody asked for it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Job {
+    /// The volume and the number of the version, with a dot between them.
+    pub id: String,
+    /// `compact` or `uncompact`.
+    pub kind: String,
+    /// The volume.
+    pub volume: String,
+    /// The number of the version.
+    pub version: u64,
+    /// `waiting`, `running` or `done`.
+    pub state: String,
+    /// How much of it is done.
+    pub percent: u64,
+    /// When it was asked for.
+    pub asked: Time,
+    /// Blocks of the version that were packed when it was done.
+    pub packed: u64,
+    /// Blocks of it that were not: those that the present still has, and what does not pay.
+    pub raw: u64,
 }
 
 /// What was deleted, or would be.

@@ -309,7 +309,11 @@ fn show_encoding(encoding: &Encoding) -> String {
         0 => String::new(),
         bytes => format!(", {} in {}", human(bytes), human(encoding.packed_bytes)),
     };
-    format!("{}{after}{packed}", encoding.kind)
+    let shadows = match encoding.shadow_bytes {
+        0 => String::new(),
+        bytes => format!(", and {} for versions that are gone", human(bytes)),
+    };
+    format!("{}{after}{packed}{shadows}", encoding.kind)
 }
 
 fn show_cache(cache: &Cache) -> Vec<(&'static str, String)> {

@@ -19,7 +19,11 @@ pub enum IoKind {
     HistoryWrite,
     /// The same where the log only keeps what is on its way into place.
     JournalWrite,
-    /// Blocks read to be put elsewhere.
+    /// Before-images: what lies in place and is to be overwritten there is read once more.
+    BeforeImageRead,
+    /// The same, written to the log.
+    BeforeImageWrite,
+    /// Blocks read to be put elsewhere for any other reason.
     CopyRead,
     /// The same, written.
     CopyWrite,
@@ -32,7 +36,7 @@ pub enum IoKind {
 }
 
 /// How many kinds there are.
-const KINDS: usize = 10;
+const KINDS: usize = 12;
 
 impl IoKind {
     /// All of them, in the order in which they are told.
@@ -42,6 +46,8 @@ impl IoKind {
         IoKind::HistoryRead,
         IoKind::HistoryWrite,
         IoKind::JournalWrite,
+        IoKind::BeforeImageRead,
+        IoKind::BeforeImageWrite,
         IoKind::CopyRead,
         IoKind::CopyWrite,
         IoKind::MapRead,
@@ -58,6 +64,8 @@ impl IoKind {
             IoKind::HistoryRead => "history-read",
             IoKind::HistoryWrite => "history-write",
             IoKind::JournalWrite => "journal-write",
+            IoKind::BeforeImageRead => "before-image-read",
+            IoKind::BeforeImageWrite => "before-image-write",
             IoKind::CopyRead => "copy-read",
             IoKind::CopyWrite => "copy-write",
             IoKind::MapRead => "map-read",

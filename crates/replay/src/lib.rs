@@ -51,6 +51,17 @@ pub struct KindCount {
     pub bytes: u64,
 }
 
+/// A destage.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct DestageAt {
+    /// Extents that had been written when it began.
+    pub extents: u64,
+    /// Where the rule says that it begins, after the one before.
+    pub predicted: u64,
+    /// Extents between two map flushes, one of which each destage begins with.
+    pub flush_extents: u64,
+}
+
 /// What came out.
 #[derive(Clone, Debug, Serialize)]
 pub struct Replayed {
@@ -74,12 +85,17 @@ pub struct Replayed {
     pub predicted: DeviceIos,
     /// Measured against predicted, less 1.
     pub off: f64,
-    /// What came home, and what was copied away, for one extent written: only of architectures
-    /// that destage. What is copied holds what cleaning moved, which no counter tells apart.
+    /// What came home, and which before-images were copied away for it, for one extent written:
+    /// only of architectures that destage.
     pub destaged: Option<Destaged>,
-    /// The same by the rule by which the engine destages, without cleaning; only of one device, and
+    /// The same as the model has it for the destages that there were; only of one device, and
     /// without a cache.
     pub destaged_predicted: Option<Destaged>,
+    /// The same with the destages that the rule says, too. One that is moved by a map flush moves
+    /// all after it, and the trace's end then comes sooner or later after the last.
+    pub destaged_by_rule: Option<Destaged>,
+    /// The destages.
+    pub destages: Vec<DestageAt>,
     /// Device requests for one extent written that the model leaves out: map, cleaning, headers.
     pub besides: f64,
 }

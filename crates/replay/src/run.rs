@@ -12,7 +12,7 @@ use volume::{
 };
 
 use crate::machine::{Counting, VirtualClock};
-use crate::{KindCount, ReplayError, ReplaySettings, Replayed, modelled};
+use crate::{DestageAt, KindCount, ReplayError, ReplaySettings, Replayed, modelled};
 
 /// Room for payload that is not kept: only zones that are used take memory.
 const POOL_BYTES: u64 = 16 << 40;
@@ -71,10 +71,10 @@ pub fn replay(source: &mut dyn Source, settings: ReplaySettings) -> Result<Repla
         engine.request(&request)?;
         counted.add(&request);
         if counted.requests.is_multiple_of(STEP_EVERY) {
-            while engine.pool.step(Budget { bytes: STEP_BYTES })? {}
+            engine.work(&mut counted)?;
         }
     }
-    while engine.pool.step(Budget { bytes: STEP_BYTES })? {}
+    engine.work(&mut counted)?;
     let dirty_blocks = engine.dirty_blocks()?;
     engine.flush()?;
     let kinds = engine.kinds()?;
@@ -92,8 +92,13 @@ pub fn replay(source: &mut dyn Source, settings: ReplaySettings) -> Result<Repla
     if settings.architecture.destages() {
         told.destaged = Some(counted.destaged(&kinds));
         // A cache keeps writes from the journal, and several devices destage each on its own.
-        let is_plain = dirty_blocks == 0 && engine.volumes.len() == 1;
-        told.destaged_predicted = is_plain.then(|| counted.destage_predicted(settings, &profile));
+        if dirty_blocks == 0 && engine.volumes.len() == 1 {
+            let at = |destages: &[u64]| profile.destaged_at(settings.granularity, destages);
+            let rule = counted.destage_rule(settings);
+            told.destaged_predicted = Some(at(&counted.destages));
+            told.destaged_by_rule = Some(at(&profile.destages(settings.granularity, rule)));
+            told.destages = counted.destages_told(settings.granularity, &profile, rule);
+        }
     }
     Ok(told)
 }
@@ -177,6 +182,24 @@ impl Engine {
         Ok(blocks)
     }
 
+    /// Background work, all there is.
+    fn work(&self, counted: &mut Counted) -> Result<()> {
+        let homes = |volume: &Arc<Volume>| {
+            let of_homes = |one: &&IoCount| {
+                matches!(one.kind, IoKind::CurrentWrite | IoKind::BeforeImageWrite)
+            };
+            let device_io = volume.device_io();
+            device_io.iter().filter(of_homes).map(|one| one.requests).sum::<u64>()
+        };
+        while self.pool.step(Budget { bytes: STEP_BYTES })? {}
+        let homes: u64 = self.volumes.iter().map(homes).sum();
+        if self.settings.architecture.destages() && homes != counted.homes {
+            counted.destages.push(counted.extents);
+        }
+        counted.homes = homes;
+        Ok(())
+    }
+
     fn flush(&self) -> Result<()> {
         for volume in &self.volumes {
             volume.flush()?;
@@ -206,6 +229,10 @@ struct Counted {
     extents: u64,
     /// Bytes that the headers of the writes' batches take.
     header_bytes: u64,
+    /// Requests that brought blocks home or took them away.
+    homes: u64,
+    /// Extents that had been written when there were new ones.
+    destages: Vec<u64>,
 }
 
 impl Counted {
@@ -251,34 +278,51 @@ impl Counted {
             off: measured.total() / predicted.total() - 1.0,
             destaged: None,
             destaged_predicted: None,
+            destaged_by_rule: None,
+            destages: Vec::new(),
             besides: besides / writes,
         }
     }
 
-    /// Blocks are copied away one by one, each after it was read.
+    /// Before-images are copied one by one, each after it was read.
     fn destaged(&self, kinds: &[IoCount]) -> Destaged {
         let writes = (self.extents as f64).max(1.0);
         let of = |kind: IoKind| kinds.iter().find(|count| count.kind == kind);
         let home_bytes = of(IoKind::CurrentWrite).map_or(0, |count| count.bytes);
-        let copied = of(IoKind::CopyWrite).map_or(0, |count| count.requests);
+        let copied = of(IoKind::BeforeImageWrite).map_or(0, |count| count.requests);
         let homes = home_bytes as f64 / (BLOCK_BYTES + HOME_HEADER_BYTES) as f64;
         Destaged { homes: homes / writes, copied: copied as f64 / writes }
     }
 
     /// For one volume without a cache.
-    fn destage_predicted(&self, settings: ReplaySettings, profile: &Profile) -> Destaged {
+    fn destage_rule(&self, settings: ReplaySettings) -> DestageRule {
         let pending = (settings.memory_bytes / PENDING_SHARE).clamp(PENDING_MIN, PENDING_MAX);
         // A flush is begun by the background work that finds enough waiting.
         let a_step = self.extents as f64 / self.requests.max(1) as f64 * STEP_EVERY as f64;
         let steps = (pending as f64 / a_step).ceil();
-        let rule = DestageRule {
+        DestageRule {
             flush_writes: (steps * a_step) as u64,
             entries_min: DESTAGE_ENTRIES_MIN,
             new_share: DESTAGE_NEW_SHARE,
             runs_max: RUNS_MAX,
             joined: JOINED,
+        }
+    }
+
+    /// Each destage, and where the rule says that it begins after the one before.
+    fn destages_told(
+        &self,
+        granularity: Granularity,
+        profile: &Profile,
+        rule: DestageRule,
+    ) -> Vec<DestageAt> {
+        let mut last = 0;
+        let told = |&extents: &u64| {
+            let predicted = profile.next_destage(granularity, rule, last);
+            last = extents;
+            DestageAt { extents, predicted, flush_extents: rule.flush_writes }
         };
-        profile.destaged(settings.granularity, rule)
+        self.destages.iter().map(told).collect()
     }
 
     /// Extents that the model speaks of, and device requests that it leaves out.
@@ -289,12 +333,14 @@ impl Counted {
         let block = BLOCK_BYTES as f64;
         let history = ((bytes(IoKind::HistoryWrite) - self.header_bytes as f64) / block).max(0.0);
         let (reads, writes, modelled): (f64, f64, &[IoKind]) = match architecture {
-            // Blocks are copied away one by one, each after it was read. What else is read to be
-            // copied comes from the journal.
+            // Before-images are copied one by one.
             Architecture::Checkpointing => {
-                let copied = requests(IoKind::CopyWrite);
+                let read = requests(IoKind::BeforeImageRead);
+                let copied = requests(IoKind::BeforeImageWrite);
                 let homes = bytes(IoKind::CurrentWrite) / (BLOCK_BYTES + HOME_HEADER_BYTES) as f64;
-                (copied, copied + homes, &[IoKind::CurrentWrite, IoKind::CopyWrite])
+                let kinds =
+                    &[IoKind::CurrentWrite, IoKind::BeforeImageRead, IoKind::BeforeImageWrite];
+                (read, copied + homes, kinds)
             }
             // What comes home later does so beside the writes.
             Architecture::Redirect => (0.0, history, &[IoKind::HistoryWrite]),

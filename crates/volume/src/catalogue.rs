@@ -8,6 +8,7 @@
 //! 3. A record that cannot be read stops us: it never means "none".
 
 mod backend;
+mod compactions;
 mod groups;
 mod guard;
 #[cfg(test)]
@@ -27,13 +28,15 @@ use serde::de::DeserializeOwned;
 
 pub use backend::{CatalogueMedia, write_superblock};
 #[cfg(test)]
+use compactions::COMPACTIONS;
+#[cfg(test)]
 use groups::{GROUP_VERSIONS, GROUPS};
 use guard::guarded;
 pub use guard::panic_becomes_error;
 pub use records::{
-    ConversionRecord, EventRecord, GroupRecord, GroupVersionRecord, MarkRecord, RunRecord,
-    ScheduleRecord, ScheduledRecord, SegmentRecord, SourceRecord, TimelineRecord, VersionRecord,
-    VolumeRecord,
+    CompactionRecord, ConversionRecord, EventRecord, GroupRecord, GroupVersionRecord, MarkRecord,
+    RunRecord, ScheduleRecord, ScheduledRecord, SegmentRecord, SourceRecord, TimelineRecord,
+    VersionRecord, VolumeRecord,
 };
 #[cfg(test)]
 use schedules::SCHEDULES;

@@ -63,8 +63,8 @@ pub fn begin_segment(
     Ok(segment)
 }
 
-/// The header of a batch of earlier writes, which is put at an offset of a segment; `seq` is that of
-/// the first.
+/// The header of a batch of earlier writes, which is put at an offset of a segment; `seq` is the
+/// first's.
 #[must_use]
 pub fn relocated(segment: &Segment, offset: u32, timeline: u64, seq: Seq) -> BatchHeader {
     BatchHeader {
@@ -135,6 +135,20 @@ impl FreshSegments {
     /// # Errors
     /// `Refused` or `Io`.
     pub fn append(&self, segment: &Segment, parts: &[&[u8]], entries: &[Entry]) -> Result<()> {
+        self.append_as(IoKind::CopyWrite, segment, parts, entries)
+    }
+
+    /// The same, counted as the kind that it is.
+    ///
+    /// # Errors
+    /// `Refused` or `Io`.
+    pub fn append_as(
+        &self,
+        kind: IoKind,
+        segment: &Segment,
+        parts: &[&[u8]],
+        entries: &[Entry],
+    ) -> Result<()> {
         let store = &self.core.store;
         let offset = segment.end.load(Ordering::Acquire);
         let bytes = u32::try_from(parts.iter().map(|part| part.len()).sum::<usize>())
@@ -142,7 +156,7 @@ impl FreshSegments {
         assert!(u64::from(offset) + u64::from(bytes) <= store.zone_bytes, "within the zone");
         let slices: Vec<_> = parts.iter().map(|part| IoSlice::new(part)).collect();
         store.write(store.zone_offset(segment.zone) + u64::from(offset), &slices)?;
-        self.io.count(IoKind::CopyWrite, u64::from(bytes));
+        self.io.count(kind, u64::from(bytes));
         segment.end.store(offset + bytes, Ordering::Release);
         let newest = entries.iter().map(|entry| entry.seq.0).max().unwrap_or(0);
         segment.last_seq.fetch_max(newest, Ordering::AcqRel);

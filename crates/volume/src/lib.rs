@@ -11,6 +11,7 @@ mod base;
 mod cache;
 mod caches;
 mod catalogue;
+mod compaction;
 mod conversion;
 mod convert;
 mod copying;
@@ -66,10 +67,10 @@ pub use error::{Error, ErrorKind, Result};
 pub use history::{IoCount, IoKind};
 pub use types::{
     Architecture, AuditRecord, Bucket, Budget, CacheChange, CacheInfo, CacheSetting, CacheUse,
-    Consistency, ConversionInfo, Dependants, DiffPage, Encoding, EncodingChange, EncodingInfo,
-    EncodingSetting, Event, Extent, Granularity, HistoryPage, ImportInfo, ImportSpec, Mark,
-    PoolStatus, Range, Resolved, RevertReport, Stamp, Version, VersionPage, VolumeChange,
-    VolumeCounters, VolumeInfo, VolumeSpec, WriteOp,
+    Compaction, CompactionInfo, CompactionState, Consistency, ConversionInfo, Dependants, DiffPage,
+    Encoding, EncodingChange, EncodingInfo, EncodingSetting, Event, Extent, Granularity,
+    HistoryPage, ImportInfo, ImportSpec, Mark, PoolStatus, Range, Resolved, RevertReport, Stamp,
+    Version, VersionPage, VolumeChange, VolumeCounters, VolumeInfo, VolumeSpec, WriteOp,
 };
 
 /// The machine under a pool: its clock and its randomness.

@@ -6,8 +6,8 @@
 //! (`step`), and a crash before the commit leaves only free zones.
 //!
 //! Invariants
-//! 1. An entry is dropped only if `Core::openable`, worked out at the beginning, says that no openable
-//!    moment sees it. Moments that become pinned later were openable then.
+//! 1. An entry is dropped only if `Core::openable`, worked out at the beginning, says that no
+//!    openable moment sees it. Moments that become pinned later were openable then.
 //! 2. The commit that names the merged run also says which segments are free; memory follows the
 //!    commit.
 //! 3. A block is moved only after its checksum held; one that does not stays where it is, and its
@@ -27,7 +27,7 @@ use crate::catalogue::{Commit, Numbers};
 use crate::core::Core;
 use crate::homecoming::{Arrivals, Homecoming};
 use crate::map_flush::{commit_segment, record_of_run};
-use crate::mover::Mover;
+use crate::mover::{Errand, Mover};
 use crate::packer::{Packed, Packer, Placed};
 use crate::sift::{Nodes, sift};
 use crate::volume::Volume;
@@ -214,6 +214,7 @@ impl MergeJob {
             self.handle(&batch[start..start + count])?;
             start += count;
         }
+        self.volume.compactions.note_passed(usable as u64);
         if !ended {
             self.resume = Some((batch[usable].key, Seq::MAX));
             return Ok(false);
@@ -272,23 +273,34 @@ impl MergeJob {
     fn place(&mut self, kept: &[Entry], index: usize, leaves: bool) -> Result<()> {
         let entry = kept[index];
         let is_emptied = self.scope.empties(entry.location.segment());
-        if let Some(packer) = &mut self.packer
-            && packer.wants(kept, index, is_emptied)
-            && packer.gather(&entry)
-        {
-            return self.settle_full_pack();
+        if self.packer.as_ref().is_some_and(|p| p.wants(kept, index, is_emptied)) {
+            if self.packer.as_ref().is_some_and(|p| p.is_ripe(entry.key.index)) {
+                self.settle_pack()?;
+            }
+            if self.packer.as_mut().is_some_and(|p| p.gather(&entry)) {
+                return self.settle_full_pack();
+            }
         }
-        let placed = self.move_if_it_goes(entry, leaves || is_emptied)?;
+        let is_unpacked = self.packer.as_mut().is_some_and(|packer| packer.leaves(&entry));
+        let errand = match (leaves, is_emptied || is_unpacked) {
+            (true, _) => Some(Errand::BeforeImage),
+            (false, true) => Some(Errand::Cleaning),
+            (false, false) => None,
+        };
+        let placed = self.move_if_it_goes(entry, errand)?;
         self.enter(placed)
     }
 
     /// The entry as it is after its block has moved, if it goes and can be moved.
-    fn move_if_it_goes(&mut self, entry: Entry, goes: bool) -> Result<Entry> {
+    fn move_if_it_goes(&mut self, entry: Entry, errand: Option<Errand>) -> Result<Entry> {
         let segment = entry.location.segment();
-        let moved = if goes { self.mover.move_entry(&entry)? } else { None };
+        let moved = match errand {
+            Some(errand) => self.mover.move_entry(&entry, errand)?,
+            None => None,
+        };
         if moved.is_some() {
             *self.released.entry(segment).or_default() += 1;
-        } else if goes && self.leaves_base {
+        } else if errand.is_some() && self.leaves_base {
             let segment = self.volume.core.store.segment(segment);
             self.unmovable += u64::from(segment.is_some_and(|segment| segment.slab.is_some()));
         }
@@ -302,12 +314,16 @@ impl MergeJob {
             None => Some(entry),
         };
         match passed {
-            Some(entry) => self.push(entry),
+            Some(entry) => self.push(entry, false),
             None => self.settle_full_pack(),
         }
     }
 
-    fn push(&mut self, entry: Entry) -> Result<()> {
+    /// Enters an entry in the new run; `is_new` if it went to a pack just now.
+    fn push(&mut self, entry: Entry, is_new: bool) -> Result<()> {
+        if let Some(packer) = &mut self.packer {
+            packer.count(&entry, is_new);
+        }
         let builder = self.builder.as_mut().expect("a merge builds until it commits");
         Ok(builder.push(entry)?)
     }
@@ -323,18 +339,19 @@ impl MergeJob {
     fn settle_pack(&mut self) -> Result<()> {
         let Some(packer) = &mut self.packer else { return Ok(()) };
         for placed in packer.settle()? {
-            let entry = match placed {
-                Placed::As(entry) => entry,
+            let (entry, is_new) = match placed {
+                Placed::As(entry) => (entry, false),
                 Placed::Moved { entry, from } => {
                     *self.released.entry(from).or_default() += 1;
-                    entry
+                    (entry, true)
                 }
                 Placed::Left(entry) => {
-                    let goes = self.scope.empties(entry.location.segment());
-                    self.move_if_it_goes(entry, goes)?
+                    let is_emptied = self.scope.empties(entry.location.segment());
+                    let errand = is_emptied.then_some(Errand::Cleaning);
+                    (self.move_if_it_goes(entry, errand)?, false)
                 }
             };
-            self.push(entry)?;
+            self.push(entry, is_new)?;
         }
         Ok(())
     }

@@ -21,16 +21,44 @@ pub struct Mover {
     timeline: u64,
 }
 
+/// Why a block moves, which is how its reads and writes are counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Errand {
+    /// Its segment is emptied.
+    Cleaning,
+    /// It leaves its home for the version that the present shows.
+    BeforeImage,
+}
+
+impl Errand {
+    fn kinds(self) -> (IoKind, IoKind) {
+        match self {
+            Errand::Cleaning => (IoKind::CopyRead, IoKind::CopyWrite),
+            Errand::BeforeImage => (IoKind::BeforeImageRead, IoKind::BeforeImageWrite),
+        }
+    }
+}
+
 /// Reads the block of an entry wherever it is; false when it cannot be read or is not what the
 /// entry says: such a block stays where it is.
 pub fn read_entry(store: &Store, entry: &Entry, block: &mut [u8], io: &IoTally) -> bool {
+    read_entry_as(IoKind::CopyRead, store, entry, block, io)
+}
+
+fn read_entry_as(
+    kind: IoKind,
+    store: &Store,
+    entry: &Entry,
+    block: &mut [u8],
+    io: &IoTally,
+) -> bool {
     let is_read = store.locate(entry.location).and_then(|(at, content)| {
         if content == Content::Pack {
             let version = (entry.key.index, entry.seq);
-            return store.read_packed(entry.location, version, block, (io, IoKind::CopyRead));
+            return store.read_packed(entry.location, version, block, (io, kind));
         }
         store.device.read_at(at, block)?;
-        io.count(IoKind::CopyRead, BLOCK_BYTES);
+        io.count(kind, BLOCK_BYTES);
         Ok(())
     });
     let is_sound = is_read.is_ok() && block_crc(block) == entry.crc;
@@ -51,12 +79,14 @@ impl Mover {
     ///
     /// # Errors
     /// `Full`, `Refused`, `Io`.
-    pub fn move_entry(&mut self, entry: &Entry) -> Result<Option<Entry>> {
+    pub fn move_entry(&mut self, entry: &Entry, errand: Errand) -> Result<Option<Entry>> {
+        let (read, write) = errand.kinds();
         let mut payload = Vec::new();
         if !entry.location.is_hole() {
             payload.resize(BLOCK_BYTES as usize, 0);
             // A sector that cannot be read must not keep all others from being reclaimed.
-            if !read_entry(&self.fresh.core().store, entry, &mut payload, self.fresh.io()) {
+            let Core { store, .. } = self.fresh.core();
+            if !read_entry_as(read, store, entry, &mut payload, self.fresh.io()) {
                 return Ok(None);
             }
         }
@@ -65,7 +95,8 @@ impl Mover {
         let segment = self.fresh.with_room(need)?;
         let offset = segment.end.load(Ordering::Acquire);
         let (header, header_bytes) = self.header(&segment, offset, entry);
-        self.fresh.append(&segment, &[&header, &payload], std::slice::from_ref(entry))?;
+        let parts: [&[u8]; 2] = [&header, &payload];
+        self.fresh.append_as(write, &segment, &parts, std::slice::from_ref(entry))?;
         let location = if payload.is_empty() {
             Location::hole_in(segment.number)
         } else {

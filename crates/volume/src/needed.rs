@@ -107,8 +107,8 @@ impl Volume {
         }
     }
 
-    /// The last seqs of complete intervals since the horizon, where granularity is an interval; those
-    /// before `from` may be left out.
+    /// The last seqs of complete intervals since the horizon, where granularity is an interval;
+    /// those before `from` may be left out.
     fn boundaries(&self, from: Seq) -> Result<Vec<Seq>> {
         let record = self.record.lock().clone();
         let is_interval = |g: &(u64, Granularity)| matches!(g.1, Granularity::Interval(_));

@@ -112,7 +112,8 @@ impl Pins {
     /// The number from which on there are at most `limit` versions; the lowest such.
     #[must_use]
     pub fn first_of_newest(&self, limit: usize) -> Option<u64> {
-        self.versions.keys().rev().take(limit).last().copied()
+        // Only so many are walked: `next_back` would walk all the others.
+        self.versions.keys().rev().take(limit).fold(None, |_, &number| Some(number))
     }
 
     /// How many versions there are.

@@ -429,6 +429,7 @@ impl Pool {
             record.conversion = None;
             commit.put_volume(&record)?;
             commit.remove_pins(record.id)?;
+            volume.compactions.remove_all(record.id, &commit)?;
             let groups = self.core.groups_without(record.id, &commit)?;
             if volume.schedule.lock().is_some() {
                 commit.remove_schedule(record.id)?;
@@ -440,6 +441,7 @@ impl Pool {
             self.core.audit(&mut numbers, &commit, "volume-delete", name, detail)?;
             self.core.finish(&numbers, commit)?;
             volume.gone.store(true, Ordering::Release);
+            volume.compactions.clear();
             self.core.set_groups(groups);
             *volume.record.lock() = record;
             volume.cache.discard();

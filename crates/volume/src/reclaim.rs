@@ -90,7 +90,10 @@ impl Core {
         match outcome {
             Ok(false) => {}
             Ok(true) => merge.volume().ailing.store(false, Ordering::Relaxed),
-            Err(_) => merge.volume().ailing.store(true, Ordering::Relaxed),
+            Err(_) => {
+                merge.volume().ailing.store(true, Ordering::Relaxed);
+                merge.volume().compactions.fail();
+            }
         }
         if !matches!(outcome, Ok(false)) {
             *job = None;
@@ -152,6 +155,9 @@ impl Core {
     }
 
     fn next_reclaim(&self, volume: &Arc<Volume>) -> Result<Option<crate::merge::MergeJob>> {
+        if volume.reclaiming.lock().is_empty() {
+            volume.end_compactions()?;
+        }
         if volume.wants_reclaim()? {
             self.begin_reclaim(volume)?;
         }
@@ -313,7 +319,9 @@ impl Core {
     pub fn make_room(self: &Arc<Self>) -> Result<()> {
         let mut job = self.work.lock();
         let enough = || self.store.spares().len() > 1 || self.store.has_room();
-        *job = None;
+        if let Some(merge) = job.take() {
+            merge.volume().compactions.fail();
+        }
         self.drop_copies();
         let mut tries = 0;
         // Free zones and live entries at best: a pass that frees something may let the next one

@@ -18,6 +18,7 @@ use units::{MapExtent, Seq, WallTime};
 use crate::base::Base;
 use crate::cache::Cache;
 use crate::catalogue::{Catalogue, CatalogueMedia, Contents, RunRecord, VolumeRecord};
+use crate::compaction::Compactions;
 use crate::conversion::Conversion;
 use crate::core::Core;
 use crate::current_store::CurrentStore;
@@ -412,6 +413,7 @@ impl Volume {
         log.restore_times(recovered.times);
         let (pins, counting) = pins_of(&core, record.id)?;
         let schedule = core.catalogue.schedule(record.id)?.map(Schedule::of).transpose()?;
+        let compactions = Compactions::of(core.catalogue.compactions(record.id)?);
         let store = Arc::clone(&core.store);
         let at = Seq(u64::MAX);
         let name = record.name.clone();
@@ -441,6 +443,7 @@ impl Volume {
             destage: Mutex::default(),
             conversion: Mutex::new(Conversion::of(&record, is_importing)),
             encoding: Mutex::default(),
+            compactions,
             waiting_homes: AtomicU64::new(0),
             counted: Mutex::new(None),
             cache: Cache::new(record.granularity_at(Seq(u64::MAX))),

@@ -184,6 +184,47 @@ pub struct EncodingChange {
     pub after_ns: Option<u64>,
 }
 
+/// What is asked for the data of a version.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Compaction {
+    /// What was written over is packed, whatever the volume's encoding and age.
+    Compacted,
+    /// It is taken out of packs, and stays raw.
+    Uncompacted,
+}
+
+/// A compaction that was asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CompactionInfo {
+    /// What was asked for.
+    pub wish: Compaction,
+    /// How far it is.
+    pub state: CompactionState,
+    /// When it was asked for.
+    pub asked: WallTime,
+    /// Blocks of the version that were packed when it was done.
+    pub packed: u64,
+    /// Blocks that were not: the present's, and what does not pay.
+    pub raw: u64,
+}
+
+/// How far a compaction is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CompactionState {
+    /// It waits for a pass over the map.
+    Waiting,
+    /// So many map entries of all were gone over.
+    Running {
+        /// Gone over.
+        passed: u64,
+        /// Of so many.
+        entries: u64,
+    },
+    /// All was gone over.
+    Done,
+}
+
 /// A volume's encoding as it stands.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EncodingInfo {
@@ -193,6 +234,8 @@ pub struct EncodingInfo {
     pub packed_bytes: u64,
     /// Bytes of the blocks that they are versions of.
     pub unpacked_bytes: u64,
+    /// Bytes of packs for versions that are gone, kept until their packs are packed anew.
+    pub shadow_bytes: u64,
     /// Versions that were packed since the pool was opened, some of them anew with others.
     pub packed: u64,
     /// Versions that a pack would not have made much smaller.
@@ -394,6 +437,8 @@ pub struct Version {
     pub consistency: Consistency,
     /// How the volume keeps what only versions of this age need.
     pub encoding: Encoding,
+    /// What was asked for it by hand.
+    pub compaction: Option<CompactionInfo>,
     /// What else needs its moment.
     pub dependants: Dependants,
 }

@@ -17,6 +17,7 @@ use units::{BLOCK_BYTES, Moment, Seq, WallTime};
 use crate::base::Base;
 use crate::cache::Cache;
 use crate::catalogue::{Commit, Numbers, VolumeRecord};
+use crate::compaction::Compactions;
 use crate::conversion::Conversion;
 use crate::core::Core;
 use crate::destage::Destage;
@@ -73,6 +74,8 @@ pub struct Volume {
     pub(crate) destage: Mutex<Destage>,
     pub(crate) conversion: Mutex<Conversion>,
     pub(crate) encoding: Mutex<EncodingState>,
+    /// Versions that were compacted or uncompacted by hand.
+    pub(crate) compactions: Compactions,
     /// Blocks whose homes were taken when full merges would have brought them there.
     pub(crate) waiting_homes: AtomicU64,
     /// Live bytes as last counted, and the seq then.
@@ -257,8 +260,13 @@ impl Volume {
             encoding: self.encoding_info(),
             base_bytes: self.base.blocks_at_home() * BLOCK_BYTES,
             versions,
-            device_io: self.core.store.io(self.id).counts().to_vec(),
+            device_io: self.device_io(),
         })
+    }
+
+    /// Device requests by kind since the pool was opened.
+    pub fn device_io(&self) -> Vec<history::IoCount> {
+        self.core.store.io(self.id).counts().to_vec()
     }
 
     fn unplaced_bytes(&self) -> u64 {

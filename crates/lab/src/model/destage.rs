@@ -2,11 +2,16 @@
 //!
 //! Its journal is a cache that is emptied all at once: of a block that was written several times
 //! since the last destage the newest version comes home, and the version it displaces there is
-//! copied away if it was retained. So a destage every D costs R(D) writes of each write, and of
-//! those versions the ones are copied that are the last of their granularity window, too.
+//! copied away if it is the last of its granularity window.
 //!
 //! Nothing is fitted: when destages begin follows from how much of the map is new, and that from
-//! the same distances.
+//! the same distances. The volume was empty before, and a window begins with it.
+//!
+//! A destage begins with a map flush. Flushes are about equal, so that the share of the map that is
+//! new comes near the one that begins a destage again and again; then some entries more or less
+//! move it by a whole flush, and all later ones with it. So it is told for the destages that there
+//! were ([`Profile::destaged_at`]), and when the next one begins after those
+//! ([`Profile::next_destage`]).
 
 use serde::Serialize;
 use units::Granularity;
@@ -39,46 +44,122 @@ pub struct Destaged {
 }
 
 impl Profile {
-    /// What a volume that was empty before these writes brings home in their time.
+    /// When the first destage begins after one at `last`, both in extents written since the volume
+    /// was empty.
     #[must_use]
-    pub fn destaged(&self, granularity: Granularity, rule: DestageRule) -> Destaged {
-        let window_ns = window_ns(granularity);
-        let (all, flush) = (self.writes() as f64, rule.flush_writes.max(1) as f64);
-        let nanos = |writes: f64| writes * self.duration_ns() as f64 / all;
-        // Of what was written one after the other a run keeps the newest, and what is retained.
+    pub fn next_destage(&self, granularity: Granularity, rule: DestageRule, last: u64) -> u64 {
+        let windows = Windows::new(self, granularity);
         // Entries are whole, as the rule divides them.
-        let entries = |writes: f64| {
-            (writes * self.retained_in_either(nanos(writes), window_ns)).round() as u64
-        };
-        let mut runs: Vec<f64> = Vec::new();
-        let (mut written, mut last, mut old) = (0.0, 0.0, 0_u64);
-        let (mut homes, mut displaced) = (0.0, 0.0);
-        while written + flush <= all {
-            written += flush;
-            runs.push(flush);
+        let entries = |run: &(f64, f64)| windows.entries(run.0, run.1).round() as u64;
+        let flush = rule.flush_writes.max(1) as f64;
+        let old = entries(&(0.0, last as f64));
+        let mut runs: Vec<(f64, f64)> = Vec::new();
+        loop {
+            let from = runs.last().map_or(last as f64, |run| run.1);
+            runs.push((from, from + flush));
             let is_old = usize::from(old > 0);
             while runs.len() + is_old > rule.runs_max {
                 let cost = |first: &usize| -> u64 {
-                    runs[*first..*first + rule.joined].iter().map(|run| entries(*run)).sum()
+                    runs[*first..*first + rule.joined].iter().map(entries).sum()
                 };
                 let first = (0..=runs.len() - rule.joined).min_by_key(cost).unwrap_or_default();
-                let joined = runs.drain(first..first + rule.joined).sum();
-                runs.insert(first, joined);
+                let joined: Vec<_> = runs.drain(first..first + rule.joined).collect();
+                runs.insert(first, (joined[0].0, joined[rule.joined - 1].1));
             }
-            let new: u64 = runs.iter().map(|run| entries(*run)).sum();
-            if new < rule.entries_min.max((old + new) / rule.new_share) {
-                continue;
+            let new: u64 = runs.iter().map(entries).sum();
+            let all_written = runs.last().is_some_and(|run| run.1 >= self.writes() as f64);
+            if new >= rule.entries_min.max((old + new) / rule.new_share) || all_written {
+                return (from + flush) as u64;
             }
-            let interval_ns = nanos(written - last);
-            homes += self.extents_within(interval_ns);
-            let retained = self.retained_in_both(interval_ns, window_ns);
-            displaced += (written - last) * retained;
-            old = entries(written);
-            runs.clear();
-            last = written;
+        }
+    }
+
+    /// All destages of these writes.
+    #[must_use]
+    pub fn destages(&self, granularity: Granularity, rule: DestageRule) -> Vec<u64> {
+        let mut all = Vec::new();
+        loop {
+            let next = self.next_destage(granularity, rule, all.last().copied().unwrap_or(0));
+            if next > self.writes() {
+                return all;
+            }
+            all.push(next);
+        }
+    }
+
+    /// What destages after so many extents written bring home.
+    #[must_use]
+    pub fn destaged_at(&self, granularity: Granularity, destages: &[u64]) -> Destaged {
+        let windows = Windows::new(self, granularity);
+        let all = self.writes() as f64;
+        let (mut homes, mut retained, mut last) = (0.0, 0.0, 0.0);
+        for &destage in destages {
+            let to = destage as f64;
+            homes += windows.newest(to - last);
+            retained += windows.retained_at_home(last, to);
+            last = to;
         }
         // The last version of each extent stays at home.
-        let staying = if window_ns.is_infinite() { 0.0 } else { self.extents_within(nanos(last)) };
-        Destaged { homes: homes / all, copied: (displaced - staying).max(0.0) / all }
+        let staying = windows.retained_at_home(0.0, last);
+        Destaged { homes: homes / all, copied: (retained - staying).max(0.0) / all }
+    }
+}
+
+/// Stretches of writes, cut where windows end. Places are extents written so far.
+struct Windows<'p> {
+    profile: &'p Profile,
+    /// Extents written in a window: 0 where each is retained, infinite where none is.
+    writes: f64,
+    ns_per_write: f64,
+}
+
+impl Windows<'_> {
+    fn new(profile: &Profile, granularity: Granularity) -> Windows<'_> {
+        let ns_per_write = profile.duration_ns() as f64 / profile.writes().max(1) as f64;
+        Windows { profile, writes: window_ns(granularity) / ns_per_write, ns_per_write }
+    }
+
+    /// Versions that are the newest of their extents at the end of so many writes.
+    fn newest(&self, writes: f64) -> f64 {
+        self.profile.extents_within(writes.max(0.0) * self.ns_per_write)
+    }
+
+    /// Where the window begins that holds a place, or ends at it.
+    fn begins(&self, place: f64) -> f64 {
+        if self.writes.is_infinite() {
+            return 0.0;
+        }
+        ((place / self.writes).ceil() - 1.0).max(0.0) * self.writes
+    }
+
+    /// Map entries of a stretch: the newest versions, and those that are the last of their window.
+    fn entries(&self, from: f64, to: f64) -> f64 {
+        if self.writes == 0.0 {
+            return to - from;
+        }
+        let begins = self.begins(to);
+        if begins <= from {
+            return self.newest(to - from);
+        }
+        let first_ends = self.begins(from) + self.writes;
+        let whole = ((begins - first_ends) / self.writes).round();
+        let whole = whole * self.newest(self.writes);
+        self.newest(first_ends - from) + whole + self.newest(to - begins)
+    }
+
+    /// Of the versions that are the newest at the end of a stretch, those that are the last of
+    /// their window, too.
+    fn retained_at_home(&self, from: f64, to: f64) -> f64 {
+        if self.writes == 0.0 {
+            return self.newest(to - from);
+        }
+        if self.writes.is_infinite() {
+            return 0.0;
+        }
+        let begins = self.begins(to).max(from);
+        let ends = self.begins(to) + self.writes;
+        // Those of windows that are over, and those of the one that is not.
+        let over = self.newest(to - from) - self.newest(to - begins);
+        over + self.newest(ends - begins) - self.newest(ends - to)
     }
 }

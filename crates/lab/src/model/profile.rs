@@ -141,17 +141,6 @@ impl Profile {
         }
     }
 
-    /// The share of writes that are the last in their windows of both lengths.
-    pub(super) fn retained_in_both(&self, one_ns: f64, other_ns: f64) -> f64 {
-        self.whole.retained_in_both(one_ns, other_ns)
-    }
-
-    /// The share of writes that are the last in one of their windows of both lengths.
-    pub(super) fn retained_in_either(&self, one_ns: f64, other_ns: f64) -> f64 {
-        let one = |window_ns: f64| self.whole.retained_in_both(0.0, window_ns);
-        one(one_ns) + one(other_ns) - self.retained_in_both(one_ns, other_ns)
-    }
-
     /// How many different extents are written within a time.
     #[must_use]
     pub fn extents_within(&self, time_ns: f64) -> f64 {

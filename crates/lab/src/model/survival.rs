@@ -105,33 +105,6 @@ impl Survival {
         if window_ns <= 0.0 { 1.0 } else { self.integral(window_ns) / window_ns }
     }
 
-    /// The share of writes that are the last in their window of one length and in that of another,
-    /// where the two begin independently: those that live longer than what is left of both.
-    pub(super) fn retained_in_both(&self, one_ns: f64, other_ns: f64) -> f64 {
-        let (short, long) = (one_ns.min(other_ns), one_ns.max(other_ns));
-        if short <= 0.0 || long.is_infinite() {
-            return if long.is_infinite() { 0.0 } else { self.retained(long) };
-        }
-        // What is left of both is below t with t^2 / (short * long), and with t / long from `short`
-        // on.
-        let near = 2.0 * self.moment(short) / (short * long);
-        near + (self.integral(long) - self.integral(short)) / long
-    }
-
-    /// The integral of t S(t) from 0 to a time.
-    fn moment(&self, time_ns: f64) -> f64 {
-        let level = |from: f64, to: f64, share: f64| share * (to * to - from * from) / 2.0;
-        let (mut at, mut share, mut sum) = (0.0, 1.0, 0.0);
-        for piece in self.pieces.iter().take_while(|piece| piece.from < time_ns) {
-            sum += level(at, piece.from, share);
-            at = piece.to.min(time_ns);
-            let middle = (piece.share_from + self.share(at)) / 2.0;
-            sum += level(piece.from, at, middle);
-            share = piece.share_to;
-        }
-        sum + level(at, time_ns, share)
-    }
-
     /// D: the share of writes that are retained, or leave the cache before they are overwritten,
     /// with windows of this length and a cache that writes wait in for `wait_ns`.
     pub(super) fn incurred(&self, window_ns: f64, wait_ns: f64) -> f64 {

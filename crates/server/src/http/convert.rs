@@ -94,6 +94,7 @@ fn encoding(info: volume::EncodingInfo) -> api::Encoding {
         after: info.setting.map(|setting| SpanInput(Span(setting.after_ns))),
         packed_bytes: info.packed_bytes,
         unpacked_bytes: info.unpacked_bytes,
+        shadow_bytes: info.shadow_bytes,
         encoded: info.packed,
         left: info.left,
         faults: info.faults,
@@ -136,7 +137,33 @@ fn device_io(count: volume::IoCount) -> api::DeviceIo {
     api::DeviceIo { kind, requests: count.requests, bytes: count.bytes }
 }
 
-pub(crate) fn version(version: volume::Version) -> api::Version {
+pub(crate) fn job(volume: &str, version: u64, info: &volume::CompactionInfo) -> api::Job {
+    let (state, percent) = match info.state {
+        volume::CompactionState::Waiting => ("waiting", 0),
+        volume::CompactionState::Running { passed, entries } => {
+            ("running", passed * 100 / entries.max(1))
+        }
+        volume::CompactionState::Done => ("done", 100),
+    };
+    let kind = match info.wish {
+        volume::Compaction::Compacted => "compact",
+        volume::Compaction::Uncompacted => "uncompact",
+    };
+    api::Job {
+        id: format!("{volume}.{version}"),
+        kind: kind.to_owned(),
+        volume: volume.to_owned(),
+        version,
+        state: state.to_owned(),
+        percent,
+        asked: time(info.asked),
+        packed: info.packed,
+        raw: info.raw,
+    }
+}
+
+pub(crate) fn version(volume: &str, version: volume::Version) -> api::Version {
+    let job = version.compaction.map(|info| job(volume, version.number, &info));
     api::Version {
         number: version.number,
         seq: version.stamp.seq.0,
@@ -151,7 +178,8 @@ pub(crate) fn version(version: volume::Version) -> api::Version {
         encoding: version.encoding.name().to_owned(),
         clones: version.dependants.clones,
         views: version.dependants.views as u64,
-        compacted: false,
+        compacted: job.as_ref().is_some_and(|j| j.kind == "compact" && j.state == "done"),
+        job,
     }
 }
 

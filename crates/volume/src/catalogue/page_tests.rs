@@ -8,14 +8,16 @@ use redb::{Key, TableDefinition, TableHandle, Value};
 use serde::Serialize;
 
 use super::{
-    AUDIT, BASES, CURRENT, ConversionRecord, EventRecord, GROUP_VERSIONS, GROUPS, GroupRecord,
-    GroupVersionRecord, MAP_RUNS, MARKS, MarkRecord, NUMBERS, RunRecord, SCHEDULES, SEGMENTS,
-    SPARES, ScheduleRecord, ScheduledRecord, SegmentRecord, SourceRecord, TIME_RUNS, TIMELINES,
-    TimelineRecord, VERSIONS, VOLUMES, VersionRecord, VolumeRecord,
+    AUDIT, BASES, COMPACTIONS, CURRENT, CompactionRecord, ConversionRecord, EventRecord,
+    GROUP_VERSIONS, GROUPS, GroupRecord, GroupVersionRecord, MAP_RUNS, MARKS, MarkRecord, NUMBERS,
+    RunRecord, SCHEDULES, SEGMENTS, SPARES, ScheduleRecord, ScheduledRecord, SegmentRecord,
+    SourceRecord, TIME_RUNS, TIMELINES, TimelineRecord, VERSIONS, VOLUMES, VersionRecord,
+    VolumeRecord,
 };
 use crate::retention::KeepRules;
 use crate::types::{
-    Architecture, AuditRecord, CacheSetting, Consistency, Encoding, EncodingSetting, Granularity,
+    Architecture, AuditRecord, CacheSetting, Compaction, Consistency, Encoding, EncodingSetting,
+    Granularity,
 };
 
 /// The cells of the first table under a heading.
@@ -59,6 +61,7 @@ fn the_page_names_every_table_and_its_types() {
         typed(CURRENT),
         typed(BASES),
         typed(SCHEDULES),
+        typed(COMPACTIONS),
         typed(GROUPS),
         typed(GROUP_VERSIONS),
         typed(AUDIT),
@@ -165,6 +168,13 @@ fn the_page_names_every_field_of_every_json_record() {
         done_ns: 1,
     };
     let mark = MarkRecord { seq: 1, time_ns: 1, pinned: true, created_ns: 1 };
+    let compaction = CompactionRecord {
+        wish: Compaction::Uncompacted,
+        asked_ns: 1,
+        done: true,
+        packed: 1,
+        raw: 1,
+    };
     let audit =
         AuditRecord { number: 1, time_ns: 1, action: text(), volume: text(), detail: text() };
     let code: BTreeSet<(String, String)> = [
@@ -180,6 +190,7 @@ fn the_page_names_every_field_of_every_json_record() {
         fields("mark", &mark),
         fields("schedule", &schedule),
         fields("keep", &keep),
+        fields("compaction", &compaction),
         fields("group", &group),
         fields("capture", &capture),
         fields("audit", &audit),

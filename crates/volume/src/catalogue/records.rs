@@ -7,7 +7,9 @@ use serde::{Deserialize, Serialize};
 use units::MapExtent;
 
 use crate::retention::KeepRules;
-use crate::types::{Architecture, CacheSetting, Consistency, EncodingSetting, Granularity};
+use crate::types::{
+    Architecture, CacheSetting, Compaction, Consistency, EncodingSetting, Granularity,
+};
 
 /// A volume, or what is left of a deleted one while a clone still needs its past.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -170,6 +172,22 @@ pub struct VersionRecord {
     /// What made it, if that was a schedule.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scheduled: Option<ScheduledRecord>,
+}
+
+/// A version that was compacted or uncompacted by hand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CompactionRecord {
+    /// What was asked for.
+    pub wish: Compaction,
+    /// When, in nanoseconds since 1970.
+    pub asked_ns: u64,
+    /// Whether all of it was gone over since.
+    pub done: bool,
+    /// Past blocks of the version that were packed then.
+    pub packed: u64,
+    /// Blocks that were not: the present's, and what does not pay.
+    pub raw: u64,
 }
 
 /// Volumes that are captured together.

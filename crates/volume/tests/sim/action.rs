@@ -1,6 +1,6 @@
 //! What the simulator can do to a pool, one thing at a time.
 
-use hindsight_volume::{Architecture, Granularity, VolumeChange};
+use hindsight_volume::{Architecture, Compaction, Granularity, VolumeChange};
 use units::Moment;
 
 use crate::oracle::Change;
@@ -40,6 +40,8 @@ pub enum Action {
     DeleteCapture(u64),
     /// Sets a schedule: volume, seconds, how many stay.
     Schedule(String, u64, u32),
+    /// Compacts or uncompacts one.
+    Compact(String, u64, Compaction),
     /// Names a moment: volume, name, moment, pinned.
     CreateMark(String, String, Moment, bool),
     /// Deletes a mark.

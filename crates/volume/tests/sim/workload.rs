@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use hindsight_volume::{
-    Architecture, CacheChange, Encoding, EncodingChange, Granularity, VolumeChange,
+    Architecture, CacheChange, Compaction, Encoding, EncodingChange, Granularity, VolumeChange,
 };
 use sim::{Op, Random};
 use units::{Moment, Seq, Span, WallTime};
@@ -134,6 +134,13 @@ impl Workload {
             return Some(Action::Step(64 << 20));
         }
         let name = models.keys().nth(random.below(models.len() as u64) as usize)?.clone();
+        let versions = &models[&name].versions;
+        if !versions.is_empty() && random.chance(700) {
+            let number = *versions.keys().nth(random.below(versions.len() as u64) as usize)?;
+            let wish =
+                [Compaction::Compacted, Compaction::Uncompacted][random.below(3) as usize % 2];
+            return Some(Action::Compact(name, number, wish));
+        }
         let encoding =
             [Encoding::Raw, Encoding::Delta, Encoding::Xor][random.below(7) as usize % 3];
         let after_ns = random.below(4) * SECOND;

@@ -341,6 +341,9 @@ impl World {
                 self.media.set_space_limit(*limit);
                 self.limited = limit.is_some();
             }
+            Action::CaptureTogether(names) => self.capture_together(names)?,
+            Action::DeleteCapture(pick) => self.delete_capture(*pick)?,
+            Action::Schedule(name, seconds, last) => self.schedule(name, *seconds, *last)?,
             event => self.perform_event(event)?,
         }
         if let Some(model) = action.asks_about().and_then(|name| self.models.get_mut(name)) {
@@ -374,12 +377,12 @@ impl World {
                 assert_eq!(known, None, "version numbers are never used twice");
                 model.flushed = version.stamp.seq.0;
             }
-            Action::CaptureTogether(names) => self.capture_together(names)?,
-            Action::DeleteCapture(pick) => self.delete_capture(*pick)?,
-            Action::Schedule(name, seconds, last) => self.schedule(name, *seconds, *last)?,
             Action::DeleteVersion(name, number) => {
                 self.volume(name).delete_version(*number)?;
                 self.model(name).versions.remove(number);
+            }
+            Action::Compact(name, number, wish) => {
+                self.volume(name).compact_version(*number, *wish)?;
             }
             Action::CreateMark(name, mark, moment, pin) => {
                 let Some(resolved) = self.resolve(name, moment)? else { return Ok(()) };

@@ -428,9 +428,11 @@ fn a_checkpoint_is_a_read_and_two_writes_for_a_retained_block_and_a_write_for_an
             [IoKind::JournalWrite, IoKind::HistoryWrite].map(|kind| requests(&volume, kind));
         assert_eq!(kinds, [blocks, 0]);
         rig.settle();
+        assert_eq!(bytes(&volume, IoKind::BeforeImageRead), retained * blocks * BLOCK);
+        assert_eq!(bytes(&volume, IoKind::BeforeImageWrite), retained * blocks * home);
         // Besides the journal, which is read once more.
-        assert_eq!(bytes(&volume, IoKind::CopyRead), (1 + retained) * blocks * BLOCK);
-        assert_eq!(bytes(&volume, IoKind::CopyWrite), retained * blocks * home);
+        assert_eq!(bytes(&volume, IoKind::CopyRead), blocks * BLOCK);
+        assert_eq!(bytes(&volume, IoKind::CopyWrite), 0);
         assert_eq!(bytes(&volume, IoKind::CurrentWrite), blocks * home);
         assert_eq!(base_blocks(&volume), blocks);
         assert_eq!(read_requests(&volume, &second).1, 0, "the present is in place again");
