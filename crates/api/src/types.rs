@@ -48,6 +48,9 @@ pub struct Volume {
     pub window: SpanInput,
     /// How many bytes of history may be kept; null is as many as the pool holds.
     pub history_limit: Option<u64>,
+    /// What held before a smaller window or history limit, while it is kept; null otherwise.
+    #[serde(default)]
+    pub grace: Option<Grace>,
     /// `online`, or `refusing-writes` after a failed write or flush.
     pub state: String,
     /// The best NBD address of the present for a client on this machine; null without listeners.
@@ -95,6 +98,18 @@ pub struct Volume {
     /// Device requests since the server started, by what they were for.
     #[serde(default)]
     pub device_io: Vec<DeviceIo>,
+}
+
+/// History that is kept although a smaller window or history limit was set. Setting back what held
+/// before loses nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Grace {
+    /// Until when.
+    pub until: Time,
+    /// The window that history expires by until then.
+    pub window: SpanInput,
+    /// The history limit until then; null is none.
+    pub history_limit: Option<u64>,
 }
 
 /// A change of architecture whose background work is not done. Reads are right meanwhile.

@@ -232,7 +232,8 @@ impl Core {
             }
         }
         for heir in self.heirs(timeline) {
-            *heir.counted.lock() = None;
+            *heir.live.lock() = None;
+            *heir.walked.lock() = None;
             heir.place_copied(pages);
         }
     }
@@ -241,7 +242,7 @@ impl Core {
 impl CopyJob {
     fn begin(core: &Core, timeline: &Timeline) -> Result<CopyJob> {
         // No moment before the import is one: an entry of that seq is seen from it on.
-        let openable = core.openable(timeline.id, Seq::ZERO)?;
+        let openable = core.needed(timeline.id, Seq::ZERO)?.openable;
         Ok(CopyJob {
             store: Arc::clone(&core.store),
             log: timeline.log,
@@ -386,7 +387,7 @@ impl CopyJob {
         }
         segment.end.store(offset + sizes.total(), Ordering::Release);
         let count = i64::try_from(self.entries.len() - before).expect("a batch is small");
-        segment.live_entries.fetch_add(count, Ordering::AcqRel);
+        segment.add_entries(count);
         Ok(())
     }
 

@@ -87,15 +87,16 @@ impl Volume {
     pub(crate) fn encoding_info(&self) -> EncodingInfo {
         let setting = self.record.lock().encoding;
         let Packed { versions: packed, left, faults, .. } = self.encoding.lock().total;
-        let mut info = EncodingInfo { setting, packed, left, faults, ..EncodingInfo::default() };
-        for segment in self.segments_of(Content::Pack) {
-            let entries = segment.live_entries.load(Ordering::Acquire).max(0) as u64;
-            info.unpacked_bytes += entries * BLOCK_BYTES;
-            info.packed_bytes += segment.live_bytes();
-            let end = u64::from(segment.end.load(Ordering::Acquire));
-            info.shadow_bytes += end.saturating_sub(segment.live_bytes());
+        let space = self.core.store.space(self.id).count();
+        EncodingInfo {
+            setting,
+            packed_bytes: space.packed_bytes,
+            unpacked_bytes: space.packed_entries * BLOCK_BYTES,
+            shadow_bytes: space.shadow_bytes,
+            packed,
+            left,
+            faults,
         }
-        info
     }
 
     fn segments_of(&self, content: Content) -> impl Iterator<Item = std::sync::Arc<Segment>> {

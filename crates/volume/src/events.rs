@@ -17,6 +17,7 @@ use crate::caches;
 use crate::catalogue::{EventRecord, MarkRecord, TimelineRecord, VolumeRecord};
 use crate::current_store::CurrentStore;
 use crate::encoding;
+use crate::grace::Told;
 use crate::names::check_name;
 use crate::opening::Opening;
 use crate::pins::Pins;
@@ -205,7 +206,7 @@ impl Volume {
             }
             // Before anything is cut off: what is refused leaves everything as it is.
             let mut record = self.record.lock().clone();
-            self.settle_settings(&mut record, change, self.log.stable())?;
+            self.settle_settings(&mut record, change, (self.log.stable(), self.now()))?;
             let _cut = Cut::at(self, size_bytes);
             if size_bytes < live.size_bytes {
                 self.cut_off(size_bytes, live.size_bytes - size_bytes)?;
@@ -213,9 +214,8 @@ impl Volume {
             let hold = self.hold_writes()?;
             self.core.store.flush()?;
             // A revert may have come between, with another size and other content: then again.
-            let resized = self
-                .log
-                .with_gate(|gate| self.resize_in_gate(gate, &live, (size_bytes, change)))?;
+            let to = (size_bytes, change, self.now());
+            let resized = self.log.with_gate(|gate| self.resize_in_gate(gate, &live, to))?;
             if let Some(shares) = resized {
                 drop(hold);
                 if shares {
@@ -231,7 +231,7 @@ impl Volume {
         &self,
         gate: &mut Gate<'_>,
         live: &Arc<Opening>,
-        (size_bytes, change): (u64, &VolumeChange),
+        (size_bytes, change, now): (u64, &VolumeChange, WallTime),
     ) -> Result<Option<bool>> {
         if !Arc::ptr_eq(live, &self.present()) {
             return Ok(None);
@@ -241,7 +241,7 @@ impl Volume {
         let (mut numbers, commit) = self.begin()?;
         let before = self.record.lock().clone();
         let mut record = before.clone();
-        self.settle_settings(&mut record, change, seq)?;
+        let graced = self.settle_settings(&mut record, change, (seq, now))?;
         record.sizes.push((seq.0, size_bytes));
         record.events.push(EventRecord {
             seq: seq.0,
@@ -255,6 +255,9 @@ impl Volume {
         if *change != (VolumeChange { size_bytes: Some(size_bytes), ..VolumeChange::default() }) {
             let detail = format!("{change:?}");
             self.core.audit(&mut numbers, &commit, "volume-set", &self.name, detail)?;
+        }
+        if let Some((action, detail)) = graced {
+            self.core.audit(&mut numbers, &commit, action, &self.name, detail)?;
         }
         self.core.finish(&numbers, commit)?;
         gate.take_event(seq, time);
@@ -289,16 +292,21 @@ impl Volume {
         }
         self.prepare_encoding(change.encoding)?;
         let still = self.stand_still()?;
+        let now = self.now();
         let (switched, shares) = self.log.with_gate(|gate| -> Result<_> {
             let (mut numbers, commit) = self.begin()?;
             let before = self.record.lock().clone();
             let mut record = before.clone();
-            self.settle_settings(&mut record, change, Seq(gate.last_seq().0 + 1))?;
+            let from = Seq(gate.last_seq().0 + 1);
+            let graced = self.settle_settings(&mut record, change, (from, now))?;
             let to = change.architecture.unwrap_or(record.architecture);
             let switched = self.switch_in_gate(&mut record, to, &mut numbers, &commit)?;
             commit.put_volume(&record)?;
             let detail = format!("{change:?}");
             self.core.audit(&mut numbers, &commit, "volume-set", &self.name, detail)?;
+            if let Some((action, detail)) = graced {
+                self.core.audit(&mut numbers, &commit, action, &self.name, detail)?;
+            }
             self.core.finish(&numbers, commit)?;
             if let Some(switched) = &switched {
                 self.switched(switched, &record);
@@ -317,23 +325,20 @@ impl Volume {
     }
 
     /// Enters settings in a record that is about to be committed, but for architecture and size; a
-    /// granularity from a seq on.
+    /// granularity from a seq on. Says what is to be told of a grace period.
     fn settle_settings(
         &self,
         record: &mut VolumeRecord,
         change: &VolumeChange,
-        from: Seq,
-    ) -> Result<()> {
+        (from, now): (Seq, WallTime),
+    ) -> Result<Option<Told>> {
         if let Some(granularity) = change.granularity {
             record.granularities.retain(|&(first, _)| first < from.0);
             if record.granularities.is_empty() || record.granularity_at(from) != granularity {
                 record.granularities.push((from.0, granularity));
             }
         }
-        record.window_ns = change.window_ns.unwrap_or(record.window_ns);
-        if let Some(limit) = change.history_limit_bytes {
-            record.history_limit_bytes = limit;
-        }
+        let graced = record.set_retention(change, now);
         let before = record.cache;
         let to = change.architecture.unwrap_or(record.architecture);
         record.cache = caches::setting(to, before, change.cache)?;
@@ -341,7 +346,7 @@ impl Volume {
             self.core.check_cache(record.cache, Some(self.id))?;
         }
         record.encoding = encoding::setting(record.encoding, change.encoding)?;
-        Ok(())
+        Ok(graced)
     }
 
     /// Goes by settings that were committed; says whether memory is to be shared out anew.

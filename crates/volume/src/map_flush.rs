@@ -18,6 +18,8 @@ use units::Seq;
 use crate::Result;
 use crate::catalogue::{Commit, RunRecord, SegmentRecord};
 use crate::core::Core;
+use crate::figures::Figures;
+use crate::needed::Needed;
 use crate::sift::{Nodes, sift};
 use crate::volume::Volume;
 
@@ -36,6 +38,7 @@ struct Written {
     timeline: Arc<Timeline>,
     parts: usize,
     run: Option<StoredRun>,
+    figures: Figures,
 }
 
 impl Volume {
@@ -70,9 +73,10 @@ impl Volume {
         for (segment, live, ..) in &frozen.segments {
             let gone = dropped.get(&segment.number).copied().unwrap_or(0);
             segment.committed_entries.store(live - gone, Ordering::Release);
-            segment.live_entries.fetch_sub(gone, Ordering::AcqRel);
+            segment.add_entries(-gone);
         }
         for part in written {
+            self.core.note_figures(&[], part.run.as_ref().map(|run| (run.id, part.figures)));
             part.timeline.install_flushed(part.parts, part.run.map(Arc::new));
         }
         if let Some(run) = time_run {
@@ -147,7 +151,8 @@ impl Volume {
         entries.sort_by_key(|e| (e.key, std::cmp::Reverse(e.seq)));
         // What was superseded before the first of them is none of a flush's business.
         let first = entries.iter().map(|e| e.seq).min().unwrap_or(Seq::MAX);
-        let openable = self.core.openable(timeline.id, first)?;
+        let Needed { openable, held } = self.core.needed(timeline.id, first)?;
+        let mut counter = self.figure_counter(held);
         let nodes = Nodes::new(frozen.iter().flat_map(|part| part.nodes().iter().copied()));
         let id = self.core.next_run();
         let mut builder = history::RunBuilder::new(&self.core.store, id, id, timeline);
@@ -155,8 +160,9 @@ impl Volume {
         while start < entries.len() {
             let key = entries[start].key;
             let count = entries[start..].iter().take_while(|e| e.key == key).count();
-            sift(&entries[start..start + count], &nodes, &openable, |entry, keep| {
+            sift(&entries[start..start + count], &nodes, &openable, |entry, keep, seq| {
                 if keep {
+                    counter.count(entry, seq);
                     return builder.push(*entry).map_err(Into::into);
                 }
                 *dropped.entry(entry.location.segment()).or_default() += 1;
@@ -165,7 +171,8 @@ impl Volume {
             start += count;
         }
         let run = builder.finish(&self.core.store)?;
-        Ok(Written { timeline: Arc::clone(timeline), parts: frozen.len(), run })
+        let (timeline, figures) = (Arc::clone(timeline), counter.finish());
+        Ok(Written { timeline, parts: frozen.len(), run, figures })
     }
 
     fn write_times(&self, times: &[TimeEntry]) -> Result<TimeRun> {
@@ -183,6 +190,7 @@ impl Volume {
         for part in written {
             if let Some(run) = &part.run {
                 commit.put_map_run(&record_of_run(run, part.timeline.id))?;
+                commit.put_figures(run.id, &part.figures)?;
             }
         }
         if let Some(run) = time_run {

@@ -6,7 +6,7 @@
 //! (`step`), and a crash before the commit leaves only free zones.
 //!
 //! Invariants
-//! 1. An entry is dropped only if `Core::openable`, worked out at the beginning, says that no
+//! 1. An entry is dropped only if `Core::needed`, worked out at the beginning, says that no
 //!    openable moment sees it. Moments that become pinned later were openable then.
 //! 2. The commit that names the merged run also says which segments are free; memory follows the
 //!    commit.
@@ -25,9 +25,11 @@ use units::Seq;
 use crate::Result;
 use crate::catalogue::{Commit, Numbers};
 use crate::core::Core;
+use crate::figures::FigureCounter;
 use crate::homecoming::{Arrivals, Homecoming};
 use crate::map_flush::{commit_segment, record_of_run};
 use crate::mover::{Errand, Mover};
+use crate::needed::Needed;
 use crate::packer::{Packed, Packer, Placed};
 use crate::sift::{Nodes, sift};
 use crate::volume::Volume;
@@ -64,6 +66,7 @@ pub struct MergeJob {
     openable: Openable,
     nodes: Nodes,
     builder: Option<RunBuilder>,
+    counter: FigureCounter,
     mover: Mover,
     packer: Option<Packer>,
     homecoming: Option<Homecoming>,
@@ -128,7 +131,8 @@ impl Volume {
         inputs: Vec<Arc<StoredRun>>,
         scope: Scope,
     ) -> Result<MergeJob> {
-        let openable = self.core.openable(timeline.id, Seq::ZERO)?;
+        let Needed { openable, held } = self.core.needed(timeline.id, Seq::ZERO)?;
+        let counter = self.figure_counter(held);
         let nodes = self.nodes_of(&timeline)?;
         let order = inputs.first().expect("a merge has inputs").order;
         let id = self.core.next_run();
@@ -142,6 +146,7 @@ impl Volume {
             openable,
             nodes,
             builder: Some(builder),
+            counter,
             mover,
             packer: None,
             homecoming: None,
@@ -242,9 +247,10 @@ impl MergeJob {
     /// Keeps, moves or drops the entries of one key (newest first).
     fn handle(&mut self, entries: &[Entry]) -> Result<()> {
         let mut kept = Vec::with_capacity(entries.len());
-        let released = &mut self.released;
-        sift(entries, &self.nodes, &self.openable, |entry, keep| {
+        let (released, counter) = (&mut self.released, &mut self.counter);
+        sift(entries, &self.nodes, &self.openable, |entry, keep, superseded| {
             if keep {
+                counter.count(entry, superseded);
                 kept.push(*entry);
             } else {
                 *released.entry(entry.location.segment()).or_default() += 1;
@@ -387,6 +393,7 @@ impl MergeJob {
             homecoming.map(Homecoming::finish).unwrap_or_default();
         moved.extend(taken);
         let changes = self.changes(&arrived);
+        let figures = self.counter.finish();
         let flushed = Seq(self.volume.record.lock().flushed_seq);
         let (mut numbers, commit) = core.begin()?;
         self.audit_packs(&mut numbers, &commit)?;
@@ -395,6 +402,7 @@ impl MergeJob {
         }
         if let Some(run) = &run {
             commit.put_map_run(&record_of_run(run, self.timeline.id))?;
+            commit.put_figures(run.id, &figures)?;
         }
         for segment in &moved {
             let live = segment.live_entries.load(Ordering::Acquire);
@@ -427,6 +435,7 @@ impl MergeJob {
         }
         core.finish(&numbers, commit)?;
         drop(numbers);
+        core.note_figures(&self.inputs, run.as_ref().map(|run| (run.id, figures)));
         if self.scope != Scope::Partial {
             let run = run.as_ref().map(|run| run.id);
             self.volume.note_destaged(&self.timeline, run, waiting);
@@ -481,7 +490,7 @@ impl MergeJob {
         }
         for (&number, &change) in changes {
             if let Some(segment) = core.store.segment(number) {
-                segment.live_entries.fetch_add(change, Ordering::AcqRel);
+                segment.add_entries(change);
                 segment.committed_entries.fetch_add(change, Ordering::AcqRel);
             }
         }

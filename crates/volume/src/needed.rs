@@ -7,7 +7,7 @@
 //! 2. It costs nothing for moments before `from`: a map flush is as cheap after a million versions
 //!    as after ten.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use history::{By, Openable};
 use units::Seq;
@@ -17,12 +17,21 @@ use crate::types::Granularity;
 use crate::volume::Volume;
 use crate::{ErrorKind, Result};
 
+/// The moments of a timeline that can be opened.
+#[derive(Debug)]
+pub struct Needed {
+    /// All of them.
+    pub openable: Openable,
+    /// Of these: what pins and branches hold, whatever leaves the window; ascending.
+    pub held: Vec<Seq>,
+}
+
 impl Core {
     /// The moments of a timeline at or after `from` that can be opened.
     ///
     /// # Errors
     /// `Corrupt` or `Io`, from the time index of the timeline's own volume.
-    pub(crate) fn openable(&self, timeline: u64, from: Seq) -> Result<Openable> {
+    pub(crate) fn needed(&self, timeline: u64, from: Seq) -> Result<Needed> {
         let volumes = self.all_volumes();
         let owner = |log: u64| volumes.binary_search_by_key(&log, |v| v.id).map(|i| &volumes[i]);
         // Children before parents: a child has a higher number.
@@ -34,7 +43,7 @@ impl Core {
                 records.push((record.id, record.log, record.parent));
             }
         }
-        let mut ranges: Vec<(Seq, Seq)> = Vec::new();
+        let mut held: Vec<Seq> = Vec::new();
         let mut open: BTreeSet<u64> = BTreeSet::new();
         for &(id, log, parent) in records.iter().rev().filter(|record| record.0 != timeline) {
             let is_open = || owner(log).map_or(Ok(false), |volume| volume.opens_on(id));
@@ -43,43 +52,64 @@ impl Core {
                 assert!(parent < id, "a timeline is younger than its parent");
                 open.insert(parent);
                 if parent == timeline && seq >= from.0 {
-                    ranges.push((Seq(seq), Seq(seq)));
+                    held.push(Seq(seq));
                 }
             }
         }
+        let mut ranges: Vec<(Seq, Seq)> = held.iter().map(|&seq| (seq, seq)).collect();
         if let Some(&(_, log, _)) = records.first()
             && let Ok(volume) = owner(log)
         {
-            volume.add_openable(timeline, from, &mut ranges)?;
+            volume.add_openable(timeline, from, &mut ranges, &mut held)?;
         }
-        Ok(Openable::new(ranges))
+        held.sort_unstable();
+        held.dedup();
+        Ok(Needed { openable: Openable::new(ranges), held })
     }
 }
 
 impl Volume {
-    /// Adds what can be opened of this volume on a timeline, at or after `from`.
-    fn add_openable(&self, timeline: u64, from: Seq, ranges: &mut Vec<(Seq, Seq)>) -> Result<()> {
+    /// Adds what can be opened of this volume on a timeline at or after `from`, and what pins hold.
+    fn add_openable(
+        &self,
+        timeline: u64,
+        from: Seq,
+        ranges: &mut Vec<(Seq, Seq)>,
+        held: &mut Vec<Seq>,
+    ) -> Result<()> {
         let pins = self.pins.lock();
         let latest = self.log.stable();
         let boundaries = self.boundaries(from)?;
         let record = self.record.lock().clone();
         let unpinned = record.unpinned(latest, &boundaries);
         for (first, last) in record.stretches(timeline) {
-            let part = unpinned.within(first.max(from), last);
+            let first = first.max(from);
+            let part = unpinned.within(first, last);
             ranges.extend_from_slice(part.ranges());
             if record.deleted {
                 continue;
             }
-            // Only those that are not open anyway: between the ranges.
-            let mut next = first.max(from);
-            let closing = (Seq(last.0.saturating_add(1)), Seq::MAX);
-            for &(start, end) in part.ranges().iter().chain([&closing]) {
-                let pinned = pins.seqs_within(next, Seq(start.0.saturating_sub(1)));
-                ranges.extend(pinned.map(|seq| (seq, seq)));
-                next = Seq(end.0.saturating_add(1));
+            for seq in pins.seqs_within(first, last) {
+                held.push(seq);
+                // Only those that are not open anyway.
+                if !part.contains(seq) {
+                    ranges.push((seq, seq));
+                }
             }
         }
         Ok(())
+    }
+
+    /// Adds what is pinned of this volume, by timeline.
+    pub(crate) fn add_held(&self, held: &mut BTreeMap<u64, Vec<Seq>>) {
+        let pins = self.pins.lock();
+        let record = self.record.lock();
+        if record.deleted {
+            return;
+        }
+        for seq in pins.seqs() {
+            held.entry(record.timeline_at(seq)).or_default().push(seq);
+        }
     }
 
     /// Whether anything of this volume on a timeline can be opened, or may be.

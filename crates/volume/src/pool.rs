@@ -272,6 +272,7 @@ impl Pool {
             conversion: None,
             extent: spec.extent,
             encoding: encoding::setting(None, spec.encoding)?,
+            grace: None,
         })
     }
 
@@ -402,6 +403,7 @@ impl Pool {
             placed: Vec::new(),
             conversion: None,
             extent: extent.unwrap_or(record.extent),
+            grace: None,
             ..record
         };
         let branch = Branch { timeline, seq: resolved.seq };
@@ -553,6 +555,24 @@ impl Pool {
         (bytes(used), bytes(free), bytes(free.saturating_sub(reserve)))
     }
 
+    /// The level of the last warning that the pool gets full, in percent; 0 is none.
+    #[must_use]
+    pub fn warning_level(&self) -> u64 {
+        self.core.books.lock().warning
+    }
+
+    /// Takes note of a level that was reached or left, in the audit log too.
+    ///
+    /// # Errors
+    /// `Refused`.
+    pub fn note_warning(&self, level: u64, detail: String) -> Result<()> {
+        let (mut numbers, commit) = self.core.begin()?;
+        let action = if level > numbers.warning { "pool-warning" } else { "pool-warning-over" };
+        numbers.warning = level;
+        self.core.audit(&mut numbers, &commit, action, "", detail)?;
+        self.core.finish(&numbers, commit)
+    }
+
     /// The pool as it stands.
     #[must_use]
     pub fn status(&self) -> PoolStatus {
@@ -569,12 +589,7 @@ impl Pool {
         };
         let slabs: usize = stores.iter().map(count).sum();
         let current_bytes = slabs as u64 * zone_bytes;
-        let segments = store.segments();
-        let reclaimable_bytes = segments
-            .iter()
-            .filter(|s| s.sealed.load(Ordering::Acquire) && s.slab.is_none())
-            .map(|s| u64::from(s.end.load(Ordering::Acquire)).saturating_sub(s.live_bytes()))
-            .sum();
+        let reclaimable_bytes = store.space_of_all().dead_bytes;
         let pending: usize = self
             .core
             .timelines

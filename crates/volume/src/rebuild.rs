@@ -160,7 +160,7 @@ fn drop_damaged(entries: &mut Vec<Found>, openable: &Openable) -> Result<()> {
             continue;
         }
         let versions: Vec<Entry> = group.iter().map(|found| found.entry).collect();
-        sift(&versions, &nodes, openable, |entry, keep| {
+        sift(&versions, &nodes, openable, |entry, keep, _| {
             unneeded.extend((!keep).then_some((entry.key, entry.seq)));
             Ok(())
         })?;
@@ -190,7 +190,7 @@ impl Core {
             });
             let id = self.next_run();
             let mut builder = RunBuilder::new(&self.store, id, id, &line);
-            drop_damaged(&mut entries, &self.openable(timeline, Seq::ZERO)?)?;
+            drop_damaged(&mut entries, &self.needed(timeline, Seq::ZERO)?.openable)?;
             for Found { entry, sound } in &entries {
                 damaged_bytes += if *sound { 0 } else { BLOCK_BYTES };
                 builder.push(*entry)?;

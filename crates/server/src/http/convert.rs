@@ -49,6 +49,7 @@ pub(crate) fn volume(info: volume::VolumeInfo, clients: usize, nbd: &NbdAddresse
         extent: info.extent.bytes(),
         window: SpanInput(Span(info.window_ns)),
         history_limit: info.history_limit_bytes,
+        grace: info.grace.map(grace),
         state: info.state.to_owned(),
         live_bytes: info.live_bytes,
         history_bytes: info.history_bytes,
@@ -65,6 +66,14 @@ pub(crate) fn volume(info: volume::VolumeInfo, clients: usize, nbd: &NbdAddresse
         base_bytes: info.base_bytes,
         versions: info.versions,
         device_io: info.device_io.into_iter().map(device_io).collect(),
+    }
+}
+
+fn grace(info: volume::GraceInfo) -> api::Grace {
+    api::Grace {
+        until: time(info.until),
+        window: SpanInput(Span(info.window_ns)),
+        history_limit: info.history_limit_bytes,
     }
 }
 

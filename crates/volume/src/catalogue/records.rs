@@ -76,6 +76,21 @@ pub struct VolumeRecord {
     /// How its history is encoded; raw if nothing is said.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub encoding: Option<EncodingSetting>,
+    /// What a smaller window or history limit takes away is kept for a while.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub grace: Option<GraceRecord>,
+}
+
+/// History that is kept although a smaller window or history limit was set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct GraceRecord {
+    /// Until when, in nanoseconds since 1970.
+    pub until_ns: u64,
+    /// The window that history expires by until then.
+    pub window_ns: u64,
+    /// The history limit until then.
+    pub history_limit_bytes: Option<u64>,
 }
 
 /// A change of architecture: what is left of it to do is told by slabs and map.

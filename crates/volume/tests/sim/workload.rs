@@ -36,6 +36,8 @@ pub struct Workload {
     random: Random,
     /// Draws history limits, apart so that older seeds draw what they drew.
     limits: Random,
+    /// Draws grace periods, likewise.
+    graces: Random,
     /// Draws changes of architecture, where there are some.
     converts: Option<Random>,
     /// Draws volumes that begin as files, where there are some.
@@ -75,6 +77,7 @@ impl Workload {
         Workload {
             random,
             limits,
+            graces: Random::new(seed ^ 0x6_7ace),
             converts: None,
             imports: None,
             encodes: None,
@@ -317,6 +320,11 @@ impl Workload {
                 0 => Some(Some(self.limits.below(8) << 20)),
                 1 => Some(None),
                 _ => None,
+            },
+            grace_ns: match self.graces.below(4) {
+                0 => None,
+                1 => Some(0),
+                _ => Some(self.graces.below(60) * SECOND),
             },
             cache: CacheChange::default(),
             architecture: None,

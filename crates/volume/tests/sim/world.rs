@@ -344,6 +344,7 @@ impl World {
             Action::CaptureTogether(names) => self.capture_together(names)?,
             Action::DeleteCapture(pick) => self.delete_capture(*pick)?,
             Action::Schedule(name, seconds, last) => self.schedule(name, *seconds, *last)?,
+            Action::Resize(name, size) => self.resize(name, *size)?,
             event => self.perform_event(event)?,
         }
         if let Some(model) = action.asks_about().and_then(|name| self.models.get_mut(name)) {
@@ -399,21 +400,23 @@ impl World {
                 self.model(name).marks.remove(mark);
             }
             Action::Revert(name, moment) => self.revert(name, moment)?,
-            Action::Resize(name, size) => self.resize(name, *size)?,
             Action::Change(name, change) => {
                 let volume = self.volume(name);
                 let mut change = change.clone();
                 if self.caches.as_mut().is_some_and(|random| random.chance(300)) {
                     change.cache = self.cache_for(volume.info()?.architecture);
                 }
+                let first_ns = volume.now().as_nanos();
                 volume.change(&change)?;
-                let is_cached = volume.info()?.cache.is_some();
+                let last_ns = volume.now().as_nanos();
+                let info = volume.info()?;
                 let model = self.model(name);
-                model.cached = is_cached;
+                model.cached = info.cache.is_some();
+                let until_ns = info.grace.map(|grace| grace.until.as_nanos());
+                model.set_window(&change, (first_ns, last_ns), until_ns);
                 if let Some(granularity) = change.granularity {
                     model.granularities.push((model.oracle.latest() + 1, granularity));
                 }
-                model.window_ns = change.window_ns.unwrap_or(model.window_ns);
             }
             Action::Convert(name, architecture) => self.convert(name, *architecture)?,
             other => unreachable!("{other:?} is no event"),

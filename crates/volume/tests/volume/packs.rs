@@ -190,7 +190,11 @@ fn a_history_limit_takes_the_oldest_of_what_is_packed_and_no_more() {
     encode(&rig, &volume, Encoding::Xor);
     let history = volume.info().expect("info").history_bytes;
     let limit = history - history / 4;
-    let change = VolumeChange { history_limit_bytes: Some(Some(limit)), ..VolumeChange::default() };
+    let change = VolumeChange {
+        history_limit_bytes: Some(Some(limit)),
+        grace_ns: Some(0),
+        ..VolumeChange::default()
+    };
     volume.change(&change).expect("changed");
     for _ in 0..20 {
         rig.clock.advance(2 * SECOND);
