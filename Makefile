@@ -7,10 +7,11 @@
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 CARGO ?= cargo
 HINDSIGHT := $(TARGET)/debug/hindsight
+PREFIX ?= /usr/local
 CHECKER_SEED ?= 1
 CHECKER_ROUNDS ?= 12
 
-.PHONY: help run build-tests test demo checker check bench guest-test
+.PHONY: help run build-tests test demo checker check bench guest-test install-hooks
 
 help:
 	@echo 'make run         build, start a server on ./pool, make a first volume'
@@ -20,6 +21,7 @@ help:
 	@echo 'make bench       the benchmarks (long)'
 	@echo 'make checker     the black-box checker: CHECKER_SEED=1 CHECKER_ROUNDS=12'
 	@echo 'make guest-test  the kernel NBD client in an emulated machine'
+	@echo 'make install-hooks  PREFIX=/usr/local: pg-hook, for versions of PostgreSQL at rest'
 
 run:
 	@scripts/install-packages run
@@ -60,3 +62,6 @@ guest-test:
 	@scripts/install-packages guest
 	$(CARGO) build -p hindsight-cli
 	scripts/guest-test $(HINDSIGHT)
+
+install-hooks:
+	install -D -m 755 dist/pg-hook $(DESTDIR)$(PREFIX)/lib/hindsight/pg-hook

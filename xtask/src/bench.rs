@@ -1,5 +1,5 @@
-//! `cargo x bench`: the goals P1 to P9, P15 and P16, and the architectures, measured side by side
-//! on one machine.
+//! `cargo x bench`: the goals P1 to P9, P11, P15 and P16, and the architectures, measured side by
+//! side on one machine.
 //!
 //! Invariants
 //! 1. Servers that are compared take turns, and the order turns around from round to round; a ratio
@@ -56,6 +56,7 @@ const BENCHES: &[(&str, Bench)] = &[
     ("p7", past::reads),
     ("p8", restart::after_kill),
     ("p9", space::per_write),
+    ("p11", throughput::cost_of_versions),
     ("p15", encoding::of_history),
     ("writers", paced::writers),
     ("p16", throughput::scaling),

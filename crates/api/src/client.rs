@@ -290,6 +290,12 @@ impl Client {
         self.page(&group(name).part("versions").query(query))
     }
 
+    /// Deletes a range of the captures of a group, with their versions.
+    pub fn delete_group_versions(&self, name: &str, query: &RangeQuery) -> Result<DeletedVersions> {
+        let target = group(name).part("versions").query(query);
+        self.call(Method::DELETE, &target, None::<&()>)
+    }
+
     /// Captures all volumes of a group at one instant.
     pub fn create_group_version(&self, name: &str, body: &CreateVersion) -> Result<GroupVersion> {
         self.post(&group(name).part("versions"), body)

@@ -1,11 +1,13 @@
 //! `hindsight group`.
 
-use api::{CreateGroup, CreateVersion, ExitCode, Group, GroupVersion, ListQuery};
+use api::{CreateGroup, CreateVersion, ExitCode, Group, GroupVersion, ListQuery, RangeQuery};
 use clap::Subcommand;
 use serde_json::json;
 
-use crate::output::{Align, table};
+use crate::failure;
+use crate::output::{self, Align, table};
 use crate::session::{Session, say};
+use crate::version::Numbers;
 
 #[derive(Debug, Subcommand)]
 pub enum Verb {
@@ -30,6 +32,17 @@ pub enum Verb {
     Delete {
         /// Name of the group.
         group: String,
+        /// Only say what would be done.
+        #[arg(long)]
+        dry_run: bool,
+    },
+    /// Delete captures of a group: all of their versions, or none of a capture.
+    DeleteVersion {
+        /// Name of the group.
+        group: String,
+        /// Numbers of the captures, or ranges of them with both ends: 7, 3..100.
+        #[arg(required = true, value_name = "N")]
+        numbers: Vec<Numbers>,
         /// Only say what would be done.
         #[arg(long)]
         dry_run: bool,
@@ -82,12 +95,41 @@ pub fn run(session: &Session, verb: Verb) -> anyhow::Result<ExitCode> {
             }
             session.answer(&json!({"group": group, "deleted": !dry_run}), |_| String::new())?;
         }
+        Verb::DeleteVersion { group, numbers, dry_run } => {
+            return delete_versions(session, &group, &numbers, dry_run);
+        }
         Verb::Version { group, label, hook } => {
             let made = client.create_group_version(&group, &CreateVersion { label, hook })?;
             session.answer(&made, |version| versions(std::slice::from_ref(version)))?;
         }
     }
     Ok(ExitCode::Done)
+}
+
+/// Deletes every one it can; exits 3 when only some could be.
+fn delete_versions(
+    session: &Session,
+    group: &str,
+    numbers: &[Numbers],
+    dry_run: bool,
+) -> anyhow::Result<ExitCode> {
+    let client = session.client()?;
+    let mut count = 0;
+    let mut code = ExitCode::Done;
+    let what = if dry_run { "would be deleted; nothing was changed" } else { "deleted" };
+    for &Numbers { from, to } in numbers {
+        match client.delete_group_versions(group, &RangeQuery { from, to, dry_run }) {
+            Ok(done) => {
+                let many = output::count(done.count, "capture");
+                say(&format!("group {group}, {from} to {to}: {many} {what}, with their versions"));
+                count += done.count;
+            }
+            Err(error) => code = failure::report(&error.into()),
+        }
+    }
+    let answer = json!({"group": group, "count": count, "deleted": !dry_run});
+    session.answer(&answer, |_| String::new())?;
+    Ok(if code != ExitCode::Done && count > 0 { ExitCode::Partly } else { code })
 }
 
 fn list(groups: &[Group]) -> String {

@@ -211,8 +211,10 @@ fn delete(
 /// A number, or a range of them with both ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Numbers {
-    from: u64,
-    to: u64,
+    /// The first.
+    pub from: u64,
+    /// The last.
+    pub to: u64,
 }
 
 impl FromStr for Numbers {

@@ -17,6 +17,7 @@
 
 use std::collections::VecDeque;
 use std::io::IoSlice;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering};
 
@@ -420,12 +421,29 @@ impl Log {
         let outcome = if self.store.has_failed() {
             Err(E::from(Error::refused()))
         } else {
-            f(&mut Gate { log: self, state: &mut state })
+            let mut gate = Gate { log: self, state: &mut state };
+            match catch_unwind(AssertUnwindSafe(|| f(&mut gate))) {
+                Ok(outcome) => outcome,
+                Err(panic) => {
+                    // What it has left half done is used no more; who waits is told, not left.
+                    self.store.fail();
+                    state.gate_closed = false;
+                    drop(state);
+                    self.changed.notify_all();
+                    resume_unwind(panic);
+                }
+            }
         };
         state.gate_closed = false;
         drop(state);
         self.changed.notify_all();
         outcome
+    }
+
+    /// Wakes those who wait, after a failure elsewhere.
+    pub fn wake(&self) {
+        drop(self.state.lock());
+        self.changed.notify_all();
     }
 
     /// Locks blocks `first..end` against other writes, and waits for those in flight.
@@ -450,11 +468,6 @@ impl Log {
         }
         drop(state);
         Ok(locked)
-    }
-
-    /// Wakes those who wait, after a failure elsewhere.
-    pub fn wake(&self) {
-        self.changed.notify_all();
     }
 
     /// Runs `f` on the times of batches not yet in a time run, in order.

@@ -373,6 +373,9 @@ impl Store {
     /// Refuses writes from now on.
     pub fn fail(&self) {
         self.failed.store(true, Ordering::Release);
+        // Who waits for a flush that never ends is told too.
+        drop(self.flushes.state.lock());
+        self.flushes.ended.notify_all();
     }
 
     /// Writes to the device; a failure is final for the store.

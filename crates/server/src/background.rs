@@ -1,6 +1,11 @@
 //! The thread that does the pool's background work, and sleeps when there is none.
+//!
+//! A panic in it is a mistake of ours, found by an assertion: what it was doing is half done in
+//! memory, and sound on the device. So the pool refuses writes from then on, which the log, the
+//! metrics, `GET /healthz` and `pool status` say at once; reads go on, and a restart recovers.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -128,27 +133,53 @@ impl ImportWatch {
     }
 }
 
-fn run(pool: &Pool, mut fill: FillWatch, stop: &(Mutex<bool>, Condvar)) {
+/// What the thread looks at between steps.
+struct Watches {
+    fill: FillWatch,
+    conversions: ConversionWatch,
+    schedules: ScheduleWatch,
+    imports: ImportWatch,
+}
+
+impl Watches {
+    fn look(&mut self, pool: &Pool) {
+        self.fill.look();
+        self.conversions.look(pool);
+        self.schedules.look(pool);
+        self.imports.look(pool);
+    }
+}
+
+fn run(pool: &Pool, fill: FillWatch, stop: &(Mutex<bool>, Condvar)) {
     let mut failed = false;
-    let mut conversions = ConversionWatch::default();
-    let mut schedules = ScheduleWatch::default();
-    let mut imports = ImportWatch::default();
+    let mut watches = Watches {
+        fill,
+        conversions: ConversionWatch::default(),
+        schedules: ScheduleWatch::default(),
+        imports: ImportWatch::default(),
+    };
     loop {
-        fill.look();
-        conversions.look(pool);
-        schedules.look(pool);
-        imports.look(pool);
-        let sleep = match pool.step(Budget { bytes: STEP_BYTES }) {
-            Ok(more) => {
+        let turn = catch_unwind(AssertUnwindSafe(|| {
+            watches.look(pool);
+            pool.step(Budget { bytes: STEP_BYTES })
+        }));
+        let sleep = match turn {
+            Ok(Ok(more)) => {
                 failed = false;
                 if more { Duration::ZERO } else { IDLE }
             }
-            Err(error) => {
+            Ok(Err(error)) => {
                 // Once per spell of failures: the state is in the metrics and in GET /pool.
                 if !failed {
                     tracing::error!(%error, "background work failed");
                 }
                 failed = true;
+                AFTER_FAILURE
+            }
+            Err(panic) => {
+                pool.refuse_writes();
+                let why = words(&*panic);
+                tracing::error!(why, "background work panicked; the pool refuses writes");
                 AFTER_FAILURE
             }
         };
@@ -159,5 +190,123 @@ fn run(pool: &Pool, mut fill: FillWatch, stop: &(Mutex<bool>, Condvar)) {
         if *stopping {
             return;
         }
+    }
+}
+
+/// What a panic said.
+fn words(panic: &(dyn std::any::Any + Send)) -> &str {
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no words")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::IoSlice;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::time::{Duration, Instant};
+
+    use block::{BlockDevice, MemoryDevice};
+    use env::{RealClock, RealEntropy};
+    use volume::{
+        Architecture, CacheChange, EncodingChange, Granularity, Machine, Pool, PoolFormat,
+        PoolOptions, VolumeSpec, WriteOp,
+    };
+
+    use super::Background;
+    use crate::fill::{FillGauge, FillWatch};
+
+    /// A device under which something of ours is broken.
+    struct Broken(MemoryDevice, AtomicBool);
+
+    impl BlockDevice for Broken {
+        fn len_bytes(&self) -> u64 {
+            self.0.len_bytes()
+        }
+        fn read_at(&self, offset: u64, buffer: &mut [u8]) -> block::Result<()> {
+            self.0.read_at(offset, buffer)
+        }
+        fn write_at(&self, offset: u64, slices: &[IoSlice<'_>]) -> block::Result<()> {
+            let is_background = std::thread::current().name() == Some("background");
+            assert!(!is_background || !self.1.load(Ordering::Acquire), "broken on purpose");
+            self.0.write_at(offset, slices)
+        }
+        fn flush(&self) -> block::Result<()> {
+            self.0.flush()
+        }
+        fn allocate(&self, offset: u64, length_bytes: u64) -> block::Result<()> {
+            self.0.allocate(offset, length_bytes)
+        }
+        fn discard(&self, offset: u64, length_bytes: u64) -> block::Result<()> {
+            self.0.discard(offset, length_bytes)
+        }
+        fn describe(&self) -> String {
+            self.0.describe()
+        }
+    }
+
+    #[test]
+    fn a_panic_in_the_background_is_told_at_once_and_ends_writes_but_not_reads() {
+        let broken = Arc::new(Broken(MemoryDevice::new(256 << 20), AtomicBool::new(false)));
+        let device: Arc<dyn BlockDevice> = Arc::clone(&broken) as _;
+        let machine = Machine {
+            clock: Arc::new(RealClock::new()),
+            entropy: Arc::new(RealEntropy::default()),
+        };
+        Pool::create(&device, &machine, &PoolFormat { zone_bytes: 1 << 20 }).expect("made");
+        let open = || {
+            let options = PoolOptions { memory_bytes: 0 };
+            Pool::open(Arc::clone(&device), machine.clone(), options).expect("opened")
+        };
+        let pool = open();
+        let spec = VolumeSpec {
+            name: "v".to_owned(),
+            size_bytes: 8 << 20,
+            architecture: Architecture::Logging,
+            granularity: Granularity::EveryWrite,
+            window_ns: 1 << 60,
+            history_limit_bytes: None,
+            cache: CacheChange::default(),
+            extent: units::MapExtent::BLOCK,
+            encoding: EncodingChange::default(),
+        };
+        let volume = pool.create_volume(&spec).expect("made");
+        broken.1.store(true, Ordering::Release);
+        let fill = Arc::new(FillGauge::new(Arc::clone(&pool), "/".into()));
+        let background =
+            Background::start(Arc::clone(&pool), FillWatch::new(fill)).expect("started");
+        let put = |volume: &volume::Volume, block: u64| {
+            let op = WriteOp::Data { offset: block % 2048 * 4096, bytes: &[7; 4096] };
+            volume.write_batch(&[op]).map(drop)
+        };
+        let began = Instant::now();
+        // Soon there is enough to be flushed in the background.
+        let mut written = 0;
+        let refused = loop {
+            match put(&volume, written) {
+                Err(e) => break e,
+                Ok(()) => written += 1,
+            }
+            assert!(began.elapsed() < Duration::from_secs(60), "{written} writes were accepted");
+        };
+        assert_eq!(refused.kind, volume::ErrorKind::Refused);
+        assert_eq!(pool.status().state, "refusing-writes");
+        let mut bytes = [0; 4096];
+        volume.read(0, &mut bytes).expect("reads go on");
+        assert_eq!(bytes, [7; 4096]);
+        volume.create_version("").expect_err("nothing is committed any more");
+        background.stop();
+        pool.close().expect("closed");
+        drop((volume, pool));
+        // What it was doing is as if it had not begun.
+        broken.1.store(false, Ordering::Release);
+        let pool = open();
+        let volume = pool.volume("v").expect("there");
+        for block in 0..written.min(2048) {
+            volume.read(block * 4096, &mut bytes).expect("read");
+            assert_eq!(bytes, [7; 4096], "block {block}");
+        }
+        while pool.step(volume::Budget { bytes: 8 << 20 }).expect("stepped") {}
+        put(&volume, 0).expect("written");
     }
 }

@@ -253,7 +253,7 @@ fn api_routes() -> OpenApiRouter<Context> {
         .routes(routes!(schedules::explain, schedules::apply))
         .routes(routes!(groups::list, groups::create))
         .routes(routes!(groups::show, groups::delete))
-        .routes(routes!(groups::versions, groups::capture))
+        .routes(routes!(groups::versions, groups::capture, groups::delete_range))
         .routes(routes!(marks::list, marks::create, marks::delete_named))
         .routes(routes!(marks::delete))
         .routes(routes!(pool::show))

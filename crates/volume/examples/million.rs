@@ -1,16 +1,14 @@
 //! A million versions: what a capture, a page of the list and the deletion of a range cost, beside
-//! what they cost with a thousand. And what versions cost writers (P11).
+//! what they cost with a thousand. What versions cost writers is `cargo x bench p11`.
 //!
 //! They take minutes, and mean something only in release on a quiet machine:
-//! `cargo run --release -p hindsight-volume --example million`.
+//! `cargo run --release -p hindsight-volume --example million -- 1000000`.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::thread;
 use std::time::{Duration, Instant};
 
-use block::{BlockDevice, MediaDevice, MemoryDevice};
-use env::{FileMedia, RealClock, RealEntropy};
+use block::{BlockDevice, MemoryDevice};
+use env::{RealClock, RealEntropy};
 use hindsight_volume::{
     Architecture, Budget, CacheChange, EncodingChange, Granularity, Machine, Pool, PoolFormat,
     PoolOptions, Volume, VolumeSpec, WriteOp,
@@ -18,24 +16,16 @@ use hindsight_volume::{
 use units::Moment;
 
 const FEW: u64 = 1_000;
-const MANY: u64 = 1_000_000;
 /// How often each thing is done to be measured.
 const TIMES: u64 = 200;
-
-fn pool(device: &Arc<dyn BlockDevice>) -> Arc<Pool> {
-    let machine =
-        Machine { clock: Arc::new(RealClock::new()), entropy: Arc::new(RealEntropy::default()) };
-    Pool::create(device, &machine, &PoolFormat::default()).expect("made");
-    Pool::open(Arc::clone(device), machine, PoolOptions::default()).expect("opened")
-}
 
 fn volume(pool: &Pool) -> Arc<Volume> {
     let spec = VolumeSpec {
         name: "v".to_owned(),
         size_bytes: 1 << 30,
         architecture: Architecture::Logging,
-        granularity: Granularity::EveryWrite,
-        window_ns: 3_600_000_000_000,
+        granularity: Granularity::OnDemand,
+        window_ns: 0,
         history_limit_bytes: None,
         cache: CacheChange::default(),
         extent: units::MapExtent::default(),
@@ -62,8 +52,17 @@ fn median(times: u64, mut act: impl FnMut(u64)) -> Duration {
     took[took.len() / 2]
 }
 
+/// Does what the background does until there is no more; says how often.
+fn rest(pool: &Pool) -> u64 {
+    let mut steps = 0;
+    while pool.step(Budget { bytes: 8 << 20 }).expect("stepped") {
+        steps += 1;
+    }
+    steps
+}
+
 /// What each thing costs with as many versions as there are.
-fn costs(pool: &Pool, volume: &Arc<Volume>, count: u64) -> [Duration; 5] {
+fn costs(pool: &Pool, volume: &Arc<Volume>, count: u64) -> [(&'static str, Duration); 6] {
     let middle = count / 2;
     let capture = median(TIMES, |_| {
         put(volume, 1);
@@ -73,120 +72,88 @@ fn costs(pool: &Pool, volume: &Arc<Volume>, count: u64) -> [Duration; 5] {
         let page = volume.versions_page(middle + time, 100).expect("listed");
         assert_eq!(page.versions.len(), 100);
     });
-    let resolve = median(TIMES, |time| {
+    let view = median(TIMES, |time| {
         volume.view(&Moment::Version(middle + time)).expect("opened");
     });
     let range = median(10, |time| {
         let first = middle / 2 + time * 10;
         assert_eq!(volume.delete_versions(first..=first + 9, false).expect("deleted"), 10);
     });
-    let show = median(TIMES, |_| _ = volume.info().expect("read"));
-    while pool.step(Budget { bytes: 1 << 20 }).expect("stepped") && count == FEW {}
-    let all = [capture, page, resolve, range, show];
-    println!("{count}: capture, page of 100, view, delete 10, show: {all:?}");
-    all
+    let show = median(10, |_| {
+        put(volume, 2);
+        volume.info().expect("read");
+    });
+    rest(pool);
+    let step = median(TIMES, |_| _ = pool.step(Budget { bytes: 8 << 20 }).expect("stepped"));
+    [
+        ("write and capture", capture),
+        ("page of 100", page),
+        ("view", view),
+        ("delete 10", range),
+        ("write and show", show),
+        ("step without work", step),
+    ]
+}
+
+/// What flushing the map of 300 blocks costs.
+fn flush_map(pool: &Pool, volume: &Volume) -> Duration {
+    median(20, |_| {
+        (0..300).for_each(|block| put(volume, block));
+        pool.step(Budget { bytes: 8 << 20 }).expect("stepped");
+    })
+}
+
+fn machine() -> Machine {
+    Machine { clock: Arc::new(RealClock::new()), entropy: Arc::new(RealEntropy::default()) }
+}
+
+fn reopen(device: &Arc<dyn BlockDevice>, pool: Arc<Pool>) -> (Arc<Pool>, Duration) {
+    pool.close().expect("closed");
+    drop(pool);
+    let began = Instant::now();
+    // So little memory that 300 blocks are enough for a flush.
+    let pool = Pool::open(Arc::clone(device), machine(), PoolOptions { memory_bytes: 0 });
+    (pool.expect("opened"), began.elapsed())
 }
 
 fn main() {
-    a_million_versions_cost_no_more_than_a_thousand();
-    versions_under_load_cost_writers_little();
-}
-
-fn a_million_versions_cost_no_more_than_a_thousand() {
+    let many = std::env::args().nth(1).map_or(1_000_000, |many| many.parse().expect("a number"));
     let device: Arc<dyn BlockDevice> = Arc::new(MemoryDevice::new(8 << 30));
-    let pool = pool(&device);
-    let volume = volume(&pool);
-    let fill = |from: u64, to: u64| {
-        for number in from..to {
-            if number % 16 == 0 {
+    Pool::create(&device, &machine(), &PoolFormat::default()).expect("made");
+    let options = PoolOptions { memory_bytes: 0 };
+    let mut pool = Pool::open(Arc::clone(&device), machine(), options).expect("opened");
+    drop(volume(&pool));
+    let mut found = Vec::new();
+    let mut from = 0;
+    for count in [FEW, many] {
+        let volume = pool.volume("v").expect("there");
+        let began = Instant::now();
+        for number in from..count {
+            if number % 64 == 0 {
                 put(&volume, number % 1024);
             }
             volume.create_version("").expect("captured");
         }
-    };
-    fill(0, FEW);
-    let few = costs(&pool, &volume, FEW);
+        println!("{count} versions; {} captures took {:?}", count - from, began.elapsed());
+        from = count;
+        let began = Instant::now();
+        let steps = rest(&pool);
+        println!("  {steps} steps of background work took {:?}", began.elapsed());
+        let mut costs = costs(&pool, &volume, count).to_vec();
+        costs.push(("map flush of 300 blocks", flush_map(&pool, &volume)));
+        drop(volume);
+        let opening;
+        (pool, opening) = reopen(&device, pool);
+        costs.iter().for_each(|(what, took)| println!("  {what}: {took:?}"));
+        println!("  opening: {opening:?}");
+        found.push(costs);
+    }
+    let volume = pool.volume("v").expect("there");
     let began = Instant::now();
-    fill(FEW, MANY);
-    println!("{} captures took {:?}", MANY - FEW, began.elapsed());
-    let many = costs(&pool, &volume, MANY);
-    let began = Instant::now();
-    let gone = volume.delete_versions(MANY / 2 + 1000..=MANY / 2 + 100_999, false).expect("gone");
+    let gone = volume.delete_versions(many / 2 + 1000..=many * 6 / 10, false).expect("gone");
     println!("deleting {gone} took {:?}", began.elapsed());
-    let machine =
-        Machine { clock: Arc::new(RealClock::new()), entropy: Arc::new(RealEntropy::default()) };
-    drop(volume);
-    pool.close().expect("closed");
-    drop(pool);
-    let began = Instant::now();
-    drop(Pool::open(device, machine, PoolOptions::default()).expect("opened"));
-    println!("opening took {:?}", began.elapsed());
-    for (few, many) in few.into_iter().zip(many) {
+    for (&(what, few), &(_, many)) in found[0].iter().zip(&found[1]) {
         // Trees are a level or two deeper; nothing may be linear, which would be a thousandfold.
-        assert!(many < few * 5 + Duration::from_millis(1), "{few:?} and {many:?}");
+        assert!(many < few * 5 + Duration::from_millis(1), "{what}: {few:?} and {many:?}");
     }
-}
-
-fn versions_under_load_cost_writers_little() {
-    let directory = tempfile::tempdir().expect("a directory");
-    let media = FileMedia::create(&directory.path().join("pool.img"), 8 << 30).expect("made");
-    let device: Arc<dyn BlockDevice> = Arc::new(MediaDevice::new(Arc::new(media)));
-    let pool = pool(&device);
-    let volume = volume(&pool);
-    let (stop, written) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
-    let background = thread::spawn({
-        let (stop, pool) = (Arc::clone(&stop), Arc::clone(&pool));
-        move || {
-            while !stop.load(Ordering::Relaxed) {
-                if !pool.step(Budget { bytes: 8 << 20 }).expect("stepped") {
-                    thread::yield_now();
-                }
-            }
-        }
-    });
-    let writer = thread::spawn({
-        let (stop, written, volume) =
-            (Arc::clone(&stop), Arc::clone(&written), Arc::clone(&volume));
-        move || {
-            let mut block = 1;
-            while !stop.load(Ordering::Relaxed) {
-                block = block * 1_103_515_245 % 262_139;
-                put(&volume, block);
-                written.fetch_add(1, Ordering::Relaxed);
-            }
-        }
-    });
-    let second = |captures: bool| {
-        let (before, began) = (written.load(Ordering::Relaxed), Instant::now());
-        let mut took = Duration::ZERO;
-        if captures {
-            volume.create_version("").expect("captured");
-            took = began.elapsed();
-        }
-        while began.elapsed() < Duration::from_secs(1) {
-            thread::park_timeout(Duration::from_millis(5));
-        }
-        (written.load(Ordering::Relaxed) - before, took)
-    };
-    // One and the other by turns, so that what else the machine does meets both.
-    let mut sums = [0, 0];
-    let mut captures = Vec::new();
-    for _ in 0..20 {
-        sums[0] += second(false).0;
-        let (writes, took) = second(true);
-        sums[1] += writes;
-        captures.push(took);
-    }
-    stop.store(true, Ordering::Relaxed);
-    writer.join().expect("joined");
-    background.join().expect("joined");
-    captures.sort_unstable();
-    let [plain, versioned] = sums.map(|sum| sum as f64 / 20.0);
-    println!(
-        "writes per second: {plain:.0} without versions, {versioned:.0} with one each second \
-         ({:+.1} %); a capture with its flushes takes {:?} (median), {:?} (longest)",
-        (versioned / plain - 1.0) * 100.0,
-        captures[captures.len() / 2],
-        captures[captures.len() - 1],
-    );
 }

@@ -310,12 +310,23 @@ impl Catalogue {
         Ok(records)
     }
 
-    /// The versions of a volume, by number.
+    /// Visits the versions of a volume, by number: there may be millions.
     ///
     /// # Errors
     /// `Corrupt` when a record is unreadable.
-    pub fn versions(&self, volume: u64) -> Result<Vec<(u64, VersionRecord)>> {
-        self.versions_from(volume, 0, usize::MAX)
+    pub fn each_version(
+        &self,
+        volume: u64,
+        mut visit: impl FnMut(u64, VersionRecord),
+    ) -> Result<()> {
+        let t = self.database.begin_read().map_err(failed)?;
+        let table = t.open_table(VERSIONS).map_err(failed)?;
+        for item in table.range((volume, 0)..=(volume, u64::MAX)).map_err(failed)? {
+            let (key, value) = item.map_err(failed)?;
+            let number = key.value().1;
+            visit(number, decode("versions", number, value.value())?);
+        }
+        Ok(())
     }
 
     /// At most `limit` versions of a volume from a number on.

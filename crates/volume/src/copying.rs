@@ -32,7 +32,6 @@ use crate::catalogue::TimelineRecord;
 use crate::core::Core;
 use crate::fresh::{begin_segment, relocated};
 use crate::map_flush::{commit_segment, record_of_run};
-use crate::needed::Needed;
 use crate::source::Source;
 use crate::volume::Volume;
 use crate::{ErrorKind, Result};
@@ -243,7 +242,7 @@ impl Core {
 impl CopyJob {
     fn begin(core: &Core, timeline: &Timeline) -> Result<CopyJob> {
         // No moment before the import is one: an entry of that seq is seen from it on.
-        let openable = Needed::work_out(core)?.of(timeline.id);
+        let openable = core.needed(timeline.id, Seq::ZERO)?.openable;
         Ok(CopyJob {
             store: Arc::clone(&core.store),
             log: timeline.log,

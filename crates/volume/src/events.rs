@@ -17,6 +17,7 @@ use crate::caches;
 use crate::catalogue::{EventRecord, MarkRecord, TimelineRecord, VolumeRecord};
 use crate::current_store::CurrentStore;
 use crate::encoding;
+use crate::grace::Told;
 use crate::names::check_name;
 use crate::opening::Opening;
 use crate::pins::Pins;
@@ -189,40 +190,58 @@ impl Volume {
     /// # Errors
     /// `Invalid` size; `Full`, `Refused` or `Io`.
     pub fn resize(&self, size_bytes: u64) -> Result<()> {
-        self.check_open()?;
-        check_size(size_bytes)?;
+        self.change(&VolumeChange { size_bytes: Some(size_bytes), ..VolumeChange::default() })
+    }
+
+    /// Changes the size, and settings in the same commit.
+    fn resize_and(&self, size_bytes: u64, change: &VolumeChange) -> Result<()> {
         let _resizing = self.resizing.lock();
         loop {
             let live = self.present();
-            if size_bytes == live.size_bytes {
-                return Ok(());
+            let resizes_only = VolumeChange { size_bytes: Some(size_bytes), ..Default::default() };
+            match size_bytes == live.size_bytes {
+                true if *change == resizes_only => return Ok(()),
+                true => return self.change_settings(change),
+                false => {}
             }
+            // Before anything is cut off: what is refused leaves everything as it is.
+            let mut record = self.record.lock().clone();
+            self.settle_settings(&mut record, change, (self.log.stable(), self.now()))?;
             let _cut = Cut::at(self, size_bytes);
             if size_bytes < live.size_bytes {
                 self.cut_off(size_bytes, live.size_bytes - size_bytes)?;
             }
-            let _hold = self.hold_writes()?;
+            let hold = self.hold_writes()?;
             self.core.store.flush()?;
             // A revert may have come between, with another size and other content: then again.
-            if self.log.with_gate(|gate| self.resize_in_gate(gate, &live, size_bytes))? {
+            let to = (size_bytes, change, self.now());
+            let resized = self.log.with_gate(|gate| self.resize_in_gate(gate, &live, to))?;
+            if let Some(shares) = resized {
+                drop(hold);
+                if shares {
+                    self.core.share_memory();
+                }
                 return Ok(());
             }
         }
     }
 
+    /// `None` when another present has come; else whether memory is to be shared out anew.
     fn resize_in_gate(
         &self,
         gate: &mut Gate<'_>,
         live: &Arc<Opening>,
-        size_bytes: u64,
-    ) -> Result<bool> {
+        (size_bytes, change, now): (u64, &VolumeChange, WallTime),
+    ) -> Result<Option<bool>> {
         if !Arc::ptr_eq(live, &self.present()) {
-            return Ok(false);
+            return Ok(None);
         }
         let old = live.size_bytes;
         let (seq, time) = gate.peek_event();
         let (mut numbers, commit) = self.begin()?;
-        let mut record = self.record.lock().clone();
+        let before = self.record.lock().clone();
+        let mut record = before.clone();
+        let graced = self.settle_settings(&mut record, change, (seq, now))?;
         record.sizes.push((seq.0, size_bytes));
         record.events.push(EventRecord {
             seq: seq.0,
@@ -233,23 +252,41 @@ impl Volume {
         commit.put_volume(&record)?;
         let detail = format!("from {old} to {size_bytes} bytes; seq {seq}");
         self.core.audit(&mut numbers, &commit, "resize", &self.name, detail)?;
+        if *change != (VolumeChange { size_bytes: Some(size_bytes), ..VolumeChange::default() }) {
+            let detail = format!("{change:?}");
+            self.core.audit(&mut numbers, &commit, "volume-set", &self.name, detail)?;
+        }
+        if let Some((action, detail)) = graced {
+            self.core.audit(&mut numbers, &commit, action, &self.name, detail)?;
+        }
         self.core.finish(&numbers, commit)?;
         gate.take_event(seq, time);
         *self.record.lock() = record;
         let (timeline, current) = (Arc::clone(&live.timeline), live.current.clone());
         self.cache.forget_while(|| self.set_present(timeline, size_bytes, current));
-        Ok(true)
+        Ok(Some(self.settings_changed(&before)))
     }
 
     /// Changes settings. A finer granularity holds from now on; what was thinned out stays so.
     ///
     /// # Errors
-    /// `Invalid` values; `Refused` or `Io`.
+    /// `Invalid` values; `Refused` or `Io`. What is refused changes nothing.
     pub fn change(&self, change: &VolumeChange) -> Result<()> {
         self.check_open()?;
         if let Some(Granularity::Interval(0)) = change.granularity {
             return Err(Error::new(ErrorKind::Invalid, "an interval is longer than nothing"));
         }
+        let Some(size_bytes) = change.size_bytes else { return self.change_settings(change) };
+        check_size(size_bytes)?;
+        if change.architecture.is_some_and(|to| to != self.architecture()) {
+            let text = "size and architecture are changed one after the other";
+            return Err(Error::new(ErrorKind::Invalid, text));
+        }
+        self.prepare_encoding(change.encoding)?;
+        self.resize_and(size_bytes, change)
+    }
+
+    fn change_settings(&self, change: &VolumeChange) -> Result<()> {
         if let Some(to) = change.architecture {
             self.prepare_switch(to)?;
         }
@@ -258,26 +295,11 @@ impl Volume {
         let now = self.now();
         let (switched, shares) = self.log.with_gate(|gate| -> Result<_> {
             let (mut numbers, commit) = self.begin()?;
-            let mut record: VolumeRecord = self.record.lock().clone();
-            if let Some(granularity) = change.granularity {
-                let from = gate.last_seq().0 + 1;
-                record.granularities.retain(|&(first, _)| first < from);
-                if record.granularities.is_empty()
-                    || record.granularity_at(Seq(from)) != granularity
-                {
-                    record.granularities.push((from, granularity));
-                }
-            }
-            let graced = record.set_retention(change, now);
-            let before = record.cache;
+            let before = self.record.lock().clone();
+            let mut record = before.clone();
+            let from = Seq(gate.last_seq().0 + 1);
+            let graced = self.settle_settings(&mut record, change, (from, now))?;
             let to = change.architecture.unwrap_or(record.architecture);
-            record.cache = caches::setting(to, before, change.cache)?;
-            if record.cache != before {
-                self.core.check_cache(record.cache, Some(self.id))?;
-            }
-            let encoded_before = record.encoding;
-            record.encoding = encoding::setting(record.encoding, change.encoding)?;
-            let encodes_anew = record.encoding != encoded_before;
             let switched = self.switch_in_gate(&mut record, to, &mut numbers, &commit)?;
             commit.put_volume(&record)?;
             let detail = format!("{change:?}");
@@ -286,19 +308,11 @@ impl Volume {
                 self.core.audit(&mut numbers, &commit, action, &self.name, detail)?;
             }
             self.core.finish(&numbers, commit)?;
-            let after = record.cache;
             if let Some(switched) = &switched {
                 self.switched(switched, &record);
             }
             *self.record.lock() = record;
-            if encodes_anew {
-                self.encode_anew();
-            }
-            if after.is_none() {
-                self.cache.set(None);
-            }
-            self.cache.set_granularity(self.granularity_now());
-            Ok((switched, after != before))
+            Ok((switched, self.settings_changed(&before)))
         })?;
         drop(still);
         if let Some(switched) = &switched {
@@ -308,6 +322,47 @@ impl Volume {
             self.core.share_memory();
         }
         Ok(())
+    }
+
+    /// Enters settings in a record that is about to be committed, but for architecture and size; a
+    /// granularity from a seq on. Says what is to be told of a grace period.
+    fn settle_settings(
+        &self,
+        record: &mut VolumeRecord,
+        change: &VolumeChange,
+        (from, now): (Seq, WallTime),
+    ) -> Result<Option<Told>> {
+        if let Some(granularity) = change.granularity {
+            record.granularities.retain(|&(first, _)| first < from.0);
+            if record.granularities.is_empty() || record.granularity_at(from) != granularity {
+                record.granularities.push((from.0, granularity));
+            }
+        }
+        let graced = record.set_retention(change, now);
+        let before = record.cache;
+        let to = change.architecture.unwrap_or(record.architecture);
+        record.cache = caches::setting(to, before, change.cache)?;
+        if record.cache != before {
+            self.core.check_cache(record.cache, Some(self.id))?;
+        }
+        record.encoding = encoding::setting(record.encoding, change.encoding)?;
+        Ok(graced)
+    }
+
+    /// Goes by settings that were committed; says whether memory is to be shared out anew.
+    fn settings_changed(&self, before: &VolumeRecord) -> bool {
+        let (cache, encoding) = {
+            let record = self.record.lock();
+            (record.cache, record.encoding)
+        };
+        if encoding != before.encoding {
+            self.encode_anew();
+        }
+        if cache.is_none() {
+            self.cache.set(None);
+        }
+        self.cache.set_granularity(self.granularity_now());
+        cache != before.cache
     }
 }
 

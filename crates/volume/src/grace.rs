@@ -18,7 +18,7 @@ use crate::volume::Volume;
 const GRACE_NS: u64 = 24 * 3600 * 1_000_000_000;
 
 /// What the audit log is to say about it.
-type Told = (&'static str, String);
+pub type Told = (&'static str, String);
 
 /// The larger of two limits; none is the largest.
 fn looser(a: Option<u64>, b: Option<u64>) -> Option<u64> {

@@ -5,9 +5,12 @@
 //!    is opened again; what waits in caches is in the logs by then, and no write is taken up. So a
 //!    write that was begun when another had been acknowledged is captured only with that one.
 //! 2. One commit has the versions of all members: after a crash there are all of them, or none.
-//! 3. Groups in memory change under the pool's `books`, as the catalogue does.
+//! 3. One commit deletes a capture: its versions and its row. After a crash it is there, or gone.
+//! 4. Groups in memory change under the pool's `books`, as the catalogue does.
 
+use std::ops::RangeInclusive;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use history::Gate;
 use parking_lot::MutexGuard;
@@ -30,6 +33,8 @@ const MEMBERS_MAX: usize = 256;
 const ROOM_TRIES: usize = 3;
 /// Rows of captures, of which nothing is left, that one capture removes.
 const SWEPT_MAX: usize = 16;
+/// Captures that are read at a time to be deleted.
+const DELETED_MAX: usize = 1024;
 
 /// A group as it stands.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -290,7 +295,82 @@ impl Pool {
     }
 }
 
+impl Pool {
+    /// Deletes the captures with these numbers, each with all of its versions that are left; says
+    /// how many there were.
+    ///
+    /// # Errors
+    /// `NotFound` when there is none; `Refused`. What was deleted before a failure stays so.
+    pub fn delete_group_versions(
+        &self,
+        name: &str,
+        range: RangeInclusive<u64>,
+        dry_run: bool,
+    ) -> Result<u64> {
+        let (first, last) = (*range.start(), *range.end());
+        let mut count = 0;
+        let mut next = Some(first);
+        while let Some(from) = next {
+            let (page, after) = self.group_versions(name, from, DELETED_MAX)?;
+            for capture in page.iter().filter(|capture| capture.number <= last) {
+                if !dry_run {
+                    self.core.delete_capture(name, capture.number)?;
+                }
+                count += 1;
+            }
+            next = after.filter(|&after| after <= last);
+        }
+        if count > 0 {
+            return Ok(count);
+        }
+        let which = match first == last {
+            true => format!("capture {first}"),
+            false => format!("capture from {first} to {last}"),
+        };
+        Err(Error::new(ErrorKind::NotFound, format!("group {name} has no {which}")))
+    }
+}
+
 impl Core {
+    /// Deletes a capture with its versions.
+    fn delete_capture(&self, name: &str, number: u64) -> Result<()> {
+        let group = self.group(name)?.id;
+        let found = self.catalogue.group_versions(group, number, 1)?;
+        let Some((_, capture)) = found.into_iter().find(|found| found.0 == number) else {
+            return Ok(());
+        };
+        // In the order of ids, which is the order of locks.
+        let members: Vec<(Arc<Volume>, u64)> = capture
+            .versions
+            .iter()
+            .filter_map(|&(id, number)| Some((self.by_id(id)?, number)))
+            .collect();
+        let mut pins: Vec<MutexGuard<'_, Pins>> =
+            members.iter().map(|(volume, _)| volume.pins.lock()).collect();
+        let (mut numbers, commit) = self.begin()?;
+        // The group may have been deleted meanwhile, and another made.
+        if self.group(name)?.id != group {
+            return Err(no_group(name));
+        }
+        let mut removed = Vec::new();
+        for ((volume, number), pins) in members.iter().zip(&pins) {
+            let left = pins.version(*number).filter(|_| !volume.gone.load(Ordering::Acquire));
+            let gone: Vec<(u64, Seq)> = left.iter().map(|v| (*number, v.seq)).collect();
+            let heirs = volume.remove_in(&commit, pins, &gone)?;
+            if let [(version, seq)] = gone[..] {
+                let detail = format!("version {version} (seq {seq}): capture of group {name}");
+                self.audit(&mut numbers, &commit, "version-delete", &volume.name, detail)?;
+            }
+            removed.push((gone, heirs));
+        }
+        commit.remove_group_version(group, number)?;
+        self.finish(&numbers, commit)?;
+        for (((volume, _), pins), (gone, heirs)) in members.iter().zip(&mut pins).zip(removed) {
+            volume.removed(pins, &gone, heirs);
+        }
+        Ok(())
+    }
+
     /// The versions of a capture that are still there.
     fn left_of(&self, record: &GroupVersionRecord) -> Vec<(String, u64)> {
         let is_there = |&(id, number): &(u64, u64)| {

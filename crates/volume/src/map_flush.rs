@@ -12,13 +12,13 @@ use std::sync::atomic::Ordering;
 
 use format::map::Entry;
 use format::time::TimeEntry;
-use history::{Openable, Segment, StoredRun, TimeRun, Timeline, write_time_run};
+use history::{Segment, StoredRun, TimeRun, Timeline, write_time_run};
 use units::Seq;
 
 use crate::Result;
 use crate::catalogue::{Commit, RunRecord, SegmentRecord};
 use crate::core::Core;
-use crate::figures::{FigureCounter, Figures};
+use crate::figures::Figures;
 use crate::needed::Needed;
 use crate::sift::{Nodes, sift};
 use crate::volume::Volume;
@@ -55,10 +55,9 @@ impl Volume {
         if frozen.times.is_empty() && frozen.timelines.is_empty() {
             return Ok(());
         }
-        let needed = Needed::work_out(&self.core)?;
         let mut dropped: BTreeMap<u64, i64> = BTreeMap::new();
         let mut written = Vec::new();
-        let time_run = match self.write_all(&frozen, &needed, &mut dropped, &mut written) {
+        let time_run = match self.write_all(&frozen, &mut dropped, &mut written) {
             Ok(time_run) => time_run,
             Err(e) => {
                 // No commit names them, and none will.
@@ -91,14 +90,11 @@ impl Volume {
     fn write_all(
         &self,
         frozen: &Frozen,
-        needed: &Needed,
         dropped: &mut BTreeMap<u64, i64>,
         written: &mut Vec<Written>,
     ) -> Result<Option<TimeRun>> {
         for timeline in &frozen.timelines {
-            let openable = needed.of(timeline.id);
-            let counter = self.figure_counter(needed, timeline);
-            written.push(self.write_run(timeline, &openable, counter, dropped)?);
+            written.push(self.write_run(timeline, dropped)?);
         }
         match &frozen.times[..] {
             [] => Ok(None),
@@ -145,8 +141,6 @@ impl Volume {
     fn write_run(
         &self,
         timeline: &Arc<Timeline>,
-        openable: &Openable,
-        mut counter: FigureCounter,
         dropped: &mut BTreeMap<u64, i64>,
     ) -> Result<Written> {
         let frozen = timeline.frozen();
@@ -155,6 +149,10 @@ impl Volume {
             entries.extend(part.sorted());
         }
         entries.sort_by_key(|e| (e.key, std::cmp::Reverse(e.seq)));
+        // What was superseded before the first of them is none of a flush's business.
+        let first = entries.iter().map(|e| e.seq).min().unwrap_or(Seq::MAX);
+        let Needed { openable, held } = self.core.needed(timeline.id, first)?;
+        let mut counter = self.figure_counter(held);
         let nodes = Nodes::new(frozen.iter().flat_map(|part| part.nodes().iter().copied()));
         let id = self.core.next_run();
         let mut builder = history::RunBuilder::new(&self.core.store, id, id, timeline);
@@ -162,7 +160,7 @@ impl Volume {
         while start < entries.len() {
             let key = entries[start].key;
             let count = entries[start..].iter().take_while(|e| e.key == key).count();
-            sift(&entries[start..start + count], &nodes, openable, |entry, keep, seq| {
+            sift(&entries[start..start + count], &nodes, &openable, |entry, keep, seq| {
                 if keep {
                     counter.count(entry, seq);
                     return builder.push(*entry).map_err(Into::into);

@@ -6,8 +6,8 @@
 //! (`step`), and a crash before the commit leaves only free zones.
 //!
 //! Invariants
-//! 1. An entry is dropped only if `Needed`, worked out at the beginning, says that no openable
-//!    moment sees it. Moments that become pinned later were openable then.
+//! 1. An entry is dropped only if `Core::needed`, worked out at the beginning, says that no
+//!    openable moment sees it. Moments that become pinned later were openable then.
 //! 2. The commit that names the merged run also says which segments are free; memory follows the
 //!    commit.
 //! 3. A block is moved only after its checksum held; one that does not stays where it is, and its
@@ -131,9 +131,8 @@ impl Volume {
         inputs: Vec<Arc<StoredRun>>,
         scope: Scope,
     ) -> Result<MergeJob> {
-        let needed = Needed::work_out(&self.core)?;
-        let openable = needed.of(timeline.id);
-        let counter = self.figure_counter(&needed, &timeline);
+        let Needed { openable, held } = self.core.needed(timeline.id, Seq::ZERO)?;
+        let counter = self.figure_counter(held);
         let nodes = self.nodes_of(&timeline)?;
         let order = inputs.first().expect("a merge has inputs").order;
         let id = self.core.next_run();

@@ -1,92 +1,100 @@
 //! Which moments of a timeline can be opened: the window, pins, and branches that others began
 //! there.
+//!
+//! Invariants
+//! 1. What is asked of one timeline reads the pins and times of its own volume alone. Of those that
+//!    branched off it asks whether anything is open there at all; where damage hides that, it is.
+//! 2. It costs nothing for moments before `from`: a map flush is as cheap after a million versions
+//!    as after ten.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use history::{By, Openable};
 use units::Seq;
 
-use crate::Result;
 use crate::core::Core;
 use crate::types::Granularity;
 use crate::volume::Volume;
+use crate::{ErrorKind, Result};
 
-/// The openable moments of every timeline of a pool, worked out at one time.
-#[derive(Debug, Default)]
+/// The moments of a timeline that can be opened.
+#[derive(Debug)]
 pub struct Needed {
-    by_timeline: BTreeMap<u64, Openable>,
-    /// Of these: what pins and branches hold, whatever leaves the window.
-    held: BTreeMap<u64, Vec<Seq>>,
+    /// All of them.
+    pub openable: Openable,
+    /// Of these: what pins and branches hold, whatever leaves the window; ascending.
+    pub held: Vec<Seq>,
 }
 
-impl Needed {
-    /// The openable moments of a timeline.
-    #[must_use]
-    pub fn of(&self, timeline: u64) -> Openable {
-        self.by_timeline.get(&timeline).cloned().unwrap_or_default()
-    }
-
-    /// Moments of a timeline that pins and branches hold, ascending.
-    #[must_use]
-    pub fn held(&self, timeline: u64) -> Vec<Seq> {
-        self.held.get(&timeline).cloned().unwrap_or_default()
-    }
-
-    /// Works it out for all timelines, children before parents (a child has a higher number).
+impl Core {
+    /// The moments of a timeline at or after `from` that can be opened.
     ///
     /// # Errors
-    /// `Corrupt` or `Io`, from time indexes.
-    pub fn work_out(core: &Core) -> Result<Needed> {
-        let mut ranges: BTreeMap<u64, Vec<(Seq, Seq)>> = BTreeMap::new();
-        for volume in core.all_volumes() {
-            volume.add_openable(&mut ranges)?;
-        }
-        let parents: Vec<(u64, Option<(u64, u64)>)> =
-            core.timelines.read().values().map(|(record, _)| (record.id, record.parent)).collect();
-        let mut needed = Needed::default();
-        for volume in core.all_volumes() {
-            volume.add_held(&mut needed.held);
-        }
-        for &(id, parent) in parents.iter().rev() {
-            let openable = Openable::new(ranges.remove(&id).unwrap_or_default());
-            if let (false, Some((parent, seq))) = (openable.is_empty(), parent) {
-                assert!(parent < id, "a timeline is younger than its parent");
-                ranges.entry(parent).or_default().push((Seq(seq), Seq(seq)));
-                needed.held.entry(parent).or_default().push(Seq(seq));
+    /// `Corrupt` or `Io`, from the time index of the timeline's own volume.
+    pub(crate) fn needed(&self, timeline: u64, from: Seq) -> Result<Needed> {
+        let volumes = self.all_volumes();
+        let owner = |log: u64| volumes.binary_search_by_key(&log, |v| v.id).map(|i| &volumes[i]);
+        // Children before parents: a child has a higher number.
+        let mut below: BTreeSet<u64> = BTreeSet::from([timeline]);
+        let mut records = Vec::new();
+        for (record, _) in self.timelines.read().range(timeline..).map(|(_, found)| found) {
+            if record.id == timeline || record.parent.is_some_and(|(of, _)| below.contains(&of)) {
+                below.insert(record.id);
+                records.push((record.id, record.log, record.parent));
             }
-            needed.by_timeline.insert(id, openable);
         }
-        for held in needed.held.values_mut() {
-            held.sort_unstable();
-            held.dedup();
+        let mut held: Vec<Seq> = Vec::new();
+        let mut open: BTreeSet<u64> = BTreeSet::new();
+        for &(id, log, parent) in records.iter().rev().filter(|record| record.0 != timeline) {
+            let is_open = || owner(log).map_or(Ok(false), |volume| volume.opens_on(id));
+            if open.contains(&id) || is_open()? {
+                let (parent, seq) = parent.expect("what is below has a parent");
+                assert!(parent < id, "a timeline is younger than its parent");
+                open.insert(parent);
+                if parent == timeline && seq >= from.0 {
+                    held.push(Seq(seq));
+                }
+            }
         }
-        Ok(needed)
+        let mut ranges: Vec<(Seq, Seq)> = held.iter().map(|&seq| (seq, seq)).collect();
+        if let Some(&(_, log, _)) = records.first()
+            && let Ok(volume) = owner(log)
+        {
+            volume.add_openable(timeline, from, &mut ranges, &mut held)?;
+        }
+        held.sort_unstable();
+        held.dedup();
+        Ok(Needed { openable: Openable::new(ranges), held })
     }
 }
 
 impl Volume {
-    /// Adds what can be opened of this volume, by timeline.
-    fn add_openable(&self, ranges: &mut BTreeMap<u64, Vec<(Seq, Seq)>>) -> Result<()> {
+    /// Adds what can be opened of this volume on a timeline at or after `from`, and what pins hold.
+    fn add_openable(
+        &self,
+        timeline: u64,
+        from: Seq,
+        ranges: &mut Vec<(Seq, Seq)>,
+        held: &mut Vec<Seq>,
+    ) -> Result<()> {
         let pins = self.pins.lock();
         let latest = self.log.stable();
-        let boundaries = self.boundaries()?;
+        let boundaries = self.boundaries(from)?;
         let record = self.record.lock().clone();
         let unpinned = record.unpinned(latest, &boundaries);
-        for &(_, timeline) in &record.line {
-            for (first, last) in record.stretches(timeline) {
-                let part = unpinned.within(first, last);
-                ranges.entry(timeline).or_default().extend_from_slice(part.ranges());
+        for (first, last) in record.stretches(timeline) {
+            let first = first.max(from);
+            let part = unpinned.within(first, last);
+            ranges.extend_from_slice(part.ranges());
+            if record.deleted {
+                continue;
             }
-        }
-        if !record.deleted {
-            // Only those that are not open anyway: between the ranges.
-            let mut first = Seq::ZERO;
-            let closing = (Seq::MAX, Seq::MAX);
-            for &(start, end) in unpinned.ranges().iter().chain([&closing]) {
-                for seq in pins.seqs_within(first, Seq(start.0.saturating_sub(1))) {
-                    ranges.entry(record.timeline_at(seq)).or_default().push((seq, seq));
+            for seq in pins.seqs_within(first, last) {
+                held.push(seq);
+                // Only those that are not open anyway.
+                if !part.contains(seq) {
+                    ranges.push((seq, seq));
                 }
-                first = Seq(end.0.saturating_add(1));
             }
         }
         Ok(())
@@ -104,14 +112,41 @@ impl Volume {
         }
     }
 
-    /// The last seqs of complete intervals since the horizon, where granularity is an interval.
-    fn boundaries(&self) -> Result<Vec<Seq>> {
+    /// Whether anything of this volume on a timeline can be opened, or may be.
+    fn opens_on(&self, timeline: u64) -> Result<bool> {
+        let pins = self.pins.lock();
+        let latest = self.log.stable();
+        let record = self.record.lock().clone();
+        if record.deleted {
+            return Ok(false);
+        }
+        let any = |boundaries: &[Seq]| {
+            let unpinned = record.unpinned(latest, boundaries);
+            record.stretches(timeline).any(|(first, last)| {
+                pins.seqs_within(first, last).next().is_some()
+                    || !unpinned.within(first, last).is_empty()
+            })
+        };
+        if any(&[]) {
+            return Ok(true);
+        }
+        match self.boundaries(Seq::ZERO) {
+            // Too much is kept rather than too little.
+            Err(e) if matches!(e.kind, ErrorKind::Corrupt | ErrorKind::Io) => Ok(true),
+            boundaries => boundaries.map(|boundaries| any(&boundaries)),
+        }
+    }
+
+    /// The last seqs of complete intervals since the horizon, where granularity is an interval;
+    /// those before `from` may be left out.
+    fn boundaries(&self, from: Seq) -> Result<Vec<Seq>> {
         let record = self.record.lock().clone();
         let is_interval = |g: &(u64, Granularity)| matches!(g.1, Granularity::Interval(_));
         if record.deleted || !record.granularities.iter().any(is_interval) {
             return Ok(Vec::new());
         }
-        let horizon = Seq(record.horizon_seq);
+        // What is open depends on nothing before the entry that this begins with.
+        let begin = Seq(record.horizon_seq).max(from);
         let mut ends: Vec<Seq> = Vec::new();
         let mut before: Option<(Seq, u64)> = None;
         let mut visit = |seq: Seq, time_ns: u64| {
@@ -129,20 +164,20 @@ impl Volume {
             }
             before = Some((seq, window));
         };
-        match self.time_entry(By::Seq(horizon))? {
+        match self.time_entry(By::Seq(begin))? {
             Some(entry) => visit(entry.seq, entry.time.as_nanos()),
             // What it began with is the end of an interval too, if nothing was written in it.
             None => visit(Seq(record.created_seq), record.created_ns),
         }
         let recent = self.log.with_times(<[format::time::TimeEntry]>::to_vec);
         let first_recent = recent.first().map_or(Seq(u64::MAX), |e| e.seq);
-        self.times.scan_after(&self.core.store, By::Seq(horizon), |entry| {
+        self.times.scan_after(&self.core.store, By::Seq(begin), |entry| {
             if entry.seq < first_recent {
                 visit(entry.seq, entry.time.as_nanos());
             }
             true
         })?;
-        for entry in recent.iter().filter(|e| e.seq > horizon) {
+        for entry in recent.iter().filter(|e| e.seq > begin) {
             visit(entry.seq, entry.time.as_nanos());
         }
         // The last window is complete if its time is over: then its end can be opened too.

@@ -31,7 +31,35 @@ pub struct Pins {
     scheduled: BTreeMap<(u64, u64), u64>,
 }
 
+/// A version as the catalogue has it: number, seq, the schedule that made it and the clock's time
+/// then.
+pub type StoredPin = (u64, Seq, Option<(u64, u64)>);
+
 impl Pins {
+    /// Begins with versions by number: what adding them one by one makes, in far less time.
+    #[must_use]
+    pub fn of_versions(versions: &[StoredPin]) -> Pins {
+        let pinned = |&(number, seq, scheduled): &StoredPin| {
+            (number, PinnedVersion { seq, schedule: scheduled.map(|(schedule, _)| schedule) })
+        };
+        let scheduled = |&(number, _, made): &StoredPin| {
+            made.map(|(schedule, made_ns)| ((schedule, number), made_ns))
+        };
+        let mut held: Vec<(Seq, usize)> = Vec::with_capacity(versions.len());
+        for &(_, seq, _) in versions {
+            match held.last_mut() {
+                Some((last, count)) if *last == seq => *count += 1,
+                _ => held.push((seq, 1)),
+            }
+        }
+        Pins {
+            versions: versions.iter().map(pinned).collect(),
+            scheduled: versions.iter().filter_map(scheduled).collect(),
+            held: held.into_iter().collect(),
+            ..Pins::default()
+        }
+    }
+
     fn hold(&mut self, seq: Seq) {
         *self.held.entry(seq).or_default() += 1;
     }
@@ -79,6 +107,13 @@ impl Pins {
     /// Versions from a number on, ascending.
     pub fn versions_from(&self, number: u64) -> impl Iterator<Item = (u64, PinnedVersion)> + '_ {
         self.versions.range(number..).map(|(&number, &pinned)| (number, pinned))
+    }
+
+    /// The number from which on there are at most `limit` versions; the lowest such.
+    #[must_use]
+    pub fn first_of_newest(&self, limit: usize) -> Option<u64> {
+        // Only so many are walked: `next_back` would walk all the others.
+        self.versions.keys().rev().take(limit).fold(None, |_, &number| Some(number))
     }
 
     /// How many versions there are.
@@ -245,6 +280,14 @@ mod tests {
     }
 
     #[test]
+    fn many_at_once_are_what_they_are_one_by_one() {
+        let versions = [(0, Seq(5), None), (2, Seq(5), Some((7, 100))), (3, Seq(9), None)];
+        let mut one_by_one = Pins::default();
+        versions.iter().for_each(|&(number, seq, made)| one_by_one.add_version(number, seq, made));
+        assert_eq!(format!("{:?}", Pins::of_versions(&versions)), format!("{one_by_one:?}"));
+    }
+
+    #[test]
     fn versions_are_found_by_seq() {
         let mut pins = Pins::default();
         for (number, seq) in [(3, 10), (4, 10), (9, 20), (12, 30)] {
@@ -257,5 +300,7 @@ mod tests {
             assert_eq!(found, wanted.map(|(number, _)| number), "{seq}");
         }
         assert_eq!(pins.first_version_at(Seq(99)), 13);
+        let newest: Vec<_> = (0..6).map(|limit| pins.first_of_newest(limit)).collect();
+        assert_eq!(newest, [None, Some(12), Some(9), Some(4), Some(3), Some(3)]);
     }
 }

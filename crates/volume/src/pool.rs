@@ -464,6 +464,15 @@ impl Pool {
         self.core.bury_ghosts()
     }
 
+    /// Refuses writes from now on, as after a failed write: what runs here is found to be broken.
+    /// Reads go on; whoever waits to write is told.
+    pub fn refuse_writes(&self) {
+        self.core.store.fail();
+        for volume in self.core.all_volumes() {
+            volume.log.wake();
+        }
+    }
+
     pub(crate) fn check_open(&self) -> Result<()> {
         if self.core.closed.load(Ordering::Acquire) {
             return Err(Error::new(ErrorKind::Refused, "the pool is closed"));

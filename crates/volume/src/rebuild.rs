@@ -18,7 +18,6 @@ use units::{BLOCK_BYTES, BlockCount, Lba, Seq};
 
 use crate::core::Core;
 use crate::map_flush::{commit_segment, record_of_run};
-use crate::needed::Needed;
 use crate::pool::Pool;
 use crate::recovery::{Map, open_core};
 use crate::sift::{Nodes, sift};
@@ -174,7 +173,6 @@ impl Core {
     /// Replaces every run by new ones, and counts segments anew. Says how many bytes of blocks that
     /// are needed do not hold what they should.
     fn replace_map(self: &Arc<Self>, entries: BTreeMap<u64, Vec<Found>>) -> Result<u64> {
-        let needed = Needed::work_out(self)?;
         let mut damaged_bytes = 0;
         let mut runs: Vec<(u64, StoredRun)> = Vec::new();
         let mut live: BTreeMap<u64, i64> = BTreeMap::new();
@@ -192,7 +190,7 @@ impl Core {
             });
             let id = self.next_run();
             let mut builder = RunBuilder::new(&self.store, id, id, &line);
-            drop_damaged(&mut entries, &needed.of(timeline))?;
+            drop_damaged(&mut entries, &self.needed(timeline, Seq::ZERO)?.openable)?;
             for Found { entry, sound } in &entries {
                 damaged_bytes += if *sound { 0 } else { BLOCK_BYTES };
                 builder.push(*entry)?;

@@ -464,15 +464,16 @@ impl Volume {
 
 /// The pins of a volume as they stand in the catalogue, and which versions are still to be counted.
 fn pins_of(core: &Core, volume: u64) -> Result<(Pins, Counting)> {
-    let mut pins = Pins::default();
+    let mut versions = Vec::new();
     let mut counting = Counting::default();
-    for (number, version) in core.catalogue.versions(volume)? {
+    core.catalogue.each_version(volume, |number, version| {
         let scheduled = version.scheduled.map(|s| (s.schedule, s.made_ns));
-        pins.add_version(number, Seq(version.seq), scheduled);
+        versions.push((number, Seq(version.seq), scheduled));
         if version.bytes_changed.is_none() {
             counting.want(number);
         }
-    }
+    })?;
+    let mut pins = Pins::of_versions(&versions);
     for (name, mark) in core.catalogue.marks(volume)? {
         pins.add_mark(name, mark);
     }

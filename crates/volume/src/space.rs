@@ -13,7 +13,6 @@ use crate::Result;
 use crate::catalogue::{RunRecord, VolumeRecord};
 use crate::core::Core;
 use crate::figures::{FigureCounter, Figures, SpanFigures};
-use crate::needed::Needed;
 use crate::opening::Opening;
 use crate::sift::{Nodes, sift};
 use crate::types::{AgeBytes, Holder, VolumeSpace};
@@ -98,9 +97,10 @@ impl Core {
 }
 
 impl Volume {
-    /// What counts a run of a timeline while it is written.
-    pub(crate) fn figure_counter(&self, needed: &Needed, timeline: &Timeline) -> FigureCounter {
-        FigureCounter::new(needed.held(timeline.id), &self.age_marks())
+    /// What counts a run of a timeline while it is written,
+    /// of which these moments are held.
+    pub(crate) fn figure_counter(&self, held: Vec<Seq>) -> FigureCounter {
+        FigureCounter::new(held, &self.age_marks())
     }
 
     /// Seqs of certain ages, and the horizon's; ascending.

@@ -285,6 +285,8 @@ pub struct VolumeChange {
     pub architecture: Option<Architecture>,
     /// How history is kept; what is encoded stays so.
     pub encoding: EncodingChange,
+    /// Bytes of the volume; with it all of the change is made, or nothing.
+    pub size_bytes: Option<u64>,
 }
 
 /// History that is kept although a smaller window or history limit was set: setting what held

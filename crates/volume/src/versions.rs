@@ -162,6 +162,17 @@ impl Volume {
         self.versions_page(0, usize::MAX - 1).map(|page| page.versions)
     }
 
+    /// The newest versions, at most `limit`, by number.
+    ///
+    /// # Errors
+    /// `Corrupt` or `Io`.
+    pub fn newest_versions(&self, limit: usize) -> Result<Vec<Version>> {
+        let first = self.pins.lock().first_of_newest(limit);
+        first.map_or(Ok(Vec::new()), |first| {
+            self.versions_page(first, limit).map(|page| page.versions)
+        })
+    }
+
     /// At most `limit` versions from a number on.
     ///
     /// # Errors
@@ -397,6 +408,23 @@ impl Volume {
         action: &str,
         details: &[String],
     ) -> Result<()> {
+        let (mut numbers, commit) = self.begin()?;
+        let heirs = self.remove_in(&commit, pins, gone)?;
+        for detail in details {
+            self.core.audit(&mut numbers, &commit, action, &self.name, detail.clone())?;
+        }
+        self.core.finish(&numbers, commit)?;
+        self.removed(pins, gone, heirs);
+        Ok(())
+    }
+
+    /// Removes versions as part of a commit; says which others differ from another one then.
+    pub(crate) fn remove_in(
+        &self,
+        commit: &Commit,
+        pins: &Pins,
+        gone: &[(u64, Seq)],
+    ) -> Result<Vec<u64>> {
         let numbers_gone: BTreeSet<u64> = gone.iter().map(|&(number, _)| number).collect();
         // What follows a gap differs from another one now.
         let after = |&number: &u64| pins.versions_from(number + 1).next();
@@ -406,7 +434,6 @@ impl Volume {
             .map(|(number, _)| number)
             .filter(|number| !numbers_gone.contains(number))
             .collect();
-        let (mut numbers, commit) = self.begin()?;
         for &(number, _) in gone {
             commit.remove_version(self.id, number)?;
         }
@@ -416,12 +443,13 @@ impl Volume {
                 commit.put_version(self.id, heir, &record)?;
             }
         }
-        self.compactions.remove(self.id, &numbers_gone, &commit)?;
-        for detail in details {
-            self.core.audit(&mut numbers, &commit, action, &self.name, detail.clone())?;
-        }
-        self.core.finish(&numbers, commit)?;
-        self.compactions.forget(&numbers_gone);
+        self.compactions.remove(self.id, &numbers_gone, commit)?;
+        Ok(heirs)
+    }
+
+    /// The same in memory, after the commit.
+    pub(crate) fn removed(&self, pins: &mut Pins, gone: &[(u64, Seq)], heirs: Vec<u64>) {
+        self.compactions.forget(&gone.iter().map(|&(number, _)| number).collect());
         let mut counting = self.counting.lock();
         for &(number, _) in gone {
             pins.remove_version(number);
@@ -430,7 +458,6 @@ impl Volume {
         heirs.into_iter().for_each(|heir| counting.want(heir));
         drop(counting);
         self.reclaim_wanted.store(true, Ordering::Relaxed);
-        Ok(())
     }
 }
 

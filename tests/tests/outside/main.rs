@@ -2,6 +2,7 @@
 
 mod checker_client;
 mod contract;
+mod database_hook;
 mod databases;
 mod file_systems;
 mod hooks;

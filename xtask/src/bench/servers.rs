@@ -198,6 +198,14 @@ impl Hindsight {
         serde_json::from_str(&text).with_context(|| format!("the answer to {arguments:?}"))
     }
 
+    /// Runs a command of the CLI that answers nothing.
+    pub fn tell(&self, arguments: &[&str]) -> Result<()> {
+        let mut command = Command::new(&self.binary);
+        command.args(arguments).arg("--json");
+        command.env("HINDSIGHT_SERVER", format!("unix:{}", self.pool.join("api.sock").display()));
+        program::output(&mut command).map(drop)
+    }
+
     /// Makes a volume that keeps what `granularity` says, and fills it once.
     pub fn make_volume(&self, name: &str, size_bytes: u64, granularity: &str) -> Result<()> {
         self.make_with(name, size_bytes, &["--granularity", granularity])
@@ -214,10 +222,7 @@ impl Hindsight {
 
     /// Deletes a volume and waits until its space is free again.
     pub fn delete_volume(&self, name: &str) -> Result<()> {
-        let mut command = Command::new(&self.binary);
-        command.args(["volume", "delete", name, "--json"]);
-        command.env("HINDSIGHT_SERVER", format!("unix:{}", self.pool.join("api.sock").display()));
-        program::output(&mut command)?;
+        self.tell(&["volume", "delete", name])?;
         self.settle()
     }
 

@@ -1,8 +1,8 @@
-//! P1, P2, P3, P4 and P16: requests per second and processor time, side by side.
+//! P1, P2, P3, P4, P11 and P16: requests per second and processor time, side by side.
 
 use std::process::Command;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 
 use super::Options;
 use super::fio::{self, Amount};
@@ -131,6 +131,42 @@ pub fn cpu_per_request(options: &Options) -> Result<Report> {
         })?;
         hindsight.delete_volume("bench")?;
     }
+    Ok(report)
+}
+
+/// P11: a version every second against none, of one volume.
+pub fn cost_of_versions(options: &Options) -> Result<Report> {
+    let goal = "a version captured every second costs at most 2 % (ratio at least 0.98)";
+    let mut report = Report::new("P11: versions under load", goal, "requests/s").with_ratio(
+        "version every second",
+        &["no versions"],
+        "a version every second / none, round by round",
+    );
+    report.note(
+        "One server, one volume that keeps every write; a schedule of one second is set for one \
+         measurement and removed for the next. Each capture flushes the device. The versions stay.",
+    );
+    let hindsight = Hindsight::start(options)?;
+    let mut captured = 0;
+    for pattern in &WRITES {
+        hindsight.make_volume("bench", options.size_bytes, "every-write")?;
+        in_turns(options.rounds, &[true, false], |round, &captures| {
+            let name = if captures { "version every second" } else { "no versions" };
+            if captures {
+                hindsight.ask(&["version", "schedule", "set", "bench", "--every", "1s"])?;
+            }
+            let found = measure(options, &hindsight.server.uri("bench"), pattern)?;
+            if captures {
+                hindsight.tell(&["version", "schedule", "remove", "bench"])?;
+            }
+            report.add(pattern.name, name, round, found.iops, Some(found.p99_us));
+            Ok(())
+        })?;
+        let shown = hindsight.ask(&["volume", "show", "bench"])?;
+        captured += shown["versions"].as_u64().context("no count of versions")?;
+        hindsight.delete_volume("bench")?;
+    }
+    report.note(format!("{captured} versions were captured."));
     Ok(report)
 }
 

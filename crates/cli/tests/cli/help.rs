@@ -38,6 +38,7 @@ const COMMANDS: &[&str] = &[
     "group list",
     "group show",
     "group delete",
+    "group delete-version",
     "group version",
     "retention",
     "retention explain",

@@ -1,6 +1,6 @@
 //! Consistency groups: list, create, show, delete, and their captures.
 
-use api::{API_PREFIX, CreateGroup, CreateVersion, ListQuery};
+use api::{API_PREFIX, CreateGroup, CreateVersion, DeletedVersions, ListQuery, RangeQuery};
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -100,6 +100,28 @@ pub(super) async fn versions(
             Ok(Listed { entries: versions.into_iter().map(convert::group_version).collect(), next })
         })
         .await
+}
+
+/// Deletes a range of the captures of a group, each with all of its versions.
+#[utoipa::path(delete, path = "/groups/{group}/versions", tag = "groups",
+    params(("group" = String, Path, description = "Name of the group"), RangeQuery),
+    responses(
+        (status = 200, body = DeletedVersions),
+        (status = 404, body = api::Problem, content_type = "application/problem+json"),
+    ))]
+pub(super) async fn delete_range(
+    State(context): State<Context>,
+    Named(name): Named<String>,
+    Asked(query): Asked<RangeQuery>,
+) -> Answer<Json<DeletedVersions>> {
+    let RangeQuery { from, to, dry_run } = query;
+    context
+        .engine(move |context| {
+            let count = context.pool().delete_group_versions(&name, from..=to, dry_run)?;
+            Ok(DeletedVersions { count, dry_run })
+        })
+        .await
+        .map(Json)
 }
 
 /// Captures all volumes of a group at one instant.

@@ -224,11 +224,8 @@ fn apply(context: &Context, name: &str, body: &ChangeVolume, force: bool) -> Ans
         Some(AUTO) => Some(automatic_again(context, name, body)?),
         other => other.map(architecture).transpose()?,
     };
-    if let Some(size) = body.size {
-        if size.0.0 < volume.size_bytes() {
-            context.refuse_attached(name, force)?;
-        }
-        volume.resize(size.0.0)?;
+    if body.size.is_some_and(|size| size.0.0 < volume.size_bytes()) {
+        context.refuse_attached(name, force)?;
     }
     let change = VolumeChange {
         granularity: body.granularity.map(convert::granularity_back),
@@ -241,6 +238,7 @@ fn apply(context: &Context, name: &str, body: &ChangeVolume, force: bool) -> Ans
         },
         architecture,
         encoding: convert::encoding_change(body.encoding.as_deref(), body.encode_after)?,
+        size_bytes: body.size.map(|size| size.0.0),
     };
     if change != VolumeChange::default() {
         let before = volume.architecture();

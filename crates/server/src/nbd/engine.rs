@@ -65,10 +65,11 @@ impl Exports for PoolExports {
                 break;
             }
             // What cannot be named now is left out: a list is no place for the error.
-            let versions = volume.versions().unwrap_or_default();
+            let left = limit - listed.len();
+            let newest = volume.newest_versions(left).unwrap_or_default();
             let marks = volume.marks().unwrap_or_default();
             let name = volume.name();
-            let versions = versions.iter().map(|v| Listed {
+            let versions = newest.iter().map(|v| Listed {
                 name: format!("{name}@v:{}", v.number),
                 description: format!("{name} at {} {}", v.stamp.time, v.label)
                     .trim_end()
@@ -78,7 +79,6 @@ impl Exports for PoolExports {
                 name: format!("{name}@mark:{}", m.name),
                 description: format!("{name} at {}", m.stamp.time),
             });
-            let left = limit - listed.len();
             listed.extend(versions.chain(marks).take(left));
         }
         listed

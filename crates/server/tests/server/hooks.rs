@@ -2,7 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use api::{CreateGroup, CreateVersion, Keep, ListQuery, ProblemKind, SetSchedule, SpanInput};
+use api::{
+    CreateGroup, CreateVersion, Keep, ListQuery, ProblemKind, RangeQuery, SetSchedule, SpanInput,
+};
 use hindsight_server::{HookSettings, Settings};
 use units::Span;
 
@@ -118,9 +120,14 @@ fn a_group_is_captured_at_one_instant_with_or_without_a_hook() {
     let rest = client.group_versions("g", &ListQuery { limit: Some(1), next: page.next });
     assert_eq!(rest.expect("page").entries, [second]);
     client.delete_volume("w", false).expect("delete");
+    let range = |dry_run| RangeQuery { from: 0, to: 0, dry_run };
+    assert_eq!(client.delete_group_versions("g", &range(true)).expect("told").count, 1);
+    assert_eq!(client.delete_group_versions("g", &range(false)).expect("deleted").count, 1);
+    assert_eq!(kind(client.delete_group_versions("g", &range(false))), ProblemKind::NotFound);
     assert_eq!(client.group("g").expect("show").volumes, ["v"]);
     assert_eq!(client.groups().expect("list").len(), 1);
     client.delete_group("g").expect("delete");
     assert_eq!(kind(client.group("g")), ProblemKind::NotFound);
-    assert_eq!(client.versions("v", &ListQuery::default()).expect("list").entries.len(), 2);
+    // The one that was not deleted.
+    assert_eq!(client.versions("v", &ListQuery::default()).expect("list").entries.len(), 1);
 }

@@ -41,7 +41,7 @@ fn every_path_of_the_contract_is_described() {
         ("/api/v1/schedules", &["get"]),
         ("/api/v1/groups", &["get", "post"]),
         ("/api/v1/groups/{group}", &["get", "delete"]),
-        ("/api/v1/groups/{group}/versions", &["get", "post"]),
+        ("/api/v1/groups/{group}/versions", &["get", "post", "delete"]),
         ("/api/v1/pool", &["get"]),
         ("/api/v1/audit", &["get"]),
         ("/metrics", &["get"]),

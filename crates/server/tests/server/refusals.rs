@@ -52,6 +52,24 @@ fn bad_bodies_are_refused() {
 }
 
 #[test]
+fn a_change_of_which_a_part_is_refused_is_refused_whole() {
+    let fixture = Fixture::with_volume();
+    let before = fixture.client.volume("v").expect("show");
+    for bad in [
+        "\"cache\": \"64KiB\", \"cache_dirty_percent\": 101",
+        "\"encode_after\": \"1s\"",
+        "\"architecture\": \"split-stream\"",
+    ] {
+        let body = format!("{{\"size\": \"32KiB\", \"window\": \"7h\", {bad}}}");
+        let (status, kind) = answered(&fixture, "PATCH", "/volumes/v", &body);
+        assert_eq!((status, kind), (422, ProblemKind::Invalid), "{body}");
+        let after = fixture.client.volume("v").expect("show");
+        assert_eq!((after.size, after.window), (before.size, before.window), "{body}");
+        assert_eq!(after.latest.seq, before.latest.seq, "{body}");
+    }
+}
+
+#[test]
 fn a_body_that_is_too_long_is_not_read() {
     let fixture = Fixture::new();
     let body = format!("{{\"name\": \"{}\"}}", "x".repeat(1 << 20));

@@ -34,6 +34,12 @@ pub enum Action {
     CreateVersion(String),
     /// Deletes one.
     DeleteVersion(String, u64),
+    /// Captures volumes at one instant.
+    CaptureTogether(Vec<String>),
+    /// Deletes such a capture, whichever is drawn of those that there are.
+    DeleteCapture(u64),
+    /// Sets a schedule: volume, seconds, how many stay.
+    Schedule(String, u64, u32),
     /// Compacts or uncompacts one.
     Compact(String, u64, Compaction),
     /// Names a moment: volume, name, moment, pinned.

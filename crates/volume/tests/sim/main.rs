@@ -16,6 +16,7 @@ mod model;
 mod oracle;
 mod reboot;
 mod threads;
+mod together;
 mod workload;
 mod world;
 
@@ -25,6 +26,7 @@ use std::time::{Duration, Instant};
 use action::Action;
 use hindsight_volume::Architecture;
 use sim::Random;
+use together::Together;
 use workload::Workload;
 use world::World;
 
@@ -55,6 +57,8 @@ enum Kinds {
     Extents,
     /// Of all architectures that need no cache, of all map extents, with history that is encoded.
     Encoded,
+    /// Of all architectures, with and without a cache, captured together and by schedules.
+    Together,
     /// Of one architecture.
     Only(Architecture),
 }
@@ -65,7 +69,11 @@ impl Kinds {
         match self {
             Kinds::Plain => vec![Architecture::Logging],
             Kinds::Uncached | Kinds::Encoded => all.filter(|a| !a.needs_cache()).collect(),
-            Kinds::Cached | Kinds::Converting | Kinds::Importing | Kinds::Extents => all.collect(),
+            Kinds::Cached
+            | Kinds::Converting
+            | Kinds::Importing
+            | Kinds::Extents
+            | Kinds::Together => all.collect(),
             Kinds::Only(architecture) => vec![architecture],
         }
     }
@@ -80,6 +88,7 @@ impl Kinds {
             Kinds::Importing => "seeds_that_import",
             Kinds::Extents => "seeds_of_all_extents",
             Kinds::Encoded => "seeds_with_packs",
+            Kinds::Together => "seeds_with_groups",
             Kinds::Only(_) => "blocks_come_home",
         }
     }
@@ -104,21 +113,23 @@ fn live(seed: u64, kinds: Kinds) -> World {
         Kinds::Importing => Workload::importing(seed),
         Kinds::Converting | Kinds::Extents => Workload::converting(seed),
         Kinds::Encoded => Workload::encoding(seed),
+        Kinds::Together => Workload::together(seed),
         _ => Workload::new(seed),
     };
+    let is_cached = match kinds {
+        Kinds::Cached | Kinds::Converting | Kinds::Importing | Kinds::Extents => true,
+        Kinds::Together => true,
+        Kinds::Plain | Kinds::Uncached | Kinds::Encoded | Kinds::Only(_) => false,
+    };
     let memory_bytes = match kinds {
-        Kinds::Cached | Kinds::Converting | Kinds::Importing | Kinds::Extents => {
-            workload.memory_bytes.max(CACHED_MEMORY_BYTES)
-        }
+        _ if is_cached => workload.memory_bytes.max(CACHED_MEMORY_BYTES),
         // So that entries leave memory soon: what is in it is not encoded.
         Kinds::Encoded => 0,
-        Kinds::Plain | Kinds::Uncached | Kinds::Only(_) => workload.memory_bytes,
+        _ => workload.memory_bytes,
     };
     let mut world = World::new(seed, workload.media_bytes, memory_bytes);
     world.verbose = verbose;
     world.architectures = kinds.architectures();
-    let is_cached =
-        matches!(kinds, Kinds::Cached | Kinds::Converting | Kinds::Importing | Kinds::Extents);
     world.caches = is_cached.then(|| Random::new(seed ^ 0xcac4e));
     let has_extents = matches!(kinds, Kinds::Encoded | Kinds::Extents);
     world.extents = has_extents.then(|| Random::new(seed ^ 0xe87e));
@@ -226,6 +237,22 @@ fn seeds_with_packs_run_without_a_broken_promise() {
 }
 
 #[test]
+fn seeds_with_groups_and_schedules_run_without_a_broken_promise() {
+    run_seeds(Kinds::Together);
+}
+
+#[test]
+fn volumes_are_captured_together_and_by_schedules_in_the_simulator() {
+    let worlds: Vec<_> = (1..=12).map(|seed| live(seed, Kinds::Together).together).collect();
+    let sum = |of: fn(&Together) -> u64| worlds.iter().map(of).sum::<u64>();
+    let [captured, deleted] = [sum(|t| t.captured), sum(|t| t.deleted)];
+    let [made, pruned] = [sum(|t| t.made), sum(|t| t.pruned)];
+    println!("{captured} captures, {deleted} deleted; {made} by schedules, {pruned} pruned");
+    assert!(captured > 50 && deleted > 10, "{captured} captures, {deleted} deleted");
+    assert!(made > 50 && pruned > 10, "{made} versions by schedules, {pruned} pruned");
+}
+
+#[test]
 fn versions_are_packed_in_the_simulator() {
     let packed: u64 = (1..=12).map(|seed| live(seed, Kinds::Encoded).packed).sum();
     println!("{packed} versions in packs when it was looked");
@@ -242,6 +269,7 @@ fn the_same_seed_gives_the_same_digest() {
             Kinds::Importing,
             Kinds::Encoded,
             Kinds::Extents,
+            Kinds::Together,
         ] {
             assert_eq!(run(seed, kinds), run(seed, kinds), "seed {seed}");
         }

@@ -103,12 +103,14 @@ impl World {
         self.settle_names(under_way);
         self.note_given_up().unwrap_or_else(|e| panic!("the audit log after recovery: {e}"));
         let names: Vec<String> = self.models.keys().cloned().collect();
+        self.note_deleting(under_way);
         for name in names {
             let mine = under_way.filter(|action| touches(action, &name));
             self.settle_content(&name, power, mine);
             self.settle_pins(&name, mine);
             self.settle_settings(&name, mine);
         }
+        self.settle_captures(under_way);
     }
 
     fn settle_names(&mut self, under_way: Option<&Action>) {
@@ -118,6 +120,7 @@ impl World {
             && !there.contains(name)
         {
             self.models.remove(name);
+            self.forget_schedule_of(name);
             self.views.retain(|held| held.volume != *name);
         }
         for name in &there {
@@ -216,6 +219,8 @@ impl World {
     fn settle_pins(&mut self, name: &str, mine: Option<&Action>) {
         let volume = self.volume(name);
         let versions = volume.versions().unwrap_or_else(|e| panic!("versions of {name}: {e}"));
+        self.settle_schedule(name, &versions);
+        let going = self.going(name);
         let versions: BTreeMap<u64, u64> =
             versions.into_iter().map(|v| (v.number, v.stamp.seq.0)).collect();
         let marks = volume.marks().unwrap_or_else(|e| panic!("marks of {name}: {e}"));
@@ -224,7 +229,7 @@ impl World {
         let intent = self.intent.map(|resolved| resolved.seq.0);
         let model = self.model(name);
         match mine {
-            Some(Action::CreateVersion(_)) => {
+            Some(Action::CreateVersion(_) | Action::CaptureTogether(_)) => {
                 let new: Vec<_> =
                     versions.iter().filter(|(n, _)| !model.versions.contains_key(n)).collect();
                 assert!(new.len() <= 1, "one version was under way");
@@ -239,6 +244,12 @@ impl World {
             }
             Some(Action::DeleteVersion(_, number)) if !versions.contains_key(number) => {
                 model.versions.remove(number);
+            }
+            Some(Action::DeleteCapture(_)) => {
+                let gone = going.iter().filter(|number| !versions.contains_key(number));
+                for number in gone {
+                    model.versions.remove(number);
+                }
             }
             Some(Action::CreateMark(_, mark, _, pin)) if marks.contains_key(mark) => {
                 let seq = intent.expect("resolved before it was marked");
@@ -406,6 +417,8 @@ fn touches(action: &Action, name: &str) -> bool {
         | Action::Resize(volume, _)
         | Action::Change(volume, _)
         | Action::Convert(volume, _) => volume == name,
+        Action::CaptureTogether(volumes) => volumes.iter().any(|volume| volume == name),
+        Action::DeleteCapture(_) => true,
         _ => false,
     }
 }

@@ -44,6 +44,8 @@ pub struct Workload {
     imports: Option<Random>,
     /// Draws encodings, where history is encoded; what is written can be compressed then.
     encodes: Option<Random>,
+    /// Draws captures of several volumes, and schedules, where there are some.
+    together: Option<Random>,
     weights: [u64; KINDS],
     names: u64,
     /// Bytes of the media.
@@ -79,6 +81,7 @@ impl Workload {
             converts: None,
             imports: None,
             encodes: None,
+            together: None,
             weights,
             names: 0,
             media_bytes,
@@ -149,12 +152,46 @@ impl Workload {
         Some(Action::Change(name, VolumeChange { encoding, ..VolumeChange::default() }))
     }
 
+    /// The same, in which volumes are captured together, and by schedules.
+    pub fn together(seed: u64) -> Workload {
+        Workload { together: Some(Random::new(seed ^ 0x706e_7468)), ..Workload::new(seed) }
+    }
+
+    /// Something about several volumes or a schedule, now and then.
+    fn about_several(&mut self, models: &BTreeMap<String, Model>) -> Option<Action> {
+        let random = self.together.as_mut()?;
+        if models.is_empty() || !random.chance(200) {
+            return None;
+        }
+        Some(match random.below(10) {
+            0..=4 => {
+                let mut names: Vec<String> = models.keys().cloned().collect();
+                names.retain(|_| random.chance(700));
+                if names.is_empty() {
+                    return None;
+                }
+                Action::CaptureTogether(names)
+            }
+            5 | 6 => Action::DeleteCapture(random.below(1000)),
+            7 => {
+                let name = models.keys().nth(random.below(models.len() as u64) as usize)?.clone();
+                Action::Schedule(name, random.between(1, 60), random.between(1, 3) as u32)
+            }
+            8 => Action::Step(1 << 20),
+            // The background prunes when the clock has gone evenly for ten minutes.
+            _ => Action::Wait(random.below(400) * SECOND),
+        })
+    }
+
     /// The next action.
     pub fn next(&mut self, models: &BTreeMap<String, Model>, now_ns: u64) -> Action {
         if let Some(action) = self.import(models) {
             return action;
         }
         if let Some(action) = self.convert(models).or_else(|| self.encode(models)) {
+            return action;
+        }
+        if let Some(action) = self.about_several(models) {
             return action;
         }
         let total: u64 = self.weights.iter().sum();
@@ -292,6 +329,7 @@ impl Workload {
             cache: CacheChange::default(),
             architecture: None,
             encoding: EncodingChange::default(),
+            size_bytes: None,
         }
     }
 

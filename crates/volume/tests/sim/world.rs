@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use block::{BlockDevice, MediaDevice};
 use hindsight_volume::{
-    Architecture, Budget, CacheChange, EncodingChange, Error, ErrorKind, Machine, Pool, PoolFormat,
+    Architecture, CacheChange, EncodingChange, Error, ErrorKind, Machine, Pool, PoolFormat,
     PoolOptions, Resolved, Result, Stamp, View, Volume, VolumeInfo, VolumeSpec, WriteOp,
 };
 use sim::{Failure, Op, Random, SimClock, SimEntropy, SimFiles, SimMedia};
@@ -19,6 +19,7 @@ use crate::cached::draw_cache;
 use crate::model::Model;
 use crate::oracle::Change;
 use crate::reboot::Reboot;
+use crate::together::Together;
 use crate::workload::START_NS;
 
 /// Bytes of a zone: the smallest, so that segments and runs are many.
@@ -79,6 +80,8 @@ pub struct World {
     pub homes: u64,
     /// Versions that were in packs when it was looked.
     pub packed: u64,
+    /// Captures of several volumes, and schedules.
+    pub together: Together,
     /// The last audit record that was looked at.
     audited: u64,
     /// Prints each action before it is done.
@@ -115,6 +118,7 @@ impl World {
             limited: false,
             homes: 0,
             packed: 0,
+            together: Together::default(),
             audited: 0,
             verbose: false,
             trace: Vec::new(),
@@ -149,6 +153,7 @@ impl World {
             limited: false,
             homes: 0,
             packed: 0,
+            together: self.together.clone(),
             audited: self.audited,
             verbose: false,
             trace: Vec::new(),
@@ -300,9 +305,7 @@ impl World {
             Action::DropView => drop(self.views.pop_front()),
             Action::Diff(name, from, to) => self.check_diff(name, *from, *to)?,
             Action::Extents(name) => self.check_extents(name)?,
-            Action::Step(bytes) => {
-                self.pool().step(Budget { bytes: *bytes })?;
-            }
+            Action::Step(bytes) => self.step(*bytes)?,
             Action::Wait(nanos) => self.clock.advance(*nanos),
             Action::JumpTo(nanos) => self.clock.set_wall(WallTime::from_nanos(*nanos)),
             Action::CheckAll => self.check_all()?,
@@ -338,6 +341,10 @@ impl World {
                 self.media.set_space_limit(*limit);
                 self.limited = limit.is_some();
             }
+            Action::CaptureTogether(names) => self.capture_together(names)?,
+            Action::DeleteCapture(pick) => self.delete_capture(*pick)?,
+            Action::Schedule(name, seconds, last) => self.schedule(name, *seconds, *last)?,
+            Action::Resize(name, size) => self.resize(name, *size)?,
             event => self.perform_event(event)?,
         }
         if let Some(model) = action.asks_about().and_then(|name| self.models.get_mut(name)) {
@@ -360,6 +367,7 @@ impl World {
             Action::Delete(name) => {
                 self.pool().delete_volume(name)?;
                 self.models.remove(name);
+                self.forget_schedule_of(name);
                 self.forget_views_of(name);
             }
             Action::CreateVersion(name) => {
@@ -392,7 +400,6 @@ impl World {
                 self.model(name).marks.remove(mark);
             }
             Action::Revert(name, moment) => self.revert(name, moment)?,
-            Action::Resize(name, size) => self.resize(name, *size)?,
             Action::Change(name, change) => {
                 let volume = self.volume(name);
                 let mut change = change.clone();
@@ -580,7 +587,10 @@ impl World {
     fn full(&mut self, action: &Action, error: &Error) {
         let frees = matches!(
             action,
-            Action::Delete(..) | Action::DeleteVersion(..) | Action::DeleteMark(..)
+            Action::Delete(..)
+                | Action::DeleteVersion(..)
+                | Action::DeleteMark(..)
+                | Action::DeleteCapture(..)
         );
         assert!(!frees, "deletes work when full: {action:?}: {error}");
         let reads = matches!(

@@ -138,6 +138,57 @@ fn groups_outlive_restarts_and_deleted_volumes_leave_them() {
 }
 
 #[test]
+fn a_capture_is_deleted_as_one_or_not_at_all() {
+    let rig = Rig::new(256 << 20, 1 << 20);
+    let pool = rig.open();
+    let volume = make(&pool, Granularity::OnDemand, 0);
+    let other = add(&pool, "w", 0);
+    pool.create_group("g", &names(&["w", "v"])).expect("grouped");
+    for byte in 0..4 {
+        put(&volume, 0, byte);
+        write_number(&other, u64::from(byte));
+        pool.create_group_version("g", "").expect("captured");
+    }
+    // One whose member was deleted before goes with what is left of it.
+    volume.delete_version(2).expect("deleted");
+    let counts = |pool: &Pool| {
+        let versions = |name: &str| pool.volume(name).expect("there").versions().map(|v| v.len());
+        let captures = pool.group_versions("g", 0, 100).expect("listed").0.len();
+        (captures, versions("v").expect("listed"), versions("w").expect("listed"))
+    };
+    assert_eq!(pool.delete_group_versions("g", 1..=2, true).expect("told"), 2);
+    assert_eq!(counts(&pool), (4, 3, 4), "it was only asked");
+    assert_eq!(pool.delete_group_versions("g", 1..=2, false).expect("deleted"), 2);
+    assert_eq!(counts(&pool), (2, 2, 2));
+    for range in [1..=2, 7..=7] {
+        let error = pool.delete_group_versions("g", range, false).expect_err("there is none");
+        assert_eq!(error.kind, ErrorKind::NotFound);
+    }
+    assert_eq!(number_at(&other, 3), 3);
+    let audit = pool.audit(0, 100).expect("read");
+    let told: Vec<_> = audit.iter().filter(|r| r.detail.contains("capture of group g")).collect();
+    assert_eq!(told.len(), 3, "{told:?}");
+    // A crash in the middle of it leaves all or nothing of a capture.
+    drop((volume, other));
+    let mut pool = rig.kill(pool);
+    let (mut stayed, mut went) = (0, 0);
+    for halted_after in 0..40 {
+        let (captures, ..) = counts(&pool);
+        let capture = pool.create_group_version("g", "").expect("captured");
+        rig.media.halt_after(halted_after);
+        let number = capture.number;
+        let deleted = pool.delete_group_versions("g", number..=number, false);
+        pool = rig.kill(pool);
+        let left = counts(&pool).0 - captures;
+        assert_eq!(counts(&pool), (captures + left, captures + left, captures + left));
+        assert!(left == 0 || deleted.is_err(), "halted after {halted_after}: it was deleted");
+        stayed += left;
+        went += 1 - left;
+    }
+    assert!(stayed > 0 && went > 0, "{stayed} stayed, {went} went");
+}
+
+#[test]
 fn what_cannot_be_a_group_is_refused() {
     let rig = Rig::new(256 << 20, 1 << 20);
     let pool = rig.open();

@@ -1,0 +1,79 @@
+//! Settings and size, changed together: all of it, or nothing.
+
+use hindsight_volume::{
+    Architecture, CacheChange, EncodingChange, ErrorKind, Granularity, VolumeChange,
+};
+
+use crate::hook::{Rig, SECOND_NS, get, make, put};
+
+const SMALL: u64 = 4 << 20;
+const LARGE: u64 = 8 << 20;
+
+#[test]
+fn a_size_with_a_setting_that_is_refused_changes_nothing() {
+    let rig = Rig::new(256 << 20, 1 << 20);
+    let pool = rig.open();
+    let volume = make(&pool, Granularity::OnDemand, 0);
+    put(&volume, 2000, 7);
+    let seq = volume.info().expect("told").latest.seq;
+    let with = |change| VolumeChange { size_bytes: Some(SMALL), ..change };
+    let cache = |bytes, dirty_percent| CacheChange { bytes, dirty_percent };
+    let none = VolumeChange::default;
+    let refused = [
+        VolumeChange { granularity: Some(Granularity::Interval(0)), ..none() },
+        VolumeChange { cache: cache(Some(1 << 50), None), ..none() },
+        VolumeChange { cache: cache(Some(1 << 20), Some(101)), ..none() },
+        VolumeChange { architecture: Some(Architecture::SplitStream), ..none() },
+        VolumeChange {
+            encoding: EncodingChange { encoding: None, after_ns: Some(1) },
+            window_ns: Some(5),
+            ..none()
+        },
+    ];
+    for change in refused {
+        let error = volume.change(&with(change.clone())).expect_err("it is refused");
+        assert_eq!(error.kind, ErrorKind::Invalid, "{change:?}: {error}");
+        let info = volume.info().expect("told");
+        assert_eq!((info.size_bytes, info.latest.seq, info.window_ns), (LARGE, seq, 0));
+        assert_eq!(get(&volume, 2000), 7, "{change:?}: nothing was cut off");
+    }
+    for size_bytes in [0, 511, 1 << 60] {
+        let change = VolumeChange { size_bytes: Some(size_bytes), window_ns: Some(5), ..none() };
+        volume.change(&change).expect_err("no size");
+        assert_eq!(volume.info().expect("told").window_ns, 0);
+    }
+    let audit = pool.audit(0, 100).expect("read");
+    let told = audit.iter().filter(|r| matches!(&*r.action, "resize" | "volume-set"));
+    assert_eq!(told.count(), 0);
+}
+
+#[test]
+fn size_and_settings_change_together_and_stay() {
+    let rig = Rig::new(256 << 20, 1 << 20);
+    let pool = rig.open_with(64 << 20);
+    let volume = make(&pool, Granularity::OnDemand, 0);
+    put(&volume, 5, 3);
+    put(&volume, 2000, 7);
+    let change = VolumeChange {
+        size_bytes: Some(SMALL),
+        granularity: Some(Granularity::EveryWrite),
+        window_ns: Some(60 * SECOND_NS),
+        cache: CacheChange { bytes: Some(1 << 20), dirty_percent: None },
+        ..VolumeChange::default()
+    };
+    volume.change(&change).expect("changed");
+    drop(volume);
+    let pool = rig.kill(pool);
+    let volume = pool.volume("v").expect("there");
+    let info = volume.info().expect("told");
+    assert_eq!((info.size_bytes, info.granularity), (SMALL, Granularity::EveryWrite));
+    assert_eq!((info.window_ns, info.cache.is_some()), (60 * SECOND_NS, true));
+    assert_eq!(get(&volume, 5), 3);
+    // The same again changes no size, and takes no seq.
+    let again = VolumeChange { window_ns: Some(SECOND_NS), ..change };
+    volume.change(&again).expect("changed");
+    let now = volume.info().expect("told");
+    assert_eq!((now.latest.seq, now.window_ns), (info.latest.seq, SECOND_NS));
+    volume.resize(LARGE).expect("resized");
+    assert_eq!(get(&volume, 2000), 0, "what was cut off reads as zeros");
+}
