@@ -6,10 +6,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use block::{BlockDevice, MediaDevice};
 use env::{Clock, FileMedia, RealEntropy};
 use hindsight_volume::{
-    Architecture, Budget, CacheChange, EncodingChange, ErrorKind, Granularity, Machine, Pool,
-    PoolFormat, PoolOptions, VolumeSpec, WriteOp,
+    Architecture, Budget, CacheChange, Encoding, EncodingChange, ErrorKind, Granularity, Machine,
+    Pool, PoolFormat, PoolOptions, VolumeChange, VolumeSpec, WriteOp,
 };
 use units::{Moment, Seq, WallTime};
+
+use crate::hook::{Rig, make, put};
 
 const SECOND_NS: u64 = 1_000_000_000;
 
@@ -72,4 +74,49 @@ fn deletes_reverts_and_expiry_are_in_the_audit_log() {
     let numbers: Vec<u64> =
         pool.audit(0, 100).expect("read").into_iter().map(|r| r.number).collect();
     assert!(numbers.windows(2).all(|pair| pair[0] < pair[1]), "numbers only rise: {numbers:?}");
+}
+
+#[test]
+fn whatever_is_lost_has_a_reason_in_the_audit_log() {
+    let rig = Rig::new(64 << 20, 256 << 10);
+    let pool = rig.open();
+    let volume = make(&pool, Granularity::EveryWrite, 100 * SECOND_NS);
+    let write = |turns: u64| {
+        for turn in 0..turns {
+            put(&volume, turn % 64, turn as u8);
+            rig.clock.advance(SECOND_NS / 10);
+        }
+    };
+    let step = || while pool.step(Budget { bytes: 64 << 20 }).expect("stepped") {};
+    let set = |change: &VolumeChange| volume.change(change).expect("changed");
+    write(2000);
+    step();
+    let encoding = EncodingChange { encoding: Some(Encoding::Xor), after_ns: Some(SECOND_NS) };
+    set(&VolumeChange { encoding, window_ns: Some(1 << 60), ..VolumeChange::default() });
+    write(3000);
+    rig.clock.advance(100 * SECOND_NS);
+    step();
+    let limit = Some(Some(1));
+    set(&VolumeChange { history_limit_bytes: limit, grace_ns: Some(0), ..VolumeChange::default() });
+    step();
+    set(&VolumeChange { history_limit_bytes: Some(None), ..VolumeChange::default() });
+    let version = volume.create_version("").expect("captured");
+    volume.delete_version(version.number).expect("deleted");
+    let encoding = EncodingChange { encoding: Some(Encoding::Raw), after_ns: None };
+    set(&VolumeChange { encoding, ..VolumeChange::default() });
+    write(30_000);
+    pool.delete_volume("v").expect("deleted");
+    let records = pool.audit(0, 10_000).expect("read");
+    for (action, reason) in [
+        ("expire", "older than the window of 100s"),
+        ("history-limit", "more history than the limit of 1 bytes"),
+        ("sacrifice", "the pool was full, and this volume retained most"),
+        ("encode", "versions in"),
+        ("version-delete", "version 0"),
+        ("volume-delete", "with its history"),
+    ] {
+        let mut found = records.iter().filter(|record| record.action == action).peekable();
+        assert!(found.peek().is_some(), "{action} is missing");
+        assert!(found.all(|one| one.volume == "v" && one.detail.contains(reason)), "{action}");
+    }
 }
