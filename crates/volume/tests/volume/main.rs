@@ -9,6 +9,7 @@ mod corners;
 mod damage;
 mod extents;
 mod figures;
+mod full;
 mod golden;
 mod grace;
 mod groups;
