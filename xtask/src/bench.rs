@@ -18,6 +18,7 @@ mod encoding;
 mod engine;
 mod fio;
 mod machine;
+mod paced;
 mod past;
 mod patterns;
 mod report;
@@ -57,6 +58,7 @@ const BENCHES: &[(&str, Bench)] = &[
     ("p9", space::per_write),
     ("p11", throughput::cost_of_versions),
     ("p15", encoding::of_history),
+    ("writers", paced::writers),
     ("p16", throughput::scaling),
     ("architectures", architectures::against_file),
 ];
