@@ -203,10 +203,8 @@ fn apply(context: &Context, name: &str, body: &ChangeVolume, force: bool) -> Ans
         Some(AUTO) => Some(automatic_again(context, name, body)?),
         other => other.map(architecture).transpose()?,
     };
-    if let Some(size) = body.size {
-        if size.0.0 < volume.size_bytes() {
-            context.refuse_attached(name, force)?;
-        }
+    if body.size.is_some_and(|size| size.0.0 < volume.size_bytes()) {
+        context.refuse_attached(name, force)?;
     }
     let change = VolumeChange {
         granularity: body.granularity.map(convert::granularity_back),
