@@ -11,7 +11,7 @@ use crate::{
     CreateGroup, CreateMark, CreateVersion, CreateVolume, DeletedVersions, DiffQuery, ExitCode,
     Explained, Group, GroupVersion, History, HistoryQuery, ImportVolume, Job, ListQuery, Mark,
     Model, ModelQuery, Pool, Problem, Pruned, Range, RangeQuery, RecordQuery, Resolved, Revert,
-    Reverted, Schedule, SetSchedule, Version, Volume,
+    Reverted, Schedule, SetSchedule, Version, Volume, VolumeSpace,
 };
 
 mod address;
@@ -140,6 +140,11 @@ impl Client {
     /// One volume.
     pub fn volume(&self, name: &str) -> Result<Volume> {
         self.get(&volume(name))
+    }
+
+    /// What a volume's space is for.
+    pub fn volume_space(&self, name: &str) -> Result<VolumeSpace> {
+        self.get(&volume(name).part("space"))
     }
 
     /// Creates a volume.

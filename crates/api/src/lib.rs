@@ -10,6 +10,7 @@ mod problem;
 mod requests;
 mod scalar;
 mod schedule;
+mod space;
 mod types;
 
 pub use client::{Client, ClientError, Page, ServerAddress};
@@ -26,6 +27,7 @@ pub use requests::{
 };
 pub use scalar::{SizeInput, SpanInput, Time};
 pub use schedule::{ApplyRetention, Explained, Keep, Pruned, Schedule, SetSchedule};
+pub use space::{AgeBytes, Growth, Holder, Sacrifice, VolumeSpace};
 pub use types::{
     AuditRecord, Bucket, Cache, ClonedFrom, Conversion, DeletedVersions, DeviceIo, Encoding, Event,
     Grace, History, Import, Job, Mark, Pool, Range, Resolved, Reverted, Stamp, Version, Volume,

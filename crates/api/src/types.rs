@@ -6,6 +6,7 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use crate::space::{Growth, Sacrifice};
 use crate::{Granularity, SpanInput, Time};
 
 /// A seq with its time.
@@ -48,6 +49,13 @@ pub struct Volume {
     pub window: SpanInput,
     /// How many bytes of history may be kept; null is as many as the pool holds.
     pub history_limit: Option<u64>,
+    /// How far back the past can be opened now, to the second.
+    #[schema(value_type = String, example = "23h")]
+    pub window_held: SpanInput,
+    /// Whether that is all of the window, or everything since the volume was made. It is not after
+    /// the history limit or a full pool took some of it, and while a larger window is filling.
+    #[serde(default)]
+    pub window_kept: bool,
     /// What held before a smaller window or history limit, while it is kept; null otherwise.
     #[serde(default)]
     pub grace: Option<Grace>,
@@ -61,6 +69,10 @@ pub struct Volume {
     pub clients: u64,
     /// Bytes of the present that are stored (holes excluded).
     pub live_bytes: u64,
+    /// Whether `live_bytes` was counted; else it is an upper bound until the map is merged, and
+    /// `history_bytes` a lower one.
+    #[serde(default)]
+    pub live_exact: bool,
     /// Bytes kept only for the past.
     pub history_bytes: u64,
     /// Bytes of history that stay because of versions, pinned marks, views and clones.
@@ -412,6 +424,31 @@ pub struct Pool {
     pub fill_percent: u64,
     /// What is going to happen, from 75 percent on.
     pub warning: Option<String>,
+    /// The level of that: 75, 85 or 95; 0 without a warning. It is left 3 percent below.
+    #[serde(default)]
+    pub warning_percent: u64,
+    /// Bytes of the present of all volumes; what clones share counts for each.
+    #[serde(default)]
+    pub live_bytes: u64,
+    /// Whether they were counted; else they are an upper bound.
+    #[serde(default)]
+    pub live_exact: bool,
+    /// Bytes kept only for the past.
+    #[serde(default)]
+    pub history_bytes: u64,
+    /// Of these: what versions, pinned marks, views, clones and reverts see.
+    #[serde(default)]
+    pub pinned_bytes: u64,
+    /// How fast `used_bytes` grow; null before that can be told.
+    #[serde(default)]
+    pub growth: Option<Growth>,
+    /// How long what is available lasts if it goes on like this; null if it does not grow.
+    #[serde(default)]
+    #[schema(value_type = Option<String>, example = "12d")]
+    pub full_in: Option<SpanInput>,
+    /// What would be given up first when a write finds no room; null if nothing could be.
+    #[serde(default)]
+    pub next_sacrifice: Option<Sacrifice>,
     /// Bytes in used zones that reclamation would free now.
     pub reclaimable_bytes: u64,
     /// Bytes of log segments; with `current_bytes`, `map_bytes` and `catalogue_bytes` the sum of

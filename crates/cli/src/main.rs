@@ -27,6 +27,7 @@ mod revert;
 mod schedule;
 mod serve;
 mod session;
+mod space;
 mod trace;
 mod version;
 mod volume;
@@ -62,7 +63,7 @@ struct Cli {
 enum Command {
     /// Serve a pool; one is made in an empty or missing directory.
     Serve(Box<serve::Args>),
-    /// Volumes: create, list, show, set, resize, delete, import, export.
+    /// Volumes: create, list, show, space, set, resize, delete, import, export.
     #[command(subcommand)]
     Volume(volume::Verb),
     /// Versions: moments that are captured, numbered and kept.

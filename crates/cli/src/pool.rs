@@ -5,7 +5,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
-use api::{AuditRecord, ExitCode, ListQuery, Pool};
+use api::{AuditRecord, ExitCode, ListQuery, Pool, Sacrifice};
 use clap::Subcommand;
 use format::PAGE_BYTES;
 use format::superblock::{COPY_OFFSETS, Superblock};
@@ -13,6 +13,7 @@ use serde_json::json;
 
 use crate::output::{Align, human, pairs, table};
 use crate::session::{Session, say};
+use crate::space;
 
 #[derive(Debug, Subcommand)]
 pub enum Verb {
@@ -120,8 +121,22 @@ fn show(pool: &Pool) -> String {
         ("pending entries", pool.pending_entries.to_string()),
         ("checksum errors", pool.checksum_errors.to_string()),
     ];
+    lines.extend([
+        ("live", space::bound(pool.live_bytes, pool.live_exact)),
+        ("history", human(pool.history_bytes)),
+        ("pinned", human(pool.pinned_bytes)),
+        ("growth", space::growth(pool.growth.as_ref())),
+    ]);
+    lines.extend(pool.full_in.map(|span| ("full in", space::rough(span.0))));
+    lines.extend(pool.next_sacrifice.as_ref().map(|next| ("next to go", next_to_go(next))));
     lines.extend(pool.warning.clone().map(|warning| ("warning", warning)));
     pairs(&lines)
+}
+
+/// What a full pool would give up.
+fn next_to_go(next: &Sacrifice) -> String {
+    let why = if next.grace { ", kept only for a grace period" } else { "" };
+    format!("{} from {} to {}{why}", next.volume, next.from.time, next.to.time)
 }
 
 fn records(records: &[AuditRecord]) -> String {

@@ -16,6 +16,7 @@ use crate::image;
 use crate::model;
 use crate::output::{Align, human, pairs, table};
 use crate::session::{Session, say};
+use crate::space;
 
 #[derive(Debug, Subcommand)]
 pub enum Verb {
@@ -26,6 +27,11 @@ pub enum Verb {
     List,
     /// Show a volume.
     Show {
+        /// Name of the volume.
+        name: String,
+    },
+    /// Show what a volume's space is for: live, history by age, what holds it, growth.
+    Space {
         /// Name of the volume.
         name: String,
     },
@@ -186,6 +192,9 @@ pub fn run(session: &Session, verb: Verb) -> anyhow::Result<ExitCode> {
         Verb::Create(args) => create(session, args)?,
         Verb::List => session.answer(&session.client()?.volumes()?, |all| list(all))?,
         Verb::Show { name } => session.answer(&session.client()?.volume(&name)?, show)?,
+        Verb::Space { name } => {
+            session.answer(&session.client()?.volume_space(&name)?, space::show)?;
+        }
         Verb::Set(args) => set(session, &args)?,
         Verb::Resize { name, size, force, dry_run } => {
             resize(session, &name, size, force, dry_run)?;
@@ -322,6 +331,16 @@ fn warn_of_cache(volume: &Volume) {
     }
 }
 
+/// What was promised, and what there is of it.
+fn show_window(volume: &Volume) -> String {
+    let (promised, held) = (volume.window.0, volume.window_held.0);
+    match volume.window_kept {
+        true if held < promised => format!("{promised} (everything since it was made)"),
+        true => promised.to_string(),
+        false => format!("{promised}, of which {} are held", space::rough(held)),
+    }
+}
+
 fn limit_of(bytes: Option<u64>) -> String {
     bytes.map_or("none".to_owned(), human)
 }
@@ -446,11 +465,11 @@ pub fn show(volume: &Volume) -> String {
         ("architecture", volume.architecture.clone()),
         ("granularity", volume.granularity.to_string()),
         ("extent", human(volume.extent)),
-        ("window", volume.window.0.to_string()),
+        ("window", show_window(volume)),
         ("history limit", limit_of(volume.history_limit)),
         ("state", volume.state.clone()),
         ("clients", volume.clients.to_string()),
-        ("live", human(volume.live_bytes)),
+        ("live", space::bound(volume.live_bytes, volume.live_exact)),
         ("history", human(volume.history_bytes)),
         ("pinned", human(volume.pinned_bytes)),
         ("oldest", stamp(&volume.oldest)),

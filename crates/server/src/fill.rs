@@ -10,6 +10,8 @@ use volume::Pool;
 
 /// From how many percent on a warning is given, and given again.
 pub(crate) const WARNING_PERCENTS: [u64; 3] = [75, 85, 95];
+/// A level is left only so many percent below it: a pool that stays near one is warned of once.
+const LEFT_BELOW: u64 = 3;
 /// How often the watch looks.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 
@@ -18,6 +20,8 @@ const LOOK_EVERY: Duration = Duration::from_millis(500);
 pub(crate) struct Fill {
     pub(crate) used_bytes: u64,
     pub(crate) available_bytes: u64,
+    /// The level that was reached before; 0 is none.
+    pub(crate) level_before: u64,
 }
 
 impl Fill {
@@ -28,10 +32,14 @@ impl Fill {
         u64::try_from(percent).expect("at most 100")
     }
 
-    /// The highest warning level reached; 0 is none.
+    /// The highest warning level that was reached and not left; 0 is none.
     pub(crate) fn level(self) -> u64 {
-        let reached = WARNING_PERCENTS.into_iter().filter(|&level| level <= self.percent());
-        reached.max().unwrap_or(0)
+        let percent = self.percent();
+        let is_reached = |level: &u64| {
+            let is_held = *level <= self.level_before && *level <= percent + LEFT_BELOW;
+            *level <= percent || is_held
+        };
+        WARNING_PERCENTS.into_iter().filter(is_reached).max().unwrap_or(0)
     }
 
     /// What is to be said about it.
@@ -68,11 +76,13 @@ impl FillGauge {
         // A file system that cannot be asked counts as one with room: zones count all the same.
         let below = self.file.as_ref().and_then(|file| rustix::fs::statvfs(file).ok());
         let by_file_system = below.map_or(u64::MAX, |s| s.f_bavail.saturating_mul(s.f_frsize));
-        Fill { used_bytes, available_bytes: by_zones.min(by_file_system) }
+        let level_before = self.pool.warning_level();
+        Fill { used_bytes, available_bytes: by_zones.min(by_file_system), level_before }
     }
 }
 
-/// Writes to the log when a level is reached, and when it is left again.
+/// Writes to the log and to the audit log when a level is reached, and when it is left again; a
+/// restart does not say again what was said.
 pub(crate) struct FillWatch {
     gauge: Arc<FillGauge>,
     level: u64,
@@ -82,7 +92,8 @@ pub(crate) struct FillWatch {
 impl FillWatch {
     /// A watch that has seen nothing yet.
     pub(crate) fn new(gauge: Arc<FillGauge>) -> FillWatch {
-        FillWatch { gauge, level: 0, looked: None }
+        let level = gauge.pool.warning_level();
+        FillWatch { gauge, level, looked: None }
     }
 
     /// Looks, unless it has just looked.
@@ -94,6 +105,14 @@ impl FillWatch {
         let fill = self.gauge.read();
         let (before, now) = (self.level, fill.level());
         self.level = now;
+        if now != before {
+            let over =
+                || format!("the pool is {} % full: there is more room again", fill.percent());
+            let text = fill.warning().filter(|_| now > before).unwrap_or_else(over);
+            if let Err(error) = self.gauge.pool.note_warning(now, text) {
+                tracing::warn!(%error, "a warning is not in the audit log");
+            }
+        }
         match fill.warning() {
             Some(warning) if now > before => {
                 tracing::warn!(percent = fill.percent(), "{warning}");
@@ -112,7 +131,8 @@ mod tests {
 
     #[test]
     fn warnings_begin_at_three_quarters() {
-        let fill = |used_bytes, available_bytes| Fill { used_bytes, available_bytes };
+        let fill =
+            |used_bytes, available_bytes| Fill { used_bytes, available_bytes, level_before: 0 };
         for (used, available, percent, level) in [
             (0, 0, 100, 95),
             (0, 100, 0, 0),
@@ -128,6 +148,28 @@ mod tests {
             let fill = fill(used, available);
             assert_eq!((fill.percent(), fill.level()), (percent, level), "{fill:?}");
             assert_eq!(fill.warning().is_some(), level > 0, "{fill:?}");
+        }
+    }
+
+    #[test]
+    fn a_level_is_left_a_little_below_it() {
+        let mut level = 0;
+        let steps = [
+            (74, 0),
+            (75, 75),
+            (74, 75),
+            (85, 85),
+            (84, 85),
+            (82, 85),
+            (81, 75),
+            (72, 75),
+            (71, 0),
+        ];
+        for (percent, expected) in steps {
+            let fill =
+                Fill { used_bytes: percent, available_bytes: 100 - percent, level_before: level };
+            level = fill.level();
+            assert_eq!(level, expected, "at {percent} %");
         }
     }
 }

@@ -232,6 +232,7 @@ fn api_routes() -> OpenApiRouter<Context> {
     let v1 = OpenApiRouter::new()
         .routes(routes!(volumes::list, volumes::create))
         .routes(routes!(volumes::show, volumes::change, volumes::delete))
+        .routes(routes!(volumes::space))
         .routes(routes!(import::create))
         .routes(routes!(history::resolve))
         .routes(routes!(history::history))

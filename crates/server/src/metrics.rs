@@ -14,6 +14,7 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
+use units::Span;
 use volume::{CacheInfo, ImportInfo, IoCount, Pool, ScheduleInfo, VolumeInfo};
 
 use crate::Attachments;
@@ -185,6 +186,17 @@ const VOLUME_METRICS: &[VolumeMetric] = &[
     gauge("size_bytes", "Size", |v| v.size_bytes),
     gauge("live_bytes", "Bytes of the present that are stored", |v| v.live_bytes),
     gauge("history_bytes", "Bytes kept only for the past", |v| v.history_bytes),
+    gauge("live_exact", "1 if live bytes were counted, 0 if they are an upper bound", |v| {
+        u64::from(v.live_exact)
+    }),
+    gauge("window_kept", "1 if the past can be opened as far back as was promised", |v| {
+        u64::from(v.is_held)
+    }),
+    gauge(
+        "history_limit_bytes",
+        "How much history may be kept; 0 is as much as there is room",
+        |v| v.history_limit_bytes.unwrap_or(0),
+    ),
     gauge("pinned_bytes", "Bytes of history that nothing expires", |v| v.pinned_bytes),
     gauge("oldest_seq", "Oldest seq that can be opened", |v| v.oldest.seq.0),
     gauge("latest_seq", "Seq of the present", |v| v.latest.seq.0),
@@ -192,6 +204,11 @@ const VOLUME_METRICS: &[VolumeMetric] = &[
 
 /// Times of a volume, in seconds since 1970.
 const VOLUME_TIMES: &[VolumeMetric] = &[
+    gauge("window_seconds", "How far back the past shall be opened", |v| v.window_ns),
+    gauge("window_held_seconds", "How far back the past can be opened", |v| v.held_ns),
+    gauge("grace_end_time_seconds", "When a grace period ends; 0 without one", |v| {
+        v.grace.map_or(0, |grace| grace.until.as_nanos())
+    }),
     gauge("oldest_time_seconds", "Time of the oldest moment that can be opened", |v| {
         v.oldest.time.as_nanos()
     }),
@@ -216,6 +233,8 @@ impl Collector for Engine {
             encode_volumes(&mut encoder, metric, values)?;
         }
         encode_device_io(&mut encoder, &volumes)?;
+        self.encode_ages(&mut encoder)?;
+        self.encode_growth(&mut encoder)?;
         self.encode_schedules(&mut encoder)?;
         let clients = gauge("clients", "Clients attached to the present", |_| 0);
         let attached = volumes.iter().map(|v| (v, self.attachments.count(&v.name) as u64));
@@ -302,6 +321,64 @@ fn encode_device_io(encoder: &mut DescriptorEncoder, volumes: &[VolumeInfo]) -> 
 }
 
 impl Engine {
+    /// History by age, in bytes that add up to all of it.
+    fn encode_ages(&self, encoder: &mut DescriptorEncoder) -> fmt::Result {
+        let kind = ConstGauge::new(0_u64).metric_type();
+        let name = "hindsight_volume_history_age_bytes";
+        let help = "Bytes of history by how long ago they were written over";
+        let mut encoder = encoder.encode_descriptor(name, help, None, kind)?;
+        for volume in self.pool.volumes() {
+            let Ok((ages, unsorted_bytes)) = volume.history_ages() else { continue };
+            let told = ages.into_iter().map(|age| {
+                let below = age.below_ns.map(|nanos| format!("below {}", Span(nanos)));
+                (below.unwrap_or_else(|| "older".to_owned()), age.bytes)
+            });
+            for (age, bytes) in told.chain([("unsorted".to_owned(), unsorted_bytes)]) {
+                let labels = [("volume", volume.name()), ("age", age.as_str())];
+                ConstGauge::new(bytes).encode(encoder.encode_family(&labels)?)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// How fast volumes and the pool grow, as far as that can be told.
+    fn encode_growth(&self, encoder: &mut DescriptorEncoder) -> fmt::Result {
+        let kind = ConstGauge::new(0_i64).metric_type();
+        let name = "hindsight_volume_growth_bytes_per_day";
+        let help = "How fast a volume's log grows, measured over up to a week";
+        let mut of_volumes = encoder.encode_descriptor(name, help, None, kind)?;
+        for volume in self.pool.volumes() {
+            if let Some(growth) = volume.growth() {
+                let labels = [("volume", volume.name())];
+                let gauge = ConstGauge::new(growth.bytes_a_day);
+                gauge.encode(of_volumes.encode_family(&labels)?)?;
+            }
+        }
+        let Ok(space) = self.pool.space() else { return Ok(()) };
+        let gauges = [
+            ("live_bytes", "Bytes of the present of all volumes", space.live_bytes),
+            ("history_bytes", "Bytes kept only for the past", space.history_bytes),
+            ("pinned_bytes", "Bytes of history that nothing expires", space.pinned_bytes),
+        ];
+        for (name, help, value) in gauges {
+            let name = format!("hindsight_pool_{name}");
+            let gauge = ConstGauge::new(value);
+            gauge.encode(encoder.encode_descriptor(&name, help, None, gauge.metric_type())?)?;
+        }
+        let Some(growth) = space.growth else { return Ok(()) };
+        let gauge = ConstGauge::new(growth.bytes_a_day);
+        let help = "How fast what is in use grows, measured over up to a week";
+        let name = "hindsight_pool_growth_bytes_per_day";
+        gauge.encode(encoder.encode_descriptor(name, help, None, gauge.metric_type())?)?;
+        let Some(lasts_ns) = growth.lasts_ns(self.fill.read().available_bytes) else {
+            return Ok(());
+        };
+        let gauge = ConstGauge::new(lasts_ns as f64 / 1e9);
+        let help = "How long what is available lasts if it goes on like this";
+        let name = "hindsight_pool_full_in_seconds";
+        gauge.encode(encoder.encode_descriptor(name, help, None, gauge.metric_type())?)
+    }
+
     /// What schedules did, and when they are to do it again.
     fn encode_schedules(&self, encoder: &mut DescriptorEncoder) -> fmt::Result {
         type Value = fn(&ScheduleInfo) -> u64;

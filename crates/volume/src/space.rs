@@ -309,6 +309,37 @@ impl Volume {
         let space = self.space(&record)?;
         let counted = self.counted()?;
         let share = Share::of(space.history_bytes, &counted);
+        let (ages, unsorted_bytes) = self.ages(space.history_bytes, &counted);
+        let latest = self.log.stable();
+        let horizon = Seq(record.horizon_seq);
+        let gone = |s: &SpanFigures| s.blocks - after(s, horizon, latest).min(s.blocks);
+        let left: u64 = counted.spans().map(|(_, s)| gone(s)).sum();
+        let beyond: u64 = counted.spans().map(|(_, s)| gone(s).min(s.pinned)).sum();
+        let dead_bytes = self.core.store.space(self.id).count().dead_bytes;
+        Ok(VolumeSpace {
+            live_bytes: space.live_bytes,
+            live_exact: space.live_exact,
+            history_bytes: space.history_bytes,
+            ages,
+            unsorted_bytes,
+            pinned_bytes: space.pinned_bytes,
+            beyond_bytes: share.bytes(beyond),
+            reclaimable_bytes: dead_bytes + share.bytes(left - beyond),
+            holders: self.holders(&record, &counted, share),
+        })
+    }
+
+    /// History by when it was written over, and what is not sorted by that yet. Cheap.
+    ///
+    /// # Errors
+    /// `Corrupt` or `Io`.
+    pub fn history_ages(&self) -> Result<(Vec<AgeBytes>, u64)> {
+        let history_bytes = self.history_bytes()?;
+        Ok(self.ages(history_bytes, &*self.counted()?))
+    }
+
+    fn ages(&self, history_bytes: u64, counted: &Counted) -> (Vec<AgeBytes>, u64) {
+        let share = Share::of(history_bytes, counted);
         let now = self.now();
         let latest = self.log.stable();
         let mut ages = Vec::new();
@@ -322,22 +353,7 @@ impl Volume {
         }
         let sorted_bytes = share.bytes(counted.superseded());
         ages.push(AgeBytes { below_ns: None, bytes: sorted_bytes.saturating_sub(told) });
-        let horizon = Seq(record.horizon_seq);
-        let gone = |s: &SpanFigures| s.blocks - after(s, horizon, latest).min(s.blocks);
-        let left: u64 = counted.spans().map(|(_, s)| gone(s)).sum();
-        let beyond: u64 = counted.spans().map(|(_, s)| gone(s).min(s.pinned)).sum();
-        let dead_bytes = self.core.store.space(self.id).count().dead_bytes;
-        Ok(VolumeSpace {
-            live_bytes: space.live_bytes,
-            live_exact: space.live_exact,
-            history_bytes: space.history_bytes,
-            ages,
-            unsorted_bytes: space.history_bytes - sorted_bytes,
-            pinned_bytes: space.pinned_bytes,
-            beyond_bytes: share.bytes(beyond),
-            reclaimable_bytes: dead_bytes + share.bytes(left - beyond),
-            holders: self.holders(&record, &counted, share),
-        })
+        (ages, history_bytes - sorted_bytes)
     }
 
     /// Who holds what, the oldest first.

@@ -15,6 +15,7 @@ const COMMANDS: &[&str] = &[
     "volume create",
     "volume list",
     "volume show",
+    "volume space",
     "volume set",
     "volume resize",
     "volume delete",

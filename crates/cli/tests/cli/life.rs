@@ -49,6 +49,52 @@ fn a_volume_and_its_clones_have_the_map_extents_they_are_given() {
 }
 
 #[test]
+fn space_is_told_by_age_and_by_what_holds_it() {
+    let fixture = with_volume();
+    assert!(fixture.qemu_io("pg", &["write -P 1 0 64k"]));
+    fixture.ok(&["version", "create", "pg"]);
+    assert!(fixture.qemu_io("pg", &["write -P 2 0 32k", "write -P 3 0 8k"]));
+    let space = fixture.run(&["volume", "space", "pg", "--json"]).json();
+    assert_eq!((&space["live_bytes"], &space["live_exact"]), (&65_536.into(), &true.into()));
+    assert_eq!((&space["history_bytes"], &space["pinned_bytes"]), (&40_960.into(), &32_768.into()));
+    assert_eq!(space["history_by_age"][0], serde_json::json!({"below": "1h", "bytes": 40_960}));
+    let holder = &space["holders"][0];
+    assert_eq!((&holder["names"][0], &holder["own_bytes"]), (&"v:0".into(), &32_768.into()));
+    let told = fixture.run(&["volume", "space", "pg"]).out;
+    for part in ["below 1h", "beyond the window", "ONLY ITS OWN", "v:0"] {
+        assert!(told.contains(part), "{part} in {told}");
+    }
+    let pool = fixture.run(&["pool", "status", "--json"]).json();
+    assert_eq!((&pool["live_bytes"], &pool["history_bytes"]), (&65_536.into(), &40_960.into()));
+    assert_eq!(pool["next_sacrifice"]["volume"], "pg");
+    let told = fixture.run(&["pool", "status"]).out;
+    assert!(told.contains("next to go") && told.contains("growth"), "{told}");
+}
+
+#[test]
+fn a_smaller_window_is_announced_and_can_be_taken_back() {
+    let fixture = with_volume();
+    let grace = || fixture.run(&["volume", "show", "pg", "--json"]).json()["grace"].clone();
+    let dry = fixture.run(&["volume", "set", "pg", "--window", "1h", "--dry-run"]);
+    assert!(dry.err.contains("would be kept for 1d"), "{dry:?}");
+    assert!(grace().is_null());
+    let set = fixture.run(&["volume", "set", "pg", "--window", "1h", "--grace", "2h"]);
+    assert!(set.err.contains("nothing is lost") && set.out.contains("grace"), "{set:?}");
+    assert_eq!(grace()["window"], "1d");
+    fixture.ok(&["volume", "set", "pg", "--window", "1d"]);
+    assert!(grace().is_null(), "taken back");
+    fixture.ok(&["volume", "set", "pg", "--history-limit", "1MiB"]);
+    assert!(grace()["history_limit"].is_null() && grace()["until"].is_string());
+    fixture.ok(&["volume", "set", "pg", "--now"]);
+    assert!(grace().is_null(), "ended");
+    assert_eq!(fixture.run(&["volume", "set", "pg", "--grace", "1h"]).code, 2);
+    let audit = fixture.run(&["pool", "audit"]).out;
+    for action in ["grace-begin", "grace-cancel", "grace-end"] {
+        assert!(audit.contains(action), "{action} in {audit}");
+    }
+}
+
+#[test]
 fn json_has_the_fields_of_the_contract() {
     let fixture = with_volume();
     assert!(fixture.qemu_io("pg", &["write -P 1 0 4k", "write -P 2 8k 4k"]));

@@ -49,9 +49,12 @@ pub(crate) fn volume(info: volume::VolumeInfo, clients: usize, nbd: &NbdAddresse
         extent: info.extent.bytes(),
         window: SpanInput(Span(info.window_ns)),
         history_limit: info.history_limit_bytes,
+        window_held: whole_seconds(info.held_ns),
+        window_kept: info.is_held,
         grace: info.grace.map(grace),
         state: info.state.to_owned(),
         live_bytes: info.live_bytes,
+        live_exact: info.live_exact,
         history_bytes: info.history_bytes,
         pinned_bytes: info.pinned_bytes,
         oldest: stamp(info.oldest),
@@ -66,6 +69,59 @@ pub(crate) fn volume(info: volume::VolumeInfo, clients: usize, nbd: &NbdAddresse
         base_bytes: info.base_bytes,
         versions: info.versions,
         device_io: info.device_io.into_iter().map(device_io).collect(),
+    }
+}
+
+/// A span without what is below a second.
+fn whole_seconds(nanos: u64) -> SpanInput {
+    SpanInput(Span(nanos / 1_000_000_000 * 1_000_000_000))
+}
+
+fn growth(growth: volume::Growth) -> api::Growth {
+    api::Growth { bytes_per_day: growth.bytes_a_day, measured: whole_seconds(growth.measured_ns) }
+}
+
+/// What a volume's space is for; `limit_bytes` of history may be kept.
+pub(crate) fn space(
+    told: volume::VolumeSpace,
+    grows: Option<volume::Growth>,
+    limit_bytes: Option<u64>,
+) -> api::VolumeSpace {
+    let left_bytes = limit_bytes.map(|limit| limit.saturating_sub(told.history_bytes));
+    let lasts = grows.zip(left_bytes).and_then(|(growth, left)| growth.lasts_ns(left));
+    let age = |age: volume::AgeBytes| api::AgeBytes {
+        below: age.below_ns.map(|nanos| SpanInput(Span(nanos))),
+        bytes: age.bytes,
+    };
+    let holder = |holder: volume::Holder| api::Holder {
+        first_seq: holder.first.0,
+        last_seq: holder.last.0,
+        moments: holder.moments,
+        names: holder.names,
+        held_bytes: holder.held_bytes,
+        own_bytes: holder.own_bytes,
+    };
+    api::VolumeSpace {
+        live_bytes: told.live_bytes,
+        live_exact: told.live_exact,
+        history_bytes: told.history_bytes,
+        history_by_age: told.ages.into_iter().map(age).collect(),
+        unsorted_bytes: told.unsorted_bytes,
+        pinned_bytes: told.pinned_bytes,
+        beyond_window_bytes: told.beyond_bytes,
+        reclaimable_bytes: told.reclaimable_bytes,
+        holders: told.holders.into_iter().map(holder).collect(),
+        growth: grows.map(growth),
+        limit_lasts: lasts.map(whole_seconds),
+    }
+}
+
+fn sacrifice(next: volume::Sacrifice) -> api::Sacrifice {
+    api::Sacrifice {
+        volume: next.volume,
+        from: stamp(next.from),
+        to: stamp(next.to),
+        grace: next.is_grace,
     }
 }
 
@@ -302,8 +358,24 @@ pub(crate) fn range(range: volume::Range) -> api::Range {
     api::Range { offset: range.offset, length: range.length_bytes }
 }
 
-pub(crate) fn pool(status: volume::PoolStatus, fill: Fill, volumes: usize) -> api::Pool {
+/// The pool as it stands: what is used, for what, how full it is, and what would go next.
+pub(crate) fn pool(
+    status: volume::PoolStatus,
+    fill: Fill,
+    volumes: usize,
+    space: volume::PoolSpace,
+    next: Option<volume::Sacrifice>,
+) -> api::Pool {
+    let lasts = space.growth.and_then(|growth| growth.lasts_ns(fill.available_bytes));
     api::Pool {
+        warning_percent: fill.level(),
+        live_bytes: space.live_bytes,
+        live_exact: space.live_exact,
+        history_bytes: space.history_bytes,
+        pinned_bytes: space.pinned_bytes,
+        growth: space.growth.map(growth),
+        full_in: lasts.map(whole_seconds),
+        next_sacrifice: next.map(sacrifice),
         id: status.id,
         state: status.state.to_owned(),
         layers: status.layers,

@@ -14,7 +14,9 @@ pub(super) async fn show(State(context): State<Context>) -> Answer<Json<api::Poo
     context
         .engine(|context| {
             let pool = context.pool();
-            Ok(convert::pool(pool.status(), context.fill().read(), pool.volumes().len()))
+            let (status, fill) = (pool.status(), context.fill().read());
+            let (space, next) = (pool.space()?, pool.next_sacrifice()?);
+            Ok(convert::pool(status, fill, pool.volumes().len(), space, next))
         })
         .await
         .map(Json)

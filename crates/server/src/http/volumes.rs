@@ -177,6 +177,27 @@ pub(super) async fn show(
     context.engine(move |context| context.describe(&*context.volume(&name)?)).await.map(Json)
 }
 
+/// Shows what a volume's space is for: live, history by age, what holds it, growth.
+#[utoipa::path(get, path = "/volumes/{volume}/space", tag = "volumes",
+    params(("volume" = String, Path, description = "Name of the volume")),
+    responses(
+        (status = 200, body = api::VolumeSpace),
+        (status = 404, body = api::Problem, content_type = "application/problem+json"),
+    ))]
+pub(super) async fn space(
+    State(context): State<Context>,
+    Named(name): Named<String>,
+) -> Answer<Json<api::VolumeSpace>> {
+    context
+        .engine(move |context| {
+            let volume = context.volume(&name)?;
+            let limit_bytes = volume.info()?.history_limit_bytes;
+            Ok(convert::space(volume.space_told()?, volume.growth(), limit_bytes))
+        })
+        .await
+        .map(Json)
+}
+
 /// Changes the settings or the size of a volume.
 #[utoipa::path(patch, path = "/volumes/{volume}", tag = "volumes", request_body = ChangeVolume,
     params(("volume" = String, Path, description = "Name of the volume"), ForceQuery),

@@ -176,3 +176,52 @@ fn what_left_the_window_is_held_by_pins_or_reclaimable() {
     assert_eq!(told, [("clone c", 4096), ("v:0", 4096)]);
     assert_eq!(clone.space_told().expect("told").live_bytes, 4096);
 }
+
+#[test]
+fn growth_is_measured_through_restarts_and_says_when_it_is_full() {
+    let rig = Rig::new(256 << 20, 1 << 20);
+    let mut pool = rig.open();
+    let mut volume = make(&pool, Granularity::EveryWrite, 1 << 60);
+    assert_eq!(pool.space().expect("told").growth, None, "nothing was measured");
+    // Two MiB an hour for four hours, with a restart after each.
+    for turn in 0..4 {
+        for write in 0..512 {
+            put(&volume, write % 100, turn);
+        }
+        rig.clock.advance(HOUR_NS);
+        step_all(&pool);
+        drop(volume);
+        pool.close().expect("closed");
+        drop(pool);
+        pool = rig.open();
+        volume = pool.volume("v").expect("there");
+    }
+    let growth = volume.growth().expect("measured");
+    assert!(growth.measured_ns >= 3 * HOUR_NS, "{growth:?}");
+    let expected = 48 << 20;
+    let off = (growth.bytes_a_day - expected).abs();
+    assert!(off < expected / 2, "{growth:?} is not about {expected} a day");
+    let lasts = growth.lasts_ns(48 << 20).expect("it grows");
+    assert!((12 * HOUR_NS..48 * HOUR_NS).contains(&lasts), "{lasts}");
+    let of_pool = pool.space().expect("told").growth.expect("measured");
+    assert!(of_pool.bytes_a_day > 0, "{of_pool:?}");
+}
+
+#[test]
+fn a_window_that_was_cut_short_says_so() {
+    let rig = Rig::new(64 << 20, 256 << 10);
+    let pool = rig.open();
+    let volume = make(&pool, Granularity::EveryWrite, 100 * HOUR_NS);
+    put(&volume, 1, 1);
+    rig.clock.advance(HOUR_NS);
+    let info = volume.info().expect("told");
+    assert!(info.is_held, "everything since it was made");
+    let mut turn = 0;
+    while !pool.audit(0, 1000).expect("read").iter().any(|one| one.action == "sacrifice") {
+        put(&volume, turn % 64, turn as u8);
+        rig.clock.advance(SECOND_NS);
+        turn += 1;
+    }
+    let info = volume.info().expect("told");
+    assert!(!info.is_held && info.held_ns < 100 * HOUR_NS, "{} ns are held", info.held_ns);
+}
