@@ -16,6 +16,7 @@ mod convert;
 mod copying;
 mod core;
 mod current_store;
+mod deferred;
 mod destage;
 mod diff;
 mod encoding;

@@ -19,6 +19,7 @@ use crate::cache::Cache;
 use crate::catalogue::{Commit, Numbers, VolumeRecord};
 use crate::conversion::Conversion;
 use crate::core::Core;
+use crate::deferred::Deferred;
 use crate::destage::Destage;
 use crate::encoding::EncodingState;
 use crate::opening::{Opening, Patience};
@@ -71,6 +72,8 @@ pub struct Volume {
     /// Timelines that a reclamation under way has still to merge.
     pub(crate) reclaiming: Mutex<Vec<u64>>,
     pub(crate) destage: Mutex<Destage>,
+    /// Places that are not written before their windows are over.
+    pub(crate) deferred: Mutex<Deferred>,
     pub(crate) conversion: Mutex<Conversion>,
     pub(crate) encoding: Mutex<EncodingState>,
     /// Blocks whose homes were taken when full merges would have brought them there.
@@ -251,6 +254,7 @@ impl Volume {
             cloned_from: record.cloned_from.map(|(name, seq)| (name, Seq(seq))),
             counters: self.counters(),
             unplaced_bytes: self.unplaced_bytes(),
+            deferred_bytes: self.deferred_bytes(),
             conversion,
             import: self.import_info(),
             cache: self.cache_info(),

@@ -10,6 +10,7 @@ mod golden;
 mod groups;
 mod handover;
 mod hook;
+mod hybrid;
 mod import;
 mod in_place;
 mod matrix;
