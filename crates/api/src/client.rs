@@ -9,9 +9,9 @@ use serde::de::DeserializeOwned;
 use crate::{
     API_PREFIX, Advice, AdviceQuery, ApplyRetention, AuditRecord, ChangeVolume, CreateClone,
     CreateGroup, CreateMark, CreateVersion, CreateVolume, DeletedVersions, DiffQuery, ExitCode,
-    Explained, Group, GroupVersion, History, HistoryQuery, ImportVolume, ListQuery, Mark, Model,
-    ModelQuery, Pool, Problem, Pruned, Range, RangeQuery, RecordQuery, Resolved, Revert, Reverted,
-    Schedule, SetSchedule, Version, Volume,
+    Explained, Group, GroupVersion, History, HistoryQuery, ImportVolume, Job, ListQuery, Mark,
+    Model, ModelQuery, Pool, Problem, Pruned, Range, RangeQuery, RecordQuery, Resolved, Revert,
+    Reverted, Schedule, SetSchedule, Version, Volume,
 };
 
 mod address;
@@ -195,6 +195,28 @@ impl Client {
     /// Captures the present.
     pub fn create_version(&self, name: &str, body: &CreateVersion) -> Result<Version> {
         self.post(&volume(name).part("versions"), body)
+    }
+
+    /// Asks for a version to be compacted.
+    pub fn compact_version(&self, name: &str, number: u64) -> Result<Job> {
+        let version = volume(name).part("versions").part(&number.to_string());
+        self.call(Method::POST, &version.part("compact"), None::<&()>)
+    }
+
+    /// Asks for a version to be uncompacted.
+    pub fn uncompact_version(&self, name: &str, number: u64) -> Result<Job> {
+        let version = volume(name).part("versions").part(&number.to_string());
+        self.call(Method::POST, &version.part("uncompact"), None::<&()>)
+    }
+
+    /// All jobs, by volume and version.
+    pub fn jobs(&self) -> Result<Vec<Job>> {
+        self.get(&Target::new("/jobs"))
+    }
+
+    /// A job.
+    pub fn job(&self, id: &str) -> Result<Job> {
+        self.get(&Target::new("/jobs").part(id))
     }
 
     /// Deletes a version.

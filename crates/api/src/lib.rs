@@ -28,7 +28,7 @@ pub use scalar::{SizeInput, SpanInput, Time};
 pub use schedule::{ApplyRetention, Explained, Keep, Pruned, Schedule, SetSchedule};
 pub use types::{
     AuditRecord, Bucket, Cache, ClonedFrom, Conversion, DeletedVersions, DeviceIo, Encoding, Event,
-    History, Import, Mark, Pool, Range, Resolved, Reverted, Stamp, Version, Volume,
+    Grace, History, Import, Job, Mark, Pool, Range, Resolved, Reverted, Stamp, Version, Volume,
 };
 pub use units::Granularity;
 

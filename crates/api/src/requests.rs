@@ -101,6 +101,11 @@ pub struct ChangeVolume {
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "some_of")]
     #[schema(value_type = Option<SizeInput>)]
     pub history_limit: Option<Option<SizeInput>>,
+    /// For how long what a smaller window or history limit takes away is kept: until then setting
+    /// back what held before loses nothing. A day unless told otherwise; `0s` is not at all, and
+    /// ends a grace period that is under way.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub grace: Option<SpanInput>,
     /// Bytes of the write-back cache; 0 switches it off.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cache: Option<SizeInput>,

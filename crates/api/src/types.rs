@@ -48,6 +48,9 @@ pub struct Volume {
     pub window: SpanInput,
     /// How many bytes of history may be kept; null is as many as the pool holds.
     pub history_limit: Option<u64>,
+    /// What held before a smaller window or history limit, while it is kept; null otherwise.
+    #[serde(default)]
+    pub grace: Option<Grace>,
     /// `online`, or `refusing-writes` after a failed write or flush.
     pub state: String,
     /// The best NBD address of the present for a client on this machine; null without listeners.
@@ -101,6 +104,18 @@ pub struct Volume {
     pub device_io: Vec<DeviceIo>,
 }
 
+/// History that is kept although a smaller window or history limit was set. Setting back what held
+/// before loses nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Grace {
+    /// Until when.
+    pub until: Time,
+    /// The window that history expires by until then.
+    pub window: SpanInput,
+    /// The history limit until then; null is none.
+    pub history_limit: Option<u64>,
+}
+
 /// A change of architecture whose background work is not done. Reads are right meanwhile.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Conversion {
@@ -142,6 +157,9 @@ pub struct Encoding {
     pub packed_bytes: u64,
     /// Bytes of the blocks that they are versions of.
     pub unpacked_bytes: u64,
+    /// Bytes of packs for versions that are gone, kept until their packs are packed anew.
+    #[serde(default)]
+    pub shadow_bytes: u64,
     /// Versions that were encoded, or encoded anew with others.
     pub encoded: u64,
     /// Versions that would not have become much smaller, and were left as they are.
@@ -157,6 +175,7 @@ impl Default for Encoding {
             after: None,
             packed_bytes: 0,
             unpacked_bytes: 0,
+            shadow_bytes: 0,
             encoded: 0,
             left: 0,
             faults: 0,
@@ -252,8 +271,34 @@ pub struct Version {
     /// Views that are open on it; they keep its moment while they are.
     #[serde(default)]
     pub views: u64,
-    /// Whether it is stored compacted; always false in this release.
+    /// Whether it was compacted by hand, and is.
     pub compacted: bool,
+    /// What was last asked for by hand: to compact or to uncompact it; null if nothing was.
+    #[serde(default)]
+    pub job: Option<Job>,
+}
+
+/// Work that goes on in the background because somebody asked for it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Job {
+    /// The volume and the number of the version, with a dot between them.
+    pub id: String,
+    /// `compact` or `uncompact`.
+    pub kind: String,
+    /// The volume.
+    pub volume: String,
+    /// The number of the version.
+    pub version: u64,
+    /// `waiting`, `running` or `done`.
+    pub state: String,
+    /// How much of it is done.
+    pub percent: u64,
+    /// When it was asked for.
+    pub asked: Time,
+    /// Blocks of the version that were packed when it was done.
+    pub packed: u64,
+    /// Blocks of it that were not: those that the present still has, and what does not pay.
+    pub raw: u64,
 }
 
 /// What was deleted, or would be.

@@ -1,9 +1,11 @@
 //! `hindsight version`.
 
 use std::str::FromStr;
+use std::thread;
+use std::time::Duration;
 
-use api::{CreateVersion, ExitCode, ListQuery, RangeQuery, Version};
-use clap::Subcommand;
+use api::{CreateVersion, ExitCode, Job, ListQuery, RangeQuery, Version};
+use clap::{Args, Subcommand};
 use serde_json::json;
 use units::Span;
 
@@ -12,6 +14,8 @@ use crate::output::{self, Align, human, table};
 use crate::schedule;
 use crate::session::{Session, say};
 
+/// How often a job that is waited for is looked at.
+const LOOK: Duration = Duration::from_millis(200);
 /// Versions asked for at a time.
 const PAGE_ENTRIES: usize = 1000;
 
@@ -59,9 +63,25 @@ pub enum Verb {
         #[arg(long)]
         dry_run: bool,
     },
+    /// Compact versions: what was written over since is encoded, whatever the volume's encoding.
+    Compact(Versions),
+    /// Uncompact versions: what is encoded of them is stored raw, and stays so.
+    Uncompact(Versions),
     /// Versions by the clock: set, show, list, remove schedules.
     #[command(subcommand)]
     Schedule(schedule::Verb),
+}
+
+#[derive(Debug, Args)]
+pub struct Versions {
+    /// Name of the volume.
+    name: String,
+    /// Numbers of the versions.
+    #[arg(required = true, value_name = "N")]
+    numbers: Vec<u64>,
+    /// Wait until it is done.
+    #[arg(long)]
+    wait: bool,
 }
 
 pub fn run(session: &Session, verb: Verb) -> anyhow::Result<ExitCode> {
@@ -80,6 +100,12 @@ pub fn run(session: &Session, verb: Verb) -> anyhow::Result<ExitCode> {
         }
         Verb::Delete { name, numbers, dry_run } => {
             return delete(session, &name, &numbers, dry_run);
+        }
+        Verb::Compact(versions) => {
+            return compact(session, &versions, api::Client::compact_version);
+        }
+        Verb::Uncompact(versions) => {
+            return compact(session, &versions, api::Client::uncompact_version);
         }
         Verb::Schedule(verb) => return schedule::run(session, verb),
     }
@@ -107,6 +133,41 @@ fn all(
         }
     }
     Ok(versions)
+}
+
+/// Asks for every one it can, and waits for them if told to; exits 3 when only some could be.
+fn compact(
+    session: &Session,
+    versions: &Versions,
+    ask: impl Fn(&api::Client, &str, u64) -> Result<Job, api::ClientError>,
+) -> anyhow::Result<ExitCode> {
+    let client = session.client()?;
+    let mut jobs = Vec::new();
+    let mut code = ExitCode::Done;
+    for &number in &versions.numbers {
+        match ask(&client, &versions.name, number) {
+            Ok(job) => jobs.push(job),
+            Err(error) => code = failure::report(&error.into()),
+        }
+    }
+    for job in &mut jobs {
+        while versions.wait && job.state != "done" {
+            thread::sleep(LOOK);
+            *job = client.job(&job.id)?;
+        }
+    }
+    session.answer(&jobs, |jobs| jobs.iter().map(told).collect())?;
+    Ok(if code != ExitCode::Done && !jobs.is_empty() { ExitCode::Partly } else { code })
+}
+
+fn told(job: &Job) -> String {
+    let Job { version, volume, kind, state, packed, raw, .. } = job;
+    let how = match state.as_str() {
+        "done" => format!("{packed} blocks packed, {raw} raw"),
+        "running" => format!("{} % done", job.percent),
+        _ => "waits for its turn".to_owned(),
+    };
+    format!("version {version} of {volume}: {kind}, {how}\n")
 }
 
 /// Deletes every one it can; exits 3 when only some could be.
@@ -195,7 +256,7 @@ fn list(versions: &[Version]) -> String {
             v.span.map_or_else(|| "-".to_owned(), |span| rough(span.0)),
             v.seq.to_string(),
             format!("{}{}", if v.bytes_exact { "" } else { "<= " }, human(v.bytes_changed)),
-            v.encoding.clone(),
+            encoding(v),
             v.made_by.clone(),
             v.consistency.clone(),
             needed_by(v),
@@ -203,6 +264,15 @@ fn list(versions: &[Version]) -> String {
         ]
     };
     table(&heading, &versions.iter().map(row).collect::<Vec<_>>())
+}
+
+/// How what belongs to it is kept: by the volume's rule, or as was asked for by hand.
+fn encoding(version: &Version) -> String {
+    match &version.job {
+        None => version.encoding.clone(),
+        Some(job) if job.state == "done" => format!("{}ed", job.kind),
+        Some(job) => format!("{}ing", job.kind),
+    }
 }
 
 /// Clones and views, such as `test, 2 views`.

@@ -4,7 +4,8 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use api::{
-    Cache, ChangeVolume, CreateVolume, Encoding, ExitCode, Import, SizeInput, SpanInput, Volume,
+    Cache, ChangeVolume, CreateVolume, Encoding, ExitCode, Grace, Import, SizeInput, SpanInput,
+    Volume,
 };
 use clap::Subcommand;
 use serde_json::json;
@@ -119,12 +120,20 @@ pub struct SetArgs {
     /// Which writes are retained from now on.
     #[arg(long, value_parser = granularity)]
     granularity: Option<Granularity>,
-    /// How far back the past can be opened; a shorter window lets history expire.
+    /// How far back the past can be opened. What a shorter window takes away is kept for the grace
+    /// period.
     #[arg(long, value_name = "SPAN", value_parser = span)]
     window: Option<Span>,
     /// How much history may be kept; none takes the limit away.
     #[arg(long, value_name = "SIZE", value_parser = limit)]
     history_limit: Option<Limit>,
+    /// For how long what a shorter window or smaller history limit takes away is kept: until then
+    /// setting back what held before loses nothing [default: 1d].
+    #[arg(long, value_name = "SPAN", value_parser = span)]
+    grace: Option<Span>,
+    /// Without a grace period; ends one that is under way.
+    #[arg(long, conflicts_with = "grace")]
+    now: bool,
     /// Write-back cache; none switches it off. With one, writes that were not flushed are lost when
     /// the server dies.
     #[arg(long, value_name = "SIZE", value_parser = limit)]
@@ -224,11 +233,11 @@ fn create(session: &Session, mut args: CreateArgs) -> anyhow::Result<()> {
 
 fn set(session: &Session, args: &SetArgs) -> anyhow::Result<()> {
     let names_cache = args.cache.is_some() || args.cache_dirty.is_some();
-    let names_history = args.window.is_some() || args.history_limit.is_some();
+    let names_history = args.window.is_some() || args.history_limit.is_some() || args.now;
     let names_way = args.granularity.is_some() || args.architecture.is_some();
     let names_encoding = args.encoding.is_some() || args.encode_after.is_some();
     if !names_way && !names_history && !names_cache && !names_encoding {
-        let all = "--architecture, --granularity, --window, --history-limit, --cache, \
+        let all = "--architecture, --granularity, --window, --history-limit, --now, --cache, \
                    --cache-dirty, --encoding, --encode-after";
         return Err(Failure::usage("no setting is named")
             .with_hint(format!("give one of {all}"))
@@ -241,15 +250,27 @@ fn set(session: &Session, args: &SetArgs) -> anyhow::Result<()> {
         granularity: args.granularity,
         window: args.window.map(SpanInput),
         history_limit: args.history_limit.map(|l| l.0.map(SizeInput)),
+        grace: if args.now { Some(SpanInput(Span(0))) } else { args.grace.map(SpanInput) },
         cache: args.cache.map(cache_size),
         cache_dirty_percent: args.cache_dirty,
         encoding: args.encoding.clone(),
         encode_after: args.encode_after.map(SpanInput),
     };
+    if let (Some(grace), false) = (args.grace, names_history) {
+        let text = format!("--grace {grace} goes with --window or --history-limit");
+        return Err(Failure::usage(text).into());
+    }
     if !args.dry_run {
         let volume = client.change_volume(&args.name, &body, false)?;
         if names_cache || args.architecture.is_some() {
             warn_of_cache(&volume);
+        }
+        if let Some(grace) = volume.grace.filter(|_| names_history) {
+            say(&format!(
+                "what that takes away is kept until {}; set back what held before, and nothing is \
+                 lost",
+                grace.until
+            ));
         }
         return session.answer(&volume, show);
     }
@@ -264,6 +285,13 @@ fn set(session: &Session, args: &SetArgs) -> anyhow::Result<()> {
         }
     }
     volume.granularity = args.granularity.unwrap_or(volume.granularity);
+    if args.window.is_some_and(|window| window < volume.window.0) {
+        let grace = args.grace.map_or("1d".to_owned(), |grace| grace.to_string());
+        match args.now {
+            true => say("history older than the new window would be lost at once"),
+            false => say(&format!("history older than the new window would be kept for {grace}")),
+        }
+    }
     volume.window = args.window.map_or(volume.window, SpanInput);
     if let Some(Limit(limit)) = args.history_limit {
         volume.history_limit = limit.map(|l| l.0);
@@ -294,6 +322,15 @@ fn warn_of_cache(volume: &Volume) {
     }
 }
 
+fn limit_of(bytes: Option<u64>) -> String {
+    bytes.map_or("none".to_owned(), human)
+}
+
+fn show_grace(grace: &Grace) -> String {
+    let limit = limit_of(grace.history_limit);
+    format!("until {}: window {}, history limit {limit}", grace.until, grace.window.0)
+}
+
 fn show_import(import: &Import) -> Vec<(&'static str, String)> {
     let (done, total) = (human(import.done_bytes), human(import.total_bytes));
     let rest = human(import.unverified_bytes);
@@ -309,7 +346,11 @@ fn show_encoding(encoding: &Encoding) -> String {
         0 => String::new(),
         bytes => format!(", {} in {}", human(bytes), human(encoding.packed_bytes)),
     };
-    format!("{}{after}{packed}", encoding.kind)
+    let shadows = match encoding.shadow_bytes {
+        0 => String::new(),
+        bytes => format!(", and {} for versions that are gone", human(bytes)),
+    };
+    format!("{}{after}{packed}{shadows}", encoding.kind)
 }
 
 fn show_cache(cache: &Cache) -> Vec<(&'static str, String)> {
@@ -406,7 +447,7 @@ pub fn show(volume: &Volume) -> String {
         ("granularity", volume.granularity.to_string()),
         ("extent", human(volume.extent)),
         ("window", volume.window.0.to_string()),
-        ("history limit", volume.history_limit.map_or("none".to_owned(), human)),
+        ("history limit", limit_of(volume.history_limit)),
         ("state", volume.state.clone()),
         ("clients", volume.clients.to_string()),
         ("live", human(volume.live_bytes)),
@@ -416,6 +457,7 @@ pub fn show(volume: &Volume) -> String {
         ("latest", stamp(&volume.latest)),
         ("created", volume.created.to_string()),
     ];
+    shown.extend(volume.grace.iter().map(|grace| ("grace", show_grace(grace))));
     if let Some(from) = &volume.cloned_from {
         shown.push(("cloned from", format!("{}@seq:{}", from.volume, from.seq)));
     }

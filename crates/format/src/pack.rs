@@ -5,11 +5,13 @@
 //! 3. The checksum of a version is that of its decoded block; the pack has checksums of its own for
 //!    what is stored, verified before anything is decompressed.
 
+mod codec;
+
 use std::fmt::Write as _;
 
+pub use codec::{PackDecoder, PackEncoder};
 use units::Seq;
 
-use crate::batch::BLOCKS_MAX;
 use crate::checksum::{block_crc, structure_crc, verify_crc};
 use crate::error::{FormatErrorKind, Place, Result};
 use crate::field::{get, get_u32, put, verify_zero};
@@ -77,8 +79,6 @@ const PLAIN_BYTES_MAX: usize = PACK_VERSIONS_MAX * (layout::VERSION_BYTES + BLOC
 /// The most bytes that a pack has; what does not compress is not packed.
 pub const PACK_BYTES_MAX: usize =
     (PACK_HEADER_BYTES + PLAIN_BYTES_MAX).next_multiple_of(PACK_ALIGNMENT as usize);
-/// How hard zstd tries.
-const LEVEL: i32 = 3;
 
 /// How versions are laid out before they are compressed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -287,72 +287,9 @@ impl Pack {
         self.blocks.len() + self.versions.len() * size_of::<PackVersion>()
     }
 
-    /// The pack's bytes, padded to 64, and their header; `None` if the compressor fails or what it
-    /// made does not decode to this again. Asserts that it has a version.
-    #[must_use]
-    pub fn encode(&self, place: PackPlace, encoding: PackEncoding) -> Option<Vec<u8>> {
-        assert!(!self.versions.is_empty(), "a pack has a version");
-        let stored = zstd::bulk::compress(&self.plain(encoding), LEVEL).ok()?;
-        let header = PackHeader {
-            place,
-            encoding,
-            versions: self.versions.len(),
-            stored_bytes: stored.len(),
-            stored_crc: block_crc(&stored),
-        };
-        if stored.len() > PLAIN_BYTES_MAX {
-            return None;
-        }
-        let mut bytes = Vec::with_capacity(header.total_bytes());
-        bytes.extend_from_slice(&header.encode());
-        bytes.extend_from_slice(&stored);
-        bytes.resize(header.total_bytes(), 0);
-        let again = Pack::decode(&header, &bytes[PACK_HEADER_BYTES..]);
-        (again.as_ref() == Ok(self)).then_some(bytes)
-    }
-
-    /// Decodes what follows a header (`bytes` may be longer).
-    ///
-    /// # Errors
-    /// `NotThis` if bytes are missing, `Checksum` or `Invalid`.
-    pub fn decode(header: &PackHeader, bytes: &[u8]) -> Result<Pack> {
-        let place = Place { structure: "pack", address: u64::from(header.place.offset) };
-        let stored = place.require_bytes(bytes, header.stored_bytes)?;
-        let found = block_crc(stored);
-        if found != header.stored_crc {
-            let expected = format!("checksum {:#010x}", header.stored_crc);
-            return Err(place.error(
-                FormatErrorKind::Checksum,
-                expected,
-                format!("{found:#010x} of what is stored"),
-            ));
-        }
-        let mut plain = vec![0; header.versions * (layout::VERSION_BYTES + BLOCK)];
-        let count = zstd::bulk::decompress_to_buffer(stored, &mut plain[..]);
-        let holds = count.as_ref().is_ok_and(|count| *count == plain.len());
-        let found = || count.map_or_else(|e| e.to_string(), |count| format!("{count} bytes"));
-        place.require(holds, "zstd of its versions", found())?;
-        let (directory, blocks) = plain.split_at(header.versions * layout::VERSION_BYTES);
-        let mut pack =
-            Pack { versions: decode_directory(directory, header.versions), blocks: blocks.into() };
-        let ascends = pack.versions.is_sorted_by(|a, b| a.order() < b.order());
-        place.require(ascends, "versions in the order of map entries", "others")?;
-        let in_range =
-            |v: &PackVersion| v.block < BLOCKS_MAX && Seq::ZERO < v.seq && v.seq <= Seq::MAX;
-        place.require(pack.versions.iter().all(in_range), "blocks and seqs in range", "others")?;
-        if header.encoding == PackEncoding::Xor {
-            for index in 1..header.versions {
-                if pack.versions[index].block == pack.versions[index - 1].block {
-                    xor_with_previous(&mut pack.blocks, index);
-                }
-            }
-        }
-        Ok(pack)
-    }
-
     /// What is compressed: the directory by columns, then the blocks as the encoding has them.
-    fn plain(&self, encoding: PackEncoding) -> Vec<u8> {
-        let mut plain = Vec::with_capacity(PLAIN_BYTES_MAX);
+    fn plain(&self, encoding: PackEncoding, plain: &mut Vec<u8>) {
+        plain.clear();
         self.versions.iter().for_each(|v| plain.extend_from_slice(&v.block.to_le_bytes()));
         self.versions.iter().for_each(|v| plain.extend_from_slice(&v.seq.0.to_le_bytes()));
         self.versions.iter().for_each(|v| plain.extend_from_slice(&v.crc.to_le_bytes()));
@@ -365,7 +302,6 @@ impl Pack {
             }
         }
         plain.extend_from_slice(&blocks);
-        plain
     }
 }
 

@@ -19,6 +19,7 @@ pub mod run;
 mod run_store;
 mod scan;
 mod slot;
+mod space_tally;
 mod store;
 mod time_index;
 mod timeline;
@@ -40,6 +41,7 @@ pub use run_store::{
 };
 pub use scan::{ScanEnd, read_header, scan_segment};
 pub use slot::{BLOCKS_PER_PAGE, Slot, block_location};
+pub use space_tally::{Account, SpaceCount, SpaceTally};
 pub use store::{Content, Epoch, Segment, Spare, Store, StoreParts};
 pub use time_index::{By, TimeIndex, TimeRun};
 pub use timeline::{Branch, Timeline};

@@ -27,6 +27,7 @@ use parking_lot::{Condvar, Mutex};
 use units::{BLOCK_BYTES, Seq, WallTime};
 
 use crate::io_tally::{IoKind, IoTally};
+use crate::space_tally::Account;
 use crate::store::{Segment, Spare, Store};
 use crate::{Error, ErrorKind, Result};
 
@@ -336,6 +337,7 @@ impl Log {
             retired: AtomicBool::new(false),
             slab: None,
             packed: AtomicU32::new(0),
+            account: Account::default(),
         });
         self.store.add_segment(Arc::clone(&segment));
         state.open = Some(segment);
@@ -519,6 +521,7 @@ impl LogState {
     fn seal(&mut self) {
         if let Some(segment) = self.open.take() {
             segment.sealed.store(true, Ordering::Release);
+            segment.settle();
         }
     }
 

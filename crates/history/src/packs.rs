@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use format::location::Location;
-use format::pack::{PACK_HEADER_BYTES, Pack, PackHeader, PackPlace};
+use format::pack::{PACK_HEADER_BYTES, Pack, PackDecoder, PackHeader, PackPlace};
 use parking_lot::Mutex;
 use units::Seq;
 
@@ -22,10 +22,15 @@ use crate::{Error, ErrorKind, Result};
 const FIRST_READ_BYTES: u64 = 8 << 10;
 /// Bytes of decoded packs that are kept.
 const KEPT_BYTES: usize = 8 << 20;
+/// Decoders that wait for the next pack.
+const IDLE_DECODERS: usize = 8;
 
-/// Decoded packs by location, first in first out.
+/// Decoded packs by location, first in first out, and what decodes them.
 #[derive(Default)]
-pub struct PackCache(Mutex<Kept>);
+pub struct PackCache {
+    kept: Mutex<Kept>,
+    idle: Mutex<Vec<PackDecoder>>,
+}
 
 #[derive(Default)]
 struct Kept {
@@ -36,11 +41,11 @@ struct Kept {
 
 impl PackCache {
     fn get(&self, location: Location) -> Option<Arc<Pack>> {
-        self.0.lock().packs.get(&location).cloned()
+        self.kept.lock().packs.get(&location).cloned()
     }
 
     fn keep(&self, location: Location, pack: &Arc<Pack>) {
-        let mut kept = self.0.lock();
+        let mut kept = self.kept.lock();
         if kept.packs.insert(location, Arc::clone(pack)).is_some() {
             return;
         }
@@ -51,6 +56,16 @@ impl PackCache {
             let gone = kept.packs.remove(&oldest).expect("what is queued is kept");
             kept.bytes -= gone.memory_bytes();
         }
+    }
+
+    fn decode(&self, header: &PackHeader, bytes: &[u8]) -> Result<Pack> {
+        let mut decoder = self.idle.lock().pop().unwrap_or_default();
+        let pack = decoder.decode(header, bytes);
+        let mut idle = self.idle.lock();
+        if idle.len() < IDLE_DECODERS {
+            idle.push(decoder);
+        }
+        Ok(pack?)
     }
 }
 
@@ -128,7 +143,7 @@ impl Store {
             bytes.resize(total, 0);
             self.device.read_at(at + read as u64, &mut bytes[read..])?;
         }
-        let pack = Pack::decode(&header, &bytes[PACK_HEADER_BYTES..])?;
+        let pack = self.pack_cache.decode(&header, &bytes[PACK_HEADER_BYTES..])?;
         Ok((pack, bytes.len() as u64))
     }
 

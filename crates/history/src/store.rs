@@ -25,6 +25,7 @@ use crate::packs::PackCache;
 use crate::page_table::PageBudget;
 use crate::run::LeafCache;
 use crate::run_store::SharedMapZones;
+use crate::space_tally::{Account, SpaceCount, SpaceTally};
 use crate::{Error, Result};
 
 /// One segment of a log, open or sealed.
@@ -54,6 +55,8 @@ pub struct Segment {
     pub slab: Option<u64>,
     /// Versions that were packed into it; 0 for a segment of batches.
     pub packed: AtomicU32,
+    /// What it has counted in its log's tally.
+    pub account: Account,
 }
 
 /// What a location is.
@@ -149,6 +152,7 @@ pub struct Store {
     flushes: FlushGroup,
     failed: AtomicBool,
     tallies: Mutex<FastMap<u64, Arc<IoTally>>>,
+    space: RwLock<FastMap<u64, Arc<SpaceTally>>>,
 }
 
 /// What a store is made of.
@@ -198,6 +202,7 @@ impl Store {
             flushes: FlushGroup::default(),
             failed: AtomicBool::new(false),
             tallies: Mutex::default(),
+            space: RwLock::default(),
         }
     }
 
@@ -211,6 +216,36 @@ impl Store {
     #[must_use]
     pub fn io(&self, log: u64) -> Arc<IoTally> {
         Arc::clone(self.tallies.lock().entry(log).or_default())
+    }
+
+    /// Where the segments of a log are summed up.
+    #[must_use]
+    pub fn space(&self, log: u64) -> Arc<SpaceTally> {
+        if let Some(tally) = self.space.read().get(&log) {
+            return Arc::clone(tally);
+        }
+        Arc::clone(self.space.write().entry(log).or_default())
+    }
+
+    /// The sum of all logs.
+    #[must_use]
+    pub fn space_of_all(&self) -> SpaceCount {
+        let mut all = SpaceCount::default();
+        for tally in self.space.read().values() {
+            let one = tally.count();
+            all.live_bytes += one.live_bytes;
+            all.entries += one.entries;
+            all.packed_bytes += one.packed_bytes;
+            all.packed_entries += one.packed_entries;
+            all.shadow_bytes += one.shadow_bytes;
+            all.dead_bytes += one.dead_bytes;
+        }
+        all
+    }
+
+    /// Forgets the sum of a log that is no more.
+    pub fn forget_space(&self, log: u64) {
+        self.space.write().remove(&log);
     }
 
     /// The first byte of a zone on the device.
@@ -247,6 +282,7 @@ impl Store {
         for segment in segments {
             let before = segment.retired.swap(true, Ordering::AcqRel);
             assert!(!before, "segment {} retired twice", segment.number);
+            segment.account.close();
         }
         let retired = |s: &Arc<Segment>| Retired { zone: s.zone, segment: Some(s.number) };
         self.retire(segments.iter().map(retired).collect());
@@ -279,6 +315,8 @@ impl Store {
 
     /// Adds a segment to the table.
     pub fn add_segment(&self, segment: Arc<Segment>) {
+        segment.account.open(self.space(segment.log));
+        segment.settle();
         let before = self.segments.write().insert(segment.number, segment);
         assert!(before.is_none(), "a segment number is used once");
     }
@@ -418,6 +456,35 @@ impl Segment {
             0 => (entries * BLOCK_BYTES).min(end),
             packed => end * entries.min(packed) / packed,
         }
+    }
+
+    /// What it holds, as it stands.
+    #[must_use]
+    pub fn space(&self) -> SpaceCount {
+        let live_bytes = self.live_bytes();
+        let entries = self.live_entries.load(Ordering::Acquire).max(0).unsigned_abs();
+        let is_pack = self.content() == Content::Pack;
+        let is_done = self.sealed.load(Ordering::Acquire) && self.slab.is_none();
+        let end = u64::from(self.end.load(Ordering::Acquire));
+        SpaceCount {
+            live_bytes,
+            entries,
+            packed_bytes: if is_pack { live_bytes } else { 0 },
+            packed_entries: if is_pack { entries } else { 0 },
+            shadow_bytes: if is_pack { end.saturating_sub(live_bytes) } else { 0 },
+            dead_bytes: if is_done { end.saturating_sub(live_bytes) } else { 0 },
+        }
+    }
+
+    /// Counts itself anew in its log's tally: something of it has changed.
+    pub fn settle(&self) {
+        self.account.settle(|| self.space());
+    }
+
+    /// So many more of the map's entries name it, or fewer.
+    pub fn add_entries(&self, count: i64) {
+        self.live_entries.fetch_add(count, Ordering::AcqRel);
+        self.settle();
     }
 
     /// Highest seq in it.

@@ -134,6 +134,15 @@ impl Timeline {
         self.state.read().frozen.clone()
     }
 
+    /// A copy of everything that is not in runs, in any order.
+    #[must_use]
+    pub fn pending_entries(&self) -> Vec<Entry> {
+        let state = self.state.read();
+        let mut all: Vec<Entry> = state.frozen.iter().flat_map(|part| part.sorted()).collect();
+        all.extend(state.active.lock().sorted());
+        all
+    }
+
     /// Runs, newest first.
     #[must_use]
     pub fn runs(&self) -> Vec<Arc<StoredRun>> {

@@ -35,6 +35,7 @@ mod guard;
 mod health;
 mod history;
 mod import;
+mod jobs;
 mod marks;
 mod model;
 mod pool;
@@ -242,6 +243,10 @@ fn api_routes() -> OpenApiRouter<Context> {
         .routes(routes!(model::advise))
         .routes(routes!(versions::list, versions::create, versions::delete_range))
         .routes(routes!(versions::show, versions::delete))
+        .routes(routes!(jobs::compact))
+        .routes(routes!(jobs::uncompact))
+        .routes(routes!(jobs::list))
+        .routes(routes!(jobs::show))
         .routes(routes!(schedules::list))
         .routes(routes!(schedules::show, schedules::set, schedules::remove))
         .routes(routes!(schedules::explain, schedules::apply))

@@ -172,6 +172,7 @@ const VOLUME_METRICS: &[VolumeMetric] = &[
     }),
     gauge("cache_bytes", "Bytes that the cache has", |v| cached(v, |c| c.granted_bytes)),
     gauge("packed_bytes", "Bytes that encoded versions take", |v| v.encoding.packed_bytes),
+    gauge("shadow_bytes", "Bytes of packs for versions that are gone", |v| v.encoding.shadow_bytes),
     gauge("unpacked_bytes", "Bytes of the blocks that encoded versions are of", |v| {
         v.encoding.unpacked_bytes
     }),

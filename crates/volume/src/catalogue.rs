@@ -8,11 +8,14 @@
 //! 3. A record that cannot be read stops us: it never means "none".
 
 mod backend;
+mod compactions;
+mod figures;
 mod groups;
 mod guard;
 #[cfg(test)]
 mod page_tests;
 mod records;
+mod samples;
 mod schedules;
 mod sums;
 
@@ -27,14 +30,20 @@ use serde::de::DeserializeOwned;
 
 pub use backend::{CatalogueMedia, write_superblock};
 #[cfg(test)]
+use compactions::COMPACTIONS;
+#[cfg(test)]
+use figures::FIGURES;
+#[cfg(test)]
 use groups::{GROUP_VERSIONS, GROUPS};
 use guard::guarded;
 pub use guard::panic_becomes_error;
 pub use records::{
-    ConversionRecord, EventRecord, GroupRecord, GroupVersionRecord, MarkRecord, RunRecord,
-    ScheduleRecord, ScheduledRecord, SegmentRecord, SourceRecord, TimelineRecord, VersionRecord,
-    VolumeRecord,
+    CompactionRecord, ConversionRecord, EventRecord, GraceRecord, GroupRecord, GroupVersionRecord,
+    MarkRecord, RunRecord, ScheduleRecord, ScheduledRecord, SegmentRecord, SourceRecord,
+    TimelineRecord, VersionRecord, VolumeRecord,
 };
+#[cfg(test)]
+use samples::SAMPLES;
 #[cfg(test)]
 use schedules::SCHEDULES;
 
@@ -128,6 +137,8 @@ pub struct Numbers {
     pub schedule: u64,
     /// Groups.
     pub group: u64,
+    /// No number: how full the pool was, in percent, when it was warned of last; 0 when it was not.
+    pub warning: u64,
 }
 
 /// A commit being put together.
@@ -237,6 +248,7 @@ impl Catalogue {
             audit: number("audit")?,
             schedule: number("schedule")?,
             group: number("group")?,
+            warning: number("warning")?,
         };
         contents.volumes = self.all("volumes", VOLUMES)?;
         contents.timelines = self.all("timelines", TIMELINES)?;
@@ -401,6 +413,7 @@ impl Commit {
             ("audit", numbers.audit),
             ("schedule", numbers.schedule),
             ("group", numbers.group),
+            ("warning", numbers.warning),
         ] {
             table.insert(name, value).map_err(failed)?;
         }
@@ -468,7 +481,8 @@ impl Commit {
 
     /// Removes a run of map entries.
     pub fn remove_map_run(&self, id: u64) -> Result<()> {
-        self.take(MAP_RUNS, id)
+        self.take(MAP_RUNS, id)?;
+        self.remove_figures(id)
     }
 
     /// Writes a run of times.

@@ -233,7 +233,8 @@ impl Core {
             }
         }
         for heir in self.heirs(timeline) {
-            *heir.counted.lock() = None;
+            *heir.live.lock() = None;
+            *heir.walked.lock() = None;
             heir.place_copied(pages);
         }
     }
@@ -387,7 +388,7 @@ impl CopyJob {
         }
         segment.end.store(offset + sizes.total(), Ordering::Release);
         let count = i64::try_from(self.entries.len() - before).expect("a batch is small");
-        segment.live_entries.fetch_add(count, Ordering::AcqRel);
+        segment.add_entries(count);
         Ok(())
     }
 

@@ -20,6 +20,8 @@ use parking_lot::{Mutex, MutexGuard, RwLock};
 use crate::catalogue::{
     Catalogue, CatalogueMedia, Commit, GroupRecord, Numbers, SourceRecord, TimelineRecord,
 };
+use crate::figures::Figures;
+use crate::growth::Samples;
 use crate::merge::MergeJob;
 use crate::opening::Opening;
 use crate::schedule::Pace;
@@ -85,6 +87,10 @@ pub struct Core {
     pub sharing: Mutex<()>,
     /// Groups by name; they change under `books`.
     pub groups: Mutex<BTreeMap<String, GroupRecord>>,
+    /// What was in use at times, as the catalogue has it.
+    pub samples: Mutex<Samples>,
+    /// What map runs are kept for, by run, as far as that is known.
+    pub figures: Mutex<BTreeMap<u64, Arc<Figures>>>,
     /// The right to run schedules, and whether the clock goes evenly.
     pub pace: Mutex<Pace>,
 }
@@ -122,7 +128,10 @@ impl Core {
     /// # Errors
     /// `Refused`.
     pub fn finish(&self, numbers: &MutexGuard<'_, Numbers>, commit: Commit) -> Result<()> {
-        let outcome = commit.put_numbers(numbers).and_then(|()| commit.commit());
+        let outcome = self
+            .sample(&commit)
+            .and_then(|()| commit.put_numbers(numbers))
+            .and_then(|()| commit.commit());
         if outcome.is_err() {
             self.store.fail();
         }

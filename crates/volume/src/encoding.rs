@@ -8,6 +8,7 @@ use format::superblock::FEATURE_PACKS;
 use history::{By, Content, Segment, Timeline};
 use units::{BLOCK_BYTES, Seq, WallTime};
 
+use crate::compaction::Wishes;
 use crate::packer::{PackRule, Packed, Packer};
 use crate::types::{Encoding, EncodingChange, EncodingInfo, EncodingSetting};
 use crate::volume::Volume;
@@ -86,13 +87,16 @@ impl Volume {
     pub(crate) fn encoding_info(&self) -> EncodingInfo {
         let setting = self.record.lock().encoding;
         let Packed { versions: packed, left, faults, .. } = self.encoding.lock().total;
-        let mut info = EncodingInfo { setting, packed, left, faults, ..EncodingInfo::default() };
-        for segment in self.segments_of(Content::Pack) {
-            let entries = segment.live_entries.load(Ordering::Acquire).max(0) as u64;
-            info.unpacked_bytes += entries * BLOCK_BYTES;
-            info.packed_bytes += segment.live_bytes();
+        let space = self.core.store.space(self.id).count();
+        EncodingInfo {
+            setting,
+            packed_bytes: space.packed_bytes,
+            unpacked_bytes: space.packed_entries * BLOCK_BYTES,
+            shadow_bytes: space.shadow_bytes,
+            packed,
+            left,
+            faults,
         }
-        info
     }
 
     fn segments_of(&self, content: Content) -> impl Iterator<Item = std::sync::Arc<Segment>> {
@@ -103,6 +107,9 @@ impl Volume {
 
     /// Whether a pass for encoding's sake is due.
     pub(crate) fn wants_encoding(&self) -> Result<bool> {
+        if self.compactions.are_due(self.now().as_nanos()) && self.may_pack() {
+            return Ok(true);
+        }
         let Some(setting) = self.record.lock().encoding else { return Ok(false) };
         let now = self.now().as_nanos();
         let (begun_ns, begun_to) = {
@@ -134,6 +141,7 @@ impl Volume {
     /// Begins a pass: what was written over by now and is old enough is encoded in it. The caller
     /// holds `work`.
     pub(crate) fn begin_encoding(&self) -> Result<()> {
+        self.begin_compactions()?;
         let Some(setting) = self.record.lock().encoding else { return Ok(()) };
         let until = self.encoded_until(setting)?;
         let flushed = |volume: &Volume| Seq(volume.record.lock().flushed_seq);
@@ -175,20 +183,27 @@ impl Volume {
             Some(Encoding::Xor) => PackEncoding::Xor,
             _ => PackEncoding::Delta,
         };
-        let takes_raw = setting.is_some() && !urgent && self.may_pack();
-        if !takes_raw && self.segments_of(Content::Pack).next().is_none() {
+        let may_pack = !urgent && self.may_pack();
+        let takes_raw = setting.is_some() && may_pack;
+        let wishes = if may_pack { self.wishes() } else { Wishes::default() };
+        if !may_pack {
+            self.compactions.fail();
+        }
+        let has_work = takes_raw || !wishes.is_empty();
+        if !has_work && self.segments_of(Content::Pack).next().is_none() {
             return None;
         }
         let state = self.encoding.lock();
         let after = state.done.get(&timeline.id).copied().unwrap_or(Seq::ZERO);
         let span = takes_raw.then_some((after, state.until));
         let core = std::sync::Arc::clone(&self.core);
-        Some(Packer::new(core, (self.id, timeline.id), PackRule { encoding, span }))
+        Some(Packer::new(core, (self.id, timeline.id), PackRule { encoding, span, wishes }))
     }
 
     /// Takes note of what a merge that is committed has packed.
     pub(crate) fn note_packed(&self, timeline: &Timeline, packer: &Packer) {
         let packed = packer.packed();
+        self.compactions.note(packer.tally(), packer.is_short());
         let mut state = self.encoding.lock();
         if let Some(until) = packer.done_to() {
             let done = state.done.entry(timeline.id).or_default();

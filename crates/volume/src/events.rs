@@ -255,6 +255,7 @@ impl Volume {
         }
         self.prepare_encoding(change.encoding)?;
         let still = self.stand_still()?;
+        let now = self.now();
         let (switched, shares) = self.log.with_gate(|gate| -> Result<_> {
             let (mut numbers, commit) = self.begin()?;
             let mut record: VolumeRecord = self.record.lock().clone();
@@ -267,10 +268,7 @@ impl Volume {
                     record.granularities.push((from, granularity));
                 }
             }
-            record.window_ns = change.window_ns.unwrap_or(record.window_ns);
-            if let Some(limit) = change.history_limit_bytes {
-                record.history_limit_bytes = limit;
-            }
+            let graced = record.set_retention(change, now);
             let before = record.cache;
             let to = change.architecture.unwrap_or(record.architecture);
             record.cache = caches::setting(to, before, change.cache)?;
@@ -284,6 +282,9 @@ impl Volume {
             commit.put_volume(&record)?;
             let detail = format!("{change:?}");
             self.core.audit(&mut numbers, &commit, "volume-set", &self.name, detail)?;
+            if let Some((action, detail)) = graced {
+                self.core.audit(&mut numbers, &commit, action, &self.name, detail)?;
+            }
             self.core.finish(&numbers, commit)?;
             let after = record.cache;
             if let Some(switched) = &switched {

@@ -45,6 +45,7 @@ pub fn begin_segment(
         retired: AtomicBool::new(false),
         slab: slab.map(|(slab, _)| slab),
         packed: AtomicU32::new(0),
+        account: history::Account::default(),
     });
     let store = &core.store;
     let header = SegmentHeader {
@@ -161,7 +162,7 @@ impl FreshSegments {
         let newest = entries.iter().map(|entry| entry.seq.0).max().unwrap_or(0);
         segment.last_seq.fetch_max(newest, Ordering::AcqRel);
         let count = i64::try_from(entries.len()).expect("few");
-        segment.live_entries.fetch_add(count, Ordering::AcqRel);
+        segment.add_entries(count);
         Ok(())
     }
 

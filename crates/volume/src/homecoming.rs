@@ -263,7 +263,7 @@ impl Homecoming {
         if there.is_some() {
             *self.arrived.entry(segment.number).or_default() += count;
         } else {
-            segment.live_entries.fetch_add(count, Ordering::AcqRel);
+            segment.add_entries(count);
         }
         Ok((group, places))
     }

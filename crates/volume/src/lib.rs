@@ -11,6 +11,7 @@ mod base;
 mod cache;
 mod caches;
 mod catalogue;
+mod compaction;
 mod conversion;
 mod convert;
 mod copying;
@@ -22,8 +23,12 @@ mod diff;
 mod encoding;
 mod error;
 mod events;
+mod expiry;
+mod figures;
 mod fresh;
+mod grace;
 mod groups;
+mod growth;
 mod history_query;
 mod homecoming;
 mod import;
@@ -66,11 +71,12 @@ pub use volume::Volume;
 pub use error::{Error, ErrorKind, Result};
 pub use history::{IoCount, IoKind};
 pub use types::{
-    Architecture, AuditRecord, Bucket, Budget, CacheChange, CacheInfo, CacheSetting, CacheUse,
-    Consistency, ConversionInfo, Dependants, DiffPage, Encoding, EncodingChange, EncodingInfo,
-    EncodingSetting, Event, Extent, Granularity, HistoryPage, ImportInfo, ImportSpec, Mark,
-    PoolStatus, Range, Resolved, RevertReport, Stamp, Version, VersionPage, VolumeChange,
-    VolumeCounters, VolumeInfo, VolumeSpec, WriteOp,
+    AgeBytes, Architecture, AuditRecord, Bucket, Budget, CacheChange, CacheInfo, CacheSetting,
+    CacheUse, Compaction, CompactionInfo, CompactionState, Consistency, ConversionInfo, Dependants,
+    DiffPage, Encoding, EncodingChange, EncodingInfo, EncodingSetting, Event, Extent, GraceInfo,
+    Granularity, Growth, HistoryPage, Holder, ImportInfo, ImportSpec, Mark, PoolSpace, PoolStatus,
+    Range, Resolved, RevertReport, Sacrifice, Stamp, Version, VersionPage, VolumeChange,
+    VolumeCounters, VolumeInfo, VolumeSpace, VolumeSpec, WriteOp,
 };
 
 /// The machine under a pool: its clock and its randomness.

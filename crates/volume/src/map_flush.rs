@@ -18,6 +18,7 @@ use units::Seq;
 use crate::Result;
 use crate::catalogue::{Commit, RunRecord, SegmentRecord};
 use crate::core::Core;
+use crate::figures::{FigureCounter, Figures};
 use crate::needed::Needed;
 use crate::sift::{Nodes, sift};
 use crate::volume::Volume;
@@ -37,6 +38,7 @@ struct Written {
     timeline: Arc<Timeline>,
     parts: usize,
     run: Option<StoredRun>,
+    figures: Figures,
 }
 
 impl Volume {
@@ -72,9 +74,10 @@ impl Volume {
         for (segment, live, ..) in &frozen.segments {
             let gone = dropped.get(&segment.number).copied().unwrap_or(0);
             segment.committed_entries.store(live - gone, Ordering::Release);
-            segment.live_entries.fetch_sub(gone, Ordering::AcqRel);
+            segment.add_entries(-gone);
         }
         for part in written {
+            self.core.note_figures(&[], part.run.as_ref().map(|run| (run.id, part.figures)));
             part.timeline.install_flushed(part.parts, part.run.map(Arc::new));
         }
         if let Some(run) = time_run {
@@ -94,7 +97,8 @@ impl Volume {
     ) -> Result<Option<TimeRun>> {
         for timeline in &frozen.timelines {
             let openable = needed.of(timeline.id);
-            written.push(self.write_run(timeline, &openable, dropped)?);
+            let counter = self.figure_counter(needed, timeline);
+            written.push(self.write_run(timeline, &openable, counter, dropped)?);
         }
         match &frozen.times[..] {
             [] => Ok(None),
@@ -142,6 +146,7 @@ impl Volume {
         &self,
         timeline: &Arc<Timeline>,
         openable: &Openable,
+        mut counter: FigureCounter,
         dropped: &mut BTreeMap<u64, i64>,
     ) -> Result<Written> {
         let frozen = timeline.frozen();
@@ -157,8 +162,9 @@ impl Volume {
         while start < entries.len() {
             let key = entries[start].key;
             let count = entries[start..].iter().take_while(|e| e.key == key).count();
-            sift(&entries[start..start + count], &nodes, openable, |entry, keep| {
+            sift(&entries[start..start + count], &nodes, openable, |entry, keep, seq| {
                 if keep {
+                    counter.count(entry, seq);
                     return builder.push(*entry).map_err(Into::into);
                 }
                 *dropped.entry(entry.location.segment()).or_default() += 1;
@@ -167,7 +173,8 @@ impl Volume {
             start += count;
         }
         let run = builder.finish(&self.core.store)?;
-        Ok(Written { timeline: Arc::clone(timeline), parts: frozen.len(), run })
+        let (timeline, figures) = (Arc::clone(timeline), counter.finish());
+        Ok(Written { timeline, parts: frozen.len(), run, figures })
     }
 
     fn write_times(&self, times: &[TimeEntry]) -> Result<TimeRun> {
@@ -185,6 +192,7 @@ impl Volume {
         for part in written {
             if let Some(run) = &part.run {
                 commit.put_map_run(&record_of_run(run, part.timeline.id))?;
+                commit.put_figures(run.id, &part.figures)?;
             }
         }
         if let Some(run) = time_run {

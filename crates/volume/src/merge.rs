@@ -25,6 +25,7 @@ use units::Seq;
 use crate::Result;
 use crate::catalogue::{Commit, Numbers};
 use crate::core::Core;
+use crate::figures::FigureCounter;
 use crate::homecoming::{Arrivals, Homecoming};
 use crate::map_flush::{commit_segment, record_of_run};
 use crate::mover::{Errand, Mover};
@@ -65,6 +66,7 @@ pub struct MergeJob {
     openable: Openable,
     nodes: Nodes,
     builder: Option<RunBuilder>,
+    counter: FigureCounter,
     mover: Mover,
     packer: Option<Packer>,
     homecoming: Option<Homecoming>,
@@ -129,7 +131,9 @@ impl Volume {
         inputs: Vec<Arc<StoredRun>>,
         scope: Scope,
     ) -> Result<MergeJob> {
-        let openable = Needed::work_out(&self.core)?.of(timeline.id);
+        let needed = Needed::work_out(&self.core)?;
+        let openable = needed.of(timeline.id);
+        let counter = self.figure_counter(&needed, &timeline);
         let nodes = self.nodes_of(&timeline)?;
         let order = inputs.first().expect("a merge has inputs").order;
         let id = self.core.next_run();
@@ -143,6 +147,7 @@ impl Volume {
             openable,
             nodes,
             builder: Some(builder),
+            counter,
             mover,
             packer: None,
             homecoming: None,
@@ -215,6 +220,7 @@ impl MergeJob {
             self.handle(&batch[start..start + count])?;
             start += count;
         }
+        self.volume.compactions.note_passed(usable as u64);
         if !ended {
             self.resume = Some((batch[usable].key, Seq::MAX));
             return Ok(false);
@@ -242,9 +248,10 @@ impl MergeJob {
     /// Keeps, moves or drops the entries of one key (newest first).
     fn handle(&mut self, entries: &[Entry]) -> Result<()> {
         let mut kept = Vec::with_capacity(entries.len());
-        let released = &mut self.released;
-        sift(entries, &self.nodes, &self.openable, |entry, keep| {
+        let (released, counter) = (&mut self.released, &mut self.counter);
+        sift(entries, &self.nodes, &self.openable, |entry, keep, superseded| {
             if keep {
+                counter.count(entry, superseded);
                 kept.push(*entry);
             } else {
                 *released.entry(entry.location.segment()).or_default() += 1;
@@ -273,13 +280,16 @@ impl MergeJob {
     fn place(&mut self, kept: &[Entry], index: usize, leaves: bool) -> Result<()> {
         let entry = kept[index];
         let is_emptied = self.scope.empties(entry.location.segment());
-        if let Some(packer) = &mut self.packer
-            && packer.wants(kept, index, is_emptied)
-            && packer.gather(&entry)
-        {
-            return self.settle_full_pack();
+        if self.packer.as_ref().is_some_and(|p| p.wants(kept, index, is_emptied)) {
+            if self.packer.as_ref().is_some_and(|p| p.is_ripe(entry.key.index)) {
+                self.settle_pack()?;
+            }
+            if self.packer.as_mut().is_some_and(|p| p.gather(&entry)) {
+                return self.settle_full_pack();
+            }
         }
-        let errand = match (leaves, is_emptied) {
+        let is_unpacked = self.packer.as_mut().is_some_and(|packer| packer.leaves(&entry));
+        let errand = match (leaves, is_emptied || is_unpacked) {
             (true, _) => Some(Errand::BeforeImage),
             (false, true) => Some(Errand::Cleaning),
             (false, false) => None,
@@ -311,12 +321,16 @@ impl MergeJob {
             None => Some(entry),
         };
         match passed {
-            Some(entry) => self.push(entry),
+            Some(entry) => self.push(entry, false),
             None => self.settle_full_pack(),
         }
     }
 
-    fn push(&mut self, entry: Entry) -> Result<()> {
+    /// Enters an entry in the new run; `is_new` if it went to a pack just now.
+    fn push(&mut self, entry: Entry, is_new: bool) -> Result<()> {
+        if let Some(packer) = &mut self.packer {
+            packer.count(&entry, is_new);
+        }
         let builder = self.builder.as_mut().expect("a merge builds until it commits");
         Ok(builder.push(entry)?)
     }
@@ -332,18 +346,19 @@ impl MergeJob {
     fn settle_pack(&mut self) -> Result<()> {
         let Some(packer) = &mut self.packer else { return Ok(()) };
         for placed in packer.settle()? {
-            let entry = match placed {
-                Placed::As(entry) => entry,
+            let (entry, is_new) = match placed {
+                Placed::As(entry) => (entry, false),
                 Placed::Moved { entry, from } => {
                     *self.released.entry(from).or_default() += 1;
-                    entry
+                    (entry, true)
                 }
                 Placed::Left(entry) => {
                     let is_emptied = self.scope.empties(entry.location.segment());
-                    self.move_if_it_goes(entry, is_emptied.then_some(Errand::Cleaning))?
+                    let errand = is_emptied.then_some(Errand::Cleaning);
+                    (self.move_if_it_goes(entry, errand)?, false)
                 }
             };
-            self.push(entry)?;
+            self.push(entry, is_new)?;
         }
         Ok(())
     }
@@ -379,6 +394,7 @@ impl MergeJob {
             homecoming.map(Homecoming::finish).unwrap_or_default();
         moved.extend(taken);
         let changes = self.changes(&arrived);
+        let figures = self.counter.finish();
         let flushed = Seq(self.volume.record.lock().flushed_seq);
         let (mut numbers, commit) = core.begin()?;
         self.audit_packs(&mut numbers, &commit)?;
@@ -387,6 +403,7 @@ impl MergeJob {
         }
         if let Some(run) = &run {
             commit.put_map_run(&record_of_run(run, self.timeline.id))?;
+            commit.put_figures(run.id, &figures)?;
         }
         for segment in &moved {
             let live = segment.live_entries.load(Ordering::Acquire);
@@ -419,6 +436,7 @@ impl MergeJob {
         }
         core.finish(&numbers, commit)?;
         drop(numbers);
+        core.note_figures(&self.inputs, run.as_ref().map(|run| (run.id, figures)));
         if self.scope != Scope::Partial {
             let run = run.as_ref().map(|run| run.id);
             self.volume.note_destaged(&self.timeline, run, waiting);
@@ -473,7 +491,7 @@ impl MergeJob {
         }
         for (&number, &change) in changes {
             if let Some(segment) = core.store.segment(number) {
-                segment.live_entries.fetch_add(change, Ordering::AcqRel);
+                segment.add_entries(change);
                 segment.committed_entries.fetch_add(change, Ordering::AcqRel);
             }
         }

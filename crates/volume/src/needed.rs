@@ -15,6 +15,8 @@ use crate::volume::Volume;
 #[derive(Debug, Default)]
 pub struct Needed {
     by_timeline: BTreeMap<u64, Openable>,
+    /// Of these: what pins and branches hold, whatever leaves the window.
+    held: BTreeMap<u64, Vec<Seq>>,
 }
 
 impl Needed {
@@ -22,6 +24,12 @@ impl Needed {
     #[must_use]
     pub fn of(&self, timeline: u64) -> Openable {
         self.by_timeline.get(&timeline).cloned().unwrap_or_default()
+    }
+
+    /// Moments of a timeline that pins and branches hold, ascending.
+    #[must_use]
+    pub fn held(&self, timeline: u64) -> Vec<Seq> {
+        self.held.get(&timeline).cloned().unwrap_or_default()
     }
 
     /// Works it out for all timelines, children before parents (a child has a higher number).
@@ -36,13 +44,21 @@ impl Needed {
         let parents: Vec<(u64, Option<(u64, u64)>)> =
             core.timelines.read().values().map(|(record, _)| (record.id, record.parent)).collect();
         let mut needed = Needed::default();
+        for volume in core.all_volumes() {
+            volume.add_held(&mut needed.held);
+        }
         for &(id, parent) in parents.iter().rev() {
             let openable = Openable::new(ranges.remove(&id).unwrap_or_default());
             if let (false, Some((parent, seq))) = (openable.is_empty(), parent) {
                 assert!(parent < id, "a timeline is younger than its parent");
                 ranges.entry(parent).or_default().push((Seq(seq), Seq(seq)));
+                needed.held.entry(parent).or_default().push(Seq(seq));
             }
             needed.by_timeline.insert(id, openable);
+        }
+        for held in needed.held.values_mut() {
+            held.sort_unstable();
+            held.dedup();
         }
         Ok(needed)
     }
@@ -74,6 +90,18 @@ impl Volume {
             }
         }
         Ok(())
+    }
+
+    /// Adds what is pinned of this volume, by timeline.
+    pub(crate) fn add_held(&self, held: &mut BTreeMap<u64, Vec<Seq>>) {
+        let pins = self.pins.lock();
+        let record = self.record.lock();
+        if record.deleted {
+            return;
+        }
+        for seq in pins.seqs() {
+            held.entry(record.timeline_at(seq)).or_default().push(seq);
+        }
     }
 
     /// The last seqs of complete intervals since the horizon, where granularity is an interval.

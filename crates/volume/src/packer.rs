@@ -13,29 +13,38 @@ use std::sync::atomic::Ordering;
 
 use format::location::Location;
 use format::map::Entry;
-use format::pack::{PACK_BYTES_MAX, PACK_VERSIONS_MAX, Pack, PackEncoding, PackPlace, PackVersion};
+use format::pack::{
+    PACK_BYTES_MAX, PACK_VERSIONS_MAX, Pack, PackEncoder, PackEncoding, PackPlace, PackVersion,
+};
 use history::{Content, Segment};
 use units::{BLOCK_BYTES, Seq};
 
 use crate::Result;
+use crate::compaction::{Tally, Wishes};
 use crate::core::Core;
 use crate::fresh::FreshSegments;
 use crate::mover::read_entry;
+use crate::types::Compaction;
 
 const BLOCK: usize = BLOCK_BYTES as usize;
 /// A pack is kept if it has at most this share of the bytes of its versions, in percent.
 const PAYS_PERCENT: usize = 75;
+/// Versions from which on a pack takes no other block: one of them is decoded with all the others.
+/// The versions of one block stay together, because they cost little beside each other.
+const RIPE: usize = 8;
 /// Versions of one block in a pack from which on it is left alone when newer ones are packed.
 const GROWN: usize = 16;
 
 /// Which versions are packed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct PackRule {
     /// How.
     pub encoding: PackEncoding,
     /// Raw ones that were written over after the first seq (earlier ones were looked at before) up
     /// to the second; `None` is none, only what lies in packs that are to be emptied.
     pub span: Option<(Seq, Seq)>,
+    /// What was asked for by hand; it goes before the span.
+    pub wishes: Wishes,
 }
 
 /// What was done.
@@ -75,9 +84,12 @@ pub struct Packer {
     timeline: u64,
     rule: PackRule,
     pack: Pack,
+    encoder: PackEncoder,
     /// What waits for the pack; its versions are among them, marked.
     queue: VecDeque<(Entry, bool)>,
     packed: Packed,
+    /// What became of the versions that were asked for.
+    tally: Tally,
     /// There is no room for more: what comes now stays as it is.
     is_short: bool,
 }
@@ -102,8 +114,10 @@ impl Packer {
             timeline,
             rule,
             pack: Pack::default(),
+            encoder: PackEncoder::default(),
             queue: VecDeque::new(),
             packed: Packed::default(),
+            tally: Tally::default(),
             is_short: false,
         }
     }
@@ -132,14 +146,62 @@ impl Packer {
         let Ok((_, content)) = store.locate(entry.location) else { return false };
         match content {
             Content::Home => false,
-            Content::Pack => is_emptied || self.joins(entries, index),
+            Content::Pack => {
+                !self.is_unwanted(entry.seq) && (is_emptied || self.joins(entries, index))
+            }
             Content::Logged => {
                 let newer = index.checked_sub(1).map(|before| entries[before]);
-                newer.zip(self.rule.span).is_some_and(|(newer, (after, until))| {
-                    newer.key == entry.key && after < newer.seq && newer.seq <= until
-                })
+                let newer = newer.filter(|newer| newer.key == entry.key);
+                newer.is_some_and(|newer| self.takes(entry.seq, newer.seq))
             }
         }
+    }
+
+    /// Whether a raw version that was written over at `newer` is packed.
+    fn takes(&self, seq: Seq, newer: Seq) -> bool {
+        match self.rule.wishes.of(seq).map(|asked| asked.wish) {
+            Some(Compaction::Compacted) => true,
+            Some(Compaction::Uncompacted) => false,
+            None => self.rule.span.is_some_and(|(after, until)| after < newer && newer <= until),
+        }
+    }
+
+    /// Whether a version is not to be in a pack.
+    fn is_unwanted(&self, seq: Seq) -> bool {
+        self.rule.wishes.of(seq).is_some_and(|asked| asked.wish == Compaction::Uncompacted)
+    }
+
+    /// Whether a version lies in a pack, is not to, and there is room to take it out.
+    pub fn leaves(&mut self, entry: &Entry) -> bool {
+        let store = &self.fresh.core().store;
+        let is_packed = |location| store.locate(location).is_ok_and(|(_, c)| c == Content::Pack);
+        if !self.is_unwanted(entry.seq) || !is_packed(entry.location) {
+            return false;
+        }
+        self.is_short |= !self.has_room();
+        !self.is_short
+    }
+
+    /// Counts an entry as it is entered in the new run; `is_new` if it went to a pack just now.
+    pub fn count(&mut self, entry: &Entry, is_new: bool) {
+        let Some(asked) = self.rule.wishes.of(entry.seq) else { return };
+        if entry.location.is_hole() {
+            return;
+        }
+        let content = self.fresh.core().store.locate(entry.location);
+        self.tally.count(asked, is_new || content.is_ok_and(|(_, c)| c == Content::Pack));
+    }
+
+    /// What became of the versions that were asked for.
+    #[must_use]
+    pub fn tally(&self) -> &Tally {
+        &self.tally
+    }
+
+    /// Whether it stopped for want of room.
+    #[must_use]
+    pub fn is_short(&self) -> bool {
+        self.is_short
     }
 
     /// Whether a packed version lies in a pack that has few of its block, beside versions of the
@@ -152,6 +214,13 @@ impl Packer {
         let after = entries[index..].iter().take_while(same).count();
         let room = PACK_VERSIONS_MAX - self.pack.versions().len();
         is_beside && before + after < GROWN && after <= room
+    }
+
+    /// Whether the pack is to be written before a version of this block is gathered.
+    #[must_use]
+    pub fn is_ripe(&self, block: u64) -> bool {
+        let versions = self.pack.versions();
+        versions.len() >= RIPE && versions.last().is_some_and(|last| last.block != block)
     }
 
     /// Takes an entry whose version is to be packed; false if its block cannot be had, and it is
@@ -216,7 +285,7 @@ impl Packer {
             nonce: segment.nonce,
             timeline: self.timeline,
         };
-        let Some(bytes) = self.pack.encode(place, self.rule.encoding) else {
+        let Some(bytes) = self.encoder.encode(&self.pack, place, self.rule.encoding) else {
             self.packed.faults += 1;
             return Ok(None);
         };
@@ -227,7 +296,8 @@ impl Packer {
         let gathered: Vec<Entry> =
             self.queue.iter().filter(|(_, gathered)| *gathered).map(|(entry, _)| *entry).collect();
         self.fresh.append(&segment, &[&bytes], &gathered)?;
-        self.is_short = self.rule.span.is_some() && !self.has_room();
+        let takes_raw = self.rule.span.is_some() || !self.rule.wishes.is_empty();
+        self.is_short |= takes_raw && !self.has_room();
         segment.packed.fetch_add(u32::try_from(count).expect("few"), Ordering::AcqRel);
         self.packed.versions += count as u64;
         let store = &self.fresh.core().store;

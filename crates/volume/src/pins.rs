@@ -169,6 +169,19 @@ impl Pins {
         self.held.keys().copied()
     }
 
+    /// Every pin with its seq and what it is, as a moment names it; of views how many.
+    #[must_use]
+    pub fn named(&self) -> Vec<(Seq, String)> {
+        let versions = self.versions.iter().map(|(number, v)| (v.seq, format!("v:{number}")));
+        let marks = self.marks.iter().filter(|(_, mark)| mark.pinned);
+        let marks = marks.map(|(name, mark)| (Seq(mark.seq), format!("mark:{name}")));
+        let views = self.views.iter().map(|(&seq, count)| match count {
+            1 => (seq, "a view".to_owned()),
+            count => (seq, format!("{count} views")),
+        });
+        versions.chain(marks).chain(views).collect()
+    }
+
     /// How many pinned seqs there are.
     #[must_use]
     pub fn seq_count(&self) -> usize {

@@ -272,6 +272,7 @@ impl Pool {
             conversion: None,
             extent: spec.extent,
             encoding: encoding::setting(None, spec.encoding)?,
+            grace: None,
         })
     }
 
@@ -402,6 +403,7 @@ impl Pool {
             placed: Vec::new(),
             conversion: None,
             extent: extent.unwrap_or(record.extent),
+            grace: None,
             ..record
         };
         let branch = Branch { timeline, seq: resolved.seq };
@@ -429,6 +431,7 @@ impl Pool {
             record.conversion = None;
             commit.put_volume(&record)?;
             commit.remove_pins(record.id)?;
+            volume.compactions.remove_all(record.id, &commit)?;
             let groups = self.core.groups_without(record.id, &commit)?;
             if volume.schedule.lock().is_some() {
                 commit.remove_schedule(record.id)?;
@@ -440,6 +443,7 @@ impl Pool {
             self.core.audit(&mut numbers, &commit, "volume-delete", name, detail)?;
             self.core.finish(&numbers, commit)?;
             volume.gone.store(true, Ordering::Release);
+            volume.compactions.clear();
             self.core.set_groups(groups);
             *volume.record.lock() = record;
             volume.cache.discard();
@@ -542,6 +546,24 @@ impl Pool {
         (bytes(used), bytes(free), bytes(free.saturating_sub(reserve)))
     }
 
+    /// The level of the last warning that the pool gets full, in percent; 0 is none.
+    #[must_use]
+    pub fn warning_level(&self) -> u64 {
+        self.core.books.lock().warning
+    }
+
+    /// Takes note of a level that was reached or left, in the audit log too.
+    ///
+    /// # Errors
+    /// `Refused`.
+    pub fn note_warning(&self, level: u64, detail: String) -> Result<()> {
+        let (mut numbers, commit) = self.core.begin()?;
+        let action = if level > numbers.warning { "pool-warning" } else { "pool-warning-over" };
+        numbers.warning = level;
+        self.core.audit(&mut numbers, &commit, action, "", detail)?;
+        self.core.finish(&numbers, commit)
+    }
+
     /// The pool as it stands.
     #[must_use]
     pub fn status(&self) -> PoolStatus {
@@ -558,12 +580,7 @@ impl Pool {
         };
         let slabs: usize = stores.iter().map(count).sum();
         let current_bytes = slabs as u64 * zone_bytes;
-        let segments = store.segments();
-        let reclaimable_bytes = segments
-            .iter()
-            .filter(|s| s.sealed.load(Ordering::Acquire) && s.slab.is_none())
-            .map(|s| u64::from(s.end.load(Ordering::Acquire)).saturating_sub(s.live_bytes()))
-            .sum();
+        let reclaimable_bytes = store.space_of_all().dead_bytes;
         let pending: usize = self
             .core
             .timelines

@@ -161,7 +161,7 @@ fn drop_damaged(entries: &mut Vec<Found>, openable: &Openable) -> Result<()> {
             continue;
         }
         let versions: Vec<Entry> = group.iter().map(|found| found.entry).collect();
-        sift(&versions, &nodes, openable, |entry, keep| {
+        sift(&versions, &nodes, openable, |entry, keep, _| {
             unneeded.extend((!keep).then_some((entry.key, entry.seq)));
             Ok(())
         })?;

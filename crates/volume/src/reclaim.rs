@@ -1,14 +1,12 @@
-//! Background work: spares, map flushes, expiry, merges, burying deleted volumes, and making room.
-//!
-//! The order of sacrifice when the pool is full: expired history first, then the oldest unpinned
-//! history of the volume that has most of it, half at a time; pinned moments and the present never.
+//! Background work: spares, map flushes, merges, burying deleted volumes, and making room. What
+//! expires and what is given up is in `expiry`.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use history::{By, Content, Segment};
-use units::{Seq, WallTime};
+use history::{Content, Segment};
+use units::Seq;
 
 use crate::core::{Core, SPARES_WANTED, Standing};
 use crate::types::Budget;
@@ -19,8 +17,6 @@ use crate::{Error, ErrorKind, Result};
 const ENTRY_BYTES: u64 = 22;
 /// Trims of whole pages that may wait in memory: a page look-up walks them.
 const PENDING_NODES_MAX: usize = 2048;
-/// The horizon moves by at least this much, in nanoseconds: each move is a durable commit.
-const EXPIRY_STEP_NS: u64 = 250_000_000;
 /// A full merge is due when this share of the retained seqs has left the window: 1 in 8.
 const EXPIRED_SHARE: u64 = 8;
 
@@ -91,7 +87,10 @@ impl Core {
         match outcome {
             Ok(false) => {}
             Ok(true) => merge.volume().ailing.store(false, Ordering::Relaxed),
-            Err(_) => merge.volume().ailing.store(true, Ordering::Relaxed),
+            Err(_) => {
+                merge.volume().ailing.store(true, Ordering::Relaxed);
+                merge.volume().compactions.fail();
+            }
         }
         if !matches!(outcome, Ok(false)) {
             *job = None;
@@ -114,7 +113,7 @@ impl Core {
 
     /// Damage in what one volume has does not keep others from their background work: it is noted,
     /// and told when there is nothing else to do.
-    fn spare_others<T: Default>(
+    pub(crate) fn spare_others<T: Default>(
         &self,
         volume: &Volume,
         outcome: Result<T>,
@@ -153,6 +152,9 @@ impl Core {
     }
 
     fn next_reclaim(&self, volume: &Arc<Volume>) -> Result<Option<crate::merge::MergeJob>> {
+        if volume.reclaiming.lock().is_empty() {
+            volume.end_compactions()?;
+        }
         if volume.wants_reclaim()? {
             self.begin_reclaim(volume)?;
         }
@@ -291,6 +293,7 @@ impl Core {
         self.finish(&numbers, commit)?;
         drop(numbers);
         self.ghosts.write().remove(&ghost.id);
+        self.store.forget_space(ghost.id);
         let mut all = self.timelines.write();
         timelines.iter().for_each(|t| drop(all.remove(&t.id)));
         drop(all);
@@ -314,7 +317,9 @@ impl Core {
     pub fn make_room(self: &Arc<Self>) -> Result<()> {
         let mut job = self.work.lock();
         let enough = || self.store.spares().len() > 1 || self.store.has_room();
-        *job = None;
+        if let Some(merge) = job.take() {
+            merge.volume().compactions.fail();
+        }
         self.drop_copies();
         let mut tries = 0;
         // Free zones and live entries at best: a pass that frees something may let the next one
@@ -347,10 +352,9 @@ impl Core {
     }
 
     fn standing(&self) -> Standing {
-        let live = |s: &Arc<Segment>| s.live_entries.load(Ordering::Acquire).max(0) as u64;
         Standing {
             free_zones: self.store.zone_counts().1,
-            entries: self.store.segments().iter().map(live).sum(),
+            entries: self.store.space_of_all().entries,
             audit: self.books.lock().audit,
             views: self.all_volumes().iter().map(|volume| volume.pins.lock().viewed()).sum(),
         }
@@ -375,31 +379,6 @@ impl Core {
         volume.ailing.store(false, Ordering::Relaxed);
         Ok(())
     }
-
-    /// Gives up the older half of the unpinned history of the volume that has most; false when none
-    /// has any. What was never retained is no history, however many seqs it took.
-    fn sacrifice(&self) -> Result<bool> {
-        let span = |v: &Arc<Volume>| {
-            let stable = v.log.stable();
-            let record = v.record.lock();
-            // What cannot be reclaimed for damage is not given up for nothing.
-            let is_whole = !v.ailing.load(Ordering::Relaxed);
-            match is_whole && record.has_unpinned_past(stable) {
-                true => stable.0.saturating_sub(record.horizon_seq),
-                false => 0,
-            }
-        };
-        let Some(volume) = self.all_volumes().into_iter().max_by_key(span) else {
-            return Ok(false);
-        };
-        let span = span(&volume);
-        if span == 0 {
-            return Ok(false);
-        }
-        let horizon = volume.record.lock().horizon_seq;
-        let raised = volume.raise_horizon(Seq(horizon + span.div_ceil(2)), None, "sacrifice");
-        self.spare_others(&volume, raised, &mut None).map(|()| true)
-    }
 }
 
 impl Volume {
@@ -410,104 +389,6 @@ impl Volume {
         entries >= self.core.pending_max
             || nodes >= PENDING_NODES_MAX
             || batches >= self.core.pending_max
-    }
-
-    /// Moves the horizon to where the window says; to where the history limit says only when
-    /// nothing is being reclaimed: what the last move freed is not known before.
-    pub(crate) fn expire(&self, is_settled: bool) -> Result<()> {
-        let record = self.record.lock().clone();
-        if record.deleted {
-            return Ok(());
-        }
-        let now = self.now().as_nanos();
-        let start = WallTime::from_nanos(now.saturating_sub(record.window_ns));
-        // Commits cost a flush: move in steps of a hundredth of the window.
-        let step = (record.window_ns / 100).max(EXPIRY_STEP_NS);
-        if start.as_nanos() > record.horizon_ns.saturating_add(step)
-            && let Some(entry) = self.time_entry(By::Time(start))?
-            && entry.seq.0 > record.horizon_seq
-        {
-            self.raise_horizon(entry.seq, Some(start), "expire")?;
-        }
-        let Some(limit) = record.history_limit_bytes else { return Ok(()) };
-        let is_settled = is_settled
-            && self.reclaiming.lock().is_empty()
-            && !self.reclaim_wanted.load(Ordering::Relaxed);
-        if is_settled {
-            let excess = self.history_bytes()?.saturating_sub(limit);
-            if excess > 0 {
-                self.expire_bytes(excess)?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Expires the oldest segments' worth of history. Segments that end before the horizon hold
-    /// only what is needed after it, and what is not in the map yet cannot be reclaimed.
-    fn expire_bytes(&self, excess: u64) -> Result<()> {
-        let (horizon, flushed) = {
-            let record = self.record.lock();
-            (Seq(record.horizon_seq), Seq(record.flushed_seq))
-        };
-        let mut segments = self.core.store.segments();
-        let is_pack = |s: &Arc<Segment>| s.log == self.id && s.content() == Content::Pack;
-        if segments.iter().any(is_pack) {
-            return self.expire_share(excess, (horizon, flushed));
-        }
-        segments.retain(|s| {
-            let in_window = horizon < s.last_seq() && s.last_seq() <= flushed;
-            s.log == self.id && s.slab.is_none() && in_window && s.sealed.load(Ordering::Acquire)
-        });
-        segments.sort_by_key(|s| s.last_seq());
-        let mut bytes = 0;
-        let mut until = None;
-        for segment in segments {
-            if bytes >= excess {
-                break;
-            }
-            bytes += segment.live_bytes();
-            until = Some(segment.last_seq());
-        }
-        match until {
-            Some(seq) => self.raise_horizon(seq, None, "history-limit"),
-            None => Ok(()),
-        }
-    }
-
-    /// Expires as large a share of the seqs as the excess is of the history: in packs old and new
-    /// versions lie together, so that their segments do not tell where history ends.
-    fn expire_share(&self, excess: u64, (horizon, flushed): (Seq, Seq)) -> Result<()> {
-        let history = u128::from(self.history_bytes()?.max(excess).max(1));
-        let span = u128::from(flushed.0.saturating_sub(horizon.0));
-        let share = (span * u128::from(excess)).div_ceil(history);
-        match u64::try_from(share.min(span)).unwrap_or(u64::MAX) {
-            0 => Ok(()),
-            share => self.raise_horizon(Seq(horizon.0 + share), None, "history-limit"),
-        }
-    }
-
-    /// Makes `seq` the oldest seq that can be opened without a pin.
-    fn raise_horizon(&self, seq: Seq, time: Option<WallTime>, why: &str) -> Result<()> {
-        let seq = seq.min(self.log.stable());
-        let stamp = self.stamp(seq)?;
-        let _pins = self.pins.lock();
-        let (mut numbers, commit) = self.begin()?;
-        let mut record = self.record.lock().clone();
-        if seq.0 <= record.horizon_seq {
-            return Ok(());
-        }
-        let detail =
-            format!("seqs {} to {} can no longer be opened", record.horizon_seq, seq.0 - 1);
-        record.horizon_seq = seq.0;
-        record.horizon_ns = time.map_or(stamp.time, |t| t.max(stamp.time)).as_nanos();
-        commit.put_volume(&record)?;
-        self.core.audit(&mut numbers, &commit, why, &self.name, detail)?;
-        self.core.finish(&numbers, commit)?;
-        *self.record.lock() = record;
-        if why != "expire" {
-            self.reclaim_wanted.store(true, Ordering::Relaxed);
-        }
-        Ok(())
     }
 
     fn wants_reclaim(&self) -> Result<bool> {

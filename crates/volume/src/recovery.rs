@@ -18,6 +18,7 @@ use units::{MapExtent, Seq, WallTime};
 use crate::base::Base;
 use crate::cache::Cache;
 use crate::catalogue::{Catalogue, CatalogueMedia, Contents, RunRecord, VolumeRecord};
+use crate::compaction::Compactions;
 use crate::conversion::Conversion;
 use crate::core::Core;
 use crate::current_store::CurrentStore;
@@ -111,6 +112,8 @@ pub fn open_core(
         sharing: Mutex::new(()),
         pace: Mutex::default(),
         groups: Mutex::default(),
+        figures: Mutex::default(),
+        samples: Mutex::default(),
         closed: AtomicBool::new(false),
     });
     core.store.back_reserve();
@@ -154,6 +157,10 @@ fn fill(core: &Arc<Core>, mut contents: Contents, map: Map) -> Result<()> {
     }
     if map == Map::Ignored {
         contents.map_runs.clear();
+    }
+    core.load_samples()?;
+    if map == Map::Used {
+        core.load_figures(&contents.map_runs)?;
     }
     add_timelines(core, &contents)?;
     let tails = add_segments(core, &contents)?;
@@ -233,6 +240,7 @@ fn add_segments(core: &Core, contents: &Contents) -> Result<BTreeMap<u64, Vec<Se
             retired: AtomicBool::new(false),
             slab: slabs.get(&(record.log, number)).copied(),
             packed: AtomicU32::new(record.packed),
+            account: history::Account::default(),
         };
         store.add_segment(Arc::new(segment));
         if !record.sealed {
@@ -258,6 +266,7 @@ fn add_segments(core: &Core, contents: &Contents) -> Result<BTreeMap<u64, Vec<Se
                     retired: AtomicBool::new(false),
                     slab: None,
                     packed: AtomicU32::new(0),
+                    account: history::Account::default(),
                 }));
                 tails.entry(header.log).or_default().push(header);
             }
@@ -301,7 +310,7 @@ fn add_volume(
         let found = core.store.segment(segment.number).expect("tail segments were added");
         found.last_seq.fetch_max(segment.last_seq.0, Ordering::AcqRel);
         found.end.store(segment.end, Ordering::Release);
-        found.live_entries.fetch_add(segment.live_entries, Ordering::AcqRel);
+        found.add_entries(segment.live_entries);
     }
     for (timeline, entry) in &recovered.entries {
         let map = core.timeline(*timeline).ok_or_else(|| {
@@ -412,6 +421,7 @@ impl Volume {
         log.restore_times(recovered.times);
         let (pins, counting) = pins_of(&core, record.id)?;
         let schedule = core.catalogue.schedule(record.id)?.map(Schedule::of).transpose()?;
+        let compactions = Compactions::of(core.catalogue.compactions(record.id)?);
         let store = Arc::clone(&core.store);
         let at = Seq(u64::MAX);
         let name = record.name.clone();
@@ -442,8 +452,10 @@ impl Volume {
             deferred: Mutex::default(),
             conversion: Mutex::new(Conversion::of(&record, is_importing)),
             encoding: Mutex::default(),
+            compactions,
             waiting_homes: AtomicU64::new(0),
-            counted: Mutex::new(None),
+            live: Mutex::new(None),
+            walked: Mutex::new(None),
             cache: Cache::new(record.granularity_at(Seq(u64::MAX))),
             record: Mutex::new(record),
             core,

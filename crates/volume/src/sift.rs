@@ -39,8 +39,8 @@ impl Nodes {
     }
 }
 
-/// Visits the entries of one key (newest first) with whether each is needed. `nodes` supersede
-/// what they cover.
+/// Visits the entries of one key (newest first) with whether each is needed, and the seq that
+/// supersedes it. `nodes` supersede what they cover.
 ///
 /// # Errors
 /// Those of `visit`.
@@ -48,7 +48,7 @@ pub fn sift(
     entries: &[Entry],
     nodes: &Nodes,
     openable: &Openable,
-    mut visit: impl FnMut(&Entry, bool) -> Result<()>,
+    mut visit: impl FnMut(&Entry, bool, Option<Seq>) -> Result<()>,
 ) -> Result<()> {
     let mut newer: Option<Seq> = None;
     for entry in entries {
@@ -57,7 +57,7 @@ pub fn sift(
             (Some(a), Some(b)) => Some(a.min(b)),
             (a, b) => a.or(b),
         };
-        visit(entry, openable.needs(entry.seq, superseded))?;
+        visit(entry, openable.needs(entry.seq, superseded), superseded)?;
         newer = Some(entry.seq);
     }
     Ok(())
@@ -77,7 +77,7 @@ mod tests {
         let nodes = Nodes::new(nodes.iter().map(node));
         let open = Openable::new(open.iter().map(|&(a, b)| (Seq(a), Seq(b))).collect());
         let mut kept = Vec::new();
-        sift(&entries, &nodes, &open, |e, keep| {
+        sift(&entries, &nodes, &open, |e, keep, _| {
             if keep {
                 kept.push(e.seq.0);
             }

@@ -190,6 +190,47 @@ pub struct EncodingChange {
     pub after_ns: Option<u64>,
 }
 
+/// What is asked for the data of a version.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Compaction {
+    /// What was written over is packed, whatever the volume's encoding and age.
+    Compacted,
+    /// It is taken out of packs, and stays raw.
+    Uncompacted,
+}
+
+/// A compaction that was asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CompactionInfo {
+    /// What was asked for.
+    pub wish: Compaction,
+    /// How far it is.
+    pub state: CompactionState,
+    /// When it was asked for.
+    pub asked: WallTime,
+    /// Blocks of the version that were packed when it was done.
+    pub packed: u64,
+    /// Blocks that were not: the present's, and what does not pay.
+    pub raw: u64,
+}
+
+/// How far a compaction is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CompactionState {
+    /// It waits for a pass over the map.
+    Waiting,
+    /// So many map entries of all were gone over.
+    Running {
+        /// Gone over.
+        passed: u64,
+        /// Of so many.
+        entries: u64,
+    },
+    /// All was gone over.
+    Done,
+}
+
 /// A volume's encoding as it stands.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EncodingInfo {
@@ -199,6 +240,8 @@ pub struct EncodingInfo {
     pub packed_bytes: u64,
     /// Bytes of the blocks that they are versions of.
     pub unpacked_bytes: u64,
+    /// Bytes of packs for versions that are gone, kept until their packs are packed anew.
+    pub shadow_bytes: u64,
     /// Versions that were packed since the pool was opened, some of them anew with others.
     pub packed: u64,
     /// Versions that a pack would not have made much smaller.
@@ -239,12 +282,27 @@ pub struct VolumeChange {
     pub window_ns: Option<u64>,
     /// `Some(None)` takes the limit away.
     pub history_limit_bytes: Option<Option<u64>>,
+    /// For how long what a smaller window or limit takes away is kept, in nanoseconds; `None` is a
+    /// day. 0 ends a grace period that is under way, too.
+    pub grace_ns: Option<u64>,
     /// The write-back cache.
     pub cache: CacheChange,
     /// Where data lives: changes at once, and what follows from that is done in the background.
     pub architecture: Option<Architecture>,
     /// How history is kept; what is encoded stays so.
     pub encoding: EncodingChange,
+}
+
+/// History that is kept although a smaller window or history limit was set: setting what held
+/// before loses nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GraceInfo {
+    /// Until when.
+    pub until: WallTime,
+    /// The window that history expires by until then, in nanoseconds.
+    pub window_ns: u64,
+    /// The history limit until then.
+    pub history_limit_bytes: Option<u64>,
 }
 
 /// A change of architecture whose background work is not done.
@@ -321,10 +379,18 @@ pub struct VolumeInfo {
     pub window_ns: u64,
     /// Bytes.
     pub history_limit_bytes: Option<u64>,
+    /// How far back the past can be opened now, in nanoseconds.
+    pub held_ns: u64,
+    /// Whether that is the window, or everything since the volume was made.
+    pub is_held: bool,
+    /// What held before, while it still does.
+    pub grace: Option<GraceInfo>,
     /// `online`, or `refusing-writes` after a failed write or flush.
     pub state: &'static str,
     /// Bytes of the present that are stored (holes excluded).
     pub live_bytes: u64,
+    /// Whether that is so; else it is an upper bound, until the map's runs are merged.
+    pub live_exact: bool,
     /// Bytes kept only for the past.
     pub history_bytes: u64,
     /// Bytes of history that stay because of versions, pinned marks, views and clones.
@@ -400,6 +466,8 @@ pub struct Version {
     pub consistency: Consistency,
     /// How the volume keeps what only versions of this age need.
     pub encoding: Encoding,
+    /// What was asked for it by hand.
+    pub compaction: Option<CompactionInfo>,
     /// What else needs its moment.
     pub dependants: Dependants,
 }
@@ -562,6 +630,94 @@ pub struct RevertReport {
     pub changed_exact: bool,
     /// The seq of the revert itself (`from` when nothing was done).
     pub seq: Seq,
+}
+
+/// History that was written over so long ago.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AgeBytes {
+    /// Less than so many nanoseconds ago (and not less than those before it); `None` is the rest.
+    pub below_ns: Option<u64>,
+    /// Bytes.
+    pub bytes: u64,
+}
+
+/// What pins and branches at one moment, or at neighbouring ones, hold.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Holder {
+    /// The first moment.
+    pub first: Seq,
+    /// The last one; the same unless there are so many that they are told together.
+    pub last: Seq,
+    /// How many moments.
+    pub moments: u64,
+    /// What is at the first and the last: `v:3`, `mark:NAME`, views, `clone NAME`, `revert`.
+    pub names: Vec<String>,
+    /// Bytes of history that these are the last to see before they were written over. Those of all
+    /// holders add up.
+    pub held_bytes: u64,
+    /// Of these: what no other moment that is held sees. The rest passes to the holder before when
+    /// this one goes.
+    pub own_bytes: u64,
+}
+
+/// What a volume's space is for, in full.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VolumeSpace {
+    /// Bytes of the present that are stored.
+    pub live_bytes: u64,
+    /// Whether that is so; else it is an upper bound.
+    pub live_exact: bool,
+    /// Bytes kept only for the past.
+    pub history_bytes: u64,
+    /// Of these: by when they were written over, youngest first.
+    pub ages: Vec<AgeBytes>,
+    /// Of these: what is not sorted by age before the map's runs are merged.
+    pub unsorted_bytes: u64,
+    /// Of these: what pins and branches see.
+    pub pinned_bytes: u64,
+    /// Of these: what has left the window.
+    pub beyond_bytes: u64,
+    /// Bytes that no moment needs any more: freed in the background, or when room is wanted.
+    pub reclaimable_bytes: u64,
+    /// Who holds what, oldest first.
+    pub holders: Vec<Holder>,
+}
+
+/// How fast something grows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Growth {
+    /// Bytes a day; less than nothing where it shrinks.
+    pub bytes_a_day: i64,
+    /// Over how long that was measured, in nanoseconds.
+    pub measured_ns: u64,
+}
+
+/// What the space of all volumes is for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PoolSpace {
+    /// Bytes of the present that are stored; what clones share counts for each.
+    pub live_bytes: u64,
+    /// Whether that is so; else it is an upper bound.
+    pub live_exact: bool,
+    /// Bytes kept only for the past.
+    pub history_bytes: u64,
+    /// Of these: what pins and branches see.
+    pub pinned_bytes: u64,
+    /// How fast what is in use grows, once that can be told.
+    pub growth: Option<Growth>,
+}
+
+/// What a full pool would give up next.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sacrifice {
+    /// The volume.
+    pub volume: String,
+    /// The oldest moment that can be opened by time now.
+    pub from: Stamp,
+    /// The oldest one after it.
+    pub to: Stamp,
+    /// Whether it is kept only for a grace period.
+    pub is_grace: bool,
 }
 
 /// The pool as it stands.

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use format::checksum::block_crc;
-use history::Slot;
 use history::run::EntrySource;
+use history::{Slot, SpaceCount};
 use units::BLOCK_BYTES;
 
 use crate::opening::Patience;
@@ -33,14 +33,22 @@ impl Pool {
                 return Err(broken(format!("runs of timeline {} out of order", timeline.id)));
             }
             for run in runs {
+                let mut blocks = 0;
                 run.with_source(store, |source| -> history::Result<()> {
                     let mut cursor = run.run.scan(source)?;
                     while let Some(entry) = cursor.peek() {
                         *counted.entry(entry.location.segment()).or_default() += 1;
+                        blocks += u64::from(entry.key.level == 0 && !entry.location.is_hole());
                         cursor.advance()?;
                     }
                     Ok(())
                 })?;
+                let figures = self.core.figures.lock().get(&run.id).cloned();
+                let told = figures.map(|figures| figures.newest + figures.superseded());
+                if let Some(told) = told.filter(|&told| told != blocks) {
+                    let text = format!("run {} has {blocks} blocks, its figures {told}", run.id);
+                    return Err(broken(text));
+                }
             }
         }
         for segment in store.segments() {
@@ -58,6 +66,8 @@ impl Pool {
             return Err(broken(text));
         }
         for volume in self.core.all_volumes() {
+            volume.verify_space()?;
+            volume.verify_figures()?;
             volume.cache.verify();
             volume.verify_places()?;
             volume.verify_homes()?;
@@ -67,6 +77,46 @@ impl Pool {
 }
 
 impl Volume {
+    /// Checks the sum of the log's segments against the segments. Nothing is in flight meanwhile.
+    fn verify_space(&self) -> Result<()> {
+        self.log.with_gate(|_| {
+            let segments = self.core.store.segments();
+            let mut expected = SpaceCount::default();
+            for one in segments.iter().filter(|s| s.log == self.id).map(|s| s.space()) {
+                expected.live_bytes += one.live_bytes;
+                expected.entries += one.entries;
+                expected.packed_bytes += one.packed_bytes;
+                expected.packed_entries += one.packed_entries;
+                expected.dead_bytes += one.dead_bytes;
+            }
+            let found = self.core.store.space(self.id).count();
+            if found == expected {
+                return Ok(());
+            }
+            let name = &self.name;
+            Err(broken(format!("the sums of {name} are {found:?}, its segments {expected:?}")))
+        })
+    }
+
+    /// Checks what is told of the present against a count of everything: whatever the runs' figures
+    /// take for it contains it, and is it where there is nothing else. (On timelines that were left
+    /// what superseded an entry may be gone, so that counting again says less.)
+    fn verify_figures(&self) -> Result<()> {
+        let present = self.present().timeline.clone();
+        if self.gone.load(Ordering::Acquire) || present.pending_counts().0 > 0 {
+            return Ok(());
+        }
+        let by_runs = self.counted_by_runs(std::slice::from_ref(&present));
+        let (exact, told) = (self.count_all()?.newest_of(present.id), by_runs.newest());
+        let differs = if by_runs.is_whole { exact != told } else { told < exact };
+        // Where somebody writes meanwhile nothing can be compared.
+        if differs && present.pending_counts().0 == 0 {
+            let name = &self.name;
+            return Err(broken(format!("{name} has {exact} newest blocks, its figures {told}")));
+        }
+        Ok(())
+    }
+
     /// Checks that whatever the map has in the base is at home there, one version of a block at
     /// most.
     fn verify_homes(&self) -> Result<()> {

@@ -16,7 +16,9 @@ use units::{Seq, Span, WallTime};
 
 use crate::catalogue::{Commit, ScheduleRecord, ScheduledRecord, VersionRecord};
 use crate::pins::Pins;
-use crate::types::{Consistency, Dependants, Encoding, Stamp, Version, VersionPage};
+use crate::types::{
+    CompactionInfo, Consistency, Dependants, Encoding, Stamp, Version, VersionPage,
+};
 use crate::volume::Volume;
 use crate::{Error, ErrorKind, Result};
 
@@ -143,8 +145,12 @@ impl Volume {
         let before = pins.version_before(number);
         drop(pins);
         let bytes = self.bound(before.map(|(_, v)| v.seq), seq)?;
-        let about =
-            About { until: None, encoding: Encoding::Raw, dependants: Dependants::default() };
+        let about = About {
+            until: None,
+            encoding: Encoding::Raw,
+            compaction: None,
+            dependants: Dependants::default(),
+        };
         Ok(told(number, version, (bytes, false), about))
     }
 
@@ -219,7 +225,9 @@ impl Volume {
         let now = self.core.machine.clock.wall();
         let is_old = |after_ns: u64| until.is_some_and(|u| u.saturating_add(Span(after_ns)) < now);
         let encoding = setting.filter(|s| is_old(s.after_ns)).map_or(Encoding::Raw, |s| s.encoding);
-        let about = About { until, encoding, dependants: Dependants { clones, views } };
+        let compaction = self.compactions.info(number);
+        let dependants = Dependants { clones, views };
+        let about = About { until, encoding, compaction, dependants };
         Ok(told(number, record, counted, about))
     }
 
@@ -408,10 +416,12 @@ impl Volume {
                 commit.put_version(self.id, heir, &record)?;
             }
         }
+        self.compactions.remove(self.id, &numbers_gone, &commit)?;
         for detail in details {
             self.core.audit(&mut numbers, &commit, action, &self.name, detail.clone())?;
         }
         self.core.finish(&numbers, commit)?;
+        self.compactions.forget(&numbers_gone);
         let mut counting = self.counting.lock();
         for &(number, _) in gone {
             pins.remove_version(number);
@@ -440,6 +450,7 @@ fn described(chunk: &[(u64, Seq)]) -> String {
 struct About {
     until: Option<WallTime>,
     encoding: Encoding,
+    compaction: Option<CompactionInfo>,
     dependants: Dependants,
 }
 
@@ -449,7 +460,7 @@ fn told(
     (bytes_changed, bytes_exact): (u64, bool),
     about: About,
 ) -> Version {
-    let About { until, encoding, dependants } = about;
+    let About { until, encoding, compaction, dependants } = about;
     Version {
         number,
         stamp: Stamp { seq: Seq(record.seq), time: WallTime::from_nanos(record.time_ns) },
@@ -460,6 +471,7 @@ fn told(
         is_scheduled: record.scheduled.is_some(),
         consistency: record.consistency,
         encoding,
+        compaction,
         dependants,
     }
 }

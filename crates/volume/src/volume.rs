@@ -17,6 +17,7 @@ use units::{BLOCK_BYTES, Moment, Seq, WallTime};
 use crate::base::Base;
 use crate::cache::Cache;
 use crate::catalogue::{Commit, Numbers, VolumeRecord};
+use crate::compaction::Compactions;
 use crate::conversion::Conversion;
 use crate::core::Core;
 use crate::deferred::Deferred;
@@ -25,6 +26,7 @@ use crate::encoding::EncodingState;
 use crate::opening::{Opening, Patience};
 use crate::pins::Pins;
 use crate::schedule::Schedule;
+use crate::space::Walked;
 use crate::types::{Extent, Stamp, VolumeCounters, VolumeInfo};
 use crate::versions::Counting;
 use crate::view::View;
@@ -76,10 +78,14 @@ pub struct Volume {
     pub(crate) deferred: Mutex<Deferred>,
     pub(crate) conversion: Mutex<Conversion>,
     pub(crate) encoding: Mutex<EncodingState>,
+    /// Versions that were compacted or uncompacted by hand.
+    pub(crate) compactions: Compactions,
     /// Blocks whose homes were taken when full merges would have brought them there.
     pub(crate) waiting_homes: AtomicU64,
     /// Live bytes as last counted, and the seq then.
-    pub(crate) counted: Mutex<Option<(Seq, u64)>>,
+    pub(crate) live: Mutex<Option<(Seq, u64)>>,
+    /// What a walk of a small map found last.
+    pub(crate) walked: Mutex<Option<Walked>>,
 }
 
 impl Volume {
@@ -228,6 +234,7 @@ impl Volume {
     pub fn info(&self) -> Result<VolumeInfo> {
         let latest = self.latest_told()?;
         let record = self.record.lock().clone();
+        let now = self.now();
         let space = self.space(&record)?;
         let conversion = self.conversion_info(&record)?;
         let (oldest, versions) = {
@@ -244,8 +251,12 @@ impl Volume {
             extent: record.extent,
             window_ns: record.window_ns,
             history_limit_bytes: record.history_limit_bytes,
+            held_ns: now.as_nanos().saturating_sub(record.horizon_ns),
+            is_held: record.is_window_held(now),
+            grace: record.grace_info(now),
             state: if self.core.store.has_failed() { "refusing-writes" } else { "online" },
             live_bytes: space.live_bytes,
+            live_exact: space.live_exact,
             history_bytes: space.history_bytes,
             pinned_bytes: space.pinned_bytes,
             oldest,

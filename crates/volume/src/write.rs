@@ -261,7 +261,7 @@ impl Volume {
 
     fn tell_map(&self, segment: &Segment, entries: &[Entry]) {
         let count = i64::try_from(entries.len()).expect("a batch is small");
-        segment.live_entries.fetch_add(count, Ordering::AcqRel);
+        segment.add_entries(count);
         let live = self.present();
         live.timeline.insert(entries);
         update_pages(&live.pages, entries);

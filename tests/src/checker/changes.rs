@@ -43,6 +43,27 @@ impl World {
         check_refused(&self.server, &export)
     }
 
+    /// Asks for a version to be compacted or uncompacted, which goes on behind whatever comes next.
+    pub(super) fn compact_version(&mut self, at: usize) -> Result<()> {
+        let (http, subject) = (self.server.http(), &self.subjects[at]);
+        let is_kept = |version: &&u64| {
+            let name = format!("v:{version}");
+            subject.moments.iter().any(|moment| moment.names.contains(&name))
+        };
+        let kept: Vec<u64> = subject.versions.iter().filter(is_kept).copied().collect();
+        if kept.is_empty() {
+            return Ok(());
+        }
+        let version = kept[self.random.index(kept.len())];
+        let verb = ["compact", "uncompact"][self.random.index(2)];
+        let job =
+            http.expect("POST", &subject.path(&format!("/versions/{version}/{verb}")), None)?;
+        ensure!(job["kind"] == verb, "asked to {verb}, and got {job}");
+        let name = subject.name.clone();
+        self.note(format!("{verb} {name}@v:{version}"));
+        Ok(())
+    }
+
     pub(super) fn create_mark(&mut self, at: usize) -> Result<()> {
         let http = self.server.http();
         let (number_of, of_past) = (self.fresh(), self.random.chance(40));

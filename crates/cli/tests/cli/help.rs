@@ -25,6 +25,8 @@ const COMMANDS: &[&str] = &[
     "version list",
     "version show",
     "version delete",
+    "version compact",
+    "version uncompact",
     "version schedule",
     "version schedule set",
     "version schedule show",

@@ -106,6 +106,8 @@ fn failures_have_the_exit_codes_of_the_contract() {
     assert_eq!(code(&["volume", "show", "nobody"]), 10);
     assert_eq!(code(&["volume", "delete", "nobody"]), 10);
     assert_eq!(code(&["version", "show", "pg", "7"]), 10);
+    assert_eq!(code(&["version", "compact", "pg", "7"]), 10);
+    assert_eq!(code(&["version", "uncompact", "nobody", "0"]), 10);
     assert_eq!(code(&["mark", "delete", "pg", "nobody"]), 10);
     assert_eq!(code(&["mark", "delete", "pg", "nobody", "--dry-run"]), 10);
     assert_eq!(code(&["resolve", "pg@v:7"]), 10);
@@ -118,6 +120,22 @@ fn failures_have_the_exit_codes_of_the_contract() {
     assert_eq!(code(&["revert", "pg", "--to", "-5m"]), 2);
     assert_eq!(code(&["diff", "pg", "other"]), 2);
     assert_eq!(code(&["nonsense"]), 2);
+}
+
+#[test]
+fn versions_are_compacted_and_uncompacted() {
+    let fixture = with_volume();
+    for _ in 0..2 {
+        fixture.ok(&["version", "create", "pg"]);
+    }
+    let some = fixture.run(&["version", "compact", "pg", "1", "7", "--wait"]);
+    assert_eq!((some.code, some.out.contains("version 1 of pg: compact, ")), (3, true), "{some:?}");
+    let listed = fixture.run(&["version", "list", "pg", "--json"]).json();
+    assert_eq!((&listed[0]["compacted"], &listed[1]["compacted"]), (&false.into(), &true.into()));
+    let done = fixture.run(&["version", "uncompact", "pg", "1", "--wait", "--json"]).json();
+    assert_eq!((&done[0]["state"], &done[0]["percent"]), (&"done".into(), &100.into()));
+    let listed = fixture.run(&["version", "list", "pg"]);
+    assert!(listed.out.contains("uncompacted"), "{listed:?}");
 }
 
 #[test]

@@ -49,6 +49,7 @@ pub(crate) fn volume(info: volume::VolumeInfo, clients: usize, nbd: &NbdAddresse
         extent: info.extent.bytes(),
         window: SpanInput(Span(info.window_ns)),
         history_limit: info.history_limit_bytes,
+        grace: info.grace.map(grace),
         state: info.state.to_owned(),
         live_bytes: info.live_bytes,
         history_bytes: info.history_bytes,
@@ -66,6 +67,14 @@ pub(crate) fn volume(info: volume::VolumeInfo, clients: usize, nbd: &NbdAddresse
         base_bytes: info.base_bytes,
         versions: info.versions,
         device_io: info.device_io.into_iter().map(device_io).collect(),
+    }
+}
+
+fn grace(info: volume::GraceInfo) -> api::Grace {
+    api::Grace {
+        until: time(info.until),
+        window: SpanInput(Span(info.window_ns)),
+        history_limit: info.history_limit_bytes,
     }
 }
 
@@ -95,6 +104,7 @@ fn encoding(info: volume::EncodingInfo) -> api::Encoding {
         after: info.setting.map(|setting| SpanInput(Span(setting.after_ns))),
         packed_bytes: info.packed_bytes,
         unpacked_bytes: info.unpacked_bytes,
+        shadow_bytes: info.shadow_bytes,
         encoded: info.packed,
         left: info.left,
         faults: info.faults,
@@ -137,7 +147,33 @@ fn device_io(count: volume::IoCount) -> api::DeviceIo {
     api::DeviceIo { kind, requests: count.requests, bytes: count.bytes }
 }
 
-pub(crate) fn version(version: volume::Version) -> api::Version {
+pub(crate) fn job(volume: &str, version: u64, info: &volume::CompactionInfo) -> api::Job {
+    let (state, percent) = match info.state {
+        volume::CompactionState::Waiting => ("waiting", 0),
+        volume::CompactionState::Running { passed, entries } => {
+            ("running", passed * 100 / entries.max(1))
+        }
+        volume::CompactionState::Done => ("done", 100),
+    };
+    let kind = match info.wish {
+        volume::Compaction::Compacted => "compact",
+        volume::Compaction::Uncompacted => "uncompact",
+    };
+    api::Job {
+        id: format!("{volume}.{version}"),
+        kind: kind.to_owned(),
+        volume: volume.to_owned(),
+        version,
+        state: state.to_owned(),
+        percent,
+        asked: time(info.asked),
+        packed: info.packed,
+        raw: info.raw,
+    }
+}
+
+pub(crate) fn version(volume: &str, version: volume::Version) -> api::Version {
+    let job = version.compaction.map(|info| job(volume, version.number, &info));
     api::Version {
         number: version.number,
         seq: version.stamp.seq.0,
@@ -152,7 +188,8 @@ pub(crate) fn version(version: volume::Version) -> api::Version {
         encoding: version.encoding.name().to_owned(),
         clones: version.dependants.clones,
         views: version.dependants.views as u64,
-        compacted: false,
+        compacted: job.as_ref().is_some_and(|j| j.kind == "compact" && j.state == "done"),
+        job,
     }
 }
 

@@ -30,7 +30,7 @@ pub(super) async fn list(
             let next = page
                 .next
                 .map(|number| format!("{}/versions?limit={limit}&next={number}", location(&name)));
-            let entries = page.versions.into_iter().map(convert::version).collect();
+            let entries = page.versions.into_iter().map(|v| convert::version(&name, v)).collect();
             Ok(Listed { entries, next })
         })
         .await
@@ -62,7 +62,7 @@ pub(super) async fn create(
                 })?,
             };
             let at = format!("{}/versions/{}", location(&name), version.number);
-            Ok(made(at, convert::version(version)))
+            Ok(made(at, convert::version(&name, version)))
         })
         .await
 }
@@ -82,7 +82,7 @@ pub(super) async fn show(
     Named((name, number)): Named<(String, u64)>,
 ) -> Answer<Json<api::Version>> {
     context
-        .engine(move |context| Ok(convert::version(context.volume(&name)?.version(number)?)))
+        .engine(move |context| Ok(convert::version(&name, context.volume(&name)?.version(number)?)))
         .await
         .map(Json)
 }

@@ -213,6 +213,7 @@ fn apply(context: &Context, name: &str, body: &ChangeVolume, force: bool) -> Ans
         granularity: body.granularity.map(convert::granularity_back),
         window_ns: body.window.map(|w| w.0.0),
         history_limit_bytes: body.history_limit.map(|limit| limit.map(|l| l.0.0)),
+        grace_ns: body.grace.map(|grace| grace.0.0),
         cache: CacheChange {
             bytes: body.cache.map(|c| c.0.0),
             dirty_percent: body.cache_dirty_percent,

@@ -363,6 +363,39 @@ fn history_is_encoded_as_asked_for_shown_counted_and_audited() {
 }
 
 #[test]
+fn a_version_is_compacted_as_a_job() {
+    let fixture = Fixture::with_volume();
+    for byte in 1..60 {
+        fixture.write(0, byte);
+    }
+    let version = fixture.client.create_version("v", &CreateVersion::default()).expect("create");
+    assert_eq!((version.compacted, version.job), (false, None));
+    assert!(fixture.client.jobs().expect("jobs").is_empty());
+    let mut job = fixture.client.compact_version("v", 0).expect("asked");
+    assert_eq!((job.id.as_str(), job.kind.as_str(), job.version), ("v.0", "compact", 0));
+    let began = Instant::now();
+    while job.state != "done" {
+        assert!(began.elapsed() < Duration::from_secs(60), "it is not done: {job:?}");
+        std::thread::sleep(Duration::from_millis(20));
+        job = fixture.client.job("v.0").expect("a job");
+    }
+    assert_eq!((job.packed, job.raw, job.percent), (58, 1, 100), "all but the present");
+    let version = fixture.client.version("v", 0).expect("show");
+    assert_eq!((version.compacted, version.job), (true, Some(job)));
+    assert_eq!(fixture.client.volume("v").expect("show").encoding.unpacked_bytes, 58 * 4096);
+    let (_, audit) = fixture.send("GET", "/audit", "");
+    assert!(audit.contains("\"version-compact\"") && audit.contains("\"compacted\""), "{audit}");
+    let job = fixture.client.uncompact_version("v", 0).expect("asked");
+    assert_eq!(job.kind, "uncompact");
+    for id in ["v.7", "v", "nobody.0", "v.x", "v."] {
+        let (status, _) = fixture.send("GET", &format!("/jobs/{id}"), "");
+        assert_eq!(status, 404, "{id}");
+    }
+    let refused = problem(fixture.client.compact_version("v", 7));
+    assert_eq!(refused.detail, "v has no version 7");
+}
+
+#[test]
 fn volumes_with_a_base_are_made_shown_and_reverted() {
     for (architecture, kind) in [("redirect", "history-write"), ("checkpointing", "journal-write")]
     {

@@ -8,14 +8,18 @@ use redb::{Key, TableDefinition, TableHandle, Value};
 use serde::Serialize;
 
 use super::{
-    AUDIT, BASES, CURRENT, ConversionRecord, EventRecord, GROUP_VERSIONS, GROUPS, GroupRecord,
-    GroupVersionRecord, MAP_RUNS, MARKS, MarkRecord, NUMBERS, RunRecord, SCHEDULES, SEGMENTS,
-    SPARES, ScheduleRecord, ScheduledRecord, SegmentRecord, SourceRecord, TIME_RUNS, TIMELINES,
-    TimelineRecord, VERSIONS, VOLUMES, VersionRecord, VolumeRecord,
+    AUDIT, BASES, COMPACTIONS, CURRENT, CompactionRecord, ConversionRecord, EventRecord, FIGURES,
+    GROUP_VERSIONS, GROUPS, GraceRecord, GroupRecord, GroupVersionRecord, MAP_RUNS, MARKS,
+    MarkRecord, NUMBERS, RunRecord, SAMPLES, SCHEDULES, SEGMENTS, SPARES, ScheduleRecord,
+    ScheduledRecord, SegmentRecord, SourceRecord, TIME_RUNS, TIMELINES, TimelineRecord, VERSIONS,
+    VOLUMES, VersionRecord, VolumeRecord,
 };
+use crate::figures::{Figures, SpanFigures};
+use crate::growth::Sample;
 use crate::retention::KeepRules;
 use crate::types::{
-    Architecture, AuditRecord, CacheSetting, Consistency, Encoding, EncodingSetting, Granularity,
+    Architecture, AuditRecord, CacheSetting, Compaction, Consistency, Encoding, EncodingSetting,
+    Granularity,
 };
 
 /// The cells of the first table under a heading.
@@ -59,9 +63,12 @@ fn the_page_names_every_table_and_its_types() {
         typed(CURRENT),
         typed(BASES),
         typed(SCHEDULES),
+        typed(COMPACTIONS),
         typed(GROUPS),
         typed(GROUP_VERSIONS),
         typed(AUDIT),
+        typed(FIGURES),
+        typed(SAMPLES),
     ];
     assert_eq!(told, code);
 }
@@ -89,6 +96,15 @@ fn source() -> SourceRecord {
 
 fn encoding() -> EncodingSetting {
     EncodingSetting { encoding: Encoding::Delta, after_ns: 1 }
+}
+
+fn grace() -> GraceRecord {
+    GraceRecord { until_ns: 1, window_ns: 1, history_limit_bytes: None }
+}
+
+fn figures() -> Figures {
+    let span = SpanFigures { after: 1, until: 2, blocks: 1, pinned: 1, own: 1 };
+    Figures { newest: 1, spans: vec![span] }
 }
 
 fn volume() -> VolumeRecord {
@@ -124,6 +140,7 @@ fn volume() -> VolumeRecord {
         conversion: Some(conversion()),
         extent: units::MapExtent::ALL[4],
         encoding: Some(encoding()),
+        grace: Some(grace()),
     }
 }
 
@@ -165,6 +182,13 @@ fn the_page_names_every_field_of_every_json_record() {
         done_ns: 1,
     };
     let mark = MarkRecord { seq: 1, time_ns: 1, pinned: true, created_ns: 1 };
+    let compaction = CompactionRecord {
+        wish: Compaction::Uncompacted,
+        asked_ns: 1,
+        done: true,
+        packed: 1,
+        raw: 1,
+    };
     let audit =
         AuditRecord { number: 1, time_ns: 1, action: text(), volume: text(), detail: text() };
     let code: BTreeSet<(String, String)> = [
@@ -180,9 +204,14 @@ fn the_page_names_every_field_of_every_json_record() {
         fields("mark", &mark),
         fields("schedule", &schedule),
         fields("keep", &keep),
+        fields("compaction", &compaction),
         fields("group", &group),
         fields("capture", &capture),
         fields("audit", &audit),
+        fields("grace", &grace()),
+        fields("figures", &figures()),
+        fields("sample", &Sample { pool_bytes: 1, volumes: vec![(1, 1)] }),
+        fields("span", &figures().spans[0]),
     ]
     .into_iter()
     .flatten()

@@ -7,7 +7,9 @@ use serde::{Deserialize, Serialize};
 use units::MapExtent;
 
 use crate::retention::KeepRules;
-use crate::types::{Architecture, CacheSetting, Consistency, EncodingSetting, Granularity};
+use crate::types::{
+    Architecture, CacheSetting, Compaction, Consistency, EncodingSetting, Granularity,
+};
 
 /// A volume, or what is left of a deleted one while a clone still needs its past.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -74,6 +76,21 @@ pub struct VolumeRecord {
     /// How its history is encoded; raw if nothing is said.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub encoding: Option<EncodingSetting>,
+    /// What a smaller window or history limit takes away is kept for a while.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub grace: Option<GraceRecord>,
+}
+
+/// History that is kept although a smaller window or history limit was set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct GraceRecord {
+    /// Until when, in nanoseconds since 1970.
+    pub until_ns: u64,
+    /// The window that history expires by until then.
+    pub window_ns: u64,
+    /// The history limit until then.
+    pub history_limit_bytes: Option<u64>,
 }
 
 /// A change of architecture: what is left of it to do is told by slabs and map.
@@ -170,6 +187,22 @@ pub struct VersionRecord {
     /// What made it, if that was a schedule.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scheduled: Option<ScheduledRecord>,
+}
+
+/// A version that was compacted or uncompacted by hand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CompactionRecord {
+    /// What was asked for.
+    pub wish: Compaction,
+    /// When, in nanoseconds since 1970.
+    pub asked_ns: u64,
+    /// Whether all of it was gone over since.
+    pub done: bool,
+    /// Past blocks of the version that were packed then.
+    pub packed: u64,
+    /// Blocks that were not: the present's, and what does not pay.
+    pub raw: u64,
 }
 
 /// Volumes that are captured together.

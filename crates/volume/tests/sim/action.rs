@@ -1,6 +1,6 @@
 //! What the simulator can do to a pool, one thing at a time.
 
-use hindsight_volume::{Architecture, Granularity, VolumeChange};
+use hindsight_volume::{Architecture, Compaction, Granularity, VolumeChange};
 use units::Moment;
 
 use crate::oracle::Change;
@@ -34,6 +34,8 @@ pub enum Action {
     CreateVersion(String),
     /// Deletes one.
     DeleteVersion(String, u64),
+    /// Compacts or uncompacts one.
+    Compact(String, u64, Compaction),
     /// Names a moment: volume, name, moment, pinned.
     CreateMark(String, String, Moment, bool),
     /// Deletes a mark.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use hindsight_volume::Granularity;
+use hindsight_volume::{Granularity, VolumeChange};
 
 use crate::oracle::{Change, Oracle};
 
@@ -23,6 +23,9 @@ pub struct Model {
     pub granularities: Vec<(u64, Granularity)>,
     /// The window in nanoseconds.
     pub window_ns: u64,
+    /// Until when another, larger window holds, and which: what a smaller one takes is kept for a
+    /// while.
+    pub grace: Option<(u64, u64)>,
     /// No moment before this time has to be openable: the largest "now minus window" so far.
     pub expired_to_ns: u64,
     /// History may have been given up for want of space.
@@ -46,6 +49,7 @@ impl Model {
             marks: BTreeMap::new(),
             granularities: vec![(0, granularity)],
             window_ns,
+            grace: None,
             expired_to_ns: 0,
             squeezed: false,
             cached: false,
@@ -62,7 +66,39 @@ impl Model {
     /// Takes note of the time: what is older than the window may go from now on, and never comes
     /// back.
     pub fn note_now(&mut self, now_ns: u64) {
-        self.expired_to_ns = self.expired_to_ns.max(now_ns.saturating_sub(self.window_ns));
+        // A grace that was over once stays so, even if the clock goes back.
+        self.grace = self.grace.filter(|grace| now_ns < grace.0);
+        let held = self.window_in_force();
+        self.expired_to_ns = self.expired_to_ns.max(now_ns.saturating_sub(held));
+    }
+
+    fn window_in_force(&self) -> u64 {
+        self.grace.map_or(self.window_ns, |grace| grace.1.max(self.window_ns))
+    }
+
+    /// Takes over a window that was set between two times: a smaller one takes nothing before its
+    /// grace is over. `until_ns` is when the engine says that is.
+    pub fn set_window(
+        &mut self,
+        change: &VolumeChange,
+        (first_ns, last_ns): (u64, u64),
+        until_ns: Option<u64>,
+    ) {
+        self.note_now(last_ns);
+        if change.window_ns.or(change.history_limit_bytes.map(|_| 0)).or(change.grace_ns).is_none()
+        {
+            return;
+        }
+        let held = self.window_in_force();
+        self.window_ns = change.window_ns.unwrap_or(self.window_ns);
+        let grace_ns = change.grace_ns.unwrap_or(24 * 3600 * 1_000_000_000);
+        self.grace = None;
+        if self.window_ns < held && grace_ns > 0 && last_ns < first_ns + grace_ns {
+            let until_ns = until_ns.expect("a smaller window begins a grace period");
+            let range = first_ns + grace_ns..=last_ns + grace_ns;
+            assert!(range.contains(&until_ns), "{until_ns} is not {grace_ns} after {first_ns}");
+            self.grace = Some((until_ns, held));
+        }
     }
 
     /// The granularity at a seq.

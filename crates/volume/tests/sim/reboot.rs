@@ -263,6 +263,8 @@ impl World {
         if let Some(Action::Change(_, change)) = mine {
             model.window_ns =
                 change.window_ns.filter(|&w| w == info.window_ns).unwrap_or(model.window_ns);
+            // It was done or not: the engine may know of the grace that it began.
+            model.grace = info.grace.map(|grace| (grace.until.as_nanos(), grace.window_ns));
         }
         model.cached = info.cache.is_some();
         assert_eq!(info.granularity, model.granularity_at(u64::MAX));

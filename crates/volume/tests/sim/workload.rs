@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use hindsight_volume::{
-    Architecture, CacheChange, Encoding, EncodingChange, Granularity, VolumeChange,
+    Architecture, CacheChange, Compaction, Encoding, EncodingChange, Granularity, VolumeChange,
 };
 use sim::{Op, Random};
 use units::{Moment, Seq, Span, WallTime};
@@ -36,6 +36,8 @@ pub struct Workload {
     random: Random,
     /// Draws history limits, apart so that older seeds draw what they drew.
     limits: Random,
+    /// Draws grace periods, likewise.
+    graces: Random,
     /// Draws changes of architecture, where there are some.
     converts: Option<Random>,
     /// Draws volumes that begin as files, where there are some.
@@ -73,6 +75,7 @@ impl Workload {
         Workload {
             random,
             limits,
+            graces: Random::new(seed ^ 0x6_7ace),
             converts: None,
             imports: None,
             encodes: None,
@@ -131,6 +134,13 @@ impl Workload {
             return Some(Action::Step(64 << 20));
         }
         let name = models.keys().nth(random.below(models.len() as u64) as usize)?.clone();
+        let versions = &models[&name].versions;
+        if !versions.is_empty() && random.chance(700) {
+            let number = *versions.keys().nth(random.below(versions.len() as u64) as usize)?;
+            let wish =
+                [Compaction::Compacted, Compaction::Uncompacted][random.below(3) as usize % 2];
+            return Some(Action::Compact(name, number, wish));
+        }
         let encoding =
             [Encoding::Raw, Encoding::Delta, Encoding::Xor][random.below(7) as usize % 3];
         let after_ns = random.below(4) * SECOND;
@@ -273,6 +283,11 @@ impl Workload {
                 0 => Some(Some(self.limits.below(8) << 20)),
                 1 => Some(None),
                 _ => None,
+            },
+            grace_ns: match self.graces.below(4) {
+                0 => None,
+                1 => Some(0),
+                _ => Some(self.graces.below(60) * SECOND),
             },
             cache: CacheChange::default(),
             architecture: None,

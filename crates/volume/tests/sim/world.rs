@@ -374,6 +374,9 @@ impl World {
                 self.volume(name).delete_version(*number)?;
                 self.model(name).versions.remove(number);
             }
+            Action::Compact(name, number, wish) => {
+                self.volume(name).compact_version(*number, *wish)?;
+            }
             Action::CreateMark(name, mark, moment, pin) => {
                 let Some(resolved) = self.resolve(name, moment)? else { return Ok(()) };
                 let made = self.volume(name).create_mark(mark, moment, *pin)?;
@@ -396,14 +399,17 @@ impl World {
                 if self.caches.as_mut().is_some_and(|random| random.chance(300)) {
                     change.cache = self.cache_for(volume.info()?.architecture);
                 }
+                let first_ns = volume.now().as_nanos();
                 volume.change(&change)?;
-                let is_cached = volume.info()?.cache.is_some();
+                let last_ns = volume.now().as_nanos();
+                let info = volume.info()?;
                 let model = self.model(name);
-                model.cached = is_cached;
+                model.cached = info.cache.is_some();
+                let until_ns = info.grace.map(|grace| grace.until.as_nanos());
+                model.set_window(&change, (first_ns, last_ns), until_ns);
                 if let Some(granularity) = change.granularity {
                     model.granularities.push((model.oracle.latest() + 1, granularity));
                 }
-                model.window_ns = change.window_ns.unwrap_or(model.window_ns);
             }
             Action::Convert(name, architecture) => self.convert(name, *architecture)?,
             other => unreachable!("{other:?} is no event"),

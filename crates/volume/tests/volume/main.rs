@@ -3,10 +3,13 @@
 mod audit;
 mod base;
 mod cached;
+mod compaction;
 mod conversion;
 mod corners;
 mod extents;
+mod figures;
 mod golden;
+mod grace;
 mod groups;
 mod handover;
 mod hook;

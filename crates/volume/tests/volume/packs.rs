@@ -16,15 +16,15 @@ const SECOND: u64 = 1_000_000_000;
 const ENCODINGS: [Encoding; 2] = [Encoding::Delta, Encoding::Xor];
 
 /// Blocks whose versions differ in a few bytes, as pages of a database do.
-struct Pages {
+pub struct Pages {
     random: Random,
-    present: Vec<u8>,
+    pub present: Vec<u8>,
     /// The whole volume after some of the writes.
     moments: BTreeMap<Seq, Vec<u8>>,
 }
 
 impl Pages {
-    fn new(volume: &Volume) -> Pages {
+    pub fn new(volume: &Volume) -> Pages {
         Pages {
             random: Random::new(7),
             present: vec![0; volume.size_bytes() as usize],
@@ -33,7 +33,7 @@ impl Pages {
     }
 
     /// Changes pages, among the first `blocks`.
-    fn change(&mut self, volume: &Volume, blocks: u64, times: u64) {
+    pub fn change(&mut self, volume: &Volume, blocks: u64, times: u64) {
         for turn in 0..times {
             let block = self.random.below(blocks);
             let start = (block * BLOCK) as usize;
@@ -54,7 +54,7 @@ impl Pages {
         }
     }
 
-    fn check(&self, volume: &Arc<Volume>) {
+    pub fn check(&self, volume: &Arc<Volume>) {
         assert_eq!(content(volume), self.present, "the present");
         for (&seq, expected) in &self.moments {
             assert!(past(volume, seq) == *expected, "another past at {seq}");
@@ -62,20 +62,20 @@ impl Pages {
     }
 }
 
-fn encode(rig: &Rig, volume: &Volume, encoding: Encoding) {
+pub fn encode(rig: &Rig, volume: &Volume, encoding: Encoding) {
     let encoding = EncodingChange { encoding: Some(encoding), after_ns: Some(SECOND) };
     volume.change(&VolumeChange { encoding, ..VolumeChange::default() }).expect("changed");
     pack(rig);
 }
 
 /// Lets everything become old enough, and all that follows from it be done.
-fn pack(rig: &Rig) {
+pub fn pack(rig: &Rig) {
     rig.clock.advance(61 * SECOND);
     rig.settle();
 }
 
 /// Bytes of what is packed: as it is, and as it was.
-fn packed(volume: &Volume) -> (u64, u64) {
+pub fn packed(volume: &Volume) -> (u64, u64) {
     let encoding = volume.info().expect("info").encoding;
     (encoding.packed_bytes, encoding.unpacked_bytes)
 }
@@ -190,7 +190,11 @@ fn a_history_limit_takes_the_oldest_of_what_is_packed_and_no_more() {
     encode(&rig, &volume, Encoding::Xor);
     let history = volume.info().expect("info").history_bytes;
     let limit = history - history / 4;
-    let change = VolumeChange { history_limit_bytes: Some(Some(limit)), ..VolumeChange::default() };
+    let change = VolumeChange {
+        history_limit_bytes: Some(Some(limit)),
+        grace_ns: Some(0),
+        ..VolumeChange::default()
+    };
     volume.change(&change).expect("changed");
     for _ in 0..20 {
         rig.clock.advance(2 * SECOND);

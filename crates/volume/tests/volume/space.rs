@@ -52,7 +52,11 @@ fn a_history_limit_holds_beside_old_data_that_is_still_there() {
     for block in 64..1564 {
         put(&volume, block, 5);
     }
-    let limit = VolumeChange { history_limit_bytes: Some(Some(4 << 20)), ..Default::default() };
+    let limit = VolumeChange {
+        history_limit_bytes: Some(Some(4 << 20)),
+        grace_ns: Some(0),
+        ..VolumeChange::default()
+    };
     volume.change(&limit).expect("limited");
     churn(&rig, &pool, &volume, 8000);
     step_all(&pool);

@@ -1,0 +1,105 @@
+//! Jobs: versions that are compacted and uncompacted in the background.
+
+use api::Job;
+use axum::Json;
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::http::header::{HeaderName, LOCATION};
+use volume::Compaction;
+
+use super::answer::{Answer, Refusal};
+use super::ask::Named;
+use super::{API_PREFIX, Context, convert};
+
+/// What a handler answers that began a job.
+type Begun = (StatusCode, [(HeaderName, String); 1], Json<Job>);
+
+async fn begin(context: Context, (name, number): (String, u64), wish: Compaction) -> Answer<Begun> {
+    context
+        .engine(move |context| {
+            let info = context.volume(&name)?.compact_version(number, wish)?;
+            let job = convert::job(&name, number, &info);
+            let location = format!("{API_PREFIX}/jobs/{}", job.id);
+            Ok((StatusCode::ACCEPTED, [(LOCATION, location)], Json(job)))
+        })
+        .await
+}
+
+/// Compacts a version in the background: what was written over since is encoded, whatever the
+/// volume's encoding and age.
+#[utoipa::path(post, path = "/volumes/{volume}/versions/{number}/compact", tag = "versions",
+    params(
+        ("volume" = String, Path, description = "Name of the volume"),
+        ("number" = u64, Path, description = "Number of the version"),
+    ),
+    responses(
+        (status = 202, body = Job, headers(("Location" = String))),
+        (status = 404, body = api::Problem, content_type = "application/problem+json"),
+    ))]
+pub(super) async fn compact(
+    State(context): State<Context>,
+    Named(version): Named<(String, u64)>,
+) -> Answer<Begun> {
+    begin(context, version, Compaction::Compacted).await
+}
+
+/// Uncompacts a version in the background: what is encoded of it is stored raw, and stays so.
+#[utoipa::path(post, path = "/volumes/{volume}/versions/{number}/uncompact", tag = "versions",
+    params(
+        ("volume" = String, Path, description = "Name of the volume"),
+        ("number" = u64, Path, description = "Number of the version"),
+    ),
+    responses(
+        (status = 202, body = Job, headers(("Location" = String))),
+        (status = 404, body = api::Problem, content_type = "application/problem+json"),
+    ))]
+pub(super) async fn uncompact(
+    State(context): State<Context>,
+    Named(version): Named<(String, u64)>,
+) -> Answer<Begun> {
+    begin(context, version, Compaction::Uncompacted).await
+}
+
+/// Lists jobs by volume and version. Those that are done are listed as long as their version is
+/// there.
+#[utoipa::path(get, path = "/jobs", tag = "jobs",
+    responses((status = 200, body = Vec<Job>)))]
+pub(super) async fn list(State(context): State<Context>) -> Answer<Json<Vec<Job>>> {
+    context.engine(|context| Ok(all(context))).await.map(Json)
+}
+
+fn all(context: &Context) -> Vec<Job> {
+    let volumes = context.pool().volumes();
+    let of = |volume: &std::sync::Arc<volume::Volume>| {
+        let told = |(number, info)| convert::job(volume.name(), number, &info);
+        volume.compactions().into_iter().map(told).collect::<Vec<_>>()
+    };
+    volumes.iter().flat_map(of).collect()
+}
+
+/// Shows a job.
+#[utoipa::path(get, path = "/jobs/{id}", tag = "jobs",
+    params(("id" = String, Path, description = "The volume, a dot, the number of the version")),
+    responses(
+        (status = 200, body = Job),
+        (status = 404, body = api::Problem, content_type = "application/problem+json"),
+    ))]
+pub(super) async fn show(
+    State(context): State<Context>,
+    Named(id): Named<String>,
+) -> Answer<Json<Job>> {
+    context
+        .engine(move |context| {
+            let unknown = || {
+                let text = format!("there is no job {id}");
+                Refusal::new(api::ProblemKind::NotFound, text)
+                    .with_hint("a job is named VOLUME.N: a volume and the number of a version")
+            };
+            let (name, number) = id.rsplit_once('.').ok_or_else(unknown)?;
+            let number: u64 = number.parse().map_err(|_| unknown())?;
+            let info = context.volume(name)?.compaction(number)?.ok_or_else(unknown)?;
+            Ok(convert::job(name, number, &info))
+        })
+        .await
+        .map(Json)
+}

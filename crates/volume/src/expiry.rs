@@ -1,0 +1,229 @@
+//! What leaves the past: by the window, by the history limit, and for want of room.
+//!
+//! The order of sacrifice when the pool is full: expired history first; then what is kept only for
+//! a grace period; then the oldest unpinned history of the volume that retains most seqs, half at a
+//! time. Pinned moments and the present never. Each has a line in the audit log, with its reason.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use history::{By, Content, Segment};
+use units::{Seq, Span, WallTime};
+
+use crate::Result;
+use crate::core::Core;
+use crate::pool::Pool;
+use crate::types::{Sacrifice, Stamp};
+use crate::volume::Volume;
+
+/// The horizon moves by at least this much, in nanoseconds: each move is a durable commit.
+const EXPIRY_STEP_NS: u64 = 250_000_000;
+
+/// Why history can no longer be opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Why {
+    /// It is older than the window, of so many nanoseconds.
+    Window(u64),
+    /// There was more than so many bytes of it.
+    Limit(u64),
+    /// There was no room for a write, and it was the oldest of the volume that had most.
+    NoRoom,
+    /// There was no room for a write, and it was kept only for a grace period.
+    NoRoomInGrace,
+}
+
+impl Why {
+    fn action(self) -> &'static str {
+        match self {
+            Why::Window(_) => "expire",
+            Why::Limit(_) => "history-limit",
+            Why::NoRoom | Why::NoRoomInGrace => "sacrifice",
+        }
+    }
+
+    fn reason(self) -> String {
+        match self {
+            Why::Window(nanos) => format!("older than the window of {}", Span(nanos)),
+            Why::Limit(bytes) => format!("more history than the limit of {bytes} bytes"),
+            Why::NoRoom => "the pool was full, and this volume retained most".to_owned(),
+            Why::NoRoomInGrace => {
+                "the pool was full, and this was kept only for a grace period".to_owned()
+            }
+        }
+    }
+}
+
+/// What would be given up next.
+struct Offering {
+    volume: Arc<Volume>,
+    to: Seq,
+    why: Why,
+}
+
+impl Core {
+    /// What would be given up next if a write found no room: what is kept for a grace period, or
+    /// else the older half of the unpinned history of the volume that retains most seqs. What was
+    /// never retained is no history, however many seqs it took.
+    fn next_offering(&self) -> Result<Option<Offering>> {
+        // What cannot be reclaimed for damage is not given up for nothing.
+        let mut volumes = self.all_volumes();
+        volumes.retain(|v| {
+            let stable = v.log.stable();
+            !v.ailing.load(Ordering::Relaxed) && v.record.lock().has_unpinned_past(stable)
+        });
+        let mut graced: Option<(u64, Offering)> = None;
+        for volume in &volumes {
+            let outcome = volume.announced_horizon();
+            let Some(to) = self.spare_others(volume, outcome, &mut None)? else { continue };
+            let span = to.0 - volume.record.lock().horizon_seq;
+            if graced.as_ref().is_none_or(|(most, _)| *most <= span) {
+                let volume = Arc::clone(volume);
+                graced = Some((span, Offering { volume, to, why: Why::NoRoomInGrace }));
+            }
+        }
+        if let Some((_, offering)) = graced {
+            return Ok(Some(offering));
+        }
+        let span = |v: &Arc<Volume>| {
+            let stable = v.log.stable().0;
+            stable.saturating_sub(v.record.lock().horizon_seq)
+        };
+        let Some(volume) = volumes.into_iter().max_by_key(span) else { return Ok(None) };
+        let span = span(&volume);
+        if span == 0 {
+            return Ok(None);
+        }
+        let to = Seq(volume.record.lock().horizon_seq + span.div_ceil(2));
+        Ok(Some(Offering { volume, to, why: Why::NoRoom }))
+    }
+
+    /// Gives up what goes next; false when nothing is left to give up.
+    pub(crate) fn sacrifice(&self) -> Result<bool> {
+        let Some(Offering { volume, to, why }) = self.next_offering()? else { return Ok(false) };
+        let raised = volume.raise_horizon(to, None, why);
+        self.spare_others(&volume, raised, &mut None).map(|()| true)
+    }
+}
+
+impl Pool {
+    /// What a full pool would give up next.
+    ///
+    /// # Errors
+    /// `Corrupt` or `Io`, from a time index.
+    pub fn next_sacrifice(&self) -> Result<Option<Sacrifice>> {
+        let Some(Offering { volume, to, why }) = self.core.next_offering()? else {
+            return Ok(None);
+        };
+        let record = volume.record.lock().clone();
+        let from =
+            Stamp { seq: Seq(record.horizon_seq), time: WallTime::from_nanos(record.horizon_ns) };
+        Ok(Some(Sacrifice {
+            volume: volume.name.clone(),
+            from,
+            to: volume.stamp(to)?,
+            is_grace: why == Why::NoRoomInGrace,
+        }))
+    }
+}
+
+impl Volume {
+    /// Moves the horizon to where the window says; to where the history limit says only when
+    /// nothing is being reclaimed: what the last move freed is not known before.
+    pub(crate) fn expire(&self, is_settled: bool) -> Result<()> {
+        self.end_grace()?;
+        let record = self.record.lock().clone();
+        if record.deleted {
+            return Ok(());
+        }
+        let now = self.now();
+        let window_ns = record.window_in_force(now);
+        let start = WallTime::from_nanos(now.as_nanos().saturating_sub(window_ns));
+        // Commits cost a flush: move in steps of a hundredth of the window.
+        let step = (window_ns / 100).max(EXPIRY_STEP_NS);
+        if start.as_nanos() > record.horizon_ns.saturating_add(step)
+            && let Some(entry) = self.time_entry(By::Time(start))?
+            && entry.seq.0 > record.horizon_seq
+        {
+            self.raise_horizon(entry.seq, Some(start), Why::Window(window_ns))?;
+        }
+        let Some(limit) = record.limit_in_force(now) else { return Ok(()) };
+        let is_settled = is_settled
+            && self.reclaiming.lock().is_empty()
+            && !self.reclaim_wanted.load(Ordering::Relaxed);
+        if is_settled {
+            let excess = self.history_bytes()?.saturating_sub(limit);
+            if excess > 0 {
+                self.expire_bytes(excess, limit)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Expires the oldest segments' worth of history. Segments that end before the horizon hold
+    /// only what is needed after it, and what is not in the map yet cannot be reclaimed.
+    fn expire_bytes(&self, excess: u64, limit: u64) -> Result<()> {
+        let (horizon, flushed) = {
+            let record = self.record.lock();
+            (Seq(record.horizon_seq), Seq(record.flushed_seq))
+        };
+        let mut segments = self.core.store.segments();
+        let is_pack = |s: &Arc<Segment>| s.log == self.id && s.content() == Content::Pack;
+        if segments.iter().any(is_pack) {
+            return self.expire_share(excess, limit, (horizon, flushed));
+        }
+        segments.retain(|s| {
+            let in_window = horizon < s.last_seq() && s.last_seq() <= flushed;
+            s.log == self.id && s.slab.is_none() && in_window && s.sealed.load(Ordering::Acquire)
+        });
+        segments.sort_by_key(|s| s.last_seq());
+        let mut bytes = 0;
+        let mut until = None;
+        for segment in segments {
+            if bytes >= excess {
+                break;
+            }
+            bytes += segment.live_bytes();
+            until = Some(segment.last_seq());
+        }
+        match until {
+            Some(seq) => self.raise_horizon(seq, None, Why::Limit(limit)),
+            None => Ok(()),
+        }
+    }
+
+    /// Expires as large a share of the seqs as the excess is of the history: in packs old and new
+    /// versions lie together, so that their segments do not tell where history ends.
+    fn expire_share(&self, excess: u64, limit: u64, (horizon, flushed): (Seq, Seq)) -> Result<()> {
+        let history = u128::from(self.history_bytes()?.max(excess).max(1));
+        let span = u128::from(flushed.0.saturating_sub(horizon.0));
+        let share = (span * u128::from(excess)).div_ceil(history);
+        match u64::try_from(share.min(span)).unwrap_or(u64::MAX) {
+            0 => Ok(()),
+            share => self.raise_horizon(Seq(horizon.0 + share), None, Why::Limit(limit)),
+        }
+    }
+
+    /// Makes `seq` the oldest seq that can be opened without a pin.
+    fn raise_horizon(&self, seq: Seq, time: Option<WallTime>, why: Why) -> Result<()> {
+        let seq = seq.min(self.log.stable());
+        let stamp = self.stamp(seq)?;
+        let _pins = self.pins.lock();
+        let (mut numbers, commit) = self.begin()?;
+        let mut record = self.record.lock().clone();
+        if seq.0 <= record.horizon_seq {
+            return Ok(());
+        }
+        let (first, last) = (record.horizon_seq, seq.0 - 1);
+        let detail = format!("seqs {first} to {last} can no longer be opened: {}", why.reason());
+        record.horizon_seq = seq.0;
+        record.horizon_ns = time.map_or(stamp.time, |t| t.max(stamp.time)).as_nanos();
+        commit.put_volume(&record)?;
+        self.core.audit(&mut numbers, &commit, why.action(), &self.name, detail)?;
+        self.core.finish(&numbers, commit)?;
+        *self.record.lock() = record;
+        if !matches!(why, Why::Window(_)) {
+            self.reclaim_wanted.store(true, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+}

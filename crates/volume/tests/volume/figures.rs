@@ -1,0 +1,178 @@
+//! What is told of space, against a count of everything that was ever written.
+
+use std::collections::BTreeMap;
+
+use hindsight_volume::{Budget, Granularity, Pool, Volume, VolumeSpace};
+use units::Moment;
+
+use crate::hook::{Rig, SECOND_NS, make, put};
+
+const ALL: Budget = Budget { bytes: 64 << 20 };
+const HOUR_NS: u64 = 3600 * SECOND_NS;
+
+fn step_all(pool: &Pool) {
+    for _ in 0..10_000 {
+        if !pool.step(ALL).expect("stepped") {
+            return;
+        }
+    }
+    panic!("background work never ends");
+}
+
+/// Every write there was, and what is pinned.
+#[derive(Default)]
+struct Written {
+    /// Block, seq, time.
+    writes: Vec<(u64, u64, u64)>,
+    /// Seq and name.
+    pins: BTreeMap<u64, String>,
+}
+
+impl Written {
+    fn put(&mut self, rig: &Rig, volume: &Volume, block: u64) {
+        let seq = put(volume, block, (self.writes.len() % 251) as u8);
+        self.writes.push((block, seq.0, rig.clock_now()));
+    }
+
+    /// Each block that was written over: seqs of its write and of the next, and the latter's time.
+    fn superseded(&self) -> Vec<(u64, u64, u64)> {
+        let mut last: BTreeMap<u64, u64> = BTreeMap::new();
+        let mut all = Vec::new();
+        for &(block, seq, time) in &self.writes {
+            if let Some(before) = last.insert(block, seq) {
+                all.push((before, seq, time));
+            }
+        }
+        all
+    }
+
+    /// What the last pin to see a block holds, by pin: all, and what no other sees.
+    fn held(&self) -> BTreeMap<u64, (u64, u64)> {
+        let mut held: BTreeMap<u64, (u64, u64)> = BTreeMap::new();
+        for (written, over, _) in self.superseded() {
+            let mut seen = self.pins.range(written..over);
+            if let Some((&pin, _)) = seen.next_back() {
+                let one = held.entry(pin).or_default();
+                *one = (one.0 + 4096, one.1 + if seen.next().is_none() { 4096 } else { 0 });
+            }
+        }
+        held
+    }
+
+    fn check(&self, space: &VolumeSpace, now_ns: u64) {
+        let mut blocks: Vec<u64> = self.writes.iter().map(|write| write.0).collect();
+        blocks.sort_unstable();
+        blocks.dedup();
+        assert_eq!(space.live_bytes, blocks.len() as u64 * 4096);
+        assert!(space.live_exact);
+        let superseded = self.superseded();
+        assert_eq!(space.history_bytes, superseded.len() as u64 * 4096);
+        let told: u64 = space.ages.iter().map(|age| age.bytes).sum();
+        assert_eq!(told + space.unsorted_bytes, space.history_bytes);
+        assert_eq!(space.unsorted_bytes, 0);
+        let mut begin = 0;
+        for age in &space.ages {
+            let end = age.below_ns.unwrap_or(u64::MAX);
+            let is_so_old = |time: u64| (begin..end).contains(&(now_ns - time));
+            let expected = superseded.iter().filter(|one| is_so_old(one.2)).count() * 4096;
+            let off = age.bytes.abs_diff(expected as u64);
+            assert!(off <= superseded.len() as u64 * 40, "{age:?} is not {expected}");
+            begin = end;
+        }
+        let held = self.held();
+        let pinned: u64 = held.values().map(|one| one.0).sum();
+        assert_eq!(space.pinned_bytes, pinned);
+        assert_eq!(space.holders.len(), self.pins.len());
+        for holder in &space.holders {
+            let (bytes, own) = held.get(&holder.first.0).copied().unwrap_or_default();
+            assert_eq!(holder.names, [self.pins[&holder.first.0].clone()]);
+            assert_eq!((holder.held_bytes, holder.own_bytes), (bytes, own), "{holder:?}");
+        }
+    }
+}
+
+/// Writes over the same 500 blocks, each at its own pace, with versions and marks on the way.
+fn history(rig: &Rig, volume: &Volume, writes: u64) -> Written {
+    let mut written = Written::default();
+    for turn in 0..writes {
+        let block = if turn % 3 == 0 { turn % 500 } else { turn % 7 };
+        written.put(rig, volume, block);
+        rig.clock.advance(50 * HOUR_NS / writes);
+        if turn % (writes / 6) == writes / 12 {
+            let version = volume.create_version("").expect("captured");
+            written.pins.insert(version.stamp.seq.0, format!("v:{}", version.number));
+        }
+        if turn == writes / 2 {
+            let mark = volume.create_mark("m", &Moment::Latest, true).expect("marked");
+            written.pins.insert(mark.stamp.seq.0, "mark:m".to_owned());
+        }
+    }
+    written
+}
+
+#[test]
+fn what_a_small_volume_holds_is_told_at_once() {
+    let rig = Rig::new(64 << 20, 256 << 10);
+    let pool = rig.open_with(64 << 20);
+    let volume = make(&pool, Granularity::EveryWrite, 1 << 60);
+    let written = history(&rig, &volume, 3000);
+    written.check(&volume.space_told().expect("told"), rig.clock_now());
+    let info = volume.info().expect("told");
+    assert_eq!(info.pinned_bytes, written.held().values().map(|one| one.0).sum::<u64>());
+}
+
+#[test]
+fn figures_of_runs_are_what_counting_everything_says() {
+    let rig = Rig::new(256 << 20, 1 << 20);
+    let mut pool = rig.open();
+    let mut volume = make(&pool, Granularity::EveryWrite, 1 << 60);
+    let mut written = history(&rig, &volume, 24_000);
+    // Until runs are merged the present is told as a bound, and the rest adds up all the same.
+    let space = volume.space_told().expect("told");
+    assert!(!space.live_exact && space.live_bytes >= 500 * 4096, "{space:?}");
+    let ages: u64 = space.ages.iter().map(|age| age.bytes).sum();
+    assert_eq!(ages + space.unsorted_bytes, space.history_bytes);
+    assert_eq!(space.live_bytes + space.history_bytes, 24_000 * 4096);
+    // A deletion has all of it merged; figures survive a restart.
+    drop(volume);
+    pool.close().expect("closed");
+    drop(pool);
+    pool = rig.open();
+    volume = pool.volume("v").expect("there");
+    volume.delete_version(2).expect("deleted");
+    written.pins.retain(|_, name| name != "v:2");
+    step_all(&pool);
+    written.check(&volume.space_told().expect("told"), rig.clock_now());
+    drop(volume);
+    pool = rig.kill(pool);
+    volume = pool.volume("v").expect("there");
+    let before = volume.info().expect("told").device_io;
+    written.check(&volume.space_told().expect("told"), rig.clock_now());
+    let reads = |io: &[hindsight_volume::IoCount]| io.iter().map(|one| one.bytes).sum::<u64>();
+    let read = reads(&volume.info().expect("told").device_io) - reads(&before);
+    assert!(read <= 64 << 10, "{read} bytes were read to tell of space");
+    pool.verify_invariants().expect("sound");
+}
+
+#[test]
+fn what_left_the_window_is_held_by_pins_or_reclaimable() {
+    let rig = Rig::new(64 << 20, 256 << 10);
+    let pool = rig.open_with(64 << 20);
+    let volume = make(&pool, Granularity::EveryWrite, HOUR_NS);
+    for turn in 0..100 {
+        put(&volume, 0, turn);
+        if turn == 50 {
+            volume.create_version("").expect("captured");
+        }
+    }
+    let clone = pool.clone_volume("v", &Moment::Seq(units::Seq(20)), "c").expect("cloned");
+    rig.clock.advance(2 * HOUR_NS);
+    put(&volume, 1, 1);
+    rig.clock.advance(2 * HOUR_NS);
+    step_all(&pool);
+    let space = volume.space_told().expect("told");
+    assert_eq!(space.beyond_bytes, 2 * 4096, "{space:?}");
+    let told: Vec<_> = space.holders.iter().map(|h| (h.names[0].as_str(), h.own_bytes)).collect();
+    assert_eq!(told, [("clone c", 4096), ("v:0", 4096)]);
+    assert_eq!(clone.space_told().expect("told").live_bytes, 4096);
+}
