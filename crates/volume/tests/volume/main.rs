@@ -14,6 +14,7 @@ mod grace;
 mod groups;
 mod handover;
 mod hook;
+mod hybrid;
 mod import;
 mod in_place;
 mod matrix;
