@@ -168,7 +168,7 @@ fn the_hybrid_costs_what_the_lab_counts_and_less_than_both_of_what_it_is_between
                 hybrid.predicted.total(),
                 hybrid.off,
             );
-            // The lab's cache lets versions go as soon as their window is over, the engine's in turn.
+            // The lab's cache lets versions go as soon as their window is over.
             let most = if granularity == "every-write" { 0.05 } else { 0.03 };
             assert!(hybrid.off.abs() < most, "{name}, {granularity}: {hybrid:?}");
             assert!(saved > 0.0, "{name}, {granularity}: {total} is not below {split} and {copy}");

@@ -78,10 +78,10 @@ fn what_is_written_again_waits_for_its_place_and_what_is_not_goes_there_at_once(
     let late = blocks(&volume, IoKind::DeferredWrite);
     assert_eq!(blocks(&volume, IoKind::DeferredRead), late);
     (0..10).for_each(|block| put(&rig, &volume, block, 2));
-    (1000..1010).for_each(|block| put(&rig, &volume, block, 3));
+    (2000..2010).for_each(|block| put(&rig, &volume, block, 3));
     volume.flush().expect("flushed");
     assert_eq!(deferred(&volume), 10, "the hot ones");
-    assert_eq!(blocks(&volume, IoKind::CurrentWrite) - placed, 10, "the others");
+    assert_eq!(blocks(&volume, IoKind::CurrentWrite) - placed, 10, "the new ones");
     settle(&rig);
     assert_eq!(deferred(&volume), 10, "the window is not over");
     // Past the cache.
