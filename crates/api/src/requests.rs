@@ -15,7 +15,9 @@ pub struct CreateVolume {
     pub size: SizeInput,
     /// `logging` (the default), `split-stream` (the present lies in place as well),
     /// `split-downstream` (the same, both written behind a cache), `redirect` (what has settled
-    /// moves to a base in place), `checkpointing` (the present does), or `auto`.
+    /// moves to a base in place), `checkpointing` (the present does), `hybrid` (as
+    /// `split-downstream`, but what will rather be written again within its granularity window is
+    /// put in place only if it was not), or `auto`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub architecture: Option<String>,
     /// With `auto`: the volume whose clients show how this one will be used.
@@ -34,8 +36,8 @@ pub struct CreateVolume {
     /// Bytes of a map extent: 4096 (the default), 8192, 16384, 32768 or 65536.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub extent: Option<SizeInput>,
-    /// Bytes of a write-back cache; 0, the default but for `split-downstream`, is none. With one,
-    /// writes that were not flushed are lost when the server dies.
+    /// Bytes of a write-back cache; 0, the default but for `split-downstream` and `hybrid`, is none.
+    /// With one, writes that were not flushed are lost when the server dies.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cache: Option<SizeInput>,
     /// How much of the cache may wait to be written, in percent; 3 by default.
@@ -83,9 +85,9 @@ pub struct ChangeVolume {
     /// A new size in bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub size: Option<SizeInput>,
-    /// Where data lives: `logging`, `split-stream`, `split-downstream`, `redirect` or
-    /// `checkpointing`. Changes at once; what follows from that is done in the background, and the
-    /// past stays what it was.
+    /// Where data lives: `logging`, `split-stream`, `split-downstream`, `redirect`,
+    /// `checkpointing` or `hybrid`. Changes at once; what follows from that is done in the
+    /// background, and the past stays what it was.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub architecture: Option<String>,
     /// Which writes are retained from now on.

@@ -36,8 +36,8 @@ pub struct Volume {
     pub name: String,
     /// Bytes.
     pub size: u64,
-    /// Where data lives: `logging`, `split-stream`, `split-downstream`, `redirect` or
-    /// `checkpointing`.
+    /// Where data lives: `logging`, `split-stream`, `split-downstream`, `redirect`,
+    /// `checkpointing` or `hybrid`.
     pub architecture: String,
     /// Which writes are retained.
     #[schema(value_type = String, example = "every-write")]
@@ -89,6 +89,10 @@ pub struct Volume {
     /// revert or a crash. Reads are right meanwhile.
     #[serde(default)]
     pub unplaced_bytes: u64,
+    /// Of `hybrid`: bytes whose places wait until their granularity window is over, since they will
+    /// rather be written again by then. The log answers meanwhile.
+    #[serde(default)]
+    pub deferred_bytes: u64,
     /// The change of architecture that is under way; null without one.
     #[serde(default)]
     pub conversion: Option<Conversion>,
@@ -223,7 +227,8 @@ pub struct Cache {
 pub struct DeviceIo {
     /// `current-read` and `-write` (the present, in place), `history-` (the log), `journal-write`
     /// (the log on the way into place), `before-image-` (what leaves its place for the log before
-    /// it is overwritten), `copy-` (other blocks put elsewhere), `map-`, or `other`.
+    /// it is overwritten), `deferred-` (what `hybrid` puts in place after all), `copy-` (other
+    /// blocks put elsewhere), `map-`, or `other`.
     pub kind: String,
     /// How many.
     pub requests: u64,

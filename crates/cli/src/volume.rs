@@ -77,7 +77,7 @@ pub struct CreateArgs {
     #[arg(long, value_parser = size)]
     size: Size,
     /// Where current data lives: logging, split-stream, split-downstream, redirect,
-    /// checkpointing or auto [default: logging].
+    /// checkpointing, hybrid or auto [default: logging].
     #[arg(long)]
     architecture: Option<String>,
     /// With auto: a volume that is used as this one will be.
@@ -101,7 +101,7 @@ pub struct CreateArgs {
     #[arg(long, value_name = "SIZE", value_parser = size)]
     extent: Option<Size>,
     /// Write-back cache, or none. With one, writes that were not flushed are lost when the server
-    /// dies [default: none; 64MiB for split-downstream].
+    /// dies [default: none; 64MiB for split-downstream and hybrid].
     #[arg(long, value_name = "SIZE", value_parser = limit)]
     cache: Option<Limit>,
     /// How much of the cache may wait to be written [default: 3].
@@ -119,8 +119,8 @@ pub struct CreateArgs {
 pub struct SetArgs {
     /// Name of the volume.
     name: String,
-    /// Where current data lives: logging, split-stream, split-downstream, redirect or
-    /// checkpointing. Changes at once; data moves in the background, history stays.
+    /// Where current data lives: logging, split-stream, split-downstream, redirect, checkpointing
+    /// or hybrid. Changes at once; data moves in the background, history stays.
     #[arg(long)]
     architecture: Option<String>,
     /// Which writes are retained from now on.
@@ -487,6 +487,9 @@ pub fn show(volume: &Volume) -> String {
     shown.extend(volume.import.iter().flat_map(show_import));
     if volume.unplaced_bytes > 0 {
         shown.push(("to put in place", human(volume.unplaced_bytes)));
+    }
+    if volume.deferred_bytes > 0 {
+        shown.push(("places that wait", human(volume.deferred_bytes)));
     }
     shown.extend(volume.cache.iter().flat_map(show_cache));
     shown.push(("encoding", show_encoding(&volume.encoding)));

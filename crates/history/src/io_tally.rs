@@ -23,6 +23,10 @@ pub enum IoKind {
     BeforeImageRead,
     /// The same, written to the log.
     BeforeImageWrite,
+    /// Blocks in the log whose places were left for later, read to be put in place.
+    DeferredRead,
+    /// The same, written in place.
+    DeferredWrite,
     /// Blocks read to be put elsewhere for any other reason.
     CopyRead,
     /// The same, written.
@@ -36,7 +40,7 @@ pub enum IoKind {
 }
 
 /// How many kinds there are.
-const KINDS: usize = 12;
+const KINDS: usize = 14;
 
 impl IoKind {
     /// All of them, in the order in which they are told.
@@ -48,6 +52,8 @@ impl IoKind {
         IoKind::JournalWrite,
         IoKind::BeforeImageRead,
         IoKind::BeforeImageWrite,
+        IoKind::DeferredRead,
+        IoKind::DeferredWrite,
         IoKind::CopyRead,
         IoKind::CopyWrite,
         IoKind::MapRead,
@@ -66,6 +72,8 @@ impl IoKind {
             IoKind::JournalWrite => "journal-write",
             IoKind::BeforeImageRead => "before-image-read",
             IoKind::BeforeImageWrite => "before-image-write",
+            IoKind::DeferredRead => "deferred-read",
+            IoKind::DeferredWrite => "deferred-write",
             IoKind::CopyRead => "copy-read",
             IoKind::CopyWrite => "copy-write",
             IoKind::MapRead => "map-read",

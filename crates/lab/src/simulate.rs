@@ -73,6 +73,8 @@ pub struct Counted {
     pub checkpointing: StoreIos,
     /// Split-downstream or checkpointing, chosen at each destage.
     pub hybrid: StoreIos,
+    /// The same where a place waits for what the cache has a newer version of, as the engine's do.
+    pub hybrid_of_newest: StoreIos,
     /// Copies that checkpointing made of what was there before the trace.
     pub copies_of_before: u64,
     /// The most device I/Os that one destage came to: logging, split-downstream, checkpointing.
@@ -123,6 +125,7 @@ impl Simulation {
             split_downstream: self.stores.split_downstream,
             checkpointing: self.stores.checkpointing,
             hybrid: self.stores.hybrid_in_balance(),
+            hybrid_of_newest: self.stores.hybrid_of_newest(),
             copies_of_before: self.stores.copies_of_before,
             most: self.stores.most,
         }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use block::{BlockDevice, MemoryDevice};
+use env::Clock;
 use lab::model::{DestageRule, Destaged, DeviceIos, Meter, MeterSettings, Profile};
 use lab::{Request, RequestKind, Source};
 use units::{BLOCK_BYTES, Granularity};
@@ -11,6 +12,7 @@ use volume::{
     IoKind, Machine, Pool, PoolFormat, PoolOptions, Volume, VolumeSpec, WriteOp,
 };
 
+use crate::count::HybridCount;
 use crate::machine::{Counting, VirtualClock};
 use crate::{DestageAt, KindCount, ReplayError, ReplaySettings, Replayed, modelled};
 
@@ -40,6 +42,11 @@ const DESTAGE_NEW_SHARE: u64 = 8;
 /// What stands before a block at home (docs/design, *The base*).
 const HOME_HEADER_BYTES: u64 = 192;
 
+/// Longer than any trace.
+const WINDOW_NS_MAX: f64 = 1e18;
+/// Longer than places wait on demand (`volume/deferred`).
+const WINDOW_NS_ENDED: f64 = 3600e9;
+
 type Result<T> = std::result::Result<T, ReplayError>;
 
 struct Engine {
@@ -48,6 +55,8 @@ struct Engine {
     settings: ReplaySettings,
     volumes: Vec<Arc<Volume>>,
     buffer: Vec<u8>,
+    /// Blocks that may wait in each volume's cache.
+    dirty: Vec<u64>,
 }
 
 /// Sends a trace through the engine.
@@ -58,6 +67,11 @@ pub fn replay(source: &mut dyn Source, settings: ReplaySettings) -> Result<Repla
     let mut engine = Engine::new(settings)?;
     let mut meter = Meter::new(MeterSettings::default())?;
     let mut counted = Counted::default();
+    let window_ns = window_ns(settings.granularity);
+    // Where windows have no end the count has one that no trace comes to.
+    let is_hybrid = settings.architecture == Architecture::Hybrid;
+    let mut hybrid =
+        is_hybrid.then(|| HybridCount::new(window_ns.min(WINDOW_NS_MAX) as u64)).transpose()?;
     while let Some(request) = source.next()? {
         if request.end_bytes() > settings.volume_bytes {
             counted.beyond += 1;
@@ -67,6 +81,9 @@ pub fn replay(source: &mut dyn Source, settings: ReplaySettings) -> Result<Repla
             continue;
         }
         meter.add(&request)?;
+        if let Some(hybrid) = &mut hybrid {
+            hybrid.add(&request, engine.dirty_blocks_of(request.device)?)?;
+        }
         engine.clock.set(request.time_ns);
         engine.request(&request)?;
         counted.add(&request);
@@ -76,18 +93,21 @@ pub fn replay(source: &mut dyn Source, settings: ReplaySettings) -> Result<Repla
     }
     engine.work(&mut counted)?;
     let dirty_blocks = engine.dirty_blocks()?;
+    if is_hybrid {
+        engine.end_window(window_ns);
+    }
     engine.flush()?;
+    if is_hybrid {
+        engine.work(&mut counted)?;
+    }
     let kinds = engine.kinds()?;
     engine.pool.close()?;
-    let window_ns = match settings.granularity {
-        Granularity::EveryWrite => 0.0,
-        Granularity::Interval(span) => span.as_nanos() as f64,
-        Granularity::OnDemand => f64::INFINITY,
-    };
     let profile = meter.finish();
     // Without a cache every write leaves at once.
     let wait_ns = if dirty_blocks == 0 { 0.0 } else { profile.wait_ns_in(window_ns, dirty_blocks) };
-    let predicted = profile.shares(window_ns, wait_ns).ios(modelled(settings.architecture));
+    let by_formula = |one| profile.shares(window_ns, wait_ns).ios(one);
+    let by_count = || hybrid.map(HybridCount::finish).unwrap_or_default();
+    let predicted = modelled(settings.architecture).map_or_else(by_count, by_formula);
     let mut told = counted.told(settings, &kinds, predicted, profile.duration_ns());
     if settings.architecture.destages() {
         told.destaged = Some(counted.destaged(&kinds));
@@ -103,6 +123,15 @@ pub fn replay(source: &mut dyn Source, settings: ReplaySettings) -> Result<Repla
     Ok(told)
 }
 
+/// The length of windows: 0 for every write, infinite on demand.
+fn window_ns(granularity: Granularity) -> f64 {
+    match granularity {
+        Granularity::EveryWrite => 0.0,
+        Granularity::Interval(span) => span.as_nanos() as f64,
+        Granularity::OnDemand => f64::INFINITY,
+    }
+}
+
 impl Engine {
     fn new(settings: ReplaySettings) -> Result<Engine> {
         let clock = Arc::new(VirtualClock::default());
@@ -111,7 +140,14 @@ impl Engine {
         Pool::create(&device, &machine, &PoolFormat::default())?;
         let options = PoolOptions { memory_bytes: settings.memory_bytes };
         let pool = Pool::open(device, machine, options)?;
-        Ok(Engine { pool, clock, settings, volumes: Vec::new(), buffer: Vec::new() })
+        Ok(Engine {
+            pool,
+            clock,
+            settings,
+            volumes: Vec::new(),
+            buffer: Vec::new(),
+            dirty: Vec::new(),
+        })
     }
 
     /// The volume of a device of the trace.
@@ -198,6 +234,23 @@ impl Engine {
         }
         counted.homes = homes;
         Ok(())
+    }
+
+    /// How many may wait in the cache of one of them.
+    fn dirty_blocks_of(&mut self, device: u32) -> Result<u64> {
+        while self.dirty.len() <= device as usize {
+            let volume = self.volume(self.dirty.len() as u32)?;
+            let limit = volume.info()?.cache.map_or(0, |cache| cache.used.dirty_limit_bytes);
+            self.dirty.push(limit / BLOCK_BYTES);
+        }
+        Ok(self.dirty[device as usize])
+    }
+
+    /// Lets the last window end, as far as it has an end.
+    fn end_window(&self, window_ns: f64) {
+        let window_ns = window_ns.min(WINDOW_NS_ENDED) as u64;
+        let now_ns = self.clock.monotonic_ns();
+        self.clock.set(now_ns.checked_div(window_ns).map_or(now_ns, |n| (n + 1) * window_ns));
     }
 
     fn flush(&self) -> Result<()> {
@@ -341,6 +394,18 @@ impl Counted {
                 let kinds =
                     &[IoKind::CurrentWrite, IoKind::BeforeImageRead, IoKind::BeforeImageWrite];
                 (read, copied + homes, kinds)
+            }
+            // What waited for its window's end is read from the log.
+            Architecture::Hybrid => {
+                let late = bytes(IoKind::DeferredRead) / block;
+                let placed = bytes(IoKind::CurrentWrite) + bytes(IoKind::DeferredWrite);
+                let kinds = &[
+                    IoKind::HistoryWrite,
+                    IoKind::CurrentWrite,
+                    IoKind::DeferredRead,
+                    IoKind::DeferredWrite,
+                ];
+                (late, history + placed / block, kinds)
             }
             // What comes home later does so beside the writes.
             Architecture::Redirect => (0.0, history, &[IoKind::HistoryWrite]),

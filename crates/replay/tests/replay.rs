@@ -66,6 +66,11 @@ fn every_architecture_costs_what_the_model_says_at_every_granularity() {
                 let what = format!("{name}, {}, {granularity}", architecture.name());
                 // The journal of `checkpointing` is a cache: what is overwritten before the next
                 // destage never comes home, and a short trace sees no destage at all.
+                if architecture == Architecture::Hybrid {
+                    // Held to the lab's count below; nobody counts where windows have no end.
+                    assert!(told.measured.total() > 0.0, "{what}: {told:?}");
+                    continue;
+                }
                 let least = if architecture.destages() { -1.0 } else { -0.02 };
                 assert!(least <= told.off && told.off < 0.02, "{what}: {told:?}");
             }
@@ -111,6 +116,64 @@ fn checkpointing_brings_home_what_its_rule_says_at_every_granularity() {
                 let most = 2 * at.flush_extents;
                 assert!(at.extents.abs_diff(at.predicted) <= most, "{what}: {at:?}");
             }
+        }
+    }
+}
+
+#[test]
+fn the_hybrid_costs_what_the_lab_counts_and_less_than_both_of_what_it_is_between() {
+    let workloads = [
+        ("cello", Workload::Cello, 60_000),
+        (
+            "zipf",
+            Workload::Spread(SpreadSettings {
+                spread: Spread::Zipf { exponent: 1.2 },
+                rate: 20.0,
+                write_percent: 100,
+                length_bytes: 4096,
+                capacity_bytes: 64 << 20,
+            }),
+            60_000,
+        ),
+        (
+            "spc1",
+            Workload::Spc1 {
+                bsu: 1,
+                capacity_bytes: 1_000_000_000,
+                has_log: false,
+                walk: Walk::Classic,
+            },
+            60_000,
+        ),
+    ];
+    for (name, workload, requests) in workloads {
+        for granularity in ["every-write", "10s", "1min", "5min", "10min"] {
+            let of = |architecture| {
+                let settings = ReplaySettings {
+                    cache_bytes: Some(8 << 20),
+                    ..settings(architecture, granularity)
+                };
+                run(workload, requests, settings)
+            };
+            let hybrid = of(Architecture::Hybrid);
+            let split = of(Architecture::SplitDownstream).measured.total();
+            let stream = of(Architecture::SplitStream).measured.total();
+            // Its journal is in no count of the paper's.
+            let copy = of(Architecture::Checkpointing).predicted.total();
+            let total = hybrid.measured.total();
+            let saved = 1.0 - total / split.min(copy);
+            println!(
+                "{name}, {granularity}: {total:.4}, counted {:.4}, off {:+.4}; split {split:.4}, \
+                 copy {copy:.4}, stream {stream:.4}, saved {saved:.4}",
+                hybrid.predicted.total(),
+                hybrid.off,
+            );
+            // The lab's cache lets versions go as soon as their window is over.
+            let most = if granularity == "every-write" { 0.05 } else { 0.03 };
+            assert!(hybrid.off.abs() < most, "{name}, {granularity}: {hybrid:?}");
+            assert!(saved > 0.0, "{name}, {granularity}: {total} is not below {split} and {copy}");
+            let is_coarse = ["5min", "10min"].contains(&granularity);
+            assert!(!is_coarse || total < 0.9 * stream, "{name}, {granularity}: {stream}");
         }
     }
 }

@@ -153,6 +153,7 @@ const VOLUME_METRICS: &[VolumeMetric] = &[
         importing(v, |i| u64::from(i.trouble.is_some()))
     }),
     gauge("unplaced_bytes", "Bytes some of which may not be in place yet", |v| v.unplaced_bytes),
+    gauge("deferred_bytes", "Bytes whose places wait for their window's end", |v| v.deferred_bytes),
     counter("cache_hits", "Blocks read from the cache", |v| cached(v, |c| c.used.hits)),
     counter("cache_misses", "Blocks read that were not in the cache", |v| {
         cached(v, |c| c.used.misses)

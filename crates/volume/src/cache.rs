@@ -16,7 +16,7 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use history::{BlockOp, FastMap};
+use history::{BlockOp, FastMap, FastSet};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use units::{BLOCK_BYTES, Seq, WallTime};
 
@@ -24,11 +24,13 @@ use crate::types::{CacheUse, Granularity, Stamp};
 
 mod clean;
 mod extents;
+mod rewrites;
 mod run;
 
 pub use run::Run;
 
 use clean::Clean;
+use rewrites::{Leaving, Rewrites};
 
 const BLOCK: usize = BLOCK_BYTES as usize;
 /// Counters by block: a reader's block is kept out when another of the same counter was written.
@@ -83,6 +85,8 @@ struct State {
     held: usize,
     locked: Vec<(u64, u64)>,
     clean: Clean,
+    /// How blocks are written again, if somebody wants to know.
+    rewrites: Option<Rewrites>,
     written: Vec<u64>,
     replaced: u64,
     destaged: u64,
@@ -154,6 +158,7 @@ impl Cache {
             held: 0,
             locked: Vec::new(),
             clean: Clean::default(),
+            rewrites: None,
             written: vec![0; WRITTEN_COUNTERS],
             replaced: 0,
             destaged: 0,
@@ -197,6 +202,33 @@ impl Cache {
         let mut state = self.state.lock();
         assert!(state.waiting.is_empty(), "nothing waits");
         state.granularity = granularity;
+    }
+
+    /// Whether it is to remember how blocks are written again, if it is on.
+    pub fn remember_rewrites(&self, wanted: bool) {
+        let mut state = self.state.lock();
+        let limits = state.limits.filter(|_| wanted);
+        if limits.is_some() != state.rewrites.is_some() {
+            state.rewrites = limits.map(|limits| Rewrites::new(limits.blocks));
+        }
+    }
+
+    /// Which blocks of a run will rather be written again before their windows are over, by their
+    /// newest versions in it. Asked once for each run.
+    pub fn waits(&self, run: &Run, window_ns: u64, now_ns: u64) -> FastSet<u64> {
+        let mut waiting = FastSet::default();
+        let mut state = self.state.lock();
+        let Some(rewrites) = &mut state.rewrites else { return waiting };
+        for (block, time) in run.data_versions() {
+            let window = time.as_nanos() / window_ns;
+            let ends_ns = window.saturating_add(1).saturating_mul(window_ns);
+            let left_ns = ends_ns.checked_sub(now_ns).filter(|&left_ns| left_ns > 0);
+            match rewrites.waits(Leaving { block, window, left_ns }) {
+                true => waiting.insert(block),
+                false => waiting.remove(&block),
+            };
+        }
+        waiting
     }
 
     /// Forgets all clean blocks while `change` makes something else the present: whoever finds that
@@ -480,6 +512,9 @@ impl State {
                 self.waiting.remove(&(before, block));
                 self.replaced += 1;
             }
+        }
+        if let Some(rewrites) = &mut self.rewrites {
+            rewrites.met(block, version.time.as_nanos());
         }
         self.newest.insert(block, write);
         self.waiting.insert((write, block), version);

@@ -151,6 +151,7 @@ impl Volume {
             self.cache.hold();
             self.cache.set_granularity(self.granularity_now());
             self.cache.set(Some(limits));
+            self.cache.remember_rewrites(self.architecture() == Architecture::Hybrid);
             self.cache.release(gate.last_seq(), gate.last_time());
             Ok(())
         });

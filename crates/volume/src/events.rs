@@ -22,7 +22,7 @@ use crate::names::check_name;
 use crate::opening::Opening;
 use crate::pins::Pins;
 use crate::pool::check_size;
-use crate::types::{Granularity, Mark, Resolved, RevertReport, Stamp, VolumeChange};
+use crate::types::{Architecture, Granularity, Mark, Resolved, RevertReport, Stamp, VolumeChange};
 use crate::volume::Volume;
 use crate::{Error, ErrorKind, Result};
 
@@ -362,6 +362,7 @@ impl Volume {
             self.cache.set(None);
         }
         self.cache.set_granularity(self.granularity_now());
+        self.cache.remember_rewrites(self.architecture() == Architecture::Hybrid);
         cache != before.cache
     }
 }

@@ -23,6 +23,27 @@ const SLABS_AT_ONCE: usize = 16;
 /// Map entries that a revert looks through to tell what differs; beyond, all of it may.
 const DIFFER_ENTRIES_MAX: u64 = 100_000;
 
+/// How places are made the same as the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Putting {
+    /// By comparing, and writing what differs.
+    WhatDiffers,
+    /// By writing: what is read there may be another process's.
+    Anew,
+    /// By writing: it was left for later.
+    Deferred,
+}
+
+impl Putting {
+    /// How its reads of the log and its writes in place are counted.
+    fn kinds(self) -> (IoKind, IoKind) {
+        match self {
+            Putting::WhatDiffers | Putting::Anew => (IoKind::CopyRead, IoKind::CopyWrite),
+            Putting::Deferred => (IoKind::DeferredRead, IoKind::DeferredWrite),
+        }
+    }
+}
+
 fn blocks_of(op: &BlockOp<'_>) -> Option<Range<u64>> {
     match *op {
         BlockOp::Data { block, crcs, .. } => Some(block..block + crcs.len() as u64),
@@ -89,12 +110,12 @@ impl Volume {
 
     /// Writes ops of a run that are in the log and in the map in place: by address, so that
     /// neighbours are one request, and older versions of a block before newer ones; where it is
-    /// told which blocks have newer versions behind the run, only the newest of the others.
+    /// told which blocks wait, only the newest of the others.
     pub(crate) fn write_run_in_place(
         &self,
         pen: &Pen,
         ops: &[BlockOp<'_>],
-        superseded: Option<&FastSet<u64>>,
+        waits: Option<&FastSet<u64>>,
     ) -> Result<()> {
         let mut versions: FastMap<u64, usize> = FastMap::default();
         let mut blocks: Vec<(usize, u64, &[u8])> = Vec::new();
@@ -106,11 +127,10 @@ impl Volume {
                 *version += 1;
             }
         }
-        if let Some(superseded) = superseded {
+        if let Some(waits) = waits {
             let is_last = |version: usize, block: u64| versions[&block] == version + 1;
-            blocks.retain(|&(version, block, _)| {
-                is_last(version, block) && !superseded.contains(&block)
-            });
+            blocks
+                .retain(|&(version, block, _)| is_last(version, block) && !waits.contains(&block));
             blocks.iter_mut().for_each(|block| block.0 = 0);
         }
         blocks.sort_by_key(|&(version, block, _)| (version, block));
@@ -231,6 +251,7 @@ impl Volume {
 
     fn settle_group(&self, current: &Arc<CurrentStore>, blocks: Range<u64>) -> Result<u64> {
         let (untrusted, alien) = current.look_after(&blocks);
+        let putting = if alien { Putting::Anew } else { Putting::WhatDiffers };
         if untrusted.is_empty() {
             return Ok(BLOCK_BYTES);
         }
@@ -251,7 +272,7 @@ impl Volume {
                     pen.give_up();
                 }
             } else if count > 0 {
-                spent += self.put_in_place(current, part, alien)?;
+                spent += self.put_in_place(current, part, putting)?;
             }
             block += count.max(1) as u64;
         }
@@ -272,15 +293,14 @@ impl Volume {
     }
 
     /// Makes the places of some blocks the same as the log; says how many bytes that took.
-    /// What is there is compared with it, unless it is `alien`.
-    fn put_in_place(
+    pub(crate) fn put_in_place(
         &self,
         current: &Arc<CurrentStore>,
         blocks: Range<u64>,
-        alien: bool,
+        putting: Putting,
     ) -> Result<u64> {
         let Some(pen) = current.take_pen(std::iter::once(blocks.clone())) else { return Ok(0) };
-        match self.copy_to_places(&pen, blocks.clone(), alien) {
+        match self.copy_to_places(&pen, blocks.clone(), putting) {
             Ok(spent) => {
                 pen.let_go();
                 Ok(spent)
@@ -291,7 +311,7 @@ impl Volume {
                 let mut spent = BLOCK_BYTES;
                 if blocks.end - blocks.start > 1 {
                     for block in blocks {
-                        spent += self.put_in_place(current, block..block + 1, alien)?;
+                        spent += self.put_in_place(current, block..block + 1, putting)?;
                     }
                 }
                 Ok(spent)
@@ -301,7 +321,7 @@ impl Volume {
     }
 
     /// With the pen in hand, so that whoever writes now spoils it.
-    fn copy_to_places(&self, pen: &Pen, blocks: Range<u64>, alien: bool) -> Result<u64> {
+    fn copy_to_places(&self, pen: &Pen, blocks: Range<u64>, putting: Putting) -> Result<u64> {
         let present = self.present();
         let mut slots = vec![Slot::default(); (blocks.end - blocks.start) as usize];
         present.look_up(blocks.start, &mut slots, Patience::Full)?;
@@ -318,8 +338,8 @@ impl Volume {
             if !part[0].is_hole() {
                 let mut bytes = vec![0; count * BLOCK];
                 let first = blocks.start + index as u64;
-                present.read_to_copy(first, part, &mut bytes)?;
-                self.write_what_differs(pen, &present, (first, &bytes), alien)?;
+                present.read_to_copy(first, part, &mut bytes, putting.kinds().0)?;
+                self.write_what_differs(pen, &present, (first, &bytes), putting)?;
                 spent += 2 * bytes.len() as u64;
             }
             index += count;
@@ -333,14 +353,15 @@ impl Volume {
         pen: &Pen,
         present: &Opening,
         (first, bytes): (u64, &[u8]),
-        alien: bool,
+        putting: Putting,
     ) -> Result<()> {
         let blocks = first..first + (bytes.len() / BLOCK) as u64;
         for (block, count, offset) in pen.places(blocks) {
             let from = (block - first) as usize * BLOCK;
             let wanted = &bytes[from..from + count * BLOCK];
             let mut there = vec![0; wanted.len()];
-            let readable = !alien && present.store.device.read_at(offset, &mut there).is_ok();
+            let compares = putting == Putting::WhatDiffers;
+            let readable = compares && present.store.device.read_at(offset, &mut there).is_ok();
             if readable {
                 present.io.count(IoKind::CopyRead, there.len() as u64);
             }
@@ -355,7 +376,7 @@ impl Volume {
                     let part = &wanted[index * BLOCK..(index + differ) * BLOCK];
                     let at = offset + index as u64 * BLOCK_BYTES;
                     self.core.store.write(at, &[IoSlice::new(part)])?;
-                    present.io.count(IoKind::CopyWrite, part.len() as u64);
+                    present.io.count(putting.kinds().1, part.len() as u64);
                 }
                 index += differ.max(1);
             }

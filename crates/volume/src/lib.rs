@@ -17,6 +17,7 @@ mod convert;
 mod copying;
 mod core;
 mod current_store;
+mod deferred;
 mod destage;
 mod diff;
 mod encoding;

@@ -321,13 +321,19 @@ impl Opening {
     ///
     /// # Errors
     /// `Corrupt`, or the device's.
-    pub fn read_to_copy(&self, first: u64, slots: &[Slot], out: &mut [u8]) -> Result<()> {
+    pub fn read_to_copy(
+        &self,
+        first: u64,
+        slots: &[Slot],
+        out: &mut [u8],
+        kind: IoKind,
+    ) -> Result<()> {
         let (at, content) = self.store.locate(slots[0].location)?;
         if content == Content::Pack {
-            self.read_packed(first, slots, out, (IoKind::CopyRead, Patience::Full))?;
+            self.read_packed(first, slots, out, (kind, Patience::Full))?;
         } else {
             self.store.device.read_at(at, out)?;
-            self.io.count(IoKind::CopyRead, out.len() as u64);
+            self.io.count(kind, out.len() as u64);
         }
         self.verify(first, slots, out)
     }

@@ -67,6 +67,7 @@ impl Core {
             more |= volume.destage_behind(budget.bytes)?;
             more |= self.spare_others(&volume, volume.fill_places(), &mut damage)?;
             more |= volume.settle_places(budget.bytes)?;
+            more |= volume.place_deferred(budget.bytes)?;
             volume.end_conversion(job.is_none())?;
         }
         if job.is_none() {

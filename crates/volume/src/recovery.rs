@@ -449,6 +449,7 @@ impl Volume {
             ailing: AtomicBool::new(false),
             reclaiming: Mutex::new(Vec::new()),
             destage: Mutex::default(),
+            deferred: Mutex::default(),
             conversion: Mutex::new(Conversion::of(&record, is_importing)),
             encoding: Mutex::default(),
             compactions,

@@ -20,16 +20,20 @@ pub enum Architecture {
     Checkpointing,
     /// The same, both written when the cache lets go of a block (Laden 2.6).
     SplitDownstream,
+    /// Log and place at destage; but what will rather be written again within its granularity
+    /// window is put in place only if it was not (what Laden 5 names as further work).
+    Hybrid,
 }
 
 impl Architecture {
     /// Every one there is.
-    pub const ALL: [Architecture; 5] = [
+    pub const ALL: [Architecture; 6] = [
         Architecture::Logging,
         Architecture::SplitStream,
         Architecture::Redirect,
         Architecture::Checkpointing,
         Architecture::SplitDownstream,
+        Architecture::Hybrid,
     ];
 
     /// Its name in the contract.
@@ -39,6 +43,7 @@ impl Architecture {
             Architecture::Logging => "logging",
             Architecture::SplitStream => "split-stream",
             Architecture::SplitDownstream => "split-downstream",
+            Architecture::Hybrid => "hybrid",
             Architecture::Redirect => "redirect",
             Architecture::Checkpointing => "checkpointing",
         }
@@ -47,13 +52,14 @@ impl Architecture {
     /// Whether it keeps the present in place.
     #[must_use]
     pub fn has_current_store(self) -> bool {
-        matches!(self, Architecture::SplitStream | Architecture::SplitDownstream)
+        use Architecture::{Hybrid, SplitDownstream, SplitStream};
+        matches!(self, SplitStream | SplitDownstream | Hybrid)
     }
 
     /// Whether it must have one.
     #[must_use]
     pub fn needs_cache(self) -> bool {
-        self == Architecture::SplitDownstream
+        matches!(self, Architecture::SplitDownstream | Architecture::Hybrid)
     }
 
     /// Whether settled blocks have homes in a base.
@@ -403,6 +409,8 @@ pub struct VolumeInfo {
     pub counters: VolumeCounters,
     /// Bytes some of which may not be in place yet, where they belong; reads are right meanwhile.
     pub unplaced_bytes: u64,
+    /// Of `hybrid`: bytes of the present whose places wait until their granularity window is over.
+    pub deferred_bytes: u64,
     /// The change of architecture under way.
     pub conversion: Option<ConversionInfo>,
     /// The file that is still being imported.

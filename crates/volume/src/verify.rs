@@ -89,7 +89,6 @@ impl Volume {
                 expected.packed_entries += one.packed_entries;
                 expected.shadow_bytes += one.shadow_bytes;
                 expected.dead_bytes += one.dead_bytes;
-                expected.shadow_bytes += one.shadow_bytes;
             }
             let found = self.core.store.space(self.id).count();
             if found == expected {

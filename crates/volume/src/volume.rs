@@ -20,6 +20,7 @@ use crate::catalogue::{Commit, Numbers, VolumeRecord};
 use crate::compaction::Compactions;
 use crate::conversion::Conversion;
 use crate::core::Core;
+use crate::deferred::Deferred;
 use crate::destage::Destage;
 use crate::encoding::EncodingState;
 use crate::opening::{Opening, Patience};
@@ -73,6 +74,8 @@ pub struct Volume {
     /// Timelines that a reclamation under way has still to merge.
     pub(crate) reclaiming: Mutex<Vec<u64>>,
     pub(crate) destage: Mutex<Destage>,
+    /// Places that are not written before their windows are over.
+    pub(crate) deferred: Mutex<Deferred>,
     pub(crate) conversion: Mutex<Conversion>,
     pub(crate) encoding: Mutex<EncodingState>,
     /// Versions that were compacted or uncompacted by hand.
@@ -262,6 +265,7 @@ impl Volume {
             cloned_from: record.cloned_from.map(|(name, seq)| (name, Seq(seq))),
             counters: self.counters(),
             unplaced_bytes: self.unplaced_bytes(),
+            deferred_bytes: self.deferred_bytes(),
             conversion,
             import: self.import_info(),
             cache: self.cache_info(),

@@ -58,10 +58,8 @@ thread_local! {
 struct Pens {
     /// For blocks that are written in place with it.
     now: Option<Pen>,
-    /// For blocks whose newer versions wait.
+    /// For blocks that are not.
     later: Option<Pen>,
-    /// Those blocks; none where every version goes in place.
-    superseded: Option<FastSet<u64>>,
 }
 
 /// Writes are held back; they go on when this is dropped.
@@ -208,7 +206,9 @@ impl Volume {
             .iter()
             .map(|(time, range)| TimedOps { time: *time, ops: &ops[range.clone()] })
             .collect();
-        let mut pens = self.take_pens(run, &ops)?;
+        let deferred = self.choose_deferred(run);
+        let waits = self.waiting_places(run, &deferred);
+        let mut pens = self.take_pens(&ops, waits.as_ref())?;
         let mut done = 0;
         while done < groups.len() {
             let rest = &groups[done..];
@@ -216,7 +216,7 @@ impl Volume {
             let timeline = || may().then(|| self.present().timeline.id);
             let appended = match self.log.append_run(timeline, rest, source, &mut scratch.header) {
                 Err(e) if e.kind == history::ErrorKind::Moved && !self.are_right(&pens) => {
-                    pens = self.take_pens(run, &ops)?;
+                    pens = self.take_pens(&ops, waits.as_ref())?;
                     continue;
                 }
                 other => other?,
@@ -226,26 +226,35 @@ impl Volume {
             done = taken.end;
             self.cache.end_groups(run, taken, seq);
         }
-        let Pens { now, later, superseded } = pens;
-        if let Some(pen) = now {
-            self.write_run_in_place(&pen, &ops, superseded.as_ref())?;
+        if let Some(pen) = pens.now {
+            self.write_run_in_place(&pen, &ops, waits.as_ref())?;
             pen.let_go();
         }
-        if let Some(later) = later {
+        if let Some(later) = pens.later {
             later.give_up();
+        }
+        if self.architecture() == Architecture::Hybrid {
+            self.note_deferred(data_blocks(&ops), &deferred);
         }
         Ok(())
     }
 
-    /// With `split-stream` a place waits for the newest version of its block: until then the log
-    /// answers.
-    fn take_pens(&self, run: &Run, ops: &[BlockOp<'_>]) -> Result<Pens> {
-        let is_stream = self.architecture() == Architecture::SplitStream;
-        let superseded = is_stream.then(|| self.cache.superseded(run));
-        let is_superseded = |block: &u64| superseded.as_ref().is_some_and(|s| s.contains(block));
-        let (later, now) = data_blocks(ops).partition(is_superseded);
+    /// Blocks that are not put in place with a run: the log answers until they are. With
+    /// `split-stream` a place waits for the newest version of its block, with `hybrid` also for the
+    /// end of its window.
+    fn waiting_places(&self, run: &Run, deferred: &FastSet<u64>) -> Option<FastSet<u64>> {
+        let has_newest_only =
+            matches!(self.architecture(), Architecture::SplitStream | Architecture::Hybrid);
+        let mut waits = has_newest_only.then(|| self.cache.superseded(run))?;
+        waits.extend(deferred);
+        Some(waits)
+    }
+
+    fn take_pens(&self, ops: &[BlockOp<'_>], waits: Option<&FastSet<u64>>) -> Result<Pens> {
+        let is_waiting = |block: &u64| waits.is_some_and(|waits| waits.contains(block));
+        let (later, now) = data_blocks(ops).partition(is_waiting);
         let later = self.take_pen_for_blocks(later)?;
-        Ok(Pens { now: self.take_pen_for_blocks(now)?, later, superseded })
+        Ok(Pens { now: self.take_pen_for_blocks(now)?, later })
     }
 
     fn are_right(&self, pens: &Pens) -> bool {

@@ -20,8 +20,8 @@ use crate::server::Server;
 const STORY_STEPS: usize = 60;
 const VOLUMES_MAX: usize = 5;
 /// Where volumes may keep their present; to a client they are the same.
-pub(super) const ARCHITECTURES: [&str; 5] =
-    ["logging", "split-stream", "split-downstream", "redirect", "checkpointing"];
+pub(super) const ARCHITECTURES: [&str; 6] =
+    ["logging", "split-stream", "split-downstream", "redirect", "checkpointing", "hybrid"];
 /// Recorded moments of a volume that are compared at its end, of which the newest and a sample.
 pub(super) const COMPARED_AT_END: usize = 24;
 

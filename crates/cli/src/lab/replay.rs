@@ -41,7 +41,7 @@ pub struct Args {
     /// Make the trace's reads, too.
     #[arg(long)]
     reads: bool,
-    /// A write-back cache [default: 64MiB for split-downstream, none for the others].
+    /// A write-back cache [default: 64MiB for split-downstream and hybrid, none for the others].
     #[arg(long, value_name = "SIZE", value_parser = size, conflicts_with = "uri")]
     cache: Option<Size>,
     /// Memory of the engine, as a server's --memory: with less, the map is written out sooner, and

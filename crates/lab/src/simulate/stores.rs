@@ -56,6 +56,8 @@ pub(super) struct Stores {
     pub(super) split_downstream: StoreIos,
     pub(super) checkpointing: StoreIos,
     hybrid: StoreIos,
+    /// Of it, writes in place of what the cache had a newer version of.
+    hybrid_superseded: u64,
     pub(super) copies_of_before: u64,
     pub(super) most: [u64; 3],
 }
@@ -70,6 +72,7 @@ impl Stores {
             split_downstream: StoreIos::default(),
             checkpointing: StoreIos::default(),
             hybrid: StoreIos::default(),
+            hybrid_superseded: 0,
             copies_of_before: 0,
             most: [0; 3],
         }
@@ -122,6 +125,7 @@ impl Stores {
         extent.window = spill.window + 1;
         self.checkpointing.writes += 1;
         self.hybrid.writes += 1 + u64::from(is_split);
+        self.hybrid_superseded += u64::from(is_split && spill.is_superseded);
         extent.is_in_history = is_split;
         let after = [self.logging, self.split_downstream, self.checkpointing].map(StoreIos::total);
         for (most, (before, after)) in self.most.iter_mut().zip(before.into_iter().zip(after)) {
@@ -138,6 +142,12 @@ impl Stores {
         ios.reads += owed as u64;
         ios.writes += owed as u64;
         ios
+    }
+
+    /// The same where a place waits for what the cache has a newer version of.
+    pub(super) fn hybrid_of_newest(&self) -> StoreIos {
+        let ios = self.hybrid_in_balance();
+        StoreIos { writes: ios.writes - self.hybrid_superseded, ..ios }
     }
 
     /// How the hybrid sees a version: a second write now costs one I/O, a copy later two, but

@@ -62,6 +62,7 @@ pub(crate) fn volume(info: volume::VolumeInfo, clients: usize, nbd: &NbdAddresse
         created: time(info.created),
         cloned_from: info.cloned_from.map(|(volume, seq)| ClonedFrom { volume, seq: seq.0 }),
         unplaced_bytes: info.unplaced_bytes,
+        deferred_bytes: info.deferred_bytes,
         conversion: info.conversion.map(conversion),
         import: info.import.map(import),
         cache: info.cache.map(cache),

@@ -37,7 +37,7 @@ fn bad_bodies_are_refused() {
         let unknown = format!("{{\"name\": \"v\", \"size\": 4096, \"architecture\": \"{name}\"}}");
         assert_eq!(post(&unknown), invalid, "{name}");
         let (_, text) = fixture.send("POST", "/volumes", &unknown);
-        let there = "logging, split-stream, redirect, checkpointing, split-downstream";
+        let there = "logging, split-stream, redirect, checkpointing, split-downstream, hybrid";
         assert!(text.contains(there), "what there is: {text}");
     }
     for extent in ["512", "6144", "\"128KiB\"", "0"] {

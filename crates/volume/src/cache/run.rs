@@ -137,6 +137,16 @@ impl Run {
         self.pieces.iter().map(op).collect()
     }
 
+    /// The blocks of its versions that are no holes, in order, with the times of their writes.
+    pub fn data_versions(&self) -> impl Iterator<Item = (u64, WallTime)> + '_ {
+        let data = |range: &Range<usize>| self.pieces[range.clone()].iter();
+        self.groups.iter().flat_map(move |(time, range)| {
+            let data = data(range).filter(|piece| piece.at.is_some());
+            let blocks = data.flat_map(|piece| piece.block..piece.block + piece.blocks as u64);
+            blocks.map(move |block| (block, *time))
+        })
+    }
+
     /// Time and ops (by index) of each group.
     #[must_use]
     pub fn groups(&self) -> &[(WallTime, Range<usize>)] {

@@ -252,6 +252,11 @@ fn the_same_with_log_and_present_written_behind_a_cache() {
 }
 
 #[test]
+fn the_same_with_places_that_wait_for_the_end_of_their_window() {
+    enumerate_all(Architecture::Hybrid, Some(Granularity::OnDemand));
+}
+
+#[test]
 fn the_same_with_places_that_wait_for_the_newest_version() {
     enumerate_all(Architecture::SplitStream, Some(Granularity::EveryWrite));
 }
@@ -406,9 +411,10 @@ fn a_crash_at_any_change_keeps_the_promises_while_a_base_is_left() {
 
 #[test]
 fn a_crash_at_any_change_keeps_the_promises_while_places_come_and_go() {
-    use Architecture::{Checkpointing, Logging, Redirect, SplitDownstream, SplitStream};
+    use Architecture::{Checkpointing, Hybrid, Logging, Redirect, SplitDownstream, SplitStream};
     let base = start(Logging, None);
     enumerate_conversions(&base, &[SplitDownstream, SplitStream, Redirect]);
+    enumerate_conversions(&base, &[Hybrid, Checkpointing, Hybrid]);
     let base = start(SplitStream, None);
     enumerate_conversions(&base, &[Checkpointing, SplitDownstream, Logging]);
 }

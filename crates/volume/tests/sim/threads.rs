@@ -150,6 +150,7 @@ fn neither_do_they_through_a_cache() {
 #[test]
 fn neither_do_they_when_log_and_present_are_written_behind_a_cache() {
     disturb(Architecture::SplitDownstream, SMALL);
+    disturb(Architecture::Hybrid, SMALL);
     disturb(Architecture::SplitStream, SMALL);
 }
 

@@ -46,6 +46,9 @@ fn group_of(names: &[String]) -> String {
     format!("g-{}", names.join("-"))
 }
 
+/// A capture as it is told: its number; volumes and the numbers of their versions.
+type Told = (u64, BTreeSet<(String, u64)>);
+
 impl World {
     /// Captures volumes at one instant.
     pub fn capture_together(&mut self, names: &[String]) -> Result<()> {
@@ -113,7 +116,7 @@ impl World {
 
     /// Compares the captures that the pool tells of with those that are known.
     fn check_captures(&self) -> Result<()> {
-        let mut known: BTreeMap<&str, Vec<(u64, BTreeSet<(String, u64)>)>> = BTreeMap::new();
+        let mut known: BTreeMap<&str, Vec<Told>> = BTreeMap::new();
         for capture in &self.together.captures {
             let left = self.left_of(capture);
             let of = known.entry(&capture.group).or_default();
@@ -121,7 +124,7 @@ impl World {
         }
         for (group, known) in known {
             let (found, _) = self.pool().group_versions(group, 0, 1 << 20)?;
-            let found: Vec<(u64, BTreeSet<(String, u64)>)> =
+            let found: Vec<Told> =
                 found.into_iter().map(|c| (c.number, c.versions.into_iter().collect())).collect();
             assert_eq!(found, known, "captures of {group}");
         }

@@ -364,6 +364,11 @@ fn everything_can_be_done_while_a_file_is_copied_with_split_downstream() {
 }
 
 #[test]
+fn everything_can_be_done_while_a_file_is_copied_with_hybrid() {
+    every_story(Architecture::Hybrid);
+}
+
+#[test]
 fn everything_can_be_done_while_a_file_is_copied_with_redirect() {
     every_story(Architecture::Redirect);
 }

@@ -15,6 +15,7 @@ mod grace;
 mod groups;
 mod handover;
 mod hook;
+mod hybrid;
 mod import;
 mod in_place;
 mod matrix;
