@@ -61,7 +61,9 @@ fn what_clients_ask_is_measured_and_advised_on() {
     };
     let model = client.model("v", &asked).expect("measured");
     assert_eq!((model.forecasts.len(), model.dirty_pages), (2, 8192));
-    assert!(model.wait_ns.is_some_and(|wait_ns| wait_ns > 0.0));
+    // A pause between two writes of all blocks, and all are taken to be written again in the end:
+    // the cache is never full then, and the wait has no end (null).
+    assert!(model.wait_ns.is_none_or(|wait_ns| wait_ns > 0.0));
     assert_eq!(model.forecasts[0].granularity, Granularity::EveryWrite);
     let asked = AdviceQuery { cache: Some("0".to_owned()), ..AdviceQuery::default() };
     let advice = client.advice("v", &asked).expect("advice");
