@@ -36,7 +36,7 @@ pub struct CreateVolume {
     /// Bytes of a map extent: 4096 (the default), 8192, 16384, 32768 or 65536.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub extent: Option<SizeInput>,
-    /// Bytes of a write-back cache; 0, the default but for `split-downstream` and `hybrid`, is none.
+    /// Bytes of a write-back cache; 0, the default but for `split-downstream` and `hybrid`: none.
     /// With one, writes that were not flushed are lost when the server dies.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cache: Option<SizeInput>,

@@ -274,16 +274,27 @@ fn set(session: &Session, args: &SetArgs) -> anyhow::Result<()> {
         if names_cache || args.architecture.is_some() {
             warn_of_cache(&volume);
         }
-        if let Some(grace) = volume.grace.filter(|_| names_history) {
-            say(&format!(
-                "what that takes away is kept until {}; set back what held before, and nothing is \
-                 lost",
-                grace.until
-            ));
+        if names_history {
+            tell_grace(&volume);
         }
         return session.answer(&volume, show);
     }
-    let mut volume = client.volume(&args.name)?;
+    let volume = would_become(client.volume(&args.name)?, args);
+    session.answer(&volume, show)
+}
+
+fn tell_grace(volume: &Volume) {
+    if let Some(grace) = volume.grace {
+        let until = grace.until;
+        say(&format!(
+            "what that takes away is kept until {until}; set back what held before, and nothing is \
+             lost"
+        ));
+    }
+}
+
+/// The volume as it would be, and what is to be known of that.
+fn would_become(mut volume: Volume, args: &SetArgs) -> Volume {
     say("this would become (nothing was changed):");
     if let Some(architecture) = args.architecture.clone() {
         say("data would move in the background; the history stays as it is");
@@ -305,7 +316,7 @@ fn set(session: &Session, args: &SetArgs) -> anyhow::Result<()> {
     if let Some(Limit(limit)) = args.history_limit {
         volume.history_limit = limit.map(|l| l.0);
     }
-    if names_cache {
+    if args.cache.is_some() || args.cache_dirty.is_some() {
         let size = args.cache.map_or("its size".to_owned(), |c| cache_size(c).0.to_string());
         say(&format!("its cache would have {size}; what waits in it would be written first"));
     }
@@ -314,7 +325,7 @@ fn set(session: &Session, args: &SetArgs) -> anyhow::Result<()> {
         volume.encoding.kind = kind;
     }
     volume.encoding.after = args.encode_after.map(SpanInput).or(volume.encoding.after);
-    session.answer(&volume, show)
+    volume
 }
 
 fn cache_size(limit: Limit) -> SizeInput {

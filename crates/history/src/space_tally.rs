@@ -1,5 +1,5 @@
-//! What the segments of a log hold, summed up as it changes: nobody who asks how much there is walks
-//! them.
+//! What the segments of a log hold, summed up as it changes: nobody who asks how much there is
+//! walks them.
 //!
 //! Invariants
 //! 1. A tally is the sum of what its segments have *counted*. A segment counts itself anew whenever

@@ -144,6 +144,9 @@ fn volume() -> VolumeRecord {
     }
 }
 
+const COMPACTION: CompactionRecord =
+    CompactionRecord { wish: Compaction::Uncompacted, asked_ns: 1, done: true, packed: 1, raw: 1 };
+
 #[test]
 fn the_page_names_every_field_of_every_json_record() {
     let told: Vec<(String, String)> =
@@ -182,13 +185,6 @@ fn the_page_names_every_field_of_every_json_record() {
         done_ns: 1,
     };
     let mark = MarkRecord { seq: 1, time_ns: 1, pinned: true, created_ns: 1 };
-    let compaction = CompactionRecord {
-        wish: Compaction::Uncompacted,
-        asked_ns: 1,
-        done: true,
-        packed: 1,
-        raw: 1,
-    };
     let audit =
         AuditRecord { number: 1, time_ns: 1, action: text(), volume: text(), detail: text() };
     let code: BTreeSet<(String, String)> = [
@@ -204,7 +200,7 @@ fn the_page_names_every_field_of_every_json_record() {
         fields("mark", &mark),
         fields("schedule", &schedule),
         fields("keep", &keep),
-        fields("compaction", &compaction),
+        fields("compaction", &COMPACTION),
         fields("group", &group),
         fields("capture", &capture),
         fields("audit", &audit),
