@@ -271,17 +271,19 @@ mod tests {
             encoding: EncodingChange::default(),
         };
         let volume = pool.create_volume(&spec).expect("made");
-        broken.1.store(true, Ordering::Release);
-        let fill = Arc::new(FillGauge::new(Arc::clone(&pool), "/".into()));
-        let background =
-            Background::start(Arc::clone(&pool), FillWatch::new(fill)).expect("started");
         let put = |volume: &volume::Volume, block: u64| {
             let op = WriteOp::Data { offset: block % 2048 * 4096, bytes: &[7; 4096] };
             volume.write_batch(&[op]).map(drop)
         };
+        // It may be broken before another is written.
+        put(&volume, 0).expect("written");
+        let mut written = 1;
+        broken.1.store(true, Ordering::Release);
+        let fill = Arc::new(FillGauge::new(Arc::clone(&pool), "/".into()));
+        let background =
+            Background::start(Arc::clone(&pool), FillWatch::new(fill)).expect("started");
         let began = Instant::now();
-        // Soon there is enough to be flushed in the background.
-        let mut written = 0;
+        // Sooner or later there is something to be done in the background.
         let refused = loop {
             match put(&volume, written) {
                 Err(e) => break e,
