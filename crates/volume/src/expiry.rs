@@ -75,7 +75,8 @@ impl Core {
         for volume in &volumes {
             let outcome = volume.announced_horizon();
             let Some(to) = self.spare_others(volume, outcome, &mut None)? else { continue };
-            let span = to.0 - volume.record.lock().horizon_seq;
+            // Whoever expires meanwhile may have raised the horizon beyond it.
+            let span = to.0.saturating_sub(volume.record.lock().horizon_seq);
             if graced.as_ref().is_none_or(|(most, _)| *most <= span) {
                 let volume = Arc::clone(volume);
                 graced = Some((span, Offering { volume, to, why: Why::NoRoomInGrace }));

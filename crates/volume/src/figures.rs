@@ -13,6 +13,9 @@ use units::Seq;
 /// Spans of one run at most.
 pub const SPANS_MAX: usize = 256;
 
+/// Blocks that a span or a run may be said to hold: each was a write with a seq of its own.
+const BLOCKS_MAX: u64 = Seq::MAX.0;
+
 /// Blocks that were superseded in a span of seqs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -40,6 +43,16 @@ pub struct Figures {
 }
 
 impl Figures {
+    /// Whether they can be what a run holds: they come from a disk.
+    pub fn are_sound(&self) -> bool {
+        let span_is_sound = |s: &SpanFigures| {
+            let ascends = s.own <= s.pinned && s.pinned <= s.blocks && s.blocks <= BLOCKS_MAX;
+            s.after < s.until && ascends
+        };
+        let is_bounded = self.spans.len() <= SPANS_MAX && self.newest <= BLOCKS_MAX;
+        is_bounded && self.spans.iter().all(span_is_sound)
+    }
+
     /// Blocks that were superseded.
     pub fn superseded(&self) -> u64 {
         self.spans.iter().map(|span| span.blocks).sum()
@@ -111,7 +124,21 @@ mod tests {
     use format::map::Entry;
     use units::{Lba, Seq};
 
-    use super::{FigureCounter, SPANS_MAX, SpanFigures};
+    use super::{FigureCounter, Figures, SPANS_MAX, SpanFigures};
+
+    #[test]
+    fn figures_that_no_run_can_have_are_told_from_sound_ones() {
+        let span = SpanFigures { after: 1, until: 2, blocks: 3, pinned: 2, own: 1 };
+        let of = |span: SpanFigures| Figures { newest: 1, spans: vec![span] };
+        assert!(of(span).are_sound());
+        assert!(!of(SpanFigures { until: 1, ..span }).are_sound());
+        assert!(!of(SpanFigures { after: u64::MAX, until: 0, ..span }).are_sound());
+        assert!(!of(SpanFigures { blocks: u64::MAX, ..span }).are_sound());
+        assert!(!of(SpanFigures { pinned: 4, ..span }).are_sound());
+        assert!(!of(SpanFigures { own: 3, ..span }).are_sound());
+        assert!(!Figures { newest: u64::MAX, spans: Vec::new() }.are_sound());
+        assert!(!Figures { newest: 1, spans: vec![span; SPANS_MAX + 1] }.are_sound());
+    }
 
     fn seqs(list: &[u64]) -> Vec<Seq> {
         list.iter().map(|&seq| Seq(seq)).collect()

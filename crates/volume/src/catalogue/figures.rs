@@ -25,7 +25,8 @@ impl Catalogue {
         let mut all = Vec::new();
         for item in table.iter().map_err(failed)? {
             let (key, value) = item.map_err(failed)?;
-            all.extend(serde_json::from_slice(value.value()).ok().map(|f| (key.value(), f)));
+            let figures: Option<Figures> = serde_json::from_slice(value.value()).ok();
+            all.extend(figures.filter(Figures::are_sound).map(|f| (key.value(), f)));
         }
         Ok(all)
     }
