@@ -253,7 +253,7 @@ impl Volume {
         let detail = format!("from {old} to {size_bytes} bytes; seq {seq}");
         self.core.audit(&mut numbers, &commit, "resize", &self.name, detail)?;
         if *change != (VolumeChange { size_bytes: Some(size_bytes), ..VolumeChange::default() }) {
-            let detail = format!("{change:?}");
+            let detail = change.to_string();
             self.core.audit(&mut numbers, &commit, "volume-set", &self.name, detail)?;
         }
         if let Some((action, detail)) = graced {
@@ -302,7 +302,7 @@ impl Volume {
             let to = change.architecture.unwrap_or(record.architecture);
             let switched = self.switch_in_gate(&mut record, to, &mut numbers, &commit)?;
             commit.put_volume(&record)?;
-            let detail = format!("{change:?}");
+            let detail = change.to_string();
             self.core.audit(&mut numbers, &commit, "volume-set", &self.name, detail)?;
             if let Some((action, detail)) = graced {
                 self.core.audit(&mut numbers, &commit, action, &self.name, detail)?;

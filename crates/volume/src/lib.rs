@@ -11,6 +11,7 @@ mod base;
 mod cache;
 mod caches;
 mod catalogue;
+mod change;
 mod compaction;
 mod conversion;
 mod convert;
