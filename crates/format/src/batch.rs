@@ -3,7 +3,8 @@
 //! 1. A batch is a header with one descriptor per operation, then the data, block by block.
 //! 2. It names its segment, its offset there, and the segment's nonce.
 //! 3. The sizes in the header are those that its descriptors add up to.
-//! 4. Its header stays below `BATCH_HEADER_BYTES_MAX`, so a reader knows how much to expect.
+//! 4. All descriptors of a shared batch name its one block of data, with the same checksum.
+//! 5. Its header stays below `BATCH_HEADER_BYTES_MAX`, so a reader knows how much to expect.
 
 mod decode;
 mod encode;
@@ -75,6 +76,11 @@ pub mod layout {
     /// In order.
     pub const RELOCATED_FIELDS: &[Field] = &[BLOCK, BLOCKS, DESCRIPTOR_KIND, ZERO, SEQ, OP_TIME];
     const _: () = assert!(tile(RELOCATED_FIELDS, RELOCATED_BYTES));
+
+    pub(crate) const OP_TIMELINE: Field = Field::new("timeline", 24, 8);
+    /// A descriptor of a shared batch, without its checksum; as long as a relocated one.
+    pub const SHARED_FIELDS: &[Field] = &[BLOCK, BLOCKS, DESCRIPTOR_KIND, ZERO, SEQ, OP_TIMELINE];
+    const _: () = assert!(tile(SHARED_FIELDS, RELOCATED_BYTES));
 }
 
 /// The magic: `HBATCHES`, as bytes.
@@ -104,6 +110,8 @@ pub enum BatchKind {
     Writes,
     /// Earlier writes, moved here from segments that were cleaned.
     Relocated,
+    /// Earlier writes of one and the same block of data, which is there once.
+    Shared,
 }
 
 /// What one operation does to its blocks.
@@ -126,7 +134,7 @@ pub struct BatchHeader {
     pub kind: BatchKind,
     /// The segment's nonce.
     pub nonce: u64,
-    /// The timeline that its operations belong to.
+    /// The timeline that its operations belong to; those of a shared batch say their own.
     pub timeline: u64,
     /// When they were accepted. Never less than in an earlier batch of the log.
     pub time: WallTime,
@@ -145,13 +153,22 @@ impl BatchKind {
         match self {
             BatchKind::Writes => 0,
             BatchKind::Relocated => 1,
+            BatchKind::Shared => 2,
+        }
+    }
+
+    /// Blocks of data in a batch whose descriptors name so many.
+    fn payload_blocks(self, named: u64) -> u64 {
+        match self {
+            BatchKind::Shared => named.min(1),
+            BatchKind::Writes | BatchKind::Relocated => named,
         }
     }
 
     fn descriptor_bytes(self) -> usize {
         match self {
             BatchKind::Writes => layout::DESCRIPTOR_BYTES,
-            BatchKind::Relocated => layout::RELOCATED_BYTES,
+            BatchKind::Relocated | BatchKind::Shared => layout::RELOCATED_BYTES,
         }
     }
 }
@@ -178,7 +195,7 @@ impl BatchHeader {
         place.require(seqs_hold, "stable_seq and durable_seq below 2^48", self.stable_seq)?;
         let last = self.base_seq.0.checked_add(u64::from(op_count));
         let base_holds = last.is_some_and(|last| last <= Seq::MAX.0 + 1)
-            && (self.kind == BatchKind::Relocated || op_count == 0 || self.base_seq > Seq::ZERO);
+            && (self.kind != BatchKind::Writes || op_count == 0 || self.base_seq > Seq::ZERO);
         place.require(base_holds, "base_seq of 1 and seqs below 2^48", self.base_seq)
     }
 }

@@ -84,9 +84,15 @@ pub const FEATURE_IMPORT: u64 = 4;
 pub const FEATURE_EXTENTS: u64 = 8;
 /// Incompatible feature: segments may hold packs instead of batches.
 pub const FEATURE_PACKS: u64 = 16;
+/// Incompatible feature: batches may be shared, by several timelines and volumes too.
+pub const FEATURE_SHARED: u64 = 32;
 /// The incompatible features that this program knows.
-pub const FEATURES_INCOMPATIBLE_KNOWN: u64 =
-    FEATURE_CURRENT_STORE | FEATURE_BASE | FEATURE_IMPORT | FEATURE_EXTENTS | FEATURE_PACKS;
+pub const FEATURES_INCOMPATIBLE_KNOWN: u64 = FEATURE_CURRENT_STORE
+    | FEATURE_BASE
+    | FEATURE_IMPORT
+    | FEATURE_EXTENTS
+    | FEATURE_PACKS
+    | FEATURE_SHARED;
 /// The features without which a pool may only be read that this program knows: none yet.
 pub const FEATURES_READ_ONLY_KNOWN: u64 = 0;
 

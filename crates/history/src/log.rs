@@ -338,6 +338,8 @@ impl Log {
             retired: AtomicBool::new(false),
             slab: None,
             packed: AtomicU32::new(0),
+            shared: false,
+            held: AtomicBool::new(false),
             account: Account::default(),
         });
         self.store.add_segment(Arc::clone(&segment));

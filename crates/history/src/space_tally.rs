@@ -24,28 +24,43 @@ pub struct SpaceCount {
     pub packed_entries: u64,
     /// Bytes of packs for versions that are gone.
     pub shadow_bytes: u64,
+    /// Of the bytes: those of shared batches.
+    pub shared_bytes: u64,
+    /// Of the entries: those that name shared blocks.
+    pub shared_entries: u64,
     /// Bytes used that no entry holds, in segments that are sealed and written once.
     pub dead_bytes: u64,
 }
 
 impl SpaceCount {
-    fn parts(self) -> [u64; 6] {
+    fn parts(self) -> [u64; 8] {
         let SpaceCount {
             live_bytes,
             entries,
             packed_bytes,
             packed_entries,
             shadow_bytes,
+            shared_bytes,
+            shared_entries,
             dead_bytes,
         } = self;
-        [live_bytes, entries, packed_bytes, packed_entries, shadow_bytes, dead_bytes]
+        [
+            live_bytes,
+            entries,
+            packed_bytes,
+            packed_entries,
+            shadow_bytes,
+            shared_bytes,
+            shared_entries,
+            dead_bytes,
+        ]
     }
 }
 
 /// The sum of a log's segments.
 #[derive(Debug, Default)]
 pub struct SpaceTally {
-    parts: [AtomicI64; 6],
+    parts: [AtomicI64; 8],
 }
 
 impl SpaceTally {
@@ -53,10 +68,17 @@ impl SpaceTally {
     #[must_use]
     pub fn count(&self) -> SpaceCount {
         // Between two changes one part may be ahead of another, and below nothing.
-        let [live_bytes, entries, packed_bytes, packed_entries, shadow_bytes, dead_bytes] =
-            [0, 1, 2, 3, 4, 5]
-                .map(|part: usize| self.parts[part].load(Ordering::Acquire).max(0).unsigned_abs());
-        SpaceCount { live_bytes, entries, packed_bytes, packed_entries, shadow_bytes, dead_bytes }
+        let part = |part: usize| self.parts[part].load(Ordering::Acquire).max(0).unsigned_abs();
+        SpaceCount {
+            live_bytes: part(0),
+            entries: part(1),
+            packed_bytes: part(2),
+            packed_entries: part(3),
+            shadow_bytes: part(4),
+            shared_bytes: part(5),
+            shared_entries: part(6),
+            dead_bytes: part(7),
+        }
     }
 
     fn change(&self, before: SpaceCount, after: SpaceCount) {

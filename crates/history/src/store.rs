@@ -55,6 +55,10 @@ pub struct Segment {
     pub slab: Option<u64>,
     /// Versions that were packed into it; 0 for a segment of batches.
     pub packed: AtomicU32,
+    /// Its batches are shared: entries of several versions, timelines and logs may name one block.
+    pub shared: bool,
+    /// What is to name its blocks is still being entered: it stays, though nothing does.
+    pub held: AtomicBool,
     /// What it has counted in its log's tally.
     pub account: Account,
 }
@@ -68,7 +72,12 @@ pub enum Content {
     Home,
     /// A pack, in which the block is one of several.
     Pack,
+    /// A block in the log that is there for several versions.
+    Shared,
 }
+
+/// The log of segments whose blocks several logs have.
+pub const NO_LOG: u64 = 0;
 
 /// What is freed when its last reader has gone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -238,6 +247,8 @@ impl Store {
             all.packed_bytes += one.packed_bytes;
             all.packed_entries += one.packed_entries;
             all.shadow_bytes += one.shadow_bytes;
+            all.shared_bytes += one.shared_bytes;
+            all.shared_entries += one.shared_entries;
             all.dead_bytes += one.dead_bytes;
         }
         all
@@ -444,13 +455,15 @@ impl Segment {
     pub fn content(&self) -> Content {
         match self.packed.load(Ordering::Acquire) {
             0 if self.slab.is_some() => Content::Home,
+            0 if self.shared => Content::Shared,
             0 => Content::Logged,
             _ => Content::Pack,
         }
     }
 
     /// Bytes that the map's entries hold in it, at most. Holes hold none, but are entries too; of
-    /// packed versions each holds its share of the segment.
+    /// packed versions each holds its share of the segment, and a shared block is taken for as many
+    /// as name it, up to what there is.
     #[must_use]
     pub fn live_bytes(&self) -> u64 {
         let entries = self.live_entries.load(Ordering::Acquire).max(0) as u64;
@@ -475,6 +488,8 @@ impl Segment {
             packed_bytes: if is_pack { live_bytes } else { 0 },
             packed_entries: if is_pack { entries } else { 0 },
             shadow_bytes: if is_pack { end.saturating_sub(live_bytes) } else { 0 },
+            shared_bytes: if self.shared { live_bytes } else { 0 },
+            shared_entries: if self.shared { entries } else { 0 },
             dead_bytes: if is_done { end.saturating_sub(live_bytes) } else { 0 },
         }
     }

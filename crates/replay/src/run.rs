@@ -169,6 +169,7 @@ impl Engine {
                 cache: CacheChange { bytes: settings.cache_bytes, dirty_percent: None },
                 extent: units::MapExtent::BLOCK,
                 encoding: EncodingChange::default(),
+                dedup: false,
             })?;
             self.volumes.push(volume);
         }

@@ -269,6 +269,7 @@ mod tests {
             cache: CacheChange::default(),
             extent: units::MapExtent::BLOCK,
             encoding: EncodingChange::default(),
+            dedup: false,
         };
         let volume = pool.create_volume(&spec).expect("made");
         let put = |volume: &volume::Volume, block: u64| {

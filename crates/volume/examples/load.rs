@@ -117,6 +117,7 @@ fn run(path: &Path, writes: u64, rounds: u64) -> Outcome<()> {
         cache: CacheChange::default(),
         extent: units::MapExtent::BLOCK,
         encoding: EncodingChange::default(),
+        dedup: false,
     })?;
     note(&format!(
         "{writes} retained writes of 4 KiB at random addresses of a volume of 1 TiB; memory option \

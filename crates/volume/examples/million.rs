@@ -30,6 +30,7 @@ fn volume(pool: &Pool) -> Arc<Volume> {
         cache: CacheChange::default(),
         extent: units::MapExtent::default(),
         encoding: EncodingChange::default(),
+        dedup: false,
     };
     pool.create_volume(&spec).expect("made")
 }

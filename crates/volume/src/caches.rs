@@ -204,6 +204,7 @@ pub(crate) mod tests {
             history_limit_bytes: None,
             cache: CacheChange { bytes: Some(1 << 20), dirty_percent: None },
             encoding: EncodingChange::default(),
+            dedup: false,
             extent: units::MapExtent::BLOCK,
         };
         let volume = pool.create_volume(&spec).expect("made");

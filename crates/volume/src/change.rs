@@ -21,6 +21,7 @@ impl fmt::Display for VolumeChange {
             ("dirty", self.cache.dirty_percent.map(|percent| format!("{percent} %"))),
             ("encoding", self.encoding.encoding.map(|e| e.name().to_owned())),
             ("encoded after", self.encoding.after_ns.map(span)),
+            ("dedup", self.dedup.map(|on| if on { "on" } else { "off" }.to_owned())),
         ];
         let told = named.into_iter().filter_map(|(name, value)| Some(format!("{name} {}", value?)));
         f.write_str(&told.collect::<Vec<_>>().join(", "))

@@ -30,7 +30,7 @@ use units::{BLOCK_BYTES, BlockCount, Lba, Seq};
 
 use crate::catalogue::TimelineRecord;
 use crate::core::Core;
-use crate::fresh::{begin_segment, relocated};
+use crate::fresh::{Holds, begin_segment, relocated};
 use crate::map_flush::{commit_segment, record_of_run};
 use crate::source::Source;
 use crate::volume::Volume;
@@ -408,7 +408,7 @@ impl CopyJob {
             self.commit(core, timeline, source)?;
         }
         let zone = self.store.allocate_zone(Purpose::Data)?;
-        let segment = begin_segment(core, self.log, zone, None)?;
+        let segment = begin_segment(core, self.log, zone, Holds::Versions)?;
         segment.last_seq.store(OUTSIDE_SEQ.0, Ordering::Release);
         self.segment = Some(Arc::clone(&segment));
         Ok(segment)

@@ -20,6 +20,7 @@ use parking_lot::{Mutex, MutexGuard, RwLock};
 use crate::catalogue::{
     Catalogue, CatalogueMedia, Commit, GroupRecord, Numbers, SourceRecord, TimelineRecord,
 };
+use crate::dedup::Dedup;
 use crate::figures::Figures;
 use crate::growth::Samples;
 use crate::merge::MergeJob;
@@ -91,6 +92,8 @@ pub struct Core {
     pub samples: Mutex<Samples>,
     /// What map runs are kept for, by run, as far as that is known.
     pub figures: Mutex<BTreeMap<u64, Arc<Figures>>>,
+    /// Searches for equal blocks; they change under `work`.
+    pub dedup: Mutex<Dedup>,
     /// The right to run schedules, and whether the clock goes evenly.
     pub pace: Mutex<Pace>,
 }
@@ -253,6 +256,7 @@ impl Core {
     /// Volumes hold the core and the core holds volumes: parts them, so that the device is let go.
     pub fn part(&self) {
         *self.work.lock() = None;
+        self.drop_search();
         self.drop_copies();
         self.sources.lock().clear();
         self.volumes.write().clear();

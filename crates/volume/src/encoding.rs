@@ -168,6 +168,13 @@ impl Volume {
         Ok(entry.map_or(Seq::ZERO, |entry| entry.seq))
     }
 
+    /// Versions of a timeline that were written over up to this seq are raw because packing left
+    /// them so; `None` where none are packed.
+    pub(crate) fn left_by_packing(&self, timeline: u64) -> Option<Seq> {
+        self.record.lock().encoding?;
+        Some(self.encoding.lock().done.get(&timeline).copied().unwrap_or(Seq::ZERO))
+    }
+
     /// Whether there is room to encode: packs need some before they free more.
     pub(crate) fn may_pack(&self) -> bool {
         let store = &self.core.store;

@@ -283,6 +283,7 @@ impl Volume {
             return Err(Error::new(ErrorKind::Invalid, text));
         }
         self.prepare_encoding(change.encoding)?;
+        self.prepare_dedup(change.dedup)?;
         self.resize_and(size_bytes, change)
     }
 
@@ -291,6 +292,7 @@ impl Volume {
             self.prepare_switch(to)?;
         }
         self.prepare_encoding(change.encoding)?;
+        self.prepare_dedup(change.dedup)?;
         let still = self.stand_still()?;
         let now = self.now();
         let (switched, shares) = self.log.with_gate(|gate| -> Result<_> {
@@ -346,6 +348,7 @@ impl Volume {
             self.core.check_cache(record.cache, Some(self.id))?;
         }
         record.encoding = encoding::setting(record.encoding, change.encoding)?;
+        record.dedup = change.dedup.unwrap_or(record.dedup);
         Ok(graced)
     }
 

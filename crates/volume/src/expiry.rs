@@ -168,7 +168,8 @@ impl Volume {
             (Seq(record.horizon_seq), Seq(record.flushed_seq))
         };
         let mut segments = self.core.store.segments();
-        let is_pack = |s: &Arc<Segment>| s.log == self.id && s.content() == Content::Pack;
+        let is_mixed = |content| matches!(content, Content::Pack | Content::Shared);
+        let is_pack = |s: &Arc<Segment>| s.log == self.id && is_mixed(s.content());
         if segments.iter().any(is_pack) {
             return self.expire_share(excess, limit, (horizon, flushed));
         }
@@ -192,8 +193,8 @@ impl Volume {
         }
     }
 
-    /// Expires as large a share of the seqs as the excess is of the history: in packs old and new
-    /// versions lie together, so that their segments do not tell where history ends.
+    /// Expires as large a share of the seqs as the excess is of the history: in packs and shared
+    /// batches old and new versions lie together, so that their segments do not tell where history ends.
     fn expire_share(&self, excess: u64, limit: u64, (horizon, flushed): (Seq, Seq)) -> Result<()> {
         let history = u128::from(self.history_bytes()?.max(excess).max(1));
         let span = u128::from(flushed.0.saturating_sub(horizon.0));

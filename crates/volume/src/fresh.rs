@@ -15,23 +15,31 @@ use units::{Seq, WallTime};
 use crate::Result;
 use crate::core::Core;
 
-/// Begins a segment in a zone, or a slab of a base (its number and its bytes). The zone is free
-/// again if that fails.
+/// What a segment that is begun will hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Holds {
+    /// Batches, or packs.
+    Versions,
+    /// Shared batches.
+    Shared,
+    /// Homes: it is a slab of a base (its number, and its bytes).
+    Slab(u64, u32),
+}
+
+/// Begins a segment in a zone. The zone is free again if that fails.
 ///
 /// # Errors
 /// `Refused` or `Io`.
-pub fn begin_segment(
-    core: &Core,
-    log: u64,
-    zone: u32,
-    slab: Option<(u64, u32)>,
-) -> Result<Arc<Segment>> {
+pub fn begin_segment(core: &Core, log: u64, zone: u32, holds: Holds) -> Result<Arc<Segment>> {
     let number = {
         let mut numbers = core.books.lock();
         numbers.segment += 1;
         numbers.segment
     };
-    let end = slab.map_or(SEGMENT_HEADER_BYTES as u32, |(_, bytes)| bytes);
+    let (slab, end) = match holds {
+        Holds::Slab(slab, bytes) => (Some(slab), bytes),
+        Holds::Versions | Holds::Shared => (None, SEGMENT_HEADER_BYTES as u32),
+    };
     let segment = Arc::new(Segment {
         number,
         zone,
@@ -43,8 +51,10 @@ pub fn begin_segment(
         committed_entries: AtomicI64::new(0),
         sealed: AtomicBool::new(true),
         retired: AtomicBool::new(false),
-        slab: slab.map(|(slab, _)| slab),
+        slab,
         packed: AtomicU32::new(0),
+        shared: holds == Holds::Shared,
+        held: AtomicBool::new(false),
         account: history::Account::default(),
     });
     let store = &core.store;
@@ -88,6 +98,7 @@ pub struct FreshSegments {
     core: Arc<Core>,
     io: Arc<IoTally>,
     log: u64,
+    holds: Holds,
     done: Vec<Arc<Segment>>,
     open: Option<Arc<Segment>>,
     finished: bool,
@@ -97,8 +108,18 @@ impl FreshSegments {
     /// None yet.
     #[must_use]
     pub fn new(core: Arc<Core>, log: u64) -> FreshSegments {
+        FreshSegments::of(core, log, Holds::Versions)
+    }
+
+    /// None yet, of shared batches.
+    #[must_use]
+    pub fn shared(core: Arc<Core>, log: u64) -> FreshSegments {
+        FreshSegments::of(core, log, Holds::Shared)
+    }
+
+    fn of(core: Arc<Core>, log: u64, holds: Holds) -> FreshSegments {
         let io = core.store.io(log);
-        FreshSegments { core, io, log, done: Vec::new(), open: None, finished: false }
+        FreshSegments { core, io, log, holds, done: Vec::new(), open: None, finished: false }
     }
 
     /// What they belong to.
@@ -126,7 +147,7 @@ impl FreshSegments {
             return Ok(Arc::clone(open));
         }
         let zone = store.allocate_zone(Purpose::Reclaim)?;
-        let segment = begin_segment(&self.core, self.log, zone, None)?;
+        let segment = begin_segment(&self.core, self.log, zone, self.holds)?;
         self.done.extend(self.open.replace(Arc::clone(&segment)));
         Ok(segment)
     }

@@ -6,7 +6,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use history::NO_LOG;
 use serde::{Deserialize, Serialize};
+use units::BLOCK_BYTES;
 
 use crate::Result;
 use crate::catalogue::Commit;
@@ -143,6 +145,10 @@ impl Pool {
             all.history_bytes += one.history_bytes;
             all.pinned_bytes += one.pinned_bytes;
         }
+        all.stored_bytes = self.core.store.space_of_all().live_bytes;
+        let common = self.core.store.space(NO_LOG).count();
+        all.common_bytes = common.shared_bytes;
+        all.common_named_bytes = common.shared_entries * BLOCK_BYTES;
         let (used_bytes, ..) = self.room();
         let now_ns = self.core.machine.clock.wall().as_nanos();
         let samples = self.core.samples.lock();

@@ -27,7 +27,7 @@ use units::{BLOCK_BYTES, Lba, Seq};
 
 use crate::Result;
 use crate::base::home_header_bytes;
-use crate::fresh::{begin_segment, relocated};
+use crate::fresh::{Holds, begin_segment, relocated};
 use crate::mover::read_entry;
 use crate::types::Granularity;
 use crate::volume::Volume;
@@ -323,8 +323,8 @@ impl Homecoming {
             Err(e) if e.kind == history::ErrorKind::Full => return Ok(None),
             Err(e) => return Err(e.into()),
         };
-        let slab = (group.slab, base.slab_bytes());
-        let segment = begin_segment(&self.volume.core, self.volume.id, zone, Some(slab))?;
+        let holds = Holds::Slab(group.slab, base.slab_bytes());
+        let segment = begin_segment(&self.volume.core, self.volume.id, zone, holds)?;
         self.taken.push(Arc::clone(&segment));
         Ok(Some(segment))
     }

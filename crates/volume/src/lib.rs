@@ -18,6 +18,7 @@ mod convert;
 mod copying;
 mod core;
 mod current_store;
+mod dedup;
 mod deferred;
 mod destage;
 mod diff;
@@ -73,11 +74,11 @@ pub use error::{Error, ErrorKind, Result};
 pub use history::{IoCount, IoKind};
 pub use types::{
     AgeBytes, Architecture, AuditRecord, Bucket, Budget, CacheChange, CacheInfo, CacheSetting,
-    CacheUse, Compaction, CompactionInfo, CompactionState, Consistency, ConversionInfo, Dependants,
-    DiffPage, Encoding, EncodingChange, EncodingInfo, EncodingSetting, Event, Extent, GraceInfo,
-    Granularity, Growth, HistoryPage, Holder, ImportInfo, ImportSpec, Mark, PoolSpace, PoolStatus,
-    Range, Resolved, RevertReport, Sacrifice, Stamp, Version, VersionPage, VolumeChange,
-    VolumeCounters, VolumeInfo, VolumeSpace, VolumeSpec, WriteOp,
+    CacheUse, Compaction, CompactionInfo, CompactionState, Consistency, ConversionInfo, DedupInfo,
+    Dependants, DiffPage, Encoding, EncodingChange, EncodingInfo, EncodingSetting, Event, Extent,
+    GraceInfo, Granularity, Growth, HistoryPage, Holder, ImportInfo, ImportSpec, Mark, PoolSpace,
+    PoolStatus, Range, Resolved, RevertReport, Sacrifice, Stamp, Version, VersionPage,
+    VolumeChange, VolumeCounters, VolumeInfo, VolumeSpace, VolumeSpec, WriteOp,
 };
 
 /// The machine under a pool: its clock and its randomness.

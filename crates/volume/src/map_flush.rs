@@ -229,6 +229,7 @@ pub fn commit_segment(
         live_entries,
         sealed,
         packed: segment.packed.load(Ordering::Acquire),
+        shared: segment.shared,
     };
     commit.remove_spare(segment.number)?;
     commit.put_segment(segment.number, &record)

@@ -17,6 +17,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use format::location::Location;
 use format::map::{Entry, Key};
 use history::run::{EntrySource, MergeIter};
 use history::{Openable, RunBuilder, Segment, StoredRun, Timeline};
@@ -25,6 +26,7 @@ use units::Seq;
 use crate::Result;
 use crate::catalogue::{Commit, Numbers};
 use crate::core::Core;
+use crate::dedup::Moves;
 use crate::figures::FigureCounter;
 use crate::homecoming::{Arrivals, Homecoming};
 use crate::map_flush::{commit_segment, record_of_run};
@@ -69,6 +71,9 @@ pub struct MergeJob {
     counter: FigureCounter,
     mover: Mover,
     packer: Option<Packer>,
+    /// What a search for equal blocks found, and entries entered because of it, by segment.
+    moves: Option<Moves>,
+    arrived: BTreeMap<u64, i64>,
     homecoming: Option<Homecoming>,
     /// Slabs of a base that the volume has no more are emptied.
     leaves_base: bool,
@@ -115,8 +120,9 @@ impl Volume {
         };
         let leaves_base = sparse.iter().any(is_home);
         let packer = self.packer(&timeline, urgent);
+        let moves = self.core.take_moves(timeline.id);
         let job = self.job(timeline, inputs, Scope::Full(sparse))?;
-        Ok(Some(MergeJob { homecoming, leaves_base, packer, ..job }))
+        Ok(Some(MergeJob { homecoming, leaves_base, packer, moves, ..job }))
     }
 
     /// Timelines whose writes are in this volume's log.
@@ -149,6 +155,8 @@ impl Volume {
             counter,
             mover,
             packer: None,
+            moves: None,
+            arrived: BTreeMap::new(),
             homecoming: None,
             leaves_base: false,
             unmovable: 0,
@@ -287,6 +295,11 @@ impl MergeJob {
                 return self.settle_full_pack();
             }
         }
+        if let Some(location) = self.shared_place(&entry) {
+            *self.released.entry(entry.location.segment()).or_default() += 1;
+            *self.arrived.entry(location.segment()).or_default() += 1;
+            return self.enter(Entry { location, ..entry });
+        }
         let is_unpacked = self.packer.as_mut().is_some_and(|packer| packer.leaves(&entry));
         let errand = match (leaves, is_emptied || is_unpacked) {
             (true, _) => Some(Errand::BeforeImage),
@@ -295,6 +308,13 @@ impl MergeJob {
         };
         let placed = self.move_if_it_goes(entry, errand)?;
         self.enter(placed)
+    }
+
+    /// Where an equal block is that is shared, if a search found one.
+    fn shared_place(&self, entry: &Entry) -> Option<Location> {
+        let location = self.moves.as_ref()?.of(entry)?;
+        let segment = self.volume.core.store.segment(location.segment())?;
+        (segment.held.load(Ordering::Acquire)).then_some(location)
     }
 
     /// The entry as it is after its block has moved, if it goes and can be moved.
@@ -392,7 +412,8 @@ impl MergeJob {
         let Arrivals { arrived, taken, waiting } =
             homecoming.map(Homecoming::finish).unwrap_or_default();
         moved.extend(taken);
-        let changes = self.changes(&arrived);
+        self.arrived.extend(arrived);
+        let changes = self.changes();
         let figures = self.counter.finish();
         let flushed = Seq(self.volume.record.lock().flushed_seq);
         let (mut numbers, commit) = core.begin()?;
@@ -419,7 +440,8 @@ impl MergeJob {
             assert!(left >= 0, "segment {number} changes by {change} entries, {left} left");
             let live = segment.live_entries.load(Ordering::Acquire) + change;
             let sealed = segment.sealed.load(Ordering::Acquire);
-            if live == 0 && left == 0 && sealed && segment.last_seq() <= flushed {
+            let held = segment.held.load(Ordering::Acquire);
+            if live == 0 && left == 0 && sealed && !held && segment.last_seq() <= flushed {
                 commit.remove_segment(number)?;
                 commit.remove_spare(number)?;
                 if let Some(slab) = segment.slab {
@@ -441,6 +463,10 @@ impl MergeJob {
             self.volume.note_destaged(&self.timeline, run, waiting);
             self.volume.note_unmovable(self.unmovable);
         }
+        if !self.arrived.is_empty() && self.moves.is_some() {
+            // They left segments sparse.
+            self.volume.reclaim_wanted.store(true, Ordering::Relaxed);
+        }
         self.install(&core, run, moved, &changes, &dead);
         if let Some(packer) = &self.packer {
             self.volume.note_packed(&self.timeline, packer);
@@ -461,10 +487,10 @@ impl MergeJob {
 
     /// By how much the entries of each segment change. Slabs that nothing is in are among them, so
     /// that they go.
-    fn changes(&self, arrived: &BTreeMap<u64, i64>) -> BTreeMap<u64, i64> {
+    fn changes(&self) -> BTreeMap<u64, i64> {
         let mut changes: BTreeMap<u64, i64> =
             self.released.iter().map(|(&segment, &count)| (segment, -count)).collect();
-        for (&segment, &count) in arrived {
+        for (&segment, &count) in &self.arrived {
             *changes.entry(segment).or_default() += count;
         }
         for slab in self.volume.base.segments() {
@@ -500,7 +526,7 @@ impl MergeJob {
         let ids: Vec<u64> = self.inputs.iter().map(|r| r.id).collect();
         self.timeline.install_merged(&ids, run.map(Arc::new));
         let has_homes = base.slab_count() > 0 && !changes.is_empty();
-        if !moved.is_empty() || !dead.is_empty() || has_homes {
+        if !moved.is_empty() || !dead.is_empty() || has_homes || !self.arrived.is_empty() {
             core.forget_pages();
         }
         if has_homes {

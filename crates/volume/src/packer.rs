@@ -145,7 +145,7 @@ impl Packer {
         let store = &self.fresh.core().store;
         let Ok((_, content)) = store.locate(entry.location) else { return false };
         match content {
-            Content::Home => false,
+            Content::Home | Content::Shared => false,
             Content::Pack => {
                 !self.is_unwanted(entry.seq) && (is_emptied || self.joins(entries, index))
             }

@@ -12,7 +12,8 @@ use block::{BlockDevice, Purpose, Zones};
 use env::{Files, NoFiles};
 use format::FORMAT_VERSION;
 use format::superblock::{
-    COPY_OFFSETS, FEATURE_BASE, FEATURE_CURRENT_STORE, FEATURE_EXTENTS, FEATURE_PACKS, Superblock,
+    COPY_OFFSETS, FEATURE_BASE, FEATURE_CURRENT_STORE, FEATURE_EXTENTS, FEATURE_PACKS,
+    FEATURE_SHARED, Superblock,
 };
 use history::{Branch, Timeline};
 use parking_lot::Mutex;
@@ -272,6 +273,7 @@ impl Pool {
             conversion: None,
             extent: spec.extent,
             encoding: encoding::setting(None, spec.encoding)?,
+            dedup: spec.dedup,
             grace: None,
         })
     }
@@ -295,6 +297,9 @@ impl Pool {
         }
         if record.encoding.is_some() {
             core.announce(FEATURE_PACKS)?;
+        }
+        if record.dedup {
+            core.announce(FEATURE_SHARED)?;
         }
         let (mut numbers, commit) = core.begin()?;
         // An origin that is deleted meanwhile is deleted under the same books: its past may be

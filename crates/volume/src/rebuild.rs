@@ -63,6 +63,15 @@ struct Found {
     sound: bool,
 }
 
+/// Seqs that recovery discarded of a log.
+fn voids_of(core: &Core, log: u64) -> Vec<(Seq, Seq)> {
+    let volumes = core.all_volumes();
+    let own = volumes.iter().filter(|volume| volume.id == log);
+    own.flat_map(|volume| volume.record.lock().voids.clone())
+        .map(|(a, b)| (Seq(a), Seq(b)))
+        .collect()
+}
+
 /// Collects the entries of one segment by timeline.
 fn collect(
     core: &Core,
@@ -75,20 +84,15 @@ fn collect(
     let Some(header) = read_header(store, zone, number)? else {
         return Ok(store.zone_bytes);
     };
-    let voids: Vec<(Seq, Seq)> = core
-        .all_volumes()
-        .iter()
-        .filter(|v| v.id == header.log)
-        .flat_map(|v| v.record.lock().voids.clone())
-        .map(|(a, b)| (Seq(a), Seq(b)))
-        .collect();
+    let voids = voids_of(core, header.log);
     if let Some(segment) = store.segment(number).filter(|s| s.content() == Content::Pack) {
         return collect_packs(core, &segment, &voids, entries, report);
     }
     let base = store.zone_offset(zone);
     let end = scan_segment(store, &header, |batch| {
-        let target = entries.entry(batch.header.timeline).or_default();
         for op in batch.descriptors() {
+            let target = entries.entry(op.timeline).or_default();
+            // Whoever has a name in a segment of no log had its voids seen to when it got it.
             if voids.iter().any(|&(a, b)| a <= op.seq && op.seq <= b) {
                 continue;
             }

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use history::{Content, Segment};
+use history::{Content, NO_LOG, Segment};
 use units::Seq;
 
 use crate::core::{Core, SPARES_WANTED, Standing};
@@ -80,6 +80,7 @@ impl Core {
             for volume in volumes {
                 more |= volume.count_a_version()?;
             }
+            more |= self.step_dedup(budget)?;
             return damage.filter(|_| !more).map_or(Ok(more), Err);
         };
         let entries = usize::try_from((budget.bytes / ENTRY_BYTES).max(512)).unwrap_or(usize::MAX);
@@ -179,11 +180,16 @@ impl Core {
     /// caller holds `work`.
     pub(crate) fn free_empty_segments(&self, volume: &Volume) -> Result<()> {
         let flushed = Seq(volume.record.lock().flushed_seq);
+        self.free_empty(|s| s.log == volume.id && s.last_seq() <= flushed)
+    }
+
+    /// Frees those segments that nothing is in, of these.
+    pub(crate) fn free_empty(&self, is_asked: impl Fn(&Segment) -> bool) -> Result<()> {
         let is_empty = |s: &Arc<Segment>| {
-            s.log == volume.id
+            is_asked(s)
                 && s.slab.is_none()
                 && s.sealed.load(Ordering::Acquire)
-                && s.last_seq() <= flushed
+                && !s.held.load(Ordering::Acquire)
                 && s.live_entries.load(Ordering::Acquire) == 0
                 && s.committed_entries.load(Ordering::Acquire) == 0
         };
@@ -271,6 +277,7 @@ impl Core {
         let timelines = ghost.own_timelines();
         let segments: Vec<_> =
             self.store.segments().into_iter().filter(|s| s.log == ghost.id).collect();
+        let unnamed = self.names_elsewhere(&timelines);
         let (numbers, commit) = self.begin()?;
         for timeline in &timelines {
             commit.remove_timeline(timeline.id)?;
@@ -285,6 +292,7 @@ impl Core {
             commit.remove_segment(segment.number)?;
             commit.remove_spare(segment.number)?;
         }
+        self.commit_unnamed(&commit, &unnamed)?;
         if segments.iter().any(|segment| segment.slab.is_some()) {
             commit.remove_bases(ghost.id)?;
         }
@@ -300,6 +308,7 @@ impl Core {
         self.unhang(&timelines);
         self.forget_pages();
         self.store.retire_segments(&segments);
+        self.note_unnamed(&unnamed);
         for run in timelines.iter().flat_map(|t| t.runs()) {
             self.store.retire_extents(&run.extents);
         }
@@ -321,6 +330,7 @@ impl Core {
             merge.volume().compactions.fail();
         }
         self.drop_copies();
+        self.drop_search();
         let mut tries = 0;
         // Free zones and live entries at best: a pass that frees something may let the next one
         // free more (what it dropped leaves segments sparse, and room to empty them into).
@@ -395,7 +405,8 @@ impl Volume {
         if !self.reclaiming.lock().is_empty() {
             return Ok(false);
         }
-        if self.wants_destage() || self.wants_conversion() || self.wants_encoding()? {
+        let wants_moves = self.wants_destage() || self.wants_conversion() || self.has_moves();
+        if wants_moves || self.wants_encoding()? {
             return Ok(true);
         }
         // Before the record is locked: whoever holds the gate locks it last.
@@ -431,8 +442,12 @@ impl Volume {
         let flushed = Seq(self.record.lock().flushed_seq);
         let is_sparse = |s: &Segment| {
             let end = u64::from(s.end.load(Ordering::Acquire));
-            s.log == self.id
+            // Taken out one by one, shared blocks are shared no more: only if that makes room.
+            let is_shared = s.content() == Content::Shared;
+            let is_own = s.log == self.id || (is_shared && s.log == NO_LOG);
+            (is_own && (!is_shared || haste == Haste::Urgent))
                 && s.sealed.load(Ordering::Acquire)
+                && !s.held.load(Ordering::Acquire)
                 && s.last_seq() <= flushed
                 && s.live_bytes() * 100
                     < end.max(store.zone_bytes / 4) * haste.live_percent(s.slab.is_some())

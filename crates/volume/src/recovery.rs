@@ -110,6 +110,7 @@ pub fn open_core(
         pending_max: usize::try_from(pending_max).expect("clamped"),
         memory_bytes: memory,
         sharing: Mutex::new(()),
+        dedup: Mutex::default(),
         pace: Mutex::default(),
         groups: Mutex::default(),
         figures: Mutex::default(),
@@ -240,6 +241,8 @@ fn add_segments(core: &Core, contents: &Contents) -> Result<BTreeMap<u64, Vec<Se
             retired: AtomicBool::new(false),
             slab: slabs.get(&(record.log, number)).copied(),
             packed: AtomicU32::new(record.packed),
+            shared: record.shared,
+            held: AtomicBool::new(false),
             account: history::Account::default(),
         };
         store.add_segment(Arc::new(segment));
@@ -266,6 +269,8 @@ fn add_segments(core: &Core, contents: &Contents) -> Result<BTreeMap<u64, Vec<Se
                     retired: AtomicBool::new(false),
                     slab: None,
                     packed: AtomicU32::new(0),
+                    shared: false,
+                    held: AtomicBool::new(false),
                     account: history::Account::default(),
                 }));
                 tails.entry(header.log).or_default().push(header);

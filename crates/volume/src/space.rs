@@ -137,10 +137,17 @@ impl Volume {
     }
 
     fn history_of(&self, live_bytes: u64, is_clone: bool) -> u64 {
-        let logged_bytes = self.logged_bytes();
+        let count = self.core.store.space(self.id).count();
+        // As if each version had a block of its own; what is stored is told by as much less.
+        let shared_bytes = count.shared_bytes.min(count.live_bytes);
+        let named_bytes = (count.shared_entries * BLOCK_BYTES).max(shared_bytes);
+        let logged_bytes = count.live_bytes - shared_bytes + named_bytes;
         // What a clone shares lies in its origin's log: it cannot be taken from its own.
         let own_live = if is_clone { live_bytes.min(logged_bytes) } else { live_bytes };
-        logged_bytes.saturating_sub(own_live)
+        let history = logged_bytes.saturating_sub(own_live);
+        let stored = u128::from(history) * u128::from(count.live_bytes);
+        let stored = stored.checked_div(u128::from(logged_bytes)).unwrap_or(0);
+        u64::try_from(stored).expect("a part of what is stored")
     }
 
     /// Bytes of the present that are stored, at most.

@@ -250,6 +250,19 @@ pub struct EncodingInfo {
     pub faults: u64,
 }
 
+/// What deduplication has come to within a volume's own log.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DedupInfo {
+    /// Whether it is on.
+    pub is_on: bool,
+    /// Bytes of blocks that are stored once for several versions of this volume.
+    pub shared_bytes: u64,
+    /// Bytes of the blocks of those versions, had each its own.
+    pub named_bytes: u64,
+    /// The difference.
+    pub saved_bytes: u64,
+}
+
 /// What a new volume shall be.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VolumeSpec {
@@ -271,6 +284,8 @@ pub struct VolumeSpec {
     pub extent: MapExtent,
     /// How its history is kept; what is not given is raw, or 10 minutes.
     pub encoding: EncodingChange,
+    /// Whether equal blocks are stored once.
+    pub dedup: bool,
 }
 
 /// Settings to change; `None` leaves one as it is.
@@ -291,6 +306,8 @@ pub struct VolumeChange {
     pub architecture: Option<Architecture>,
     /// How history is kept; what is encoded stays so.
     pub encoding: EncodingChange,
+    /// Whether equal blocks are stored once; what is shared stays so.
+    pub dedup: Option<bool>,
     /// Bytes of the volume; with it all of the change is made, or nothing.
     pub size_bytes: Option<u64>,
 }
@@ -420,6 +437,8 @@ pub struct VolumeInfo {
     pub cache: Option<CacheInfo>,
     /// How its history is kept.
     pub encoding: EncodingInfo,
+    /// What deduplication has come to.
+    pub dedup: DedupInfo,
     /// Bytes of blocks at home in the volume's base, of the present or of the past.
     pub base_bytes: u64,
     /// How many versions there are.
@@ -705,6 +724,12 @@ pub struct PoolSpace {
     pub history_bytes: u64,
     /// Of these: what pins and branches see.
     pub pinned_bytes: u64,
+    /// Bytes of blocks that the map points to, of all volumes.
+    pub stored_bytes: u64,
+    /// Of these: those of blocks that are stored once for several volumes, and belong to none.
+    pub common_bytes: u64,
+    /// Bytes of the versions that they are stored for, had each a block of its own.
+    pub common_named_bytes: u64,
     /// How fast what is in use grows, once that can be told.
     pub growth: Option<Growth>,
 }

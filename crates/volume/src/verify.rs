@@ -88,6 +88,8 @@ impl Volume {
                 expected.packed_bytes += one.packed_bytes;
                 expected.packed_entries += one.packed_entries;
                 expected.shadow_bytes += one.shadow_bytes;
+                expected.shared_bytes += one.shared_bytes;
+                expected.shared_entries += one.shared_entries;
                 expected.dead_bytes += one.dead_bytes;
             }
             let found = self.core.store.space(self.id).count();

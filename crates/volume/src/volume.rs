@@ -270,6 +270,7 @@ impl Volume {
             import: self.import_info(),
             cache: self.cache_info(),
             encoding: self.encoding_info(),
+            dedup: self.dedup_info(),
             base_bytes: self.base.blocks_at_home() * BLOCK_BYTES,
             versions,
             device_io: self.device_io(),

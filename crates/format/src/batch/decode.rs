@@ -31,6 +31,8 @@ pub struct Batch<'a> {
 pub struct Descriptor<'a> {
     /// Its seq.
     pub seq: Seq,
+    /// The timeline that it belongs to.
+    pub timeline: u64,
     /// When it was accepted.
     pub time: WallTime,
     /// The first block.
@@ -124,6 +126,7 @@ impl<'a> Batch<'a> {
         let place = Place { structure: "batch", address: u64::from(self.header.offset) };
         let payload = place.require_bytes(payload, self.payload_bytes as usize)?;
         let crcs = self.descriptors().flat_map(|descriptor| descriptor.crcs());
+        // The checksums of a shared batch are all of its one block, and equal.
         for (i, (block, crc)) in payload.chunks_exact(BLOCK_BYTES).zip(crcs).enumerate() {
             let found = block_crc(block);
             if found != crc {
@@ -165,7 +168,8 @@ impl<'a> Batch<'a> {
     fn verify_descriptors(&self, place: Place) -> Result<()> {
         let mut rest = self.descriptors;
         let mut data_blocks = 0;
-        let relocated = self.header.kind == BatchKind::Relocated;
+        let moved = self.header.kind != BatchKind::Writes;
+        let mut shared_crc = None;
         for _ in 0..self.op_count {
             let bytes = self.header.kind.descriptor_bytes();
             place.require(rest.len() >= bytes, "a descriptor in the header", rest.len())?;
@@ -175,23 +179,31 @@ impl<'a> Batch<'a> {
             let blocks = u64::from(get_u32(descriptor, layout::BLOCKS));
             let within = blocks > 0 && block < BLOCKS_MAX && blocks <= BLOCKS_MAX - block;
             place.require(within, "blocks of a volume", format!("{block} + {blocks}"))?;
-            if relocated {
+            if moved {
                 let seq = Seq(get(descriptor, layout::SEQ));
                 let seq_holds = Seq::ZERO < seq && seq <= Seq::MAX;
                 place.require(seq_holds, "a seq of 1 to 2^48 - 1", seq)?;
             }
             rest = after;
-            if decode_descriptor_kind(place, descriptor)? == DescriptorKind::Data {
+            let kind = decode_descriptor_kind(place, descriptor)?;
+            let allowed = self.header.kind != BatchKind::Shared || kind == DescriptorKind::Data;
+            place.require(allowed, "names of data in a shared batch", "zeros")?;
+            if kind == DescriptorKind::Data {
                 place.require(
                     blocks <= (rest.len() / CRC_BYTES) as u64,
                     "a checksum for each block",
                     blocks,
                 )?;
                 data_blocks += blocks;
+                if self.header.kind == BatchKind::Shared {
+                    let same = *shared_crc.get_or_insert(&rest[..CRC_BYTES]) == &rest[..CRC_BYTES];
+                    place.require(blocks == 1 && same, "names of one block", blocks)?;
+                }
                 rest = &rest[blocks as usize * CRC_BYTES..];
             }
         }
-        let payload_holds = u64::from(self.payload_bytes) == data_blocks * BLOCK_BYTES as u64;
+        let stored = self.header.kind.payload_blocks(data_blocks);
+        let payload_holds = u64::from(self.payload_bytes) == stored * BLOCK_BYTES as u64;
         place.require(payload_holds, "payload_bytes of its blocks", self.payload_bytes)?;
         place.require(rest.len() < BATCH_ALIGNMENT as usize, "padding below 64", rest.len())?;
         verify_zero_bytes(place, rest, self.header_bytes as usize - rest.len())
@@ -202,9 +214,10 @@ fn decode_header(place: Place, b: &[u8]) -> Result<BatchHeader> {
     let kind = match get(b, layout::KIND) {
         0 => BatchKind::Writes,
         1 => BatchKind::Relocated,
+        2 => BatchKind::Shared,
         other => {
             let found = format!("kind {other}");
-            return Err(place.error(FormatErrorKind::Invalid, "kind 0 or 1", found));
+            return Err(place.error(FormatErrorKind::Invalid, "kind 0 to 2", found));
         }
     };
     Ok(BatchHeader {
@@ -240,13 +253,17 @@ impl<'a> Iterator for Descriptors<'a> {
             return None;
         }
         let (bytes, after) = self.rest.split_at(self.header.kind.descriptor_bytes());
-        let (seq, time) = match self.header.kind {
+        let h = &self.header;
+        let (seq, timeline, time) = match h.kind {
             BatchKind::Writes => {
-                (Seq(self.header.base_seq.0 + u64::from(self.index)), self.header.time)
+                (Seq(h.base_seq.0 + u64::from(self.index)), h.timeline, h.time)
             }
             BatchKind::Relocated => {
                 let time = WallTime::from_nanos(get(bytes, layout::OP_TIME));
-                (Seq(get(bytes, layout::SEQ)), time)
+                (Seq(get(bytes, layout::SEQ)), h.timeline, time)
+            }
+            BatchKind::Shared => {
+                (Seq(get(bytes, layout::SEQ)), get(bytes, layout::OP_TIMELINE), h.time)
             }
         };
         let blocks = get_u32(bytes, layout::BLOCKS);
@@ -256,9 +273,12 @@ impl<'a> Iterator for Descriptors<'a> {
         let payload_offset = self.payload_offset;
         self.rest = after;
         self.index += 1;
-        self.payload_offset += data_blocks * BLOCK_BYTES as u32;
+        if self.header.kind != BatchKind::Shared {
+            self.payload_offset += data_blocks * BLOCK_BYTES as u32;
+        }
         Some(Descriptor {
             seq,
+            timeline,
             time,
             block: Lba(get(bytes, layout::BLOCK)),
             blocks,

@@ -81,6 +81,15 @@ impl<'a> BatchEncoder<'a> {
         self.push_origin(seq, time);
     }
 
+    /// A name of the block of a shared batch: it was written as `seq` of a timeline.
+    pub fn push_shared(&mut self, block: u64, seq: Seq, timeline: u64, crc: u32) {
+        self.push(BatchKind::Shared, block, 1, DescriptorKind::Data);
+        assert!(Seq::ZERO < seq && seq <= Seq::MAX, "seq {seq}");
+        self.buffer.extend_from_slice(&seq.0.to_le_bytes());
+        self.buffer.extend_from_slice(&timeline.to_le_bytes());
+        self.push_crcs(&[crc]);
+    }
+
     /// Descriptors so far.
     #[must_use]
     pub fn op_count(&self) -> u32 {
@@ -95,7 +104,7 @@ impl<'a> BatchEncoder<'a> {
         let padded = unpadded.next_multiple_of(BATCH_ALIGNMENT as usize);
         self.buffer.resize(self.start + padded, 0);
         assert!(padded <= BATCH_HEADER_BYTES_MAX as usize, "a header of {padded} bytes");
-        let payload_bytes = self.data_blocks * BLOCK_BYTES as u64;
+        let payload_bytes = header.kind.payload_blocks(self.data_blocks) * BLOCK_BYTES as u64;
         assert!(payload_bytes <= u64::from(SEGMENT_BYTES_MAX), "{payload_bytes} bytes of data");
         let place = Place { structure: "batch", address: u64::from(header.offset) };
         header

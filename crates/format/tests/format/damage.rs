@@ -38,6 +38,7 @@ fn decoders() -> Vec<(&'static str, Decode, Vec<u8>, u32)> {
         ),
         ("batch", decode_batch, examples::batch_of_writes(), 0),
         ("relocated batch", decode_batch, examples::batch_of_relocated_blocks(), 0),
+        ("shared batch", decode_batch, examples::batch_of_a_shared_block(), 0),
         (
             "leaf",
             |bytes, address| LeafPage::decode(page(bytes), address).map(drop),
@@ -83,14 +84,14 @@ fn decode_batch(bytes: &[u8], _: PageAddress) -> Result<()> {
 
 /// Where the checksum is in each structure: after a magic of 8 bytes or of 4.
 fn crc_offset(name: &str) -> usize {
-    if ["superblock", "segment", "batch", "relocated batch"].contains(&name) { 8 } else { 4 }
+    if ["superblock", "segment", "batch", "relocated batch", "shared batch"].contains(&name) { 8 } else { 4 }
 }
 
 fn salt(name: &str) -> u32 {
     let salt = match name {
         "superblock" => b"supr",
         "segment" => b"segm",
-        "batch" | "relocated batch" => b"btch",
+        "batch" | "relocated batch" | "shared batch" => b"btch",
         "leaf" => b"leaf",
         "extent leaf" => b"lfex",
         "index" => b"indx",

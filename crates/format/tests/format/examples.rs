@@ -78,6 +78,17 @@ pub fn batch_of_relocated_blocks() -> Vec<u8> {
     bytes
 }
 
+pub fn batch_of_a_shared_block() -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let mut encoder = BatchEncoder::new(&mut bytes);
+    let crc = block_crc(&[0x5a; 4096]);
+    encoder.push_shared(9, Seq(55), 3, crc);
+    encoder.push_shared(70, Seq(61), 4, crc);
+    let header = BatchHeader { timeline: 0, ..batch_header(BatchKind::Shared) };
+    encoder.finish(&header);
+    bytes
+}
+
 pub fn page(page: u32) -> PageAddress {
     PageAddress::new(POOL_ID, 12, page)
 }

@@ -27,6 +27,7 @@ fn encode_batch(header: &BatchHeader, operations: &[values::Operation]) -> Vec<u
             (BatchKind::Relocated, None) => {
                 encoder.push_relocated_zero(*block, *blocks, *seq, *time);
             }
+            (BatchKind::Shared, _) => unreachable!("shared batches have a test of their own"),
         }
     }
     let sizes = encoder.finish(header);
@@ -49,7 +50,7 @@ fn assert_round_trip(header: &BatchHeader, operations: &[values::Operation]) {
     for (i, (found, expected)) in batch.descriptors().zip(operations).enumerate() {
         let (seq, time) = match header.kind {
             BatchKind::Writes => (Seq(header.base_seq.0 + i as u64), header.time),
-            BatchKind::Relocated => (expected.seq, expected.time),
+            BatchKind::Relocated | BatchKind::Shared => (expected.seq, expected.time),
         };
         assert_eq!((found.seq, found.time), (seq, time));
         assert_eq!((found.block.0, found.blocks), (expected.block, expected.blocks));
@@ -59,6 +60,32 @@ fn assert_round_trip(header: &BatchHeader, operations: &[values::Operation]) {
         payload_offset += found.crcs().len() as u32 * 4096;
     }
     assert_eq!(batch.total_bytes(), payload_offset);
+}
+
+#[test]
+fn a_shared_batch_has_one_block_under_all_its_names() {
+    let mut bytes = examples::batch_of_a_shared_block();
+    let header_bytes = bytes.len() as u32;
+    let batch = Batch::decode(&bytes).expect("a sound batch");
+    assert_eq!((batch.header_bytes, batch.payload_bytes), (header_bytes, 4096));
+    let names: Vec<_> = batch.descriptors().map(|d| (d.timeline, d.block.0, d.seq)).collect();
+    assert_eq!(names, [(3, 9, Seq(55)), (4, 70, Seq(61))]);
+    assert!(batch.descriptors().all(|d| d.payload_offset == header_bytes && d.blocks == 1));
+    batch.verify_payload(&[0x5a; 4096]).expect("the block");
+    batch.verify_payload(&[0x5b; 4096]).expect_err("another block");
+    // Names that disagree on what the block is.
+    let (mut other, mut sizes) = (Vec::new(), Vec::new());
+    for crcs in [[7, 7], [7, 8]] {
+        other.clear();
+        let mut encoder = BatchEncoder::new(&mut other);
+        encoder.push_shared(1, Seq(1), 1, crcs[0]);
+        encoder.push_shared(2, Seq(1), 1, crcs[1]);
+        sizes.push(encoder.finish(&examples::batch_header(BatchKind::Shared)));
+        assert_eq!(Batch::decode(&other).is_ok(), crcs[0] == crcs[1]);
+    }
+    assert_eq!(sizes[0], sizes[1]);
+    bytes.truncate(64);
+    Batch::decode(&bytes).expect_err("half a header");
 }
 
 proptest! {

@@ -71,6 +71,7 @@ fn spec(body: ImportVolume) -> Answer<(VolumeSpec, ImportSpec)> {
         cache: CacheChange::default(),
         extent: MapExtent::BLOCK,
         encoding: EncodingChange::default(),
+        dedup: false,
     };
     Ok((spec, ImportSpec { file: body.file, as_raw: body.format.is_some() }))
 }

@@ -229,6 +229,7 @@ fn the_page_tells_the_places_in_a_segment_record() {
         live_entries: 5,
         sealed: true,
         packed: 6,
+        shared: true,
     };
     let bytes = record.encode();
     let mut at = 0;
@@ -246,7 +247,7 @@ fn the_page_tells_the_places_in_a_segment_record() {
             "nonce" => record.nonce,
             "last_seq" => record.last_seq,
             "live_entries" => 5,
-            "sealed" => 1,
+            "flags" => 3,
             "packed" => 6,
             other => panic!("there is no field {other}"),
         };

@@ -76,6 +76,9 @@ pub struct VolumeRecord {
     /// How its history is encoded; raw if nothing is said.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub encoding: Option<EncodingSetting>,
+    /// Equal blocks are stored once.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub dedup: bool,
     /// What a smaller window or history limit takes away is kept for a while.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub grace: Option<GraceRecord>,
@@ -309,6 +312,8 @@ pub struct SegmentRecord {
     pub sealed: bool,
     /// Versions packed into it; 0 for a segment of batches.
     pub packed: u32,
+    /// Whether its batches are shared.
+    pub shared: bool,
 }
 
 impl SegmentRecord {
@@ -325,7 +330,8 @@ impl SegmentRecord {
         bytes[16..24].copy_from_slice(&self.nonce.to_le_bytes());
         bytes[24..32].copy_from_slice(&self.last_seq.to_le_bytes());
         bytes[32..40].copy_from_slice(&self.live_entries.to_le_bytes());
-        bytes[40..44].copy_from_slice(&u32::from(self.sealed).to_le_bytes());
+        let flags = u32::from(self.sealed) | u32::from(self.shared) << 1;
+        bytes[40..44].copy_from_slice(&flags.to_le_bytes());
         bytes[44..48].copy_from_slice(&self.packed.to_le_bytes());
         bytes
     }
@@ -347,7 +353,8 @@ impl SegmentRecord {
             nonce: u64_at(16),
             last_seq: u64_at(24),
             live_entries: u64_at(32) as i64,
-            sealed: u64_at(40) & 0xffff_ffff != 0,
+            sealed: u64_at(40) & 1 != 0,
+            shared: u64_at(40) & 2 != 0,
             packed: (u64_at(40) >> 32) as u32,
         })
     }

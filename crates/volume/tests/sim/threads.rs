@@ -39,6 +39,7 @@ fn volume(architecture: Architecture, cache: CacheChange) -> (Arc<Pool>, Arc<Vol
         cache,
         extent: units::MapExtent::BLOCK,
         encoding: EncodingChange::default(),
+        dedup: false,
     };
     let volume = pool.create_volume(&spec).expect("a volume");
     (pool, volume)

@@ -329,6 +329,7 @@ impl Workload {
             cache: CacheChange::default(),
             architecture: None,
             encoding: EncodingChange::default(),
+            dedup: false,
             size_bytes: None,
         }
     }

@@ -492,6 +492,7 @@ impl World {
             cache: self.cache_for(architecture),
             extent: self.extent().unwrap_or_default(),
             encoding: EncodingChange::default(),
+            dedup: false,
         }
     }
 

@@ -47,6 +47,7 @@ fn deletes_reverts_and_expiry_are_in_the_audit_log() {
         cache: CacheChange::default(),
         extent: units::MapExtent::BLOCK,
         encoding: EncodingChange::default(),
+        dedup: false,
     };
     let volume = pool.create_volume(&spec).expect("made");
     let bytes = vec![7; 4096];

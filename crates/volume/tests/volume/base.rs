@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use block::{BlockDevice, MediaDevice};
+use env::Media as _;
 use hindsight_volume::{
     Architecture, Budget, CacheChange, EncodingChange, Granularity, IoKind, Machine, Pool,
     PoolFormat, PoolOptions, Volume, VolumeChange, VolumeSpec, WriteOp,
@@ -71,6 +72,7 @@ impl Rig {
                 dirty_percent: None,
             },
             encoding: EncodingChange::default(),
+            dedup: false,
             extent: units::MapExtent::BLOCK,
         };
         self.pool().create_volume(&spec).expect("made")
@@ -85,6 +87,25 @@ impl Rig {
         self.close();
         self.open();
         self.pool().volume("v").expect("there")
+    }
+
+    /// What was not flushed may be lost.
+    pub fn power_cut(&mut self) -> Arc<Volume> {
+        self.pool = None;
+        self.media.crash(&mut Random::new(self.media.changes()));
+        self.open();
+        self.pool().volume("v").expect("there")
+    }
+
+    /// Flips a bit of every copy of a block there is.
+    pub fn rot(&self, block: &[u8]) {
+        let mut bytes = vec![0; 64 << 20];
+        self.media.read_at(0, &mut bytes).expect("read");
+        for offset in (0..bytes.len() - block.len()).step_by(64) {
+            if bytes[offset..].starts_with(block) {
+                self.media.rot(offset as u64 + 9, 3);
+            }
+        }
     }
 
     pub fn rebuild(&mut self) -> u64 {

@@ -74,6 +74,7 @@ impl Rig {
             cache: wish.2,
             extent: self.extent,
             encoding: EncodingChange::default(),
+            dedup: false,
         })
     }
 

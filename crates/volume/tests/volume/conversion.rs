@@ -72,6 +72,7 @@ impl Rig {
             cache: CacheChange::default(),
             extent: units::MapExtent::BLOCK,
             encoding: EncodingChange::default(),
+            dedup: false,
         };
         self.pool().create_volume(&spec).expect("made")
     }
@@ -506,6 +507,7 @@ fn a_pool_without_room_says_so_or_waits() {
         cache: CacheChange::default(),
         extent: units::MapExtent::BLOCK,
         encoding: EncodingChange::default(),
+        dedup: false,
     };
     let big = rig.pool().create_volume(&spec).expect("made");
     (0..1500).for_each(|block| _ = put(&big, block, 6, 1));
@@ -559,6 +561,7 @@ fn a_base_is_left_as_far_as_there_is_room_and_nothing_is_done_in_vain() {
             cache: CacheChange::default(),
             extent: units::MapExtent::BLOCK,
             encoding: EncodingChange::default(),
+            dedup: false,
         };
         let big = rig.pool().create_volume(&spec).expect("made");
         let left = || {

@@ -32,6 +32,7 @@ fn named(name: &str, size_bytes: u64, granularity: Granularity, cache: CacheChan
         history_limit_bytes: None,
         cache,
         encoding: EncodingChange::default(),
+        dedup: false,
         extent: units::MapExtent::BLOCK,
     }
 }

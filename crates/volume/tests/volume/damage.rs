@@ -24,6 +24,7 @@ fn volume(pool: &Pool, name: &str, granularity: Granularity) -> Arc<Volume> {
         history_limit_bytes: None,
         cache: CacheChange::default(),
         encoding: EncodingChange::default(),
+        dedup: false,
         extent: units::MapExtent::BLOCK,
     };
     pool.create_volume(&spec).expect("made")

@@ -31,6 +31,7 @@ fn spec(name: &str, architecture: Architecture, cache: CacheChange) -> VolumeSpe
         cache,
         extent: units::MapExtent::BLOCK,
         encoding: EncodingChange::default(),
+        dedup: false,
     }
 }
 

@@ -165,6 +165,7 @@ fn make(pool: &Pool, name: &str, granularity: Granularity) -> Arc<Volume> {
         cache: CacheChange::default(),
         extent: units::MapExtent::BLOCK,
         encoding: EncodingChange::default(),
+        dedup: false,
     };
     pool.create_volume(&spec).expect("made")
 }

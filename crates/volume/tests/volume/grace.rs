@@ -157,6 +157,7 @@ fn a_full_pool_gives_up_first_what_is_kept_only_for_a_grace() {
         cache: hindsight_volume::CacheChange::default(),
         extent: units::MapExtent::BLOCK,
         encoding: hindsight_volume::EncodingChange::default(),
+        dedup: false,
     };
     // Many more seqs than the other has.
     let other = pool.create_volume(&spec).expect("made");

@@ -27,6 +27,7 @@ fn add(pool: &Pool, name: &str, cache_bytes: u64) -> Arc<Volume> {
             dirty_percent: (cache_bytes > 0).then_some(90),
         },
         encoding: EncodingChange::default(),
+        dedup: false,
         extent: units::MapExtent::BLOCK,
     };
     pool.create_volume(&spec).expect("made")

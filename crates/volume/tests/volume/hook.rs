@@ -131,6 +131,7 @@ pub fn make(pool: &Pool, granularity: Granularity, window_ns: u64) -> Arc<Volume
         cache: CacheChange::default(),
         extent: units::MapExtent::BLOCK,
         encoding: EncodingChange::default(),
+        dedup: false,
     };
     pool.create_volume(&spec).expect("made")
 }

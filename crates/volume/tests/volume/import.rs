@@ -105,6 +105,7 @@ impl Rig {
             cache: CacheChange { bytes, dirty_percent: None },
             extent: MapExtent::BLOCK,
             encoding: EncodingChange::default(),
+            dedup: false,
         };
         let import = ImportSpec { file: PATH.to_owned(), as_raw: false };
         self.pool().import_volume(&spec, &import)

@@ -60,6 +60,7 @@ impl Rig {
             cache: CacheChange::default(),
             extent: units::MapExtent::BLOCK,
             encoding: EncodingChange::default(),
+            dedup: false,
         };
         self.pool().create_volume(&spec).expect("made")
     }
@@ -370,6 +371,7 @@ fn only_pools_with_a_current_store_ask_for_a_program_that_knows_it() {
         cache: CacheChange::default(),
         extent: units::MapExtent::BLOCK,
         encoding: EncodingChange::default(),
+        dedup: false,
     };
     rig.pool().create_volume(&spec).expect("made");
     assert_eq!(features(), 0);

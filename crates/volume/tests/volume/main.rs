@@ -7,6 +7,7 @@ mod compaction;
 mod conversion;
 mod corners;
 mod damage;
+mod dedup;
 mod extents;
 mod figures;
 mod full;

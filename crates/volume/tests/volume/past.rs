@@ -42,6 +42,7 @@ fn volume(pool: &Pool) -> Arc<Volume> {
         cache: CacheChange::default(),
         extent: units::MapExtent::BLOCK,
         encoding: EncodingChange::default(),
+        dedup: false,
     };
     pool.create_volume(&spec).expect("made")
 }

@@ -35,6 +35,7 @@ fn volume(pool: &Pool, name: &str) -> Arc<Volume> {
         cache: CacheChange::default(),
         extent: units::MapExtent::BLOCK,
         encoding: EncodingChange::default(),
+        dedup: false,
     };
     pool.create_volume(&spec).expect("made")
 }

@@ -85,6 +85,7 @@ fn a_full_pool_gives_up_history_that_lies_among_living_blocks() {
         cache: CacheChange::default(),
         extent: units::MapExtent::BLOCK,
         encoding: EncodingChange::default(),
+        dedup: false,
     };
     let volume = pool.create_volume(&spec).expect("made");
     // Every other block stays for ever, so that no segment is ever empty by itself, and all that

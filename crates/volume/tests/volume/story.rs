@@ -41,6 +41,7 @@ fn make(pool: &Pool, name: &str, size_bytes: u64) -> Arc<Volume> {
         cache: CacheChange::default(),
         extent: units::MapExtent::BLOCK,
         encoding: EncodingChange::default(),
+        dedup: false,
     };
     pool.create_volume(&spec).expect("made")
 }

@@ -37,6 +37,7 @@ fn volume(size_bytes: u64) -> (Arc<dyn BlockDevice>, Arc<Pool>, Arc<Volume>) {
         cache: CacheChange::default(),
         extent: units::MapExtent::BLOCK,
         encoding: EncodingChange::default(),
+        dedup: false,
     };
     let volume = pool.create_volume(&spec).expect("made");
     (device, pool, volume)

@@ -46,6 +46,7 @@ fn spec(name: &str, architecture: Architecture, cache: CacheChange) -> VolumeSpe
         cache,
         extent: units::MapExtent::BLOCK,
         encoding: EncodingChange::default(),
+        dedup: false,
     }
 }
 

@@ -1,0 +1,391 @@
+//! Deduplication: blocks of equal content are stored once within a volume and its clones
+//! (docs/design/2026-11-22-dedup.md). When a search is due, and how what it found is entered.
+//!
+//! Invariants
+//! 1. What a search found is entered by full merges, each of which looks whether the entry is still
+//!    there and has still the location that was compared.
+//! 2. Segments of shared batches are *held* from their commit until every merge that could enter
+//!    something in them has ended: until then none is freed for want of entries.
+//! 3. All of this is changed under `work`.
+
+mod compare;
+mod search;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use format::location::Location;
+use format::map::Entry;
+use format::superblock::FEATURE_SHARED;
+use history::run::EntrySource;
+use history::{Content, NO_LOG, Segment, Timeline};
+use units::{BLOCK_BYTES, Seq};
+
+use crate::catalogue::Commit;
+use crate::core::Core;
+use crate::map_flush::commit_segment;
+use crate::types::{Budget, DedupInfo};
+use crate::volume::Volume;
+use crate::{ErrorKind, Result};
+
+use search::{Member, Progress, Search};
+
+/// A search is due when this share of the entries is new: 1 in 8 ...
+const NEW_SHARE: u64 = 8;
+/// ... and at least so many ...
+const NEW_MIN: u64 = 1024;
+/// ... or any after so long, in nanoseconds.
+const PATIENCE_NS: u64 = 600_000_000_000;
+/// How often that is looked at, in nanoseconds.
+const LOOK_NS: u64 = 1_000_000_000;
+
+/// A version that has a new location.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Move {
+    /// Its block.
+    pub block: u64,
+    /// Its seq.
+    pub seq: Seq,
+    /// Where it was when it was compared.
+    pub from: Location,
+    /// Where it is as well.
+    pub to: Location,
+}
+
+/// The moves of one timeline, by block and seq.
+#[derive(Debug, Default)]
+pub struct Moves(Vec<Move>);
+
+impl Moves {
+    /// In any order.
+    #[must_use]
+    pub fn new(mut moves: Vec<Move>) -> Moves {
+        moves.sort_unstable_by_key(|found| (found.block, found.seq));
+        Moves(moves)
+    }
+
+    /// Where the version of an entry is as well, if it still is where it was.
+    #[must_use]
+    pub fn of(&self, entry: &Entry) -> Option<Location> {
+        if entry.key.level > 0 {
+            return None;
+        }
+        let place = (entry.key.index, entry.seq);
+        let index = self.0.binary_search_by_key(&place, |found| (found.block, found.seq)).ok()?;
+        Some(self.0[index]).filter(|found| found.from == entry.location).map(|found| found.to)
+    }
+}
+
+/// How far the last search of a family was.
+#[derive(Clone, Copy, Debug, Default)]
+struct Searched {
+    /// When it began, and what had been written to its logs by then.
+    begun_ns: u64,
+    written: u64,
+    /// Where among the checksums the next one begins.
+    next_crc: u32,
+}
+
+/// Searches for equal blocks, of the whole pool.
+#[derive(Default)]
+pub struct Dedup {
+    search: Option<Search>,
+    /// Whose search it is.
+    family: u64,
+    /// What was found and is to be entered, by timeline.
+    moves: BTreeMap<u64, Moves>,
+    held: Vec<Arc<Segment>>,
+    searched: BTreeMap<u64, Searched>,
+    look_ns: u64,
+    /// Segments that an earlier run left without entries were looked for.
+    is_swept: bool,
+}
+
+impl Dedup {
+    /// Gives up what is under way; segments go when they are next looked for.
+    fn drop_all(&mut self) {
+        self.search = None;
+        self.moves.clear();
+        for segment in self.held.drain(..) {
+            segment.held.store(false, Ordering::Release);
+            self.is_swept = false;
+        }
+    }
+}
+
+impl Volume {
+    /// Before it is set: announces what the pool does not know yet.
+    ///
+    /// # Errors
+    /// `Refused` or `Io`.
+    pub(crate) fn prepare_dedup(&self, dedup: Option<bool>) -> Result<()> {
+        match dedup {
+            Some(true) => self.core.announce(FEATURE_SHARED),
+            _ => Ok(()),
+        }
+    }
+
+    /// What deduplication has come to within this volume's own log.
+    pub(crate) fn dedup_info(&self) -> DedupInfo {
+        let space = self.core.store.space(self.id).count();
+        let named_bytes = space.shared_entries * BLOCK_BYTES;
+        DedupInfo {
+            is_on: self.record.lock().dedup,
+            shared_bytes: space.shared_bytes,
+            named_bytes,
+            saved_bytes: named_bytes.saturating_sub(space.shared_bytes),
+        }
+    }
+
+    /// Whether something found for one of its timelines waits to be entered.
+    pub(crate) fn has_moves(&self) -> bool {
+        let dedup = self.core.dedup.lock();
+        let timelines = self.core.timelines.read();
+        let own = |id: &u64| timelines.get(id).is_some_and(|(record, _)| record.log == self.id);
+        dedup.moves.keys().any(own)
+    }
+}
+
+impl Core {
+    /// What a full merge of a timeline is to enter: nobody else will.
+    pub(crate) fn take_moves(&self, timeline: u64) -> Option<Moves> {
+        self.dedup.lock().moves.remove(&timeline)
+    }
+
+    /// Gives up what is under way: room is wanted, or the pool is closed. The caller holds `work`.
+    pub(crate) fn drop_search(&self) {
+        self.dedup.lock().drop_all();
+    }
+
+    /// Goes on with a search, or begins one. Called when there is nothing to merge, so what was
+    /// found and not entered never will be. The caller holds `work`; true when there is more to do.
+    ///
+    /// # Errors
+    /// `Refused` or `Io`.
+    pub(crate) fn step_dedup(self: &Arc<Self>, budget: Budget) -> Result<bool> {
+        let mut dedup = self.dedup.lock();
+        if !dedup.moves.is_empty() || !dedup.held.is_empty() {
+            dedup.drop_all();
+        }
+        if !dedup.is_swept {
+            dedup.is_swept = true;
+            drop(dedup);
+            self.free_unshared()?;
+            return Ok(true);
+        }
+        let Some(mut search) = dedup.search.take() else {
+            drop(dedup);
+            return self.begin_search();
+        };
+        drop(dedup);
+        if !self.may_share() {
+            return Ok(true);
+        }
+        let progress = match search.step(self, budget) {
+            // What cannot be read or written now may be found by another search.
+            Err(e) if matches!(e.kind, ErrorKind::Corrupt | ErrorKind::Full) => return Ok(true),
+            progress => progress?,
+        };
+        match progress {
+            Progress::More => self.dedup.lock().search = Some(search),
+            Progress::Done => self.end_search(search)?,
+        }
+        Ok(true)
+    }
+
+    /// Whether there is room to write blocks anew before others go.
+    fn may_share(&self) -> bool {
+        let (_, free, reserve) = self.store.zone_counts();
+        free > reserve + (self.store.zone_count() / 16).max(2)
+    }
+
+    /// The logs that others were cloned from.
+    fn origins(&self) -> BTreeMap<u64, u64> {
+        let timelines = self.timelines.read();
+        let log_of = |timeline: u64| timelines.get(&timeline).map(|(record, _)| record.log);
+        let origins = timelines.values().filter_map(|(record, _)| {
+            let origin = log_of(record.parent?.0)?;
+            (origin != record.log).then_some((record.log, origin))
+        });
+        origins.collect()
+    }
+
+    /// Volumes whose blocks are to be stored once, by family: the log that all come from.
+    fn families(&self) -> BTreeMap<u64, Vec<Arc<Volume>>> {
+        let mut volumes = self.all_volumes();
+        volumes.retain(|v| v.record.lock().dedup && !v.ailing.load(Ordering::Relaxed));
+        let mut families: BTreeMap<u64, Vec<Arc<Volume>>> = BTreeMap::new();
+        if volumes.is_empty() {
+            return families;
+        }
+        let origins = self.origins();
+        for volume in volumes {
+            let mut root = volume.id;
+            while let Some(&origin) = origins.get(&root) {
+                assert!(origin < root, "a clone is younger than its origin");
+                root = origin;
+            }
+            families.entry(root).or_default().push(volume);
+        }
+        families
+    }
+
+    /// Begins the search of a family, if one is due.
+    fn begin_search(self: &Arc<Self>) -> Result<bool> {
+        let now = self.machine.clock.wall().as_nanos();
+        {
+            let mut dedup = self.dedup.lock();
+            if now < dedup.look_ns && now.saturating_add(LOOK_NS) >= dedup.look_ns {
+                return Ok(false);
+            }
+            dedup.look_ns = now.saturating_add(LOOK_NS);
+        }
+        if !self.may_share() {
+            return Ok(false);
+        }
+        for (family, volumes) in self.families() {
+            let before = self.dedup.lock().searched.get(&family).copied().unwrap_or_default();
+            let written = volumes.iter().map(|volume| volume.log.stable().0).sum::<u64>();
+            let new = written.saturating_sub(before.written);
+            let spaces = volumes.iter().map(|volume| self.store.space(volume.id).count());
+            let all: u64 = spaces.map(|space| space.entries).sum();
+            let is_late = now >= before.begun_ns.saturating_add(PATIENCE_NS);
+            let has_stale = is_late && volumes.iter().any(|volume| self.has_stale(volume.id));
+            if new >= (all / NEW_SHARE).max(NEW_MIN) || (new > 0 && is_late) || has_stale {
+                for volume in &volumes {
+                    match volume.flush_map() {
+                        // What waits in memory is found by a later search.
+                        Err(e) if e.kind == ErrorKind::Full => {}
+                        flushed => flushed?,
+                    }
+                }
+                let members = volumes.iter().flat_map(|volume| self.members(volume)).collect();
+                let mut dedup = self.dedup.lock();
+                let searched = Searched { begun_ns: now, written, next_crc: before.next_crc };
+                dedup.searched.insert(family, searched);
+                dedup.family = family;
+                dedup.search = Some(Search::new(members, before.next_crc));
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    fn has_stale(&self, log: u64) -> bool {
+        let is_own = |s: &&Arc<Segment>| s.log == log || s.log == NO_LOG;
+        self.store.segments().iter().filter(is_own).any(|s| is_stale(s))
+    }
+
+    fn members(&self, volume: &Arc<Volume>) -> Vec<Member> {
+        let timelines = volume.own_timelines().into_iter();
+        let member = |timeline: Arc<history::Timeline>| {
+            let left = volume.left_by_packing(timeline.id);
+            Member { log: volume.id, left, timeline }
+        };
+        timelines.map(member).collect()
+    }
+
+    /// Commits the segments of a search, and leaves the rest to merges.
+    fn end_search(self: &Arc<Self>, search: Search) -> Result<()> {
+        let found = search.finish();
+        let mut dedup = self.dedup.lock();
+        let family = dedup.family;
+        if let Some(searched) = dedup.searched.get_mut(&family) {
+            searched.next_crc = found.next_crc;
+        }
+        drop(dedup);
+        if found.segments.is_empty() {
+            return Ok(());
+        }
+        let (mut numbers, commit) = self.begin()?;
+        for segment in &found.segments {
+            segment.held.store(true, Ordering::Release);
+            commit_segment(&commit, segment, 0, segment.end.load(Ordering::Acquire), true)?;
+        }
+        let volumes = self.all_volumes();
+        let name = volumes.iter().find(|v| v.id == family).map_or("", |v| v.name.as_str());
+        let detail = format!("{} blocks for {} versions", found.blocks, found.names);
+        self.audit(&mut numbers, &commit, "deduplicate", name, detail)?;
+        self.finish(&numbers, commit)?;
+        drop(numbers);
+        found.segments.iter().for_each(|segment| self.store.add_segment(Arc::clone(segment)));
+        let mut dedup = self.dedup.lock();
+        dedup.held = found.segments;
+        dedup.moves = found.moves;
+        Ok(())
+    }
+
+    /// Entries of timelines that are about to go, by segment of no log. Of a run that cannot be
+    /// read none are told: what they name is kept rather than freed too early.
+    pub(crate) fn names_elsewhere(&self, timelines: &[Arc<Timeline>]) -> BTreeMap<u64, i64> {
+        let mut elsewhere: BTreeMap<u64, i64> = self
+            .store
+            .segments()
+            .iter()
+            .filter(|segment| segment.log == NO_LOG)
+            .map(|segment| (segment.number, 0))
+            .collect();
+        if elsewhere.is_empty() {
+            return elsewhere;
+        }
+        for run in timelines.iter().flat_map(|timeline| timeline.runs()) {
+            let mut counts: BTreeMap<u64, i64> = BTreeMap::new();
+            let counted = run.with_source(&self.store, |source| -> history::Result<()> {
+                let mut cursor = run.run.scan(source)?;
+                while let Some(entry) = cursor.peek() {
+                    let segment = entry.location.segment();
+                    if elsewhere.contains_key(&segment) {
+                        *counts.entry(segment).or_default() += 1;
+                    }
+                    cursor.advance()?;
+                }
+                Ok(())
+            });
+            if counted.is_ok() {
+                for (segment, count) in counts {
+                    *elsewhere.entry(segment).or_default() += count;
+                }
+            }
+        }
+        elsewhere.retain(|_, count| *count > 0);
+        elsewhere
+    }
+
+    /// Commits that segments are named by so many entries less.
+    pub(crate) fn commit_unnamed(
+        &self,
+        commit: &Commit,
+        unnamed: &BTreeMap<u64, i64>,
+    ) -> Result<()> {
+        for (&number, &count) in unnamed {
+            let Some(segment) = self.store.segment(number) else { continue };
+            let left = segment.committed_entries.load(Ordering::Acquire) - count;
+            assert!(left >= 0, "segment {number} loses {count} entries, {left} left");
+            commit_segment(commit, &segment, left, segment.end.load(Ordering::Acquire), true)?;
+        }
+        Ok(())
+    }
+
+    /// After that commit: those that nothing names go when they are next looked for.
+    pub(crate) fn note_unnamed(&self, unnamed: &BTreeMap<u64, i64>) {
+        for (&number, &count) in unnamed {
+            let Some(segment) = self.store.segment(number) else { continue };
+            segment.add_entries(-count);
+            segment.committed_entries.fetch_sub(count, Ordering::AcqRel);
+            self.dedup.lock().is_swept = false;
+        }
+    }
+
+    /// Frees segments of shared batches that no entry names.
+    pub(crate) fn free_unshared(&self) -> Result<()> {
+        self.free_empty(|s| s.shared && !s.held.load(Ordering::Acquire))
+    }
+}
+
+/// Whether half of what a segment of shared batches has is named no more.
+fn is_stale(segment: &Segment) -> bool {
+    let end = u64::from(segment.end.load(Ordering::Acquire));
+    let is_settled = !segment.held.load(Ordering::Acquire);
+    segment.content() == Content::Shared && is_settled && segment.live_bytes() * 2 < end
+}
