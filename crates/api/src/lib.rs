@@ -29,8 +29,9 @@ pub use scalar::{SizeInput, SpanInput, Time};
 pub use schedule::{ApplyRetention, Explained, Keep, Pruned, Schedule, SetSchedule};
 pub use space::{AgeBytes, Growth, Holder, Sacrifice, VolumeSpace};
 pub use types::{
-    AuditRecord, Bucket, Cache, ClonedFrom, Conversion, DeletedVersions, DeviceIo, Encoding, Event,
-    Grace, History, Import, Job, Mark, Pool, Range, Resolved, Reverted, Stamp, Version, Volume,
+    AuditRecord, Bucket, Cache, ClonedFrom, Conversion, Dedup, DeletedVersions, DeviceIo, Encoding,
+    Event, Grace, History, Import, Job, Mark, Pool, Range, Resolved, Reverted, Stamp, Version,
+    Volume,
 };
 pub use units::Granularity;
 

@@ -49,6 +49,10 @@ pub struct CreateVolume {
     /// How long ago a version was written over before it is encoded; 10 minutes by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub encode_after: Option<SpanInput>,
+    /// Whether equal blocks are stored once, within the volume and with its clones; false by
+    /// default.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dedup: Option<bool>,
 }
 
 /// A volume that begins as a file of the server's machine and is served at once: what was not
@@ -119,6 +123,9 @@ pub struct ChangeVolume {
     /// How long ago a version was written over before it is encoded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub encode_after: Option<SpanInput>,
+    /// Whether equal blocks are stored once. What is shared stays so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dedup: Option<bool>,
 }
 
 /// Tells `null` (`Some(None)`) from a field that is not there (`None`).

@@ -105,6 +105,9 @@ pub struct Volume {
     /// How versions that were written over are kept.
     #[serde(default)]
     pub encoding: Encoding,
+    /// Blocks of equal content that are stored once.
+    #[serde(default)]
+    pub dedup: Dedup,
     /// Bytes of blocks that lie in the volume's base, where the architecture has one.
     #[serde(default)]
     pub base_bytes: u64,
@@ -193,6 +196,18 @@ impl Default for Encoding {
             faults: 0,
         }
     }
+}
+
+/// Blocks of equal content that are stored once, within the volume's own log. What several volumes
+/// have in common is told of the pool.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Dedup {
+    /// Whether equal blocks are looked for.
+    pub on: bool,
+    /// Bytes of blocks that are stored once for several versions.
+    pub shared_bytes: u64,
+    /// Bytes of those versions, had each a block of its own.
+    pub named_bytes: u64,
 }
 
 /// A volume's write-back cache. Counters are since the server started, in blocks of 4 KiB.
@@ -444,6 +459,12 @@ pub struct Pool {
     /// Of these: what versions, pinned marks, views, clones and reverts see.
     #[serde(default)]
     pub pinned_bytes: u64,
+    /// Bytes of blocks that are stored once for several volumes, and belong to none of them.
+    #[serde(default)]
+    pub common_bytes: u64,
+    /// Bytes of the versions that these are stored for, had each a block of its own.
+    #[serde(default)]
+    pub common_named_bytes: u64,
     /// How fast `used_bytes` grow; null before that can be told.
     #[serde(default)]
     pub growth: Option<Growth>,

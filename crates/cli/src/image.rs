@@ -184,6 +184,7 @@ fn target(client: &Client, args: &ImportArgs, bytes: u64) -> anyhow::Result<(Vol
                 cache_dirty_percent: None,
                 encoding: None,
                 encode_after: None,
+                dedup: None,
             })?;
             Ok((volume, true))
         }

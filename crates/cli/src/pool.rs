@@ -127,6 +127,10 @@ fn show(pool: &Pool) -> String {
         ("pinned", human(pool.pinned_bytes)),
         ("growth", space::growth(pool.growth.as_ref())),
     ]);
+    if pool.common_named_bytes > 0 {
+        let (named, stored) = (human(pool.common_named_bytes), human(pool.common_bytes));
+        lines.push(("common", format!("{named} of several volumes in {stored}")));
+    }
     lines.extend(pool.full_in.map(|span| ("full in", space::rough(span.0))));
     lines.extend(pool.next_sacrifice.as_ref().map(|next| ("next to go", next_to_go(next))));
     lines.extend(pool.warning.clone().map(|warning| ("warning", warning)));

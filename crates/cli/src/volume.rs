@@ -4,8 +4,8 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use api::{
-    Cache, ChangeVolume, CreateVolume, Encoding, ExitCode, Grace, Import, SizeInput, SpanInput,
-    Volume,
+    Cache, ChangeVolume, CreateVolume, Dedup, Encoding, ExitCode, Grace, Import, SizeInput,
+    SpanInput, Volume,
 };
 use clap::Subcommand;
 use serde_json::json;
@@ -113,6 +113,10 @@ pub struct CreateArgs {
     /// How long ago a version was written over before it is encoded [default: 10min].
     #[arg(long, value_name = "SPAN", value_parser = span)]
     encode_after: Option<Span>,
+    /// Whether equal blocks are stored once, within the volume and with its clones: on or off
+    /// [default: off].
+    #[arg(long, value_name = "ON|OFF", value_parser = on_or_off)]
+    dedup: Option<bool>,
 }
 
 #[derive(Debug, clap::Args)]
@@ -153,6 +157,9 @@ pub struct SetArgs {
     /// How long ago a version was written over before it is encoded.
     #[arg(long, value_name = "SPAN", value_parser = span)]
     encode_after: Option<Span>,
+    /// Whether equal blocks are stored once: on or off. What is shared stays so.
+    #[arg(long, value_name = "ON|OFF", value_parser = on_or_off)]
+    dedup: Option<bool>,
     /// Only say what would be done.
     #[arg(long)]
     dry_run: bool,
@@ -235,6 +242,7 @@ fn create(session: &Session, mut args: CreateArgs) -> anyhow::Result<()> {
         cache_dirty_percent: args.cache_dirty,
         encoding: args.encoding,
         encode_after: args.encode_after.map(SpanInput),
+        dedup: args.dedup,
     })?;
     warn_of_cache(&volume);
     session.answer(&volume, show)
@@ -245,9 +253,10 @@ fn set(session: &Session, args: &SetArgs) -> anyhow::Result<()> {
     let names_history = args.window.is_some() || args.history_limit.is_some() || args.now;
     let names_way = args.granularity.is_some() || args.architecture.is_some();
     let names_encoding = args.encoding.is_some() || args.encode_after.is_some();
-    if !names_way && !names_history && !names_cache && !names_encoding {
+    let names_packing = names_encoding || args.dedup.is_some();
+    if !names_way && !names_history && !names_cache && !names_packing {
         let all = "--architecture, --granularity, --window, --history-limit, --now, --cache, \
-                   --cache-dirty, --encoding, --encode-after";
+                   --cache-dirty, --encoding, --encode-after, --dedup";
         return Err(Failure::usage("no setting is named")
             .with_hint(format!("give one of {all}"))
             .into());
@@ -264,6 +273,7 @@ fn set(session: &Session, args: &SetArgs) -> anyhow::Result<()> {
         cache_dirty_percent: args.cache_dirty,
         encoding: args.encoding.clone(),
         encode_after: args.encode_after.map(SpanInput),
+        dedup: args.dedup,
     };
     if let (Some(grace), false) = (args.grace, names_history) {
         let text = format!("--grace {grace} goes with --window or --history-limit");
@@ -324,6 +334,15 @@ fn would_become(mut volume: Volume, args: &SetArgs) -> Volume {
         say("what is encoded stays so until it expires; the rest is encoded in the background");
         volume.encoding.kind = kind;
     }
+    if let Some(on) = args.dedup {
+        let what = if on {
+            "equal blocks would be stored once, in the background"
+        } else {
+            "no more blocks would be shared; what is shared stays so"
+        };
+        say(what);
+        volume.dedup.on = on;
+    }
     volume.encoding.after = args.encode_after.map(SpanInput).or(volume.encoding.after);
     volume
 }
@@ -381,6 +400,22 @@ fn show_encoding(encoding: &Encoding) -> String {
         bytes => format!(", and {} for versions that are gone", human(bytes)),
     };
     format!("{}{after}{packed}{shadows}", encoding.kind)
+}
+
+fn show_dedup(dedup: &Dedup) -> String {
+    let shared = match dedup.named_bytes {
+        0 => String::new(),
+        bytes => format!(", {} in {}", human(bytes), human(dedup.shared_bytes)),
+    };
+    format!("{}{shared}", if dedup.on { "on" } else { "off" })
+}
+
+fn on_or_off(text: &str) -> Result<bool, String> {
+    match text {
+        "on" => Ok(true),
+        "off" => Ok(false),
+        other => Err(format!("give on or off, not {other}")),
+    }
 }
 
 fn show_cache(cache: &Cache) -> Vec<(&'static str, String)> {
@@ -504,6 +539,7 @@ pub fn show(volume: &Volume) -> String {
     }
     shown.extend(volume.cache.iter().flat_map(show_cache));
     shown.push(("encoding", show_encoding(&volume.encoding)));
+    shown.push(("dedup", show_dedup(&volume.dedup)));
     if volume.base_bytes > 0 {
         shown.push(("in the base", human(volume.base_bytes)));
     }

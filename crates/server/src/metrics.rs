@@ -182,6 +182,12 @@ const VOLUME_METRICS: &[VolumeMetric] = &[
         v.encoding.left
     }),
     counter("encode_faults", "Packs that did not decode to what went in", |v| v.encoding.faults),
+    gauge("shared_bytes", "Bytes of blocks that are stored once for several versions", |v| {
+        v.dedup.shared_bytes
+    }),
+    gauge("named_bytes", "Bytes of those versions, had each a block of its own", |v| {
+        v.dedup.named_bytes
+    }),
     gauge("base_bytes", "Bytes of blocks at home in the base", |v| v.base_bytes),
     gauge("versions", "Versions", |v| v.versions),
     gauge("size_bytes", "Size", |v| v.size_bytes),
@@ -360,6 +366,7 @@ impl Engine {
             ("live_bytes", "Bytes of the present of all volumes", space.live_bytes),
             ("history_bytes", "Bytes kept only for the past", space.history_bytes),
             ("pinned_bytes", "Bytes of history that nothing expires", space.pinned_bytes),
+            ("common_bytes", "Bytes of blocks stored once for several volumes", space.common_bytes),
         ];
         for (name, help, value) in gauges {
             let name = format!("hindsight_pool_{name}");

@@ -255,9 +255,7 @@ impl<'a> Iterator for Descriptors<'a> {
         let (bytes, after) = self.rest.split_at(self.header.kind.descriptor_bytes());
         let h = &self.header;
         let (seq, timeline, time) = match h.kind {
-            BatchKind::Writes => {
-                (Seq(h.base_seq.0 + u64::from(self.index)), h.timeline, h.time)
-            }
+            BatchKind::Writes => (Seq(h.base_seq.0 + u64::from(self.index)), h.timeline, h.time),
             BatchKind::Relocated => {
                 let time = WallTime::from_nanos(get(bytes, layout::OP_TIME));
                 (Seq(get(bytes, layout::SEQ)), h.timeline, time)

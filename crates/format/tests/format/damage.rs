@@ -84,7 +84,11 @@ fn decode_batch(bytes: &[u8], _: PageAddress) -> Result<()> {
 
 /// Where the checksum is in each structure: after a magic of 8 bytes or of 4.
 fn crc_offset(name: &str) -> usize {
-    if ["superblock", "segment", "batch", "relocated batch", "shared batch"].contains(&name) { 8 } else { 4 }
+    if ["superblock", "segment", "batch", "relocated batch", "shared batch"].contains(&name) {
+        8
+    } else {
+        4
+    }
 }
 
 fn salt(name: &str) -> u32 {

@@ -67,6 +67,7 @@ pub(crate) fn volume(info: volume::VolumeInfo, clients: usize, nbd: &NbdAddresse
         import: info.import.map(import),
         cache: info.cache.map(cache),
         encoding: encoding(info.encoding),
+        dedup: dedup(info.dedup),
         base_bytes: info.base_bytes,
         versions: info.versions,
         device_io: info.device_io.into_iter().map(device_io).collect(),
@@ -165,6 +166,11 @@ fn encoding(info: volume::EncodingInfo) -> api::Encoding {
         left: info.left,
         faults: info.faults,
     }
+}
+
+fn dedup(info: volume::DedupInfo) -> api::Dedup {
+    let volume::DedupInfo { is_on: on, shared_bytes, named_bytes, .. } = info;
+    api::Dedup { on, shared_bytes, named_bytes }
 }
 
 /// What is asked of an encoding.
@@ -374,6 +380,8 @@ pub(crate) fn pool(
         live_exact: space.live_exact,
         history_bytes: space.history_bytes,
         pinned_bytes: space.pinned_bytes,
+        common_bytes: space.common_bytes,
+        common_named_bytes: space.common_named_bytes,
         growth: space.growth.map(growth),
         full_in: lasts.map(whole_seconds),
         next_sacrifice: next.map(sacrifice),

@@ -160,6 +160,7 @@ fn spec(context: &Context, body: CreateVolume) -> Answer<VolumeSpec> {
         },
         extent: map_extent(body.extent)?.unwrap_or_default(),
         encoding: convert::encoding_change(body.encoding.as_deref(), body.encode_after)?,
+        dedup: body.dedup.unwrap_or(false),
     })
 }
 
@@ -238,6 +239,7 @@ fn apply(context: &Context, name: &str, body: &ChangeVolume, force: bool) -> Ans
         },
         architecture,
         encoding: convert::encoding_change(body.encoding.as_deref(), body.encode_after)?,
+        dedup: body.dedup,
         size_bytes: body.size.map(|size| size.0.0),
     };
     if change != VolumeChange::default() {

@@ -128,6 +128,7 @@ pub fn new_volume(name: &str, bytes: u64) -> CreateVolume {
         cache_dirty_percent: None,
         encoding: None,
         encode_after: None,
+        dedup: None,
     }
 }
 

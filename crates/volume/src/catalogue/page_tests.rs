@@ -140,6 +140,7 @@ fn volume() -> VolumeRecord {
         conversion: Some(conversion()),
         extent: units::MapExtent::ALL[4],
         encoding: Some(encoding()),
+        dedup: true,
         grace: Some(grace()),
     }
 }

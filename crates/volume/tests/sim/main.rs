@@ -57,6 +57,8 @@ enum Kinds {
     Extents,
     /// Of all architectures that need no cache, of all map extents, with history that is encoded.
     Encoded,
+    /// The same, of few contents, which are stored once.
+    Deduped,
     /// Of all architectures, with and without a cache, captured together and by schedules.
     Together,
     /// Of one architecture.
@@ -68,7 +70,9 @@ impl Kinds {
         let all = Architecture::ALL.into_iter();
         match self {
             Kinds::Plain => vec![Architecture::Logging],
-            Kinds::Uncached | Kinds::Encoded => all.filter(|a| !a.needs_cache()).collect(),
+            Kinds::Uncached | Kinds::Encoded | Kinds::Deduped => {
+                all.filter(|a| !a.needs_cache()).collect()
+            }
             Kinds::Cached
             | Kinds::Converting
             | Kinds::Importing
@@ -88,6 +92,7 @@ impl Kinds {
             Kinds::Importing => "seeds_that_import",
             Kinds::Extents => "seeds_of_all_extents",
             Kinds::Encoded => "seeds_with_packs",
+            Kinds::Deduped => "seeds_with_equal_blocks",
             Kinds::Together => "seeds_with_groups",
             Kinds::Only(_) => "blocks_come_home",
         }
@@ -113,25 +118,26 @@ fn live(seed: u64, kinds: Kinds) -> World {
         Kinds::Importing => Workload::importing(seed),
         Kinds::Converting | Kinds::Extents => Workload::converting(seed),
         Kinds::Encoded => Workload::encoding(seed),
+        Kinds::Deduped => Workload::deduplicating(seed),
         Kinds::Together => Workload::together(seed),
         _ => Workload::new(seed),
     };
     let is_cached = match kinds {
         Kinds::Cached | Kinds::Converting | Kinds::Importing | Kinds::Extents => true,
         Kinds::Together => true,
-        Kinds::Plain | Kinds::Uncached | Kinds::Encoded | Kinds::Only(_) => false,
+        Kinds::Plain | Kinds::Uncached | Kinds::Encoded | Kinds::Deduped | Kinds::Only(_) => false,
     };
     let memory_bytes = match kinds {
         _ if is_cached => workload.memory_bytes.max(CACHED_MEMORY_BYTES),
         // So that entries leave memory soon: what is in it is not encoded.
-        Kinds::Encoded => 0,
+        Kinds::Encoded | Kinds::Deduped => 0,
         _ => workload.memory_bytes,
     };
     let mut world = World::new(seed, workload.media_bytes, memory_bytes);
     world.verbose = verbose;
     world.architectures = kinds.architectures();
     world.caches = is_cached.then(|| Random::new(seed ^ 0xcac4e));
-    let has_extents = matches!(kinds, Kinds::Encoded | Kinds::Extents);
+    let has_extents = matches!(kinds, Kinds::Encoded | Kinds::Deduped | Kinds::Extents);
     world.extents = has_extents.then(|| Random::new(seed ^ 0xe87e));
     let outcome = catch_unwind(AssertUnwindSafe(|| {
         for step in 0..ACTIONS {
@@ -145,6 +151,7 @@ fn live(seed: u64, kinds: Kinds) -> World {
                 world.act(&Action::CheckAll);
                 world.note_homes();
                 world.note_packs();
+                world.note_shared();
             }
         }
         world.media.calm();
@@ -237,6 +244,20 @@ fn seeds_with_packs_run_without_a_broken_promise() {
 }
 
 #[test]
+fn seeds_with_equal_blocks_run_without_a_broken_promise() {
+    run_seeds(Kinds::Deduped);
+}
+
+#[test]
+fn blocks_are_shared_in_the_simulator() {
+    let worlds: Vec<_> = (1..=12).map(|seed| live(seed, Kinds::Deduped)).collect();
+    let shared: u64 = worlds.iter().map(|world| world.shared).sum();
+    let common: u64 = worlds.iter().map(|world| world.common).sum();
+    println!("{shared} names of shared blocks when it was looked, {common} of several volumes");
+    assert!(shared > 3000 && common > 300, "{shared} names, {common} of several volumes");
+}
+
+#[test]
 fn seeds_with_groups_and_schedules_run_without_a_broken_promise() {
     run_seeds(Kinds::Together);
 }
@@ -268,6 +289,7 @@ fn the_same_seed_gives_the_same_digest() {
             Kinds::Converting,
             Kinds::Importing,
             Kinds::Encoded,
+            Kinds::Deduped,
             Kinds::Extents,
             Kinds::Together,
         ] {

@@ -44,6 +44,8 @@ pub struct Workload {
     imports: Option<Random>,
     /// Draws encodings, where history is encoded; what is written can be compressed then.
     encodes: Option<Random>,
+    /// Draws which volumes are deduplicated, where some are; few contents are written then.
+    equals: Option<Random>,
     /// Draws captures of several volumes, and schedules, where there are some.
     together: Option<Random>,
     weights: [u64; KINDS],
@@ -81,6 +83,7 @@ impl Workload {
             converts: None,
             imports: None,
             encodes: None,
+            equals: None,
             together: None,
             weights,
             names: 0,
@@ -152,6 +155,28 @@ impl Workload {
         Some(Action::Change(name, VolumeChange { encoding, ..VolumeChange::default() }))
     }
 
+    /// The same, in which few contents are written, and stored once.
+    pub fn deduplicating(seed: u64) -> Workload {
+        Workload { equals: Some(Random::new(seed ^ 0x00de_d009)), ..Workload::encoding(seed) }
+    }
+
+    /// A change of deduplication, or time and steps for a search, now and then.
+    fn share(&mut self, models: &BTreeMap<String, Model>) -> Option<Action> {
+        let random = self.equals.as_mut()?;
+        if models.is_empty() || !random.chance(200) {
+            return None;
+        }
+        Some(match random.below(10) {
+            0..=2 => Action::Wait(random.between(590, 610) * SECOND),
+            3..=7 => Action::Step([16 << 10, 1 << 20, 64 << 20][random.below(3) as usize]),
+            _ => {
+                let name = models.keys().nth(random.below(models.len() as u64) as usize)?.clone();
+                let dedup = Some(random.chance(800));
+                Action::Change(name, VolumeChange { dedup, ..VolumeChange::default() })
+            }
+        })
+    }
+
     /// The same, in which volumes are captured together, and by schedules.
     pub fn together(seed: u64) -> Workload {
         Workload { together: Some(Random::new(seed ^ 0x706e_7468)), ..Workload::new(seed) }
@@ -189,6 +214,9 @@ impl Workload {
             return action;
         }
         if let Some(action) = self.convert(models).or_else(|| self.encode(models)) {
+            return action;
+        }
+        if let Some(action) = self.share(models) {
             return action;
         }
         if let Some(action) = self.about_several(models) {
@@ -329,7 +357,7 @@ impl Workload {
             cache: CacheChange::default(),
             architecture: None,
             encoding: EncodingChange::default(),
-            dedup: false,
+            dedup: None,
             size_bytes: None,
         }
     }
@@ -341,6 +369,14 @@ impl Workload {
             let (first, rest) = bytes.split_at_mut(length.min(40) as usize);
             rest.chunks_mut(first.len())
                 .for_each(|part| part.copy_from_slice(&first[..part.len()]));
+        }
+        if let Some(random) = &mut self.equals {
+            for block in bytes.chunks_mut(BLOCK as usize) {
+                let content = random.below(12);
+                if content < 8 {
+                    Random::new(content).fill(block);
+                }
+            }
         }
         if self.random.chance(30) {
             bytes.fill(0);

@@ -80,6 +80,9 @@ pub struct World {
     pub homes: u64,
     /// Versions that were in packs when it was looked.
     pub packed: u64,
+    /// Names of shared blocks when it was looked, and of these: those of several volumes.
+    pub shared: u64,
+    pub common: u64,
     /// Captures of several volumes, and schedules.
     pub together: Together,
     /// The last audit record that was looked at.
@@ -118,6 +121,8 @@ impl World {
             limited: false,
             homes: 0,
             packed: 0,
+            shared: 0,
+            common: 0,
             together: Together::default(),
             audited: 0,
             verbose: false,
@@ -153,6 +158,8 @@ impl World {
             limited: false,
             homes: 0,
             packed: 0,
+            shared: 0,
+            common: 0,
             together: self.together.clone(),
             audited: self.audited,
             verbose: false,
@@ -227,6 +234,14 @@ impl World {
         let volumes = self.pool().volumes().into_iter();
         let homes: u64 = volumes.map(|v| v.info().map_or(0, |info| info.base_bytes / 4096)).sum();
         self.homes += homes;
+    }
+
+    /// Counts versions whose blocks are shared now.
+    pub fn note_shared(&mut self) {
+        let volumes = self.pool().volumes().into_iter();
+        let named = |info: VolumeInfo| info.dedup.named_bytes / 4096;
+        self.shared += volumes.map(|v| v.info().map_or(0, named)).sum::<u64>();
+        self.common += self.pool().space().map_or(0, |space| space.common_named_bytes / 4096);
     }
 
     /// Counts what is in packs now.
