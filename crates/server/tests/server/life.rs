@@ -371,6 +371,36 @@ fn history_is_encoded_as_asked_for_shown_counted_and_audited() {
 }
 
 #[test]
+fn equal_blocks_are_shared_as_asked_for_shown_counted_and_audited() {
+    let fixture = Fixture::new();
+    let asked = CreateVolume { dedup: Some(true), ..new_volume("v", 1 << 24) };
+    let mut shown = fixture.client.create_volume(&asked).expect("create").dedup;
+    assert!(shown.on && shown.named_bytes == 0, "{shown:?}");
+    for block in 0..40 {
+        fixture.write(block, 1 + (block % 2) as u8);
+    }
+    let began = Instant::now();
+    while shown.named_bytes == 0 {
+        assert!(began.elapsed() < Duration::from_secs(60), "nothing is shared: {shown:?}");
+        std::thread::sleep(Duration::from_millis(20));
+        shown = fixture.client.volume("v").expect("show").dedup;
+    }
+    assert!(shown.shared_bytes < shown.named_bytes, "{shown:?}");
+    assert_eq!((fixture.first_byte(0), fixture.first_byte(39)), (1, 2));
+    let (_, text) =
+        fixture.raw("GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+    for metric in ["volume_shared_bytes{volume=\"v\"}", "volume_named_bytes", "pool_common_bytes"] {
+        assert!(text.contains(&format!("hindsight_{metric}")), "{metric}: {text}");
+    }
+    let (_, audit) = fixture.send("GET", "/audit", "");
+    assert!(audit.contains("\"deduplicate\""), "{audit}");
+    let off = ChangeVolume { dedup: Some(false), ..ChangeVolume::default() };
+    assert!(!fixture.client.change_volume("v", &off, false).expect("change").dedup.on);
+    let (_, audit) = fixture.send("GET", "/audit", "");
+    assert!(audit.contains("dedup off"), "{audit}");
+}
+
+#[test]
 fn a_version_is_compacted_as_a_job() {
     let fixture = Fixture::with_volume();
     for byte in 1..60 {

@@ -56,6 +56,8 @@ pub enum Action {
     Convert(String, Architecture),
     /// Background work of so many bytes.
     Step(u64),
+    /// So many steps of background work of so many bytes each.
+    Steps(u32, u64),
     /// Lets time pass on both clocks, in nanoseconds.
     Wait(u64),
     /// Sets the wall clock, in nanoseconds since 1970.

@@ -137,6 +137,7 @@ fn live(seed: u64, kinds: Kinds) -> World {
     world.verbose = verbose;
     world.architectures = kinds.architectures();
     world.caches = is_cached.then(|| Random::new(seed ^ 0xcac4e));
+    world.dedups = kinds == Kinds::Deduped;
     let has_extents = matches!(kinds, Kinds::Encoded | Kinds::Deduped | Kinds::Extents);
     world.extents = has_extents.then(|| Random::new(seed ^ 0xe87e));
     let outcome = catch_unwind(AssertUnwindSafe(|| {

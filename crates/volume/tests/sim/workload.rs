@@ -168,7 +168,10 @@ impl Workload {
         }
         Some(match random.below(10) {
             0..=2 => Action::Wait(random.between(590, 610) * SECOND),
-            3..=7 => Action::Step([16 << 10, 1 << 20, 64 << 20][random.below(3) as usize]),
+            3..=7 => {
+                let bytes = [16 << 10, 1 << 20, 64 << 20][random.below(3) as usize];
+                Action::Steps(random.between(1, 60) as u32, bytes)
+            }
             _ => {
                 let name = models.keys().nth(random.below(models.len() as u64) as usize)?.clone();
                 let dedup = Some(random.chance(800));

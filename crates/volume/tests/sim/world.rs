@@ -72,6 +72,8 @@ pub struct World {
     pub caches: Option<Random>,
     /// Draws the map extents of volumes and clones, where they may have larger ones.
     pub extents: Option<Random>,
+    /// Volumes are deduplicated from the beginning.
+    pub dedups: bool,
     /// Every volume has a small cache, all of which may be dirty.
     pub all_cached: bool,
     /// The space of the media is limited.
@@ -117,6 +119,7 @@ impl World {
             architectures: vec![Architecture::Logging],
             caches: None,
             extents: None,
+            dedups: false,
             all_cached: false,
             limited: false,
             homes: 0,
@@ -154,6 +157,7 @@ impl World {
             architectures: self.architectures.clone(),
             caches: self.caches.clone(),
             extents: self.extents.clone(),
+            dedups: self.dedups,
             all_cached: self.all_cached,
             limited: false,
             homes: 0,
@@ -321,6 +325,7 @@ impl World {
             Action::Diff(name, from, to) => self.check_diff(name, *from, *to)?,
             Action::Extents(name) => self.check_extents(name)?,
             Action::Step(bytes) => self.step(*bytes)?,
+            Action::Steps(count, bytes) => (0..*count).try_for_each(|_| self.step(*bytes))?,
             Action::Wait(nanos) => self.clock.advance(*nanos),
             Action::JumpTo(nanos) => self.clock.set_wall(WallTime::from_nanos(*nanos)),
             Action::CheckAll => self.check_all()?,
@@ -507,7 +512,7 @@ impl World {
             cache: self.cache_for(architecture),
             extent: self.extent().unwrap_or_default(),
             encoding: EncodingChange::default(),
-            dedup: false,
+            dedup: self.dedups,
         }
     }
 
