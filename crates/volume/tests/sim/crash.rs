@@ -460,3 +460,47 @@ fn a_crash_at_any_change_keeps_the_promises_while_a_file_is_copied() {
 fn a_crash_at_any_change_keeps_the_promises_while_a_file_is_copied_in_place() {
     enumerate_import(Architecture::SplitStream);
 }
+
+/// A crash at every change of a story in which blocks are shared, within a volume and with a clone,
+/// which outlives it.
+#[test]
+fn a_crash_at_any_change_keeps_the_promises_while_blocks_are_shared() {
+    let name = || "v".to_owned();
+    let write = |name: &str, offset, byte| {
+        Action::Write(name.to_owned(), vec![Change::Write(offset, vec![byte; 12 << 10])])
+    };
+    let mut base = start(Architecture::Logging, None).reopened();
+    for byte in [10, 11, 10, 12] {
+        base.act(&write("v", 0, byte));
+    }
+    base.act(&Action::Restart);
+    base.pool = None;
+    let wait = || Action::Wait(601_000_000_000);
+    let story = [
+        Action::Change(name(), VolumeChange { dedup: Some(true), ..VolumeChange::default() }),
+        Action::Clone(name(), Moment::Latest, "c".to_owned()),
+        wait(),
+        Action::Steps(12, 1 << 20),
+        write("v", 0, 13),
+        write("c", 4096, 13),
+        Action::Restart,
+        wait(),
+        Action::Steps(20, 1 << 20),
+        Action::Delete(name()),
+        Action::Steps(4, 1 << 20),
+        Action::Delete("c".to_owned()),
+        Action::Steps(4, 1 << 20),
+    ];
+    let mut whole = base.reopened();
+    for (index, action) in story.iter().enumerate() {
+        whole.act(action);
+        if index == 8 {
+            whole.note_shared();
+            assert!(whole.shared >= 5, "{} versions are shared in the end", whole.shared);
+            assert!(whole.common >= 4, "{} of two volumes", whole.common);
+        }
+    }
+    for length in 1..=story.len() {
+        enumerate(&base, &story[..length], false);
+    }
+}

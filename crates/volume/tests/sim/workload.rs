@@ -335,7 +335,12 @@ impl Workload {
     }
 
     fn window(&mut self) -> u64 {
-        [0, 20, 300, 86_400][self.random.below(4) as usize] * SECOND
+        // Time passes in leaps where blocks are shared: not all of the past leaves with each.
+        let windows = match self.equals {
+            Some(_) => [0, 1200, 86_400, 864_000],
+            None => [0, 20, 300, 86_400],
+        };
+        windows[self.random.below(4) as usize] * SECOND
     }
 
     fn create(&mut self) -> Action {
