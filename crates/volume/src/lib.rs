@@ -25,9 +25,11 @@ mod encoding;
 mod error;
 mod events;
 mod expiry;
+mod explain;
 mod figures;
 mod fresh;
 mod grace;
+mod group_schedule;
 mod groups;
 mod growth;
 mod history_query;
@@ -62,10 +64,11 @@ mod write;
 mod write_back;
 
 pub use catalogue::panic_becomes_error;
+pub use explain::{Explained, MadeBy};
 pub use groups::{GroupInfo, GroupVersion};
 pub use pool::{Pool, read_superblock};
 pub use retention::KeepRules;
-pub use schedule::{Explained, MadeBy, ScheduleInfo, ScheduleSpec};
+pub use schedule::{ScheduleInfo, ScheduleSpec};
 pub use view::View;
 pub use volume::Volume;
 

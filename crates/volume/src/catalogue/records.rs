@@ -234,9 +234,12 @@ pub struct GroupVersionRecord {
     pub consistency: Consistency,
     /// Volume ids and the numbers of their versions.
     pub versions: Vec<(u64, u64)>,
+    /// What made it, if that was a schedule of the group.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scheduled: Option<ScheduledRecord>,
 }
 
-/// That a schedule made a version.
+/// That a schedule made a version or a capture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ScheduledRecord {
@@ -251,7 +254,7 @@ fn is_false(value: &bool) -> bool {
     !*value
 }
 
-/// When versions of a volume are captured, and which of them stay.
+/// When a volume or a group is captured, and which of these versions stay.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ScheduleRecord {
