@@ -39,6 +39,9 @@ pub struct GroupVersion {
     pub label: String,
     /// `crash-consistent`, `quiesced` (by a hook) or `quiesce-failed`.
     pub consistency: String,
+    /// `people` or `schedule`.
+    #[serde(default)]
+    pub made_by: String,
     /// The versions that are still there.
     pub versions: Vec<MemberVersion>,
 }

@@ -8,6 +8,7 @@ use crate::failure;
 use crate::output::{self, Align, table};
 use crate::session::{Session, say};
 use crate::version::Numbers;
+use crate::{retention, schedule};
 
 #[derive(Debug, Subcommand)]
 pub enum Verb {
@@ -58,6 +59,12 @@ pub enum Verb {
         #[arg(long, value_name = "NAME")]
         hook: Option<String>,
     },
+    /// Captures by the clock, and which of them stay.
+    #[command(subcommand)]
+    Schedule(schedule::GroupVerb),
+    /// Why captures stay or go, and pruning now.
+    #[command(subcommand)]
+    Retention(retention::GroupVerb),
 }
 
 pub fn run(session: &Session, verb: Verb) -> anyhow::Result<ExitCode> {
@@ -98,6 +105,8 @@ pub fn run(session: &Session, verb: Verb) -> anyhow::Result<ExitCode> {
         Verb::DeleteVersion { group, numbers, dry_run } => {
             return delete_versions(session, &group, &numbers, dry_run);
         }
+        Verb::Schedule(verb) => return schedule::run_group(session, verb),
+        Verb::Retention(verb) => return retention::run_group(session, verb),
         Verb::Version { group, label, hook } => {
             let made = client.create_group_version(&group, &CreateVersion { label, hook })?;
             session.answer(&made, |version| versions(std::slice::from_ref(version)))?;

@@ -6,7 +6,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
-use volume::{Pool, Volume};
+use volume::{Consistency, Pool};
 
 use crate::StartError;
 use crate::hooks::Hooks;
@@ -42,18 +42,53 @@ impl Hooked {
     }
 }
 
-fn run(pool: &Pool, hooks: &Arc<Hooks>, stop: &(Mutex<bool>, Condvar)) {
-    let mut under_way: BTreeMap<String, JoinHandle<()>> = BTreeMap::new();
+/// What is captured.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Subject {
+    Volume(String),
+    Group(String),
+}
+
+impl Subject {
+    fn name(&self) -> &str {
+        match self {
+            Subject::Volume(name) | Subject::Group(name) => name,
+        }
+    }
+
+    /// Makes the capture that is due, unless what was to be captured is gone.
+    fn capture(&self, pool: &Pool, consistency: &dyn Fn() -> Consistency) {
+        match self {
+            Subject::Volume(name) => {
+                if let Ok(volume) = pool.volume(name) {
+                    volume.capture_hooked(consistency);
+                }
+            }
+            Subject::Group(name) => pool.capture_group_hooked(name, consistency),
+        }
+    }
+}
+
+/// What is due, and its hook.
+fn due(pool: &Pool) -> Vec<(Subject, String)> {
+    let volumes = pool.volumes();
+    let volumes = volumes
+        .iter()
+        .filter_map(|volume| Some((Subject::Volume(volume.name().to_owned()), volume.due_hook()?)));
+    let groups = pool.due_group_hooks().into_iter();
+    volumes.chain(groups.map(|(group, hook)| (Subject::Group(group), hook))).collect()
+}
+
+fn run(pool: &Arc<Pool>, hooks: &Arc<Hooks>, stop: &(Mutex<bool>, Condvar)) {
+    let mut under_way: BTreeMap<Subject, JoinHandle<()>> = BTreeMap::new();
     loop {
         under_way.retain(|_, capture| !capture.is_finished());
-        for volume in pool.volumes() {
-            if under_way.contains_key(volume.name()) {
+        for (subject, hook) in due(pool) {
+            if under_way.contains_key(&subject) {
                 continue;
             }
-            let Some(hook) = volume.due_hook() else { continue };
-            let name = volume.name().to_owned();
-            match capture(hooks, volume, hook) {
-                Ok(thread) => drop(under_way.insert(name, thread)),
+            match capture(pool, hooks, subject.clone(), hook) {
+                Ok(thread) => drop(under_way.insert(subject, thread)),
                 Err(error) => tracing::error!(%error, "a capture could not be begun"),
             }
         }
@@ -65,20 +100,21 @@ fn run(pool: &Pool, hooks: &Arc<Hooks>, stop: &(Mutex<bool>, Condvar)) {
             break;
         }
     }
-    for (volume, capture) in under_way {
+    for (subject, capture) in under_way {
         if capture.join().is_err() {
-            tracing::error!(%volume, "a capture with a hook panicked");
+            tracing::error!(?subject, "a capture with a hook panicked");
         }
     }
 }
 
 fn capture(
+    pool: &Arc<Pool>,
     hooks: &Arc<Hooks>,
-    volume: Arc<Volume>,
+    subject: Subject,
     hook: String,
 ) -> std::io::Result<JoinHandle<()>> {
-    let hooks = Arc::clone(hooks);
+    let (pool, hooks) = (Arc::clone(pool), Arc::clone(hooks));
     std::thread::Builder::new().name("capture".to_owned()).spawn(move || {
-        hooks.around(&hook, volume.name(), |consistency| volume.capture_hooked(consistency));
+        hooks.around(&hook, subject.name(), |consistency| subject.capture(&pool, consistency));
     })
 }

@@ -251,6 +251,8 @@ fn api_routes() -> OpenApiRouter<Context> {
         .routes(routes!(schedules::list))
         .routes(routes!(schedules::show, schedules::set, schedules::remove))
         .routes(routes!(schedules::explain, schedules::apply))
+        .routes(routes!(schedules::show_group, schedules::set_group, schedules::remove_group))
+        .routes(routes!(schedules::explain_group, schedules::apply_group))
         .routes(routes!(groups::list, groups::create))
         .routes(routes!(groups::show, groups::delete))
         .routes(routes!(groups::versions, groups::capture, groups::delete_range))

@@ -10,7 +10,7 @@ use super::ask::{Asked, Body, Named};
 use super::volumes::{Made, made};
 use super::{Context, PAGE_ENTRIES, convert, page_entries};
 
-fn location(name: &str) -> String {
+pub(super) fn location(name: &str) -> String {
     format!("{API_PREFIX}/groups/{name}")
 }
 

@@ -131,3 +131,29 @@ fn a_group_is_captured_at_one_instant_with_or_without_a_hook() {
     // The one that was not deleted.
     assert_eq!(client.versions("v", &ListQuery::default()).expect("list").entries.len(), 1);
 }
+
+#[test]
+fn a_schedule_of_a_group_captures_with_its_hook_or_says_that_it_failed() {
+    let fixture = fixture();
+    let client = &fixture.client;
+    let volumes = vec!["v".to_owned()];
+    client.create_group(&CreateGroup { name: "g".to_owned(), volumes }).expect("create");
+    let schedule = |hook: &str| SetSchedule {
+        every: Some(SpanInput(Span(1_000_000_000))),
+        hook: Some(hook.to_owned()),
+        ..SetSchedule::default()
+    };
+    assert_eq!(kind(client.set_group_schedule("g", &schedule("other"))), ProblemKind::NotFound);
+    for (hook, consistency) in [("quiet", "quiesced"), ("loud", "quiesce-failed")] {
+        let before = client.group("g").expect("show").captures;
+        client.set_group_schedule("g", &schedule(hook)).expect("set");
+        let began = Instant::now();
+        while client.group("g").expect("show").captures == before {
+            assert!(began.elapsed() < Duration::from_secs(60), "nothing was captured");
+            std::thread::yield_now();
+        }
+        let newest = client.group_versions("g", &ListQuery { limit: None, next: Some(before) });
+        let newest = newest.expect("list").entries;
+        assert_eq!(newest[0].consistency, consistency, "{newest:?}");
+    }
+}
