@@ -16,6 +16,7 @@ use units::WallTime;
 use crate::catalogue::{GroupRecord, GroupVersionRecord, ScheduleRecord};
 use crate::core::Core;
 use crate::explain::{Explained, Judged, MadeBy, candidate, doomed};
+use crate::hooked::PlannedHook;
 use crate::pins::Pins;
 use crate::pool::Pool;
 use crate::retention::KeepRules;
@@ -162,8 +163,12 @@ impl Core {
         for group in groups {
             let due = self.with_schedule(group, |s| s.due(wall, monotonic_ns)).flatten();
             // A capture with a hook is its runner's: commands take their time.
-            if let Some(record) = due.filter(|record| record.hook.is_none()) {
-                self.capture_due(group, record, &|| Consistency::CrashConsistent);
+            let is_plain = |record: &ScheduleRecord| {
+                let group = self.group_with_id(group);
+                group.is_some_and(|g| self.group_hooks(&g, record.hook.as_deref()).is_empty())
+            };
+            if let Some(record) = due.filter(is_plain) {
+                self.capture_due(group, record, &|_| Consistency::CrashConsistent);
             }
             let wants = self.with_schedule(group, |s| s.wants_pruning(monotonic_ns));
             if may_prune && wants == Some(true) {
@@ -177,7 +182,7 @@ impl Core {
         &self,
         group: u64,
         record: ScheduleRecord,
-        consistency: &dyn Fn() -> Consistency,
+        consistency: &dyn Fn(&str) -> Consistency,
     ) {
         let monotonic_ns = self.machine.clock.monotonic_ns();
         let Some(name) = self.group_with_id(group).map(|group| group.name) else { return };
@@ -378,22 +383,23 @@ impl Pool {
         Ok((page.into_iter().filter_map(explain).collect(), next))
     }
 
-    /// Groups with a capture that is due, and the hook of it.
+    /// Groups with a capture that is due, and the hooks around it, where there are some.
     #[must_use]
-    pub fn due_group_hooks(&self) -> Vec<(String, String)> {
+    pub fn due_group_hooks(&self) -> Vec<(String, Vec<PlannedHook>)> {
         let clock = &self.core.machine.clock;
         let (wall, monotonic_ns) = (clock.wall(), clock.monotonic_ns());
         let groups: Vec<GroupRecord> = self.core.groups.lock().values().cloned().collect();
         let due = |group: GroupRecord| {
             let due = self.core.with_schedule(group.id, |s| s.due(wall, monotonic_ns))??;
-            Some((group.name, due.hook?))
+            let hooks = self.core.group_hooks(&group, due.hook.as_deref());
+            (!hooks.is_empty()).then_some((group.name, hooks))
         };
         groups.into_iter().filter_map(due).collect()
     }
 
     /// Makes the capture of a group that is due, if one is still; a failure is told by the
     /// schedule, and the capture is due again later.
-    pub fn capture_group_hooked(&self, name: &str, consistency: &dyn Fn() -> Consistency) {
+    pub fn capture_group_hooked(&self, name: &str, consistency: &dyn Fn(&str) -> Consistency) {
         let clock = &self.core.machine.clock;
         let (wall, monotonic_ns) = (clock.wall(), clock.monotonic_ns());
         let Ok(group) = self.core.group(name) else { return };

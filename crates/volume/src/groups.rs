@@ -49,6 +49,8 @@ pub struct GroupInfo {
     pub created: WallTime,
     /// Captures made of it, also those of which nothing is left.
     pub captures: u64,
+    /// The hook around captures that name none; without one those of its volumes are used.
+    pub hook: Option<String>,
 }
 
 /// A capture of a group: a version of each member, all of one instant.
@@ -111,6 +113,7 @@ impl Core {
             volumes,
             created: WallTime::from_nanos(record.created_ns),
             captures: record.next_version,
+            hook: record.hook.clone(),
         }
     }
 
@@ -168,7 +171,8 @@ impl Core {
 /// What was seen at the instant of a capture, and who asked for it.
 struct Taken<'t> {
     label: &'t str,
-    consistency: Consistency,
+    /// How quiet each volume was.
+    consistencies: &'t [Consistency],
     due: Option<&'t ScheduleRecord>,
     /// Where each volume stood.
     places: &'t [(Seq, WallTime)],
@@ -181,7 +185,7 @@ impl Taken<'_> {
         GroupVersionRecord {
             time_ns: made_ns,
             label: self.label.to_owned(),
-            consistency: self.consistency,
+            consistency: Consistency::of_all(self.consistencies),
             versions: volumes.iter().map(next).collect(),
             scheduled: self.due.map(|due| ScheduledRecord { schedule: due.id, made_ns }),
         }
@@ -205,8 +209,8 @@ fn capture_of(capture: &GroupVersionRecord, (seq, time): (Seq, WallTime)) -> Ver
 fn instant_of(
     volumes: &[Arc<Volume>],
     places: &mut Vec<(Seq, WallTime)>,
-    consistency: &dyn Fn() -> Consistency,
-) -> Result<Consistency> {
+    consistency: &dyn Fn() -> Vec<Consistency>,
+) -> Result<Vec<Consistency>> {
     let Some((first, rest)) = volumes.split_first() else { return Ok(consistency()) };
     first.log.with_gate(|gate: &mut Gate<'_>| {
         places.push((gate.last_seq(), gate.last_time()));
@@ -245,6 +249,7 @@ impl Pool {
             members,
             created_ns: core.machine.clock.wall().as_nanos(),
             next_version: 0,
+            hook: None,
         };
         commit.put_group(&record)?;
         let detail = format!("group {name}: {}", volumes.join(", "));
@@ -296,10 +301,11 @@ impl Pool {
     /// # Errors
     /// `NotFound`, `Invalid` label or a group without volumes; `Full`, `Refused`, `Io`.
     pub fn create_group_version(&self, name: &str, label: &str) -> Result<GroupVersion> {
-        self.create_group_version_as(name, label, &|| Consistency::CrashConsistent)
+        self.create_group_version_as(name, label, &|_| Consistency::CrashConsistent)
     }
 
-    /// The same for those who know how quiet the volumes are; they are asked at the instant.
+    /// The same for those who know how quiet the volumes are; they are asked at the instant, of
+    /// each volume by its name.
     ///
     /// # Errors
     /// Those of [`Pool::create_group_version`].
@@ -307,7 +313,7 @@ impl Pool {
         &self,
         name: &str,
         label: &str,
-        consistency: &dyn Fn() -> Consistency,
+        consistency: &dyn Fn(&str) -> Consistency,
     ) -> Result<GroupVersion> {
         check_label(label)?;
         self.core.capture_group(name, label, None, consistency)
@@ -454,7 +460,7 @@ impl Core {
         name: &str,
         label: &str,
         due: Option<&ScheduleRecord>,
-        consistency: &dyn Fn() -> Consistency,
+        consistency: &dyn Fn(&str) -> Consistency,
     ) -> Result<GroupVersion> {
         let members = self.group(name)?.members;
         // In the order of ids, which is the order of locks.
@@ -465,10 +471,11 @@ impl Core {
         }
         let stills = self.stand_together(&volumes)?;
         let mut places = Vec::with_capacity(volumes.len());
-        let consistency = instant_of(&volumes, &mut places, consistency)?;
+        let asked = || volumes.iter().map(|volume| consistency(&volume.name)).collect();
+        let consistencies = instant_of(&volumes, &mut places, &asked)?;
         let pins: Vec<MutexGuard<'_, Pins>> =
             stills.into_iter().map(Still::let_writes_go).collect();
-        let taken = Taken { label, consistency, due, places: &places };
+        let taken = Taken { label, consistencies: &consistencies, due, places: &places };
         self.commit_group_version((name, &members), &volumes, pins, &taken)
     }
 
@@ -492,9 +499,10 @@ impl Core {
         group.next_version += 1;
         let capture = taken.record(volumes, wall);
         let mut records = Vec::new();
-        for (volume, &place) in volumes.iter().zip(taken.places) {
+        for ((volume, &place), &is) in volumes.iter().zip(taken.places).zip(taken.consistencies) {
             let mut record = volume.record.lock().clone();
-            commit.put_version(volume.id, record.next_version, &capture_of(&capture, place))?;
+            let version = VersionRecord { consistency: is, ..capture_of(&capture, place) };
+            commit.put_version(volume.id, record.next_version, &version)?;
             record.next_version += 1;
             commit.put_volume(&record)?;
             records.push(record);

@@ -273,6 +273,7 @@ impl Pool {
             extent: spec.extent,
             encoding: encoding::setting(None, spec.encoding)?,
             grace: None,
+            hook: None,
         })
     }
 
@@ -404,6 +405,7 @@ impl Pool {
             conversion: None,
             extent: extent.unwrap_or(record.extent),
             grace: None,
+            hook: None,
             ..record
         };
         let branch = Branch { timeline, seq: resolved.seq };

@@ -43,7 +43,8 @@ pub struct ScheduleSpec {
     pub keep: KeepRules,
     /// The label of each.
     pub label: String,
-    /// The hook around each capture, which the caller of `Pool::step` then has to make.
+    /// The hook around each capture, which somebody beside `Pool::step` then has to make: that of
+    /// the volume or group if none is named, and none at all for `none`.
     pub hook: Option<String>,
 }
 
@@ -298,7 +299,7 @@ impl Volume {
     fn run_schedule(&self, wall: WallTime, monotonic_ns: u64, may_prune: bool) {
         // A capture with a hook is its runner's: commands take their time.
         let due = self.schedule.lock().as_mut().and_then(|s| s.due(wall, monotonic_ns));
-        if let Some(record) = due.filter(|record| record.hook.is_none()) {
+        if let Some(record) = due.filter(|r| self.hook_for(r.hook.as_deref()).is_none()) {
             self.capture_due(record, monotonic_ns, &|| Consistency::CrashConsistent);
         }
         let wants = |s: &Schedule| s.wants_pruning(monotonic_ns);
@@ -314,8 +315,9 @@ impl Volume {
     #[must_use]
     pub fn due_hook(&self) -> Option<String> {
         let clock = &self.core.machine.clock;
-        let mut schedule = self.schedule.lock();
-        schedule.as_mut()?.due(clock.wall(), clock.monotonic_ns())?.hook
+        let (wall, monotonic_ns) = (clock.wall(), clock.monotonic_ns());
+        let due = self.schedule.lock().as_mut()?.due(wall, monotonic_ns)?;
+        self.hook_for(due.hook.as_deref())
     }
 
     /// Makes the capture that is due, if one is still; a failure is told by the schedule, and the

@@ -142,6 +142,7 @@ fn volume() -> VolumeRecord {
         extent: units::MapExtent::ALL[4],
         encoding: Some(encoding()),
         grace: Some(grace()),
+        hook: Some("freeze".to_owned()),
     }
 }
 
@@ -167,8 +168,14 @@ fn the_page_names_every_field_of_every_json_record() {
     };
     let keep =
         KeepRules { last: 1, hourly: 1, daily: 1, weekly: 1, monthly: 1, yearly: 1, within_ns: 1 };
-    let group =
-        GroupRecord { id: 1, name: text(), members: vec![1], created_ns: 1, next_version: 1 };
+    let group = GroupRecord {
+        id: 1,
+        name: text(),
+        members: vec![1],
+        created_ns: 1,
+        next_version: 1,
+        hook: Some(text()),
+    };
     let capture = GroupVersionRecord {
         time_ns: 1,
         label: text(),

@@ -79,6 +79,9 @@ pub struct VolumeRecord {
     /// What a smaller window or history limit takes away is kept for a while.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub grace: Option<GraceRecord>,
+    /// The hook around its captures, unless another one is named.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hook: Option<String>,
 }
 
 /// History that is kept although a smaller window or history limit was set.
@@ -219,6 +222,9 @@ pub struct GroupRecord {
     pub created_ns: u64,
     /// The next capture's number.
     pub next_version: u64,
+    /// The hook around its captures, unless another one is named.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hook: Option<String>,
 }
 
 /// A capture of a group.

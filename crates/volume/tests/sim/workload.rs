@@ -322,6 +322,7 @@ impl Workload {
 
     fn change(&mut self) -> VolumeChange {
         VolumeChange {
+            hook: None,
             granularity: self.random.chance(500).then(|| self.granularity()),
             window_ns: self.random.chance(500).then(|| self.window()),
             history_limit_bytes: match self.limits.below(4) {

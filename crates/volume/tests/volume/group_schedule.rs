@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use hindsight_volume::{
-    Budget, ErrorKind, Explained, Granularity, KeepRules, MadeBy, Pool, ScheduleSpec,
+    Budget, Consistency, ErrorKind, Explained, Granularity, KeepRules, MadeBy, Pool, ScheduleSpec,
+    VolumeChange,
 };
 use units::{Span, Timing};
 
@@ -202,4 +203,69 @@ fn a_crash_while_capturing_or_pruning_leaves_all_or_nothing() {
         pruned += before.iter().filter(|number| !after.contains(number)).count();
     }
     assert!(made > 0 && missed > 0 && pruned > 0, "{made} made, {missed} missed, {pruned} pruned");
+}
+
+#[test]
+fn a_hook_that_is_set_goes_around_captures_that_name_none() {
+    let (rig, pool) = rig();
+    let set = |name: &str, hook: Option<&str>| {
+        let hook = Some(hook.map(str::to_owned));
+        let change = VolumeChange { hook, ..VolumeChange::default() };
+        pool.volume(name).expect("there").change(&change)
+    };
+    let planned = |pool: &Pool, said: Option<&str>| -> Vec<(String, String)> {
+        let hooks = pool.group_hooks("g", said).expect("told").into_iter();
+        hooks.map(|planned| (planned.hook, planned.subject)).collect()
+    };
+    let pair = |hook: &str, subject: &str| (hook.to_owned(), subject.to_owned());
+    assert_eq!(planned(&pool, None), []);
+    set("w", Some("freeze")).expect("set");
+    assert_eq!(set("w", Some("../x")).expect_err("no name").kind, ErrorKind::Invalid);
+    // Without a hook of its own a group's capture has those of its volumes.
+    assert_eq!(planned(&pool, None), [pair("freeze", "w")]);
+    set("v", Some("pg")).expect("set");
+    assert_eq!(planned(&pool, None), [pair("pg", "v"), pair("freeze", "w")]);
+    pool.set_group_hook("g", Some("all")).expect("set");
+    assert_eq!(planned(&pool, None), [pair("all", "g")]);
+    assert_eq!(planned(&pool, Some("other")), [pair("other", "g")]);
+    assert_eq!(planned(&pool, Some("none")), []);
+    let told: Vec<String> = {
+        let audit = pool.audit(0, 100).expect("read").into_iter();
+        audit.filter(|r| r.detail.contains("hook")).map(|r| r.detail).collect()
+    };
+    assert_eq!(told, ["hook freeze", "hook pg", "group g: hook all"]);
+    let pool = rig.kill(pool);
+    assert_eq!(pool.group("g").expect("there").hook.as_deref(), Some("all"));
+    let volume = pool.volume("w").expect("there");
+    assert_eq!(volume.info().expect("told").hook.as_deref(), Some("freeze"));
+    assert_eq!(volume.hook_for(Some("none")), None);
+    // A clone is mounted elsewhere, if at all.
+    let clone = pool.clone_volume("w", &units::Moment::Latest, "c").expect("cloned");
+    assert_eq!(clone.hook_for(None), None);
+    // A schedule that names no hook leaves its captures to those who run hooks.
+    for (hook, waits) in [(None, true), (Some("none"), false), (Some("pg"), true)] {
+        let spec = ScheduleSpec { hook: hook.map(str::to_owned), ..spec(1, 9) };
+        pool.set_group_schedule("g", &spec).expect("set");
+        volume.set_schedule(&spec).expect("set");
+        let before = (captures(&pool).len(), versions(&pool, "w").len());
+        minutes(&rig, &pool, 1);
+        let after = (captures(&pool).len(), versions(&pool, "w").len());
+        assert_eq!(before == after, waits, "{hook:?}");
+        assert_eq!(volume.due_hook(), waits.then(|| hook.unwrap_or("freeze").to_owned()));
+        let due = pool.due_group_hooks();
+        let due: Vec<&str> = due.iter().map(|(_, hooks)| &hooks[0].hook[..]).collect();
+        assert_eq!(due, if waits { vec![hook.unwrap_or("all")] } else { Vec::new() });
+    }
+    let quiet = |name: &str| match name {
+        "w" => Consistency::Quiesced,
+        _ => Consistency::QuiesceFailed,
+    };
+    pool.capture_group_hooked("g", &quiet);
+    let (all, _) = pool.group_versions("g", 0, 100).expect("listed");
+    let made = all.last().expect("captured");
+    assert_eq!(made.consistency, Consistency::QuiesceFailed);
+    let each = made.versions.iter().map(|(name, number)| {
+        pool.volume(name).expect("there").version(*number).expect("there").consistency
+    });
+    assert_eq!(each.collect::<Vec<_>>(), [Consistency::QuiesceFailed, Consistency::Quiesced]);
 }
