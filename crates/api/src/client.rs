@@ -7,11 +7,11 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::{
-    API_PREFIX, Advice, AdviceQuery, ApplyRetention, AuditRecord, ChangeVolume, CreateClone,
-    CreateGroup, CreateMark, CreateVersion, CreateVolume, DeletedVersions, DiffQuery, ExitCode,
-    Explained, Group, GroupVersion, History, HistoryQuery, ImportVolume, Job, ListQuery, Mark,
-    Model, ModelQuery, Pool, Problem, Pruned, Range, RangeQuery, RecordQuery, Resolved, Revert,
-    Reverted, Schedule, SetSchedule, Version, Volume, VolumeSpace,
+    API_PREFIX, Advice, AdviceQuery, ApplyRetention, AuditRecord, ChangeGroup, ChangeVolume,
+    CreateClone, CreateGroup, CreateMark, CreateVersion, CreateVolume, DeletedVersions, DiffQuery,
+    ExitCode, Explained, Group, GroupVersion, History, HistoryQuery, ImportVolume, Job, ListQuery,
+    Mark, Model, ModelQuery, Pool, Problem, Pruned, Range, RangeQuery, RecordQuery, Resolved,
+    Revert, Reverted, Schedule, SetSchedule, Version, Volume, VolumeSpace,
 };
 
 mod address;
@@ -278,6 +278,11 @@ impl Client {
     /// Makes a group of volumes.
     pub fn create_group(&self, body: &CreateGroup) -> Result<Group> {
         self.post(&Target::new("/groups"), body)
+    }
+
+    /// Changes the settings of a group.
+    pub fn change_group(&self, name: &str, body: &ChangeGroup) -> Result<Group> {
+        self.call(Method::PATCH, &group(name), Some(body))
     }
 
     /// Deletes a group; its volumes and their versions stay.

@@ -119,10 +119,15 @@ pub struct ChangeVolume {
     /// How long ago a version was written over before it is encoded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub encode_after: Option<SpanInput>,
+    /// A hook of the server's configuration around captures that name none; null (or `none`) takes
+    /// it away.
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "some_of")]
+    #[schema(value_type = Option<String>)]
+    pub hook: Option<Option<String>>,
 }
 
 /// Tells `null` (`Some(None)`) from a field that is not there (`None`).
-fn some_of<'de, D, T>(deserializer: D) -> Result<Option<T>, D::Error>
+pub(crate) fn some_of<'de, D, T>(deserializer: D) -> Result<Option<T>, D::Error>
 where
     D: Deserializer<'de>,
     T: Deserialize<'de>,
@@ -165,7 +170,8 @@ pub struct CreateVersion {
     /// Free text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub label: Option<String>,
-    /// A hook of the server's configuration, around the capture.
+    /// A hook of the server's configuration, around the capture: that which is set for the volume
+    /// or group if none is named here, and none at all for `none`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hook: Option<String>,
 }

@@ -44,7 +44,8 @@ pub struct SetSchedule {
     /// The label of its versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub label: Option<String>,
-    /// A hook of the server's configuration, around each capture.
+    /// A hook of the server's configuration, around each capture: that which is set for the volume
+    /// or group if none is named here, and none at all for `none`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hook: Option<String>,
 }

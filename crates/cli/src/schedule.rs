@@ -108,7 +108,8 @@ pub struct Rules {
     /// The label of its versions.
     #[arg(long, value_name = "TEXT")]
     label: Option<String>,
-    /// A hook of the server's configuration around each capture.
+    /// A hook of the server's configuration around each capture; none for no hook [default: that
+    /// which is set].
     #[arg(long, value_name = "NAME")]
     hook: Option<String>,
 }

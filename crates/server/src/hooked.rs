@@ -6,7 +6,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
-use volume::{Consistency, Pool};
+use volume::{Consistency, PlannedHook, Pool};
 
 use crate::StartError;
 use crate::hooks::Hooks;
@@ -42,52 +42,58 @@ impl Hooked {
     }
 }
 
-/// What is captured.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Subject {
-    Volume(String),
-    Group(String),
+/// What is captured, and the hooks around that.
+#[derive(Clone, Debug)]
+enum Due {
+    Volume(String, String),
+    Group(String, Vec<PlannedHook>),
 }
 
-impl Subject {
-    fn name(&self) -> &str {
+impl Due {
+    /// Whether it is a group, and its name.
+    fn subject(&self) -> (bool, String) {
         match self {
-            Subject::Volume(name) | Subject::Group(name) => name,
+            Due::Volume(name, _) => (false, name.clone()),
+            Due::Group(name, _) => (true, name.clone()),
         }
     }
 
-    /// Makes the capture that is due, unless what was to be captured is gone.
-    fn capture(&self, pool: &Pool, consistency: &dyn Fn() -> Consistency) {
+    /// Makes the capture, unless what was to be captured is gone.
+    fn capture(&self, pool: &Pool, hooks: &Hooks) {
         match self {
-            Subject::Volume(name) => {
-                if let Ok(volume) = pool.volume(name) {
-                    volume.capture_hooked(consistency);
-                }
+            Due::Volume(name, hook) => {
+                let Ok(volume) = pool.volume(name) else { return };
+                hooks.around(hook, name, |consistency| volume.capture_hooked(consistency));
             }
-            Subject::Group(name) => pool.capture_group_hooked(name, consistency),
+            Due::Group(name, planned) => {
+                let plain = |_: &str| Consistency::CrashConsistent;
+                hooks.around_all(planned, &plain, |consistency| {
+                    pool.capture_group_hooked(name, consistency);
+                });
+            }
         }
     }
 }
 
-/// What is due, and its hook.
-fn due(pool: &Pool) -> Vec<(Subject, String)> {
+fn due(pool: &Pool) -> Vec<Due> {
     let volumes = pool.volumes();
     let volumes = volumes
         .iter()
-        .filter_map(|volume| Some((Subject::Volume(volume.name().to_owned()), volume.due_hook()?)));
+        .filter_map(|volume| Some(Due::Volume(volume.name().to_owned(), volume.due_hook()?)));
     let groups = pool.due_group_hooks().into_iter();
-    volumes.chain(groups.map(|(group, hook)| (Subject::Group(group), hook))).collect()
+    volumes.chain(groups.map(|(group, hooks)| Due::Group(group, hooks))).collect()
 }
 
 fn run(pool: &Arc<Pool>, hooks: &Arc<Hooks>, stop: &(Mutex<bool>, Condvar)) {
-    let mut under_way: BTreeMap<Subject, JoinHandle<()>> = BTreeMap::new();
+    let mut under_way: BTreeMap<(bool, String), JoinHandle<()>> = BTreeMap::new();
     loop {
         under_way.retain(|_, capture| !capture.is_finished());
-        for (subject, hook) in due(pool) {
+        for due in due(pool) {
+            let subject = due.subject();
             if under_way.contains_key(&subject) {
                 continue;
             }
-            match capture(pool, hooks, subject.clone(), hook) {
+            match capture(pool, hooks, due) {
                 Ok(thread) => drop(under_way.insert(subject, thread)),
                 Err(error) => tracing::error!(%error, "a capture could not be begun"),
             }
@@ -100,21 +106,15 @@ fn run(pool: &Arc<Pool>, hooks: &Arc<Hooks>, stop: &(Mutex<bool>, Condvar)) {
             break;
         }
     }
-    for (subject, capture) in under_way {
+    for ((_, subject), capture) in under_way {
         if capture.join().is_err() {
-            tracing::error!(?subject, "a capture with a hook panicked");
+            tracing::error!(subject, "a capture with a hook panicked");
         }
     }
 }
 
-fn capture(
-    pool: &Arc<Pool>,
-    hooks: &Arc<Hooks>,
-    subject: Subject,
-    hook: String,
-) -> std::io::Result<JoinHandle<()>> {
+fn capture(pool: &Arc<Pool>, hooks: &Arc<Hooks>, due: Due) -> std::io::Result<JoinHandle<()>> {
     let (pool, hooks) = (Arc::clone(pool), Arc::clone(hooks));
-    std::thread::Builder::new().name("capture".to_owned()).spawn(move || {
-        hooks.around(&hook, subject.name(), |consistency| subject.capture(&pool, consistency));
-    })
+    let thread = std::thread::Builder::new().name("capture".to_owned());
+    thread.spawn(move || due.capture(&pool, &hooks))
 }

@@ -37,6 +37,7 @@ const COMMANDS: &[&str] = &[
     "group create",
     "group list",
     "group show",
+    "group set",
     "group delete",
     "group delete-version",
     "group version",

@@ -111,3 +111,20 @@ fn a_group_is_captured_by_a_schedule_with_the_words_of_a_volume() {
     fixture.ok(&["group", "schedule", "remove", "db"]);
     assert_eq!(fixture.run(&["group", "schedule", "remove", "db"]).code, 10);
 }
+
+#[test]
+fn a_hook_that_the_server_does_not_have_is_refused_as_a_setting() {
+    let fixture = with_volume();
+    fixture.ok(&["group", "create", "db", "pg"]);
+    for set in [["volume", "set", "pg", "--hook", "fs"], ["group", "set", "db", "--hook", "fs"]] {
+        let refused = fixture.run(&set);
+        assert!(refused.code == 10 && refused.err.contains("[hooks.NAME]"), "{refused:?}");
+        let dry = fixture.run(&[&set[..], &["--dry-run"]].concat());
+        assert!(dry.code == 0 && dry.out.contains("fs"), "{dry:?}");
+    }
+    let none = fixture.run(&["volume", "set", "pg", "--hook", "none", "--json"]).json();
+    assert!(none["hook"].is_null(), "{none}");
+    assert!(
+        fixture.run(&["group", "set", "db", "--hook", "none", "--json"]).json()["hook"].is_null()
+    );
+}

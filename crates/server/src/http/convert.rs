@@ -57,6 +57,8 @@ pub(crate) fn volume(info: volume::VolumeInfo, clients: usize, nbd: &NbdAddresse
         live_exact: info.live_exact,
         history_bytes: info.history_bytes,
         pinned_bytes: info.pinned_bytes,
+        hook: info.hook,
+        hook_known: true,
         oldest: stamp(info.oldest),
         latest: stamp(info.latest),
         created: time(info.created),
@@ -240,6 +242,7 @@ pub(crate) fn version(volume: &str, version: volume::Version) -> api::Version {
         until: version.until.map(time),
         span: version.until.and_then(|until| until.since(version.stamp.time)).map(SpanInput),
         made_by: made_by(version.is_scheduled),
+        hook_failure: None,
         consistency: version.consistency.name().to_owned(),
         encoding: version.encoding.name().to_owned(),
         clones: version.dependants.clones,
@@ -317,8 +320,8 @@ pub(crate) fn explained(explained: volume::Explained) -> api::Explained {
 }
 
 pub(crate) fn group(info: volume::GroupInfo) -> api::Group {
-    let volume::GroupInfo { name, volumes, created, captures } = info;
-    api::Group { name, volumes, created: time(created), captures }
+    let volume::GroupInfo { name, volumes, created, captures, hook } = info;
+    api::Group { name, volumes, created: time(created), captures, hook, hook_known: true }
 }
 
 pub(crate) fn group_version(version: volume::GroupVersion) -> api::GroupVersion {
@@ -330,6 +333,7 @@ pub(crate) fn group_version(version: volume::GroupVersion) -> api::GroupVersion 
         consistency: version.consistency.name().to_owned(),
         made_by: made_by(version.is_scheduled),
         versions: version.versions.into_iter().map(member).collect(),
+        hook_failure: None,
     }
 }
 
