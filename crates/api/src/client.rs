@@ -7,11 +7,11 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::{
-    API_PREFIX, Advice, AdviceQuery, ApplyRetention, AuditRecord, ChangeVolume, CreateClone,
-    CreateGroup, CreateMark, CreateVersion, CreateVolume, DeletedVersions, DiffQuery, ExitCode,
-    Explained, Group, GroupVersion, History, HistoryQuery, ImportVolume, Job, ListQuery, Mark,
-    Model, ModelQuery, Pool, Problem, Pruned, Range, RangeQuery, RecordQuery, Resolved, Revert,
-    Reverted, Schedule, SetSchedule, Version, Volume, VolumeSpace,
+    API_PREFIX, Advice, AdviceQuery, ApplyRetention, AuditRecord, ChangeGroup, ChangeVolume,
+    CreateClone, CreateGroup, CreateMark, CreateVersion, CreateVolume, DeletedVersions, DiffQuery,
+    ExitCode, Explained, Group, GroupVersion, History, HistoryQuery, ImportVolume, Job, ListQuery,
+    Mark, Model, ModelQuery, Pool, Problem, Pruned, Range, RangeQuery, RecordQuery, Resolved,
+    Revert, Reverted, Schedule, SetSchedule, Version, Volume, VolumeSpace,
 };
 
 mod address;
@@ -235,7 +235,7 @@ impl Client {
         self.call(Method::DELETE, &target, None::<&()>)
     }
 
-    /// All schedules, by volume.
+    /// All schedules: by volume, then by group.
     pub fn schedules(&self) -> Result<Vec<Schedule>> {
         self.get(&Target::new("/schedules"))
     }
@@ -280,6 +280,11 @@ impl Client {
         self.post(&Target::new("/groups"), body)
     }
 
+    /// Changes the settings of a group.
+    pub fn change_group(&self, name: &str, body: &ChangeGroup) -> Result<Group> {
+        self.call(Method::PATCH, &group(name), Some(body))
+    }
+
     /// Deletes a group; its volumes and their versions stay.
     pub fn delete_group(&self, name: &str) -> Result<()> {
         self.delete(&group(name))
@@ -299,6 +304,31 @@ impl Client {
     /// Captures all volumes of a group at one instant.
     pub fn create_group_version(&self, name: &str, body: &CreateVersion) -> Result<GroupVersion> {
         self.post(&group(name).part("versions"), body)
+    }
+
+    /// The schedule of a group.
+    pub fn group_schedule(&self, name: &str) -> Result<Schedule> {
+        self.get(&group(name).part("schedule"))
+    }
+
+    /// Sets or changes the schedule of a group.
+    pub fn set_group_schedule(&self, name: &str, body: &SetSchedule) -> Result<Schedule> {
+        self.call(Method::PUT, &group(name).part("schedule"), Some(body))
+    }
+
+    /// Removes the schedule of a group; what it captured stays.
+    pub fn remove_group_schedule(&self, name: &str) -> Result<()> {
+        self.delete(&group(name).part("schedule"))
+    }
+
+    /// A page of why captures of a group stay or go.
+    pub fn group_retention(&self, name: &str, query: &ListQuery) -> Result<Page<Explained>> {
+        self.page(&group(name).part("retention").query(query))
+    }
+
+    /// Prunes now the captures of a group that no rule keeps.
+    pub fn apply_group_retention(&self, name: &str, body: &ApplyRetention) -> Result<Pruned> {
+        self.post(&group(name).part("retention"), body)
     }
 
     /// A page of marks by name.

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::Time;
+use crate::requests::some_of;
 
 /// A group of volumes that are captured at one instant.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
@@ -26,6 +27,23 @@ pub struct Group {
     pub created: Time,
     /// How often it was captured.
     pub captures: u64,
+    /// The hook around captures that name none; null without one: then those of its volumes are.
+    #[serde(default)]
+    pub hook: Option<String>,
+    /// Whether the server's configuration has that hook.
+    #[serde(default)]
+    pub hook_known: bool,
+}
+
+/// Settings of a group to change; what is left out stays as it is.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ChangeGroup {
+    /// A hook of the server's configuration around captures that name none; null (or `none`) takes
+    /// it away.
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "some_of")]
+    #[schema(value_type = Option<String>)]
+    pub hook: Option<Option<String>>,
 }
 
 /// A capture of a group: a version of each volume, all of one instant.
@@ -37,8 +55,15 @@ pub struct GroupVersion {
     pub time: Time,
     /// Free text.
     pub label: String,
-    /// `crash-consistent`, `quiesced` (by a hook) or `quiesce-failed`.
+    /// `crash-consistent`, `quiesced` (by a hook) or `quiesce-failed`: failed if a volume's hook
+    /// failed, quiesced if all volumes were.
     pub consistency: String,
+    /// Why hooks failed: told once, in the answer to the call that captured it.
+    #[serde(default)]
+    pub hook_failure: Option<String>,
+    /// `people` or `schedule`.
+    #[serde(default)]
+    pub made_by: String,
     /// The versions that are still there.
     pub versions: Vec<MemberVersion>,
 }

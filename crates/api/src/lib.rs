@@ -14,7 +14,7 @@ mod space;
 mod types;
 
 pub use client::{Client, ClientError, Page, ServerAddress};
-pub use group::{CreateGroup, Group, GroupVersion, MemberVersion};
+pub use group::{ChangeGroup, CreateGroup, Group, GroupVersion, MemberVersion};
 pub use model::{
     Advice, AdviceQuery, ArchitectureIos, Crossovers, DeviceIos, Forecast, Model, ModelQuery, Plan,
     Shares,

@@ -126,10 +126,15 @@ pub struct ChangeVolume {
     /// Whether equal blocks are stored once. What is shared stays so.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dedup: Option<bool>,
+    /// A hook of the server's configuration around captures that name none; null (or `none`) takes
+    /// it away.
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "some_of")]
+    #[schema(value_type = Option<String>)]
+    pub hook: Option<Option<String>>,
 }
 
 /// Tells `null` (`Some(None)`) from a field that is not there (`None`).
-fn some_of<'de, D, T>(deserializer: D) -> Result<Option<T>, D::Error>
+pub(crate) fn some_of<'de, D, T>(deserializer: D) -> Result<Option<T>, D::Error>
 where
     D: Deserializer<'de>,
     T: Deserialize<'de>,
@@ -172,7 +177,8 @@ pub struct CreateVersion {
     /// Free text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub label: Option<String>,
-    /// A hook of the server's configuration, around the capture.
+    /// A hook of the server's configuration, around the capture: that which is set for the volume
+    /// or group if none is named here, and none at all for `none`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hook: Option<String>,
 }

@@ -44,7 +44,8 @@ pub struct SetSchedule {
     /// The label of its versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub label: Option<String>,
-    /// A hook of the server's configuration, around each capture.
+    /// A hook of the server's configuration, around each capture: that which is set for the volume
+    /// or group if none is named here, and none at all for `none`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hook: Option<String>,
 }
@@ -52,8 +53,11 @@ pub struct SetSchedule {
 /// A schedule as it stands; counters since the server started.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Schedule {
-    /// The volume.
-    pub volume: String,
+    /// The volume; null of a group's.
+    pub volume: Option<String>,
+    /// The group; null of a volume's. What is said of versions here is said of captures then.
+    #[serde(default)]
+    pub group: Option<String>,
     /// The span between captures; null with `cron`.
     pub every: Option<SpanInput>,
     /// A line of cron; null with `every`.
@@ -90,8 +94,8 @@ pub struct Explained {
     pub number: u64,
     /// Its time: for a schedule's, what the clock said.
     pub time: Time,
-    /// `people`, `schedule`, or `removed-schedule`. Only those of the schedule that there is are
-    /// ever pruned.
+    /// `people`, `schedule`, `group-schedule` (of a group that the volume is in), or
+    /// `removed-schedule`. Only those of a schedule that there is are ever pruned.
     pub made_by: String,
     /// The rules that keep it with its place in each, such as `hourly 3/48`.
     pub rules: Vec<String>,
@@ -113,7 +117,7 @@ pub struct ApplyRetention {
 /// What was pruned, or would be.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Pruned {
-    /// Numbers of versions, ascending.
+    /// Numbers of versions, or of captures of a group, ascending.
     pub versions: Vec<u64>,
     /// Whether this only says what would be done.
     pub dry_run: bool,

@@ -77,6 +77,13 @@ pub struct Volume {
     pub history_bytes: u64,
     /// Bytes of history that stay because of versions, pinned marks, views and clones.
     pub pinned_bytes: u64,
+    /// The hook around captures that name none; null without one.
+    #[serde(default)]
+    pub hook: Option<String>,
+    /// Whether the server's configuration has that hook. If it does not, captures are made all the
+    /// same, and say `quiesce-failed`.
+    #[serde(default)]
+    pub hook_known: bool,
     /// The oldest moment that can be opened by time.
     pub oldest: Stamp,
     /// The present.
@@ -289,6 +296,9 @@ pub struct Version {
     /// `crash-consistent`, `quiesced` (by a hook) or `quiesce-failed`.
     #[serde(default)]
     pub consistency: String,
+    /// Why its hook failed: told once, in the answer to the call that captured it.
+    #[serde(default)]
+    pub hook_failure: Option<String>,
     /// How the volume keeps what only versions of this age need: `raw`, `delta` or `xor`.
     #[serde(default)]
     pub encoding: String,

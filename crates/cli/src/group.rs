@@ -1,13 +1,17 @@
 //! `hindsight group`.
 
-use api::{CreateGroup, CreateVersion, ExitCode, Group, GroupVersion, ListQuery, RangeQuery};
+use api::{
+    ChangeGroup, CreateGroup, CreateVersion, ExitCode, Group, GroupVersion, ListQuery, RangeQuery,
+};
 use clap::Subcommand;
 use serde_json::json;
 
 use crate::failure;
 use crate::output::{self, Align, table};
 use crate::session::{Session, say};
-use crate::version::Numbers;
+use crate::version::{Numbers, warn_of_hook};
+use crate::volume::{hook_or_none, show_hook};
+use crate::{retention, schedule};
 
 #[derive(Debug, Subcommand)]
 pub enum Verb {
@@ -26,6 +30,18 @@ pub enum Verb {
     Show {
         /// Name of the group.
         group: String,
+    },
+    /// Change settings of a group.
+    Set {
+        /// Name of the group.
+        group: String,
+        /// A hook of the server's configuration around captures that name none; none takes it
+        /// away: then those of its volumes are used.
+        #[arg(long, value_name = "NAME")]
+        hook: String,
+        /// Only say what would be done.
+        #[arg(long)]
+        dry_run: bool,
     },
     /// Delete a group; its volumes and their versions stay.
     #[command(visible_alias = "rm")]
@@ -54,10 +70,17 @@ pub enum Verb {
         /// Free text.
         #[arg(long)]
         label: Option<String>,
-        /// A hook of the server's configuration that makes what uses the volumes quiet.
+        /// A hook of the server's configuration that makes what uses the volumes quiet; none for
+        /// no hook [default: that of the group, or those of its volumes].
         #[arg(long, value_name = "NAME")]
         hook: Option<String>,
     },
+    /// Captures by the clock, and which of them stay.
+    #[command(subcommand)]
+    Schedule(schedule::GroupVerb),
+    /// Why captures stay or go, and pruning now.
+    #[command(subcommand)]
+    Retention(retention::GroupVerb),
 }
 
 pub fn run(session: &Session, verb: Verb) -> anyhow::Result<ExitCode> {
@@ -85,6 +108,16 @@ pub fn run(session: &Session, verb: Verb) -> anyhow::Result<ExitCode> {
                 format!("{}\n{}", list(std::slice::from_ref(&found)), versions(&captures))
             })?;
         }
+        Verb::Set { group, hook, dry_run } => {
+            let hook = hook_or_none(hook);
+            let changed = if dry_run {
+                say("this would become (nothing was changed):");
+                Group { hook, hook_known: true, ..client.group(&group)? }
+            } else {
+                client.change_group(&group, &ChangeGroup { hook: Some(hook) })?
+            };
+            session.answer(&changed, |group| list(std::slice::from_ref(group)))?;
+        }
         Verb::Delete { group, dry_run } => {
             if dry_run {
                 client.group(&group)?;
@@ -98,8 +131,11 @@ pub fn run(session: &Session, verb: Verb) -> anyhow::Result<ExitCode> {
         Verb::DeleteVersion { group, numbers, dry_run } => {
             return delete_versions(session, &group, &numbers, dry_run);
         }
+        Verb::Schedule(verb) => return schedule::run_group(session, verb),
+        Verb::Retention(verb) => return retention::run_group(session, verb),
         Verb::Version { group, label, hook } => {
             let made = client.create_group_version(&group, &CreateVersion { label, hook })?;
+            warn_of_hook(made.hook_failure.as_deref());
             session.answer(&made, |version| versions(std::slice::from_ref(version)))?;
         }
     }
@@ -138,9 +174,12 @@ fn list(groups: &[Group]) -> String {
         ("VOLUMES", Align::Left),
         ("CAPTURES", Align::Right),
         ("CREATED", Align::Left),
+        ("HOOK", Align::Left),
     ];
     let row = |g: &Group| {
-        vec![g.name.clone(), g.volumes.join(", "), g.captures.to_string(), g.created.to_string()]
+        let hook = g.hook.as_deref().map(|hook| show_hook(hook, g.hook_known));
+        let (captures, created) = (g.captures.to_string(), g.created.to_string());
+        vec![g.name.clone(), g.volumes.join(", "), captures, created, hook.unwrap_or_default()]
     };
     table(&heading, &groups.iter().map(row).collect::<Vec<_>>())
 }

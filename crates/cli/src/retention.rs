@@ -1,6 +1,6 @@
-//! `hindsight retention`.
+//! `hindsight retention` and `hindsight group retention`.
 
-use api::{ApplyRetention, ExitCode, Explained, ListQuery};
+use api::{ApplyRetention, ClientError, ExitCode, Explained, ListQuery, Page, Pruned};
 use clap::Subcommand;
 
 use crate::output::{Align, count, table};
@@ -23,33 +23,74 @@ pub enum Verb {
     },
 }
 
+/// The same of groups.
+#[derive(Debug, Subcommand)]
+pub enum GroupVerb {
+    /// Say of every capture of a group why it stays or goes, and when.
+    Explain {
+        /// Name of the group.
+        group: String,
+    },
+    /// Prune now the captures that no rule of the group's schedule keeps.
+    Apply {
+        /// Name of the group.
+        group: String,
+        /// Only say what would be done.
+        #[arg(long)]
+        dry_run: bool,
+    },
+}
+
 pub fn run(session: &Session, verb: Verb) -> anyhow::Result<ExitCode> {
     let client = session.client()?;
     match verb {
-        Verb::Explain { name } => {
-            let mut query = ListQuery::default();
-            let mut versions = Vec::new();
-            loop {
-                let page = client.retention(&name, &query)?;
-                versions.extend(page.entries);
-                match page.next {
-                    Some(next) => query.next = Some(next),
-                    None => break,
-                }
-            }
-            session.answer(&versions, |versions| explain(versions))?;
-        }
+        Verb::Explain { name } => explain_all(session, |query| client.retention(&name, query))?,
         Verb::Apply { name, dry_run } => {
             let pruned = client.apply_retention(&name, &ApplyRetention { dry_run })?;
-            let many = count(pruned.versions.len() as u64, "version");
-            let what = if dry_run { "would be pruned; nothing was changed" } else { "pruned" };
-            say(&format!("{many} of {name} {what}"));
-            session.answer(&pruned, |pruned| {
-                pruned.versions.iter().map(|number| format!("{number}\n")).collect()
-            })?;
+            told(session, &pruned, "version", &name)?;
         }
     }
     Ok(ExitCode::Done)
+}
+
+pub fn run_group(session: &Session, verb: GroupVerb) -> anyhow::Result<ExitCode> {
+    let client = session.client()?;
+    match verb {
+        GroupVerb::Explain { group } => {
+            explain_all(session, |query| client.group_retention(&group, query))?;
+        }
+        GroupVerb::Apply { group, dry_run } => {
+            let pruned = client.apply_group_retention(&group, &ApplyRetention { dry_run })?;
+            told(session, &pruned, "capture", &format!("group {group}"))?;
+        }
+    }
+    Ok(ExitCode::Done)
+}
+
+fn explain_all(
+    session: &Session,
+    call: impl Fn(&ListQuery) -> Result<Page<Explained>, ClientError>,
+) -> anyhow::Result<()> {
+    let mut query = ListQuery::default();
+    let mut versions = Vec::new();
+    loop {
+        let page = call(&query)?;
+        versions.extend(page.entries);
+        match page.next {
+            Some(next) => query.next = Some(next),
+            None => break,
+        }
+    }
+    session.answer(&versions, |versions| explain(versions))
+}
+
+fn told(session: &Session, pruned: &Pruned, noun: &str, of: &str) -> anyhow::Result<()> {
+    let many = count(pruned.versions.len() as u64, noun);
+    let what = if pruned.dry_run { "would be pruned; nothing was changed" } else { "pruned" };
+    say(&format!("{many} of {of} {what}"));
+    session.answer(pruned, |pruned| {
+        pruned.versions.iter().map(|number| format!("{number}\n")).collect()
+    })
 }
 
 fn explain(versions: &[Explained]) -> String {

@@ -1,6 +1,6 @@
-//! `hindsight version schedule`.
+//! `hindsight version schedule` and `hindsight group schedule`.
 
-use api::{ExitCode, Keep, Schedule, SetSchedule, SpanInput};
+use api::{ClientError, ExitCode, Keep, Schedule, SetSchedule, SpanInput};
 use clap::{Args, Subcommand};
 use serde_json::json;
 use units::{Cron, Span};
@@ -35,10 +35,49 @@ pub enum Verb {
     },
 }
 
+/// The same of groups.
+#[derive(Debug, Subcommand)]
+pub enum GroupVerb {
+    /// Capture all volumes of a group by the clock, and say which captures stay.
+    ///
+    /// Rules mean what they mean for a volume. A capture that no rule keeps goes as one: its
+    /// versions on all volumes at once. Captures that people made are never pruned.
+    Set {
+        /// Name of the group.
+        group: String,
+        #[command(flatten)]
+        rules: Rules,
+    },
+    /// Show the schedule of a group.
+    Show {
+        /// Name of the group.
+        group: String,
+    },
+    /// List the schedules of all groups.
+    #[command(visible_alias = "ls")]
+    List,
+    /// Remove the schedule of a group; what it captured stays.
+    #[command(visible_alias = "rm")]
+    Remove {
+        /// Name of the group.
+        group: String,
+        /// Only say what would be done.
+        #[arg(long)]
+        dry_run: bool,
+    },
+}
+
 #[derive(Debug, Args)]
 pub struct SetArgs {
     /// Name of the volume.
     name: String,
+    #[command(flatten)]
+    rules: Rules,
+}
+
+/// When, and what stays.
+#[derive(Debug, Args)]
+pub struct Rules {
     /// At the multiples of this span since 1970 (UTC), such as 1min.
     #[arg(long, value_name = "SPAN", value_parser = span, required_unless_present = "cron")]
     every: Option<Span>,
@@ -69,7 +108,8 @@ pub struct SetArgs {
     /// The label of its versions.
     #[arg(long, value_name = "TEXT")]
     label: Option<String>,
-    /// A hook of the server's configuration around each capture.
+    /// A hook of the server's configuration around each capture; none for no hook [default: that
+    /// which is set].
     #[arg(long, value_name = "NAME")]
     hook: Option<String>,
 }
@@ -82,43 +122,85 @@ fn cron(text: &str) -> Result<Cron, String> {
 }
 
 pub fn run(session: &Session, verb: Verb) -> anyhow::Result<ExitCode> {
+    let client = session.client()?;
     match verb {
-        Verb::Set(args) => set(session, args)?,
-        Verb::Show { name } => session.answer(&session.client()?.schedule(&name)?, show)?,
-        Verb::List => session.answer(&session.client()?.schedules()?, |s| list(s))?,
+        Verb::Set(SetArgs { name, rules }) => {
+            set(session, rules, |body| client.set_schedule(&name, body))?;
+        }
+        Verb::Show { name } => session.answer(&client.schedule(&name)?, show)?,
+        Verb::List => {
+            let all = client.schedules()?.into_iter();
+            let of_volumes: Vec<Schedule> = all.filter(|s| s.volume.is_some()).collect();
+            session.answer(&of_volumes, |s| list("VOLUME", s))?;
+        }
         Verb::Remove { name, dry_run } => {
-            let client = session.client()?;
             if dry_run {
                 client.schedule(&name)?;
-                say(&format!("schedule of {name}: would be removed; nothing was changed"));
             } else {
                 client.remove_schedule(&name)?;
-                say(&format!("schedule of {name}: removed; its versions stay"));
             }
+            removed(&name, dry_run);
             session.answer(&json!({"volume": name, "removed": !dry_run}), |_| String::new())?;
         }
     }
     Ok(ExitCode::Done)
 }
 
-fn set(session: &Session, args: SetArgs) -> anyhow::Result<()> {
+pub fn run_group(session: &Session, verb: GroupVerb) -> anyhow::Result<ExitCode> {
+    let client = session.client()?;
+    match verb {
+        GroupVerb::Set { group, rules } => {
+            set(session, rules, |body| client.set_group_schedule(&group, body))?;
+        }
+        GroupVerb::Show { group } => session.answer(&client.group_schedule(&group)?, show)?,
+        GroupVerb::List => {
+            let all = client.schedules()?.into_iter();
+            let of_groups: Vec<Schedule> = all.filter(|s| s.group.is_some()).collect();
+            session.answer(&of_groups, |s| list("GROUP", s))?;
+        }
+        GroupVerb::Remove { group, dry_run } => {
+            if dry_run {
+                client.group_schedule(&group)?;
+            } else {
+                client.remove_group_schedule(&group)?;
+            }
+            removed(&format!("group {group}"), dry_run);
+            session.answer(&json!({"group": group, "removed": !dry_run}), |_| String::new())?;
+        }
+    }
+    Ok(ExitCode::Done)
+}
+
+fn removed(of: &str, dry_run: bool) {
+    let what = match dry_run {
+        true => "would be removed; nothing was changed",
+        false => "removed; its versions stay",
+    };
+    say(&format!("schedule of {of}: {what}"));
+}
+
+fn set(
+    session: &Session,
+    rules: Rules,
+    call: impl FnOnce(&SetSchedule) -> Result<Schedule, ClientError>,
+) -> anyhow::Result<()> {
     let keep = Keep {
-        last: args.keep_last,
-        hourly: args.keep_hourly,
-        daily: args.keep_daily,
-        weekly: args.keep_weekly,
-        monthly: args.keep_monthly,
-        yearly: args.keep_yearly,
-        within: args.keep_within.map(SpanInput),
+        last: rules.keep_last,
+        hourly: rules.keep_hourly,
+        daily: rules.keep_daily,
+        weekly: rules.keep_weekly,
+        monthly: rules.keep_monthly,
+        yearly: rules.keep_yearly,
+        within: rules.keep_within.map(SpanInput),
     };
     let body = SetSchedule {
-        every: args.every.map(SpanInput),
-        cron: args.cron.map(|line| line.to_string()),
+        every: rules.every.map(SpanInput),
+        cron: rules.cron.map(|line| line.to_string()),
         keep,
-        label: args.label,
-        hook: args.hook,
+        label: rules.label,
+        hook: rules.hook,
     };
-    let schedule = session.client()?.set_schedule(&args.name, &body)?;
+    let schedule = call(&body)?;
     if keep == Keep::default() {
         say("no --keep rule was given: all of its versions stay");
     }
@@ -133,7 +215,7 @@ fn timing(schedule: &Schedule) -> String {
     }
 }
 
-fn rules(keep: &Keep) -> String {
+fn told(keep: &Keep) -> String {
     let counts = [
         ("last", keep.last),
         ("hourly", keep.hourly),
@@ -152,11 +234,15 @@ fn or_dash<T: ToString>(value: Option<T>) -> String {
     value.map_or_else(|| "-".to_owned(), |value| value.to_string())
 }
 
+fn name(schedule: &Schedule) -> String {
+    or_dash(schedule.volume.as_ref().or(schedule.group.as_ref()))
+}
+
 fn show(schedule: &Schedule) -> String {
     let mut lines = vec![
-        ("volume", schedule.volume.clone()),
+        (if schedule.group.is_some() { "group" } else { "volume" }, name(schedule)),
         ("timing", timing(schedule)),
-        ("keep", rules(&schedule.keep)),
+        ("keep", told(&schedule.keep)),
         ("label", schedule.label.clone()),
         ("set", schedule.set.to_string()),
         ("next", or_dash(schedule.next)),
@@ -170,9 +256,9 @@ fn show(schedule: &Schedule) -> String {
     pairs(&lines)
 }
 
-fn list(schedules: &[Schedule]) -> String {
+fn list(of: &'static str, schedules: &[Schedule]) -> String {
     let heading = [
-        ("VOLUME", Align::Left),
+        (of, Align::Left),
         ("TIMING", Align::Left),
         ("KEEP", Align::Left),
         ("NEXT", Align::Left),
@@ -181,7 +267,7 @@ fn list(schedules: &[Schedule]) -> String {
     ];
     let row = |s: &Schedule| {
         let (next, newest) = (or_dash(s.next), or_dash(s.newest));
-        vec![s.volume.clone(), timing(s), rules(&s.keep), next, newest, s.failures.to_string()]
+        vec![name(s), timing(s), told(&s.keep), next, newest, s.failures.to_string()]
     };
     table(&heading, &schedules.iter().map(row).collect::<Vec<_>>())
 }

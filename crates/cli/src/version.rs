@@ -28,7 +28,8 @@ pub enum Verb {
         /// Free text.
         #[arg(long)]
         label: Option<String>,
-        /// A hook of the server's configuration that makes what uses the volume quiet.
+        /// A hook of the server's configuration that makes what uses the volume quiet; none for no
+        /// hook [default: that of the volume].
         #[arg(long, value_name = "NAME")]
         hook: Option<String>,
     },
@@ -89,6 +90,7 @@ pub fn run(session: &Session, verb: Verb) -> anyhow::Result<ExitCode> {
         Verb::Create { name, label, hook } => {
             let version =
                 session.client()?.create_version(&name, &CreateVersion { label, hook })?;
+            warn_of_hook(version.hook_failure.as_deref());
             session.answer(&version, |v| list(std::slice::from_ref(v)))?;
         }
         Verb::List { name, from, limit } => {
@@ -235,6 +237,13 @@ impl FromStr for Numbers {
             return Err(format!("`{text}` runs backwards"));
         }
         Ok(Numbers { from, to })
+    }
+}
+
+/// A capture is made although its hook failed: that is said aloud.
+pub fn warn_of_hook(failure: Option<&str>) {
+    if let Some(why) = failure {
+        say(&format!("captured, but not quiesced: {why}"));
     }
 }
 

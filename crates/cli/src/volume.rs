@@ -160,6 +160,9 @@ pub struct SetArgs {
     /// Whether equal blocks are stored once: on or off. What is shared stays so.
     #[arg(long, value_name = "ON|OFF", value_parser = on_or_off)]
     dedup: Option<bool>,
+    /// A hook of the server's configuration around captures that name none; none takes it away.
+    #[arg(long, value_name = "NAME")]
+    hook: Option<String>,
     /// Only say what would be done.
     #[arg(long)]
     dry_run: bool,
@@ -254,9 +257,10 @@ fn set(session: &Session, args: &SetArgs) -> anyhow::Result<()> {
     let names_way = args.granularity.is_some() || args.architecture.is_some();
     let names_encoding = args.encoding.is_some() || args.encode_after.is_some();
     let names_packing = names_encoding || args.dedup.is_some();
-    if !names_way && !names_history && !names_cache && !names_packing {
+    let names_any = names_way || names_history || names_cache || names_packing;
+    if !names_any && args.hook.is_none() {
         let all = "--architecture, --granularity, --window, --history-limit, --now, --cache, \
-                   --cache-dirty, --encoding, --encode-after, --dedup";
+                   --cache-dirty, --encoding, --encode-after, --dedup, --hook";
         return Err(Failure::usage("no setting is named")
             .with_hint(format!("give one of {all}"))
             .into());
@@ -274,6 +278,7 @@ fn set(session: &Session, args: &SetArgs) -> anyhow::Result<()> {
         encoding: args.encoding.clone(),
         encode_after: args.encode_after.map(SpanInput),
         dedup: args.dedup,
+        hook: args.hook.clone().map(hook_or_none),
     };
     if let (Some(grace), false) = (args.grace, names_history) {
         let text = format!("--grace {grace} goes with --window or --history-limit");
@@ -344,7 +349,23 @@ fn would_become(mut volume: Volume, args: &SetArgs) -> Volume {
         volume.dedup.on = on;
     }
     volume.encoding.after = args.encode_after.map(SpanInput).or(volume.encoding.after);
+    if let Some(hook) = args.hook.clone() {
+        (volume.hook, volume.hook_known) = (hook_or_none(hook), true);
+    }
     volume
+}
+
+/// A hook that is set; `none` takes it away.
+pub fn hook_or_none(hook: String) -> Option<String> {
+    (hook != "none").then_some(hook)
+}
+
+/// A hook, with a word if the server does not know it.
+pub fn show_hook(name: &str, is_known: bool) -> String {
+    match is_known {
+        true => name.to_owned(),
+        false => format!("{name} (not in the server's configuration: captures say quiesce-failed)"),
+    }
 }
 
 fn cache_size(limit: Limit) -> SizeInput {
@@ -522,6 +543,7 @@ pub fn show(volume: &Volume) -> String {
         ("latest", stamp(&volume.latest)),
         ("created", volume.created.to_string()),
     ];
+    shown.extend(volume.hook.iter().map(|hook| ("hook", show_hook(hook, volume.hook_known))));
     shown.extend(volume.grace.iter().map(|grace| ("grace", show_grace(grace))));
     if let Some(from) = &volume.cloned_from {
         shown.push(("cloned from", format!("{}@seq:{}", from.volume, from.seq)));

@@ -75,7 +75,8 @@ impl ConversionWatch {
 /// Writes to the log when a schedule begins to fail, and when it has recovered.
 #[derive(Default)]
 struct ScheduleWatch {
-    failing: BTreeMap<String, String>,
+    /// By what they are of, `volume` or `group`, and its name.
+    failing: BTreeMap<(&'static str, String), String>,
 }
 
 impl ScheduleWatch {
@@ -84,16 +85,19 @@ impl ScheduleWatch {
         for volume in pool.volumes() {
             let info = volume.schedule_info().ok().flatten();
             if let Some(error) = info.and_then(|info| info.error) {
-                failing.insert(volume.name().to_owned(), error);
+                failing.insert(("volume", volume.name().to_owned()), error);
             }
         }
-        for (volume, error) in &failing {
-            if self.failing.get(volume) != Some(error) {
-                tracing::error!(%volume, %error, "a schedule failed; it is tried again");
+        for (group, info) in pool.group_schedules() {
+            failing.extend(info.error.map(|error| (("group", group), error)));
+        }
+        for ((kind, name), error) in &failing {
+            if self.failing.get(&(*kind, name.clone())) != Some(error) {
+                tracing::error!(kind, name, %error, "a schedule failed; it is tried again");
             }
         }
-        for volume in self.failing.keys().filter(|volume| !failing.contains_key(*volume)) {
-            tracing::info!(%volume, "a schedule does not fail any more");
+        for (kind, name) in self.failing.keys().filter(|of| !failing.contains_key(*of)) {
+            tracing::info!(kind, name, "a schedule does not fail any more");
         }
         self.failing = failing;
     }

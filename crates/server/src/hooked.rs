@@ -6,7 +6,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
-use volume::{Pool, Volume};
+use volume::{Consistency, PlannedHook, Pool};
 
 use crate::StartError;
 use crate::hooks::Hooks;
@@ -42,18 +42,59 @@ impl Hooked {
     }
 }
 
-fn run(pool: &Pool, hooks: &Arc<Hooks>, stop: &(Mutex<bool>, Condvar)) {
-    let mut under_way: BTreeMap<String, JoinHandle<()>> = BTreeMap::new();
+/// What is captured, and the hooks around that.
+#[derive(Clone, Debug)]
+enum Due {
+    Volume(String, String),
+    Group(String, Vec<PlannedHook>),
+}
+
+impl Due {
+    /// Whether it is a group, and its name.
+    fn subject(&self) -> (bool, String) {
+        match self {
+            Due::Volume(name, _) => (false, name.clone()),
+            Due::Group(name, _) => (true, name.clone()),
+        }
+    }
+
+    /// Makes the capture, unless what was to be captured is gone.
+    fn capture(&self, pool: &Pool, hooks: &Hooks) {
+        match self {
+            Due::Volume(name, hook) => {
+                let Ok(volume) = pool.volume(name) else { return };
+                hooks.around(hook, name, |consistency| volume.capture_hooked(consistency));
+            }
+            Due::Group(name, planned) => {
+                let plain = |_: &str| Consistency::CrashConsistent;
+                hooks.around_all(planned, &plain, |consistency| {
+                    pool.capture_group_hooked(name, consistency);
+                });
+            }
+        }
+    }
+}
+
+fn due(pool: &Pool) -> Vec<Due> {
+    let volumes = pool.volumes();
+    let volumes = volumes
+        .iter()
+        .filter_map(|volume| Some(Due::Volume(volume.name().to_owned(), volume.due_hook()?)));
+    let groups = pool.due_group_hooks().into_iter();
+    volumes.chain(groups.map(|(group, hooks)| Due::Group(group, hooks))).collect()
+}
+
+fn run(pool: &Arc<Pool>, hooks: &Arc<Hooks>, stop: &(Mutex<bool>, Condvar)) {
+    let mut under_way: BTreeMap<(bool, String), JoinHandle<()>> = BTreeMap::new();
     loop {
         under_way.retain(|_, capture| !capture.is_finished());
-        for volume in pool.volumes() {
-            if under_way.contains_key(volume.name()) {
+        for due in due(pool) {
+            let subject = due.subject();
+            if under_way.contains_key(&subject) {
                 continue;
             }
-            let Some(hook) = volume.due_hook() else { continue };
-            let name = volume.name().to_owned();
-            match capture(hooks, volume, hook) {
-                Ok(thread) => drop(under_way.insert(name, thread)),
+            match capture(pool, hooks, due) {
+                Ok(thread) => drop(under_way.insert(subject, thread)),
                 Err(error) => tracing::error!(%error, "a capture could not be begun"),
             }
         }
@@ -65,20 +106,15 @@ fn run(pool: &Pool, hooks: &Arc<Hooks>, stop: &(Mutex<bool>, Condvar)) {
             break;
         }
     }
-    for (volume, capture) in under_way {
+    for ((_, subject), capture) in under_way {
         if capture.join().is_err() {
-            tracing::error!(%volume, "a capture with a hook panicked");
+            tracing::error!(subject, "a capture with a hook panicked");
         }
     }
 }
 
-fn capture(
-    hooks: &Arc<Hooks>,
-    volume: Arc<Volume>,
-    hook: String,
-) -> std::io::Result<JoinHandle<()>> {
-    let hooks = Arc::clone(hooks);
-    std::thread::Builder::new().name("capture".to_owned()).spawn(move || {
-        hooks.around(&hook, volume.name(), |consistency| volume.capture_hooked(consistency));
-    })
+fn capture(pool: &Arc<Pool>, hooks: &Arc<Hooks>, due: Due) -> std::io::Result<JoinHandle<()>> {
+    let (pool, hooks) = (Arc::clone(pool), Arc::clone(hooks));
+    let thread = std::thread::Builder::new().name("capture".to_owned());
+    thread.spawn(move || due.capture(&pool, &hooks))
 }

@@ -20,7 +20,7 @@ use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::counter::ConstCounter;
 use rustix::process::{Pid, Signal, kill_process_group};
-use volume::Consistency;
+use volume::{Consistency, PlannedHook};
 
 /// How often a command is asked whether it has ended.
 const LOOK: Duration = Duration::from_millis(5);
@@ -68,35 +68,71 @@ impl Hooks {
         name: &str,
         subject: &str,
         capture: impl FnOnce(&dyn Fn() -> Consistency) -> T,
-    ) -> T {
+    ) -> Around<T> {
         let Some(hook) = self.named.get(name) else {
             tracing::error!(hook = name, subject, "there is no such hook; captured without it");
             self.failed.fetch_add(1, Ordering::Relaxed);
-            return capture(&|| Consistency::QuiesceFailed);
+            let failure = format!("the server's configuration has no hook {name}");
+            let captured = capture(&|| Consistency::QuiesceFailed);
+            return Around { captured, failures: vec![failure] };
         };
         let asked = Asked { hook: name.to_owned(), subject: subject.to_owned() };
-        let is_quiet = match run(&hook.before, "before", &asked, hook.timeout) {
-            Ok(()) => true,
-            Err(why) => {
-                tracing::error!(hook = name, subject, why, "the hook's before failed");
-                false
-            }
-        };
+        let before = run(&hook.before, "before", &asked, hook.timeout);
+        if let Err(why) = &before {
+            tracing::error!(hook = name, subject, why, "the hook's before failed");
+        }
         let thaw = Thaw::begin(hook.clone(), asked);
         let seen = Mutex::new(Consistency::QuiesceFailed);
         let captured = capture(&|| {
-            let quiesced = is_quiet && !thaw.has_begun();
+            let quiesced = before.is_ok() && !thaw.has_begun();
             let is = if quiesced { Consistency::Quiesced } else { Consistency::QuiesceFailed };
             *seen.lock() = is;
             is
         });
         drop(thaw);
-        let counter = match seen.into_inner() {
-            Consistency::Quiesced => &self.quiesced,
-            _ => &self.failed,
+        if seen.into_inner() == Consistency::Quiesced {
+            self.quiesced.fetch_add(1, Ordering::Relaxed);
+            return Around { captured, failures: Vec::new() };
+        }
+        self.failed.fetch_add(1, Ordering::Relaxed);
+        let why = before.err().unwrap_or("what it did was undone before the instant".to_owned());
+        Around { captured, failures: vec![format!("hook {name}: {why}")] }
+    }
+
+    /// Captures a group between the commands of all of these hooks, the first outermost. The
+    /// capture asks at its instant what each volume is.
+    pub(crate) fn around_all<T>(
+        &self,
+        hooks: &[PlannedHook],
+        known: &dyn Fn(&str) -> Consistency,
+        capture: impl FnOnce(&dyn Fn(&str) -> Consistency) -> T,
+    ) -> Around<T> {
+        let Some((first, rest)) = hooks.split_first() else {
+            return Around { captured: capture(known), failures: Vec::new() };
         };
-        counter.fetch_add(1, Ordering::Relaxed);
-        captured
+        let Around { captured, mut failures } =
+            self.around(&first.hook, &first.subject, |consistency| {
+                let known = |volume: &str| match first.covers(volume) {
+                    true => consistency(),
+                    false => known(volume),
+                };
+                self.around_all(rest, &known, capture)
+            });
+        failures.extend(captured.failures);
+        Around { captured: captured.captured, failures }
+    }
+}
+
+/// A capture between hooks, and why they failed, as far as they did.
+pub(crate) struct Around<T> {
+    pub(crate) captured: T,
+    pub(crate) failures: Vec<String>,
+}
+
+impl<T> Around<T> {
+    /// Why, in one line; `None` if none failed.
+    pub(crate) fn failure(&self) -> Option<String> {
+        (!self.failures.is_empty()).then(|| self.failures.join("; "))
     }
 }
 
@@ -247,7 +283,7 @@ fn kill(child: &mut Child) {
 mod tests {
     use std::path::Path;
 
-    use super::{BTreeMap, Consistency, Duration, Hook, Hooks, Instant};
+    use super::{BTreeMap, Consistency, Duration, Hook, Hooks, Instant, PlannedHook};
 
     fn shell(script: &str) -> Vec<String> {
         ["/bin/sh", "-c", script].iter().map(|part| (*part).to_owned()).collect()
@@ -275,13 +311,15 @@ mod tests {
         let before = format!("echo before $HINDSIGHT_SUBJECT >> {path}; {before}");
         let after = format!("echo after >> {path}");
         let hooks = hooks(&before, &after, timeout);
-        let consistency = hooks.around("h", "v", |consistency| {
+        let around = hooks.around("h", "v", |consistency| {
             while slow && lines(&log).len() < 2 {
                 std::thread::yield_now();
             }
             consistency()
         });
-        (consistency, lines(&log))
+        let is_quiet = around.captured == Consistency::Quiesced;
+        assert_eq!(around.failure().is_none(), is_quiet, "{:?}", around.failures);
+        (around.captured, lines(&log))
     }
 
     const BOTH: [&str; 2] = ["before v", "after"];
@@ -338,9 +376,32 @@ mod tests {
     #[test]
     fn what_is_not_there_is_no_success() {
         let hooks = hooks("true", "true", LONG);
-        assert_eq!(hooks.around("other", "v", |is| is()), Consistency::QuiesceFailed);
+        let around = hooks.around("other", "v", |is| is());
+        assert_eq!(around.captured, Consistency::QuiesceFailed);
+        assert!(around.failure().is_some_and(|why| why.contains("has no hook other")));
         let hook = Hook { before: vec!["/nowhere/x".to_owned()], after: Vec::new(), timeout: LONG };
         let hooks = Hooks::new(BTreeMap::from([("h".to_owned(), hook)]));
-        assert_eq!(hooks.around("h", "v", |is| is()), Consistency::QuiesceFailed);
+        assert_eq!(hooks.around("h", "v", |is| is()).captured, Consistency::QuiesceFailed);
+    }
+
+    #[test]
+    fn hooks_of_several_volumes_go_one_within_the_other() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let log = directory.path().join("log");
+        let line = format!("echo $HINDSIGHT_PHASE $HINDSIGHT_SUBJECT >> {}", log.display());
+        let hooks = hooks(&format!("{line}; test $HINDSIGHT_SUBJECT = v"), &line, LONG);
+        let planned = |subject: &str| PlannedHook {
+            hook: "h".to_owned(),
+            subject: subject.to_owned(),
+            is_member: true,
+        };
+        let asked = |consistency: &dyn Fn(&str) -> Consistency| ["v", "w", "x"].map(consistency);
+        let known = |_: &str| Consistency::CrashConsistent;
+        let around = hooks.around_all(&[planned("v"), planned("w")], &known, asked);
+        let each =
+            [Consistency::Quiesced, Consistency::QuiesceFailed, Consistency::CrashConsistent];
+        assert_eq!(around.captured, each);
+        assert_eq!(around.failures.len(), 1, "{:?}", around.failures);
+        assert_eq!(lines(&log), ["before v", "before w", "after w", "after v"]);
     }
 }

@@ -141,7 +141,8 @@ impl Context {
 
     /// Refuses a hook that the configuration does not name.
     fn check_hook(&self, name: Option<&str>) -> Answer<()> {
-        let Some(name) = name.filter(|name| !self.hooks().has(name)) else { return Ok(()) };
+        let is_unknown = |name: &&str| *name != volume::NO_HOOK && !self.hooks().has(name);
+        let Some(name) = name.filter(is_unknown) else { return Ok(()) };
         let names = self.hooks().names();
         let hint = match &names[..] {
             [] => "the server's configuration file names none: [hooks.NAME]".to_owned(),
@@ -185,7 +186,20 @@ impl Context {
     fn describe(&self, volume: &Volume) -> Answer<api::Volume> {
         let info = volume.info()?;
         let clients = self.0.attachments.count(&info.name);
-        Ok(convert::volume(info, clients, &self.0.nbd))
+        let mut volume = convert::volume(info, clients, &self.0.nbd);
+        volume.hook_known = self.is_known(volume.hook.as_deref());
+        Ok(volume)
+    }
+
+    fn describe_group(&self, info: volume::GroupInfo) -> api::Group {
+        let mut group = convert::group(info);
+        group.hook_known = self.is_known(group.hook.as_deref());
+        group
+    }
+
+    /// Whether the configuration has a hook that is set; none is known.
+    fn is_known(&self, hook: Option<&str>) -> bool {
+        hook.is_none_or(|name| self.hooks().has(name))
     }
 
     /// Refuses when clients are attached to `name`, unless forced. May wait: not for async code.
@@ -251,8 +265,10 @@ fn api_routes() -> OpenApiRouter<Context> {
         .routes(routes!(schedules::list))
         .routes(routes!(schedules::show, schedules::set, schedules::remove))
         .routes(routes!(schedules::explain, schedules::apply))
+        .routes(routes!(schedules::show_group, schedules::set_group, schedules::remove_group))
+        .routes(routes!(schedules::explain_group, schedules::apply_group))
         .routes(routes!(groups::list, groups::create))
-        .routes(routes!(groups::show, groups::delete))
+        .routes(routes!(groups::show, groups::change, groups::delete))
         .routes(routes!(groups::versions, groups::capture, groups::delete_range))
         .routes(routes!(marks::list, marks::create, marks::delete_named))
         .routes(routes!(marks::delete))

@@ -391,9 +391,9 @@ impl Engine {
     fn encode_schedules(&self, encoder: &mut DescriptorEncoder) -> fmt::Result {
         type Value = fn(&ScheduleInfo) -> u64;
         let counters: [(&str, &str, Value); 3] = [
-            ("captures", "Versions captured", |s| s.captures),
+            ("captures", "Captures of a volume or group", |s| s.captures),
             ("failures", "Captures and prunings that failed", |s| s.failures),
-            ("pruned", "Versions pruned", |s| s.pruned),
+            ("pruned", "Versions or captures pruned", |s| s.pruned),
         ];
         let times: [(&str, &str, Value); 2] = [
             ("newest_time_seconds", "When the newest version was captured", |s| {
@@ -406,15 +406,17 @@ impl Engine {
         let mut schedules = Vec::new();
         for volume in self.pool.volumes() {
             if let Ok(Some(info)) = volume.schedule_info() {
-                schedules.push((volume.name().to_owned(), info));
+                schedules.push(("volume", volume.name().to_owned(), info));
             }
         }
+        let groups = self.pool.group_schedules().into_iter();
+        schedules.extend(groups.map(|(group, info)| ("group", group, info)));
         for (name, help, value) in counters {
             let name = format!("hindsight_schedule_{name}");
             let kind = ConstCounter::new(0_u64).metric_type();
             let mut encoder = encoder.encode_descriptor(&name, help, None, kind)?;
-            for (volume, info) in &schedules {
-                let labels = [("volume", volume.as_str())];
+            for (kind, name, info) in &schedules {
+                let labels = [(*kind, name.as_str())];
                 ConstCounter::new(value(info)).encode(encoder.encode_family(&labels)?)?;
             }
         }
@@ -422,8 +424,8 @@ impl Engine {
             let name = format!("hindsight_schedule_{name}");
             let kind = ConstGauge::new(0_f64).metric_type();
             let mut encoder = encoder.encode_descriptor(&name, help, None, kind)?;
-            for (volume, info) in &schedules {
-                let labels = [("volume", volume.as_str())];
+            for (kind, name, info) in &schedules {
+                let labels = [(*kind, name.as_str())];
                 let seconds = value(info) as f64 / 1e9;
                 ConstGauge::new(seconds).encode(encoder.encode_family(&labels)?)?;
             }

@@ -328,6 +328,9 @@ fn one_hook(name: &str, settings: HookSettings) -> Result<Hook, StartError> {
     if units::VolumeName::check(name).is_err() {
         return wrong("this is no name".to_owned(), "letters, digits, dots, dashes, underscores");
     }
+    if name == volume::NO_HOOK {
+        return wrong("that means no hook at all".to_owned(), "give it another name");
+    }
     for argv in [&settings.before, &settings.after] {
         if argv.first().is_some_and(|program| !program.starts_with('/')) {
             let what = format!("`{}` is no absolute path", argv[0]);

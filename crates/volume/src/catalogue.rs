@@ -45,7 +45,7 @@ pub use records::{
 #[cfg(test)]
 use samples::SAMPLES;
 #[cfg(test)]
-use schedules::SCHEDULES;
+use schedules::{GROUP_SCHEDULES, SCHEDULES};
 
 use crate::types::AuditRecord;
 use crate::{Error, ErrorKind, Result};

@@ -22,6 +22,7 @@ impl fmt::Display for VolumeChange {
             ("encoding", self.encoding.encoding.map(|e| e.name().to_owned())),
             ("encoded after", self.encoding.after_ns.map(span)),
             ("dedup", self.dedup.map(|on| if on { "on" } else { "off" }.to_owned())),
+            ("hook", self.hook.clone().map(|hook| hook.unwrap_or("none".to_owned()))),
         ];
         let told = named.into_iter().filter_map(|(name, value)| Some(format!("{name} {}", value?)));
         f.write_str(&told.collect::<Vec<_>>().join(", "))
@@ -49,10 +50,11 @@ mod tests {
             window_ns: Some(3_600_000_000_000),
             history_limit_bytes: Some(None),
             encoding,
+            hook: Some(Some("freeze".to_owned())),
             ..VolumeChange::default()
         };
         let told = "architecture hybrid, window 1h, history limit none, encoding xor, \
-                    encoded after 0s";
+                    encoded after 0s, hook freeze";
         assert_eq!(change.to_string(), told);
     }
 }

@@ -22,6 +22,7 @@ use crate::catalogue::{
 };
 use crate::dedup::Dedup;
 use crate::figures::Figures;
+use crate::group_schedule::GroupSchedule;
 use crate::growth::Samples;
 use crate::merge::MergeJob;
 use crate::opening::Opening;
@@ -88,6 +89,8 @@ pub struct Core {
     pub sharing: Mutex<()>,
     /// Groups by name; they change under `books`.
     pub groups: Mutex<BTreeMap<String, GroupRecord>>,
+    /// Schedules of groups with what they made, by the group's id; they change under `books`.
+    pub group_schedules: Mutex<BTreeMap<u64, GroupSchedule>>,
     /// What was in use at times, as the catalogue has it.
     pub samples: Mutex<Samples>,
     /// What map runs are kept for, by run, as far as that is known.

@@ -18,6 +18,7 @@ use crate::catalogue::{EventRecord, MarkRecord, TimelineRecord, VolumeRecord};
 use crate::current_store::CurrentStore;
 use crate::encoding;
 use crate::grace::Told;
+use crate::hooked::checked_hook;
 use crate::names::check_name;
 use crate::opening::Opening;
 use crate::pins::Pins;
@@ -349,6 +350,9 @@ impl Volume {
         }
         record.encoding = encoding::setting(record.encoding, change.encoding)?;
         record.dedup = change.dedup.unwrap_or(record.dedup);
+        if let Some(hook) = &change.hook {
+            record.hook = checked_hook(hook.as_deref())?;
+        }
         Ok(graced)
     }
 

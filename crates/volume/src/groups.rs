@@ -16,7 +16,9 @@ use history::Gate;
 use parking_lot::MutexGuard;
 use units::{Seq, WallTime};
 
-use crate::catalogue::{Commit, GroupRecord, GroupVersionRecord, VersionRecord};
+use crate::catalogue::{
+    Commit, GroupRecord, GroupVersionRecord, ScheduleRecord, ScheduledRecord, VersionRecord,
+};
 use crate::core::Core;
 use crate::names::check_name;
 use crate::pins::Pins;
@@ -47,6 +49,8 @@ pub struct GroupInfo {
     pub created: WallTime,
     /// Captures made of it, also those of which nothing is left.
     pub captures: u64,
+    /// The hook around captures that name none; without one those of its volumes are used.
+    pub hook: Option<String>,
 }
 
 /// A capture of a group: a version of each member, all of one instant.
@@ -62,6 +66,8 @@ pub struct GroupVersion {
     pub consistency: Consistency,
     /// Volumes with the numbers of their versions: those that are still there.
     pub versions: Vec<(String, u64)>,
+    /// Whether a schedule of the group made it.
+    pub is_scheduled: bool,
 }
 
 fn no_group(name: &str) -> Error {
@@ -75,12 +81,23 @@ impl Core {
     /// # Errors
     /// `Corrupt` when a record is unreadable.
     pub fn load_groups(&self) -> Result<()> {
-        self.set_groups(self.catalogue.groups()?);
+        let groups = self.catalogue.groups()?;
+        groups.iter().try_for_each(|group| self.load_group_schedule(group.id))?;
+        self.set_groups(groups);
         Ok(())
     }
 
-    fn group(&self, name: &str) -> Result<GroupRecord> {
+    /// The record of a group.
+    ///
+    /// # Errors
+    /// `NotFound`.
+    pub fn group(&self, name: &str) -> Result<GroupRecord> {
         self.groups.lock().get(name).cloned().ok_or_else(|| no_group(name))
+    }
+
+    /// Those of these volumes that are there, in the order that is given: that of locks is by id.
+    pub fn by_ids(&self, ids: &[u64]) -> Vec<Arc<Volume>> {
+        ids.iter().filter_map(|&id| self.by_id(id)).collect()
     }
 
     fn by_id(&self, id: u64) -> Option<Arc<Volume>> {
@@ -96,6 +113,7 @@ impl Core {
             volumes,
             created: WallTime::from_nanos(record.created_ns),
             captures: record.next_version,
+            hook: record.hook.clone(),
         }
     }
 
@@ -150,12 +168,49 @@ impl Core {
     }
 }
 
+/// What was seen at the instant of a capture, and who asked for it.
+struct Taken<'t> {
+    label: &'t str,
+    /// How quiet each volume was.
+    consistencies: &'t [Consistency],
+    due: Option<&'t ScheduleRecord>,
+    /// Where each volume stood.
+    places: &'t [(Seq, WallTime)],
+}
+
+impl Taken<'_> {
+    fn record(&self, volumes: &[Arc<Volume>], wall: WallTime) -> GroupVersionRecord {
+        let made_ns = wall.as_nanos();
+        let next = |volume: &Arc<Volume>| (volume.id, volume.record.lock().next_version);
+        GroupVersionRecord {
+            time_ns: made_ns,
+            label: self.label.to_owned(),
+            consistency: Consistency::of_all(self.consistencies),
+            versions: volumes.iter().map(next).collect(),
+            scheduled: self.due.map(|due| ScheduledRecord { schedule: due.id, made_ns }),
+        }
+    }
+}
+
+/// The version that a capture makes of a volume that stands there.
+fn capture_of(capture: &GroupVersionRecord, (seq, time): (Seq, WallTime)) -> VersionRecord {
+    VersionRecord {
+        seq: seq.0,
+        time_ns: time.as_nanos().max(capture.time_ns),
+        label: capture.label.clone(),
+        bytes_changed: None,
+        is_bound: false,
+        consistency: capture.consistency,
+        scheduled: capture.scheduled,
+    }
+}
+
 /// Closes the gates of all volumes, one within the other, and reads where each stands.
 fn instant_of(
     volumes: &[Arc<Volume>],
     places: &mut Vec<(Seq, WallTime)>,
-    consistency: &dyn Fn() -> Consistency,
-) -> Result<Consistency> {
+    consistency: &dyn Fn() -> Vec<Consistency>,
+) -> Result<Vec<Consistency>> {
     let Some((first, rest)) = volumes.split_first() else { return Ok(consistency()) };
     first.log.with_gate(|gate: &mut Gate<'_>| {
         places.push((gate.last_seq(), gate.last_time()));
@@ -194,6 +249,7 @@ impl Pool {
             members,
             created_ns: core.machine.clock.wall().as_nanos(),
             next_version: 0,
+            hook: None,
         };
         commit.put_group(&record)?;
         let detail = format!("group {name}: {}", volumes.join(", "));
@@ -228,10 +284,15 @@ impl Pool {
         let (mut numbers, commit) = core.begin()?;
         let record = core.group(name)?;
         commit.remove_group(record.id)?;
+        let scheduled = core.group_schedules.lock().contains_key(&record.id);
+        if scheduled {
+            commit.remove_group_schedule(record.id)?;
+        }
         let detail = format!("group {name}; volumes and versions stay");
         core.audit(&mut numbers, &commit, "group-delete", "", detail)?;
         core.finish(&numbers, commit)?;
         core.groups.lock().remove(name);
+        core.group_schedules.lock().remove(&record.id);
         Ok(())
     }
 
@@ -240,10 +301,11 @@ impl Pool {
     /// # Errors
     /// `NotFound`, `Invalid` label or a group without volumes; `Full`, `Refused`, `Io`.
     pub fn create_group_version(&self, name: &str, label: &str) -> Result<GroupVersion> {
-        self.create_group_version_as(name, label, &|| Consistency::CrashConsistent)
+        self.create_group_version_as(name, label, &|_| Consistency::CrashConsistent)
     }
 
-    /// The same for those who know how quiet the volumes are; they are asked at the instant.
+    /// The same for those who know how quiet the volumes are; they are asked at the instant, of
+    /// each volume by its name.
     ///
     /// # Errors
     /// Those of [`Pool::create_group_version`].
@@ -251,23 +313,10 @@ impl Pool {
         &self,
         name: &str,
         label: &str,
-        consistency: &dyn Fn() -> Consistency,
+        consistency: &dyn Fn(&str) -> Consistency,
     ) -> Result<GroupVersion> {
         check_label(label)?;
-        let core = &self.core;
-        let members = core.group(name)?.members;
-        // In the order of ids, which is the order of locks.
-        let volumes: Vec<Arc<Volume>> = members.iter().filter_map(|&id| core.by_id(id)).collect();
-        if volumes.is_empty() {
-            let text = format!("group {name} has no volumes any more");
-            return Err(Error::new(ErrorKind::Invalid, text));
-        }
-        let stills = core.stand_together(&volumes)?;
-        let mut places = Vec::with_capacity(volumes.len());
-        let consistency = instant_of(&volumes, &mut places, consistency)?;
-        let pins: Vec<MutexGuard<'_, Pins>> =
-            stills.into_iter().map(Still::let_writes_go).collect();
-        core.commit_group_version((name, &members), &volumes, pins, &places, (label, consistency))
+        self.core.capture_group(name, label, None, consistency)
     }
 
     /// At most `limit` captures of a group from a number on, and where to go on.
@@ -289,6 +338,7 @@ impl Pool {
             label: record.label.clone(),
             consistency: record.consistency,
             versions: self.core.left_of(&record),
+            is_scheduled: record.scheduled.is_some(),
         };
         let all = records.into_iter().take(limit).map(told);
         Ok((all.filter(|version| !version.versions.is_empty()).collect(), next))
@@ -334,38 +384,57 @@ impl Pool {
 impl Core {
     /// Deletes a capture with its versions.
     fn delete_capture(&self, name: &str, number: u64) -> Result<()> {
-        let group = self.group(name)?.id;
-        let found = self.catalogue.group_versions(group, number, 1)?;
+        let group = self.group(name)?;
+        let found = self.catalogue.group_versions(group.id, number, 1)?;
         let Some((_, capture)) = found.into_iter().find(|found| found.0 == number) else {
             return Ok(());
         };
-        // In the order of ids, which is the order of locks.
-        let members: Vec<(Arc<Volume>, u64)> = capture
-            .versions
-            .iter()
-            .filter_map(|&(id, number)| Some((self.by_id(id)?, number)))
-            .collect();
-        let mut pins: Vec<MutexGuard<'_, Pins>> =
-            members.iter().map(|(volume, _)| volume.pins.lock()).collect();
+        let mut ids: Vec<u64> = capture.versions.iter().map(|&(id, _)| id).collect();
+        ids.sort_unstable();
+        let volumes = self.by_ids(&ids);
+        let pins = volumes.iter().map(|volume| volume.pins.lock()).collect();
+        let captures = vec![(number, capture.versions)];
+        self.remove_captures(&group, (&volumes, pins), &captures, ("version-delete", ""))
+    }
+
+    /// Removes captures in one commit, each with its versions that are left. The pins are those of
+    /// all volumes of these captures; `told` is what the audit log says: what is done, and why.
+    ///
+    /// # Errors
+    /// `NotFound` when the group was deleted meanwhile; `Refused`.
+    pub fn remove_captures(
+        &self,
+        group: &GroupRecord,
+        (volumes, mut pins): (&[Arc<Volume>], Vec<MutexGuard<'_, Pins>>),
+        captures: &[(u64, Vec<(u64, u64)>)],
+        (action, why): (&str, &str),
+    ) -> Result<()> {
         let (mut numbers, commit) = self.begin()?;
+        let name = &group.name;
         // The group may have been deleted meanwhile, and another made.
-        if self.group(name)?.id != group {
+        if self.group(name)?.id != group.id {
             return Err(no_group(name));
         }
         let mut removed = Vec::new();
-        for ((volume, number), pins) in members.iter().zip(&pins) {
-            let left = pins.version(*number).filter(|_| !volume.gone.load(Ordering::Acquire));
-            let gone: Vec<(u64, Seq)> = left.iter().map(|v| (*number, v.seq)).collect();
+        for (volume, pins) in volumes.iter().zip(&pins) {
+            let versions = captures.iter().flat_map(|(_, versions)| versions);
+            let own = versions.filter(|&&(id, _)| id == volume.id).map(|&(_, number)| number);
+            let own = own.filter(|_| !volume.gone.load(Ordering::Acquire));
+            let gone: Vec<(u64, Seq)> =
+                own.filter_map(|number| Some((number, pins.version(number)?.seq))).collect();
             let heirs = volume.remove_in(&commit, pins, &gone)?;
-            if let [(version, seq)] = gone[..] {
-                let detail = format!("version {version} (seq {seq}): capture of group {name}");
-                self.audit(&mut numbers, &commit, "version-delete", &volume.name, detail)?;
+            for (version, seq) in &gone {
+                let detail = format!("version {version} (seq {seq}): capture of group {name}{why}");
+                self.audit(&mut numbers, &commit, action, &volume.name, detail)?;
             }
             removed.push((gone, heirs));
         }
-        commit.remove_group_version(group, number)?;
+        for (number, _) in captures {
+            commit.remove_group_version(group.id, *number)?;
+        }
         self.finish(&numbers, commit)?;
-        for (((volume, _), pins), (gone, heirs)) in members.iter().zip(&mut pins).zip(removed) {
+        self.forget_captures(group.id, captures.iter().map(|(number, _)| *number));
+        for ((volume, pins), (gone, heirs)) in volumes.iter().zip(&mut pins).zip(removed) {
             volume.removed(pins, &gone, heirs);
         }
         Ok(())
@@ -381,68 +450,89 @@ impl Core {
         record.versions.iter().filter_map(is_there).collect()
     }
 
+    /// Captures all members of a group at one instant; with a schedule, for it, and that is
+    /// recorded in the same commit.
+    ///
+    /// # Errors
+    /// `NotFound`; `Invalid` of a group without volumes; `Full`, `Refused`, `Io`.
+    pub fn capture_group(
+        &self,
+        name: &str,
+        label: &str,
+        due: Option<&ScheduleRecord>,
+        consistency: &dyn Fn(&str) -> Consistency,
+    ) -> Result<GroupVersion> {
+        let members = self.group(name)?.members;
+        // In the order of ids, which is the order of locks.
+        let volumes = self.by_ids(&members);
+        if volumes.is_empty() {
+            let text = format!("group {name} has no volumes any more");
+            return Err(Error::new(ErrorKind::Invalid, text));
+        }
+        let stills = self.stand_together(&volumes)?;
+        let mut places = Vec::with_capacity(volumes.len());
+        let asked = || volumes.iter().map(|volume| consistency(&volume.name)).collect();
+        let consistencies = instant_of(&volumes, &mut places, &asked)?;
+        let pins: Vec<MutexGuard<'_, Pins>> =
+            stills.into_iter().map(Still::let_writes_go).collect();
+        let taken = Taken { label, consistencies: &consistencies, due, places: &places };
+        self.commit_group_version((name, &members), &volumes, pins, &taken)
+    }
+
     fn commit_group_version(
         &self,
         (name, members): (&str, &[u64]),
         volumes: &[Arc<Volume>],
         mut pins: Vec<MutexGuard<'_, Pins>>,
-        places: &[(Seq, WallTime)],
-        (label, consistency): (&str, Consistency),
+        taken: &Taken<'_>,
     ) -> Result<GroupVersion> {
         let wall = self.machine.clock.wall();
         let (numbers, commit) = self.begin()?;
         let mut group = self.group(name)?;
         volumes.iter().try_for_each(|volume| volume.check_open())?;
-        if group.members != members {
+        let is_changed = taken.due.is_some_and(|due| !self.is_group_scheduled(group.id, due));
+        if group.members != members || is_changed {
             let text = format!("group {name} was changed meanwhile");
             return Err(Error::new(ErrorKind::Busy, text));
         }
         let number = group.next_version;
         group.next_version += 1;
-        let mut versions = Vec::new();
+        let capture = taken.record(volumes, wall);
         let mut records = Vec::new();
-        for (volume, &(seq, time)) in volumes.iter().zip(places) {
+        for ((volume, &place), &is) in volumes.iter().zip(taken.places).zip(taken.consistencies) {
             let mut record = volume.record.lock().clone();
-            versions.push((volume.id, record.next_version));
-            let version = VersionRecord {
-                seq: seq.0,
-                time_ns: wall.max(time).as_nanos(),
-                label: label.to_owned(),
-                bytes_changed: None,
-                is_bound: false,
-                consistency,
-                scheduled: None,
-            };
+            let version = VersionRecord { consistency: is, ..capture_of(&capture, place) };
             commit.put_version(volume.id, record.next_version, &version)?;
             record.next_version += 1;
             commit.put_volume(&record)?;
             records.push(record);
         }
-        let record = GroupVersionRecord {
-            time_ns: wall.as_nanos(),
-            label: label.to_owned(),
-            consistency,
-            versions: versions.clone(),
-        };
-        commit.put_group_version(group.id, number, &record)?;
+        commit.put_group_version(group.id, number, &capture)?;
         commit.put_group(&group)?;
+        if let Some(due) = taken.due {
+            commit.put_group_schedule(group.id, due)?;
+        }
         self.finish(&numbers, commit)?;
-        let members = volumes.iter().zip(records).zip(&mut pins).zip(places);
+        let made = capture.scheduled.map(|s| (s.schedule, s.made_ns));
+        let members = volumes.iter().zip(records).zip(&mut pins).zip(taken.places);
         for (((volume, record), pins), &(seq, _)) in members {
             let number = record.next_version - 1;
             *volume.record.lock() = record;
-            pins.add_version(number, seq, None);
+            pins.add_version(number, seq, made);
             volume.counting.lock().want(number);
         }
         let id = group.id;
+        self.note_capture(id, number, &capture);
         self.set_groups(vec![group]);
         drop(numbers);
         drop(pins);
         self.sweep_group(id, number)?;
         let named =
             |(volume, (_, number)): (&Arc<Volume>, (u64, u64))| (volume.name.clone(), number);
-        let versions = volumes.iter().zip(versions).map(named).collect();
-        Ok(GroupVersion { number, time: wall, label: label.to_owned(), consistency, versions })
+        let versions = volumes.iter().zip(capture.versions).map(named).collect();
+        let GroupVersionRecord { label, consistency, scheduled, .. } = capture;
+        let is_scheduled = scheduled.is_some();
+        Ok(GroupVersion { number, time: wall, label, consistency, versions, is_scheduled })
     }
 
     /// Removes the oldest rows of captures of which nothing is left.
@@ -456,6 +546,8 @@ impl Core {
         for (number, _) in &rows {
             commit.remove_group_version(id, *number)?;
         }
-        self.finish(&numbers, commit)
+        self.finish(&numbers, commit)?;
+        self.forget_captures(id, rows.iter().map(|(number, _)| *number));
+        Ok(())
     }
 }

@@ -275,6 +275,7 @@ impl Pool {
             encoding: encoding::setting(None, spec.encoding)?,
             dedup: spec.dedup,
             grace: None,
+            hook: None,
         })
     }
 
@@ -409,6 +410,7 @@ impl Pool {
             conversion: None,
             extent: extent.unwrap_or(record.extent),
             grace: None,
+            hook: None,
             ..record
         };
         let branch = Branch { timeline, seq: resolved.seq };

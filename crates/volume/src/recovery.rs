@@ -67,16 +67,9 @@ pub fn open_core(
     media.write_again()?;
     let catalogue = Catalogue::open(media.clone())?;
     let contents = catalogue.load()?;
-    let total = u32::try_from(superblock.device_bytes / superblock.zone_bytes)
-        .map_err(|_| corrupt("the superblock names too many zones".to_owned()))?;
-    let mut zones = Zones::new(total, reserve_of(total, superblock.zone_bytes));
-    for zone in occupied(&superblock, &contents) {
-        if !zones.occupy(zone) {
-            return Err(corrupt(format!("zone {zone} is used twice, or beyond the device")));
-        }
-    }
+    let zones = zones_of(&superblock, &contents)?;
     let memory = options.memory_bytes;
-    let share = |part: u64, of: u64| usize::try_from(memory / of * part).unwrap_or(usize::MAX);
+    let share = |part: u64| usize::try_from(memory / 8 * part).unwrap_or(usize::MAX);
     let store = Arc::new(Store::new(StoreParts {
         device,
         clock: Arc::clone(&machine.clock),
@@ -84,8 +77,8 @@ pub fn open_core(
         zone_bytes: superblock.zone_bytes,
         pool_id: superblock.pool_id,
         zones,
-        leaf_cache_bytes: share(1, 8),
-        page_cache_bytes: share(5, 8),
+        leaf_cache_bytes: share(1),
+        page_cache_bytes: share(5),
     }));
     let weak = Arc::downgrade(&store);
     media.set_take_zone(Box::new(move || {
@@ -113,6 +106,7 @@ pub fn open_core(
         dedup: Mutex::default(),
         pace: Mutex::default(),
         groups: Mutex::default(),
+        group_schedules: Mutex::default(),
         figures: Mutex::default(),
         samples: Mutex::default(),
         closed: AtomicBool::new(false),
@@ -120,6 +114,19 @@ pub fn open_core(
     core.store.back_reserve();
     core.load_groups().and_then(|()| fill(&core, contents, map)).inspect_err(|_| core.part())?;
     Ok(core)
+}
+
+/// The zones of a pool, with those taken that something is in.
+fn zones_of(superblock: &Superblock, contents: &Contents) -> Result<Zones> {
+    let total = u32::try_from(superblock.device_bytes / superblock.zone_bytes)
+        .map_err(|_| corrupt("the superblock names too many zones".to_owned()))?;
+    let mut zones = Zones::new(total, reserve_of(total, superblock.zone_bytes));
+    for zone in occupied(superblock, contents) {
+        if !zones.occupy(zone) {
+            return Err(corrupt(format!("zone {zone} is used twice, or beyond the device")));
+        }
+    }
+    Ok(zones)
 }
 
 /// Every zone that something is in.

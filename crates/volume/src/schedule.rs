@@ -9,13 +9,15 @@
 //!
 //! It does not know commands or threads: whoever calls `Pool::step` runs schedules.
 
-use units::{Cron, Period, Seq, Span, Timing, WallTime};
+use std::ops::RangeInclusive;
 
-use crate::catalogue::ScheduleRecord;
+use units::{Cron, Seq, Span, Timing, WallTime};
+
+use crate::catalogue::{ScheduleRecord, VersionRecord};
 use crate::core::Core;
+use crate::explain::{Explained, Judged, MadeBy, candidate, doomed};
 use crate::names::check_name;
-use crate::pins::Pins;
-use crate::retention::{Candidate, KeepRules, Rule, Verdict};
+use crate::retention::{Candidate, KeepRules};
 use crate::types::Consistency;
 use crate::versions::check_label;
 use crate::volume::Volume;
@@ -28,7 +30,7 @@ const JUMP_NS: u64 = 60_000_000_000;
 /// The clock goes evenly when it has not jumped for so long, in nanoseconds.
 const STEADY_NS: u64 = 600_000_000_000;
 /// Versions that one commit prunes; each has a line in the audit log.
-const PRUNED_MAX: usize = 512;
+pub(crate) const PRUNED_MAX: usize = 512;
 /// The shortest time between captures, in nanoseconds.
 const EVERY_MIN_NS: u64 = 1_000_000_000;
 
@@ -41,7 +43,8 @@ pub struct ScheduleSpec {
     pub keep: KeepRules,
     /// The label of each.
     pub label: String,
-    /// The hook around each capture, which the caller of `Pool::step` then has to make.
+    /// The hook around each capture, which somebody beside `Pool::step` then has to make: that of
+    /// the volume or group if none is named, and none at all for `none`.
     pub hook: Option<String>,
 }
 
@@ -64,34 +67,6 @@ pub struct ScheduleInfo {
     pub pruned: u64,
     /// Why the last attempt failed, if it did.
     pub error: Option<String>,
-}
-
-/// Who made a version, as far as it matters to keep rules.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum MadeBy {
-    /// Somebody.
-    People,
-    /// The schedule that there is.
-    Schedule,
-    /// A schedule that was removed.
-    RemovedSchedule,
-}
-
-/// Why a version stays or goes.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Explained {
-    /// Its number.
-    pub number: u64,
-    /// Its time: for a schedule's, what the clock said.
-    pub time: WallTime,
-    /// Who made it.
-    pub made_by: MadeBy,
-    /// The rules that keep it, such as `hourly 3/48`.
-    pub rules: Vec<String>,
-    /// Whether it stays for now.
-    pub stays: bool,
-    /// When it will go, as far as that is known: if the schedule goes on as it is.
-    pub goes: Option<WallTime>,
 }
 
 /// A schedule in memory.
@@ -139,7 +114,7 @@ impl Schedule {
     }
 
     /// The record of the capture that is due, if one is.
-    fn due(&mut self, wall: WallTime, monotonic_ns: u64) -> Option<ScheduleRecord> {
+    pub(crate) fn due(&mut self, wall: WallTime, monotonic_ns: u64) -> Option<ScheduleRecord> {
         if self.record.done_ns > wall.as_nanos().saturating_add(JUMP_NS) {
             // The clock was ahead. Waiting for that time to come again could take years.
             self.record.done_ns = wall.as_nanos();
@@ -149,18 +124,127 @@ impl Schedule {
         is_due.then(|| ScheduleRecord { done_ns: wall.as_nanos(), ..self.record.clone() })
     }
 
+    /// The capture of a record was made, or failed.
+    pub(crate) fn captured(
+        &mut self,
+        record: ScheduleRecord,
+        outcome: Result<()>,
+        monotonic_ns: u64,
+    ) {
+        match outcome {
+            Ok(()) => {
+                self.next = self.timing.next_after(WallTime::from_nanos(record.done_ns));
+                self.record = record;
+                self.captures += 1;
+                self.error = None;
+                self.wants_pruning = true;
+            }
+            Err(error) => self.failed(&error, monotonic_ns),
+        }
+    }
+
+    /// Whether something may have to be pruned.
+    pub(crate) fn wants_pruning(&self, monotonic_ns: u64) -> bool {
+        self.wants_pruning && monotonic_ns >= self.retry_ns
+    }
+
+    /// So many were pruned, and there may be more; or it failed.
+    pub(crate) fn pruned(&mut self, outcome: Result<(u64, bool)>, monotonic_ns: u64) {
+        match outcome {
+            Ok((count, more)) => {
+                self.pruned += count;
+                self.wants_pruning = more;
+            }
+            Err(error) => self.failed(&error, monotonic_ns),
+        }
+    }
+
     fn failed(&mut self, error: &Error, monotonic_ns: u64) {
         self.failures += 1;
         self.error = Some(error.to_string());
         self.retry_ns = monotonic_ns.saturating_add(RETRY_NS);
     }
 
-    fn spec(&self) -> ScheduleSpec {
-        ScheduleSpec {
-            timing: self.timing.clone(),
-            keep: self.record.keep,
-            label: self.record.label.clone(),
-            hook: self.record.hook.clone(),
+    /// Its id.
+    pub(crate) fn id(&self) -> u64 {
+        self.record.id
+    }
+
+    /// Its keep rules.
+    pub(crate) fn keep(&self) -> KeepRules {
+        self.record.keep
+    }
+
+    /// As it stands; `newest` is the number of its newest version, and the clock's time then.
+    pub(crate) fn info(&self, newest: Option<(u64, u64)>) -> ScheduleInfo {
+        ScheduleInfo {
+            spec: ScheduleSpec {
+                timing: self.timing.clone(),
+                keep: self.record.keep,
+                label: self.record.label.clone(),
+                hook: self.record.hook.clone(),
+            },
+            set: WallTime::from_nanos(self.record.set_ns),
+            next: self.next,
+            newest: newest.map(|(number, made_ns)| (number, WallTime::from_nanos(made_ns))),
+            captures: self.captures,
+            failures: self.failures,
+            pruned: self.pruned,
+            error: self.error.clone(),
+        }
+    }
+
+    /// Whether it is still the one that this record was made of.
+    pub(crate) fn is(&self, record: &ScheduleRecord) -> bool {
+        let ScheduleRecord { id, set_ns, .. } = self.record;
+        (id, set_ns) == (record.id, record.set_ns)
+    }
+
+    /// What it says of its captures with these numbers.
+    pub(crate) fn judged(
+        &self,
+        newest_first: impl Iterator<Item = Candidate>,
+        numbers: RangeInclusive<u64>,
+    ) -> Judged {
+        let ScheduleRecord { id, keep, .. } = self.record;
+        Judged::of(id, keep, self.timing.clone(), newest_first, numbers)
+    }
+}
+
+impl ScheduleSpec {
+    /// Fails unless it can be a schedule.
+    ///
+    /// # Errors
+    /// `Invalid`.
+    pub(crate) fn check(&self, now: WallTime) -> Result<()> {
+        check_label(&self.label)?;
+        if let Some(hook) = &self.hook {
+            check_name("hook", hook)?;
+        }
+        if matches!(self.timing, Timing::Every(span) if span.0 < EVERY_MIN_NS)
+            || self.timing.next_after(now).is_none()
+        {
+            let text = format!("`{}` cannot be a schedule", self.timing);
+            return Err(Error::new(ErrorKind::Invalid, text).with_hint("at least every 1s"));
+        }
+        Ok(())
+    }
+
+    /// The record of the schedule with this id.
+    pub(crate) fn record(&self, id: u64, now: WallTime) -> ScheduleRecord {
+        let (every_ns, cron) = match &self.timing {
+            Timing::Every(span) => (Some(span.0), None),
+            Timing::Cron(cron) => (None, Some(cron.to_string())),
+        };
+        ScheduleRecord {
+            id,
+            every_ns,
+            cron,
+            keep: self.keep,
+            label: self.label.clone(),
+            hook: self.hook.clone(),
+            set_ns: now.as_nanos(),
+            done_ns: now.as_nanos(),
         }
     }
 }
@@ -207,6 +291,7 @@ impl Core {
                 volume.run_schedule(wall, monotonic_ns, may_prune);
             }
         }
+        self.run_group_schedules(wall, monotonic_ns, may_prune);
     }
 }
 
@@ -214,17 +299,14 @@ impl Volume {
     fn run_schedule(&self, wall: WallTime, monotonic_ns: u64, may_prune: bool) {
         // A capture with a hook is its runner's: commands take their time.
         let due = self.schedule.lock().as_mut().and_then(|s| s.due(wall, monotonic_ns));
-        if let Some(record) = due.filter(|record| record.hook.is_none()) {
+        if let Some(record) = due.filter(|r| self.hook_for(r.hook.as_deref()).is_none()) {
             self.capture_due(record, monotonic_ns, &|| Consistency::CrashConsistent);
         }
-        let wants = |s: &Schedule| s.wants_pruning && monotonic_ns >= s.retry_ns;
+        let wants = |s: &Schedule| s.wants_pruning(monotonic_ns);
         if may_prune && self.schedule.lock().as_ref().is_some_and(wants) {
-            let pruned = self.prune();
+            let pruned = self.prune().map(|count| (0, count == PRUNED_MAX));
             if let Some(schedule) = self.schedule.lock().as_mut() {
-                match pruned {
-                    Ok(count) => schedule.wants_pruning = count == PRUNED_MAX,
-                    Err(error) => schedule.failed(&error, monotonic_ns),
-                }
+                schedule.pruned(pruned, monotonic_ns);
             }
         }
     }
@@ -233,8 +315,9 @@ impl Volume {
     #[must_use]
     pub fn due_hook(&self) -> Option<String> {
         let clock = &self.core.machine.clock;
-        let mut schedule = self.schedule.lock();
-        schedule.as_mut()?.due(clock.wall(), clock.monotonic_ns())?.hook
+        let (wall, monotonic_ns) = (clock.wall(), clock.monotonic_ns());
+        let due = self.schedule.lock().as_mut()?.due(wall, monotonic_ns)?;
+        self.hook_for(due.hook.as_deref())
     }
 
     /// Makes the capture that is due, if one is still; a failure is told by the schedule, and the
@@ -254,19 +337,9 @@ impl Volume {
         monotonic_ns: u64,
         consistency: &dyn Fn() -> Consistency,
     ) {
-        let captured = self.capture(&record.label, Some(&record), consistency);
+        let captured = self.capture(&record.label, Some(&record), consistency).map(drop);
         if let Some(schedule) = self.schedule.lock().as_mut().filter(|s| s.is(&record)) {
-            match captured {
-                Ok(_) => {
-                    schedule.next =
-                        schedule.timing.next_after(WallTime::from_nanos(record.done_ns));
-                    schedule.record = record;
-                    schedule.captures += 1;
-                    schedule.error = None;
-                    schedule.wants_pruning = true;
-                }
-                Err(error) => schedule.failed(&error, monotonic_ns),
-            }
+            schedule.captured(record, captured, monotonic_ns);
         }
     }
 
@@ -276,17 +349,8 @@ impl Volume {
     /// `Invalid`, `Refused`.
     pub fn set_schedule(&self, spec: &ScheduleSpec) -> Result<ScheduleInfo> {
         self.check_open()?;
-        check_label(&spec.label)?;
-        if let Some(hook) = &spec.hook {
-            check_name("hook", hook)?;
-        }
         let wall = self.core.machine.clock.wall();
-        if matches!(spec.timing, Timing::Every(span) if span.0 < EVERY_MIN_NS)
-            || spec.timing.next_after(wall).is_none()
-        {
-            let text = format!("`{}` cannot be a schedule", spec.timing);
-            return Err(Error::new(ErrorKind::Invalid, text).with_hint("at least every 1s"));
-        }
+        spec.check(wall)?;
         {
             let (mut numbers, commit) = self.begin()?;
             let id = match self.schedule.lock().as_ref() {
@@ -296,20 +360,7 @@ impl Volume {
                     numbers.schedule
                 }
             };
-            let (every_ns, cron) = match &spec.timing {
-                Timing::Every(span) => (Some(span.0), None),
-                Timing::Cron(cron) => (None, Some(cron.to_string())),
-            };
-            let record = ScheduleRecord {
-                id,
-                every_ns,
-                cron,
-                keep: spec.keep,
-                label: spec.label.clone(),
-                hook: spec.hook.clone(),
-                set_ns: wall.as_nanos(),
-                done_ns: wall.as_nanos(),
-            };
+            let record = spec.record(id, wall);
             commit.put_schedule(self.id, &record)?;
             let detail = format!("{}, keep {}", spec.timing, spec.keep);
             self.core.audit(&mut numbers, &commit, "schedule-set", &self.name, detail)?;
@@ -331,19 +382,8 @@ impl Volume {
     pub fn schedule_info(&self) -> Result<Option<ScheduleInfo>> {
         self.check_open()?;
         let pins = self.pins.lock();
-        Ok(self.schedule.lock().as_ref().map(|schedule| ScheduleInfo {
-            spec: schedule.spec(),
-            set: WallTime::from_nanos(schedule.record.set_ns),
-            next: schedule.next,
-            newest: pins
-                .scheduled(schedule.record.id)
-                .next()
-                .map(|(number, made_ns)| (number, WallTime::from_nanos(made_ns))),
-            captures: schedule.captures,
-            failures: schedule.failures,
-            pruned: schedule.pruned,
-            error: schedule.error.clone(),
-        }))
+        let schedule = self.schedule.lock();
+        Ok(schedule.as_ref().map(|s| s.info(pins.scheduled(s.record.id).next())))
     }
 
     /// Removes the schedule. Its versions stay until somebody deletes them.
@@ -371,7 +411,7 @@ impl Volume {
     pub fn apply_retention(&self, dry_run: bool) -> Result<Vec<u64>> {
         self.check_open()?;
         let (id, keep) = self.rules()?;
-        let doomed = doomed(&self.pins.lock(), id, &keep, usize::MAX);
+        let doomed = doomed(self.pins.lock().scheduled(id), &keep, usize::MAX);
         if !dry_run {
             let mut left = doomed.len();
             while left > 0 {
@@ -400,7 +440,7 @@ impl Volume {
         // Judged and removed under one lock: nobody deletes meanwhile what stands in for others.
         let mut pins = self.pins.lock();
         let (id, keep) = self.rules()?;
-        let doomed = doomed(&pins, id, &keep, PRUNED_MAX);
+        let doomed = doomed(pins.scheduled(id), &keep, PRUNED_MAX);
         if doomed.is_empty() {
             return Ok(0);
         }
@@ -434,91 +474,36 @@ impl Volume {
         let next = (page.len() > limit).then(|| page[limit].0);
         page.truncate(limit);
         let last = page.last().map_or(0, |(number, _)| *number);
-        let schedule = {
-            let schedule = self.schedule.lock();
-            schedule.as_ref().map(|s| (s.record.id, s.record.keep, s.timing.clone()))
-        };
-        let mut newest = None;
-        let mut verdicts = std::collections::BTreeMap::new();
-        if let Some((id, keep, _)) = &schedule {
+        let judged = {
             let pins = self.pins.lock();
-            for verdict in keep.judge(pins.scheduled(*id).map(candidate)) {
-                newest.get_or_insert(verdict.of.made);
-                if (first..=last).contains(&verdict.of.number) {
-                    verdicts.insert(verdict.of.number, verdict);
-                }
-            }
-        }
+            let schedule = self.schedule.lock();
+            let made = |s: &Schedule| pins.scheduled(s.record.id).map(candidate);
+            schedule.as_ref().map(|s| s.judged(made(s), first..=last))
+        };
+        let groups = self.core.judged_groups(self.id);
         let wall = self.core.machine.clock.wall();
-        let explain = |(number, record): (u64, crate::catalogue::VersionRecord)| {
+        let explain = |(number, record): (u64, VersionRecord)| {
             let time = record.scheduled.map_or(record.time_ns, |s| s.made_ns);
             let mut explained = Explained {
                 number,
                 time: WallTime::from_nanos(time),
-                made_by: match (record.scheduled, &schedule) {
-                    (None, _) => MadeBy::People,
-                    (Some(made), Some((id, ..))) if made.schedule == *id => MadeBy::Schedule,
-                    (Some(_), _) => MadeBy::RemovedSchedule,
-                },
+                made_by: MadeBy::People,
                 rules: Vec::new(),
                 stays: true,
                 goes: None,
             };
-            if let (Some((_, keep, timing)), Some(verdict), Some(newest)) =
-                (&schedule, verdicts.get(&number), newest)
-            {
-                explained.rules =
-                    verdict.kept_by.iter().map(|&(rule, place)| keep.reason(rule, place)).collect();
-                explained.stays = !verdict.kept_by.is_empty();
-                explained.goes = match explained.stays {
-                    true => keep.goes_at(verdict, newest, timing),
-                    false => Some(wall),
-                };
+            let Some(made) = record.scheduled else { return explained };
+            explained.made_by = MadeBy::RemovedSchedule;
+            if let Some(judged) = judged.as_ref().filter(|j| j.schedule == made.schedule) {
+                explained.made_by = MadeBy::Schedule;
+                judged.explain(number, wall, &mut explained);
+            }
+            if let Some(group) = groups.iter().find(|g| g.judged.schedule == made.schedule) {
+                explained.made_by = MadeBy::GroupSchedule;
+                group.explain(number, wall, &mut explained);
             }
             explained
         };
         Ok((page.into_iter().map(explain).collect(), next))
-    }
-}
-
-impl Schedule {
-    /// Whether it is still the one that this record was made of.
-    fn is(&self, record: &ScheduleRecord) -> bool {
-        let ScheduleRecord { id, set_ns, .. } = self.record;
-        (id, set_ns) == (record.id, record.set_ns)
-    }
-}
-
-/// Versions that no rule keeps, oldest first.
-fn doomed(pins: &Pins, id: u64, keep: &KeepRules, limit: usize) -> Vec<u64> {
-    if !keep.has_any() {
-        return Vec::new();
-    }
-    let goes = |verdict: Verdict| verdict.kept_by.is_empty().then_some(verdict.of.number);
-    let mut doomed: Vec<u64> =
-        keep.judge(pins.scheduled(id).map(candidate)).filter_map(goes).collect();
-    doomed.reverse();
-    doomed.truncate(limit);
-    doomed
-}
-
-fn candidate((number, made_ns): (u64, u64)) -> Candidate {
-    Candidate { number, made: WallTime::from_nanos(made_ns) }
-}
-
-impl KeepRules {
-    /// What keeps a version, with its place, such as `hourly 3/48`.
-    fn reason(&self, rule: Rule, place: u32) -> String {
-        let count = match rule {
-            Rule::Everything => return "there are no rules".to_owned(),
-            Rule::Within => return format!("within {}", Span(self.within_ns)),
-            Rule::Last => self.last,
-            Rule::Of(Period::Hour) => self.hourly,
-            Rule::Of(Period::Day) => self.daily,
-            Rule::Of(Period::Week) => self.weekly,
-            Rule::Of(Period::Month) => self.monthly,
-            Rule::Of(Period::Year) => self.yearly,
-        };
-        format!("{} {}/{count}", rule.name(), place + 1)
     }
 }

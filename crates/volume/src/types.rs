@@ -310,6 +310,8 @@ pub struct VolumeChange {
     pub dedup: Option<bool>,
     /// Bytes of the volume; with it all of the change is made, or nothing.
     pub size_bytes: Option<u64>,
+    /// The hook around captures that name none; `Some(None)` takes it away.
+    pub hook: Option<Option<String>>,
 }
 
 /// History that is kept although a smaller window or history limit was set: setting what held
@@ -414,6 +416,8 @@ pub struct VolumeInfo {
     pub history_bytes: u64,
     /// Bytes of history that stay because of versions, pinned marks, views and clones.
     pub pinned_bytes: u64,
+    /// The hook around captures that name none.
+    pub hook: Option<String>,
     /// The oldest moment that can be opened by time.
     pub oldest: Stamp,
     /// The present.
@@ -507,6 +511,17 @@ pub enum Consistency {
 }
 
 impl Consistency {
+    /// That of several volumes at one instant: failed where one failed, quiesced where all are.
+    #[must_use]
+    pub fn of_all(all: &[Consistency]) -> Consistency {
+        let is = |one: Consistency| all.contains(&one);
+        match (is(Consistency::QuiesceFailed), is(Consistency::CrashConsistent)) {
+            (true, _) => Consistency::QuiesceFailed,
+            (_, true) => Consistency::CrashConsistent,
+            _ => Consistency::Quiesced,
+        }
+    }
+
     /// Its name in the contract.
     #[must_use]
     pub fn name(self) -> &'static str {

@@ -259,6 +259,7 @@ impl Volume {
             live_exact: space.live_exact,
             history_bytes: space.history_bytes,
             pinned_bytes: space.pinned_bytes,
+            hook: record.hook.clone(),
             oldest,
             latest,
             created: WallTime::from_nanos(record.created_ns),

@@ -85,3 +85,46 @@ fn a_group_is_made_captured_shown_and_deleted() {
     assert_eq!(fixture.run(&["group", "show", "db"]).code, 10);
     assert_eq!(fixture.run(&["group", "create", "db", "nothing"]).code, 10);
 }
+
+#[test]
+fn a_group_is_captured_by_a_schedule_with_the_words_of_a_volume() {
+    let fixture = with_volume();
+    fixture.ok(&["group", "create", "db", "pg"]);
+    assert_eq!(fixture.run(&["group", "schedule", "show", "db"]).code, 10);
+    assert_eq!(fixture.run(&["group", "retention", "apply", "db"]).code, 10);
+    let set = ["group", "schedule", "set", "db", "--cron", "30 3 * * *"];
+    let keep = ["--keep-last", "2", "--keep-daily", "7", "--keep-within", "2d", "--label", "night"];
+    let set = fixture.run(&[&set[..], &keep].concat());
+    assert!(set.code == 0 && set.out.contains("last 2, daily 7, within 2d"), "{set:?}");
+    let shown = fixture.run(&["group", "schedule", "show", "db", "--json"]).json();
+    assert_eq!((&shown["group"], &shown["cron"]), (&"db".into(), &"30 3 * * *".into()));
+    let listed = fixture.ok(&["group", "schedule", "list"]);
+    assert!(listed.contains("GROUP") && listed.contains("db"), "{listed}");
+    assert!(!fixture.ok(&["version", "schedule", "list"]).contains("db"));
+    fixture.ok(&["group", "version", "db"]);
+    let why = fixture.ok(&["group", "retention", "explain", "db"]);
+    assert!(why.contains("made by people"), "{why}");
+    let dry = fixture.run(&["group", "retention", "apply", "db", "--dry-run"]);
+    assert!(dry.code == 0 && dry.err.contains("0 captures of group db would be pruned"), "{dry:?}");
+    let dry = fixture.run(&["group", "schedule", "remove", "db", "--dry-run"]);
+    assert!(dry.err.contains("would be removed"), "{dry:?}");
+    fixture.ok(&["group", "schedule", "remove", "db"]);
+    assert_eq!(fixture.run(&["group", "schedule", "remove", "db"]).code, 10);
+}
+
+#[test]
+fn a_hook_that_the_server_does_not_have_is_refused_as_a_setting() {
+    let fixture = with_volume();
+    fixture.ok(&["group", "create", "db", "pg"]);
+    for set in [["volume", "set", "pg", "--hook", "fs"], ["group", "set", "db", "--hook", "fs"]] {
+        let refused = fixture.run(&set);
+        assert!(refused.code == 10 && refused.err.contains("[hooks.NAME]"), "{refused:?}");
+        let dry = fixture.run(&[&set[..], &["--dry-run"]].concat());
+        assert!(dry.code == 0 && dry.out.contains("fs"), "{dry:?}");
+    }
+    let none = fixture.run(&["volume", "set", "pg", "--hook", "none", "--json"]).json();
+    assert!(none["hook"].is_null(), "{none}");
+    assert!(
+        fixture.run(&["group", "set", "db", "--hook", "none", "--json"]).json()["hook"].is_null()
+    );
+}

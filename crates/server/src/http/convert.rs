@@ -57,6 +57,8 @@ pub(crate) fn volume(info: volume::VolumeInfo, clients: usize, nbd: &NbdAddresse
         live_exact: info.live_exact,
         history_bytes: info.history_bytes,
         pinned_bytes: info.pinned_bytes,
+        hook: info.hook,
+        hook_known: true,
         oldest: stamp(info.oldest),
         latest: stamp(info.latest),
         created: time(info.created),
@@ -245,7 +247,8 @@ pub(crate) fn version(volume: &str, version: volume::Version) -> api::Version {
         bytes_exact: version.bytes_exact,
         until: version.until.map(time),
         span: version.until.and_then(|until| until.since(version.stamp.time)).map(SpanInput),
-        made_by: if version.is_scheduled { "schedule" } else { "people" }.to_owned(),
+        made_by: made_by(version.is_scheduled),
+        hook_failure: None,
         consistency: version.consistency.name().to_owned(),
         encoding: version.encoding.name().to_owned(),
         clones: version.dependants.clones,
@@ -255,13 +258,28 @@ pub(crate) fn version(volume: &str, version: volume::Version) -> api::Version {
     }
 }
 
-pub(crate) fn schedule(volume: &str, info: volume::ScheduleInfo) -> api::Schedule {
+fn made_by(is_scheduled: bool) -> String {
+    if is_scheduled { "schedule" } else { "people" }.to_owned()
+}
+
+/// What a schedule is of.
+pub(crate) enum Of<'n> {
+    Volume(&'n str),
+    Group(&'n str),
+}
+
+pub(crate) fn schedule(of: &Of<'_>, info: volume::ScheduleInfo) -> api::Schedule {
     let (every, cron) = match info.spec.timing {
         Timing::Every(span) => (Some(SpanInput(span)), None),
         Timing::Cron(line) => (None, Some(line.to_string())),
     };
+    let (volume, group) = match *of {
+        Of::Volume(name) => (Some(name), None),
+        Of::Group(name) => (None, Some(name)),
+    };
     api::Schedule {
-        volume: volume.to_owned(),
+        volume: volume.map(str::to_owned),
+        group: group.map(str::to_owned),
         every,
         cron,
         keep: keep(&info.spec.keep),
@@ -294,6 +312,7 @@ pub(crate) fn explained(explained: volume::Explained) -> api::Explained {
     let made_by = match explained.made_by {
         volume::MadeBy::People => "people",
         volume::MadeBy::Schedule => "schedule",
+        volume::MadeBy::GroupSchedule => "group-schedule",
         volume::MadeBy::RemovedSchedule => "removed-schedule",
     };
     api::Explained {
@@ -307,8 +326,8 @@ pub(crate) fn explained(explained: volume::Explained) -> api::Explained {
 }
 
 pub(crate) fn group(info: volume::GroupInfo) -> api::Group {
-    let volume::GroupInfo { name, volumes, created, captures } = info;
-    api::Group { name, volumes, created: time(created), captures }
+    let volume::GroupInfo { name, volumes, created, captures, hook } = info;
+    api::Group { name, volumes, created: time(created), captures, hook, hook_known: true }
 }
 
 pub(crate) fn group_version(version: volume::GroupVersion) -> api::GroupVersion {
@@ -318,7 +337,9 @@ pub(crate) fn group_version(version: volume::GroupVersion) -> api::GroupVersion 
         time: time(version.time),
         label: version.label,
         consistency: version.consistency.name().to_owned(),
+        made_by: made_by(version.is_scheduled),
         versions: version.versions.into_iter().map(member).collect(),
+        hook_failure: None,
     }
 }
 

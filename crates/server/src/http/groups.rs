@@ -1,16 +1,19 @@
 //! Consistency groups: list, create, show, delete, and their captures.
 
-use api::{API_PREFIX, CreateGroup, CreateVersion, DeletedVersions, ListQuery, RangeQuery};
+use api::{
+    API_PREFIX, ChangeGroup, CreateGroup, CreateVersion, DeletedVersions, ListQuery, RangeQuery,
+};
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
+use volume::Consistency;
 
 use super::answer::{Answer, Listed};
 use super::ask::{Asked, Body, Named};
 use super::volumes::{Made, made};
 use super::{Context, PAGE_ENTRIES, convert, page_entries};
 
-fn location(name: &str) -> String {
+pub(super) fn location(name: &str) -> String {
     format!("{API_PREFIX}/groups/{name}")
 }
 
@@ -19,7 +22,10 @@ fn location(name: &str) -> String {
     responses((status = 200, body = Vec<api::Group>)))]
 pub(super) async fn list(State(context): State<Context>) -> Answer<Json<Vec<api::Group>>> {
     context
-        .engine(|context| Ok(context.pool().groups().into_iter().map(convert::group).collect()))
+        .engine(|context| {
+            let groups = context.pool().groups().into_iter();
+            Ok(groups.map(|group| context.describe_group(group)).collect())
+        })
         .await
         .map(Json)
 }
@@ -40,7 +46,7 @@ pub(super) async fn create(
     context
         .engine(move |context| {
             let group = context.pool().create_group(&body.name, &body.volumes)?;
-            Ok(made(location(&group.name), convert::group(group)))
+            Ok(made(location(&group.name), context.describe_group(group)))
         })
         .await
 }
@@ -56,7 +62,37 @@ pub(super) async fn show(
     State(context): State<Context>,
     Named(name): Named<String>,
 ) -> Answer<Json<api::Group>> {
-    context.engine(move |context| Ok(convert::group(context.pool().group(&name)?))).await.map(Json)
+    context
+        .engine(move |context| Ok(context.describe_group(context.pool().group(&name)?)))
+        .await
+        .map(Json)
+}
+
+/// Changes the settings of a group.
+#[utoipa::path(patch, path = "/groups/{group}", tag = "groups", request_body = ChangeGroup,
+    params(("group" = String, Path, description = "Name of the group")),
+    responses(
+        (status = 200, body = api::Group),
+        (status = 404, body = api::Problem, content_type = "application/problem+json"),
+        (status = 422, body = api::Problem, content_type = "application/problem+json"),
+    ))]
+pub(super) async fn change(
+    State(context): State<Context>,
+    Named(name): Named<String>,
+    Body(body): Body<ChangeGroup>,
+) -> Answer<Json<api::Group>> {
+    context
+        .engine(move |context| {
+            let pool = context.pool();
+            pool.group(&name)?;
+            if let Some(hook) = &body.hook {
+                context.check_hook(hook.as_deref())?;
+                pool.set_group_hook(&name, hook.as_deref())?;
+            }
+            Ok(context.describe_group(pool.group(&name)?))
+        })
+        .await
+        .map(Json)
 }
 
 /// Deletes a group; its volumes and their versions stay.
@@ -144,14 +180,15 @@ pub(super) async fn capture(
             let pool = context.pool();
             pool.group(&name)?;
             context.check_hook(body.hook.as_deref())?;
-            let version = match &body.hook {
-                None => pool.create_group_version(&name, &label)?,
-                Some(hook) => context.hooks().around(hook, &name, |consistency| {
-                    pool.create_group_version_as(&name, &label, consistency)
-                })?,
-            };
+            let hooks = pool.group_hooks(&name, body.hook.as_deref())?;
+            let plain = |_: &str| Consistency::CrashConsistent;
+            let around = context.hooks().around_all(&hooks, &plain, |consistency| {
+                pool.create_group_version_as(&name, &label, consistency)
+            });
+            let hook_failure = around.failure();
+            let version = around.captured?;
             let at = format!("{}/versions?next={}&limit=1", location(&name), version.number);
-            Ok(made(at, convert::group_version(version)))
+            Ok(made(at, api::GroupVersion { hook_failure, ..convert::group_version(version) }))
         })
         .await
 }

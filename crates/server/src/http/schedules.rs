@@ -1,4 +1,4 @@
-//! Schedules of versions: list, show, set, remove; why versions stay; pruning now.
+//! Schedules of volumes and groups: list, show, set, remove; why versions stay; pruning now.
 
 use api::{ApplyRetention, ListQuery, ProblemKind, Pruned, SetSchedule};
 use axum::Json;
@@ -8,10 +8,30 @@ use units::{Cron, Timing};
 
 use super::answer::{Answer, Listed, Refusal};
 use super::ask::{Asked, Body, Named};
+use super::convert::Of;
 use super::volumes::location;
-use super::{Context, PAGE_ENTRIES, convert, page_entries};
+use super::{Context, PAGE_ENTRIES, convert, groups, page_entries};
 
-/// Lists all schedules by volume.
+fn spec_of(body: SetSchedule) -> Answer<volume::ScheduleSpec> {
+    let timing = match (body.every, &body.cron) {
+        (Some(every), None) => Timing::Every(every.0),
+        (None, Some(line)) => {
+            Timing::Cron(line.parse::<Cron>().map_err(|e| Refusal::malformed(e.message, e.hint))?)
+        }
+        _ => {
+            let hint = Some("such as {\"every\": \"1h\"}".to_owned());
+            return Err(Refusal::malformed("a schedule has either `every` or `cron`", hint));
+        }
+    };
+    Ok(volume::ScheduleSpec {
+        timing,
+        keep: convert::keep_back(&body.keep),
+        label: body.label.unwrap_or_default(),
+        hook: body.hook,
+    })
+}
+
+/// Lists all schedules: those of volumes by name, then those of groups.
 #[utoipa::path(get, path = "/schedules", tag = "schedules",
     responses((status = 200, body = Vec<api::Schedule>)))]
 pub(super) async fn list(State(context): State<Context>) -> Answer<Json<Vec<api::Schedule>>> {
@@ -21,8 +41,11 @@ pub(super) async fn list(State(context): State<Context>) -> Answer<Json<Vec<api:
             for volume in context.pool().volumes() {
                 // One that is deleted meanwhile has none.
                 if let Ok(Some(info)) = volume.schedule_info() {
-                    schedules.push(convert::schedule(volume.name(), info));
+                    schedules.push(convert::schedule(&Of::Volume(volume.name()), info));
                 }
+            }
+            for (group, info) in context.pool().group_schedules() {
+                schedules.push(convert::schedule(&Of::Group(&group), info));
             }
             Ok(schedules)
         })
@@ -46,7 +69,7 @@ pub(super) async fn show(
             let info = context.volume(&name)?.schedule_info()?.ok_or_else(|| {
                 Refusal::new(ProblemKind::NotFound, format!("{name} has no schedule"))
             })?;
-            Ok(convert::schedule(&name, info))
+            Ok(convert::schedule(&Of::Volume(&name), info))
         })
         .await
         .map(Json)
@@ -67,27 +90,12 @@ pub(super) async fn set(
     Named(name): Named<String>,
     Body(body): Body<SetSchedule>,
 ) -> Answer<Json<api::Schedule>> {
-    let timing = match (body.every, &body.cron) {
-        (Some(every), None) => Timing::Every(every.0),
-        (None, Some(line)) => {
-            Timing::Cron(line.parse::<Cron>().map_err(|e| Refusal::malformed(e.message, e.hint))?)
-        }
-        _ => {
-            let hint = Some("such as {\"every\": \"1h\"}".to_owned());
-            return Err(Refusal::malformed("a schedule has either `every` or `cron`", hint));
-        }
-    };
-    let spec = volume::ScheduleSpec {
-        timing,
-        keep: convert::keep_back(&body.keep),
-        label: body.label.unwrap_or_default(),
-        hook: body.hook,
-    };
+    let spec = spec_of(body)?;
     context
         .engine(move |context| {
             context.check_hook(spec.hook.as_deref())?;
             let info = context.volume(&name)?.set_schedule(&spec)?;
-            Ok(convert::schedule(&name, info))
+            Ok(convert::schedule(&Of::Volume(&name), info))
         })
         .await
         .map(Json)
@@ -153,6 +161,121 @@ pub(super) async fn apply(
     context
         .engine(move |context| {
             let versions = context.volume(&name)?.apply_retention(dry_run)?;
+            Ok(Pruned { versions, dry_run })
+        })
+        .await
+        .map(Json)
+}
+
+/// Shows the schedule of a group.
+#[utoipa::path(get, path = "/groups/{group}/schedule", tag = "groups",
+    params(("group" = String, Path, description = "Name of the group")),
+    responses(
+        (status = 200, body = api::Schedule),
+        (status = 404, body = api::Problem, content_type = "application/problem+json"),
+    ))]
+pub(super) async fn show_group(
+    State(context): State<Context>,
+    Named(name): Named<String>,
+) -> Answer<Json<api::Schedule>> {
+    context
+        .engine(move |context| {
+            let info = context.pool().group_schedule(&name)?.ok_or_else(|| {
+                Refusal::new(ProblemKind::NotFound, format!("group {name} has no schedule"))
+            })?;
+            Ok(convert::schedule(&Of::Group(&name), info))
+        })
+        .await
+        .map(Json)
+}
+
+/// Sets the schedule of a group, or changes it.
+#[utoipa::path(put, path = "/groups/{group}/schedule", tag = "groups",
+    request_body = SetSchedule,
+    params(("group" = String, Path, description = "Name of the group")),
+    responses(
+        (status = 200, body = api::Schedule),
+        (status = 400, body = api::Problem, content_type = "application/problem+json"),
+        (status = 404, body = api::Problem, content_type = "application/problem+json"),
+        (status = 422, body = api::Problem, content_type = "application/problem+json"),
+    ))]
+pub(super) async fn set_group(
+    State(context): State<Context>,
+    Named(name): Named<String>,
+    Body(body): Body<SetSchedule>,
+) -> Answer<Json<api::Schedule>> {
+    let spec = spec_of(body)?;
+    context
+        .engine(move |context| {
+            context.check_hook(spec.hook.as_deref())?;
+            let info = context.pool().set_group_schedule(&name, &spec)?;
+            Ok(convert::schedule(&Of::Group(&name), info))
+        })
+        .await
+        .map(Json)
+}
+
+/// Removes the schedule of a group; what it captured stays until it is deleted.
+#[utoipa::path(delete, path = "/groups/{group}/schedule", tag = "groups",
+    params(("group" = String, Path, description = "Name of the group")),
+    responses(
+        (status = 204),
+        (status = 404, body = api::Problem, content_type = "application/problem+json"),
+    ))]
+pub(super) async fn remove_group(
+    State(context): State<Context>,
+    Named(name): Named<String>,
+) -> Answer<StatusCode> {
+    context
+        .engine(move |context| {
+            context.pool().remove_group_schedule(&name)?;
+            Ok(StatusCode::NO_CONTENT)
+        })
+        .await
+}
+
+/// Says of each capture of a group why it stays or goes, by number.
+#[utoipa::path(get, path = "/groups/{group}/retention", tag = "groups",
+    params(("group" = String, Path, description = "Name of the group"), ListQuery),
+    responses(
+        (status = 200, body = Vec<api::Explained>, headers(("Link" = String))),
+        (status = 404, body = api::Problem, content_type = "application/problem+json"),
+    ))]
+pub(super) async fn explain_group(
+    State(context): State<Context>,
+    Named(name): Named<String>,
+    Asked(query): Asked<ListQuery>,
+) -> Answer<Listed<api::Explained>> {
+    let limit = page_entries(query.limit, PAGE_ENTRIES)?;
+    let from = query.next.unwrap_or(0);
+    context
+        .engine(move |context| {
+            let (explained, next) = context.pool().explain_group_retention(&name, from, limit)?;
+            let next = next.map(|number| {
+                format!("{}/retention?limit={limit}&next={number}", groups::location(&name))
+            });
+            Ok(Listed { entries: explained.into_iter().map(convert::explained).collect(), next })
+        })
+        .await
+}
+
+/// Prunes now the captures of a group's schedule that no rule keeps, each with its versions.
+#[utoipa::path(post, path = "/groups/{group}/retention", tag = "groups",
+    request_body = Option<ApplyRetention>,
+    params(("group" = String, Path, description = "Name of the group")),
+    responses(
+        (status = 200, body = Pruned),
+        (status = 404, body = api::Problem, content_type = "application/problem+json"),
+    ))]
+pub(super) async fn apply_group(
+    State(context): State<Context>,
+    Named(name): Named<String>,
+    Body(body): Body<ApplyRetention>,
+) -> Answer<Json<Pruned>> {
+    let dry_run = body.dry_run;
+    context
+        .engine(move |context| {
+            let versions = context.pool().apply_group_retention(&name, dry_run)?;
             Ok(Pruned { versions, dry_run })
         })
         .await

@@ -55,14 +55,20 @@ pub(super) async fn create(
             let label = body.label.unwrap_or_default();
             let volume = context.volume(&name)?;
             context.check_hook(body.hook.as_deref())?;
-            let version = match &body.hook {
-                None => volume.create_version(&label)?,
-                Some(hook) => context.hooks().around(hook, &name, |consistency| {
-                    volume.create_version_as(&label, consistency)
-                })?,
+            let hook = volume.hook_for(body.hook.as_deref());
+            let (version, failure) = match &hook {
+                None => (volume.create_version(&label)?, None),
+                Some(hook) => {
+                    let around = context.hooks().around(hook, &name, |consistency| {
+                        volume.create_version_as(&label, consistency)
+                    });
+                    let failure = around.failure();
+                    (around.captured?, failure)
+                }
             };
             let at = format!("{}/versions/{}", location(&name), version.number);
-            Ok(made(at, convert::version(&name, version)))
+            let told = convert::version(&name, version);
+            Ok(made(at, api::Version { hook_failure: failure, ..told }))
         })
         .await
 }

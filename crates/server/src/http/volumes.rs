@@ -241,7 +241,9 @@ fn apply(context: &Context, name: &str, body: &ChangeVolume, force: bool) -> Ans
         encoding: convert::encoding_change(body.encoding.as_deref(), body.encode_after)?,
         dedup: body.dedup,
         size_bytes: body.size.map(|size| size.0.0),
+        hook: body.hook.clone(),
     };
+    context.check_hook(change.hook.as_ref().and_then(Option::as_deref))?;
     if change != VolumeChange::default() {
         let before = volume.architecture();
         volume.change(&change)?;

@@ -47,6 +47,15 @@ impl Fixture {
         Fixture { server: Some(server), client, dir }
     }
 
+    /// Stops the server and starts one with the settings that there are without others.
+    pub fn restart(&mut self) {
+        self.server.take().expect("running").stop().expect("stop");
+        let config = Config::from_settings(settings(&self.dir.path().join("pool")));
+        self.server = Some(Server::start(&config.expect("settings")).expect("start"));
+        let address = format!("unix:{}", self.dir.path().join("pool/api.sock").display());
+        self.client = Client::new(address.parse().expect("address")).expect("client");
+    }
+
     /// A server with a volume `v` of 1 MiB.
     pub fn with_volume() -> Fixture {
         let fixture = Fixture::new();

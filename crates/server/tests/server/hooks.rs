@@ -3,7 +3,8 @@
 use std::time::{Duration, Instant};
 
 use api::{
-    CreateGroup, CreateVersion, Keep, ListQuery, ProblemKind, RangeQuery, SetSchedule, SpanInput,
+    ChangeGroup, ChangeVolume, CreateGroup, CreateVersion, Keep, ListQuery, ProblemKind,
+    RangeQuery, SetSchedule, SpanInput,
 };
 use hindsight_server::{HookSettings, Settings};
 use units::Span;
@@ -130,4 +131,94 @@ fn a_group_is_captured_at_one_instant_with_or_without_a_hook() {
     assert_eq!(kind(client.group("g")), ProblemKind::NotFound);
     // The one that was not deleted.
     assert_eq!(client.versions("v", &ListQuery::default()).expect("list").entries.len(), 1);
+}
+
+#[test]
+fn a_schedule_of_a_group_captures_with_its_hook_or_says_that_it_failed() {
+    let fixture = fixture();
+    let client = &fixture.client;
+    let volumes = vec!["v".to_owned()];
+    client.create_group(&CreateGroup { name: "g".to_owned(), volumes }).expect("create");
+    let schedule = |hook: &str| SetSchedule {
+        every: Some(SpanInput(Span(1_000_000_000))),
+        hook: Some(hook.to_owned()),
+        ..SetSchedule::default()
+    };
+    assert_eq!(kind(client.set_group_schedule("g", &schedule("other"))), ProblemKind::NotFound);
+    for (hook, consistency) in [("quiet", "quiesced"), ("loud", "quiesce-failed")] {
+        let before = client.group("g").expect("show").captures;
+        client.set_group_schedule("g", &schedule(hook)).expect("set");
+        let began = Instant::now();
+        while client.group("g").expect("show").captures == before {
+            assert!(began.elapsed() < Duration::from_secs(60), "nothing was captured");
+            std::thread::yield_now();
+        }
+        let newest = client.group_versions("g", &ListQuery { limit: None, next: Some(before) });
+        let newest = newest.expect("list").entries;
+        assert_eq!(newest[0].consistency, consistency, "{newest:?}");
+    }
+}
+
+#[test]
+fn a_hook_that_is_set_goes_around_every_capture_that_names_none() {
+    let fixture = fixture();
+    let client = &fixture.client;
+    let change = |hook: Option<&str>| {
+        let hook = Some(hook.map(str::to_owned));
+        client.change_volume("v", &ChangeVolume { hook, ..ChangeVolume::default() }, false)
+    };
+    let refused = problem(change(Some("other")));
+    assert_eq!(refused.problem_kind(), Some(ProblemKind::NotFound));
+    assert_eq!(refused.hint.as_deref(), Some("there is loud, quiet"));
+    let set = change(Some("quiet")).expect("set");
+    assert_eq!((set.hook.as_deref(), set.hook_known), (Some("quiet"), true));
+    let capture = |body: &CreateVersion| client.create_version("v", body).expect("captured");
+    assert_eq!(capture(&CreateVersion::default()).consistency, "quiesced");
+    assert_eq!(capture(&with("none")).consistency, "crash-consistent");
+    let failed = capture(&with("loud"));
+    assert_eq!(failed.consistency, "quiesce-failed");
+    assert!(failed.hook_failure.is_some_and(|why| why.starts_with("hook loud: ")));
+    assert_eq!(ran(&fixture).len(), 4);
+    // A group has the hooks of its volumes, until it has one of its own.
+    client.create_volume(&new_volume("w", 1 << 20)).expect("create");
+    let volumes = vec!["v".to_owned(), "w".to_owned()];
+    client.create_group(&CreateGroup { name: "g".to_owned(), volumes }).expect("create");
+    let made = client.create_group_version("g", &CreateVersion::default()).expect("captured");
+    assert_eq!(made.consistency, "crash-consistent", "w has no hook");
+    assert_eq!(client.version("v", made.versions[0].number).expect("show").consistency, "quiesced");
+    let group = |hook: Option<&str>| {
+        client.change_group("g", &ChangeGroup { hook: Some(hook.map(str::to_owned)) })
+    };
+    assert_eq!(kind(group(Some("other"))), ProblemKind::NotFound);
+    assert_eq!(group(Some("quiet")).expect("set").hook.as_deref(), Some("quiet"));
+    let made = client.create_group_version("g", &CreateVersion::default()).expect("captured");
+    assert_eq!(made.consistency, "quiesced");
+    assert_eq!(ran(&fixture)[4..], ["before v", "after v", "before g", "after g"]);
+    assert_eq!(change(None).expect("set").hook, None);
+    assert_eq!(capture(&CreateVersion::default()).consistency, "crash-consistent");
+}
+
+#[test]
+fn a_hook_that_the_configuration_lost_fails_and_the_capture_is_made() {
+    let mut fixture = fixture();
+    let hook = Some(Some("quiet".to_owned()));
+    let body = ChangeVolume { hook, ..ChangeVolume::default() };
+    fixture.client.change_volume("v", &body, false).expect("set");
+    fixture.restart();
+    let client = &fixture.client;
+    let shown = client.volume("v").expect("show");
+    assert_eq!((shown.hook.as_deref(), shown.hook_known), (Some("quiet"), false));
+    let made = client.create_version("v", &CreateVersion::default()).expect("captured");
+    assert_eq!(made.consistency, "quiesce-failed");
+    let why = "the server's configuration has no hook quiet";
+    assert_eq!(made.hook_failure.as_deref(), Some(why));
+    let every = Some(SpanInput(Span(1_000_000_000)));
+    client.set_schedule("v", &SetSchedule { every, ..SetSchedule::default() }).expect("set");
+    let began = Instant::now();
+    while client.schedule("v").expect("show").captures < 1 {
+        assert!(began.elapsed() < Duration::from_secs(60), "nothing was captured");
+        std::thread::yield_now();
+    }
+    let versions = client.versions("v", &ListQuery::default()).expect("list").entries;
+    assert!(versions.iter().all(|v| v.consistency == "quiesce-failed"), "{versions:?}");
 }

@@ -3,11 +3,12 @@
 use std::time::{Duration, Instant};
 
 use api::{
-    ApplyRetention, CreateVersion, Keep, ListQuery, ProblemKind, RangeQuery, SetSchedule, SpanInput,
+    ApplyRetention, CreateGroup, CreateVersion, Keep, ListQuery, ProblemKind, RangeQuery,
+    SetSchedule, SpanInput,
 };
 use units::Span;
 
-use crate::fixture::{Fixture, kind, problem};
+use crate::fixture::{Fixture, kind, new_volume, problem};
 
 const SECOND: Span = Span(1_000_000_000);
 
@@ -27,7 +28,7 @@ fn a_schedule_is_set_runs_and_is_removed() {
     assert_eq!(kind(client.schedule("v")), ProblemKind::NotFound);
     let keep = Keep { last: 1, ..Keep::default() };
     let set = client.set_schedule("v", &every(SECOND, keep)).expect("set");
-    assert_eq!((set.volume.as_str(), set.keep, set.cron), ("v", keep, None));
+    assert_eq!((set.volume.as_deref(), set.keep, set.cron), (Some("v"), keep, None));
     assert!(set.next.is_some_and(|next| next > set.set));
     // The background thread captures by the real clock; nothing of ours waits for longer.
     let began = Instant::now();
@@ -105,4 +106,51 @@ fn a_range_of_versions_is_deleted() {
     assert_eq!(versions[0].until, Some(versions[1].time));
     assert!(versions[0].span.is_some() && versions[1].span.is_none());
     assert_eq!((versions[1].encoding.as_str(), versions[1].made_by.as_str()), ("raw", "people"));
+}
+
+#[test]
+fn a_group_has_a_schedule_and_keep_rules() {
+    let fixture = Fixture::with_volume();
+    let client = &fixture.client;
+    client.create_volume(&new_volume("w", 1 << 20)).expect("create");
+    let volumes = vec!["v".to_owned(), "w".to_owned()];
+    client.create_group(&CreateGroup { name: "g".to_owned(), volumes }).expect("create");
+    assert_eq!(kind(client.group_schedule("g")), ProblemKind::NotFound);
+    assert_eq!(
+        kind(client.set_group_schedule("h", &every(SECOND, Keep::default()))),
+        ProblemKind::NotFound
+    );
+    let keep = Keep { last: 1, ..Keep::default() };
+    let set = client.set_group_schedule("g", &every(SECOND, keep)).expect("set");
+    assert_eq!((set.group.as_deref(), set.volume, set.keep), (Some("g"), None, keep));
+    let began = Instant::now();
+    while client.group_schedule("g").expect("show").captures < 2 {
+        assert!(began.elapsed() < Duration::from_secs(60), "nothing was captured");
+        std::thread::yield_now();
+    }
+    assert_eq!(client.schedules().expect("list").len(), 1);
+    // From now on nothing is due for years.
+    let line = SetSchedule { cron: Some("@yearly".to_owned()), keep, ..SetSchedule::default() };
+    client.set_group_schedule("g", &line).expect("change");
+    let all = client.group_versions("g", &ListQuery::default()).expect("list").entries;
+    assert!(all.iter().all(|c| c.made_by == "schedule" && c.versions.len() == 2), "{all:?}");
+    let told = client.group_retention("g", &ListQuery::default()).expect("explained").entries;
+    let (newest, older) = told.split_last().expect("some");
+    assert_eq!((newest.stays, &newest.rules[..]), (true, &["last 1/1".to_owned()][..]));
+    let doomed: Vec<u64> = older.iter().map(|capture| capture.number).collect();
+    let of_volume = client.retention("v", &ListQuery::default()).expect("explained").entries;
+    assert!(of_volume.iter().all(|v| v.made_by == "group-schedule"), "{of_volume:?}");
+    let dry = client.apply_group_retention("g", &ApplyRetention { dry_run: true }).expect("told");
+    assert_eq!((&dry.versions, dry.dry_run), (&doomed, true));
+    let done = client.apply_group_retention("g", &ApplyRetention::default()).expect("pruned");
+    assert_eq!(done.versions, doomed);
+    for name in ["v", "w"] {
+        let left = client.versions(name, &ListQuery::default()).expect("list").entries;
+        assert_eq!(left.len(), 1, "{name}");
+    }
+    let (_, metrics) =
+        fixture.raw("GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+    assert!(metrics.contains("hindsight_schedule_pruned_total{group=\"g\"}"), "{metrics}");
+    client.remove_group_schedule("g").expect("remove");
+    assert_eq!(kind(client.remove_group_schedule("g")), ProblemKind::NotFound);
 }

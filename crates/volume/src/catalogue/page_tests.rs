@@ -9,10 +9,10 @@ use serde::Serialize;
 
 use super::{
     AUDIT, BASES, COMPACTIONS, CURRENT, CompactionRecord, ConversionRecord, EventRecord, FIGURES,
-    GROUP_VERSIONS, GROUPS, GraceRecord, GroupRecord, GroupVersionRecord, MAP_RUNS, MARKS,
-    MarkRecord, NUMBERS, RunRecord, SAMPLES, SCHEDULES, SEGMENTS, SPARES, ScheduleRecord,
-    ScheduledRecord, SegmentRecord, SourceRecord, TIME_RUNS, TIMELINES, TimelineRecord, VERSIONS,
-    VOLUMES, VersionRecord, VolumeRecord,
+    GROUP_SCHEDULES, GROUP_VERSIONS, GROUPS, GraceRecord, GroupRecord, GroupVersionRecord,
+    MAP_RUNS, MARKS, MarkRecord, NUMBERS, RunRecord, SAMPLES, SCHEDULES, SEGMENTS, SPARES,
+    ScheduleRecord, ScheduledRecord, SegmentRecord, SourceRecord, TIME_RUNS, TIMELINES,
+    TimelineRecord, VERSIONS, VOLUMES, VersionRecord, VolumeRecord,
 };
 use crate::figures::{Figures, SpanFigures};
 use crate::growth::Sample;
@@ -66,6 +66,7 @@ fn the_page_names_every_table_and_its_types() {
         typed(COMPACTIONS),
         typed(GROUPS),
         typed(GROUP_VERSIONS),
+        typed(GROUP_SCHEDULES),
         typed(AUDIT),
         typed(FIGURES),
         typed(SAMPLES),
@@ -142,6 +143,7 @@ fn volume() -> VolumeRecord {
         encoding: Some(encoding()),
         dedup: true,
         grace: Some(grace()),
+        hook: Some("freeze".to_owned()),
     }
 }
 
@@ -167,13 +169,20 @@ fn the_page_names_every_field_of_every_json_record() {
     };
     let keep =
         KeepRules { last: 1, hourly: 1, daily: 1, weekly: 1, monthly: 1, yearly: 1, within_ns: 1 };
-    let group =
-        GroupRecord { id: 1, name: text(), members: vec![1], created_ns: 1, next_version: 1 };
+    let group = GroupRecord {
+        id: 1,
+        name: text(),
+        members: vec![1],
+        created_ns: 1,
+        next_version: 1,
+        hook: Some(text()),
+    };
     let capture = GroupVersionRecord {
         time_ns: 1,
         label: text(),
         consistency: Consistency::QuiesceFailed,
         versions: vec![(1, 0)],
+        scheduled: Some(scheduled),
     };
     let schedule = ScheduleRecord {
         id: 1,

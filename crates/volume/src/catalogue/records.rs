@@ -82,6 +82,9 @@ pub struct VolumeRecord {
     /// What a smaller window or history limit takes away is kept for a while.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub grace: Option<GraceRecord>,
+    /// The hook around its captures, unless another one is named.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hook: Option<String>,
 }
 
 /// History that is kept although a smaller window or history limit was set.
@@ -222,6 +225,9 @@ pub struct GroupRecord {
     pub created_ns: u64,
     /// The next capture's number.
     pub next_version: u64,
+    /// The hook around its captures, unless another one is named.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hook: Option<String>,
 }
 
 /// A capture of a group.
@@ -237,9 +243,12 @@ pub struct GroupVersionRecord {
     pub consistency: Consistency,
     /// Volume ids and the numbers of their versions.
     pub versions: Vec<(u64, u64)>,
+    /// What made it, if that was a schedule of the group.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scheduled: Option<ScheduledRecord>,
 }
 
-/// That a schedule made a version.
+/// That a schedule made a version or a capture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ScheduledRecord {
@@ -254,7 +263,7 @@ fn is_false(value: &bool) -> bool {
     !*value
 }
 
-/// When versions of a volume are captured, and which of them stay.
+/// When a volume or a group is captured, and which of these versions stay.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ScheduleRecord {

@@ -40,6 +40,8 @@ pub enum Action {
     DeleteCapture(u64),
     /// Sets a schedule: volume, seconds, how many stay.
     Schedule(String, u64, u32),
+    /// Sets the schedule of a group: its volumes, seconds, how many captures stay.
+    ScheduleGroup(Vec<String>, u64, u32),
     /// Compacts or uncompacts one.
     Compact(String, u64, Compaction),
     /// Names a moment: volume, name, moment, pinned.

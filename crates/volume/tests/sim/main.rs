@@ -272,6 +272,9 @@ fn volumes_are_captured_together_and_by_schedules_in_the_simulator() {
     println!("{captured} captures, {deleted} deleted; {made} by schedules, {pruned} pruned");
     assert!(captured > 50 && deleted > 10, "{captured} captures, {deleted} deleted");
     assert!(made > 50 && pruned > 10, "{made} versions by schedules, {pruned} pruned");
+    let [made, pruned] = [sum(|t| t.group_made), sum(|t| t.group_pruned)];
+    println!("{made} captures by schedules, {pruned} pruned");
+    assert!(made > 50 && pruned > 4, "{made} captures by schedules, {pruned} pruned");
 }
 
 #[test]

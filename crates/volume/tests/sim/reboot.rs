@@ -104,6 +104,7 @@ impl World {
         self.note_given_up().unwrap_or_else(|e| panic!("the audit log after recovery: {e}"));
         let names: Vec<String> = self.models.keys().cloned().collect();
         self.note_deleting(under_way);
+        self.note_scheduled(under_way);
         for name in names {
             let mine = under_way.filter(|action| touches(action, &name));
             self.settle_content(&name, power, mine);

@@ -191,7 +191,15 @@ impl Workload {
         if models.is_empty() || !random.chance(200) {
             return None;
         }
-        Some(match random.below(10) {
+        Some(match random.below(11) {
+            10 => {
+                let mut names: Vec<String> = models.keys().cloned().collect();
+                names.retain(|_| random.chance(600));
+                if names.is_empty() {
+                    return None;
+                }
+                Action::ScheduleGroup(names, random.between(1, 60), random.between(1, 3) as u32)
+            }
             0..=4 => {
                 let mut names: Vec<String> = models.keys().cloned().collect();
                 names.retain(|_| random.chance(700));
@@ -350,6 +358,7 @@ impl Workload {
 
     fn change(&mut self) -> VolumeChange {
         VolumeChange {
+            hook: None,
             granularity: self.random.chance(500).then(|| self.granularity()),
             window_ns: self.random.chance(500).then(|| self.window()),
             history_limit_bytes: match self.limits.below(4) {

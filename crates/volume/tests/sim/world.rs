@@ -364,6 +364,9 @@ impl World {
             Action::CaptureTogether(names) => self.capture_together(names)?,
             Action::DeleteCapture(pick) => self.delete_capture(*pick)?,
             Action::Schedule(name, seconds, last) => self.schedule(name, *seconds, *last)?,
+            Action::ScheduleGroup(names, seconds, last) => {
+                self.schedule_group(names, *seconds, *last)?;
+            }
             Action::Resize(name, size) => self.resize(name, *size)?,
             event => self.perform_event(event)?,
         }

@@ -14,7 +14,7 @@ use units::Moment;
 
 use crate::hook::{Rig, SECOND_NS, make, put};
 
-fn add(pool: &Pool, name: &str, cache_bytes: u64) -> Arc<Volume> {
+pub fn add(pool: &Pool, name: &str, cache_bytes: u64) -> Arc<Volume> {
     let spec = VolumeSpec {
         name: name.to_owned(),
         size_bytes: 1 << 20,
@@ -33,7 +33,7 @@ fn add(pool: &Pool, name: &str, cache_bytes: u64) -> Arc<Volume> {
     pool.create_volume(&spec).expect("made")
 }
 
-fn names(names: &[&str]) -> Vec<String> {
+pub fn names(names: &[&str]) -> Vec<String> {
     names.iter().map(|name| (*name).to_owned()).collect()
 }
 

@@ -13,6 +13,7 @@ mod figures;
 mod full;
 mod golden;
 mod grace;
+mod group_schedule;
 mod groups;
 mod handover;
 mod hook;
