@@ -15,6 +15,7 @@ mod destage;
 mod forecast;
 mod histogram;
 mod meter;
+mod places;
 mod profile;
 mod survival;
 

@@ -177,6 +177,8 @@ impl Counted {
             }
             Architecture::SplitDownstream => self.per_write(self.split_downstream),
             Architecture::Checkpointing => self.per_write(self.checkpointing),
+            // As the engine's, not as the paper's: `hybrid_ios`.
+            Architecture::Hybrid => self.per_write(self.hybrid_of_newest),
         }
     }
 

@@ -113,8 +113,9 @@ pub enum ReplayError {
     Engine(#[from] volume::Error),
 }
 
-/// The model's name of an architecture of the engine; it has no formula for `hybrid`.
+/// The model's name of an architecture of the engine that has a formula; what `hybrid` costs is
+/// forecast by distances, and counted where there is a trace.
 fn modelled(architecture: Architecture) -> Option<ModelArchitecture> {
     let mut all = ModelArchitecture::ALL.into_iter();
-    all.find(|one| one.name() == architecture.name())
+    all.find(|one| one.name() == architecture.name() && *one != ModelArchitecture::Hybrid)
 }

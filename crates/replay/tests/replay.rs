@@ -3,9 +3,12 @@
 use hindsight_replay::{
     Architecture, DestageAt, MEMORY_BYTES_DEFAULT, ReplaySettings, Replayed, replay,
 };
-use lab::Source;
 use lab::generate::{Extent, Generator, Pattern, Spread, SpreadSettings, Walk, Workload};
-use units::Granularity;
+use lab::model::{
+    Architecture as ModelArchitecture, DIRTY_SHARE_DEFAULT, Meter, MeterSettings, dirty_pages,
+};
+use lab::{RequestKind, Source};
+use units::{BLOCK_BYTES, Granularity};
 
 const HOUR_NS: u64 = 3600 * 1_000_000_000;
 
@@ -120,6 +123,26 @@ fn checkpointing_brings_home_what_its_rule_says_at_every_granularity() {
     }
 }
 
+/// What the model says of `hybrid` with a cache of 8 MiB, from the distances between writes.
+fn forecast(workload: Workload, requests: u64, granularity: &str) -> f64 {
+    let mut meter = Meter::new(MeterSettings::default()).expect("defaults");
+    let mut source = generator(workload, requests);
+    while let Some(request) = source.next().expect("a generator does not fail") {
+        if request.kind != RequestKind::Read {
+            meter.add(&request).expect("in range");
+        }
+    }
+    let profile = meter.finish();
+    let window_ns = match granularity.parse().expect("a granularity") {
+        Granularity::EveryWrite => 0.0,
+        Granularity::Interval(span) => span.as_nanos() as f64,
+        Granularity::OnDemand => f64::INFINITY,
+    };
+    let pages = dirty_pages(8 << 20, DIRTY_SHARE_DEFAULT, BLOCK_BYTES);
+    let wait_ns = profile.wait_ns_in(window_ns, pages);
+    profile.ios(ModelArchitecture::Hybrid, window_ns, wait_ns).total()
+}
+
 #[test]
 fn the_hybrid_costs_what_the_lab_counts_and_less_than_both_of_what_it_is_between() {
     let workloads = [
@@ -162,15 +185,21 @@ fn the_hybrid_costs_what_the_lab_counts_and_less_than_both_of_what_it_is_between
             let copy = of(Architecture::Checkpointing).predicted.total();
             let total = hybrid.measured.total();
             let saved = 1.0 - total / split.min(copy);
+            let forecast = forecast(workload, requests, granularity);
             println!(
-                "{name}, {granularity}: {total:.4}, counted {:.4}, off {:+.4}; split {split:.4}, \
-                 copy {copy:.4}, stream {stream:.4}, saved {saved:.4}",
+                "{name}, {granularity}: {total:.4}, counted {:.4}, off {:+.4}; forecast \
+                 {forecast:.4}, off {:+.4}; split {split:.4}, copy {copy:.4}, stream {stream:.4}, \
+                 saved {saved:.4}",
                 hybrid.predicted.total(),
                 hybrid.off,
+                forecast / total - 1.0,
             );
             // The lab's cache lets versions go as soon as their window is over.
             let most = if granularity == "every-write" { 0.05 } else { 0.03 };
             assert!(hybrid.off.abs() < most, "{name}, {granularity}: {hybrid:?}");
+            // What advice goes by.
+            let off = forecast / total - 1.0;
+            assert!(off.abs() < 0.04, "{name}, {granularity}: {total}, forecast {forecast}");
             assert!(saved > 0.0, "{name}, {granularity}: {total} is not below {split} and {copy}");
             let is_coarse = ["5min", "10min"].contains(&granularity);
             assert!(!is_coarse || total < 0.9 * stream, "{name}, {granularity}: {stream}");

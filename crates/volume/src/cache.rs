@@ -13,23 +13,22 @@
 //!
 //! Deliberately unaware of the log, the map and the device.
 
-use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use history::{BlockOp, FastMap, FastSet};
+use history::{BlockOp, FastSet};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use units::{BLOCK_BYTES, Seq, WallTime};
 
 use crate::types::{CacheUse, Granularity, Stamp};
 
-mod clean;
 mod extents;
+mod pages;
 mod rewrites;
 mod run;
 
 pub use run::Run;
 
-use clean::Clean;
+use pages::{Pages, Version};
 use rewrites::{Leaving, Rewrites};
 
 const BLOCK: usize = BLOCK_BYTES as usize;
@@ -48,31 +47,18 @@ pub struct Limits {
 }
 
 /// What may be replaced by what.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Window {
     generation: u64,
     /// None: nothing may.
     number: Option<u64>,
 }
 
-/// A version of a block that waits.
-#[derive(Debug)]
-struct Version {
-    time: WallTime,
-    window: Window,
-    /// None: a hole.
-    bytes: Option<Box<[u8]>>,
-    crc: u32,
-}
-
 #[derive(Debug)]
 struct State {
     limits: Option<Limits>,
     granularity: Granularity,
-    /// Versions by write and block.
-    waiting: BTreeMap<(u64, u64), Version>,
-    /// The write of each block's newest version.
-    newest: FastMap<u64, u64>,
+    pages: Pages,
     next_write: u64,
     /// Writes below this are on their way to the device.
     going: u64,
@@ -84,7 +70,6 @@ struct State {
     ops: u64,
     held: usize,
     locked: Vec<(u64, u64)>,
-    clean: Clean,
     /// How blocks are written again, if somebody wants to know.
     rewrites: Option<Rewrites>,
     written: Vec<u64>,
@@ -100,8 +85,9 @@ pub struct Cache {
     state: Mutex<State>,
     changed: Condvar,
     on: AtomicBool,
-    /// The right to destage: one at a time, so that the log gets the order.
-    pub destaging: Mutex<()>,
+    /// The right to destage: one at a time, so that the log gets the order. With it, room for what
+    /// is on its way.
+    pub destaging: Mutex<Run>,
     /// Something was destaged into the pool's reserve: no new write before there is room.
     pub short: AtomicBool,
     /// When a write was offered last, by a clock that nobody sets.
@@ -147,8 +133,7 @@ impl Cache {
         let state = State {
             limits: None,
             granularity,
-            waiting: BTreeMap::new(),
-            newest: FastMap::default(),
+            pages: Pages::default(),
             next_write: 1,
             going: 0,
             generation: 0,
@@ -157,7 +142,6 @@ impl Cache {
             ops: 0,
             held: 0,
             locked: Vec::new(),
-            clean: Clean::default(),
             rewrites: None,
             written: vec![0; WRITTEN_COUNTERS],
             replaced: 0,
@@ -169,7 +153,7 @@ impl Cache {
             state: Mutex::new(state),
             changed: Condvar::new(),
             on: AtomicBool::new(false),
-            destaging: Mutex::new(()),
+            destaging: Mutex::default(),
             short: AtomicBool::new(false),
             offered_ns: AtomicU64::new(0),
         }
@@ -185,9 +169,13 @@ impl Cache {
     pub fn set(&self, limits: Option<Limits>) {
         let mut state = self.state.lock();
         let switches = limits.is_some() != state.limits.is_some();
-        assert!(!switches || state.waiting.is_empty(), "nothing waits");
+        assert!(!switches || state.pages.waiting_len() == 0, "nothing waits");
         state.limits = limits;
         state.shrink();
+        if limits.is_none() {
+            // Their room, too.
+            state.pages = Pages::default();
+        }
         self.on.store(limits.is_some(), Ordering::Release);
     }
 
@@ -200,7 +188,7 @@ impl Cache {
     /// Another granularity holds from now on. Nothing waits.
     pub fn set_granularity(&self, granularity: Granularity) {
         let mut state = self.state.lock();
-        assert!(state.waiting.is_empty(), "nothing waits");
+        assert!(state.pages.waiting_len() == 0, "nothing waits");
         state.granularity = granularity;
     }
 
@@ -236,23 +224,21 @@ impl Cache {
     pub fn forget_while(&self, change: impl FnOnce()) {
         let mut state = self.state.lock();
         change();
-        state.clean.shrink_to(0);
+        state.pages.shrink_clean_to(0);
         state.written.iter_mut().for_each(|count| *count += 1);
     }
 
     /// Forgets the clean blocks from `first` to before `end`, which were trimmed past it.
     pub fn forget_range(&self, first: u64, end: u64) {
         let mut state = self.state.lock();
-        state.clean.remove_range(first..end);
+        state.pages.remove_clean(first..end);
         state.written.iter_mut().for_each(|count| *count += 1);
     }
 
     /// Forgets everything, also what waits: the volume is gone.
     pub fn discard(&self) {
         let mut state = self.state.lock();
-        state.waiting.clear();
-        state.newest.clear();
-        state.clean.shrink_to(0);
+        state.pages = Pages::default();
         state.ops = 0;
         drop(state);
         self.changed.notify_all();
@@ -276,8 +262,8 @@ impl Cache {
             return Offered::Moved;
         }
         let mut taken = 0;
-        while taken < ops.len() && (state.waiting.len() < limits.dirty || state.waiting.is_empty())
-        {
+        let has_room = |waiting: usize| waiting < limits.dirty.max(1);
+        while taken < ops.len() && has_room(state.pages.waiting_len()) {
             let mut blocks = count_of(&ops[taken]);
             let more = ops[taken + 1..].iter().take_while(|op| {
                 blocks += count_of(op);
@@ -300,11 +286,8 @@ impl Cache {
         let mut missing = Missing { runs: Vec::new(), written: Vec::new(), hits: 0 };
         let mut last_missed = None;
         for (index, block) in (first..first + count as u64).enumerate() {
-            if let Some(version) = state.newest_of(block) {
-                take(index, version.bytes.as_deref().unwrap_or(&zeros));
-                missing.hits += 1;
-            } else if let Some(bytes) = state.clean.get(block) {
-                take(index, bytes);
+            if let Some(bytes) = state.pages.read(block) {
+                take(index, bytes.unwrap_or(&zeros));
                 missing.hits += 1;
             } else {
                 missing.written.push(state.written[counter(block)]);
@@ -335,7 +318,7 @@ impl Cache {
         for (index, bytes) in bytes.chunks_exact(BLOCK).enumerate() {
             let block = first + index as u64;
             if state.written[counter(block)] == missing.written[skip + index] {
-                state.clean.put(block, bytes.into());
+                state.pages.put_clean(block, bytes);
             }
         }
         state.shrink();
@@ -372,7 +355,7 @@ impl Cache {
     pub fn release(&self, logged: Seq, last_time: WallTime) {
         let mut state = self.state.lock();
         state.held -= 1;
-        if state.waiting.is_empty() {
+        if state.pages.waiting_len() == 0 {
             state.logged = state.logged.max(logged);
             state.last_time = state.last_time.max(last_time);
         }
@@ -384,24 +367,24 @@ impl Cache {
     pub fn end_generation(&self) -> Option<u64> {
         let mut state = self.state.lock();
         state.generation += 1;
-        state.waiting.last_key_value().map(|(&(write, _), _)| write)
+        state.pages.last_waiting().map(|page| page.write)
     }
 
     /// Whether a write up to this one waits.
     pub fn has_waiting(&self, upto: u64) -> bool {
-        self.state.lock().waiting.first_key_value().is_some_and(|(key, _)| key.0 <= upto)
+        self.state.lock().pages.first_waiting().is_some_and(|page| page.write <= upto)
     }
 
     /// When the oldest of what waits was accepted.
     pub fn first_waiting(&self) -> Option<WallTime> {
-        self.state.lock().waiting.first_key_value().map(|(_, version)| version.time)
+        self.state.lock().pages.first_waiting().map(|page| page.time)
     }
 
     /// The stamp that the last write will have which waits. Nothing that waits is replaced from
     /// now on, so that it is right.
     pub fn latest(&self) -> Option<Stamp> {
         let mut state = self.state.lock();
-        let time = state.waiting.last_key_value()?.1.time;
+        let time = state.pages.last_waiting()?.time;
         state.generation += 1;
         let seq = Seq(state.logged.0 + state.count_ops());
         Some(Stamp { seq, time })
@@ -417,7 +400,7 @@ impl Cache {
     pub fn excess(&self, keep: usize) -> usize {
         let state = self.state.lock();
         let Some(limits) = state.limits else { return 0 };
-        state.waiting.len().saturating_sub(limits.dirty * keep / 16)
+        state.pages.waiting_len().saturating_sub(limits.dirty * keep / 16)
     }
 
     /// How many versions a writer destages that finds no room.
@@ -430,8 +413,8 @@ impl Cache {
         let state = self.state.lock();
         CacheUse {
             dirty_limit_bytes: state.limits.map_or(0, |l| l.dirty as u64 * BLOCK_BYTES),
-            dirty_bytes: state.waiting.len() as u64 * BLOCK_BYTES,
-            clean_bytes: state.clean.len() as u64 * BLOCK_BYTES,
+            dirty_bytes: state.pages.waiting_len() as u64 * BLOCK_BYTES,
+            clean_bytes: state.pages.clean_len() as u64 * BLOCK_BYTES,
             hits: state.hits,
             misses: state.misses,
             absorbed: state.replaced,
@@ -442,19 +425,15 @@ impl Cache {
     /// Fails where its parts disagree.
     pub fn verify(&self) {
         let state = self.state.lock();
-        for (&block, &write) in &state.newest {
-            assert!(state.waiting.contains_key(&(write, block)), "a newest version waits");
-        }
-        for &(write, block) in state.waiting.keys() {
-            assert!(state.newest[&block] >= write, "the newest version is the newest");
-        }
-        let mut times = state.waiting.values().map(|version| version.time);
+        state.pages.verify();
+        let mut times = state.pages.waiting().map(|(_, page)| page.time);
         let mut before = times.next();
         for time in times {
             assert!(before <= Some(time), "time rises with the order");
             before = Some(time);
         }
-        assert!(state.limits.is_some() || state.waiting.is_empty(), "nothing waits without it");
+        let waiting = state.pages.waiting_len();
+        assert!(state.limits.is_some() || waiting == 0, "nothing waits without it");
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -470,11 +449,6 @@ impl State {
                 let end = first + count_of(op) as u64;
                 self.locked.iter().any(|&(a, b)| a < end && first < b)
             })
-    }
-
-    fn newest_of(&self, block: u64) -> Option<&Version> {
-        let write = *self.newest.get(&block)?;
-        Some(&self.waiting[&(write, block)])
     }
 
     fn take_group(&mut self, ops: &[BlockOp<'_>], time: WallTime) {
@@ -493,47 +467,41 @@ impl State {
             for index in 0..count_of(op) {
                 let (bytes, crc) = match *op {
                     BlockOp::Data { bytes, crcs, .. } => {
-                        let bytes = &bytes[index * BLOCK..(index + 1) * BLOCK];
-                        (Some(Box::from(bytes)), crcs[index])
+                        (Some(&bytes[index * BLOCK..(index + 1) * BLOCK]), crcs[index])
                     }
                     BlockOp::Zero { .. } => (None, 0),
                 };
-                let version = Version { time, window, bytes, crc };
-                self.take(write, first_of(op) + index as u64, version);
+                let version = Version { write, time, window, bytes, crc };
+                self.take(first_of(op) + index as u64, version);
             }
         }
         self.shrink();
     }
 
-    fn take(&mut self, write: u64, block: u64, version: Version) {
-        if let Some(&before) = self.newest.get(&block) {
-            let there = self.waiting[&(before, block)].window;
-            if before >= self.going && there.number.is_some() && there == version.window {
-                self.waiting.remove(&(before, block));
-                self.replaced += 1;
-            }
-        }
+    fn take(&mut self, block: u64, version: Version<'_>) {
+        let (going, window) = (self.going, version.window);
+        let replaced = self.pages.wait(block, version, |there| {
+            there.write >= going && window.number.is_some() && there.window == window
+        });
+        self.replaced += u64::from(replaced);
         if let Some(rewrites) = &mut self.rewrites {
             rewrites.met(block, version.time.as_nanos());
         }
-        self.newest.insert(block, write);
-        self.waiting.insert((write, block), version);
-        self.clean.remove(block);
         self.written[counter(block)] += 1;
     }
 
     /// Lets clean blocks go until all is within the limit.
     fn shrink(&mut self) {
         let most = self.limits.map_or(0, |limits| limits.blocks);
-        self.clean.shrink_to(most.saturating_sub(self.waiting.len()));
+        self.pages.shrink_clean_to(most.saturating_sub(self.pages.waiting_len()));
     }
 
     /// How many ops what waits will be in the log.
     fn count_ops(&self) -> u64 {
         let mut before: Option<(u64, u64, bool)> = None;
         let mut count = 0;
-        for (&(write, block), version) in &self.waiting {
-            let hole = version.bytes.is_none();
+        for (_, page) in self.pages.waiting() {
+            let (write, block, hole) = (page.write, page.block, page.bytes().is_none());
             count += u64::from(before != Some((write, block.wrapping_sub(1), hole)));
             before = Some((write, block, hole));
         }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use block::Purpose;
-use history::{BLOCKS_PER_PAGE, BlockOp, FastMap, FastSet, IoKind, Slot};
+use history::{BLOCKS_PER_PAGE, BlockOp, FastSet, IoKind, Slot};
 use units::BLOCK_BYTES;
 
 use crate::current_store::{CurrentStore, Pen};
@@ -55,6 +55,45 @@ fn blocks_of(op: &BlockOp<'_>) -> Option<Range<u64>> {
 /// The blocks that ops have data for.
 pub fn data_blocks<'a>(ops: &'a [BlockOp<'_>]) -> impl Iterator<Item = u64> + 'a {
     ops.iter().filter_map(blocks_of).flatten()
+}
+
+/// The blocks of ops that go in place, with the version of its block that each is, in the order in
+/// which they are written there: [`Volume::write_run_in_place`].
+fn in_order_of_places<'a>(
+    ops: &[BlockOp<'a>],
+    waits: Option<&FastSet<u64>>,
+) -> Vec<(usize, u64, &'a [u8])> {
+    let mut blocks: Vec<(usize, u64, &[u8])> = Vec::new();
+    for op in ops {
+        let BlockOp::Data { block, bytes, .. } = *op else { continue };
+        blocks.extend(
+            (block..).zip(bytes.chunks_exact(BLOCK)).map(|(block, bytes)| (0, block, bytes)),
+        );
+    }
+    // Versions of one block stay in their order.
+    blocks.sort_by_key(|&(_, block, _)| block);
+    if let Some(waits) = waits {
+        blocks.dedup_by(|next, kept| {
+            let is_newer = next.1 == kept.1;
+            if is_newer {
+                kept.2 = next.2;
+            }
+            is_newer
+        });
+        blocks.retain(|(_, block, _)| !waits.contains(block));
+        return blocks;
+    }
+    let mut most = 0;
+    for i in 1..blocks.len() {
+        if blocks[i].1 == blocks[i - 1].1 {
+            blocks[i].0 = blocks[i - 1].0 + 1;
+            most = most.max(blocks[i].0);
+        }
+    }
+    if most > 0 {
+        blocks.sort_by_key(|&(version, ..)| version);
+    }
+    blocks
 }
 
 impl Volume {
@@ -117,23 +156,7 @@ impl Volume {
         ops: &[BlockOp<'_>],
         waits: Option<&FastSet<u64>>,
     ) -> Result<()> {
-        let mut versions: FastMap<u64, usize> = FastMap::default();
-        let mut blocks: Vec<(usize, u64, &[u8])> = Vec::new();
-        for op in ops {
-            let BlockOp::Data { block, bytes, .. } = *op else { continue };
-            for (block, bytes) in (block..).zip(bytes.chunks_exact(BLOCK)) {
-                let version = versions.entry(block).or_default();
-                blocks.push((*version, block, bytes));
-                *version += 1;
-            }
-        }
-        if let Some(waits) = waits {
-            let is_last = |version: usize, block: u64| versions[&block] == version + 1;
-            blocks
-                .retain(|&(version, block, _)| is_last(version, block) && !waits.contains(&block));
-            blocks.iter_mut().for_each(|block| block.0 = 0);
-        }
-        blocks.sort_by_key(|&(version, block, _)| (version, block));
+        let blocks = in_order_of_places(ops, waits);
         let io = Arc::clone(&self.present().io);
         let mut rest = &blocks[..];
         while let Some(&(version, first, _)) = rest.first() {

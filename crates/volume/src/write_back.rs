@@ -181,8 +181,10 @@ impl Volume {
         upto: Option<u64>,
         source: &dyn SegmentSource,
     ) -> Result<usize> {
-        let _mine = self.cache.destaging.lock();
-        let Some(run) = self.cache.begin_run(blocks.min(RUN_BLOCKS), upto) else { return Ok(0) };
+        let mut run = self.cache.destaging.lock();
+        if !self.cache.begin_run(&mut run, blocks.min(RUN_BLOCKS), upto) {
+            return Ok(0);
+        }
         let outcome = SCRATCH.with_borrow_mut(|scratch| self.destage_groups(&run, source, scratch));
         self.cache.end_run();
         match outcome {

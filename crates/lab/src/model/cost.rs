@@ -16,16 +16,20 @@ pub enum Architecture {
     SplitDownstream,
     /// Old data is copied away before it is overwritten.
     Checkpointing,
+    /// In both places at destage, or in the current one only when its window is over, whichever a
+    /// block's own writes speak for.
+    Hybrid,
 }
 
 impl Architecture {
     /// All of them.
-    pub const ALL: [Architecture; 5] = [
+    pub const ALL: [Architecture; 6] = [
         Architecture::Logging,
         Architecture::Redirect,
         Architecture::SplitStream,
         Architecture::SplitDownstream,
         Architecture::Checkpointing,
+        Architecture::Hybrid,
     ];
 
     /// Its name in the contract.
@@ -37,6 +41,7 @@ impl Architecture {
             Architecture::SplitStream => "split-stream",
             Architecture::SplitDownstream => "split-downstream",
             Architecture::Checkpointing => "checkpointing",
+            Architecture::Hybrid => "hybrid",
         }
     }
 }
@@ -70,7 +75,8 @@ impl DeviceIos {
 }
 
 impl Shares {
-    /// What a write costs an architecture.
+    /// What a write costs an architecture; `hybrid` at best, if it knew what will be written again:
+    /// [`Profile::ios`](super::Profile::ios) has what it knows.
     #[must_use]
     pub fn ios(self, architecture: Architecture) -> DeviceIos {
         let Shares { retained, evicted, incurred } = self;
@@ -80,6 +86,9 @@ impl Shares {
             Architecture::SplitDownstream => (0.0, 2.0 * incurred),
             // The old data is read and written elsewhere, then the new is written.
             Architecture::Checkpointing => (retained, retained + incurred),
+            // The history gets d, and the current store what is retained and leaves the cache
+            // before it is overwritten: r + c - d.
+            Architecture::Hybrid => (0.0, retained + evicted),
         };
         DeviceIos { reads, writes }
     }

@@ -119,7 +119,10 @@ impl Profile {
             shares,
             shares_error: self.shares_error(window_ns, wait_ns),
             ios: Architecture::ALL
-                .map(|one| ArchitectureIos { architecture: one, ios: shares.ios(one) })
+                .map(|one| ArchitectureIos {
+                    architecture: one,
+                    ios: self.ios(one, window_ns, wait_ns),
+                })
                 .to_vec(),
             ios_without_history: shares.ios_without_history(),
             is_beyond_trace: window_ns.is_finite() && window_ns > self.duration_ns() as f64,
@@ -192,7 +195,7 @@ impl Profile {
             Architecture::Logging => (0.0, retained_bytes),
             // What is newest stays mapped over the base.
             Architecture::Redirect => (volume_bytes, retained_bytes),
-            Architecture::SplitStream | Architecture::SplitDownstream => {
+            Architecture::SplitStream | Architecture::SplitDownstream | Architecture::Hybrid => {
                 (volume_bytes, retained_bytes)
             }
             // The newest of each extent is in the current store only.

@@ -7,10 +7,12 @@
 //!    kept alike.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::hash::{BuildHasherDefault, Hasher};
 
 use super::histogram::Histogram;
-use super::profile::Profile;
+use super::places::{self, Places};
+use super::profile::{Distances, Profile};
 use crate::error::{Error, ErrorKind, Result};
 use crate::{Request, RequestKind};
 
@@ -25,6 +27,8 @@ const EXTENT_BYTES_MAX: u64 = 1 << 20;
 const EXTENTS_MAX: u64 = 1 << 48;
 /// A longer write is no request that a device was asked for.
 const WRITE_BYTES_MAX: u64 = 1 << 32;
+/// Bits of a time, which shares a word with a class: four years.
+const TIME_BITS: u32 = 57;
 
 /// How to measure.
 #[derive(Clone, Copy, Debug)]
@@ -62,6 +66,24 @@ impl Hasher for Mixed {
     }
 }
 
+/// The time of an extent's last write, and the class of the distances between its writes.
+#[derive(Clone, Copy, Debug)]
+struct LastWrite(u64);
+
+impl LastWrite {
+    fn new(time_ns: u64, class: u8) -> LastWrite {
+        LastWrite(time_ns | u64::from(class) << TIME_BITS)
+    }
+
+    fn time_ns(self) -> u64 {
+        self.0 & ((1 << TIME_BITS) - 1)
+    }
+
+    fn class(self) -> u8 {
+        (self.0 >> TIME_BITS) as u8
+    }
+}
+
 /// What was counted besides distances.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Counts {
@@ -91,10 +113,12 @@ struct Device {
 #[derive(Clone)]
 pub struct Meter {
     settings: MeterSettings,
-    last_writes: HashMap<u64, u64, MixedState>,
+    /// Of each extent, the time of its last write and the class of its distances.
+    last_writes: HashMap<u64, LastWrite, MixedState>,
     /// How often the share of extents was halved.
     halvings: u32,
     pairs: Vec<Histogram>,
+    places: Places,
     counts: Counts,
     devices: Vec<Device>,
 }
@@ -119,6 +143,7 @@ impl Meter {
             last_writes: HashMap::default(),
             halvings: 0,
             pairs: vec![Histogram::default(); GROUPS],
+            places: Places::default(),
             counts: Counts::default(),
             devices: Vec::new(),
         })
@@ -127,9 +152,14 @@ impl Meter {
     /// Takes a request into account. Times must not fall.
     ///
     /// # Errors
-    /// `Limit` for an address or a length beyond what is measured.
+    /// `Limit` for an address, a length or a time beyond what is measured.
     pub fn add(&mut self, request: &Request) -> Result<()> {
         assert!(request.time_ns >= self.counts.last_ns, "a source is in order");
+        if request.time_ns >> TIME_BITS != 0 {
+            let message = format!("a time of {} ns", request.time_ns);
+            return Err(Error::new(ErrorKind::Limit, message)
+                .with_hint("the model takes four years from the first request on"));
+        }
         self.counts.requests += 1;
         self.counts.last_ns = request.time_ns;
         let number = request.device as usize;
@@ -184,13 +214,22 @@ impl Meter {
         if key > u64::MAX >> self.halvings {
             return;
         }
-        match self.last_writes.insert(key, time_ns) {
-            Some(before_ns) => {
+        match self.last_writes.entry(key) {
+            Entry::Occupied(mut entry) => {
+                let before = *entry.get();
+                let distance_ns = time_ns - before.time_ns();
                 let weight = (1_u64 << self.halvings) as f64;
-                self.pairs[group(key)].add(time_ns - before_ns, weight);
+                self.pairs[group(key)].add(distance_ns, weight);
+                self.places.add(before.class(), distance_ns, weight);
+                let class = places::next_class(before.class(), distance_ns);
+                entry.insert(LastWrite::new(time_ns, class));
             }
-            None if self.last_writes.len() > self.settings.entries_max => self.halve(),
-            None => {}
+            Entry::Vacant(entry) => {
+                entry.insert(LastWrite::new(time_ns, 0));
+                if self.last_writes.len() > self.settings.entries_max {
+                    self.halve();
+                }
+            }
         }
     }
 
@@ -227,15 +266,19 @@ impl Meter {
     pub fn profile(&self) -> Profile {
         let weight = (1_u64 << self.halvings) as f64;
         let mut lasts = vec![Histogram::default(); GROUPS];
-        for (key, time_ns) in &self.last_writes {
-            lasts[group(*key)].add(self.counts.last_ns - time_ns, weight);
+        let mut places = self.places.clone();
+        for (key, last) in &self.last_writes {
+            let span_ns = self.counts.last_ns - last.time_ns();
+            lasts[group(*key)].add(span_ns, weight);
+            places.add_last(last.class(), span_ns, weight);
         }
         let distinct = self.last_writes.len() as f64 * weight;
         let span_bytes = self.devices.iter().map(|device| device.span_bytes).sum();
         let is_sampled = self.halvings > 0;
         let extent_bytes = self.settings.extent_bytes;
         let pairs = self.pairs.clone();
-        Profile::new(self.counts, extent_bytes, span_bytes, distinct, is_sampled, pairs, lasts)
+        let distances = Distances { pairs, lasts, places };
+        Profile::new(self.counts, extent_bytes, span_bytes, distinct, is_sampled, distances)
     }
 }
 

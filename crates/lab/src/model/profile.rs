@@ -2,9 +2,10 @@
 
 use serde::Serialize;
 
-use super::cost::Shares;
+use super::cost::{Architecture, DeviceIos, Shares};
 use super::histogram::Histogram;
 use super::meter::{Counts, GROUPS};
+use super::places::Places;
 use super::survival::{LastWrites, Survival};
 
 /// Student's t for 95 %, two-sided, with 15 degrees of freedom: sixteen groups.
@@ -19,6 +20,16 @@ pub struct Estimate {
     pub error: f64,
 }
 
+/// What was measured of the times between writes.
+pub(super) struct Distances {
+    /// To the next write, by group.
+    pub(super) pairs: Vec<Histogram>,
+    /// From last writes to the end, by group.
+    pub(super) lasts: Vec<Histogram>,
+    /// Both by how far apart the writes of the extent were before.
+    pub(super) places: Places,
+}
+
 /// A measured workload.
 #[derive(Clone)]
 pub struct Profile {
@@ -29,6 +40,7 @@ pub struct Profile {
     is_sampled: bool,
     pairs: Vec<Histogram>,
     lasts: Vec<Histogram>,
+    places: Places,
     reading: LastWrites,
     whole: Survival,
     groups: Vec<Survival>,
@@ -41,9 +53,9 @@ impl Profile {
         span_bytes: u64,
         distinct: f64,
         is_sampled: bool,
-        pairs: Vec<Histogram>,
-        lasts: Vec<Histogram>,
+        distances: Distances,
     ) -> Profile {
+        let Distances { pairs, lasts, places } = distances;
         let reading = LastWrites::default();
         let whole = Survival::new(&Histogram::default(), &Histogram::default(), reading);
         let mut profile = Profile {
@@ -54,6 +66,7 @@ impl Profile {
             is_sampled,
             pairs,
             lasts,
+            places,
             reading,
             whole,
             groups: Vec::new(),
@@ -128,6 +141,22 @@ impl Profile {
             evicted: survival.share(wait_ns),
             incurred: survival.incurred(window_ns, wait_ns),
         }
+    }
+
+    /// What a write costs an architecture, likewise. That of `hybrid` comes from how far apart the
+    /// writes of each block were.
+    #[must_use]
+    pub fn ios(&self, architecture: Architecture, window_ns: f64, wait_ns: f64) -> DeviceIos {
+        let shares = self.shares(window_ns, wait_ns);
+        if architecture != Architecture::Hybrid {
+            return shares.ios(architecture);
+        }
+        if wait_ns.is_infinite() {
+            // What never leaves the cache needs no place.
+            return DeviceIos { reads: 0.0, writes: shares.incurred };
+        }
+        let places = self.places.ios(window_ns, wait_ns, self.reading);
+        DeviceIos { writes: places.writes + shares.incurred, ..places }
     }
 
     /// How far off r, c and d may be, likewise.

@@ -397,7 +397,7 @@ fn advice_keeps_what_is_decided_and_finds_the_rest() {
     let free = advise(&requests, Constraints { history_limit_bytes: Some(1 << 40), ..OPEN });
     assert_eq!(free.plan.architecture, Architecture::Logging);
     assert_eq!(free.plan.granularity, Granularity::EveryWrite);
-    assert_eq!((free.plan.cache_bytes, free.others.len()), (0, 4));
+    assert_eq!((free.plan.cache_bytes, free.others.len()), (0, 5));
     close(free.plan.ios_per_write.total(), 1.0, 1e-9, "I/Os");
     // A day of every write is 13 GB; of one each minute it is less than the 4 GiB there are.
     let tight = advise(&requests, Constraints { history_limit_bytes: Some(4 << 30), ..OPEN });
@@ -426,8 +426,12 @@ fn sequential_reads_keep_data_in_place_and_the_crossover_decides() {
     // With the whole cache for both of its streams split-stream is never the worse of the splits.
     for (granularity, cache_bytes, expected) in [
         (Granularity::EveryWrite, 0, Architecture::SplitStream),
-        (interval(120), 64 << 20, Architecture::SplitStream),
+        (interval(10), 64 << 20, Architecture::SplitStream),
+        (interval(120), 64 << 20, Architecture::Hybrid),
         (interval(1800), 0, Architecture::Checkpointing),
+        // Without a cache there is no hybrid.
+        (interval(300), 64 << 20, Architecture::Hybrid),
+        (interval(300), 0, Architecture::Checkpointing),
     ] {
         let decided = Constraints {
             granularity: Some(granularity),
@@ -436,7 +440,12 @@ fn sequential_reads_keep_data_in_place_and_the_crossover_decides() {
             ..OPEN
         };
         let advice = advise(&requests, decided);
-        assert_eq!(advice.plan.architecture, expected, "{:?}", advice.reasons);
+        let plans = std::iter::once(&advice.plan).chain(&advice.others);
+        let costs: Vec<_> =
+            plans.map(|plan| (plan.architecture.name(), plan.ios_per_write.total())).collect();
+        assert_eq!(advice.plan.architecture, expected, "{costs:?} {:?}", advice.reasons);
+        let says_so = advice.cautions.iter().any(|caution| caution.contains("hybrid"));
+        assert_eq!(says_so, expected == Architecture::Hybrid, "{:?}", advice.cautions);
     }
 }
 

@@ -53,7 +53,8 @@ fn what_clients_ask_is_measured_and_advised_on() {
     let every = model.forecasts[0].ios.iter();
     let ios: Vec<_> = every.map(|one| (one.architecture.as_str(), one.writes)).collect();
     let splits = [("split-stream", 2.0), ("split-downstream", 2.0), ("checkpointing", 2.0)];
-    assert_eq!(ios, [&[("logging", 1.0), ("redirect", 1.0)][..], &splits].concat());
+    let others = [("hybrid", 2.0)];
+    assert_eq!(ios, [&[("logging", 1.0), ("redirect", 1.0)][..], &splits, &others].concat());
     let asked = ModelQuery {
         granularity: Some("every-write,1s".to_owned()),
         cache: Some("64MiB".to_owned()),
@@ -67,7 +68,7 @@ fn what_clients_ask_is_measured_and_advised_on() {
     assert_eq!(model.forecasts[0].granularity, Granularity::EveryWrite);
     let asked = AdviceQuery { cache: Some("0".to_owned()), ..AdviceQuery::default() };
     let advice = client.advice("v", &asked).expect("advice");
-    assert_eq!((advice.plan.architecture.as_str(), advice.others.len()), ("logging", 4));
+    assert_eq!((advice.plan.architecture.as_str(), advice.others.len()), ("logging", 5));
     assert!(advice.plan.ios_per_day > 0.0 && !advice.reasons.is_empty());
     drop(stream);
     // What comes by the same name is another volume.

@@ -42,11 +42,11 @@ impl Cache {
     /// The blocks from `first` to before `end` that wait, ascending, and whether they are holes.
     pub fn waiting_in(&self, first: u64, end: u64) -> Vec<(u64, bool)> {
         let state = self.lock();
-        let newest = state.newest.iter().filter(|(block, _)| (first..end).contains(block));
-        let hole = |(&block, &write): (&u64, &u64)| {
-            (block, state.waiting[&(write, block)].bytes.is_none())
-        };
-        let mut found: Vec<_> = newest.map(hole).collect();
+        let newest = state.pages.waiting().map(|(_, page)| page).filter(|page| {
+            let is_newest = || state.pages.newest_write(page.block) == Some(page.write);
+            (first..end).contains(&page.block) && is_newest()
+        });
+        let mut found: Vec<_> = newest.map(|page| (page.block, page.bytes().is_none())).collect();
         found.sort_unstable();
         found
     }

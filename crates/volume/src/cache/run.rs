@@ -6,6 +6,7 @@ use history::{BlockOp, FastSet};
 use units::{BLOCK_BYTES, Seq, WallTime};
 
 use super::Cache;
+use super::pages::{Page, PageId};
 
 /// One op of a run.
 #[derive(Clone, Copy, Debug)]
@@ -13,6 +14,8 @@ struct Piece {
     write: u64,
     block: u64,
     blocks: usize,
+    /// The first of its pages among the run's.
+    first: usize,
     /// Where its blocks begin in the run's bytes; none: a hole.
     at: Option<usize>,
 }
@@ -22,6 +25,7 @@ struct Piece {
 #[derive(Debug, Default)]
 pub struct Run {
     pieces: Vec<Piece>,
+    pages: Vec<PageId>,
     bytes: Vec<u8>,
     crcs: Vec<u32>,
     /// Time and pieces of each group.
@@ -29,25 +33,25 @@ pub struct Run {
 }
 
 impl Cache {
-    /// Takes about so many versions from the head of the order, whole groups, none after `upto`.
-    /// The caller holds `destaging`.
-    pub fn begin_run(&self, blocks: usize, upto: Option<u64>) -> Option<Run> {
+    /// Takes about so many versions from the head of the order, whole groups, none after `upto`,
+    /// into a run, which is the one that goes with the right to destage. False when there are none.
+    pub fn begin_run(&self, run: &mut Run, blocks: usize, upto: Option<u64>) -> bool {
         let mut state = self.lock();
-        let mut run = Run::default();
-        for (taken, (&(write, block), version)) in state.waiting.iter().enumerate() {
-            let begins_group = run.groups.last().is_none_or(|(time, _)| *time != version.time);
+        run.clear();
+        for (taken, (id, page)) in state.pages.waiting().enumerate() {
+            let begins_group = run.groups.last().is_none_or(|(time, _)| *time != page.time);
             if begins_group {
-                if taken >= blocks || upto.is_some_and(|upto| write > upto) {
+                if taken >= blocks || upto.is_some_and(|upto| page.write > upto) {
                     break;
                 }
-                run.groups.push((version.time, run.pieces.len()..run.pieces.len()));
+                run.groups.push((page.time, run.pieces.len()..run.pieces.len()));
             }
-            run.push(write, block, version.bytes.as_deref(), version.crc);
+            run.push(id, page);
             run.groups.last_mut().expect("begun").1.end = run.pieces.len();
         }
-        let last = run.pieces.last()?.write;
-        state.going = last + 1;
-        Some(run)
+        let Some(last) = run.pieces.last() else { return false };
+        state.going = last.write + 1;
+        true
     }
 
     /// The first `groups` groups of a run are in log and map, up to `seq`: they are clean now.
@@ -55,21 +59,16 @@ impl Cache {
         let mut state = self.lock();
         let (first, end) = (run.groups[groups.start].1.start, run.groups[groups.end - 1].1.end);
         for piece in &run.pieces[first..end] {
-            for block in piece.block..piece.block + piece.blocks as u64 {
+            let pages = &run.pages[piece.first..piece.first + piece.blocks];
+            for (&page, block) in pages.iter().zip(piece.block..) {
                 // Gone with its volume otherwise.
-                let Some(version) = state.waiting.remove(&(piece.write, block)) else { continue };
-                state.destaged += 1;
-                if state.newest.get(&block) == Some(&piece.write) {
-                    state.newest.remove(&block);
-                    if let Some(bytes) = version.bytes {
-                        state.clean.put(block, bytes);
-                    }
-                }
+                let is_there = state.pages.written(page, block, piece.write);
+                state.destaged += u64::from(is_there);
             }
         }
         state.logged = seq;
         state.ops = state.ops.saturating_sub((end - first) as u64);
-        if state.waiting.is_empty() {
+        if state.pages.waiting_len() == 0 {
             state.ops = 0;
         }
         state.shrink();
@@ -81,7 +80,7 @@ impl Cache {
     #[must_use]
     pub fn superseded(&self, run: &Run) -> FastSet<u64> {
         let state = self.lock();
-        let is_newest = |write: u64, block: u64| state.newest.get(&block) == Some(&write);
+        let is_newest = |write: u64, block: u64| state.pages.newest_write(block) == Some(write);
         let blocks = |piece: &Piece| piece.block..piece.block + piece.blocks as u64;
         let mut all: FastSet<u64> = run.pieces.iter().flat_map(blocks).collect();
         for piece in &run.pieces {
@@ -100,7 +99,16 @@ impl Cache {
 }
 
 impl Run {
-    fn push(&mut self, write: u64, block: u64, bytes: Option<&[u8]>, crc: u32) {
+    fn clear(&mut self) {
+        self.pieces.clear();
+        self.pages.clear();
+        self.bytes.clear();
+        self.crcs.clear();
+        self.groups.clear();
+    }
+
+    fn push(&mut self, id: PageId, page: &Page) {
+        let (write, block, bytes) = (page.write, page.block, page.bytes());
         let hole = bytes.is_none();
         let follows = |piece: &Piece| {
             piece.write == write
@@ -110,13 +118,14 @@ impl Run {
         match self.pieces.last_mut().filter(|piece| follows(piece)) {
             Some(piece) => piece.blocks += 1,
             None => {
-                let at = bytes.map(|_| self.bytes.len());
-                self.pieces.push(Piece { write, block, blocks: 1, at });
+                let (first, at) = (self.pages.len(), bytes.map(|_| self.bytes.len()));
+                self.pieces.push(Piece { write, block, blocks: 1, first, at });
             }
         }
+        self.pages.push(id);
         if let Some(bytes) = bytes {
             self.bytes.extend_from_slice(bytes);
-            self.crcs.push(crc);
+            self.crcs.push(page.crc);
         }
     }
 
