@@ -194,7 +194,8 @@ impl Volume {
     }
 
     /// Expires as large a share of the seqs as the excess is of the history: in packs and shared
-    /// batches old and new versions lie together, so that their segments do not tell where history ends.
+    /// batches old and new versions lie together, so that their segments do not tell where history
+    /// ends.
     fn expire_share(&self, excess: u64, limit: u64, (horizon, flushed): (Seq, Seq)) -> Result<()> {
         let history = u128::from(self.history_bytes()?.max(excess).max(1));
         let span = u128::from(flushed.0.saturating_sub(horizon.0));

@@ -415,7 +415,6 @@ impl MergeJob {
         self.arrived.extend(arrived);
         let changes = self.changes();
         let figures = self.counter.finish();
-        let flushed = Seq(self.volume.record.lock().flushed_seq);
         let (mut numbers, commit) = core.begin()?;
         self.audit_packs(&mut numbers, &commit)?;
         for input in &self.inputs {
@@ -425,36 +424,8 @@ impl MergeJob {
             commit.put_map_run(&record_of_run(run, self.timeline.id))?;
             commit.put_figures(run.id, &figures)?;
         }
-        for segment in &moved {
-            let live = segment.live_entries.load(Ordering::Acquire);
-            let end = segment.end.load(Ordering::Acquire);
-            commit_segment(&commit, segment, live, end, true)?;
-            if let Some(slab) = segment.slab {
-                commit.put_base(self.volume.id, slab, segment.number)?;
-            }
-        }
-        let mut dead: Vec<Arc<Segment>> = Vec::new();
-        for (&number, &change) in &changes {
-            let Some(segment) = core.store.segment(number) else { continue };
-            let left = segment.committed_entries.load(Ordering::Acquire) + change;
-            assert!(left >= 0, "segment {number} changes by {change} entries, {left} left");
-            let live = segment.live_entries.load(Ordering::Acquire) + change;
-            let sealed = segment.sealed.load(Ordering::Acquire);
-            let held = segment.held.load(Ordering::Acquire);
-            if live == 0 && left == 0 && sealed && !held && segment.last_seq() <= flushed {
-                commit.remove_segment(number)?;
-                commit.remove_spare(number)?;
-                if let Some(slab) = segment.slab {
-                    commit.remove_base(self.volume.id, slab)?;
-                }
-                dead.push(segment);
-            } else {
-                let end = segment.end.load(Ordering::Acquire);
-                // What is not in the map yet is recovered from segments that are not sealed.
-                let sealed = sealed && segment.last_seq() <= flushed;
-                commit_segment(&commit, &segment, left, end, sealed)?;
-            }
-        }
+        self.commit_moved(&commit, &moved)?;
+        let dead = self.commit_changes(&commit, &changes)?;
         core.finish(&numbers, commit)?;
         drop(numbers);
         core.note_figures(&self.inputs, run.as_ref().map(|run| (run.id, figures)));
@@ -472,6 +443,52 @@ impl MergeJob {
             self.volume.note_packed(&self.timeline, packer);
         }
         Ok(())
+    }
+
+    /// Commits segments that were filled.
+    fn commit_moved(&self, commit: &Commit, moved: &[Arc<Segment>]) -> Result<()> {
+        for segment in moved {
+            let live = segment.live_entries.load(Ordering::Acquire);
+            let end = segment.end.load(Ordering::Acquire);
+            commit_segment(commit, segment, live, end, true)?;
+            if let Some(slab) = segment.slab {
+                commit.put_base(self.volume.id, slab, segment.number)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Commits by how much the entries of segments change; says which are empty now, and gone.
+    fn commit_changes(
+        &self,
+        commit: &Commit,
+        changes: &BTreeMap<u64, i64>,
+    ) -> Result<Vec<Arc<Segment>>> {
+        let store = &self.volume.core.store;
+        let flushed = Seq(self.volume.record.lock().flushed_seq);
+        let mut dead: Vec<Arc<Segment>> = Vec::new();
+        for (&number, &change) in changes {
+            let Some(segment) = store.segment(number) else { continue };
+            let left = segment.committed_entries.load(Ordering::Acquire) + change;
+            assert!(left >= 0, "segment {number} changes by {change} entries, {left} left");
+            let live = segment.live_entries.load(Ordering::Acquire) + change;
+            let sealed = segment.sealed.load(Ordering::Acquire);
+            let held = segment.held.load(Ordering::Acquire);
+            if live == 0 && left == 0 && sealed && !held && segment.last_seq() <= flushed {
+                commit.remove_segment(number)?;
+                commit.remove_spare(number)?;
+                if let Some(slab) = segment.slab {
+                    commit.remove_base(self.volume.id, slab)?;
+                }
+                dead.push(segment);
+            } else {
+                let end = segment.end.load(Ordering::Acquire);
+                // What is not in the map yet is recovered from segments that are not sealed.
+                let sealed = sealed && segment.last_seq() <= flushed;
+                commit_segment(commit, &segment, left, end, sealed)?;
+            }
+        }
+        Ok(dead)
     }
 
     /// Says in the audit log what was encoded.

@@ -287,20 +287,8 @@ impl Pool {
         detail: String,
     ) -> Result<Arc<Volume>> {
         let core = &self.core;
-        if record.architecture.has_current_store() {
-            core.announce(FEATURE_CURRENT_STORE)?;
-        }
-        if record.architecture.has_base() {
-            core.announce(FEATURE_BASE)?;
-        }
-        if !record.extent.is_block() {
-            core.announce(FEATURE_EXTENTS)?;
-        }
-        if record.encoding.is_some() {
-            core.announce(FEATURE_PACKS)?;
-        }
-        if record.dedup {
-            core.announce(FEATURE_SHARED)?;
+        for feature in features_of(&record) {
+            core.announce(feature)?;
         }
         let (mut numbers, commit) = core.begin()?;
         // An origin that is deleted meanwhile is deleted under the same books: its past may be
@@ -630,4 +618,16 @@ impl Drop for Pool {
         self.core.closed.store(true, Ordering::Release);
         self.core.part();
     }
+}
+
+/// What a pool must know to have a volume.
+fn features_of(record: &VolumeRecord) -> impl Iterator<Item = u64> {
+    let features = [
+        (record.architecture.has_current_store(), FEATURE_CURRENT_STORE),
+        (record.architecture.has_base(), FEATURE_BASE),
+        (!record.extent.is_block(), FEATURE_EXTENTS),
+        (record.encoding.is_some(), FEATURE_PACKS),
+        (record.dedup, FEATURE_SHARED),
+    ];
+    features.into_iter().filter_map(|(has, feature)| has.then_some(feature))
 }

@@ -69,17 +69,7 @@ pub fn open_core(
     let contents = catalogue.load()?;
     let zones = zones_of(&superblock, &contents)?;
     let memory = options.memory_bytes;
-    let share = |part: u64| usize::try_from(memory / 8 * part).unwrap_or(usize::MAX);
-    let store = Arc::new(Store::new(StoreParts {
-        device,
-        clock: Arc::clone(&machine.clock),
-        entropy: Arc::clone(&machine.entropy),
-        zone_bytes: superblock.zone_bytes,
-        pool_id: superblock.pool_id,
-        zones,
-        leaf_cache_bytes: share(1),
-        page_cache_bytes: share(5),
-    }));
+    let store = Arc::new(Store::new(parts(device, &machine, &superblock, zones, memory)));
     let weak = Arc::downgrade(&store);
     media.set_take_zone(Box::new(move || {
         let store = weak.upgrade().ok_or_else(|| std::io::Error::other("the pool is closed"))?;
@@ -114,6 +104,27 @@ pub fn open_core(
     core.store.back_reserve();
     core.load_groups().and_then(|()| fill(&core, contents, map)).inspect_err(|_| core.part())?;
     Ok(core)
+}
+
+/// What the store of a pool is made of.
+fn parts(
+    device: Arc<dyn BlockDevice>,
+    machine: &Machine,
+    superblock: &Superblock,
+    zones: Zones,
+    memory_bytes: u64,
+) -> StoreParts {
+    let share = |part: u64| usize::try_from(memory_bytes / 8 * part).unwrap_or(usize::MAX);
+    StoreParts {
+        device,
+        clock: Arc::clone(&machine.clock),
+        entropy: Arc::clone(&machine.entropy),
+        zone_bytes: superblock.zone_bytes,
+        pool_id: superblock.pool_id,
+        zones,
+        leaf_cache_bytes: share(1),
+        page_cache_bytes: share(5),
+    }
 }
 
 /// The zones of a pool, with those taken that something is in.

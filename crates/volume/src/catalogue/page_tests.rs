@@ -150,6 +150,17 @@ fn volume() -> VolumeRecord {
 const COMPACTION: CompactionRecord =
     CompactionRecord { wish: Compaction::Uncompacted, asked_ns: 1, done: true, packed: 1, raw: 1 };
 
+fn group() -> GroupRecord {
+    GroupRecord {
+        id: 1,
+        name: String::new(),
+        members: vec![1],
+        created_ns: 1,
+        next_version: 1,
+        hook: Some(String::new()),
+    }
+}
+
 #[test]
 fn the_page_names_every_field_of_every_json_record() {
     let told: Vec<(String, String)> =
@@ -169,14 +180,6 @@ fn the_page_names_every_field_of_every_json_record() {
     };
     let keep =
         KeepRules { last: 1, hourly: 1, daily: 1, weekly: 1, monthly: 1, yearly: 1, within_ns: 1 };
-    let group = GroupRecord {
-        id: 1,
-        name: text(),
-        members: vec![1],
-        created_ns: 1,
-        next_version: 1,
-        hook: Some(text()),
-    };
     let capture = GroupVersionRecord {
         time_ns: 1,
         label: text(),
@@ -211,7 +214,7 @@ fn the_page_names_every_field_of_every_json_record() {
         fields("schedule", &schedule),
         fields("keep", &keep),
         fields("compaction", &COMPACTION),
-        fields("group", &group),
+        fields("group", &group()),
         fields("capture", &capture),
         fields("audit", &audit),
         fields("grace", &grace()),
