@@ -74,7 +74,7 @@ fn run(path: &Path, mib: u64) -> Outcome<()> {
         entropy: Arc::new(RealEntropy::default()) as Arc<dyn Entropy>,
     };
     Pool::create(&device, &machine, &PoolFormat { zone_bytes: 32 << 20 })?;
-    let pool = Pool::open(device, machine, PoolOptions { memory_bytes: 256 << 20 })?;
+    let pool = Pool::open(device, machine, PoolOptions { memory_bytes: 16 << 20 })?;
     let volume = pool.create_volume(&VolumeSpec {
         name: "v".to_owned(),
         size_bytes: mib << 20,

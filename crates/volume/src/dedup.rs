@@ -80,9 +80,10 @@ impl Moves {
 /// How far the last search of a family was.
 #[derive(Clone, Copy, Debug, Default)]
 struct Searched {
-    /// When it began, and what had been written to its logs by then.
+    /// When it began, and what its logs had got by then: blocks in runs, and seqs.
     begun_ns: u64,
-    written: u64,
+    blocks: u64,
+    seqs: u64,
     /// Where among the checksums the next one begins.
     next_crc: u32,
 }
@@ -153,7 +154,7 @@ impl Core {
         self.dedup.lock().moves.remove(&timeline)
     }
 
-    /// Gives up what is under way: room is wanted, or the pool is closed. The caller holds `work`.
+    /// Gives up what is under way: room is wanted, or the pool is let go. The caller holds `work`.
     pub(crate) fn drop_search(&self) {
         self.dedup.lock().drop_all();
     }
@@ -246,13 +247,14 @@ impl Core {
         }
         for (family, volumes) in self.families() {
             let before = self.dedup.lock().searched.get(&family).copied().unwrap_or_default();
-            let written = volumes.iter().map(|volume| volume.log.stable().0).sum::<u64>();
-            let new = written.saturating_sub(before.written);
+            let (blocks, seqs) = written(&volumes);
+            let new = blocks.saturating_sub(before.blocks);
             let spaces = volumes.iter().map(|volume| self.store.space(volume.id).count());
             let all: u64 = spaces.map(|space| space.entries).sum();
             let is_late = now >= before.begun_ns.saturating_add(PATIENCE_NS);
             let has_stale = is_late && volumes.iter().any(|volume| self.has_stale(volume.id));
-            if new >= (all / NEW_SHARE).max(NEW_MIN) || (new > 0 && is_late) || has_stale {
+            let has_some = is_late && (seqs > before.seqs || has_stale);
+            if has_some || new >= (all / NEW_SHARE).max(NEW_MIN) {
                 for volume in &volumes {
                     match volume.flush_map() {
                         // What waits in memory is found by a later search.
@@ -262,7 +264,8 @@ impl Core {
                 }
                 let members = volumes.iter().flat_map(|volume| self.members(volume)).collect();
                 let mut dedup = self.dedup.lock();
-                let searched = Searched { begun_ns: now, written, next_crc: before.next_crc };
+                let (blocks, seqs) = written(&volumes);
+                let searched = Searched { begun_ns: now, blocks, seqs, next_crc: before.next_crc };
                 dedup.searched.insert(family, searched);
                 dedup.family = family;
                 dedup.search = Some(Search::new(members, before.next_crc));
@@ -381,6 +384,13 @@ impl Core {
     pub(crate) fn free_unshared(&self) -> Result<()> {
         self.free_empty(|s| s.shared && !s.held.load(Ordering::Acquire))
     }
+}
+
+/// What the logs of volumes got so far: blocks that are in runs, and seqs.
+fn written(volumes: &[Arc<Volume>]) -> (u64, u64) {
+    let bytes = |volume: &Arc<Volume>| volume.record.lock().flushed_bytes_total;
+    let blocks = volumes.iter().map(bytes).sum::<u64>() / BLOCK_BYTES;
+    (blocks, volumes.iter().map(|volume| volume.log.stable().0).sum())
 }
 
 /// Whether half of what a segment of shared batches has is named no more.

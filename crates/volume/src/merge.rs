@@ -110,6 +110,8 @@ impl Volume {
         sparse: BTreeSet<u64>,
         urgent: bool,
     ) -> Result<Option<MergeJob>> {
+        // They are for this merge or for none: should there be nothing to merge, nothing waits.
+        let moves = self.core.take_moves(timeline.id);
         let inputs = timeline.runs();
         if inputs.is_empty() {
             return Ok(None);
@@ -120,7 +122,6 @@ impl Volume {
         };
         let leaves_base = sparse.iter().any(is_home);
         let packer = self.packer(&timeline, urgent);
-        let moves = self.core.take_moves(timeline.id);
         let job = self.job(timeline, inputs, Scope::Full(sparse))?;
         Ok(Some(MergeJob { homecoming, leaves_base, packer, moves, ..job }))
     }

@@ -331,6 +331,7 @@ impl Core {
         }
         self.drop_copies();
         self.drop_search();
+        self.free_unshared()?;
         let mut tries = 0;
         // Free zones and live entries at best: a pass that frees something may let the next one
         // free more (what it dropped leaves segments sparse, and room to empty them into).
