@@ -188,6 +188,9 @@ impl World {
             body["encoding"] = json!(["xor", "delta"][self.random.index(2)]);
             body["encode_after"] = json!("0s");
         }
+        if self.random.chance(30) {
+            body["dedup"] = json!(true);
+        }
         self.note(format!("create {body}"));
         self.server.http().expect("POST", "/api/v1/volumes", Some(&body))?;
         let mut subject = Subject::new(&name, retains, window, Image::zeros(size));
