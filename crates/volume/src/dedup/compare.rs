@@ -45,6 +45,8 @@ pub struct Name {
     pub block: u64,
     /// Its seq.
     pub seq: Seq,
+    /// It is shared already.
+    pub is_shared: bool,
     /// It lies where little else is left, and is to be written anew.
     pub is_stale: bool,
 }

@@ -112,6 +112,8 @@ pub struct Search {
     /// Checksums from this one on, up to the next, are gathered.
     crcs: (u32, u32),
     names: Vec<Name>,
+    /// There is more of one checksum than is gathered: only what is not shared yet is taken.
+    is_crowded: bool,
     comparer: Option<Comparer>,
 }
 
@@ -132,6 +134,7 @@ impl Search {
             before: None,
             crcs: (first_crc, u32::MAX),
             names: Vec::new(),
+            is_crowded: false,
             comparer: None,
         }
     }
@@ -192,9 +195,7 @@ impl Search {
             return self.met.note(entry.crc);
         }
         let is_stale = is_stale(&segment);
-        let (first, last) = self.crcs;
-        let is_met = self.met.is_again(entry.crc) && first <= entry.crc && entry.crc <= last;
-        if !(is_met || is_stale) {
+        if !(self.met.is_again(entry.crc) || is_stale) {
             return;
         }
         let name = Name {
@@ -204,14 +205,34 @@ impl Search {
             log: member.log,
             block: entry.key.index,
             seq: entry.seq,
+            is_shared: segment.content() == Content::Shared,
             is_stale,
         };
-        self.names.push(name);
-        if self.names.len() >= FOUND_MAX && self.crcs.1 > first {
-            self.crcs.1 = first + (last - first) / 2;
-            let end = self.crcs.1;
-            self.names.retain(|name| name.is_stale || (first..=end).contains(&name.crc));
+        self.gather(name, FOUND_MAX);
+    }
+
+    /// Adds a name if it is one of those that are gathered; of more than `most`, some are left to
+    /// another search.
+    fn gather(&mut self, name: Name, most: usize) {
+        if self.names.len() >= most && self.is_gathered(&name) {
+            let (first, last) = self.crcs;
+            if first < last {
+                self.crcs.1 = first + (last - first) / 2;
+            } else {
+                self.is_crowded = true;
+            }
+            let names = std::mem::take(&mut self.names);
+            self.names = names.into_iter().filter(|name| self.is_gathered(name)).collect();
         }
+        if self.names.len() < most && self.is_gathered(&name) {
+            self.names.push(name);
+        }
+    }
+
+    fn is_gathered(&self, name: &Name) -> bool {
+        let (first, last) = self.crcs;
+        let is_within = first <= name.crc && name.crc <= last;
+        name.is_stale || (is_within && !(self.is_crowded && name.is_shared))
     }
 
     /// What came of it.
@@ -243,7 +264,38 @@ fn next_entries(
 
 #[cfg(test)]
 mod tests {
-    use super::Met;
+    use format::location::Location;
+    use units::Seq;
+
+    use super::{Met, Name, Search};
+
+    fn name(crc: u32, seq: u64, is_shared: bool) -> Name {
+        let location = Location::new(7, 640);
+        let (timeline, log, block, seq) = (1, 1, seq, Seq(seq));
+        Name { crc, location, timeline, log, block, seq, is_shared, is_stale: false }
+    }
+
+    #[test]
+    fn what_is_gathered_stays_bounded_and_each_search_gets_further() {
+        // Few of many checksums: the upper ones are left, and the next search begins there.
+        let (mut first, mut met) = (0, Vec::new());
+        for _ in 0..40 {
+            let mut search = Search::new(Vec::new(), first);
+            (0..1000).for_each(|i| search.gather(name(i * 4_000_000, 1, false), 100));
+            assert!(!search.names.is_empty() && search.names.len() <= 100);
+            met.extend(search.names.iter().map(|name| name.crc));
+            first = search.finish().next_crc;
+            if first == 0 {
+                break;
+            }
+        }
+        assert_eq!((first, met.len()), (0, 1000), "all are met, once each");
+        // Many of one: what is shared already gives way to what is not.
+        let mut search = Search::new(Vec::new(), 9);
+        (0..500).for_each(|i| search.gather(name(9, i, i < 300), 100));
+        assert_eq!(search.names.len(), 100);
+        assert!(search.names.iter().all(|name| !name.is_shared));
+    }
 
     #[test]
     fn what_occurs_again_is_told_from_what_does_not() {
