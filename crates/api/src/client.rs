@@ -10,8 +10,8 @@ use crate::{
     API_PREFIX, Advice, AdviceQuery, ApplyRetention, AuditRecord, ChangeGroup, ChangeVolume,
     CreateClone, CreateGroup, CreateMark, CreateVersion, CreateVolume, DeletedVersions, DiffQuery,
     ExitCode, Explained, Group, GroupVersion, History, HistoryQuery, ImportVolume, Job, ListQuery,
-    Mark, Model, ModelQuery, Pool, Problem, Pruned, Range, RangeQuery, RecordQuery, Resolved,
-    Revert, Reverted, Schedule, SetSchedule, Version, Volume, VolumeSpace,
+    Mark, Model, ModelQuery, OpenFiles, Pool, Problem, Pruned, Range, RangeQuery, RecordQuery,
+    Resolved, Revert, Reverted, Schedule, SetSchedule, Version, Volume, VolumeSpace,
 };
 
 mod address;
@@ -190,6 +190,11 @@ impl Client {
     /// A page of versions, ascending.
     pub fn versions(&self, name: &str, query: &ListQuery) -> Result<Page<Version>> {
         self.page(&volume(name).part("versions").query(query))
+    }
+
+    /// The files that were open when a version was captured.
+    pub fn open_files(&self, name: &str, number: u64) -> Result<OpenFiles> {
+        self.get(&volume(name).part("versions").part(&number.to_string()).part("open-files"))
     }
 
     /// One version.

@@ -30,7 +30,8 @@ pub use schedule::{ApplyRetention, Explained, Keep, Pruned, Schedule, SetSchedul
 pub use space::{AgeBytes, Growth, Holder, Sacrifice, VolumeSpace};
 pub use types::{
     AuditRecord, Bucket, Cache, ClonedFrom, Conversion, DeletedVersions, DeviceIo, Encoding, Event,
-    Grace, History, Import, Job, Mark, Pool, Range, Resolved, Reverted, Stamp, Version, Volume,
+    Grace, History, Import, Job, Mark, OpenFiles, Pool, Range, Resolved, Reverted, Stamp, Version,
+    Volume,
 };
 pub use units::Granularity;
 

@@ -242,6 +242,7 @@ pub(crate) fn version(volume: &str, version: volume::Version) -> api::Version {
         until: version.until.map(time),
         span: version.until.and_then(|until| until.since(version.stamp.time)).map(SpanInput),
         made_by: made_by(version.is_scheduled),
+        open_files: version.open_files,
         hook_failure: None,
         consistency: version.consistency.name().to_owned(),
         encoding: version.encoding.name().to_owned(),
