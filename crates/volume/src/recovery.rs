@@ -108,6 +108,7 @@ pub fn open_core(
         group_schedules: Mutex::default(),
         figures: Mutex::default(),
         samples: Mutex::default(),
+        measured: Mutex::default(),
         closed: AtomicBool::new(false),
     });
     core.store.back_reserve();

@@ -84,14 +84,13 @@ fn growth(growth: volume::Growth) -> api::Growth {
     api::Growth { bytes_per_day: growth.bytes_a_day, measured: whole_seconds(growth.measured_ns) }
 }
 
-/// What a volume's space is for; `limit_bytes` of history may be kept.
+/// What a volume's space is for, how fast all of it and its history grow, and how long the history
+/// limit lasts.
 pub(crate) fn space(
     told: volume::VolumeSpace,
-    grows: Option<volume::Growth>,
-    limit_bytes: Option<u64>,
+    (grows, history): (Option<volume::Growth>, Option<volume::Growth>),
+    lasts: Option<u64>,
 ) -> api::VolumeSpace {
-    let left_bytes = limit_bytes.map(|limit| limit.saturating_sub(told.history_bytes));
-    let lasts = grows.zip(left_bytes).and_then(|(growth, left)| growth.lasts_ns(left));
     let age = |age: volume::AgeBytes| api::AgeBytes {
         below: age.below_ns.map(|nanos| SpanInput(Span(nanos))),
         bytes: age.bytes,
@@ -115,6 +114,7 @@ pub(crate) fn space(
         reclaimable_bytes: told.reclaimable_bytes,
         holders: told.holders.into_iter().map(holder).collect(),
         growth: grows.map(growth),
+        history_growth: history.map(growth),
         limit_lasts: lasts.map(whole_seconds),
     }
 }

@@ -225,7 +225,7 @@ fn the_page_names_every_field_of_every_json_record() {
         fields("grace", &grace()),
         fields("open files", &OpenFiles::default()),
         fields("figures", &figures()),
-        fields("sample", &Sample { pool_bytes: 1, volumes: vec![(1, 1)] }),
+        fields("sample", &Sample { pool_bytes: 1, volumes: vec![(1, 1)], history: vec![(1, 1)] }),
         fields("span", &figures().spans[0]),
     ]
     .into_iter()
