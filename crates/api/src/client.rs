@@ -219,9 +219,9 @@ impl Client {
         self.call(Method::POST, &version.part("uncompact"), None::<&()>)
     }
 
-    /// All jobs, by volume and version.
-    pub fn jobs(&self) -> Result<Vec<Job>> {
-        self.get(&Target::new("/jobs"))
+    /// A page of jobs, by volume and version.
+    pub fn jobs(&self, query: &ListQuery) -> Result<Page<Job>> {
+        self.page(&Target::new("/jobs").query(query))
     }
 
     /// A job.
