@@ -21,7 +21,7 @@ help:
 	@echo 'make bench       the benchmarks (long)'
 	@echo 'make checker     the black-box checker: CHECKER_SEED=1 CHECKER_ROUNDS=12'
 	@echo 'make guest-test  the kernel NBD client in an emulated machine'
-	@echo 'make install-hooks  PREFIX=/usr/local: pg-hook, for versions of PostgreSQL at rest'
+	@echo 'make install-hooks  PREFIX=/usr/local: pg-hook, open-files'
 
 run:
 	@scripts/install-packages run
@@ -65,3 +65,4 @@ guest-test:
 
 install-hooks:
 	install -D -m 755 dist/pg-hook $(DESTDIR)$(PREFIX)/lib/hindsight/pg-hook
+	install -D -m 755 dist/open-files $(DESTDIR)$(PREFIX)/lib/hindsight/open-files

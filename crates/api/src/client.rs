@@ -10,8 +10,8 @@ use crate::{
     API_PREFIX, Advice, AdviceQuery, ApplyRetention, AuditRecord, ChangeGroup, ChangeVolume,
     CreateClone, CreateGroup, CreateMark, CreateVersion, CreateVolume, DeletedVersions, DiffQuery,
     ExitCode, Explained, Group, GroupVersion, History, HistoryQuery, ImportVolume, Job, ListQuery,
-    Mark, Model, ModelQuery, Pool, Problem, Pruned, Range, RangeQuery, RecordQuery, Resolved,
-    Revert, Reverted, Schedule, SetSchedule, Version, Volume, VolumeSpace,
+    Mark, Model, ModelQuery, OpenFiles, Pool, Problem, Pruned, Range, RangeQuery, RecordQuery,
+    Resolved, Revert, Reverted, Schedule, SetSchedule, Version, Volume, VolumeSpace,
 };
 
 mod address;
@@ -192,6 +192,11 @@ impl Client {
         self.page(&volume(name).part("versions").query(query))
     }
 
+    /// The files that were open when a version was captured.
+    pub fn open_files(&self, name: &str, number: u64) -> Result<OpenFiles> {
+        self.get(&volume(name).part("versions").part(&number.to_string()).part("open-files"))
+    }
+
     /// One version.
     pub fn version(&self, name: &str, number: u64) -> Result<Version> {
         self.get(&volume(name).part("versions").part(&number.to_string()))
@@ -214,9 +219,9 @@ impl Client {
         self.call(Method::POST, &version.part("uncompact"), None::<&()>)
     }
 
-    /// All jobs, by volume and version.
-    pub fn jobs(&self) -> Result<Vec<Job>> {
-        self.get(&Target::new("/jobs"))
+    /// A page of jobs, by volume and version.
+    pub fn jobs(&self, query: &ListQuery) -> Result<Page<Job>> {
+        self.page(&Target::new("/jobs").query(query))
     }
 
     /// A job.

@@ -28,8 +28,11 @@ pub struct VolumeSpace {
     pub holders: Vec<Holder>,
     /// How fast it grows; null before that can be told.
     pub growth: Option<Growth>,
-    /// How long the history limit lasts if it goes on like this; null without a limit, or if it
-    /// does not grow.
+    /// How fast its history grows: new data that nothing was written over by is none of it.
+    #[serde(default)]
+    pub history_growth: Option<Growth>,
+    /// How long the history limit lasts if history goes on growing like this; null without a limit,
+    /// or if it does not grow.
     #[schema(value_type = Option<String>, example = "3d")]
     pub limit_lasts: Option<SpanInput>,
 }

@@ -296,6 +296,9 @@ pub struct Version {
     /// `crash-consistent`, `quiesced` (by a hook) or `quiesce-failed`.
     #[serde(default)]
     pub consistency: String,
+    /// How many files were open on it at the capture, if its hook told; null if it did not.
+    #[serde(default)]
+    pub open_files: Option<u64>,
     /// Why its hook failed: told once, in the answer to the call that captured it.
     #[serde(default)]
     pub hook_failure: Option<String>,
@@ -313,6 +316,15 @@ pub struct Version {
     /// What was last asked for by hand: to compact or to uncompact it; null if nothing was.
     #[serde(default)]
     pub job: Option<Job>,
+}
+
+/// Files that were open on a volume when a version was captured, as its hook told.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct OpenFiles {
+    /// How many; null if the hook told nothing.
+    pub count: Option<u64>,
+    /// The first of them: at most 1000, and 64 KiB; control characters as escapes.
+    pub paths: Vec<String>,
 }
 
 /// Work that goes on in the background because somebody asked for it.

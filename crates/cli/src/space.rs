@@ -57,6 +57,7 @@ pub fn show(space: &VolumeSpace) -> String {
     lines.push(("  beyond the window".to_owned(), human(space.beyond_window_bytes)));
     lines.push(("reclaimable".to_owned(), human(space.reclaimable_bytes)));
     lines.push(("growth".to_owned(), growth(space.growth.as_ref())));
+    lines.push(("of history".to_owned(), growth(space.history_growth.as_ref())));
     let lasts = space.limit_lasts.map(|span| ("limit lasts".to_owned(), rough(span.0)));
     lines.extend(lasts);
     let lines: Vec<(&str, String)> = lines.iter().map(|(a, b)| (a.as_str(), b.clone())).collect();

@@ -97,8 +97,7 @@ pub fn run(session: &Session, verb: Verb) -> anyhow::Result<ExitCode> {
             session.answer(&all(session, &name, from, limit)?, |v| list(v))?;
         }
         Verb::Show { name, number } => {
-            let version = session.client()?.version(&name, number)?;
-            session.answer(&version, |v| list(std::slice::from_ref(v)))?;
+            show(session, &name, number)?;
         }
         Verb::Delete { name, numbers, dry_run } => {
             return delete(session, &name, &numbers, dry_run);
@@ -238,6 +237,30 @@ impl FromStr for Numbers {
         }
         Ok(Numbers { from, to })
     }
+}
+
+/// A version, and the files that were open on it.
+fn show(session: &Session, name: &str, number: u64) -> anyhow::Result<()> {
+    let client = session.client()?;
+    let version = client.version(name, number)?;
+    let files = match version.open_files {
+        Some(_) => client.open_files(name, number)?.paths,
+        None => Vec::new(),
+    };
+    let mut answer = serde_json::to_value(&version)?;
+    answer["open_file_paths"] = json!(files);
+    session.answer(&answer, |_| {
+        let mut text = list(std::slice::from_ref(&version));
+        if let Some(count) = version.open_files {
+            text.push_str(&format!("\n{} open at the capture\n", output::count(count, "file")));
+        }
+        files.iter().for_each(|path| text.push_str(&format!("  {path}\n")));
+        let more = version.open_files.unwrap_or(0).saturating_sub(files.len() as u64);
+        if more > 0 {
+            text.push_str(&format!("  and {more} more\n"));
+        }
+        text
+    })
 }
 
 /// A capture is made although its hook failed: that is said aloud.

@@ -36,9 +36,7 @@ pub use outside::{OUTSIDE_SEQ, Outside};
 pub use page_table::{LoadedPage, PageBudget, PageTable};
 pub use pending::{Pending, node_covers};
 pub use recover::{KnownLog, RecoveredLog, RecoveredSegment, recover_log};
-pub use run_store::{
-    PageExtent, PageExtents, Pages, RunBuilder, StoredRun, open_time_run, write_time_run,
-};
+pub use run_store::{PageExtent, PageExtents, Pages, RunBuilder, StoredRun, write_time_run};
 pub use scan::{ScanEnd, read_header, scan_segment};
 pub use slot::{BLOCKS_PER_PAGE, Slot, block_location};
 pub use space_tally::{Account, SpaceCount, SpaceTally};

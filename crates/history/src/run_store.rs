@@ -409,24 +409,6 @@ pub fn write_time_run(
         writer.append(&TimePage::encode(PageAddress::new(store.pool_id, id, page), part))?;
     }
     let pages = writer.finish()?;
-    Ok(TimeRun { id, pages, entries: entries.len() as u64, first, last, io: store.io(log) })
-}
-
-/// Opens a part of a log's time index.
-///
-/// # Errors
-/// `Corrupt` or the device's.
-pub fn open_time_run(
-    store: &Store,
-    id: u64,
-    log: u64,
-    pages: PageExtents,
-    entries: u64,
-) -> Result<TimeRun> {
-    let default = TimeEntry::default();
-    let mut run = TimeRun { id, pages, entries, first: default, last: default, io: store.io(log) };
-    let empty = || Error::new(ErrorKind::Corrupt, format!("time run {id} has an empty page"));
-    run.first = *run.page(store, 0)?.first().ok_or_else(empty)?;
-    run.last = *run.page(store, run.pages.count.saturating_sub(1))?.last().ok_or_else(empty)?;
-    Ok(run)
+    let (entries, io) = (entries.len() as u64, store.io(log));
+    Ok(TimeRun { id, pages, entries, first, last, is_open_ended: false, io })
 }

@@ -1,7 +1,9 @@
 //! From time to seq and back: the times of a log's batches.
 //!
 //! Invariants: entries rise strictly in time and in seq; parts in runs are older than those still
-//! in the log's memory. A part in a run is read page by page; only first entries stay in memory.
+//! in the log's memory. A part in a run is read page by page; only first and last entries stay in
+//! memory. Where such a page is damaged an entry of the neighbouring run stands for it: whoever
+//! asks for a time in between comes to the page, and is told of the damage; nobody else is.
 
 use std::sync::Arc;
 
@@ -24,10 +26,12 @@ pub struct TimeRun {
     pub pages: PageExtents,
     /// How many entries it has.
     pub entries: u64,
-    /// Its first entry.
+    /// Its first entry; or one before that, if the page that has it is damaged.
     pub first: TimeEntry,
-    /// Its last entry.
+    /// Its last entry; or one after that, if the page that has it is damaged.
     pub last: TimeEntry,
+    /// Whether the page with the last entry is damaged.
+    pub(crate) is_open_ended: bool,
     pub(crate) io: Arc<IoTally>,
 }
 
@@ -64,6 +68,48 @@ impl TimeIndex {
         TimeIndex { runs: RwLock::new(runs) }
     }
 
+    /// An index with stored runs, oldest first: id, pages and number of entries of each. Damage in
+    /// one is told to those who ask for its times. No entry of them lies after `end`.
+    #[must_use]
+    pub fn open(
+        store: &Store,
+        log: u64,
+        stored: Vec<(u64, PageExtents, u64)>,
+        end: TimeEntry,
+    ) -> TimeIndex {
+        let ends: Vec<_> = stored
+            .into_iter()
+            .map(|(id, pages, entries)| {
+                let (first, last, io) = (TimeEntry::default(), end, store.io(log));
+                let run = TimeRun { id, pages, entries, first, last, is_open_ended: false, io };
+                let last_page = run.pages.count.saturating_sub(1);
+                let first = run.page(store, 0).ok().and_then(|page| page.first().copied());
+                let last = run.page(store, last_page).ok().and_then(|page| page.last().copied());
+                (run, first, last)
+            })
+            .collect();
+        let mut known = TimeEntry::default();
+        let firsts: Vec<TimeEntry> = ends
+            .iter()
+            .map(|(_, first, last)| {
+                let begins = first.unwrap_or(known);
+                known = last.or(*first).unwrap_or(known);
+                begins
+            })
+            .collect();
+        let mut known = end;
+        let mut runs = Vec::with_capacity(ends.len());
+        for ((mut run, first, last), begins) in ends.into_iter().zip(firsts).rev() {
+            run.first = begins;
+            run.last = last.unwrap_or(known);
+            run.is_open_ended = last.is_none();
+            known = first.or(last).unwrap_or(known);
+            runs.push(Arc::new(run));
+        }
+        runs.reverse();
+        TimeIndex::new(runs)
+    }
+
     /// The runs, oldest first.
     #[must_use]
     pub fn runs(&self) -> Vec<Arc<TimeRun>> {
@@ -89,7 +135,7 @@ impl TimeIndex {
         let _epoch = store.enter();
         let runs = self.runs();
         let Some(run) = runs.iter().rev().find(|r| by.reached(&r.first)) else { return Ok(None) };
-        if by.reached(&run.last) {
+        if !run.is_open_ended && by.reached(&run.last) {
             return Ok(Some(run.last));
         }
         // Bisect pages by their first entries; invariant: page `low` begins at or before `by`.

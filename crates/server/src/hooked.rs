@@ -66,7 +66,7 @@ impl Due {
                 hooks.around(hook, name, |consistency| volume.capture_hooked(consistency));
             }
             Due::Group(name, planned) => {
-                let plain = |_: &str| Consistency::CrashConsistent;
+                let plain = |_: &str| Consistency::CrashConsistent.into();
                 hooks.around_all(planned, &plain, |consistency| {
                     pool.capture_group_hooked(name, consistency);
                 });

@@ -20,7 +20,9 @@ use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::counter::ConstCounter;
 use rustix::process::{Pid, Signal, kill_process_group};
-use volume::{Consistency, PlannedHook};
+use volume::{Consistency, PlannedHook, Quiet};
+
+use crate::told::Told;
 
 /// How often a command is asked whether it has ended.
 const LOOK: Duration = Duration::from_millis(5);
@@ -67,17 +69,19 @@ impl Hooks {
         &self,
         name: &str,
         subject: &str,
-        capture: impl FnOnce(&dyn Fn() -> Consistency) -> T,
+        capture: impl FnOnce(&dyn Fn() -> Quiet) -> T,
     ) -> Around<T> {
         let Some(hook) = self.named.get(name) else {
             tracing::error!(hook = name, subject, "there is no such hook; captured without it");
             self.failed.fetch_add(1, Ordering::Relaxed);
             let failure = format!("the server's configuration has no hook {name}");
-            let captured = capture(&|| Consistency::QuiesceFailed);
+            let captured = capture(&|| Consistency::QuiesceFailed.into());
             return Around { captured, failures: vec![failure] };
         };
         let asked = Asked { hook: name.to_owned(), subject: subject.to_owned() };
-        let before = run(&hook.before, "before", &asked, hook.timeout);
+        let mut told = None;
+        let before = run_listening(&hook.before, "before", &asked, hook.timeout, &mut told);
+        let open_files = told.as_ref().and_then(Told::open_files).map(Arc::new);
         if let Err(why) = &before {
             tracing::error!(hook = name, subject, why, "the hook's before failed");
         }
@@ -87,9 +91,11 @@ impl Hooks {
             let quiesced = before.is_ok() && !thaw.has_begun();
             let is = if quiesced { Consistency::Quiesced } else { Consistency::QuiesceFailed };
             *seen.lock() = is;
-            is
+            Quiet { consistency: is, open_files: open_files.clone() }
         });
         drop(thaw);
+        // Until here, for those that `before` left behind.
+        drop(told);
         if seen.into_inner() == Consistency::Quiesced {
             self.quiesced.fetch_add(1, Ordering::Relaxed);
             return Around { captured, failures: Vec::new() };
@@ -104,20 +110,19 @@ impl Hooks {
     pub(crate) fn around_all<T>(
         &self,
         hooks: &[PlannedHook],
-        known: &dyn Fn(&str) -> Consistency,
-        capture: impl FnOnce(&dyn Fn(&str) -> Consistency) -> T,
+        known: &dyn Fn(&str) -> Quiet,
+        capture: impl FnOnce(&dyn Fn(&str) -> Quiet) -> T,
     ) -> Around<T> {
         let Some((first, rest)) = hooks.split_first() else {
             return Around { captured: capture(known), failures: Vec::new() };
         };
-        let Around { captured, mut failures } =
-            self.around(&first.hook, &first.subject, |consistency| {
-                let known = |volume: &str| match first.covers(volume) {
-                    true => consistency(),
-                    false => known(volume),
-                };
-                self.around_all(rest, &known, capture)
-            });
+        let Around { captured, mut failures } = self.around(&first.hook, &first.subject, |quiet| {
+            let known = |volume: &str| match first.covers(volume) {
+                true => quiet(),
+                false => known(volume),
+            };
+            self.around_all(rest, &known, capture)
+        });
         failures.extend(captured.failures);
         Around { captured: captured.captured, failures }
     }
@@ -230,7 +235,33 @@ fn after(hook: &Hook, asked: &Asked) {
 
 /// Runs a command to its end; kills it with all that it started when that takes too long.
 fn run(argv: &[String], phase: &str, asked: &Asked, timeout: Duration) -> Result<(), String> {
-    let Some((program, arguments)) = argv.split_first() else { return Ok(()) };
+    let Some((program, mut command)) = command(argv, phase, asked) else { return Ok(()) };
+    let child = command.stdout(Stdio::null()).spawn().map_err(|e| format!("{program}: {e}"))?;
+    ended(program, child, timeout, &mut || {})
+}
+
+/// The same, and listens to what it tells.
+fn run_listening(
+    argv: &[String],
+    phase: &str,
+    asked: &Asked,
+    timeout: Duration,
+    told: &mut Option<Told>,
+) -> Result<(), String> {
+    let Some((program, mut command)) = command(argv, phase, asked) else { return Ok(()) };
+    let failed = |e: std::io::Error| format!("{program}: {e}");
+    let mut child = command.stdout(Stdio::piped()).spawn().map_err(failed)?;
+    if let Some(output) = child.stdout.take() {
+        match Told::new(output) {
+            Ok(new) => *told = Some(new),
+            Err(error) => tracing::error!(%error, "what a hook tells cannot be listened to"),
+        }
+    }
+    ended(program, child, timeout, &mut || told.iter_mut().for_each(Told::listen))
+}
+
+fn command<'a>(argv: &'a [String], phase: &str, asked: &Asked) -> Option<(&'a str, Command)> {
+    let (program, arguments) = argv.split_first()?;
     let mut command = Command::new(program);
     command
         .args(arguments)
@@ -238,10 +269,17 @@ fn run(argv: &[String], phase: &str, asked: &Asked, timeout: Duration) -> Result
         .env("HINDSIGHT_PHASE", phase)
         .env("HINDSIGHT_SUBJECT", &asked.subject)
         .stdin(Stdio::null())
-        .stdout(Stdio::null())
         .process_group(0);
-    let mut child = command.spawn().map_err(|e| format!("{program}: {e}"))?;
-    match wait(&mut child, timeout) {
+    Some((program, command))
+}
+
+fn ended(
+    program: &str,
+    mut child: Child,
+    timeout: Duration,
+    look: &mut dyn FnMut(),
+) -> Result<(), String> {
+    match wait(&mut child, timeout, look) {
         Ok(Some(status)) if status.success() => Ok(()),
         Ok(Some(status)) => Err(format!("{program}: {status}")),
         Ok(None) => {
@@ -255,11 +293,18 @@ fn run(argv: &[String], phase: &str, asked: &Asked, timeout: Duration) -> Result
     }
 }
 
-fn wait(child: &mut Child, timeout: Duration) -> std::io::Result<Option<std::process::ExitStatus>> {
+fn wait(
+    child: &mut Child,
+    timeout: Duration,
+    look: &mut dyn FnMut(),
+) -> std::io::Result<Option<std::process::ExitStatus>> {
     let began = Instant::now();
     loop {
-        if let Some(status) = child.try_wait()? {
-            return Ok(Some(status));
+        let status = child.try_wait()?;
+        // After it has ended, too: what it told last is still there.
+        look();
+        if status.is_some() {
+            return Ok(status);
         }
         if began.elapsed() >= timeout {
             return Ok(None);
@@ -283,7 +328,7 @@ fn kill(child: &mut Child) {
 mod tests {
     use std::path::Path;
 
-    use super::{BTreeMap, Consistency, Duration, Hook, Hooks, Instant, PlannedHook};
+    use super::{BTreeMap, Consistency, Duration, Hook, Hooks, Instant, PlannedHook, Quiet};
 
     fn shell(script: &str) -> Vec<String> {
         ["/bin/sh", "-c", script].iter().map(|part| (*part).to_owned()).collect()
@@ -315,7 +360,7 @@ mod tests {
             while slow && lines(&log).len() < 2 {
                 std::thread::yield_now();
             }
-            consistency()
+            consistency().consistency
         });
         let is_quiet = around.captured == Consistency::Quiesced;
         assert_eq!(around.failure().is_none(), is_quiet, "{:?}", around.failures);
@@ -376,12 +421,15 @@ mod tests {
     #[test]
     fn what_is_not_there_is_no_success() {
         let hooks = hooks("true", "true", LONG);
-        let around = hooks.around("other", "v", |is| is());
+        let around = hooks.around("other", "v", |is| is().consistency);
         assert_eq!(around.captured, Consistency::QuiesceFailed);
         assert!(around.failure().is_some_and(|why| why.contains("has no hook other")));
         let hook = Hook { before: vec!["/nowhere/x".to_owned()], after: Vec::new(), timeout: LONG };
         let hooks = Hooks::new(BTreeMap::from([("h".to_owned(), hook)]));
-        assert_eq!(hooks.around("h", "v", |is| is()).captured, Consistency::QuiesceFailed);
+        assert_eq!(
+            hooks.around("h", "v", |is| is().consistency).captured,
+            Consistency::QuiesceFailed
+        );
     }
 
     #[test]
@@ -395,13 +443,26 @@ mod tests {
             subject: subject.to_owned(),
             is_member: true,
         };
-        let asked = |consistency: &dyn Fn(&str) -> Consistency| ["v", "w", "x"].map(consistency);
-        let known = |_: &str| Consistency::CrashConsistent;
+        let asked = |quiet: &dyn Fn(&str) -> Quiet| ["v", "w", "x"].map(|v| quiet(v).consistency);
+        let known = |_: &str| Consistency::CrashConsistent.into();
         let around = hooks.around_all(&[planned("v"), planned("w")], &known, asked);
         let each =
             [Consistency::Quiesced, Consistency::QuiesceFailed, Consistency::CrashConsistent];
         assert_eq!(around.captured, each);
         assert_eq!(around.failures.len(), 1, "{:?}", around.failures);
         assert_eq!(lines(&log), ["before v", "before w", "after w", "after v"]);
+    }
+
+    #[test]
+    fn files_that_before_tells_of_are_known_at_the_instant() {
+        // What is left behind keeps the output, and can write to it until `after` has run.
+        let before = "echo open-file /srv/a; (sleep 20; echo never) & echo open-files 7";
+        let hooks = hooks(before, "true", LONG);
+        let began = Instant::now();
+        let files = hooks.around("h", "v", |quiet| quiet().open_files).captured.expect("told");
+        assert_eq!((files.count, &files.paths[..]), (7, &["/srv/a".to_owned()][..]));
+        assert!(began.elapsed() < Duration::from_secs(15), "it was waited for");
+        let none = super::Hooks::new(BTreeMap::new());
+        assert!(none.around("h", "v", |quiet| quiet().open_files).captured.is_none());
     }
 }

@@ -258,6 +258,7 @@ fn api_routes() -> OpenApiRouter<Context> {
         .routes(routes!(model::advise))
         .routes(routes!(versions::list, versions::create, versions::delete_range))
         .routes(routes!(versions::show, versions::delete))
+        .routes(routes!(versions::open_files))
         .routes(routes!(jobs::compact))
         .routes(routes!(jobs::uncompact))
         .routes(routes!(jobs::list))

@@ -21,6 +21,7 @@ mod serve;
 mod server;
 mod settings;
 mod taps;
+mod told;
 
 pub use attach::{Attachment, Attachments};
 pub use error::{StartError, problem_kind};

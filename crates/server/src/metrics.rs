@@ -15,7 +15,7 @@ use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 use units::Span;
-use volume::{CacheInfo, ImportInfo, IoCount, Pool, ScheduleInfo, VolumeInfo};
+use volume::{CacheInfo, ImportInfo, IoCount, Pool, ScheduleInfo, Volume, VolumeInfo};
 
 use crate::Attachments;
 use crate::fill::FillGauge;
@@ -351,14 +351,20 @@ impl Engine {
     /// How fast volumes and the pool grow, as far as that can be told.
     fn encode_growth(&self, encoder: &mut DescriptorEncoder) -> fmt::Result {
         let kind = ConstGauge::new(0_i64).metric_type();
-        let name = "hindsight_volume_growth_bytes_per_day";
-        let help = "How fast a volume's log grows, measured over up to a week";
-        let mut of_volumes = encoder.encode_descriptor(name, help, None, kind)?;
-        for volume in self.pool.volumes() {
-            if let Some(growth) = volume.growth() {
-                let labels = [("volume", volume.name())];
-                let gauge = ConstGauge::new(growth.bytes_a_day);
-                gauge.encode(of_volumes.encode_family(&labels)?)?;
+        type Value = fn(&Volume) -> Option<volume::Growth>;
+        let kinds: [(&str, &str, Value); 2] = [
+            ("growth", "How fast a volume's log grows, measured over up to a week", |v| v.growth()),
+            ("history_growth", "The same of its history alone", |v| v.history_growth()),
+        ];
+        for (name, help, value) in kinds {
+            let name = format!("hindsight_volume_{name}_bytes_per_day");
+            let mut of_volumes = encoder.encode_descriptor(&name, help, None, kind)?;
+            for volume in self.pool.volumes() {
+                if let Some(growth) = value(&volume) {
+                    let labels = [("volume", volume.name())];
+                    let gauge = ConstGauge::new(growth.bytes_a_day);
+                    gauge.encode(of_volumes.encode_family(&labels)?)?;
+                }
             }
         }
         let Ok(space) = self.pool.space() else { return Ok(()) };

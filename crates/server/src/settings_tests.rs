@@ -58,8 +58,8 @@ fn hooks_name_absolute_paths_and_have_a_time() {
         let settings = Settings::from_toml(&text, &|_| None).map_err(|e| e.to_string())?;
         config(settings)
     };
-    let config = hook("before = [\"/sbin/x\", \"-f\"]\nafter = [\"/sbin/x\"]").expect("a hook");
-    let freeze = &config.hooks["freeze"];
+    let both = hook("before = [\"/sbin/x\", \"-f\"]\nafter = [\"/sbin/x\"]").expect("a hook");
+    let freeze = &both.hooks["freeze"];
     assert_eq!(
         (&freeze.before[..], freeze.timeout.as_secs()),
         (&["/sbin/x", "-f"].map(str::to_owned)[..], 30)
@@ -77,6 +77,9 @@ fn hooks_name_absolute_paths_and_have_a_time() {
     ] {
         assert!(hook(wrong).is_err(), "{wrong}");
     }
+    let none = "pool = \"/pool\"\n[hooks.none]\nbefore = [\"/sbin/x\"]";
+    let settings = Settings::from_toml(none, &|_| None).expect("read");
+    assert!(config(settings).is_err_and(|e| e.contains("no hook at all")));
 }
 
 #[test]

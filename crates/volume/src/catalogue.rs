@@ -12,6 +12,7 @@ mod compactions;
 mod figures;
 mod groups;
 mod guard;
+mod open_files;
 #[cfg(test)]
 mod page_tests;
 mod records;
@@ -37,6 +38,8 @@ use figures::FIGURES;
 use groups::{GROUP_VERSIONS, GROUPS};
 use guard::guarded;
 pub use guard::panic_becomes_error;
+#[cfg(test)]
+use open_files::OPEN_FILES;
 pub use records::{
     CompactionRecord, ConversionRecord, EventRecord, GraceRecord, GroupRecord, GroupVersionRecord,
     MarkRecord, RunRecord, ScheduleRecord, ScheduledRecord, SegmentRecord, SourceRecord,
@@ -448,7 +451,8 @@ impl Commit {
         drop(versions);
         let mut marks = self.transaction.open_table(MARKS).map_err(failed)?;
         marks.retain_in((id, "")..(id + 1, ""), |_, _| false).map_err(failed)?;
-        Ok(())
+        drop(marks);
+        self.remove_open_files(id, 0, u64::MAX)
     }
 
     /// Writes a timeline.

@@ -23,7 +23,7 @@ use crate::catalogue::{
 use crate::dedup::Dedup;
 use crate::figures::Figures;
 use crate::group_schedule::GroupSchedule;
-use crate::growth::Samples;
+use crate::growth::{Measured, Samples};
 use crate::merge::MergeJob;
 use crate::opening::Opening;
 use crate::schedule::Pace;
@@ -93,6 +93,8 @@ pub struct Core {
     pub group_schedules: Mutex<BTreeMap<u64, GroupSchedule>>,
     /// What was in use at times, as the catalogue has it.
     pub samples: Mutex<Samples>,
+    /// What volumes had of history when it was measured last.
+    pub measured: Mutex<Measured>,
     /// What map runs are kept for, by run, as far as that is known.
     pub figures: Mutex<BTreeMap<u64, Arc<Figures>>>,
     /// Searches for equal blocks; they change under `work`.

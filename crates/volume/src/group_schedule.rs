@@ -17,6 +17,7 @@ use crate::catalogue::{GroupRecord, GroupVersionRecord, ScheduleRecord};
 use crate::core::Core;
 use crate::explain::{Explained, Judged, MadeBy, candidate, doomed};
 use crate::hooked::PlannedHook;
+use crate::open_files::Quiet;
 use crate::pins::Pins;
 use crate::pool::Pool;
 use crate::retention::KeepRules;
@@ -168,7 +169,7 @@ impl Core {
                 group.is_some_and(|g| self.group_hooks(&g, record.hook.as_deref()).is_empty())
             };
             if let Some(record) = due.filter(is_plain) {
-                self.capture_due(group, record, &|_| Consistency::CrashConsistent);
+                self.capture_due(group, record, &|_| Consistency::CrashConsistent.into());
             }
             let wants = self.with_schedule(group, |s| s.wants_pruning(monotonic_ns));
             if may_prune && wants == Some(true) {
@@ -178,15 +179,10 @@ impl Core {
         }
     }
 
-    fn capture_due(
-        &self,
-        group: u64,
-        record: ScheduleRecord,
-        consistency: &dyn Fn(&str) -> Consistency,
-    ) {
+    fn capture_due(&self, group: u64, record: ScheduleRecord, quiet: &dyn Fn(&str) -> Quiet) {
         let monotonic_ns = self.machine.clock.monotonic_ns();
         let Some(name) = self.group_with_id(group).map(|group| group.name) else { return };
-        let captured = self.capture_group(&name, &record.label, Some(&record), consistency);
+        let captured = self.capture_group(&name, &record.label, Some(&record), quiet);
         self.with_schedule(group, |schedule| {
             if schedule.is(&record) {
                 schedule.captured(record, captured.map(drop), monotonic_ns);
@@ -399,13 +395,13 @@ impl Pool {
 
     /// Makes the capture of a group that is due, if one is still; a failure is told by the
     /// schedule, and the capture is due again later.
-    pub fn capture_group_hooked(&self, name: &str, consistency: &dyn Fn(&str) -> Consistency) {
+    pub fn capture_group_hooked(&self, name: &str, quiet: &dyn Fn(&str) -> Quiet) {
         let clock = &self.core.machine.clock;
         let (wall, monotonic_ns) = (clock.wall(), clock.monotonic_ns());
         let Ok(group) = self.core.group(name) else { return };
         let due = self.core.with_schedule(group.id, |s| s.due(wall, monotonic_ns)).flatten();
         if let Some(record) = due {
-            self.core.capture_due(group.id, record, consistency);
+            self.core.capture_due(group.id, record, quiet);
         }
     }
 }

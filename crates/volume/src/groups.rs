@@ -21,6 +21,7 @@ use crate::catalogue::{
 };
 use crate::core::Core;
 use crate::names::check_name;
+use crate::open_files::Quiet;
 use crate::pins::Pins;
 use crate::pool::Pool;
 use crate::types::Consistency;
@@ -172,7 +173,7 @@ impl Core {
 struct Taken<'t> {
     label: &'t str,
     /// How quiet each volume was.
-    consistencies: &'t [Consistency],
+    quiets: &'t [Quiet],
     due: Option<&'t ScheduleRecord>,
     /// Where each volume stood.
     places: &'t [(Seq, WallTime)],
@@ -185,7 +186,7 @@ impl Taken<'_> {
         GroupVersionRecord {
             time_ns: made_ns,
             label: self.label.to_owned(),
-            consistency: Consistency::of_all(self.consistencies),
+            consistency: Consistency::of_all(self.quiets.iter().map(|quiet| quiet.consistency)),
             versions: volumes.iter().map(next).collect(),
             scheduled: self.due.map(|due| ScheduledRecord { schedule: due.id, made_ns }),
         }
@@ -193,15 +194,20 @@ impl Taken<'_> {
 }
 
 /// The version that a capture makes of a volume that stands there.
-fn capture_of(capture: &GroupVersionRecord, (seq, time): (Seq, WallTime)) -> VersionRecord {
+fn capture_of(
+    capture: &GroupVersionRecord,
+    (seq, time): (Seq, WallTime),
+    quiet: &Quiet,
+) -> VersionRecord {
     VersionRecord {
         seq: seq.0,
         time_ns: time.as_nanos().max(capture.time_ns),
         label: capture.label.clone(),
         bytes_changed: None,
         is_bound: false,
-        consistency: capture.consistency,
+        consistency: quiet.consistency,
         scheduled: capture.scheduled,
+        open_files: quiet.open_files.as_ref().map(|files| files.count),
     }
 }
 
@@ -209,12 +215,12 @@ fn capture_of(capture: &GroupVersionRecord, (seq, time): (Seq, WallTime)) -> Ver
 fn instant_of(
     volumes: &[Arc<Volume>],
     places: &mut Vec<(Seq, WallTime)>,
-    consistency: &dyn Fn() -> Vec<Consistency>,
-) -> Result<Vec<Consistency>> {
-    let Some((first, rest)) = volumes.split_first() else { return Ok(consistency()) };
+    quiet: &dyn Fn() -> Vec<Quiet>,
+) -> Result<Vec<Quiet>> {
+    let Some((first, rest)) = volumes.split_first() else { return Ok(quiet()) };
     first.log.with_gate(|gate: &mut Gate<'_>| {
         places.push((gate.last_seq(), gate.last_time()));
-        instant_of(rest, places, consistency)
+        instant_of(rest, places, quiet)
     })
 }
 
@@ -301,7 +307,7 @@ impl Pool {
     /// # Errors
     /// `NotFound`, `Invalid` label or a group without volumes; `Full`, `Refused`, `Io`.
     pub fn create_group_version(&self, name: &str, label: &str) -> Result<GroupVersion> {
-        self.create_group_version_as(name, label, &|_| Consistency::CrashConsistent)
+        self.create_group_version_as(name, label, &|_| Consistency::CrashConsistent.into())
     }
 
     /// The same for those who know how quiet the volumes are; they are asked at the instant, of
@@ -313,10 +319,10 @@ impl Pool {
         &self,
         name: &str,
         label: &str,
-        consistency: &dyn Fn(&str) -> Consistency,
+        quiet: &dyn Fn(&str) -> Quiet,
     ) -> Result<GroupVersion> {
         check_label(label)?;
-        self.core.capture_group(name, label, None, consistency)
+        self.core.capture_group(name, label, None, quiet)
     }
 
     /// At most `limit` captures of a group from a number on, and where to go on.
@@ -460,7 +466,7 @@ impl Core {
         name: &str,
         label: &str,
         due: Option<&ScheduleRecord>,
-        consistency: &dyn Fn(&str) -> Consistency,
+        quiet: &dyn Fn(&str) -> Quiet,
     ) -> Result<GroupVersion> {
         let members = self.group(name)?.members;
         // In the order of ids, which is the order of locks.
@@ -471,11 +477,11 @@ impl Core {
         }
         let stills = self.stand_together(&volumes)?;
         let mut places = Vec::with_capacity(volumes.len());
-        let asked = || volumes.iter().map(|volume| consistency(&volume.name)).collect();
-        let consistencies = instant_of(&volumes, &mut places, &asked)?;
+        let asked = || volumes.iter().map(|volume| quiet(&volume.name)).collect();
+        let quiets = instant_of(&volumes, &mut places, &asked)?;
         let pins: Vec<MutexGuard<'_, Pins>> =
             stills.into_iter().map(Still::let_writes_go).collect();
-        let taken = Taken { label, consistencies: &consistencies, due, places: &places };
+        let taken = Taken { label, quiets: &quiets, due, places: &places };
         self.commit_group_version((name, &members), &volumes, pins, &taken)
     }
 
@@ -499,10 +505,13 @@ impl Core {
         group.next_version += 1;
         let capture = taken.record(volumes, wall);
         let mut records = Vec::new();
-        for ((volume, &place), &is) in volumes.iter().zip(taken.places).zip(taken.consistencies) {
+        for ((volume, &place), quiet) in volumes.iter().zip(taken.places).zip(taken.quiets) {
             let mut record = volume.record.lock().clone();
-            let version = VersionRecord { consistency: is, ..capture_of(&capture, place) };
+            let version = capture_of(&capture, place, quiet);
             commit.put_version(volume.id, record.next_version, &version)?;
+            if let Some(files) = &quiet.open_files {
+                commit.put_open_files(volume.id, record.next_version, files)?;
+            }
             record.next_version += 1;
             commit.put_volume(&record)?;
             records.push(record);

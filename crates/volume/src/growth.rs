@@ -5,6 +5,7 @@
 //! 2. There are at most about 300: ten minutes apart for a day, six hours apart for a month.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use history::NO_LOG;
 use serde::{Deserialize, Serialize};
@@ -22,6 +23,8 @@ const HOUR_NS: u64 = 60 * MINUTE_NS;
 const DAY_NS: u64 = 24 * HOUR_NS;
 /// Time between samples at least.
 const APART_NS: u64 = 10 * MINUTE_NS;
+/// How old a measure of history may be when a sample takes it.
+const MEASURE_NS: u64 = APART_NS / 2;
 /// The same of those that are older than a day.
 const OLD_APART_NS: u64 = 6 * HOUR_NS;
 /// How long a sample is kept.
@@ -39,6 +42,19 @@ pub struct Sample {
     pub pool_bytes: u64,
     /// Volume ids and bytes of their logs that the map points to.
     pub volumes: Vec<(u64, u64)>,
+    /// Volume ids and bytes of their history, as far as that was measured.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub history: Vec<(u64, u64)>,
+}
+
+/// What volumes had of history when it was measured last, between commits: who commits holds locks
+/// that it takes.
+#[derive(Debug, Default)]
+pub struct Measured {
+    /// When; 0 is never.
+    at_ns: u64,
+    /// Bytes by volume id.
+    history: BTreeMap<u64, u64>,
 }
 
 /// Samples by the clock's time, in nanoseconds since 1970.
@@ -95,6 +111,20 @@ impl Core {
         Ok(())
     }
 
+    /// Measures what volumes have of history, now and then: for the next sample.
+    pub(crate) fn measure_history(&self) {
+        let now_ns = self.machine.clock.wall().as_nanos();
+        let before = self.measured.lock().at_ns;
+        if before > 0 && now_ns.abs_diff(before) < MEASURE_NS {
+            return;
+        }
+        let volumes: Vec<_> = self.volumes.read().values().cloned().collect();
+        // What cannot be read says nothing of growth.
+        let history = |volume: &Arc<Volume>| Some((volume.id, volume.history_bytes().ok()?));
+        let history = volumes.iter().filter_map(history).collect();
+        *self.measured.lock() = Measured { at_ns: now_ns, history };
+    }
+
     /// Adds a sample to a commit if one is due.
     pub(crate) fn sample(&self, commit: &Commit) -> Result<()> {
         let now_ns = self.machine.clock.wall().as_nanos();
@@ -107,7 +137,12 @@ impl Core {
         let Some(volumes) = self.volumes.try_read() else { return Ok(()) };
         let volumes = volumes.values().map(|volume| (volume.id, volume.logged_bytes())).collect();
         let (used, ..) = self.store.zone_counts();
-        let sample = Sample { pool_bytes: u64::from(used) * self.store.zone_bytes, volumes };
+        let measured = self.measured.lock();
+        let is_fresh = measured.at_ns > 0 && now_ns.abs_diff(measured.at_ns) < APART_NS;
+        let history = measured.history.iter().filter(|_| is_fresh).map(|(&id, &of)| (id, of));
+        let pool_bytes = u64::from(used) * self.store.zone_bytes;
+        let sample = Sample { pool_bytes, volumes, history: history.collect() };
+        drop(measured);
         commit.put_sample(now_ns, &sample)?;
         samples.insert(now_ns, sample);
         for time in outdated(&samples, now_ns) {
@@ -127,6 +162,28 @@ impl Volume {
             sample.volumes.iter().find(|(id, _)| *id == self.id).map(|(_, bytes)| *bytes)
         };
         growth(&self.core.samples.lock(), now_ns, self.logged_bytes(), of)
+    }
+
+    /// How fast its history grows.
+    #[must_use]
+    pub fn history_growth(&self) -> Option<Growth> {
+        let now_ns = self.core.machine.clock.wall().as_nanos();
+        let now_bytes = self.history_bytes().ok()?;
+        let of = |sample: &Sample| {
+            sample.history.iter().find(|(id, _)| *id == self.id).map(|(_, bytes)| *bytes)
+        };
+        growth(&self.core.samples.lock(), now_ns, now_bytes, of)
+    }
+
+    /// How long the history limit lasts if it goes on like this, in nanoseconds; `None` without a
+    /// limit, or if history does not grow.
+    ///
+    /// # Errors
+    /// `Corrupt` or `Io`.
+    pub fn limit_lasts_ns(&self) -> Result<Option<u64>> {
+        let Some(limit) = self.record.lock().history_limit_bytes else { return Ok(None) };
+        let left = limit.saturating_sub(self.history_bytes()?);
+        Ok(self.history_growth().and_then(|growth| growth.lasts_ns(left)))
     }
 }
 
@@ -162,7 +219,7 @@ mod tests {
     use super::{DAY_NS, HOUR_NS, MINUTE_NS, Sample, Samples, growth, outdated};
 
     fn sample(pool_bytes: u64) -> Sample {
-        Sample { pool_bytes, volumes: Vec::new() }
+        Sample { pool_bytes, ..Sample::default() }
     }
 
     #[test]

@@ -484,6 +484,7 @@ impl Pool {
             return Ok(false);
         }
         // Before, not within: a capture may make room, which is background work itself.
+        self.core.measure_history();
         self.core.run_schedules();
         self.core.step(budget)
     }

@@ -10,7 +10,7 @@ use format::segment::SegmentHeader;
 use format::superblock::Superblock;
 use history::{
     Branch, KnownLog, Log, LogStart, PageExtent, PageExtents, RecoveredLog, Segment, Spare, Store,
-    StoreParts, StoredRun, TimeIndex, Timeline, open_time_run, read_header, recover_log,
+    StoreParts, StoredRun, TimeIndex, Timeline, read_header, recover_log,
 };
 use parking_lot::{Mutex, RwLock};
 use units::{MapExtent, Seq, WallTime};
@@ -99,6 +99,7 @@ pub fn open_core(
         group_schedules: Mutex::default(),
         figures: Mutex::default(),
         samples: Mutex::default(),
+        measured: Mutex::default(),
         closed: AtomicBool::new(false),
     });
     core.store.back_reserve();
@@ -341,7 +342,7 @@ fn add_volume(
         })?;
         map.insert(std::slice::from_ref(entry));
     }
-    let times = times_of(core, record.id, time_runs)?;
+    let times = times_of(core, &record, time_runs);
     let volume = Arc::new(Volume::build(Arc::clone(core), record, recovered, times, places)?);
     if volume.gone.load(Ordering::Acquire) {
         core.ghosts.write().insert(volume.id, volume);
@@ -357,15 +358,13 @@ fn events_after(record: &VolumeRecord) -> Vec<(Seq, WallTime)> {
     events.map(|e| (Seq(e.seq), WallTime::from_nanos(e.time_ns))).collect()
 }
 
-fn times_of(core: &Core, log: u64, time_runs: &[RunRecord]) -> Result<TimeIndex> {
+fn times_of(core: &Core, record: &VolumeRecord, time_runs: &[RunRecord]) -> TimeIndex {
+    let log = record.id;
     let mut runs: Vec<&RunRecord> = time_runs.iter().filter(|r| r.owner == log).collect();
     runs.sort_by_key(|r| r.order);
-    let mut open = Vec::with_capacity(runs.len());
-    for run in runs {
-        let pages = extents_of(run);
-        open.push(Arc::new(open_time_run(&core.store, run.id, log, pages, run.entries)?));
-    }
-    Ok(TimeIndex::new(open))
+    let stored = |run: &RunRecord| (run.id, extents_of(run), run.entries);
+    let end = Volume::flushed_entry(record);
+    TimeIndex::open(&core.store, log, runs.into_iter().map(stored).collect(), end)
 }
 
 fn current_store(

@@ -17,6 +17,7 @@ use crate::catalogue::{ScheduleRecord, VersionRecord};
 use crate::core::Core;
 use crate::explain::{Explained, Judged, MadeBy, candidate, doomed};
 use crate::names::check_name;
+use crate::open_files::Quiet;
 use crate::retention::{Candidate, KeepRules};
 use crate::types::Consistency;
 use crate::versions::check_label;
@@ -300,7 +301,7 @@ impl Volume {
         // A capture with a hook is its runner's: commands take their time.
         let due = self.schedule.lock().as_mut().and_then(|s| s.due(wall, monotonic_ns));
         if let Some(record) = due.filter(|r| self.hook_for(r.hook.as_deref()).is_none()) {
-            self.capture_due(record, monotonic_ns, &|| Consistency::CrashConsistent);
+            self.capture_due(record, monotonic_ns, &|| Consistency::CrashConsistent.into());
         }
         let wants = |s: &Schedule| s.wants_pruning(monotonic_ns);
         if may_prune && self.schedule.lock().as_ref().is_some_and(wants) {
@@ -322,22 +323,17 @@ impl Volume {
 
     /// Makes the capture that is due, if one is still; a failure is told by the schedule, and the
     /// capture is due again later.
-    pub fn capture_hooked(&self, consistency: &dyn Fn() -> Consistency) {
+    pub fn capture_hooked(&self, quiet: &dyn Fn() -> Quiet) {
         let clock = &self.core.machine.clock;
         let (wall, monotonic_ns) = (clock.wall(), clock.monotonic_ns());
         let due = self.schedule.lock().as_mut().and_then(|s| s.due(wall, monotonic_ns));
         if let Some(record) = due {
-            self.capture_due(record, monotonic_ns, consistency);
+            self.capture_due(record, monotonic_ns, quiet);
         }
     }
 
-    fn capture_due(
-        &self,
-        record: ScheduleRecord,
-        monotonic_ns: u64,
-        consistency: &dyn Fn() -> Consistency,
-    ) {
-        let captured = self.capture(&record.label, Some(&record), consistency).map(drop);
+    fn capture_due(&self, record: ScheduleRecord, monotonic_ns: u64, quiet: &dyn Fn() -> Quiet) {
+        let captured = self.capture(&record.label, Some(&record), quiet).map(drop);
         if let Some(schedule) = self.schedule.lock().as_mut().filter(|s| s.is(&record)) {
             schedule.captured(record, captured, monotonic_ns);
         }

@@ -489,6 +489,8 @@ pub struct Version {
     pub bytes_exact: bool,
     /// When the next version was captured; `None` for the newest.
     pub until: Option<WallTime>,
+    /// How many files were open on it, if a hook told.
+    pub open_files: Option<u64>,
     /// Whether a schedule made it.
     pub is_scheduled: bool,
     /// How quiet the volume was.
@@ -515,17 +517,6 @@ pub enum Consistency {
 }
 
 impl Consistency {
-    /// That of several volumes at one instant: failed where one failed, quiesced where all are.
-    #[must_use]
-    pub fn of_all(all: &[Consistency]) -> Consistency {
-        let is = |one: Consistency| all.contains(&one);
-        match (is(Consistency::QuiesceFailed), is(Consistency::CrashConsistent)) {
-            (true, _) => Consistency::QuiesceFailed,
-            (_, true) => Consistency::CrashConsistent,
-            _ => Consistency::Quiesced,
-        }
-    }
-
     /// Its name in the contract.
     #[must_use]
     pub fn name(self) -> &'static str {

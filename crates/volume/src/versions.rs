@@ -15,6 +15,7 @@ use history::{By, Gate};
 use units::{Seq, Span, WallTime};
 
 use crate::catalogue::{Commit, ScheduleRecord, ScheduledRecord, VersionRecord};
+use crate::open_files::Quiet;
 use crate::pins::Pins;
 use crate::types::{
     CompactionInfo, Consistency, Dependants, Encoding, Stamp, Version, VersionPage,
@@ -73,21 +74,17 @@ impl Volume {
     /// # Errors
     /// `Invalid` label; `Refused` or `Io`.
     pub fn create_version(&self, label: &str) -> Result<Version> {
-        self.create_version_as(label, &|| Consistency::CrashConsistent)
+        self.create_version_as(label, &|| Consistency::CrashConsistent.into())
     }
 
     /// The same for those who know how quiet the volume is; they are asked at the instant.
     ///
     /// # Errors
     /// Those of [`Volume::create_version`].
-    pub fn create_version_as(
-        &self,
-        label: &str,
-        consistency: &dyn Fn() -> Consistency,
-    ) -> Result<Version> {
+    pub fn create_version_as(&self, label: &str, quiet: &dyn Fn() -> Quiet) -> Result<Version> {
         self.check_open()?;
         check_label(label)?;
-        self.capture(label, None, consistency)
+        self.capture(label, None, quiet)
     }
 
     /// Captures the present; with a schedule, for it, and that is recorded in the same commit.
@@ -95,17 +92,16 @@ impl Volume {
         &self,
         label: &str,
         due: Option<&ScheduleRecord>,
-        consistency: &dyn Fn() -> Consistency,
+        quiet: &dyn Fn() -> Quiet,
     ) -> Result<Version> {
         // Most of what is dirty goes out before writes are stalled; the commit flushes the rest.
         self.destage_all()?;
         self.core.store.flush()?;
         let still = self.stand_still()?;
         let wall = self.core.machine.clock.wall();
-        let now = |gate: &mut Gate<'_>| {
-            Ok::<_, Error>((gate.last_seq(), gate.last_time(), consistency()))
-        };
-        let (seq, time, consistency) = self.log.with_gate(now)?;
+        let now =
+            |gate: &mut Gate<'_>| Ok::<_, Error>((gate.last_seq(), gate.last_time(), quiet()));
+        let (seq, time, Quiet { consistency, open_files }) = self.log.with_gate(now)?;
         let mut pins = still.let_writes_go();
         let scheduled =
             due.map(|schedule| ScheduledRecord { schedule: schedule.id, made_ns: wall.as_nanos() });
@@ -117,6 +113,7 @@ impl Volume {
             is_bound: false,
             consistency,
             scheduled,
+            open_files: open_files.as_ref().map(|files| files.count),
         };
         let number = {
             let (numbers, commit) = self.begin()?;
@@ -130,6 +127,9 @@ impl Volume {
             record.next_version += 1;
             let stored = self.put_counts(&pins, &commit)?;
             commit.put_version(self.id, number, &version)?;
+            if let Some(files) = &open_files {
+                commit.put_open_files(self.id, number, files)?;
+            }
             commit.put_volume(&record)?;
             if let Some(schedule) = due {
                 commit.put_schedule(self.id, schedule)?;
@@ -437,6 +437,11 @@ impl Volume {
         for &(number, _) in gone {
             commit.remove_version(self.id, number)?;
         }
+        for chunk in gone.chunk_by(|a, b| a.0 + 1 == b.0) {
+            if let (Some((first, _)), Some((last, _))) = (chunk.first(), chunk.last()) {
+                commit.remove_open_files(self.id, *first, *last)?;
+            }
+        }
         for &heir in &heirs {
             if let Some(record) = self.core.catalogue.version(self.id, heir)? {
                 let record = VersionRecord { bytes_changed: None, is_bound: false, ..record };
@@ -495,6 +500,7 @@ fn told(
         bytes_changed,
         bytes_exact,
         until,
+        open_files: record.open_files,
         is_scheduled: record.scheduled.is_some(),
         consistency: record.consistency,
         encoding,

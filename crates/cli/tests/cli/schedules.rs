@@ -77,7 +77,7 @@ fn a_group_is_made_captured_shown_and_deleted() {
     let shown = fixture.ok(&["group", "show", "db"]);
     assert!(shown.contains("pg, wal") && shown.contains("pg@v:0, wal@v:0"), "{shown}");
     assert!(fixture.ok(&["group", "list"]).contains("db"));
-    let hook = fixture.run(&["group", "version", "db", "--hook", "none"]);
+    let hook = fixture.run(&["group", "version", "db", "--hook", "other"]);
     assert!(hook.code == 10 && hook.err.contains("[hooks.NAME]"), "{hook:?}");
     let dry = fixture.run(&["group", "delete", "db", "--dry-run"]);
     assert!(dry.err.contains("would be deleted"), "{dry:?}");

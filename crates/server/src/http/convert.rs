@@ -85,14 +85,13 @@ fn growth(growth: volume::Growth) -> api::Growth {
     api::Growth { bytes_per_day: growth.bytes_a_day, measured: whole_seconds(growth.measured_ns) }
 }
 
-/// What a volume's space is for; `limit_bytes` of history may be kept.
+/// What a volume's space is for, how fast all of it and its history grow, and how long the history
+/// limit lasts.
 pub(crate) fn space(
     told: volume::VolumeSpace,
-    grows: Option<volume::Growth>,
-    limit_bytes: Option<u64>,
+    (grows, history): (Option<volume::Growth>, Option<volume::Growth>),
+    lasts: Option<u64>,
 ) -> api::VolumeSpace {
-    let left_bytes = limit_bytes.map(|limit| limit.saturating_sub(told.history_bytes));
-    let lasts = grows.zip(left_bytes).and_then(|(growth, left)| growth.lasts_ns(left));
     let age = |age: volume::AgeBytes| api::AgeBytes {
         below: age.below_ns.map(|nanos| SpanInput(Span(nanos))),
         bytes: age.bytes,
@@ -116,6 +115,7 @@ pub(crate) fn space(
         reclaimable_bytes: told.reclaimable_bytes,
         holders: told.holders.into_iter().map(holder).collect(),
         growth: grows.map(growth),
+        history_growth: history.map(growth),
         limit_lasts: lasts.map(whole_seconds),
     }
 }
@@ -248,6 +248,7 @@ pub(crate) fn version(volume: &str, version: volume::Version) -> api::Version {
         until: version.until.map(time),
         span: version.until.and_then(|until| until.since(version.stamp.time)).map(SpanInput),
         made_by: made_by(version.is_scheduled),
+        open_files: version.open_files,
         hook_failure: None,
         consistency: version.consistency.name().to_owned(),
         encoding: version.encoding.name().to_owned(),

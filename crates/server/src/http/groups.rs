@@ -181,7 +181,7 @@ pub(super) async fn capture(
             pool.group(&name)?;
             context.check_hook(body.hook.as_deref())?;
             let hooks = pool.group_hooks(&name, body.hook.as_deref())?;
-            let plain = |_: &str| Consistency::CrashConsistent;
+            let plain = |_: &str| Consistency::CrashConsistent.into();
             let around = context.hooks().around_all(&hooks, &plain, |consistency| {
                 pool.create_group_version_as(&name, &label, consistency)
             });

@@ -1,15 +1,15 @@
 //! Jobs: versions that are compacted and uncompacted in the background.
 
-use api::Job;
+use api::{Job, ListQuery};
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::http::header::{HeaderName, LOCATION};
 use volume::Compaction;
 
-use super::answer::{Answer, Refusal};
-use super::ask::Named;
-use super::{API_PREFIX, Context, convert};
+use super::answer::{Answer, Listed, Refusal};
+use super::ask::{Asked, Named};
+use super::{API_PREFIX, Context, PAGE_ENTRIES, convert, page_entries};
 
 /// What a handler answers that began a job.
 type Begun = (StatusCode, [(HeaderName, String); 1], Json<Job>);
@@ -62,19 +62,35 @@ pub(super) async fn uncompact(
 
 /// Lists jobs by volume and version. Those that are done are listed as long as their version is
 /// there.
-#[utoipa::path(get, path = "/jobs", tag = "jobs",
-    responses((status = 200, body = Vec<Job>)))]
-pub(super) async fn list(State(context): State<Context>) -> Answer<Json<Vec<Job>>> {
-    context.engine(|context| Ok(all(context))).await.map(Json)
+#[utoipa::path(get, path = "/jobs", tag = "jobs", params(ListQuery),
+    responses((status = 200, body = Vec<Job>, headers(("Link" = String)))))]
+pub(super) async fn list(
+    State(context): State<Context>,
+    Asked(query): Asked<ListQuery>,
+) -> Answer<Listed<Job>> {
+    let limit = page_entries(query.limit, PAGE_ENTRIES)?;
+    let skip = usize::try_from(query.next.unwrap_or(0)).unwrap_or(usize::MAX);
+    context
+        .engine(move |context| {
+            // One more, to know whether there is one.
+            let mut entries = jobs(context, skip, limit + 1);
+            let more = entries.len() > limit;
+            entries.truncate(limit);
+            let next =
+                more.then(|| format!("{API_PREFIX}/jobs?limit={limit}&next={}", skip + limit));
+            Ok(Listed { entries, next })
+        })
+        .await
 }
 
-fn all(context: &Context) -> Vec<Job> {
+fn jobs(context: &Context, skip: usize, limit: usize) -> Vec<Job> {
     let volumes = context.pool().volumes();
     let of = |volume: &std::sync::Arc<volume::Volume>| {
-        let told = |(number, info)| convert::job(volume.name(), number, &info);
-        volume.compactions().into_iter().map(told).collect::<Vec<_>>()
+        let name = volume.name().to_owned();
+        let told = volume.compactions().into_iter();
+        told.map(move |(number, info)| convert::job(&name, number, &info))
     };
-    volumes.iter().flat_map(of).collect()
+    volumes.iter().flat_map(of).skip(skip).take(limit).collect()
 }
 
 /// Shows a job.

@@ -73,6 +73,31 @@ pub(super) async fn create(
         .await
 }
 
+/// Lists the files that were open when a version was captured, as its hook told.
+#[utoipa::path(get, path = "/volumes/{volume}/versions/{number}/open-files", tag = "versions",
+    params(
+        ("volume" = String, Path, description = "Name of the volume"),
+        ("number" = u64, Path, description = "Number of the version"),
+    ),
+    responses(
+        (status = 200, body = api::OpenFiles),
+        (status = 404, body = api::Problem, content_type = "application/problem+json"),
+    ))]
+pub(super) async fn open_files(
+    State(context): State<Context>,
+    Named((name, number)): Named<(String, u64)>,
+) -> Answer<Json<api::OpenFiles>> {
+    context
+        .engine(move |context| {
+            let files = context.volume(&name)?.open_files(number)?;
+            let count = files.as_ref().map(|files| files.count);
+            let paths = files.map_or(Vec::new(), |files| files.paths);
+            Ok(api::OpenFiles { count, paths })
+        })
+        .await
+        .map(Json)
+}
+
 /// Shows a version.
 #[utoipa::path(get, path = "/volumes/{volume}/versions/{number}", tag = "versions",
     params(

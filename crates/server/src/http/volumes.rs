@@ -192,8 +192,8 @@ pub(super) async fn space(
     context
         .engine(move |context| {
             let volume = context.volume(&name)?;
-            let limit_bytes = volume.info()?.history_limit_bytes;
-            Ok(convert::space(volume.space_told()?, volume.growth(), limit_bytes))
+            let growth = (volume.growth(), volume.history_growth());
+            Ok(convert::space(volume.space_told()?, growth, volume.limit_lasts_ns()?))
         })
         .await
         .map(Json)

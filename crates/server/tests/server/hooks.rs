@@ -222,3 +222,39 @@ fn a_hook_that_the_configuration_lost_fails_and_the_capture_is_made() {
     let versions = client.versions("v", &ListQuery::default()).expect("list").entries;
     assert!(versions.iter().all(|v| v.consistency == "quiesce-failed"), "{versions:?}");
 }
+
+#[test]
+fn files_that_are_open_at_a_capture_are_listed() {
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../dist/open-files");
+    let fixture = Fixture::with(|settings: &mut Settings, folder| {
+        // As a mount point that another process uses.
+        let mount = folder.join("mount [1]");
+        std::fs::create_dir(&mount).expect("a folder");
+        let look = format!("{script} '{}'", mount.display());
+        let hook =
+            |before: String| HookSettings { before: shell(before), ..HookSettings::default() };
+        settings.hooks.insert("look".to_owned(), hook(look));
+        settings.hooks.insert("blind".to_owned(), hook("true".to_owned()));
+    });
+    let client = &fixture.client;
+    client.create_volume(&new_volume("v", 1 << 20)).expect("create");
+    let path = fixture.dir.path().join("mount [1]/held open");
+    std::fs::write(fixture.dir.path().join("mount [1]/not open"), "").expect("written");
+    let mut holder = {
+        let output = std::fs::File::create(&path).expect("made");
+        let mut sleep = std::process::Command::new("/bin/sleep");
+        sleep.arg("600").stdout(output).spawn().expect("a process")
+    };
+    let made = client.create_version("v", &with("look")).expect("captured");
+    holder.kill().and_then(|()| holder.wait()).expect("ended");
+    assert_eq!((made.consistency.as_str(), made.open_files), ("quiesced", Some(1)));
+    let told = client.open_files("v", made.number).expect("told");
+    assert_eq!((told.count, told.paths), (Some(1), vec![path.display().to_string()]));
+    let made = client.create_version("v", &with("look")).expect("captured");
+    assert_eq!(made.open_files, Some(0), "it looked, and there was none");
+    let made = client.create_version("v", &with("blind")).expect("captured");
+    assert_eq!(made.open_files, None);
+    let told = client.open_files("v", made.number).expect("told");
+    assert_eq!((told.count, told.paths.len()), (None, 0));
+    assert_eq!(kind(client.open_files("v", 99)), ProblemKind::NotFound);
+}

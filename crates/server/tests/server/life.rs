@@ -408,7 +408,7 @@ fn a_version_is_compacted_as_a_job() {
     }
     let version = fixture.client.create_version("v", &CreateVersion::default()).expect("create");
     assert_eq!((version.compacted, version.job), (false, None));
-    assert!(fixture.client.jobs().expect("jobs").is_empty());
+    assert!(fixture.client.jobs(&ListQuery::default()).expect("jobs").entries.is_empty());
     let mut job = fixture.client.compact_version("v", 0).expect("asked");
     assert_eq!((job.id.as_str(), job.kind.as_str(), job.version), ("v.0", "compact", 0));
     let began = Instant::now();
@@ -503,3 +503,29 @@ fn an_architecture_is_changed_while_the_volume_is_used() {
 }
 
 const METRICS: &str = "GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
+
+#[test]
+fn jobs_come_in_pages() {
+    let fixture = Fixture::with_volume();
+    let client = &fixture.client;
+    client.create_volume(&new_volume("w", 1 << 20)).expect("create");
+    for name in ["v", "v", "v", "w", "w"] {
+        let version = client.create_version(name, &CreateVersion::default()).expect("captured");
+        client.compact_version(name, version.number).expect("asked");
+    }
+    let mut query = ListQuery { limit: Some(2), next: None };
+    let mut pages = Vec::new();
+    loop {
+        let page = client.jobs(&query).expect("a page");
+        pages.push(page.entries.into_iter().map(|job| job.id).collect::<Vec<_>>());
+        query.next = page.next;
+        if query.next.is_none() {
+            break;
+        }
+    }
+    assert_eq!(pages, [vec!["v.0", "v.1"], vec!["v.2", "w.0"], vec!["w.1"]]);
+    assert_eq!(
+        kind(client.jobs(&ListQuery { limit: Some(0), next: None })),
+        ProblemKind::Malformed
+    );
+}

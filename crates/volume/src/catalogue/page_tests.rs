@@ -10,12 +10,13 @@ use serde::Serialize;
 use super::{
     AUDIT, BASES, COMPACTIONS, CURRENT, CompactionRecord, ConversionRecord, EventRecord, FIGURES,
     GROUP_SCHEDULES, GROUP_VERSIONS, GROUPS, GraceRecord, GroupRecord, GroupVersionRecord,
-    MAP_RUNS, MARKS, MarkRecord, NUMBERS, RunRecord, SAMPLES, SCHEDULES, SEGMENTS, SPARES,
-    ScheduleRecord, ScheduledRecord, SegmentRecord, SourceRecord, TIME_RUNS, TIMELINES,
+    MAP_RUNS, MARKS, MarkRecord, NUMBERS, OPEN_FILES, RunRecord, SAMPLES, SCHEDULES, SEGMENTS,
+    SPARES, ScheduleRecord, ScheduledRecord, SegmentRecord, SourceRecord, TIME_RUNS, TIMELINES,
     TimelineRecord, VERSIONS, VOLUMES, VersionRecord, VolumeRecord,
 };
 use crate::figures::{Figures, SpanFigures};
 use crate::growth::Sample;
+use crate::open_files::OpenFiles;
 use crate::retention::KeepRules;
 use crate::types::{
     Architecture, AuditRecord, CacheSetting, Compaction, Consistency, Encoding, EncodingSetting,
@@ -67,6 +68,7 @@ fn the_page_names_every_table_and_its_types() {
         typed(GROUPS),
         typed(GROUP_VERSIONS),
         typed(GROUP_SCHEDULES),
+        typed(OPEN_FILES),
         typed(AUDIT),
         typed(FIGURES),
         typed(SAMPLES),
@@ -147,6 +149,27 @@ fn volume() -> VolumeRecord {
     }
 }
 
+fn group() -> GroupRecord {
+    GroupRecord {
+        id: 1,
+        name: "g".to_owned(),
+        members: vec![1],
+        created_ns: 1,
+        next_version: 1,
+        hook: Some("freeze".to_owned()),
+    }
+}
+
+fn capture(scheduled: ScheduledRecord) -> GroupVersionRecord {
+    GroupVersionRecord {
+        time_ns: 1,
+        label: String::new(),
+        consistency: Consistency::QuiesceFailed,
+        versions: vec![(1, 0)],
+        scheduled: Some(scheduled),
+    }
+}
+
 const COMPACTION: CompactionRecord =
     CompactionRecord { wish: Compaction::Uncompacted, asked_ns: 1, done: true, packed: 1, raw: 1 };
 
@@ -177,16 +200,10 @@ fn the_page_names_every_field_of_every_json_record() {
         is_bound: true,
         consistency: Consistency::Quiesced,
         scheduled: Some(scheduled),
+        open_files: Some(1),
     };
     let keep =
         KeepRules { last: 1, hourly: 1, daily: 1, weekly: 1, monthly: 1, yearly: 1, within_ns: 1 };
-    let capture = GroupVersionRecord {
-        time_ns: 1,
-        label: text(),
-        consistency: Consistency::QuiesceFailed,
-        versions: vec![(1, 0)],
-        scheduled: Some(scheduled),
-    };
     let schedule = ScheduleRecord {
         id: 1,
         every_ns: Some(1),
@@ -215,11 +232,12 @@ fn the_page_names_every_field_of_every_json_record() {
         fields("keep", &keep),
         fields("compaction", &COMPACTION),
         fields("group", &group()),
-        fields("capture", &capture),
+        fields("capture", &capture(scheduled)),
         fields("audit", &audit),
         fields("grace", &grace()),
+        fields("open files", &OpenFiles::default()),
         fields("figures", &figures()),
-        fields("sample", &Sample { pool_bytes: 1, volumes: vec![(1, 1)] }),
+        fields("sample", &Sample { pool_bytes: 1, volumes: vec![(1, 1)], history: vec![(1, 1)] }),
         fields("span", &figures().spans[0]),
     ]
     .into_iter()

@@ -193,6 +193,9 @@ pub struct VersionRecord {
     /// What made it, if that was a schedule.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scheduled: Option<ScheduledRecord>,
+    /// How many files were open on it, if a hook told: they have a table of their own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub open_files: Option<u64>,
 }
 
 /// A version that was compacted or uncompacted by hand.

@@ -214,7 +214,7 @@ impl Search {
     /// Adds a name if it is one of those that are gathered; of more than `most`, some are left to
     /// another search.
     fn gather(&mut self, name: Name, most: usize) {
-        if self.names.len() >= most && self.is_gathered(&name) {
+        while self.names.len() >= most && self.is_gathered(&name) && !self.is_crowded {
             let (first, last) = self.crcs;
             if first < last {
                 self.crcs.1 = first + (last - first) / 2;

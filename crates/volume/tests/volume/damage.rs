@@ -8,7 +8,7 @@ use hindsight_volume::{
     VolumeChange, VolumeSpec, WriteOp,
 };
 use sim::Op;
-use units::Moment;
+use units::{Moment, WallTime};
 
 use crate::hook::{Rig, SECOND_NS, get, put};
 
@@ -89,6 +89,49 @@ fn damaged_times_of_one_volume_do_not_stop_the_flushes_and_merges_of_another() {
     step_all(&pool);
     assert!(pending() < 256, "{} entries wait", pending());
     assert_eq!(get(&damaged, 7), 9);
+    pool.verify_invariants().expect("sound");
+}
+
+#[test]
+fn damaged_times_of_one_volume_do_not_keep_the_pool_from_opening() {
+    let rig = Rig::new(256 << 20, 1 << 20);
+    let (pool, damaged) = with_damaged_times(&rig);
+    let sound = volume(&pool, "v", Granularity::EveryWrite);
+    put(&sound, 7, 3);
+    drop((damaged, sound));
+    // First and last pages of runs among them.
+    let pool = rig.kill(pool);
+    let (damaged, sound) = (pool.volume("a").expect("there"), pool.volume("v").expect("there"));
+    assert_eq!((get(&damaged, 7), get(&sound, 7)), (1, 3));
+    let long_ago = Moment::At(WallTime::from_nanos(rig.clock_now() - 30 * SECOND_NS));
+    let error =
+        damaged.view(&long_ago).map(drop).expect_err("nobody knows what there was at that time");
+    assert_eq!(error.kind, ErrorKind::Corrupt, "{error}");
+    // What is new has its times in memory, then in runs after the damaged ones.
+    for turn in 0..600u64 {
+        put(&damaged, turn % 200, 2 + (turn / 300) as u8);
+        rig.clock.advance(SECOND_NS / 10);
+        if turn == 299 {
+            step_all(&pool);
+        }
+    }
+    let before = Moment::At(WallTime::from_nanos(rig.clock_now() - 35 * SECOND_NS));
+    let byte_then = |volume: &Arc<Volume>| {
+        let mut byte = [0];
+        volume.view(&before).expect("opened").read(7 * 4096, &mut byte).expect("read");
+        byte[0]
+    };
+    assert_eq!(byte_then(&damaged), 2);
+    assert_eq!(damaged.view(&long_ago).map(drop).expect_err("still not").kind, ErrorKind::Corrupt);
+    step_all(&pool);
+    drop((damaged, sound));
+    let pool = rig.kill(pool);
+    let damaged = pool.volume("a").expect("there");
+    assert_eq!(byte_then(&damaged), 2);
+    assert_eq!(damaged.view(&long_ago).map(drop).expect_err("still not").kind, ErrorKind::Corrupt);
+    assert_eq!(get(&damaged, 7), 3);
+    drop(damaged);
+    pool.delete_volume("a").expect("deleted");
     pool.verify_invariants().expect("sound");
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use hindsight_volume::{Budget, Granularity, Pool, Volume, VolumeSpace};
+use hindsight_volume::{Budget, Granularity, Pool, Volume, VolumeChange, VolumeSpace};
 use units::Moment;
 
 use crate::hook::{Rig, SECOND_NS, make, put};
@@ -205,6 +205,46 @@ fn growth_is_measured_through_restarts_and_says_when_it_is_full() {
     assert!((12 * HOUR_NS..48 * HOUR_NS).contains(&lasts), "{lasts}");
     let of_pool = pool.space().expect("told").growth.expect("measured");
     assert!(of_pool.bytes_a_day > 0, "{of_pool:?}");
+}
+
+#[test]
+fn new_data_does_not_count_against_the_history_limit() {
+    let rig = Rig::new(256 << 20, 1 << 20);
+    let pool = rig.open();
+    let volume = make(&pool, Granularity::EveryWrite, 1 << 60);
+    let limit =
+        VolumeChange { history_limit_bytes: Some(Some(48 << 20)), ..VolumeChange::default() };
+    volume.change(&limit).expect("set");
+    // Half a MiB of new blocks an hour, in two halves.
+    let mut block = 0;
+    let mut hour = |write: &mut dyn FnMut(u64)| {
+        for _ in 0..2 {
+            (0..64).for_each(|_| {
+                write(block);
+                block += 1;
+            });
+            rig.clock.advance(HOUR_NS / 2);
+            step_all(&pool);
+        }
+    };
+    for _ in 0..4 {
+        hour(&mut |block| {
+            put(&volume, block, 1);
+        });
+    }
+    assert!(volume.growth().expect("measured").bytes_a_day > 10 << 20, "the log grows");
+    assert_eq!(volume.limit_lasts_ns().expect("told"), None, "but no history");
+    // From now on as much is written over.
+    for _ in 0..8 {
+        hour(&mut |block| {
+            put(&volume, block % 64, 2);
+        });
+    }
+    let of_log = volume.growth().expect("measured");
+    let of_history = volume.history_growth().expect("measured");
+    assert!(of_history.bytes_a_day < of_log.bytes_a_day, "{of_history:?} {of_log:?}");
+    let lasts = volume.limit_lasts_ns().expect("told").expect("it grows");
+    assert!((4 * 24 * HOUR_NS..9 * 24 * HOUR_NS).contains(&lasts), "{} h", lasts / HOUR_NS);
 }
 
 #[test]

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use hindsight_volume::{
-    Budget, Consistency, ErrorKind, Explained, Granularity, KeepRules, MadeBy, Pool, ScheduleSpec,
-    VolumeChange,
+    Budget, Consistency, ErrorKind, Explained, Granularity, KeepRules, MadeBy, OpenFiles, Pool,
+    Quiet, ScheduleSpec, VolumeChange,
 };
 use units::{Span, Timing};
 
@@ -242,6 +242,15 @@ fn a_hook_that_is_set_goes_around_captures_that_name_none() {
     // A clone is mounted elsewhere, if at all.
     let clone = pool.clone_volume("w", &units::Moment::Latest, "c").expect("cloned");
     assert_eq!(clone.hook_for(None), None);
+}
+
+#[test]
+fn captures_that_are_due_wait_for_those_who_run_hooks() {
+    let (rig, pool) = rig();
+    let volume = pool.volume("w").expect("there");
+    let hook = Some(Some("freeze".to_owned()));
+    volume.change(&VolumeChange { hook, ..VolumeChange::default() }).expect("set");
+    pool.set_group_hook("g", Some("all")).expect("set");
     // A schedule that names no hook leaves its captures to those who run hooks.
     for (hook, waits) in [(None, true), (Some("none"), false), (Some("pg"), true)] {
         let spec = ScheduleSpec { hook: hook.map(str::to_owned), ..spec(1, 9) };
@@ -256,9 +265,13 @@ fn a_hook_that_is_set_goes_around_captures_that_name_none() {
         let due: Vec<&str> = due.iter().map(|(_, hooks)| &hooks[0].hook[..]).collect();
         assert_eq!(due, if waits { vec![hook.unwrap_or("all")] } else { Vec::new() });
     }
+    let mut files = OpenFiles::default();
+    files.add("/srv/x\u{1b}");
+    (0..2000).for_each(|number| files.add(&format!("/srv/{number}")));
+    let files = Arc::new(files);
     let quiet = |name: &str| match name {
-        "w" => Consistency::Quiesced,
-        _ => Consistency::QuiesceFailed,
+        "w" => Quiet { consistency: Consistency::Quiesced, open_files: Some(files.clone()) },
+        _ => Consistency::QuiesceFailed.into(),
     };
     pool.capture_group_hooked("g", &quiet);
     let (all, _) = pool.group_versions("g", 0, 100).expect("listed");
@@ -268,4 +281,14 @@ fn a_hook_that_is_set_goes_around_captures_that_name_none() {
         pool.volume(name).expect("there").version(*number).expect("there").consistency
     });
     assert_eq!(each.collect::<Vec<_>>(), [Consistency::QuiesceFailed, Consistency::Quiesced]);
+    let number = made.versions[1].1;
+    let told = volume.open_files(number).expect("read").expect("it was told");
+    assert_eq!((told.count, told.paths.len(), &told.paths[0][..]), (2001, 1000, "/srv/x\\u{1b}"));
+    assert_eq!(volume.version(number).expect("there").open_files, Some(2001));
+    let other = pool.volume("v").expect("there").open_files(made.versions[0].1);
+    assert_eq!(other.expect("read"), None, "nobody looked");
+    let number_before = volume.create_version("").expect("captured").number - 1;
+    assert_eq!(number_before, number);
+    volume.delete_version(number).expect("deleted");
+    assert_eq!(volume.open_files(number).expect_err("gone").kind, ErrorKind::NotFound);
 }
