@@ -99,7 +99,7 @@ impl Rig {
     }
 
     /// Everything so far leaves the window, and what follows from that is done.
-    fn age(&self, volume: &Volume) {
+    pub fn age(&self, volume: &Volume) {
         // What waits in memory is not reclaimed: so many writes that it goes out.
         for byte in [0xfe, 0xff] {
             self.clock.advance(2 * WINDOW_NS);
