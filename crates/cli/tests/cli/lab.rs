@@ -76,7 +76,7 @@ fn a_workload_is_generated_and_the_model_speaks_of_it() {
     assert!(shown.out.contains("every-write"), "{shown:?}");
     let advice = run(&["model", "advise", trace, "--json"]).json();
     assert_eq!(advice["plan"]["architecture"], "logging");
-    assert_eq!(advice["others"].as_array().map(Vec::len), Some(4));
+    assert_eq!(advice["others"].as_array().map(Vec::len), Some(5));
     let advice = run(&["model", "advise", trace, "--granularity", "10min", "--cache", "64MiB"]);
     assert!(advice.out.contains("granularity 10min: as asked"), "{advice:?}");
 }
