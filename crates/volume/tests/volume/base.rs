@@ -87,6 +87,13 @@ impl Rig {
         self.pool().volume("v").expect("there")
     }
 
+    /// As if the process had been killed.
+    pub fn kill(&mut self) -> Arc<Volume> {
+        self.pool = None;
+        self.open();
+        self.pool().volume("v").expect("there")
+    }
+
     pub fn rebuild(&mut self) -> u64 {
         self.close();
         let report = Pool::rebuild(self.device(), self.machine()).expect("rebuilt");

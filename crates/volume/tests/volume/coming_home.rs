@@ -83,7 +83,7 @@ fn a_second_revert_and_writes_meanwhile_are_told_too() {
 
 #[test]
 fn after_another_opening_a_revert_goes_on() {
-    for is_half_way in [false, true] {
+    for (is_half_way, is_killed) in [(false, false), (true, false), (false, true), (true, true)] {
         let (mut rig, volume, [one, two]) = checkpointed();
         volume.revert(&Moment::Seq(one.1), false).expect("reverted");
         let steps = if is_half_way { 20 } else { 0 };
@@ -91,7 +91,7 @@ fn after_another_opening_a_revert_goes_on() {
             rig.pool().step(Budget { bytes: 16 << 10 }).expect("a step");
         }
         drop(volume);
-        let volume = rig.restart();
+        let volume = if is_killed { rig.kill() } else { rig.restart() };
         assert!(unplaced(&volume) >= BLOCKS / 2, "{}", unplaced(&volume));
         come_home(&rig, &volume, "after an opening");
         assert!(content(&volume) == one.0 && past(&volume, two.1) == two.0);
