@@ -135,7 +135,9 @@ fn a_trace_goes_through_the_engine_beside_the_model() {
         let off = one["off"].as_f64().expect("a number");
         // What `checkpointing` destages late costs less than the model says: see docs/lab.md.
         let is_late = one["architecture"] == "checkpointing";
-        assert!(off < 0.02 && (is_late || off > -0.02), "{one}");
+        // `hybrid` guesses by what it has seen, and has seen little in two minutes.
+        let most = if one["architecture"] == "hybrid" { 0.05 } else { 0.02 };
+        assert!(off < most && (is_late || off > -most), "{one}");
         assert!(one["extents_written"].as_u64().expect("a number") > 1000, "{one}");
     }
     let shown = run(&["lab", "replay", trace, "--architecture", "logging", "--reads"]);
