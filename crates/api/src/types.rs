@@ -93,7 +93,7 @@ pub struct Volume {
     /// What it was cloned from.
     pub cloned_from: Option<ClonedFrom>,
     /// Bytes some of which may not be in place yet, where the architecture wants them: after a
-    /// revert or a crash. Reads are right meanwhile.
+    /// revert or a crash, and with a base until they come home. Reads are right meanwhile.
     #[serde(default)]
     pub unplaced_bytes: u64,
     /// Of `hybrid`: bytes whose places wait until their granularity window is over, since they will

@@ -14,6 +14,7 @@
 mod cache;
 mod extents;
 mod guess;
+mod in_turn;
 mod snapshot;
 mod stores;
 
@@ -25,6 +26,7 @@ use serde::Serialize;
 
 use crate::model::{Architecture, DeviceIos, Shares};
 use cache::{PlainCache, Spill, VersionedCache};
+use in_turn::InTurnCache;
 use stores::Stores;
 
 /// What is counted with.
@@ -46,11 +48,44 @@ impl SimulationSettings {
     }
 }
 
+/// When versions leave the cache.
+enum WriteCache {
+    /// As soon as their window is over.
+    AtOnce(VersionedCache),
+    /// When their turn comes.
+    InTurn(InTurnCache),
+}
+
+impl WriteCache {
+    #[inline]
+    fn is_new_window(&mut self, extent: u32, window: u64) -> bool {
+        match self {
+            WriteCache::AtOnce(cache) => cache.is_new_window(extent, window),
+            WriteCache::InTurn(cache) => cache.is_new_window(extent, window),
+        }
+    }
+
+    #[inline]
+    fn write(&mut self, extent: u32, window: u64, destage: impl FnMut(Spill)) {
+        match self {
+            WriteCache::AtOnce(cache) => cache.write(extent, window, destage),
+            WriteCache::InTurn(cache) => cache.write(extent, window, destage),
+        }
+    }
+
+    fn drain(&mut self, destage: impl FnMut(Spill)) {
+        match self {
+            WriteCache::AtOnce(cache) => cache.drain(destage),
+            WriteCache::InTurn(cache) => cache.drain(destage),
+        }
+    }
+}
+
 /// A versioned write cache with the stores of every architecture that is behind one.
 pub struct Simulation {
     settings: SimulationSettings,
     ends_ns: u64,
-    cache: VersionedCache,
+    cache: WriteCache,
     stores: Stores,
     writes: u64,
     retained: u64,
@@ -82,13 +117,26 @@ pub struct Counted {
 }
 
 impl Simulation {
-    /// Nothing is written yet.
+    /// Nothing is written yet. Versions whose window is over take no pages, as in the paper.
     #[must_use]
     pub fn new(settings: SimulationSettings) -> Simulation {
+        let cache = WriteCache::AtOnce(VersionedCache::new(settings.dirty_pages));
+        Simulation::with(settings, cache)
+    }
+
+    /// The same with a cache in which they wait for their turn, and take pages until then: the
+    /// engine's.
+    #[must_use]
+    pub fn in_turn(settings: SimulationSettings) -> Simulation {
+        let cache = WriteCache::InTurn(InTurnCache::new(settings.dirty_pages));
+        Simulation::with(settings, cache)
+    }
+
+    fn with(settings: SimulationSettings, cache: WriteCache) -> Simulation {
         Simulation {
             settings,
             ends_ns: settings.last_window_ends_ns(),
-            cache: VersionedCache::new(settings.dirty_pages),
+            cache,
             stores: Stores::new(settings.window_ns),
             writes: 0,
             retained: 0,

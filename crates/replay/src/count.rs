@@ -30,7 +30,7 @@ impl HybridCount {
             end_ns: u64::MAX,
         };
         while self.devices.len() <= request.device as usize {
-            self.devices.push(Simulation::new(settings));
+            self.devices.push(Simulation::in_turn(settings));
         }
         let device = &mut self.devices[request.device as usize];
         Ok(self.extents.touch(request, |touch| device.write(touch))?)

@@ -44,7 +44,9 @@ const HOME_HEADER_BYTES: u64 = 192;
 
 /// Longer than any trace.
 const WINDOW_NS_MAX: f64 = 1e18;
-/// Longer than places wait on demand (`volume/deferred`).
+/// How long places wait on demand (`volume/deferred`).
+const WINDOW_NS_PLACES: f64 = 600e9;
+/// Longer than that.
 const WINDOW_NS_ENDED: f64 = 3600e9;
 
 type Result<T> = std::result::Result<T, ReplayError>;
@@ -57,6 +59,7 @@ struct Engine {
     buffer: Vec<u8>,
     /// Blocks that may wait in each volume's cache.
     dirty: Vec<u64>,
+    window: u64,
 }
 
 /// Sends a trace through the engine.
@@ -85,6 +88,10 @@ pub fn replay(source: &mut dyn Source, settings: ReplaySettings) -> Result<Repla
             hybrid.add(&request, engine.dirty_blocks_of(request.device)?)?;
         }
         engine.clock.set(request.time_ns);
+        if is_hybrid && engine.begins_window(window_ns) {
+            // What waited for the window's end is due before anything is written in the next.
+            engine.work(&mut counted)?;
+        }
         engine.request(&request)?;
         counted.add(&request);
         if counted.requests.is_multiple_of(STEP_EVERY) {
@@ -147,6 +154,7 @@ impl Engine {
             volumes: Vec::new(),
             buffer: Vec::new(),
             dirty: Vec::new(),
+            window: 0,
         })
     }
 
@@ -245,6 +253,13 @@ impl Engine {
             self.dirty.push(limit / BLOCK_BYTES);
         }
         Ok(self.dirty[device as usize])
+    }
+
+    /// Whether it is another window than when this was asked last.
+    fn begins_window(&mut self, window_ns: f64) -> bool {
+        let window_ns = window_ns.min(WINDOW_NS_PLACES) as u64;
+        let window = self.clock.monotonic_ns().checked_div(window_ns).unwrap_or(0);
+        std::mem::replace(&mut self.window, window) != window
     }
 
     /// Lets the last window end, as far as it has an end.

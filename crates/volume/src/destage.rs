@@ -2,17 +2,28 @@
 //!
 //! A destage is one or two full merges of its timelines. The first brings home what has a free
 //! home and takes before-images out of the way of the rest; the second brings that home.
+//!
+//! After a revert all of a base is looked at again, in as many destages as bring something home.
+//! What a full merge found of a timeline is remembered: so much of what the present sees there is
+//! not at home. That holds as long as the present sees the timeline up to where it did; of what
+//! was not looked at, everything may be elsewhere.
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use history::Timeline;
+use units::Seq;
 
+use crate::catalogue::VolumeRecord;
 use crate::volume::Volume;
 
 /// Map entries that are worth a destage.
 const ENTRIES_MIN: u64 = 64;
 /// A destage rewrites the map of the present: it begins when this share of it is new.
 const NEW_SHARE: u64 = 8;
+/// Full merges of a destage.
+const MERGES: u8 = 2;
 
 /// How far a volume is with destaging, since the pool was opened.
 #[derive(Debug, Default)]
@@ -21,16 +32,67 @@ pub struct Destage {
     run: Option<u64>,
     /// The last reclamation was the first half of a destage.
     half_way: bool,
+    /// What full merges found of timelines.
+    looked: BTreeMap<u64, Looked>,
+    /// The present comes home after a revert.
+    restoring: Option<Restoring>,
+}
+
+/// What a full merge found of a timeline.
+#[derive(Clone, Copy, Debug)]
+struct Looked {
+    /// The run that it made.
+    run: Option<u64>,
+    found: Away,
+}
+
+/// How much of a timeline is not at home.
+#[derive(Clone, Copy, Debug)]
+pub struct Away {
+    /// Up to where the present saw it.
+    pub visible: Seq,
+    /// Blocks of the present that are elsewhere and belong home.
+    pub blocks: u64,
+}
+
+/// How far it is with coming home.
+#[derive(Debug)]
+struct Restoring {
+    /// Blocks that were not at home before the last merges.
+    before: u64,
+    /// How many reclamations began since.
+    merges: u8,
+}
+
+impl Restoring {
+    const BEGINS: Restoring = Restoring { before: u64::MAX, merges: 0 };
+}
+
+impl Destage {
+    /// Of a volume that is opened: a revert may not have been followed up yet.
+    #[must_use]
+    pub fn of(record: &VolumeRecord) -> Destage {
+        let reverted = record.line.iter().skip(1).any(|&(seq, _)| seq > record.horizon_seq);
+        let restoring = reverted.then_some(Restoring::BEGINS);
+        Destage { restoring, ..Destage::default() }
+    }
 }
 
 impl Volume {
     /// Whether so much is not at home that a reclamation should begin.
     pub(crate) fn wants_destage(&self) -> bool {
         let record = self.record.lock();
-        if record.deleted || !record.architecture.destages() {
+        let (gone, architecture) = (record.deleted, record.architecture);
+        drop(record);
+        if gone || !architecture.has_base() {
             return false;
         }
-        drop(record);
+        if self.is_restoring() {
+            return true;
+        }
+        if !architecture.destages() {
+            return false;
+        }
         let destage = self.destage.lock();
         if destage.half_way && self.waiting_homes.load(Ordering::Acquire) > 0 {
             return true;
@@ -47,13 +109,100 @@ impl Volume {
         let mut destage = self.destage.lock();
         let waiting = self.waiting_homes.swap(0, Ordering::AcqRel);
         destage.half_way = !(destage.half_way && waiting > 0);
+        if let Some(restoring) = &mut destage.restoring {
+            restoring.merges = restoring.merges.saturating_add(1);
+        }
+    }
+
+    /// Another moment is the present: what differs comes home.
+    pub(crate) fn restore_homes(&self) {
+        self.destage.lock().restoring = Some(Restoring::BEGINS);
+    }
+
+    /// Whether the present still comes home after a revert; not when all is there, nor when the
+    /// last merges could bring nothing home (what is there is held, or there is no room).
+    fn is_restoring(&self) -> bool {
+        if self.destage.lock().restoring.is_none() {
+            return false;
+        }
+        let left = self.unplaced_homes();
+        let mut destage = self.destage.lock();
+        let Some(restoring) = &mut destage.restoring else { return false };
+        let is_over = restoring.merges >= MERGES;
+        if left == 0 || is_over && left >= restoring.before {
+            destage.restoring = None;
+            return false;
+        }
+        if is_over {
+            *restoring = Restoring { before: left, merges: 0 };
+        }
+        true
+    }
+
+    /// Whether a revert left map entries in memory behind that no merge would find.
+    pub(crate) fn has_pending_to_restore(&self) -> bool {
+        if !self.architecture().has_base() || self.destage.lock().restoring.is_none() {
+            return false;
+        }
+        let present = self.present().timeline.id;
+        let others = self.own_timelines().into_iter().filter(|timeline| timeline.id != present);
+        others.map(|timeline| timeline.pending_counts().0).sum::<usize>() > 0
+    }
+
+    /// Blocks of the present that belong in the base and may not be at home, at most.
+    pub(crate) fn unplaced_homes(&self) -> u64 {
+        let architecture = self.architecture();
+        if !architecture.has_base() {
+            return 0;
+        }
+        let is_own = |id| {
+            let timelines = self.core.timelines.read();
+            timelines.get(&id).is_some_and(|(record, _)| record.log == self.id)
+        };
+        let destage = self.destage.lock();
+        // With `redirect` only what has settled belongs there, which the next merge tells.
+        let counts_new = architecture.destages();
+        let (mut all, mut seen) = (0, Seq(u64::MAX));
+        let mut line = Arc::clone(&self.present().timeline);
+        loop {
+            let looked = destage.looked.get(&line.id).filter(|one| one.found.visible == seen);
+            let may_be_away = counts_new || looked.is_none() && destage.restoring.is_some();
+            if is_own(line.id) {
+                all += looked.map_or(0, |one| one.found.blocks);
+                if may_be_away {
+                    let known = looked.and_then(|one| one.run);
+                    let runs = line.runs();
+                    let new = runs
+                        .iter()
+                        .filter(|run| Some(run.id) != known && run.summary.seq_first <= seen);
+                    all += new.map(|run| run.summary.entries).sum::<u64>();
+                    all += line.pending_counts().0 as u64;
+                }
+            }
+            let Some(branch) = line.parent.clone() else { return all };
+            seen = seen.min(branch.seq);
+            line = branch.timeline;
+        }
     }
 
     /// A full merge made this run, and so many blocks wait for their homes.
-    pub(crate) fn note_destaged(&self, timeline: &Timeline, run: Option<u64>, waiting: u64) {
-        if self.present().timeline.id == timeline.id {
-            self.destage.lock().run = run;
+    pub(crate) fn note_destaged(
+        &self,
+        timeline: &Timeline,
+        run: Option<u64>,
+        waiting: u64,
+        away: Option<Away>,
+    ) {
+        let is_present = self.present().timeline.id == timeline.id;
+        let mut destage = self.destage.lock();
+        if is_present {
+            destage.run = run;
         }
+        match away {
+            Some(found) => destage.looked.insert(timeline.id, Looked { run, found }),
+            None => destage.looked.remove(&timeline.id),
+        };
+        drop(destage);
         self.waiting_homes.fetch_add(waiting, Ordering::AcqRel);
     }
 }

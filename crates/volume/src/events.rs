@@ -165,6 +165,7 @@ impl Volume {
         self.cache.forget_while(|| self.set_present(map, size_bytes, before.current.clone()));
         self.distrust_after_revert(&before);
         self.convert_after_revert();
+        self.restore_homes();
         // Only now: whoever commits next about this volume begins with its record.
         drop(numbers);
         Ok((from, seq))

@@ -27,6 +27,7 @@ use units::{BLOCK_BYTES, Lba, Seq};
 
 use crate::Result;
 use crate::base::home_header_bytes;
+use crate::destage::Away;
 use crate::fresh::{Holds, begin_segment, relocated};
 use crate::mover::read_entry;
 use crate::types::Granularity;
@@ -89,6 +90,8 @@ pub struct Homecoming {
     urgent: bool,
     /// Blocks whose home was taken.
     waiting: u64,
+    /// Blocks that did not come home and belong there.
+    away: u64,
     group: Group,
     arrived: BTreeMap<u64, i64>,
     taken: Vec<Arc<Segment>>,
@@ -104,6 +107,8 @@ pub struct Arrivals {
     pub taken: Vec<Arc<Segment>>,
     /// Blocks whose home was taken.
     pub waiting: u64,
+    /// How much of the timeline is not at home.
+    pub away: Option<Away>,
 }
 
 impl Volume {
@@ -144,6 +149,7 @@ impl Volume {
             destages,
             urgent,
             waiting: 0,
+            away: 0,
             group: Group::default(),
             arrived: BTreeMap::new(),
             taken: Vec::new(),
@@ -231,9 +237,12 @@ impl Homecoming {
         let is_asked = self.destages && !self.others.is_empty() && !group.staying.is_empty();
         // What is being emptied takes nobody in, and loses all it has.
         if is_emptied || group.candidates.is_empty() && group.leaving.is_empty() && !is_asked {
+            self.away += group.candidates.len() as u64;
             return Ok((group, places));
         }
         self.heed_others(&mut group, there.as_ref().map(|s| s.number))?;
+        // All that could come, until it has.
+        self.away += group.candidates.len() as u64;
         if !self.urgent && self.volume.has_plenty_of_room() {
             places.leaving = std::mem::take(&mut group.leaving);
         }
@@ -249,7 +258,13 @@ impl Homecoming {
             Some(segment) => Arc::clone(segment),
             None => match self.take_slab(&group)? {
                 Some(segment) => segment,
-                None => return Ok((group, places)),
+                None => {
+                    if !self.is_dense(&group) {
+                        // They belong in the log.
+                        self.away -= group.candidates.len() as u64;
+                    }
+                    return Ok((group, places));
+                }
             },
         };
         for part in coming.chunks(BLOCKS_AT_ONCE) {
@@ -259,6 +274,7 @@ impl Homecoming {
                 places.homes.insert(part[index], home);
             }
         }
+        self.away -= places.homes.len() as u64;
         let count = i64::try_from(places.homes.len()).expect("a slab is small");
         if there.is_some() {
             *self.arrived.entry(segment.number).or_default() += count;
@@ -304,6 +320,14 @@ impl Homecoming {
         Ok(())
     }
 
+    /// Whether so much would come home to a slab that it is taken.
+    fn is_dense(&self, group: &Group) -> bool {
+        let blocks = self.volume.base.blocks_of(group.slab);
+        let end = self.volume.size_bytes().div_ceil(BLOCK_BYTES).min(blocks.end);
+        let there = end.saturating_sub(blocks.start);
+        self.destages || group.candidates.len() as u64 * DENSITY >= there
+    }
+
     /// A new slab, if it pays and there is plenty of room.
     fn take_slab(&mut self, group: &Group) -> Result<Option<Arc<Segment>>> {
         let store = &self.volume.core.store;
@@ -311,11 +335,7 @@ impl Homecoming {
             return Ok(Some(Arc::clone(taken)));
         }
         let base = &self.volume.base;
-        let blocks = base.blocks_of(group.slab);
-        let end = self.volume.size_bytes().div_ceil(BLOCK_BYTES).min(blocks.end);
-        let there = end.saturating_sub(blocks.start);
-        let is_dense = self.destages || group.candidates.len() as u64 * DENSITY >= there;
-        if self.urgent || !is_dense || !self.volume.has_plenty_of_room() {
+        if self.urgent || !self.is_dense(group) || !self.volume.has_plenty_of_room() {
             return Ok(None);
         }
         let zone = match store.allocate_zone(Purpose::Data) {
@@ -434,7 +454,9 @@ impl Homecoming {
             }
             used
         });
-        Arrivals { arrived: std::mem::take(&mut self.arrived), taken, waiting: self.waiting }
+        let away = Some(Away { visible: self.visible, blocks: self.away });
+        let arrived = std::mem::take(&mut self.arrived);
+        Arrivals { arrived, taken, waiting: self.waiting, away }
     }
 }
 

@@ -410,7 +410,7 @@ impl MergeJob {
             moved.extend(packer.finish());
         }
         let homecoming = self.homecoming.as_mut();
-        let Arrivals { arrived, taken, waiting } =
+        let Arrivals { arrived, taken, waiting, away } =
             homecoming.map(Homecoming::finish).unwrap_or_default();
         moved.extend(taken);
         self.arrived.extend(arrived);
@@ -432,7 +432,7 @@ impl MergeJob {
         core.note_figures(&self.inputs, run.as_ref().map(|run| (run.id, figures)));
         if self.scope != Scope::Partial {
             let run = run.as_ref().map(|run| run.id);
-            self.volume.note_destaged(&self.timeline, run, waiting);
+            self.volume.note_destaged(&self.timeline, run, waiting, away);
             self.volume.note_unmovable(self.unmovable);
         }
         if !self.arrived.is_empty() && self.moves.is_some() {

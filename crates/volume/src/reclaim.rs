@@ -400,6 +400,7 @@ impl Volume {
         entries >= self.core.pending_max
             || nodes >= PENDING_NODES_MAX
             || batches >= self.core.pending_max
+            || self.has_pending_to_restore()
     }
 
     fn wants_reclaim(&self) -> Result<bool> {

@@ -22,6 +22,7 @@ use crate::compaction::Compactions;
 use crate::conversion::Conversion;
 use crate::core::Core;
 use crate::current_store::CurrentStore;
+use crate::destage::Destage;
 use crate::opening::Opening;
 use crate::pins::Pins;
 use crate::pool::{read_superblock, reserve_of};
@@ -470,7 +471,7 @@ impl Volume {
             reclaim_wanted: AtomicBool::new(false),
             ailing: AtomicBool::new(false),
             reclaiming: Mutex::new(Vec::new()),
-            destage: Mutex::default(),
+            destage: Mutex::new(Destage::of(&record)),
             deferred: Mutex::default(),
             conversion: Mutex::new(Conversion::of(&record, is_importing)),
             encoding: Mutex::default(),

@@ -432,7 +432,8 @@ pub struct VolumeInfo {
     pub cloned_from: Option<(String, Seq)>,
     /// Counters since the pool was opened.
     pub counters: VolumeCounters,
-    /// Bytes some of which may not be in place yet, where they belong; reads are right meanwhile.
+    /// Bytes some of which may not be in place yet, or not at home, where they belong; reads are
+    /// right meanwhile.
     pub unplaced_bytes: u64,
     /// Of `hybrid`: bytes of the present whose places wait until their granularity window is over.
     pub deferred_bytes: u64,

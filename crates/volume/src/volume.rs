@@ -265,7 +265,7 @@ impl Volume {
             created: WallTime::from_nanos(record.created_ns),
             cloned_from: record.cloned_from.map(|(name, seq)| (name, Seq(seq))),
             counters: self.counters(),
-            unplaced_bytes: self.unplaced_bytes(),
+            unplaced_bytes: self.unplaced_bytes(space.live_bytes),
             deferred_bytes: self.deferred_bytes(),
             conversion,
             import: self.import_info(),
@@ -283,8 +283,10 @@ impl Volume {
         self.core.store.io(self.id).counts().to_vec()
     }
 
-    fn unplaced_bytes(&self) -> u64 {
-        self.present().current.as_ref().map_or(0, |c| c.unsettled_blocks() * BLOCK_BYTES)
+    fn unplaced_bytes(&self, live_bytes: u64) -> u64 {
+        let in_store = self.present().current.as_ref().map_or(0, |c| c.unsettled_blocks());
+        let in_base = (self.unplaced_homes() * BLOCK_BYTES).min(live_bytes);
+        in_store * BLOCK_BYTES + in_base
     }
 
     fn counters(&self) -> VolumeCounters {

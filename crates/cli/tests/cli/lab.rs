@@ -76,7 +76,7 @@ fn a_workload_is_generated_and_the_model_speaks_of_it() {
     assert!(shown.out.contains("every-write"), "{shown:?}");
     let advice = run(&["model", "advise", trace, "--json"]).json();
     assert_eq!(advice["plan"]["architecture"], "logging");
-    assert_eq!(advice["others"].as_array().map(Vec::len), Some(4));
+    assert_eq!(advice["others"].as_array().map(Vec::len), Some(5));
     let advice = run(&["model", "advise", trace, "--granularity", "10min", "--cache", "64MiB"]);
     assert!(advice.out.contains("granularity 10min: as asked"), "{advice:?}");
 }
@@ -135,7 +135,9 @@ fn a_trace_goes_through_the_engine_beside_the_model() {
         let off = one["off"].as_f64().expect("a number");
         // What `checkpointing` destages late costs less than the model says: see docs/lab.md.
         let is_late = one["architecture"] == "checkpointing";
-        assert!(off < 0.02 && (is_late || off > -0.02), "{one}");
+        // `hybrid` guesses by what it has seen, and has seen little in two minutes.
+        let most = if one["architecture"] == "hybrid" { 0.05 } else { 0.02 };
+        assert!(off < most && (is_late || off > -most), "{one}");
         assert!(one["extents_written"].as_u64().expect("a number") > 1000, "{one}");
     }
     let shown = run(&["lab", "replay", trace, "--architecture", "logging", "--reads"]);

@@ -173,17 +173,6 @@ fn capture(scheduled: ScheduledRecord) -> GroupVersionRecord {
 const COMPACTION: CompactionRecord =
     CompactionRecord { wish: Compaction::Uncompacted, asked_ns: 1, done: true, packed: 1, raw: 1 };
 
-fn group() -> GroupRecord {
-    GroupRecord {
-        id: 1,
-        name: String::new(),
-        members: vec![1],
-        created_ns: 1,
-        next_version: 1,
-        hook: Some(String::new()),
-    }
-}
-
 #[test]
 fn the_page_names_every_field_of_every_json_record() {
     let told: Vec<(String, String)> =

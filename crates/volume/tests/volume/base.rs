@@ -97,6 +97,13 @@ impl Rig {
         self.pool().volume("v").expect("there")
     }
 
+    /// As if the process had been killed.
+    pub fn kill(&mut self) -> Arc<Volume> {
+        self.pool = None;
+        self.open();
+        self.pool().volume("v").expect("there")
+    }
+
     /// Flips a bit of every copy of a block there is.
     pub fn rot(&self, block: &[u8]) {
         let mut bytes = vec![0; 64 << 20];
@@ -120,7 +127,7 @@ impl Rig {
     }
 
     /// Everything so far leaves the window, and what follows from that is done.
-    fn age(&self, volume: &Volume) {
+    pub fn age(&self, volume: &Volume) {
         // What waits in memory is not reclaimed: so many writes that it goes out.
         for byte in [0xfe, 0xff] {
             self.clock.advance(2 * WINDOW_NS);

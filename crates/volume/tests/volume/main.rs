@@ -3,6 +3,7 @@
 mod audit;
 mod base;
 mod cached;
+mod coming_home;
 mod compaction;
 mod conversion;
 mod corners;
