@@ -53,7 +53,8 @@ pub struct Segment {
     pub retired: AtomicBool,
     /// The slab of a base that it is: blocks have places of their own in it and are written over.
     pub slab: Option<u64>,
-    /// Versions that were packed into it; 0 for a segment of batches.
+    /// Versions that were packed into it, or names that its shared blocks were given; 0 for other
+    /// segments of batches.
     pub packed: AtomicU32,
     /// Its batches are shared: entries of several versions, timelines and logs may name one block.
     pub shared: bool,
@@ -454,16 +455,15 @@ impl Segment {
     #[must_use]
     pub fn content(&self) -> Content {
         match self.packed.load(Ordering::Acquire) {
+            _ if self.shared => Content::Shared,
             0 if self.slab.is_some() => Content::Home,
-            0 if self.shared => Content::Shared,
             0 => Content::Logged,
             _ => Content::Pack,
         }
     }
 
     /// Bytes that the map's entries hold in it, at most. Holes hold none, but are entries too; of
-    /// packed versions each holds its share of the segment, and a shared block is taken for as many
-    /// as name it, up to what there is.
+    /// packed versions, and of names of shared blocks, each holds its share of the segment.
     #[must_use]
     pub fn live_bytes(&self) -> u64 {
         let entries = self.live_entries.load(Ordering::Acquire).max(0) as u64;

@@ -9,6 +9,7 @@
 //! 3. All of this is changed under `work`.
 
 mod compare;
+mod due;
 mod search;
 
 use std::collections::BTreeMap;
@@ -29,16 +30,12 @@ use crate::types::{Budget, DedupInfo};
 use crate::volume::Volume;
 use crate::{ErrorKind, Result};
 
-use search::{Member, Progress, Search};
+use due::Searched;
+use search::{Progress, Search};
 
-/// A search is due when this share of the entries is new: 1 in 8 ...
-const NEW_SHARE: u64 = 8;
-/// ... and at least so many ...
-const NEW_MIN: u64 = 1024;
-/// ... or any after so long, in nanoseconds.
-const PATIENCE_NS: u64 = 600_000_000_000;
-/// How often that is looked at, in nanoseconds.
-const LOOK_NS: u64 = 1_000_000_000;
+/// What a search finds is entered only if it is at least this share of the entries: full merges go
+/// over all of them. 1 in 256.
+const WORTH_SHARE: u64 = 256;
 
 /// A version that has a new location.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,17 +72,6 @@ impl Moves {
         let index = self.0.binary_search_by_key(&place, |found| (found.block, found.seq)).ok()?;
         Some(self.0[index]).filter(|found| found.from == entry.location).map(|found| found.to)
     }
-}
-
-/// How far the last search of a family was.
-#[derive(Clone, Copy, Debug, Default)]
-struct Searched {
-    /// When it began, and what its logs had got by then: blocks in runs, and seqs.
-    begun_ns: u64,
-    blocks: u64,
-    seqs: u64,
-    /// Where among the checksums the next one begins.
-    next_crc: u32,
 }
 
 /// Searches for equal blocks, of the whole pool.
@@ -185,7 +171,7 @@ impl Core {
         }
         let progress = match search.step(self, budget) {
             // What cannot be read or written now may be found by another search.
-            Err(e) if matches!(e.kind, ErrorKind::Corrupt | ErrorKind::Full) => return Ok(true),
+            Err(e) if !self.store.has_failed() && e.kind != ErrorKind::Refused => return Ok(true),
             progress => progress?,
         };
         match progress {
@@ -201,104 +187,18 @@ impl Core {
         free > reserve + (self.store.zone_count() / 16).max(2)
     }
 
-    /// The logs that others were cloned from.
-    fn origins(&self) -> BTreeMap<u64, u64> {
-        let timelines = self.timelines.read();
-        let log_of = |timeline: u64| timelines.get(&timeline).map(|(record, _)| record.log);
-        let origins = timelines.values().filter_map(|(record, _)| {
-            let origin = log_of(record.parent?.0)?;
-            (origin != record.log).then_some((record.log, origin))
-        });
-        origins.collect()
-    }
-
-    /// Volumes whose blocks are to be stored once, by family: the log that all come from.
-    fn families(&self) -> BTreeMap<u64, Vec<Arc<Volume>>> {
-        let mut volumes = self.all_volumes();
-        volumes.retain(|v| v.record.lock().dedup && !v.ailing.load(Ordering::Relaxed));
-        let mut families: BTreeMap<u64, Vec<Arc<Volume>>> = BTreeMap::new();
-        if volumes.is_empty() {
-            return families;
-        }
-        let origins = self.origins();
-        for volume in volumes {
-            let mut root = volume.id;
-            while let Some(&origin) = origins.get(&root) {
-                assert!(origin < root, "a clone is younger than its origin");
-                root = origin;
-            }
-            families.entry(root).or_default().push(volume);
-        }
-        families
-    }
-
-    /// Begins the search of a family, if one is due.
-    fn begin_search(self: &Arc<Self>) -> Result<bool> {
-        let now = self.machine.clock.wall().as_nanos();
-        {
-            let mut dedup = self.dedup.lock();
-            if now < dedup.look_ns && now.saturating_add(LOOK_NS) >= dedup.look_ns {
-                return Ok(false);
-            }
-            dedup.look_ns = now.saturating_add(LOOK_NS);
-        }
-        if !self.may_share() {
-            return Ok(false);
-        }
-        for (family, volumes) in self.families() {
-            let before = self.dedup.lock().searched.get(&family).copied().unwrap_or_default();
-            let (blocks, seqs) = written(&volumes);
-            let new = blocks.saturating_sub(before.blocks);
-            let spaces = volumes.iter().map(|volume| self.store.space(volume.id).count());
-            let all: u64 = spaces.map(|space| space.entries).sum();
-            let is_late = now >= before.begun_ns.saturating_add(PATIENCE_NS);
-            let has_stale = is_late && volumes.iter().any(|volume| self.has_stale(volume.id));
-            let has_some = is_late && (seqs > before.seqs || has_stale);
-            if has_some || new >= (all / NEW_SHARE).max(NEW_MIN) {
-                for volume in &volumes {
-                    match volume.flush_map() {
-                        // What waits in memory is found by a later search.
-                        Err(e) if e.kind == ErrorKind::Full => {}
-                        flushed => flushed?,
-                    }
-                }
-                let members = volumes.iter().flat_map(|volume| self.members(volume)).collect();
-                let mut dedup = self.dedup.lock();
-                let (blocks, seqs) = written(&volumes);
-                let searched = Searched { begun_ns: now, blocks, seqs, next_crc: before.next_crc };
-                dedup.searched.insert(family, searched);
-                dedup.family = family;
-                dedup.search = Some(Search::new(members, before.next_crc));
-                return Ok(true);
-            }
-        }
-        Ok(false)
-    }
-
-    fn has_stale(&self, log: u64) -> bool {
-        let is_own = |s: &&Arc<Segment>| s.log == log || s.log == NO_LOG;
-        self.store.segments().iter().filter(is_own).any(|s| is_stale(s))
-    }
-
-    fn members(&self, volume: &Arc<Volume>) -> Vec<Member> {
-        let timelines = volume.own_timelines().into_iter();
-        let member = |timeline: Arc<history::Timeline>| {
-            let left = volume.left_by_packing(timeline.id);
-            Member { log: volume.id, left, timeline }
-        };
-        timelines.map(member).collect()
-    }
-
     /// Commits the segments of a search, and leaves the rest to merges.
     fn end_search(self: &Arc<Self>, search: Search) -> Result<()> {
         let found = search.finish();
         let mut dedup = self.dedup.lock();
         let family = dedup.family;
         if let Some(searched) = dedup.searched.get_mut(&family) {
-            searched.next_crc = found.next_crc;
+            searched.note_done(found.crcs);
         }
         drop(dedup);
-        if found.segments.is_empty() {
+        let is_worth = found.has_stale || found.names * WORTH_SHARE >= found.entries;
+        if found.segments.is_empty() || !is_worth {
+            found.segments.iter().for_each(|segment| self.store.free_zone(segment.zone));
             return Ok(());
         }
         let (mut numbers, commit) = self.begin()?;
@@ -384,13 +284,6 @@ impl Core {
     pub(crate) fn free_unshared(&self) -> Result<()> {
         self.free_empty(|s| s.shared && !s.held.load(Ordering::Acquire))
     }
-}
-
-/// What the logs of volumes got so far: blocks that are in runs, and seqs.
-fn written(volumes: &[Arc<Volume>]) -> (u64, u64) {
-    let bytes = |volume: &Arc<Volume>| volume.record.lock().flushed_bytes_total;
-    let blocks = volumes.iter().map(bytes).sum::<u64>() / BLOCK_BYTES;
-    (blocks, volumes.iter().map(|volume| volume.log.stable().0).sum())
 }
 
 /// Whether half of what a segment of shared batches has is named no more.

@@ -20,11 +20,11 @@ use std::sync::atomic::Ordering;
 use format::location::Location;
 use format::map::{Entry, Key};
 use history::run::{EntrySource, MergeIter};
-use history::{Openable, RunBuilder, Segment, StoredRun, Timeline};
+use history::{NO_LOG, Openable, RunBuilder, Segment, StoredRun, Timeline};
 use units::Seq;
 
 use crate::Result;
-use crate::catalogue::{Commit, Numbers};
+use crate::catalogue::{Commit, Numbers, VolumeRecord};
 use crate::core::Core;
 use crate::dedup::Moves;
 use crate::figures::FigureCounter;
@@ -33,6 +33,7 @@ use crate::map_flush::{commit_segment, record_of_run};
 use crate::mover::{Errand, Mover};
 use crate::needed::Needed;
 use crate::packer::{Packed, Packer, Placed};
+use crate::reclaim::Haste;
 use crate::sift::{Nodes, sift};
 use crate::volume::Volume;
 
@@ -427,7 +428,11 @@ impl MergeJob {
         }
         self.commit_moved(&commit, &moved)?;
         let dead = self.commit_changes(&commit, &changes)?;
+        let record = self.commit_common(&commit, &changes)?;
         core.finish(&numbers, commit)?;
+        if let Some(record) = record {
+            *self.volume.record.lock() = record;
+        }
         drop(numbers);
         core.note_figures(&self.inputs, run.as_ref().map(|run| (run.id, figures)));
         if self.scope != Scope::Partial {
@@ -435,11 +440,10 @@ impl MergeJob {
             self.volume.note_destaged(&self.timeline, run, waiting, away);
             self.volume.note_unmovable(self.unmovable);
         }
-        if !self.arrived.is_empty() && self.moves.is_some() {
-            // They left segments sparse.
+        self.install(&core, run, moved, &changes, &dead);
+        if self.moves.is_some() && !self.volume.sparse_segments(Haste::None).is_empty() {
             self.volume.reclaim_wanted.store(true, Ordering::Relaxed);
         }
-        self.install(&core, run, moved, &changes, &dead);
         if let Some(packer) = &self.packer {
             self.volume.note_packed(&self.timeline, packer);
         }
@@ -490,6 +494,26 @@ impl MergeJob {
             }
         }
         Ok(dead)
+    }
+
+    /// Commits how many entries of the volume name blocks that several volumes share, if that
+    /// changes.
+    fn commit_common(
+        &self,
+        commit: &Commit,
+        changes: &BTreeMap<u64, i64>,
+    ) -> Result<Option<VolumeRecord>> {
+        let store = &self.volume.core.store;
+        let is_common = |number: &u64| store.segment(*number).is_some_and(|s| s.log == NO_LOG);
+        let changed: i64 = changes.iter().filter(|(n, _)| is_common(n)).map(|(_, c)| c).sum();
+        if changed == 0 {
+            return Ok(None);
+        }
+        let mut record = self.volume.record.lock().clone();
+        let common = record.common.checked_add_signed(changed);
+        record.common = common.expect("what is released was entered");
+        commit.put_volume(&record)?;
+        Ok(Some(record))
     }
 
     /// Says in the audit log what was encoded.

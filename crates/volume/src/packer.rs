@@ -145,7 +145,13 @@ impl Packer {
         let store = &self.fresh.core().store;
         let Ok((_, content)) = store.locate(entry.location) else { return false };
         match content {
-            Content::Home | Content::Shared => false,
+            Content::Home => false,
+            // It costs a share of a block as it is, but to whoever asked for a pack.
+            Content::Shared => {
+                let wish = self.rule.wishes.of(entry.seq).map(|asked| asked.wish);
+                wish == Some(Compaction::Compacted)
+                    && index.checked_sub(1).is_some_and(|newer| entries[newer].key == entry.key)
+            }
             Content::Pack => {
                 !self.is_unwanted(entry.seq) && (is_emptied || self.joins(entries, index))
             }

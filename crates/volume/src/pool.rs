@@ -274,6 +274,7 @@ impl Pool {
             extent: spec.extent,
             encoding: encoding::setting(None, spec.encoding)?,
             dedup: spec.dedup,
+            common: 0,
             grace: None,
             hook: None,
         })
@@ -396,6 +397,7 @@ impl Pool {
             next_version: 0,
             placed: Vec::new(),
             conversion: None,
+            common: 0,
             extent: extent.unwrap_or(record.extent),
             grace: None,
             hook: None,

@@ -11,7 +11,7 @@ use format::checksum::block_crc;
 use format::location::Location;
 use format::map::{Entry, cover};
 use history::{
-    Content, IoKind, Openable, RunBuilder, Segment, StoredRun, block_location, read_header,
+    Content, IoKind, NO_LOG, Openable, RunBuilder, Segment, StoredRun, block_location, read_header,
     scan_segment,
 };
 use units::{BLOCK_BYTES, BlockCount, Lba, Seq};
@@ -180,6 +180,12 @@ impl Core {
         let mut damaged_bytes = 0;
         let mut runs: Vec<(u64, StoredRun)> = Vec::new();
         let mut live: BTreeMap<u64, i64> = BTreeMap::new();
+        let mut common: BTreeMap<u64, u64> = BTreeMap::new();
+        let segments = self.store.segments();
+        let shared = segments.iter().filter(|s| s.log == NO_LOG).map(|s| s.number);
+        let shared: BTreeSet<u64> = shared.collect();
+        let logs: BTreeMap<u64, u64> =
+            self.timelines.read().values().map(|(record, _)| (record.id, record.log)).collect();
         for (timeline, mut entries) in entries {
             let Some(line) = self.timeline(timeline) else { continue };
             entries.sort_unstable_by_key(|found| found.entry.order());
@@ -199,6 +205,9 @@ impl Core {
                 damaged_bytes += if *sound { 0 } else { BLOCK_BYTES };
                 builder.push(*entry)?;
                 *live.entry(entry.location.segment()).or_default() += 1;
+                if shared.contains(&entry.location.segment()) {
+                    *common.entry(logs[&timeline]).or_default() += 1;
+                }
             }
             runs.extend(builder.finish(&self.store)?.map(|run| (timeline, run)));
         }
@@ -213,6 +222,11 @@ impl Core {
             let count = live.get(&segment.number).copied().unwrap_or(0);
             let end = segment.end.load(Ordering::Acquire);
             commit_segment(&commit, &segment, count, end, true)?;
+        }
+        for volume in self.all_volumes() {
+            let mut record = volume.record.lock();
+            record.common = common.get(&volume.id).copied().unwrap_or(0);
+            commit.put_volume(&record)?;
         }
         let detail = format!("{} runs", runs.len());
         self.audit(&mut numbers, &commit, "pool-rebuild", "", detail)?;

@@ -1,7 +1,7 @@
 //! Background work: spares, map flushes, merges, burying deleted volumes, and making room. What
 //! expires and what is given up is in `expiry`.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -13,6 +13,8 @@ use crate::types::Budget;
 use crate::volume::Volume;
 use crate::{Error, ErrorKind, Result};
 
+/// Bytes of a block that is moved alone, with its batch's header.
+const UNSHARED_BYTES: u64 = 4288;
 /// Bytes of a map entry, for budgets.
 const ENTRY_BYTES: u64 = 22;
 /// Trims of whole pages that may wait in memory: a page look-up walks them.
@@ -277,7 +279,10 @@ impl Core {
         let timelines = ghost.own_timelines();
         let segments: Vec<_> =
             self.store.segments().into_iter().filter(|s| s.log == ghost.id).collect();
-        let unnamed = self.names_elsewhere(&timelines);
+        let unnamed = match ghost.record.lock().common {
+            0 => BTreeMap::new(),
+            _ => self.names_elsewhere(&timelines),
+        };
         let (numbers, commit) = self.begin()?;
         for timeline in &timelines {
             commit.remove_timeline(timeline.id)?;
@@ -439,15 +444,23 @@ impl Volume {
     /// Segments with few live bytes, the emptiest first, as many as there is room to move their
     /// blocks to: in a pool that is nearly full a few at a time make more room for others, where
     /// all at once would find none. Slabs are emptied only in haste: what settled stays there.
-    fn sparse_segments(&self, haste: Haste) -> BTreeSet<u64> {
+    pub(crate) fn sparse_segments(&self, haste: Haste) -> BTreeSet<u64> {
         let store = &self.core.store;
-        let flushed = Seq(self.record.lock().flushed_seq);
+        let (flushed, has_common) = {
+            let record = self.record.lock();
+            (Seq(record.flushed_seq), record.common > 0)
+        };
+        // Taken out one by one, shared blocks are shared no more: only if that makes room.
+        let pays_unshared = |s: &Segment| {
+            let entries = s.live_entries.load(Ordering::Acquire).max(0).unsigned_abs();
+            let end = u64::from(s.end.load(Ordering::Acquire));
+            haste == Haste::Urgent
+                && entries * UNSHARED_BYTES * 100 < end * haste.live_percent(false)
+        };
         let is_sparse = |s: &Segment| {
             let end = u64::from(s.end.load(Ordering::Acquire));
-            // Taken out one by one, shared blocks are shared no more: only if that makes room.
-            let is_shared = s.content() == Content::Shared;
-            let is_own = s.log == self.id || (is_shared && s.log == NO_LOG);
-            (is_own && (!is_shared || haste == Haste::Urgent))
+            let is_own = s.log == self.id || (s.log == NO_LOG && has_common);
+            (is_own && (s.content() != Content::Shared || pays_unshared(s)))
                 && s.sealed.load(Ordering::Acquire)
                 && !s.held.load(Ordering::Acquire)
                 && s.last_seq() <= flushed
@@ -456,7 +469,8 @@ impl Volume {
         };
         let mut sparse = store.segments();
         sparse.retain(|s| is_sparse(s));
-        sparse.sort_by_key(|s| s.live_bytes());
+        // What is its own comes first: others may be what keeps the common ones.
+        sparse.sort_by_key(|s| (s.log == NO_LOG, s.live_bytes()));
         // Beside them stand the map, which is written anew, and the headers of what is moved.
         let (_, free, _) = store.zone_counts();
         let zones = u64::from(free).saturating_sub(store.map_zone_count() as u64 + 2).max(1);
@@ -467,6 +481,9 @@ impl Volume {
             let end = u64::from(s.end.load(Ordering::Acquire));
             let needed = match s.content() {
                 Content::Pack => end.min(2 * s.live_bytes()),
+                Content::Shared => {
+                    s.live_entries.load(Ordering::Acquire).max(0).unsigned_abs() * UNSHARED_BYTES
+                }
                 _ => s.live_bytes(),
             };
             room = room.saturating_sub(needed);

@@ -141,7 +141,9 @@ impl Volume {
         // As if each version had a block of its own; what is stored is told by as much less.
         let shared_bytes = count.shared_bytes.min(count.live_bytes);
         let named_bytes = (count.shared_entries * BLOCK_BYTES).max(shared_bytes);
-        let logged_bytes = count.live_bytes - shared_bytes + named_bytes;
+        // What it shares with other volumes is in no log of its own, but is its present or past.
+        let common_bytes = self.record.lock().common * BLOCK_BYTES;
+        let logged_bytes = count.live_bytes - shared_bytes + named_bytes + common_bytes;
         // What a clone shares lies in its origin's log: it cannot be taken from its own.
         let own_live = if is_clone { live_bytes.min(logged_bytes) } else { live_bytes };
         let history = logged_bytes.saturating_sub(own_live);

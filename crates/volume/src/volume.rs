@@ -95,6 +95,11 @@ impl Volume {
         &self.name
     }
 
+    /// Whether background work met damage in it.
+    pub(crate) fn is_ailing(&self) -> bool {
+        self.ailing.load(Ordering::Relaxed)
+    }
+
     /// Bytes of the present.
     #[must_use]
     pub fn size_bytes(&self) -> u64 {

@@ -144,6 +144,7 @@ fn volume() -> VolumeRecord {
         extent: units::MapExtent::ALL[4],
         encoding: Some(encoding()),
         dedup: true,
+        common: 1,
         grace: Some(grace()),
         hook: Some("freeze".to_owned()),
     }

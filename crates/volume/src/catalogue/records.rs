@@ -79,12 +79,20 @@ pub struct VolumeRecord {
     /// Equal blocks are stored once.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub dedup: bool,
+    /// Entries of its runs that name blocks which several volumes share.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub common: u64,
     /// What a smaller window or history limit takes away is kept for a while.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub grace: Option<GraceRecord>,
     /// The hook around its captures, unless another one is named.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hook: Option<String>,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands it so")]
+fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 /// History that is kept although a smaller window or history limit was set.

@@ -27,8 +27,11 @@ use crate::types::Budget;
 const BLOCK: usize = BLOCK_BYTES as usize;
 /// Names of one shared batch at most: 36 KiB of them.
 const NAMES_MAX: usize = 1024;
-/// Versions of equal checksum that are compared at a time.
+/// Versions of equal checksum that are compared at a time, if they do not all lie in one place.
 const GROUP_MAX: usize = 4 * NAMES_MAX;
+/// Contents of one checksum that are told apart at a time; whoever makes more of them on purpose has
+/// theirs left where they are.
+const CLASSES_MAX: usize = 16;
 
 /// A version whose block may be equal to others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,6 +69,27 @@ struct Class {
     is_stale: bool,
 }
 
+/// Parts of a group that are compared apart: what lies in one place is in one of them.
+fn pieces(group: &[Name]) -> Vec<&[Name]> {
+    let mut pieces = Vec::new();
+    let mut rest = group;
+    while rest.len() > GROUP_MAX {
+        let (last, next) = (rest[GROUP_MAX - 1].location, rest[GROUP_MAX].location);
+        let mut end = GROUP_MAX;
+        if last == next {
+            end = rest.partition_point(|name| name.location < last);
+        }
+        if end == 0 {
+            end = rest.partition_point(|name| name.location <= last);
+        }
+        let (piece, after) = rest.split_at(end);
+        pieces.push(piece);
+        rest = after;
+    }
+    pieces.push(rest);
+    pieces
+}
+
 /// What is left to compare, and what was written.
 pub struct Comparer {
     /// By checksum, and by location where that is equal.
@@ -77,6 +101,7 @@ pub struct Comparer {
     moves: BTreeMap<u64, Vec<Move>>,
     blocks: u64,
     named: u64,
+    has_stale: bool,
 }
 
 impl Comparer {
@@ -87,7 +112,7 @@ impl Comparer {
         let mut groups: Vec<Range<usize>> = Vec::new();
         let mut start = 0;
         for group in names.chunk_by(|a, b| a.crc == b.crc) {
-            for piece in group.chunks(GROUP_MAX) {
+            for piece in pieces(group) {
                 let range = start..start + piece.len();
                 start = range.end;
                 let is_alone = piece.iter().all(|name| name.location == piece[0].location);
@@ -107,6 +132,7 @@ impl Comparer {
             moves: BTreeMap::new(),
             blocks: 0,
             named: 0,
+            has_stale: false,
         }
     }
 
@@ -123,6 +149,7 @@ impl Comparer {
             for class in self.classes(core, group) {
                 let least = class.names.len().div_ceil(NAMES_MAX);
                 if class.places > least || class.is_stale {
+                    self.has_stale |= class.is_stale;
                     for names in class.names.chunks(NAMES_MAX) {
                         self.write(core, names, &class.block)?;
                     }
@@ -142,12 +169,14 @@ impl Comparer {
                 continue;
             }
             let is_stale = place[0].is_stale;
-            match classes.iter_mut().find(|class| class.block == block) {
-                Some(class) => {
+            match classes.iter().position(|class| class.block == block) {
+                Some(index) => {
+                    let class = &mut classes[index];
                     class.names.extend_from_slice(place);
                     class.places += 1;
                     class.is_stale |= is_stale;
                 }
+                None if classes.len() == CLASSES_MAX => {}
                 None => {
                     let (block, names) = (block.clone(), place.to_vec());
                     classes.push(Class { block, names, places: 1, is_stale });
@@ -157,6 +186,7 @@ impl Comparer {
         classes
     }
 
+    /// Writes a block under its names.
     fn write(&mut self, core: &Arc<Core>, names: &[Name], block: &[u8]) -> Result<()> {
         let log = names[0].log;
         let log = if names.iter().all(|name| name.log == log) { log } else { NO_LOG };
@@ -175,6 +205,7 @@ impl Comparer {
         let sizes = encoder.finish(&header);
         // Entries are counted when they are entered.
         fresh.append_as(IoKind::CopyWrite, &segment, &[&bytes, block], &[])?;
+        segment.packed.fetch_add(u32::try_from(names.len()).expect("few"), Ordering::AcqRel);
         let to = block_location(Location::new(segment.number, offset + sizes.header_bytes), 0);
         for name in names {
             let Name { block, seq, location: from, .. } = *name;
@@ -185,6 +216,12 @@ impl Comparer {
         Ok(())
     }
 
+    /// Whether something was written because little else was left where it was.
+    #[must_use]
+    pub fn has_stale(&self) -> bool {
+        self.has_stale
+    }
+
     /// The segments written, where their blocks are for whom, how many blocks for how many
     /// versions.
     #[must_use]
@@ -192,5 +229,39 @@ impl Comparer {
         let segments = self.fresh.values_mut().flat_map(FreshSegments::finish).collect();
         let moves = self.moves.into_iter().map(|(timeline, moves)| (timeline, Moves::new(moves)));
         (segments, moves.collect(), self.blocks, self.named)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use format::location::Location;
+    use units::Seq;
+
+    use super::{Name, pieces};
+
+    #[test]
+    fn what_lies_in_one_place_is_compared_at_once() {
+        let name = |place: u32, seq: u64| Name {
+            crc: 1,
+            location: Location::new(7, 640 + place * 64),
+            timeline: 1,
+            log: 1,
+            block: seq,
+            seq: Seq(seq),
+            is_shared: true,
+            is_stale: false,
+        };
+        let group = |places: &[u64]| -> Vec<Name> {
+            let places = (0..).zip(places);
+            places.flat_map(|(place, &count)| (0..count).map(move |i| name(place, i))).collect()
+        };
+        let lengths = |places: &[u64]| -> Vec<usize> {
+            pieces(&group(places)).into_iter().map(<[Name]>::len).collect()
+        };
+        assert_eq!(lengths(&[1014, 1024, 1024, 1024, 1024]), [4086, 1024]);
+        assert_eq!(lengths(&[1024, 1024, 1024, 1024, 1]), [4096, 1]);
+        assert_eq!(lengths(&[9000, 5]), [9000, 5]);
+        assert_eq!(lengths(&[5, 9000]), [5, 9000]);
+        assert_eq!(lengths(&[3]), [3]);
     }
 }

@@ -57,8 +57,12 @@ pub struct Found {
     pub blocks: u64,
     /// For so many versions.
     pub names: u64,
-    /// Where among the checksums the next search begins.
-    pub next_crc: u32,
+    /// Checksums that were looked at: from this one on, to that one.
+    pub crcs: (u32, u32),
+    /// Entries gone over.
+    pub entries: u64,
+    /// Some of it was written because little else was left where it was.
+    pub has_stale: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -112,6 +116,8 @@ pub struct Search {
     /// Checksums from this one on, up to the next, are gathered.
     crcs: (u32, u32),
     names: Vec<Name>,
+    /// Entries of all members.
+    entries: u64,
     /// There is more of one checksum than is gathered: only what is not shared yet is taken.
     is_crowded: bool,
     comparer: Option<Comparer>,
@@ -124,7 +130,7 @@ impl Search {
     #[must_use]
     pub fn new(members: Vec<Member>, first_crc: u32) -> Search {
         let runs = members.iter().flat_map(|member| member.timeline.runs());
-        let entries = runs.map(|run| run.summary.entries).sum();
+        let entries: u64 = runs.map(|run| run.summary.entries).sum();
         Search {
             members,
             phase: Phase::Counting,
@@ -134,6 +140,7 @@ impl Search {
             before: None,
             crcs: (first_crc, u32::MAX),
             names: Vec::new(),
+            entries,
             is_crowded: false,
             comparer: None,
         }
@@ -237,10 +244,11 @@ impl Search {
 
     /// What came of it.
     pub fn finish(self) -> Found {
+        let has_stale = self.comparer.as_ref().is_some_and(Comparer::has_stale);
         let (segments, moves, blocks, names) =
             self.comparer.map(Comparer::finish).unwrap_or_default();
-        // After the last checksum comes the first.
-        Found { segments, moves, blocks, names, next_crc: self.crcs.1.wrapping_add(1) }
+        let Search { crcs, entries, .. } = self;
+        Found { segments, moves, blocks, names, crcs, entries, has_stale }
     }
 }
 
@@ -284,7 +292,7 @@ mod tests {
             (0..1000).for_each(|i| search.gather(name(i * 4_000_000, 1, false), 100));
             assert!(!search.names.is_empty() && search.names.len() <= 100);
             met.extend(search.names.iter().map(|name| name.crc));
-            first = search.finish().next_crc;
+            first = search.finish().crcs.1.wrapping_add(1);
             if first == 0 {
                 break;
             }

@@ -322,3 +322,79 @@ fn a_shared_block_that_rots_is_an_error_for_all_who_have_it() {
     copies.write(&volume, 50, 300);
     share(&rig);
 }
+
+#[test]
+fn what_is_dead_beside_a_block_with_many_names_is_given_back() {
+    let rig = Rig::new();
+    let volume = rig.make("v", Architecture::Logging, Granularity::EveryWrite);
+    deduplicate(&volume);
+    let mut copies = Copies::new(200);
+    let (popular, rest) = copies.contents.split_first().expect("some");
+    let write = |block: u64, bytes: &[u8]| {
+        let op = WriteOp::Data { offset: block * BLOCK, bytes };
+        volume.write_batch(&[op]).expect("written");
+    };
+    (0..300).for_each(|block| write(block, popular));
+    for (block, content) in (300..).step_by(2).zip(rest) {
+        write(block, content);
+        write(block + 1, content);
+    }
+    volume.flush().expect("flushed");
+    share(&rig);
+    let before = volume.info().expect("info").dedup;
+    assert_eq!(before.named_bytes, (300 + 2 * 199) * BLOCK);
+    assert!(before.shared_bytes > 200 * BLOCK, "{before:?}");
+    // All pairs are written over; of the segments only the one block is left.
+    let mut block = vec![0; BLOCK as usize];
+    let (window_ns, grace_ns) = (Some(WINDOW_NS), Some(0));
+    volume.change(&VolumeChange { window_ns, grace_ns, ..VolumeChange::default() }).expect("set");
+    for _ in 0..3 {
+        for at in 300..300 + 2 * 199 {
+            copies.random.fill(&mut block);
+            write(at, &block);
+        }
+        rig.clock.advance(2 * WINDOW_NS);
+        share(&rig);
+    }
+    let after = volume.info().expect("info").dedup;
+    assert_eq!(after.named_bytes, 300 * BLOCK, "{after:?}");
+    let stored = rig.pool().space().expect("space").stored_bytes;
+    assert!(after.shared_bytes < 20 * BLOCK, "{after:?}");
+    assert!(stored < (2 * 199 + 20) * BLOCK, "{stored} bytes are stored");
+}
+
+#[test]
+fn history_is_told_though_the_present_lies_in_no_log_of_its_own() {
+    let rig = Rig::new();
+    let volume = rig.make("v", Architecture::Logging, Granularity::EveryWrite);
+    deduplicate(&volume);
+    let clone = rig.pool().clone_volume("v", &Moment::Latest, "c").expect("cloned");
+    let mut copies = Copies::new(300);
+    for (block, content) in (0..).zip(&copies.contents) {
+        for volume in [&volume, &clone] {
+            let op = WriteOp::Data { offset: block * BLOCK, bytes: content };
+            volume.write_batch(&[op]).expect("written");
+        }
+    }
+    share(&rig);
+    assert_eq!(volume.info().expect("info").history_bytes, 0);
+    let mut block = vec![0; BLOCK as usize];
+    for _ in 0..600 {
+        copies.random.fill(&mut block);
+        let op = WriteOp::Data { offset: 400 * BLOCK, bytes: &block };
+        volume.write_batch(&[op]).expect("written");
+    }
+    share(&rig);
+    let history = volume.info().expect("info").history_bytes;
+    assert!((300..=600).contains(&(history / BLOCK)), "{history} bytes of 600 blocks");
+    // A limit is held to, though most of what is stored is shared with the clone.
+    let limit = VolumeChange {
+        history_limit_bytes: Some(Some(100 * BLOCK)),
+        grace_ns: Some(0),
+        ..VolumeChange::default()
+    };
+    volume.change(&limit).expect("set");
+    share(&rig);
+    let history = volume.info().expect("info").history_bytes;
+    assert!(history <= 150 * BLOCK, "{history} bytes of history are kept");
+}
