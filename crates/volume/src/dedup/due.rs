@@ -133,7 +133,7 @@ impl Core {
                 _ => {}
             }
         }
-        let members = volumes.iter().flat_map(|volume| members(volume)).collect();
+        let members = volumes.iter().flat_map(members).collect();
         let stale = self.stale(volumes);
         let (blocks, seqs) = written(volumes);
         let mut dedup = self.dedup.lock();
