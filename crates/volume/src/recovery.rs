@@ -202,7 +202,7 @@ fn fill(core: &Arc<Core>, mut contents: Contents, map: Map) -> Result<()> {
     }
     core.share_memory();
     if map == Map::Ignored {
-        // Without their runs nobody knows what they name elsewhere; that waits for the next opening.
+        // Without their runs nobody knows what they name elsewhere: it waits for the next opening.
         return Ok(());
     }
     core.bury_ghosts()

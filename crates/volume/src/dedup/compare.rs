@@ -29,8 +29,8 @@ const BLOCK: usize = BLOCK_BYTES as usize;
 const NAMES_MAX: usize = 1024;
 /// Versions of equal checksum that are compared at a time, if they do not all lie in one place.
 const GROUP_MAX: usize = 4 * NAMES_MAX;
-/// Contents of one checksum that are told apart at a time; whoever makes more of them on purpose has
-/// theirs left where they are.
+/// Contents of one checksum that are told apart at a time; whoever makes more of them on purpose
+/// has theirs left where they are.
 const CLASSES_MAX: usize = 16;
 
 /// A version whose block may be equal to others.
