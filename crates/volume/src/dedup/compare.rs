@@ -86,7 +86,9 @@ fn pieces(group: &[Name]) -> Vec<&[Name]> {
         pieces.push(piece);
         rest = after;
     }
-    pieces.push(rest);
+    if !rest.is_empty() {
+        pieces.push(rest);
+    }
     pieces
 }
 
