@@ -116,12 +116,10 @@ impl Volume {
     /// What deduplication has come to within this volume's own log.
     pub(crate) fn dedup_info(&self) -> DedupInfo {
         let space = self.core.store.space(self.id).count();
-        let named_bytes = space.shared_entries * BLOCK_BYTES;
         DedupInfo {
             is_on: self.record.lock().dedup,
             shared_bytes: space.shared_bytes,
-            named_bytes,
-            saved_bytes: named_bytes.saturating_sub(space.shared_bytes),
+            named_bytes: space.shared_entries * BLOCK_BYTES,
         }
     }
 

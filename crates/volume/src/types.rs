@@ -263,8 +263,6 @@ pub struct DedupInfo {
     pub shared_bytes: u64,
     /// Bytes of the blocks of those versions, had each its own.
     pub named_bytes: u64,
-    /// The difference.
-    pub saved_bytes: u64,
 }
 
 /// What a new volume shall be.

@@ -171,7 +171,7 @@ fn encoding(info: volume::EncodingInfo) -> api::Encoding {
 }
 
 fn dedup(info: volume::DedupInfo) -> api::Dedup {
-    let volume::DedupInfo { is_on: on, shared_bytes, named_bytes, .. } = info;
+    let volume::DedupInfo { is_on: on, shared_bytes, named_bytes } = info;
     api::Dedup { on, shared_bytes, named_bytes }
 }
 

@@ -330,7 +330,7 @@ pub struct SegmentRecord {
     pub live_entries: i64,
     /// Whether no more batches follow.
     pub sealed: bool,
-    /// Versions packed into it; 0 for a segment of batches.
+    /// Versions packed into it, or names that its shared batches have; 0 for other segments.
     pub packed: u32,
     /// Whether its batches are shared.
     pub shared: bool,

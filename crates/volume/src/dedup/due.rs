@@ -172,3 +172,20 @@ fn written(volumes: &[Arc<Volume>]) -> (u64, u64) {
     let blocks = volumes.iter().map(bytes).sum::<u64>() / BLOCK_BYTES;
     (blocks, volumes.iter().map(|volume| volume.log.stable().0).sum())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{ALL_CRCS, Searched};
+
+    #[test]
+    fn a_circle_of_checksums_is_covered_wherever_it_begins() {
+        let mut searched = Searched::default();
+        for part in [(0, 99), (100, 0x7fff_ffff), (0x8000_0000, u32::MAX - 1)] {
+            assert_eq!(searched.next_crc, part.0);
+            searched.note_done(part);
+            assert!(searched.covered < ALL_CRCS);
+        }
+        searched.note_done((u32::MAX, u32::MAX));
+        assert_eq!((searched.next_crc, searched.covered), (0, ALL_CRCS));
+    }
+}
