@@ -7,11 +7,13 @@ use std::io::IoSlice;
 use std::sync::Arc;
 
 mod error;
+pub mod heal;
 mod layers;
 mod media;
 mod space;
 
 pub use error::{DeviceError, DeviceErrorKind, Operation};
+pub use heal::{Ledger, Outcome, Right};
 pub use layers::{
     Effect, FaultDevice, FaultPlan, FaultRule, MemoryDevice, OperationCounters, Pause, Tap,
     TapDevice, TraceRecord,
@@ -21,6 +23,15 @@ pub use space::{Purpose, Zones};
 
 /// Result of a device operation.
 pub type Result<T> = std::result::Result<T, DeviceError>;
+
+/// Which copies a resync may write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Resync {
+    /// Those of members that are not up to date; nobody reads them yet.
+    Stale,
+    /// All but the first good one: after a crash, where writes may have arrived in part.
+    All,
+}
 
 /// An array of bytes with the durability rules of [`env::Media`], stackable.
 pub trait BlockDevice: Send + Sync {
@@ -41,6 +52,30 @@ pub trait BlockDevice: Send + Sync {
     fn allocate(&self, offset: u64, length_bytes: u64) -> Result<()>;
     /// Gives a range back; it reads as anything until it is written again.
     fn discard(&self, offset: u64, length_bytes: u64) -> Result<()>;
+    /// A write that is on the device when it returns; nothing is said of others.
+    fn write_durable(&self, offset: u64, slices: &[IoSlice<'_>]) -> Result<()> {
+        self.write_at(offset, slices)?;
+        self.flush()
+    }
+    /// In how many independent ways a range can be had: 1 without redundancy. Where parts of it
+    /// differ in that, the most of them.
+    fn copies(&self, _offset: u64, _length_bytes: u64) -> usize {
+        1
+    }
+    /// Fills `buffer` in one of these ways, the last there is if there are fewer, and heals
+    /// nothing. Which way is which may change when a member fails or comes back.
+    fn read_copy(&self, _copy: usize, offset: u64, buffer: &mut [u8]) -> Result<()> {
+        self.read_at(offset, buffer)
+    }
+    /// Settles a range that was read and found wrong: see [`heal`]. `buffer` has the right bytes
+    /// afterwards, unless the outcome says that there are none.
+    fn heal(&self, offset: u64, buffer: &mut [u8], right: &Right<'_>) -> Result<Outcome> {
+        heal::read_again(self, offset, buffer, right)
+    }
+    /// Makes all ways of having a range agree.
+    fn resync(&self, _offset: u64, _length_bytes: u64, _which: Resync) -> Result<()> {
+        Ok(())
+    }
     /// The stack from here down, for people: `tap(fault(file pool.img))`.
     fn describe(&self) -> String;
 }
@@ -66,6 +101,21 @@ impl<D: BlockDevice + ?Sized> BlockDevice for Arc<D> {
     }
     fn discard(&self, offset: u64, length_bytes: u64) -> Result<()> {
         (**self).discard(offset, length_bytes)
+    }
+    fn write_durable(&self, offset: u64, slices: &[IoSlice<'_>]) -> Result<()> {
+        (**self).write_durable(offset, slices)
+    }
+    fn copies(&self, offset: u64, length_bytes: u64) -> usize {
+        (**self).copies(offset, length_bytes)
+    }
+    fn read_copy(&self, copy: usize, offset: u64, buffer: &mut [u8]) -> Result<()> {
+        (**self).read_copy(copy, offset, buffer)
+    }
+    fn heal(&self, offset: u64, buffer: &mut [u8], right: &Right<'_>) -> Result<Outcome> {
+        (**self).heal(offset, buffer, right)
+    }
+    fn resync(&self, offset: u64, length_bytes: u64, which: Resync) -> Result<()> {
+        (**self).resync(offset, length_bytes, which)
     }
     fn describe(&self) -> String {
         (**self).describe()
