@@ -45,6 +45,7 @@ mod error;
 pub mod batch;
 pub mod checksum;
 pub mod field;
+pub mod label;
 pub mod location;
 pub mod map;
 pub mod pack;
