@@ -6,17 +6,20 @@
 use std::io::IoSlice;
 use std::sync::Arc;
 
+mod array;
 mod error;
 pub mod heal;
 mod layers;
 mod media;
 mod space;
+pub mod stack;
 
+pub use array::{Array, ArrayError, Candidate, Event, Identities, MemberStatus, has_label};
 pub use error::{DeviceError, DeviceErrorKind, Operation};
 pub use heal::{Ledger, Outcome, Right};
 pub use layers::{
-    Effect, FaultDevice, FaultPlan, FaultRule, MemoryDevice, OperationCounters, Pause, Tap,
-    TapDevice, TraceRecord,
+    Effect, FaultDevice, FaultPlan, FaultRule, Keeper, MemoryDevice, MirrorDevice,
+    OperationCounters, Pause, Side, Standing, StripeDevice, Tap, TapDevice, TraceRecord,
 };
 pub use media::MediaDevice;
 pub use space::{Purpose, Zones};
