@@ -309,7 +309,9 @@ fn check_not_apart(one: &Found, newest: &Found) -> Result<(), ArrayError> {
             && table.iter().any(|m| m.id == theirs.id && m.out_generation < theirs.out_generation)
     };
     if outlived || one.label.members.iter().any(called_out) {
-        let what = format!("{} and {} were used apart from each other", one.path, newest.path);
+        let mut paths = [&one.path, &newest.path];
+        paths.sort_unstable();
+        let what = format!("{} and {} were used apart from each other", paths[0], paths[1]);
         return Err(refused(
             what,
             "both have what the other has not: take one out of pool.stack, look, and decide",
