@@ -236,9 +236,8 @@ impl Shared {
         if !is_readable(&self.stack, &stays) {
             return Err(failure.again());
         }
-        // From now on writers mark what they write as stale too; those who are inside already are
-        // in regions that are open.
-        self.regions.clear_all_ready();
+        // Whoever writes is in a region that is open, and so becomes stale with this; whoever comes
+        // into another marks it as stale too.
         let stood: Vec<_> = fresh.iter().map(|&m| (m, book.label.members[m].clone())).collect();
         book.put_out(&fresh);
         let outcome = self.write_regions(book).and_then(|()| self.write_labels(book));

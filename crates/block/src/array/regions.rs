@@ -70,10 +70,6 @@ impl Regions {
         self.ready[region / 64].fetch_and(!(1 << (region % 64)), Ordering::SeqCst);
     }
 
-    pub fn clear_all_ready(&self) {
-        self.ready.iter().for_each(|word| word.store(0, Ordering::SeqCst));
-    }
-
     /// Whether somebody is in a region, or was since this was asked last.
     pub fn was_touched(&self, region: usize) -> bool {
         self.touched[region].swap(false, Ordering::SeqCst) || self.is_busy(region)
