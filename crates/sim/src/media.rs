@@ -395,6 +395,20 @@ impl State {
         }
     }
 
+    /// Makes the last change durable, if it is that of the range; all, if others are in its way.
+    fn sync_last(&mut self, offset: u64, length: u64) {
+        let overlaps = |change: &Change| {
+            change.offset < offset + length && offset < change.offset + change.length
+        };
+        let Some((last, others)) = self.unsynced.split_last() else { return };
+        let is_it = (last.offset, last.length) == (offset, length);
+        if !is_it || others.iter().any(overlaps) {
+            return self.sync();
+        }
+        let last = self.unsynced.pop().expect("it is there");
+        last.apply(&mut self.durable);
+    }
+
     /// A sync that failed: each change became durable, stays pending, or (not at a halt, which is
     /// no error) is lost though reads return it.
     fn sync_in_part(&mut self, why: Why) {
@@ -491,6 +505,16 @@ impl Media for SimMedia {
             Ok(())
         };
         self.operate(Op::Write, offset, length, act, |state, _| state.change_in_part(&change))
+    }
+
+    fn write_durable(&self, offset: u64, slices: &[IoSlice<'_>]) -> io::Result<()> {
+        self.write_at(offset, slices)?;
+        let length = slices.iter().map(|s| s.len() as u64).sum();
+        let act = |state: &mut State| {
+            state.sync_last(offset, length);
+            Ok(())
+        };
+        self.operate(Op::Sync, offset, length, act, State::sync_in_part)
     }
 
     fn sync(&self) -> io::Result<()> {
