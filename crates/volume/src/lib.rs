@@ -33,6 +33,7 @@ mod grace;
 mod group_schedule;
 mod groups;
 mod growth;
+mod healing;
 mod history_query;
 mod homecoming;
 mod hooked;

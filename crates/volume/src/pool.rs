@@ -612,6 +612,7 @@ impl Pool {
             pending_entries: pending as u64,
             state: if store.has_failed() { "refusing-writes" } else { "online" },
             checksum_errors: store.checksum_errors.load(Ordering::Relaxed),
+            healed: store.healed(),
         }
     }
 }

@@ -50,6 +50,7 @@ impl Core {
     pub fn step(self: &Arc<Self>, budget: Budget) -> Result<bool> {
         let Some(mut job) = self.work.try_lock() else { return Ok(false) };
         self.store.collect_freed();
+        self.note_healed()?;
         // Without a free zone there are no spares; writers will find out and make room.
         match self.make_spares(SPARES_WANTED) {
             Err(e) if e.kind != ErrorKind::Full => return Err(e),

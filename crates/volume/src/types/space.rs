@@ -133,4 +133,6 @@ pub struct PoolStatus {
     pub state: &'static str,
     /// Blocks whose checksum did not match since the pool was opened.
     pub checksum_errors: u64,
+    /// How those ended, and what of the map and the headers was wrong.
+    pub healed: history::Healed,
 }
