@@ -1,7 +1,7 @@
 //! What was found wrong on the devices, in the audit log.
 
+use crate::Result;
 use crate::core::Core;
-use crate::{Pool, Result};
 
 impl Core {
     /// Writes down what readers found wrong since the last call.
@@ -27,20 +27,13 @@ impl Core {
         self.note("heal", "", format!("found wrong, first at byte {}: {what}", found.first_at))
     }
 
-    fn note(&self, action: &str, volume: &str, detail: String) -> Result<()> {
+    /// Adds a line to the audit log.
+    ///
+    /// # Errors
+    /// Those of the commit.
+    pub fn note(&self, action: &str, volume: &str, detail: String) -> Result<()> {
         let (mut numbers, commit) = self.begin()?;
         self.audit(&mut numbers, &commit, action, volume, detail)?;
         self.finish(&numbers, commit)
-    }
-}
-
-impl Pool {
-    /// Adds a line to the audit log about something that happened to the pool's devices.
-    ///
-    /// # Errors
-    /// `Refused` after a failure; those of the commit.
-    pub fn note(&self, action: &str, detail: String) -> Result<()> {
-        self.check_open()?;
-        self.core.note(action, "", detail)
     }
 }

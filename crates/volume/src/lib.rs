@@ -41,6 +41,7 @@ mod import;
 mod in_place;
 mod line;
 mod map_flush;
+mod members;
 mod merge;
 mod mover;
 mod names;

@@ -628,7 +628,8 @@ impl World {
         // What is armed shall not strike what is looked at now.
         self.media.calm();
         self.trouble = Trouble::None;
-        let goes_on = self.pool.as_ref().is_some_and(|pool| pool.status().state == "online");
+        let goes_on =
+            self.pool.as_ref().is_some_and(|pool| pool.status().state != "refusing-writes");
         if !goes_on {
             return self.reboot(Reboot::Kill, Some(action));
         }
