@@ -200,12 +200,11 @@ impl Volume {
         if entries > WALKED_ENTRIES_MAX {
             return Ok(Arc::new(self.counted_by_runs(&timelines)));
         }
-        let key = (
-            self.log.stable(),
-            Seq(self.record.lock().horizon_seq),
-            self.pins.lock().seq_count() + self.core.timelines.read().len(),
-            entries,
-        );
+        // One lock after the other: whoever holds the pins may want the record.
+        let horizon = Seq(self.record.lock().horizon_seq);
+        let pins = self.pins.lock().seq_count();
+        let held = pins + self.core.timelines.read().len();
+        let key = (self.log.stable(), horizon, held, entries);
         if let Some((walked, counted)) = &*self.walked.lock()
             && *walked == key
         {

@@ -265,3 +265,30 @@ fn a_window_that_was_cut_short_says_so() {
     let info = volume.info().expect("told");
     assert!(!info.is_held && info.held_ns < 100 * HOUR_NS, "{} ns are held", info.held_ns);
 }
+
+#[test]
+fn telling_of_space_does_not_lock_up_with_captures() {
+    let rig = Rig::new(256 << 20, 1 << 20);
+    let pool = rig.open();
+    let volume = make(&pool, Granularity::EveryWrite, 1 << 60);
+    let (done, ends) = std::sync::mpsc::channel();
+    for part in 0..2 {
+        let (volume, done) = (std::sync::Arc::clone(&volume), done.clone());
+        std::thread::spawn(move || {
+            for turn in 0..1000 {
+                if part == 0 {
+                    put(&volume, turn % 8, 1);
+                    volume.space_told().expect("told");
+                } else {
+                    let name = turn.to_string();
+                    volume.create_mark(&name, &Moment::Latest, false).expect("marked");
+                    volume.delete_mark(&name).expect("deleted");
+                }
+            }
+            done.send(()).expect("awaited");
+        });
+    }
+    for _ in 0..2 {
+        ends.recv_timeout(std::time::Duration::from_secs(60)).expect("both end");
+    }
+}
