@@ -8,6 +8,7 @@ mod error;
 mod hash;
 mod io_tally;
 mod log;
+mod newest;
 mod openable;
 mod outside;
 mod packs;
