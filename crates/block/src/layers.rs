@@ -2,10 +2,12 @@
 //!
 //! A layer forwards by default and overrides only what it changes.
 
+mod delay;
 mod fault;
 mod memory;
 mod tap;
 
+pub use delay::{DelayDevice, Delays};
 pub use fault::{Effect, FaultDevice, FaultPlan, FaultRule, Pause};
 pub use memory::MemoryDevice;
 pub use tap::{OperationCounters, Tap, TapDevice, TraceRecord};

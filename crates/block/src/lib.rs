@@ -15,8 +15,8 @@ mod space;
 pub use error::{DeviceError, DeviceErrorKind, Operation};
 pub use heal::{Ledger, Outcome, Right};
 pub use layers::{
-    Effect, FaultDevice, FaultPlan, FaultRule, MemoryDevice, OperationCounters, Pause, Tap,
-    TapDevice, TraceRecord,
+    DelayDevice, Delays, Effect, FaultDevice, FaultPlan, FaultRule, MemoryDevice,
+    OperationCounters, Pause, Tap, TapDevice, TraceRecord,
 };
 pub use media::MediaDevice;
 pub use space::{Purpose, Zones};

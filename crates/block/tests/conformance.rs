@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use env::{FileMedia, Media, RealClock};
 use hindsight_block::{
-    BlockDevice, DeviceErrorKind, Effect, FaultDevice, FaultPlan, FaultRule, MediaDevice,
-    MemoryDevice, Operation, Pause, Tap, TapDevice,
+    BlockDevice, DelayDevice, Delays, DeviceErrorKind, Effect, FaultDevice, FaultPlan, FaultRule,
+    MediaDevice, MemoryDevice, Operation, Pause, Tap, TapDevice,
 };
 use sim::{Random, SimMedia};
 
@@ -22,6 +22,12 @@ fn no_pause() -> Pause {
 
 fn quiet_fault(below: Device) -> Device {
     Arc::new(FaultDevice::new(below, Arc::new(FaultPlan::default()), no_pause()))
+}
+
+/// Writes and flushes wait; reads need not.
+fn delayed(below: Device) -> Device {
+    let delays = Delays { read_ns: 0, ..Delays::all(1) };
+    Arc::new(DelayDevice::new(below, delays, no_pause()))
 }
 
 fn tapped(below: Device) -> Device {
@@ -52,6 +58,7 @@ fn on_every_device(rule: impl Fn(&Device)) {
         quiet_fault(file()),
         tapped(Arc::new(MemoryDevice::new(LEN_BYTES))),
         tapped(quiet_fault(over(SimMedia::new(LEN_BYTES, 4)))),
+        delayed(over(SimMedia::new(LEN_BYTES, 5))),
         quiet_fault(tapped(file())),
     ];
     for device in devices {

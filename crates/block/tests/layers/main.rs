@@ -1,0 +1,4 @@
+//! What the layers over one device do, each beside the others in a file of its own.
+
+mod pair;
+mod passing;
