@@ -10,13 +10,16 @@ mod error;
 pub mod heal;
 mod layers;
 mod media;
+mod ranges;
+mod slices;
 mod space;
 
 pub use error::{DeviceError, DeviceErrorKind, Operation};
 pub use heal::{Ledger, Outcome, Right};
 pub use layers::{
-    DelayDevice, Delays, Effect, FaultDevice, FaultPlan, FaultRule, MemoryDevice,
-    OperationCounters, Pause, Tap, TapDevice, TraceRecord,
+    DelayDevice, Delays, Effect, FaultDevice, FaultPlan, FaultRule, IntegrityDevice,
+    IntegrityOptions, MemoryDevice, Mismatch, OperationCounters, Pause, Tap, TapDevice,
+    TraceRecord,
 };
 pub use media::MediaDevice;
 pub use space::{Purpose, Zones};

@@ -8,11 +8,11 @@ use std::sync::Arc;
 use env::{FileMedia, Media, RealClock};
 use hindsight_block::{
     BlockDevice, DelayDevice, Delays, DeviceErrorKind, Effect, FaultDevice, FaultPlan, FaultRule,
-    MediaDevice, MemoryDevice, Operation, Pause, Tap, TapDevice,
+    IntegrityDevice, IntegrityOptions, MediaDevice, MemoryDevice, Operation, Pause, Tap, TapDevice,
 };
 use sim::{Random, SimMedia};
 
-const LEN_BYTES: u64 = 3 << 20;
+const LEN_BYTES: u64 = 8 << 20;
 
 type Device = Arc<dyn BlockDevice>;
 
@@ -38,6 +38,14 @@ fn over(media: impl Media + 'static) -> Device {
     Arc::new(MediaDevice::new(Arc::new(media)))
 }
 
+/// A device with checksums that keeps those of one group in memory, or of many.
+fn checked(groups_max: usize, below: impl FnOnce(u64) -> Device) -> Device {
+    let below = below(IntegrityDevice::<Device>::bytes_below(LEN_BYTES));
+    IntegrityDevice::format(&below, 7).expect("a device to format");
+    let options = IntegrityOptions { groups_max, open_max: 1, ..IntegrityOptions::default() };
+    Arc::new(IntegrityDevice::open(below, options, Arc::default()).expect("an integrity device"))
+}
+
 /// Runs `rule` on a fresh device of every kind.
 fn on_every_device(rule: impl Fn(&Device)) {
     let directory = tempfile::tempdir().expect("a place for files");
@@ -59,6 +67,8 @@ fn on_every_device(rule: impl Fn(&Device)) {
         tapped(Arc::new(MemoryDevice::new(LEN_BYTES))),
         tapped(quiet_fault(over(SimMedia::new(LEN_BYTES, 4)))),
         delayed(over(SimMedia::new(LEN_BYTES, 5))),
+        checked(2, |len| Arc::new(MemoryDevice::new(len))),
+        checked(9, |len| tapped(over(SimMedia::filled(len, 6, 0xa5)))),
         quiet_fault(tapped(file())),
     ];
     for device in devices {

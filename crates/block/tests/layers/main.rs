@@ -1,4 +1,6 @@
 //! What the layers over one device do, each beside the others in a file of its own.
 
+mod integrity;
+mod integrity_crashes;
 mod pair;
 mod passing;
