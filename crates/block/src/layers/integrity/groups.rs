@@ -163,8 +163,8 @@ impl<D: BlockDevice> IntegrityDevice<D> {
             .any(|copy| self.below.read_copy(copy, offset, &mut bytes).is_ok() && holds(&bytes))
     }
 
-    /// Fails if a write to these blocks would need checksums that were lost: in a sector of which it
-    /// leaves blocks as they are.
+    /// Fails if a write to these blocks would need checksums that were lost: in a sector of which
+    /// it leaves blocks as they are.
     pub(super) fn refuse_damaged(&self, span: &Span) -> Result<()> {
         let last = self.blocks_in(span.group);
         match self.with_group(span.group, |group| Ok(group.damaged_in_part(span, last)))? {
