@@ -35,6 +35,7 @@
 //! - `run`: `RunFooter` (`encode`, `decode`), `IndexEntry`, `IndexPage`, `INDEX_ENTRIES_MAX`.
 //! - `integrity`: `IntegrityHeader` (`encode(copy)`, `decode(&[u8], copy)`), `ChecksumSector`
 //!   (`encode`, `decode(&[u8], tag, sector)`).
+//! - `crypt`: `CryptHeader` (`encode(copy)`, `decode(&[u8], copy)`).
 //! - `time`: `TimeEntry`, `TimePage` (`encode`, `decode`, `get`, `seek_time`, `seek_seq`),
 //!   `TIME_ENTRIES_MAX`.
 //! - `trace`: `TraceHeader`, `FrameEncoder` (`push_request`, `requests(before)`, `name`, `end`),
@@ -46,6 +47,7 @@ mod error;
 
 pub mod batch;
 pub mod checksum;
+pub mod crypt;
 pub mod field;
 pub mod integrity;
 pub mod location;

@@ -2,6 +2,7 @@
 
 use hindsight_format::batch::{BatchEncoder, BatchHeader, BatchKind};
 use hindsight_format::checksum::{ZERO_BLOCK_CRC, block_crc};
+use hindsight_format::crypt::CryptHeader;
 use hindsight_format::integrity::{ChecksumSector, IntegrityHeader, SECTOR_BLOCKS};
 use hindsight_format::map::{Entry, Key, LeafBuilder, LeafPage};
 use hindsight_format::run::{IndexEntry, IndexPage, RunFooter};
@@ -203,4 +204,13 @@ pub fn checksum_sector() -> ChecksumSector {
     checksums[119] = ZERO_BLOCK_CRC;
     let tag = integrity_header().tag();
     ChecksumSector { tag, sector: 8, open: true, written: 1 | 1 << 119, checksums }
+}
+
+pub fn crypt_header() -> CryptHeader {
+    let bytes = |first: u8| move |i: usize| first + u8::try_from(i).expect("less than 72");
+    CryptHeader {
+        sectors: 4096,
+        salt: std::array::from_fn(bytes(0x20)),
+        wrapped_key: std::array::from_fn(bytes(0x80)),
+    }
 }

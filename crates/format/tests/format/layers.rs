@@ -1,6 +1,7 @@
 //! What layers keep: round trips, damage, liars, texts.
 
 use hindsight_format::checksum::salted_crc;
+use hindsight_format::crypt::{CryptHeader, SECTORS_MAX};
 use hindsight_format::integrity::{BLOCKS_MAX, ChecksumSector, IntegrityHeader, SECTOR_BLOCKS};
 use hindsight_format::{FormatErrorKind, Result};
 use proptest::prelude::{ProptestConfig, any, proptest};
@@ -33,6 +34,13 @@ fn cases() -> Vec<Case> {
             sound: examples::checksum_sector().encode(),
             salt: b"cksm",
             crc: 4,
+        },
+        Case {
+            name: "crypt header",
+            decode: |bytes| CryptHeader::decode(bytes, 1).map(drop),
+            sound: examples::crypt_header().encode(1),
+            salt: b"cryp",
+            crc: 8,
         },
     ]
 }
@@ -100,6 +108,11 @@ fn values_out_of_range_are_refused_though_their_checksum_is_right() {
     assert_eq!(liar("integrity header", 12, 2), FormatErrorKind::Version);
     assert_eq!(liar("integrity header", 39, 0x80), FormatErrorKind::Invalid, "blocks");
     assert_eq!(liar("integrity header", 500, 1), FormatErrorKind::Invalid, "padding");
+    assert_eq!(liar("crypt header", 12, 2), FormatErrorKind::Version);
+    assert_eq!(liar("crypt header", 16, 2), FormatErrorKind::Version, "cipher");
+    assert_eq!(liar("crypt header", 20, 0), FormatErrorKind::Version, "derivation");
+    assert_eq!(liar("crypt header", 31, 1), FormatErrorKind::Invalid, "sectors");
+    assert_eq!(liar("crypt header", 200, 1), FormatErrorKind::Invalid, "padding");
     assert_eq!(liar("checksum sector", 31, 2), FormatErrorKind::Invalid, "open");
     assert_eq!(liar("checksum sector", 40, 1), FormatErrorKind::Invalid, "a stray checksum");
 }
@@ -112,6 +125,15 @@ fn integrity_is_explained() {
     let lines: Vec<&str> = text.lines().collect();
     assert_eq!((lines.len(), lines[0]), (3, "checksum sector 8, open"));
     assert_eq!(lines[2], "  block 119  crc 0x98f94189");
+}
+
+#[test]
+fn a_crypt_header_is_explained_without_its_key() {
+    let text = examples::crypt_header().explain();
+    assert!(text.contains("  sectors     4096\n  salt        202122"), "{text}");
+    assert!(!text.contains("8081"), "{text}");
+    let error = CryptHeader::decode(&examples::crypt_header().encode(1), 0).unwrap_err();
+    assert_eq!((error.kind, error.address), (FormatErrorKind::Invalid, 0));
 }
 
 proptest! {
@@ -135,6 +157,14 @@ proptest! {
     fn integrity_headers_round_trip(id in any::<u128>(), blocks in 1..=BLOCKS_MAX) {
         let value = IntegrityHeader { id, blocks };
         assert_eq!(IntegrityHeader::decode(&value.encode(0), 0), Ok(value));
+    }
+
+    #[test]
+    fn crypt_headers_round_trip(
+        sectors in 1..=SECTORS_MAX, salt in any::<[u8; 32]>(), first in any::<u8>(),
+    ) {
+        let value = CryptHeader { sectors, salt, wrapped_key: [first; 72] };
+        assert_eq!(CryptHeader::decode(&value.encode(0), 0), Ok(value));
     }
 
     #[test]

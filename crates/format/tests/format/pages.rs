@@ -6,7 +6,9 @@
 use std::path::PathBuf;
 
 use hindsight_format::field::Field;
-use hindsight_format::{batch, integrity, map, pack, page, run, segment, superblock, time, trace};
+use hindsight_format::{
+    batch, crypt, integrity, map, pack, page, run, segment, superblock, time, trace,
+};
 
 use crate::examples;
 
@@ -27,6 +29,7 @@ const TABLES: &[Table] = &[
     table("batch", "descriptor of a write", batch::layout::DESCRIPTOR_FIELDS),
     table("batch", "descriptor of a relocated write", batch::layout::RELOCATED_FIELDS),
     table("batch", "descriptor of a shared block", batch::layout::SHARED_FIELDS),
+    table("crypt", "crypt header", crypt::layout::FIELDS),
     table("integrity", "integrity header", integrity::layout::FIELDS),
     table("integrity", "checksum sector", integrity::layout::SECTOR_FIELDS),
     table("map-run", "page header", page::layout::FIELDS),
@@ -48,6 +51,7 @@ fn examples() -> Vec<(&'static str, &'static str, Vec<u8>)> {
         ("batch", "batch of writes", examples::batch_of_writes()),
         ("batch", "batch of relocated blocks", examples::batch_of_relocated_blocks()),
         ("batch", "batch of a shared block", examples::batch_of_a_shared_block()),
+        ("crypt", "crypt header", examples::crypt_header().encode(1).to_vec()),
         ("integrity", "integrity header", examples::integrity_header().encode(1).to_vec()),
         ("integrity", "checksum sector", examples::checksum_sector().encode().to_vec()),
         ("map-run", "leaf page", examples::leaf().to_vec()),
@@ -127,7 +131,9 @@ fn every_table_has_the_fields_of_the_code() {
 
 #[test]
 fn every_table_in_the_pages_is_compared() {
-    for page in ["superblock", "segment", "batch", "integrity", "map-run", "time-run", "trace"] {
+    for page in
+        ["superblock", "segment", "batch", "crypt", "integrity", "map-run", "time-run", "trace"]
+    {
         let text = read(page);
         let tables = text.matches("| offset | size | field | meaning | valid range |").count();
         let compared = TABLES.iter().filter(|table| table.page == page).count();
