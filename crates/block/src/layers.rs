@@ -2,12 +2,15 @@
 //!
 //! A layer forwards by default and overrides only what it changes.
 
+mod crypt;
 mod delay;
 mod fault;
+mod header;
 mod integrity;
 mod memory;
 mod tap;
 
+pub use crypt::{CryptDevice, CryptError, CryptKey, KeySource};
 pub use delay::{DelayDevice, Delays};
 pub use fault::{Effect, FaultDevice, FaultPlan, FaultRule, Pause};
 pub use integrity::{IntegrityDevice, IntegrityOptions, Mismatch};

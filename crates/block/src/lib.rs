@@ -17,9 +17,9 @@ mod space;
 pub use error::{DeviceError, DeviceErrorKind, Operation};
 pub use heal::{Ledger, Outcome, Right};
 pub use layers::{
-    DelayDevice, Delays, Effect, FaultDevice, FaultPlan, FaultRule, IntegrityDevice,
-    IntegrityOptions, MemoryDevice, Mismatch, OperationCounters, Pause, Tap, TapDevice,
-    TraceRecord,
+    CryptDevice, CryptError, CryptKey, DelayDevice, Delays, Effect, FaultDevice, FaultPlan,
+    FaultRule, IntegrityDevice, IntegrityOptions, KeySource, MemoryDevice, Mismatch,
+    OperationCounters, Pause, Tap, TapDevice, TraceRecord,
 };
 pub use media::MediaDevice;
 pub use space::{Purpose, Zones};

@@ -7,8 +7,9 @@ use std::sync::Arc;
 
 use env::{FileMedia, Media, RealClock};
 use hindsight_block::{
-    BlockDevice, DelayDevice, Delays, DeviceErrorKind, Effect, FaultDevice, FaultPlan, FaultRule,
-    IntegrityDevice, IntegrityOptions, MediaDevice, MemoryDevice, Operation, Pause, Tap, TapDevice,
+    BlockDevice, CryptDevice, CryptKey, DelayDevice, Delays, DeviceErrorKind, Effect, FaultDevice,
+    FaultPlan, FaultRule, IntegrityDevice, IntegrityOptions, MediaDevice, MemoryDevice, Operation,
+    Pause, Tap, TapDevice,
 };
 use sim::{Random, SimMedia};
 
@@ -46,6 +47,15 @@ fn checked(groups_max: usize, below: impl FnOnce(u64) -> Device) -> Device {
     Arc::new(IntegrityDevice::open(below, options, Arc::default()).expect("an integrity device"))
 }
 
+/// A device that is encrypted.
+fn encrypted(below: impl FnOnce(u64) -> Device) -> Device {
+    let below = below(CryptDevice::<Device>::bytes_below(LEN_BYTES));
+    let key = CryptKey::new(vec![7; 32]).expect("long enough");
+    let mut random = Random::new(1);
+    CryptDevice::format(&below, &key, &mut |bytes| random.fill(bytes)).expect("room for it");
+    Arc::new(CryptDevice::open(below, &key).expect("the right key"))
+}
+
 /// Runs `rule` on a fresh device of every kind.
 fn on_every_device(rule: impl Fn(&Device)) {
     let directory = tempfile::tempdir().expect("a place for files");
@@ -67,6 +77,8 @@ fn on_every_device(rule: impl Fn(&Device)) {
         tapped(Arc::new(MemoryDevice::new(LEN_BYTES))),
         tapped(quiet_fault(over(SimMedia::new(LEN_BYTES, 4)))),
         delayed(over(SimMedia::new(LEN_BYTES, 5))),
+        encrypted(|len| over(SimMedia::new(len, 7))),
+        encrypted(|len| quiet_fault(Arc::new(MemoryDevice::new(len)))),
         checked(2, |len| Arc::new(MemoryDevice::new(len))),
         checked(9, |len| tapped(over(SimMedia::filled(len, 6, 0xa5)))),
         quiet_fault(tapped(file())),

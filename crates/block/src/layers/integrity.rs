@@ -19,6 +19,7 @@ use format::integrity::{BLOCK_BYTES, COPY_OFFSETS, GROUP_BLOCKS, IntegrityHeader
 
 use self::geometry::{BLOCK, Span, block_number, block_offset, blocks_of, spans};
 use self::group::{Group, Known};
+use super::header::read_copies;
 use crate::heal::{Piece, heal_pieces};
 use crate::ranges::RangeLock;
 use crate::slices::cut;
@@ -96,8 +97,10 @@ impl<D: BlockDevice> IntegrityDevice<D> {
         }
         below.flush()?;
         let header = IntegrityHeader { id, blocks };
-        write_header(below, &header, 0)?;
-        write_header(below, &header, 1)
+        for (copy, offset) in COPY_OFFSETS.into_iter().enumerate() {
+            below.write_durable(offset, &[IoSlice::new(&header.encode(copy))])?;
+        }
+        Ok(())
     }
 
     /// The integrity device that is on `below`.
@@ -111,7 +114,9 @@ impl<D: BlockDevice> IntegrityDevice<D> {
         ledger: Arc<Ledger>,
     ) -> Result<IntegrityDevice<D>> {
         assert!(options.open_max < options.groups_max && options.open_max > 0, "{options:?}");
-        let header = read_header(&below)?;
+        let decode = IntegrityHeader::decode;
+        let header = read_copies(&below, &COPY_OFFSETS, decode, IntegrityHeader::encode)
+            .map_err(|text| refusal(&below, DeviceErrorKind::Corrupt, text))?;
         if geometry::bytes_for(header.blocks) > below.len_bytes() {
             let text = format!("shorter than the {} blocks that it had", header.blocks);
             return Err(refusal(&below, DeviceErrorKind::Corrupt, text));
@@ -491,39 +496,6 @@ fn checksums(slices: &[IoSlice<'_>]) -> Vec<u32> {
     }
     assert!(left == BLOCK_BYTES, "whole blocks are written");
     checksums
-}
-
-fn write_header(below: &dyn BlockDevice, header: &IntegrityHeader, copy: usize) -> Result<()> {
-    below.write_durable(COPY_OFFSETS[copy], &[IoSlice::new(&header.encode(copy))])
-}
-
-/// Reads both copies of the header; one that is damaged is written anew.
-fn read_header(below: &dyn BlockDevice) -> Result<IntegrityHeader> {
-    let mut texts = Vec::new();
-    for (copy, offset) in COPY_OFFSETS.into_iter().enumerate() {
-        let mut bytes = [0; SECTOR_BYTES];
-        let right = |bytes: &[u8]| IntegrityHeader::decode(bytes, copy).is_ok();
-        let mut read = below.read_at(offset, &mut bytes);
-        if read.is_ok() && !right(&bytes) {
-            let mut healed = bytes;
-            if below.heal(offset, &mut healed, &right).is_ok() && right(&healed) {
-                bytes = healed;
-            }
-        } else if read.is_err() && below.heal(offset, &mut bytes, &right).is_ok() {
-            read = Ok(());
-        }
-        match (read, IntegrityHeader::decode(&bytes, copy)) {
-            (Ok(()), Ok(header)) => {
-                if copy > 0 {
-                    write_header(below, &header, 0)?;
-                }
-                return Ok(header);
-            }
-            (Err(error), _) => texts.push(error.to_string()),
-            (_, Err(error)) => texts.push(error.to_string()),
-        }
-    }
-    Err(refusal(below, DeviceErrorKind::Corrupt, texts.join("; ")))
 }
 
 /// Why a device is not one of this kind.

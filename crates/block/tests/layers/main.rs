@@ -1,5 +1,6 @@
 //! What the layers over one device do, each beside the others in a file of its own.
 
+mod crypt;
 mod integrity;
 mod integrity_crashes;
 mod pair;
