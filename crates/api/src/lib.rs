@@ -30,8 +30,8 @@ pub use schedule::{ApplyRetention, Explained, Keep, Pruned, Schedule, SetSchedul
 pub use space::{AgeBytes, Growth, Holder, Sacrifice, VolumeSpace};
 pub use types::{
     AuditRecord, Bucket, Cache, ClonedFrom, Conversion, Dedup, DeletedVersions, DeviceIo, Encoding,
-    Event, Grace, History, Import, Job, Mark, OpenFiles, Pool, Range, Resolved, Reverted, Stamp,
-    Version, Volume,
+    Event, Grace, Healed, History, Import, Job, Mark, Member, OpenFiles, Pool, Range, Resolved,
+    Reverted, Stamp, Version, Volume,
 };
 pub use units::Granularity;
 

@@ -513,6 +513,47 @@ pub struct Pool {
     pub pending_entries: u64,
     /// Blocks whose checksum did not match since the server started.
     pub checksum_errors: u64,
+    /// What was read wrong since the server started, and how that ended.
+    #[serde(default)]
+    pub healed: Healed,
+    /// The files or disks that the pool is made of, if it is made of several.
+    #[serde(default)]
+    pub members: Vec<Member>,
+    /// Bytes that members which came back have still to get before they are in again.
+    #[serde(default)]
+    pub behind_bytes: u64,
+}
+
+/// Ranges that were read and were not what their checksum says.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Healed {
+    /// Another copy was right, and was written over the wrong one.
+    pub recovered: u64,
+    /// Right when they were read again.
+    pub transient: u64,
+    /// Wrong on every copy: an error to whoever asked.
+    pub unrecoverable: u64,
+}
+
+/// A file or disk of a pool that is made of several.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Member {
+    /// Where it was found last.
+    pub path: String,
+    /// Its identity: 32 hex digits.
+    pub id: String,
+    /// `in`; `stale`: it gets what it missed; `out`: it failed or was not there.
+    pub state: String,
+    /// Whether it can be opened.
+    pub present: bool,
+    /// Bytes of it that the pool uses.
+    pub size_bytes: u64,
+    /// Requests that failed on it since the server started.
+    pub errors: u64,
+    /// Bytes read from it since then.
+    pub read_bytes: u64,
+    /// Bytes written to it since then.
+    pub written_bytes: u64,
 }
 
 /// One line of the audit log.

@@ -49,3 +49,18 @@ pub struct DeviceError {
     #[source]
     pub source: io::Error,
 }
+
+impl DeviceError {
+    /// The same error once more; of its cause the text.
+    #[must_use]
+    pub fn again(&self) -> DeviceError {
+        DeviceError {
+            kind: self.kind,
+            operation: self.operation,
+            offset: self.offset,
+            length_bytes: self.length_bytes,
+            device: self.device.clone(),
+            source: io::Error::new(self.source.kind(), self.source.to_string()),
+        }
+    }
+}

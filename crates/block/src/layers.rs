@@ -5,9 +5,12 @@
 mod crypt;
 mod delay;
 mod fault;
+mod gates;
 mod header;
 mod integrity;
 mod memory;
+mod mirror;
+mod stripe;
 mod tap;
 
 pub use crypt::{CryptDevice, CryptError, CryptKey, KeySource};
@@ -15,4 +18,6 @@ pub use delay::{DelayDevice, Delays};
 pub use fault::{Effect, FaultDevice, FaultPlan, FaultRule, Pause};
 pub use integrity::{IntegrityDevice, IntegrityOptions, Mismatch};
 pub use memory::MemoryDevice;
+pub use mirror::{Keeper, MirrorDevice, Side, Standing};
+pub use stripe::StripeDevice;
 pub use tap::{OperationCounters, Tap, TapDevice, TraceRecord};

@@ -6,6 +6,7 @@
 use std::io::IoSlice;
 use std::sync::Arc;
 
+mod array;
 mod error;
 pub mod heal;
 mod layers;
@@ -13,13 +14,15 @@ mod media;
 mod ranges;
 mod slices;
 mod space;
+pub mod stack;
 
+pub use array::{Array, ArrayError, Candidate, Event, Identities, MemberStatus, has_label};
 pub use error::{DeviceError, DeviceErrorKind, Operation};
 pub use heal::{Ledger, Outcome, Right};
 pub use layers::{
     CryptDevice, CryptError, CryptKey, DelayDevice, Delays, Effect, FaultDevice, FaultPlan,
-    FaultRule, IntegrityDevice, IntegrityOptions, KeySource, MemoryDevice, Mismatch,
-    OperationCounters, Pause, Tap, TapDevice, TraceRecord,
+    FaultRule, IntegrityDevice, IntegrityOptions, Keeper, KeySource, MemoryDevice, MirrorDevice,
+    Mismatch, OperationCounters, Pause, Side, Standing, StripeDevice, Tap, TapDevice, TraceRecord,
 };
 pub use media::MediaDevice;
 pub use space::{Purpose, Zones};

@@ -66,6 +66,13 @@ impl BlockDevice for MediaDevice {
         })
     }
 
+    fn write_durable(&self, offset: u64, slices: &[IoSlice<'_>]) -> Result<()> {
+        self.media.write_durable(offset, slices).map_err(|e| {
+            let length_bytes = slices.iter().map(|s| s.len() as u64).sum();
+            self.fail(Operation::Write, offset, length_bytes, e)
+        })
+    }
+
     fn flush(&self) -> Result<()> {
         self.media.sync().map_err(|e| self.fail(Operation::Flush, 0, self.media.len_bytes(), e))
     }

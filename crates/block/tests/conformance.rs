@@ -7,13 +7,13 @@ use std::sync::Arc;
 
 use env::{FileMedia, Media, RealClock};
 use hindsight_block::{
-    BlockDevice, CryptDevice, CryptKey, DelayDevice, Delays, DeviceErrorKind, Effect, FaultDevice,
-    FaultPlan, FaultRule, IntegrityDevice, IntegrityOptions, MediaDevice, MemoryDevice, Operation,
-    Pause, Tap, TapDevice,
+    Array, BlockDevice, Candidate, CryptDevice, CryptKey, DelayDevice, Delays, DeviceErrorKind,
+    Effect, FaultDevice, FaultPlan, FaultRule, Identities, IntegrityDevice, IntegrityOptions,
+    MediaDevice, MemoryDevice, Operation, Pause, StripeDevice, Tap, TapDevice,
 };
 use sim::{Random, SimMedia};
 
-const LEN_BYTES: u64 = 8 << 20;
+const LEN_BYTES: u64 = 9 << 20;
 
 type Device = Arc<dyn BlockDevice>;
 
@@ -35,6 +35,11 @@ fn tapped(below: Device) -> Device {
     Arc::new(TapDevice::new(below, Arc::new(Tap::new(8)), Arc::new(RealClock::new())))
 }
 
+/// An n-th of the length.
+fn memory(n: u64) -> Device {
+    Arc::new(MemoryDevice::new(LEN_BYTES / n))
+}
+
 fn over(media: impl Media + 'static) -> Device {
     Arc::new(MediaDevice::new(Arc::new(media)))
 }
@@ -54,6 +59,29 @@ fn encrypted(below: impl FnOnce(u64) -> Device) -> Device {
     let mut random = Random::new(1);
     CryptDevice::format(&below, &key, &mut |bytes| random.fill(bytes)).expect("room for it");
     Arc::new(CryptDevice::open(below, &key).expect("the right key"))
+}
+
+/// A stack over members of which each has so many bytes for it.
+fn array(stack: &str, data_bytes: u64) -> Device {
+    let stack: hindsight_block::stack::Stack = stack.parse().expect("a stack");
+    let media: Vec<Device> = (0..stack.members().len() as u64)
+        .map(|seed| over(SimMedia::new((1 << 20) + data_bytes, seed)))
+        .collect();
+    let candidates = || {
+        let of = |(path, device): (&str, &Device)| Candidate {
+            path: path.to_owned(),
+            device: Some(Arc::clone(device)),
+        };
+        stack.members().into_iter().zip(&media).map(of).collect()
+    };
+    let mut id = 0;
+    let random = &mut || {
+        id += 1;
+        id
+    };
+    let identities = Identities { random, now: units::WallTime::from_nanos(1) };
+    Array::create(&stack, candidates(), identities).expect("labels");
+    Arc::new(Array::open(candidates()).expect("an array"))
 }
 
 /// Runs `rule` on a fresh device of every kind.
@@ -82,6 +110,13 @@ fn on_every_device(rule: impl Fn(&Device)) {
         checked(2, |len| Arc::new(MemoryDevice::new(len))),
         checked(9, |len| tapped(over(SimMedia::filled(len, 6, 0xa5)))),
         quiet_fault(tapped(file())),
+        Arc::new(StripeDevice::new(vec![memory(3), memory(3), memory(3)], 4096)),
+        array("a", LEN_BYTES),
+        array("mirror(a, b)", LEN_BYTES),
+        array("mirror(a, b, c)", LEN_BYTES),
+        array("stripe(a, b)", LEN_BYTES / 2),
+        array("stripe(mirror(a, b), mirror(c, d))", LEN_BYTES / 2),
+        array("mirror(stripe[chunk=4KiB](a, b, c), stripe(d, e, f))", LEN_BYTES / 3),
     ];
     for device in devices {
         println!("on {}", device.describe());

@@ -10,6 +10,7 @@ use clap::Subcommand;
 use format::PAGE_BYTES;
 use format::superblock::{COPY_OFFSETS, Superblock};
 use serde_json::json;
+use units::Size;
 
 use crate::output::{Align, human, pairs, table};
 use crate::session::{Session, say};
@@ -17,6 +18,21 @@ use crate::space;
 
 #[derive(Debug, Subcommand)]
 pub enum Verb {
+    /// Make a pool on several files or disks; no server needed.
+    ///
+    /// A pool on one file is made by `hindsight serve` itself.
+    Create {
+        /// The pool's directory: empty or missing.
+        #[arg(long, value_name = "DIR")]
+        pool: PathBuf,
+        /// The layers over the members, as in `stripe(mirror(a.img, b.img), mirror(c.img, d.img))`;
+        /// paths are relative to the directory.
+        #[arg(long, value_name = "STACK")]
+        stack: String,
+        /// The size of members that are not there yet; they are made as sparse files.
+        #[arg(long, value_name = "SIZE")]
+        size: Option<Size>,
+    },
     /// Show the pool: layers, space, damage found.
     Status,
     /// List the audit log: what was made, deleted, reverted, expired, healed.
@@ -43,6 +59,12 @@ pub fn run(session: &Session, verb: Verb) -> anyhow::Result<ExitCode> {
     match verb {
         Verb::Status => session.answer(&session.client()?.pool()?, show)?,
         Verb::Audit { after } => session.answer(&audit(session, after)?, |r| records(r))?,
+        Verb::Create { pool, stack, size } => {
+            server::create_stack(&pool, &stack, size.map(Size::bytes))?;
+            let answer = json!({ "pool": pool, "stack": stack });
+            session.answer(&answer, |_| String::new())?;
+            say(&format!("made; start it with: hindsight serve --pool {}", pool.display()));
+        }
         Verb::Inspect { pool } => {
             session.answer(&inspect(&pool)?, |copies| copies.concat())?;
         }
@@ -86,6 +108,50 @@ fn inspect(pool: &Path) -> anyhow::Result<Vec<String>> {
     Ok(copies)
 }
 
+fn healed(pool: &Pool) -> String {
+    let healed = pool.healed;
+    match (healed.transient, healed.unrecoverable) {
+        (0, 0) => healed.recovered.to_string(),
+        (again, lost) => {
+            format!("{}; right when read again {again}; lost {lost}", healed.recovered)
+        }
+    }
+}
+
+/// The members of a pool that is made of several, as a table.
+fn members(pool: &Pool) -> String {
+    if pool.members.is_empty() {
+        return String::new();
+    }
+    let rows = pool.members.iter().map(|member| {
+        let state = match member.present {
+            true => member.state.clone(),
+            false => format!("{}, not there", member.state),
+        };
+        vec![
+            member.path.clone(),
+            state,
+            human(member.size_bytes),
+            member.errors.to_string(),
+            human(member.read_bytes),
+            human(member.written_bytes),
+        ]
+    });
+    let heads = [
+        ("MEMBER", Align::Left),
+        ("STATE", Align::Left),
+        ("SIZE", Align::Right),
+        ("ERRORS", Align::Right),
+        ("READ", Align::Right),
+        ("WRITTEN", Align::Right),
+    ];
+    let behind = match pool.behind_bytes {
+        0 => String::new(),
+        bytes => format!("{} still to be brought up to date\n", human(bytes)),
+    };
+    format!("\n{}{behind}", table(&heads, &rows.collect::<Vec<_>>()))
+}
+
 fn audit(session: &Session, after: u64) -> anyhow::Result<Vec<AuditRecord>> {
     let client = session.client()?;
     let mut query = ListQuery { next: Some(after), limit: None };
@@ -120,6 +186,7 @@ fn show(pool: &Pool) -> String {
         ("catalogue", human(pool.catalogue_bytes)),
         ("pending entries", pool.pending_entries.to_string()),
         ("checksum errors", pool.checksum_errors.to_string()),
+        ("healed", healed(pool)),
     ];
     lines.extend([
         ("live", space::bound(pool.live_bytes, pool.live_exact)),
@@ -134,7 +201,7 @@ fn show(pool: &Pool) -> String {
     lines.extend(pool.full_in.map(|span| ("full in", space::rough(span.0))));
     lines.extend(pool.next_sacrifice.as_ref().map(|next| ("next to go", next_to_go(next))));
     lines.extend(pool.warning.clone().map(|warning| ("warning", warning)));
-    pairs(&lines)
+    pairs(&lines) + &members(pool)
 }
 
 /// What a full pool would give up.

@@ -133,6 +133,28 @@ impl Media for FileMedia {
         Ok(())
     }
 
+    fn write_durable(&self, offset: u64, slices: &[IoSlice<'_>]) -> io::Result<()> {
+        let total: usize = slices.iter().map(|s| s.len()).sum();
+        self.check_range(offset, total as u64)?;
+        if slices.len() <= SLICES_PER_CALL_MAX {
+            // The device is asked for these bytes only, not for all that was written before.
+            match rustix::io::pwritev2(&self.file, slices, offset, ReadWriteFlags::DSYNC) {
+                Ok(written) if written == total => return Ok(()),
+                // In part, or not possible here: the long way.
+                Ok(_)
+                | Err(
+                    rustix::io::Errno::INTR
+                    | rustix::io::Errno::OPNOTSUPP
+                    | rustix::io::Errno::INVAL
+                    | rustix::io::Errno::NOSYS,
+                ) => {}
+                Err(e) => return Err(e.into()),
+            }
+        }
+        self.write_at(offset, slices)?;
+        self.sync()
+    }
+
     fn sync(&self) -> io::Result<()> {
         // The kernel tells of a failed write-back once for each open file: of two syncs at a time
         // one may hear that all is well. So one at a time, and after a failure none succeeds.

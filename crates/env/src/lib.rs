@@ -31,6 +31,11 @@ pub trait Media: Send + Sync {
     }
     /// Writes all slices, one after another, from `offset`; never short.
     fn write_at(&self, offset: u64, slices: &[IoSlice<'_>]) -> io::Result<()>;
+    /// A write that is durable when it returns; of others it says nothing.
+    fn write_durable(&self, offset: u64, slices: &[IoSlice<'_>]) -> io::Result<()> {
+        self.write_at(offset, slices)?;
+        self.sync()
+    }
     /// Makes every write that returned before this call durable.
     fn sync(&self) -> io::Result<()>;
     /// Reserves real space for a range so that later writes there cannot meet a full file system.

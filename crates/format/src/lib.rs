@@ -50,6 +50,7 @@ pub mod checksum;
 pub mod crypt;
 pub mod field;
 pub mod integrity;
+pub mod label;
 pub mod location;
 pub mod map;
 pub mod pack;

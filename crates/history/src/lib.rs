@@ -6,6 +6,7 @@
 
 mod error;
 mod hash;
+mod healing;
 mod io_tally;
 mod log;
 mod openable;
@@ -26,6 +27,7 @@ mod timeline;
 
 pub use error::{Error, ErrorKind, Result};
 pub use hash::{FastMap, FastSet};
+pub use healing::Healed;
 pub use io_tally::{IoCount, IoKind, IoTally};
 pub use log::{
     Appended, AppendedRun, BatchPlace, BlockOp, Gate, LockedBlocks, Log, LogStart, SegmentSource,

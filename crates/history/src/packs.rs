@@ -132,7 +132,16 @@ impl Store {
     ) -> Result<(Pack, u64)> {
         let mut bytes = vec![0; FIRST_READ_BYTES.min(room) as usize];
         self.device.read_at(at, &mut bytes)?;
-        let header = PackHeader::decode(&bytes)?;
+        let header = match PackHeader::decode(&bytes) {
+            Ok(header) => header,
+            Err(error) => {
+                let right = |bytes: &[u8]| PackHeader::decode(bytes).is_ok();
+                if !self.heal(at, &mut bytes[..PACK_HEADER_BYTES], &right) {
+                    return Err(error.into());
+                }
+                PackHeader::decode(&bytes)?
+            }
+        };
         let total = header.total_bytes();
         if !is_there(&header.place) || total as u64 > room {
             let text = format!("the pack at {at} of the device is another: {:?}", header.place);
@@ -143,7 +152,17 @@ impl Store {
             bytes.resize(total, 0);
             self.device.read_at(at + read as u64, &mut bytes[read..])?;
         }
-        let pack = self.pack_cache.decode(&header, &bytes[PACK_HEADER_BYTES..])?;
+        let decode = |bytes: &[u8]| self.pack_cache.decode(&header, &bytes[PACK_HEADER_BYTES..]);
+        let pack = match decode(&bytes) {
+            Ok(pack) => pack,
+            Err(error) => {
+                let right = |bytes: &[u8]| decode(bytes).is_ok();
+                if !self.heal(at, &mut bytes[..total], &right) {
+                    return Err(error);
+                }
+                decode(&bytes)?
+            }
+        };
         Ok((pack, bytes.len() as u64))
     }
 

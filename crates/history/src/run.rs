@@ -43,6 +43,15 @@ pub trait PageStore {
     /// # Errors
     /// The device's.
     fn read_page(&self, page: u32, buffer: &mut [u8; PAGE_BYTES]) -> Result<()>;
+    /// Fills `buffer` with a page that was read and is not right; false if there is no better one.
+    fn heal_page(
+        &self,
+        _page: u32,
+        _buffer: &mut [u8; PAGE_BYTES],
+        _right: &dyn Fn(&[u8; PAGE_BYTES]) -> bool,
+    ) -> bool {
+        false
+    }
 }
 
 /// Where a run's pages are written to.

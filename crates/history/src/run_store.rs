@@ -64,6 +64,19 @@ impl PageExtents {
         }
     }
 
+    /// Where a page is on the device.
+    fn place(&self, store: &Store, page: u32) -> Option<u64> {
+        let mut rest = page;
+        for extent in &self.list {
+            if rest < extent.count {
+                let within = u64::from(extent.first + rest) * PAGE_BYTES as u64;
+                return Some(store.zone_offset(extent.zone) + within);
+            }
+            rest -= extent.count;
+        }
+        None
+    }
+
     /// Reads a page.
     ///
     /// # Errors
@@ -75,17 +88,24 @@ impl PageExtents {
         page: u32,
         bytes: &mut [u8; PAGE_BYTES],
     ) -> Result<()> {
-        let mut rest = page;
-        for extent in &self.list {
-            if rest < extent.count {
-                let within = u64::from(extent.first + rest) * PAGE_BYTES as u64;
-                store.device.read_at(store.zone_offset(extent.zone) + within, bytes)?;
-                io.count(IoKind::MapRead, PAGE_BYTES as u64);
-                return Ok(());
-            }
-            rest -= extent.count;
-        }
-        Err(Error::new(ErrorKind::Corrupt, format!("a run has no page {page}")))
+        let Some(at) = self.place(store, page) else {
+            return Err(Error::new(ErrorKind::Corrupt, format!("a run has no page {page}")));
+        };
+        store.device.read_at(at, bytes)?;
+        io.count(IoKind::MapRead, PAGE_BYTES as u64);
+        Ok(())
+    }
+
+    /// Fills `bytes` with a page that was read and found wrong; false if no copy is right.
+    pub fn heal(
+        &self,
+        store: &Store,
+        page: u32,
+        bytes: &mut [u8; PAGE_BYTES],
+        right: &dyn Fn(&[u8; PAGE_BYTES]) -> bool,
+    ) -> bool {
+        let Some(at) = self.place(store, page) else { return false };
+        store.heal(at, bytes, &|bytes| bytes.first_chunk().is_some_and(right))
     }
 }
 
@@ -260,6 +280,15 @@ pub struct Pages<'a> {
 impl PageStore for Pages<'_> {
     fn read_page(&self, page: u32, bytes: &mut [u8; PAGE_BYTES]) -> Result<()> {
         self.extents.read(self.store, self.io, page, bytes)
+    }
+
+    fn heal_page(
+        &self,
+        page: u32,
+        bytes: &mut [u8; PAGE_BYTES],
+        right: &dyn Fn(&[u8; PAGE_BYTES]) -> bool,
+    ) -> bool {
+        self.extents.heal(self.store, page, bytes, right)
     }
 }
 

@@ -58,6 +58,15 @@ pub struct ScanEnd {
 pub fn read_header(store: &Store, zone: u32, number: u64) -> Result<Option<SegmentHeader>> {
     let mut bytes = [0; SEGMENT_HEADER_BYTES];
     store.device.read_at(store.zone_offset(zone), &mut bytes)?;
+    let is_its = |bytes: &[u8]| {
+        SegmentHeader::decode(bytes)
+            .is_ok_and(|h| h.pool_id == store.pool_id && h.segment == number && h.zone == zone)
+    };
+    let at = store.zone_offset(zone);
+    let mut better = bytes;
+    if !is_its(&bytes) && store.heal_if_known(at, &mut better, &is_its) {
+        bytes = better;
+    }
     match SegmentHeader::decode(&bytes) {
         Ok(header) if header.pool_id == store.pool_id && header.segment == number => {
             Ok((header.zone == zone).then_some(header))
@@ -98,6 +107,10 @@ pub fn scan_segment(
             }
             Err(_) => 0,
         };
+        if taken == 0 && offset == end.end as usize && heal_batch(store, header, offset) {
+            window.bytes.clear();
+            continue;
+        }
         if taken == 0 {
             offset += BATCH_ALIGNMENT as usize;
             continue;
@@ -108,6 +121,27 @@ pub fn scan_segment(
         end.end = u32::try_from(offset).expect("zones are at most 32 MiB");
     }
     Ok(end)
+}
+
+/// Whether another copy has a batch where this one has none; it has it then too. What is no batch on
+/// any copy is the end of what was written.
+fn heal_batch(store: &Store, header: &SegmentHeader, offset: usize) -> bool {
+    let zone_bytes = usize::try_from(store.zone_bytes).expect("zones are at most 32 MiB");
+    let at = store.zone_offset(header.zone) + offset as u64;
+    let right = |bytes: &[u8]| {
+        Batch::decode(bytes).is_ok_and(|batch| belongs(&batch, header, offset, zone_bytes))
+    };
+    let copies = store.device.copies(at, format::batch::BATCH_HEADER_FIXED_BYTES as u64);
+    (0..copies).filter(|_| copies > 1).any(|copy| {
+        let mut bytes = vec![0; format::batch::BATCH_HEADER_FIXED_BYTES];
+        let read = |bytes: &mut [u8]| store.device.read_copy(copy, at, bytes).is_ok();
+        let length = if read(&mut bytes) { peek_header_bytes(&bytes).ok() } else { None };
+        let Some(length) = length.filter(|&n| offset + n as usize <= zone_bytes) else {
+            return false;
+        };
+        bytes.resize(length as usize, 0);
+        read(&mut bytes) && right(&bytes) && store.heal(at, &mut bytes, &right)
+    })
 }
 
 fn belongs(batch: &Batch<'_>, header: &SegmentHeader, offset: usize, zone_bytes: usize) -> bool {

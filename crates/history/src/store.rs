@@ -20,6 +20,7 @@ use parking_lot::{Condvar, Mutex, RwLock};
 use units::{BLOCK_BYTES, Seq, WallTime};
 
 use crate::hash::FastMap;
+use crate::healing::Healed;
 use crate::io_tally::IoTally;
 use crate::packs::PackCache;
 use crate::page_table::PageBudget;
@@ -151,6 +152,8 @@ pub struct Store {
     pub page_loads: AtomicU64,
     /// Blocks whose checksum did not match.
     pub checksum_errors: AtomicU64,
+    /// What was found wrong since the pool was opened, and since somebody last asked.
+    pub(crate) healed: Mutex<[Healed; 2]>,
     pub(crate) zones: Mutex<Zones>,
     /// The device had no room for a zone when it was last asked.
     pub(crate) device_full: AtomicBool,
@@ -202,6 +205,7 @@ impl Store {
             view_budget: Arc::new(PageBudget::new(parts.page_cache_bytes / 4)),
             page_loads: AtomicU64::new(0),
             checksum_errors: AtomicU64::new(0),
+            healed: Mutex::default(),
             zones: Mutex::new(parts.zones),
             device_full: AtomicBool::new(false),
             segments: RwLock::new(HashMap::new()),

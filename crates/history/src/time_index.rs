@@ -211,7 +211,19 @@ impl TimeRun {
     pub fn page(&self, store: &Store, page: u32) -> Result<Vec<TimeEntry>> {
         let mut bytes = Box::new([0; 4096]);
         self.pages.read(store, &self.io, page, &mut bytes)?;
-        let decoded = TimePage::decode(bytes, PageAddress::new(store.pool_id, self.id, page))?;
+        let decode =
+            |bytes| TimePage::decode(bytes, PageAddress::new(store.pool_id, self.id, page));
+        let decoded = match decode(bytes) {
+            Ok(decoded) => decoded,
+            Err(error) => {
+                let mut bytes = Box::new([0; 4096]);
+                let right = |bytes: &[u8; 4096]| decode(Box::new(*bytes)).is_ok();
+                if !self.pages.heal(store, page, &mut bytes, &right) {
+                    return Err(error.into());
+                }
+                decode(bytes)?
+            }
+        };
         Ok((0..decoded.len()).map(|i| decoded.get(i)).collect())
     }
 }

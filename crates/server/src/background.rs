@@ -8,8 +8,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use block::Standing;
 use parking_lot::{Condvar, Mutex};
 use volume::{Budget, Pool};
 
@@ -20,6 +21,8 @@ use crate::fill::FillWatch;
 const STEP_BYTES: u64 = 8 << 20;
 /// How long an idle thread sleeps.
 const IDLE: Duration = Duration::from_millis(50);
+/// How long marks on regions stay after the last write there, at least.
+const TIDY_EVERY: Duration = Duration::from_secs(5);
 /// How long it sleeps after a failure, so that a broken device does not fill the log.
 const AFTER_FAILURE: Duration = Duration::from_secs(5);
 
@@ -69,6 +72,40 @@ impl ConversionWatch {
             }
         }
         self.under_way = now;
+    }
+}
+
+/// Keeps the marks on the members' regions few, and tells of members that are not in.
+struct MemberWatch {
+    tidied: Instant,
+    outs: Vec<String>,
+}
+
+impl Default for MemberWatch {
+    fn default() -> MemberWatch {
+        MemberWatch { tidied: Instant::now(), outs: Vec::new() }
+    }
+}
+
+impl MemberWatch {
+    fn look(&mut self, pool: &Pool) {
+        if self.tidied.elapsed() < TIDY_EVERY {
+            return;
+        }
+        self.tidied = Instant::now();
+        if let Err(error) = pool.tidy_members() {
+            tracing::error!(%error, "the marks of members could not be written");
+        }
+        let members = pool.members().into_iter();
+        let outs: Vec<String> =
+            members.filter(|m| m.standing == Standing::Out).map(|m| m.path).collect();
+        for member in outs.iter().filter(|path| !self.outs.contains(path)) {
+            tracing::error!(member, "a member of the pool is out; see `hindsight pool audit`");
+        }
+        for member in self.outs.iter().filter(|path| !outs.contains(path)) {
+            tracing::info!(member, "a member of the pool is in use again");
+        }
+        self.outs = outs;
     }
 }
 
@@ -143,11 +180,13 @@ struct Watches {
     conversions: ConversionWatch,
     schedules: ScheduleWatch,
     imports: ImportWatch,
+    members: MemberWatch,
 }
 
 impl Watches {
     fn look(&mut self, pool: &Pool) {
         self.fill.look();
+        self.members.look(pool);
         self.conversions.look(pool);
         self.schedules.look(pool);
         self.imports.look(pool);
@@ -161,6 +200,7 @@ fn run(pool: &Pool, fill: FillWatch, stop: &(Mutex<bool>, Condvar)) {
         conversions: ConversionWatch::default(),
         schedules: ScheduleWatch::default(),
         imports: ImportWatch::default(),
+        members: MemberWatch::default(),
     };
     loop {
         let turn = catch_unwind(AssertUnwindSafe(|| {

@@ -20,6 +20,7 @@ mod pool_files;
 mod serve;
 mod server;
 mod settings;
+mod stack_files;
 mod taps;
 mod told;
 
@@ -36,4 +37,5 @@ pub use settings::{
     CONFIG_FILE_DEFAULT, Config, HookSettings, ListenSettings, Listening, LogSettings, NbdSettings,
     Settings, TlsFiles,
 };
+pub use stack_files::create_stack;
 pub use taps::Taps;

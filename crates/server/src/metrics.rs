@@ -458,7 +458,11 @@ impl Engine {
             ("current_bytes", "Bytes of current stores", status.current_bytes),
             ("map_bytes", "Bytes of map runs", status.map_bytes),
             ("pending_entries", "Map entries not yet in runs", status.pending_entries),
-            ("online", "1 while the pool takes writes", u64::from(status.state == "online")),
+            (
+                "online",
+                "1 while the pool takes writes",
+                u64::from(status.state != "refusing-writes"),
+            ),
         ];
         for (name, help, value) in gauges {
             let name = format!("hindsight_pool_{name}");
@@ -478,6 +482,66 @@ impl Engine {
             "Blocks whose checksum did not match",
             None,
             errors.metric_type(),
-        )?)
+        )?)?;
+        let healed = [
+            ("recovered", status.healed.recovered),
+            ("transient", status.healed.transient),
+            ("unrecoverable", status.healed.unrecoverable),
+        ];
+        let name = "hindsight_pool_healed";
+        let help = "Ranges that were read wrong, by how that ended";
+        let mut family = encoder.encode_descriptor(
+            name,
+            help,
+            None,
+            prometheus_client::metrics::MetricType::Counter,
+        )?;
+        for (how, count) in healed {
+            ConstCounter::new(count).encode(family.encode_family(&[("outcome", how)])?)?;
+        }
+        encode_members(&self.pool.members(), encoder)
     }
+}
+
+/// The members of a pool that is made of several.
+fn encode_members(
+    members: &[block::MemberStatus],
+    encoder: &mut DescriptorEncoder<'_>,
+) -> Result<(), std::fmt::Error> {
+    type Figure = (&'static str, &'static str, fn(&block::MemberStatus) -> u64);
+    let gauges: [Figure; 1] = [("member_in", "1 while the member has everything", |m| {
+        u64::from(m.standing == block::Standing::In)
+    })];
+    let counters: [Figure; 3] = [
+        ("member_errors", "Requests that failed on the member", |m| m.errors),
+        ("member_read_bytes", "Bytes read from the member", |m| m.counters.0),
+        ("member_written_bytes", "Bytes written to the member", |m| m.counters.1),
+    ];
+    for (name, help, figure) in gauges {
+        let name = format!("hindsight_pool_{name}");
+        let mut family = encoder.encode_descriptor(
+            &name,
+            help,
+            None,
+            prometheus_client::metrics::MetricType::Gauge,
+        )?;
+        for member in members {
+            let labels = [("member", member.path.as_str())];
+            ConstGauge::new(figure(member)).encode(family.encode_family(&labels)?)?;
+        }
+    }
+    for (name, help, figure) in counters {
+        let name = format!("hindsight_pool_{name}");
+        let mut family = encoder.encode_descriptor(
+            &name,
+            help,
+            None,
+            prometheus_client::metrics::MetricType::Counter,
+        )?;
+        for member in members {
+            let labels = [("member", member.path.as_str())];
+            ConstCounter::new(figure(member)).encode(family.encode_family(&labels)?)?;
+        }
+    }
+    Ok(())
 }

@@ -13,9 +13,9 @@ use block::{BlockDevice, MediaDevice};
 use env::{FileMedia, RealClock, RealEntropy, RealFiles};
 use volume::{Machine, Pool, PoolFormat, PoolOptions, RebuildReport};
 
-use crate::{Config, StartError};
+use crate::{Config, StartError, stack_files};
 
-const POOL_FILE: &str = "pool.img";
+pub(crate) const POOL_FILE: &str = "pool.img";
 const UNFINISHED_FILE: &str = "pool.img.new";
 /// What a directory may hold and still count as empty: what an interrupted start leaves.
 const OWN_FILES: [&str; 3] = [UNFINISHED_FILE, "nbd.sock", "api.sock"];
@@ -29,18 +29,29 @@ const ZONE_BYTES_MIN: u64 = 1 << 20;
 const POOL_BYTES_GRAIN: u64 = 32 << 20;
 
 /// The clock and randomness of this machine.
-fn machine() -> Machine {
+pub(crate) fn machine() -> Machine {
     Machine { clock: Arc::new(RealClock::new()), entropy: Arc::new(RealEntropy::default()) }
 }
 
-/// Where the bytes of the pool of `config` are.
+/// Where the bytes of the pool of `config` are; its directory if they are in several places.
 pub(crate) fn path_of(config: &Config) -> PathBuf {
-    config.device.clone().unwrap_or_else(|| config.pool_dir.join(POOL_FILE))
+    let file = config.device.clone().unwrap_or_else(|| config.pool_dir.join(POOL_FILE));
+    let is_stack =
+        config.device.is_none() && matches!(stack_files::read(&config.pool_dir), Ok(Some(_)));
+    if is_stack { config.pool_dir.clone() } else { file }
 }
 
 /// Opens the pool of `config`, or makes one where there is none.
 pub(crate) fn open_or_create(config: &Config) -> Result<Arc<Pool>, StartError> {
     make_dir(&config.pool_dir)?;
+    let options = PoolOptions { memory_bytes: config.memory_bytes };
+    let files = Arc::new(RealFiles);
+    if config.device.is_none()
+        && let Some(stack) = stack_files::read(&config.pool_dir)?
+    {
+        let array = stack_files::open(&config.pool_dir, &stack)?;
+        return Pool::open_array(array, machine(), options, files).map_err(StartError::Pool);
+    }
     let path = path_of(config);
     if config.device.is_some() {
         if !is_laid_out(&path)? {
@@ -53,8 +64,6 @@ pub(crate) fn open_or_create(config: &Config) -> Result<Arc<Pool>, StartError> {
     } else if !path.try_exists().map_err(|e| at(&path, e))? {
         create_file(config, &path)?;
     }
-    let options = PoolOptions { memory_bytes: config.memory_bytes };
-    let files = Arc::new(RealFiles);
     Pool::open_with(device_at(&path)?, machine(), options, files).map_err(StartError::Pool)
 }
 
@@ -72,7 +81,12 @@ pub fn pool_path(path: &Path) -> Result<PathBuf, StartError> {
 /// # Errors
 /// When there is no pool, a server has it open, or its log cannot be read.
 pub fn rebuild(path: &Path) -> Result<RebuildReport, StartError> {
-    let device = device_at(&pool_path(path)?)?;
+    let is_dir = fs::metadata(path).map_err(|e| at(path, e))?.is_dir();
+    let device: Arc<dyn BlockDevice> = match stack_files::read(path) {
+        Ok(Some(stack)) if is_dir => Arc::new(stack_files::open(path, &stack)?),
+        Err(error) if is_dir => return Err(error),
+        _ => device_at(&pool_path(path)?)?,
+    };
     Pool::rebuild(device, machine()).map_err(StartError::Pool)
 }
 
@@ -81,7 +95,7 @@ fn device_at(path: &Path) -> Result<Arc<dyn BlockDevice>, StartError> {
     Ok(Arc::new(MediaDevice::new(Arc::new(media))))
 }
 
-fn at(path: &Path, source: io::Error) -> StartError {
+pub(crate) fn at(path: &Path, source: io::Error) -> StartError {
     let path = path.to_owned();
     match source.kind() {
         io::ErrorKind::WouldBlock => StartError::Locked { path },
@@ -89,7 +103,7 @@ fn at(path: &Path, source: io::Error) -> StartError {
     }
 }
 
-fn make_dir(dir: &Path) -> Result<(), StartError> {
+pub(crate) fn make_dir(dir: &Path) -> Result<(), StartError> {
     let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(dir);
     made.map_err(|e| at(dir, e))
 }
@@ -146,15 +160,19 @@ fn is_laid_out(path: &PathBuf) -> Result<bool, StartError> {
             "",
         ));
     }
-    let device = device_at(path)?;
+    is_blank(&*device_at(path)?).map(|blank| !blank).map_err(|e| at(path, e))
+}
+
+/// Whether the first MiB of a device is zeros.
+pub(crate) fn is_blank(device: &dyn BlockDevice) -> io::Result<bool> {
     let length = device.len_bytes().min(1 << 20);
     let mut head = vec![0; usize::try_from(length).expect("at most 1 MiB")];
-    device.read_at(0, &mut head).map_err(|e| at(path, e.source))?;
-    Ok(head.iter().any(|&byte| byte != 0))
+    device.read_at(0, &mut head).map_err(|e| e.source)?;
+    Ok(head.iter().all(|&byte| byte == 0))
 }
 
 /// Zones of 32 MiB, or smaller ones in a small pool, so that it has some hundred to hand out.
-fn format_of(pool_bytes: u64) -> PoolFormat {
+pub(crate) fn format_of(pool_bytes: u64) -> PoolFormat {
     let zone_bytes = (pool_bytes / ZONES_WANTED).max(ZONE_BYTES_MIN).next_power_of_two();
     PoolFormat { zone_bytes: zone_bytes.min(PoolFormat::default().zone_bytes) }
 }

@@ -8,6 +8,7 @@
 use std::collections::BTreeSet;
 use std::io::{self, IoSlice};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use env::Media;
 use parking_lot::Mutex;
@@ -80,6 +81,8 @@ struct State {
     stopped: bool,
     reads_tried: u64,
     cold_every: u64,
+    /// Set when the machine stops that this and other media are in.
+    machine_stopped: Arc<AtomicBool>,
 }
 
 /// Media in memory that obeys the fault model of this crate.
@@ -116,6 +119,7 @@ impl SimMedia {
             stopped: false,
             reads_tried: 0,
             cold_every: 0,
+            machine_stopped: Arc::default(),
         };
         SimMedia { state: Mutex::new(state), len_bytes, name: format!("sim seed {seed}") }
     }
@@ -123,8 +127,17 @@ impl SimMedia {
     /// A copy with everything: content, unsynced changes, armed faults, randomness.
     #[must_use]
     pub fn fork(&self) -> SimMedia {
-        let state = Mutex::new(self.state.lock().clone());
+        let mut state = self.state.lock().clone();
+        let stopped = state.machine_stopped.load(Ordering::SeqCst);
+        state.machine_stopped = Arc::new(AtomicBool::new(stopped));
+        let state = Mutex::new(state);
         SimMedia { state, len_bytes: self.len_bytes, name: self.name.clone() }
+    }
+
+    /// Puts the media into one machine: a halt of one halts the others.
+    pub fn join(&self, other: &SimMedia) {
+        let machine = Arc::clone(&other.state.lock().machine_stopped);
+        self.state.lock().machine_stopped = machine;
     }
 
     /// Arms an error.
@@ -155,7 +168,9 @@ impl SimMedia {
     /// Halts the machine at once: nothing that is dropped from now on can touch the media any more,
     /// as nothing runs in a process that was killed.
     pub fn halt_now(&self) {
-        self.state.lock().stopped = true;
+        let mut state = self.state.lock();
+        state.stopped = true;
+        state.machine_stopped.store(true, Ordering::SeqCst);
     }
 
     /// Whether a halt has struck.
@@ -294,6 +309,7 @@ impl SimMedia {
         let result = if halted {
             Err(io::Error::other("simulated halt"))
         } else if state.halted() {
+            state.machine_stopped.store(true, Ordering::SeqCst);
             fail(state, Why::Halt);
             Err(io::Error::other("simulated halt"))
         } else {
@@ -355,11 +371,14 @@ impl Change {
 
 impl State {
     fn halted(&self) -> bool {
-        self.stopped || self.halt_at_change.is_some_and(|at| self.changes > at)
+        self.stopped
+            || self.machine_stopped.load(Ordering::SeqCst)
+            || self.halt_at_change.is_some_and(|at| self.changes > at)
     }
 
     fn resume(&mut self) {
         self.stopped = false;
+        self.machine_stopped.store(false, Ordering::SeqCst);
         self.halt_at_change = None;
     }
 
@@ -393,6 +412,20 @@ impl State {
                 self.lost.remove(&page);
             }
         }
+    }
+
+    /// Makes the last change durable, if it is that of the range; all, if others are in its way.
+    fn sync_last(&mut self, offset: u64, length: u64) {
+        let overlaps = |change: &Change| {
+            change.offset < offset + length && offset < change.offset + change.length
+        };
+        let Some((last, others)) = self.unsynced.split_last() else { return };
+        let is_it = (last.offset, last.length) == (offset, length);
+        if !is_it || others.iter().any(overlaps) {
+            return self.sync();
+        }
+        let last = self.unsynced.pop().expect("it is there");
+        last.apply(&mut self.durable);
     }
 
     /// A sync that failed: each change became durable, stays pending, or (not at a halt, which is
@@ -491,6 +524,16 @@ impl Media for SimMedia {
             Ok(())
         };
         self.operate(Op::Write, offset, length, act, |state, _| state.change_in_part(&change))
+    }
+
+    fn write_durable(&self, offset: u64, slices: &[IoSlice<'_>]) -> io::Result<()> {
+        self.write_at(offset, slices)?;
+        let length = slices.iter().map(|s| s.len() as u64).sum();
+        let act = |state: &mut State| {
+            state.sync_last(offset, length);
+            Ok(())
+        };
+        self.operate(Op::Sync, offset, length, act, State::sync_in_part)
     }
 
     fn sync(&self) -> io::Result<()> {

@@ -10,9 +10,9 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 
-use block::Purpose;
+use block::{Array, Purpose};
 use env::Files;
 use history::{SegmentSource, Spare, Store, Timeline};
 use parking_lot::{Mutex, MutexGuard, RwLock};
@@ -79,6 +79,8 @@ pub struct Core {
     pub work: Mutex<Option<MergeJob>>,
     /// How things stood when no room could be made last.
     pub refused: Mutex<Option<Standing>>,
+    /// The members under the store's device, if it is a stack of them.
+    pub array: OnceLock<Arc<Array>>,
     /// Entries that may wait in memory per volume before they are written as a run.
     pub pending_max: usize,
     /// Set when the pool is closed.

@@ -335,7 +335,8 @@ impl Opening {
             self.store.device.read_at(at, out)?;
             self.io.count(kind, out.len() as u64);
         }
-        self.verify(first, slots, out)
+        let place = (content != Content::Pack).then_some((at, BLOCK_BYTES));
+        self.verify(first, slots, out, place, Patience::Full).map(drop)
     }
 
     /// Reads versions out of packs; those that follow one another in the log as blocks would are
@@ -374,27 +375,28 @@ impl Opening {
             let how = (IoKind::HistoryRead, patience);
             let ready = self.read_packed(first_block, slots, out, how)?;
             return if ready {
-                self.verify(first_block, slots, out).map(|()| true)
+                self.verify(first_block, slots, out, None, patience)
             } else {
                 Ok(false)
             };
         }
         let is_home = content == Content::Home;
         let kind = if is_home { IoKind::CurrentRead } else { IoKind::HistoryRead };
+        let mut stride = BLOCK_BYTES;
         if slots.len() > 1 && at_home(slots) == slots.len() {
             // The headers of the homes between them are read with them.
-            let stride = home_bytes() as usize;
-            let mut homes = vec![0; (slots.len() - 1) * stride + BLOCK];
+            stride = u64::from(home_bytes());
+            let mut homes = vec![0; (slots.len() - 1) * stride as usize + BLOCK];
             if !self.read_device(kind, at, &mut homes, patience)? {
                 return Ok(false);
             }
-            for (block, home) in out.chunks_exact_mut(BLOCK).zip(homes.chunks(stride)) {
+            for (block, home) in out.chunks_exact_mut(BLOCK).zip(homes.chunks(stride as usize)) {
                 block.copy_from_slice(&home[..BLOCK]);
             }
         } else if !self.read_device(kind, at, out, patience)? {
             return Ok(false);
         }
-        self.verify(first_block, slots, out).map(|()| true)
+        self.verify(first_block, slots, out, Some((at, stride)), patience)
     }
 
     fn read_device(
@@ -415,11 +417,33 @@ impl Opening {
         Ok(true)
     }
 
-    fn verify(&self, first_block: u64, slots: &[Slot], out: &[u8]) -> Result<()> {
-        for (i, (slot, block)) in slots.iter().zip(out.chunks_exact(BLOCK)).enumerate() {
+    /// Checks blocks against the map. One that is wrong is healed if it can be, where `place` says
+    /// at which byte of the device the first is and how far apart they are; false when that would
+    /// have to wait.
+    fn verify(
+        &self,
+        first_block: u64,
+        slots: &[Slot],
+        out: &mut [u8],
+        place: Option<(u64, u64)>,
+        patience: Patience,
+    ) -> Result<bool> {
+        for (i, (slot, block)) in slots.iter().zip(out.chunks_exact_mut(BLOCK)).enumerate() {
             let found = block_crc(block);
             if found != slot.crc {
-                self.store.checksum_errors.fetch_add(1, Ordering::Relaxed);
+                if patience == Patience::None {
+                    return Ok(false);
+                }
+                let healed = place.is_some_and(|(at, stride)| {
+                    let right = |bytes: &[u8]| block_crc(bytes) == slot.crc;
+                    self.store.heal(at + i as u64 * stride, block, &right)
+                });
+                if healed {
+                    continue;
+                }
+                if place.is_none() {
+                    self.store.checksum_errors.fetch_add(1, Ordering::Relaxed);
+                }
                 let text = format!(
                     "block {} of {} (seq {}, {}): checksum {:#010x} expected, {found:#010x} found",
                     first_block + i as u64,
@@ -432,7 +456,7 @@ impl Opening {
                     .with_hint("revert to, or read from, a moment when the block was good"));
             }
         }
-        Ok(())
+        Ok(true)
     }
 
     /// Data and holes in a range, joined, at most `limit` of them. A long range is answered in

@@ -534,7 +534,8 @@ impl Pool {
         });
         let sealed: Vec<_> = sealed.collect();
         self.core.store.flush()?;
-        sealed.into_iter().try_for_each(|(volume, placed)| volume.record_places(placed))
+        sealed.into_iter().try_for_each(|(volume, placed)| volume.record_places(placed))?;
+        self.core.array.get().map_or(Ok(()), |array| Ok(array.close()?))
     }
 
     /// Audit records with a number above `after`, oldest first.
@@ -610,8 +611,13 @@ impl Pool {
             map_bytes,
             catalogue_bytes,
             pending_entries: pending as u64,
-            state: if store.has_failed() { "refusing-writes" } else { "online" },
+            state: match store.has_failed() {
+                true => "refusing-writes",
+                false if self.core.is_degraded() => "degraded",
+                false => "online",
+            },
             checksum_errors: store.checksum_errors.load(Ordering::Relaxed),
+            healed: store.healed(),
         }
     }
 }

@@ -50,12 +50,18 @@ impl Core {
     pub fn step(self: &Arc<Self>, budget: Budget) -> Result<bool> {
         let Some(mut job) = self.work.try_lock() else { return Ok(false) };
         self.store.collect_freed();
+        self.note_healed()?;
         // Without a free zone there are no spares; writers will find out and make room.
         match self.make_spares(SPARES_WANTED) {
             Err(e) if e.kind != ErrorKind::Full => return Err(e),
             _ => {}
         }
         let mut damage = None;
+        // A member that cannot be brought up to date keeps nothing else from being done.
+        let mut behind = self.step_members().unwrap_or_else(|error| {
+            damage = Some(error);
+            false
+        });
         for volume in self.all_volumes() {
             if volume.wants_flush() && self.flush_and_free(&volume, &mut damage)? {
                 return Ok(true);
@@ -64,7 +70,8 @@ impl Core {
         for volume in self.all_volumes() {
             self.spare_others(&volume, volume.expire(job.is_none()), &mut damage)?;
         }
-        let mut more = self.copy_outside(budget.bytes)?;
+        behind |= self.copy_outside(budget.bytes)?;
+        let mut more = behind;
         for volume in self.all_volumes() {
             more |= volume.destage_behind(budget.bytes)?;
             more |= self.spare_others(&volume, volume.fill_places(), &mut damage)?;

@@ -1,8 +1,8 @@
 //! Opening a pool: catalogue, segments, runs, and the logs' tails.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use block::{BlockDevice, Purpose, Zones};
 use env::Files;
@@ -91,6 +91,7 @@ pub fn open_core(
         openings: Mutex::new(Vec::new()),
         work: Mutex::new(None),
         refused: Mutex::new(None),
+        array: OnceLock::new(),
         pending_max: usize::try_from(pending_max).expect("clamped"),
         memory_bytes: memory,
         sharing: Mutex::new(()),

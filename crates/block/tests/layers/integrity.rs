@@ -234,7 +234,7 @@ fn a_group_is_open_durably_before_data_comes_and_clean_after_two_quiet_flushes()
     let expected = [
         (Op::Read, GROUPS_OFFSET),
         (Op::Write, GROUPS_OFFSET),
-        (Op::Sync, 0),
+        (Op::Sync, GROUPS_OFFSET),
         (Op::Write, place(0)),
     ];
     assert_eq!(log, expected);

@@ -2,6 +2,7 @@
 
 use hindsight_format::batch::{Batch, peek_header_bytes};
 use hindsight_format::checksum::salted_crc;
+use hindsight_format::label::{Label, Regions};
 use hindsight_format::map::LeafPage;
 use hindsight_format::run::{IndexPage, RunFooter};
 use hindsight_format::segment::SegmentHeader;
@@ -28,6 +29,13 @@ fn decoders() -> Vec<(&'static str, Decode, Vec<u8>, u32)> {
             "superblock",
             |bytes, _| Superblock::decode(bytes, 2).map(drop),
             examples::superblock().encode(2).to_vec(),
+            0,
+        ),
+        ("label", |bytes, _| Label::decode(bytes, 2).map(drop), examples::label().encode(2), 0),
+        (
+            "regions",
+            |bytes, _| Regions::decode(bytes, 1).map(drop),
+            examples::regions().encode().1,
             0,
         ),
         (
@@ -84,16 +92,15 @@ fn decode_batch(bytes: &[u8], _: PageAddress) -> Result<()> {
 
 /// Where the checksum is in each structure: after a magic of 8 bytes or of 4.
 fn crc_offset(name: &str) -> usize {
-    if ["superblock", "segment", "batch", "relocated batch", "shared batch"].contains(&name) {
-        8
-    } else {
-        4
-    }
+    let wide = ["superblock", "label", "regions", "segment"];
+    if wide.contains(&name) || name.ends_with("batch") { 8 } else { 4 }
 }
 
 fn salt(name: &str) -> u32 {
     let salt = match name {
         "superblock" => b"supr",
+        "label" => b"labl",
+        "regions" => b"rgns",
         "segment" => b"segm",
         "batch" | "relocated batch" | "shared batch" => b"btch",
         "leaf" => b"leaf",

@@ -4,6 +4,7 @@ use hindsight_format::batch::{BatchEncoder, BatchHeader, BatchKind};
 use hindsight_format::checksum::{ZERO_BLOCK_CRC, block_crc};
 use hindsight_format::crypt::CryptHeader;
 use hindsight_format::integrity::{ChecksumSector, IntegrityHeader, SECTOR_BLOCKS};
+use hindsight_format::label::{Label, Member, MemberStanding, Regions};
 use hindsight_format::map::{Entry, Key, LeafBuilder, LeafPage};
 use hindsight_format::run::{IndexEntry, IndexPage, RunFooter};
 use hindsight_format::segment::SegmentHeader;
@@ -32,6 +33,35 @@ pub fn superblock() -> Superblock {
         catalogue_bytes: 5 << 20,
         catalogue_zones: vec![1, 44],
     }
+}
+
+pub fn label() -> Label {
+    let member = |id, standing, out_generation, path: &str| Member {
+        id,
+        data_bytes: 1 << 30,
+        out_generation,
+        standing,
+        path: path.to_owned(),
+    };
+    Label {
+        array_id: POOL_ID,
+        member_id: 7,
+        generation: 5,
+        created: TIME,
+        region_bytes: 1 << 25,
+        stack: "mirror(0, 1)".to_owned(),
+        members: vec![
+            member(7, MemberStanding::In, 0, "/dev/disk/by-id/a"),
+            member(9, MemberStanding::Out, 5, "b.img"),
+        ],
+    }
+}
+
+pub fn regions() -> Regions {
+    let mut regions = Regions::new(POOL_ID, 64);
+    regions.open[3] = 5;
+    regions.used[3] = 7;
+    regions
 }
 
 pub fn segment() -> SegmentHeader {

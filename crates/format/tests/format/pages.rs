@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use hindsight_format::field::Field;
 use hindsight_format::{
-    batch, crypt, integrity, map, pack, page, run, segment, superblock, time, trace,
+    batch, crypt, integrity, label, map, pack, page, run, segment, superblock, time, trace,
 };
 
 use crate::examples;
@@ -25,6 +25,9 @@ const fn table(page: &'static str, heading: &'static str, fields: &'static [Fiel
 const TABLES: &[Table] = &[
     table("superblock", "superblock", superblock::layout::FIELDS),
     table("segment", "segment", segment::layout::FIELDS),
+    table("label", "label", label::layout::FIELDS),
+    table("label", "member of a label", label::layout::MEMBER_FIELDS),
+    table("label", "regions", label::layout::REGIONS_FIELDS),
     table("batch", "batch", batch::layout::FIELDS),
     table("batch", "descriptor of a write", batch::layout::DESCRIPTOR_FIELDS),
     table("batch", "descriptor of a relocated write", batch::layout::RELOCATED_FIELDS),
@@ -131,9 +134,17 @@ fn every_table_has_the_fields_of_the_code() {
 
 #[test]
 fn every_table_in_the_pages_is_compared() {
-    for page in
-        ["superblock", "segment", "batch", "crypt", "integrity", "map-run", "time-run", "trace"]
-    {
+    for page in [
+        "superblock",
+        "label",
+        "segment",
+        "batch",
+        "crypt",
+        "integrity",
+        "map-run",
+        "time-run",
+        "trace",
+    ] {
         let text = read(page);
         let tables = text.matches("| offset | size | field | meaning | valid range |").count();
         let compared = TABLES.iter().filter(|table| table.page == page).count();

@@ -20,6 +20,27 @@ pub struct Run {
     index: OnceLock<LeafIndex>,
 }
 
+/// Reads a page and decodes it; one that is not sound is healed if it can be.
+fn read_sound<T>(
+    pages: &dyn PageStore,
+    page: u32,
+    mut decode: impl FnMut(Box<[u8; PAGE_BYTES]>) -> format::Result<T>,
+) -> Result<T> {
+    let mut bytes = Box::new([0; PAGE_BYTES]);
+    pages.read_page(page, &mut bytes)?;
+    let error = match decode(bytes) {
+        Ok(decoded) => return Ok(decoded),
+        Err(error) => error,
+    };
+    let mut bytes = Box::new([0; PAGE_BYTES]);
+    let decode = std::cell::RefCell::new(decode);
+    let right = |bytes: &[u8; PAGE_BYTES]| decode.borrow_mut()(Box::new(*bytes)).is_ok();
+    if pages.heal_page(page, &mut bytes, &right) {
+        return Ok(decode.borrow_mut()(bytes)?);
+    }
+    Err(error.into())
+}
+
 impl Run {
     /// Opens the run with that number and so many pages, by its footer.
     ///
@@ -30,9 +51,8 @@ impl Run {
         let last = page_count
             .checked_sub(1)
             .ok_or_else(|| corrupt("run footer", 0, "at least 3 pages", format!("{page_count}")))?;
-        let mut bytes = [0; PAGE_BYTES];
-        pages.read_page(last, &mut bytes)?;
-        let footer = RunFooter::decode(&bytes, address.with_page(last))?;
+        let footer =
+            read_sound(pages, last, |bytes| RunFooter::decode(&bytes, address.with_page(last)))?;
         Ok(Run { footer, address, index: OnceLock::new() })
     }
 
@@ -118,13 +138,14 @@ impl Run {
         let mut crc = CrcStream::default();
         let mut last = Vec::new();
         for page in leaf_pages..index_end {
-            let mut bytes = [0; PAGE_BYTES];
-            pages.read_page(page, &mut bytes)?;
-            let known = last.len();
-            IndexPage::decode(&bytes, self.address.with_page(page), &mut last)?;
-            last[known..].iter().for_each(|first| index.push(*first));
-            last.drain(..last.len() - 1);
-            crc.append(&bytes);
+            let (bytes, entries) = read_sound(pages, page, |bytes| {
+                let mut entries = last.clone();
+                let address = self.address.with_page(page);
+                IndexPage::decode(&bytes, address, &mut entries).map(|()| (bytes, entries))
+            })?;
+            entries[last.len()..].iter().for_each(|first| index.push(*first));
+            last = entries.last().copied().into_iter().collect();
+            crc.append(&bytes[..]);
         }
         let holds = index.len() == leaf_pages as usize
             && index.get(0).key == self.footer.key_first
@@ -138,9 +159,8 @@ impl Run {
     }
 
     fn read_leaf(&self, pages: &dyn PageStore, index: &LeafIndex, leaf: u32) -> Result<LeafPage> {
-        let mut bytes = Box::new([0; PAGE_BYTES]);
-        pages.read_page(leaf, &mut bytes)?;
-        let page = LeafPage::decode(bytes, self.address.with_page(leaf))?;
+        let address = self.address.with_page(leaf);
+        let page = read_sound(pages, leaf, |bytes| LeafPage::decode(bytes, address))?;
         let number = leaf as usize;
         let (first, last) = (page.get(0), page.get(page.len() - 1));
         let begins = index.get(number).order() == first.order();

@@ -426,6 +426,35 @@ pub(crate) fn pool(
         catalogue_bytes: status.catalogue_bytes,
         pending_entries: status.pending_entries,
         checksum_errors: status.checksum_errors,
+        healed: api::Healed {
+            recovered: status.healed.recovered,
+            transient: status.healed.transient,
+            unrecoverable: status.healed.unrecoverable,
+        },
+        members: Vec::new(),
+        behind_bytes: 0,
+    }
+}
+
+pub(crate) fn member(member: block::MemberStatus) -> api::Member {
+    api::Member {
+        id: format!("{:032x}", member.id),
+        state: standing(member.standing).to_owned(),
+        path: member.path,
+        present: member.is_there,
+        size_bytes: member.data_bytes,
+        errors: member.errors,
+        read_bytes: member.counters.0,
+        written_bytes: member.counters.1,
+    }
+}
+
+/// How a member stands, in a word.
+pub(crate) fn standing(standing: block::Standing) -> &'static str {
+    match standing {
+        block::Standing::In => "in",
+        block::Standing::Stale => "stale",
+        block::Standing::Out => "out",
     }
 }
 

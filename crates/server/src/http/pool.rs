@@ -16,7 +16,10 @@ pub(super) async fn show(State(context): State<Context>) -> Answer<Json<api::Poo
             let pool = context.pool();
             let (status, fill) = (pool.status(), context.fill().read());
             let (space, next) = (pool.space()?, pool.next_sacrifice()?);
-            Ok(convert::pool(status, fill, pool.volumes().len(), space, next))
+            let mut shown = convert::pool(status, fill, pool.volumes().len(), space, next);
+            shown.members = pool.members().into_iter().map(convert::member).collect();
+            shown.behind_bytes = pool.behind_bytes();
+            Ok(shown)
         })
         .await
         .map(Json)

@@ -11,9 +11,11 @@ use std::fmt;
 use std::io::{self, IoSlice};
 use std::sync::Arc;
 
-use block::BlockDevice;
+use block::{BlockDevice, Outcome};
+use format::checksum::block_crc;
 use format::superblock::{COPY_OFFSETS, Superblock, copies_of_generation};
 use parking_lot::Mutex;
+use units::BLOCK_BYTES;
 
 use super::sums::PageSums;
 
@@ -119,6 +121,31 @@ impl CatalogueMedia {
         }
         Ok(())
     }
+
+    /// Heals what was read at `offset`, page by page, where it is not what it is known to be.
+    fn heal(&self, offset: u64, out: &mut [u8]) -> io::Result<bool> {
+        let first = offset.div_ceil(BLOCK_BYTES);
+        let end = (offset + out.len() as u64) / BLOCK_BYTES;
+        for page in first..end {
+            let Some(crc) = self.sums.lock().known(page) else { continue };
+            let right = |bytes: &[u8]| block_crc(bytes) == crc;
+            let from = (page * BLOCK_BYTES - offset) as usize;
+            let bytes = &mut out[from..from + BLOCK_BYTES as usize];
+            if right(bytes) {
+                continue;
+            }
+            let mut healed = false;
+            self.pieces(page * BLOCK_BYTES, bytes.len(), |at, _| {
+                let outcome = self.device.heal(at, bytes, &right).map_err(io::Error::other)?;
+                healed = matches!(outcome, Outcome::Recovered | Outcome::Transient);
+                Ok(())
+            })?;
+            if !healed {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
 }
 
 /// Writes the next generation of the superblock and makes it durable.
@@ -141,7 +168,11 @@ impl redb::StorageBackend for CatalogueMedia {
         self.pieces(offset, out.len(), |at, range| {
             self.device.read_at(at, &mut out[range]).map_err(io::Error::other)
         })?;
-        self.sums.lock().check(offset, out)
+        let wrong = match self.sums.lock().check(offset, out) {
+            Ok(()) => return Ok(()),
+            Err(wrong) => wrong,
+        };
+        if self.heal(offset, out)? { Ok(()) } else { Err(wrong) }
     }
 
     fn set_len(&self, len: u64) -> io::Result<()> {

@@ -36,6 +36,11 @@ impl PageSums {
         Ok(())
     }
 
+    /// The checksum that a page is known to have.
+    pub fn known(&mut self, page: u64) -> Option<u32> {
+        *self.of(page)
+    }
+
     /// Forgets every page that `offset..offset + length` touches: it is about to be written.
     pub fn forget(&mut self, offset: u64, length: usize) {
         let end = (offset + length as u64).div_ceil(BLOCK_BYTES);

@@ -129,8 +129,10 @@ pub struct PoolStatus {
     pub pending_entries: u64,
     /// Map pages looked up because they were not in memory, since the pool was opened.
     pub page_loads: u64,
-    /// `online` or `refusing-writes`.
+    /// `online`, `degraded` (a member is not in) or `refusing-writes`.
     pub state: &'static str,
     /// Blocks whose checksum did not match since the pool was opened.
     pub checksum_errors: u64,
+    /// How those ended, and what of the map and the headers was wrong.
+    pub healed: history::Healed,
 }

@@ -12,6 +12,7 @@ mod converting;
 mod crash;
 mod importing;
 mod lies;
+mod members;
 mod model;
 mod oracle;
 mod reboot;
@@ -61,6 +62,8 @@ enum Kinds {
     Deduped,
     /// Of all architectures, with and without a cache, captured together and by schedules.
     Together,
+    /// Of all architectures, with and without a cache, on members of which one fails now and then.
+    Mirrored,
     /// Of one architecture.
     Only(Architecture),
 }
@@ -77,6 +80,7 @@ impl Kinds {
             | Kinds::Converting
             | Kinds::Importing
             | Kinds::Extents
+            | Kinds::Mirrored
             | Kinds::Together => all.collect(),
             Kinds::Only(architecture) => vec![architecture],
         }
@@ -94,6 +98,7 @@ impl Kinds {
             Kinds::Encoded => "seeds_with_packs",
             Kinds::Deduped => "seeds_with_equal_blocks",
             Kinds::Together => "seeds_with_groups",
+            Kinds::Mirrored => "seeds_on_mirrors",
             Kinds::Only(_) => "blocks_come_home",
         }
     }
@@ -124,7 +129,7 @@ fn live(seed: u64, kinds: Kinds) -> World {
     };
     let is_cached = match kinds {
         Kinds::Cached | Kinds::Converting | Kinds::Importing | Kinds::Extents => true,
-        Kinds::Together => true,
+        Kinds::Together | Kinds::Mirrored => true,
         Kinds::Plain | Kinds::Uncached | Kinds::Encoded | Kinds::Deduped | Kinds::Only(_) => false,
     };
     let memory_bytes = match kinds {
@@ -133,7 +138,10 @@ fn live(seed: u64, kinds: Kinds) -> World {
         Kinds::Encoded | Kinds::Deduped => 0,
         _ => workload.memory_bytes,
     };
-    let mut world = World::new(seed, workload.media_bytes, memory_bytes);
+    let stacks = ["mirror(a, b)", "stripe(mirror(a, b), mirror(c, d))", "mirror(a, b, c)"];
+    let stack =
+        (kinds == Kinds::Mirrored).then(|| stacks[(seed % 3) as usize].parse().expect("a stack"));
+    let mut world = World::on(stack, seed, workload.media_bytes, memory_bytes);
     world.verbose = verbose;
     world.architectures = kinds.architectures();
     world.caches = is_cached.then(|| Random::new(seed ^ 0xcac4e));
@@ -250,6 +258,11 @@ fn seeds_with_equal_blocks_run_without_a_broken_promise() {
 }
 
 #[test]
+fn seeds_on_mirrors_run_without_a_broken_promise() {
+    run_seeds(Kinds::Mirrored);
+}
+
+#[test]
 fn blocks_are_shared_in_the_simulator() {
     let worlds: Vec<_> = (1..=12).map(|seed| live(seed, Kinds::Deduped)).collect();
     let shared: u64 = worlds.iter().map(|world| world.shared).sum();
@@ -296,6 +309,7 @@ fn the_same_seed_gives_the_same_digest() {
             Kinds::Deduped,
             Kinds::Extents,
             Kinds::Together,
+            Kinds::Mirrored,
         ] {
             assert_eq!(run(seed, kinds), run(seed, kinds), "seed {seed}");
         }

@@ -71,12 +71,12 @@ impl World {
         loop {
             let mut random = self.random.fork();
             match how {
-                Reboot::Kill => self.media.kill(),
-                Reboot::Power => self.media.crash(&mut random),
-                Reboot::Distrust => {
-                    self.media.forget_lost(&mut random);
-                    self.media.kill();
-                }
+                Reboot::Kill => self.all_media().for_each(|media| media.kill()),
+                Reboot::Power => self.all_media().for_each(|media| media.crash(&mut random)),
+                Reboot::Distrust => self.all_media().for_each(|media| {
+                    media.forget_lost(&mut random);
+                    media.kill();
+                }),
             }
             self.media.calm();
             self.trouble = Trouble::None;

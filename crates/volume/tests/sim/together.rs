@@ -370,6 +370,7 @@ impl World {
         }
         asked.iter().try_for_each(|name| self.number(name))?;
         self.pool().step(hindsight_volume::Budget { bytes })?;
+        self.tidy_members()?;
         self.learn_group_schedules();
         for name in &there {
             let versions = self.volume(name).versions()?;

@@ -6,6 +6,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
+use block::stack::Stack;
 use block::{BlockDevice, MediaDevice};
 use hindsight_volume::{
     Architecture, CacheChange, EncodingChange, Error, ErrorKind, Machine, Pool, PoolFormat,
@@ -48,8 +49,11 @@ pub enum Trouble {
 
 /// The world of one run.
 pub struct World {
-    /// The disk.
+    /// The disk; the first member, if there are several.
     pub media: Arc<SimMedia>,
+    /// The stack that the pool is on, and its other members.
+    pub stack: Option<Stack>,
+    pub others: Vec<Arc<SimMedia>>,
     /// Files that volumes are imported from.
     pub files: Arc<SimFiles>,
     /// Time.
@@ -100,14 +104,22 @@ pub struct World {
 impl World {
     /// An empty pool on fresh media.
     pub fn new(seed: u64, media_bytes: u64, memory_bytes: u64) -> World {
+        World::on(None, seed, media_bytes, memory_bytes)
+    }
+
+    /// The same on a stack of members with so many bytes each.
+    pub fn on(stack: Option<Stack>, seed: u64, media_bytes: u64, memory_bytes: u64) -> World {
         let mut random = Random::new(seed ^ 0x5eed);
         let background = [0, 0xdd][random.below(2) as usize];
         let media = Arc::new(SimMedia::filled(media_bytes, random.next_u64(), background));
+        let others = crate::members::others(stack.as_ref(), &media, seed);
         let clock = Arc::new(SimClock::new(WallTime::from_nanos(START_NS)));
         let entropy = Arc::new(SimEntropy::new(random.next_u64()));
         let machine = Machine { clock: Arc::<SimClock>::clone(&clock), entropy };
         let mut world = World {
             media,
+            stack,
+            others,
             files: Arc::default(),
             clock,
             random,
@@ -134,7 +146,10 @@ impl World {
             memory_bytes,
         };
         let format = PoolFormat { zone_bytes: ZONE_BYTES };
-        Pool::create(&world.device(), &world.machine, &format).expect("a pool on empty media");
+        world.label_members();
+        let device = world.device().expect("nothing fails yet");
+        Pool::create(&device, &world.machine, &format).expect("a pool on empty media");
+        drop(device);
         world.pool = Some(world.try_open().expect("the new pool"));
         world
     }
@@ -146,6 +161,8 @@ impl World {
         let machine = Machine { clock: Arc::<SimClock>::clone(&clock), entropy };
         World {
             media,
+            stack: None,
+            others: Vec::new(),
             files: Arc::clone(&self.files),
             clock,
             random: self.random.clone(),
@@ -198,19 +215,25 @@ impl World {
         Some(MapExtent::ALL[random.below(MapExtent::ALL.len() as u64) as usize])
     }
 
-    fn device(&self) -> Arc<dyn BlockDevice> {
-        Arc::new(MediaDevice::new(Arc::<SimMedia>::clone(&self.media)))
+    fn device(&self) -> Result<Arc<dyn BlockDevice>> {
+        if self.stack.is_some() {
+            return self.array().map(|array| Arc::new(array) as _);
+        }
+        Ok(Arc::new(MediaDevice::new(Arc::<SimMedia>::clone(&self.media))))
     }
 
     /// Opens the pool as it is on the media.
     pub fn try_open(&self) -> Result<Arc<Pool>> {
         let options = PoolOptions { memory_bytes: self.memory_bytes };
         let files = Arc::clone(&self.files) as _;
-        Pool::open_with(self.device(), self.machine.clone(), options, files)
+        if self.stack.is_some() {
+            return Pool::open_array(self.array()?, self.machine.clone(), options, files);
+        }
+        Pool::open_with(self.device()?, self.machine.clone(), options, files)
     }
 
     fn rebuild(&self) -> Result<()> {
-        Pool::rebuild(self.device(), self.machine.clone()).map(|_| ())
+        Pool::rebuild(self.device()?, self.machine.clone()).map(|_| ())
     }
 
     /// The open pool.
@@ -355,7 +378,10 @@ impl World {
             Action::Fault(op, after) => {
                 self.media.calm();
                 self.media.fail(Failure { after: *after, ..Failure::once(*op) });
-                self.trouble = Trouble::Fault(*op);
+                // Where there is another copy, nobody may notice.
+                if self.stack.is_none() {
+                    self.trouble = Trouble::Fault(*op);
+                }
             }
             Action::SpaceLimit(limit) => {
                 self.media.set_space_limit(*limit);
@@ -628,7 +654,8 @@ impl World {
         // What is armed shall not strike what is looked at now.
         self.media.calm();
         self.trouble = Trouble::None;
-        let goes_on = self.pool.as_ref().is_some_and(|pool| pool.status().state == "online");
+        let goes_on =
+            self.pool.as_ref().is_some_and(|pool| pool.status().state != "refusing-writes");
         if !goes_on {
             return self.reboot(Reboot::Kill, Some(action));
         }

@@ -1,0 +1,538 @@
+//! A stack over members, with what has to outlive the program: who belongs to it, who failed, which
+//! regions may be in flight. The format is `docs/format/label.md`.
+//!
+//! Invariants
+//! 1. Before a byte is written into a region, the region is marked as open on every member that is
+//!    not out; while a member is not in, as stale too.
+//! 2. A member is out on the others before a request is answered that it did not take part in.
+//! 3. A mark is taken back only of a region in which nobody writes, after a flush that began after
+//!    the last write there ended.
+//!
+//! Without redundancy nothing is marked: there is nothing to settle.
+
+use std::collections::VecDeque;
+use std::io::IoSlice;
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+
+use format::label::{self, Label, MemberStanding};
+use parking_lot::Mutex;
+
+use crate::heal::{Ledger, Outcome, Right};
+use crate::layers::{Keeper, MirrorDevice, Side, Standing, StripeDevice};
+use crate::stack::Stack;
+use crate::{BlockDevice, DeviceError, Result, Resync};
+
+mod book;
+mod member;
+mod opening;
+mod regions;
+
+use book::Book;
+use member::MemberDevice;
+pub use opening::{ArrayError, Candidate, Identities, has_label};
+use regions::{Inside, Regions};
+
+/// Bytes brought up to date in one step.
+const STEP_BYTES: u64 = 1 << 20;
+/// Events kept for whoever asks; older ones are dropped.
+const EVENTS_MAX: usize = 1000;
+
+/// Something that happened to a member; for the audit log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Event {
+    /// The member's path.
+    pub member: String,
+    /// What: `member-out`, `member-back`, `member-in`, `read-healed`.
+    pub what: &'static str,
+    /// Why, or how.
+    pub detail: String,
+}
+
+/// A member, as it stands.
+#[derive(Clone, Debug)]
+pub struct MemberStatus {
+    /// Where it was found.
+    pub path: String,
+    /// Its identity.
+    pub id: u128,
+    /// How it stands.
+    pub standing: Standing,
+    /// Whether there is a device.
+    pub is_there: bool,
+    /// Bytes that the stack has of it.
+    pub data_bytes: u64,
+    /// Requests that failed on it since it was opened.
+    pub errors: u64,
+    /// Bytes read from it and written to it.
+    pub counters: (u64, u64),
+}
+
+/// A stack of layers over members with labels.
+pub struct Array {
+    shared: Arc<Shared>,
+    top: Arc<dyn BlockDevice>,
+    /// Whether something can be settled or brought up to date at all.
+    is_redundant: bool,
+    /// The right to settle and to bring up to date.
+    work: Mutex<()>,
+}
+
+/// What layers, members and the array share.
+struct Shared {
+    stack: Stack,
+    members: Vec<Arc<MemberDevice>>,
+    standings: Vec<AtomicU8>,
+    book: Mutex<Book>,
+    regions: Regions,
+    is_unsettled: AtomicBool,
+    ledger: Arc<Ledger>,
+    events: Mutex<VecDeque<Event>>,
+    /// Regions that have still to be brought up to date.
+    behind: AtomicU64,
+}
+
+fn code(standing: Standing) -> u8 {
+    match standing {
+        Standing::In => 0,
+        Standing::Stale => 1,
+        Standing::Out => 2,
+    }
+}
+
+fn of_label(standing: MemberStanding) -> Standing {
+    match standing {
+        MemberStanding::In => Standing::In,
+        MemberStanding::Stale => Standing::Stale,
+        MemberStanding::Out => Standing::Out,
+    }
+}
+
+/// Whether everything can be read of a stack with these members in.
+fn is_readable(stack: &Stack, is_in: &dyn Fn(usize) -> bool) -> bool {
+    match stack {
+        Stack::Member(number) => is_in(number_of(number)),
+        Stack::Stripe { below, .. } => below.iter().all(|s| is_readable(s, is_in)),
+        Stack::Mirror { below } => below.iter().any(|s| is_readable(s, is_in)),
+    }
+}
+
+fn number_of(member: &str) -> usize {
+    member.parse().expect("a label's stack names members by number: checked when it was read")
+}
+
+impl Shared {
+    fn standing_of(&self, member: usize) -> Standing {
+        match self.standings[member].load(Ordering::SeqCst) {
+            0 => Standing::In,
+            1 => Standing::Stale,
+            _ => Standing::Out,
+        }
+    }
+
+    fn set_standing(&self, member: usize, standing: Standing) {
+        self.standings[member].store(code(standing), Ordering::SeqCst);
+    }
+
+    fn tell(&self, member: usize, what: &'static str, detail: String) {
+        let mut events = self.events.lock();
+        if events.len() == EVENTS_MAX {
+            events.pop_front();
+        }
+        events.push_back(Event { member: self.members[member].path(), what, detail });
+    }
+
+    /// Goes into the regions of a range and sees to it that they are marked.
+    fn enter(&self, offset: u64, length_bytes: u64) -> Result<Inside<'_>> {
+        let range = self.regions.of(offset, length_bytes);
+        let inside = self.regions.enter(range.clone());
+        if !range.clone().all(|region| self.regions.is_ready(region)) {
+            self.mark(range)?;
+        }
+        Ok(inside)
+    }
+
+    /// Marks regions on all members.
+    fn mark(&self, range: Range<usize>) -> Result<()> {
+        let mut book = self.book.lock();
+        loop {
+            let before = book.label.generation;
+            if book.open(range.clone()) {
+                self.write_regions(&mut book)?;
+            }
+            // Where a member was put out by that, what is stale changed.
+            if book.label.generation == before {
+                break;
+            }
+        }
+        range.for_each(|region| self.regions.set_ready(region));
+        Ok(())
+    }
+
+    /// Writes the maps to every member that is not out; one that fails is put out.
+    fn write_regions(&self, book: &mut Book) -> Result<()> {
+        book.regions.sequence += 1;
+        let (address, bytes) = book.regions.encode();
+        self.write_members(book, |_| vec![(address, bytes.clone())])?;
+        book.is_changed = false;
+        Ok(())
+    }
+
+    fn write_labels(&self, book: &mut Book) -> Result<()> {
+        book.label.generation += 1;
+        let label = book.label.clone();
+        self.write_members(book, |number| {
+            let own = Label { member_id: label.members[number].id, ..label.clone() };
+            label::copies_of_generation(own.generation)
+                .map(|copy| (label::COPY_OFFSETS[copy], own.encode(copy)))
+                .to_vec()
+        })
+    }
+
+    fn write_members(
+        &self,
+        book: &mut Book,
+        bytes_of: impl Fn(usize) -> Vec<(u64, Vec<u8>)>,
+    ) -> Result<()> {
+        let mut written = 0;
+        let mut failure = None;
+        for number in 0..self.members.len() {
+            if book.label.members[number].standing == MemberStanding::Out {
+                continue;
+            }
+            let outcome = bytes_of(number)
+                .into_iter()
+                .try_for_each(|(at, bytes)| self.members[number].write_area(at, &bytes));
+            match outcome {
+                Ok(()) => written += 1,
+                Err(error) => failure = Some((number, error)),
+            }
+        }
+        match failure {
+            None => Ok(()),
+            Some((_, error)) if written == 0 => Err(error),
+            Some((number, error)) => self.put_out_with(book, &[number], &error),
+        }
+    }
+
+    /// Puts members out: on the others first, then here.
+    fn put_out_with(
+        &self,
+        book: &mut Book,
+        members: &[usize],
+        failure: &DeviceError,
+    ) -> Result<()> {
+        let fresh: Vec<usize> = members
+            .iter()
+            .copied()
+            .filter(|&m| book.label.members[m].standing != MemberStanding::Out)
+            .collect();
+        if fresh.is_empty() {
+            return Ok(());
+        }
+        let stays =
+            |m: usize| !fresh.contains(&m) && book.label.members[m].standing == MemberStanding::In;
+        if !is_readable(&self.stack, &stays) {
+            return Err(failure.again());
+        }
+        // Whoever writes is in a region that is open, and so becomes stale with this; whoever comes
+        // into another marks it as stale too.
+        let stood: Vec<_> = fresh.iter().map(|&m| (m, book.label.members[m].clone())).collect();
+        book.put_out(&fresh);
+        let outcome = self.write_regions(book).and_then(|()| self.write_labels(book));
+        if let Err(error) = outcome {
+            stood.into_iter().for_each(|(m, member)| book.label.members[m] = member);
+            return Err(error);
+        }
+        for &member in &fresh {
+            self.set_standing(member, Standing::Out);
+            self.tell(member, "member-out", failure.to_string());
+        }
+        Ok(())
+    }
+}
+
+impl Keeper for Shared {
+    fn standing(&self, members: &[usize]) -> Standing {
+        let worst = members.iter().map(|&m| self.standings[m].load(Ordering::SeqCst)).max();
+        match worst {
+            None | Some(0) => Standing::In,
+            Some(1) => Standing::Stale,
+            Some(_) => Standing::Out,
+        }
+    }
+
+    fn put_out(&self, members: &[usize], failure: &DeviceError) -> Result<()> {
+        self.put_out_with(&mut self.book.lock(), members, failure)
+    }
+
+    fn note_failed_read(&self, members: &[usize], failure: &DeviceError) {
+        if let Some(&member) = members.first() {
+            self.tell(member, "read-healed", failure.to_string());
+        }
+    }
+
+    fn is_unsettled(&self) -> bool {
+        self.is_unsettled.load(Ordering::SeqCst)
+    }
+}
+
+/// Builds the layers of a stack whose members are numbers.
+fn build(shared: &Arc<Shared>, stack: &Stack) -> Arc<dyn BlockDevice> {
+    let all = |below: &[Stack]| below.iter().map(|s| build(shared, s)).collect::<Vec<_>>();
+    match stack {
+        Stack::Member(number) => {
+            Arc::<MemberDevice>::clone(&shared.members[number_of(number)]) as Arc<dyn BlockDevice>
+        }
+        Stack::Stripe { chunk_bytes, below } => {
+            Arc::new(StripeDevice::new(all(below), *chunk_bytes))
+        }
+        Stack::Mirror { below } => {
+            let sides = below.iter().map(|s| Side {
+                device: build(shared, s),
+                members: s.members().into_iter().map(number_of).collect(),
+            });
+            let keeper = Arc::<Shared>::clone(shared) as Arc<dyn Keeper>;
+            let ledger = Arc::clone(&shared.ledger);
+            Arc::new(MirrorDevice::new(sides.collect(), keeper, ledger))
+        }
+    }
+}
+
+impl Array {
+    /// The stack with the members' paths.
+    #[must_use]
+    pub fn stack(&self) -> String {
+        let members = &self.shared.members;
+        self.shared.stack.renamed(&mut |number| members[number_of(number)].path()).to_string()
+    }
+
+    /// What healing took and how it ended.
+    #[must_use]
+    pub fn ledger(&self) -> &Ledger {
+        &self.shared.ledger
+    }
+
+    /// The members by number.
+    #[must_use]
+    pub fn members(&self) -> Vec<MemberStatus> {
+        let status = |(number, member): (usize, &Arc<MemberDevice>)| MemberStatus {
+            path: member.path(),
+            id: member.id,
+            standing: self.shared.standing_of(number),
+            is_there: member.is_there(),
+            data_bytes: member.len_bytes(),
+            errors: member.counters.errors.load(Ordering::Relaxed),
+            counters: (
+                member.counters.read_bytes.load(Ordering::Relaxed),
+                member.counters.written_bytes.load(Ordering::Relaxed),
+            ),
+        };
+        self.shared.members.iter().enumerate().map(status).collect()
+    }
+
+    /// Bytes that have still to be brought up to date on members that came back.
+    #[must_use]
+    pub fn behind_bytes(&self) -> u64 {
+        self.shared.behind.load(Ordering::Relaxed) * self.shared.book.lock().label.region_bytes
+    }
+
+    /// What happened since this was asked last.
+    #[must_use]
+    pub fn take_events(&self) -> Vec<Event> {
+        std::mem::take(&mut *self.shared.events.lock()).into()
+    }
+
+    /// Takes the marks off regions that have been quiet since the last call; what they hold is
+    /// flushed before. To be called every some seconds.
+    ///
+    /// # Errors
+    /// Those of the device.
+    pub fn tidy(&self) -> Result<()> {
+        if !self.is_redundant {
+            return Ok(());
+        }
+        let quiet: Vec<usize> = {
+            let book = self.shared.book.lock();
+            let open = (0..book.regions.count as usize)
+                .filter(|&region| regions::is_set(&book.regions.open, region));
+            open.filter(|&region| !self.shared.regions.was_touched(region)).collect()
+        };
+        if quiet.is_empty() {
+            return Ok(());
+        }
+        self.top.flush()?;
+        self.close_regions(&quiet)
+    }
+
+    fn close_regions(&self, quiet: &[usize]) -> Result<()> {
+        let shared = &self.shared;
+        let mut book = shared.book.lock();
+        let mut closed = 0;
+        for &region in quiet {
+            shared.regions.clear_ready(region);
+            if shared.regions.is_touched(region) {
+                // Whoever came meanwhile saw the mark, or waits for the book to set it.
+                if book.is_marked(region) {
+                    shared.regions.set_ready(region);
+                }
+                continue;
+            }
+            book.close(region);
+            closed += 1;
+        }
+        if closed > 0 { shared.write_regions(&mut book) } else { Ok(()) }
+    }
+
+    /// Brings some of what members missed up to date; false when there is nothing to do.
+    ///
+    /// # Errors
+    /// Those of the device; what could not be read stays to be done.
+    pub fn step(&self) -> Result<bool> {
+        let _work = self.work.lock();
+        let shared = &self.shared;
+        let (region, region_bytes, from) = {
+            let mut book = shared.book.lock();
+            match book.next_behind() {
+                Some((region, from)) => (region, book.label.region_bytes, from),
+                None => return self.take_in(&mut book),
+            }
+        };
+        let start = region as u64 * region_bytes;
+        let end = (start + region_bytes).min(self.len_bytes());
+        let length = STEP_BYTES.min(end.saturating_sub(start + from));
+        if length > 0 {
+            self.top.resync(start + from, length, Resync::Stale)?;
+        }
+        let done = start + from + length >= end;
+        if done {
+            self.top.flush()?;
+        }
+        let mut book = shared.book.lock();
+        if let Some(behind) = book.came_up(region, from + length, done) {
+            shared.behind.store(behind, Ordering::Relaxed);
+            // What is done need not be done again after a crash; said now and then.
+            if behind.is_multiple_of(64) {
+                shared.write_regions(&mut book)?;
+            }
+        }
+        Ok(true)
+    }
+
+    /// Takes stale members in when nothing is left to do for them.
+    fn take_in(&self, book: &mut Book) -> Result<bool> {
+        let shared = &self.shared;
+        let stale = book.stale_members();
+        if stale.is_empty() {
+            return Ok(false);
+        }
+        book.stand(&stale, MemberStanding::In);
+        if let Err(error) = shared.write_labels(book) {
+            book.stand(&stale, MemberStanding::Stale);
+            return Err(error);
+        }
+        for &member in &stale {
+            shared.set_standing(member, Standing::In);
+            shared.tell(member, "member-in", "everything it missed was brought up to date".into());
+        }
+        shared.behind.store(0, Ordering::Relaxed);
+        if !book.has(MemberStanding::Out) {
+            book.forget_stale();
+            shared.write_regions(book)?;
+        }
+        Ok(true)
+    }
+
+    /// Ends the use of the stack: everything is flushed and no region stays open. Nobody may write
+    /// any more.
+    ///
+    /// # Errors
+    /// Those of the device: what is open is settled at the next opening.
+    pub fn close(&self) -> Result<()> {
+        if !self.is_redundant {
+            return self.top.flush();
+        }
+        self.tidy()?;
+        self.tidy()
+    }
+
+    fn enter(&self, offset: u64, length_bytes: u64) -> Result<Option<Inside<'_>>> {
+        let is_within = offset.checked_add(length_bytes).is_some_and(|e| e <= self.len_bytes());
+        if !self.is_redundant || !is_within {
+            return Ok(None);
+        }
+        self.shared.enter(offset, length_bytes).map(Some)
+    }
+}
+
+impl BlockDevice for Array {
+    fn len_bytes(&self) -> u64 {
+        self.top.len_bytes()
+    }
+
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<()> {
+        self.top.read_at(offset, buffer)
+    }
+
+    fn try_read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<bool> {
+        self.top.try_read_at(offset, buffer)
+    }
+
+    fn write_at(&self, offset: u64, slices: &[IoSlice<'_>]) -> Result<()> {
+        let length_bytes = slices.iter().map(|s| s.len() as u64).sum();
+        let _inside = self.enter(offset, length_bytes)?;
+        self.top.write_at(offset, slices)
+    }
+
+    fn flush(&self) -> Result<()> {
+        self.top.flush()
+    }
+
+    fn allocate(&self, offset: u64, length_bytes: u64) -> Result<()> {
+        self.top.allocate(offset, length_bytes)?;
+        // Whoever reserves space is about to write there: the mark is made before it is waited for.
+        self.enter(offset, length_bytes).map(drop)
+    }
+
+    fn discard(&self, offset: u64, length_bytes: u64) -> Result<()> {
+        let inside = self.enter(offset, length_bytes)?;
+        if inside.is_some() {
+            let mut book = self.shared.book.lock();
+            for region in self.shared.regions.within(offset, length_bytes) {
+                // Whoever writes there next marks it again.
+                self.shared.regions.clear_ready(region);
+                if self.shared.regions.is_alone(region) {
+                    book.forget_use(region);
+                }
+            }
+        }
+        self.top.discard(offset, length_bytes)
+    }
+
+    fn write_durable(&self, offset: u64, slices: &[IoSlice<'_>]) -> Result<()> {
+        let length_bytes = slices.iter().map(|s| s.len() as u64).sum();
+        let _inside = self.enter(offset, length_bytes)?;
+        self.top.write_durable(offset, slices)
+    }
+
+    fn copies(&self, offset: u64, length_bytes: u64) -> usize {
+        self.top.copies(offset, length_bytes)
+    }
+
+    fn read_copy(&self, copy: usize, offset: u64, buffer: &mut [u8]) -> Result<()> {
+        self.top.read_copy(copy, offset, buffer)
+    }
+
+    fn heal(&self, offset: u64, buffer: &mut [u8], right: &Right<'_>) -> Result<Outcome> {
+        self.top.heal(offset, buffer, right)
+    }
+
+    fn resync(&self, offset: u64, length_bytes: u64, which: Resync) -> Result<()> {
+        self.top.resync(offset, length_bytes, which)
+    }
+
+    fn describe(&self) -> String {
+        self.stack()
+    }
+}

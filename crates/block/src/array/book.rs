@@ -1,0 +1,135 @@
+//! What the members' labels and maps say, and what of it has still to be written.
+
+use std::ops::Range;
+
+use format::label::{Label, MemberStanding, Regions};
+
+use super::regions::{clear, count, is_set, set};
+
+/// The label and the maps; whoever changes them holds them.
+pub(super) struct Book {
+    /// As the members have it, but for their own identity.
+    pub label: Label,
+    /// As the members have it, unless it is changed.
+    pub regions: Regions,
+    /// Whether there are marks that the members have not.
+    pub is_changed: bool,
+    /// Regions that stale members have still to get, and how far the first of them is done.
+    behind: Box<[u8]>,
+    behind_from: u64,
+}
+
+impl Book {
+    pub fn new(label: Label, regions: Regions) -> Book {
+        let behind = vec![0; regions.stale.len()].into_boxed_slice();
+        Book { label, regions, is_changed: false, behind, behind_from: 0 }
+    }
+
+    /// Sets the marks of regions that are about to be written; says whether the members have them
+    /// to get.
+    pub fn open(&mut self, range: Range<usize>) -> bool {
+        let is_degraded = self.has(MemberStanding::Out);
+        for region in range {
+            if self.is_marked_with(region, is_degraded) {
+                continue;
+            }
+            set(&mut self.regions.open, region);
+            set(&mut self.regions.used, region);
+            if is_degraded {
+                set(&mut self.regions.stale, region);
+            }
+            self.is_changed = true;
+        }
+        self.is_changed
+    }
+
+    /// Whether a region has all the marks that writing into it needs, on the members.
+    pub fn is_marked(&self, region: usize) -> bool {
+        !self.is_changed && self.is_marked_with(region, self.has(MemberStanding::Out))
+    }
+
+    fn is_marked_with(&self, region: usize, is_degraded: bool) -> bool {
+        is_set(&self.regions.open, region)
+            && is_set(&self.regions.used, region)
+            && (!is_degraded || is_set(&self.regions.stale, region))
+    }
+
+    /// Takes the mark off a region that is quiet.
+    pub fn close(&mut self, region: usize) {
+        clear(&mut self.regions.open, region);
+        self.is_changed = true;
+    }
+
+    /// Notes that a region has nothing in it any more.
+    pub fn forget_use(&mut self, region: usize) {
+        clear(&mut self.regions.used, region);
+    }
+
+    /// Whether some member stands so.
+    pub fn has(&self, standing: MemberStanding) -> bool {
+        self.label.members.iter().any(|member| member.standing == standing)
+    }
+
+    /// Notes that members are out, and that they may have missed what is in flight.
+    pub fn put_out(&mut self, members: &[usize]) {
+        for &member in members {
+            let member = &mut self.label.members[member];
+            member.standing = MemberStanding::Out;
+            member.out_generation = self.label.generation + 1;
+        }
+        for (stale, open) in self.regions.stale.iter_mut().zip(&self.regions.open) {
+            *stale |= open;
+        }
+        self.is_changed = true;
+    }
+
+    /// Notes how members stand.
+    pub fn stand(&mut self, members: &[usize], standing: MemberStanding) {
+        for &member in members {
+            self.label.members[member].standing = standing;
+        }
+    }
+
+    /// The members that are stale.
+    pub fn stale_members(&self) -> Vec<usize> {
+        let stale = |m: &usize| self.label.members[*m].standing == MemberStanding::Stale;
+        (0..self.label.members.len()).filter(stale).collect()
+    }
+
+    /// Begins anew with what stale members have still to get; says how many regions that are.
+    /// What was never written need not be copied.
+    pub fn begin_behind(&mut self) -> u64 {
+        for (i, behind) in self.behind.iter_mut().enumerate() {
+            *behind = (self.regions.stale[i] | self.regions.open[i]) & self.regions.used[i];
+        }
+        self.behind_from = 0;
+        u64::from(count(&self.behind))
+    }
+
+    /// The next region to bring up to date, and from which byte of it.
+    pub fn next_behind(&self) -> Option<(usize, u64)> {
+        let byte = self.behind.iter().position(|&byte| byte != 0)?;
+        let region = byte * 8 + self.behind[byte].trailing_zeros() as usize;
+        Some((region, self.behind_from))
+    }
+
+    /// Notes how far a region is up to date; says how many are left when it is done.
+    pub fn came_up(&mut self, region: usize, to: u64, is_done: bool) -> Option<u64> {
+        if !is_done {
+            self.behind_from = to;
+            return None;
+        }
+        self.behind_from = 0;
+        clear(&mut self.behind, region);
+        if !self.has(MemberStanding::Out) {
+            clear(&mut self.regions.stale, region);
+        }
+        Some(u64::from(count(&self.behind)))
+    }
+
+    /// Forgets what was missed: nobody misses anything any more.
+    pub fn forget_stale(&mut self) {
+        self.regions.stale.fill(0);
+        self.is_changed = true;
+    }
+}

@@ -1,0 +1,433 @@
+//! Making an array, and opening one: who is there, whose label counts, what is settled first.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+
+use format::label::{
+    self, AREA_BYTES, Label, Member, MemberStanding, PATH_BYTES_MAX, REGION_BYTES_MIN, REGIONS_MAX,
+};
+use parking_lot::Mutex;
+use units::WallTime;
+
+use super::book::Book;
+use super::member::MemberDevice;
+use super::regions::{Regions, is_set, set};
+use super::{Array, Shared, build, code, is_readable, number_of, of_label};
+use crate::heal::Ledger;
+use crate::stack::Stack;
+use crate::{BlockDevice, DeviceError, Resync};
+
+/// Something that may be a member: where it is, and what is there.
+pub struct Candidate {
+    /// Where.
+    pub path: String,
+    /// What can be read there; `None` if nothing can.
+    pub device: Option<Arc<dyn BlockDevice>>,
+}
+
+/// Random numbers and the time for a new array.
+pub struct Identities<'a> {
+    /// A random number of 128 bits.
+    pub random: &'a mut dyn FnMut() -> u128,
+    /// Now.
+    pub now: WallTime,
+}
+
+/// Why members cannot be put together.
+#[derive(Debug, thiserror::Error)]
+pub enum ArrayError {
+    /// They are not what they should be.
+    #[error("{what}")]
+    Refused {
+        /// What is wrong.
+        what: String,
+        /// What to do about it.
+        hint: String,
+    },
+    /// A device failed.
+    #[error(transparent)]
+    Device(#[from] DeviceError),
+}
+
+fn refused(what: impl Into<String>, hint: &str) -> ArrayError {
+    ArrayError::Refused { what: what.into(), hint: hint.to_owned() }
+}
+
+/// A member that was found, with its newest sound label.
+struct Found {
+    path: String,
+    device: Arc<dyn BlockDevice>,
+    label: Label,
+}
+
+impl Array {
+    /// Labels devices as the members of a stack, whose leaves name them in this order.
+    ///
+    /// # Errors
+    /// When one is too small or cannot be written.
+    pub fn create(
+        stack: &Stack,
+        candidates: Vec<Candidate>,
+        identities: Identities<'_>,
+    ) -> Result<(), ArrayError> {
+        let Identities { random, now } = identities;
+        let mut members = Vec::new();
+        for candidate in &candidates {
+            let Some(device) = &candidate.device else {
+                return Err(refused(format!("{} is not there", candidate.path), ""));
+            };
+            let data_bytes = device.len_bytes().saturating_sub(AREA_BYTES);
+            if data_bytes < REGION_BYTES_MIN {
+                let what = format!("{} is too small for a member", candidate.path);
+                return Err(refused(what, "at least 2 MiB, and room for the pool"));
+            }
+            members.push(Member {
+                id: random(),
+                data_bytes,
+                out_generation: 0,
+                standing: MemberStanding::In,
+                path: noted(&candidate.path),
+            });
+        }
+        let mut number = 0;
+        let stack = stack.renamed(&mut |_| {
+            number += 1;
+            (number - 1).to_string()
+        });
+        assert_eq!(number, members.len(), "a device for each member");
+        let bytes = top_bytes(&stack, &members);
+        let label = Label {
+            array_id: random(),
+            member_id: members[0].id,
+            generation: 0,
+            created: now,
+            region_bytes: region_bytes(bytes),
+            stack: stack.to_string(),
+            members,
+        };
+        let count = u32::try_from(bytes.div_ceil(label.region_bytes)).expect("few regions");
+        let maps = label::Regions::new(label.array_id, count);
+        let devices = candidates.into_iter().map(|c| (c.path, c.device)).collect();
+        let shared = share(&label, &stack, devices, maps);
+        let mut book = shared.book.lock();
+        // Both copies of the maps and both pairs of the label's are there from the beginning.
+        for _ in 0..2 {
+            shared.write_regions(&mut book)?;
+            shared.write_labels(&mut book)?;
+        }
+        match book.has(MemberStanding::Out) {
+            true => Err(refused("a member failed while it was labelled", "")),
+            false => Ok(()),
+        }
+    }
+
+    /// Opens the members of an array wherever they are found among the candidates. One that is not
+    /// found is put out; one that is older than the others is brought up to date while it is used;
+    /// what a crash left is settled before this returns.
+    ///
+    /// # Errors
+    /// `Refused` when there are no labels, those of several arrays, too few members, or members
+    /// that were used apart; the devices'.
+    pub fn open(candidates: Vec<Candidate>) -> Result<Array, ArrayError> {
+        let found = find(candidates)?;
+        let newest = found.iter().max_by_key(|f| f.label.generation).expect("one at least");
+        let as_found = newest.label.clone();
+        let mut label = as_found.clone();
+        let stack: Stack = label
+            .stack
+            .parse()
+            .map_err(|e| refused(format!("the label of {}: {e}", newest.path), ""))?;
+        check_numbers(&stack, label.members.len())?;
+        for one in &found {
+            check_not_apart(one, newest)?;
+        }
+        let (missing, back) = stand(&mut label, &found);
+        let is_in = |m: usize| label.members[m].standing == MemberStanding::In;
+        if !is_readable(&stack, &|m| is_in(m) && !missing.contains(&m)) {
+            return Err(too_few(&label, &missing));
+        }
+        let maps = newest_maps(&label, &found)?;
+        let devices = devices_of(&label, found)?;
+        let shared = share(&label, &stack, devices, maps);
+        let top = build(&shared, &stack);
+        assert_eq!(top.len_bytes(), top_bytes(&stack, &label.members), "as long as was computed");
+        let is_redundant = stack.is_redundant();
+        let array = Array { shared, top, is_redundant, work: Mutex::new(()) };
+        array.begin(&as_found, &missing, &back)?;
+        Ok(array)
+    }
+
+    /// Writes down who is missing and who came back, and settles what was in flight.
+    fn begin(&self, as_found: &Label, missing: &[usize], back: &[usize]) -> Result<(), ArrayError> {
+        let shared = &self.shared;
+        {
+            let mut book = shared.book.lock();
+            book.stand(back, MemberStanding::Stale);
+            book.put_out(missing);
+            if book.label != *as_found {
+                shared.write_regions(&mut book)?;
+                shared.write_labels(&mut book)?;
+            }
+            for (number, member) in book.label.members.iter().enumerate() {
+                shared.set_standing(number, of_label(member.standing));
+            }
+            let behind = book.begin_behind();
+            shared.behind.store(behind, Ordering::Relaxed);
+        }
+        for &member in missing {
+            shared.tell(member, "member-out", "it was not there when the pool was opened".into());
+        }
+        for &member in back {
+            shared.tell(member, "member-back", "it is brought up to date".into());
+        }
+        self.settle()
+    }
+
+    /// Makes what was in flight agree.
+    fn settle(&self) -> Result<(), ArrayError> {
+        let open: Vec<usize> = {
+            let book = self.shared.book.lock();
+            let regions = &book.regions;
+            (0..regions.count as usize).filter(|&r| is_set(&regions.open, r)).collect()
+        };
+        if !open.is_empty() && self.is_redundant {
+            let region_bytes = self.shared.book.lock().label.region_bytes;
+            self.shared.is_unsettled.store(true, Ordering::SeqCst);
+            for &region in &open {
+                let start = region as u64 * region_bytes;
+                let length = region_bytes.min(self.len_bytes() - start);
+                self.top.resync(start, length, Resync::All)?;
+            }
+            self.top.flush()?;
+            self.close_regions(&open)?;
+            self.shared.is_unsettled.store(false, Ordering::SeqCst);
+        }
+        Ok(())
+    }
+}
+
+/// A path as a label notes it.
+fn noted(path: &str) -> String {
+    if path.len() <= PATH_BYTES_MAX { path.to_owned() } else { String::new() }
+}
+
+/// How long the top of a stack is.
+fn top_bytes(stack: &Stack, members: &[Member]) -> u64 {
+    let least = |below: &[Stack]| below.iter().map(|s| top_bytes(s, members)).min().unwrap_or(0);
+    match stack {
+        Stack::Member(number) => members[number_of(number)].data_bytes,
+        Stack::Stripe { chunk_bytes, below } => {
+            least(below) / chunk_bytes * chunk_bytes * below.len() as u64
+        }
+        Stack::Mirror { below } => least(below),
+    }
+}
+
+fn region_bytes(top_bytes: u64) -> u64 {
+    top_bytes.div_ceil(REGIONS_MAX as u64).next_power_of_two().max(REGION_BYTES_MIN)
+}
+
+/// The newest sound copy of a label on a device, or what is there instead.
+fn read_label(device: &dyn BlockDevice) -> Result<Label, String> {
+    let mut best: Option<Label> = None;
+    let mut wrong = String::new();
+    for (copy, offset) in label::COPY_OFFSETS.into_iter().enumerate() {
+        let mut bytes = vec![0; label::layout::BYTES];
+        let read = device.read_at(offset, &mut bytes).map_err(|e| e.to_string());
+        match read.and_then(|()| Label::decode(&bytes, copy).map_err(|e| e.to_string())) {
+            Ok(label) if best.as_ref().is_none_or(|b| b.generation < label.generation) => {
+                best = Some(label);
+            }
+            Ok(_) => {}
+            Err(error) => wrong = error,
+        }
+    }
+    best.ok_or(wrong)
+}
+
+/// Whether a device begins with the label of a pool's member.
+#[must_use]
+pub fn has_label(device: &dyn BlockDevice) -> bool {
+    read_label(device).is_ok()
+}
+
+/// Those candidates that have a label; all of them of one array.
+fn find(candidates: Vec<Candidate>) -> Result<Vec<Found>, ArrayError> {
+    let mut found: Vec<Found> = Vec::new();
+    let mut without = Vec::new();
+    for Candidate { path, device } in candidates {
+        let Some(device) = device else {
+            without.push(format!("{path}: not there"));
+            continue;
+        };
+        match read_label(&*device) {
+            Err(why) => without.push(format!("{path}: {why}")),
+            Ok(label) => {
+                if let Some(other) = found.iter().find(|f| f.label.member_id == label.member_id) {
+                    let what = format!("{path} is a copy of {}: the same member", other.path);
+                    return Err(refused(what, "name one of them"));
+                }
+                found.push(Found { path, device, label });
+            }
+        }
+    }
+    let Some(first) = found.first() else {
+        let what = format!("no member of a pool was found: {}", without.join("; "));
+        return Err(refused(what, "is pool.stack right?"));
+    };
+    let other = found.iter().find(|f| f.label.array_id != first.label.array_id);
+    if let Some(other) = other {
+        let what = format!("{} and {} belong to different pools", first.path, other.path);
+        return Err(refused(what, "is pool.stack right?"));
+    }
+    Ok(found)
+}
+
+/// A label's stack names each member once, by number.
+fn check_numbers(stack: &Stack, count: usize) -> Result<(), ArrayError> {
+    let mut numbers: Vec<Option<usize>> =
+        stack.members().iter().map(|m| m.parse().ok().filter(|&n| n < count)).collect();
+    numbers.sort_unstable();
+    if numbers == (0..count).map(Some).collect::<Vec<_>>() {
+        return Ok(());
+    }
+    Err(refused(format!("the label's stack {stack} does not name its {count} members"), ""))
+}
+
+/// Fails if a member was used without those of the newest label, as they were without it.
+fn check_not_apart(one: &Found, newest: &Found) -> Result<(), ArrayError> {
+    let table = &newest.label.members;
+    let is_own = |m: &&Member| m.id == one.label.member_id;
+    let Some(as_seen) = table.iter().find(is_own) else {
+        let what = format!("{} is no member any more of the pool of {}", one.path, newest.path);
+        return Err(refused(what, "it was replaced; take it out of pool.stack"));
+    };
+    let outlived =
+        as_seen.standing == MemberStanding::Out && one.label.generation >= as_seen.out_generation;
+    let called_out = |theirs: &Member| {
+        theirs.standing == MemberStanding::Out
+            && table.iter().any(|m| m.id == theirs.id && m.out_generation < theirs.out_generation)
+    };
+    if outlived || one.label.members.iter().any(called_out) {
+        let mut paths = [&one.path, &newest.path];
+        paths.sort_unstable();
+        let what = format!("{} and {} were used apart from each other", paths[0], paths[1]);
+        return Err(refused(
+            what,
+            "both have what the other has not: take one out of pool.stack, look, and decide",
+        ));
+    }
+    Ok(())
+}
+
+/// Which members are missing though the label does not call them out, and which came back.
+fn stand(label: &mut Label, found: &[Found]) -> (Vec<usize>, Vec<usize>) {
+    let (mut missing, mut back) = (Vec::new(), Vec::new());
+    for (number, member) in label.members.iter_mut().enumerate() {
+        match found.iter().find(|f| f.label.member_id == member.id) {
+            Some(found) => {
+                member.path = noted(&found.path);
+                if member.standing == MemberStanding::Out {
+                    back.push(number);
+                }
+            }
+            None if member.standing != MemberStanding::Out => missing.push(number),
+            None => {}
+        }
+    }
+    (missing, back)
+}
+
+fn too_few(label: &Label, missing: &[usize]) -> ArrayError {
+    let name = |(number, member): (usize, &Member)| {
+        let how = match member.standing {
+            _ if missing.contains(&number) => "missing",
+            MemberStanding::In => return None,
+            MemberStanding::Stale => "not up to date",
+            MemberStanding::Out => "out",
+        };
+        let path = if member.path.is_empty() { "a member" } else { &member.path };
+        Some(format!("{path} is {how}"))
+    };
+    let names: Vec<String> = label.members.iter().enumerate().filter_map(name).collect();
+    let what = format!("too few members of {}: {}", label.stack, names.join(", "));
+    refused(what, "bring back what is missing; nothing was changed")
+}
+
+/// The newest sound maps of the members that are in. Where there are none all is open.
+fn newest_maps(label: &Label, found: &[Found]) -> Result<label::Regions, ArrayError> {
+    let stack: Stack = label.stack.parse().map_err(|e| refused(format!("{e}"), ""))?;
+    let count = top_bytes(&stack, &label.members).div_ceil(label.region_bytes);
+    let count = u32::try_from(count).unwrap_or(u32::MAX);
+    if count as usize > REGIONS_MAX {
+        return Err(refused("the label's regions are too small for its stack", ""));
+    }
+    let mut best: Option<label::Regions> = None;
+    for one in found {
+        let is_in = |m: &&Member| m.id == one.label.member_id && m.standing == MemberStanding::In;
+        if !label.members.iter().any(|m| is_in(&m)) {
+            continue;
+        }
+        for (copy, offset) in label::REGIONS_OFFSETS.into_iter().enumerate() {
+            let mut bytes = vec![0; label::layout::REGIONS_BYTES];
+            if one.device.read_at(offset, &mut bytes).is_err() {
+                continue;
+            }
+            let Ok(maps) = label::Regions::decode(&bytes, copy) else { continue };
+            let fits = maps.array_id == label.array_id && maps.count == count;
+            if fits && best.as_ref().is_none_or(|b| b.sequence < maps.sequence) {
+                best = Some(maps);
+            }
+        }
+    }
+    Ok(best.unwrap_or_else(|| {
+        let mut maps = label::Regions::new(label.array_id, count);
+        for region in 0..count as usize {
+            set(&mut maps.open, region);
+            set(&mut maps.stale, region);
+            set(&mut maps.used, region);
+        }
+        maps
+    }))
+}
+
+type Devices = Vec<(String, Option<Arc<dyn BlockDevice>>)>;
+
+/// The devices in the order of the label's members.
+fn devices_of(label: &Label, found: Vec<Found>) -> Result<Devices, ArrayError> {
+    let mut devices: Devices =
+        label.members.iter().map(|member| (member.path.clone(), None)).collect();
+    for one in found {
+        let number = label.members.iter().position(|m| m.id == one.label.member_id);
+        let Some(number) = number else { continue };
+        let wanted = label.members[number].data_bytes.saturating_add(AREA_BYTES);
+        if one.device.len_bytes() < wanted {
+            let what = format!(
+                "{} has {} bytes, but {wanted} when it became a member",
+                one.path,
+                one.device.len_bytes()
+            );
+            return Err(refused(what, "bring back what was there; nothing was changed"));
+        }
+        devices[number] = (one.path, Some(one.device));
+    }
+    Ok(devices)
+}
+
+fn share(label: &Label, stack: &Stack, devices: Devices, maps: label::Regions) -> Arc<Shared> {
+    let members = label.members.iter().zip(devices).map(|(member, (path, device))| {
+        Arc::new(MemberDevice::new(member.id, member.data_bytes, path, device))
+    });
+    let standings = label.members.iter().map(|m| AtomicU8::new(code(of_label(m.standing))));
+    Arc::new(Shared {
+        stack: stack.clone(),
+        members: members.collect(),
+        standings: standings.collect(),
+        regions: Regions::new(label.region_bytes, maps.count),
+        book: Mutex::new(Book::new(label.clone(), maps)),
+        is_unsettled: AtomicBool::new(false),
+        ledger: Arc::new(Ledger::default()),
+        events: Mutex::default(),
+        behind: AtomicU64::new(0),
+    })
+}

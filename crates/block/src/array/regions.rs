@@ -1,0 +1,117 @@
+//! The maps of regions in memory: what is ready to be written, what is being written.
+//!
+//! A writer says which regions it is in (`enter`) before it looks whether they are *ready*: marked
+//! on the members as open and used, and as stale if a member is not in. Who takes that mark back
+//! takes it back here first and then looks for writers. So of both one sees the other.
+
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+
+/// What writers need to know of regions; nothing here waits.
+pub(super) struct Regions {
+    region_bytes: u64,
+    ready: Vec<AtomicU64>,
+    /// Writers in each.
+    busy: Vec<AtomicU32>,
+    /// Whether one was there since somebody last looked.
+    touched: Vec<AtomicBool>,
+}
+
+/// A writer in some regions; it leaves when dropped.
+pub(super) struct Inside<'r> {
+    regions: &'r Regions,
+    range: Range<usize>,
+}
+
+impl Regions {
+    pub fn new(region_bytes: u64, count: u32) -> Regions {
+        let count = count as usize;
+        Regions {
+            region_bytes,
+            ready: (0..count.div_ceil(64)).map(|_| AtomicU64::new(0)).collect(),
+            busy: (0..count).map(|_| AtomicU32::new(0)).collect(),
+            touched: (0..count).map(|_| AtomicBool::new(false)).collect(),
+        }
+    }
+
+    /// The regions that a range of bytes touches; none if it is empty.
+    pub fn of(&self, offset: u64, length_bytes: u64) -> Range<usize> {
+        let first = (offset / self.region_bytes) as usize;
+        match length_bytes {
+            0 => first..first,
+            _ => first..((offset + length_bytes - 1) / self.region_bytes) as usize + 1,
+        }
+    }
+
+    /// The regions that lie wholly in a range of bytes.
+    pub fn within(&self, offset: u64, length_bytes: u64) -> Range<usize> {
+        let first = offset.div_ceil(self.region_bytes) as usize;
+        first..(((offset + length_bytes) / self.region_bytes) as usize).max(first)
+    }
+
+    /// Goes into regions.
+    pub fn enter(&self, range: Range<usize>) -> Inside<'_> {
+        for region in range.clone() {
+            self.busy[region].fetch_add(1, Ordering::SeqCst);
+            self.touched[region].store(true, Ordering::SeqCst);
+        }
+        Inside { regions: self, range }
+    }
+
+    pub fn is_ready(&self, region: usize) -> bool {
+        self.ready[region / 64].load(Ordering::SeqCst) >> (region % 64) & 1 == 1
+    }
+
+    pub fn set_ready(&self, region: usize) {
+        self.ready[region / 64].fetch_or(1 << (region % 64), Ordering::SeqCst);
+    }
+
+    pub fn clear_ready(&self, region: usize) {
+        self.ready[region / 64].fetch_and(!(1 << (region % 64)), Ordering::SeqCst);
+    }
+
+    /// Whether somebody is in a region, or was since this was asked last.
+    pub fn was_touched(&self, region: usize) -> bool {
+        self.touched[region].swap(false, Ordering::SeqCst) || self.is_busy(region)
+    }
+
+    /// Whether somebody is in a region, or was since [`Regions::was_touched`].
+    pub fn is_touched(&self, region: usize) -> bool {
+        self.touched[region].load(Ordering::SeqCst) || self.is_busy(region)
+    }
+
+    /// Whether nobody is in a region but who asks.
+    pub fn is_alone(&self, region: usize) -> bool {
+        self.busy[region].load(Ordering::SeqCst) == 1
+    }
+
+    fn is_busy(&self, region: usize) -> bool {
+        self.busy[region].load(Ordering::SeqCst) > 0
+    }
+}
+
+impl Drop for Inside<'_> {
+    fn drop(&mut self) {
+        for region in self.range.clone() {
+            self.regions.busy[region].fetch_sub(1, Ordering::SeqCst);
+        }
+    }
+}
+
+/// Bits of a map on the members.
+pub(super) fn is_set(map: &[u8], region: usize) -> bool {
+    map[region / 8] >> (region % 8) & 1 == 1
+}
+
+pub(super) fn set(map: &mut [u8], region: usize) {
+    map[region / 8] |= 1 << (region % 8);
+}
+
+pub(super) fn clear(map: &mut [u8], region: usize) {
+    map[region / 8] &= !(1 << (region % 8));
+}
+
+/// How many bits are set.
+pub(super) fn count(map: &[u8]) -> u32 {
+    map.iter().map(|byte| byte.count_ones()).sum()
+}

@@ -1,0 +1,356 @@
+//! The mirror: the same bytes on each of several devices (RAID-1; over or under a stripe, RAID-10).
+//!
+//! Invariants
+//! 1. A write or flush is answered when every side has it that is not out; a side that failed it is
+//!    put out, durably, before the answer.
+//! 2. Only sides that are in are read. While what a crash left is not settled it is one side, the
+//!    first, so that no reader sees two answers.
+//! 3. One side is written from another only under the range's gate, so never with what is older
+//!    than a write that was answered.
+
+use std::io::{self, IoSlice};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use super::gates::Gates;
+use crate::heal::{self, Copies, Ledger, Outcome, Right};
+use crate::{BlockDevice, DeviceError, DeviceErrorKind, Operation, Result, Resync};
+
+/// Bytes copied at a time from one side to another.
+const COPY_BYTES: usize = 256 << 10;
+/// Reads that wait for nothing else go to one side for this many bytes, then to the next, as a
+/// power of two.
+const TURN_SHIFT: u32 = 20;
+
+/// How a member stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// It has everything.
+    In,
+    /// It gets what is written, and is brought up to date meanwhile; it is not read.
+    Stale,
+    /// It is not there, or failed.
+    Out,
+}
+
+/// Who knows how members stand and can put one out.
+pub trait Keeper: Send + Sync {
+    /// How the worst of these members stands.
+    fn standing(&self, members: &[usize]) -> Standing;
+    /// Puts out the members that a request failed on, durably.
+    ///
+    /// # Errors
+    /// When too little would be left, or that could not be written: the request fails with it.
+    fn put_out(&self, members: &[usize], failure: &DeviceError) -> Result<()>;
+    /// Notes a read that failed and that another member answered.
+    fn note_failed_read(&self, members: &[usize], failure: &DeviceError);
+    /// Whether there is what a crash left that is not settled.
+    fn is_unsettled(&self) -> bool;
+}
+
+/// A side of a mirror.
+pub struct Side {
+    /// What it is written to.
+    pub device: Arc<dyn BlockDevice>,
+    /// The members that it is made of.
+    pub members: Vec<usize>,
+}
+
+/// Several devices with the same content.
+pub struct MirrorDevice {
+    sides: Vec<Side>,
+    reads_in_flight: Vec<AtomicUsize>,
+    keeper: Arc<dyn Keeper>,
+    ledger: Arc<Ledger>,
+    gates: Gates,
+    len_bytes: u64,
+}
+
+impl MirrorDevice {
+    /// A mirror of sides, as long as the shortest.
+    #[must_use]
+    pub fn new(sides: Vec<Side>, keeper: Arc<dyn Keeper>, ledger: Arc<Ledger>) -> MirrorDevice {
+        let len_bytes = sides.iter().map(|s| s.device.len_bytes()).min().expect("several sides");
+        let reads_in_flight = sides.iter().map(|_| AtomicUsize::new(0)).collect();
+        MirrorDevice { sides, reads_in_flight, keeper, ledger, gates: Gates::new(), len_bytes }
+    }
+
+    fn standing(&self, side: usize) -> Standing {
+        self.keeper.standing(&self.sides[side].members)
+    }
+
+    fn sides_in(&self) -> impl Iterator<Item = usize> {
+        (0..self.sides.len()).filter(|&side| self.standing(side) == Standing::In)
+    }
+
+    fn error(
+        &self,
+        operation: Operation,
+        (offset, length_bytes): (u64, u64),
+        kind: DeviceErrorKind,
+        text: &str,
+    ) -> DeviceError {
+        let source = match kind {
+            DeviceErrorKind::OutOfRange => io::Error::new(io::ErrorKind::InvalidInput, text),
+            _ => io::Error::other(text.to_owned()),
+        };
+        let device = self.describe();
+        DeviceError { kind, operation, offset, length_bytes, device, source }
+    }
+
+    fn check(&self, operation: Operation, offset: u64, length_bytes: u64) -> Result<()> {
+        if offset.checked_add(length_bytes).is_some_and(|end| end <= self.len_bytes) {
+            return Ok(());
+        }
+        let kind = DeviceErrorKind::OutOfRange;
+        Err(self.error(operation, (offset, length_bytes), kind, "beyond the end"))
+    }
+
+    /// Asks every side that is not out; those that fail are put out if one that is in did not.
+    fn ask_all(
+        &self,
+        operation: Operation,
+        range: (u64, u64),
+        request: impl Fn(&dyn BlockDevice) -> Result<()>,
+    ) -> Result<()> {
+        let mut done = 0;
+        let mut failures = Vec::new();
+        for (number, side) in self.sides.iter().enumerate() {
+            let standing = self.standing(number);
+            if standing == Standing::Out {
+                continue;
+            }
+            match request(&*side.device) {
+                Ok(()) if standing == Standing::In => done += 1,
+                Ok(()) => {}
+                Err(error) if error.kind == DeviceErrorKind::Io => failures.push((side, error)),
+                // Nothing is wrong with the device.
+                Err(error) => return Err(error),
+            }
+        }
+        if done == 0 {
+            let none = || self.error(operation, range, DeviceErrorKind::Io, "no side is in");
+            return Err(failures.into_iter().next().map_or_else(none, |(_, error)| error));
+        }
+        failures.iter().try_for_each(|(side, error)| self.keeper.put_out(&side.members, error))
+    }
+
+    /// The side to read from: the first while something is unsettled, else the one with the fewest
+    /// reads in flight, and among those the one whose turn it is.
+    fn choose(&self, offset: u64) -> Option<usize> {
+        if self.keeper.is_unsettled() {
+            return self.sides_in().next();
+        }
+        let count = self.sides.len();
+        let turn = (offset >> TURN_SHIFT) as usize % count;
+        let from_turn = (0..count).map(|n| (turn + n) % count);
+        from_turn
+            .filter(|&side| self.standing(side) == Standing::In)
+            .min_by_key(|&side| self.reads_in_flight[side].load(Ordering::Relaxed))
+    }
+
+    fn read_side(&self, side: usize, offset: u64, buffer: &mut [u8]) -> Result<()> {
+        self.reads_in_flight[side].fetch_add(1, Ordering::Relaxed);
+        let outcome = self.sides[side].device.read_at(offset, buffer);
+        self.reads_in_flight[side].fetch_sub(1, Ordering::Relaxed);
+        outcome
+    }
+
+    /// Reads from a side other than the one that failed, and writes what it says over the other.
+    fn read_elsewhere(
+        &self,
+        failed: usize,
+        failure: DeviceError,
+        offset: u64,
+        buffer: &mut [u8],
+    ) -> Result<()> {
+        self.keeper.note_failed_read(&self.sides[failed].members, &failure);
+        let _alone = self.gates.take(offset, buffer.len() as u64);
+        let others: Vec<usize> = self.sides_in().filter(|&side| side != failed).collect();
+        for side in others {
+            if self.read_side(side, offset, buffer).is_err() {
+                continue;
+            }
+            if self.standing(failed) == Standing::In {
+                let there = &self.sides[failed];
+                if let Err(error) = there.device.write_durable(offset, &[IoSlice::new(buffer)]) {
+                    self.keeper.put_out(&there.members, &error)?;
+                }
+            }
+            return Ok(());
+        }
+        Err(failure)
+    }
+
+    /// Copies a range from the first side that is in to others; the caller holds its gate.
+    fn copy(&self, offset: u64, length: usize, which: Resync) -> Result<()> {
+        let range = (offset, length as u64);
+        let mut from_first = vec![0; length];
+        let mut there = vec![0; length];
+        let mut source = None;
+        let mut failure = None;
+        for side in self.sides_in() {
+            match self.sides[side].device.read_at(offset, &mut from_first) {
+                Ok(()) => {
+                    source = Some(side);
+                    break;
+                }
+                Err(error) => failure = Some(error),
+            }
+        }
+        let Some(source) = source else {
+            let none = || self.error(Operation::Read, range, DeviceErrorKind::Io, "no side is in");
+            return Err(failure.unwrap_or_else(none));
+        };
+        for (number, side) in self.sides.iter().enumerate() {
+            let wanted = match self.standing(number) {
+                Standing::Out => false,
+                Standing::Stale => true,
+                Standing::In => which == Resync::All && number != source,
+            };
+            if !wanted {
+                continue;
+            }
+            let same = side.device.read_at(offset, &mut there).is_ok() && there == from_first;
+            if same {
+                continue;
+            }
+            match side.device.write_at(offset, &[IoSlice::new(&from_first)]) {
+                Err(error) if error.kind == DeviceErrorKind::Io => {
+                    self.keeper.put_out(&side.members, &error)?;
+                }
+                other => other?,
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The sides of a mirror that are in, for healing.
+struct SidesIn<'m> {
+    mirror: &'m MirrorDevice,
+    sides: Vec<usize>,
+    offset: u64,
+}
+
+impl Copies for SidesIn<'_> {
+    fn count(&self) -> usize {
+        self.sides.len()
+    }
+
+    fn read(&self, copy: usize, buffer: &mut [u8]) -> Result<()> {
+        self.mirror.sides[self.sides[copy]].device.read_at(self.offset, buffer)
+    }
+
+    fn write_back(&self, copy: usize, bytes: &[u8]) -> Result<()> {
+        let side = &self.mirror.sides[self.sides[copy]];
+        match side.device.write_durable(self.offset, &[IoSlice::new(bytes)]) {
+            Err(error) => self.mirror.keeper.put_out(&side.members, &error),
+            Ok(()) => Ok(()),
+        }
+    }
+}
+
+impl BlockDevice for MirrorDevice {
+    fn len_bytes(&self) -> u64 {
+        self.len_bytes
+    }
+
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<()> {
+        let range = (offset, buffer.len() as u64);
+        self.check(Operation::Read, range.0, range.1)?;
+        let Some(side) = self.choose(offset) else {
+            return Err(self.error(Operation::Read, range, DeviceErrorKind::Io, "no side is in"));
+        };
+        match self.read_side(side, offset, buffer) {
+            Err(failure) if failure.kind == DeviceErrorKind::Io => {
+                self.read_elsewhere(side, failure, offset, buffer)
+            }
+            other => other,
+        }
+    }
+
+    fn try_read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<bool> {
+        self.check(Operation::Read, offset, buffer.len() as u64)?;
+        let Some(side) = self.choose(offset) else { return Ok(false) };
+        // One that fails is read again by those who may wait, and healed there.
+        Ok(self.sides[side].device.try_read_at(offset, buffer).unwrap_or(false))
+    }
+
+    fn write_at(&self, offset: u64, slices: &[IoSlice<'_>]) -> Result<()> {
+        let length_bytes = slices.iter().map(|s| s.len() as u64).sum();
+        self.check(Operation::Write, offset, length_bytes)?;
+        let _shared = self.gates.share(offset, length_bytes);
+        let range = (offset, length_bytes);
+        self.ask_all(Operation::Write, range, |side| side.write_at(offset, slices))
+    }
+
+    fn flush(&self) -> Result<()> {
+        self.ask_all(Operation::Flush, (0, self.len_bytes), |side| side.flush())
+    }
+
+    fn allocate(&self, offset: u64, length_bytes: u64) -> Result<()> {
+        self.check(Operation::Allocate, offset, length_bytes)?;
+        let range = (offset, length_bytes);
+        self.ask_all(Operation::Allocate, range, |side| side.allocate(offset, length_bytes))
+    }
+
+    fn discard(&self, offset: u64, length_bytes: u64) -> Result<()> {
+        self.check(Operation::Discard, offset, length_bytes)?;
+        let _shared = self.gates.share(offset, length_bytes);
+        let range = (offset, length_bytes);
+        self.ask_all(Operation::Discard, range, |side| side.discard(offset, length_bytes))
+    }
+
+    fn write_durable(&self, offset: u64, slices: &[IoSlice<'_>]) -> Result<()> {
+        let length_bytes = slices.iter().map(|s| s.len() as u64).sum();
+        self.check(Operation::Write, offset, length_bytes)?;
+        let _shared = self.gates.share(offset, length_bytes);
+        let range = (offset, length_bytes);
+        self.ask_all(Operation::Write, range, |side| side.write_durable(offset, slices))
+    }
+
+    fn copies(&self, _offset: u64, _length_bytes: u64) -> usize {
+        self.sides_in().count().max(1)
+    }
+
+    fn read_copy(&self, copy: usize, offset: u64, buffer: &mut [u8]) -> Result<()> {
+        let range = (offset, buffer.len() as u64);
+        self.check(Operation::Read, range.0, range.1)?;
+        let last = self.sides_in().count().saturating_sub(1);
+        match self.sides_in().nth(copy.min(last)) {
+            Some(side) => self.sides[side].device.read_at(offset, buffer),
+            None => Err(self.error(Operation::Read, range, DeviceErrorKind::Io, "no side is in")),
+        }
+    }
+
+    fn heal(&self, offset: u64, buffer: &mut [u8], right: &Right<'_>) -> Result<Outcome> {
+        self.check(Operation::Read, offset, buffer.len() as u64)?;
+        let _alone = self.gates.take(offset, buffer.len() as u64);
+        let copies = SidesIn { mirror: self, sides: self.sides_in().collect(), offset };
+        heal::settle(&copies, buffer, right, &self.ledger)
+    }
+
+    fn resync(&self, offset: u64, length_bytes: u64, which: Resync) -> Result<()> {
+        self.check(Operation::Write, offset, length_bytes)?;
+        let mut done = 0;
+        while done < length_bytes {
+            let at = offset + done;
+            let count = (length_bytes - done).min(COPY_BYTES as u64);
+            let _alone = self.gates.take(at, count);
+            for (number, side) in self.sides.iter().enumerate() {
+                if self.standing(number) != Standing::Out {
+                    side.device.resync(at, count, which)?;
+                }
+            }
+            self.copy(at, count as usize, which)?;
+            done += count;
+        }
+        Ok(())
+    }
+
+    fn describe(&self) -> String {
+        let sides: Vec<String> = self.sides.iter().map(|s| s.device.describe()).collect();
+        format!("mirror({})", sides.join(", "))
+    }
+}

@@ -1,0 +1,227 @@
+//! The stripe: chunks in turn over several devices (RAID-0).
+//!
+//! Chunk c lies on device c mod n, as its chunk c / n. A request is cut where chunks end; what a
+//! device gets of a long range lies there in one piece.
+//!
+//! Invariant: the length is a whole number of rounds over the devices; what the smallest of them
+//! has beyond that is not used.
+
+use std::io::{self, IoSlice};
+use std::ops::Range;
+use std::sync::Arc;
+
+use crate::heal::{self, Outcome, Right};
+use crate::{BlockDevice, DeviceError, DeviceErrorKind, Operation, Result, Resync};
+
+/// Devices of which each has every n-th chunk.
+pub struct StripeDevice {
+    below: Vec<Arc<dyn BlockDevice>>,
+    chunk_bytes: u64,
+    len_bytes: u64,
+}
+
+/// What a part of a range is: on which device, where there, and where in the range.
+struct Part {
+    device: usize,
+    offset: u64,
+    range: Range<usize>,
+}
+
+impl StripeDevice {
+    /// A stripe over devices that should be of one length.
+    #[must_use]
+    pub fn new(below: Vec<Arc<dyn BlockDevice>>, chunk_bytes: u64) -> StripeDevice {
+        assert!(chunk_bytes.is_power_of_two(), "the stack's parser saw to that");
+        let shortest = below.iter().map(|d| d.len_bytes()).min().expect("several devices");
+        let len_bytes = shortest / chunk_bytes * chunk_bytes * below.len() as u64;
+        StripeDevice { below, chunk_bytes, len_bytes }
+    }
+
+    fn check(&self, operation: Operation, offset: u64, length_bytes: u64) -> Result<()> {
+        match offset.checked_add(length_bytes) {
+            Some(end) if end <= self.len_bytes => Ok(()),
+            _ => {
+                let kind = DeviceErrorKind::OutOfRange;
+                let source = io::Error::new(io::ErrorKind::InvalidInput, "beyond the end");
+                let device = self.describe();
+                Err(DeviceError { kind, operation, offset, length_bytes, device, source })
+            }
+        }
+    }
+
+    /// The chunks that a range touches, in its order.
+    fn parts(&self, offset: u64, length: usize) -> impl Iterator<Item = Part> + '_ {
+        let mut done = 0;
+        std::iter::from_fn(move || {
+            if done == length {
+                return None;
+            }
+            let at = offset + done as u64;
+            let within = at % self.chunk_bytes;
+            let count = (self.chunk_bytes - within).min((length - done) as u64) as usize;
+            let (device, chunk) = self.place(at / self.chunk_bytes);
+            let range = done..done + count;
+            done += count;
+            Some(Part { device, offset: chunk * self.chunk_bytes + within, range })
+        })
+    }
+
+    fn place(&self, chunk: u64) -> (usize, u64) {
+        let count = self.below.len() as u64;
+        ((chunk % count) as usize, chunk / count)
+    }
+
+    /// What each device has of a range that is not empty: one piece, or nothing.
+    fn shares(&self, offset: u64, length_bytes: u64) -> Vec<(usize, Range<u64>)> {
+        let mut shares: Vec<Option<Range<u64>>> = vec![None; self.below.len()];
+        let end = offset + length_bytes;
+        let first = offset / self.chunk_bytes;
+        let last = (end - 1) / self.chunk_bytes;
+        // A device's first and last chunk are among the first and the last round.
+        let round = self.below.len() as u64;
+        let ends = (last + 1).saturating_sub(round).max(first)..=last;
+        for chunk in (first..=last).take(self.below.len()).chain(ends) {
+            let from = offset.max(chunk * self.chunk_bytes) - chunk * self.chunk_bytes;
+            let to = end.min((chunk + 1) * self.chunk_bytes) - chunk * self.chunk_bytes;
+            let (device, place) = self.place(chunk);
+            let (from, to) = (place * self.chunk_bytes + from, place * self.chunk_bytes + to);
+            let share = shares[device].get_or_insert(from..to);
+            *share = share.start.min(from)..share.end.max(to);
+        }
+        shares.into_iter().enumerate().filter_map(|(d, share)| Some((d, share?))).collect()
+    }
+
+    fn on_shares(
+        &self,
+        operation: Operation,
+        (offset, length_bytes): (u64, u64),
+        request: impl Fn(&dyn BlockDevice, u64, u64) -> Result<()>,
+    ) -> Result<()> {
+        self.check(operation, offset, length_bytes)?;
+        if length_bytes == 0 {
+            return Ok(());
+        }
+        for (device, share) in self.shares(offset, length_bytes) {
+            request(&*self.below[device], share.start, share.end - share.start)?;
+        }
+        Ok(())
+    }
+
+    fn write(
+        &self,
+        offset: u64,
+        slices: &[IoSlice<'_>],
+        request: impl Fn(&dyn BlockDevice, u64, &[IoSlice<'_>]) -> Result<()>,
+    ) -> Result<()> {
+        let length: usize = slices.iter().map(|s| s.len()).sum();
+        self.check(Operation::Write, offset, length as u64)?;
+        for part in self.parts(offset, length) {
+            let below = &*self.below[part.device];
+            if part.range.len() == length {
+                return request(below, part.offset, slices);
+            }
+            request(below, part.offset, &cut(slices, part.range))?;
+        }
+        Ok(())
+    }
+}
+
+/// The slices of a part of what slices hold together.
+fn cut<'s>(slices: &'s [IoSlice<'_>], range: Range<usize>) -> Vec<IoSlice<'s>> {
+    let mut cut = Vec::new();
+    let mut start = 0;
+    for slice in slices {
+        let end = start + slice.len();
+        let (from, to) = (range.start.max(start), range.end.min(end));
+        if from < to {
+            cut.push(IoSlice::new(&slice[from - start..to - start]));
+        }
+        start = end;
+    }
+    cut
+}
+
+impl BlockDevice for StripeDevice {
+    fn len_bytes(&self) -> u64 {
+        self.len_bytes
+    }
+
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<()> {
+        self.check(Operation::Read, offset, buffer.len() as u64)?;
+        for part in self.parts(offset, buffer.len()) {
+            self.below[part.device].read_at(part.offset, &mut buffer[part.range])?;
+        }
+        Ok(())
+    }
+
+    fn try_read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<bool> {
+        self.check(Operation::Read, offset, buffer.len() as u64)?;
+        for part in self.parts(offset, buffer.len()) {
+            if !self.below[part.device].try_read_at(part.offset, &mut buffer[part.range])? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    fn write_at(&self, offset: u64, slices: &[IoSlice<'_>]) -> Result<()> {
+        self.write(offset, slices, |below, at, slices| below.write_at(at, slices))
+    }
+
+    fn flush(&self) -> Result<()> {
+        self.below.iter().try_for_each(|below| below.flush())
+    }
+
+    fn allocate(&self, offset: u64, length_bytes: u64) -> Result<()> {
+        let range = (offset, length_bytes);
+        self.on_shares(Operation::Allocate, range, |below, at, length| below.allocate(at, length))
+    }
+
+    fn discard(&self, offset: u64, length_bytes: u64) -> Result<()> {
+        let range = (offset, length_bytes);
+        self.on_shares(Operation::Discard, range, |below, at, length| below.discard(at, length))
+    }
+
+    fn write_durable(&self, offset: u64, slices: &[IoSlice<'_>]) -> Result<()> {
+        self.write(offset, slices, |below, at, slices| below.write_durable(at, slices))
+    }
+
+    fn copies(&self, offset: u64, length_bytes: u64) -> usize {
+        if self.check(Operation::Read, offset, length_bytes).is_err() || length_bytes == 0 {
+            return 1;
+        }
+        let shares = self.shares(offset, length_bytes);
+        let copies = shares.iter().map(|(d, s)| self.below[*d].copies(s.start, s.end - s.start));
+        copies.max().unwrap_or(1)
+    }
+
+    fn read_copy(&self, copy: usize, offset: u64, buffer: &mut [u8]) -> Result<()> {
+        self.check(Operation::Read, offset, buffer.len() as u64)?;
+        for part in self.parts(offset, buffer.len()) {
+            self.below[part.device].read_copy(copy, part.offset, &mut buffer[part.range])?;
+        }
+        Ok(())
+    }
+
+    fn heal(&self, offset: u64, buffer: &mut [u8], right: &Right<'_>) -> Result<Outcome> {
+        self.check(Operation::Read, offset, buffer.len() as u64)?;
+        let pieces: Vec<heal::Piece<'_>> = self
+            .parts(offset, buffer.len())
+            .map(|part| (&*self.below[part.device], part.offset, part.range))
+            .collect();
+        match &pieces[..] {
+            [(below, at, _)] => below.heal(*at, buffer, right),
+            _ => heal::heal_pieces(&pieces, buffer, right),
+        }
+    }
+
+    fn resync(&self, offset: u64, length_bytes: u64, which: Resync) -> Result<()> {
+        let range = (offset, length_bytes);
+        self.on_shares(Operation::Write, range, |below, at, length| below.resync(at, length, which))
+    }
+
+    fn describe(&self) -> String {
+        let below: Vec<String> = self.below.iter().map(BlockDevice::describe).collect();
+        format!("stripe({})", below.join(", "))
+    }
+}

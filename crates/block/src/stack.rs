@@ -1,0 +1,349 @@
+//! A stack as one line of text: `stripe[chunk=64KiB](mirror(a, b), mirror(c, d))`.
+//!
+//! ```text
+//! stack   = layer | member
+//! layer   = name [ "[" option { "," option } "]" ] "(" stack { "," stack } ")"
+//! option  = name "=" value
+//! member  = a path, or in a label the member's number; no space and none of ( ) [ ] , = in it
+//! ```
+//!
+//! Spaces between the parts are allowed and not kept. `Display` and `FromStr` are inverse but for
+//! them. What is parsed is also checked: a stack that was parsed can be built.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::str::FromStr;
+
+use units::Size;
+
+/// Members of one stack, at most.
+pub const MEMBERS_MAX: usize = 32;
+/// Layers over one another, at most.
+pub const DEPTH_MAX: usize = 8;
+/// Bytes of a stripe's chunk if nothing is said (DARC: 64 KiB, section 3.1).
+pub const CHUNK_BYTES: u64 = 64 << 10;
+/// The longest text, in bytes.
+pub const TEXT_BYTES_MAX: usize = 4096;
+
+/// A stack of layers; `M` is what stands for a member.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Stack {
+    /// A file or disk.
+    Member(String),
+    /// Chunks in turn over several.
+    Stripe {
+        /// Bytes of a chunk: a power of two.
+        chunk_bytes: u64,
+        /// Over what.
+        below: Vec<Stack>,
+    },
+    /// The same on each.
+    Mirror {
+        /// Over what.
+        below: Vec<Stack>,
+    },
+}
+
+/// Why a text is no stack.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{what} (at byte {at} of {text:?})")]
+pub struct StackError {
+    /// What is wrong.
+    pub what: String,
+    /// Where.
+    pub at: usize,
+    /// The whole text.
+    pub text: String,
+}
+
+impl Stack {
+    /// The members from left to right.
+    #[must_use]
+    pub fn members(&self) -> Vec<&str> {
+        match self {
+            Stack::Member(name) => vec![name],
+            Stack::Stripe { below, .. } | Stack::Mirror { below } => {
+                below.iter().flat_map(Stack::members).collect()
+            }
+        }
+    }
+
+    /// The same stack with other names for its members, given from left to right.
+    #[must_use]
+    pub fn renamed(&self, name: &mut dyn FnMut(&str) -> String) -> Stack {
+        let mut all =
+            |below: &[Stack]| below.iter().map(|stack| stack.renamed(name)).collect::<Vec<_>>();
+        match self {
+            Stack::Stripe { chunk_bytes, below } => {
+                Stack::Stripe { chunk_bytes: *chunk_bytes, below: all(below) }
+            }
+            Stack::Mirror { below } => Stack::Mirror { below: all(below) },
+            Stack::Member(member) => Stack::Member(name(member)),
+        }
+    }
+
+    /// Whether a member can fail without loss, whichever it is.
+    #[must_use]
+    pub fn is_redundant(&self) -> bool {
+        match self {
+            Stack::Member(_) => false,
+            Stack::Mirror { .. } => true,
+            Stack::Stripe { below, .. } => below.iter().all(Stack::is_redundant),
+        }
+    }
+
+    fn depth(&self) -> usize {
+        match self {
+            Stack::Member(_) => 0,
+            Stack::Stripe { below, .. } | Stack::Mirror { below } => {
+                1 + below.iter().map(Stack::depth).max().unwrap_or(0)
+            }
+        }
+    }
+}
+
+impl fmt::Display for Stack {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let below = match self {
+            Stack::Member(name) => return f.write_str(name),
+            Stack::Stripe { chunk_bytes, below } => {
+                f.write_str("stripe")?;
+                if *chunk_bytes != CHUNK_BYTES {
+                    write!(f, "[chunk={}]", Size(*chunk_bytes))?;
+                }
+                below
+            }
+            Stack::Mirror { below } => {
+                f.write_str("mirror")?;
+                below
+            }
+        };
+        for (i, stack) in below.iter().enumerate() {
+            write!(f, "{}{stack}", if i == 0 { "(" } else { ", " })?;
+        }
+        f.write_str(")")
+    }
+}
+
+impl FromStr for Stack {
+    type Err = StackError;
+
+    fn from_str(text: &str) -> Result<Stack, StackError> {
+        let mut parser = Parser { text, at: 0 };
+        if text.len() > TEXT_BYTES_MAX {
+            return Err(parser.error(format!("a stack has at most {TEXT_BYTES_MAX} bytes")));
+        }
+        let stack = parser.stack(0)?;
+        if parser.at < text.len() {
+            return Err(parser.error("nothing was expected after the stack"));
+        }
+        parser.at = 0;
+        let members = stack.members();
+        if members.len() > MEMBERS_MAX {
+            return Err(parser.error(format!("a stack has at most {MEMBERS_MAX} members")));
+        }
+        let mut seen = BTreeSet::new();
+        if let Some(twice) = members.iter().find(|name| !seen.insert(**name)) {
+            return Err(parser.error(format!("{twice} is there twice")));
+        }
+        debug_assert!(stack.depth() <= DEPTH_MAX);
+        Ok(stack)
+    }
+}
+
+struct Parser<'t> {
+    text: &'t str,
+    at: usize,
+}
+
+impl Parser<'_> {
+    fn error(&self, what: impl Into<String>) -> StackError {
+        StackError { what: what.into(), at: self.at, text: self.text.to_owned() }
+    }
+
+    fn skip_spaces(&mut self) {
+        let rest = &self.text[self.at..];
+        self.at += rest.len() - rest.trim_start().len();
+    }
+
+    /// The next character that means something, if it is this one.
+    fn take(&mut self, wanted: char) -> bool {
+        self.skip_spaces();
+        let found = self.text[self.at..].starts_with(wanted);
+        if found {
+            self.at += wanted.len_utf8();
+            self.skip_spaces();
+        }
+        found
+    }
+
+    fn word(&mut self) -> Result<String, StackError> {
+        self.skip_spaces();
+        let rest = &self.text[self.at..];
+        let ends = |c: char| c.is_whitespace() || c.is_control() || "()[],=".contains(c);
+        let length = rest.find(ends).unwrap_or(rest.len());
+        if length == 0 {
+            return Err(self.error("a layer, a path or a value was expected"));
+        }
+        self.at += length;
+        let word = rest[..length].to_owned();
+        self.skip_spaces();
+        Ok(word)
+    }
+
+    fn stack(&mut self, depth: usize) -> Result<Stack, StackError> {
+        if depth > DEPTH_MAX {
+            return Err(self.error(format!("at most {DEPTH_MAX} layers lie over one another")));
+        }
+        self.skip_spaces();
+        let start = self.at;
+        let name = self.word()?;
+        let options = self.options()?;
+        if !self.take('(') {
+            if !options.is_empty() {
+                return Err(self.error("( was expected: only layers have options"));
+            }
+            return Ok(Stack::Member(name));
+        }
+        let mut below = vec![self.stack(depth + 1)?];
+        while self.take(',') {
+            below.push(self.stack(depth + 1)?);
+        }
+        if !self.take(')') {
+            return Err(self.error(") or , was expected"));
+        }
+        let end = std::mem::replace(&mut self.at, start);
+        let stack = self.layer(&name, options, below)?;
+        self.at = end;
+        Ok(stack)
+    }
+
+    fn options(&mut self) -> Result<Vec<(String, String)>, StackError> {
+        let mut options: Vec<(String, String)> = Vec::new();
+        if !self.take('[') {
+            return Ok(options);
+        }
+        loop {
+            let name = self.word()?;
+            if !self.take('=') {
+                return Err(self.error(format!("= was expected after {name}")));
+            }
+            if options.iter().any(|(other, _)| *other == name) {
+                return Err(self.error(format!("{name} is there twice")));
+            }
+            let value = self.word()?;
+            options.push((name, value));
+            if self.take(']') {
+                return Ok(options);
+            }
+            if !self.take(',') {
+                return Err(self.error("] or , was expected"));
+            }
+        }
+    }
+
+    fn layer(
+        &self,
+        name: &str,
+        mut options: Vec<(String, String)>,
+        below: Vec<Stack>,
+    ) -> Result<Stack, StackError> {
+        let mut option = |wanted: &str| {
+            let at = options.iter().position(|(name, _)| name == wanted)?;
+            Some(options.remove(at).1)
+        };
+        let several = |what: &str| match below.len() {
+            1 => Err(self.error(format!("a {what} needs at least two below it"))),
+            _ => Ok(()),
+        };
+        let stack = match name {
+            "stripe" => {
+                several("stripe")?;
+                let chunk_bytes = match option("chunk") {
+                    None => CHUNK_BYTES,
+                    Some(text) => self.chunk(&text)?,
+                };
+                Stack::Stripe { chunk_bytes, below }
+            }
+            "mirror" => {
+                several("mirror")?;
+                Stack::Mirror { below }
+            }
+            _ => {
+                let known = "stripe, mirror";
+                return Err(self.error(format!("there is no layer {name}; there are {known}")));
+            }
+        };
+        match options.first() {
+            Some((unknown, _)) => Err(self.error(format!("{name} has no option {unknown}"))),
+            None => Ok(stack),
+        }
+    }
+
+    fn chunk(&self, text: &str) -> Result<u64, StackError> {
+        let size = Size::from_str(text).map_err(|e| self.error(e.to_string()))?;
+        let bytes = size.bytes();
+        if bytes.is_power_of_two() && ((4 << 10)..=(16 << 20)).contains(&bytes) {
+            return Ok(bytes);
+        }
+        Err(self.error(format!("chunk={text}: a power of two from 4 KiB to 16 MiB was expected")))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{CHUNK_BYTES, Stack};
+
+    fn error_of(text: &str) -> String {
+        text.parse::<Stack>().expect_err("no stack").to_string()
+    }
+
+    #[test]
+    fn what_is_printed_is_what_was_parsed() {
+        for text in [
+            "pool.img",
+            "mirror(a, b)",
+            "mirror(a, b, c)",
+            "stripe(mirror(/dev/sda, /dev/sdb), mirror(c.img, d.img))",
+            "stripe[chunk=4KiB](a, b, c)",
+            "mirror(stripe[chunk=16MiB](a, b), stripe(c, d))",
+        ] {
+            let stack: Stack = text.parse().expect("a stack");
+            assert_eq!(stack.to_string(), text);
+        }
+        let spaced: Stack = " stripe [ chunk = 64KiB ] ( a ,b ) ".parse().expect("a stack");
+        assert_eq!(spaced.to_string(), "stripe(a, b)");
+        let Stack::Stripe { chunk_bytes, .. } = spaced else { panic!("a stripe") };
+        assert_eq!(chunk_bytes, CHUNK_BYTES);
+    }
+
+    #[test]
+    fn what_is_wrong_is_said_with_its_place() {
+        assert!(error_of("").contains("was expected (at byte 0"));
+        assert!(error_of("mirror(a)").contains("at least two"));
+        assert!(error_of("mirror(a, b").contains(") or , was expected (at byte 11"));
+        assert!(error_of("mirror(a, b))").contains("nothing was expected"));
+        assert!(error_of("mirror(a, , b)").contains("(at byte 10"));
+        assert!(error_of("raid(a, b)").contains("no layer raid; there are stripe, mirror"));
+        assert!(error_of("mirror[chunk=4KiB](a, b)").contains("mirror has no option chunk"));
+        assert!(error_of("stripe[chunk=5KiB](a, b)").contains("power of two"));
+        assert!(error_of("stripe[chunk=big](a, b)").contains("big"));
+        assert!(error_of("stripe[chunk=4KiB,chunk=8KiB](a, b)").contains("twice"));
+        assert!(error_of("mirror(a, a)").contains("a is there twice"));
+        assert!(error_of("a[x=1]").contains("only layers"));
+        let deep = "mirror(a,".repeat(9) + "b" + &")".repeat(9);
+        assert!(error_of(&deep).contains("at most 8 layers"));
+        let wide: Vec<String> = (0..33).map(|n| n.to_string()).collect();
+        assert!(error_of(&format!("mirror({})", wide.join(","))).contains("32 members"));
+        assert!(error_of(&"(".repeat(100_000)).contains("4096 bytes"));
+    }
+
+    #[test]
+    fn redundancy_is_that_of_the_weakest_part() {
+        let redundant = |text: &str| text.parse::<Stack>().expect("a stack").is_redundant();
+        assert!(redundant("stripe(mirror(a, b), mirror(c, d))"));
+        assert!(redundant("mirror(stripe(a, b), stripe(c, d))"));
+        assert!(!redundant("stripe(mirror(a, b), c)"));
+        assert!(!redundant("a"));
+    }
+}

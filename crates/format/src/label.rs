@@ -1,0 +1,396 @@
+//! The label that each member of a pool on several devices begins with: who it is, who the others
+//! are, how they are put together; and the maps of regions. `docs/format/label.md`.
+//!
+//! 1. Four copies of the label; a generation goes to one pair of them, the next to the other.
+//! 2. Two copies of the regions; a sequence goes to one of them, the next to the other.
+//! 3. The checksum covers everything, so a torn write is never taken for a label.
+
+use units::WallTime;
+
+use crate::FORMAT_VERSION;
+use crate::checksum::{structure_crc, verify_crc};
+use crate::error::{Place, Result};
+use crate::field::{Field, get, get_u32, get_u128, put, put_u128, verify_zero, verify_zero_bytes};
+
+/// Where the fields are.
+pub mod layout {
+    use crate::field::{Field, tile};
+
+    /// A label.
+    pub const BYTES: usize = 16_384;
+    pub(crate) const MAGIC: Field = Field::new("magic", 0, 8);
+    pub(crate) const CRC: Field = Field::new("crc", 8, 4);
+    pub(crate) const FORMAT_VERSION: Field = Field::new("format_version", 12, 4);
+    pub(crate) const ARRAY_ID: Field = Field::new("array_id", 16, 16);
+    pub(crate) const MEMBER_ID: Field = Field::new("member_id", 32, 16);
+    pub(crate) const GENERATION: Field = Field::new("generation", 48, 8);
+    pub(crate) const ADDRESS: Field = Field::new("address", 56, 8);
+    pub(crate) const CREATED: Field = Field::new("created", 64, 8);
+    pub(crate) const REGION_BYTES: Field = Field::new("region_bytes", 72, 8);
+    pub(crate) const MEMBER_COUNT: Field = Field::new("member_count", 80, 4);
+    pub(crate) const STACK_BYTES: Field = Field::new("stack_bytes", 84, 4);
+    pub(crate) const ZERO: Field = Field::new("zero", 88, 40);
+    pub(crate) const STACK: Field = Field::new("stack", 128, 4096);
+    pub(crate) const MEMBERS: Field = Field::new("members", 4224, 8192);
+    pub(crate) const ZERO_AFTER: Field = Field::new("zero", 12_416, 3968);
+    /// In order.
+    pub const FIELDS: &[Field] = &[
+        MAGIC,
+        CRC,
+        FORMAT_VERSION,
+        ARRAY_ID,
+        MEMBER_ID,
+        GENERATION,
+        ADDRESS,
+        CREATED,
+        REGION_BYTES,
+        MEMBER_COUNT,
+        STACK_BYTES,
+        ZERO,
+        STACK,
+        MEMBERS,
+        ZERO_AFTER,
+    ];
+    const _: () = assert!(tile(FIELDS, BYTES));
+
+    /// A member in the table.
+    pub const MEMBER_BYTES: usize = 256;
+    pub(crate) const ID: Field = Field::new("id", 0, 16);
+    pub(crate) const DATA_BYTES: Field = Field::new("data_bytes", 16, 8);
+    pub(crate) const OUT_GENERATION: Field = Field::new("out_generation", 24, 8);
+    pub(crate) const STANDING: Field = Field::new("standing", 32, 1);
+    pub(crate) const MEMBER_ZERO: Field = Field::new("zero", 33, 5);
+    pub(crate) const PATH_BYTES: Field = Field::new("path_bytes", 38, 2);
+    pub(crate) const PATH: Field = Field::new("path", 40, 216);
+    /// In order.
+    pub const MEMBER_FIELDS: &[Field] =
+        &[ID, DATA_BYTES, OUT_GENERATION, STANDING, MEMBER_ZERO, PATH_BYTES, PATH];
+    const _: () = assert!(tile(MEMBER_FIELDS, MEMBER_BYTES));
+
+    /// The maps of regions.
+    pub const REGIONS_BYTES: usize = 12_288;
+    pub(crate) const REGIONS_MAGIC: Field = Field::new("magic", 0, 8);
+    pub(crate) const REGIONS_CRC: Field = Field::new("crc", 8, 4);
+    pub(crate) const REGIONS_VERSION: Field = Field::new("format_version", 12, 4);
+    pub(crate) const REGIONS_ARRAY_ID: Field = Field::new("array_id", 16, 16);
+    pub(crate) const SEQUENCE: Field = Field::new("sequence", 32, 8);
+    pub(crate) const REGIONS_ADDRESS: Field = Field::new("address", 40, 8);
+    pub(crate) const COUNT: Field = Field::new("count", 48, 4);
+    pub(crate) const REGIONS_ZERO: Field = Field::new("zero", 52, 12);
+    pub(crate) const OPEN: Field = Field::new("open", 64, 4032);
+    pub(crate) const STALE: Field = Field::new("stale", 4096, 4032);
+    pub(crate) const USED: Field = Field::new("used", 8128, 4032);
+    pub(crate) const REGIONS_ZERO_AFTER: Field = Field::new("zero", 12_160, 128);
+    /// In order.
+    pub const REGIONS_FIELDS: &[Field] = &[
+        REGIONS_MAGIC,
+        REGIONS_CRC,
+        REGIONS_VERSION,
+        REGIONS_ARRAY_ID,
+        SEQUENCE,
+        REGIONS_ADDRESS,
+        COUNT,
+        REGIONS_ZERO,
+        OPEN,
+        STALE,
+        USED,
+        REGIONS_ZERO_AFTER,
+    ];
+    const _: () = assert!(tile(REGIONS_FIELDS, REGIONS_BYTES));
+}
+
+/// The magic of a label: `HINDLABL`, as bytes.
+pub const MAGIC: u64 = u64::from_le_bytes(*b"HINDLABL");
+const REGIONS_MAGIC: u64 = u64::from_le_bytes(*b"HINDRGNS");
+const SALT: u32 = u32::from_le_bytes(*b"labl");
+const REGIONS_SALT: u32 = u32::from_le_bytes(*b"rgns");
+
+/// Bytes at the beginning of a member that are its label's and its maps'.
+pub const AREA_BYTES: u64 = 1 << 20;
+/// Byte offsets of the four copies of a label.
+pub const COPY_OFFSETS: [u64; 4] = [0, 65_536, 131_072, 196_608];
+/// Byte offsets of the two copies of the maps.
+pub const REGIONS_OFFSETS: [u64; 2] = [262_144, 327_680];
+/// The most members.
+pub const MEMBERS_MAX: usize = layout::MEMBERS.bytes / layout::MEMBER_BYTES;
+/// The most regions.
+pub const REGIONS_MAX: usize = layout::OPEN.bytes * 8;
+/// The longest path that is noted, in bytes; a longer one is noted as empty.
+pub const PATH_BYTES_MAX: usize = layout::PATH.bytes;
+/// The longest stack, in bytes.
+pub const STACK_BYTES_MAX: usize = layout::STACK.bytes;
+/// The smallest region, in bytes.
+pub const REGION_BYTES_MIN: u64 = 1 << 20;
+
+/// How a member stood when the label was written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MemberStanding {
+    /// It has everything.
+    In,
+    /// It is being brought up to date.
+    Stale,
+    /// It failed or is away; of no use as it is.
+    Out,
+}
+
+/// A member, as every label names it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Member {
+    /// Its random identity.
+    pub id: u128,
+    /// Bytes of it that the stack has: those after the label's area.
+    pub data_bytes: u64,
+    /// The generation that put it out last; 0 if none did.
+    pub out_generation: u64,
+    /// How it stands.
+    pub standing: MemberStanding,
+    /// Where it was found last; for people, and to look there.
+    pub path: String,
+}
+
+/// A label.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Label {
+    /// The identity that all members share.
+    pub array_id: u128,
+    /// The identity of the member that this is the label of.
+    pub member_id: u128,
+    /// Rises by one with every change.
+    pub generation: u64,
+    /// When the stack was made.
+    pub created: WallTime,
+    /// Bytes of a region: a power of two.
+    pub region_bytes: u64,
+    /// The stack, with the members' numbers for their paths.
+    pub stack: String,
+    /// The members, by number.
+    pub members: Vec<Member>,
+}
+
+/// The maps of regions: one bit each.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Regions {
+    /// The identity of the members.
+    pub array_id: u128,
+    /// Rises by one with every change.
+    pub sequence: u64,
+    /// How many regions there are.
+    pub count: u32,
+    /// May be in flight.
+    pub open: Box<[u8]>,
+    /// Written while a member was not in.
+    pub stale: Box<[u8]>,
+    /// Written, and not discarded since.
+    pub used: Box<[u8]>,
+}
+
+/// The two copies that a generation is written to.
+#[must_use]
+pub fn copies_of_generation(generation: u64) -> [usize; 2] {
+    if generation.is_multiple_of(2) { [0, 1] } else { [2, 3] }
+}
+
+/// The copy that a sequence is written to.
+#[must_use]
+pub fn copy_of_sequence(sequence: u64) -> usize {
+    usize::from(!sequence.is_multiple_of(2))
+}
+
+impl Label {
+    /// The bytes of one of the four copies. Asserts that every field is in its range.
+    #[must_use]
+    pub fn encode(&self, copy: usize) -> Vec<u8> {
+        self.verify(place(copy)).expect("a label that we write is in range");
+        let mut bytes = vec![0; layout::BYTES];
+        let b = &mut bytes[..];
+        put(b, layout::MAGIC, MAGIC);
+        put(b, layout::FORMAT_VERSION, u64::from(FORMAT_VERSION));
+        put_u128(b, layout::ARRAY_ID, self.array_id);
+        put_u128(b, layout::MEMBER_ID, self.member_id);
+        put(b, layout::GENERATION, self.generation);
+        put(b, layout::ADDRESS, COPY_OFFSETS[copy]);
+        put(b, layout::CREATED, self.created.as_nanos());
+        put(b, layout::REGION_BYTES, self.region_bytes);
+        put(b, layout::MEMBER_COUNT, self.members.len() as u64);
+        put(b, layout::STACK_BYTES, self.stack.len() as u64);
+        let stack = layout::STACK.offset..layout::STACK.offset + self.stack.len();
+        b[stack].copy_from_slice(self.stack.as_bytes());
+        let table = b[layout::MEMBERS.offset..].chunks_exact_mut(layout::MEMBER_BYTES);
+        for (bytes, member) in table.zip(&self.members) {
+            member.encode(bytes);
+        }
+        let crc = structure_crc(SALT, b, layout::CRC);
+        put(b, layout::CRC, u64::from(crc));
+        bytes
+    }
+
+    /// Decodes copy number `copy`.
+    ///
+    /// # Errors
+    /// `NotThis`, `Checksum`, `Version` (in this order of checking), or `Invalid`.
+    pub fn decode(bytes: &[u8], copy: usize) -> Result<Label> {
+        let place = place(copy);
+        let b = place.require_bytes(bytes, layout::BYTES)?;
+        place.require_magic(get(b, layout::MAGIC), MAGIC)?;
+        verify_crc(place, SALT, b, layout::CRC)?;
+        place.require_version(get_u32(b, layout::FORMAT_VERSION))?;
+        verify_zero(place, b, layout::ZERO)?;
+        verify_zero(place, b, layout::ZERO_AFTER)?;
+        let address = get(b, layout::ADDRESS);
+        place.require(address == place.address, "its own address", address)?;
+        let count = get_u32(b, layout::MEMBER_COUNT) as usize;
+        place.require(count <= MEMBERS_MAX, "at most 32 members", count)?;
+        let table = b[layout::MEMBERS.offset..layout::MEMBERS.end()]
+            .chunks_exact(layout::MEMBER_BYTES)
+            .take(count)
+            .map(|bytes| Member::decode(place, bytes))
+            .collect::<Result<Vec<Member>>>()?;
+        let end = layout::MEMBERS.offset + count * layout::MEMBER_BYTES;
+        verify_zero_bytes(place, &b[end..layout::MEMBERS.end()], end)?;
+        let label = Label {
+            array_id: get_u128(b, layout::ARRAY_ID),
+            member_id: get_u128(b, layout::MEMBER_ID),
+            generation: get(b, layout::GENERATION),
+            created: WallTime::from_nanos(get(b, layout::CREATED)),
+            region_bytes: get(b, layout::REGION_BYTES),
+            stack: text(place, b, layout::STACK, get(b, layout::STACK_BYTES))?,
+            members: table,
+        };
+        label.verify(place)?;
+        Ok(label)
+    }
+
+    fn verify(&self, place: Place) -> Result<()> {
+        let count = self.members.len();
+        place.require((1..=MEMBERS_MAX).contains(&count), "1 to 32 members", count)?;
+        let region = self.region_bytes;
+        let holds = region.is_power_of_two() && region >= REGION_BYTES_MIN;
+        place.require(holds, "region_bytes a power of two of at least 1 MiB", region)?;
+        let length = self.stack.len();
+        place.require(length <= STACK_BYTES_MAX, "a stack of at most 4096 bytes", length)?;
+        for (i, member) in self.members.iter().enumerate() {
+            let twice = self.members[..i].iter().any(|other| other.id == member.id);
+            place.require(!twice, "each member once", format!("{:032x}", member.id))?;
+            let length = member.path.len();
+            place.require(length <= PATH_BYTES_MAX, "a path of at most 216 bytes", length)?;
+        }
+        let own = self.members.iter().any(|member| member.id == self.member_id);
+        place.require(own, "its member in the table", format!("{:032x}", self.member_id))
+    }
+}
+
+impl Member {
+    fn encode(&self, bytes: &mut [u8]) {
+        put_u128(bytes, layout::ID, self.id);
+        put(bytes, layout::DATA_BYTES, self.data_bytes);
+        put(bytes, layout::OUT_GENERATION, self.out_generation);
+        let standing = match self.standing {
+            MemberStanding::In => 0,
+            MemberStanding::Stale => 1,
+            MemberStanding::Out => 2,
+        };
+        put(bytes, layout::STANDING, standing);
+        put(bytes, layout::PATH_BYTES, self.path.len() as u64);
+        let path = layout::PATH.offset..layout::PATH.offset + self.path.len();
+        bytes[path].copy_from_slice(self.path.as_bytes());
+    }
+
+    fn decode(place: Place, bytes: &[u8]) -> Result<Member> {
+        verify_zero(place, bytes, layout::MEMBER_ZERO)?;
+        let standing = match get(bytes, layout::STANDING) {
+            0 => MemberStanding::In,
+            1 => MemberStanding::Stale,
+            2 => MemberStanding::Out,
+            other => {
+                place.require(false, "a standing of 0, 1 or 2", other)?;
+                MemberStanding::Out
+            }
+        };
+        Ok(Member {
+            id: get_u128(bytes, layout::ID),
+            data_bytes: get(bytes, layout::DATA_BYTES),
+            out_generation: get(bytes, layout::OUT_GENERATION),
+            standing,
+            path: text(place, bytes, layout::PATH, get(bytes, layout::PATH_BYTES))?,
+        })
+    }
+}
+
+impl Regions {
+    /// Maps of `count` regions of which nothing is known but that none was written.
+    #[must_use]
+    pub fn new(array_id: u128, count: u32) -> Regions {
+        let empty = || vec![0; layout::OPEN.bytes].into_boxed_slice();
+        let (open, stale, used) = (empty(), empty(), empty());
+        Regions { array_id, sequence: 1, count, open, stale, used }
+    }
+
+    /// The bytes, with where they go. Asserts that the maps are as long as they are.
+    #[must_use]
+    pub fn encode(&self) -> (u64, Vec<u8>) {
+        let address = REGIONS_OFFSETS[copy_of_sequence(self.sequence)];
+        let mut bytes = vec![0; layout::REGIONS_BYTES];
+        let b = &mut bytes[..];
+        put(b, layout::REGIONS_MAGIC, REGIONS_MAGIC);
+        put(b, layout::REGIONS_VERSION, u64::from(FORMAT_VERSION));
+        put_u128(b, layout::REGIONS_ARRAY_ID, self.array_id);
+        put(b, layout::SEQUENCE, self.sequence);
+        put(b, layout::REGIONS_ADDRESS, address);
+        put(b, layout::COUNT, u64::from(self.count));
+        for (field, map) in
+            [(layout::OPEN, &self.open), (layout::STALE, &self.stale), (layout::USED, &self.used)]
+        {
+            b[field.offset..field.end()].copy_from_slice(map);
+        }
+        let crc = structure_crc(REGIONS_SALT, b, layout::REGIONS_CRC);
+        put(b, layout::REGIONS_CRC, u64::from(crc));
+        (address, bytes)
+    }
+
+    /// Decodes copy number `copy`.
+    ///
+    /// # Errors
+    /// `NotThis`, `Checksum`, `Version` (in this order of checking), or `Invalid`.
+    pub fn decode(bytes: &[u8], copy: usize) -> Result<Regions> {
+        let place = Place { structure: "regions", address: REGIONS_OFFSETS[copy] };
+        let b = place.require_bytes(bytes, layout::REGIONS_BYTES)?;
+        place.require_magic(get(b, layout::REGIONS_MAGIC), REGIONS_MAGIC)?;
+        verify_crc(place, REGIONS_SALT, b, layout::REGIONS_CRC)?;
+        place.require_version(get_u32(b, layout::REGIONS_VERSION))?;
+        verify_zero(place, b, layout::REGIONS_ZERO)?;
+        verify_zero(place, b, layout::REGIONS_ZERO_AFTER)?;
+        let address = get(b, layout::REGIONS_ADDRESS);
+        place.require(address == place.address, "its own address", address)?;
+        let count = get_u32(b, layout::COUNT);
+        place.require(count as usize <= REGIONS_MAX, "at most 32256 regions", count)?;
+        let map = |field: Field| b[field.offset..field.end()].into();
+        let regions = Regions {
+            array_id: get_u128(b, layout::REGIONS_ARRAY_ID),
+            sequence: get(b, layout::SEQUENCE),
+            count,
+            open: map(layout::OPEN),
+            stale: map(layout::STALE),
+            used: map(layout::USED),
+        };
+        for map in [&regions.open, &regions.stale, &regions.used] {
+            let beyond = (count as usize..REGIONS_MAX).find(|i| map[i / 8] >> (i % 8) & 1 != 0);
+            let found = beyond.unwrap_or_default();
+            place.require(beyond.is_none(), "no region beyond the last", found)?;
+        }
+        Ok(regions)
+    }
+}
+
+fn place(copy: usize) -> Place {
+    Place { structure: "label", address: COPY_OFFSETS[copy] }
+}
+
+/// A text of `length` bytes at the start of a field whose rest is zeros.
+fn text(place: Place, bytes: &[u8], field: Field, length: u64) -> Result<String> {
+    place.require(length <= field.bytes as u64, "a text within its field", length)?;
+    let end = field.offset + usize::try_from(length).expect("within its field");
+    verify_zero_bytes(place, &bytes[end..field.end()], end)?;
+    let text = std::str::from_utf8(&bytes[field.offset..end]);
+    place.require(text.is_ok(), "UTF-8", field.name)?;
+    Ok(text.unwrap_or_default().to_owned())
+}

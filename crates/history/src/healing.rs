@@ -1,0 +1,70 @@
+//! What readers do when bytes are not what their checksum says: they ask the stack for better ones.
+
+use std::sync::atomic::Ordering;
+
+use block::{Outcome, Right};
+
+use crate::Store;
+
+/// What was found wrong since somebody last asked, for the audit log.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Healed {
+    /// Ranges of which another copy was right; it was written over the wrong one.
+    pub recovered: u64,
+    /// Ranges that were right when they were read once more.
+    pub transient: u64,
+    /// Ranges of which no copy was right.
+    pub unrecoverable: u64,
+    /// Where on the stack the first of them was, in bytes.
+    pub first_at: u64,
+}
+
+impl Healed {
+    /// How many ranges were found wrong.
+    #[must_use]
+    pub fn total(&self) -> u64 {
+        self.recovered + self.transient + self.unrecoverable
+    }
+}
+
+impl Store {
+    /// Fills `buffer` with the right bytes of a range that was read and found wrong; false if there
+    /// are none.
+    pub fn heal(&self, at: u64, buffer: &mut [u8], right: &Right<'_>) -> bool {
+        self.checksum_errors.fetch_add(1, Ordering::Relaxed);
+        let outcome = self.device.heal(at, buffer, right);
+        let mut counts = self.healed.lock();
+        for counts in counts.iter_mut() {
+            if counts.total() == 0 {
+                counts.first_at = at;
+            }
+            match outcome {
+                Ok(Outcome::Recovered) => counts.recovered += 1,
+                Ok(Outcome::Transient) => counts.transient += 1,
+                // The map's checksum came with the pointer: copies that agree against it are
+                // wrong.
+                Ok(Outcome::Agreed | Outcome::Unrecoverable) | Err(_) => counts.unrecoverable += 1,
+            }
+        }
+        matches!(outcome, Ok(Outcome::Recovered | Outcome::Transient))
+    }
+
+    /// The same for what may never have been written: nothing is wrong unless some copy is right.
+    pub fn heal_if_known(&self, at: u64, buffer: &mut [u8], right: &Right<'_>) -> bool {
+        let copies = self.device.copies(at, buffer.len() as u64);
+        let is_known = (0..copies)
+            .filter(|_| copies > 1)
+            .any(|copy| self.device.read_copy(copy, at, buffer).is_ok() && right(buffer));
+        is_known && self.heal(at, buffer, right)
+    }
+
+    /// What was found wrong since this was asked last.
+    pub fn take_healed(&self) -> Healed {
+        std::mem::take(&mut self.healed.lock()[1])
+    }
+
+    /// What was found wrong since the pool was opened.
+    pub fn healed(&self) -> Healed {
+        self.healed.lock()[0]
+    }
+}

@@ -1,0 +1,154 @@
+//! The members of a pool on several devices: a line of text in the pool's directory says which
+//! layers lie over which files and disks.
+//!
+//! The members' labels say what is true; `pool.stack` says where to look. It is written last when a
+//! pool is made, so that a half-made pool is none.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::FileTypeExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use block::stack::Stack;
+use block::{Array, ArrayError, BlockDevice, Candidate, Identities, MediaDevice};
+use env::{Clock, Entropy, FileMedia, RealClock, RealEntropy};
+use volume::Pool;
+
+use crate::StartError;
+use crate::pool_files::{at, format_of, is_blank, machine};
+
+/// The file that says how a pool's members are put together.
+const STACK_FILE: &str = "pool.stack";
+
+/// The stack of the pool in `dir`, if it is on one.
+pub(crate) fn read(dir: &Path) -> Result<Option<Stack>, StartError> {
+    let path = dir.join(STACK_FILE);
+    let text = match fs::read_to_string(&path) {
+        Ok(text) => text,
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(e) => return Err(at(&path, e)),
+    };
+    let stack = text.trim().parse::<Stack>();
+    let wrong = |e| StartError::setting(format!("{}: {e}", path.display()), "");
+    stack.map(Some).map_err(wrong)
+}
+
+/// Puts the members of the pool in `dir` together. Those that cannot be opened are missing.
+pub(crate) fn open(dir: &Path, stack: &Stack) -> Result<Array, StartError> {
+    let mut candidates = Vec::new();
+    for member in stack.members() {
+        let path = dir.join(member);
+        let device = match FileMedia::open(&path) {
+            Ok(media) => Some(Arc::new(MediaDevice::new(Arc::new(media))) as _),
+            Err(e) if e.kind() == io::ErrorKind::WouldBlock => return Err(at(&path, e)),
+            Err(error) => {
+                tracing::error!(member = %path.display(), %error, "a member cannot be opened");
+                None
+            }
+        };
+        candidates.push(Candidate { path: path.display().to_string(), device });
+    }
+    Array::open(candidates).map_err(of_array)
+}
+
+/// Makes a pool on a stack in an empty or missing directory. Members that are not there are made as
+/// sparse files of `size_bytes`; those that are there must be blank.
+///
+/// # Errors
+/// When there is a pool, a member is not blank or too small, or something cannot be written.
+pub fn create_stack(dir: &Path, text: &str, size_bytes: Option<u64>) -> Result<(), StartError> {
+    let stack: Stack = text
+        .parse()
+        .map_err(|e: block::stack::StackError| StartError::setting(e.to_string(), ""))?;
+    crate::pool_files::make_dir(dir)?;
+    for taken in [STACK_FILE, crate::pool_files::POOL_FILE] {
+        let path = dir.join(taken);
+        if path.try_exists().map_err(|e| at(&path, e))? {
+            let text = format!("{} is there already: {} has a pool", path.display(), dir.display());
+            return Err(StartError::setting(text, "choose another directory"));
+        }
+    }
+    let mut made = Vec::new();
+    let outcome = lay_out(dir, &stack, size_bytes, &mut made);
+    if outcome.is_err() {
+        // Only what was made just now, which nobody has used.
+        made.iter().for_each(|path| drop(fs::remove_file(path)));
+    }
+    outcome
+}
+
+fn lay_out(
+    dir: &Path,
+    stack: &Stack,
+    size_bytes: Option<u64>,
+    made: &mut Vec<PathBuf>,
+) -> Result<(), StartError> {
+    let mut devices: Vec<(String, Arc<dyn BlockDevice>)> = Vec::new();
+    for member in stack.members() {
+        let path = dir.join(member);
+        let device = member_at(&path, size_bytes, made)?;
+        devices.push((path.display().to_string(), device));
+    }
+    let candidates = || {
+        let of = |(path, device): &(String, Arc<dyn BlockDevice>)| Candidate {
+            path: path.clone(),
+            device: Some(Arc::clone(device)),
+        };
+        devices.iter().map(of).collect::<Vec<_>>()
+    };
+    let entropy = RealEntropy::default();
+    let random = &mut || u128::from(entropy.next_u64()) << 64 | u128::from(entropy.next_u64());
+    let identities = Identities { random, now: RealClock::new().wall() };
+    Array::create(stack, candidates(), identities).map_err(of_array)?;
+    let array = Arc::new(Array::open(candidates()).map_err(of_array)?);
+    let device = Arc::<Array>::clone(&array) as Arc<dyn BlockDevice>;
+    let format = format_of(device.len_bytes());
+    Pool::create(&device, &machine(), &format).map_err(StartError::Pool)?;
+    array.close().map_err(|e| of_array(e.into()))?;
+    let (path, unfinished) = (dir.join(STACK_FILE), dir.join("pool.stack.new"));
+    fs::write(&unfinished, format!("{stack}\n")).map_err(|e| at(&unfinished, e))?;
+    fs::File::open(&unfinished).and_then(|f| f.sync_all()).map_err(|e| at(&unfinished, e))?;
+    fs::rename(&unfinished, &path).map_err(|e| at(&path, e))?;
+    fs::File::open(dir).and_then(|d| d.sync_all()).map_err(|e| at(dir, e))
+}
+
+/// A member to be: made where there is none, blank where there is one.
+fn member_at(
+    path: &Path,
+    size_bytes: Option<u64>,
+    made: &mut Vec<PathBuf>,
+) -> Result<Arc<dyn BlockDevice>, StartError> {
+    let media = match fs::metadata(path) {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => {
+            let Some(size_bytes) = size_bytes else {
+                let text = format!("{} is not there, and no size is given", path.display());
+                return Err(StartError::setting(text, "give --size to make it as a sparse file"));
+            };
+            let media = FileMedia::create(path, size_bytes).map_err(|e| at(path, e))?;
+            made.push(path.to_owned());
+            media
+        }
+        Err(e) => return Err(at(path, e)),
+        Ok(found) if !found.file_type().is_block_device() && !found.is_file() => {
+            let text = format!("{} is neither a block device nor a file", path.display());
+            return Err(StartError::setting(text, ""));
+        }
+        Ok(_) => FileMedia::open(path).map_err(|e| at(path, e))?,
+    };
+    let device: Arc<dyn BlockDevice> = Arc::new(MediaDevice::new(Arc::new(media)));
+    if !is_blank(&*device).map_err(|e| at(path, e))? {
+        let text = format!("{} is not blank: its first MiB holds something", path.display());
+        return Err(StartError::setting(text, "wipe it first if nobody needs what is there"));
+    }
+    Ok(device)
+}
+
+fn of_array(error: ArrayError) -> StartError {
+    match error {
+        ArrayError::Refused { what, hint } => StartError::setting(what, &hint),
+        ArrayError::Device(error) => {
+            StartError::Path { path: PathBuf::from(error.device), source: error.source }
+        }
+    }
+}

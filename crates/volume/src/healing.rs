@@ -1,0 +1,39 @@
+//! What was found wrong on the devices, in the audit log.
+
+use crate::Result;
+use crate::core::Core;
+
+impl Core {
+    /// Writes down what readers found wrong since the last call.
+    ///
+    /// # Errors
+    /// Those of the commit.
+    pub fn note_healed(&self) -> Result<()> {
+        let found = self.store.take_healed();
+        if found.total() == 0 {
+            return Ok(());
+        }
+        let mut parts = Vec::new();
+        for (count, how) in [
+            (found.recovered, "written again from another copy"),
+            (found.transient, "right when read again"),
+            (found.unrecoverable, "wrong on every copy: revert to, or read from, another moment"),
+        ] {
+            if count > 0 {
+                parts.push(format!("{count} {how}"));
+            }
+        }
+        let what = parts.join("; ");
+        self.note("heal", "", format!("found wrong, first at byte {}: {what}", found.first_at))
+    }
+
+    /// Adds a line to the audit log.
+    ///
+    /// # Errors
+    /// Those of the commit.
+    pub fn note(&self, action: &str, volume: &str, detail: String) -> Result<()> {
+        let (mut numbers, commit) = self.begin()?;
+        self.audit(&mut numbers, &commit, action, volume, detail)?;
+        self.finish(&numbers, commit)
+    }
+}

@@ -1,0 +1,74 @@
+//! The members of a pool on several devices: kept up to date while the pool does its other work,
+//! and what happens to them written down.
+
+use std::sync::Arc;
+
+use block::{Array, BlockDevice, MemberStatus, Standing};
+use env::Files;
+
+use crate::core::Core;
+use crate::{Machine, Pool, PoolOptions, Result};
+
+impl Pool {
+    /// Opens a pool on a stack of layers over several members; see [`Pool::open_with`].
+    ///
+    /// # Errors
+    /// `Unusable`, `Corrupt`, `Io`.
+    pub fn open_array(
+        array: Array,
+        machine: Machine,
+        options: PoolOptions,
+        files: Arc<dyn Files>,
+    ) -> Result<Arc<Pool>> {
+        let array = Arc::new(array);
+        let device = Arc::<Array>::clone(&array) as Arc<dyn BlockDevice>;
+        let pool = Pool::open_with(device, machine, options, files)?;
+        pool.core.array.set(array).ok().expect("a pool is opened once");
+        Ok(pool)
+    }
+
+    /// The members, if the pool is on a stack of them.
+    #[must_use]
+    pub fn members(&self) -> Vec<MemberStatus> {
+        self.core.array.get().map_or_else(Vec::new, |array| array.members())
+    }
+
+    /// Bytes that members which came back have still to get.
+    #[must_use]
+    pub fn behind_bytes(&self) -> u64 {
+        self.core.array.get().map_or(0, |array| array.behind_bytes())
+    }
+
+    /// Takes marks off the regions of members that have been quiet since the last call: what is
+    /// marked when the power fails is compared at the next opening. To be called every some seconds.
+    ///
+    /// # Errors
+    /// Those of the devices.
+    pub fn tidy_members(&self) -> Result<()> {
+        match self.core.array.get() {
+            Some(array) if !self.core.store.has_failed() => Ok(array.tidy()?),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Core {
+    /// Whether a member is not in: one more failure may be one too many.
+    pub fn is_degraded(&self) -> bool {
+        let is_in = |member: &MemberStatus| member.standing == Standing::In;
+        self.array.get().is_some_and(|array| !array.members().iter().all(is_in))
+    }
+
+    /// Writes down what happened to members, and brings some of what they missed up to date; true
+    /// when there is more of that.
+    ///
+    /// # Errors
+    /// Those of the commit and of the devices.
+    pub fn step_members(&self) -> Result<bool> {
+        let Some(array) = self.array.get() else { return Ok(false) };
+        for event in array.take_events() {
+            self.note(event.what, "", format!("{}: {}", event.member, event.detail))?;
+        }
+        Ok(array.step()?)
+    }
+}

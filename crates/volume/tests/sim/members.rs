@@ -1,0 +1,66 @@
+//! Pools on several members, of which one may fail, lie or rot.
+
+use std::sync::Arc;
+
+use block::stack::Stack;
+use block::{Array, Candidate, Identities, MediaDevice};
+use env::Media;
+use hindsight_volume::{Error, ErrorKind, Result};
+use sim::{Random, SimMedia};
+use units::WallTime;
+
+use crate::workload::START_NS;
+use crate::world::World;
+
+/// The members beside the first.
+pub fn others(stack: Option<&Stack>, first: &Arc<SimMedia>, seed: u64) -> Vec<Arc<SimMedia>> {
+    let count = stack.map_or(1, |stack| stack.members().len());
+    let mut random = Random::new(seed ^ 0x0be5);
+    let other = |_| {
+        let media = SimMedia::filled(first.len_bytes(), random.next_u64(), 0);
+        media.join(first);
+        Arc::new(media)
+    };
+    (1..count).map(other).collect()
+}
+
+impl World {
+    fn candidates(&self) -> Vec<Candidate> {
+        let names = self.stack.as_ref().expect("on a stack").members();
+        let of = |(path, media): (&str, &Arc<SimMedia>)| Candidate {
+            path: path.to_owned(),
+            device: Some(Arc::new(MediaDevice::new(Arc::<SimMedia>::clone(media)))),
+        };
+        names.into_iter().zip(self.all_media()).map(of).collect()
+    }
+
+    /// Labels the members, if there are several.
+    pub fn label_members(&self) {
+        let Some(stack) = &self.stack else { return };
+        let mut id = 0;
+        let random = &mut || {
+            id += 1;
+            id
+        };
+        let identities = Identities { random, now: WallTime::from_nanos(START_NS) };
+        Array::create(stack, self.candidates(), identities).expect("labels on empty media");
+    }
+
+    /// The members, put together.
+    pub fn array(&self) -> Result<Array> {
+        Array::open(self.candidates()).map_err(|e| Error::new(ErrorKind::Io, e.to_string()))
+    }
+
+    /// All media.
+    pub fn all_media(&self) -> impl Iterator<Item = &Arc<SimMedia>> {
+        std::iter::once(&self.media).chain(&self.others)
+    }
+
+    /// What the server does every some seconds.
+    pub fn tidy_members(&mut self) -> Result<()> {
+        if self.stack.is_some() && self.random.chance(300) {
+            self.pool().tidy_members()?;
+        }
+        Ok(())
+    }
+}
