@@ -11,7 +11,7 @@ use format::integrity::BLOCK_BYTES;
 use super::geometry::{BLOCK, block_number, block_offset};
 use super::group::{Group, Known};
 use super::{IntegrityDevice, Mismatch};
-use crate::heal::Right;
+use crate::heal::{Right, read_again};
 use crate::{BlockDevice, Ledger, Operation, Outcome, Result, Resync};
 
 impl<D: BlockDevice> IntegrityDevice<D> {
@@ -150,13 +150,13 @@ impl<D: BlockDevice> IntegrityDevice<D> {
         buffer: &mut [u8],
         right: &Right<'_>,
     ) -> Result<Outcome> {
-        let is_alone = self.below.copies(offset, buffer.len() as u64) == 1;
-        let outcome = self.below.heal(offset, buffer, right)?;
-        if is_alone {
-            Ledger::add(&self.ledger.data_ios, 1);
-            Ledger::add(&self.ledger.checksums, 1);
-            self.ledger.count(outcome);
+        if self.below.copies(offset, buffer.len() as u64) > 1 {
+            return self.below.heal(offset, buffer, right);
         }
+        let outcome = read_again(&self.below, offset, buffer, right)?;
+        Ledger::add(&self.ledger.data_ios, 1);
+        Ledger::add(&self.ledger.checksums, 1);
+        self.ledger.count(outcome);
         Ok(outcome)
     }
 }
