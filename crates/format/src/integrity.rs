@@ -3,7 +3,9 @@
 //!
 //! 1. A page of checksums is eight structures of a sector each: a page that was torn is eight sound
 //!    sectors, each of before or after.
-//! 2. A sector of zeros was never written: none of its blocks was. All else that does not decode is
+//! 2. A sector's checksum is salted by the device that it belongs to as well: one of another device
+//!    is damage.
+//! 3. A sector of zeros was never written: none of its blocks was. All else that does not decode is
 //!    damage.
 
 use std::fmt::Write as _;
@@ -32,14 +34,14 @@ pub mod layout {
 
     pub(crate) const SECTOR_MAGIC: Field = Field::new("magic", 0, 4);
     pub(crate) const SECTOR_CRC: Field = Field::new("crc", 4, 4);
-    pub(crate) const TAG: Field = Field::new("tag", 8, 4);
+    pub(crate) const GENERATION: Field = Field::new("generation", 8, 4);
     pub(crate) const SECTOR: Field = Field::new("sector", 12, 4);
     pub(crate) const WRITTEN: Field = Field::new("written", 16, 15);
     pub(crate) const OPEN: Field = Field::new("open", 31, 1);
     pub(crate) const CHECKSUMS: Field = Field::new("checksums", 32, 480);
     /// Of a checksum sector, in order.
     pub const SECTOR_FIELDS: &[Field] =
-        &[SECTOR_MAGIC, SECTOR_CRC, TAG, SECTOR, WRITTEN, OPEN, CHECKSUMS];
+        &[SECTOR_MAGIC, SECTOR_CRC, GENERATION, SECTOR, WRITTEN, OPEN, CHECKSUMS];
     const _: () = assert!(tile(SECTOR_FIELDS, BYTES));
 }
 
@@ -72,7 +74,7 @@ const _: () = assert!(layout::WRITTEN.bytes * 8 == SECTOR_BLOCKS);
 /// What the device is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IntegrityHeader {
-    /// Its random identity; the lower 32 bits are in every checksum sector.
+    /// Its random identity; the lower 32 bits are in the salt of every checksum sector.
     pub id: u128,
     /// Blocks of data.
     pub blocks: u64,
@@ -114,7 +116,7 @@ impl IntegrityHeader {
         Ok(header)
     }
 
-    /// What checksum sectors of this device hold of its identity.
+    /// What the checksums of this device's sectors are salted with.
     #[must_use]
     pub fn tag(&self) -> u32 {
         u32::try_from(self.id & u128::from(u32::MAX)).expect("32 bits")
@@ -141,6 +143,8 @@ fn header_place(copy: usize) -> Place {
 pub struct ChecksumSector {
     /// The lower 32 bits of the identity of the device.
     pub tag: u32,
+    /// Rises by one with every write of the page, and begins again at 0.
+    pub generation: u32,
     /// Its number on the device: group * 8 + place in its page.
     pub sector: u32,
     /// Whether blocks may have been in flight.
@@ -158,7 +162,7 @@ impl ChecksumSector {
         self.verify(self.place()).expect("a checksum sector that we write is in range");
         let mut b = [0; SECTOR_BYTES];
         put(&mut b, layout::SECTOR_MAGIC, u64::from(SECTOR_MAGIC));
-        put(&mut b, layout::TAG, u64::from(self.tag));
+        put(&mut b, layout::GENERATION, u64::from(self.generation));
         put(&mut b, layout::SECTOR, u64::from(self.sector));
         let written = &self.written.to_le_bytes()[..layout::WRITTEN.bytes];
         b[layout::WRITTEN.offset..layout::WRITTEN.end()].copy_from_slice(written);
@@ -167,7 +171,7 @@ impl ChecksumSector {
         for (bytes, checksum) in places.zip(&self.checksums) {
             bytes.copy_from_slice(&checksum.to_le_bytes());
         }
-        let crc = structure_crc(SECTOR_SALT, &b, layout::SECTOR_CRC);
+        let crc = structure_crc(SECTOR_SALT ^ self.tag, &b, layout::SECTOR_CRC);
         put(&mut b, layout::SECTOR_CRC, u64::from(crc));
         b
     }
@@ -184,12 +188,10 @@ impl ChecksumSector {
             return Ok(None);
         }
         place.require_magic(get(b, layout::SECTOR_MAGIC), u64::from(SECTOR_MAGIC))?;
-        verify_crc(place, SECTOR_SALT, b, layout::SECTOR_CRC)?;
-        let found = (get_u32(b, layout::TAG), get_u32(b, layout::SECTOR));
-        if found != (tag, sector) {
-            let text = |(tag, sector)| format!("tag {tag:#010x}, sector {sector}");
-            place.require(false, &text((tag, sector)), text(found))?;
-        }
+        verify_crc(place, SECTOR_SALT ^ tag, b, layout::SECTOR_CRC)?;
+        let found = get_u32(b, layout::SECTOR);
+        place.require(found == sector, "its own number", found)?;
+        let generation = get_u32(b, layout::GENERATION);
         let open = get_u32(b, layout::OPEN);
         place.require(open <= 1, "open of 0 or 1", open)?;
         let mut written = [0; 16];
@@ -201,16 +203,25 @@ impl ChecksumSector {
             *checksum = u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
         }
         let written = u128::from_le_bytes(written);
-        let decoded = ChecksumSector { tag, sector, open: open == 1, written, checksums };
+        let open = open == 1;
+        let decoded = ChecksumSector { tag, generation, sector, open, written, checksums };
         decoded.verify(place)?;
         Ok(Some(decoded))
+    }
+
+    /// Whether this was written after `other`, which is of the same place.
+    #[must_use]
+    pub fn is_newer(&self, other: &ChecksumSector) -> bool {
+        let ahead = self.generation.wrapping_sub(other.generation);
+        ahead != 0 && ahead < 1 << 31
     }
 
     /// The sector as text.
     #[must_use]
     pub fn explain(&self) -> String {
         let state = if self.open { "open" } else { "clean" };
-        let mut text = format!("checksum sector {}, {state}\n", self.sector);
+        let mut text =
+            format!("checksum sector {}, generation {}, {state}\n", self.sector, self.generation);
         for (i, checksum) in self.checksums.iter().enumerate() {
             if self.written >> i & 1 == 1 {
                 writeln!(text, "  block {i:<5}crc {checksum:#010x}").expect("a String takes all");

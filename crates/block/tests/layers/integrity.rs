@@ -356,7 +356,26 @@ fn a_damaged_page_is_healed_from_the_other_copy() {
         let device = open(Arc::<Pair>::clone(&pair), &pair.ledger);
         assert_eq!(read(&device, 0, 300 * 4096), vec![1; 300 * 4096]);
     }
-    assert_eq!(counted(&pair.ledger), [0, 1, 0, 0]);
+    assert_eq!(counted(&pair.ledger), [0, 2, 0, 0]);
+}
+
+#[test]
+fn of_two_copies_of_a_page_of_which_one_lost_a_write_the_newer_counts() {
+    for side in 0..2 {
+        let (pair, device) = paired(Mismatch::Refuse);
+        write(&device, 0, &[1; 8192]);
+        device.clean().unwrap();
+        let mut page = [0; 4096];
+        env::Media::read_at(&*pair.media[side], GROUPS_OFFSET, &mut page).unwrap();
+        write(&device, 0, &[2; 4096]);
+        device.clean().unwrap();
+        env::Media::write_at(&*pair.media[side], GROUPS_OFFSET, &[IoSlice::new(&page)]).unwrap();
+        let device = open(Arc::<Pair>::clone(&pair), &pair.ledger);
+        assert_eq!(read(&device, 0, 8192), [[2; 4096], [1; 4096]].concat());
+        let pages = [0, 1].map(|side| sector(&pair.media[side], 0));
+        assert_eq!(pages[0], pages[1], "the older was written over");
+        assert_eq!(counted(&pair.ledger), [0, 8, 0, 0]);
+    }
 }
 
 #[test]

@@ -233,7 +233,7 @@ pub fn checksum_sector() -> ChecksumSector {
     checksums[0] = block_crc(&[0xa5; 4096]);
     checksums[119] = ZERO_BLOCK_CRC;
     let tag = integrity_header().tag();
-    ChecksumSector { tag, sector: 8, open: true, written: 1 | 1 << 119, checksums }
+    ChecksumSector { tag, generation: 3, sector: 8, open: true, written: 1 | 1 << 119, checksums }
 }
 
 pub fn crypt_header() -> CryptHeader {

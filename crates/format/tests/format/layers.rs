@@ -15,7 +15,7 @@ struct Case {
     name: &'static str,
     decode: Decode,
     sound: [u8; 512],
-    salt: &'static [u8; 4],
+    salt: u32,
     crc: usize,
 }
 
@@ -25,21 +25,21 @@ fn cases() -> Vec<Case> {
             name: "integrity header",
             decode: |bytes| IntegrityHeader::decode(bytes, 1).map(drop),
             sound: examples::integrity_header().encode(1),
-            salt: b"intg",
+            salt: u32::from_le_bytes(*b"intg"),
             crc: 8,
         },
         Case {
             name: "checksum sector",
             decode: decode_sector,
             sound: examples::checksum_sector().encode(),
-            salt: b"cksm",
+            salt: u32::from_le_bytes(*b"cksm") ^ examples::checksum_sector().tag,
             crc: 4,
         },
         Case {
             name: "crypt header",
             decode: |bytes| CryptHeader::decode(bytes, 1).map(drop),
             sound: examples::crypt_header().encode(1),
-            salt: b"cryp",
+            salt: u32::from_le_bytes(*b"cryp"),
             crc: 8,
         },
     ]
@@ -52,7 +52,7 @@ fn decode_sector(bytes: &[u8]) -> Result<()> {
 /// Makes the checksum right again, as a liar would.
 fn forge(case: &Case, bytes: &mut [u8; 512]) {
     let covered = [&bytes[..case.crc], &bytes[case.crc + 4..]].concat();
-    let crc = salted_crc(u32::from_le_bytes(*case.salt), &covered);
+    let crc = salted_crc(case.salt, &covered);
     bytes[case.crc..case.crc + 4].copy_from_slice(&crc.to_le_bytes());
 }
 
@@ -86,13 +86,22 @@ fn no_structure_passes_for_another() {
 fn a_sector_of_elsewhere_is_refused_and_zeros_are_one_that_was_never_written() {
     let sector = examples::checksum_sector();
     let bytes = sector.encode();
-    for (tag, number) in [(sector.tag, 9), (sector.tag ^ 1, 8)] {
-        let error = ChecksumSector::decode(&bytes, tag, number).unwrap_err();
-        assert_eq!(error.kind, FormatErrorKind::Invalid);
-    }
+    let error = ChecksumSector::decode(&bytes, sector.tag, 9).unwrap_err();
+    assert_eq!(error.kind, FormatErrorKind::Invalid);
+    let error = ChecksumSector::decode(&bytes, sector.tag ^ 1, 8).unwrap_err();
+    assert_eq!(error.kind, FormatErrorKind::Checksum);
     assert_eq!(ChecksumSector::decode(&[0; 512], 1, 1), Ok(None));
     let error = IntegrityHeader::decode(&examples::integrity_header().encode(1), 0).unwrap_err();
     assert_eq!((error.kind, error.address), (FormatErrorKind::Invalid, 0));
+}
+
+#[test]
+fn generations_are_compared_around_their_end() {
+    let of = |generation| ChecksumSector { generation, ..examples::checksum_sector() };
+    for (old, new) in [(0, 1), (u32::MAX, 0), (u32::MAX - 5, 7), (5, (1 << 31) + 4)] {
+        assert!(of(new).is_newer(&of(old)) && !of(old).is_newer(&of(new)), "{old} and {new}");
+    }
+    assert!(!of(4).is_newer(&of(4)));
 }
 
 #[test]
@@ -123,7 +132,7 @@ fn integrity_is_explained() {
     assert_eq!(examples::integrity_header().explain(), text);
     let text = examples::checksum_sector().explain();
     let lines: Vec<&str> = text.lines().collect();
-    assert_eq!((lines.len(), lines[0]), (3, "checksum sector 8, open"));
+    assert_eq!((lines.len(), lines[0]), (3, "checksum sector 8, generation 3, open"));
     assert_eq!(lines[2], "  block 119  crc 0x98f94189");
 }
 
@@ -141,15 +150,15 @@ proptest! {
 
     #[test]
     fn checksum_sectors_round_trip(
-        tag in any::<u32>(), sector in any::<u32>(), open in any::<bool>(),
-        written in any::<u128>(), first in any::<u32>(),
+        tag in any::<u32>(), generation in any::<u32>(), sector in any::<u32>(),
+        open in any::<bool>(), written in any::<u128>(), first in any::<u32>(),
     ) {
         let written = written >> 8;
         let mut checksums = [0; SECTOR_BLOCKS];
         for (i, checksum) in checksums.iter_mut().enumerate() {
             *checksum = if written >> i & 1 == 1 { first.wrapping_add(i as u32) } else { 0 };
         }
-        let value = ChecksumSector { tag, sector, open, written, checksums };
+        let value = ChecksumSector { tag, generation, sector, open, written, checksums };
         assert_eq!(ChecksumSector::decode(&value.encode(), tag, sector), Ok(Some(value)));
     }
 

@@ -28,6 +28,8 @@ pub(super) struct Group {
     in_flight: [u128; PAGE_SECTORS],
     /// Sectors that cannot be decoded, and what is there instead.
     damaged: BTreeMap<usize, Box<[u8; SECTOR_BYTES]>>,
+    /// The generation of the page that was written last, if one was.
+    generation: Option<u32>,
     /// Whether the device says durably that blocks may be in flight.
     pub open: bool,
     /// Whether the page in memory says something else than the one that was written last.
@@ -46,6 +48,7 @@ impl Group {
             written: [0; PAGE_SECTORS],
             in_flight: [0; PAGE_SECTORS],
             damaged: BTreeMap::new(),
+            generation: None,
             open: false,
             dirty: false,
             writers: 0,
@@ -56,6 +59,11 @@ impl Group {
     /// Takes what a sector says.
     pub(super) fn take_sector(&mut self, place: usize, sector: &ChecksumSector) {
         self.written[place] = sector.written;
+        // A page that was torn has sectors of two generations.
+        let is_ahead = |last: u32| sector.generation.wrapping_sub(last) < 1 << 31;
+        if self.generation.is_none_or(is_ahead) {
+            self.generation = Some(sector.generation);
+        }
         if sector.open {
             self.in_flight[place] = sector.written;
         }
@@ -68,8 +76,10 @@ impl Group {
         self.damaged.insert(place, bytes);
     }
 
-    /// The page as it is to be written.
-    pub(super) fn encode(&self, tag: u32, group: u64, open: bool) -> Box<[u8; PAGE_BYTES]> {
+    /// The page as it is to be written, of a new generation.
+    pub(super) fn encode(&mut self, tag: u32, group: u64, open: bool) -> Box<[u8; PAGE_BYTES]> {
+        let generation = self.generation.map_or(0, |last| last.wrapping_add(1));
+        self.generation = Some(generation);
         let mut page = Box::new([0; PAGE_BYTES]);
         for (place, bytes) in page.chunks_exact_mut(SECTOR_BYTES).enumerate() {
             if let Some(damaged) = self.damaged.get(&place) {
@@ -80,7 +90,7 @@ impl Group {
             checksums.copy_from_slice(&self.checksums[place * SECTOR_BLOCKS..][..SECTOR_BLOCKS]);
             let sector = sector_number(group, place);
             let written = self.written[place];
-            let sector = ChecksumSector { tag, sector, open, written, checksums };
+            let sector = ChecksumSector { tag, generation, sector, open, written, checksums };
             bytes.copy_from_slice(&sector.encode());
         }
         page

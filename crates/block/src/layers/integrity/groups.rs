@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use format::PAGE_BYTES;
-use format::integrity::{ChecksumSector, SECTOR_BYTES};
+use format::integrity::{ChecksumSector, PAGE_SECTORS, SECTOR_BYTES};
 use parking_lot::Mutex;
 
 use super::IntegrityDevice;
@@ -102,14 +102,14 @@ impl<D: BlockDevice> IntegrityDevice<D> {
 
     /// Reads a group's page, and settles what was in flight when it was written last.
     fn load(&self, number: u64) -> Result<Group> {
-        let at = page_offset(number);
-        let mut page = vec![0; PAGE_BYTES];
-        self.below.read_at(at, &mut page)?;
+        let pages = self.read_pages(page_offset(number))?;
         let mut group = Group::new();
         let mut open = 0;
-        for (place, bytes) in page.chunks_exact_mut(SECTOR_BYTES).enumerate() {
-            let offset = at + (place * SECTOR_BYTES) as u64;
-            match self.load_sector(sector_number(number, place), offset, bytes)? {
+        for place in 0..PAGE_SECTORS {
+            let within = place * SECTOR_BYTES..(place + 1) * SECTOR_BYTES;
+            let copies: Vec<&[u8]> = pages.iter().map(|page| &page[within.clone()]).collect();
+            let offset = page_offset(number) + within.start as u64;
+            match self.load_sector(sector_number(number, place), offset, &copies)? {
                 Loaded::Empty => {}
                 Loaded::Sector(sector) => {
                     open += usize::from(sector.open);
@@ -120,7 +120,7 @@ impl<D: BlockDevice> IntegrityDevice<D> {
         }
         if open > 0 {
             // A page that was torn while it was marked is open in part: the next write marks it.
-            group.open = open == PAGE_BYTES / SECTOR_BYTES;
+            group.open = open == PAGE_SECTORS;
             group.dirty = true;
             self.groups.active.lock().insert(number);
             self.settle(number, &mut group);
@@ -128,39 +128,71 @@ impl<D: BlockDevice> IntegrityDevice<D> {
         Ok(group)
     }
 
-    fn load_sector(&self, number: u32, offset: u64, bytes: &mut [u8]) -> Result<Loaded> {
-        let tag = self.header.tag();
-        let decode = |bytes: &[u8]| ChecksumSector::decode(bytes, tag, number);
-        match decode(bytes) {
-            Ok(Some(sector)) => return Ok(Loaded::Sector(Box::new(sector))),
-            // One copy may have lost the first write of the page.
-            Ok(None) if !self.any_copy_is(offset, |bytes| matches!(decode(bytes), Ok(Some(_)))) => {
-                return Ok(Loaded::Empty);
+    /// All copies of a page that can be read.
+    fn read_pages(&self, offset: u64) -> Result<Vec<Vec<u8>>> {
+        let copies = self.below.copies(offset, PAGE_BYTES as u64);
+        let (mut pages, mut failure) = (Vec::new(), None);
+        for copy in 0..copies {
+            let mut page = vec![0; PAGE_BYTES];
+            let read = match copies {
+                1 => self.below.read_at(offset, &mut page),
+                _ => self.below.read_copy(copy, offset, &mut page),
+            };
+            match read {
+                Ok(()) => pages.push(page),
+                Err(error) => failure = Some(error),
             }
-            Ok(None) | Err(_) => {}
         }
-        let mut found = Box::new([0; SECTOR_BYTES]);
-        found.copy_from_slice(bytes);
-        let is_sector = |bytes: &[u8]| matches!(decode(bytes), Ok(Some(_)));
-        let healed = self.heal_below(offset, bytes, &is_sector)?;
-        if let (Outcome::Transient | Outcome::Recovered, Ok(Some(sector))) = (healed, decode(bytes))
-        {
-            return Ok(Loaded::Sector(Box::new(sector)));
+        match failure {
+            Some(error) if pages.is_empty() => Err(error),
+            _ => Ok(pages),
         }
-        let is_empty = |bytes: &[u8]| matches!(decode(bytes), Ok(None));
-        if self.any_copy_is(offset, is_empty) {
-            self.heal_below(offset, bytes, &is_empty)?;
-            return Ok(Loaded::Empty);
-        }
-        Ok(Loaded::Damaged(found))
     }
 
-    fn any_copy_is(&self, offset: u64, holds: impl Fn(&[u8]) -> bool) -> bool {
-        let copies = self.below.copies(offset, SECTOR_BYTES as u64);
-        let mut bytes = [0; SECTOR_BYTES];
-        (0..copies)
-            .filter(|_| copies > 1)
-            .any(|copy| self.below.read_copy(copy, offset, &mut bytes).is_ok() && holds(&bytes))
+    /// What a sector is, by the newest of its copies that is sound; others are made to agree.
+    fn load_sector(&self, number: u32, offset: u64, copies: &[&[u8]]) -> Result<Loaded> {
+        let tag = self.header.tag();
+        let decode = |bytes: &[u8]| ChecksumSector::decode(bytes, tag, number);
+        let (mut newest, mut good): (Option<ChecksumSector>, Option<&[u8]>) = (None, None);
+        for &bytes in copies {
+            match decode(bytes) {
+                Ok(Some(sector)) if newest.as_ref().is_none_or(|n| sector.is_newer(n)) => {
+                    (newest, good) = (Some(sector), Some(bytes));
+                }
+                // One copy may have lost the first write of the page.
+                Ok(None) if good.is_none() => good = Some(bytes),
+                Ok(_) | Err(_) => {}
+            }
+        }
+        let Some(good) = good else {
+            return self.load_again(number, offset, copies[0]);
+        };
+        if copies.iter().any(|copy| *copy != good) {
+            if newest.as_ref().is_some_and(|sector| sector.open) {
+                // A crash left it so.
+                self.below.write_durable(offset, &[IoSlice::new(good)])?;
+            } else {
+                let mut bytes = good.to_vec();
+                self.heal_below(offset, &mut bytes, &|bytes| bytes == good)?;
+            }
+        }
+        Ok(newest.map_or(Loaded::Empty, |sector| Loaded::Sector(Box::new(sector))))
+    }
+
+    /// The same for one of which no copy is sound: it may be when it is read again.
+    fn load_again(&self, number: u32, offset: u64, found: &[u8]) -> Result<Loaded> {
+        let tag = self.header.tag();
+        let decode = |bytes: &[u8]| ChecksumSector::decode(bytes, tag, number);
+        let mut bytes = Box::new([0; SECTOR_BYTES]);
+        bytes.copy_from_slice(found);
+        match self.heal_below(offset, &mut bytes[..], &|bytes| decode(bytes).is_ok())? {
+            Outcome::Transient | Outcome::Recovered => match decode(&bytes[..]) {
+                Ok(Some(sector)) => Ok(Loaded::Sector(Box::new(sector))),
+                Ok(None) => Ok(Loaded::Empty),
+                Err(_) => Ok(Loaded::Damaged(bytes)),
+            },
+            Outcome::Agreed | Outcome::Unrecoverable => Ok(Loaded::Damaged(bytes)),
+        }
     }
 
     /// Fails if a write to these blocks would need checksums that were lost: in a sector of which
