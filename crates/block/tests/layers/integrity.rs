@@ -533,6 +533,22 @@ fn no_more_groups_are_open_or_in_memory_than_they_may() {
 }
 
 #[test]
+fn writes_to_groups_that_are_open_need_no_sync_though_as_many_are_open_as_may_be() {
+    let media = media(14);
+    IntegrityDevice::format(&over(&media), 99).unwrap();
+    let options = IntegrityOptions { groups_max: 4, open_max: 2, ..IntegrityOptions::default() };
+    let device = IntegrityDevice::open(over(&media), options, Arc::default()).unwrap();
+    write(&device, 0, &[1; 4096]);
+    write(&device, 960 * BLOCK, &[1; 4096]);
+    media.start_log();
+    for round in 0..10 {
+        write(&device, round * BLOCK, &[2; 4096]);
+        write(&device, (960 + round) * BLOCK, &[2; 4096]);
+    }
+    assert!(media.take_log().iter().all(|record| record.op == Op::Write));
+}
+
+#[test]
 fn threads_that_write_parts_of_the_same_blocks_lose_nothing() {
     let media = media(11);
     IntegrityDevice::format(&over(&media), 99).unwrap();

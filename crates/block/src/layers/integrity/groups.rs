@@ -66,6 +66,12 @@ impl Groups {
         self.active.lock().insert(number);
     }
 
+    /// Whether this group would be one too many.
+    fn is_full_for(&self, number: u64, open_max: usize) -> bool {
+        let active = self.active.lock();
+        active.len() >= open_max && !active.contains(&number)
+    }
+
     fn active(&self) -> Vec<u64> {
         self.active.lock().iter().copied().collect()
     }
@@ -119,7 +125,7 @@ impl<D: BlockDevice> IntegrityDevice<D> {
 
     /// Begins a write to blocks of a group: the device calls it open from now on.
     pub(super) fn begin(&self, span: &Span) -> Result<()> {
-        if self.groups.active.lock().len() >= self.options.open_max {
+        if self.groups.is_full_for(span.group, self.options.open_max) {
             self.clean_some(self.options.open_max / 2)?;
         }
         self.with_group(span.group, |group| {
