@@ -75,7 +75,9 @@ pub struct Array {
     top: Arc<dyn BlockDevice>,
     /// Whether something can be settled or brought up to date at all.
     is_redundant: bool,
-    /// The right to settle and to bring up to date.
+    /// Regions that were in flight when the array was used last.
+    unsettled: Mutex<Vec<usize>>,
+    /// The right to bring up to date.
     work: Mutex<()>,
 }
 
@@ -350,7 +352,7 @@ impl Array {
     /// # Errors
     /// Those of the device.
     pub fn tidy(&self) -> Result<()> {
-        if !self.is_redundant {
+        if !self.is_redundant || self.shared.is_unsettled() {
             return Ok(());
         }
         let quiet: Vec<usize> = {

@@ -365,6 +365,7 @@ fn nothing_flushed_is_lost_and_all_copies_agree_after_crashes_and_failures_of_a_
         let mut model = Model { now: zeros.clone(), flushed: zeros, maybe: Vec::new() };
         for _ in 0..8 {
             let array = rig.open();
+            array.settle_by_the_first().expect("settled");
             exercise(&array, &mut random, &mut model);
             match random.below(4) {
                 // The power fails, perhaps in the middle of something.
@@ -391,6 +392,7 @@ fn nothing_flushed_is_lost_and_all_copies_agree_after_crashes_and_failures_of_a_
                 _ => array.close().expect("closed"),
             }
             let array = rig.open();
+            array.settle_by_the_first().expect("settled");
             bring_up(&array);
             assert_eq!(standings(&array), [Standing::In; 2], "seed {seed}");
             array.flush().expect("a flush");
@@ -428,6 +430,7 @@ fn a_mark_is_not_taken_off_a_region_that_somebody_is_in() {
         drop(array);
         rig.crash(&mut Random::new(seed));
         let array = rig.open();
+        array.settle_by_the_first().expect("settled");
         let copies = [0, 1].map(|number| copy(&array, number, 0, DATA_BYTES as usize));
         assert!(copies[0] == copies[1], "seed {seed}");
     }

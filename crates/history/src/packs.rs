@@ -166,6 +166,15 @@ impl Store {
         Ok((pack, bytes.len() as u64))
     }
 
+    /// Whether bytes are the pack of a place, whole.
+    #[must_use]
+    pub fn is_pack(&self, bytes: &[u8], place: &PackPlace) -> bool {
+        let Ok(header) = PackHeader::decode(bytes) else { return false };
+        header.place == *place
+            && header.total_bytes() == bytes.len()
+            && self.pack_cache.decode(&header, &bytes[PACK_HEADER_BYTES..]).is_ok()
+    }
+
     /// Visits the packs of a segment in the order of their offsets; what cannot be read is passed
     /// by. Says how many bytes belong to no pack, up to the end of the last.
     ///
@@ -181,11 +190,16 @@ impl Store {
         while offset + (PACK_HEADER_BYTES as u64) <= self.zone_bytes {
             let at = self.zone_offset(zone) + offset;
             let mut bytes = [0; PACK_HEADER_BYTES];
-            let is_read = self.device.read_at(at, &mut bytes).is_ok();
-            let header = is_read.then(|| PackHeader::decode(&bytes)).and_then(|h| h.ok());
             let belongs = |place: &PackPlace| {
                 (place.segment, u64::from(place.offset), place.nonce) == (number, offset, nonce)
             };
+            let is_header =
+                |bytes: &[u8]| PackHeader::decode(bytes).is_ok_and(|h| belongs(&h.place));
+            let is_read = self.device.read_at(at, &mut bytes).is_ok() && is_header(&bytes);
+            // Behind the last pack another copy may know of one.
+            let is_read =
+                is_read || (offset == end && self.heal_if_known(at, &mut bytes, &is_header));
+            let header = is_read.then(|| PackHeader::decode(&bytes)).and_then(|h| h.ok());
             let Some(header) = header.filter(|header| belongs(&header.place)) else {
                 offset += u64::from(format::pack::PACK_ALIGNMENT);
                 continue;

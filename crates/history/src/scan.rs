@@ -144,7 +144,12 @@ fn heal_batch(store: &Store, header: &SegmentHeader, offset: usize) -> bool {
     })
 }
 
-fn belongs(batch: &Batch<'_>, header: &SegmentHeader, offset: usize, zone_bytes: usize) -> bool {
+pub(crate) fn belongs(
+    batch: &Batch<'_>,
+    header: &SegmentHeader,
+    offset: usize,
+    zone_bytes: usize,
+) -> bool {
     batch.header.segment == header.segment
         && batch.header.nonce == header.nonce
         && batch.header.offset as usize == offset

@@ -220,6 +220,21 @@ impl SimMedia {
         state.durable.flip(offset, bit);
     }
 
+    /// A byte offset in a page that has space on the device, at random; `None` if there is none.
+    pub fn somewhere(&self, random: &mut Random) -> Option<u64> {
+        let state = self.state.lock();
+        let words = state.allocated.len() as u64;
+        let first = random.below(words);
+        let word = (0..words).map(|n| (first + n) % words).find(|&word| {
+            state.allocated[usize::try_from(word).expect("a bitmap in memory")] != 0
+        })?;
+        let bits = state.allocated[usize::try_from(word).expect("a bitmap in memory")];
+        let nth = random.below(u64::from(bits.count_ones())) as usize;
+        let bit = (0..64).filter(|bit| bits >> bit & 1 == 1).nth(nth).expect("one of those set");
+        let offset = (word * 64 + bit) * PAGE_BYTES as u64 + random.below(PAGE_BYTES as u64);
+        (offset < self.len_bytes).then_some(offset)
+    }
+
     /// The changes that a power cut could lose, oldest first.
     #[must_use]
     pub fn unsynced(&self) -> Vec<Unsynced> {

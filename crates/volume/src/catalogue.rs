@@ -9,6 +9,7 @@
 
 mod backend;
 mod compactions;
+mod copies;
 mod figures;
 mod groups;
 mod guard;
@@ -202,6 +203,7 @@ impl Catalogue {
         if redb::StorageBackend::len(&media).unwrap_or(0) == 0 {
             return Err(Error::new(ErrorKind::Corrupt, "the pool has no catalogue"));
         }
+        copies::settle_copies(&media).map_err(failed)?;
         let opened = guarded(|| {
             let mut catalogue = Catalogue::open_with(media)?;
             // Every page's checksum, once, so that damage is found now and not as a wrong answer

@@ -57,6 +57,7 @@ mod recovery;
 mod resolve;
 mod retention;
 mod schedule;
+mod scrub;
 mod sift;
 mod source;
 mod space;

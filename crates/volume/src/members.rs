@@ -24,6 +24,7 @@ impl Pool {
         let device = Arc::<Array>::clone(&array) as Arc<dyn BlockDevice>;
         let pool = Pool::open_with(device, machine, options, files)?;
         pool.core.array.set(array).ok().expect("a pool is opened once");
+        pool.core.settle_members()?;
         Ok(pool)
     }
 

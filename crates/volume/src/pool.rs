@@ -85,17 +85,20 @@ pub fn read_superblock(device: &dyn BlockDevice) -> Result<Superblock> {
             found.push(format!("copy {copy}: beyond the end of the device"));
             continue;
         }
-        if let Err(e) = device.read_at(offset, &mut bytes) {
-            found.push(format!("copy {copy}: {e}"));
-            continue;
-        }
-        match Superblock::decode(&bytes, copy) {
-            Ok(superblock) => {
-                if best.as_ref().is_none_or(|b| b.generation < superblock.generation) {
-                    best = Some(superblock);
-                }
+        // A device that lost a write has an older one, which is as sound: all of them are asked.
+        for way in 0..device.copies(offset, bytes.len() as u64) {
+            if let Err(e) = device.read_copy(way, offset, &mut bytes) {
+                found.push(format!("copy {copy}: {e}"));
+                continue;
             }
-            Err(e) => found.push(format!("copy {copy}: {e}")),
+            match Superblock::decode(&bytes, copy) {
+                Ok(superblock) => {
+                    if best.as_ref().is_none_or(|b| b.generation < superblock.generation) {
+                        best = Some(superblock);
+                    }
+                }
+                Err(e) => found.push(format!("copy {copy}: {e}")),
+            }
         }
     }
     let Some(superblock) = best else {

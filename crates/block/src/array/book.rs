@@ -54,6 +54,12 @@ impl Book {
             && (!is_degraded || is_set(&self.regions.stale, region))
     }
 
+    /// The regions that are marked as open.
+    pub fn open_regions(&self) -> Vec<usize> {
+        let count = self.regions.count as usize;
+        (0..count).filter(|&region| is_set(&self.regions.open, region)).collect()
+    }
+
     /// Takes the mark off a region that is quiet.
     pub fn close(&mut self, region: usize) {
         clear(&mut self.regions.open, region);

@@ -1,5 +1,6 @@
 //! Making an array, and opening one: who is there, whose label counts, what is settled first.
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 
@@ -11,7 +12,7 @@ use units::WallTime;
 
 use super::book::Book;
 use super::member::MemberDevice;
-use super::regions::{Regions, is_set, set};
+use super::regions::{Regions, set};
 use super::{Array, Shared, build, code, is_readable, number_of, of_label};
 use crate::heal::Ledger;
 use crate::stack::Stack;
@@ -123,7 +124,7 @@ impl Array {
 
     /// Opens the members of an array wherever they are found among the candidates. One that is not
     /// found is put out; one that is older than the others is brought up to date while it is used;
-    /// what a crash left is settled before this returns.
+    /// what a crash left is [`Array::unsettled`].
     ///
     /// # Errors
     /// `Refused` when there are no labels, those of several arrays, too few members, or members
@@ -152,7 +153,8 @@ impl Array {
         let top = build(&shared, &stack);
         assert_eq!(top.len_bytes(), top_bytes(&stack, &label.members), "as long as was computed");
         let is_redundant = stack.is_redundant();
-        let array = Array { shared, top, is_redundant, work: Mutex::new(()) };
+        let unsettled = Mutex::default();
+        let array = Array { shared, top, is_redundant, unsettled, work: Mutex::new(()) };
         array.begin(&as_found, &missing, &back)?;
         Ok(array)
     }
@@ -180,29 +182,49 @@ impl Array {
         for &member in back {
             shared.tell(member, "member-back", "it is brought up to date".into());
         }
-        self.settle()
+        let is_open = !self.shared.book.lock().open_regions().is_empty();
+        self.shared.is_unsettled.store(is_open && self.is_redundant, Ordering::SeqCst);
+        *self.unsettled.lock() = self.shared.book.lock().open_regions();
+        Ok(())
     }
 
-    /// Makes what was in flight agree.
-    fn settle(&self) -> Result<(), ArrayError> {
-        let open: Vec<usize> = {
-            let book = self.shared.book.lock();
-            let regions = &book.regions;
-            (0..regions.count as usize).filter(|&r| is_set(&regions.open, r)).collect()
-        };
-        if !open.is_empty() && self.is_redundant {
-            let region_bytes = self.shared.book.lock().label.region_bytes;
-            self.shared.is_unsettled.store(true, Ordering::SeqCst);
-            for &region in &open {
-                let start = region as u64 * region_bytes;
-                let length = region_bytes.min(self.len_bytes() - start);
-                self.top.resync(start, length, Resync::All)?;
-            }
-            self.top.flush()?;
-            self.close_regions(&open)?;
-            self.shared.is_unsettled.store(false, Ordering::SeqCst);
+    /// What was in flight when the array was used last: copies may differ there. One side is read
+    /// until [`Array::end_settling`].
+    #[must_use]
+    pub fn unsettled(&self) -> Vec<Range<u64>> {
+        if !self.shared.is_unsettled.load(Ordering::SeqCst) {
+            return Vec::new();
         }
-        Ok(())
+        let region_bytes = self.shared.book.lock().label.region_bytes;
+        let range = |&region: &usize| {
+            let start = region as u64 * region_bytes;
+            start..(start + region_bytes).min(self.len_bytes())
+        };
+        self.unsettled.lock().iter().map(range).collect()
+    }
+
+    /// Says that what was in flight was looked at: wherever copies differ still, whoever reads
+    /// knows which is right, or nobody does.
+    ///
+    /// # Errors
+    /// Those of the device.
+    pub fn end_settling(&self) -> Result<(), DeviceError> {
+        let regions = std::mem::take(&mut *self.unsettled.lock());
+        self.top.flush()?;
+        self.shared.is_unsettled.store(false, Ordering::SeqCst);
+        self.close_regions(&regions)
+    }
+
+    /// Makes what was in flight agree, without knowing which copy is right: the first counts. For
+    /// what has no checksums above.
+    ///
+    /// # Errors
+    /// Those of the device.
+    pub fn settle_by_the_first(&self) -> Result<(), DeviceError> {
+        for range in self.unsettled() {
+            self.top.resync(range.start, range.end - range.start, Resync::All)?;
+        }
+        self.end_settling()
     }
 }
 

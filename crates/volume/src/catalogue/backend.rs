@@ -122,6 +122,71 @@ impl CatalogueMedia {
         Ok(())
     }
 
+    /// Looks at all copies of every page; those that are not what it is known to be are healed.
+    ///
+    /// # Errors
+    /// The device's; `InvalidData` where no copy is right.
+    pub fn scrub(&self) -> io::Result<()> {
+        let mut page = vec![0; BLOCK_BYTES as usize];
+        let pages = self.state.lock().superblock.catalogue_bytes / BLOCK_BYTES;
+        for number in 0..pages {
+            redb::StorageBackend::read(self, number * BLOCK_BYTES, &mut page)?;
+            self.agree(number * BLOCK_BYTES, &page)?;
+        }
+        Ok(())
+    }
+
+    /// In how many ways the catalogue can be had.
+    pub fn copies(&self) -> usize {
+        let zone_bytes = self.state.lock().superblock.zone_bytes;
+        let zones = self.state.lock().superblock.catalogue_zones.clone();
+        let of = |zone: &u32| self.device.copies(u64::from(*zone) * zone_bytes, zone_bytes);
+        zones.iter().map(of).max().unwrap_or(1)
+    }
+
+    /// Reads the catalogue in one of these ways.
+    ///
+    /// # Errors
+    /// The device's.
+    pub fn read_copy(&self, copy: usize, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        self.pieces(offset, out.len(), |at, range| {
+            self.device.read_copy(copy, at, &mut out[range]).map_err(io::Error::other)
+        })
+    }
+
+    /// Makes all copies of the catalogue what one of them is.
+    ///
+    /// # Errors
+    /// The device's.
+    pub fn spread(&self, copy: usize) -> io::Result<()> {
+        let mut page = vec![0; BLOCK_BYTES as usize];
+        let pages = self.state.lock().superblock.catalogue_bytes / BLOCK_BYTES;
+        for number in 0..pages {
+            self.read_copy(copy, number * BLOCK_BYTES, &mut page)?;
+            self.agree(number * BLOCK_BYTES, &page)?;
+        }
+        Ok(())
+    }
+
+    /// Makes all copies of a page what is known of it.
+    fn agree(&self, offset: u64, page: &[u8]) -> io::Result<()> {
+        let mut other = page.to_vec();
+        self.pieces(offset, page.len(), |at, _| {
+            for copy in 0..self.device.copies(at, BLOCK_BYTES) {
+                let same = self.device.read_copy(copy, at, &mut other).is_ok() && other == page;
+                if !same {
+                    let right = |bytes: &[u8]| bytes == page;
+                    return self
+                        .device
+                        .heal(at, &mut other, &right)
+                        .map(drop)
+                        .map_err(io::Error::other);
+                }
+            }
+            Ok(())
+        })
+    }
+
     /// Heals what was read at `offset`, page by page, where it is not what it is known to be.
     fn heal(&self, offset: u64, out: &mut [u8]) -> io::Result<bool> {
         let first = offset.div_ceil(BLOCK_BYTES);

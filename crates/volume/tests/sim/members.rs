@@ -6,7 +6,7 @@ use block::stack::Stack;
 use block::{Array, Candidate, Identities, MediaDevice};
 use env::Media;
 use hindsight_volume::{Error, ErrorKind, Result};
-use sim::{Random, SimMedia};
+use sim::{Random, SimMedia, Trick};
 use units::WallTime;
 
 use crate::workload::START_NS;
@@ -54,6 +54,26 @@ impl World {
     /// All media.
     pub fn all_media(&self) -> impl Iterator<Item = &Arc<SimMedia>> {
         std::iter::once(&self.media).chain(&self.others)
+    }
+
+    /// Lets the first member rot, lose writes, write elsewhere and read elsewhere.
+    pub fn lie(&mut self) {
+        if self.stack.is_none() || !self.random.chance(120) {
+            return;
+        }
+        let Some(somewhere) = self.media.somewhere(&mut self.random) else { return };
+        self.lies += 1;
+        match self.random.below(6) {
+            0..3 => self.media.rot(somewhere, self.random.below(8) as u8),
+            3 => self.media.trick(Trick::LoseWrite),
+            4 => self.media.trick(Trick::MisdirectWrite(somewhere)),
+            _ => self.media.trick(Trick::MisdirectRead(somewhere)),
+        }
+    }
+
+    /// Counts what was healed since the pool was opened.
+    pub fn note_healed(&mut self) {
+        self.healed += self.pool.as_ref().map_or(0, |pool| pool.status().healed.recovered);
     }
 
     /// What the server does every some seconds.

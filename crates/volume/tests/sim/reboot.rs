@@ -66,6 +66,7 @@ impl World {
     pub fn reboot(&mut self, how: Reboot, under_way: Option<&Action>) {
         // A process that is killed drops nothing in order.
         self.media.halt_now();
+        self.note_healed();
         self.views.clear();
         self.pool = None;
         loop {

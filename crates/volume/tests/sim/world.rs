@@ -54,6 +54,9 @@ pub struct World {
     /// The stack that the pool is on, and its other members.
     pub stack: Option<Stack>,
     pub others: Vec<Arc<SimMedia>>,
+    /// How often the first member was made to lie, and how often that was healed.
+    pub lies: u64,
+    pub healed: u64,
     /// Files that volumes are imported from.
     pub files: Arc<SimFiles>,
     /// Time.
@@ -120,6 +123,8 @@ impl World {
             media,
             stack,
             others,
+            lies: 0,
+            healed: 0,
             files: Arc::default(),
             clock,
             random,
@@ -163,6 +168,8 @@ impl World {
             media,
             stack: None,
             others: Vec::new(),
+            lies: 0,
+            healed: 0,
             files: Arc::clone(&self.files),
             clock,
             random: self.random.clone(),
@@ -286,6 +293,7 @@ impl World {
             println!("  {} (op {})", shorten(action), self.media.changes());
         }
         self.intent = None;
+        self.lie();
         let outcome = self.perform(action);
         if self.verbose {
             let failed = self.media.take_log().into_iter().filter(|record| !record.ok);

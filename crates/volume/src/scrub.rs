@@ -1,0 +1,89 @@
+//! Looking at every copy of everything that is stored, and what is done after a crash where there are
+//! several copies.
+//!
+//! After a crash copies may differ where something was in flight. None of them is taken for the
+//! right one: a copy that rotted before would be spread over a good one. Until everything in the
+//! open regions was looked at, by its own checksums, one side is read and the others are asked
+//! where that is wrong. What still differs then is in places that nobody reads, or, with the
+//! present in place, is checked against the map by whoever reads it.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use history::{Scrub, ScrubReport, Slot, Version};
+
+use crate::core::Core;
+use crate::opening::{Opening, Patience};
+use crate::{Error, ErrorKind, Result};
+
+impl Core {
+    /// Looks at all copies of everything that touches some ranges of the device.
+    ///
+    /// # Errors
+    /// Those of the device.
+    pub fn scrub(&self, ranges: &[Range<u64>]) -> Result<ScrubReport> {
+        let store = &self.store;
+        let _epoch = store.enter();
+        let touches = |from: u64, length: u64| {
+            ranges.iter().any(|range| range.start < from + length && from < range.end)
+        };
+        let is_needed = |version: &Version| self.still_names(version);
+        let mut scrub = Scrub::new(store, &is_needed);
+        for segment in store.segments() {
+            if touches(store.zone_offset(segment.zone), store.zone_bytes) {
+                scrub.segment(&segment)?;
+            }
+        }
+        let wants = |at: u64| touches(at, format::PAGE_BYTES as u64);
+        let timelines: Vec<_> =
+            self.timelines.read().values().map(|(_, t)| Arc::clone(t)).collect();
+        for run in timelines.iter().flat_map(|timeline| timeline.runs()) {
+            scrub.pages(run.id, &run.extents, &wants);
+        }
+        for volume in self.all_volumes() {
+            for run in volume.times.runs() {
+                scrub.pages(run.id, &run.pages, &wants);
+            }
+        }
+        let report = scrub.report;
+        self.media.scrub().map_err(|e| Error::new(ErrorKind::Corrupt, e.to_string()))?;
+        Ok(report)
+    }
+
+    /// Whether the map still names a version where it was found. What cannot be told is needed.
+    fn still_names(&self, version: &Version) -> bool {
+        let timelines = self.timelines.read();
+        let Some((_, timeline)) = timelines.get(&version.timeline) else { return false };
+        let of = (timeline.log, String::new());
+        let at = version.seq;
+        let opening = Opening::new(Arc::clone(&self.store), of, Arc::clone(timeline), at, u64::MAX);
+        let mut slots = [Slot::default()];
+        match opening.look_up(version.block.0, &mut slots, Patience::Full) {
+            Ok(_) => slots[0].location == version.location,
+            Err(_) => true,
+        }
+    }
+
+    /// Looks at what was in flight when the pool was used last.
+    ///
+    /// # Errors
+    /// Those of the device.
+    pub fn settle_members(&self) -> Result<()> {
+        let Some(array) = self.array.get() else { return Ok(()) };
+        let ranges = array.unsettled();
+        if ranges.is_empty() {
+            return Ok(());
+        }
+        let report = self.scrub(&ranges)?;
+        array.end_settling()?;
+        if report.wrong > 0 {
+            let detail = format!(
+                "after a crash: {} ranges differed, {} were written again from a copy that was \
+                 right, {} blocks are lost",
+                report.wrong, report.healed, report.lost
+            );
+            self.note("settle", "", detail)?;
+        }
+        Ok(())
+    }
+}
