@@ -17,7 +17,7 @@ use zeroize::Zeroizing;
 
 pub use self::key::{CryptKey, KeySource};
 use self::xts::{CELL, Xts};
-use super::header::read_copies;
+use super::header::{Unusable, read_copies};
 use crate::ranges::RangeLock;
 use crate::{BlockDevice, DeviceError, DeviceErrorKind, Operation, Outcome, Result, Resync, Right};
 
@@ -102,22 +102,32 @@ impl<D: BlockDevice> CryptDevice<D> {
             let expected = DATA_OFFSET + sector;
             return Err(CryptError::TooShort { device, bytes, expected });
         }
-        let mut salt = [0; 32];
         let mut data_key = Zeroizing::new([0; key::DATA_KEY_BYTES]);
-        random(&mut salt);
         random(&mut data_key[..]);
         let (first, second) = data_key.split_at(32);
-        if first == second || salt == *first || salt == *second {
+        let header = sealed(sectors, key, &data_key, random);
+        if first == second || header.salt == *first || header.salt == *second {
             return Err(CryptError::Random);
         }
-        let header = CryptHeader { sectors, salt, wrapped_key: key.wrap(&salt, &data_key) };
         for offset in COPY_OFFSETS {
             below.write_durable(offset, &[IoSlice::new(&[0; SECTOR_BYTES])])?;
         }
-        for (copy, offset) in COPY_OFFSETS.into_iter().enumerate() {
-            below.write_durable(offset, &[IoSlice::new(&header.encode(copy))])?;
-        }
-        Ok(())
+        Ok(write_headers(below, &header)?)
+    }
+
+    /// From now on `new` opens the device, and `old` does not; nothing is encrypted anew. A crash in
+    /// between leaves one that either opens, until it is opened: then only that one does.
+    ///
+    /// # Errors
+    /// As those of opening it with `old`, and those of the device below.
+    pub fn change_key(
+        below: &D,
+        old: &CryptKey,
+        new: &CryptKey,
+        random: &mut dyn FnMut(&mut [u8]),
+    ) -> std::result::Result<(), CryptError> {
+        let (header, data_key) = read_header(below, old)?;
+        Ok(write_headers(below, &sealed(header.sectors, new, &data_key, random))?)
     }
 
     /// The encrypted device that is on `below`.
@@ -126,18 +136,13 @@ impl<D: BlockDevice> CryptDevice<D> {
     /// Those of the device below; `WrongKey`; `Header` if it is no encrypted device, or one of
     /// another version; `TooShort` if it was cut.
     pub fn open(below: D, key: &CryptKey) -> std::result::Result<CryptDevice<D>, CryptError> {
-        let decode = CryptHeader::decode;
-        let header = read_copies(&below, &COPY_OFFSETS, decode, CryptHeader::encode)
-            .map_err(|text| CryptError::Header { device: below.describe(), text })?;
+        let (header, data_key) = read_header(&below, key)?;
         let len_bytes = header.sectors * SECTOR_BYTES as u64;
         let (device, bytes, expected) =
             (below.describe(), below.len_bytes(), DATA_OFFSET + len_bytes);
         if bytes < expected {
             return Err(CryptError::TooShort { device, bytes, expected });
         }
-        let Some(data_key) = key.unwrap(&header.salt, &header.wrapped_key) else {
-            return Err(CryptError::WrongKey { device });
-        };
         let (xts, ranges) = (Xts::new(&data_key), RangeLock::default());
         Ok(CryptDevice { below, xts, len_bytes, ranges })
     }
@@ -375,4 +380,39 @@ impl Cells {
     fn is_exact(&self) -> bool {
         self.wanted == (0..self.length())
     }
+}
+
+/// A header for a key, with a salt of its own.
+fn sealed(
+    sectors: u64,
+    key: &CryptKey,
+    data_key: &[u8; key::DATA_KEY_BYTES],
+    random: &mut dyn FnMut(&mut [u8]),
+) -> CryptHeader {
+    let mut salt = [0; 32];
+    random(&mut salt);
+    CryptHeader { sectors, salt, wrapped_key: key.wrap(&salt, data_key) }
+}
+
+fn write_headers(below: &dyn BlockDevice, header: &CryptHeader) -> Result<()> {
+    for (copy, offset) in COPY_OFFSETS.into_iter().enumerate() {
+        below.write_durable(offset, &[IoSlice::new(&header.encode(copy))])?;
+    }
+    Ok(())
+}
+
+/// The header, and the key of the data in it.
+fn read_header(
+    below: &dyn BlockDevice,
+    key: &CryptKey,
+) -> std::result::Result<(CryptHeader, key::DataKey), CryptError> {
+    let (decode, encode) = (CryptHeader::decode, CryptHeader::encode);
+    let accept = |header: &CryptHeader| key.unwrap(&header.salt, &header.wrapped_key);
+    read_copies(below, &COPY_OFFSETS, decode, encode, accept).map_err(|unusable| {
+        let device = below.describe();
+        match unusable {
+            Unusable::Damaged(text) => CryptError::Header { device, text },
+            Unusable::Refused => CryptError::WrongKey { device },
+        }
+    })
 }

@@ -19,7 +19,7 @@ use format::integrity::{BLOCK_BYTES, COPY_OFFSETS, GROUP_BLOCKS, IntegrityHeader
 
 use self::geometry::{BLOCK, Span, block_number, block_offset, blocks_of, spans};
 use self::group::{Group, Known};
-use super::header::read_copies;
+use super::header::{Unusable, read_copies};
 use crate::heal::{Piece, heal_pieces};
 use crate::ranges::RangeLock;
 use crate::{
@@ -116,8 +116,15 @@ impl<D: BlockDevice> IntegrityDevice<D> {
     ) -> Result<IntegrityDevice<D>> {
         assert!(options.open_max < options.groups_max && options.open_max > 0, "{options:?}");
         let decode = IntegrityHeader::decode;
-        let header = read_copies(&below, &COPY_OFFSETS, decode, IntegrityHeader::encode)
-            .map_err(|text| refusal(&below, DeviceErrorKind::Corrupt, text))?;
+        let accept = |_: &IntegrityHeader| Some(());
+        let read = read_copies(&below, &COPY_OFFSETS, decode, IntegrityHeader::encode, accept);
+        let (header, ()) = read.map_err(|unusable| {
+            let text = match unusable {
+                Unusable::Damaged(text) => text,
+                Unusable::Refused => unreachable!("every sound header is accepted"),
+            };
+            refusal(&below, DeviceErrorKind::Corrupt, text)
+        })?;
         if geometry::bytes_for(header.blocks) > below.len_bytes() {
             let text = format!("shorter than the {} blocks that it had", header.blocks);
             return Err(refusal(&below, DeviceErrorKind::Corrupt, text));

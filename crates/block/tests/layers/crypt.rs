@@ -400,7 +400,7 @@ fn a_crash_while_it_is_made_leaves_none_or_all() {
 #[test]
 fn keys_are_derived_wrapped_and_used_as_the_format_says() {
     let media = Arc::new(SimMedia::new(Crypt::bytes_below(LEN), 1));
-    let mut next = [0, 100].into_iter();
+    let mut next = [100, 0].into_iter();
     let mut fill = |bytes: &mut [u8]| {
         let first: u8 = next.next().expect("two are asked for");
         bytes.iter_mut().enumerate().for_each(|(i, byte)| *byte = first + i as u8);
@@ -430,5 +430,44 @@ fn every_part_of_a_few_cells_is_written_and_read_alone() {
             let part = read(&device, 496 + start, (end - start) as usize);
             assert_eq!(part, vec![2; (end - start) as usize]);
         }
+    }
+}
+
+#[test]
+fn a_key_is_changed_without_encrypting_anew() {
+    let (media, device) = single(13);
+    write(&device, 0, &[1; 5000]);
+    let data = below(&media)[DATA_OFFSET as usize..].to_vec();
+    drop(device);
+    let mut random = Random::new(4);
+    let mut fill = |bytes: &mut [u8]| random.fill(bytes);
+    let wrong = CryptDevice::change_key(&over(&media), &key(9), &key(8), &mut fill);
+    assert!(matches!(wrong, Err(CryptError::WrongKey { .. })));
+    CryptDevice::change_key(&over(&media), &key(7), &key(8), &mut fill).unwrap();
+    assert!(matches!(refusal(over(&media), &key(7)), CryptError::WrongKey { .. }));
+    let device = CryptDevice::open(over(&media), &key(8)).unwrap();
+    assert_eq!(read(&device, 0, 5000), [1; 5000]);
+    assert!(below(&media)[DATA_OFFSET as usize..] == data);
+    // Of either copy nothing is left that the old key opens.
+    for copy in COPY_OFFSETS {
+        media.rot(copy, 1);
+        assert!(matches!(refusal(over(&media), &key(7)), CryptError::WrongKey { .. }));
+        media.rot(copy, 1);
+    }
+}
+
+#[test]
+fn a_crash_while_a_key_is_changed_leaves_one_that_either_opens_until_one_did() {
+    for (first, then) in [(7, 8), (8, 7)] {
+        let (media, _) = single(14);
+        let mut random = Random::new(4);
+        // The first copy is written and synced, the second is not.
+        media.halt_after(2);
+        let mut fill = |bytes: &mut [u8]| random.fill(bytes);
+        CryptDevice::change_key(&over(&media), &key(7), &key(8), &mut fill).expect_err("a halt");
+        media.crash_with(&mut |_, _| Keep::Nothing);
+        assert!(CryptDevice::open(over(&media), &key(first)).is_ok());
+        assert!(matches!(refusal(over(&media), &key(then)), CryptError::WrongKey { .. }));
+        assert!(CryptDevice::open(over(&media), &key(first)).is_ok());
     }
 }

@@ -19,6 +19,8 @@ const MARK: u64 = 0xa6a6_a6a6_a6a6_a6a6;
 
 /// Bytes of the key of the data.
 pub(super) const DATA_KEY_BYTES: usize = 64;
+/// A key of the data, wiped when it is dropped.
+pub(super) type DataKey = Zeroizing<[u8; DATA_KEY_BYTES]>;
 /// The same, wrapped.
 pub(super) const WRAPPED_BYTES: usize = DATA_KEY_BYTES + 8;
 
@@ -63,11 +65,7 @@ impl CryptKey {
     }
 
     /// The key of the data, if this is the key that wrapped it.
-    pub(super) fn unwrap(
-        &self,
-        salt: &[u8; 32],
-        wrapped: &[u8; WRAPPED_BYTES],
-    ) -> Option<Zeroizing<[u8; DATA_KEY_BYTES]>> {
+    pub(super) fn unwrap(&self, salt: &[u8; 32], wrapped: &[u8; WRAPPED_BYTES]) -> Option<DataKey> {
         let mut bytes = Zeroizing::new(*wrapped);
         if !unwrap(&self.wrapping_key(salt), &mut bytes[..]) {
             return None;
