@@ -26,6 +26,9 @@ pub enum DeviceErrorKind {
     Full,
     /// The request lies beyond the device's end: our mistake or a damaged pointer.
     OutOfRange,
+    /// The device answered, and a layer's checksums say that the bytes are not what was written,
+    /// in any copy that there is.
+    Corrupt,
 }
 
 /// A failed device request, with where and what.

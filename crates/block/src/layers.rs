@@ -2,14 +2,21 @@
 //!
 //! A layer forwards by default and overrides only what it changes.
 
+mod crypt;
+mod delay;
 mod fault;
 mod gates;
+mod header;
+mod integrity;
 mod memory;
 mod mirror;
 mod stripe;
 mod tap;
 
+pub use crypt::{CryptDevice, CryptError, CryptKey, KeySource};
+pub use delay::{DelayDevice, Delays};
 pub use fault::{Effect, FaultDevice, FaultPlan, FaultRule, Pause};
+pub use integrity::{IntegrityDevice, IntegrityOptions, Mismatch};
 pub use memory::MemoryDevice;
 pub use mirror::{Keeper, MirrorDevice, Side, Standing};
 pub use stripe::StripeDevice;

@@ -11,6 +11,8 @@ mod error;
 pub mod heal;
 mod layers;
 mod media;
+mod ranges;
+mod slices;
 mod space;
 pub mod stack;
 
@@ -18,8 +20,9 @@ pub use array::{Array, ArrayError, Candidate, Event, Identities, MemberStatus, h
 pub use error::{DeviceError, DeviceErrorKind, Operation};
 pub use heal::{Ledger, Outcome, Right};
 pub use layers::{
-    Effect, FaultDevice, FaultPlan, FaultRule, Keeper, MemoryDevice, MirrorDevice,
-    OperationCounters, Pause, Side, Standing, StripeDevice, Tap, TapDevice, TraceRecord,
+    CryptDevice, CryptError, CryptKey, DelayDevice, Delays, Effect, FaultDevice, FaultPlan,
+    FaultRule, IntegrityDevice, IntegrityOptions, Keeper, KeySource, MemoryDevice, MirrorDevice,
+    Mismatch, OperationCounters, Pause, Side, Standing, StripeDevice, Tap, TapDevice, TraceRecord,
 };
 pub use media::MediaDevice;
 pub use space::{Purpose, Zones};

@@ -7,12 +7,13 @@ use std::sync::Arc;
 
 use env::{FileMedia, Media, RealClock};
 use hindsight_block::{
-    Array, BlockDevice, Candidate, DeviceErrorKind, Effect, FaultDevice, FaultPlan, FaultRule,
-    Identities, MediaDevice, MemoryDevice, Operation, Pause, StripeDevice, Tap, TapDevice,
+    Array, BlockDevice, Candidate, CryptDevice, CryptKey, DelayDevice, Delays, DeviceErrorKind,
+    Effect, FaultDevice, FaultPlan, FaultRule, Identities, IntegrityDevice, IntegrityOptions,
+    MediaDevice, MemoryDevice, Operation, Pause, StripeDevice, Tap, TapDevice,
 };
 use sim::{Random, SimMedia};
 
-const LEN_BYTES: u64 = 3 << 20;
+const LEN_BYTES: u64 = 9 << 20;
 
 type Device = Arc<dyn BlockDevice>;
 
@@ -22,6 +23,12 @@ fn no_pause() -> Pause {
 
 fn quiet_fault(below: Device) -> Device {
     Arc::new(FaultDevice::new(below, Arc::new(FaultPlan::default()), no_pause()))
+}
+
+/// Writes and flushes wait; reads need not.
+fn delayed(below: Device) -> Device {
+    let delays = Delays { read_ns: 0, ..Delays::all(1) };
+    Arc::new(DelayDevice::new(below, delays, no_pause()))
 }
 
 fn tapped(below: Device) -> Device {
@@ -35,6 +42,23 @@ fn memory(n: u64) -> Device {
 
 fn over(media: impl Media + 'static) -> Device {
     Arc::new(MediaDevice::new(Arc::new(media)))
+}
+
+/// A device with checksums that keeps those of one group in memory, or of many.
+fn checked(groups_max: usize, below: impl FnOnce(u64) -> Device) -> Device {
+    let below = below(IntegrityDevice::<Device>::bytes_below(LEN_BYTES));
+    IntegrityDevice::format(&below, 7).expect("a device to format");
+    let options = IntegrityOptions { groups_max, open_max: 1, ..IntegrityOptions::default() };
+    Arc::new(IntegrityDevice::open(below, options, Arc::default()).expect("an integrity device"))
+}
+
+/// A device that is encrypted.
+fn encrypted(below: impl FnOnce(u64) -> Device) -> Device {
+    let below = below(CryptDevice::<Device>::bytes_below(LEN_BYTES));
+    let key = CryptKey::new(vec![7; 32]).expect("long enough");
+    let mut random = Random::new(1);
+    CryptDevice::format(&below, &key, &mut |bytes| random.fill(bytes)).expect("room for it");
+    Arc::new(CryptDevice::open(below, &key).expect("the right key"))
 }
 
 /// A stack over members of which each has so many bytes for it.
@@ -80,6 +104,11 @@ fn on_every_device(rule: impl Fn(&Device)) {
         quiet_fault(file()),
         tapped(Arc::new(MemoryDevice::new(LEN_BYTES))),
         tapped(quiet_fault(over(SimMedia::new(LEN_BYTES, 4)))),
+        delayed(over(SimMedia::new(LEN_BYTES, 5))),
+        encrypted(|len| over(SimMedia::new(len, 7))),
+        encrypted(|len| quiet_fault(Arc::new(MemoryDevice::new(len)))),
+        checked(2, |len| Arc::new(MemoryDevice::new(len))),
+        checked(9, |len| tapped(over(SimMedia::filled(len, 6, 0xa5)))),
         quiet_fault(tapped(file())),
         Arc::new(StripeDevice::new(vec![memory(3), memory(3), memory(3)], 4096)),
         array("a", LEN_BYTES),

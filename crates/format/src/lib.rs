@@ -33,6 +33,9 @@
 //!   `LeafPage` (`encode(address, &[Entry])`, `decode(Box<[u8; 4096]>, address)`, `len`, `get(i)`,
 //!   `seek(key, seq)`), `LEAF_ENTRIES_MAX`.
 //! - `run`: `RunFooter` (`encode`, `decode`), `IndexEntry`, `IndexPage`, `INDEX_ENTRIES_MAX`.
+//! - `integrity`: `IntegrityHeader` (`encode(copy)`, `decode(&[u8], copy)`), `ChecksumSector`
+//!   (`encode`, `decode(&[u8], tag, sector)`).
+//! - `crypt`: `CryptHeader` (`encode(copy)`, `decode(&[u8], copy)`).
 //! - `time`: `TimeEntry`, `TimePage` (`encode`, `decode`, `get`, `seek_time`, `seek_seq`),
 //!   `TIME_ENTRIES_MAX`.
 //! - `trace`: `TraceHeader`, `FrameEncoder` (`push_request`, `requests(before)`, `name`, `end`),
@@ -44,7 +47,9 @@ mod error;
 
 pub mod batch;
 pub mod checksum;
+pub mod crypt;
 pub mod field;
+pub mod integrity;
 pub mod label;
 pub mod location;
 pub mod map;

@@ -65,7 +65,7 @@ impl From<DeviceError> for Error {
             DeviceErrorKind::Full => ErrorKind::Full,
             DeviceErrorKind::Io => ErrorKind::Io,
             // A pointer beyond the device's end came from damaged metadata.
-            DeviceErrorKind::OutOfRange => ErrorKind::Corrupt,
+            DeviceErrorKind::OutOfRange | DeviceErrorKind::Corrupt => ErrorKind::Corrupt,
         };
         Error { kind, message: source.to_string(), source: Some(Box::new(source)) }
     }

@@ -1,7 +1,9 @@
 //! The fault layer: errors and delays by rule, for the real server and for tests.
 //!
 //! Invariants: 1. without a rule everything is forwarded untouched; 2. a request that is failed
-//! here never reaches what lies below; 3. the layer reads no clock: how to wait is given to it.
+//! here never reaches what lies below; 3. the layer reads no clock: how to wait is given to it;
+//! 4. to read a copy and to heal meet the rules of reads, a resync those of writes, and a durable
+//! write those of writes and of flushes.
 
 use std::io::{self, IoSlice};
 use std::ops::Range;
@@ -9,7 +11,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use crate::{BlockDevice, DeviceError, DeviceErrorKind, Operation, Result};
+use crate::{BlockDevice, DeviceError, DeviceErrorKind, Operation, Outcome, Result, Resync, Right};
 
 /// Waits this many nanoseconds: a sleep in the server, a step of the clock in the simulator.
 pub type Pause = Arc<dyn Fn(u64) + Send + Sync>;
@@ -110,6 +112,7 @@ impl<D: BlockDevice> FaultDevice<D> {
                 let source = match kind {
                     DeviceErrorKind::Full => io::Error::from(io::ErrorKind::StorageFull),
                     DeviceErrorKind::OutOfRange => io::Error::from(io::ErrorKind::InvalidInput),
+                    DeviceErrorKind::Corrupt => io::Error::from(io::ErrorKind::InvalidData),
                     DeviceErrorKind::Io => io::Error::other("injected by the fault layer"),
                 };
                 let device = self.describe();
@@ -157,6 +160,32 @@ impl<D: BlockDevice> BlockDevice for FaultDevice<D> {
     fn discard(&self, offset: u64, length_bytes: u64) -> Result<()> {
         self.meet(Operation::Discard, offset, length_bytes)?;
         self.below.discard(offset, length_bytes)
+    }
+
+    fn write_durable(&self, offset: u64, slices: &[IoSlice<'_>]) -> Result<()> {
+        let length_bytes = slices.iter().map(|s| s.len() as u64).sum();
+        self.meet(Operation::Write, offset, length_bytes)?;
+        self.meet(Operation::Flush, 0, self.len_bytes())?;
+        self.below.write_durable(offset, slices)
+    }
+
+    fn copies(&self, offset: u64, length_bytes: u64) -> usize {
+        self.below.copies(offset, length_bytes)
+    }
+
+    fn read_copy(&self, copy: usize, offset: u64, buffer: &mut [u8]) -> Result<()> {
+        self.meet(Operation::Read, offset, buffer.len() as u64)?;
+        self.below.read_copy(copy, offset, buffer)
+    }
+
+    fn heal(&self, offset: u64, buffer: &mut [u8], right: &Right<'_>) -> Result<Outcome> {
+        self.meet(Operation::Read, offset, buffer.len() as u64)?;
+        self.below.heal(offset, buffer, right)
+    }
+
+    fn resync(&self, offset: u64, length_bytes: u64, which: Resync) -> Result<()> {
+        self.meet(Operation::Write, offset, length_bytes)?;
+        self.below.resync(offset, length_bytes, which)
     }
 
     fn describe(&self) -> String {

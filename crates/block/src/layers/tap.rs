@@ -2,7 +2,8 @@
 //!
 //! Invariants: 1. requests and answers pass unchanged; 2. memory is bounded: the newest records
 //! replace the oldest; 3. time comes from the clock that was given, monotonic, and is never used
-//! for order.
+//! for order; 4. a durable write is recorded as one write, and to read a copy or to heal as one
+//! read; a resync moves no bytes through the tap and is not recorded.
 
 use std::collections::VecDeque;
 use std::io::IoSlice;
@@ -11,7 +12,7 @@ use std::sync::Arc;
 use env::Clock;
 use parking_lot::Mutex;
 
-use crate::{BlockDevice, Operation, Result};
+use crate::{BlockDevice, Operation, Outcome, Result, Resync, Right};
 
 /// One request that passed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -172,6 +173,32 @@ impl<D: BlockDevice> BlockDevice for TapDevice<D> {
     fn discard(&self, offset: u64, length_bytes: u64) -> Result<()> {
         let request = |below: &D| below.discard(offset, length_bytes);
         self.pass(Operation::Discard, offset, length_bytes, request)
+    }
+
+    fn write_durable(&self, offset: u64, slices: &[IoSlice<'_>]) -> Result<()> {
+        let length_bytes = slices.iter().map(|s| s.len() as u64).sum();
+        let request = |below: &D| below.write_durable(offset, slices);
+        self.pass(Operation::Write, offset, length_bytes, request)
+    }
+
+    fn copies(&self, offset: u64, length_bytes: u64) -> usize {
+        self.below.copies(offset, length_bytes)
+    }
+
+    fn read_copy(&self, copy: usize, offset: u64, buffer: &mut [u8]) -> Result<()> {
+        let length_bytes = buffer.len() as u64;
+        let request = |below: &D| below.read_copy(copy, offset, buffer);
+        self.pass(Operation::Read, offset, length_bytes, request)
+    }
+
+    fn heal(&self, offset: u64, buffer: &mut [u8], right: &Right<'_>) -> Result<Outcome> {
+        let length_bytes = buffer.len() as u64;
+        let request = |below: &D| below.heal(offset, buffer, right);
+        self.pass(Operation::Read, offset, length_bytes, request)
+    }
+
+    fn resync(&self, offset: u64, length_bytes: u64, which: Resync) -> Result<()> {
+        self.below.resync(offset, length_bytes, which)
     }
 
     fn describe(&self) -> String {

@@ -2,6 +2,8 @@
 
 use hindsight_format::batch::{BatchEncoder, BatchHeader, BatchKind};
 use hindsight_format::checksum::{ZERO_BLOCK_CRC, block_crc};
+use hindsight_format::crypt::CryptHeader;
+use hindsight_format::integrity::{ChecksumSector, IntegrityHeader, SECTOR_BLOCKS};
 use hindsight_format::label::{Label, Member, MemberStanding, Regions};
 use hindsight_format::map::{Entry, Key, LeafBuilder, LeafPage};
 use hindsight_format::run::{IndexEntry, IndexPage, RunFooter};
@@ -219,4 +221,26 @@ pub fn trace() -> Vec<u8> {
     let names = [FrameEncoder::name("sda", 0), FrameEncoder::name("sdb", 1)].concat();
     let requests = encoder.requests(0).to_vec();
     [header, names, requests, FrameEncoder::end(3, 1_000_500)].concat()
+}
+
+pub fn integrity_header() -> IntegrityHeader {
+    IntegrityHeader { id: POOL_ID, blocks: 2000 }
+}
+
+/// The first sector of the second group: block 0 was written, and block 119.
+pub fn checksum_sector() -> ChecksumSector {
+    let mut checksums = [0; SECTOR_BLOCKS];
+    checksums[0] = block_crc(&[0xa5; 4096]);
+    checksums[119] = ZERO_BLOCK_CRC;
+    let tag = integrity_header().tag();
+    ChecksumSector { tag, generation: 3, sector: 8, open: true, written: 1 | 1 << 119, checksums }
+}
+
+pub fn crypt_header() -> CryptHeader {
+    let bytes = |first: u8| move |i: usize| first + u8::try_from(i).expect("less than 72");
+    CryptHeader {
+        sectors: 4096,
+        salt: std::array::from_fn(bytes(0x20)),
+        wrapped_key: std::array::from_fn(bytes(0x80)),
+    }
 }

@@ -3,6 +3,7 @@
 mod damage;
 mod examples;
 mod explain;
+mod layers;
 mod limits;
 mod packs;
 mod pages;

@@ -1,0 +1,418 @@
+//! The crypt layer: everything on the device below it is encrypted. `docs/format/crypt.md` has the
+//! bytes, `docs/design/2026-11-22-crypt.md` what it protects and what not.
+//!
+//! Invariants: 1. no byte that was written here reaches the device below in plain; 2. without the
+//! right key nothing is read: a wrong one is refused by name; 3. a cell of 16 bytes is read and
+//! written by one request at a time, or read by several: who writes a part of one reads the rest of
+//! it first, and half of a cell that is written decrypts to bytes that nobody wrote; 4. a cell lies
+//! in one sector, which arrives whole or not at all: what a write of a part of a cell leaves alone
+//! stays, whatever a crash does; 5. no copy is written with bytes that the caller did not call
+//! right: the rest of a cell that a range covers in part is never healed.
+
+use std::io::{self, IoSlice};
+use std::ops::Range;
+
+use format::crypt::{COPY_OFFSETS, CryptHeader, DATA_OFFSET, SECTOR_BYTES, SECTORS_MAX};
+use zeroize::Zeroizing;
+
+pub use self::key::{CryptKey, KeySource};
+use self::xts::{CELL, Xts};
+use super::header::{Unusable, read_copies};
+use crate::ranges::RangeLock;
+use crate::{BlockDevice, DeviceError, DeviceErrorKind, Operation, Outcome, Result, Resync, Right};
+
+mod key;
+mod xts;
+
+const CELL_BYTES: u64 = CELL as u64;
+
+/// Why a device cannot be encrypted, or opened.
+#[derive(Debug, thiserror::Error)]
+pub enum CryptError {
+    /// The key is not the one that the device was made with.
+    #[error("wrong key: {device} is encrypted with another one")]
+    WrongKey {
+        /// The device below.
+        device: String,
+    },
+    /// There is no header, it is damaged in both copies, or it is of another version.
+    #[error("{device} has no header of an encrypted device: {text}")]
+    Header {
+        /// The device below.
+        device: String,
+        /// What was found.
+        text: String,
+    },
+    /// The device below has no room for a header and what it says that there is.
+    #[error("{device} is too short: {bytes} bytes, and {expected} are needed")]
+    TooShort {
+        /// The device below.
+        device: String,
+        /// Its length.
+        bytes: u64,
+        /// What is needed.
+        expected: u64,
+    },
+    /// A key that is no key.
+    #[error("a key has 32 to 4096 bytes, and this one has {bytes}")]
+    KeyLength {
+        /// How many it has.
+        bytes: usize,
+    },
+    /// A text that names no source of keys.
+    #[error("{text:?} is no source of keys: expected {expected}")]
+    KeySource {
+        /// The text.
+        text: String,
+        /// What is a source.
+        expected: &'static str,
+    },
+    /// The random numbers that were given are none.
+    #[error("the source of random numbers repeats itself")]
+    Random,
+    /// The device below failed.
+    #[error(transparent)]
+    Device(#[from] DeviceError),
+}
+
+/// A device whose bytes are encrypted.
+pub struct CryptDevice<D> {
+    below: D,
+    xts: Xts,
+    len_bytes: u64,
+    ranges: RangeLock,
+}
+
+impl<D: BlockDevice> CryptDevice<D> {
+    /// Makes `below` an encrypted device that `key` opens; what is on it is lost. `random` fills
+    /// bytes with what nobody can guess: the operating system's random numbers (`env::Entropy` is
+    /// for identities, and not enough for keys).
+    ///
+    /// # Errors
+    /// Those of the device below, or if it has no room, or if `random` gives the same twice.
+    pub fn format(
+        below: &D,
+        key: &CryptKey,
+        random: &mut dyn FnMut(&mut [u8]),
+    ) -> std::result::Result<(), CryptError> {
+        let sector = SECTOR_BYTES as u64;
+        let (device, bytes) = (below.describe(), below.len_bytes());
+        let sectors = (bytes.saturating_sub(DATA_OFFSET) / sector).min(SECTORS_MAX);
+        if sectors == 0 {
+            let expected = DATA_OFFSET + sector;
+            return Err(CryptError::TooShort { device, bytes, expected });
+        }
+        let mut data_key = Zeroizing::new([0; key::DATA_KEY_BYTES]);
+        random(&mut data_key[..]);
+        let (first, second) = data_key.split_at(32);
+        let header = sealed(sectors, key, &data_key, random);
+        if first == second || header.salt == *first || header.salt == *second {
+            return Err(CryptError::Random);
+        }
+        for offset in COPY_OFFSETS {
+            below.write_durable(offset, &[IoSlice::new(&[0; SECTOR_BYTES])])?;
+        }
+        Ok(write_headers(below, &header)?)
+    }
+
+    /// From now on `new` opens the device, and `old` does not; nothing is encrypted anew. A crash in
+    /// between leaves one that either opens, until it is opened: then only that one does.
+    ///
+    /// # Errors
+    /// As those of opening it with `old`, and those of the device below.
+    pub fn change_key(
+        below: &D,
+        old: &CryptKey,
+        new: &CryptKey,
+        random: &mut dyn FnMut(&mut [u8]),
+    ) -> std::result::Result<(), CryptError> {
+        let (header, data_key) = read_header(below, old)?;
+        Ok(write_headers(below, &sealed(header.sectors, new, &data_key, random))?)
+    }
+
+    /// The encrypted device that is on `below`.
+    ///
+    /// # Errors
+    /// Those of the device below; `WrongKey`; `Header` if it is no encrypted device, or one of
+    /// another version; `TooShort` if it was cut.
+    pub fn open(below: D, key: &CryptKey) -> std::result::Result<CryptDevice<D>, CryptError> {
+        let (header, data_key) = read_header(&below, key)?;
+        let len_bytes = header.sectors * SECTOR_BYTES as u64;
+        let (device, bytes, expected) =
+            (below.describe(), below.len_bytes(), DATA_OFFSET + len_bytes);
+        if bytes < expected {
+            return Err(CryptError::TooShort { device, bytes, expected });
+        }
+        let (xts, ranges) = (Xts::new(&data_key), RangeLock::default());
+        Ok(CryptDevice { below, xts, len_bytes, ranges })
+    }
+
+    /// Bytes that a device must have for `len_bytes` of data.
+    #[must_use]
+    pub fn bytes_below(len_bytes: u64) -> u64 {
+        DATA_OFFSET + len_bytes.next_multiple_of(SECTOR_BYTES as u64)
+    }
+
+    fn check(&self, operation: Operation, offset: u64, length_bytes: u64) -> Result<()> {
+        if offset.checked_add(length_bytes).is_some_and(|end| end <= self.len_bytes) {
+            return Ok(());
+        }
+        let source = io::Error::new(io::ErrorKind::InvalidInput, "beyond the end of the device");
+        let (kind, device) = (DeviceErrorKind::OutOfRange, self.describe());
+        Err(DeviceError { kind, operation, offset, length_bytes, device, source })
+    }
+
+    /// Fills `buffer` with the plain bytes of what `read` reads below. The range is held.
+    fn read_cells(
+        &self,
+        offset: u64,
+        buffer: &mut [u8],
+        read: impl FnOnce(u64, &mut [u8]) -> Result<bool>,
+    ) -> Result<bool> {
+        let cells = Cells::of(offset, buffer.len());
+        if cells.is_exact() {
+            let done = read(DATA_OFFSET + cells.start, buffer)?;
+            if done {
+                self.xts.decrypt(cells.start, buffer);
+            }
+            return Ok(done);
+        }
+        let mut whole = vec![0; cells.length()];
+        let done = read(DATA_OFFSET + cells.start, &mut whole)?;
+        if done {
+            self.xts.decrypt(cells.start, &mut whole);
+            buffer.copy_from_slice(&whole[cells.wanted]);
+        }
+        Ok(done)
+    }
+
+    /// Encrypts a write, with the rest of its first and last cell, and gives it to `write`.
+    fn write_cells(
+        &self,
+        offset: u64,
+        slices: &[IoSlice<'_>],
+        write: impl FnOnce(u64, &[IoSlice<'_>]) -> Result<()>,
+    ) -> Result<()> {
+        let length: u64 = slices.iter().map(|s| s.len() as u64).sum();
+        self.check(Operation::Write, offset, length)?;
+        if length == 0 {
+            return Ok(());
+        }
+        let cells = Cells::of(offset, length as usize);
+        let _held = self.ranges.hold(cells.start..cells.end);
+        let mut bytes = vec![0; cells.length()];
+        let last = cells.length() - CELL;
+        if cells.wanted.start > 0 {
+            self.read_cell(cells.start, &mut bytes[..CELL])?;
+        }
+        if cells.wanted.end < bytes.len() && (last > 0 || cells.wanted.start == 0) {
+            self.read_cell(cells.start + last as u64, &mut bytes[last..])?;
+        }
+        let mut at = cells.wanted.start;
+        for slice in slices {
+            bytes[at..at + slice.len()].copy_from_slice(slice);
+            at += slice.len();
+        }
+        self.xts.encrypt(cells.start, &mut bytes);
+        write(DATA_OFFSET + cells.start, &[IoSlice::new(&bytes)])
+    }
+
+    fn read_cell(&self, offset: u64, bytes: &mut [u8]) -> Result<()> {
+        self.below.read_at(DATA_OFFSET + offset, bytes)?;
+        self.xts.decrypt(offset, bytes);
+        Ok(())
+    }
+
+    /// Heals whole cells.
+    fn heal_cells(&self, offset: u64, buffer: &mut [u8], right: &Right<'_>) -> Result<Outcome> {
+        let mut bytes = vec![0; buffer.len()];
+        let plain_is_right = |encrypted: &[u8]| {
+            let mut plain = encrypted.to_vec();
+            self.xts.decrypt(offset, &mut plain);
+            right(&plain)
+        };
+        let outcome = self.below.heal(DATA_OFFSET + offset, &mut bytes, &plain_is_right)?;
+        buffer.copy_from_slice(&bytes);
+        self.xts.decrypt(offset, buffer);
+        Ok(outcome)
+    }
+
+    /// Heals a range that covers cells in part: a copy that is right is found, and the cells that
+    /// it covers whole are healed to it.
+    fn heal_parts(&self, offset: u64, buffer: &mut [u8], right: &Right<'_>) -> Result<Outcome> {
+        let cells = Cells::of(offset, buffer.len());
+        let count = self.below.copies(DATA_OFFSET + cells.start, cells.length() as u64);
+        let (mut failure, mut said) = (None, Vec::new());
+        for copy in 0..count {
+            let read =
+                |at: u64, bytes: &mut [u8]| self.below.read_copy(copy, at, bytes).map(|()| true);
+            match self.read_cells(offset, buffer, read) {
+                Err(error) => failure = Some(error),
+                Ok(_) if right(buffer) => return self.heal_inner(offset, buffer),
+                Ok(_) => said.push(buffer.to_vec()),
+            }
+        }
+        match failure {
+            Some(error) if said.is_empty() => Err(error),
+            None if count > 1 && said.iter().all(|bytes| *bytes == said[0]) => Ok(Outcome::Agreed),
+            _ => Ok(Outcome::Unrecoverable),
+        }
+    }
+
+    /// Heals the cells that a range covers whole to what is known to be right.
+    fn heal_inner(&self, offset: u64, good: &[u8]) -> Result<Outcome> {
+        let first = offset.next_multiple_of(CELL_BYTES);
+        let end = (offset + good.len() as u64) / CELL_BYTES * CELL_BYTES;
+        if first >= end {
+            return Ok(Outcome::Transient);
+        }
+        let good = &good[(first - offset) as usize..(end - offset) as usize];
+        let mut bytes = good.to_vec();
+        let outcome = self.heal_cells(first, &mut bytes, &|plain| plain == good)?;
+        Ok(if outcome == Outcome::Recovered { outcome } else { Outcome::Transient })
+    }
+}
+
+impl<D: BlockDevice> BlockDevice for CryptDevice<D> {
+    fn len_bytes(&self) -> u64 {
+        self.len_bytes
+    }
+
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<()> {
+        self.check(Operation::Read, offset, buffer.len() as u64)?;
+        let cells = Cells::of(offset, buffer.len());
+        let _held = self.ranges.share(cells.start..cells.end);
+        let read = |at: u64, bytes: &mut [u8]| self.below.read_at(at, bytes).map(|()| true);
+        self.read_cells(offset, buffer, read).map(drop)
+    }
+
+    fn try_read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<bool> {
+        self.check(Operation::Read, offset, buffer.len() as u64)?;
+        let cells = Cells::of(offset, buffer.len());
+        let Some(_held) = self.ranges.try_share(cells.start..cells.end) else {
+            return Ok(false);
+        };
+        self.read_cells(offset, buffer, |at, bytes| self.below.try_read_at(at, bytes))
+    }
+
+    fn write_at(&self, offset: u64, slices: &[IoSlice<'_>]) -> Result<()> {
+        self.write_cells(offset, slices, |at, bytes| self.below.write_at(at, bytes))
+    }
+
+    fn flush(&self) -> Result<()> {
+        self.below.flush()
+    }
+
+    fn allocate(&self, offset: u64, length_bytes: u64) -> Result<()> {
+        self.check(Operation::Allocate, offset, length_bytes)?;
+        self.below.allocate(DATA_OFFSET + offset, length_bytes)
+    }
+
+    /// Whole cells only: a part of one that reads as anything would make the rest of it anything.
+    fn discard(&self, offset: u64, length_bytes: u64) -> Result<()> {
+        self.check(Operation::Discard, offset, length_bytes)?;
+        let first = offset.next_multiple_of(CELL_BYTES);
+        let end = (offset + length_bytes) / CELL_BYTES * CELL_BYTES;
+        if first >= end {
+            return Ok(());
+        }
+        let _held = self.ranges.hold(first..end);
+        self.below.discard(DATA_OFFSET + first, end - first)
+    }
+
+    fn write_durable(&self, offset: u64, slices: &[IoSlice<'_>]) -> Result<()> {
+        self.write_cells(offset, slices, |at, bytes| self.below.write_durable(at, bytes))
+    }
+
+    fn copies(&self, offset: u64, length_bytes: u64) -> usize {
+        self.below.copies(DATA_OFFSET.saturating_add(offset), length_bytes)
+    }
+
+    fn read_copy(&self, copy: usize, offset: u64, buffer: &mut [u8]) -> Result<()> {
+        self.check(Operation::Read, offset, buffer.len() as u64)?;
+        let cells = Cells::of(offset, buffer.len());
+        let _held = self.ranges.share(cells.start..cells.end);
+        let read = |at: u64, bytes: &mut [u8]| self.below.read_copy(copy, at, bytes).map(|()| true);
+        self.read_cells(offset, buffer, read).map(drop)
+    }
+
+    fn heal(&self, offset: u64, buffer: &mut [u8], right: &Right<'_>) -> Result<Outcome> {
+        self.check(Operation::Read, offset, buffer.len() as u64)?;
+        let cells = Cells::of(offset, buffer.len());
+        let _held = self.ranges.hold(cells.start..cells.end);
+        if cells.is_exact() {
+            self.heal_cells(offset, buffer, right)
+        } else {
+            self.heal_parts(offset, buffer, right)
+        }
+    }
+
+    fn resync(&self, offset: u64, length_bytes: u64, which: Resync) -> Result<()> {
+        self.check(Operation::Write, offset, length_bytes)?;
+        self.below.resync(DATA_OFFSET + offset, length_bytes, which)
+    }
+
+    fn describe(&self) -> String {
+        format!("crypt({})", self.below.describe())
+    }
+}
+
+/// The cells of a range of data.
+struct Cells {
+    start: u64,
+    end: u64,
+    /// The range within them.
+    wanted: Range<usize>,
+}
+
+impl Cells {
+    fn of(offset: u64, length: usize) -> Cells {
+        let start = offset / CELL_BYTES * CELL_BYTES;
+        let end = (offset + length as u64).next_multiple_of(CELL_BYTES);
+        let skip = (offset - start) as usize;
+        Cells { start, end, wanted: skip..skip + length }
+    }
+
+    fn length(&self) -> usize {
+        (self.end - self.start) as usize
+    }
+
+    fn is_exact(&self) -> bool {
+        self.wanted == (0..self.length())
+    }
+}
+
+/// A header for a key, with a salt of its own.
+fn sealed(
+    sectors: u64,
+    key: &CryptKey,
+    data_key: &[u8; key::DATA_KEY_BYTES],
+    random: &mut dyn FnMut(&mut [u8]),
+) -> CryptHeader {
+    let mut salt = [0; 32];
+    random(&mut salt);
+    CryptHeader { sectors, salt, wrapped_key: key.wrap(&salt, data_key) }
+}
+
+fn write_headers(below: &dyn BlockDevice, header: &CryptHeader) -> Result<()> {
+    for (copy, offset) in COPY_OFFSETS.into_iter().enumerate() {
+        below.write_durable(offset, &[IoSlice::new(&header.encode(copy))])?;
+    }
+    Ok(())
+}
+
+/// The header, and the key of the data in it.
+fn read_header(
+    below: &dyn BlockDevice,
+    key: &CryptKey,
+) -> std::result::Result<(CryptHeader, key::DataKey), CryptError> {
+    let (decode, encode) = (CryptHeader::decode, CryptHeader::encode);
+    let accept = |header: &CryptHeader| key.unwrap(&header.salt, &header.wrapped_key);
+    read_copies(below, &COPY_OFFSETS, decode, encode, accept).map_err(|unusable| {
+        let device = below.describe();
+        match unusable {
+            Unusable::Damaged(text) => CryptError::Header { device, text },
+            Unusable::Refused => CryptError::WrongKey { device },
+        }
+    })
+}

@@ -1,0 +1,109 @@
+//! The delay layer: every request waits a given time first, as on a slower device.
+//!
+//! Invariants: 1. requests and answers pass unchanged; 2. what would have to wait is never answered
+//! by a read that may not: `try_read_at` says "would wait"; 3. the layer reads no clock and holds
+//! no lock while it waits: how to wait is given to it, and requests wait side by side.
+
+use std::io::IoSlice;
+
+use crate::{BlockDevice, Outcome, Pause, Result, Resync, Right};
+
+/// How long requests wait, in nanoseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Delays {
+    /// Reads: of a copy and to heal, too.
+    pub read_ns: u64,
+    /// Writes, and what changes the device as they do: allocations, discards, resyncs.
+    pub write_ns: u64,
+    /// Flushes. A durable write waits for this and for `write_ns`.
+    pub flush_ns: u64,
+}
+
+impl Delays {
+    /// The same for all.
+    #[must_use]
+    pub fn all(nanos: u64) -> Delays {
+        Delays { read_ns: nanos, write_ns: nanos, flush_ns: nanos }
+    }
+}
+
+/// A device that takes its time.
+pub struct DelayDevice<D> {
+    below: D,
+    delays: Delays,
+    pause: Pause,
+}
+
+impl<D: BlockDevice> DelayDevice<D> {
+    /// A delay layer over `below`.
+    pub fn new(below: D, delays: Delays, pause: Pause) -> DelayDevice<D> {
+        DelayDevice { below, delays, pause }
+    }
+
+    fn wait(&self, nanos: u64) -> &D {
+        if nanos > 0 {
+            (self.pause)(nanos);
+        }
+        &self.below
+    }
+}
+
+impl<D: BlockDevice> BlockDevice for DelayDevice<D> {
+    fn len_bytes(&self) -> u64 {
+        self.below.len_bytes()
+    }
+
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<()> {
+        self.wait(self.delays.read_ns).read_at(offset, buffer)
+    }
+
+    fn try_read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<bool> {
+        if self.delays.read_ns > 0 {
+            return Ok(false);
+        }
+        self.below.try_read_at(offset, buffer)
+    }
+
+    fn write_at(&self, offset: u64, slices: &[IoSlice<'_>]) -> Result<()> {
+        self.wait(self.delays.write_ns).write_at(offset, slices)
+    }
+
+    fn flush(&self) -> Result<()> {
+        self.wait(self.delays.flush_ns).flush()
+    }
+
+    fn allocate(&self, offset: u64, length_bytes: u64) -> Result<()> {
+        self.wait(self.delays.write_ns).allocate(offset, length_bytes)
+    }
+
+    fn discard(&self, offset: u64, length_bytes: u64) -> Result<()> {
+        self.wait(self.delays.write_ns).discard(offset, length_bytes)
+    }
+
+    fn write_durable(&self, offset: u64, slices: &[IoSlice<'_>]) -> Result<()> {
+        let nanos = self.delays.write_ns.saturating_add(self.delays.flush_ns);
+        self.wait(nanos).write_durable(offset, slices)
+    }
+
+    fn copies(&self, offset: u64, length_bytes: u64) -> usize {
+        self.below.copies(offset, length_bytes)
+    }
+
+    fn read_copy(&self, copy: usize, offset: u64, buffer: &mut [u8]) -> Result<()> {
+        self.wait(self.delays.read_ns).read_copy(copy, offset, buffer)
+    }
+
+    fn heal(&self, offset: u64, buffer: &mut [u8], right: &Right<'_>) -> Result<Outcome> {
+        self.wait(self.delays.read_ns).heal(offset, buffer, right)
+    }
+
+    fn resync(&self, offset: u64, length_bytes: u64, which: Resync) -> Result<()> {
+        self.wait(self.delays.write_ns).resync(offset, length_bytes, which)
+    }
+
+    fn describe(&self) -> String {
+        let Delays { read_ns, write_ns, flush_ns } = self.delays;
+        let below = self.below.describe();
+        format!("delay[read={read_ns}ns,write={write_ns}ns,flush={flush_ns}ns]({below})")
+    }
+}

@@ -1,0 +1,186 @@
+//! A group's checksums in memory, and their page.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use format::PAGE_BYTES;
+use format::integrity::{ChecksumSector, GROUP_BLOCKS, PAGE_SECTORS, SECTOR_BLOCKS, SECTOR_BYTES};
+
+use super::geometry::{Span, sector_of};
+
+/// What is known of a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Known {
+    /// It was never written, or discarded since: zeros.
+    Unwritten,
+    /// It has this checksum.
+    Checksum(u32),
+    /// It was in flight when the power or a write failed: this checksum, or anything.
+    InFlight(u32),
+    /// Its checksum was lost with its sector.
+    Damaged,
+}
+
+/// A group of which the page was read.
+pub(super) struct Group {
+    checksums: Box<[u32; GROUP_BLOCKS]>,
+    written: [u128; PAGE_SECTORS],
+    in_flight: [u128; PAGE_SECTORS],
+    /// Sectors that cannot be decoded, and what is there instead.
+    damaged: BTreeMap<usize, Box<[u8; SECTOR_BYTES]>>,
+    /// The generation of the page that was written last, if one was.
+    generation: Option<u32>,
+    /// Whether the device says durably that blocks may be in flight.
+    pub open: bool,
+    /// Whether the page in memory says something else than the one that was written last.
+    pub dirty: bool,
+    /// Writes under way.
+    pub writers: u32,
+    /// Flushes that found nothing to write.
+    pub quiet: u8,
+}
+
+impl Group {
+    /// A group of which no block was written.
+    pub(super) fn new() -> Group {
+        Group {
+            checksums: Box::new([0; GROUP_BLOCKS]),
+            written: [0; PAGE_SECTORS],
+            in_flight: [0; PAGE_SECTORS],
+            damaged: BTreeMap::new(),
+            generation: None,
+            open: false,
+            dirty: false,
+            writers: 0,
+            quiet: 0,
+        }
+    }
+
+    /// Takes what a sector says.
+    pub(super) fn take_sector(&mut self, place: usize, sector: &ChecksumSector) {
+        self.written[place] = sector.written;
+        // A page that was torn has sectors of two generations.
+        let is_ahead = |last: u32| sector.generation.wrapping_sub(last) < 1 << 31;
+        if self.generation.is_none_or(is_ahead) {
+            self.generation = Some(sector.generation);
+        }
+        if sector.open {
+            self.in_flight[place] = sector.written;
+        }
+        let checksums = &mut self.checksums[place * SECTOR_BLOCKS..][..SECTOR_BLOCKS];
+        checksums.copy_from_slice(&sector.checksums);
+    }
+
+    /// Keeps a sector that cannot be decoded as it is.
+    pub(super) fn take_damage(&mut self, place: usize, bytes: Box<[u8; SECTOR_BYTES]>) {
+        self.damaged.insert(place, bytes);
+    }
+
+    /// The page as it is to be written, of a new generation.
+    pub(super) fn encode(&mut self, tag: u32, group: u64, open: bool) -> Box<[u8; PAGE_BYTES]> {
+        let generation = self.generation.map_or(0, |last| last.wrapping_add(1));
+        self.generation = Some(generation);
+        let mut page = Box::new([0; PAGE_BYTES]);
+        for (place, bytes) in page.chunks_exact_mut(SECTOR_BYTES).enumerate() {
+            if let Some(damaged) = self.damaged.get(&place) {
+                bytes.copy_from_slice(&damaged[..]);
+                continue;
+            }
+            let mut checksums = [0; SECTOR_BLOCKS];
+            checksums.copy_from_slice(&self.checksums[place * SECTOR_BLOCKS..][..SECTOR_BLOCKS]);
+            let sector = sector_number(group, place);
+            let written = self.written[place];
+            let sector = ChecksumSector { tag, generation, sector, open, written, checksums };
+            bytes.copy_from_slice(&sector.encode());
+        }
+        page
+    }
+
+    pub(super) fn known(&self, block: usize) -> Known {
+        let (place, bit) = sector_of(block);
+        match () {
+            () if self.damaged.contains_key(&place) => Known::Damaged,
+            () if self.written[place] & bit == 0 => Known::Unwritten,
+            () if self.in_flight[place] & bit != 0 => Known::InFlight(self.checksums[block]),
+            () => Known::Checksum(self.checksums[block]),
+        }
+    }
+
+    /// The blocks that may have been in flight.
+    pub(super) fn blocks_in_flight(&self) -> Vec<usize> {
+        let is_in_flight = |&block: &usize| matches!(self.known(block), Known::InFlight(_));
+        (0..GROUP_BLOCKS).filter(is_in_flight).collect()
+    }
+
+    /// A block has this checksum; what is damaged stays so.
+    pub(super) fn set(&mut self, block: usize, checksum: u32) {
+        let (place, bit) = sector_of(block);
+        if self.damaged.contains_key(&place) {
+            return;
+        }
+        self.dirty = true;
+        self.checksums[block] = checksum;
+        self.written[place] |= bit;
+        self.in_flight[place] &= !bit;
+    }
+
+    /// A block is what its checksum says.
+    pub(super) fn settled(&mut self, block: usize) {
+        let (place, bit) = sector_of(block);
+        self.in_flight[place] &= !bit;
+    }
+
+    /// A block is none that was written.
+    pub(super) fn clear(&mut self, block: usize) {
+        let (place, bit) = sector_of(block);
+        self.checksums[block] = 0;
+        self.written[place] &= !bit;
+        self.in_flight[place] &= !bit;
+        self.dirty = true;
+    }
+
+    /// A write of these blocks failed: they are what they were, what they should be, or between.
+    pub(super) fn doubt(&mut self, blocks: Range<usize>) {
+        for block in blocks {
+            let (place, bit) = sector_of(block);
+            self.in_flight[place] |= self.written[place] & bit;
+        }
+    }
+
+    /// Sectors that are damaged and of which the span leaves something.
+    pub(super) fn damaged_in_part(&self, span: &Span, last: usize) -> Option<usize> {
+        self.damaged.keys().copied().find(|&place| {
+            let blocks = sector_blocks(place, last);
+            let touched = blocks.start < span.blocks.end && span.blocks.start < blocks.end;
+            touched && !covers(span, place, last)
+        })
+    }
+
+    /// Forgets the damage of sectors of which all blocks are in the span: none is written.
+    pub(super) fn renew(&mut self, span: &Span, last: usize) {
+        let before = self.damaged.len();
+        self.damaged.retain(|&place, _| !covers(span, place, last));
+        self.dirty |= self.damaged.len() != before;
+    }
+
+    /// Whether any block of the span was written, or may have been.
+    pub(super) fn any_written(&self, span: &Span) -> bool {
+        span.blocks.clone().any(|block| self.known(block) != Known::Unwritten)
+    }
+}
+
+/// The number of a sector on the device.
+pub(super) fn sector_number(group: u64, place: usize) -> u32 {
+    let number = group * PAGE_SECTORS as u64 + place as u64;
+    u32::try_from(number).expect("a device of at most 2^32 checksum sectors")
+}
+
+/// The blocks of a sector of a group that has `last` blocks.
+fn sector_blocks(place: usize, last: usize) -> Range<usize> {
+    (place * SECTOR_BLOCKS).min(last)..((place + 1) * SECTOR_BLOCKS).min(last)
+}
+
+fn covers(span: &Span, place: usize, last: usize) -> bool {
+    let blocks = sector_blocks(place, last);
+    span.blocks.start <= blocks.start && blocks.end <= span.blocks.end
+}

@@ -1,0 +1,115 @@
+//! Reading the page of a group.
+
+use std::io::IoSlice;
+
+use format::PAGE_BYTES;
+use format::integrity::{ChecksumSector, PAGE_SECTORS, SECTOR_BYTES};
+
+use super::IntegrityDevice;
+use super::geometry::page_offset;
+use super::group::{Group, sector_number};
+use crate::{BlockDevice, Outcome, Result};
+
+impl<D: BlockDevice> IntegrityDevice<D> {
+    /// Reads a group's page, and settles what was in flight when it was written last.
+    pub(super) fn load(&self, number: u64) -> Result<Group> {
+        let pages = self.read_pages(page_offset(number))?;
+        let mut group = Group::new();
+        let mut open = 0;
+        for place in 0..PAGE_SECTORS {
+            let within = place * SECTOR_BYTES..(place + 1) * SECTOR_BYTES;
+            let copies: Vec<&[u8]> = pages.iter().map(|page| &page[within.clone()]).collect();
+            let offset = page_offset(number) + within.start as u64;
+            match self.load_sector(sector_number(number, place), offset, &copies)? {
+                Loaded::Empty => {}
+                Loaded::Sector(sector) => {
+                    open += usize::from(sector.open);
+                    group.take_sector(place, &sector);
+                }
+                Loaded::Damaged(bytes) => group.take_damage(place, bytes),
+            }
+        }
+        if open > 0 {
+            // A page that was torn while it was marked is open in part: the next write marks it.
+            group.open = open == PAGE_SECTORS;
+            group.dirty = true;
+            self.groups.note_active(number);
+            self.settle(number, &mut group);
+        }
+        Ok(group)
+    }
+
+    /// All copies of a page that can be read.
+    fn read_pages(&self, offset: u64) -> Result<Vec<Vec<u8>>> {
+        let copies = self.below.copies(offset, PAGE_BYTES as u64);
+        let (mut pages, mut failure) = (Vec::new(), None);
+        for copy in 0..copies {
+            let mut page = vec![0; PAGE_BYTES];
+            let read = match copies {
+                1 => self.below.read_at(offset, &mut page),
+                _ => self.below.read_copy(copy, offset, &mut page),
+            };
+            match read {
+                Ok(()) => pages.push(page),
+                Err(error) => failure = Some(error),
+            }
+        }
+        match failure {
+            Some(error) if pages.is_empty() => Err(error),
+            _ => Ok(pages),
+        }
+    }
+
+    /// What a sector is, by the newest of its copies that is sound; others are made to agree.
+    fn load_sector(&self, number: u32, offset: u64, copies: &[&[u8]]) -> Result<Loaded> {
+        let tag = self.header.tag();
+        let decode = |bytes: &[u8]| ChecksumSector::decode(bytes, tag, number);
+        let (mut newest, mut good): (Option<ChecksumSector>, Option<&[u8]>) = (None, None);
+        for &bytes in copies {
+            match decode(bytes) {
+                Ok(Some(sector)) if newest.as_ref().is_none_or(|n| sector.is_newer(n)) => {
+                    (newest, good) = (Some(sector), Some(bytes));
+                }
+                // One copy may have lost the first write of the page.
+                Ok(None) if good.is_none() => good = Some(bytes),
+                Ok(_) | Err(_) => {}
+            }
+        }
+        let Some(good) = good else {
+            return self.load_again(number, offset, copies[0]);
+        };
+        if copies.iter().any(|copy| *copy != good) {
+            if newest.as_ref().is_some_and(|sector| sector.open) {
+                // A crash left it so.
+                self.below.write_durable(offset, &[IoSlice::new(good)])?;
+            } else {
+                let mut bytes = good.to_vec();
+                self.heal_below(offset, &mut bytes, &|bytes| bytes == good)?;
+            }
+        }
+        Ok(newest.map_or(Loaded::Empty, |sector| Loaded::Sector(Box::new(sector))))
+    }
+
+    /// The same for one of which no copy is sound: it may be when it is read again.
+    fn load_again(&self, number: u32, offset: u64, found: &[u8]) -> Result<Loaded> {
+        let tag = self.header.tag();
+        let decode = |bytes: &[u8]| ChecksumSector::decode(bytes, tag, number);
+        let mut bytes = Box::new([0; SECTOR_BYTES]);
+        bytes.copy_from_slice(found);
+        match self.heal_below(offset, &mut bytes[..], &|bytes| decode(bytes).is_ok())? {
+            Outcome::Transient | Outcome::Recovered => match decode(&bytes[..]) {
+                Ok(Some(sector)) => Ok(Loaded::Sector(Box::new(sector))),
+                Ok(None) => Ok(Loaded::Empty),
+                Err(_) => Ok(Loaded::Damaged(bytes)),
+            },
+            Outcome::Agreed | Outcome::Unrecoverable => Ok(Loaded::Damaged(bytes)),
+        }
+    }
+}
+
+/// What a sector turned out to be.
+enum Loaded {
+    Empty,
+    Sector(Box<ChecksumSector>),
+    Damaged(Box<[u8; SECTOR_BYTES]>),
+}

@@ -1,0 +1,136 @@
+//! Writes and discards: whole blocks of a group at a time, with the rest of the first and the last.
+//!
+//! Invariant: who writes holds the range of all blocks that the request touches.
+
+use std::io::IoSlice;
+
+use format::checksum::CrcStream;
+use format::integrity::BLOCK_BYTES;
+
+use super::IntegrityDevice;
+use super::geometry::{BLOCK, Span, blocks_of, spans};
+use crate::slices::cut;
+use crate::{BlockDevice, Operation, Result};
+
+impl<D: BlockDevice> IntegrityDevice<D> {
+    pub(super) fn write(&self, offset: u64, slices: &[IoSlice<'_>], durable: bool) -> Result<()> {
+        let length: u64 = slices.iter().map(|s| s.len() as u64).sum();
+        self.check(Operation::Write, offset, length)?;
+        if length == 0 {
+            return Ok(());
+        }
+        let blocks = blocks_of(offset, length);
+        let _held = self.ranges.hold(blocks.clone());
+        for span in spans(blocks) {
+            let part = span.bytes(offset, length);
+            let within = (part.start - offset) as usize..(part.end - offset) as usize;
+            self.write_span(&span, part.start, &cut(slices, within), durable)?;
+        }
+        Ok(())
+    }
+
+    /// Writes `slices` at `offset`, which lies in blocks of one group whose range is held.
+    fn write_span(
+        &self,
+        span: &Span,
+        offset: u64,
+        slices: &[IoSlice<'_>],
+        durable: bool,
+    ) -> Result<()> {
+        self.refuse_damaged(span)?;
+        let edges = self.edges(span, offset, slices)?;
+        let whole = edges.around(slices);
+        self.begin(span)?;
+        let written = if durable {
+            self.below.write_durable(span.offset(), &whole)
+        } else {
+            self.below.write_at(span.offset(), &whole)
+        };
+        let last = self.blocks_in(span.group);
+        self.end(span, |group| {
+            if written.is_err() {
+                return group.doubt(span.blocks.clone());
+            }
+            group.renew(span, last);
+            for (block, checksum) in span.blocks.clone().zip(checksums(&whole)) {
+                group.set(block, checksum);
+            }
+        })?;
+        written?;
+        if durable {
+            self.with_group(span.group, |group| self.write_page_durably(span.group, group))?;
+        }
+        Ok(())
+    }
+
+    /// What a write leaves of its first and last block.
+    fn edges(&self, span: &Span, offset: u64, slices: &[IoSlice<'_>]) -> Result<Edges> {
+        let length: usize = slices.iter().map(|s| s.len()).sum();
+        let head = (offset % BLOCK) as usize;
+        let tail = span.length() - head - length;
+        let mut edges = Edges { head: Vec::new(), tail: Vec::new() };
+        let mut block = [0; BLOCK_BYTES];
+        if head > 0 {
+            self.read_held(span.group, span.blocks.start, &mut block)?;
+            edges.head = block[..head].to_vec();
+        }
+        if tail > 0 {
+            if head == 0 || span.blocks.len() > 1 {
+                self.read_held(span.group, span.blocks.end - 1, &mut block)?;
+            }
+            edges.tail = block[BLOCK_BYTES - tail..].to_vec();
+        }
+        Ok(edges)
+    }
+
+    /// Forgets blocks of one group, whose range is held.
+    pub(super) fn discard_span(&self, span: &Span) -> Result<()> {
+        let last = self.blocks_in(span.group);
+        let discard = || self.below.discard(span.offset(), span.length() as u64);
+        if !self.with_group(span.group, |group| Ok(group.any_written(span)))? {
+            return discard();
+        }
+        self.begin(span)?;
+        let discarded = discard();
+        self.end(span, |group| {
+            group.renew(span, last);
+            span.blocks.clone().for_each(|block| group.clear(block));
+        })?;
+        discarded
+    }
+}
+
+/// Bytes of the first and last block of a write that it leaves as they are.
+struct Edges {
+    head: Vec<u8>,
+    tail: Vec<u8>,
+}
+
+impl Edges {
+    fn around<'a>(&'a self, slices: &'a [IoSlice<'a>]) -> Vec<IoSlice<'a>> {
+        let edge = |bytes: &'a Vec<u8>| (!bytes.is_empty()).then(|| IoSlice::new(bytes));
+        let middle = slices.iter().map(|slice| IoSlice::new(slice));
+        edge(&self.head).into_iter().chain(middle).chain(edge(&self.tail)).collect()
+    }
+}
+
+/// The checksums of whole blocks that lie in slices.
+fn checksums(slices: &[IoSlice<'_>]) -> Vec<u32> {
+    let mut checksums = Vec::new();
+    let (mut stream, mut left) = (CrcStream::default(), BLOCK_BYTES);
+    for slice in slices {
+        let mut rest: &[u8] = slice;
+        while !rest.is_empty() {
+            let (piece, after) = rest.split_at(rest.len().min(left));
+            stream.append(piece);
+            left -= piece.len();
+            rest = after;
+            if left == 0 {
+                checksums.push(stream.crc());
+                (stream, left) = (CrcStream::default(), BLOCK_BYTES);
+            }
+        }
+    }
+    assert!(left == BLOCK_BYTES, "whole blocks are written");
+    checksums
+}

@@ -1,0 +1,151 @@
+//! What the crypt layer keeps: a header with the key of the data, itself under another key.
+//! `docs/format/crypt.md`.
+//!
+//! 1. Nothing in the header is a secret. The wrapped key says whether the key that is to open it
+//!    is the right one; the checksum of the header says whether it is damaged. Neither is taken for
+//!    the other.
+
+use crate::FORMAT_VERSION;
+use crate::checksum::{structure_crc, verify_crc};
+use crate::error::{FormatErrorKind, Place, Result};
+use crate::field::{Field, get, get_u32, put, verify_zero};
+
+/// Where the fields of the header are.
+pub mod layout {
+    use crate::field::{Field, tile};
+
+    /// The whole structure.
+    pub const BYTES: usize = 512;
+    pub(crate) const MAGIC: Field = Field::new("magic", 0, 8);
+    pub(crate) const CRC: Field = Field::new("crc", 8, 4);
+    pub(crate) const FORMAT_VERSION: Field = Field::new("format_version", 12, 4);
+    pub(crate) const CIPHER: Field = Field::new("cipher", 16, 4);
+    pub(crate) const DERIVATION: Field = Field::new("derivation", 20, 4);
+    pub(crate) const SECTORS: Field = Field::new("sectors", 24, 8);
+    pub(crate) const ADDRESS: Field = Field::new("address", 32, 8);
+    pub(crate) const SALT: Field = Field::new("salt", 40, 32);
+    pub(crate) const WRAPPED_KEY: Field = Field::new("wrapped_key", 72, 72);
+    pub(crate) const ZERO: Field = Field::new("zero", 144, 368);
+    /// In order.
+    pub const FIELDS: &[Field] = &[
+        MAGIC,
+        CRC,
+        FORMAT_VERSION,
+        CIPHER,
+        DERIVATION,
+        SECTORS,
+        ADDRESS,
+        SALT,
+        WRAPPED_KEY,
+        ZERO,
+    ];
+    const _: () = assert!(tile(FIELDS, BYTES));
+}
+
+/// Bytes of a sector: of the header, and what one tweak is for.
+pub const SECTOR_BYTES: usize = layout::BYTES;
+/// Where the two copies of the header are.
+pub const COPY_OFFSETS: [u64; 2] = [0, 64 << 10];
+/// Where the data begins.
+pub const DATA_OFFSET: u64 = 128 << 10;
+/// Sectors that there can be: offsets have 63 bits.
+pub const SECTORS_MAX: u64 = (i64::MAX as u64 - DATA_OFFSET) / SECTOR_BYTES as u64;
+/// The magic: `HINDCRYP`, as bytes.
+pub const MAGIC: u64 = u64::from_le_bytes(*b"HINDCRYP");
+const SALT: u32 = u32::from_le_bytes(*b"cryp");
+/// AES-256 in XTS mode, the tweak of a sector being its number.
+const CIPHER_AES_256_XTS: u32 = 1;
+/// HKDF with SHA-256.
+const DERIVATION_HKDF_SHA256: u32 = 1;
+
+/// How a device is encrypted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CryptHeader {
+    /// Sectors of data.
+    pub sectors: u64,
+    /// Random; what the key that wraps is derived with.
+    pub salt: [u8; 32],
+    /// The key of the data, 64 bytes, as AES key wrap (RFC 3394) leaves it.
+    pub wrapped_key: [u8; 72],
+}
+
+impl CryptHeader {
+    /// The bytes of one of the two copies. Asserts that every field is in its range.
+    #[must_use]
+    pub fn encode(&self, copy: usize) -> [u8; SECTOR_BYTES] {
+        let place = place(copy);
+        self.verify(place).expect("a crypt header that we write is in range");
+        let mut b = [0; SECTOR_BYTES];
+        put(&mut b, layout::MAGIC, MAGIC);
+        put(&mut b, layout::FORMAT_VERSION, u64::from(FORMAT_VERSION));
+        put(&mut b, layout::CIPHER, u64::from(CIPHER_AES_256_XTS));
+        put(&mut b, layout::DERIVATION, u64::from(DERIVATION_HKDF_SHA256));
+        put(&mut b, layout::SECTORS, self.sectors);
+        put(&mut b, layout::ADDRESS, place.address);
+        b[layout::SALT.offset..layout::SALT.end()].copy_from_slice(&self.salt);
+        b[layout::WRAPPED_KEY.offset..layout::WRAPPED_KEY.end()].copy_from_slice(&self.wrapped_key);
+        let crc = structure_crc(SALT, &b, layout::CRC);
+        put(&mut b, layout::CRC, u64::from(crc));
+        b
+    }
+
+    /// Decodes copy number `copy` from its 512 bytes (`bytes` may be longer).
+    ///
+    /// # Errors
+    /// `NotThis`, `Checksum`, `Version` (in this order of checking; an unknown cipher or derivation
+    /// is one of another version), or `Invalid`.
+    pub fn decode(bytes: &[u8], copy: usize) -> Result<CryptHeader> {
+        let place = place(copy);
+        let b = place.require_bytes(bytes, layout::BYTES)?;
+        place.require_magic(get(b, layout::MAGIC), MAGIC)?;
+        verify_crc(place, SALT, b, layout::CRC)?;
+        place.require_version(get_u32(b, layout::FORMAT_VERSION))?;
+        require_known(place, "cipher", get_u32(b, layout::CIPHER))?;
+        require_known(place, "derivation", get_u32(b, layout::DERIVATION))?;
+        let address = get(b, layout::ADDRESS);
+        place.require(address == place.address, "its own address", address)?;
+        verify_zero(place, b, layout::ZERO)?;
+        let header = CryptHeader {
+            sectors: get(b, layout::SECTORS),
+            salt: bytes_of(b, layout::SALT),
+            wrapped_key: bytes_of(b, layout::WRAPPED_KEY),
+        };
+        header.verify(place)?;
+        Ok(header)
+    }
+
+    /// The header as text, one field a line.
+    #[must_use]
+    pub fn explain(&self) -> String {
+        let hex = |bytes: &[u8]| bytes.iter().map(|b| format!("{b:02x}")).collect::<String>();
+        let (sectors, salt) = (self.sectors, hex(&self.salt));
+        format!(
+            "crypt header\n  cipher      AES-256-XTS\n  derivation  HKDF-SHA256\n  \
+             sectors     {sectors}\n  salt        {salt}\n  wrapped_key (not shown)\n"
+        )
+    }
+
+    fn verify(&self, place: Place) -> Result<()> {
+        let holds = (1..=SECTORS_MAX).contains(&self.sectors);
+        place.require(holds, "1 to 2^54 - 257 sectors", self.sectors)
+    }
+}
+
+fn place(copy: usize) -> Place {
+    Place { structure: "crypt header", address: COPY_OFFSETS[copy] }
+}
+
+/// Both numbers know one value so far, and it is 1.
+fn require_known(place: Place, name: &str, found: u32) -> Result<()> {
+    if found == CIPHER_AES_256_XTS {
+        return Ok(());
+    }
+    let (expected, found) = (format!("{name} 1"), format!("{name} {found}"));
+    Err(place.error(FormatErrorKind::Version, expected, found))
+}
+
+fn bytes_of<const N: usize>(bytes: &[u8], field: Field) -> [u8; N] {
+    let mut copy = [0; N];
+    copy.copy_from_slice(&bytes[field.offset..field.end()]);
+    copy
+}
