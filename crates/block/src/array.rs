@@ -20,16 +20,18 @@ use format::label::{self, Label, MemberStanding};
 use parking_lot::Mutex;
 
 use crate::heal::{Ledger, Outcome, Right};
-use crate::layers::{Keeper, MirrorDevice, Side, Standing, StripeDevice};
+use crate::layers::{Keeper, Standing};
 use crate::stack::Stack;
 use crate::{BlockDevice, DeviceError, Result, Resync};
 
 mod book;
+mod build;
 mod member;
 mod opening;
 mod regions;
 
 use book::Book;
+pub use build::Materials;
 use member::MemberDevice;
 pub use opening::{ArrayError, Candidate, Identities, has_label};
 use regions::{Inside, Regions};
@@ -117,6 +119,9 @@ fn is_readable(stack: &Stack, is_in: &dyn Fn(usize) -> bool) -> bool {
         Stack::Member(number) => is_in(number_of(number)),
         Stack::Stripe { below, .. } => below.iter().all(|s| is_readable(s, is_in)),
         Stack::Mirror { below } => below.iter().any(|s| is_readable(s, is_in)),
+        Stack::Integrity { below, .. }
+        | Stack::Crypt { below, .. }
+        | Stack::Delay { below, .. } => is_readable(below, is_in),
     }
 }
 
@@ -277,28 +282,6 @@ impl Keeper for Shared {
 
     fn is_unsettled(&self) -> bool {
         self.is_unsettled.load(Ordering::SeqCst)
-    }
-}
-
-/// Builds the layers of a stack whose members are numbers.
-fn build(shared: &Arc<Shared>, stack: &Stack) -> Arc<dyn BlockDevice> {
-    let all = |below: &[Stack]| below.iter().map(|s| build(shared, s)).collect::<Vec<_>>();
-    match stack {
-        Stack::Member(number) => {
-            Arc::<MemberDevice>::clone(&shared.members[number_of(number)]) as Arc<dyn BlockDevice>
-        }
-        Stack::Stripe { chunk_bytes, below } => {
-            Arc::new(StripeDevice::new(all(below), *chunk_bytes))
-        }
-        Stack::Mirror { below } => {
-            let sides = below.iter().map(|s| Side {
-                device: build(shared, s),
-                members: s.members().into_iter().map(number_of).collect(),
-            });
-            let keeper = Arc::<Shared>::clone(shared) as Arc<dyn Keeper>;
-            let ledger = Arc::clone(&shared.ledger);
-            Arc::new(MirrorDevice::new(sides.collect(), keeper, ledger))
-        }
     }
 }
 

@@ -16,7 +16,9 @@ mod slices;
 mod space;
 pub mod stack;
 
-pub use array::{Array, ArrayError, Candidate, Event, Identities, MemberStatus, has_label};
+pub use array::{
+    Array, ArrayError, Candidate, Event, Identities, Materials, MemberStatus, has_label,
+};
 pub use error::{DeviceError, DeviceErrorKind, Operation};
 pub use heal::{Ledger, Outcome, Right};
 pub use layers::{

@@ -14,7 +14,9 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::str::FromStr;
 
-use units::Size;
+use units::{Size, Span};
+
+use crate::layers::{CryptError, Delays, KeySource, Mismatch};
 
 /// Members of one stack, at most.
 pub const MEMBERS_MAX: usize = 32;
@@ -42,6 +44,27 @@ pub enum Stack {
         /// Over what.
         below: Vec<Stack>,
     },
+    /// Checksums of everything, beside it.
+    Integrity {
+        /// What is done where all copies agree against a checksum.
+        mismatch: Mismatch,
+        /// Over what.
+        below: Box<Stack>,
+    },
+    /// Encrypted.
+    Crypt {
+        /// Where the key is.
+        key: KeySource,
+        /// Over what.
+        below: Box<Stack>,
+    },
+    /// Slower.
+    Delay {
+        /// By how much.
+        delays: Delays,
+        /// Over what.
+        below: Box<Stack>,
+    },
 }
 
 /// Why a text is no stack.
@@ -65,20 +88,29 @@ impl Stack {
             Stack::Stripe { below, .. } | Stack::Mirror { below } => {
                 below.iter().flat_map(Stack::members).collect()
             }
+            Stack::Integrity { below, .. }
+            | Stack::Crypt { below, .. }
+            | Stack::Delay { below, .. } => below.members(),
         }
     }
 
     /// The same stack with other names for its members, given from left to right.
     #[must_use]
     pub fn renamed(&self, name: &mut dyn FnMut(&str) -> String) -> Stack {
-        let mut all =
-            |below: &[Stack]| below.iter().map(|stack| stack.renamed(name)).collect::<Vec<_>>();
+        let mut renamed = self.clone();
+        renamed.rename(name);
+        renamed
+    }
+
+    fn rename(&mut self, name: &mut dyn FnMut(&str) -> String) {
         match self {
-            Stack::Stripe { chunk_bytes, below } => {
-                Stack::Stripe { chunk_bytes: *chunk_bytes, below: all(below) }
+            Stack::Member(member) => *member = name(member),
+            Stack::Stripe { below, .. } | Stack::Mirror { below } => {
+                below.iter_mut().for_each(|stack| stack.rename(name));
             }
-            Stack::Mirror { below } => Stack::Mirror { below: all(below) },
-            Stack::Member(member) => Stack::Member(name(member)),
+            Stack::Integrity { below, .. }
+            | Stack::Crypt { below, .. }
+            | Stack::Delay { below, .. } => below.rename(name),
         }
     }
 
@@ -89,6 +121,9 @@ impl Stack {
             Stack::Member(_) => false,
             Stack::Mirror { .. } => true,
             Stack::Stripe { below, .. } => below.iter().all(Stack::is_redundant),
+            Stack::Integrity { below, .. }
+            | Stack::Crypt { below, .. }
+            | Stack::Delay { below, .. } => below.is_redundant(),
         }
     }
 
@@ -98,6 +133,9 @@ impl Stack {
             Stack::Stripe { below, .. } | Stack::Mirror { below } => {
                 1 + below.iter().map(Stack::depth).max().unwrap_or(0)
             }
+            Stack::Integrity { below, .. }
+            | Stack::Crypt { below, .. }
+            | Stack::Delay { below, .. } => 1 + below.depth(),
         }
     }
 }
@@ -116,6 +154,20 @@ impl fmt::Display for Stack {
             Stack::Mirror { below } => {
                 f.write_str("mirror")?;
                 below
+            }
+            Stack::Integrity { mismatch, below } => {
+                let options = match mismatch {
+                    Mismatch::Refuse => "",
+                    Mismatch::TrustCopies => "[mismatch=trust-copies]",
+                };
+                return write!(f, "integrity{options}({below})");
+            }
+            Stack::Crypt { key, below } => return write!(f, "crypt[key={key}]({below})"),
+            Stack::Delay { delays, below } => {
+                let Delays { read_ns, write_ns, flush_ns } = *delays;
+                let times = [read_ns, write_ns, flush_ns].map(Span);
+                let [read, write, flush] = times;
+                return write!(f, "delay[read={read},write={write},flush={flush}]({below})");
             }
         };
         for (i, stack) in below.iter().enumerate() {
@@ -269,14 +321,52 @@ impl Parser<'_> {
                 several("mirror")?;
                 Stack::Mirror { below }
             }
+            "integrity" => {
+                let mismatch = match option("mismatch").as_deref() {
+                    None | Some("refuse") => Mismatch::Refuse,
+                    Some("trust-copies") => Mismatch::TrustCopies,
+                    Some(other) => {
+                        let text = format!("mismatch={other}: refuse or trust-copies was expected");
+                        return Err(self.error(text));
+                    }
+                };
+                Stack::Integrity { mismatch, below: self.one(name, below)? }
+            }
+            "crypt" => {
+                let Some(text) = option("key") else {
+                    return Err(self.error("crypt needs a key, as in crypt[key=file:/path](..)"));
+                };
+                let key = text.parse().map_err(|e: CryptError| self.error(e.to_string()))?;
+                Stack::Crypt { key, below: self.one(name, below)? }
+            }
+            "delay" => {
+                let mut time = |wanted| match option(wanted) {
+                    None => Ok(0),
+                    Some(text) => text
+                        .parse::<Span>()
+                        .map(Span::as_nanos)
+                        .map_err(|e| self.error(e.to_string())),
+                };
+                let [read_ns, write_ns, flush_ns] = [time("read")?, time("write")?, time("flush")?];
+                let delays = Delays { read_ns, write_ns, flush_ns };
+                Stack::Delay { delays, below: self.one(name, below)? }
+            }
             _ => {
-                let known = "stripe, mirror";
+                let known = "stripe, mirror, integrity, crypt, delay";
                 return Err(self.error(format!("there is no layer {name}; there are {known}")));
             }
         };
         match options.first() {
             Some((unknown, _)) => Err(self.error(format!("{name} has no option {unknown}"))),
             None => Ok(stack),
+        }
+    }
+
+    /// What a layer over one thing lies over.
+    fn one(&self, name: &str, below: Vec<Stack>) -> Result<Box<Stack>, StackError> {
+        match <[Stack; 1]>::try_from(below) {
+            Ok([one]) => Ok(Box::new(one)),
+            Err(_) => Err(self.error(format!("{name} lies over one thing"))),
         }
     }
 
@@ -307,6 +397,10 @@ mod tests {
             "stripe(mirror(/dev/sda, /dev/sdb), mirror(c.img, d.img))",
             "stripe[chunk=4KiB](a, b, c)",
             "mirror(stripe[chunk=16MiB](a, b), stripe(c, d))",
+            "integrity(mirror(a, b))",
+            "integrity[mismatch=trust-copies](a)",
+            "mirror(crypt[key=file:/etc/key](a), crypt[key=env:KEY](b))",
+            "delay[read=5ms,write=0s,flush=1s](a)",
         ] {
             let stack: Stack = text.parse().expect("a stack");
             assert_eq!(stack.to_string(), text);
@@ -324,7 +418,15 @@ mod tests {
         assert!(error_of("mirror(a, b").contains(") or , was expected (at byte 11"));
         assert!(error_of("mirror(a, b))").contains("nothing was expected"));
         assert!(error_of("mirror(a, , b)").contains("(at byte 10"));
-        assert!(error_of("raid(a, b)").contains("no layer raid; there are stripe, mirror"));
+        assert!(
+            error_of("raid(a, b)").contains("no layer raid; there are stripe, mirror, integrity")
+        );
+        assert!(error_of("integrity(a, b)").contains("one thing"));
+        assert!(error_of("integrity[mismatch=yes](a)").contains("trust-copies"));
+        assert!(error_of("crypt(a)").contains("needs a key"));
+        assert!(error_of("crypt[key=here](a)").contains("no source of keys"));
+        assert!(error_of("delay[read=5m](a)").contains("5m"));
+
         assert!(error_of("mirror[chunk=4KiB](a, b)").contains("mirror has no option chunk"));
         assert!(error_of("stripe[chunk=5KiB](a, b)").contains("power of two"));
         assert!(error_of("stripe[chunk=big](a, b)").contains("big"));

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use hindsight_block::stack::Stack;
 use hindsight_block::{
-    Array, ArrayError, BlockDevice, Candidate, Identities, MediaDevice, Outcome, Standing,
+    Array, ArrayError, BlockDevice, Candidate, Identities, Materials, MediaDevice, Outcome,
+    Standing,
 };
 use sim::{Failure, Op, Random, SimMedia};
 
@@ -32,7 +33,8 @@ impl Rig {
             id
         };
         let identities = Identities { random, now: units::WallTime::from_nanos(1) };
-        Array::create(&rig.stack, rig.candidates(&[]), identities).expect("labels");
+        Array::create(&rig.stack, rig.candidates(&[]), identities, &Materials::none())
+            .expect("labels");
         rig
     }
 
@@ -48,7 +50,7 @@ impl Rig {
     }
 
     fn try_open(&self, without: &[usize]) -> Result<Array, ArrayError> {
-        Array::open(self.candidates(without))
+        Array::open(self.candidates(without), &Materials::none())
     }
 
     fn open(&self) -> Array {

@@ -9,7 +9,7 @@ use env::{FileMedia, Media, RealClock};
 use hindsight_block::{
     Array, BlockDevice, Candidate, CryptDevice, CryptKey, DelayDevice, Delays, DeviceErrorKind,
     Effect, FaultDevice, FaultPlan, FaultRule, Identities, IntegrityDevice, IntegrityOptions,
-    MediaDevice, MemoryDevice, Operation, Pause, StripeDevice, Tap, TapDevice,
+    Materials, MediaDevice, MemoryDevice, Operation, Pause, StripeDevice, Tap, TapDevice,
 };
 use sim::{Random, SimMedia};
 
@@ -80,8 +80,8 @@ fn array(stack: &str, data_bytes: u64) -> Device {
         id
     };
     let identities = Identities { random, now: units::WallTime::from_nanos(1) };
-    Array::create(&stack, candidates(), identities).expect("labels");
-    Arc::new(Array::open(candidates()).expect("an array"))
+    Array::create(&stack, candidates(), identities, &Materials::none()).expect("labels");
+    Arc::new(Array::open(candidates(), &Materials::none()).expect("an array"))
 }
 
 /// Runs `rule` on a fresh device of every kind.
@@ -114,6 +114,11 @@ fn on_every_device(rule: impl Fn(&Device)) {
         array("a", LEN_BYTES),
         array("mirror(a, b)", LEN_BYTES),
         array("mirror(a, b, c)", LEN_BYTES),
+        array("integrity(mirror(a, b))", IntegrityDevice::<Device>::bytes_below(LEN_BYTES)),
+        array(
+            "mirror(integrity(a), integrity(b))",
+            IntegrityDevice::<Device>::bytes_below(LEN_BYTES),
+        ),
         array("stripe(a, b)", LEN_BYTES / 2),
         array("stripe(mirror(a, b), mirror(c, d))", LEN_BYTES / 2),
         array("mirror(stripe[chunk=4KiB](a, b, c), stripe(d, e, f))", LEN_BYTES / 3),

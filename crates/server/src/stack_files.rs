@@ -9,10 +9,15 @@ use std::io;
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use block::stack::Stack;
-use block::{Array, ArrayError, BlockDevice, Candidate, Identities, MediaDevice};
+use block::{
+    Array, ArrayError, BlockDevice, Candidate, CryptKey, Identities, KeySource, Materials,
+    MediaDevice,
+};
 use env::{Clock, Entropy, FileMedia, RealClock, RealEntropy};
+use ring::rand::SecureRandom;
 use volume::Pool;
 
 use crate::StartError;
@@ -49,7 +54,7 @@ pub(crate) fn open(dir: &Path, stack: &Stack) -> Result<Array, StartError> {
         };
         candidates.push(Candidate { path: path.display().to_string(), device });
     }
-    Array::open(candidates).map_err(of_array)
+    with_materials(|materials| Array::open(candidates, materials)).map_err(of_array)
 }
 
 /// Makes a pool on a stack in an empty or missing directory. Members that are not there are made as
@@ -100,8 +105,11 @@ fn lay_out(
     let entropy = RealEntropy::default();
     let random = &mut || u128::from(entropy.next_u64()) << 64 | u128::from(entropy.next_u64());
     let identities = Identities { random, now: RealClock::new().wall() };
-    Array::create(stack, candidates(), identities).map_err(of_array)?;
-    let array = Arc::new(Array::open(candidates()).map_err(of_array)?);
+    let array = with_materials(|materials| {
+        Array::create(stack, candidates(), identities, materials)?;
+        Array::open(candidates(), materials)
+    });
+    let array = Arc::new(array.map_err(of_array)?);
     let device = Arc::<Array>::clone(&array) as Arc<dyn BlockDevice>;
     let format = format_of(device.len_bytes());
     Pool::create(&device, &machine(), &format).map_err(StartError::Pool)?;
@@ -142,6 +150,32 @@ fn member_at(
         return Err(StartError::setting(text, "wipe it first if nobody needs what is there"));
     }
     Ok(device)
+}
+
+/// Runs what needs keys, random numbers or time for layers.
+fn with_materials<T>(use_them: impl FnOnce(&Materials<'_>) -> T) -> T {
+    let random = |bytes: &mut [u8]| {
+        ring::rand::SystemRandom::new().fill(bytes).expect("the kernel has random numbers");
+    };
+    let pause = Arc::new(|nanos| std::thread::sleep(Duration::from_nanos(nanos)));
+    use_them(&Materials { key: &read_key, random: &random, pause })
+}
+
+/// The key that a source names.
+fn read_key(source: &KeySource) -> Result<CryptKey, String> {
+    let read = |path: &Path| fs::read(path).map_err(|e| format!("{}: {e}", path.display()));
+    let bytes = match source {
+        KeySource::File(path) => read(Path::new(path))?,
+        KeySource::Env(name) => match std::env::var_os(name) {
+            Some(value) => value.into_encoded_bytes(),
+            None => return Err(format!("{name} is not set")),
+        },
+        KeySource::Credential(name) => match std::env::var_os("CREDENTIALS_DIRECTORY") {
+            Some(dir) => read(&Path::new(&dir).join(name))?,
+            None => return Err("systemd gave no credentials to this process".to_owned()),
+        },
+    };
+    CryptKey::new(bytes).map_err(|e| e.to_string())
 }
 
 fn of_array(error: ArrayError) -> StartError {

@@ -11,9 +11,10 @@ use parking_lot::Mutex;
 use units::WallTime;
 
 use super::book::Book;
+use super::build::{Making, Materials, build, top_bytes};
 use super::member::MemberDevice;
 use super::regions::{Regions, set};
-use super::{Array, Shared, build, code, is_readable, number_of, of_label};
+use super::{Array, Shared, code, is_readable, of_label};
 use crate::heal::Ledger;
 use crate::stack::Stack;
 use crate::{BlockDevice, DeviceError, Resync};
@@ -70,6 +71,7 @@ impl Array {
         stack: &Stack,
         candidates: Vec<Candidate>,
         identities: Identities<'_>,
+        materials: &Materials<'_>,
     ) -> Result<(), ArrayError> {
         let Identities { random, now } = identities;
         let mut members = Vec::new();
@@ -110,12 +112,18 @@ impl Array {
         let maps = label::Regions::new(label.array_id, count);
         let devices = candidates.into_iter().map(|c| (c.path, c.device)).collect();
         let shared = share(&label, &stack, devices, maps);
-        let mut book = shared.book.lock();
-        // Both copies of the maps and both pairs of the label's are there from the beginning.
-        for _ in 0..2 {
-            shared.write_regions(&mut book)?;
-            shared.write_labels(&mut book)?;
+        {
+            let mut book = shared.book.lock();
+            // Both copies of the maps and both pairs of the label's are there from the beginning.
+            for _ in 0..2 {
+                shared.write_regions(&mut book)?;
+                shared.write_labels(&mut book)?;
+            }
         }
+        let top = build(&shared, &stack, materials, Making::New)?;
+        top.flush()?;
+        assert_eq!(top.len_bytes(), bytes, "as long as was computed");
+        let book = shared.book.lock();
         match book.has(MemberStanding::Out) {
             true => Err(refused("a member failed while it was labelled", "")),
             false => Ok(()),
@@ -129,7 +137,10 @@ impl Array {
     /// # Errors
     /// `Refused` when there are no labels, those of several arrays, too few members, or members
     /// that were used apart; the devices'.
-    pub fn open(candidates: Vec<Candidate>) -> Result<Array, ArrayError> {
+    pub fn open(
+        candidates: Vec<Candidate>,
+        materials: &Materials<'_>,
+    ) -> Result<Array, ArrayError> {
         let found = find(candidates)?;
         let newest = found.iter().max_by_key(|f| f.label.generation).expect("one at least");
         let as_found = newest.label.clone();
@@ -150,7 +161,10 @@ impl Array {
         let maps = newest_maps(&label, &found)?;
         let devices = devices_of(&label, found)?;
         let shared = share(&label, &stack, devices, maps);
-        let top = build(&shared, &stack);
+        for &member in &missing {
+            shared.set_standing(member, super::Standing::Out);
+        }
+        let top = build(&shared, &stack, materials, Making::There)?;
         assert_eq!(top.len_bytes(), top_bytes(&stack, &label.members), "as long as was computed");
         let is_redundant = stack.is_redundant();
         let unsettled = Mutex::default();
@@ -231,18 +245,6 @@ impl Array {
 /// A path as a label notes it.
 fn noted(path: &str) -> String {
     if path.len() <= PATH_BYTES_MAX { path.to_owned() } else { String::new() }
-}
-
-/// How long the top of a stack is.
-fn top_bytes(stack: &Stack, members: &[Member]) -> u64 {
-    let least = |below: &[Stack]| below.iter().map(|s| top_bytes(s, members)).min().unwrap_or(0);
-    match stack {
-        Stack::Member(number) => members[number_of(number)].data_bytes,
-        Stack::Stripe { chunk_bytes, below } => {
-            least(below) / chunk_bytes * chunk_bytes * below.len() as u64
-        }
-        Stack::Mirror { below } => least(below),
-    }
 }
 
 fn region_bytes(top_bytes: u64) -> u64 {

@@ -153,6 +153,13 @@ impl<D: BlockDevice> CryptDevice<D> {
         DATA_OFFSET + len_bytes.next_multiple_of(SECTOR_BYTES as u64)
     }
 
+    /// Bytes of data on a device with so many bytes.
+    #[must_use]
+    pub fn bytes_above(below_bytes: u64) -> u64 {
+        let sector = SECTOR_BYTES as u64;
+        (below_bytes.saturating_sub(DATA_OFFSET) / sector).min(SECTORS_MAX) * sector
+    }
+
     fn check(&self, operation: Operation, offset: u64, length_bytes: u64) -> Result<()> {
         if offset.checked_add(length_bytes).is_some_and(|end| end <= self.len_bytes) {
             return Ok(());

@@ -139,6 +139,12 @@ impl<D: BlockDevice> IntegrityDevice<D> {
         geometry::bytes_for(len_bytes.div_ceil(BLOCK))
     }
 
+    /// Bytes of data on a device with so many bytes.
+    #[must_use]
+    pub fn bytes_above(below_bytes: u64) -> u64 {
+        geometry::blocks_within(below_bytes) * BLOCK
+    }
+
     /// The random identity.
     #[must_use]
     pub fn id(&self) -> u128 {

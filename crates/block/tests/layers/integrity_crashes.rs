@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use hindsight_block::{
     Array, BlockDevice, Candidate, DeviceErrorKind, Identities, IntegrityDevice, IntegrityOptions,
-    MediaDevice, Resync,
+    Materials, MediaDevice, Resync,
 };
 use sim::{Random, SimMedia};
 
@@ -112,7 +112,9 @@ impl Below {
         match (self, media) {
             (Below::Single, [one]) => device(one),
             (Below::Pair, [one, two]) => Pair::over([Arc::clone(one), Arc::clone(two)]),
-            (Below::Array, media) => Arc::new(Array::open(candidates(media)).expect("labels")),
+            (Below::Array, media) => {
+                Arc::new(Array::open(candidates(media), &Materials::none()).expect("labels"))
+            }
             _ => unreachable!("one copy or two"),
         }
     }
@@ -160,7 +162,8 @@ impl Run {
             let now = units::WallTime::from_nanos(1);
             let identities = Identities { random: &mut next, now };
             let stack = "mirror(a, b)".parse().expect("a stack");
-            Array::create(&stack, candidates(&media), identities).expect("room for labels");
+            Array::create(&stack, candidates(&media), identities, &Materials::none())
+                .expect("room for labels");
         }
         IntegrityDevice::format(&kind.open(&media), 7).expect("room");
         let options = options(&mut random);

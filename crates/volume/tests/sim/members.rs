@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use block::stack::Stack;
-use block::{Array, Candidate, Identities, MediaDevice};
+use block::{Array, Candidate, Identities, Materials, MediaDevice};
 use env::Media;
 use hindsight_volume::{Error, ErrorKind, Result};
 use sim::{Random, SimMedia, Trick};
@@ -43,12 +43,14 @@ impl World {
             id
         };
         let identities = Identities { random, now: WallTime::from_nanos(START_NS) };
-        Array::create(stack, self.candidates(), identities).expect("labels on empty media");
+        Array::create(stack, self.candidates(), identities, &Materials::none())
+            .expect("labels on empty media");
     }
 
     /// The members, put together.
     pub fn array(&self) -> Result<Array> {
-        Array::open(self.candidates()).map_err(|e| Error::new(ErrorKind::Io, e.to_string()))
+        Array::open(self.candidates(), &Materials::none())
+            .map_err(|e| Error::new(ErrorKind::Io, e.to_string()))
     }
 
     /// All media.

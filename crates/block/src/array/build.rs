@@ -1,0 +1,213 @@
+//! The layers of a stack, from the members up.
+
+use std::io::{self, IoSlice};
+use std::sync::Arc;
+
+use format::label::Member;
+
+use super::opening::ArrayError;
+use super::{Shared, number_of};
+use crate::layers::{
+    CryptDevice, CryptError, CryptKey, DelayDevice, IntegrityDevice, IntegrityOptions, Keeper,
+    KeySource, MirrorDevice, Pause, Side, Standing, StripeDevice,
+};
+use crate::stack::Stack;
+use crate::{BlockDevice, DeviceError, DeviceErrorKind, Operation, Result};
+
+/// What layers need that is neither on the members nor in the stack's text.
+pub struct Materials<'a> {
+    /// Reads a key; the error is for people.
+    pub key: &'a dyn Fn(&KeySource) -> std::result::Result<CryptKey, String>,
+    /// Fills bytes with what nobody can guess.
+    pub random: &'a dyn Fn(&mut [u8]),
+    /// How the delay layer waits.
+    pub pause: Pause,
+}
+
+impl Materials<'_> {
+    /// For stacks without `crypt` and `delay`.
+    #[must_use]
+    pub fn none() -> Materials<'static> {
+        Materials {
+            key: &|source| Err(format!("nobody reads {source} here")),
+            random: &|bytes| bytes.fill(1),
+            pause: Arc::new(|_| {}),
+        }
+    }
+}
+
+type Device = Arc<dyn BlockDevice>;
+
+/// Whether layers that keep something on what is below them are made, or are there.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Making {
+    New,
+    There,
+}
+
+/// How long the top of a stack is.
+pub(super) fn top_bytes(stack: &Stack, members: &[Member]) -> u64 {
+    let least = |below: &[Stack]| below.iter().map(|s| top_bytes(s, members)).min().unwrap_or(0);
+    match stack {
+        Stack::Member(number) => members[number_of(number)].data_bytes,
+        Stack::Stripe { chunk_bytes, below } => {
+            least(below) / chunk_bytes * chunk_bytes * below.len() as u64
+        }
+        Stack::Mirror { below } => least(below),
+        Stack::Integrity { below, .. } => {
+            IntegrityDevice::<Device>::bytes_above(top_bytes(below, members))
+        }
+        Stack::Crypt { below, .. } => CryptDevice::<Device>::bytes_above(top_bytes(below, members)),
+        Stack::Delay { below, .. } => top_bytes(below, members),
+    }
+}
+
+/// Builds the layers of a stack whose members are numbers.
+pub(super) fn build(
+    shared: &Arc<Shared>,
+    stack: &Stack,
+    materials: &Materials<'_>,
+    making: Making,
+) -> std::result::Result<Device, ArrayError> {
+    let all = |below: &[Stack]| {
+        below
+            .iter()
+            .map(|s| build(shared, s, materials, making))
+            .collect::<std::result::Result<Vec<_>, _>>()
+    };
+    Ok(match stack {
+        Stack::Member(number) => {
+            Arc::<super::MemberDevice>::clone(&shared.members[number_of(number)]) as Device
+        }
+        Stack::Stripe { chunk_bytes, below } => {
+            Arc::new(StripeDevice::new(all(below)?, *chunk_bytes))
+        }
+        Stack::Mirror { below } => {
+            let sides = all(below)?
+                .into_iter()
+                .zip(below)
+                .map(|(device, stack)| Side { device, members: numbers(stack) });
+            let keeper = Arc::<Shared>::clone(shared) as Arc<dyn Keeper>;
+            let ledger = Arc::clone(&shared.ledger);
+            Arc::new(MirrorDevice::new(sides.collect(), keeper, ledger))
+        }
+        Stack::Integrity { mismatch, below } => {
+            let device = build(shared, below, materials, making)?;
+            let options = IntegrityOptions { mismatch: *mismatch, ..IntegrityOptions::default() };
+            if making == Making::New {
+                let mut id = [0; 16];
+                (materials.random)(&mut id);
+                IntegrityDevice::format(&device, u128::from_le_bytes(id))?;
+            }
+            let bytes = IntegrityDevice::<Device>::bytes_above(device.len_bytes());
+            match IntegrityDevice::open(Arc::clone(&device), options, Arc::clone(&shared.ledger)) {
+                Ok(device) => Arc::new(device),
+                Err(error) => missing(shared, below, bytes, error)?,
+            }
+        }
+        Stack::Crypt { key, below } => {
+            let device = build(shared, below, materials, making)?;
+            let bytes = CryptDevice::<Device>::bytes_above(device.len_bytes());
+            match crypt(&device, key, materials, making) {
+                Ok(device) => device,
+                Err(CryptError::Device(error)) => missing(shared, below, bytes, error)?,
+                Err(error @ CryptError::Header { .. }) if !all_in(shared, below) => {
+                    let source = io::Error::other(error.to_string());
+                    missing(shared, below, bytes, failure(Operation::Read, bytes, source))?
+                }
+                Err(error) => return Err(refused(&error)),
+            }
+        }
+        Stack::Delay { delays, below } => {
+            let device = build(shared, below, materials, making)?;
+            Arc::new(DelayDevice::new(device, *delays, Arc::clone(&materials.pause)))
+        }
+    })
+}
+
+fn numbers(stack: &Stack) -> Vec<usize> {
+    stack.members().into_iter().map(number_of).collect()
+}
+
+fn all_in(shared: &Shared, stack: &Stack) -> bool {
+    numbers(stack).iter().all(|&member| shared.standing_of(member) == Standing::In)
+}
+
+fn crypt(
+    device: &Device,
+    source: &KeySource,
+    materials: &Materials<'_>,
+    making: Making,
+) -> std::result::Result<Device, CryptError> {
+    let key = (materials.key)(source).map_err(|text| CryptError::KeySource {
+        text: format!("{source} ({text})"),
+        expected: "one that can be read",
+    })?;
+    if making == Making::New {
+        CryptDevice::format(device, &key, &mut |bytes| (materials.random)(bytes))?;
+    }
+    Ok(Arc::new(CryptDevice::open(Arc::clone(device), &key)?))
+}
+
+fn refused(error: &CryptError) -> ArrayError {
+    let hint = match error {
+        CryptError::WrongKey { .. } => "give the key that the pool was made with",
+        CryptError::KeySource { .. } => "the key is named in pool.stack",
+        _ => "",
+    };
+    ArrayError::Refused { what: error.to_string(), hint: hint.to_owned() }
+}
+
+fn failure(operation: Operation, length_bytes: u64, source: io::Error) -> DeviceError {
+    let (kind, device) = (DeviceErrorKind::Io, "a layer over a missing member".to_owned());
+    DeviceError { kind, operation, offset: 0, length_bytes, device, source }
+}
+
+/// What stands for a layer whose members are not all in and that cannot be opened therefore.
+fn missing(
+    shared: &Shared,
+    below: &Stack,
+    len_bytes: u64,
+    error: DeviceError,
+) -> std::result::Result<Device, ArrayError> {
+    if all_in(shared, below) {
+        return Err(error.into());
+    }
+    Ok(Arc::new(Missing { len_bytes }))
+}
+
+/// A device that answers nothing.
+struct Missing {
+    len_bytes: u64,
+}
+
+impl Missing {
+    fn fail<T>(&self, operation: Operation) -> Result<T> {
+        let source = io::Error::new(io::ErrorKind::NotFound, "a member is missing");
+        Err(failure(operation, self.len_bytes, source))
+    }
+}
+
+impl BlockDevice for Missing {
+    fn len_bytes(&self) -> u64 {
+        self.len_bytes
+    }
+    fn read_at(&self, _offset: u64, _buffer: &mut [u8]) -> Result<()> {
+        self.fail(Operation::Read)
+    }
+    fn write_at(&self, _offset: u64, _slices: &[IoSlice<'_>]) -> Result<()> {
+        self.fail(Operation::Write)
+    }
+    fn flush(&self) -> Result<()> {
+        self.fail(Operation::Flush)
+    }
+    fn allocate(&self, _offset: u64, _length_bytes: u64) -> Result<()> {
+        self.fail(Operation::Allocate)
+    }
+    fn discard(&self, _offset: u64, _length_bytes: u64) -> Result<()> {
+        self.fail(Operation::Discard)
+    }
+    fn describe(&self) -> String {
+        "missing".to_owned()
+    }
+}
