@@ -6,6 +6,7 @@ mod database_hook;
 mod databases;
 mod file_systems;
 mod hooks;
+mod members;
 mod operation;
 mod peers;
 mod quick_check;

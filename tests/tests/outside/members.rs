@@ -1,0 +1,202 @@
+//! Pools on several members: one of which rots under a live file system, goes away and comes back.
+
+use std::fs::{self, File};
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use hindsight_tests::command::{self, skips_without_root};
+use hindsight_tests::disk::Disk;
+use hindsight_tests::image::Image;
+use hindsight_tests::nbd::Request;
+use hindsight_tests::random::Random;
+use hindsight_tests::server::{self, Server};
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::stage::{folder, seed};
+
+const BLOCK: usize = 4096;
+/// What a member's label may use.
+const AREA_BYTES: u64 = 1 << 20;
+const VOLUME_BYTES: u64 = 16 << 20;
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A server on a pool of several members, made for it.
+fn on(stack: &str, folder: &TempDir) -> Result<Server> {
+    let (program, pool) = (server::program()?, folder.path().join("pool"));
+    let pool_text = pool.display().to_string();
+    let make = ["pool", "create", "--pool", &pool_text, "--stack", stack, "--size", "256MiB"];
+    command::run(std::process::Command::new(&program).args(make))?;
+    Server::start(&program, &pool)
+}
+
+fn status(server: &Server) -> Result<Value> {
+    server.http().get("/api/v1/pool")
+}
+
+/// Spoils a few bytes in every so many blocks of a member in which there is something.
+fn spoil(member: &Path, random: &mut Random) -> Result<u64> {
+    let file = File::options().read(true).write(true).open(member)?;
+    let mut block = vec![0; BLOCK];
+    let mut spoiled = 0;
+    for offset in (AREA_BYTES..file.metadata()?.len()).step_by(BLOCK) {
+        file.read_exact_at(&mut block, offset)?;
+        if block.iter().any(|&byte| byte != 0) && random.below(3) == 0 {
+            let at = random.below(BLOCK as u64 - 8);
+            let mut bytes = [0; 8];
+            random.fill(&mut bytes);
+            file.write_all_at(&bytes, offset + at)?;
+            spoiled += 1;
+        }
+    }
+    Ok(spoiled)
+}
+
+#[test]
+fn bytes_overwritten_under_a_live_file_system_are_healed_and_told() -> Result<()> {
+    if skips_without_root("ext4 on a member that rots") {
+        return Ok(());
+    }
+    let mut random = Random::new(seed("members"));
+    let folder = folder()?;
+    let server = on("stripe(mirror(a.img, b.img), mirror(c.img, d.img))", &folder)?;
+    server.run(&["volume", "create", "vol", "--size", "128MiB"])?;
+    let mut disk = Disk::attach(&server.uri("vol"), &folder.path().join("fuse"), false)?;
+    command::call("mkfs.ext4", &["-q", "-F", disk.device()])?;
+    let mount = folder.path().join("mnt");
+    disk.mount(&mount, "noatime")?;
+    let mut files = Vec::new();
+    for number in 0..40 {
+        let mut bytes = vec![0; usize::try_from(random.between(1, 300_000))?];
+        random.fill(&mut bytes);
+        let path = mount.join(format!("{number}"));
+        fs::write(&path, &bytes)?;
+        File::open(&path)?.sync_all()?;
+        files.push((path, bytes));
+    }
+    let spoiled = spoil(&server.pool().join("a.img"), &mut random)?;
+    ensure!(spoiled > 100, "{spoiled} blocks were spoiled");
+    // So that nothing is answered from the kernel's own memory.
+    disk.unmount()?;
+    disk.mount(&mount, "noatime")?;
+    for (path, bytes) in &files {
+        ensure!(fs::read(path)? == *bytes, "{} is another", path.display());
+    }
+    disk.unmount()?;
+    command::call("e2fsck", &["-fn", disk.device()])?;
+    disk.detach()?;
+    let status = status(&server)?;
+    let healed = status["healed"]["recovered"].as_u64().context("a number")?;
+    ensure!(healed > 10 && status["healed"]["unrecoverable"] == 0, "{}", status["healed"]);
+    ensure!(status["state"] == "online", "{}", status["state"]);
+    let metrics = String::from_utf8(server.http().send("GET", "/metrics", "", &[])?.body)?;
+    let line = metrics
+        .lines()
+        .find(|line| line.starts_with("hindsight_pool_healed_total{outcome=\"recovered\"}"));
+    ensure!(line.is_some_and(|line| !line.ends_with(" 0")), "{line:?}");
+    let began = Instant::now();
+    while !server.run(&["pool", "audit"])?.contains("written again from another copy") {
+        ensure!(began.elapsed() < PATIENCE, "the audit log does not say so");
+        std::thread::sleep(Duration::from_millis(200));
+    }
+    Ok(())
+}
+
+fn write_some(server: &Server, random: &mut Random, image: &mut Image) -> Result<()> {
+    let mut client = server.connect("v")?;
+    for _ in 0..60 {
+        let length = random.between(1, 40) * BLOCK as u64;
+        let offset = random.below(VOLUME_BYTES - length);
+        let mut bytes = vec![0; usize::try_from(length)?];
+        random.fill(&mut bytes);
+        image.write(offset, &bytes);
+        client.demand(&Request::Write { offset, bytes, fua: false })?;
+    }
+    client.demand(&Request::Flush)?;
+    Ok(())
+}
+
+fn check(server: &Server, image: &Image) -> Result<()> {
+    let mut client = server.connect("v")?;
+    for offset in (0..VOLUME_BYTES).step_by(1 << 20) {
+        let bytes = client.read(offset, 1 << 20)?;
+        ensure!(bytes == image.read(offset, 1 << 20), "other bytes at {offset}");
+    }
+    Ok(())
+}
+
+#[test]
+fn a_member_that_was_away_gets_what_it_missed_and_can_then_be_the_only_one() -> Result<()> {
+    let mut random = Random::new(seed("away"));
+    let folder = folder()?;
+    let mut server = on("mirror(a.img, b.img)", &folder)?;
+    server.run(&["volume", "create", "v", "--size", "16MiB"])?;
+    let mut image = Image::zeros(VOLUME_BYTES);
+    write_some(&server, &mut random, &mut image)?;
+    server.stop()?;
+    let member = |name: &str| server.pool().join(name);
+    let (a, b, away) = (member("a.img"), member("b.img"), member("away"));
+    fs::rename(&b, &away)?;
+    server.up()?;
+    ensure!(status(&server)?["state"] == "degraded", "without b.img");
+    write_some(&server, &mut random, &mut image)?;
+    server.kill();
+    fs::rename(&away, &b)?;
+    server.up()?;
+    check(&server, &image)?;
+    let began = Instant::now();
+    while status(&server)?["state"] != "online" {
+        ensure!(began.elapsed() < PATIENCE, "b.img never came up: {}", status(&server)?["members"]);
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    let audit = server.run(&["pool", "audit"])?;
+    ensure!(audit.contains("member-out") && audit.contains("member-in"), "{audit}");
+    server.stop()?;
+    fs::rename(&a, &away)?;
+    server.up()?;
+    check(&server, &image)?;
+    write_some(&server, &mut random, &mut image)?;
+    server.stop()?;
+    // Now a.img is the older one; and where it was used alone meanwhile, neither is taken.
+    fs::rename(&b, member("b-alone"))?;
+    fs::rename(&away, &a)?;
+    server.up()?;
+    server.stop()?;
+    fs::rename(member("b-alone"), &b)?;
+    let error = server.up().err().context("they were used apart")?.to_string();
+    ensure!(error.contains("used apart"), "{error}");
+    Ok(())
+}
+
+#[test]
+fn an_encrypted_pool_is_nothing_without_its_key() -> Result<()> {
+    let mut random = Random::new(seed("crypt"));
+    let folder = folder()?;
+    let key = folder.path().join("key");
+    let mut bytes = [0; 64];
+    random.fill(&mut bytes);
+    fs::write(&key, bytes)?;
+    let stack = format!("crypt[key=file:{}](mirror(a.img, b.img))", key.display());
+    let mut server = on(&stack, &folder)?;
+    server.run(&["volume", "create", "v", "--size", "16MiB"])?;
+    let mut client = server.connect("v")?;
+    let plain = vec![b'#'; 1 << 20];
+    client.demand(&Request::Write { offset: 0, bytes: plain.clone(), fua: true })?;
+    drop(client);
+    server.stop()?;
+    for member in ["a.img", "b.img"] {
+        let bytes = fs::read(server.pool().join(member))?;
+        let shows = bytes.windows(16).step_by(16).any(|window| window.iter().all(|&b| b == b'#'));
+        ensure!(!shows, "{member} has plain text");
+    }
+    fs::write(&key, [7; 64])?;
+    let error = server.up().err().context("with another key")?.to_string();
+    ensure!(error.contains("wrong key"), "{error}");
+    fs::write(&key, bytes)?;
+    server.up()?;
+    let mut client = server.connect("v")?;
+    ensure!(client.read(0, 1 << 20)? == plain, "other bytes");
+    Ok(())
+}
