@@ -30,8 +30,11 @@ mod geometry;
 mod group;
 mod groups;
 mod load;
+mod scrub;
 mod settle;
 mod write;
+
+pub use self::scrub::Scrubbed;
 
 /// What is done when all copies of a block say the same and its checksum says something else.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -340,6 +343,9 @@ impl<D: BlockDevice> BlockDevice for IntegrityDevice<D> {
     }
 
     fn copies(&self, offset: u64, length_bytes: u64) -> usize {
+        if self.check(Operation::Read, offset, length_bytes).is_err() {
+            return 1;
+        }
         let range = self.range_below(offset, length_bytes);
         self.below.copies(range.start, range.end - range.start)
     }
