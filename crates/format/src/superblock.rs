@@ -86,13 +86,16 @@ pub const FEATURE_EXTENTS: u64 = 8;
 pub const FEATURE_PACKS: u64 = 16;
 /// Incompatible feature: batches may be shared, by several timelines and volumes too.
 pub const FEATURE_SHARED: u64 = 32;
+/// Incompatible feature: there may be data beyond the end of a volume that was made smaller.
+pub const FEATURE_BEYOND: u64 = 128;
 /// The incompatible features that this program knows.
 pub const FEATURES_INCOMPATIBLE_KNOWN: u64 = FEATURE_CURRENT_STORE
     | FEATURE_BASE
     | FEATURE_IMPORT
     | FEATURE_EXTENTS
     | FEATURE_PACKS
-    | FEATURE_SHARED;
+    | FEATURE_SHARED
+    | FEATURE_BEYOND;
 /// The features without which a pool may only be read that this program knows: none yet.
 pub const FEATURES_READ_ONLY_KNOWN: u64 = 0;
 

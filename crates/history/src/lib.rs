@@ -9,6 +9,7 @@ mod hash;
 mod healing;
 mod io_tally;
 mod log;
+mod newest;
 mod openable;
 mod outside;
 mod packs;

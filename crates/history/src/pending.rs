@@ -87,6 +87,12 @@ impl Pending {
         all
     }
 
+    /// The entries of blocks, in the order in which they came.
+    #[must_use]
+    pub fn block_entries(&self) -> &[Entry] {
+        &self.entries
+    }
+
     /// The entries of trims over whole pages and more.
     #[must_use]
     pub fn nodes(&self) -> &[Entry] {

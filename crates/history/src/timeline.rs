@@ -16,6 +16,7 @@ use parking_lot::{Mutex, RwLock};
 use units::{MapExtent, Seq};
 
 use crate::Result;
+use crate::newest::{Newest, Place};
 use crate::outside::{OUTSIDE_SEQ, Outside};
 use crate::pending::Pending;
 use crate::run_store::StoredRun;
@@ -44,6 +45,8 @@ pub struct Timeline {
     /// The file that has what is not here; only of a timeline without a parent.
     outside: RwLock<Option<Arc<dyn Outside>>>,
     state: RwLock<State>,
+    /// Locked before `state`.
+    newest: Mutex<Newest>,
 }
 
 #[derive(Default)]
@@ -63,7 +66,8 @@ impl Timeline {
         runs: Vec<Arc<StoredRun>>,
     ) -> Timeline {
         let state = RwLock::new(State { runs, ..State::default() });
-        Timeline { id, log, extent, parent, outside: RwLock::default(), state }
+        let (outside, newest) = (RwLock::default(), Mutex::default());
+        Timeline { id, log, extent, parent, outside, state, newest }
     }
 
     /// The timeline at the end of the line of parents.
@@ -104,6 +108,41 @@ impl Timeline {
         let active = state.active.lock();
         let frozen: usize = state.frozen.iter().map(|p| p.len()).sum();
         (active.len() + frozen, active.nodes().len())
+    }
+
+    /// Blocks with data that the entries not yet in runs leave as the newest. What is added
+    /// meanwhile may not be counted.
+    #[must_use]
+    pub fn pending_newest(&self) -> u64 {
+        let mut newest = self.newest.lock();
+        let mut left = self.pending_counts().0;
+        let mut chunk = Vec::new();
+        while left > 0 {
+            let nodes = self.look_on(&mut newest, &mut chunk);
+            if chunk.is_empty() && nodes.is_empty() {
+                break;
+            }
+            newest.add(&chunk, &nodes);
+            left = left.saturating_sub(chunk.len() + nodes.len());
+        }
+        newest.blocks()
+    }
+
+    /// Copies pending entries that come next, and tells the trims over whole pages among them.
+    fn look_on(&self, newest: &mut Newest, chunk: &mut Vec<Entry>) -> Vec<Entry> {
+        chunk.clear();
+        let place = &mut newest.place;
+        let state = self.state.read();
+        while let Some(part) = state.frozen.get(place.part) {
+            let nodes = place.take_next(part, chunk);
+            if !chunk.is_empty() || !nodes.is_empty() {
+                return nodes;
+            }
+            // Parts are frozen in their order: what was active is the one after them.
+            *place = Place { part: place.part + 1, ..Place::default() };
+        }
+        let active = state.active.lock();
+        place.take_next(&active, chunk)
     }
 
     /// Whether there is nothing of its own in it: then a look-up may skip it.
@@ -152,7 +191,10 @@ impl Timeline {
     /// Replaces the oldest `flushed` frozen parts by a run that holds their entries (or by nothing,
     /// when none of them was needed).
     pub fn install_flushed(&self, flushed: usize, run: Option<Arc<StoredRun>>) {
+        // What is left is counted anew: it is what came during one flush.
+        let mut newest = self.newest.lock();
         let mut state = self.state.write();
+        *newest = Newest::default();
         state.frozen.drain(..flushed);
         if let Some(run) = run {
             state.runs.insert(0, run);

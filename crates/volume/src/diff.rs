@@ -101,7 +101,8 @@ impl Volume {
         let entries = parted.iter().map(|(line, after)| line.entries_after(*after)).sum::<u64>();
         let entries = entries + outside;
         // One entry of a large trim changes any number of blocks.
-        let has_nodes = parted.iter().any(|(line, after)| line.has_nodes_after(*after));
+        let has_nodes = a.size_bytes != b.size_bytes
+            || parted.iter().any(|(line, after)| line.has_nodes_after(*after));
         let all = |opening| -> u64 {
             ancestry(opening).iter().map(|(line, _)| line.entries_after(Seq::ZERO)).sum()
         };
@@ -116,6 +117,15 @@ impl Volume {
 }
 
 impl Opening {
+    /// Looks up blocks; those beyond the end are holes, whatever a shrink has left there.
+    fn look_up_within(&self, first: u64, slots: &mut [Slot]) -> Result<()> {
+        self.look_up(first, slots, Patience::Full)?;
+        let end = self.size_bytes.div_ceil(BLOCK_BYTES).saturating_sub(first);
+        let end = usize::try_from(end).map_or(slots.len(), |end| end.min(slots.len()));
+        slots[end..].fill(Slot { known: true, ..Slot::default() });
+        Ok(())
+    }
+
     /// Bytes stored at this moment (holes excluded).
     ///
     /// # Errors
@@ -132,7 +142,7 @@ impl Opening {
         let mut bytes = 0;
         let mut slots = vec![Slot::default(); BLOCKS_PER_PAGE];
         for key in keys.range(..Key { level: 2, index: 0 }) {
-            self.look_up(key.first_block().0, &mut slots, Patience::Full)?;
+            self.look_up_within(key.first_block().0, &mut slots)?;
             bytes += slots.iter().filter(|s| is_stored(s)).count() as u64 * BLOCK_BYTES;
         }
         Ok(bytes)
@@ -175,15 +185,20 @@ fn compare(
     let first = blocks.start;
     let end = a.size_bytes.max(b.size_bytes).div_ceil(BLOCK_BYTES).min(blocks.end);
     let suspects = Suspects::between(a, b, first..end)?;
+    // A block in which one of them ends need not have been written again for that.
+    let least = a.size_bytes.min(b.size_bytes);
+    let is_cut = a.size_bytes != b.size_bytes && !least.is_multiple_of(BLOCK_BYTES);
+    let cut = is_cut.then_some(least / BLOCK_BYTES);
     let mut slots_a = vec![Slot::default(); BLOCKS_PER_PAGE];
     let mut slots_b = vec![Slot::default(); BLOCKS_PER_PAGE];
     for page in suspects.pages {
         let start = page * BLOCKS_PER_PAGE as u64;
-        a.look_up(start, &mut slots_a, Patience::Full)?;
-        b.look_up(start, &mut slots_b, Patience::Full)?;
+        a.look_up_within(start, &mut slots_a)?;
+        b.look_up_within(start, &mut slots_b)?;
         for (i, (x, y)) in slots_a.iter().zip(&slots_b).enumerate() {
             let block = start + i as u64;
-            if block < first || block >= end || same_place(x, y) {
+            let is_same = same_place(x, y) && cut != Some(block);
+            if block < first || block >= end || is_same {
                 continue;
             }
             // What is outside has no checksum.
@@ -238,6 +253,11 @@ impl Suspects {
                 let first = key.first_block().0 / per_page;
                 wide.push((first, first + key.blocks() / per_page));
             }
+        }
+        // What one has beyond the end of the other need not have been touched.
+        let ends = [a, b].map(|opening| opening.size_bytes / BLOCK_BYTES / per_page);
+        if a.size_bytes != b.size_bytes {
+            wide.push((ends[0].min(ends[1]), ends[0].max(ends[1]) + 1));
         }
         pages.extend(only_one_is_outside(a, b).filter(|page| range.contains(page)));
         wide.retain(|&(first, end)| first < range.end && range.start < end);

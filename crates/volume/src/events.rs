@@ -10,6 +10,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use format::superblock::FEATURE_BEYOND;
 use history::{Branch, Gate, Timeline};
 use units::{Moment, Seq, WallTime};
 
@@ -197,6 +198,16 @@ impl Volume {
 
     /// Changes the size, and settings in the same commit.
     fn resize_and(&self, size_bytes: u64, change: &VolumeChange) -> Result<()> {
+        let before = self.present().size_bytes;
+        self.resize_to(size_bytes, change)?;
+        if size_bytes < before {
+            // It has its size. What it left beyond is cut off at the next opening if not now.
+            let _ = self.cut_off();
+        }
+        Ok(())
+    }
+
+    fn resize_to(&self, size_bytes: u64, change: &VolumeChange) -> Result<()> {
         let _resizing = self.resizing.lock();
         loop {
             let live = self.present();
@@ -209,9 +220,16 @@ impl Volume {
             // Before anything is cut off: what is refused leaves everything as it is.
             let mut record = self.record.lock().clone();
             self.settle_settings(&mut record, change, (self.log.stable(), self.now()))?;
+            let grows = size_bytes > live.size_bytes;
+            if !grows {
+                self.core.announce(FEATURE_BEYOND)?;
+            }
             let _cut = Cut::at(self, size_bytes);
-            if size_bytes < live.size_bytes {
-                self.cut_off(size_bytes, live.size_bytes - size_bytes)?;
+            if grows
+                && record.may_have_beyond(live.size_bytes)
+                && !self.write_zeros_beyond(&live, size_bytes)?
+            {
+                continue;
             }
             let hold = self.hold_writes()?;
             self.core.store.flush()?;
@@ -245,6 +263,10 @@ impl Volume {
         let mut record = before.clone();
         let graced = self.settle_settings(&mut record, change, (seq, now))?;
         record.sizes.push((seq.0, size_bytes));
+        record.uncut = record.uncut.max(old);
+        if record.uncut <= size_bytes {
+            record.uncut = 0;
+        }
         record.events.push(EventRecord {
             seq: seq.0,
             time_ns: time.as_nanos(),

@@ -195,8 +195,7 @@ impl Pool {
     pub fn space(&self) -> Result<PoolSpace> {
         let mut all = PoolSpace { live_exact: true, ..PoolSpace::default() };
         for volume in self.volumes() {
-            let record = volume.record.lock().clone();
-            let one = volume.space(&record)?;
+            let one = volume.space()?;
             all.live_bytes += one.live_bytes;
             all.live_exact &= one.live_exact;
             all.history_bytes += one.history_bytes;

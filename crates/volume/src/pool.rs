@@ -205,7 +205,10 @@ impl Pool {
         files: Arc<dyn Files>,
     ) -> Result<Arc<Pool>> {
         let core = open_core(device, machine, options, Map::Used, files)?;
-        Ok(Arc::new(Pool { core }))
+        let pool = Pool { core };
+        // Where it cannot be now, it can when the pool is opened again.
+        pool.volumes().iter().for_each(|volume| _ = volume.cut_off());
+        Ok(Arc::new(pool))
     }
 
     /// The volume with this name.
@@ -278,6 +281,7 @@ impl Pool {
             encoding: encoding::setting(None, spec.encoding)?,
             dedup: spec.dedup,
             common: 0,
+            uncut: 0,
             grace: None,
             hook: None,
         })
@@ -401,6 +405,7 @@ impl Pool {
             placed: Vec::new(),
             conversion: None,
             common: 0,
+            uncut: 0,
             extent: extent.unwrap_or(record.extent),
             grace: None,
             hook: None,

@@ -23,6 +23,9 @@ use crate::volume::Volume;
 const WALKED_ENTRIES_MAX: u64 = 20_000;
 /// Holders told of a volume, at most: more pins are told in groups of neighbours.
 const HOLDERS_MAX: usize = 128;
+/// A full merge is due where a limit is not known to hold and as much of all versions is in doubt:
+/// 1 in 8.
+const DOUBT_SHARE: u64 = 8;
 const HOUR_NS: u64 = 3600 * 1_000_000_000;
 /// Ages by which history is told, in nanoseconds.
 const AGES_NS: [u64; 4] = [HOUR_NS, 24 * HOUR_NS, 7 * 24 * HOUR_NS, 30 * 24 * HOUR_NS];
@@ -46,6 +49,9 @@ pub struct Space {
 #[derive(Clone, Debug, Default)]
 pub struct Counted {
     timelines: Vec<(u64, Figures)>,
+    /// Of blocks that nothing is known to supersede: those that others of the same timeline may,
+    /// which are in its largest part. What trims took is not among them.
+    doubtful: u64,
     /// Each entry was looked at beside all others of its timeline.
     pub(crate) is_whole: bool,
 }
@@ -62,8 +68,21 @@ impl Counted {
         own.map(|(_, figures)| figures.newest).sum()
     }
 
+    /// All of one timeline.
+    fn blocks_of(&self, timeline: u64) -> u64 {
+        let own = self.timelines.iter().filter(|(id, _)| *id == timeline);
+        own.map(|(_, figures)| figures.newest + figures.superseded()).sum()
+    }
+
     fn spans(&self) -> impl Iterator<Item = (u64, &SpanFigures)> {
         self.timelines.iter().flat_map(|(id, figures)| figures.spans.iter().map(|s| (*id, s)))
+    }
+
+    /// Of its blocks so many may be history that is not told, if `untold` is all that may be.
+    /// Nothing worth a merge if it is less than an eighth of them.
+    fn doubt(&self, untold: u64) -> u64 {
+        let doubt = self.doubtful.min(untold);
+        if doubt >= (self.newest() + self.superseded()) / DOUBT_SHARE { doubt } else { 0 }
     }
 
     fn superseded(&self) -> u64 {
@@ -121,22 +140,46 @@ impl Volume {
 
     /// Tells what the volume's space is for. A clone's live bytes include what it shares with its
     /// origin, its history only its own log.
-    pub(crate) fn space(&self, record: &VolumeRecord) -> Result<Space> {
+    pub(crate) fn space(&self) -> Result<Space> {
         let counted = self.counted()?;
         let (live_bytes, live_exact) = self.live_bytes_and_whether()?;
-        let history_bytes = self.history_of(live_bytes, record.cloned_from.is_some());
+        let history_bytes = self.history_of(self.own_live_bytes(live_bytes, &counted));
         let pinned: u64 = counted.spans().map(|(_, span)| span.pinned).sum();
         let pinned_bytes = Share::of(history_bytes, &counted).bytes(pinned);
         Ok(Space { live_bytes, live_exact, history_bytes, pinned_bytes })
     }
 
-    /// Bytes kept only for the past.
+    /// Bytes kept only for the past, at least.
     pub(crate) fn history_bytes(&self) -> Result<u64> {
-        let is_clone = self.record.lock().cloned_from.is_some();
-        Ok(self.history_of(self.live_bytes()?, is_clone))
+        let live_bytes = self.live_bytes()?;
+        Ok(self.history_of(self.own_live_bytes(live_bytes, &*self.counted()?)))
     }
 
-    fn history_of(&self, live_bytes: u64, is_clone: bool) -> u64 {
+    /// Whether more than so many bytes may be kept only for the past beside those that are told,
+    /// and a full merge is worth it to know.
+    pub(crate) fn is_history_doubtful(&self, more_bytes: u64) -> Result<bool> {
+        let counted = self.counted()?;
+        let live_bytes = self.own_live_bytes(self.live_bytes()?, &counted);
+        Ok(counted.doubt(live_bytes / BLOCK_BYTES) * BLOCK_BYTES > more_bytes)
+    }
+
+    /// Of the present, what this volume wrote itself: what a clone shares lies in its origin's log.
+    fn own_live_bytes(&self, live_bytes: u64, counted: &Counted) -> u64 {
+        if self.record.lock().cloned_from.is_none() {
+            return live_bytes;
+        }
+        let present = self.present();
+        let mut blocks = counted.newest_of(present.timeline.id);
+        let mut line = present.timeline.parent.as_ref().map(|branch| &branch.timeline);
+        // As of a branch any version may be seen.
+        while let Some(timeline) = line.filter(|timeline| timeline.log == self.id) {
+            blocks += counted.blocks_of(timeline.id);
+            line = timeline.parent.as_ref().map(|branch| &branch.timeline);
+        }
+        live_bytes.min(blocks * BLOCK_BYTES)
+    }
+
+    fn history_of(&self, own_live_bytes: u64) -> u64 {
         let count = self.core.store.space(self.id).count();
         // As if each version had a block of its own; what is stored is told by as much less.
         let shared_bytes = count.shared_bytes.min(count.live_bytes);
@@ -144,9 +187,7 @@ impl Volume {
         // What it shares with other volumes is in no log of its own, but is its present or past.
         let common_bytes = self.record.lock().common * BLOCK_BYTES;
         let logged_bytes = count.live_bytes - shared_bytes + named_bytes + common_bytes;
-        // What a clone shares lies in its origin's log: it cannot be taken from its own.
-        let own_live = if is_clone { live_bytes.min(logged_bytes) } else { live_bytes };
-        let history = logged_bytes.saturating_sub(own_live);
+        let history = logged_bytes.saturating_sub(own_live_bytes);
         let stored = u128::from(history) * u128::from(count.live_bytes);
         let stored = stored.checked_div(u128::from(logged_bytes)).unwrap_or(0);
         u64::try_from(stored).expect("a part of what is stored")
@@ -172,7 +213,7 @@ impl Volume {
             return Ok((bytes, true));
         }
         let counted = self.counted()?;
-        let own = counted.newest() * BLOCK_BYTES;
+        let own = counted.newest_of(present.timeline.id) * BLOCK_BYTES;
         let Some(parent) = &present.timeline.parent else {
             return Ok((own.min(present.size_bytes), counted.is_whole));
         };
@@ -200,12 +241,11 @@ impl Volume {
         if entries > WALKED_ENTRIES_MAX {
             return Ok(Arc::new(self.counted_by_runs(&timelines)));
         }
-        let key = (
-            self.log.stable(),
-            Seq(self.record.lock().horizon_seq),
-            self.pins.lock().seq_count() + self.core.timelines.read().len(),
-            entries,
-        );
+        // One lock after the other: whoever holds the pins may want the record.
+        let horizon = Seq(self.record.lock().horizon_seq);
+        let pins = self.pins.lock().seq_count();
+        let held = pins + self.core.timelines.read().len();
+        let key = (self.log.stable(), horizon, held, entries);
         if let Some((walked, counted)) = &*self.walked.lock()
             && *walked == key
         {
@@ -219,14 +259,18 @@ impl Volume {
     /// What the figures of the runs say; of what has none it is only known how much it is.
     pub(crate) fn counted_by_runs(&self, timelines: &[Arc<Timeline>]) -> Counted {
         let known = self.core.figures.lock();
-        let mut counted = Counted { timelines: Vec::new(), is_whole: true };
+        let mut counted = Counted { is_whole: true, ..Counted::default() };
         for timeline in timelines {
             let mut sum = Figures::default();
-            let runs = timeline.runs();
-            let pending = timeline.pending_counts().0 as u64;
-            counted.is_whole &= runs.len() <= 1 && pending == 0;
+            // Pending ones first: what is written out meanwhile counts twice rather than never.
+            let is_pending = timeline.pending_counts().0 > 0;
+            let pending = timeline.pending_newest();
             sum.newest += pending;
+            let mut most = pending;
+            let runs = timeline.runs();
+            counted.is_whole &= runs.len() + usize::from(is_pending) <= 1;
             for run in runs {
+                let before = sum.newest;
                 match known.get(&run.id) {
                     Some(figures) => {
                         sum.newest += figures.newest;
@@ -237,7 +281,9 @@ impl Volume {
                         sum.newest += run.summary.entries;
                     }
                 }
+                most = most.max(sum.newest - before);
             }
+            counted.doubtful += sum.newest - most;
             counted.timelines.push((timeline.id, sum));
         }
         counted
@@ -253,7 +299,7 @@ impl Volume {
         self.add_held(&mut held);
         self.add_branches(|timeline, seq, _| held.entry(timeline).or_default().push(seq));
         let marks = self.age_marks();
-        let mut counted = Counted { timelines: Vec::new(), is_whole: true };
+        let mut counted = Counted { is_whole: true, ..Counted::default() };
         for timeline in self.own_timelines() {
             let mut entries = self.entries_of_all(&timeline)?;
             entries.sort_unstable_by_key(Entry::order);
@@ -315,7 +361,7 @@ impl Volume {
     pub fn space_told(&self) -> Result<VolumeSpace> {
         self.check_open()?;
         let record = self.record.lock().clone();
-        let space = self.space(&record)?;
+        let space = self.space()?;
         let counted = self.counted()?;
         let share = Share::of(space.history_bytes, &counted);
         let (ages, unsorted_bytes) = self.ages(space.history_bytes, &counted);

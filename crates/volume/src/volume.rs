@@ -240,7 +240,7 @@ impl Volume {
         let latest = self.latest_told()?;
         let record = self.record.lock().clone();
         let now = self.now();
-        let space = self.space(&record)?;
+        let space = self.space()?;
         let conversion = self.conversion_info(&record)?;
         let (oldest, versions) = {
             let pins = self.pins.lock();

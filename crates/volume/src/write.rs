@@ -5,8 +5,8 @@
 //! 2. A partial block is merged with what is there while its range is locked, so that no other
 //!    write to it can fall between the read and the append; should a revert or a resize, the merge
 //!    is made again.
-//! 3. While a volume is made smaller nothing is written beyond the size it will have, so that what
-//!    is cut off is zeros.
+//! 3. Beyond the end of a volume nothing is written but zeros (`beyond`): before it is made larger,
+//!    and once it was made smaller.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -56,7 +56,7 @@ pub struct Terms<'a> {
     pub end: u64,
     /// What partial blocks were merged with, while their range is locked.
     pub merged: Option<&'a Arc<Opening>>,
-    /// These are the zeros where the volume is being made smaller: nobody else writes there.
+    /// These are zeros beyond the end of the volume: nobody else writes there.
     pub cuts: bool,
     /// Past the cache, while it holds writes back and is empty.
     pub behind: bool,
@@ -77,19 +77,13 @@ impl Volume {
             self.present().check_range(offset, length_bytes)?;
             bytes += length_bytes;
         }
-        let last = self.write_ops(ops, false)?;
+        let last = self.write_ops(ops)?;
         self.tally.writes.fetch_add(ops.len() as u64, Ordering::Relaxed);
         self.tally.written_bytes.fetch_add(bytes, Ordering::Relaxed);
         if last == Seq::ZERO { Ok(self.log.stable()) } else { Ok(last) }
     }
 
-    /// Writes zeros where the volume is being made smaller; what others write there from now on is
-    /// refused (`cut_at` says so already).
-    pub(crate) fn cut_off(&self, offset: u64, length_bytes: u64) -> Result<()> {
-        self.write_ops(&[WriteOp::Zero { offset, length_bytes }], true).map(|_| ())
-    }
-
-    fn write_ops(&self, ops: &[WriteOp<'_>], cuts: bool) -> Result<Seq> {
+    fn write_ops(&self, ops: &[WriteOp<'_>]) -> Result<Seq> {
         let mut last = Seq::ZERO;
         let mut start = 0;
         while start < ops.len() {
@@ -97,13 +91,13 @@ impl Volume {
             if whole > 0 {
                 let ops = &ops[start..start + whole];
                 let end = ops.iter().map(|op| span(op).0 + span(op).1).max().unwrap_or(0);
-                let terms = Terms { end, merged: None, cuts, behind: false };
+                let terms = Terms { end, merged: None, cuts: false, behind: false };
                 // None: the cache was switched on or off meanwhile. Then once more, all of it.
                 let Some(seq) = self.write_either(ops, terms)? else { continue };
                 last = last.max(seq);
                 start += whole;
             } else {
-                last = self.write_partial(&ops[start], cuts)?.max(last);
+                last = self.write_partial(&ops[start])?.max(last);
                 start += 1;
             }
         }
@@ -130,7 +124,11 @@ impl Volume {
     }
 
     /// Writes whole blocks into the cache or the log, whichever it is now.
-    fn write_either(&self, ops: &[WriteOp<'_>], terms: Terms<'_>) -> Result<Option<Seq>> {
+    pub(crate) fn write_either(
+        &self,
+        ops: &[WriteOp<'_>],
+        terms: Terms<'_>,
+    ) -> Result<Option<Seq>> {
         if self.cache.is_on() {
             self.write_cached(ops, terms)
         } else {
@@ -222,8 +220,8 @@ impl Volume {
     /// Whether a write may still be made. Asked while nothing can change it.
     pub(crate) fn may_write(&self, terms: Terms<'_>) -> bool {
         let live = self.present();
-        let limit = if terms.cuts { u64::MAX } else { self.cut_at.load(Ordering::Acquire) };
-        let fits = terms.end <= live.size_bytes.min(limit);
+        let limit = live.size_bytes.min(self.cut_at.load(Ordering::Acquire));
+        let fits = terms.cuts || terms.end <= limit;
         let is_merged = terms.merged.is_none_or(|merged| Arc::ptr_eq(merged, &live));
         let is_gone = self.gone.load(Ordering::Acquire);
         fits && is_merged && !is_gone
@@ -269,19 +267,28 @@ impl Volume {
 
     /// Writes an op whose edges lie within blocks. What they are merged with may be the present no
     /// more when they are written (after a revert or a resize): then all of it is done again.
-    fn write_partial(&self, op: &WriteOp<'_>, cuts: bool) -> Result<Seq> {
+    fn write_partial(&self, op: &WriteOp<'_>) -> Result<Seq> {
         if span(op).1 == 0 {
             return Ok(Seq::ZERO);
         }
         loop {
-            if let Some(last) = self.write_merged(op, cuts)? {
+            let live = self.present();
+            let (offset, length_bytes) = span(op);
+            live.check_range(offset, length_bytes)?;
+            if let Some(last) = self.write_merged(op, &live, false)? {
                 return Ok(last);
             }
         }
     }
 
     /// Writes an op whose edges lie within blocks: edges are merged, the middle goes as it is.
-    fn write_merged(&self, op: &WriteOp<'_>, cuts: bool) -> Result<Option<Seq>> {
+    /// `None` when `live` is the present no more.
+    pub(crate) fn write_merged(
+        &self,
+        op: &WriteOp<'_>,
+        live: &Arc<Opening>,
+        cuts: bool,
+    ) -> Result<Option<Seq>> {
         let (offset, length_bytes) = span(op);
         let end = offset + length_bytes;
         let (first, last) = (offset / BLOCK_BYTES, (end - 1) / BLOCK_BYTES);
@@ -292,8 +299,6 @@ impl Volume {
             true => None,
             false => Some(self.log.lock_blocks(first, last + 1)?),
         };
-        let live = self.present();
-        live.check_range(offset, length_bytes)?;
         let mut head = vec![0; BLOCK];
         let mut tail = vec![0; BLOCK];
         let mut parts: Vec<WriteOp<'_>> = Vec::with_capacity(3);
@@ -301,14 +306,14 @@ impl Volume {
         let head_end = (head_start + BLOCK_BYTES).min(end);
         let mut middle_start = head_start;
         if offset > head_start || head_end < head_start + BLOCK_BYTES {
-            self.merge_block(&live, (first, is_cached), &mut head, op)?;
+            self.merge_block(live, (first, is_cached), &mut head, op)?;
             parts.push(WriteOp::Data { offset: head_start, bytes: &head });
             middle_start += BLOCK_BYTES;
         }
         let tail_start = last * BLOCK_BYTES;
         let cut_tail = last > first && end < tail_start + BLOCK_BYTES;
         if cut_tail {
-            self.merge_block(&live, (last, is_cached), &mut tail, op)?;
+            self.merge_block(live, (last, is_cached), &mut tail, op)?;
         }
         let middle_end = if cut_tail || end <= middle_start { tail_start } else { end };
         if middle_end > middle_start {
@@ -317,7 +322,7 @@ impl Volume {
         if cut_tail {
             parts.push(WriteOp::Data { offset: tail_start, bytes: &tail });
         }
-        let terms = Terms { end, merged: Some(&live), cuts, behind: false };
+        let terms = Terms { end, merged: Some(live), cuts, behind: false };
         if is_cached { self.write_cached(&parts, terms) } else { self.write_whole(&parts, terms) }
     }
 

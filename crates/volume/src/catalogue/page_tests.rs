@@ -145,6 +145,7 @@ fn volume() -> VolumeRecord {
         encoding: Some(encoding()),
         dedup: true,
         common: 1,
+        uncut: 1,
         grace: Some(grace()),
         hook: Some("freeze".to_owned()),
     }

@@ -82,6 +82,9 @@ pub struct VolumeRecord {
     /// Entries of its runs that name blocks which several volumes share.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub common: u64,
+    /// Bytes up to which there may be data beyond the size, that is to be cut off; 0 for none.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub uncut: u64,
     /// What a smaller window or history limit takes away is kept for a while.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub grace: Option<GraceRecord>,

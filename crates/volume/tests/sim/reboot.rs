@@ -351,10 +351,7 @@ impl Model {
         self.oracle.entries.truncate(tail.kept);
         let earliest_ns = self.oracle.entries.last().map_or(0, |e| e.time_ns);
         let count = tail.added.len();
-        let is_resize = matches!(tail.added.last(), Some((_, Change::Resize(_))));
         for (index, (seq, change)) in tail.added.into_iter().enumerate() {
-            // What a shrink cuts off takes as many seqs as it needs, up to that of the new size.
-            let seq = if is_resize && index + 2 == count { latest.max(seq + 1) - 1 } else { seq };
             // The last one may have been cut short, and then its seq is not known: at most the
             // latest.
             let seq = if index + 1 == count { latest.max(seq) } else { seq };
@@ -400,7 +397,8 @@ fn attempted(action: Option<&Action>, model: &Model, intent: Option<u64>) -> Opt
             let old = model.present_bytes();
             let mut changes = vec![Change::Resize(*size)];
             if *size < old {
-                changes.insert(0, Change::Zero(*size, old - size));
+                // What is beyond is cut off afterwards.
+                changes.push(Change::Nothing);
             }
             Some(changes)
         }

@@ -595,6 +595,7 @@ impl World {
     fn resize(&mut self, name: &str, size: u64) -> Result<()> {
         let volume = self.volume(name);
         let old = self.models[name].present_bytes();
+        let before = volume.resolve(&Moment::Latest)?;
         volume.resize(size)?;
         if size == old {
             return Ok(());
@@ -602,10 +603,17 @@ impl World {
         let stamp = volume.resolve(&Moment::Latest)?;
         let model = self.model(name);
         let (seq, time_ns) = (stamp.seq.0, stamp.time.as_nanos());
-        if size < old {
-            model.push(seq - 1, time_ns, Change::Zero(size, old - size));
+        if size > old {
+            // Zeros may have gone there before.
+            model.push(seq, time_ns, Change::Resize(size));
+        } else {
+            let times_ns = (before.time.as_nanos(), time_ns);
+            model.push_between(before.seq.0 + 1, times_ns, Change::Resize(size));
+            // What is beyond is cut off afterwards.
+            if seq > before.seq.0 + 1 {
+                model.push(seq, time_ns, Change::Nothing);
+            }
         }
-        model.push(seq, time_ns, Change::Resize(size));
         model.flushed = seq;
         assert_eq!(volume.size_bytes(), size);
         Ok(())

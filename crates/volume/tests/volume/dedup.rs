@@ -165,6 +165,90 @@ fn blocks_with_the_same_checksum_are_not_taken_for_equal() {
 }
 
 #[test]
+fn of_many_contents_with_one_checksum_only_some_are_told_apart_at_a_time() {
+    let rig = Rig::new();
+    let volume = rig.make("v", Architecture::Logging, Granularity::EveryWrite);
+    deduplicate(&volume);
+    let polynomial = (1_u64 | 0x82f6_3b78 << 1).to_le_bytes();
+    let one = vec![0x5a; BLOCK as usize];
+    let content_of = |number: usize| {
+        let mut block = one.clone();
+        let changed = block[64 * number..].iter_mut().zip(polynomial);
+        changed.for_each(|(byte, bits)| *byte ^= bits);
+        block
+    };
+    // Each twice: 24 contents, of which 16 are told apart.
+    let blocks: Vec<Vec<u8>> = (0..48).map(|at| content_of(at % 24)).collect();
+    let crc = format::checksum::block_crc(&one);
+    for (at, bytes) in (0..).zip(&blocks) {
+        assert_eq!(format::checksum::block_crc(bytes), crc);
+        let op = WriteOp::Data { offset: at * BLOCK, bytes };
+        volume.write_batch(&[op]).expect("written");
+    }
+    volume.flush().expect("flushed");
+    rig.clock.advance(601 * SECOND);
+    rig.settle();
+    let info = volume.info().expect("info").dedup;
+    assert_eq!((searches(&rig), info.named_bytes), (1, 2 * 16 * BLOCK));
+    for _ in 0..3 {
+        assert!(content(&volume).chunks_exact(BLOCK as usize).take(48).eq(&blocks));
+        share(&rig);
+    }
+    let info = volume.info().expect("info").dedup;
+    assert!(info.named_bytes <= 48 * BLOCK && info.shared_bytes <= 25 * BLOCK, "{info:?}");
+}
+
+/// Pairs of equal blocks, each written over by another that differs a little.
+fn pairs_of_the_past(volume: &Volume, pairs: u64) -> Copies {
+    let mut copies = Copies::new(pairs);
+    for at in 0..4 * pairs {
+        let block = at % (2 * pairs);
+        let mut bytes = copies.contents[(block / 2) as usize].clone();
+        if at >= 2 * pairs {
+            bytes[..8].copy_from_slice(&at.to_le_bytes());
+        }
+        let op = WriteOp::Data { offset: block * BLOCK, bytes: &bytes };
+        let seq = volume.write_batch(&[op]).expect("written");
+        let start = (block * BLOCK) as usize;
+        copies.present[start..start + BLOCK as usize].copy_from_slice(&bytes);
+        if at % pairs == pairs - 1 {
+            copies.moments.insert(seq, copies.present.clone());
+        }
+    }
+    volume.flush().expect("flushed");
+    copies
+}
+
+#[test]
+fn what_was_packed_while_it_was_compared_is_left_there() {
+    let mut late = 0;
+    for steps in 0..24 {
+        let rig = Rig::new();
+        let volume = rig.make("v", Architecture::Logging, Granularity::EveryWrite);
+        deduplicate(&volume);
+        let copies = pairs_of_the_past(&volume, 100);
+        rig.clock.advance(601 * SECOND);
+        for _ in 0..steps {
+            rig.pool().step(Budget { bytes: 16 << 10 }).expect("a step");
+        }
+        if searches(&rig) > 0 {
+            break;
+        }
+        // In the middle of a search, a merge packs what it compares.
+        let encoding = EncodingChange { encoding: Some(Encoding::Xor), after_ns: Some(SECOND) };
+        volume.change(&VolumeChange { encoding, ..VolumeChange::default() }).expect("changed");
+        rig.settle();
+        copies.check(&volume);
+        let info = volume.info().expect("info");
+        assert!(info.encoding.unpacked_bytes >= 190 * BLOCK, "{steps}: {:?}", info.encoding);
+        assert_eq!(info.dedup.named_bytes, 0, "after {steps} steps: {:?}", info.dedup);
+        late += searches(&rig);
+        rig.pool().verify_invariants().expect("all agree");
+    }
+    assert!(late > 0, "no search found what was packed meanwhile");
+}
+
+#[test]
 fn clones_share_what_they_write_alike_and_outlive_each_other() {
     let mut rig = Rig::new();
     let volume = rig.make("v", Architecture::Logging, Granularity::EveryWrite);

@@ -265,3 +265,118 @@ fn a_window_that_was_cut_short_says_so() {
     let info = volume.info().expect("told");
     assert!(!info.is_held && info.held_ns < 100 * HOUR_NS, "{} ns are held", info.held_ns);
 }
+
+/// A volume of so many bytes whose history is kept whatever its age, but no more of it than that.
+fn wide(pool: &Pool, size_bytes: u64, limit: Option<u64>) -> std::sync::Arc<Volume> {
+    let volume = make(pool, Granularity::EveryWrite, 1 << 60);
+    let change = VolumeChange {
+        size_bytes: Some(size_bytes),
+        history_limit_bytes: Some(limit),
+        grace_ns: Some(0),
+        ..VolumeChange::default()
+    };
+    volume.change(&change).expect("set");
+    volume
+}
+
+#[test]
+fn history_that_waits_in_memory_is_told() {
+    let rig = Rig::new(256 << 20, 1 << 20);
+    let pool = rig.open_with(256 << 20);
+    let volume = wide(&pool, 256 << 20, None);
+    let trim = |offset: u64, length_bytes: u64| {
+        let op = hindsight_volume::WriteOp::Zero { offset, length_bytes };
+        volume.write_batch(&[op]).expect("trimmed");
+    };
+    let check = |live: u64, writes: u64| {
+        assert_eq!(pool.status().pending_entries > 20_000, writes > 20_000, "all of it waits");
+        let space = volume.space_told().expect("told");
+        assert_eq!((space.live_bytes, space.live_exact), (live * 4096, true));
+        // Entries of trims take a little in the log too.
+        let more = space.history_bytes.checked_sub((writes - live) * 4096).expect("all is told");
+        assert!(more <= 10 * 4096 && (live == 600) == (more == 0), "{more} bytes too much");
+    };
+    for turn in 0..25_000 {
+        put(&volume, turn % 600, (turn % 251) as u8);
+        if turn % 5000 == 4999 {
+            check(600, turn + 1);
+        }
+    }
+    trim(10 * 4096, 40 * 4096);
+    check(560, 25_000);
+    trim(0, 2 << 20);
+    check(88, 25_000);
+    put(&volume, 20, 1);
+    check(89, 25_001);
+    drop(volume);
+    let pool = rig.kill(pool);
+    let volume = pool.volume("v").expect("there");
+    assert!(volume.info().expect("told").history_bytes >= 24_000 * 4096, "after a restart");
+}
+
+#[test]
+fn a_clone_has_what_it_wrote_over_as_history() {
+    let rig = Rig::new(64 << 20, 256 << 10);
+    let pool = rig.open_with(64 << 20);
+    let volume = make(&pool, Granularity::EveryWrite, 1 << 60);
+    (0..200).for_each(|block| _ = put(&volume, block, 1));
+    let clone = pool.clone_volume("v", &Moment::Latest, "c").expect("cloned");
+    (0..100).for_each(|turn| _ = put(&clone, 7, turn));
+    let space = clone.space_told().expect("told");
+    assert_eq!((space.live_bytes, space.history_bytes), (200 * 4096, 99 * 4096));
+    let now = clone.info().expect("told").latest.seq;
+    clone.revert(&Moment::Seq(units::Seq(now.0 - 10)), false).expect("reverted");
+    (0..200).for_each(|turn| _ = put(&clone, 8, turn));
+    let space = clone.space_told().expect("told");
+    // Of what was before the revert any version may be seen.
+    assert!((199 * 4096..=298 * 4096).contains(&space.history_bytes), "{space:?}");
+}
+
+#[test]
+fn telling_of_space_does_not_lock_up_with_captures() {
+    let rig = Rig::new(256 << 20, 1 << 20);
+    let pool = rig.open();
+    let volume = make(&pool, Granularity::EveryWrite, 1 << 60);
+    let (done, ends) = std::sync::mpsc::channel();
+    for part in 0..2 {
+        let (volume, done) = (std::sync::Arc::clone(&volume), done.clone());
+        std::thread::spawn(move || {
+            for turn in 0..1000 {
+                if part == 0 {
+                    put(&volume, turn % 8, 1);
+                    volume.space_told().expect("told");
+                } else {
+                    let name = turn.to_string();
+                    volume.create_mark(&name, &Moment::Latest, false).expect("marked");
+                    volume.delete_mark(&name).expect("deleted");
+                }
+            }
+            done.send(()).expect("awaited");
+        });
+    }
+    for _ in 0..2 {
+        ends.recv_timeout(std::time::Duration::from_secs(60)).expect("both end");
+    }
+}
+
+#[test]
+fn a_limit_bites_although_each_run_writes_over_what_others_hold() {
+    let rig = Rig::new(1 << 30, 1 << 20);
+    let pool = rig.open();
+    let limit = 16 << 20;
+    let volume = wide(&pool, 512 << 20, Some(limit));
+    // 24,000 blocks in the first of 131,072: a bound by the size of the volume says nothing.
+    let live = 24_000;
+    let mut most = 0;
+    for turn in 0..4 * live {
+        put(&volume, turn % live, (turn % 251) as u8);
+        if turn % 200 == 199 {
+            step_all(&pool);
+            let stored = pool.space().expect("told").stored_bytes;
+            most = most.max(stored.saturating_sub(live * 4096));
+        }
+    }
+    let allowed = limit + (live * 4096) / 4;
+    assert!(most <= allowed, "{most} bytes of history where {limit} are allowed");
+    pool.verify_invariants().expect("sound");
+}

@@ -24,6 +24,7 @@ mod in_place;
 mod matrix;
 mod packs;
 mod past;
+mod resize;
 mod room;
 mod schedule;
 mod settings;

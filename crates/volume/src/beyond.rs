@@ -1,0 +1,76 @@
+//! What is beyond the end of a volume that was larger once.
+//!
+//! Invariants
+//! 1. A volume is made smaller by a commit alone, so that one which fails took nothing.
+//! 2. What a volume has beyond its end nobody sees: not the present, not a moment of that size.
+//!    Zeros are written there before it is made larger.
+//! 3. Until what a shrink left there is cut off, by zeros that let it become history, the record
+//!    says so (`uncut`). That it stands there costs room, and nothing else.
+
+use std::sync::Arc;
+
+use units::BLOCK_BYTES;
+
+use crate::Result;
+use crate::catalogue::VolumeRecord;
+use crate::opening::Opening;
+use crate::types::WriteOp;
+use crate::volume::Volume;
+use crate::write::Terms;
+
+impl VolumeRecord {
+    /// Whether there may be data beyond the end, which is at so many bytes. Of where a clone came
+    /// from nothing is known.
+    pub(crate) fn may_have_beyond(&self, size_bytes: u64) -> bool {
+        self.cloned_from.is_some() || self.sizes.iter().any(|&(_, size)| size > size_bytes)
+    }
+}
+
+impl Volume {
+    /// Writes zeros from the end of the present to a place beyond it, into the log; false if
+    /// another one has become the present. The caller holds `resizing`.
+    ///
+    /// # Errors
+    /// `Full`; `Refused` or `Io` after a device failure.
+    pub(crate) fn write_zeros_beyond(&self, live: &Arc<Opening>, end: u64) -> Result<bool> {
+        let from = live.size_bytes;
+        let end = end.next_multiple_of(BLOCK_BYTES);
+        let whole = from.next_multiple_of(BLOCK_BYTES);
+        if from < whole {
+            let op = WriteOp::Zero { offset: from, length_bytes: whole - from };
+            if self.write_merged(&op, live, true)?.is_none() {
+                return Ok(false);
+            }
+        }
+        let op = WriteOp::Zero { offset: whole, length_bytes: end.saturating_sub(whole) };
+        let terms = Terms { end, merged: Some(live), cuts: true, behind: false };
+        while whole < end && self.write_either(&[op], terms)?.is_none() {
+            if !Arc::ptr_eq(live, &self.present()) {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Cuts off what a shrink left beyond the end; when somebody resizes the volume, or it cannot
+    /// be written, another time will do.
+    ///
+    /// # Errors
+    /// `Full`; `Refused` or `Io` after a device failure.
+    pub(crate) fn cut_off(&self) -> Result<()> {
+        let Some(_resizing) = self.resizing.try_lock() else { return Ok(()) };
+        let live = self.present();
+        let uncut = self.record.lock().uncut;
+        if uncut == 0 || !self.write_zeros_beyond(&live, uncut)? {
+            return Ok(());
+        }
+        // What waits in a cache may be lost, and then nobody would know of it.
+        self.destage_all()?;
+        // With the next commit, which makes durable what was written before.
+        let mut record = self.record.lock();
+        if record.uncut == uncut {
+            record.uncut = 0;
+        }
+        Ok(())
+    }
+}
