@@ -16,7 +16,7 @@ mod tap;
 pub use crypt::{CryptDevice, CryptError, CryptKey, KeySource};
 pub use delay::{DelayDevice, Delays};
 pub use fault::{Effect, FaultDevice, FaultPlan, FaultRule, Pause};
-pub use integrity::{IntegrityDevice, IntegrityOptions, Mismatch};
+pub use integrity::{IntegrityDevice, IntegrityOptions, Mismatch, Scrubbed};
 pub use memory::MemoryDevice;
 pub use mirror::{Keeper, MirrorDevice, Side, Standing};
 pub use stripe::StripeDevice;

@@ -24,7 +24,8 @@ pub use heal::{Ledger, Outcome, Right};
 pub use layers::{
     CryptDevice, CryptError, CryptKey, DelayDevice, Delays, Effect, FaultDevice, FaultPlan,
     FaultRule, IntegrityDevice, IntegrityOptions, Keeper, KeySource, MemoryDevice, MirrorDevice,
-    Mismatch, OperationCounters, Pause, Side, Standing, StripeDevice, Tap, TapDevice, TraceRecord,
+    Mismatch, OperationCounters, Pause, Scrubbed, Side, Standing, StripeDevice, Tap, TapDevice,
+    TraceRecord,
 };
 pub use media::MediaDevice;
 pub use space::{Purpose, Zones};

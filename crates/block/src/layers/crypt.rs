@@ -115,8 +115,8 @@ impl<D: BlockDevice> CryptDevice<D> {
         Ok(write_headers(below, &header)?)
     }
 
-    /// From now on `new` opens the device, and `old` does not; nothing is encrypted anew. A crash in
-    /// between leaves one that either opens, until it is opened: then only that one does.
+    /// From now on `new` opens the device, and `old` does not; nothing is encrypted anew. A crash
+    /// in between leaves one that either opens, until it is opened: then only that one does.
     ///
     /// # Errors
     /// As those of opening it with `old`, and those of the device below.

@@ -16,8 +16,8 @@ pub(super) enum Unusable {
     Refused,
 }
 
-/// Reads all copies, returns the first that is sound and that `accept` has something for, with that,
-/// and writes it over those that are not the same.
+/// Reads all copies, returns the first that is sound and that `accept` has something for, with
+/// that, and writes it over those that are not the same.
 ///
 /// A copy that cannot be written stays as it is: that is no reason to refuse the others.
 pub(super) fn read_copies<H: PartialEq, T>(

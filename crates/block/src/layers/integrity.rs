@@ -30,8 +30,11 @@ mod geometry;
 mod group;
 mod groups;
 mod load;
+mod scrub;
 mod settle;
 mod write;
+
+pub use self::scrub::Scrubbed;
 
 /// What is done when all copies of a block say the same and its checksum says something else.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -262,6 +265,29 @@ impl<D: BlockDevice> IntegrityDevice<D> {
         Ok(pieces)
     }
 
+    /// Heals the blocks of a range, which is held, one by one by their own checksums.
+    fn heal_blocks(&self, offset: u64, buffer: &mut [u8]) -> Result<()> {
+        let length = buffer.len() as u64;
+        let mut bytes = [0; BLOCK_BYTES];
+        for span in spans(blocks_of(offset, length)) {
+            for block in span.blocks.clone() {
+                self.read_held(span.group, block, &mut bytes)?;
+                let right = bytes;
+                let below = block_offset(span.group, block);
+                if self.with_group(span.group, |g| Ok(g.known(block)))? != Known::Unwritten {
+                    self.heal_below(below, &mut bytes, &|copy| copy == right)?;
+                }
+                let one = Span { group: span.group, blocks: block..block + 1 };
+                let part = one.bytes(offset, length);
+                let start = block_number(span.group, block) * BLOCK;
+                let within = (part.start - start) as usize..(part.end - start) as usize;
+                let target = (part.start - offset) as usize..(part.end - offset) as usize;
+                buffer[target].copy_from_slice(&right[within]);
+            }
+        }
+        Ok(())
+    }
+
     /// Writes the checksums anew of whole blocks that somebody knows to be these.
     fn adopt(&self, offset: u64, bytes: &[u8]) -> Result<()> {
         let length = bytes.len() as u64;
@@ -323,6 +349,9 @@ impl<D: BlockDevice> BlockDevice for IntegrityDevice<D> {
     }
 
     fn copies(&self, offset: u64, length_bytes: u64) -> usize {
+        if self.check(Operation::Read, offset, length_bytes).is_err() {
+            return 1;
+        }
         let range = self.range_below(offset, length_bytes);
         self.below.copies(range.start, range.end - range.start)
     }
@@ -339,19 +368,18 @@ impl<D: BlockDevice> BlockDevice for IntegrityDevice<D> {
     /// The caller has a checksum of its own, over what may be more or less than a block: bytes that
     /// it calls right are right, whatever the checksums say that are kept here.
     fn heal(&self, offset: u64, buffer: &mut [u8], right: &Right<'_>) -> Result<Outcome> {
-        match self.read_at(offset, buffer) {
-            Ok(()) if right(buffer) => return Ok(Outcome::Transient),
-            Err(error) if error.kind == DeviceErrorKind::OutOfRange => return Err(error),
-            Ok(()) | Err(_) => {}
-        }
         let length = buffer.len() as u64;
+        self.check(Operation::Read, offset, length)?;
         let _held = self.ranges.hold(blocks_of(offset, length));
         buffer.fill(0);
         let outcome = heal_pieces(&self.pieces(offset, length)?, buffer, right)?;
         if matches!(outcome, Outcome::Transient | Outcome::Recovered) {
             self.adopt(offset, buffer)?;
+            return Ok(outcome);
         }
-        Ok(outcome)
+        // No copy of the whole is right; of each block one may be.
+        let healed = self.heal_blocks(offset, buffer).is_ok() && right(buffer);
+        Ok(if healed { Outcome::Recovered } else { outcome })
     }
 
     fn resync(&self, offset: u64, length_bytes: u64, which: Resync) -> Result<()> {

@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use format::integrity::{COPY_OFFSETS, ChecksumSector, GROUPS_OFFSET};
 use hindsight_block::{
     BlockDevice, DeviceErrorKind, IntegrityDevice, IntegrityOptions, Ledger, MediaDevice, Mismatch,
-    Outcome, Resync,
+    Outcome, Resync, Scrubbed,
 };
 use sim::{Failure, Op, SimMedia, Trick};
 
@@ -477,8 +477,9 @@ fn who_has_a_checksum_of_their_own_is_right_where_ours_is_damaged() {
     pair.rot(0, place(1) + 50);
     let mut buffer = [0; 6000];
     let is_right = |bytes: &[u8]| bytes == right;
+    assert_eq!(device.heal(0, &mut buffer, &is_right).unwrap(), Outcome::Recovered);
+    assert_eq!(buffer, right);
     assert_eq!(device.heal(0, &mut buffer, &is_right).unwrap(), Outcome::Transient);
-    assert_eq!(buffer, right, "our own checksum healed it");
     (0..2).for_each(|side| pair.rot(side, GROUPS_OFFSET + 100));
     let device = open(Arc::<Pair>::clone(&pair), &pair.ledger);
     assert_corrupt(&device, 0);
@@ -491,6 +492,56 @@ fn who_has_a_checksum_of_their_own_is_right_where_ours_is_damaged() {
     device.read_copy(1, 4096, &mut buffer).unwrap();
     assert_eq!((buffer[0], buffer[4096]), (1, 2));
     device.resync(0, LEN, Resync::All).unwrap();
+}
+
+#[test]
+fn a_copy_that_is_wrong_is_healed_though_the_other_one_is_read() {
+    let (pair, device) = paired(Mismatch::Refuse);
+    write(&device, 0, &[1; 4 * 4096]);
+    device.clean().unwrap();
+    let is_right = |bytes: &[u8]| bytes.iter().all(|byte| *byte == 1);
+    let mut buffer = [0; 4 * 4096];
+    pair.rot(1, place(2));
+    assert_eq!(device.heal(0, &mut buffer, &is_right).unwrap(), Outcome::Recovered);
+    device.read_copy(1, 0, &mut buffer).unwrap();
+    assert!(is_right(&buffer));
+    // Each copy has a block that is wrong: no copy of the whole is right, and each block has one.
+    pair.rot(0, place(1));
+    pair.rot(1, place(2));
+    assert_eq!(device.heal(10, &mut buffer[..16_000], &is_right).unwrap(), Outcome::Recovered);
+    for copy in 0..2 {
+        device.read_copy(copy, 0, &mut buffer).unwrap();
+        assert!(is_right(&buffer), "copy {copy}");
+    }
+}
+
+#[test]
+fn a_scrub_checks_every_copy_and_heals_what_can_be_healed() {
+    let (pair, device) = paired(Mismatch::Refuse);
+    write(&device, 0, &[1; 10 * 4096]);
+    write(&device, 955 * BLOCK, &[1; 10 * 4096]);
+    let scrub = || device.scrub(0, LEN).unwrap();
+    assert_eq!(scrub(), Scrubbed { blocks: 20, healed: 0, damaged: 0 });
+    pair.rot(0, place(1));
+    pair.rot(1, place(2));
+    pair.rot(1, GROUPS_OFFSET + GROUP + BLOCK);
+    (0..2).for_each(|side| pair.rot(side, place(3)));
+    assert_eq!(scrub(), Scrubbed { blocks: 20, healed: 3, damaged: 1 });
+    assert_eq!(scrub(), Scrubbed { blocks: 20, healed: 0, damaged: 1 });
+    assert_eq!(device.scrub(BLOCK, 2 * BLOCK).unwrap().blocks, 2);
+    assert_corrupt(&device, 3);
+    for block in [1, 2, 960] {
+        for copy in 0..2 {
+            let mut bytes = [0; 4096];
+            device.read_copy(copy, block * BLOCK, &mut bytes).unwrap();
+            assert_eq!(bytes, [1; 4096], "copy {copy} of block {block}");
+        }
+    }
+    let (media, device) = single(15);
+    write(&device, 0, &[1; 10 * 4096]);
+    media.rot(place(4), 1);
+    assert_eq!(device.scrub(0, LEN).unwrap(), Scrubbed { blocks: 10, healed: 0, damaged: 1 });
+    assert!(device.scrub(LEN, 1).is_err());
 }
 
 #[test]

@@ -103,7 +103,13 @@ impl<D: BlockDevice> IntegrityDevice<D> {
     }
 
     /// Heals a block that does not match, as DARC's Fig. 4 has it.
-    fn heal_block(&self, group: u64, block: usize, stored: u32, buffer: &mut [u8]) -> Result<()> {
+    pub(super) fn heal_block(
+        &self,
+        group: u64,
+        block: usize,
+        stored: u32,
+        buffer: &mut [u8],
+    ) -> Result<()> {
         // What the copies said is kept: where all say the same, it is the answer.
         let said = RefCell::new(Vec::new());
         let right = |bytes: &[u8]| {
