@@ -80,6 +80,8 @@ fn bytes_overwritten_under_a_live_file_system_are_healed_and_told() -> Result<()
     ensure!(spoiled > 100, "{spoiled} blocks were spoiled");
     // So that nothing is answered from the kernel's own memory.
     disk.unmount()?;
+    disk.detach()?;
+    let mut disk = Disk::attach(&server.uri("vol"), &folder.path().join("fuse"), false)?;
     disk.mount(&mount, "noatime")?;
     for (path, bytes) in &files {
         ensure!(fs::read(path)? == *bytes, "{} is another", path.display());
@@ -136,7 +138,8 @@ fn a_member_that_was_away_gets_what_it_missed_and_can_then_be_the_only_one() -> 
     let mut image = Image::zeros(VOLUME_BYTES);
     write_some(&server, &mut random, &mut image)?;
     server.stop()?;
-    let member = |name: &str| server.pool().join(name);
+    let pool = server.pool().to_owned();
+    let member = |name: &str| pool.join(name);
     let (a, b, away) = (member("a.img"), member("b.img"), member("away"));
     fs::rename(&b, &away)?;
     server.up()?;
