@@ -226,6 +226,7 @@ impl Volume {
         *self.record.lock() = record;
         if !matches!(why, Why::Window(_)) {
             self.reclaim_wanted.store(true, Ordering::Relaxed);
+            self.pass.lock().press();
         }
         Ok(())
     }
