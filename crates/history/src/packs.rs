@@ -75,8 +75,20 @@ impl Store {
     /// # Errors
     /// `Corrupt` if there is no sound pack; the device's.
     fn pack(&self, location: Location, io: &IoTally, kind: IoKind) -> Result<Arc<Pack>> {
+        let read = |at: u64, bytes: &mut [u8]| self.device.read_at(at, bytes).map(|()| true);
+        let pack = self.pack_with(location, read, (io, kind))?;
+        Ok(pack.expect("a read that waits gives what it read"))
+    }
+
+    /// The same with another way to read, which may say that it would have to wait: then `None`.
+    fn pack_with(
+        &self,
+        location: Location,
+        read: impl Fn(u64, &mut [u8]) -> block::Result<bool>,
+        (io, kind): (&IoTally, IoKind),
+    ) -> Result<Option<Arc<Pack>>> {
         if let Some(pack) = self.pack_cache.get(location) {
-            return Ok(pack);
+            return Ok(Some(pack));
         }
         let number = location.segment();
         let segment = self.segment(number).ok_or_else(|| Error::no_segment(number))?;
@@ -86,11 +98,11 @@ impl Store {
         };
         let at = self.zone_offset(segment.zone) + u64::from(offset);
         let room = self.zone_bytes - u64::from(offset);
-        let (pack, bytes) = self.read_pack(at, room, place)?;
+        let Some((pack, bytes)) = self.read_pack(at, room, read, place)? else { return Ok(None) };
         io.count(kind, bytes);
         let pack = Arc::new(pack);
         self.pack_cache.keep(location, &pack);
-        Ok(pack)
+        Ok(Some(pack))
     }
 
     /// Copies out the bytes of one version in the pack at a location, not yet verified by the map.
@@ -108,30 +120,35 @@ impl Store {
         copy_version(&pack, location, (block, seq), out)
     }
 
-    /// The same if the pack is in memory; false otherwise.
+    /// The same if the pack is in memory, decoded or as it is stored; false otherwise.
     ///
     /// # Errors
-    /// `Corrupt` if the version is not in it.
+    /// Those of `pack`; `Corrupt` if the version is not in it.
     pub fn try_read_packed(
         &self,
         location: Location,
         (block, seq): (u64, Seq),
         out: &mut [u8],
+        (io, kind): (&IoTally, IoKind),
     ) -> Result<bool> {
-        let Some(pack) = self.pack_cache.get(location) else { return Ok(false) };
+        let read = |at: u64, bytes: &mut [u8]| self.device.try_read_at(at, bytes);
+        let Some(pack) = self.pack_with(location, read, (io, kind))? else { return Ok(false) };
         copy_version(&pack, location, (block, seq), out).map(|()| true)
     }
 
     /// Reads and decodes the pack at a place on the device, at most `room` bytes long, and says how
-    /// many bytes were read.
+    /// many bytes were read; `None` if `read` gave none.
     fn read_pack(
         &self,
         at: u64,
         room: u64,
+        read: impl Fn(u64, &mut [u8]) -> block::Result<bool>,
         is_there: impl Fn(&PackPlace) -> bool,
-    ) -> Result<(Pack, u64)> {
+    ) -> Result<Option<(Pack, u64)>> {
         let mut bytes = vec![0; FIRST_READ_BYTES.min(room) as usize];
-        self.device.read_at(at, &mut bytes)?;
+        if !read(at, &mut bytes)? {
+            return Ok(None);
+        }
         let header = PackHeader::decode(&bytes)?;
         let total = header.total_bytes();
         if !is_there(&header.place) || total as u64 > room {
@@ -139,12 +156,14 @@ impl Store {
             return Err(Error::new(ErrorKind::Corrupt, text));
         }
         if total > bytes.len() {
-            let read = bytes.len();
+            let first = bytes.len();
             bytes.resize(total, 0);
-            self.device.read_at(at + read as u64, &mut bytes[read..])?;
+            if !read(at + first as u64, &mut bytes[first..])? {
+                return Ok(None);
+            }
         }
         let pack = self.pack_cache.decode(&header, &bytes[PACK_HEADER_BYTES..])?;
-        Ok((pack, bytes.len() as u64))
+        Ok(Some((pack, bytes.len() as u64)))
     }
 
     /// Visits the packs of a segment in the order of their offsets; what cannot be read is passed
@@ -171,8 +190,10 @@ impl Store {
                 offset += u64::from(format::pack::PACK_ALIGNMENT);
                 continue;
             };
-            match self.read_pack(at, self.zone_bytes - offset, belongs) {
-                Ok((pack, _)) => {
+            let read = |at: u64, bytes: &mut [u8]| self.device.read_at(at, bytes).map(|()| true);
+            match self.read_pack(at, self.zone_bytes - offset, read, belongs) {
+                Ok(None) => {}
+                Ok(Some((pack, _))) => {
                     visit(&header.place, &pack)?;
                     gap_bytes += offset - end;
                     end = offset + header.total_bytes() as u64;
