@@ -5,6 +5,9 @@
 //!    they make room (reclamation, the catalogue).
 //! 2. Some of the reserve is *backed*: its space is reserved on the device, so that room can be
 //!    made where the pool is a sparse file and others filled the file system under it.
+//! 3. A zone that is freed stays backed, and is the first to be used again. More of them than
+//!    `SPARED_MAX` beyond those of 2 are given back to the device, a piece at a time, and only
+//!    while they are free.
 //!
 //! Knows nothing of what a zone holds: the catalogue says which zones are used, and this table is
 //! built from it at each opening.
@@ -20,6 +23,10 @@ pub enum Purpose {
 
 /// Backed zones kept for reclamation, at most: enough for a merge's output and the catalogue.
 const KEPT_MAX: u32 = 16;
+/// Backed zones that wait to be used again beyond those, at most, and at most 1 in so many of all:
+/// what a merge frees is what the next one fills.
+const SPARED_MAX: u32 = 16;
+const SPARED_SHARE: u32 = 32;
 
 /// Which zones of a pool are free, and which of those have their space on the device.
 #[derive(Debug)]
@@ -29,6 +36,16 @@ pub struct Zones {
     backed_count: u32,
     reserve_count: u32,
     lowest_free: usize,
+    giving: Option<Giving>,
+}
+
+/// A zone whose space is being given back to the device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Giving {
+    /// The zone; it is free and not backed.
+    pub zone: u32,
+    /// Its bytes that are given back.
+    pub given_bytes: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,6 +67,7 @@ impl Zones {
             backed_count: 0,
             reserve_count,
             lowest_free: 0,
+            giving: None,
         }
     }
 
@@ -99,6 +117,39 @@ impl Zones {
         self.backed_count < self.kept()
     }
 
+    /// What is to be given back next, if there is more than is kept and spared, or anything beyond
+    /// what is kept if none is to be spared. Give it back before anything is taken.
+    pub fn next_giving(&mut self, spares: bool) -> Option<Giving> {
+        if self.giving.is_none() && self.backed_count > self.most_backed(spares) {
+            // Low addresses are used again first.
+            let is_backed = |&i: &usize| self.states[i] == State::FreeBacked;
+            let zone = (0..self.states.len()).rev().find(is_backed)?;
+            self.states[zone] = State::Free;
+            self.backed_count -= 1;
+            let zone = u32::try_from(zone).expect("a table has at most 2^32 zones");
+            self.giving = Some(Giving { zone, given_bytes: 0 });
+        }
+        self.giving
+    }
+
+    /// So many more bytes of the zone that is being given back are; it has `zone_bytes`.
+    pub fn gave(&mut self, bytes: u64, zone_bytes: u64) {
+        let mut giving = self.giving.take().expect("something is being given back");
+        giving.given_bytes += bytes;
+        self.giving = Some(giving).filter(|giving| giving.given_bytes < zone_bytes);
+    }
+
+    /// Whether there is more to be given back.
+    #[must_use]
+    pub fn has_giving(&self) -> bool {
+        self.giving.is_some() || self.backed_count > self.most_backed(true)
+    }
+
+    fn most_backed(&self, spares: bool) -> u32 {
+        let spared = if spares { SPARED_MAX.min(self.count() / SPARED_SHARE) } else { 0 };
+        self.kept() + spared
+    }
+
     fn kept(&self) -> u32 {
         self.reserve_count.min(KEPT_MAX)
     }
@@ -126,6 +177,8 @@ impl Zones {
     }
 
     fn take(&mut self, zone: usize) {
+        // The rest of it is used again instead.
+        self.giving.take_if(|giving| giving.zone as usize == zone);
         self.backed_count -= u32::from(self.states[zone] == State::FreeBacked);
         self.states[zone] = State::Used;
         self.free_count -= 1;
@@ -195,5 +248,28 @@ mod tests {
         assert_eq!(zones.take_kept(), Some(1));
         assert!(zones.wants_backed());
         assert_eq!((zones.free_count(), zones.backed_count()), (6, 1));
+    }
+
+    #[test]
+    fn what_is_freed_is_spared_up_to_a_bound_and_the_rest_given_back_while_it_is_free() {
+        let mut zones = Zones::new(64, 1);
+        let taken: Vec<_> = (0..6).map(|_| zones.take_unbacked(Purpose::Data)).collect();
+        taken.into_iter().flatten().for_each(|zone| zones.free(zone, true));
+        // One is kept, and one in 32 are spared.
+        let first = zones.next_giving(true).expect("six are backed");
+        assert_eq!((first.zone, zones.backed_count(), zones.free_count()), (5, 5, 64));
+        zones.gave(1, 2);
+        assert_eq!(zones.next_giving(true).map(|g| (g.zone, g.given_bytes)), Some((5, 1)));
+        zones.gave(1, 2);
+        assert_eq!(zones.next_giving(true).map(|g| (g.zone, g.given_bytes)), Some((4, 0)));
+        zones.gave(1, 2);
+        // All others are taken, then what is being given back: nothing of it is given any more.
+        let backed = (0..3).filter_map(|_| zones.take_backed(Purpose::Data)).collect::<Vec<_>>();
+        assert_eq!(backed, [0, 1, 2]);
+        assert_eq!(zones.take_unbacked(Purpose::Data), Some(4));
+        assert_eq!((zones.next_giving(true), zones.has_giving()), (None, false));
+        zones.free(4, true);
+        assert_eq!(zones.next_giving(true), None, "one kept and one more");
+        assert_eq!(zones.next_giving(false).map(|giving| giving.zone), Some(4));
     }
 }

@@ -75,8 +75,19 @@ impl Store {
     /// # Errors
     /// `Corrupt` if there is no sound pack; the device's.
     fn pack(&self, location: Location, io: &IoTally, kind: IoKind) -> Result<Arc<Pack>> {
+        let pack = self.pack_with(location, true, (io, kind))?;
+        Ok(pack.expect("a read that waits gives what it read"))
+    }
+
+    /// The same; `None` if that would have to wait and may not.
+    fn pack_with(
+        &self,
+        location: Location,
+        waits: bool,
+        (io, kind): (&IoTally, IoKind),
+    ) -> Result<Option<Arc<Pack>>> {
         if let Some(pack) = self.pack_cache.get(location) {
-            return Ok(pack);
+            return Ok(Some(pack));
         }
         let number = location.segment();
         let segment = self.segment(number).ok_or_else(|| Error::no_segment(number))?;
@@ -86,11 +97,11 @@ impl Store {
         };
         let at = self.zone_offset(segment.zone) + u64::from(offset);
         let room = self.zone_bytes - u64::from(offset);
-        let (pack, bytes) = self.read_pack(at, room, place)?;
+        let Some((pack, bytes)) = self.read_pack(at, room, waits, place)? else { return Ok(None) };
         io.count(kind, bytes);
         let pack = Arc::new(pack);
         self.pack_cache.keep(location, &pack);
-        Ok(pack)
+        Ok(Some(pack))
     }
 
     /// Copies out the bytes of one version in the pack at a location, not yet verified by the map.
@@ -108,32 +119,42 @@ impl Store {
         copy_version(&pack, location, (block, seq), out)
     }
 
-    /// The same if the pack is in memory; false otherwise.
+    /// The same if the pack is in memory, decoded or as it is stored; false otherwise.
     ///
     /// # Errors
-    /// `Corrupt` if the version is not in it.
+    /// Those of `pack`; `Corrupt` if the version is not in it.
     pub fn try_read_packed(
         &self,
         location: Location,
         (block, seq): (u64, Seq),
         out: &mut [u8],
+        (io, kind): (&IoTally, IoKind),
     ) -> Result<bool> {
-        let Some(pack) = self.pack_cache.get(location) else { return Ok(false) };
+        let Some(pack) = self.pack_with(location, false, (io, kind))? else { return Ok(false) };
         copy_version(&pack, location, (block, seq), out).map(|()| true)
     }
 
     /// Reads and decodes the pack at a place on the device, at most `room` bytes long, and says how
-    /// many bytes were read.
+    /// many bytes were read; `None` if that would have to wait and may not.
     fn read_pack(
         &self,
         at: u64,
         room: u64,
+        waits: bool,
         is_there: impl Fn(&PackPlace) -> bool,
-    ) -> Result<(Pack, u64)> {
+    ) -> Result<Option<(Pack, u64)>> {
+        let read = |at: u64, bytes: &mut [u8]| match waits {
+            true => self.device.read_at(at, bytes).map(|()| true),
+            false => self.device.try_read_at(at, bytes),
+        };
         let mut bytes = vec![0; FIRST_READ_BYTES.min(room) as usize];
-        self.device.read_at(at, &mut bytes)?;
+        if !read(at, &mut bytes)? {
+            return Ok(None);
+        }
         let header = match PackHeader::decode(&bytes) {
             Ok(header) => header,
+            // Better bytes have to be waited for.
+            Err(_) if !waits => return Ok(None),
             Err(error) => {
                 let right = |bytes: &[u8]| PackHeader::decode(bytes).is_ok();
                 if !self.heal(at, &mut bytes[..PACK_HEADER_BYTES], &right) {
@@ -148,13 +169,16 @@ impl Store {
             return Err(Error::new(ErrorKind::Corrupt, text));
         }
         if total > bytes.len() {
-            let read = bytes.len();
+            let first = bytes.len();
             bytes.resize(total, 0);
-            self.device.read_at(at + read as u64, &mut bytes[read..])?;
+            if !read(at + first as u64, &mut bytes[first..])? {
+                return Ok(None);
+            }
         }
         let decode = |bytes: &[u8]| self.pack_cache.decode(&header, &bytes[PACK_HEADER_BYTES..]);
         let pack = match decode(&bytes) {
             Ok(pack) => pack,
+            Err(_) if !waits => return Ok(None),
             Err(error) => {
                 let right = |bytes: &[u8]| decode(bytes).is_ok();
                 if !self.heal(at, &mut bytes[..total], &right) {
@@ -163,7 +187,7 @@ impl Store {
                 decode(&bytes)?
             }
         };
-        Ok((pack, bytes.len() as u64))
+        Ok(Some((pack, bytes.len() as u64)))
     }
 
     /// Whether bytes are the pack of a place, whole.
@@ -204,8 +228,9 @@ impl Store {
                 offset += u64::from(format::pack::PACK_ALIGNMENT);
                 continue;
             };
-            match self.read_pack(at, self.zone_bytes - offset, belongs) {
-                Ok((pack, _)) => {
+            match self.read_pack(at, self.zone_bytes - offset, true, belongs) {
+                Ok(None) => {}
+                Ok(Some((pack, _))) => {
                     visit(&header.place, &pack)?;
                     gap_bytes += offset - end;
                     end = offset + header.total_bytes() as u64;

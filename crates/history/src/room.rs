@@ -14,6 +14,9 @@ use crate::{Error, ErrorKind, Result};
 /// Zones tried for space at opening, at most: those kept by an earlier opening are among the
 /// lowest free ones, and asking for them again succeeds on a full device too.
 const TRIED_MAX: usize = 256;
+/// Bytes given back to the device at a time. It keeps writers of the same file waiting (a file
+/// system drops the pages of a hole under the file's lock).
+const PIECE_BYTES: u64 = 1 << 20;
 
 impl Store {
     /// Used, free and reserve zones. On a full device only those count as free that have their
@@ -134,17 +137,45 @@ impl Store {
         }
     }
 
-    /// Gives back a zone that no reader can know of. After a failure nothing is given back: whether
-    /// the catalogue names the zone is not known, and what it names must stay reserved.
+    /// Frees a zone that no reader can know of. Its space stays reserved until it is used again or
+    /// given back ([`Store::give_back`]). After a failure nothing is freed: whether the catalogue
+    /// names the zone is not known, and what it names must stay reserved.
     pub fn free_zone(&self, zone: u32) {
+        if !self.has_failed() {
+            self.zones.lock().free(zone, true);
+        }
+    }
+
+    /// Gives the space of free zones back to the device, about so many bytes of it, but for what is
+    /// kept and spared; true when there is more. On a full device all of it is kept.
+    pub fn give_back(&self, bytes_max: u64) -> bool {
+        let mut given_bytes = 0;
+        while given_bytes < bytes_max && !self.is_device_full() {
+            match self.give_piece(true) {
+                Some(bytes) => given_bytes += bytes,
+                None => return false,
+            }
+        }
+        !self.is_device_full() && self.zones.lock().has_giving()
+    }
+
+    /// Gives back what is spared as well: nothing will use it soon.
+    pub fn give_back_spared(&self) {
+        while !self.is_device_full() && self.give_piece(false).is_some() {}
+    }
+
+    /// Gives back one piece, and says how many bytes it had. The table is locked meanwhile: nobody
+    /// takes the zone.
+    fn give_piece(&self, spares: bool) -> Option<u64> {
         if self.has_failed() {
-            return;
+            return None;
         }
-        let keeps = self.is_device_full() || self.zones.lock().wants_backed();
-        if !keeps {
-            // A device that cannot discard keeps the bytes; the zone is free all the same.
-            let _ = self.device.discard(self.zone_offset(zone), self.zone_bytes);
-        }
-        self.zones.lock().free(zone, keeps);
+        let mut zones = self.zones.lock();
+        let giving = zones.next_giving(spares)?;
+        let bytes = PIECE_BYTES.min(self.zone_bytes - giving.given_bytes);
+        // A device that cannot discard keeps the bytes; the zone is free all the same.
+        let _ = self.device.discard(self.zone_offset(giving.zone) + giving.given_bytes, bytes);
+        zones.gave(bytes, self.zone_bytes);
+        Some(bytes)
     }
 }

@@ -25,8 +25,8 @@ use crate::time_index::TimeRun;
 use crate::timeline::Timeline;
 use crate::{Error, ErrorKind, Result};
 
-/// Bytes gathered before they are written.
-const GATHERED_BYTES: usize = 256 << 10;
+/// Bytes gathered before they are written. Writers of the same file wait meanwhile.
+const GATHERED_BYTES: usize = 64 << 10;
 
 /// Pages one after another in a zone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -12,13 +12,12 @@ use std::time::{Duration, Instant};
 
 use block::Standing;
 use parking_lot::{Condvar, Mutex};
-use volume::{Budget, Pool};
+use volume::Pool;
 
 use crate::StartError;
 use crate::fill::FillWatch;
+use crate::pace::{Pace, Seen};
 
-/// Device bytes of one step: small, so that stopping never waits long.
-const STEP_BYTES: u64 = 8 << 20;
 /// How long an idle thread sleeps.
 const IDLE: Duration = Duration::from_millis(50);
 /// How long marks on regions stay after the last write there, at least.
@@ -176,6 +175,7 @@ impl ImportWatch {
 
 /// What the thread looks at between steps.
 struct Watches {
+    looked: Option<Instant>,
     fill: FillWatch,
     conversions: ConversionWatch,
     schedules: ScheduleWatch,
@@ -185,6 +185,10 @@ struct Watches {
 
 impl Watches {
     fn look(&mut self, pool: &Pool) {
+        if self.looked.is_some_and(|looked| looked.elapsed() < IDLE) {
+            return;
+        }
+        self.looked = Some(Instant::now());
         self.fill.look();
         self.members.look(pool);
         self.conversions.look(pool);
@@ -196,36 +200,19 @@ impl Watches {
 fn run(pool: &Pool, fill: FillWatch, stop: &(Mutex<bool>, Condvar)) {
     let mut failed = false;
     let mut watches = Watches {
+        looked: None,
         fill,
         conversions: ConversionWatch::default(),
         schedules: ScheduleWatch::default(),
         imports: ImportWatch::default(),
         members: MemberWatch::default(),
     };
+    let mut pace = Pace::default();
     loop {
-        let turn = catch_unwind(AssertUnwindSafe(|| {
-            watches.look(pool);
-            pool.step(Budget { bytes: STEP_BYTES })
-        }));
-        let sleep = match turn {
-            Ok(Ok(more)) => {
-                failed = false;
-                if more { Duration::ZERO } else { IDLE }
-            }
-            Ok(Err(error)) => {
-                // Once per spell of failures: the state is in the metrics and in GET /pool.
-                if !failed {
-                    tracing::error!(%error, "background work failed");
-                }
-                failed = true;
-                AFTER_FAILURE
-            }
-            Err(panic) => {
-                pool.refuse_writes();
-                let why = words(&*panic);
-                tracing::error!(why, "background work panicked; the pool refuses writes");
-                AFTER_FAILURE
-            }
+        let nap = pace.nap();
+        let sleep = match nap.is_zero() {
+            true => take_turn(pool, &mut watches, &mut pace, &mut failed),
+            false => nap,
         };
         let mut stopping = stop.0.lock();
         if !*stopping && !sleep.is_zero() {
@@ -233,6 +220,49 @@ fn run(pool: &Pool, fill: FillWatch, stop: &(Mutex<bool>, Condvar)) {
         }
         if *stopping {
             return;
+        }
+        drop(stopping);
+        if !nap.is_zero() {
+            pool.run_due();
+            pace.look(seen(pool));
+        }
+    }
+}
+
+fn seen(pool: &Pool) -> Seen {
+    Seen { now: Instant::now(), leisure: pool.leisure(), writes: pool.writes() }
+}
+
+/// One step; says how long to sleep after it.
+fn take_turn(pool: &Pool, watches: &mut Watches, pace: &mut Pace, failed: &mut bool) -> Duration {
+    let turn = catch_unwind(AssertUnwindSafe(|| {
+        watches.look(pool);
+        let begun = Instant::now();
+        let more = pool.step(pace.budget());
+        (more, begun.elapsed())
+    }));
+    match turn {
+        Ok((Ok(more), took)) => {
+            *failed = false;
+            match more {
+                true => pace.note_step(took, seen(pool)),
+                false => pace.look(seen(pool)),
+            }
+            if more { Duration::ZERO } else { IDLE }
+        }
+        Ok((Err(error), _)) => {
+            // Once per spell of failures: the state is in the metrics and in GET /pool.
+            if !*failed {
+                tracing::error!(%error, "background work failed");
+            }
+            *failed = true;
+            AFTER_FAILURE
+        }
+        Err(panic) => {
+            pool.refuse_writes();
+            let why = words(&*panic);
+            tracing::error!(why, "background work panicked; the pool refuses writes");
+            AFTER_FAILURE
         }
     }
 }

@@ -16,6 +16,7 @@ mod logs;
 mod meters;
 mod metrics;
 pub mod nbd;
+mod pace;
 mod pool_files;
 mod serve;
 mod server;

@@ -58,6 +58,11 @@ impl BlockDevice for HollowDevice {
         self.inner.try_read_at(offset, buffer)
     }
     fn write_at(&self, offset: u64, slices: &[IoSlice<'_>]) -> DeviceResult<()> {
+        let zone_bytes = PoolFormat::default().zone_bytes;
+        if offset.is_multiple_of(zone_bytes) {
+            // A segment begins, perhaps where another was.
+            self.inner.discard(offset, zone_bytes)?;
+        }
         let mut at = offset;
         for slice in slices {
             if !is_hollow(slice) {
@@ -70,8 +75,7 @@ impl BlockDevice for HollowDevice {
     fn flush(&self) -> DeviceResult<()> {
         self.inner.flush()
     }
-    /// Nothing is reserved: the holes are the point. A zone comes fresh, or discarded, so it has
-    /// holes.
+    /// Nothing is reserved: the holes are the point.
     fn allocate(&self, _offset: u64, _length_bytes: u64) -> DeviceResult<()> {
         Ok(())
     }

@@ -77,6 +77,8 @@ pub struct Core {
     pub openings: Mutex<Vec<Weak<Opening>>>,
     /// The right to do background work, and the merge under way.
     pub work: Mutex<Option<MergeJob>>,
+    /// What the last step did can wait for clients, and so can what follows.
+    pub can_wait: AtomicBool,
     /// How things stood when no room could be made last.
     pub refused: Mutex<Option<Standing>>,
     /// The members under the store's device, if it is a stack of them.

@@ -237,6 +237,7 @@ impl Volume {
         *self.record.lock() = record;
         if !matches!(why, Why::Window(_)) {
             self.reclaim_wanted.store(true, Ordering::Relaxed);
+            self.pass.lock().press();
         }
         Ok(())
     }

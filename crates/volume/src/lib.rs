@@ -40,6 +40,7 @@ mod homecoming;
 mod hooked;
 mod import;
 mod in_place;
+mod leisure;
 mod line;
 mod map_flush;
 mod members;
@@ -87,8 +88,8 @@ pub use types::{
     AgeBytes, Architecture, AuditRecord, Bucket, Budget, CacheChange, CacheInfo, CacheSetting,
     CacheUse, Compaction, CompactionInfo, CompactionState, Consistency, ConversionInfo, DedupInfo,
     Dependants, DiffPage, Encoding, EncodingChange, EncodingInfo, EncodingSetting, Event, Extent,
-    GraceInfo, Granularity, Growth, HistoryPage, Holder, ImportInfo, ImportSpec, Mark, PoolSpace,
-    PoolStatus, Range, Resolved, RevertReport, Sacrifice, Stamp, Version, VersionPage,
+    GraceInfo, Granularity, Growth, HistoryPage, Holder, ImportInfo, ImportSpec, Leisure, Mark,
+    PoolSpace, PoolStatus, Range, Resolved, RevertReport, Sacrifice, Stamp, Version, VersionPage,
     VolumeChange, VolumeCounters, VolumeInfo, VolumeSpace, VolumeSpec, WriteOp,
 };
 

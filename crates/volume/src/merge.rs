@@ -198,6 +198,12 @@ impl MergeJob {
         &self.volume
     }
 
+    /// Whether it can wait for clients: look-ups are no slower without it, and nobody waits for
+    /// blocks to come home.
+    pub(crate) fn can_wait(&self) -> bool {
+        self.scope != Scope::Partial && self.homecoming.is_none() && !self.leaves_base
+    }
+
     /// Handles about `entries_max` entries; true when the merge is complete and committed.
     ///
     /// # Errors

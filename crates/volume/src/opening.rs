@@ -24,6 +24,10 @@ const BLOCK: usize = BLOCK_BYTES as usize;
 /// Pages that one call for extents looks at: 32 GiB of addresses, some milliseconds.
 const EXTENT_PAGES_MAX: usize = 16_384;
 
+/// Blocks in packs that are read without waiting, at most: decoding takes some tens of microseconds
+/// for each, which is less than to hand the request over, but many are left to those who may wait.
+const PACKED_AT_ONCE: usize = 16;
+
 /// A moment that can be read.
 pub struct Opening {
     /// What all volumes share.
@@ -164,10 +168,23 @@ impl Opening {
         if !self.look_up(first, slots, patience)? {
             return Ok(false);
         }
+        if patience == Patience::None && self.has_many_packed(slots) {
+            return Ok(false);
+        }
         let outside = self.outside_of(first, slots, patience)?;
         let Some(outside) = outside else { return Ok(false) };
         let how = How { patience, places: places.as_ref(), outside: outside.as_deref() };
         self.read_slots(first, slots, offset, buffer, how)
+    }
+
+    /// Whether so many of the blocks are in packs that to decode them keeps others waiting.
+    fn has_many_packed(&self, slots: &[Slot]) -> bool {
+        let is_packed = |slot: &&Slot| {
+            !slot.is_hole()
+                && !slot.is_outside()
+                && self.store.locate(slot.location).is_ok_and(|(_, c)| c == Content::Pack)
+        };
+        slots.len() > PACKED_AT_ONCE && slots.iter().filter(is_packed).count() > PACKED_AT_ONCE
     }
 
     /// The file that blocks are in which are outside, if some are. Where it has been let go since
@@ -351,7 +368,8 @@ impl Opening {
         for ((slot, bytes), block) in slots.iter().zip(out.chunks_exact_mut(BLOCK)).zip(first..) {
             let version = (block, slot.seq);
             if patience == Patience::None {
-                if !self.store.try_read_packed(slot.location, version, bytes)? {
+                let tally = (&*self.io, kind);
+                if !self.store.try_read_packed(slot.location, version, bytes, tally)? {
                     return Ok(false);
                 }
                 continue;

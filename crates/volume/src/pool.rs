@@ -494,9 +494,16 @@ impl Pool {
             return Ok(false);
         }
         // Before, not within: a capture may make room, which is background work itself.
-        self.core.measure_history();
-        self.core.run_schedules();
+        self.run_due();
         self.core.step(budget)
+    }
+
+    /// Does what is due by the clock: for whoever rests between steps.
+    pub fn run_due(&self) {
+        if !self.core.closed.load(Ordering::Acquire) && !self.core.store.has_failed() {
+            self.core.measure_history();
+            self.core.run_schedules();
+        }
     }
 
     /// Makes everything durable. The pool refuses writes afterwards.
@@ -543,6 +550,7 @@ impl Pool {
         let sealed: Vec<_> = sealed.collect();
         self.core.store.flush()?;
         sealed.into_iter().try_for_each(|(volume, placed)| volume.record_places(placed))?;
+        self.core.store.give_back_spared();
         self.core.array.get().map_or(Ok(()), |array| Ok(array.close()?))
     }
 

@@ -9,6 +9,7 @@ use history::{Content, NO_LOG, Segment};
 use units::Seq;
 
 use crate::core::{Core, SPARES_WANTED, Standing};
+use crate::merge::MergeJob;
 use crate::types::Budget;
 use crate::volume::Volume;
 use crate::{Error, ErrorKind, Result};
@@ -19,6 +20,8 @@ const UNSHARED_BYTES: u64 = 4288;
 const ENTRY_BYTES: u64 = 22;
 /// Trims of whole pages that may wait in memory: a page look-up walks them.
 const PENDING_NODES_MAX: usize = 2048;
+/// Bytes of free zones that are given back to the device in a step.
+const GIVEN_BYTES_MAX: u64 = 4 << 20;
 /// A full merge is due when this share of the retained seqs has left the window: 1 in 8.
 const EXPIRED_SHARE: u64 = 8;
 
@@ -49,6 +52,7 @@ impl Core {
     /// Those of the work.
     pub fn step(self: &Arc<Self>, budget: Budget) -> Result<bool> {
         let Some(mut job) = self.work.try_lock() else { return Ok(false) };
+        self.can_wait.store(false, Ordering::Relaxed);
         self.store.collect_freed();
         self.note_healed()?;
         // Without a free zone there are no spares; writers will find out and make room.
@@ -79,9 +83,13 @@ impl Core {
             more |= volume.place_deferred(budget.bytes)?;
             volume.end_conversion(job.is_none())?;
         }
+        let is_pressed = more;
+        more |= self.store.give_back(budget.bytes.min(GIVEN_BYTES_MAX));
         if job.is_none() {
             *job = self.next_job(&mut damage)?;
         }
+        let can_wait = !is_pressed && job.as_ref().is_none_or(MergeJob::can_wait);
+        self.can_wait.store(can_wait, Ordering::Relaxed);
         let Some(merge) = job.as_mut() else {
             // A pass that found nothing to merge is over as well.
             self.all_volumes().iter().try_for_each(|volume| volume.end_conversion(true))?;
@@ -142,10 +150,7 @@ impl Core {
         }
     }
 
-    fn next_job(
-        self: &Arc<Self>,
-        damage: &mut Option<Error>,
-    ) -> Result<Option<crate::merge::MergeJob>> {
+    fn next_job(self: &Arc<Self>, damage: &mut Option<Error>) -> Result<Option<MergeJob>> {
         let mut volumes = self.all_volumes();
         volumes.sort_by_key(|volume| volume.ailing.load(Ordering::Relaxed));
         for volume in &volumes {
@@ -161,7 +166,7 @@ impl Core {
         Ok(None)
     }
 
-    fn next_reclaim(&self, volume: &Arc<Volume>) -> Result<Option<crate::merge::MergeJob>> {
+    fn next_reclaim(&self, volume: &Arc<Volume>) -> Result<Option<MergeJob>> {
         if volume.reclaiming.lock().is_empty() {
             volume.end_compactions()?;
         }
@@ -173,6 +178,7 @@ impl Core {
 
     fn begin_reclaim(&self, volume: &Volume) -> Result<()> {
         volume.begin_pass()?;
+        volume.pass.lock().begin(volume.core.machine.clock.monotonic_ns());
         volume.begin_encoding()?;
         self.free_empty_segments(volume)?;
         self.free_empty_homes(volume)?;
@@ -405,7 +411,7 @@ impl Core {
 }
 
 impl Volume {
-    fn wants_flush(&self) -> bool {
+    pub(crate) fn wants_flush(&self) -> bool {
         let counts = self.own_timelines().into_iter().map(|t| t.pending_counts());
         let (entries, nodes) = counts.fold((0, 0), |a, b| (a.0 + b.0, a.1 + b.1));
         let batches = self.log.with_times(<[_]>::len);
@@ -433,10 +439,7 @@ impl Volume {
     }
 
     /// The next full merge of a reclamation under way.
-    pub(crate) fn next_full_merge(
-        self: &Arc<Self>,
-        haste: Haste,
-    ) -> Result<Option<crate::merge::MergeJob>> {
+    pub(crate) fn next_full_merge(self: &Arc<Self>, haste: Haste) -> Result<Option<MergeJob>> {
         loop {
             let Some(id) = self.reclaiming.lock().pop() else { return Ok(None) };
             let Some(timeline) = self.core.timeline(id) else { continue };

@@ -23,6 +23,7 @@ use crate::core::Core;
 use crate::deferred::Deferred;
 use crate::destage::Destage;
 use crate::encoding::EncodingState;
+use crate::leisure::Pass;
 use crate::opening::{Opening, Patience};
 use crate::pins::Pins;
 use crate::schedule::Schedule;
@@ -69,6 +70,8 @@ pub struct Volume {
     pub(crate) cut_at: AtomicU64,
     /// Something was deleted or expired since the last full merge.
     pub(crate) reclaim_wanted: AtomicBool,
+    /// When it was reclaimed last.
+    pub(crate) pass: Mutex<Pass>,
     /// Background work met damage in it: others go first, and nothing of it is given up for room.
     pub(crate) ailing: AtomicBool,
     /// Timelines that a reclamation under way has still to merge.

@@ -28,6 +28,8 @@ const WRITERS: [Pattern; 2] = [
     },
 ];
 const SIZE_BYTES: u64 = 64 << 20;
+/// What is written before, so that there is a history to encode.
+const BEFORE_BYTES: u64 = 256 << 20;
 
 /// The writer's 99th percentile with and without encoding.
 pub fn writers(options: &Options) -> Result<Report> {
@@ -36,7 +38,7 @@ pub fn writers(options: &Options) -> Result<Report> {
         .less_is_better()
         .with_ratio("encoded", &["raw"], "encoded / raw");
     report.note(
-        "A volume of 64 MiB that keeps every write, written over at random before it is measured; \
+        "A volume of 64 MiB that keeps every write; 256 MiB of them were written at random before, \
          then its history is encoded with an age of nothing, or not, while it is written on. \
          `packed` is how many versions were encoded during the measurement.",
     );
@@ -51,7 +53,7 @@ pub fn writers(options: &Options) -> Result<Report> {
                 let size = SIZE_BYTES.to_string();
                 hindsight.ask(&["volume", "create", "bench", "--size", &size])?;
                 let uri = hindsight.server.uri("bench");
-                let before = Amount::Seconds(options.seconds);
+                let before = Amount::Bytes(BEFORE_BYTES);
                 fio::run(&uri, &WRITERS[0], SIZE_BYTES, 1, before)?;
                 if kind == "xor" {
                     let age = ["--encoding", "xor", "--encode-after", "0s"];

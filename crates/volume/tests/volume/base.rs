@@ -139,7 +139,7 @@ impl Rig {
     }
 }
 
-fn requests(volume: &Volume, kind: IoKind) -> u64 {
+pub fn requests(volume: &Volume, kind: IoKind) -> u64 {
     let info = volume.info().expect("info");
     info.device_io.iter().find(|count| count.kind == kind).expect("every kind is told").requests
 }

@@ -5,12 +5,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use hindsight_volume::{
-    Architecture, Encoding, EncodingChange, ErrorKind, Granularity, Volume, VolumeChange,
+    Architecture, Encoding, EncodingChange, ErrorKind, Granularity, IoKind, Volume, VolumeChange,
 };
 use sim::Random;
 use units::{Moment, Seq};
 
-use crate::base::{BLOCK, Rig, SIZE_BYTES, WINDOW_NS, content, past};
+use crate::base::{BLOCK, Rig, SIZE_BYTES, WINDOW_NS, content, past, requests};
 
 const SECOND: u64 = 1_000_000_000;
 const ENCODINGS: [Encoding; 2] = [Encoding::Delta, Encoding::Xor];
@@ -264,4 +264,37 @@ fn a_rotten_pack_fails_its_own_versions_and_no_others() {
     assert!(failed > 0 && read > failed, "{failed} blocks failed, {read} were read");
     pack(&rig);
     rig.pool().verify_invariants().expect("all agree");
+}
+
+/// Whoever reads a past moment in order is answered at once, each pack is decoded once for all of
+/// its blocks, and what is not in memory, or is much, is left to those who may wait.
+#[test]
+fn a_moment_in_packs_is_read_in_order_without_waiting_and_each_pack_is_decoded_once() {
+    const BLOCKS: u64 = 256;
+    let rig = Rig::new();
+    let volume = rig.make("v", Architecture::Logging, Granularity::EveryWrite);
+    let mut pages = Pages::new(&volume);
+    pages.change(&volume, BLOCKS, 1000);
+    let middle = volume.info().expect("info").latest.seq;
+    let expected = pages.present.clone();
+    pages.change(&volume, BLOCKS, 1000);
+    encode(&rig, &volume, Encoding::Xor);
+    let view = volume.view(&Moment::Seq(middle)).expect("a view");
+    // The map's pages are loaded by whoever may wait.
+    view.extents(0, view.size_bytes(), 1 << 20).expect("extents");
+    let decoded = || requests(&volume, IoKind::HistoryRead);
+    let before = decoded();
+    for turn in 0..2 {
+        for (offset, expected) in (0u64..).step_by(64 << 10).zip(expected.chunks(64 << 10)) {
+            let mut bytes = vec![0xee; expected.len()];
+            assert!(view.try_read(offset, &mut bytes).expect("read"), "{offset} is in memory");
+            assert!(bytes == expected, "turn {turn}, {offset}");
+        }
+        let times = decoded() - before;
+        assert!((BLOCKS / 32..BLOCKS * 2 / 3).contains(&times), "turn {turn}: {times} times");
+    }
+    let mut many = vec![0; 128 << 10];
+    assert!(!view.try_read(0, &mut many).expect("read"), "many are not for those in a hurry");
+    view.read(0, &mut many).expect("read");
+    assert!(many == expected[..many.len()]);
 }

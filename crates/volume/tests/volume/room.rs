@@ -5,11 +5,13 @@ use std::sync::Arc;
 use block::{BlockDevice, MediaDevice};
 use env::{RealClock, RealEntropy};
 use hindsight_volume::{
-    Architecture, CacheChange, EncodingChange, ErrorKind, Granularity, Machine, Pool, PoolFormat,
-    PoolOptions, Volume, VolumeSpec, WriteOp,
+    Architecture, Budget, CacheChange, EncodingChange, ErrorKind, Granularity, Machine, Pool,
+    PoolFormat, PoolOptions, Volume, VolumeSpec, WriteOp,
 };
-use sim::SimMedia;
+use sim::{Op, SimMedia};
 use units::Moment;
+
+use crate::hook;
 
 const MIB: usize = 1 << 20;
 const LIVE_MIB: usize = 8;
@@ -107,4 +109,63 @@ fn deletes_work_on_a_full_device_and_make_room() {
         put(&small, place, 8).expect("there is room again");
     }
     assert!(holds(&small, 0, 7) && holds(&small, 19, 8));
+}
+
+/// Offsets of the discards and allocations that were asked for, and their lengths.
+fn asked(media: &SimMedia, op: Op) -> Vec<(u64, u64)> {
+    let asked = media.take_log().into_iter().filter(|record| record.op == op);
+    asked.map(|record| (record.offset, record.length_bytes)).collect()
+}
+
+fn settle(pool: &Pool) {
+    while pool.step(Budget { bytes: 1 << 20 }).expect("a step") {}
+}
+
+/// Work that empties some zones and fills others, again and again, asks the device for nothing:
+/// each time it would keep writers of the same file waiting.
+#[test]
+fn zones_that_were_freed_are_used_again_and_neither_given_back_nor_reserved() {
+    let rig = hook::Rig::new(1 << 30, MIB as u64);
+    let pool = rig.open();
+    let volume = hook::make(&pool, Granularity::EveryWrite, hook::SECOND_NS);
+    let turn = |turn: u8| {
+        for block in 0..2048 {
+            hook::put(&volume, block, turn);
+        }
+        rig.clock.advance(2 * hook::SECOND_NS);
+        settle(&pool);
+    };
+    (0..4).for_each(turn);
+    for op in [Op::Discard, Op::Allocate] {
+        rig.media.start_log();
+        (0..10).for_each(turn);
+        assert_eq!(asked(&rig.media, op), []);
+    }
+    assert!((0..2048).all(|block| hook::get(&volume, block) == 9));
+}
+
+#[test]
+fn more_free_space_than_is_soon_used_goes_back_to_the_device_a_piece_at_a_time() {
+    let media = Arc::new(SimMedia::new(1 << 30, 4));
+    let pool = open(&media);
+    let volumes = ["small", "large"].map(|name| volume(&pool, name));
+    put(&volumes[0], 0, 7).expect("there is room");
+    settle(&pool);
+    let before = media.allocated_bytes();
+    (0..200).for_each(|place| put(&volumes[1], place, 1).expect("there is room"));
+    settle(&pool);
+    assert!(media.allocated_bytes() >= before + (190 << 20));
+    drop(volumes);
+    pool.delete_volume("large").expect("deleted");
+    media.start_log();
+    assert!(pool.step(Budget { bytes: 1 << 20 }).expect("a step"), "not all of it at once");
+    assert!(asked(&media, Op::Discard).len() <= 4);
+    settle(&pool);
+    let spared = media.allocated_bytes() - before;
+    assert!(spared <= 40 << 20, "{spared} bytes are spared");
+    assert!(holds(&pool.volume("small").expect("there"), 0, 7));
+    pool.close().expect("closed");
+    assert!(media.allocated_bytes() + (15 << 20) <= before + spared, "nor are they when it ends");
+    drop(pool);
+    assert!(holds(&open(&media).volume("small").expect("there"), 0, 7));
 }
