@@ -11,7 +11,7 @@ use crate::{
     CreateClone, CreateGroup, CreateMark, CreateVersion, CreateVolume, DeletedVersions, DiffQuery,
     ExitCode, Explained, Group, GroupVersion, History, HistoryQuery, ImportVolume, Job, ListQuery,
     Mark, Model, ModelQuery, OpenFiles, Pool, Problem, Pruned, Range, RangeQuery, RecordQuery,
-    Resolved, Revert, Reverted, Schedule, SetSchedule, Version, Volume, VolumeSpace,
+    ReplaceMember, Resolved, Revert, Reverted, Schedule, SetSchedule, Version, Volume, VolumeSpace,
 };
 
 mod address;
@@ -385,6 +385,11 @@ impl Client {
     /// The pool as it stands.
     pub fn pool(&self) -> Result<Pool> {
         self.get(&Target::new("/pool"))
+    }
+
+    /// Puts another file or disk in the place of one that the pool is made of.
+    pub fn replace_member(&self, body: &ReplaceMember) -> Result<Pool> {
+        self.post(&Target::new("/pool/replace"), body)
     }
 
     /// A page of the audit log, oldest first.

@@ -142,6 +142,17 @@ where
     T::deserialize(deserializer).map(Some)
 }
 
+/// Another file or disk in the place of one that a pool is made of.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ReplaceMember {
+    /// The member's path, as `GET /pool` shows it.
+    pub member: String,
+    /// The path of what takes its place: blank, or not there, then it is made as a sparse file.
+    /// Relative to the pool's directory on the server.
+    pub with: String,
+}
+
 /// A revert.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]

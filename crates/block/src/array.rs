@@ -29,6 +29,7 @@ mod build;
 mod member;
 mod opening;
 mod regions;
+mod replace;
 
 use book::Book;
 pub use build::Materials;
@@ -304,7 +305,7 @@ impl Array {
     pub fn members(&self) -> Vec<MemberStatus> {
         let status = |(number, member): (usize, &Arc<MemberDevice>)| MemberStatus {
             path: member.path(),
-            id: member.id,
+            id: member.id(),
             standing: self.shared.standing_of(number),
             is_there: member.is_there(),
             data_bytes: member.len_bytes(),

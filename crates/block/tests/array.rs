@@ -437,3 +437,58 @@ fn a_mark_is_not_taken_off_a_region_that_somebody_is_in() {
         assert!(copies[0] == copies[1], "seed {seed}");
     }
 }
+
+#[test]
+fn a_new_device_takes_the_place_of_a_member_and_gets_everything() {
+    for (stack, path, member) in
+        [("mirror(a, b)", "b", 1), ("mirror(stripe(a, b), stripe(c, d))", "c", 2)]
+    {
+        let mut rig = Rig::new(stack, 11);
+        let array = rig.open();
+        let len = array.len_bytes() as usize;
+        let mut expected = vec![0; len];
+        for n in 0..len as u64 / MIB / 2 {
+            write(&array, n * 2 * MIB + 777, &[n as u8 + 1; 300_000]);
+            expected[(n * 2 * MIB) as usize + 777..][..300_000].fill(n as u8 + 1);
+        }
+        array.flush().expect("a flush");
+        assert_eq!(array.member_at(path), Some(member));
+        let fresh = Arc::new(SimMedia::new(AREA_BYTES + DATA_BYTES, 77));
+        let candidate = |path: &str, media: &Arc<SimMedia>| Candidate {
+            path: path.to_owned(),
+            device: Some(Arc::new(MediaDevice::new(Arc::<SimMedia>::clone(media)))),
+        };
+        let small = Arc::new(SimMedia::new(DATA_BYTES, 78));
+        array.replace(member, candidate("small", &small), 70).expect_err("too small");
+        assert_eq!(standings(&array)[member], Standing::In, "nothing was changed");
+        array.replace(member, candidate("new", &fresh), 71).expect("replaced");
+        assert_eq!(standings(&array)[member], Standing::Stale);
+        // While it gets what there was, something is written.
+        array.step().expect("a step");
+        write(&array, 5, b"between");
+        expected[5..12].copy_from_slice(b"between");
+        bring_up(&array);
+        assert!(standings(&array).iter().all(|s| *s == Standing::In));
+        array.close().expect("closed");
+        drop(array);
+        // The old one is no member any more; the new one can be all there is of its side.
+        let error = rig.try_open(&[]).err().expect("the old one").to_string();
+        assert!(error.contains("no member any more"), "{error}");
+        rig.media[member] = fresh;
+        let others: Vec<usize> = if member == 1 { vec![0] } else { vec![0, 1] };
+        let array = rig.try_open(&others).expect("the new one is enough");
+        assert!(read(&array, 0, len) == expected, "{stack}");
+    }
+}
+
+#[test]
+fn a_member_that_is_needed_is_not_replaced() {
+    let rig = Rig::new("mirror(a, b)", 12);
+    let array = rig.open_without(0);
+    let fresh = Arc::new(SimMedia::new(AREA_BYTES + DATA_BYTES, 79));
+    let device = Some(Arc::new(MediaDevice::new(fresh)) as Arc<dyn BlockDevice>);
+    let error = array.replace(1, Candidate { path: "new".to_owned(), device }, 72);
+    let error = error.expect_err("it has what nobody has").to_string();
+    assert_eq!(error, "what b has the others do not");
+    assert_eq!(standings(&array)[1], Standing::In);
+}

@@ -5,7 +5,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
-use api::{AuditRecord, ExitCode, ListQuery, Pool, Sacrifice};
+use api::{AuditRecord, ExitCode, ListQuery, Pool, ReplaceMember, Sacrifice};
 use clap::Subcommand;
 use format::PAGE_BYTES;
 use format::superblock::{COPY_OFFSETS, Superblock};
@@ -41,6 +41,16 @@ pub enum Verb {
         #[arg(long, value_name = "NUMBER", default_value_t = 0)]
         after: u64,
     },
+    /// Put another file or disk in the place of a member; it gets what that had while the pool goes
+    /// on.
+    Replace {
+        /// The member's path, as `pool status` shows it.
+        #[arg(value_name = "MEMBER")]
+        member: String,
+        /// What takes its place: blank, or not there, then a sparse file is made.
+        #[arg(value_name = "PATH")]
+        with: String,
+    },
     /// Print the superblocks of a pool; no server needed.
     Inspect {
         /// The pool: its directory, file or device.
@@ -59,6 +69,10 @@ pub fn run(session: &Session, verb: Verb) -> anyhow::Result<ExitCode> {
     match verb {
         Verb::Status => session.answer(&session.client()?.pool()?, show)?,
         Verb::Audit { after } => session.answer(&audit(session, after)?, |r| records(r))?,
+        Verb::Replace { member, with } => {
+            let body = ReplaceMember { member, with };
+            session.answer(&session.client()?.replace_member(&body)?, show)?;
+        }
         Verb::Create { pool, stack, size } => {
             server::create_stack(&pool, &stack, size.map(Size::bytes))?;
             let answer = json!({ "pool": pool, "stack": stack });

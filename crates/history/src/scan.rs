@@ -123,8 +123,8 @@ pub fn scan_segment(
     Ok(end)
 }
 
-/// Whether another copy has a batch where this one has none; it has it then too. What is no batch on
-/// any copy is the end of what was written.
+/// Whether another copy has a batch where this one has none; it has it then too. What is no batch
+/// on any copy is the end of what was written.
 fn heal_batch(store: &Store, header: &SegmentHeader, offset: usize) -> bool {
     let zone_bytes = usize::try_from(store.zone_bytes).expect("zones are at most 32 MiB");
     let at = store.zone_offset(header.zone) + offset as u64;

@@ -3,7 +3,7 @@
 //! Handlers run on one thread; what touches the engine runs on threads that may wait.
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -94,6 +94,8 @@ pub(crate) struct Watch {
     pub(crate) taps: Arc<Taps>,
     pub(crate) meters: Arc<Meters>,
     pub(crate) hooks: Arc<Hooks>,
+    /// Where the pool's members are looked for.
+    pub(crate) pool_dir: PathBuf,
 }
 
 struct Inner {
@@ -137,6 +139,10 @@ impl Context {
     /// What runs around captures.
     fn hooks(&self) -> &Hooks {
         &self.0.watch.hooks
+    }
+
+    fn pool_dir(&self) -> &Path {
+        &self.0.watch.pool_dir
     }
 
     /// Refuses a hook that the configuration does not name.
@@ -274,6 +280,7 @@ fn api_routes() -> OpenApiRouter<Context> {
         .routes(routes!(marks::list, marks::create, marks::delete_named))
         .routes(routes!(marks::delete))
         .routes(routes!(pool::show))
+        .routes(routes!(pool::replace))
         .routes(routes!(pool::audit));
     OpenApiRouter::with_openapi(Document::openapi())
         .nest(API_PREFIX, v1)

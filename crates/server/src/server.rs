@@ -177,6 +177,7 @@ fn http_context(
         taps: Arc::clone(&nbd.taps),
         meters: Arc::clone(&nbd.meters),
         hooks: Arc::clone(hooks),
+        pool_dir: config.pool_dir.clone(),
     };
     Ok(Context::new(Arc::clone(pool), fill, Arc::clone(attachments), watch, addresses, metrics))
 }

@@ -17,6 +17,7 @@ use block::{
     MediaDevice,
 };
 use env::{Clock, Entropy, FileMedia, RealClock, RealEntropy};
+use format::label::AREA_BYTES;
 use ring::rand::SecureRandom;
 use volume::Pool;
 
@@ -55,6 +56,40 @@ pub(crate) fn open(dir: &Path, stack: &Stack) -> Result<Array, StartError> {
         candidates.push(Candidate { path: path.display().to_string(), device });
     }
     with_materials(|materials| Array::open(candidates, materials)).map_err(of_array)
+}
+
+/// Puts a blank file or disk in the place of a member of the pool in `dir`. One that is not there
+/// is made as a sparse file of the member's size.
+pub(crate) fn replace(dir: &Path, pool: &Pool, member: &str, with: &str) -> Result<(), StartError> {
+    let number = pool.member_at(member).map_err(StartError::Pool)?;
+    let Some(stack) = read(dir)? else {
+        return Err(StartError::setting("the pool is not on a stack", ""));
+    };
+    let path = dir.join(with);
+    if pool.members().iter().any(|m| Path::new(&m.path) == path) {
+        return Err(StartError::setting(format!("{} is a member already", path.display()), ""));
+    }
+    let size_bytes = pool.members()[number].data_bytes + AREA_BYTES;
+    let mut made = Vec::new();
+    let device = member_at(&path, Some(size_bytes), &mut made)?;
+    let mut at = 0;
+    let renamed = stack.renamed(&mut |name| {
+        at += 1;
+        if at - 1 == number { with.to_owned() } else { name.to_owned() }
+    });
+    // First where to look: a device without a label is no member yet, and does no harm there.
+    let checked: Stack = renamed
+        .to_string()
+        .parse()
+        .map_err(|e: block::stack::StackError| StartError::setting(e.to_string(), ""))?;
+    write_stack(dir, &checked)?;
+    let candidate = Candidate { path: path.display().to_string(), device: Some(device) };
+    let replaced = pool.replace_member(member, candidate).map_err(StartError::Pool);
+    if replaced.is_err() {
+        write_stack(dir, &stack)?;
+        made.iter().for_each(|path| drop(fs::remove_file(path)));
+    }
+    replaced
 }
 
 /// Makes a pool on a stack in an empty or missing directory. Members that are not there are made as
@@ -114,6 +149,11 @@ fn lay_out(
     let format = format_of(device.len_bytes());
     Pool::create(&device, &machine(), &format).map_err(StartError::Pool)?;
     array.close().map_err(|e| of_array(e.into()))?;
+    write_stack(dir, stack)
+}
+
+/// Writes where members are to be looked for.
+fn write_stack(dir: &Path, stack: &Stack) -> Result<(), StartError> {
     let (path, unfinished) = (dir.join(STACK_FILE), dir.join("pool.stack.new"));
     fs::write(&unfinished, format!("{stack}\n")).map_err(|e| at(&unfinished, e))?;
     fs::File::open(&unfinished).and_then(|f| f.sync_all()).map_err(|e| at(&unfinished, e))?;

@@ -9,7 +9,7 @@
 //!    `sources` is held for no longer than to look.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
 use block::{Array, Purpose};
@@ -81,6 +81,8 @@ pub struct Core {
     pub can_wait: AtomicBool,
     /// How things stood when no room could be made last.
     pub refused: Mutex<Option<Standing>>,
+    /// When what was healed was written down last, on the monotonic clock.
+    pub healed_noted_ns: AtomicU64,
     /// The members under the store's device, if it is a stack of them.
     pub array: OnceLock<Arc<Array>>,
     /// Entries that may wait in memory per volume before they are written as a run.

@@ -1,7 +1,12 @@
 //! What was found wrong on the devices, in the audit log.
 
+use std::sync::atomic::Ordering;
+
 use crate::Result;
 use crate::core::Core;
+
+/// A device that rots all over gets one line in so long.
+const NOTED_EVERY_NS: u64 = 5_000_000_000;
 
 impl Core {
     /// Writes down what readers found wrong since the last call.
@@ -9,10 +14,16 @@ impl Core {
     /// # Errors
     /// Those of the commit.
     pub fn note_healed(&self) -> Result<()> {
+        let now_ns = self.machine.clock.monotonic_ns();
+        let since_ns = now_ns.saturating_sub(self.healed_noted_ns.load(Ordering::Relaxed));
+        if since_ns < NOTED_EVERY_NS {
+            return Ok(());
+        }
         let found = self.store.take_healed();
         if found.total() == 0 {
             return Ok(());
         }
+        self.healed_noted_ns.store(now_ns, Ordering::Relaxed);
         let mut parts = Vec::new();
         for (count, how) in [
             (found.recovered, "written again from another copy"),

@@ -3,11 +3,11 @@
 
 use std::sync::Arc;
 
-use block::{Array, BlockDevice, MemberStatus, Standing};
+use block::{Array, ArrayError, BlockDevice, Candidate, MemberStatus, Standing};
 use env::Files;
 
 use crate::core::Core;
-use crate::{Machine, Pool, PoolOptions, Result};
+use crate::{Error, ErrorKind, Machine, Pool, PoolOptions, Result};
 
 impl Pool {
     /// Opens a pool on a stack of layers over several members; see [`Pool::open_with`].
@@ -40,8 +40,40 @@ impl Pool {
         self.core.array.get().map_or(0, |array| array.behind_bytes())
     }
 
+    /// Puts a blank device in the place of the member at a path; it gets what the member had while
+    /// the pool goes on.
+    ///
+    /// # Errors
+    /// `NotFound`, `Refused` with what is missing, `Io`.
+    pub fn replace_member(&self, path: &str, with: Candidate) -> Result<()> {
+        self.check_open()?;
+        let member = self.member_at(path)?;
+        let array = self.core.array.get().expect("it has members");
+        let entropy = &self.core.machine.entropy;
+        let id = u128::from(entropy.next_u64()) << 64 | u128::from(entropy.next_u64());
+        array.replace(member, with, id).map_err(|error| match error {
+            ArrayError::Refused { what, hint } => {
+                Error::new(ErrorKind::Invalid, what).with_hint(hint)
+            }
+            ArrayError::Device(error) => error.into(),
+        })
+    }
+
+    /// The number of the member at a path.
+    ///
+    /// # Errors
+    /// `NotFound`.
+    pub fn member_at(&self, path: &str) -> Result<usize> {
+        let found = self.core.array.get().and_then(|array| array.member_at(path));
+        found.ok_or_else(|| {
+            Error::new(ErrorKind::NotFound, format!("the pool has no member {path}"))
+                .with_hint("`hindsight pool status` names them")
+        })
+    }
+
     /// Takes marks off the regions of members that have been quiet since the last call: what is
-    /// marked when the power fails is compared at the next opening. To be called every some seconds.
+    /// marked when the power fails is looked at by the next opening. To be called every some
+    /// seconds.
     ///
     /// # Errors
     /// Those of the devices.

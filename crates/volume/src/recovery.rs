@@ -93,6 +93,7 @@ pub fn open_core(
         can_wait: AtomicBool::new(false),
         refused: Mutex::new(None),
         array: OnceLock::new(),
+        healed_noted_ns: AtomicU64::new(0),
         pending_max: usize::try_from(pending_max).expect("clamped"),
         memory_bytes: memory,
         sharing: Mutex::new(()),

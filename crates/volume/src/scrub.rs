@@ -1,5 +1,5 @@
-//! Looking at every copy of everything that is stored, and what is done after a crash where there are
-//! several copies.
+//! Looking at every copy of everything that is stored, and what is done after a crash where there
+//! are several copies.
 //!
 //! After a crash copies may differ where something was in flight. None of them is taken for the
 //! right one: a copy that rotted before would be spread over a good one. Until everything in the

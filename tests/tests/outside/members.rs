@@ -174,6 +174,35 @@ fn a_member_that_was_away_gets_what_it_missed_and_can_then_be_the_only_one() -> 
 }
 
 #[test]
+fn a_member_is_replaced_while_clients_write_and_the_old_one_can_be_thrown_away() -> Result<()> {
+    let mut random = Random::new(seed("replaced"));
+    let folder = folder()?;
+    let mut server = on("mirror(a.img, b.img)", &folder)?;
+    server.run(&["volume", "create", "v", "--size", "16MiB"])?;
+    let mut image = Image::zeros(VOLUME_BYTES);
+    write_some(&server, &mut random, &mut image)?;
+    let pool = server.pool().to_owned();
+    let a = pool.join("a.img").display().to_string();
+    let refused = server.output(&["pool", "replace", &a, "b.img"])?;
+    ensure!(!refused.status.success(), "b.img is a member");
+    server.run(&["pool", "replace", &a, "new.img"])?;
+    write_some(&server, &mut random, &mut image)?;
+    let began = Instant::now();
+    while status(&server)?["state"] != "online" {
+        ensure!(began.elapsed() < PATIENCE, "new.img never came up");
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    server.kill();
+    fs::remove_file(pool.join("a.img"))?;
+    fs::remove_file(pool.join("b.img"))?;
+    server.up()?;
+    check(&server, &image)?;
+    let text = fs::read_to_string(pool.join("pool.stack"))?;
+    ensure!(text.trim() == "mirror(new.img, b.img)", "{text}");
+    Ok(())
+}
+
+#[test]
 fn an_encrypted_pool_is_nothing_without_its_key() -> Result<()> {
     let mut random = Random::new(seed("crypt"));
     let folder = folder()?;

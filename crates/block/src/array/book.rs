@@ -133,6 +133,14 @@ impl Book {
         Some(u64::from(count(&self.behind)))
     }
 
+    /// Notes that somebody has nothing of what was written.
+    pub fn all_is_stale(&mut self) {
+        for (stale, used) in self.regions.stale.iter_mut().zip(&self.regions.used) {
+            *stale |= used;
+        }
+        self.is_changed = true;
+    }
+
     /// Forgets what was missed: nobody misses anything any more.
     pub fn forget_stale(&mut self) {
         self.regions.stale.fill(0);

@@ -22,13 +22,13 @@ pub struct Counters {
 
 /// The bottom of an array's stack.
 pub(super) struct MemberDevice {
-    pub id: u128,
     pub counters: Counters,
     data_bytes: u64,
     place: RwLock<Place>,
 }
 
 struct Place {
+    id: u128,
     path: String,
     device: Option<Arc<dyn BlockDevice>>,
 }
@@ -40,12 +40,31 @@ impl MemberDevice {
         path: String,
         device: Option<Arc<dyn BlockDevice>>,
     ) -> MemberDevice {
-        let place = RwLock::new(Place { path, device });
-        MemberDevice { id, counters: Counters::default(), data_bytes, place }
+        let place = RwLock::new(Place { id, path, device });
+        MemberDevice { counters: Counters::default(), data_bytes, place }
+    }
+
+    pub fn id(&self) -> u128 {
+        self.place.read().id
+    }
+
+    /// Puts another device in its place; waits for requests under way.
+    pub fn replace(&self, id: u128, path: String, device: Option<Arc<dyn BlockDevice>>) {
+        *self.place.write() = Place { id, path, device };
+    }
+
+    /// What is in its place.
+    pub fn place(&self) -> (u128, String, Option<Arc<dyn BlockDevice>>) {
+        let place = self.place.read();
+        (place.id, place.path.clone(), place.device.clone())
     }
 
     pub fn path(&self) -> String {
         self.place.read().path.clone()
+    }
+
+    pub fn data_bytes(&self) -> u64 {
+        self.data_bytes
     }
 
     pub fn is_there(&self) -> bool {

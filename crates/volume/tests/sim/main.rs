@@ -138,9 +138,7 @@ fn live(seed: u64, kinds: Kinds) -> World {
         Kinds::Encoded | Kinds::Deduped => 0,
         _ => workload.memory_bytes,
     };
-    let stacks = ["mirror(a, b)", "stripe(mirror(a, b), mirror(c, d))", "mirror(a, b, c)"];
-    let stack =
-        (kinds == Kinds::Mirrored).then(|| stacks[(seed % 3) as usize].parse().expect("a stack"));
+    let stack = (kinds == Kinds::Mirrored).then(|| members::stack_of(seed));
     let mut world = World::on(stack, seed, workload.media_bytes, memory_bytes);
     world.verbose = verbose;
     world.architectures = kinds.architectures();

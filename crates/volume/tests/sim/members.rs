@@ -6,11 +6,17 @@ use block::stack::Stack;
 use block::{Array, Candidate, Identities, Materials, MediaDevice};
 use env::Media;
 use hindsight_volume::{Error, ErrorKind, Result};
-use sim::{Random, SimMedia, Trick};
+use sim::{Op, Random, SimMedia, Trick};
 use units::WallTime;
 
 use crate::workload::START_NS;
-use crate::world::World;
+use crate::world::{Trouble, World};
+
+/// The stack of a seed.
+pub fn stack_of(seed: u64) -> Stack {
+    let stacks = ["mirror(a, b)", "stripe(mirror(a, b), mirror(c, d))", "mirror(a, b, c)"];
+    stacks[(seed % 3) as usize].parse().expect("a stack")
+}
 
 /// The members beside the first.
 pub fn others(stack: Option<&Stack>, first: &Arc<SimMedia>, seed: u64) -> Vec<Arc<SimMedia>> {
@@ -71,6 +77,11 @@ impl World {
             4 => self.media.trick(Trick::MisdirectWrite(somewhere)),
             _ => self.media.trick(Trick::MisdirectRead(somewhere)),
         }
+    }
+
+    /// What an armed fault is to the pool: where there is another copy, nobody may notice.
+    pub fn trouble_of(&self, op: Op) -> Trouble {
+        if self.stack.is_some() { Trouble::None } else { Trouble::Fault(op) }
     }
 
     /// Counts what was healed since the pool was opened.

@@ -386,10 +386,7 @@ impl World {
             Action::Fault(op, after) => {
                 self.media.calm();
                 self.media.fail(Failure { after: *after, ..Failure::once(*op) });
-                // Where there is another copy, nobody may notice.
-                if self.stack.is_none() {
-                    self.trouble = Trouble::Fault(*op);
-                }
+                self.trouble = self.trouble_of(*op);
             }
             Action::SpaceLimit(limit) => {
                 self.media.set_space_limit(*limit);
