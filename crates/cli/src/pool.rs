@@ -8,6 +8,7 @@ use anyhow::Context;
 use api::{AuditRecord, ExitCode, ListQuery, Pool, ReplaceMember, Sacrifice};
 use clap::Subcommand;
 use format::PAGE_BYTES;
+use format::label::{self, Label};
 use format::superblock::{COPY_OFFSETS, Superblock};
 use serde_json::json;
 use units::Size;
@@ -51,7 +52,7 @@ pub enum Verb {
         #[arg(value_name = "PATH")]
         with: String,
     },
-    /// Print the superblocks of a pool; no server needed.
+    /// Print the superblocks of a pool, or the labels of its members; no server needed.
     Inspect {
         /// The pool: its directory, file or device.
         #[arg(long, value_name = "PATH")]
@@ -106,6 +107,12 @@ pub fn run(session: &Session, verb: Verb) -> anyhow::Result<ExitCode> {
 
 /// Every copy of the superblock as text, or what is wrong with it; takes no lock, writes nothing.
 fn inspect(pool: &Path) -> anyhow::Result<Vec<String>> {
+    if pool.is_dir() {
+        let members = server::member_paths(pool)?;
+        if !members.is_empty() {
+            return members.iter().map(|member| labels(member)).collect();
+        }
+    }
     let path = server::pool_path(pool)?;
     let shown = path.display().to_string();
     let file = File::open(&path).with_context(|| format!("cannot open {shown}"))?;
@@ -164,6 +171,26 @@ fn members(pool: &Pool) -> String {
         bytes => format!("{} still to be brought up to date\n", human(bytes)),
     };
     format!("\n{}{behind}", table(&heads, &rows.collect::<Vec<_>>()))
+}
+
+/// Every copy of a member's label as text, or what is wrong with it.
+fn labels(member: &Path) -> anyhow::Result<String> {
+    let shown = member.display().to_string();
+    let file = match File::open(member) {
+        Ok(file) => file,
+        Err(error) => return Ok(format!("{shown}: {error}\n")),
+    };
+    let mut text = String::new();
+    for (number, offset) in label::COPY_OFFSETS.into_iter().enumerate() {
+        let mut bytes = vec![0; label::layout::BYTES];
+        file.read_exact_at(&mut bytes, offset).with_context(|| format!("cannot read {shown}"))?;
+        let copy = match Label::decode(&bytes, number) {
+            Ok(label) => label.explain(),
+            Err(error) => format!("unusable: {error}\n"),
+        };
+        text += &format!("{shown} copy {number} at byte {offset}: {copy}");
+    }
+    Ok(text)
 }
 
 fn audit(session: &Session, after: u64) -> anyhow::Result<Vec<AuditRecord>> {

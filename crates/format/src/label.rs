@@ -5,6 +5,8 @@
 //! 2. Two copies of the regions; a sequence goes to one of them, the next to the other.
 //! 3. The checksum covers everything, so a torn write is never taken for a label.
 
+use std::fmt::Write as _;
+
 use units::WallTime;
 
 use crate::FORMAT_VERSION;
@@ -258,6 +260,32 @@ impl Label {
         };
         label.verify(place)?;
         Ok(label)
+    }
+
+    /// The label as text, one field a line.
+    #[must_use]
+    pub fn explain(&self) -> String {
+        let mut text = String::from("label\n");
+        let mut line = |name: &str, value: String| {
+            writeln!(text, "  {name:<22}{value}").expect("a String takes all");
+        };
+        line("array_id", format!("{:032x}", self.array_id));
+        line("member_id", format!("{:032x}", self.member_id));
+        line("generation", self.generation.to_string());
+        line("created", format!("{} ns", self.created.as_nanos()));
+        line("region_bytes", self.region_bytes.to_string());
+        line("stack", self.stack.clone());
+        for (number, member) in self.members.iter().enumerate() {
+            let standing = match member.standing {
+                MemberStanding::In => "in",
+                MemberStanding::Stale => "stale",
+                MemberStanding::Out => "out",
+            };
+            let Member { id, data_bytes, out_generation, path, .. } = member;
+            let rest = format!("{data_bytes} bytes, put out by generation {out_generation}");
+            line(&format!("member {number}"), format!("{id:032x} {standing}, {rest}, {path}"));
+        }
+        text
     }
 
     fn verify(&self, place: Place) -> Result<()> {

@@ -38,5 +38,5 @@ pub use settings::{
     CONFIG_FILE_DEFAULT, Config, HookSettings, ListenSettings, Listening, LogSettings, NbdSettings,
     Settings, TlsFiles,
 };
-pub use stack_files::create_stack;
+pub use stack_files::{create_stack, member_paths};
 pub use taps::Taps;

@@ -40,6 +40,16 @@ pub(crate) fn read(dir: &Path) -> Result<Option<Stack>, StartError> {
     stack.map(Some).map_err(wrong)
 }
 
+/// Where the members of the pool in `dir` are looked for; none if it is not on a stack.
+///
+/// # Errors
+/// When `pool.stack` cannot be read.
+pub fn member_paths(dir: &Path) -> Result<Vec<PathBuf>, StartError> {
+    let stack = read(dir)?;
+    let paths = |stack: &Stack| stack.members().into_iter().map(|m| dir.join(m)).collect();
+    Ok(stack.as_ref().map_or_else(Vec::new, paths))
+}
+
 /// Puts the members of the pool in `dir` together. Those that cannot be opened are missing.
 pub(crate) fn open(dir: &Path, stack: &Stack) -> Result<Array, StartError> {
     let mut candidates = Vec::new();

@@ -168,6 +168,8 @@ fn a_member_that_was_away_gets_what_it_missed_and_can_then_be_the_only_one() -> 
     server.up()?;
     server.stop()?;
     fs::rename(member("b-alone"), &b)?;
+    let inspected = server.run(&["pool", "inspect", "--pool", &pool.display().to_string()])?;
+    ensure!(inspected.contains("stack                 mirror(0, 1)"), "{inspected}");
     let error = server.up().err().context("they were used apart")?.to_string();
     ensure!(error.contains("used apart"), "{error}");
     Ok(())

@@ -84,3 +84,10 @@ fn an_index_a_footer_and_a_time_page_are_explained() {
     let line = "  1795255200000000000 ns: seq 121, 987136 bytes, 5 flushes";
     assert_eq!(text.lines().nth(1), Some(line));
 }
+
+#[test]
+fn a_label_is_explained_with_its_members() {
+    let text = examples::label().explain();
+    assert!(text.contains("stack                 mirror(0, 1)"), "{text}");
+    assert!(text.contains("out, 1073741824 bytes, put out by generation 5, b.img"), "{text}");
+}
