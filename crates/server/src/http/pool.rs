@@ -12,7 +12,7 @@ use crate::{StartError, stack_files};
 /// Shows the pool: its layers, its space, what was found damaged.
 #[utoipa::path(get, path = "/pool", tag = "pool", responses((status = 200, body = api::Pool)))]
 pub(super) async fn show(State(context): State<Context>) -> Answer<Json<api::Pool>> {
-    context.engine(|context| shown(context)).await.map(Json)
+    context.engine(shown).await.map(Json)
 }
 
 /// Puts another file or disk in the place of one that the pool is made of; it gets what that had.
