@@ -25,6 +25,7 @@ mod report;
 mod restart;
 mod servers;
 mod space;
+mod stacks;
 mod throughput;
 
 /// What can be chosen on the command line.
@@ -56,6 +57,7 @@ const BENCHES: &[(&str, Bench)] = &[
     ("p7", past::reads),
     ("p8", restart::after_kill),
     ("p9", space::per_write),
+    ("p10", stacks::cost_of_layers),
     ("p11", throughput::cost_of_versions),
     ("p15", encoding::of_history),
     ("writers", paced::writers),

@@ -168,11 +168,29 @@ impl Hindsight {
         Hindsight::open(options)
     }
 
+    /// Starts one on a fresh pool on a stack of layers, whose members have room for some volumes.
+    pub fn start_on(options: &Options, name: &str, stack: &str) -> Result<Hindsight> {
+        let pool = options.directory.join(format!("pool-{name}"));
+        if pool.exists() {
+            std::fs::remove_dir_all(&pool).context("an old pool of the benchmarks")?;
+        }
+        let size = (options.size_bytes * 6).max(2 << 30).to_string();
+        let mut create = Command::new(&options.hindsight);
+        create.args(["pool", "create", "--stack", stack, "--size", &size, "--pool"]).arg(&pool);
+        program::output(&mut create)?;
+        let mut started = Hindsight::open_at(options, pool)?;
+        name.clone_into(&mut started.server.name);
+        Ok(started)
+    }
+
     /// Starts one on the pool that is there.
     pub fn open(options: &Options) -> Result<Hindsight> {
-        let pool = options.directory.join("pool");
+        Hindsight::open_at(options, options.directory.join("pool"))
+    }
+
+    fn open_at(options: &Options, pool: PathBuf) -> Result<Hindsight> {
         // Not in the pool's directory: a server makes a pool only where nothing else is.
-        let said = options.directory.join("said.log");
+        let said = pool.with_extension("log");
         let log = File::create(&said).context("the server's log")?;
         let socket = pool.join("nbd.sock");
         let mut command = Command::new(&options.hindsight);
