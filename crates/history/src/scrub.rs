@@ -3,8 +3,8 @@
 //! What is stored says itself what it should be: batches and packs hold the checksums of what is in
 //! them, pages of runs their own. So a zone can be looked at from its beginning to its end, without
 //! the map. Of what is wrong on some copies the right one is written over the others; what is wrong
-//! on all may be what a power cut tore and nobody needs: the caller is asked. Where not even a header
-//! says what there was, the range is a [`Suspect`](Suspects), and the map's runs, looked at
+//! on all may be what a power cut tore and nobody needs: the caller is asked. Where not even a
+//! header says what there was, the range is a [`Suspect`](Suspects), and the map's runs, looked at
 //! afterwards, tell whether they name something there.
 //!
 //! Copies are read in large pieces and verified in memory; only what is wrong there is read again.
@@ -283,8 +283,8 @@ impl<'s> Scrub<'s> {
         }
     }
 
-    /// Homes are written over one by one: what is in one may be no batch on any copy, and copies may
-    /// be right and not the same; the map knows which it names.
+    /// Homes are written over one by one: what is in one may be no batch on any copy, and copies
+    /// may be right and not the same; the map knows which it names.
     fn homes(&mut self, walk: &Walk<'_>, range: Range<u32>) -> u32 {
         let zone_bytes = usize::try_from(self.store.zone_bytes).expect("at most 32 MiB");
         let head = header_bytes(BatchKind::Relocated, 1, 1);
@@ -348,8 +348,8 @@ impl<'s> Scrub<'s> {
         })
     }
 
-    /// Looks at pages of a run of a timeline; those that are wrong on every copy count as lost. Suspects that its
-    /// entries name are looked at.
+    /// Looks at pages of a run of a timeline; those that are wrong on every copy count as lost.
+    /// Suspects that its entries name are looked at.
     pub fn pages(
         &mut self,
         (timeline, run): (u64, u64),

@@ -543,6 +543,7 @@ impl Pool {
         let sealed: Vec<_> = sealed.collect();
         self.core.store.flush()?;
         sealed.into_iter().try_for_each(|(volume, placed)| volume.record_places(placed))?;
+        self.core.keep_scrub()?;
         self.core.array.get().map_or(Ok(()), |array| Ok(array.close()?))
     }
 

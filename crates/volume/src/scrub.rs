@@ -55,7 +55,7 @@ impl Core {
     }
 
     /// Whether the map still names a version where it was found. What cannot be told is needed.
-    fn still_names(&self, version: &Version) -> bool {
+    pub(crate) fn still_names(&self, version: &Version) -> bool {
         let timelines = self.timelines.read();
         let Some((_, timeline)) = timelines.get(&version.timeline) else { return false };
         let of = (timeline.log, String::new());
