@@ -274,6 +274,7 @@ fn api_routes() -> OpenApiRouter<Context> {
         .routes(routes!(marks::list, marks::create, marks::delete_named))
         .routes(routes!(marks::delete))
         .routes(routes!(pool::show))
+        .routes(routes!(pool::scrub, pool::stop_scrub, pool::set_scrub))
         .routes(routes!(pool::audit));
     OpenApiRouter::with_openapi(Document::openapi())
         .nest(API_PREFIX, v1)
