@@ -11,7 +11,8 @@ use crate::{
     CreateClone, CreateGroup, CreateMark, CreateVersion, CreateVolume, DeletedVersions, DiffQuery,
     ExitCode, Explained, Group, GroupVersion, History, HistoryQuery, ImportVolume, Job, ListQuery,
     Mark, Model, ModelQuery, OpenFiles, Pool, Problem, Pruned, Range, RangeQuery, RecordQuery,
-    ReplaceMember, Resolved, Revert, Reverted, Schedule, SetSchedule, Version, Volume, VolumeSpace,
+    ReplaceMember, Resolved, Revert, Reverted, Schedule, Scrub, SetSchedule, SetScrub, Version,
+    Volume, VolumeSpace,
 };
 
 mod address;
@@ -390,6 +391,21 @@ impl Client {
     /// Puts another file or disk in the place of one that the pool is made of.
     pub fn replace_member(&self, body: &ReplaceMember) -> Result<Pool> {
         self.post(&Target::new("/pool/replace"), body)
+    }
+
+    /// Begins a scrub of the pool.
+    pub fn scrub(&self) -> Result<Job> {
+        self.call(Method::POST, &Target::new("/pool/scrub"), None::<&()>)
+    }
+
+    /// Stops the scrub that runs.
+    pub fn stop_scrub(&self) -> Result<Scrub> {
+        self.call(Method::DELETE, &Target::new("/pool/scrub"), None::<&()>)
+    }
+
+    /// Changes how often there is one.
+    pub fn set_scrub(&self, body: &SetScrub) -> Result<SetScrub> {
+        self.call(Method::PUT, &Target::new("/pool/scrub"), Some(body))
     }
 
     /// A page of the audit log, oldest first.

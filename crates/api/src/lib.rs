@@ -23,7 +23,7 @@ pub use problem::{ExitCode, PROBLEM_MEDIA_TYPE, Problem, ProblemKind};
 pub use requests::{
     ChangeVolume, CreateClone, CreateMark, CreateVersion, CreateVolume, DiffQuery, ForceQuery,
     HistoryQuery, ImportVolume, ListQuery, MarkQuery, RangeQuery, RecordQuery, ReplaceMember,
-    ResolveQuery, Revert,
+    ResolveQuery, Revert, SetScrub,
 };
 pub use scalar::{SizeInput, SpanInput, Time};
 pub use schedule::{ApplyRetention, Explained, Keep, Pruned, Schedule, SetSchedule};
@@ -31,7 +31,7 @@ pub use space::{AgeBytes, Growth, Holder, Sacrifice, VolumeSpace};
 pub use types::{
     AuditRecord, Bucket, Cache, ClonedFrom, Conversion, Dedup, DeletedVersions, DeviceIo, Encoding,
     Event, Grace, Healed, History, Import, Job, Mark, Member, OpenFiles, Pool, Range, Resolved,
-    Reverted, Stamp, Version, Volume,
+    Reverted, Scrub, Stamp, Version, Volume,
 };
 pub use units::Granularity;
 

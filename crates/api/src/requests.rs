@@ -317,3 +317,13 @@ pub struct MarkQuery {
     /// Its name.
     pub name: String,
 }
+
+/// How often the pool is scrubbed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SetScrub {
+    /// How long after the beginning of a scrub the next one begins, an hour at least; null for
+    /// never.
+    #[schema(value_type = Option<String>, example = "30d")]
+    pub every: Option<SpanInput>,
+}

@@ -330,15 +330,15 @@ pub struct OpenFiles {
 /// Work that goes on in the background because somebody asked for it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Job {
-    /// The volume and the number of the version, with a dot between them.
+    /// The volume and the number of the version, with a dot between them; or `scrub`.
     pub id: String,
-    /// `compact` or `uncompact`.
+    /// `compact`, `uncompact` or `scrub`.
     pub kind: String,
-    /// The volume.
+    /// The volume; empty for a scrub, which is of the pool.
     pub volume: String,
-    /// The number of the version.
+    /// The number of the version; 0 for a scrub.
     pub version: u64,
-    /// `waiting`, `running` or `done`.
+    /// `waiting`, `running`, `done`, or `stopped` (a scrub).
     pub state: String,
     /// How much of it is done.
     pub percent: u64,
@@ -522,6 +522,36 @@ pub struct Pool {
     /// Bytes that members which came back have still to get before they are in again.
     #[serde(default)]
     pub behind_bytes: u64,
+    /// The scrub that is running, or the last one; null before the first.
+    #[serde(default)]
+    pub scrub: Option<Scrub>,
+    /// How long after the beginning of a scrub the next one begins; null if none does by itself.
+    #[serde(default)]
+    #[schema(value_type = Option<String>, example = "30d")]
+    pub scrub_every: Option<SpanInput>,
+}
+
+/// A look at every copy of everything that is stored.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Scrub {
+    /// `running`, `done` or `stopped`.
+    pub state: String,
+    /// When it began.
+    pub started: Time,
+    /// When it ended; null while it runs.
+    pub ended: Option<Time>,
+    /// How much is done.
+    pub progress_percent: u64,
+    /// Bytes that were read, of all copies.
+    pub read_bytes: u64,
+    /// Ranges of which a copy was wrong or could not be read.
+    pub wrong: u64,
+    /// Of these: written again from a copy that was right.
+    pub healed: u64,
+    /// Blocks and pages that are needed and wrong on every copy.
+    pub lost: u64,
+    /// The first of these, for people.
+    pub losses: Vec<String>,
 }
 
 /// Ranges that were read and were not what their checksum says.

@@ -3,15 +3,18 @@
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::Context;
-use api::{AuditRecord, ExitCode, ListQuery, Pool, ReplaceMember, Sacrifice};
+use api::{
+    AuditRecord, ExitCode, ListQuery, Pool, ReplaceMember, Sacrifice, Scrub, SetScrub, SpanInput,
+};
 use clap::Subcommand;
 use format::PAGE_BYTES;
 use format::label::{self, Label};
 use format::superblock::{COPY_OFFSETS, Superblock};
 use serde_json::json;
-use units::Size;
+use units::{Size, Span};
 
 use crate::output::{Align, human, pairs, table};
 use crate::session::{Session, say};
@@ -52,6 +55,24 @@ pub enum Verb {
         #[arg(value_name = "PATH")]
         with: String,
     },
+    /// Look at every copy of everything that is stored, and write what is wrong again.
+    ///
+    /// It runs in the background, at once while clients are quiet and for a twentieth of the time
+    /// beside them.
+    Scrub {
+        /// Wait until it is done; exits 3 if something is lost.
+        #[arg(long)]
+        wait: bool,
+        /// Stop the one that is running.
+        #[arg(long, conflicts_with = "wait")]
+        stop: bool,
+        /// Begin none now, but one so long after the beginning of the last, always: 7d.
+        #[arg(long, value_name = "SPAN", conflicts_with_all = ["wait", "stop"])]
+        every: Option<Span>,
+        /// From now on begin none but when asked to.
+        #[arg(long, conflicts_with_all = ["wait", "stop", "every"])]
+        never: bool,
+    },
     /// Print the superblocks of a pool, or the labels of its members; no server needed.
     Inspect {
         /// The pool: its directory, file or device.
@@ -73,6 +94,16 @@ pub fn run(session: &Session, verb: Verb) -> anyhow::Result<ExitCode> {
         Verb::Replace { member, with } => {
             let body = ReplaceMember { member, with };
             session.answer(&session.client()?.replace_member(&body)?, show)?;
+        }
+        Verb::Scrub { wait, stop, every, never } => {
+            if every.is_some() || never {
+                let set = session.client()?.set_scrub(&SetScrub { every: every.map(SpanInput) })?;
+                session.answer(&set, scrub_schedule)?;
+            } else if stop {
+                session.answer(&session.client()?.stop_scrub()?, scrub_report)?;
+            } else {
+                return scrub(session, wait);
+            }
         }
         Verb::Create { pool, stack, size } => {
             server::create_stack(&pool, &stack, size.map(Size::bytes))?;
@@ -103,6 +134,54 @@ pub fn run(session: &Session, verb: Verb) -> anyhow::Result<ExitCode> {
         }
     }
     Ok(ExitCode::Done)
+}
+
+/// How often a scrub that is waited for is looked at.
+const LOOK: Duration = Duration::from_millis(200);
+
+/// Begins a scrub, and waits for it if told to.
+fn scrub(session: &Session, wait: bool) -> anyhow::Result<ExitCode> {
+    let client = session.client()?;
+    let job = client.scrub()?;
+    if !wait {
+        session.answer(&job, |_| String::new())?;
+        say("a scrub is running; `hindsight pool status` shows how far it is");
+        return Ok(ExitCode::Done);
+    }
+    loop {
+        let scrub = client.pool()?.scrub.context("the server knows of no scrub")?;
+        if scrub.state != "running" {
+            session.answer(&scrub, scrub_report)?;
+            let is_whole = scrub.state == "done" && scrub.lost == 0;
+            return Ok(if is_whole { ExitCode::Done } else { ExitCode::Partly });
+        }
+        std::thread::sleep(LOOK);
+    }
+}
+
+fn scrub_schedule(set: &SetScrub) -> String {
+    match set.every {
+        Some(every) => format!("a scrub every {}\n", every.0),
+        None => "a scrub only when asked for\n".to_owned(),
+    }
+}
+
+/// What came of a scrub, in one line.
+fn scrub_line(scrub: &Scrub) -> String {
+    let found = match (scrub.wrong, scrub.lost) {
+        (0, 0) => "nothing wrong".to_owned(),
+        (wrong, lost) => format!("{wrong} wrong, {} healed, {lost} lost", scrub.healed),
+    };
+    let state = match (&scrub.ended, scrub.state.as_str()) {
+        (None, _) => format!("running, {} %", scrub.progress_percent),
+        (Some(ended), state) => format!("{state} {ended}"),
+    };
+    format!("{state}: {} read, {found}", human(scrub.read_bytes))
+}
+
+fn scrub_report(scrub: &Scrub) -> String {
+    let losses = scrub.losses.iter().map(|loss| format!("lost: {loss}\n"));
+    format!("{}\n{}", scrub_line(scrub), losses.collect::<String>())
 }
 
 /// Every copy of the superblock as text, or what is wrong with it; takes no lock, writes nothing.
@@ -239,6 +318,8 @@ fn show(pool: &Pool) -> String {
         let (named, stored) = (human(pool.common_named_bytes), human(pool.common_bytes));
         lines.push(("common", format!("{named} of several volumes in {stored}")));
     }
+    lines.extend(pool.scrub.as_ref().map(|scrub| ("scrub", scrub_line(scrub))));
+    lines.extend(pool.scrub_every.map(|every| ("scrub every", every.0.to_string())));
     lines.extend(pool.full_in.map(|span| ("full in", space::rough(span.0))));
     lines.extend(pool.next_sacrifice.as_ref().map(|next| ("next to go", next_to_go(next))));
     lines.extend(pool.warning.clone().map(|warning| ("warning", warning)));

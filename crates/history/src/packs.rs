@@ -8,6 +8,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use format::checksum::block_crc;
 use format::location::Location;
 use format::pack::{PACK_HEADER_BYTES, Pack, PackDecoder, PackHeader, PackPlace};
 use parking_lot::Mutex;
@@ -197,6 +198,20 @@ impl Store {
         header.place == *place
             && header.total_bytes() == bytes.len()
             && self.pack_cache.decode(&header, &bytes[PACK_HEADER_BYTES..]).is_ok()
+    }
+
+    /// Whether the version that the map names in a pack is there, on the device.
+    #[must_use]
+    pub fn has_packed(&self, location: Location, version: (u64, Seq), crc: u32) -> bool {
+        let Some(segment) = self.segment(location.segment()) else { return false };
+        let offset = location.offset_bytes();
+        let place = |found: &PackPlace| {
+            (found.segment, found.offset, found.nonce) == (segment.number, offset, segment.nonce)
+        };
+        let at = self.zone_offset(segment.zone) + u64::from(offset);
+        let pack = self.read_pack(at, self.zone_bytes - u64::from(offset), true, place);
+        let found = |pack: &Pack| pack.find(version.0, version.1).map(block_crc);
+        pack.is_ok_and(|read| read.is_some_and(|(pack, _)| found(&pack) == Some(crc)))
     }
 
     /// Visits the packs of a segment in the order of their offsets; what cannot be read is passed

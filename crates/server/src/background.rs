@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use block::Standing;
 use parking_lot::{Condvar, Mutex};
-use volume::Pool;
+use volume::{Budget, Pool};
 
 use crate::StartError;
 use crate::fill::FillWatch;
@@ -22,6 +22,14 @@ use crate::pace::{Pace, Seen};
 const IDLE: Duration = Duration::from_millis(50);
 /// How long marks on regions stay after the last write there, at least.
 const TIDY_EVERY: Duration = Duration::from_secs(5);
+/// Bytes of one step of a scrub beside other requests: who comes waits no longer than it takes.
+const SCRUB_ALONE_BYTES: u64 = 8 << 20;
+/// Bytes of each copy that a scrub reads at a time beside others.
+const SCRUB_BESIDE_BYTES: u64 = 1 << 20;
+/// How often the time of such a step is waited before the next: it takes one twentieth.
+const SCRUB_REST: u32 = 19;
+/// So long after the last request of a client a scrub has the devices for itself.
+const SCRUB_QUIET: Duration = Duration::from_millis(250);
 /// How long it sleeps after a failure, so that a broken device does not fill the log.
 const AFTER_FAILURE: Duration = Duration::from_secs(5);
 
@@ -105,6 +113,67 @@ impl MemberWatch {
             tracing::info!(member, "a member of the pool is in use again");
         }
         self.outs = outs;
+    }
+}
+
+/// Says when a scrub goes on: at once while nobody else wants the devices, and beside others for
+/// one twentieth of the time.
+struct ScrubPace {
+    /// Requests of clients when they were counted last, and when there were new ones.
+    requests: u64,
+    seen: Instant,
+    /// Beside others, not before this.
+    next: Instant,
+    was_running: bool,
+}
+
+impl ScrubPace {
+    fn new() -> ScrubPace {
+        let now = Instant::now();
+        ScrubPace { requests: 0, seen: now, next: now, was_running: false }
+    }
+
+    /// Does some of a scrub if it may, and says when it wants to go on.
+    fn turn(&mut self, pool: &Pool, is_busy: bool) -> volume::Result<Duration> {
+        if !pool.wants_scrub() {
+            self.tell(pool, false);
+            return Ok(IDLE);
+        }
+        let now = Instant::now();
+        let requests = pool.requests();
+        if requests != self.requests {
+            (self.requests, self.seen) = (requests, now);
+        }
+        let is_beside = is_busy || now.duration_since(self.seen) < SCRUB_QUIET;
+        if is_beside && now < self.next {
+            return Ok(self.next - now);
+        }
+        let bytes = if is_beside { SCRUB_BESIDE_BYTES } else { SCRUB_ALONE_BYTES };
+        let read = pool.step_scrub(Budget { bytes })?;
+        self.tell(pool, true);
+        let rest = now.elapsed() * SCRUB_REST;
+        self.next = Instant::now() + rest;
+        // Somebody else is at work in the background.
+        let rest = if read.is_none() { rest.max(Duration::from_millis(1)) } else { rest };
+        Ok(if is_beside || read.is_none() { rest } else { Duration::ZERO })
+    }
+
+    /// Writes to the log what came of one.
+    fn tell(&mut self, pool: &Pool, is_running: bool) {
+        if self.was_running == is_running {
+            return;
+        }
+        self.was_running = is_running;
+        let Some(info) = pool.scrub_info() else { return };
+        let volume::ScrubInfo { read_bytes, wrong, healed, lost, .. } = info;
+        match (is_running, lost) {
+            (true, _) => tracing::info!("a scrub is running"),
+            (false, 0) => tracing::info!(read_bytes, wrong, healed, "the scrub has ended"),
+            (false, _) => {
+                let losses = info.losses.join("; ");
+                tracing::error!(read_bytes, wrong, healed, lost, losses, "the scrub found losses");
+            }
+        }
     }
 }
 
@@ -199,6 +268,7 @@ impl Watches {
 
 fn run(pool: &Pool, fill: FillWatch, stop: &(Mutex<bool>, Condvar)) {
     let mut failed = false;
+    let mut scrubs = ScrubPace::new();
     let mut watches = Watches {
         looked: None,
         fill,
@@ -211,7 +281,7 @@ fn run(pool: &Pool, fill: FillWatch, stop: &(Mutex<bool>, Condvar)) {
     loop {
         let nap = pace.nap();
         let sleep = match nap.is_zero() {
-            true => take_turn(pool, &mut watches, &mut pace, &mut failed),
+            true => take_turn(pool, &mut watches, (&mut pace, &mut scrubs), &mut failed),
             false => nap,
         };
         let mut stopping = stop.0.lock();
@@ -234,21 +304,27 @@ fn seen(pool: &Pool) -> Seen {
 }
 
 /// One step; says how long to sleep after it.
-fn take_turn(pool: &Pool, watches: &mut Watches, pace: &mut Pace, failed: &mut bool) -> Duration {
+fn take_turn(
+    pool: &Pool,
+    watches: &mut Watches,
+    (pace, scrubs): (&mut Pace, &mut ScrubPace),
+    failed: &mut bool,
+) -> Duration {
     let turn = catch_unwind(AssertUnwindSafe(|| {
         watches.look(pool);
         let begun = Instant::now();
         let more = pool.step(pace.budget());
-        (more, begun.elapsed())
+        let took = begun.elapsed();
+        (more.and_then(|more| Ok((more, scrubs.turn(pool, more)?))), took)
     }));
     match turn {
-        Ok((Ok(more), took)) => {
+        Ok((Ok((more, rest)), took)) => {
             *failed = false;
             match more {
                 true => pace.note_step(took, seen(pool)),
                 false => pace.look(seen(pool)),
             }
-            if more { Duration::ZERO } else { IDLE }
+            if more { Duration::ZERO } else { rest.min(IDLE) }
         }
         Ok((Err(error), _)) => {
             // Once per spell of failures: the state is in the metrics and in GET /pool.
@@ -287,7 +363,7 @@ mod tests {
         PoolOptions, VolumeSpec, WriteOp,
     };
 
-    use super::Background;
+    use super::{Background, IDLE, SCRUB_QUIET, ScrubPace};
     use crate::fill::{FillGauge, FillWatch};
 
     /// A device under which something of ours is broken.
@@ -319,6 +395,57 @@ mod tests {
         }
     }
 
+    fn spec() -> VolumeSpec {
+        VolumeSpec {
+            name: "v".to_owned(),
+            size_bytes: 8 << 20,
+            architecture: Architecture::Logging,
+            granularity: Granularity::EveryWrite,
+            window_ns: 1 << 60,
+            history_limit_bytes: None,
+            cache: CacheChange::default(),
+            extent: units::MapExtent::BLOCK,
+            encoding: EncodingChange::default(),
+            dedup: false,
+        }
+    }
+
+    #[test]
+    fn a_scrub_rests_beside_clients_and_goes_on_at_once_without_them() {
+        let device: Arc<dyn BlockDevice> = Arc::new(MemoryDevice::new(128 << 20));
+        let machine = Machine {
+            clock: Arc::new(RealClock::new()),
+            entropy: Arc::new(RealEntropy::default()),
+        };
+        Pool::create(&device, &machine, &PoolFormat { zone_bytes: 1 << 20 }).expect("made");
+        let pool = Pool::open(device, machine, PoolOptions { memory_bytes: 0 }).expect("opened");
+        let volume = pool.create_volume(&spec()).expect("made");
+        let write = |n: u64| {
+            let op = WriteOp::Data { offset: (n % 8) << 20, bytes: &[7; 1 << 20] };
+            volume.write_batch(&[op]).map(drop).expect("written");
+        };
+        (0..40).for_each(write);
+        let mut pace = ScrubPace::new();
+        assert_eq!(pace.turn(&pool, false).expect("a turn"), IDLE, "nothing is to be done");
+        pool.start_scrub().expect("started");
+        let read = || pool.scrub_info().expect("one runs").read_bytes;
+        write(40);
+        let began = Instant::now();
+        let rest = pace.turn(&pool, false).expect("a turn");
+        let (once, took) = (read(), began.elapsed());
+        assert!((1 << 20..3 << 20).contains(&once), "{once} bytes beside a client");
+        assert!(rest > took * 10, "{rest:?} after {took:?}");
+        assert!(pace.turn(&pool, false).expect("a turn") <= rest);
+        assert_eq!(read(), once, "it rests");
+        // Nobody asked for anything for a while.
+        pace.seen -= SCRUB_QUIET;
+        assert_eq!(pace.turn(&pool, false).expect("a turn"), Duration::ZERO);
+        let alone = read() - once;
+        assert!(alone > 6 << 20, "{alone} bytes alone");
+        let rest = pace.turn(&pool, true).expect("a turn");
+        assert!(rest > Duration::ZERO && read() == once + alone, "others work in the background");
+    }
+
     #[test]
     fn a_panic_in_the_background_is_told_at_once_and_ends_writes_but_not_reads() {
         let broken = Arc::new(Broken(MemoryDevice::new(256 << 20), AtomicBool::new(false)));
@@ -333,19 +460,7 @@ mod tests {
             Pool::open(Arc::clone(&device), machine.clone(), options).expect("opened")
         };
         let pool = open();
-        let spec = VolumeSpec {
-            name: "v".to_owned(),
-            size_bytes: 8 << 20,
-            architecture: Architecture::Logging,
-            granularity: Granularity::EveryWrite,
-            window_ns: 1 << 60,
-            history_limit_bytes: None,
-            cache: CacheChange::default(),
-            extent: units::MapExtent::BLOCK,
-            encoding: EncodingChange::default(),
-            dedup: false,
-        };
-        let volume = pool.create_volume(&spec).expect("made");
+        let volume = pool.create_volume(&spec()).expect("made");
         let put = |volume: &volume::Volume, block: u64| {
             let op = WriteOp::Data { offset: block % 2048 * 4096, bytes: &[7; 4096] };
             volume.write_batch(&[op]).map(drop)

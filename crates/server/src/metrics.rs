@@ -15,7 +15,7 @@ use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 use units::Span;
-use volume::{CacheInfo, ImportInfo, IoCount, Pool, ScheduleInfo, Volume, VolumeInfo};
+use volume::{CacheInfo, ImportInfo, IoCount, Pool, ScheduleInfo, ScrubInfo, Volume, VolumeInfo};
 
 use crate::Attachments;
 use crate::fill::FillGauge;
@@ -306,6 +306,27 @@ fn encode_volumes<'a, V: Value>(
     Ok(())
 }
 
+/// The scrub that is running, or the last one.
+fn encode_scrub(info: Option<ScrubInfo>, encoder: &mut DescriptorEncoder) -> fmt::Result {
+    let Some(info) = info else { return Ok(()) };
+    let ended = info.ended.map_or(0, |time| time.as_nanos() / 1_000_000_000);
+    let gauges = [
+        ("running", "1 while a scrub is running", u64::from(info.ended.is_none())),
+        ("progress_percent", "How much of the scrub is done", info.percent),
+        ("end_time_seconds", "When the last scrub ended; 0 while one runs", ended),
+        ("read_bytes", "Bytes that the scrub read, of all copies", info.read_bytes),
+        ("wrong", "Ranges of which the scrub found a copy wrong", info.wrong),
+        ("healed", "Ranges that the scrub wrote again from a right copy", info.healed),
+        ("lost", "Blocks and pages that the scrub found wrong on every copy", info.lost),
+    ];
+    for (name, help, value) in gauges {
+        let name = format!("hindsight_pool_scrub_{name}");
+        let gauge = ConstGauge::new(value);
+        gauge.encode(encoder.encode_descriptor(&name, help, None, gauge.metric_type())?)?;
+    }
+    Ok(())
+}
+
 /// Device requests and their bytes, by volume and kind.
 fn encode_device_io(encoder: &mut DescriptorEncoder, volumes: &[VolumeInfo]) -> fmt::Result {
     type Value = fn(&IoCount) -> u64;
@@ -499,6 +520,7 @@ impl Engine {
         for (how, count) in healed {
             ConstCounter::new(count).encode(family.encode_family(&[("outcome", how)])?)?;
         }
+        encode_scrub(self.pool.scrub_info(), encoder)?;
         encode_members(&self.pool.members(), encoder)
     }
 }

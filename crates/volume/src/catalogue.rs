@@ -19,6 +19,7 @@ mod page_tests;
 mod records;
 mod samples;
 mod schedules;
+mod scrubs;
 mod sums;
 
 use std::ops::{Deref, DerefMut};
@@ -50,6 +51,9 @@ pub use records::{
 use samples::SAMPLES;
 #[cfg(test)]
 use schedules::{GROUP_SCHEDULES, SCHEDULES};
+#[cfg(test)]
+use scrubs::SCRUBS;
+pub use scrubs::{ScrubPhase, ScrubRecord, ScrubScheduleRecord};
 
 use crate::types::AuditRecord;
 use crate::{Error, ErrorKind, Result};

@@ -27,6 +27,7 @@ use crate::growth::{Measured, Samples};
 use crate::merge::MergeJob;
 use crate::opening::Opening;
 use crate::schedule::Pace;
+use crate::scrubbing::Scrubbing;
 use crate::source::Source;
 use crate::types::AuditRecord;
 use crate::volume::Volume;
@@ -105,6 +106,8 @@ pub struct Core {
     pub figures: Mutex<BTreeMap<u64, Arc<Figures>>>,
     /// Searches for equal blocks; they change under `work`.
     pub dedup: Mutex<Dedup>,
+    /// Scrubs of everything.
+    pub scrubbing: Scrubbing,
     /// The right to run schedules, and whether the clock goes evenly.
     pub pace: Mutex<Pace>,
 }

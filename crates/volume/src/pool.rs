@@ -551,6 +551,7 @@ impl Pool {
         self.core.store.flush()?;
         sealed.into_iter().try_for_each(|(volume, placed)| volume.record_places(placed))?;
         self.core.store.give_back_spared();
+        self.core.keep_scrub()?;
         self.core.array.get().map_or(Ok(()), |array| Ok(array.close()?))
     }
 

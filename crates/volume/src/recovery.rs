@@ -27,6 +27,7 @@ use crate::opening::Opening;
 use crate::pins::Pins;
 use crate::pool::{read_superblock, reserve_of};
 use crate::schedule::Schedule;
+use crate::scrubbing::Scrubbing;
 use crate::versions::Counting;
 use crate::volume::{Tally, Volume};
 use crate::{Error, ErrorKind, Machine, PoolOptions, Result};
@@ -68,6 +69,7 @@ pub fn open_core(
     media.write_again()?;
     let catalogue = Catalogue::open(media.clone())?;
     let contents = catalogue.load()?;
+    let (scrub, scrub_schedule) = catalogue.scrubs()?;
     let zones = zones_of(&superblock, &contents)?;
     let memory = options.memory_bytes;
     let store = Arc::new(Store::new(parts(device, &machine, &superblock, zones, memory)));
@@ -99,6 +101,7 @@ pub fn open_core(
         sharing: Mutex::new(()),
         dedup: Mutex::default(),
         pace: Mutex::default(),
+        scrubbing: Scrubbing::load(scrub, scrub_schedule),
         groups: Mutex::default(),
         group_schedules: Mutex::default(),
         figures: Mutex::default(),

@@ -11,6 +11,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use history::{Scrub, ScrubReport, Slot, Version};
+use units::Seq;
 
 use crate::core::Core;
 use crate::opening::{Opening, Patience};
@@ -31,27 +32,30 @@ impl Core {
         let mut scrub = Scrub::new(store, &is_needed);
         for segment in store.segments() {
             if touches(store.zone_offset(segment.zone), store.zone_bytes) {
-                scrub.segment(&segment)?;
+                scrub.segment(&segment, 0, u64::MAX, Seq(u64::MAX));
             }
         }
         let wants = |at: u64| touches(at, format::PAGE_BYTES as u64);
         let timelines: Vec<_> =
             self.timelines.read().values().map(|(_, t)| Arc::clone(t)).collect();
-        for run in timelines.iter().flat_map(|timeline| timeline.runs()) {
-            scrub.pages(run.id, &run.extents, &wants);
+        for timeline in &timelines {
+            for run in timeline.runs() {
+                let all = (&run.extents, 0..run.extents.count);
+                scrub.pages((timeline.id, run.id), all, &wants);
+            }
         }
         for volume in self.all_volumes() {
             for run in volume.times.runs() {
-                scrub.pages(run.id, &run.pages, &wants);
+                scrub.pages((0, run.id), (&run.pages, 0..run.pages.count), &wants);
             }
         }
-        let report = scrub.report;
+        let report = scrub.report();
         self.media.scrub().map_err(|e| Error::new(ErrorKind::Corrupt, e.to_string()))?;
         Ok(report)
     }
 
     /// Whether the map still names a version where it was found. What cannot be told is needed.
-    fn still_names(&self, version: &Version) -> bool {
+    pub(crate) fn still_names(&self, version: &Version) -> bool {
         let timelines = self.timelines.read();
         let Some((_, timeline)) = timelines.get(&version.timeline) else { return false };
         let of = (timeline.log, String::new());

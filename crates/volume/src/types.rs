@@ -692,3 +692,49 @@ pub struct Budget {
     /// Stop after about this many bytes of device reads and writes.
     pub bytes: u64,
 }
+
+/// How a scrub is doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ScrubState {
+    /// Under way; after a restart of the server too.
+    Running,
+    /// Everything was looked at.
+    Done,
+    /// Somebody stopped it.
+    Stopped,
+}
+
+impl ScrubState {
+    /// Its name.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            ScrubState::Running => "running",
+            ScrubState::Done => "done",
+            ScrubState::Stopped => "stopped",
+        }
+    }
+}
+
+/// What came of a scrub so far.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ScrubInfo {
+    /// How it is doing.
+    pub state: ScrubState,
+    /// When it began.
+    pub started: WallTime,
+    /// When it ended.
+    pub ended: Option<WallTime>,
+    /// How much is done.
+    pub percent: u64,
+    /// Bytes that were read, of all copies.
+    pub read_bytes: u64,
+    /// Ranges of which a copy was wrong.
+    pub wrong: u64,
+    /// Of these: written again from a copy that was right.
+    pub healed: u64,
+    /// Blocks and pages that are needed and wrong on every copy.
+    pub lost: u64,
+    /// The first of these.
+    pub losses: Vec<String>,
+}

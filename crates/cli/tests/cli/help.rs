@@ -66,6 +66,7 @@ const COMMANDS: &[&str] = &[
     "pool status",
     "pool audit",
     "pool replace",
+    "pool scrub",
     "pool inspect",
     "pool rebuild",
     "trace",

@@ -8,4 +8,5 @@ mod life;
 mod offline;
 mod recording;
 mod schedules;
+mod scrub;
 mod serving;

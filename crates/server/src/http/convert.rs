@@ -236,6 +236,37 @@ pub(crate) fn job(volume: &str, version: u64, info: &volume::CompactionInfo) -> 
     }
 }
 
+/// The job that the scrub is.
+pub(crate) const SCRUB_JOB: &str = "scrub";
+
+pub(crate) fn scrub_job(info: &volume::ScrubInfo) -> api::Job {
+    api::Job {
+        id: SCRUB_JOB.to_owned(),
+        kind: SCRUB_JOB.to_owned(),
+        volume: String::new(),
+        version: 0,
+        state: info.state.name().to_owned(),
+        percent: info.percent,
+        asked: time(info.started),
+        packed: 0,
+        raw: 0,
+    }
+}
+
+pub(crate) fn scrub(info: volume::ScrubInfo) -> api::Scrub {
+    api::Scrub {
+        state: info.state.name().to_owned(),
+        started: time(info.started),
+        ended: info.ended.map(time),
+        progress_percent: info.percent,
+        read_bytes: info.read_bytes,
+        wrong: info.wrong,
+        healed: info.healed,
+        lost: info.lost,
+        losses: info.losses,
+    }
+}
+
 pub(crate) fn version(volume: &str, version: volume::Version) -> api::Version {
     let job = version.compaction.map(|info| job(volume, version.number, &info));
     api::Version {
@@ -433,6 +464,8 @@ pub(crate) fn pool(
         },
         members: Vec::new(),
         behind_bytes: 0,
+        scrub: None,
+        scrub_every: None,
     }
 }
 

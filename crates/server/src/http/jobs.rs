@@ -1,4 +1,4 @@
-//! Jobs: versions that are compacted and uncompacted in the background.
+//! Jobs: versions that are compacted and uncompacted in the background, and the scrub of the pool.
 
 use api::{Job, ListQuery};
 use axum::Json;
@@ -60,8 +60,8 @@ pub(super) async fn uncompact(
     begin(context, version, Compaction::Uncompacted).await
 }
 
-/// Lists jobs by volume and version. Those that are done are listed as long as their version is
-/// there.
+/// Lists jobs: the scrub, then others by volume and version. Those that are done are listed as long
+/// as their version is there, a scrub until the next one.
 #[utoipa::path(get, path = "/jobs", tag = "jobs", params(ListQuery),
     responses((status = 200, body = Vec<Job>, headers(("Link" = String)))))]
 pub(super) async fn list(
@@ -85,17 +85,19 @@ pub(super) async fn list(
 
 fn jobs(context: &Context, skip: usize, limit: usize) -> Vec<Job> {
     let volumes = context.pool().volumes();
+    let scrub = context.pool().scrub_info().map(|info| convert::scrub_job(&info));
     let of = |volume: &std::sync::Arc<volume::Volume>| {
         let name = volume.name().to_owned();
         let told = volume.compactions().into_iter();
         told.map(move |(number, info)| convert::job(&name, number, &info))
     };
-    volumes.iter().flat_map(of).skip(skip).take(limit).collect()
+    scrub.into_iter().chain(volumes.iter().flat_map(of)).skip(skip).take(limit).collect()
 }
 
 /// Shows a job.
 #[utoipa::path(get, path = "/jobs/{id}", tag = "jobs",
-    params(("id" = String, Path, description = "The volume, a dot, the number of the version")),
+    params(("id" = String, Path, 
+        description = "The volume, a dot, the number of the version; or `scrub`")),
     responses(
         (status = 200, body = Job),
         (status = 404, body = api::Problem, content_type = "application/problem+json"),
@@ -106,6 +108,11 @@ pub(super) async fn show(
 ) -> Answer<Json<Job>> {
     context
         .engine(move |context| {
+            if id == convert::SCRUB_JOB
+                && let Some(info) = context.pool().scrub_info()
+            {
+                return Ok(convert::scrub_job(&info));
+            }
             let unknown = || {
                 let text = format!("there is no job {id}");
                 Refusal::new(api::ProblemKind::NotFound, text)

@@ -1,8 +1,11 @@
 //! The pool and its audit log.
 
-use api::{API_PREFIX, ListQuery, ProblemKind, ReplaceMember};
+use api::{API_PREFIX, Job, ListQuery, ProblemKind, ReplaceMember, SetScrub};
 use axum::extract::State;
+use axum::http::StatusCode;
+use axum::http::header::{HeaderName, LOCATION};
 use axum::{Extension, Json};
+use units::Span;
 
 use super::answer::{Answer, Listed, Refusal};
 use super::ask::{Asked, Body};
@@ -61,6 +64,8 @@ fn shown(context: &Context) -> Answer<api::Pool> {
     let mut shown = convert::pool(status, fill, pool.volumes().len(), space, next);
     shown.members = pool.members().into_iter().map(convert::member).collect();
     shown.behind_bytes = pool.behind_bytes();
+    shown.scrub = pool.scrub_info().map(convert::scrub);
+    shown.scrub_every = pool.scrub_every_ns().map(Span).map(api::SpanInput);
     Ok(shown)
 }
 
@@ -81,4 +86,55 @@ pub(super) async fn audit(
             Ok(Listed { entries: records.into_iter().map(convert::audit).collect(), next })
         })
         .await
+}
+
+/// Begins a scrub in the background: every copy of everything that is stored is looked at, and what
+/// is wrong is written again from a copy that is right.
+#[utoipa::path(post, path = "/pool/scrub", tag = "pool",
+    responses(
+        (status = 202, body = Job, headers(("Location" = String))),
+        (status = 409, description = "One is running", body = api::Problem,
+            content_type = "application/problem+json"),
+    ))]
+pub(super) async fn scrub(
+    State(context): State<Context>,
+) -> Answer<(StatusCode, [(HeaderName, String); 1], Json<Job>)> {
+    context
+        .engine(|context| {
+            let job = convert::scrub_job(&context.pool().start_scrub()?);
+            let location = format!("{API_PREFIX}/jobs/{}", job.id);
+            Ok((StatusCode::ACCEPTED, [(LOCATION, location)], Json(job)))
+        })
+        .await
+}
+
+/// Stops the scrub that runs.
+#[utoipa::path(delete, path = "/pool/scrub", tag = "pool",
+    responses(
+        (status = 200, body = api::Scrub),
+        (status = 404, description = "None is running", body = api::Problem,
+            content_type = "application/problem+json"),
+    ))]
+pub(super) async fn stop_scrub(State(context): State<Context>) -> Answer<Json<api::Scrub>> {
+    let stop = |context: &Context| Ok(convert::scrub(context.pool().stop_scrub()?));
+    context.engine(stop).await.map(Json)
+}
+
+/// Changes how often the pool is scrubbed.
+#[utoipa::path(put, path = "/pool/scrub", tag = "pool", request_body = SetScrub,
+    responses(
+        (status = 200, body = SetScrub),
+        (status = 400, body = api::Problem, content_type = "application/problem+json"),
+    ))]
+pub(super) async fn set_scrub(
+    State(context): State<Context>,
+    Body(body): Body<SetScrub>,
+) -> Answer<Json<SetScrub>> {
+    context
+        .engine(move |context| {
+            context.pool().set_scrub_every(body.every.map(|every| every.0.0))?;
+            Ok(body)
+        })
+        .await
+        .map(Json)
 }

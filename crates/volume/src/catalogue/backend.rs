@@ -10,6 +10,7 @@
 use std::fmt;
 use std::io::{self, IoSlice};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use block::{BlockDevice, Outcome};
 use format::checksum::block_crc;
@@ -33,6 +34,21 @@ pub struct CatalogueMedia {
     device: Arc<dyn BlockDevice>,
     state: Arc<Mutex<State>>,
     sums: Arc<Mutex<PageSums>>,
+    /// Reads that were wrong.
+    wrong_pages: Arc<AtomicU64>,
+}
+
+/// What was found in pages of the catalogue.
+#[derive(Debug, Default)]
+pub struct PagesFound {
+    /// Bytes that were read, of all copies.
+    pub read_bytes: u64,
+    /// Pages that a copy had wrong.
+    pub healed: u64,
+    /// Pages that all have wrong.
+    pub lost: Vec<u64>,
+    /// The page to go on with, if there is one.
+    pub next: Option<u64>,
 }
 
 impl fmt::Debug for CatalogueMedia {
@@ -50,7 +66,7 @@ impl CatalogueMedia {
         take_zone: TakeZone,
     ) -> CatalogueMedia {
         let state = Arc::new(Mutex::new(State { superblock, take_zone }));
-        CatalogueMedia { device, state, sums: Arc::default() }
+        CatalogueMedia { device, state, sums: Arc::default(), wrong_pages: Arc::default() }
     }
 
     /// Changes where zones come from.
@@ -127,13 +143,54 @@ impl CatalogueMedia {
     /// # Errors
     /// The device's; `InvalidData` where no copy is right.
     pub fn scrub(&self) -> io::Result<()> {
-        let mut page = vec![0; BLOCK_BYTES as usize];
-        let pages = self.state.lock().superblock.catalogue_bytes / BLOCK_BYTES;
-        for number in 0..pages {
-            redb::StorageBackend::read(self, number * BLOCK_BYTES, &mut page)?;
-            self.agree(number * BLOCK_BYTES, &page)?;
+        match self.scrub_pages(0, u64::MAX).lost.first() {
+            None => Ok(()),
+            Some(page) => {
+                let text = format!("page {page} of the catalogue is wrong on every copy");
+                Err(io::Error::new(io::ErrorKind::InvalidData, text))
+            }
         }
-        Ok(())
+    }
+
+    /// The same for some pages. The caller sees to it that nobody writes them meanwhile.
+    pub fn scrub_pages(&self, first: u64, count: u64) -> PagesFound {
+        let mut found = PagesFound::default();
+        let pages = self.state.lock().superblock.catalogue_bytes / BLOCK_BYTES;
+        let end = first.saturating_add(count).min(pages);
+        let copies = self.copies() as u64;
+        let mut page = vec![0; BLOCK_BYTES as usize];
+        for number in first..end {
+            found.read_bytes += BLOCK_BYTES * copies;
+            let at = number * BLOCK_BYTES;
+            let before = self.wrong_pages.load(Ordering::Relaxed);
+            let read = redb::StorageBackend::read(self, at, &mut page);
+            let healed = read.and_then(|()| self.agree(at, &page));
+            let was_wrong = self.wrong_pages.load(Ordering::Relaxed) != before;
+            match healed {
+                Ok(healed) => found.healed += u64::from(healed || was_wrong),
+                Err(_) => found.lost.push(number),
+            }
+        }
+        found.next = (end < pages).then_some(end);
+        found
+    }
+
+    /// How many places have a superblock that cannot be read, or is older than the two last
+    /// generations.
+    pub fn wrong_superblocks(&self) -> u64 {
+        let state = self.state.lock();
+        let mut bytes = vec![0; format::PAGE_BYTES];
+        let mut wrong = 0;
+        for (copy, &at) in COPY_OFFSETS.iter().enumerate() {
+            for way in 0..self.device.copies(at, bytes.len() as u64) {
+                let is_read = self.device.read_copy(way, at, &mut bytes).is_ok();
+                let found = Superblock::decode(&bytes, copy);
+                let is_right =
+                    is_read && found.is_ok_and(|s| s.generation + 1 >= state.superblock.generation);
+                wrong += u64::from(!is_right);
+            }
+        }
+        wrong
     }
 
     /// In how many ways the catalogue can be had.
@@ -168,13 +225,15 @@ impl CatalogueMedia {
         Ok(())
     }
 
-    /// Makes all copies of a page what is known of it.
-    fn agree(&self, offset: u64, page: &[u8]) -> io::Result<()> {
+    /// Makes all copies of a page what is known of it; says whether one was not.
+    fn agree(&self, offset: u64, page: &[u8]) -> io::Result<bool> {
         let mut other = page.to_vec();
+        let mut differed = false;
         self.pieces(offset, page.len(), |at, _| {
             for copy in 0..self.device.copies(at, BLOCK_BYTES) {
                 let same = self.device.read_copy(copy, at, &mut other).is_ok() && other == page;
                 if !same {
+                    differed = true;
                     let right = |bytes: &[u8]| bytes == page;
                     return self
                         .device
@@ -184,7 +243,8 @@ impl CatalogueMedia {
                 }
             }
             Ok(())
-        })
+        })?;
+        Ok(differed)
     }
 
     /// Heals what was read at `offset`, page by page, where it is not what it is known to be.
@@ -237,6 +297,7 @@ impl redb::StorageBackend for CatalogueMedia {
             Ok(()) => return Ok(()),
             Err(wrong) => wrong,
         };
+        self.wrong_pages.fetch_add(1, Ordering::Relaxed);
         if self.heal(offset, out)? { Ok(()) } else { Err(wrong) }
     }
 

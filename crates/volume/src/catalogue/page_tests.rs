@@ -10,9 +10,10 @@ use serde::Serialize;
 use super::{
     AUDIT, BASES, COMPACTIONS, CURRENT, CompactionRecord, ConversionRecord, EventRecord, FIGURES,
     GROUP_SCHEDULES, GROUP_VERSIONS, GROUPS, GraceRecord, GroupRecord, GroupVersionRecord,
-    MAP_RUNS, MARKS, MarkRecord, NUMBERS, OPEN_FILES, RunRecord, SAMPLES, SCHEDULES, SEGMENTS,
-    SPARES, ScheduleRecord, ScheduledRecord, SegmentRecord, SourceRecord, TIME_RUNS, TIMELINES,
-    TimelineRecord, VERSIONS, VOLUMES, VersionRecord, VolumeRecord,
+    MAP_RUNS, MARKS, MarkRecord, NUMBERS, OPEN_FILES, RunRecord, SAMPLES, SCHEDULES, SCRUBS,
+    SEGMENTS, SPARES, ScheduleRecord, ScheduledRecord, ScrubPhase, ScrubRecord,
+    ScrubScheduleRecord, SegmentRecord, SourceRecord, TIME_RUNS, TIMELINES, TimelineRecord,
+    VERSIONS, VOLUMES, VersionRecord, VolumeRecord,
 };
 use crate::figures::{Figures, SpanFigures};
 use crate::growth::Sample;
@@ -72,6 +73,7 @@ fn the_page_names_every_table_and_its_types() {
         typed(AUDIT),
         typed(FIGURES),
         typed(SAMPLES),
+        typed(SCRUBS),
     ];
     assert_eq!(told, code);
 }
@@ -172,6 +174,17 @@ fn capture(scheduled: ScheduledRecord) -> GroupVersionRecord {
     }
 }
 
+fn scrub() -> ScrubRecord {
+    ScrubRecord {
+        started_ns: 1,
+        ended_ns: Some(1),
+        stopped: true,
+        phase: ScrubPhase::Runs,
+        suspects: vec![(1, 64, 128)],
+        ..ScrubRecord::default()
+    }
+}
+
 const COMPACTION: CompactionRecord =
     CompactionRecord { wish: Compaction::Uncompacted, asked_ns: 1, done: true, packed: 1, raw: 1 };
 
@@ -230,6 +243,8 @@ fn the_page_names_every_field_of_every_json_record() {
         fields("figures", &figures()),
         fields("sample", &Sample { pool_bytes: 1, volumes: vec![(1, 1)], history: vec![(1, 1)] }),
         fields("span", &figures().spans[0]),
+        fields("scrub", &scrub()),
+        fields("scrub schedule", &ScrubScheduleRecord { every_ns: 1, set_ns: 1 }),
     ]
     .into_iter()
     .flatten()

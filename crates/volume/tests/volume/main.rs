@@ -27,6 +27,7 @@ mod past;
 mod resize;
 mod room;
 mod schedule;
+mod scrub;
 mod settings;
 mod space;
 mod story;

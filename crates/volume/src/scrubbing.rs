@@ -1,0 +1,487 @@
+//! A scrub of everything in the background: when there is one, and how far it is.
+//!
+//! Segments are looked at in the order of their zones, then runs, then the catalogue, in steps by a
+//! budget. What is written after a scrub began may be left to the next one.
+//!
+//! Invariants
+//! 1. A step holds `work`: nothing comes home, is merged or freed meanwhile. Lock order: `work`,
+//!    `Scrubbing::run`, `books`, `Scrubbing::told`.
+//! 2. What the catalogue says of a scrub under way is never ahead of it: after a restart some is
+//!    looked at once more, and nothing is passed by.
+
+use std::sync::atomic::Ordering;
+
+use history::{Loss, Scrub, ScrubReport, Suspects, Version};
+use parking_lot::Mutex;
+use units::{Seq, WallTime};
+
+use crate::catalogue::{ScrubPhase, ScrubRecord, ScrubScheduleRecord};
+use crate::core::Core;
+use crate::pool::Pool;
+use crate::types::{Budget, ScrubInfo, ScrubState};
+use crate::{Error, ErrorKind, Result};
+
+mod queue;
+
+use queue::{Item, Queue};
+
+/// Bytes that are read between two notes of how far it is.
+const NOTED_EVERY_BYTES: u64 = 1 << 30;
+/// Pages of the catalogue at a time; nobody commits meanwhile.
+const CATALOGUE_PAGES: u64 = 64;
+/// What is named of what is lost, at most.
+const LOSSES_NAMED: usize = 16;
+/// Scrubs follow each other at least so far apart: an hour.
+const EVERY_NS_MIN: u64 = 3_600_000_000_000;
+
+/// What a pool knows of scrubs.
+#[derive(Default)]
+pub struct Scrubbing {
+    /// The one under way.
+    run: Mutex<Option<Run>>,
+    /// What is told of the last one.
+    told: Mutex<Told>,
+}
+
+#[derive(Default)]
+struct Told {
+    last: Option<ScrubRecord>,
+    percent: u64,
+    schedule: Option<ScrubScheduleRecord>,
+}
+
+/// A scrub under way.
+struct Run {
+    record: ScrubRecord,
+    queue: Queue,
+    suspects: Suspects,
+    noted_bytes: u64,
+}
+
+impl Scrubbing {
+    /// As the catalogue has it.
+    pub fn load(last: Option<ScrubRecord>, schedule: Option<ScrubScheduleRecord>) -> Scrubbing {
+        Scrubbing { run: Mutex::default(), told: Mutex::new(Told { last, percent: 0, schedule }) }
+    }
+}
+
+impl Pool {
+    /// Begins a scrub of everything.
+    ///
+    /// # Errors
+    /// `Busy` if one is under way; `Refused`, `Io`.
+    pub fn start_scrub(&self) -> Result<ScrubInfo> {
+        self.check_open()?;
+        let mut run = self.core.scrubbing.run.lock();
+        if self.core.is_scrubbing() {
+            return Err(Error::new(ErrorKind::Busy, "a scrub is running")
+                .with_hint("wait for it, or stop it (hindsight pool scrub --stop)"));
+        }
+        self.core.begin_scrub(&mut run)?;
+        Ok(self.scrub_info().expect("it began"))
+    }
+
+    /// Stops the scrub that is under way.
+    ///
+    /// # Errors
+    /// `NotFound` if none is; `Refused`, `Io`.
+    pub fn stop_scrub(&self) -> Result<ScrubInfo> {
+        self.check_open()?;
+        let mut run = self.core.scrubbing.run.lock();
+        if !self.core.is_scrubbing() {
+            return Err(Error::new(ErrorKind::NotFound, "no scrub is running"));
+        }
+        self.core.resume_scrub(&mut run);
+        self.core.end_scrub(&mut run, true)?;
+        Ok(self.scrub_info().expect("there was one"))
+    }
+
+    /// The scrub that is under way, or the last one.
+    #[must_use]
+    pub fn scrub_info(&self) -> Option<ScrubInfo> {
+        let told = self.core.scrubbing.told.lock();
+        let record = told.last.as_ref()?;
+        let state = match (record.ended_ns, record.stopped) {
+            (None, _) => ScrubState::Running,
+            (Some(_), true) => ScrubState::Stopped,
+            (Some(_), false) => ScrubState::Done,
+        };
+        Some(ScrubInfo {
+            state,
+            started: WallTime::from_nanos(record.started_ns),
+            ended: record.ended_ns.map(WallTime::from_nanos),
+            percent: if state == ScrubState::Done { 100 } else { told.percent },
+            read_bytes: record.read_bytes,
+            wrong: record.wrong,
+            healed: record.healed,
+            lost: record.lost,
+            losses: record.losses.clone(),
+        })
+    }
+
+    /// How long after the beginning of a scrub the next one begins; `None` when nobody but a
+    /// request begins one.
+    #[must_use]
+    pub fn scrub_every_ns(&self) -> Option<u64> {
+        self.core.scrubbing.told.lock().schedule.map(|schedule| schedule.every_ns)
+    }
+
+    /// Changes that.
+    ///
+    /// # Errors
+    /// `Invalid` below an hour; `Refused`, `Io`.
+    pub fn set_scrub_every(&self, every_ns: Option<u64>) -> Result<()> {
+        self.check_open()?;
+        if every_ns.is_some_and(|every| every < EVERY_NS_MIN) {
+            let text = "scrubs follow each other at least an hour apart";
+            return Err(Error::new(ErrorKind::Invalid, text));
+        }
+        let core = &self.core;
+        let set_ns = core.machine.clock.wall().as_nanos();
+        let schedule = every_ns.map(|every_ns| ScrubScheduleRecord { every_ns, set_ns });
+        let (mut numbers, commit) = core.begin()?;
+        let detail = match &schedule {
+            Some(record) => {
+                commit.put_scrub_schedule(record)?;
+                format!("every {}", units::Span(record.every_ns))
+            }
+            None => {
+                commit.remove_scrub_schedule()?;
+                "only when asked for".to_owned()
+            }
+        };
+        core.audit(&mut numbers, &commit, "scrub-schedule", "", detail)?;
+        core.finish(&numbers, commit)?;
+        core.scrubbing.told.lock().schedule = schedule;
+        Ok(())
+    }
+
+    /// Does some of the scrub that is under way or due, and says how many bytes it read; `None`
+    /// if there is nothing to do, or other background work. The caller says when: beside clients it
+    /// shall take a small share.
+    ///
+    /// # Errors
+    /// `Refused`, `Corrupt`, `Io`.
+    pub fn step_scrub(&self, budget: Budget) -> Result<Option<u64>> {
+        let core = &self.core;
+        if core.closed.load(Ordering::Acquire) || core.store.has_failed() {
+            return Ok(None);
+        }
+        core.step_scrub(budget)
+    }
+
+    /// Requests of clients since the pool was opened: where it rises there are some.
+    #[must_use]
+    pub fn requests(&self) -> u64 {
+        let count = |volume: &std::sync::Arc<crate::Volume>| {
+            let tally = &volume.tally;
+            [&tally.reads, &tally.writes, &tally.flushes]
+                .map(|count| count.load(Ordering::Relaxed))
+                .iter()
+                .sum::<u64>()
+        };
+        self.volumes().iter().map(count).sum()
+    }
+
+    /// Whether one is under way or due, and can be.
+    #[must_use]
+    pub fn wants_scrub(&self) -> bool {
+        let is_over = self.core.closed.load(Ordering::Acquire) || self.core.store.has_failed();
+        !is_over && (self.core.is_scrubbing() || self.core.is_scrub_due())
+    }
+}
+
+impl Core {
+    fn is_scrubbing(&self) -> bool {
+        self.scrubbing.told.lock().last.as_ref().is_some_and(|last| last.ended_ns.is_none())
+    }
+
+    fn is_scrub_due(&self) -> bool {
+        let told = self.scrubbing.told.lock();
+        let Some(schedule) = told.schedule else { return false };
+        let last_ns = told.last.as_ref().map_or(0, |last| last.started_ns).max(schedule.set_ns);
+        self.machine.clock.wall().as_nanos() >= last_ns.saturating_add(schedule.every_ns)
+    }
+
+    fn begin_scrub(&self, run: &mut Option<Run>) -> Result<()> {
+        let started_ns = self.machine.clock.wall().as_nanos();
+        let record = ScrubRecord { started_ns, ..ScrubRecord::default() };
+        self.note_scrub(&record, None)?;
+        *run = Some(Run::of(self, record));
+        Ok(())
+    }
+
+    /// Goes on with what an earlier process began.
+    fn resume_scrub(&self, run: &mut Option<Run>) {
+        let last = self.scrubbing.told.lock().last.clone();
+        if let Some(record) = last.filter(|_| run.is_none()) {
+            *run = Some(Run::of(self, record));
+        }
+    }
+
+    /// Writes down how far a scrub is, and what came of it.
+    fn note_scrub(&self, record: &ScrubRecord, outcome: Option<String>) -> Result<()> {
+        let (mut numbers, commit) = self.begin()?;
+        commit.put_scrub(record)?;
+        if let Some(detail) = outcome {
+            self.audit(&mut numbers, &commit, "scrub", "", detail)?;
+        }
+        self.finish(&numbers, commit)?;
+        self.scrubbing.told.lock().last = Some(record.clone());
+        Ok(())
+    }
+
+    fn end_scrub(&self, slot: &mut Option<Run>, stopped: bool) -> Result<()> {
+        let Some(run) = slot else { return Ok(()) };
+        let mut record = run.noted();
+        record.suspects.clear();
+        record.ended_ns = Some(self.machine.clock.wall().as_nanos());
+        record.stopped = stopped;
+        let told = outcome(&record);
+        self.note_scrub(&record, Some(told))?;
+        *slot = None;
+        Ok(())
+    }
+
+    /// Writes down how far the scrub under way is, for the next process.
+    ///
+    /// # Errors
+    /// Those of the commit.
+    pub fn keep_scrub(&self) -> Result<()> {
+        match &*self.scrubbing.run.lock() {
+            Some(run) => self.note_scrub(&run.noted(), None),
+            None => Ok(()),
+        }
+    }
+
+    fn step_scrub(&self, budget: Budget) -> Result<Option<u64>> {
+        let Some(_work) = self.work.try_lock() else { return Ok(None) };
+        let mut slot = self.scrubbing.run.lock();
+        if self.is_scrubbing() {
+            self.resume_scrub(&mut slot);
+        } else if self.is_scrub_due() {
+            self.begin_scrub(&mut slot)?;
+        }
+        let Some(run) = slot.as_mut() else { return Ok(None) };
+        let before = run.record.read_bytes;
+        let mut is_done = false;
+        while !is_done && run.record.read_bytes - before < budget.bytes.max(1) {
+            is_done = self.scrub_some(run, budget.bytes)?;
+        }
+        let read = run.record.read_bytes - before;
+        if is_done {
+            self.scrub_superblocks(run)?;
+            self.end_scrub(&mut slot, false)?;
+            return Ok(Some(read));
+        }
+        if run.record.read_bytes - run.noted_bytes >= NOTED_EVERY_BYTES {
+            self.note_scrub(&run.noted(), None)?;
+            run.noted_bytes = run.record.read_bytes;
+        }
+        let mut told = self.scrubbing.told.lock();
+        told.percent = run.queue.percent();
+        told.last = Some(run.record.clone());
+        Ok(Some(read))
+    }
+
+    /// Looks at one object or a part of it; true when there is nothing left.
+    fn scrub_some(&self, run: &mut Run, bytes: u64) -> Result<bool> {
+        let Some(item) = run.queue.next() else { return self.next_phase(run) };
+        let _epoch = self.store.enter();
+        let is_needed = |version: &Version| self.still_names(version);
+        let mut scrub = Scrub::new(&self.store, &is_needed);
+        scrub.suspects = Some(std::mem::take(&mut run.suspects));
+        let offset = run.record.offset;
+        let after = match item {
+            Item::Segment { number, .. } => self.scrub_segment(&mut scrub, number, offset, bytes),
+            Item::Run { number, owner } => {
+                self.scrub_run(&mut scrub, (number, owner), offset, bytes)
+            }
+            Item::Catalogue { page } => {
+                run.suspects = scrub.suspects.take().unwrap_or_default();
+                return self.scrub_catalogue(run, page).map(|()| false);
+            }
+        };
+        run.suspects = scrub.suspects.take().unwrap_or_default();
+        let losses: Vec<String> = scrub.losses.iter().map(|loss| self.name_of(loss)).collect();
+        run.add(&scrub.report(), losses);
+        run.step_on(after);
+        Ok(false)
+    }
+
+    fn scrub_segment(
+        &self,
+        scrub: &mut Scrub<'_>,
+        number: u64,
+        offset: u32,
+        bytes: u64,
+    ) -> Option<u32> {
+        let segment = self.store.segment(number)?;
+        // Freed meanwhile: nothing needs it.
+        if segment.retired.load(Ordering::Acquire) {
+            return None;
+        }
+        let log = self.all_volumes().into_iter().find(|volume| volume.id == segment.log);
+        let stable = log.map_or(Seq(u64::MAX), |volume| volume.log.stable());
+        scrub.segment(&segment, offset, bytes, stable)
+    }
+
+    fn scrub_run(
+        &self,
+        scrub: &mut Scrub<'_>,
+        (number, owner): (u64, u64),
+        offset: u32,
+        bytes: u64,
+    ) -> Option<u32> {
+        let pages = u32::try_from(bytes / format::PAGE_BYTES as u64).unwrap_or(u32::MAX).max(1);
+        let until = offset.saturating_add(pages);
+        let all = |_: u64| true;
+        let count = if let Some(timeline) = self.timeline(owner) {
+            let run = timeline.runs().into_iter().find(|run| run.id == number)?;
+            scrub.pages((owner, number), (&run.extents, offset..until), &all);
+            run.extents.count
+        } else {
+            let times = self.all_volumes().into_iter().map(|volume| volume.times.runs());
+            let run = times.flatten().find(|run| run.id == number)?;
+            scrub.pages((0, number), (&run.pages, offset..until), &all);
+            run.pages.count
+        };
+        (until < count).then_some(until)
+    }
+
+    /// The catalogue changes by commits alone, so nobody commits meanwhile.
+    fn scrub_catalogue(&self, run: &mut Run, page: u64) -> Result<()> {
+        let _books = self.books.lock();
+        let found = self.media.scrub_pages(page, CATALOGUE_PAGES);
+        let losses = found.lost.iter().map(|page| format!("page {page} of the catalogue"));
+        let report = ScrubReport {
+            read_bytes: found.read_bytes,
+            wrong: found.healed + found.lost.len() as u64,
+            healed: found.healed,
+            lost: found.lost.len() as u64,
+        };
+        run.add(&report, losses.collect());
+        run.queue.end_catalogue(found.next);
+        run.record.next = found.next.unwrap_or(0);
+        Ok(())
+    }
+
+    /// Four places have the superblock, on every copy; they are written again if one is wrong.
+    fn scrub_superblocks(&self, run: &mut Run) -> Result<()> {
+        let _books = self.books.lock();
+        let wrong = self.media.wrong_superblocks();
+        if wrong > 0 {
+            for _ in 0..2 {
+                self.media.write_again().inspect_err(|_| self.store.fail())?;
+            }
+        }
+        run.add(&ScrubReport { wrong, healed: wrong, ..ScrubReport::default() }, Vec::new());
+        Ok(())
+    }
+
+    /// True when there is none.
+    fn next_phase(&self, run: &mut Run) -> Result<bool> {
+        let record = &mut run.record;
+        record.offset = 0;
+        match record.phase {
+            ScrubPhase::Segments => {
+                record.phase = ScrubPhase::Runs;
+                record.next = 0;
+                if !run.suspects.is_empty() {
+                    self.write_maps_out()?;
+                }
+                run.queue.add_runs(self, 0);
+            }
+            // What a run had may be in one that is newer by now.
+            ScrubPhase::Runs if !run.suspects.is_empty() && run.queue.add_newer_runs(self) => {}
+            ScrubPhase::Runs => {
+                record.phase = ScrubPhase::Catalogue;
+                record.next = 0;
+                run.suspects = Suspects::default();
+                run.queue.add_catalogue(0);
+            }
+            ScrubPhase::Catalogue => return Ok(true),
+        }
+        Ok(false)
+    }
+
+    /// Has all of the map in runs, so that they know what is suspect.
+    fn write_maps_out(&self) -> Result<()> {
+        for volume in self.all_volumes() {
+            match volume.flush_map() {
+                Err(e) if e.kind == ErrorKind::Full => {}
+                Err(e) if matches!(e.kind, ErrorKind::Corrupt | ErrorKind::Io) => {}
+                other => other?,
+            }
+        }
+        Ok(())
+    }
+
+    fn name_of(&self, loss: &Loss) -> String {
+        let version = match loss {
+            Loss::Page { run, page } => return format!("page {page} of run {run}"),
+            Loss::Block(version) => version,
+        };
+        let log = self.timeline(version.timeline).map(|timeline| timeline.log);
+        let volume = self.all_volumes().into_iter().find(|volume| Some(volume.id) == log);
+        let name = volume.as_ref().map(|volume| volume.name()).filter(|name| !name.is_empty());
+        let (block, seq) = (version.block.0, version.seq.0);
+        format!("block {block} of {}, seq {seq}", name.unwrap_or("a deleted volume"))
+    }
+}
+
+impl Run {
+    fn of(core: &Core, record: ScrubRecord) -> Run {
+        let mut suspects = Suspects::default();
+        for &(segment, from, to) in &record.suspects {
+            suspects.add(segment, from..to);
+        }
+        let queue = Queue::new(core, &record);
+        let mut record = record;
+        if queue.position() != record.next {
+            record.offset = 0;
+        }
+        Run { noted_bytes: record.read_bytes, record, queue, suspects }
+    }
+
+    fn add(&mut self, found: &ScrubReport, losses: Vec<String>) {
+        let record = &mut self.record;
+        record.read_bytes += found.read_bytes;
+        record.wrong += found.wrong;
+        record.healed += found.healed;
+        record.lost += found.lost;
+        let room = LOSSES_NAMED.saturating_sub(record.losses.len());
+        record.losses.extend(losses.into_iter().take(room));
+    }
+
+    /// Goes on in the object at hand, or with the next one.
+    fn step_on(&mut self, after: Option<u32>) {
+        self.record.offset = after.unwrap_or(0);
+        if after.is_none() {
+            self.queue.end();
+        }
+        self.record.next = self.queue.position();
+    }
+
+    /// What the catalogue is told.
+    fn noted(&self) -> ScrubRecord {
+        let suspects = self.suspects.list().map(|(segment, r)| (segment, r.start, r.end));
+        ScrubRecord { suspects: suspects.collect(), ..self.record.clone() }
+    }
+}
+
+fn outcome(record: &ScrubRecord) -> String {
+    let mut text = match record.stopped {
+        true => "stopped: ".to_owned(),
+        false => String::new(),
+    };
+    text += &format!(
+        "{} bytes read, {} ranges were wrong, {} were written again from a copy that was right, {} \
+         are lost",
+        record.read_bytes, record.wrong, record.healed, record.lost
+    );
+    if !record.losses.is_empty() {
+        text += &format!(": {}", record.losses.join("; "));
+    }
+    text
+}

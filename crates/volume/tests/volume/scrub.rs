@@ -1,0 +1,340 @@
+//! Scrubs of everything: what they find and heal, what they tell as lost, and how they go on.
+
+use std::sync::Arc;
+
+use block::stack::Stack;
+use block::{Array, BlockDevice, Candidate, Identities, MediaDevice};
+use env::NoFiles;
+use hindsight_volume::{
+    Budget, ErrorKind, Granularity, Machine, Pool, PoolFormat, PoolOptions, ScrubInfo, ScrubState,
+    Volume, WriteOp,
+};
+use sim::{SimClock, SimEntropy, SimMedia};
+use units::WallTime;
+
+use crate::hook::{Rig, SECOND_NS, get, make, put};
+
+const MIB: u64 = 1 << 20;
+/// Bytes of a member before the first of the pool.
+const LABEL_BYTES: u64 = MIB;
+const ALL: Budget = Budget { bytes: 64 << 20 };
+
+/// A pool on a mirror of two media.
+struct Pair {
+    media: [Arc<SimMedia>; 2],
+    machine: Machine,
+}
+
+impl Pair {
+    fn new(stack: &str) -> Pair {
+        let media = [1, 2].map(|seed| Arc::new(SimMedia::new(65 * MIB, seed)));
+        let clock = SimClock::new(WallTime::from_nanos(1_795_255_200 * SECOND_NS));
+        let machine = Machine { clock: Arc::new(clock), entropy: Arc::new(SimEntropy::new(1)) };
+        let pair = Pair { media, machine };
+        let stack: Stack = stack.parse().expect("a stack");
+        let mut id = 0;
+        let random = &mut || {
+            id += 1;
+            id
+        };
+        let identities = Identities { random, now: WallTime::from_nanos(1) };
+        Array::create(&stack, pair.candidates(), identities, &block::Materials::none())
+            .expect("labels");
+        let device: Arc<dyn BlockDevice> = Arc::new(pair.array());
+        let format = PoolFormat { zone_bytes: MIB };
+        Pool::create(&device, &pair.machine, &format).expect("made");
+        pair
+    }
+
+    fn candidates(&self) -> Vec<Candidate> {
+        let of = |(path, media): (&str, &Arc<SimMedia>)| Candidate {
+            path: path.to_owned(),
+            device: Some(Arc::new(MediaDevice::new(Arc::<SimMedia>::clone(media)))),
+        };
+        ["a", "b"].into_iter().zip(&self.media).map(of).collect()
+    }
+
+    fn array(&self) -> Array {
+        Array::open(self.candidates(), &block::Materials::none()).expect("both are there")
+    }
+
+    fn open(&self) -> Arc<Pool> {
+        let options = PoolOptions { memory_bytes: 0 };
+        let machine = self.machine.clone();
+        Pool::open_array(self.array(), machine, options, Arc::new(NoFiles)).expect("opened")
+    }
+
+    fn rot(&self, side: usize, at: u64) {
+        self.media[side].rot(at, 3);
+    }
+}
+
+/// Everything on a member or device.
+fn bytes_of(media: &Arc<SimMedia>) -> Vec<u8> {
+    let device = MediaDevice::new(Arc::<SimMedia>::clone(media));
+    let mut bytes = vec![0; usize::try_from(device.len_bytes()).expect("small")];
+    device.read_at(0, &mut bytes).expect("read");
+    bytes
+}
+
+/// Where on the media the blocks are that are full of a byte.
+fn places(media: &Arc<SimMedia>, byte: u8) -> Vec<u64> {
+    let bytes = bytes_of(media);
+    let mut at = 0;
+    let mut found = Vec::new();
+    while at + 4096 <= bytes.len() {
+        if bytes[at..at + 4096].iter().all(|b| *b == byte) {
+            found.push(at as u64);
+            at += 4096;
+        } else {
+            at += 64;
+        }
+    }
+    found
+}
+
+/// Where on the media something begins that begins like this.
+fn beginnings(media: &Arc<SimMedia>, magic: &[u8]) -> Vec<u64> {
+    let bytes = bytes_of(media);
+    let starts = (0..bytes.len() - 64).step_by(64);
+    starts.filter(|at| bytes[*at..].starts_with(magic)).map(|at| at as u64).collect()
+}
+
+/// Blocks 0 to 99 of bytes 100 and up; then some of it is in runs.
+fn fill(pool: &Pool) -> Arc<Volume> {
+    let volume = make(pool, Granularity::EveryWrite, 1 << 60);
+    for turn in 0..4 {
+        for block in 0..100 {
+            put(&volume, block, 100 + block as u8);
+        }
+        put(&volume, 200, turn);
+    }
+    volume.flush().expect("flushed");
+    volume
+}
+
+fn step_all(pool: &Pool) {
+    while pool.step(ALL).expect("stepped") {}
+}
+
+/// Scrubs to the end in steps of so many bytes; says how many steps.
+fn scrub_by(pool: &Pool, bytes: u64) -> (ScrubInfo, usize) {
+    let mut steps = 0;
+    while pool.step_scrub(Budget { bytes }).expect("stepped").is_some() {
+        steps += 1;
+    }
+    let info = pool.scrub_info().expect("there was one");
+    assert_eq!((info.state, info.percent), (ScrubState::Done, 100), "{info:?}");
+    (info, steps)
+}
+
+fn scrub(pool: &Pool) -> ScrubInfo {
+    pool.start_scrub().expect("started");
+    scrub_by(pool, 8 * MIB).0
+}
+
+fn counts(info: &ScrubInfo) -> (u64, u64, u64) {
+    (info.wrong, info.healed, info.lost)
+}
+
+fn last_audit(pool: &Pool, action: &str) -> String {
+    let all = pool.audit(0, usize::MAX).expect("read");
+    all.into_iter().rfind(|record| record.action == action).expect("there is one").detail
+}
+
+#[test]
+fn rot_on_one_side_of_a_mirror_is_healed_wherever_it_is() {
+    let pair = Pair::new("mirror(a, b)");
+    let pool = pair.open();
+    let volume = fill(&pool);
+    step_all(&pool);
+    assert_eq!(counts(&scrub(&pool)), (0, 0, 0), "nothing is wrong yet");
+    let blocks = places(&pair.media[0], 107);
+    let headers = beginnings(&pair.media[0], b"HBATCHES");
+    let pages = beginnings(&pair.media[0], b"HLEF");
+    let supers = beginnings(&pair.media[0], b"HINDSITE");
+    assert!(blocks.len() >= 4 && headers.len() > 100 && !pages.is_empty() && supers.len() == 4);
+    pair.media[0].rot(blocks[0] + 5, 1);
+    pair.media[1].rot(blocks[1] + 5, 1);
+    pair.media[1].rot(headers[20] + 9, 1);
+    pair.media[0].rot(pages[0] + 500, 1);
+    pair.media[0].rot(supers[2] + 40, 1);
+    let info = scrub(&pool);
+    assert_eq!(counts(&info), (5, 5, 0), "{info:?}");
+    assert_eq!(counts(&scrub(&pool)), (0, 0, 0), "all of it was written again");
+    let of = |media| bytes_of(media).split_off(LABEL_BYTES as usize);
+    assert!(of(&pair.media[0]) == of(&pair.media[1]), "both sides are the same");
+    assert!(info.read_bytes > 2 * 400 * 4096 && info.losses.is_empty());
+    assert!((0..100).all(|block| get(&volume, block) == 100 + block as u8));
+}
+
+#[test]
+fn rot_on_both_sides_is_lost_and_named() {
+    let pair = Pair::new("mirror(a, b)");
+    let pool = pair.open();
+    let volume = fill(&pool);
+    step_all(&pool);
+    let at = *places(&pair.media[0], 107).last().expect("there");
+    pair.rot(0, at);
+    pair.rot(1, at + 1);
+    let info = scrub(&pool);
+    assert_eq!(counts(&info), (1, 0, 1), "{info:?}");
+    assert!(info.losses[0].starts_with("block 7 of v, seq "), "{:?}", info.losses);
+    let told = last_audit(&pool, "scrub");
+    assert!(told.contains("1 are lost: block 7 of v"), "{told}");
+    let mut bytes = [0; 4096];
+    assert_eq!(volume.read(7 * 4096, &mut bytes).expect_err("lost").kind, ErrorKind::Corrupt);
+}
+
+#[test]
+fn a_stripe_has_one_copy_and_a_scrub_finds_damage_in_it() {
+    let pair = Pair::new("stripe[chunk=64KiB](a, b)");
+    let pool = pair.open();
+    fill(&pool);
+    step_all(&pool);
+    let on = |byte| pair.media.iter().map(move |media| places(media, byte));
+    let rotten = on(142).zip(&pair.media).find_map(|(found, media)| {
+        let at = found.last()?;
+        media.rot(at + 77, 0);
+        Some(())
+    });
+    assert!(rotten.is_some());
+    let info = scrub(&pool);
+    assert_eq!(counts(&info), (1, 0, 1), "{info:?}");
+    assert!(info.losses[0].starts_with("block 42 of v, seq "), "{:?}", info.losses);
+}
+
+#[test]
+fn a_pool_on_one_device_is_looked_at_too() {
+    let rig = Rig::new(64 * MIB, MIB);
+    let pool = rig.open();
+    let volume = make(&pool, Granularity::OnDemand, 0);
+    for byte in [1, 2] {
+        (0..100).for_each(|block| {
+            put(&volume, block, byte);
+        });
+    }
+    volume.flush().expect("flushed");
+    step_all(&pool);
+    assert_eq!(counts(&scrub(&pool)), (0, 0, 0));
+    let new = places(&rig.media, 2);
+    rig.media.rot(new[3] + 9, 1);
+    rig.media.rot(new[4] + 9, 1);
+    let info = scrub(&pool);
+    assert_eq!(counts(&info), (2, 0, 2), "{info:?}");
+    assert_eq!(info.losses.len(), 2);
+}
+
+#[test]
+fn blocks_under_a_header_that_rotted_everywhere_are_looked_at_by_the_map() {
+    let rig = Rig::new(64 * MIB, MIB);
+    let pool = rig.open();
+    let volume = fill(&pool);
+    step_all(&pool);
+    let at = places(&rig.media, 107)[1];
+    let headers = beginnings(&rig.media, b"HBATCHES");
+    let header = headers.into_iter().rfind(|header| *header < at).expect("before its block");
+    rig.media.rot(header + 20, 1);
+    let info = scrub(&pool);
+    assert_eq!(counts(&info), (0, 0, 0), "the map has its own checksums: {info:?}");
+    rig.media.rot(at + 20, 1);
+    let info = scrub(&pool);
+    assert_eq!(counts(&info), (1, 0, 1), "{info:?}");
+    assert!(info.losses[0].starts_with("block 7 of v, seq "), "{:?}", info.losses);
+    assert_eq!(get(&volume, 7), 107, "the present is another version");
+}
+
+#[test]
+fn a_scrub_goes_on_after_a_restart_where_it_was() {
+    let pair = Pair::new("mirror(a, b)");
+    let pool = pair.open();
+    fill(&pool);
+    step_all(&pool);
+    pool.start_scrub().expect("started");
+    let (whole, steps) = scrub_by(&pool, 256 << 10);
+    assert!(steps > 8, "{steps} steps");
+    let at = places(&pair.media[0], 107)[0];
+    pair.rot(0, at);
+    pool.start_scrub().expect("started");
+    for _ in 0..steps - 3 {
+        pool.step_scrub(Budget { bytes: 256 << 10 }).expect("stepped");
+    }
+    let before = pool.scrub_info().expect("under way");
+    assert_eq!((before.state, counts(&before)), (ScrubState::Running, (1, 1, 0)));
+    assert!(before.percent > 10, "{before:?}");
+    assert_eq!(pool.start_scrub().expect_err("one runs").kind, ErrorKind::Busy);
+    pool.close().expect("closed");
+    drop(pool);
+    let pool = pair.open();
+    let after = pool.scrub_info().expect("under way");
+    assert_eq!((after.state, counts(&after)), (ScrubState::Running, (1, 1, 0)));
+    assert_eq!(after.read_bytes, before.read_bytes);
+    let (end, left) = scrub_by(&pool, 256 << 10);
+    assert_eq!((end.started, counts(&end)), (before.started, (1, 1, 0)));
+    assert!(left < steps / 2 + 3, "{left} of {steps} steps were left");
+    assert!(end.read_bytes < whole.read_bytes * 3 / 2, "{end:?} after {whole:?}");
+    drop(pool);
+    let pool = pair.open();
+    assert_eq!(pool.scrub_info(), Some(end), "and it is remembered");
+}
+
+#[test]
+fn a_scrub_beside_writes_finds_nothing_wrong() {
+    let pair = Pair::new("mirror(a, b)");
+    let pool = pair.open();
+    let volume = fill(&pool);
+    let stop = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for writer in 0..2u64 {
+            let (volume, stop) = (&volume, &stop);
+            scope.spawn(move || {
+                let mut turn = 0;
+                while !stop.load(std::sync::atomic::Ordering::Relaxed) && turn < 6000 {
+                    let bytes = vec![turn as u8; 8 * 4096];
+                    let offset = (writer * 1000 + turn % 900) * 4096;
+                    volume
+                        .write_batch(&[WriteOp::Data { offset, bytes: &bytes }])
+                        .expect("written");
+                    turn += 1;
+                }
+            });
+        }
+        for _ in 0..6 {
+            pool.start_scrub().expect("started");
+            // Others have the right to background work now and then.
+            while pool.wants_scrub() {
+                pool.step(Budget { bytes: MIB }).expect("stepped");
+                pool.step_scrub(Budget { bytes: MIB }).expect("stepped");
+            }
+            let info = pool.scrub_info().expect("done");
+            assert_eq!(counts(&info), (0, 0, 0), "{info:?}");
+        }
+        stop.store(true, std::sync::atomic::Ordering::Relaxed);
+    });
+    pool.verify_invariants().expect("sound");
+}
+
+#[test]
+fn a_scrub_is_stopped_and_another_begins_by_its_schedule() {
+    let rig = Rig::new(64 * MIB, MIB);
+    let pool = rig.open();
+    fill(&pool);
+    assert_eq!(pool.stop_scrub().expect_err("none runs").kind, ErrorKind::NotFound);
+    let week_ns = 7 * 24 * 3600 * SECOND_NS;
+    assert_eq!(pool.set_scrub_every(Some(5)).expect_err("too often").kind, ErrorKind::Invalid);
+    pool.set_scrub_every(Some(week_ns)).expect("set");
+    assert_eq!(pool.step_scrub(ALL).expect("stepped"), None, "not yet");
+    rig.clock.advance(week_ns);
+    assert!(pool.step_scrub(Budget { bytes: 1 }).expect("stepped").is_some(), "it is due");
+    let info = pool.stop_scrub().expect("stopped");
+    assert_eq!(info.state, ScrubState::Stopped);
+    assert!(last_audit(&pool, "scrub").starts_with("stopped: "));
+    assert_eq!(pool.step_scrub(ALL).expect("stepped"), None, "the next is due in a week");
+    let pool = rig.kill(pool);
+    assert_eq!(pool.scrub_every_ns(), Some(week_ns));
+    rig.clock.advance(week_ns);
+    scrub_by(&pool, 8 * MIB);
+    pool.set_scrub_every(None).expect("set");
+    rig.clock.advance(week_ns);
+    assert_eq!(pool.step_scrub(ALL).expect("stepped"), None, "never again");
+}
