@@ -22,9 +22,9 @@ use crate::pace::{Pace, Seen};
 const IDLE: Duration = Duration::from_millis(50);
 /// How long marks on regions stay after the last write there, at least.
 const TIDY_EVERY: Duration = Duration::from_secs(5);
-/// Bytes of one step of a scrub beside other requests: who comes waits no longer than it takes.
+/// Bytes of each copy that a scrub reads at a time while nobody else wants the devices.
 const SCRUB_ALONE_BYTES: u64 = 8 << 20;
-/// Bytes of each copy that a scrub reads at a time beside others.
+/// The same beside other requests: who comes waits no longer than it takes.
 const SCRUB_BESIDE_BYTES: u64 = 1 << 20;
 /// How often the time of such a step is waited before the next: it takes one twentieth.
 const SCRUB_REST: u32 = 19;
