@@ -492,3 +492,27 @@ fn a_member_that_is_needed_is_not_replaced() {
     assert_eq!(error, "what b has the others do not");
     assert_eq!(standings(&array)[1], Standing::In);
 }
+
+#[test]
+fn a_member_without_room_is_put_out_and_fails_nobody() {
+    let rig = Rig::new("mirror(a, b)", 13);
+    drop(rig.open());
+    let array = rig.open_without(0);
+    array.allocate(4 * MIB, MIB).expect("room on b");
+    array.close().expect("closed");
+    drop(array);
+    // It comes back where others took the room that was reserved without it.
+    let array = rig.open();
+    rig.media[0].set_space_limit(Some(rig.media[0].allocated_bytes()));
+    write(&array, 4 * MIB, &[1; 65_536]);
+    assert_eq!(standings(&array), [Standing::Out, Standing::In]);
+    assert_eq!(read(&array, 4 * MIB, 65_536), [1; 65_536]);
+    rig.media[0].set_space_limit(None);
+    drop(array);
+    let array = rig.open();
+    bring_up(&array);
+    // One that is in says that there is no room, and stays.
+    rig.media[0].set_space_limit(Some(rig.media[0].allocated_bytes()));
+    array.allocate(6 * MIB, MIB).expect_err("no room on a");
+    assert_eq!(standings(&array), [Standing::In; 2]);
+}

@@ -123,8 +123,9 @@ impl MirrorDevice {
             match request(&*side.device) {
                 Ok(()) if standing == Standing::In => done += 1,
                 Ok(()) => {}
-                Err(error) if error.kind == DeviceErrorKind::Io => failures.push((side, error)),
-                // Nothing is wrong with the device.
+                Err(error) if is_its_fault(operation, standing, &error) => {
+                    failures.push((side, error));
+                }
                 Err(error) => return Err(error),
             }
         }
@@ -216,13 +217,24 @@ impl MirrorDevice {
                 continue;
             }
             match side.device.write_at(offset, &[IoSlice::new(&from_first)]) {
-                Err(error) if error.kind == DeviceErrorKind::Io => {
+                Err(error) if is_its_fault(Operation::Write, Standing::Stale, &error) => {
                     self.keeper.put_out(&side.members, &error)?;
                 }
                 other => other?,
             }
         }
         Ok(())
+    }
+}
+
+/// Whether a request that failed on a side is no reason to fail it on all: the device failed it, or
+/// has no room for what it was to have room for. One that is in and is asked to reserve room may
+/// say that there is none: then the mirror has none.
+fn is_its_fault(operation: Operation, standing: Standing, error: &DeviceError) -> bool {
+    match error.kind {
+        DeviceErrorKind::Io => true,
+        DeviceErrorKind::Full => operation != Operation::Allocate || standing == Standing::Stale,
+        _ => false,
     }
 }
 
