@@ -17,11 +17,16 @@ use crate::store::Store;
 /// Bytes read at a time.
 const WINDOW_BYTES: usize = 256 << 10;
 
+/// What stands for bytes of a copy that cannot be read: no header.
+const UNREAD: u8 = 0xdb;
+
 /// One zone's bytes, read window by window.
 struct Window<'s> {
     store: &'s Store,
     io: Arc<IoTally>,
     base: u64,
+    /// Which copy; `None` is what readers get.
+    copy: Option<usize>,
     start: usize,
     bytes: Vec<u8>,
 }
@@ -34,11 +39,29 @@ impl Window<'_> {
         if offset < self.start || end > self.start + self.bytes.len() {
             let size = WINDOW_BYTES.max(length).min(zone_bytes - offset);
             self.bytes.resize(size, 0);
-            self.store.device.read_at(self.base + offset as u64, &mut self.bytes)?;
+            let at = self.base + offset as u64;
+            match self.copy {
+                None => self.store.device.read_at(at, &mut self.bytes)?,
+                Some(copy) => {
+                    if self.store.device.read_copy(copy, at, &mut self.bytes).is_err() {
+                        self.bytes.fill(UNREAD);
+                    }
+                }
+            }
             self.io.count(IoKind::Other, self.bytes.len() as u64);
             self.start = offset;
         }
         Ok(&self.bytes[offset - self.start..end - self.start])
+    }
+
+    /// The header of the segment's batch at an offset, if there is one.
+    fn header(&mut self, segment: &SegmentHeader, offset: usize) -> Result<Option<&[u8]>> {
+        let fixed = self.get(offset, format::batch::BATCH_HEADER_FIXED_BYTES)?;
+        let Ok(length) = peek_header_bytes(fixed) else { return Ok(None) };
+        let zone_bytes = usize::try_from(self.store.zone_bytes).expect("zones are at most 32 MiB");
+        let bytes = self.get(offset, length as usize)?;
+        let is_its = |batch: &Batch<'_>| belongs(batch, segment, offset, zone_bytes);
+        Ok(Batch::decode(bytes).is_ok_and(|batch| is_its(&batch)).then_some(bytes))
     }
 }
 
@@ -89,59 +112,56 @@ pub fn scan_segment(
     let zone_bytes = usize::try_from(store.zone_bytes).expect("zones are at most 32 MiB");
     let base = store.zone_offset(header.zone);
     let io = store.io(header.log);
-    let mut window = Window { store, io, base, start: 0, bytes: Vec::new() };
+    let window =
+        |copy| Window { store, io: Arc::clone(&io), base, copy, start: 0, bytes: Vec::new() };
+    // What a power cut left may be on one copy only, behind what is on none: all are looked at
+    // everywhere, so that recovery knows of every batch that could ever be found.
+    let copies = match store.device.copies(base, store.zone_bytes) {
+        1 => 0,
+        copies => copies,
+    };
+    let mut copies: Vec<Window<'_>> = (0..copies).map(|copy| window(Some(copy))).collect();
+    let mut window = window(None);
     let mut offset = SEGMENT_HEADER_BYTES;
     let mut end = ScanEnd { end: SEGMENT_HEADER_BYTES as u32, gap_bytes: 0 };
     while offset + format::batch::BATCH_HEADER_FIXED_BYTES <= zone_bytes {
-        let fixed = window.get(offset, format::batch::BATCH_HEADER_FIXED_BYTES)?;
-        let taken = match peek_header_bytes(fixed) {
-            Ok(length) => {
-                let bytes = window.get(offset, length as usize)?;
-                match Batch::decode(bytes) {
-                    Ok(batch) if belongs(&batch, header, offset, zone_bytes) => {
-                        visit(&batch)?;
-                        batch.total_bytes() as usize
-                    }
-                    _ => 0,
-                }
+        let healed;
+        let found = match window.header(header, offset)? {
+            Some(bytes) => Some(bytes),
+            None => {
+                healed = heal_batch(&mut copies, header, offset)?;
+                healed.as_deref()
             }
-            Err(_) => 0,
         };
-        if taken == 0 && offset == end.end as usize && heal_batch(store, header, offset) {
-            window.bytes.clear();
-            continue;
-        }
-        if taken == 0 {
+        let Some(bytes) = found else {
             offset += BATCH_ALIGNMENT as usize;
             continue;
-        }
+        };
+        let batch = Batch::decode(bytes)?;
+        visit(&batch)?;
         let offset_32 = u32::try_from(offset).expect("zones are at most 32 MiB");
         end.gap_bytes += u64::from(offset_32 - end.end);
-        offset += taken;
+        offset += batch.total_bytes() as usize;
         end.end = u32::try_from(offset).expect("zones are at most 32 MiB");
     }
     Ok(end)
 }
 
-/// Whether another copy has a batch where this one has none; it has it then too. What is no batch
-/// on any copy is the end of what was written.
-fn heal_batch(store: &Store, header: &SegmentHeader, offset: usize) -> bool {
-    let zone_bytes = usize::try_from(store.zone_bytes).expect("zones are at most 32 MiB");
-    let at = store.zone_offset(header.zone) + offset as u64;
-    let right = |bytes: &[u8]| {
-        Batch::decode(bytes).is_ok_and(|batch| belongs(&batch, header, offset, zone_bytes))
-    };
-    let copies = store.device.copies(at, format::batch::BATCH_HEADER_FIXED_BYTES as u64);
-    (0..copies).filter(|_| copies > 1).any(|copy| {
-        let mut bytes = vec![0; format::batch::BATCH_HEADER_FIXED_BYTES];
-        let read = |bytes: &mut [u8]| store.device.read_copy(copy, at, bytes).is_ok();
-        let length = if read(&mut bytes) { peek_header_bytes(&bytes).ok() } else { None };
-        let Some(length) = length.filter(|&n| offset + n as usize <= zone_bytes) else {
-            return false;
-        };
-        bytes.resize(length as usize, 0);
-        read(&mut bytes) && right(&bytes) && store.heal(at, &mut bytes, &right)
-    })
+/// The header of a batch that readers do not get and some copy has; then all have it.
+fn heal_batch(
+    copies: &mut [Window<'_>],
+    segment: &SegmentHeader,
+    offset: usize,
+) -> Result<Option<Vec<u8>>> {
+    for copy in copies {
+        let (store, at) = (copy.store, copy.base + offset as u64);
+        let Some(bytes) = copy.header(segment, offset)? else { continue };
+        let good = bytes.to_vec();
+        // Whatever comes of writing it: it was there, and is told.
+        store.heal(at, &mut good.clone(), &|bytes| bytes == good);
+        return Ok(Some(good));
+    }
+    Ok(None)
 }
 
 pub(crate) fn belongs(

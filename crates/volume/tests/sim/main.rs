@@ -38,6 +38,9 @@ const SEEDS: u64 = 40;
 /// Seeds beyond it that once found a bug.
 const REGRESSIONS: [u64; 11] = [41, 43, 55, 74, 81, 331, 50007, 50217, 60003, 60552, 70372];
 
+/// The same on mirrors.
+const MIRRORED_REGRESSIONS: [u64; 2] = [1230, 1248];
+
 /// Memory that all caches of a run fit into twice.
 const CACHED_MEMORY_BYTES: u64 = 8 << 20;
 
@@ -199,9 +202,10 @@ fn run_seeds(kinds: Kinds) {
         match first {
             Some(seed) => println!("seed {seed}: digest {:016x}", run(seed, kinds)),
             // Each byte of those is written and compared several times.
-            None if kinds == Kinds::Mirrored => (1..=SEEDS / 3).for_each(|seed| {
-                assert!(run(seed, kinds) != 0);
-            }),
+            None if kinds == Kinds::Mirrored => {
+                let seeds = (1..=SEEDS / 3).chain(MIRRORED_REGRESSIONS);
+                seeds.for_each(|seed| assert!(run(seed, kinds) != 0));
+            }
             None => (1..=SEEDS).chain(REGRESSIONS).for_each(|seed| assert!(run(seed, kinds) != 0)),
         }
         return;
