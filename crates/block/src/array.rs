@@ -30,12 +30,15 @@ mod member;
 mod opening;
 mod regions;
 mod replace;
+mod spares;
 
 use book::Book;
 pub use build::Materials;
 use member::MemberDevice;
 pub use opening::{ArrayError, Candidate, Identities, has_label};
 use regions::{Inside, Regions};
+use spares::Spare;
+pub use spares::SpareStatus;
 
 /// Bytes brought up to date in one step.
 const STEP_BYTES: u64 = 1 << 20;
@@ -47,7 +50,8 @@ const EVENTS_MAX: usize = 1000;
 pub struct Event {
     /// The member's path.
     pub member: String,
-    /// What: `member-out`, `member-back`, `member-in`, `read-healed`.
+    /// What: `member-out`, `member-back`, `member-in`, `member-replaced`, `member-ignored`,
+    /// `read-healed`, `spare-added`, `spare-removed`.
     pub what: &'static str,
     /// Why, or how.
     pub detail: String,
@@ -88,6 +92,8 @@ pub struct Array {
 struct Shared {
     stack: Stack,
     members: Vec<Arc<MemberDevice>>,
+    /// Those of the rows after the members'.
+    spares: Mutex<Vec<Spare>>,
     standings: Vec<AtomicU8>,
     book: Mutex<Book>,
     regions: Regions,
@@ -111,6 +117,7 @@ fn of_label(standing: MemberStanding) -> Standing {
         MemberStanding::In => Standing::In,
         MemberStanding::Stale => Standing::Stale,
         MemberStanding::Out => Standing::Out,
+        MemberStanding::Spare => unreachable!("a spare is no member"),
     }
 }
 
@@ -144,11 +151,15 @@ impl Shared {
     }
 
     fn tell(&self, member: usize, what: &'static str, detail: String) {
+        self.push_event(Event { member: self.members[member].path(), what, detail });
+    }
+
+    fn push_event(&self, event: Event) {
         let mut events = self.events.lock();
         if events.len() == EVENTS_MAX {
             events.pop_front();
         }
-        events.push_back(Event { member: self.members[member].path(), what, detail });
+        events.push_back(event);
     }
 
     /// Goes into the regions of a range and sees to it that they are marked.

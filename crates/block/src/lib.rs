@@ -17,7 +17,8 @@ mod space;
 pub mod stack;
 
 pub use array::{
-    Array, ArrayError, Candidate, Event, Identities, Materials, MemberStatus, has_label,
+    Array, ArrayError, Candidate, Event, Identities, Materials, MemberStatus, SpareStatus,
+    has_label,
 };
 pub use error::{DeviceError, DeviceErrorKind, Operation};
 pub use heal::{Ledger, Outcome, Right};

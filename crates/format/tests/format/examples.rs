@@ -53,6 +53,7 @@ pub fn label() -> Label {
         members: vec![
             member(7, MemberStanding::In, 0, "/dev/disk/by-id/a"),
             member(9, MemberStanding::Out, 5, "b.img"),
+            member(11, MemberStanding::Spare, 0, "c.img"),
         ],
     }
 }
