@@ -10,6 +10,7 @@ mod array;
 mod error;
 pub mod heal;
 mod layers;
+mod layout;
 mod media;
 mod ranges;
 mod slices;
@@ -28,6 +29,7 @@ pub use layers::{
     Mismatch, OperationCounters, Pause, Scrubbed, Side, Standing, StripeDevice, Tap, TapDevice,
     TraceRecord,
 };
+pub use layout::Layout;
 pub use media::MediaDevice;
 pub use space::{Purpose, Zones};
 

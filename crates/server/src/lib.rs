@@ -13,6 +13,7 @@ mod hooks;
 mod http;
 mod listen;
 mod logs;
+mod member_watch;
 mod meters;
 mod metrics;
 pub mod nbd;
