@@ -13,7 +13,7 @@ impl Array {
     ///
     /// # Errors
     /// `Refused` when there is no such member, the others are not enough, the device is too small,
-    /// or a layer under the mirror keeps something of its own on the member; the devices'.
+    /// or a layer under the mirror or parity keeps something of its own on it; the devices'.
     pub fn replace(&self, member: usize, with: Candidate, id: u128) -> Result<(), ArrayError> {
         let shared = &self.shared;
         let refused =
@@ -29,7 +29,7 @@ impl Array {
                 format!("{} is under a layer that cannot be made anew by itself", there.path());
             return Err(refused(
                 what,
-                "only what lies right under a mirror, or under a stripe of one",
+                "only what lies right under a mirror or parity, or under a stripe of one",
             ));
         }
         let wanted = there.data_bytes() + AREA_BYTES;
@@ -77,12 +77,12 @@ impl Array {
     }
 }
 
-/// Whether nothing but stripes is between a member and a mirror over it.
+/// Whether nothing but stripes is between a member and a mirror or parity over it.
 fn is_plain_below_a_mirror(stack: &Stack, member: usize) -> bool {
     let has = |stack: &Stack| stack.members().into_iter().any(|m| number_of(m) == member);
     match stack {
         Stack::Member(_) => false,
-        Stack::Mirror { below } => below
+        Stack::Mirror { below } | Stack::Parity { below, .. } => below
             .iter()
             .any(|side| has(side) && (is_plain(side) || is_plain_below_a_mirror(side, member))),
         Stack::Stripe { below, .. } => {
