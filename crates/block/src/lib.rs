@@ -43,6 +43,9 @@ pub enum Resync {
     Stale,
     /// All but the first good one: after a crash, where writes may have arrived in part.
     All,
+    /// None: nobody has anything in the range, and what was there may be forgotten. Redundancy that
+    /// is computed need not agree there until somebody asks for [`Resync::All`].
+    Unused,
 }
 
 /// An array of bytes with the durability rules of [`env::Media`], stackable.

@@ -164,6 +164,7 @@ impl Array {
             return Err(too_few(&label, &missing));
         }
         let maps = newest_maps(&label, &found)?;
+        let array_regions = maps.count as usize;
         let devices = devices_of(&label, found)?;
         let shared = share(&label, &stack, devices, maps);
         for path in &former {
@@ -175,8 +176,9 @@ impl Array {
         let top = build(&shared, &stack, materials, Making::There)?;
         assert_eq!(top.len_bytes(), top_bytes(&stack, &label.members), "as long as was computed");
         let is_redundant = stack.is_redundant();
+        let parity = stack.has_parity().then(|| super::Loose::new(array_regions));
         let unsettled = Mutex::default();
-        let array = Array { shared, top, is_redundant, unsettled, work: Mutex::new(()) };
+        let array = Array { shared, top, is_redundant, parity, unsettled, work: Mutex::new(()) };
         array.begin(&as_found, &missing, &back)?;
         Ok(array)
     }
@@ -231,8 +233,12 @@ impl Array {
     /// # Errors
     /// Those of the device.
     pub fn end_settling(&self) -> Result<(), DeviceError> {
-        let regions = std::mem::take(&mut *self.unsettled.lock());
-        self.top.flush()?;
+        // Whatever could be healed by what the others say was: now it may be computed anew.
+        let unsettled = self.unsettled.lock().clone();
+        unsettled.iter().for_each(|&region| self.note_loose(region..region + 1));
+        let regions = self.tighten(unsettled, u64::MAX);
+        self.unsettled.lock().clear();
+        self.flush_places()?;
         self.shared.is_unsettled.store(false, Ordering::SeqCst);
         self.close_regions(&regions)
     }
@@ -469,6 +475,7 @@ fn share(label: &Label, stack: &Stack, devices: Devices, maps: label::Regions) -
         members,
         spares: Mutex::new(spares.collect()),
         standings: standings.collect(),
+        absences: label.members.iter().map(|_| AtomicU64::new(0)).collect(),
         regions: Regions::new(label.region_bytes, maps.count),
         book: Mutex::new(Book::new(label.clone(), maps)),
         is_unsettled: AtomicBool::new(false),

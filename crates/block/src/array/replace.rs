@@ -18,7 +18,7 @@ impl Array {
     ///
     /// # Errors
     /// `Refused` when there is no such member, the others are not enough, the device is too small,
-    /// or a layer under the mirror keeps something of its own on the member; the devices'.
+    /// or a layer under the mirror or parity keeps something of its own on it; the devices'.
     pub fn replace(&self, member: usize, with: Candidate, id: u128) -> Result<(), ArrayError> {
         let shared = &self.shared;
         let Some(there) = shared.members.get(member) else {
@@ -32,7 +32,7 @@ impl Array {
                 format!("{} is under a layer that cannot be made anew by itself", there.path());
             return Err(refused(
                 what,
-                "only what lies right under a mirror, or under a stripe of one",
+                "only what lies right under a mirror or parity, or under a stripe of one",
             ));
         }
         let wanted = there.data_bytes() + AREA_BYTES;
@@ -93,25 +93,21 @@ impl Array {
     }
 }
 
-/// Whether what a member has can be had from the others, and written to another device as it is.
+/// Whether what a member has can be had from the others, and written to another device as it is:
+/// nothing but stripes is between it and a mirror or parity over it.
 pub(super) fn can_be_replaced(stack: &Stack, member: usize) -> bool {
-    is_plain_below_a_mirror(stack, member)
-}
-
-/// Whether nothing but stripes is between a member and a mirror over it.
-fn is_plain_below_a_mirror(stack: &Stack, member: usize) -> bool {
     let has = |stack: &Stack| stack.members().into_iter().any(|m| number_of(m) == member);
     match stack {
         Stack::Member(_) => false,
-        Stack::Mirror { below } => below
+        Stack::Mirror { below } | Stack::Parity { below, .. } => below
             .iter()
-            .any(|side| has(side) && (is_plain(side) || is_plain_below_a_mirror(side, member))),
+            .any(|side| has(side) && (is_plain(side) || can_be_replaced(side, member))),
         Stack::Stripe { below, .. } => {
-            below.iter().any(|s| has(s) && is_plain_below_a_mirror(s, member))
+            below.iter().any(|s| has(s) && can_be_replaced(s, member))
         }
         Stack::Integrity { below, .. }
         | Stack::Crypt { below, .. }
-        | Stack::Delay { below, .. } => is_plain_below_a_mirror(below, member),
+        | Stack::Delay { below, .. } => can_be_replaced(below, member),
     }
 }
 
