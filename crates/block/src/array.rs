@@ -26,6 +26,7 @@ use crate::{BlockDevice, DeviceError, Result, Resync};
 
 mod book;
 mod build;
+mod grow;
 mod loose;
 mod member;
 mod opening;
@@ -35,8 +36,10 @@ mod spares;
 
 use book::Book;
 pub use build::Materials;
+pub use grow::Added;
 use loose::Loose;
 use member::MemberDevice;
+use opening::share;
 pub use opening::{ArrayError, Candidate, Identities, has_label};
 use regions::{Inside, Regions};
 use spares::Spare;
@@ -133,7 +136,9 @@ fn of_label(standing: MemberStanding) -> Standing {
 fn is_readable(stack: &Stack, is_in: &dyn Fn(usize) -> bool) -> bool {
     match stack {
         Stack::Member(number) => is_in(number_of(number)),
-        Stack::Stripe { below, .. } => below.iter().all(|s| is_readable(s, is_in)),
+        Stack::Stripe { below, .. } | Stack::Concat { below } => {
+            below.iter().all(|s| is_readable(s, is_in))
+        }
         Stack::Mirror { below } => below.iter().any(|s| is_readable(s, is_in)),
         Stack::Parity { failures, below, .. } => {
             below.iter().filter(|s| !is_readable(s, is_in)).count() <= *failures

@@ -18,7 +18,7 @@ mod space;
 pub mod stack;
 
 pub use array::{
-    Array, ArrayError, Candidate, Event, Identities, Materials, MemberStatus, SpareStatus,
+    Added, Array, ArrayError, Candidate, Event, Identities, Materials, MemberStatus, SpareStatus,
     has_label,
 };
 pub use error::{DeviceError, DeviceErrorKind, Operation};

@@ -42,6 +42,11 @@ pub enum Stack {
         /// Over what.
         below: Vec<Stack>,
     },
+    /// One after the other.
+    Concat {
+        /// Over what.
+        below: Vec<Stack>,
+    },
     /// The same on each.
     Mirror {
         /// Over what.
@@ -94,17 +99,39 @@ pub struct StackError {
 }
 
 impl Stack {
+    /// What it lies over.
+    pub(crate) fn below(&self) -> &[Stack] {
+        match self {
+            Stack::Member(_) => &[],
+            Stack::Stripe { below, .. }
+            | Stack::Concat { below }
+            | Stack::Mirror { below }
+            | Stack::Parity { below, .. } => below,
+            Stack::Integrity { below, .. }
+            | Stack::Crypt { below, .. }
+            | Stack::Delay { below, .. } => std::slice::from_ref(below),
+        }
+    }
+
+    fn below_mut(&mut self) -> &mut [Stack] {
+        match self {
+            Stack::Member(_) => &mut [],
+            Stack::Stripe { below, .. }
+            | Stack::Concat { below }
+            | Stack::Mirror { below }
+            | Stack::Parity { below, .. } => below,
+            Stack::Integrity { below, .. }
+            | Stack::Crypt { below, .. }
+            | Stack::Delay { below, .. } => std::slice::from_mut(below),
+        }
+    }
+
     /// The members from left to right.
     #[must_use]
     pub fn members(&self) -> Vec<&str> {
         match self {
             Stack::Member(name) => vec![name],
-            Stack::Stripe { below, .. } | Stack::Mirror { below } | Stack::Parity { below, .. } => {
-                below.iter().flat_map(Stack::members).collect()
-            }
-            Stack::Integrity { below, .. }
-            | Stack::Crypt { below, .. }
-            | Stack::Delay { below, .. } => below.members(),
+            _ => self.below().iter().flat_map(Stack::members).collect(),
         }
     }
 
@@ -119,12 +146,7 @@ impl Stack {
     fn rename(&mut self, name: &mut dyn FnMut(&str) -> String) {
         match self {
             Stack::Member(member) => *member = name(member),
-            Stack::Stripe { below, .. } | Stack::Mirror { below } | Stack::Parity { below, .. } => {
-                below.iter_mut().for_each(|stack| stack.rename(name));
-            }
-            Stack::Integrity { below, .. }
-            | Stack::Crypt { below, .. }
-            | Stack::Delay { below, .. } => below.rename(name),
+            _ => self.below_mut().iter_mut().for_each(|stack| stack.rename(name)),
         }
     }
 
@@ -134,49 +156,31 @@ impl Stack {
         match self {
             Stack::Member(_) => false,
             Stack::Mirror { .. } | Stack::Parity { .. } => true,
-            Stack::Stripe { below, .. } => below.iter().all(Stack::is_redundant),
-            Stack::Integrity { below, .. }
-            | Stack::Crypt { below, .. }
-            | Stack::Delay { below, .. } => below.is_redundant(),
+            _ => self.below().iter().all(Stack::is_redundant),
         }
     }
 
-    /// Whether there is a parity in it.
-    #[must_use]
-    pub fn has_parity(&self) -> bool {
-        match self {
-            Stack::Member(_) => false,
-            Stack::Parity { .. } => true,
-            Stack::Stripe { below, .. } | Stack::Mirror { below } => {
-                below.iter().any(Stack::has_parity)
-            }
-            Stack::Integrity { below, .. }
-            | Stack::Crypt { below, .. }
-            | Stack::Delay { below, .. } => below.has_parity(),
-        }
+    /// Whether nothing of it is plain text.
+    pub(crate) fn is_encrypted(&self) -> bool {
+        let is_all = || !self.below().is_empty() && self.below().iter().all(Stack::is_encrypted);
+        matches!(self, Stack::Crypt { .. }) || is_all()
     }
 
-    /// Whether some layer in it can lose a member.
-    fn has_copies(&self) -> bool {
-        match self {
-            Stack::Member(_) => false,
-            Stack::Mirror { .. } | Stack::Parity { .. } => true,
-            Stack::Stripe { below, .. } => below.iter().any(Stack::has_copies),
-            Stack::Integrity { below, .. }
-            | Stack::Crypt { below, .. }
-            | Stack::Delay { below, .. } => below.has_copies(),
-        }
+    /// Whether a parity is somewhere in it.
+    pub(crate) fn has_parity(&self) -> bool {
+        matches!(self, Stack::Parity { .. }) || self.below().iter().any(Stack::has_parity)
+    }
+
+    /// Whether some of it can be had in several ways.
+    pub(crate) fn has_copies(&self) -> bool {
+        let is_redundant = matches!(self, Stack::Mirror { .. } | Stack::Parity { .. });
+        is_redundant || self.below().iter().any(Stack::has_copies)
     }
 
     fn depth(&self) -> usize {
         match self {
             Stack::Member(_) => 0,
-            Stack::Stripe { below, .. } | Stack::Mirror { below } | Stack::Parity { below, .. } => {
-                1 + below.iter().map(Stack::depth).max().unwrap_or(0)
-            }
-            Stack::Integrity { below, .. }
-            | Stack::Crypt { below, .. }
-            | Stack::Delay { below, .. } => 1 + below.depth(),
+            _ => 1 + self.below().iter().map(Stack::depth).max().unwrap_or(0),
         }
     }
 }
@@ -194,6 +198,10 @@ impl fmt::Display for Stack {
             }
             Stack::Mirror { below } => {
                 f.write_str("mirror")?;
+                below
+            }
+            Stack::Concat { below } => {
+                f.write_str("concat")?;
                 below
             }
             Stack::Parity { failures, chunk_bytes, journal_bytes, below } => {
@@ -378,6 +386,10 @@ impl Parser<'_> {
                 };
                 Stack::Stripe { chunk_bytes, below }
             }
+            "concat" => {
+                several("concat")?;
+                Stack::Concat { below }
+            }
             "mirror" => {
                 several("mirror")?;
                 if below.iter().any(Stack::has_parity) {
@@ -409,7 +421,7 @@ impl Parser<'_> {
                 Stack::Delay { delays, below: self.one(name, below)? }
             }
             _ => {
-                let known = "stripe, mirror, parity, integrity, crypt, delay";
+                let known = "stripe, concat, mirror, parity, integrity, crypt, delay";
                 return Err(self.error(format!("there is no layer {name}; there are {known}")));
             }
         };
@@ -502,6 +514,7 @@ mod tests {
         for text in [
             "pool.img",
             "mirror(a, b)",
+            "concat(mirror(a, b), stripe(c, d))",
             "mirror(a, b, c)",
             "stripe(mirror(/dev/sda, /dev/sdb), mirror(c.img, d.img))",
             "stripe[chunk=4KiB](a, b, c)",
@@ -532,7 +545,7 @@ mod tests {
         assert!(error_of("mirror(a, , b)").contains("(at byte 10"));
         assert!(
             error_of("raid(a, b)")
-                .contains("no layer raid; there are stripe, mirror, parity, integrity")
+                .contains("no layer raid; there are stripe, concat, mirror, parity, integrity")
         );
         assert!(error_of("integrity(a, b)").contains("one thing"));
         assert!(error_of("integrity[mismatch=yes](a)").contains("trust-copies"));

@@ -53,6 +53,7 @@ pub(super) fn top_bytes(stack: &Stack, members: &[Member]) -> u64 {
         Stack::Stripe { chunk_bytes, below } => {
             least(below) / chunk_bytes * chunk_bytes * below.len() as u64
         }
+        Stack::Concat { below } => below.iter().map(|s| top_bytes(s, members)).sum(),
         Stack::Mirror { below } => least(below),
         Stack::Parity { below, .. } => layout(stack).len_bytes(least(below)),
         Stack::Integrity { below, .. } => {
@@ -83,6 +84,7 @@ pub(super) fn build(
         Stack::Stripe { chunk_bytes, below } => {
             Arc::new(StripeDevice::new(all(below)?, *chunk_bytes))
         }
+        Stack::Concat { below } => Arc::new(StripeDevice::concat(all(below)?)),
         Stack::Mirror { below } => {
             let keeper = Arc::<Shared>::clone(shared) as Arc<dyn Keeper>;
             let ledger = Arc::clone(&shared.ledger);
@@ -101,6 +103,7 @@ pub(super) fn build(
                 IntegrityDevice::format(&device, u128::from_le_bytes(id))?;
             }
             let bytes = IntegrityDevice::<Device>::bytes_above(device.len_bytes());
+            IntegrityDevice::extend(&device)?;
             match IntegrityDevice::open(Arc::clone(&device), options, Arc::clone(&shared.ledger)) {
                 Ok(device) => Arc::new(device),
                 Err(error) => missing(shared, below, bytes, error)?,

@@ -57,10 +57,10 @@ pub(super) fn refused(what: impl Into<String>, hint: &str) -> ArrayError {
 }
 
 /// A member that was found, with its newest sound label.
-struct Found {
-    path: String,
-    device: Arc<dyn BlockDevice>,
-    label: Label,
+pub(super) struct Found {
+    pub path: String,
+    pub device: Arc<dyn BlockDevice>,
+    pub label: Label,
 }
 
 impl Array {
@@ -142,22 +142,13 @@ impl Array {
         candidates: Vec<Candidate>,
         materials: &Materials<'_>,
     ) -> Result<Array, ArrayError> {
-        let found = find(candidates)?;
-        let newest = found.iter().max_by_key(|f| f.label.generation).expect("one at least");
-        let as_found = newest.label.clone();
+        let (found, as_found, stack, former) = known_of(find(candidates)?)?;
+        // Spares have the label that they became one with.
+        let is_member =
+            |f: &&Found| members_of(&as_found).iter().any(|m| m.id == f.label.member_id);
+        let mut of_members = found.iter().filter(is_member);
+        let is_behind = of_members.any(|f| f.label.generation < as_found.generation);
         let mut label = as_found.clone();
-        let stack: Stack = label
-            .stack
-            .parse()
-            .map_err(|e| refused(format!("the label of {}: {e}", newest.path), ""))?;
-        check_numbers(&stack, members_of(&label).len())?;
-        let mut former = Vec::new();
-        for one in &found {
-            if !is_known(one, newest)? {
-                former.push(one.path.clone());
-            }
-        }
-        let found: Vec<Found> = found.into_iter().filter(|f| !former.contains(&f.path)).collect();
         let (missing, back) = stand(&mut label, &found);
         let is_in = |m: usize| label.members[m].standing == MemberStanding::In;
         if !is_readable(&stack, &|m| is_in(m) && !missing.contains(&m)) {
@@ -179,18 +170,23 @@ impl Array {
         let parity = stack.has_parity().then(|| super::Loose::new(array_regions));
         let unsettled = Mutex::default();
         let array = Array { shared, top, is_redundant, parity, unsettled, work: Mutex::new(()) };
-        array.begin(&as_found, &missing, &back)?;
+        array.begin((!is_behind).then_some(&as_found), &missing, &back)?;
         Ok(array)
     }
 
-    /// Writes down who is missing and who came back, and settles what was in flight.
-    fn begin(&self, as_found: &Label, missing: &[usize], back: &[usize]) -> Result<(), ArrayError> {
+    /// Writes down who is missing and who came back, and what was in flight. All labels are written if they are not all as they were found.
+    fn begin(
+        &self,
+        as_found: Option<&Label>,
+        missing: &[usize],
+        back: &[usize],
+    ) -> Result<(), ArrayError> {
         let shared = &self.shared;
         {
             let mut book = shared.book.lock();
             book.stand(back, MemberStanding::Stale);
             book.put_out(missing);
-            if book.label != *as_found {
+            if Some(&book.label) != as_found {
                 shared.write_regions(&mut book)?;
                 shared.write_labels(&mut book)?;
             }
@@ -290,7 +286,7 @@ pub fn has_label(device: &dyn BlockDevice) -> bool {
 }
 
 /// Those candidates that have a label; all of them of one array.
-fn find(candidates: Vec<Candidate>) -> Result<Vec<Found>, ArrayError> {
+pub(super) fn find(candidates: Vec<Candidate>) -> Result<Vec<Found>, ArrayError> {
     let mut found: Vec<Found> = Vec::new();
     let mut without = Vec::new();
     for Candidate { path, device } in candidates {
@@ -332,8 +328,31 @@ fn check_numbers(stack: &Stack, count: usize) -> Result<(), ArrayError> {
     Err(refused(format!("the label's stack {stack} does not name its {count} members"), ""))
 }
 
+/// Those that the newest label names, that label, its stack, and the paths of the others: they
+/// were members once. Fails if some were used apart.
+#[allow(clippy::type_complexity, reason = "taken apart at once by the two who call it")]
+pub(super) fn known_of(
+    found: Vec<Found>,
+) -> Result<(Vec<Found>, Label, Stack, Vec<String>), ArrayError> {
+    let newest = found.iter().max_by_key(|f| f.label.generation).expect("one at least");
+    let label = newest.label.clone();
+    let stack: Stack = label
+        .stack
+        .parse()
+        .map_err(|e| refused(format!("the label of {}: {e}", newest.path), ""))?;
+    check_numbers(&stack, members_of(&label).len())?;
+    let mut former = Vec::new();
+    for one in &found {
+        if !is_known(one, newest)? {
+            former.push(one.path.clone());
+        }
+    }
+    let found = found.into_iter().filter(|f| !former.contains(&f.path)).collect();
+    Ok((found, label, stack, former))
+}
+
 /// The rows of a label that are no spares'.
-fn members_of(label: &Label) -> &[Member] {
+pub(super) fn members_of(label: &Label) -> &[Member] {
     let count = label.members.partition_point(|m| m.standing != MemberStanding::Spare);
     &label.members[..count]
 }
@@ -400,7 +419,7 @@ fn too_few(label: &Label, missing: &[usize]) -> ArrayError {
 }
 
 /// The newest sound maps of the members that are in. Where there are none all is open.
-fn newest_maps(label: &Label, found: &[Found]) -> Result<label::Regions, ArrayError> {
+pub(super) fn newest_maps(label: &Label, found: &[Found]) -> Result<label::Regions, ArrayError> {
     let stack: Stack = label.stack.parse().map_err(|e| refused(format!("{e}"), ""))?;
     let count = top_bytes(&stack, &label.members).div_ceil(label.region_bytes);
     let count = u32::try_from(count).unwrap_or(u32::MAX);
@@ -436,10 +455,10 @@ fn newest_maps(label: &Label, found: &[Found]) -> Result<label::Regions, ArrayEr
     }))
 }
 
-type Devices = Vec<(String, Option<Arc<dyn BlockDevice>>)>;
+pub(super) type Devices = Vec<(String, Option<Arc<dyn BlockDevice>>)>;
 
 /// The devices in the order of the label's members.
-fn devices_of(label: &Label, found: Vec<Found>) -> Result<Devices, ArrayError> {
+pub(super) fn devices_of(label: &Label, found: Vec<Found>) -> Result<Devices, ArrayError> {
     let mut devices: Devices =
         label.members.iter().map(|member| (member.path.clone(), None)).collect();
     for one in found {
@@ -460,7 +479,12 @@ fn devices_of(label: &Label, found: Vec<Found>) -> Result<Devices, ArrayError> {
     Ok(devices)
 }
 
-fn share(label: &Label, stack: &Stack, devices: Devices, maps: label::Regions) -> Arc<Shared> {
+pub(super) fn share(
+    label: &Label,
+    stack: &Stack,
+    devices: Devices,
+    maps: label::Regions,
+) -> Arc<Shared> {
     let rows = members_of(label);
     let mut devices = devices.into_iter();
     let members = rows.iter().zip(devices.by_ref()).map(|(member, (path, device))| {

@@ -64,6 +64,27 @@ impl Default for IntegrityOptions {
     }
 }
 
+/// Makes pages of checksums say that nothing was written.
+fn clear_pages(below: &dyn BlockDevice, groups: Range<u64>) -> Result<()> {
+    let zeros = [0; PAGE_BYTES];
+    for group in groups {
+        let mut page = [1; PAGE_BYTES];
+        let read = below.read_at(geometry::page_offset(group), &mut page);
+        let is_one = below.copies(geometry::page_offset(group), BLOCK) == 1;
+        if read.is_err() || page != zeros || !is_one {
+            below.write_at(geometry::page_offset(group), &[IoSlice::new(&zeros)])?;
+        }
+    }
+    below.flush()
+}
+
+fn write_header(below: &dyn BlockDevice, header: &IntegrityHeader) -> Result<()> {
+    let copies = COPY_OFFSETS.into_iter().enumerate();
+    copies.into_iter().try_for_each(|(copy, offset)| {
+        below.write_durable(offset, &[IoSlice::new(&header.encode(copy))])
+    })
+}
+
 /// A device that knows what was written to it.
 pub struct IntegrityDevice<D> {
     below: D,
@@ -91,20 +112,29 @@ impl<D: BlockDevice> IntegrityDevice<D> {
         for offset in COPY_OFFSETS {
             below.write_durable(offset, &[IoSlice::new(&zeros[..SECTOR_BYTES])])?;
         }
-        for group in 0..blocks.div_ceil(GROUP_BLOCKS as u64) {
-            let mut page = [1; PAGE_BYTES];
-            let read = below.read_at(geometry::page_offset(group), &mut page);
-            let is_one = below.copies(geometry::page_offset(group), BLOCK) == 1;
-            if read.is_err() || page != zeros || !is_one {
-                below.write_at(geometry::page_offset(group), &[IoSlice::new(&zeros)])?;
-            }
+        clear_pages(below, 0..blocks.div_ceil(GROUP_BLOCKS as u64))?;
+        write_header(below, &IntegrityHeader { id, blocks })
+    }
+
+    /// Makes the integrity device that is on `below` as long as what is below has room for; what is
+    /// new was never written. Nothing is done where there is no device, which opening it tells.
+    ///
+    /// # Errors
+    /// Those of the device below.
+    pub fn extend(below: &D) -> Result<()> {
+        let accept = |_: &IntegrityHeader| Some(());
+        let (decode, encode) = (IntegrityHeader::decode, IntegrityHeader::encode);
+        let Ok((header, ())) = read_copies(below, &COPY_OFFSETS, decode, encode, accept) else {
+            return Ok(());
+        };
+        let blocks = geometry::blocks_within(below.len_bytes());
+        if blocks <= header.blocks {
+            return Ok(());
         }
-        below.flush()?;
-        let header = IntegrityHeader { id, blocks };
-        for (copy, offset) in COPY_OFFSETS.into_iter().enumerate() {
-            below.write_durable(offset, &[IoSlice::new(&header.encode(copy))])?;
-        }
-        Ok(())
+        let groups = |blocks: u64| blocks.div_ceil(GROUP_BLOCKS as u64);
+        // The last group may be longer than it was: of what is new in it nothing was noted.
+        clear_pages(below, groups(header.blocks)..groups(blocks))?;
+        write_header(below, &IntegrityHeader { blocks, ..header })
     }
 
     /// The integrity device that is on `below`.

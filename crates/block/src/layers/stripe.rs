@@ -1,10 +1,11 @@
-//! The stripe: chunks in turn over several devices (RAID-0).
+//! The stripe: chunks in turn over several devices (RAID-0); and the concatenation: one device
+//! after the other.
 //!
-//! Chunk c lies on device c mod n, as its chunk c / n. A request is cut where chunks end; what a
-//! device gets of a long range lies there in one piece.
+//! In a stripe chunk c lies on device c mod n, as its chunk c / n. A request is cut where chunks
+//! end; what a device gets of a long range lies there in one piece.
 //!
-//! Invariant: the length is a whole number of rounds over the devices; what the smallest of them
-//! has beyond that is not used.
+//! Invariant: a stripe's length is a whole number of rounds over the devices; what the smallest of
+//! them has beyond that is not used.
 
 use std::io::{self, IoSlice};
 use std::ops::Range;
@@ -13,11 +14,19 @@ use std::sync::Arc;
 use crate::heal::{self, Outcome, Right};
 use crate::{BlockDevice, DeviceError, DeviceErrorKind, Operation, Result, Resync};
 
-/// Devices of which each has every n-th chunk.
+/// Devices of which each has a part of the bytes: every n-th chunk, or one range.
 pub struct StripeDevice {
     below: Vec<Arc<dyn BlockDevice>>,
-    chunk_bytes: u64,
+    order: Order,
     len_bytes: u64,
+}
+
+/// Which bytes are where.
+enum Order {
+    /// Chunks of so many bytes in turn.
+    InTurn(u64),
+    /// Each device begins where the one before it ends: here.
+    Starts(Vec<u64>),
 }
 
 /// What a part of a range is: on which device, where there, and where in the range.
@@ -34,7 +43,19 @@ impl StripeDevice {
         assert!(chunk_bytes.is_power_of_two(), "the stack's parser saw to that");
         let shortest = below.iter().map(|d| d.len_bytes()).min().expect("several devices");
         let len_bytes = shortest / chunk_bytes * chunk_bytes * below.len() as u64;
-        StripeDevice { below, chunk_bytes, len_bytes }
+        StripeDevice { below, order: Order::InTurn(chunk_bytes), len_bytes }
+    }
+
+    /// Devices one after the other.
+    #[must_use]
+    pub fn concat(below: Vec<Arc<dyn BlockDevice>>) -> StripeDevice {
+        let mut len_bytes = 0;
+        let mut starts = Vec::with_capacity(below.len());
+        for device in &below {
+            starts.push(len_bytes);
+            len_bytes += device.len_bytes();
+        }
+        StripeDevice { below, order: Order::Starts(starts), len_bytes }
     }
 
     fn check(&self, operation: Operation, offset: u64, length_bytes: u64) -> Result<()> {
@@ -49,42 +70,62 @@ impl StripeDevice {
         }
     }
 
-    /// The chunks that a range touches, in its order.
+    /// What a range is cut into, in its order.
     fn parts(&self, offset: u64, length: usize) -> impl Iterator<Item = Part> + '_ {
         let mut done = 0;
         std::iter::from_fn(move || {
             if done == length {
                 return None;
             }
-            let at = offset + done as u64;
-            let within = at % self.chunk_bytes;
-            let count = (self.chunk_bytes - within).min((length - done) as u64) as usize;
-            let (device, chunk) = self.place(at / self.chunk_bytes);
+            let (device, offset, left) = self.place(offset + done as u64);
+            let count = left.min((length - done) as u64) as usize;
             let range = done..done + count;
             done += count;
-            Some(Part { device, offset: chunk * self.chunk_bytes + within, range })
+            Some(Part { device, offset, range })
         })
     }
 
-    fn place(&self, chunk: u64) -> (usize, u64) {
+    /// Where a byte is: on which device, where there, and how many follow it there.
+    fn place(&self, at: u64) -> (usize, u64, u64) {
+        match &self.order {
+            Order::InTurn(chunk_bytes) => {
+                let within = at % chunk_bytes;
+                let (device, chunk) = self.place_of_chunk(at / chunk_bytes);
+                (device, chunk * chunk_bytes + within, chunk_bytes - within)
+            }
+            Order::Starts(starts) => {
+                let device = starts.partition_point(|&start| start <= at) - 1;
+                let offset = at - starts[device];
+                (device, offset, self.below[device].len_bytes() - offset)
+            }
+        }
+    }
+
+    fn place_of_chunk(&self, chunk: u64) -> (usize, u64) {
         let count = self.below.len() as u64;
         ((chunk % count) as usize, chunk / count)
     }
 
     /// What each device has of a range that is not empty: one piece, or nothing.
     fn shares(&self, offset: u64, length_bytes: u64) -> Vec<(usize, Range<u64>)> {
+        let Order::InTurn(chunk_bytes) = self.order else {
+            let length = usize::try_from(length_bytes).expect("a range of a device fits memory");
+            let share =
+                |part: Part| (part.device, part.offset..part.offset + part.range.len() as u64);
+            return self.parts(offset, length).map(share).collect();
+        };
         let mut shares: Vec<Option<Range<u64>>> = vec![None; self.below.len()];
         let end = offset + length_bytes;
-        let first = offset / self.chunk_bytes;
-        let last = (end - 1) / self.chunk_bytes;
+        let first = offset / chunk_bytes;
+        let last = (end - 1) / chunk_bytes;
         // A device's first and last chunk are among the first and the last round.
         let round = self.below.len() as u64;
         let ends = (last + 1).saturating_sub(round).max(first)..=last;
         for chunk in (first..=last).take(self.below.len()).chain(ends) {
-            let from = offset.max(chunk * self.chunk_bytes) - chunk * self.chunk_bytes;
-            let to = end.min((chunk + 1) * self.chunk_bytes) - chunk * self.chunk_bytes;
-            let (device, place) = self.place(chunk);
-            let (from, to) = (place * self.chunk_bytes + from, place * self.chunk_bytes + to);
+            let from = offset.max(chunk * chunk_bytes) - chunk * chunk_bytes;
+            let to = end.min((chunk + 1) * chunk_bytes) - chunk * chunk_bytes;
+            let (device, place) = self.place_of_chunk(chunk);
+            let (from, to) = (place * chunk_bytes + from, place * chunk_bytes + to);
             let share = shares[device].get_or_insert(from..to);
             *share = share.start.min(from)..share.end.max(to);
         }
@@ -222,6 +263,10 @@ impl BlockDevice for StripeDevice {
 
     fn describe(&self) -> String {
         let below: Vec<String> = self.below.iter().map(BlockDevice::describe).collect();
-        format!("stripe({})", below.join(", "))
+        let name = match self.order {
+            Order::InTurn(_) => "stripe",
+            Order::Starts(_) => "concat",
+        };
+        format!("{name}({})", below.join(", "))
     }
 }

@@ -10,6 +10,7 @@ use hindsight_block::{
 };
 use sim::{Failure, Op, Random, SimMedia};
 
+mod grow;
 mod spares;
 
 const MIB: u64 = 1 << 20;
