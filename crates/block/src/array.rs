@@ -91,6 +91,8 @@ pub struct Array {
     is_redundant: bool,
     /// What a parity needs to know of regions, if there is one.
     parity: Option<Loose>,
+    /// Whether nobody is to use it any more.
+    is_closed: AtomicBool,
     /// Regions that were in flight when the array was used last.
     unsettled: Mutex<Vec<usize>>,
     /// The right to bring up to date.
@@ -478,8 +480,8 @@ impl Array {
         Ok(true)
     }
 
-    /// Ends the use of the stack: everything is flushed and no region stays open. Nobody may write
-    /// any more.
+    /// Ends the use of the stack: everything is flushed and no region stays open. What is written
+    /// after this, by whoever lets go of it last, is seen to when it is dropped.
     ///
     /// # Errors
     /// Those of the device: what is open is settled at the next opening.
@@ -487,6 +489,7 @@ impl Array {
         if !self.is_redundant {
             return self.top.flush();
         }
+        self.is_closed.store(true, Ordering::SeqCst);
         self.tidy()?;
         self.tidy()?;
         while self.parity.as_ref().is_some_and(Loose::is_behind) {
@@ -502,6 +505,15 @@ impl Array {
         }
         self.loosen(offset, length_bytes)?;
         self.shared.enter(offset, length_bytes).map(Some)
+    }
+}
+
+impl Drop for Array {
+    fn drop(&mut self) {
+        if self.is_closed.load(Ordering::SeqCst) {
+            // A region that stays open is looked at by the next opening.
+            let _ = self.close();
+        }
     }
 }
 

@@ -27,6 +27,13 @@ impl Layout {
         self.stack.members().into_iter().chain(spares).collect()
     }
 
+    /// The same with another stack behind it.
+    #[must_use]
+    pub fn followed_by(&self, added: &Stack) -> Layout {
+        let stack = self.stack.clone().followed_by(added.clone());
+        Layout { stack, spares: self.spares.clone() }
+    }
+
     /// The same with another name for the member of a number, counted from the left.
     #[must_use]
     pub fn with_member(&self, number: usize, name: &str) -> Layout {

@@ -150,6 +150,17 @@ impl Stack {
         }
     }
 
+    /// The stack with another one behind it.
+    pub(crate) fn followed_by(self, added: Stack) -> Stack {
+        match self {
+            Stack::Concat { mut below } => {
+                below.push(added);
+                Stack::Concat { below }
+            }
+            one => Stack::Concat { below: vec![one, added] },
+        }
+    }
+
     /// Whether a member can fail without loss, whichever it is.
     #[must_use]
     pub fn is_redundant(&self) -> bool {

@@ -56,6 +56,20 @@ pub enum Verb {
         #[arg(value_name = "PATH")]
         with: String,
     },
+    /// Make a pool larger; no server may run on it.
+    ///
+    /// Members (or the one file) that became longer are used to their end.
+    Grow {
+        /// The pool: its directory, file or device.
+        #[arg(long, value_name = "PATH")]
+        pool: PathBuf,
+        /// Layers over new members, behind what there is: `mirror(c.img, d.img)`.
+        #[arg(long, value_name = "STACK")]
+        add: Option<String>,
+        /// Make members that are files so long; with `--add` the size of new ones.
+        #[arg(long, value_name = "SIZE")]
+        size: Option<Size>,
+    },
     /// Add or take away files or disks that wait to take the place of a member that fails.
     #[command(subcommand)]
     Spare(SpareVerb),
@@ -139,6 +153,11 @@ pub fn run(session: &Session, verb: Verb) -> anyhow::Result<ExitCode> {
         }
         Verb::Inspect { pool } => {
             session.answer(&inspect(&pool)?, |copies| copies.concat())?;
+        }
+        Verb::Grow { pool, add, size } => {
+            let (from, to) = server::grow(&pool, add.as_deref(), size.map(Size::bytes))?;
+            let answer = json!({ "pool": pool, "from_bytes": from, "size_bytes": to });
+            session.answer(&answer, |_| pairs(&[("size", human(to)), ("was", human(from))]))?;
         }
         Verb::Rebuild { pool } => {
             say("rebuilding the map from the log");

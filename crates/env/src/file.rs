@@ -46,6 +46,25 @@ impl FileMedia {
         FileMedia::locked(file, path, len_bytes)
     }
 
+    /// Makes a file longer, with a hole, that no other process holds; whether it was shorter.
+    ///
+    /// # Errors
+    /// `WouldBlock` when another process holds it; `InvalidInput` when it is no regular file.
+    pub fn lengthen(path: &Path, len_bytes: u64) -> io::Result<bool> {
+        let file = OpenOptions::new().read(true).write(true).open(path)?;
+        rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive)?;
+        let found = file.metadata()?;
+        if !found.is_file() {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no regular file"));
+        }
+        let is_shorter = found.len() < len_bytes;
+        if is_shorter {
+            file.set_len(len_bytes)?;
+            file.sync_all()?;
+        }
+        Ok(is_shorter)
+    }
+
     /// Opens an existing file or block device and locks it against a second server.
     ///
     /// # Errors

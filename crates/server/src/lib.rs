@@ -32,7 +32,7 @@ pub use hooks::Hook;
 pub use http::openapi_json;
 pub use logs::{hide_caught_panics, start_log};
 pub use meters::Meters;
-pub use pool_files::{pool_path, rebuild};
+pub use pool_files::{grow, pool_path, rebuild};
 pub use serve::serve;
 pub use server::Server;
 pub use settings::{

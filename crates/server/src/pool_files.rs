@@ -90,6 +90,40 @@ pub fn rebuild(path: &Path) -> Result<RebuildReport, StartError> {
     Pool::rebuild(device, machine()).map_err(StartError::Pool)
 }
 
+/// Makes the pool at `path` larger, which no server may have open: by members or a file that became
+/// longer, or are made so long now, and by a stack that is added. Returns its bytes before and after.
+///
+/// # Errors
+/// When there is no pool, a server has it open, it was not stopped cleanly, or there is nothing to
+/// grow by.
+pub fn grow(
+    path: &Path,
+    added: Option<&str>,
+    size_bytes: Option<u64>,
+) -> Result<(u64, u64), StartError> {
+    let is_dir = fs::metadata(path).map_err(|e| at(path, e))?.is_dir();
+    let layout = if is_dir { stack_files::read(path)? } else { None };
+    let grown = match layout {
+        Some(layout) => stack_files::grow(path, &layout, added, size_bytes)?,
+        None => {
+            if added.is_some() {
+                let text = "the pool is on one file or device, without members";
+                return Err(StartError::setting(text, "only --size makes it larger"));
+            }
+            let file = pool_path(path)?;
+            if let Some(bytes) = size_bytes {
+                FileMedia::lengthen(&file, bytes).map_err(|e| at(&file, e))?;
+            }
+            Pool::grow(&device_at(&file)?).map_err(StartError::Pool)?
+        }
+    };
+    if grown.1 > grown.0 {
+        return Ok(grown);
+    }
+    let hint = "make all members of a mirror or stripe longer, or give --size or --add";
+    Err(StartError::setting("there is nothing to grow by", hint))
+}
+
 fn device_at(path: &Path) -> Result<Arc<dyn BlockDevice>, StartError> {
     let media = FileMedia::open(path).map_err(|e| at(path, e))?;
     Ok(Arc::new(MediaDevice::new(Arc::new(media))))

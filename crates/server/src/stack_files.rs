@@ -11,10 +11,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use block::stack::StackError;
+use block::stack::{Stack, StackError};
 use block::{
-    Array, ArrayError, BlockDevice, Candidate, CryptKey, Identities, KeySource, Layout, Materials,
-    MediaDevice,
+    Added, Array, ArrayError, BlockDevice, Candidate, CryptKey, Identities, KeySource, Layout,
+    Materials, MediaDevice,
 };
 use env::{Clock, Entropy, FileMedia, RealClock, RealEntropy};
 use format::label::AREA_BYTES;
@@ -52,6 +52,11 @@ pub fn member_paths(dir: &Path) -> Result<Vec<PathBuf>, StartError> {
 
 /// Puts the members of the pool in `dir` together. Those that cannot be opened are missing.
 pub(crate) fn open(dir: &Path, layout: &Layout) -> Result<Array, StartError> {
+    let candidates = candidates(dir, layout)?;
+    with_materials(|materials| Array::open(candidates, materials)).map_err(of_array)
+}
+
+fn candidates(dir: &Path, layout: &Layout) -> Result<Vec<Candidate>, StartError> {
     let mut candidates = Vec::new();
     for member in layout.names() {
         let path = dir.join(member);
@@ -65,7 +70,66 @@ pub(crate) fn open(dir: &Path, layout: &Layout) -> Result<Array, StartError> {
         };
         candidates.push(Candidate { path: path.display().to_string(), device });
     }
-    with_materials(|materials| Array::open(candidates, materials)).map_err(of_array)
+    Ok(candidates)
+}
+
+/// Makes the pool in `dir` larger, by members that are or become longer and by a stack behind what
+/// there is. Returns its bytes before and after.
+pub(crate) fn grow(
+    dir: &Path,
+    layout: &Layout,
+    added: Option<&str>,
+    size_bytes: Option<u64>,
+) -> Result<(u64, u64), StartError> {
+    let added: Option<Stack> = added.map(|text| text.parse().map_err(unreadable)).transpose()?;
+    let grown = match &added {
+        None => layout.clone(),
+        Some(added) => checked(&layout.followed_by(added))?,
+    };
+    let mut made = Vec::new();
+    let outcome = grow_array(dir, layout, &grown, (added.as_ref(), size_bytes), &mut made);
+    if !matches!(outcome, Ok(()) | Err(StartError::Path { .. })) {
+        // Nothing was written. Where a device failed new members may be needed by now.
+        write_layout(dir, layout)?;
+        made.iter().for_each(|path| drop(fs::remove_file(path)));
+    }
+    outcome?;
+    let array = Arc::new(open(dir, &grown)?);
+    let device = Arc::<Array>::clone(&array) as Arc<dyn BlockDevice>;
+    let bytes = Pool::grow(&device).map_err(StartError::Pool)?;
+    array.close().map_err(|e| of_array(e.into()))?;
+    Ok(bytes)
+}
+
+fn grow_array(
+    dir: &Path,
+    layout: &Layout,
+    grown: &Layout,
+    (added, size_bytes): (Option<&Stack>, Option<u64>),
+    made: &mut Vec<PathBuf>,
+) -> Result<(), StartError> {
+    for member in layout.stack.members() {
+        let path = dir.join(member);
+        let is_file = fs::metadata(&path).is_ok_and(|found| found.is_file());
+        if let Some(bytes) = size_bytes.filter(|_| is_file && added.is_none()) {
+            FileMedia::lengthen(&path, bytes).map_err(|e| at(&path, e))?;
+        }
+    }
+    let mut new = Vec::new();
+    for member in added.map_or_else(Vec::new, Stack::members) {
+        let path = dir.join(member);
+        let device = Some(member_at(&path, size_bytes, made)?);
+        new.push(Candidate { path: path.display().to_string(), device });
+    }
+    // First where to look: devices without a label are no members yet, and do no harm there.
+    write_layout(dir, grown)?;
+    let there = candidates(dir, layout)?;
+    let added = added.map(|stack| Added { stack, candidates: new });
+    let entropy = RealEntropy::default();
+    let mut random = || u128::from(entropy.next_u64()) << 64 | u128::from(entropy.next_u64());
+    let identities = Identities { random: &mut random, now: RealClock::new().wall() };
+    let grown = with_materials(|materials| Array::grow(there, added, identities, materials));
+    grown.map(drop).map_err(of_array)
 }
 
 /// Puts a blank file or disk in the place of a member of the pool in `dir`. One that is not there

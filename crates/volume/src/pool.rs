@@ -118,6 +118,30 @@ pub fn read_superblock(device: &dyn BlockDevice) -> Result<Superblock> {
 }
 
 impl Pool {
+    /// Lets the pool on a device that became longer, and that nobody has open, use what is new.
+    /// Returns the bytes that it used before, and after.
+    ///
+    /// # Errors
+    /// `Unusable` when there is no pool, or one that this program may only read; the device's.
+    pub fn grow(device: &Arc<dyn BlockDevice>) -> Result<(u64, u64)> {
+        let mut superblock = read_superblock(&**device)?;
+        if superblock.is_read_only_here() {
+            let text = "the pool has features that this program does not know";
+            return Err(Error::new(ErrorKind::Unusable, text));
+        }
+        let before = superblock.device_bytes;
+        let count = (device.len_bytes() / superblock.zone_bytes).min(u64::from(u32::MAX));
+        superblock.device_bytes = count * superblock.zone_bytes;
+        if superblock.device_bytes > before {
+            // Both pairs of copies: none is left that says less.
+            for _ in 0..2 {
+                superblock.generation += 1;
+                write_superblock(&**device, &superblock)?;
+            }
+        }
+        Ok((before, superblock.device_bytes))
+    }
+
     /// Lays out an empty pool on `device`.
     ///
     /// # Errors

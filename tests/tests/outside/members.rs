@@ -107,7 +107,11 @@ fn bytes_overwritten_under_a_live_file_system_are_healed_and_told() -> Result<()
 }
 
 fn write_some(server: &Server, random: &mut Random, image: &mut Image) -> Result<()> {
-    let mut client = server.connect("v")?;
+    write_to(server, "v", random, image)
+}
+
+fn write_to(server: &Server, volume: &str, random: &mut Random, image: &mut Image) -> Result<()> {
+    let mut client = server.connect(volume)?;
     for _ in 0..60 {
         let length = random.between(1, 40) * BLOCK as u64;
         let offset = random.below(VOLUME_BYTES - length);
@@ -236,6 +240,47 @@ fn a_spare_takes_the_place_of_a_member_that_is_gone() -> Result<()> {
     ensure!(audit.contains("spare-added") && audit.contains("member-replaced"), "{audit}");
     server.kill();
     fs::remove_file(pool.join("a.img"))?;
+    server.up()?;
+    check(&server, &image)
+}
+
+#[test]
+fn a_pool_grows_by_new_members_and_has_everything() -> Result<()> {
+    let mut random = Random::new(seed("grown"));
+    let folder = folder()?;
+    let mut server = on("mirror(a.img, b.img)", &folder)?;
+    server.run(&["volume", "create", "v", "--size", "16MiB"])?;
+    server.run(&["volume", "create", "w", "--size", "16MiB"])?;
+    let mut image = Image::zeros(VOLUME_BYTES);
+    write_some(&server, &mut random, &mut image)?;
+    let pool = server.pool().to_owned();
+    let dir = pool.display().to_string();
+    let grow =
+        ["pool", "grow", "--pool", &dir, "--add", "mirror(c.img, d.img)", "--size", "256MiB"];
+    let refused = server.output(&grow)?;
+    ensure!(!refused.status.success(), "a server has it open");
+    let size = |server: &Server| -> Result<u64> {
+        status(server)?["size_bytes"].as_u64().context("a size")
+    };
+    let before = size(&server)?;
+    let mut other = Image::zeros(VOLUME_BYTES);
+    for _ in 0..20 {
+        write_to(&server, "w", &mut random, &mut other)?;
+    }
+    server.stop()?;
+    server.run(&grow)?;
+    server.up()?;
+    let grown = size(&server)?;
+    ensure!(grown > before + (200 << 20), "{grown} bytes were {before}");
+    check(&server, &image)?;
+    for _ in 0..40 {
+        write_some(&server, &mut random, &mut image)?;
+    }
+    let used = status(&server)?["used_bytes"].as_u64().context("used bytes")?;
+    ensure!(used > before, "{used} bytes are used: nothing came to the new members");
+    server.kill();
+    fs::remove_file(pool.join("a.img"))?;
+    fs::remove_file(pool.join("d.img"))?;
     server.up()?;
     check(&server, &image)
 }

@@ -23,11 +23,12 @@ pub struct Added<'a> {
 
 impl Array {
     /// Makes an array longer that nobody uses: by what its members have more than before, and by
-    /// what is added behind it. Returns its length before and after.
+    /// what is added behind it. Returns its length before and after; where there is nothing to grow
+    /// by they are the same, and nothing was written.
     ///
     /// # Errors
-    /// `Refused` when a member is not there or not up to date, the array was not closed, what is
-    /// added protects less than what is there, or there is nothing to grow by; the devices'.
+    /// `Refused` when a member is not there or not up to date, the array was not closed, or
+    /// what is added protects less than what is there: then nothing was written; the devices'.
     pub fn grow(
         candidates: Vec<Candidate>,
         added: Option<Added<'_>>,
@@ -60,7 +61,7 @@ impl Array {
             let numbered = add_rows(&mut grown, stack, &candidates, identities)?;
             let new = candidates.into_iter().map(|c| (c.path, c.device));
             devices.splice(old_count..old_count, new);
-            new_stack = behind(new_stack, numbered.clone());
+            new_stack = new_stack.followed_by(numbered.clone());
             part = Some(numbered);
         }
         grown.stack = new_stack.to_string();
@@ -69,11 +70,7 @@ impl Array {
         }
         let after = top_bytes(&new_stack, &grown.members);
         if after <= before {
-            let what = "there is nothing to grow by";
-            return Err(refused(
-                what,
-                "make all members of a mirror or stripe longer, or add some",
-            ));
+            return Ok((before, before));
         }
         let maps = wider(&maps, &mut grown, after)?;
         let shared = share(&grown, &new_stack, devices, maps);
@@ -91,11 +88,9 @@ impl Array {
                     .write_area(label::COPY_OFFSETS[copy], &label.encode(copy))?;
             }
         }
+        // One that fails with this is out, like any other time, and the others have it.
         shared.write_labels(&mut book)?;
-        match book.has(MemberStanding::Out) {
-            true => Err(refused("a member failed while the array grew", "it is out now")),
-            false => Ok((before, after)),
-        }
+        Ok((before, after))
     }
 }
 
@@ -129,7 +124,7 @@ fn check_all_in(label: &Label, found: &[Found]) -> Result<(), ArrayError> {
 /// Fails where what is added would be the weakest part.
 fn check_as_safe(there: &Stack, added: &Stack) -> Result<(), ArrayError> {
     if there.is_redundant() && !added.is_redundant() {
-        let what = format!("{there} survives the loss of a member, but {added} does not");
+        let what = format!("the pool survives the loss of a member, but {added} does not");
         return Err(refused(what, "add a mirror or a parity"));
     }
     if there.is_encrypted() && !added.is_encrypted() {
@@ -173,17 +168,6 @@ fn add_rows(
     });
     assert_eq!(number, first + candidates.len(), "a device for each member");
     Ok(numbered)
-}
-
-/// A stack with another one behind it.
-fn behind(stack: Stack, added: Stack) -> Stack {
-    match stack {
-        Stack::Concat { mut below } => {
-            below.push(added);
-            Stack::Concat { below }
-        }
-        one => Stack::Concat { below: vec![one, added] },
-    }
 }
 
 /// The maps for a greater length. Where there would be too many regions, several become one.

@@ -169,7 +169,9 @@ impl Array {
         let is_redundant = stack.is_redundant();
         let parity = stack.has_parity().then(|| super::Loose::new(array_regions));
         let unsettled = Mutex::default();
-        let array = Array { shared, top, is_redundant, parity, unsettled, work: Mutex::new(()) };
+        let is_closed = AtomicBool::new(false);
+        let work = Mutex::new(());
+        let array = Array { shared, top, is_redundant, parity, is_closed, unsettled, work };
         array.begin((!is_behind).then_some(&as_found), &missing, &back)?;
         Ok(array)
     }
