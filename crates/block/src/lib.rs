@@ -12,6 +12,7 @@ pub mod heal;
 mod layers;
 mod media;
 mod ranges;
+mod reuse;
 mod slices;
 mod space;
 pub mod stack;
@@ -28,6 +29,7 @@ pub use layers::{
     TraceRecord,
 };
 pub use media::MediaDevice;
+pub use reuse::emptied;
 pub use space::{Purpose, Zones};
 
 /// Result of a device operation.
