@@ -29,6 +29,8 @@ pub struct NbdCounters {
     pub turns: AtomicU64,
     /// Requests that went to a thread that may block.
     pub jobs: AtomicU64,
+    /// Those of them that have not ended.
+    pub jobs_in_flight: AtomicU64,
 }
 
 /// What one session counted since it last added up.
@@ -82,12 +84,14 @@ impl Collector for NbdCollector {
                 counter.metric_type(),
             )?)?;
         }
-        let open = ConstGauge::new(counters.connections_open.load(Ordering::Relaxed));
-        open.encode(encoder.encode_descriptor(
-            "hindsight_nbd_connections_open",
-            "Connections that are open",
-            None,
-            open.metric_type(),
-        )?)
+        for (name, help, gauge) in [
+            ("connections_open", "Connections that are open", &counters.connections_open),
+            ("jobs_in_flight", "Jobs that have not ended", &counters.jobs_in_flight),
+        ] {
+            let name = format!("hindsight_nbd_{name}");
+            let gauge = ConstGauge::new(gauge.load(Ordering::Relaxed));
+            gauge.encode(encoder.encode_descriptor(&name, help, None, gauge.metric_type())?)?;
+        }
+        Ok(())
     }
 }
