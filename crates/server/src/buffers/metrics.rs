@@ -31,12 +31,16 @@ impl Collector for BuffersCollector {
             let name = format!("hindsight_buffers_{name}");
             gauge.encode(encoder.encode_descriptor(&name, help, None, gauge.metric_type())?)?;
         }
-        for (name, help, counter) in [
-            ("taken", "Buffers taken for requests", &buffers.taken),
-            ("waits", "Times that a connection had to wait for buffers", &buffers.waits),
-            ("own", "Requests in a connection's own buffer, as none was left", &buffers.own),
+        for (name, help, count) in [
+            ("taken", "Buffers taken for requests", buffers.taken.load(Ordering::Relaxed)),
+            ("waits", "Times that a connection had to wait for buffers", buffers.waits()),
+            (
+                "own",
+                "Requests in a connection's own buffer, as none was left",
+                buffers.own.load(Ordering::Relaxed),
+            ),
         ] {
-            let counter = ConstCounter::new(counter.load(Ordering::Relaxed));
+            let counter = ConstCounter::new(count);
             let name = format!("hindsight_buffers_{name}");
             counter.encode(encoder.encode_descriptor(
                 &name,

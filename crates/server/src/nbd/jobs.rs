@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
 
 use tokio::sync::mpsc::UnboundedSender;
 
@@ -31,6 +32,8 @@ pub(super) struct JobReport {
     pub(super) errors: u64,
     /// What the job was counted as.
     cost_bytes: u64,
+    /// How long it took.
+    pub(super) time: Duration,
     /// Whether it came to its end; otherwise it panicked.
     pub(super) is_whole: bool,
 }
@@ -89,12 +92,15 @@ impl Jobs {
                 replies: Replies::default(),
                 errors: 0,
                 cost_bytes,
+                time: Duration::ZERO,
                 is_whole: false,
             }),
         };
         tokio::task::spawn_blocking(move || {
             let report = ticket.report.as_mut().expect("taken only by drop");
+            let began = Instant::now();
             report.errors = work(&mut report.replies);
+            report.time = began.elapsed();
             report.is_whole = true;
         });
     }

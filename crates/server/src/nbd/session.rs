@@ -23,7 +23,7 @@ use wire::nbd::{ReplyStyle, Request};
 use super::NbdContext;
 use super::answer;
 use super::contexts::MetaContext;
-use super::counters::Tally;
+use super::counters::{Stage, Tally};
 use super::execute::{self, Then};
 use super::export::Export;
 use super::group::GroupMemory;
@@ -147,6 +147,7 @@ async fn watch_for_end(
 
 impl Session {
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let mut laps = self.tally.laps();
         loop {
             let mut has_moved = self.take_events(cx);
             self.taker.begin(cx.waker());
@@ -154,9 +155,12 @@ impl Session {
                 has_moved |= self.turn();
             }
             self.taker.end();
+            self.tally.lap(&mut laps, Stage::Execute);
             has_moved |= self.send(cx);
+            self.tally.lap(&mut laps, Stage::Send);
             if self.phase == Phase::Serving {
                 has_moved |= self.receive(cx);
+                self.tally.lap(&mut laps, Stage::Receive);
             }
             if !has_moved {
                 self.tally.add_to(&self.context.counters);
@@ -185,6 +189,7 @@ impl Session {
                 Event::Done(report) => {
                     self.jobs.ended(&report);
                     self.tally.errors += report.errors;
+                    self.tally.job_took(report.time);
                     if !report.is_whole {
                         tracing::error!(client = self.client, "a request broke off: see the panic");
                         self.die();
