@@ -1,8 +1,8 @@
 //! An allocator that counts: for benchmarks and tests that say what a request allocates.
 //!
-//! It is the system's, with two additions per allocation, kept apart by thread. A program counts when it names it as its
-//! global allocator; the product does not. What stacks allocate can be recorded as well, which is
-//! slow.
+//! It is the system's, with two additions per allocation, kept apart by thread. A program counts
+//! when it names it as its global allocator; the product does not. What stacks allocate can be
+//! recorded as well, which is slow.
 
 #![expect(unsafe_code, reason = "an allocator is an unsafe trait; this one only forwards")]
 

@@ -28,7 +28,8 @@ fn main() {
             let found = rig.measure(case, requests);
             let (name, calls, bytes) = (case.name, found.calls, found.bytes);
             println!(
-                "{{\"case\":\"{name}\",\"round\":{round},\"calls\":{calls:.4},\"bytes\":{bytes:.1}}}"
+                "{{\"case\":\"{name}\",\"round\":{round},\
+                 \"calls\":{calls:.4},\"bytes\":{bytes:.1}}}"
             );
         }
     }

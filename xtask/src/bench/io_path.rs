@@ -87,8 +87,8 @@ pub fn stages(options: &Options) -> Result<Report> {
     let mut report = Report::new("Stages of requests", goal, "seconds/second");
     report.note(
         "One connection, so one data thread, which receives, carries out (checksums and the write \
-         to the page cache among it) and sends; jobs are flushes, and reads and writes of more than \
-         256 KiB, on threads of their own. `all` beyond 1 is what overlaps within the server; the \
+         to the page cache among it) and sends; jobs are flushes, and reads and writes beyond 256 \
+         KiB, on threads of their own. `all` beyond 1 is what overlaps within the server; the \
          client is beside it. From `hindsight_nbd_stage_seconds_total`, of which the data thread's \
          are a sample of one wake-up in 16.",
     );
