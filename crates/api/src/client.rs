@@ -11,8 +11,8 @@ use crate::{
     CreateClone, CreateGroup, CreateMark, CreateVersion, CreateVolume, DeletedVersions, DiffQuery,
     ExitCode, Explained, Group, GroupVersion, History, HistoryQuery, ImportVolume, Job, ListQuery,
     Mark, Model, ModelQuery, OpenFiles, Pool, Problem, Pruned, Range, RangeQuery, RecordQuery,
-    ReplaceMember, Resolved, Revert, Reverted, Schedule, Scrub, SetSchedule, SetScrub, Version,
-    Volume, VolumeSpace,
+    ReplaceMember, Resolved, Revert, Reverted, Schedule, Scrub, SetSchedule, SetScrub, Spare,
+    Version, Volume, VolumeSpace,
 };
 
 mod address;
@@ -391,6 +391,16 @@ impl Client {
     /// Puts another file or disk in the place of one that the pool is made of.
     pub fn replace_member(&self, body: &ReplaceMember) -> Result<Pool> {
         self.post(&Target::new("/pool/replace"), body)
+    }
+
+    /// Adds a spare to the pool.
+    pub fn add_spare(&self, body: &Spare) -> Result<Pool> {
+        self.post(&Target::new("/pool/spares"), body)
+    }
+
+    /// Takes a spare of the pool away.
+    pub fn remove_spare(&self, query: &Spare) -> Result<Pool> {
+        self.call(Method::DELETE, &Target::new("/pool/spares").query(query), None::<&()>)
     }
 
     /// Begins a scrub of the pool.

@@ -153,6 +153,16 @@ pub struct ReplaceMember {
     pub with: String,
 }
 
+/// A file or disk that waits to take the place of one that fails.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct Spare {
+    /// Its path, relative to the pool's directory on the server. One that is added must be blank,
+    /// or not there, then it is made as a sparse file.
+    pub path: String,
+}
+
 /// A revert.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]

@@ -572,7 +572,8 @@ pub struct Member {
     pub path: String,
     /// Its identity: 32 hex digits.
     pub id: String,
-    /// `in`; `stale`: it gets what it missed; `out`: it failed or was not there.
+    /// `in`; `stale`: it gets what it missed; `out`: it failed or was not there; `spare`: it waits
+    /// to take the place of one that is out.
     pub state: String,
     /// Whether it can be opened.
     pub present: bool,

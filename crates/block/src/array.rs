@@ -26,19 +26,26 @@ use crate::{BlockDevice, DeviceError, Result, Resync};
 
 mod book;
 mod build;
+mod loose;
 mod member;
 mod opening;
 mod regions;
 mod replace;
+mod spares;
 
 use book::Book;
 pub use build::Materials;
+use loose::Loose;
 use member::MemberDevice;
 pub use opening::{ArrayError, Candidate, Identities, has_label};
 use regions::{Inside, Regions};
+use spares::Spare;
+pub use spares::SpareStatus;
 
 /// Bytes brought up to date in one step.
 const STEP_BYTES: u64 = 1 << 20;
+/// Bytes whose parity is computed in one go when their regions are closed.
+const TIDY_BYTES: u64 = 256 << 20;
 /// Events kept for whoever asks; older ones are dropped.
 const EVENTS_MAX: usize = 1000;
 
@@ -47,7 +54,8 @@ const EVENTS_MAX: usize = 1000;
 pub struct Event {
     /// The member's path.
     pub member: String,
-    /// What: `member-out`, `member-back`, `member-in`, `read-healed`.
+    /// What: `member-out`, `member-back`, `member-in`, `member-replaced`, `member-ignored`,
+    /// `read-healed`, `spare-added`, `spare-removed`.
     pub what: &'static str,
     /// Why, or how.
     pub detail: String,
@@ -78,6 +86,8 @@ pub struct Array {
     top: Arc<dyn BlockDevice>,
     /// Whether something can be settled or brought up to date at all.
     is_redundant: bool,
+    /// What a parity needs to know of regions, if there is one.
+    parity: Option<Loose>,
     /// Regions that were in flight when the array was used last.
     unsettled: Mutex<Vec<usize>>,
     /// The right to bring up to date.
@@ -88,7 +98,11 @@ pub struct Array {
 struct Shared {
     stack: Stack,
     members: Vec<Arc<MemberDevice>>,
+    /// Those of the rows after the members'.
+    spares: Mutex<Vec<Spare>>,
     standings: Vec<AtomicU8>,
+    /// How often each was put out.
+    absences: Vec<AtomicU64>,
     book: Mutex<Book>,
     regions: Regions,
     is_unsettled: AtomicBool,
@@ -111,6 +125,7 @@ fn of_label(standing: MemberStanding) -> Standing {
         MemberStanding::In => Standing::In,
         MemberStanding::Stale => Standing::Stale,
         MemberStanding::Out => Standing::Out,
+        MemberStanding::Spare => unreachable!("a spare is no member"),
     }
 }
 
@@ -120,6 +135,9 @@ fn is_readable(stack: &Stack, is_in: &dyn Fn(usize) -> bool) -> bool {
         Stack::Member(number) => is_in(number_of(number)),
         Stack::Stripe { below, .. } => below.iter().all(|s| is_readable(s, is_in)),
         Stack::Mirror { below } => below.iter().any(|s| is_readable(s, is_in)),
+        Stack::Parity { failures, below, .. } => {
+            below.iter().filter(|s| !is_readable(s, is_in)).count() <= *failures
+        }
         Stack::Integrity { below, .. }
         | Stack::Crypt { below, .. }
         | Stack::Delay { below, .. } => is_readable(below, is_in),
@@ -144,11 +162,15 @@ impl Shared {
     }
 
     fn tell(&self, member: usize, what: &'static str, detail: String) {
+        self.push_event(Event { member: self.members[member].path(), what, detail });
+    }
+
+    fn push_event(&self, event: Event) {
         let mut events = self.events.lock();
         if events.len() == EVENTS_MAX {
             events.pop_front();
         }
-        events.push_back(Event { member: self.members[member].path(), what, detail });
+        events.push_back(event);
     }
 
     /// Goes into the regions of a range and sees to it that they are marked.
@@ -254,6 +276,7 @@ impl Shared {
             return Err(error);
         }
         for &member in &fresh {
+            self.absences[member].fetch_add(1, Ordering::SeqCst);
             self.set_standing(member, Standing::Out);
             self.tell(member, "member-out", failure.to_string());
         }
@@ -279,6 +302,10 @@ impl Keeper for Shared {
         if let Some(&member) = members.first() {
             self.tell(member, "read-healed", failure.to_string());
         }
+    }
+
+    fn absences(&self, members: &[usize]) -> u64 {
+        members.iter().map(|&m| self.absences[m].load(Ordering::SeqCst)).sum()
     }
 
     fn is_unsettled(&self) -> bool {
@@ -345,11 +372,19 @@ impl Array {
                 .filter(|&region| regions::is_set(&book.regions.open, region));
             open.filter(|&region| !self.shared.regions.was_touched(region)).collect()
         };
+        let quiet = self.tighten(quiet, TIDY_BYTES);
         if quiet.is_empty() {
             return Ok(());
         }
-        self.top.flush()?;
+        self.flush_places()?;
         self.close_regions(&quiet)
+    }
+
+    /// Makes everything durable in its place.
+    fn flush_places(&self) -> Result<()> {
+        self.top.flush()?;
+        // A parity's flush ends with writing what waited to its places.
+        if self.parity.is_some() { self.top.flush() } else { Ok(()) }
     }
 
     fn close_regions(&self, quiet: &[usize]) -> Result<()> {
@@ -382,7 +417,15 @@ impl Array {
             let mut book = shared.book.lock();
             match book.next_behind() {
                 Some((region, from)) => (region, book.label.region_bytes, from),
-                None => return self.take_in(&mut book),
+                None => {
+                    if self.parity.is_some() && !book.stale_members().is_empty() {
+                        // Before it counts, the records of a journal on it must be of now.
+                        drop(book);
+                        self.top.flush()?;
+                        book = shared.book.lock();
+                    }
+                    return self.take_in(&mut book);
+                }
             }
         };
         let start = region as u64 * region_bytes;
@@ -440,7 +483,11 @@ impl Array {
             return self.top.flush();
         }
         self.tidy()?;
-        self.tidy()
+        self.tidy()?;
+        while self.parity.as_ref().is_some_and(Loose::is_behind) {
+            self.tidy()?;
+        }
+        Ok(())
     }
 
     fn enter(&self, offset: u64, length_bytes: u64) -> Result<Option<Inside<'_>>> {
@@ -448,6 +495,7 @@ impl Array {
         if !self.is_redundant || !is_within {
             return Ok(None);
         }
+        self.loosen(offset, length_bytes)?;
         self.shared.enter(offset, length_bytes).map(Some)
     }
 }
@@ -484,6 +532,7 @@ impl BlockDevice for Array {
     fn discard(&self, offset: u64, length_bytes: u64) -> Result<()> {
         let inside = self.enter(offset, length_bytes)?;
         if inside.is_some() {
+            self.note_loose(self.shared.regions.of(offset, length_bytes));
             let mut book = self.shared.book.lock();
             for region in self.shared.regions.within(offset, length_bytes) {
                 // Whoever writes there next marks it again.

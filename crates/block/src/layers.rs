@@ -10,6 +10,7 @@ mod header;
 mod integrity;
 mod memory;
 mod mirror;
+mod parity;
 mod stripe;
 mod tap;
 
@@ -19,5 +20,6 @@ pub use fault::{Effect, FaultDevice, FaultPlan, FaultRule, Pause};
 pub use integrity::{IntegrityDevice, IntegrityOptions, Mismatch, Scrubbed};
 pub use memory::MemoryDevice;
 pub use mirror::{Keeper, MirrorDevice, Side, Standing};
+pub use parity::{Layout, PARITIES_MAX, ParityDevice};
 pub use stripe::StripeDevice;
 pub use tap::{OperationCounters, Tap, TapDevice, TraceRecord};

@@ -10,6 +10,7 @@ mod array;
 mod error;
 pub mod heal;
 mod layers;
+mod layout;
 mod media;
 mod ranges;
 mod reuse;
@@ -18,7 +19,8 @@ mod space;
 pub mod stack;
 
 pub use array::{
-    Array, ArrayError, Candidate, Event, Identities, Materials, MemberStatus, has_label,
+    Array, ArrayError, Candidate, Event, Identities, Materials, MemberStatus, SpareStatus,
+    has_label,
 };
 pub use error::{DeviceError, DeviceErrorKind, Operation};
 pub use heal::{Ledger, Outcome, Right};
@@ -28,6 +30,7 @@ pub use layers::{
     Mismatch, OperationCounters, Pause, Scrubbed, Side, Standing, StripeDevice, Tap, TapDevice,
     TraceRecord,
 };
+pub use layout::Layout;
 pub use media::MediaDevice;
 pub use reuse::emptied;
 pub use space::{Purpose, Zones};
@@ -42,6 +45,9 @@ pub enum Resync {
     Stale,
     /// All but the first good one: after a crash, where writes may have arrived in part.
     All,
+    /// None: nobody has anything in the range, and what was there may be forgotten. Redundancy that
+    /// is computed need not agree there until somebody asks for [`Resync::All`].
+    Unused,
 }
 
 /// An array of bytes with the durability rules of [`env::Media`], stackable.

@@ -16,7 +16,7 @@ use std::str::FromStr;
 
 use units::{Size, Span};
 
-use crate::layers::{CryptError, Delays, KeySource, Mismatch};
+use crate::layers::{CryptError, Delays, KeySource, Mismatch, PARITIES_MAX};
 
 /// Members of one stack, at most.
 pub const MEMBERS_MAX: usize = 32;
@@ -24,6 +24,9 @@ pub const MEMBERS_MAX: usize = 32;
 pub const DEPTH_MAX: usize = 8;
 /// Bytes of a stripe's chunk if nothing is said (DARC: 64 KiB, section 3.1).
 pub const CHUNK_BYTES: u64 = 64 << 10;
+/// Bytes of one slot of a parity's journal if nothing is said: about as much as a client writes
+/// between two flushes.
+pub const JOURNAL_BYTES: u64 = 16 << 20;
 /// The longest text, in bytes.
 pub const TEXT_BYTES_MAX: usize = 4096;
 
@@ -41,6 +44,17 @@ pub enum Stack {
     },
     /// The same on each.
     Mirror {
+        /// Over what.
+        below: Vec<Stack>,
+    },
+    /// Chunks in turn over several, with what computes some of them from the others.
+    Parity {
+        /// How many may be lost.
+        failures: usize,
+        /// Bytes of a chunk: a power of two.
+        chunk_bytes: u64,
+        /// Bytes of one of the two slots of the journal.
+        journal_bytes: u64,
         /// Over what.
         below: Vec<Stack>,
     },
@@ -85,7 +99,7 @@ impl Stack {
     pub fn members(&self) -> Vec<&str> {
         match self {
             Stack::Member(name) => vec![name],
-            Stack::Stripe { below, .. } | Stack::Mirror { below } => {
+            Stack::Stripe { below, .. } | Stack::Mirror { below } | Stack::Parity { below, .. } => {
                 below.iter().flat_map(Stack::members).collect()
             }
             Stack::Integrity { below, .. }
@@ -105,7 +119,7 @@ impl Stack {
     fn rename(&mut self, name: &mut dyn FnMut(&str) -> String) {
         match self {
             Stack::Member(member) => *member = name(member),
-            Stack::Stripe { below, .. } | Stack::Mirror { below } => {
+            Stack::Stripe { below, .. } | Stack::Mirror { below } | Stack::Parity { below, .. } => {
                 below.iter_mut().for_each(|stack| stack.rename(name));
             }
             Stack::Integrity { below, .. }
@@ -119,7 +133,7 @@ impl Stack {
     pub fn is_redundant(&self) -> bool {
         match self {
             Stack::Member(_) => false,
-            Stack::Mirror { .. } => true,
+            Stack::Mirror { .. } | Stack::Parity { .. } => true,
             Stack::Stripe { below, .. } => below.iter().all(Stack::is_redundant),
             Stack::Integrity { below, .. }
             | Stack::Crypt { below, .. }
@@ -127,10 +141,37 @@ impl Stack {
         }
     }
 
+    /// Whether there is a parity in it.
+    #[must_use]
+    pub fn has_parity(&self) -> bool {
+        match self {
+            Stack::Member(_) => false,
+            Stack::Parity { .. } => true,
+            Stack::Stripe { below, .. } | Stack::Mirror { below } => {
+                below.iter().any(Stack::has_parity)
+            }
+            Stack::Integrity { below, .. }
+            | Stack::Crypt { below, .. }
+            | Stack::Delay { below, .. } => below.has_parity(),
+        }
+    }
+
+    /// Whether some layer in it can lose a member.
+    fn has_copies(&self) -> bool {
+        match self {
+            Stack::Member(_) => false,
+            Stack::Mirror { .. } | Stack::Parity { .. } => true,
+            Stack::Stripe { below, .. } => below.iter().any(Stack::has_copies),
+            Stack::Integrity { below, .. }
+            | Stack::Crypt { below, .. }
+            | Stack::Delay { below, .. } => below.has_copies(),
+        }
+    }
+
     fn depth(&self) -> usize {
         match self {
             Stack::Member(_) => 0,
-            Stack::Stripe { below, .. } | Stack::Mirror { below } => {
+            Stack::Stripe { below, .. } | Stack::Mirror { below } | Stack::Parity { below, .. } => {
                 1 + below.iter().map(Stack::depth).max().unwrap_or(0)
             }
             Stack::Integrity { below, .. }
@@ -153,6 +194,23 @@ impl fmt::Display for Stack {
             }
             Stack::Mirror { below } => {
                 f.write_str("mirror")?;
+                below
+            }
+            Stack::Parity { failures, chunk_bytes, journal_bytes, below } => {
+                let mut options = Vec::new();
+                if *failures != 1 {
+                    options.push(format!("failures={failures}"));
+                }
+                if *chunk_bytes != CHUNK_BYTES {
+                    options.push(format!("chunk={}", Size(*chunk_bytes)));
+                }
+                if *journal_bytes != JOURNAL_BYTES {
+                    options.push(format!("journal={}", Size(*journal_bytes)));
+                }
+                f.write_str("parity")?;
+                if !options.is_empty() {
+                    write!(f, "[{}]", options.join(","))?;
+                }
                 below
             }
             Stack::Integrity { mismatch, below } => {
@@ -202,6 +260,9 @@ impl FromStr for Stack {
         Ok(stack)
     }
 }
+
+/// Takes the value of an option, if there is one of that name.
+type Options<'o> = dyn FnMut(&str) -> Option<String> + 'o;
 
 struct Parser<'t> {
     text: &'t str,
@@ -319,8 +380,12 @@ impl Parser<'_> {
             }
             "mirror" => {
                 several("mirror")?;
+                if below.iter().any(Stack::has_parity) {
+                    return Err(self.error("a mirror lies over no parity: see docs/operations.md"));
+                }
                 Stack::Mirror { below }
             }
+            "parity" => self.parity(&mut option, below)?,
             "integrity" => {
                 let mismatch = match option("mismatch").as_deref() {
                     None | Some("refuse") => Mismatch::Refuse,
@@ -340,19 +405,11 @@ impl Parser<'_> {
                 Stack::Crypt { key, below: self.one(name, below)? }
             }
             "delay" => {
-                let mut time = |wanted| match option(wanted) {
-                    None => Ok(0),
-                    Some(text) => text
-                        .parse::<Span>()
-                        .map(Span::as_nanos)
-                        .map_err(|e| self.error(e.to_string())),
-                };
-                let [read_ns, write_ns, flush_ns] = [time("read")?, time("write")?, time("flush")?];
-                let delays = Delays { read_ns, write_ns, flush_ns };
+                let delays = self.delays(&mut option)?;
                 Stack::Delay { delays, below: self.one(name, below)? }
             }
             _ => {
-                let known = "stripe, mirror, integrity, crypt, delay";
+                let known = "stripe, mirror, parity, integrity, crypt, delay";
                 return Err(self.error(format!("there is no layer {name}; there are {known}")));
             }
         };
@@ -368,6 +425,58 @@ impl Parser<'_> {
             Ok([one]) => Ok(Box::new(one)),
             Err(_) => Err(self.error(format!("{name} lies over one thing"))),
         }
+    }
+
+    fn delays(&self, option: &mut Options<'_>) -> Result<Delays, StackError> {
+        let mut time = |wanted| match option(wanted) {
+            None => Ok(0),
+            Some(text) => {
+                text.parse::<Span>().map(Span::as_nanos).map_err(|e| self.error(e.to_string()))
+            }
+        };
+        let [read_ns, write_ns, flush_ns] = [time("read")?, time("write")?, time("flush")?];
+        Ok(Delays { read_ns, write_ns, flush_ns })
+    }
+
+    fn parity(&self, option: &mut Options<'_>, below: Vec<Stack>) -> Result<Stack, StackError> {
+        let failures = match option("failures") {
+            None => 1,
+            Some(text) => self.failures(&text)?,
+        };
+        let chunk_bytes = match option("chunk") {
+            None => CHUNK_BYTES,
+            Some(text) => self.chunk(&text)?,
+        };
+        let journal_bytes = match option("journal") {
+            None => JOURNAL_BYTES,
+            Some(text) => self.journal(&text)?,
+        };
+        let least = failures + 2;
+        if below.len() < least {
+            let what = format!("a parity against {failures} needs at least {least} below it");
+            return Err(self.error(what));
+        }
+        match below.iter().any(Stack::has_copies) {
+            true => Err(self.error("what lies below a parity has no copies of its own")),
+            false => Ok(Stack::Parity { failures, chunk_bytes, journal_bytes, below }),
+        }
+    }
+
+    fn failures(&self, text: &str) -> Result<usize, StackError> {
+        match text.parse() {
+            Ok(failures) if (1..=PARITIES_MAX).contains(&failures) => Ok(failures),
+            _ => Err(self.error(format!("failures={text}: 1 to {PARITIES_MAX} was expected"))),
+        }
+    }
+
+    fn journal(&self, text: &str) -> Result<u64, StackError> {
+        let size = Size::from_str(text).map_err(|e| self.error(e.to_string()))?;
+        let bytes = size.bytes();
+        if bytes.is_multiple_of(4 << 10) && ((64 << 10)..=(1 << 30)).contains(&bytes) {
+            return Ok(bytes);
+        }
+        let expected = "a multiple of 4 KiB from 64 KiB to 1 GiB was expected";
+        Err(self.error(format!("journal={text}: {expected}")))
     }
 
     fn chunk(&self, text: &str) -> Result<u64, StackError> {
@@ -401,6 +510,9 @@ mod tests {
             "integrity[mismatch=trust-copies](a)",
             "mirror(crypt[key=file:/etc/key](a), crypt[key=env:KEY](b))",
             "delay[read=5ms,write=0s,flush=1s](a)",
+            "parity(a, b, c)",
+            "stripe(parity[failures=2](a, b, c, d), parity[failures=2](e, f, g, h))",
+            "parity[failures=3,chunk=4KiB,journal=64KiB](a, b, c, d, stripe(e, f))",
         ] {
             let stack: Stack = text.parse().expect("a stack");
             assert_eq!(stack.to_string(), text);
@@ -419,7 +531,8 @@ mod tests {
         assert!(error_of("mirror(a, b))").contains("nothing was expected"));
         assert!(error_of("mirror(a, , b)").contains("(at byte 10"));
         assert!(
-            error_of("raid(a, b)").contains("no layer raid; there are stripe, mirror, integrity")
+            error_of("raid(a, b)")
+                .contains("no layer raid; there are stripe, mirror, parity, integrity")
         );
         assert!(error_of("integrity(a, b)").contains("one thing"));
         assert!(error_of("integrity[mismatch=yes](a)").contains("trust-copies"));
@@ -431,6 +544,12 @@ mod tests {
         assert!(error_of("stripe[chunk=5KiB](a, b)").contains("power of two"));
         assert!(error_of("stripe[chunk=big](a, b)").contains("big"));
         assert!(error_of("stripe[chunk=4KiB,chunk=8KiB](a, b)").contains("twice"));
+        assert!(error_of("parity(a, b)").contains("at least 3"));
+        assert!(error_of("parity[failures=2](a, b, c)").contains("at least 4"));
+        assert!(error_of("parity[failures=4](a, b, c, d, e, f)").contains("1 to 3"));
+        assert!(error_of("parity[journal=5KiB](a, b, c)").contains("from 64 KiB"));
+        assert!(error_of("parity(mirror(a, b), c, d)").contains("no copies of its own"));
+        assert!(error_of("mirror(parity(a, b, c), d)").contains("over no parity"));
         assert!(error_of("mirror(a, a)").contains("a is there twice"));
         assert!(error_of("a[x=1]").contains("only layers"));
         let deep = "mirror(a,".repeat(9) + "b" + &")".repeat(9);

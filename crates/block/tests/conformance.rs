@@ -14,6 +14,8 @@ use hindsight_block::{
 use sim::{Random, SimMedia};
 
 const LEN_BYTES: u64 = 9 << 20;
+/// Of each side of a parity.
+const JOURNAL_BYTES: u64 = 2 * hindsight_block::stack::JOURNAL_BYTES;
 
 type Device = Arc<dyn BlockDevice>;
 
@@ -122,6 +124,15 @@ fn on_every_device(rule: impl Fn(&Device)) {
         array("stripe(a, b)", LEN_BYTES / 2),
         array("stripe(mirror(a, b), mirror(c, d))", LEN_BYTES / 2),
         array("mirror(stripe[chunk=4KiB](a, b, c), stripe(d, e, f))", LEN_BYTES / 3),
+        array("parity(a, b, c)", JOURNAL_BYTES + LEN_BYTES / 2),
+        array("parity[journal=64KiB](a, b, c)", (128 << 10) + LEN_BYTES / 2),
+        array("parity[failures=2,chunk=4KiB](a, b, c, d, e)", JOURNAL_BYTES + LEN_BYTES / 3),
+        array("stripe(parity(a, b, c), parity(d, e, f))", JOURNAL_BYTES + LEN_BYTES / 4),
+        array(
+            "parity[journal=64KiB](integrity(a), integrity(b), integrity(c))",
+            IntegrityDevice::<Device>::bytes_below((128 << 10) + LEN_BYTES / 2),
+        ),
+        array("parity(a, b, stripe(c, d))", JOURNAL_BYTES + LEN_BYTES / 2),
     ];
     for device in devices {
         println!("on {}", device.describe());

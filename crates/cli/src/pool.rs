@@ -8,6 +8,7 @@ use std::time::Duration;
 use anyhow::Context;
 use api::{
     AuditRecord, ExitCode, ListQuery, Pool, ReplaceMember, Sacrifice, Scrub, SetScrub, SpanInput,
+    Spare,
 };
 use clap::Subcommand;
 use format::PAGE_BYTES;
@@ -55,6 +56,9 @@ pub enum Verb {
         #[arg(value_name = "PATH")]
         with: String,
     },
+    /// Add or take away files or disks that wait to take the place of a member that fails.
+    #[command(subcommand)]
+    Spare(SpareVerb),
     /// Look at every copy of everything that is stored, and write what is wrong again.
     ///
     /// It runs in the background, at once while clients are quiet and for a twentieth of the time
@@ -87,6 +91,22 @@ pub enum Verb {
     },
 }
 
+#[derive(Debug, Subcommand)]
+pub enum SpareVerb {
+    /// Add a spare: when a member is out, the smallest spare that is large enough takes its place.
+    Add {
+        /// Blank, or not there, then a sparse file is made.
+        #[arg(value_name = "PATH")]
+        path: String,
+    },
+    /// Take a spare away; its file stays, and is blank.
+    Remove {
+        /// The spare's path, as `pool status` shows it.
+        #[arg(value_name = "PATH")]
+        path: String,
+    },
+}
+
 pub fn run(session: &Session, verb: Verb) -> anyhow::Result<ExitCode> {
     match verb {
         Verb::Status => session.answer(&session.client()?.pool()?, show)?,
@@ -94,6 +114,12 @@ pub fn run(session: &Session, verb: Verb) -> anyhow::Result<ExitCode> {
         Verb::Replace { member, with } => {
             let body = ReplaceMember { member, with };
             session.answer(&session.client()?.replace_member(&body)?, show)?;
+        }
+        Verb::Spare(SpareVerb::Add { path }) => {
+            session.answer(&session.client()?.add_spare(&Spare { path })?, show)?;
+        }
+        Verb::Spare(SpareVerb::Remove { path }) => {
+            session.answer(&session.client()?.remove_spare(&Spare { path })?, show)?;
         }
         Verb::Scrub { wait, stop, every, never } => {
             if every.is_some() || never {

@@ -133,6 +133,8 @@ pub enum MemberStanding {
     Stale,
     /// It failed or is away; of no use as it is.
     Out,
+    /// Nothing is on it: it waits to take the place of one that fails. The stack does not name it.
+    Spare,
 }
 
 /// A member, as every label names it.
@@ -280,6 +282,7 @@ impl Label {
                 MemberStanding::In => "in",
                 MemberStanding::Stale => "stale",
                 MemberStanding::Out => "out",
+                MemberStanding::Spare => "spare",
             };
             let Member { id, data_bytes, out_generation, path, .. } = member;
             let rest = format!("{data_bytes} bytes, put out by generation {out_generation}");
@@ -302,6 +305,9 @@ impl Label {
             let length = member.path.len();
             place.require(length <= PATH_BYTES_MAX, "a path of at most 216 bytes", length)?;
         }
+        let spare = |member: &Member| member.standing == MemberStanding::Spare;
+        let is_ordered = self.members.is_sorted_by_key(spare);
+        place.require(is_ordered, "spares after the others", count)?;
         let own = self.members.iter().any(|member| member.id == self.member_id);
         place.require(own, "its member in the table", format!("{:032x}", self.member_id))
     }
@@ -316,6 +322,7 @@ impl Member {
             MemberStanding::In => 0,
             MemberStanding::Stale => 1,
             MemberStanding::Out => 2,
+            MemberStanding::Spare => 3,
         };
         put(bytes, layout::STANDING, standing);
         put(bytes, layout::PATH_BYTES, self.path.len() as u64);
@@ -329,8 +336,9 @@ impl Member {
             0 => MemberStanding::In,
             1 => MemberStanding::Stale,
             2 => MemberStanding::Out,
+            3 => MemberStanding::Spare,
             other => {
-                place.require(false, "a standing of 0, 1 or 2", other)?;
+                place.require(false, "a standing of 0 to 3", other)?;
                 MemberStanding::Out
             }
         };

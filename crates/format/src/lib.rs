@@ -36,6 +36,8 @@
 //! - `integrity`: `IntegrityHeader` (`encode(copy)`, `decode(&[u8], copy)`), `ChecksumSector`
 //!   (`encode`, `decode(&[u8], tag, sector)`).
 //! - `crypt`: `CryptHeader` (`encode(copy)`, `decode(&[u8], copy)`).
+//! - `parity`: `Record` (`encode(address)`, `decode(&[u8], address, id)`), `Entry`
+//!   (`holds(cells)`), `header_bytes(count)`, `peek_header_bytes(&[u8], address)`.
 //! - `time`: `TimeEntry`, `TimePage` (`encode`, `decode`, `get`, `seek_time`, `seek_seq`),
 //!   `TIME_ENTRIES_MAX`.
 //! - `trace`: `TraceHeader`, `FrameEncoder` (`push_request`, `requests(before)`, `name`, `end`),
@@ -55,6 +57,7 @@ pub mod location;
 pub mod map;
 pub mod pack;
 pub mod page;
+pub mod parity;
 pub mod run;
 pub mod segment;
 pub mod superblock;

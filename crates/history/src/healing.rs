@@ -58,6 +58,21 @@ impl Store {
         is_known && self.heal(at, buffer, right)
     }
 
+    /// Whether some copy of a range is right, and so all are afterwards: what a crash or a lost
+    /// write left on one of them may not be built upon before.
+    pub fn agree(&self, at: u64, length: usize, right: &Right<'_>) -> bool {
+        let mut buffer = vec![0; length];
+        let copies = self.device.copies(at, length as u64);
+        let mut is_right =
+            |copy| self.device.read_copy(copy, at, &mut buffer).is_ok() && right(&buffer);
+        let right_ones = (0..copies).filter(|&copy| is_right(copy)).count();
+        match right_ones {
+            0 => false,
+            all if all == copies => true,
+            _ => self.heal(at, &mut buffer, right),
+        }
+    }
+
     /// What was found wrong since this was asked last.
     pub fn take_healed(&self) -> Healed {
         std::mem::take(&mut self.healed.lock()[1])

@@ -122,14 +122,16 @@ pub fn scan_segment(
     };
     let mut copies: Vec<Window<'_>> = (0..copies).map(|copy| window(Some(copy))).collect();
     let mut window = window(None);
+    // A home is written over: what a copy has may be sound and of before.
+    let is_base = store.segment(header.segment).is_some_and(|segment| segment.slab.is_some());
     let mut offset = SEGMENT_HEADER_BYTES;
     let mut end = ScanEnd { end: SEGMENT_HEADER_BYTES as u32, gap_bytes: 0 };
     while offset + format::batch::BATCH_HEADER_FIXED_BYTES <= zone_bytes {
         let healed;
         let found = match window.header(header, offset)? {
-            Some(bytes) => Some(bytes),
-            None => {
-                healed = heal_batch(&mut copies, header, offset)?;
+            Some(bytes) if !is_base || copies.is_empty() => Some(bytes),
+            read => {
+                healed = newest(read.map(<[u8]>::to_vec), &mut copies, header, offset)?;
                 healed.as_deref()
             }
         };
@@ -147,21 +149,25 @@ pub fn scan_segment(
     Ok(end)
 }
 
-/// The header of a batch that readers do not get and some copy has; then all have it.
-fn heal_batch(
+/// The newest header of a batch that readers get or some copy has; then all have it.
+fn newest(
+    read: Option<Vec<u8>>,
     copies: &mut [Window<'_>],
     segment: &SegmentHeader,
     offset: usize,
 ) -> Result<Option<Vec<u8>>> {
-    for copy in copies {
-        let (store, at) = (copy.store, copy.base + offset as u64);
-        let Some(bytes) = copy.header(segment, offset)? else { continue };
-        let good = bytes.to_vec();
-        // Whatever comes of writing it: it was there, and is told.
-        store.heal(at, &mut good.clone(), &|bytes| bytes == good);
-        return Ok(Some(good));
+    let seq = |bytes: &[u8]| Batch::decode(bytes).map(|batch| batch.header.base_seq).ok();
+    let mut newest: Option<Vec<u8>> = None;
+    for copy in copies.iter_mut() {
+        let found = copy.header(segment, offset)?;
+        if let Some(found) = found.filter(|f| newest.as_deref().and_then(seq) < seq(f)) {
+            newest = Some(found.to_vec());
+        }
     }
-    Ok(None)
+    let (Some(copy), Some(good)) = (copies.first(), &newest) else { return Ok(read) };
+    // Whatever comes of writing it: it was there, and is told.
+    copy.store.agree(copy.base + offset as u64, good.len(), &|bytes| bytes == *good);
+    Ok(newest)
 }
 
 pub(crate) fn belongs(

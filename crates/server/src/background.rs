@@ -10,18 +10,16 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use block::Standing;
 use parking_lot::{Condvar, Mutex};
 use volume::{Budget, Pool};
 
 use crate::StartError;
 use crate::fill::FillWatch;
+use crate::member_watch::MemberWatch;
 use crate::pace::{Pace, Seen};
 
 /// How long an idle thread sleeps.
 const IDLE: Duration = Duration::from_millis(50);
-/// How long marks on regions stay after the last write there, at least.
-const TIDY_EVERY: Duration = Duration::from_secs(5);
 /// Bytes of each copy that a scrub reads at a time while nobody else wants the devices.
 const SCRUB_ALONE_BYTES: u64 = 8 << 20;
 /// The same beside other requests: who comes waits no longer than it takes.
@@ -41,12 +39,16 @@ pub(crate) struct Background {
 
 impl Background {
     /// Starts the thread.
-    pub(crate) fn start(pool: Arc<Pool>, fill: FillWatch) -> Result<Background, StartError> {
+    pub(crate) fn start(
+        pool: Arc<Pool>,
+        fill: FillWatch,
+        members: MemberWatch,
+    ) -> Result<Background, StartError> {
         let stop = Arc::new((Mutex::new(false), Condvar::new()));
         let told = Arc::clone(&stop);
         let thread = std::thread::Builder::new()
             .name("background".to_owned())
-            .spawn(move || run(&pool, fill, &told))
+            .spawn(move || run(&pool, fill, members, &told))
             .map_err(StartError::Thread)?;
         Ok(Background { stop, thread })
     }
@@ -79,40 +81,6 @@ impl ConversionWatch {
             }
         }
         self.under_way = now;
-    }
-}
-
-/// Keeps the marks on the members' regions few, and tells of members that are not in.
-struct MemberWatch {
-    tidied: Instant,
-    outs: Vec<String>,
-}
-
-impl Default for MemberWatch {
-    fn default() -> MemberWatch {
-        MemberWatch { tidied: Instant::now(), outs: Vec::new() }
-    }
-}
-
-impl MemberWatch {
-    fn look(&mut self, pool: &Pool) {
-        if self.tidied.elapsed() < TIDY_EVERY {
-            return;
-        }
-        self.tidied = Instant::now();
-        if let Err(error) = pool.tidy_members() {
-            tracing::error!(%error, "the marks of members could not be written");
-        }
-        let members = pool.members().into_iter();
-        let outs: Vec<String> =
-            members.filter(|m| m.standing == Standing::Out).map(|m| m.path).collect();
-        for member in outs.iter().filter(|path| !self.outs.contains(path)) {
-            tracing::error!(member, "a member of the pool is out; see `hindsight pool audit`");
-        }
-        for member in self.outs.iter().filter(|path| !outs.contains(path)) {
-            tracing::info!(member, "a member of the pool is in use again");
-        }
-        self.outs = outs;
     }
 }
 
@@ -266,7 +234,7 @@ impl Watches {
     }
 }
 
-fn run(pool: &Pool, fill: FillWatch, stop: &(Mutex<bool>, Condvar)) {
+fn run(pool: &Pool, fill: FillWatch, members: MemberWatch, stop: &(Mutex<bool>, Condvar)) {
     let mut failed = false;
     let mut scrubs = ScrubPace::new();
     let mut watches = Watches {
@@ -275,7 +243,7 @@ fn run(pool: &Pool, fill: FillWatch, stop: &(Mutex<bool>, Condvar)) {
         conversions: ConversionWatch::default(),
         schedules: ScheduleWatch::default(),
         imports: ImportWatch::default(),
-        members: MemberWatch::default(),
+        members,
     };
     let mut pace = Pace::default();
     loop {
@@ -363,7 +331,7 @@ mod tests {
         PoolOptions, VolumeSpec, WriteOp,
     };
 
-    use super::{Background, IDLE, SCRUB_QUIET, ScrubPace};
+    use super::{Background, IDLE, MemberWatch, SCRUB_QUIET, ScrubPace};
     use crate::fill::{FillGauge, FillWatch};
 
     /// A device under which something of ours is broken.
@@ -470,8 +438,12 @@ mod tests {
         let mut written = 1;
         broken.1.store(true, Ordering::Release);
         let fill = Arc::new(FillGauge::new(Arc::clone(&pool), "/".into()));
-        let background =
-            Background::start(Arc::clone(&pool), FillWatch::new(fill)).expect("started");
+        let background = Background::start(
+            Arc::clone(&pool),
+            FillWatch::new(fill),
+            MemberWatch::new("/".into()),
+        );
+        let background = background.expect("started");
         let began = Instant::now();
         // Sooner or later there is something to be done in the background.
         let refused = loop {

@@ -14,6 +14,7 @@ mod hooks;
 mod http;
 mod listen;
 mod logs;
+mod member_watch;
 mod meters;
 mod metrics;
 pub mod nbd;

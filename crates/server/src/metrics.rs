@@ -521,6 +521,11 @@ impl Engine {
             ConstCounter::new(count).encode(family.encode_family(&[("outcome", how)])?)?;
         }
         encode_scrub(self.pool.scrub_info(), encoder)?;
+        let spares = self.pool.spares().iter().filter(|spare| spare.is_there).count();
+        let (name, help) = ("hindsight_pool_spares", "Spares that are there");
+        let gauge = prometheus_client::metrics::MetricType::Gauge;
+        ConstGauge::new(spares as u64)
+            .encode(encoder.encode_descriptor(name, help, None, gauge)?)?;
         encode_members(&self.pool.members(), encoder)
     }
 }

@@ -15,6 +15,7 @@ use crate::hooked::Hooked;
 use crate::hooks::{HookCollector, Hooks};
 use crate::http::{Context, HttpServer, NbdAddresses, Watch};
 use crate::listen::{self, Bound, Protection, SocketFile};
+use crate::member_watch::MemberWatch;
 use crate::meters::Meters;
 use crate::metrics::Metrics;
 use crate::nbd::{
@@ -66,7 +67,8 @@ impl Server {
         let hooks = Arc::new(Hooks::new(config.hooks.clone()));
         let context = http_context(config, &pool, &nbd_context, &nbd_bound, &hooks)?;
         let watch = FillWatch::new(Arc::clone(context.fill()));
-        let background = Background::start(Arc::clone(&pool), watch)?;
+        let background =
+            Background::start(Arc::clone(&pool), watch, MemberWatch::new(config.pool_dir.clone()))?;
         let (unix, nbd_socket) = nbd_bound.unix.map(|u| (u.listener, u.file)).unzip();
         let unix = unix.into_iter().collect();
         let nbd = match NbdServer::start(&nbd_context, data_threads(), unix, nbd_bound.tcp) {

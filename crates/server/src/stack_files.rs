@@ -11,9 +11,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use block::stack::Stack;
+use block::stack::StackError;
 use block::{
-    Array, ArrayError, BlockDevice, Candidate, CryptKey, Identities, KeySource, Materials,
+    Array, ArrayError, BlockDevice, Candidate, CryptKey, Identities, KeySource, Layout, Materials,
     MediaDevice,
 };
 use env::{Clock, Entropy, FileMedia, RealClock, RealEntropy};
@@ -27,33 +27,33 @@ use crate::pool_files::{at, format_of, is_blank, machine};
 /// The file that says how a pool's members are put together.
 const STACK_FILE: &str = "pool.stack";
 
-/// The stack of the pool in `dir`, if it is on one.
-pub(crate) fn read(dir: &Path) -> Result<Option<Stack>, StartError> {
+/// What the pool in `dir` lies on, if it is on members.
+pub(crate) fn read(dir: &Path) -> Result<Option<Layout>, StartError> {
     let path = dir.join(STACK_FILE);
     let text = match fs::read_to_string(&path) {
         Ok(text) => text,
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(e) => return Err(at(&path, e)),
     };
-    let stack = text.trim().parse::<Stack>();
+    let layout = text.trim().parse::<Layout>();
     let wrong = |e| StartError::setting(format!("{}: {e}", path.display()), "");
-    stack.map(Some).map_err(wrong)
+    layout.map(Some).map_err(wrong)
 }
 
-/// Where the members of the pool in `dir` are looked for; none if it is not on a stack.
+/// Where the members and spares of the pool in `dir` are looked for; none if it is not on a stack.
 ///
 /// # Errors
 /// When `pool.stack` cannot be read.
 pub fn member_paths(dir: &Path) -> Result<Vec<PathBuf>, StartError> {
-    let stack = read(dir)?;
-    let paths = |stack: &Stack| stack.members().into_iter().map(|m| dir.join(m)).collect();
-    Ok(stack.as_ref().map_or_else(Vec::new, paths))
+    let layout = read(dir)?;
+    let paths = |layout: &Layout| layout.names().into_iter().map(|m| dir.join(m)).collect();
+    Ok(layout.as_ref().map_or_else(Vec::new, paths))
 }
 
 /// Puts the members of the pool in `dir` together. Those that cannot be opened are missing.
-pub(crate) fn open(dir: &Path, stack: &Stack) -> Result<Array, StartError> {
+pub(crate) fn open(dir: &Path, layout: &Layout) -> Result<Array, StartError> {
     let mut candidates = Vec::new();
-    for member in stack.members() {
+    for member in layout.names() {
         let path = dir.join(member);
         let device = match FileMedia::open(&path) {
             Ok(media) => Some(Arc::new(MediaDevice::new(Arc::new(media))) as _),
@@ -72,34 +72,85 @@ pub(crate) fn open(dir: &Path, stack: &Stack) -> Result<Array, StartError> {
 /// is made as a sparse file of the member's size.
 pub(crate) fn replace(dir: &Path, pool: &Pool, member: &str, with: &str) -> Result<(), StartError> {
     let number = pool.member_at(member).map_err(StartError::Pool)?;
-    let Some(stack) = read(dir)? else {
-        return Err(StartError::setting("the pool is not on a stack", ""));
-    };
+    let layout = on_members(dir)?;
     let path = dir.join(with);
-    if pool.members().iter().any(|m| Path::new(&m.path) == path) {
+    if layout.names().iter().any(|name| dir.join(name) == path) {
         return Err(StartError::setting(format!("{} is a member already", path.display()), ""));
     }
     let size_bytes = pool.members()[number].data_bytes + AREA_BYTES;
     let mut made = Vec::new();
     let device = member_at(&path, Some(size_bytes), &mut made)?;
-    let mut at = 0;
-    let renamed = stack.renamed(&mut |name| {
-        at += 1;
-        if at - 1 == number { with.to_owned() } else { name.to_owned() }
-    });
     // First where to look: a device without a label is no member yet, and does no harm there.
-    let checked: Stack = renamed
-        .to_string()
-        .parse()
-        .map_err(|e: block::stack::StackError| StartError::setting(e.to_string(), ""))?;
-    write_stack(dir, &checked)?;
+    write_layout(dir, &checked(&layout.with_member(number, with))?)?;
     let candidate = Candidate { path: path.display().to_string(), device: Some(device) };
     let replaced = pool.replace_member(member, candidate).map_err(StartError::Pool);
     if replaced.is_err() {
-        write_stack(dir, &stack)?;
+        write_layout(dir, &layout)?;
         made.iter().for_each(|path| drop(fs::remove_file(path)));
     }
     replaced
+}
+
+fn on_members(dir: &Path) -> Result<Layout, StartError> {
+    read(dir)?.ok_or_else(|| StartError::setting("the pool is on one file, without members", ""))
+}
+
+/// A layout that can be read again.
+fn checked(layout: &Layout) -> Result<Layout, StartError> {
+    layout.to_string().parse().map_err(unreadable)
+}
+
+fn unreadable(error: StackError) -> StartError {
+    StartError::setting(error.to_string(), "")
+}
+
+/// Adds a blank file or disk as a spare of the pool in `dir`. One that is not there is made as a
+/// sparse file of the smallest member's size.
+pub(crate) fn add_spare(dir: &Path, pool: &Pool, spare: &str) -> Result<(), StartError> {
+    let mut layout = on_members(dir)?;
+    let path = dir.join(spare);
+    if layout.names().iter().any(|name| dir.join(name) == path) {
+        return Err(StartError::setting(format!("{} is there already", path.display()), ""));
+    }
+    let before = layout.clone();
+    layout.spares.push(spare.to_owned());
+    let layout = checked(&layout)?;
+    let smallest = pool.members().iter().map(|m| m.data_bytes).min();
+    let mut made = Vec::new();
+    let device = member_at(&path, smallest.map(|bytes| bytes + AREA_BYTES), &mut made)?;
+    write_layout(dir, &layout)?;
+    let candidate = Candidate { path: path.display().to_string(), device: Some(device) };
+    let added = pool.add_spare(candidate).map_err(StartError::Pool);
+    if added.is_err() {
+        write_layout(dir, &before)?;
+        made.iter().for_each(|path| drop(fs::remove_file(path)));
+    }
+    added
+}
+
+/// Takes a spare of the pool in `dir` away; its file stays.
+pub(crate) fn remove_spare(dir: &Path, pool: &Pool, spare: &str) -> Result<(), StartError> {
+    let mut layout = on_members(dir)?;
+    let path = dir.join(spare);
+    pool.remove_spare(&path.display().to_string()).map_err(StartError::Pool)?;
+    layout.spares.retain(|name| dir.join(name) != path);
+    write_layout(dir, &layout)
+}
+
+/// Writes down where to look when a spare has taken a member's place.
+pub(crate) fn follow_spares(dir: &Path, pool: &Pool) -> Result<(), StartError> {
+    let Some(mut layout) = read(dir)? else { return Ok(()) };
+    let members = pool.members();
+    let place = |spare: &String| {
+        let path = dir.join(spare);
+        members.iter().position(|member| Path::new(&member.path) == path)
+    };
+    let taken: Vec<(usize, String)> =
+        layout.spares.iter().filter_map(|spare| Some((place(spare)?, spare.clone()))).collect();
+    for (number, spare) in &taken {
+        layout = layout.with_member(*number, spare);
+    }
+    if taken.is_empty() { Ok(()) } else { write_layout(dir, &checked(&layout)?) }
 }
 
 /// Makes a pool on a stack in an empty or missing directory. Members that are not there are made as
@@ -108,9 +159,7 @@ pub(crate) fn replace(dir: &Path, pool: &Pool, member: &str, with: &str) -> Resu
 /// # Errors
 /// When there is a pool, a member is not blank or too small, or something cannot be written.
 pub fn create_stack(dir: &Path, text: &str, size_bytes: Option<u64>) -> Result<(), StartError> {
-    let stack: Stack = text
-        .parse()
-        .map_err(|e: block::stack::StackError| StartError::setting(e.to_string(), ""))?;
+    let layout: Layout = text.parse().map_err(unreadable)?;
     crate::pool_files::make_dir(dir)?;
     for taken in [STACK_FILE, crate::pool_files::POOL_FILE] {
         let path = dir.join(taken);
@@ -120,7 +169,7 @@ pub fn create_stack(dir: &Path, text: &str, size_bytes: Option<u64>) -> Result<(
         }
     }
     let mut made = Vec::new();
-    let outcome = lay_out(dir, &stack, size_bytes, &mut made);
+    let outcome = lay_out(dir, &layout, size_bytes, &mut made);
     if outcome.is_err() {
         // Only what was made just now, which nobody has used.
         made.iter().for_each(|path| drop(fs::remove_file(path)));
@@ -130,12 +179,12 @@ pub fn create_stack(dir: &Path, text: &str, size_bytes: Option<u64>) -> Result<(
 
 fn lay_out(
     dir: &Path,
-    stack: &Stack,
+    layout: &Layout,
     size_bytes: Option<u64>,
     made: &mut Vec<PathBuf>,
 ) -> Result<(), StartError> {
     let mut devices: Vec<(String, Arc<dyn BlockDevice>)> = Vec::new();
-    for member in stack.members() {
+    for member in layout.names() {
         let path = dir.join(member);
         let device = member_at(&path, size_bytes, made)?;
         devices.push((path.display().to_string(), device));
@@ -148,24 +197,29 @@ fn lay_out(
         devices.iter().map(of).collect::<Vec<_>>()
     };
     let entropy = RealEntropy::default();
-    let random = &mut || u128::from(entropy.next_u64()) << 64 | u128::from(entropy.next_u64());
-    let identities = Identities { random, now: RealClock::new().wall() };
+    let random = || u128::from(entropy.next_u64()) << 64 | u128::from(entropy.next_u64());
+    let identities = Identities { random: &mut { random }, now: RealClock::new().wall() };
     let array = with_materials(|materials| {
-        Array::create(stack, candidates(), identities, materials)?;
-        Array::open(candidates(), materials)
+        let members = candidates().into_iter().take(layout.stack.members().len()).collect();
+        Array::create(&layout.stack, members, identities, materials)?;
+        let array = Array::open(candidates(), materials)?;
+        for spare in candidates().into_iter().skip(array.members().len()) {
+            array.add_spare(spare, random())?;
+        }
+        Ok(array)
     });
     let array = Arc::new(array.map_err(of_array)?);
     let device = Arc::<Array>::clone(&array) as Arc<dyn BlockDevice>;
     let format = format_of(device.len_bytes());
     Pool::create(&device, &machine(), &format).map_err(StartError::Pool)?;
     array.close().map_err(|e| of_array(e.into()))?;
-    write_stack(dir, stack)
+    write_layout(dir, layout)
 }
 
 /// Writes where members are to be looked for.
-fn write_stack(dir: &Path, stack: &Stack) -> Result<(), StartError> {
+fn write_layout(dir: &Path, layout: &Layout) -> Result<(), StartError> {
     let (path, unfinished) = (dir.join(STACK_FILE), dir.join("pool.stack.new"));
-    fs::write(&unfinished, format!("{stack}\n")).map_err(|e| at(&unfinished, e))?;
+    fs::write(&unfinished, format!("{layout}\n")).map_err(|e| at(&unfinished, e))?;
     fs::File::open(&unfinished).and_then(|f| f.sync_all()).map_err(|e| at(&unfinished, e))?;
     fs::rename(&unfinished, &path).map_err(|e| at(&path, e))?;
     fs::File::open(dir).and_then(|d| d.sync_all()).map_err(|e| at(dir, e))

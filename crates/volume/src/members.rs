@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use block::{Array, ArrayError, BlockDevice, Candidate, MemberStatus, Standing};
+use block::{Array, ArrayError, BlockDevice, Candidate, MemberStatus, SpareStatus, Standing};
 use env::Files;
 
 use crate::core::Core;
@@ -49,14 +49,41 @@ impl Pool {
         self.check_open()?;
         let member = self.member_at(path)?;
         let array = self.core.array.get().expect("it has members");
+        array.replace(member, with, self.new_id()).map_err(of_array)?;
+        self.core.note_members()
+    }
+
+    /// The spares.
+    #[must_use]
+    pub fn spares(&self) -> Vec<SpareStatus> {
+        self.core.array.get().map_or_else(Vec::new, |array| array.spares())
+    }
+
+    /// Adds a blank device that takes the place of a member that fails.
+    ///
+    /// # Errors
+    /// `Invalid` with what is wrong, `Io`.
+    pub fn add_spare(&self, with: Candidate) -> Result<()> {
+        self.check_open()?;
+        let array = self.core.array.get().ok_or_else(not_on_members)?;
+        array.add_spare(with, self.new_id()).map_err(of_array)?;
+        self.core.note_members()
+    }
+
+    /// Takes a spare away.
+    ///
+    /// # Errors
+    /// `Invalid` if there is none at the path, `Io`.
+    pub fn remove_spare(&self, path: &str) -> Result<()> {
+        self.check_open()?;
+        let array = self.core.array.get().ok_or_else(not_on_members)?;
+        array.remove_spare(path).map_err(of_array)?;
+        self.core.note_members()
+    }
+
+    fn new_id(&self) -> u128 {
         let entropy = &self.core.machine.entropy;
-        let id = u128::from(entropy.next_u64()) << 64 | u128::from(entropy.next_u64());
-        array.replace(member, with, id).map_err(|error| match error {
-            ArrayError::Refused { what, hint } => {
-                Error::new(ErrorKind::Invalid, what).with_hint(hint)
-            }
-            ArrayError::Device(error) => error.into(),
-        })
+        u128::from(entropy.next_u64()) << 64 | u128::from(entropy.next_u64())
     }
 
     /// The number of the member at a path.
@@ -92,16 +119,34 @@ impl Core {
         self.array.get().is_some_and(|array| !array.members().iter().all(is_in))
     }
 
-    /// Writes down what happened to members, and brings some of what they missed up to date; true
-    /// when there is more of that.
+    /// Writes down what happened to members.
+    fn note_members(&self) -> Result<()> {
+        for event in self.array.get().map_or_else(Vec::new, |array| array.take_events()) {
+            self.note(event.what, "", format!("{}: {}", event.member, event.detail))?;
+        }
+        Ok(())
+    }
+
+    /// Puts spares in the places of members that are out, writes down what happened to members, and
+    /// brings some of what they missed up to date; true when there is more of that.
     ///
     /// # Errors
     /// Those of the commit and of the devices.
     pub fn step_members(&self) -> Result<bool> {
         let Some(array) = self.array.get() else { return Ok(false) };
-        for event in array.take_events() {
-            self.note(event.what, "", format!("{}: {}", event.member, event.detail))?;
-        }
-        Ok(array.step()?)
+        self.note_members()?;
+        // Before that: who takes a place is brought up to date like who comes back.
+        Ok(array.use_spare().map_err(of_array)? || array.step()?)
+    }
+}
+
+fn not_on_members() -> Error {
+    Error::new(ErrorKind::Invalid, "the pool is on one file or device, without members")
+}
+
+fn of_array(error: ArrayError) -> Error {
+    match error {
+        ArrayError::Refused { what, hint } => Error::new(ErrorKind::Invalid, what).with_hint(hint),
+        ArrayError::Device(error) => error.into(),
     }
 }

@@ -89,6 +89,8 @@ fn collect(
         return collect_packs(core, &segment, &voids, entries, report);
     }
     let base = store.zone_offset(zone);
+    // Homes may have been under way when the power went, and come to one copy only.
+    let is_base = store.segment(number).is_some_and(|segment| segment.slab.is_some());
     let end = scan_segment(store, &header, |batch| {
         for op in batch.descriptors() {
             let target = entries.entry(op.timeline).or_default();
@@ -107,7 +109,10 @@ fn collect(
                         store.device.read_at(at, &mut block)?;
                         store.io(header.log).count(IoKind::Other, BLOCK_BYTES);
                         let right = |bytes: &[u8]| block_crc(bytes) == crc;
-                        let sound = right(&block) || store.heal_if_known(at, &mut block, &right);
+                        let sound = match is_base {
+                            true => store.agree(at, block.len(), &right),
+                            false => right(&block) || store.heal_if_known(at, &mut block, &right),
+                        };
                         let lba = Lba(op.block.0 + i as u64);
                         let entry = Entry::data(lba, op.seq, location, crc);
                         target.push(Found { entry, sound });

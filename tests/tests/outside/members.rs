@@ -205,6 +205,42 @@ fn a_member_is_replaced_while_clients_write_and_the_old_one_can_be_thrown_away()
 }
 
 #[test]
+fn a_spare_takes_the_place_of_a_member_that_is_gone() -> Result<()> {
+    let mut random = Random::new(seed("spare"));
+    let folder = folder()?;
+    let mut server = on("mirror(a.img, b.img) spare(c.img)", &folder)?;
+    server.run(&["volume", "create", "v", "--size", "16MiB"])?;
+    let mut image = Image::zeros(VOLUME_BYTES);
+    write_some(&server, &mut random, &mut image)?;
+    let pool = server.pool().to_owned();
+    let refused = server.output(&["pool", "spare", "add", "a.img"])?;
+    ensure!(!refused.status.success(), "a.img is a member");
+    let shown = server.run(&["pool", "spare", "add", "d.img"])?;
+    ensure!(shown.contains("d.img") && shown.contains("spare"), "{shown}");
+    server.run(&["pool", "spare", "remove", &pool.join("d.img").display().to_string()])?;
+    let stack = || fs::read_to_string(pool.join("pool.stack"));
+    ensure!(stack()?.trim() == "mirror(a.img, b.img) spare(c.img)", "{}", stack()?);
+    server.kill();
+    fs::rename(pool.join("b.img"), pool.join("away"))?;
+    server.up()?;
+    write_some(&server, &mut random, &mut image)?;
+    let began = Instant::now();
+    let is_done = |server: &Server| -> Result<bool> {
+        Ok(status(server)?["state"] == "online" && stack()?.trim() == "mirror(a.img, c.img)")
+    };
+    while !is_done(&server)? {
+        ensure!(began.elapsed() < PATIENCE, "{}, {}", stack()?, status(&server)?["members"]);
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    let audit = server.run(&["pool", "audit"])?;
+    ensure!(audit.contains("spare-added") && audit.contains("member-replaced"), "{audit}");
+    server.kill();
+    fs::remove_file(pool.join("a.img"))?;
+    server.up()?;
+    check(&server, &image)
+}
+
+#[test]
 fn an_encrypted_pool_is_nothing_without_its_key() -> Result<()> {
     let mut random = Random::new(seed("crypt"));
     let folder = folder()?;

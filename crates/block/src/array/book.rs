@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use format::label::{Label, MemberStanding, Regions};
+use format::label::{Label, Member, MemberStanding, Regions};
 
 use super::regions::{clear, count, is_set, set};
 
@@ -87,6 +87,14 @@ impl Book {
             *stale |= open;
         }
         self.is_changed = true;
+    }
+
+    /// Takes a spare's row out.
+    pub fn take_row(&mut self, id: u128) -> Member {
+        let at = self.label.members.iter().position(|m| m.id == id);
+        let at = at.expect("each spare has its row");
+        assert_eq!(self.label.members[at].standing, MemberStanding::Spare, "a spare's row");
+        self.label.members.remove(at)
     }
 
     /// Notes how members stand.

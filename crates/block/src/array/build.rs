@@ -9,7 +9,7 @@ use super::opening::ArrayError;
 use super::{Shared, number_of};
 use crate::layers::{
     CryptDevice, CryptError, CryptKey, DelayDevice, IntegrityDevice, IntegrityOptions, Keeper,
-    KeySource, MirrorDevice, Pause, Side, Standing, StripeDevice,
+    KeySource, Layout, MirrorDevice, ParityDevice, Pause, Side, Standing, StripeDevice,
 };
 use crate::stack::Stack;
 use crate::{BlockDevice, DeviceError, DeviceErrorKind, Operation, Result};
@@ -54,6 +54,7 @@ pub(super) fn top_bytes(stack: &Stack, members: &[Member]) -> u64 {
             least(below) / chunk_bytes * chunk_bytes * below.len() as u64
         }
         Stack::Mirror { below } => least(below),
+        Stack::Parity { below, .. } => layout(stack).len_bytes(least(below)),
         Stack::Integrity { below, .. } => {
             IntegrityDevice::<Device>::bytes_above(top_bytes(below, members))
         }
@@ -83,13 +84,13 @@ pub(super) fn build(
             Arc::new(StripeDevice::new(all(below)?, *chunk_bytes))
         }
         Stack::Mirror { below } => {
-            let sides = all(below)?
-                .into_iter()
-                .zip(below)
-                .map(|(device, stack)| Side { device, members: numbers(stack) });
             let keeper = Arc::<Shared>::clone(shared) as Arc<dyn Keeper>;
             let ledger = Arc::clone(&shared.ledger);
-            Arc::new(MirrorDevice::new(sides.collect(), keeper, ledger))
+            Arc::new(MirrorDevice::new(sides(all(below)?, below), keeper, ledger))
+        }
+        Stack::Parity { below, .. } => {
+            let devices = all(below)?;
+            Arc::new(parity(shared, layout(stack), devices, below, making)?)
         }
         Stack::Integrity { mismatch, below } => {
             let device = build(shared, below, materials, making)?;
@@ -123,6 +124,44 @@ pub(super) fn build(
             Arc::new(DelayDevice::new(device, *delays, Arc::clone(&materials.pause)))
         }
     })
+}
+
+fn sides(devices: Vec<Device>, below: &[Stack]) -> Vec<Side> {
+    let side = |(device, stack): (Device, &Stack)| Side { device, members: numbers(stack) };
+    devices.into_iter().zip(below).map(side).collect()
+}
+
+fn parity(
+    shared: &Arc<Shared>,
+    layout: Layout,
+    devices: Vec<Device>,
+    below: &[Stack],
+    making: Making,
+) -> Result<ParityDevice> {
+    let keeper = Arc::<Shared>::clone(shared) as Arc<dyn Keeper>;
+    let ledger = Arc::clone(&shared.ledger);
+    let id = shared.book.lock().label.array_id;
+    if making == Making::New {
+        ParityDevice::format(&devices, layout, id)?;
+    }
+    let device = ParityDevice::open(sides(devices, below), layout, id, keeper, ledger)?;
+    if making == Making::New {
+        device.forget_all();
+    }
+    Ok(device)
+}
+
+/// How a parity is laid out.
+fn layout(stack: &Stack) -> Layout {
+    let Stack::Parity { failures, chunk_bytes, journal_bytes, below } = stack else {
+        unreachable!("asked of parities only")
+    };
+    Layout {
+        sides: below.len(),
+        parities: *failures,
+        chunk_bytes: *chunk_bytes,
+        slot_bytes: *journal_bytes,
+    }
 }
 
 fn numbers(stack: &Stack) -> Vec<usize> {

@@ -14,6 +14,7 @@ use super::book::Book;
 use super::build::{Making, Materials, build, top_bytes};
 use super::member::MemberDevice;
 use super::regions::{Regions, set};
+use super::spares::Spare;
 use super::{Array, Shared, code, is_readable, of_label};
 use crate::heal::Ledger;
 use crate::stack::Stack;
@@ -51,7 +52,7 @@ pub enum ArrayError {
     Device(#[from] DeviceError),
 }
 
-fn refused(what: impl Into<String>, hint: &str) -> ArrayError {
+pub(super) fn refused(what: impl Into<String>, hint: &str) -> ArrayError {
     ArrayError::Refused { what: what.into(), hint: hint.to_owned() }
 }
 
@@ -149,26 +150,35 @@ impl Array {
             .stack
             .parse()
             .map_err(|e| refused(format!("the label of {}: {e}", newest.path), ""))?;
-        check_numbers(&stack, label.members.len())?;
+        check_numbers(&stack, members_of(&label).len())?;
+        let mut former = Vec::new();
         for one in &found {
-            check_not_apart(one, newest)?;
+            if !is_known(one, newest)? {
+                former.push(one.path.clone());
+            }
         }
+        let found: Vec<Found> = found.into_iter().filter(|f| !former.contains(&f.path)).collect();
         let (missing, back) = stand(&mut label, &found);
         let is_in = |m: usize| label.members[m].standing == MemberStanding::In;
         if !is_readable(&stack, &|m| is_in(m) && !missing.contains(&m)) {
             return Err(too_few(&label, &missing));
         }
         let maps = newest_maps(&label, &found)?;
+        let array_regions = maps.count as usize;
         let devices = devices_of(&label, found)?;
         let shared = share(&label, &stack, devices, maps);
+        for path in &former {
+            shared.note("member-ignored", path, "another is in its place".to_owned());
+        }
         for &member in &missing {
             shared.set_standing(member, super::Standing::Out);
         }
         let top = build(&shared, &stack, materials, Making::There)?;
         assert_eq!(top.len_bytes(), top_bytes(&stack, &label.members), "as long as was computed");
         let is_redundant = stack.is_redundant();
+        let parity = stack.has_parity().then(|| super::Loose::new(array_regions));
         let unsettled = Mutex::default();
-        let array = Array { shared, top, is_redundant, unsettled, work: Mutex::new(()) };
+        let array = Array { shared, top, is_redundant, parity, unsettled, work: Mutex::new(()) };
         array.begin(&as_found, &missing, &back)?;
         Ok(array)
     }
@@ -184,7 +194,7 @@ impl Array {
                 shared.write_regions(&mut book)?;
                 shared.write_labels(&mut book)?;
             }
-            for (number, member) in book.label.members.iter().enumerate() {
+            for (number, member) in members_of(&book.label).iter().enumerate() {
                 shared.set_standing(number, of_label(member.standing));
             }
             let behind = book.begin_behind();
@@ -223,8 +233,12 @@ impl Array {
     /// # Errors
     /// Those of the device.
     pub fn end_settling(&self) -> Result<(), DeviceError> {
-        let regions = std::mem::take(&mut *self.unsettled.lock());
-        self.top.flush()?;
+        // Whatever could be healed by what the others say was: now it may be computed anew.
+        let unsettled = self.unsettled.lock().clone();
+        unsettled.iter().for_each(|&region| self.note_loose(region..region + 1));
+        let regions = self.tighten(unsettled, u64::MAX);
+        self.unsettled.lock().clear();
+        self.flush_places()?;
         self.shared.is_unsettled.store(false, Ordering::SeqCst);
         self.close_regions(&regions)
     }
@@ -243,7 +257,7 @@ impl Array {
 }
 
 /// A path as a label notes it.
-fn noted(path: &str) -> String {
+pub(super) fn noted(path: &str) -> String {
     if path.len() <= PATH_BYTES_MAX { path.to_owned() } else { String::new() }
 }
 
@@ -318,16 +332,22 @@ fn check_numbers(stack: &Stack, count: usize) -> Result<(), ArrayError> {
     Err(refused(format!("the label's stack {stack} does not name its {count} members"), ""))
 }
 
-/// Fails if a member was used without those of the newest label, as they were without it.
-fn check_not_apart(one: &Found, newest: &Found) -> Result<(), ArrayError> {
+/// The rows of a label that are no spares'.
+fn members_of(label: &Label) -> &[Member] {
+    let count = label.members.partition_point(|m| m.standing != MemberStanding::Spare);
+    &label.members[..count]
+}
+
+/// Whether the newest label names a member or spare; one that it does not name was replaced, or
+/// taken away. Fails if a member was used without those of the newest label, as they were without
+/// it.
+fn is_known(one: &Found, newest: &Found) -> Result<bool, ArrayError> {
     let table = &newest.label.members;
     let is_own = |m: &&Member| m.id == one.label.member_id;
-    let Some(as_seen) = table.iter().find(is_own) else {
-        let what = format!("{} is no member any more of the pool of {}", one.path, newest.path);
-        return Err(refused(what, "it was replaced; take it out of pool.stack"));
-    };
-    let outlived =
-        as_seen.standing == MemberStanding::Out && one.label.generation >= as_seen.out_generation;
+    let as_seen = table.iter().find(is_own);
+    let outlived = as_seen.is_some_and(|seen| {
+        seen.standing == MemberStanding::Out && one.label.generation >= seen.out_generation
+    });
     let called_out = |theirs: &Member| {
         theirs.standing == MemberStanding::Out
             && table.iter().any(|m| m.id == theirs.id && m.out_generation < theirs.out_generation)
@@ -341,7 +361,7 @@ fn check_not_apart(one: &Found, newest: &Found) -> Result<(), ArrayError> {
             "both have what the other has not: take one out of pool.stack, look, and decide",
         ));
     }
-    Ok(())
+    Ok(as_seen.is_some())
 }
 
 /// Which members are missing though the label does not call them out, and which came back.
@@ -349,6 +369,7 @@ fn stand(label: &mut Label, found: &[Found]) -> (Vec<usize>, Vec<usize>) {
     let (mut missing, mut back) = (Vec::new(), Vec::new());
     for (number, member) in label.members.iter_mut().enumerate() {
         match found.iter().find(|f| f.label.member_id == member.id) {
+            None if member.standing == MemberStanding::Spare => {}
             Some(found) => {
                 member.path = noted(&found.path);
                 if member.standing == MemberStanding::Out {
@@ -366,7 +387,7 @@ fn too_few(label: &Label, missing: &[usize]) -> ArrayError {
     let name = |(number, member): (usize, &Member)| {
         let how = match member.standing {
             _ if missing.contains(&number) => "missing",
-            MemberStanding::In => return None,
+            MemberStanding::In | MemberStanding::Spare => return None,
             MemberStanding::Stale => "not up to date",
             MemberStanding::Out => "out",
         };
@@ -424,8 +445,9 @@ fn devices_of(label: &Label, found: Vec<Found>) -> Result<Devices, ArrayError> {
     for one in found {
         let number = label.members.iter().position(|m| m.id == one.label.member_id);
         let Some(number) = number else { continue };
-        let wanted = label.members[number].data_bytes.saturating_add(AREA_BYTES);
-        if one.device.len_bytes() < wanted {
+        let row = &label.members[number];
+        let wanted = row.data_bytes.saturating_add(AREA_BYTES);
+        if row.standing != MemberStanding::Spare && one.device.len_bytes() < wanted {
             let what = format!(
                 "{} has {} bytes, but {wanted} when it became a member",
                 one.path,
@@ -439,14 +461,21 @@ fn devices_of(label: &Label, found: Vec<Found>) -> Result<Devices, ArrayError> {
 }
 
 fn share(label: &Label, stack: &Stack, devices: Devices, maps: label::Regions) -> Arc<Shared> {
-    let members = label.members.iter().zip(devices).map(|(member, (path, device))| {
+    let rows = members_of(label);
+    let mut devices = devices.into_iter();
+    let members = rows.iter().zip(devices.by_ref()).map(|(member, (path, device))| {
         Arc::new(MemberDevice::new(member.id, member.data_bytes, path, device))
     });
-    let standings = label.members.iter().map(|m| AtomicU8::new(code(of_label(m.standing))));
+    let members = members.collect();
+    let spares = label.members[rows.len()..].iter().zip(devices);
+    let spares = spares.map(|(row, (path, device))| Spare { id: row.id, path, device });
+    let standings = rows.iter().map(|m| AtomicU8::new(code(of_label(m.standing))));
     Arc::new(Shared {
         stack: stack.clone(),
-        members: members.collect(),
+        members,
+        spares: Mutex::new(spares.collect()),
         standings: standings.collect(),
+        absences: label.members.iter().map(|_| AtomicU64::new(0)).collect(),
         regions: Regions::new(label.region_bytes, maps.count),
         book: Mutex::new(Book::new(label.clone(), maps)),
         is_unsettled: AtomicBool::new(false),

@@ -1,7 +1,12 @@
 //! Another device in the place of a member.
 
-use format::label::{AREA_BYTES, MemberStanding, PATH_BYTES_MAX};
+use std::sync::atomic::Ordering;
 
+use format::label::{AREA_BYTES, MemberStanding};
+
+use super::book::Book;
+use super::opening::{noted, refused};
+use super::spares::Spare;
 use super::{Array, is_readable, number_of};
 use crate::layers::Standing;
 use crate::stack::Stack;
@@ -13,23 +18,21 @@ impl Array {
     ///
     /// # Errors
     /// `Refused` when there is no such member, the others are not enough, the device is too small,
-    /// or a layer under the mirror keeps something of its own on the member; the devices'.
+    /// or a layer under the mirror or parity keeps something of its own on it; the devices'.
     pub fn replace(&self, member: usize, with: Candidate, id: u128) -> Result<(), ArrayError> {
         let shared = &self.shared;
-        let refused =
-            |what: String, hint: &str| ArrayError::Refused { what, hint: hint.to_owned() };
         let Some(there) = shared.members.get(member) else {
             return Err(refused(format!("there is no member {member}"), ""));
         };
         let Some(device) = with.device else {
             return Err(refused(format!("{} is not there", with.path), ""));
         };
-        if !is_plain_below_a_mirror(&shared.stack, member) {
+        if !can_be_replaced(&shared.stack, member) {
             let what =
                 format!("{} is under a layer that cannot be made anew by itself", there.path());
             return Err(refused(
                 what,
-                "only what lies right under a mirror, or under a stripe of one",
+                "only what lies right under a mirror or parity, or under a stripe of one",
             ));
         }
         let wanted = there.data_bytes() + AREA_BYTES;
@@ -48,24 +51,37 @@ impl Array {
             let failure = replaced(&there.path());
             shared.put_out_with(&mut book, &[member], &failure)?;
         }
+        let spare = Spare { id, path: with.path, device: Some(device) };
+        self.put_in_place(&mut book, member, &spare)
+    }
+
+    /// Puts a device in the place of a member that is out; it has nothing of what was ever written.
+    pub(super) fn put_in_place(
+        &self,
+        book: &mut Book,
+        member: usize,
+        with: &Spare,
+    ) -> Result<(), ArrayError> {
+        let shared = &self.shared;
+        let there = &shared.members[member];
         let (before, was) = (there.place(), book.label.members[member].clone());
-        there.replace(id, with.path.clone(), Some(device));
-        let path =
-            if with.path.len() <= PATH_BYTES_MAX { with.path.clone() } else { String::new() };
+        there.replace(with.id, with.path.clone(), with.device.clone());
         let row = &mut book.label.members[member];
-        (row.id, row.path, row.standing) = (id, path, MemberStanding::Stale);
-        // It has nothing of what was ever written.
+        (row.id, row.path, row.standing) = (with.id, noted(&with.path), MemberStanding::Stale);
         book.all_is_stale();
-        let outcome = shared.write_regions(&mut book).and_then(|()| shared.write_labels(&mut book));
+        let outcome = shared.write_regions(book).and_then(|()| shared.write_labels(book));
         if let Err(error) = outcome {
             book.label.members[member] = was;
             let (id, path, device) = before;
             there.replace(id, path, device);
             return Err(error.into());
         }
+        if book.label.members[member].standing == MemberStanding::Out {
+            return Err(refused(format!("{} failed at once", with.path), "it is out"));
+        }
         shared.set_standing(member, Standing::Stale);
         let behind = book.begin_behind();
-        shared.behind.store(behind, std::sync::atomic::Ordering::Relaxed);
+        shared.behind.store(behind, Ordering::Relaxed);
         shared.tell(member, "member-replaced", format!("in the place of {}", before.1));
         Ok(())
     }
@@ -77,20 +93,21 @@ impl Array {
     }
 }
 
-/// Whether nothing but stripes is between a member and a mirror over it.
-fn is_plain_below_a_mirror(stack: &Stack, member: usize) -> bool {
+/// Whether what a member has can be had from the others, and written to another device as it is:
+/// nothing but stripes is between it and a mirror or parity over it.
+pub(super) fn can_be_replaced(stack: &Stack, member: usize) -> bool {
     let has = |stack: &Stack| stack.members().into_iter().any(|m| number_of(m) == member);
     match stack {
         Stack::Member(_) => false,
-        Stack::Mirror { below } => below
+        Stack::Mirror { below } | Stack::Parity { below, .. } => below
             .iter()
-            .any(|side| has(side) && (is_plain(side) || is_plain_below_a_mirror(side, member))),
+            .any(|side| has(side) && (is_plain(side) || can_be_replaced(side, member))),
         Stack::Stripe { below, .. } => {
-            below.iter().any(|s| has(s) && is_plain_below_a_mirror(s, member))
+            below.iter().any(|s| has(s) && can_be_replaced(s, member))
         }
         Stack::Integrity { below, .. }
         | Stack::Crypt { below, .. }
-        | Stack::Delay { below, .. } => is_plain_below_a_mirror(below, member),
+        | Stack::Delay { below, .. } => can_be_replaced(below, member),
     }
 }
 

@@ -44,6 +44,9 @@ pub trait Keeper: Send + Sync {
     fn put_out(&self, members: &[usize], failure: &DeviceError) -> Result<()>;
     /// Notes a read that failed and that another member answered.
     fn note_failed_read(&self, members: &[usize], failure: &DeviceError);
+    /// How often any of these members was put out since the array was opened. What is there after
+    /// that may be another device, or one that missed something.
+    fn absences(&self, members: &[usize]) -> u64;
     /// Whether there is what a crash left that is not settled.
     fn is_unsettled(&self) -> bool;
 }
@@ -230,7 +233,7 @@ impl MirrorDevice {
 /// Whether a request that failed on a side is no reason to fail it on all: the device failed it, or
 /// has no room for what it was to have room for. One that is in and is asked to reserve room may
 /// say that there is none: then the mirror has none.
-fn is_its_fault(operation: Operation, standing: Standing, error: &DeviceError) -> bool {
+pub(super) fn is_its_fault(operation: Operation, standing: Standing, error: &DeviceError) -> bool {
     match error.kind {
         DeviceErrorKind::Io => true,
         DeviceErrorKind::Full => operation != Operation::Allocate || standing == Standing::Stale,
@@ -346,6 +349,10 @@ impl BlockDevice for MirrorDevice {
     fn resync(&self, offset: u64, length_bytes: u64, which: Resync) -> Result<()> {
         self.check(Operation::Write, offset, length_bytes)?;
         let mut done = 0;
+        if which == Resync::Unused {
+            let unused = |side: &Side| side.device.resync(offset, length_bytes, which);
+            return self.sides.iter().try_for_each(unused);
+        }
         while done < length_bytes {
             let at = offset + done;
             let count = (length_bytes - done).min(COPY_BYTES as u64);

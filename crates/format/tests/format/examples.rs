@@ -6,6 +6,7 @@ use hindsight_format::crypt::CryptHeader;
 use hindsight_format::integrity::{ChecksumSector, IntegrityHeader, SECTOR_BLOCKS};
 use hindsight_format::label::{Label, Member, MemberStanding, Regions};
 use hindsight_format::map::{Entry, Key, LeafBuilder, LeafPage};
+use hindsight_format::parity::{Entry as ParityEntry, Record};
 use hindsight_format::run::{IndexEntry, IndexPage, RunFooter};
 use hindsight_format::segment::SegmentHeader;
 use hindsight_format::superblock::Superblock;
@@ -53,6 +54,7 @@ pub fn label() -> Label {
         members: vec![
             member(7, MemberStanding::In, 0, "/dev/disk/by-id/a"),
             member(9, MemberStanding::Out, 5, "b.img"),
+            member(11, MemberStanding::Spare, 0, "c.img"),
         ],
     }
 }
@@ -234,6 +236,16 @@ pub fn checksum_sector() -> ChecksumSector {
     checksums[119] = ZERO_BLOCK_CRC;
     let tag = integrity_header().tag();
     ChecksumSector { tag, generation: 3, sector: 8, open: true, written: 1 | 1 << 119, checksums }
+}
+
+pub fn parity_record() -> Record {
+    let entry = |side: u16, cells| ParityEntry {
+        offset: 131_072 + 8192 * u64::from(side),
+        cells_crc: block_crc(&vec![0x5a; usize::from(cells) * 4096]),
+        cells,
+        side,
+    };
+    Record { id: POOL_ID, sequence: 7, entries: vec![entry(0, 1), entry(2, 2)] }
 }
 
 pub fn crypt_header() -> CryptHeader {

@@ -3,6 +3,7 @@
 use hindsight_format::checksum::salted_crc;
 use hindsight_format::crypt::{CryptHeader, SECTORS_MAX};
 use hindsight_format::integrity::{BLOCKS_MAX, ChecksumSector, IntegrityHeader, SECTOR_BLOCKS};
+use hindsight_format::parity::{Record, peek_header_bytes};
 use hindsight_format::{FormatErrorKind, Result};
 use proptest::prelude::{ProptestConfig, any, proptest};
 
@@ -93,6 +94,52 @@ fn a_sector_of_elsewhere_is_refused_and_zeros_are_one_that_was_never_written() {
     assert_eq!(ChecksumSector::decode(&[0; 512], 1, 1), Ok(None));
     let error = IntegrityHeader::decode(&examples::integrity_header().encode(1), 0).unwrap_err();
     assert_eq!((error.kind, error.address), (FormatErrorKind::Invalid, 0));
+}
+
+#[test]
+fn every_flipped_bit_of_a_parity_record_is_an_error_and_so_are_its_cells() {
+    let record = examples::parity_record();
+    let mut bytes = record.encode(65_536);
+    let decode = |bytes: &[u8]| Record::decode(bytes, 65_536, record.id);
+    assert_eq!(decode(&bytes), Ok(record.clone()));
+    for bit in 0..bytes.len() * 8 {
+        bytes[bit / 8] ^= 1 << (bit % 8);
+        assert!(decode(&bytes).is_err(), "bit {bit}");
+        bytes[bit / 8] ^= 1 << (bit % 8);
+    }
+    for length in 0..bytes.len() {
+        assert!(decode(&bytes[..length]).is_err(), "{length} bytes");
+    }
+    let mut cells = vec![0x5a; 4096];
+    assert!(record.entries[0].holds(&cells) && !record.entries[1].holds(&cells));
+    cells[17] ^= 1;
+    assert!(!record.entries[0].holds(&cells));
+}
+
+#[test]
+fn a_parity_record_of_elsewhere_is_refused_and_a_liar_asks_for_no_memory() {
+    let record = examples::parity_record();
+    let bytes = record.encode(65_536);
+    let kind = |at, id| Record::decode(&bytes, at, id).unwrap_err().kind;
+    assert_eq!(kind(0, record.id), FormatErrorKind::Invalid);
+    assert_eq!(kind(65_536, record.id ^ 1), FormatErrorKind::Invalid);
+    let forged = |at: usize, value: u8| {
+        let mut bytes = bytes.clone();
+        bytes[at] = value;
+        let covered = [&bytes[..8], &bytes[12..]].concat();
+        let crc = salted_crc(u32::from_le_bytes(*b"prty"), &covered);
+        bytes[8..12].copy_from_slice(&crc.to_le_bytes());
+        Record::decode(&bytes, 65_536, record.id).unwrap_err().kind
+    };
+    assert_eq!(forged(12, 2), FormatErrorKind::Version);
+    assert_eq!(forged(60, 1), FormatErrorKind::Invalid, "padding");
+    assert_eq!(forged(4000, 1), FormatErrorKind::Invalid, "behind the list");
+    assert_eq!(forged(64, 1), FormatErrorKind::Invalid, "not at a cell");
+    assert_eq!(forged(76, 0), FormatErrorKind::Invalid, "no cells");
+    assert_eq!(forged(51, 0xff), FormatErrorKind::NotThis, "more entries than there are bytes");
+    let mut many = bytes.clone();
+    many[48..52].fill(0xff);
+    assert_eq!(peek_header_bytes(&many, 65_536).map(|b| b >> 36), Ok(1));
 }
 
 #[test]

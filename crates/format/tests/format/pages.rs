@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use hindsight_format::field::Field;
 use hindsight_format::{
-    batch, crypt, integrity, label, map, pack, page, run, segment, superblock, time, trace,
+    batch, crypt, integrity, label, map, pack, page, parity, run, segment, superblock, time, trace,
 };
 
 use crate::examples;
@@ -42,6 +42,8 @@ const TABLES: &[Table] = &[
     table("map-run", "run footer", run::layout::FIELDS),
     table("pack", "pack", pack::layout::FIELDS),
     table("pack", "version in the directory", pack::layout::VERSION_FIELDS),
+    table("parity", "parity record", parity::layout::FIELDS),
+    table("parity", "entry of a parity record", parity::layout::ENTRY_FIELDS),
     table("time-run", "time entry", time::layout::FIELDS),
     table("trace", "trace header", trace::layout::FIELDS),
     table("trace", "frame header", trace::layout::FRAME_FIELDS),
@@ -61,6 +63,7 @@ fn examples() -> Vec<(&'static str, &'static str, Vec<u8>)> {
         ("map-run", "extent leaf page", examples::extent_leaf().to_vec()),
         ("map-run", "index page", examples::index().to_vec()),
         ("map-run", "run footer", examples::footer().encode(examples::page(2)).to_vec()),
+        ("parity", "parity record", examples::parity_record().encode(65_536)),
         ("time-run", "time page", examples::time_page().to_vec()),
         ("trace", "trace", examples::trace()),
     ]
@@ -140,6 +143,7 @@ fn every_table_in_the_pages_is_compared() {
         "segment",
         "batch",
         "crypt",
+        "parity",
         "integrity",
         "map-run",
         "time-run",

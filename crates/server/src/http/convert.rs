@@ -482,6 +482,19 @@ pub(crate) fn member(member: block::MemberStatus) -> api::Member {
     }
 }
 
+pub(crate) fn spare(spare: block::SpareStatus) -> api::Member {
+    api::Member {
+        id: format!("{:032x}", spare.id),
+        state: "spare".to_owned(),
+        path: spare.path,
+        present: spare.is_there,
+        size_bytes: spare.data_bytes,
+        errors: 0,
+        read_bytes: 0,
+        written_bytes: 0,
+    }
+}
+
 /// How a member stands, in a word.
 pub(crate) fn standing(standing: block::Standing) -> &'static str {
     match standing {

@@ -1,6 +1,6 @@
 //! The pool and its audit log.
 
-use api::{API_PREFIX, Job, ListQuery, ProblemKind, ReplaceMember, SetScrub};
+use api::{API_PREFIX, Job, ListQuery, ProblemKind, ReplaceMember, SetScrub, Spare};
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::http::header::{HeaderName, LOCATION};
@@ -32,6 +32,56 @@ pub(super) async fn replace(
     Extension(door): Extension<Door>,
     Body(body): Body<ReplaceMember>,
 ) -> Answer<Json<api::Pool>> {
+    let change = move |context: &Context| {
+        stack_files::replace(context.pool_dir(), context.pool(), &body.member, &body.with)
+    };
+    change_members(context, door, change).await
+}
+
+/// Adds a file or disk that waits to take the place of one that fails.
+#[utoipa::path(post, path = "/pool/spares", tag = "pool", request_body = Spare,
+    responses(
+        (status = 200, body = api::Pool),
+        (status = 403, description = "Not over the unix socket", body = api::Problem,
+            content_type = "application/problem+json"),
+        (status = 422, body = api::Problem, content_type = "application/problem+json"),
+    ))]
+pub(super) async fn add_spare(
+    State(context): State<Context>,
+    Extension(door): Extension<Door>,
+    Body(body): Body<Spare>,
+) -> Answer<Json<api::Pool>> {
+    let change = move |context: &Context| {
+        stack_files::add_spare(context.pool_dir(), context.pool(), &body.path)
+    };
+    change_members(context, door, change).await
+}
+
+/// Takes a spare away; its file stays.
+#[utoipa::path(delete, path = "/pool/spares", tag = "pool", params(Spare),
+    responses(
+        (status = 200, body = api::Pool),
+        (status = 403, description = "Not over the unix socket", body = api::Problem,
+            content_type = "application/problem+json"),
+        (status = 422, body = api::Problem, content_type = "application/problem+json"),
+    ))]
+pub(super) async fn remove_spare(
+    State(context): State<Context>,
+    Extension(door): Extension<Door>,
+    Asked(query): Asked<Spare>,
+) -> Answer<Json<api::Pool>> {
+    let change = move |context: &Context| {
+        stack_files::remove_spare(context.pool_dir(), context.pool(), &query.path)
+    };
+    change_members(context, door, change).await
+}
+
+/// Changes what the pool lies on, for somebody on the server's machine, and shows it.
+async fn change_members(
+    context: Context,
+    door: Door,
+    change: impl FnOnce(&Context) -> Result<(), StartError> + Send + 'static,
+) -> Answer<Json<api::Pool>> {
     if door != Door::Unix {
         let text = "a file or disk of the server's machine is only named over its unix socket";
         return Err(Refusal::new(ProblemKind::Forbidden, text)
@@ -39,9 +89,7 @@ pub(super) async fn replace(
     }
     context
         .engine(move |context| {
-            let (dir, pool) = (context.pool_dir(), context.pool());
-            let replaced = stack_files::replace(dir, pool, &body.member, &body.with);
-            replaced.map_err(|error| match error {
+            change(context).map_err(|error| match error {
                 StartError::Pool(error) => Refusal::from(error),
                 other => {
                     let refusal = Refusal::new(ProblemKind::Invalid, other.to_string());
@@ -63,6 +111,7 @@ fn shown(context: &Context) -> Answer<api::Pool> {
     let (space, next) = (pool.space()?, pool.next_sacrifice()?);
     let mut shown = convert::pool(status, fill, pool.volumes().len(), space, next);
     shown.members = pool.members().into_iter().map(convert::member).collect();
+    shown.members.extend(pool.spares().into_iter().map(convert::spare));
     shown.behind_bytes = pool.behind_bytes();
     shown.scrub = pool.scrub_info().map(convert::scrub);
     shown.scrub_every = pool.scrub_every_ns().map(Span).map(api::SpanInput);

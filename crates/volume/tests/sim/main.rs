@@ -39,7 +39,7 @@ const SEEDS: u64 = 40;
 const REGRESSIONS: [u64; 11] = [41, 43, 55, 74, 81, 331, 50007, 50217, 60003, 60552, 70372];
 
 /// The same on mirrors.
-const MIRRORED_REGRESSIONS: [u64; 2] = [1230, 1248];
+const MIRRORED_REGRESSIONS: [u64; 6] = [1230, 1248, 2068, 3076, 3516, 4114];
 
 /// Memory that all caches of a run fit into twice.
 const CACHED_MEMORY_BYTES: u64 = 8 << 20;

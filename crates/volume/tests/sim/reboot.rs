@@ -2,15 +2,16 @@
 //! the action under way may have done.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use env::Clock;
-use hindsight_volume::{Error, ErrorKind, Resolved, WriteOp};
+use hindsight_volume::{Error, ErrorKind, Resolved, Volume, WriteOp};
 use sim::Op;
-use units::Moment;
+use units::{Moment, Seq};
 
 use crate::action::Action;
 use crate::cached::is_mixture;
-use crate::check::cut_of;
+use crate::check::{content_of, cut_of};
 use crate::importing::original;
 use crate::model::Model;
 use crate::oracle::Change;
@@ -46,6 +47,15 @@ impl World {
             _ => Reboot::Kill,
         };
         self.reboot(after, Some(action));
+    }
+
+    /// One trouble at a time, so that it is known what struck. A halt may have struck unnoticed, in
+    /// background work that is tried again another time.
+    pub fn end_trouble(&mut self) {
+        if self.media.is_halted() {
+            self.reboot(Reboot::Kill, None);
+        }
+        self.media.calm();
     }
 
     fn check_refusal(&mut self, action: &Action) {
@@ -184,7 +194,14 @@ impl World {
             attempted(mine, model, intent).filter(|_| latest.seq.0 > model.oracle.latest());
         let found = attempt
             .and_then(|changes| model.settle_attempt(&changes, &content, latest.seq.0))
-            .or_else(|| model.settle_past(kept, &content, latest.seq.0));
+            .or_else(|| {
+                // Several states may look alike: the one counts to which the past led.
+                let mut states: Vec<Tail> =
+                    model.settle_past(kept, &content, latest.seq.0).collect();
+                let told = |tail: &Tail| model.is_told_by(&volume, tail.kept);
+                let which = if states.len() > 1 { states.iter().position(told) } else { None };
+                (!states.is_empty()).then(|| states.swap_remove(which.unwrap_or(0)))
+            });
         let Some(tail) = found else {
             let entry = model.oracle.entries.iter().take_while(|e| e.seq <= model.flushed).count();
             panic!(
@@ -317,33 +334,40 @@ impl Model {
         best
     }
 
-    /// Which of the known states `content` is: the last one, or any since the seq that must be
-    /// there.
-    fn settle_past(&self, kept: u64, content: &[u8], latest: u64) -> Option<Tail> {
+    /// Which of the known states `content` may be, the last one first, of those since the seq that
+    /// must be there.
+    fn settle_past(&self, kept: u64, content: &[u8], latest: u64) -> impl Iterator<Item = Tail> {
         let entries = &self.oracle.entries;
         let tail = |kept, added| Some(Tail { kept, added });
-        if content == self.present && self.oracle.latest() <= latest {
-            return tail(entries.len(), Vec::new());
-        }
-        let kept = entries.partition_point(|e| e.seq <= kept);
-        for kept in (kept..entries.len()).rev() {
+        let is_present = content == self.present && self.oracle.latest() <= latest;
+        let present = is_present.then(|| Tail { kept: entries.len(), added: Vec::new() });
+        let first = entries.partition_point(|e| e.seq <= kept);
+        let past = (first..entries.len()).rev().filter_map(move |kept| {
             let lost = &entries[kept];
             let last = kept.checked_sub(1).map_or(self.oracle.base.0, |i| entries[i].seq);
             if last > latest {
-                continue;
+                return None;
             }
             let before = self.oracle.view_at(lost.seq - 1);
             if content == before {
                 return tail(kept, Vec::new());
             }
             let after = self.oracle.view_at(lost.seq);
-            if let Some(part) =
-                part_of(&lost.change, &before, &after, content).filter(|_| last < latest)
-            {
-                return tail(kept, vec![(last + 1, part)]);
-            }
-        }
-        None
+            let part = part_of(&lost.change, &before, &after, content)?;
+            if last < latest { tail(kept, vec![(last + 1, part)]) } else { None }
+        });
+        present.into_iter().chain(past)
+    }
+
+    /// Whether the moments since the last flush up to so many entries are in the volume, as far as
+    /// they are known exactly.
+    fn is_told_by(&self, volume: &Arc<Volume>, kept: usize) -> bool {
+        let unsure = self.oracle.entries[..kept].iter().filter(|e| e.seq > self.flushed);
+        unsure.into_iter().all(|entry| {
+            let Some(expected) = self.exact_at(entry.seq) else { return true };
+            let Ok(view) = volume.view(&Moment::Seq(Seq(entry.seq))) else { return true };
+            content_of(&view).is_ok_and(|found| found == expected)
+        })
     }
 
     /// Makes the history that was found the model's.

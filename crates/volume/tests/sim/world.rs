@@ -378,13 +378,12 @@ impl World {
             Action::Kill => self.reboot(Reboot::Kill, None),
             Action::PowerCut => self.reboot(Reboot::Power, None),
             Action::HaltAfter(changes) => {
-                // One trouble at a time, so that it is known what struck.
-                self.media.calm();
+                self.end_trouble();
                 self.media.halt_after(*changes);
                 self.trouble = Trouble::Halt;
             }
             Action::Fault(op, after) => {
-                self.media.calm();
+                self.end_trouble();
                 self.media.fail(Failure { after: *after, ..Failure::once(*op) });
                 self.trouble = self.trouble_of(*op);
             }

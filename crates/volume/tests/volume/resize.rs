@@ -79,6 +79,29 @@ fn a_shrink_that_fails_takes_nothing() {
 }
 
 #[test]
+fn what_a_shrink_leaves_beyond_the_end_is_no_difference() {
+    let rig = Rig::new();
+    let volume = numbered(&rig, Architecture::Logging);
+    let before = volume.info().expect("told").latest.seq;
+    volume.resize(SMALL).expect("smaller");
+    volume.write_batch(&[WriteOp::Data { offset: 0, bytes: &[9; 512] }]).expect("written");
+    rig.settle();
+    let after = volume.info().expect("told").latest.seq;
+    let mut small = 0;
+    for seq in before.0..after.0 {
+        let [from, to] = [Seq(seq), Seq(seq + 1)];
+        let [old, new] = [past(&volume, from), past(&volume, to)];
+        if old.len() != new.len() {
+            continue;
+        }
+        small += 1;
+        let page = volume.diff(&Moment::Seq(from), &Moment::Seq(to), 0, 9).expect("compared");
+        assert_eq!(page.ranges.is_empty(), old == new, "{seq}: {:?}", page.ranges);
+    }
+    assert!(small >= 2, "zeros and a write");
+}
+
+#[test]
 fn whenever_the_power_fails_what_was_cut_off_stays_so_and_the_past_has_it() {
     for architecture in Architecture::ALL {
         let (mut shrunk, mut grown) = (0, 0);

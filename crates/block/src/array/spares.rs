@@ -1,0 +1,180 @@
+//! Hot spares: blank devices that wait to take the place of a member that fails.
+//!
+//! A spare has a label and a row in everybody's table, after those of the members; the stack does
+//! not name it. Nothing is written to it until it takes a place.
+
+use std::io::IoSlice;
+use std::sync::Arc;
+
+use format::label::{self, AREA_BYTES, Label, MEMBERS_MAX, Member, MemberStanding};
+
+use super::book::Book;
+use super::opening::{noted, refused};
+use super::replace::can_be_replaced;
+use super::{Array, Shared};
+use crate::{ArrayError, BlockDevice, Candidate};
+
+/// A device that waits.
+#[derive(Clone)]
+pub(super) struct Spare {
+    pub id: u128,
+    pub path: String,
+    /// What was found there; none if nothing was.
+    pub device: Option<Arc<dyn BlockDevice>>,
+}
+
+/// A spare, as it stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SpareStatus {
+    /// Where it was found.
+    pub path: String,
+    /// Its identity.
+    pub id: u128,
+    /// Whether there is a device.
+    pub is_there: bool,
+    /// Bytes that a member has on it.
+    pub data_bytes: u64,
+}
+
+impl Spare {
+    fn data_bytes(&self) -> u64 {
+        self.device.as_ref().map_or(0, |d| d.len_bytes().saturating_sub(AREA_BYTES))
+    }
+
+    /// Its row in the labels.
+    fn row(&self) -> Member {
+        Member {
+            id: self.id,
+            data_bytes: self.data_bytes(),
+            out_generation: 0,
+            standing: MemberStanding::Spare,
+            path: noted(&self.path),
+        }
+    }
+}
+
+impl Array {
+    /// The spares.
+    #[must_use]
+    pub fn spares(&self) -> Vec<SpareStatus> {
+        let status = |spare: &Spare| SpareStatus {
+            path: spare.path.clone(),
+            id: spare.id,
+            is_there: spare.device.is_some(),
+            data_bytes: spare.data_bytes(),
+        };
+        self.shared.spares.lock().iter().map(status).collect()
+    }
+
+    /// Adds a blank device that waits to take the place of a member that fails.
+    ///
+    /// # Errors
+    /// `Refused` when it could take nobody's place, or there are too many; the devices'.
+    pub fn add_spare(&self, candidate: Candidate, id: u128) -> Result<(), ArrayError> {
+        let shared = &self.shared;
+        let Candidate { path, device } = candidate;
+        if device.is_none() {
+            return Err(refused(format!("{path} is not there"), ""));
+        }
+        let spare = Spare { id, path, device };
+        let smallest = shared.members.iter().map(|m| m.data_bytes()).min().unwrap_or(0);
+        if spare.data_bytes() < smallest {
+            let what = format!("{} is smaller than every member", spare.path);
+            return Err(refused(what, &format!("at least {} bytes", smallest + AREA_BYTES)));
+        }
+        if !(0..shared.members.len()).any(|m| can_be_replaced(&shared.stack, m)) {
+            let what = "no member of this stack can be replaced by itself";
+            return Err(refused(what, "spares are for members right under a mirror or a stripe"));
+        }
+        let mut book = shared.book.lock();
+        if book.label.members.len() == MEMBERS_MAX {
+            return Err(refused(format!("there are {MEMBERS_MAX} members and spares"), ""));
+        }
+        book.label.members.push(spare.row());
+        let outcome = label_spare(&book, &spare).and_then(|()| shared.write_labels(&mut book));
+        if let Err(error) = outcome {
+            book.label.members.pop();
+            return Err(error.into());
+        }
+        shared.note("spare-added", &spare.path, String::new());
+        shared.spares.lock().push(spare);
+        Ok(())
+    }
+
+    /// Takes a spare away, which is blank then.
+    ///
+    /// # Errors
+    /// `Refused` when there is none at the path; the devices'.
+    pub fn remove_spare(&self, path: &str) -> Result<(), ArrayError> {
+        let shared = &self.shared;
+        let mut book = shared.book.lock();
+        let Some(spare) = shared.spares.lock().iter().find(|s| s.path == path).cloned() else {
+            return Err(refused(format!("{path} is no spare"), "`pool status` names them"));
+        };
+        let row = book.take_row(spare.id);
+        if let Err(error) = shared.write_labels(&mut book) {
+            book.label.members.push(row);
+            return Err(error.into());
+        }
+        shared.spares.lock().retain(|s| s.id != spare.id);
+        shared.note("spare-removed", path, String::new());
+        if let Some(device) = &spare.device {
+            let zeros = vec![0; label::layout::BYTES];
+            for offset in label::COPY_OFFSETS {
+                device.write_durable(offset, &[IoSlice::new(&zeros)])?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Puts a spare in the place of a member that is out, the smallest that is large enough; false
+    /// if there is nothing to do.
+    ///
+    /// # Errors
+    /// Those of the devices: the member stays out, and the spare a spare.
+    pub fn use_spare(&self) -> Result<bool, ArrayError> {
+        let shared = &self.shared;
+        let _work = self.work.lock();
+        let mut book = shared.book.lock();
+        for member in 0..shared.members.len() {
+            let is_out = book.label.members[member].standing == MemberStanding::Out;
+            if !is_out || !can_be_replaced(&shared.stack, member) {
+                continue;
+            }
+            let wanted = shared.members[member].data_bytes();
+            let Some(spare) = shared.smallest_spare(wanted) else { continue };
+            let row = book.take_row(spare.id);
+            let outcome = self.put_in_place(&mut book, member, &spare);
+            if book.label.members[member].id == spare.id {
+                shared.spares.lock().retain(|s| s.id != spare.id);
+            } else {
+                book.label.members.push(row);
+            }
+            return outcome.map(|()| true);
+        }
+        Ok(false)
+    }
+}
+
+/// Writes the label of a new spare, under the generation that will name it.
+fn label_spare(book: &Book, spare: &Spare) -> crate::Result<()> {
+    let generation = book.label.generation + 1;
+    let label = Label { member_id: spare.id, generation, ..book.label.clone() };
+    let device = spare.device.as_ref().expect("a new spare is there");
+    label::copies_of_generation(generation).into_iter().try_for_each(|copy| {
+        device.write_durable(label::COPY_OFFSETS[copy], &[IoSlice::new(&label.encode(copy))])
+    })
+}
+
+impl Shared {
+    fn smallest_spare(&self, data_bytes: u64) -> Option<Spare> {
+        let spares = self.spares.lock();
+        let fitting = spares.iter().filter(|s| s.data_bytes() >= data_bytes);
+        fitting.min_by_key(|s| s.data_bytes()).cloned()
+    }
+
+    /// Notes what happened to a device that is no member.
+    pub(super) fn note(&self, what: &'static str, path: &str, detail: String) {
+        self.push_event(super::Event { member: path.to_owned(), what, detail });
+    }
+}

@@ -1,0 +1,292 @@
+//! Parity: what some of several devices lose the others compute (RAID-5, RAID-6), without a write
+//! hole. `docs/design/2026-11-22-parity.md`; the arithmetic and the journal are in
+//! `docs/format/parity.md`.
+//!
+//! Invariants
+//! 1. A write or flush is answered when every side has what it is to have that is not out; a side
+//!    that failed is put out, durably, before the answer.
+//! 2. Only sides that are in are read.
+//! 3. Rows are written in place with their parity, and nobody computes from them meanwhile: whoever
+//!    writes a stripe in place holds its gate alone.
+//! 4. A stripe of which only a part is written goes through the journal first, and so does one that
+//!    is in the journal already.
+//!
+//! Locks, in this order: ranges of writers, the journal, the right to write whole stripes, a
+//! stripe's gate, the cache.
+
+use std::borrow::Cow;
+use std::io::IoSlice;
+use std::sync::Arc;
+
+use parking_lot::{Mutex, RwLock};
+
+use self::cache::Cache;
+use self::journal::Journal;
+use self::layout::CELL;
+pub use self::layout::Layout;
+use super::gates::{Gates, Held};
+use super::mirror::is_its_fault;
+use super::{Keeper, Side, Standing};
+use crate::heal::{self, Ledger, Outcome, Right};
+use crate::ranges::RangeLock;
+use crate::{BlockDevice, DeviceError, DeviceErrorKind, Operation, Result, Resync};
+
+mod cache;
+mod codes;
+mod journal;
+mod layout;
+mod rows;
+mod settle;
+
+pub use codes::PARITIES_MAX;
+
+/// A stripe's gate is that of so many bytes, as a power of two.
+const GATE_SHIFT: u32 = 20;
+
+/// Several devices of which some can be computed from the others.
+pub struct ParityDevice {
+    sides: Vec<Side>,
+    keeper: Arc<dyn Keeper>,
+    ledger: Arc<Ledger>,
+    layout: Layout,
+    id: u128,
+    len_bytes: u64,
+    cache: Mutex<Cache>,
+    journal: Mutex<Journal>,
+    /// Whoever writes a whole stripe in place shares it; who takes what waits has it alone.
+    directs: RwLock<()>,
+    gates: Gates,
+    ranges: RangeLock,
+}
+
+impl ParityDevice {
+    /// The parity on these sides; what its journal holds is put in its places.
+    ///
+    /// # Errors
+    /// Those of the devices; `Corrupt` if no side has a sound journal.
+    pub fn open(
+        sides: Vec<Side>,
+        layout: Layout,
+        id: u128,
+        keeper: Arc<dyn Keeper>,
+        ledger: Arc<Ledger>,
+    ) -> Result<ParityDevice> {
+        assert_eq!(sides.len(), layout.sides, "as many as are laid out");
+        let shortest = sides.iter().map(|s| s.device.len_bytes()).min().expect("several sides");
+        let device = ParityDevice {
+            keeper,
+            ledger,
+            layout,
+            id,
+            len_bytes: layout.len_bytes(shortest),
+            cache: Mutex::new(Cache::new(layout)),
+            journal: Mutex::new(Journal::new(sides.len())),
+            directs: RwLock::new(()),
+            gates: Gates::new(),
+            ranges: RangeLock::default(),
+            sides,
+        };
+        device.recover()?;
+        Ok(device)
+    }
+
+    /// Says that nothing was ever written here.
+    pub fn forget_all(&self) {
+        let stripes = self.len_bytes / self.layout.stripe_bytes();
+        self.cache.lock().loose.insert(0..stripes);
+    }
+
+    fn standing(&self, side: usize) -> Standing {
+        self.keeper.standing(&self.sides[side].members)
+    }
+
+    fn is_in(&self, side: usize) -> bool {
+        self.standing(side) == Standing::In
+    }
+
+    fn gate_alone(&self, stripe: u64) -> Vec<parking_lot::RwLockWriteGuard<'_, ()>> {
+        self.gates.take(stripe << GATE_SHIFT, 1)
+    }
+
+    fn gate_shared(&self, stripe: u64) -> Held<'_> {
+        self.gates.share(stripe << GATE_SHIFT, 1)
+    }
+
+    fn error(
+        &self,
+        operation: Operation,
+        range: (u64, u64),
+        kind: DeviceErrorKind,
+        text: &str,
+    ) -> DeviceError {
+        journal::failure(operation, range, kind, text, self.describe())
+    }
+
+    fn check(&self, operation: Operation, offset: u64, length_bytes: u64) -> Result<()> {
+        if offset.checked_add(length_bytes).is_some_and(|end| end <= self.len_bytes) {
+            return Ok(());
+        }
+        let kind = DeviceErrorKind::OutOfRange;
+        Err(self.error(operation, (offset, length_bytes), kind, "beyond the end"))
+    }
+
+    /// Asks every side that is not out; those that fail are put out, if enough stay.
+    fn ask_all(&self, operation: Operation, request: impl Fn(&Side) -> Result<()>) -> Result<()> {
+        let mut failures = Vec::new();
+        for (number, side) in self.sides.iter().enumerate() {
+            let standing = self.standing(number);
+            if standing == Standing::Out {
+                continue;
+            }
+            match request(side) {
+                Err(error) if is_its_fault(operation, standing, &error) => {
+                    failures.push((side, error));
+                }
+                other => other?,
+            }
+        }
+        failures.iter().try_for_each(|(side, error)| self.keeper.put_out(&side.members, error))
+    }
+
+    /// What every side has of the stripes that a range touches, or that it holds whole.
+    fn on_stripes(
+        &self,
+        operation: Operation,
+        stripes: std::ops::Range<u64>,
+        request: impl Fn(&dyn BlockDevice, u64, u64) -> Result<()>,
+    ) -> Result<()> {
+        if stripes.is_empty() {
+            return Ok(());
+        }
+        let at = self.layout.offset(stripes.start);
+        let length = (stripes.end - stripes.start) * self.layout.chunk_bytes;
+        self.ask_all(operation, |side| request(&*side.device, at, length))
+    }
+}
+
+impl BlockDevice for ParityDevice {
+    fn len_bytes(&self) -> u64 {
+        self.len_bytes
+    }
+
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<()> {
+        self.check(Operation::Read, offset, buffer.len() as u64)?;
+        for part in self.layout.parts(offset, buffer.len()) {
+            self.read_part(&part, &mut buffer[part.range.clone()])?;
+        }
+        Ok(())
+    }
+
+    fn try_read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<bool> {
+        self.check(Operation::Read, offset, buffer.len() as u64)?;
+        for part in self.layout.parts(offset, buffer.len()) {
+            let cells = self.layout.cells(part.chunk, &part.within);
+            let overlay = self.cache.lock().overlay(part.stripe, cells.clone());
+            let to = &mut buffer[part.range.clone()];
+            if (overlay.len() as u64) < cells.end - cells.start {
+                let side = self.layout.data_side(part.stripe, part.chunk);
+                let at = self.layout.offset(part.stripe) + part.within.start;
+                // One that is not there or fails is computed by those who may wait.
+                if !self.is_in(side)
+                    || !self.sides[side].device.try_read_at(at, to).unwrap_or(false)
+                {
+                    return Ok(false);
+                }
+            }
+            rows::lay_over(&overlay, self.layout.rows(), &part.within, to);
+        }
+        Ok(true)
+    }
+
+    fn write_at(&self, offset: u64, slices: &[IoSlice<'_>]) -> Result<()> {
+        let length: usize = slices.iter().map(|s| s.len()).sum();
+        self.check(Operation::Write, offset, length as u64)?;
+        if length == 0 {
+            return Ok(());
+        }
+        let bytes: Cow<'_, [u8]> = match slices {
+            [one] => Cow::Borrowed(one),
+            several => Cow::Owned(several.iter().flat_map(|s| s.iter().copied()).collect()),
+        };
+        let end = offset + length as u64;
+        let _held = self.ranges.hold(offset / CELL..end.div_ceil(CELL));
+        let size = self.layout.stripe_bytes();
+        for stripe in offset / size..end.div_ceil(size) {
+            let (from, to) = (offset.max(stripe * size), end.min((stripe + 1) * size));
+            let part = &bytes[(from - offset) as usize..(to - offset) as usize];
+            let is_whole = part.len() as u64 == size;
+            if !is_whole || !self.write_stripe(stripe, Some(part))? {
+                self.write_cells(from, part)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn flush(&self) -> Result<()> {
+        self.flush_all()
+    }
+
+    fn allocate(&self, offset: u64, length_bytes: u64) -> Result<()> {
+        self.check(Operation::Allocate, offset, length_bytes)?;
+        let size = self.layout.stripe_bytes();
+        let last = if length_bytes == 0 { 0 } else { (offset + length_bytes).div_ceil(size) };
+        let stripes = offset / size..last;
+        self.on_stripes(Operation::Allocate, stripes, |side, at, length| side.allocate(at, length))
+    }
+
+    fn discard(&self, offset: u64, length_bytes: u64) -> Result<()> {
+        self.check(Operation::Discard, offset, length_bytes)?;
+        let size = self.layout.stripe_bytes();
+        let stripes = offset.div_ceil(size)..(offset + length_bytes) / size;
+        if stripes.is_empty() {
+            return Ok(());
+        }
+        self.cache.lock().loose.insert(stripes.clone());
+        let count = stripes.end - stripes.start;
+        let _alone = self.gates.take(stripes.start << GATE_SHIFT, count << GATE_SHIFT);
+        self.on_stripes(Operation::Discard, stripes, |side, at, length| side.discard(at, length))
+    }
+
+    fn copies(&self, offset: u64, length_bytes: u64) -> usize {
+        if self.check(Operation::Read, offset, length_bytes).is_err() || length_bytes == 0 {
+            return 1;
+        }
+        // After as many stripes as sides each has had every role.
+        let enough = (self.layout.sides + 1) as u64 * self.layout.stripe_bytes();
+        let parts = self.layout.parts(offset, length_bytes.min(enough) as usize);
+        parts.map(|part| self.copies_of(&part)).max().unwrap_or(1).max(1)
+    }
+
+    fn read_copy(&self, copy: usize, offset: u64, buffer: &mut [u8]) -> Result<()> {
+        self.check(Operation::Read, offset, buffer.len() as u64)?;
+        for part in self.layout.parts(offset, buffer.len()) {
+            self.read_part_copy(&part, copy, &mut buffer[part.range.clone()])?;
+        }
+        Ok(())
+    }
+
+    fn heal(&self, offset: u64, buffer: &mut [u8], right: &Right<'_>) -> Result<Outcome> {
+        self.check(Operation::Read, offset, buffer.len() as u64)?;
+        let mut parts = self.layout.parts(offset, buffer.len());
+        match (parts.next(), parts.next()) {
+            (Some(part), None) => self.heal_part(&part, buffer, right),
+            _ => {
+                let parts = self.layout.parts(offset, buffer.len());
+                let at = |range: &std::ops::Range<usize>| offset + range.start as u64;
+                let pieces: Vec<heal::Piece<'_>> =
+                    parts.map(|part| (self as _, at(&part.range), part.range)).collect();
+                heal::heal_pieces(&pieces, buffer, right)
+            }
+        }
+    }
+
+    fn resync(&self, offset: u64, length_bytes: u64, which: Resync) -> Result<()> {
+        self.check(Operation::Write, offset, length_bytes)?;
+        self.resync_range(offset, length_bytes, which)
+    }
+
+    fn describe(&self) -> String {
+        let sides: Vec<String> = self.sides.iter().map(|s| s.device.describe()).collect();
+        format!("parity({})", sides.join(", "))
+    }
+}

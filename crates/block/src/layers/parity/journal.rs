@@ -1,0 +1,349 @@
+//! The journal: what waits goes there first, and then to its places.
+//!
+//! Record n lies in slot n mod 2 of every side that is not out. Its flush makes the places of
+//! record n-1 durable too, so the slot of n-1 may be written over by n+1.
+//!
+//! Invariants: 1. no cell of an incomplete stripe is written in place before a record with it, and
+//! with the parity of its row, is durable on all sides that are not out; 2. a record that is being
+//! placed is not written over; 3. a side that was out gets two records before a flush succeeds.
+
+use std::collections::BTreeMap;
+use std::io::{self, IoSlice};
+use std::ops::Range;
+use std::sync::Arc;
+
+use format::checksum::block_crc;
+use format::parity::{CELL_BYTES, Entry, Record, peek_header_bytes};
+
+use super::ParityDevice;
+use super::cache::Cells;
+use super::layout::{CELL, Layout};
+use crate::layers::{Side, Standing};
+use crate::{BlockDevice, DeviceError, DeviceErrorKind, Operation, Result};
+
+/// Records that say all there is to say: a slot each.
+const SLOTS: u64 = 2;
+
+/// What is known of the journal's slots; whoever writes there holds it.
+pub struct Journal {
+    /// The number of the next record.
+    pub sequence: u64,
+    /// The newest record if it is durable and has still to be placed.
+    durable: Option<Arc<Draining>>,
+    /// For each side, how often it had been out when it got these records.
+    got: Vec<(u64, u64)>,
+}
+
+/// A record with its cells, as it lies in its slot.
+pub struct Draining {
+    pub record: Record,
+    bytes: Vec<u8>,
+    header_bytes: usize,
+}
+
+impl Draining {
+    fn new(record: Record, cells: &[u8], layout: &Layout) -> Draining {
+        let mut bytes = record.encode(slot_of(record.sequence) * layout.slot_bytes);
+        let header_bytes = bytes.len();
+        bytes.extend_from_slice(cells);
+        assert!(bytes.len() as u64 <= layout.slot_bytes, "what waits fits a slot");
+        Draining { record, bytes, header_bytes }
+    }
+
+    /// Every entry with its cells.
+    fn cells(&self) -> impl Iterator<Item = (&Entry, &[u8])> {
+        let mut at = self.header_bytes;
+        self.record.entries.iter().map(move |entry| {
+            let cells = &self.bytes[at..at + entry.bytes()];
+            at += entry.bytes();
+            (entry, cells)
+        })
+    }
+
+    /// Lays what it has of a range of a side over what was read there.
+    pub fn lay_over(&self, side: usize, offset: u64, buffer: &mut [u8]) {
+        let end = offset + buffer.len() as u64;
+        for (entry, cells) in self.cells() {
+            let (from, to) = (entry.offset, entry.offset + cells.len() as u64);
+            if usize::from(entry.side) != side || to <= offset || end <= from {
+                continue;
+            }
+            let both = from.max(offset)..to.min(end);
+            buffer[(both.start - offset) as usize..(both.end - offset) as usize]
+                .copy_from_slice(&cells[(both.start - from) as usize..(both.end - from) as usize]);
+        }
+    }
+}
+
+fn slot_of(sequence: u64) -> u64 {
+    sequence % SLOTS
+}
+
+impl ParityDevice {
+    /// Makes devices the sides of a parity in which nothing was written.
+    ///
+    /// # Errors
+    /// Those of the devices.
+    pub fn format(below: &[Arc<dyn BlockDevice>], layout: Layout, id: u128) -> Result<()> {
+        for device in below {
+            device.allocate(0, layout.journal_bytes())?;
+        }
+        for sequence in 1..=SLOTS {
+            let record = Record { id, sequence, entries: Vec::new() };
+            let at = slot_of(sequence) * layout.slot_bytes;
+            let bytes = record.encode(at);
+            below.iter().try_for_each(|device| device.write_at(at, &[IoSlice::new(&bytes)]))?;
+            below.iter().try_for_each(|device| device.flush())?;
+        }
+        Ok(())
+    }
+
+    /// The journal of an array that was opened: what it holds was placed again.
+    ///
+    /// # Errors
+    /// Those of the devices; `Corrupt` if no side has a sound record.
+    pub(super) fn recover(&self) -> Result<()> {
+        let mut journal = self.journal.lock();
+        let mut found: Vec<Draining> = (0..SLOTS).filter_map(|slot| self.newest(slot)).collect();
+        found.sort_unstable_by_key(|draining| draining.record.sequence);
+        let Some(newest) = found.last().map(|draining| draining.record.sequence) else {
+            let kind = DeviceErrorKind::Corrupt;
+            let text = "no side has a sound record of the parity's journal";
+            return Err(self.error(Operation::Read, (0, 0), kind, text));
+        };
+        // A record before the last two has left no trace that counts: its places are durable.
+        found.retain(|draining| draining.record.sequence + 1 >= newest);
+        if found.iter().any(|draining| !draining.record.entries.is_empty()) {
+            // Everybody has to have them before places are written: who has them may be lost next.
+            for draining in &found {
+                let at = slot_of(draining.record.sequence) * self.layout.slot_bytes;
+                self.ask_all(Operation::Write, |side| {
+                    side.device.write_at(at, &[IoSlice::new(&draining.bytes)])
+                })?;
+            }
+            self.ask_all(Operation::Flush, |side| side.device.flush())?;
+            for (entry, cells) in found.iter().flat_map(Draining::cells) {
+                self.write_side(usize::from(entry.side), entry.offset, cells)?;
+            }
+            self.ask_all(Operation::Flush, |side| side.device.flush())?;
+        }
+        journal.sequence = newest + 1;
+        (0..SLOTS).try_for_each(|_| self.write_empty(&mut journal))
+    }
+
+    /// The newest sound record of a slot on the sides that are in.
+    fn newest(&self, slot: u64) -> Option<Draining> {
+        let sides = (0..self.sides.len()).filter(|&side| self.is_in(side));
+        let found = sides.filter_map(|side| self.read_record(&self.sides[side], slot));
+        found.max_by_key(|draining| draining.record.sequence)
+    }
+
+    /// The record in a slot of a side, if it is sound.
+    fn read_record(&self, side: &Side, slot: u64) -> Option<Draining> {
+        let at = slot * self.layout.slot_bytes;
+        let mut bytes = vec![0; CELL_BYTES];
+        side.device.read_at(at, &mut bytes).ok()?;
+        let header_bytes = peek_header_bytes(&bytes, at).ok()?;
+        if header_bytes as u64 > self.layout.slot_bytes {
+            return None;
+        }
+        bytes.resize(header_bytes, 0);
+        side.device.read_at(at, &mut bytes).ok()?;
+        let record = Record::decode(&bytes, at, self.id).ok()?;
+        let whole = header_bytes + record.cells_bytes();
+        let fits = whole as u64 <= self.layout.slot_bytes && slot_of(record.sequence) == slot;
+        if !fits || !record.entries.iter().all(|entry| self.is_within(entry)) {
+            return None;
+        }
+        bytes.resize(whole, 0);
+        side.device.read_at(at, &mut bytes).ok()?;
+        let draining = Draining { record, bytes, header_bytes };
+        // What was read again may be something else.
+        let is_same = Record::decode(&draining.bytes, at, self.id).ok()? == draining.record;
+        let is_whole = is_same && draining.cells().all(|(entry, cells)| entry.holds(cells));
+        is_whole.then_some(draining)
+    }
+
+    fn is_within(&self, entry: &Entry) -> bool {
+        let start = self.layout.journal_bytes();
+        let end = self.layout.offset(self.len_bytes / self.layout.stripe_bytes());
+        usize::from(entry.side) < self.sides.len()
+            && entry.offset >= start
+            && entry.offset.checked_add(entry.bytes() as u64).is_some_and(|to| to <= end)
+    }
+
+    /// Puts everything that waits into the journal and then in its places; false if nothing waited.
+    pub(super) fn drain(&self, journal: &mut Journal) -> Result<bool> {
+        if journal.durable.is_none() {
+            let any = {
+                // What was written by those who are writing stripes is there, or waits.
+                let _alone = self.directs.write();
+                self.cache.lock().drain()
+            };
+            if !any {
+                return Ok(false);
+            }
+            let stripes = self.cache.lock().draining.clone();
+            let draining = Arc::new(self.record(&stripes, journal.sequence)?);
+            self.write_record(journal, &draining)?;
+            self.cache.lock().placing = Some(Arc::clone(&draining));
+            journal.durable = Some(draining);
+        }
+        let draining = journal.durable.clone().expect("set above");
+        self.place(&draining)?;
+        journal.durable = None;
+        let mut cache = self.cache.lock();
+        cache.draining.clear();
+        cache.placing = None;
+        Ok(true)
+    }
+
+    fn place(&self, draining: &Draining) -> Result<()> {
+        let mut held = None;
+        for (entry, cells) in draining.cells() {
+            let stripe = self.layout.stripe_at(entry.offset);
+            if held.as_ref().is_none_or(|(holding, _)| *holding != stripe) {
+                // The one before is let go first.
+                drop(held.take());
+                held = Some((stripe, self.gate_alone(stripe)));
+            }
+            self.write_side(usize::from(entry.side), entry.offset, cells)?;
+        }
+        Ok(())
+    }
+
+    /// The record of what drains.
+    fn record(&self, stripes: &BTreeMap<u64, Cells>, sequence: u64) -> Result<Draining> {
+        let mut entries = Vec::new();
+        let mut bytes: Vec<u8> = Vec::new();
+        let mut push = |side: usize, offset: u64, cells: &[u8]| {
+            entries.push(Entry {
+                offset,
+                cells_crc: block_crc(cells),
+                cells: u16::try_from(cells.len() / CELL_BYTES).expect("at most 4096 in a chunk"),
+                side: u16::try_from(side).expect("few sides"),
+            });
+            bytes.extend_from_slice(cells);
+        };
+        for (&stripe, cells) in stripes {
+            for (rows, chunks) in self.runs(cells) {
+                let within = rows.start * CELL..rows.end * CELL;
+                let at = self.layout.offset(stripe) + within.start;
+                let new: BTreeMap<usize, Vec<u8>> = chunks
+                    .iter()
+                    .map(|&chunk| {
+                        let first = chunk as u64 * self.layout.rows();
+                        let numbers = first + rows.start..first + rows.end;
+                        (chunk, numbers.flat_map(|n| cells[&n].bytes.iter().copied()).collect())
+                    })
+                    .collect();
+                let parities = self.parities_with(stripe, &within, &new)?;
+                for (&chunk, cells) in &new {
+                    push(self.layout.data_side(stripe, chunk), at, cells);
+                }
+                for (k, cells) in parities.iter().enumerate() {
+                    push(self.layout.parity_side(stripe, k), at, cells);
+                }
+            }
+        }
+        Ok(Draining::new(Record { id: self.id, sequence, entries }, &bytes, &self.layout))
+    }
+
+    /// Rows after one another of which the same chunks' cells are there.
+    fn runs(&self, cells: &Cells) -> Vec<(Range<u64>, Vec<usize>)> {
+        let mut rows: BTreeMap<u64, Vec<usize>> = BTreeMap::new();
+        for cell in cells.keys() {
+            let chunk = (cell / self.layout.rows()) as usize;
+            rows.entry(cell % self.layout.rows()).or_default().push(chunk);
+        }
+        let mut runs: Vec<(Range<u64>, Vec<usize>)> = Vec::new();
+        for (row, chunks) in rows {
+            match runs.last_mut() {
+                Some((range, same)) if range.end == row && *same == chunks => range.end += 1,
+                _ => runs.push((row..row + 1, chunks)),
+            }
+        }
+        runs
+    }
+
+    /// Writes a record to every side that is not out, durably.
+    fn write_record(&self, journal: &mut Journal, draining: &Draining) -> Result<()> {
+        let slot = slot_of(journal.sequence);
+        let at = slot * self.layout.slot_bytes;
+        let absences = || self.sides.iter().map(|side| self.keeper.absences(&side.members));
+        let before: Vec<u64> = absences().collect();
+        let bytes = [IoSlice::new(&draining.bytes)];
+        self.ask_all(Operation::Write, |side| side.device.write_at(at, &bytes))?;
+        self.ask_all(Operation::Flush, |side| side.device.flush())?;
+        for (number, now) in absences().enumerate() {
+            let got = &mut journal.got[number];
+            let was_there = now == before[number] && self.standing(number) != Standing::Out;
+            let records = if got.0 == now { got.1 } else { 0 };
+            *got = (now, if was_there { (records + 1).min(SLOTS) } else { 0 });
+        }
+        let stripe = |entry: &Entry| self.layout.stripe_at(entry.offset);
+        let stripes = draining.record.entries.iter().map(stripe).collect();
+        self.cache.lock().slots[slot as usize] = stripes;
+        journal.sequence += 1;
+        Ok(())
+    }
+
+    fn write_empty(&self, journal: &mut Journal) -> Result<()> {
+        let record = Record { id: self.id, sequence: journal.sequence, entries: Vec::new() };
+        self.write_record(journal, &Draining::new(record, &[], &self.layout))
+    }
+
+    /// Whether a side that is not out has fewer records than slots since it was.
+    fn is_owed(&self, journal: &Journal) -> bool {
+        self.sides.iter().zip(&journal.got).enumerate().any(|(number, (side, got))| {
+            let has_all = got.0 == self.keeper.absences(&side.members) && got.1 == SLOTS;
+            self.standing(number) != Standing::Out && !has_all
+        })
+    }
+
+    /// Makes everything durable that was written.
+    pub(super) fn flush_all(&self) -> Result<()> {
+        let mut journal = self.journal.lock();
+        let is_stuck = !self.cache.lock().draining.is_empty();
+        let mut is_flushed = self.drain(&mut journal)?;
+        if is_stuck {
+            // That was what could not be drained before; what was written since waits still.
+            is_flushed = self.drain(&mut journal)?;
+        }
+        for _ in 0..2 * SLOTS {
+            if self.is_owed(&journal) {
+                self.write_empty(&mut journal)?;
+                is_flushed = true;
+            }
+        }
+        if self.is_owed(&journal) {
+            let kind = DeviceErrorKind::Io;
+            return Err(self.error(Operation::Flush, (0, 0), kind, "sides come and go"));
+        }
+        if is_flushed {
+            return Ok(());
+        }
+        self.ask_all(Operation::Flush, |side| side.device.flush())
+    }
+}
+
+impl Journal {
+    pub fn new(sides: usize) -> Journal {
+        Journal { sequence: 1, durable: None, got: vec![(0, 0); sides] }
+    }
+}
+
+/// The error of a request that a parity refuses or cannot do.
+pub(super) fn failure(
+    operation: Operation,
+    (offset, length_bytes): (u64, u64),
+    kind: DeviceErrorKind,
+    text: &str,
+    device: String,
+) -> DeviceError {
+    let source = match kind {
+        DeviceErrorKind::OutOfRange => io::Error::new(io::ErrorKind::InvalidInput, text),
+        _ => io::Error::other(text.to_owned()),
+    };
+    DeviceError { kind, operation, offset, length_bytes, device, source }
+}

@@ -1,0 +1,342 @@
+//! Reading what sides have, and computing what they have not.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use super::cache::{Cell, Waiting};
+use super::layout::{CELL, Part};
+use super::{ParityDevice, codes};
+use crate::layers::Standing;
+use crate::layers::mirror::is_its_fault;
+use crate::{BlockDevice, DeviceError, DeviceErrorKind, Operation, Result};
+
+/// Bytes that the power never tears.
+const SECTOR: u64 = 512;
+
+/// Lays cells over the bytes of a range of a chunk.
+pub(super) fn lay_over(overlay: &[(u64, Cell)], rows: u64, within: &Range<u64>, to: &mut [u8]) {
+    for (number, cell) in overlay {
+        let start = number % rows * CELL;
+        let both = start.max(within.start)..(start + CELL).min(within.end);
+        to[(both.start - within.start) as usize..(both.end - within.start) as usize]
+            .copy_from_slice(
+                &cell.bytes[(both.start - start) as usize..(both.end - start) as usize],
+            );
+    }
+}
+
+/// Whether what a side answered is a reason to compute the bytes from the others.
+fn is_lost(error: &DeviceError) -> bool {
+    matches!(error.kind, DeviceErrorKind::Io | DeviceErrorKind::Corrupt)
+}
+
+impl ParityDevice {
+    /// The newest bytes of a part of a chunk.
+    pub(super) fn read_part(&self, part: &Part, buffer: &mut [u8]) -> Result<()> {
+        let cells = self.layout.cells(part.chunk, &part.within);
+        let count = cells.end - cells.start;
+        // What is not in its place now is looked for first: it may get there meanwhile.
+        let overlay = self.cache.lock().overlay(part.stripe, cells);
+        if (overlay.len() as u64) < count {
+            self.read_placed(part.stripe, part.chunk, &part.within, buffer)?;
+        }
+        lay_over(&overlay, self.layout.rows(), &part.within, buffer);
+        Ok(())
+    }
+
+    /// The bytes in their places; computed and written again if their side fails to read them.
+    fn read_placed(
+        &self,
+        stripe: u64,
+        chunk: usize,
+        within: &Range<u64>,
+        buffer: &mut [u8],
+    ) -> Result<()> {
+        let side = self.layout.data_side(stripe, chunk);
+        let at = self.layout.offset(stripe) + within.start;
+        if !self.is_in(side) {
+            let _shared = self.gate_shared(stripe);
+            return self.compute(stripe, chunk, within, 0, buffer);
+        }
+        let failure = match self.sides[side].device.read_at(at, buffer) {
+            Err(failure) if is_lost(&failure) => failure,
+            other => return other,
+        };
+        self.keeper.note_failed_read(&self.sides[side].members, &failure);
+        let _alone = self.gate_alone(stripe);
+        if self.compute(stripe, chunk, within, 0, buffer).is_err() {
+            return Err(failure);
+        }
+        if self.is_in(side) { self.write_back(side, at, buffer) } else { Ok(()) }
+    }
+
+    /// Writes over what a side had wrong, durably; a side that fails it is put out.
+    pub(super) fn write_back(&self, side: usize, at: u64, bytes: &[u8]) -> Result<()> {
+        let side = &self.sides[side];
+        match side.device.write_durable(at, &[std::io::IoSlice::new(bytes)]) {
+            Err(error) => self.keeper.put_out(&side.members, &error),
+            Ok(()) => Ok(()),
+        }
+    }
+
+    /// A part of a chunk by what the others say, without the first `skip` parities; the caller
+    /// holds the stripe's gate.
+    pub(super) fn compute(
+        &self,
+        stripe: u64,
+        chunk: usize,
+        within: &Range<u64>,
+        skip: usize,
+        buffer: &mut [u8],
+    ) -> Result<()> {
+        let row = self.row(stripe, within, Some(chunk), skip)?;
+        buffer.copy_from_slice(&row[chunk]);
+        Ok(())
+    }
+
+    /// The data of some rows, as it is in their places; one chunk is not read, others may not be
+    /// there.
+    fn row(
+        &self,
+        stripe: u64,
+        within: &Range<u64>,
+        without: Option<usize>,
+        skip: usize,
+    ) -> Result<Vec<Vec<u8>>> {
+        self.row_with(stripe, within, without, skip, true)
+    }
+
+    /// The same; whether a side that is in and fails to be read is as one that is not there.
+    pub(super) fn row_with(
+        &self,
+        stripe: u64,
+        within: &Range<u64>,
+        without: Option<usize>,
+        skip: usize,
+        is_forgiving: bool,
+    ) -> Result<Vec<Vec<u8>>> {
+        let placing = self.cache.lock().placing.clone();
+        let length = (within.end - within.start) as usize;
+        let at = self.layout.offset(stripe) + within.start;
+        let mut failure = None;
+        let mut read = |side: usize| {
+            if !self.is_in(side) {
+                return Ok(None);
+            }
+            let mut bytes = vec![0; length];
+            match self.sides[side].device.read_at(at, &mut bytes) {
+                Ok(()) => {
+                    // Of what is being placed the places may have a part only.
+                    if let Some(draining) = &placing {
+                        draining.lay_over(side, at, &mut bytes);
+                    }
+                    Ok(Some(bytes))
+                }
+                Err(error) if is_forgiving && is_lost(&error) => {
+                    failure = Some(error);
+                    Ok(None)
+                }
+                Err(error) => Err(error),
+            }
+        };
+        let mut data = Vec::with_capacity(self.layout.data());
+        for chunk in 0..self.layout.data() {
+            data.push(match without {
+                Some(lost) if lost == chunk => None,
+                _ => read(self.layout.data_side(stripe, chunk))?,
+            });
+        }
+        let lost = data.iter().filter(|bytes| bytes.is_none()).count();
+        let mut parities = Vec::with_capacity(lost);
+        let mut skipped = 0;
+        for k in 0..self.layout.parities {
+            let side = self.layout.parity_side(stripe, k);
+            if parities.len() == lost {
+                break;
+            }
+            if skipped < skip && self.is_in(side) {
+                skipped += 1;
+                continue;
+            }
+            if let Some(bytes) = read(side)? {
+                parities.push((k, bytes));
+            }
+        }
+        if parities.len() < lost {
+            let none = || {
+                let (kind, range) = (DeviceErrorKind::Io, (at, length as u64));
+                self.error(Operation::Read, range, kind, "too few sides are in")
+            };
+            return Err(failure.unwrap_or_else(none));
+        }
+        codes::recover(&mut data, parities);
+        Ok(data.into_iter().flatten().collect())
+    }
+
+    /// The parities of rows of which some chunks are written anew. Nobody writes the stripe in
+    /// place meanwhile.
+    ///
+    /// Where all is well they follow from what changes, so that what they say of a neighbour stays:
+    /// it may be the only sound copy of one that rotted.
+    pub(super) fn parities_with(
+        &self,
+        stripe: u64,
+        within: &Range<u64>,
+        new: &BTreeMap<usize, Vec<u8>>,
+    ) -> Result<Vec<Vec<u8>>> {
+        let length = (within.end - within.start) as usize;
+        if new.len() < self.layout.data()
+            && let Some(parities) = self.parities_that_follow(stripe, within, new)
+        {
+            return Ok(parities);
+        }
+        let mut row = match new.len() == self.layout.data() {
+            true => vec![Vec::new(); new.len()],
+            false => self.neighbours(stripe, within, new)?,
+        };
+        new.iter().for_each(|(&chunk, bytes)| row[chunk].clone_from(bytes));
+        let parity = |k| codes::parity(k, length, row.iter().map(|bytes| &bytes[..]));
+        Ok((0..self.layout.parities).map(parity).collect())
+    }
+
+    /// What rows have beside what is written anew.
+    fn neighbours(
+        &self,
+        stripe: u64,
+        within: &Range<u64>,
+        new: &BTreeMap<usize, Vec<u8>>,
+    ) -> Result<Vec<Vec<u8>>> {
+        let at = self.layout.offset(stripe) + within.start;
+        let mut row = vec![Vec::new(); self.layout.data()];
+        for (chunk, bytes) in row.iter_mut().enumerate().filter(|(i, _)| !new.contains_key(i)) {
+            let side = self.layout.data_side(stripe, chunk);
+            bytes.resize((within.end - within.start) as usize, 0);
+            if !self.is_in(side) || self.sides[side].device.read_at(at, bytes).is_err() {
+                return self.row(stripe, within, None, 0);
+            }
+        }
+        Ok(row)
+    }
+
+    /// The parities by the old ones and what changes, if all that takes can be read and the old
+    /// ones are of anything.
+    fn parities_that_follow(
+        &self,
+        stripe: u64,
+        within: &Range<u64>,
+        new: &BTreeMap<usize, Vec<u8>>,
+    ) -> Option<Vec<Vec<u8>>> {
+        if self.cache.lock().loose.contains(stripe) {
+            return None;
+        }
+        let at = self.layout.offset(stripe) + within.start;
+        let read = |side: usize| {
+            let mut bytes = vec![0; (within.end - within.start) as usize];
+            let is_read =
+                self.is_in(side) && self.sides[side].device.read_at(at, &mut bytes).is_ok();
+            is_read.then_some(bytes)
+        };
+        let sides = (0..self.layout.parities).map(|k| self.layout.parity_side(stripe, k));
+        let mut parities: Vec<Vec<u8>> = sides.map(read).collect::<Option<_>>()?;
+        for (&chunk, bytes) in new {
+            let mut change = read(self.layout.data_side(stripe, chunk))?;
+            change.iter_mut().zip(bytes).for_each(|(old, new)| *old ^= new);
+            for (k, parity) in parities.iter_mut().enumerate() {
+                codes::add(parity, k, chunk, &change);
+            }
+        }
+        Some(parities)
+    }
+
+    /// Writes a whole stripe in place, with its parity: these bytes, or the cells that wait if they
+    /// are all there. False if it has to go through the journal, or is not whole any more.
+    pub(super) fn write_stripe(&self, stripe: u64, whole: Option<&[u8]>) -> Result<bool> {
+        let _among_others = self.directs.read();
+        let _alone = self.gate_alone(stripe);
+        let waiting = {
+            let mut cache = self.cache.lock();
+            if cache.is_held(stripe) || (whole.is_none() && !cache.is_whole(stripe)) {
+                return Ok(false);
+            }
+            // Until it is there as a whole its parity is of nothing that counts.
+            cache.loose.insert(stripe..stripe + 1);
+            cache.waiting(stripe)
+        };
+        let joined: Vec<u8>;
+        let bytes = match whole {
+            Some(bytes) => bytes,
+            None => {
+                joined = waiting.values().flat_map(|cell| cell.bytes.iter().copied()).collect();
+                &joined
+            }
+        };
+        let length = self.layout.chunk_bytes as usize;
+        let at = self.layout.offset(stripe);
+        for (chunk, bytes) in bytes.chunks_exact(length).enumerate() {
+            self.write_side(self.layout.data_side(stripe, chunk), at, bytes)?;
+        }
+        for k in 0..self.layout.parities {
+            let parity = codes::parity(k, length, bytes.chunks_exact(length));
+            self.write_side(self.layout.parity_side(stripe, k), at, &parity)?;
+        }
+        let mut cache = self.cache.lock();
+        cache.forget(stripe, &waiting);
+        cache.loose.remove(stripe);
+        Ok(true)
+    }
+
+    /// Writes to a side unless it is out; one that fails is put out.
+    pub(super) fn write_side(&self, side: usize, at: u64, bytes: &[u8]) -> Result<()> {
+        let standing = self.standing(side);
+        if standing == Standing::Out {
+            return Ok(());
+        }
+        let side = &self.sides[side];
+        match side.device.write_at(at, &[std::io::IoSlice::new(bytes)]) {
+            Err(error) if is_its_fault(Operation::Write, standing, &error) => {
+                self.keeper.put_out(&side.members, &error)
+            }
+            other => other,
+        }
+    }
+
+    /// Takes a cell in that is to wait, making room first if need be.
+    pub(super) fn take_in(&self, stripe: u64, number: u64, mut cell: Waiting) -> Result<()> {
+        loop {
+            let outcome = self.cache.lock().insert(stripe, number, cell);
+            match outcome {
+                Ok(()) => return Ok(()),
+                Err(back) => cell = back,
+            }
+            self.drain(&mut self.journal.lock())?;
+        }
+    }
+
+    /// Writes bytes of one stripe that are not all of it; the caller holds their cells.
+    pub(super) fn write_cells(&self, offset: u64, bytes: &[u8]) -> Result<()> {
+        let per_stripe = self.layout.stripe_bytes() / CELL;
+        let end = offset + bytes.len() as u64;
+        for cell in offset / CELL..end.div_ceil(CELL) {
+            let start = cell * CELL;
+            let both = start.max(offset)..(start + CELL).min(end);
+            let part = &bytes[(both.start - offset) as usize..(both.end - offset) as usize];
+            let within = both.start - start..both.end - start;
+            let bytes = if part.len() as u64 == CELL {
+                Box::from(part)
+            } else {
+                let mut whole = vec![0; CELL as usize].into_boxed_slice();
+                self.read_at(start, &mut whole)?;
+                whole[within.start as usize..within.end as usize].copy_from_slice(part);
+                whole
+            };
+            let sectors = within.start.div_ceil(SECTOR)..within.end / SECTOR;
+            let written = sectors.fold(0, |bits, sector| bits | 1 << sector);
+            self.take_in(cell / per_stripe, cell % per_stripe, Waiting { bytes, written })?;
+        }
+        let stripe = offset / self.layout.stripe_bytes();
+        if self.cache.lock().is_whole(stripe) {
+            self.write_stripe(stripe, None)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,204 @@
+//! Making what sides say agree: healing, bringing up to date, computing parity anew.
+
+use std::ops::Range;
+
+use super::layout::{CELL, Part};
+use super::rows::lay_over;
+use super::{ParityDevice, codes};
+use crate::heal::{Ledger, Outcome, Right};
+use crate::layers::Standing;
+use crate::{BlockDevice, DeviceErrorKind, Operation, Result, Resync};
+
+/// Bytes of each side that are computed at a time.
+const STEP_BYTES: u64 = 64 << 10;
+
+impl ParityDevice {
+    /// Whether the side of a chunk can be read, and in how many ways the others can be asked.
+    fn ways(&self, stripe: u64, chunk: usize) -> (bool, usize) {
+        let is_in = |chunk: usize| self.is_in(self.layout.data_side(stripe, chunk));
+        let lost = (0..self.layout.data()).filter(|&other| other != chunk && !is_in(other));
+        let parity_in = |k: &usize| self.is_in(self.layout.parity_side(stripe, *k));
+        let parities = (0..self.layout.parities).filter(parity_in);
+        (is_in(chunk), parities.count().saturating_sub(lost.count()))
+    }
+
+    /// The ways of having a part.
+    pub(super) fn copies_of(&self, part: &Part) -> usize {
+        let (direct, others) = self.ways(part.stripe, part.chunk);
+        usize::from(direct) + others
+    }
+
+    /// What is in the place of a part by one of the ways; the caller holds the gate.
+    fn read_way(&self, part: &Part, copy: usize, buffer: &mut [u8]) -> Result<()> {
+        let (direct, others) = self.ways(part.stripe, part.chunk);
+        let count = usize::from(direct) + others;
+        if count == 0 {
+            let at = self.layout.offset(part.stripe) + part.within.start;
+            let (kind, range) = (DeviceErrorKind::Io, (at, buffer.len() as u64));
+            return Err(self.error(Operation::Read, range, kind, "too few sides are in"));
+        }
+        let copy = copy.min(count - 1);
+        if direct && copy == 0 {
+            let side = self.layout.data_side(part.stripe, part.chunk);
+            let at = self.layout.offset(part.stripe) + part.within.start;
+            return self.sides[side].device.read_at(at, buffer);
+        }
+        let skip = copy - usize::from(direct);
+        self.compute(part.stripe, part.chunk, &part.within, skip, buffer)
+    }
+
+    /// A part in one of the ways, under what waits.
+    pub(super) fn read_part_copy(&self, part: &Part, copy: usize, to: &mut [u8]) -> Result<()> {
+        let cells = self.layout.cells(part.chunk, &part.within);
+        let overlay = self.cache.lock().overlay(part.stripe, cells.clone());
+        if (overlay.len() as u64) < cells.end - cells.start {
+            let _shared = self.gate_shared(part.stripe);
+            self.read_way(part, copy, to)?;
+        }
+        lay_over(&overlay, self.layout.rows(), &part.within, to);
+        Ok(())
+    }
+
+    /// Heals a part of one chunk. Only the chunk itself is written: where the others are wrong
+    /// about it, nobody here knows which of them.
+    pub(super) fn heal_part(
+        &self,
+        part: &Part,
+        buffer: &mut [u8],
+        right: &Right<'_>,
+    ) -> Result<Outcome> {
+        let _journal = self.journal.lock();
+        let _alone = self.gate_alone(part.stripe);
+        let cells = self.layout.cells(part.chunk, &part.within);
+        let overlay = self.cache.lock().overlay(part.stripe, cells);
+        let (direct, others) = self.ways(part.stripe, part.chunk);
+        let mut said: Vec<Vec<u8>> = Vec::new();
+        let mut failure = None;
+        let mut outcome = None;
+        for copy in 0..(usize::from(direct) + others).max(1) {
+            let mut placed = vec![0; buffer.len()];
+            Ledger::add(&self.ledger.data_ios, 1);
+            if let Err(error) = self.read_way(part, copy, &mut placed) {
+                failure = Some(error);
+                continue;
+            }
+            let mut bytes = placed.clone();
+            lay_over(&overlay, self.layout.rows(), &part.within, &mut bytes);
+            Ledger::add(&self.ledger.checksums, 1);
+            if !right(&bytes) {
+                said.push(bytes);
+                continue;
+            }
+            buffer.copy_from_slice(&bytes);
+            if copy == 0 {
+                outcome = Some(Outcome::Transient);
+                break;
+            }
+            outcome = Some(Outcome::Recovered);
+            if direct {
+                Ledger::add(&self.ledger.data_ios, 1);
+                let side = self.layout.data_side(part.stripe, part.chunk);
+                let at = self.layout.offset(part.stripe) + part.within.start;
+                // One that cannot be written and not be put out stays; the bytes are there.
+                let _ = self.write_back(side, at, &placed);
+            }
+            break;
+        }
+        let outcome = match (outcome, failure) {
+            (Some(outcome), _) => outcome,
+            (None, Some(error)) if said.is_empty() => return Err(error),
+            _ if said.len() > 1 && said.iter().all(|bytes| *bytes == said[0]) => Outcome::Agreed,
+            _ => Outcome::Unrecoverable,
+        };
+        self.ledger.count(outcome);
+        Ok(outcome)
+    }
+
+    /// What of each stripe a range touches, as a range of its chunks; that of the whole stripe if
+    /// it is in several.
+    fn touched(&self, offset: u64, length_bytes: u64) -> impl Iterator<Item = (u64, Range<u64>)> {
+        let layout = self.layout;
+        let (size, end) = (layout.stripe_bytes(), offset + length_bytes);
+        let stripes = offset / size..end.div_ceil(size);
+        stripes.filter(move |_| length_bytes > 0).map(move |stripe| {
+            let from = offset.max(stripe * size) - stripe * size;
+            let to = end.min((stripe + 1) * size) - stripe * size;
+            let chunk = from / layout.chunk_bytes;
+            if (to - 1) / layout.chunk_bytes > chunk {
+                return (stripe, 0..layout.chunk_bytes);
+            }
+            let start = chunk * layout.chunk_bytes;
+            let within = (from - start) / CELL * CELL..(to - start).next_multiple_of(CELL);
+            (stripe, within)
+        })
+    }
+
+    pub(super) fn resync_range(&self, offset: u64, length_bytes: u64, which: Resync) -> Result<()> {
+        if which == Resync::Unused {
+            return self.loosen(offset, length_bytes);
+        }
+        for (stripe, within) in self.touched(offset, length_bytes) {
+            let _journal = self.journal.lock();
+            let _alone = self.gate_alone(stripe);
+            let at = self.layout.offset(stripe) + within.start;
+            self.ask_all(Operation::Write, |side| {
+                side.device.resync(at, within.end - within.start, which)
+            })?;
+            let mut from = within.start;
+            while from < within.end {
+                let to = (from + STEP_BYTES).min(within.end);
+                self.settle_rows(stripe, &(from..to), which)?;
+                from = to;
+            }
+            if which == Resync::All && within == (0..self.layout.chunk_bytes) {
+                self.cache.lock().loose.remove(stripe);
+            }
+        }
+        Ok(())
+    }
+
+    /// Forgets what whole stripes say; those that are in the range in part are made to agree now,
+    /// for the sake of their neighbours.
+    fn loosen(&self, offset: u64, length_bytes: u64) -> Result<()> {
+        let size = self.layout.stripe_bytes();
+        let (first, last) = (offset.div_ceil(size), (offset + length_bytes) / size);
+        self.cache.lock().loose.insert(first..last.max(first));
+        if first > last {
+            return self.resync_range(offset, length_bytes, Resync::All);
+        }
+        self.resync_range(offset, first * size - offset, Resync::All)?;
+        self.resync_range(last * size, offset + length_bytes - last * size, Resync::All)
+    }
+
+    /// Computes what sides should have of some rows and writes it where it differs.
+    fn settle_rows(&self, stripe: u64, within: &Range<u64>, which: Resync) -> Result<()> {
+        let wanted = |side: usize| match self.layout.role(stripe, side) {
+            Err(_) if which == Resync::All => self.standing(side) != Standing::Out,
+            _ => self.standing(side) == Standing::Stale,
+        };
+        let sides: Vec<usize> = (0..self.sides.len()).filter(|&side| wanted(side)).collect();
+        if sides.is_empty() {
+            return Ok(());
+        }
+        // Nothing is computed from a parity that may be the one that is wrong.
+        let row = self.row_with(stripe, within, None, 0, which == Resync::Stale)?;
+        let at = self.layout.offset(stripe) + within.start;
+        let length = (within.end - within.start) as usize;
+        let mut there = vec![0; length];
+        for side in sides {
+            let parity;
+            let bytes = match self.layout.role(stripe, side) {
+                Ok(chunk) => &row[chunk],
+                Err(k) => {
+                    parity = codes::parity(k, length, row.iter().map(|bytes| &bytes[..]));
+                    &parity
+                }
+            };
+            let read = self.sides[side].device.read_at(at, &mut there);
+            if read.is_err() || there != *bytes {
+                self.write_side(side, at, bytes)?;
+            }
+        }
+        Ok(())
+    }
+}

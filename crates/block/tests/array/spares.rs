@@ -1,0 +1,116 @@
+//! Spares: they take the place of a member that is out, and do nothing before.
+
+use std::sync::Arc;
+
+use hindsight_block::{Array, ArrayError, BlockDevice, Materials, Standing};
+use sim::{Failure, Op, SimMedia};
+
+use crate::{AREA_BYTES, DATA_BYTES, MIB, Rig, bring_up, candidate, read, standings, write};
+
+fn media(data_bytes: u64, seed: u64) -> Arc<SimMedia> {
+    Arc::new(SimMedia::new(AREA_BYTES + data_bytes, seed))
+}
+
+/// Opens the members but some, and others beside them.
+fn open_with(
+    rig: &Rig,
+    without: &[usize],
+    others: &[(&str, &Arc<SimMedia>)],
+) -> Result<Array, ArrayError> {
+    let mut candidates = rig.candidates(without);
+    candidates.extend(others.iter().map(|(path, media)| candidate(path, media)));
+    Array::open(candidates, &Materials::none())
+}
+
+fn refusal(outcome: Result<(), ArrayError>) -> String {
+    outcome.expect_err("refused").to_string()
+}
+
+#[test]
+fn a_spare_takes_the_place_of_a_member_that_fails_and_gets_everything() {
+    let rig = Rig::new("stripe(mirror(a, b), mirror(c, d))", 21);
+    let (large, small, fit) = (media(20 * MIB, 1), media(MIB, 2), media(DATA_BYTES, 3));
+    let array = rig.open();
+    array.add_spare(candidate("large", &large), 71).expect("a spare");
+    let error = refusal(array.add_spare(candidate("small", &small), 72));
+    assert!(error.contains("smaller than every member"), "{error}");
+    array.add_spare(candidate("fit", &fit), 73).expect("another");
+    write(&array, 3 * MIB, &[7; 100_000]);
+    array.flush().expect("a flush");
+    assert!(!array.use_spare().expect("nobody is out"));
+
+    rig.media[2].fail(Failure::for_ever(Op::Write));
+    write(&array, 9 * MIB, &[8; 100_000]);
+    assert_eq!(standings(&array)[2], Standing::Out);
+    assert!(array.use_spare().expect("the smallest that is large enough"));
+    assert!(!array.use_spare().expect("nobody else is out"));
+    assert_eq!(standings(&array)[2], Standing::Stale);
+    assert_eq!(array.members()[2].path, "fit");
+    let left: Vec<String> = array.spares().into_iter().map(|s| s.path).collect();
+    assert_eq!(left, ["large"]);
+    bring_up(&array);
+    assert!(standings(&array).iter().all(|s| *s == Standing::In));
+    array.close().expect("closed");
+    drop(array);
+
+    // The one that failed comes back, and is nobody; without its twin the spare has everything.
+    rig.media[2].calm();
+    let others = [("fit", &fit), ("large", &large)];
+    let array = open_with(&rig, &[1, 3], &others).expect("enough members");
+    let what: Vec<&str> = array.take_events().iter().map(|e| e.what).collect();
+    assert_eq!(what, ["member-ignored", "member-out", "member-out"]);
+    assert_eq!(read(&array, 3 * MIB, 100_000), [7; 100_000]);
+    assert_eq!(read(&array, 9 * MIB, 100_000), [8; 100_000]);
+    assert_eq!(array.spares().len(), 1, "the other one is remembered");
+    assert!(array.use_spare().expect("two are out"), "one is replaced");
+    assert!(!array.use_spare().expect("there are no more"));
+}
+
+#[test]
+fn a_spare_that_is_missing_hinders_nobody_and_one_that_was_taken_away_is_blank() {
+    let rig = Rig::new("mirror(a, b)", 22);
+    let (spare, other) = (media(DATA_BYTES, 1), media(DATA_BYTES, 2));
+    let array = rig.open();
+    array.add_spare(candidate("s", &spare), 71).expect("a spare");
+    array.add_spare(candidate("t", &other), 72).expect("a spare");
+    let error = refusal(array.remove_spare("a"));
+    assert!(error.contains("no spare"), "{error}");
+    array.remove_spare("t").expect("taken away");
+    assert!(!hindsight_block::has_label(&*candidate("t", &other).device.expect("there")));
+    array.close().expect("closed");
+    drop(array);
+
+    let array = open_with(&rig, &[1], &[]).expect("neither b nor the spare is needed");
+    assert!(!array.spares()[0].is_there);
+    assert!(!array.use_spare().expect("none is there"));
+    drop(array);
+    let array = open_with(&rig, &[1], &[("s", &spare)]).expect("the spare is back");
+    assert!(array.use_spare().expect("used"));
+    bring_up(&array);
+    assert_eq!(standings(&array), [Standing::In; 2]);
+}
+
+#[test]
+fn a_spare_that_fails_when_it_is_needed_is_out_and_the_next_one_is_taken() {
+    let rig = Rig::new("mirror(a, b)", 23);
+    let (bad, good) = (media(DATA_BYTES, 1), media(DATA_BYTES + MIB, 2));
+    let array = rig.open();
+    array.add_spare(candidate("bad", &bad), 71).expect("a spare");
+    array.add_spare(candidate("good", &good), 72).expect("a spare");
+    write(&array, 0, &[1; 9000]);
+    for media in [&rig.media[1], &bad] {
+        media.fail(Failure::for_ever(Op::Write));
+    }
+    write(&array, 0, &[2; 9000]);
+    assert_eq!(standings(&array)[1], Standing::Out);
+    let error = array.use_spare().expect_err("it cannot be labelled").to_string();
+    assert_eq!(error, "bad failed at once");
+    assert_eq!(standings(&array)[1], Standing::Out);
+    assert!(array.use_spare().expect("the other one"));
+    bring_up(&array);
+    assert_eq!(standings(&array), [Standing::In; 2]);
+    assert!(array.spares().is_empty());
+    drop(array);
+    let array = open_with(&rig, &[0, 1], &[("good", &good)]).expect("it has everything");
+    assert_eq!(read(&array, 0, 9000), [2; 9000]);
+}

@@ -1,0 +1,5 @@
+//! Parity over the simulator's media: crashes, members that are lost, fail, rot, come back.
+
+mod crashes;
+mod members;
+mod rig;

@@ -1,0 +1,254 @@
+//! Members that fail, rot, come back, are replaced.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use hindsight_block::{BlockDevice, Candidate, MediaDevice, Outcome, Resync, Standing};
+use sim::{Failure, Op, Random, SimMedia};
+
+use crate::rig::{
+    AREA_BYTES, JOURNAL_BYTES, MIB, Rig, bring_up, copy, noise, read, standings, write,
+};
+
+const DATA_BYTES: u64 = JOURNAL_BYTES + 2 * MIB;
+const THREE: &str = "parity[chunk=4KiB,journal=64KiB](a, b, c)";
+const FOUR: &str = "parity[failures=2,chunk=4KiB,journal=64KiB](a, b, c, d)";
+
+/// Where the bytes of a stripe begin on every member.
+fn place(stripe: u64) -> u64 {
+    AREA_BYTES + JOURNAL_BYTES + stripe * 4096
+}
+
+#[test]
+fn any_loss_is_read_and_written_around_and_made_good() {
+    for (stack, failures) in [(THREE, 1), (FOUR, 2)] {
+        let rig = Rig::new(stack, DATA_BYTES, 1);
+        let mut random = Random::new(1);
+        let array = rig.open();
+        let len = array.len_bytes();
+        let mut expected = noise(&mut random, len);
+        write(&array, 0, &expected);
+        array.close().expect("closed");
+        drop(array);
+        let count = rig.media.len();
+        for lost in 0..count * count {
+            let mut without = vec![lost / count, lost % count];
+            without.dedup();
+            if without.len() > failures {
+                continue;
+            }
+            let array = rig.open_without(&without);
+            assert!(read(&array, 0, len as usize) == expected, "without {without:?}");
+            for _ in 0..20 {
+                let at = random.below(len - 9000);
+                let length = random.between(1, 9000);
+                let bytes = noise(&mut random, length);
+                write(&array, at, &bytes);
+                expected[at as usize..at as usize + bytes.len()].copy_from_slice(&bytes);
+            }
+            array.close().expect("closed");
+            assert!(read(&array, 0, len as usize) == expected, "without {without:?}");
+            drop(array);
+            let array = rig.open();
+            bring_up(&array);
+            assert_eq!(standings(&array), vec![Standing::In; count]);
+            for number in 0..=failures {
+                assert!(copy(&array, number, 0, len as usize) == expected, "copy {number}");
+            }
+            array.close().expect("closed");
+        }
+        let all: Vec<usize> = (0..=failures).collect();
+        assert!(rig.try_open(&all).is_err(), "one too many");
+    }
+}
+
+#[test]
+fn rot_is_healed_and_a_neighbour_that_is_written_takes_no_way_of_healing_it() {
+    for (stack, failures) in [(THREE, 1), (FOUR, 2)] {
+        let rig = Rig::new(stack, DATA_BYTES, 2);
+        let array = rig.open();
+        let expected = noise(&mut Random::new(2), 64 << 10);
+        write(&array, 0, &expected);
+        array.close().expect("closed");
+        // Stripe 0 has its first data on the side after its parities.
+        rig.media[failures - 1].rot(place(0) + 100, 3);
+        assert_ne!(read(&array, 0, 4096), expected[..4096]);
+        // Somebody writes the other cell of the row.
+        write(&array, 4096, &[7; 4096]);
+        array.flush().expect("a flush");
+        let heal = || {
+            let mut buffer = vec![0; 4096];
+            let right = |bytes: &[u8]| bytes == &expected[..4096];
+            let outcome = array.heal(0, &mut buffer, &right).expect("readable");
+            (outcome, buffer == expected[..4096])
+        };
+        assert_eq!(heal(), (Outcome::Recovered, true));
+        assert_eq!(heal(), (Outcome::Transient, true));
+        assert_eq!(read(&array, 0, 4096), expected[..4096], "it was written back");
+        for number in 0..=failures {
+            assert_eq!(copy(&array, number, 0, 4096), expected[..4096]);
+            assert_eq!(copy(&array, number, 4096, 4096), [7; 4096]);
+        }
+        assert_eq!(array.ledger().recovered.load(Ordering::Relaxed), 1);
+        assert_eq!(array.heal(0, &mut [0; 4096], &|_| false).expect("read"), Outcome::Agreed);
+    }
+}
+
+#[test]
+fn a_wrong_parity_is_computed_anew_and_by_nobody_before() {
+    let rig = Rig::new(THREE, DATA_BYTES, 3);
+    let array = rig.open();
+    let expected = noise(&mut Random::new(3), 8192);
+    write(&array, 0, &expected);
+    array.close().expect("closed");
+    rig.media[2].rot(place(0) + 9, 1);
+    assert_ne!(copy(&array, 1, 0, 4096), expected[..4096]);
+    let right = |bytes: &[u8]| bytes == &expected[..4096];
+    let outcome = array.heal(0, &mut [0; 4096], &right).expect("readable");
+    assert_eq!(outcome, Outcome::Transient);
+    assert_ne!(copy(&array, 1, 0, 4096), expected[..4096]);
+    array.resync(0, 4096, Resync::All).expect("computed");
+    assert_eq!(copy(&array, 1, 0, 8192), expected);
+}
+
+#[test]
+fn a_read_that_fails_is_computed_and_written_again() {
+    let rig = Rig::new(THREE, DATA_BYTES, 4);
+    let array = rig.open();
+    write(&array, 0, &[9; 8192]);
+    array.close().expect("closed");
+    rig.media[0].fail(Failure::once(Op::Read));
+    rig.media[0].rot(place(0) + 5, 1);
+    assert_eq!(read(&array, 0, 4096), [9; 4096]);
+    assert_eq!(standings(&array), [Standing::In; 3]);
+    assert_eq!(copy(&array, 0, 0, 4096), [9; 4096]);
+    assert!(array.take_events().iter().any(|event| event.what == "read-healed"));
+}
+
+#[test]
+fn whole_stripes_go_to_their_places_at_once_and_parts_through_the_journal() {
+    let rig = Rig::new(THREE, DATA_BYTES, 5);
+    let array = rig.open();
+    write(&array, 0, &[1; 8192]);
+    write(&array, 64 << 10, &[1; 4096]);
+    array.close().expect("closed");
+    rig.media.iter().for_each(|media| media.start_log());
+    write(&array, 16 << 10, &[1; 8192]);
+    let log = rig.media[0].take_log();
+    let places: Vec<u64> =
+        log.iter().filter(|r| r.offset >= AREA_BYTES).map(|r| r.offset).collect();
+    assert!(places.contains(&place(2)) && places.iter().all(|&at| at >= place(0)), "{places:?}");
+    // Two halves make a whole; a half waits.
+    let log_of = |member: usize, request: &dyn Fn()| {
+        rig.media[member].start_log();
+        request();
+        rig.media[member].take_log()
+    };
+    assert!(log_of(0, &|| write(&array, 24 << 10, &[2; 4096])).is_empty());
+    let log = log_of(0, &|| write(&array, 28 << 10, &[3; 4096]));
+    assert!(log.iter().any(|r| r.offset == place(3)));
+    write(&array, 32 << 10, &[4; 4096]);
+    let log = log_of(1, &|| array.flush().expect("a flush"));
+    let ops: Vec<(Op, bool)> = log
+        .iter()
+        .filter(|r| r.op != Op::Read && (r.op == Op::Sync || r.offset >= AREA_BYTES))
+        .map(|r| (r.op, r.offset >= place(0)))
+        .skip_while(|op| *op == (Op::Write, true))
+        .collect();
+    let expected = [(Op::Write, false), (Op::Sync, false), (Op::Write, true)];
+    assert_eq!(ops, expected, "journal, flush, place");
+    // It is in the journal now, so even as a whole it goes there again.
+    assert!(log_of(1, &|| write(&array, 32 << 10, &[5; 8192])).is_empty());
+    assert_eq!(read(&array, 32 << 10, 8192), [5; 8192]);
+    array.flush().expect("a flush");
+    array.close().expect("closed");
+    for number in 0..2 {
+        assert_eq!(copy(&array, number, 32 << 10, 8192), [5; 8192]);
+    }
+}
+
+#[test]
+fn a_new_device_takes_the_place_of_a_member_and_gets_everything() {
+    let mut rig = Rig::new(FOUR, DATA_BYTES, 6);
+    let mut random = Random::new(6);
+    let array = rig.open();
+    let len = array.len_bytes();
+    let mut expected = noise(&mut random, len);
+    write(&array, 0, &expected);
+    array.flush().expect("a flush");
+    let fresh = Arc::new(SimMedia::filled(AREA_BYTES + DATA_BYTES, 77, 0x11));
+    let device = Arc::new(MediaDevice::new(Arc::<SimMedia>::clone(&fresh)));
+    let candidate = Candidate { path: "new".to_owned(), device: Some(device) };
+    array.replace(1, candidate, 71).expect("replaced");
+    assert_eq!(standings(&array)[1], Standing::Stale);
+    array.step().expect("a step");
+    write(&array, 5000, b"between");
+    expected[5000..5007].copy_from_slice(b"between");
+    bring_up(&array);
+    assert_eq!(standings(&array), [Standing::In; 4]);
+    write(&array, 9000, b"and after");
+    expected[9000..9009].copy_from_slice(b"and after");
+    array.flush().expect("a flush");
+    drop(array);
+    rig.media[1] = fresh;
+    rig.crash(&mut random);
+    // It and another are all there is.
+    for without in [[0, 2], [2, 3], [0, 3]] {
+        let array = rig.open_without(&without);
+        assert!(read(&array, 0, len as usize) == expected, "without {without:?}");
+        drop(array);
+        let array = rig.open();
+        bring_up(&array);
+        array.close().expect("closed");
+    }
+}
+
+#[test]
+fn a_journal_of_an_earlier_life_is_not_taken() {
+    let mut rig = Rig::new(THREE, DATA_BYTES, 7);
+    let array = rig.open();
+    for n in 0..9 {
+        write(&array, n * 8192, &[1; 4096]);
+        array.flush().expect("a flush");
+    }
+    drop(array);
+    let media = std::mem::take(&mut rig.media);
+    let fresh = Rig::new(THREE, DATA_BYTES, 8);
+    // The labels and the whole journal of another array, but for two of its sides.
+    let area = AREA_BYTES + JOURNAL_BYTES;
+    for (from, to) in media.iter().zip(&fresh.media).skip(2) {
+        let from = MediaDevice::new(Arc::<SimMedia>::clone(from));
+        let to = MediaDevice::new(Arc::<SimMedia>::clone(to));
+        let journal = read(&from, AREA_BYTES, JOURNAL_BYTES as usize);
+        write(&to, AREA_BYTES, &journal);
+        to.flush().expect("a flush");
+    }
+    let array = fresh.open();
+    assert_eq!(read(&array, 0, 1), [fresh_byte(&fresh, area)], "nothing was placed");
+}
+
+fn fresh_byte(rig: &Rig, at: u64) -> u8 {
+    read(&MediaDevice::new(Arc::<SimMedia>::clone(&rig.media[0])), at, 1)[0]
+}
+
+#[test]
+fn integrity_over_and_under_parity_finds_and_heals_rot() {
+    for stack in [
+        "integrity(parity[journal=64KiB](a, b, c))",
+        "parity[journal=64KiB](integrity(a), integrity(b), integrity(c))",
+    ] {
+        let rig = Rig::new(stack, 4 * MIB, 9);
+        let array = rig.open();
+        let expected = noise(&mut Random::new(9), MIB);
+        write(&array, 0, &expected);
+        array.close().expect("closed");
+        drop(array);
+        let array = rig.open();
+        // Wherever member 0 has what it was written.
+        for at in (AREA_BYTES + MIB..AREA_BYTES + 2 * MIB).step_by(70_001) {
+            rig.media[0].rot(at, 5);
+        }
+        assert!(read(&array, 0, expected.len()) == expected, "{stack}");
+        assert_eq!(standings(&array), [Standing::In; 3]);
+    }
+}
