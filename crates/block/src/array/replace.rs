@@ -99,12 +99,10 @@ pub(super) fn can_be_replaced(stack: &Stack, member: usize) -> bool {
     let has = |stack: &Stack| stack.members().into_iter().any(|m| number_of(m) == member);
     match stack {
         Stack::Member(_) => false,
-        Stack::Mirror { below } | Stack::Parity { below, .. } => below
-            .iter()
-            .any(|side| has(side) && (is_plain(side) || can_be_replaced(side, member))),
-        Stack::Stripe { below, .. } => {
-            below.iter().any(|s| has(s) && can_be_replaced(s, member))
+        Stack::Mirror { below } | Stack::Parity { below, .. } => {
+            below.iter().any(|side| has(side) && (is_plain(side) || can_be_replaced(side, member)))
         }
+        Stack::Stripe { below, .. } => below.iter().any(|s| has(s) && can_be_replaced(s, member)),
         Stack::Integrity { below, .. }
         | Stack::Crypt { below, .. }
         | Stack::Delay { below, .. } => can_be_replaced(below, member),
