@@ -17,6 +17,7 @@ mod architectures;
 mod encoding;
 mod engine;
 mod fio;
+mod io_path;
 mod machine;
 mod paced;
 mod past;
@@ -29,6 +30,7 @@ mod stacks;
 mod throughput;
 
 /// What can be chosen on the command line.
+#[derive(Clone)]
 pub struct Options {
     /// Rounds; at least five for a figure that is quoted.
     pub rounds: usize,
@@ -44,6 +46,8 @@ pub struct Options {
     pub history_bytes: u64,
     /// The optimised server.
     pub hindsight: PathBuf,
+    /// Another build of it, to be held against.
+    pub against: Option<PathBuf>,
 }
 
 type Bench = fn(&Options) -> Result<report::Report>;
@@ -62,6 +66,9 @@ const BENCHES: &[(&str, Bench)] = &[
     ("p15", encoding::of_history),
     ("writers", paced::writers),
     ("p16", throughput::scaling),
+    ("allocations", io_path::allocations),
+    ("buffers", io_path::buffers),
+    ("stages", io_path::stages),
     ("architectures", architectures::against_file),
 ];
 
@@ -94,6 +101,7 @@ fn parse(arguments: &[String]) -> Result<(Vec<String>, Options)> {
         writes: 10_000_000,
         history_bytes: 4 << 30,
         hindsight: PathBuf::new(),
+        against: None,
     };
     let mut names = Vec::new();
     let mut rest = arguments.iter();
@@ -106,6 +114,7 @@ fn parse(arguments: &[String]) -> Result<(Vec<String>, Options)> {
             "--history" => options.history_bytes = bytes_of(value()?)?,
             "--writes" => options.writes = value()?.parse().context("--writes")?,
             "--dir" => options.directory = PathBuf::from(value()?),
+            "--against" => options.against = Some(PathBuf::from(value()?)),
             "--hindsight" => options.hindsight = PathBuf::from(value()?),
             // One load answers both.
             "p6" => names.push("p5".to_owned()),

@@ -13,6 +13,7 @@ mod layers;
 mod layout;
 mod media;
 mod ranges;
+mod reuse;
 mod slices;
 mod space;
 pub mod stack;
@@ -31,6 +32,7 @@ pub use layers::{
 };
 pub use layout::Layout;
 pub use media::MediaDevice;
+pub use reuse::emptied;
 pub use space::{Purpose, Zones};
 
 /// Result of a device operation.

@@ -55,6 +55,12 @@ pub struct Args {
     /// Memory for the map [default: 384MiB].
     #[arg(long, value_name = "SIZE")]
     memory: Option<String>,
+    /// Memory for requests that wait for a device or for their client [default: 64MiB].
+    #[arg(long, value_name = "SIZE")]
+    buffers: Option<String>,
+    /// Allocate that memory for each request, to measure what it gives not to.
+    #[arg(long)]
+    no_buffer_pool: bool,
     /// Form of the log on standard error: text or json [default: text].
     #[arg(long, value_name = "FORM")]
     log_format: Option<String>,
@@ -89,6 +95,8 @@ fn upper(args: Args) -> Settings {
         create: args.create.then_some(true),
         pool_size: args.pool_size,
         memory: args.memory,
+        buffers: args.buffers,
+        buffer_pool: args.no_buffer_pool.then_some(false),
         insecure: args.insecure.then_some(true),
         nbd: NbdSettings {
             listen: args.nbd,

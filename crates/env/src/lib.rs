@@ -8,10 +8,12 @@ use std::io::{self, IoSlice};
 
 use units::WallTime;
 
+mod counting;
 mod file;
 mod read_only;
 mod real;
 
+pub use counting::{Allocations, CountingAllocator, record_stacks, take_stacks};
 pub use file::FileMedia;
 pub use read_only::{FileIdentity, Files, NoFiles, ReadOnlyFile, RealFiles};
 pub use real::{RealClock, RealEntropy};

@@ -15,12 +15,14 @@
 //! Deliberately unaware of the map: the caller enters locations there before it calls
 //! `Appended::end`.
 
+use std::cell::Cell;
 use std::collections::VecDeque;
 use std::io::IoSlice;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering};
 
+use block::emptied;
 use format::batch::{BatchEncoder, BatchHeader, BatchKind, header_bytes};
 use format::segment::{SEGMENT_HEADER_BYTES, SegmentHeader};
 use format::time::TimeEntry;
@@ -40,6 +42,11 @@ pub use many::{AppendedRun, BatchPlace, TimedOps};
 const BATCH_OPS_MAX: usize = 1000;
 /// Blocks in one batch: with the operations' share this keeps headers well below their limit.
 const BATCH_BLOCKS_MAX: usize = 8192;
+
+thread_local! {
+    /// Memory for the slices of a batch, used again from batch to batch.
+    static SLICES: Cell<Vec<IoSlice<'static>>> = const { Cell::new(Vec::new()) };
+}
 
 /// One write in whole blocks, checksummed.
 #[derive(Clone, Copy, Debug)]
@@ -232,7 +239,7 @@ impl Log {
         }
         encoder.finish(&reservation.header);
         assert_eq!(scratch.len(), reservation.header_bytes as usize, "header size was foreseen");
-        let mut slices = Vec::with_capacity(1 + ops.len());
+        let mut slices = emptied(SLICES.take());
         slices.push(IoSlice::new(scratch));
         for op in ops {
             if let BlockOp::Data { bytes, .. } = op {
@@ -242,6 +249,7 @@ impl Log {
         let offset =
             self.store.zone_offset(reservation.segment.zone) + u64::from(reservation.header.offset);
         self.store.write(offset, &slices)?;
+        SLICES.set(emptied(slices));
         let payload_bytes = reservation.payload_bytes;
         self.io.count(self.kind(), u64::from(reservation.header_bytes + payload_bytes));
         Ok(appended)

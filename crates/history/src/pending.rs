@@ -12,11 +12,16 @@ use units::Seq;
 use crate::hash::FastMap;
 use crate::slot::{BLOCKS_PER_PAGE, Slot};
 
+/// The position of an entry plus one; 0 for none.
+type Link = u32;
+
 /// Gathered map entries of one timeline.
 #[derive(Debug, Default)]
 pub struct Pending {
     entries: Vec<Entry>,
-    by_page: FastMap<u64, Vec<u32>>,
+    /// Of each entry, the one of its page before it, as [`Link`]s: a chain through each page.
+    before: Vec<Link>,
+    last_of_page: FastMap<u64, Link>,
     nodes: Vec<Entry>,
     first_seq: Option<Seq>,
     last_seq: Seq,
@@ -31,9 +36,20 @@ impl Pending {
             self.nodes.push(entry);
             return;
         }
-        let position = u32::try_from(self.entries.len()).expect("flushed long before 2^32 entries");
-        self.by_page.entry(entry.key.index / BLOCKS_PER_PAGE as u64).or_default().push(position);
         self.entries.push(entry);
+        let link = Link::try_from(self.entries.len()).expect("flushed long before 2^32 entries");
+        let last = self.last_of_page.entry(entry.key.index / BLOCKS_PER_PAGE as u64).or_default();
+        self.before.push(std::mem::replace(last, link));
+    }
+
+    /// The entries of a page from its last one backwards.
+    fn chain(&self, last: Link) -> impl Iterator<Item = &Entry> {
+        let mut link = last;
+        std::iter::from_fn(move || {
+            let position = link.checked_sub(1)? as usize;
+            link = self.before[position];
+            Some(&self.entries[position])
+        })
     }
 
     /// Number of entries.
@@ -69,9 +85,8 @@ impl Pending {
                 }
             }
         }
-        let Some(positions) = self.by_page.get(&page) else { return };
-        for &position in positions {
-            let entry = &self.entries[position as usize];
+        let last = self.last_of_page.get(&page).copied().unwrap_or_default();
+        for entry in self.chain(last) {
             if entry.seq <= at {
                 raise(&mut slots[(entry.key.index % BLOCKS_PER_PAGE as u64) as usize], entry);
             }
@@ -101,8 +116,8 @@ impl Pending {
 
     /// Pages with entries above `after`, and keys of nodes above it.
     pub fn touched(&self, after: Seq, mut visit: impl FnMut(Key)) {
-        for (&page, positions) in &self.by_page {
-            if positions.iter().any(|&p| self.entries[p as usize].seq > after) {
+        for (&page, &last) in &self.last_of_page {
+            if self.chain(last).any(|entry| entry.seq > after) {
                 visit(Key { level: 1, index: page });
             }
         }

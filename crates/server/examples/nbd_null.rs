@@ -116,6 +116,7 @@ fn main() -> std::io::Result<()> {
         limits: NbdLimits::default(),
         counters: Arc::default(),
         meters: Arc::default(),
+        buffers: Arc::default(),
         taps: Arc::default(),
     });
     let listener = UnixListener::bind(socket)?;

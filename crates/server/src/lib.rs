@@ -6,6 +6,7 @@
 
 mod attach;
 mod background;
+mod buffers;
 mod error;
 mod fill;
 mod hooked;
@@ -27,6 +28,7 @@ mod taps;
 mod told;
 
 pub use attach::{Attachment, Attachments};
+pub use buffers::Buffers;
 pub use error::{StartError, problem_kind};
 pub use hooks::Hook;
 pub use http::openapi_json;

@@ -8,15 +8,15 @@
 //!         check      what a request must be, else the error the specification names
 //!         group      writes that go to the engine together
 //!         jobs       what may wait for a device, on threads that may block
-//!       output     replies, sent together
+//!       output     replies, sent together, those of jobs (`replies`) from the buffers of `buffers`
 //! export    what is served, as traits; `engine` implements them over a pool
 //! ```
 //!
 //! Invariants
 //! 1. A data thread never waits for a device to read, flush or look up; aligned writes are handed
 //!    to the operating system by it, as that needs no other thread's turn.
-//! 2. The memory of a connection is bounded: it stops reading while `NbdLimits` are reached, or
-//!    while the client does not take its replies.
+//! 2. Memory is bounded: a connection stops reading while `NbdLimits` are reached, while it waits
+//!    for `buffers`, which all connections share, or while the client does not take its replies.
 //! 3. Whatever a client sends, the server answers with an error or ends that connection alone.
 //! 4. A reply to a flush (or with FUA) is made only after the engine's flush returned.
 
@@ -25,9 +25,9 @@ use std::time::Duration;
 
 use rustls::ServerConfig;
 
-use crate::Attachments;
 use crate::meters::Meters;
 use crate::taps::Taps;
+use crate::{Attachments, Buffers};
 
 mod answer;
 mod check;
@@ -42,6 +42,7 @@ mod input;
 mod jobs;
 mod listener;
 mod output;
+mod replies;
 mod session;
 mod socket;
 mod tls;
@@ -70,6 +71,8 @@ pub struct NbdContext {
     pub counters: Arc<NbdCounters>,
     /// What is measured of volumes.
     pub meters: Arc<Meters>,
+    /// Memory for requests that wait.
+    pub buffers: Arc<Buffers>,
     /// Who records requests.
     pub taps: Arc<Taps>,
 }
@@ -83,6 +86,8 @@ pub struct NbdLimits {
     pub in_flight_bytes_max: u64,
     /// Requests that wait for a device, of one connection.
     pub in_flight_requests_max: usize,
+    /// The same of all connections together; each may have one whatever the others do.
+    pub in_flight_total_max: u64,
     /// How long one step of the handshake may take.
     pub handshake_step: Duration,
     /// How long the handshake may take.
@@ -97,6 +102,7 @@ impl Default for NbdLimits {
             connections_max: 1024,
             in_flight_bytes_max: 64 << 20,
             in_flight_requests_max: 128,
+            in_flight_total_max: 4096,
             handshake_step: Duration::from_secs(10),
             handshake_whole: Duration::from_secs(120),
             farewell: Duration::from_secs(5),

@@ -9,6 +9,7 @@ use prometheus_client::collector::Collector;
 use volume::Pool;
 
 use crate::background::Background;
+use crate::buffers::BuffersCollector;
 use crate::fill::{FillGauge, FillWatch};
 use crate::hooked::Hooked;
 use crate::hooks::{HookCollector, Hooks};
@@ -21,7 +22,7 @@ use crate::nbd::{
     NbdCollector, NbdContext, NbdCounters, NbdLimits, NbdServer, PoolExports, load_tls,
 };
 use crate::taps::{TapCollector, Taps};
-use crate::{Attachments, Config, StartError, pool_files};
+use crate::{Attachments, Buffers, Config, StartError, pool_files};
 
 /// Threads that serve NBD, at most: beyond, the engine's locks are what counts.
 const DATA_THREADS_MAX: usize = 16;
@@ -154,6 +155,7 @@ fn nbd_context(config: &Config, pool: &Arc<Pool>) -> Result<Arc<NbdContext>, Sta
         limits: NbdLimits { connections_max, ..NbdLimits::default() },
         counters: Arc::new(NbdCounters::default()),
         meters: Arc::new(Meters::default()),
+        buffers: Arc::new(Buffers::new(config.buffers_bytes, config.is_buffer_pool)),
         taps: Arc::new(Taps::default()),
     }))
 }
@@ -170,6 +172,7 @@ fn http_context(
     let counted: Vec<Box<dyn Collector>> = vec![
         Box::new(NbdCollector(Arc::clone(&nbd.counters))),
         Box::new(TapCollector(Arc::clone(&nbd.taps))),
+        Box::new(BuffersCollector(Arc::clone(&nbd.buffers))),
         Box::new(HookCollector(Arc::clone(hooks))),
     ];
     let fill = Arc::new(FillGauge::new(Arc::clone(pool), pool_files::path_of(config)));

@@ -12,6 +12,7 @@ use serde::Deserialize;
 use units::{Size, Span};
 
 use crate::StartError;
+use crate::buffers::{BUFFERS_BYTES_DEFAULT, BUFFERS_BYTES_MIN};
 use crate::hooks::Hook;
 
 /// Where the configuration is read from when no file is named.
@@ -20,6 +21,8 @@ pub const CONFIG_FILE_DEFAULT: &str = "/etc/hindsight/config.toml";
 const MEMORY_BYTES_DEFAULT: u64 = 384 << 20;
 /// Memory below which the engine cannot be expected to work, in bytes.
 const MEMORY_BYTES_MIN: u64 = 16 << 20;
+/// The most memory for requests that wait, in bytes: all of it is allocated at the start.
+const BUFFERS_BYTES_MAX: u64 = 16 << 30;
 /// NBD connections at once.
 const NBD_CONNECTIONS_MAX_DEFAULT: usize = 1024;
 /// The longest configuration file, in bytes.
@@ -39,6 +42,10 @@ pub struct Settings {
     pub pool_size: Option<String>,
     /// Memory for the map, such as `384MiB`.
     pub memory: Option<String>,
+    /// Memory for requests that wait for a device or their client, such as `64MiB`.
+    pub buffers: Option<String>,
+    /// Whether that memory is kept from request to request; `false` only to measure what it gives.
+    pub buffer_pool: Option<bool>,
     /// Serve beyond this machine without TLS and authentication.
     pub insecure: Option<bool>,
     /// The NBD listeners.
@@ -154,6 +161,8 @@ impl Settings {
             create: self.create.or(lower.create),
             pool_size: self.pool_size.or(lower.pool_size),
             memory: self.memory.or(lower.memory),
+            buffers: self.buffers.or(lower.buffers),
+            buffer_pool: self.buffer_pool.or(lower.buffer_pool),
             insecure: self.insecure.or(lower.insecure),
             nbd: NbdSettings {
                 listen: first_set(self.nbd.listen, lower.nbd.listen),
@@ -255,6 +264,10 @@ pub struct Config {
     pub pool_size_bytes: Option<u64>,
     /// Memory for the map in bytes.
     pub memory_bytes: u64,
+    /// Memory for requests that wait, in bytes.
+    pub buffers_bytes: usize,
+    /// Whether it is kept from request to request.
+    pub is_buffer_pool: bool,
     /// Whether to serve beyond this machine without TLS and authentication.
     pub insecure: bool,
     /// NBD listeners.
@@ -295,11 +308,23 @@ impl Config {
         if memory_bytes < MEMORY_BYTES_MIN {
             return Err(StartError::setting("--memory is too little", "give at least 16MiB"));
         }
+        let buffers_bytes = match size(settings.buffers, "--buffers")? {
+            None => BUFFERS_BYTES_DEFAULT,
+            Some(bytes) if (BUFFERS_BYTES_MIN as u64..=BUFFERS_BYTES_MAX).contains(&bytes) => {
+                bytes as usize
+            }
+            Some(_) => {
+                let hint = "give 48MiB (the longest request takes 32MiB) to 16GiB";
+                return Err(StartError::setting("--buffers is out of range", hint));
+            }
+        };
         Ok(Config {
             device: settings.device,
             create: settings.create.unwrap_or(false),
             pool_size_bytes: size(settings.pool_size, "--pool-size")?,
             memory_bytes,
+            buffers_bytes,
+            is_buffer_pool: settings.buffer_pool.unwrap_or(true),
             insecure: settings.insecure.unwrap_or(false),
             nbd,
             nbd_connections_max: settings

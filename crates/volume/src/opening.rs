@@ -6,6 +6,7 @@
 //! 2. A reader holds an epoch from before it looks at the map until it has the bytes.
 //! 3. What is outside (`source`) has no checksum: it is read from the file if that is as it was.
 
+use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -27,6 +28,16 @@ const EXTENT_PAGES_MAX: usize = 16_384;
 /// Blocks in packs that are read without waiting, at most: decoding takes some tens of microseconds
 /// for each, which is less than to hand the request over, but many are left to those who may wait.
 const PACKED_AT_ONCE: usize = 16;
+
+/// Bytes of parts of blocks that a thread keeps memory for.
+const PARTS_BYTES_KEPT: usize = 256 << 10;
+
+thread_local! {
+    /// Memory for where the blocks of a request are, used again from request to request.
+    static SLOTS: Cell<Vec<Slot>> = const { Cell::new(Vec::new()) };
+    /// Memory for blocks that are wanted in part.
+    static PARTS: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
+}
 
 /// A moment that can be read.
 pub struct Opening {
@@ -153,18 +164,33 @@ impl Opening {
         let _epoch = self.store.enter();
         let first = offset / BLOCK_BYTES;
         let end = (offset + buffer.len() as u64).div_ceil(BLOCK_BYTES);
-        // Before the map is looked up: see `current_store`, invariant 3.
-        let places =
-            self.current.as_ref().map(|c| Places { current: c, noted: c.note(first..end) });
         let count = usize::try_from(end - first).expect("a buffer fits memory");
         let mut few = [Slot::default(); 16];
-        let mut many = Vec::new();
-        let slots = if count <= few.len() {
-            &mut few[..count]
-        } else {
-            many.resize(count, Slot::default());
-            &mut many[..]
-        };
+        if count <= few.len() {
+            return self.read_range(first, &mut few[..count], offset, buffer, patience);
+        }
+        let mut many = SLOTS.take();
+        many.clear();
+        many.resize(count, Slot::default());
+        let ready = self.read_range(first, &mut many, offset, buffer, patience);
+        SLOTS.set(many);
+        ready
+    }
+
+    /// Fills `buffer` from blocks of which the first is `first`; `slots` has room for them.
+    fn read_range(
+        &self,
+        first: u64,
+        slots: &mut [Slot],
+        offset: u64,
+        buffer: &mut [u8],
+        patience: Patience,
+    ) -> Result<bool> {
+        // Before the map is looked up: see `current_store`, invariant 3.
+        let places = self
+            .current
+            .as_ref()
+            .map(|c| Places { current: c, noted: c.note(first..first + slots.len() as u64) });
         if !self.look_up(first, slots, patience)? {
             return Ok(false);
         }
@@ -233,11 +259,16 @@ impl Opening {
             } else if whole {
                 self.read_blocks(block_start / BLOCK_BYTES, slots, out, how)?
             } else {
-                let mut scratch = vec![0; run * BLOCK];
+                let mut blocks = PARTS.take();
+                blocks.clear();
+                blocks.resize(run * BLOCK, 0);
                 let first_block = block_start / BLOCK_BYTES;
-                let ready = self.read_blocks(first_block, slots, &mut scratch, how)?;
+                let ready = self.read_blocks(first_block, slots, &mut blocks, how)?;
                 let skip = (from - block_start) as usize;
-                out.copy_from_slice(&scratch[skip..skip + out.len()]);
+                out.copy_from_slice(&blocks[skip..skip + out.len()]);
+                if blocks.capacity() <= PARTS_BYTES_KEPT {
+                    PARTS.set(blocks);
+                }
                 ready
             };
             if !ready {

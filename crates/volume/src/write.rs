@@ -12,6 +12,7 @@ use std::cell::RefCell;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use block::emptied;
 use format::checksum::block_crc;
 use format::location::Location;
 use format::map::{Entry, Key, cover};
@@ -43,6 +44,8 @@ struct Scratch {
     header: Vec<u8>,
     crcs: Vec<u32>,
     entries: Vec<Entry>,
+    /// Memory for the pieces of a request.
+    pieces: Vec<BlockOp<'static>>,
 }
 
 thread_local! {
@@ -148,14 +151,15 @@ impl Volume {
         terms: Terms<'_>,
         scratch: &mut Scratch,
     ) -> Result<Option<Seq>> {
-        let Scratch { header, crcs, entries } = scratch;
+        let Scratch { header, crcs, entries, pieces: kept } = scratch;
         crcs.clear();
         for op in ops {
             if let WriteOp::Data { bytes, .. } = op {
                 crcs.extend(bytes.chunks_exact(BLOCK).map(block_crc));
             }
         }
-        let pieces = cut(ops, crcs, self.piece_bytes_max());
+        let mut pieces = emptied(std::mem::take(kept));
+        cut_into(ops, crcs, self.piece_bytes_max(), &mut pieces);
         let pen = self.take_pen(&pieces)?;
         let mut done = 0;
         let mut last = Seq::ZERO;
@@ -190,6 +194,7 @@ impl Volume {
         if let Some(pen) = pen {
             pen.let_go();
         }
+        *kept = emptied(pieces);
         Ok(Some(last))
     }
 
@@ -299,15 +304,18 @@ impl Volume {
             true => None,
             false => Some(self.log.lock_blocks(first, last + 1)?),
         };
-        let mut head = vec![0; BLOCK];
-        let mut tail = vec![0; BLOCK];
-        let mut parts: Vec<WriteOp<'_>> = Vec::with_capacity(3);
+        let [mut head, mut tail] = [[0; BLOCK]; 2];
+        let (mut parts, mut count) = ([WriteOp::Zero { offset, length_bytes: 0 }; 3], 0);
+        let mut add = |part| {
+            parts[count] = part;
+            count += 1;
+        };
         let head_start = first * BLOCK_BYTES;
         let head_end = (head_start + BLOCK_BYTES).min(end);
         let mut middle_start = head_start;
         if offset > head_start || head_end < head_start + BLOCK_BYTES {
             self.merge_block(live, (first, is_cached), &mut head, op)?;
-            parts.push(WriteOp::Data { offset: head_start, bytes: &head });
+            add(WriteOp::Data { offset: head_start, bytes: &head });
             middle_start += BLOCK_BYTES;
         }
         let tail_start = last * BLOCK_BYTES;
@@ -317,13 +325,14 @@ impl Volume {
         }
         let middle_end = if cut_tail || end <= middle_start { tail_start } else { end };
         if middle_end > middle_start {
-            parts.push(middle(op, middle_start, middle_end));
+            add(middle(op, middle_start, middle_end));
         }
         if cut_tail {
-            parts.push(WriteOp::Data { offset: tail_start, bytes: &tail });
+            add(WriteOp::Data { offset: tail_start, bytes: &tail });
         }
         let terms = Terms { end, merged: Some(live), cuts, behind: false };
-        if is_cached { self.write_cached(&parts, terms) } else { self.write_whole(&parts, terms) }
+        let parts = &parts[..count];
+        if is_cached { self.write_cached(parts, terms) } else { self.write_whole(parts, terms) }
     }
 
     /// Fills `block` with what is there, overlaid by its part of `op`.
@@ -429,6 +438,16 @@ fn after(payload: Location, blocks: usize) -> Location {
 /// Cuts ops into pieces that fit any segment.
 pub fn cut<'a>(ops: &[WriteOp<'a>], crcs: &'a [u32], piece_bytes_max: usize) -> Vec<BlockOp<'a>> {
     let mut pieces = Vec::with_capacity(ops.len());
+    cut_into(ops, crcs, piece_bytes_max, &mut pieces);
+    pieces
+}
+
+fn cut_into<'a>(
+    ops: &[WriteOp<'a>],
+    crcs: &'a [u32],
+    piece_bytes_max: usize,
+    pieces: &mut Vec<BlockOp<'a>>,
+) {
     let mut used = 0;
     for op in ops {
         match *op {
@@ -455,7 +474,6 @@ pub fn cut<'a>(ops: &[WriteOp<'a>], crcs: &'a [u32], piece_bytes_max: usize) -> 
             }
         }
     }
-    pieces
 }
 
 /// Tells cached pages of new entries.

@@ -1,5 +1,6 @@
 //! Tests from outside, one program: each module is one kind of client.
 
+mod back_pressure;
 mod checker_client;
 mod contract;
 mod database_hook;

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
+use tests::http::Http;
 
 use super::Options;
 use crate::program;
@@ -183,12 +184,27 @@ impl Hindsight {
         Ok(started)
     }
 
+    /// Starts one by a name, on a fresh pool of its own, with more arguments.
+    pub fn start_named(options: &Options, name: &str, more: &[&str]) -> Result<Hindsight> {
+        let pool = options.directory.join(format!("pool-{name}"));
+        if pool.exists() {
+            std::fs::remove_dir_all(&pool).context("an old pool of the benchmarks")?;
+        }
+        let mut started = Hindsight::open_with(options, pool, more)?;
+        name.clone_into(&mut started.server.name);
+        Ok(started)
+    }
+
     /// Starts one on the pool that is there.
     pub fn open(options: &Options) -> Result<Hindsight> {
         Hindsight::open_at(options, options.directory.join("pool"))
     }
 
     fn open_at(options: &Options, pool: PathBuf) -> Result<Hindsight> {
+        Hindsight::open_with(options, pool, &[])
+    }
+
+    fn open_with(options: &Options, pool: PathBuf, more: &[&str]) -> Result<Hindsight> {
         // Not in the pool's directory: a server makes a pool only where nothing else is.
         let said = pool.with_extension("log");
         let log = File::create(&said).context("the server's log")?;
@@ -197,7 +213,7 @@ impl Hindsight {
         command.arg("serve").arg("--pool").arg(&pool);
         command.arg("--nbd").arg(format!("unix:{}", socket.display()));
         command.arg("--http").arg(format!("unix:{}", pool.join("api.sock").display()));
-        command.args(["--iscsi", "none", "--nfs", "none"]);
+        command.args(["--iscsi", "none", "--nfs", "none"]).args(more);
         let child = command.stdout(Stdio::null()).stderr(log).spawn().context("hindsight serve")?;
         let mut server = Server { name: "hindsight".to_owned(), child, socket, files: Vec::new() };
         let text = || std::fs::read_to_string(&said).unwrap_or_default();
@@ -222,6 +238,11 @@ impl Hindsight {
         command.args(arguments).arg("--json");
         command.env("HINDSIGHT_SERVER", format!("unix:{}", self.pool.join("api.sock").display()));
         program::output(&mut command).map(drop)
+    }
+
+    /// A client of its HTTP API.
+    pub fn http(&self) -> Http {
+        Http::new(&self.pool.join("api.sock"))
     }
 
     /// Makes a volume that keeps what `granularity` says, and fills it once.

@@ -3,11 +3,14 @@
 
 use std::sync::Arc;
 
+use smallvec::SmallVec;
 use volume::{ErrorKind, WriteOp};
 use wire::nbd::{Command, CommandFlags, Errno, ReplyStyle, Request, encode};
 
 use super::export::Export;
 use super::jobs::Jobs;
+use super::replies::Replies;
+use crate::buffers::Chain;
 
 /// Starts a write that may have to wait: of parts of blocks, or a long one.
 pub(super) fn start_write(
@@ -15,12 +18,20 @@ pub(super) fn start_write(
     export: &Arc<dyn Export>,
     style: ReplyStyle,
     request: Request,
-    payload: Vec<u8>,
+    payload: Chain,
 ) {
     let export = Arc::clone(export);
     jobs.start(payload.len() as u64, move |out| {
-        let op = WriteOp::Data { offset: request.offset, bytes: &payload };
-        write_and_answer(&*export, style, &request, &[op], out)
+        let mut offset = request.offset;
+        let ops: SmallVec<[WriteOp<'_>; 4]> = payload
+            .pieces()
+            .map(|bytes| {
+                let op = WriteOp::Data { offset, bytes };
+                offset += bytes.len() as u64;
+                op
+            })
+            .collect();
+        write_and_answer(&*export, style, &request, &ops, out)
     });
 }
 
@@ -30,16 +41,16 @@ pub(super) fn write_and_answer(
     style: ReplyStyle,
     request: &Request,
     ops: &[WriteOp<'_>],
-    out: &mut Vec<u8>,
+    out: &mut Replies,
 ) -> u64 {
     let written = export.write_batch(ops);
     let durable = request.flags.has(CommandFlags::FUA);
     match written.and_then(|()| if durable { export.flush() } else { Ok(()) }) {
         Ok(()) => {
-            out.extend_from_slice(encode::done(style, request).as_bytes());
+            out.done.extend_from_slice(encode::done(style, request).as_bytes());
             0
         }
-        Err(error) => fail(style, request, &error, out),
+        Err(error) => fail(style, request, &error, &mut out.words),
     }
 }
 
@@ -47,9 +58,7 @@ pub(super) fn write_and_answer(
 pub(super) fn finish_read(style: ReplyStyle, request: &Request, reply: &mut [u8]) -> usize {
     let prefix = encode::read_data_bytes(style);
     let length = u32::try_from(request.length_bytes).expect("checked to be at most 32 MiB");
-    // A hole takes 12 bytes where data takes 8 and itself.
-    let has_holes = style != ReplyStyle::Simple && length >= 512;
-    if has_holes && is_zero(&reply[prefix..]) {
+    if may_be_hole(style, length) && is_zero(&reply[prefix..]) {
         let hole = encode::read_hole(style, request, length);
         reply[..hole.as_bytes().len()].copy_from_slice(hole.as_bytes());
         return hole.as_bytes().len();
@@ -57,6 +66,37 @@ pub(super) fn finish_read(style: ReplyStyle, request: &Request, reply: &mut [u8]
     let header = encode::read_data(style, request, length);
     reply[..prefix].copy_from_slice(header.as_bytes());
     reply.len()
+}
+
+/// Reads into buffers, and adds the answer; the number of failures.
+pub(super) fn read_and_answer(
+    export: &dyn Export,
+    style: ReplyStyle,
+    request: &Request,
+    mut data: Chain,
+    out: &mut Replies,
+) -> u64 {
+    let mut offset = request.offset;
+    for piece in data.pieces_mut() {
+        if let Err(error) = export.read(offset, piece) {
+            return fail(style, request, &error, &mut out.words);
+        }
+        offset += piece.len() as u64;
+    }
+    let length = u32::try_from(data.len()).expect("checked to be at most 32 MiB");
+    if may_be_hole(style, length) && data.pieces().all(is_zero) {
+        out.done.extend_from_slice(encode::read_hole(style, request, length).as_bytes());
+        return 0;
+    }
+    data.set_header(encode::read_data(style, request, length).as_bytes());
+    out.data = Some(data);
+    0
+}
+
+/// Whether a hole may be told in place of so many zeros: it takes 12 bytes where data takes 8 and
+/// itself.
+fn may_be_hole(style: ReplyStyle, length: u32) -> bool {
+    style != ReplyStyle::Simple && length >= 512
 }
 
 fn is_zero(bytes: &[u8]) -> bool {

@@ -4,9 +4,11 @@
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
+use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 
@@ -29,7 +31,27 @@ pub struct NbdCounters {
     pub turns: AtomicU64,
     /// Requests that went to a thread that may block.
     pub jobs: AtomicU64,
+    /// Time spent in each of [`STAGES`], in nanoseconds; that of sessions from a sample.
+    pub stages_ns: [AtomicU64; STAGES.len()],
+    /// Those of them that have not ended.
+    pub jobs_in_flight: AtomicU64,
 }
+
+/// The stages of requests: what data threads receive, carry out and send, and what jobs do beside.
+pub const STAGES: [&str; 4] = ["receive", "execute", "send", "job"];
+/// One of so many wake-ups of a session is timed.
+const TIMED_EVERY: u64 = 16;
+
+/// A stage of the data threads, by its place in [`STAGES`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stage {
+    Receive,
+    Execute,
+    Send,
+}
+
+/// Times the stages of one wake-up, if it is one of the sample.
+pub(super) struct Laps(Option<Instant>);
 
 /// What one session counted since it last added up.
 #[derive(Debug, Default)]
@@ -38,9 +60,31 @@ pub(super) struct Tally {
     pub(super) errors: u64,
     pub(super) turns: u64,
     pub(super) jobs: u64,
+    stages_ns: [u64; STAGES.len()],
+    wakes: u64,
 }
 
 impl Tally {
+    /// Begins a wake-up.
+    pub(super) fn laps(&mut self) -> Laps {
+        self.wakes += 1;
+        Laps((self.wakes % TIMED_EVERY == 1).then(Instant::now))
+    }
+
+    /// A stage ended that began with the last one's end.
+    pub(super) fn lap(&mut self, laps: &mut Laps, stage: Stage) {
+        if let Some(began) = &mut laps.0 {
+            let now = Instant::now();
+            self.stages_ns[stage as usize] += nanos(now - *began) * TIMED_EVERY;
+            *began = now;
+        }
+    }
+
+    /// A job took so long.
+    pub(super) fn job_took(&mut self, time: Duration) {
+        self.stages_ns[STAGES.len() - 1] += nanos(time);
+    }
+
     /// Adds up, and begins anew.
     pub(super) fn add_to(&mut self, counters: &NbdCounters) {
         let add = |counter: &AtomicU64, count: u64| {
@@ -52,8 +96,15 @@ impl Tally {
         add(&counters.errors, self.errors);
         add(&counters.turns, self.turns);
         add(&counters.jobs, self.jobs);
-        *self = Tally::default();
+        for (counter, count) in counters.stages_ns.iter().zip(self.stages_ns) {
+            add(counter, count);
+        }
+        *self = Tally { wakes: self.wakes, ..Tally::default() };
     }
+}
+
+fn nanos(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
 /// The counters for Prometheus.
@@ -82,12 +133,24 @@ impl Collector for NbdCollector {
                 counter.metric_type(),
             )?)?;
         }
-        let open = ConstGauge::new(counters.connections_open.load(Ordering::Relaxed));
-        open.encode(encoder.encode_descriptor(
-            "hindsight_nbd_connections_open",
-            "Connections that are open",
+        let mut stages = encoder.encode_descriptor(
+            "hindsight_nbd_stage_seconds",
+            "Time in the stages of requests, of all threads together",
             None,
-            open.metric_type(),
-        )?)
+            MetricType::Counter,
+        )?;
+        for (stage, spent) in STAGES.iter().zip(&counters.stages_ns) {
+            let spent = ConstCounter::new(spent.load(Ordering::Relaxed) as f64 / 1e9);
+            spent.encode(stages.encode_family(&[("stage", *stage)])?)?;
+        }
+        for (name, help, gauge) in [
+            ("connections_open", "Connections that are open", &counters.connections_open),
+            ("jobs_in_flight", "Jobs that have not ended", &counters.jobs_in_flight),
+        ] {
+            let name = format!("hindsight_nbd_{name}");
+            let gauge = ConstGauge::new(gauge.load(Ordering::Relaxed));
+            gauge.encode(encoder.encode_descriptor(&name, help, None, gauge.metric_type())?)?;
+        }
+        Ok(())
     }
 }

@@ -6,10 +6,11 @@
 
 use std::sync::Arc;
 
+use smallvec::SmallVec;
 use volume::WriteOp;
 use wire::nbd::{Command, CommandFlags, ReplyStyle, Request, decode, encode};
 
-use super::answer::{fail, finish_read, start_write, write_and_answer};
+use super::answer::{fail, finish_read, read_and_answer, start_write, write_and_answer};
 use super::check::{self, Facts, Refusal};
 use super::contexts::MetaContext;
 use super::counters::Tally;
@@ -18,8 +19,10 @@ use super::group::{Group, is_whole_blocks};
 use super::input::INLINE_PAYLOAD_BYTES_MAX;
 use super::jobs::Jobs;
 use super::output::Output;
+use super::replies::Replies;
 use super::session::{OUTPUT_BYTES_MAX, Receiving, Session};
 use crate::Attachments;
+use crate::buffers::Taker;
 use crate::meters::VolumeMeter;
 use crate::taps::{Taps, as_in_traces};
 
@@ -29,6 +32,9 @@ mod seldom;
 const INLINE_READ_BYTES_MAX: u64 = 256 << 10;
 /// Longest range that is zeroed without a job, in bytes.
 const INLINE_ZERO_BYTES_MAX: u64 = 64 << 20;
+
+/// Requests that wait for one flush without an allocation.
+const FLUSHES_FEW: usize = 4;
 
 /// What a turn came to.
 pub(super) struct Turned {
@@ -70,9 +76,10 @@ struct Turn<'s> {
     style: ReplyStyle,
     output: &'s mut Output,
     jobs: &'s mut Jobs,
+    taker: &'s mut Taker,
     tally: &'s mut Tally,
     /// Requests that wait for a flush.
-    flushes: Vec<Request>,
+    flushes: SmallVec<[Request; FLUSHES_FEW]>,
 }
 
 /// Carries out what is in the receive buffer.
@@ -97,10 +104,11 @@ pub(super) fn execute(session: &mut Session) -> Turned {
         style: session.style,
         output: &mut session.output,
         jobs: &mut session.jobs,
+        taker: &mut session.taker,
         tally: &mut session.tally,
-        flushes: Vec::new(),
+        flushes: SmallVec::new(),
     };
-    let mut group = Group::new();
+    let mut group = Group::within(std::mem::take(&mut session.group));
     let mut at = 0;
     let then = loop {
         if turn.output.pending_bytes() >= OUTPUT_BYTES_MAX {
@@ -122,6 +130,9 @@ pub(super) fn execute(session: &mut Session) -> Turned {
     }
     let has_moved = at > 0 || !matches!(then, Then::Wait);
     turn.tally.turns += u64::from(has_moved);
+    if session.context.buffers.is_pool() {
+        session.group = group.into_memory();
+    }
     session.input.consume(at);
     fill(session, then, has_moved)
 }
@@ -129,11 +140,14 @@ pub(super) fn execute(session: &mut Session) -> Turned {
 /// Moves what is here already of a payload into its own buffer.
 fn fill(session: &mut Session, mut then: Then, has_moved: bool) -> Turned {
     if let Then::Receive(Receiving::Payload { payload, filled, .. }) = &mut then {
-        let unread = session.input.unread();
-        let part = unread.len().min(payload.len());
-        payload[..part].copy_from_slice(&unread[..part]);
-        *filled = part;
-        session.input.consume(part);
+        let mut unread = session.input.unread();
+        for piece in payload.pieces_mut() {
+            let part = unread.len().min(piece.len());
+            piece[..part].copy_from_slice(&unread[..part]);
+            *filled += part;
+            unread = &unread[part..];
+        }
+        session.input.consume(*filled);
     }
     Turned { has_moved, then }
 }
@@ -237,23 +251,11 @@ impl Turn<'_> {
         if !self.jobs.has_room(length) {
             return Step::Wait;
         }
+        let Some(data) = self.taker.take(request.offset, length as usize) else {
+            return Step::Wait;
+        };
         let (export, style, request) = (Arc::clone(self.export), self.style, *request);
-        self.start(length, move |out| {
-            let prefix = encode::read_data_bytes(style);
-            let length = request.length_bytes as usize;
-            *out = vec![0; prefix + length];
-            match export.read(request.offset, &mut out[prefix..]) {
-                Ok(()) => {
-                    let whole = finish_read(style, &request, out);
-                    out.truncate(whole);
-                    0
-                }
-                Err(error) => {
-                    out.clear();
-                    fail(style, &request, &error, out)
-                }
-            }
-        });
+        self.start(length, move |out| read_and_answer(&*export, style, &request, data, out));
         Step::Next(header)
     }
 
@@ -291,7 +293,9 @@ impl Turn<'_> {
             if !self.jobs.has_room(payload) {
                 return Step::Wait;
             }
-            let payload = vec![0; length];
+            let Some(payload) = self.taker.take(request.offset, length) else {
+                return Step::Wait;
+            };
             let receiving = Receiving::Payload { request, payload, filled: 0 };
             return Step::Then(header, Then::Receive(receiving));
         }
@@ -305,8 +309,12 @@ impl Turn<'_> {
             if !self.jobs.has_room(length as u64) {
                 return Step::Wait;
             }
+            let Some(mut own) = self.taker.take(request.offset, length) else {
+                return Step::Wait;
+            };
+            own.unfilled(0).copy_from_slice(payload);
             self.tally.jobs += 1;
-            start_write(self.jobs, self.export, self.style, request, payload.to_vec());
+            start_write(self.jobs, self.export, self.style, request, own);
         }
         Step::Next(header + length)
     }
@@ -369,11 +377,11 @@ impl Turn<'_> {
         self.start(0, move |out| match export.flush() {
             Ok(()) => {
                 for request in &waiting {
-                    out.extend_from_slice(encode::done(style, request).as_bytes());
+                    out.done.extend_from_slice(encode::done(style, request).as_bytes());
                 }
                 0
             }
-            Err(error) => waiting.iter().map(|r| fail(style, r, &error, out)).sum(),
+            Err(error) => waiting.iter().map(|r| fail(style, r, &error, &mut out.words)).sum(),
         });
     }
 
@@ -388,7 +396,7 @@ impl Turn<'_> {
         self.output.push(&reply);
     }
 
-    fn start(&mut self, cost: u64, work: impl FnOnce(&mut Vec<u8>) -> u64 + Send + 'static) {
+    fn start(&mut self, cost: u64, work: impl FnOnce(&mut Replies) -> u64 + Send + 'static) {
         self.tally.jobs += 1;
         self.jobs.start(cost, work);
     }

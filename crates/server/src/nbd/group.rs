@@ -1,11 +1,19 @@
 //! Writes of one turn that go to the engine together; their bytes stay in the receive buffer.
 
+use block::emptied;
 use units::BLOCK_BYTES;
 use volume::WriteOp;
 use wire::nbd::Request;
 
 /// Most writes of one group.
 const WRITES_MAX: usize = 256;
+
+/// The memory of a group, kept from turn to turn.
+#[derive(Default)]
+pub(super) struct GroupMemory {
+    ops: Vec<WriteOp<'static>>,
+    requests: Vec<Request>,
+}
 
 /// Writes in the order in which they came.
 pub(super) struct Group<'b> {
@@ -14,9 +22,15 @@ pub(super) struct Group<'b> {
 }
 
 impl<'b> Group<'b> {
-    /// A group of none; allocates nothing.
-    pub(super) fn new() -> Group<'b> {
-        Group { ops: Vec::new(), requests: Vec::new() }
+    /// A group of none.
+    pub(super) fn within(memory: GroupMemory) -> Group<'b> {
+        Group { ops: emptied(memory.ops), requests: memory.requests }
+    }
+
+    /// The memory of a group that is written.
+    pub(super) fn into_memory(mut self) -> GroupMemory {
+        self.requests.clear();
+        GroupMemory { ops: emptied(self.ops), requests: self.requests }
     }
 
     pub(super) fn is_empty(&self) -> bool {

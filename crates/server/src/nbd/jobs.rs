@@ -3,11 +3,18 @@
 //! Invariant: every job that is started is followed by exactly one `Event::Done`, also when it
 //! panics.
 
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
 use tokio::sync::mpsc::UnboundedSender;
 
-use super::NbdLimits;
+use super::counters::NbdCounters;
+use super::replies::Replies;
+use super::{NbdContext, NbdLimits};
 
 /// What a session is told.
+#[expect(clippy::large_enum_variant, reason = "a box for each job's end would be an allocation")]
 pub(super) enum Event {
     /// A job ended.
     Done(JobReport),
@@ -20,11 +27,13 @@ pub(super) enum Event {
 /// How a job ended.
 pub(super) struct JobReport {
     /// Replies to send.
-    pub(super) replies: Vec<u8>,
+    pub(super) replies: Replies,
     /// Requests among them that failed.
     pub(super) errors: u64,
     /// What the job was counted as.
     cost_bytes: u64,
+    /// How long it took.
+    pub(super) time: Duration,
     /// Whether it came to its end; otherwise it panicked.
     pub(super) is_whole: bool,
 }
@@ -32,18 +41,18 @@ pub(super) struct JobReport {
 /// The jobs of a session.
 pub(super) struct Jobs {
     events: UnboundedSender<Event>,
-    requests_max: usize,
-    bytes_max: u64,
+    limits: NbdLimits,
+    counters: Arc<NbdCounters>,
     in_flight: usize,
     in_flight_bytes: u64,
 }
 
 impl Jobs {
-    pub(super) fn new(events: UnboundedSender<Event>, limits: &NbdLimits) -> Jobs {
+    pub(super) fn new(events: UnboundedSender<Event>, context: &NbdContext) -> Jobs {
         Jobs {
             events,
-            requests_max: limits.in_flight_requests_max,
-            bytes_max: limits.in_flight_bytes_max,
+            limits: context.limits,
+            counters: Arc::clone(&context.counters),
             in_flight: 0,
             in_flight_bytes: 0,
         }
@@ -51,9 +60,12 @@ impl Jobs {
 
     /// Whether a job of `cost_bytes` can be started now. A first one always can.
     pub(super) fn has_room(&self, cost_bytes: u64) -> bool {
+        let total = || self.counters.jobs_in_flight.load(Ordering::Relaxed);
         self.in_flight == 0
-            || (self.in_flight < self.requests_max
-                && self.in_flight_bytes.saturating_add(cost_bytes) <= self.bytes_max)
+            || (self.in_flight < self.limits.in_flight_requests_max
+                && self.in_flight_bytes.saturating_add(cost_bytes)
+                    <= self.limits.in_flight_bytes_max
+                && total() < self.limits.in_flight_total_max)
     }
 
     /// Whether any job can be started now.
@@ -69,17 +81,26 @@ impl Jobs {
     pub(super) fn start(
         &mut self,
         cost_bytes: u64,
-        work: impl FnOnce(&mut Vec<u8>) -> u64 + Send + 'static,
+        work: impl FnOnce(&mut Replies) -> u64 + Send + 'static,
     ) {
         self.in_flight += 1;
+        self.counters.jobs_in_flight.fetch_add(1, Ordering::Relaxed);
         self.in_flight_bytes += cost_bytes;
         let mut ticket = Ticket {
             events: self.events.clone(),
-            report: Some(JobReport { replies: Vec::new(), errors: 0, cost_bytes, is_whole: false }),
+            report: Some(JobReport {
+                replies: Replies::default(),
+                errors: 0,
+                cost_bytes,
+                time: Duration::ZERO,
+                is_whole: false,
+            }),
         };
         tokio::task::spawn_blocking(move || {
             let report = ticket.report.as_mut().expect("taken only by drop");
+            let began = Instant::now();
             report.errors = work(&mut report.replies);
+            report.time = began.elapsed();
             report.is_whole = true;
         });
     }
@@ -88,6 +109,7 @@ impl Jobs {
     pub(super) fn ended(&mut self, report: &JobReport) {
         assert!(self.in_flight > 0, "a job ends once");
         self.in_flight -= 1;
+        self.counters.jobs_in_flight.fetch_sub(1, Ordering::Relaxed);
         self.in_flight_bytes -= report.cost_bytes;
     }
 }

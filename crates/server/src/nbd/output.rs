@@ -12,6 +12,7 @@ use std::task::{Context, Poll, ready};
 use smallvec::SmallVec;
 use tokio::io::AsyncWrite;
 
+use super::replies::Replies;
 use super::socket::Connection;
 
 /// Bytes of the buffer to begin with.
@@ -28,7 +29,7 @@ pub(super) struct Output {
     start: usize,
     end: usize,
     /// Replies of jobs, whole.
-    replies: VecDeque<Vec<u8>>,
+    replies: VecDeque<Replies>,
     /// How much of the first of `replies` is sent.
     first_sent: usize,
     replies_bytes: usize,
@@ -73,8 +74,8 @@ impl Output {
     }
 
     /// Adds the replies of a job.
-    pub(super) fn push_whole(&mut self, replies: Vec<u8>) {
-        if !replies.is_empty() {
+    pub(super) fn push_whole(&mut self, replies: Replies) {
+        if replies.len() > 0 {
             self.replies_bytes += replies.len();
             self.replies.push_back(replies);
         }
@@ -96,16 +97,16 @@ impl Output {
             ready!(Pin::new(connection).poll_write(cx, inline))?
         } else {
             let mut pieces: SmallVec<[IoSlice<'_>; PIECES_MAX]> = SmallVec::new();
-            let mut replies = self.replies.iter();
-            if self.first_sent > 0 {
-                let first = replies.next().expect("it is partly sent");
-                pieces.push(IoSlice::new(&first[self.first_sent..]));
-            }
-            if !inline.is_empty() {
-                pieces.push(IoSlice::new(inline));
-            }
-            let room = PIECES_MAX - pieces.len();
-            pieces.extend(replies.take(room).map(|reply| IoSlice::new(reply)));
+            // What is partly sent goes on first.
+            let begun = usize::from(self.first_sent > 0);
+            let first = self.replies.iter().take(begun);
+            let others = self.replies.iter().skip(begun);
+            let inline = Some(inline).filter(|inline| !inline.is_empty());
+            let all = first
+                .flat_map(|reply| reply.pieces(self.first_sent))
+                .chain(inline)
+                .chain(others.flat_map(|reply| reply.pieces(0)));
+            pieces.extend(all.take(PIECES_MAX).map(IoSlice::new));
             ready!(Pin::new(connection).poll_write_vectored(cx, &pieces))?
         };
         if count == 0 {

@@ -23,15 +23,17 @@ use wire::nbd::{ReplyStyle, Request};
 use super::NbdContext;
 use super::answer;
 use super::contexts::MetaContext;
-use super::counters::Tally;
+use super::counters::{Stage, Tally};
 use super::execute::{self, Then};
 use super::export::Export;
+use super::group::GroupMemory;
 use super::handshake::Chosen;
 use super::input::{INPUT_BYTES, Input};
 use super::jobs::{Event, Jobs};
 use super::output::Output;
 use super::socket::Connection;
 use crate::Attachment;
+use crate::buffers::{Chain, Taker};
 use crate::meters::VolumeMeter;
 
 /// Stop executing requests while this many bytes of replies wait to be sent.
@@ -52,7 +54,7 @@ pub(super) enum Receiving {
     /// The rest of a payload that nobody wants; then its reply is sent.
     Skip { left_bytes: u64, reply: Vec<u8> },
     /// A payload with a buffer of its own.
-    Payload { request: Request, payload: Vec<u8>, filled: usize },
+    Payload { request: Request, payload: Chain, filled: usize },
 }
 
 /// One connection that has an export open.
@@ -64,6 +66,8 @@ pub(super) struct Session {
     pub(super) input: Input,
     pub(super) output: Output,
     pub(super) jobs: Jobs,
+    pub(super) taker: Taker,
+    pub(super) group: GroupMemory,
     pub(super) tally: Tally,
     pub(super) meter: Option<Arc<VolumeMeter>>,
     pub(super) seen: Vec<format::trace::Request>,
@@ -94,7 +98,9 @@ pub(super) async fn serve(
         contexts: chosen.contexts.into(),
         input: Input::new(),
         output: Output::new(),
-        jobs: Jobs::new(sender, &context.limits),
+        jobs: Jobs::new(sender, &context),
+        taker: Taker::new(&context.buffers),
+        group: GroupMemory::default(),
         tally: Tally::default(),
         meter,
         seen: Vec::new(),
@@ -141,14 +147,20 @@ async fn watch_for_end(
 
 impl Session {
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let mut laps = self.tally.laps();
         loop {
             let mut has_moved = self.take_events(cx);
+            self.taker.begin(cx.waker());
             if matches!(self.phase, Phase::Serving | Phase::Draining) {
                 has_moved |= self.turn();
             }
+            self.taker.end();
+            self.tally.lap(&mut laps, Stage::Execute);
             has_moved |= self.send(cx);
+            self.tally.lap(&mut laps, Stage::Send);
             if self.phase == Phase::Serving {
                 has_moved |= self.receive(cx);
+                self.tally.lap(&mut laps, Stage::Receive);
             }
             if !has_moved {
                 self.tally.add_to(&self.context.counters);
@@ -162,7 +174,9 @@ impl Session {
         let is_sent = self.output.pending_bytes() == 0 && !self.is_unflushed;
         match self.phase {
             Phase::Serving => false,
-            Phase::Draining | Phase::Leaving => self.jobs.is_idle() && is_sent,
+            Phase::Draining | Phase::Leaving => {
+                self.jobs.is_idle() && is_sent && !self.taker.is_waiting()
+            }
             Phase::Dead => self.jobs.is_idle(),
         }
     }
@@ -175,6 +189,7 @@ impl Session {
                 Event::Done(report) => {
                     self.jobs.ended(&report);
                     self.tally.errors += report.errors;
+                    self.tally.job_took(report.time);
                     if !report.is_whole {
                         tracing::error!(client = self.client, "a request broke off: see the panic");
                         self.die();
@@ -224,12 +239,14 @@ impl Session {
                     self.output.push(reply);
                     self.receiving = Receiving::Requests;
                 }
-                Receiving::Payload { request, payload, filled } => {
+                Receiving::Payload { payload, filled, .. } => {
                     if *filled < payload.len() {
                         return has_moved;
                     }
-                    let (request, payload) = (*request, std::mem::take(payload));
-                    self.receiving = Receiving::Requests;
+                    let receiving = std::mem::replace(&mut self.receiving, Receiving::Requests);
+                    let Receiving::Payload { request, payload, .. } = receiving else {
+                        unreachable!("just seen");
+                    };
                     answer::start_write(&mut self.jobs, &self.export, self.style, request, payload);
                     self.tally.jobs += 1;
                     has_moved = true;
@@ -324,10 +341,10 @@ impl Session {
 fn poll_fill(
     connection: &mut Connection,
     cx: &mut Context<'_>,
-    payload: &mut [u8],
+    payload: &mut Chain,
     filled: &mut usize,
 ) -> Poll<io::Result<usize>> {
-    let mut space = tokio::io::ReadBuf::new(&mut payload[*filled..]);
+    let mut space = tokio::io::ReadBuf::new(payload.unfilled(*filled));
     std::task::ready!(tokio::io::AsyncRead::poll_read(Pin::new(connection), cx, &mut space))?;
     let count = space.filled().len();
     *filled += count;

@@ -20,19 +20,21 @@ impl Turn<'_> {
         if !self.jobs.has_room(CACHE_STEP_BYTES) {
             return Step::Wait;
         }
+        let step = request.length_bytes.min(CACHE_STEP_BYTES) as usize;
+        let Some(mut buffer) = self.taker.take(request.offset, step) else { return Step::Wait };
         let (export, style, request) = (Arc::clone(self.export), self.style, *request);
         self.start(CACHE_STEP_BYTES, move |out| {
             let end = request.offset + request.length_bytes.min(CACHE_BYTES_MAX);
-            let mut buffer = vec![0; request.length_bytes.min(CACHE_STEP_BYTES) as usize];
+            let buffer = buffer.unfilled(0);
             let mut offset = request.offset;
             while offset < end {
                 let part = (end - offset).min(CACHE_STEP_BYTES);
                 if let Err(error) = export.read(offset, &mut buffer[..part as usize]) {
-                    return fail(style, &request, &error, out);
+                    return fail(style, &request, &error, &mut out.words);
                 }
                 offset += part;
             }
-            out.extend_from_slice(encode::done(style, &request).as_bytes());
+            out.done.extend_from_slice(encode::done(style, &request).as_bytes());
             0
         });
         Step::Next(header)
@@ -74,6 +76,7 @@ impl Turn<'_> {
         self.start(0, move |out| {
             let wanted: Vec<&MetaContext> =
                 contexts.iter().filter(|c| ids.contains(&c.id)).collect();
+            let out = &mut out.words;
             match contexts::answer(&*export, &wanted, style, &request, length, out) {
                 Ok(()) => 0,
                 Err(error) => {
@@ -102,10 +105,10 @@ impl Turn<'_> {
         let (export, style) = (Arc::clone(self.export), self.style);
         self.start(0, move |out| match export.resize(request.offset) {
             Ok(()) => {
-                out.extend_from_slice(encode::done(style, &request).as_bytes());
+                out.done.extend_from_slice(encode::done(style, &request).as_bytes());
                 0
             }
-            Err(error) => fail(style, &request, &error, out),
+            Err(error) => fail(style, &request, &error, &mut out.words),
         });
         Step::Next(header)
     }

@@ -11,6 +11,7 @@ use wire::nbd::{Command, CommandFlags, ReplyStyle, Request, encode};
 use super::client::Client;
 use super::memory::SIZE;
 use super::rig::{Rig, eventually, memory, memory_with};
+use crate::buffers::BUFFERS_BYTES_DEFAULT;
 use crate::nbd::NbdLimits;
 
 /// Numbers from a seed: the same in every run.
@@ -224,4 +225,63 @@ fn bytes_in_flight_are_bounded() {
     }
     // A single request may be larger than the limit.
     assert_eq!(client.read(0, 2 << 20), Ok(vec![0; 2 << 20]));
+}
+
+/// Clients that ask for much and take nothing hold the buffers there are, and no more; who asks for
+/// little is served beside them, and who asks for much when they are gone.
+#[test]
+fn clients_that_take_no_replies_hold_the_buffers_and_no_more() {
+    let (rig, disk) = memory();
+    disk.bytes.lock().fill(1);
+    disk.is_cold.store(true, Ordering::SeqCst);
+    let greedy: Vec<Client> = (0..4)
+        .map(|_| {
+            let mut client = Client::begin(&rig, "disk", ReplyStyle::Simple);
+            for _ in 0..100 {
+                let request = client.request(Command::Read, 0, 256 << 10);
+                client.send(&request, &[]);
+            }
+            client
+        })
+        .collect();
+    let buffers = &rig.context.buffers;
+    eventually("the buffers of that size are held", || buffers.waits() > 0);
+    assert!(buffers.held_bytes() <= BUFFERS_BYTES_DEFAULT);
+    let mut modest = Client::begin(&rig, "disk", ReplyStyle::Simple);
+    assert_eq!(modest.read(0, 4096), Ok(vec![1; 4096]));
+    assert_eq!(modest.read(4096, 64 << 10), Ok(vec![1; 64 << 10]));
+    assert_eq!(modest.ask(Command::Write, 512, &[2; 512]), 0);
+    drop(greedy);
+    assert_eq!(modest.read(0, 256 << 10).map(|bytes| bytes.len()), Ok(256 << 10));
+    assert_eq!(modest.read(0, 32 << 20).map(|bytes| bytes.len()), Ok(32 << 20));
+    drop(modest);
+    all_gone(&rig);
+    assert_eq!(buffers.held_bytes(), 0, "every buffer comes back");
+}
+
+#[test]
+fn jobs_of_all_connections_are_bounded_and_each_connection_has_one() {
+    let limits = NbdLimits { in_flight_total_max: 8, ..NbdLimits::default() };
+    let (rig, disk) = memory_with(limits);
+    disk.is_cold.store(true, Ordering::SeqCst);
+    disk.close_gate();
+    let mut clients: Vec<Client> =
+        (0..4).map(|_| Client::begin(&rig, "disk", ReplyStyle::Simple)).collect();
+    for client in &mut clients {
+        for _ in 0..20 {
+            let request = client.request(Command::Read, 0, 4096);
+            client.send(&request, &[]);
+        }
+    }
+    eventually("as many as allowed", || disk.waiting.load(Ordering::SeqCst) >= 8);
+    std::thread::sleep(Duration::from_millis(50));
+    let in_flight = rig.context.counters.jobs_in_flight.load(Ordering::SeqCst);
+    assert!(in_flight < 8 + 4, "{in_flight}");
+    disk.open_gate();
+    for client in &mut clients {
+        for _ in 0..20 {
+            assert_eq!(client.reply(4096).error, 0);
+        }
+    }
+    eventually("none", || rig.context.counters.jobs_in_flight.load(Ordering::SeqCst) == 0);
 }

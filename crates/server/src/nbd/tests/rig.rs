@@ -51,6 +51,7 @@ impl Rig {
             limits,
             counters: Arc::default(),
             meters: Arc::default(),
+            buffers: Arc::default(),
             taps: Arc::default(),
         });
         let server = NbdServer::start(&context, 2, vec![unix], vec![listener]).expect("start");

@@ -1,0 +1,36 @@
+//! What a job answers: short replies in place, data in the buffers it was read to.
+
+use smallvec::SmallVec;
+
+use crate::buffers::Chain;
+
+/// Bytes of short replies that need no allocation: a few of them.
+const SHORT_BYTES: usize = 64;
+
+/// The replies of one job.
+#[derive(Default)]
+pub(super) struct Replies {
+    /// Short replies.
+    pub(super) done: SmallVec<[u8; SHORT_BYTES]>,
+    /// Replies with words in them, or with lists.
+    pub(super) words: Vec<u8>,
+    /// A reply with data.
+    pub(super) data: Option<Chain>,
+}
+
+impl Replies {
+    /// Bytes to be sent.
+    pub(super) fn len(&self) -> usize {
+        self.done.len() + self.words.len() + self.data.as_ref().map_or(0, Chain::reply_bytes)
+    }
+
+    /// What is to be sent behind the first `skipped` bytes, in order.
+    pub(super) fn pieces(&self, mut skipped: usize) -> impl Iterator<Item = &[u8]> {
+        let data = self.data.iter().flat_map(Chain::reply);
+        [&self.done[..], &self.words[..]].into_iter().chain(data).filter_map(move |piece| {
+            let skip = skipped.min(piece.len());
+            skipped -= skip;
+            (skip < piece.len()).then(|| &piece[skip..])
+        })
+    }
+}
