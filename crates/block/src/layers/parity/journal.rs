@@ -184,6 +184,7 @@ impl ParityDevice {
                 return Ok(false);
             }
             let stripes = self.cache.lock().draining.clone();
+            stripes.keys().for_each(|&stripe| self.fasten(stripe));
             let draining = Arc::new(self.record(&stripes, journal.sequence)?);
             self.write_record(journal, &draining)?;
             self.cache.lock().placing = Some(Arc::clone(&draining));
