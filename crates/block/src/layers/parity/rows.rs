@@ -173,21 +173,20 @@ impl ParityDevice {
         Ok(data.into_iter().flatten().collect())
     }
 
-    /// The parities of rows of which some chunks are written anew. Nobody writes the stripe in
-    /// place meanwhile.
+    /// The parities of rows of which some chunks are written anew, or all there is of them is.
+    /// Nobody writes the stripe in place meanwhile.
     ///
-    /// Where all is well they follow from what changes, so that what they say of a neighbour stays:
-    /// it may be the only sound copy of one that rotted.
+    /// Where all is well they follow from what changes, so that what they say of the rest stays: it
+    /// may be the only sound copy of what rotted.
     pub(super) fn parities_with(
         &self,
         stripe: u64,
         within: &Range<u64>,
         new: &BTreeMap<usize, Vec<u8>>,
+        is_whole: bool,
     ) -> Result<Vec<Vec<u8>>> {
         let length = (within.end - within.start) as usize;
-        if new.len() < self.layout.data()
-            && let Some(parities) = self.parities_that_follow(stripe, within, new)
-        {
+        if !is_whole && let Some(parities) = self.parities_that_follow(stripe, within, new) {
             return Ok(parities);
         }
         let mut row = match new.len() == self.layout.data() {
