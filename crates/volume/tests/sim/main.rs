@@ -95,6 +95,15 @@ impl Kinds {
         }
     }
 
+    /// The layers over the members, if there are several.
+    fn stack(self, seed: u64) -> Option<block::stack::Stack> {
+        match self {
+            Kinds::Mirrored => Some(members::stack_of(seed)),
+            Kinds::Parity => Some(members::parity_of(seed)),
+            _ => None,
+        }
+    }
+
     /// The beginning of the test's name.
     fn test(self) -> &'static str {
         match self {
@@ -148,12 +157,7 @@ fn live(seed: u64, kinds: Kinds) -> World {
         Kinds::Encoded | Kinds::Deduped => 0,
         _ => workload.memory_bytes,
     };
-    let stack = match kinds {
-        Kinds::Mirrored => Some(members::stack_of(seed)),
-        Kinds::Parity => Some(members::parity_of(seed)),
-        _ => None,
-    };
-    let mut world = World::on(stack, seed, workload.media_bytes, memory_bytes);
+    let mut world = World::on(kinds.stack(seed), seed, workload.media_bytes, memory_bytes);
     world.verbose = verbose;
     world.architectures = kinds.architectures();
     world.caches = is_cached.then(|| Random::new(seed ^ 0xcac4e));

@@ -198,7 +198,12 @@ impl ParityDevice {
             return Ok(());
         }
         // Nothing is computed from a parity that may be the one that is wrong.
-        let row = self.row_with(stripe, within, None, 0, which == Resync::Stale)?;
+        let read = || self.row_with(stripe, within, None, 0, which == Resync::Stale);
+        let (mut row, again) = (read()?, read()?);
+        if row != again {
+            // One of them was of elsewhere.
+            row = read()?;
+        }
         let at = self.layout.offset(stripe) + within.start;
         let length = (within.end - within.start) as usize;
         let mut there = vec![0; length];
