@@ -309,6 +309,20 @@ impl ParityDevice {
         self.write_record(journal, &Draining::new(record, &[], &self.layout))
     }
 
+    /// Sees to it that no record has cells of some stripes, because they are to be written in
+    /// another way: an opening would put the cells back.
+    pub(super) fn release(&self, journal: &mut Journal, stripes: Range<u64>) -> Result<()> {
+        let is_held = {
+            let cache = self.cache.lock();
+            cache.slots.iter().any(|slot| slot.range(stripes.clone()).next().is_some())
+        };
+        if !is_held {
+            return Ok(());
+        }
+        self.drain(journal)?;
+        (0..SLOTS).try_for_each(|_| self.write_empty(journal))
+    }
+
     /// Whether a side that is not out has fewer records than slots since it was.
     fn is_owed(&self, journal: &Journal) -> bool {
         self.sides.iter().zip(&journal.got).enumerate().any(|(number, (side, got))| {

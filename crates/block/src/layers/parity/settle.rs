@@ -143,7 +143,10 @@ impl ParityDevice {
                 continue;
             }
             let within = if which == Resync::Loose { 0..self.layout.chunk_bytes } else { within };
-            let _journal = self.journal.lock();
+            let mut journal = self.journal.lock();
+            if which != Resync::Stale {
+                self.release(&mut journal, stripe..stripe + 1)?;
+            }
             let _alone = self.gate_alone(stripe);
             let at = self.layout.offset(stripe) + within.start;
             self.ask_all(Operation::Write, |side| {
