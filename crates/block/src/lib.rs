@@ -46,8 +46,10 @@ pub enum Resync {
     /// All but the first good one: after a crash, where writes may have arrived in part.
     All,
     /// None: nobody has anything in the range, and what was there may be forgotten. Redundancy that
-    /// is computed need not agree there until somebody asks for [`Resync::All`].
+    /// is computed need not agree there before somebody writes there, or asks for it.
     Unused,
+    /// Those that need not agree after [`Resync::Unused`] or a discard.
+    Loose,
 }
 
 /// An array of bytes with the durability rules of [`env::Media`], stackable.

@@ -2,8 +2,9 @@
 //!
 //! A region that is used for the first time has what was on the devices before; a discard leaves
 //! anything. Parity that follows from what changes would never come to agree there. So the layer is
-//! told ([`Resync::Unused`]), and before the region's mark is taken off its parity is computed.
-//! After a crash the region is open, and that is done when it is settled.
+//! told ([`Resync::Unused`]) and computes it of a stripe when somebody writes there first. Of what
+//! is left it is done before the region's mark is taken off, as the layer knows only while it is
+//! open. After a crash the region is open, and settled as a whole.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -44,30 +45,57 @@ impl Array {
 
     /// Tells the layers of regions that are about to be used for the first time.
     pub(super) fn loosen(&self, offset: u64, length_bytes: u64) -> Result<()> {
-        if self.parity.is_none() {
-            return Ok(());
-        }
+        let Some(loose) = &self.parity else { return Ok(()) };
         let range = self.shared.regions.of(offset, length_bytes);
         if range.clone().all(|region| self.shared.regions.is_ready(region)) {
             return Ok(());
         }
+        // Stripes that reach into a neighbour nobody uses either are as empty.
+        let around = range.start.saturating_sub(1)..(range.end + 1).min(loose.regions.len());
         let (unused, region_bytes) = {
             let book = self.shared.book.lock();
-            let unused = range.filter(|&region| !is_set(&book.regions.used, region));
-            (unused.collect::<Vec<_>>(), book.label.region_bytes)
+            let is_used = |region: &usize| is_set(&book.regions.used, *region);
+            if range.clone().all(|region| is_used(&region)) {
+                return Ok(());
+            }
+            (around.filter(|r| !is_used(r)).collect::<Vec<_>>(), book.label.region_bytes)
         };
-        for region in unused {
-            self.note_loose(region..region + 1);
-            let bytes = self.bytes_of(region, region_bytes);
-            self.top.resync(bytes.start, bytes.end - bytes.start, Resync::Unused)?;
+        range.for_each(|region| self.note_loose(region..region + 1));
+        for run in unused.chunk_by(|a, b| a + 1 == *b) {
+            let start = self.bytes_of(run[0], region_bytes).start;
+            let end = self.bytes_of(run[run.len() - 1], region_bytes).end;
+            self.top.resync(start, end - start, Resync::Unused)?;
         }
         Ok(())
+    }
+
+    /// Computes the parity of what was in flight when the array was used last; which regions of
+    /// it agree now.
+    pub(super) fn settle_parity(&self, regions: Vec<usize>) -> Vec<usize> {
+        if self.parity.is_none() {
+            return regions;
+        }
+        let region_bytes = self.shared.book.lock().label.region_bytes;
+        let settle = |region: &usize| {
+            let bytes = self.bytes_of(*region, region_bytes);
+            self.top.resync(bytes.start, bytes.end - bytes.start, Resync::All).is_ok()
+        };
+        let (settled, others) = regions.into_iter().partition::<Vec<_>, _>(settle);
+        // What cannot be read now may be later.
+        self.unsettled.lock().clone_from(&others);
+        settled
     }
 
     /// Computes the parity of regions where it is loose, of so many bytes; which ones agree now.
     /// Where something cannot be read they do not: the mark stays, and it is tried again.
     pub(super) fn tighten(&self, regions: Vec<usize>, bytes_max: u64) -> Vec<usize> {
         let Some(loose) = &self.parity else { return regions };
+        let unsettled = std::mem::take(&mut *self.unsettled.lock());
+        if !unsettled.is_empty() {
+            self.settle_parity(unsettled);
+        }
+        let still = self.unsettled.lock().clone();
+        let regions: Vec<usize> = regions.into_iter().filter(|r| !still.contains(r)).collect();
         let region_bytes = self.shared.book.lock().label.region_bytes;
         loose.is_behind.store(false, Ordering::SeqCst);
         let (mut tight, mut done) = (Vec::new(), 0);
@@ -87,7 +115,7 @@ impl Array {
             let bytes = self.bytes_of(region, region_bytes);
             if is_used {
                 let length = bytes.end - bytes.start;
-                if self.top.resync(bytes.start, length, Resync::All).is_err() {
+                if self.top.resync(bytes.start, length, Resync::Loose).is_err() {
                     loose.regions[region].store(true, Ordering::SeqCst);
                     continue;
                 }

@@ -233,9 +233,8 @@ impl Array {
     pub fn end_settling(&self) -> Result<(), DeviceError> {
         // Whatever could be healed by what the others say was: now it may be computed anew.
         let unsettled = self.unsettled.lock().clone();
-        unsettled.iter().for_each(|&region| self.note_loose(region..region + 1));
-        let regions = self.tighten(unsettled, u64::MAX);
         self.unsettled.lock().clear();
+        let regions = self.settle_parity(unsettled);
         self.flush_places()?;
         self.shared.is_unsettled.store(false, Ordering::SeqCst);
         self.close_regions(&regions)

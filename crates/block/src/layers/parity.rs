@@ -241,6 +241,8 @@ impl BlockDevice for ParityDevice {
         if stripes.is_empty() {
             return Ok(());
         }
+        let mut journal = self.journal.lock();
+        self.release(&mut journal, stripes.clone())?;
         self.cache.lock().loose.insert(stripes.clone());
         let count = stripes.end - stripes.start;
         let _alone = self.gates.take(stripes.start << GATE_SHIFT, count << GATE_SHIFT);

@@ -18,6 +18,17 @@ pub fn stack_of(seed: u64) -> Stack {
     stacks[(seed % 3) as usize].parse().expect("a stack")
 }
 
+/// The stack of a seed, with parity.
+pub fn parity_of(seed: u64) -> Stack {
+    let stacks = [
+        "parity[journal=256KiB](a, b, c)",
+        "parity[failures=2,journal=1MiB](a, b, c, d)",
+        "parity[chunk=16KiB,journal=64KiB](a, b, c, d)",
+        "integrity(parity[journal=256KiB](a, b, c))",
+    ];
+    stacks[(seed % 4) as usize].parse().expect("a stack")
+}
+
 /// The members beside the first.
 pub fn others(stack: Option<&Stack>, first: &Arc<SimMedia>, seed: u64) -> Vec<Arc<SimMedia>> {
     let count = stack.map_or(1, |stack| stack.members().len());

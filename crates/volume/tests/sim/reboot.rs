@@ -105,7 +105,9 @@ impl World {
             self.media.calm();
             break;
         }
-        self.settle(how != Reboot::Kill, under_way);
+        // What waits for a stripe's parity is in memory until a flush.
+        let waits = self.stack.as_ref().is_some_and(block::stack::Stack::has_parity);
+        self.settle(how != Reboot::Kill || waits, under_way);
         self.check_all().unwrap_or_else(|e| panic!("after recovery: {:?} {e}", e.kind));
     }
 

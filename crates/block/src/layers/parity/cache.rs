@@ -40,7 +40,7 @@ pub struct Cache {
     pub placing: Option<Arc<Draining>>,
     /// The stripes in each slot of the journal.
     pub slots: [BTreeSet<u64>; 2],
-    /// Stripes whose parity is of nothing that counts: see [`crate::Resync::Unused`].
+    /// Stripes in which nobody has anything: see [`crate::Resync::Unused`].
     pub loose: Stripes,
 }
 

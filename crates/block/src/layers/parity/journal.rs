@@ -75,6 +75,15 @@ impl Draining {
     }
 }
 
+/// Rows of a stripe of which the same is written.
+struct Run {
+    rows: Range<u64>,
+    /// The chunks that have cells there.
+    chunks: Vec<usize>,
+    /// Whether that is all there is of the rows.
+    is_whole: bool,
+}
+
 fn slot_of(sequence: u64) -> u64 {
     sequence % SLOTS
 }
@@ -184,6 +193,7 @@ impl ParityDevice {
                 return Ok(false);
             }
             let stripes = self.cache.lock().draining.clone();
+            stripes.keys().for_each(|&stripe| self.fasten(stripe));
             let draining = Arc::new(self.record(&stripes, journal.sequence)?);
             self.write_record(journal, &draining)?;
             self.cache.lock().placing = Some(Arc::clone(&draining));
@@ -226,7 +236,7 @@ impl ParityDevice {
             bytes.extend_from_slice(cells);
         };
         for (&stripe, cells) in stripes {
-            for (rows, chunks) in self.runs(cells) {
+            for Run { rows, chunks, is_whole } in self.runs(cells) {
                 let within = rows.start * CELL..rows.end * CELL;
                 let at = self.layout.offset(stripe) + within.start;
                 let new: BTreeMap<usize, Vec<u8>> = chunks
@@ -237,7 +247,7 @@ impl ParityDevice {
                         (chunk, numbers.flat_map(|n| cells[&n].bytes.iter().copied()).collect())
                     })
                     .collect();
-                let parities = self.parities_with(stripe, &within, &new)?;
+                let parities = self.parities_with(stripe, &within, &new, is_whole)?;
                 for (&chunk, cells) in &new {
                     push(self.layout.data_side(stripe, chunk), at, cells);
                 }
@@ -250,17 +260,23 @@ impl ParityDevice {
     }
 
     /// Rows after one another of which the same chunks' cells are there.
-    fn runs(&self, cells: &Cells) -> Vec<(Range<u64>, Vec<usize>)> {
-        let mut rows: BTreeMap<u64, Vec<usize>> = BTreeMap::new();
-        for cell in cells.keys() {
-            let chunk = (cell / self.layout.rows()) as usize;
-            rows.entry(cell % self.layout.rows()).or_default().push(chunk);
+    fn runs(&self, cells: &Cells) -> Vec<Run> {
+        let mut rows: BTreeMap<u64, (Vec<usize>, bool)> = BTreeMap::new();
+        for (number, cell) in cells {
+            let row = rows.entry(number % self.layout.rows()).or_insert((Vec::new(), true));
+            row.0.push((number / self.layout.rows()) as usize);
+            row.1 &= cell.written == u8::MAX;
         }
-        let mut runs: Vec<(Range<u64>, Vec<usize>)> = Vec::new();
-        for (row, chunks) in rows {
+        let mut runs: Vec<Run> = Vec::new();
+        for (row, (chunks, is_written)) in rows {
+            let is_whole = is_written && chunks.len() == self.layout.data();
             match runs.last_mut() {
-                Some((range, same)) if range.end == row && *same == chunks => range.end += 1,
-                _ => runs.push((row..row + 1, chunks)),
+                Some(run)
+                    if run.rows.end == row && run.chunks == chunks && run.is_whole == is_whole =>
+                {
+                    run.rows.end += 1;
+                }
+                _ => runs.push(Run { rows: row..row + 1, chunks, is_whole }),
             }
         }
         runs
@@ -291,6 +307,20 @@ impl ParityDevice {
     fn write_empty(&self, journal: &mut Journal) -> Result<()> {
         let record = Record { id: self.id, sequence: journal.sequence, entries: Vec::new() };
         self.write_record(journal, &Draining::new(record, &[], &self.layout))
+    }
+
+    /// Sees to it that no record has cells of some stripes, because they are to be written in
+    /// another way: an opening would put the cells back.
+    pub(super) fn release(&self, journal: &mut Journal, stripes: Range<u64>) -> Result<()> {
+        let is_held = {
+            let cache = self.cache.lock();
+            cache.slots.iter().any(|slot| slot.range(stripes.clone()).next().is_some())
+        };
+        if !is_held {
+            return Ok(());
+        }
+        self.drain(journal)?;
+        (0..SLOTS).try_for_each(|_| self.write_empty(journal))
     }
 
     /// Whether a side that is not out has fewer records than slots since it was.

@@ -25,6 +25,15 @@ pub(super) fn lay_over(overlay: &[(u64, Cell)], rows: u64, within: &Range<u64>, 
     }
 }
 
+/// What chunks have of some rows.
+type Chunks = Vec<Vec<u8>>;
+
+fn agree(data: &Chunks, parities: &Chunks) -> bool {
+    parities.iter().enumerate().all(|(k, parity)| {
+        *parity == codes::parity(k, parity.len(), data.iter().map(|bytes| &bytes[..]))
+    })
+}
+
 /// Whether what a side answered is a reason to compute the bytes from the others.
 fn is_lost(error: &DeviceError) -> bool {
     matches!(error.kind, DeviceErrorKind::Io | DeviceErrorKind::Corrupt)
@@ -173,21 +182,20 @@ impl ParityDevice {
         Ok(data.into_iter().flatten().collect())
     }
 
-    /// The parities of rows of which some chunks are written anew. Nobody writes the stripe in
-    /// place meanwhile.
+    /// The parities of rows of which some chunks are written anew, or all there is of them is.
+    /// Nobody writes the stripe in place meanwhile.
     ///
-    /// Where all is well they follow from what changes, so that what they say of a neighbour stays:
-    /// it may be the only sound copy of one that rotted.
+    /// Where all is well they follow from what changes, so that what they say of the rest stays: it
+    /// may be the only sound copy of what rotted.
     pub(super) fn parities_with(
         &self,
         stripe: u64,
         within: &Range<u64>,
         new: &BTreeMap<usize, Vec<u8>>,
+        is_whole: bool,
     ) -> Result<Vec<Vec<u8>>> {
         let length = (within.end - within.start) as usize;
-        if new.len() < self.layout.data()
-            && let Some(parities) = self.parities_that_follow(stripe, within, new)
-        {
+        if !is_whole && let Some(parities) = self.parities_that_follow(stripe, within, new) {
             return Ok(parities);
         }
         let mut row = match new.len() == self.layout.data() {
@@ -220,6 +228,9 @@ impl ParityDevice {
 
     /// The parities by the old ones and what changes, if all that takes can be read and the old
     /// ones are of anything.
+    ///
+    /// The whole rows are read: where they do not agree a read may have been of elsewhere, and is
+    /// done again. If they still do not, something rotted, and what the parities say stays.
     fn parities_that_follow(
         &self,
         stripe: u64,
@@ -229,6 +240,22 @@ impl ParityDevice {
         if self.cache.lock().loose.contains(stripe) {
             return None;
         }
+        let (mut data, mut parities) = self.read_all(stripe, within)?;
+        if !agree(&data, &parities) {
+            (data, parities) = self.read_all(stripe, within)?;
+        }
+        for (&chunk, bytes) in new {
+            let change = &mut data[chunk];
+            change.iter_mut().zip(bytes).for_each(|(old, new)| *old ^= new);
+            for (k, parity) in parities.iter_mut().enumerate() {
+                codes::add(parity, k, chunk, change);
+            }
+        }
+        Some(parities)
+    }
+
+    /// Rows as all sides have them, if all can be read: the data, and the parities.
+    fn read_all(&self, stripe: u64, within: &Range<u64>) -> Option<(Chunks, Chunks)> {
         let at = self.layout.offset(stripe) + within.start;
         let read = |side: usize| {
             let mut bytes = vec![0; (within.end - within.start) as usize];
@@ -236,16 +263,10 @@ impl ParityDevice {
                 self.is_in(side) && self.sides[side].device.read_at(at, &mut bytes).is_ok();
             is_read.then_some(bytes)
         };
-        let sides = (0..self.layout.parities).map(|k| self.layout.parity_side(stripe, k));
-        let mut parities: Vec<Vec<u8>> = sides.map(read).collect::<Option<_>>()?;
-        for (&chunk, bytes) in new {
-            let mut change = read(self.layout.data_side(stripe, chunk))?;
-            change.iter_mut().zip(bytes).for_each(|(old, new)| *old ^= new);
-            for (k, parity) in parities.iter_mut().enumerate() {
-                codes::add(parity, k, chunk, &change);
-            }
-        }
-        Some(parities)
+        let data = (0..self.layout.data()).map(|i| read(self.layout.data_side(stripe, i)));
+        let data = data.collect::<Option<_>>()?;
+        let parities = (0..self.layout.parities).map(|k| read(self.layout.parity_side(stripe, k)));
+        Some((data, parities.collect::<Option<_>>()?))
     }
 
     /// Writes a whole stripe in place, with its parity: these bytes, or the cells that wait if they
@@ -312,6 +333,21 @@ impl ParityDevice {
         }
     }
 
+    /// Reads what is about to be written again with something else, and counts for right then: a
+    /// read of elsewhere, which nobody's checksum sees here, is told by reading once more.
+    fn read_surely(&self, offset: u64, buffer: &mut [u8]) -> Result<()> {
+        let mut again = vec![0; buffer.len()];
+        self.read_at(offset, buffer)?;
+        for _ in 0..3 {
+            self.read_at(offset, &mut again)?;
+            if again == *buffer {
+                break;
+            }
+            buffer.copy_from_slice(&again);
+        }
+        Ok(())
+    }
+
     /// Writes bytes of one stripe that are not all of it; the caller holds their cells.
     pub(super) fn write_cells(&self, offset: u64, bytes: &[u8]) -> Result<()> {
         let per_stripe = self.layout.stripe_bytes() / CELL;
@@ -325,7 +361,7 @@ impl ParityDevice {
                 Box::from(part)
             } else {
                 let mut whole = vec![0; CELL as usize].into_boxed_slice();
-                self.read_at(start, &mut whole)?;
+                self.read_surely(start, &mut whole)?;
                 whole[within.start as usize..within.end as usize].copy_from_slice(part);
                 whole
             };

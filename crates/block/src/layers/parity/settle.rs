@@ -135,10 +135,18 @@ impl ParityDevice {
 
     pub(super) fn resync_range(&self, offset: u64, length_bytes: u64, which: Resync) -> Result<()> {
         if which == Resync::Unused {
-            return self.loosen(offset, length_bytes);
+            self.loosen(offset, length_bytes);
+            return Ok(());
         }
         for (stripe, within) in self.touched(offset, length_bytes) {
-            let _journal = self.journal.lock();
+            if which == Resync::Loose && !self.cache.lock().loose.contains(stripe) {
+                continue;
+            }
+            let within = if which == Resync::Loose { 0..self.layout.chunk_bytes } else { within };
+            let mut journal = self.journal.lock();
+            if which != Resync::Stale {
+                self.release(&mut journal, stripe..stripe + 1)?;
+            }
             let _alone = self.gate_alone(stripe);
             let at = self.layout.offset(stripe) + within.start;
             self.ask_all(Operation::Write, |side| {
@@ -150,30 +158,42 @@ impl ParityDevice {
                 self.settle_rows(stripe, &(from..to), which)?;
                 from = to;
             }
-            if which == Resync::All && within == (0..self.layout.chunk_bytes) {
+            if which != Resync::Stale && within == (0..self.layout.chunk_bytes) {
                 self.cache.lock().loose.remove(stripe);
             }
         }
         Ok(())
     }
 
-    /// Forgets what whole stripes say; those that are in the range in part are made to agree now,
-    /// for the sake of their neighbours.
-    fn loosen(&self, offset: u64, length_bytes: u64) -> Result<()> {
+    /// Forgets what whole stripes say. Those that are in the range in part have neighbours.
+    fn loosen(&self, offset: u64, length_bytes: u64) {
         let size = self.layout.stripe_bytes();
         let (first, last) = (offset.div_ceil(size), (offset + length_bytes) / size);
         self.cache.lock().loose.insert(first..last.max(first));
-        if first > last {
-            return self.resync_range(offset, length_bytes, Resync::All);
+    }
+
+    /// Makes a stripe agree in which nobody has anything yet, because somebody is about to. Where
+    /// that cannot be, its parity is computed of all that is in its rows.
+    pub(super) fn fasten(&self, stripe: u64) {
+        if !self.cache.lock().loose.contains(stripe) {
+            return;
         }
-        self.resync_range(offset, first * size - offset, Resync::All)?;
-        self.resync_range(last * size, offset + length_bytes - last * size, Resync::All)
+        let _alone = self.gate_alone(stripe);
+        let mut from = 0;
+        while from < self.layout.chunk_bytes {
+            let to = (from + STEP_BYTES).min(self.layout.chunk_bytes);
+            if self.settle_rows(stripe, &(from..to), Resync::All).is_err() {
+                return;
+            }
+            from = to;
+        }
+        self.cache.lock().loose.remove(stripe);
     }
 
     /// Computes what sides should have of some rows and writes it where it differs.
     fn settle_rows(&self, stripe: u64, within: &Range<u64>, which: Resync) -> Result<()> {
         let wanted = |side: usize| match self.layout.role(stripe, side) {
-            Err(_) if which == Resync::All => self.standing(side) != Standing::Out,
+            Err(_) if which != Resync::Stale => self.standing(side) != Standing::Out,
             _ => self.standing(side) == Standing::Stale,
         };
         let sides: Vec<usize> = (0..self.sides.len()).filter(|&side| wanted(side)).collect();
@@ -181,7 +201,12 @@ impl ParityDevice {
             return Ok(());
         }
         // Nothing is computed from a parity that may be the one that is wrong.
-        let row = self.row_with(stripe, within, None, 0, which == Resync::Stale)?;
+        let read = || self.row_with(stripe, within, None, 0, which == Resync::Stale);
+        let (mut row, again) = (read()?, read()?);
+        if row != again {
+            // One of them was of elsewhere.
+            row = read()?;
+        }
         let at = self.layout.offset(stripe) + within.start;
         let length = (within.end - within.start) as usize;
         let mut there = vec![0; length];
