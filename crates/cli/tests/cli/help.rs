@@ -81,6 +81,7 @@ const COMMANDS: &[&str] = &[
     "model advise",
     "lab",
     "lab list",
+    "lab darc",
     "lab run",
     "lab replay",
     "completions",

@@ -1,6 +1,6 @@
 //! Iometer's patterns, as DARC used them. Iometer keeps a number of requests outstanding; a trace
-//! needs times, so here they arrive at a rate. Whoever keeps requests outstanding takes them as they
-//! come, and leaves the times.
+//! needs times, so here they arrive at a rate. Whoever keeps requests outstanding takes them as
+//! they come, and leaves the times.
 //!
 //! Where the numbers are from: sizes of 4 KiB and more, shares of writes, and what is random are in
 //! DARC's text (3.1.2). It says "up to 4 KB" for 80 % of the file server's requests and 68 % of the

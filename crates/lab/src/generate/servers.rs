@@ -1,5 +1,6 @@
 //! Stand-ins for two benchmarks of servers that DARC ran and that cannot be shipped: TPC-H on a
-//! database and `JetStress`. What DARC's text says of them is kept; the rest is ours, and said here.
+//! database and `JetStress`. What DARC's text says of them is kept; the rest is ours, and said
+//! here.
 
 use std::collections::VecDeque;
 
@@ -16,8 +17,8 @@ const SECTOR_BYTES: u64 = 512;
 /// log writes of 2.9 KB on average and mostly sequential (3.2), and how much log a page written
 /// stands for (Table 3: 70.32 writes of 2.9 KB for 556.79 pages, 366 bytes each).
 ///
-/// Ours: each operation reads one page of 8 KiB, all alike often; all but `read` write it back, when
-/// 64 more pages are waiting to be. That gives 1.18 reads for a write; Table 3 has 1.22.
+/// Ours: each operation reads one page of 8 KiB, all alike often; all but `read` write it back,
+/// when 64 more pages are waiting to be. That gives 1.18 reads for a write; Table 3 has 1.22.
 pub(super) struct Mail {
     arrivals: Arrivals,
     pages: u64,
