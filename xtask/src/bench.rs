@@ -14,6 +14,7 @@ use anyhow::{Context, Result, bail, ensure};
 use crate::{program, tree};
 
 mod architectures;
+mod darc;
 mod encoding;
 mod engine;
 mod fio;
@@ -63,6 +64,7 @@ const BENCHES: &[(&str, Bench)] = &[
     ("writers", paced::writers),
     ("p16", throughput::scaling),
     ("architectures", architectures::against_file),
+    ("darc", darc::figures),
 ];
 
 /// Runs the named benchmarks, or all.

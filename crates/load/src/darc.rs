@@ -55,7 +55,7 @@ pub struct DarcSettings {
     pub configurations: Vec<Configuration>,
     /// Requests in flight.
     pub depths: Vec<u32>,
-    /// Where files are made, in a directory of their own that is there only meanwhile.
+    /// A directory that is there; files are made in one of their own in it, only meanwhile.
     pub dir: PathBuf,
     /// Bytes of the volume; its log, if it has one, has an eighth more.
     pub volume_bytes: u64,
@@ -86,7 +86,7 @@ pub fn is_missing(configuration: Configuration) -> Option<&'static str> {
 pub fn measure(settings: &DarcSettings, say: &mut dyn FnMut(&str)) -> Result<Measured> {
     check(settings)?;
     let dir = settings.dir.join(format!("hindsight-darc-{}", std::process::id()));
-    std::fs::create_dir_all(&dir).map_err(|e| LoadError::at(&dir, e))?;
+    std::fs::create_dir(&dir).map_err(|e| LoadError::at(&dir, e))?;
     let mut run = Run { settings, dir, measured: Measured::default(), say };
     let outcome = run.all();
     // What is in it went with the rigs, or is there to be looked at after a failure.

@@ -86,3 +86,37 @@ fn table3(one: &Outcome) {
     assert_eq!(paper("data reads, pool-version / pool"), "0.949");
     assert_eq!(one.table.rows.len(), 5);
 }
+
+#[test]
+fn versions_are_captured_and_purged_beside_the_load() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let settings = DarcSettings {
+        exhibits: vec![Exhibit::Table3],
+        configurations: vec![Configuration::Pool, Configuration::Version],
+        time: Duration::from_millis(3500),
+        ..settings(dir.path())
+    };
+    let measured = measure(&settings, &mut |_| {}).expect("measured");
+    let [pool, version] = &measured.mail[..] else { panic!("{:?}", measured.mail) };
+    assert_eq!((pool.measure.captures, pool.measure.purged), (0, 0));
+    // One a second; each but the first makes the one before it go.
+    let m = version.measure;
+    assert!(m.captures >= 2 && m.purged >= 1, "{m:?}");
+    assert!(m.member_flushes > 0, "a capture is a commit, and the log of the mail is durable");
+}
+
+#[test]
+fn what_cannot_be_measured_is_refused() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let with = |change: &dyn Fn(&mut DarcSettings)| {
+        let mut settings = settings(dir.path());
+        change(&mut settings);
+        measure(&settings, &mut |_| {}).expect_err("refused").to_string()
+    };
+    assert!(with(&|s| s.members = 3).contains("even number"));
+    assert!(with(&|s| s.rounds = 0).contains("one round"));
+    assert!(with(&|s| s.depths = vec![0]).contains("1 to 1024"));
+    assert!(with(&|s| s.volume_bytes = 1 << 20).contains("8 at least"));
+    assert!(with(&|s| s.dir = s.dir.join("none")).contains("none"));
+    assert_eq!(std::fs::read_dir(dir.path()).expect("read").count(), 0, "nothing was made");
+}
