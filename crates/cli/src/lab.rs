@@ -20,6 +20,7 @@ mod darc;
 mod live;
 mod nbd;
 mod replay;
+mod served;
 
 #[derive(Debug, Subcommand)]
 pub enum Verb {

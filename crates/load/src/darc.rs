@@ -10,7 +10,7 @@ use lab::generate::{Extent, Generator, Pattern, Workload};
 use units::{Size, Span};
 
 use crate::drive::{DriveSettings, Driven, drive};
-use crate::rig::{Rig, RigSettings, Sample, stack_of};
+use crate::rig::{Rig, RigSettings, Sample, Serve, stack_of};
 use crate::{LoadError, Result, machine, recovery};
 
 /// Captures in a measurement: the paper has five, one every 60 s in 5 minutes.
@@ -71,23 +71,19 @@ pub struct DarcSettings {
     pub seed: u64,
 }
 
-/// Why a configuration is not there; `None` if it is.
-#[must_use]
-pub fn is_missing(configuration: Configuration) -> Option<&'static str> {
-    // The pool has no switch for its buffers: it is one line in `RigSettings` when there is one.
-    (configuration == Configuration::DefaultAllocator)
-        .then_some("the pool has no setting that turns buffer pools off")
-}
-
-/// Measures.
+/// Measures. Without a server what is behind one is missing.
 ///
 /// # Errors
 /// What a setting, a file, the engine or a request fails with. No figure is made of the rest then.
-pub fn measure(settings: &DarcSettings, say: &mut dyn FnMut(&str)) -> Result<Measured> {
+pub fn measure(
+    settings: &DarcSettings,
+    server: Option<&dyn Serve>,
+    say: &mut dyn FnMut(&str),
+) -> Result<Measured> {
     check(settings)?;
     let dir = settings.dir.join(format!("hindsight-darc-{}", std::process::id()));
     std::fs::create_dir(&dir).map_err(|e| LoadError::at(&dir, e))?;
-    let mut run = Run { settings, dir, measured: Measured::default(), say };
+    let mut run = Run { settings, server, dir, measured: Measured::default(), say };
     let outcome = run.all();
     // What is in it went with the rigs, or is there to be looked at after a failure.
     _ = std::fs::remove_dir(&run.dir);
@@ -121,6 +117,7 @@ fn interval(time: Duration) -> Span {
 
 struct Run<'a> {
     settings: &'a DarcSettings,
+    server: Option<&'a dyn Serve>,
     dir: PathBuf,
     measured: Measured,
     say: &'a mut dyn FnMut(&str),
@@ -134,7 +131,8 @@ impl Run<'_> {
         self.measured.setting = self.told();
         self.measured.checksum_ns = machine::checksum_ns();
         let wanted = self.settings.configurations.iter();
-        self.measured.missing = wanted.filter_map(|one| Some((*one, is_missing(*one)?))).collect();
+        self.measured.missing =
+            wanted.filter_map(|one| Some((*one, self.why_missing(*one)?))).collect();
         for layout in [Layout::Raid0, Layout::Raid10] {
             self.layout(layout)?;
         }
@@ -143,6 +141,19 @@ impl Run<'_> {
             self.measured.recoveries = recovery::recoveries(&self.dir)?;
         }
         Ok(())
+    }
+
+    /// Why a configuration is not there; `None` if it is.
+    fn why_missing(&self, configuration: Configuration) -> Option<&'static str> {
+        let has_buffer_pool = match configuration {
+            Configuration::Served => true,
+            Configuration::DefaultAllocator => false,
+            _ => return None,
+        };
+        match self.server {
+            Some(server) => server.is_missing(has_buffer_pool),
+            None => Some("nobody starts a server"),
+        }
     }
 
     /// What has to be known of all of it.
@@ -160,7 +171,7 @@ impl Run<'_> {
              1 min. Versions every {interval} ({scale:.3} of the paper's 60 s), the one before \
              purged by the schedule's keep rule (last 1); the pool's clock is ten minutes ahead of \
              the machine's, since schedules purge only where it went evenly for so long. As many \
-             threads as requests in flight, in this process; no sockets. Figures in brackets are \
+             threads as requests in flight, in this process, without sockets but for what is served. Figures in brackets are \
              least, most and how many.",
             machine::device_of(dir),
             Size(*volume_bytes),
@@ -177,6 +188,15 @@ impl Run<'_> {
         ORDER.into_iter().filter(|pattern| wanted.contains(pattern)).collect()
     }
 
+    /// Whether an exhibit has a configuration at a pattern.
+    fn shows(&self, layout: Layout, pattern: Pattern, configuration: Configuration) -> bool {
+        let of_it = |exhibit: &Exhibit| {
+            let (on, patterns) = exhibit.patterns();
+            on == layout && patterns.contains(&pattern) && exhibit.shows(configuration)
+        };
+        self.settings.exhibits.iter().any(of_it)
+    }
+
     fn layout(&mut self, layout: Layout) -> Result<()> {
         let patterns = self.patterns(layout);
         let wants = |exhibit| layout == Layout::Raid10 && self.settings.exhibits.contains(&exhibit);
@@ -190,6 +210,9 @@ impl Run<'_> {
                 (self.say)(&format!("{} {} depth {depth}", layout.name(), pattern.name()));
                 for round in 0..self.settings.rounds {
                     self.turns(&rigs, round, |run, configuration, rig| {
+                        if !run.shows(layout, pattern, configuration) {
+                            return Ok(());
+                        }
                         run.point(layout, pattern, (configuration, rig), depth, round)
                     })?;
                 }
@@ -240,11 +263,21 @@ impl Run<'_> {
     fn rigs(&mut self, layout: Layout) -> Result<Rigs> {
         let mut rigs = Vec::new();
         for &configuration in &self.settings.configurations {
-            if is_missing(configuration).is_some() {
+            let shows =
+                |exhibit: &Exhibit| exhibit.patterns().0 == layout && exhibit.shows(configuration);
+            let is_shown = self.settings.exhibits.iter().any(shows);
+            if !is_shown || self.why_missing(configuration).is_some() {
                 continue;
             }
             (self.say)(&format!("{} {}", layout.name(), configuration.name()));
-            let rig = Rig::new(&self.rig_settings(layout, configuration))?;
+            let rig_settings = self.rig_settings(layout, configuration);
+            let rig = match (configuration, self.server) {
+                (Configuration::Served, Some(server)) => Rig::served(&rig_settings, server, true),
+                (Configuration::DefaultAllocator, Some(server)) => {
+                    Rig::served(&rig_settings, server, false)
+                }
+                _ => Rig::new(&rig_settings),
+            }?;
             self.fill(&rig)?;
             rigs.push((configuration, rig));
         }
@@ -364,7 +397,7 @@ fn measure_of(driven: &Driven, sample: Sample, configuration: Configuration) -> 
         mean_us: driven.times.mean_us(),
         p50_us: driven.times.quantile_us(0.5),
         p99_us: driven.times.quantile_us(0.99),
-        cpu_us: driven.cpu_seconds.map(|seconds| seconds * 1e6 / requests),
+        cpu_us: sample.cpu_seconds.map(|seconds| seconds * 1e6 / requests),
         member_reads: sample.reads as f64 / requests,
         member_writes: sample.writes as f64 / requests,
         member_flushes: sample.flushes,

@@ -11,7 +11,7 @@ use lab::{Request, RequestKind, Source};
 use parking_lot::Mutex;
 use volume::{Volume, WriteOp};
 
-use crate::{LoadError, Result, machine};
+use crate::{LoadError, Result};
 
 /// The longest request; longer ones are refused.
 const REQUEST_BYTES_MAX: usize = 1 << 20;
@@ -116,19 +116,16 @@ pub struct Driven {
     pub blocks: u64,
     /// How long they took.
     pub times: Times,
-    /// Processor time of the process, seconds; the threads that send are part of it.
-    pub cpu_seconds: Option<f64>,
 }
 
 impl Driven {
-    fn of(tallies: &[Tally], seconds: f64, cpu_seconds: Option<f64>) -> Driven {
+    fn of(tallies: &[Tally], seconds: f64) -> Driven {
         let mut driven = Driven {
             seconds,
             devices: Default::default(),
             bytes: 0,
             blocks: 0,
             times: Times::new(),
-            cpu_seconds,
         };
         for tally in tallies {
             for (sum, one) in driven.devices.iter_mut().zip(tally.devices) {
@@ -209,18 +206,18 @@ pub fn drive(
         has_any: AtomicBool::new(false),
         failed: Mutex::new(None),
     };
-    let (tallies, seconds, cpu_seconds) = std::thread::scope(|scope| {
+    let (tallies, seconds) = std::thread::scope(|scope| {
         if begin == MEASURED {
             begins();
         }
-        let (mut began, mut cpu) = (Instant::now(), machine::cpu_seconds());
+        let mut began = Instant::now();
         let workers: Vec<_> =
             (0..settings.depth).map(|_| scope.spawn(|| work(&shared, targets))).collect();
         let mut stopped = None;
         if let Some(time) = settings.time {
             shared.wait(settings.warm_up);
             begins();
-            (began, cpu) = (Instant::now(), machine::cpu_seconds());
+            began = Instant::now();
             _ = shared.phase.compare_exchange(
                 WARMING,
                 MEASURED,
@@ -233,16 +230,16 @@ pub fn drive(
                 shared.wait(LOOK);
             }
             shared.phase.store(OVER, Ordering::Release);
-            stopped = Some((began.elapsed(), machine::cpu_seconds()));
+            stopped = Some(began.elapsed());
             ends();
         }
         let tallies: Vec<Option<Tally>> = workers.into_iter().map(|w| w.join().ok()).collect();
-        let (took, cpu_then) = stopped.unwrap_or_else(|| {
-            let stopped = (began.elapsed(), machine::cpu_seconds());
+        let took = stopped.unwrap_or_else(|| {
+            let took = began.elapsed();
             ends();
-            stopped
+            took
         });
-        (tallies, took.as_secs_f64(), cpu.zip(cpu_then).map(|(from, to)| to - from))
+        (tallies, took.as_secs_f64())
     });
     if let Some(error) = shared.failed.into_inner() {
         return Err(error);
@@ -251,7 +248,7 @@ pub fn drive(
     let Some(tallies) = whole else {
         return Err(LoadError::Unexpected("a thread that sends requests panicked".to_owned()));
     };
-    Ok(Driven::of(&tallies, seconds, cpu_seconds))
+    Ok(Driven::of(&tallies, seconds))
 }
 
 /// Bytes that do not compress and differ from block to block.

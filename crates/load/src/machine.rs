@@ -6,12 +6,16 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// Processor time of this process so far, all its threads, in seconds; to a tick of the kernel's,
-/// mostly 10 ms. `None` where `/proc` is not there.
+/// Processor time of a process so far, this one if none is named, all its threads, in seconds; to a
+/// tick of the kernel's, mostly 10 ms. `None` where `/proc` is not there.
 #[must_use]
-pub fn cpu_seconds() -> Option<f64> {
+pub fn cpu_seconds(process: Option<u32>) -> Option<f64> {
     const UTIME: usize = 11;
-    let stat = fs::read_to_string("/proc/self/stat").ok()?;
+    let stat = match process {
+        Some(process) => fs::read_to_string(format!("/proc/{process}/stat")),
+        None => fs::read_to_string("/proc/self/stat"),
+    };
+    let stat = stat.ok()?;
     // The second field is a name in brackets, which may hold anything.
     let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_ascii_whitespace().collect();
     let ticks: u64 =
@@ -66,7 +70,10 @@ mod tests {
 
     #[test]
     fn the_machine_is_told() {
-        assert!(super::cpu_seconds().is_some_and(|seconds| seconds >= 0.0));
+        assert!(super::cpu_seconds(None).is_some_and(|seconds| seconds >= 0.0));
+        let own = super::cpu_seconds(Some(std::process::id()));
+        assert!(own >= super::cpu_seconds(None).map(|seconds| seconds - 1.0), "{own:?}");
+        assert_eq!(super::cpu_seconds(Some(u32::MAX)), None);
         assert_ne!(super::device_of(Path::new("/")), "");
         assert_eq!(super::device_of(Path::new("/nonexistent")), "not known");
         assert!(super::checksum_ns() > 0.0);

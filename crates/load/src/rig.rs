@@ -21,7 +21,7 @@ use volume::{
 use crate::background::{Background, Work};
 use crate::clock::AheadClock;
 use crate::drive::{Part, Target};
-use crate::{LoadError, Result};
+use crate::{LoadError, Result, machine};
 
 /// A pool has so many zones or fewer, as the server makes them.
 const ZONES_WANTED: u64 = 256;
@@ -77,6 +77,8 @@ pub struct Sample {
     pub captures: u64,
     /// Versions that it purged.
     pub purged: u64,
+    /// Processor time of this process, and of the server if there is one, seconds.
+    pub cpu_seconds: Option<f64>,
 }
 
 impl Sample {
@@ -89,8 +91,30 @@ impl Sample {
             flushes: self.flushes - earlier.flushes,
             captures: self.captures - earlier.captures,
             purged: self.purged - earlier.purged,
+            cpu_seconds: self.cpu_seconds.zip(earlier.cpu_seconds).map(|(to, from)| to - from),
         }
     }
+}
+
+/// A server that runs on a pool, and where its volumes are.
+pub struct Served {
+    /// By device of the workload.
+    pub targets: Vec<Arc<dyn Target>>,
+    /// The server's process.
+    pub process: u32,
+    /// Ends it.
+    pub stop: Box<dyn FnOnce() -> Result<()>>,
+}
+
+/// Starts servers: who calls this crate knows them, it does not.
+pub trait Serve {
+    /// Why there is none with or without buffer pools; `None` if there is.
+    fn is_missing(&self, has_buffer_pool: bool) -> Option<&'static str>;
+    /// Makes a pool as `settings` say, its volumes with granularity on-demand, and serves it.
+    ///
+    /// # Errors
+    /// What keeps it from that.
+    fn serve(&self, settings: &RigSettings, has_buffer_pool: bool) -> Result<Served>;
 }
 
 /// Files that are there as long as this.
@@ -111,6 +135,7 @@ pub struct Rig {
     pool: Option<Arc<Pool>>,
     taps: Vec<Arc<Tap>>,
     background: Option<Background>,
+    served: Option<Served>,
     _files: Files,
 }
 
@@ -141,6 +166,7 @@ impl Rig {
             pool: None,
             taps,
             background: None,
+            served: None,
             _files: files,
         };
         if settings.has_pool {
@@ -149,6 +175,30 @@ impl Rig {
             rig.cut(Arc::new(array), settings)?;
         }
         Ok(rig)
+    }
+
+    /// A pool behind a server.
+    ///
+    /// # Errors
+    /// When the directory is there, or the server does not start.
+    pub fn served(
+        settings: &RigSettings,
+        server: &dyn Serve,
+        has_buffer_pool: bool,
+    ) -> Result<Rig> {
+        fs::create_dir(&settings.dir).map_err(|e| LoadError::at(&settings.dir, e))?;
+        let files = Files(settings.dir.clone());
+        let served = server.serve(settings, has_buffer_pool)?;
+        Ok(Rig {
+            targets: served.targets.clone(),
+            volumes: Vec::new(),
+            array: None,
+            pool: None,
+            taps: Vec::new(),
+            background: None,
+            served: Some(served),
+            _files: files,
+        })
     }
 
     /// Parts of the stack itself.
@@ -232,6 +282,15 @@ impl Rig {
             flushes: sum(Operation::Flush),
             captures,
             purged,
+            cpu_seconds: self.cpu_seconds(),
+        }
+    }
+
+    fn cpu_seconds(&self) -> Option<f64> {
+        let own = machine::cpu_seconds(None)?;
+        match &self.served {
+            Some(served) => Some(own + machine::cpu_seconds(Some(served.process))?),
+            None => Some(own),
         }
     }
 
@@ -248,6 +307,9 @@ impl Rig {
     pub fn close(mut self) -> Result<()> {
         let stopped = self.background.take().map_or(Ok(()), Background::stop);
         stopped.map_err(LoadError::Unexpected)?;
+        if let Some(served) = self.served.take() {
+            (served.stop)()?;
+        }
         if let Some(pool) = &self.pool {
             pool.close()?;
         }
@@ -263,6 +325,9 @@ impl Drop for Rig {
         // A measurement that failed says why; what its background says comes after.
         if let Some(background) = self.background.take() {
             _ = background.stop();
+        }
+        if let Some(served) = self.served.take() {
+            _ = (served.stop)();
         }
     }
 }

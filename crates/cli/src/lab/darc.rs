@@ -12,6 +12,7 @@ use load::LoadError;
 use load::darc::{DarcSettings, measure};
 use units::{Size, Span};
 
+use super::served::OwnServer;
 use super::{answer, write_outcome};
 use crate::failure::Failure;
 use crate::session::{Session, say};
@@ -99,12 +100,14 @@ pub fn run(session: &Session, args: &Args) -> anyhow::Result<ExitCode> {
         rounds: args.rounds,
         seed: args.seed,
     };
-    let measured = measure(&settings, &mut |text| say(text)).map_err(|error| match error {
-        LoadError::Setting(text) => anyhow::Error::from(Failure::usage(text)),
-        LoadError::Lab(error) => anyhow::Error::from(error),
-        LoadError::Engine(error) => anyhow::Error::from(error),
-        other => anyhow::Error::from(other),
-    })?;
+    let server = OwnServer::find().context("this program is not found")?;
+    let measured =
+        measure(&settings, Some(&server), &mut |text| say(text)).map_err(|error| match error {
+            LoadError::Setting(text) => anyhow::Error::from(Failure::usage(text)),
+            LoadError::Lab(error) => anyhow::Error::from(error),
+            LoadError::Engine(error) => anyhow::Error::from(error),
+            other => anyhow::Error::from(other),
+        })?;
     for (missing, why) in &measured.missing {
         say(&format!("{} is not available: {why}", missing.name()));
     }

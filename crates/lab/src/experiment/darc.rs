@@ -53,18 +53,21 @@ pub enum Configuration {
     Version,
     /// A volume over the integrity layer: every checksum twice.
     PoolEdc,
-    /// A volume whose buffers are allocated as they are needed. The paper's `DFLT-ALLOC`.
+    /// A volume behind a server's socket, whose buffers are there before they are needed.
+    Served,
+    /// The same, whose buffers are allocated as they are needed. The paper's `DFLT-ALLOC`.
     DefaultAllocator,
 }
 
 impl Configuration {
     /// Every one there is.
-    pub const ALL: [Configuration; 6] = [
+    pub const ALL: [Configuration; 7] = [
         Configuration::NoEdc,
         Configuration::Edc,
         Configuration::Pool,
         Configuration::Version,
         Configuration::PoolEdc,
+        Configuration::Served,
         Configuration::DefaultAllocator,
     ];
 
@@ -77,7 +80,8 @@ impl Configuration {
             Configuration::Pool => "pool",
             Configuration::Version => "pool-version",
             Configuration::PoolEdc => "pool-edc",
-            Configuration::DefaultAllocator => "pool-default-allocator",
+            Configuration::Served => "served",
+            Configuration::DefaultAllocator => "served-default-allocator",
         }
     }
 
@@ -90,7 +94,8 @@ impl Configuration {
             Configuration::Pool => "EDC: a volume, whose map has the checksums",
             Configuration::Version => "EDC, VERSION: the same with versions by its schedule",
             Configuration::PoolEdc => "a volume over the integrity layer: checksums twice",
-            Configuration::DefaultAllocator => "DFLT-ALLOC: a volume without buffer pools",
+            Configuration::Served => "a volume over NBD, through a socket of its own server",
+            Configuration::DefaultAllocator => "DFLT-ALLOC: the same without buffer pools",
         }
     }
 
@@ -334,6 +339,15 @@ impl Exhibit {
             Exhibit::Table3 => "table3",
             Exhibit::Table4 => "table4",
         }
+    }
+
+    /// Whether it shows a configuration.
+    #[must_use]
+    pub fn shows(self, configuration: Configuration) -> bool {
+        let is_served =
+            matches!(configuration, Configuration::Served | Configuration::DefaultAllocator);
+        // Buffers are the server's: only what is behind a socket has them.
+        is_served == (self == Exhibit::Fig9)
     }
 
     /// The patterns that it shows, and on which layout.

@@ -53,9 +53,7 @@ pub(super) fn figures(measured: &Measured, exhibit: Exhibit) -> Vec<Outcome> {
 
 fn figure(measured: &Measured, exhibit: Exhibit, layout: Layout, pattern: Pattern) -> Outcome {
     let is_of_it = |point: &&Point| {
-        let is_compared = exhibit != Exhibit::Fig9
-            || matches!(point.configuration, Configuration::Pool | Configuration::DefaultAllocator);
-        point.layout == layout && point.pattern == pattern && is_compared
+        (point.layout, point.pattern) == (layout, pattern) && exhibit.shows(point.configuration)
     };
     let points: Vec<Point> = measured.points.iter().filter(is_of_it).copied().collect();
     let (name, title) = heading(exhibit, pattern);
@@ -249,7 +247,7 @@ fn checksum_claim(measured: &Measured, points: &[Point]) -> Claim {
 }
 
 fn allocator_claims(measured: &Measured, points: &[Point], pattern: Pattern) -> Vec<Claim> {
-    let (one, other) = (Configuration::Pool, Configuration::DefaultAllocator);
+    let (one, other) = (Configuration::Served, Configuration::DefaultAllocator);
     let missing = measured.why_missing(other);
     let beyond_16 = ratio(points, one, other, &|depth| depth > 16);
     let all = ratio(points, one, other, &|_| true);
