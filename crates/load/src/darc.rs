@@ -171,8 +171,8 @@ impl Run<'_> {
              1 min. Versions every {interval} ({scale:.3} of the paper's 60 s), the one before \
              purged by the schedule's keep rule (last 1); the pool's clock is ten minutes ahead of \
              the machine's, since schedules purge only where it went evenly for so long. As many \
-             threads as requests in flight, in this process, without sockets but for what is served. Figures in brackets are \
-             least, most and how many.",
+             threads as requests in flight, in this process, without sockets but for what is \
+             served. Figures in brackets are least, most and how many.",
             machine::device_of(dir),
             Size(*volume_bytes),
             time.as_secs_f64(),

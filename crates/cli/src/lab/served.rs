@@ -1,5 +1,5 @@
-//! Servers of our own for `lab darc`: this program, serving a pool in a directory that is there only
-//! meanwhile, and volumes of it over NBD through a unix socket.
+//! Servers of our own for `lab darc`: this program, serving a pool in a directory that is there
+//! only meanwhile, and volumes of it over NBD through a unix socket.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
