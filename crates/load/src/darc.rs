@@ -169,8 +169,8 @@ impl Run<'_> {
              own. Volume of {}, written whole before; granularity on-demand. Each point ran {:.1} \
              s after {:.1} s, in {rounds} rounds, configurations in turns; the paper: 5 min after \
              1 min. Versions every {interval} ({scale:.3} of the paper's 60 s), the one before \
-             purged by the schedule's keep rule (last 1); the pool's clock is ten minutes ahead of \
-             the machine's, since schedules purge only where it went evenly for so long. As many \
+             pruned by the schedule's keep rule (last 1); the pool's clock is ten minutes ahead of \
+             the machine's, since schedules prune only where it went evenly for so long. As many \
              threads as requests in flight, in this process, without sockets but for what is \
              served. Figures in brackets are least, most and how many.",
             machine::device_of(dir),
@@ -403,7 +403,7 @@ fn measure_of(driven: &Driven, sample: Sample, configuration: Configuration) -> 
         member_flushes: sample.flushes,
         checksums: checksums as f64 / requests,
         captures: sample.captures,
-        purged: sample.purged,
+        pruned: sample.pruned,
     }
 }
 

@@ -42,7 +42,7 @@ pub struct RigSettings {
     pub volumes: Vec<(&'static str, u64)>,
     /// Whether there is a pool.
     pub has_pool: bool,
-    /// How often the first volume's schedule captures a version; the one before is then purged.
+    /// How often the first volume's schedule captures a version; the one before is then pruned.
     pub versions_every: Option<Span>,
     /// Memory of the pool.
     pub memory_bytes: u64,
@@ -75,8 +75,8 @@ pub struct Sample {
     pub flushes: u64,
     /// Versions captured by the schedule.
     pub captures: u64,
-    /// Versions that it purged.
-    pub purged: u64,
+    /// Versions that it pruned.
+    pub pruned: u64,
     /// Processor time of this process, and of the server if there is one, seconds.
     pub cpu_seconds: Option<f64>,
 }
@@ -90,7 +90,7 @@ impl Sample {
             writes: self.writes - earlier.writes,
             flushes: self.flushes - earlier.flushes,
             captures: self.captures - earlier.captures,
-            purged: self.purged - earlier.purged,
+            pruned: self.pruned - earlier.pruned,
             cpu_seconds: self.cpu_seconds.zip(earlier.cpu_seconds).map(|(to, from)| to - from),
         }
     }
@@ -275,13 +275,13 @@ impl Rig {
     pub fn sample(&self) -> Sample {
         let sum = |operation| self.taps.iter().map(|t| t.counters(operation).requests).sum();
         let info = self.volumes.first().and_then(|v| v.schedule_info().ok().flatten());
-        let (captures, purged) = info.map_or((0, 0), |info| (info.captures, info.pruned));
+        let (captures, pruned) = info.map_or((0, 0), |info| (info.captures, info.pruned));
         Sample {
             reads: sum(Operation::Read),
             writes: sum(Operation::Write),
             flushes: sum(Operation::Flush),
             captures,
-            purged,
+            pruned,
             cpu_seconds: self.cpu_seconds(),
         }
     }

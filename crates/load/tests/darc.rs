@@ -91,7 +91,7 @@ fn table3(one: &Outcome) {
 }
 
 #[test]
-fn versions_are_captured_and_purged_beside_the_load() {
+fn versions_are_captured_and_pruned_beside_the_load() {
     let dir = tempfile::tempdir().expect("a directory");
     let settings = DarcSettings {
         exhibits: vec![Exhibit::Table3],
@@ -101,10 +101,10 @@ fn versions_are_captured_and_purged_beside_the_load() {
     };
     let measured = measure(&settings, None, &mut |_| {}).expect("measured");
     let [pool, version] = &measured.mail[..] else { panic!("{:?}", measured.mail) };
-    assert_eq!((pool.measure.captures, pool.measure.purged), (0, 0));
+    assert_eq!((pool.measure.captures, pool.measure.pruned), (0, 0));
     // One a second; each but the first makes the one before it go.
     let m = version.measure;
-    assert!(m.captures >= 2 && m.purged >= 1, "{m:?}");
+    assert!(m.captures >= 2 && m.pruned >= 1, "{m:?}");
     assert!(m.member_flushes > 0, "a capture is a commit, and the log of the mail is durable");
 }
 

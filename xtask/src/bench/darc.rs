@@ -15,7 +15,7 @@ const FIGURES: [&str; 5] = ["fig6-ws", "fig6-rs", "fig8-oltp", "fig8-fs", "fig8-
 /// The most and the fewest in flight of the paper, and one between.
 const DEPTHS: [&str; 3] = ["1", "8", "64"];
 
-/// The integrity layer against none; versions with purging beside the load against none.
+/// The integrity layer against none; versions with pruning beside the load against none.
 pub fn figures(options: &Options) -> Result<Report> {
     let goal = "DARC: EDC costs 12 to 20 %, versions every 60 s with purge 2.5 to 5 % more";
     let mut report = Report::new("DARC's configurations on RAID-10", goal, "requests/s")
@@ -40,7 +40,7 @@ pub fn figures(options: &Options) -> Result<Report> {
     let each = f64::from(options.seconds) / 5.0;
     report.note(format!(
         "Versions every {:.1} s, so that a measurement has as many as the paper's five minutes \
-         (schedules capture no more often than every second); the one before is purged. All \
+         (schedules capture no more often than every second); the one before is pruned. All \
          members are files on one disk, through the page cache.",
         each.max(1.0)
     ));

@@ -49,7 +49,7 @@ pub enum Configuration {
     /// A volume on the stack. Its map has a checksum of each block, verified at every read; there
     /// is no volume without.
     Pool,
-    /// The same with versions by its schedule, and those before purged. The paper's `EDC, VERSION`.
+    /// The same with versions by its schedule, and those before pruned. The paper's `EDC, VERSION`.
     Version,
     /// A volume over the integrity layer: every checksum twice.
     PoolEdc,
@@ -147,8 +147,8 @@ pub struct Measure {
     pub checksums: f64,
     /// Versions that the schedule captured while it was measured.
     pub captures: u64,
-    /// Versions that were purged.
-    pub purged: u64,
+    /// Versions that were pruned.
+    pub pruned: u64,
 }
 
 /// A pattern at a depth.

@@ -140,7 +140,7 @@ fn table(points: &[Point]) -> Table {
         "member_flushes",
         "checksums_per_request",
         "captures",
-        "purged",
+        "pruned",
     ]);
     for point in points {
         let m = &point.measure;
@@ -159,7 +159,7 @@ fn table(points: &[Point]) -> Table {
             m.member_flushes.to_string(),
             format!("{:.3}", m.checksums),
             m.captures.to_string(),
-            m.purged.to_string(),
+            m.pruned.to_string(),
         ]);
     }
     table
@@ -208,9 +208,10 @@ fn claims(measured: &Measured, points: &[Point], layout: Layout, pattern: Patter
                 "0.80 to 0.88",
                 "conclusion: EDC costs 12 to 20 %, depending on the requests in flight",
             ),
-            (Configuration::Version, _) => {
-                ("0.95 to 0.975", "conclusion: capture and purge cost 2.5 to 5 % more")
-            }
+            (Configuration::Version, _) => (
+                "0.95 to 0.975",
+                "conclusion: capture and purge (prune, here) cost 2.5 to 5 % more",
+            ),
             (Configuration::PoolEdc, _) => ("-", "checksums twice: by the map and by the layer"),
             _ => ("-", "what history and the map's checksums cost together, or save"),
         };

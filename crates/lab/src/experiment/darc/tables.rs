@@ -195,7 +195,7 @@ fn table3_numbers(runs: &[MailRun]) -> Table {
         "cpu_us_per_request",
         "member_flushes",
         "captures",
-        "purged",
+        "pruned",
     ]);
     for run in runs {
         let m = &run.measure;
@@ -211,7 +211,7 @@ fn table3_numbers(runs: &[MailRun]) -> Table {
             m.cpu_us.map_or_else(String::new, |cpu| format!("{cpu:.2}")),
             m.member_flushes.to_string(),
             m.captures.to_string(),
-            m.purged.to_string(),
+            m.pruned.to_string(),
         ]);
     }
     table
