@@ -21,8 +21,10 @@ const INTERVAL_MAX_NS: u64 = 60_000_000_000;
 const INTERVAL_MIN_NS: u64 = 1_000_000_000;
 /// The log of the mail store is a volume of its own, this part of the other.
 const LOG_SHARE: u64 = 8;
-/// A pool has room for so many times what its volumes hold: a log needs room to be cleaned.
-const ROOM: u64 = 4;
+/// A pool has room for so many times what its volumes hold: for the present, for two versions of
+/// which one is about to be pruned, and as much again for what was not yet cleaned. With 4 a mail
+/// store that wrote over everything each second found the pool full.
+const ROOM: u64 = 8;
 const ROOM_BYTES_MIN: u64 = 512 << 20;
 /// Labels and checksums of members, at most this share.
 const METADATA_SHARE: u64 = 64;
@@ -30,8 +32,11 @@ const METADATA_BYTES: u64 = 8 << 20;
 /// Requests in flight for what is no pattern: ours, the paper says nothing.
 const QUERY_DEPTH: usize = 8;
 const MAIL_DEPTH: usize = 16;
-/// Passes of the queries over the volume: the paper has ten queries.
+/// Passes of the queries over the volume, at least: the paper has ten queries.
 const PASSES: u64 = 10;
+const PASSES_MAX: u64 = 10_000;
+/// They take so many times as long as a point, so that versions are captured meanwhile.
+const QUERY_TIMES: u32 = 3;
 /// Times of arrival are made and not looked at: requests are sent as others end.
 const RATE: f64 = 1e6;
 /// Memory of each pool.
@@ -221,10 +226,11 @@ impl Run<'_> {
         if queries {
             // A database that was loaded, not one that other patterns wrote over.
             rigs.iter().try_for_each(|(_, rig)| self.fill(rig))?;
+            let passes = self.passes(&rigs)?;
             for round in 0..self.settings.rounds {
-                (self.say)(&format!("fig10 round {}", round + 1));
+                (self.say)(&format!("fig10 round {}, {passes} passes", round + 1));
                 self.turns(&rigs, round, |run, configuration, rig| {
-                    run.queries(configuration, rig, round)
+                    run.queries(configuration, rig, passes, round)
                 })?;
             }
         }
@@ -355,12 +361,31 @@ impl Run<'_> {
         Ok(())
     }
 
-    fn queries(&mut self, configuration: Configuration, rig: &Rig, round: u32) -> Result<()> {
+    /// Passes over the database that take long enough in the first configuration.
+    fn passes(&self, rigs: &Rigs) -> Result<u64> {
+        let Some((_, first)) = rigs.first() else { return Ok(PASSES) };
+        let (driven, _) = self.query(first, PASSES)?;
+        let wanted = self.settings.time.as_secs_f64() * f64::from(QUERY_TIMES);
+        let passes = (PASSES as f64 * wanted / driven.seconds).ceil();
+        Ok((passes as u64).clamp(PASSES, PASSES_MAX))
+    }
+
+    fn query(&self, rig: &Rig, passes: u64) -> Result<(Driven, Sample)> {
         let capacity_bytes = self.settings.volume_bytes;
         let workload = Workload::Queries { rate: RATE, capacity_bytes };
-        let requests = PASSES * capacity_bytes / CHUNK_BYTES;
+        let requests = passes * capacity_bytes / CHUNK_BYTES;
         let mut generator = self.generator(workload, Some(requests))?;
-        let (driven, sample) = self.drive(rig, &mut generator, QUERY_DEPTH, None)?;
+        self.drive(rig, &mut generator, QUERY_DEPTH, None)
+    }
+
+    fn queries(
+        &mut self,
+        configuration: Configuration,
+        rig: &Rig,
+        passes: u64,
+        round: u32,
+    ) -> Result<()> {
+        let (driven, sample) = self.query(rig, passes)?;
         let measure = measure_of(&driven, sample, configuration);
         let seconds = driven.seconds;
         self.measured.queries.push(QueryRun { configuration, round, seconds, measure });

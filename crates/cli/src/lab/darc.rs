@@ -41,7 +41,7 @@ pub struct Args {
     /// Where the pools' files are while it runs [default: the output directory].
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
-    /// Size of the volume; each configuration takes up to ten times that in files.
+    /// Size of the volume; each configuration takes up to 20 times that in files.
     #[arg(long, value_name = "SIZE", default_value = "128MiB", value_parser = size)]
     size: Size,
     /// Members of each stack, an even number; the paper has 8 disks.

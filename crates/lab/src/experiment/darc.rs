@@ -13,7 +13,7 @@ mod tables;
 
 use crate::generate::Pattern;
 
-use super::Outcome;
+use super::{Claim, Outcome};
 
 /// Queue depths of the paper.
 pub const DEPTHS: [u32; 7] = [1, 2, 4, 8, 16, 32, 64];
@@ -407,6 +407,24 @@ impl Spread {
 }
 
 const NOT_MEASURED: &str = "not measured";
+/// Of ratios to the controller that the paper has beside its own.
+const NO_OTHER: &str = "no such controller here";
+
+/// How often versions were captured and pruned: without any, what versions cost was not measured.
+fn captured(runs: impl Iterator<Item = (Configuration, Measure)>) -> Claim {
+    let of_it = runs.filter(|(configuration, _)| *configuration == Configuration::Version);
+    let mut counts = [0; 3];
+    for (_, measure) in of_it {
+        counts[0] += 1;
+        counts[1] += measure.captures;
+        counts[2] += measure.pruned;
+    }
+    let [points, captures, pruned] = counts;
+    let found = format!("{captures} captured, {pruned} pruned, in {points} measurements");
+    let paper = "5 in each: one every 60 s for 5 min";
+    Claim::new("versions while pool-version was measured", paper, String::new(), found, true)
+        .not_judged()
+}
 
 fn told(spread: Option<Spread>, digits: usize) -> String {
     spread.map_or_else(|| NOT_MEASURED.to_owned(), |spread| spread.told(digits))

@@ -1,7 +1,10 @@
 //! Figures 5 to 9: Iometer's patterns by queue depth.
 
 use super::super::{Claim, Outcome, Table};
-use super::{Configuration, Exhibit, Layout, Measured, NOT_MEASURED, Point, RATIOS, Spread, told};
+use super::{
+    Configuration, Exhibit, Layout, Measured, NO_OTHER, NOT_MEASURED, Point, RATIOS, Spread,
+    captured, told,
+};
 use crate::generate::Pattern;
 use crate::plot::{Chart, Look, Scale, Series};
 
@@ -219,13 +222,14 @@ fn claims(measured: &Measured, points: &[Point], layout: Layout, pattern: Patter
         let found = told(ratio(points, one, other, &|_| true), 2);
         claims.push(Claim::new(&what, paper, none(), found, true).with_note(note).not_judged());
     }
+    claims.push(captured(points.iter().map(|point| (point.configuration, point.measure))));
     claims.push(checksum_claim(measured, points));
     if !is_stream(pattern) {
         let paper = match (layout, pattern) {
             (Layout::Raid0, Pattern::Oltp | Pattern::FileServer) => "0.50",
             _ => "around 0.67",
         };
-        let found = "no such controller here".to_owned();
+        let found = NO_OTHER.to_owned();
         claims.push(Claim::new("ARC-1680 / DARC", paper, none(), found, true).not_judged());
     }
     claims
