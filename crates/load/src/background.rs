@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use block::Array;
 use parking_lot::{Condvar, Mutex};
-use volume::{Budget, Pool};
+use volume::{Budget, ErrorKind, Pool};
 
 /// How long it sleeps when there is nothing to do.
 const IDLE: Duration = Duration::from_millis(50);
@@ -106,7 +106,11 @@ impl Pace {
         }
         let bytes = if self.can_wait { LEISURE_BYTES } else { STEP_BYTES };
         let begun = Instant::now();
-        let more = pool.step(Budget { bytes })?;
+        let more = match pool.step(Budget { bytes }) {
+            // Writers find it full, too, and say so.
+            Err(error) if error.kind == ErrorKind::Full => return Ok(IDLE),
+            other => other?,
+        };
         let took = begun.elapsed();
         self.look(pool);
         if more && self.can_wait && self.wrote.is_some() {

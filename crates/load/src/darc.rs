@@ -79,7 +79,8 @@ pub struct DarcSettings {
 /// Measures. Without a server what is behind one is missing.
 ///
 /// # Errors
-/// What a setting, a file, the engine or a request fails with. No figure is made of the rest then.
+/// What a setting, a file, the engine or a request fails with; no figure is made of the rest then.
+/// A pool that is full ends its configuration only, which is then among the missing.
 pub fn measure(
     settings: &DarcSettings,
     server: Option<&dyn Serve>,
@@ -137,7 +138,7 @@ impl Run<'_> {
         self.measured.checksum_ns = machine::checksum_ns();
         let wanted = self.settings.configurations.iter();
         self.measured.missing =
-            wanted.filter_map(|one| Some((*one, self.why_missing(*one)?))).collect();
+            wanted.filter_map(|one| Some((*one, self.why_missing(*one)?.to_owned()))).collect();
         for layout in [Layout::Raid0, Layout::Raid10] {
             self.layout(layout)?;
         }
@@ -258,7 +259,19 @@ impl Run<'_> {
         }
         for at in order {
             let (configuration, rig) = &rigs[at];
-            turn(self, *configuration, rig)?;
+            if self.measured.missing.iter().any(|(one, _)| one == configuration) {
+                continue;
+            }
+            match turn(self, *configuration, rig) {
+                // Others go on; what is not measured from here on is said.
+                Err(LoadError::Engine(error)) if error.kind == volume::ErrorKind::Full => {
+                    let why = format!("ended before its time: {error}");
+                    (self.say)(&format!("{}: {why}", configuration.name()));
+                    self.measured.missing.push((*configuration, why));
+                    continue;
+                }
+                other => other?,
+            }
             if let Some(error) = rig.schedule_error() {
                 return Err(LoadError::Unexpected(format!("the schedule failed: {error}")));
             }

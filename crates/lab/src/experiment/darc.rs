@@ -287,7 +287,7 @@ pub struct Measured {
     /// The reads of Table 4.
     pub recoveries: Vec<Recovery>,
     /// What was to be measured and is not there, and why.
-    pub missing: Vec<(Configuration, &'static str)>,
+    pub missing: Vec<(Configuration, String)>,
     /// Nanoseconds of a checksum of 4 KiB, measured alone.
     pub checksum_ns: f64,
 }
