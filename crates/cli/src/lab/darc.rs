@@ -88,11 +88,13 @@ pub fn run(session: &Session, args: &Args) -> anyhow::Result<ExitCode> {
     let began = Instant::now();
     let output = &args.output;
     std::fs::create_dir_all(output).with_context(|| format!("cannot make {}", output.display()))?;
+    let dir = args.dir.as_ref().unwrap_or(output);
     let settings = DarcSettings {
         exhibits: or_all(&args.exhibits, &Exhibit::ALL),
         configurations: or_all(&args.configuration, &Configuration::ALL),
         depths: or_all(&args.depth, &DEPTHS),
-        dir: args.dir.clone().unwrap_or_else(|| output.clone()),
+        // A server wants its sockets' whole paths.
+        dir: dir.canonicalize().with_context(|| dir.display().to_string())?,
         volume_bytes: args.size.bytes(),
         members: args.members,
         warm_up: Duration::from_nanos(args.warm_up.as_nanos()),

@@ -236,6 +236,13 @@ fn darc_is_measured_on_small_files_and_set_beside_the_paper() {
     let left: Vec<_> = std::fs::read_dir(&path).expect("read").flatten().collect();
     assert!(left.iter().all(|entry| entry.path().is_file()), "no pool is left: {left:?}");
 
+    // A relative path is one, too.
+    let mut command = crate::fixture::hindsight();
+    command.current_dir(dir.path()).args(["lab", "darc", "fig9", "-o", "relative"]).args(small);
+    let relative = command.output().expect("run");
+    assert!(relative.status.success(), "{}", String::from_utf8_lossy(&relative.stderr));
+    assert!(dir.path().join("relative/darc-fig9-ws.csv").exists());
+
     let odd = run(&["lab", "darc", "table4", "--members", "3", "-o", output]);
     assert_eq!(odd.code, 2, "{odd:?}");
     assert!(odd.err.contains("even number"), "{odd:?}");
