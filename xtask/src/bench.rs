@@ -14,6 +14,7 @@ use anyhow::{Context, Result, bail, ensure};
 use crate::{program, tree};
 
 mod architectures;
+mod darc;
 mod encoding;
 mod engine;
 mod fio;
@@ -70,6 +71,7 @@ const BENCHES: &[(&str, Bench)] = &[
     ("buffers", io_path::buffers),
     ("stages", io_path::stages),
     ("architectures", architectures::against_file),
+    ("darc", darc::figures),
 ];
 
 /// Runs the named benchmarks, or all.

@@ -39,6 +39,11 @@ const LADDER: &[Rung] = &[
     Rung { name: "volume", height: 4, may_name: &["history", "block", "format", "env", "units"] },
     Rung { name: "lab", height: 4, may_name: &["format", "units"] },
     Rung { name: "replay", height: 5, may_name: &["lab", "volume", "block", "env", "units"] },
+    Rung {
+        name: "load",
+        height: 5,
+        may_name: &["lab", "volume", "block", "format", "env", "units"],
+    },
     Rung { name: "api", height: 5, may_name: &["units"] },
     Rung {
         name: "server",
@@ -48,7 +53,7 @@ const LADDER: &[Rung] = &[
     Rung {
         name: "cli",
         height: 7,
-        may_name: &["api", "format", "lab", "replay", "server", "units", "wire"],
+        may_name: &["api", "format", "lab", "load", "replay", "server", "units", "wire"],
     },
     // From outside: they know the contract, not the code. Benchmarks use what drives real clients.
     Rung { name: "tests", height: 8, may_name: &[] },

@@ -10,15 +10,17 @@ use api::ExitCode;
 use clap::Subcommand;
 use lab::experiment::{Bench, BenchSettings, Claim, EXPERIMENTS, Outcome, Verdict, chosen};
 use lab::plot::{png, svg};
-use lab::report::report;
+use lab::report::{COUNTED, Preface, report};
 use serde::Serialize;
 
 use crate::output::{Align, count, table};
 use crate::session::{Session, say};
 
+mod darc;
 mod live;
 mod nbd;
 mod replay;
+mod served;
 
 #[derive(Debug, Subcommand)]
 pub enum Verb {
@@ -39,6 +41,8 @@ pub enum Verb {
         #[arg(long, value_name = "N", default_value_t = BenchSettings::default().scale)]
         scale: u32,
     },
+    /// Measure DARC's figures and tables on real files, in real time, beside what the paper says.
+    Darc(Box<darc::Args>),
     /// Send a trace through the engine, in virtual time and memory, beside the model; or to a live
     /// volume.
     Replay(Box<replay::Args>),
@@ -80,6 +84,7 @@ pub fn run(session: &Session, verb: Verb) -> anyhow::Result<ExitCode> {
         Verb::Run { names, output, seed, scale } => {
             run_all(session, &names, &output, BenchSettings { seed, scale })
         }
+        Verb::Darc(args) => darc::run(session, &args),
         Verb::Replay(args) => replay::run(session, &args),
     }
 }
@@ -98,13 +103,30 @@ fn run_all(
     for one in experiments {
         let began = Instant::now();
         let outcome = one.run(&mut bench)?;
-        write(output, &format!("{}.csv", one.name), outcome.table.csv().as_bytes())?;
-        write(output, &format!("{}.svg", one.name), svg(&outcome.chart).as_bytes())?;
-        write(output, &format!("{}.png", one.name), &png(&outcome.chart))?;
+        write_outcome(output, &outcome)?;
         say(&format!("{} in {:.1} s", one.name, began.elapsed().as_secs_f64()));
         outcomes.push(outcome);
     }
-    write(output, "report.html", report(&outcomes).as_bytes())?;
+    answer(session, output, COUNTED, outcomes, began)
+}
+
+/// Numbers and picture of an outcome.
+fn write_outcome(output: &Path, outcome: &Outcome) -> anyhow::Result<()> {
+    let name = outcome.name;
+    write(output, &format!("{name}.csv"), outcome.table.csv().as_bytes())?;
+    write(output, &format!("{name}.svg"), svg(&outcome.chart).as_bytes())?;
+    write(output, &format!("{name}.png"), &png(&outcome.chart))
+}
+
+/// Writes the report and says what is in it.
+fn answer(
+    session: &Session,
+    output: &Path,
+    preface: Preface<'_>,
+    outcomes: Vec<Outcome>,
+    began: Instant,
+) -> anyhow::Result<ExitCode> {
+    write(output, "report.html", report(preface, &outcomes).as_bytes())?;
     let differ = outcomes.iter().flat_map(|one| &one.claims);
     let differ = differ.filter(|claim| claim.verdict == Verdict::Differs).count();
     let ran = Ran {
@@ -112,7 +134,7 @@ fn run_all(
         seconds: began.elapsed().as_secs_f64(),
         experiments: outcomes.into_iter().map(ran_one).collect(),
     };
-    session.answer(&ran, show)?;
+    session.answer(&ran, |ran| show(preface, ran))?;
     Ok(if differ == 0 { ExitCode::Done } else { ExitCode::Partly })
 }
 
@@ -129,14 +151,15 @@ fn write(directory: &Path, name: &str, bytes: &[u8]) -> anyhow::Result<()> {
         .with_context(|| format!("cannot write {}", path.display()))
 }
 
-fn show(ran: &Ran) -> String {
+fn show(preface: Preface<'_>, ran: &Ran) -> String {
+    let found = preface.found.to_uppercase();
     let heading = [
         ("EXPERIMENT", Align::Left),
         ("", Align::Left),
         ("WHAT", Align::Left),
         ("PAPER", Align::Left),
         ("PREDICTED", Align::Left),
-        ("COUNTED", Align::Left),
+        (&*found, Align::Left),
     ];
     let mut rows = Vec::new();
     for one in &ran.experiments {

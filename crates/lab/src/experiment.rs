@@ -5,8 +5,10 @@
 //!    beside it. Figures that are only in pictures are not known here and not claimed.
 //!
 //! Times are not measured, only I/Os and space: what a device makes of them is not known here.
+//! Where a paper is about times (`darc`), they are handed in.
 
 mod bench;
+pub mod darc;
 mod laden;
 mod laden_cache;
 mod prediction;

@@ -11,6 +11,7 @@ use crate::{Devices, Request, Source};
 mod cello;
 mod iometer;
 mod random;
+mod servers;
 mod spc1;
 mod spread;
 
@@ -47,6 +48,23 @@ pub enum Workload {
     },
     /// Requests of one size at random places.
     Spread(SpreadSettings),
+    /// A mail store's, on two devices: pages of a database, and its log. Our stand-in for
+    /// `JetStress`.
+    Mail {
+        /// Requests a second.
+        rate: f64,
+        /// Bytes of the database.
+        data_bytes: u64,
+        /// Bytes of the log, which is written round and round.
+        log_bytes: u64,
+    },
+    /// Passes over a database with look-ups between. Our stand-in for TPC-H's queries.
+    Queries {
+        /// Requests a second.
+        rate: f64,
+        /// Bytes of the database.
+        capacity_bytes: u64,
+    },
 }
 
 /// How much is generated, and from which seed.
@@ -61,7 +79,7 @@ pub struct Extent {
 }
 
 /// One request after the other, for ever.
-trait Step {
+trait Step: Send {
     fn step(&mut self, random: &mut Random) -> Request;
 }
 
@@ -90,6 +108,13 @@ impl Generator {
             Workload::Iometer { pattern, rate, capacity_bytes } => {
                 let step = iometer::Iometer::new(pattern, rate, capacity_bytes)?;
                 (Box::new(step), &["iometer"])
+            }
+            Workload::Mail { rate, data_bytes, log_bytes } => {
+                let step = servers::Mail::new(rate, data_bytes, log_bytes)?;
+                (Box::new(step), &["data", "log"])
+            }
+            Workload::Queries { rate, capacity_bytes } => {
+                (Box::new(servers::Queries::new(rate, capacity_bytes)?), &["database"])
             }
             Workload::Spread(settings) => {
                 (Box::new(spread::SpreadStep::new(settings)?), &[settings.spread.name()])

@@ -10,6 +10,7 @@
 //! The index of what is here:
 //! - `Request`, `RequestKind`; `Source` (`next`, `devices`, `start`), `Devices`.
 //! - `read`: `Reader::open(inputs, options)`, `Format`, `ReadReport`; `write`: `write_all`.
+//! - `times`: `Times` (how long requests took: mean, quantiles).
 //! - `change`: `CutSource`, `ScaledSource`; `summary`: `summarise`.
 //! - `generate`: `Generator::new(workload, extent)`.
 //! - `model`: `Meter` (`add`, `finish`), `Profile` (`shares`, `forecast`, `crossovers`, `space`),
@@ -29,6 +30,7 @@ pub mod report;
 pub mod simulate;
 pub mod source;
 pub mod summary;
+pub mod times;
 pub mod write;
 
 mod error;

@@ -22,32 +22,46 @@ svg { max-width: 100%; height: auto; }
 .note, .setting { color: #555; font-size: 0.875rem; }
 ";
 
+/// What stands above the experiments of a page.
+#[derive(Clone, Copy, Debug)]
+pub struct Preface<'a> {
+    /// The heading.
+    pub title: &'a str,
+    /// What has to be known to read it.
+    pub words: &'a str,
+    /// What the last column of numbers is: counted, or measured.
+    pub found: &'a str,
+}
+
+/// Above what is counted.
+pub const COUNTED: Preface<'static> = Preface {
+    title: "What each architecture costs",
+    words: "Workloads are generated from a seed. Predicted is the cost model; counted is a \
+            simulation of caches and stores, write by write, that knows none of the model's \
+            formulas. Beside them stands what the papers say in words (Laden et al., FAST 2007; \
+            Xiao et al., MSST 2006). Figures that are only in their pictures are not known here.",
+    found: "Counted",
+};
+
 /// The page.
 #[must_use]
-pub fn report(outcomes: &[Outcome]) -> String {
+pub fn report(preface: Preface<'_>, outcomes: &[Outcome]) -> String {
     let mut out = format!(
         "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
          <meta name=\"viewport\" content=\"width=device-width\">\n\
          <title>Hindsight: experiments</title>\n\
          <style>{STYLE}</style>\n</head>\n<body>\n"
     );
-    page(&mut out, outcomes).expect("a string takes all");
+    page(&mut out, preface, outcomes).expect("a string takes all");
     out.push_str("</body>\n</html>\n");
     out
 }
 
-fn page(out: &mut String, outcomes: &[Outcome]) -> std::fmt::Result {
+fn page(out: &mut String, preface: Preface<'_>, outcomes: &[Outcome]) -> std::fmt::Result {
     let claims = || outcomes.iter().flat_map(|one| &one.claims);
     let count = |verdict| claims().filter(|claim| claim.verdict == verdict).count();
-    writeln!(out, "<h1>What each architecture costs</h1>")?;
-    writeln!(
-        out,
-        "<p>Workloads are generated from a seed. <em>Predicted</em> is the cost model; \
-         <em>counted</em> is a simulation of caches and stores, write by write, that knows none of \
-         the model's formulas. Beside them stands what the papers say in words (Laden et al., \
-         FAST 2007; Xiao et al., MSST 2006). Figures that are only in their pictures are not known \
-         here.</p>"
-    )?;
+    writeln!(out, "<h1>{}</h1>", escaped(preface.title))?;
+    writeln!(out, "<p>{}</p>", escaped(preface.words))?;
     writeln!(
         out,
         "<p>Of {} claims {} hold, {} differ, and {} are shown without a verdict.</p>",
@@ -64,16 +78,17 @@ fn page(out: &mut String, outcomes: &[Outcome]) -> std::fmt::Result {
         writeln!(out, "<li><a href=\"#{name}\">{name}</a>: {title}{mark}</li>")?;
     }
     writeln!(out, "</ul>")?;
-    outcomes.iter().try_for_each(|one| section(out, one))
+    outcomes.iter().try_for_each(|one| section(out, preface, one))
 }
 
-fn section(out: &mut String, one: &Outcome) -> std::fmt::Result {
+fn section(out: &mut String, preface: Preface<'_>, one: &Outcome) -> std::fmt::Result {
     writeln!(out, "<h2 id=\"{}\">{}: {}</h2>", one.name, one.name, escaped(one.title))?;
     writeln!(out, "<p class=\"setting\">{}</p>", escaped(&one.setting))?;
     out.push_str(&svg(&one.chart));
     writeln!(
         out,
-        "<table>\n<tr><th>What</th><th>Paper</th><th>Predicted</th><th>Counted</th><th></th></tr>"
+        "<table>\n<tr><th>What</th><th>Paper</th><th>Predicted</th><th>{}</th><th></th></tr>",
+        preface.found
     )?;
     for claim in &one.claims {
         claim_row(out, claim)?;

@@ -7,6 +7,7 @@ use std::io::{BufReader, Read, Write};
 use std::sync::{Condvar, Mutex};
 use std::time::{Duration, Instant};
 
+use lab::times::Times;
 use lab::{Request, RequestKind, Source};
 use serde::Serialize;
 use wire::nbd::{Command, TransmissionFlags};
@@ -59,57 +60,6 @@ pub struct Live {
     /// How late the latest request was sent, against the trace's time; 0 without its time.
     pub latest_us: f64,
     pub kinds: Vec<KindTimes>,
-}
-
-/// Times in buckets of a 64th of a power of two.
-struct Times {
-    counts: Vec<u64>,
-    max_ns: u64,
-    all: u64,
-}
-
-impl Times {
-    const PER_OCTAVE_LOG: u32 = 6;
-
-    fn new() -> Times {
-        let buckets = (u64::BITS as usize) << Times::PER_OCTAVE_LOG;
-        Times { counts: vec![0; buckets], max_ns: 0, all: 0 }
-    }
-
-    fn bucket(nanos: u64) -> usize {
-        let log = nanos.max(1).ilog2();
-        if log <= Times::PER_OCTAVE_LOG {
-            return nanos as usize;
-        }
-        let shift = log - Times::PER_OCTAVE_LOG;
-        ((shift as usize) << Times::PER_OCTAVE_LOG) + (nanos >> shift) as usize
-    }
-
-    fn add(&mut self, nanos: u64) {
-        self.counts[Times::bucket(nanos)] += 1;
-        self.max_ns = self.max_ns.max(nanos);
-        self.all += 1;
-    }
-
-    /// The time that this share of the requests did not exceed, to 1.6 %; microseconds.
-    fn quantile_us(&self, share: f64) -> f64 {
-        let wanted = (self.all as f64 * share).ceil() as u64;
-        let mut seen = 0;
-        for (bucket, count) in self.counts.iter().enumerate() {
-            seen += count;
-            if seen >= wanted && seen > 0 {
-                return (Times::end(bucket).min(self.max_ns)) as f64 / 1e3;
-            }
-        }
-        0.0
-    }
-
-    /// The longest time of a bucket.
-    fn end(bucket: usize) -> u64 {
-        let shift = (bucket >> Times::PER_OCTAVE_LOG).saturating_sub(1);
-        let within = bucket - (shift << Times::PER_OCTAVE_LOG);
-        (((within as u64) + 1) << shift).wrapping_sub(1)
-    }
 }
 
 struct Flight {
@@ -337,18 +287,18 @@ fn receive_one(socket: &mut impl Read, shared: &Shared) -> anyhow::Result<()> {
 }
 
 fn told(state: &State, sent: &Sent, seconds: f64) -> Live {
-    let all: u64 = state.times.iter().map(|times| times.all).sum();
+    let all: u64 = state.times.iter().map(Times::count).sum();
     let row = |kind: RequestKind| {
         let times = &state.times[kind as usize];
         KindTimes {
             kind: kind.name(),
-            requests: times.all,
+            requests: times.count(),
             failed: state.failed[kind as usize],
             p50_us: times.quantile_us(0.5),
             p90_us: times.quantile_us(0.9),
             p99_us: times.quantile_us(0.99),
             p999_us: times.quantile_us(0.999),
-            max_us: times.max_ns as f64 / 1e3,
+            max_us: times.max_us(),
         }
     };
     Live {
@@ -360,25 +310,5 @@ fn told(state: &State, sent: &Sent, seconds: f64) -> Live {
         bytes_per_second: sent.bytes as f64 / seconds.max(1e-9),
         latest_us: sent.latest.as_nanos() as f64 / 1e3,
         kinds: RequestKind::ALL.into_iter().map(row).filter(|row| row.requests > 0).collect(),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::Times;
-
-    #[test]
-    fn quantiles_are_within_a_64th() {
-        let mut times = Times::new();
-        (1..=100_000_u64).for_each(|micros| times.add(micros * 1000));
-        for (share, expected) in [(0.5, 50_000.0), (0.99, 99_000.0), (1.0, 100_000.0)] {
-            let found = times.quantile_us(share);
-            assert!((found / expected - 1.0).abs() < 1.0 / 64.0, "{share}: {found}");
-        }
-        assert_eq!(Times::new().quantile_us(0.5), 0.0);
-        for nanos in [0, 1, 63, 64, 127, 128, 1 << 20, u64::MAX] {
-            let bucket = Times::bucket(nanos);
-            assert!(bucket == 0 || Times::end(bucket - 1) < nanos, "{nanos}");
-        }
     }
 }

@@ -37,6 +37,10 @@ enum WorkloadName {
     Uniform,
     /// Random places, few of them often.
     Zipf,
+    /// A mail store's database and log: a stand-in for JetStress.
+    Mail,
+    /// Passes over a database: a stand-in for TPC-H's queries.
+    Queries,
 }
 
 /// How SPC-1's random walk goes.
@@ -62,7 +66,7 @@ pub struct Args {
     /// How many requests it has.
     #[arg(long, value_name = "N")]
     requests: Option<u64>,
-    /// Bytes of the device [default: 10GiB; spc1: 100 GB].
+    /// Bytes of the device [default: 10GiB; spc1: 100 GB]; mail: of both, an eighth is the log.
     #[arg(long, value_name = "SIZE", value_parser = size)]
     capacity: Option<Size>,
     /// spc1: business scaling units, 50 requests a second each [default: 100].
@@ -74,7 +78,7 @@ pub struct Args {
     /// spc1: how the random walk goes [default: classic].
     #[arg(long)]
     walk: Option<WalkName>,
-    /// iometer, uniform, zipf: requests a second [default: 1000].
+    /// iometer, uniform, zipf, mail, queries: requests a second [default: 1000].
     #[arg(long, value_name = "N")]
     rate: Option<f64>,
     /// uniform, zipf: how many percent are writes [default: 50].
@@ -122,7 +126,8 @@ fn check(args: &Args) -> anyhow::Result<()> {
     let name = args.workload;
     let is_spc1 = name == WorkloadName::Spc1;
     let is_spread = matches!(name, WorkloadName::Uniform | WorkloadName::Zipf);
-    let has_rate = is_spread || pattern(name).is_some();
+    let is_server = matches!(name, WorkloadName::Mail | WorkloadName::Queries);
+    let has_rate = is_spread || is_server || pattern(name).is_some();
     for (option, is_given, fits) in [
         ("--bsu", args.bsu.is_some(), is_spc1),
         ("--without-log", args.without_log, is_spc1),
@@ -160,6 +165,14 @@ fn workload(args: &Args) -> Workload {
             };
         }
         WorkloadName::Cello => return Workload::Cello,
+        WorkloadName::Mail => {
+            let log_bytes = capacity(CAPACITY_DEFAULT) / 8;
+            let data_bytes = capacity(CAPACITY_DEFAULT) - log_bytes;
+            return Workload::Mail { rate, data_bytes, log_bytes };
+        }
+        WorkloadName::Queries => {
+            return Workload::Queries { rate, capacity_bytes: capacity(CAPACITY_DEFAULT) };
+        }
         WorkloadName::Zipf => Spread::Zipf { exponent: args.exponent.unwrap_or(1.0) },
         _ => Spread::Uniform,
     };

@@ -85,6 +85,7 @@ const COMMANDS: &[&str] = &[
     "model advise",
     "lab",
     "lab list",
+    "lab darc",
     "lab run",
     "lab replay",
     "completions",

@@ -193,3 +193,60 @@ fn a_trace_is_sent_to_a_live_volume() {
     assert!(gone.err.contains("no NBD server at /no/such.sock"), "{}", gone.err);
     assert_eq!(server.stop().0, 0);
 }
+
+#[test]
+fn darc_is_measured_on_small_files_and_set_beside_the_paper() {
+    let dir = tempfile::tempdir().expect("directory");
+    let path = dir.path().join("report");
+    let output = text(&path);
+    let small = ["--size", "8MiB", "--time", "20ms", "--warm-up", "1ms", "--depth", "4"];
+    let mut asked = vec!["lab", "darc", "fig8", "fig9", "table4", "-o", output, "--json"];
+    asked.extend(small);
+    let ran = run(&asked);
+    assert_eq!(ran.code, 0, "{ran:?}");
+    let experiments = ran.json()["experiments"].clone();
+    let names: Vec<&str> =
+        experiments.as_array().expect("a list").iter().filter_map(|e| e["name"].as_str()).collect();
+    let figures =
+        ["darc-fig8-oltp", "darc-fig8-fs", "darc-fig8-web", "darc-fig9-ws", "darc-fig9-rs"];
+    assert_eq!(names[..5], figures);
+    assert_eq!(names[5..], ["darc-table4"]);
+    let table4 = experiments[5]["claims"].as_array().expect("claims");
+    let measured: Vec<&str> =
+        table4.iter().filter_map(|c| c["measured"].as_str()).take(3).collect();
+    let paper =
+        ["3, 0, 2: data recovered", "2, 1, 2: checksum recovered", "2, 0, 2: error to the client"];
+    assert_eq!(measured, paper);
+    for name in figures.iter().chain(&["darc-table4"]) {
+        for ending in ["csv", "svg", "png"] {
+            assert!(path.join(format!("{name}.{ending}")).exists(), "{name}.{ending}");
+        }
+    }
+    let oltp = std::fs::read_to_string(path.join("darc-fig8-oltp.csv")).expect("read");
+    for configuration in ["no-edc", "edc", "pool", "pool-version", "pool-edc"] {
+        assert!(oltp.contains(&format!("\n{configuration},4,0,")), "{configuration}: {oltp}");
+    }
+    let allocators = std::fs::read_to_string(path.join("darc-fig9-rs.csv")).expect("read");
+    assert!(allocators.contains("\nserved,4,0,"), "{allocators}");
+    // What is not there is said, and what is said not to be there is not made up.
+    let is_missing = ran.err.contains("served-default-allocator is not available");
+    assert_ne!(is_missing, allocators.contains("\nserved-default-allocator,4,0,"), "{ran:?}");
+    let report = std::fs::read_to_string(path.join("report.html")).expect("read");
+    assert!(report.contains("<th>Measured</th>") && report.contains("through the page cache"));
+    let left: Vec<_> = std::fs::read_dir(&path).expect("read").flatten().collect();
+    assert!(left.iter().all(|entry| entry.path().is_file()), "no pool is left: {left:?}");
+
+    // A relative path is one, too.
+    let mut command = crate::fixture::hindsight();
+    command.current_dir(dir.path()).args(["lab", "darc", "fig9", "-o", "relative"]).args(small);
+    let relative = command.output().expect("run");
+    assert!(relative.status.success(), "{}", String::from_utf8_lossy(&relative.stderr));
+    assert!(dir.path().join("relative/darc-fig9-ws.csv").exists());
+
+    let odd = run(&["lab", "darc", "table4", "--members", "3", "-o", output]);
+    assert_eq!(odd.code, 2, "{odd:?}");
+    assert!(odd.err.contains("even number"), "{odd:?}");
+    let unknown = run(&["lab", "darc", "fig4"]);
+    assert_eq!(unknown.code, 2, "{unknown:?}");
+    assert!(unknown.err.contains("there are fig5, fig6"), "{unknown:?}");
+}

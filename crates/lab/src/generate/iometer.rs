@@ -1,5 +1,11 @@
 //! Iometer's patterns, as DARC used them. Iometer keeps a number of requests outstanding; a trace
-//! needs times, so here they arrive at a rate.
+//! needs times, so here they arrive at a rate. Whoever keeps requests outstanding takes them as
+//! they come, and leaves the times.
+//!
+//! Where the numbers are from: sizes of 4 KiB and more, shares of writes, and what is random are in
+//! DARC's text (3.1.2). It says "up to 4 KB" for 80 % of the file server's requests and 68 % of the
+//! web server's; how these are split is in the patterns that Iometer came with (Intel's file server
+//! and web server; fio's example `iometer-file-access-server` has the same).
 
 use super::random::{Arrivals, Random, bounds};
 use super::{Step, check_capacity, check_rate};
@@ -31,6 +37,27 @@ struct Shape {
 }
 
 impl Pattern {
+    /// Every one there is, in DARC's order.
+    pub const ALL: [Pattern; 5] = [
+        Pattern::SequentialWrite,
+        Pattern::SequentialRead,
+        Pattern::Oltp,
+        Pattern::FileServer,
+        Pattern::WebServer,
+    ];
+
+    /// What DARC calls it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Pattern::SequentialWrite => "WS",
+            Pattern::SequentialRead => "RS",
+            Pattern::Oltp => "OLTP",
+            Pattern::FileServer => "FS",
+            Pattern::WebServer => "WEB",
+        }
+    }
+
     fn shape(self) -> Shape {
         const K: u64 = 1024;
         match self {

@@ -8,7 +8,7 @@ use hindsight_lab::experiment::{
 };
 use hindsight_lab::model::Architecture;
 use hindsight_lab::plot::{png, svg};
-use hindsight_lab::report::report;
+use hindsight_lab::report::{COUNTED, report};
 use hindsight_lab::simulate::{
     Counted, Extents, PlainSimulation, Simulation, SimulationSettings, Touch,
 };
@@ -45,7 +45,7 @@ fn every_claim_about_the_papers_holds_at_a_quarter_of_the_size() {
 #[test]
 fn a_report_needs_nothing_else_and_names_every_claim() {
     let outcomes = run(&["laden-fig12", "xiao"]);
-    let page = report(&outcomes);
+    let page = report(COUNTED, &outcomes);
     for word in ["<script", "<link", "src=", "@import", "url("] {
         assert!(!page.contains(word), "{word}");
     }

@@ -25,6 +25,9 @@ fn iometer(pattern: Pattern) -> Workload {
     Workload::Iometer { pattern, rate: 1000.0, capacity_bytes: GIB }
 }
 
+const MAIL: Workload = Workload::Mail { rate: 1000.0, data_bytes: GIB, log_bytes: GIB / 8 };
+const QUERIES: Workload = Workload::Queries { rate: 1000.0, capacity_bytes: GIB };
+
 fn generate(workload: Workload, seed: u64, requests: u64) -> Vec<Request> {
     let extent = Extent { seed, requests_max: Some(requests), duration_ns: None };
     all(&mut Generator::new(workload, extent).expect("a workload"))
@@ -43,11 +46,13 @@ fn workloads() -> Vec<(&'static str, Workload)> {
         ("iometer web", iometer(Pattern::WebServer)),
         ("uniform", spread(Spread::Uniform)),
         ("zipf", spread(Spread::Zipf { exponent: 1.0 })),
+        ("mail", MAIL),
+        ("queries", QUERIES),
     ]
 }
 
 /// What 5000 requests of seed 7 come to.
-const DIGESTS: [(&str, u64); 11] = [
+const DIGESTS: [(&str, u64); 13] = [
     ("spc1", 10_619_751_383_108_041_042),
     ("spc1 fixed", 8_602_148_962_486_925_642),
     ("spc1 v2", 6_142_906_982_894_194_179),
@@ -59,6 +64,8 @@ const DIGESTS: [(&str, u64); 11] = [
     ("iometer web", 7_444_347_328_395_414_421),
     ("uniform", 14_385_523_034_332_780_303),
     ("zipf", 7_139_226_447_059_770_119),
+    ("mail", 12_450_524_905_310_153_719),
+    ("queries", 5_723_591_912_986_196_401),
 ];
 
 /// A digest of requests that depends on nothing but them.
@@ -159,9 +166,60 @@ fn iometer_has_its_mixes() {
     let web = generate(iometer(Pattern::WebServer), 1, 100_000);
     close(writes(&web), 0.0, 1e-9);
     close(share(&web, |r| r.length_bytes <= 4096), 0.68, 0.006);
+    // Every size that DARC names, of the file server and of the web server.
+    let of_size = |requests: &[Request], kib: u64| share(requests, |r| r.length_bytes == kib << 10);
+    for (kib, percent) in [(8, 2.0), (16, 4.0), (32, 4.0), (64, 10.0)] {
+        close(of_size(&files, kib), percent / 100.0, 0.004);
+    }
+    let sizes = [(8, 15.0), (16, 2.0), (32, 6.0), (64, 7.0), (128, 1.0), (512, 1.0)];
+    for (kib, percent) in sizes {
+        close(of_size(&web, kib), percent / 100.0, 0.004);
+    }
+    // All places are as likely as others: the halves of the device, and its ends.
+    for requests in [&files, &web] {
+        close(share(requests, |r| r.offset_bytes < GIB / 2), 0.5, 0.006);
+        close(share(requests, |r| r.offset_bytes < GIB / 100), 0.01, 0.002);
+        close(share(requests, |r| r.offset_bytes >= GIB / 100 * 99), 0.01, 0.002);
+    }
     let sequence = generate(iometer(Pattern::SequentialWrite), 1, 20_000);
+    assert!(sequence.iter().all(|r| r.length_bytes == 65_536 && r.kind == RequestKind::Write));
     let starts_over = sequence.windows(2).filter(|w| w[0].end_bytes() != w[1].offset_bytes).count();
     assert_eq!(starts_over as u64, 20_000 / (GIB / 65_536));
+}
+
+#[test]
+fn a_mail_store_has_the_mix_of_jetstress() {
+    let requests = generate(MAIL, 1, 100_000);
+    let of = |device: u32, kind: RequestKind| {
+        requests.iter().filter(|r| r.device == device && r.kind == kind).collect::<Vec<_>>()
+    };
+    let (reads, writes, log) =
+        (of(0, RequestKind::Read), of(0, RequestKind::Write), of(1, RequestKind::Write));
+    assert_eq!(reads.len() + writes.len() + log.len(), requests.len());
+    // 85 operations in a hundred change the page that they read.
+    close(writes.len() as f64 / reads.len() as f64, 0.85, 0.01);
+    // As in DARC's Table 3: 70.32 writes of the log for 556.79 pages written.
+    close(log.len() as f64 / writes.len() as f64, 70.32 / 556.79, 0.003);
+    let bytes: u64 = log.iter().map(|r| r.length_bytes).sum();
+    close(bytes as f64 / log.len() as f64 / 1024.0, 2.9, 0.06);
+    assert!(
+        log.windows(2).all(|w| w[0].end_bytes() == w[1].offset_bytes || w[1].offset_bytes == 0)
+    );
+    assert!(
+        requests.iter().all(|r| r.is_fua == (r.device == 1)),
+        "only the log is written through"
+    );
+    assert!(reads.iter().all(|r| r.length_bytes == 8192 && r.offset_bytes % 8192 == 0));
+}
+
+#[test]
+fn queries_read_everything_in_order_and_write_little() {
+    let requests = generate(QUERIES, 1, 100_000);
+    close(share(&requests, |r| r.kind == RequestKind::Write), 0.005, 0.0005);
+    let scanned: Vec<_> = requests.iter().filter(|r| r.length_bytes == 65_536).collect();
+    close(scanned.len() as f64 / requests.len() as f64, 1.0 - 0.005 - 1.0 / 17.0, 0.001);
+    let jumps = scanned.windows(2).filter(|w| w[0].end_bytes() != w[1].offset_bytes).count();
+    assert_eq!(jumps as u64, (scanned.len() as u64 - 1) / (GIB / 65_536));
 }
 
 #[test]
@@ -186,6 +244,8 @@ fn settings_out_of_range_are_refused() {
         Workload::Spc1 { bsu: 1, capacity_bytes: 1 << 20, has_log: true, walk: Walk::Classic },
         Workload::Iometer { pattern: Pattern::Oltp, rate: 0.0, capacity_bytes: GIB },
         Workload::Iometer { pattern: Pattern::Oltp, rate: 1.0, capacity_bytes: 0 },
+        Workload::Mail { rate: 1.0, data_bytes: GIB, log_bytes: 1024 },
+        Workload::Queries { rate: 1.0, capacity_bytes: 65_535 },
         spread(Spread::Zipf { exponent: -1.0 }),
         spread(Spread::Zipf { exponent: f64::NAN }),
     ];
