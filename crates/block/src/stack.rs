@@ -178,7 +178,8 @@ impl Stack {
     }
 
     /// Whether a parity is somewhere in it.
-    pub(crate) fn has_parity(&self) -> bool {
+    #[must_use]
+    pub fn has_parity(&self) -> bool {
         matches!(self, Stack::Parity { .. }) || self.below().iter().any(Stack::has_parity)
     }
 

@@ -34,7 +34,7 @@ impl MemberWatch {
             tracing::error!(%error, "the marks of members could not be written");
         }
         if let Err(error) = stack_files::follow_spares(&self.dir, pool) {
-            tracing::error!(%error, "pool.stack does not name a spare as the member that it is now");
+            tracing::error!(%error, "pool.stack does not say that a spare is a member");
         }
         let members = pool.members().into_iter();
         let outs: Vec<String> =

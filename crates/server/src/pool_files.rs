@@ -90,8 +90,9 @@ pub fn rebuild(path: &Path) -> Result<RebuildReport, StartError> {
     Pool::rebuild(device, machine()).map_err(StartError::Pool)
 }
 
-/// Makes the pool at `path` larger, which no server may have open: by members or a file that became
-/// longer, or are made so long now, and by a stack that is added. Returns its bytes before and after.
+/// Makes the pool at `path` larger, which no server may have open: by members or a file that are
+/// longer than they were, or are made so now, and by a stack that is added. Returns its bytes before and
+/// after.
 ///
 /// # Errors
 /// When there is no pool, a server has it open, it was not stopped cleanly, or there is nothing to

@@ -176,7 +176,8 @@ impl Array {
         Ok(array)
     }
 
-    /// Writes down who is missing and who came back, and what was in flight. All labels are written if they are not all as they were found.
+    /// Writes down who is missing and who came back, and what was in flight. All labels are written
+    /// if they are not all as they were found.
     fn begin(
         &self,
         as_found: Option<&Label>,
