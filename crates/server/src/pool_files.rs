@@ -91,8 +91,8 @@ pub fn rebuild(path: &Path) -> Result<RebuildReport, StartError> {
 }
 
 /// Makes the pool at `path` larger, which no server may have open: by members or a file that are
-/// longer than they were, or are made so now, and by a stack that is added. Returns its bytes before and
-/// after.
+/// longer than they were, or are made so now, and by a stack that is added. Returns its bytes
+/// before and after.
 ///
 /// # Errors
 /// When there is no pool, a server has it open, it was not stopped cleanly, or there is nothing to
