@@ -2,9 +2,16 @@
 
 use std::sync::atomic::Ordering;
 
+use std::io::IoSlice;
+
 use block::{Outcome, Right};
+use format::checksum::block_crc;
+use format::location::Location;
+use format::map::Entry;
 
 use crate::Store;
+use crate::io_tally::IoKind;
+use crate::store::{Content, NO_LOG, SecondSource};
 
 /// What was found wrong since somebody last asked, for the audit log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -15,6 +22,8 @@ pub struct Healed {
     pub transient: u64,
     /// Ranges of which no copy was right.
     pub unrecoverable: u64,
+    /// Those of the first whose bytes were those of another version.
+    pub elsewhere: u64,
     /// Where on the stack the first of them was, in bytes.
     pub first_at: u64,
 }
@@ -71,6 +80,57 @@ impl Store {
             all if all == copies => true,
             _ => self.heal(at, &mut buffer, right),
         }
+    }
+
+    /// Names who knows of other versions of a block. Once.
+    pub fn set_second_source(&self, source: SecondSource) {
+        assert!(self.second_source.set(source).is_ok(), "there is one pool over a store");
+    }
+
+    /// Looks for the bytes of a block, of which no copy is right, in its other versions; where it
+    /// lies for ever, at `place`, they are written again. True if `block` has them afterwards.
+    ///
+    /// DARC offers to roll the volume back then (SYSTOR'10, 2.6); here other moments and clones are
+    /// at hand. What a version has is right if the checksum is, as for every read.
+    pub fn recover_elsewhere(
+        &self,
+        number: u64,
+        wrong: Location,
+        (crc, place, was_counted): (u32, Option<u64>, bool),
+        block: &mut [u8],
+    ) -> bool {
+        let Some(source) = self.second_source.get() else { return false };
+        let versions = source((number, crc)).into_iter().filter(|v| v.location != wrong);
+        let found = versions
+            .into_iter()
+            .any(|version| self.read_version(number, &version, block) && block_crc(block) == crc);
+        if !found {
+            return false;
+        }
+        // Nobody is told of a failure to write: the bytes are right, and will be looked for again.
+        if let Some(at) = place {
+            let _ = self.device.write_durable(at, &[IoSlice::new(block)]);
+        }
+        for counts in self.healed.lock().iter_mut() {
+            // It was counted as lost before it was looked for.
+            counts.unrecoverable = counts.unrecoverable.saturating_sub(u64::from(was_counted));
+            counts.recovered += 1;
+            counts.elsewhere += 1;
+        }
+        true
+    }
+
+    fn read_version(&self, number: u64, version: &Entry, block: &mut [u8]) -> bool {
+        let Ok((at, content)) = self.locate(version.location) else { return false };
+        let io = self.io(NO_LOG);
+        if content == Content::Pack {
+            let name = (number, version.seq);
+            let how = (&*io, IoKind::HistoryRead);
+            return self.read_packed(version.location, name, block, how).is_ok();
+        }
+        let right = |bytes: &[u8]| block_crc(bytes) == version.crc;
+        let is_read = self.device.read_at(at, block).is_ok();
+        (is_read && right(block)) || self.heal_if_known(at, block, &right)
     }
 
     /// What was found wrong since this was asked last.

@@ -362,6 +362,28 @@ impl StoredRun {
         self.with_source(store, |source| self.run.fill_page(source, page, at, slots))
     }
 
+    /// Adds the entries of a block that have this checksum, at most `limit` of them in all.
+    ///
+    /// # Errors
+    /// `Corrupt` or the device's.
+    pub fn alike(
+        &self,
+        store: &Store,
+        (block, crc): (u64, u32),
+        limit: usize,
+        out: &mut Vec<Entry>,
+    ) -> Result<()> {
+        let key = Key { level: 0, index: block };
+        self.with_source(store, |source| {
+            let mut cursor = self.run.cursor_at(source, key, Seq(u64::MAX))?;
+            while let Some(entry) = cursor.peek().filter(|e| e.key == key && out.len() < limit) {
+                out.extend((entry.crc == crc && !entry.location.is_hole()).then_some(entry));
+                cursor.advance()?;
+            }
+            Ok(())
+        })
+    }
+
     /// Keys of pages and larger ranges with entries above `after`.
     ///
     /// # Errors

@@ -11,11 +11,12 @@
 use std::collections::{HashMap, VecDeque};
 use std::io::IoSlice;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 
 use block::{BlockDevice, Zones};
 use env::{Clock, Entropy};
 use format::location::Location;
+use format::map::Entry;
 use parking_lot::{Condvar, Mutex, RwLock};
 use units::{BLOCK_BYTES, Seq, WallTime};
 
@@ -154,6 +155,8 @@ pub struct Store {
     pub checksum_errors: AtomicU64,
     /// What was found wrong since the pool was opened, and since somebody last asked.
     pub(crate) healed: Mutex<[Healed; 2]>,
+    /// Who knows of other versions of a block that may have the same bytes.
+    pub(crate) second_source: OnceLock<SecondSource>,
     pub(crate) zones: Mutex<Zones>,
     /// The device had no room for a zone when it was last asked.
     pub(crate) device_full: AtomicBool,
@@ -167,6 +170,9 @@ pub struct Store {
     tallies: Mutex<FastMap<u64, Arc<IoTally>>>,
     space: RwLock<FastMap<u64, Arc<SpaceTally>>>,
 }
+
+/// Versions of a block, by its number and checksum, wherever they are.
+pub type SecondSource = Box<dyn Fn((u64, u32)) -> Vec<Entry> + Send + Sync>;
 
 /// What a store is made of.
 pub struct StoreParts {
@@ -206,6 +212,7 @@ impl Store {
             page_loads: AtomicU64::new(0),
             checksum_errors: AtomicU64::new(0),
             healed: Mutex::default(),
+            second_source: OnceLock::new(),
             zones: Mutex::new(parts.zones),
             device_full: AtomicBool::new(false),
             segments: RwLock::new(HashMap::new()),

@@ -277,6 +277,18 @@ impl Timeline {
         Ok(())
     }
 
+    /// Adds the versions of a block on this timeline that have this checksum, the newest first and
+    /// at most `limit` in all. Of runs that cannot be read there are none.
+    pub fn alike(&self, store: &Store, like: (u64, u32), limit: usize, out: &mut Vec<Entry>) {
+        let key = Key { level: 0, index: like.0 };
+        let is_alike = |e: &Entry| e.key == key && e.crc == like.1 && !e.location.is_hole();
+        out.extend(self.pending_entries().into_iter().filter(is_alike));
+        out.truncate(limit);
+        for run in self.runs() {
+            let _ = run.alike(store, like, limit, out);
+        }
+    }
+
     /// How many entries parts of this timeline have that may lie above `after`: an upper bound,
     /// cheap.
     #[must_use]

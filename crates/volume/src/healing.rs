@@ -2,11 +2,15 @@
 
 use std::sync::atomic::Ordering;
 
+use format::map::Entry;
+
 use crate::Result;
 use crate::core::Core;
 
 /// A device that rots all over gets one line in so long.
 const NOTED_EVERY_NS: u64 = 5_000_000_000;
+/// Versions of a block that are tried for the bytes of one that is lost.
+const ALIKE_MAX: usize = 64;
 
 impl Core {
     /// Writes down what readers found wrong since the last call.
@@ -26,7 +30,8 @@ impl Core {
         self.healed_noted_ns.store(now_ns, Ordering::Relaxed);
         let mut parts = Vec::new();
         for (count, how) in [
-            (found.recovered, "written again from another copy"),
+            (found.recovered - found.elsewhere, "written again from another copy"),
+            (found.elsewhere, "with the bytes of another version"),
             (found.transient, "right when read again"),
             (found.unrecoverable, "wrong on every copy: revert to, or read from, another moment"),
         ] {
@@ -36,6 +41,18 @@ impl Core {
         }
         let what = parts.join("; ");
         self.note("heal", "", format!("found wrong, first at byte {}: {what}", found.first_at))
+    }
+
+    /// Versions of a block that have a checksum, on every timeline: those of clones and of other
+    /// moments. Whoever changes the timelines just now is not waited for.
+    pub fn alike(&self, like: (u64, u32)) -> Vec<Entry> {
+        let mut found = Vec::new();
+        if let Some(timelines) = self.timelines.try_read() {
+            for (_, timeline) in timelines.values() {
+                timeline.alike(&self.store, like, ALIKE_MAX, &mut found);
+            }
+        }
+        found
     }
 
     /// Adds a line to the audit log.

@@ -493,6 +493,15 @@ impl Opening {
                 if place.is_none() {
                     self.store.checksum_errors.fetch_add(1, Ordering::Relaxed);
                 }
+                let number = first_block + i as u64;
+                if self.recover_elsewhere(
+                    number,
+                    slot,
+                    place.map(|(at, s)| at + i as u64 * s),
+                    block,
+                ) {
+                    continue;
+                }
                 let text = format!(
                     "block {} of {} (seq {}, {}): checksum {:#010x} expected, {found:#010x} found",
                     first_block + i as u64,
@@ -506,6 +515,21 @@ impl Opening {
             }
         }
         Ok(true)
+    }
+
+    /// Fills a block of which no copy is right from another version with the same bytes. In the
+    /// log it is written again; a home may be about to have another version.
+    fn recover_elsewhere(
+        &self,
+        number: u64,
+        slot: &Slot,
+        at: Option<u64>,
+        block: &mut [u8],
+    ) -> bool {
+        let content = self.store.locate(slot.location).map(|(_, content)| content);
+        let is_for_ever = matches!(content, Ok(Content::Logged | Content::Shared));
+        let place = at.filter(|_| is_for_ever);
+        self.store.recover_elsewhere(number, slot.location, (slot.crc, place, at.is_some()), block)
     }
 
     /// Data and holes in a range, joined, at most `limit` of them. A long range is answered in

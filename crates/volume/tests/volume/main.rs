@@ -9,6 +9,7 @@ mod conversion;
 mod corners;
 mod damage;
 mod dedup;
+mod elsewhere;
 mod extents;
 mod figures;
 mod full;

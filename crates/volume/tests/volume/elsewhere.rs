@@ -1,0 +1,108 @@
+//! A block of which no copy is right: the same bytes may be in another version, or in a clone.
+
+use std::sync::Arc;
+
+use hindsight_volume::{Architecture, ErrorKind, Granularity, Volume, WriteOp};
+use units::{Moment, Seq};
+
+use crate::base::{BLOCK, Rig};
+
+/// Bytes that only versions of these numbers have.
+fn bytes_of(number: u8) -> Vec<u8> {
+    (0..BLOCK as usize).map(|at| (at as u8).wrapping_mul(number) ^ number).collect()
+}
+
+fn put(volume: &Volume, block: u64, number: u8) -> Seq {
+    let bytes = bytes_of(number);
+    let op = WriteOp::Data { offset: block * BLOCK, bytes: &bytes };
+    volume.write_batch(&[op]).expect("written");
+    volume.info().expect("told").latest.seq
+}
+
+fn get(volume: &Volume, block: u64) -> hindsight_volume::Result<Vec<u8>> {
+    let mut bytes = vec![0; BLOCK as usize];
+    volume.read(block * BLOCK, &mut bytes)?;
+    Ok(bytes)
+}
+
+/// Where on the device blocks with these bytes are.
+fn places(rig: &Rig, number: u8) -> Vec<u64> {
+    let mut all = vec![0; 64 << 20];
+    env::Media::read_at(&*rig.media, 0, &mut all).expect("read");
+    let bytes = bytes_of(number);
+    (0..all.len() as u64 - BLOCK)
+        .step_by(64)
+        .filter(|&at| all[at as usize..].starts_with(&bytes))
+        .collect()
+}
+
+fn new() -> (Rig, Arc<Volume>) {
+    let rig = Rig::new();
+    let volume = rig.make("v", Architecture::Logging, Granularity::EveryWrite);
+    (rig, volume)
+}
+
+#[test]
+fn a_block_that_rotted_is_had_from_another_version_and_written_again() {
+    for is_in_runs in [false, true] {
+        let (mut rig, volume) = new();
+        let first = put(&volume, 7, 3);
+        put(&volume, 7, 5);
+        let again = put(&volume, 7, 3);
+        put(&volume, 7, 9);
+        volume.flush().expect("flushed");
+        // In memory or in runs, the map knows of them.
+        let volume = if is_in_runs { rig.restart() } else { volume };
+        let where_they_are = places(&rig, 3);
+        assert_eq!(where_they_are.len(), 2, "each version once");
+        for place in where_they_are {
+            rig.media.rot(place + 100, 1);
+            assert_eq!(places(&rig, 3).len(), 1);
+            for seq in [first, again] {
+                let view = volume.view(&Moment::Seq(seq)).expect("a view");
+                let mut bytes = vec![0; BLOCK as usize];
+                view.read(7 * BLOCK, &mut bytes).expect("from the other one");
+                assert_eq!(bytes, bytes_of(3));
+            }
+            assert_eq!(places(&rig, 3).len(), 2, "it was written again");
+        }
+        let healed = rig.pool().status().healed;
+        assert_eq!((healed.recovered, healed.elsewhere, healed.unrecoverable), (2, 2, 0));
+    }
+}
+
+#[test]
+fn without_another_version_it_is_an_error_and_so_if_that_is_wrong_too() {
+    let (rig, volume) = new();
+    put(&volume, 7, 3);
+    put(&volume, 7, 5);
+    put(&volume, 8, 5);
+    volume.flush().expect("flushed");
+    rig.rot(&bytes_of(5));
+    for block in [7, 8] {
+        assert_eq!(get(&volume, block).expect_err("lost").kind, ErrorKind::Corrupt);
+    }
+    put(&volume, 7, 3);
+    rig.rot(&bytes_of(3));
+    assert_eq!(get(&volume, 7).expect_err("both are wrong").kind, ErrorKind::Corrupt);
+    let healed = rig.pool().status().healed;
+    assert_eq!((healed.recovered, healed.elsewhere), (0, 0));
+}
+
+#[test]
+fn a_clone_that_wrote_the_same_is_another_source() {
+    let (rig, volume) = new();
+    put(&volume, 7, 3);
+    let twin = rig.pool().clone_volume("v", &Moment::Latest, "twin").expect("cloned");
+    put(&volume, 7, 5);
+    put(&twin, 7, 5);
+    volume.flush().expect("flushed");
+    twin.flush().expect("flushed");
+    let both = places(&rig, 5);
+    assert_eq!(both.len(), 2);
+    for place in both {
+        rig.media.rot(place, 0);
+        assert_eq!(get(&volume, 7).expect("had"), bytes_of(5));
+        assert_eq!(get(&twin, 7).expect("had"), bytes_of(5));
+    }
+}
