@@ -50,6 +50,9 @@ pub enum Resync {
     Unused,
     /// Those that need not agree after [`Resync::Unused`] or a discard.
     Loose,
+    /// Those that are computed from others, where they differ: what they are computed from was
+    /// looked at.
+    Computed,
 }
 
 /// An array of bytes with the durability rules of [`env::Media`], stackable.

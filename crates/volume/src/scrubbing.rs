@@ -301,6 +301,10 @@ impl Core {
                 run.suspects = scrub.suspects.take().unwrap_or_default();
                 return self.scrub_catalogue(run, page).map(|()| false);
             }
+            Item::Parity { region } => {
+                run.suspects = scrub.suspects.take().unwrap_or_default();
+                return self.scrub_parity(run, region, bytes).map(|()| false);
+            }
         };
         run.suspects = scrub.suspects.take().unwrap_or_default();
         let losses: Vec<String> = scrub.losses.iter().map(|loss| self.name_of(loss)).collect();
@@ -366,6 +370,26 @@ impl Core {
         Ok(())
     }
 
+    /// Computes parity anew in some bytes of a region; what it is computed from was looked at.
+    fn scrub_parity(&self, run: &mut Run, region: u64, bytes: u64) -> Result<()> {
+        let array = self.array.get();
+        let found = array.and_then(|array| Some((array, array.computed_region(region)?)));
+        run.queue.end();
+        let Some((array, (region, range))) = found else { return Ok(()) };
+        let done = if region == run.record.next { u64::from(run.record.offset) } else { 0 };
+        let start = (range.start + done).min(range.end);
+        let is_huge = range.end - range.start > u64::from(u32::MAX);
+        let end = if is_huge { range.end } else { start.saturating_add(bytes).min(range.end) };
+        array.compute_again(&(start..end))?;
+        run.record.read_bytes += end - start;
+        let is_whole = end == range.end;
+        let offset = u32::try_from(end - range.start).ok().filter(|_| !is_whole);
+        run.record.next = if offset.is_some() { region } else { region + 1 };
+        run.record.offset = offset.unwrap_or(0);
+        run.queue.add_parity(run.record.next);
+        Ok(())
+    }
+
     /// Four places have the superblock, on every copy; they are written again if one is wrong.
     fn scrub_superblocks(&self, run: &mut Run) -> Result<()> {
         let _books = self.books.lock();
@@ -400,7 +424,13 @@ impl Core {
                 run.suspects = Suspects::default();
                 run.queue.add_catalogue(0);
             }
-            ScrubPhase::Catalogue => return Ok(true),
+            // Where something is lost, what is computed may be what gives it back one day.
+            ScrubPhase::Catalogue if record.lost == 0 => {
+                record.phase = ScrubPhase::Parity;
+                record.next = 0;
+                run.queue.add_parity(0);
+            }
+            ScrubPhase::Catalogue | ScrubPhase::Parity => return Ok(true),
         }
         Ok(false)
     }

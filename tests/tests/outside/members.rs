@@ -245,6 +245,52 @@ fn a_spare_takes_the_place_of_a_member_that_is_gone() -> Result<()> {
 }
 
 #[test]
+fn a_pool_with_parity_heals_loses_a_member_and_gets_another() -> Result<()> {
+    for (stack, lost) in [
+        ("parity(a.img, b.img, c.img)", &["b.img"][..]),
+        ("parity[failures=2](a.img, b.img, c.img, d.img)", &["a.img", "d.img"][..]),
+    ] {
+        let mut random = Random::new(seed("parity"));
+        let folder = folder()?;
+        let mut server = on(stack, &folder)?;
+        server.run(&["volume", "create", "v", "--size", "16MiB"])?;
+        let mut image = Image::zeros(VOLUME_BYTES);
+        write_some(&server, &mut random, &mut image)?;
+        let pool = server.pool().to_owned();
+        server.stop()?;
+        let spoiled = spoil(&pool.join("c.img"), &mut random)?;
+        ensure!(spoiled > 100, "{spoiled} blocks were spoiled");
+        server.up()?;
+        check(&server, &image)?;
+        server.run(&["pool", "scrub", "--wait"])?;
+        ensure!(status(&server)?["healed"]["recovered"] != 0, "nothing was healed");
+        write_some(&server, &mut random, &mut image)?;
+        server.kill();
+        for member in lost {
+            fs::remove_file(pool.join(member))?;
+        }
+        server.up()?;
+        ensure!(status(&server)?["state"] == "degraded", "without {lost:?}");
+        check(&server, &image)?;
+        write_some(&server, &mut random, &mut image)?;
+        for member in lost {
+            let path = pool.join(member).display().to_string();
+            server.run(&["pool", "replace", &path, &format!("new-{member}")])?;
+        }
+        write_some(&server, &mut random, &mut image)?;
+        let began = Instant::now();
+        while status(&server)?["state"] != "online" {
+            ensure!(began.elapsed() < PATIENCE, "{}", status(&server)?["members"]);
+            std::thread::sleep(Duration::from_millis(100));
+        }
+        server.kill();
+        server.up()?;
+        check(&server, &image)?;
+    }
+    Ok(())
+}
+
+#[test]
 fn a_pool_grows_by_new_members_and_has_everything() -> Result<()> {
     let mut random = Random::new(seed("grown"));
     let folder = folder()?;

@@ -78,12 +78,34 @@ impl Array {
         let region_bytes = self.shared.book.lock().label.region_bytes;
         let settle = |region: &usize| {
             let bytes = self.bytes_of(*region, region_bytes);
-            self.top.resync(bytes.start, bytes.end - bytes.start, Resync::All).is_ok()
+            let length = bytes.end - bytes.start;
+            self.top.resync(bytes.start, length, Resync::Computed).is_ok()
         };
         let (settled, others) = regions.into_iter().partition::<Vec<_>, _>(settle);
         // What cannot be read now may be later.
         self.unsettled.lock().clone_from(&others);
         settled
+    }
+
+    /// The bytes of the first used region from a number on, with that number, if there is parity.
+    #[must_use]
+    pub fn computed_region(&self, from: u64) -> Option<(u64, Range<u64>)> {
+        self.parity.as_ref()?;
+        let book = self.shared.book.lock();
+        let count = book.regions.count as usize;
+        let first = usize::try_from(from).unwrap_or(usize::MAX).min(count);
+        let region = (first..count).find(|&region| is_set(&book.regions.used, region))?;
+        Some((region as u64, self.bytes_of(region, book.label.region_bytes)))
+    }
+
+    /// Computes the parity of a range anew where it differs. Only after everything in it was looked
+    /// at, and what was wrong is right: parity of what rotted could heal nothing any more.
+    ///
+    /// # Errors
+    /// Those of the device.
+    pub fn compute_again(&self, range: &Range<u64>) -> Result<()> {
+        let _work = self.work.lock();
+        self.top.resync(range.start, range.end - range.start, Resync::Computed)
     }
 
     /// Computes the parity of regions where it is loose, of so many bytes; which ones agree now.

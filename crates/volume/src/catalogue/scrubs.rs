@@ -24,6 +24,8 @@ pub enum ScrubPhase {
     Runs,
     /// The catalogue.
     Catalogue,
+    /// What is computed from the rest, if all of that was right or is again.
+    Parity,
 }
 
 /// How far a scrub is, and what it has found.
@@ -40,7 +42,7 @@ pub struct ScrubRecord {
     pub stopped: bool,
     /// What it is looking at.
     pub phase: ScrubPhase,
-    /// The zone, the run, or the page of the catalogue that comes next.
+    /// The zone, the run, the page of the catalogue, or the region of the array that comes next.
     pub next: u64,
     /// Bytes of the segment, or pages of the run, that it is done with.
     pub offset: u32,

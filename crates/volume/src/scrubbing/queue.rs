@@ -13,11 +13,22 @@ const ROUNDS_MAX: u32 = 8;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Item {
     /// A segment in a zone.
-    Segment { zone: u32, number: u64 },
+    Segment {
+        zone: u32,
+        number: u64,
+    },
     /// A run of a timeline, or of times (of timeline 0).
-    Run { number: u64, owner: u64 },
+    Run {
+        number: u64,
+        owner: u64,
+    },
     /// Pages of the catalogue from this one on.
-    Catalogue { page: u64 },
+    Catalogue {
+        page: u64,
+    },
+    Parity {
+        region: u64,
+    },
 }
 
 /// What is to be looked at in the phase at hand.
@@ -57,6 +68,10 @@ impl Queue {
                 queue.add_catalogue(record.next);
                 queue.done = (segments.len() + runs.len()) as u64;
             }
+            ScrubPhase::Parity => {
+                queue.add_parity(record.next);
+                queue.done = (segments.len() + runs.len() + 1) as u64;
+            }
         }
         queue
     }
@@ -78,6 +93,7 @@ impl Queue {
             Some(Item::Segment { zone, .. }) => u64::from(zone),
             Some(Item::Run { number, .. }) => number,
             Some(Item::Catalogue { page }) => page,
+            Some(Item::Parity { region }) => region,
             None => u64::MAX,
         }
     }
@@ -103,6 +119,11 @@ impl Queue {
     /// Adds the catalogue from a page on.
     pub fn add_catalogue(&mut self, page: u64) {
         self.items.push_back(Item::Catalogue { page });
+    }
+
+    /// Adds what is computed, from a region on.
+    pub fn add_parity(&mut self, region: u64) {
+        self.items.push_back(Item::Parity { region });
     }
 
     /// Goes on with the catalogue at a page, or is done with it.
