@@ -15,7 +15,7 @@ use sim::{Random, SimMedia};
 
 const LEN_BYTES: u64 = 9 << 20;
 /// Of each side of a parity.
-const JOURNAL_BYTES: u64 = 2 * hindsight_block::stack::JOURNAL_BYTES;
+const JOURNAL_BYTES: u64 = 4 * hindsight_block::stack::JOURNAL_BYTES;
 
 type Device = Arc<dyn BlockDevice>;
 
@@ -125,12 +125,12 @@ fn on_every_device(rule: impl Fn(&Device)) {
         array("stripe(mirror(a, b), mirror(c, d))", LEN_BYTES / 2),
         array("mirror(stripe[chunk=4KiB](a, b, c), stripe(d, e, f))", LEN_BYTES / 3),
         array("parity(a, b, c)", JOURNAL_BYTES + LEN_BYTES / 2),
-        array("parity[journal=64KiB](a, b, c)", (128 << 10) + LEN_BYTES / 2),
+        array("parity[journal=64KiB](a, b, c)", (256 << 10) + LEN_BYTES / 2),
         array("parity[failures=2,chunk=4KiB](a, b, c, d, e)", JOURNAL_BYTES + LEN_BYTES / 3),
         array("stripe(parity(a, b, c), parity(d, e, f))", JOURNAL_BYTES + LEN_BYTES / 4),
         array(
             "parity[journal=64KiB](integrity(a), integrity(b), integrity(c))",
-            IntegrityDevice::<Device>::bytes_below((128 << 10) + LEN_BYTES / 2),
+            IntegrityDevice::<Device>::bytes_below((256 << 10) + LEN_BYTES / 2),
         ),
         array("parity(a, b, stripe(c, d))", JOURNAL_BYTES + LEN_BYTES / 2),
     ];

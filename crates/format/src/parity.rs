@@ -1,10 +1,11 @@
 //! What the parity layer keeps at the beginning of each of its sides: a journal of two slots, each
-//! with a record. `docs/format/parity.md`.
+//! with a record, and two areas of pending entries. `docs/format/parity.md`.
 //!
 //! 1. A record's checksum covers its header and its list; the list has a checksum of the cells of
 //!    each of its entries. So a record of which anything is missing is told from one that is whole.
 //! 2. A record holds its own place and the identity of whoever wrote it: one of another place, or
 //!    of an earlier use of the device, is damage.
+//! 3. A pending entry's checksum covers its bytes as well; it holds its epoch and its number in it.
 
 use std::fmt::Write as _;
 
@@ -26,9 +27,11 @@ pub mod layout {
     pub(crate) const SEQUENCE: Field = Field::new("sequence", 32, 8);
     pub(crate) const ADDRESS: Field = Field::new("address", 40, 8);
     pub(crate) const COUNT: Field = Field::new("count", 48, 4);
-    pub(crate) const ZERO: Field = Field::new("zero", 52, 12);
+    pub(crate) const ZERO: Field = Field::new("zero", 52, 4);
+    pub(crate) const EPOCH: Field = Field::new("epoch", 56, 8);
     /// Of the header, in order.
-    pub const FIELDS: &[Field] = &[MAGIC, CRC, FORMAT_VERSION, ID, SEQUENCE, ADDRESS, COUNT, ZERO];
+    pub const FIELDS: &[Field] =
+        &[MAGIC, CRC, FORMAT_VERSION, ID, SEQUENCE, ADDRESS, COUNT, ZERO, EPOCH];
     const _: () = assert!(tile(FIELDS, BYTES));
 
     /// Of an entry.
@@ -40,6 +43,19 @@ pub mod layout {
     /// Of an entry, in order.
     pub const ENTRY_FIELDS: &[Field] = &[OFFSET, CELLS_CRC, CELLS, SIDE];
     const _: () = assert!(tile(ENTRY_FIELDS, ENTRY_BYTES));
+
+    /// Of a pending entry; its bytes follow.
+    pub const PENDING_BYTES: usize = 64;
+    pub(crate) const OF_EPOCH: Field = Field::new("epoch", 32, 8);
+    pub(crate) const AT: Field = Field::new("offset", 40, 8);
+    pub(crate) const INDEX: Field = Field::new("index", 48, 4);
+    pub(crate) const LENGTH: Field = Field::new("length", 52, 4);
+    pub(crate) const BEFORE: Field = Field::new("before", 56, 4);
+    pub(crate) const PENDING_ZERO: Field = Field::new("zero", 60, 4);
+    /// Of a pending entry, in order.
+    pub const PENDING_FIELDS: &[Field] =
+        &[MAGIC, CRC, FORMAT_VERSION, ID, OF_EPOCH, AT, INDEX, LENGTH, BEFORE, PENDING_ZERO];
+    const _: () = assert!(tile(PENDING_FIELDS, PENDING_BYTES));
 }
 
 /// Bytes of a cell.
@@ -47,6 +63,9 @@ pub const CELL_BYTES: usize = 4096;
 /// The magic of a record: `HINDPRTY`, as bytes.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"HINDPRTY");
 const SALT: u32 = u32::from_le_bytes(*b"prty");
+/// The magic of a pending entry: `HINDPEND`, as bytes.
+pub const PENDING_MAGIC: u64 = u64::from_le_bytes(*b"HINDPEND");
+const PENDING_SALT: u32 = u32::from_le_bytes(*b"pend");
 
 /// Cells that belong on a side, one after another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,6 +101,8 @@ pub struct Record {
     pub id: u128,
     /// One more than that of the record before.
     pub sequence: u64,
+    /// The epoch of the oldest pending entries that no record has.
+    pub epoch: u64,
     /// What belongs where.
     pub entries: Vec<Entry>,
 }
@@ -115,6 +136,7 @@ impl Record {
         put(&mut b, layout::SEQUENCE, self.sequence);
         put(&mut b, layout::ADDRESS, address);
         put(&mut b, layout::COUNT, self.entries.len() as u64);
+        put(&mut b, layout::EPOCH, self.epoch);
         let places = b[layout::BYTES..].chunks_exact_mut(layout::ENTRY_BYTES);
         for (bytes, entry) in places.zip(&self.entries) {
             assert!(entry.cells > 0 && entry.offset.is_multiple_of(CELL_BYTES as u64), "{entry:?}");
@@ -159,7 +181,8 @@ impl Record {
             place.require(is_aligned, "a multiple of 4096", entry.offset)?;
             entries.push(entry);
         }
-        Ok(Record { id, sequence: get(b, layout::SEQUENCE), entries })
+        let (sequence, epoch) = (get(b, layout::SEQUENCE), get(b, layout::EPOCH));
+        Ok(Record { id, sequence, epoch, entries })
     }
 
     /// Bytes of all cells.
@@ -171,8 +194,10 @@ impl Record {
     /// The record as text.
     #[must_use]
     pub fn explain(&self) -> String {
-        let mut text =
-            format!("parity record\n  id        {:032x}\n  sequence  {}\n", self.id, self.sequence);
+        let mut text = format!(
+            "parity record\n  id        {:032x}\n  sequence  {}\n  epoch     {}\n",
+            self.id, self.sequence, self.epoch
+        );
         for entry in &self.entries {
             writeln!(
                 text,
@@ -182,5 +207,88 @@ impl Record {
             .expect("a String takes all");
         }
         text
+    }
+}
+
+/// What was written and waits for its record; or a note that some of that does not any more.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pending {
+    /// The identity of the array.
+    pub id: u128,
+    /// One more than that of the entries which were in the other area before.
+    pub epoch: u64,
+    /// How many entries of its epoch are before it.
+    pub index: u32,
+    /// The byte offset in the layer where the bytes belong; of a note, where a stripe begins.
+    pub offset: u64,
+    /// Entries of the stripe with lower numbers do not count any more: a note, without bytes. 0 of
+    /// others.
+    pub before: u32,
+    /// The bytes.
+    pub bytes: Vec<u8>,
+}
+
+/// Bytes that a pending entry with so many bytes takes of its area.
+#[must_use]
+pub fn pending_bytes(length: usize) -> usize {
+    (layout::PENDING_BYTES + length).next_multiple_of(CELL_BYTES)
+}
+
+/// Bytes of the pending entry that begins with these, by what it says.
+///
+/// # Errors
+/// `NotThis`.
+pub fn peek_pending_bytes(bytes: &[u8], address: u64) -> Result<usize> {
+    let place = Place { structure: "pending entry", address };
+    let b = place.require_bytes(bytes, layout::PENDING_BYTES)?;
+    place.require_magic(get(b, layout::MAGIC), PENDING_MAGIC)?;
+    Ok(pending_bytes(get_u32(b, layout::LENGTH) as usize))
+}
+
+impl Pending {
+    /// The entry as it lies in its area.
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
+        let end = layout::PENDING_BYTES + self.bytes.len();
+        let mut b = vec![0; pending_bytes(self.bytes.len())];
+        put(&mut b, layout::MAGIC, PENDING_MAGIC);
+        put(&mut b, layout::FORMAT_VERSION, u64::from(FORMAT_VERSION));
+        put_u128(&mut b, layout::ID, self.id);
+        put(&mut b, layout::OF_EPOCH, self.epoch);
+        put(&mut b, layout::AT, self.offset);
+        put(&mut b, layout::INDEX, u64::from(self.index));
+        put(&mut b, layout::LENGTH, self.bytes.len() as u64);
+        put(&mut b, layout::BEFORE, u64::from(self.before));
+        b[layout::PENDING_BYTES..end].copy_from_slice(&self.bytes);
+        let crc = structure_crc(PENDING_SALT, &b, layout::CRC);
+        put(&mut b, layout::CRC, u64::from(crc));
+        b
+    }
+
+    /// Decodes the entry at the byte offset `address` of the array `id`; `bytes` may be longer.
+    ///
+    /// # Errors
+    /// `NotThis`, `Checksum`, `Version` (in this order of checking), or `Invalid`.
+    pub fn decode(bytes: &[u8], address: u64, id: u128) -> Result<Pending> {
+        let place = Place { structure: "pending entry", address };
+        let b = place.require_bytes(bytes, peek_pending_bytes(bytes, address)?)?;
+        verify_crc(place, PENDING_SALT, b, layout::CRC)?;
+        place.require_version(get_u32(b, layout::FORMAT_VERSION))?;
+        let found = get_u128(b, layout::ID);
+        place.require(found == id, "the array's identity", format!("{found:032x}"))?;
+        verify_zero(place, b, layout::PENDING_ZERO)?;
+        let end = layout::PENDING_BYTES + get_u32(b, layout::LENGTH) as usize;
+        verify_zero_bytes(place, &b[end..], end)?;
+        let bytes = b[layout::PENDING_BYTES..end].to_vec();
+        let before = get_u32(b, layout::BEFORE);
+        place.require((before == 0) != bytes.is_empty(), "bytes, or a note", before)?;
+        Ok(Pending {
+            id,
+            epoch: get(b, layout::OF_EPOCH),
+            index: get_u32(b, layout::INDEX),
+            offset: get(b, layout::AT),
+            before,
+            bytes,
+        })
     }
 }

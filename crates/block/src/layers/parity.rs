@@ -10,9 +10,11 @@
 //!    writes a stripe in place holds its gate alone.
 //! 4. A stripe of which only a part is written goes through the journal first, and so does one that
 //!    is in the journal already.
+//! 5. What waits is in the pending log before its write is answered: it is there though the process
+//!    ends.
 //!
 //! Locks, in this order: ranges of writers, the journal, the right to write whole stripes, a
-//! stripe's gate, the cache.
+//! stripe's gate, the pending log, the cache.
 
 use std::borrow::Cow;
 use std::io::IoSlice;
@@ -24,6 +26,7 @@ use self::cache::Cache;
 use self::journal::Journal;
 use self::layout::CELL;
 pub use self::layout::Layout;
+use self::pending::Pending;
 use super::gates::{Gates, Held};
 use super::mirror::is_its_fault;
 use super::{Keeper, Side, Standing};
@@ -35,6 +38,7 @@ mod cache;
 mod codes;
 mod journal;
 mod layout;
+mod pending;
 mod rows;
 mod settle;
 
@@ -52,6 +56,7 @@ pub struct ParityDevice {
     id: u128,
     len_bytes: u64,
     cache: Mutex<Cache>,
+    pending: Mutex<Pending>,
     journal: Mutex<Journal>,
     /// Whoever writes a whole stripe in place shares it; who takes what waits has it alone.
     directs: RwLock<()>,
@@ -80,6 +85,7 @@ impl ParityDevice {
             id,
             len_bytes: layout.len_bytes(shortest),
             cache: Mutex::new(Cache::new(layout)),
+            pending: Mutex::new(Pending::new(layout.slot_bytes)),
             journal: Mutex::new(Journal::new(sides.len())),
             directs: RwLock::new(()),
             gates: Gates::new(),
@@ -242,6 +248,7 @@ impl BlockDevice for ParityDevice {
             return Ok(());
         }
         let mut journal = self.journal.lock();
+        self.release_pending(&mut journal, stripes.clone())?;
         self.release(&mut journal, stripes.clone())?;
         self.cache.lock().loose.insert(stripes.clone());
         let count = stripes.end - stripes.start;

@@ -53,6 +53,8 @@ struct Model {
     was_any: Vec<bool>,
     /// Written since the last flush that succeeded.
     maybe: Vec<(u64, Vec<u8>)>,
+    /// What is being written and was not answered.
+    under_way: Option<(u64, Vec<u8>)>,
     /// Regions in which all that is there agrees.
     used: Vec<bool>,
 }
@@ -66,6 +68,7 @@ impl Model {
             is_any: vec![true; len / SECTOR],
             was_any: vec![true; len / SECTOR],
             maybe: Vec::new(),
+            under_way: None,
             used: vec![false; len.div_ceil(MIB as usize)],
         }
     }
@@ -74,6 +77,7 @@ impl Model {
         let at = offset as usize;
         self.now[at..at + bytes.len()].copy_from_slice(bytes);
         self.is_any[at / SECTOR..(at + bytes.len()) / SECTOR].fill(false);
+        self.under_way = None;
     }
 
     fn touch(&mut self, offset: u64, length: u64) {
@@ -123,6 +127,23 @@ impl Model {
         self.maybe.clear();
     }
 
+    /// Every sector is as the last write made it that returned, or as the one that did not would
+    /// have. Where members were lost, what was being written may be anything.
+    fn check_killed(&mut self, array: &Array, is_lost: bool, seed: u64) {
+        let found = read(array, 0, self.now.len());
+        let (from, bytes) = self.under_way.take().unwrap_or_default();
+        let (from, to) = (from as usize, from as usize + bytes.len());
+        for (number, sector) in found.chunks(SECTOR).enumerate() {
+            let at = number * SECTOR;
+            let is_under_way = at >= from && at < to;
+            let is_right = self.is_any[number]
+                || self.now[at..at + SECTOR] == *sector
+                || (is_under_way && (is_lost || bytes[at - from..at - from + SECTOR] == *sector));
+            assert!(is_right, "seed {seed}: sector {number} of {}", self.case.stack);
+        }
+        self.now.clone_from(&found);
+    }
+
     /// All ways of having what is used agree.
     fn check_copies(&self, array: &Array, seed: u64) {
         for region in (0..self.used.len()).filter(|&region| self.used[region]) {
@@ -161,6 +182,7 @@ fn exercise(array: &Array, random: &mut Random, model: &mut Model) -> Option<()>
         let bytes = noise(random, length);
         model.touch(offset, length);
         model.maybe.push((offset, bytes.clone()));
+        model.under_way = Some((offset, bytes.clone()));
         array.write_at(offset, &[IoSlice::new(&bytes)]).ok()?;
         model.wrote(offset, &bytes);
         if random.chance(200) {
@@ -269,6 +291,56 @@ fn nothing_flushed_is_lost_though_members_are_lost_with_the_power() {
     }
 }
 
+/// The process ends at any point, the machine goes on; perhaps members are lost as well.
+fn run_killed(seed: u64) {
+    let case = &CASES[(seed % 4) as usize];
+    let mut random = Random::new(seed);
+    let rig = Rig::new(case.stack, case.data_bytes, 2000 + seed);
+    let count = rig.media.len();
+    let mut model = Model::new(case, rig.open().len_bytes() as usize);
+    for _ in 0..8 {
+        let array = rig.open();
+        exercise(&array, &mut random, &mut model);
+        rig.media[0].halt_after(random.below(60));
+        while exercise(&array, &mut random, &mut model).is_some() {}
+        drop(array);
+        rig.kill();
+        let mut lost = Vec::new();
+        if random.chance(300) {
+            lost = (0..case.failures).map(|_| random.below(count as u64) as usize).collect();
+        }
+        while random.chance(400) {
+            // And again while it is opened.
+            rig.media[0].halt_after(random.below(30));
+            if let Ok(array) = rig.try_open(&lost) {
+                let _ = array.end_settling();
+            }
+            rig.kill();
+        }
+        let array = rig.open_without(&lost);
+        model.check_killed(&array, !lost.is_empty(), seed);
+        drop(array);
+        rig.kill();
+        let array = rig.open();
+        bring_up(&array);
+        assert_eq!(standings(&array), vec![Standing::In; count], "seed {seed}");
+        model.check_killed(&array, false, seed);
+        if random.chance(300) {
+            array.close().expect("closed");
+            drop(array);
+            model.check_copies(&rig.open(), seed);
+        }
+        model.flushed();
+    }
+}
+
+#[test]
+fn nothing_that_was_answered_is_lost_when_the_process_ends() {
+    for seed in 0..48 {
+        run_killed(seed);
+    }
+}
+
 /// More of the same: `PARITY_SEEDS=from..to`.
 #[test]
 fn seeds_of_choice() {
@@ -276,5 +348,6 @@ fn seeds_of_choice() {
     let (from, to) = seeds.split_once("..").expect("from..to");
     for seed in from.parse().expect("a number")..to.parse().expect("a number") {
         run(seed);
+        run_killed(seed);
     }
 }

@@ -11,8 +11,8 @@ use sim::{Random, SimMedia};
 
 pub const MIB: u64 = 1 << 20;
 pub const AREA_BYTES: u64 = MIB;
-/// Bytes of both slots of the journals here.
-pub const JOURNAL_BYTES: u64 = 2 * (64 << 10);
+/// Bytes of the journals here: two slots, two areas.
+pub const JOURNAL_BYTES: u64 = 4 * (64 << 10);
 
 pub struct Rig {
     pub stack: Stack,
@@ -69,6 +69,11 @@ impl Rig {
 
     pub fn crash(&self, random: &mut Random) {
         self.media.iter().for_each(|media| media.crash(random));
+    }
+
+    /// The process ends; the machine goes on.
+    pub fn kill(&self) {
+        self.media.iter().for_each(|media| media.kill());
     }
 }
 

@@ -6,7 +6,7 @@ use hindsight_format::crypt::CryptHeader;
 use hindsight_format::integrity::{ChecksumSector, IntegrityHeader, SECTOR_BLOCKS};
 use hindsight_format::label::{Label, Member, MemberStanding, Regions};
 use hindsight_format::map::{Entry, Key, LeafBuilder, LeafPage};
-use hindsight_format::parity::{Entry as ParityEntry, Record};
+use hindsight_format::parity::{Entry as ParityEntry, Pending, Record};
 use hindsight_format::run::{IndexEntry, IndexPage, RunFooter};
 use hindsight_format::segment::SegmentHeader;
 use hindsight_format::superblock::Superblock;
@@ -240,12 +240,17 @@ pub fn checksum_sector() -> ChecksumSector {
 
 pub fn parity_record() -> Record {
     let entry = |side: u16, cells| ParityEntry {
-        offset: 131_072 + 8192 * u64::from(side),
+        offset: 262_144 + 8192 * u64::from(side),
         cells_crc: block_crc(&vec![0x5a; usize::from(cells) * 4096]),
         cells,
         side,
     };
-    Record { id: POOL_ID, sequence: 7, entries: vec![entry(0, 1), entry(2, 2)] }
+    Record { id: POOL_ID, sequence: 7, epoch: 5, entries: vec![entry(0, 1), entry(2, 2)] }
+}
+
+pub fn pending_entry() -> Pending {
+    let bytes = b"waits".to_vec();
+    Pending { id: POOL_ID, epoch: 5, index: 3, offset: 70_000, before: 0, bytes }
 }
 
 pub fn crypt_header() -> CryptHeader {

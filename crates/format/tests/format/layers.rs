@@ -3,7 +3,7 @@
 use hindsight_format::checksum::salted_crc;
 use hindsight_format::crypt::{CryptHeader, SECTORS_MAX};
 use hindsight_format::integrity::{BLOCKS_MAX, ChecksumSector, IntegrityHeader, SECTOR_BLOCKS};
-use hindsight_format::parity::{Record, peek_header_bytes};
+use hindsight_format::parity::{Pending, Record, peek_header_bytes, peek_pending_bytes};
 use hindsight_format::{FormatErrorKind, Result};
 use proptest::prelude::{ProptestConfig, any, proptest};
 
@@ -132,7 +132,7 @@ fn a_parity_record_of_elsewhere_is_refused_and_a_liar_asks_for_no_memory() {
         Record::decode(&bytes, 65_536, record.id).unwrap_err().kind
     };
     assert_eq!(forged(12, 2), FormatErrorKind::Version);
-    assert_eq!(forged(60, 1), FormatErrorKind::Invalid, "padding");
+    assert_eq!(forged(52, 1), FormatErrorKind::Invalid, "padding");
     assert_eq!(forged(4000, 1), FormatErrorKind::Invalid, "behind the list");
     assert_eq!(forged(64, 1), FormatErrorKind::Invalid, "not at a cell");
     assert_eq!(forged(76, 0), FormatErrorKind::Invalid, "no cells");
@@ -140,6 +140,41 @@ fn a_parity_record_of_elsewhere_is_refused_and_a_liar_asks_for_no_memory() {
     let mut many = bytes.clone();
     many[48..52].fill(0xff);
     assert_eq!(peek_header_bytes(&many, 65_536).map(|b| b >> 36), Ok(1));
+}
+
+#[test]
+fn every_flipped_bit_of_a_pending_entry_is_an_error_and_so_is_one_of_elsewhere() {
+    let entry = examples::pending_entry();
+    let note = Pending { before: 9, bytes: Vec::new(), ..entry.clone() };
+    for entry in [&entry, &note] {
+        let mut bytes = entry.encode();
+        let decode = |bytes: &[u8]| Pending::decode(bytes, 0, entry.id);
+        assert_eq!(decode(&bytes), Ok(entry.clone()));
+        for bit in 0..bytes.len() * 8 {
+            bytes[bit / 8] ^= 1 << (bit % 8);
+            assert!(decode(&bytes).is_err(), "bit {bit}");
+            bytes[bit / 8] ^= 1 << (bit % 8);
+        }
+        for length in 0..bytes.len() {
+            assert!(decode(&bytes[..length]).is_err(), "{length} bytes");
+        }
+        let kind = Pending::decode(&bytes, 0, entry.id ^ 1).unwrap_err().kind;
+        assert_eq!(kind, FormatErrorKind::Invalid);
+    }
+    let neither = Pending { bytes: Vec::new(), ..entry.clone() }.encode();
+    let both = Pending { before: 1, ..entry.clone() }.encode();
+    for bytes in [neither, both] {
+        let kind = Pending::decode(&bytes, 0, entry.id).unwrap_err().kind;
+        assert_eq!(kind, FormatErrorKind::Invalid);
+    }
+    for (length, bytes) in [(0, 4096), (4032, 4096), (4033, 8192), (65_000, 65_536)] {
+        let entry =
+            Pending { bytes: vec![7; length], before: u32::from(length == 0), ..note.clone() };
+        let encoded = entry.encode();
+        assert_eq!(encoded.len(), bytes);
+        assert_eq!(peek_pending_bytes(&encoded, 0), Ok(bytes));
+        assert_eq!(Pending::decode(&encoded, 0, entry.id), Ok(entry));
+    }
 }
 
 #[test]

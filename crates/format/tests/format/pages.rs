@@ -44,6 +44,7 @@ const TABLES: &[Table] = &[
     table("pack", "version in the directory", pack::layout::VERSION_FIELDS),
     table("parity", "parity record", parity::layout::FIELDS),
     table("parity", "entry of a parity record", parity::layout::ENTRY_FIELDS),
+    table("parity", "pending entry", parity::layout::PENDING_FIELDS),
     table("time-run", "time entry", time::layout::FIELDS),
     table("trace", "trace header", trace::layout::FIELDS),
     table("trace", "frame header", trace::layout::FRAME_FIELDS),
@@ -64,6 +65,7 @@ fn examples() -> Vec<(&'static str, &'static str, Vec<u8>)> {
         ("map-run", "index page", examples::index().to_vec()),
         ("map-run", "run footer", examples::footer().encode(examples::page(2)).to_vec()),
         ("parity", "parity record", examples::parity_record().encode(65_536)),
+        ("parity", "pending entry", examples::pending_entry().encode()),
         ("time-run", "time page", examples::time_page().to_vec()),
         ("trace", "trace", examples::trace()),
     ]

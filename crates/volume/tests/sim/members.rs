@@ -18,13 +18,15 @@ pub fn stack_of(seed: u64) -> Stack {
     stacks[(seed % 3) as usize].parse().expect("a stack")
 }
 
-/// The stack of a seed, with parity.
+/// The stack of a seed, with parity. Two wrong cells in a row can only be told by checksums below
+/// the parity.
 pub fn parity_of(seed: u64) -> Stack {
     let stacks = [
+        "parity[journal=256KiB](integrity(a), integrity(b), integrity(c))",
+        "parity[failures=2,journal=1MiB](integrity(a), integrity(b), integrity(c), integrity(d))",
+        "parity[chunk=16KiB,journal=64KiB](integrity(a), integrity(b), integrity(c), integrity(d))",
+        // Its first member rots, but does not lie.
         "parity[journal=256KiB](a, b, c)",
-        "parity[failures=2,journal=1MiB](a, b, c, d)",
-        "parity[chunk=16KiB,journal=64KiB](a, b, c, d)",
-        "integrity(parity[journal=256KiB](a, b, c))",
     ];
     stacks[(seed % 4) as usize].parse().expect("a stack")
 }
@@ -82,7 +84,9 @@ impl World {
         }
         let Some(somewhere) = self.media.somewhere(&mut self.random) else { return };
         self.lies += 1;
-        match self.random.below(6) {
+        let stack = self.stack.as_ref().expect("on a stack");
+        let is_told = !stack.has_parity() || stack.to_string().contains("integrity");
+        match self.random.below(if is_told { 6 } else { 3 }) {
             0..3 => self.media.rot(somewhere, self.random.below(8) as u8),
             3 => self.media.trick(Trick::LoseWrite),
             4 => self.media.trick(Trick::MisdirectWrite(somewhere)),

@@ -176,13 +176,16 @@ impl Cache {
         }
     }
 
-    /// Lets everything drain that waits, if nothing does.
-    pub fn drain(&mut self) -> bool {
-        if self.draining.is_empty() {
-            self.draining = std::mem::take(&mut self.waiting);
-            self.cost = 0;
-        }
-        !self.draining.is_empty()
+    /// Whether anything waits.
+    pub fn has_waiting(&self) -> bool {
+        !self.waiting.is_empty()
+    }
+
+    /// Lets everything drain that waits; nothing drains now.
+    pub fn drain(&mut self) {
+        assert!(self.draining.is_empty(), "one record after the other");
+        self.draining = std::mem::take(&mut self.waiting);
+        self.cost = 0;
     }
 }
 
@@ -263,7 +266,8 @@ mod tests {
         insert(&mut cache, 5, 2, 2);
         cache.forget(5, &placed);
         assert_eq!((cache.cost, cache.waiting(5).len()), (2, 1));
-        assert!(cache.drain() && cache.is_held(5) && cache.cost == 0);
+        cache.drain();
+        assert!(!cache.has_waiting() && cache.is_held(5) && cache.cost == 0);
         assert_eq!(cache.get(5, 2).expect("it drains").bytes[0], 2);
         insert(&mut cache, 5, 2, 3);
         assert_eq!(cache.overlay(5, 0..4)[0].1.bytes[0], 3);

@@ -28,6 +28,8 @@ const SLOTS: u64 = 2;
 pub struct Journal {
     /// The number of the next record.
     pub sequence: u64,
+    /// The epoch in the newest durable record: entries of those before it do not count any more.
+    pub recorded: u64,
     /// The newest record if it is durable and has still to be placed.
     durable: Option<Arc<Draining>>,
     /// For each side, how often it had been out when it got these records.
@@ -98,7 +100,7 @@ impl ParityDevice {
             device.allocate(0, layout.journal_bytes())?;
         }
         for sequence in 1..=SLOTS {
-            let record = Record { id, sequence, entries: Vec::new() };
+            let record = Record { id, sequence, epoch: 0, entries: Vec::new() };
             let at = slot_of(sequence) * layout.slot_bytes;
             let bytes = record.encode(at);
             below.iter().try_for_each(|device| device.write_at(at, &[IoSlice::new(&bytes)]))?;
@@ -115,7 +117,8 @@ impl ParityDevice {
         let mut journal = self.journal.lock();
         let mut found: Vec<Draining> = (0..SLOTS).filter_map(|slot| self.newest(slot)).collect();
         found.sort_unstable_by_key(|draining| draining.record.sequence);
-        let Some(newest) = found.last().map(|draining| draining.record.sequence) else {
+        let last = found.last().map(|draining| &draining.record);
+        let Some((newest, epoch)) = last.map(|record| (record.sequence, record.epoch)) else {
             let kind = DeviceErrorKind::Corrupt;
             let text = "no side has a sound record of the parity's journal";
             return Err(self.error(Operation::Read, (0, 0), kind, text));
@@ -137,6 +140,7 @@ impl ParityDevice {
             self.ask_all(Operation::Flush, |side| side.device.flush())?;
         }
         journal.sequence = newest + 1;
+        self.replay(&mut journal, epoch)?;
         (0..SLOTS).try_for_each(|_| self.write_empty(&mut journal))
     }
 
@@ -181,15 +185,30 @@ impl ParityDevice {
             && entry.offset.checked_add(entry.bytes() as u64).is_some_and(|to| to <= end)
     }
 
+    /// Takes what waits, so that it can go into a record; false if nothing is to go there.
+    ///
+    /// An area is left for the other one only when a record says so of the one before: what the
+    /// other one has does not count then.
+    fn begin(&self, journal: &Journal) -> bool {
+        // What was written by those who are writing stripes is there, or waits.
+        let _alone = self.directs.write();
+        let mut pending = self.pending.lock();
+        let mut cache = self.cache.lock();
+        if !cache.draining.is_empty() || pending.epoch != journal.recorded {
+            return true;
+        }
+        if !cache.has_waiting() && !pending.is_used() {
+            return false;
+        }
+        cache.drain();
+        pending.next();
+        true
+    }
+
     /// Puts everything that waits into the journal and then in its places; false if nothing waited.
     pub(super) fn drain(&self, journal: &mut Journal) -> Result<bool> {
         if journal.durable.is_none() {
-            let any = {
-                // What was written by those who are writing stripes is there, or waits.
-                let _alone = self.directs.write();
-                self.cache.lock().drain()
-            };
-            if !any {
+            if !self.begin(journal) {
                 return Ok(false);
             }
             let stripes = self.cache.lock().draining.clone();
@@ -256,7 +275,9 @@ impl ParityDevice {
                 }
             }
         }
-        Ok(Draining::new(Record { id: self.id, sequence, entries }, &bytes, &self.layout))
+        let epoch = self.pending.lock().epoch;
+        let record = Record { id: self.id, sequence, epoch, entries };
+        Ok(Draining::new(record, &bytes, &self.layout))
     }
 
     /// Rows after one another of which the same chunks' cells are there.
@@ -301,12 +322,13 @@ impl ParityDevice {
         let stripes = draining.record.entries.iter().map(stripe).collect();
         self.cache.lock().slots[slot as usize] = stripes;
         journal.sequence += 1;
+        journal.recorded = draining.record.epoch;
         Ok(())
     }
 
     fn write_empty(&self, journal: &mut Journal) -> Result<()> {
-        let record = Record { id: self.id, sequence: journal.sequence, entries: Vec::new() };
-        self.write_record(journal, &Draining::new(record, &[], &self.layout))
+        let record = self.record(&BTreeMap::new(), journal.sequence)?;
+        self.write_record(journal, &record)
     }
 
     /// Sees to it that no record has cells of some stripes, because they are to be written in
@@ -319,8 +341,25 @@ impl ParityDevice {
         if !is_held {
             return Ok(());
         }
-        self.drain(journal)?;
+        self.drain_all(journal)?;
         (0..SLOTS).try_for_each(|_| self.write_empty(journal))
+    }
+
+    /// Sees to it that no pending entry is of some stripes, either.
+    pub(super) fn release_pending(&self, journal: &mut Journal, of: Range<u64>) -> Result<()> {
+        if self.pending.lock().has_any(of) {
+            self.drain_all(journal)?;
+        }
+        Ok(())
+    }
+
+    /// Drains what drains already, and what waits.
+    fn drain_all(&self, journal: &mut Journal) -> Result<bool> {
+        let is_begun = self.pending.lock().epoch != journal.recorded;
+        let is_stuck = is_begun || journal.durable.is_some();
+        let is_drained = self.drain(journal)?;
+        // That was what could not be drained before; what was written since waits still.
+        if is_stuck { self.drain(journal) } else { Ok(is_drained) }
     }
 
     /// Whether a side that is not out has fewer records than slots since it was.
@@ -334,12 +373,7 @@ impl ParityDevice {
     /// Makes everything durable that was written.
     pub(super) fn flush_all(&self) -> Result<()> {
         let mut journal = self.journal.lock();
-        let is_stuck = !self.cache.lock().draining.is_empty();
-        let mut is_flushed = self.drain(&mut journal)?;
-        if is_stuck {
-            // That was what could not be drained before; what was written since waits still.
-            is_flushed = self.drain(&mut journal)?;
-        }
+        let mut is_flushed = self.drain_all(&mut journal)?;
         for _ in 0..2 * SLOTS {
             if self.is_owed(&journal) {
                 self.write_empty(&mut journal)?;
@@ -359,7 +393,7 @@ impl ParityDevice {
 
 impl Journal {
     pub fn new(sides: usize) -> Journal {
-        Journal { sequence: 1, durable: None, got: vec![(0, 0); sides] }
+        Journal { sequence: 1, recorded: 0, durable: None, got: vec![(0, 0); sides] }
     }
 }
 

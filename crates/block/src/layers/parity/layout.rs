@@ -1,6 +1,6 @@
 //! Where the bytes of a parity lie on its sides.
 //!
-//! Each side begins with the journal, then has a chunk of every stripe. The first parity of stripe
+//! Each side begins with the journal (two slots, two areas of pending entries), then has a chunk of every stripe. The first parity of stripe
 //! s is on side n-1 - s mod n, the others and then the data on the sides after it, around.
 
 use std::ops::Range;
@@ -19,7 +19,7 @@ pub struct Layout {
     pub parities: usize,
     /// Bytes of a stripe on each side.
     pub chunk_bytes: u64,
-    /// Bytes of one of the two slots of the journal.
+    /// Bytes of one of the two slots of the journal, and of one of the two pending areas.
     pub slot_bytes: u64,
 }
 
@@ -63,7 +63,12 @@ impl Layout {
 
     /// Where the first stripe begins on each side.
     pub fn journal_bytes(&self) -> u64 {
-        2 * self.slot_bytes
+        4 * self.slot_bytes
+    }
+
+    /// Where the pending entries of an epoch begin on each side.
+    pub fn area(&self, epoch: u64) -> u64 {
+        (2 + epoch % 2) * self.slot_bytes
     }
 
     /// Where a stripe begins on each side.
@@ -150,7 +155,7 @@ mod tests {
     #[test]
     fn parts_are_the_chunks_of_a_range() {
         let layout = Layout { sides: 3, parities: 1, chunk_bytes: 8192, slot_bytes: 65_536 };
-        assert_eq!(layout.len_bytes(131_072 + 8192 * 3 + 5), 6 * 8192);
+        assert_eq!(layout.len_bytes(4 * 65_536 + 8192 * 3 + 5), 6 * 8192);
         let parts: Vec<_> = layout.parts(16_384 + 8000, 9000).collect();
         let found: Vec<_> = parts.iter().map(|p| (p.stripe, p.chunk, p.within.clone())).collect();
         assert_eq!(found, [(1, 0, 8000..8192), (1, 1, 0..8192), (2, 0, 0..616)]);

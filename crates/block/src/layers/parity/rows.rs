@@ -1,6 +1,6 @@
 //! Reading what sides have, and computing what they have not.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 
 use super::cache::{Cell, Waiting};
@@ -274,14 +274,19 @@ impl ParityDevice {
     pub(super) fn write_stripe(&self, stripe: u64, whole: Option<&[u8]>) -> Result<bool> {
         let _among_others = self.directs.read();
         let _alone = self.gate_alone(stripe);
-        let waiting = {
+        let (waiting, void) = {
+            let pending = self.pending.lock();
             let mut cache = self.cache.lock();
-            if cache.is_held(stripe) || (whole.is_none() && !cache.is_whole(stripe)) {
+            let void = match pending.entries_of(stripe) {
+                Ok(void) if !cache.is_held(stripe) => void,
+                _ => return Ok(false),
+            };
+            if whole.is_none() && !cache.is_whole(stripe) {
                 return Ok(false);
             }
             // Until it is there as a whole its parity is of nothing that counts.
             cache.loose.insert(stripe..stripe + 1);
-            cache.waiting(stripe)
+            (cache.waiting(stripe), void)
         };
         let joined: Vec<u8>;
         let bytes = match whole {
@@ -299,6 +304,9 @@ impl ParityDevice {
         for k in 0..self.layout.parities {
             let parity = codes::parity(k, length, bytes.chunks_exact(length));
             self.write_side(self.layout.parity_side(stripe, k), at, &parity)?;
+        }
+        if let Some(before) = void {
+            self.log_note(stripe, before)?;
         }
         let mut cache = self.cache.lock();
         cache.forget(stripe, &waiting);
@@ -321,16 +329,45 @@ impl ParityDevice {
         }
     }
 
-    /// Takes a cell in that is to wait, making room first if need be.
-    pub(super) fn take_in(&self, stripe: u64, number: u64, mut cell: Waiting) -> Result<()> {
+    /// Takes cells in that are to wait, with the bytes that were written there, making room first
+    /// if need be.
+    fn take_in(&self, offset: u64, bytes: &[u8], mut cells: VecDeque<Waiting>) -> Result<()> {
+        let mut done = 0;
         loop {
-            let outcome = self.cache.lock().insert(stripe, number, cell);
-            match outcome {
-                Ok(()) => return Ok(()),
-                Err(back) => cell = back,
+            done += self.take_some(offset + done as u64, &bytes[done..], &mut cells)?;
+            if cells.is_empty() {
+                return Ok(());
             }
             self.drain(&mut self.journal.lock())?;
         }
+    }
+
+    /// Takes in as many of these cells as there is room for; says how many bytes they are.
+    fn take_some(&self, offset: u64, bytes: &[u8], cells: &mut VecDeque<Waiting>) -> Result<usize> {
+        let per_stripe = self.layout.stripe_bytes() / CELL;
+        let mut pending = self.pending.lock();
+        let mut taken = 0;
+        {
+            let mut cache = self.cache.lock();
+            while let Some(cell) = cells.pop_front() {
+                let number = (offset + taken as u64) / CELL;
+                let end = (((number + 1) * CELL - offset) as usize).min(bytes.len());
+                if !pending.has_room(end) {
+                    cells.push_front(cell);
+                    break;
+                }
+                if let Err(back) = cache.insert(number / per_stripe, number % per_stripe, cell) {
+                    cells.push_front(back);
+                    break;
+                }
+                taken = end;
+            }
+        }
+        if taken > 0 {
+            // In the order in which the cells got there, and each before those after it.
+            self.log(&mut pending, offset, &bytes[..taken])?;
+        }
+        Ok(taken)
     }
 
     /// Reads what is about to be written again with something else, and counts for right then: a
@@ -350,8 +387,19 @@ impl ParityDevice {
 
     /// Writes bytes of one stripe that are not all of it; the caller holds their cells.
     pub(super) fn write_cells(&self, offset: u64, bytes: &[u8]) -> Result<()> {
-        let per_stripe = self.layout.stripe_bytes() / CELL;
+        let cells = self.cells_with(offset, bytes)?;
+        self.take_in(offset, bytes, cells)?;
+        let stripe = offset / self.layout.stripe_bytes();
+        if self.cache.lock().is_whole(stripe) {
+            self.write_stripe(stripe, None)?;
+        }
+        Ok(())
+    }
+
+    /// The cells that hold some bytes, with what else is there.
+    pub(super) fn cells_with(&self, offset: u64, bytes: &[u8]) -> Result<VecDeque<Waiting>> {
         let end = offset + bytes.len() as u64;
+        let mut cells = VecDeque::new();
         for cell in offset / CELL..end.div_ceil(CELL) {
             let start = cell * CELL;
             let both = start.max(offset)..(start + CELL).min(end);
@@ -367,12 +415,8 @@ impl ParityDevice {
             };
             let sectors = within.start.div_ceil(SECTOR)..within.end / SECTOR;
             let written = sectors.fold(0, |bits, sector| bits | 1 << sector);
-            self.take_in(cell / per_stripe, cell % per_stripe, Waiting { bytes, written })?;
+            cells.push_back(Waiting { bytes, written });
         }
-        let stripe = offset / self.layout.stripe_bytes();
-        if self.cache.lock().is_whole(stripe) {
-            self.write_stripe(stripe, None)?;
-        }
-        Ok(())
+        Ok(cells)
     }
 }

@@ -1,0 +1,227 @@
+//! The pending log: what waits, as it was written, so that it is there though the process ends.
+//!
+//! Nothing here is flushed: a power cut may take any of it, as any write that was not flushed.
+//!
+//! Invariants: 1. a write is answered when its entry and all before it are written; 2. what the
+//! entries of an epoch have waits, drains, or is void; 3. an area takes a new epoch when a durable
+//! record says that nothing counts there; 4. no epoch is used twice.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use format::parity::{CELL_BYTES, Pending as Entry, peek_pending_bytes, pending_bytes};
+
+use super::ParityDevice;
+use super::journal::Journal;
+use crate::{BlockDevice, DeviceErrorKind, Operation, Result};
+
+/// Bytes of a note.
+const NOTE_BYTES: u64 = CELL_BYTES as u64;
+
+/// Where the next entry goes.
+pub struct Pending {
+    /// The number of this use of an area.
+    pub epoch: u64,
+    area_bytes: u64,
+    /// Entries of the epoch.
+    count: u32,
+    /// Bytes of the area that they take.
+    used: u64,
+    /// Bytes that notes may still take: for each entry there can be one.
+    reserved: u64,
+    /// The number after the last entry of each stripe that has any which are not void.
+    stripes: BTreeMap<u64, u32>,
+    /// Whether an entry may be there in part: then none may follow it.
+    is_broken: bool,
+    /// Whether what drains now is from the areas: they count until all of it has drained.
+    is_replay: bool,
+}
+
+impl Pending {
+    pub fn new(area_bytes: u64) -> Pending {
+        Pending {
+            epoch: 0,
+            area_bytes,
+            count: 0,
+            used: 0,
+            reserved: 0,
+            stripes: BTreeMap::new(),
+            is_broken: false,
+            is_replay: false,
+        }
+    }
+
+    fn at(epoch: u64, area_bytes: u64) -> Pending {
+        Pending { epoch, ..Pending::new(area_bytes) }
+    }
+
+    /// Goes on in the other area.
+    pub fn next(&mut self) {
+        if !self.is_replay {
+            *self = Pending::at(self.epoch + 1, self.area_bytes);
+        }
+    }
+
+    /// Whether anything was written to the area.
+    pub fn is_used(&self) -> bool {
+        self.count > 0 || self.is_broken
+    }
+
+    /// Whether an entry of so many bytes fits.
+    pub fn has_room(&self, length: usize) -> bool {
+        let needed = pending_bytes(length) as u64 + NOTE_BYTES;
+        !self.is_broken && self.used + self.reserved + needed <= self.area_bytes
+    }
+
+    /// Whether there are entries of some stripes that are not void.
+    pub fn has_any(&self, stripes: Range<u64>) -> bool {
+        self.stripes.range(stripes).next().is_some()
+    }
+
+    /// The number before which a note makes all of a stripe's entries void, if it has any; an error
+    /// if none can be written now.
+    pub fn entries_of(&self, stripe: u64) -> std::result::Result<Option<u32>, ()> {
+        match self.stripes.contains_key(&stripe) {
+            true if self.is_broken => Err(()),
+            true => Ok(Some(self.count)),
+            false => Ok(None),
+        }
+    }
+}
+
+impl ParityDevice {
+    /// Writes an entry for what waits now.
+    pub(super) fn log(&self, pending: &mut Pending, offset: u64, bytes: &[u8]) -> Result<()> {
+        assert!(pending.has_room(bytes.len()), "the caller saw to that");
+        let stripe = offset / self.layout.stripe_bytes();
+        // One that fails may be there all the same.
+        pending.stripes.insert(stripe, pending.count + 1);
+        pending.reserved += NOTE_BYTES;
+        self.append(pending, offset, 0, bytes.to_vec())
+    }
+
+    /// Notes that a stripe went to its sides: what its entries before a number have is older.
+    pub(super) fn log_note(&self, stripe: u64, before: u32) -> Result<()> {
+        let mut pending = self.pending.lock();
+        let offset = stripe * self.layout.stripe_bytes();
+        if pending.is_broken {
+            let (kind, text) = (DeviceErrorKind::Io, "the pending log cannot be written");
+            return Err(self.error(Operation::Write, (offset, 0), kind, text));
+        }
+        assert!(pending.reserved >= NOTE_BYTES, "a note makes an entry void");
+        self.append(&mut pending, offset, before, Vec::new())?;
+        pending.reserved -= NOTE_BYTES;
+        if pending.stripes.get(&stripe).is_some_and(|&end| end <= before) {
+            pending.stripes.remove(&stripe);
+        }
+        Ok(())
+    }
+
+    /// Writes the next entry to one side more than may be lost.
+    fn append(&self, pending: &mut Pending, at: u64, before: u32, bytes: Vec<u8>) -> Result<()> {
+        let (epoch, index) = (pending.epoch, pending.count);
+        let entry = Entry { id: self.id, epoch, index, offset: at, before, bytes }.encode();
+        let place = self.layout.area(epoch) + pending.used;
+        pending.is_broken = true;
+        let mut written = 0;
+        for side in 0..self.sides.len() {
+            if written <= self.layout.parities && self.is_in(side) {
+                self.write_side(side, place, &entry)?;
+                written += usize::from(self.is_in(side));
+            }
+        }
+        pending.is_broken = false;
+        pending.count += 1;
+        pending.used += entry.len() as u64;
+        Ok(())
+    }
+
+    /// Puts what the entries from an epoch on have in its places; the records were placed before.
+    pub(super) fn replay(&self, journal: &mut Journal, epoch: u64) -> Result<()> {
+        journal.recorded = epoch;
+        let replaying = Pending::at(epoch, self.layout.slot_bytes);
+        *self.pending.lock() = Pending { is_replay: true, ..replaying };
+        for epoch in [epoch, epoch + 1] {
+            let entries = self.entries(epoch);
+            let stripe = |entry: &Entry| entry.offset / self.layout.stripe_bytes();
+            let mut void: BTreeMap<u64, u32> = BTreeMap::new();
+            for note in entries.iter().filter(|entry| entry.before > 0) {
+                let before = void.entry(stripe(note)).or_default();
+                *before = note.before.max(*before);
+            }
+            let counts = |entry: &&Entry| {
+                void.get(&stripe(entry)).is_none_or(|&before| entry.index >= before)
+            };
+            for entry in entries.iter().filter(counts) {
+                self.take_again(journal, entry)?;
+            }
+        }
+        self.drain(journal)?;
+        *self.pending.lock() = Pending::at(epoch + 2, self.layout.slot_bytes);
+        Ok(())
+    }
+
+    fn take_again(&self, journal: &mut Journal, entry: &Entry) -> Result<()> {
+        if entry.bytes.is_empty() {
+            return Ok(());
+        }
+        let per_stripe = self.layout.stripe_bytes() / CELL_BYTES as u64;
+        let first = entry.offset / CELL_BYTES as u64;
+        for (cell, mut waiting) in (first..).zip(self.cells_with(entry.offset, &entry.bytes)?) {
+            loop {
+                let (stripe, number) = (cell / per_stripe, cell % per_stripe);
+                let outcome = self.cache.lock().insert(stripe, number, waiting);
+                match outcome {
+                    Ok(()) => break,
+                    Err(back) => waiting = back,
+                }
+                self.drain(journal)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The entries of an epoch, up to the first that no side that is in has.
+    fn entries(&self, epoch: u64) -> Vec<Entry> {
+        let mut entries = Vec::new();
+        let mut used = 0;
+        loop {
+            let sides = (0..self.sides.len()).filter(|&side| self.is_in(side));
+            let index = entries.len();
+            let mut found = sides.filter_map(|side| self.entry(side, epoch, used));
+            let Some(entry) = found.find(|entry| entry.index as usize == index) else {
+                return entries;
+            };
+            used += pending_bytes(entry.bytes.len()) as u64;
+            entries.push(entry);
+        }
+    }
+
+    /// The entry of an epoch that a side has at an offset of the area, if it is sound.
+    fn entry(&self, side: usize, epoch: u64, used: u64) -> Option<Entry> {
+        let (at, left) = (self.layout.area(epoch) + used, self.layout.slot_bytes - used);
+        if left < NOTE_BYTES {
+            return None;
+        }
+        let side = &self.sides[side].device;
+        let mut bytes = vec![0; CELL_BYTES];
+        side.read_at(at, &mut bytes).ok()?;
+        let length = peek_pending_bytes(&bytes, at).ok()?;
+        if length as u64 > left {
+            return None;
+        }
+        bytes.resize(length, 0);
+        side.read_at(at, &mut bytes).ok()?;
+        let entry = Entry::decode(&bytes, at, self.id).ok()?;
+        // What was read again may be something else.
+        let is_within = pending_bytes(entry.bytes.len()) == length
+            && entry.offset.checked_add(entry.bytes.len() as u64)? <= self.len_bytes
+            && (entry.bytes.is_empty() || self.is_in_one_stripe(&entry));
+        (is_within && entry.epoch == epoch).then_some(entry)
+    }
+
+    fn is_in_one_stripe(&self, entry: &Entry) -> bool {
+        let size = self.layout.stripe_bytes();
+        entry.offset % size + entry.bytes.len() as u64 <= size
+    }
+}
