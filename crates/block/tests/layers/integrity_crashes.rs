@@ -356,3 +356,35 @@ fn nothing_that_was_flushed_is_read_wrong_over_two_copies() {
 fn nothing_that_was_flushed_is_read_wrong_over_the_members_of_an_array() {
     (2000..2040).for_each(|seed| run(seed, Below::Array));
 }
+
+#[test]
+fn a_kill_loses_nothing_that_was_answered() {
+    let media = Arc::new(SimMedia::filled(LEN + (1 << 20), 3, 0x5a));
+    let below: Device = Arc::new(MediaDevice::new(Arc::clone(&media) as Arc<dyn env::Media>));
+    Integrity::format(&below, 77).expect("formatted");
+    let open = || {
+        Integrity::open(Arc::clone(&below), IntegrityOptions::default(), Arc::default())
+            .expect("opened")
+    };
+    let mut random = Random::new(4);
+    let mut model = vec![0; LEN as usize];
+    for round in 0..30 {
+        let device = open();
+        for _ in 0..random.between(1, 8) {
+            let length = random.between(1, 20_000);
+            let offset = random.below(LEN - length);
+            let mut bytes = vec![0; length as usize];
+            random.fill(&mut bytes);
+            device.write_at(offset, &[IoSlice::new(&bytes)]).expect("written");
+            model[offset as usize..][..bytes.len()].copy_from_slice(&bytes);
+            if random.chance(200) {
+                device.flush().expect("flushed");
+            }
+        }
+        drop(device);
+        media.kill();
+        let mut found = vec![0; model.len()];
+        open().read_at(0, &mut found).expect("read");
+        assert!(found == model, "round {round}");
+    }
+}

@@ -105,9 +105,7 @@ impl World {
             self.media.calm();
             break;
         }
-        // Integrity takes blocks first written since a flush for never written, even after a kill.
-        let is_loose = self.stack.as_ref().is_some_and(|s| s.to_string().contains("integrity"));
-        self.settle(how != Reboot::Kill || is_loose, under_way);
+        self.settle(how != Reboot::Kill, under_way);
         self.check_all().unwrap_or_else(|e| panic!("after recovery: {:?} {e}", e.kind));
     }
 

@@ -163,6 +163,11 @@ impl Group {
         self.dirty |= self.damaged.len() != before;
     }
 
+    /// Whether any block of the span was never written.
+    pub(super) fn any_unwritten(&self, span: &Span) -> bool {
+        span.blocks.clone().any(|block| self.known(block) == Known::Unwritten)
+    }
+
     /// Whether any block of the span was written, or may have been.
     pub(super) fn any_written(&self, span: &Span) -> bool {
         span.blocks.clone().any(|block| self.known(block) != Known::Unwritten)

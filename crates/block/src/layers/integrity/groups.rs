@@ -158,6 +158,12 @@ impl<D: BlockDevice> IntegrityDevice<D> {
         self.below.write_durable(page_offset(number), &[IoSlice::new(&page[..])])
     }
 
+    /// Writes a group's page without making it durable: the next flush writes it again.
+    pub(super) fn hand_over(&self, number: u64, group: &mut Group) -> Result<()> {
+        let page = group.encode(self.header.tag(), number, group.open);
+        self.below.write_at(page_offset(number), &[IoSlice::new(&page[..])])
+    }
+
     /// Makes data and checksums durable, and marks groups clean that were quiet.
     pub(super) fn flush_all(&self) -> Result<()> {
         self.flush_with(&mut self.groups.flushing.lock(), QUIET_FLUSHES)

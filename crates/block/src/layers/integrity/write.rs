@@ -47,20 +47,27 @@ impl<D: BlockDevice> IntegrityDevice<D> {
             self.below.write_at(span.offset(), &whole)
         };
         let last = self.blocks_in(span.group);
+        let mut is_new = false;
         self.end(span, |group| {
             if written.is_err() {
                 return group.doubt(span.blocks.clone());
             }
+            is_new = group.any_unwritten(span);
             group.renew(span, last);
             for (block, checksum) in span.blocks.clone().zip(checksums(&whole)) {
                 group.set(block, checksum);
             }
         })?;
         written?;
-        if durable {
-            self.with_group(span.group, |group| self.write_page_durably(span.group, group))?;
+        // What the page calls never written reads as zeros, also after the program was killed and
+        // the data is with the operating system: so that has to have the page as well.
+        match (durable, is_new) {
+            (true, _) => {
+                self.with_group(span.group, |group| self.write_page_durably(span.group, group))
+            }
+            (false, true) => self.with_group(span.group, |group| self.hand_over(span.group, group)),
+            (false, false) => Ok(()),
         }
-        Ok(())
     }
 
     /// What a write leaves of its first and last block.
