@@ -25,6 +25,7 @@ mod past;
 mod patterns;
 mod report;
 mod restart;
+mod scrubs;
 mod servers;
 mod space;
 mod stacks;
@@ -66,6 +67,7 @@ const BENCHES: &[(&str, Bench)] = &[
     ("p11", throughput::cost_of_versions),
     ("p15", encoding::of_history),
     ("writers", paced::writers),
+    ("scrubs", scrubs::alone_and_beside),
     ("p16", throughput::scaling),
     ("allocations", io_path::allocations),
     ("buffers", io_path::buffers),

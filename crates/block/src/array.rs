@@ -364,6 +364,13 @@ impl Array {
         std::mem::take(&mut *self.shared.events.lock()).into()
     }
 
+    /// Takes events back that could not be written down, before those that came meanwhile.
+    pub fn put_back(&self, events: impl Iterator<Item = Event>) {
+        let mut kept = self.shared.events.lock();
+        let later = std::mem::take(&mut *kept);
+        kept.extend(events.chain(later).take(EVENTS_MAX));
+    }
+
     /// Takes the marks off regions that have been quiet since the last call; what they hold is
     /// flushed before. To be called every some seconds.
     ///

@@ -18,11 +18,15 @@ use block::{
 };
 use env::{Clock, Entropy, FileMedia, RealClock, RealEntropy};
 use format::label::AREA_BYTES;
+use parking_lot::Mutex;
 use ring::rand::SecureRandom;
 use volume::Pool;
 
 use crate::StartError;
 use crate::pool_files::{at, format_of, is_blank, machine};
+
+/// Whoever changes what members a served pool has, and the file that names them, holds this.
+static CHANGING: Mutex<()> = Mutex::new(());
 
 /// The file that says how a pool's members are put together.
 const STACK_FILE: &str = "pool.stack";
@@ -95,6 +99,10 @@ pub(crate) fn grow(
     }
     outcome?;
     let array = Arc::new(open(dir, &grown)?);
+    if !array.unsettled().is_empty() {
+        // Of regions that are used in part for the first time parity is computed.
+        array.end_settling().map_err(|e| of_array(e.into()))?;
+    }
     let device = Arc::<Array>::clone(&array) as Arc<dyn BlockDevice>;
     let bytes = Pool::grow(&device).map_err(StartError::Pool)?;
     array.close().map_err(|e| of_array(e.into()))?;
@@ -115,6 +123,8 @@ fn grow_array(
             FileMedia::lengthen(&path, bytes).map_err(|e| at(&path, e))?;
         }
     }
+    // Nobody serves it: before anything is made.
+    let there = candidates(dir, layout)?;
     let mut new = Vec::new();
     for member in added.map_or_else(Vec::new, Stack::members) {
         let path = dir.join(member);
@@ -123,7 +133,6 @@ fn grow_array(
     }
     // First where to look: devices without a label are no members yet, and do no harm there.
     write_layout(dir, grown)?;
-    let there = candidates(dir, layout)?;
     let added = added.map(|stack| Added { stack, candidates: new });
     let entropy = RealEntropy::default();
     let mut random = || u128::from(entropy.next_u64()) << 64 | u128::from(entropy.next_u64());
@@ -135,6 +144,7 @@ fn grow_array(
 /// Puts a blank file or disk in the place of a member of the pool in `dir`. One that is not there
 /// is made as a sparse file of the member's size.
 pub(crate) fn replace(dir: &Path, pool: &Pool, member: &str, with: &str) -> Result<(), StartError> {
+    let _changing = CHANGING.lock();
     let number = pool.member_at(member).map_err(StartError::Pool)?;
     let layout = on_members(dir)?;
     let path = dir.join(with);
@@ -148,11 +158,18 @@ pub(crate) fn replace(dir: &Path, pool: &Pool, member: &str, with: &str) -> Resu
     write_layout(dir, &checked(&layout.with_member(number, with))?)?;
     let candidate = Candidate { path: path.display().to_string(), device: Some(device) };
     let replaced = pool.replace_member(member, candidate).map_err(StartError::Pool);
-    if replaced.is_err() {
+    if replaced.is_err() && !is_known(pool, &path) {
         write_layout(dir, &layout)?;
         made.iter().for_each(|path| drop(fs::remove_file(path)));
     }
     replaced
+}
+
+/// Whether the pool has this as a member or spare, whatever came of what was done.
+fn is_known(pool: &Pool, path: &Path) -> bool {
+    let members = pool.members().into_iter().map(|member| member.path);
+    let spares = pool.spares().into_iter().map(|spare| spare.path);
+    members.chain(spares).any(|known| Path::new(&known) == path)
 }
 
 fn on_members(dir: &Path) -> Result<Layout, StartError> {
@@ -171,6 +188,7 @@ fn unreadable(error: StackError) -> StartError {
 /// Adds a blank file or disk as a spare of the pool in `dir`. One that is not there is made as a
 /// sparse file of the smallest member's size.
 pub(crate) fn add_spare(dir: &Path, pool: &Pool, spare: &str) -> Result<(), StartError> {
+    let _changing = CHANGING.lock();
     let mut layout = on_members(dir)?;
     let path = dir.join(spare);
     if layout.names().iter().any(|name| dir.join(name) == path) {
@@ -185,7 +203,7 @@ pub(crate) fn add_spare(dir: &Path, pool: &Pool, spare: &str) -> Result<(), Star
     write_layout(dir, &layout)?;
     let candidate = Candidate { path: path.display().to_string(), device: Some(device) };
     let added = pool.add_spare(candidate).map_err(StartError::Pool);
-    if added.is_err() {
+    if added.is_err() && !is_known(pool, &path) {
         write_layout(dir, &before)?;
         made.iter().for_each(|path| drop(fs::remove_file(path)));
     }
@@ -194,6 +212,7 @@ pub(crate) fn add_spare(dir: &Path, pool: &Pool, spare: &str) -> Result<(), Star
 
 /// Takes a spare of the pool in `dir` away; its file stays.
 pub(crate) fn remove_spare(dir: &Path, pool: &Pool, spare: &str) -> Result<(), StartError> {
+    let _changing = CHANGING.lock();
     let mut layout = on_members(dir)?;
     let path = dir.join(spare);
     pool.remove_spare(&path.display().to_string()).map_err(StartError::Pool)?;
@@ -203,6 +222,7 @@ pub(crate) fn remove_spare(dir: &Path, pool: &Pool, spare: &str) -> Result<(), S
 
 /// Writes down where to look when a spare has taken a member's place.
 pub(crate) fn follow_spares(dir: &Path, pool: &Pool) -> Result<(), StartError> {
+    let _changing = CHANGING.lock();
     let Some(mut layout) = read(dir)? else { return Ok(()) };
     let members = pool.members();
     let place = |spare: &String| {

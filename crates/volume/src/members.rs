@@ -50,7 +50,7 @@ impl Pool {
         let member = self.member_at(path)?;
         let array = self.core.array.get().expect("it has members");
         array.replace(member, with, self.new_id()).map_err(of_array)?;
-        self.core.note_members()
+        self.core.note_members_now()
     }
 
     /// The spares.
@@ -67,7 +67,7 @@ impl Pool {
         self.check_open()?;
         let array = self.core.array.get().ok_or_else(not_on_members)?;
         array.add_spare(with, self.new_id()).map_err(of_array)?;
-        self.core.note_members()
+        self.core.note_members_now()
     }
 
     /// Takes a spare away.
@@ -78,7 +78,7 @@ impl Pool {
         self.check_open()?;
         let array = self.core.array.get().ok_or_else(not_on_members)?;
         array.remove_spare(path).map_err(of_array)?;
-        self.core.note_members()
+        self.core.note_members_now()
     }
 
     fn new_id(&self) -> u128 {
@@ -119,24 +119,39 @@ impl Core {
         self.array.get().is_some_and(|array| !array.members().iter().all(is_in))
     }
 
-    /// Writes down what happened to members.
+    /// Writes down what happened to members. What could not be is kept for the next time.
     fn note_members(&self) -> Result<()> {
-        for event in self.array.get().map_or_else(Vec::new, |array| array.take_events()) {
-            self.note(event.what, "", format!("{}: {}", event.member, event.detail))?;
+        let Some(array) = self.array.get() else { return Ok(()) };
+        let mut events = array.take_events().into_iter();
+        while let Some(event) = events.next() {
+            let detail = format!("{}: {}", event.member, event.detail);
+            if let Err(error) = self.note(event.what, "", detail) {
+                array.put_back([event].into_iter().chain(events));
+                return Err(error);
+            }
         }
         Ok(())
     }
 
-    /// Puts spares in the places of members that are out, writes down what happened to members, and
-    /// brings some of what they missed up to date; true when there is more of that.
+    /// The same after a change that somebody asked for: it is made, whether or not it can be
+    /// written down by now.
+    fn note_members_now(&self) -> Result<()> {
+        let _ = self.note_members();
+        Ok(())
+    }
+
+    /// Puts spares in the places of members that are out, brings some of what members missed up to
+    /// date, and writes down what happened to them; true when there is more of that.
     ///
     /// # Errors
-    /// Those of the commit and of the devices.
+    /// Those of the commit and of the devices, after all of it was tried.
     pub fn step_members(&self) -> Result<bool> {
         let Some(array) = self.array.get() else { return Ok(false) };
+        // Who takes a place is brought up to date like who comes back.
+        let taken = array.use_spare().map_err(of_array);
+        let stepped = array.step();
         self.note_members()?;
-        // Before that: who takes a place is brought up to date like who comes back.
-        Ok(array.use_spare().map_err(of_array)? || array.step()?)
+        Ok(taken? | stepped?)
     }
 }
 

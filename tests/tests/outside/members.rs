@@ -257,10 +257,8 @@ fn a_pool_with_parity_heals_loses_a_member_and_gets_another() -> Result<()> {
         let mut image = Image::zeros(VOLUME_BYTES);
         write_some(&server, &mut random, &mut image)?;
         let pool = server.pool().to_owned();
-        server.stop()?;
         let spoiled = spoil(&pool.join("c.img"), &mut random)?;
         ensure!(spoiled > 100, "{spoiled} blocks were spoiled");
-        server.up()?;
         check(&server, &image)?;
         server.run(&["pool", "scrub", "--wait"])?;
         ensure!(status(&server)?["healed"]["recovered"] != 0, "nothing was healed");

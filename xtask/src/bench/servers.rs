@@ -240,6 +240,11 @@ impl Hindsight {
         program::output(&mut command).map(drop)
     }
 
+    /// A file of its pool.
+    pub fn file(&self, name: &str) -> PathBuf {
+        self.pool.join(name)
+    }
+
     /// A client of its HTTP API.
     pub fn http(&self) -> Http {
         Http::new(&self.pool.join("api.sock"))

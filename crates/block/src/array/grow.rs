@@ -69,10 +69,17 @@ impl Array {
             return Err(refused(format!("{} is too much of a stack", grown.stack), ""));
         }
         let after = top_bytes(&new_stack, &grown.members);
+        if let Some(part) = part.as_ref().filter(|p| top_bytes(p, &grown.members) == 0) {
+            return Err(refused(format!("{part} has no room for anything"), "larger members"));
+        }
         if after <= before {
             return Ok((before, before));
         }
-        let maps = wider(&maps, &mut grown, after)?;
+        let mut maps = wider(&maps, &mut grown, (before, after))?;
+        if !new_stack.has_parity() {
+            // Copies of what was never written need not agree.
+            maps.open.fill(0);
+        }
         let shared = share(&grown, &new_stack, devices, maps);
         if let Some(part) = part {
             build(&shared, &part, materials, Making::New)?.flush()?;
@@ -170,8 +177,13 @@ fn add_rows(
     Ok(numbered)
 }
 
-/// The maps for a greater length. Where there would be too many regions, several become one.
-fn wider(maps: &Regions, label: &mut Label, bytes: u64) -> Result<Regions, ArrayError> {
+/// The maps for a greater length. Where there would be too many regions, several become one. Open
+/// are those that are used and have something that never was: parity was not computed of it.
+fn wider(
+    maps: &Regions,
+    label: &mut Label,
+    (before, bytes): (u64, u64),
+) -> Result<Regions, ArrayError> {
     let mut fold = 1;
     while bytes.div_ceil(label.region_bytes) > label::REGIONS_MAX as u64 {
         label.region_bytes = label
@@ -189,6 +201,14 @@ fn wider(maps: &Regions, label: &mut Label, bytes: u64) -> Result<Regions, Array
         }
         if is_set(&maps.stale, region) {
             set(&mut wider.stale, region / fold);
+        }
+    }
+    let last = (before / (label.region_bytes / fold as u64)) as usize;
+    let was_whole = |old: usize| old < last && is_set(&maps.used, old);
+    for region in 0..count as usize {
+        let is_whole = (region * fold..(region + 1) * fold).all(was_whole);
+        if is_set(&wider.used, region) && !is_whole {
+            set(&mut wider.open, region);
         }
     }
     Ok(wider)
@@ -216,10 +236,16 @@ mod tests {
         let mut maps = Regions::new(1, 30_000);
         maps.sequence = 77;
         [0, 5, 29_999].into_iter().for_each(|region| set(&mut maps.used, region));
-        let same = wider(&maps, &mut label, 32_000 << 20).expect("as they are");
+        let bytes = (30_000 << 20, 32_000 << 20);
+        let same = wider(&maps, &mut label, bytes).expect("as they are");
         assert_eq!((same.count, same.sequence, label.region_bytes), (32_000, 77, 1 << 20));
         assert_eq!(same.used, maps.used);
-        let wide = wider(&maps, &mut label, 100_000 << 20).expect("four in one");
+        assert!(same.open.iter().all(|&byte| byte == 0), "all that is used was used as a whole");
+        let cut =
+            wider(&maps, &mut label, ((30_000 << 20) - 7, 32_000 << 20)).expect("as they are");
+        assert!(is_set(&cut.open, 29_999), "its end is new");
+        let wide = wider(&maps, &mut label, (30_000 << 20, 100_000 << 20)).expect("four in one");
+        assert!([0, 1, 7499].into_iter().all(|region| is_set(&wide.open, region)));
         assert_eq!((wide.count, label.region_bytes), (25_000, 4 << 20));
         let used: Vec<usize> = (0..25_000).filter(|&r| is_set(&wide.used, r)).collect();
         assert_eq!(used, [0, 1, 7499]);

@@ -45,8 +45,13 @@ impl Array {
             let what = format!("what {} has the others do not", there.path());
             return Err(refused(what, "wait until all others are up to date"));
         }
+        let meant = there.id();
         let _work = self.work.lock();
         let mut book = shared.book.lock();
+        if book.label.members[member].id != meant {
+            let what = format!("{} has taken the place just now", there.path());
+            return Err(refused(what, "look at `pool status`"));
+        }
         if book.label.members[member].standing != MemberStanding::Out {
             let failure = replaced(&there.path());
             shared.put_out_with(&mut book, &[member], &failure)?;
