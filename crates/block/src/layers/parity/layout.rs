@@ -1,8 +1,8 @@
 //! Where the bytes of a parity lie on its sides.
 //!
-//! Each side begins with the journal (two slots, two areas of pending entries), then has a chunk of
-//! every stripe. The first parity of stripe s is on side n-1 - s mod n, the others and then the data
-//! on the sides after it, around.
+//! Each side begins with the journal (two slots, two areas of pending entries), then has a chunk
+//! of every stripe. The first parity of stripe s is on side n-1 - s mod n, the others and then the
+//! data on the sides after it, around.
 
 use std::ops::Range;
 
