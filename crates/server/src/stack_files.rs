@@ -90,8 +90,20 @@ pub(crate) fn grow(
         None => layout.clone(),
         Some(added) => checked(&layout.followed_by(added))?,
     };
+    if added.is_none()
+        && let Some(bytes) = size_bytes
+    {
+        lengthen(dir, layout, bytes)?;
+    }
+    // Nobody serves it, or this fails: before anything is made or written.
+    let there = candidates(dir, layout)?;
     let mut made = Vec::new();
-    let outcome = grow_array(dir, layout, &grown, (added.as_ref(), size_bytes), &mut made);
+    let new = new_members(dir, added.as_ref(), size_bytes, &mut made);
+    let outcome = new.and_then(|new| {
+        // First where to look: devices without a label are no members yet, and do no harm there.
+        write_layout(dir, &grown)?;
+        grow_array(there, added.as_ref().map(|stack| Added { stack, candidates: new }))
+    });
     if !matches!(outcome, Ok(()) | Err(StartError::Path { .. })) {
         // Nothing was written. Where a device failed new members may be needed by now.
         write_layout(dir, layout)?;
@@ -109,31 +121,31 @@ pub(crate) fn grow(
     Ok(bytes)
 }
 
-fn grow_array(
-    dir: &Path,
-    layout: &Layout,
-    grown: &Layout,
-    (added, size_bytes): (Option<&Stack>, Option<u64>),
-    made: &mut Vec<PathBuf>,
-) -> Result<(), StartError> {
-    for member in layout.stack.members() {
-        let path = dir.join(member);
-        let is_file = fs::metadata(&path).is_ok_and(|found| found.is_file());
-        if let Some(bytes) = size_bytes.filter(|_| is_file && added.is_none()) {
+/// Makes the members that are files so long, if they are shorter.
+fn lengthen(dir: &Path, layout: &Layout, bytes: u64) -> Result<(), StartError> {
+    for path in layout.stack.members().into_iter().map(|member| dir.join(member)) {
+        if fs::metadata(&path).is_ok_and(|found| found.is_file()) {
             FileMedia::lengthen(&path, bytes).map_err(|e| at(&path, e))?;
         }
     }
-    // Nobody serves it: before anything is made.
-    let there = candidates(dir, layout)?;
-    let mut new = Vec::new();
-    for member in added.map_or_else(Vec::new, Stack::members) {
-        let path = dir.join(member);
+    Ok(())
+}
+
+fn new_members(
+    dir: &Path,
+    added: Option<&Stack>,
+    size_bytes: Option<u64>,
+    made: &mut Vec<PathBuf>,
+) -> Result<Vec<Candidate>, StartError> {
+    let member = |name: &str| {
+        let path = dir.join(name);
         let device = Some(member_at(&path, size_bytes, made)?);
-        new.push(Candidate { path: path.display().to_string(), device });
-    }
-    // First where to look: devices without a label are no members yet, and do no harm there.
-    write_layout(dir, grown)?;
-    let added = added.map(|stack| Added { stack, candidates: new });
+        Ok(Candidate { path: path.display().to_string(), device })
+    };
+    added.map_or_else(Vec::new, Stack::members).into_iter().map(member).collect()
+}
+
+fn grow_array(there: Vec<Candidate>, added: Option<Added<'_>>) -> Result<(), StartError> {
     let entropy = RealEntropy::default();
     let mut random = || u128::from(entropy.next_u64()) << 64 | u128::from(entropy.next_u64());
     let identities = Identities { random: &mut random, now: RealClock::new().wall() };
