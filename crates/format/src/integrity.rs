@@ -149,7 +149,7 @@ pub struct ChecksumSector {
     pub sector: u32,
     /// Whether blocks may have been in flight.
     pub open: bool,
-    /// Bit i: block i was written, and has a checksum.
+    /// Bit i: block i was written, and has a checksum; in an open sector, or may be next.
     pub written: u128,
     /// The plain CRC32C of each block; 0 where none was written.
     pub checksums: [u32; SECTOR_BLOCKS],
@@ -236,8 +236,12 @@ impl ChecksumSector {
 
     fn verify(&self, place: Place) -> Result<()> {
         place.require(self.written >> SECTOR_BLOCKS == 0, "120 bits", self.written)?;
-        let strays = self.checksums.iter().enumerate();
-        let stray = strays.filter(|(i, checksum)| self.written >> i & 1 == 0 && **checksum != 0);
-        place.require(stray.count() == 0, "no checksum of what was not written", "one")
+        let mut unwritten = !self.written;
+        let has_stray = self.checksums.iter().any(|checksum| {
+            let is_stray = unwritten & 1 == 1 && *checksum != 0;
+            unwritten >>= 1;
+            is_stray
+        });
+        place.require(!has_stray, "no checksum of what was not written", "one")
     }
 }

@@ -29,6 +29,7 @@ use crate::{
 mod geometry;
 mod group;
 mod groups;
+mod last;
 mod load;
 mod scrub;
 mod settle;
@@ -93,6 +94,7 @@ pub struct IntegrityDevice<D> {
     ledger: Arc<Ledger>,
     ranges: RangeLock,
     groups: groups::Groups,
+    last: last::LastBlocks,
 }
 
 impl<D: BlockDevice> IntegrityDevice<D> {
@@ -163,7 +165,8 @@ impl<D: BlockDevice> IntegrityDevice<D> {
             return Err(refusal(&below, DeviceErrorKind::Corrupt, text));
         }
         let (ranges, groups) = (RangeLock::default(), groups::Groups::default());
-        Ok(IntegrityDevice { below, header, options, ledger, ranges, groups })
+        let last = last::LastBlocks::default();
+        Ok(IntegrityDevice { below, header, options, ledger, ranges, groups, last })
     }
 
     /// Bytes that a device must have for `len_bytes` of data.

@@ -8,6 +8,9 @@ use format::integrity::{ChecksumSector, GROUP_BLOCKS, PAGE_SECTORS, SECTOR_BLOCK
 
 use super::geometry::{Span, sector_of};
 
+/// Blocks after the one that is written for the first time that are promised with it: 256 KiB.
+const AHEAD_BLOCKS: usize = 64;
+
 /// What is known of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Known {
@@ -26,6 +29,8 @@ pub(super) struct Group {
     checksums: Box<[u32; GROUP_BLOCKS]>,
     written: [u128; PAGE_SECTORS],
     in_flight: [u128; PAGE_SECTORS],
+    /// Blocks that the page calls written beside those that were: the next ones.
+    promised: [u128; PAGE_SECTORS],
     /// Sectors that cannot be decoded, and what is there instead.
     damaged: BTreeMap<usize, Box<[u8; SECTOR_BYTES]>>,
     /// The generation of the page that was written last, if one was.
@@ -36,8 +41,10 @@ pub(super) struct Group {
     pub dirty: bool,
     /// Writes under way.
     pub writers: u32,
-    /// Flushes that found nothing to write.
-    pub quiet: u8,
+    /// Whether it is among those of which a flush writes the page.
+    pub listed: bool,
+    /// The flush that wrote its page last, if it was not marked clean since; they begin with 1.
+    pub written_by: u64,
 }
 
 impl Group {
@@ -47,12 +54,14 @@ impl Group {
             checksums: Box::new([0; GROUP_BLOCKS]),
             written: [0; PAGE_SECTORS],
             in_flight: [0; PAGE_SECTORS],
+            promised: [0; PAGE_SECTORS],
             damaged: BTreeMap::new(),
             generation: None,
             open: false,
             dirty: false,
             writers: 0,
-            quiet: 0,
+            listed: false,
+            written_by: 0,
         }
     }
 
@@ -76,10 +85,13 @@ impl Group {
         self.damaged.insert(place, bytes);
     }
 
-    /// The page as it is to be written, of a new generation.
+    /// The page as it is to be written, of a new generation. One that is not open promises nothing.
     pub(super) fn encode(&mut self, tag: u32, group: u64, open: bool) -> Box<[u8; PAGE_BYTES]> {
         let generation = self.generation.map_or(0, |last| last.wrapping_add(1));
         self.generation = Some(generation);
+        if !open {
+            self.promised = [0; PAGE_SECTORS];
+        }
         let mut page = Box::new([0; PAGE_BYTES]);
         for (place, bytes) in page.chunks_exact_mut(SECTOR_BYTES).enumerate() {
             if let Some(damaged) = self.damaged.get(&place) {
@@ -89,7 +101,7 @@ impl Group {
             let mut checksums = [0; SECTOR_BLOCKS];
             checksums.copy_from_slice(&self.checksums[place * SECTOR_BLOCKS..][..SECTOR_BLOCKS]);
             let sector = sector_number(group, place);
-            let written = self.written[place];
+            let written = self.written[place] | self.promised[place];
             let sector = ChecksumSector { tag, generation, sector, open, written, checksums };
             bytes.copy_from_slice(&sector.encode());
         }
@@ -163,9 +175,26 @@ impl Group {
         self.dirty |= self.damaged.len() != before;
     }
 
-    /// Whether any block of the span was never written.
-    pub(super) fn any_unwritten(&self, span: &Span) -> bool {
-        span.blocks.clone().any(|block| self.known(block) == Known::Unwritten)
+    /// Promises blocks that are about to be written, and some after them, if the page that is on
+    /// the device does not call them written: whether it has to be written for that.
+    pub(super) fn promise(&mut self, span: &Span, last: usize) -> bool {
+        let is_new = |block: usize| {
+            let (place, bit) = sector_of(block);
+            (self.written[place] | self.promised[place]) & bit == 0
+        };
+        if !span.blocks.clone().any(is_new) {
+            return false;
+        }
+        for block in span.blocks.start..(span.blocks.end + AHEAD_BLOCKS).min(last) {
+            let (place, bit) = sector_of(block);
+            self.promised[place] |= bit;
+        }
+        true
+    }
+
+    /// What was promised may not be on the device.
+    pub(super) fn break_promises(&mut self) {
+        self.promised = [0; PAGE_SECTORS];
     }
 
     /// Whether any block of the span was written, or may have been.

@@ -7,7 +7,7 @@
 //! not forgotten; 4. locks are taken in this order: a range of blocks, `flushing`, a
 //! group or `slots`, `active`.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io::IoSlice;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -32,9 +32,21 @@ pub(super) struct Groups {
     slots: Mutex<BTreeMap<u64, Arc<Slot>>>,
     /// Groups that the device may call open, or whose page is to be written.
     active: Mutex<BTreeSet<u64>>,
-    /// Held while flushing; whether a flush has failed.
-    flushing: Mutex<bool>,
+    /// Groups whose page the next flush writes.
+    dirty: Mutex<Vec<u64>>,
+    flushing: Mutex<Flushing>,
     clock: AtomicU64,
+}
+
+/// What is held while flushing.
+#[derive(Default)]
+struct Flushing {
+    /// Whether a flush has failed.
+    has_failed: bool,
+    /// Flushes until now.
+    count: u64,
+    /// The flushes that wrote pages, and the groups of these, in this order.
+    written: VecDeque<(u64, u64)>,
 }
 
 impl Groups {
@@ -94,7 +106,13 @@ impl<D: BlockDevice> IntegrityDevice<D> {
         if group.is_none() {
             *group = Some(self.load(number)?);
         }
-        act(group.as_mut().expect("it was just read"))
+        let group = group.as_mut().expect("it was just read");
+        let outcome = act(group);
+        if group.dirty && !group.listed {
+            group.listed = true;
+            self.groups.dirty.lock().push(number);
+        }
+        outcome
     }
 
     /// The same if that needs no waiting; else `None`.
@@ -123,21 +141,27 @@ impl<D: BlockDevice> IntegrityDevice<D> {
         }
     }
 
-    /// Begins a write to blocks of a group: the device calls it open from now on.
-    pub(super) fn begin(&self, span: &Span) -> Result<()> {
+    /// Begins a write to blocks of a group: the device calls it open from now on. With `promise` it
+    /// also calls the blocks written: what it calls never written reads as zeros, and must not when
+    /// the program is killed and the operating system has the data.
+    pub(super) fn begin(&self, span: &Span, promise: bool) -> Result<()> {
         if self.groups.is_full_for(span.group, self.options.open_max) {
             self.clean_some(self.options.open_max / 2)?;
         }
+        let last = self.blocks_in(span.group);
         self.with_group(span.group, |group| {
+            let is_new = promise && group.promise(span, last);
             if !group.open {
                 self.groups.active.lock().insert(span.group);
                 let page = group.encode(self.header.tag(), span.group, true);
                 let slices = [IoSlice::new(&page[..])];
                 self.below.write_durable(page_offset(span.group), &slices)?;
                 group.open = true;
+            } else if is_new && let Err(error) = self.hand_over(span.group, group) {
+                group.break_promises();
+                return Err(error);
             }
             group.writers += 1;
-            group.quiet = 0;
             Ok(())
         })
     }
@@ -146,7 +170,7 @@ impl<D: BlockDevice> IntegrityDevice<D> {
     pub(super) fn end(&self, span: &Span, act: impl FnOnce(&mut Group)) -> Result<()> {
         self.with_group(span.group, |group| {
             group.writers -= 1;
-            group.quiet = 0;
+            group.dirty = true;
             act(group);
             Ok(())
         })
@@ -155,18 +179,21 @@ impl<D: BlockDevice> IntegrityDevice<D> {
     /// Writes a group's page so that it is on the device.
     pub(super) fn write_page_durably(&self, number: u64, group: &mut Group) -> Result<()> {
         let page = group.encode(self.header.tag(), number, group.open);
-        self.below.write_durable(page_offset(number), &[IoSlice::new(&page[..])])
+        self.below.write_durable(page_offset(number), &[IoSlice::new(&page[..])])?;
+        // One that is open is to be written at a flush all the same, to be marked clean later.
+        group.dirty &= group.open;
+        Ok(())
     }
 
     /// Writes a group's page without making it durable: the next flush writes it again.
-    pub(super) fn hand_over(&self, number: u64, group: &mut Group) -> Result<()> {
+    fn hand_over(&self, number: u64, group: &mut Group) -> Result<()> {
         let page = group.encode(self.header.tag(), number, group.open);
         self.below.write_at(page_offset(number), &[IoSlice::new(&page[..])])
     }
 
     /// Makes data and checksums durable, and marks groups clean that were quiet.
     pub(super) fn flush_all(&self) -> Result<()> {
-        self.flush_with(&mut self.groups.flushing.lock(), QUIET_FLUSHES)
+        self.flush_with(&mut self.groups.flushing.lock())
     }
 
     /// Makes all durable, then marks every group clean that nobody writes to: after this nothing
@@ -179,18 +206,18 @@ impl<D: BlockDevice> IntegrityDevice<D> {
         self.below.flush()
     }
 
-    fn flush_with(&self, failed: &mut bool, quiet_flushes: u8) -> Result<()> {
-        let active = self.groups.active();
-        let written = active.iter().try_for_each(|&number| {
-            self.with_group(number, |group| self.write_page(number, group, !*failed, quiet_flushes))
-        });
-        let flushed = written.and_then(|()| self.below.flush());
+    fn flush_with(&self, flushing: &mut Flushing) -> Result<()> {
+        flushing.count += 1;
+        let flushed = self
+            .write_pages(flushing)
+            .and_then(|()| self.clean_quiet(flushing))
+            .and_then(|()| self.below.flush());
         if flushed.is_err() {
             // What is on the device is not known any more.
-            *failed = true;
-            for number in active {
+            flushing.has_failed = true;
+            for number in self.groups.active() {
                 self.with_group(number, |group| {
-                    group.dirty = true;
+                    (group.dirty, group.listed) = (true, false);
                     Ok(())
                 })?;
             }
@@ -198,24 +225,41 @@ impl<D: BlockDevice> IntegrityDevice<D> {
         flushed
     }
 
-    /// What a flush does for a group.
-    fn write_page(
-        &self,
-        number: u64,
-        group: &mut Group,
-        may_clean: bool,
-        quiet_flushes: u8,
-    ) -> Result<()> {
-        if group.dirty {
-            let page = group.encode(self.header.tag(), number, true);
-            self.below.write_at(page_offset(number), &[IoSlice::new(&page[..])])?;
-            group.dirty = false;
-            group.quiet = 0;
-        } else {
-            group.quiet = group.quiet.saturating_add(1);
-            if may_clean && group.quiet >= quiet_flushes {
-                self.mark_clean(number, group)?;
+    /// Writes the pages that say something else than the device.
+    fn write_pages(&self, flushing: &mut Flushing) -> Result<()> {
+        let dirty = std::mem::take(&mut *self.groups.dirty.lock());
+        for number in dirty {
+            self.with_group(number, |group| {
+                group.listed = false;
+                if !group.dirty {
+                    return Ok(());
+                }
+                let page = group.encode(self.header.tag(), number, true);
+                self.below.write_at(page_offset(number), &[IoSlice::new(&page[..])])?;
+                group.dirty = false;
+                group.written_by = flushing.count;
+                flushing.written.push_back((flushing.count, number));
+                Ok(())
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Marks groups clean that some flushes found unchanged.
+    fn clean_quiet(&self, flushing: &mut Flushing) -> Result<()> {
+        while let Some(&(count, number)) = flushing.written.front() {
+            if count + QUIET_FLUSHES > flushing.count {
+                return Ok(());
             }
+            flushing.written.pop_front();
+            if flushing.has_failed {
+                continue;
+            }
+            self.with_group(number, |group| {
+                // One that was written since comes again.
+                let is_quiet = group.written_by == count;
+                if is_quiet { self.mark_clean(number, group) } else { Ok(()) }
+            })?;
         }
         Ok(())
     }
@@ -231,6 +275,7 @@ impl<D: BlockDevice> IntegrityDevice<D> {
         }
         // Whether the write arrives or not, the next one to the group marks it again.
         group.open = false;
+        group.written_by = 0;
         self.groups.active.lock().remove(&number);
         let page = group.encode(self.header.tag(), number, false);
         self.below.write_at(page_offset(number), &[IoSlice::new(&page[..])])
@@ -238,9 +283,9 @@ impl<D: BlockDevice> IntegrityDevice<D> {
 
     /// Flushes, and marks groups clean, the longest unused first, until `left` are left.
     fn clean_some(&self, left: usize) -> Result<()> {
-        let mut failed = self.groups.flushing.lock();
-        self.flush_with(&mut failed, u8::MAX)?;
-        if *failed {
+        let mut flushing = self.groups.flushing.lock();
+        self.flush_with(&mut flushing)?;
+        if flushing.has_failed {
             return Ok(());
         }
         let mut active: Vec<(u64, u64)> =
@@ -254,5 +299,6 @@ impl<D: BlockDevice> IntegrityDevice<D> {
     }
 }
 
-/// Flushes that find nothing to write for a group before it is marked clean.
-const QUIET_FLUSHES: u8 = 2;
+/// Flushes that find nothing to write for a group before it is marked clean. Marking it open again
+/// is a durable write, which those pay who flush every write and come back to a group before long.
+const QUIET_FLUSHES: u64 = 64;

@@ -8,7 +8,8 @@ use format::checksum::CrcStream;
 use format::integrity::BLOCK_BYTES;
 
 use super::IntegrityDevice;
-use super::geometry::{BLOCK, Span, blocks_of, spans};
+use super::geometry::{BLOCK, Span, block_number, blocks_of, spans};
+use super::group::Known;
 use crate::slices::cut;
 use crate::{BlockDevice, Operation, Result};
 
@@ -40,34 +41,31 @@ impl<D: BlockDevice> IntegrityDevice<D> {
         self.refuse_damaged(span)?;
         let edges = self.edges(span, offset, slices)?;
         let whole = edges.around(slices);
-        self.begin(span)?;
+        self.begin(span, !durable)?;
         let written = if durable {
             self.below.write_durable(span.offset(), &whole)
         } else {
             self.below.write_at(span.offset(), &whole)
         };
         let last = self.blocks_in(span.group);
-        let mut is_new = false;
         self.end(span, |group| {
             if written.is_err() {
                 return group.doubt(span.blocks.clone());
             }
-            is_new = group.any_unwritten(span);
             group.renew(span, last);
             for (block, checksum) in span.blocks.clone().zip(checksums(&whole)) {
                 group.set(block, checksum);
             }
         })?;
         written?;
-        // What the page calls never written reads as zeros, also after the program was killed and
-        // the data is with the operating system: so that has to have the page as well.
-        match (durable, is_new) {
-            (true, _) => {
-                self.with_group(span.group, |group| self.write_page_durably(span.group, group))
-            }
-            (false, true) => self.with_group(span.group, |group| self.hand_over(span.group, group)),
-            (false, false) => Ok(()),
+        if !edges.tail.is_empty() {
+            let number = |block: usize| block_number(span.group, block);
+            self.last.keep(number(span.blocks.start), number(span.blocks.end - 1), &whole);
         }
+        if durable {
+            self.with_group(span.group, |group| self.write_page_durably(span.group, group))?;
+        }
+        Ok(())
     }
 
     /// What a write leaves of its first and last block.
@@ -78,16 +76,25 @@ impl<D: BlockDevice> IntegrityDevice<D> {
         let mut edges = Edges { head: Vec::new(), tail: Vec::new() };
         let mut block = [0; BLOCK_BYTES];
         if head > 0 {
-            self.read_held(span.group, span.blocks.start, &mut block)?;
+            self.read_edge(span.group, span.blocks.start, &mut block)?;
             edges.head = block[..head].to_vec();
         }
         if tail > 0 {
             if head == 0 || span.blocks.len() > 1 {
-                self.read_held(span.group, span.blocks.end - 1, &mut block)?;
+                self.read_edge(span.group, span.blocks.end - 1, &mut block)?;
             }
             edges.tail = block[BLOCK_BYTES - tail..].to_vec();
         }
         Ok(edges)
+    }
+
+    /// The bytes of a block of which a write leaves something.
+    fn read_edge(&self, group: u64, block: usize, buffer: &mut [u8; BLOCK_BYTES]) -> Result<()> {
+        let number = block_number(group, block);
+        match self.with_group(group, |g| Ok(g.known(block)))? {
+            Known::Checksum(stored) if self.last.get(number, stored, buffer) => Ok(()),
+            _ => self.read_held(group, block, buffer),
+        }
     }
 
     /// Forgets blocks of one group, whose range is held.
@@ -97,7 +104,7 @@ impl<D: BlockDevice> IntegrityDevice<D> {
         if !self.with_group(span.group, |group| Ok(group.any_written(span)))? {
             return discard();
         }
-        self.begin(span)?;
+        self.begin(span, false)?;
         let discarded = discard();
         self.end(span, |group| {
             group.renew(span, last);
