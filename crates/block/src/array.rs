@@ -537,6 +537,10 @@ impl BlockDevice for Array {
         self.top.try_read_at(offset, buffer)
     }
 
+    fn read_unverified(&self, offset: u64, buffer: &mut [u8], may_wait: bool) -> Result<bool> {
+        self.top.read_unverified(offset, buffer, may_wait)
+    }
+
     fn write_at(&self, offset: u64, slices: &[IoSlice<'_>]) -> Result<()> {
         let length_bytes = slices.iter().map(|s| s.len() as u64).sum();
         let _inside = self.enter(offset, length_bytes)?;

@@ -66,6 +66,15 @@ pub trait BlockDevice: Send + Sync {
     fn try_read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<bool> {
         self.read_at(offset, buffer).map(|()| true)
     }
+    /// Fills `buffer` for a caller who has a checksum of what is there, and [heals](Self::heal) what
+    /// does not match it: no layer needs to verify it as well. `Ok(false)` as in `try_read_at`, if
+    /// it may not wait.
+    fn read_unverified(&self, offset: u64, buffer: &mut [u8], may_wait: bool) -> Result<bool> {
+        match may_wait {
+            true => self.read_at(offset, buffer).map(|()| true),
+            false => self.try_read_at(offset, buffer),
+        }
+    }
     /// Writes all slices one after another from `offset`; never short.
     fn write_at(&self, offset: u64, slices: &[IoSlice<'_>]) -> Result<()>;
     /// Makes every write that returned before this call durable.
@@ -111,6 +120,9 @@ impl<D: BlockDevice + ?Sized> BlockDevice for Arc<D> {
     }
     fn try_read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<bool> {
         (**self).try_read_at(offset, buffer)
+    }
+    fn read_unverified(&self, offset: u64, buffer: &mut [u8], may_wait: bool) -> Result<bool> {
+        (**self).read_unverified(offset, buffer, may_wait)
     }
     fn write_at(&self, offset: u64, slices: &[IoSlice<'_>]) -> Result<()> {
         (**self).write_at(offset, slices)

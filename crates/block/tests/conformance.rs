@@ -201,6 +201,28 @@ fn a_read_that_need_not_wait_returns_the_same() {
 }
 
 #[test]
+fn a_read_for_one_who_verifies_returns_the_same_where_nothing_is_wrong() {
+    on_every_device(|device| {
+        write(device, 1000, &[7; 300_000]);
+        write(device, 400_001, &[8; 9000]);
+        for (offset, length) in [(500, 6000), (4096, 8192), (70_001, 200_000), (390_000, 30_000)] {
+            let expected = read(device, offset, length);
+            let mut buffer = vec![0x5a; length];
+            assert!(device.read_unverified(offset, &mut buffer, true).expect("a read"));
+            assert!(buffer == expected, "{length} at {offset}");
+            buffer.fill(0x5a);
+            if device.read_unverified(offset, &mut buffer, false).expect("a read") {
+                assert!(buffer == expected, "{length} at {offset}, without waiting");
+            }
+        }
+        let end = device.len_bytes();
+        let error = device.read_unverified(end - 1, &mut [0; 2], true).expect_err("beyond the end");
+        assert_eq!(error.kind, DeviceErrorKind::OutOfRange);
+        assert!(device.read_unverified(end - 1, &mut [0; 2], false).is_err());
+    });
+}
+
+#[test]
 fn requests_of_no_bytes_succeed() {
     on_every_device(|device| {
         device.read_at(LEN_BYTES, &mut []).expect("nothing to read");

@@ -337,11 +337,8 @@ impl Opening {
         out: &mut [u8],
         patience: Patience,
     ) -> Result<bool> {
-        let outcome = if patience == Patience::None {
-            self.store.device.try_read_at(offset, out)
-        } else {
-            self.store.device.read_at(offset, out).map(|()| true)
-        };
+        let may_wait = patience != Patience::None;
+        let outcome = self.store.device.read_unverified(offset, out, may_wait);
         if let Ok(false) = outcome {
             return Ok(false);
         }
@@ -380,7 +377,7 @@ impl Opening {
         if content == Content::Pack {
             self.read_packed(first, slots, out, (kind, Patience::Full))?;
         } else {
-            self.store.device.read_at(at, out)?;
+            self.store.device.read_unverified(at, out, true)?;
             self.io.count(kind, out.len() as u64);
         }
         let place = (content != Content::Pack).then_some((at, BLOCK_BYTES));
@@ -455,12 +452,8 @@ impl Opening {
         out: &mut [u8],
         patience: Patience,
     ) -> Result<bool> {
-        if patience == Patience::None {
-            if !self.store.device.try_read_at(at, out)? {
-                return Ok(false);
-            }
-        } else {
-            self.store.device.read_at(at, out)?;
+        if !self.store.device.read_unverified(at, out, patience != Patience::None)? {
+            return Ok(false);
         }
         self.io.count(kind, out.len() as u64);
         Ok(true)

@@ -302,6 +302,17 @@ impl<D: BlockDevice> BlockDevice for CryptDevice<D> {
         self.read_cells(offset, buffer, |at, bytes| self.below.try_read_at(at, bytes))
     }
 
+    fn read_unverified(&self, offset: u64, buffer: &mut [u8], may_wait: bool) -> Result<bool> {
+        self.check(Operation::Read, offset, buffer.len() as u64)?;
+        let cells = Cells::of(offset, buffer.len());
+        let range = cells.start..cells.end;
+        let held =
+            if may_wait { Some(self.ranges.share(range)) } else { self.ranges.try_share(range) };
+        let Some(_held) = held else { return Ok(false) };
+        let read = |at: u64, bytes: &mut [u8]| self.below.read_unverified(at, bytes, may_wait);
+        self.read_cells(offset, buffer, read)
+    }
+
     fn write_at(&self, offset: u64, slices: &[IoSlice<'_>]) -> Result<()> {
         self.write_cells(offset, slices, |at, bytes| self.below.write_at(at, bytes))
     }

@@ -153,11 +153,27 @@ impl MirrorDevice {
             .min_by_key(|&side| self.reads_in_flight[side].load(Ordering::Relaxed))
     }
 
-    fn read_side(&self, side: usize, offset: u64, buffer: &mut [u8]) -> Result<()> {
+    /// Reads from one side, from another where that fails.
+    fn read_with(
+        &self,
+        offset: u64,
+        buffer: &mut [u8],
+        read: impl Fn(&dyn BlockDevice, &mut [u8]) -> Result<()>,
+    ) -> Result<()> {
+        let range = (offset, buffer.len() as u64);
+        self.check(Operation::Read, range.0, range.1)?;
+        let Some(side) = self.choose(offset) else {
+            return Err(self.error(Operation::Read, range, DeviceErrorKind::Io, "no side is in"));
+        };
         self.reads_in_flight[side].fetch_add(1, Ordering::Relaxed);
-        let outcome = self.sides[side].device.read_at(offset, buffer);
+        let outcome = read(&*self.sides[side].device, buffer);
         self.reads_in_flight[side].fetch_sub(1, Ordering::Relaxed);
-        outcome
+        match outcome {
+            Err(failure) if failure.kind == DeviceErrorKind::Io => {
+                self.read_elsewhere(side, failure, offset, buffer)
+            }
+            other => other,
+        }
     }
 
     /// Reads from a side other than the one that failed, and writes what it says over the other.
@@ -172,7 +188,7 @@ impl MirrorDevice {
         let _alone = self.gates.take(offset, buffer.len() as u64);
         let others: Vec<usize> = self.sides_in().filter(|&side| side != failed).collect();
         for side in others {
-            if self.read_side(side, offset, buffer).is_err() {
+            if self.sides[side].device.read_at(offset, buffer).is_err() {
                 continue;
             }
             if self.standing(failed) == Standing::In {
@@ -272,17 +288,7 @@ impl BlockDevice for MirrorDevice {
     }
 
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<()> {
-        let range = (offset, buffer.len() as u64);
-        self.check(Operation::Read, range.0, range.1)?;
-        let Some(side) = self.choose(offset) else {
-            return Err(self.error(Operation::Read, range, DeviceErrorKind::Io, "no side is in"));
-        };
-        match self.read_side(side, offset, buffer) {
-            Err(failure) if failure.kind == DeviceErrorKind::Io => {
-                self.read_elsewhere(side, failure, offset, buffer)
-            }
-            other => other,
-        }
+        self.read_with(offset, buffer, |side, bytes| side.read_at(offset, bytes))
     }
 
     fn try_read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<bool> {
@@ -290,6 +296,18 @@ impl BlockDevice for MirrorDevice {
         let Some(side) = self.choose(offset) else { return Ok(false) };
         // One that fails is read again by those who may wait, and healed there.
         Ok(self.sides[side].device.try_read_at(offset, buffer).unwrap_or(false))
+    }
+
+    fn read_unverified(&self, offset: u64, buffer: &mut [u8], may_wait: bool) -> Result<bool> {
+        if may_wait {
+            let read = |side: &dyn BlockDevice, bytes: &mut [u8]| {
+                side.read_unverified(offset, bytes, true).map(drop)
+            };
+            return self.read_with(offset, buffer, read).map(|()| true);
+        }
+        self.check(Operation::Read, offset, buffer.len() as u64)?;
+        let Some(side) = self.choose(offset) else { return Ok(false) };
+        Ok(self.sides[side].device.read_unverified(offset, buffer, false).unwrap_or(false))
     }
 
     fn write_at(&self, offset: u64, slices: &[IoSlice<'_>]) -> Result<()> {

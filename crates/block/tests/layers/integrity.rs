@@ -554,6 +554,28 @@ fn a_scrub_checks_every_copy_and_heals_what_can_be_healed() {
 }
 
 #[test]
+fn who_verifies_gets_what_is_there_and_zeros_where_nothing_was_written() {
+    let (pair, device) = paired(Mismatch::Refuse);
+    write(&device, 0, &[7; 3 * 4096]);
+    device.clean().unwrap();
+    for may_wait in [true, false] {
+        pair.rot(0, place(1) + 9);
+        let mut found = vec![0x5a; 5 * 4096 - 100];
+        assert!(device.read_unverified(100, &mut found[..2 * 4096], may_wait).unwrap());
+        assert_ne!(found[4096 + 9 - 100], 7, "the layer does not look");
+        if device.read_unverified(100, &mut found, may_wait).unwrap() {
+            // Where a block was never written the layer answers, and looks at all of it.
+            assert_eq!(found[..3 * 4096 - 100], [7; 3 * 4096 - 100]);
+            assert_eq!(found[3 * 4096 - 100..], [0; 2 * 4096]);
+        }
+    }
+    let mut buffer = [0; 4096];
+    let right = |bytes: &[u8]| bytes == [7; 4096];
+    assert_eq!(device.heal(BLOCK, &mut buffer, &right).unwrap(), Outcome::Recovered);
+    assert_eq!(buffer, [7; 4096]);
+}
+
+#[test]
 fn a_callers_right_bytes_make_a_wrong_checksum_right() {
     let (pair, device) = paired(Mismatch::Refuse);
     write(&device, 0, &[1; 8192]);

@@ -118,6 +118,15 @@ impl Group {
         }
     }
 
+    /// Whether all blocks of the span were written, none of them in flight.
+    pub(super) fn all_have_checksums(&self, span: &Span) -> bool {
+        self.damaged.is_empty()
+            && span.blocks.clone().all(|block| {
+                let (place, bit) = sector_of(block);
+                self.written[place] & !self.in_flight[place] & bit != 0
+            })
+    }
+
     /// The blocks that may have been in flight.
     pub(super) fn blocks_in_flight(&self) -> Vec<usize> {
         let is_in_flight = |&block: &usize| matches!(self.known(block), Known::InFlight(_));
