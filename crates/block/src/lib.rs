@@ -17,6 +17,7 @@ mod reuse;
 mod slices;
 mod space;
 pub mod stack;
+mod together;
 
 pub use array::{
     Added, Array, ArrayError, Candidate, Event, Identities, Materials, MemberStatus, SpareStatus,
@@ -34,6 +35,7 @@ pub use layout::Layout;
 pub use media::MediaDevice;
 pub use reuse::emptied;
 pub use space::{Purpose, Zones};
+pub use together::Together;
 
 /// Result of a device operation.
 pub type Result<T> = std::result::Result<T, DeviceError>;

@@ -14,7 +14,7 @@ use std::time::Duration;
 use block::stack::{Stack, StackError};
 use block::{
     Added, Array, ArrayError, BlockDevice, Candidate, CryptKey, Identities, KeySource, Layout,
-    Materials, MediaDevice,
+    Materials, MediaDevice, Together,
 };
 use env::{Clock, Entropy, FileMedia, RealClock, RealEntropy};
 use format::label::AREA_BYTES;
@@ -358,7 +358,8 @@ fn with_materials<T>(use_them: impl FnOnce(&Materials<'_>) -> T) -> T {
         ring::rand::SystemRandom::new().fill(bytes).expect("the kernel has random numbers");
     };
     let pause = Arc::new(|nanos| std::thread::sleep(Duration::from_nanos(nanos)));
-    use_them(&Materials { key: &read_key, random: &random, pause })
+    let together = Together::AtOnce;
+    use_them(&Materials { key: &read_key, random: &random, pause, together })
 }
 
 /// The key that a source names.

@@ -12,7 +12,7 @@ use crate::layers::{
     KeySource, Layout, MirrorDevice, ParityDevice, Pause, Side, Standing, StripeDevice,
 };
 use crate::stack::Stack;
-use crate::{BlockDevice, DeviceError, DeviceErrorKind, Operation, Result};
+use crate::{BlockDevice, DeviceError, DeviceErrorKind, Operation, Result, Together};
 
 /// What layers need that is neither on the members nor in the stack's text.
 pub struct Materials<'a> {
@@ -22,6 +22,8 @@ pub struct Materials<'a> {
     pub random: &'a dyn Fn(&mut [u8]),
     /// How the delay layer waits.
     pub pause: Pause,
+    /// How several members are asked to make something durable.
+    pub together: Together,
 }
 
 impl Materials<'_> {
@@ -32,6 +34,7 @@ impl Materials<'_> {
             key: &|source| Err(format!("nobody reads {source} here")),
             random: &|bytes| bytes.fill(1),
             pause: Arc::new(|_| {}),
+            together: Together::InTurn,
         }
     }
 }
@@ -82,13 +85,17 @@ pub(super) fn build(
             Arc::<super::MemberDevice>::clone(&shared.members[number_of(number)]) as Device
         }
         Stack::Stripe { chunk_bytes, below } => {
-            Arc::new(StripeDevice::new(all(below)?, *chunk_bytes))
+            let stripe = StripeDevice::new(all(below)?, *chunk_bytes);
+            Arc::new(stripe.asked(materials.together))
         }
-        Stack::Concat { below } => Arc::new(StripeDevice::concat(all(below)?)),
+        Stack::Concat { below } => {
+            Arc::new(StripeDevice::concat(all(below)?).asked(materials.together))
+        }
         Stack::Mirror { below } => {
             let keeper = Arc::<Shared>::clone(shared) as Arc<dyn Keeper>;
             let ledger = Arc::clone(&shared.ledger);
-            Arc::new(MirrorDevice::new(sides(all(below)?, below), keeper, ledger))
+            let mirror = MirrorDevice::new(sides(all(below)?, below), keeper, ledger);
+            Arc::new(mirror.asked(materials.together))
         }
         Stack::Parity { below, .. } => {
             let devices = all(below)?;

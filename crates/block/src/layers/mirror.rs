@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::gates::Gates;
 use crate::heal::{self, Copies, Ledger, Outcome, Right};
-use crate::{BlockDevice, DeviceError, DeviceErrorKind, Operation, Result, Resync};
+use crate::{BlockDevice, DeviceError, DeviceErrorKind, Operation, Result, Resync, Together};
 
 /// Bytes copied at a time from one side to another.
 const COPY_BYTES: usize = 256 << 10;
@@ -67,6 +67,7 @@ pub struct MirrorDevice {
     ledger: Arc<Ledger>,
     gates: Gates,
     len_bytes: u64,
+    together: Together,
 }
 
 impl MirrorDevice {
@@ -75,7 +76,14 @@ impl MirrorDevice {
     pub fn new(sides: Vec<Side>, keeper: Arc<dyn Keeper>, ledger: Arc<Ledger>) -> MirrorDevice {
         let len_bytes = sides.iter().map(|s| s.device.len_bytes()).min().expect("several sides");
         let reads_in_flight = sides.iter().map(|_| AtomicUsize::new(0)).collect();
-        MirrorDevice { sides, reads_in_flight, keeper, ledger, gates: Gates::new(), len_bytes }
+        let (gates, together) = (Gates::new(), Together::InTurn);
+        MirrorDevice { sides, reads_in_flight, keeper, ledger, gates, len_bytes, together }
+    }
+
+    /// The same, whose sides are asked in this way for what each takes its time for.
+    #[must_use]
+    pub fn asked(self, together: Together) -> MirrorDevice {
+        MirrorDevice { together, ..self }
     }
 
     fn standing(&self, side: usize) -> Standing {
@@ -114,24 +122,26 @@ impl MirrorDevice {
         &self,
         operation: Operation,
         range: (u64, u64),
-        request: impl Fn(&dyn BlockDevice) -> Result<()>,
+        together: Together,
+        request: impl Fn(&dyn BlockDevice) -> Result<()> + Sync,
     ) -> Result<()> {
-        let mut done = 0;
-        let mut failures = Vec::new();
-        for (number, side) in self.sides.iter().enumerate() {
+        let ask = |number: usize| {
             let standing = self.standing(number);
-            if standing == Standing::Out {
-                continue;
+            let is_asked = standing != Standing::Out;
+            is_asked.then(|| (standing, request(&*self.sides[number].device)))
+        };
+        let mut answers = Answers::default();
+        if together == Together::InTurn {
+            for (number, side) in self.sides.iter().enumerate() {
+                answers.take(operation, side, ask(number))?;
             }
-            match request(&*side.device) {
-                Ok(()) if standing == Standing::In => done += 1,
-                Ok(()) => {}
-                Err(error) if is_its_fault(operation, standing, &error) => {
-                    failures.push((side, error));
-                }
-                Err(error) => return Err(error),
+        } else {
+            let all = together.ask(self.sides.len(), ask);
+            for (side, answer) in self.sides.iter().zip(all) {
+                answers.take(operation, side, answer)?;
             }
         }
+        let Answers { done, failures } = answers;
         if done == 0 {
             let none = || self.error(operation, range, DeviceErrorKind::Io, "no side is in");
             return Err(failures.into_iter().next().map_or_else(none, |(_, error)| error));
@@ -246,6 +256,34 @@ impl MirrorDevice {
     }
 }
 
+/// What the sides made of a request.
+#[derive(Default)]
+struct Answers<'m> {
+    /// Those that are in and did it.
+    done: usize,
+    /// Those that failed, by their own fault.
+    failures: Vec<(&'m Side, DeviceError)>,
+}
+
+impl<'m> Answers<'m> {
+    fn take(
+        &mut self,
+        operation: Operation,
+        side: &'m Side,
+        answer: Option<(Standing, Result<()>)>,
+    ) -> Result<()> {
+        match answer {
+            None => {}
+            Some((standing, Ok(()))) => self.done += usize::from(standing == Standing::In),
+            Some((standing, Err(error))) if is_its_fault(operation, standing, &error) => {
+                self.failures.push((side, error));
+            }
+            Some((_, Err(error))) => return Err(error),
+        }
+        Ok(())
+    }
+}
+
 /// Whether a request that failed on a side is no reason to fail it on all: the device failed it, or
 /// has no room for what it was to have room for. One that is in and is asked to reserve room may
 /// say that there is none: then the mirror has none.
@@ -315,24 +353,28 @@ impl BlockDevice for MirrorDevice {
         self.check(Operation::Write, offset, length_bytes)?;
         let _shared = self.gates.share(offset, length_bytes);
         let range = (offset, length_bytes);
-        self.ask_all(Operation::Write, range, |side| side.write_at(offset, slices))
+        self.ask_all(Operation::Write, range, Together::InTurn, |side| {
+            side.write_at(offset, slices)
+        })
     }
 
     fn flush(&self) -> Result<()> {
-        self.ask_all(Operation::Flush, (0, self.len_bytes), |side| side.flush())
+        self.ask_all(Operation::Flush, (0, self.len_bytes), self.together, |side| side.flush())
     }
 
     fn allocate(&self, offset: u64, length_bytes: u64) -> Result<()> {
         self.check(Operation::Allocate, offset, length_bytes)?;
         let range = (offset, length_bytes);
-        self.ask_all(Operation::Allocate, range, |side| side.allocate(offset, length_bytes))
+        let allocate = |side: &dyn BlockDevice| side.allocate(offset, length_bytes);
+        self.ask_all(Operation::Allocate, range, Together::InTurn, allocate)
     }
 
     fn discard(&self, offset: u64, length_bytes: u64) -> Result<()> {
         self.check(Operation::Discard, offset, length_bytes)?;
         let _shared = self.gates.share(offset, length_bytes);
         let range = (offset, length_bytes);
-        self.ask_all(Operation::Discard, range, |side| side.discard(offset, length_bytes))
+        let discard = |side: &dyn BlockDevice| side.discard(offset, length_bytes);
+        self.ask_all(Operation::Discard, range, Together::InTurn, discard)
     }
 
     fn write_durable(&self, offset: u64, slices: &[IoSlice<'_>]) -> Result<()> {
@@ -340,7 +382,8 @@ impl BlockDevice for MirrorDevice {
         self.check(Operation::Write, offset, length_bytes)?;
         let _shared = self.gates.share(offset, length_bytes);
         let range = (offset, length_bytes);
-        self.ask_all(Operation::Write, range, |side| side.write_durable(offset, slices))
+        let write = |side: &dyn BlockDevice| side.write_durable(offset, slices);
+        self.ask_all(Operation::Write, range, self.together, write)
     }
 
     fn copies(&self, _offset: u64, _length_bytes: u64) -> usize {

@@ -12,13 +12,14 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use crate::heal::{self, Outcome, Right};
-use crate::{BlockDevice, DeviceError, DeviceErrorKind, Operation, Result, Resync};
+use crate::{BlockDevice, DeviceError, DeviceErrorKind, Operation, Result, Resync, Together};
 
 /// Devices of which each has a part of the bytes: every n-th chunk, or one range.
 pub struct StripeDevice {
     below: Vec<Arc<dyn BlockDevice>>,
     order: Order,
     len_bytes: u64,
+    together: Together,
 }
 
 /// Which bytes are where.
@@ -43,7 +44,8 @@ impl StripeDevice {
         assert!(chunk_bytes.is_power_of_two(), "the stack's parser saw to that");
         let shortest = below.iter().map(|d| d.len_bytes()).min().expect("several devices");
         let len_bytes = shortest / chunk_bytes * chunk_bytes * below.len() as u64;
-        StripeDevice { below, order: Order::InTurn(chunk_bytes), len_bytes }
+        let order = Order::InTurn(chunk_bytes);
+        StripeDevice { below, order, len_bytes, together: Together::InTurn }
     }
 
     /// Devices one after the other.
@@ -55,7 +57,14 @@ impl StripeDevice {
             starts.push(len_bytes);
             len_bytes += device.len_bytes();
         }
-        StripeDevice { below, order: Order::Starts(starts), len_bytes }
+        let order = Order::Starts(starts);
+        StripeDevice { below, order, len_bytes, together: Together::InTurn }
+    }
+
+    /// The same, whose devices are asked to flush in this way.
+    #[must_use]
+    pub fn asked(self, together: Together) -> StripeDevice {
+        StripeDevice { together, ..self }
     }
 
     fn check(&self, operation: Operation, offset: u64, length_bytes: u64) -> Result<()> {
@@ -221,7 +230,8 @@ impl BlockDevice for StripeDevice {
     }
 
     fn flush(&self) -> Result<()> {
-        self.below.iter().try_for_each(|below| below.flush())
+        let flush = |number: usize| self.below[number].flush();
+        self.together.ask(self.below.len(), flush).into_iter().collect()
     }
 
     fn allocate(&self, offset: u64, length_bytes: u64) -> Result<()> {
