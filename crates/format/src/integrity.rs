@@ -149,7 +149,7 @@ pub struct ChecksumSector {
     pub sector: u32,
     /// Whether blocks may have been in flight.
     pub open: bool,
-    /// Bit i: block i was written, and has a checksum; in an open sector, or may be next.
+    /// Bit i: block i was written, and has a checksum.
     pub written: u128,
     /// The plain CRC32C of each block; 0 where none was written.
     pub checksums: [u32; SECTOR_BLOCKS],

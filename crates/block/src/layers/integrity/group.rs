@@ -8,9 +8,6 @@ use format::integrity::{ChecksumSector, GROUP_BLOCKS, PAGE_SECTORS, SECTOR_BLOCK
 
 use super::geometry::{Span, sector_of};
 
-/// Blocks after the one that is written for the first time that are promised with it: 256 KiB.
-const AHEAD_BLOCKS: usize = 64;
-
 /// What is known of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Known {
@@ -29,8 +26,8 @@ pub(super) struct Group {
     checksums: Box<[u32; GROUP_BLOCKS]>,
     written: [u128; PAGE_SECTORS],
     in_flight: [u128; PAGE_SECTORS],
-    /// Blocks that the page calls written beside those that were: the next ones.
-    promised: [u128; PAGE_SECTORS],
+    /// The page as it was encoded last, if it was since the group was marked clean.
+    page: Option<Box<EncodedPage>>,
     /// Sectors that cannot be decoded, and what is there instead.
     damaged: BTreeMap<usize, Box<[u8; SECTOR_BYTES]>>,
     /// The generation of the page that was written last, if one was.
@@ -47,6 +44,19 @@ pub(super) struct Group {
     pub written_by: u64,
 }
 
+/// A group's page, of which some sectors are to be encoded anew.
+struct EncodedPage {
+    bytes: [u8; PAGE_BYTES],
+    stale: [bool; PAGE_SECTORS],
+    open: bool,
+}
+
+impl EncodedPage {
+    fn new(open: bool) -> EncodedPage {
+        EncodedPage { bytes: [0; PAGE_BYTES], stale: [true; PAGE_SECTORS], open }
+    }
+}
+
 impl Group {
     /// A group of which no block was written.
     pub(super) fn new() -> Group {
@@ -54,7 +64,7 @@ impl Group {
             checksums: Box::new([0; GROUP_BLOCKS]),
             written: [0; PAGE_SECTORS],
             in_flight: [0; PAGE_SECTORS],
-            promised: [0; PAGE_SECTORS],
+            page: None,
             damaged: BTreeMap::new(),
             generation: None,
             open: false,
@@ -85,15 +95,19 @@ impl Group {
         self.damaged.insert(place, bytes);
     }
 
-    /// The page as it is to be written, of a new generation. One that is not open promises nothing.
-    pub(super) fn encode(&mut self, tag: u32, group: u64, open: bool) -> Box<[u8; PAGE_BYTES]> {
+    /// The page as it is to be written, of a new generation. Sectors that say what they said stay as
+    /// they were, and of the generation that they were.
+    pub(super) fn encode(&mut self, tag: u32, group: u64, open: bool) -> &[u8; PAGE_BYTES] {
         let generation = self.generation.map_or(0, |last| last.wrapping_add(1));
         self.generation = Some(generation);
-        if !open {
-            self.promised = [0; PAGE_SECTORS];
+        let page = self.page.get_or_insert_with(|| Box::new(EncodedPage::new(open)));
+        if page.open != open {
+            **page = EncodedPage::new(open);
         }
-        let mut page = Box::new([0; PAGE_BYTES]);
-        for (place, bytes) in page.chunks_exact_mut(SECTOR_BYTES).enumerate() {
+        for (place, bytes) in page.bytes.chunks_exact_mut(SECTOR_BYTES).enumerate() {
+            if !std::mem::take(&mut page.stale[place]) {
+                continue;
+            }
             if let Some(damaged) = self.damaged.get(&place) {
                 bytes.copy_from_slice(&damaged[..]);
                 continue;
@@ -101,11 +115,11 @@ impl Group {
             let mut checksums = [0; SECTOR_BLOCKS];
             checksums.copy_from_slice(&self.checksums[place * SECTOR_BLOCKS..][..SECTOR_BLOCKS]);
             let sector = sector_number(group, place);
-            let written = self.written[place] | self.promised[place];
+            let written = self.written[place];
             let sector = ChecksumSector { tag, generation, sector, open, written, checksums };
             bytes.copy_from_slice(&sector.encode());
         }
-        page
+        &page.bytes
     }
 
     pub(super) fn known(&self, block: usize) -> Known {
@@ -140,6 +154,7 @@ impl Group {
             return;
         }
         self.dirty = true;
+        self.note_stale(place);
         self.checksums[block] = checksum;
         self.written[place] |= bit;
         self.in_flight[place] &= !bit;
@@ -154,6 +169,7 @@ impl Group {
     /// A block is none that was written.
     pub(super) fn clear(&mut self, block: usize) {
         let (place, bit) = sector_of(block);
+        self.note_stale(place);
         self.checksums[block] = 0;
         self.written[place] &= !bit;
         self.in_flight[place] &= !bit;
@@ -179,31 +195,27 @@ impl Group {
 
     /// Forgets the damage of sectors of which all blocks are in the span: none is written.
     pub(super) fn renew(&mut self, span: &Span, last: usize) {
-        let before = self.damaged.len();
-        self.damaged.retain(|&place, _| !covers(span, place, last));
-        self.dirty |= self.damaged.len() != before;
+        while let Some(&place) = self.damaged.keys().find(|&&place| covers(span, place, last)) {
+            self.damaged.remove(&place);
+            self.note_stale(place);
+            self.dirty = true;
+        }
     }
 
-    /// Promises blocks that are about to be written, and some after them, if the page that is on
-    /// the device does not call them written: whether it has to be written for that.
-    pub(super) fn promise(&mut self, span: &Span, last: usize) -> bool {
-        let is_new = |block: usize| {
-            let (place, bit) = sector_of(block);
-            (self.written[place] | self.promised[place]) & bit == 0
-        };
-        if !span.blocks.clone().any(is_new) {
-            return false;
-        }
-        for block in span.blocks.start..(span.blocks.end + AHEAD_BLOCKS).min(last) {
-            let (place, bit) = sector_of(block);
-            self.promised[place] |= bit;
-        }
-        true
+    /// Whether any block of the span was never written.
+    pub(super) fn any_unwritten(&self, span: &Span) -> bool {
+        span.blocks.clone().any(|block| self.known(block) == Known::Unwritten)
     }
 
-    /// What was promised may not be on the device.
-    pub(super) fn break_promises(&mut self) {
-        self.promised = [0; PAGE_SECTORS];
+    /// Forgets the bytes of the page: nobody writes to the group for now.
+    pub(super) fn forget_page(&mut self) {
+        self.page = None;
+    }
+
+    fn note_stale(&mut self, place: usize) {
+        if let Some(page) = &mut self.page {
+            page.stale[place] = true;
+        }
     }
 
     /// Whether any block of the span was written, or may have been.

@@ -141,25 +141,18 @@ impl<D: BlockDevice> IntegrityDevice<D> {
         }
     }
 
-    /// Begins a write to blocks of a group: the device calls it open from now on. With `promise` it
-    /// also calls the blocks written: what it calls never written reads as zeros, and must not when
-    /// the program is killed and the operating system has the data.
-    pub(super) fn begin(&self, span: &Span, promise: bool) -> Result<()> {
+    /// Begins a write to blocks of a group: the device calls it open from now on.
+    pub(super) fn begin(&self, span: &Span) -> Result<()> {
         if self.groups.is_full_for(span.group, self.options.open_max) {
             self.clean_some(self.options.open_max / 2)?;
         }
-        let last = self.blocks_in(span.group);
         self.with_group(span.group, |group| {
-            let is_new = promise && group.promise(span, last);
             if !group.open {
                 self.groups.active.lock().insert(span.group);
                 let page = group.encode(self.header.tag(), span.group, true);
-                let slices = [IoSlice::new(&page[..])];
+                let slices = [IoSlice::new(page)];
                 self.below.write_durable(page_offset(span.group), &slices)?;
                 group.open = true;
-            } else if is_new && let Err(error) = self.hand_over(span.group, group) {
-                group.break_promises();
-                return Err(error);
             }
             group.writers += 1;
             Ok(())
@@ -179,16 +172,16 @@ impl<D: BlockDevice> IntegrityDevice<D> {
     /// Writes a group's page so that it is on the device.
     pub(super) fn write_page_durably(&self, number: u64, group: &mut Group) -> Result<()> {
         let page = group.encode(self.header.tag(), number, group.open);
-        self.below.write_durable(page_offset(number), &[IoSlice::new(&page[..])])?;
+        self.below.write_durable(page_offset(number), &[IoSlice::new(page)])?;
         // One that is open is to be written at a flush all the same, to be marked clean later.
         group.dirty &= group.open;
         Ok(())
     }
 
     /// Writes a group's page without making it durable: the next flush writes it again.
-    fn hand_over(&self, number: u64, group: &mut Group) -> Result<()> {
+    pub(super) fn hand_over(&self, number: u64, group: &mut Group) -> Result<()> {
         let page = group.encode(self.header.tag(), number, group.open);
-        self.below.write_at(page_offset(number), &[IoSlice::new(&page[..])])
+        self.below.write_at(page_offset(number), &[IoSlice::new(page)])
     }
 
     /// Makes data and checksums durable, and marks groups clean that were quiet.
@@ -235,7 +228,7 @@ impl<D: BlockDevice> IntegrityDevice<D> {
                     return Ok(());
                 }
                 let page = group.encode(self.header.tag(), number, true);
-                self.below.write_at(page_offset(number), &[IoSlice::new(&page[..])])?;
+                self.below.write_at(page_offset(number), &[IoSlice::new(page)])?;
                 group.dirty = false;
                 group.written_by = flushing.count;
                 flushing.written.push_back((flushing.count, number));
@@ -278,7 +271,9 @@ impl<D: BlockDevice> IntegrityDevice<D> {
         group.written_by = 0;
         self.groups.active.lock().remove(&number);
         let page = group.encode(self.header.tag(), number, false);
-        self.below.write_at(page_offset(number), &[IoSlice::new(&page[..])])
+        let written = self.below.write_at(page_offset(number), &[IoSlice::new(page)]);
+        group.forget_page();
+        written
     }
 
     /// Flushes, and marks groups clean, the longest unused first, until `left` are left.
@@ -299,6 +294,6 @@ impl<D: BlockDevice> IntegrityDevice<D> {
     }
 }
 
-/// Flushes that find nothing to write for a group before it is marked clean. Marking it open again
-/// is a durable write, which those pay who flush every write and come back to a group before long.
-const QUIET_FLUSHES: u64 = 64;
+/// Flushes that find nothing to write for a group before it is marked clean. Few: what a lying
+/// device made of an open group is taken for what was in flight when the power fails.
+const QUIET_FLUSHES: u64 = 2;

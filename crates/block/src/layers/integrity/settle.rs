@@ -14,22 +14,11 @@ use super::{IntegrityDevice, Mismatch};
 use crate::heal::{Right, read_again};
 use crate::{BlockDevice, Ledger, Operation, Outcome, Result, Resync};
 
-/// The checksum that the page has of a block that it only promises: none that could be recovered.
-const PROMISED: u32 = 0;
-
 impl<D: BlockDevice> IntegrityDevice<D> {
     /// Settles what was in flight of a group; blocks that cannot be read stay in flight.
     pub(super) fn settle(&self, number: u64, group: &mut Group) {
         let blocks = group.blocks_in_flight();
-        let is_promised = |block: usize| group.known(block) == Known::InFlight(PROMISED);
-        let is_run = |a: usize, b: usize| a + 1 == b && is_promised(a) == is_promised(b);
-        let runs: Vec<&[usize]> = blocks.chunk_by(|a, b| is_run(*a, *b)).collect();
-        for run in runs {
-            if group.known(run[0]) == Known::InFlight(PROMISED)
-                && self.settle_promised(number, group, run).is_ok()
-            {
-                continue;
-            }
+        for run in blocks.chunk_by(|a, b| a + 1 == *b) {
             let mut bytes = vec![0; run.len() * BLOCK_BYTES];
             let all = self.below.read_at(block_offset(number, run[0]), &mut bytes);
             for (&block, bytes) in run.iter().zip(bytes.chunks_exact_mut(BLOCK_BYTES)) {
@@ -41,19 +30,6 @@ impl<D: BlockDevice> IntegrityDevice<D> {
                 }
             }
         }
-    }
-
-    /// Settles a run of blocks that were promised, and may have been written or not: the copies are
-    /// made to agree.
-    fn settle_promised(&self, number: u64, group: &mut Group, run: &[usize]) -> Result<()> {
-        let mut bytes = vec![0; run.len() * BLOCK_BYTES];
-        let offset = block_offset(number, run[0]);
-        self.below.resync(offset, bytes.len() as u64, Resync::All)?;
-        self.below.read_at(offset, &mut bytes)?;
-        for (&block, bytes) in run.iter().zip(bytes.chunks_exact(BLOCK_BYTES)) {
-            group.set(block, block_crc(bytes));
-        }
-        Ok(())
     }
 
     /// Settles one block that was in flight: a copy that matches is right; where none does, the
@@ -87,7 +63,7 @@ impl<D: BlockDevice> IntegrityDevice<D> {
                 return Err(self.corrupt(Operation::Read, group, block, text));
             }
         }
-        Ledger::add(&self.ledger.checksums_recovered, u64::from(stored != PROMISED));
+        Ledger::add(&self.ledger.checksums_recovered, 1);
         Ok(block_crc(buffer))
     }
 

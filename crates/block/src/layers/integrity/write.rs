@@ -41,17 +41,19 @@ impl<D: BlockDevice> IntegrityDevice<D> {
         self.refuse_damaged(span)?;
         let edges = self.edges(span, offset, slices)?;
         let whole = edges.around(slices);
-        self.begin(span, !durable)?;
+        self.begin(span)?;
         let written = if durable {
             self.below.write_durable(span.offset(), &whole)
         } else {
             self.below.write_at(span.offset(), &whole)
         };
         let last = self.blocks_in(span.group);
+        let mut is_new = false;
         self.end(span, |group| {
             if written.is_err() {
                 return group.doubt(span.blocks.clone());
             }
+            is_new = group.any_unwritten(span);
             group.renew(span, last);
             for (block, checksum) in span.blocks.clone().zip(checksums(&whole)) {
                 group.set(block, checksum);
@@ -62,10 +64,15 @@ impl<D: BlockDevice> IntegrityDevice<D> {
             let number = |block: usize| block_number(span.group, block);
             self.last.keep(number(span.blocks.start), number(span.blocks.end - 1), &whole);
         }
-        if durable {
-            self.with_group(span.group, |group| self.write_page_durably(span.group, group))?;
+        // What the page calls never written reads as zeros, also after the program was killed and
+        // the data is with the operating system: so that has to have the page as well.
+        match (durable, is_new) {
+            (true, _) => {
+                self.with_group(span.group, |group| self.write_page_durably(span.group, group))
+            }
+            (false, true) => self.with_group(span.group, |group| self.hand_over(span.group, group)),
+            (false, false) => Ok(()),
         }
-        Ok(())
     }
 
     /// What a write leaves of its first and last block.
@@ -104,7 +111,7 @@ impl<D: BlockDevice> IntegrityDevice<D> {
         if !self.with_group(span.group, |group| Ok(group.any_written(span)))? {
             return discard();
         }
-        self.begin(span, false)?;
+        self.begin(span)?;
         let discarded = discard();
         self.end(span, |group| {
             group.renew(span, last);
