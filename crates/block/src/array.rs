@@ -283,8 +283,9 @@ impl Shared {
             return Err(error);
         }
         for &member in &fresh {
-            self.absences[member].fetch_add(1, Ordering::SeqCst);
             self.set_standing(member, Standing::Out);
+            // Who counts, then finds it in, and counts the same afterwards read the same device.
+            self.absences[member].fetch_add(1, Ordering::SeqCst);
             self.tell(member, "member-out", failure.to_string());
         }
         Ok(())

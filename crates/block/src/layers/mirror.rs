@@ -44,8 +44,9 @@ pub trait Keeper: Send + Sync {
     fn put_out(&self, members: &[usize], failure: &DeviceError) -> Result<()>;
     /// Notes a read that failed and that another member answered.
     fn note_failed_read(&self, members: &[usize], failure: &DeviceError);
-    /// How often any of these members was put out since the array was opened. What is there after
-    /// that may be another device, or one that missed something.
+    /// How often any of these members was put out since the array was opened: counted when they
+    /// are out, and before another device is in their place. What is there after that may be
+    /// another device, or one that missed something.
     fn absences(&self, members: &[usize]) -> u64;
     /// Whether there is what a crash left that is not settled.
     fn is_unsettled(&self) -> bool;
@@ -153,11 +154,27 @@ impl MirrorDevice {
             .min_by_key(|&side| self.reads_in_flight[side].load(Ordering::Relaxed))
     }
 
+    /// Reads from a side if it is in, and stays so: another device may take its place before the
+    /// read gets there.
     fn read_side(&self, side: usize, offset: u64, buffer: &mut [u8]) -> Result<()> {
+        let stays_in = self.stays_in(side);
         self.reads_in_flight[side].fetch_add(1, Ordering::Relaxed);
         let outcome = self.sides[side].device.read_at(offset, buffer);
         self.reads_in_flight[side].fetch_sub(1, Ordering::Relaxed);
-        outcome
+        if outcome.is_err() || stays_in() {
+            return outcome;
+        }
+        let range = (offset, buffer.len() as u64);
+        Err(self.error(Operation::Read, range, DeviceErrorKind::Io, "its side was put out"))
+    }
+
+    /// Says later whether a side was in all the time since now.
+    fn stays_in(&self, side: usize) -> impl Fn() -> bool {
+        // Counted before it is asked how the side stands, as it is counted after that changes.
+        let absences = move || self.keeper.absences(&self.sides[side].members);
+        let before = absences();
+        let is_in = self.standing(side) == Standing::In;
+        move || is_in && absences() == before
     }
 
     /// Reads from a side other than the one that failed, and writes what it says over the other.
@@ -194,7 +211,7 @@ impl MirrorDevice {
         let mut source = None;
         let mut failure = None;
         for side in self.sides_in() {
-            match self.sides[side].device.read_at(offset, &mut from_first) {
+            match self.read_side(side, offset, &mut from_first) {
                 Ok(()) => {
                     source = Some(side);
                     break;
@@ -254,7 +271,7 @@ impl Copies for SidesIn<'_> {
     }
 
     fn read(&self, copy: usize, buffer: &mut [u8]) -> Result<()> {
-        self.mirror.sides[self.sides[copy]].device.read_at(self.offset, buffer)
+        self.mirror.read_side(self.sides[copy], self.offset, buffer)
     }
 
     fn write_back(&self, copy: usize, bytes: &[u8]) -> Result<()> {
@@ -288,8 +305,10 @@ impl BlockDevice for MirrorDevice {
     fn try_read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<bool> {
         self.check(Operation::Read, offset, buffer.len() as u64)?;
         let Some(side) = self.choose(offset) else { return Ok(false) };
+        let stays_in = self.stays_in(side);
         // One that fails is read again by those who may wait, and healed there.
-        Ok(self.sides[side].device.try_read_at(offset, buffer).unwrap_or(false))
+        let is_read = self.sides[side].device.try_read_at(offset, buffer).unwrap_or(false);
+        Ok(is_read && stays_in())
     }
 
     fn write_at(&self, offset: u64, slices: &[IoSlice<'_>]) -> Result<()> {
@@ -334,7 +353,7 @@ impl BlockDevice for MirrorDevice {
         self.check(Operation::Read, range.0, range.1)?;
         let last = self.sides_in().count().saturating_sub(1);
         match self.sides_in().nth(copy.min(last)) {
-            Some(side) => self.sides[side].device.read_at(offset, buffer),
+            Some(side) => self.read_side(side, offset, buffer),
             None => Err(self.error(Operation::Read, range, DeviceErrorKind::Io, "no side is in")),
         }
     }

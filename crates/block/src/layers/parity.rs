@@ -192,10 +192,10 @@ impl BlockDevice for ParityDevice {
             if (overlay.len() as u64) < cells.end - cells.start {
                 let side = self.layout.data_side(part.stripe, part.chunk);
                 let at = self.layout.offset(part.stripe) + part.within.start;
+                let stays_in = self.stays_in(side);
+                let read = |to: &mut [u8]| self.sides[side].device.try_read_at(at, to);
                 // One that is not there or fails is computed by those who may wait.
-                if !self.is_in(side)
-                    || !self.sides[side].device.try_read_at(at, to).unwrap_or(false)
-                {
+                if !stays_in() || !read(to).unwrap_or(false) || !stays_in() {
                     return Ok(false);
                 }
             }

@@ -63,13 +63,14 @@ impl ParityDevice {
     ) -> Result<()> {
         let side = self.layout.data_side(stripe, chunk);
         let at = self.layout.offset(stripe) + within.start;
-        if !self.is_in(side) {
-            let _shared = self.gate_shared(stripe);
-            return self.compute(stripe, chunk, within, 0, buffer);
-        }
-        let failure = match self.sides[side].device.read_at(at, buffer) {
+        let failure = match self.read_side(side, at, buffer) {
+            Ok(true) => return Ok(()),
+            Ok(false) => {
+                let _shared = self.gate_shared(stripe);
+                return self.compute(stripe, chunk, within, 0, buffer);
+            }
             Err(failure) if is_lost(&failure) => failure,
-            other => return other,
+            Err(error) => return Err(error),
         };
         self.keeper.note_failed_read(&self.sides[side].members, &failure);
         let _alone = self.gate_alone(stripe);
@@ -77,6 +78,22 @@ impl ParityDevice {
             return Err(failure);
         }
         if self.is_in(side) { self.write_back(side, at, buffer) } else { Ok(()) }
+    }
+
+    /// Reads from a side; false if it is not in, or was put out meanwhile: another device may have
+    /// taken its place before the read got there.
+    pub(super) fn read_side(&self, side: usize, at: u64, buffer: &mut [u8]) -> Result<bool> {
+        let stays_in = self.stays_in(side);
+        Ok(stays_in() && self.sides[side].device.read_at(at, buffer).map(|()| stays_in())?)
+    }
+
+    /// Says later whether a side was in all the time since now.
+    pub(super) fn stays_in(&self, side: usize) -> impl Fn() -> bool {
+        // Counted before it is asked how the side stands, as it is counted after that changes.
+        let absences = move || self.keeper.absences(&self.sides[side].members);
+        let before = absences();
+        let is_in = self.is_in(side);
+        move || is_in && absences() == before
     }
 
     /// Writes over what a side had wrong, durably; a side that fails it is put out.
@@ -129,12 +146,10 @@ impl ParityDevice {
         let at = self.layout.offset(stripe) + within.start;
         let mut failure = None;
         let mut read = |side: usize| {
-            if !self.is_in(side) {
-                return Ok(None);
-            }
             let mut bytes = vec![0; length];
-            match self.sides[side].device.read_at(at, &mut bytes) {
-                Ok(()) => {
+            match self.read_side(side, at, &mut bytes) {
+                Ok(false) => Ok(None),
+                Ok(true) => {
                     // Of what is being placed the places may have a part only.
                     if let Some(draining) = &placing {
                         draining.lay_over(side, at, &mut bytes);
@@ -219,7 +234,7 @@ impl ParityDevice {
         for (chunk, bytes) in row.iter_mut().enumerate().filter(|(i, _)| !new.contains_key(i)) {
             let side = self.layout.data_side(stripe, chunk);
             bytes.resize((within.end - within.start) as usize, 0);
-            if !self.is_in(side) || self.sides[side].device.read_at(at, bytes).is_err() {
+            if !matches!(self.read_side(side, at, bytes), Ok(true)) {
                 return self.row(stripe, within, None, 0);
             }
         }
@@ -259,9 +274,7 @@ impl ParityDevice {
         let at = self.layout.offset(stripe) + within.start;
         let read = |side: usize| {
             let mut bytes = vec![0; (within.end - within.start) as usize];
-            let is_read =
-                self.is_in(side) && self.sides[side].device.read_at(at, &mut bytes).is_ok();
-            is_read.then_some(bytes)
+            matches!(self.read_side(side, at, &mut bytes), Ok(true)).then_some(bytes)
         };
         let data = (0..self.layout.data()).map(|i| read(self.layout.data_side(stripe, i)));
         let data = data.collect::<Option<_>>()?;

@@ -41,7 +41,11 @@ impl ParityDevice {
         if direct && copy == 0 {
             let side = self.layout.data_side(part.stripe, part.chunk);
             let at = self.layout.offset(part.stripe) + part.within.start;
-            return self.sides[side].device.read_at(at, buffer);
+            if self.read_side(side, at, buffer)? {
+                return Ok(());
+            }
+            let (kind, range) = (DeviceErrorKind::Io, (at, buffer.len() as u64));
+            return Err(self.error(Operation::Read, range, kind, "its side was put out"));
         }
         let skip = copy - usize::from(direct);
         self.compute(part.stripe, part.chunk, &part.within, skip, buffer)
