@@ -584,6 +584,14 @@ impl BlockDevice for Array {
         self.top.read_copy(copy, offset, buffer)
     }
 
+    fn ways(&self) -> usize {
+        self.top.ways()
+    }
+
+    fn read_way(&self, way: usize, offset: u64, buffer: &mut [u8]) -> Result<()> {
+        self.top.read_way(way, offset, buffer)
+    }
+
     fn heal(&self, offset: u64, buffer: &mut [u8], right: &Right<'_>) -> Result<Outcome> {
         self.top.heal(offset, buffer, right)
     }

@@ -89,6 +89,16 @@ pub trait BlockDevice: Send + Sync {
     fn read_copy(&self, _copy: usize, offset: u64, buffer: &mut [u8]) -> Result<()> {
         self.read_at(offset, buffer)
     }
+    /// In how many ways all of the device can be read, so that one of them is right wherever as
+    /// much is wrong as redundancy can make good: each leaves out some of what it is made of.
+    fn ways(&self) -> usize {
+        1
+    }
+    /// Fills `buffer` in one of these ways, and heals nothing; way 0 leaves out nothing. Which way
+    /// is which may change when a member fails or comes back.
+    fn read_way(&self, _way: usize, offset: u64, buffer: &mut [u8]) -> Result<()> {
+        self.read_at(offset, buffer)
+    }
     /// Settles a range that was read and found wrong: see [`heal`]. `buffer` has the right bytes
     /// afterwards, unless the outcome says that there are none.
     fn heal(&self, offset: u64, buffer: &mut [u8], right: &Right<'_>) -> Result<Outcome> {
@@ -132,6 +142,12 @@ impl<D: BlockDevice + ?Sized> BlockDevice for Arc<D> {
     }
     fn read_copy(&self, copy: usize, offset: u64, buffer: &mut [u8]) -> Result<()> {
         (**self).read_copy(copy, offset, buffer)
+    }
+    fn ways(&self) -> usize {
+        (**self).ways()
+    }
+    fn read_way(&self, way: usize, offset: u64, buffer: &mut [u8]) -> Result<()> {
+        (**self).read_way(way, offset, buffer)
     }
     fn heal(&self, offset: u64, buffer: &mut [u8], right: &Right<'_>) -> Result<Outcome> {
         (**self).heal(offset, buffer, right)

@@ -343,6 +343,18 @@ impl<D: BlockDevice> BlockDevice for CryptDevice<D> {
         self.read_cells(offset, buffer, read).map(drop)
     }
 
+    fn ways(&self) -> usize {
+        self.below.ways()
+    }
+
+    fn read_way(&self, way: usize, offset: u64, buffer: &mut [u8]) -> Result<()> {
+        self.check(Operation::Read, offset, buffer.len() as u64)?;
+        let cells = Cells::of(offset, buffer.len());
+        let _held = self.ranges.share(cells.start..cells.end);
+        let read = |at: u64, bytes: &mut [u8]| self.below.read_way(way, at, bytes).map(|()| true);
+        self.read_cells(offset, buffer, read).map(drop)
+    }
+
     fn heal(&self, offset: u64, buffer: &mut [u8], right: &Right<'_>) -> Result<Outcome> {
         self.check(Operation::Read, offset, buffer.len() as u64)?;
         let cells = Cells::of(offset, buffer.len());

@@ -93,6 +93,14 @@ impl<D: BlockDevice> BlockDevice for DelayDevice<D> {
         self.wait(self.delays.read_ns).read_copy(copy, offset, buffer)
     }
 
+    fn ways(&self) -> usize {
+        self.below.ways()
+    }
+
+    fn read_way(&self, way: usize, offset: u64, buffer: &mut [u8]) -> Result<()> {
+        self.wait(self.delays.read_ns).read_way(way, offset, buffer)
+    }
+
     fn heal(&self, offset: u64, buffer: &mut [u8], right: &Right<'_>) -> Result<Outcome> {
         self.wait(self.delays.read_ns).heal(offset, buffer, right)
     }

@@ -395,6 +395,19 @@ impl<D: BlockDevice> BlockDevice for IntegrityDevice<D> {
             .try_for_each(|(below, at, part)| below.read_copy(copy, at, &mut buffer[part]))
     }
 
+    fn ways(&self) -> usize {
+        self.below.ways()
+    }
+
+    fn read_way(&self, way: usize, offset: u64, buffer: &mut [u8]) -> Result<()> {
+        self.check(Operation::Read, offset, buffer.len() as u64)?;
+        let pieces = self.pieces(offset, buffer.len() as u64)?;
+        buffer.fill(0);
+        pieces
+            .into_iter()
+            .try_for_each(|(below, at, part)| below.read_way(way, at, &mut buffer[part]))
+    }
+
     /// The caller has a checksum of its own, over what may be more or less than a block: bytes that
     /// it calls right are right, whatever the checksums say that are kept here.
     fn heal(&self, offset: u64, buffer: &mut [u8], right: &Right<'_>) -> Result<Outcome> {

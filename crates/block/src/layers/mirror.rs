@@ -358,6 +358,30 @@ impl BlockDevice for MirrorDevice {
         }
     }
 
+    fn ways(&self) -> usize {
+        self.sides_in().map(|side| self.sides[side].device.ways()).sum::<usize>().max(1)
+    }
+
+    fn read_way(&self, mut way: usize, offset: u64, buffer: &mut [u8]) -> Result<()> {
+        let range = (offset, buffer.len() as u64);
+        self.check(Operation::Read, range.0, range.1)?;
+        for side in self.sides_in() {
+            let device = &self.sides[side].device;
+            let stays_in = self.stays_in(side);
+            let ways = device.ways();
+            if way < ways {
+                device.read_way(way, offset, buffer)?;
+                if stays_in() {
+                    return Ok(());
+                }
+                break;
+            }
+            way -= ways;
+        }
+        let text = "the side of this way is not in";
+        Err(self.error(Operation::Read, range, DeviceErrorKind::Io, text))
+    }
+
     fn heal(&self, offset: u64, buffer: &mut [u8], right: &Right<'_>) -> Result<Outcome> {
         self.check(Operation::Read, offset, buffer.len() as u64)?;
         let _alone = self.gates.take(offset, buffer.len() as u64);

@@ -41,6 +41,7 @@ mod layout;
 mod pending;
 mod rows;
 mod settle;
+mod ways;
 
 pub use codes::PARITIES_MAX;
 
@@ -270,6 +271,18 @@ impl BlockDevice for ParityDevice {
         self.check(Operation::Read, offset, buffer.len() as u64)?;
         for part in self.layout.parts(offset, buffer.len()) {
             self.read_part_copy(&part, copy, &mut buffer[part.range.clone()])?;
+        }
+        Ok(())
+    }
+
+    fn ways(&self) -> usize {
+        self.count_ways()
+    }
+
+    fn read_way(&self, way: usize, offset: u64, buffer: &mut [u8]) -> Result<()> {
+        self.check(Operation::Read, offset, buffer.len() as u64)?;
+        for part in self.layout.parts(offset, buffer.len()) {
+            self.read_part_way(&part, way, &mut buffer[part.range.clone()])?;
         }
         Ok(())
     }

@@ -14,6 +14,9 @@ use std::sync::Arc;
 use crate::heal::{self, Outcome, Right};
 use crate::{BlockDevice, DeviceError, DeviceErrorKind, Operation, Result, Resync};
 
+/// Combinations of the devices' ways that are ways of a stripe.
+const WAYS_MAX: usize = 256;
+
 /// Devices of which each has a part of the bytes: every n-th chunk, or one range.
 pub struct StripeDevice {
     below: Vec<Arc<dyn BlockDevice>>,
@@ -132,6 +135,14 @@ impl StripeDevice {
         shares.into_iter().enumerate().filter_map(|(d, share)| Some((d, share?))).collect()
     }
 
+    /// The ways of all devices, each with each, if they are few, and those of the device that has
+    /// the most: its ways are taken of all together then.
+    fn ways_of_all(&self) -> (Option<usize>, usize) {
+        let ways = self.below.iter().map(|device| device.ways());
+        let all = ways.clone().try_fold(1_usize, |all, ways| all.checked_mul(ways));
+        (all.filter(|all| *all <= WAYS_MAX), ways.max().unwrap_or(1))
+    }
+
     fn on_shares(
         &self,
         operation: Operation,
@@ -240,6 +251,23 @@ impl BlockDevice for StripeDevice {
         self.check(Operation::Read, offset, buffer.len() as u64)?;
         for part in self.parts(offset, buffer.len()) {
             self.below[part.device].read_copy(copy, part.offset, &mut buffer[part.range])?;
+        }
+        Ok(())
+    }
+
+    fn ways(&self) -> usize {
+        let (all, most) = self.ways_of_all();
+        all.unwrap_or(most)
+    }
+
+    fn read_way(&self, way: usize, offset: u64, buffer: &mut [u8]) -> Result<()> {
+        self.check(Operation::Read, offset, buffer.len() as u64)?;
+        let is_each = self.ways_of_all().0.is_none();
+        for part in self.parts(offset, buffer.len()) {
+            let device = &self.below[part.device];
+            let before = self.below[..part.device].iter().map(|d| d.ways()).product::<usize>();
+            let way = if is_each { way } else { way / before };
+            device.read_way(way % device.ways(), part.offset, &mut buffer[part.range])?;
         }
         Ok(())
     }

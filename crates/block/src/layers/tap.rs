@@ -191,6 +191,16 @@ impl<D: BlockDevice> BlockDevice for TapDevice<D> {
         self.pass(Operation::Read, offset, length_bytes, request)
     }
 
+    fn ways(&self) -> usize {
+        self.below.ways()
+    }
+
+    fn read_way(&self, way: usize, offset: u64, buffer: &mut [u8]) -> Result<()> {
+        let length_bytes = buffer.len() as u64;
+        let request = |below: &D| below.read_way(way, offset, buffer);
+        self.pass(Operation::Read, offset, length_bytes, request)
+    }
+
     fn heal(&self, offset: u64, buffer: &mut [u8], right: &Right<'_>) -> Result<Outcome> {
         let length_bytes = buffer.len() as u64;
         let request = |below: &D| below.heal(offset, buffer, right);

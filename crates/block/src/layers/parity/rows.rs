@@ -5,6 +5,7 @@ use std::ops::Range;
 
 use super::cache::{Cell, Waiting};
 use super::layout::{CELL, Part};
+use super::ways::Sides;
 use super::{ParityDevice, codes};
 use crate::layers::Standing;
 use crate::layers::mirror::is_its_fault;
@@ -35,7 +36,7 @@ fn agree(data: &Chunks, parities: &Chunks) -> bool {
 }
 
 /// Whether what a side answered is a reason to compute the bytes from the others.
-fn is_lost(error: &DeviceError) -> bool {
+pub(super) fn is_lost(error: &DeviceError) -> bool {
     matches!(error.kind, DeviceErrorKind::Io | DeviceErrorKind::Corrupt)
 }
 
@@ -105,31 +106,26 @@ impl ParityDevice {
         }
     }
 
-    /// A part of a chunk by what the others say, without the first `skip` parities; the caller
-    /// holds the stripe's gate.
+    /// A part of a chunk by what the others say, without some of them; the caller holds the stripe's
+    /// gate.
     pub(super) fn compute(
         &self,
         stripe: u64,
         chunk: usize,
         within: &Range<u64>,
-        skip: usize,
+        without: Sides,
         buffer: &mut [u8],
     ) -> Result<()> {
-        let row = self.row(stripe, within, Some(chunk), skip)?;
+        let own = 1 << self.layout.data_side(stripe, chunk);
+        let row = self.row(stripe, within, without | own)?;
         buffer.copy_from_slice(&row[chunk]);
         Ok(())
     }
 
-    /// The data of some rows, as it is in their places; one chunk is not read, others may not be
+    /// The data of some rows, as it is in their places; some sides are not read, others may not be
     /// there.
-    fn row(
-        &self,
-        stripe: u64,
-        within: &Range<u64>,
-        without: Option<usize>,
-        skip: usize,
-    ) -> Result<Vec<Vec<u8>>> {
-        self.row_with(stripe, within, without, skip, true)
+    fn row(&self, stripe: u64, within: &Range<u64>, without: Sides) -> Result<Vec<Vec<u8>>> {
+        self.row_with(stripe, within, without, true)
     }
 
     /// The same; whether a side that is in and fails to be read is as one that is not there.
@@ -137,8 +133,7 @@ impl ParityDevice {
         &self,
         stripe: u64,
         within: &Range<u64>,
-        without: Option<usize>,
-        skip: usize,
+        without: Sides,
         is_forgiving: bool,
     ) -> Result<Vec<Vec<u8>>> {
         let placing = self.cache.lock().placing.clone();
@@ -146,6 +141,9 @@ impl ParityDevice {
         let at = self.layout.offset(stripe) + within.start;
         let mut failure = None;
         let mut read = |side: usize| {
+            if without >> side & 1 == 1 {
+                return Ok(None);
+            }
             let mut bytes = vec![0; length];
             match self.read_side(side, at, &mut bytes) {
                 Ok(false) => Ok(None),
@@ -165,24 +163,15 @@ impl ParityDevice {
         };
         let mut data = Vec::with_capacity(self.layout.data());
         for chunk in 0..self.layout.data() {
-            data.push(match without {
-                Some(lost) if lost == chunk => None,
-                _ => read(self.layout.data_side(stripe, chunk))?,
-            });
+            data.push(read(self.layout.data_side(stripe, chunk))?);
         }
         let lost = data.iter().filter(|bytes| bytes.is_none()).count();
         let mut parities = Vec::with_capacity(lost);
-        let mut skipped = 0;
         for k in 0..self.layout.parities {
-            let side = self.layout.parity_side(stripe, k);
             if parities.len() == lost {
                 break;
             }
-            if skipped < skip && self.is_in(side) {
-                skipped += 1;
-                continue;
-            }
-            if let Some(bytes) = read(side)? {
+            if let Some(bytes) = read(self.layout.parity_side(stripe, k))? {
                 parities.push((k, bytes));
             }
         }
@@ -235,7 +224,7 @@ impl ParityDevice {
             let side = self.layout.data_side(stripe, chunk);
             bytes.resize((within.end - within.start) as usize, 0);
             if !matches!(self.read_side(side, at, bytes), Ok(true)) {
-                return self.row(stripe, within, None, 0);
+                return self.row(stripe, within, 0);
             }
         }
         Ok(row)

@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use super::layout::{CELL, Part};
 use super::rows::lay_over;
+use super::ways::Sides;
 use super::{ParityDevice, codes};
 use crate::heal::{Ledger, Outcome, Right};
 use crate::layers::Standing;
@@ -13,42 +14,54 @@ use crate::{BlockDevice, DeviceErrorKind, Operation, Result, Resync};
 const STEP_BYTES: u64 = 64 << 10;
 
 impl ParityDevice {
-    /// Whether the side of a chunk can be read, and in how many ways the others can be asked.
-    fn ways(&self, stripe: u64, chunk: usize) -> (bool, usize) {
+    /// Whether the side of a chunk can be read, and for each copy that the others say: the parities
+    /// that it is computed without.
+    fn copies_by(&self, stripe: u64, chunk: usize) -> (bool, Vec<Sides>) {
         let is_in = |chunk: usize| self.is_in(self.layout.data_side(stripe, chunk));
         let lost = (0..self.layout.data()).filter(|&other| other != chunk && !is_in(other));
-        let parity_in = |k: &usize| self.is_in(self.layout.parity_side(stripe, *k));
-        let parities = (0..self.layout.parities).filter(parity_in);
-        (is_in(chunk), parities.count().saturating_sub(lost.count()))
+        let parities = (0..self.layout.parities).map(|k| self.layout.parity_side(stripe, k));
+        let parities: Vec<usize> = parities.filter(|&side| self.is_in(side)).collect();
+        let others = parities.len().saturating_sub(lost.count());
+        let without = |copy: usize| parities[..copy].iter().fold(0, |set, side| set | 1 << side);
+        (is_in(chunk), (0..others).map(without).collect())
     }
 
-    /// The ways of having a part.
+    /// The copies of a part.
     pub(super) fn copies_of(&self, part: &Part) -> usize {
-        let (direct, others) = self.ways(part.stripe, part.chunk);
-        usize::from(direct) + others
+        let (direct, others) = self.copies_by(part.stripe, part.chunk);
+        usize::from(direct) + others.len()
     }
 
-    /// What is in the place of a part by one of the ways; the caller holds the gate.
-    fn read_way(&self, part: &Part, copy: usize, buffer: &mut [u8]) -> Result<()> {
-        let (direct, others) = self.ways(part.stripe, part.chunk);
-        let count = usize::from(direct) + others;
-        if count == 0 {
-            let at = self.layout.offset(part.stripe) + part.within.start;
-            let (kind, range) = (DeviceErrorKind::Io, (at, buffer.len() as u64));
-            return Err(self.error(Operation::Read, range, kind, "too few sides are in"));
+    /// What is in the place of a part: as its side says, or computed without some of the others;
+    /// the caller holds the gate.
+    fn read_by(&self, part: &Part, without: Option<Sides>, buffer: &mut [u8]) -> Result<()> {
+        if let Some(without) = without {
+            return self.compute(part.stripe, part.chunk, &part.within, without, buffer);
         }
-        let copy = copy.min(count - 1);
-        if direct && copy == 0 {
-            let side = self.layout.data_side(part.stripe, part.chunk);
-            let at = self.layout.offset(part.stripe) + part.within.start;
-            if self.read_side(side, at, buffer)? {
-                return Ok(());
+        let side = self.layout.data_side(part.stripe, part.chunk);
+        let at = self.layout.offset(part.stripe) + part.within.start;
+        if self.read_side(side, at, buffer)? {
+            return Ok(());
+        }
+        let (kind, range) = (DeviceErrorKind::Io, (at, buffer.len() as u64));
+        Err(self.error(Operation::Read, range, kind, "its side is not in"))
+    }
+
+    /// All ways of having a part: its copies first, then what the others say without any few of
+    /// them.
+    fn ways_of(&self, part: &Part) -> Vec<Option<Sides>> {
+        let (direct, others) = self.copies_by(part.stripe, part.chunk);
+        let most = self.all_left_out().map(Sides::count_ones).max().unwrap_or(0);
+        let own = u32::from(direct);
+        let mut ways: Vec<Option<Sides>> = direct.then_some(None).into_iter().collect();
+        ways.extend(others.into_iter().map(Some));
+        let bit = 1 << self.layout.data_side(part.stripe, part.chunk);
+        for without in self.all_left_out().map(|without| without & !bit) {
+            if without.count_ones() + own <= most && !ways.contains(&Some(without)) {
+                ways.push(Some(without));
             }
-            let (kind, range) = (DeviceErrorKind::Io, (at, buffer.len() as u64));
-            return Err(self.error(Operation::Read, range, kind, "its side was put out"));
         }
-        let skip = copy - usize::from(direct);
-        self.compute(part.stripe, part.chunk, &part.within, skip, buffer)
+        ways
     }
 
     /// A part in one of the ways, under what waits.
@@ -57,7 +70,12 @@ impl ParityDevice {
         let overlay = self.cache.lock().overlay(part.stripe, cells.clone());
         if (overlay.len() as u64) < cells.end - cells.start {
             let _shared = self.gate_shared(part.stripe);
-            self.read_way(part, copy, to)?;
+            let (direct, others) = self.copies_by(part.stripe, part.chunk);
+            let without = match copy.checked_sub(usize::from(direct)) {
+                None => None,
+                Some(copy) => others.get(copy).or(others.last()).copied(),
+            };
+            self.read_by(part, without, to)?;
         }
         lay_over(&overlay, self.layout.rows(), &part.within, to);
         Ok(())
@@ -75,14 +93,15 @@ impl ParityDevice {
         let _alone = self.gate_alone(part.stripe);
         let cells = self.layout.cells(part.chunk, &part.within);
         let overlay = self.cache.lock().overlay(part.stripe, cells);
-        let (direct, others) = self.ways(part.stripe, part.chunk);
         let mut said: Vec<Vec<u8>> = Vec::new();
         let mut failure = None;
         let mut outcome = None;
-        for copy in 0..(usize::from(direct) + others).max(1) {
+        let ways = self.ways_of(part);
+        let direct = ways.first() == Some(&None);
+        for (copy, without) in ways.into_iter().enumerate() {
             let mut placed = vec![0; buffer.len()];
             Ledger::add(&self.ledger.data_ios, 1);
-            if let Err(error) = self.read_way(part, copy, &mut placed) {
+            if let Err(error) = self.read_by(part, without, &mut placed) {
                 failure = Some(error);
                 continue;
             }
@@ -205,7 +224,7 @@ impl ParityDevice {
             return Ok(());
         }
         // Nothing is computed from a parity that may be the one that is wrong.
-        let read = || self.row_with(stripe, within, None, 0, which == Resync::Stale);
+        let read = || self.row_with(stripe, within, 0, which == Resync::Stale);
         let (mut row, again) = (read()?, read()?);
         if row != again {
             // One of them was of elsewhere.
