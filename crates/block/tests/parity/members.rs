@@ -228,6 +228,50 @@ fn a_journal_of_an_earlier_life_is_not_taken() {
     assert_eq!(read(&array, 0, 1), [fresh_byte(&fresh, area)], "nothing was placed");
 }
 
+#[test]
+fn what_a_device_has_of_another_part_is_not_taken() {
+    const PART: &str = "parity[chunk=4KiB,journal=64KiB]";
+    let stack = format!("stripe[chunk=4KiB]({PART}(a, b, c), {PART}(d, e, f))");
+    let mut rig = Rig::new(&stack, DATA_BYTES, 13);
+    let area = AREA_BYTES + 2 * (64 << 10)..AREA_BYTES + JOURNAL_BYTES;
+    let areas_of = |media: &Arc<SimMedia>| {
+        let device = MediaDevice::new(Arc::<SimMedia>::clone(media));
+        read(&device, area.start, (area.end - area.start) as usize)
+    };
+    let are_clear = |media: &Arc<SimMedia>| areas_of(media).iter().all(|&byte| byte == 0);
+    assert!(rig.media.iter().all(are_clear), "whatever was there before");
+    let id_of = |media: &Arc<SimMedia>| {
+        read(&MediaDevice::new(Arc::<SimMedia>::clone(media)), AREA_BYTES + 16, 16)
+    };
+    assert_ne!(id_of(&rig.media[0]), id_of(&rig.media[3]), "each part has its own journal");
+    assert_eq!(id_of(&rig.media[3]), id_of(&rig.media[5]));
+    let array = rig.open();
+    let expected = noise(&mut Random::new(13), 128 << 10);
+    write(&array, 0, &expected);
+    array.flush().expect("a flush");
+    array.flush().expect("another");
+    // Every second chunk is of the first part: five of them wait.
+    let cells = 0..5;
+    cells.clone().for_each(|n| write(&array, n * 32_768, &[9; 4096]));
+    let used = Arc::new(rig.media[0].fork());
+    assert!(!are_clear(&used), "there are entries");
+    cells.clone().for_each(|n| write(&array, n * 32_768, &expected[..4096]));
+    array.flush().expect("a flush");
+    let device = Arc::new(MediaDevice::new(Arc::<SimMedia>::clone(&used)));
+    let candidate = Candidate { path: "used".to_owned(), device: Some(device) };
+    array.replace(5, candidate, 71).expect("replaced");
+    bring_up(&array);
+    assert!(are_clear(&used), "what it had is gone");
+    // Two wait in the other part.
+    (0..2).for_each(|n| write(&array, n * 32_768 + 4096, &[7; 4096]));
+    let before = read(&array, 0, 256 << 10);
+    drop(array);
+    rig.media[5] = used;
+    rig.kill();
+    let array = rig.open();
+    assert!(read(&array, 0, 256 << 10) == before, "nothing else was placed");
+}
+
 fn fresh_byte(rig: &Rig, at: u64) -> u8 {
     read(&MediaDevice::new(Arc::<SimMedia>::clone(&rig.media[0])), at, 1)[0]
 }
