@@ -600,6 +600,10 @@ impl BlockDevice for Array {
         self.top.resync(offset, length_bytes, which)
     }
 
+    fn disagreements(&self, offset: u64, length_bytes: u64) -> Result<Vec<Range<u64>>> {
+        self.top.disagreements(offset, length_bytes)
+    }
+
     fn describe(&self) -> String {
         self.stack()
     }

@@ -4,6 +4,7 @@
 //! only what it changes. Offsets and lengths are bytes; no alignment is demanded.
 
 use std::io::IoSlice;
+use std::ops::Range;
 use std::sync::Arc;
 
 mod array;
@@ -50,8 +51,8 @@ pub enum Resync {
     Unused,
     /// Those that need not agree after [`Resync::Unused`] or a discard.
     Loose,
-    /// Those that are computed from others, where they differ: what they are computed from was
-    /// looked at.
+    /// Those that are computed from others, where [`BlockDevice::disagreements`] found them to
+    /// differ, and only of what it found: what came since is not known to be right.
     Computed,
 }
 
@@ -108,6 +109,12 @@ pub trait BlockDevice: Send + Sync {
     fn resync(&self, _offset: u64, _length_bytes: u64, _which: Resync) -> Result<()> {
         Ok(())
     }
+    /// Where in a range what is computed from others is not what they say: the ranges of all that
+    /// it is computed from there. Once these were seen to be right it may be computed anew
+    /// ([`Resync::Computed`]).
+    fn disagreements(&self, _offset: u64, _length_bytes: u64) -> Result<Vec<Range<u64>>> {
+        Ok(Vec::new())
+    }
     /// The stack from here down, for people: `tap(fault(file pool.img))`.
     fn describe(&self) -> String;
 }
@@ -154,6 +161,9 @@ impl<D: BlockDevice + ?Sized> BlockDevice for Arc<D> {
     }
     fn resync(&self, offset: u64, length_bytes: u64, which: Resync) -> Result<()> {
         (**self).resync(offset, length_bytes, which)
+    }
+    fn disagreements(&self, offset: u64, length_bytes: u64) -> Result<Vec<Range<u64>>> {
+        (**self).disagreements(offset, length_bytes)
     }
     fn describe(&self) -> String {
         (**self).describe()

@@ -371,6 +371,13 @@ impl<D: BlockDevice> BlockDevice for CryptDevice<D> {
         self.below.resync(DATA_OFFSET + offset, length_bytes, which)
     }
 
+    fn disagreements(&self, offset: u64, length_bytes: u64) -> Result<Vec<Range<u64>>> {
+        self.check(Operation::Read, offset, length_bytes)?;
+        let found = self.below.disagreements(DATA_OFFSET + offset, length_bytes)?;
+        let above = |at: u64| at.saturating_sub(DATA_OFFSET).min(self.len_bytes);
+        Ok(found.into_iter().map(|range| above(range.start)..above(range.end)).collect())
+    }
+
     fn describe(&self) -> String {
         format!("crypt({})", self.below.describe())
     }

@@ -5,6 +5,7 @@
 //! no lock while it waits: how to wait is given to it, and requests wait side by side.
 
 use std::io::IoSlice;
+use std::ops::Range;
 
 use crate::{BlockDevice, Outcome, Pause, Result, Resync, Right};
 
@@ -107,6 +108,10 @@ impl<D: BlockDevice> BlockDevice for DelayDevice<D> {
 
     fn resync(&self, offset: u64, length_bytes: u64, which: Resync) -> Result<()> {
         self.wait(self.delays.write_ns).resync(offset, length_bytes, which)
+    }
+
+    fn disagreements(&self, offset: u64, length_bytes: u64) -> Result<Vec<Range<u64>>> {
+        self.wait(self.delays.read_ns).disagreements(offset, length_bytes)
     }
 
     fn describe(&self) -> String {

@@ -197,6 +197,11 @@ impl<D: BlockDevice> BlockDevice for FaultDevice<D> {
         self.below.resync(offset, length_bytes, which)
     }
 
+    fn disagreements(&self, offset: u64, length_bytes: u64) -> Result<Vec<Range<u64>>> {
+        self.meet(Operation::Read, offset, length_bytes)?;
+        self.below.disagreements(offset, length_bytes)
+    }
+
     fn describe(&self) -> String {
         format!("fault({})", self.below.describe())
     }

@@ -431,6 +431,15 @@ impl<D: BlockDevice> BlockDevice for IntegrityDevice<D> {
         self.below.resync(range.start, range.end - range.start, which)
     }
 
+    fn disagreements(&self, offset: u64, length_bytes: u64) -> Result<Vec<Range<u64>>> {
+        self.check(Operation::Read, offset, length_bytes)?;
+        let range = self.range_below(offset, length_bytes);
+        let found = self.below.disagreements(range.start, range.end - range.start)?;
+        let above = |at: u64| (geometry::blocks_within(at) * BLOCK).min(self.len_bytes());
+        let range = |range: Range<u64>| above(range.start)..above(range.end + BLOCK);
+        Ok(found.into_iter().map(range).collect())
+    }
+
     fn describe(&self) -> String {
         format!("integrity({})", self.below.describe())
     }

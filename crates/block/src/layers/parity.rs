@@ -18,10 +18,12 @@
 
 use std::borrow::Cow;
 use std::io::IoSlice;
+use std::ops::Range;
 use std::sync::Arc;
 
 use parking_lot::{Mutex, RwLock};
 
+use self::agreement::Notes;
 use self::cache::Cache;
 use self::journal::Journal;
 use self::layout::CELL;
@@ -34,6 +36,7 @@ use crate::heal::{self, Ledger, Outcome, Right};
 use crate::ranges::RangeLock;
 use crate::{BlockDevice, DeviceError, DeviceErrorKind, Operation, Result, Resync};
 
+mod agreement;
 mod cache;
 mod codes;
 mod journal;
@@ -63,6 +66,8 @@ pub struct ParityDevice {
     directs: RwLock<()>,
     gates: Gates,
     ranges: RangeLock,
+    /// Rows of which the parity is to be computed anew.
+    notes: Mutex<Notes>,
 }
 
 impl ParityDevice {
@@ -91,6 +96,7 @@ impl ParityDevice {
             directs: RwLock::new(()),
             gates: Gates::new(),
             ranges: RangeLock::default(),
+            notes: Mutex::default(),
             sides,
         };
         device.recover()?;
@@ -305,6 +311,11 @@ impl BlockDevice for ParityDevice {
     fn resync(&self, offset: u64, length_bytes: u64, which: Resync) -> Result<()> {
         self.check(Operation::Write, offset, length_bytes)?;
         self.resync_range(offset, length_bytes, which)
+    }
+
+    fn disagreements(&self, offset: u64, length_bytes: u64) -> Result<Vec<Range<u64>>> {
+        self.check(Operation::Read, offset, length_bytes)?;
+        self.look(offset, length_bytes)
     }
 
     fn describe(&self) -> String {

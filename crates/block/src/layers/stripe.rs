@@ -135,6 +135,18 @@ impl StripeDevice {
         shares.into_iter().enumerate().filter_map(|(d, share)| Some((d, share?))).collect()
     }
 
+    /// A range that has all of a range of one device in it.
+    fn around(&self, device: usize, range: &Range<u64>) -> Range<u64> {
+        match &self.order {
+            Order::InTurn(chunk_bytes) => {
+                let round = chunk_bytes * self.below.len() as u64;
+                let end = range.end.div_ceil(*chunk_bytes) * round;
+                range.start / chunk_bytes * round..end.min(self.len_bytes)
+            }
+            Order::Starts(starts) => starts[device] + range.start..starts[device] + range.end,
+        }
+    }
+
     /// The ways of all devices, each with each, if they are few, and those of the device that has
     /// the most: its ways are taken of all together then.
     fn ways_of_all(&self) -> (Option<usize>, usize) {
@@ -287,6 +299,17 @@ impl BlockDevice for StripeDevice {
     fn resync(&self, offset: u64, length_bytes: u64, which: Resync) -> Result<()> {
         let range = (offset, length_bytes);
         self.on_shares(Operation::Write, range, |below, at, length| below.resync(at, length, which))
+    }
+
+    fn disagreements(&self, offset: u64, length_bytes: u64) -> Result<Vec<Range<u64>>> {
+        self.check(Operation::Read, offset, length_bytes)?;
+        let shares = if length_bytes == 0 { Vec::new() } else { self.shares(offset, length_bytes) };
+        let mut found = Vec::new();
+        for (device, share) in shares {
+            let below = self.below[device].disagreements(share.start, share.end - share.start)?;
+            found.extend(below.into_iter().map(|range| self.around(device, &range)));
+        }
+        Ok(found)
     }
 
     fn describe(&self) -> String {

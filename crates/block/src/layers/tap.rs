@@ -7,6 +7,7 @@
 
 use std::collections::VecDeque;
 use std::io::IoSlice;
+use std::ops::Range;
 use std::sync::Arc;
 
 use env::Clock;
@@ -209,6 +210,10 @@ impl<D: BlockDevice> BlockDevice for TapDevice<D> {
 
     fn resync(&self, offset: u64, length_bytes: u64, which: Resync) -> Result<()> {
         self.below.resync(offset, length_bytes, which)
+    }
+
+    fn disagreements(&self, offset: u64, length_bytes: u64) -> Result<Vec<Range<u64>>> {
+        self.below.disagreements(offset, length_bytes)
     }
 
     fn describe(&self) -> String {

@@ -175,6 +175,16 @@ impl CatalogueMedia {
         found
     }
 
+    /// Looks at the pages in some zones, by where these begin; says whether none is lost. The caller
+    /// sees to it that nobody writes them meanwhile.
+    pub fn scrub_zones(&self, wants: &dyn Fn(u64) -> bool) -> bool {
+        let superblock = self.superblock();
+        let pages = superblock.zone_bytes / BLOCK_BYTES;
+        let zones = (0..).zip(&superblock.catalogue_zones);
+        let mut wanted = zones.filter(|(_, zone)| wants(u64::from(**zone) * superblock.zone_bytes));
+        wanted.all(|(number, _)| self.scrub_pages(number * pages, pages).lost.is_empty())
+    }
+
     /// How many places have a superblock that cannot be read, or is older than the two last
     /// generations.
     pub fn wrong_superblocks(&self) -> u64 {

@@ -8,13 +8,13 @@ use block::{Array, BlockDevice, Candidate, Identities, Materials, MediaDevice};
 use env::NoFiles;
 use format::superblock::{COPY_OFFSETS, Superblock};
 use hindsight_volume::{
-    Architecture, CacheChange, EncodingChange, ErrorKind, Granularity, Machine, Pool, PoolFormat,
-    PoolOptions, Result, VolumeSpec,
+    Architecture, Budget, CacheChange, EncodingChange, ErrorKind, Granularity, Machine, Pool,
+    PoolFormat, PoolOptions, Result, ScrubState, VolumeSpec, WriteOp,
 };
 use sim::{SimClock, SimEntropy, SimMedia};
 use units::WallTime;
 
-use crate::hook::{SECOND_NS, get, put};
+use crate::hook::{SECOND_NS, get, make, put};
 
 const MIB: u64 = 1 << 20;
 /// Bytes of a member before the first of the pool.
@@ -130,6 +130,71 @@ impl Members {
 }
 
 const VOLUMES: u64 = 40;
+
+/// Blocks of a kind of noise, so that none is like another.
+fn noise(number: u64) -> Vec<u8> {
+    let mut bytes = vec![0; CELL as usize];
+    sim::Random::new(number + 1).fill(&mut bytes);
+    bytes
+}
+
+#[test]
+fn what_rots_while_a_scrub_goes_on_is_never_what_parity_is_computed_of() {
+    let members = Members::new(THREE);
+    let pool = members.try_open().expect("opened");
+    let volume = make(&pool, Granularity::EveryWrite, 1 << 60);
+    for block in 0..400 {
+        let op = WriteOp::Data { offset: block * CELL, bytes: &noise(block) };
+        volume.write_batch(&[op]).expect("written");
+    }
+    while pool.step(Budget { bytes: 64 << 20 }).expect("stepped") {}
+    pool.tidy_members().expect("tidy");
+    // Where the members have the blocks: in pieces of sectors, of which one is enough.
+    let mut places = Vec::new();
+    for (member, media) in members.media.iter().enumerate() {
+        let device = MediaDevice::new(Arc::<SimMedia>::clone(media));
+        let mut bytes = vec![0; usize::try_from(MEMBER_BYTES).expect("small")];
+        device.read_at(0, &mut bytes).expect("read");
+        let start = (LABEL_BYTES + 4 * JOURNAL) as usize;
+        for at in (start..bytes.len() - 64).step_by(64) {
+            places.push((bytes[at..at + 64].to_vec(), member, at as u64));
+        }
+    }
+    places.sort_unstable();
+    let place_of = |block: u64| {
+        let bytes = noise(block);
+        let found = places.binary_search_by(|(there, _, _)| there[..].cmp(&bytes[2048..2112]));
+        found.ok().map(|i| (places[i].1, places[i].2))
+    };
+    let mut rotten = 0;
+    let scrub = |after: usize, rot: &mut dyn FnMut()| {
+        pool.start_scrub().expect("started");
+        let mut steps = 0;
+        while pool.step_scrub(Budget { bytes: 512 << 10 }).expect("stepped").is_some() {
+            steps += 1;
+            if steps == after {
+                rot();
+            }
+        }
+        let info = pool.scrub_info().expect("there was one");
+        assert_eq!((info.state, info.lost), (ScrubState::Done, 0), "{info:?}");
+        steps
+    };
+    let steps = scrub(0, &mut || {});
+    for after in 0..steps {
+        let block = after as u64 * 3 % 400;
+        scrub(after, &mut || {
+            if let Some((member, at)) = place_of(block) {
+                members.media[member].rot(at, 2);
+                rotten += 1;
+            }
+        });
+        let mut bytes = vec![0; CELL as usize];
+        volume.read(block * CELL, &mut bytes).unwrap_or_else(|e| panic!("after {after}: {e}"));
+        assert!(bytes == noise(block), "after {after} steps");
+    }
+    assert!(steps > 20 && rotten > 15, "{rotten} in {steps} steps");
+}
 
 /// The member and the offset there of an offset of a parity of three.
 fn place(at: u64) -> (usize, u64) {

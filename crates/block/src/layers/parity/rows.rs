@@ -27,9 +27,9 @@ pub(super) fn lay_over(overlay: &[(u64, Cell)], rows: u64, within: &Range<u64>, 
 }
 
 /// What chunks have of some rows.
-type Chunks = Vec<Vec<u8>>;
+pub(super) type Chunks = Vec<Vec<u8>>;
 
-fn agree(data: &Chunks, parities: &Chunks) -> bool {
+pub(super) fn agree(data: &Chunks, parities: &Chunks) -> bool {
     parities.iter().enumerate().all(|(k, parity)| {
         *parity == codes::parity(k, parity.len(), data.iter().map(|bytes| &bytes[..]))
     })
@@ -259,7 +259,7 @@ impl ParityDevice {
     }
 
     /// Rows as all sides have them, if all can be read: the data, and the parities.
-    fn read_all(&self, stripe: u64, within: &Range<u64>) -> Option<(Chunks, Chunks)> {
+    pub(super) fn read_all(&self, stripe: u64, within: &Range<u64>) -> Option<(Chunks, Chunks)> {
         let at = self.layout.offset(stripe) + within.start;
         let read = |side: usize| {
             let mut bytes = vec![0; (within.end - within.start) as usize];

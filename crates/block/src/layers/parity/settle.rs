@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::layout::{CELL, Part};
-use super::rows::lay_over;
+use super::rows::{Chunks, lay_over};
 use super::ways::Sides;
 use super::{ParityDevice, codes};
 use crate::heal::{Ledger, Outcome, Right};
@@ -11,7 +11,10 @@ use crate::layers::Standing;
 use crate::{BlockDevice, DeviceErrorKind, Operation, Result, Resync};
 
 /// Bytes of each side that are computed at a time.
-const STEP_BYTES: u64 = 64 << 10;
+pub(super) const STEP_BYTES: u64 = 64 << 10;
+
+/// Bytes of some rows, each with its side.
+type BySide = Vec<(usize, Vec<u8>)>;
 
 impl ParityDevice {
     /// Whether the side of a chunk can be read, and for each copy that the others say: the parities
@@ -139,7 +142,11 @@ impl ParityDevice {
 
     /// What of each stripe a range touches, as a range of its chunks; that of the whole stripe if
     /// it is in several.
-    fn touched(&self, offset: u64, length_bytes: u64) -> impl Iterator<Item = (u64, Range<u64>)> {
+    pub(super) fn touched(
+        &self,
+        offset: u64,
+        length_bytes: u64,
+    ) -> impl Iterator<Item = (u64, Range<u64>)> {
         let layout = self.layout;
         let (size, end) = (layout.stripe_bytes(), offset + length_bytes);
         let stripes = offset / size..end.div_ceil(size);
@@ -162,6 +169,10 @@ impl ParityDevice {
             return Ok(());
         }
         for (stripe, within) in self.touched(offset, length_bytes) {
+            if which == Resync::Computed {
+                self.compute_noted(stripe)?;
+                continue;
+            }
             if which == Resync::Loose && !self.cache.lock().loose.contains(stripe) {
                 continue;
             }
@@ -215,13 +226,36 @@ impl ParityDevice {
 
     /// Computes what sides should have of some rows and writes it where it differs.
     fn settle_rows(&self, stripe: u64, within: &Range<u64>, which: Resync) -> Result<()> {
+        let (_, wrong) = self.wrong_in(stripe, within, which)?;
+        self.write_rows(stripe, within, wrong)
+    }
+
+    /// Writes what sides should have of some rows.
+    pub(super) fn write_rows(
+        &self,
+        stripe: u64,
+        within: &Range<u64>,
+        wanted: BySide,
+    ) -> Result<()> {
+        let at = self.layout.offset(stripe) + within.start;
+        wanted.iter().try_for_each(|(side, bytes)| self.write_side(*side, at, bytes))
+    }
+
+    /// The data of some rows, and what sides should have of them and have not.
+    pub(super) fn wrong_in(
+        &self,
+        stripe: u64,
+        within: &Range<u64>,
+        which: Resync,
+    ) -> Result<(Chunks, BySide)> {
         let wanted = |side: usize| match self.layout.role(stripe, side) {
             Err(_) if which != Resync::Stale => self.standing(side) != Standing::Out,
             _ => self.standing(side) == Standing::Stale,
         };
         let sides: Vec<usize> = (0..self.sides.len()).filter(|&side| wanted(side)).collect();
+        let mut wrong = BySide::new();
         if sides.is_empty() {
-            return Ok(());
+            return Ok((Chunks::new(), wrong));
         }
         // Nothing is computed from a parity that may be the one that is wrong.
         let read = || self.row_with(stripe, within, 0, which == Resync::Stale);
@@ -234,19 +268,15 @@ impl ParityDevice {
         let length = (within.end - within.start) as usize;
         let mut there = vec![0; length];
         for side in sides {
-            let parity;
             let bytes = match self.layout.role(stripe, side) {
-                Ok(chunk) => &row[chunk],
-                Err(k) => {
-                    parity = codes::parity(k, length, row.iter().map(|bytes| &bytes[..]));
-                    &parity
-                }
+                Ok(chunk) => row[chunk].clone(),
+                Err(k) => codes::parity(k, length, row.iter().map(|bytes| &bytes[..])),
             };
             let read = self.sides[side].device.read_at(at, &mut there);
-            if read.is_err() || there != *bytes {
-                self.write_side(side, at, bytes)?;
+            if read.is_err() || there != bytes {
+                wrong.push((side, bytes));
             }
         }
-        Ok(())
+        Ok((row, wrong))
     }
 }
