@@ -283,8 +283,9 @@ impl Shared {
             return Err(error);
         }
         for &member in &fresh {
-            self.absences[member].fetch_add(1, Ordering::SeqCst);
             self.set_standing(member, Standing::Out);
+            // Who counts, then finds it in, and counts the same afterwards read the same device.
+            self.absences[member].fetch_add(1, Ordering::SeqCst);
             self.tell(member, "member-out", failure.to_string());
         }
         Ok(())
@@ -587,12 +588,24 @@ impl BlockDevice for Array {
         self.top.read_copy(copy, offset, buffer)
     }
 
+    fn ways(&self) -> usize {
+        self.top.ways()
+    }
+
+    fn read_way(&self, way: usize, offset: u64, buffer: &mut [u8]) -> Result<()> {
+        self.top.read_way(way, offset, buffer)
+    }
+
     fn heal(&self, offset: u64, buffer: &mut [u8], right: &Right<'_>) -> Result<Outcome> {
         self.top.heal(offset, buffer, right)
     }
 
     fn resync(&self, offset: u64, length_bytes: u64, which: Resync) -> Result<()> {
         self.top.resync(offset, length_bytes, which)
+    }
+
+    fn disagreements(&self, offset: u64, length_bytes: u64) -> Result<Vec<Range<u64>>> {
+        self.top.disagreements(offset, length_bytes)
     }
 
     fn describe(&self) -> String {

@@ -11,6 +11,8 @@ mod integrity;
 mod memory;
 mod mirror;
 mod parity;
+#[cfg(test)]
+mod replaced_tests;
 mod stripe;
 mod tap;
 

@@ -4,6 +4,7 @@
 //! only what it changes. Offsets and lengths are bytes; no alignment is demanded.
 
 use std::io::IoSlice;
+use std::ops::Range;
 use std::sync::Arc;
 
 mod array;
@@ -52,8 +53,8 @@ pub enum Resync {
     Unused,
     /// Those that need not agree after [`Resync::Unused`] or a discard.
     Loose,
-    /// Those that are computed from others, where they differ: what they are computed from was
-    /// looked at.
+    /// Those that are computed from others, where [`BlockDevice::disagreements`] found them to
+    /// differ, and only of what it found: what came since is not known to be right.
     Computed,
 }
 
@@ -100,6 +101,16 @@ pub trait BlockDevice: Send + Sync {
     fn read_copy(&self, _copy: usize, offset: u64, buffer: &mut [u8]) -> Result<()> {
         self.read_at(offset, buffer)
     }
+    /// In how many ways all of the device can be read, so that one of them is right wherever as
+    /// much is wrong as redundancy can make good: each leaves out some of what it is made of.
+    fn ways(&self) -> usize {
+        1
+    }
+    /// Fills `buffer` in one of these ways, and heals nothing; way 0 leaves out nothing. Which way
+    /// is which may change when a member fails or comes back.
+    fn read_way(&self, _way: usize, offset: u64, buffer: &mut [u8]) -> Result<()> {
+        self.read_at(offset, buffer)
+    }
     /// Settles a range that was read and found wrong: see [`heal`]. `buffer` has the right bytes
     /// afterwards, unless the outcome says that there are none.
     fn heal(&self, offset: u64, buffer: &mut [u8], right: &Right<'_>) -> Result<Outcome> {
@@ -108,6 +119,12 @@ pub trait BlockDevice: Send + Sync {
     /// Makes all ways of having a range agree.
     fn resync(&self, _offset: u64, _length_bytes: u64, _which: Resync) -> Result<()> {
         Ok(())
+    }
+    /// Where in a range what is computed from others is not what they say: the ranges of all that
+    /// it is computed from there. Once these were seen to be right it may be computed anew
+    /// ([`Resync::Computed`]).
+    fn disagreements(&self, _offset: u64, _length_bytes: u64) -> Result<Vec<Range<u64>>> {
+        Ok(Vec::new())
     }
     /// The stack from here down, for people: `tap(fault(file pool.img))`.
     fn describe(&self) -> String;
@@ -147,11 +164,20 @@ impl<D: BlockDevice + ?Sized> BlockDevice for Arc<D> {
     fn read_copy(&self, copy: usize, offset: u64, buffer: &mut [u8]) -> Result<()> {
         (**self).read_copy(copy, offset, buffer)
     }
+    fn ways(&self) -> usize {
+        (**self).ways()
+    }
+    fn read_way(&self, way: usize, offset: u64, buffer: &mut [u8]) -> Result<()> {
+        (**self).read_way(way, offset, buffer)
+    }
     fn heal(&self, offset: u64, buffer: &mut [u8], right: &Right<'_>) -> Result<Outcome> {
         (**self).heal(offset, buffer, right)
     }
     fn resync(&self, offset: u64, length_bytes: u64, which: Resync) -> Result<()> {
         (**self).resync(offset, length_bytes, which)
+    }
+    fn disagreements(&self, offset: u64, length_bytes: u64) -> Result<Vec<Range<u64>>> {
+        (**self).disagreements(offset, length_bytes)
     }
     fn describe(&self) -> String {
         (**self).describe()

@@ -113,7 +113,7 @@ pub(crate) fn grow(
     let array = Arc::new(open(dir, &grown)?);
     if !array.unsettled().is_empty() {
         // Of regions that are used in part for the first time parity is computed.
-        array.end_settling().map_err(|e| of_array(e.into()))?;
+        array.settle_as_it_is().map_err(|e| of_array(e.into()))?;
     }
     let device = Arc::<Array>::clone(&array) as Arc<dyn BlockDevice>;
     let bytes = Pool::grow(&device).map_err(StartError::Pool)?;

@@ -9,33 +9,52 @@
 
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
-use history::{Scrub, ScrubReport, Slot, Version};
+use block::{Array, BlockDevice};
+use history::{Scrub, ScrubReport, Segment, Slot, Suspects, Version};
 use units::Seq;
 
 use crate::core::Core;
 use crate::opening::{Opening, Patience};
 use crate::{Error, ErrorKind, Result};
 
+fn touches(ranges: &[Range<u64>], from: u64, length: u64) -> bool {
+    ranges.iter().any(|range| range.start < from + length && from < range.end)
+}
+
+/// The same ranges in order, those that overlap as one.
+fn joined(mut ranges: Vec<Range<u64>>) -> Vec<Range<u64>> {
+    ranges.sort_unstable_by_key(|range| range.start);
+    let mut joined: Vec<Range<u64>> = Vec::new();
+    for range in ranges {
+        match joined.last_mut() {
+            Some(last) if range.start < last.end => last.end = last.end.max(range.end),
+            _ => joined.push(range),
+        }
+    }
+    joined
+}
+
 impl Core {
-    /// Looks at all copies of everything that touches some ranges of the device.
-    ///
-    /// # Errors
-    /// Those of the device.
-    pub fn scrub(&self, ranges: &[Range<u64>]) -> Result<ScrubReport> {
+    /// Looks at all copies of everything in segments and runs that touches some ranges of the
+    /// device.
+    fn scrub(&self, ranges: &[Range<u64>]) -> ScrubReport {
         let store = &self.store;
         let _epoch = store.enter();
-        let touches = |from: u64, length: u64| {
-            ranges.iter().any(|range| range.start < from + length && from < range.end)
-        };
+        let touches = |from: u64, length: u64| touches(ranges, from, length);
         let is_needed = |version: &Version| self.still_names(version);
         let mut scrub = Scrub::new(store, &is_needed);
+        scrub.suspects = Some(Suspects::default());
         for segment in store.segments() {
-            if touches(store.zone_offset(segment.zone), store.zone_bytes) {
-                scrub.segment(&segment, 0, u64::MAX, Seq(u64::MAX));
+            let is_touched = touches(store.zone_offset(segment.zone), store.zone_bytes);
+            if is_touched && !segment.retired.load(Ordering::Acquire) {
+                scrub.segment(&segment, 0, u64::MAX, self.stable_of(&segment));
             }
         }
-        let wants = |at: u64| touches(at, format::PAGE_BYTES as u64);
+        // Whatever names what is suspect may be in any run.
+        let is_all = scrub.suspects.as_ref().is_some_and(|suspects| !suspects.is_empty());
+        let wants = |at: u64| is_all || touches(at, format::PAGE_BYTES as u64);
         let timelines: Vec<_> =
             self.timelines.read().values().map(|(_, t)| Arc::clone(t)).collect();
         for timeline in &timelines {
@@ -49,9 +68,43 @@ impl Core {
                 scrub.pages((0, run.id), (&run.pages, 0..run.pages.count), &wants);
             }
         }
-        let report = scrub.report();
-        self.media.scrub().map_err(|e| Error::new(ErrorKind::Corrupt, e.to_string()))?;
-        Ok(report)
+        scrub.report()
+    }
+
+    /// Up to which seq writes to a segment have ended.
+    pub(crate) fn stable_of(&self, segment: &Segment) -> Seq {
+        let log = self.all_volumes().into_iter().find(|volume| volume.id == segment.log);
+        log.map_or(Seq(u64::MAX), |volume| volume.log.stable())
+    }
+
+    /// Looks at everything in some ranges; whether all of it is right that anybody needs.
+    fn is_right(&self, ranges: &[Range<u64>]) -> bool {
+        if self.scrub(ranges).lost > 0 {
+            return false;
+        }
+        let _books = self.books.lock();
+        self.media.scrub_zones(&|zone| touches(ranges, zone, self.store.zone_bytes))
+    }
+
+    /// Computes parity anew in ranges where it does not agree, if they are right when they are
+    /// looked at now. Where something is lost the parity stays: it may give that back one day.
+    ///
+    /// # Errors
+    /// Those of the device.
+    pub(crate) fn compute_parity(&self, array: &Array, apart: Vec<Range<u64>>) -> Result<()> {
+        let mut parts = vec![joined(apart)];
+        while let Some(mut part) = parts.pop() {
+            if part.is_empty() {
+                continue;
+            }
+            if self.is_right(&part) {
+                part.iter().try_for_each(|range| array.compute_again(range))?;
+            } else if part.len() > 1 {
+                let rest = part.split_off(part.len() / 2);
+                parts.extend([rest, part]);
+            }
+        }
+        Ok(())
     }
 
     /// Whether the map still names a version where it was found. What cannot be told is needed.
@@ -78,8 +131,25 @@ impl Core {
         if ranges.is_empty() {
             return Ok(());
         }
-        let report = self.scrub(&ranges)?;
-        array.end_settling()?;
+        let (mut apart, mut unread) = (Vec::new(), Vec::new());
+        for range in &ranges {
+            match array.disagreements(range.start, range.end - range.start) {
+                Ok(found) => apart.extend(found),
+                // It may be read another time, and stays to be settled.
+                Err(_) => unread.push(range.clone()),
+            }
+        }
+        let report = self.scrub(&ranges);
+        self.media.scrub().map_err(|e| Error::new(ErrorKind::Corrupt, e.to_string()))?;
+        let computed = match report.lost {
+            // All of it was looked at since.
+            0 => apart.iter().try_for_each(|range| Ok(array.compute_again(range)?)),
+            _ => self.compute_parity(array, apart),
+        };
+        if computed.is_err() {
+            unread.clone_from(&ranges);
+        }
+        array.end_settling(&unread)?;
         if report.wrong > 0 {
             let detail = format!(
                 "after a crash: {} ranges differed, {} were written again from a copy that was \

@@ -11,9 +11,10 @@
 
 use std::sync::atomic::Ordering;
 
+use block::BlockDevice;
 use history::{Loss, Scrub, ScrubReport, Suspects, Version};
 use parking_lot::Mutex;
-use units::{Seq, WallTime};
+use units::WallTime;
 
 use crate::catalogue::{ScrubPhase, ScrubRecord, ScrubScheduleRecord};
 use crate::core::Core;
@@ -325,9 +326,7 @@ impl Core {
         if segment.retired.load(Ordering::Acquire) {
             return None;
         }
-        let log = self.all_volumes().into_iter().find(|volume| volume.id == segment.log);
-        let stable = log.map_or(Seq(u64::MAX), |volume| volume.log.stable());
-        scrub.segment(&segment, offset, bytes, stable)
+        scrub.segment(&segment, offset, bytes, self.stable_of(&segment))
     }
 
     fn scrub_run(
@@ -370,7 +369,7 @@ impl Core {
         Ok(())
     }
 
-    /// Computes parity anew in some bytes of a region; what it is computed from was looked at.
+    /// Computes parity anew in some bytes of a region.
     fn scrub_parity(&self, run: &mut Run, region: u64, bytes: u64) -> Result<()> {
         let array = self.array.get();
         let found = array.and_then(|array| Some((array, array.computed_region(region)?)));
@@ -380,7 +379,9 @@ impl Core {
         let start = (range.start + done).min(range.end);
         let is_huge = range.end - range.start > u64::from(u32::MAX);
         let end = if is_huge { range.end } else { start.saturating_add(bytes).min(range.end) };
-        array.compute_again(&(start..end))?;
+        // Whatever is not agreed on is looked at now: the rest of the scrub did long ago.
+        let apart = array.disagreements(start, end - start)?;
+        self.compute_parity(array, apart)?;
         run.record.read_bytes += end - start;
         let is_whole = end == range.end;
         let offset = u32::try_from(end - range.start).ok().filter(|_| !is_whole);

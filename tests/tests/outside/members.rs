@@ -289,6 +289,37 @@ fn a_pool_with_parity_heals_loses_a_member_and_gets_another() -> Result<()> {
 }
 
 #[test]
+fn a_pool_with_parity_opens_though_members_rotted_while_the_server_was_down() -> Result<()> {
+    for (stack, rotten) in [
+        ("parity(a.img, b.img, c.img)", &["b.img"][..]),
+        ("parity[failures=2](a.img, b.img, c.img, d.img)", &["a.img", "c.img"][..]),
+    ] {
+        let mut random = Random::new(seed("rotten"));
+        let folder = folder()?;
+        let mut server = on(stack, &folder)?;
+        server.run(&["volume", "create", "v", "--size", "16MiB"])?;
+        let mut image = Image::zeros(VOLUME_BYTES);
+        write_some(&server, &mut random, &mut image)?;
+        server.stop()?;
+        for member in rotten {
+            // All of it, so that the catalogue is among it.
+            for _ in 0..8 {
+                spoil(&server.pool().join(member), &mut random)?;
+            }
+        }
+        server.up()?;
+        check(&server, &image)?;
+        write_some(&server, &mut random, &mut image)?;
+        let scrubbed = server.run(&["pool", "scrub", "--wait"])?;
+        ensure!(scrubbed.contains(" 0 lost"), "{scrubbed}");
+        server.kill();
+        server.up()?;
+        check(&server, &image)?;
+    }
+    Ok(())
+}
+
+#[test]
 fn a_pool_grows_by_new_members_and_has_everything() -> Result<()> {
     let mut random = Random::new(seed("grown"));
     let folder = folder()?;

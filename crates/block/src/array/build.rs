@@ -150,7 +150,9 @@ fn parity(
 ) -> Result<ParityDevice> {
     let keeper = Arc::<Shared>::clone(shared) as Arc<dyn Keeper>;
     let ledger = Arc::clone(&shared.ledger);
-    let id = shared.book.lock().label.array_id;
+    // Several parities of an array are told apart by their first members, which keep their numbers.
+    let first = below.first().and_then(|side| numbers(side).into_iter().next());
+    let id = shared.book.lock().label.array_id ^ first.expect("a side has a member") as u128;
     if making == Making::New {
         ParityDevice::format(&devices, layout, id)?;
     }

@@ -69,22 +69,12 @@ impl Array {
         Ok(())
     }
 
-    /// Computes the parity of what was in flight when the array was used last; which regions of
-    /// it agree now.
-    pub(super) fn settle_parity(&self, regions: Vec<usize>) -> Vec<usize> {
-        if self.parity.is_none() {
-            return regions;
-        }
+    /// Whether parity agrees in a region. Where something cannot be read it does not.
+    fn agrees(&self, region: usize) -> bool {
         let region_bytes = self.shared.book.lock().label.region_bytes;
-        let settle = |region: &usize| {
-            let bytes = self.bytes_of(*region, region_bytes);
-            let length = bytes.end - bytes.start;
-            self.top.resync(bytes.start, length, Resync::Computed).is_ok()
-        };
-        let (settled, others) = regions.into_iter().partition::<Vec<_>, _>(settle);
-        // What cannot be read now may be later.
-        self.unsettled.lock().clone_from(&others);
-        settled
+        let bytes = self.bytes_of(region, region_bytes);
+        let found = self.top.disagreements(bytes.start, bytes.end - bytes.start);
+        found.is_ok_and(|found| found.is_empty())
     }
 
     /// The bytes of the first used region from a number on, with that number, if there is parity.
@@ -98,8 +88,9 @@ impl Array {
         Some((region as u64, self.bytes_of(region, book.label.region_bytes)))
     }
 
-    /// Computes the parity of a range anew where it differs. Only after everything in it was looked
-    /// at, and what was wrong is right: parity of what rotted could heal nothing any more.
+    /// Computes the parity of a range anew where [`BlockDevice::disagreements`] found it to differ.
+    /// Only after everything in the ranges that it told of was looked at, and what was wrong is
+    /// right: parity of what rotted could heal nothing any more. What changed since is left.
     ///
     /// # Errors
     /// Those of the device.
@@ -112,11 +103,11 @@ impl Array {
     /// Where something cannot be read they do not: the mark stays, and it is tried again.
     pub(super) fn tighten(&self, regions: Vec<usize>, bytes_max: u64) -> Vec<usize> {
         let Some(loose) = &self.parity else { return regions };
-        let unsettled = std::mem::take(&mut *self.unsettled.lock());
-        if !unsettled.is_empty() {
-            self.settle_parity(unsettled);
-        }
-        let still = self.unsettled.lock().clone();
+        let unsettled = self.unsettled.lock().clone();
+        // What could not be read may be by now. What differs there nobody looks at before the next
+        // opening.
+        let still: Vec<usize> = unsettled.into_iter().filter(|r| !self.agrees(*r)).collect();
+        self.unsettled.lock().clone_from(&still);
         let regions: Vec<usize> = regions.into_iter().filter(|r| !still.contains(r)).collect();
         let region_bytes = self.shared.book.lock().label.region_bytes;
         loose.is_behind.store(false, Ordering::SeqCst);

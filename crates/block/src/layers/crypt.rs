@@ -354,6 +354,18 @@ impl<D: BlockDevice> BlockDevice for CryptDevice<D> {
         self.read_cells(offset, buffer, read).map(drop)
     }
 
+    fn ways(&self) -> usize {
+        self.below.ways()
+    }
+
+    fn read_way(&self, way: usize, offset: u64, buffer: &mut [u8]) -> Result<()> {
+        self.check(Operation::Read, offset, buffer.len() as u64)?;
+        let cells = Cells::of(offset, buffer.len());
+        let _held = self.ranges.share(cells.start..cells.end);
+        let read = |at: u64, bytes: &mut [u8]| self.below.read_way(way, at, bytes).map(|()| true);
+        self.read_cells(offset, buffer, read).map(drop)
+    }
+
     fn heal(&self, offset: u64, buffer: &mut [u8], right: &Right<'_>) -> Result<Outcome> {
         self.check(Operation::Read, offset, buffer.len() as u64)?;
         let cells = Cells::of(offset, buffer.len());
@@ -368,6 +380,13 @@ impl<D: BlockDevice> BlockDevice for CryptDevice<D> {
     fn resync(&self, offset: u64, length_bytes: u64, which: Resync) -> Result<()> {
         self.check(Operation::Write, offset, length_bytes)?;
         self.below.resync(DATA_OFFSET + offset, length_bytes, which)
+    }
+
+    fn disagreements(&self, offset: u64, length_bytes: u64) -> Result<Vec<Range<u64>>> {
+        self.check(Operation::Read, offset, length_bytes)?;
+        let found = self.below.disagreements(DATA_OFFSET + offset, length_bytes)?;
+        let above = |at: u64| at.saturating_sub(DATA_OFFSET).min(self.len_bytes);
+        Ok(found.into_iter().map(|range| above(range.start)..above(range.end)).collect())
     }
 
     fn describe(&self) -> String {

@@ -5,6 +5,7 @@
 //! no lock while it waits: how to wait is given to it, and requests wait side by side.
 
 use std::io::IoSlice;
+use std::ops::Range;
 
 use crate::{BlockDevice, Outcome, Pause, Result, Resync, Right};
 
@@ -93,12 +94,24 @@ impl<D: BlockDevice> BlockDevice for DelayDevice<D> {
         self.wait(self.delays.read_ns).read_copy(copy, offset, buffer)
     }
 
+    fn ways(&self) -> usize {
+        self.below.ways()
+    }
+
+    fn read_way(&self, way: usize, offset: u64, buffer: &mut [u8]) -> Result<()> {
+        self.wait(self.delays.read_ns).read_way(way, offset, buffer)
+    }
+
     fn heal(&self, offset: u64, buffer: &mut [u8], right: &Right<'_>) -> Result<Outcome> {
         self.wait(self.delays.read_ns).heal(offset, buffer, right)
     }
 
     fn resync(&self, offset: u64, length_bytes: u64, which: Resync) -> Result<()> {
         self.wait(self.delays.write_ns).resync(offset, length_bytes, which)
+    }
+
+    fn disagreements(&self, offset: u64, length_bytes: u64) -> Result<Vec<Range<u64>>> {
+        self.wait(self.delays.read_ns).disagreements(offset, length_bytes)
     }
 
     fn describe(&self) -> String {

@@ -178,6 +178,15 @@ impl<D: BlockDevice> BlockDevice for FaultDevice<D> {
         self.below.read_copy(copy, offset, buffer)
     }
 
+    fn ways(&self) -> usize {
+        self.below.ways()
+    }
+
+    fn read_way(&self, way: usize, offset: u64, buffer: &mut [u8]) -> Result<()> {
+        self.meet(Operation::Read, offset, buffer.len() as u64)?;
+        self.below.read_way(way, offset, buffer)
+    }
+
     fn heal(&self, offset: u64, buffer: &mut [u8], right: &Right<'_>) -> Result<Outcome> {
         self.meet(Operation::Read, offset, buffer.len() as u64)?;
         self.below.heal(offset, buffer, right)
@@ -186,6 +195,11 @@ impl<D: BlockDevice> BlockDevice for FaultDevice<D> {
     fn resync(&self, offset: u64, length_bytes: u64, which: Resync) -> Result<()> {
         self.meet(Operation::Write, offset, length_bytes)?;
         self.below.resync(offset, length_bytes, which)
+    }
+
+    fn disagreements(&self, offset: u64, length_bytes: u64) -> Result<Vec<Range<u64>>> {
+        self.meet(Operation::Read, offset, length_bytes)?;
+        self.below.disagreements(offset, length_bytes)
     }
 
     fn describe(&self) -> String {

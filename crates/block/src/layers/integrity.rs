@@ -424,6 +424,19 @@ impl<D: BlockDevice> BlockDevice for IntegrityDevice<D> {
             .try_for_each(|(below, at, part)| below.read_copy(copy, at, &mut buffer[part]))
     }
 
+    fn ways(&self) -> usize {
+        self.below.ways()
+    }
+
+    fn read_way(&self, way: usize, offset: u64, buffer: &mut [u8]) -> Result<()> {
+        self.check(Operation::Read, offset, buffer.len() as u64)?;
+        let pieces = self.pieces(offset, buffer.len() as u64)?;
+        buffer.fill(0);
+        pieces
+            .into_iter()
+            .try_for_each(|(below, at, part)| below.read_way(way, at, &mut buffer[part]))
+    }
+
     /// The caller has a checksum of its own, over what may be more or less than a block: bytes that
     /// it calls right are right, whatever the checksums say that are kept here.
     fn heal(&self, offset: u64, buffer: &mut [u8], right: &Right<'_>) -> Result<Outcome> {
@@ -445,6 +458,15 @@ impl<D: BlockDevice> BlockDevice for IntegrityDevice<D> {
         self.check(Operation::Write, offset, length_bytes)?;
         let range = self.range_below(offset, length_bytes);
         self.below.resync(range.start, range.end - range.start, which)
+    }
+
+    fn disagreements(&self, offset: u64, length_bytes: u64) -> Result<Vec<Range<u64>>> {
+        self.check(Operation::Read, offset, length_bytes)?;
+        let range = self.range_below(offset, length_bytes);
+        let found = self.below.disagreements(range.start, range.end - range.start)?;
+        let above = |at: u64| (geometry::blocks_within(at) * BLOCK).min(self.len_bytes());
+        let range = |range: Range<u64>| above(range.start)..above(range.end + BLOCK);
+        Ok(found.into_iter().map(range).collect())
     }
 
     fn describe(&self) -> String {

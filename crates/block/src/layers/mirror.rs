@@ -44,8 +44,9 @@ pub trait Keeper: Send + Sync {
     fn put_out(&self, members: &[usize], failure: &DeviceError) -> Result<()>;
     /// Notes a read that failed and that another member answered.
     fn note_failed_read(&self, members: &[usize], failure: &DeviceError);
-    /// How often any of these members was put out since the array was opened. What is there after
-    /// that may be another device, or one that missed something.
+    /// How often any of these members was put out since the array was opened: counted when they
+    /// are out, and before another device is in their place. What is there after that may be
+    /// another device, or one that missed something.
     fn absences(&self, members: &[usize]) -> u64;
     /// Whether there is what a crash left that is not settled.
     fn is_unsettled(&self) -> bool;
@@ -175,15 +176,44 @@ impl MirrorDevice {
         let Some(side) = self.choose(offset) else {
             return Err(self.error(Operation::Read, range, DeviceErrorKind::Io, "no side is in"));
         };
-        self.reads_in_flight[side].fetch_add(1, Ordering::Relaxed);
-        let outcome = read(&*self.sides[side].device, buffer);
-        self.reads_in_flight[side].fetch_sub(1, Ordering::Relaxed);
-        match outcome {
+        match self.ask_side(side, range, |device| read(device, buffer)) {
             Err(failure) if failure.kind == DeviceErrorKind::Io => {
                 self.read_elsewhere(side, failure, offset, buffer)
             }
             other => other,
         }
+    }
+
+    fn read_side(&self, side: usize, offset: u64, buffer: &mut [u8]) -> Result<()> {
+        let range = (offset, buffer.len() as u64);
+        self.ask_side(side, range, |device| device.read_at(offset, buffer))
+    }
+
+    /// Reads from a side if it is in, and stays so: another device may take its place before the
+    /// read gets there.
+    fn ask_side(
+        &self,
+        side: usize,
+        range: (u64, u64),
+        read: impl FnOnce(&dyn BlockDevice) -> Result<()>,
+    ) -> Result<()> {
+        let stays_in = self.stays_in(side);
+        self.reads_in_flight[side].fetch_add(1, Ordering::Relaxed);
+        let outcome = read(&*self.sides[side].device);
+        self.reads_in_flight[side].fetch_sub(1, Ordering::Relaxed);
+        if outcome.is_err() || stays_in() {
+            return outcome;
+        }
+        Err(self.error(Operation::Read, range, DeviceErrorKind::Io, "its side was put out"))
+    }
+
+    /// Says later whether a side was in all the time since now.
+    fn stays_in(&self, side: usize) -> impl Fn() -> bool {
+        // Counted before it is asked how the side stands, as it is counted after that changes.
+        let absences = move || self.keeper.absences(&self.sides[side].members);
+        let before = absences();
+        let is_in = self.standing(side) == Standing::In;
+        move || is_in && absences() == before
     }
 
     /// Reads from a side other than the one that failed, and writes what it says over the other.
@@ -198,7 +228,7 @@ impl MirrorDevice {
         let _alone = self.gates.take(offset, buffer.len() as u64);
         let others: Vec<usize> = self.sides_in().filter(|&side| side != failed).collect();
         for side in others {
-            if self.sides[side].device.read_at(offset, buffer).is_err() {
+            if self.read_side(side, offset, buffer).is_err() {
                 continue;
             }
             if self.standing(failed) == Standing::In {
@@ -220,7 +250,7 @@ impl MirrorDevice {
         let mut source = None;
         let mut failure = None;
         for side in self.sides_in() {
-            match self.sides[side].device.read_at(offset, &mut from_first) {
+            match self.read_side(side, offset, &mut from_first) {
                 Ok(()) => {
                     source = Some(side);
                     break;
@@ -308,7 +338,7 @@ impl Copies for SidesIn<'_> {
     }
 
     fn read(&self, copy: usize, buffer: &mut [u8]) -> Result<()> {
-        self.mirror.sides[self.sides[copy]].device.read_at(self.offset, buffer)
+        self.mirror.read_side(self.sides[copy], self.offset, buffer)
     }
 
     fn write_back(&self, copy: usize, bytes: &[u8]) -> Result<()> {
@@ -332,8 +362,10 @@ impl BlockDevice for MirrorDevice {
     fn try_read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<bool> {
         self.check(Operation::Read, offset, buffer.len() as u64)?;
         let Some(side) = self.choose(offset) else { return Ok(false) };
+        let stays_in = self.stays_in(side);
         // One that fails is read again by those who may wait, and healed there.
-        Ok(self.sides[side].device.try_read_at(offset, buffer).unwrap_or(false))
+        let is_read = self.sides[side].device.try_read_at(offset, buffer).unwrap_or(false);
+        Ok(is_read && stays_in())
     }
 
     fn read_unverified(&self, offset: u64, buffer: &mut [u8], may_wait: bool) -> Result<bool> {
@@ -345,7 +377,10 @@ impl BlockDevice for MirrorDevice {
         }
         self.check(Operation::Read, offset, buffer.len() as u64)?;
         let Some(side) = self.choose(offset) else { return Ok(false) };
-        Ok(self.sides[side].device.read_unverified(offset, buffer, false).unwrap_or(false))
+        let stays_in = self.stays_in(side);
+        let device = &self.sides[side].device;
+        let is_read = device.read_unverified(offset, buffer, false).unwrap_or(false);
+        Ok(is_read && stays_in())
     }
 
     fn write_at(&self, offset: u64, slices: &[IoSlice<'_>]) -> Result<()> {
@@ -395,9 +430,33 @@ impl BlockDevice for MirrorDevice {
         self.check(Operation::Read, range.0, range.1)?;
         let last = self.sides_in().count().saturating_sub(1);
         match self.sides_in().nth(copy.min(last)) {
-            Some(side) => self.sides[side].device.read_at(offset, buffer),
+            Some(side) => self.read_side(side, offset, buffer),
             None => Err(self.error(Operation::Read, range, DeviceErrorKind::Io, "no side is in")),
         }
+    }
+
+    fn ways(&self) -> usize {
+        self.sides_in().map(|side| self.sides[side].device.ways()).sum::<usize>().max(1)
+    }
+
+    fn read_way(&self, mut way: usize, offset: u64, buffer: &mut [u8]) -> Result<()> {
+        let range = (offset, buffer.len() as u64);
+        self.check(Operation::Read, range.0, range.1)?;
+        for side in self.sides_in() {
+            let device = &self.sides[side].device;
+            let stays_in = self.stays_in(side);
+            let ways = device.ways();
+            if way < ways {
+                device.read_way(way, offset, buffer)?;
+                if stays_in() {
+                    return Ok(());
+                }
+                break;
+            }
+            way -= ways;
+        }
+        let text = "the side of this way is not in";
+        Err(self.error(Operation::Read, range, DeviceErrorKind::Io, text))
     }
 
     fn heal(&self, offset: u64, buffer: &mut [u8], right: &Right<'_>) -> Result<Outcome> {

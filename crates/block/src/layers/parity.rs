@@ -18,10 +18,12 @@
 
 use std::borrow::Cow;
 use std::io::IoSlice;
+use std::ops::Range;
 use std::sync::Arc;
 
 use parking_lot::{Mutex, RwLock};
 
+use self::agreement::Notes;
 use self::cache::Cache;
 use self::journal::Journal;
 use self::layout::CELL;
@@ -34,6 +36,7 @@ use crate::heal::{self, Ledger, Outcome, Right};
 use crate::ranges::RangeLock;
 use crate::{BlockDevice, DeviceError, DeviceErrorKind, Operation, Result, Resync};
 
+mod agreement;
 mod cache;
 mod codes;
 mod journal;
@@ -41,6 +44,7 @@ mod layout;
 mod pending;
 mod rows;
 mod settle;
+mod ways;
 
 pub use codes::PARITIES_MAX;
 
@@ -62,6 +66,8 @@ pub struct ParityDevice {
     directs: RwLock<()>,
     gates: Gates,
     ranges: RangeLock,
+    /// Rows of which the parity is to be computed anew.
+    notes: Mutex<Notes>,
 }
 
 impl ParityDevice {
@@ -90,6 +96,7 @@ impl ParityDevice {
             directs: RwLock::new(()),
             gates: Gates::new(),
             ranges: RangeLock::default(),
+            notes: Mutex::default(),
             sides,
         };
         device.recover()?;
@@ -192,10 +199,10 @@ impl BlockDevice for ParityDevice {
             if (overlay.len() as u64) < cells.end - cells.start {
                 let side = self.layout.data_side(part.stripe, part.chunk);
                 let at = self.layout.offset(part.stripe) + part.within.start;
+                let stays_in = self.stays_in(side);
+                let read = |to: &mut [u8]| self.sides[side].device.try_read_at(at, to);
                 // One that is not there or fails is computed by those who may wait.
-                if !self.is_in(side)
-                    || !self.sides[side].device.try_read_at(at, to).unwrap_or(false)
-                {
+                if !stays_in() || !read(to).unwrap_or(false) || !stays_in() {
                     return Ok(false);
                 }
             }
@@ -274,6 +281,18 @@ impl BlockDevice for ParityDevice {
         Ok(())
     }
 
+    fn ways(&self) -> usize {
+        self.count_ways()
+    }
+
+    fn read_way(&self, way: usize, offset: u64, buffer: &mut [u8]) -> Result<()> {
+        self.check(Operation::Read, offset, buffer.len() as u64)?;
+        for part in self.layout.parts(offset, buffer.len()) {
+            self.read_part_way(&part, way, &mut buffer[part.range.clone()])?;
+        }
+        Ok(())
+    }
+
     fn heal(&self, offset: u64, buffer: &mut [u8], right: &Right<'_>) -> Result<Outcome> {
         self.check(Operation::Read, offset, buffer.len() as u64)?;
         let mut parts = self.layout.parts(offset, buffer.len());
@@ -292,6 +311,11 @@ impl BlockDevice for ParityDevice {
     fn resync(&self, offset: u64, length_bytes: u64, which: Resync) -> Result<()> {
         self.check(Operation::Write, offset, length_bytes)?;
         self.resync_range(offset, length_bytes, which)
+    }
+
+    fn disagreements(&self, offset: u64, length_bytes: u64) -> Result<Vec<Range<u64>>> {
+        self.check(Operation::Read, offset, length_bytes)?;
+        self.look(offset, length_bytes)
     }
 
     fn describe(&self) -> String {

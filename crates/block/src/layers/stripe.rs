@@ -14,6 +14,9 @@ use std::sync::Arc;
 use crate::heal::{self, Outcome, Right};
 use crate::{BlockDevice, DeviceError, DeviceErrorKind, Operation, Result, Resync, Together};
 
+/// Combinations of the devices' ways that are ways of a stripe.
+const WAYS_MAX: usize = 256;
+
 /// Devices of which each has a part of the bytes: every n-th chunk, or one range.
 pub struct StripeDevice {
     below: Vec<Arc<dyn BlockDevice>>,
@@ -141,6 +144,26 @@ impl StripeDevice {
         shares.into_iter().enumerate().filter_map(|(d, share)| Some((d, share?))).collect()
     }
 
+    /// A range that has all of a range of one device in it.
+    fn around(&self, device: usize, range: &Range<u64>) -> Range<u64> {
+        match &self.order {
+            Order::InTurn(chunk_bytes) => {
+                let round = chunk_bytes * self.below.len() as u64;
+                let end = range.end.div_ceil(*chunk_bytes) * round;
+                range.start / chunk_bytes * round..end.min(self.len_bytes)
+            }
+            Order::Starts(starts) => starts[device] + range.start..starts[device] + range.end,
+        }
+    }
+
+    /// The ways of all devices, each with each, if they are few, and those of the device that has
+    /// the most: its ways are taken of all together then.
+    fn ways_of_all(&self) -> (Option<usize>, usize) {
+        let ways = self.below.iter().map(|device| device.ways());
+        let all = ways.clone().try_fold(1_usize, |all, ways| all.checked_mul(ways));
+        (all.filter(|all| *all <= WAYS_MAX), ways.max().unwrap_or(1))
+    }
+
     fn on_shares(
         &self,
         operation: Operation,
@@ -265,6 +288,23 @@ impl BlockDevice for StripeDevice {
         Ok(())
     }
 
+    fn ways(&self) -> usize {
+        let (all, most) = self.ways_of_all();
+        all.unwrap_or(most)
+    }
+
+    fn read_way(&self, way: usize, offset: u64, buffer: &mut [u8]) -> Result<()> {
+        self.check(Operation::Read, offset, buffer.len() as u64)?;
+        let is_each = self.ways_of_all().0.is_none();
+        for part in self.parts(offset, buffer.len()) {
+            let device = &self.below[part.device];
+            let before = self.below[..part.device].iter().map(|d| d.ways()).product::<usize>();
+            let way = if is_each { way } else { way / before };
+            device.read_way(way % device.ways(), part.offset, &mut buffer[part.range])?;
+        }
+        Ok(())
+    }
+
     fn heal(&self, offset: u64, buffer: &mut [u8], right: &Right<'_>) -> Result<Outcome> {
         self.check(Operation::Read, offset, buffer.len() as u64)?;
         let pieces: Vec<heal::Piece<'_>> = self
@@ -280,6 +320,17 @@ impl BlockDevice for StripeDevice {
     fn resync(&self, offset: u64, length_bytes: u64, which: Resync) -> Result<()> {
         let range = (offset, length_bytes);
         self.on_shares(Operation::Write, range, |below, at, length| below.resync(at, length, which))
+    }
+
+    fn disagreements(&self, offset: u64, length_bytes: u64) -> Result<Vec<Range<u64>>> {
+        self.check(Operation::Read, offset, length_bytes)?;
+        let shares = if length_bytes == 0 { Vec::new() } else { self.shares(offset, length_bytes) };
+        let mut found = Vec::new();
+        for (device, share) in shares {
+            let below = self.below[device].disagreements(share.start, share.end - share.start)?;
+            found.extend(below.into_iter().map(|range| self.around(device, &range)));
+        }
+        Ok(found)
     }
 
     fn describe(&self) -> String {

@@ -7,6 +7,7 @@
 
 use std::collections::VecDeque;
 use std::io::IoSlice;
+use std::ops::Range;
 use std::sync::Arc;
 
 use env::Clock;
@@ -191,6 +192,16 @@ impl<D: BlockDevice> BlockDevice for TapDevice<D> {
         self.pass(Operation::Read, offset, length_bytes, request)
     }
 
+    fn ways(&self) -> usize {
+        self.below.ways()
+    }
+
+    fn read_way(&self, way: usize, offset: u64, buffer: &mut [u8]) -> Result<()> {
+        let length_bytes = buffer.len() as u64;
+        let request = |below: &D| below.read_way(way, offset, buffer);
+        self.pass(Operation::Read, offset, length_bytes, request)
+    }
+
     fn heal(&self, offset: u64, buffer: &mut [u8], right: &Right<'_>) -> Result<Outcome> {
         let length_bytes = buffer.len() as u64;
         let request = |below: &D| below.heal(offset, buffer, right);
@@ -199,6 +210,10 @@ impl<D: BlockDevice> BlockDevice for TapDevice<D> {
 
     fn resync(&self, offset: u64, length_bytes: u64, which: Resync) -> Result<()> {
         self.below.resync(offset, length_bytes, which)
+    }
+
+    fn disagreements(&self, offset: u64, length_bytes: u64) -> Result<Vec<Range<u64>>> {
+        self.below.disagreements(offset, length_bytes)
     }
 
     fn describe(&self) -> String {

@@ -89,6 +89,12 @@ impl BlockDevice for Pair {
     fn read_copy(&self, copy: usize, offset: u64, buffer: &mut [u8]) -> Result<()> {
         self.sides[copy.min(1)].read_at(offset, buffer)
     }
+    fn ways(&self) -> usize {
+        2
+    }
+    fn read_way(&self, way: usize, offset: u64, buffer: &mut [u8]) -> Result<()> {
+        self.sides[way].read_at(offset, buffer)
+    }
     fn heal(&self, offset: u64, buffer: &mut [u8], right: &Right<'_>) -> Result<Outcome> {
         settle(&Sides(&self.sides, offset), buffer, right, &self.ledger)
     }

@@ -80,6 +80,9 @@ fn layers_that_pass_on_pass_on_what_redundancy_needs() {
         let mut buffer = [0; 4096];
         device.read_copy(1, 4096, &mut buffer).unwrap();
         assert_eq!(buffer, [7; 4096], "{} reads the copy that was asked for", device.describe());
+        buffer.fill(0);
+        device.read_way(1, 4096, &mut buffer).unwrap();
+        assert!(device.ways() == 2 && buffer == [7; 4096], "{}: the way", device.describe());
         let right = |bytes: &[u8]| bytes == [7; 4096];
         assert_eq!(device.heal(4096, &mut buffer, &right).unwrap(), Outcome::Recovered);
         pair.rot(1, 4100);

@@ -4,3 +4,4 @@ mod crashes;
 mod kills;
 mod members;
 mod rig;
+mod ways;

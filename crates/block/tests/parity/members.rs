@@ -1,9 +1,10 @@
 //! Members that fail, rot, come back, are replaced.
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use hindsight_block::{BlockDevice, Candidate, MediaDevice, Outcome, Resync, Standing};
+use hindsight_block::{Array, BlockDevice, Candidate, MediaDevice, Outcome, Resync, Standing};
 use sim::{Failure, Op, Random, SimMedia};
 
 use crate::rig::{
@@ -109,6 +110,75 @@ fn a_wrong_parity_is_computed_anew_and_by_nobody_before() {
     assert_ne!(copy(&array, 1, 0, 4096), expected[..4096]);
     array.resync(0, 4096, Resync::All).expect("computed");
     assert_eq!(copy(&array, 1, 0, 8192), expected);
+}
+
+/// Computes the parity anew of all that is in a range.
+fn compute(array: &Array) -> Vec<Range<u64>> {
+    let apart = array.disagreements(0, array.len_bytes()).expect("readable");
+    apart.iter().for_each(|range| array.compute_again(range).expect("computed"));
+    apart
+}
+
+#[test]
+fn parity_is_not_computed_of_what_rotted_since_somebody_looked() {
+    let rig = Rig::new(THREE, DATA_BYTES, 14);
+    let array = rig.open();
+    let expected = noise(&mut Random::new(14), array.len_bytes());
+    write(&array, 0, &expected);
+    array.close().expect("closed");
+    assert_eq!(compute(&array), []);
+    // Stripe 0 has its parity on the last side, stripe 3 as well.
+    rig.media[2].rot(place(0) + 9, 1);
+    rig.media[2].rot(place(3) + 9, 1);
+    let apart = array.disagreements(0, array.len_bytes()).expect("readable");
+    assert_eq!(apart, [0..8192, 24_576..32_768]);
+    // It flips a bit: a second time it is as it was.
+    rig.media[0].rot(place(3) + 100, 4);
+    apart.iter().for_each(|range| array.compute_again(range).expect("computed"));
+    rig.media[0].rot(place(3) + 100, 4);
+    assert_eq!(copy(&array, 1, 0, 8192), expected[..8192], "computed");
+    assert_eq!(compute(&array), [24_576..32_768], "it was left as it was");
+    assert_eq!(copy(&array, 1, 24_576, 8192), expected[24_576..32_768]);
+    assert_eq!(compute(&array), []);
+    // Nothing is computed that was not found to differ.
+    rig.media[2].rot(place(0) + 9, 1);
+    array.compute_again(&(0..8192)).expect("nothing to do");
+    assert_ne!(copy(&array, 1, 0, 4096), expected[..4096]);
+}
+
+#[test]
+fn what_parity_is_computed_of_is_told_in_the_addresses_of_the_top() {
+    const PART: &str = "parity[chunk=4KiB,journal=64KiB]";
+    for stack in [
+        format!("stripe[chunk=8KiB]({PART}(a, b, c), {PART}(d, e, f))"),
+        format!("concat({PART}(a, b, c), {PART}(d, e, f))"),
+        format!("integrity({PART}(a, b, c))"),
+        format!("integrity(stripe[chunk=8KiB]({PART}(a, b, c), {PART}(d, e, f)))"),
+    ] {
+        let rig = Rig::new(&stack, 8 * MIB, 15);
+        let array = rig.open();
+        let len = array.len_bytes();
+        let expected = noise(&mut Random::new(15), len);
+        write(&array, 0, &expected);
+        array.close().expect("closed");
+        assert_eq!(compute(&array), [], "{stack}");
+        let last = rig.media.len() - 1;
+        for stripe in [60, 300, 1200] {
+            // The parity of these is on the last side.
+            rig.media[last].rot(place(stripe) + 9, 1);
+            let apart = array.disagreements(0, len).expect("readable");
+            assert_eq!(apart.len(), 1, "{stack}: stripe {stripe}, {apart:?}");
+            let Range { start, end } = apart[0];
+            assert!(start < end && end - start <= 64 << 10 && end <= len, "{stack}: {apart:?}");
+            // Of the first of the stripe's chunks, which is there if it is anywhere.
+            let device = MediaDevice::new(Arc::<SimMedia>::clone(&rig.media[last - 2]));
+            let cell = read(&device, place(stripe), 4096);
+            let range = &expected[start as usize..end as usize];
+            assert!(range.chunks_exact(4096).any(|bytes| bytes == cell), "{stack}: {apart:?}");
+            array.compute_again(&apart[0]).expect("computed");
+            assert_eq!(compute(&array), [], "{stack}");
+        }
+    }
 }
 
 #[test]
@@ -226,6 +296,50 @@ fn a_journal_of_an_earlier_life_is_not_taken() {
     }
     let array = fresh.open();
     assert_eq!(read(&array, 0, 1), [fresh_byte(&fresh, area)], "nothing was placed");
+}
+
+#[test]
+fn what_a_device_has_of_another_part_is_not_taken() {
+    const PART: &str = "parity[chunk=4KiB,journal=64KiB]";
+    let stack = format!("stripe[chunk=4KiB]({PART}(a, b, c), {PART}(d, e, f))");
+    let mut rig = Rig::new(&stack, DATA_BYTES, 13);
+    let area = AREA_BYTES + 2 * (64 << 10)..AREA_BYTES + JOURNAL_BYTES;
+    let areas_of = |media: &Arc<SimMedia>| {
+        let device = MediaDevice::new(Arc::<SimMedia>::clone(media));
+        read(&device, area.start, (area.end - area.start) as usize)
+    };
+    let are_clear = |media: &Arc<SimMedia>| areas_of(media).iter().all(|&byte| byte == 0);
+    assert!(rig.media.iter().all(are_clear), "whatever was there before");
+    let id_of = |media: &Arc<SimMedia>| {
+        read(&MediaDevice::new(Arc::<SimMedia>::clone(media)), AREA_BYTES + 16, 16)
+    };
+    assert_ne!(id_of(&rig.media[0]), id_of(&rig.media[3]), "each part has its own journal");
+    assert_eq!(id_of(&rig.media[3]), id_of(&rig.media[5]));
+    let array = rig.open();
+    let expected = noise(&mut Random::new(13), 128 << 10);
+    write(&array, 0, &expected);
+    array.flush().expect("a flush");
+    array.flush().expect("another");
+    // Every second chunk is of the first part: five of them wait.
+    let cells = 0..5;
+    cells.clone().for_each(|n| write(&array, n * 32_768, &[9; 4096]));
+    let used = Arc::new(rig.media[0].fork());
+    assert!(!are_clear(&used), "there are entries");
+    cells.clone().for_each(|n| write(&array, n * 32_768, &expected[..4096]));
+    array.flush().expect("a flush");
+    let device = Arc::new(MediaDevice::new(Arc::<SimMedia>::clone(&used)));
+    let candidate = Candidate { path: "used".to_owned(), device: Some(device) };
+    array.replace(5, candidate, 71).expect("replaced");
+    bring_up(&array);
+    assert!(are_clear(&used), "what it had is gone");
+    // Two wait in the other part.
+    (0..2).for_each(|n| write(&array, n * 32_768 + 4096, &[7; 4096]));
+    let before = read(&array, 0, 256 << 10);
+    drop(array);
+    rig.media[5] = used;
+    rig.kill();
+    let array = rig.open();
+    assert!(read(&array, 0, 256 << 10) == before, "nothing else was placed");
 }
 
 fn fresh_byte(rig: &Rig, at: u64) -> u8 {

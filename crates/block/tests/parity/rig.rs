@@ -59,7 +59,7 @@ impl Rig {
 
     pub fn open_without(&self, without: &[usize]) -> Array {
         let array = self.try_open(without).expect("enough members are there");
-        array.end_settling().expect("settled");
+        array.settle_as_it_is().expect("settled");
         array
     }
 

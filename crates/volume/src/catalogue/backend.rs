@@ -175,6 +175,16 @@ impl CatalogueMedia {
         found
     }
 
+    /// Looks at the pages in some zones, by where these begin; says whether none is lost. The caller
+    /// sees to it that nobody writes them meanwhile.
+    pub fn scrub_zones(&self, wants: &dyn Fn(u64) -> bool) -> bool {
+        let superblock = self.superblock();
+        let pages = superblock.zone_bytes / BLOCK_BYTES;
+        let zones = (0..).zip(&superblock.catalogue_zones);
+        let mut wanted = zones.filter(|(_, zone)| wants(u64::from(**zone) * superblock.zone_bytes));
+        wanted.all(|(number, _)| self.scrub_pages(number * pages, pages).lost.is_empty())
+    }
+
     /// How many places have a superblock that cannot be read, or is older than the two last
     /// generations.
     pub fn wrong_superblocks(&self) -> u64 {
@@ -193,35 +203,37 @@ impl CatalogueMedia {
         wrong
     }
 
-    /// In how many ways the catalogue can be had.
-    pub fn copies(&self) -> usize {
+    /// In how many ways a page of the catalogue can be had.
+    fn copies(&self) -> usize {
         let zone_bytes = self.state.lock().superblock.zone_bytes;
         let zones = self.state.lock().superblock.catalogue_zones.clone();
         let of = |zone: &u32| self.device.copies(u64::from(*zone) * zone_bytes, zone_bytes);
         zones.iter().map(of).max().unwrap_or(1)
     }
 
+    /// In how many ways all of the catalogue can be read.
+    pub fn ways(&self) -> usize {
+        self.device.ways()
+    }
+
     /// Reads the catalogue in one of these ways.
     ///
     /// # Errors
     /// The device's.
-    pub fn read_copy(&self, copy: usize, offset: u64, out: &mut [u8]) -> io::Result<()> {
+    pub fn read_way(&self, way: usize, offset: u64, out: &mut [u8]) -> io::Result<()> {
         self.pieces(offset, out.len(), |at, range| {
-            self.device.read_copy(copy, at, &mut out[range]).map_err(io::Error::other)
+            self.device.read_way(way, at, &mut out[range]).map_err(io::Error::other)
         })
     }
 
-    /// Makes all copies of the catalogue what one of them is.
+    /// Makes all copies of a page what it is known to be. Where that cannot be (a member is
+    /// missing), whoever reads it is given the right one.
     ///
     /// # Errors
     /// The device's.
-    pub fn spread(&self, copy: usize) -> io::Result<()> {
-        let mut page = vec![0; BLOCK_BYTES as usize];
-        let pages = self.state.lock().superblock.catalogue_bytes / BLOCK_BYTES;
-        for number in 0..pages {
-            self.read_copy(copy, number * BLOCK_BYTES, &mut page)?;
-            self.agree(number * BLOCK_BYTES, &page)?;
-        }
+    pub fn settle(&self, number: u64, page: &[u8]) -> io::Result<()> {
+        self.agree(number * BLOCK_BYTES, page)?;
+        self.sums.lock().learn(number * BLOCK_BYTES, page);
         Ok(())
     }
 

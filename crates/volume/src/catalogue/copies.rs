@@ -1,12 +1,15 @@
-//! Which copy of the catalogue is right, where there are several.
+//! Which bytes of the catalogue are right, where they can be had in several ways.
 //!
 //! The library below checks every page when a catalogue is opened, against checksums in other
-//! pages, and may write while it does. So each copy is tried with what is written kept in memory,
-//! and the first that holds together is put in the place of the others before it is really opened.
+//! pages, and may write while it does. So each way of reading it all is tried with what is written
+//! kept in memory, and the first that holds together is put in the place of what is there before
+//! the catalogue is really opened. Where several members are wrong in different places no way may
+//! be right as a whole: then pages are chosen one by one, until all hold together.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::io;
+use std::sync::Arc;
 
 use parking_lot::Mutex;
 use redb::Builder;
@@ -14,11 +17,53 @@ use units::BLOCK_BYTES;
 
 use super::{CACHE_BYTES, CatalogueMedia, guarded};
 
-/// A copy of the catalogue, and what was written over it.
+/// How often it is tried with one page more that is read otherwise, from each of the ways that held
+/// longest.
+const TRIALS_MAX: usize = 512;
+/// The ways that pages are chosen from, beginning with each.
+const BEGINNINGS_MAX: usize = 8;
+
+/// How far the library's repair tells to be when all pages were checked and were right.
+const CHECKED: f64 = 0.5;
+
+/// Which content of its contents a page is given; the first if nothing is said.
+type Choice = BTreeMap<u64, usize>;
+
+/// The library's header, in the first page: the byte of flags, the flag that says that no page needs
+/// to be checked after a crash, and the checksums of the two roots. Changed in trials only.
+const FLAGS: usize = 9;
+const ROOT_SECOND: u8 = 1;
+const TWO_PHASES: u8 = 4;
+const ROOT_CHECKSUMS: [usize; 2] = [64 + 112, 64 + 128 + 112];
+
+/// What is known of pages while they are chosen.
+struct Chosen {
+    /// The different contents of pages that have several, in the order of the ways.
+    contents: BTreeMap<u64, Vec<Vec<u8>>>,
+    /// Those that are the same in every way.
+    agreed: BTreeSet<u64>,
+    choice: Choice,
+    /// Pages with several contents, in the order in which they were read last.
+    order: Vec<u64>,
+    /// Whether the library is made to check all pages first, root before leaves.
+    checks_first: bool,
+}
+
+/// What came of a trial.
+#[derive(Default)]
+struct Seen {
+    /// Pages that were read.
+    pages: BTreeSet<u64>,
+    /// How pages are chosen, if they are.
+    chosen: Option<Chosen>,
+}
+
+/// The catalogue read in one way, and what was written over it.
 struct Trial {
     media: CatalogueMedia,
-    copy: usize,
+    way: usize,
     written: Mutex<Written>,
+    seen: Arc<Mutex<Seen>>,
 }
 
 struct Written {
@@ -28,19 +73,88 @@ struct Written {
 
 impl fmt::Debug for Trial {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Trial").field("copy", &self.copy).finish_non_exhaustive()
+        f.debug_struct("Trial").field("way", &self.way).finish_non_exhaustive()
     }
 }
 
+impl Chosen {
+    /// Nothing is chosen: every page is as the first way has it.
+    fn new() -> Chosen {
+        Chosen {
+            contents: BTreeMap::new(),
+            agreed: BTreeSet::new(),
+            choice: Choice::new(),
+            order: Vec::new(),
+            checks_first: false,
+        }
+    }
+
+    /// The content of a page that is chosen; none if it has but one.
+    fn page(&mut self, media: &CatalogueMedia, way: usize, page: u64) -> Option<Vec<u8>> {
+        if self.agreed.contains(&page) {
+            return None;
+        }
+        let contents = self.contents.entry(page).or_insert_with(|| contents(media, way, page));
+        if contents.len() < 2 {
+            self.contents.remove(&page);
+            self.agreed.insert(page);
+            return None;
+        }
+        self.order.retain(|other| *other != page);
+        self.order.push(page);
+        Some(contents[self.choice.get(&page).copied().unwrap_or(0)].clone())
+    }
+
+    /// Chooses the next content of the last page that has another; false if all were tried.
+    fn turn(&mut self) -> bool {
+        let mut order = std::mem::take(&mut self.order);
+        while let Some(page) = order.pop() {
+            let next = self.choice.get(&page).copied().unwrap_or(0) + 1;
+            if next < self.contents[&page].len() {
+                self.choice.retain(|other, _| order.contains(other));
+                self.choice.insert(page, next);
+                return true;
+            }
+        }
+        false
+    }
+}
+
+/// The different contents of a page, that of one way first.
+fn contents(media: &CatalogueMedia, first: usize, page: u64) -> Vec<Vec<u8>> {
+    let mut contents = Vec::new();
+    for way in std::iter::once(first).chain(0..media.ways()) {
+        let mut bytes = vec![0; BLOCK_BYTES as usize];
+        let is_read = media.read_way(way, page * BLOCK_BYTES, &mut bytes).is_ok();
+        if is_read && !contents.contains(&bytes) {
+            contents.push(bytes);
+        }
+    }
+    contents
+}
+
 impl Trial {
-    /// A page as it is now; zeros beyond what the copy has.
+    /// A page as it is now; zeros beyond what the catalogue has.
     fn page(&self, written: &Written, page: u64) -> io::Result<Vec<u8>> {
         if let Some(bytes) = written.pages.get(&page) {
             return Ok(bytes.clone());
         }
         let mut bytes = vec![0; BLOCK_BYTES as usize];
-        if (page + 1) * BLOCK_BYTES <= redb::StorageBackend::len(&self.media)? {
-            self.media.read_copy(self.copy, page * BLOCK_BYTES, &mut bytes)?;
+        if (page + 1) * BLOCK_BYTES > redb::StorageBackend::len(&self.media)? {
+            return Ok(bytes);
+        }
+        let mut seen = self.seen.lock();
+        seen.pages.insert(page);
+        match seen.chosen.as_mut().and_then(|chosen| chosen.page(&self.media, self.way, page)) {
+            Some(content) => bytes = content,
+            None => self.media.read_way(self.way, page * BLOCK_BYTES, &mut bytes)?,
+        }
+        if page == 0 && seen.chosen.as_ref().is_some_and(|chosen| chosen.checks_first) {
+            // As if the pages of the newest commit had been written with its root: all of them are
+            // checked then. What the other root has does not count.
+            bytes[FLAGS] &= !TWO_PHASES;
+            let other = usize::from(bytes[FLAGS] & ROOT_SECOND == 0);
+            bytes[ROOT_CHECKSUMS[other]] ^= 1;
         }
         Ok(bytes)
     }
@@ -96,30 +210,119 @@ impl redb::StorageBackend for Trial {
     }
 }
 
-/// Puts the first copy that holds together in the place of the others. Where none does, opening it
-/// says what is wrong.
+fn trial(media: &CatalogueMedia, way: usize, seen: &Arc<Mutex<Seen>>) -> io::Result<Trial> {
+    let written = Written { len: redb::StorageBackend::len(media)?, pages: BTreeMap::new() };
+    let (media, written, seen) = (media.clone(), Mutex::new(written), Arc::clone(seen));
+    Ok(Trial { media, way, written, seen })
+}
+
+/// Whether all pages have their checksums; no more is looked at when one has not.
+fn checks(trial: Trial) -> bool {
+    let progress = Arc::new(Mutex::new(0.0));
+    let told = Arc::clone(&progress);
+    let _ = guarded(|| {
+        let mut builder = Builder::new();
+        builder.set_cache_size(CACHE_BYTES);
+        builder.set_repair_callback(move |session| {
+            *told.lock() = session.progress();
+            if session.progress() > 0.0 {
+                session.abort();
+            }
+        });
+        builder.create_with_backend(trial).ok()
+    });
+    // Of three parts of a repair the first checks; where it fails the other root is next.
+    let progress = *progress.lock();
+    progress > CHECKED
+}
+
+/// Whether the catalogue holds together in one way.
+fn holds(media: &CatalogueMedia, way: usize, seen: &Arc<Mutex<Seen>>) -> io::Result<bool> {
+    let trial = trial(media, way, seen)?;
+    let holds = guarded(|| {
+        let mut builder = Builder::new();
+        builder.set_cache_size(CACHE_BYTES);
+        let mut database = builder.create_with_backend(trial).ok()?;
+        let holds = database.check_integrity().is_ok();
+        drop(database);
+        holds.then_some(())
+    });
+    Ok(holds.flatten().is_some())
+}
+
+/// Chooses pages one by one, beginning with those of one way. Each is checked when it is read, so
+/// what made a trial fail is the last one, or one of the last if they are checked together.
+fn choose(media: &CatalogueMedia, way: usize) -> io::Result<Option<Seen>> {
+    let mut chosen = Chosen::new();
+    for _ in 0..TRIALS_MAX {
+        chosen.checks_first = true;
+        let seen = Arc::new(Mutex::new(Seen { pages: BTreeSet::new(), chosen: Some(chosen) }));
+        let is_checked = checks(trial(media, way, &seen)?);
+        chosen = seen.lock().chosen.take().expect("it was given");
+        if is_checked {
+            chosen.checks_first = false;
+            *seen.lock() = Seen { pages: BTreeSet::new(), chosen: Some(chosen) };
+            let holds = holds(media, way, &seen)?;
+            return Ok(Some(std::mem::take(&mut *seen.lock())).filter(|_| holds));
+        }
+        if !chosen.turn() {
+            break;
+        }
+    }
+    Ok(None)
+}
+
+/// Puts what holds together in the place of what does not. Where nothing does, opening it says what
+/// is wrong.
 ///
 /// # Errors
 /// The device's.
 pub fn settle_copies(media: &CatalogueMedia) -> io::Result<()> {
-    let copies = media.copies();
-    if copies == 1 {
+    let ways = media.ways();
+    if ways == 1 {
         return Ok(());
     }
-    for copy in 0..copies {
-        let written = Written { len: redb::StorageBackend::len(media)?, pages: BTreeMap::new() };
-        let trial = Trial { media: media.clone(), copy, written: Mutex::new(written) };
-        let holds = guarded(|| {
-            let mut builder = Builder::new();
-            builder.set_cache_size(CACHE_BYTES);
-            let mut database = builder.create_with_backend(trial).ok()?;
-            let holds = database.check_integrity().is_ok();
-            drop(database);
-            holds.then_some(())
-        });
-        if holds.flatten().is_some() {
-            return media.spread(copy);
+    let mut held_longest = Vec::new();
+    for way in 0..ways {
+        let seen = Arc::<Mutex<Seen>>::default();
+        if holds(media, way, &seen)? {
+            return put_all(media, way, &seen.lock().pages);
+        }
+        held_longest.push((seen.lock().pages.len(), way));
+    }
+    held_longest.sort_by_key(|&(pages, way)| (std::cmp::Reverse(pages), way));
+    for (_, way) in held_longest.into_iter().take(BEGINNINGS_MAX) {
+        if let Some(Seen { pages, chosen: Some(mut chosen) }) = choose(media, way)? {
+            // What was not read is nothing: it stays as it is.
+            for page in pages {
+                put(media, way, page, chosen.page(media, way, page))?;
+            }
+            return Ok(());
         }
     }
     Ok(())
+}
+
+/// Makes all pages what one way says. Those that were not read are nothing, but shall agree.
+fn put_all(media: &CatalogueMedia, way: usize, read: &BTreeSet<u64>) -> io::Result<()> {
+    for page in 0..redb::StorageBackend::len(media)? / BLOCK_BYTES {
+        match put(media, way, page, None) {
+            Err(error) if read.contains(&page) => return Err(error),
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// Makes a page what was chosen for it, or else what one way says.
+fn put(media: &CatalogueMedia, way: usize, page: u64, chosen: Option<Vec<u8>>) -> io::Result<()> {
+    let bytes = match chosen {
+        Some(bytes) => bytes,
+        None => {
+            let mut bytes = vec![0; BLOCK_BYTES as usize];
+            media.read_way(way, page * BLOCK_BYTES, &mut bytes)?;
+            bytes
+        }
+    };
+    media.settle(page, &bytes)
 }

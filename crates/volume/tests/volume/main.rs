@@ -24,6 +24,7 @@ mod import;
 mod in_place;
 mod matrix;
 mod packs;
+mod parity;
 mod past;
 mod resize;
 mod room;

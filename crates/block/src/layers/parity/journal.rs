@@ -18,11 +18,15 @@ use format::parity::{CELL_BYTES, Entry, Record, peek_header_bytes};
 use super::ParityDevice;
 use super::cache::Cells;
 use super::layout::{CELL, Layout};
+use crate::layers::mirror::is_its_fault;
 use crate::layers::{Side, Standing};
 use crate::{BlockDevice, DeviceError, DeviceErrorKind, Operation, Result};
 
 /// Records that say all there is to say: a slot each.
 const SLOTS: u64 = 2;
+
+/// Bytes of a pending area that are cleared at a time.
+const CLEAR_BYTES: u64 = 256 << 10;
 
 /// What is known of the journal's slots; whoever writes there holds it.
 pub struct Journal {
@@ -86,6 +90,22 @@ struct Run {
     is_whole: bool,
 }
 
+/// Sees to it that no entries are in a device's pending areas.
+fn clear_areas(device: &dyn BlockDevice, layout: &Layout) -> Result<()> {
+    let zeros = vec![0; CLEAR_BYTES as usize];
+    let mut there = zeros.clone();
+    let mut at = layout.area(0);
+    while at < layout.journal_bytes() {
+        let count = CLEAR_BYTES.min(layout.journal_bytes() - at);
+        let there = &mut there[..count as usize];
+        if device.read_at(at, there).is_err() || there.iter().any(|&byte| byte != 0) {
+            device.write_at(at, &[IoSlice::new(&zeros[..count as usize])])?;
+        }
+        at += count;
+    }
+    Ok(())
+}
+
 fn slot_of(sequence: u64) -> u64 {
     sequence % SLOTS
 }
@@ -98,6 +118,7 @@ impl ParityDevice {
     pub fn format(below: &[Arc<dyn BlockDevice>], layout: Layout, id: u128) -> Result<()> {
         for device in below {
             device.allocate(0, layout.journal_bytes())?;
+            clear_areas(&**device, &layout)?;
         }
         for sequence in 1..=SLOTS {
             let record = Record { id, sequence, epoch: 0, entries: Vec::new() };
@@ -303,12 +324,31 @@ impl ParityDevice {
         runs
     }
 
+    /// Clears the areas of those that are getting their first record since they were out: what they
+    /// have there is of an earlier time, or of another array's member that it was.
+    fn clear_stale(&self, journal: &Journal) -> Result<()> {
+        for (number, (side, got)) in self.sides.iter().zip(&journal.got).enumerate() {
+            let is_first = got.1 == 0 || got.0 != self.keeper.absences(&side.members);
+            if !is_first || self.standing(number) != Standing::Stale {
+                continue;
+            }
+            match clear_areas(&*side.device, &self.layout) {
+                Err(error) if is_its_fault(Operation::Write, Standing::Stale, &error) => {
+                    self.keeper.put_out(&side.members, &error)?;
+                }
+                other => other?,
+            }
+        }
+        Ok(())
+    }
+
     /// Writes a record to every side that is not out, durably.
     fn write_record(&self, journal: &mut Journal, draining: &Draining) -> Result<()> {
         let slot = slot_of(journal.sequence);
         let at = slot * self.layout.slot_bytes;
         let absences = || self.sides.iter().map(|side| self.keeper.absences(&side.members));
         let before: Vec<u64> = absences().collect();
+        self.clear_stale(journal)?;
         let bytes = [IoSlice::new(&draining.bytes)];
         self.ask_all(Operation::Write, |side| side.device.write_at(at, &bytes))?;
         self.ask_all(Operation::Flush, |side| side.device.flush())?;

@@ -5,6 +5,7 @@ use std::ops::Range;
 
 use super::cache::{Cell, Waiting};
 use super::layout::{CELL, Part};
+use super::ways::Sides;
 use super::{ParityDevice, codes};
 use crate::layers::Standing;
 use crate::layers::mirror::is_its_fault;
@@ -26,16 +27,16 @@ pub(super) fn lay_over(overlay: &[(u64, Cell)], rows: u64, within: &Range<u64>, 
 }
 
 /// What chunks have of some rows.
-type Chunks = Vec<Vec<u8>>;
+pub(super) type Chunks = Vec<Vec<u8>>;
 
-fn agree(data: &Chunks, parities: &Chunks) -> bool {
+pub(super) fn agree(data: &Chunks, parities: &Chunks) -> bool {
     parities.iter().enumerate().all(|(k, parity)| {
         *parity == codes::parity(k, parity.len(), data.iter().map(|bytes| &bytes[..]))
     })
 }
 
 /// Whether what a side answered is a reason to compute the bytes from the others.
-fn is_lost(error: &DeviceError) -> bool {
+pub(super) fn is_lost(error: &DeviceError) -> bool {
     matches!(error.kind, DeviceErrorKind::Io | DeviceErrorKind::Corrupt)
 }
 
@@ -63,13 +64,14 @@ impl ParityDevice {
     ) -> Result<()> {
         let side = self.layout.data_side(stripe, chunk);
         let at = self.layout.offset(stripe) + within.start;
-        if !self.is_in(side) {
-            let _shared = self.gate_shared(stripe);
-            return self.compute(stripe, chunk, within, 0, buffer);
-        }
-        let failure = match self.sides[side].device.read_at(at, buffer) {
+        let failure = match self.read_side(side, at, buffer) {
+            Ok(true) => return Ok(()),
+            Ok(false) => {
+                let _shared = self.gate_shared(stripe);
+                return self.compute(stripe, chunk, within, 0, buffer);
+            }
             Err(failure) if is_lost(&failure) => failure,
-            other => return other,
+            Err(error) => return Err(error),
         };
         self.keeper.note_failed_read(&self.sides[side].members, &failure);
         let _alone = self.gate_alone(stripe);
@@ -77,6 +79,22 @@ impl ParityDevice {
             return Err(failure);
         }
         if self.is_in(side) { self.write_back(side, at, buffer) } else { Ok(()) }
+    }
+
+    /// Reads from a side; false if it is not in, or was put out meanwhile: another device may have
+    /// taken its place before the read got there.
+    pub(super) fn read_side(&self, side: usize, at: u64, buffer: &mut [u8]) -> Result<bool> {
+        let stays_in = self.stays_in(side);
+        Ok(stays_in() && self.sides[side].device.read_at(at, buffer).map(|()| stays_in())?)
+    }
+
+    /// Says later whether a side was in all the time since now.
+    pub(super) fn stays_in(&self, side: usize) -> impl Fn() -> bool {
+        // Counted before it is asked how the side stands, as it is counted after that changes.
+        let absences = move || self.keeper.absences(&self.sides[side].members);
+        let before = absences();
+        let is_in = self.is_in(side);
+        move || is_in && absences() == before
     }
 
     /// Writes over what a side had wrong, durably; a side that fails it is put out.
@@ -88,31 +106,26 @@ impl ParityDevice {
         }
     }
 
-    /// A part of a chunk by what the others say, without the first `skip` parities; the caller
-    /// holds the stripe's gate.
+    /// A part of a chunk by what the others say, without some of them; the caller holds the stripe's
+    /// gate.
     pub(super) fn compute(
         &self,
         stripe: u64,
         chunk: usize,
         within: &Range<u64>,
-        skip: usize,
+        without: Sides,
         buffer: &mut [u8],
     ) -> Result<()> {
-        let row = self.row(stripe, within, Some(chunk), skip)?;
+        let own = 1 << self.layout.data_side(stripe, chunk);
+        let row = self.row(stripe, within, without | own)?;
         buffer.copy_from_slice(&row[chunk]);
         Ok(())
     }
 
-    /// The data of some rows, as it is in their places; one chunk is not read, others may not be
+    /// The data of some rows, as it is in their places; some sides are not read, others may not be
     /// there.
-    fn row(
-        &self,
-        stripe: u64,
-        within: &Range<u64>,
-        without: Option<usize>,
-        skip: usize,
-    ) -> Result<Vec<Vec<u8>>> {
-        self.row_with(stripe, within, without, skip, true)
+    fn row(&self, stripe: u64, within: &Range<u64>, without: Sides) -> Result<Vec<Vec<u8>>> {
+        self.row_with(stripe, within, without, true)
     }
 
     /// The same; whether a side that is in and fails to be read is as one that is not there.
@@ -120,8 +133,7 @@ impl ParityDevice {
         &self,
         stripe: u64,
         within: &Range<u64>,
-        without: Option<usize>,
-        skip: usize,
+        without: Sides,
         is_forgiving: bool,
     ) -> Result<Vec<Vec<u8>>> {
         let placing = self.cache.lock().placing.clone();
@@ -129,12 +141,13 @@ impl ParityDevice {
         let at = self.layout.offset(stripe) + within.start;
         let mut failure = None;
         let mut read = |side: usize| {
-            if !self.is_in(side) {
+            if without >> side & 1 == 1 {
                 return Ok(None);
             }
             let mut bytes = vec![0; length];
-            match self.sides[side].device.read_at(at, &mut bytes) {
-                Ok(()) => {
+            match self.read_side(side, at, &mut bytes) {
+                Ok(false) => Ok(None),
+                Ok(true) => {
                     // Of what is being placed the places may have a part only.
                     if let Some(draining) = &placing {
                         draining.lay_over(side, at, &mut bytes);
@@ -150,24 +163,15 @@ impl ParityDevice {
         };
         let mut data = Vec::with_capacity(self.layout.data());
         for chunk in 0..self.layout.data() {
-            data.push(match without {
-                Some(lost) if lost == chunk => None,
-                _ => read(self.layout.data_side(stripe, chunk))?,
-            });
+            data.push(read(self.layout.data_side(stripe, chunk))?);
         }
         let lost = data.iter().filter(|bytes| bytes.is_none()).count();
         let mut parities = Vec::with_capacity(lost);
-        let mut skipped = 0;
         for k in 0..self.layout.parities {
-            let side = self.layout.parity_side(stripe, k);
             if parities.len() == lost {
                 break;
             }
-            if skipped < skip && self.is_in(side) {
-                skipped += 1;
-                continue;
-            }
-            if let Some(bytes) = read(side)? {
+            if let Some(bytes) = read(self.layout.parity_side(stripe, k))? {
                 parities.push((k, bytes));
             }
         }
@@ -219,8 +223,8 @@ impl ParityDevice {
         for (chunk, bytes) in row.iter_mut().enumerate().filter(|(i, _)| !new.contains_key(i)) {
             let side = self.layout.data_side(stripe, chunk);
             bytes.resize((within.end - within.start) as usize, 0);
-            if !self.is_in(side) || self.sides[side].device.read_at(at, bytes).is_err() {
-                return self.row(stripe, within, None, 0);
+            if !matches!(self.read_side(side, at, bytes), Ok(true)) {
+                return self.row(stripe, within, 0);
             }
         }
         Ok(row)
@@ -255,13 +259,11 @@ impl ParityDevice {
     }
 
     /// Rows as all sides have them, if all can be read: the data, and the parities.
-    fn read_all(&self, stripe: u64, within: &Range<u64>) -> Option<(Chunks, Chunks)> {
+    pub(super) fn read_all(&self, stripe: u64, within: &Range<u64>) -> Option<(Chunks, Chunks)> {
         let at = self.layout.offset(stripe) + within.start;
         let read = |side: usize| {
             let mut bytes = vec![0; (within.end - within.start) as usize];
-            let is_read =
-                self.is_in(side) && self.sides[side].device.read_at(at, &mut bytes).is_ok();
-            is_read.then_some(bytes)
+            matches!(self.read_side(side, at, &mut bytes), Ok(true)).then_some(bytes)
         };
         let data = (0..self.layout.data()).map(|i| read(self.layout.data_side(stripe, i)));
         let data = data.collect::<Option<_>>()?;

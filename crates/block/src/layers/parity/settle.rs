@@ -3,48 +3,68 @@
 use std::ops::Range;
 
 use super::layout::{CELL, Part};
-use super::rows::lay_over;
+use super::rows::{Chunks, lay_over};
+use super::ways::Sides;
 use super::{ParityDevice, codes};
 use crate::heal::{Ledger, Outcome, Right};
 use crate::layers::Standing;
 use crate::{BlockDevice, DeviceErrorKind, Operation, Result, Resync};
 
 /// Bytes of each side that are computed at a time.
-const STEP_BYTES: u64 = 64 << 10;
+pub(super) const STEP_BYTES: u64 = 64 << 10;
+
+/// Bytes of some rows, each with its side.
+type BySide = Vec<(usize, Vec<u8>)>;
 
 impl ParityDevice {
-    /// Whether the side of a chunk can be read, and in how many ways the others can be asked.
-    fn ways(&self, stripe: u64, chunk: usize) -> (bool, usize) {
+    /// Whether the side of a chunk can be read, and for each copy that the others say: the parities
+    /// that it is computed without.
+    fn copies_by(&self, stripe: u64, chunk: usize) -> (bool, Vec<Sides>) {
         let is_in = |chunk: usize| self.is_in(self.layout.data_side(stripe, chunk));
         let lost = (0..self.layout.data()).filter(|&other| other != chunk && !is_in(other));
-        let parity_in = |k: &usize| self.is_in(self.layout.parity_side(stripe, *k));
-        let parities = (0..self.layout.parities).filter(parity_in);
-        (is_in(chunk), parities.count().saturating_sub(lost.count()))
+        let parities = (0..self.layout.parities).map(|k| self.layout.parity_side(stripe, k));
+        let parities: Vec<usize> = parities.filter(|&side| self.is_in(side)).collect();
+        let others = parities.len().saturating_sub(lost.count());
+        let without = |copy: usize| parities[..copy].iter().fold(0, |set, side| set | 1 << side);
+        (is_in(chunk), (0..others).map(without).collect())
     }
 
-    /// The ways of having a part.
+    /// The copies of a part.
     pub(super) fn copies_of(&self, part: &Part) -> usize {
-        let (direct, others) = self.ways(part.stripe, part.chunk);
-        usize::from(direct) + others
+        let (direct, others) = self.copies_by(part.stripe, part.chunk);
+        usize::from(direct) + others.len()
     }
 
-    /// What is in the place of a part by one of the ways; the caller holds the gate.
-    fn read_way(&self, part: &Part, copy: usize, buffer: &mut [u8]) -> Result<()> {
-        let (direct, others) = self.ways(part.stripe, part.chunk);
-        let count = usize::from(direct) + others;
-        if count == 0 {
-            let at = self.layout.offset(part.stripe) + part.within.start;
-            let (kind, range) = (DeviceErrorKind::Io, (at, buffer.len() as u64));
-            return Err(self.error(Operation::Read, range, kind, "too few sides are in"));
+    /// What is in the place of a part: as its side says, or computed without some of the others;
+    /// the caller holds the gate.
+    fn read_by(&self, part: &Part, without: Option<Sides>, buffer: &mut [u8]) -> Result<()> {
+        if let Some(without) = without {
+            return self.compute(part.stripe, part.chunk, &part.within, without, buffer);
         }
-        let copy = copy.min(count - 1);
-        if direct && copy == 0 {
-            let side = self.layout.data_side(part.stripe, part.chunk);
-            let at = self.layout.offset(part.stripe) + part.within.start;
-            return self.sides[side].device.read_at(at, buffer);
+        let side = self.layout.data_side(part.stripe, part.chunk);
+        let at = self.layout.offset(part.stripe) + part.within.start;
+        if self.read_side(side, at, buffer)? {
+            return Ok(());
         }
-        let skip = copy - usize::from(direct);
-        self.compute(part.stripe, part.chunk, &part.within, skip, buffer)
+        let (kind, range) = (DeviceErrorKind::Io, (at, buffer.len() as u64));
+        Err(self.error(Operation::Read, range, kind, "its side is not in"))
+    }
+
+    /// All ways of having a part: its copies first, then what the others say without any few of
+    /// them.
+    fn ways_of(&self, part: &Part) -> Vec<Option<Sides>> {
+        let (direct, others) = self.copies_by(part.stripe, part.chunk);
+        let most = self.all_left_out().map(Sides::count_ones).max().unwrap_or(0);
+        let own = u32::from(direct);
+        let mut ways: Vec<Option<Sides>> = direct.then_some(None).into_iter().collect();
+        ways.extend(others.into_iter().map(Some));
+        let bit = 1 << self.layout.data_side(part.stripe, part.chunk);
+        for without in self.all_left_out().map(|without| without & !bit) {
+            if without.count_ones() + own <= most && !ways.contains(&Some(without)) {
+                ways.push(Some(without));
+            }
+        }
+        ways
     }
 
     /// A part in one of the ways, under what waits.
@@ -53,7 +73,12 @@ impl ParityDevice {
         let overlay = self.cache.lock().overlay(part.stripe, cells.clone());
         if (overlay.len() as u64) < cells.end - cells.start {
             let _shared = self.gate_shared(part.stripe);
-            self.read_way(part, copy, to)?;
+            let (direct, others) = self.copies_by(part.stripe, part.chunk);
+            let without = match copy.checked_sub(usize::from(direct)) {
+                None => None,
+                Some(copy) => others.get(copy).or(others.last()).copied(),
+            };
+            self.read_by(part, without, to)?;
         }
         lay_over(&overlay, self.layout.rows(), &part.within, to);
         Ok(())
@@ -71,14 +96,15 @@ impl ParityDevice {
         let _alone = self.gate_alone(part.stripe);
         let cells = self.layout.cells(part.chunk, &part.within);
         let overlay = self.cache.lock().overlay(part.stripe, cells);
-        let (direct, others) = self.ways(part.stripe, part.chunk);
         let mut said: Vec<Vec<u8>> = Vec::new();
         let mut failure = None;
         let mut outcome = None;
-        for copy in 0..(usize::from(direct) + others).max(1) {
+        let ways = self.ways_of(part);
+        let direct = ways.first() == Some(&None);
+        for (copy, without) in ways.into_iter().enumerate() {
             let mut placed = vec![0; buffer.len()];
             Ledger::add(&self.ledger.data_ios, 1);
-            if let Err(error) = self.read_way(part, copy, &mut placed) {
+            if let Err(error) = self.read_by(part, without, &mut placed) {
                 failure = Some(error);
                 continue;
             }
@@ -116,7 +142,11 @@ impl ParityDevice {
 
     /// What of each stripe a range touches, as a range of its chunks; that of the whole stripe if
     /// it is in several.
-    fn touched(&self, offset: u64, length_bytes: u64) -> impl Iterator<Item = (u64, Range<u64>)> {
+    pub(super) fn touched(
+        &self,
+        offset: u64,
+        length_bytes: u64,
+    ) -> impl Iterator<Item = (u64, Range<u64>)> {
         let layout = self.layout;
         let (size, end) = (layout.stripe_bytes(), offset + length_bytes);
         let stripes = offset / size..end.div_ceil(size);
@@ -139,6 +169,10 @@ impl ParityDevice {
             return Ok(());
         }
         for (stripe, within) in self.touched(offset, length_bytes) {
+            if which == Resync::Computed {
+                self.compute_noted(stripe)?;
+                continue;
+            }
             if which == Resync::Loose && !self.cache.lock().loose.contains(stripe) {
                 continue;
             }
@@ -192,16 +226,39 @@ impl ParityDevice {
 
     /// Computes what sides should have of some rows and writes it where it differs.
     fn settle_rows(&self, stripe: u64, within: &Range<u64>, which: Resync) -> Result<()> {
+        let (_, wrong) = self.wrong_in(stripe, within, which)?;
+        self.write_rows(stripe, within, wrong)
+    }
+
+    /// Writes what sides should have of some rows.
+    pub(super) fn write_rows(
+        &self,
+        stripe: u64,
+        within: &Range<u64>,
+        wanted: BySide,
+    ) -> Result<()> {
+        let at = self.layout.offset(stripe) + within.start;
+        wanted.iter().try_for_each(|(side, bytes)| self.write_side(*side, at, bytes))
+    }
+
+    /// The data of some rows, and what sides should have of them and have not.
+    pub(super) fn wrong_in(
+        &self,
+        stripe: u64,
+        within: &Range<u64>,
+        which: Resync,
+    ) -> Result<(Chunks, BySide)> {
         let wanted = |side: usize| match self.layout.role(stripe, side) {
             Err(_) if which != Resync::Stale => self.standing(side) != Standing::Out,
             _ => self.standing(side) == Standing::Stale,
         };
         let sides: Vec<usize> = (0..self.sides.len()).filter(|&side| wanted(side)).collect();
+        let mut wrong = BySide::new();
         if sides.is_empty() {
-            return Ok(());
+            return Ok((Chunks::new(), wrong));
         }
         // Nothing is computed from a parity that may be the one that is wrong.
-        let read = || self.row_with(stripe, within, None, 0, which == Resync::Stale);
+        let read = || self.row_with(stripe, within, 0, which == Resync::Stale);
         let (mut row, again) = (read()?, read()?);
         if row != again {
             // One of them was of elsewhere.
@@ -211,19 +268,15 @@ impl ParityDevice {
         let length = (within.end - within.start) as usize;
         let mut there = vec![0; length];
         for side in sides {
-            let parity;
             let bytes = match self.layout.role(stripe, side) {
-                Ok(chunk) => &row[chunk],
-                Err(k) => {
-                    parity = codes::parity(k, length, row.iter().map(|bytes| &bytes[..]));
-                    &parity
-                }
+                Ok(chunk) => row[chunk].clone(),
+                Err(k) => codes::parity(k, length, row.iter().map(|bytes| &bytes[..])),
             };
             let read = self.sides[side].device.read_at(at, &mut there);
-            if read.is_err() || there != *bytes {
-                self.write_side(side, at, bytes)?;
+            if read.is_err() || there != bytes {
+                wrong.push((side, bytes));
             }
         }
-        Ok(())
+        Ok((row, wrong))
     }
 }

@@ -1,0 +1,86 @@
+//! Where parity is not of the data in its rows, and computing it anew.
+//!
+//! Data that rotted since somebody looked at it must not get into the parity: that could heal it.
+//! So it is noted of what data the parity is not, whoever has checksums looks at that, and then
+//! parity is computed of just that data. Rows that are otherwise by then are left as they are.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use format::checksum::block_crc;
+
+use super::ParityDevice;
+use super::rows::{Chunks, agree};
+use super::settle::STEP_BYTES;
+use crate::{Result, Resync};
+
+/// By stripe.
+pub type Notes = BTreeMap<u64, Vec<Note>>;
+
+/// What the data of some rows was when their parity was not of it.
+pub struct Note {
+    within: Range<u64>,
+    crcs: Vec<u32>,
+}
+
+fn crcs_of(row: &Chunks) -> Vec<u32> {
+    row.iter().map(|bytes| block_crc(bytes)).collect()
+}
+
+impl ParityDevice {
+    /// Notes where parity is not of the data in rows of a range; returns the stripes. Those that
+    /// nobody has anything in are computed when somebody has.
+    pub(super) fn look(&self, offset: u64, length_bytes: u64) -> Result<Vec<Range<u64>>> {
+        let mut found = Vec::new();
+        for (stripe, within) in self.touched(offset, length_bytes) {
+            if self.cache.lock().loose.contains(stripe) {
+                continue;
+            }
+            let mut notes = self.look_at_stripe(stripe, &within)?;
+            let mut all = self.notes.lock();
+            let before = all.remove(&stripe).unwrap_or_default();
+            let is_other = |n: &Note| n.within.end <= within.start || within.end <= n.within.start;
+            notes.extend(before.into_iter().filter(is_other));
+            if !notes.is_empty() {
+                all.insert(stripe, notes);
+                let size = self.layout.stripe_bytes();
+                found.push(stripe * size..(stripe + 1) * size);
+            }
+        }
+        Ok(found)
+    }
+
+    fn look_at_stripe(&self, stripe: u64, within: &Range<u64>) -> Result<Vec<Note>> {
+        let _shared = self.gate_shared(stripe);
+        let mut notes = Vec::new();
+        let mut from = within.start;
+        while from < within.end {
+            let rows = from..(from + STEP_BYTES).min(within.end);
+            from = rows.end;
+            if self.read_all(stripe, &rows).is_some_and(|(data, parities)| agree(&data, &parities))
+            {
+                continue;
+            }
+            let (row, wrong) = self.wrong_in(stripe, &rows, Resync::Computed)?;
+            if !wrong.is_empty() {
+                notes.push(Note { crcs: crcs_of(&row), within: rows });
+            }
+        }
+        Ok(notes)
+    }
+
+    /// Computes parity anew of what was noted of a stripe, where that is what is there.
+    pub(super) fn compute_noted(&self, stripe: u64) -> Result<()> {
+        let Some(notes) = self.notes.lock().remove(&stripe) else { return Ok(()) };
+        let mut journal = self.journal.lock();
+        self.release(&mut journal, stripe..stripe + 1)?;
+        let _alone = self.gate_alone(stripe);
+        for Note { within, crcs } in notes {
+            let (row, wrong) = self.wrong_in(stripe, &within, Resync::Computed)?;
+            if crcs_of(&row) == crcs {
+                self.write_rows(stripe, &within, wrong)?;
+            }
+        }
+        Ok(())
+    }
+}

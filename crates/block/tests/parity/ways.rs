@@ -1,0 +1,101 @@
+//! Ways of reading everything, of which one is right though members are wrong all over.
+
+use hindsight_block::{BlockDevice, Outcome};
+use sim::Random;
+
+use crate::rig::{AREA_BYTES, JOURNAL_BYTES, MIB, Rig, noise, read, write};
+
+const THREE: &str = "parity[chunk=4KiB,journal=64KiB](a, b, c)";
+const FOUR: &str = "parity[failures=2,chunk=4KiB,journal=64KiB](a, b, c, d)";
+const LEN: usize = 256 << 10;
+
+/// Spoils what a member has, but for a journal.
+fn spoil(rig: &Rig, member: usize) {
+    let start = AREA_BYTES + if rig.stack.has_parity() { JOURNAL_BYTES } else { 0 };
+    (start..start + LEN as u64).step_by(4096).for_each(|at| rig.media[member].rot(at + 77, 2));
+}
+
+/// A stack with something in it, and members of it that rot.
+fn spoiled(stack: &str, members: &[usize]) -> (Rig, Vec<u8>) {
+    let rig = Rig::new(stack, JOURNAL_BYTES + 2 * MIB, 12);
+    let array = rig.open();
+    let expected = noise(&mut Random::new(12), LEN as u64);
+    write(&array, 0, &expected);
+    array.close().expect("closed");
+    drop(array);
+    members.iter().for_each(|&member| spoil(&rig, member));
+    (rig, expected)
+}
+
+/// The ways in which everything is right.
+fn right_ways(device: &dyn BlockDevice, expected: &[u8]) -> Vec<usize> {
+    let is_right = |way: &usize| {
+        let mut bytes = vec![0; expected.len()];
+        device.read_way(*way, 0, &mut bytes).is_ok() && bytes == expected
+    };
+    (0..device.ways()).filter(is_right).collect()
+}
+
+#[test]
+fn whichever_members_rot_there_is_a_way_in_which_all_is_right() {
+    let stripe = "stripe[chunk=4KiB](parity[chunk=4KiB,journal=64KiB](a, b, c), \
+                  parity[chunk=4KiB,journal=64KiB](d, e, f))";
+    let over = "integrity(parity[chunk=4KiB,journal=64KiB](a, b, c))";
+    let below = "parity[chunk=4KiB,journal=64KiB](integrity(a), integrity(b), integrity(c))";
+    let mirrors = "stripe[chunk=4KiB](mirror(a, b), mirror(c, d))";
+    let cases: [(&str, &[usize], usize); 11] = [
+        (THREE, &[], 4),
+        (THREE, &[0], 4),
+        (THREE, &[1], 4),
+        (THREE, &[2], 4),
+        (FOUR, &[1], 11),
+        (FOUR, &[0, 2], 11),
+        (FOUR, &[2, 3], 11),
+        (stripe, &[1, 3], 16),
+        (over, &[1], 4),
+        (below, &[2], 4),
+        (mirrors, &[0, 3], 4),
+    ];
+    for (stack, members, ways) in cases {
+        let (rig, expected) = spoiled(stack, members);
+        let array = rig.open();
+        assert_eq!(array.ways(), ways, "{stack}");
+        let right = right_ways(&array, &expected);
+        assert!(!right.is_empty(), "{stack} without {members:?}");
+        // Checksums find what is wrong before anybody asks.
+        let is_told = stack.contains("integrity");
+        assert!(is_told || right.contains(&0) == members.is_empty(), "{stack}: {right:?}");
+    }
+    let (rig, expected) = spoiled(THREE, &[0, 1]);
+    assert!(right_ways(&rig.open(), &expected).is_empty(), "one too many");
+}
+
+#[test]
+fn one_that_is_out_is_left_out_of_every_way() {
+    let (rig, expected) = spoiled(FOUR, &[2]);
+    let array = rig.open_without(&[0]);
+    assert_eq!(array.ways(), 4, "one more of three");
+    assert_eq!(right_ways(&array, &expected).len(), 1);
+    array.close().expect("closed");
+    drop(array);
+    let array = rig.open_without(&[0, 1]);
+    assert_eq!((array.ways(), right_ways(&array, &expected).len()), (1, 0));
+}
+
+#[test]
+fn two_wrong_cells_of_a_row_are_healed_by_two_parities() {
+    for (first, second) in [(0, 1), (0, 2), (0, 3), (1, 2), (1, 3), (2, 3)] {
+        let (rig, expected) = spoiled(FOUR, &[first, second]);
+        let array = rig.open();
+        for (i, cell) in expected.chunks_exact(4096).enumerate() {
+            let mut bytes = read(&array, i as u64 * 4096, 4096);
+            if bytes == cell {
+                continue;
+            }
+            let outcome = array.heal(i as u64 * 4096, &mut bytes, &|bytes| bytes == cell);
+            assert_eq!(outcome.expect("readable"), Outcome::Recovered, "cell {i}");
+            assert_eq!(bytes, cell);
+        }
+        assert!(read(&array, 0, LEN) == expected, "{first} and {second}: written again");
+    }
+}

@@ -1,0 +1,265 @@
+//! Pools on parity, of which members are wrong while nobody has the pool open, or change while
+//! somebody looks at them.
+
+use std::sync::Arc;
+
+use block::stack::Stack;
+use block::{Array, BlockDevice, Candidate, Identities, Materials, MediaDevice};
+use env::NoFiles;
+use format::superblock::{COPY_OFFSETS, Superblock};
+use hindsight_volume::{
+    Architecture, Budget, CacheChange, EncodingChange, ErrorKind, Granularity, Machine, Pool,
+    PoolFormat, PoolOptions, Result, ScrubState, VolumeSpec, WriteOp,
+};
+use sim::{SimClock, SimEntropy, SimMedia};
+use units::WallTime;
+
+use crate::hook::{SECOND_NS, get, make, put};
+
+const MIB: u64 = 1 << 20;
+/// Bytes of a member before the first of the pool.
+const LABEL_BYTES: u64 = MIB;
+const CELL: u64 = 4096;
+const CHUNK: u64 = 64 << 10;
+/// Of each of two slots and two areas.
+const JOURNAL: u64 = 256 << 10;
+const MEMBER_BYTES: u64 = 32 * MIB;
+const THREE: &str = "parity[journal=256KiB](a, b, c)";
+const FOUR: &str = "parity[failures=2,journal=256KiB](a, b, c, d)";
+
+/// The members of a pool.
+struct Members {
+    stack: Stack,
+    media: Vec<Arc<SimMedia>>,
+    machine: Machine,
+}
+
+impl Members {
+    fn new(stack: &str) -> Members {
+        let stack: Stack = stack.parse().expect("a stack");
+        let media = (0..stack.members().len() as u64)
+            .map(|seed| Arc::new(SimMedia::new(MEMBER_BYTES, seed + 1)))
+            .collect();
+        let clock = SimClock::new(WallTime::from_nanos(1_795_255_200 * SECOND_NS));
+        let machine = Machine { clock: Arc::new(clock), entropy: Arc::new(SimEntropy::new(1)) };
+        let members = Members { stack, media, machine };
+        let mut id = 0;
+        let random = &mut || {
+            id += 1;
+            id
+        };
+        let identities = Identities { random, now: WallTime::from_nanos(1) };
+        Array::create(&members.stack, members.candidates(), identities, &Materials::none())
+            .expect("labels");
+        let device: Arc<dyn BlockDevice> = Arc::new(members.array());
+        let format = PoolFormat { zone_bytes: MIB };
+        Pool::create(&device, &members.machine, &format).expect("made");
+        members
+    }
+
+    fn candidates(&self) -> Vec<Candidate> {
+        let of = |(path, media): (&str, &Arc<SimMedia>)| Candidate {
+            path: path.to_owned(),
+            device: Some(Arc::new(MediaDevice::new(Arc::<SimMedia>::clone(media)))),
+        };
+        self.stack.members().into_iter().zip(&self.media).map(of).collect()
+    }
+
+    fn array(&self) -> Array {
+        Array::open(self.candidates(), &Materials::none()).expect("all are there")
+    }
+
+    fn try_open(&self) -> Result<Arc<Pool>> {
+        let options = PoolOptions { memory_bytes: 0 };
+        Pool::open_array(self.array(), self.machine.clone(), options, Arc::new(NoFiles))
+    }
+
+    /// A pool with forty volumes, of which each has something.
+    fn filled(stack: &str) -> Members {
+        let members = Members::new(stack);
+        let pool = members.try_open().expect("opened");
+        for number in 0..VOLUMES {
+            let spec = VolumeSpec {
+                name: format!("v{number}"),
+                size_bytes: MIB,
+                architecture: Architecture::Logging,
+                granularity: Granularity::EveryWrite,
+                window_ns: 1 << 60,
+                history_limit_bytes: None,
+                cache: CacheChange::default(),
+                encoding: EncodingChange::default(),
+                dedup: false,
+                extent: units::MapExtent::BLOCK,
+            };
+            let volume = pool.create_volume(&spec).expect("made");
+            put(&volume, number, number as u8 + 1);
+            put(&volume, number + 7, number as u8 + 2);
+        }
+        pool.close().expect("closed");
+        members
+    }
+
+    fn check(&self, pool: &Pool) {
+        for number in 0..VOLUMES {
+            let volume = pool.volume(&format!("v{number}")).expect("it is there");
+            assert_eq!(get(&volume, number), number as u8 + 1);
+            assert_eq!(get(&volume, number + 7), number as u8 + 2);
+        }
+    }
+
+    /// Spoils something in every cell that a member has of the stripes.
+    fn spoil(&self, member: usize) {
+        let start = LABEL_BYTES + 4 * JOURNAL;
+        let cells = (start..MEMBER_BYTES).step_by(CELL as usize);
+        cells.for_each(|at| self.media[member].rot(at + 99, 4));
+    }
+
+    /// The offsets in the pool of the catalogue's pages, of a parity without anything over it.
+    fn catalogue(&self) -> Vec<u64> {
+        let array = self.array();
+        let mut bytes = vec![0; format::PAGE_BYTES];
+        array.read_at(COPY_OFFSETS[0], &mut bytes).expect("read");
+        let superblock = Superblock::decode(&bytes, 0).expect("a superblock");
+        let zone_bytes = superblock.zone_bytes;
+        let place = |at: u64| {
+            let zone = superblock.catalogue_zones[(at / zone_bytes) as usize];
+            u64::from(zone) * zone_bytes + at % zone_bytes
+        };
+        (0..superblock.catalogue_bytes).step_by(CELL as usize).map(place).collect()
+    }
+}
+
+const VOLUMES: u64 = 40;
+
+/// Blocks of a kind of noise, so that none is like another.
+fn noise(number: u64) -> Vec<u8> {
+    let mut bytes = vec![0; CELL as usize];
+    sim::Random::new(number + 1).fill(&mut bytes);
+    bytes
+}
+
+#[test]
+fn what_rots_while_a_scrub_goes_on_is_never_what_parity_is_computed_of() {
+    let members = Members::new(THREE);
+    let pool = members.try_open().expect("opened");
+    let volume = make(&pool, Granularity::EveryWrite, 1 << 60);
+    for block in 0..400 {
+        let op = WriteOp::Data { offset: block * CELL, bytes: &noise(block) };
+        volume.write_batch(&[op]).expect("written");
+    }
+    while pool.step(Budget { bytes: 64 << 20 }).expect("stepped") {}
+    pool.tidy_members().expect("tidy");
+    // Where the members have the blocks: in pieces of sectors, of which one is enough.
+    let mut places = Vec::new();
+    for (member, media) in members.media.iter().enumerate() {
+        let device = MediaDevice::new(Arc::<SimMedia>::clone(media));
+        let mut bytes = vec![0; usize::try_from(MEMBER_BYTES).expect("small")];
+        device.read_at(0, &mut bytes).expect("read");
+        let start = (LABEL_BYTES + 4 * JOURNAL) as usize;
+        for at in (start..bytes.len() - 64).step_by(64) {
+            places.push((bytes[at..at + 64].to_vec(), member, at as u64));
+        }
+    }
+    places.sort_unstable();
+    let place_of = |block: u64| {
+        let bytes = noise(block);
+        let found = places.binary_search_by(|(there, _, _)| there[..].cmp(&bytes[2048..2112]));
+        found.ok().map(|i| (places[i].1, places[i].2))
+    };
+    let mut rotten = 0;
+    let scrub = |after: usize, rot: &mut dyn FnMut()| {
+        pool.start_scrub().expect("started");
+        let mut steps = 0;
+        while pool.step_scrub(Budget { bytes: 512 << 10 }).expect("stepped").is_some() {
+            steps += 1;
+            if steps == after {
+                rot();
+            }
+        }
+        let info = pool.scrub_info().expect("there was one");
+        assert_eq!((info.state, info.lost), (ScrubState::Done, 0), "{info:?}");
+        steps
+    };
+    let steps = scrub(0, &mut || {});
+    for after in 0..steps {
+        let block = after as u64 * 3 % 400;
+        scrub(after, &mut || {
+            if let Some((member, at)) = place_of(block) {
+                members.media[member].rot(at, 2);
+                rotten += 1;
+            }
+        });
+        let mut bytes = vec![0; CELL as usize];
+        volume.read(block * CELL, &mut bytes).unwrap_or_else(|e| panic!("after {after}: {e}"));
+        assert!(bytes == noise(block), "after {after} steps");
+    }
+    assert!(steps > 20 && rotten > 15, "{rotten} in {steps} steps");
+}
+
+/// The member and the offset there of an offset of a parity of three.
+fn place(at: u64) -> (usize, u64) {
+    let stripe = at / (2 * CHUNK);
+    let chunk = at / CHUNK % 2;
+    let member = (2 - stripe % 3 + 1 + chunk) % 3;
+    let offset = LABEL_BYTES + 4 * JOURNAL + stripe * CHUNK + at % CHUNK;
+    (member as usize, offset)
+}
+
+#[test]
+fn a_pool_opens_whichever_members_rotted_while_it_was_closed() {
+    let stripe = "stripe(parity[journal=256KiB](a, b, c), parity[journal=256KiB](d, e, f))";
+    let over = "integrity(parity[journal=256KiB](a, b, c))";
+    let below = "parity[journal=256KiB](integrity(a), integrity(b), integrity(c))";
+    let cases: [(&str, &[usize]); 9] = [
+        (THREE, &[0]),
+        (THREE, &[1]),
+        (THREE, &[2]),
+        (FOUR, &[0, 2]),
+        (FOUR, &[2, 3]),
+        (stripe, &[1, 5]),
+        (over, &[1]),
+        (below, &[2]),
+        ("stripe(mirror(a, b), mirror(c, d))", &[0, 3]),
+    ];
+    for (stack, rotten) in cases {
+        let members = Members::filled(stack);
+        rotten.iter().for_each(|&member| members.spoil(member));
+        let pool = members.try_open().unwrap_or_else(|e| panic!("{stack}, {rotten:?}: {e}"));
+        members.check(&pool);
+        pool.close().expect("closed");
+        let pool = members.try_open().expect("again");
+        members.check(&pool);
+    }
+}
+
+#[test]
+fn members_that_rotted_in_different_places_of_the_catalogue_are_made_good_page_by_page() {
+    let members = Members::filled(THREE);
+    let pages = members.catalogue();
+    let mut rotten = [0; 3];
+    for &page in &pages {
+        // One cell of each row, of the two chunks in turn.
+        if page / CHUNK % 2 == page / CELL % 2 {
+            let (member, at) = place(page);
+            members.media[member].rot(at + 40, 1);
+            rotten[member] += 1;
+        }
+    }
+    assert!(rotten.iter().filter(|&&count| count >= 7).count() > 1, "{rotten:?}");
+    let pool = members.try_open().expect("opened");
+    members.check(&pool);
+    pool.close().expect("closed");
+    let pool = members.try_open().expect("again");
+    members.check(&pool);
+}
+
+#[test]
+fn a_catalogue_with_two_wrong_pages_in_a_row_is_said_to_be_damaged() {
+    let members = Members::filled(THREE);
+    for page in members.catalogue() {
+        let (member, at) = place(page);
+        members.media[member].rot(at + 40, 1);
+    }
+    let error = members.try_open().err().expect("too much is wrong");
+    assert_eq!(error.kind, ErrorKind::Corrupt, "{error}");
+}
