@@ -36,7 +36,7 @@ mod spares;
 
 use book::Book;
 pub use build::Materials;
-pub use grow::Added;
+pub use grow::{Added, strangers};
 use loose::Loose;
 use member::MemberDevice;
 use opening::share;
@@ -109,6 +109,8 @@ struct Shared {
     /// How often each was put out.
     absences: Vec<AtomicU64>,
     book: Mutex<Book>,
+    /// Whether these are no members yet: a failure is its request's, and nobody is put out.
+    is_making: AtomicBool,
     regions: Regions,
     is_unsettled: AtomicBool,
     ledger: Arc<Ledger>,
@@ -267,6 +269,9 @@ impl Shared {
             .collect();
         if fresh.is_empty() {
             return Ok(());
+        }
+        if self.is_making.load(Ordering::SeqCst) {
+            return Err(failure.again());
         }
         let stays =
             |m: usize| !fresh.contains(&m) && book.label.members[m].standing == MemberStanding::In;
@@ -427,10 +432,10 @@ impl Array {
     pub fn step(&self) -> Result<bool> {
         let _work = self.work.lock();
         let shared = &self.shared;
-        let (region, region_bytes, from) = {
+        let (region, region_bytes, from, is_used) = {
             let mut book = shared.book.lock();
             match book.next_behind() {
-                Some((region, from)) => (region, book.label.region_bytes, from),
+                Some((region, from, used)) => (region, book.label.region_bytes, from, used),
                 None => {
                     if self.parity.is_some() && !book.stale_members().is_empty() {
                         // Before it counts, the records of a journal on it must be of now.
@@ -444,9 +449,11 @@ impl Array {
         };
         let start = region as u64 * region_bytes;
         let end = (start + region_bytes).min(self.len_bytes());
-        let length = STEP_BYTES.min(end.saturating_sub(start + from));
+        let left = end.saturating_sub(start + from);
+        let (length, which) =
+            if is_used { (left.min(STEP_BYTES), Resync::Stale) } else { (left, Resync::Beside) };
         if length > 0 {
-            self.top.resync(start + from, length, Resync::Stale)?;
+            self.top.resync(start + from, length, which)?;
         }
         let done = start + from + length >= end;
         if done {

@@ -20,7 +20,7 @@ pub mod stack;
 
 pub use array::{
     Added, Array, ArrayError, Candidate, Event, Identities, Materials, MemberStatus, SpareStatus,
-    has_label,
+    has_label, strangers,
 };
 pub use error::{DeviceError, DeviceErrorKind, Operation};
 pub use heal::{Ledger, Outcome, Right};
@@ -53,6 +53,9 @@ pub enum Resync {
     /// Those that are computed from others, where they differ: what they are computed from was
     /// looked at.
     Computed,
+    /// Those of members that are not up to date, of what layers keep beside the data alone: nobody
+    /// has anything in the range.
+    Beside,
 }
 
 /// An array of bytes with the durability rules of [`env::Media`], stackable.

@@ -162,6 +162,7 @@ fn not_on_members() -> Error {
 fn of_array(error: ArrayError) -> Error {
     match error {
         ArrayError::Refused { what, hint } => Error::new(ErrorKind::Invalid, what).with_hint(hint),
+        error @ ArrayError::NotClosed => Error::new(ErrorKind::Invalid, error.to_string()),
         ArrayError::Device(error) => error.into(),
     }
 }

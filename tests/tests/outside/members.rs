@@ -3,6 +3,7 @@
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
@@ -327,6 +328,63 @@ fn a_pool_grows_by_new_members_and_has_everything() -> Result<()> {
     fs::remove_file(pool.join("d.img"))?;
     server.up()?;
     check(&server, &image)
+}
+
+#[test]
+fn a_growth_that_is_killed_is_completed_by_the_same_command() -> Result<()> {
+    let mut random = Random::new(seed("killed growth"));
+    let folder = folder()?;
+    let mut server = on("integrity(mirror(a.img, b.img))", &folder)?;
+    server.run(&["volume", "create", "v", "--size", "16MiB"])?;
+    let mut image = Image::zeros(VOLUME_BYTES);
+    write_some(&server, &mut random, &mut image)?;
+    let pool = server.pool().to_owned();
+    let dir = pool.display().to_string();
+    let mut stack = String::from("integrity(mirror(a.img, b.img))");
+    let (mut killed, mut number) = (0, 0);
+    // Later and later, until one is not killed. Some are begun over what a server left open.
+    for wait in (0..).step_by(2) {
+        if number % 3 == 0 {
+            server.kill()
+        } else {
+            server.stop()?
+        }
+        let part = format!("mirror(c{number}.img, d{number}.img)");
+        let grow = ["pool", "grow", "--pool", &dir, "--add", &part, "--size", "64MiB"];
+        let mut growth =
+            server.command(&grow).stdout(Stdio::null()).stderr(Stdio::null()).spawn()?;
+        std::thread::sleep(Duration::from_millis(wait));
+        let is_done = growth.try_wait()?.is_some();
+        growth.kill()?;
+        ensure!(growth.wait()?.success() || !is_done, "{part} was refused");
+        if !is_done {
+            killed += 1;
+            if number % 2 == 0 {
+                server.up()?;
+                check(&server, &image)?;
+                write_some(&server, &mut random, &mut image)?;
+                server.stop()?;
+            }
+            let again = server.output(&grow)?;
+            let said = String::from_utf8_lossy(&again.stderr).into_owned();
+            ensure!(again.status.success() || said.contains("nothing to grow by"), "{said}");
+        }
+        stack += &format!(", {part}");
+        server.up()?;
+        let text = fs::read_to_string(pool.join("pool.stack"))?;
+        ensure!(text.trim() == format!("concat({stack})"), "{text}");
+        ensure!(status(&server)?["state"] == "online", "{}", status(&server)?);
+        let bytes = status(&server)?["size_bytes"].as_u64().context("a size")?;
+        number += 1;
+        ensure!(bytes >= (240 + 60 * number) << 20, "{bytes} bytes with {number} parts");
+        check(&server, &image)?;
+        write_some(&server, &mut random, &mut image)?;
+        if is_done || number == 14 {
+            break;
+        }
+    }
+    ensure!(killed > 0, "nothing was killed");
+    Ok(())
 }
 
 #[test]

@@ -40,9 +40,11 @@ type Device = Arc<dyn BlockDevice>;
 
 /// Whether layers that keep something on what is below them are made, or are there.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Making {
+pub(super) enum Making<'a> {
     New,
     There,
+    /// There, on members that were these before some of them became longer.
+    Longer(&'a [Member]),
 }
 
 /// How long the top of a stack is.
@@ -69,7 +71,7 @@ pub(super) fn build(
     shared: &Arc<Shared>,
     stack: &Stack,
     materials: &Materials<'_>,
-    making: Making,
+    making: Making<'_>,
 ) -> std::result::Result<Device, ArrayError> {
     let all = |below: &[Stack]| {
         below
@@ -102,8 +104,10 @@ pub(super) fn build(
                 (materials.random)(&mut id);
                 IntegrityDevice::format(&device, u128::from_le_bytes(id))?;
             }
+            if let Making::Longer(before) = making {
+                IntegrityDevice::extend(&device, top_bytes(below, before))?;
+            }
             let bytes = IntegrityDevice::<Device>::bytes_above(device.len_bytes());
-            IntegrityDevice::extend(&device)?;
             match IntegrityDevice::open(Arc::clone(&device), options, Arc::clone(&shared.ledger)) {
                 Ok(device) => Arc::new(device),
                 Err(error) => missing(shared, below, bytes, error)?,
@@ -139,7 +143,7 @@ fn parity(
     layout: Layout,
     devices: Vec<Device>,
     below: &[Stack],
-    making: Making,
+    making: Making<'_>,
 ) -> Result<ParityDevice> {
     let keeper = Arc::<Shared>::clone(shared) as Arc<dyn Keeper>;
     let ledger = Arc::clone(&shared.ledger);
@@ -179,7 +183,7 @@ fn crypt(
     device: &Device,
     source: &KeySource,
     materials: &Materials<'_>,
-    making: Making,
+    making: Making<'_>,
 ) -> std::result::Result<Device, CryptError> {
     let key = (materials.key)(source).map_err(|text| CryptError::KeySource {
         text: format!("{source} ({text})"),

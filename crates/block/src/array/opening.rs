@@ -12,6 +12,7 @@ use units::WallTime;
 
 use super::book::Book;
 use super::build::{Making, Materials, build, top_bytes};
+use super::grow::check_length;
 use super::member::MemberDevice;
 use super::regions::{Regions, set};
 use super::spares::Spare;
@@ -21,6 +22,7 @@ use crate::stack::Stack;
 use crate::{BlockDevice, DeviceError, Resync};
 
 /// Something that may be a member: where it is, and what is there.
+#[derive(Clone)]
 pub struct Candidate {
     /// Where.
     pub path: String,
@@ -47,6 +49,9 @@ pub enum ArrayError {
         /// What to do about it.
         hint: String,
     },
+    /// Something was in flight when they were used last.
+    #[error("the pool was not stopped cleanly")]
+    NotClosed,
     /// A device failed.
     #[error(transparent)]
     Device(#[from] DeviceError),
@@ -85,6 +90,7 @@ impl Array {
                 let what = format!("{} is too small for a member", candidate.path);
                 return Err(refused(what, "at least 2 MiB, and room for the pool"));
             }
+            check_length(&candidate.path, data_bytes)?;
             members.push(Member {
                 id: random(),
                 data_bytes,
@@ -142,7 +148,9 @@ impl Array {
         candidates: Vec<Candidate>,
         materials: &Materials<'_>,
     ) -> Result<Array, ArrayError> {
-        let (found, as_found, stack, former) = known_of(find(candidates)?)?;
+        let found = find(candidates)?;
+        let blank = found.blank.clone();
+        let Known { found, label: as_found, stack, former } = found.known()?;
         // Spares have the label that they became one with.
         let is_member =
             |f: &&Found| members_of(&as_found).iter().any(|m| m.id == f.label.member_id);
@@ -158,8 +166,9 @@ impl Array {
         let array_regions = maps.count as usize;
         let devices = devices_of(&label, found)?;
         let shared = share(&label, &stack, devices, maps);
-        for path in &former {
-            shared.note("member-ignored", path, "another is in its place".to_owned());
+        let no_label = |path| (path, "it has no label: `pool grow` or `pool replace` gives it one");
+        for (path, why) in former.into_iter().chain(blank.into_iter().map(no_label)) {
+            shared.note("member-ignored", &path, why.to_owned());
         }
         for &member in &missing {
             shared.set_standing(member, super::Standing::Out);
@@ -264,7 +273,7 @@ fn region_bytes(top_bytes: u64) -> u64 {
 }
 
 /// The newest sound copy of a label on a device, or what is there instead.
-fn read_label(device: &dyn BlockDevice) -> Result<Label, String> {
+pub(super) fn read_label(device: &dyn BlockDevice) -> Result<Label, String> {
     let mut best: Option<Label> = None;
     let mut wrong = String::new();
     for (copy, offset) in label::COPY_OFFSETS.into_iter().enumerate() {
@@ -287,17 +296,36 @@ pub fn has_label(device: &dyn BlockDevice) -> bool {
     read_label(device).is_ok()
 }
 
-/// Those candidates that have a label; all of them of one array.
-pub(super) fn find(candidates: Vec<Candidate>) -> Result<Vec<Found>, ArrayError> {
+/// The candidates: those that have a label, all of them of one array, and where there is none.
+pub(super) struct FoundAll {
+    found: Vec<Found>,
+    /// The paths of devices without one.
+    pub blank: Vec<String>,
+}
+
+/// Those that the newest label names, with that label.
+pub(super) struct Known {
+    pub found: Vec<Found>,
+    pub label: Label,
+    pub stack: Stack,
+    /// The others, which are no members any more, or not yet: their paths, and why.
+    pub former: Vec<(String, &'static str)>,
+}
+
+/// Looks for labels.
+pub(super) fn find(candidates: Vec<Candidate>) -> Result<FoundAll, ArrayError> {
     let mut found: Vec<Found> = Vec::new();
-    let mut without = Vec::new();
+    let (mut without, mut blank) = (Vec::new(), Vec::new());
     for Candidate { path, device } in candidates {
         let Some(device) = device else {
             without.push(format!("{path}: not there"));
             continue;
         };
         match read_label(&*device) {
-            Err(why) => without.push(format!("{path}: {why}")),
+            Err(why) => {
+                without.push(format!("{path}: {why}"));
+                blank.push(path);
+            }
             Ok(label) => {
                 if let Some(other) = found.iter().find(|f| f.label.member_id == label.member_id) {
                     let what = format!("{path} is a copy of {}: the same member", other.path);
@@ -316,7 +344,7 @@ pub(super) fn find(candidates: Vec<Candidate>) -> Result<Vec<Found>, ArrayError>
         let what = format!("{} and {} belong to different pools", first.path, other.path);
         return Err(refused(what, "is pool.stack right?"));
     }
-    Ok(found)
+    Ok(FoundAll { found, blank })
 }
 
 /// A label's stack names each member once, by number.
@@ -330,27 +358,37 @@ fn check_numbers(stack: &Stack, count: usize) -> Result<(), ArrayError> {
     Err(refused(format!("the label's stack {stack} does not name its {count} members"), ""))
 }
 
-/// Those that the newest label names, that label, its stack, and the paths of the others: they
-/// were members once. Fails if some were used apart.
-#[allow(clippy::type_complexity, reason = "taken apart at once by the two who call it")]
-pub(super) fn known_of(
-    found: Vec<Found>,
-) -> Result<(Vec<Found>, Label, Stack, Vec<String>), ArrayError> {
-    let newest = found.iter().max_by_key(|f| f.label.generation).expect("one at least");
-    let label = newest.label.clone();
-    let stack: Stack = label
-        .stack
-        .parse()
-        .map_err(|e| refused(format!("the label of {}: {e}", newest.path), ""))?;
-    check_numbers(&stack, members_of(&label).len())?;
-    let mut former = Vec::new();
-    for one in &found {
-        if !is_known(one, newest)? {
-            former.push(one.path.clone());
+impl FoundAll {
+    /// Tells members and spares from others. Fails if some were used apart.
+    pub fn known(self) -> Result<Known, ArrayError> {
+        let newest = self.found.iter().max_by_key(|f| f.label.generation).expect("one at least");
+        let label = newest.label.clone();
+        let stack: Stack = label
+            .stack
+            .parse()
+            .map_err(|e| refused(format!("the label of {}: {e}", newest.path), ""))?;
+        check_numbers(&stack, members_of(&label).len())?;
+        if label.generation == label::CLAIM_GENERATION {
+            let what = format!("{} was to be added to a pool, and is no member yet", newest.path);
+            return Err(refused(what, "is pool.stack right?"));
         }
+        let mut former = Vec::new();
+        for one in &self.found {
+            if is_known(one, newest)? {
+                continue;
+            }
+            let why = match one.label.generation {
+                label::CLAIM_GENERATION => {
+                    "it was to be added, which was not finished: give `pool grow --add` again"
+                }
+                _ => "another is in its place",
+            };
+            former.push((one.path.clone(), why));
+        }
+        let is_former = |f: &Found| former.iter().any(|(path, _)| *path == f.path);
+        let found = self.found.into_iter().filter(|f| !is_former(f)).collect();
+        Ok(Known { found, label, stack, former })
     }
-    let found = found.into_iter().filter(|f| !former.contains(&f.path)).collect();
-    Ok((found, label, stack, former))
 }
 
 /// The rows of a label that are no spares'.
@@ -503,7 +541,8 @@ pub(super) fn share(
         standings: standings.collect(),
         absences: label.members.iter().map(|_| AtomicU64::new(0)).collect(),
         regions: Regions::new(label.region_bytes, maps.count),
-        book: Mutex::new(Book::new(label.clone(), maps)),
+        book: Mutex::new(Book::new(label.clone(), maps, stack.keeps_over_copies())),
+        is_making: AtomicBool::new(false),
         is_unsettled: AtomicBool::new(false),
         ledger: Arc::new(Ledger::default()),
         events: Mutex::default(),

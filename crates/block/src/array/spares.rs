@@ -9,6 +9,7 @@ use std::sync::Arc;
 use format::label::{self, AREA_BYTES, Label, MEMBERS_MAX, Member, MemberStanding};
 
 use super::book::Book;
+use super::grow::check_length;
 use super::opening::{noted, refused};
 use super::replace::can_be_replaced;
 use super::{Array, Shared};
@@ -82,6 +83,7 @@ impl Array {
             let what = format!("{} is smaller than every member", spare.path);
             return Err(refused(what, &format!("at least {} bytes", smallest + AREA_BYTES)));
         }
+        check_length(&spare.path, spare.data_bytes())?;
         if !(0..shared.members.len()).any(|m| can_be_replaced(&shared.stack, m)) {
             let what = "no member of this stack can be replaced by itself";
             return Err(refused(what, "spares are for members right under a mirror or a stripe"));

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use hindsight_block::{Array, ArrayError, BlockDevice, Materials, Standing};
+use hindsight_block::{Array, ArrayError, BlockDevice, Standing};
 use sim::{Failure, Op, SimMedia};
 
 use crate::{AREA_BYTES, DATA_BYTES, MIB, Rig, bring_up, candidate, read, standings, write};
@@ -19,7 +19,7 @@ fn open_with(
 ) -> Result<Array, ArrayError> {
     let mut candidates = rig.candidates(without);
     candidates.extend(others.iter().map(|(path, media)| candidate(path, media)));
-    Array::open(candidates, &Materials::none())
+    Array::open(candidates, &crate::materials())
 }
 
 fn refusal(outcome: Result<(), ArrayError>) -> String {
