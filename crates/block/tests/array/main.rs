@@ -11,6 +11,7 @@ use hindsight_block::{
 };
 use sim::{Failure, Op, Random, SimMedia};
 
+mod absurd;
 mod beside;
 mod grow;
 mod resume;
