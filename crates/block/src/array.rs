@@ -97,6 +97,8 @@ pub struct Array {
     unsettled: Mutex<Vec<usize>>,
     /// The right to bring up to date.
     work: Mutex<()>,
+    /// The right to settle parity and take marks off: who does knows of what is being settled.
+    tidying: Mutex<()>,
 }
 
 /// What layers, members and the array share.
@@ -385,6 +387,7 @@ impl Array {
         if !self.is_redundant || self.shared.is_unsettled() {
             return Ok(());
         }
+        let _tidying = self.tidying.lock();
         let quiet: Vec<usize> = {
             let book = self.shared.book.lock();
             let open = (0..book.regions.count as usize)

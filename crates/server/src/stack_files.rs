@@ -269,7 +269,10 @@ pub(crate) fn remove_spare(dir: &Path, pool: &Pool, spare: &str) -> Result<(), S
     let _changing = CHANGING.lock();
     let mut layout = on_members(dir)?;
     let path = dir.join(spare);
-    pool.remove_spare(&path.display().to_string()).map_err(StartError::Pool)?;
+    if is_known(pool, &path) || !layout.spares.iter().any(|name| dir.join(name) == path) {
+        pool.remove_spare(&path.display().to_string()).map_err(StartError::Pool)?;
+    }
+    // Else it was taken away before, and this could not be written.
     layout.spares.retain(|name| dir.join(name) != path);
     write_layout(dir, &layout)
 }

@@ -179,8 +179,9 @@ impl Array {
         let parity = stack.has_parity().then(|| super::Loose::new(array_regions));
         let unsettled = Mutex::default();
         let is_closed = AtomicBool::new(false);
-        let work = Mutex::new(());
-        let array = Array { shared, top, is_redundant, parity, is_closed, unsettled, work };
+        let (work, tidying) = (Mutex::new(()), Mutex::new(()));
+        let array =
+            Array { shared, top, is_redundant, parity, is_closed, unsettled, work, tidying };
         array.begin((!is_behind).then_some(&as_found), &missing, &back)?;
         Ok(array)
     }
@@ -241,6 +242,7 @@ impl Array {
     /// # Errors
     /// Those of the device.
     pub fn end_settling(&self) -> Result<(), DeviceError> {
+        let _tidying = self.tidying.lock();
         // Whatever could be healed by what the others say was: now it may be computed anew.
         let unsettled = self.unsettled.lock().clone();
         self.unsettled.lock().clear();

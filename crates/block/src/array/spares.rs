@@ -103,7 +103,7 @@ impl Array {
         Ok(())
     }
 
-    /// Takes a spare away, which is blank then.
+    /// Takes a spare away, which is blank then if it can be written.
     ///
     /// # Errors
     /// `Refused` when there is none at the path; the devices'.
@@ -119,13 +119,15 @@ impl Array {
             return Err(error.into());
         }
         shared.spares.lock().retain(|s| s.id != spare.id);
-        shared.note("spare-removed", path, String::new());
-        if let Some(device) = &spare.device {
-            let zeros = vec![0; label::layout::BYTES];
-            for offset in label::COPY_OFFSETS {
-                device.write_durable(offset, &[IoSlice::new(&zeros)])?;
-            }
-        }
+        let zeros = vec![0; label::layout::BYTES];
+        let mut wiped = label::COPY_OFFSETS.into_iter().zip(std::iter::repeat(&spare.device));
+        let wiped = wiped.try_for_each(|(offset, device)| match device {
+            Some(device) => device.write_durable(offset, &[IoSlice::new(&zeros)]),
+            None => Ok(()),
+        });
+        // It is a spare no more, whatever is on it.
+        let detail = wiped.err().map_or_else(String::new, |error| format!("not wiped: {error}"));
+        shared.note("spare-removed", path, detail);
         Ok(())
     }
 

@@ -16,6 +16,7 @@ mod beside;
 mod grow;
 mod resume;
 mod spares;
+mod tidying;
 
 const MIB: u64 = 1 << 20;
 const DATA_BYTES: u64 = 8 * MIB;

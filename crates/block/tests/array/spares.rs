@@ -114,3 +114,22 @@ fn a_spare_that_fails_when_it_is_needed_is_out_and_the_next_one_is_taken() {
     let array = open_with(&rig, &[0, 1], &[("good", &good)]).expect("it has everything");
     assert_eq!(read(&array, 0, 9000), [2; 9000]);
 }
+
+#[test]
+fn a_spare_that_cannot_be_wiped_is_taken_away_all_the_same() {
+    let rig = Rig::new("mirror(a, b)", 24);
+    let spare = media(DATA_BYTES, 1);
+    let array = rig.open();
+    array.add_spare(candidate("s", &spare), 71).expect("a spare");
+    spare.fail(Failure::for_ever(Op::Write));
+    array.remove_spare("s").expect("the others name it no more");
+    assert!(array.spares().is_empty());
+    let events = array.take_events();
+    let last = events.last().expect("it was noted");
+    assert!(last.what == "spare-removed" && last.detail.contains("not wiped"), "{last:?}");
+    array.close().expect("closed");
+    drop(array);
+    spare.calm();
+    let array = open_with(&rig, &[], &[("s", &spare)]).expect("it is nobody");
+    assert!(array.spares().is_empty());
+}
