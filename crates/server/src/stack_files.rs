@@ -123,6 +123,47 @@ pub(crate) fn grow(
     Ok(bytes)
 }
 
+/// Makes the pool in `dir`, which is served, larger by a stack over new members. Where it was begun
+/// before and not completed, it is completed.
+pub(crate) fn grow_online(
+    dir: &Path,
+    pool: &Pool,
+    added: &str,
+    size_bytes: Option<u64>,
+) -> Result<(), StartError> {
+    let _changing = CHANGING.lock();
+    let layout = on_members(dir)?;
+    let added: Stack = added.parse().map_err(unreadable)?;
+    let is_member = |name: &&str| is_known(pool, &dir.join(name));
+    let before = match layout.without_last() {
+        // It was to be added once: what is no member by now is none.
+        Some((before, last)) if last == added || !last.members().iter().any(is_member) => before,
+        _ => layout.clone(),
+    };
+    let grown = checked(&before.followed_by(&added))?;
+    let mut made = Vec::new();
+    let is_there = added.members().iter().all(is_member);
+    let new = match is_there {
+        true => Ok(None),
+        false => new_members(dir, Some(&added), size_bytes, &mut made).map(Some),
+    };
+    let outcome = new.and_then(|new| {
+        // First where to look: devices without a label are no members yet, and do no harm there.
+        write_layout(dir, &grown)?;
+        let added = new.map(|candidates| Added { stack: &added, candidates });
+        with_materials(|materials| pool.grow_online(added, materials)).map_err(StartError::Pool)
+    });
+    if outcome.is_err() && !added.members().iter().any(is_member) {
+        // None of them is a member, and nobody else uses them.
+        write_layout(dir, &layout)?;
+        made.iter().for_each(|path| drop(fs::remove_file(path)));
+    }
+    match outcome? {
+        (from, to) if to > from => Ok(()),
+        _ => Err(StartError::setting("there is nothing to grow by", "it was added before")),
+    }
+}
+
 /// What the pool in `dir` lies on, without what is added now and may have been before, and without
 /// what was to be added once and never was.
 fn finished(dir: &Path, layout: &Layout, added: Option<&Stack>) -> Result<Layout, StartError> {

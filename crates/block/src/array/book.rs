@@ -21,10 +21,21 @@ pub(super) struct Book {
     keeps_beside: bool,
 }
 
+/// What members have, or had: the label, the maps, and whether a layer keeps something beside its
+/// data.
+pub(super) type Former = (Label, Regions, bool);
+
 impl Book {
     pub fn new(label: Label, regions: Regions, keeps_beside: bool) -> Book {
         let behind = vec![0; regions.stale.len()].into_boxed_slice();
         Book { label, regions, is_changed: false, behind, behind_from: 0, keeps_beside }
+    }
+
+    /// Takes what the members are to have from now on; returns what they had.
+    pub fn change(&mut self, (label, regions, keeps): (Label, Regions, bool)) -> Former {
+        let label = std::mem::replace(&mut self.label, label);
+        let regions = std::mem::replace(&mut self.regions, regions);
+        (label, regions, std::mem::replace(&mut self.keeps_beside, keeps))
     }
 
     /// Sets the marks of regions that are about to be written; says whether the members have them

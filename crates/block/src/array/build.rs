@@ -6,7 +6,7 @@ use std::sync::Arc;
 use format::label::Member;
 
 use super::opening::ArrayError;
-use super::{Shared, number_of};
+use super::{MemberDevice, Shared, number_of};
 use crate::layers::{
     CryptDevice, CryptError, CryptKey, DelayDevice, IntegrityDevice, IntegrityOptions, Keeper,
     KeySource, Layout, MirrorDevice, ParityDevice, Pause, Side, Standing, StripeDevice,
@@ -66,9 +66,10 @@ pub(super) fn top_bytes(stack: &Stack, members: &[Member]) -> u64 {
     }
 }
 
-/// Builds the layers of a stack whose members are numbers.
+/// Builds the layers of a stack whose members are numbers of these.
 pub(super) fn build(
     shared: &Arc<Shared>,
+    members: &[Arc<MemberDevice>],
     stack: &Stack,
     materials: &Materials<'_>,
     making: Making<'_>,
@@ -76,13 +77,11 @@ pub(super) fn build(
     let all = |below: &[Stack]| {
         below
             .iter()
-            .map(|s| build(shared, s, materials, making))
+            .map(|s| build(shared, members, s, materials, making))
             .collect::<std::result::Result<Vec<_>, _>>()
     };
     Ok(match stack {
-        Stack::Member(number) => {
-            Arc::<super::MemberDevice>::clone(&shared.members[number_of(number)]) as Device
-        }
+        Stack::Member(number) => Arc::<MemberDevice>::clone(&members[number_of(number)]) as Device,
         Stack::Stripe { chunk_bytes, below } => {
             Arc::new(StripeDevice::new(all(below)?, *chunk_bytes))
         }
@@ -97,7 +96,7 @@ pub(super) fn build(
             Arc::new(parity(shared, layout(stack), devices, below, making)?)
         }
         Stack::Integrity { mismatch, below } => {
-            let device = build(shared, below, materials, making)?;
+            let device = build(shared, members, below, materials, making)?;
             let options = IntegrityOptions { mismatch: *mismatch, ..IntegrityOptions::default() };
             if making == Making::New {
                 let mut id = [0; 16];
@@ -114,7 +113,7 @@ pub(super) fn build(
             }
         }
         Stack::Crypt { key, below } => {
-            let device = build(shared, below, materials, making)?;
+            let device = build(shared, members, below, materials, making)?;
             let bytes = CryptDevice::<Device>::bytes_above(device.len_bytes());
             match crypt(&device, key, materials, making) {
                 Ok(device) => device,
@@ -127,7 +126,7 @@ pub(super) fn build(
             }
         }
         Stack::Delay { delays, below } => {
-            let device = build(shared, below, materials, making)?;
+            let device = build(shared, members, below, materials, making)?;
             Arc::new(DelayDevice::new(device, *delays, Arc::clone(&materials.pause)))
         }
     })

@@ -80,20 +80,21 @@ impl Array {
         if after <= before {
             return Ok((before, before));
         }
-        let mut maps = wider(&maps, &mut grown, (before, after))?;
-        if !new_stack.has_parity() {
+        let (mut maps, partly) = wider(&maps, &mut grown, (before, after))?;
+        if new_stack.has_parity() {
             // Copies of what was never written need not agree.
-            maps.open.fill(0);
+            partly.into_iter().for_each(|region| set(&mut maps.open, region));
         }
         let is_longer = grown.members[..old_count] != label.members[..old_count];
         let shared = share(&grown, &new_stack, devices, maps);
         shared.is_making.store(true, Ordering::SeqCst);
         shared.claim(old_count)?;
         if is_longer {
-            build(&shared, &stack, materials, Making::Longer(&label.members))?.flush()?;
+            build(&shared, &shared.members(), &stack, materials, Making::Longer(&label.members))?
+                .flush()?;
         }
         if let Some(part) = part {
-            build(&shared, &part, materials, Making::New)?.flush()?;
+            build(&shared, &shared.members(), &part, materials, Making::New)?.flush()?;
         }
         let mut book = shared.book.lock();
         shared.write_regions(&mut book)?;
@@ -121,7 +122,7 @@ impl Shared {
     /// sector of each is first: what is torn after it can be told from anybody else's.
     pub(super) fn claim(&self, from: usize) -> Result<(), DeviceError> {
         let label = self.book.lock().label.clone();
-        for (number, member) in self.members.iter().enumerate().skip(from) {
+        for (number, member) in self.members().into_iter().enumerate().skip(from) {
             let claim = Label {
                 member_id: label.members[number].id,
                 generation: label::CLAIM_GENERATION,
@@ -192,7 +193,7 @@ pub(super) fn check_length(path: &str, data_bytes: u64) -> Result<(), ArrayError
 }
 
 /// Fails unless a device is blank, or was claimed by an array that did not come to be longer.
-fn check_free(candidate: &Candidate, array_id: u128) -> Result<(), ArrayError> {
+pub(super) fn check_free(candidate: &Candidate, array_id: u128) -> Result<(), ArrayError> {
     let path = &candidate.path;
     let Some(device) = &candidate.device else {
         return Err(refused(format!("{path} is not there"), ""));
@@ -215,7 +216,7 @@ fn is_claimed(head: &[u8], device: &dyn BlockDevice, array_id: u128) -> bool {
 }
 
 /// The text of a stack that can be read again.
-fn checked(stack: &Stack) -> Result<String, ArrayError> {
+pub(super) fn checked(stack: &Stack) -> Result<String, ArrayError> {
     let text = stack.to_string();
     match text.parse::<Stack>() {
         Ok(_) => Ok(text),
@@ -251,7 +252,7 @@ fn check_all_in(label: &Label, found: &[Found]) -> Result<(), ArrayError> {
 }
 
 /// Fails where what is added would be the weakest part.
-fn check_as_safe(there: &Stack, added: &Stack) -> Result<(), ArrayError> {
+pub(super) fn check_as_safe(there: &Stack, added: &Stack) -> Result<(), ArrayError> {
     if there.is_redundant() && !added.is_redundant() {
         let what = format!("the pool survives the loss of a member, but {added} does not");
         return Err(refused(what, "add a mirror or a parity"));
@@ -264,7 +265,7 @@ fn check_as_safe(there: &Stack, added: &Stack) -> Result<(), ArrayError> {
 }
 
 /// Gives new members rows before the spares'; returns the stack with their numbers.
-fn add_rows(
+pub(super) fn add_rows(
     label: &mut Label,
     stack: &Stack,
     candidates: &[Candidate],
@@ -300,13 +301,13 @@ fn add_rows(
     Ok(numbered)
 }
 
-/// The maps for a greater length. Where there would be too many regions, several become one. Open
-/// are those that are used and have something that never was: parity was not computed of it.
-fn wider(
+/// The maps for a greater length, and the regions that are used and have something that never was:
+/// parity was not computed of it. Where there would be too many regions, several become one.
+pub(super) fn wider(
     maps: &Regions,
     label: &mut Label,
     (before, bytes): (u64, u64),
-) -> Result<Regions, ArrayError> {
+) -> Result<(Regions, Vec<usize>), ArrayError> {
     let mut fold = 1;
     while bytes.div_ceil(label.region_bytes) > label::REGIONS_MAX as u64 {
         label.region_bytes = label
@@ -319,22 +320,24 @@ fn wider(
     let mut wider = Regions::new(maps.array_id, count);
     wider.sequence = maps.sequence;
     for region in 0..maps.count as usize {
-        if is_set(&maps.used, region) {
-            set(&mut wider.used, region / fold);
-        }
-        if is_set(&maps.stale, region) {
-            set(&mut wider.stale, region / fold);
+        for (old, new) in [
+            (&maps.open, &mut wider.open),
+            (&maps.stale, &mut wider.stale),
+            (&maps.used, &mut wider.used),
+        ] {
+            if is_set(old, region) {
+                set(new, region / fold);
+            }
         }
     }
     let last = (before / (label.region_bytes / fold as u64)) as usize;
     let was_whole = |old: usize| old < last && is_set(&maps.used, old);
-    for region in 0..count as usize {
+    let is_part = |region: &usize| {
         let is_whole = (region * fold..(region + 1) * fold).all(was_whole);
-        if is_set(&wider.used, region) && !is_whole {
-            set(&mut wider.open, region);
-        }
-    }
-    Ok(wider)
+        is_set(&wider.used, *region) && !is_whole
+    };
+    let partly = (0..count as usize).filter(is_part).collect();
+    Ok((wider, partly))
 }
 
 #[cfg(test)]
@@ -360,15 +363,18 @@ mod tests {
         maps.sequence = 77;
         [0, 5, 29_999].into_iter().for_each(|region| set(&mut maps.used, region));
         let bytes = (30_000 << 20, 32_000 << 20);
-        let same = wider(&maps, &mut label, bytes).expect("as they are");
+        let (same, partly) = wider(&maps, &mut label, bytes).expect("as they are");
         assert_eq!((same.count, same.sequence, label.region_bytes), (32_000, 77, 1 << 20));
         assert_eq!(same.used, maps.used);
-        assert!(same.open.iter().all(|&byte| byte == 0), "all that is used was used as a whole");
-        let cut =
-            wider(&maps, &mut label, ((30_000 << 20) - 7, 32_000 << 20)).expect("as they are");
-        assert!(is_set(&cut.open, 29_999), "its end is new");
-        let wide = wider(&maps, &mut label, (30_000 << 20, 100_000 << 20)).expect("four in one");
-        assert!([0, 1, 7499].into_iter().all(|region| is_set(&wide.open, region)));
+        assert!(partly.is_empty(), "all that is used was used as a whole");
+        let cut = ((30_000 << 20) - 7, 32_000 << 20);
+        let (_, partly) = wider(&maps, &mut label, cut).expect("as they are");
+        assert_eq!(partly, [29_999], "its end is new");
+        set(&mut maps.open, 5);
+        let (wide, partly) =
+            wider(&maps, &mut label, (30_000 << 20, 100_000 << 20)).expect("four in one");
+        assert_eq!(partly, [0, 1, 7499]);
+        assert!(is_set(&wide.open, 1) && !is_set(&wide.open, 0), "what was open is");
         assert_eq!((wide.count, label.region_bytes), (25_000, 4 << 20));
         let used: Vec<usize> = (0..25_000).filter(|&r| is_set(&wide.used, r)).collect();
         assert_eq!(used, [0, 1, 7499]);

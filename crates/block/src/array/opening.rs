@@ -5,9 +5,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 
 use format::label::{
-    self, AREA_BYTES, Label, Member, MemberStanding, PATH_BYTES_MAX, REGION_BYTES_MIN, REGIONS_MAX,
+    self, AREA_BYTES, Label, MEMBERS_MAX, Member, MemberStanding, PATH_BYTES_MAX, REGION_BYTES_MIN,
+    REGIONS_MAX,
 };
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock};
 use units::WallTime;
 
 use super::book::Book;
@@ -16,6 +17,7 @@ use super::grow::check_length;
 use super::member::MemberDevice;
 use super::regions::{Regions, set};
 use super::spares::Spare;
+use super::top::Top;
 use super::{Array, Shared, code, is_readable, of_label};
 use crate::heal::Ledger;
 use crate::stack::Stack;
@@ -127,7 +129,7 @@ impl Array {
                 shared.write_labels(&mut book)?;
             }
         }
-        let top = build(&shared, &stack, materials, Making::New)?;
+        let top = build(&shared, &shared.members(), &stack, materials, Making::New)?;
         top.flush()?;
         assert_eq!(top.len_bytes(), bytes, "as long as was computed");
         let book = shared.book.lock();
@@ -163,7 +165,6 @@ impl Array {
             return Err(too_few(&label, &missing));
         }
         let maps = newest_maps(&label, &found)?;
-        let array_regions = maps.count as usize;
         let devices = devices_of(&label, found)?;
         let shared = share(&label, &stack, devices, maps);
         let no_label = |path| (path, "it has no label: `pool grow` or `pool replace` gives it one");
@@ -173,15 +174,28 @@ impl Array {
         for &member in &missing {
             shared.set_standing(member, super::Standing::Out);
         }
-        let top = build(&shared, &stack, materials, Making::There)?;
+        let top = build(&shared, &shared.members(), &stack, materials, Making::There)?;
         assert_eq!(top.len_bytes(), top_bytes(&stack, &label.members), "as long as was computed");
         let is_redundant = stack.is_redundant();
-        let parity = stack.has_parity().then(|| super::Loose::new(array_regions));
+        let (top, loose) = (Top::new(top), super::Loose::new());
+        let has_parity = AtomicBool::new(stack.has_parity());
+        let gate = RwLock::new(());
         let unsettled = Mutex::default();
         let is_closed = AtomicBool::new(false);
-        let (work, tidying) = (Mutex::new(()), Mutex::new(()));
-        let array =
-            Array { shared, top, is_redundant, parity, is_closed, unsettled, work, tidying };
+        let (work, growing, tidying) = (Mutex::new(()), Mutex::new(()), Mutex::new(()));
+        let array = Array {
+            shared,
+            top,
+            is_redundant,
+            loose,
+            has_parity,
+            gate,
+            is_closed,
+            unsettled,
+            work,
+            growing,
+            tidying,
+        };
         array.begin((!is_behind).then_some(&as_found), &missing, &back)?;
         Ok(array)
     }
@@ -535,14 +549,18 @@ pub(super) fn share(
     let members = members.collect();
     let spares = label.members[rows.len()..].iter().zip(devices);
     let spares = spares.map(|(row, (path, device))| Spare { id: row.id, path, device });
-    let standings = rows.iter().map(|m| AtomicU8::new(code(of_label(m.standing))));
+    // Those that may come are in from the beginning.
+    let standings = (0..MEMBERS_MAX).map(|number| {
+        let standing = rows.get(number).map_or(super::Standing::In, |m| of_label(m.standing));
+        AtomicU8::new(code(standing))
+    });
     Arc::new(Shared {
-        stack: stack.clone(),
-        members,
+        stack: RwLock::new(Arc::new(stack.clone())),
+        members: RwLock::new(members),
         spares: Mutex::new(spares.collect()),
         standings: standings.collect(),
-        absences: label.members.iter().map(|_| AtomicU64::new(0)).collect(),
-        regions: Regions::new(label.region_bytes, maps.count),
+        absences: (0..MEMBERS_MAX).map(|_| AtomicU64::new(0)).collect(),
+        regions: Regions::new(label.region_bytes),
         book: Mutex::new(Book::new(label.clone(), maps, stack.keeps_over_copies())),
         is_making: AtomicBool::new(false),
         is_unsettled: AtomicBool::new(false),

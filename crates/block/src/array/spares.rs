@@ -78,13 +78,13 @@ impl Array {
             return Err(refused(format!("{path} is not there"), ""));
         }
         let spare = Spare { id, path, device };
-        let smallest = shared.members.iter().map(|m| m.data_bytes()).min().unwrap_or(0);
+        let smallest = shared.members().iter().map(|m| m.data_bytes()).min().unwrap_or(0);
         if spare.data_bytes() < smallest {
             let what = format!("{} is smaller than every member", spare.path);
             return Err(refused(what, &format!("at least {} bytes", smallest + AREA_BYTES)));
         }
         check_length(&spare.path, spare.data_bytes())?;
-        if !(0..shared.members.len()).any(|m| can_be_replaced(&shared.stack, m)) {
+        if !(0..shared.members().len()).any(|m| can_be_replaced(&shared.stack(), m)) {
             let what = "no member of this stack can be replaced by itself";
             return Err(refused(what, "spares are for members right under a mirror or a stripe"));
         }
@@ -140,12 +140,12 @@ impl Array {
         let shared = &self.shared;
         let _work = self.work.lock();
         let mut book = shared.book.lock();
-        for member in 0..shared.members.len() {
+        for (member, device) in shared.members().iter().enumerate() {
             let is_out = book.label.members[member].standing == MemberStanding::Out;
-            if !is_out || !can_be_replaced(&shared.stack, member) {
+            if !is_out || !can_be_replaced(&shared.stack(), member) {
                 continue;
             }
-            let wanted = shared.members[member].data_bytes();
+            let wanted = device.data_bytes();
             let Some(spare) = shared.smallest_spare(wanted) else { continue };
             let row = book.take_row(spare.id);
             let outcome = self.put_in_place(&mut book, member, &spare);
