@@ -9,10 +9,10 @@ use serde::de::DeserializeOwned;
 use crate::{
     API_PREFIX, Advice, AdviceQuery, ApplyRetention, AuditRecord, ChangeGroup, ChangeVolume,
     CreateClone, CreateGroup, CreateMark, CreateVersion, CreateVolume, DeletedVersions, DiffQuery,
-    ExitCode, Explained, Group, GroupVersion, History, HistoryQuery, ImportVolume, Job, ListQuery,
-    Mark, Model, ModelQuery, OpenFiles, Pool, Problem, Pruned, Range, RangeQuery, RecordQuery,
-    ReplaceMember, Resolved, Revert, Reverted, Schedule, Scrub, SetSchedule, SetScrub, Spare,
-    Version, Volume, VolumeSpace,
+    ExitCode, Explained, Group, GroupVersion, GrowPool, History, HistoryQuery, ImportVolume, Job,
+    ListQuery, Mark, Model, ModelQuery, OpenFiles, Pool, Problem, Pruned, Range, RangeQuery,
+    RecordQuery, ReplaceMember, Resolved, Revert, Reverted, Schedule, Scrub, SetSchedule, SetScrub,
+    Spare, Version, Volume, VolumeSpace,
 };
 
 mod address;
@@ -391,6 +391,11 @@ impl Client {
     /// Puts another file or disk in the place of one that the pool is made of.
     pub fn replace_member(&self, body: &ReplaceMember) -> Result<Pool> {
         self.post(&Target::new("/pool/replace"), body)
+    }
+
+    /// Makes the pool larger by new members, while it is used.
+    pub fn grow_pool(&self, body: &GrowPool) -> Result<Pool> {
+        self.post(&Target::new("/pool/grow"), body)
     }
 
     /// Adds a spare to the pool.

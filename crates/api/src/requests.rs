@@ -153,6 +153,19 @@ pub struct ReplaceMember {
     pub with: String,
 }
 
+/// What a pool is to grow by.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct GrowPool {
+    /// Layers over new members, behind what there is: `mirror(c.img, d.img)`. These are blank, or
+    /// not there, then they are made as sparse files. Relative to the pool's directory on the
+    /// server.
+    pub add: String,
+    /// The size of members that are made.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub size: Option<SizeInput>,
+}
+
 /// A file or disk that waits to take the place of one that fails.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema, IntoParams)]
 #[serde(deny_unknown_fields)]

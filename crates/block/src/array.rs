@@ -17,13 +17,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 
 use format::label::{self, Label, MemberStanding};
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock, RwLockReadGuard};
 
 use crate::heal::{Ledger, Outcome, Right};
 use crate::layers::{Keeper, Standing};
 use crate::stack::Stack;
 use crate::{BlockDevice, DeviceError, Result, Resync};
 
+mod add;
 mod book;
 mod build;
 mod grow;
@@ -33,10 +34,11 @@ mod opening;
 mod regions;
 mod replace;
 mod spares;
+mod top;
 
 use book::Book;
 pub use build::Materials;
-pub use grow::Added;
+pub use grow::{Added, strangers};
 use loose::Loose;
 use member::MemberDevice;
 use opening::share;
@@ -44,6 +46,7 @@ pub use opening::{ArrayError, Candidate, Identities, has_label};
 use regions::{Inside, Regions};
 use spares::Spare;
 pub use spares::SpareStatus;
+use top::Top;
 
 /// Bytes brought up to date in one step.
 const STEP_BYTES: u64 = 1 << 20;
@@ -86,29 +89,46 @@ pub struct MemberStatus {
 /// A stack of layers over members with labels.
 pub struct Array {
     shared: Arc<Shared>,
-    top: Arc<dyn BlockDevice>,
+    top: Top,
     /// Whether something can be settled or brought up to date at all.
     is_redundant: bool,
-    /// What a parity needs to know of regions, if there is one.
-    parity: Option<Loose>,
+    /// What a parity needs to know of regions.
+    loose: Loose,
+    /// Whether there is one.
+    has_parity: AtomicBool,
+    /// Whoever writes into regions shares it; who changes what regions there are has it alone.
+    gate: RwLock<()>,
     /// Whether nobody is to use it any more.
     is_closed: AtomicBool,
     /// Regions that were in flight when the array was used last.
     unsettled: Mutex<Vec<usize>>,
     /// The right to bring up to date.
     work: Mutex<()>,
+    /// The right to make new members ready.
+    growing: Mutex<()>,
+    /// The right to settle parity and take marks off: who does knows of what is being settled.
+    tidying: Mutex<()>,
+}
+
+/// Somebody who writes, while no growth changes what regions there are.
+struct Writing<'a> {
+    _inside: Inside<'a>,
+    _gate: RwLockReadGuard<'a, ()>,
 }
 
 /// What layers, members and the array share.
 struct Shared {
-    stack: Stack,
-    members: Vec<Arc<MemberDevice>>,
+    /// They change when the array grows: with the book, and more come behind those that are there.
+    stack: RwLock<Arc<Stack>>,
+    members: RwLock<Vec<Arc<MemberDevice>>>,
     /// Those of the rows after the members'.
     spares: Mutex<Vec<Spare>>,
     standings: Vec<AtomicU8>,
     /// How often each was put out.
     absences: Vec<AtomicU64>,
     book: Mutex<Book>,
+    /// Whether these are no members yet: a failure is its request's, and nobody is put out.
+    is_making: AtomicBool,
     regions: Regions,
     is_unsettled: AtomicBool,
     ledger: Arc<Ledger>,
@@ -156,6 +176,18 @@ fn number_of(member: &str) -> usize {
 }
 
 impl Shared {
+    fn stack(&self) -> Arc<Stack> {
+        Arc::clone(&self.stack.read())
+    }
+
+    fn members(&self) -> Vec<Arc<MemberDevice>> {
+        self.members.read().clone()
+    }
+
+    fn member(&self, number: usize) -> Arc<MemberDevice> {
+        Arc::clone(&self.members.read()[number])
+    }
+
     fn standing_of(&self, member: usize) -> Standing {
         match self.standings[member].load(Ordering::SeqCst) {
             0 => Standing::In,
@@ -169,7 +201,7 @@ impl Shared {
     }
 
     fn tell(&self, member: usize, what: &'static str, detail: String) {
-        self.push_event(Event { member: self.members[member].path(), what, detail });
+        self.push_event(Event { member: self.member(member).path(), what, detail });
     }
 
     fn push_event(&self, event: Event) {
@@ -234,13 +266,13 @@ impl Shared {
     ) -> Result<()> {
         let mut written = 0;
         let mut failure = None;
-        for number in 0..self.members.len() {
+        for (number, member) in self.members().into_iter().enumerate() {
             if book.label.members[number].standing == MemberStanding::Out {
                 continue;
             }
             let outcome = bytes_of(number)
                 .into_iter()
-                .try_for_each(|(at, bytes)| self.members[number].write_area(at, &bytes));
+                .try_for_each(|(at, bytes)| member.write_area(at, &bytes));
             match outcome {
                 Ok(()) => written += 1,
                 Err(error) => failure = Some((number, error)),
@@ -260,6 +292,10 @@ impl Shared {
         members: &[usize],
         failure: &DeviceError,
     ) -> Result<()> {
+        let count = self.members.read().len();
+        if self.is_making.load(Ordering::SeqCst) || members.iter().any(|&m| m >= count) {
+            return Err(failure.again());
+        }
         let fresh: Vec<usize> = members
             .iter()
             .copied()
@@ -270,7 +306,7 @@ impl Shared {
         }
         let stays =
             |m: usize| !fresh.contains(&m) && book.label.members[m].standing == MemberStanding::In;
-        if !is_readable(&self.stack, &stays) {
+        if !is_readable(&self.stack(), &stays) {
             return Err(failure.again());
         }
         // Whoever writes is in a region that is open, and so becomes stale with this; whoever comes
@@ -307,7 +343,8 @@ impl Keeper for Shared {
     }
 
     fn note_failed_read(&self, members: &[usize], failure: &DeviceError) {
-        if let Some(&member) = members.first() {
+        let count = self.members.read().len();
+        if let Some(&member) = members.first().filter(|&&member| member < count) {
             self.tell(member, "read-healed", failure.to_string());
         }
     }
@@ -325,8 +362,8 @@ impl Array {
     /// The stack with the members' paths.
     #[must_use]
     pub fn stack(&self) -> String {
-        let members = &self.shared.members;
-        self.shared.stack.renamed(&mut |number| members[number_of(number)].path()).to_string()
+        let members = self.shared.members();
+        self.shared.stack().renamed(&mut |number| members[number_of(number)].path()).to_string()
     }
 
     /// What healing took and how it ended.
@@ -350,7 +387,7 @@ impl Array {
                 member.counters.written_bytes.load(Ordering::Relaxed),
             ),
         };
-        self.shared.members.iter().enumerate().map(status).collect()
+        self.shared.members().iter().enumerate().map(status).collect()
     }
 
     /// Bytes that have still to be brought up to date on members that came back.
@@ -381,6 +418,7 @@ impl Array {
         if !self.is_redundant || self.shared.is_unsettled() {
             return Ok(());
         }
+        let _tidying = self.tidying.lock();
         let quiet: Vec<usize> = {
             let book = self.shared.book.lock();
             let open = (0..book.regions.count as usize)
@@ -399,7 +437,7 @@ impl Array {
     fn flush_places(&self) -> Result<()> {
         self.top.flush()?;
         // A parity's flush ends with writing what waited to its places.
-        if self.parity.is_some() { self.top.flush() } else { Ok(()) }
+        if self.parity().is_some() { self.top.flush() } else { Ok(()) }
     }
 
     fn close_regions(&self, quiet: &[usize]) -> Result<()> {
@@ -428,12 +466,12 @@ impl Array {
     pub fn step(&self) -> Result<bool> {
         let _work = self.work.lock();
         let shared = &self.shared;
-        let (region, region_bytes, from) = {
+        let (region, region_bytes, from, is_used) = {
             let mut book = shared.book.lock();
             match book.next_behind() {
-                Some((region, from)) => (region, book.label.region_bytes, from),
+                Some((region, from, used)) => (region, book.label.region_bytes, from, used),
                 None => {
-                    if self.parity.is_some() && !book.stale_members().is_empty() {
+                    if self.parity().is_some() && !book.stale_members().is_empty() {
                         // Before it counts, the records of a journal on it must be of now.
                         drop(book);
                         self.top.flush()?;
@@ -445,9 +483,11 @@ impl Array {
         };
         let start = region as u64 * region_bytes;
         let end = (start + region_bytes).min(self.len_bytes());
-        let length = STEP_BYTES.min(end.saturating_sub(start + from));
+        let left = end.saturating_sub(start + from);
+        let (length, which) =
+            if is_used { (left.min(STEP_BYTES), Resync::Stale) } else { (left, Resync::Beside) };
         if length > 0 {
-            self.top.resync(start + from, length, Resync::Stale)?;
+            self.top.resync(start + from, length, which)?;
         }
         let done = start + from + length >= end;
         if done {
@@ -500,19 +540,26 @@ impl Array {
         self.is_closed.store(true, Ordering::SeqCst);
         self.tidy()?;
         self.tidy()?;
-        while self.parity.as_ref().is_some_and(Loose::is_behind) {
+        while self.parity().is_some_and(Loose::is_behind) {
             self.tidy()?;
         }
         Ok(())
     }
 
-    fn enter(&self, offset: u64, length_bytes: u64) -> Result<Option<Inside<'_>>> {
+    fn enter(&self, offset: u64, length_bytes: u64) -> Result<Option<Writing<'_>>> {
         let is_within = offset.checked_add(length_bytes).is_some_and(|e| e <= self.len_bytes());
         if !self.is_redundant || !is_within {
             return Ok(None);
         }
+        let gate = self.gate.read();
         self.loosen(offset, length_bytes)?;
-        self.shared.enter(offset, length_bytes).map(Some)
+        let inside = self.shared.enter(offset, length_bytes)?;
+        Ok(Some(Writing { _inside: inside, _gate: gate }))
+    }
+
+    /// What a parity needs to know, if there is one.
+    fn parity(&self) -> Option<&Loose> {
+        self.has_parity.load(Ordering::SeqCst).then_some(&self.loose)
     }
 }
 

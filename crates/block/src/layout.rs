@@ -34,6 +34,18 @@ impl Layout {
         Layout { stack, spares: self.spares.clone() }
     }
 
+    /// The same without its last part, and that part, if there are several.
+    #[must_use]
+    pub fn without_last(&self) -> Option<(Layout, Stack)> {
+        let Stack::Concat { below } = &self.stack else { return None };
+        let (last, others) = below.split_last()?;
+        let stack = match others {
+            [one] => one.clone(),
+            several => Stack::Concat { below: several.to_vec() },
+        };
+        Some((Layout { stack, spares: self.spares.clone() }, last.clone()))
+    }
+
     /// The same with another name for the member of a number, counted from the left.
     #[must_use]
     pub fn with_member(&self, number: usize, name: &str) -> Layout {
@@ -127,6 +139,11 @@ mod tests {
         assert_eq!(spaced.spares, ["c", "d"]);
         assert_eq!(spaced.names(), ["a", "b", "c", "d"]);
         assert_eq!(spaced.with_member(1, "d").to_string(), "mirror(a, d) spare(c)");
+        assert!(spaced.without_last().is_none());
+        let added = "mirror(e, f)".parse().expect("a stack");
+        let grown = spaced.followed_by(&added);
+        assert_eq!(grown.without_last(), Some((spaced, added.clone())));
+        assert_eq!(grown.followed_by(&added).without_last(), Some((grown, added)));
     }
 
     #[test]

@@ -22,7 +22,7 @@ mod together;
 
 pub use array::{
     Added, Array, ArrayError, Candidate, Event, Identities, Materials, MemberStatus, SpareStatus,
-    has_label,
+    has_label, strangers,
 };
 pub use error::{DeviceError, DeviceErrorKind, Operation};
 pub use heal::{Ledger, Outcome, Right};
@@ -56,6 +56,9 @@ pub enum Resync {
     /// Those that are computed from others, where [`BlockDevice::disagreements`] found them to
     /// differ, and only of what it found: what came since is not known to be right.
     Computed,
+    /// Those of members that are not up to date, of what layers keep beside the data alone: nobody
+    /// has anything in the range.
+    Beside,
 }
 
 /// An array of bytes with the durability rules of [`env::Media`], stackable.

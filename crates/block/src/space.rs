@@ -71,6 +71,14 @@ impl Zones {
         }
     }
 
+    /// Has more zones from now on, all that are new free, and keeps so many for reclamation.
+    pub fn extend(&mut self, count: u32, reserve_count: u32) {
+        let more = count.checked_sub(self.count()).expect("a pool only grows");
+        self.states.resize(count as usize, State::Free);
+        self.free_count += more;
+        self.reserve_count = reserve_count;
+    }
+
     /// Marks a zone used while the table is built; false when it does not exist or is used already.
     pub fn occupy(&mut self, zone: u32) -> bool {
         match self.states.get(zone as usize) {
@@ -230,6 +238,18 @@ mod tests {
         zones.free(2, false);
         assert_eq!(zones.free_count(), 1);
         assert_eq!(zones.take_unbacked(Purpose::Reclaim), Some(2));
+    }
+
+    #[test]
+    fn a_full_pool_that_grows_has_room_again() {
+        let mut zones = Zones::new(4, 1);
+        while zones.take_unbacked(Purpose::Data).is_some() {}
+        assert_eq!((zones.count(), zones.free_count()), (4, 1));
+        zones.extend(7, 2);
+        assert_eq!((zones.count(), zones.free_count(), zones.reserve_count()), (7, 4, 2));
+        assert_eq!(zones.take_unbacked(Purpose::Data), Some(3), "what was kept before");
+        assert_eq!(zones.take_unbacked(Purpose::Data), Some(4));
+        assert_eq!(zones.take_unbacked(Purpose::Data), None, "two are kept");
     }
 
     #[test]

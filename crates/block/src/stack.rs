@@ -189,6 +189,13 @@ impl Stack {
         is_redundant || self.below().iter().any(Stack::has_copies)
     }
 
+    /// Whether a layer over several copies keeps something beside its data.
+    pub(crate) fn keeps_over_copies(&self) -> bool {
+        let keeps = matches!(self, Stack::Integrity { .. } | Stack::Crypt { .. });
+        let below = self.below();
+        below.iter().any(|stack| keeps && stack.has_copies() || stack.keeps_over_copies())
+    }
+
     fn depth(&self) -> usize {
         match self {
             Stack::Member(_) => 0,

@@ -394,3 +394,14 @@ fn a_tap_counts_everything_and_keeps_the_newest_requests() {
     assert!(trace.iter().all(|r| r.started_ns == 10 && r.took_ns == 0));
     assert!(tap.take_trace().is_empty());
 }
+
+#[test]
+fn a_file_that_cannot_be_so_long_is_not_left_behind() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("member");
+    FileMedia::create(&path, i64::MAX as u64 - 1).expect_err("longer than a file can be");
+    assert!(!path.exists(), "it would be in the way");
+    drop(FileMedia::create(&path, 1 << 20).expect("made"));
+    FileMedia::create(&path, 1 << 20).expect_err("it is there");
+    assert!(path.exists(), "it is somebody's");
+}

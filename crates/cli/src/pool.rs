@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use anyhow::Context;
 use api::{
-    AuditRecord, ExitCode, ListQuery, Pool, ReplaceMember, Sacrifice, Scrub, SetScrub, SpanInput,
-    Spare,
+    AuditRecord, ExitCode, GrowPool, ListQuery, Pool, ReplaceMember, Sacrifice, Scrub, SetScrub,
+    SizeInput, SpanInput, Spare,
 };
 use clap::Subcommand;
 use format::PAGE_BYTES;
@@ -56,13 +56,14 @@ pub enum Verb {
         #[arg(value_name = "PATH")]
         with: String,
     },
-    /// Make a pool larger; no server may run on it.
+    /// Make a pool larger, while the server runs on it or, with `--pool`, while none does.
     ///
-    /// Members (or the one file) that became longer are used to their end.
+    /// Without `--add` members (or the one file) that became longer are used to their end, which
+    /// needs the server stopped.
     Grow {
-        /// The pool: its directory, file or device.
-        #[arg(long, value_name = "PATH")]
-        pool: PathBuf,
+        /// The pool that no server runs on: its directory, file or device.
+        #[arg(long, value_name = "PATH", required_unless_present = "add")]
+        pool: Option<PathBuf>,
         /// Layers over new members, behind what there is: `mirror(c.img, d.img)`.
         #[arg(long, value_name = "STACK")]
         add: Option<String>,
@@ -154,10 +155,15 @@ pub fn run(session: &Session, verb: Verb) -> anyhow::Result<ExitCode> {
         Verb::Inspect { pool } => {
             session.answer(&inspect(&pool)?, |copies| copies.concat())?;
         }
-        Verb::Grow { pool, add, size } => {
+        Verb::Grow { pool: Some(pool), add, size } => {
             let (from, to) = server::grow(&pool, add.as_deref(), size.map(Size::bytes))?;
             let answer = json!({ "pool": pool, "from_bytes": from, "size_bytes": to });
             session.answer(&answer, |_| pairs(&[("size", human(to)), ("was", human(from))]))?;
+        }
+        Verb::Grow { pool: None, add, size } => {
+            let body =
+                GrowPool { add: add.context("--add says by what")?, size: size.map(SizeInput) };
+            session.answer(&session.client()?.grow_pool(&body)?, show)?;
         }
         Verb::Rebuild { pool } => {
             say("rebuilding the map from the log");

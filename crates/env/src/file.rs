@@ -34,10 +34,18 @@ impl FileMedia {
     /// Creates a sparse file of `len_bytes` and locks it.
     ///
     /// # Errors
-    /// When the file exists, cannot be made or cannot be locked.
+    /// When the file exists, cannot be made or cannot be locked; what was made is gone then.
     pub fn create(path: &Path, len_bytes: u64) -> io::Result<FileMedia> {
         let file =
             OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(path)?;
+        FileMedia::prepare(file, path, len_bytes).inspect_err(|_| {
+            // One that is too short would be in the way of the next try.
+            let _ = std::fs::remove_file(path);
+        })
+    }
+
+    /// Makes a new file so long, and durable.
+    fn prepare(file: File, path: &Path, len_bytes: u64) -> io::Result<FileMedia> {
         file.set_len(len_bytes)?;
         file.sync_all()?;
         if let Some(parent) = path.parent().filter(|p| !p.as_os_str().is_empty()) {

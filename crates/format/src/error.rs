@@ -81,6 +81,19 @@ impl Place {
         Err(self.error(FormatErrorKind::Invalid, expected, found.to_string()))
     }
 
+    /// An `Invalid` error unless a number that rises by one each time can rise on: nobody counts so
+    /// far.
+    pub(crate) fn require_countable(self, name: &str, number: u64) -> Result<()> {
+        if number <= 1 << 62 {
+            return Ok(());
+        }
+        Err(self.error(
+            FormatErrorKind::Invalid,
+            format!("a {name} of at most 2^62"),
+            number.to_string(),
+        ))
+    }
+
     /// A `NotThis` error unless the magic is the structure's.
     #[inline]
     pub(crate) fn require_magic(self, found: u64, expected: u64) -> Result<()> {

@@ -124,6 +124,13 @@ pub const STACK_BYTES_MAX: usize = layout::STACK.bytes;
 /// The smallest region, in bytes.
 pub const REGION_BYTES_MIN: u64 = 1 << 20;
 
+/// The most bytes that the stack has of a member: what all of them have together can be counted.
+pub const DATA_BYTES_MAX: u64 = 1 << 56;
+/// The largest region, in bytes.
+pub const REGION_BYTES_MAX: u64 = 1 << 60;
+/// The generation of a label on a device that is to become a member and is none yet.
+pub const CLAIM_GENERATION: u64 = 0;
+
 /// How a member stood when the label was written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MemberStanding {
@@ -200,6 +207,13 @@ pub fn copy_of_sequence(sequence: u64) -> usize {
     usize::from(!sequence.is_multiple_of(2))
 }
 
+/// Which array a device belongs to by the beginning of its first label, sound or not.
+#[must_use]
+pub fn array_of(head: &[u8]) -> Option<u128> {
+    let is_own = head.len() >= layout::ARRAY_ID.end() && get(head, layout::MAGIC) == MAGIC;
+    is_own.then(|| get_u128(head, layout::ARRAY_ID))
+}
+
 impl Label {
     /// The bytes of one of the four copies. Asserts that every field is in its range.
     #[must_use]
@@ -261,6 +275,7 @@ impl Label {
             members: table,
         };
         label.verify(place)?;
+        place.require_countable("generation", label.generation)?;
         Ok(label)
     }
 
@@ -295,13 +310,20 @@ impl Label {
         let count = self.members.len();
         place.require((1..=MEMBERS_MAX).contains(&count), "1 to 32 members", count)?;
         let region = self.region_bytes;
-        let holds = region.is_power_of_two() && region >= REGION_BYTES_MIN;
-        place.require(holds, "region_bytes a power of two of at least 1 MiB", region)?;
+        let holds =
+            region.is_power_of_two() && (REGION_BYTES_MIN..=REGION_BYTES_MAX).contains(&region);
+        place.require(holds, "region_bytes a power of two from 1 MiB to 2^60", region)?;
         let length = self.stack.len();
         place.require(length <= STACK_BYTES_MAX, "a stack of at most 4096 bytes", length)?;
         for (i, member) in self.members.iter().enumerate() {
             let twice = self.members[..i].iter().any(|other| other.id == member.id);
             place.require(!twice, "each member once", format!("{:032x}", member.id))?;
+            let data_bytes = member.data_bytes;
+            place.require(
+                data_bytes <= DATA_BYTES_MAX,
+                "data_bytes of at most 2^56",
+                data_bytes,
+            )?;
             let length = member.path.len();
             place.require(length <= PATH_BYTES_MAX, "a path of at most 216 bytes", length)?;
         }
@@ -399,10 +421,12 @@ impl Regions {
         place.require(address == place.address, "its own address", address)?;
         let count = get_u32(b, layout::COUNT);
         place.require(count as usize <= REGIONS_MAX, "at most 32256 regions", count)?;
+        let sequence = get(b, layout::SEQUENCE);
+        place.require_countable("sequence", sequence)?;
         let map = |field: Field| b[field.offset..field.end()].into();
         let regions = Regions {
             array_id: get_u128(b, layout::REGIONS_ARRAY_ID),
-            sequence: get(b, layout::SEQUENCE),
+            sequence,
             count,
             open: map(layout::OPEN),
             stale: map(layout::STALE),

@@ -182,6 +182,8 @@ impl Record {
             entries.push(entry);
         }
         let (sequence, epoch) = (get(b, layout::SEQUENCE), get(b, layout::EPOCH));
+        place.require_countable("sequence", sequence)?;
+        place.require_countable("epoch", epoch)?;
         Ok(Record { id, sequence, epoch, entries })
     }
 

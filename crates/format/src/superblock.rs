@@ -200,6 +200,7 @@ impl Superblock {
             catalogue_zones: decode_zones(place, b)?,
         };
         superblock.verify(place)?;
+        place.require_countable("generation", superblock.generation)?;
         Ok(superblock)
     }
 

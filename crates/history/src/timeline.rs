@@ -281,10 +281,22 @@ impl Timeline {
     /// at most `limit` in all. Of runs that cannot be read there are none.
     pub fn alike(&self, store: &Store, like: (u64, u32), limit: usize, out: &mut Vec<Entry>) {
         let key = Key { level: 0, index: like.0 };
-        let is_alike = |e: &Entry| e.key == key && e.crc == like.1 && !e.location.is_hole();
-        out.extend(self.pending_entries().into_iter().filter(is_alike));
-        out.truncate(limit);
-        for run in self.runs() {
+        let is_alike = |e: &&Entry| e.key == key && e.crc == like.1 && !e.location.is_hole();
+        let runs = {
+            let state = self.state.read();
+            // Not copied: this is asked for each of many blocks when a device loses many.
+            let mut take = |part: &Pending| {
+                let left = limit.saturating_sub(out.len());
+                out.extend(part.block_entries().iter().rev().filter(is_alike).take(left));
+            };
+            take(&state.active.lock());
+            state.frozen.iter().rev().for_each(|part| take(part));
+            state.runs.clone()
+        };
+        for run in runs {
+            if out.len() >= limit {
+                return;
+            }
             let _ = run.alike(store, like, limit, out);
         }
     }

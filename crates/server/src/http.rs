@@ -281,6 +281,7 @@ fn api_routes() -> OpenApiRouter<Context> {
         .routes(routes!(marks::delete))
         .routes(routes!(pool::show))
         .routes(routes!(pool::replace))
+        .routes(routes!(pool::grow))
         .routes(routes!(pool::add_spare, pool::remove_spare))
         .routes(routes!(pool::scrub, pool::stop_scrub, pool::set_scrub))
         .routes(routes!(pool::audit));

@@ -16,11 +16,11 @@ use block::{
     Added, Array, ArrayError, BlockDevice, Candidate, CryptKey, Identities, KeySource, Layout,
     Materials, MediaDevice, Together,
 };
-use env::{Clock, Entropy, FileMedia, RealClock, RealEntropy};
+use env::{Clock, Entropy, FileMedia, RealClock, RealEntropy, RealFiles};
 use format::label::AREA_BYTES;
 use parking_lot::Mutex;
 use ring::rand::SecureRandom;
-use volume::Pool;
+use volume::{Pool, PoolOptions};
 
 use crate::StartError;
 use crate::pool_files::{at, format_of, is_blank, machine};
@@ -78,7 +78,7 @@ fn candidates(dir: &Path, layout: &Layout) -> Result<Vec<Candidate>, StartError>
 }
 
 /// Makes the pool in `dir` larger, by members that are or become longer and by a stack behind what
-/// there is. Returns its bytes before and after.
+/// there is. Returns its bytes before and after. It can be done again when it was interrupted.
 pub(crate) fn grow(
     dir: &Path,
     layout: &Layout,
@@ -86,23 +86,25 @@ pub(crate) fn grow(
     size_bytes: Option<u64>,
 ) -> Result<(u64, u64), StartError> {
     let added: Option<Stack> = added.map(|text| text.parse().map_err(unreadable)).transpose()?;
+    let before = finished(dir, layout, added.as_ref())?;
     let grown = match &added {
-        None => layout.clone(),
-        Some(added) => checked(&layout.followed_by(added))?,
+        None => before.clone(),
+        Some(added) => checked(&before.followed_by(added))?,
     };
     if added.is_none()
         && let Some(bytes) = size_bytes
     {
-        lengthen(dir, layout, bytes)?;
+        lengthen(dir, &before, bytes)?;
     }
     // Nobody serves it, or this fails: before anything is made or written.
-    let there = candidates(dir, layout)?;
+    let there = candidates(dir, &before)?;
     let mut made = Vec::new();
     let new = new_members(dir, added.as_ref(), size_bytes, &mut made);
     let outcome = new.and_then(|new| {
         // First where to look: devices without a label are no members yet, and do no harm there.
         write_layout(dir, &grown)?;
-        grow_array(there, added.as_ref().map(|stack| Added { stack, candidates: new }))
+        let new = added.as_ref().map(|stack| Added { stack, candidates: new });
+        grow_array(there, new)
     });
     if !matches!(outcome, Ok(()) | Err(StartError::Path { .. })) {
         // Nothing was written. Where a device failed new members may be needed by now.
@@ -119,6 +121,67 @@ pub(crate) fn grow(
     let bytes = Pool::grow(&device).map_err(StartError::Pool)?;
     array.close().map_err(|e| of_array(e.into()))?;
     Ok(bytes)
+}
+
+/// Makes the pool in `dir`, which is served, larger by a stack over new members. Where it was begun
+/// before and not completed, it is completed.
+pub(crate) fn grow_online(
+    dir: &Path,
+    pool: &Pool,
+    added: &str,
+    size_bytes: Option<u64>,
+) -> Result<(), StartError> {
+    let _changing = CHANGING.lock();
+    let layout = on_members(dir)?;
+    let added: Stack = added.parse().map_err(unreadable)?;
+    let is_member = |name: &&str| is_known(pool, &dir.join(name));
+    let before = match layout.without_last() {
+        // It was to be added once: what is no member by now is none.
+        Some((before, last)) if last == added || !last.members().iter().any(is_member) => before,
+        _ => layout.clone(),
+    };
+    let grown = checked(&before.followed_by(&added))?;
+    let mut made = Vec::new();
+    let is_there = added.members().iter().all(is_member);
+    let new = match is_there {
+        true => Ok(None),
+        false => new_members(dir, Some(&added), size_bytes, &mut made).map(Some),
+    };
+    let outcome = new.and_then(|new| {
+        // First where to look: devices without a label are no members yet, and do no harm there.
+        write_layout(dir, &grown)?;
+        let added = new.map(|candidates| Added { stack: &added, candidates });
+        with_materials(|materials| pool.grow_online(added, materials)).map_err(StartError::Pool)
+    });
+    if outcome.is_err() && !added.members().iter().any(is_member) {
+        // None of them is a member, and nobody else uses them.
+        write_layout(dir, &layout)?;
+        made.iter().for_each(|path| drop(fs::remove_file(path)));
+    }
+    match outcome? {
+        (from, to) if to > from => Ok(()),
+        _ => Err(StartError::setting("there is nothing to grow by", "it was added before")),
+    }
+}
+
+/// What the pool in `dir` lies on, without what is added now and may have been before, and without
+/// what was to be added once and never was.
+fn finished(dir: &Path, layout: &Layout, added: Option<&Stack>) -> Result<Layout, StartError> {
+    let Some((before, last)) = layout.without_last() else { return Ok(layout.clone()) };
+    if added == Some(&last) {
+        return Ok(before);
+    }
+    let strangers = block::strangers(candidates(dir, layout)?).map_err(of_array)?;
+    let is_stranger = |name: &&str| strangers.iter().any(|s| Path::new(s) == dir.join(name));
+    if !last.members().iter().all(is_stranger) {
+        return Ok(layout.clone());
+    }
+    if added.is_some() {
+        return Ok(before);
+    }
+    let text = format!("{last} was to be added to the pool, which was not finished");
+    let hint = format!("give `--add '{last}'` again, or take it out of pool.stack");
+    Err(StartError::setting(text, &hint))
 }
 
 /// Makes the members that are files so long, if they are shorter.
@@ -139,7 +202,8 @@ fn new_members(
 ) -> Result<Vec<Candidate>, StartError> {
     let member = |name: &str| {
         let path = dir.join(name);
-        let device = Some(member_at(&path, size_bytes, made)?);
+        // Whether it is blank, or was claimed by a growth that was interrupted, is looked at later.
+        let device = Some(device_at(&path, size_bytes, made)?);
         Ok(Candidate { path: path.display().to_string(), device })
     };
     added.map_or_else(Vec::new, Stack::members).into_iter().map(member).collect()
@@ -148,9 +212,28 @@ fn new_members(
 fn grow_array(there: Vec<Candidate>, added: Option<Added<'_>>) -> Result<(), StartError> {
     let entropy = RealEntropy::default();
     let mut random = || u128::from(entropy.next_u64()) << 64 | u128::from(entropy.next_u64());
-    let identities = Identities { random: &mut random, now: RealClock::new().wall() };
-    let grown = with_materials(|materials| Array::grow(there, added, identities, materials));
-    grown.map(drop).map_err(of_array)
+    let now = RealClock::new().wall();
+    let mut grow = || {
+        let identities = Identities { random: &mut random, now };
+        let (there, added) = (there.clone(), added.clone());
+        with_materials(|materials| Array::grow(there, added, identities, materials)).map(drop)
+    };
+    match grow() {
+        Err(ArrayError::NotClosed) => {
+            settle(there.iter().chain(added.iter().flat_map(|added| &added.candidates)))?;
+            grow().map_err(of_array)
+        }
+        outcome => outcome.map_err(of_array),
+    }
+}
+
+/// Looks at what was in flight when a pool was used last, as at a start, and closes it.
+fn settle<'c>(members: impl Iterator<Item = &'c Candidate>) -> Result<(), StartError> {
+    let members = members.cloned().collect();
+    let array = with_materials(|materials| Array::open(members, materials)).map_err(of_array)?;
+    let files = Arc::new(RealFiles);
+    let pool = Pool::open_array(array, machine(), PoolOptions::default(), files);
+    pool.and_then(|pool| pool.close()).map_err(StartError::Pool)
 }
 
 /// Puts a blank file or disk in the place of a member of the pool in `dir`. One that is not there
@@ -227,7 +310,10 @@ pub(crate) fn remove_spare(dir: &Path, pool: &Pool, spare: &str) -> Result<(), S
     let _changing = CHANGING.lock();
     let mut layout = on_members(dir)?;
     let path = dir.join(spare);
-    pool.remove_spare(&path.display().to_string()).map_err(StartError::Pool)?;
+    if is_known(pool, &path) || !layout.spares.iter().any(|name| dir.join(name) == path) {
+        pool.remove_spare(&path.display().to_string()).map_err(StartError::Pool)?;
+    }
+    // Else it was taken away before, and this could not be written.
     layout.spares.retain(|name| dir.join(name) != path);
     write_layout(dir, &layout)
 }
@@ -327,6 +413,20 @@ fn member_at(
     size_bytes: Option<u64>,
     made: &mut Vec<PathBuf>,
 ) -> Result<Arc<dyn BlockDevice>, StartError> {
+    let device = device_at(path, size_bytes, made)?;
+    if !is_blank(&*device).map_err(|e| at(path, e))? {
+        let text = format!("{} is not blank: its first MiB holds something", path.display());
+        return Err(StartError::setting(text, "wipe it first if nobody needs what is there"));
+    }
+    Ok(device)
+}
+
+/// What is at a path; made where there is nothing, or an empty file.
+fn device_at(
+    path: &Path,
+    size_bytes: Option<u64>,
+    made: &mut Vec<PathBuf>,
+) -> Result<Arc<dyn BlockDevice>, StartError> {
     let media = match fs::metadata(path) {
         Err(e) if e.kind() == io::ErrorKind::NotFound => {
             let Some(size_bytes) = size_bytes else {
@@ -342,14 +442,15 @@ fn member_at(
             let text = format!("{} is neither a block device nor a file", path.display());
             return Err(StartError::setting(text, ""));
         }
-        Ok(_) => FileMedia::open(path).map_err(|e| at(path, e))?,
+        Ok(found) => {
+            if let Some(bytes) = size_bytes.filter(|_| found.is_file() && found.len() == 0) {
+                // Whoever made it was interrupted.
+                FileMedia::lengthen(path, bytes).map_err(|e| at(path, e))?;
+            }
+            FileMedia::open(path).map_err(|e| at(path, e))?
+        }
     };
-    let device: Arc<dyn BlockDevice> = Arc::new(MediaDevice::new(Arc::new(media)));
-    if !is_blank(&*device).map_err(|e| at(path, e))? {
-        let text = format!("{} is not blank: its first MiB holds something", path.display());
-        return Err(StartError::setting(text, "wipe it first if nobody needs what is there"));
-    }
-    Ok(device)
+    Ok(Arc::new(MediaDevice::new(Arc::new(media))))
 }
 
 /// Runs what needs keys, random numbers or time for layers.
@@ -382,6 +483,7 @@ fn read_key(source: &KeySource) -> Result<CryptKey, String> {
 fn of_array(error: ArrayError) -> StartError {
     match error {
         ArrayError::Refused { what, hint } => StartError::setting(what, &hint),
+        ArrayError::NotClosed => StartError::setting(error.to_string(), "start the server once"),
         ArrayError::Device(error) => {
             StartError::Path { path: PathBuf::from(error.device), source: error.source }
         }

@@ -3,10 +3,14 @@
 
 use std::sync::Arc;
 
-use block::{Array, ArrayError, BlockDevice, Candidate, MemberStatus, SpareStatus, Standing};
+use block::{
+    Added, Array, ArrayError, BlockDevice, Candidate, Identities, Materials, MemberStatus,
+    SpareStatus, Standing,
+};
 use env::Files;
 
 use crate::core::Core;
+use crate::pool::{reserve_of, zones_within};
 use crate::{Error, ErrorKind, Machine, Pool, PoolOptions, Result};
 
 impl Pool {
@@ -79,6 +83,51 @@ impl Pool {
         let array = self.core.array.get().ok_or_else(not_on_members)?;
         array.remove_spare(path).map_err(of_array)?;
         self.core.note_members_now()
+    }
+
+    /// Makes the pool larger while it is used: by a stack over blank devices, behind what there is,
+    /// if one is given, and by what an earlier growth left unused. Returns its bytes before and
+    /// after.
+    ///
+    /// # Errors
+    /// `Invalid` with what is wrong: then it is as large as it was; `Refused`, `Io`.
+    pub fn grow_online(
+        &self,
+        added: Option<Added<'_>>,
+        materials: &Materials<'_>,
+    ) -> Result<(u64, u64)> {
+        self.check_open()?;
+        let core = &self.core;
+        let array = core.array.get().ok_or_else(not_on_members)?;
+        if core.store.has_failed() {
+            return Err(history::Error::refused().into());
+        }
+        let what = added.as_ref().map(|added| added.stack.to_string());
+        if let Some(added) = added {
+            let now = core.machine.clock.wall();
+            let identities = Identities { random: &mut || self.new_id(), now };
+            array.add(added, identities, materials).map_err(of_array)?;
+        }
+        // One at a time: whoever asks for zones sees the old number or the new one.
+        let books = core.books.lock();
+        let superblock = core.media.superblock();
+        let before = superblock.device_bytes;
+        let count = zones_within(array.len_bytes(), superblock.zone_bytes);
+        let after = u64::from(count) * superblock.zone_bytes;
+        if after <= before {
+            return Ok((before, before));
+        }
+        core.media.set_device_bytes(after).map_err(|error| {
+            core.store.fail();
+            Error::from(error)
+        })?;
+        core.store.extend_zones(count, reserve_of(count, superblock.zone_bytes));
+        drop(books);
+        let by = what.map_or_else(String::new, |stack| format!(", by {stack}"));
+        // It is larger, whether or not that can be written down.
+        let _ = core.note("pool-grow", "", format!("from {before} to {after} bytes{by}"));
+        core.note_members_now()?;
+        Ok((before, after))
     }
 
     fn new_id(&self) -> u128 {
@@ -162,6 +211,7 @@ fn not_on_members() -> Error {
 fn of_array(error: ArrayError) -> Error {
     match error {
         ArrayError::Refused { what, hint } => Error::new(ErrorKind::Invalid, what).with_hint(hint),
+        error @ ArrayError::NotClosed => Error::new(ErrorKind::Invalid, error.to_string()),
         ArrayError::Device(error) => error.into(),
     }
 }

@@ -72,6 +72,11 @@ pub fn reserve_of(total: u32, zone_bytes: u64) -> u32 {
     (total / 50).clamp(6, 64) + catalogue.min(total / 4)
 }
 
+/// How many zones a pool on so many bytes can have.
+pub fn zones_within(device_bytes: u64, zone_bytes: u64) -> u32 {
+    u32::try_from(device_bytes / zone_bytes).unwrap_or(u32::MAX)
+}
+
 /// Reads the superblock: the newest sound copy.
 ///
 /// # Errors
@@ -130,8 +135,8 @@ impl Pool {
             return Err(Error::new(ErrorKind::Unusable, text));
         }
         let before = superblock.device_bytes;
-        let count = (device.len_bytes() / superblock.zone_bytes).min(u64::from(u32::MAX));
-        superblock.device_bytes = count * superblock.zone_bytes;
+        let count = zones_within(device.len_bytes(), superblock.zone_bytes);
+        superblock.device_bytes = u64::from(count) * superblock.zone_bytes;
         if superblock.device_bytes > before {
             // Both pairs of copies: none is left that says less.
             for _ in 0..2 {

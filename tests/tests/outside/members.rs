@@ -3,6 +3,8 @@
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
+use std::process::Stdio;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
@@ -125,7 +127,11 @@ fn write_to(server: &Server, volume: &str, random: &mut Random, image: &mut Imag
 }
 
 fn check(server: &Server, image: &Image) -> Result<()> {
-    let mut client = server.connect("v")?;
+    check_of(server, "v", image)
+}
+
+fn check_of(server: &Server, volume: &str, image: &Image) -> Result<()> {
+    let mut client = server.connect(volume)?;
     for offset in (0..VOLUME_BYTES).step_by(1 << 20) {
         let bytes = client.read(offset, 1 << 20)?;
         ensure!(bytes == image.read(offset, 1 << 20), "other bytes at {offset}");
@@ -358,6 +364,170 @@ fn a_pool_grows_by_new_members_and_has_everything() -> Result<()> {
     fs::remove_file(pool.join("d.img"))?;
     server.up()?;
     check(&server, &image)
+}
+
+#[test]
+fn a_pool_grows_while_it_is_written_to_and_has_everything() -> Result<()> {
+    let mut random = Random::new(seed("grown online"));
+    let folder = folder()?;
+    let mut server = on("mirror(a.img, b.img)", &folder)?;
+    server.run(&["volume", "create", "v", "--size", "16MiB"])?;
+    server.run(&["volume", "create", "w", "--size", "16MiB"])?;
+    let pool = server.pool().to_owned();
+    let size = |server: &Server| -> Result<u64> {
+        status(server)?["size_bytes"].as_u64().context("a size")
+    };
+    let before = size(&server)?;
+    let add = |server: &Server, part: &str| {
+        server.output(&["pool", "grow", "--add", part, "--size", "256MiB"])
+    };
+    for part in ["stripe(c.img, d.img)", "mirror(c.img, b.img)", "mirror(c.img"] {
+        ensure!(!add(&server, part)?.status.success(), "{part} was added");
+    }
+    ensure!(!pool.join("c.img").exists() && !pool.join("d.img").exists(), "what was made is there");
+    ensure!(size(&server)? == before, "it is as large as it was");
+
+    let stop = AtomicBool::new(false);
+    let mut image = Image::zeros(VOLUME_BYTES);
+    let written = std::thread::scope(|scope| -> Result<Image> {
+        let (server, stop) = (&server, &stop);
+        let writer = scope.spawn(move || -> Result<Image> {
+            let mut random = Random::new(seed("beside growth"));
+            let mut image = Image::zeros(VOLUME_BYTES);
+            while !stop.load(Ordering::SeqCst) {
+                write_to(server, "w", &mut random, &mut image)?;
+            }
+            Ok(image)
+        });
+        let mut grow = || -> Result<()> {
+            for part in ["mirror(c.img, d.img)", "parity(e.img, f.img, g.img)"] {
+                write_some(server, &mut random, &mut image)?;
+                server.run(&["pool", "grow", "--add", part, "--size", "256MiB"])?;
+                write_some(server, &mut random, &mut image)?;
+            }
+            Ok(())
+        };
+        let outcome = grow();
+        stop.store(true, Ordering::SeqCst);
+        let written = writer.join().expect("no panic")?;
+        outcome.map(|()| written)
+    })?;
+    let grown = size(&server)?;
+    ensure!(grown > before + (600 << 20), "{grown} bytes were {before}");
+    let again = add(&server, "parity(e.img, f.img, g.img)")?;
+    let said = String::from_utf8_lossy(&again.stderr).into_owned();
+    ensure!(!again.status.success() && said.contains("nothing to grow by"), "{said}");
+    let audit = server.run(&["pool", "audit"])?;
+    ensure!(audit.contains("pool-grow") && audit.contains("mirror(c.img, d.img)"), "{audit}");
+    let text = fs::read_to_string(pool.join("pool.stack"))?;
+    let wanted = "concat(mirror(a.img, b.img), mirror(c.img, d.img), parity(e.img, f.img, g.img))";
+    ensure!(text.trim() == wanted, "{text}");
+    // So much that the new members have some of it.
+    for _ in 0..30 {
+        write_some(&server, &mut random, &mut image)?;
+    }
+    server.kill();
+    server.up()?;
+    ensure!(size(&server)? == grown, "{} bytes", size(&server)?);
+    check(&server, &image)?;
+    check_of(&server, "w", &written)?;
+    server.stop()?;
+    for lost in ["a.img", "d.img", "f.img"] {
+        fs::remove_file(pool.join(lost))?;
+    }
+    server.up()?;
+    ensure!(status(&server)?["state"] == "degraded", "{}", status(&server)?["state"]);
+    check(&server, &image)?;
+    check_of(&server, "w", &written)
+}
+
+#[test]
+fn a_growth_that_was_not_completed_is_told_and_completed_while_the_server_runs() -> Result<()> {
+    let mut random = Random::new(seed("begun"));
+    let folder = folder()?;
+    let mut server = on("mirror(a.img, b.img)", &folder)?;
+    server.run(&["volume", "create", "v", "--size", "16MiB"])?;
+    let mut image = Image::zeros(VOLUME_BYTES);
+    write_some(&server, &mut random, &mut image)?;
+    let pool = server.pool().to_owned();
+    server.stop()?;
+    // As a crash leaves it before anything is written to the new ones.
+    fs::write(pool.join("pool.stack"), "concat(mirror(a.img, b.img), mirror(c.img, d.img))\n")?;
+    File::create(pool.join("c.img"))?.set_len(128 << 20)?;
+    File::create(pool.join("d.img"))?;
+    let dir = pool.display().to_string();
+    let refused = server.output(&["pool", "grow", "--pool", &dir])?;
+    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+    ensure!(said.contains("--add 'mirror(c.img, d.img)'"), "{said}");
+    server.up()?;
+    check(&server, &image)?;
+    let audit = server.run(&["pool", "audit"])?;
+    ensure!(audit.contains("member-ignored") && audit.contains("pool grow"), "{audit}");
+    let before = status(&server)?["size_bytes"].as_u64().context("a size")?;
+    server.run(&["pool", "grow", "--add", "mirror(c.img, d.img)", "--size", "128MiB"])?;
+    let after = status(&server)?["size_bytes"].as_u64().context("a size")?;
+    ensure!(after >= before + (120 << 20), "{after} bytes were {before}");
+    write_some(&server, &mut random, &mut image)?;
+    server.kill();
+    server.up()?;
+    check(&server, &image)
+}
+
+#[test]
+fn a_growth_that_is_killed_is_completed_by_the_same_command() -> Result<()> {
+    let mut random = Random::new(seed("killed growth"));
+    let folder = folder()?;
+    let mut server = on("integrity(mirror(a.img, b.img))", &folder)?;
+    server.run(&["volume", "create", "v", "--size", "16MiB"])?;
+    let mut image = Image::zeros(VOLUME_BYTES);
+    write_some(&server, &mut random, &mut image)?;
+    let pool = server.pool().to_owned();
+    let dir = pool.display().to_string();
+    let mut stack = String::from("integrity(mirror(a.img, b.img))");
+    let (mut killed, mut number) = (0, 0);
+    // Later and later, until one is not killed. Some are begun over what a server left open.
+    for wait in (0..).step_by(2) {
+        if number % 3 == 0 {
+            server.kill()
+        } else {
+            server.stop()?
+        }
+        let part = format!("mirror(c{number}.img, d{number}.img)");
+        let grow = ["pool", "grow", "--pool", &dir, "--add", &part, "--size", "64MiB"];
+        let mut growth =
+            server.command(&grow).stdout(Stdio::null()).stderr(Stdio::null()).spawn()?;
+        std::thread::sleep(Duration::from_millis(wait));
+        let is_done = growth.try_wait()?.is_some();
+        growth.kill()?;
+        ensure!(growth.wait()?.success() || !is_done, "{part} was refused");
+        if !is_done {
+            killed += 1;
+            if number % 2 == 0 {
+                server.up()?;
+                check(&server, &image)?;
+                write_some(&server, &mut random, &mut image)?;
+                server.stop()?;
+            }
+            let again = server.output(&grow)?;
+            let said = String::from_utf8_lossy(&again.stderr).into_owned();
+            ensure!(again.status.success() || said.contains("nothing to grow by"), "{said}");
+        }
+        stack += &format!(", {part}");
+        server.up()?;
+        let text = fs::read_to_string(pool.join("pool.stack"))?;
+        ensure!(text.trim() == format!("concat({stack})"), "{text}");
+        ensure!(status(&server)?["state"] == "online", "{}", status(&server)?);
+        let bytes = status(&server)?["size_bytes"].as_u64().context("a size")?;
+        number += 1;
+        ensure!(bytes >= (240 + 60 * number) << 20, "{bytes} bytes with {number} parts");
+        check(&server, &image)?;
+        write_some(&server, &mut random, &mut image)?;
+        if is_done || number == 14 {
+            break;
+        }
+    }
+    ensure!(killed > 0, "nothing was killed");
+    Ok(())
 }
 
 #[test]

@@ -17,12 +17,25 @@ pub(super) struct Book {
     /// Regions that stale members have still to get, and how far the first of them is done.
     behind: Box<[u8]>,
     behind_from: u64,
+    /// Whether a layer keeps something beside the data of regions that nobody uses.
+    keeps_beside: bool,
 }
 
+/// What members have, or had: the label, the maps, and whether a layer keeps something beside its
+/// data.
+pub(super) type Former = (Label, Regions, bool);
+
 impl Book {
-    pub fn new(label: Label, regions: Regions) -> Book {
+    pub fn new(label: Label, regions: Regions, keeps_beside: bool) -> Book {
         let behind = vec![0; regions.stale.len()].into_boxed_slice();
-        Book { label, regions, is_changed: false, behind, behind_from: 0 }
+        Book { label, regions, is_changed: false, behind, behind_from: 0, keeps_beside }
+    }
+
+    /// Takes what the members are to have from now on; returns what they had.
+    pub fn change(&mut self, (label, regions, keeps): (Label, Regions, bool)) -> Former {
+        let label = std::mem::replace(&mut self.label, label);
+        let regions = std::mem::replace(&mut self.regions, regions);
+        (label, regions, std::mem::replace(&mut self.keeps_beside, keeps))
     }
 
     /// Sets the marks of regions that are about to be written; says whether the members have them
@@ -111,20 +124,21 @@ impl Book {
     }
 
     /// Begins anew with what stale members have still to get; says how many regions that are.
-    /// What was never written need not be copied.
+    /// What was never written need not be copied, but what layers keep beside it.
     pub fn begin_behind(&mut self) -> u64 {
         for (i, behind) in self.behind.iter_mut().enumerate() {
-            *behind = (self.regions.stale[i] | self.regions.open[i]) & self.regions.used[i];
+            let used = if self.keeps_beside { u8::MAX } else { self.regions.used[i] };
+            *behind = (self.regions.stale[i] | self.regions.open[i]) & used;
         }
         self.behind_from = 0;
         u64::from(count(&self.behind))
     }
 
-    /// The next region to bring up to date, and from which byte of it.
-    pub fn next_behind(&self) -> Option<(usize, u64)> {
+    /// The next region to bring up to date, from which byte of it, and whether it is used.
+    pub fn next_behind(&self) -> Option<(usize, u64, bool)> {
         let byte = self.behind.iter().position(|&byte| byte != 0)?;
         let region = byte * 8 + self.behind[byte].trailing_zeros() as usize;
-        Some((region, self.behind_from))
+        Some((region, self.behind_from, is_set(&self.regions.used, region)))
     }
 
     /// Notes how far a region is up to date; says how many are left when it is done.
@@ -143,6 +157,10 @@ impl Book {
 
     /// Notes that somebody has nothing of what was written.
     pub fn all_is_stale(&mut self) {
+        if self.keeps_beside {
+            (0..self.regions.count as usize)
+                .for_each(|region| set(&mut self.regions.stale, region));
+        }
         for (stale, used) in self.regions.stale.iter_mut().zip(&self.regions.used) {
             *stale |= used;
         }

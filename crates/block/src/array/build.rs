@@ -6,7 +6,7 @@ use std::sync::Arc;
 use format::label::Member;
 
 use super::opening::ArrayError;
-use super::{Shared, number_of};
+use super::{MemberDevice, Shared, number_of};
 use crate::layers::{
     CryptDevice, CryptError, CryptKey, DelayDevice, IntegrityDevice, IntegrityOptions, Keeper,
     KeySource, Layout, MirrorDevice, ParityDevice, Pause, Side, Standing, StripeDevice,
@@ -43,9 +43,11 @@ type Device = Arc<dyn BlockDevice>;
 
 /// Whether layers that keep something on what is below them are made, or are there.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Making {
+pub(super) enum Making<'a> {
     New,
     There,
+    /// There, on members that were these before some of them became longer.
+    Longer(&'a [Member]),
 }
 
 /// How long the top of a stack is.
@@ -67,23 +69,22 @@ pub(super) fn top_bytes(stack: &Stack, members: &[Member]) -> u64 {
     }
 }
 
-/// Builds the layers of a stack whose members are numbers.
+/// Builds the layers of a stack whose members are numbers of these.
 pub(super) fn build(
     shared: &Arc<Shared>,
+    members: &[Arc<MemberDevice>],
     stack: &Stack,
     materials: &Materials<'_>,
-    making: Making,
+    making: Making<'_>,
 ) -> std::result::Result<Device, ArrayError> {
     let all = |below: &[Stack]| {
         below
             .iter()
-            .map(|s| build(shared, s, materials, making))
+            .map(|s| build(shared, members, s, materials, making))
             .collect::<std::result::Result<Vec<_>, _>>()
     };
     Ok(match stack {
-        Stack::Member(number) => {
-            Arc::<super::MemberDevice>::clone(&shared.members[number_of(number)]) as Device
-        }
+        Stack::Member(number) => Arc::<MemberDevice>::clone(&members[number_of(number)]) as Device,
         Stack::Stripe { chunk_bytes, below } => {
             let stripe = StripeDevice::new(all(below)?, *chunk_bytes);
             Arc::new(stripe.asked(materials.together))
@@ -102,22 +103,24 @@ pub(super) fn build(
             Arc::new(parity(shared, layout(stack), devices, below, making)?)
         }
         Stack::Integrity { mismatch, below } => {
-            let device = build(shared, below, materials, making)?;
+            let device = build(shared, members, below, materials, making)?;
             let options = IntegrityOptions { mismatch: *mismatch, ..IntegrityOptions::default() };
             if making == Making::New {
                 let mut id = [0; 16];
                 (materials.random)(&mut id);
                 IntegrityDevice::format(&device, u128::from_le_bytes(id))?;
             }
+            if let Making::Longer(before) = making {
+                IntegrityDevice::extend(&device, top_bytes(below, before))?;
+            }
             let bytes = IntegrityDevice::<Device>::bytes_above(device.len_bytes());
-            IntegrityDevice::extend(&device)?;
             match IntegrityDevice::open(Arc::clone(&device), options, Arc::clone(&shared.ledger)) {
                 Ok(device) => Arc::new(device),
                 Err(error) => missing(shared, below, bytes, error)?,
             }
         }
         Stack::Crypt { key, below } => {
-            let device = build(shared, below, materials, making)?;
+            let device = build(shared, members, below, materials, making)?;
             let bytes = CryptDevice::<Device>::bytes_above(device.len_bytes());
             match crypt(&device, key, materials, making) {
                 Ok(device) => device,
@@ -130,7 +133,7 @@ pub(super) fn build(
             }
         }
         Stack::Delay { delays, below } => {
-            let device = build(shared, below, materials, making)?;
+            let device = build(shared, members, below, materials, making)?;
             Arc::new(DelayDevice::new(device, *delays, Arc::clone(&materials.pause)))
         }
     })
@@ -146,7 +149,7 @@ fn parity(
     layout: Layout,
     devices: Vec<Device>,
     below: &[Stack],
-    making: Making,
+    making: Making<'_>,
 ) -> Result<ParityDevice> {
     let keeper = Arc::<Shared>::clone(shared) as Arc<dyn Keeper>;
     let ledger = Arc::clone(&shared.ledger);
@@ -188,7 +191,7 @@ fn crypt(
     device: &Device,
     source: &KeySource,
     materials: &Materials<'_>,
-    making: Making,
+    making: Making<'_>,
 ) -> std::result::Result<Device, CryptError> {
     let key = (materials.key)(source).map_err(|text| CryptError::KeySource {
         text: format!("{source} ({text})"),

@@ -1,19 +1,31 @@
 //! Members that became longer, and more of them: the array grows by what is new at its end.
 //!
-//! Nothing is in use meanwhile. What is new is written first, then the maps for the new length, the
-//! labels of new members, and those of the others: whichever of the labels is found, the stack that
-//! it names is there, and maps that fit it.
+//! Nothing is in use meanwhile. What is new is written first: the labels with which new members are
+//! *claimed*, of generation 0, which no other label has and which never count; what layers keep on
+//! what is new; the maps for the new length. Then the labels of those that are there: the first of
+//! these makes the array longer, and opening it gives the others the same. Before that the array is
+//! as it was, and growing it can be begun again, over what was claimed.
 
-use format::label::{self, AREA_BYTES, Label, MEMBERS_MAX, Member, MemberStanding, Regions};
+use std::sync::atomic::Ordering;
+
+use format::label::{
+    self, AREA_BYTES, DATA_BYTES_MAX, Label, MEMBERS_MAX, Member, MemberStanding, Regions,
+};
 
 use super::build::{Making, build, top_bytes};
-use super::opening::{Found, devices_of, find, known_of, members_of, newest_maps, noted, refused};
+use super::opening::{
+    Found, Known, devices_of, find, members_of, newest_maps, noted, read_label, refused,
+};
 use super::regions::{is_set, set};
-use super::{Array, Identities, Materials, number_of, share};
+use super::{Array, Identities, Materials, Shared, number_of, share};
 use crate::stack::Stack;
-use crate::{ArrayError, BlockDevice, Candidate};
+use crate::{ArrayError, BlockDevice, Candidate, DeviceError};
+
+/// Bytes that a device writes whole or not at all.
+const SECTOR_BYTES: usize = 512;
 
 /// What is added to an array: a stack, and the blank devices that its leaves name in this order.
+#[derive(Clone)]
 pub struct Added<'a> {
     /// The layers over the new members.
     pub stack: &'a Stack,
@@ -24,50 +36,43 @@ pub struct Added<'a> {
 impl Array {
     /// Makes an array longer that nobody uses: by what its members have more than before, and by
     /// what is added behind it. Returns its length before and after; where there is nothing to grow
-    /// by they are the same, and nothing was written.
+    /// by they are the same, and nothing was written. What was added already is not added again.
     ///
     /// # Errors
-    /// `Refused` when a member is not there or not up to date, the array was not closed, or
-    /// what is added protects less than what is there: then nothing was written; the devices'.
+    /// `NotClosed`; `Refused` when a member is not there or not up to date, or what is added is not
+    /// blank or protects less than what is there: then nothing was written; the devices'.
     pub fn grow(
         candidates: Vec<Candidate>,
         added: Option<Added<'_>>,
         identities: Identities<'_>,
         materials: &Materials<'_>,
     ) -> Result<(u64, u64), ArrayError> {
-        let (found, label, stack, _) = known_of(find(candidates)?)?;
+        let (candidates, added) = with_added(candidates, added)?;
+        let Known { found, label, stack, .. } = find(candidates)?.known()?;
         check_all_in(&label, &found)?;
         let maps = newest_maps(&label, &found)?;
         if (0..maps.count as usize).any(|region| is_set(&maps.open, region)) {
-            let what = "the pool was not stopped cleanly";
-            return Err(refused(what, "start the server once and stop it, then try again"));
+            return Err(ArrayError::NotClosed);
         }
         let before = top_bytes(&stack, &label.members);
-        let (mut grown, mut new_stack) = (label.clone(), stack);
-        for one in &found {
-            let row = grown.members.iter().position(|m| m.id == one.label.member_id);
-            let row = row.expect("only what the label names is left");
-            if !may_grow(&new_stack, row) {
-                continue;
-            }
-            let row = &mut grown.members[row];
-            row.data_bytes = row.data_bytes.max(one.device.len_bytes().saturating_sub(AREA_BYTES));
-        }
+        let old_count = members_of(&label).len();
+        let mut grown = label.clone();
+        lengthen(&mut grown, &stack, &found)?;
         let mut devices = devices_of(&grown, found)?;
-        let old_count = members_of(&grown).len();
+        let mut new_stack = stack.clone();
         let mut part = None;
-        if let Some(Added { stack, candidates }) = added {
-            check_as_safe(&new_stack, stack)?;
-            let numbered = add_rows(&mut grown, stack, &candidates, identities)?;
+        if let Some(Added { stack: new, candidates }) = added {
+            check_as_safe(&stack, new)?;
+            for candidate in &candidates {
+                check_free(candidate, label.array_id)?;
+            }
+            let numbered = add_rows(&mut grown, new, &candidates, identities)?;
             let new = candidates.into_iter().map(|c| (c.path, c.device));
             devices.splice(old_count..old_count, new);
             new_stack = new_stack.followed_by(numbered.clone());
             part = Some(numbered);
         }
-        grown.stack = new_stack.to_string();
-        if grown.stack.parse::<Stack>().is_err() {
-            return Err(refused(format!("{} is too much of a stack", grown.stack), ""));
-        }
+        grown.stack = checked(&new_stack)?;
         let after = top_bytes(&new_stack, &grown.members);
         if let Some(part) = part.as_ref().filter(|p| top_bytes(p, &grown.members) == 0) {
             return Err(refused(format!("{part} has no room for anything"), "larger members"));
@@ -75,29 +80,147 @@ impl Array {
         if after <= before {
             return Ok((before, before));
         }
-        let mut maps = wider(&maps, &mut grown, (before, after))?;
-        if !new_stack.has_parity() {
+        let (mut maps, partly) = wider(&maps, &mut grown, (before, after))?;
+        if new_stack.has_parity() {
             // Copies of what was never written need not agree.
-            maps.open.fill(0);
+            partly.into_iter().for_each(|region| set(&mut maps.open, region));
         }
+        let is_longer = grown.members[..old_count] != label.members[..old_count];
         let shared = share(&grown, &new_stack, devices, maps);
+        shared.is_making.store(true, Ordering::SeqCst);
+        shared.claim(old_count)?;
+        if is_longer {
+            build(&shared, &shared.members(), &stack, materials, Making::Longer(&label.members))?
+                .flush()?;
+        }
         if let Some(part) = part {
-            build(&shared, &part, materials, Making::New)?.flush()?;
+            build(&shared, &shared.members(), &part, materials, Making::New)?.flush()?;
         }
         let mut book = shared.book.lock();
         shared.write_regions(&mut book)?;
-        let generation = book.label.generation + 1;
-        for number in old_count..shared.members.len() {
-            let member_id = book.label.members[number].id;
-            let label = Label { member_id, generation, ..book.label.clone() };
-            for copy in label::copies_of_generation(generation) {
-                shared.members[number]
-                    .write_area(label::COPY_OFFSETS[copy], &label.encode(copy))?;
-            }
-        }
+        shared.is_making.store(false, Ordering::SeqCst);
         // One that fails with this is out, like any other time, and the others have it.
         shared.write_labels(&mut book)?;
         Ok((before, after))
+    }
+}
+
+/// The paths of those candidates that are no members or spares of the array that the others are
+/// of: blank, claimed, or members once.
+///
+/// # Errors
+/// As those of opening them.
+pub fn strangers(candidates: Vec<Candidate>) -> Result<Vec<String>, ArrayError> {
+    let found = find(candidates)?;
+    let blank = found.blank.clone();
+    let former = found.known()?.former.into_iter().map(|(path, _)| path);
+    Ok(blank.into_iter().chain(former).collect())
+}
+
+impl Shared {
+    /// Labels the members from a number on so that they are known for what they are to become. A
+    /// sector of each is first: what is torn after it can be told from anybody else's.
+    pub(super) fn claim(&self, from: usize) -> Result<(), DeviceError> {
+        let label = self.book.lock().label.clone();
+        for (number, member) in self.members().into_iter().enumerate().skip(from) {
+            let claim = Label {
+                member_id: label.members[number].id,
+                generation: label::CLAIM_GENERATION,
+                ..label.clone()
+            };
+            let copies = label::copies_of_generation(claim.generation);
+            member.write_area(label::COPY_OFFSETS[0], &claim.encode(0)[..SECTOR_BYTES])?;
+            for copy in copies {
+                member.write_area(label::COPY_OFFSETS[copy], &claim.encode(copy))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Takes what is added for what is there if the newest label names all of it.
+fn with_added(
+    candidates: Vec<Candidate>,
+    added: Option<Added<'_>>,
+) -> Result<(Vec<Candidate>, Option<Added<'_>>), ArrayError> {
+    let Some(added) = added else { return Ok((candidates, None)) };
+    let label = find(candidates.clone())?.known()?.label;
+    let own = |candidate: &Candidate| {
+        let device = candidate.device.as_ref()?;
+        read_label(&**device).ok().filter(|own| own.array_id == label.array_id)
+    };
+    let labels: Vec<Option<Label>> = added.candidates.iter().map(own).collect();
+    let newest = labels.iter().flatten().chain([&label]).max_by_key(|label| label.generation);
+    let newest = newest.unwrap_or(&label);
+    let is_named = |own: &Option<Label>| {
+        own.as_ref().is_some_and(|own| newest.members.iter().any(|m| m.id == own.member_id))
+    };
+    if labels.iter().all(is_named) {
+        return Ok((candidates.into_iter().chain(added.candidates).collect(), None));
+    }
+    match labels.iter().position(is_named) {
+        None => Ok((candidates, Some(added))),
+        Some(at) => {
+            let what = format!("{} is a member already", added.candidates[at].path);
+            Err(refused(what, "`pool inspect` shows the labels"))
+        }
+    }
+}
+
+/// Gives members what they have more than before, where that moves nobody else's.
+fn lengthen(label: &mut Label, stack: &Stack, found: &[Found]) -> Result<(), ArrayError> {
+    for one in found {
+        let row = label.members.iter().position(|m| m.id == one.label.member_id);
+        let row = row.expect("only what the label names is left");
+        if !may_grow(stack, row) {
+            continue;
+        }
+        let data_bytes = one.device.len_bytes().saturating_sub(AREA_BYTES);
+        check_length(&one.path, data_bytes)?;
+        let row = &mut label.members[row];
+        row.data_bytes = row.data_bytes.max(data_bytes);
+    }
+    Ok(())
+}
+
+/// Fails where a member would have more than there may be.
+pub(super) fn check_length(path: &str, data_bytes: u64) -> Result<(), ArrayError> {
+    if data_bytes <= DATA_BYTES_MAX {
+        return Ok(());
+    }
+    let what = format!("{path} has {data_bytes} bytes");
+    Err(refused(what, &format!("at most {DATA_BYTES_MAX} are used of a member")))
+}
+
+/// Fails unless a device is blank, or was claimed by an array that did not come to be longer.
+pub(super) fn check_free(candidate: &Candidate, array_id: u128) -> Result<(), ArrayError> {
+    let path = &candidate.path;
+    let Some(device) = &candidate.device else {
+        return Err(refused(format!("{path} is not there"), ""));
+    };
+    let length = device.len_bytes().min(AREA_BYTES) as usize;
+    let mut head = vec![0; length];
+    device.read_at(0, &mut head)?;
+    if head.iter().all(|&byte| byte == 0) || is_claimed(&head, &**device, array_id) {
+        return Ok(());
+    }
+    let what = format!("{path} is not blank: its first MiB holds something");
+    Err(refused(what, "wipe it first if nobody needs what is there"))
+}
+
+fn is_claimed(head: &[u8], device: &dyn BlockDevice, array_id: u128) -> bool {
+    let is_own = label::array_of(head) == Some(array_id);
+    // Without a sound label it was torn while it was written.
+    let is_claim = |label: Label| label.generation == label::CLAIM_GENERATION;
+    is_own && read_label(device).map_or(true, is_claim)
+}
+
+/// The text of a stack that can be read again.
+pub(super) fn checked(stack: &Stack) -> Result<String, ArrayError> {
+    let text = stack.to_string();
+    match text.parse::<Stack>() {
+        Ok(_) => Ok(text),
+        Err(_) => Err(refused(format!("{text} is too much of a stack"), "")),
     }
 }
 
@@ -129,7 +252,7 @@ fn check_all_in(label: &Label, found: &[Found]) -> Result<(), ArrayError> {
 }
 
 /// Fails where what is added would be the weakest part.
-fn check_as_safe(there: &Stack, added: &Stack) -> Result<(), ArrayError> {
+pub(super) fn check_as_safe(there: &Stack, added: &Stack) -> Result<(), ArrayError> {
     if there.is_redundant() && !added.is_redundant() {
         let what = format!("the pool survives the loss of a member, but {added} does not");
         return Err(refused(what, "add a mirror or a parity"));
@@ -142,7 +265,7 @@ fn check_as_safe(there: &Stack, added: &Stack) -> Result<(), ArrayError> {
 }
 
 /// Gives new members rows before the spares'; returns the stack with their numbers.
-fn add_rows(
+pub(super) fn add_rows(
     label: &mut Label,
     stack: &Stack,
     candidates: &[Candidate],
@@ -159,6 +282,7 @@ fn add_rows(
             let what = format!("{} is too small for a member, or not there", candidate.path);
             return Err(refused(what, "at least 2 MiB"));
         }
+        check_length(&candidate.path, data_bytes)?;
         let row = Member {
             id: (identities.random)(),
             data_bytes,
@@ -177,13 +301,13 @@ fn add_rows(
     Ok(numbered)
 }
 
-/// The maps for a greater length. Where there would be too many regions, several become one. Open
-/// are those that are used and have something that never was: parity was not computed of it.
-fn wider(
+/// The maps for a greater length, and the regions that are used and have something that never was:
+/// parity was not computed of it. Where there would be too many regions, several become one.
+pub(super) fn wider(
     maps: &Regions,
     label: &mut Label,
     (before, bytes): (u64, u64),
-) -> Result<Regions, ArrayError> {
+) -> Result<(Regions, Vec<usize>), ArrayError> {
     let mut fold = 1;
     while bytes.div_ceil(label.region_bytes) > label::REGIONS_MAX as u64 {
         label.region_bytes = label
@@ -196,22 +320,24 @@ fn wider(
     let mut wider = Regions::new(maps.array_id, count);
     wider.sequence = maps.sequence;
     for region in 0..maps.count as usize {
-        if is_set(&maps.used, region) {
-            set(&mut wider.used, region / fold);
-        }
-        if is_set(&maps.stale, region) {
-            set(&mut wider.stale, region / fold);
+        for (old, new) in [
+            (&maps.open, &mut wider.open),
+            (&maps.stale, &mut wider.stale),
+            (&maps.used, &mut wider.used),
+        ] {
+            if is_set(old, region) {
+                set(new, region / fold);
+            }
         }
     }
     let last = (before / (label.region_bytes / fold as u64)) as usize;
     let was_whole = |old: usize| old < last && is_set(&maps.used, old);
-    for region in 0..count as usize {
+    let is_part = |region: &usize| {
         let is_whole = (region * fold..(region + 1) * fold).all(was_whole);
-        if is_set(&wider.used, region) && !is_whole {
-            set(&mut wider.open, region);
-        }
-    }
-    Ok(wider)
+        is_set(&wider.used, *region) && !is_whole
+    };
+    let partly = (0..count as usize).filter(is_part).collect();
+    Ok((wider, partly))
 }
 
 #[cfg(test)]
@@ -237,15 +363,18 @@ mod tests {
         maps.sequence = 77;
         [0, 5, 29_999].into_iter().for_each(|region| set(&mut maps.used, region));
         let bytes = (30_000 << 20, 32_000 << 20);
-        let same = wider(&maps, &mut label, bytes).expect("as they are");
+        let (same, partly) = wider(&maps, &mut label, bytes).expect("as they are");
         assert_eq!((same.count, same.sequence, label.region_bytes), (32_000, 77, 1 << 20));
         assert_eq!(same.used, maps.used);
-        assert!(same.open.iter().all(|&byte| byte == 0), "all that is used was used as a whole");
-        let cut =
-            wider(&maps, &mut label, ((30_000 << 20) - 7, 32_000 << 20)).expect("as they are");
-        assert!(is_set(&cut.open, 29_999), "its end is new");
-        let wide = wider(&maps, &mut label, (30_000 << 20, 100_000 << 20)).expect("four in one");
-        assert!([0, 1, 7499].into_iter().all(|region| is_set(&wide.open, region)));
+        assert!(partly.is_empty(), "all that is used was used as a whole");
+        let cut = ((30_000 << 20) - 7, 32_000 << 20);
+        let (_, partly) = wider(&maps, &mut label, cut).expect("as they are");
+        assert_eq!(partly, [29_999], "its end is new");
+        set(&mut maps.open, 5);
+        let (wide, partly) =
+            wider(&maps, &mut label, (30_000 << 20, 100_000 << 20)).expect("four in one");
+        assert_eq!(partly, [0, 1, 7499]);
+        assert!(is_set(&wide.open, 1) && !is_set(&wide.open, 0), "what was open is");
         assert_eq!((wide.count, label.region_bytes), (25_000, 4 << 20));
         let used: Vec<usize> = (0..25_000).filter(|&r| is_set(&wide.used, r)).collect();
         assert_eq!(used, [0, 1, 7499]);

@@ -9,6 +9,8 @@
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use format::label::REGIONS_MAX;
+
 use super::Array;
 use super::regions::is_set;
 use crate::{BlockDevice, Result, Resync};
@@ -21,8 +23,8 @@ pub(super) struct Loose {
 }
 
 impl Loose {
-    pub fn new(count: usize) -> Loose {
-        let regions = (0..count).map(|_| AtomicBool::new(false)).collect();
+    pub fn new() -> Loose {
+        let regions = (0..REGIONS_MAX).map(|_| AtomicBool::new(false)).collect();
         Loose { regions, is_behind: AtomicBool::new(false) }
     }
 
@@ -32,28 +34,31 @@ impl Loose {
 }
 
 impl Array {
-    fn bytes_of(&self, region: usize, region_bytes: u64) -> Range<u64> {
+    pub(super) fn bytes_of(&self, region: usize, region_bytes: u64) -> Range<u64> {
         let start = region as u64 * region_bytes;
         start..(start + region_bytes).min(self.len_bytes())
     }
 
     /// Notes that parity need not agree in regions.
     pub(super) fn note_loose(&self, regions: Range<usize>) {
-        let Some(loose) = &self.parity else { return };
+        let Some(loose) = self.parity() else { return };
         regions.for_each(|region| loose.regions[region].store(true, Ordering::SeqCst));
     }
 
     /// Tells the layers of regions that are about to be used for the first time.
     pub(super) fn loosen(&self, offset: u64, length_bytes: u64) -> Result<()> {
-        let Some(loose) = &self.parity else { return Ok(()) };
+        if self.parity().is_none() {
+            return Ok(());
+        }
         let range = self.shared.regions.of(offset, length_bytes);
         if range.clone().all(|region| self.shared.regions.is_ready(region)) {
             return Ok(());
         }
-        // Stripes that reach into a neighbour nobody uses either are as empty.
-        let around = range.start.saturating_sub(1)..(range.end + 1).min(loose.regions.len());
         let (unused, region_bytes) = {
             let book = self.shared.book.lock();
+            // Stripes that reach into a neighbour nobody uses either are as empty.
+            let count = book.regions.count as usize;
+            let around = range.start.saturating_sub(1)..(range.end + 1).min(count);
             let is_used = |region: &usize| is_set(&book.regions.used, *region);
             if range.clone().all(|region| is_used(&region)) {
                 return Ok(());
@@ -80,7 +85,7 @@ impl Array {
     /// The bytes of the first used region from a number on, with that number, if there is parity.
     #[must_use]
     pub fn computed_region(&self, from: u64) -> Option<(u64, Range<u64>)> {
-        self.parity.as_ref()?;
+        self.parity()?;
         let book = self.shared.book.lock();
         let count = book.regions.count as usize;
         let first = usize::try_from(from).unwrap_or(usize::MAX).min(count);
@@ -102,7 +107,7 @@ impl Array {
     /// Computes the parity of regions where it is loose, of so many bytes; which ones agree now.
     /// Where something cannot be read they do not: the mark stays, and it is tried again.
     pub(super) fn tighten(&self, regions: Vec<usize>, bytes_max: u64) -> Vec<usize> {
-        let Some(loose) = &self.parity else { return regions };
+        let Some(loose) = self.parity() else { return regions };
         let unsettled = self.unsettled.lock().clone();
         // What could not be read may be by now. What differs there nobody looks at before the next
         // opening.

@@ -5,22 +5,26 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 
 use format::label::{
-    self, AREA_BYTES, Label, Member, MemberStanding, PATH_BYTES_MAX, REGION_BYTES_MIN, REGIONS_MAX,
+    self, AREA_BYTES, Label, MEMBERS_MAX, Member, MemberStanding, PATH_BYTES_MAX, REGION_BYTES_MIN,
+    REGIONS_MAX,
 };
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock};
 use units::WallTime;
 
 use super::book::Book;
 use super::build::{Making, Materials, build, top_bytes};
+use super::grow::check_length;
 use super::member::MemberDevice;
 use super::regions::{Regions, set};
 use super::spares::Spare;
+use super::top::Top;
 use super::{Array, Shared, code, is_readable, of_label};
 use crate::heal::Ledger;
 use crate::stack::Stack;
 use crate::{BlockDevice, DeviceError, Resync};
 
 /// Something that may be a member: where it is, and what is there.
+#[derive(Clone)]
 pub struct Candidate {
     /// Where.
     pub path: String,
@@ -47,6 +51,9 @@ pub enum ArrayError {
         /// What to do about it.
         hint: String,
     },
+    /// Something was in flight when they were used last.
+    #[error("the pool was not stopped cleanly")]
+    NotClosed,
     /// A device failed.
     #[error(transparent)]
     Device(#[from] DeviceError),
@@ -85,6 +92,7 @@ impl Array {
                 let what = format!("{} is too small for a member", candidate.path);
                 return Err(refused(what, "at least 2 MiB, and room for the pool"));
             }
+            check_length(&candidate.path, data_bytes)?;
             members.push(Member {
                 id: random(),
                 data_bytes,
@@ -121,7 +129,7 @@ impl Array {
                 shared.write_labels(&mut book)?;
             }
         }
-        let top = build(&shared, &stack, materials, Making::New)?;
+        let top = build(&shared, &shared.members(), &stack, materials, Making::New)?;
         top.flush()?;
         assert_eq!(top.len_bytes(), bytes, "as long as was computed");
         let book = shared.book.lock();
@@ -142,7 +150,9 @@ impl Array {
         candidates: Vec<Candidate>,
         materials: &Materials<'_>,
     ) -> Result<Array, ArrayError> {
-        let (found, as_found, stack, former) = known_of(find(candidates)?)?;
+        let found = find(candidates)?;
+        let blank = found.blank.clone();
+        let Known { found, label: as_found, stack, former } = found.known()?;
         // Spares have the label that they became one with.
         let is_member =
             |f: &&Found| members_of(&as_found).iter().any(|m| m.id == f.label.member_id);
@@ -155,23 +165,37 @@ impl Array {
             return Err(too_few(&label, &missing));
         }
         let maps = newest_maps(&label, &found)?;
-        let array_regions = maps.count as usize;
         let devices = devices_of(&label, found)?;
         let shared = share(&label, &stack, devices, maps);
-        for path in &former {
-            shared.note("member-ignored", path, "another is in its place".to_owned());
+        let no_label = |path| (path, "it has no label: `pool grow` or `pool replace` gives it one");
+        for (path, why) in former.into_iter().chain(blank.into_iter().map(no_label)) {
+            shared.note("member-ignored", &path, why.to_owned());
         }
         for &member in &missing {
             shared.set_standing(member, super::Standing::Out);
         }
-        let top = build(&shared, &stack, materials, Making::There)?;
+        let top = build(&shared, &shared.members(), &stack, materials, Making::There)?;
         assert_eq!(top.len_bytes(), top_bytes(&stack, &label.members), "as long as was computed");
         let is_redundant = stack.is_redundant();
-        let parity = stack.has_parity().then(|| super::Loose::new(array_regions));
+        let (top, loose) = (Top::new(top), super::Loose::new());
+        let has_parity = AtomicBool::new(stack.has_parity());
+        let gate = RwLock::new(());
         let unsettled = Mutex::default();
         let is_closed = AtomicBool::new(false);
-        let work = Mutex::new(());
-        let array = Array { shared, top, is_redundant, parity, is_closed, unsettled, work };
+        let (work, growing, tidying) = (Mutex::new(()), Mutex::new(()), Mutex::new(()));
+        let array = Array {
+            shared,
+            top,
+            is_redundant,
+            loose,
+            has_parity,
+            gate,
+            is_closed,
+            unsettled,
+            work,
+            growing,
+            tidying,
+        };
         array.begin((!is_behind).then_some(&as_found), &missing, &back)?;
         Ok(array)
     }
@@ -232,6 +256,7 @@ impl Array {
     /// # Errors
     /// Those of the device.
     pub fn end_settling(&self, unread: &[Range<u64>]) -> Result<(), DeviceError> {
+        let _tidying = self.tidying.lock();
         let region_bytes = self.shared.book.lock().label.region_bytes;
         let stays = |region: &usize| {
             let start = *region as u64 * region_bytes;
@@ -287,7 +312,7 @@ fn region_bytes(top_bytes: u64) -> u64 {
 }
 
 /// The newest sound copy of a label on a device, or what is there instead.
-fn read_label(device: &dyn BlockDevice) -> Result<Label, String> {
+pub(super) fn read_label(device: &dyn BlockDevice) -> Result<Label, String> {
     let mut best: Option<Label> = None;
     let mut wrong = String::new();
     for (copy, offset) in label::COPY_OFFSETS.into_iter().enumerate() {
@@ -310,17 +335,36 @@ pub fn has_label(device: &dyn BlockDevice) -> bool {
     read_label(device).is_ok()
 }
 
-/// Those candidates that have a label; all of them of one array.
-pub(super) fn find(candidates: Vec<Candidate>) -> Result<Vec<Found>, ArrayError> {
+/// The candidates: those that have a label, all of them of one array, and where there is none.
+pub(super) struct FoundAll {
+    found: Vec<Found>,
+    /// The paths of devices without one.
+    pub blank: Vec<String>,
+}
+
+/// Those that the newest label names, with that label.
+pub(super) struct Known {
+    pub found: Vec<Found>,
+    pub label: Label,
+    pub stack: Stack,
+    /// The others, which are no members any more, or not yet: their paths, and why.
+    pub former: Vec<(String, &'static str)>,
+}
+
+/// Looks for labels.
+pub(super) fn find(candidates: Vec<Candidate>) -> Result<FoundAll, ArrayError> {
     let mut found: Vec<Found> = Vec::new();
-    let mut without = Vec::new();
+    let (mut without, mut blank) = (Vec::new(), Vec::new());
     for Candidate { path, device } in candidates {
         let Some(device) = device else {
             without.push(format!("{path}: not there"));
             continue;
         };
         match read_label(&*device) {
-            Err(why) => without.push(format!("{path}: {why}")),
+            Err(why) => {
+                without.push(format!("{path}: {why}"));
+                blank.push(path);
+            }
             Ok(label) => {
                 if let Some(other) = found.iter().find(|f| f.label.member_id == label.member_id) {
                     let what = format!("{path} is a copy of {}: the same member", other.path);
@@ -339,7 +383,7 @@ pub(super) fn find(candidates: Vec<Candidate>) -> Result<Vec<Found>, ArrayError>
         let what = format!("{} and {} belong to different pools", first.path, other.path);
         return Err(refused(what, "is pool.stack right?"));
     }
-    Ok(found)
+    Ok(FoundAll { found, blank })
 }
 
 /// A label's stack names each member once, by number.
@@ -353,27 +397,37 @@ fn check_numbers(stack: &Stack, count: usize) -> Result<(), ArrayError> {
     Err(refused(format!("the label's stack {stack} does not name its {count} members"), ""))
 }
 
-/// Those that the newest label names, that label, its stack, and the paths of the others: they
-/// were members once. Fails if some were used apart.
-#[allow(clippy::type_complexity, reason = "taken apart at once by the two who call it")]
-pub(super) fn known_of(
-    found: Vec<Found>,
-) -> Result<(Vec<Found>, Label, Stack, Vec<String>), ArrayError> {
-    let newest = found.iter().max_by_key(|f| f.label.generation).expect("one at least");
-    let label = newest.label.clone();
-    let stack: Stack = label
-        .stack
-        .parse()
-        .map_err(|e| refused(format!("the label of {}: {e}", newest.path), ""))?;
-    check_numbers(&stack, members_of(&label).len())?;
-    let mut former = Vec::new();
-    for one in &found {
-        if !is_known(one, newest)? {
-            former.push(one.path.clone());
+impl FoundAll {
+    /// Tells members and spares from others. Fails if some were used apart.
+    pub fn known(self) -> Result<Known, ArrayError> {
+        let newest = self.found.iter().max_by_key(|f| f.label.generation).expect("one at least");
+        let label = newest.label.clone();
+        let stack: Stack = label
+            .stack
+            .parse()
+            .map_err(|e| refused(format!("the label of {}: {e}", newest.path), ""))?;
+        check_numbers(&stack, members_of(&label).len())?;
+        if label.generation == label::CLAIM_GENERATION {
+            let what = format!("{} was to be added to a pool, and is no member yet", newest.path);
+            return Err(refused(what, "is pool.stack right?"));
         }
+        let mut former = Vec::new();
+        for one in &self.found {
+            if is_known(one, newest)? {
+                continue;
+            }
+            let why = match one.label.generation {
+                label::CLAIM_GENERATION => {
+                    "it was to be added, which was not finished: give `pool grow --add` again"
+                }
+                _ => "another is in its place",
+            };
+            former.push((one.path.clone(), why));
+        }
+        let is_former = |f: &Found| former.iter().any(|(path, _)| *path == f.path);
+        let found = self.found.into_iter().filter(|f| !is_former(f)).collect();
+        Ok(Known { found, label, stack, former })
     }
-    let found = found.into_iter().filter(|f| !former.contains(&f.path)).collect();
-    Ok((found, label, stack, former))
 }
 
 /// The rows of a label that are no spares'.
@@ -518,15 +572,20 @@ pub(super) fn share(
     let members = members.collect();
     let spares = label.members[rows.len()..].iter().zip(devices);
     let spares = spares.map(|(row, (path, device))| Spare { id: row.id, path, device });
-    let standings = rows.iter().map(|m| AtomicU8::new(code(of_label(m.standing))));
+    // Those that may come are in from the beginning.
+    let standings = (0..MEMBERS_MAX).map(|number| {
+        let standing = rows.get(number).map_or(super::Standing::In, |m| of_label(m.standing));
+        AtomicU8::new(code(standing))
+    });
     Arc::new(Shared {
-        stack: stack.clone(),
-        members,
+        stack: RwLock::new(Arc::new(stack.clone())),
+        members: RwLock::new(members),
         spares: Mutex::new(spares.collect()),
         standings: standings.collect(),
-        absences: label.members.iter().map(|_| AtomicU64::new(0)).collect(),
-        regions: Regions::new(label.region_bytes, maps.count),
-        book: Mutex::new(Book::new(label.clone(), maps)),
+        absences: (0..MEMBERS_MAX).map(|_| AtomicU64::new(0)).collect(),
+        regions: Regions::new(label.region_bytes),
+        book: Mutex::new(Book::new(label.clone(), maps, stack.keeps_over_copies())),
+        is_making: AtomicBool::new(false),
         is_unsettled: AtomicBool::new(false),
         ledger: Arc::new(Ledger::default()),
         events: Mutex::default(),

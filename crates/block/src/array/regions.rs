@@ -7,9 +7,12 @@
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
+use format::label::REGIONS_MAX;
+
 /// What writers need to know of regions; nothing here waits.
 pub(super) struct Regions {
-    region_bytes: u64,
+    /// Changes only while nobody is in any.
+    region_bytes: AtomicU64,
     ready: Vec<AtomicU64>,
     /// Writers in each.
     busy: Vec<AtomicU32>,
@@ -24,29 +27,44 @@ pub(super) struct Inside<'r> {
 }
 
 impl Regions {
-    pub fn new(region_bytes: u64, count: u32) -> Regions {
-        let count = count as usize;
+    /// As many as there may come to be.
+    pub fn new(region_bytes: u64) -> Regions {
         Regions {
-            region_bytes,
-            ready: (0..count.div_ceil(64)).map(|_| AtomicU64::new(0)).collect(),
-            busy: (0..count).map(|_| AtomicU32::new(0)).collect(),
-            touched: (0..count).map(|_| AtomicBool::new(false)).collect(),
+            region_bytes: AtomicU64::new(region_bytes),
+            ready: (0..REGIONS_MAX.div_ceil(64)).map(|_| AtomicU64::new(0)).collect(),
+            busy: (0..REGIONS_MAX).map(|_| AtomicU32::new(0)).collect(),
+            touched: (0..REGIONS_MAX).map(|_| AtomicBool::new(false)).collect(),
         }
+    }
+
+    /// Regions have another length from now on, and none is ready. Asserts that nobody is in one.
+    pub fn begin_again(&self, region_bytes: u64) {
+        let busy = self.busy.iter().any(|busy| busy.load(Ordering::SeqCst) > 0);
+        assert!(!busy, "whoever grows an array keeps writers out");
+        self.region_bytes.store(region_bytes, Ordering::SeqCst);
+        self.ready.iter().for_each(|ready| ready.store(0, Ordering::SeqCst));
+        self.touched.iter().for_each(|touched| touched.store(false, Ordering::SeqCst));
+    }
+
+    pub fn region_bytes(&self) -> u64 {
+        self.region_bytes.load(Ordering::Relaxed)
     }
 
     /// The regions that a range of bytes touches; none if it is empty.
     pub fn of(&self, offset: u64, length_bytes: u64) -> Range<usize> {
-        let first = (offset / self.region_bytes) as usize;
+        let region_bytes = self.region_bytes();
+        let first = (offset / region_bytes) as usize;
         match length_bytes {
             0 => first..first,
-            _ => first..((offset + length_bytes - 1) / self.region_bytes) as usize + 1,
+            _ => first..((offset + length_bytes - 1) / region_bytes) as usize + 1,
         }
     }
 
     /// The regions that lie wholly in a range of bytes.
     pub fn within(&self, offset: u64, length_bytes: u64) -> Range<usize> {
-        let first = offset.div_ceil(self.region_bytes) as usize;
-        first..(((offset + length_bytes) / self.region_bytes) as usize).max(first)
+        let region_bytes = self.region_bytes();
+        let first = offset.div_ceil(region_bytes) as usize;
+        first..(((offset + length_bytes) / region_bytes) as usize).max(first)
     }
 
     /// Goes into regions.

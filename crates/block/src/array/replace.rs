@@ -21,13 +21,13 @@ impl Array {
     /// or a layer under the mirror or parity keeps something of its own on it; the devices'.
     pub fn replace(&self, member: usize, with: Candidate, id: u128) -> Result<(), ArrayError> {
         let shared = &self.shared;
-        let Some(there) = shared.members.get(member) else {
+        let Some(there) = shared.members().into_iter().nth(member) else {
             return Err(refused(format!("there is no member {member}"), ""));
         };
         let Some(device) = with.device else {
             return Err(refused(format!("{} is not there", with.path), ""));
         };
-        if !can_be_replaced(&shared.stack, member) {
+        if !can_be_replaced(&shared.stack(), member) {
             let what =
                 format!("{} is under a layer that cannot be made anew by itself", there.path());
             return Err(refused(
@@ -41,7 +41,7 @@ impl Array {
             return Err(refused(what, &format!("at least {wanted} are needed")));
         }
         let stays = |m: usize| m != member && shared.standing_of(m) == Standing::In;
-        if !is_readable(&shared.stack, &stays) {
+        if !is_readable(&shared.stack(), &stays) {
             let what = format!("what {} has the others do not", there.path());
             return Err(refused(what, "wait until all others are up to date"));
         }
@@ -68,7 +68,7 @@ impl Array {
         with: &Spare,
     ) -> Result<(), ArrayError> {
         let shared = &self.shared;
-        let there = &shared.members[member];
+        let there = shared.member(member);
         let (before, was) = (there.place(), book.label.members[member].clone());
         there.replace(with.id, with.path.clone(), with.device.clone());
         let row = &mut book.label.members[member];
@@ -94,7 +94,7 @@ impl Array {
     /// The number of the member at a path.
     #[must_use]
     pub fn member_at(&self, path: &str) -> Option<usize> {
-        self.shared.members.iter().position(|member| member.path() == path)
+        self.shared.members().iter().position(|member| member.path() == path)
     }
 }
 

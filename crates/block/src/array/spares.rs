@@ -9,6 +9,7 @@ use std::sync::Arc;
 use format::label::{self, AREA_BYTES, Label, MEMBERS_MAX, Member, MemberStanding};
 
 use super::book::Book;
+use super::grow::check_length;
 use super::opening::{noted, refused};
 use super::replace::can_be_replaced;
 use super::{Array, Shared};
@@ -77,12 +78,13 @@ impl Array {
             return Err(refused(format!("{path} is not there"), ""));
         }
         let spare = Spare { id, path, device };
-        let smallest = shared.members.iter().map(|m| m.data_bytes()).min().unwrap_or(0);
+        let smallest = shared.members().iter().map(|m| m.data_bytes()).min().unwrap_or(0);
         if spare.data_bytes() < smallest {
             let what = format!("{} is smaller than every member", spare.path);
             return Err(refused(what, &format!("at least {} bytes", smallest + AREA_BYTES)));
         }
-        if !(0..shared.members.len()).any(|m| can_be_replaced(&shared.stack, m)) {
+        check_length(&spare.path, spare.data_bytes())?;
+        if !(0..shared.members().len()).any(|m| can_be_replaced(&shared.stack(), m)) {
             let what = "no member of this stack can be replaced by itself";
             return Err(refused(what, "spares are for members right under a mirror or a stripe"));
         }
@@ -101,7 +103,7 @@ impl Array {
         Ok(())
     }
 
-    /// Takes a spare away, which is blank then.
+    /// Takes a spare away, which is blank then if it can be written.
     ///
     /// # Errors
     /// `Refused` when there is none at the path; the devices'.
@@ -117,13 +119,15 @@ impl Array {
             return Err(error.into());
         }
         shared.spares.lock().retain(|s| s.id != spare.id);
-        shared.note("spare-removed", path, String::new());
-        if let Some(device) = &spare.device {
-            let zeros = vec![0; label::layout::BYTES];
-            for offset in label::COPY_OFFSETS {
-                device.write_durable(offset, &[IoSlice::new(&zeros)])?;
-            }
-        }
+        let zeros = vec![0; label::layout::BYTES];
+        let mut wiped = label::COPY_OFFSETS.into_iter().zip(std::iter::repeat(&spare.device));
+        let wiped = wiped.try_for_each(|(offset, device)| match device {
+            Some(device) => device.write_durable(offset, &[IoSlice::new(&zeros)]),
+            None => Ok(()),
+        });
+        // It is a spare no more, whatever is on it.
+        let detail = wiped.err().map_or_else(String::new, |error| format!("not wiped: {error}"));
+        shared.note("spare-removed", path, detail);
         Ok(())
     }
 
@@ -136,12 +140,12 @@ impl Array {
         let shared = &self.shared;
         let _work = self.work.lock();
         let mut book = shared.book.lock();
-        for member in 0..shared.members.len() {
+        for (member, device) in shared.members().iter().enumerate() {
             let is_out = book.label.members[member].standing == MemberStanding::Out;
-            if !is_out || !can_be_replaced(&shared.stack, member) {
+            if !is_out || !can_be_replaced(&shared.stack(), member) {
                 continue;
             }
-            let wanted = shared.members[member].data_bytes();
+            let wanted = device.data_bytes();
             let Some(spare) = shared.smallest_spare(wanted) else { continue };
             let row = book.take_row(spare.id);
             let outcome = self.put_in_place(&mut book, member, &spare);

@@ -130,19 +130,19 @@ impl<D: BlockDevice> CryptDevice<D> {
         Ok(write_headers(below, &sealed(header.sectors, new, &data_key, random))?)
     }
 
-    /// The encrypted device that is on `below`.
+    /// The encrypted device that is on `below`, as long as that has room for.
     ///
     /// # Errors
     /// Those of the device below; `WrongKey`; `Header` if it is no encrypted device, or one of
     /// another version; `TooShort` if it was cut.
     pub fn open(below: D, key: &CryptKey) -> std::result::Result<CryptDevice<D>, CryptError> {
         let (header, data_key) = read_header(&below, key)?;
-        let len_bytes = header.sectors * SECTOR_BYTES as u64;
-        let (device, bytes, expected) =
-            (below.describe(), below.len_bytes(), DATA_OFFSET + len_bytes);
+        let (device, bytes) = (below.describe(), below.len_bytes());
+        let expected = DATA_OFFSET + header.sectors * SECTOR_BYTES as u64;
         if bytes < expected {
             return Err(CryptError::TooShort { device, bytes, expected });
         }
+        let len_bytes = CryptDevice::<D>::bytes_above(bytes);
         let (xts, ranges) = (Xts::new(&data_key), RangeLock::default());
         Ok(CryptDevice { below, xts, len_bytes, ranges })
     }
@@ -379,6 +379,10 @@ impl<D: BlockDevice> BlockDevice for CryptDevice<D> {
 
     fn resync(&self, offset: u64, length_bytes: u64, which: Resync) -> Result<()> {
         self.check(Operation::Write, offset, length_bytes)?;
+        if offset == 0 && matches!(which, Resync::Stale | Resync::Beside) {
+            // Without the header there is nothing.
+            self.below.resync(0, DATA_OFFSET, Resync::Stale)?;
+        }
         self.below.resync(DATA_OFFSET + offset, length_bytes, which)
     }
 

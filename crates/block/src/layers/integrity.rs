@@ -15,7 +15,9 @@ use std::sync::Arc;
 
 use format::PAGE_BYTES;
 use format::checksum::block_crc;
-use format::integrity::{BLOCK_BYTES, COPY_OFFSETS, GROUP_BLOCKS, IntegrityHeader, SECTOR_BYTES};
+use format::integrity::{
+    BLOCK_BYTES, COPY_OFFSETS, GROUP_BLOCKS, GROUPS_OFFSET, IntegrityHeader, SECTOR_BYTES,
+};
 
 use self::geometry::{BLOCK, Span, block_number, block_offset, blocks_of, spans};
 use self::group::{Group, Known};
@@ -118,32 +120,23 @@ impl<D: BlockDevice> IntegrityDevice<D> {
         write_header(below, &IntegrityHeader { id, blocks })
     }
 
-    /// Makes the integrity device that is on `below` as long as what is below has room for; what is
-    /// new was never written. Nothing is done where there is no device, which opening it tells.
+    /// Makes what is new of a device below that had `before_bytes` say that nothing was written
+    /// there. To be called before anybody relies on the new length, and again if it failed: the
+    /// device that is there is not touched, its header neither.
     ///
     /// # Errors
     /// Those of the device below.
-    pub fn extend(below: &D) -> Result<()> {
-        let accept = |_: &IntegrityHeader| Some(());
-        let (decode, encode) = (IntegrityHeader::decode, IntegrityHeader::encode);
-        let Ok((header, ())) = read_copies(below, &COPY_OFFSETS, decode, encode, accept) else {
-            return Ok(());
-        };
-        let blocks = geometry::blocks_within(below.len_bytes());
-        if blocks <= header.blocks {
-            return Ok(());
-        }
-        let groups = |blocks: u64| blocks.div_ceil(GROUP_BLOCKS as u64);
+    pub fn extend(below: &D, before_bytes: u64) -> Result<()> {
+        let groups = |bytes: u64| geometry::blocks_within(bytes).div_ceil(GROUP_BLOCKS as u64);
         // The last group may be longer than it was: of what is new in it nothing was noted.
-        clear_pages(below, groups(header.blocks)..groups(blocks))?;
-        write_header(below, &IntegrityHeader { blocks, ..header })
+        clear_pages(below, groups(before_bytes)..groups(below.len_bytes()))
     }
 
-    /// The integrity device that is on `below`.
+    /// The integrity device that is on `below`, as long as that has room for.
     ///
     /// # Errors
     /// Those of the device below; `Corrupt` if it is no integrity device, of another version, or
-    /// longer than what is below.
+    /// was made on something longer.
     pub fn open(
         below: D,
         options: IntegrityOptions,
@@ -164,6 +157,8 @@ impl<D: BlockDevice> IntegrityDevice<D> {
             let text = format!("shorter than the {} blocks that it had", header.blocks);
             return Err(refusal(&below, DeviceErrorKind::Corrupt, text));
         }
+        let header =
+            IntegrityHeader { blocks: geometry::blocks_within(below.len_bytes()), ..header };
         let (ranges, groups) = (RangeLock::default(), groups::Groups::default());
         let last = last::LastBlocks::default();
         Ok(IntegrityDevice { below, header, options, ledger, ranges, groups, last })
@@ -456,7 +451,17 @@ impl<D: BlockDevice> BlockDevice for IntegrityDevice<D> {
 
     fn resync(&self, offset: u64, length_bytes: u64, which: Resync) -> Result<()> {
         self.check(Operation::Write, offset, length_bytes)?;
+        if offset == 0 && matches!(which, Resync::Stale | Resync::Beside) {
+            // Without the header there is nothing.
+            self.below.resync(0, GROUPS_OFFSET, Resync::Stale)?;
+        }
         let range = self.range_below(offset, length_bytes);
+        if which == Resync::Beside {
+            let mut groups = spans(blocks_of(offset, length_bytes)).map(|span| span.group);
+            groups.try_for_each(|group| {
+                self.below.resync(geometry::page_offset(group), BLOCK, Resync::Stale)
+            })?;
+        }
         self.below.resync(range.start, range.end - range.start, which)
     }
 

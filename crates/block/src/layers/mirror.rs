@@ -469,9 +469,9 @@ impl BlockDevice for MirrorDevice {
     fn resync(&self, offset: u64, length_bytes: u64, which: Resync) -> Result<()> {
         self.check(Operation::Write, offset, length_bytes)?;
         let mut done = 0;
-        if matches!(which, Resync::Unused | Resync::Loose | Resync::Computed) {
-            let unused = |side: &Side| side.device.resync(offset, length_bytes, which);
-            return self.sides.iter().try_for_each(unused);
+        if !matches!(which, Resync::Stale | Resync::All) {
+            let below = |side: &Side| side.device.resync(offset, length_bytes, which);
+            return self.sides.iter().try_for_each(below);
         }
         while done < length_bytes {
             let at = offset + done;

@@ -4,9 +4,7 @@ use std::io::IoSlice;
 use std::sync::Arc;
 
 use hindsight_block::stack::Stack;
-use hindsight_block::{
-    Added, Array, ArrayError, BlockDevice, Candidate, Identities, Materials, MediaDevice,
-};
+use hindsight_block::{Added, Array, ArrayError, BlockDevice, Candidate, Identities, MediaDevice};
 use sim::{Random, SimMedia};
 
 use crate::{AREA_BYTES, DATA_BYTES, MIB, Rig, bring_up, candidate, read, write};
@@ -16,7 +14,7 @@ fn device(media: &Arc<SimMedia>) -> MediaDevice {
 }
 
 /// Makes every medium of a rig longer.
-fn lengthen(rig: &mut Rig, by: u64) {
+pub fn lengthen(rig: &mut Rig, by: u64) {
     for media in &mut rig.media {
         let old = device(media);
         let longer = Arc::new(SimMedia::filled(old.len_bytes() + by, 5, 0x77));
@@ -32,7 +30,7 @@ fn lengthen(rig: &mut Rig, by: u64) {
 }
 
 /// Grows what is on the candidates.
-fn grow(
+pub fn grow(
     candidates: Vec<Candidate>,
     added: Option<(&str, Vec<Candidate>)>,
 ) -> Result<(u64, u64), ArrayError> {
@@ -45,7 +43,7 @@ fn grow(
         id
     };
     let identities = Identities { random, now: units::WallTime::from_nanos(2) };
-    Array::grow(candidates, added, identities, &Materials::none())
+    Array::grow(candidates, added, identities, &crate::materials())
 }
 
 fn refusal(outcome: Result<(u64, u64), ArrayError>) -> String {
@@ -53,7 +51,7 @@ fn refusal(outcome: Result<(u64, u64), ArrayError>) -> String {
 }
 
 /// Writes something everywhere, and says what is there.
-fn fill(array: &Array, random: &mut Random) -> Vec<u8> {
+pub fn fill(array: &Array, random: &mut Random) -> Vec<u8> {
     let mut model = vec![0; array.len_bytes() as usize];
     for start in (0..model.len()).step_by(MIB as usize) {
         let end = (start + MIB as usize).min(model.len());
@@ -64,7 +62,7 @@ fn fill(array: &Array, random: &mut Random) -> Vec<u8> {
     model
 }
 
-fn check(array: &Array, model: &[u8], what: &str) {
+pub fn check(array: &Array, model: &[u8], what: &str) {
     assert!(read(array, 0, model.len()) == model, "{what}");
     for copy in 0..array.copies(0, 4096) {
         assert!(crate::copy(array, copy, 0, 4096) == model[..4096], "{what}: copy {copy}");
@@ -112,12 +110,12 @@ fn an_array_grows_with_its_members_and_has_everything_that_it_had() {
 }
 
 /// New blank media by name.
-fn blank(names: &[&str], data_bytes: u64) -> Vec<(String, Arc<SimMedia>)> {
+pub fn blank(names: &[&str], data_bytes: u64) -> Vec<(String, Arc<SimMedia>)> {
     let media = |n: usize| Arc::new(SimMedia::filled(AREA_BYTES + data_bytes, n as u64, 0));
     names.iter().enumerate().map(|(n, name)| ((*name).to_owned(), media(n))).collect()
 }
 
-fn candidates(media: &[(String, Arc<SimMedia>)]) -> Vec<Candidate> {
+pub fn candidates(media: &[(String, Arc<SimMedia>)]) -> Vec<Candidate> {
     media.iter().map(|(path, media)| candidate(path, media)).collect()
 }
 
@@ -143,7 +141,7 @@ fn what_is_added_lies_behind_what_is_there_and_is_as_safe() {
         all.extend(candidates(&new));
         all
     };
-    let array = Array::open(all(), &Materials::none()).expect("opened");
+    let array = Array::open(all(), &crate::materials()).expect("opened");
     assert_eq!(array.stack(), "concat(mirror(a, b), mirror(c, d))");
     assert_eq!(array.spares().len(), 1);
     check(&array, &model, "what was there");
@@ -159,7 +157,7 @@ fn what_is_added_lies_behind_what_is_there_and_is_as_safe() {
     // A new member may fail like the others; the spare takes its place.
     let without_d: Vec<Candidate> = all().into_iter().filter(|c| c.path != "d").collect();
     let with_spare = without_d.into_iter().chain([candidate("s", &spare)]);
-    let array = Array::open(with_spare.collect(), &Materials::none()).expect("degraded");
+    let array = Array::open(with_spare.collect(), &crate::materials()).expect("degraded");
     assert!(array.use_spare().expect("in the place of d"));
     bring_up(&array);
     assert_eq!(read(&array, over as u64, 9000), [8; 9000]);
@@ -193,7 +191,7 @@ fn whenever_the_power_fails_there_is_the_old_array_or_the_new_one() {
         halting.iter().for_each(|media| media.calm());
         let mut all = rig.candidates(&[]);
         all.extend(candidates(&new));
-        let array = Array::open(all, &Materials::none()).expect("the old or the new");
+        let array = Array::open(all, &crate::materials()).expect("the old or the new");
         match array.len_bytes() {
             bytes if bytes == before => old += 1,
             bytes if bytes == before + 4 * MIB => grown += 1,

@@ -2,16 +2,22 @@
 
 use std::io::IoSlice;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use hindsight_block::stack::Stack;
 use hindsight_block::{
-    Array, ArrayError, BlockDevice, Candidate, Identities, Materials, MediaDevice, Outcome,
-    Standing,
+    Array, ArrayError, BlockDevice, Candidate, CryptKey, Identities, Materials, MediaDevice,
+    Outcome, Standing,
 };
 use sim::{Failure, Op, Random, SimMedia};
 
+mod absurd;
+mod beside;
 mod grow;
+mod online;
+mod resume;
 mod spares;
+mod tidying;
 
 const MIB: u64 = 1 << 20;
 const DATA_BYTES: u64 = 8 * MIB;
@@ -30,14 +36,13 @@ impl Rig {
             .map(|n| Arc::new(SimMedia::new(AREA_BYTES + DATA_BYTES, seed * 100 + n)))
             .collect();
         let rig = Rig { stack, media };
-        let mut id = 0;
+        let mut id = u128::from(seed) << 64;
         let random = &mut || {
             id += 1;
             id
         };
         let identities = Identities { random, now: units::WallTime::from_nanos(1) };
-        Array::create(&rig.stack, rig.candidates(&[]), identities, &Materials::none())
-            .expect("labels");
+        Array::create(&rig.stack, rig.candidates(&[]), identities, &materials()).expect("labels");
         rig
     }
 
@@ -53,7 +58,7 @@ impl Rig {
     }
 
     fn try_open(&self, without: &[usize]) -> Result<Array, ArrayError> {
-        Array::open(self.candidates(without), &Materials::none())
+        Array::open(self.candidates(without), &materials())
     }
 
     fn open(&self) -> Array {
@@ -67,6 +72,14 @@ impl Rig {
     fn crash(&self, random: &mut Random) {
         self.media.iter().for_each(|media| media.crash(random));
     }
+}
+
+/// With one key for all that is encrypted.
+fn materials() -> Materials<'static> {
+    let key = &|_: &_| CryptKey::new(vec![7; 64]).map_err(|e| e.to_string());
+    static SEED: AtomicU64 = AtomicU64::new(0);
+    let random = &|bytes: &mut [u8]| Random::new(SEED.fetch_add(1, Ordering::Relaxed)).fill(bytes);
+    Materials { key, random, ..Materials::none() }
 }
 
 fn candidate(path: &str, media: &Arc<SimMedia>) -> Candidate {
@@ -478,7 +491,7 @@ fn a_new_device_takes_the_place_of_a_member_and_gets_everything() {
         // The old one is no member any more; the new one can be all there is of its side.
         let mut candidates = rig.candidates(&[]);
         candidates.push(candidate("new", &fresh));
-        let array = Array::open(candidates, &Materials::none()).expect("one too many");
+        let array = Array::open(candidates, &materials()).expect("one too many");
         let events = array.take_events();
         assert_eq!((events[0].what, &*events[0].member), ("member-ignored", path));
         assert_eq!(events.len(), 1, "{events:?}");

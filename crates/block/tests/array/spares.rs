@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use hindsight_block::{Array, ArrayError, BlockDevice, Materials, Standing};
+use hindsight_block::{Array, ArrayError, BlockDevice, Standing};
 use sim::{Failure, Op, SimMedia};
 
 use crate::{AREA_BYTES, DATA_BYTES, MIB, Rig, bring_up, candidate, read, standings, write};
@@ -19,7 +19,7 @@ fn open_with(
 ) -> Result<Array, ArrayError> {
     let mut candidates = rig.candidates(without);
     candidates.extend(others.iter().map(|(path, media)| candidate(path, media)));
-    Array::open(candidates, &Materials::none())
+    Array::open(candidates, &crate::materials())
 }
 
 fn refusal(outcome: Result<(), ArrayError>) -> String {
@@ -113,4 +113,23 @@ fn a_spare_that_fails_when_it_is_needed_is_out_and_the_next_one_is_taken() {
     drop(array);
     let array = open_with(&rig, &[0, 1], &[("good", &good)]).expect("it has everything");
     assert_eq!(read(&array, 0, 9000), [2; 9000]);
+}
+
+#[test]
+fn a_spare_that_cannot_be_wiped_is_taken_away_all_the_same() {
+    let rig = Rig::new("mirror(a, b)", 24);
+    let spare = media(DATA_BYTES, 1);
+    let array = rig.open();
+    array.add_spare(candidate("s", &spare), 71).expect("a spare");
+    spare.fail(Failure::for_ever(Op::Write));
+    array.remove_spare("s").expect("the others name it no more");
+    assert!(array.spares().is_empty());
+    let events = array.take_events();
+    let last = events.last().expect("it was noted");
+    assert!(last.what == "spare-removed" && last.detail.contains("not wiped"), "{last:?}");
+    array.close().expect("closed");
+    drop(array);
+    spare.calm();
+    let array = open_with(&rig, &[], &[("s", &spare)]).expect("it is nobody");
+    assert!(array.spares().is_empty());
 }

@@ -1,6 +1,6 @@
 //! The pool and its audit log.
 
-use api::{API_PREFIX, Job, ListQuery, ProblemKind, ReplaceMember, SetScrub, Spare};
+use api::{API_PREFIX, GrowPool, Job, ListQuery, ProblemKind, ReplaceMember, SetScrub, Spare};
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::http::header::{HeaderName, LOCATION};
@@ -34,6 +34,27 @@ pub(super) async fn replace(
 ) -> Answer<Json<api::Pool>> {
     let change = move |context: &Context| {
         stack_files::replace(context.pool_dir(), context.pool(), &body.member, &body.with)
+    };
+    change_members(context, door, change).await
+}
+
+/// Makes the pool larger by new files or disks, while it is used. What was begun before and not
+/// completed is completed by the same request.
+#[utoipa::path(post, path = "/pool/grow", tag = "pool", request_body = GrowPool,
+    responses(
+        (status = 200, body = api::Pool),
+        (status = 403, description = "Not over the unix socket", body = api::Problem,
+            content_type = "application/problem+json"),
+        (status = 422, body = api::Problem, content_type = "application/problem+json"),
+    ))]
+pub(super) async fn grow(
+    State(context): State<Context>,
+    Extension(door): Extension<Door>,
+    Body(body): Body<GrowPool>,
+) -> Answer<Json<api::Pool>> {
+    let change = move |context: &Context| {
+        let size_bytes = body.size.map(|size| size.0.bytes());
+        stack_files::grow_online(context.pool_dir(), context.pool(), &body.add, size_bytes)
     };
     change_members(context, door, change).await
 }

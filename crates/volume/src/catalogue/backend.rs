@@ -111,6 +111,23 @@ impl CatalogueMedia {
         Ok(())
     }
 
+    /// Says durably, and in both pairs of copies, that the pool has so many bytes of a device that
+    /// has become longer.
+    ///
+    /// # Errors
+    /// The device's.
+    pub fn set_device_bytes(&self, device_bytes: u64) -> block::Result<()> {
+        let mut state = self.state.lock();
+        let mut superblock = state.superblock.clone();
+        superblock.device_bytes = device_bytes;
+        for _ in 0..2 {
+            superblock.generation += 1;
+            write_superblock(&*self.device, &superblock)?;
+        }
+        state.superblock = superblock;
+        Ok(())
+    }
+
     /// Calls `each` with device offset and sub-range for every zone that `offset..offset + length`
     /// touches.
     fn pieces(

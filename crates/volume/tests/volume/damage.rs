@@ -14,7 +14,7 @@ use crate::hook::{Rig, SECOND_NS, get, put};
 
 const ALL: Budget = Budget { bytes: 64 << 20 };
 
-fn volume(pool: &Pool, name: &str, granularity: Granularity) -> Arc<Volume> {
+pub fn volume(pool: &Pool, name: &str, granularity: Granularity) -> Arc<Volume> {
     let spec = VolumeSpec {
         name: name.to_owned(),
         size_bytes: 8 << 20,

@@ -100,8 +100,13 @@ impl Rig {
 
     /// Opens the pool with so much memory.
     pub fn open_with(&self, memory_bytes: u64) -> Arc<Pool> {
+        self.try_open(memory_bytes).expect("opened")
+    }
+
+    /// Opens the pool, if it can be.
+    pub fn try_open(&self, memory_bytes: u64) -> hindsight_volume::Result<Arc<Pool>> {
         let options = PoolOptions { memory_bytes };
-        Pool::open(Arc::clone(&self.device) as _, self.machine.clone(), options).expect("opened")
+        Pool::open(Arc::clone(&self.device) as _, self.machine.clone(), options)
     }
 
     /// What the clock says, in nanoseconds since 1970.

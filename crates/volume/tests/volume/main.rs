@@ -1,5 +1,6 @@
 //! The engine, one way of the data at a time.
 
+mod absurd;
 mod audit;
 mod base;
 mod cached;

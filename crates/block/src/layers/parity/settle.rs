@@ -168,6 +168,10 @@ impl ParityDevice {
             self.loosen(offset, length_bytes);
             return Ok(());
         }
+        if which == Resync::Beside {
+            // Nothing is beside the data but the journal, which is written anew all the time.
+            return Ok(());
+        }
         for (stripe, within) in self.touched(offset, length_bytes) {
             if which == Resync::Computed {
                 self.compute_noted(stripe)?;

@@ -1,0 +1,179 @@
+//! New members for an array that is in use.
+//!
+//! Nothing is there of the new part while its members are claimed and its layers are made: that is
+//! done beside everybody. Then writers are kept out for as long as it takes to write maps and
+//! labels, in the order of [`super::grow`]; the part is behind what there is from then on.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use format::label::{Label, MEMBERS_MAX, Member, MemberStanding, Regions};
+
+use super::book::Book;
+use super::build::{Making, Materials, build, top_bytes};
+use super::grow::{Added, add_rows, check_as_safe, check_free, checked, wider};
+use super::member::MemberDevice;
+use super::opening::{Devices, members_of, refused, share};
+use super::regions::set;
+use super::{Array, Identities};
+use crate::layers::{Keeper, Standing, StripeDevice};
+use crate::stack::Stack;
+use crate::{ArrayError, BlockDevice, Resync};
+
+/// What is about to become part of an array.
+struct Part {
+    /// The stack of the array with it, and as text.
+    stack: Stack,
+    text: String,
+    rows: Vec<Member>,
+    members: Vec<Arc<MemberDevice>>,
+    /// Bytes of the array before and after.
+    bytes: (u64, u64),
+}
+
+impl Array {
+    /// Makes the array longer by a stack over new members, which must be blank, while it is used.
+    /// Returns its length before and after.
+    ///
+    /// # Errors
+    /// `Refused` when a member is not up to date, or what is added protects less than what is
+    /// there: then nothing was written; the devices'.
+    pub fn add(
+        &self,
+        added: Added<'_>,
+        identities: Identities<'_>,
+        materials: &Materials<'_>,
+    ) -> Result<(u64, u64), ArrayError> {
+        let _growing = self.growing.lock();
+        let shared = &self.shared;
+        let Added { stack: new, candidates } = added;
+        let (label, maps) = {
+            let book = shared.book.lock();
+            (book.label.clone(), book.regions.clone())
+        };
+        self.check_settled(&label)?;
+        let stack = shared.stack();
+        check_as_safe(&stack, new)?;
+        candidates.iter().try_for_each(|one| check_free(one, label.array_id))?;
+        let count = members_of(&label).len();
+        let mut grown = label.clone();
+        let numbered = add_rows(&mut grown, new, &candidates, identities)?;
+        let stack = (*stack).clone().followed_by(numbered.clone());
+        let text = checked(&stack)?;
+        grown.stack.clone_from(&text);
+        let bytes = (self.len_bytes(), top_bytes(&stack, &grown.members));
+        if top_bytes(&numbered, &grown.members) == 0 {
+            return Err(refused(format!("{numbered} has no room for anything"), "larger members"));
+        }
+        wider(&maps, &mut grown, bytes)?;
+        if grown.region_bytes != label.region_bytes && stack.has_parity() {
+            let what = "the pool's regions would be too many, and parity is computed by them";
+            return Err(refused(what, "stop the server, then give the command again"));
+        }
+        let mut devices: Devices =
+            members_of(&label).iter().map(|_| (String::new(), None)).collect();
+        devices.extend(candidates.into_iter().map(|one| (one.path, one.device)));
+        // What fails now is nobody's but theirs.
+        let making = share(&grown, &stack, devices, Regions::new(label.array_id, 1));
+        making.is_making.store(true, Ordering::SeqCst);
+        making.claim(count)?;
+        let members = making.members();
+        build(&making, &members, &numbered, materials, Making::New)?.flush()?;
+        let device = build(shared, &members, &numbered, materials, Making::There)?;
+        let top = Arc::new(StripeDevice::concat(vec![Arc::clone(self.top.now()), device]));
+        assert_eq!(top.len_bytes(), bytes.1, "as long as was computed");
+        let rows = members_of(&grown)[count..].to_vec();
+        let members = members[count..].to_vec();
+        self.begin_part(Part { stack, text, rows, members, bytes }, top)?;
+        Ok(bytes)
+    }
+
+    /// Fails unless all members are in and nothing is left of a crash.
+    fn check_settled(&self, label: &Label) -> Result<(), ArrayError> {
+        if Keeper::is_unsettled(&*self.shared) || !self.unsettled.lock().is_empty() {
+            return Err(refused("what was in flight at a crash is not settled yet", "try again"));
+        }
+        let members = members_of(label).iter().zip(self.shared.members());
+        let mut lacking =
+            members.filter(|(row, at)| row.standing != MemberStanding::In || !at.is_there());
+        match lacking.next() {
+            None => Ok(()),
+            Some((_, member)) => {
+                let what = format!("{} is not there or not up to date", member.path());
+                Err(refused(what, "bring it back, or replace it, before the pool grows"))
+            }
+        }
+    }
+
+    /// Makes a part that is ready part of the array, while nobody writes.
+    fn begin_part(&self, part: Part, top: Arc<dyn BlockDevice>) -> Result<(), ArrayError> {
+        let shared = &self.shared;
+        // Whoever brings a member up to date, or tidies, is through with it.
+        let (_work, _tidying) = (self.work.lock(), self.tidying.lock());
+        let _alone = self.gate.write();
+        let mut book = shared.book.lock();
+        self.check_settled(&book.label)?;
+        let mut label = book.label.clone();
+        if label.members.len() + part.rows.len() > MEMBERS_MAX {
+            return Err(refused(format!("at most {MEMBERS_MAX} members and spares"), ""));
+        }
+        let count = members_of(&label).len();
+        label.members.splice(count..count, part.rows.iter().cloned());
+        label.stack.clone_from(&part.text);
+        let (mut maps, partly) = wider(&book.regions, &mut label, part.bytes)?;
+        let has_parity = part.stack.has_parity();
+        if has_parity {
+            partly.iter().for_each(|&region| set(&mut maps.open, region));
+        }
+        let region_bytes = label.region_bytes;
+        self.write_part(&mut book, (label, maps), &part)?;
+        if region_bytes != self.shared.regions.region_bytes() {
+            shared.regions.begin_again(region_bytes);
+        }
+        self.top.put_over(top);
+        self.has_parity.store(has_parity, Ordering::SeqCst);
+        drop(book);
+        shared.note("pool-grown", &part.text_of_members(), String::new());
+        for region in partly.into_iter().filter(|_| has_parity) {
+            // Of what is new in it parity is computed when somebody writes there, or tidies.
+            self.note_loose(region..region + 1);
+            let end = self.bytes_of(region, region_bytes).end;
+            self.top.resync(part.bytes.0, end - part.bytes.0, Resync::Unused)?;
+        }
+        Ok(())
+    }
+
+    /// Writes maps and labels with a part; what fails before they count leaves all as it was.
+    fn write_part(
+        &self,
+        book: &mut Book,
+        (label, maps): (Label, Regions),
+        part: &Part,
+    ) -> Result<(), ArrayError> {
+        let shared = &self.shared;
+        let count = shared.members.read().len();
+        let keeps_beside = part.stack.keeps_over_copies();
+        let former = book.change((label, maps, keeps_beside));
+        let stack = std::mem::replace(&mut *shared.stack.write(), Arc::new(part.stack.clone()));
+        shared.members.write().extend(part.members.iter().cloned());
+        // The members that were there come first: the first of their labels makes it so.
+        let outcome = shared.write_regions(book).and_then(|()| shared.write_labels(book));
+        if let Err(error) = outcome {
+            book.change(former);
+            *shared.stack.write() = stack;
+            shared.members.write().truncate(count);
+            for number in count..count + part.members.len() {
+                shared.set_standing(number, Standing::In);
+            }
+            return Err(error.into());
+        }
+        Ok(())
+    }
+}
+
+impl Part {
+    fn text_of_members(&self) -> String {
+        let paths: Vec<String> = self.members.iter().map(|member| member.path()).collect();
+        paths.join(", ")
+    }
+}
