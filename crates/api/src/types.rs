@@ -548,6 +548,9 @@ pub struct Scrub {
     pub wrong: u64,
     /// Of these: written again from a copy that was right.
     pub healed: u64,
+    /// Of these: blocks that no copy had, written again from another version with the same bytes.
+    #[serde(default)]
+    pub repaired: u64,
     /// Blocks and pages that are needed and wrong on every copy.
     pub lost: u64,
     /// The first of these, for people.

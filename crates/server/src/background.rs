@@ -133,13 +133,16 @@ impl ScrubPace {
         }
         self.was_running = is_running;
         let Some(info) = pool.scrub_info() else { return };
-        let volume::ScrubInfo { read_bytes, wrong, healed, lost, .. } = info;
+        let volume::ScrubInfo { read_bytes, wrong, healed, repaired, lost, .. } = info;
         match (is_running, lost) {
             (true, _) => tracing::info!("a scrub is running"),
-            (false, 0) => tracing::info!(read_bytes, wrong, healed, "the scrub has ended"),
+            (false, 0) => {
+                tracing::info!(read_bytes, wrong, healed, repaired, "the scrub has ended");
+            }
             (false, _) => {
                 let losses = info.losses.join("; ");
-                tracing::error!(read_bytes, wrong, healed, lost, losses, "the scrub found losses");
+                let text = "the scrub found losses";
+                tracing::error!(read_bytes, wrong, healed, repaired, lost, losses, "{text}");
             }
         }
     }

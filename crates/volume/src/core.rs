@@ -36,6 +36,9 @@ use crate::{Error, Machine, Result};
 /// Segments made ready ahead of need.
 pub const SPARES_WANTED: usize = 6;
 
+/// Timelines by id, with their records.
+pub type Timelines = BTreeMap<u64, (TimelineRecord, Arc<Timeline>)>;
+
 /// A file that is being imported, at its timeline.
 pub type Hung = (Arc<Timeline>, Arc<Source>);
 
@@ -73,7 +76,7 @@ pub struct Core {
     /// Deleted volumes whose past a clone still needs, by id.
     pub ghosts: RwLock<BTreeMap<u64, Arc<Volume>>>,
     /// Timelines by id, with their records.
-    pub timelines: RwLock<BTreeMap<u64, (TimelineRecord, Arc<Timeline>)>>,
+    pub timelines: RwLock<Timelines>,
     /// Every opening that may hold map pages.
     pub openings: Mutex<Vec<Weak<Opening>>>,
     /// The right to do background work, and the merge under way.

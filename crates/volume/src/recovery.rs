@@ -111,7 +111,7 @@ pub fn open_core(
     });
     let weak = Arc::downgrade(&core);
     core.store.set_second_source(Box::new(move |like| {
-        weak.upgrade().map_or_else(Vec::new, |core| core.alike(like))
+        weak.upgrade().map_or_else(Vec::new, |core| core.alike_now(like))
     }));
     core.store.back_reserve();
     core.load_groups().and_then(|()| fill(&core, contents, map)).inspect_err(|_| core.part())?;

@@ -10,7 +10,8 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use history::{Scrub, ScrubReport, Slot, Version};
+use format::map::Entry;
+use history::{Scrub, ScrubMap, ScrubReport, Slot, Version};
 use units::Seq;
 
 use crate::core::Core;
@@ -28,8 +29,7 @@ impl Core {
         let touches = |from: u64, length: u64| {
             ranges.iter().any(|range| range.start < from + length && from < range.end)
         };
-        let is_needed = |version: &Version| self.still_names(version);
-        let mut scrub = Scrub::new(store, &is_needed);
+        let mut scrub = Scrub::new(store, self);
         for segment in store.segments() {
             if touches(store.zone_offset(segment.zone), store.zone_bytes) {
                 scrub.segment(&segment, 0, u64::MAX, Seq(u64::MAX));
@@ -54,20 +54,6 @@ impl Core {
         Ok(report)
     }
 
-    /// Whether the map still names a version where it was found. What cannot be told is needed.
-    pub(crate) fn still_names(&self, version: &Version) -> bool {
-        let timelines = self.timelines.read();
-        let Some((_, timeline)) = timelines.get(&version.timeline) else { return false };
-        let of = (timeline.log, String::new());
-        let at = version.seq;
-        let opening = Opening::new(Arc::clone(&self.store), of, Arc::clone(timeline), at, u64::MAX);
-        let mut slots = [Slot::default()];
-        match opening.look_up(version.block.0, &mut slots, Patience::Full) {
-            Ok(_) => slots[0].location == version.location,
-            Err(_) => true,
-        }
-    }
-
     /// Looks at what was in flight when the pool was used last.
     ///
     /// # Errors
@@ -83,11 +69,30 @@ impl Core {
         if report.wrong > 0 {
             let detail = format!(
                 "after a crash: {} ranges differed, {} were written again from a copy that was \
-                 right, {} blocks are lost",
-                report.wrong, report.healed, report.lost
+                 right, {} were repaired from another version, {} blocks are lost",
+                report.wrong, report.healed, report.repaired, report.lost
             );
             self.note("settle", "", detail)?;
         }
         Ok(())
+    }
+}
+
+impl ScrubMap for Core {
+    fn still_names(&self, version: &Version) -> bool {
+        let timelines = self.timelines.read();
+        let Some((_, timeline)) = timelines.get(&version.timeline) else { return false };
+        let of = (timeline.log, String::new());
+        let at = version.seq;
+        let opening = Opening::new(Arc::clone(&self.store), of, Arc::clone(timeline), at, u64::MAX);
+        let mut slots = [Slot::default()];
+        match opening.look_up(version.block.0, &mut slots, Patience::Full) {
+            Ok(_) => slots[0].location == version.location,
+            Err(_) => true,
+        }
+    }
+
+    fn alike(&self, like: (u64, u32)) -> Vec<Entry> {
+        self.alike_on(&self.timelines.read(), like)
     }
 }

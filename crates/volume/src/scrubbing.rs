@@ -11,7 +11,7 @@
 
 use std::sync::atomic::Ordering;
 
-use history::{Loss, Scrub, ScrubReport, Suspects, Version};
+use history::{Loss, Scrub, ScrubReport, Suspects};
 use parking_lot::Mutex;
 use units::{Seq, WallTime};
 
@@ -114,6 +114,7 @@ impl Pool {
             read_bytes: record.read_bytes,
             wrong: record.wrong,
             healed: record.healed,
+            repaired: record.repaired,
             lost: record.lost,
             losses: record.losses.clone(),
         })
@@ -288,8 +289,7 @@ impl Core {
     fn scrub_some(&self, run: &mut Run, bytes: u64) -> Result<bool> {
         let Some(item) = run.queue.next() else { return self.next_phase(run) };
         let _epoch = self.store.enter();
-        let is_needed = |version: &Version| self.still_names(version);
-        let mut scrub = Scrub::new(&self.store, &is_needed);
+        let mut scrub = Scrub::new(&self.store, self);
         scrub.suspects = Some(std::mem::take(&mut run.suspects));
         let offset = run.record.offset;
         let after = match item {
@@ -362,6 +362,7 @@ impl Core {
             read_bytes: found.read_bytes,
             wrong: found.healed + found.lost.len() as u64,
             healed: found.healed,
+            repaired: 0,
             lost: found.lost.len() as u64,
         };
         run.add(&report, losses.collect());
@@ -479,6 +480,7 @@ impl Run {
         record.read_bytes += found.read_bytes;
         record.wrong += found.wrong;
         record.healed += found.healed;
+        record.repaired += found.repaired;
         record.lost += found.lost;
         let room = LOSSES_NAMED.saturating_sub(record.losses.len());
         record.losses.extend(losses.into_iter().take(room));
@@ -507,8 +509,8 @@ fn outcome(record: &ScrubRecord) -> String {
     };
     text += &format!(
         "{} bytes read, {} ranges were wrong, {} were written again from a copy that was right, {} \
-         are lost",
-        record.read_bytes, record.wrong, record.healed, record.lost
+         were repaired from another version, {} are lost",
+        record.read_bytes, record.wrong, record.healed, record.repaired, record.lost
     );
     if !record.losses.is_empty() {
         text += &format!(": {}", record.losses.join("; "));

@@ -733,6 +733,8 @@ pub struct ScrubInfo {
     pub wrong: u64,
     /// Of these: written again from a copy that was right.
     pub healed: u64,
+    /// Of these: blocks that no copy had, written again from another version with the same bytes.
+    pub repaired: u64,
     /// Blocks and pages that are needed and wrong on every copy.
     pub lost: u64,
     /// The first of these.

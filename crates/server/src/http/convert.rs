@@ -262,6 +262,7 @@ pub(crate) fn scrub(info: volume::ScrubInfo) -> api::Scrub {
         read_bytes: info.read_bytes,
         wrong: info.wrong,
         healed: info.healed,
+        repaired: info.repaired,
         lost: info.lost,
         losses: info.losses,
     }

@@ -174,21 +174,46 @@ fn rot_on_both_sides_is_lost_and_named() {
     let pool = pair.open();
     let volume = fill(&pool);
     step_all(&pool);
-    let at = *places(&pair.media[0], 107).last().expect("there");
-    pair.rot(0, at);
-    pair.rot(1, at + 1);
-    let info = scrub(&pool);
-    assert_eq!(counts(&info), (1, 0, 1), "{info:?}");
-    assert!(info.losses[0].starts_with("block 7 of v, seq "), "{:?}", info.losses);
-    let told = last_audit(&pool, "scrub");
-    assert!(told.contains("1 are lost: block 7 of v"), "{told}");
-    // Where no other version has the same bytes either, it is lost to whoever reads it.
-    for at in places(&pair.media[0], 107) {
-        pair.rot(0, at);
+    // No version of block 7 is spared.
+    let all = places(&pair.media[0], 107);
+    for at in &all {
+        pair.rot(0, *at);
         pair.rot(1, at + 1);
     }
+    let info = scrub(&pool);
+    assert_eq!(counts(&info), (4, 0, 4), "{info:?}");
+    assert!(info.losses[0].starts_with("block 7 of v, seq "), "{:?}", info.losses);
+    let told = last_audit(&pool, "scrub");
+    assert!(told.contains("4 are lost: block 7 of v"), "{told}");
     let mut bytes = [0; 4096];
     assert_eq!(volume.read(7 * 4096, &mut bytes).expect_err("lost").kind, ErrorKind::Corrupt);
+}
+
+#[test]
+fn what_no_copy_has_is_repaired_from_another_version_and_told_by_its_own_word() {
+    let pair = Pair::new("mirror(a, b)");
+    let pool = pair.open();
+    fill(&pool);
+    step_all(&pool);
+    let all = places(&pair.media[0], 107);
+    for at in &all[1..] {
+        pair.rot(0, *at);
+        pair.rot(1, at + 1);
+    }
+    let info = scrub(&pool);
+    assert_eq!((counts(&info), info.repaired), ((3, 0, 0), 3), "{info:?}");
+    assert!(info.losses.is_empty());
+    let told = last_audit(&pool, "scrub");
+    assert!(told.contains("3 were repaired from another version, 0 are lost"), "{told}");
+    for media in &pair.media {
+        assert_eq!(places(media, 107), all, "they were written again");
+    }
+    assert_eq!(counts(&scrub(&pool)), (0, 0, 0), "nothing is left to do");
+    let healed = pool.status().healed;
+    assert_eq!((healed.recovered, healed.elsewhere, healed.unrecoverable), (3, 3, 0));
+    drop(pool);
+    let kept = pair.open().scrub_info().expect("remembered");
+    assert_eq!(kept.repaired, 0, "the last one found nothing: {kept:?}");
 }
 
 #[test]
@@ -198,14 +223,12 @@ fn a_stripe_has_one_copy_and_a_scrub_finds_damage_in_it() {
     fill(&pool);
     step_all(&pool);
     let on = |byte| pair.media.iter().map(move |media| places(media, byte));
-    let rotten = on(142).zip(&pair.media).find_map(|(found, media)| {
-        let at = found.last()?;
+    let found: Vec<_> = on(142).zip(&pair.media).collect();
+    for (at, media) in found.iter().flat_map(|(all, media)| all.iter().map(move |at| (at, media))) {
         media.rot(at + 77, 0);
-        Some(())
-    });
-    assert!(rotten.is_some());
+    }
     let info = scrub(&pool);
-    assert_eq!(counts(&info), (1, 0, 1), "{info:?}");
+    assert_eq!(counts(&info), (4, 0, 4), "{info:?}");
     assert!(info.losses[0].starts_with("block 42 of v, seq "), "{:?}", info.losses);
 }
 
@@ -244,9 +267,15 @@ fn blocks_under_a_header_that_rotted_everywhere_are_looked_at_by_the_map() {
     assert_eq!(counts(&info), (0, 0, 0), "the map has its own checksums: {info:?}");
     rig.media.rot(at + 20, 1);
     let info = scrub(&pool);
-    assert_eq!(counts(&info), (1, 0, 1), "{info:?}");
+    assert_eq!((counts(&info), info.repaired), ((1, 0, 0), 1), "others have the same: {info:?}");
+    for at in places(&rig.media, 107) {
+        rig.media.rot(at + 20, 1);
+    }
+    let info = scrub(&pool);
+    assert_eq!(counts(&info), (4, 0, 4), "{info:?}");
     assert!(info.losses[0].starts_with("block 7 of v, seq "), "{:?}", info.losses);
-    assert_eq!(get(&volume, 7), 107, "the present is another version");
+    put(&volume, 7, 108);
+    assert_eq!(get(&volume, 7), 108, "the present is another version");
 }
 
 #[test]
