@@ -85,6 +85,8 @@ pub struct Core {
     pub can_wait: AtomicBool,
     /// How things stood when no room could be made last.
     pub refused: Mutex<Option<Standing>>,
+    /// Segments that writers took since the pool was opened.
+    pub segments_taken: AtomicU64,
     /// When what was healed was written down last, on the monotonic clock.
     pub healed_noted_ns: AtomicU64,
     /// The members under the store's device, if it is a stack of them.
@@ -283,7 +285,9 @@ impl Core {
 
 impl SegmentSource for Core {
     fn next_spare(&self) -> history::Result<Spare> {
-        self.spare_for(Purpose::Data)
+        let spare = self.spare_for(Purpose::Data)?;
+        self.segments_taken.fetch_add(1, Ordering::Relaxed);
+        Ok(spare)
     }
 }
 

@@ -94,6 +94,7 @@ pub fn open_core(
         work: Mutex::new(None),
         can_wait: AtomicBool::new(false),
         refused: Mutex::new(None),
+        segments_taken: AtomicU64::new(0),
         array: OnceLock::new(),
         healed_noted_ns: AtomicU64::new(0),
         pending_max: usize::try_from(pending_max).expect("clamped"),

@@ -25,6 +25,7 @@ mod in_place;
 mod matrix;
 mod packs;
 mod past;
+mod pressure;
 mod resize;
 mod room;
 mod schedule;
