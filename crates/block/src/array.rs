@@ -97,6 +97,8 @@ pub struct Array {
     unsettled: Mutex<Vec<usize>>,
     /// The right to bring up to date.
     work: Mutex<()>,
+    /// Bytes that were brought up to date.
+    resynced: AtomicU64,
 }
 
 /// What layers, members and the array share.
@@ -352,6 +354,12 @@ impl Array {
         self.shared.members.iter().enumerate().map(status).collect()
     }
 
+    /// Bytes of the stack that were brought up to date on members since it was opened.
+    #[must_use]
+    pub fn resynced_bytes(&self) -> u64 {
+        self.resynced.load(Ordering::Relaxed)
+    }
+
     /// Bytes that have still to be brought up to date on members that came back.
     #[must_use]
     pub fn behind_bytes(&self) -> u64 {
@@ -447,6 +455,7 @@ impl Array {
         let length = STEP_BYTES.min(end.saturating_sub(start + from));
         if length > 0 {
             self.top.resync(start + from, length, Resync::Stale)?;
+            self.resynced.fetch_add(length, Ordering::Relaxed);
         }
         let done = start + from + length >= end;
         if done {

@@ -26,6 +26,7 @@ use crate::group_schedule::GroupSchedule;
 use crate::growth::{Measured, Samples};
 use crate::merge::MergeJob;
 use crate::opening::Opening;
+use crate::rates::Meter;
 use crate::schedule::Pace;
 use crate::scrubbing::Scrubbing;
 use crate::source::Source;
@@ -85,6 +86,9 @@ pub struct Core {
     pub can_wait: AtomicBool,
     /// How things stood when no room could be made last.
     pub refused: Mutex<Option<Standing>>,
+    /// What keeps scrubs and rebuilds to their limits.
+    pub scrub_rate: Meter,
+    pub rebuild_rate: Meter,
     /// Segments that writers took since the pool was opened.
     pub segments_taken: AtomicU64,
     /// When what was healed was written down last, on the monotonic clock.

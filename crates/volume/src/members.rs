@@ -141,7 +141,8 @@ impl Core {
     }
 
     /// Puts spares in the places of members that are out, brings some of what members missed up to
-    /// date, and writes down what happened to them; true when there is more of that.
+    /// date, and writes down what happened to them; true when there is more of that to be done
+    /// now: a limit may have it wait.
     ///
     /// # Errors
     /// Those of the commit and of the devices, after all of it was tried.
@@ -149,7 +150,16 @@ impl Core {
         let Some(array) = self.array.get() else { return Ok(false) };
         // Who takes a place is brought up to date like who comes back.
         let taken = array.use_spare().map_err(of_array);
-        let stepped = array.step();
+        let now_ns = self.machine.clock.monotonic_ns();
+        let stepped = match self.rebuild_rate.wait_ns(now_ns) {
+            0 => {
+                let before = array.resynced_bytes();
+                let stepped = array.step();
+                self.rebuild_rate.note(now_ns, array.resynced_bytes() - before);
+                stepped
+            }
+            _ => Ok(false),
+        };
         self.note_members()?;
         Ok(taken? | stepped?)
     }

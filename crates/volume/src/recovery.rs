@@ -26,6 +26,7 @@ use crate::destage::Destage;
 use crate::opening::Opening;
 use crate::pins::Pins;
 use crate::pool::{read_superblock, reserve_of};
+use crate::rates::Meter;
 use crate::schedule::Schedule;
 use crate::scrubbing::Scrubbing;
 use crate::versions::Counting;
@@ -94,6 +95,8 @@ pub fn open_core(
         work: Mutex::new(None),
         can_wait: AtomicBool::new(false),
         refused: Mutex::new(None),
+        scrub_rate: Meter::default(),
+        rebuild_rate: Meter::default(),
         segments_taken: AtomicU64::new(0),
         array: OnceLock::new(),
         healed_noted_ns: AtomicU64::new(0),

@@ -158,8 +158,8 @@ impl Pool {
     }
 
     /// Does some of the scrub that is under way or due, and says how many bytes it read; `None`
-    /// if there is nothing to do, or other background work. The caller says when: beside clients it
-    /// shall take a small share.
+    /// if there is nothing to do, or other background work, or if it has to wait for its limit. The
+    /// caller says when: beside clients it shall take a small share.
     ///
     /// # Errors
     /// `Refused`, `Corrupt`, `Io`.
@@ -256,6 +256,11 @@ impl Core {
     }
 
     fn step_scrub(&self, budget: Budget) -> Result<Option<u64>> {
+        let now_ns = self.machine.clock.monotonic_ns();
+        if self.scrub_rate.wait_ns(now_ns) > 0 {
+            return Ok(None);
+        }
+        let bytes = self.scrub_rate.step(budget.bytes);
         let Some(_work) = self.work.try_lock() else { return Ok(None) };
         let mut slot = self.scrubbing.run.lock();
         if self.is_scrubbing() {
@@ -266,10 +271,11 @@ impl Core {
         let Some(run) = slot.as_mut() else { return Ok(None) };
         let before = run.record.read_bytes;
         let mut is_done = false;
-        while !is_done && run.record.read_bytes - before < budget.bytes.max(1) {
-            is_done = self.scrub_some(run, budget.bytes)?;
+        while !is_done && run.record.read_bytes - before < bytes.max(1) {
+            is_done = self.scrub_some(run, bytes)?;
         }
         let read = run.record.read_bytes - before;
+        self.scrub_rate.note(now_ns, read);
         if is_done {
             self.scrub_superblocks(run)?;
             self.end_scrub(&mut slot, false)?;

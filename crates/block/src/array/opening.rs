@@ -171,7 +171,9 @@ impl Array {
         let unsettled = Mutex::default();
         let is_closed = AtomicBool::new(false);
         let work = Mutex::new(());
-        let array = Array { shared, top, is_redundant, parity, is_closed, unsettled, work };
+        let resynced = AtomicU64::new(0);
+        let array =
+            Array { shared, top, is_redundant, parity, is_closed, unsettled, work, resynced };
         array.begin((!is_behind).then_some(&as_found), &missing, &back)?;
         Ok(array)
     }

@@ -467,6 +467,8 @@ pub(crate) fn pool(
         behind_bytes: 0,
         scrub: None,
         scrub_every: None,
+        scrub_rate_bytes: None,
+        rebuild_rate_bytes: None,
     }
 }
 

@@ -26,6 +26,7 @@ mod matrix;
 mod packs;
 mod past;
 mod pressure;
+mod rates;
 mod resize;
 mod room;
 mod schedule;

@@ -20,17 +20,19 @@ const LABEL_BYTES: u64 = MIB;
 const ALL: Budget = Budget { bytes: 64 << 20 };
 
 /// A pool on a mirror of two media.
-struct Pair {
+pub struct Pair {
     media: [Arc<SimMedia>; 2],
+    pub clock: Arc<SimClock>,
     machine: Machine,
 }
 
 impl Pair {
-    fn new(stack: &str) -> Pair {
+    pub fn new(stack: &str) -> Pair {
         let media = [1, 2].map(|seed| Arc::new(SimMedia::new(65 * MIB, seed)));
-        let clock = SimClock::new(WallTime::from_nanos(1_795_255_200 * SECOND_NS));
-        let machine = Machine { clock: Arc::new(clock), entropy: Arc::new(SimEntropy::new(1)) };
-        let pair = Pair { media, machine };
+        let clock = Arc::new(SimClock::new(WallTime::from_nanos(1_795_255_200 * SECOND_NS)));
+        let entropy = Arc::new(SimEntropy::new(1));
+        let machine = Machine { clock: Arc::<SimClock>::clone(&clock), entropy };
+        let pair = Pair { media, clock, machine };
         let stack: Stack = stack.parse().expect("a stack");
         let mut id = 0;
         let random = &mut || {
@@ -58,10 +60,22 @@ impl Pair {
         Array::open(self.candidates(), &block::Materials::none()).expect("both are there")
     }
 
-    fn open(&self) -> Arc<Pool> {
+    pub fn open(&self) -> Arc<Pool> {
+        self.open_on(self.array())
+    }
+
+    /// The second is not there.
+    pub fn open_on_one(&self) -> Arc<Pool> {
+        let mut candidates = self.candidates();
+        candidates[1].device = None;
+        let array = Array::open(candidates, &block::Materials::none()).expect("one is enough");
+        self.open_on(array)
+    }
+
+    fn open_on(&self, array: Array) -> Arc<Pool> {
         let options = PoolOptions { memory_bytes: 0 };
         let machine = self.machine.clone();
-        Pool::open_array(self.array(), machine, options, Arc::new(NoFiles)).expect("opened")
+        Pool::open_array(array, machine, options, Arc::new(NoFiles)).expect("opened")
     }
 
     fn rot(&self, side: usize, at: u64) {
@@ -101,7 +115,7 @@ fn beginnings(media: &Arc<SimMedia>, magic: &[u8]) -> Vec<u64> {
 }
 
 /// Blocks 0 to 99 of bytes 100 and up; then some of it is in runs.
-fn fill(pool: &Pool) -> Arc<Volume> {
+pub fn fill(pool: &Pool) -> Arc<Volume> {
     let volume = make(pool, Granularity::EveryWrite, 1 << 60);
     for turn in 0..4 {
         for block in 0..100 {
