@@ -30,7 +30,7 @@ use crate::rates::Meter;
 use crate::schedule::Pace;
 use crate::scrubbing::Scrubbing;
 use crate::source::Source;
-use crate::types::AuditRecord;
+use crate::types::{AuditRecord, Settling};
 use crate::volume::Volume;
 use crate::{Error, Machine, Result};
 
@@ -86,6 +86,8 @@ pub struct Core {
     pub can_wait: AtomicBool,
     /// How things stood when no room could be made last.
     pub refused: Mutex<Option<Standing>>,
+    /// What opening it took, on members.
+    pub settled: OnceLock<Settling>,
     /// What keeps scrubs and rebuilds to their limits.
     pub scrub_rate: Meter,
     pub rebuild_rate: Meter,

@@ -92,9 +92,9 @@ pub use types::{
     CacheUse, Compaction, CompactionInfo, CompactionState, Consistency, ConversionInfo, DedupInfo,
     Dependants, DiffPage, Encoding, EncodingChange, EncodingInfo, EncodingSetting, Event, Extent,
     GraceInfo, Granularity, Growth, HistoryPage, Holder, ImportInfo, ImportSpec, Leisure, Mark,
-    PoolSpace, PoolStatus, Range, Resolved, RevertReport, Sacrifice, ScrubInfo, ScrubState, Stamp,
-    Version, VersionPage, VolumeChange, VolumeCounters, VolumeInfo, VolumeSpace, VolumeSpec,
-    WriteOp,
+    PoolSpace, PoolStatus, Range, Resolved, RevertReport, Sacrifice, ScrubInfo, ScrubState,
+    SettlePhase, Settling, Stamp, Version, VersionPage, VolumeChange, VolumeCounters, VolumeInfo,
+    VolumeSpace, VolumeSpec, WriteOp,
 };
 
 /// The machine under a pool: its clock and its randomness.

@@ -7,6 +7,7 @@ use block::{Array, ArrayError, BlockDevice, Candidate, MemberStatus, SpareStatus
 use env::Files;
 
 use crate::core::Core;
+use crate::types::Settling;
 use crate::{Error, ErrorKind, Machine, Pool, PoolOptions, Result};
 
 impl Pool {
@@ -20,12 +21,34 @@ impl Pool {
         options: PoolOptions,
         files: Arc<dyn Files>,
     ) -> Result<Arc<Pool>> {
+        Pool::open_array_told(array, machine, options, files, &mut |_| ())
+    }
+
+    /// The same for somebody who wants to know how far it is: after a crash there is much to look
+    /// at.
+    ///
+    /// # Errors
+    /// `Unusable`, `Corrupt`, `Io`.
+    pub fn open_array_told(
+        array: Array,
+        machine: Machine,
+        options: PoolOptions,
+        files: Arc<dyn Files>,
+        told: &mut dyn FnMut(&Settling),
+    ) -> Result<Arc<Pool>> {
+        let began_ns = machine.clock.monotonic_ns();
         let array = Arc::new(array);
         let device = Arc::<Array>::clone(&array) as Arc<dyn BlockDevice>;
         let pool = Pool::open_with(device, machine, options, files)?;
         pool.core.array.set(array).ok().expect("a pool is opened once");
-        pool.core.settle_members()?;
+        pool.core.settle_members(began_ns, told)?;
         Ok(pool)
+    }
+
+    /// What opening it took, if it is on members.
+    #[must_use]
+    pub fn settled(&self) -> Option<Settling> {
+        self.core.settled.get().copied()
     }
 
     /// The members, if the pool is on a stack of them.

@@ -95,6 +95,7 @@ pub fn open_core(
         work: Mutex::new(None),
         can_wait: AtomicBool::new(false),
         refused: Mutex::new(None),
+        settled: OnceLock::new(),
         scrub_rate: Meter::default(),
         rebuild_rate: Meter::default(),
         segments_taken: AtomicU64::new(0),

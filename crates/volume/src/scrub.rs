@@ -10,39 +10,49 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use block::Array;
 use format::map::Entry;
 use history::{Scrub, ScrubMap, ScrubReport, Slot, Version};
 use units::Seq;
 
 use crate::core::Core;
 use crate::opening::{Opening, Patience};
+use crate::types::{SettlePhase, Settling};
 use crate::{Error, ErrorKind, Result};
 
 impl Core {
-    /// Looks at all copies of everything that touches some ranges of the device.
+    /// Looks at all copies of everything that touches some ranges of the device. `told` hears how
+    /// many bytes were read, and how many of the segments and timelines are done.
     ///
     /// # Errors
     /// Those of the device.
-    pub fn scrub(&self, ranges: &[Range<u64>]) -> Result<ScrubReport> {
+    fn scrub(
+        &self,
+        ranges: &[Range<u64>],
+        told: &mut dyn FnMut(u64, (u64, u64)),
+    ) -> Result<ScrubReport> {
         let store = &self.store;
         let _epoch = store.enter();
         let touches = |from: u64, length: u64| {
             ranges.iter().any(|range| range.start < from + length && from < range.end)
         };
         let mut scrub = Scrub::new(store, self);
-        for segment in store.segments() {
-            if touches(store.zone_offset(segment.zone), store.zone_bytes) {
-                scrub.segment(&segment, 0, u64::MAX, Seq(u64::MAX));
-            }
-        }
+        let mut segments = store.segments();
+        segments.retain(|segment| touches(store.zone_offset(segment.zone), store.zone_bytes));
         let wants = |at: u64| touches(at, format::PAGE_BYTES as u64);
         let timelines: Vec<_> =
             self.timelines.read().values().map(|(_, t)| Arc::clone(t)).collect();
-        for timeline in &timelines {
+        let all = (segments.len() + timelines.len()) as u64;
+        for (done, segment) in (1..).zip(&segments) {
+            scrub.segment(segment, 0, u64::MAX, Seq(u64::MAX));
+            told(scrub.read_bytes(), (done, all));
+        }
+        for (done, timeline) in (segments.len() as u64 + 1..).zip(&timelines) {
             for run in timeline.runs() {
-                let all = (&run.extents, 0..run.extents.count);
-                scrub.pages((timeline.id, run.id), all, &wants);
+                let pages = (&run.extents, 0..run.extents.count);
+                scrub.pages((timeline.id, run.id), pages, &wants);
             }
+            told(scrub.read_bytes(), (done, all));
         }
         for volume in self.all_volumes() {
             for run in volume.times.runs() {
@@ -54,18 +64,51 @@ impl Core {
         Ok(report)
     }
 
-    /// Looks at what was in flight when the pool was used last.
+    /// Looks at what was in flight when the pool was used last. The opening began at `began_ns`;
+    /// `told` hears how far it is, and at last what it took.
     ///
     /// # Errors
     /// Those of the device.
-    pub fn settle_members(&self) -> Result<()> {
+    pub fn settle_members(&self, began_ns: u64, told: &mut dyn FnMut(&Settling)) -> Result<()> {
         let Some(array) = self.array.get() else { return Ok(()) };
         let ranges = array.unsettled();
-        if ranges.is_empty() {
-            return Ok(());
+        let now_ns = self.machine.clock.monotonic_ns();
+        let mut state = Settling {
+            unsettled_bytes: ranges.iter().map(|range| range.end - range.start).sum(),
+            recovered_ns: now_ns.saturating_sub(began_ns),
+            ..Settling::default()
+        };
+        if !ranges.is_empty() {
+            self.settle(array, &ranges, &mut state, told)?;
         }
-        let report = self.scrub(&ranges)?;
+        state.phase = SettlePhase::Done;
+        told(&state);
+        assert!(self.settled.set(state).is_ok(), "a pool is opened once");
+        Ok(())
+    }
+
+    fn settle(
+        &self,
+        array: &Array,
+        ranges: &[Range<u64>],
+        state: &mut Settling,
+        told: &mut dyn FnMut(&Settling),
+    ) -> Result<()> {
+        let clock = &self.machine.clock;
+        let began_ns = clock.monotonic_ns();
+        told(state);
+        let report = self.scrub(ranges, &mut |read_bytes, (done, all)| {
+            state.read_bytes = read_bytes;
+            state.percent = done * 100 / all.max(1);
+            told(state);
+        })?;
+        let looked_ns = clock.monotonic_ns();
+        state.copies_ns = looked_ns.saturating_sub(began_ns);
+        state.phase = SettlePhase::Parity;
+        state.wrong = report.wrong;
+        told(state);
         array.end_settling()?;
+        state.parity_ns = clock.monotonic_ns().saturating_sub(looked_ns);
         if report.wrong > 0 {
             let detail = format!(
                 "after a crash: {} ranges differed, {} were written again from a copy that was \

@@ -7,7 +7,7 @@ use block::{Array, BlockDevice, Candidate, Identities, MediaDevice};
 use env::NoFiles;
 use hindsight_volume::{
     Budget, ErrorKind, Granularity, Machine, Pool, PoolFormat, PoolOptions, ScrubInfo, ScrubState,
-    Volume, WriteOp,
+    SettlePhase, Settling, Volume, WriteOp,
 };
 use sim::{SimClock, SimEntropy, SimMedia};
 use units::WallTime;
@@ -73,9 +73,14 @@ impl Pair {
     }
 
     fn open_on(&self, array: Array) -> Arc<Pool> {
+        self.open_told(array, &mut |_| ())
+    }
+
+    fn open_told(&self, array: Array, told: &mut dyn FnMut(&Settling)) -> Arc<Pool> {
         let options = PoolOptions { memory_bytes: 0 };
         let machine = self.machine.clone();
-        Pool::open_array(array, machine, options, Arc::new(NoFiles)).expect("opened")
+        let files = Arc::new(NoFiles);
+        Pool::open_array_told(array, machine, options, files, told).expect("opened")
     }
 
     fn rot(&self, side: usize, at: u64) {
@@ -385,4 +390,36 @@ fn a_scrub_is_stopped_and_another_begins_by_its_schedule() {
     pool.set_scrub_every(None).expect("set");
     rig.clock.advance(week_ns);
     assert_eq!(pool.step_scrub(ALL).expect("stepped"), None, "never again");
+}
+
+#[test]
+fn an_opening_after_a_kill_tells_how_far_it_is_and_what_it_took() {
+    let pair = Pair::new("mirror(a, b)");
+    let pool = pair.open();
+    let before = pool.settled().expect("it is on members");
+    assert_eq!((before.phase, before.read_bytes), (SettlePhase::Done, 0));
+    let volume = fill(&pool);
+    drop((volume, pool));
+    let mut heard: Vec<Settling> = Vec::new();
+    // Whoever listens takes its time, so it is told in the time of what is being done.
+    let pool = pair.open_told(pair.array(), &mut |state| {
+        heard.push(*state);
+        let is_copies = state.phase == SettlePhase::Copies;
+        pair.clock.advance(if is_copies { SECOND_NS } else { 10 * SECOND_NS });
+    });
+    let phases: Vec<SettlePhase> = heard.iter().map(|state| state.phase).collect();
+    let copies = phases.iter().filter(|phase| **phase == SettlePhase::Copies).count();
+    assert!(copies > 2, "{phases:?}");
+    assert_eq!(phases[copies..], [SettlePhase::Parity, SettlePhase::Done]);
+    assert!(heard.is_sorted_by_key(|state| (state.read_bytes, state.percent)));
+    let last = *heard.last().expect("told");
+    assert_eq!(pool.settled(), Some(last));
+    assert!(last.unsettled_bytes >= MIB && last.percent == 100, "{last:?}");
+    assert!(last.read_bytes > 2 * 400 * 4096, "both copies of all that was written: {last:?}");
+    assert_eq!(last.copies_ns, copies as u64 * SECOND_NS);
+    assert_eq!(last.parity_ns, 10 * SECOND_NS);
+    pool.close().expect("closed");
+    drop(pool);
+    let after = pair.open().settled().expect("it is on members");
+    assert_eq!((after.unsettled_bytes, after.copies_ns), (0, 0), "a clean stop leaves nothing");
 }
