@@ -62,6 +62,7 @@ const BENCHES: &[(&str, Bench)] = &[
     ("p5", engine::memory_and_openings),
     ("p7", past::reads),
     ("p8", restart::after_kill),
+    ("settling", restart::settling),
     ("p9", space::per_write),
     ("p10", stacks::cost_of_layers),
     ("p11", throughput::cost_of_versions),

@@ -529,6 +529,12 @@ pub struct Pool {
     #[serde(default)]
     #[schema(value_type = Option<String>, example = "30d")]
     pub scrub_every: Option<SpanInput>,
+    /// Bytes a second that a scrub reads at most, of all copies; null if there is no limit.
+    #[serde(default)]
+    pub scrub_rate_bytes: Option<u64>,
+    /// Bytes a second that a member gets at most which is brought up to date; null for no limit.
+    #[serde(default)]
+    pub rebuild_rate_bytes: Option<u64>,
 }
 
 /// A look at every copy of everything that is stored.
@@ -548,6 +554,9 @@ pub struct Scrub {
     pub wrong: u64,
     /// Of these: written again from a copy that was right.
     pub healed: u64,
+    /// Of these: blocks that no copy had, written again from another version with the same bytes.
+    #[serde(default)]
+    pub repaired: u64,
     /// Blocks and pages that are needed and wrong on every copy.
     pub lost: u64,
     /// The first of these, for people.

@@ -108,6 +108,8 @@ pub struct Array {
     growing: Mutex<()>,
     /// The right to settle parity and take marks off: who does knows of what is being settled.
     tidying: Mutex<()>,
+    /// Bytes that were brought up to date.
+    resynced: AtomicU64,
 }
 
 /// Somebody who writes, while no growth changes what regions there are.
@@ -390,6 +392,12 @@ impl Array {
         self.shared.members().iter().enumerate().map(status).collect()
     }
 
+    /// Bytes of the stack that were brought up to date on members since it was opened.
+    #[must_use]
+    pub fn resynced_bytes(&self) -> u64 {
+        self.resynced.load(Ordering::Relaxed)
+    }
+
     /// Bytes that have still to be brought up to date on members that came back.
     #[must_use]
     pub fn behind_bytes(&self) -> u64 {
@@ -488,6 +496,7 @@ impl Array {
             if is_used { (left.min(STEP_BYTES), Resync::Stale) } else { (left, Resync::Beside) };
         if length > 0 {
             self.top.resync(start + from, length, which)?;
+            self.resynced.fetch_add(length, Ordering::Relaxed);
         }
         let done = start + from + length >= end;
         if done {

@@ -221,7 +221,13 @@ fn scrub_schedule(set: &SetScrub) -> String {
 fn scrub_line(scrub: &Scrub) -> String {
     let found = match (scrub.wrong, scrub.lost) {
         (0, 0) => "nothing wrong".to_owned(),
-        (wrong, lost) => format!("{wrong} wrong, {} healed, {lost} lost", scrub.healed),
+        (wrong, lost) => {
+            let repaired = match scrub.repaired {
+                0 => String::new(),
+                repaired => format!("{repaired} repaired from another version, "),
+            };
+            format!("{wrong} wrong, {} healed, {repaired}{lost} lost", scrub.healed)
+        }
     };
     let state = match (&scrub.ended, scrub.state.as_str()) {
         (None, _) => format!("running, {} %", scrub.progress_percent),

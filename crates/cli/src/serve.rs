@@ -61,6 +61,12 @@ pub struct Args {
     /// Allocate that memory for each request, to measure what it gives not to.
     #[arg(long)]
     no_buffer_pool: bool,
+    /// Bytes a second that a scrub reads at most, of all copies [default: no limit].
+    #[arg(long, value_name = "SIZE")]
+    scrub_rate: Option<String>,
+    /// Bytes a second that a member gets at most which is brought up to date [default: no limit].
+    #[arg(long, value_name = "SIZE")]
+    rebuild_rate: Option<String>,
     /// Form of the log on standard error: text or json [default: text].
     #[arg(long, value_name = "FORM")]
     log_format: Option<String>,
@@ -96,6 +102,8 @@ fn upper(args: Args) -> Settings {
         pool_size: args.pool_size,
         memory: args.memory,
         buffers: args.buffers,
+        scrub_rate: args.scrub_rate,
+        rebuild_rate: args.rebuild_rate,
         buffer_pool: args.no_buffer_pool.then_some(false),
         insecure: args.insecure.then_some(true),
         nbd: NbdSettings {

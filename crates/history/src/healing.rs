@@ -8,6 +8,7 @@ use block::{Outcome, Right};
 use format::checksum::block_crc;
 use format::location::Location;
 use format::map::Entry;
+use units::BLOCK_BYTES;
 
 use crate::Store;
 use crate::io_tally::IoKind;
@@ -100,24 +101,62 @@ impl Store {
         block: &mut [u8],
     ) -> bool {
         let Some(source) = self.second_source.get() else { return false };
-        let versions = source((number, crc)).into_iter().filter(|v| v.location != wrong);
-        let found = versions
-            .into_iter()
-            .any(|version| self.read_version(number, &version, block) && block_crc(block) == crc);
-        if !found {
+        if !self.find_elsewhere(source((number, crc)), (number, crc), wrong, block) {
             return false;
         }
         // Nobody is told of a failure to write: the bytes are right, and will be looked for again.
         if let Some(at) = place {
             let _ = self.device.write_durable(at, &[IoSlice::new(block)]);
         }
+        // It was counted as lost before it was looked for.
+        self.count_elsewhere(u64::from(was_counted));
+        true
+    }
+
+    /// The same for a scrub, which asked the map for the other versions and keeps everything where
+    /// it is meanwhile: true only if the block was written again, and every copy of it is right.
+    pub fn repair_elsewhere(
+        &self,
+        versions: Vec<Entry>,
+        like: (u64, u32),
+        wrong: Location,
+        at: u64,
+    ) -> bool {
+        let mut block = vec![0; BLOCK_BYTES as usize];
+        self.checksum_errors.fetch_add(1, Ordering::Relaxed);
+        if !self.find_elsewhere(versions, like, wrong, &mut block) {
+            return false;
+        }
+        let right = |bytes: &[u8]| block_crc(bytes) == like.1;
+        let is_written = self.device.write_durable(at, &[IoSlice::new(&block)]).is_ok()
+            && self.agree(at, block.len(), &right);
+        if is_written {
+            self.count_elsewhere(0);
+        }
+        is_written
+    }
+
+    /// Fills `block` from the first of some versions that has the bytes of a checksum.
+    fn find_elsewhere(
+        &self,
+        versions: Vec<Entry>,
+        (number, crc): (u64, u32),
+        wrong: Location,
+        block: &mut [u8],
+    ) -> bool {
+        versions
+            .into_iter()
+            .filter(|version| version.location != wrong)
+            .any(|version| self.read_version(number, &version, block) && block_crc(block) == crc)
+    }
+
+    /// Counts a block that was had from another version; so many were counted as lost before.
+    fn count_elsewhere(&self, were_lost: u64) {
         for counts in self.healed.lock().iter_mut() {
-            // It was counted as lost before it was looked for.
-            counts.unrecoverable = counts.unrecoverable.saturating_sub(u64::from(was_counted));
+            counts.unrecoverable = counts.unrecoverable.saturating_sub(were_lost);
             counts.recovered += 1;
             counts.elsewhere += 1;
         }
-        true
     }
 
     fn read_version(&self, number: u64, version: &Entry, block: &mut [u8]) -> bool {

@@ -42,7 +42,7 @@ pub use pending::{Pending, node_covers};
 pub use recover::{KnownLog, RecoveredLog, RecoveredSegment, recover_log};
 pub use run_store::{PageExtent, PageExtents, Pages, RunBuilder, StoredRun, write_time_run};
 pub use scan::{ScanEnd, read_header, scan_segment};
-pub use scrub::{Loss, Scrub, ScrubReport, Suspects, Version};
+pub use scrub::{Loss, Scrub, ScrubMap, ScrubReport, Suspects, Version};
 pub use slot::{BLOCKS_PER_PAGE, Slot, block_location};
 pub use space_tally::{Account, SpaceCount, SpaceTally};
 pub use store::{Content, Epoch, NO_LOG, SecondSource, Segment, Spare, Store, StoreParts};

@@ -3,7 +3,8 @@
 //! What is stored says itself what it should be: batches and packs hold the checksums of what is in
 //! them, pages of runs their own. So a zone can be looked at from its beginning to its end, without
 //! the map. Of what is wrong on some copies the right one is written over the others; what is wrong
-//! on all may be what a power cut tore and nobody needs: the caller is asked. Where not even a
+//! on all may be what a power cut tore and nobody needs: the map is asked. What is needed is had
+//! from another version with the same checksum, if there is one, and written again. Where not even a
 //! header says what there was, the range is a [`Suspect`](Suspects), and the map's runs, looked at
 //! afterwards, tell whether they name something there.
 //!
@@ -56,8 +57,19 @@ pub struct ScrubReport {
     pub wrong: u64,
     /// Of these: written again from a copy that was right.
     pub healed: u64,
+    /// Of these: blocks of which no copy was right, written again from another version that has
+    /// the same bytes.
+    pub repaired: u64,
     /// Blocks and pages that are needed and wrong on every copy.
     pub lost: u64,
+}
+
+/// What a scrub asks the map.
+pub trait ScrubMap {
+    /// Whether it still names a version where it was found. What cannot be told is needed.
+    fn still_names(&self, version: &Version) -> bool;
+    /// Versions of a block that have a checksum: `(block, checksum)`.
+    fn alike(&self, like: (u64, u32)) -> Vec<Entry>;
 }
 
 /// A version of a block in a batch.
@@ -90,8 +102,7 @@ pub enum Loss {
 /// A scrub under way.
 pub struct Scrub<'s> {
     store: &'s Store,
-    /// Whether a version that is wrong on every copy is needed.
-    is_needed: &'s dyn Fn(&Version) -> bool,
+    map: &'s dyn ScrubMap,
     windows: Windows<'s>,
     /// What it has seen.
     pub report: ScrubReport,
@@ -102,12 +113,13 @@ pub struct Scrub<'s> {
 }
 
 impl<'s> Scrub<'s> {
-    /// A scrub that has seen nothing.
+    /// A scrub that has seen nothing. What it finds may be written again: whoever begins it sees
+    /// to it that nothing that the map names is moved, freed or written over meanwhile.
     #[must_use]
-    pub fn new(store: &'s Store, is_needed: &'s dyn Fn(&Version) -> bool) -> Scrub<'s> {
+    pub fn new(store: &'s Store, map: &'s dyn ScrubMap) -> Scrub<'s> {
         Scrub {
             store,
-            is_needed,
+            map,
             windows: Windows::new(store),
             report: ScrubReport::default(),
             losses: Vec::new(),
@@ -132,6 +144,18 @@ impl<'s> Scrub<'s> {
         self.report.lost += 1;
         if self.losses.len() < LOSSES_NAMED {
             self.losses.push(loss);
+        }
+    }
+
+    /// A block that the map names is wrong on every copy: other versions may have its bytes.
+    fn repair(&mut self, version: Version, crc: u32, at: u64) {
+        let like = (version.block.0, crc);
+        let versions = self.map.alike(like);
+        if self.store.repair_elsewhere(versions, like, version.location, at) {
+            self.report.wrong += 1;
+            self.report.repaired += 1;
+        } else {
+            self.lose(Loss::Block(version));
         }
     }
 
@@ -279,8 +303,8 @@ impl<'s> Scrub<'s> {
                 }
                 let block = Lba(op.block.0 + i as u64);
                 let version = Version { timeline: op.timeline, block, seq: op.seq, location };
-                if (self.is_needed)(&version) {
-                    self.lose(Loss::Block(version));
+                if self.map.still_names(&version) {
+                    self.repair(version, crc, at);
                 }
             }
         }
@@ -401,14 +425,15 @@ impl<'s> Scrub<'s> {
         let location = entry.location;
         let Some(segment) = self.store.segment(location.segment()) else { return };
         let at = self.store.zone_offset(segment.zone) + u64::from(location.offset_bytes());
-        let version = (entry.key.index, entry.seq);
-        let is_there = match segment.content() {
-            Content::Pack => self.store.has_packed(location, version, entry.crc),
-            _ => self.range(at, BLOCK_BYTES as usize, &|bytes| block_crc(bytes) == entry.crc),
-        };
-        if !is_there {
-            let (block, seq) = (entry.key.first_block(), entry.seq);
-            self.lose(Loss::Block(Version { timeline, block, seq, location }));
+        let (block, seq) = (entry.key.first_block(), entry.seq);
+        let version = Version { timeline, block, seq, location };
+        if segment.content() == Content::Pack {
+            // In a pack one version is computed from others: it is not written again alone.
+            if !self.store.has_packed(location, (block.0, seq), entry.crc) {
+                self.lose(Loss::Block(version));
+            }
+        } else if !self.range(at, BLOCK_BYTES as usize, &|bytes| block_crc(bytes) == entry.crc) {
+            self.repair(version, entry.crc, at);
         }
     }
 }

@@ -85,7 +85,7 @@ impl ConversionWatch {
 }
 
 /// Says when a scrub goes on: at once while nobody else wants the devices, and beside others for
-/// one twentieth of the time.
+/// one twentieth of the time; and no sooner than its limit in bytes a second lets it.
 struct ScrubPace {
     /// Requests of clients when they were counted last, and when there were new ones.
     requests: u64,
@@ -116,6 +116,10 @@ impl ScrubPace {
         if is_beside && now < self.next {
             return Ok(self.next - now);
         }
+        let wait_ns = pool.scrub_wait_ns();
+        if wait_ns > 0 {
+            return Ok(Duration::from_nanos(wait_ns));
+        }
         let bytes = if is_beside { SCRUB_BESIDE_BYTES } else { SCRUB_ALONE_BYTES };
         let read = pool.step_scrub(Budget { bytes })?;
         self.tell(pool, true);
@@ -133,13 +137,16 @@ impl ScrubPace {
         }
         self.was_running = is_running;
         let Some(info) = pool.scrub_info() else { return };
-        let volume::ScrubInfo { read_bytes, wrong, healed, lost, .. } = info;
+        let volume::ScrubInfo { read_bytes, wrong, healed, repaired, lost, .. } = info;
         match (is_running, lost) {
             (true, _) => tracing::info!("a scrub is running"),
-            (false, 0) => tracing::info!(read_bytes, wrong, healed, "the scrub has ended"),
+            (false, 0) => {
+                tracing::info!(read_bytes, wrong, healed, repaired, "the scrub has ended");
+            }
             (false, _) => {
                 let losses = info.losses.join("; ");
-                tracing::error!(read_bytes, wrong, healed, lost, losses, "the scrub found losses");
+                let text = "the scrub found losses";
+                tracing::error!(read_bytes, wrong, healed, repaired, lost, losses, "{text}");
             }
         }
     }
@@ -328,7 +335,7 @@ mod tests {
     use env::{RealClock, RealEntropy};
     use volume::{
         Architecture, CacheChange, EncodingChange, Granularity, Machine, Pool, PoolFormat,
-        PoolOptions, VolumeSpec, WriteOp,
+        PoolOptions, Rates, VolumeSpec, WriteOp,
     };
 
     use super::{Background, IDLE, MemberWatch, SCRUB_QUIET, ScrubPace};
@@ -412,6 +419,39 @@ mod tests {
         assert!(alone > 6 << 20, "{alone} bytes alone");
         let rest = pace.turn(&pool, true).expect("a turn");
         assert!(rest > Duration::ZERO && read() == once + alone, "others work in the background");
+    }
+
+    #[test]
+    fn a_scrub_that_is_alone_waits_for_its_limit() {
+        let device: Arc<dyn BlockDevice> = Arc::new(MemoryDevice::new(128 << 20));
+        let machine = Machine {
+            clock: Arc::new(RealClock::new()),
+            entropy: Arc::new(RealEntropy::default()),
+        };
+        Pool::create(&device, &machine, &PoolFormat { zone_bytes: 1 << 20 }).expect("made");
+        let pool = Pool::open(device, machine, PoolOptions { memory_bytes: 0 }).expect("opened");
+        let volume = pool.create_volume(&spec()).expect("made");
+        for n in 0..20 {
+            let op = WriteOp::Data { offset: (n % 8) << 20, bytes: &[7; 1 << 20] };
+            volume.write_batch(&[op]).map(drop).expect("written");
+        }
+        // So slow that a step is paid for long after this test.
+        let scrub = std::num::NonZeroU64::new(64 << 10);
+        pool.set_rates(Rates { scrub, ..Rates::default() });
+        pool.start_scrub().expect("started");
+        let mut pace = ScrubPace::new();
+        pace.seen -= SCRUB_QUIET;
+        let read = || pool.scrub_info().expect("one runs").read_bytes;
+        pace.turn(&pool, false).expect("a turn");
+        pace.seen -= SCRUB_QUIET;
+        let once = read();
+        assert!((64 << 10..3 << 20).contains(&once), "{once} bytes in a step");
+        let rest = pace.turn(&pool, false).expect("a turn");
+        assert!(rest > Duration::from_millis(500), "{rest:?}");
+        assert_eq!(read(), once, "it waits");
+        pool.set_rates(Rates::default());
+        assert_eq!(pace.turn(&pool, false).expect("a turn"), Duration::ZERO);
+        assert!(read() > once + (6 << 20), "there is no limit any more");
     }
 
     #[test]

@@ -18,6 +18,7 @@ mod member_watch;
 mod meters;
 mod metrics;
 pub mod nbd;
+mod opening_log;
 mod pace;
 mod pool_files;
 mod serve;

@@ -15,7 +15,9 @@ use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 use units::Span;
-use volume::{CacheInfo, ImportInfo, IoCount, Pool, ScheduleInfo, ScrubInfo, Volume, VolumeInfo};
+use volume::{
+    CacheInfo, ImportInfo, IoCount, Pool, ScheduleInfo, ScrubInfo, Settling, Volume, VolumeInfo,
+};
 
 use crate::Attachments;
 use crate::fill::FillGauge;
@@ -306,6 +308,26 @@ fn encode_volumes<'a, V: Value>(
     Ok(())
 }
 
+/// What opening a pool on members took.
+fn encode_opening(settled: Option<Settling>, encoder: &mut DescriptorEncoder) -> fmt::Result {
+    let Some(settled) = settled else { return Ok(()) };
+    let gauge = prometheus_client::metrics::MetricType::Gauge;
+    let (name, help) = ("hindsight_pool_opening_seconds", "How long opening the pool took");
+    let mut family = encoder.encode_descriptor(name, help, None, gauge)?;
+    for (phase, nanos) in [
+        ("recovery", settled.recovered_ns),
+        ("copies", settled.copies_ns),
+        ("parity", settled.parity_ns),
+    ] {
+        let seconds = nanos as f64 / 1e9;
+        ConstGauge::new(seconds).encode(family.encode_family(&[("phase", phase)])?)?;
+    }
+    let name = "hindsight_pool_opening_unsettled_bytes";
+    let help = "Bytes of regions that were in flight when the pool was used last";
+    ConstGauge::new(settled.unsettled_bytes)
+        .encode(encoder.encode_descriptor(name, help, None, gauge)?)
+}
+
 /// The scrub that is running, or the last one.
 fn encode_scrub(info: Option<ScrubInfo>, encoder: &mut DescriptorEncoder) -> fmt::Result {
     let Some(info) = info else { return Ok(()) };
@@ -317,6 +339,7 @@ fn encode_scrub(info: Option<ScrubInfo>, encoder: &mut DescriptorEncoder) -> fmt
         ("read_bytes", "Bytes that the scrub read, of all copies", info.read_bytes),
         ("wrong", "Ranges of which the scrub found a copy wrong", info.wrong),
         ("healed", "Ranges that the scrub wrote again from a right copy", info.healed),
+        ("repaired", "Blocks that the scrub had from another version", info.repaired),
         ("lost", "Blocks and pages that the scrub found wrong on every copy", info.lost),
     ];
     for (name, help, value) in gauges {
@@ -521,6 +544,7 @@ impl Engine {
             ConstCounter::new(count).encode(family.encode_family(&[("outcome", how)])?)?;
         }
         encode_scrub(self.pool.scrub_info(), encoder)?;
+        encode_opening(self.pool.settled(), encoder)?;
         let spares = self.pool.spares().iter().filter(|spare| spare.is_there).count();
         let (name, help) = ("hindsight_pool_spares", "Spares that are there");
         let gauge = prometheus_client::metrics::MetricType::Gauge;

@@ -13,6 +13,7 @@ use block::{BlockDevice, MediaDevice};
 use env::{FileMedia, RealClock, RealEntropy, RealFiles};
 use volume::{Machine, Pool, PoolFormat, PoolOptions, RebuildReport};
 
+use crate::opening_log::OpeningLog;
 use crate::{Config, StartError, stack_files};
 
 pub(crate) const POOL_FILE: &str = "pool.img";
@@ -50,7 +51,10 @@ pub(crate) fn open_or_create(config: &Config) -> Result<Arc<Pool>, StartError> {
         && let Some(stack) = stack_files::read(&config.pool_dir)?
     {
         let array = stack_files::open(&config.pool_dir, &stack)?;
-        return Pool::open_array(array, machine(), options, files).map_err(StartError::Pool);
+        let mut log = OpeningLog::default();
+        let told = &mut |state: &volume::Settling| log.tell(state);
+        let opened = Pool::open_array_told(array, machine(), options, files, told);
+        return opened.map_err(StartError::Pool);
     }
     let path = path_of(config);
     if config.device.is_some() {

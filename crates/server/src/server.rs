@@ -67,6 +67,7 @@ impl Server {
         let hooks = Arc::new(Hooks::new(config.hooks.clone()));
         let context = http_context(config, &pool, &nbd_context, &nbd_bound, &hooks)?;
         let watch = FillWatch::new(Arc::clone(context.fill()));
+        pool.set_rates(config.rates);
         let background =
             Background::start(Arc::clone(&pool), watch, MemberWatch::new(config.pool_dir.clone()))?;
         let (unix, nbd_socket) = nbd_bound.unix.map(|u| (u.listener, u.file)).unzip();

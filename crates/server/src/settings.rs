@@ -4,12 +4,14 @@
 //! field in the file is an error, and so is a `${VAR}` that is not set.
 
 use std::collections::BTreeMap;
+use std::num::NonZeroU64;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
 
 use serde::Deserialize;
 use units::{Size, Span};
+use volume::Rates;
 
 use crate::StartError;
 use crate::buffers::{BUFFERS_BYTES_DEFAULT, BUFFERS_BYTES_MIN};
@@ -23,6 +25,8 @@ const MEMORY_BYTES_DEFAULT: u64 = 384 << 20;
 const MEMORY_BYTES_MIN: u64 = 16 << 20;
 /// The most memory for requests that wait, in bytes: all of it is allocated at the start.
 const BUFFERS_BYTES_MAX: u64 = 16 << 30;
+/// The lowest limit of what is done in the background, in bytes a second.
+const RATE_BYTES_MIN: u64 = 64 << 10;
 /// NBD connections at once.
 const NBD_CONNECTIONS_MAX_DEFAULT: usize = 1024;
 /// The longest configuration file, in bytes.
@@ -46,6 +50,10 @@ pub struct Settings {
     pub buffers: Option<String>,
     /// Whether that memory is kept from request to request; `false` only to measure what it gives.
     pub buffer_pool: Option<bool>,
+    /// Bytes a second that a scrub reads at most, such as `100MiB`.
+    pub scrub_rate: Option<String>,
+    /// Bytes a second that a member gets at most which is brought up to date.
+    pub rebuild_rate: Option<String>,
     /// Serve beyond this machine without TLS and authentication.
     pub insecure: Option<bool>,
     /// The NBD listeners.
@@ -162,6 +170,8 @@ impl Settings {
             pool_size: self.pool_size.or(lower.pool_size),
             memory: self.memory.or(lower.memory),
             buffers: self.buffers.or(lower.buffers),
+            scrub_rate: self.scrub_rate.or(lower.scrub_rate),
+            rebuild_rate: self.rebuild_rate.or(lower.rebuild_rate),
             buffer_pool: self.buffer_pool.or(lower.buffer_pool),
             insecure: self.insecure.or(lower.insecure),
             nbd: NbdSettings {
@@ -268,6 +278,8 @@ pub struct Config {
     pub buffers_bytes: usize,
     /// Whether it is kept from request to request.
     pub is_buffer_pool: bool,
+    /// How fast scrubs and rebuilds may be.
+    pub rates: Rates,
     /// Whether to serve beyond this machine without TLS and authentication.
     pub insecure: bool,
     /// NBD listeners.
@@ -325,6 +337,10 @@ impl Config {
             memory_bytes,
             buffers_bytes,
             is_buffer_pool: settings.buffer_pool.unwrap_or(true),
+            rates: Rates {
+                scrub: rate(settings.scrub_rate, "--scrub-rate")?,
+                rebuild: rate(settings.rebuild_rate, "--rebuild-rate")?,
+            },
             insecure: settings.insecure.unwrap_or(false),
             nbd,
             nbd_connections_max: settings
@@ -383,6 +399,18 @@ fn size(text: Option<String>, flag: &str) -> Result<Option<u64>, StartError> {
     match Size::from_str(&text) {
         Ok(size) => Ok(Some(size.0)),
         Err(e) => Err(StartError::Setting { message: format!("{flag}: {e}"), hint: e.hint }),
+    }
+}
+
+/// Bytes a second, if there is a limit.
+fn rate(text: Option<String>, flag: &str) -> Result<Option<NonZeroU64>, StartError> {
+    match size(text, flag)? {
+        None => Ok(None),
+        Some(bytes) if bytes >= RATE_BYTES_MIN => Ok(NonZeroU64::new(bytes)),
+        Some(_) => Err(StartError::setting(
+            format!("{flag} is too little"),
+            "give at least 64KiB (a second), or leave it out: then there is no limit",
+        )),
     }
 }
 

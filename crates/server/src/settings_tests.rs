@@ -83,6 +83,23 @@ fn hooks_name_absolute_paths_and_have_a_time() {
 }
 
 #[test]
+fn rates_are_bytes_a_second_and_none_by_default() {
+    let none = Settings { pool: Some("/pool".into()), ..Settings::default() };
+    assert_eq!(config(none.clone()).expect("config").rates, volume::Rates::default());
+    let file = "pool = \"/pool\"\nscrub_rate = \"20MiB\"\nrebuild_rate = \"1MiB\"";
+    let file = Settings::from_toml(file, &|_| None).expect("file");
+    let flags = Settings { rebuild_rate: Some("64KiB".to_owned()), ..Settings::default() };
+    let rates = config(flags.over(file)).expect("config").rates;
+    let bytes = |rate: Option<std::num::NonZeroU64>| rate.map_or(0, std::num::NonZeroU64::get);
+    assert_eq!((bytes(rates.scrub), bytes(rates.rebuild)), (20 << 20, 64 << 10));
+    for wrong in ["0", "65535", "fast", "5MB"] {
+        let settings = Settings { scrub_rate: Some(wrong.to_owned()), ..none.clone() };
+        let error = config(settings).expect_err("refused");
+        assert!(error.starts_with("--scrub-rate"), "{error}");
+    }
+}
+
+#[test]
 fn a_key_without_a_certificate_is_refused() {
     let mut settings = Settings { pool: Some("/pool".into()), ..Settings::default() };
     settings.nbd.tls_key = Some("/key".into());

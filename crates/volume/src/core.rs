@@ -26,15 +26,19 @@ use crate::group_schedule::GroupSchedule;
 use crate::growth::{Measured, Samples};
 use crate::merge::MergeJob;
 use crate::opening::Opening;
+use crate::rates::Meter;
 use crate::schedule::Pace;
 use crate::scrubbing::Scrubbing;
 use crate::source::Source;
-use crate::types::AuditRecord;
+use crate::types::{AuditRecord, Settling};
 use crate::volume::Volume;
 use crate::{Error, Machine, Result};
 
 /// Segments made ready ahead of need.
 pub const SPARES_WANTED: usize = 6;
+
+/// Timelines by id, with their records.
+pub type Timelines = BTreeMap<u64, (TimelineRecord, Arc<Timeline>)>;
 
 /// A file that is being imported, at its timeline.
 pub type Hung = (Arc<Timeline>, Arc<Source>);
@@ -73,7 +77,7 @@ pub struct Core {
     /// Deleted volumes whose past a clone still needs, by id.
     pub ghosts: RwLock<BTreeMap<u64, Arc<Volume>>>,
     /// Timelines by id, with their records.
-    pub timelines: RwLock<BTreeMap<u64, (TimelineRecord, Arc<Timeline>)>>,
+    pub timelines: RwLock<Timelines>,
     /// Every opening that may hold map pages.
     pub openings: Mutex<Vec<Weak<Opening>>>,
     /// The right to do background work, and the merge under way.
@@ -82,6 +86,13 @@ pub struct Core {
     pub can_wait: AtomicBool,
     /// How things stood when no room could be made last.
     pub refused: Mutex<Option<Standing>>,
+    /// What opening it took, on members.
+    pub settled: OnceLock<Settling>,
+    /// What keeps scrubs and rebuilds to their limits.
+    pub scrub_rate: Meter,
+    pub rebuild_rate: Meter,
+    /// Segments that writers took since the pool was opened.
+    pub segments_taken: AtomicU64,
     /// When what was healed was written down last, on the monotonic clock.
     pub healed_noted_ns: AtomicU64,
     /// The members under the store's device, if it is a stack of them.
@@ -280,7 +291,9 @@ impl Core {
 
 impl SegmentSource for Core {
     fn next_spare(&self) -> history::Result<Spare> {
-        self.spare_for(Purpose::Data)
+        let spare = self.spare_for(Purpose::Data)?;
+        self.segments_taken.fetch_add(1, Ordering::Relaxed);
+        Ok(spare)
     }
 }
 

@@ -24,6 +24,7 @@ use crate::names::check_name;
 use crate::open_files::Quiet;
 use crate::pins::Pins;
 use crate::pool::Pool;
+use crate::reclaim::RoomWait;
 use crate::types::Consistency;
 use crate::versions::check_label;
 use crate::volume::Volume;
@@ -32,8 +33,6 @@ use crate::{Error, ErrorKind, Result};
 
 /// Volumes of a group.
 const MEMBERS_MAX: usize = 256;
-/// How often room is made for what waits in caches.
-const ROOM_TRIES: usize = 3;
 /// Rows of captures, of which nothing is left, that one capture removes.
 const SWEPT_MAX: usize = 16;
 /// Captures that are read at a time to be deleted.
@@ -145,7 +144,7 @@ impl Core {
 
     /// Makes all volumes stand still, in the order that is given: that of their ids.
     fn stand_together<'v>(&self, volumes: &'v [Arc<Volume>]) -> Result<Vec<Still<'v>>> {
-        let mut tries = 0;
+        let mut wait = RoomWait::default();
         loop {
             // Most of it while writes go on.
             volumes.iter().try_for_each(|volume| volume.destage_all())?;
@@ -155,17 +154,18 @@ impl Core {
             match stills {
                 // Making room takes the right to do background work, which comes before pins: so
                 // only now, when those that stood still have been let go.
-                Err(e) if e.kind == ErrorKind::Full && tries < ROOM_TRIES => {
-                    tries += 1;
-                    self.make_room_for_all(volumes)?;
+                Err(e) if e.kind == ErrorKind::Full => {
+                    if !self.wait_for_room_for_all(volumes, &mut wait)? {
+                        return Err(e);
+                    }
                 }
                 other => return other,
             }
         }
     }
 
-    fn make_room_for_all(&self, volumes: &[Arc<Volume>]) -> Result<()> {
-        volumes.first().map_or(Ok(()), |volume| volume.core.make_room())
+    fn wait_for_room_for_all(&self, volumes: &[Arc<Volume>], wait: &mut RoomWait) -> Result<bool> {
+        volumes.first().map_or(Ok(false), |volume| volume.core.wait_for_room(wait))
     }
 }
 

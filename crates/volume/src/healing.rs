@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use format::map::Entry;
 
 use crate::Result;
-use crate::core::Core;
+use crate::core::{Core, Timelines};
 
 /// A device that rots all over gets one line in so long.
 const NOTED_EVERY_NS: u64 = 5_000_000_000;
@@ -45,12 +45,16 @@ impl Core {
 
     /// Versions of a block that have a checksum, on every timeline: those of clones and of other
     /// moments. Whoever changes the timelines just now is not waited for.
-    pub fn alike(&self, like: (u64, u32)) -> Vec<Entry> {
+    pub fn alike_now(&self, like: (u64, u32)) -> Vec<Entry> {
+        let timelines = self.timelines.try_read();
+        timelines.map_or_else(Vec::new, |timelines| self.alike_on(&timelines, like))
+    }
+
+    /// The same on these timelines.
+    pub fn alike_on(&self, timelines: &Timelines, like: (u64, u32)) -> Vec<Entry> {
         let mut found = Vec::new();
-        if let Some(timelines) = self.timelines.try_read() {
-            for (_, timeline) in timelines.values() {
-                timeline.alike(&self.store, like, ALIKE_MAX, &mut found);
-            }
+        for (_, timeline) in timelines.values() {
+            timeline.alike(&self.store, like, ALIKE_MAX, &mut found);
         }
         found
     }

@@ -53,6 +53,7 @@ mod opening;
 mod packer;
 mod pins;
 mod pool;
+mod rates;
 mod rebuild;
 mod reclaim;
 mod recovery;
@@ -78,6 +79,7 @@ pub use groups::{GroupInfo, GroupVersion};
 pub use hooked::{NO_HOOK, PlannedHook};
 pub use open_files::{OpenFiles, Quiet};
 pub use pool::{Pool, read_superblock};
+pub use rates::Rates;
 pub use retention::KeepRules;
 pub use schedule::{ScheduleInfo, ScheduleSpec};
 pub use view::View;
@@ -90,9 +92,9 @@ pub use types::{
     CacheUse, Compaction, CompactionInfo, CompactionState, Consistency, ConversionInfo, DedupInfo,
     Dependants, DiffPage, Encoding, EncodingChange, EncodingInfo, EncodingSetting, Event, Extent,
     GraceInfo, Granularity, Growth, HistoryPage, Holder, ImportInfo, ImportSpec, Leisure, Mark,
-    PoolSpace, PoolStatus, Range, Resolved, RevertReport, Sacrifice, ScrubInfo, ScrubState, Stamp,
-    Version, VersionPage, VolumeChange, VolumeCounters, VolumeInfo, VolumeSpace, VolumeSpec,
-    WriteOp,
+    PoolSpace, PoolStatus, Range, Resolved, RevertReport, Sacrifice, ScrubInfo, ScrubState,
+    SettlePhase, Settling, Stamp, Version, VersionPage, VolumeChange, VolumeCounters, VolumeInfo,
+    VolumeSpace, VolumeSpec, WriteOp,
 };
 
 /// The machine under a pool: its clock and its randomness.

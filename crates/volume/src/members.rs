@@ -11,6 +11,7 @@ use env::Files;
 
 use crate::core::Core;
 use crate::pool::{reserve_of, zones_within};
+use crate::types::Settling;
 use crate::{Error, ErrorKind, Machine, Pool, PoolOptions, Result};
 
 impl Pool {
@@ -24,12 +25,34 @@ impl Pool {
         options: PoolOptions,
         files: Arc<dyn Files>,
     ) -> Result<Arc<Pool>> {
+        Pool::open_array_told(array, machine, options, files, &mut |_| ())
+    }
+
+    /// The same for somebody who wants to know how far it is: after a crash there is much to look
+    /// at.
+    ///
+    /// # Errors
+    /// `Unusable`, `Corrupt`, `Io`.
+    pub fn open_array_told(
+        array: Array,
+        machine: Machine,
+        options: PoolOptions,
+        files: Arc<dyn Files>,
+        told: &mut dyn FnMut(&Settling),
+    ) -> Result<Arc<Pool>> {
+        let began_ns = machine.clock.monotonic_ns();
         let array = Arc::new(array);
         let device = Arc::<Array>::clone(&array) as Arc<dyn BlockDevice>;
         let pool = Pool::open_with(device, machine, options, files)?;
         pool.core.array.set(array).ok().expect("a pool is opened once");
-        pool.core.settle_members()?;
+        pool.core.settle_members(began_ns, told)?;
         Ok(pool)
+    }
+
+    /// What opening it took, if it is on members.
+    #[must_use]
+    pub fn settled(&self) -> Option<Settling> {
+        self.core.settled.get().copied()
     }
 
     /// The members, if the pool is on a stack of them.
@@ -190,7 +213,8 @@ impl Core {
     }
 
     /// Puts spares in the places of members that are out, brings some of what members missed up to
-    /// date, and writes down what happened to them; true when there is more of that.
+    /// date, and writes down what happened to them; true when there is more of that to be done
+    /// now: a limit may have it wait.
     ///
     /// # Errors
     /// Those of the commit and of the devices, after all of it was tried.
@@ -198,7 +222,16 @@ impl Core {
         let Some(array) = self.array.get() else { return Ok(false) };
         // Who takes a place is brought up to date like who comes back.
         let taken = array.use_spare().map_err(of_array);
-        let stepped = array.step();
+        let now_ns = self.machine.clock.monotonic_ns();
+        let stepped = match self.rebuild_rate.wait_ns(now_ns) {
+            0 => {
+                let before = array.resynced_bytes();
+                let stepped = array.step();
+                self.rebuild_rate.note(now_ns, array.resynced_bytes() - before);
+                stepped
+            }
+            _ => Ok(false),
+        };
         self.note_members()?;
         Ok(taken? | stepped?)
     }

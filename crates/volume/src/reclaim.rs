@@ -25,6 +25,20 @@ const GIVEN_BYTES_MAX: u64 = 4 << 20;
 /// A full merge is due when this share of the retained seqs has left the window: 1 in 8.
 const EXPIRED_SHARE: u64 = 8;
 
+/// How often room is made for a request that gets no further by it, though nobody else took it.
+const ROOM_TRIES: usize = 3;
+/// How long a request waits at most for room that others take, in nanoseconds.
+const ROOM_WAIT_NS: u64 = 60_000_000_000;
+
+/// A request that found no room, from then on until it gets further.
+#[derive(Debug, Default)]
+pub struct RoomWait {
+    since_ns: Option<u64>,
+    tries: usize,
+    /// Segments that writers had taken when room was made for it last.
+    taken: u64,
+}
+
 /// How much is done for room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Haste {
@@ -337,6 +351,24 @@ impl Core {
         Ok(())
     }
 
+    /// Makes room for a request that found none, again and again as long as others take what was
+    /// made: there is some, and it waits for it (back-pressure). False when it shall fail.
+    ///
+    /// # Errors
+    /// `Full` when nothing could be freed.
+    pub fn wait_for_room(self: &Arc<Self>, wait: &mut RoomWait) -> Result<bool> {
+        let now_ns = self.machine.clock.monotonic_ns();
+        let taken = self.segments_taken.load(Ordering::Relaxed);
+        let since_ns = *wait.since_ns.get_or_insert(now_ns);
+        wait.tries = if taken == wait.taken { wait.tries + 1 } else { 1 };
+        if wait.tries > ROOM_TRIES || now_ns.saturating_sub(since_ns) > ROOM_WAIT_NS {
+            return Ok(false);
+        }
+        self.make_room()?;
+        wait.taken = self.segments_taken.load(Ordering::Relaxed);
+        Ok(true)
+    }
+
     /// Makes room for a write that found none: reclaims what has expired, then sacrifices history.
     ///
     /// # Errors
@@ -352,8 +384,11 @@ impl Core {
         self.free_unshared()?;
         let mut tries = 0;
         // Free zones and live entries at best: a pass that frees something may let the next one
-        // free more (what it dropped leaves segments sparse, and room to empty them into).
+        // free more (what it dropped leaves segments sparse, and room to empty them into). What
+        // writers took meanwhile was freed as well.
         let mut best = (0, u64::MAX);
+        let taken = || self.segments_taken.load(Ordering::Relaxed);
+        let begun = taken();
         loop {
             self.store.collect_freed();
             if enough() {
@@ -364,8 +399,9 @@ impl Core {
             if tries == 0 && *self.refused.lock() == Some(now) {
                 break;
             }
-            let gets_on = now.free_zones > best.0 || now.entries < best.1;
-            best = (best.0.max(now.free_zones), best.1.min(now.entries));
+            let freed = u64::from(now.free_zones) + taken() - begun;
+            let gets_on = freed > best.0 || now.entries < best.1;
+            best = (best.0.max(freed), best.1.min(now.entries));
             if tries > 1 && !gets_on && !self.sacrifice()? {
                 *self.refused.lock() = Some(self.standing());
                 break;

@@ -26,6 +26,7 @@ use crate::destage::Destage;
 use crate::opening::Opening;
 use crate::pins::Pins;
 use crate::pool::{read_superblock, reserve_of};
+use crate::rates::Meter;
 use crate::schedule::Schedule;
 use crate::scrubbing::Scrubbing;
 use crate::versions::Counting;
@@ -94,6 +95,10 @@ pub fn open_core(
         work: Mutex::new(None),
         can_wait: AtomicBool::new(false),
         refused: Mutex::new(None),
+        settled: OnceLock::new(),
+        scrub_rate: Meter::default(),
+        rebuild_rate: Meter::default(),
+        segments_taken: AtomicU64::new(0),
         array: OnceLock::new(),
         healed_noted_ns: AtomicU64::new(0),
         pending_max: usize::try_from(pending_max).expect("clamped"),
@@ -111,7 +116,7 @@ pub fn open_core(
     });
     let weak = Arc::downgrade(&core);
     core.store.set_second_source(Box::new(move |like| {
-        weak.upgrade().map_or_else(Vec::new, |core| core.alike(like))
+        weak.upgrade().map_or_else(Vec::new, |core| core.alike_now(like))
     }));
     core.store.back_reserve();
     core.load_groups().and_then(|()| fill(&core, contents, map)).inspect_err(|_| core.part())?;

@@ -12,11 +12,13 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use block::{Array, BlockDevice};
-use history::{Scrub, ScrubReport, Segment, Slot, Suspects, Version};
+use format::map::Entry;
+use history::{Scrub, ScrubMap, ScrubReport, Segment, Slot, Suspects, Version};
 use units::Seq;
 
 use crate::core::Core;
 use crate::opening::{Opening, Patience};
+use crate::types::{SettlePhase, Settling};
 use crate::{Error, ErrorKind, Result};
 
 fn touches(ranges: &[Range<u64>], from: u64, length: u64) -> bool {
@@ -38,30 +40,34 @@ fn joined(mut ranges: Vec<Range<u64>>) -> Vec<Range<u64>> {
 
 impl Core {
     /// Looks at all copies of everything in segments and runs that touches some ranges of the
-    /// device.
-    fn scrub(&self, ranges: &[Range<u64>]) -> ScrubReport {
+    /// device. `told` hears how many bytes were read, and how many of the segments and timelines
+    /// are done.
+    fn scrub(&self, ranges: &[Range<u64>], told: &mut dyn FnMut(u64, (u64, u64))) -> ScrubReport {
         let store = &self.store;
         let _epoch = store.enter();
         let touches = |from: u64, length: u64| touches(ranges, from, length);
-        let is_needed = |version: &Version| self.still_names(version);
-        let mut scrub = Scrub::new(store, &is_needed);
+        let mut scrub = Scrub::new(store, self);
         scrub.suspects = Some(Suspects::default());
-        for segment in store.segments() {
-            let is_touched = touches(store.zone_offset(segment.zone), store.zone_bytes);
-            if is_touched && !segment.retired.load(Ordering::Acquire) {
-                scrub.segment(&segment, 0, u64::MAX, self.stable_of(&segment));
+        let mut segments = store.segments();
+        segments.retain(|segment| touches(store.zone_offset(segment.zone), store.zone_bytes));
+        let timelines: Vec<_> =
+            self.timelines.read().values().map(|(_, t)| Arc::clone(t)).collect();
+        let all = (segments.len() + timelines.len()) as u64;
+        for (done, segment) in (1..).zip(&segments) {
+            if !segment.retired.load(Ordering::Acquire) {
+                scrub.segment(segment, 0, u64::MAX, self.stable_of(segment));
             }
+            told(scrub.read_bytes(), (done, all));
         }
         // Whatever names what is suspect may be in any run.
         let is_all = scrub.suspects.as_ref().is_some_and(|suspects| !suspects.is_empty());
         let wants = |at: u64| is_all || touches(at, format::PAGE_BYTES as u64);
-        let timelines: Vec<_> =
-            self.timelines.read().values().map(|(_, t)| Arc::clone(t)).collect();
-        for timeline in &timelines {
+        for (done, timeline) in (segments.len() as u64 + 1..).zip(&timelines) {
             for run in timeline.runs() {
-                let all = (&run.extents, 0..run.extents.count);
-                scrub.pages((timeline.id, run.id), all, &wants);
+                let pages = (&run.extents, 0..run.extents.count);
+                scrub.pages((timeline.id, run.id), pages, &wants);
             }
+            told(scrub.read_bytes(), (done, all));
         }
         for volume in self.all_volumes() {
             for run in volume.times.runs() {
@@ -79,7 +85,7 @@ impl Core {
 
     /// Looks at everything in some ranges; whether all of it is right that anybody needs.
     fn is_right(&self, ranges: &[Range<u64>]) -> bool {
-        if self.scrub(ranges).lost > 0 {
+        if self.scrub(ranges, &mut |_, _| ()).lost > 0 {
             return false;
         }
         let _books = self.books.lock();
@@ -107,8 +113,82 @@ impl Core {
         Ok(())
     }
 
-    /// Whether the map still names a version where it was found. What cannot be told is needed.
-    pub(crate) fn still_names(&self, version: &Version) -> bool {
+    /// Looks at what was in flight when the pool was used last. The opening began at `began_ns`;
+    /// `told` hears how far it is, and at last what it took.
+    ///
+    /// # Errors
+    /// Those of the device.
+    pub fn settle_members(&self, began_ns: u64, told: &mut dyn FnMut(&Settling)) -> Result<()> {
+        let Some(array) = self.array.get() else { return Ok(()) };
+        let ranges = array.unsettled();
+        let now_ns = self.machine.clock.monotonic_ns();
+        let mut state = Settling {
+            unsettled_bytes: ranges.iter().map(|range| range.end - range.start).sum(),
+            recovered_ns: now_ns.saturating_sub(began_ns),
+            ..Settling::default()
+        };
+        if !ranges.is_empty() {
+            self.settle(array, &ranges, &mut state, told)?;
+        }
+        state.phase = SettlePhase::Done;
+        told(&state);
+        assert!(self.settled.set(state).is_ok(), "a pool is opened once");
+        Ok(())
+    }
+
+    fn settle(
+        &self,
+        array: &Array,
+        ranges: &[Range<u64>],
+        state: &mut Settling,
+        told: &mut dyn FnMut(&Settling),
+    ) -> Result<()> {
+        let clock = &self.machine.clock;
+        let began_ns = clock.monotonic_ns();
+        told(state);
+        let (mut apart, mut unread) = (Vec::new(), Vec::new());
+        for range in ranges {
+            match array.disagreements(range.start, range.end - range.start) {
+                Ok(found) => apart.extend(found),
+                // It may be read another time, and stays to be settled.
+                Err(_) => unread.push(range.clone()),
+            }
+        }
+        let report = self.scrub(ranges, &mut |read_bytes, (done, all)| {
+            state.read_bytes = read_bytes;
+            state.percent = done * 100 / all.max(1);
+            told(state);
+        });
+        self.media.scrub().map_err(|e| Error::new(ErrorKind::Corrupt, e.to_string()))?;
+        let looked_ns = clock.monotonic_ns();
+        state.copies_ns = looked_ns.saturating_sub(began_ns);
+        state.phase = SettlePhase::Parity;
+        state.wrong = report.wrong;
+        told(state);
+        let computed = match report.lost {
+            // All of it was looked at since.
+            0 => apart.iter().try_for_each(|range| Ok(array.compute_again(range)?)),
+            _ => self.compute_parity(array, apart),
+        };
+        if computed.is_err() {
+            unread = ranges.to_vec();
+        }
+        array.end_settling(&unread)?;
+        state.parity_ns = clock.monotonic_ns().saturating_sub(looked_ns);
+        if report.wrong > 0 {
+            let detail = format!(
+                "after a crash: {} ranges differed, {} were written again from a copy that was \
+                 right, {} were repaired from another version, {} blocks are lost",
+                report.wrong, report.healed, report.repaired, report.lost
+            );
+            self.note("settle", "", detail)?;
+        }
+        Ok(())
+    }
+}
+
+impl ScrubMap for Core {
+    fn still_names(&self, version: &Version) -> bool {
         let timelines = self.timelines.read();
         let Some((_, timeline)) = timelines.get(&version.timeline) else { return false };
         let of = (timeline.log, String::new());
@@ -121,43 +201,7 @@ impl Core {
         }
     }
 
-    /// Looks at what was in flight when the pool was used last.
-    ///
-    /// # Errors
-    /// Those of the device.
-    pub fn settle_members(&self) -> Result<()> {
-        let Some(array) = self.array.get() else { return Ok(()) };
-        let ranges = array.unsettled();
-        if ranges.is_empty() {
-            return Ok(());
-        }
-        let (mut apart, mut unread) = (Vec::new(), Vec::new());
-        for range in &ranges {
-            match array.disagreements(range.start, range.end - range.start) {
-                Ok(found) => apart.extend(found),
-                // It may be read another time, and stays to be settled.
-                Err(_) => unread.push(range.clone()),
-            }
-        }
-        let report = self.scrub(&ranges);
-        self.media.scrub().map_err(|e| Error::new(ErrorKind::Corrupt, e.to_string()))?;
-        let computed = match report.lost {
-            // All of it was looked at since.
-            0 => apart.iter().try_for_each(|range| Ok(array.compute_again(range)?)),
-            _ => self.compute_parity(array, apart),
-        };
-        if computed.is_err() {
-            unread.clone_from(&ranges);
-        }
-        array.end_settling(&unread)?;
-        if report.wrong > 0 {
-            let detail = format!(
-                "after a crash: {} ranges differed, {} were written again from a copy that was \
-                 right, {} blocks are lost",
-                report.wrong, report.healed, report.lost
-            );
-            self.note("settle", "", detail)?;
-        }
-        Ok(())
+    fn alike(&self, like: (u64, u32)) -> Vec<Entry> {
+        self.alike_on(&self.timelines.read(), like)
     }
 }

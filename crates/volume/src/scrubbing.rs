@@ -12,7 +12,7 @@
 use std::sync::atomic::Ordering;
 
 use block::BlockDevice;
-use history::{Loss, Scrub, ScrubReport, Suspects, Version};
+use history::{Loss, Scrub, ScrubReport, Suspects};
 use parking_lot::Mutex;
 use units::WallTime;
 
@@ -115,6 +115,7 @@ impl Pool {
             read_bytes: record.read_bytes,
             wrong: record.wrong,
             healed: record.healed,
+            repaired: record.repaired,
             lost: record.lost,
             losses: record.losses.clone(),
         })
@@ -158,8 +159,8 @@ impl Pool {
     }
 
     /// Does some of the scrub that is under way or due, and says how many bytes it read; `None`
-    /// if there is nothing to do, or other background work. The caller says when: beside clients it
-    /// shall take a small share.
+    /// if there is nothing to do, or other background work, or if it has to wait for its limit. The
+    /// caller says when: beside clients it shall take a small share.
     ///
     /// # Errors
     /// `Refused`, `Corrupt`, `Io`.
@@ -256,6 +257,11 @@ impl Core {
     }
 
     fn step_scrub(&self, budget: Budget) -> Result<Option<u64>> {
+        let now_ns = self.machine.clock.monotonic_ns();
+        if self.scrub_rate.wait_ns(now_ns) > 0 {
+            return Ok(None);
+        }
+        let bytes = self.scrub_rate.step(budget.bytes);
         let Some(_work) = self.work.try_lock() else { return Ok(None) };
         let mut slot = self.scrubbing.run.lock();
         if self.is_scrubbing() {
@@ -266,10 +272,11 @@ impl Core {
         let Some(run) = slot.as_mut() else { return Ok(None) };
         let before = run.record.read_bytes;
         let mut is_done = false;
-        while !is_done && run.record.read_bytes - before < budget.bytes.max(1) {
-            is_done = self.scrub_some(run, budget.bytes)?;
+        while !is_done && run.record.read_bytes - before < bytes.max(1) {
+            is_done = self.scrub_some(run, bytes)?;
         }
         let read = run.record.read_bytes - before;
+        self.scrub_rate.note(now_ns, read);
         if is_done {
             self.scrub_superblocks(run)?;
             self.end_scrub(&mut slot, false)?;
@@ -289,8 +296,7 @@ impl Core {
     fn scrub_some(&self, run: &mut Run, bytes: u64) -> Result<bool> {
         let Some(item) = run.queue.next() else { return self.next_phase(run) };
         let _epoch = self.store.enter();
-        let is_needed = |version: &Version| self.still_names(version);
-        let mut scrub = Scrub::new(&self.store, &is_needed);
+        let mut scrub = Scrub::new(&self.store, self);
         scrub.suspects = Some(std::mem::take(&mut run.suspects));
         let offset = run.record.offset;
         let after = match item {
@@ -361,6 +367,7 @@ impl Core {
             read_bytes: found.read_bytes,
             wrong: found.healed + found.lost.len() as u64,
             healed: found.healed,
+            repaired: 0,
             lost: found.lost.len() as u64,
         };
         run.add(&report, losses.collect());
@@ -480,6 +487,7 @@ impl Run {
         record.read_bytes += found.read_bytes;
         record.wrong += found.wrong;
         record.healed += found.healed;
+        record.repaired += found.repaired;
         record.lost += found.lost;
         let room = LOSSES_NAMED.saturating_sub(record.losses.len());
         record.losses.extend(losses.into_iter().take(room));
@@ -508,8 +516,8 @@ fn outcome(record: &ScrubRecord) -> String {
     };
     text += &format!(
         "{} bytes read, {} ranges were wrong, {} were written again from a copy that was right, {} \
-         are lost",
-        record.read_bytes, record.wrong, record.healed, record.lost
+         were repaired from another version, {} are lost",
+        record.read_bytes, record.wrong, record.healed, record.repaired, record.lost
     );
     if !record.losses.is_empty() {
         text += &format!(": {}", record.losses.join("; "));

@@ -716,6 +716,39 @@ impl ScrubState {
     }
 }
 
+/// What of a crash an opening is seeing to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SettlePhase {
+    /// All copies of what was in flight are looked at.
+    #[default]
+    Copies,
+    /// The parity of it is computed.
+    Parity,
+    /// Nothing is left to do.
+    Done,
+}
+
+/// How far the opening of a pool on members is, and what it took.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Settling {
+    /// What it is doing.
+    pub phase: SettlePhase,
+    /// Bytes of the regions that were in flight; 0 after a clean stop.
+    pub unsettled_bytes: u64,
+    /// Bytes that were read of all copies.
+    pub read_bytes: u64,
+    /// How much of the copies was looked at.
+    pub percent: u64,
+    /// Ranges of which a copy was wrong.
+    pub wrong: u64,
+    /// Nanoseconds that it took before: the catalogue and the log.
+    pub recovered_ns: u64,
+    /// Nanoseconds that looking at copies took.
+    pub copies_ns: u64,
+    /// Nanoseconds that computing parity took.
+    pub parity_ns: u64,
+}
+
 /// What came of a scrub so far.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ScrubInfo {
@@ -733,6 +766,8 @@ pub struct ScrubInfo {
     pub wrong: u64,
     /// Of these: written again from a copy that was right.
     pub healed: u64,
+    /// Of these: blocks that no copy had, written again from another version with the same bytes.
+    pub repaired: u64,
     /// Blocks and pages that are needed and wrong on every copy.
     pub lost: u64,
     /// The first of these.

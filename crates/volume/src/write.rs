@@ -24,6 +24,7 @@ use units::{BLOCK_BYTES, BlockCount, Lba, Seq};
 
 use crate::current_store::Pen;
 use crate::opening::{Opening, Patience};
+use crate::reclaim::RoomWait;
 use crate::types::WriteOp;
 use crate::volume::Volume;
 use crate::{Error, ErrorKind, Result};
@@ -35,8 +36,6 @@ const PIECE_BYTES_MAX: usize = 256 << 10;
 const TRIM_BLOCKS_MAX: u64 = 1 << 30;
 /// Pending entries at which a writer waits, as a multiple of those at which the background begins.
 const PENDING_FACTOR: usize = 4;
-/// How often room is made before a request is refused that gets no further by it.
-const ROOM_TRIES: usize = 3;
 
 /// Buffers used again from call to call.
 #[derive(Default)]
@@ -163,7 +162,7 @@ impl Volume {
         let pen = self.take_pen(&pieces)?;
         let mut done = 0;
         let mut last = Seq::ZERO;
-        let mut tries = 0;
+        let mut wait = RoomWait::default();
         while done < pieces.len() {
             let rest = &pieces[done..];
             let holds_lock = terms.merged.is_some();
@@ -176,11 +175,12 @@ impl Volume {
                         self.write_in_place(pen, &rest[..taken])?;
                     }
                     done += taken;
-                    tries = 0;
+                    wait = RoomWait::default();
                 }
-                Err(e) if e.kind == history::ErrorKind::Full && tries < ROOM_TRIES => {
-                    tries += 1;
-                    self.core.make_room()?;
+                Err(e) if e.kind == history::ErrorKind::Full => {
+                    if !self.core.wait_for_room(&mut wait)? {
+                        return Err(e.into());
+                    }
                 }
                 Err(e) if e.kind == history::ErrorKind::Moved => {
                     if !self.is_pen_right(pen.as_ref()) {

@@ -24,6 +24,7 @@ use crate::current_store::Pen;
 use crate::in_place::data_blocks;
 use crate::opening::Patience;
 use crate::pins::Pins;
+use crate::reclaim::RoomWait;
 use crate::types::{Architecture, Extent, WriteOp};
 use crate::volume::Volume;
 use crate::write::{Terms, cut};
@@ -40,8 +41,6 @@ const WAITING_HOLE_BLOCKS_MAX: u32 = 64;
 const KEPT_SIXTEENTHS: usize = 15;
 /// Nobody wrote for so long: everything is destaged.
 const IDLE_NS: u64 = 5_000_000_000;
-/// How often room is made for those who must see everything destaged.
-const ROOM_TRIES: usize = 3;
 
 /// Buffers used again from run to run.
 #[derive(Default)]
@@ -321,15 +320,16 @@ impl Volume {
     /// # Errors
     /// `Full` where what waits finds no room at all.
     pub(crate) fn stand_still(&self) -> Result<Still<'_>> {
-        let mut tries = 0;
+        let mut wait = RoomWait::default();
         loop {
             match self.destage_all().and_then(|()| self.try_stand_still()) {
                 Err(_) if self.core.store.has_failed() => {
                     return Ok(Still { pins: self.pins.lock(), _hold: None });
                 }
-                Err(e) if e.kind == ErrorKind::Full && tries < ROOM_TRIES => {
-                    tries += 1;
-                    self.core.make_room()?;
+                Err(e) if e.kind == ErrorKind::Full => {
+                    if !self.core.wait_for_room(&mut wait)? {
+                        return Err(e);
+                    }
                 }
                 other => return other,
             }

@@ -200,6 +200,14 @@ impl Hindsight {
         Hindsight::open_at(options, options.directory.join("pool"))
     }
 
+    /// Starts one on the pool that [`Hindsight::start_on`] made.
+    pub fn open_again(options: &Options, name: &str) -> Result<Hindsight> {
+        let mut opened =
+            Hindsight::open_at(options, options.directory.join(format!("pool-{name}")))?;
+        name.clone_into(&mut opened.server.name);
+        Ok(opened)
+    }
+
     fn open_at(options: &Options, pool: PathBuf) -> Result<Hindsight> {
         Hindsight::open_with(options, pool, &[])
     }

@@ -195,6 +195,7 @@ impl Array {
             work,
             growing,
             tidying,
+            resynced: AtomicU64::new(0),
         };
         array.begin((!is_behind).then_some(&as_found), &missing, &back)?;
         Ok(array)

@@ -45,6 +45,9 @@ fn a_mirror_is_scrubbed_and_what_is_wrong_is_healed_or_named() {
     assert!(audit.contains("1 are lost: block 2 of v"), "{audit}");
     let metrics = fixture.http("/metrics");
     assert!(metrics.contains("hindsight_pool_scrub_lost 1\n"), "{metrics}");
+    assert!(metrics.contains("hindsight_pool_scrub_repaired 0\n"), "{metrics}");
+    assert!(metrics.contains("hindsight_pool_opening_seconds{phase=\"copies\"} 0"), "{metrics}");
+    assert!(metrics.contains("hindsight_pool_opening_unsettled_bytes 0\n"), "{metrics}");
     let job = fixture.http("/api/v1/jobs");
     assert!(job.contains(r#""id":"scrub""#) && job.contains(r#""state":"done""#), "{job}");
 }

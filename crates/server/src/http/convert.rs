@@ -262,6 +262,7 @@ pub(crate) fn scrub(info: volume::ScrubInfo) -> api::Scrub {
         read_bytes: info.read_bytes,
         wrong: info.wrong,
         healed: info.healed,
+        repaired: info.repaired,
         lost: info.lost,
         losses: info.losses,
     }
@@ -466,6 +467,8 @@ pub(crate) fn pool(
         behind_bytes: 0,
         scrub: None,
         scrub_every: None,
+        scrub_rate_bytes: None,
+        rebuild_rate_bytes: None,
     }
 }
 

@@ -1,5 +1,7 @@
 //! The pool and its audit log.
 
+use std::num::NonZeroU64;
+
 use api::{API_PREFIX, GrowPool, Job, ListQuery, ProblemKind, ReplaceMember, SetScrub, Spare};
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -136,6 +138,9 @@ fn shown(context: &Context) -> Answer<api::Pool> {
     shown.behind_bytes = pool.behind_bytes();
     shown.scrub = pool.scrub_info().map(convert::scrub);
     shown.scrub_every = pool.scrub_every_ns().map(Span).map(api::SpanInput);
+    let rates = pool.rates();
+    shown.scrub_rate_bytes = rates.scrub.map(NonZeroU64::get);
+    shown.rebuild_rate_bytes = rates.rebuild.map(NonZeroU64::get);
     Ok(shown)
 }
 

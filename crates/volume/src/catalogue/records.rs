@@ -94,7 +94,7 @@ pub struct VolumeRecord {
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands it so")]
-fn is_zero(number: &u64) -> bool {
+pub(super) fn is_zero(number: &u64) -> bool {
     *number == 0
 }
 

@@ -52,6 +52,9 @@ pub struct ScrubRecord {
     pub wrong: u64,
     /// Of these: written again from a copy that was right.
     pub healed: u64,
+    /// Of these: blocks that no copy had, written again from another version.
+    #[serde(default, skip_serializing_if = "super::records::is_zero")]
+    pub repaired: u64,
     /// Blocks and pages that are needed and wrong on every copy.
     pub lost: u64,
     /// The first of these, for people.

@@ -144,7 +144,7 @@ pub fn requests(volume: &Volume, kind: IoKind) -> u64 {
     info.device_io.iter().find(|count| count.kind == kind).expect("every kind is told").requests
 }
 
-fn base_blocks(volume: &Volume) -> u64 {
+pub fn base_blocks(volume: &Volume) -> u64 {
     volume.info().expect("info").base_bytes / BLOCK
 }
 

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use hindsight_volume::{Architecture, ErrorKind, Granularity, Volume, WriteOp};
+use hindsight_volume::{Architecture, Budget, ErrorKind, Granularity, ScrubInfo, Volume, WriteOp};
 use units::{Moment, Seq};
 
-use crate::base::{BLOCK, Rig};
+use crate::base::{BLOCK, Rig, base_blocks};
 
 /// Bytes that only versions of these numbers have.
 fn bytes_of(number: u8) -> Vec<u8> {
@@ -105,4 +105,56 @@ fn a_clone_that_wrote_the_same_is_another_source() {
         assert_eq!(get(&volume, 7).expect("had"), bytes_of(5));
         assert_eq!(get(&twin, 7).expect("had"), bytes_of(5));
     }
+}
+
+fn scrub(rig: &Rig) -> ScrubInfo {
+    rig.pool().start_scrub().expect("started");
+    while rig.pool().step_scrub(Budget { bytes: 1 << 20 }).expect("stepped").is_some() {}
+    rig.pool().scrub_info().expect("done")
+}
+
+#[test]
+fn a_scrub_repairs_what_other_versions_have_and_tells_what_none_has() {
+    for is_in_runs in [false, true] {
+        let (mut rig, volume) = new();
+        for number in [3, 5, 3] {
+            put(&volume, 7, number);
+        }
+        put(&volume, 8, 5);
+        volume.flush().expect("flushed");
+        let volume = if is_in_runs { rig.restart() } else { volume };
+        let (threes, fives) = (places(&rig, 3), places(&rig, 5));
+        assert_eq!((threes.len(), fives.len()), (2, 2));
+        rig.media.rot(threes[1] + 4, 1);
+        // Block 8 has no other version; the same bytes in block 7 are not looked for.
+        rig.media.rot(fives[1] + 4, 1);
+        let info = scrub(&rig);
+        assert_eq!((info.wrong, info.healed, info.repaired, info.lost), (2, 0, 1, 1), "{info:?}");
+        assert!(info.losses[0].starts_with("block 8 of v, seq "), "{info:?}");
+        assert_eq!((places(&rig, 3), get(&volume, 7).expect("right")), (threes, bytes_of(3)));
+        let info = scrub(&rig);
+        assert_eq!((info.wrong, info.repaired, info.lost), (1, 0, 1), "{info:?}");
+    }
+}
+
+#[test]
+fn a_scrub_repairs_what_is_at_home() {
+    let rig = Rig::new();
+    let volume = rig.make("v", Architecture::Redirect, Granularity::EveryWrite);
+    for block in 0..64 {
+        put(&volume, block, 3 + block as u8);
+    }
+    rig.age(&volume);
+    let home = places(&rig, 10);
+    assert_eq!(home.len(), 1);
+    assert!(base_blocks(&volume) > 60, "settled blocks came home");
+    put(&volume, 7, 99);
+    put(&volume, 7, 10);
+    volume.flush().expect("flushed");
+    rig.media.rot(home[0] + 77, 2);
+    let info = scrub(&rig);
+    assert_eq!((info.wrong, info.repaired, info.lost), (1, 1, 0), "{info:?}");
+    assert!(places(&rig, 10).contains(&home[0]), "it was written again where it lies");
+    assert_eq!(scrub(&rig).wrong, 0);
+    rig.pool().verify_invariants().expect("sound");
 }

@@ -27,6 +27,8 @@ mod matrix;
 mod packs;
 mod parity;
 mod past;
+mod pressure;
+mod rates;
 mod resize;
 mod room;
 mod schedule;

@@ -7,7 +7,7 @@ use block::{Array, BlockDevice, Candidate, Identities, MediaDevice};
 use env::NoFiles;
 use hindsight_volume::{
     Budget, ErrorKind, Granularity, Machine, Pool, PoolFormat, PoolOptions, ScrubInfo, ScrubState,
-    Volume, WriteOp,
+    SettlePhase, Settling, Volume, WriteOp,
 };
 use sim::{SimClock, SimEntropy, SimMedia};
 use units::WallTime;
@@ -20,17 +20,19 @@ const LABEL_BYTES: u64 = MIB;
 const ALL: Budget = Budget { bytes: 64 << 20 };
 
 /// A pool on a mirror of two media.
-struct Pair {
+pub struct Pair {
     media: [Arc<SimMedia>; 2],
+    pub clock: Arc<SimClock>,
     machine: Machine,
 }
 
 impl Pair {
-    fn new(stack: &str) -> Pair {
+    pub fn new(stack: &str) -> Pair {
         let media = [1, 2].map(|seed| Arc::new(SimMedia::new(65 * MIB, seed)));
-        let clock = SimClock::new(WallTime::from_nanos(1_795_255_200 * SECOND_NS));
-        let machine = Machine { clock: Arc::new(clock), entropy: Arc::new(SimEntropy::new(1)) };
-        let pair = Pair { media, machine };
+        let clock = Arc::new(SimClock::new(WallTime::from_nanos(1_795_255_200 * SECOND_NS)));
+        let entropy = Arc::new(SimEntropy::new(1));
+        let machine = Machine { clock: Arc::<SimClock>::clone(&clock), entropy };
+        let pair = Pair { media, clock, machine };
         let stack: Stack = stack.parse().expect("a stack");
         let mut id = 0;
         let random = &mut || {
@@ -58,10 +60,27 @@ impl Pair {
         Array::open(self.candidates(), &block::Materials::none()).expect("both are there")
     }
 
-    fn open(&self) -> Arc<Pool> {
+    pub fn open(&self) -> Arc<Pool> {
+        self.open_on(self.array())
+    }
+
+    /// The second is not there.
+    pub fn open_on_one(&self) -> Arc<Pool> {
+        let mut candidates = self.candidates();
+        candidates[1].device = None;
+        let array = Array::open(candidates, &block::Materials::none()).expect("one is enough");
+        self.open_on(array)
+    }
+
+    fn open_on(&self, array: Array) -> Arc<Pool> {
+        self.open_told(array, &mut |_| ())
+    }
+
+    fn open_told(&self, array: Array, told: &mut dyn FnMut(&Settling)) -> Arc<Pool> {
         let options = PoolOptions { memory_bytes: 0 };
         let machine = self.machine.clone();
-        Pool::open_array(self.array(), machine, options, Arc::new(NoFiles)).expect("opened")
+        let files = Arc::new(NoFiles);
+        Pool::open_array_told(array, machine, options, files, told).expect("opened")
     }
 
     fn rot(&self, side: usize, at: u64) {
@@ -101,7 +120,7 @@ fn beginnings(media: &Arc<SimMedia>, magic: &[u8]) -> Vec<u64> {
 }
 
 /// Blocks 0 to 99 of bytes 100 and up; then some of it is in runs.
-fn fill(pool: &Pool) -> Arc<Volume> {
+pub fn fill(pool: &Pool) -> Arc<Volume> {
     let volume = make(pool, Granularity::EveryWrite, 1 << 60);
     for turn in 0..4 {
         for block in 0..100 {
@@ -174,21 +193,46 @@ fn rot_on_both_sides_is_lost_and_named() {
     let pool = pair.open();
     let volume = fill(&pool);
     step_all(&pool);
-    let at = *places(&pair.media[0], 107).last().expect("there");
-    pair.rot(0, at);
-    pair.rot(1, at + 1);
-    let info = scrub(&pool);
-    assert_eq!(counts(&info), (1, 0, 1), "{info:?}");
-    assert!(info.losses[0].starts_with("block 7 of v, seq "), "{:?}", info.losses);
-    let told = last_audit(&pool, "scrub");
-    assert!(told.contains("1 are lost: block 7 of v"), "{told}");
-    // Where no other version has the same bytes either, it is lost to whoever reads it.
-    for at in places(&pair.media[0], 107) {
-        pair.rot(0, at);
+    // No version of block 7 is spared.
+    let all = places(&pair.media[0], 107);
+    for at in &all {
+        pair.rot(0, *at);
         pair.rot(1, at + 1);
     }
+    let info = scrub(&pool);
+    assert_eq!(counts(&info), (4, 0, 4), "{info:?}");
+    assert!(info.losses[0].starts_with("block 7 of v, seq "), "{:?}", info.losses);
+    let told = last_audit(&pool, "scrub");
+    assert!(told.contains("4 are lost: block 7 of v"), "{told}");
     let mut bytes = [0; 4096];
     assert_eq!(volume.read(7 * 4096, &mut bytes).expect_err("lost").kind, ErrorKind::Corrupt);
+}
+
+#[test]
+fn what_no_copy_has_is_repaired_from_another_version_and_told_by_its_own_word() {
+    let pair = Pair::new("mirror(a, b)");
+    let pool = pair.open();
+    fill(&pool);
+    step_all(&pool);
+    let all = places(&pair.media[0], 107);
+    for at in &all[1..] {
+        pair.rot(0, *at);
+        pair.rot(1, at + 1);
+    }
+    let info = scrub(&pool);
+    assert_eq!((counts(&info), info.repaired), ((3, 0, 0), 3), "{info:?}");
+    assert!(info.losses.is_empty());
+    let told = last_audit(&pool, "scrub");
+    assert!(told.contains("3 were repaired from another version, 0 are lost"), "{told}");
+    for media in &pair.media {
+        assert_eq!(places(media, 107), all, "they were written again");
+    }
+    assert_eq!(counts(&scrub(&pool)), (0, 0, 0), "nothing is left to do");
+    let healed = pool.status().healed;
+    assert_eq!((healed.recovered, healed.elsewhere, healed.unrecoverable), (3, 3, 0));
+    drop(pool);
+    let kept = pair.open().scrub_info().expect("remembered");
+    assert_eq!(kept.repaired, 0, "the last one found nothing: {kept:?}");
 }
 
 #[test]
@@ -198,14 +242,12 @@ fn a_stripe_has_one_copy_and_a_scrub_finds_damage_in_it() {
     fill(&pool);
     step_all(&pool);
     let on = |byte| pair.media.iter().map(move |media| places(media, byte));
-    let rotten = on(142).zip(&pair.media).find_map(|(found, media)| {
-        let at = found.last()?;
+    let found: Vec<_> = on(142).zip(&pair.media).collect();
+    for (at, media) in found.iter().flat_map(|(all, media)| all.iter().map(move |at| (at, media))) {
         media.rot(at + 77, 0);
-        Some(())
-    });
-    assert!(rotten.is_some());
+    }
     let info = scrub(&pool);
-    assert_eq!(counts(&info), (1, 0, 1), "{info:?}");
+    assert_eq!(counts(&info), (4, 0, 4), "{info:?}");
     assert!(info.losses[0].starts_with("block 42 of v, seq "), "{:?}", info.losses);
 }
 
@@ -244,9 +286,15 @@ fn blocks_under_a_header_that_rotted_everywhere_are_looked_at_by_the_map() {
     assert_eq!(counts(&info), (0, 0, 0), "the map has its own checksums: {info:?}");
     rig.media.rot(at + 20, 1);
     let info = scrub(&pool);
-    assert_eq!(counts(&info), (1, 0, 1), "{info:?}");
+    assert_eq!((counts(&info), info.repaired), ((1, 0, 0), 1), "others have the same: {info:?}");
+    for at in places(&rig.media, 107) {
+        rig.media.rot(at + 20, 1);
+    }
+    let info = scrub(&pool);
+    assert_eq!(counts(&info), (4, 0, 4), "{info:?}");
     assert!(info.losses[0].starts_with("block 7 of v, seq "), "{:?}", info.losses);
-    assert_eq!(get(&volume, 7), 107, "the present is another version");
+    put(&volume, 7, 108);
+    assert_eq!(get(&volume, 7), 108, "the present is another version");
 }
 
 #[test]
@@ -342,4 +390,36 @@ fn a_scrub_is_stopped_and_another_begins_by_its_schedule() {
     pool.set_scrub_every(None).expect("set");
     rig.clock.advance(week_ns);
     assert_eq!(pool.step_scrub(ALL).expect("stepped"), None, "never again");
+}
+
+#[test]
+fn an_opening_after_a_kill_tells_how_far_it_is_and_what_it_took() {
+    let pair = Pair::new("mirror(a, b)");
+    let pool = pair.open();
+    let before = pool.settled().expect("it is on members");
+    assert_eq!((before.phase, before.read_bytes), (SettlePhase::Done, 0));
+    let volume = fill(&pool);
+    drop((volume, pool));
+    let mut heard: Vec<Settling> = Vec::new();
+    // Whoever listens takes its time, so it is told in the time of what is being done.
+    let pool = pair.open_told(pair.array(), &mut |state| {
+        heard.push(*state);
+        let is_copies = state.phase == SettlePhase::Copies;
+        pair.clock.advance(if is_copies { SECOND_NS } else { 10 * SECOND_NS });
+    });
+    let phases: Vec<SettlePhase> = heard.iter().map(|state| state.phase).collect();
+    let copies = phases.iter().filter(|phase| **phase == SettlePhase::Copies).count();
+    assert!(copies > 2, "{phases:?}");
+    assert_eq!(phases[copies..], [SettlePhase::Parity, SettlePhase::Done]);
+    assert!(heard.is_sorted_by_key(|state| (state.read_bytes, state.percent)));
+    let last = *heard.last().expect("told");
+    assert_eq!(pool.settled(), Some(last));
+    assert!(last.unsettled_bytes >= MIB && last.percent == 100, "{last:?}");
+    assert!(last.read_bytes > 2 * 400 * 4096, "both copies of all that was written: {last:?}");
+    assert_eq!(last.copies_ns, copies as u64 * SECOND_NS);
+    assert_eq!(last.parity_ns, 10 * SECOND_NS);
+    pool.close().expect("closed");
+    drop(pool);
+    let after = pair.open().settled().expect("it is on members");
+    assert_eq!((after.unsettled_bytes, after.copies_ns), (0, 0), "a clean stop leaves nothing");
 }

@@ -1,0 +1,86 @@
+//! Many writers and little room: what they wrote over is room, and they wait for it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use block::{BlockDevice, MemoryDevice};
+use env::{RealClock, RealEntropy};
+use hindsight_volume::{
+    Architecture, Budget, CacheChange, EncodingChange, Error, ErrorKind, Granularity, Machine,
+    Pool, PoolFormat, PoolOptions, Volume, VolumeSpec, WriteOp,
+};
+use sim::Random;
+
+const MIB: u64 = 1 << 20;
+const BLOCK: u64 = 4096;
+const SIZE_BYTES: u64 = 16 * MIB;
+/// So much at a time that a segment is soon full, and whoever comes next wants another.
+const REQUEST_BYTES: u64 = 64 << 10;
+
+/// A pool in memory with room for a volume so many times.
+fn pool(times: u64) -> Arc<Pool> {
+    let device: Arc<dyn BlockDevice> = Arc::new(MemoryDevice::new(times * SIZE_BYTES));
+    let clock = Arc::new(RealClock::new());
+    let machine = Machine { clock, entropy: Arc::new(RealEntropy::default()) };
+    Pool::create(&device, &machine, &PoolFormat { zone_bytes: MIB / 2 }).expect("made");
+    Pool::open(device, machine, PoolOptions::default()).expect("opened")
+}
+
+fn volume(pool: &Pool) -> Arc<Volume> {
+    let spec = VolumeSpec {
+        name: "v".to_owned(),
+        size_bytes: SIZE_BYTES,
+        architecture: Architecture::Logging,
+        granularity: Granularity::OnDemand,
+        window_ns: 0,
+        history_limit_bytes: None,
+        cache: CacheChange::default(),
+        extent: units::MapExtent::BLOCK,
+        encoding: EncodingChange::default(),
+        dedup: false,
+    };
+    pool.create_volume(&spec).expect("made")
+}
+
+/// Writes until so many requests were made by all, or one write fails.
+fn write(volume: &Volume, random: &mut Random, left: &AtomicU64) -> Result<(), Error> {
+    let blocks = (SIZE_BYTES - REQUEST_BYTES) / BLOCK;
+    while left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| n.checked_sub(1)).is_ok() {
+        let offset = random.below(blocks) * BLOCK;
+        let bytes = [random.below(256) as u8; REQUEST_BYTES as usize];
+        volume.write_batch(&[WriteOp::Data { offset, bytes: &bytes }])?;
+    }
+    Ok(())
+}
+
+#[test]
+fn writers_wait_for_what_they_wrote_over_and_are_not_told_that_the_pool_is_full() {
+    for writers in [1, 4, 64] {
+        let pool = pool(4);
+        let volume = volume(&pool);
+        let left = AtomicU64::new(12_000);
+        let is_over = AtomicBool::new(false);
+        let failed: Vec<Error> = std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !is_over.load(Ordering::Relaxed) {
+                    match pool.step(Budget { bytes: 8 * MIB }) {
+                        Ok(true) => {}
+                        Err(e) if e.kind != ErrorKind::Full => panic!("background work: {e}"),
+                        Ok(false) | Err(_) => std::thread::yield_now(),
+                    }
+                }
+            });
+            let one = |seed: u64| {
+                let (volume, left) = (&volume, &left);
+                scope.spawn(move || write(volume, &mut Random::new(seed), left).err())
+            };
+            let all: Vec<_> = (0..writers).map(one).collect();
+            let failed = all.into_iter().filter_map(|one| one.join().expect("no panic"));
+            let failed = failed.collect();
+            is_over.store(true, Ordering::Relaxed);
+            failed
+        });
+        assert!(failed.is_empty(), "{} of {writers} writers: {}", failed.len(), failed[0]);
+        pool.verify_invariants().expect("sound");
+    }
+}

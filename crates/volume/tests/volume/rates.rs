@@ -1,0 +1,84 @@
+//! Limits of scrubs and rebuilds in bytes a second, by a clock that stands still unless it is moved.
+
+use std::num::NonZeroU64;
+
+use block::Standing;
+use hindsight_volume::{Budget, Pool, Rates, ScrubState};
+
+use crate::hook::SECOND_NS;
+use crate::scrub::{Pair, fill};
+
+const MIB: u64 = 1 << 20;
+/// As the server does when it looks after background work.
+const TICK_NS: u64 = 50_000_000;
+const STEP: Budget = Budget { bytes: 8 * MIB };
+
+/// Works in ticks until `is_over`; says how many there were. `done` never runs ahead of a limit.
+fn work(
+    pair: &Pair,
+    per_second: u64,
+    mut step: impl FnMut() -> bool,
+    done: impl Fn() -> u64,
+    is_over: impl Fn() -> bool,
+) -> u64 {
+    let mut ticks = 0;
+    while !is_over() {
+        while step() {}
+        let allowed = per_second * ticks * TICK_NS / SECOND_NS;
+        // What was not used before it began, and the last step.
+        let ahead = per_second / 10 + 3 * MIB;
+        assert!(done() <= allowed + ahead, "{} in {ticks} ticks, {allowed} may be", done());
+        pair.clock.advance(TICK_NS);
+        ticks += 1;
+        assert!(ticks < 100_000, "it does not come to its end");
+    }
+    ticks
+}
+
+fn scrub_ticks(pair: &Pair, pool: &Pool, per_second: u64) -> (u64, u64) {
+    pool.set_rates(Rates { scrub: NonZeroU64::new(per_second), ..Rates::default() });
+    pool.start_scrub().expect("started");
+    let info = || pool.scrub_info().expect("there is one");
+    let step = || pool.step_scrub(STEP).expect("stepped").is_some();
+    let done = || info().read_bytes;
+    let ticks = work(pair, per_second, step, done, || info().state == ScrubState::Done);
+    (ticks, info().read_bytes)
+}
+
+#[test]
+fn a_scrub_reads_as_much_a_second_as_it_may_and_no_more() {
+    let pair = Pair::new("mirror(a, b)");
+    let pool = pair.open();
+    for _ in 0..8 {
+        drop(fill(&pool));
+        pool.delete_volume("v").expect("deleted");
+    }
+    let volume = fill(&pool);
+    for per_second in [MIB, 4 * MIB] {
+        let (ticks, read) = scrub_ticks(&pair, &pool, per_second);
+        let least = read * SECOND_NS / per_second / TICK_NS;
+        assert!(ticks >= least - least / 4 - 2, "{ticks} ticks for {read} bytes");
+        assert!(ticks <= least + least / 4 + 2, "{ticks} ticks for {read} bytes: too slow");
+    }
+    drop(volume);
+}
+
+#[test]
+fn a_member_that_came_back_gets_as_much_a_second_as_it_may_and_no_more() {
+    let pair = Pair::new("mirror(a, b)");
+    let pool = pair.open_on_one();
+    let volume = fill(&pool);
+    drop(volume);
+    pool.close().expect("closed");
+    drop(pool);
+    let pool = pair.open();
+    let is_in = || pool.members().iter().all(|member| member.standing == Standing::In);
+    assert!(!is_in() && pool.behind_bytes() > 4 * MIB, "{}", pool.behind_bytes());
+    let (behind, per_second) = (pool.behind_bytes(), MIB / 2);
+    pool.set_rates(Rates { rebuild: NonZeroU64::new(per_second), ..Rates::default() });
+    let step = || pool.step(STEP).expect("stepped");
+    let done = || behind - pool.behind_bytes();
+    let ticks = work(&pair, per_second, step, done, is_in);
+    let most = behind * SECOND_NS / per_second / TICK_NS;
+    assert!((most / 2..=most + most / 4 + 2).contains(&ticks), "{ticks} ticks, {most} for all");
+}
