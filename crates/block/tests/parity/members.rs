@@ -137,7 +137,7 @@ fn parity_is_not_computed_of_what_rotted_since_somebody_looked() {
     apart.iter().for_each(|range| array.compute_again(range).expect("computed"));
     rig.media[0].rot(place(3) + 100, 4);
     assert_eq!(copy(&array, 1, 0, 8192), expected[..8192], "computed");
-    assert_eq!(compute(&array), [24_576..32_768], "it was left as it was");
+    assert_eq!(compute(&array), apart[1..], "it was left as it was");
     assert_eq!(copy(&array, 1, 24_576, 8192), expected[24_576..32_768]);
     assert_eq!(compute(&array), []);
     // Nothing is computed that was not found to differ.

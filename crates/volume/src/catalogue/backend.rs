@@ -192,8 +192,8 @@ impl CatalogueMedia {
         found
     }
 
-    /// Looks at the pages in some zones, by where these begin; says whether none is lost. The caller
-    /// sees to it that nobody writes them meanwhile.
+    /// Looks at the pages in some zones, by where these begin; says whether none is lost. The
+    /// caller sees to it that nobody writes them meanwhile.
     pub fn scrub_zones(&self, wants: &dyn Fn(u64) -> bool) -> bool {
         let superblock = self.superblock();
         let pages = superblock.zone_bytes / BLOCK_BYTES;

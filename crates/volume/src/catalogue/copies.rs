@@ -29,8 +29,9 @@ const CHECKED: f64 = 0.5;
 /// Which content of its contents a page is given; the first if nothing is said.
 type Choice = BTreeMap<u64, usize>;
 
-/// The library's header, in the first page: the byte of flags, the flag that says that no page needs
-/// to be checked after a crash, and the checksums of the two roots. Changed in trials only.
+/// The library's header, in the first page: the byte of flags, the flag that says which root is the
+/// newer, the one that says that no page needs to be checked after a crash, and where the checksums
+/// of the two roots are. Changed in trials only.
 const FLAGS: usize = 9;
 const ROOT_SECOND: u8 = 1;
 const TWO_PHASES: u8 = 4;

@@ -106,8 +106,8 @@ impl ParityDevice {
         }
     }
 
-    /// A part of a chunk by what the others say, without some of them; the caller holds the stripe's
-    /// gate.
+    /// A part of a chunk by what the others say, without some of them; the caller holds the
+    /// stripe's gate.
     pub(super) fn compute(
         &self,
         stripe: u64,
