@@ -366,6 +366,16 @@ fn a_pool_grows_by_new_members_and_has_everything() -> Result<()> {
     check(&server, &image)
 }
 
+/// Writes to volume `w` until told to stop; what is there then.
+fn write_until(server: &Server, stop: &AtomicBool) -> Result<Image> {
+    let mut random = Random::new(seed("beside growth"));
+    let mut image = Image::zeros(VOLUME_BYTES);
+    while !stop.load(Ordering::SeqCst) {
+        write_to(server, "w", &mut random, &mut image)?;
+    }
+    Ok(image)
+}
+
 #[test]
 fn a_pool_grows_while_it_is_written_to_and_has_everything() -> Result<()> {
     let mut random = Random::new(seed("grown online"));
@@ -391,14 +401,7 @@ fn a_pool_grows_while_it_is_written_to_and_has_everything() -> Result<()> {
     let mut image = Image::zeros(VOLUME_BYTES);
     let written = std::thread::scope(|scope| -> Result<Image> {
         let (server, stop) = (&server, &stop);
-        let writer = scope.spawn(move || -> Result<Image> {
-            let mut random = Random::new(seed("beside growth"));
-            let mut image = Image::zeros(VOLUME_BYTES);
-            while !stop.load(Ordering::SeqCst) {
-                write_to(server, "w", &mut random, &mut image)?;
-            }
-            Ok(image)
-        });
+        let writer = scope.spawn(move || write_until(server, stop));
         let mut grow = || -> Result<()> {
             for part in ["mirror(c.img, d.img)", "parity(e.img, f.img, g.img)"] {
                 write_some(server, &mut random, &mut image)?;

@@ -54,7 +54,7 @@ impl Array {
         self.check_settled(&label)?;
         let stack = shared.stack();
         check_as_safe(&stack, new)?;
-        candidates.iter().try_for_each(|one| check_free(one, label.array_id))?;
+        candidates.iter().try_for_each(|one| check_free(one, &label))?;
         let count = members_of(&label).len();
         let mut grown = label.clone();
         let numbered = add_rows(&mut grown, new, &candidates, identities)?;

@@ -64,7 +64,7 @@ impl Array {
         if let Some(Added { stack: new, candidates }) = added {
             check_as_safe(&stack, new)?;
             for candidate in &candidates {
-                check_free(candidate, label.array_id)?;
+                check_free(candidate, &label)?;
             }
             let numbered = add_rows(&mut grown, new, &candidates, identities)?;
             let new = candidates.into_iter().map(|c| (c.path, c.device));
@@ -113,8 +113,8 @@ impl Array {
 pub fn strangers(candidates: Vec<Candidate>) -> Result<Vec<String>, ArrayError> {
     let found = find(candidates)?;
     let blank = found.blank.clone();
-    let former = found.known()?.former.into_iter().map(|(path, _)| path);
-    Ok(blank.into_iter().chain(former).collect())
+    let former = found.known()?.former;
+    Ok(blank.into_iter().chain(former).map(|(path, _)| path).collect())
 }
 
 impl Shared {
@@ -193,7 +193,7 @@ pub(super) fn check_length(path: &str, data_bytes: u64) -> Result<(), ArrayError
 }
 
 /// Fails unless a device is blank, or was claimed by an array that did not come to be longer.
-pub(super) fn check_free(candidate: &Candidate, array_id: u128) -> Result<(), ArrayError> {
+pub(super) fn check_free(candidate: &Candidate, label: &Label) -> Result<(), ArrayError> {
     let path = &candidate.path;
     let Some(device) = &candidate.device else {
         return Err(refused(format!("{path} is not there"), ""));
@@ -201,17 +201,18 @@ pub(super) fn check_free(candidate: &Candidate, array_id: u128) -> Result<(), Ar
     let length = device.len_bytes().min(AREA_BYTES) as usize;
     let mut head = vec![0; length];
     device.read_at(0, &mut head)?;
-    if head.iter().all(|&byte| byte == 0) || is_claimed(&head, &**device, array_id) {
+    if head.iter().all(|&byte| byte == 0) || is_claimed(&head, &**device, label) {
         return Ok(());
     }
     let what = format!("{path} is not blank: its first MiB holds something");
     Err(refused(what, "wipe it first if nobody needs what is there"))
 }
 
-fn is_claimed(head: &[u8], device: &dyn BlockDevice, array_id: u128) -> bool {
-    let is_own = label::array_of(head) == Some(array_id);
+fn is_claimed(head: &[u8], device: &dyn BlockDevice, label: &Label) -> bool {
+    let is_own = label::array_of(head) == Some(label.array_id);
+    let is_named = |own: &Label| label.members.iter().any(|m| m.id == own.member_id);
     // Without a sound label it was torn while it was written.
-    let is_claim = |label: Label| label.generation == label::CLAIM_GENERATION;
+    let is_claim = |own: Label| own.generation == label::CLAIM_GENERATION && !is_named(&own);
     is_own && read_label(device).map_or(true, is_claim)
 }
 

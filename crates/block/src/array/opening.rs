@@ -167,9 +167,8 @@ impl Array {
         let maps = newest_maps(&label, &found)?;
         let devices = devices_of(&label, found)?;
         let shared = share(&label, &stack, devices, maps);
-        let no_label = |path| (path, "it has no label: `pool grow` or `pool replace` gives it one");
-        for (path, why) in former.into_iter().chain(blank.into_iter().map(no_label)) {
-            shared.note("member-ignored", &path, why.to_owned());
+        for (path, why) in former.into_iter().chain(blank) {
+            shared.note("member-ignored", &path, why);
         }
         for &member in &missing {
             shared.set_standing(member, super::Standing::Out);
@@ -339,8 +338,8 @@ pub fn has_label(device: &dyn BlockDevice) -> bool {
 /// The candidates: those that have a label, all of them of one array, and where there is none.
 pub(super) struct FoundAll {
     found: Vec<Found>,
-    /// The paths of devices without one.
-    pub blank: Vec<String>,
+    /// The paths of devices on which none can be read, and why.
+    pub blank: Vec<(String, String)>,
 }
 
 /// Those that the newest label names, with that label.
@@ -349,7 +348,7 @@ pub(super) struct Known {
     pub label: Label,
     pub stack: Stack,
     /// The others, which are no members any more, or not yet: their paths, and why.
-    pub former: Vec<(String, &'static str)>,
+    pub former: Vec<(String, String)>,
 }
 
 /// Looks for labels.
@@ -364,7 +363,7 @@ pub(super) fn find(candidates: Vec<Candidate>) -> Result<FoundAll, ArrayError> {
         match read_label(&*device) {
             Err(why) => {
                 without.push(format!("{path}: {why}"));
-                blank.push(path);
+                blank.push((path, format!("no label: {why}; to add it give `pool grow` again")));
             }
             Ok(label) => {
                 if let Some(other) = found.iter().find(|f| f.label.member_id == label.member_id) {
@@ -423,7 +422,7 @@ impl FoundAll {
                 }
                 _ => "another is in its place",
             };
-            former.push((one.path.clone(), why));
+            former.push((one.path.clone(), why.to_owned()));
         }
         let is_former = |f: &Found| former.iter().any(|(path, _)| *path == f.path);
         let found = self.found.into_iter().filter(|f| !is_former(f)).collect();
