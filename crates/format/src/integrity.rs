@@ -143,7 +143,8 @@ fn header_place(copy: usize) -> Place {
 pub struct ChecksumSector {
     /// The lower 32 bits of the identity of the device.
     pub tag: u32,
-    /// Rises by one with every write of the page, and begins again at 0.
+    /// Rises by one with every write of the page, and begins again at 0. A sector that says what it
+    /// said before may keep its own.
     pub generation: u32,
     /// Its number on the device: group * 8 + place in its page.
     pub sector: u32,

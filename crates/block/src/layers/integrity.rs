@@ -54,7 +54,7 @@ pub enum Mismatch {
 pub struct IntegrityOptions {
     /// What to do about copies that agree against their checksum.
     pub mismatch: Mismatch,
-    /// Groups (of 3.75 MiB) whose checksums are kept in memory, 4 KiB each.
+    /// Groups (of 3.75 MiB) whose checksums are kept in memory, 4 KiB each, 8 while it is open.
     pub groups_max: usize,
     /// Groups that may be open at a time, fewer than `groups_max`; a power cut leaves no more than
     /// these to settle.
