@@ -314,14 +314,15 @@ impl<'m> Answers<'m> {
     }
 }
 
-/// Whether a request that failed on a side is no reason to fail it on all: the device failed it, or
-/// has no room for what it was to have room for. One that is in and is asked to reserve room may
-/// say that there is none: then the mirror has none.
+/// Whether a request that failed on a side is no reason to fail it on all: the device failed it,
+/// lost the checksums that it would need for a write, or has no room for what it was to have room
+/// for. One that is in and is asked to reserve room may say that there is none: then the mirror has
+/// none.
 pub(super) fn is_its_fault(operation: Operation, standing: Standing, error: &DeviceError) -> bool {
     match error.kind {
-        DeviceErrorKind::Io => true,
+        DeviceErrorKind::Io | DeviceErrorKind::Corrupt => true,
         DeviceErrorKind::Full => operation != Operation::Allocate || standing == Standing::Stale,
-        _ => false,
+        DeviceErrorKind::OutOfRange => false,
     }
 }
 

@@ -4,6 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use format::integrity::GROUPS_OFFSET;
 use hindsight_block::{Array, BlockDevice, Candidate, MediaDevice, Outcome, Resync, Standing};
 use sim::{Failure, Op, Random, SimMedia};
 
@@ -340,6 +341,31 @@ fn what_a_device_has_of_another_part_is_not_taken() {
     rig.kill();
     let array = rig.open();
     assert!(read(&array, 0, 256 << 10) == before, "nothing else was placed");
+}
+
+#[test]
+fn a_member_with_lost_checksums_that_takes_no_writes_there_is_put_out() {
+    for stack in [
+        "parity[journal=64KiB](integrity(a), integrity(b), integrity(c))",
+        "mirror(integrity(a), integrity(b))",
+    ] {
+        let rig = Rig::new(stack, 4 * MIB, 16);
+        let array = rig.open();
+        let mut expected = noise(&mut Random::new(16), MIB);
+        write(&array, 0, &expected);
+        array.close().expect("closed");
+        drop(array);
+        // All checksums of the first blocks, on one member.
+        (0..8).for_each(|sector| {
+            rig.media[0].rot(AREA_BYTES + GROUPS_OFFSET + sector * 512 + 100, 2);
+        });
+        let array = rig.open();
+        write(&array, 8192, &[7; 4096]);
+        expected[8192..12_288].fill(7);
+        array.flush().expect("the others have it");
+        assert_eq!(standings(&array)[0], Standing::Out, "{stack}");
+        assert!(read(&array, 0, expected.len()) == expected, "{stack}");
+    }
 }
 
 fn fresh_byte(rig: &Rig, at: u64) -> u8 {
