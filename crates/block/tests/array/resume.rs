@@ -121,7 +121,7 @@ fn what_was_being_added_when_the_power_failed_is_added_when_it_is_asked_for_agai
         while without < 4 {
             without = if added_after(stack, part, changes) { without + 1 } else { 0 };
             // The first few of each member, and then some of them.
-            changes += if changes < 16 { 1 } else { 5 };
+            changes += if changes < 8 { 1 } else { 7 };
         }
         assert!(changes > 40, "{stack} + {part}: {changes}");
     }
@@ -181,7 +181,7 @@ fn members_that_were_being_made_use_of_when_the_power_failed_are_so_the_next_tim
         while without < 4 {
             without = if longer_after(stack, changes) { without + 1 } else { 0 };
             // The first few of each member, and then some of them.
-            changes += if changes < 12 { 1 } else { 5 };
+            changes += if changes < 8 { 1 } else { 7 };
         }
         assert!(changes > 12, "{stack}: {changes}");
     }
