@@ -180,6 +180,7 @@ fn scrub() -> ScrubRecord {
         ended_ns: Some(1),
         stopped: true,
         phase: ScrubPhase::Runs,
+        repaired: 1,
         suspects: vec![(1, 64, 128)],
         ..ScrubRecord::default()
     }
