@@ -335,7 +335,7 @@ mod tests {
     use env::{RealClock, RealEntropy};
     use volume::{
         Architecture, CacheChange, EncodingChange, Granularity, Machine, Pool, PoolFormat,
-        PoolOptions, Rates, VolumeSpec, WriteOp,
+        PoolOptions, Rates, Volume, VolumeSpec, WriteOp,
     };
 
     use super::{Background, IDLE, MemberWatch, SCRUB_QUIET, ScrubPace};
@@ -385,8 +385,8 @@ mod tests {
         }
     }
 
-    #[test]
-    fn a_scrub_rests_beside_clients_and_goes_on_at_once_without_them() {
+    /// A pool in memory, and a volume in it.
+    fn opened() -> (Arc<Pool>, Arc<Volume>) {
         let device: Arc<dyn BlockDevice> = Arc::new(MemoryDevice::new(128 << 20));
         let machine = Machine {
             clock: Arc::new(RealClock::new()),
@@ -395,6 +395,12 @@ mod tests {
         Pool::create(&device, &machine, &PoolFormat { zone_bytes: 1 << 20 }).expect("made");
         let pool = Pool::open(device, machine, PoolOptions { memory_bytes: 0 }).expect("opened");
         let volume = pool.create_volume(&spec()).expect("made");
+        (pool, volume)
+    }
+
+    #[test]
+    fn a_scrub_rests_beside_clients_and_goes_on_at_once_without_them() {
+        let (pool, volume) = opened();
         let write = |n: u64| {
             let op = WriteOp::Data { offset: (n % 8) << 20, bytes: &[7; 1 << 20] };
             volume.write_batch(&[op]).map(drop).expect("written");
@@ -423,14 +429,7 @@ mod tests {
 
     #[test]
     fn a_scrub_that_is_alone_waits_for_its_limit() {
-        let device: Arc<dyn BlockDevice> = Arc::new(MemoryDevice::new(128 << 20));
-        let machine = Machine {
-            clock: Arc::new(RealClock::new()),
-            entropy: Arc::new(RealEntropy::default()),
-        };
-        Pool::create(&device, &machine, &PoolFormat { zone_bytes: 1 << 20 }).expect("made");
-        let pool = Pool::open(device, machine, PoolOptions { memory_bytes: 0 }).expect("opened");
-        let volume = pool.create_volume(&spec()).expect("made");
+        let (pool, volume) = opened();
         for n in 0..20 {
             let op = WriteOp::Data { offset: (n % 8) << 20, bytes: &[7; 1 << 20] };
             volume.write_batch(&[op]).map(drop).expect("written");
@@ -469,7 +468,7 @@ mod tests {
         };
         let pool = open();
         let volume = pool.create_volume(&spec()).expect("made");
-        let put = |volume: &volume::Volume, block: u64| {
+        let put = |volume: &Volume, block: u64| {
             let op = WriteOp::Data { offset: block % 2048 * 4096, bytes: &[7; 4096] };
             volume.write_batch(&[op]).map(drop)
         };
