@@ -33,7 +33,7 @@ impl OpeningLog {
                 tracing::info!(unsettled_bytes, read_bytes, percent, "{text}");
             }
             SettlePhase::Parity => {
-                let text = "opening: parity of what was in flight is computed";
+                let text = "opening: copies agree; parity is computed where there is some";
                 tracing::info!(unsettled_bytes, copies_ms, "{text}");
             }
             SettlePhase::Done => {

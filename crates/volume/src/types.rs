@@ -722,7 +722,7 @@ pub enum SettlePhase {
     /// All copies of what was in flight are looked at.
     #[default]
     Copies,
-    /// The parity of it is computed.
+    /// The parity of it is computed where there is some, and the marks on it are taken back.
     Parity,
     /// Nothing is left to do.
     Done,
@@ -745,7 +745,7 @@ pub struct Settling {
     pub recovered_ns: u64,
     /// Nanoseconds that looking at copies took.
     pub copies_ns: u64,
-    /// Nanoseconds that computing parity took.
+    /// Nanoseconds that computing parity and taking marks back took.
     pub parity_ns: u64,
 }
 

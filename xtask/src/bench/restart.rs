@@ -51,42 +51,36 @@ pub fn after_kill(options: &Options) -> Result<Report> {
     Ok(report)
 }
 
-/// Volumes that are written to when the server is killed: each has regions of its own in flight.
-const WRITTEN: [usize; 3] = [1, 4, 16];
+/// What is written before the kill, as parts of the volume: 1 in so many.
+const WRITTEN: [u64; 3] = [16, 4, 1];
+
+/// After so long nothing is marked any more of what an earlier case wrote.
+const MARKS_SECONDS: u64 = 15;
 
 /// How long a mirror's opening takes by how much was in flight.
 pub fn settling(options: &Options) -> Result<Report> {
     let goal = "none; what was in flight is read on both sides before the pool serves";
     let mut report =
         Report::new("Settling after kill -9", goal, "seconds; regions in MiB").less_is_better();
-    report.note(format!(
-        "A mirror of two files. Random 4 KiB writes at queue depth 32 to 1, 4 and 16 volumes at \
-         once for {} s, kill -9 while they go on, start. `in flight` is what was marked as open.",
-        options.seconds
-    ));
-    let most = WRITTEN.into_iter().max().expect("not empty");
-    let size_bytes = (options.size_bytes / most as u64).max(16 << 20);
+    report.note(
+        "A mirror of two files. So much is written at random, 4 KiB at a time, kill -9 at once, \
+         before marks on regions are taken back, and start. `in flight` is what was marked.",
+    );
     let mut hindsight = Hindsight::start_on(options, "settled", "mirror(a.img, b.img)")?;
-    let names: Vec<String> = (0..most).map(|number| format!("bench{number}")).collect();
-    let size = size_bytes.to_string();
-    for name in &names {
-        hindsight.ask(&[
-            "volume",
-            "create",
-            name,
-            "--size",
-            &size,
-            "--granularity",
-            "on-demand",
-        ])?;
-    }
+    let size = options.size_bytes.to_string();
+    let volume = ["volume", "create", "bench", "--size", &size, "--granularity", "on-demand"];
+    hindsight.ask(&volume)?;
     for round in 0..options.rounds {
-        for count in WRITTEN {
-            kill_under_writes(options, &mut hindsight, &names[..count], size_bytes)?;
+        for part in WRITTEN {
+            std::thread::sleep(std::time::Duration::from_secs(MARKS_SECONDS));
+            let bytes = options.size_bytes / part;
+            let uri = hindsight.server.uri("bench");
+            fio::run(&uri, &RANDOM_WRITE, options.size_bytes, 1, Amount::Bytes(bytes))?;
+            hindsight.server.kill()?;
             let began = Instant::now();
             hindsight = Hindsight::open_again(options, "settled")?;
             let ready = began.elapsed().as_secs_f64();
-            let case = format!("{count} volumes");
+            let case = format!("{} MiB written", bytes >> 20);
             report.add(&case, "ready", round, ready, None);
             let seconds = "hindsight_pool_opening_seconds{phase=\"copies\"} ";
             report.add(&case, "settling", round, figure(&hindsight, seconds)?, None);
@@ -95,31 +89,6 @@ pub fn settling(options: &Options) -> Result<Report> {
         }
     }
     Ok(report)
-}
-
-fn kill_under_writes(
-    options: &Options,
-    hindsight: &mut Hindsight,
-    names: &[String],
-    size_bytes: u64,
-) -> Result<()> {
-    std::thread::scope(|scope| {
-        let writers: Vec<_> = names
-            .iter()
-            .map(|name| {
-                let uri = hindsight.server.uri(name);
-                let amount = Amount::Seconds(options.seconds + 5);
-                // It fails when the server is killed under it, as it should.
-                scope.spawn(move || drop(fio::run(&uri, &RANDOM_WRITE, size_bytes, 1, amount)))
-            })
-            .collect();
-        std::thread::sleep(std::time::Duration::from_secs(u64::from(options.seconds)));
-        hindsight.server.kill()?;
-        for writer in writers {
-            let _ = writer.join();
-        }
-        Ok(())
-    })
 }
 
 /// A figure of the server's metrics.
