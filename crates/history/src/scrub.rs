@@ -4,9 +4,9 @@
 //! them, pages of runs their own. So a zone can be looked at from its beginning to its end, without
 //! the map. Of what is wrong on some copies the right one is written over the others; what is wrong
 //! on all may be what a power cut tore and nobody needs: the map is asked. What is needed is had
-//! from another version with the same checksum, if there is one, and written again. Where not even a
-//! header says what there was, the range is a [`Suspect`](Suspects), and the map's runs, looked at
-//! afterwards, tell whether they name something there.
+//! from another version with the same checksum, if there is one, and written again. Where not even
+//! a header says what there was, the range is a [`Suspect`](Suspects), and the map's runs, looked
+//! at afterwards, tell whether they name something there.
 //!
 //! Copies are read in large pieces and verified in memory; only what is wrong there is read again.
 

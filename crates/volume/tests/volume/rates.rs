@@ -1,4 +1,4 @@
-//! Limits of scrubs and rebuilds in bytes a second, by a clock that stands still unless it is moved.
+//! Limits of scrubs and rebuilds in bytes a second, by a clock that only moves when it is told to.
 
 use std::num::NonZeroU64;
 
