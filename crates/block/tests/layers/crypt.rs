@@ -342,8 +342,15 @@ fn copies_are_read_one_by_one() {
         device.read_copy(copy, 777, &mut buffer).unwrap();
         buffer
     };
+    let way = |way| {
+        let mut buffer = [0; 600];
+        device.read_way(way, 777, &mut buffer).unwrap();
+        buffer
+    };
     assert_eq!(copy(0), [1; 600]);
     assert_ne!(copy(1), [1; 600]);
+    assert_eq!((device.ways(), way(0)), (2, [1; 600]));
+    assert_eq!(way(1), copy(1));
     device.resync(512, 1024, Resync::All).unwrap();
     assert_eq!(copy(1), [1; 600]);
 }

@@ -495,6 +495,9 @@ fn who_has_a_checksum_of_their_own_is_right_where_ours_is_damaged() {
     assert_eq!(device.copies(0, LEN), 2);
     device.read_copy(1, 4096, &mut buffer).unwrap();
     assert_eq!((buffer[0], buffer[4096]), (1, 2));
+    let copy = buffer.to_vec();
+    device.read_way(1, 4096, &mut buffer).unwrap();
+    assert!(device.ways() == 2 && buffer[..] == copy[..]);
     device.resync(0, LEN, Resync::All).unwrap();
 }
 
