@@ -36,7 +36,7 @@ pub use layout::Layout;
 pub use media::MediaDevice;
 pub use reuse::emptied;
 pub use space::{Purpose, Zones};
-pub use together::Together;
+pub use together::{InTurn, Together};
 
 /// Result of a device operation.
 pub type Result<T> = std::result::Result<T, DeviceError>;
@@ -72,9 +72,9 @@ pub trait BlockDevice: Send + Sync {
     fn try_read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<bool> {
         self.read_at(offset, buffer).map(|()| true)
     }
-    /// Fills `buffer` for a caller who has a checksum of what is there, and [heals](Self::heal) what
-    /// does not match it: no layer needs to verify it as well. `Ok(false)` as in `try_read_at`, if
-    /// it may not wait.
+    /// Fills `buffer` for a caller who has a checksum of what is there, and [heals](Self::heal)
+    /// what does not match it: no layer needs to verify it as well. `Ok(false)` as in
+    /// `try_read_at`, if it may not wait.
     fn read_unverified(&self, offset: u64, buffer: &mut [u8], may_wait: bool) -> Result<bool> {
         match may_wait {
             true => self.read_at(offset, buffer).map(|()| true),

@@ -1,63 +1,62 @@
-//! Requests to several devices: at the same time where they are real, so that disks do their work
-//! beside each other; one after the other where a run has to be the same every time.
+//! Requests to several devices at a time, so that disks do their work beside each other. Who has
+//! threads says how; where a run has to be the same every time they are made in turn.
 
-use std::thread;
+use parking_lot::Mutex;
 
 /// How several devices are asked for what each of them takes its time for.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Together {
-    /// One after the other, in the order of their numbers.
-    #[default]
-    InTurn,
-    /// At the same time, by threads.
-    AtOnce,
+pub trait Together: Send + Sync {
+    /// Calls `ask` once with each of the numbers `0..count`, in any order, also at the same time,
+    /// and returns when all are done.
+    fn each(&self, count: usize, ask: &(dyn Fn(usize) + Sync));
+    /// Whether it is one after the other.
+    fn is_in_turn(&self) -> bool {
+        false
+    }
 }
 
-impl Together {
-    /// Asks devices `0..count`; the answers are in the order of their numbers.
-    ///
-    /// # Panics
-    /// When `ask` does.
-    pub(crate) fn ask<T: Send>(self, count: usize, ask: impl Fn(usize) -> T + Sync) -> Vec<T> {
-        if self == Together::InTurn || count < 2 {
-            return (0..count).map(ask).collect();
-        }
-        let ask = &ask;
-        thread::scope(|scope| {
-            let begin = |number: usize| {
-                let begun = thread::Builder::new().spawn_scoped(scope, move || ask(number));
-                (number, begun)
-            };
-            let others: Vec<_> = (1..count).map(begin).collect();
-            let mut answers = vec![ask(0)];
-            for (number, begun) in others {
-                answers.push(match begun {
-                    Ok(thread) => thread.join().unwrap_or_else(|p| std::panic::resume_unwind(p)),
-                    // There are no more threads to be had.
-                    Err(_) => ask(number),
-                });
-            }
-            answers
-        })
+/// One after the other, in the order of their numbers.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct InTurn;
+
+impl Together for InTurn {
+    fn each(&self, count: usize, ask: &(dyn Fn(usize) + Sync)) {
+        (0..count).for_each(ask);
     }
+
+    fn is_in_turn(&self) -> bool {
+        true
+    }
+}
+
+/// What devices `0..count` answer, in the order of their numbers.
+pub(crate) fn ask_all<T: Send>(
+    together: &dyn Together,
+    count: usize,
+    ask: impl Fn(usize) -> T + Sync,
+) -> Vec<T> {
+    let answers: Vec<Mutex<Option<T>>> = (0..count).map(|_| Mutex::new(None)).collect();
+    together.each(count, &|number| *answers[number].lock() = Some(ask(number)));
+    let answer = |place: Mutex<Option<T>>| place.into_inner().expect("each is asked");
+    answers.into_iter().map(answer).collect()
 }
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Barrier;
+    use super::{InTurn, Together, ask_all};
 
-    use super::Together;
+    /// The other way round.
+    struct Backwards;
+
+    impl Together for Backwards {
+        fn each(&self, count: usize, ask: &(dyn Fn(usize) + Sync)) {
+            (0..count).rev().for_each(ask);
+        }
+    }
 
     #[test]
-    fn answers_are_in_order_and_all_are_asked_at_once() {
-        assert_eq!(Together::InTurn.ask(3, |n| n * 10), [0, 10, 20]);
-        // Whoever is asked first waits for the last.
-        let barrier = Barrier::new(3);
-        let ask = |number| {
-            barrier.wait();
-            number * 10
-        };
-        assert_eq!(Together::AtOnce.ask(3, ask), [0, 10, 20]);
-        assert_eq!(Together::AtOnce.ask(0, |n| n), []);
+    fn answers_are_in_the_order_of_numbers_whatever_the_order_of_questions() {
+        assert_eq!(ask_all(&InTurn, 3, |n| n * 10), [0, 10, 20]);
+        assert_eq!(ask_all(&Backwards, 3, |n| n * 10), [0, 10, 20]);
+        assert_eq!(ask_all(&Backwards, 0, |n| n), []);
     }
 }

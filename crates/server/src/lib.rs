@@ -4,6 +4,7 @@
 //! `http` and `nbd` serve them; `attach` knows which clients hold which volume (entered by NBD
 //! sessions, asked by HTTP); `server` starts and stops all of it in order; `serve` is the command.
 
+mod at_once;
 mod attach;
 mod background;
 mod buffers;

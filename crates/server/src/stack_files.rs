@@ -14,7 +14,7 @@ use std::time::Duration;
 use block::stack::{Stack, StackError};
 use block::{
     Added, Array, ArrayError, BlockDevice, Candidate, CryptKey, Identities, KeySource, Layout,
-    Materials, MediaDevice, Together,
+    Materials, MediaDevice,
 };
 use env::{Clock, Entropy, FileMedia, RealClock, RealEntropy, RealFiles};
 use format::label::AREA_BYTES;
@@ -23,6 +23,7 @@ use ring::rand::SecureRandom;
 use volume::{Pool, PoolOptions};
 
 use crate::StartError;
+use crate::at_once::AtOnce;
 use crate::pool_files::{at, format_of, is_blank, machine};
 
 /// Whoever changes what members a served pool has, and the file that names them, holds this.
@@ -459,7 +460,7 @@ fn with_materials<T>(use_them: impl FnOnce(&Materials<'_>) -> T) -> T {
         ring::rand::SystemRandom::new().fill(bytes).expect("the kernel has random numbers");
     };
     let pause = Arc::new(|nanos| std::thread::sleep(Duration::from_nanos(nanos)));
-    let together = Together::AtOnce;
+    let together = Arc::new(AtOnce);
     use_them(&Materials { key: &read_key, random: &random, pause, together })
 }
 

@@ -12,7 +12,7 @@ use crate::layers::{
     KeySource, Layout, MirrorDevice, ParityDevice, Pause, Side, Standing, StripeDevice,
 };
 use crate::stack::Stack;
-use crate::{BlockDevice, DeviceError, DeviceErrorKind, Operation, Result, Together};
+use crate::{BlockDevice, DeviceError, DeviceErrorKind, InTurn, Operation, Result, Together};
 
 /// What layers need that is neither on the members nor in the stack's text.
 pub struct Materials<'a> {
@@ -23,7 +23,7 @@ pub struct Materials<'a> {
     /// How the delay layer waits.
     pub pause: Pause,
     /// How several members are asked to make something durable.
-    pub together: Together,
+    pub together: Arc<dyn Together>,
 }
 
 impl Materials<'_> {
@@ -34,7 +34,7 @@ impl Materials<'_> {
             key: &|source| Err(format!("nobody reads {source} here")),
             random: &|bytes| bytes.fill(1),
             pause: Arc::new(|_| {}),
-            together: Together::InTurn,
+            together: Arc::new(InTurn),
         }
     }
 }
@@ -87,16 +87,16 @@ pub(super) fn build(
         Stack::Member(number) => Arc::<MemberDevice>::clone(&members[number_of(number)]) as Device,
         Stack::Stripe { chunk_bytes, below } => {
             let stripe = StripeDevice::new(all(below)?, *chunk_bytes);
-            Arc::new(stripe.asked(materials.together))
+            Arc::new(stripe.asked(Arc::clone(&materials.together)))
         }
         Stack::Concat { below } => {
-            Arc::new(StripeDevice::concat(all(below)?).asked(materials.together))
+            Arc::new(StripeDevice::concat(all(below)?).asked(Arc::clone(&materials.together)))
         }
         Stack::Mirror { below } => {
             let keeper = Arc::<Shared>::clone(shared) as Arc<dyn Keeper>;
             let ledger = Arc::clone(&shared.ledger);
             let mirror = MirrorDevice::new(sides(all(below)?, below), keeper, ledger);
-            Arc::new(mirror.asked(materials.together))
+            Arc::new(mirror.asked(Arc::clone(&materials.together)))
         }
         Stack::Parity { below, .. } => {
             let devices = all(below)?;

@@ -14,7 +14,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::gates::Gates;
 use crate::heal::{self, Copies, Ledger, Outcome, Right};
-use crate::{BlockDevice, DeviceError, DeviceErrorKind, Operation, Result, Resync, Together};
+use crate::together::ask_all;
+use crate::{
+    BlockDevice, DeviceError, DeviceErrorKind, InTurn, Operation, Result, Resync, Together,
+};
 
 /// Bytes copied at a time from one side to another.
 const COPY_BYTES: usize = 256 << 10;
@@ -68,7 +71,7 @@ pub struct MirrorDevice {
     ledger: Arc<Ledger>,
     gates: Gates,
     len_bytes: u64,
-    together: Together,
+    together: Arc<dyn Together>,
 }
 
 impl MirrorDevice {
@@ -77,13 +80,13 @@ impl MirrorDevice {
     pub fn new(sides: Vec<Side>, keeper: Arc<dyn Keeper>, ledger: Arc<Ledger>) -> MirrorDevice {
         let len_bytes = sides.iter().map(|s| s.device.len_bytes()).min().expect("several sides");
         let reads_in_flight = sides.iter().map(|_| AtomicUsize::new(0)).collect();
-        let (gates, together) = (Gates::new(), Together::InTurn);
+        let (gates, together) = (Gates::new(), Arc::new(InTurn));
         MirrorDevice { sides, reads_in_flight, keeper, ledger, gates, len_bytes, together }
     }
 
     /// The same, whose sides are asked in this way for what each takes its time for.
     #[must_use]
-    pub fn asked(self, together: Together) -> MirrorDevice {
+    pub fn asked(self, together: Arc<dyn Together>) -> MirrorDevice {
         MirrorDevice { together, ..self }
     }
 
@@ -123,7 +126,7 @@ impl MirrorDevice {
         &self,
         operation: Operation,
         range: (u64, u64),
-        together: Together,
+        together: &dyn Together,
         request: impl Fn(&dyn BlockDevice) -> Result<()> + Sync,
     ) -> Result<()> {
         let ask = |number: usize| {
@@ -132,12 +135,12 @@ impl MirrorDevice {
             is_asked.then(|| (standing, request(&*self.sides[number].device)))
         };
         let mut answers = Answers::default();
-        if together == Together::InTurn {
+        if together.is_in_turn() {
             for (number, side) in self.sides.iter().enumerate() {
                 answers.take(operation, side, ask(number))?;
             }
         } else {
-            let all = together.ask(self.sides.len(), ask);
+            let all = ask_all(together, self.sides.len(), ask);
             for (side, answer) in self.sides.iter().zip(all) {
                 answers.take(operation, side, answer)?;
             }
@@ -389,20 +392,18 @@ impl BlockDevice for MirrorDevice {
         self.check(Operation::Write, offset, length_bytes)?;
         let _shared = self.gates.share(offset, length_bytes);
         let range = (offset, length_bytes);
-        self.ask_all(Operation::Write, range, Together::InTurn, |side| {
-            side.write_at(offset, slices)
-        })
+        self.ask_all(Operation::Write, range, &InTurn, |side| side.write_at(offset, slices))
     }
 
     fn flush(&self) -> Result<()> {
-        self.ask_all(Operation::Flush, (0, self.len_bytes), self.together, |side| side.flush())
+        self.ask_all(Operation::Flush, (0, self.len_bytes), &*self.together, |side| side.flush())
     }
 
     fn allocate(&self, offset: u64, length_bytes: u64) -> Result<()> {
         self.check(Operation::Allocate, offset, length_bytes)?;
         let range = (offset, length_bytes);
         let allocate = |side: &dyn BlockDevice| side.allocate(offset, length_bytes);
-        self.ask_all(Operation::Allocate, range, Together::InTurn, allocate)
+        self.ask_all(Operation::Allocate, range, &InTurn, allocate)
     }
 
     fn discard(&self, offset: u64, length_bytes: u64) -> Result<()> {
@@ -410,7 +411,7 @@ impl BlockDevice for MirrorDevice {
         let _shared = self.gates.share(offset, length_bytes);
         let range = (offset, length_bytes);
         let discard = |side: &dyn BlockDevice| side.discard(offset, length_bytes);
-        self.ask_all(Operation::Discard, range, Together::InTurn, discard)
+        self.ask_all(Operation::Discard, range, &InTurn, discard)
     }
 
     fn write_durable(&self, offset: u64, slices: &[IoSlice<'_>]) -> Result<()> {
@@ -419,7 +420,7 @@ impl BlockDevice for MirrorDevice {
         let _shared = self.gates.share(offset, length_bytes);
         let range = (offset, length_bytes);
         let write = |side: &dyn BlockDevice| side.write_durable(offset, slices);
-        self.ask_all(Operation::Write, range, self.together, write)
+        self.ask_all(Operation::Write, range, &*self.together, write)
     }
 
     fn copies(&self, _offset: u64, _length_bytes: u64) -> usize {

@@ -12,7 +12,10 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use crate::heal::{self, Outcome, Right};
-use crate::{BlockDevice, DeviceError, DeviceErrorKind, Operation, Result, Resync, Together};
+use crate::together::ask_all;
+use crate::{
+    BlockDevice, DeviceError, DeviceErrorKind, InTurn, Operation, Result, Resync, Together,
+};
 
 /// Combinations of the devices' ways that are ways of a stripe.
 const WAYS_MAX: usize = 256;
@@ -22,7 +25,7 @@ pub struct StripeDevice {
     below: Vec<Arc<dyn BlockDevice>>,
     order: Order,
     len_bytes: u64,
-    together: Together,
+    together: Arc<dyn Together>,
 }
 
 /// Which bytes are where.
@@ -48,7 +51,7 @@ impl StripeDevice {
         let shortest = below.iter().map(|d| d.len_bytes()).min().expect("several devices");
         let len_bytes = shortest / chunk_bytes * chunk_bytes * below.len() as u64;
         let order = Order::InTurn(chunk_bytes);
-        StripeDevice { below, order, len_bytes, together: Together::InTurn }
+        StripeDevice { below, order, len_bytes, together: Arc::new(InTurn) }
     }
 
     /// Devices one after the other.
@@ -61,12 +64,12 @@ impl StripeDevice {
             len_bytes += device.len_bytes();
         }
         let order = Order::Starts(starts);
-        StripeDevice { below, order, len_bytes, together: Together::InTurn }
+        StripeDevice { below, order, len_bytes, together: Arc::new(InTurn) }
     }
 
     /// The same, whose devices are asked to flush in this way.
     #[must_use]
-    pub fn asked(self, together: Together) -> StripeDevice {
+    pub fn asked(self, together: Arc<dyn Together>) -> StripeDevice {
         StripeDevice { together, ..self }
     }
 
@@ -254,7 +257,10 @@ impl BlockDevice for StripeDevice {
 
     fn flush(&self) -> Result<()> {
         let flush = |number: usize| self.below[number].flush();
-        self.together.ask(self.below.len(), flush).into_iter().collect()
+        if self.together.is_in_turn() {
+            return (0..self.below.len()).try_for_each(flush);
+        }
+        ask_all(&*self.together, self.below.len(), flush).into_iter().collect()
     }
 
     fn allocate(&self, offset: u64, length_bytes: u64) -> Result<()> {

@@ -26,7 +26,8 @@ pub fn location() -> impl Strategy<Value = Location> {
 
 pub fn superblock() -> impl Strategy<Value = Superblock> {
     let zones = btree_set(1..5000_u32, 0..=CATALOGUE_ZONES_MAX);
-    let numbers = (any::<u64>(), any::<u64>(), any::<u128>(), any::<u64>(), any::<u64>());
+    let generation = 0..=1_u64 << 62;
+    let numbers = (any::<u64>(), any::<u64>(), any::<u128>(), generation, any::<u64>());
     (18..=25_u32, zones, numbers, time(), any::<u64>()).prop_map(
         |(
             zone_bits,

@@ -95,8 +95,8 @@ impl Group {
         self.damaged.insert(place, bytes);
     }
 
-    /// The page as it is to be written, of a new generation. Sectors that say what they said stay as
-    /// they were, and of the generation that they were.
+    /// The page as it is to be written, of a new generation. Sectors that say what they said stay
+    /// as they were, and of the generation that they were.
     pub(super) fn encode(&mut self, tag: u32, group: u64, open: bool) -> &[u8; PAGE_BYTES] {
         let generation = self.generation.map_or(0, |last| last.wrapping_add(1));
         self.generation = Some(generation);
