@@ -496,7 +496,9 @@ impl Array {
             if is_used { (left.min(STEP_BYTES), Resync::Stale) } else { (left, Resync::Beside) };
         if length > 0 {
             self.top.resync(start + from, length, which)?;
-            self.resynced.fetch_add(length, Ordering::Relaxed);
+            // Of what is not in use next to nothing is written.
+            let brought = if is_used { length } else { 0 };
+            self.resynced.fetch_add(brought, Ordering::Relaxed);
         }
         let done = start + from + length >= end;
         if done {

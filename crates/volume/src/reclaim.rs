@@ -27,7 +27,8 @@ const EXPIRED_SHARE: u64 = 8;
 
 /// How often room is made for a request that gets no further by it, though nobody else took it.
 const ROOM_TRIES: usize = 3;
-/// How long a request waits at most for room that others take, in nanoseconds.
+/// How long a request waits at most for room while nobody takes any, in nanoseconds. It may have
+/// waited long for its turn to make some, or beside a scrub, while others got on.
 const ROOM_WAIT_NS: u64 = 60_000_000_000;
 
 /// A request that found no room, from then on until it gets further.
@@ -359,9 +360,15 @@ impl Core {
     pub fn wait_for_room(self: &Arc<Self>, wait: &mut RoomWait) -> Result<bool> {
         let now_ns = self.machine.clock.monotonic_ns();
         let taken = self.segments_taken.load(Ordering::Relaxed);
-        let since_ns = *wait.since_ns.get_or_insert(now_ns);
-        wait.tries = if taken == wait.taken { wait.tries + 1 } else { 1 };
-        if wait.tries > ROOM_TRIES || now_ns.saturating_sub(since_ns) > ROOM_WAIT_NS {
+        if taken != wait.taken || wait.since_ns.is_none() {
+            *wait = RoomWait { since_ns: Some(now_ns), tries: 0, taken };
+        }
+        let since_ns = wait.since_ns.unwrap_or(now_ns);
+        wait.tries += 1;
+        if self.closed.load(Ordering::Acquire)
+            || wait.tries > ROOM_TRIES
+            || now_ns.saturating_sub(since_ns) > ROOM_WAIT_NS
+        {
             return Ok(false);
         }
         self.make_room()?;

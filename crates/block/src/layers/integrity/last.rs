@@ -5,6 +5,7 @@
 //! that something else has changed since is not.
 
 use std::io::IoSlice;
+use std::ops::Range;
 
 use format::checksum::block_crc;
 use format::integrity::BLOCK_BYTES;
@@ -32,6 +33,12 @@ struct LastBlock {
 }
 
 impl LastBlocks {
+    /// Forgets what is remembered of blocks that become something else.
+    pub(super) fn forget(&self, blocks: Range<u64>) {
+        let mut places = self.places.lock();
+        places.blocks.retain(|block| !blocks.contains(&block.number));
+    }
+
     /// Remembers the last block of a write of whole blocks, which are numbers `first` to `last`.
     pub(super) fn keep(&self, first: u64, last: u64, whole: &[IoSlice<'_>]) {
         let mut places = self.places.lock();
@@ -49,6 +56,11 @@ impl LastBlocks {
         };
         blocks[place].number = last;
         copy_last(whole, &mut blocks[place].bytes);
+        let mut number = 0;
+        blocks.retain(|block| {
+            number += 1;
+            number - 1 == place || !(first..=last).contains(&block.number)
+        });
     }
 
     /// Fills `buffer` with a block if it is remembered, and is what this is the checksum of.
@@ -99,6 +111,12 @@ mod tests {
         assert!(last.get(100, block_crc(end), &mut buffer) && buffer == end);
         assert!(!last.get(100, block_crc(end) ^ 1, &mut buffer));
         assert!(!last.get(98, block_crc(end), &mut buffer));
+        last.keep(300, 302, &slices);
+        last.keep(299, 303, &slices);
+        assert!(!last.get(302, block_crc(end), &mut buffer), "it was written over");
+        assert!(last.get(303, block_crc(end), &mut buffer));
+        last.forget(303..304);
+        assert!(!last.get(303, block_crc(end), &mut buffer));
         for other in 0..PLACES as u64 - 1 {
             last.keep(1000 + 10 * other, 1002 + 10 * other, &slices);
         }

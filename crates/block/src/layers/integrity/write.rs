@@ -60,8 +60,10 @@ impl<D: BlockDevice> IntegrityDevice<D> {
             }
         })?;
         written?;
-        if !edges.tail.is_empty() {
-            let number = |block: usize| block_number(span.group, block);
+        let number = |block: usize| block_number(span.group, block);
+        if edges.tail.is_empty() {
+            self.last.forget(number(span.blocks.start)..number(span.blocks.end));
+        } else {
             self.last.keep(number(span.blocks.start), number(span.blocks.end - 1), &whole);
         }
         // What the page calls never written reads as zeros, also after the program was killed and
@@ -111,6 +113,9 @@ impl<D: BlockDevice> IntegrityDevice<D> {
         if !self.with_group(span.group, |group| Ok(group.any_written(span)))? {
             return discard();
         }
+        self.last.forget(
+            block_number(span.group, span.blocks.start)..block_number(span.group, span.blocks.end),
+        );
         self.begin(span)?;
         let discarded = discard();
         self.end(span, |group| {
