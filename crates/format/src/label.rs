@@ -317,7 +317,7 @@ impl Label {
         place.require(length <= STACK_BYTES_MAX, "a stack of at most 4096 bytes", length)?;
         for (i, member) in self.members.iter().enumerate() {
             let twice = self.members[..i].iter().any(|other| other.id == member.id);
-            place.require(!twice, "each member once", format!("{:032x}", member.id))?;
+            place.require(!twice, "each member once", format_args!("{:032x}", member.id))?;
             let data_bytes = member.data_bytes;
             place.require(
                 data_bytes <= DATA_BYTES_MAX,
@@ -331,7 +331,7 @@ impl Label {
         let is_ordered = self.members.is_sorted_by_key(spare);
         place.require(is_ordered, "spares after the others", count)?;
         let own = self.members.iter().any(|member| member.id == self.member_id);
-        place.require(own, "its member in the table", format!("{:032x}", self.member_id))
+        place.require(own, "its member in the table", format_args!("{:032x}", self.member_id))
     }
 }
 

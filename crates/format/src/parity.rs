@@ -163,7 +163,7 @@ impl Record {
         let found = get(b, layout::ADDRESS);
         place.require(found == address, "its own address", found)?;
         let found = get_u128(b, layout::ID);
-        place.require(found == id, "the array's identity", format!("{found:032x}"))?;
+        place.require(found == id, "the array's identity", format_args!("{found:032x}"))?;
         verify_zero(place, b, layout::ZERO)?;
         let count = get_u32(b, layout::COUNT) as usize;
         let end = layout::BYTES + count * layout::ENTRY_BYTES;
@@ -277,7 +277,7 @@ impl Pending {
         verify_crc(place, PENDING_SALT, b, layout::CRC)?;
         place.require_version(get_u32(b, layout::FORMAT_VERSION))?;
         let found = get_u128(b, layout::ID);
-        place.require(found == id, "the array's identity", format!("{found:032x}"))?;
+        place.require(found == id, "the array's identity", format_args!("{found:032x}"))?;
         verify_zero(place, b, layout::PENDING_ZERO)?;
         let end = layout::PENDING_BYTES + get_u32(b, layout::LENGTH) as usize;
         verify_zero_bytes(place, &b[end..], end)?;

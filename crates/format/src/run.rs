@@ -163,7 +163,9 @@ impl RunFooter {
             run: get(b, layout::RUN),
             page: get_u32(b, layout::PAGE),
         };
-        place.require(found == address, &format!("{address:?}"), format!("{found:?}"))?;
+        if found != address {
+            place.require(false, &format!("{address:?}"), format_args!("{found:?}"))?;
+        }
         verify_zero(place, b, layout::ZERO)?;
         let extent_blocks = u64::from(b[layout::EXTENT_BLOCKS.offset]);
         let extent = match extent_blocks {

@@ -162,6 +162,6 @@ impl SegmentHeader {
         place.require(self.first_seq <= Seq::MAX, "first_seq below 2^48", self.first_seq)?;
         let Some((first, last)) = self.voids else { return Ok(()) };
         let voids_hold = Seq::ZERO < first && first <= last && last <= Seq::MAX;
-        place.require(voids_hold, "voids none or ascending", format!("{first} to {last}"))
+        place.require(voids_hold, "voids none or ascending", format_args!("{first} to {last}"))
     }
 }

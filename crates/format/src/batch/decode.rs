@@ -178,7 +178,7 @@ impl<'a> Batch<'a> {
             let block = get(descriptor, layout::BLOCK);
             let blocks = u64::from(get_u32(descriptor, layout::BLOCKS));
             let within = blocks > 0 && block < BLOCKS_MAX && blocks <= BLOCKS_MAX - block;
-            place.require(within, "blocks of a volume", format!("{block} + {blocks}"))?;
+            place.require(within, "blocks of a volume", format_args!("{block} + {blocks}"))?;
             if moved {
                 let seq = Seq(get(descriptor, layout::SEQ));
                 let seq_holds = Seq::ZERO < seq && seq <= Seq::MAX;
