@@ -13,8 +13,8 @@
 use std::collections::VecDeque;
 use std::io::IoSlice;
 use std::ops::Range;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use format::label::{self, Label, MemberStanding};
 use parking_lot::{Mutex, RwLock, RwLockReadGuard};
@@ -129,6 +129,8 @@ struct Shared {
     /// How often each was put out.
     absences: Vec<AtomicU64>,
     book: Mutex<Book>,
+    /// Why nobody knows which labels count, if so: none is written any more.
+    torn: OnceLock<DeviceError>,
     /// Whether these are no members yet: a failure is its request's, and nobody is put out.
     is_making: AtomicBool,
     regions: Regions,
@@ -266,6 +268,9 @@ impl Shared {
         book: &mut Book,
         bytes_of: impl Fn(usize) -> Vec<(u64, Vec<u8>)>,
     ) -> Result<()> {
+        if let Some(error) = self.torn.get() {
+            return Err(error.again());
+        }
         let mut written = 0;
         let mut failure = None;
         for (number, member) in self.members().into_iter().enumerate() {

@@ -1,8 +1,8 @@
 //! Making an array, and opening one: who is there, whose label counts, what is settled first.
 
 use std::ops::Range;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use format::label::{
     self, AREA_BYTES, Label, MEMBERS_MAX, Member, MemberStanding, PATH_BYTES_MAX, REGION_BYTES_MIN,
@@ -585,6 +585,7 @@ pub(super) fn share(
         absences: (0..MEMBERS_MAX).map(|_| AtomicU64::new(0)).collect(),
         regions: Regions::new(label.region_bytes),
         book: Mutex::new(Book::new(label.clone(), maps, stack.keeps_over_copies())),
+        torn: OnceLock::new(),
         is_making: AtomicBool::new(false),
         is_unsettled: AtomicBool::new(false),
         ledger: Arc::new(Ledger::default()),

@@ -18,6 +18,7 @@ mod online;
 mod resume;
 mod spares;
 mod tidying;
+mod torn;
 
 const MIB: u64 = 1 << 20;
 const DATA_BYTES: u64 = 8 * MIB;
