@@ -8,7 +8,8 @@
 //! 3. A mark is taken back only of a region in which nobody writes, after a flush that began after
 //!    the last write there ended.
 //!
-//! Without redundancy nothing is marked: there is nothing to settle.
+//! Where nothing has copies nothing is marked: there is nothing to settle. Beside a part that has,
+//! all is.
 
 use std::collections::VecDeque;
 use std::io::IoSlice;
@@ -90,8 +91,8 @@ pub struct MemberStatus {
 pub struct Array {
     shared: Arc<Shared>,
     top: Top,
-    /// Whether something can be settled or brought up to date at all.
-    is_redundant: bool,
+    /// Whether something can be settled or brought up to date at all: in one part is enough.
+    has_copies: AtomicBool,
     /// What a parity needs to know of regions.
     loose: Loose,
     /// Whether there is one.
@@ -428,7 +429,7 @@ impl Array {
     /// # Errors
     /// Those of the device.
     pub fn tidy(&self) -> Result<()> {
-        if !self.is_redundant || self.shared.is_unsettled() {
+        if !self.has_copies() || self.shared.is_unsettled() {
             return Ok(());
         }
         let _tidying = self.tidying.lock();
@@ -548,7 +549,7 @@ impl Array {
     /// # Errors
     /// Those of the device: what is open is settled at the next opening.
     pub fn close(&self) -> Result<()> {
-        if !self.is_redundant {
+        if !self.has_copies() {
             return self.top.flush();
         }
         self.is_closed.store(true, Ordering::SeqCst);
@@ -562,13 +563,17 @@ impl Array {
 
     fn enter(&self, offset: u64, length_bytes: u64) -> Result<Option<Writing<'_>>> {
         let is_within = offset.checked_add(length_bytes).is_some_and(|e| e <= self.len_bytes());
-        if !self.is_redundant || !is_within {
+        if !self.has_copies() || !is_within {
             return Ok(None);
         }
         let gate = self.gate.read();
         self.loosen(offset, length_bytes)?;
         let inside = self.shared.enter(offset, length_bytes)?;
         Ok(Some(Writing { _inside: inside, _gate: gate }))
+    }
+
+    fn has_copies(&self) -> bool {
+        self.has_copies.load(Ordering::SeqCst)
     }
 
     /// What a parity needs to know, if there is one.

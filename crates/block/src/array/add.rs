@@ -140,8 +140,11 @@ impl Array {
         if region_bytes != self.shared.regions.region_bytes() {
             shared.regions.begin_again(region_bytes);
         }
-        self.top.put_over(top);
+        // Who sees the part marks what is written there. Before, in what has no copies, nobody does,
+        // nor waits at the gate: all that was written is in the old part, which needs no marks.
+        self.has_copies.store(part.stack.has_copies(), Ordering::SeqCst);
         self.has_parity.store(has_parity, Ordering::SeqCst);
+        self.top.put_over(top);
         drop(book);
         shared.note("pool-grown", &part.text_of_members(), String::new());
         for region in partly.into_iter().filter(|_| has_parity) {

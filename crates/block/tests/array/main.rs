@@ -14,6 +14,7 @@ use sim::{Failure, Op, Random, SimMedia};
 mod absurd;
 mod beside;
 mod grow;
+mod mixed;
 mod online;
 mod resume;
 mod spares;
