@@ -140,8 +140,8 @@ impl Array {
         if region_bytes != self.shared.regions.region_bytes() {
             shared.regions.begin_again(region_bytes);
         }
-        // Who sees the part marks what is written there. Before, in what has no copies, nobody does,
-        // nor waits at the gate: all that was written is in the old part, which needs no marks.
+        // Who sees the part marks what is written there. Where nothing had copies nobody marked
+        // before, nor waited at the gate: that was in the old part, which needs no marks.
         self.has_copies.store(part.stack.has_copies(), Ordering::SeqCst);
         self.has_parity.store(has_parity, Ordering::SeqCst);
         self.top.put_over(top);
