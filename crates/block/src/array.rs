@@ -8,13 +8,14 @@
 //! 3. A mark is taken back only of a region in which nobody writes, after a flush that began after
 //!    the last write there ended.
 //!
-//! Without redundancy nothing is marked: there is nothing to settle.
+//! Where nothing has copies nothing is marked: there is nothing to settle. Beside a part that has,
+//! all is.
 
 use std::collections::VecDeque;
 use std::io::IoSlice;
 use std::ops::Range;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use format::label::{self, Label, MemberStanding};
 use parking_lot::{Mutex, RwLock, RwLockReadGuard};
@@ -90,8 +91,8 @@ pub struct MemberStatus {
 pub struct Array {
     shared: Arc<Shared>,
     top: Top,
-    /// Whether something can be settled or brought up to date at all.
-    is_redundant: bool,
+    /// Whether something can be settled or brought up to date at all: in one part is enough.
+    has_copies: AtomicBool,
     /// What a parity needs to know of regions.
     loose: Loose,
     /// Whether there is one.
@@ -129,6 +130,8 @@ struct Shared {
     /// How often each was put out.
     absences: Vec<AtomicU64>,
     book: Mutex<Book>,
+    /// Why nobody knows which labels count, if so: none is written any more.
+    torn: OnceLock<DeviceError>,
     /// Whether these are no members yet: a failure is its request's, and nobody is put out.
     is_making: AtomicBool,
     regions: Regions,
@@ -266,6 +269,9 @@ impl Shared {
         book: &mut Book,
         bytes_of: impl Fn(usize) -> Vec<(u64, Vec<u8>)>,
     ) -> Result<()> {
+        if let Some(error) = self.torn.get() {
+            return Err(error.again());
+        }
         let mut written = 0;
         let mut failure = None;
         for (number, member) in self.members().into_iter().enumerate() {
@@ -423,7 +429,7 @@ impl Array {
     /// # Errors
     /// Those of the device.
     pub fn tidy(&self) -> Result<()> {
-        if !self.is_redundant || self.shared.is_unsettled() {
+        if !self.has_copies() || self.shared.is_unsettled() {
             return Ok(());
         }
         let _tidying = self.tidying.lock();
@@ -545,7 +551,7 @@ impl Array {
     /// # Errors
     /// Those of the device: what is open is settled at the next opening.
     pub fn close(&self) -> Result<()> {
-        if !self.is_redundant {
+        if !self.has_copies() {
             return self.top.flush();
         }
         self.is_closed.store(true, Ordering::SeqCst);
@@ -559,13 +565,17 @@ impl Array {
 
     fn enter(&self, offset: u64, length_bytes: u64) -> Result<Option<Writing<'_>>> {
         let is_within = offset.checked_add(length_bytes).is_some_and(|e| e <= self.len_bytes());
-        if !self.is_redundant || !is_within {
+        if !self.has_copies() || !is_within {
             return Ok(None);
         }
         let gate = self.gate.read();
         self.loosen(offset, length_bytes)?;
         let inside = self.shared.enter(offset, length_bytes)?;
         Ok(Some(Writing { _inside: inside, _gate: gate }))
+    }
+
+    fn has_copies(&self) -> bool {
+        self.has_copies.load(Ordering::SeqCst)
     }
 
     /// What a parity needs to know, if there is one.

@@ -133,6 +133,10 @@ pub(crate) fn grow_online(
     size_bytes: Option<u64>,
 ) -> Result<(), StartError> {
     let _changing = CHANGING.lock();
+    if pool.is_torn() {
+        let text = "the pool grew, its devices failed, and what they have is not known";
+        return Err(StartError::setting(text, "start the server again; that finds out"));
+    }
     let layout = on_members(dir)?;
     let added: Stack = added.parse().map_err(unreadable)?;
     let is_member = |name: &&str| is_known(pool, &dir.join(name));
@@ -154,7 +158,8 @@ pub(crate) fn grow_online(
         let added = new.map(|candidates| Added { stack: &added, candidates });
         with_materials(|materials| pool.grow_online(added, materials)).map_err(StartError::Pool)
     });
-    if outcome.is_err() && !added.members().iter().any(is_member) {
+    // Where labels may name them the next opening must find them.
+    if outcome.is_err() && !pool.is_torn() && !added.members().iter().any(is_member) {
         // None of them is a member, and nobody else uses them.
         write_layout(dir, &layout)?;
         made.iter().for_each(|path| drop(fs::remove_file(path)));

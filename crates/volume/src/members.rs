@@ -129,7 +129,11 @@ impl Pool {
         if let Some(added) = added {
             let now = core.machine.clock.wall();
             let identities = Identities { random: &mut || self.new_id(), now };
-            array.add(added, identities, materials).map_err(of_array)?;
+            let outcome = array.add(added, identities, materials);
+            if array.is_torn() {
+                core.store.fail();
+            }
+            outcome.map_err(of_array)?;
         }
         // One at a time: whoever asks for zones sees the old number or the new one.
         let books = core.books.lock();
@@ -151,6 +155,13 @@ impl Pool {
         let _ = core.note("pool-grow", "", format!("from {before} to {after} bytes{by}"));
         core.note_members_now()?;
         Ok((before, after))
+    }
+
+    /// Whether a growth failed in such a way that the next opening decides whether it was done: the
+    /// new members may be needed then, and the pool refuses writes until then.
+    #[must_use]
+    pub fn is_torn(&self) -> bool {
+        self.core.array.get().is_some_and(|array| array.is_torn())
     }
 
     fn new_id(&self) -> u128 {

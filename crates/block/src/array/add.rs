@@ -51,6 +51,9 @@ impl Array {
             let book = shared.book.lock();
             (book.label.clone(), book.regions.clone())
         };
+        if let Some(error) = shared.torn.get() {
+            return Err(error.again().into());
+        }
         self.check_settled(&label)?;
         let stack = shared.stack();
         check_as_safe(&stack, new)?;
@@ -86,6 +89,13 @@ impl Array {
         let members = members[count..].to_vec();
         self.begin_part(Part { stack, text, rows, members, bytes }, top)?;
         Ok(bytes)
+    }
+
+    /// Whether a growth failed in such a way that the next opening decides whether it was done. The
+    /// new members may be needed then; until then nothing can be marked, nor anybody put out.
+    #[must_use]
+    pub fn is_torn(&self) -> bool {
+        self.shared.torn.get().is_some()
     }
 
     /// Fails unless all members are in and nothing is left of a crash.
@@ -130,8 +140,11 @@ impl Array {
         if region_bytes != self.shared.regions.region_bytes() {
             shared.regions.begin_again(region_bytes);
         }
-        self.top.put_over(top);
+        // Who sees the part marks what is written there. Where nothing had copies nobody marked
+        // before, nor waited at the gate: that was in the old part, which needs no marks.
+        self.has_copies.store(part.stack.has_copies(), Ordering::SeqCst);
         self.has_parity.store(has_parity, Ordering::SeqCst);
+        self.top.put_over(top);
         drop(book);
         shared.note("pool-grown", &part.text_of_members(), String::new());
         for region in partly.into_iter().filter(|_| has_parity) {
@@ -143,7 +156,9 @@ impl Array {
         Ok(())
     }
 
-    /// Writes maps and labels with a part; what fails before they count leaves all as it was.
+    /// Writes maps and labels with a part. Where that fails some may count by now: those without it
+    /// are written after them. Where that fails too nobody knows, and no label is written any more:
+    /// the next opening finds the one or the other, as after a crash, and needs the new members.
     fn write_part(
         &self,
         book: &mut Book,
@@ -158,16 +173,19 @@ impl Array {
         shared.members.write().extend(part.members.iter().cloned());
         // The members that were there come first: the first of their labels makes it so.
         let outcome = shared.write_regions(book).and_then(|()| shared.write_labels(book));
-        if let Err(error) = outcome {
-            book.change(former);
-            *shared.stack.write() = stack;
-            shared.members.write().truncate(count);
-            for number in count..count + part.members.len() {
-                shared.set_standing(number, Standing::In);
-            }
-            return Err(error.into());
+        let Err(error) = outcome else { return Ok(()) };
+        *shared.stack.write() = stack;
+        shared.members.write().truncate(count);
+        let out: Vec<usize> =
+            (0..count).filter(|&m| shared.standing_of(m) == Standing::Out).collect();
+        book.undo(former, &out);
+        for number in count..count + part.members.len() {
+            shared.set_standing(number, Standing::In);
         }
-        Ok(())
+        if let Err(error) = shared.write_regions(book).and_then(|()| shared.write_labels(book)) {
+            assert!(shared.torn.set(error).is_ok(), "nothing is written after it");
+        }
+        Err(error.into())
     }
 }
 

@@ -38,6 +38,24 @@ impl Book {
         (label, regions, std::mem::replace(&mut self.keeps_beside, keeps))
     }
 
+    /// Takes back what [`Book::change`] was given, though members may have it by now: what they had
+    /// is written once more, later than all that was tried. These members were put out meanwhile.
+    pub fn undo(&mut self, former: Former, out: &[usize]) {
+        let (generation, sequence) = (self.label.generation, self.regions.sequence);
+        self.change(former);
+        self.label.generation = generation;
+        self.regions.sequence = sequence;
+        let are_in = |m: &&mut Member| m.standing == MemberStanding::In;
+        for member in self.label.members.iter_mut().filter(are_in) {
+            // Where a label that was tried calls it out it came back since.
+            member.out_generation = generation;
+        }
+        if !out.is_empty() {
+            self.put_out(out);
+        }
+        self.is_changed = true;
+    }
+
     /// Sets the marks of regions that are about to be written; says whether the members have them
     /// to get.
     pub fn open(&mut self, range: Range<usize>) -> bool {

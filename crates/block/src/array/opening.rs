@@ -1,8 +1,8 @@
 //! Making an array, and opening one: who is there, whose label counts, what is settled first.
 
 use std::ops::Range;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use format::label::{
     self, AREA_BYTES, Label, MEMBERS_MAX, Member, MemberStanding, PATH_BYTES_MAX, REGION_BYTES_MIN,
@@ -175,7 +175,7 @@ impl Array {
         }
         let top = build(&shared, &shared.members(), &stack, materials, Making::There)?;
         assert_eq!(top.len_bytes(), top_bytes(&stack, &label.members), "as long as was computed");
-        let is_redundant = stack.is_redundant();
+        let has_copies = AtomicBool::new(stack.has_copies());
         let (top, loose) = (Top::new(top), super::Loose::new());
         let has_parity = AtomicBool::new(stack.has_parity());
         let gate = RwLock::new(());
@@ -185,7 +185,7 @@ impl Array {
         let array = Array {
             shared,
             top,
-            is_redundant,
+            has_copies,
             loose,
             has_parity,
             gate,
@@ -230,7 +230,7 @@ impl Array {
             shared.tell(member, "member-back", "it is brought up to date".into());
         }
         let is_open = !self.shared.book.lock().open_regions().is_empty();
-        self.shared.is_unsettled.store(is_open && self.is_redundant, Ordering::SeqCst);
+        self.shared.is_unsettled.store(is_open && self.has_copies(), Ordering::SeqCst);
         *self.unsettled.lock() = self.shared.book.lock().open_regions();
         Ok(())
     }
@@ -585,6 +585,7 @@ pub(super) fn share(
         absences: (0..MEMBERS_MAX).map(|_| AtomicU64::new(0)).collect(),
         regions: Regions::new(label.region_bytes),
         book: Mutex::new(Book::new(label.clone(), maps, stack.keeps_over_copies())),
+        torn: OnceLock::new(),
         is_making: AtomicBool::new(false),
         is_unsettled: AtomicBool::new(false),
         ledger: Arc::new(Ledger::default()),

@@ -14,10 +14,12 @@ use sim::{Failure, Op, Random, SimMedia};
 mod absurd;
 mod beside;
 mod grow;
+mod mixed;
 mod online;
 mod resume;
 mod spares;
 mod tidying;
+mod torn;
 
 const MIB: u64 = 1 << 20;
 const DATA_BYTES: u64 = 8 * MIB;

@@ -15,7 +15,7 @@ use crate::grow::{blank, candidates, check, fill, grow};
 use crate::{MIB, Rig, bring_up, materials, read, standings, write};
 
 /// Adds to an array that is in use.
-fn add(array: &Array, part: &str, new: Vec<Candidate>) -> Result<(u64, u64), ArrayError> {
+pub fn add(array: &Array, part: &str, new: Vec<Candidate>) -> Result<(u64, u64), ArrayError> {
     let stack: Stack = part.parse().expect("a stack");
     let mut id = 700 + u128::from(array.len_bytes());
     let random = &mut || {
