@@ -154,7 +154,10 @@ impl Core {
                 Err(_) => unread.push(range.clone()),
             }
         }
-        let report = self.scrub(ranges, &mut |read_bytes, (done, all)| {
+        // Stripes reach into regions beside those that are open: what is there gets into their
+        // parity as well.
+        let looked_at = joined(ranges.iter().chain(&apart).cloned().collect());
+        let report = self.scrub(&looked_at, &mut |read_bytes, (done, all)| {
             state.read_bytes = read_bytes;
             state.percent = done * 100 / all.max(1);
             told(state);
@@ -165,10 +168,11 @@ impl Core {
         state.phase = SettlePhase::Parity;
         state.wrong = report.wrong;
         told(state);
-        let computed = match report.lost {
+        let computed = if report.lost == 0 {
             // All of it was looked at since.
-            0 => apart.iter().try_for_each(|range| Ok(array.compute_again(range)?)),
-            _ => self.compute_parity(array, apart),
+            apart.iter().try_for_each(|range| Ok(array.compute_again(range)?))
+        } else {
+            self.compute_parity(array, apart)
         };
         if computed.is_err() {
             unread = ranges.to_vec();
