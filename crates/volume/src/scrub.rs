@@ -25,6 +25,12 @@ fn touches(ranges: &[Range<u64>], from: u64, length: u64) -> bool {
     ranges.iter().any(|range| range.start < from + length && from < range.end)
 }
 
+/// Whether all that was found wrong is right now. What could not be written may be right in one of
+/// the ways of having it, and what is computed of the rest is what tells.
+fn is_made_right(report: &ScrubReport) -> bool {
+    report.lost == 0 && report.wrong == report.healed + report.repaired
+}
+
 /// The same ranges in order, those that overlap as one.
 fn joined(mut ranges: Vec<Range<u64>>) -> Vec<Range<u64>> {
     ranges.sort_unstable_by_key(|range| range.start);
@@ -85,7 +91,7 @@ impl Core {
 
     /// Looks at everything in some ranges; whether all of it is right that anybody needs.
     fn is_right(&self, ranges: &[Range<u64>]) -> bool {
-        if self.scrub(ranges, &mut |_, _| ()).lost > 0 {
+        if !is_made_right(&self.scrub(ranges, &mut |_, _| ())) {
             return false;
         }
         let _books = self.books.lock();
@@ -168,7 +174,7 @@ impl Core {
         state.phase = SettlePhase::Parity;
         state.wrong = report.wrong;
         told(state);
-        let computed = if report.lost == 0 {
+        let computed = if is_made_right(&report) {
             // All of it was looked at since.
             apart.iter().try_for_each(|range| Ok(array.compute_again(range)?))
         } else {
