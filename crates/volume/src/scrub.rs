@@ -95,7 +95,9 @@ impl Core {
             return false;
         }
         let _books = self.books.lock();
-        self.media.scrub_zones(&|zone| touches(ranges, zone, self.store.zone_bytes))
+        let touches = |from: u64, length: u64| touches(ranges, from, length);
+        self.media.scrub_zones(&|zone| touches(zone, self.store.zone_bytes))
+            && self.media.has_superblocks(&touches)
     }
 
     /// Computes parity anew in ranges where it does not agree, if they are right when they are
@@ -174,7 +176,9 @@ impl Core {
         state.phase = SettlePhase::Parity;
         state.wrong = report.wrong;
         told(state);
-        let computed = if is_made_right(&report) {
+        let has_superblocks =
+            || self.media.has_superblocks(&|from: u64, length: u64| touches(&apart, from, length));
+        let computed = if is_made_right(&report) && has_superblocks() {
             // All of it was looked at since.
             apart.iter().try_for_each(|range| Ok(array.compute_again(range)?))
         } else {
