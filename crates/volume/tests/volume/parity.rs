@@ -1,7 +1,7 @@
 //! Pools on parity, of which members are wrong while nobody has the pool open, or change while
 //! somebody looks at them.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io::IoSlice;
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use hindsight_volume::{
     Architecture, Budget, CacheChange, EncodingChange, ErrorKind, Granularity, Machine, Pool,
     PoolFormat, PoolOptions, Result, ScrubState, VolumeSpec, WriteOp,
 };
-use sim::{SimClock, SimEntropy, SimMedia};
+use sim::{Failure, Op, SimClock, SimEntropy, SimMedia};
 use units::WallTime;
 
 use crate::hook::{SECOND_NS, get, make, put};
@@ -311,4 +311,60 @@ fn what_rotted_beside_an_open_region_is_not_what_parity_is_computed_of() {
         volume.read(block * CELL, &mut bytes).unwrap_or_else(|e| panic!("{at}: {e}"));
         assert!(bytes == noise(block), "at {at}");
     }
+}
+
+#[test]
+fn a_scrub_goes_on_behind_a_region_that_cannot_be_read() {
+    let members = Members::new(THREE);
+    let pool = members.try_open().expect("opened");
+    let volume = make(&pool, Granularity::EveryWrite, 1 << 60);
+    for block in 0..BLOCKS {
+        let op = WriteOp::Data { offset: block * CELL, bytes: &noise(block) };
+        volume.write_batch(&[op]).expect("written");
+    }
+    drop(volume);
+    pool.close().expect("closed");
+    drop(pool);
+    let array = members.array();
+    let mut there = vec![0; usize::try_from(array.len_bytes()).expect("small")];
+    array.read_at(0, &mut there).expect("read");
+    let blocks: HashSet<Vec<u8>> = (0..BLOCKS).map(|b| noise(b)[..64].to_vec()).collect();
+    let places = (0..there.len()).step_by(512);
+    let places: Vec<usize> = places.filter(|&at| blocks.contains(&there[at..at + 64])).collect();
+    let region = places[places.len() / 2] as u64 / MIB;
+    let used = |from: u64| {
+        let next = |after: &u64| Some(array.computed_region(after + 1)?.0);
+        let first = array.computed_region(from).map(|(region, _)| region);
+        std::iter::successors(first, next).count() as u64
+    };
+    let (all, behind) = (used(0), used(region + 1));
+    assert!(all > behind && behind > 2, "{all} {behind}");
+    drop(array);
+    let pool = members.try_open().expect("again");
+    let scrub = |at_most: u64, fail: &dyn Fn()| {
+        pool.start_scrub().expect("started");
+        let mut steps = 0;
+        while pool.step_scrub(Budget { bytes: MIB }).expect("stepped").is_some() {
+            steps += 1;
+            if steps == at_most {
+                fail();
+            }
+        }
+        let info = pool.scrub_info().expect("there was one");
+        assert_eq!((info.state, info.lost), (ScrubState::Done, 0), "{info:?}");
+        (steps, info)
+    };
+    let (steps, before) = scrub(0, &|| {});
+    let rows = LABEL_BYTES + 4 * JOURNAL + region * MIB / 2;
+    let (_, after) = scrub(steps - all, &|| {
+        for media in &members.media[..2] {
+            let range = Some(rows..rows + MIB / 2);
+            media.fail(Failure { range, ..Failure::for_ever(Op::Read) });
+        }
+    });
+    assert_eq!((before.wrong, after.wrong), (0, 1));
+    assert!(after.read_bytes + MIB >= before.read_bytes, "{before:?} {after:?}");
+    let audit = pool.audit(0, 1000).expect("a log");
+    let told = audit.iter().filter(|entry| entry.detail.contains("cannot be seen to")).count();
+    assert_eq!(told, 1);
 }
