@@ -113,10 +113,12 @@ pub(crate) fn grow(
         made.iter().for_each(|path| drop(fs::remove_file(path)));
     }
     outcome?;
-    let array = Arc::new(open(dir, &grown)?);
+    let mut array = Arc::new(open(dir, &grown)?);
     if !array.unsettled().is_empty() {
-        // Of regions that are used in part for the first time parity is computed.
-        array.settle_as_it_is().map_err(|e| of_array(e.into()))?;
+        // Parity is computed of regions that are used in part: what is there is looked at before.
+        drop(array);
+        settle(candidates(dir, &grown)?.iter())?;
+        array = Arc::new(open(dir, &grown)?);
     }
     let device = Arc::<Array>::clone(&array) as Arc<dyn BlockDevice>;
     let bytes = Pool::grow(&device).map_err(StartError::Pool)?;

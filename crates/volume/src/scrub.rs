@@ -25,6 +25,12 @@ fn touches(ranges: &[Range<u64>], from: u64, length: u64) -> bool {
     ranges.iter().any(|range| range.start < from + length && from < range.end)
 }
 
+/// Whether all that was found wrong is right now. What could not be written may be right in one of
+/// the ways of having it, and what is computed of the rest is what tells.
+fn is_made_right(report: &ScrubReport) -> bool {
+    report.lost == 0 && report.wrong == report.healed + report.repaired
+}
+
 /// The same ranges in order, those that overlap as one.
 fn joined(mut ranges: Vec<Range<u64>>) -> Vec<Range<u64>> {
     ranges.sort_unstable_by_key(|range| range.start);
@@ -85,11 +91,13 @@ impl Core {
 
     /// Looks at everything in some ranges; whether all of it is right that anybody needs.
     fn is_right(&self, ranges: &[Range<u64>]) -> bool {
-        if self.scrub(ranges, &mut |_, _| ()).lost > 0 {
+        if !is_made_right(&self.scrub(ranges, &mut |_, _| ())) {
             return false;
         }
         let _books = self.books.lock();
-        self.media.scrub_zones(&|zone| touches(ranges, zone, self.store.zone_bytes))
+        let touches = |from: u64, length: u64| touches(ranges, from, length);
+        self.media.scrub_zones(&|zone| touches(zone, self.store.zone_bytes))
+            && self.media.has_superblocks(&touches)
     }
 
     /// Computes parity anew in ranges where it does not agree, if they are right when they are
@@ -154,7 +162,10 @@ impl Core {
                 Err(_) => unread.push(range.clone()),
             }
         }
-        let report = self.scrub(ranges, &mut |read_bytes, (done, all)| {
+        // Stripes reach into regions beside those that are open: what is there gets into their
+        // parity as well.
+        let looked_at = joined(ranges.iter().chain(&apart).cloned().collect());
+        let report = self.scrub(&looked_at, &mut |read_bytes, (done, all)| {
             state.read_bytes = read_bytes;
             state.percent = done * 100 / all.max(1);
             told(state);
@@ -165,10 +176,13 @@ impl Core {
         state.phase = SettlePhase::Parity;
         state.wrong = report.wrong;
         told(state);
-        let computed = match report.lost {
+        let has_superblocks =
+            || self.media.has_superblocks(&|from: u64, length: u64| touches(&apart, from, length));
+        let computed = if is_made_right(&report) && has_superblocks() {
             // All of it was looked at since.
-            0 => apart.iter().try_for_each(|range| Ok(array.compute_again(range)?)),
-            _ => self.compute_parity(array, apart),
+            apart.iter().try_for_each(|range| Ok(array.compute_again(range)?))
+        } else {
+            self.compute_parity(array, apart)
         };
         if computed.is_err() {
             unread = ranges.to_vec();

@@ -387,10 +387,16 @@ impl Core {
         let is_huge = range.end - range.start > u64::from(u32::MAX);
         let end = if is_huge { range.end } else { start.saturating_add(bytes).min(range.end) };
         // Whatever is not agreed on is looked at now: the rest of the scrub did long ago.
-        let apart = array.disagreements(start, end - start)?;
-        self.compute_parity(array, apart)?;
+        let apart = array.disagreements(start, end - start).map_err(Error::from);
+        let outcome = apart.and_then(|apart| self.compute_parity(array, apart));
+        if let Err(error) = &outcome {
+            // What comes after it can be looked at all the same.
+            run.add(&ScrubReport { wrong: 1, ..ScrubReport::default() }, Vec::new());
+            let detail = format!("the parity of bytes {start} to {end} cannot be seen to: {error}");
+            self.note("scrub", "", detail)?;
+        }
         run.record.read_bytes += end - start;
-        let is_whole = end == range.end;
+        let is_whole = end == range.end || outcome.is_err();
         let offset = u32::try_from(end - range.start).ok().filter(|_| !is_whole);
         run.record.next = if offset.is_some() { region } else { region + 1 };
         run.record.offset = offset.unwrap_or(0);

@@ -148,6 +148,24 @@ fn parity_is_not_computed_of_what_rotted_since_somebody_looked() {
 }
 
 #[test]
+fn a_cell_that_cannot_be_read_and_that_nobody_reads_does_not_keep_parity_from_being_looked_at() {
+    let rig = Rig::new(THREE, DATA_BYTES, 16);
+    let array = rig.open();
+    let expected = noise(&mut Random::new(16), array.len_bytes());
+    write(&array, 0, &expected);
+    array.close().expect("closed");
+    let range = Some(place(3)..place(3) + 512);
+    rig.media[0].fail(Failure { range, times: Some(3), ..Failure::for_ever(Op::Read) });
+    // A parity is wrong as well in stripe 0, where all can be read.
+    rig.media[2].rot(place(0) + 9, 1);
+    let apart = array.disagreements(0, array.len_bytes()).expect("written again");
+    assert_eq!(apart, [0..8192]);
+    assert_eq!(standings(&array), [Standing::In; 3]);
+    assert!(array.take_events().iter().any(|event| event.what == "read-healed"));
+    assert_eq!(read(&array, 0, expected.len()), expected);
+}
+
+#[test]
 fn what_parity_is_computed_of_is_told_in_the_addresses_of_the_top() {
     const PART: &str = "parity[chunk=4KiB,journal=64KiB]";
     for stack in [

@@ -220,6 +220,19 @@ impl CatalogueMedia {
         wrong
     }
 
+    /// Whether superblocks are right in the places that somebody wants, as they lie there: what
+    /// others say of them may be computed of something else by now.
+    pub fn has_superblocks(&self, wants: &dyn Fn(u64, u64) -> bool) -> bool {
+        let generation = self.state.lock().superblock.generation;
+        let mut bytes = vec![0; format::PAGE_BYTES];
+        let mut wanted = (0..).zip(COPY_OFFSETS).filter(|&(_, at)| wants(at, BLOCK_BYTES));
+        wanted.all(|(copy, at)| {
+            let is_read = self.device.read_copy(0, at, &mut bytes).is_ok();
+            let found = Superblock::decode(&bytes, copy);
+            is_read && found.is_ok_and(|s| s.generation + 1 >= generation)
+        })
+    }
+
     /// In how many ways a page of the catalogue can be had.
     fn copies(&self) -> usize {
         let zone_bytes = self.state.lock().superblock.zone_bytes;

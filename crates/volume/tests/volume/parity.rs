@@ -1,6 +1,8 @@
 //! Pools on parity, of which members are wrong while nobody has the pool open, or change while
 //! somebody looks at them.
 
+use std::collections::{HashMap, HashSet};
+use std::io::IoSlice;
 use std::sync::Arc;
 
 use block::stack::Stack;
@@ -11,7 +13,7 @@ use hindsight_volume::{
     Architecture, Budget, CacheChange, EncodingChange, ErrorKind, Granularity, Machine, Pool,
     PoolFormat, PoolOptions, Result, ScrubState, VolumeSpec, WriteOp,
 };
-use sim::{SimClock, SimEntropy, SimMedia};
+use sim::{Failure, Op, SimClock, SimEntropy, SimMedia};
 use units::WallTime;
 
 use crate::hook::{SECOND_NS, get, make, put};
@@ -130,6 +132,7 @@ impl Members {
 }
 
 const VOLUMES: u64 = 40;
+const BLOCKS: u64 = 2000;
 
 /// Blocks of a kind of noise, so that none is like another.
 fn noise(number: u64) -> Vec<u8> {
@@ -262,4 +265,106 @@ fn a_catalogue_with_two_wrong_pages_in_a_row_is_said_to_be_damaged() {
     }
     let error = members.try_open().err().expect("too much is wrong");
     assert_eq!(error.kind, ErrorKind::Corrupt, "{error}");
+}
+
+#[test]
+fn what_rotted_beside_an_open_region_is_not_what_parity_is_computed_of() {
+    // Three chunks are no power of two: some stripes lie in two regions.
+    let members = Members::new("parity[journal=256KiB](a, b, c, d)");
+    let pool = members.try_open().expect("opened");
+    let volume = make(&pool, Granularity::EveryWrite, 1 << 60);
+    for block in 0..BLOCKS {
+        let op = WriteOp::Data { offset: block * CELL, bytes: &noise(block) };
+        volume.write_batch(&[op]).expect("written");
+    }
+    let name = volume.name().to_owned();
+    pool.close().expect("closed");
+    drop((volume, pool));
+    let array = members.array();
+    let mut there = vec![0; usize::try_from(array.len_bytes()).expect("small")];
+    array.read_at(0, &mut there).expect("read");
+    let blocks: HashMap<Vec<u8>, u64> = (0..BLOCKS).map(|b| (noise(b)[..64].to_vec(), b)).collect();
+    let mut rotten = Vec::new();
+    for border in (MIB..array.len_bytes()).step_by(MIB as usize) {
+        // After the border, of the stripe that begins before it.
+        let stripe = border / (3 * CHUNK);
+        let found = (border..(stripe + 1) * 3 * CHUNK).step_by(512).find_map(|at| {
+            let block = blocks.get(&there[at as usize..at as usize + 64])?;
+            Some((at, *block))
+        });
+        let Some((at, block)) = found else { continue };
+        let member = (3 - stripe % 4 + 1 + at / CHUNK % 3) % 4;
+        let place = LABEL_BYTES + 4 * JOURNAL + stripe * CHUNK + at % CHUNK;
+        members.media[member as usize].rot(place + 40, 3);
+        // The region before the border is open when the process ends.
+        let before = border as usize - MIB as usize;
+        let bytes = IoSlice::new(&there[before..before + CELL as usize]);
+        array.write_at(before as u64, &[bytes]).expect("written");
+        rotten.push((at, block));
+    }
+    drop(array);
+    assert!(rotten.len() >= 4, "{rotten:?}");
+    let pool = members.try_open().expect("opened after a crash");
+    let volume = pool.volume(&name).expect("it is there");
+    for (at, block) in rotten {
+        let mut bytes = vec![0; CELL as usize];
+        volume.read(block * CELL, &mut bytes).unwrap_or_else(|e| panic!("{at}: {e}"));
+        assert!(bytes == noise(block), "at {at}");
+    }
+}
+
+#[test]
+fn a_scrub_goes_on_behind_a_region_that_cannot_be_read() {
+    let members = Members::new(THREE);
+    let pool = members.try_open().expect("opened");
+    let volume = make(&pool, Granularity::EveryWrite, 1 << 60);
+    for block in 0..BLOCKS {
+        let op = WriteOp::Data { offset: block * CELL, bytes: &noise(block) };
+        volume.write_batch(&[op]).expect("written");
+    }
+    drop(volume);
+    pool.close().expect("closed");
+    drop(pool);
+    let array = members.array();
+    let mut there = vec![0; usize::try_from(array.len_bytes()).expect("small")];
+    array.read_at(0, &mut there).expect("read");
+    let blocks: HashSet<Vec<u8>> = (0..BLOCKS).map(|b| noise(b)[..64].to_vec()).collect();
+    let places = (0..there.len()).step_by(512);
+    let places: Vec<usize> = places.filter(|&at| blocks.contains(&there[at..at + 64])).collect();
+    let region = places[places.len() / 2] as u64 / MIB;
+    let used = |from: u64| {
+        let next = |after: &u64| Some(array.computed_region(after + 1)?.0);
+        let first = array.computed_region(from).map(|(region, _)| region);
+        std::iter::successors(first, next).count() as u64
+    };
+    let (all, behind) = (used(0), used(region + 1));
+    assert!(all > behind && behind > 2, "{all} {behind}");
+    drop(array);
+    let pool = members.try_open().expect("again");
+    let scrub = |at_most: u64, fail: &dyn Fn()| {
+        pool.start_scrub().expect("started");
+        let mut steps = 0;
+        while pool.step_scrub(Budget { bytes: MIB }).expect("stepped").is_some() {
+            steps += 1;
+            if steps == at_most {
+                fail();
+            }
+        }
+        let info = pool.scrub_info().expect("there was one");
+        assert_eq!((info.state, info.lost), (ScrubState::Done, 0), "{info:?}");
+        (steps, info)
+    };
+    let (steps, before) = scrub(0, &|| {});
+    let rows = LABEL_BYTES + 4 * JOURNAL + region * MIB / 2;
+    let (_, after) = scrub(steps - all, &|| {
+        for media in &members.media[..2] {
+            let range = Some(rows..rows + MIB / 2);
+            media.fail(Failure { range, ..Failure::for_ever(Op::Read) });
+        }
+    });
+    assert_eq!((before.wrong, after.wrong), (0, 1));
+    assert!(after.read_bytes + MIB >= before.read_bytes, "{before:?} {after:?}");
+    let audit = pool.audit(0, 1000).expect("a log");
+    let told = audit.iter().filter(|entry| entry.detail.contains("cannot be seen to")).count();
+    assert_eq!(told, 1);
 }

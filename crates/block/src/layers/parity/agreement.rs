@@ -10,7 +10,8 @@ use std::ops::Range;
 use format::checksum::block_crc;
 
 use super::ParityDevice;
-use super::rows::{Chunks, agree};
+use super::layout::CELL;
+use super::rows::{Chunks, agree, is_lost};
 use super::settle::STEP_BYTES;
 use crate::{Result, Resync};
 
@@ -36,7 +37,14 @@ impl ParityDevice {
             if self.cache.lock().loose.contains(stripe) {
                 continue;
             }
-            let mut notes = self.look_at_stripe(stripe, &within)?;
+            let mut notes = match self.look_at_stripe(stripe, &within) {
+                Ok(notes) => notes,
+                Err(error) if is_lost(&error) => {
+                    self.read_cells(stripe, &within);
+                    self.look_at_stripe(stripe, &within)?
+                }
+                Err(error) => return Err(error),
+            };
             let mut all = self.notes.lock();
             let before = all.remove(&stripe).unwrap_or_default();
             let is_other = |n: &Note| n.within.end <= within.start || within.end <= n.within.start;
@@ -67,6 +75,18 @@ impl ParityDevice {
             }
         }
         Ok(notes)
+    }
+
+    /// Reads all data of rows as anybody would: what a side fails to read is written again. It may
+    /// be in a place that nobody else reads.
+    fn read_cells(&self, stripe: u64, within: &Range<u64>) {
+        let mut bytes = vec![0; CELL as usize];
+        for chunk in 0..self.layout.data() {
+            for start in within.clone().step_by(CELL as usize) {
+                // What cannot be had stays as it is, and the next look says so.
+                let _ = self.read_placed(stripe, chunk, &(start..start + CELL), &mut bytes);
+            }
+        }
     }
 
     /// Computes parity anew of what was noted of a stripe, where that is what is there.

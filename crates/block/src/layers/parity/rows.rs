@@ -55,7 +55,7 @@ impl ParityDevice {
     }
 
     /// The bytes in their places; computed and written again if their side fails to read them.
-    fn read_placed(
+    pub(super) fn read_placed(
         &self,
         stripe: u64,
         chunk: usize,
