@@ -146,7 +146,7 @@ impl Array {
         self.has_parity.store(has_parity, Ordering::SeqCst);
         self.top.put_over(top);
         drop(book);
-        shared.note("pool-grown", &part.text_of_members(), String::new());
+        shared.note("pool-grown", &part.text_of_members(), "they are in use".to_owned());
         for region in partly.into_iter().filter(|_| has_parity) {
             // Of what is new in it parity is computed when somebody writes there, or tidies.
             self.note_loose(region..region + 1);

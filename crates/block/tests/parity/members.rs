@@ -148,6 +148,33 @@ fn parity_is_not_computed_of_what_rotted_since_somebody_looked() {
 }
 
 #[test]
+fn a_second_look_does_not_make_what_rotted_since_the_first_what_parity_is_computed_of() {
+    let rig = Rig::new(THREE, DATA_BYTES, 17);
+    let array = rig.open();
+    let expected = noise(&mut Random::new(17), array.len_bytes());
+    write(&array, 0, &expected);
+    array.close().expect("closed");
+    rig.media[2].rot(place(3) + 9, 1);
+    let look = || array.disagreements(0, array.len_bytes()).expect("readable");
+    let apart = look();
+    // Whoever looked first verifies now what was there. Then it rots, and somebody else looks.
+    rig.media[0].rot(place(3) + 100, 4);
+    assert_eq!(look(), apart);
+    apart.iter().for_each(|range| array.compute_again(range).expect("nothing to do"));
+    rig.media[0].rot(place(3) + 100, 4);
+    assert_eq!(compute(&array), apart, "it was left as it was");
+    assert_eq!(copy(&array, 1, 24_576, 8192), expected[24_576..32_768]);
+    // What agrees again by itself is noted no more.
+    rig.media[2].rot(place(3) + 9, 1);
+    assert_eq!(look(), apart);
+    rig.media[2].rot(place(3) + 9, 1);
+    assert_eq!(look(), []);
+    rig.media[2].rot(place(3) + 9, 1);
+    apart.iter().for_each(|range| array.compute_again(range).expect("nothing to do"));
+    assert_eq!(look(), apart);
+}
+
+#[test]
 fn a_cell_that_cannot_be_read_and_that_nobody_reads_does_not_keep_parity_from_being_looked_at() {
     let rig = Rig::new(THREE, DATA_BYTES, 16);
     let array = rig.open();

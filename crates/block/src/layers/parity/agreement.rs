@@ -24,6 +24,10 @@ pub struct Note {
     crcs: Vec<u32>,
 }
 
+fn overlap(a: &Range<u64>, b: &Range<u64>) -> bool {
+    a.start < b.end && b.start < a.end
+}
+
 fn crcs_of(row: &Chunks) -> Vec<u32> {
     row.iter().map(|bytes| block_crc(bytes)).collect()
 }
@@ -37,7 +41,7 @@ impl ParityDevice {
             if self.cache.lock().loose.contains(stripe) {
                 continue;
             }
-            let mut notes = match self.look_at_stripe(stripe, &within) {
+            let notes = match self.look_at_stripe(stripe, &within) {
                 Ok(notes) => notes,
                 Err(error) if is_lost(&error) => {
                     self.read_cells(stripe, &within);
@@ -45,12 +49,19 @@ impl ParityDevice {
                 }
                 Err(error) => return Err(error),
             };
+            // Somebody may have looked before and be at work verifying that: it stays what counts.
+            let is_apart = !notes.is_empty();
             let mut all = self.notes.lock();
-            let before = all.remove(&stripe).unwrap_or_default();
-            let is_other = |n: &Note| n.within.end <= within.start || within.end <= n.within.start;
-            notes.extend(before.into_iter().filter(is_other));
+            let mut before = all.remove(&stripe).unwrap_or_default();
+            let is_still = |b: &Note| notes.iter().any(|n| overlap(&b.within, &n.within));
+            before.retain(|b| !overlap(&b.within, &within) || is_still(b));
+            let is_new = |n: &Note| before.iter().all(|b| !overlap(&b.within, &n.within));
+            let fresh: Vec<Note> = notes.into_iter().filter(is_new).collect();
+            let notes: Vec<Note> = before.into_iter().chain(fresh).collect();
             if !notes.is_empty() {
                 all.insert(stripe, notes);
+            }
+            if is_apart {
                 let size = self.layout.stripe_bytes();
                 found.push(stripe * size..(stripe + 1) * size);
             }
