@@ -4,8 +4,8 @@ use std::thread;
 
 use block::Together;
 
-/// Threads that live as long as the question: starting one takes some 20 us, which is little
-/// beside what a disk takes to make something durable.
+/// Threads that live as long as the question: starting one is little beside what a disk takes to
+/// make something durable.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct AtOnce;
 
