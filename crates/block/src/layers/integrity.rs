@@ -29,6 +29,7 @@ use crate::{
     Right,
 };
 
+mod edges;
 mod geometry;
 mod group;
 mod groups;
@@ -358,21 +359,22 @@ impl<D: BlockDevice> BlockDevice for IntegrityDevice<D> {
         for span in spans(blocks_of(offset, length)) {
             let part = span.bytes(offset, length);
             let target = &mut buffer[(part.start - offset) as usize..(part.end - offset) as usize];
-            let is_known = |group: &Group| group.all_are_below(&span);
-            let is_known = match may_wait {
-                true => self.with_group(span.group, |group| Ok(is_known(group)))?,
-                false => self.try_with_group(span.group, is_known).unwrap_or(false),
+            let unwritten = match may_wait {
+                true => Some(self.with_group(span.group, |g| Ok(g.unwritten(&span)))?),
+                false => self.try_with_group(span.group, |group| group.unwritten(&span)),
             };
-            let done = if is_known {
-                let skip = part.start - block_number(span.group, span.blocks.start) * BLOCK;
-                self.below.read_unverified(span.offset() + skip, target, may_wait)?
-            } else if may_wait {
-                self.read_at(part.start, target).map(|()| true)?
-            } else {
-                self.try_read_at(part.start, target)?
-            };
-            if !done {
+            let Some(unwritten) = unwritten else { return Ok(false) };
+            let begin = block_number(span.group, span.blocks.start) * BLOCK;
+            let at = span.offset() + (part.start - begin);
+            if unwritten.len() < span.blocks.len()
+                && !self.below.read_unverified(at, target, may_wait)?
+            {
                 return Ok(false);
+            }
+            for block in unwritten {
+                let start = block_number(span.group, block) * BLOCK;
+                let (from, to) = (start.max(part.start), (start + BLOCK).min(part.end));
+                target[(from - part.start) as usize..(to - part.start) as usize].fill(0);
             }
         }
         Ok(true)
@@ -449,10 +451,12 @@ impl<D: BlockDevice> BlockDevice for IntegrityDevice<D> {
         let length = buffer.len() as u64;
         self.check(Operation::Read, offset, length)?;
         let _held = self.ranges.hold(blocks_of(offset, length));
+        let edges = self.vouched_edges(offset, length)?;
         buffer.fill(0);
         let outcome = heal_pieces(&self.pieces(offset, length)?, buffer, right)?;
         if matches!(outcome, Outcome::Transient | Outcome::Recovered) {
             self.adopt(offset, buffer)?;
+            edges.into_iter().try_for_each(|edge| self.mend_edge(edge, offset, buffer))?;
             return Ok(outcome);
         }
         // No copy of the whole is right; of each block one may be.

@@ -399,3 +399,104 @@ fn a_device_that_was_made_without_it_keeps_its_checksums() {
     media.rot(place(0), 0);
     assert!(device.read_at(0, &mut [0; 4096]).is_err(), "an older program would not know");
 }
+
+/// A mirror of two integrity devices, and their media.
+fn mirror_of_checked(seed: u64) -> ([Arc<SimMedia>; 2], Arc<Ledger>, MirrorDevice) {
+    let media = [seed, seed + 1].map(|seed| {
+        let media = Arc::new(SimMedia::new(Integrity::bytes_below(BLOCKS * BLOCK), seed));
+        Integrity::format(&over(&media), 99).expect("room for it");
+        media
+    });
+    let side = |media| Side { device: Arc::new(open(media)), members: Vec::new() };
+    let ledger: Arc<Ledger> = Arc::default();
+    let sides = media.iter().map(side).collect();
+    let mirror = MirrorDevice::new(sides, Arc::new(AllIn), Arc::clone(&ledger));
+    (media, ledger, mirror)
+}
+
+#[test]
+fn a_block_that_one_side_knows_to_be_wrong_is_read_from_the_other_and_written_again() {
+    let (media, ledger, mirror) = mirror_of_checked(20);
+    write(&mirror, 0, &[1; 8 * 4096]);
+    for (side, number) in [(0, 1), (1, 3)] {
+        media[side].rot(place(number), 0);
+        assert_eq!(block(&mirror, number), [1; 4096], "without a heal that its reader asks for");
+        assert_eq!(block(&mirror, number), [1; 4096]);
+    }
+    // Whichever side was read: of each block that was wrong there, once.
+    let recovered = ledger.recovered.load(std::sync::atomic::Ordering::Relaxed);
+    assert!(recovered <= 2, "{recovered}");
+    media[0].rot(place(5), 0);
+    media[1].rot(place(5), 1);
+    assert!(mirror.read_at(5 * BLOCK, &mut [0; 4096]).is_err(), "no side has it");
+}
+
+#[test]
+fn a_part_of_a_block_that_is_wrong_on_one_side_is_healed_and_puts_nobody_out() {
+    let (media, _, mirror) = mirror_of_checked(30);
+    write(&mirror, 0, &[1; 8 * 4096]);
+    let is_right = |bytes: &[u8]| bytes == [1; 600];
+    for side in 0..2 {
+        media[side].rot(place(2) + 100, 0);
+        let mut buffer = [0; 600];
+        let outcome = mirror.heal(2 * BLOCK + 50, &mut buffer, &is_right).unwrap();
+        assert_eq!(outcome, Outcome::Recovered, "side {side}");
+        for copy in 0..2 {
+            let mut whole = [0; 4096];
+            mirror.read_copy(copy, 2 * BLOCK, &mut whole).expect("its checksum is right again");
+            assert_eq!(whole, [1; 4096], "copy {copy}");
+        }
+    }
+}
+
+#[test]
+fn who_verifies_is_given_what_the_layer_cannot_vouch_for() {
+    let (media, device) = made(12);
+    write(&device, 0, &[1; 4 * 4096]);
+    device.clean().unwrap();
+    drop(device);
+    media.rot(GROUPS_OFFSET + 40, 0);
+    let device = open(&media);
+    assert!(device.read_at(0, &mut [0; 4096]).is_err(), "its checksum is lost");
+    write(&device, 120 * BLOCK, &[2; 4096]);
+    let mut buffer = [0x5a; 3 * 4096];
+    for may_wait in [true, false] {
+        assert!(device.read_unverified(BLOCK, &mut buffer, may_wait).unwrap());
+        assert_eq!(buffer, [1; 3 * 4096], "its reader knows whether it is right");
+        buffer.fill(0x5a);
+        // Of blocks that were never written there is nothing to verify.
+        assert!(device.read_unverified(120 * BLOCK + 4000, &mut buffer, may_wait).unwrap());
+        assert_eq!((buffer[..96].to_vec(), buffer[96..].to_vec()), (vec![2; 96], vec![0; 12_192]));
+    }
+}
+
+#[test]
+fn a_part_that_its_owner_heals_leaves_a_block_that_its_checksum_matches() {
+    let pair = Pair::new(Integrity::bytes_below(BLOCKS * BLOCK), 40);
+    let below: Device = Arc::<Pair>::clone(&pair);
+    Integrity::format(&below, 99).expect("room for it");
+    let ledger: Arc<Ledger> = Arc::clone(&pair.ledger);
+    let device = Integrity::open(below, IntegrityOptions::default(), ledger).expect("opens");
+    write(&device, 0, &[1; 3 * 4096]);
+    device.clean().unwrap();
+    // What a power cut left on one copy, of parts of the first and the last of three blocks and all
+    // of the second, and its owner calls right.
+    let torn = vec![7; 2 * 4096];
+    for (at, count) in [(500, 3596), (4096, 4096), (8192, 2596)] {
+        let below = place(at / BLOCK) + at % BLOCK;
+        env::Media::write_at(&*pair.media[1], below, &[IoSlice::new(&torn[..count])]).unwrap();
+    }
+    let mut buffer = vec![0; 3596 + 4096 + 2596];
+    let is_right = |bytes: &[u8]| bytes.iter().all(|byte| *byte == 7);
+    assert_eq!(device.heal(500, &mut buffer, &is_right).unwrap(), Outcome::Recovered);
+    let mut expected = vec![1; 3 * 4096];
+    expected[500..500 + buffer.len()].fill(7);
+    let mut found = vec![0; 3 * 4096];
+    device.read_at(0, &mut found).expect("the layer knows all of it");
+    assert!(found == expected);
+    for copy in 0..2 {
+        device.read_copy(copy, 0, &mut found).unwrap();
+        assert!(found == expected, "copy {copy}");
+    }
+    write(&device, 100, &[9; 100]);
+}

@@ -147,14 +147,10 @@ impl Group {
         }
     }
 
-    /// Whether what is below is what all blocks of the span are, if it is not damaged: none was
-    /// never written, and none in flight.
-    pub(super) fn all_are_below(&self, span: &Span) -> bool {
-        self.damaged.is_empty()
-            && span.blocks.clone().all(|block| {
-                let (place, bit) = sector_of(block);
-                self.exempt[place] || self.written[place] & !self.in_flight[place] & bit != 0
-            })
+    /// The blocks of the span that were never written.
+    pub(super) fn unwritten(&self, span: &Span) -> Vec<usize> {
+        let is_unwritten = |&block: &usize| self.known(block) == Known::Unwritten;
+        span.blocks.clone().filter(is_unwritten).collect()
     }
 
     /// How many of the span's blocks, from its first, have the guard that its first one has.

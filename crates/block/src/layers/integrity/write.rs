@@ -44,7 +44,7 @@ impl<D: BlockDevice> IntegrityDevice<D> {
     }
 
     /// Writes `slices` at `offset`, which lies in blocks of one group whose range is held.
-    fn write_span(
+    pub(super) fn write_span(
         &self,
         span: &Span,
         offset: u64,
