@@ -332,13 +332,18 @@ impl redb::StorageBackend for CatalogueMedia {
     }
 
     fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
-        self.pieces(offset, out.len(), |at, range| {
+        let is_read = self.pieces(offset, out.len(), |at, range| {
             self.device.read_at(at, &mut out[range]).map_err(io::Error::other)
-        })?;
-        let wrong = match self.sums.lock().check(offset, out) {
+        });
+        let wrong = match is_read.and_then(|()| self.sums.lock().check(offset, out)) {
             Ok(()) => return Ok(()),
             Err(wrong) => wrong,
         };
+        let mut pages = offset / BLOCK_BYTES..(offset + out.len() as u64).div_ceil(BLOCK_BYTES);
+        let is_known = pages.all(|page| self.sums.lock().known(page).is_some());
+        if !is_known || !offset.is_multiple_of(BLOCK_BYTES) {
+            return Err(wrong);
+        }
         self.wrong_pages.fetch_add(1, Ordering::Relaxed);
         if self.heal(offset, out)? { Ok(()) } else { Err(wrong) }
     }
