@@ -70,6 +70,8 @@ enum Kinds {
     Together,
     /// Of all architectures, with and without a cache, on members of which one fails now and then.
     Mirrored,
+    /// The same, with the integrity layer over or below them.
+    Checked,
     /// The same, with parity.
     Parity,
     /// Of one architecture.
@@ -89,6 +91,7 @@ impl Kinds {
             | Kinds::Importing
             | Kinds::Extents
             | Kinds::Mirrored
+            | Kinds::Checked
             | Kinds::Parity
             | Kinds::Together => all.collect(),
             Kinds::Only(architecture) => vec![architecture],
@@ -99,6 +102,7 @@ impl Kinds {
     fn stack(self, seed: u64) -> Option<block::stack::Stack> {
         match self {
             Kinds::Mirrored => Some(members::stack_of(seed)),
+            Kinds::Checked => Some(members::checked_of(seed)),
             Kinds::Parity => Some(members::parity_of(seed)),
             _ => None,
         }
@@ -117,6 +121,7 @@ impl Kinds {
             Kinds::Deduped => "seeds_with_equal_blocks",
             Kinds::Together => "seeds_with_groups",
             Kinds::Mirrored => "seeds_on_mirrors",
+            Kinds::Checked => "seeds_on_checked_mirrors",
             Kinds::Parity => "seeds_on_parity",
             Kinds::Only(_) => "blocks_come_home",
         }
@@ -148,7 +153,7 @@ fn live(seed: u64, kinds: Kinds) -> World {
     };
     let is_cached = match kinds {
         Kinds::Cached | Kinds::Converting | Kinds::Importing | Kinds::Extents => true,
-        Kinds::Together | Kinds::Mirrored | Kinds::Parity => true,
+        Kinds::Together | Kinds::Mirrored | Kinds::Checked | Kinds::Parity => true,
         Kinds::Plain | Kinds::Uncached | Kinds::Encoded | Kinds::Deduped | Kinds::Only(_) => false,
     };
     let memory_bytes = match kinds {
@@ -221,6 +226,9 @@ fn run_seeds(kinds: Kinds) {
                 let seeds = (1..=SEEDS / 3).chain(MIRRORED_REGRESSIONS);
                 seeds.for_each(|seed| assert!(run(seed, kinds) != 0));
             }
+            None if kinds == Kinds::Checked => {
+                (1..=SEEDS / 3).for_each(|seed| assert!(run(seed, kinds) != 0));
+            }
             None if kinds == Kinds::Parity => {
                 let seeds = (1..=SEEDS / 3).chain(PARITY_REGRESSIONS);
                 seeds.for_each(|seed| assert!(run(seed, kinds) != 0));
@@ -285,6 +293,11 @@ fn seeds_with_equal_blocks_run_without_a_broken_promise() {
 #[test]
 fn seeds_on_mirrors_run_without_a_broken_promise() {
     run_seeds(Kinds::Mirrored);
+}
+
+#[test]
+fn seeds_on_checked_mirrors_run_without_a_broken_promise() {
+    run_seeds(Kinds::Checked);
 }
 
 #[test]
