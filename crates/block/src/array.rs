@@ -23,7 +23,7 @@ use parking_lot::{Mutex, RwLock, RwLockReadGuard};
 use crate::heal::{Ledger, Outcome, Right};
 use crate::layers::{Keeper, Standing};
 use crate::stack::Stack;
-use crate::{BlockDevice, DeviceError, Result, Resync};
+use crate::{BlockDevice, DeviceError, Guard, Result, Resync};
 
 mod add;
 mod book;
@@ -624,6 +624,11 @@ impl BlockDevice for Array {
         self.top.allocate(offset, length_bytes)?;
         // Whoever reserves space is about to write there: the mark is made before it is waited for.
         self.enter(offset, length_bytes).map(drop)
+    }
+
+    fn guard(&self, offset: u64, length_bytes: u64, by: Guard) -> Result<()> {
+        let _inside = self.enter(offset, length_bytes)?;
+        self.top.guard(offset, length_bytes, by)
     }
 
     fn discard(&self, offset: u64, length_bytes: u64) -> Result<()> {

@@ -25,12 +25,14 @@ use super::header::{Unusable, read_copies};
 use crate::heal::{Piece, heal_pieces};
 use crate::ranges::RangeLock;
 use crate::{
-    BlockDevice, DeviceError, DeviceErrorKind, Ledger, Operation, Outcome, Result, Resync, Right,
+    BlockDevice, DeviceError, DeviceErrorKind, Guard, Ledger, Operation, Outcome, Result, Resync,
+    Right,
 };
 
 mod geometry;
 mod group;
 mod groups;
+mod guard;
 mod last;
 mod load;
 mod scrub;
@@ -117,7 +119,7 @@ impl<D: BlockDevice> IntegrityDevice<D> {
             below.write_durable(offset, &[IoSlice::new(&zeros[..SECTOR_BYTES])])?;
         }
         clear_pages(below, 0..blocks.div_ceil(GROUP_BLOCKS as u64))?;
-        write_header(below, &IntegrityHeader { id, blocks })
+        write_header(below, &IntegrityHeader { id, blocks, has_exempt: true })
     }
 
     /// Makes what is new of a device below that had `before_bytes` say that nothing was written
@@ -302,7 +304,9 @@ impl<D: BlockDevice> IntegrityDevice<D> {
                 self.read_held(span.group, block, &mut bytes)?;
                 let right = bytes;
                 let below = block_offset(span.group, block);
-                if self.with_group(span.group, |g| Ok(g.known(block)))? != Known::Unwritten {
+                let known = self.with_group(span.group, |g| Ok(g.known(block)))?;
+                // What is right of one that is exempt, its owner knows alone.
+                if !matches!(known, Known::Unwritten | Known::Exempt) {
                     self.heal_below(below, &mut bytes, &|copy| copy == right)?;
                 }
                 let one = Span { group: span.group, blocks: block..block + 1 };
@@ -354,7 +358,7 @@ impl<D: BlockDevice> BlockDevice for IntegrityDevice<D> {
         for span in spans(blocks_of(offset, length)) {
             let part = span.bytes(offset, length);
             let target = &mut buffer[(part.start - offset) as usize..(part.end - offset) as usize];
-            let is_known = |group: &Group| group.all_have_checksums(&span);
+            let is_known = |group: &Group| group.all_are_below(&span);
             let is_known = match may_wait {
                 true => self.with_group(span.group, |group| Ok(is_known(group)))?,
                 false => self.try_with_group(span.group, is_known).unwrap_or(false),
@@ -394,8 +398,15 @@ impl<D: BlockDevice> BlockDevice for IntegrityDevice<D> {
         if whole.is_empty() {
             return Ok(());
         }
-        let _held = self.ranges.hold(whole.clone());
-        spans(whole).try_for_each(|span| self.discard_span(&span))
+        for span in spans(whole) {
+            self.by_guard(span, |part, by| self.discard_part(part, by))?;
+        }
+        Ok(())
+    }
+
+    fn guard(&self, offset: u64, length_bytes: u64, by: Guard) -> Result<()> {
+        self.check(Operation::Allocate, offset, length_bytes)?;
+        self.set_guard(offset, length_bytes, by)
     }
 
     fn write_durable(&self, offset: u64, slices: &[IoSlice<'_>]) -> Result<()> {
@@ -500,6 +511,7 @@ fn holds(known: Known, bytes: &mut [u8]) -> bool {
             bytes.fill(0);
             true
         }
+        Known::Exempt => true,
         Known::Checksum(stored) => block_crc(bytes) == stored,
         Known::InFlight(_) | Known::Damaged => false,
     }

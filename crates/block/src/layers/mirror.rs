@@ -16,7 +16,7 @@ use super::gates::Gates;
 use crate::heal::{self, Copies, Ledger, Outcome, Right};
 use crate::together::ask_all;
 use crate::{
-    BlockDevice, DeviceError, DeviceErrorKind, InTurn, Operation, Result, Resync, Together,
+    BlockDevice, DeviceError, DeviceErrorKind, Guard, InTurn, Operation, Result, Resync, Together,
 };
 
 /// Bytes copied at a time from one side to another.
@@ -404,6 +404,14 @@ impl BlockDevice for MirrorDevice {
         let range = (offset, length_bytes);
         let allocate = |side: &dyn BlockDevice| side.allocate(offset, length_bytes);
         self.ask_all(Operation::Allocate, range, &InTurn, allocate)
+    }
+
+    fn guard(&self, offset: u64, length_bytes: u64, by: Guard) -> Result<()> {
+        self.check(Operation::Allocate, offset, length_bytes)?;
+        let _shared = self.gates.share(offset, length_bytes);
+        let range = (offset, length_bytes);
+        let guard = |side: &dyn BlockDevice| side.guard(offset, length_bytes, by);
+        self.ask_all(Operation::Allocate, range, &InTurn, guard)
     }
 
     fn discard(&self, offset: u64, length_bytes: u64) -> Result<()> {
