@@ -149,23 +149,28 @@ impl Store {
         if !read(at, &mut bytes)? {
             return Ok(None);
         }
-        let header = match PackHeader::decode(&bytes) {
+        // A sound one that belongs elsewhere was written here by mistake, on this copy.
+        let header_of = |bytes: &[u8]| -> Result<PackHeader> {
+            let header = PackHeader::decode(bytes)?;
+            if is_there(&header.place) && header.total_bytes() as u64 <= room {
+                return Ok(header);
+            }
+            let text = format!("the pack at {at} of the device is another: {:?}", header.place);
+            Err(Error::new(ErrorKind::Corrupt, text))
+        };
+        let header = match header_of(&bytes) {
             Ok(header) => header,
             // Better bytes have to be waited for.
             Err(_) if !waits => return Ok(None),
             Err(error) => {
-                let right = |bytes: &[u8]| PackHeader::decode(bytes).is_ok();
+                let right = |bytes: &[u8]| header_of(bytes).is_ok();
                 if !self.heal(at, &mut bytes[..PACK_HEADER_BYTES], &right) {
-                    return Err(error.into());
+                    return Err(error);
                 }
-                PackHeader::decode(&bytes)?
+                header_of(&bytes)?
             }
         };
         let total = header.total_bytes();
-        if !is_there(&header.place) || total as u64 > room {
-            let text = format!("the pack at {at} of the device is another: {:?}", header.place);
-            return Err(Error::new(ErrorKind::Corrupt, text));
-        }
         if total > bytes.len() {
             let first = bytes.len();
             bytes.resize(total, 0);

@@ -138,16 +138,25 @@ impl ScrubPace {
         }
         self.was_running = is_running;
         let Some(info) = pool.scrub_info() else { return };
-        let volume::ScrubInfo { read_bytes, wrong, healed, repaired, lost, .. } = info;
+        let volume::ScrubInfo { read_bytes, wrong, healed, repaired, elsewhere, lost, .. } = info;
         match (is_running, lost) {
             (true, _) => tracing::info!("a scrub is running"),
             (false, 0) => {
-                tracing::info!(read_bytes, wrong, healed, repaired, "the scrub has ended");
+                tracing::info!(
+                    read_bytes,
+                    wrong,
+                    healed,
+                    repaired,
+                    elsewhere,
+                    "the scrub has ended"
+                );
             }
             (false, _) => {
                 let losses = info.losses.join("; ");
                 let text = "the scrub found losses";
-                tracing::error!(read_bytes, wrong, healed, repaired, lost, losses, "{text}");
+                tracing::error!(
+                    read_bytes, wrong, healed, repaired, elsewhere, lost, losses, "{text}"
+                );
             }
         }
     }
