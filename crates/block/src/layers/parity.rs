@@ -17,6 +17,7 @@
 //! stripe's gate, the pending log, the cache.
 
 use std::borrow::Cow;
+use std::collections::BTreeSet;
 use std::io::IoSlice;
 use std::ops::Range;
 use std::sync::Arc;
@@ -68,6 +69,8 @@ pub struct ParityDevice {
     ranges: RangeLock,
     /// Rows of which the parity is to be computed anew.
     notes: Mutex<Notes>,
+    /// Stripes in which a write met rows that do not agree.
+    noticed: Mutex<BTreeSet<u64>>,
 }
 
 impl ParityDevice {
@@ -97,6 +100,7 @@ impl ParityDevice {
             gates: Gates::new(),
             ranges: RangeLock::default(),
             notes: Mutex::default(),
+            noticed: Mutex::default(),
             sides,
         };
         device.recover()?;
@@ -316,6 +320,12 @@ impl BlockDevice for ParityDevice {
     fn disagreements(&self, offset: u64, length_bytes: u64) -> Result<Vec<Range<u64>>> {
         self.check(Operation::Read, offset, length_bytes)?;
         self.look(offset, length_bytes)
+    }
+
+    fn noticed(&self) -> Vec<Range<u64>> {
+        let size = self.layout.stripe_bytes();
+        let noticed = std::mem::take(&mut *self.noticed.lock());
+        noticed.into_iter().map(|stripe| stripe * size..(stripe + 1) * size).collect()
     }
 
     fn describe(&self) -> String {

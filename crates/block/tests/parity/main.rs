@@ -2,6 +2,7 @@
 
 mod crashes;
 mod kills;
+mod looked;
 mod members;
 mod rig;
 mod ways;

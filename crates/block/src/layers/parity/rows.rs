@@ -234,7 +234,9 @@ impl ParityDevice {
     /// ones are of anything.
     ///
     /// The whole rows are read: where they do not agree a read may have been of elsewhere, and is
-    /// done again. If they still do not, something rotted, and what the parities say stays.
+    /// done again. If they still do not, something rotted, and what the parities say stays. That
+    /// may have been what is written over now, of which the parities say something wrong then:
+    /// whoever can tell is to look.
     fn parities_that_follow(
         &self,
         stripe: u64,
@@ -247,6 +249,9 @@ impl ParityDevice {
         let (mut data, mut parities) = self.read_all(stripe, within)?;
         if !agree(&data, &parities) {
             (data, parities) = self.read_all(stripe, within)?;
+            if !agree(&data, &parities) {
+                self.noticed.lock().insert(stripe);
+            }
         }
         for (&chunk, bytes) in new {
             let change = &mut data[chunk];
