@@ -5,4 +5,5 @@ mod kills;
 mod looked;
 mod members;
 mod rig;
+mod together;
 mod ways;

@@ -101,6 +101,25 @@ fn two_wrong_cells_of_a_row_are_healed_by_two_parities() {
 }
 
 #[test]
+fn three_wrong_cells_of_a_row_are_healed_by_three_parities() {
+    let stack = "parity[failures=3,chunk=4KiB,journal=64KiB](a, b, c, d, e, f, g, h)";
+    for rotten in [[1, 2, 3], [0, 4, 7], [5, 6, 7], [0, 1, 2]] {
+        let (rig, expected) = spoiled(stack, &rotten);
+        let array = rig.open();
+        for (i, cell) in expected.chunks_exact(4096).enumerate() {
+            let mut bytes = read(&array, i as u64 * 4096, 4096);
+            if bytes == cell {
+                continue;
+            }
+            let outcome = array.heal(i as u64 * 4096, &mut bytes, &|bytes| bytes == cell);
+            assert_eq!(outcome.expect("readable"), Outcome::Recovered, "cell {i} {rotten:?}");
+            assert!(bytes == cell);
+        }
+        assert!(read(&array, 0, LEN) == expected, "{rotten:?}: written again");
+    }
+}
+
+#[test]
 fn a_range_with_one_checksum_is_healed_where_no_copy_of_its_parts_is_right() {
     let stripe =
         format!("stripe[chunk=4KiB]({FOUR}, {})", FOUR.replace("a, b, c, d", "e, f, g, h"));
