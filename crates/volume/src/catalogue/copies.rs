@@ -253,7 +253,11 @@ fn holds(media: &CatalogueMedia, way: usize, seen: &Arc<Mutex<Seen>>) -> io::Res
 
 /// Chooses pages one by one, beginning with those of one way. Each is checked when it is read, so
 /// what made a trial fail is the last one, or one of the last if they are checked together.
-fn choose(media: &CatalogueMedia, way: usize) -> io::Result<Option<Seen>> {
+fn choose(
+    media: &CatalogueMedia,
+    way: usize,
+    failed: &mut dyn FnMut(),
+) -> io::Result<Option<Seen>> {
     let mut chosen = Chosen::new();
     for _ in 0..TRIALS_MAX {
         chosen.checks_first = true;
@@ -266,6 +270,7 @@ fn choose(media: &CatalogueMedia, way: usize) -> io::Result<Option<Seen>> {
             let holds = holds(media, way, &seen)?;
             return Ok(Some(std::mem::take(&mut *seen.lock())).filter(|_| holds));
         }
+        failed();
         if !chosen.turn() {
             break;
         }
@@ -273,27 +278,38 @@ fn choose(media: &CatalogueMedia, way: usize) -> io::Result<Option<Seen>> {
     Ok(None)
 }
 
+/// Hears how often the catalogue was tried in vain, and how often it may be.
+pub type Told<'a> = dyn FnMut(u64, u64) + 'a;
+
 /// Puts what holds together in the place of what does not. Where nothing does, opening it says what
 /// is wrong.
 ///
 /// # Errors
 /// The device's.
-pub fn settle_copies(media: &CatalogueMedia) -> io::Result<()> {
+pub fn settle_copies(media: &CatalogueMedia, told: &mut Told<'_>) -> io::Result<()> {
     let ways = media.ways();
     if ways == 1 {
         return Ok(());
     }
+    let most = (ways + BEGINNINGS_MAX.min(ways) * TRIALS_MAX) as u64;
+    let mut tried = 0;
+    let mut failed = || {
+        tried += 1;
+        told(tried, most);
+    };
     let mut held_longest = Vec::new();
     for way in 0..ways {
         let seen = Arc::<Mutex<Seen>>::default();
         if holds(media, way, &seen)? {
             return put_all(media, way, &seen.lock().pages);
         }
+        failed();
         held_longest.push((seen.lock().pages.len(), way));
     }
     held_longest.sort_by_key(|&(pages, way)| (std::cmp::Reverse(pages), way));
     for (_, way) in held_longest.into_iter().take(BEGINNINGS_MAX) {
-        if let Some(Seen { pages, chosen: Some(mut chosen) }) = choose(media, way)? {
+        let chosen = choose(media, way, &mut failed)?;
+        if let Some(Seen { pages, chosen: Some(mut chosen) }) = chosen {
             // What was not read is nothing: it stays as it is.
             for page in pages {
                 put(media, way, page, chosen.page(media, way, page))?;

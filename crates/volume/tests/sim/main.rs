@@ -42,7 +42,7 @@ const REGRESSIONS: [u64; 11] = [41, 43, 55, 74, 81, 331, 50007, 50217, 60003, 60
 const MIRRORED_REGRESSIONS: [u64; 6] = [1230, 1248, 2068, 3076, 3516, 4114];
 
 /// The same on parity.
-const PARITY_REGRESSIONS: [u64; 2] = [23, 1024];
+const PARITY_REGRESSIONS: [u64; 3] = [23, 1024, 20163];
 
 /// Memory that all caches of a run fit into twice.
 const CACHED_MEMORY_BYTES: u64 = 8 << 20;
