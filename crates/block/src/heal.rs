@@ -172,6 +172,31 @@ pub fn read_again<D: BlockDevice + ?Sized>(
     Ok(if right(buffer) { Outcome::Transient } else { Outcome::Unrecoverable })
 }
 
+/// Whether a range is right in one of its copies, or else in one of the ways of having all of the
+/// device, of which a bounded number is tried. Nothing is healed, and `buffer` has anything.
+pub fn is_right_somehow<D: BlockDevice + ?Sized>(
+    device: &D,
+    offset: u64,
+    buffer: &mut [u8],
+    right: &Right<'_>,
+) -> bool {
+    let copies = device.copies(offset, buffer.len() as u64);
+    let (mut first, mut is_disputed) = (None, false);
+    for copy in 0..copies {
+        let crc = match device.read_copy(copy, offset, buffer) {
+            Ok(()) if right(buffer) => return true,
+            Ok(()) => Some(block_crc(buffer)),
+            Err(_) => None,
+        };
+        is_disputed |= crc.is_none() || first.is_some_and(|first| first != crc);
+        first.get_or_insert(crc);
+    }
+    // Where all say the same nothing is wrong with any of them: it is not there.
+    let ways = device.ways();
+    let tried = if is_disputed && ways > copies { ways.min(WAYS_MAX) } else { 0 };
+    (0..tried).any(|way| device.read_way(way, offset, buffer).is_ok() && right(buffer))
+}
+
 /// Pieces of a range of which each is somewhere else: `(offset there, range of the buffer)`.
 pub type Piece<'d> = (&'d dyn BlockDevice, u64, std::ops::Range<usize>);
 

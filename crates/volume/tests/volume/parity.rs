@@ -29,6 +29,9 @@ const MEMBER_BYTES: u64 = 32 * MIB;
 const THREE: &str = "parity[journal=256KiB](a, b, c)";
 const FOUR: &str = "parity[failures=2,journal=256KiB](a, b, c, d)";
 
+/// Its catalogue and the first segments are on four of the members.
+const EIGHT: &str = "parity[failures=3,journal=256KiB](a, b, c, d, e, f, g, h)";
+
 /// The members of a pool.
 struct Members {
     stack: Stack,
@@ -220,7 +223,7 @@ fn a_pool_opens_whichever_members_rotted_while_it_was_closed() {
     let stripe = "stripe(parity[journal=256KiB](a, b, c), parity[journal=256KiB](d, e, f))";
     let over = "integrity(parity[journal=256KiB](a, b, c))";
     let below = "parity[journal=256KiB](integrity(a), integrity(b), integrity(c))";
-    let cases: [(&str, &[usize]); 9] = [
+    let cases: [(&str, &[usize]); 10] = [
         (THREE, &[0]),
         (THREE, &[1]),
         (THREE, &[2]),
@@ -230,6 +233,7 @@ fn a_pool_opens_whichever_members_rotted_while_it_was_closed() {
         (over, &[1]),
         (below, &[2]),
         ("stripe(mirror(a, b), mirror(c, d))", &[0, 3]),
+        (EIGHT, &[1, 2, 3]),
     ];
     for (stack, rotten) in cases {
         let members = Members::filled(stack);
