@@ -44,6 +44,29 @@ fn joined(mut ranges: Vec<Range<u64>>) -> Vec<Range<u64>> {
     joined
 }
 
+/// Where in some ranges parity does not agree, and which of them cannot be looked at.
+fn apart_in(
+    array: &Array,
+    ranges: &[Range<u64>],
+    state: &mut Settling,
+    told: &mut dyn FnMut(&Settling),
+) -> (Vec<Range<u64>>, Vec<Range<u64>>) {
+    let (mut apart, mut unread) = (Vec::new(), Vec::new());
+    for (done, range) in (0..).zip(ranges) {
+        if array.has_parity() {
+            state.phase = SettlePhase::Agreement;
+            state.percent = done * 100 / ranges.len() as u64;
+            told(state);
+        }
+        match array.disagreements(range.start, range.end - range.start) {
+            Ok(found) => apart.extend(found),
+            // It may be read another time, and stays to be settled.
+            Err(_) => unread.push(range.clone()),
+        }
+    }
+    (apart, unread)
+}
+
 impl Core {
     /// Looks at all copies of everything in segments and runs that touches some ranges of the
     /// device. `told` hears how many bytes were read, and how many of the segments and timelines
@@ -133,8 +156,8 @@ impl Core {
         Ok(())
     }
 
-    /// Looks where writes met what does not agree. It is read and verified at once: what was written
-    /// there has no redundancy before parity is computed of it.
+    /// Looks where writes met what does not agree. It is read and verified at once: what was
+    /// written there has no redundancy before parity is computed of it.
     ///
     /// # Errors
     /// Those of the device.
@@ -178,19 +201,7 @@ impl Core {
     ) -> Result<()> {
         let clock = &self.machine.clock;
         let began_ns = clock.monotonic_ns();
-        let (mut apart, mut unread) = (Vec::new(), Vec::new());
-        for (done, range) in (0..).zip(ranges) {
-            if array.has_parity() {
-                state.phase = SettlePhase::Agreement;
-                state.percent = done * 100 / ranges.len() as u64;
-                told(state);
-            }
-            match array.disagreements(range.start, range.end - range.start) {
-                Ok(found) => apart.extend(found),
-                // It may be read another time, and stays to be settled.
-                Err(_) => unread.push(range.clone()),
-            }
-        }
+        let (apart, mut unread) = apart_in(array, ranges, state, told);
         // Stripes reach into regions beside those that are open: what is there gets into their
         // parity as well.
         (state.phase, state.percent) = (SettlePhase::Copies, 0);

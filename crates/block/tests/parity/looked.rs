@@ -8,7 +8,7 @@ use sim::{Random, SimMedia};
 use crate::rig::{AREA_BYTES, JOURNAL_BYTES, MIB, Rig, copy, noise, read, write};
 
 const THREE: &str = "parity[chunk=4KiB,journal=64KiB](a, b, c)";
-/// Of four and of five sides, so that no end of a stripe of one is where one of the other is.
+/// Of three and of four sides: the last stripe of the longer one is reached in part.
 const UNEQUAL: &str = "stripe[chunk=4KiB](parity[chunk=4KiB,journal=64KiB](a, b, c), \
                        parity[chunk=4KiB,journal=64KiB](d, e, f, g))";
 
@@ -81,7 +81,7 @@ fn parity_is_computed_of_rows_of_which_a_part_is_beyond_what_can_be_reached() {
         write(&array, 0, &expected);
         array.close().expect("closed");
         assert_eq!(compute(&array), 0, "{stack}");
-        // Each of the two devices has as much of the stripe as the shorter one has.
+        // The stripe has as much of each of the two as the shorter one has.
         let last = (2 * MIB / 4096 * 2 - 1) / 3;
         for stripe in last - 3..=last {
             let parity = 3 - stripe % 4;
@@ -181,7 +181,8 @@ fn headers_of_keys_are_looked_at_before_parity_is_computed_of_them() {
     write(&device, 0, &expected);
     array.close().expect("closed");
     assert_eq!(compute(), 0);
-    // Both copies of the header are in the first row of stripe 0, its parities on the sides e and a.
+    // Both copies of the header are in the first row of stripe 0; its parities are on the sides e
+    // and a.
     for (member, row) in [(1, 0), (2, 0), (0, 7), (4, 7)] {
         rig.media[member].rot(place(0, 64 << 10) + row * 4096 + 100, 3);
     }

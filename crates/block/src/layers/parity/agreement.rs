@@ -100,8 +100,8 @@ impl ParityDevice {
         }
     }
 
-    /// Computes parity anew of what was noted of a stripe, where that is what is there, of rows that
-    /// are in a range as a whole: who asks has looked at nothing else.
+    /// Computes parity anew of what was noted of a stripe, where that is what is there, of rows
+    /// that are in a range as a whole: who asks has looked at nothing else.
     pub(super) fn compute_noted(&self, stripe: u64, range: &Range<u64>) -> Result<()> {
         let start = stripe * self.layout.stripe_bytes();
         let last = start + (self.layout.data() as u64 - 1) * self.layout.chunk_bytes;

@@ -54,8 +54,8 @@ impl ParityDevice {
         Ok(())
     }
 
-    /// The same where all is well, by what `read` reads of its side; false if it is not there, fails,
-    /// or is not read now: then it may be computed by those who may wait.
+    /// The same where all is well, by what `read` reads of its side; false if it is not there,
+    /// fails, or is not read now: then it may be computed by those who may wait.
     pub(super) fn read_plainly(
         &self,
         part: &Part,
