@@ -697,6 +697,10 @@ impl BlockDevice for Array {
         self.top.disagreements(offset, length_bytes)
     }
 
+    fn noticed(&self) -> Vec<Range<u64>> {
+        self.top.noticed()
+    }
+
     fn describe(&self) -> String {
         self.stack()
     }

@@ -54,7 +54,9 @@ pub enum Resync {
     /// Those that need not agree after [`Resync::Unused`] or a discard.
     Loose,
     /// Those that are computed from others, where [`BlockDevice::disagreements`] found them to
-    /// differ, and only of what it found: what came since is not known to be right.
+    /// differ, and only of what it found: what came since is not known to be right. All that they
+    /// are computed from has to be in the range, but for what nobody can reach. What layers keep
+    /// beside the data they look at themselves.
     Computed,
     /// Those of members that are not up to date, of what layers keep beside the data alone: nobody
     /// has anything in the range.
@@ -144,6 +146,11 @@ pub trait BlockDevice: Send + Sync {
     fn disagreements(&self, _offset: u64, _length_bytes: u64) -> Result<Vec<Range<u64>>> {
         Ok(Vec::new())
     }
+    /// Where a write met what [`BlockDevice::disagreements`] would tell of, since this was asked
+    /// last: what was written there cannot be had from the others before that is settled.
+    fn noticed(&self) -> Vec<Range<u64>> {
+        Vec::new()
+    }
     /// The stack from here down, for people: `tap(fault(file pool.img))`.
     fn describe(&self) -> String;
 }
@@ -199,6 +206,9 @@ impl<D: BlockDevice + ?Sized> BlockDevice for Arc<D> {
     }
     fn disagreements(&self, offset: u64, length_bytes: u64) -> Result<Vec<Range<u64>>> {
         (**self).disagreements(offset, length_bytes)
+    }
+    fn noticed(&self) -> Vec<Range<u64>> {
+        (**self).noticed()
     }
     fn describe(&self) -> String {
         (**self).describe()

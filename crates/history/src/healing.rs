@@ -4,6 +4,7 @@ use std::sync::atomic::Ordering;
 
 use std::io::IoSlice;
 
+use block::heal::is_right_somehow;
 use block::{Outcome, Right};
 use format::checksum::block_crc;
 use format::location::Location;
@@ -61,11 +62,9 @@ impl Store {
 
     /// The same for what may never have been written: nothing is wrong unless some copy is right.
     pub fn heal_if_known(&self, at: u64, buffer: &mut [u8], right: &Right<'_>) -> bool {
-        let copies = self.device.copies(at, buffer.len() as u64);
-        let is_known = (0..copies)
-            .filter(|_| copies > 1)
-            .any(|copy| self.device.read_copy(copy, at, buffer).is_ok() && right(buffer));
-        is_known && self.heal(at, buffer, right)
+        self.device.copies(at, buffer.len() as u64) > 1
+            && is_right_somehow(&*self.device, at, buffer, right)
+            && self.heal(at, buffer, right)
     }
 
     /// Whether some copy of a range is right, and so all are afterwards: what a crash or a lost
@@ -77,7 +76,7 @@ impl Store {
             |copy| self.device.read_copy(copy, at, &mut buffer).is_ok() && right(&buffer);
         let right_ones = (0..copies).filter(|&copy| is_right(copy)).count();
         match right_ones {
-            0 => false,
+            0 => self.heal_if_known(at, &mut buffer, right),
             all if all == copies => true,
             _ => self.heal(at, &mut buffer, right),
         }

@@ -14,6 +14,7 @@ use std::ops::Range;
 use std::sync::atomic::Ordering;
 
 use block::Right;
+use block::heal::is_right_somehow;
 use format::batch::{
     BATCH_ALIGNMENT, BATCH_HEADER_FIXED_BYTES, Batch, BatchKind, DescriptorKind, header_bytes,
     peek_header_bytes,
@@ -180,8 +181,7 @@ impl<'s> Scrub<'s> {
             is_known |= is_right;
         }
         // Members that are wrong in the same place are left out together by a way of reading all.
-        let mut ways = 0..if is_known { 0 } else { device.ways() };
-        is_known |= ways.any(|way| device.read_way(way, at, &mut bytes).is_ok() && right(&bytes));
+        is_known = is_known || is_right_somehow(&**device, at, &mut bytes, right);
         if wrong && is_known {
             self.report.wrong += 1;
             self.report.healed += u64::from(self.store.heal(at, &mut bytes, right));

@@ -35,6 +35,7 @@ use serde::de::DeserializeOwned;
 pub use backend::{CatalogueMedia, write_superblock};
 #[cfg(test)]
 use compactions::COMPACTIONS;
+pub use copies::Told;
 #[cfg(test)]
 use figures::FIGURES;
 #[cfg(test)]
@@ -200,15 +201,16 @@ impl Catalogue {
         Ok(catalogue)
     }
 
-    /// Opens a catalogue that must be there.
+    /// Opens a catalogue that must be there. `told` hears how often it was tried in vain to read it
+    /// in some way, and how often it may be.
     ///
     /// # Errors
     /// `Corrupt` when its checksums do not hold.
-    pub fn open(media: CatalogueMedia) -> Result<Catalogue> {
+    pub fn open(media: CatalogueMedia, told: &mut Told<'_>) -> Result<Catalogue> {
         if redb::StorageBackend::len(&media).unwrap_or(0) == 0 {
             return Err(Error::new(ErrorKind::Corrupt, "the pool has no catalogue"));
         }
-        copies::settle_copies(&media).map_err(failed)?;
+        copies::settle_copies(&media, told).map_err(failed)?;
         let opened = guarded(|| {
             let mut catalogue = Catalogue::open_with(media)?;
             // Every page's checksum, once, so that damage is found now and not as a wrong answer

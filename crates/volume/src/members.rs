@@ -11,7 +11,7 @@ use env::Files;
 
 use crate::core::Core;
 use crate::pool::{reserve_of, zones_within};
-use crate::types::Settling;
+use crate::types::{SettlePhase, Settling};
 use crate::{Error, ErrorKind, Machine, Pool, PoolOptions, Result};
 
 impl Pool {
@@ -43,7 +43,12 @@ impl Pool {
         let began_ns = machine.clock.monotonic_ns();
         let array = Arc::new(array);
         let device = Arc::<Array>::clone(&array) as Arc<dyn BlockDevice>;
-        let pool = Pool::open_with(device, machine, options, files)?;
+        let mut state = Settling { phase: SettlePhase::Catalogue, ..Settling::default() };
+        let of_catalogue = &mut |tried: u64, most: u64| {
+            state.trials = (tried, most);
+            told(&state);
+        };
+        let pool = Pool::open_told(device, machine, options, files, of_catalogue)?;
         pool.core.array.set(array).ok().expect("a pool is opened once");
         pool.core.settle_members(began_ns, told)?;
         Ok(pool)
@@ -189,7 +194,11 @@ impl Pool {
     /// Those of the devices.
     pub fn tidy_members(&self) -> Result<()> {
         match self.core.array.get() {
-            Some(array) if !self.core.store.has_failed() => Ok(array.tidy()?),
+            Some(array) if !self.core.store.has_failed() => {
+                // While the regions are open: who dies in between finds it at the next opening.
+                self.core.settle_noticed(array)?;
+                Ok(array.tidy()?)
+            }
             _ => Ok(()),
         }
     }

@@ -21,7 +21,7 @@ use units::{MapExtent, Moment, Seq};
 
 use crate::caches;
 use crate::catalogue::{
-    Catalogue, CatalogueMedia, SourceRecord, TimelineRecord, VolumeRecord, write_superblock,
+    Catalogue, CatalogueMedia, SourceRecord, TimelineRecord, Told, VolumeRecord, write_superblock,
 };
 use crate::core::Core;
 use crate::encoding;
@@ -233,7 +233,18 @@ impl Pool {
         options: PoolOptions,
         files: Arc<dyn Files>,
     ) -> Result<Arc<Pool>> {
-        let core = open_core(device, machine, options, Map::Used, files)?;
+        Pool::open_told(device, machine, options, files, &mut |_, _| ())
+    }
+
+    /// The same; `told` hears how often the catalogue was tried in vain, and how often it may be.
+    pub(crate) fn open_told(
+        device: Arc<dyn BlockDevice>,
+        machine: Machine,
+        options: PoolOptions,
+        files: Arc<dyn Files>,
+        told: &mut Told<'_>,
+    ) -> Result<Arc<Pool>> {
+        let core = open_core(device, machine, options, (Map::Used, told), files)?;
         let pool = Pool { core };
         // Where it cannot be now, it can when the pool is opened again.
         pool.volumes().iter().for_each(|volume| _ = volume.cut_off());
@@ -581,7 +592,9 @@ impl Pool {
         sealed.into_iter().try_for_each(|(volume, placed)| volume.record_places(placed))?;
         self.core.store.give_back_spared();
         self.core.keep_scrub()?;
-        self.core.array.get().map_or(Ok(()), |array| Ok(array.close()?))
+        let Some(array) = self.core.array.get() else { return Ok(()) };
+        self.core.settle_noticed(array)?;
+        Ok(array.close()?)
     }
 
     /// Audit records with a number above `after`, oldest first.

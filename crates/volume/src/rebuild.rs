@@ -16,6 +16,7 @@ use history::{
 };
 use units::{BLOCK_BYTES, BlockCount, Lba, Seq};
 
+use crate::catalogue::Told;
 use crate::core::Core;
 use crate::map_flush::{commit_segment, record_of_run};
 use crate::pool::Pool;
@@ -32,8 +33,9 @@ impl Pool {
     /// `Unusable`, `Corrupt` (the catalogue must be sound), `Full`, `Io`.
     pub fn rebuild(device: Arc<dyn BlockDevice>, machine: Machine) -> Result<RebuildReport> {
         let options = PoolOptions::default();
-        let pool =
-            Pool { core: open_core(device, machine, options, Map::Ignored, Arc::new(NoFiles))? };
+        let told: &mut Told<'_> = &mut |_, _| ();
+        let map = (Map::Ignored, told);
+        let pool = Pool { core: open_core(device, machine, options, map, Arc::new(NoFiles))? };
         let mut report = RebuildReport::default();
         let mut entries: BTreeMap<u64, Vec<Found>> = BTreeMap::new();
         for segment in pool.core.store.segments() {

@@ -17,7 +17,7 @@ use units::{MapExtent, Seq, WallTime};
 
 use crate::base::Base;
 use crate::cache::Cache;
-use crate::catalogue::{Catalogue, CatalogueMedia, Contents, RunRecord, VolumeRecord};
+use crate::catalogue::{Catalogue, CatalogueMedia, Contents, RunRecord, Told, VolumeRecord};
 use crate::compaction::Compactions;
 use crate::conversion::Conversion;
 use crate::core::Core;
@@ -49,7 +49,8 @@ pub enum Map {
     Ignored,
 }
 
-/// Opens everything.
+/// Opens everything. `told` hears how often the catalogue was tried in vain, and how often it may
+/// be.
 ///
 /// # Errors
 /// `Unusable`, `Corrupt`, `Io`.
@@ -57,7 +58,7 @@ pub fn open_core(
     device: Arc<dyn BlockDevice>,
     machine: Machine,
     options: PoolOptions,
-    map: Map,
+    (map, told): (Map, &mut Told<'_>),
     files: Arc<dyn Files>,
 ) -> Result<Arc<Core>> {
     let superblock = read_superblock(&*device)?;
@@ -68,7 +69,7 @@ pub fn open_core(
     let closed = Box::new(|| Err(std::io::Error::other("the pool is not open yet")));
     let media = CatalogueMedia::new(Arc::clone(&device), superblock.clone(), closed);
     media.write_again()?;
-    let catalogue = Catalogue::open(media.clone())?;
+    let catalogue = Catalogue::open(media.clone(), told)?;
     let contents = catalogue.load()?;
     let (scrub, scrub_schedule) = catalogue.scrubs()?;
     let zones = zones_of(&superblock, &contents)?;

@@ -44,6 +44,29 @@ fn joined(mut ranges: Vec<Range<u64>>) -> Vec<Range<u64>> {
     joined
 }
 
+/// Where in some ranges parity does not agree, and which of them cannot be looked at.
+fn apart_in(
+    array: &Array,
+    ranges: &[Range<u64>],
+    state: &mut Settling,
+    told: &mut dyn FnMut(&Settling),
+) -> (Vec<Range<u64>>, Vec<Range<u64>>) {
+    let (mut apart, mut unread) = (Vec::new(), Vec::new());
+    for (done, range) in (0..).zip(ranges) {
+        if array.has_parity() {
+            state.phase = SettlePhase::Agreement;
+            state.percent = done * 100 / ranges.len() as u64;
+            told(state);
+        }
+        match array.disagreements(range.start, range.end - range.start) {
+            Ok(found) => apart.extend(found),
+            // It may be read another time, and stays to be settled.
+            Err(_) => unread.push(range.clone()),
+        }
+    }
+    (apart, unread)
+}
+
 impl Core {
     /// Looks at all copies of everything in segments and runs that touches some ranges of the
     /// device. `told` hears how many bytes were read, and how many of the segments and timelines
@@ -102,23 +125,48 @@ impl Core {
 
     /// Computes parity anew in ranges where it does not agree, if they are right when they are
     /// looked at now. Where something is lost the parity stays: it may give that back one day.
+    /// `told` hears how much is done, in percent.
     ///
     /// # Errors
     /// Those of the device.
-    pub(crate) fn compute_parity(&self, array: &Array, apart: Vec<Range<u64>>) -> Result<()> {
-        let mut parts = vec![joined(apart)];
+    pub(crate) fn compute_parity(
+        &self,
+        array: &Array,
+        apart: Vec<Range<u64>>,
+        told: &mut dyn FnMut(u64),
+    ) -> Result<()> {
+        let apart = joined(apart);
+        let (all, mut done) = (apart.len() as u64, 0);
+        let mut parts = vec![apart];
         while let Some(mut part) = parts.pop() {
-            if part.is_empty() {
-                continue;
-            }
-            if self.is_right(&part) {
-                part.iter().try_for_each(|range| array.compute_again(range))?;
-            } else if part.len() > 1 {
+            let is_right = !part.is_empty() && self.is_right(&part);
+            if !is_right && part.len() > 1 {
                 let rest = part.split_off(part.len() / 2);
                 parts.extend([rest, part]);
+                continue;
+            }
+            for range in &part {
+                if is_right {
+                    array.compute_again(range)?;
+                }
+                done += 1;
+                told(done * 100 / all);
             }
         }
         Ok(())
+    }
+
+    /// Looks where writes met what does not agree. It is read and verified at once: what was
+    /// written there has no redundancy before parity is computed of it.
+    ///
+    /// # Errors
+    /// Those of the device.
+    pub(crate) fn settle_noticed(&self, array: &Array) -> Result<()> {
+        let mut apart = Vec::new();
+        for range in array.noticed() {
+            apart.extend(array.disagreements(range.start, range.end - range.start)?);
+        }
+        self.compute_parity(array, apart, &mut |_| ())
     }
 
     /// Looks at what was in flight when the pool was used last. The opening began at `began_ns`;
@@ -153,17 +201,11 @@ impl Core {
     ) -> Result<()> {
         let clock = &self.machine.clock;
         let began_ns = clock.monotonic_ns();
-        told(state);
-        let (mut apart, mut unread) = (Vec::new(), Vec::new());
-        for range in ranges {
-            match array.disagreements(range.start, range.end - range.start) {
-                Ok(found) => apart.extend(found),
-                // It may be read another time, and stays to be settled.
-                Err(_) => unread.push(range.clone()),
-            }
-        }
+        let (apart, mut unread) = apart_in(array, ranges, state, told);
         // Stripes reach into regions beside those that are open: what is there gets into their
         // parity as well.
+        (state.phase, state.percent) = (SettlePhase::Copies, 0);
+        told(state);
         let looked_at = joined(ranges.iter().chain(&apart).cloned().collect());
         let report = self.scrub(&looked_at, &mut |read_bytes, (done, all)| {
             state.read_bytes = read_bytes;
@@ -174,15 +216,25 @@ impl Core {
         let looked_ns = clock.monotonic_ns();
         state.copies_ns = looked_ns.saturating_sub(began_ns);
         state.phase = SettlePhase::Parity;
+        state.percent = if apart.is_empty() { 100 } else { 0 };
         state.wrong = report.wrong;
         told(state);
         let has_superblocks =
             || self.media.has_superblocks(&|from: u64, length: u64| touches(&apart, from, length));
-        let computed = if is_made_right(&report) && has_superblocks() {
+        let is_all_right = is_made_right(&report) && has_superblocks();
+        let mut computed = |percent: u64| {
+            state.percent = percent;
+            told(state);
+        };
+        let computed = if is_all_right {
             // All of it was looked at since.
-            apart.iter().try_for_each(|range| Ok(array.compute_again(range)?))
+            (1..).zip(&apart).try_for_each(|(done, range)| {
+                array.compute_again(range)?;
+                computed(done * 100 / apart.len() as u64);
+                Ok(())
+            })
         } else {
-            self.compute_parity(array, apart)
+            self.compute_parity(array, apart, &mut computed)
         };
         if computed.is_err() {
             unread = ranges.to_vec();

@@ -390,7 +390,7 @@ impl Core {
         let end = if is_huge { range.end } else { start.saturating_add(bytes).min(range.end) };
         // Whatever is not agreed on is looked at now: the rest of the scrub did long ago.
         let apart = array.disagreements(start, end - start).map_err(Error::from);
-        let outcome = apart.and_then(|apart| self.compute_parity(array, apart));
+        let outcome = apart.and_then(|apart| self.compute_parity(array, apart, &mut |_| ()));
         if let Err(error) = &outcome {
             // What comes after it can be looked at all the same.
             run.add(&ScrubReport { wrong: 1, ..ScrubReport::default() }, Vec::new());

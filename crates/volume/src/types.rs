@@ -719,6 +719,10 @@ impl ScrubState {
 /// What of a crash an opening is seeing to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SettlePhase {
+    /// The catalogue does not hold together as it is read at first: other ways are tried.
+    Catalogue,
+    /// Where what is computed from others is what they say is looked at, where there is some.
+    Agreement,
     /// All copies of what was in flight are looked at.
     #[default]
     Copies,
@@ -737,8 +741,10 @@ pub struct Settling {
     pub unsettled_bytes: u64,
     /// Bytes that were read of all copies.
     pub read_bytes: u64,
-    /// How much of the copies was looked at.
+    /// How much of what it is doing is done.
     pub percent: u64,
+    /// How often the catalogue was tried in vain, and how often it may be.
+    pub trials: (u64, u64),
     /// Ranges of which a copy was wrong.
     pub wrong: u64,
     /// Nanoseconds that it took before: the catalogue and the log.

@@ -100,7 +100,8 @@ pub(super) fn build(
         }
         Stack::Parity { below, .. } => {
             let devices = all(below)?;
-            Arc::new(parity(shared, layout(stack), devices, below, making)?)
+            let parity = parity(shared, layout(stack), devices, below, making)?;
+            Arc::new(parity.asked(Arc::clone(&materials.together)))
         }
         Stack::Integrity { mismatch, below } => {
             let device = build(shared, members, below, materials, making)?;

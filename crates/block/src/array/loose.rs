@@ -82,6 +82,12 @@ impl Array {
         found.is_ok_and(|found| found.is_empty())
     }
 
+    /// Whether anything is computed from other things.
+    #[must_use]
+    pub fn has_parity(&self) -> bool {
+        self.parity().is_some()
+    }
+
     /// The bytes of the first used region from a number on, with that number, if there is parity.
     #[must_use]
     pub fn computed_region(&self, from: u64) -> Option<(u64, Range<u64>)> {

@@ -17,7 +17,7 @@ use zeroize::Zeroizing;
 
 pub use self::key::{CryptKey, KeySource};
 use self::xts::{CELL, Xts};
-use super::header::{Unusable, read_copies};
+use super::header::{Unusable, are_sound, forget_between, read_copies};
 use crate::ranges::RangeLock;
 use crate::{
     BlockDevice, DeviceError, DeviceErrorKind, Guard, Operation, Outcome, Result, Resync, Right,
@@ -226,6 +226,12 @@ impl<D: BlockDevice> CryptDevice<D> {
         write(DATA_OFFSET + cells.start, &[IoSlice::new(&bytes)])
     }
 
+    /// The data in a range below, if there is any.
+    fn above(&self, below: &Range<u64>) -> Option<Range<u64>> {
+        let above = |at: u64| at.saturating_sub(DATA_OFFSET).min(self.len_bytes);
+        Some(above(below.start)..above(below.end)).filter(|range| !range.is_empty())
+    }
+
     fn read_cell(&self, offset: u64, bytes: &mut [u8]) -> Result<()> {
         self.below.read_at(DATA_OFFSET + offset, bytes)?;
         self.xts.decrypt(offset, bytes);
@@ -390,14 +396,29 @@ impl<D: BlockDevice> BlockDevice for CryptDevice<D> {
             // Without the header there is nothing.
             self.below.resync(0, DATA_OFFSET, Resync::Stale)?;
         }
-        self.below.resync(DATA_OFFSET + offset, length_bytes, which)
+        let mut range = DATA_OFFSET + offset..DATA_OFFSET + offset + length_bytes;
+        if which == Resync::Unused && offset == 0 {
+            range.start = forget_between(&self.below, COPY_OFFSETS)?;
+        }
+        if which == Resync::Computed {
+            if offset == 0 && are_sound(&self.below, &COPY_OFFSETS, CryptHeader::decode) {
+                range.start = 0;
+            }
+            if offset + length_bytes == self.len_bytes {
+                range.end = self.below.len_bytes();
+            }
+        }
+        self.below.resync(range.start, range.end - range.start, which)
     }
 
     fn disagreements(&self, offset: u64, length_bytes: u64) -> Result<Vec<Range<u64>>> {
         self.check(Operation::Read, offset, length_bytes)?;
         let found = self.below.disagreements(DATA_OFFSET + offset, length_bytes)?;
-        let above = |at: u64| at.saturating_sub(DATA_OFFSET).min(self.len_bytes);
-        Ok(found.into_iter().map(|range| above(range.start)..above(range.end)).collect())
+        Ok(found.iter().filter_map(|range| self.above(range)).collect())
+    }
+
+    fn noticed(&self) -> Vec<Range<u64>> {
+        self.below.noticed().iter().filter_map(|range| self.above(range)).collect()
     }
 
     fn describe(&self) -> String {

@@ -118,6 +118,10 @@ impl<D: BlockDevice> BlockDevice for DelayDevice<D> {
         self.wait(self.delays.read_ns).disagreements(offset, length_bytes)
     }
 
+    fn noticed(&self) -> Vec<Range<u64>> {
+        self.below.noticed()
+    }
+
     fn describe(&self) -> String {
         let Delays { read_ns, write_ns, flush_ns } = self.delays;
         let below = self.below.describe();

@@ -208,6 +208,10 @@ impl<D: BlockDevice> BlockDevice for FaultDevice<D> {
         self.below.disagreements(offset, length_bytes)
     }
 
+    fn noticed(&self) -> Vec<Range<u64>> {
+        self.below.noticed()
+    }
+
     fn describe(&self) -> String {
         format!("fault({})", self.below.describe())
     }

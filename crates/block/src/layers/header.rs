@@ -2,7 +2,7 @@
 
 use std::io::IoSlice;
 
-use crate::BlockDevice;
+use crate::{BlockDevice, Result as DeviceResult, Resync};
 
 /// A sector.
 pub(super) const BYTES: usize = 512;
@@ -54,6 +54,33 @@ pub(super) fn read_copies<H: PartialEq, T>(
         let _ = below.write_durable(offsets[copy], &[IoSlice::new(&encode(&header, copy))]);
     }
     Ok((header, accepted))
+}
+
+/// Says that nobody has anything between two copies; returns where what nobody has begins again.
+pub(super) fn forget_between(below: &dyn BlockDevice, offsets: [u64; 2]) -> DeviceResult<u64> {
+    let [first, second] = offsets.map(|offset| offset + BYTES as u64);
+    below.resync(first, offsets[1] - first, Resync::Unused)?;
+    Ok(second)
+}
+
+/// Whether all copies are sound as they lie there, when they were healed from below if need be:
+/// what is computed of them may be computed anew then.
+pub(super) fn are_sound<H>(
+    below: &dyn BlockDevice,
+    offsets: &[u64],
+    decode: impl Fn(&[u8], usize) -> format::Result<H>,
+) -> bool {
+    let mut bytes = [0; BYTES];
+    offsets.iter().enumerate().all(|(copy, &offset)| {
+        let mut is_sound = || {
+            let read = below.read_copy(0, offset, &mut bytes);
+            read.is_ok() && decode(&bytes, copy).is_ok()
+        };
+        is_sound() || {
+            let _ = read_copy(below, offset, &|bytes| decode(bytes, copy));
+            is_sound()
+        }
+    })
 }
 
 /// One copy, healed from below if need be.

@@ -29,6 +29,7 @@ use crate::{
     Right,
 };
 
+mod computed;
 mod edges;
 mod geometry;
 mod group;
@@ -466,6 +467,11 @@ impl<D: BlockDevice> BlockDevice for IntegrityDevice<D> {
 
     fn resync(&self, offset: u64, length_bytes: u64, which: Resync) -> Result<()> {
         self.check(Operation::Write, offset, length_bytes)?;
+        match which {
+            Resync::Computed => return self.compute_again(offset, length_bytes),
+            Resync::Unused => return self.forget(offset, length_bytes),
+            Resync::Stale | Resync::All | Resync::Loose | Resync::Beside => {}
+        }
         if offset == 0 && matches!(which, Resync::Stale | Resync::Beside) {
             // Without the header there is nothing.
             self.below.resync(0, GROUPS_OFFSET, Resync::Stale)?;
@@ -484,9 +490,11 @@ impl<D: BlockDevice> BlockDevice for IntegrityDevice<D> {
         self.check(Operation::Read, offset, length_bytes)?;
         let range = self.range_below(offset, length_bytes);
         let found = self.below.disagreements(range.start, range.end - range.start)?;
-        let above = |at: u64| (geometry::blocks_within(at) * BLOCK).min(self.len_bytes());
-        let range = |range: Range<u64>| above(range.start)..above(range.end + BLOCK);
-        Ok(found.into_iter().map(range).collect())
+        Ok(found.iter().filter_map(|range| self.above(range)).collect())
+    }
+
+    fn noticed(&self) -> Vec<Range<u64>> {
+        self.below.noticed().iter().filter_map(|range| self.above(range)).collect()
     }
 
     fn describe(&self) -> String {

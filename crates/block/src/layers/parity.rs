@@ -17,6 +17,7 @@
 //! stripe's gate, the pending log, the cache.
 
 use std::borrow::Cow;
+use std::collections::BTreeSet;
 use std::io::IoSlice;
 use std::ops::Range;
 use std::sync::Arc;
@@ -34,7 +35,10 @@ use super::mirror::is_its_fault;
 use super::{Keeper, Side, Standing};
 use crate::heal::{self, Ledger, Outcome, Right};
 use crate::ranges::RangeLock;
-use crate::{BlockDevice, DeviceError, DeviceErrorKind, Operation, Result, Resync};
+use crate::together::ask_all;
+use crate::{
+    BlockDevice, DeviceError, DeviceErrorKind, InTurn, Operation, Result, Resync, Together,
+};
 
 mod agreement;
 mod cache;
@@ -68,6 +72,9 @@ pub struct ParityDevice {
     ranges: RangeLock,
     /// Rows of which the parity is to be computed anew.
     notes: Mutex<Notes>,
+    /// Stripes in which a write met rows that do not agree.
+    noticed: Mutex<BTreeSet<u64>>,
+    together: Arc<dyn Together>,
 }
 
 impl ParityDevice {
@@ -97,10 +104,18 @@ impl ParityDevice {
             gates: Gates::new(),
             ranges: RangeLock::default(),
             notes: Mutex::default(),
+            noticed: Mutex::default(),
+            together: Arc::new(InTurn),
             sides,
         };
         device.recover()?;
         Ok(device)
+    }
+
+    /// The same, whose sides are asked to flush in this way.
+    #[must_use]
+    pub fn asked(self, together: Arc<dyn Together>) -> ParityDevice {
+        ParityDevice { together, ..self }
     }
 
     /// Says that nothing was ever written here.
@@ -143,20 +158,49 @@ impl ParityDevice {
         Err(self.error(operation, (offset, length_bytes), kind, "beyond the end"))
     }
 
-    /// Asks every side that is not out; those that fail are put out, if enough stay.
-    fn ask_all(&self, operation: Operation, request: impl Fn(&Side) -> Result<()>) -> Result<()> {
-        let mut failures = Vec::new();
-        for (number, side) in self.sides.iter().enumerate() {
+    /// Asks every side that is not out, one after the other; those that fail are put out, if enough
+    /// stay.
+    fn ask_all(
+        &self,
+        operation: Operation,
+        request: impl Fn(&Side) -> Result<()> + Sync,
+    ) -> Result<()> {
+        self.ask_all_by(&InTurn, operation, request)
+    }
+
+    /// Makes durable what every side has that is not out.
+    fn flush_sides(&self) -> Result<()> {
+        self.ask_all_by(&*self.together, Operation::Flush, |side| side.device.flush())
+    }
+
+    fn ask_all_by(
+        &self,
+        together: &dyn Together,
+        operation: Operation,
+        request: impl Fn(&Side) -> Result<()> + Sync,
+    ) -> Result<()> {
+        let ask = |number: usize| {
             let standing = self.standing(number);
-            if standing == Standing::Out {
-                continue;
-            }
-            match request(side) {
+            let is_asked = standing != Standing::Out;
+            is_asked.then(|| (standing, request(&self.sides[number])))
+        };
+        let mut failures = Vec::new();
+        let mut take = |number: usize, answer: Option<(Standing, Result<()>)>| {
+            let Some((standing, outcome)) = answer else { return Ok(()) };
+            match outcome {
                 Err(error) if is_its_fault(operation, standing, &error) => {
-                    failures.push((side, error));
+                    failures.push((&self.sides[number], error));
+                    Ok(())
                 }
-                other => other?,
+                other => other,
             }
+        };
+        if together.is_in_turn() {
+            (0..self.sides.len()).try_for_each(|number| take(number, ask(number)))?;
+        } else {
+            let answers = ask_all(together, self.sides.len(), ask);
+            let mut answers = answers.into_iter().enumerate();
+            answers.try_for_each(|(number, answer)| take(number, answer))?;
         }
         failures.iter().try_for_each(|(side, error)| self.keeper.put_out(&side.members, error))
     }
@@ -166,7 +210,7 @@ impl ParityDevice {
         &self,
         operation: Operation,
         stripes: std::ops::Range<u64>,
-        request: impl Fn(&dyn BlockDevice, u64, u64) -> Result<()>,
+        request: impl Fn(&dyn BlockDevice, u64, u64) -> Result<()> + Sync,
     ) -> Result<()> {
         if stripes.is_empty() {
             return Ok(());
@@ -192,21 +236,26 @@ impl BlockDevice for ParityDevice {
 
     fn try_read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<bool> {
         self.check(Operation::Read, offset, buffer.len() as u64)?;
+        let mut parts = self.layout.parts(offset, buffer.len());
+        Ok(parts.all(|part| {
+            let read = |side: &dyn BlockDevice, at, to: &mut [u8]| side.try_read_at(at, to);
+            self.read_plainly(&part, &mut buffer[part.range.clone()], read)
+        }))
+    }
+
+    fn read_unverified(&self, offset: u64, buffer: &mut [u8], may_wait: bool) -> Result<bool> {
+        self.check(Operation::Read, offset, buffer.len() as u64)?;
         for part in self.layout.parts(offset, buffer.len()) {
-            let cells = self.layout.cells(part.chunk, &part.within);
-            let overlay = self.cache.lock().overlay(part.stripe, cells.clone());
             let to = &mut buffer[part.range.clone()];
-            if (overlay.len() as u64) < cells.end - cells.start {
-                let side = self.layout.data_side(part.stripe, part.chunk);
-                let at = self.layout.offset(part.stripe) + part.within.start;
-                let stays_in = self.stays_in(side);
-                let read = |to: &mut [u8]| self.sides[side].device.try_read_at(at, to);
-                // One that is not there or fails is computed by those who may wait.
-                if !stays_in() || !read(to).unwrap_or(false) || !stays_in() {
-                    return Ok(false);
-                }
+            let read =
+                |side: &dyn BlockDevice, at, to: &mut [u8]| side.read_unverified(at, to, may_wait);
+            if self.read_plainly(&part, to, read) {
+                continue;
             }
-            rows::lay_over(&overlay, self.layout.rows(), &part.within, to);
+            if !may_wait {
+                return Ok(false);
+            }
+            self.read_part(&part, to)?;
         }
         Ok(true)
     }
@@ -316,6 +365,12 @@ impl BlockDevice for ParityDevice {
     fn disagreements(&self, offset: u64, length_bytes: u64) -> Result<Vec<Range<u64>>> {
         self.check(Operation::Read, offset, length_bytes)?;
         self.look(offset, length_bytes)
+    }
+
+    fn noticed(&self) -> Vec<Range<u64>> {
+        let size = self.layout.stripe_bytes();
+        let noticed = std::mem::take(&mut *self.noticed.lock());
+        noticed.into_iter().map(|stripe| stripe * size..(stripe + 1) * size).collect()
     }
 
     fn describe(&self) -> String {

@@ -330,7 +330,17 @@ impl BlockDevice for StripeDevice {
 
     fn resync(&self, offset: u64, length_bytes: u64, which: Resync) -> Result<()> {
         let range = (offset, length_bytes);
-        self.on_shares(Operation::Write, range, |below, at, length| below.resync(at, length, which))
+        let used = match self.order {
+            Order::InTurn(_) => self.len_bytes / self.below.len() as u64,
+            Order::Starts(_) => u64::MAX,
+        };
+        self.on_shares(Operation::Write, range, |below, at, length| {
+            // What a longer device has beyond that nobody reaches: it is in nobody's way.
+            let is_about_all = matches!(which, Resync::Computed | Resync::Unused);
+            let is_last = is_about_all && at + length == used;
+            let end = if is_last { below.len_bytes() } else { at + length };
+            below.resync(at, end - at, which)
+        })
     }
 
     fn disagreements(&self, offset: u64, length_bytes: u64) -> Result<Vec<Range<u64>>> {
@@ -342,6 +352,14 @@ impl BlockDevice for StripeDevice {
             found.extend(below.into_iter().map(|range| self.around(device, &range)));
         }
         Ok(found)
+    }
+
+    fn noticed(&self) -> Vec<Range<u64>> {
+        let of = |(device, below): (usize, &Arc<dyn BlockDevice>)| {
+            let around = move |range: Range<u64>| self.around(device, &range);
+            below.noticed().into_iter().map(around)
+        };
+        self.below.iter().enumerate().flat_map(of).filter(|range| !range.is_empty()).collect()
     }
 
     fn describe(&self) -> String {

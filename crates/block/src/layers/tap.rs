@@ -220,6 +220,10 @@ impl<D: BlockDevice> BlockDevice for TapDevice<D> {
         self.below.disagreements(offset, length_bytes)
     }
 
+    fn noticed(&self) -> Vec<Range<u64>> {
+        self.below.noticed()
+    }
+
     fn describe(&self) -> String {
         format!("tap({})", self.below.describe())
     }

@@ -2,6 +2,8 @@
 
 mod crashes;
 mod kills;
+mod looked;
 mod members;
 mod rig;
+mod together;
 mod ways;

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use hindsight_block::stack::Stack;
 use hindsight_block::{
     Array, ArrayError, BlockDevice, Candidate, Identities, Materials, MediaDevice, Standing,
+    Together,
 };
 use sim::{Random, SimMedia};
 
@@ -55,6 +56,12 @@ impl Rig {
 
     pub fn try_open(&self, without: &[usize]) -> Result<Array, ArrayError> {
         Array::open(self.candidates(without), &Materials::none())
+    }
+
+    /// An array whose members are asked in some way for what they take their time for.
+    pub fn open_asked(&self, together: Arc<dyn Together>) -> Array {
+        let materials = Materials { together, ..Materials::none() };
+        Array::open(self.candidates(&[]), &materials).expect("all members are there")
     }
 
     pub fn open_without(&self, without: &[usize]) -> Array {

@@ -99,3 +99,50 @@ fn two_wrong_cells_of_a_row_are_healed_by_two_parities() {
         assert!(read(&array, 0, LEN) == expected, "{first} and {second}: written again");
     }
 }
+
+#[test]
+fn three_wrong_cells_of_a_row_are_healed_by_three_parities() {
+    let stack = "parity[failures=3,chunk=4KiB,journal=64KiB](a, b, c, d, e, f, g, h)";
+    for rotten in [[1, 2, 3], [0, 4, 7], [5, 6, 7], [0, 1, 2]] {
+        let (rig, expected) = spoiled(stack, &rotten);
+        let array = rig.open();
+        for (i, cell) in expected.chunks_exact(4096).enumerate() {
+            let mut bytes = read(&array, i as u64 * 4096, 4096);
+            if bytes == cell {
+                continue;
+            }
+            let outcome = array.heal(i as u64 * 4096, &mut bytes, &|bytes| bytes == cell);
+            assert_eq!(outcome.expect("readable"), Outcome::Recovered, "cell {i} {rotten:?}");
+            assert!(bytes == cell);
+        }
+        assert!(read(&array, 0, LEN) == expected, "{rotten:?}: written again");
+    }
+}
+
+#[test]
+fn a_range_with_one_checksum_is_healed_where_no_copy_of_its_parts_is_right() {
+    let stripe =
+        format!("stripe[chunk=4KiB]({FOUR}, {})", FOUR.replace("a, b, c, d", "e, f, g, h"));
+    // Both sides with data of the first stripe; of the second as well, which are others.
+    let (first, second) = ([1, 2], [0, 1]);
+    for (stack, len, rotten) in [
+        (FOUR.to_owned(), 8192, vec![(first, 0)]),
+        (FOUR.to_owned(), 16_384, vec![(first, 0), (second, 1)]),
+        (stripe, 16_384, vec![(first, 0), ([5, 6], 0)]),
+    ] {
+        let rig = Rig::new(&stack, JOURNAL_BYTES + 2 * MIB, 12);
+        let array = rig.open();
+        let expected = noise(&mut Random::new(12), len);
+        write(&array, 0, &expected);
+        array.close().expect("closed");
+        for (members, stripe) in rotten {
+            let at = AREA_BYTES + JOURNAL_BYTES + stripe * 4096;
+            members.iter().for_each(|&member| rig.media[member].rot(at + 77, 2));
+        }
+        let mut bytes = vec![0; len as usize];
+        let is_right = |bytes: &[u8]| bytes == expected;
+        let outcome = array.heal(0, &mut bytes, &is_right).expect("readable");
+        assert!(outcome == Outcome::Recovered && bytes == expected, "{stack}: {outcome:?}");
+        assert!(read(&array, 0, bytes.len()) == expected, "{stack}: written again");
+    }
+}

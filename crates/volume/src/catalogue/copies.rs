@@ -263,7 +263,7 @@ fn holds(media: &CatalogueMedia, way: Way, seen: &Arc<Mutex<Seen>>) -> io::Resul
 
 /// Chooses pages one by one, beginning with those of one way. Each is checked when it is read, so
 /// what made a trial fail is the last one, or one of the last if they are checked together.
-fn choose(media: &CatalogueMedia, way: Way) -> io::Result<Option<Seen>> {
+fn choose(media: &CatalogueMedia, way: Way, failed: &mut dyn FnMut()) -> io::Result<Option<Seen>> {
     let mut chosen = Chosen::new();
     for _ in 0..TRIALS_MAX {
         chosen.checks_first = true;
@@ -276,6 +276,7 @@ fn choose(media: &CatalogueMedia, way: Way) -> io::Result<Option<Seen>> {
             let holds = holds(media, way, &seen)?;
             return Ok(Some(std::mem::take(&mut *seen.lock())).filter(|_| holds));
         }
+        failed();
         if !chosen.turn() {
             break;
         }
@@ -296,28 +297,39 @@ fn last_commit(media: &CatalogueMedia) -> u64 {
     (0..media.ways()).filter_map(&mut of).max().unwrap_or(0)
 }
 
+/// Hears how often the catalogue was tried in vain, and how often it may be.
+pub type Told<'a> = dyn FnMut(u64, u64) + 'a;
+
 /// Puts what holds together in the place of what does not. Where nothing does, opening it says what
 /// is wrong.
 ///
 /// # Errors
 /// The device's; `InvalidData` where only an earlier commit is left.
-pub fn settle_copies(media: &CatalogueMedia) -> io::Result<()> {
+pub fn settle_copies(media: &CatalogueMedia, told: &mut Told<'_>) -> io::Result<()> {
     let (ways, last_commit) = (media.ways(), last_commit(media));
     let way = |number| Way { number, last_commit };
     if ways == 1 {
         return put_first_right(media, way(0));
     }
+    let most = (ways + BEGINNINGS_MAX.min(ways) * TRIALS_MAX) as u64;
+    let mut tried = 0;
+    let mut failed = || {
+        tried += 1;
+        told(tried, most);
+    };
     let mut held_longest = Vec::new();
     for number in 0..ways {
         let seen = Arc::<Mutex<Seen>>::default();
         if holds(media, way(number), &seen)? {
             return put_all(media, way(number), &seen.lock().pages);
         }
+        failed();
         held_longest.push((seen.lock().pages.len(), number));
     }
     held_longest.sort_by_key(|&(pages, way)| (std::cmp::Reverse(pages), way));
     for (_, number) in held_longest.into_iter().take(BEGINNINGS_MAX) {
-        if let Some(Seen { pages, chosen: Some(mut chosen) }) = choose(media, way(number))? {
+        let chosen = choose(media, way(number), &mut failed)?;
+        if let Some(Seen { pages, chosen: Some(mut chosen) }) = chosen {
             // What was not read is nothing: it stays as it is.
             for page in pages {
                 put(media, way(number), page, chosen.page(media, number, page))?;

@@ -48,7 +48,7 @@ const CHECKED_REGRESSIONS: [u64; 3] = [11, 15, 17];
 
 /// The same on parity.
 const PARITY_SEEDS: u64 = 10;
-const PARITY_REGRESSIONS: [u64; 2] = [23, 1024];
+const PARITY_REGRESSIONS: [u64; 3] = [23, 1024, 20163];
 
 /// Memory that all caches of a run fit into twice.
 const CACHED_MEMORY_BYTES: u64 = 8 << 20;

@@ -11,7 +11,7 @@ use env::NoFiles;
 use format::superblock::{COPY_OFFSETS, Superblock};
 use hindsight_volume::{
     Architecture, Budget, CacheChange, EncodingChange, ErrorKind, Granularity, Machine, Pool,
-    PoolFormat, PoolOptions, Result, ScrubState, VolumeSpec, WriteOp,
+    PoolFormat, PoolOptions, Result, ScrubState, SettlePhase, Settling, VolumeSpec, WriteOp,
 };
 use sim::{Failure, Op, SimClock, SimEntropy, SimMedia};
 use units::WallTime;
@@ -28,6 +28,9 @@ const JOURNAL: u64 = 256 << 10;
 const MEMBER_BYTES: u64 = 32 * MIB;
 const THREE: &str = "parity[journal=256KiB](a, b, c)";
 const FOUR: &str = "parity[failures=2,journal=256KiB](a, b, c, d)";
+
+/// Its catalogue and the first segments are on four of the members.
+const EIGHT: &str = "parity[failures=3,journal=256KiB](a, b, c, d, e, f, g, h)";
 
 /// The members of a pool.
 struct Members {
@@ -74,6 +77,13 @@ impl Members {
     fn try_open(&self) -> Result<Arc<Pool>> {
         let options = PoolOptions { memory_bytes: 0 };
         Pool::open_array(self.array(), self.machine.clone(), options, Arc::new(NoFiles))
+    }
+
+    fn open_told(&self, told: &mut dyn FnMut(&Settling)) -> Arc<Pool> {
+        let options = PoolOptions { memory_bytes: 0 };
+        let machine = self.machine.clone();
+        Pool::open_array_told(self.array(), machine, options, Arc::new(NoFiles), told)
+            .expect("opened")
     }
 
     /// A pool with forty volumes, of which each has something.
@@ -213,7 +223,7 @@ fn a_pool_opens_whichever_members_rotted_while_it_was_closed() {
     let stripe = "stripe(parity[journal=256KiB](a, b, c), parity[journal=256KiB](d, e, f))";
     let over = "integrity(parity[journal=256KiB](a, b, c))";
     let below = "parity[journal=256KiB](integrity(a), integrity(b), integrity(c))";
-    let cases: [(&str, &[usize]); 9] = [
+    let cases: [(&str, &[usize]); 10] = [
         (THREE, &[0]),
         (THREE, &[1]),
         (THREE, &[2]),
@@ -223,6 +233,7 @@ fn a_pool_opens_whichever_members_rotted_while_it_was_closed() {
         (over, &[1]),
         (below, &[2]),
         ("stripe(mirror(a, b), mirror(c, d))", &[0, 3]),
+        (EIGHT, &[1, 2, 3]),
     ];
     for (stack, rotten) in cases {
         let members = Members::filled(stack);
@@ -232,6 +243,98 @@ fn a_pool_opens_whichever_members_rotted_while_it_was_closed() {
         pool.close().expect("closed");
         let pool = members.try_open().expect("again");
         members.check(&pool);
+    }
+}
+
+#[test]
+fn an_opening_tells_how_often_the_catalogue_was_tried_in_vain() {
+    let opened = |rotten: &[usize]| {
+        let members = Members::filled(FOUR);
+        rotten.iter().for_each(|&member| members.spoil(member));
+        let mut heard = Vec::new();
+        let pool = members.open_told(&mut |state| {
+            if state.phase == SettlePhase::Catalogue {
+                heard.push(state.trials);
+            }
+        });
+        members.check(&pool);
+        heard
+    };
+    assert_eq!(opened(&[]), []);
+    // Nothing left out, one of four, then two of four: the last of these ways.
+    let most = 11 + 8 * 512;
+    assert_eq!(opened(&[2, 3]), (1..11).map(|tried| (tried, most)).collect::<Vec<_>>());
+}
+
+#[test]
+fn an_opening_after_a_crash_tells_how_far_it_is_with_parity() {
+    let members = Members::new(THREE);
+    let pool = members.try_open().expect("opened");
+    let volume = make(&pool, Granularity::EveryWrite, 1 << 60);
+    for block in 0..BLOCKS {
+        let op = WriteOp::Data { offset: block * CELL, bytes: &noise(block) };
+        volume.write_batch(&[op]).expect("written");
+    }
+    volume.flush().expect("flushed");
+    drop((volume, pool));
+    // A parity that is of nothing, in some stripes of which each side has the parity of some.
+    let start = LABEL_BYTES + 4 * JOURNAL;
+    for stripe in 16..40 {
+        members.media[2 - stripe % 3].rot(start + stripe as u64 * CHUNK + 3, 3);
+    }
+    let mut heard = Vec::new();
+    let pool = members.open_told(&mut |state| heard.push((state.phase, state.percent)));
+    let of = |phase: SettlePhase| heard.iter().filter(move |(of, _)| *of == phase).map(|(_, p)| *p);
+    assert!(heard.is_sorted_by_key(|(phase, percent)| (*phase as usize, *percent)), "{heard:?}");
+    assert!(of(SettlePhase::Agreement).count() > 3, "{heard:?}");
+    assert!(of(SettlePhase::Copies).count() > 3, "{heard:?}");
+    assert!(of(SettlePhase::Parity).filter(|percent| *percent < 100).count() > 3, "{heard:?}");
+    assert_eq!(heard.last(), Some(&(SettlePhase::Done, 100)));
+    drop(pool);
+}
+
+#[test]
+fn what_was_written_over_rot_has_a_redundancy_when_the_pool_was_tidied() {
+    for is_closed in [false, true] {
+        let members = Members::new(THREE);
+        let pool = members.try_open().expect("opened");
+        let volume = make(&pool, Granularity::EveryWrite, 1 << 60);
+        put(&volume, 0, 1);
+        volume.flush().expect("flushed");
+        // Where nothing is yet, and something will be.
+        let device = MediaDevice::new(Arc::<SimMedia>::clone(&members.media[0]));
+        let mut there = vec![0; usize::try_from(MEMBER_BYTES).expect("small")];
+        device.read_at(0, &mut there).expect("read");
+        let start = (LABEL_BYTES + 4 * JOURNAL) as usize;
+        for at in (start..there.len()).step_by(CELL as usize) {
+            if there[at..at + CELL as usize].iter().all(|&byte| byte == 0) {
+                members.media[0].rot(at as u64 + 99, 4);
+            }
+        }
+        for block in 0..200 {
+            let op = WriteOp::Data { offset: block * CELL, bytes: &noise(block) };
+            volume.write_batch(&[op]).expect("written");
+        }
+        volume.flush().expect("flushed");
+        if is_closed {
+            drop(volume);
+            pool.close().expect("closed");
+        } else {
+            pool.tidy_members().expect("tidied");
+        }
+        drop(pool);
+        let candidates = members.candidates().into_iter().skip(1).collect();
+        let array = Array::open(candidates, &Materials::none()).expect("two are enough");
+        let options = PoolOptions { memory_bytes: 0 };
+        let files = Arc::new(NoFiles);
+        let pool = Pool::open_array(array, members.machine.clone(), options, files);
+        let pool = pool.expect("opened without one");
+        let volume = pool.volume("v").expect("there");
+        for block in 0..200 {
+            let mut bytes = vec![0; CELL as usize];
+            volume.read(block * CELL, &mut bytes).unwrap_or_else(|e| panic!("{block}: {e}"));
+            assert!(bytes == noise(block), "{block}");
+        }
     }
 }
 

@@ -100,9 +100,26 @@ impl ParityDevice {
         }
     }
 
-    /// Computes parity anew of what was noted of a stripe, where that is what is there.
-    pub(super) fn compute_noted(&self, stripe: u64) -> Result<()> {
-        let Some(notes) = self.notes.lock().remove(&stripe) else { return Ok(()) };
+    /// Computes parity anew of what was noted of a stripe, where that is what is there, of rows
+    /// that are in a range as a whole: who asks has looked at nothing else.
+    pub(super) fn compute_noted(&self, stripe: u64, range: &Range<u64>) -> Result<()> {
+        let start = stripe * self.layout.stripe_bytes();
+        let last = start + (self.layout.data() as u64 - 1) * self.layout.chunk_bytes;
+        let is_in = |note: &Note| {
+            range.start <= start + note.within.start && last + note.within.end <= range.end
+        };
+        let notes: Vec<Note> = {
+            let mut all = self.notes.lock();
+            let notes = all.remove(&stripe).unwrap_or_default();
+            let (notes, others) = notes.into_iter().partition::<Vec<_>, _>(is_in);
+            if !others.is_empty() {
+                all.insert(stripe, others);
+            }
+            notes
+        };
+        if notes.is_empty() {
+            return Ok(());
+        }
         let mut journal = self.journal.lock();
         self.release(&mut journal, stripe..stripe + 1)?;
         let _alone = self.gate_alone(stripe);

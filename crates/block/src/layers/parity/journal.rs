@@ -154,11 +154,11 @@ impl ParityDevice {
                     side.device.write_at(at, &[IoSlice::new(&draining.bytes)])
                 })?;
             }
-            self.ask_all(Operation::Flush, |side| side.device.flush())?;
+            self.flush_sides()?;
             for (entry, cells) in found.iter().flat_map(Draining::cells) {
                 self.write_side(usize::from(entry.side), entry.offset, cells)?;
             }
-            self.ask_all(Operation::Flush, |side| side.device.flush())?;
+            self.flush_sides()?;
         }
         journal.sequence = newest + 1;
         self.replay(&mut journal, epoch)?;
@@ -351,7 +351,7 @@ impl ParityDevice {
         self.clear_stale(journal)?;
         let bytes = [IoSlice::new(&draining.bytes)];
         self.ask_all(Operation::Write, |side| side.device.write_at(at, &bytes))?;
-        self.ask_all(Operation::Flush, |side| side.device.flush())?;
+        self.flush_sides()?;
         for (number, now) in absences().enumerate() {
             let got = &mut journal.got[number];
             let was_there = now == before[number] && self.standing(number) != Standing::Out;
@@ -427,7 +427,7 @@ impl ParityDevice {
         if is_flushed {
             return Ok(());
         }
-        self.ask_all(Operation::Flush, |side| side.device.flush())
+        self.flush_sides()
     }
 }
 

@@ -54,6 +54,29 @@ impl ParityDevice {
         Ok(())
     }
 
+    /// The same where all is well, by what `read` reads of its side; false if it is not there,
+    /// fails, or is not read now: then it may be computed by those who may wait.
+    pub(super) fn read_plainly(
+        &self,
+        part: &Part,
+        buffer: &mut [u8],
+        read: impl Fn(&dyn BlockDevice, u64, &mut [u8]) -> Result<bool>,
+    ) -> bool {
+        let cells = self.layout.cells(part.chunk, &part.within);
+        let overlay = self.cache.lock().overlay(part.stripe, cells.clone());
+        if (overlay.len() as u64) < cells.end - cells.start {
+            let side = self.layout.data_side(part.stripe, part.chunk);
+            let at = self.layout.offset(part.stripe) + part.within.start;
+            let stays_in = self.stays_in(side);
+            let read = |to: &mut [u8]| read(&*self.sides[side].device, at, to).unwrap_or(false);
+            if !stays_in() || !read(buffer) || !stays_in() {
+                return false;
+            }
+        }
+        lay_over(&overlay, self.layout.rows(), &part.within, buffer);
+        true
+    }
+
     /// The bytes in their places; computed and written again if their side fails to read them.
     pub(super) fn read_placed(
         &self,
@@ -234,7 +257,9 @@ impl ParityDevice {
     /// ones are of anything.
     ///
     /// The whole rows are read: where they do not agree a read may have been of elsewhere, and is
-    /// done again. If they still do not, something rotted, and what the parities say stays.
+    /// done again. If they still do not, something rotted, and what the parities say stays. That
+    /// may have been what is written over now, of which the parities say something wrong then:
+    /// whoever can tell is to look.
     fn parities_that_follow(
         &self,
         stripe: u64,
@@ -247,6 +272,9 @@ impl ParityDevice {
         let (mut data, mut parities) = self.read_all(stripe, within)?;
         if !agree(&data, &parities) {
             (data, parities) = self.read_all(stripe, within)?;
+            if !agree(&data, &parities) {
+                self.noticed.lock().insert(stripe);
+            }
         }
         for (&chunk, bytes) in new {
             let change = &mut data[chunk];

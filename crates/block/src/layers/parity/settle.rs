@@ -174,7 +174,7 @@ impl ParityDevice {
         }
         for (stripe, within) in self.touched(offset, length_bytes) {
             if which == Resync::Computed {
-                self.compute_noted(stripe)?;
+                self.compute_noted(stripe, &(offset..offset + length_bytes))?;
                 continue;
             }
             if which == Resync::Loose && !self.cache.lock().loose.contains(stripe) {
