@@ -6,6 +6,7 @@ use std::sync::Arc;
 use format::label::Member;
 
 use super::opening::ArrayError;
+use super::renewed::Renewed;
 use super::{MemberDevice, Shared, number_of};
 use crate::layers::{
     CryptDevice, CryptError, CryptKey, DelayDevice, IntegrityDevice, IntegrityOptions, Keeper,
@@ -114,10 +115,17 @@ pub(super) fn build(
                 IntegrityDevice::extend(&device, top_bytes(below, before))?;
             }
             let bytes = IntegrityDevice::<Device>::bytes_above(device.len_bytes());
-            match IntegrityDevice::open(Arc::clone(&device), options, Arc::clone(&shared.ledger)) {
+            let opened = IntegrityDevice::open(device, options, Arc::clone(&shared.ledger));
+            let layer: Device = match opened {
                 Ok(device) => Arc::new(device),
                 Err(error) => missing(shared, below, bytes, error)?,
-            }
+            };
+            let Stack::Member(number) = &**below else { return Ok(layer) };
+            let number = number_of(number);
+            let on = (number, &members[number]);
+            let renewed = Arc::new(Renewed::new(on, options, &shared.ledger, layer));
+            shared.note_renewed(&renewed);
+            renewed
         }
         Stack::Crypt { key, below } => {
             let device = build(shared, members, below, materials, making)?;
@@ -227,15 +235,19 @@ fn missing(
     if all_in(shared, below) {
         return Err(error.into());
     }
-    Ok(Arc::new(Missing { len_bytes }))
+    Ok(Arc::new(Missing::new(len_bytes)))
 }
 
 /// A device that answers nothing.
-struct Missing {
+pub(super) struct Missing {
     len_bytes: u64,
 }
 
 impl Missing {
+    pub fn new(len_bytes: u64) -> Missing {
+        Missing { len_bytes }
+    }
+
     fn fail<T>(&self, operation: Operation) -> Result<T> {
         let source = io::Error::new(io::ErrorKind::NotFound, "a member is missing");
         Err(failure(operation, self.len_bytes, source))
