@@ -140,10 +140,9 @@ pub fn run(session: &Session, verb: Verb) -> anyhow::Result<ExitCode> {
         Verb::Status => session.answer(&session.client()?.pool()?, show)?,
         Verb::Audit { after } => session.answer(&audit(session, after)?, |r| records(r))?,
         Verb::Set { scrub_rate, rebuild_rate } => {
-            let body = ChangePool {
-                scrub_rate: scrub_rate.map(Limit::input),
-                rebuild_rate: rebuild_rate.map(Limit::input),
-            };
+            let [scrub_rate, rebuild_rate] =
+                [scrub_rate, rebuild_rate].map(|l| l.map(Limit::input));
+            let body = ChangePool { scrub_rate, rebuild_rate };
             session.answer(&session.client()?.change_pool(&body)?, show)?;
         }
         Verb::Replace { member, with } => {

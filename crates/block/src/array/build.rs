@@ -10,7 +10,7 @@ use super::renewed::Renewed;
 use super::{MemberDevice, Shared, number_of};
 use crate::layers::{
     CryptDevice, CryptError, CryptKey, DelayDevice, IntegrityDevice, IntegrityOptions, Keeper,
-    KeySource, Layout, MirrorDevice, ParityDevice, Pause, Side, Standing, StripeDevice,
+    KeySource, Layout, MirrorDevice, Mismatch, ParityDevice, Pause, Side, Standing, StripeDevice,
 };
 use crate::stack::Stack;
 use crate::{BlockDevice, DeviceError, DeviceErrorKind, InTurn, Operation, Result, Together};
@@ -105,27 +105,7 @@ pub(super) fn build(
         }
         Stack::Integrity { mismatch, below } => {
             let device = build(shared, members, below, materials, making)?;
-            let options = IntegrityOptions { mismatch: *mismatch, ..IntegrityOptions::default() };
-            if making == Making::New {
-                let mut id = [0; 16];
-                (materials.random)(&mut id);
-                IntegrityDevice::format(&device, u128::from_le_bytes(id))?;
-            }
-            if let Making::Longer(before) = making {
-                IntegrityDevice::extend(&device, top_bytes(below, before))?;
-            }
-            let bytes = IntegrityDevice::<Device>::bytes_above(device.len_bytes());
-            let opened = IntegrityDevice::open(device, options, Arc::clone(&shared.ledger));
-            let layer: Device = match opened {
-                Ok(device) => Arc::new(device),
-                Err(error) => missing(shared, below, bytes, error)?,
-            };
-            let Stack::Member(number) = &**below else { return Ok(layer) };
-            let number = number_of(number);
-            let on = (number, &members[number]);
-            let renewed = Arc::new(Renewed::new(on, options, &shared.ledger, layer));
-            shared.note_renewed(&renewed);
-            renewed
+            integrity(shared, members, (*mismatch, below), device, (materials, making))?
         }
         Stack::Crypt { key, below } => {
             let device = build(shared, members, below, materials, making)?;
@@ -145,6 +125,36 @@ pub(super) fn build(
             Arc::new(DelayDevice::new(device, *delays, Arc::clone(&materials.pause)))
         }
     })
+}
+
+/// An integrity layer; one on a single member is made anew with it.
+fn integrity(
+    shared: &Arc<Shared>,
+    members: &[Arc<MemberDevice>],
+    (mismatch, below): (Mismatch, &Stack),
+    device: Device,
+    (materials, making): (&Materials<'_>, Making<'_>),
+) -> std::result::Result<Device, ArrayError> {
+    let options = IntegrityOptions { mismatch, ..IntegrityOptions::default() };
+    if making == Making::New {
+        let mut id = [0; 16];
+        (materials.random)(&mut id);
+        IntegrityDevice::format(&device, u128::from_le_bytes(id))?;
+    }
+    if let Making::Longer(before) = making {
+        IntegrityDevice::extend(&device, top_bytes(below, before))?;
+    }
+    let bytes = IntegrityDevice::<Device>::bytes_above(device.len_bytes());
+    let layer: Device = match IntegrityDevice::open(device, options, Arc::clone(&shared.ledger)) {
+        Ok(device) => Arc::new(device),
+        Err(error) => missing(shared, below, bytes, error)?,
+    };
+    let Stack::Member(number) = below else { return Ok(layer) };
+    let number = number_of(number);
+    let renewed = Renewed::new((number, &members[number]), options, &shared.ledger, layer);
+    let renewed = Arc::new(renewed);
+    shared.note_renewed(&renewed);
+    Ok(renewed)
 }
 
 fn sides(devices: Vec<Device>, below: &[Stack]) -> Vec<Side> {

@@ -1,9 +1,9 @@
-//! A layer that keeps something of its own on one member: it is made anew when another device takes
-//! the member's place, or the member itself does, which lost what the layer kept there.
+//! A layer that keeps something of its own on one member: it is made anew when another device
+//! takes the member's place, or the member itself does, which lost what the layer kept there.
 //!
-//! What the layer keeps is made before the device has a label that names it: that takes a while, and
-//! until then nobody relies on it. The layer is taken away before the member's device is another
-//! one, which waits for requests under way, and is opened before anything is written to it.
+//! What the layer keeps is made before the device has a label that names it: that takes a while,
+//! and until then nobody relies on it. The layer is taken away before the member's device is
+//! another one, which waits for requests under way, and is opened before anything is written to it.
 
 use std::io::IoSlice;
 use std::ops::Range;

@@ -20,8 +20,9 @@ impl Array {
     /// own place, as if it were blank: what it is found on, if no device is given, at its path.
     ///
     /// # Errors
-    /// `Refused` when there is no such member, the others are not enough, the device is too small or
-    /// neither blank nor claimed by a growth of this array that never came about, or a layer under the mirror or parity keeps something of its own on it; the devices'.
+    /// `Refused` when there is no such member, the others are not enough, the device is too small
+    /// or neither blank nor claimed by a growth of this array that never came about, or a layer
+    /// under the mirror or parity keeps something of its own on it; the devices'.
     pub fn replace(&self, member: usize, with: Candidate, id: u128) -> Result<(), ArrayError> {
         let shared = &self.shared;
         shared.check_whole()?;
@@ -47,7 +48,7 @@ impl Array {
                 format!("{} is under a layer that cannot be made anew by itself", there.path());
             return Err(refused(
                 what,
-                "only what lies right under a mirror or parity, or with a stripe or integrity between",
+                "only what lies right under a mirror or parity, or a stripe or integrity of one",
             ));
         }
         let wanted = there.data_bytes() + AREA_BYTES;

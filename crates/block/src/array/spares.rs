@@ -70,8 +70,8 @@ impl Array {
     /// Adds a blank device that waits to take the place of a member that fails.
     ///
     /// # Errors
-    /// `Refused` when it could take nobody's place, is neither blank nor claimed by a growth of this
-    /// array that never came about, or there are too many; the devices'.
+    /// `Refused` when it could take nobody's place, is neither blank nor claimed by a growth of
+    /// this array that never came about, or there are too many; the devices'.
     pub fn add_spare(&self, candidate: Candidate, id: u128) -> Result<(), ArrayError> {
         let shared = &self.shared;
         shared.check_whole()?;

@@ -1,5 +1,5 @@
-//! Members with a layer of their own, which is made anew with another device in their place, or with
-//! the same one.
+//! Members with a layer of their own, which is made anew with another device in their place, or
+//! with the same one.
 
 use std::sync::Arc;
 
