@@ -7,12 +7,12 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::{
-    API_PREFIX, Advice, AdviceQuery, ApplyRetention, AuditRecord, ChangeGroup, ChangeVolume,
-    CreateClone, CreateGroup, CreateMark, CreateVersion, CreateVolume, DeletedVersions, DiffQuery,
-    ExitCode, Explained, Group, GroupVersion, GrowPool, History, HistoryQuery, ImportVolume, Job,
-    ListQuery, Mark, Model, ModelQuery, OpenFiles, Pool, Problem, Pruned, Range, RangeQuery,
-    RecordQuery, ReplaceMember, Resolved, Revert, Reverted, Schedule, Scrub, SetSchedule, SetScrub,
-    Spare, Version, Volume, VolumeSpace,
+    API_PREFIX, Advice, AdviceQuery, ApplyRetention, AuditRecord, ChangeGroup, ChangePool,
+    ChangeVolume, CreateClone, CreateGroup, CreateMark, CreateVersion, CreateVolume,
+    DeletedVersions, DiffQuery, ExitCode, Explained, Group, GroupVersion, GrowPool, History,
+    HistoryQuery, ImportVolume, Job, ListQuery, Mark, Model, ModelQuery, OpenFiles, Pool, Problem,
+    Pruned, Range, RangeQuery, RecordQuery, ReplaceMember, Resolved, Revert, Reverted, Schedule,
+    Scrub, SetSchedule, SetScrub, Spare, Version, Volume, VolumeSpace,
 };
 
 mod address;
@@ -391,6 +391,11 @@ impl Client {
     /// Puts another file or disk in the place of one that the pool is made of.
     pub fn replace_member(&self, body: &ReplaceMember) -> Result<Pool> {
         self.post(&Target::new("/pool/replace"), body)
+    }
+
+    /// Changes how the pool is run.
+    pub fn change_pool(&self, body: &ChangePool) -> Result<Pool> {
+        self.call(Method::PATCH, &Target::new("/pool"), Some(body))
     }
 
     /// Makes the pool larger by new members, while it is used.

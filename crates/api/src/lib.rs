@@ -21,9 +21,9 @@ pub use model::{
 };
 pub use problem::{ExitCode, PROBLEM_MEDIA_TYPE, Problem, ProblemKind};
 pub use requests::{
-    ChangeVolume, CreateClone, CreateMark, CreateVersion, CreateVolume, DiffQuery, ForceQuery,
-    GrowPool, HistoryQuery, ImportVolume, ListQuery, MarkQuery, RangeQuery, RecordQuery,
-    ReplaceMember, ResolveQuery, Revert, SetScrub, Spare,
+    ChangePool, ChangeVolume, CreateClone, CreateMark, CreateVersion, CreateVolume, DiffQuery,
+    ForceQuery, GrowPool, HistoryQuery, ImportVolume, ListQuery, MarkQuery, RangeQuery,
+    RecordQuery, ReplaceMember, ResolveQuery, Revert, SetScrub, Spare,
 };
 pub use scalar::{SizeInput, SpanInput, Time};
 pub use schedule::{ApplyRetention, Explained, Keep, Pruned, Schedule, SetSchedule};

@@ -341,6 +341,21 @@ pub struct MarkQuery {
     pub name: String,
 }
 
+/// What is changed of how the pool is run, until the server is started again; what is not named
+/// stays as it is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ChangePool {
+    /// How many bytes a second a scrub reads at most, of all copies; null for no limit.
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "some_of")]
+    #[schema(value_type = Option<SizeInput>, example = "100MiB")]
+    pub scrub_rate: Option<Option<SizeInput>>,
+    /// How many bytes a second members get at most that are brought up to date; null for no limit.
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "some_of")]
+    #[schema(value_type = Option<SizeInput>, example = "100MiB")]
+    pub rebuild_rate: Option<Option<SizeInput>>,
+}
+
 /// How often the pool is scrubbed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]

@@ -557,7 +557,7 @@ pub struct Scrub {
     /// Of these: blocks that no copy had, written again from another version with the same bytes.
     #[serde(default)]
     pub repaired: u64,
-    /// Of these: versions in packs that no copy had; readers are given the bytes of another version.
+    /// Of these: versions in packs that no copy had; readers get the bytes of another version.
     #[serde(default)]
     pub elsewhere: u64,
     /// Blocks and pages that are needed and wrong on every copy.

@@ -33,6 +33,7 @@ mod loose;
 mod member;
 mod opening;
 mod regions;
+mod renewed;
 mod replace;
 mod spares;
 mod top;
@@ -45,6 +46,7 @@ use member::MemberDevice;
 use opening::share;
 pub use opening::{ArrayError, Candidate, Identities, has_label};
 use regions::{Inside, Regions};
+use renewed::Renewed;
 use spares::Spare;
 pub use spares::SpareStatus;
 use top::Top;
@@ -130,6 +132,8 @@ struct Shared {
     /// Those of the rows after the members'.
     spares: Mutex<Vec<Spare>>,
     standings: Vec<AtomicU8>,
+    /// Layers that are made anew with their members.
+    renewed: Mutex<Vec<Arc<Renewed>>>,
     /// How often each was put out.
     absences: Vec<AtomicU64>,
     book: Mutex<Book>,

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use anyhow::Context;
 use api::{
-    AuditRecord, ExitCode, GrowPool, ListQuery, Pool, ReplaceMember, Sacrifice, Scrub, SetScrub,
-    SizeInput, SpanInput, Spare,
+    AuditRecord, ChangePool, ExitCode, GrowPool, ListQuery, Pool, ReplaceMember, Sacrifice, Scrub,
+    SetScrub, SizeInput, SpanInput, Spare,
 };
 use clap::Subcommand;
 use format::PAGE_BYTES;
@@ -20,6 +20,7 @@ use units::{Size, Span};
 use crate::output::{Align, human, pairs, table};
 use crate::session::{Session, say};
 use crate::space;
+use crate::volume::{self, Limit};
 
 #[derive(Debug, Subcommand)]
 pub enum Verb {
@@ -46,13 +47,25 @@ pub enum Verb {
         #[arg(long, value_name = "NUMBER", default_value_t = 0)]
         after: u64,
     },
+    /// Change how fast scrubs and rebuilds may be, until the server is started again.
+    #[command(group = clap::ArgGroup::new("what").required(true).multiple(true))]
+    Set {
+        /// How much a scrub reads a second at most, of all copies; none takes the limit away.
+        #[arg(long, value_name = "SIZE", group = "what", value_parser = volume::limit)]
+        scrub_rate: Option<Limit>,
+        /// How much members get a second at most that came back, were replaced or are spares; none
+        /// takes the limit away.
+        #[arg(long, value_name = "SIZE", group = "what", value_parser = volume::limit)]
+        rebuild_rate: Option<Limit>,
+    },
     /// Put another file or disk in the place of a member; it gets what that had while the pool goes
     /// on.
     Replace {
         /// The member's path, as `pool status` shows it.
         #[arg(value_name = "MEMBER")]
         member: String,
-        /// What takes its place: blank, or not there, then a sparse file is made.
+        /// What takes its place: blank, or not there, then a sparse file is made. A member that is
+        /// out may take its own.
         #[arg(value_name = "PATH")]
         with: String,
     },
@@ -126,6 +139,12 @@ pub fn run(session: &Session, verb: Verb) -> anyhow::Result<ExitCode> {
     match verb {
         Verb::Status => session.answer(&session.client()?.pool()?, show)?,
         Verb::Audit { after } => session.answer(&audit(session, after)?, |r| records(r))?,
+        Verb::Set { scrub_rate, rebuild_rate } => {
+            let [scrub_rate, rebuild_rate] =
+                [scrub_rate, rebuild_rate].map(|l| l.map(Limit::input));
+            let body = ChangePool { scrub_rate, rebuild_rate };
+            session.answer(&session.client()?.change_pool(&body)?, show)?;
+        }
         Verb::Replace { member, with } => {
             let body = ReplaceMember { member, with };
             session.answer(&session.client()?.replace_member(&body)?, show)?;
@@ -381,6 +400,10 @@ fn show(pool: &Pool) -> String {
     }
     lines.extend(pool.scrub.as_ref().map(|scrub| ("scrub", scrub_line(scrub))));
     lines.extend(pool.scrub_every.map(|every| ("scrub every", every.0.to_string())));
+    let rates = [("scrub rate", pool.scrub_rate_bytes), ("rebuild rate", pool.rebuild_rate_bytes)];
+    let limited =
+        |(name, limit): (_, Option<u64>)| Some((name, format!("{} a second", human(limit?))));
+    lines.extend(rates.into_iter().filter_map(limited));
     lines.extend(pool.full_in.map(|span| ("full in", space::rough(span.0))));
     lines.extend(pool.next_sacrifice.as_ref().map(|next| ("next to go", next_to_go(next))));
     lines.extend(pool.warning.clone().map(|warning| ("warning", warning)));

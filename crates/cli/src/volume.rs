@@ -172,6 +172,13 @@ pub struct SetArgs {
 #[derive(Clone, Copy, Debug)]
 pub struct Limit(Option<Size>);
 
+impl Limit {
+    /// As a request has it.
+    pub fn input(self) -> Option<SizeInput> {
+        self.0.map(SizeInput)
+    }
+}
+
 /// Reads a size for clap, which shows one line only.
 pub fn size(text: &str) -> Result<Size, String> {
     Size::from_str(text).map_err(|e| hinted(e.message, e.hint))
@@ -186,7 +193,8 @@ fn granularity(text: &str) -> Result<Granularity, String> {
     Granularity::from_str(text).map_err(|e| hinted(e.message, e.hint))
 }
 
-fn limit(text: &str) -> Result<Limit, String> {
+/// Reads a limit for clap.
+pub fn limit(text: &str) -> Result<Limit, String> {
     if text == "none" { Ok(Limit(None)) } else { size(text).map(|s| Limit(Some(s))) }
 }
 

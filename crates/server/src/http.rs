@@ -279,7 +279,7 @@ fn api_routes() -> OpenApiRouter<Context> {
         .routes(routes!(groups::versions, groups::capture, groups::delete_range))
         .routes(routes!(marks::list, marks::create, marks::delete_named))
         .routes(routes!(marks::delete))
-        .routes(routes!(pool::show))
+        .routes(routes!(pool::show, pool::change))
         .routes(routes!(pool::replace))
         .routes(routes!(pool::grow))
         .routes(routes!(pool::add_spare, pool::remove_spare))

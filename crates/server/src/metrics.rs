@@ -2,6 +2,7 @@
 //! nothing, and counted here for HTTP.
 
 use std::fmt;
+use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,7 +17,8 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 use units::Span;
 use volume::{
-    CacheInfo, ImportInfo, IoCount, Pool, ScheduleInfo, ScrubInfo, Settling, Volume, VolumeInfo,
+    CacheInfo, ImportInfo, IoCount, Pool, Rates, ScheduleInfo, ScrubInfo, Settling, Volume,
+    VolumeInfo,
 };
 
 use crate::Attachments;
@@ -328,6 +330,19 @@ fn encode_opening(settled: Option<Settling>, encoder: &mut DescriptorEncoder) ->
         .encode(encoder.encode_descriptor(name, help, None, gauge)?)
 }
 
+/// How fast background work may be.
+fn encode_rates(rates: Rates, encoder: &mut DescriptorEncoder) -> fmt::Result {
+    for (name, help, limit) in [
+        ("scrub", "Bytes a second that a scrub reads at most; 0 without a limit", rates.scrub),
+        ("rebuild", "Bytes a second that members get at most; 0 without a limit", rates.rebuild),
+    ] {
+        let name = format!("hindsight_pool_{name}_rate_bytes");
+        let gauge = ConstGauge::new(limit.map_or(0, NonZeroU64::get));
+        gauge.encode(encoder.encode_descriptor(&name, help, None, gauge.metric_type())?)?;
+    }
+    Ok(())
+}
+
 /// The scrub that is running, or the last one.
 fn encode_scrub(info: Option<ScrubInfo>, encoder: &mut DescriptorEncoder) -> fmt::Result {
     let Some(info) = info else { return Ok(()) };
@@ -544,6 +559,7 @@ impl Engine {
         for (how, count) in healed {
             ConstCounter::new(count).encode(family.encode_family(&[("outcome", how)])?)?;
         }
+        encode_rates(self.pool.rates(), encoder)?;
         encode_scrub(self.pool.scrub_info(), encoder)?;
         encode_opening(self.pool.settled(), encoder)?;
         let spares = self.pool.spares().iter().filter(|spare| spare.is_there).count();

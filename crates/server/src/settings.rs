@@ -25,8 +25,6 @@ const MEMORY_BYTES_DEFAULT: u64 = 384 << 20;
 const MEMORY_BYTES_MIN: u64 = 16 << 20;
 /// The most memory for requests that wait, in bytes: all of it is allocated at the start.
 const BUFFERS_BYTES_MAX: u64 = 16 << 30;
-/// The lowest limit of what is done in the background, in bytes a second.
-const RATE_BYTES_MIN: u64 = 64 << 10;
 /// NBD connections at once.
 const NBD_CONNECTIONS_MAX_DEFAULT: usize = 1024;
 /// The longest configuration file, in bytes.
@@ -406,7 +404,7 @@ fn size(text: Option<String>, flag: &str) -> Result<Option<u64>, StartError> {
 fn rate(text: Option<String>, flag: &str) -> Result<Option<NonZeroU64>, StartError> {
     match size(text, flag)? {
         None => Ok(None),
-        Some(bytes) if bytes >= RATE_BYTES_MIN => Ok(NonZeroU64::new(bytes)),
+        Some(bytes) if bytes >= volume::RATE_BYTES_MIN => Ok(NonZeroU64::new(bytes)),
         Some(_) => Err(StartError::setting(
             format!("{flag} is too little"),
             "give at least 64KiB (a second), or leave it out: then there is no limit",

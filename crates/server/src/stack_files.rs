@@ -252,23 +252,29 @@ fn settle<'c>(members: impl Iterator<Item = &'c Candidate>) -> Result<(), StartE
 }
 
 /// Puts a blank file or disk in the place of a member of the pool in `dir`. One that is not there
-/// is made as a sparse file of the member's size.
+/// is made as a sparse file of the member's size. A member that is out may take its own place.
 pub(crate) fn replace(dir: &Path, pool: &Pool, member: &str, with: &str) -> Result<(), StartError> {
     let _changing = CHANGING.lock();
     check_whole(pool)?;
     let number = pool.member_at(member).map_err(StartError::Pool)?;
     let layout = on_members(dir)?;
     let path = dir.join(with);
-    if layout.names().iter().any(|name| dir.join(name) == path) {
+    let there = pool.members().swap_remove(number);
+    let is_own = Path::new(&there.path) == path;
+    if !is_own && layout.names().iter().any(|name| dir.join(name) == path) {
         return Err(StartError::setting(format!("{} is a member already", path.display()), ""));
     }
-    let size_bytes = pool.members()[number].data_bytes + AREA_BYTES;
+    let size_bytes = there.data_bytes + AREA_BYTES;
     let mut made = Vec::new();
     // Whether it is blank, or was claimed by a growth that was given up, is looked at later.
-    let device = device_at(&path, Some(size_bytes), &mut made)?;
+    let device = match is_own && there.is_there {
+        // It is open, and nobody can open it twice.
+        true => None,
+        false => Some(device_at(&path, Some(size_bytes), &mut made)?),
+    };
     // First where to look: a device without a label is no member yet, and does no harm there.
     write_layout(dir, &checked(&layout.with_member(number, with))?)?;
-    let candidate = Candidate { path: path.display().to_string(), device: Some(device) };
+    let candidate = Candidate { path: path.display().to_string(), device };
     let replaced = pool.replace_member(member, candidate).map_err(StartError::Pool);
     if replaced.is_err() && !is_known(pool, &path) {
         write_layout(dir, &layout)?;

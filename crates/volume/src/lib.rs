@@ -79,7 +79,7 @@ pub use groups::{GroupInfo, GroupVersion};
 pub use hooked::{NO_HOOK, PlannedHook};
 pub use open_files::{OpenFiles, Quiet};
 pub use pool::{Pool, read_superblock};
-pub use rates::Rates;
+pub use rates::{RATE_BYTES_MIN, RateChange, Rates};
 pub use retention::KeepRules;
 pub use schedule::{ScheduleInfo, ScheduleSpec};
 pub use view::View;

@@ -8,6 +8,7 @@ use std::num::NonZeroU64;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::pool::Pool;
+use crate::{Error, ErrorKind, Result};
 
 /// So much time that was not used may be used at once, in nanoseconds: whoever does the work looks
 /// after it only now and then, and would never come up to the limit.
@@ -17,6 +18,9 @@ const STEP_NS: u64 = 100_000_000;
 const STEP_BYTES_MIN: u64 = 64 << 10;
 const SECOND_NS: u128 = 1_000_000_000;
 
+/// The least that a limit may be, in bytes a second.
+pub const RATE_BYTES_MIN: u64 = STEP_BYTES_MIN;
+
 /// Limits in bytes a second; `None` is none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Rates {
@@ -24,6 +28,15 @@ pub struct Rates {
     pub scrub: Option<NonZeroU64>,
     /// Of what a member that came back or takes another's place gets.
     pub rebuild: Option<NonZeroU64>,
+}
+
+/// A change of limits; those that are not named stay as they are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RateChange {
+    /// Of scrubs.
+    pub scrub: Option<Option<NonZeroU64>>,
+    /// Of rebuilds.
+    pub rebuild: Option<Option<NonZeroU64>>,
 }
 
 /// What keeps one kind of work to its limit.
@@ -79,6 +92,38 @@ impl Pool {
     pub fn set_rates(&self, rates: Rates) {
         self.core.scrub_rate.set(rates.scrub);
         self.core.rebuild_rate.set(rates.rebuild);
+    }
+
+    /// Changes some of that at somebody's request, which is written to the audit log first.
+    ///
+    /// # Errors
+    /// `Invalid` below [`RATE_BYTES_MIN`]: then nothing was changed; `Refused`, `Io`.
+    pub fn change_rates(&self, change: RateChange) -> Result<Rates> {
+        self.check_open()?;
+        let asked = [("scrub", change.scrub), ("rebuild", change.rebuild)];
+        let mut told = Vec::new();
+        for (what, limit) in asked {
+            let Some(limit) = limit else { continue };
+            if limit.is_some_and(|limit| limit.get() < RATE_BYTES_MIN) {
+                let text = format!("the limit of a {what} is too little");
+                return Err(Error::new(ErrorKind::Invalid, text)
+                    .with_hint("give at least 64KiB (a second), or none for no limit"));
+            }
+            told.push(match limit {
+                Some(limit) => format!("{what} at most {} a second", units::Size(limit.get())),
+                None => format!("{what} without a limit"),
+            });
+        }
+        if !told.is_empty() {
+            self.core.note("rates", "", told.join(", "))?;
+        }
+        if let Some(limit) = change.scrub {
+            self.core.scrub_rate.set(limit);
+        }
+        if let Some(limit) = change.rebuild {
+            self.core.rebuild_rate.set(limit);
+        }
+        Ok(self.rates())
     }
 
     /// How long a scrub has to wait for its limit, in nanoseconds.

@@ -139,6 +139,17 @@ fn check_of(server: &Server, volume: &str, image: &Image) -> Result<()> {
     Ok(())
 }
 
+/// Waits until every member has everything.
+fn until_online(server: &Server) -> Result<()> {
+    let began = Instant::now();
+    while status(server)?["state"] != "online" {
+        let members = &status(server)?["members"];
+        ensure!(began.elapsed() < PATIENCE, "a member never came up: {members}");
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    Ok(())
+}
+
 #[test]
 fn a_member_that_was_away_gets_what_it_missed_and_can_then_be_the_only_one() -> Result<()> {
     let mut random = Random::new(seed("away"));
@@ -159,11 +170,7 @@ fn a_member_that_was_away_gets_what_it_missed_and_can_then_be_the_only_one() -> 
     fs::rename(&away, &b)?;
     server.up()?;
     check(&server, &image)?;
-    let began = Instant::now();
-    while status(&server)?["state"] != "online" {
-        ensure!(began.elapsed() < PATIENCE, "b.img never came up: {}", status(&server)?["members"]);
-        std::thread::sleep(Duration::from_millis(100));
-    }
+    until_online(&server)?;
     let audit = server.run(&["pool", "audit"])?;
     ensure!(audit.contains("member-out") && audit.contains("member-in"), "{audit}");
     server.stop()?;
@@ -199,11 +206,7 @@ fn a_member_is_replaced_while_clients_write_and_the_old_one_can_be_thrown_away()
     ensure!(!refused.status.success(), "b.img is a member");
     server.run(&["pool", "replace", &a, "new.img"])?;
     write_some(&server, &mut random, &mut image)?;
-    let began = Instant::now();
-    while status(&server)?["state"] != "online" {
-        ensure!(began.elapsed() < PATIENCE, "new.img never came up");
-        std::thread::sleep(Duration::from_millis(100));
-    }
+    until_online(&server)?;
     server.kill();
     fs::remove_file(pool.join("a.img"))?;
     fs::remove_file(pool.join("b.img"))?;
@@ -212,6 +215,48 @@ fn a_member_is_replaced_while_clients_write_and_the_old_one_can_be_thrown_away()
     let text = fs::read_to_string(pool.join("pool.stack"))?;
     ensure!(text.trim() == "mirror(new.img, b.img)", "{text}");
     Ok(())
+}
+
+/// Damages every page of checksums that an integrity layer keeps on a member.
+fn spoil_checksums(member: &Path) -> Result<()> {
+    let file = File::options().read(true).write(true).open(member)?;
+    let length = file.metadata()?.len();
+    // Behind the label and the header: a page, and the 960 blocks that it is of.
+    let pages = ((1 << 20) + (128 << 10)..length).step_by(961 * BLOCK);
+    for sector in pages.flat_map(|page| (0..8).map(move |sector| page + sector * 512)) {
+        let mut byte = [0];
+        file.read_exact_at(&mut byte, sector + 100)?;
+        file.write_all_at(&[byte[0] ^ 8], sector + 100)?;
+    }
+    Ok(())
+}
+
+#[test]
+fn a_member_that_lost_its_checksums_takes_its_own_place() -> Result<()> {
+    let mut random = Random::new(seed("itself"));
+    let folder = folder()?;
+    let mut server = on("mirror(integrity(a.img), integrity(b.img))", &folder)?;
+    server.run(&["volume", "create", "v", "--size", "16MiB"])?;
+    let mut image = Image::zeros(VOLUME_BYTES);
+    write_some(&server, &mut random, &mut image)?;
+    let (a, b) = (server.pool().join("a.img"), server.pool().join("b.img"));
+    let path = a.display().to_string();
+    let in_use = server.output(&["pool", "replace", &path, "a.img"])?;
+    let said = String::from_utf8_lossy(&in_use.stderr).into_owned();
+    ensure!(said.contains("is in use"), "{said}");
+    server.stop()?;
+    spoil_checksums(&a)?;
+    server.up()?;
+    server.run(&["mark", "create", "v", "damaged"])?;
+    ensure!(status(&server)?["state"] == "degraded", "{}", status(&server)?);
+    server.run(&["pool", "replace", &path, "a.img"])?;
+    write_some(&server, &mut random, &mut image)?;
+    until_online(&server)?;
+    check(&server, &image)?;
+    server.stop()?;
+    fs::remove_file(b)?;
+    server.up()?;
+    check(&server, &image)
 }
 
 #[test]

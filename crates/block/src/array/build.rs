@@ -6,10 +6,11 @@ use std::sync::Arc;
 use format::label::Member;
 
 use super::opening::ArrayError;
+use super::renewed::Renewed;
 use super::{MemberDevice, Shared, number_of};
 use crate::layers::{
     CryptDevice, CryptError, CryptKey, DelayDevice, IntegrityDevice, IntegrityOptions, Keeper,
-    KeySource, Layout, MirrorDevice, ParityDevice, Pause, Side, Standing, StripeDevice,
+    KeySource, Layout, MirrorDevice, Mismatch, ParityDevice, Pause, Side, Standing, StripeDevice,
 };
 use crate::stack::Stack;
 use crate::{BlockDevice, DeviceError, DeviceErrorKind, InTurn, Operation, Result, Together};
@@ -105,20 +106,7 @@ pub(super) fn build(
         }
         Stack::Integrity { mismatch, below } => {
             let device = build(shared, members, below, materials, making)?;
-            let options = IntegrityOptions { mismatch: *mismatch, ..IntegrityOptions::default() };
-            if making == Making::New {
-                let mut id = [0; 16];
-                (materials.random)(&mut id);
-                IntegrityDevice::format(&device, u128::from_le_bytes(id))?;
-            }
-            if let Making::Longer(before) = making {
-                IntegrityDevice::extend(&device, top_bytes(below, before))?;
-            }
-            let bytes = IntegrityDevice::<Device>::bytes_above(device.len_bytes());
-            match IntegrityDevice::open(Arc::clone(&device), options, Arc::clone(&shared.ledger)) {
-                Ok(device) => Arc::new(device),
-                Err(error) => missing(shared, below, bytes, error)?,
-            }
+            integrity(shared, members, (*mismatch, below), device, (materials, making))?
         }
         Stack::Crypt { key, below } => {
             let device = build(shared, members, below, materials, making)?;
@@ -138,6 +126,36 @@ pub(super) fn build(
             Arc::new(DelayDevice::new(device, *delays, Arc::clone(&materials.pause)))
         }
     })
+}
+
+/// An integrity layer; one on a single member is made anew with it.
+fn integrity(
+    shared: &Arc<Shared>,
+    members: &[Arc<MemberDevice>],
+    (mismatch, below): (Mismatch, &Stack),
+    device: Device,
+    (materials, making): (&Materials<'_>, Making<'_>),
+) -> std::result::Result<Device, ArrayError> {
+    let options = IntegrityOptions { mismatch, ..IntegrityOptions::default() };
+    if making == Making::New {
+        let mut id = [0; 16];
+        (materials.random)(&mut id);
+        IntegrityDevice::format(&device, u128::from_le_bytes(id))?;
+    }
+    if let Making::Longer(before) = making {
+        IntegrityDevice::extend(&device, top_bytes(below, before))?;
+    }
+    let bytes = IntegrityDevice::<Device>::bytes_above(device.len_bytes());
+    let layer: Device = match IntegrityDevice::open(device, options, Arc::clone(&shared.ledger)) {
+        Ok(device) => Arc::new(device),
+        Err(error) => missing(shared, below, bytes, error)?,
+    };
+    let Stack::Member(number) = below else { return Ok(layer) };
+    let number = number_of(number);
+    let renewed = Renewed::new((number, &members[number]), options, &shared.ledger, layer);
+    let renewed = Arc::new(renewed);
+    shared.note_renewed(&renewed);
+    Ok(renewed)
 }
 
 fn sides(devices: Vec<Device>, below: &[Stack]) -> Vec<Side> {
@@ -228,15 +246,19 @@ fn missing(
     if all_in(shared, below) {
         return Err(error.into());
     }
-    Ok(Arc::new(Missing { len_bytes }))
+    Ok(Arc::new(Missing::new(len_bytes)))
 }
 
 /// A device that answers nothing.
-struct Missing {
+pub(super) struct Missing {
     len_bytes: u64,
 }
 
 impl Missing {
+    pub fn new(len_bytes: u64) -> Missing {
+        Missing { len_bytes }
+    }
+
     fn fail<T>(&self, operation: Operation) -> Result<T> {
         let source = io::Error::new(io::ErrorKind::NotFound, "a member is missing");
         Err(failure(operation, self.len_bytes, source))

@@ -581,6 +581,7 @@ pub(super) fn share(
         stack: RwLock::new(Arc::new(stack.clone())),
         members: RwLock::new(members),
         spares: Mutex::new(spares.collect()),
+        renewed: Mutex::default(),
         standings: standings.collect(),
         absences: (0..MEMBERS_MAX).map(|_| AtomicU64::new(0)).collect(),
         regions: Regions::new(label.region_bytes),

@@ -1,40 +1,54 @@
 //! Another device in the place of a member.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use format::label::{AREA_BYTES, MemberStanding};
+use format::label::{AREA_BYTES, Label, MemberStanding};
 
 use super::book::Book;
 use super::grow::check_free;
-use super::opening::{noted, refused};
+use super::opening::{noted, read_label, refused};
 use super::spares::Spare;
 use super::{Array, is_readable, number_of};
 use crate::layers::Standing;
 use crate::stack::Stack;
-use crate::{ArrayError, Candidate, DeviceError};
+use crate::{ArrayError, BlockDevice, Candidate, DeviceError};
 
 impl Array {
     /// Puts a blank device in the place of a member, which is brought up to date on it. A member
-    /// that still works is put out first, if the others are enough.
+    /// that still works is put out first, if the others are enough. One that is out may take its
+    /// own place, as if it were blank: what it is found on, if no device is given, at its path.
     ///
     /// # Errors
-    /// `Refused` when there is no such member, the others are not enough, the device is too small or
-    /// neither blank nor claimed by a growth of this array that never came about, or a layer under the mirror or parity keeps something of its own on it; the devices'.
+    /// `Refused` when there is no such member, the others are not enough, the device is too small
+    /// or neither blank nor claimed by a growth of this array that never came about, or a layer
+    /// under the mirror or parity keeps something of its own on it; the devices'.
     pub fn replace(&self, member: usize, with: Candidate, id: u128) -> Result<(), ArrayError> {
         let shared = &self.shared;
         shared.check_whole()?;
         let Some(there) = shared.members().into_iter().nth(member) else {
             return Err(refused(format!("there is no member {member}"), ""));
         };
+        let meant = there.id();
+        let is_own = with.path == there.path();
+        let device = match is_own {
+            true => Some(self.check_own(member, &with)?),
+            false => None,
+        };
         let label = shared.book.lock().label.clone();
-        check_free(&with, &label)?;
-        let device = with.device.expect("what is free is there");
+        let device = match device {
+            Some(device) => device,
+            None => {
+                check_free(&with, &label)?;
+                with.device.expect("what is free is there")
+            }
+        };
         if !can_be_replaced(&shared.stack(), member) {
             let what =
                 format!("{} is under a layer that cannot be made anew by itself", there.path());
             return Err(refused(
                 what,
-                "only what lies right under a mirror or parity, or under a stripe of one",
+                "only what lies right under a mirror or parity, or a stripe or integrity of one",
             ));
         }
         let wanted = there.data_bytes() + AREA_BYTES;
@@ -47,8 +61,12 @@ impl Array {
             let what = format!("what {} has the others do not", there.path());
             return Err(refused(what, "wait until all others are up to date"));
         }
-        let meant = there.id();
+        // Until it is in its place nobody else takes that.
         let _work = self.work.lock();
+        let spare = Spare { id, path: with.path, device: Some(device) };
+        if there.id() == meant {
+            shared.make_ready(member, &spare, is_own)?;
+        }
         let mut book = shared.book.lock();
         if book.label.members[member].id != meant {
             let what = format!("{} has taken the place just now", there.path());
@@ -58,8 +76,32 @@ impl Array {
             let failure = replaced(&there.path());
             shared.put_out_with(&mut book, &[member], &failure)?;
         }
-        let spare = Spare { id, path: with.path, device: Some(device) };
         self.put_in_place(&mut book, member, &spare)
+    }
+
+    /// What a member that is out is found on, which is to take its own place.
+    fn check_own(
+        &self,
+        member: usize,
+        with: &Candidate,
+    ) -> Result<Arc<dyn BlockDevice>, ArrayError> {
+        let shared = &self.shared;
+        let path = &with.path;
+        let label = shared.book.lock().label.clone();
+        let row = &label.members[member];
+        if row.standing != MemberStanding::Out {
+            return Err(refused(format!("{path} is in use"), "give another file or disk"));
+        }
+        let (_, _, there) = shared.member(member).place();
+        let Some(device) = with.device.clone().or(there) else {
+            return Err(refused(format!("{path} is not there"), ""));
+        };
+        let is_its = |own: Label| own.array_id == label.array_id && own.member_id == row.id;
+        if !read_label(&*device).is_ok_and(is_its) {
+            let device = Some(Arc::clone(&device));
+            check_free(&Candidate { path: path.clone(), device }, &label)?;
+        }
+        Ok(device)
     }
 
     /// Puts a device in the place of a member that is out; it has nothing of what was ever written.
@@ -72,6 +114,8 @@ impl Array {
         let shared = &self.shared;
         let there = shared.member(member);
         let (before, was) = (there.place(), book.label.members[member].clone());
+        let layer = shared.renewed(member);
+        let taken = layer.as_ref().map(|layer| layer.take());
         there.replace(with.id, with.path.clone(), with.device.clone());
         let row = &mut book.label.members[member];
         (row.id, row.path, row.standing) = (with.id, noted(&with.path), MemberStanding::Stale);
@@ -81,9 +125,14 @@ impl Array {
             book.label.members[member] = was;
             let (id, path, device) = before;
             there.replace(id, path, device);
+            layer.zip(taken).inspect(|(layer, taken)| layer.put(Arc::clone(taken)));
             return Err(error.into());
         }
         if book.label.members[member].standing == MemberStanding::Out {
+            return Err(refused(format!("{} failed at once", with.path), "it is out"));
+        }
+        if let Some(Err(error)) = layer.map(|layer| layer.open()) {
+            shared.put_out_with(book, &[member], &error)?;
             return Err(refused(format!("{} failed at once", with.path), "it is out"));
         }
         shared.set_standing(member, Standing::Stale);
@@ -101,7 +150,8 @@ impl Array {
 }
 
 /// Whether what a member has can be had from the others, and written to another device as it is:
-/// nothing but stripes is between it and a mirror or parity over it.
+/// nothing but stripes is between it and a mirror or parity over it, and what can be made anew on
+/// it alone.
 pub(super) fn can_be_replaced(stack: &Stack, member: usize) -> bool {
     let has = |stack: &Stack| stack.members().into_iter().any(|m| number_of(m) == member);
     match stack {
@@ -122,6 +172,7 @@ fn is_plain(stack: &Stack) -> bool {
     match stack {
         Stack::Member(_) => true,
         Stack::Stripe { below, .. } | Stack::Concat { below } => below.iter().all(is_plain),
+        Stack::Integrity { below, .. } => matches!(**below, Stack::Member(_)),
         _ => false,
     }
 }

@@ -70,8 +70,8 @@ impl Array {
     /// Adds a blank device that waits to take the place of a member that fails.
     ///
     /// # Errors
-    /// `Refused` when it could take nobody's place, is neither blank nor claimed by a growth of this
-    /// array that never came about, or there are too many; the devices'.
+    /// `Refused` when it could take nobody's place, is neither blank nor claimed by a growth of
+    /// this array that never came about, or there are too many; the devices'.
     pub fn add_spare(&self, candidate: Candidate, id: u128) -> Result<(), ArrayError> {
         let shared = &self.shared;
         shared.check_whole()?;
@@ -144,14 +144,20 @@ impl Array {
             return Ok(false);
         }
         let _work = self.work.lock();
-        let mut book = shared.book.lock();
         for (member, device) in shared.members().iter().enumerate() {
-            let is_out = book.label.members[member].standing == MemberStanding::Out;
-            if !is_out || !can_be_replaced(&shared.stack(), member) {
+            let is_out = |book: &Book| book.label.members[member].standing == MemberStanding::Out;
+            if !is_out(&shared.book.lock()) || !can_be_replaced(&shared.stack(), member) {
                 continue;
             }
             let wanted = device.data_bytes();
             let Some(spare) = shared.smallest_spare(wanted) else { continue };
+            // Where that fails it is out as soon as it is in its place, and the next one is taken.
+            let _ = shared.make_ready(member, &spare, false);
+            let mut book = shared.book.lock();
+            let is_there = book.label.members.iter().any(|row| row.id == spare.id);
+            if !is_out(&book) || !is_there {
+                continue;
+            }
             let row = book.take_row(spare.id);
             let outcome = self.put_in_place(&mut book, member, &spare);
             if book.label.members[member].id == spare.id {

@@ -16,6 +16,7 @@ mod beside;
 mod grow;
 mod mixed;
 mod online;
+mod renewed;
 mod resume;
 mod spares;
 mod tidying;

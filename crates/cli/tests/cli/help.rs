@@ -65,6 +65,7 @@ const COMMANDS: &[&str] = &[
     "pool create",
     "pool status",
     "pool audit",
+    "pool set",
     "pool grow",
     "pool replace",
     "pool spare",

@@ -65,3 +65,34 @@ fn scrubs_come_by_a_schedule_and_are_stopped() {
     let status = fixture.run(&["pool", "status", "--json"]).json();
     assert!(status["scrub_every"].is_null());
 }
+
+#[test]
+fn rates_are_changed_while_the_server_runs() {
+    let fixture = Fixture::new();
+    let status = fixture.ok(&["pool", "status"]);
+    assert!(!status.contains("rate"), "there is no limit: {status}");
+    let set = fixture.ok(&["pool", "set", "--scrub-rate", "50MiB", "--rebuild-rate", "64KiB"]);
+    assert!(set.contains("scrub rate") && set.contains("50 MiB a second"), "{set}");
+    let status = fixture.run(&["pool", "status", "--json"]).json();
+    assert_eq!(status["scrub_rate_bytes"], 50 << 20, "{status}");
+    assert_eq!(status["rebuild_rate_bytes"], 64 << 10, "{status}");
+    let metrics = fixture.http("/metrics");
+    assert!(metrics.contains("hindsight_pool_scrub_rate_bytes 52428800\n"), "{metrics}");
+
+    fixture.ok(&["pool", "set", "--scrub-rate", "none"]);
+    let status = fixture.run(&["pool", "status", "--json"]).json();
+    assert!(status["scrub_rate_bytes"].is_null(), "{status}");
+    assert_eq!(status["rebuild_rate_bytes"], 64 << 10, "it was not named: {status}");
+    let metrics = fixture.http("/metrics");
+    assert!(metrics.contains("hindsight_pool_scrub_rate_bytes 0\n"), "{metrics}");
+    let audit = fixture.ok(&["pool", "audit"]);
+    assert!(audit.contains("scrub at most 50MiB a second, rebuild at most 64KiB"), "{audit}");
+    for wrong in [&["pool", "set"][..], &["pool", "set", "--scrub-rate", "soon"]] {
+        assert_eq!(fixture.run(wrong).code, 2, "{wrong:?}");
+    }
+    for little in ["1KiB", "0"] {
+        let refused = fixture.run(&["pool", "set", "--scrub-rate", little]);
+        assert_eq!(refused.code, 2, "{refused:?}");
+        assert!(refused.err.contains("no limit"), "what else to give: {refused:?}");
+    }
+}

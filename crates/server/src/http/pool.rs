@@ -2,7 +2,9 @@
 
 use std::num::NonZeroU64;
 
-use api::{API_PREFIX, GrowPool, Job, ListQuery, ProblemKind, ReplaceMember, SetScrub, Spare};
+use api::{
+    API_PREFIX, ChangePool, GrowPool, Job, ListQuery, ProblemKind, ReplaceMember, SetScrub, Spare,
+};
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::http::header::{HeaderName, LOCATION};
@@ -18,6 +20,38 @@ use crate::{StartError, stack_files};
 #[utoipa::path(get, path = "/pool", tag = "pool", responses((status = 200, body = api::Pool)))]
 pub(super) async fn show(State(context): State<Context>) -> Answer<Json<api::Pool>> {
     context.engine(shown).await.map(Json)
+}
+
+/// Changes how fast scrubs and rebuilds may be, until the server is started again.
+#[utoipa::path(patch, path = "/pool", tag = "pool", request_body = ChangePool,
+    responses(
+        (status = 200, body = api::Pool),
+        (status = 400, body = api::Problem, content_type = "application/problem+json"),
+        (status = 422, body = api::Problem, content_type = "application/problem+json"),
+    ))]
+pub(super) async fn change(
+    State(context): State<Context>,
+    Body(body): Body<ChangePool>,
+) -> Answer<Json<api::Pool>> {
+    let rate = |limit: api::SizeInput| match NonZeroU64::new(limit.0.bytes()) {
+        Some(limit) => Ok(limit),
+        None => {
+            let text = "a limit of nothing would keep it from ever being done";
+            Err(Refusal::new(ProblemKind::Invalid, text).with_hint("null is no limit"))
+        }
+    };
+    let of = |asked: Option<Option<api::SizeInput>>| {
+        asked.map(|limit| limit.map(rate).transpose()).transpose()
+    };
+    let change =
+        volume::RateChange { scrub: of(body.scrub_rate)?, rebuild: of(body.rebuild_rate)? };
+    context
+        .engine(move |context| {
+            context.pool().change_rates(change)?;
+            shown(context)
+        })
+        .await
+        .map(Json)
 }
 
 /// Puts another file or disk in the place of one that the pool is made of; it gets what that had.

@@ -2,10 +2,10 @@
 //!
 //! The library below keeps two roots in its first page, each with a checksum, and a flag that names
 //! the one of the last commit. The flag has no checksum: where it rots, or a device lost the write
-//! that turned it, the root before is taken, which is sound and out of date. So whenever the library
-//! writes its header, the number of the commit that it names is written behind it, sealed by a
-//! checksum and within the same sector. A catalogue is opened at the greatest number that any copy
-//! has sealed, or not at all.
+//! that turned it, the root before is taken, which is sound and out of date. So whenever the
+//! library writes its header, the number of the commit that it names is written behind it, sealed
+//! by a checksum and within the same sector. A catalogue is opened at the greatest number that any
+//! copy has sealed, or not at all.
 //!
 //! A number below the one that the flag names is that of a program that sealed nothing, and says
 //! nothing. The greatest one cannot be of a commit that was not made: it is written with the flag,

@@ -3,7 +3,7 @@
 use std::num::NonZeroU64;
 
 use block::Standing;
-use hindsight_volume::{Budget, Pool, Rates, ScrubState};
+use hindsight_volume::{Budget, ErrorKind, Pool, RateChange, Rates, ScrubState};
 
 use crate::hook::SECOND_NS;
 use crate::scrub::{Pair, fill};
@@ -81,4 +81,46 @@ fn a_member_that_came_back_gets_as_much_a_second_as_it_may_and_no_more() {
     let ticks = work(&pair, per_second, step, done, is_in);
     let most = behind * SECOND_NS / per_second / TICK_NS;
     assert!((most / 2..=most + most / 4 + 2).contains(&ticks), "{ticks} ticks, {most} for all");
+}
+
+#[test]
+fn a_limit_that_is_changed_while_a_scrub_runs_holds_from_then_on_and_is_noted() {
+    let pair = Pair::new("mirror(a, b)");
+    let pool = pair.open();
+    let volume = fill(&pool);
+    pair.clock.advance(SECOND_NS);
+    let rebuild = NonZeroU64::new(7 * MIB);
+    pool.set_rates(Rates { rebuild, ..Rates::default() });
+    let scrub = |limit| RateChange { scrub: Some(NonZeroU64::new(limit)), ..RateChange::default() };
+    let info = || pool.scrub_info().expect("there is one");
+    let step = || pool.step_scrub(STEP).expect("stepped").is_some();
+    let mut before = 0;
+    for limit in [MIB / 16, MIB] {
+        let rates = pool.change_rates(scrub(limit)).expect("changed");
+        assert_eq!(rates, Rates { scrub: NonZeroU64::new(limit), rebuild });
+        assert_eq!(pool.rates(), rates);
+        if before == 0 {
+            pool.start_scrub().expect("started");
+        }
+        // A step, and no more before it is paid for; a tenth of a second was not used.
+        assert!(step() && !step(), "the clock stands still");
+        let read = info().read_bytes - before;
+        before += read;
+        let cost_ns = read * SECOND_NS / limit;
+        assert_eq!(pool.scrub_wait_ns(), cost_ns.saturating_sub(SECOND_NS / 10));
+        assert_eq!(info().state, ScrubState::Running, "there is more");
+        let error = pool.change_rates(scrub(1)).expect_err("too little");
+        assert_eq!((error.kind, pool.rates()), (ErrorKind::Invalid, rates));
+    }
+    let none = RateChange { scrub: Some(None), rebuild: Some(None) };
+    assert_eq!(pool.change_rates(none).expect("changed"), Rates::default());
+    while step() {}
+    assert_eq!(info().state, ScrubState::Done, "nothing keeps it any more");
+    pool.change_rates(RateChange::default()).expect("nothing is asked for");
+    let all = pool.audit(0, usize::MAX).expect("read");
+    let told: Vec<String> =
+        all.into_iter().filter(|r| r.action == "rates").map(|r| r.detail).collect();
+    let free = "scrub without a limit, rebuild without a limit";
+    assert_eq!(told, ["scrub at most 64KiB a second", "scrub at most 1MiB a second", free]);
+    drop(volume);
 }
