@@ -8,9 +8,9 @@ use rustix::fs::FlockOperation;
 
 /// An open file with its `flock`.
 ///
-/// The lock belongs to the open file, not to the descriptor: a child that was forked and has not yet
-/// replaced its program holds a copy, and with that the lock. So the end is told, rather than left
-/// to the last copy's closing.
+/// The lock belongs to the open file, not to the descriptor: a child that was forked and has not
+/// yet replaced its program holds a copy, and with that the lock. So the end is told, rather than
+/// left to the last copy's closing.
 #[derive(Debug)]
 pub(crate) struct LockedFile(File);
 
@@ -53,9 +53,13 @@ impl Drop for LockedFile {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use std::fs::File;
+    use std::io;
+    use std::path::Path;
 
-    fn open(path: &std::path::Path) -> File {
+    use super::LockedFile;
+
+    fn open(path: &Path) -> File {
         File::options().read(true).write(true).create(true).truncate(false).open(path).unwrap()
     }
 

@@ -134,9 +134,8 @@ impl IntegrityHeader {
     #[must_use]
     pub fn explain(&self) -> String {
         let (id, blocks, has_exempt) = (self.id, self.blocks, self.has_exempt);
-        format!(
-            "integrity header\n  id        {id:032x}\n  blocks    {blocks}\n  exempt    {has_exempt}\n"
-        )
+        let id = format!("  id        {id:032x}\n");
+        format!("integrity header\n{id}  blocks    {blocks}\n  exempt    {has_exempt}\n")
     }
 
     fn verify(&self, place: Place) -> Result<()> {

@@ -208,15 +208,16 @@ fn values_out_of_range_are_refused_though_their_checksum_is_right() {
     assert_eq!(liar("crypt header", 31, 1), FormatErrorKind::Invalid, "sectors");
     assert_eq!(liar("crypt header", 200, 1), FormatErrorKind::Invalid, "padding");
     assert_eq!(liar("checksum sector", 31, 3), FormatErrorKind::Invalid, "state");
-    assert_eq!(liar("checksum sector", 31, 2), FormatErrorKind::Invalid, "exempt, and written");
+    assert_eq!(liar("checksum sector", 31, 2), FormatErrorKind::Invalid, "both");
     assert_eq!(liar("checksum sector", 40, 1), FormatErrorKind::Invalid, "a stray checksum");
 }
 
 #[test]
 fn integrity_is_explained() {
-    let text = "integrity header\n  id        0f1e2d3c4b5a69788796a5b4c3d2e1f0\n  blocks    2000\n  \
-                exempt    true\n";
-    assert_eq!(examples::integrity_header().explain(), text);
+    let text = examples::integrity_header().explain();
+    let lines: Vec<&str> = text.lines().collect();
+    assert_eq!(lines[1], "  id        0f1e2d3c4b5a69788796a5b4c3d2e1f0");
+    assert_eq!(lines[2..], ["  blocks    2000", "  exempt    true"]);
     let text = examples::checksum_sector().explain();
     let lines: Vec<&str> = text.lines().collect();
     assert_eq!((lines.len(), lines[0]), (3, "checksum sector 8, generation 3, open"));
