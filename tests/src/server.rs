@@ -5,6 +5,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::mpsc;
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use std::{env, thread};
 
@@ -42,6 +43,8 @@ pub struct Server {
     log: PathBuf,
     more: Vec<String>,
     child: Option<Child>,
+    /// Writes what the server says to the log; ends with it.
+    listener: Option<JoinHandle<()>>,
 }
 
 impl Server {
@@ -55,7 +58,7 @@ impl Server {
         let log = pool.with_extension("log");
         let more = more.iter().map(|&argument| argument.to_owned()).collect();
         let (program, pool) = (program.to_owned(), pool.to_owned());
-        let mut server = Server { program, pool, log, more, child: None };
+        let mut server = Server { program, pool, log, more, child: None, listener: None };
         server.up()?;
         Ok(server)
     }
@@ -78,7 +81,7 @@ impl Server {
         self.child = Some(child);
         let mut log = File::options().create(true).append(true).open(&self.log)?;
         let (ready, is_ready) = mpsc::channel();
-        thread::spawn(move || {
+        self.listener = Some(thread::spawn(move || {
             for line in BufReader::new(talk).lines().map_while(Result::ok) {
                 // A full disk must not end the server by a blocked pipe.
                 let _ = writeln!(log, "{line}");
@@ -86,7 +89,7 @@ impl Server {
                     let _ = ready.send(());
                 }
             }
-        });
+        }));
         if is_ready.recv_timeout(PATIENCE).is_err() {
             self.kill();
             bail!("the server did not become ready; it said:\n{}", self.talk());
@@ -106,7 +109,20 @@ impl Server {
             // It may have ended by itself, which is as good.
             let _ = child.kill();
             let _ = child.wait();
+            self.hear_out();
         }
+    }
+
+    /// Waits until all that a server said that has ended is in the log: it is read by a thread.
+    fn hear_out(&mut self) {
+        let began = Instant::now();
+        // Not joined: who has the pipe from the server could keep it.
+        while self.listener.as_ref().is_some_and(|listener| !listener.is_finished())
+            && began.elapsed() < PATIENCE
+        {
+            thread::sleep(Duration::from_millis(1));
+        }
+        self.listener = None;
     }
 
     /// SIGTERM, and waits for the end, which must be clean.
@@ -116,6 +132,7 @@ impl Server {
         let began = Instant::now();
         loop {
             if let Some(status) = child.try_wait()? {
+                self.hear_out();
                 ensure!(status.success(), "the server ended with {status}:\n{}", self.talk());
                 return Ok(());
             }
@@ -146,7 +163,9 @@ impl Server {
     /// Waits for an end that signals have begun; the exit code.
     pub fn wait(&mut self) -> Result<Option<i32>> {
         let mut child = self.child.take().context("the server does not run")?;
-        Ok(child.wait()?.code())
+        let status = child.wait()?;
+        self.hear_out();
+        Ok(status.code())
     }
 
     /// Fails if the server ended by itself or panicked.
@@ -154,6 +173,7 @@ impl Server {
         if let Some(child) = &mut self.child
             && let Some(status) = child.try_wait()?
         {
+            self.hear_out();
             bail!("the server ended by itself with {status}:\n{}", self.talk());
         }
         let talk = self.talk();

@@ -1,5 +1,5 @@
-//! `cargo x bench`: the goals P1 to P9, P11, P15 and P16, and the architectures, measured side by
-//! side on one machine.
+//! `cargo x bench`: the goals P1 to P11, P15 and P16, the architectures, layers, scrubs and
+//! rebuilds, measured side by side on one machine.
 //!
 //! Invariants
 //! 1. Servers that are compared take turns, and the order turns around from round to round; a ratio
@@ -13,6 +13,7 @@ use anyhow::{Context, Result, bail, ensure};
 
 use crate::{program, tree};
 
+mod alone;
 mod architectures;
 mod darc;
 mod encoding;
@@ -23,6 +24,7 @@ mod machine;
 mod paced;
 mod past;
 mod patterns;
+mod rebuilds;
 mod report;
 mod restart;
 mod scrubs;
@@ -65,10 +67,12 @@ const BENCHES: &[(&str, Bench)] = &[
     ("settling", restart::settling),
     ("p9", space::per_write),
     ("p10", stacks::cost_of_layers),
+    ("parity", stacks::cost_of_parity),
     ("p11", throughput::cost_of_versions),
     ("p15", encoding::of_history),
     ("writers", paced::writers),
     ("scrubs", scrubs::alone_and_beside),
+    ("rebuild", rebuilds::alone_and_beside),
     ("p16", throughput::scaling),
     ("allocations", io_path::allocations),
     ("buffers", io_path::buffers),

@@ -9,7 +9,11 @@ use crate::{program, tree};
 /// Runs the tests with real clients of a protocol.
 pub fn run(arguments: &[String]) -> Result<()> {
     match arguments {
-        [protocol] if protocol == "nbd" => program::cargo(&["test", "-p", "hindsight-tests"]),
+        [protocol] if protocol == "nbd" => {
+            // They use the program that lies beside them, and do not have it built.
+            program::cargo(&["build", "-p", "hindsight-cli"])?;
+            program::cargo(&["test", "-p", "hindsight-tests"])
+        }
         [protocol] => bail!("no clients for {protocol} yet: only nbd"),
         _ => bail!("which protocol? cargo x clients nbd"),
     }

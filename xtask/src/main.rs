@@ -30,7 +30,7 @@ cargo x COMMAND
                     cargo-fuzz on nightly; without a target, lists them
   clients nbd       the tests with real NBD clients
   bench [NAME ...] [--rounds N] [--seconds N] [--size 1G] [--dir DIR]
-                    P1 to P9 and P16 of the goals; results go to bench/runs/
+                    what bench/README.md lists; results go to bench/runs/
   format [--bless]  the format pages against the code
   inspect IMAGE     prints what a pool image holds (hindsight pool inspect)
   demo              the PostgreSQL story

@@ -557,6 +557,9 @@ pub struct Scrub {
     /// Of these: blocks that no copy had, written again from another version with the same bytes.
     #[serde(default)]
     pub repaired: u64,
+    /// Of these: versions in packs that no copy had; readers are given the bytes of another version.
+    #[serde(default)]
+    pub elsewhere: u64,
     /// Blocks and pages that are needed and wrong on every copy.
     pub lost: u64,
     /// The first of these, for people.

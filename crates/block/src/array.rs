@@ -23,7 +23,7 @@ use parking_lot::{Mutex, RwLock, RwLockReadGuard};
 use crate::heal::{Ledger, Outcome, Right};
 use crate::layers::{Keeper, Standing};
 use crate::stack::Stack;
-use crate::{BlockDevice, DeviceError, Result, Resync};
+use crate::{BlockDevice, DeviceError, Guard, Result, Resync};
 
 mod add;
 mod book;
@@ -51,6 +51,9 @@ use top::Top;
 
 /// Bytes brought up to date in one step.
 const STEP_BYTES: u64 = 1 << 20;
+/// Bytes brought up to date between two flushes, at least a region: a flush takes as long as
+/// bringing up some of them.
+const FLUSHED_BYTES: u64 = 64 << 20;
 /// Bytes whose parity is computed in one go when their regions are closed.
 const TIDY_BYTES: u64 = 256 << 20;
 /// Events kept for whoever asks; older ones are dropped.
@@ -481,17 +484,12 @@ impl Array {
         let _work = self.work.lock();
         let shared = &self.shared;
         let (region, region_bytes, from, is_used) = {
-            let mut book = shared.book.lock();
+            let book = shared.book.lock();
             match book.next_behind() {
                 Some((region, from, used)) => (region, book.label.region_bytes, from, used),
                 None => {
-                    if self.parity().is_some() && !book.stale_members().is_empty() {
-                        // Before it counts, the records of a journal on it must be of now.
-                        drop(book);
-                        self.top.flush()?;
-                        book = shared.book.lock();
-                    }
-                    return self.take_in(&mut book);
+                    drop(book);
+                    return self.end_bringing();
                 }
             }
         };
@@ -506,19 +504,37 @@ impl Array {
             let brought = if is_used { length } else { 0 };
             self.resynced.fetch_add(brought, Ordering::Relaxed);
         }
-        let done = start + from + length >= end;
-        if done {
-            self.top.flush()?;
-        }
         let mut book = shared.book.lock();
-        if let Some(behind) = book.came_up(region, from + length, done) {
-            shared.behind.store(behind, Ordering::Relaxed);
-            // What is done need not be done again after a crash; said now and then.
-            if behind.is_multiple_of(64) {
-                shared.write_regions(&mut book)?;
-            }
+        let behind = book.came_up(region, from + length, start + from + length >= end);
+        shared.behind.store(behind, Ordering::Relaxed);
+        let is_much = book.brought() as u64 * region_bytes >= FLUSHED_BYTES;
+        drop(book);
+        if is_much {
+            self.flush_brought()?;
         }
         Ok(true)
+    }
+
+    /// Makes what members got durable, and says so: that need not be done again after a crash.
+    fn flush_brought(&self) -> Result<()> {
+        let shared = &self.shared;
+        let outcome = self.top.flush();
+        let mut book = shared.book.lock();
+        shared.behind.store(book.flushed(outcome.is_ok()), Ordering::Relaxed);
+        outcome?;
+        shared.write_regions(&mut book)
+    }
+
+    /// Nothing is behind: who was stale is in, if there is somebody.
+    fn end_bringing(&self) -> Result<bool> {
+        if self.shared.book.lock().brought() > 0 {
+            self.flush_brought()?;
+        }
+        if self.parity().is_some() && !self.shared.book.lock().stale_members().is_empty() {
+            // Before it counts, the records of a journal on it must be of now.
+            self.top.flush()?;
+        }
+        self.take_in(&mut self.shared.book.lock())
     }
 
     /// Takes stale members in when nothing is left to do for them.
@@ -624,6 +640,11 @@ impl BlockDevice for Array {
         self.top.allocate(offset, length_bytes)?;
         // Whoever reserves space is about to write there: the mark is made before it is waited for.
         self.enter(offset, length_bytes).map(drop)
+    }
+
+    fn guard(&self, offset: u64, length_bytes: u64, by: Guard) -> Result<()> {
+        let _inside = self.enter(offset, length_bytes)?;
+        self.top.guard(offset, length_bytes, by)
     }
 
     fn discard(&self, offset: u64, length_bytes: u64) -> Result<()> {

@@ -63,6 +63,16 @@ pub enum Resync {
     Beside,
 }
 
+/// Who holds what is in a range against a checksum.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Guard {
+    /// The layers that keep checksums, as long as nobody says otherwise.
+    Layers,
+    /// Its owner: he has checksums of all that he reads there, and [heals](BlockDevice::heal) by
+    /// them. Layers keep none.
+    Owner,
+}
+
 /// An array of bytes with the durability rules of [`env::Media`], stackable.
 pub trait BlockDevice: Send + Sync {
     /// Length in bytes.
@@ -91,6 +101,11 @@ pub trait BlockDevice: Send + Sync {
     fn allocate(&self, offset: u64, length_bytes: u64) -> Result<()>;
     /// Gives a range back; it reads as anything until it is written again.
     fn discard(&self, offset: u64, length_bytes: u64) -> Result<()>;
+    /// Says who guards a range from now on, as far as layers can tell it apart from its neighbours.
+    /// Nobody uses it meanwhile, and it reads as anything until it is written again.
+    fn guard(&self, _offset: u64, _length_bytes: u64, _by: Guard) -> Result<()> {
+        Ok(())
+    }
     /// A write that is on the device when it returns; nothing is said of others.
     fn write_durable(&self, offset: u64, slices: &[IoSlice<'_>]) -> Result<()> {
         self.write_at(offset, slices)?;
@@ -164,6 +179,9 @@ impl<D: BlockDevice + ?Sized> BlockDevice for Arc<D> {
     }
     fn discard(&self, offset: u64, length_bytes: u64) -> Result<()> {
         (**self).discard(offset, length_bytes)
+    }
+    fn guard(&self, offset: u64, length_bytes: u64, by: Guard) -> Result<()> {
+        (**self).guard(offset, length_bytes, by)
     }
     fn write_durable(&self, offset: u64, slices: &[IoSlice<'_>]) -> Result<()> {
         (**self).write_durable(offset, slices)

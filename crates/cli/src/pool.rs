@@ -226,7 +226,11 @@ fn scrub_line(scrub: &Scrub) -> String {
                 0 => String::new(),
                 repaired => format!("{repaired} repaired from another version, "),
             };
-            format!("{wrong} wrong, {} healed, {repaired}{lost} lost", scrub.healed)
+            let elsewhere = match scrub.elsewhere {
+                0 => String::new(),
+                elsewhere => format!("{elsewhere} in packs had from another version, "),
+            };
+            format!("{wrong} wrong, {} healed, {repaired}{elsewhere}{lost} lost", scrub.healed)
         }
     };
     let state = match (&scrub.ended, scrub.state.as_str()) {

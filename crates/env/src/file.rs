@@ -11,10 +11,11 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
-use rustix::fs::{FallocateFlags, FlockOperation};
+use rustix::fs::FallocateFlags;
 use rustix::io::ReadWriteFlags;
 
 use crate::Media;
+use crate::locked::LockedFile;
 
 /// Slices per vectored call (the kernel's limit, `UIO_MAXIOV`).
 const SLICES_PER_CALL_MAX: usize = 1024;
@@ -22,7 +23,7 @@ const SLICES_PER_CALL_MAX: usize = 1024;
 /// A file or block device.
 #[derive(Debug)]
 pub struct FileMedia {
-    file: File,
+    file: LockedFile,
     name: String,
     len_bytes: u64,
     nowait_works: AtomicBool,
@@ -59,8 +60,7 @@ impl FileMedia {
     /// # Errors
     /// `WouldBlock` when another process holds it; `InvalidInput` when it is no regular file.
     pub fn lengthen(path: &Path, len_bytes: u64) -> io::Result<bool> {
-        let file = OpenOptions::new().read(true).write(true).open(path)?;
-        rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive)?;
+        let file = LockedFile::exclusive(OpenOptions::new().read(true).write(true).open(path)?)?;
         let found = file.metadata()?;
         if !found.is_file() {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no regular file"));
@@ -90,7 +90,7 @@ impl FileMedia {
     }
 
     fn locked(file: File, path: &Path, len_bytes: u64) -> io::Result<FileMedia> {
-        rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive)?;
+        let file = LockedFile::exclusive(file)?;
         let name = path.display().to_string();
         Ok(FileMedia {
             file,
@@ -126,7 +126,7 @@ impl Media for FileMedia {
         }
         let wanted = buffer.len();
         let mut slices = [IoSliceMut::new(buffer)];
-        match rustix::io::preadv2(&self.file, &mut slices, offset, ReadWriteFlags::NOWAIT) {
+        match rustix::io::preadv2(&*self.file, &mut slices, offset, ReadWriteFlags::NOWAIT) {
             Ok(got) => Ok(got == wanted),
             Err(rustix::io::Errno::AGAIN) => Ok(false),
             Err(
@@ -147,7 +147,7 @@ impl Media for FileMedia {
         for chunk in slices.chunks(SLICES_PER_CALL_MAX) {
             let length: usize = chunk.iter().map(|s| s.len()).sum();
             let written = loop {
-                match rustix::io::pwritev(&self.file, chunk, position) {
+                match rustix::io::pwritev(&*self.file, chunk, position) {
                     Err(rustix::io::Errno::INTR) => {}
                     other => break other?,
                 }
@@ -165,7 +165,7 @@ impl Media for FileMedia {
         self.check_range(offset, total as u64)?;
         if slices.len() <= SLICES_PER_CALL_MAX {
             // The device is asked for these bytes only, not for all that was written before.
-            match rustix::io::pwritev2(&self.file, slices, offset, ReadWriteFlags::DSYNC) {
+            match rustix::io::pwritev2(&*self.file, slices, offset, ReadWriteFlags::DSYNC) {
                 Ok(written) if written == total => return Ok(()),
                 // In part, or not possible here: the long way.
                 Ok(_)
@@ -196,7 +196,7 @@ impl Media for FileMedia {
 
     fn allocate(&self, offset: u64, length_bytes: u64) -> io::Result<()> {
         self.check_range(offset, length_bytes)?;
-        match rustix::fs::fallocate(&self.file, FallocateFlags::empty(), offset, length_bytes) {
+        match rustix::fs::fallocate(&*self.file, FallocateFlags::empty(), offset, length_bytes) {
             // A block device has its space already; some file systems cannot reserve.
             Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::NODEV) => Ok(()),
             other => Ok(other?),
@@ -206,7 +206,7 @@ impl Media for FileMedia {
     fn discard(&self, offset: u64, length_bytes: u64) -> io::Result<()> {
         self.check_range(offset, length_bytes)?;
         let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-        match rustix::fs::fallocate(&self.file, flags, offset, length_bytes) {
+        match rustix::fs::fallocate(&*self.file, flags, offset, length_bytes) {
             Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::NODEV) => Ok(()),
             other => Ok(other?),
         }

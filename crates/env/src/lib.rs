@@ -10,6 +10,7 @@ use units::WallTime;
 
 mod counting;
 mod file;
+mod locked;
 mod read_only;
 mod real;
 

@@ -1,14 +1,16 @@
 //! Files that are only read, and how it is told that one is still what it was.
 
 use std::fmt;
-use std::fs::{File, OpenOptions};
+use std::fs::OpenOptions;
 use std::io::{self, IoSliceMut, Seek, SeekFrom};
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use rustix::fs::{FlockOperation, OFlags};
+use rustix::fs::OFlags;
 use rustix::io::ReadWriteFlags;
+
+use crate::locked::LockedFile;
 
 /// What a file is told by: whoever writes to it, cuts it or puts another in its place changes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,7 +85,7 @@ pub struct RealFiles;
 pub struct NoFiles;
 
 struct RealFile {
-    file: File,
+    file: LockedFile,
     is_device: bool,
     nowait_works: AtomicBool,
 }
@@ -110,12 +112,8 @@ impl Files for RealFiles {
             let text = "neither a file nor a block device";
             return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
         }
-        // A courtesy to those who lock what they write. Some file systems have no locks.
-        let locked = rustix::fs::flock(&file, FlockOperation::NonBlockingLockShared);
-        if locked == Err(rustix::io::Errno::AGAIN) {
-            let text = "another process has locked it";
-            return Err(io::Error::new(io::ErrorKind::WouldBlock, text));
-        }
+        // A courtesy to those who lock what they write.
+        let file = LockedFile::shared_if_possible(file)?;
         let is_device = kind.is_block_device();
         Ok(Arc::new(RealFile { file, is_device, nowait_works: AtomicBool::new(true) }))
     }
@@ -125,7 +123,7 @@ impl ReadOnlyFile for RealFile {
     fn identity(&self) -> io::Result<FileIdentity> {
         let metadata = self.file.metadata()?;
         if self.is_device {
-            let length_bytes = (&self.file).seek(SeekFrom::End(0))?;
+            let length_bytes = (&*self.file).seek(SeekFrom::End(0))?;
             let inode = metadata.rdev();
             return Ok(FileIdentity { length_bytes, inode, modified_ns: 0, changed_ns: 0 });
         }
@@ -147,7 +145,7 @@ impl ReadOnlyFile for RealFile {
             let wanted = buffer.len();
             let mut slices = [IoSliceMut::new(buffer)];
             let flags = ReadWriteFlags::NOWAIT;
-            match rustix::io::preadv2(&self.file, &mut slices, offset, flags) {
+            match rustix::io::preadv2(&*self.file, &mut slices, offset, flags) {
                 Ok(got) => return Ok(got == wanted),
                 Err(rustix::io::Errno::AGAIN) => return Ok(false),
                 Err(

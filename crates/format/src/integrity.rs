@@ -27,9 +27,10 @@ pub mod layout {
     pub(crate) const ID: Field = Field::new("id", 16, 16);
     pub(crate) const BLOCKS: Field = Field::new("blocks", 32, 8);
     pub(crate) const ADDRESS: Field = Field::new("address", 40, 8);
-    pub(crate) const ZERO: Field = Field::new("zero", 48, 464);
+    pub(crate) const FEATURES: Field = Field::new("features", 48, 8);
+    pub(crate) const ZERO: Field = Field::new("zero", 56, 456);
     /// Of the header, in order.
-    pub const FIELDS: &[Field] = &[MAGIC, CRC, FORMAT_VERSION, ID, BLOCKS, ADDRESS, ZERO];
+    pub const FIELDS: &[Field] = &[MAGIC, CRC, FORMAT_VERSION, ID, BLOCKS, ADDRESS, FEATURES, ZERO];
     const _: () = assert!(tile(FIELDS, BYTES));
 
     pub(crate) const SECTOR_MAGIC: Field = Field::new("magic", 0, 4);
@@ -37,11 +38,11 @@ pub mod layout {
     pub(crate) const GENERATION: Field = Field::new("generation", 8, 4);
     pub(crate) const SECTOR: Field = Field::new("sector", 12, 4);
     pub(crate) const WRITTEN: Field = Field::new("written", 16, 15);
-    pub(crate) const OPEN: Field = Field::new("open", 31, 1);
+    pub(crate) const STATE: Field = Field::new("state", 31, 1);
     pub(crate) const CHECKSUMS: Field = Field::new("checksums", 32, 480);
     /// Of a checksum sector, in order.
     pub const SECTOR_FIELDS: &[Field] =
-        &[SECTOR_MAGIC, SECTOR_CRC, GENERATION, SECTOR, WRITTEN, OPEN, CHECKSUMS];
+        &[SECTOR_MAGIC, SECTOR_CRC, GENERATION, SECTOR, WRITTEN, STATE, CHECKSUMS];
     const _: () = assert!(tile(SECTOR_FIELDS, BYTES));
 }
 
@@ -63,6 +64,8 @@ pub const GROUPS_OFFSET: u64 = 128 << 10;
 pub const MAGIC: u64 = u64::from_le_bytes(*b"HINDINTG");
 /// The magic of a checksum sector: `HCKS`, as bytes.
 pub const SECTOR_MAGIC: u32 = u32::from_le_bytes(*b"HCKS");
+/// Sectors may be exempt.
+const FEATURE_EXEMPT: u64 = 1;
 const SALT: u32 = u32::from_le_bytes(*b"intg");
 const SECTOR_SALT: u32 = u32::from_le_bytes(*b"cksm");
 /// Blocks that there can be: a sector's number has 32 bits.
@@ -78,6 +81,8 @@ pub struct IntegrityHeader {
     pub id: u128,
     /// Blocks of data.
     pub blocks: u64,
+    /// Whether sectors may be of [`SectorState::Exempt`].
+    pub has_exempt: bool,
 }
 
 impl IntegrityHeader {
@@ -92,6 +97,7 @@ impl IntegrityHeader {
         put_u128(&mut b, layout::ID, self.id);
         put(&mut b, layout::BLOCKS, self.blocks);
         put(&mut b, layout::ADDRESS, COPY_OFFSETS[copy]);
+        put(&mut b, layout::FEATURES, u64::from(self.has_exempt) * FEATURE_EXEMPT);
         let crc = structure_crc(SALT, &b, layout::CRC);
         put(&mut b, layout::CRC, u64::from(crc));
         b
@@ -110,8 +116,10 @@ impl IntegrityHeader {
         let address = get(b, layout::ADDRESS);
         place.require(address == place.address, "its own address", address)?;
         verify_zero(place, b, layout::ZERO)?;
-        let header =
-            IntegrityHeader { id: get_u128(b, layout::ID), blocks: get(b, layout::BLOCKS) };
+        let features = get(b, layout::FEATURES);
+        place.require(features & !FEATURE_EXEMPT == 0, "features that are known", features)?;
+        let (id, blocks) = (get_u128(b, layout::ID), get(b, layout::BLOCKS));
+        let header = IntegrityHeader { id, blocks, has_exempt: features == FEATURE_EXEMPT };
         header.verify(place)?;
         Ok(header)
     }
@@ -125,7 +133,10 @@ impl IntegrityHeader {
     /// The header as text, one field a line.
     #[must_use]
     pub fn explain(&self) -> String {
-        format!("integrity header\n  id        {:032x}\n  blocks    {}\n", self.id, self.blocks)
+        let (id, blocks, has_exempt) = (self.id, self.blocks, self.has_exempt);
+        format!(
+            "integrity header\n  id        {id:032x}\n  blocks    {blocks}\n  exempt    {has_exempt}\n"
+        )
     }
 
     fn verify(&self, place: Place) -> Result<()> {
@@ -138,6 +149,20 @@ fn header_place(copy: usize) -> Place {
     Place { structure: "integrity header", address: COPY_OFFSETS[copy] }
 }
 
+/// What is to be made of the blocks of a sector.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SectorState {
+    /// Each is what its checksum says.
+    Clean,
+    /// Some may have been in flight.
+    Open,
+    /// They have no checksums here: their owner has his own.
+    Exempt,
+}
+
+/// States by their numbers.
+const STATES: [SectorState; 3] = [SectorState::Clean, SectorState::Open, SectorState::Exempt];
+
 /// The checksums of the blocks of a sector.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChecksumSector {
@@ -148,8 +173,8 @@ pub struct ChecksumSector {
     pub generation: u32,
     /// Its number on the device: group * 8 + place in its page.
     pub sector: u32,
-    /// Whether blocks may have been in flight.
-    pub open: bool,
+    /// What is to be made of its blocks.
+    pub state: SectorState,
     /// Bit i: block i was written, and has a checksum.
     pub written: u128,
     /// The plain CRC32C of each block; 0 where none was written.
@@ -167,7 +192,7 @@ impl ChecksumSector {
         put(&mut b, layout::SECTOR, u64::from(self.sector));
         let written = &self.written.to_le_bytes()[..layout::WRITTEN.bytes];
         b[layout::WRITTEN.offset..layout::WRITTEN.end()].copy_from_slice(written);
-        put(&mut b, layout::OPEN, u64::from(self.open));
+        put(&mut b, layout::STATE, self.state as u64);
         let places = b[layout::CHECKSUMS.offset..].chunks_exact_mut(4);
         for (bytes, checksum) in places.zip(&self.checksums) {
             bytes.copy_from_slice(&checksum.to_le_bytes());
@@ -193,8 +218,9 @@ impl ChecksumSector {
         let found = get_u32(b, layout::SECTOR);
         place.require(found == sector, "its own number", found)?;
         let generation = get_u32(b, layout::GENERATION);
-        let open = get_u32(b, layout::OPEN);
-        place.require(open <= 1, "open of 0 or 1", open)?;
+        let state = get_u32(b, layout::STATE);
+        place.require((state as usize) < STATES.len(), "a state of 0 to 2", state)?;
+        let state = STATES[state as usize];
         let mut written = [0; 16];
         written[..layout::WRITTEN.bytes]
             .copy_from_slice(&b[layout::WRITTEN.offset..layout::WRITTEN.end()]);
@@ -204,8 +230,7 @@ impl ChecksumSector {
             *checksum = u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
         }
         let written = u128::from_le_bytes(written);
-        let open = open == 1;
-        let decoded = ChecksumSector { tag, generation, sector, open, written, checksums };
+        let decoded = ChecksumSector { tag, generation, sector, state, written, checksums };
         decoded.verify(place)?;
         Ok(Some(decoded))
     }
@@ -220,7 +245,11 @@ impl ChecksumSector {
     /// The sector as text.
     #[must_use]
     pub fn explain(&self) -> String {
-        let state = if self.open { "open" } else { "clean" };
+        let state = match self.state {
+            SectorState::Clean => "clean",
+            SectorState::Open => "open",
+            SectorState::Exempt => "exempt",
+        };
         let mut text =
             format!("checksum sector {}, generation {}, {state}\n", self.sector, self.generation);
         for (i, checksum) in self.checksums.iter().enumerate() {
@@ -237,6 +266,8 @@ impl ChecksumSector {
 
     fn verify(&self, place: Place) -> Result<()> {
         place.require(self.written >> SECTOR_BLOCKS == 0, "120 bits", self.written)?;
+        let has_own = self.state != SectorState::Exempt || self.written == 0;
+        place.require(has_own, "no checksums where they are not kept", self.written)?;
         let mut unwritten = !self.written;
         let has_stray = self.checksums.iter().any(|checksum| {
             let is_stray = unwritten & 1 == 1 && *checksum != 0;

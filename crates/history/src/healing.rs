@@ -135,6 +135,17 @@ impl Store {
         is_written
     }
 
+    /// Whether other versions have the bytes of one in a pack that cannot be read: a scrub cannot
+    /// write it again, since those beside it are computed from it, but readers are given it.
+    pub fn is_elsewhere(&self, versions: Vec<Entry>, like: (u64, u32), wrong: Location) -> bool {
+        let mut block = vec![0; BLOCK_BYTES as usize];
+        let is_found = self.find_elsewhere(versions, like, wrong, &mut block);
+        if is_found {
+            self.count_elsewhere(1);
+        }
+        is_found
+    }
+
     /// Fills `block` from the first of some versions that has the bytes of a checksum.
     fn find_elsewhere(
         &self,
@@ -167,7 +178,7 @@ impl Store {
             return self.read_packed(version.location, name, block, how).is_ok();
         }
         let right = |bytes: &[u8]| block_crc(bytes) == version.crc;
-        let is_read = self.device.read_at(at, block).is_ok();
+        let is_read = self.device.read_unverified(at, block, true).is_ok();
         (is_read && right(block)) || self.heal_if_known(at, block, &right)
     }
 

@@ -41,7 +41,7 @@ impl Window<'_> {
             self.bytes.resize(size, 0);
             let at = self.base + offset as u64;
             match self.copy {
-                None => self.store.device.read_at(at, &mut self.bytes)?,
+                None => drop(self.store.device.read_unverified(at, &mut self.bytes, true)?),
                 Some(copy) => {
                     if self.store.device.read_copy(copy, at, &mut self.bytes).is_err() {
                         self.bytes.fill(UNREAD);
@@ -80,7 +80,7 @@ pub struct ScanEnd {
 /// Those of the device.
 pub fn read_header(store: &Store, zone: u32, number: u64) -> Result<Option<SegmentHeader>> {
     let mut bytes = [0; SEGMENT_HEADER_BYTES];
-    store.device.read_at(store.zone_offset(zone), &mut bytes)?;
+    store.device.read_unverified(store.zone_offset(zone), &mut bytes, true)?;
     let is_its = |bytes: &[u8]| {
         SegmentHeader::decode(bytes)
             .is_ok_and(|h| h.pool_id == store.pool_id && h.segment == number && h.zone == zone)

@@ -61,6 +61,9 @@ pub struct ScrubReport {
     /// Of these: blocks of which no copy was right, written again from another version that has
     /// the same bytes.
     pub repaired: u64,
+    /// Of these: versions in packs that no copy has and readers are given from another version that
+    /// has the same bytes.
+    pub elsewhere: u64,
     /// Blocks and pages that are needed and wrong on every copy.
     pub lost: u64,
 }
@@ -428,8 +431,15 @@ impl<'s> Scrub<'s> {
         let (block, seq) = (entry.key.first_block(), entry.seq);
         let version = Version { timeline, block, seq, location };
         if segment.content() == Content::Pack {
+            if self.store.has_packed(location, (block.0, seq), entry.crc) {
+                return;
+            }
             // In a pack one version is computed from others: it is not written again alone.
-            if !self.store.has_packed(location, (block.0, seq), entry.crc) {
+            let like = (block.0, entry.crc);
+            if self.store.is_elsewhere(self.map.alike(like), like, location) {
+                self.report.wrong += 1;
+                self.report.elsewhere += 1;
+            } else {
                 self.lose(Loss::Block(version));
             }
         } else if !self.range(at, BLOCK_BYTES as usize, &|bytes| block_crc(bytes) == entry.crc) {

@@ -103,14 +103,15 @@ impl ScrubPace {
 
     /// Does some of a scrub if it may, and says when it wants to go on.
     fn turn(&mut self, pool: &Pool, is_busy: bool) -> volume::Result<Duration> {
-        if !pool.wants_scrub() {
-            self.tell(pool, false);
-            return Ok(IDLE);
-        }
         let now = Instant::now();
+        // Counted without a scrub, too: requests of long ago are not news when one begins.
         let requests = pool.requests();
         if requests != self.requests {
             (self.requests, self.seen) = (requests, now);
+        }
+        if !pool.wants_scrub() {
+            self.tell(pool, false);
+            return Ok(IDLE);
         }
         let is_beside = is_busy || now.duration_since(self.seen) < SCRUB_QUIET;
         if is_beside && now < self.next {
@@ -137,16 +138,25 @@ impl ScrubPace {
         }
         self.was_running = is_running;
         let Some(info) = pool.scrub_info() else { return };
-        let volume::ScrubInfo { read_bytes, wrong, healed, repaired, lost, .. } = info;
+        let volume::ScrubInfo { read_bytes, wrong, healed, repaired, elsewhere, lost, .. } = info;
         match (is_running, lost) {
             (true, _) => tracing::info!("a scrub is running"),
             (false, 0) => {
-                tracing::info!(read_bytes, wrong, healed, repaired, "the scrub has ended");
+                tracing::info!(
+                    read_bytes,
+                    wrong,
+                    healed,
+                    repaired,
+                    elsewhere,
+                    "the scrub has ended"
+                );
             }
             (false, _) => {
                 let losses = info.losses.join("; ");
                 let text = "the scrub found losses";
-                tracing::error!(read_bytes, wrong, healed, repaired, lost, losses, "{text}");
+                tracing::error!(
+                    read_bytes, wrong, healed, repaired, elsewhere, lost, losses, "{text}"
+                );
             }
         }
     }
@@ -425,6 +435,22 @@ mod tests {
         assert!(alone > 6 << 20, "{alone} bytes alone");
         let rest = pace.turn(&pool, true).expect("a turn");
         assert!(rest > Duration::ZERO && read() == once + alone, "others work in the background");
+    }
+
+    #[test]
+    fn a_scrub_that_begins_when_clients_have_long_been_quiet_does_not_wait_for_them() {
+        let (pool, volume) = opened();
+        for n in 0..20 {
+            let op = WriteOp::Data { offset: (n % 8) << 20, bytes: &[7; 1 << 20] };
+            volume.write_batch(&[op]).map(drop).expect("written");
+        }
+        let mut pace = ScrubPace::new();
+        assert_eq!(pace.turn(&pool, false).expect("a turn"), IDLE, "nothing is to be done");
+        pace.seen -= SCRUB_QUIET;
+        pool.start_scrub().expect("started");
+        assert_eq!(pace.turn(&pool, false).expect("a turn"), Duration::ZERO);
+        let read = pool.scrub_info().expect("one runs").read_bytes;
+        assert!(read > 6 << 20, "{read} bytes at once");
     }
 
     #[test]

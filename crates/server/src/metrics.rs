@@ -340,6 +340,7 @@ fn encode_scrub(info: Option<ScrubInfo>, encoder: &mut DescriptorEncoder) -> fmt
         ("wrong", "Ranges of which the scrub found a copy wrong", info.wrong),
         ("healed", "Ranges that the scrub wrote again from a right copy", info.healed),
         ("repaired", "Blocks that the scrub had from another version", info.repaired),
+        ("elsewhere", "Versions in packs that only other versions have", info.elsewhere),
         ("lost", "Blocks and pages that the scrub found wrong on every copy", info.lost),
     ];
     for (name, help, value) in gauges {

@@ -135,10 +135,7 @@ pub(crate) fn grow_online(
     size_bytes: Option<u64>,
 ) -> Result<(), StartError> {
     let _changing = CHANGING.lock();
-    if pool.is_torn() {
-        let text = "the pool grew, its devices failed, and what they have is not known";
-        return Err(StartError::setting(text, "start the server again; that finds out"));
-    }
+    check_whole(pool)?;
     let layout = on_members(dir)?;
     let added: Stack = added.parse().map_err(unreadable)?;
     let is_member = |name: &&str| is_known(pool, &dir.join(name));
@@ -170,6 +167,16 @@ pub(crate) fn grow_online(
         (from, to) if to > from => Ok(()),
         _ => Err(StartError::setting("there is nothing to grow by", "it was added before")),
     }
+}
+
+/// Fails where a growth failed so that nobody knows what the members have: before anything is made
+/// or looked at for what would be refused.
+fn check_whole(pool: &Pool) -> Result<(), StartError> {
+    if !pool.is_torn() {
+        return Ok(());
+    }
+    let text = "the pool grew, its devices failed, and what they have is not known";
+    Err(StartError::setting(text, "start the server again; that finds out"))
 }
 
 /// What the pool in `dir` lies on, without what is added now and may have been before, and without
@@ -248,6 +255,7 @@ fn settle<'c>(members: impl Iterator<Item = &'c Candidate>) -> Result<(), StartE
 /// is made as a sparse file of the member's size.
 pub(crate) fn replace(dir: &Path, pool: &Pool, member: &str, with: &str) -> Result<(), StartError> {
     let _changing = CHANGING.lock();
+    check_whole(pool)?;
     let number = pool.member_at(member).map_err(StartError::Pool)?;
     let layout = on_members(dir)?;
     let path = dir.join(with);
@@ -256,7 +264,8 @@ pub(crate) fn replace(dir: &Path, pool: &Pool, member: &str, with: &str) -> Resu
     }
     let size_bytes = pool.members()[number].data_bytes + AREA_BYTES;
     let mut made = Vec::new();
-    let device = member_at(&path, Some(size_bytes), &mut made)?;
+    // Whether it is blank, or was claimed by a growth that was given up, is looked at later.
+    let device = device_at(&path, Some(size_bytes), &mut made)?;
     // First where to look: a device without a label is no member yet, and does no harm there.
     write_layout(dir, &checked(&layout.with_member(number, with))?)?;
     let candidate = Candidate { path: path.display().to_string(), device: Some(device) };
@@ -292,6 +301,7 @@ fn unreadable(error: StackError) -> StartError {
 /// sparse file of the smallest member's size.
 pub(crate) fn add_spare(dir: &Path, pool: &Pool, spare: &str) -> Result<(), StartError> {
     let _changing = CHANGING.lock();
+    check_whole(pool)?;
     let mut layout = on_members(dir)?;
     let path = dir.join(spare);
     if layout.names().iter().any(|name| dir.join(name) == path) {
@@ -302,7 +312,8 @@ pub(crate) fn add_spare(dir: &Path, pool: &Pool, spare: &str) -> Result<(), Star
     let layout = checked(&layout)?;
     let smallest = pool.members().iter().map(|m| m.data_bytes).min();
     let mut made = Vec::new();
-    let device = member_at(&path, smallest.map(|bytes| bytes + AREA_BYTES), &mut made)?;
+    // As in `replace`.
+    let device = device_at(&path, smallest.map(|bytes| bytes + AREA_BYTES), &mut made)?;
     write_layout(dir, &layout)?;
     let candidate = Candidate { path: path.display().to_string(), device: Some(device) };
     let added = pool.add_spare(candidate).map_err(StartError::Pool);

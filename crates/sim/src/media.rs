@@ -523,7 +523,8 @@ impl Media for SimMedia {
     }
 
     fn write_at(&self, offset: u64, slices: &[IoSlice<'_>]) -> io::Result<()> {
-        let bytes: Vec<u8> = slices.iter().flat_map(|s| s.iter().copied()).collect();
+        let mut bytes = Vec::with_capacity(slices.iter().map(|slice| slice.len()).sum());
+        slices.iter().for_each(|slice| bytes.extend_from_slice(slice));
         let length = bytes.len() as u64;
         let change = Change { offset, length, content: Content::Bytes(bytes.into()) };
         let last = self.len_bytes.saturating_sub(length);

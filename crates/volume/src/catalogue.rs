@@ -11,6 +11,7 @@ mod backend;
 mod compactions;
 mod copies;
 mod figures;
+mod first_page;
 mod groups;
 mod guard;
 mod open_files;

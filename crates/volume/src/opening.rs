@@ -29,6 +29,9 @@ const EXTENT_PAGES_MAX: usize = 16_384;
 /// for each, which is less than to hand the request over, but many are left to those who may wait.
 const PACKED_AT_ONCE: usize = 16;
 
+/// What to do about a block that cannot be had.
+const WHERE_IT_WAS_GOOD: &str = "revert to, or read from, a moment when the block was good";
+
 /// Bytes of parts of blocks that a thread keeps memory for.
 const PARTS_BYTES_KEPT: usize = 256 << 10;
 
@@ -385,7 +388,8 @@ impl Opening {
     }
 
     /// Reads versions out of packs; those that follow one another in the log as blocks would are
-    /// packs all the same. False if one had to be waited for.
+    /// packs all the same. One whose pack is wrong on every copy is had from another version with
+    /// the same bytes, if there is one. False if one had to be waited for.
     fn read_packed(
         &self,
         first: u64,
@@ -397,12 +401,18 @@ impl Opening {
             let version = (block, slot.seq);
             if patience == Patience::None {
                 let tally = (&*self.io, kind);
-                if !self.store.try_read_packed(slot.location, version, bytes, tally)? {
-                    return Ok(false);
+                match self.store.try_read_packed(slot.location, version, bytes, tally) {
+                    Ok(true) => continue,
+                    // Whoever waits is told of the error, or has it elsewhere.
+                    Ok(false) | Err(_) => return Ok(false),
                 }
-                continue;
             }
-            self.store.read_packed(slot.location, version, bytes, (&self.io, kind))?;
+            let read = self.store.read_packed(slot.location, version, bytes, (&self.io, kind));
+            let Err(error) = read else { continue };
+            let was_counted = error.kind == history::ErrorKind::Corrupt;
+            if !self.recover_elsewhere(block, slot, (None, was_counted), bytes) {
+                return Err(Error::from(error).with_hint(WHERE_IT_WAS_GOOD));
+            }
         }
         Ok(true)
     }
@@ -490,7 +500,7 @@ impl Opening {
                 if self.recover_elsewhere(
                     number,
                     slot,
-                    place.map(|(at, s)| at + i as u64 * s),
+                    (place.map(|(at, s)| at + i as u64 * s), place.is_some()),
                     block,
                 ) {
                     continue;
@@ -503,26 +513,26 @@ impl Opening {
                     slot.location,
                     slot.crc
                 );
-                return Err(Error::new(ErrorKind::Corrupt, text)
-                    .with_hint("revert to, or read from, a moment when the block was good"));
+                return Err(Error::new(ErrorKind::Corrupt, text).with_hint(WHERE_IT_WAS_GOOD));
             }
         }
         Ok(true)
     }
 
     /// Fills a block of which no copy is right from another version with the same bytes. In the
-    /// log it is written again; a home may be about to have another version.
+    /// log it is written again; a home may be about to have another version, and in a pack others
+    /// are computed from it. `was_counted` says whether it was counted as lost already.
     fn recover_elsewhere(
         &self,
         number: u64,
         slot: &Slot,
-        at: Option<u64>,
+        (at, was_counted): (Option<u64>, bool),
         block: &mut [u8],
     ) -> bool {
         let content = self.store.locate(slot.location).map(|(_, content)| content);
         let is_for_ever = matches!(content, Ok(Content::Logged | Content::Shared));
         let place = at.filter(|_| is_for_ever);
-        self.store.recover_elsewhere(number, slot.location, (slot.crc, place, at.is_some()), block)
+        self.store.recover_elsewhere(number, slot.location, (slot.crc, place, was_counted), block)
     }
 
     /// Data and holes in a range, joined, at most `limit` of them. A long range is answered in

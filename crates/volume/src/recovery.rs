@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use block::{BlockDevice, Purpose, Zones};
+use block::{BlockDevice, Zones};
 use env::Files;
 use format::segment::SegmentHeader;
 use format::superblock::Superblock;
@@ -78,7 +78,7 @@ pub fn open_core(
     let weak = Arc::downgrade(&store);
     media.set_take_zone(Box::new(move || {
         let store = weak.upgrade().ok_or_else(|| std::io::Error::other("the pool is closed"))?;
-        store.allocate_zone(Purpose::Reclaim).map_err(std::io::Error::other)
+        store.allocate_catalogue_zone().map_err(std::io::Error::other)
     }));
     let pending_max = (memory / 8 / PENDING_ENTRY_BYTES).clamp(256, 1 << 18);
     let core = Arc::new(Core {

@@ -116,6 +116,7 @@ impl Pool {
             wrong: record.wrong,
             healed: record.healed,
             repaired: record.repaired,
+            elsewhere: record.elsewhere,
             lost: record.lost,
             losses: record.losses.clone(),
         })
@@ -368,6 +369,7 @@ impl Core {
             wrong: found.healed + found.lost.len() as u64,
             healed: found.healed,
             repaired: 0,
+            elsewhere: 0,
             lost: found.lost.len() as u64,
         };
         run.add(&report, losses.collect());
@@ -494,6 +496,7 @@ impl Run {
         record.wrong += found.wrong;
         record.healed += found.healed;
         record.repaired += found.repaired;
+        record.elsewhere += found.elsewhere;
         record.lost += found.lost;
         let room = LOSSES_NAMED.saturating_sub(record.losses.len());
         record.losses.extend(losses.into_iter().take(room));
@@ -525,6 +528,9 @@ fn outcome(record: &ScrubRecord) -> String {
          were repaired from another version, {} are lost",
         record.read_bytes, record.wrong, record.healed, record.repaired, record.lost
     );
+    if record.elsewhere > 0 {
+        text += &format!(", {} in packs are had from another version", record.elsewhere);
+    }
     if !record.losses.is_empty() {
         text += &format!(": {}", record.losses.join("; "));
     }

@@ -774,6 +774,9 @@ pub struct ScrubInfo {
     pub healed: u64,
     /// Of these: blocks that no copy had, written again from another version with the same bytes.
     pub repaired: u64,
+    /// Of these: versions in packs that no copy had and readers are given from another version with
+    /// the same bytes.
+    pub elsewhere: u64,
     /// Blocks and pages that are needed and wrong on every copy.
     pub lost: u64,
     /// The first of these.

@@ -71,7 +71,7 @@ fn a_database_in_backup_mode_is_captured_and_goes_on() -> Result<()> {
     // Nobody answers: captured all the same, and it says so.
     let failed = capture()?;
     ensure!(failed["consistency"] == "quiesce-failed", "{failed}");
-    ensure!(stage.server.talk().contains("pg-hook start: the session has ended"), "it says why");
+    stage.server.wait_for_talk("pg-hook start: the session has ended")?;
     disk.detach()?;
 
     stage.server.run(&["clone", "db@v:0", "past"])?;

@@ -1,20 +1,14 @@
 //! What a scrub reads in a second when nobody else wants the devices, against reading the file from
 //! its beginning to its end; and what clients have of it.
 
-use std::fs::File;
-use std::os::unix::fs::FileExt;
-use std::time::Instant;
-
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 
 use super::Options;
+use super::alone::{forget_pages, read_file, seconds_between};
 use super::patterns::{RANDOM_READ, RANDOM_WRITE};
 use super::report::Report;
 use super::servers::Hindsight;
 use super::throughput::{in_turns, measure};
-
-/// Bytes read at a time from the file.
-const PART_BYTES: usize = 1 << 20;
 
 /// A scrub of a pool that nobody uses, and one beside clients.
 pub fn alone_and_beside(options: &Options) -> Result<Report> {
@@ -24,14 +18,18 @@ pub fn alone_and_beside(options: &Options) -> Result<Report> {
         .with_ratio("beside", &["quiet"], "clients beside a scrub / without, round by round");
     report.note(
         "A pool on one member, filled once. Alone: nothing of the member is in the page cache \
-         before either. Beside: a scrub is begun anew whenever it has ended before.",
+         before either; a scrub's time is that of its report, from its beginning to its end. \
+         Beside: a scrub is begun anew whenever it has ended before.",
     );
     let hindsight = Hindsight::start_on(options, "scrubbed", "a.img")?;
     hindsight.make_volume("bench", options.size_bytes, "every-write")?;
     hindsight.settle()?;
     in_turns(options.rounds, &["file", "scrub"], |round, what| {
         forget_pages()?;
-        let rate = if *what == "file" { read_file(&hindsight)? } else { scrub(&hindsight)? };
+        let rate = match *what {
+            "file" => read_file(&hindsight.file("a.img"), hindsight.used_bytes()?)?,
+            _ => scrub(&hindsight)?,
+        };
         report.add("alone", what, round, rate, None);
         Ok(())
     })?;
@@ -51,32 +49,11 @@ pub fn alone_and_beside(options: &Options) -> Result<Report> {
     Ok(report)
 }
 
-/// Has the kernel forget what it has of files; needs root.
-fn forget_pages() -> Result<()> {
-    std::fs::write("/proc/sys/vm/drop_caches", "3").context("only root can empty the page cache")
-}
-
-/// Reads as much of the member's file as the pool uses, which fills zones from the lowest on; MB a
-/// second.
-fn read_file(hindsight: &Hindsight) -> Result<f64> {
-    let used = hindsight.ask(&["pool", "status"])?["used_bytes"].as_u64().context("used bytes")?;
-    let file = File::open(hindsight.file("a.img"))?;
-    let mut part = vec![0; PART_BYTES];
-    let began = Instant::now();
-    let mut read = 0;
-    while read < used {
-        let count = file.read_at(&mut part, read)?;
-        ensure!(count > 0, "the file ends at {read}");
-        read += count as u64;
-    }
-    Ok(read as f64 / 1e6 / began.elapsed().as_secs_f64())
-}
-
+/// MB a second of one, by the times in its report.
 fn scrub(hindsight: &Hindsight) -> Result<f64> {
-    let began = Instant::now();
     let found = hindsight.ask(&["pool", "scrub", "--wait"])?;
     let read = found["read_bytes"].as_f64().context("what a scrub has read")?;
-    Ok(read / 1e6 / began.elapsed().as_secs_f64())
+    Ok(read / 1e6 / seconds_between(&found["started"], &found["ended"])?)
 }
 
 fn is_running(hindsight: &Hindsight) -> Result<bool> {

@@ -283,13 +283,18 @@ impl Hindsight {
         let mut before = None;
         for _ in 0..60 {
             std::thread::sleep(Duration::from_secs(1));
-            let used = self.ask(&["pool", "status"])?["used_bytes"].as_u64();
-            if used.is_some() && used == before {
+            let used = self.used_bytes()?;
+            if before == Some(used) {
                 return Ok(());
             }
-            before = used;
+            before = Some(used);
         }
         Ok(())
+    }
+
+    /// Bytes of the pool that are in use.
+    pub fn used_bytes(&self) -> Result<u64> {
+        self.ask(&["pool", "status"])?["used_bytes"].as_u64().context("used bytes")
     }
 
     /// Bytes that the pool's files take from the disk.

@@ -1,4 +1,4 @@
-//! P10: what layers cost, each on a pool and a server of its own.
+//! P10 and parity: what layers cost, each on a pool and a server of its own.
 
 use anyhow::Result;
 
@@ -8,13 +8,21 @@ use super::report::Report;
 use super::servers::Hindsight;
 use super::throughput::{in_turns, measure};
 
-/// The stacks: one member without a layer is what the others are held against.
-const STACKS: [(&str, &str); 5] = [
+/// The stacks of P10: one member without a layer is what the others are held against.
+const LAYERS: [(&str, &str); 5] = [
     ("plain", "a.img"),
     ("integrity", "integrity(a.img)"),
     ("mirror", "mirror(a.img, b.img)"),
     ("raid10", "stripe(mirror(a.img, b.img), mirror(c.img, d.img))"),
     ("stripe", "stripe(a.img, b.img)"),
+];
+
+/// Two members' worth of data with parity over it, and without; and two copies.
+const PARITIES: [(&str, &str); 4] = [
+    ("stripe", "stripe(a.img, b.img)"),
+    ("mirror", "mirror(a.img, b.img)"),
+    ("parity-3-1", "parity(a.img, b.img, c.img)"),
+    ("parity-4-2", "parity[failures=2](a.img, b.img, c.img, d.img)"),
 ];
 
 /// P10: checksums beside everything, and copies of everything, against neither.
@@ -28,7 +36,34 @@ pub fn cost_of_layers(options: &Options) -> Result<Report> {
         "All members are files on one disk, so a mirror writes everything twice to it. The map's \
          checksums are kept and verified in all of them; there is no setting without.",
     );
-    let servers = STACKS
+    measure_stacks(options, &LAYERS, report)
+}
+
+/// Parity over two members' worth of data, against a stripe of as much and against a mirror.
+pub fn cost_of_parity(options: &Options) -> Result<Report> {
+    let goal = "none; what a client pays for parity instead of nothing or of a second copy";
+    let mut report = Report::new("What parity costs", goal, "requests/s");
+    for name in ["parity-3-1", "parity-4-2"] {
+        for other in ["stripe", "mirror"] {
+            let text = format!("{name} / {other}, round by round");
+            report = report.with_ratio(name, &[other], &text);
+        }
+    }
+    report.note(
+        "`parity-N-F`: N members of which F may be lost, so that stripe and both parities have the \
+         data of two. All members are files on one disk: what would go to several disks at a time \
+         goes to one, and is flushed there.",
+    );
+    measure_stacks(options, &PARITIES, report)
+}
+
+/// Every pattern on every stack in turns.
+fn measure_stacks(
+    options: &Options,
+    stacks: &[(&str, &str)],
+    mut report: Report,
+) -> Result<Report> {
+    let servers = stacks
         .iter()
         .map(|(name, stack)| Hindsight::start_on(options, name, stack))
         .collect::<Result<Vec<Hindsight>>>()?;

@@ -15,7 +15,7 @@ use super::grow::{Added, add_rows, check_as_safe, check_free, checked, wider};
 use super::member::MemberDevice;
 use super::opening::{Devices, members_of, refused, share};
 use super::regions::set;
-use super::{Array, Identities};
+use super::{Array, Identities, Shared};
 use crate::layers::{Keeper, Standing, StripeDevice};
 use crate::stack::Stack;
 use crate::{ArrayError, BlockDevice, Resync};
@@ -51,9 +51,7 @@ impl Array {
             let book = shared.book.lock();
             (book.label.clone(), book.regions.clone())
         };
-        if let Some(error) = shared.torn.get() {
-            return Err(error.again().into());
-        }
+        shared.check_whole()?;
         self.check_settled(&label)?;
         let stack = shared.stack();
         check_as_safe(&stack, new)?;
@@ -186,6 +184,21 @@ impl Array {
             assert!(shared.torn.set(error).is_ok(), "nothing is written after it");
         }
         Err(error.into())
+    }
+}
+
+impl Shared {
+    /// Fails at once where a growth failed so that nobody knows which labels count: nothing can be
+    /// written to any.
+    pub(super) fn check_whole(&self) -> Result<(), ArrayError> {
+        match self.torn.get() {
+            None => Ok(()),
+            Some(error) => {
+                let what =
+                    format!("the pool grew, and what its members have is not known: {error}");
+                Err(refused(what, "start the server again; that finds out"))
+            }
+        }
     }
 }
 

@@ -17,6 +17,8 @@ pub(super) struct Book {
     /// Regions that stale members have still to get, and how far the first of them is done.
     behind: Box<[u8]>,
     behind_from: u64,
+    /// Regions that they got and that were not flushed since: still stale, should the power fail.
+    brought: Vec<usize>,
     /// Whether a layer keeps something beside the data of regions that nobody uses.
     keeps_beside: bool,
 }
@@ -28,7 +30,8 @@ pub(super) type Former = (Label, Regions, bool);
 impl Book {
     pub fn new(label: Label, regions: Regions, keeps_beside: bool) -> Book {
         let behind = vec![0; regions.stale.len()].into_boxed_slice();
-        Book { label, regions, is_changed: false, behind, behind_from: 0, keeps_beside }
+        let (is_changed, behind_from, brought) = (false, 0, Vec::new());
+        Book { label, regions, is_changed, behind, behind_from, brought, keeps_beside }
     }
 
     /// Takes what the members are to have from now on; returns what they had.
@@ -149,6 +152,7 @@ impl Book {
             *behind = (self.regions.stale[i] | self.regions.open[i]) & used;
         }
         self.behind_from = 0;
+        self.brought.clear();
         u64::from(count(&self.behind))
     }
 
@@ -159,18 +163,34 @@ impl Book {
         Some((region, self.behind_from, is_set(&self.regions.used, region)))
     }
 
-    /// Notes how far a region is up to date; says how many are left when it is done.
-    pub fn came_up(&mut self, region: usize, to: u64, is_done: bool) -> Option<u64> {
-        if !is_done {
-            self.behind_from = to;
-            return None;
+    /// Notes how far a region is up to date; says how many regions are left.
+    pub fn came_up(&mut self, region: usize, to: u64, is_done: bool) -> u64 {
+        self.behind_from = if is_done { 0 } else { to };
+        if is_done {
+            clear(&mut self.behind, region);
+            self.brought.push(region);
         }
-        self.behind_from = 0;
-        clear(&mut self.behind, region);
-        if !self.has(MemberStanding::Out) {
-            clear(&mut self.regions.stale, region);
+        u64::from(count(&self.behind))
+    }
+
+    /// How many regions came up since the last flush.
+    pub fn brought(&self) -> usize {
+        self.brought.len()
+    }
+
+    /// Notes that what came up is durable, or that it may be lost and is behind once more; says how
+    /// many regions are left.
+    pub fn flushed(&mut self, is_durable: bool) -> u64 {
+        let has_out = self.has(MemberStanding::Out);
+        for region in std::mem::take(&mut self.brought) {
+            if !is_durable {
+                self.behind_from = 0;
+                set(&mut self.behind, region);
+            } else if !has_out {
+                clear(&mut self.regions.stale, region);
+            }
         }
-        Some(u64::from(count(&self.behind)))
+        u64::from(count(&self.behind))
     }
 
     /// Notes that somebody has nothing of what was written.

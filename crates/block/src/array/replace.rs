@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 use format::label::{AREA_BYTES, MemberStanding};
 
 use super::book::Book;
+use super::grow::check_free;
 use super::opening::{noted, refused};
 use super::spares::Spare;
 use super::{Array, is_readable, number_of};
@@ -17,16 +18,17 @@ impl Array {
     /// that still works is put out first, if the others are enough.
     ///
     /// # Errors
-    /// `Refused` when there is no such member, the others are not enough, the device is too small,
-    /// or a layer under the mirror or parity keeps something of its own on it; the devices'.
+    /// `Refused` when there is no such member, the others are not enough, the device is too small or
+    /// neither blank nor claimed by a growth of this array that never came about, or a layer under the mirror or parity keeps something of its own on it; the devices'.
     pub fn replace(&self, member: usize, with: Candidate, id: u128) -> Result<(), ArrayError> {
         let shared = &self.shared;
+        shared.check_whole()?;
         let Some(there) = shared.members().into_iter().nth(member) else {
             return Err(refused(format!("there is no member {member}"), ""));
         };
-        let Some(device) = with.device else {
-            return Err(refused(format!("{} is not there", with.path), ""));
-        };
+        let label = shared.book.lock().label.clone();
+        check_free(&with, &label)?;
+        let device = with.device.expect("what is free is there");
         if !can_be_replaced(&shared.stack(), member) {
             let what =
                 format!("{} is under a layer that cannot be made anew by itself", there.path());

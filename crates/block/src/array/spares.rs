@@ -9,7 +9,7 @@ use std::sync::Arc;
 use format::label::{self, AREA_BYTES, Label, MEMBERS_MAX, Member, MemberStanding};
 
 use super::book::Book;
-use super::grow::check_length;
+use super::grow::{check_free, check_length};
 use super::opening::{noted, refused};
 use super::replace::can_be_replaced;
 use super::{Array, Shared};
@@ -70,13 +70,14 @@ impl Array {
     /// Adds a blank device that waits to take the place of a member that fails.
     ///
     /// # Errors
-    /// `Refused` when it could take nobody's place, or there are too many; the devices'.
+    /// `Refused` when it could take nobody's place, is neither blank nor claimed by a growth of this
+    /// array that never came about, or there are too many; the devices'.
     pub fn add_spare(&self, candidate: Candidate, id: u128) -> Result<(), ArrayError> {
         let shared = &self.shared;
+        shared.check_whole()?;
+        let label = shared.book.lock().label.clone();
+        check_free(&candidate, &label)?;
         let Candidate { path, device } = candidate;
-        if device.is_none() {
-            return Err(refused(format!("{path} is not there"), ""));
-        }
         let spare = Spare { id, path, device };
         let smallest = shared.members().iter().map(|m| m.data_bytes()).min().unwrap_or(0);
         if spare.data_bytes() < smallest {
@@ -109,6 +110,7 @@ impl Array {
     /// `Refused` when there is none at the path; the devices'.
     pub fn remove_spare(&self, path: &str) -> Result<(), ArrayError> {
         let shared = &self.shared;
+        shared.check_whole()?;
         let mut book = shared.book.lock();
         let Some(spare) = shared.spares.lock().iter().find(|s| s.path == path).cloned() else {
             return Err(refused(format!("{path} is no spare"), "`pool status` names them"));
@@ -138,6 +140,9 @@ impl Array {
     /// Those of the devices: the member stays out, and the spare a spare.
     pub fn use_spare(&self) -> Result<bool, ArrayError> {
         let shared = &self.shared;
+        if self.is_torn() {
+            return Ok(false);
+        }
         let _work = self.work.lock();
         let mut book = shared.book.lock();
         for (member, device) in shared.members().iter().enumerate() {

@@ -19,7 +19,9 @@ pub use self::key::{CryptKey, KeySource};
 use self::xts::{CELL, Xts};
 use super::header::{Unusable, are_sound, forget_between, read_copies};
 use crate::ranges::RangeLock;
-use crate::{BlockDevice, DeviceError, DeviceErrorKind, Operation, Outcome, Result, Resync, Right};
+use crate::{
+    BlockDevice, DeviceError, DeviceErrorKind, Guard, Operation, Outcome, Result, Resync, Right,
+};
 
 mod key;
 mod xts;
@@ -330,6 +332,11 @@ impl<D: BlockDevice> BlockDevice for CryptDevice<D> {
     fn allocate(&self, offset: u64, length_bytes: u64) -> Result<()> {
         self.check(Operation::Allocate, offset, length_bytes)?;
         self.below.allocate(DATA_OFFSET + offset, length_bytes)
+    }
+
+    fn guard(&self, offset: u64, length_bytes: u64, by: Guard) -> Result<()> {
+        self.check(Operation::Allocate, offset, length_bytes)?;
+        self.below.guard(DATA_OFFSET + offset, length_bytes, by)
     }
 
     /// Whole cells only: a part of one that reads as anything would make the rest of it anything.

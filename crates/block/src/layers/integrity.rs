@@ -25,13 +25,16 @@ use super::header::{Unusable, read_copies};
 use crate::heal::{Piece, heal_pieces};
 use crate::ranges::RangeLock;
 use crate::{
-    BlockDevice, DeviceError, DeviceErrorKind, Ledger, Operation, Outcome, Result, Resync, Right,
+    BlockDevice, DeviceError, DeviceErrorKind, Guard, Ledger, Operation, Outcome, Result, Resync,
+    Right,
 };
 
 mod computed;
+mod edges;
 mod geometry;
 mod group;
 mod groups;
+mod guard;
 mod last;
 mod load;
 mod scrub;
@@ -118,7 +121,7 @@ impl<D: BlockDevice> IntegrityDevice<D> {
             below.write_durable(offset, &[IoSlice::new(&zeros[..SECTOR_BYTES])])?;
         }
         clear_pages(below, 0..blocks.div_ceil(GROUP_BLOCKS as u64))?;
-        write_header(below, &IntegrityHeader { id, blocks })
+        write_header(below, &IntegrityHeader { id, blocks, has_exempt: true })
     }
 
     /// Makes what is new of a device below that had `before_bytes` say that nothing was written
@@ -303,7 +306,9 @@ impl<D: BlockDevice> IntegrityDevice<D> {
                 self.read_held(span.group, block, &mut bytes)?;
                 let right = bytes;
                 let below = block_offset(span.group, block);
-                if self.with_group(span.group, |g| Ok(g.known(block)))? != Known::Unwritten {
+                let known = self.with_group(span.group, |g| Ok(g.known(block)))?;
+                // What is right of one that is exempt, its owner knows alone.
+                if !matches!(known, Known::Unwritten | Known::Exempt) {
                     self.heal_below(below, &mut bytes, &|copy| copy == right)?;
                 }
                 let one = Span { group: span.group, blocks: block..block + 1 };
@@ -355,21 +360,22 @@ impl<D: BlockDevice> BlockDevice for IntegrityDevice<D> {
         for span in spans(blocks_of(offset, length)) {
             let part = span.bytes(offset, length);
             let target = &mut buffer[(part.start - offset) as usize..(part.end - offset) as usize];
-            let is_known = |group: &Group| group.all_have_checksums(&span);
-            let is_known = match may_wait {
-                true => self.with_group(span.group, |group| Ok(is_known(group)))?,
-                false => self.try_with_group(span.group, is_known).unwrap_or(false),
+            let unwritten = match may_wait {
+                true => Some(self.with_group(span.group, |g| Ok(g.unwritten(&span)))?),
+                false => self.try_with_group(span.group, |group| group.unwritten(&span)),
             };
-            let done = if is_known {
-                let skip = part.start - block_number(span.group, span.blocks.start) * BLOCK;
-                self.below.read_unverified(span.offset() + skip, target, may_wait)?
-            } else if may_wait {
-                self.read_at(part.start, target).map(|()| true)?
-            } else {
-                self.try_read_at(part.start, target)?
-            };
-            if !done {
+            let Some(unwritten) = unwritten else { return Ok(false) };
+            let begin = block_number(span.group, span.blocks.start) * BLOCK;
+            let at = span.offset() + (part.start - begin);
+            if unwritten.len() < span.blocks.len()
+                && !self.below.read_unverified(at, target, may_wait)?
+            {
                 return Ok(false);
+            }
+            for block in unwritten {
+                let start = block_number(span.group, block) * BLOCK;
+                let (from, to) = (start.max(part.start), (start + BLOCK).min(part.end));
+                target[(from - part.start) as usize..(to - part.start) as usize].fill(0);
             }
         }
         Ok(true)
@@ -395,8 +401,15 @@ impl<D: BlockDevice> BlockDevice for IntegrityDevice<D> {
         if whole.is_empty() {
             return Ok(());
         }
-        let _held = self.ranges.hold(whole.clone());
-        spans(whole).try_for_each(|span| self.discard_span(&span))
+        for span in spans(whole) {
+            self.by_guard(span, |part, by| self.discard_part(part, by))?;
+        }
+        Ok(())
+    }
+
+    fn guard(&self, offset: u64, length_bytes: u64, by: Guard) -> Result<()> {
+        self.check(Operation::Allocate, offset, length_bytes)?;
+        self.set_guard(offset, length_bytes, by)
     }
 
     fn write_durable(&self, offset: u64, slices: &[IoSlice<'_>]) -> Result<()> {
@@ -439,10 +452,12 @@ impl<D: BlockDevice> BlockDevice for IntegrityDevice<D> {
         let length = buffer.len() as u64;
         self.check(Operation::Read, offset, length)?;
         let _held = self.ranges.hold(blocks_of(offset, length));
+        let edges = self.vouched_edges(offset, length)?;
         buffer.fill(0);
         let outcome = heal_pieces(&self.pieces(offset, length)?, buffer, right)?;
         if matches!(outcome, Outcome::Transient | Outcome::Recovered) {
             self.adopt(offset, buffer)?;
+            edges.into_iter().try_for_each(|edge| self.mend_edge(edge, offset, buffer))?;
             return Ok(outcome);
         }
         // No copy of the whole is right; of each block one may be.
@@ -508,6 +523,7 @@ fn holds(known: Known, bytes: &mut [u8]) -> bool {
             bytes.fill(0);
             true
         }
+        Known::Exempt => true,
         Known::Checksum(stored) => block_crc(bytes) == stored,
         Known::InFlight(_) | Known::Damaged => false,
     }

@@ -16,9 +16,11 @@ use super::gates::Gates;
 use crate::heal::{self, Copies, Ledger, Outcome, Right};
 use crate::together::ask_all;
 use crate::{
-    BlockDevice, DeviceError, DeviceErrorKind, InTurn, Operation, Result, Resync, Together,
+    BlockDevice, DeviceError, DeviceErrorKind, Guard, InTurn, Operation, Result, Resync, Together,
 };
 
+/// Bytes that layers below may have one checksum of.
+const BLOCK_BYTES: u64 = 4096;
 /// Bytes copied at a time from one side to another.
 const COPY_BYTES: usize = 256 << 10;
 /// Reads that wait for nothing else go to one side for this many bytes, then to the next, as a
@@ -180,7 +182,9 @@ impl MirrorDevice {
             return Err(self.error(Operation::Read, range, DeviceErrorKind::Io, "no side is in"));
         };
         match self.ask_side(side, range, |device| read(device, buffer)) {
-            Err(failure) if failure.kind == DeviceErrorKind::Io => {
+            Err(failure)
+                if matches!(failure.kind, DeviceErrorKind::Io | DeviceErrorKind::Corrupt) =>
+            {
                 self.read_elsewhere(side, failure, offset, buffer)
             }
             other => other,
@@ -227,7 +231,10 @@ impl MirrorDevice {
         offset: u64,
         buffer: &mut [u8],
     ) -> Result<()> {
-        self.keeper.note_failed_read(&self.sides[failed].members, &failure);
+        // One that is wrong is no device that fails.
+        if failure.kind == DeviceErrorKind::Io {
+            self.keeper.note_failed_read(&self.sides[failed].members, &failure);
+        }
         let _alone = self.gates.take(offset, buffer.len() as u64);
         let others: Vec<usize> = self.sides_in().filter(|&side| side != failed).collect();
         for side in others {
@@ -235,14 +242,39 @@ impl MirrorDevice {
                 continue;
             }
             if self.standing(failed) == Standing::In {
-                let there = &self.sides[failed];
-                if let Err(error) = there.device.write_durable(offset, &[IoSlice::new(buffer)]) {
-                    self.keeper.put_out(&there.members, &error)?;
-                }
+                self.write_over(failed, offset, buffer)?;
+            }
+            if failure.kind == DeviceErrorKind::Corrupt {
+                self.ledger.count(Outcome::Recovered);
             }
             return Ok(());
         }
         Err(failure)
+    }
+
+    /// Writes right bytes over what a side has, or puts it out. The caller holds the gate of blocks
+    /// that the range touches.
+    fn write_over(&self, number: usize, offset: u64, bytes: &[u8]) -> Result<()> {
+        let side = &self.sides[number];
+        let mut written = side.device.write_durable(offset, &[IoSlice::new(bytes)]);
+        if written.as_ref().is_err_and(|error| error.kind == DeviceErrorKind::Corrupt) {
+            // The rest of a block is wrong there as well: whole ones need nothing of it.
+            let start = offset / BLOCK_BYTES * BLOCK_BYTES;
+            let end = (offset + bytes.len() as u64).next_multiple_of(BLOCK_BYTES);
+            let mut whole = vec![0; (end.min(self.len_bytes) - start) as usize];
+            let within = (offset - start) as usize..(offset - start) as usize + bytes.len();
+            let has_it = |other: usize| {
+                let is_read = self.read_side(other, start, &mut whole).is_ok();
+                is_read && whole[within.clone()] == *bytes
+            };
+            if self.sides_in().filter(|&other| other != number).any(has_it) {
+                written = side.device.write_durable(start, &[IoSlice::new(&whole)]);
+            }
+        }
+        match written {
+            Err(error) => self.keeper.put_out(&side.members, &error),
+            Ok(()) => Ok(()),
+        }
     }
 
     /// Copies a range from the first side that is in to others; the caller holds its gate.
@@ -346,11 +378,7 @@ impl Copies for SidesIn<'_> {
     }
 
     fn write_back(&self, copy: usize, bytes: &[u8]) -> Result<()> {
-        let side = &self.mirror.sides[self.sides[copy]];
-        match side.device.write_durable(self.offset, &[IoSlice::new(bytes)]) {
-            Err(error) => self.mirror.keeper.put_out(&side.members, &error),
-            Ok(()) => Ok(()),
-        }
+        self.mirror.write_over(self.sides[copy], self.offset, bytes)
     }
 }
 
@@ -404,6 +432,14 @@ impl BlockDevice for MirrorDevice {
         let range = (offset, length_bytes);
         let allocate = |side: &dyn BlockDevice| side.allocate(offset, length_bytes);
         self.ask_all(Operation::Allocate, range, &InTurn, allocate)
+    }
+
+    fn guard(&self, offset: u64, length_bytes: u64, by: Guard) -> Result<()> {
+        self.check(Operation::Allocate, offset, length_bytes)?;
+        let _shared = self.gates.share(offset, length_bytes);
+        let range = (offset, length_bytes);
+        let guard = |side: &dyn BlockDevice| side.guard(offset, length_bytes, by);
+        self.ask_all(Operation::Allocate, range, &InTurn, guard)
     }
 
     fn discard(&self, offset: u64, length_bytes: u64) -> Result<()> {

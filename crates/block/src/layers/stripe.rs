@@ -14,7 +14,7 @@ use std::sync::Arc;
 use crate::heal::{self, Outcome, Right};
 use crate::together::ask_all;
 use crate::{
-    BlockDevice, DeviceError, DeviceErrorKind, InTurn, Operation, Result, Resync, Together,
+    BlockDevice, DeviceError, DeviceErrorKind, Guard, InTurn, Operation, Result, Resync, Together,
 };
 
 /// Combinations of the devices' ways that are ways of a stripe.
@@ -271,6 +271,11 @@ impl BlockDevice for StripeDevice {
     fn discard(&self, offset: u64, length_bytes: u64) -> Result<()> {
         let range = (offset, length_bytes);
         self.on_shares(Operation::Discard, range, |below, at, length| below.discard(at, length))
+    }
+
+    fn guard(&self, offset: u64, length_bytes: u64, by: Guard) -> Result<()> {
+        let range = (offset, length_bytes);
+        self.on_shares(Operation::Allocate, range, |below, at, length| below.guard(at, length, by))
     }
 
     fn write_durable(&self, offset: u64, slices: &[IoSlice<'_>]) -> Result<()> {

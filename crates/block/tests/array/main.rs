@@ -173,6 +173,58 @@ fn what_was_never_written_is_not_copied_to_a_member_that_comes_back() {
 }
 
 #[test]
+fn a_flush_covers_many_regions_that_a_member_got() {
+    let rig = Rig::new("mirror(a, b)", 17);
+    drop(rig.open());
+    let array = rig.open_without(1);
+    for region in 0..8 {
+        write(&array, region * MIB, &[region as u8 + 1; 4096]);
+    }
+    array.close().expect("closed");
+    drop(array);
+    let array = rig.open();
+    assert_eq!(array.behind_bytes(), 8 * MIB);
+    rig.media[1].start_log();
+    bring_up(&array);
+    assert_eq!(standings(&array), [Standing::In; 2]);
+    let log = rig.media[1].take_log();
+    let syncs = log.iter().filter(|record| record.op == Op::Sync).count();
+    assert!((1..8).contains(&syncs), "{syncs} syncs for eight regions");
+    for region in 0..8 {
+        assert_eq!(copy(&array, 1, region * MIB, 4096), [region as u8 + 1; 4096]);
+    }
+}
+
+#[test]
+fn what_a_member_got_and_did_not_keep_is_brought_once_more() {
+    let rig = Rig::new("mirror(a, b)", 18);
+    drop(rig.open());
+    let array = rig.open_without(1);
+    for region in 0..8 {
+        write(&array, region * MIB, &[region as u8 + 1; 4096]);
+    }
+    array.close().expect("closed");
+    drop(array);
+    for steps in 0..12 {
+        let array = rig.open();
+        for _ in 0..steps {
+            array.step().expect("a step");
+        }
+        // Its mark is durable at once, and with it whatever else the maps say.
+        write(&array, 7 * MIB + 9000, &[9; 100]);
+        drop(array);
+        // Of what was not flushed nothing is kept.
+        rig.media.iter().for_each(|media| media.crash_with(&mut |_, _| sim::Keep::Nothing));
+    }
+    let array = rig.open();
+    bring_up(&array);
+    assert_eq!(standings(&array), [Standing::In; 2]);
+    for region in 0..8 {
+        assert_eq!(copy(&array, 1, region * MIB, 4096), [region as u8 + 1; 4096], "{region}");
+    }
+}
+
+#[test]
 fn members_used_apart_are_not_put_together() {
     let rig = Rig::new("mirror(a, b)", 3);
     drop(rig.open());

@@ -2,7 +2,10 @@
 
 use std::sync::Arc;
 
-use hindsight_block::{Array, ArrayError, BlockDevice, Standing};
+use std::io::IoSlice;
+
+use format::label::{self, Label};
+use hindsight_block::{Array, ArrayError, BlockDevice, MediaDevice, Standing};
 use sim::{Failure, Op, SimMedia};
 
 use crate::{AREA_BYTES, DATA_BYTES, MIB, Rig, bring_up, candidate, read, standings, write};
@@ -132,4 +135,70 @@ fn a_spare_that_cannot_be_wiped_is_taken_away_all_the_same() {
     spare.calm();
     let array = open_with(&rig, &[], &[("s", &spare)]).expect("it is nobody");
     assert!(array.spares().is_empty());
+}
+
+/// Labels media as a growth of an array claims them, with an identity.
+fn claim(media: &Arc<SimMedia>, of: &Label, member_id: u128) {
+    let claim = Label { generation: label::CLAIM_GENERATION, ..named(of, member_id) };
+    let device = MediaDevice::new(Arc::<SimMedia>::clone(media));
+    for copy in label::copies_of_generation(claim.generation) {
+        let bytes = claim.encode(copy);
+        device.write_at(label::COPY_OFFSETS[copy], &[IoSlice::new(&bytes)]).expect("written");
+    }
+}
+
+/// A label of a member with an identity, which is in the table.
+fn named(of: &Label, member_id: u128) -> Label {
+    let mut label = Label { member_id, ..of.clone() };
+    if label.members.iter().all(|member| member.id != member_id) {
+        label.members[1].id = member_id;
+    }
+    label
+}
+
+/// The newest label on media.
+fn label_on(media: &Arc<SimMedia>) -> Label {
+    let device = MediaDevice::new(Arc::<SimMedia>::clone(media));
+    let mut bytes = vec![0; label::layout::BYTES];
+    let labels = label::COPY_OFFSETS.into_iter().enumerate().filter_map(|(copy, at)| {
+        device.read_at(at, &mut bytes).expect("read");
+        Label::decode(&bytes, copy).ok()
+    });
+    labels.max_by_key(|label| label.generation).expect("a label")
+}
+
+#[test]
+fn what_a_growth_of_this_pool_claimed_and_never_took_need_not_be_wiped() {
+    let rig = Rig::new("mirror(a, b)", 25);
+    let other = label_on(&Rig::new("mirror(a, b)", 26).media[0]);
+    let own = label_on(&rig.media[0]);
+    let array = rig.open();
+    write(&array, 3 * MIB, &[7; 100_000]);
+    // Of another pool, of this pool and with the name of one of its members, and sound labels.
+    let [foreign, twin, member] = [1, 2, 3].map(|seed| media(DATA_BYTES, seed));
+    claim(&foreign, &Label { array_id: own.array_id ^ 1, ..other }, 900);
+    claim(&twin, &own, own.members[1].id);
+    let sound = label::copies_of_generation(own.generation)[0];
+    let device = MediaDevice::new(Arc::<SimMedia>::clone(&member));
+    let bytes = named(&own, 901).encode(sound);
+    device.write_at(label::COPY_OFFSETS[sound], &[IoSlice::new(&bytes)]).expect("written");
+    for media in [&foreign, &twin, &member] {
+        let error = refusal(array.add_spare(candidate("x", media), 71));
+        assert!(error.contains("is not blank"), "{error}");
+        let error = refusal(array.replace(1, candidate("x", media), 71));
+        assert!(error.contains("is not blank"), "{error}");
+    }
+    assert!(standings(&array).iter().all(|s| *s == Standing::In), "nothing was changed");
+
+    let [spare, new] = [4, 5].map(|seed| media(DATA_BYTES, seed));
+    claim(&spare, &own, 902);
+    claim(&new, &own, 903);
+    array.add_spare(candidate("spare", &spare), 72).expect("it was claimed, and is none");
+    array.replace(1, candidate("new", &new), 73).expect("so was this");
+    bring_up(&array);
+    array.close().expect("closed");
+    drop(array);
+    let array = open_with(&rig, &[0, 1], &[("new", &new), ("spare", &spare)]).expect("opens");
+    assert_eq!(read(&array, 3 * MIB, 100_000), [7; 100_000]);
+    assert_eq!(array.spares().len(), 1);
 }

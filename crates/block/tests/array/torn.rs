@@ -9,7 +9,7 @@ use sim::{Failure, Op, Random, SimMedia};
 
 use crate::grow::{blank, candidates, fill};
 use crate::online::add;
-use crate::{MIB, Rig, materials, write};
+use crate::{AREA_BYTES, DATA_BYTES, MIB, Rig, candidate, materials, write};
 
 /// Writes with which a new member is claimed, before anything is written to the others.
 const CLAIM_WRITES: u64 = 3;
@@ -38,6 +38,22 @@ fn fail_from(media: &Arc<SimMedia>, after: u64, times: Option<u64>) {
     media.fail(Failure { after, times, ..Failure::for_ever(Op::Write) });
 }
 
+/// Who asks for other members or spares of a torn array is told why not, and nothing is written.
+fn check_refused(array: &Array, what: &str) {
+    let fresh = Arc::new(SimMedia::new(AREA_BYTES + DATA_BYTES, 1));
+    let asked = [
+        array.replace(0, candidate("new", &fresh), 71),
+        array.add_spare(candidate("new", &fresh), 72),
+        array.remove_spare("none"),
+    ];
+    for outcome in asked {
+        let error = outcome.expect_err("refused").to_string();
+        assert!(error.contains("what its members have is not known"), "{what}: {error}");
+    }
+    assert!(!array.use_spare().expect("nobody is asked"), "{what}");
+    assert_eq!(fresh.changes(), 0, "{what}");
+}
+
 /// Lets the writes of a case fail from one on; false when they were too few to come to that.
 fn grow_and_fail(case: Case, from: u64, counts: &mut Counts) -> bool {
     let what = format!("{} and {}, from write {from} on", case.stack, case.part);
@@ -64,6 +80,9 @@ fn grow_and_fail(case: Case, from: u64, counts: &mut Counts) -> bool {
     assert!(is_written || is_torn, "{what}");
     let has_copies = case.stack.contains("mirror");
     assert!(!is_torn || !has_copies || !is_written, "{what}: nothing can be marked any more");
+    if is_torn {
+        check_refused(&array, &what);
+    }
     if is_written {
         model[MIB as usize..][..5000].fill(2);
     }

@@ -9,8 +9,8 @@ use std::io::IoSlice;
 use std::sync::Arc;
 
 use hindsight_block::{
-    Array, BlockDevice, Candidate, DeviceErrorKind, Identities, IntegrityDevice, IntegrityOptions,
-    Materials, MediaDevice, Resync,
+    Array, BlockDevice, Candidate, DeviceErrorKind, Guard, Identities, IntegrityDevice,
+    IntegrityOptions, Materials, MediaDevice, Resync,
 };
 use sim::{Random, SimMedia};
 
@@ -33,6 +33,8 @@ struct Model {
     /// anything.
     kept: BTreeSet<u64>,
     written: BTreeSet<u64>,
+    /// Blocks that the layer does not guard.
+    exempt: BTreeSet<u64>,
 }
 
 impl Model {
@@ -67,6 +69,36 @@ impl Model {
             possible.drain(..possible.len() - 1);
         }
         self.kept.append(&mut self.written);
+    }
+
+    /// What was written durably, as far as it is whole.
+    fn durable(&mut self, offset: u64, length: u64) {
+        for sector in offset.div_ceil(512)..(offset + length) / 512 {
+            let possible = self.possible(sector);
+            possible.drain(..possible.len() - 1);
+        }
+        for block in offset.div_ceil(BLOCK)..(offset + length) / BLOCK {
+            self.kept.insert(block);
+            self.written.remove(&block);
+        }
+    }
+
+    /// Blocks have this guard, and are nothing.
+    fn guard(&mut self, blocks: std::ops::Range<u64>, by: Guard) {
+        for block in blocks {
+            let _ = match by {
+                Guard::Owner => self.exempt.insert(block),
+                Guard::Layers => self.exempt.remove(&block),
+            };
+            self.kept.remove(&block);
+            self.written.remove(&block);
+        }
+    }
+
+    /// What a block is.
+    fn block(&mut self, block: u64) -> Vec<u8> {
+        let sectors = block * 8..block * 8 + 8;
+        sectors.flat_map(|s| self.possible(s).last().expect("never empty").clone()).collect()
     }
 
     /// Holds a block against what it has to be.
@@ -185,7 +217,13 @@ impl Run {
 
     /// One request; `false` if the machine has stopped.
     fn step(&mut self) -> bool {
-        let (offset, length) = self.range();
+        let (mut offset, mut length) = self.range();
+        let blocks = offset / BLOCK..(offset + length).div_ceil(BLOCK);
+        if self.model.exempt.range(blocks).next().is_some() {
+            // Nobody makes whole blocks of these: a crash may leave the bytes of one write to a
+            // sector among those of before another one, and the model knows sectors.
+            (offset, length) = (offset / 512 * 512, (offset % 512 + length).next_multiple_of(512));
+        }
         let done = match self.random.below(20) {
             0..=9 => {
                 let mut bytes = vec![0; length as usize];
@@ -199,14 +237,18 @@ impl Run {
                 };
                 // What failed may have arrived as well.
                 self.model.write(offset, &bytes);
+                if durable && written.is_ok() {
+                    self.model.durable(offset, length);
+                }
                 written
             }
             10 => {
                 self.model.discard(offset, length);
-                self.device.discard(offset, length)
+                self.device.discard(offset, length).and_then(|()| self.fill_exempt(offset, length))
             }
             11..=13 => self.device.flush().map(|()| self.model.flushed()),
-            14 => self.device.clean().map(|()| self.model.flushed()),
+            14 => self.guard(),
+            15 => self.device.clean().map(|()| self.model.flushed()),
             _ => {
                 self.check_all();
                 Ok(())
@@ -216,6 +258,42 @@ impl Run {
             assert!(self.media.iter().any(|m| m.is_halted()), "{}: {error}", self.text);
         }
         done.is_ok()
+    }
+
+    /// Writes what was discarded and is not zeros because of that.
+    fn fill_exempt(&mut self, offset: u64, length: u64) -> hindsight_block::Result<()> {
+        for block in offset.div_ceil(BLOCK)..(offset + length) / BLOCK {
+            if self.model.exempt.contains(&block) {
+                let mut bytes = [0; BLOCK as usize];
+                self.random.fill(&mut bytes);
+                self.model.write(block * BLOCK, &bytes);
+                self.device.write_at(block * BLOCK, &[IoSlice::new(&bytes)])?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Blocks get another guard, and are written: until then they are nothing.
+    fn guard(&mut self) -> hindsight_block::Result<()> {
+        let (first, blocks) = AREAS[self.random.below(AREAS.len() as u64) as usize];
+        let number = (first + self.random.below(blocks)) / 120;
+        let whole = number * 120..((number + 1) * 120).min(LEN / BLOCK);
+        // What reaches into a neighbour changes nothing of it.
+        let start = (whole.start * BLOCK).saturating_sub(self.random.below(70 * BLOCK));
+        let end = (whole.end * BLOCK + self.random.below(70 * BLOCK)).min(LEN);
+        let by = if self.random.chance(700) { Guard::Owner } else { Guard::Layers };
+        self.model.guard(whole.clone(), by);
+        self.device.guard(start, end - start, by)?;
+        for (first, blocks) in AREAS {
+            let (from, to) = (whole.start.max(first), whole.end.min(first + blocks));
+            if from < to {
+                let mut bytes = vec![0; ((to - from) * BLOCK) as usize];
+                self.random.fill(&mut bytes);
+                self.model.write(from * BLOCK, &bytes);
+                self.device.write_at(from * BLOCK, &[IoSlice::new(&bytes)])?;
+            }
+        }
+        Ok(())
     }
 
     fn check_all(&mut self) {
@@ -290,6 +368,15 @@ impl Run {
             for block in first..first + blocks {
                 let mut bytes = vec![0; BLOCK as usize];
                 match self.device.read_at(block * BLOCK, &mut bytes) {
+                    Ok(()) if self.model.exempt.contains(&block) => {
+                        let right = self.model.block(block);
+                        let is_right = |bytes: &[u8]| bytes == right;
+                        if !is_right(&bytes) {
+                            let healed = self.device.heal(block * BLOCK, &mut bytes, &is_right);
+                            healed.expect("no fault");
+                            failed |= !is_right(&bytes);
+                        }
+                    }
                     Ok(()) => self.model.check(block, &bytes, &self.text),
                     Err(error) => {
                         assert_eq!(error.kind, DeviceErrorKind::Corrupt, "{}", self.text);

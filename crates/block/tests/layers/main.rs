@@ -1,6 +1,7 @@
 //! What the layers over one device do, each beside the others in a file of its own.
 
 mod crypt;
+mod guard;
 mod integrity;
 mod integrity_crashes;
 mod pair;

@@ -2,7 +2,9 @@
 
 use hindsight_format::checksum::salted_crc;
 use hindsight_format::crypt::{CryptHeader, SECTORS_MAX};
-use hindsight_format::integrity::{BLOCKS_MAX, ChecksumSector, IntegrityHeader, SECTOR_BLOCKS};
+use hindsight_format::integrity::{
+    BLOCKS_MAX, ChecksumSector, IntegrityHeader, SECTOR_BLOCKS, SectorState,
+};
 use hindsight_format::parity::{Pending, Record, peek_header_bytes, peek_pending_bytes};
 use hindsight_format::{FormatErrorKind, Result};
 use proptest::prelude::{ProptestConfig, any, proptest};
@@ -198,19 +200,22 @@ fn values_out_of_range_are_refused_though_their_checksum_is_right() {
     };
     assert_eq!(liar("integrity header", 12, 2), FormatErrorKind::Version);
     assert_eq!(liar("integrity header", 39, 0x80), FormatErrorKind::Invalid, "blocks");
+    assert_eq!(liar("integrity header", 48, 2), FormatErrorKind::Invalid, "features");
     assert_eq!(liar("integrity header", 500, 1), FormatErrorKind::Invalid, "padding");
     assert_eq!(liar("crypt header", 12, 2), FormatErrorKind::Version);
     assert_eq!(liar("crypt header", 16, 2), FormatErrorKind::Version, "cipher");
     assert_eq!(liar("crypt header", 20, 0), FormatErrorKind::Version, "derivation");
     assert_eq!(liar("crypt header", 31, 1), FormatErrorKind::Invalid, "sectors");
     assert_eq!(liar("crypt header", 200, 1), FormatErrorKind::Invalid, "padding");
-    assert_eq!(liar("checksum sector", 31, 2), FormatErrorKind::Invalid, "open");
+    assert_eq!(liar("checksum sector", 31, 3), FormatErrorKind::Invalid, "state");
+    assert_eq!(liar("checksum sector", 31, 2), FormatErrorKind::Invalid, "exempt, and written");
     assert_eq!(liar("checksum sector", 40, 1), FormatErrorKind::Invalid, "a stray checksum");
 }
 
 #[test]
 fn integrity_is_explained() {
-    let text = "integrity header\n  id        0f1e2d3c4b5a69788796a5b4c3d2e1f0\n  blocks    2000\n";
+    let text = "integrity header\n  id        0f1e2d3c4b5a69788796a5b4c3d2e1f0\n  blocks    2000\n  \
+                exempt    true\n";
     assert_eq!(examples::integrity_header().explain(), text);
     let text = examples::checksum_sector().explain();
     let lines: Vec<&str> = text.lines().collect();
@@ -233,20 +238,23 @@ proptest! {
     #[test]
     fn checksum_sectors_round_trip(
         tag in any::<u32>(), generation in any::<u32>(), sector in any::<u32>(),
-        open in any::<bool>(), written in any::<u128>(), first in any::<u32>(),
+        state in 0..3_usize, written in any::<u128>(), first in any::<u32>(),
     ) {
-        let written = written >> 8;
+        let state = [SectorState::Clean, SectorState::Open, SectorState::Exempt][state];
+        let written = if state == SectorState::Exempt { 0 } else { written >> 8 };
         let mut checksums = [0; SECTOR_BLOCKS];
         for (i, checksum) in checksums.iter_mut().enumerate() {
             *checksum = if written >> i & 1 == 1 { first.wrapping_add(i as u32) } else { 0 };
         }
-        let value = ChecksumSector { tag, generation, sector, open, written, checksums };
+        let value = ChecksumSector { tag, generation, sector, state, written, checksums };
         assert_eq!(ChecksumSector::decode(&value.encode(), tag, sector), Ok(Some(value)));
     }
 
     #[test]
-    fn integrity_headers_round_trip(id in any::<u128>(), blocks in 1..=BLOCKS_MAX) {
-        let value = IntegrityHeader { id, blocks };
+    fn integrity_headers_round_trip(
+        id in any::<u128>(), blocks in 1..=BLOCKS_MAX, has_exempt in any::<bool>(),
+    ) {
+        let value = IntegrityHeader { id, blocks, has_exempt };
         assert_eq!(IntegrityHeader::decode(&value.encode(0), 0), Ok(value));
     }
 

@@ -263,6 +263,7 @@ pub(crate) fn scrub(info: volume::ScrubInfo) -> api::Scrub {
         wrong: info.wrong,
         healed: info.healed,
         repaired: info.repaired,
+        elsewhere: info.elsewhere,
         lost: info.lost,
         losses: info.losses,
     }

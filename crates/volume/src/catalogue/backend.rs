@@ -5,7 +5,8 @@
 //! 2. A longer catalogue is announced by a durable superblock before anything is written there, and
 //!    what is new reads as zeros, as the library below demands.
 //! 3. The catalogue never gives a zone back: it is small, and grows again.
-//! 4. A page that reads otherwise than it was first read or last written is an error (`sums`).
+//! 4. The library's header is written with the number of the commit that it names (`first_page`).
+//! 5. A page that reads otherwise than it was first read or last written is an error (`sums`).
 
 use std::fmt;
 use std::io::{self, IoSlice};
@@ -18,6 +19,7 @@ use format::superblock::{COPY_OFFSETS, Superblock, copies_of_generation};
 use parking_lot::Mutex;
 use units::BLOCK_BYTES;
 
+use super::first_page::{self, HEADER_BYTES};
 use super::sums::PageSums;
 
 /// Takes a zone for the catalogue.
@@ -256,6 +258,15 @@ impl CatalogueMedia {
         })
     }
 
+    /// Writes the library's header where none of the copies has it as it should be.
+    ///
+    /// # Errors
+    /// The device's.
+    pub fn write_header(&self, first_page: &[u8]) -> io::Result<()> {
+        redb::StorageBackend::write(self, 0, &first_page[..HEADER_BYTES])?;
+        redb::StorageBackend::sync_data(self)
+    }
+
     /// Makes all copies of a page what it is known to be. Where that cannot be (a member is
     /// missing), whoever reads it is given the right one.
     ///
@@ -332,13 +343,18 @@ impl redb::StorageBackend for CatalogueMedia {
     }
 
     fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
-        self.pieces(offset, out.len(), |at, range| {
+        let is_read = self.pieces(offset, out.len(), |at, range| {
             self.device.read_at(at, &mut out[range]).map_err(io::Error::other)
-        })?;
-        let wrong = match self.sums.lock().check(offset, out) {
+        });
+        let wrong = match is_read.and_then(|()| self.sums.lock().check(offset, out)) {
             Ok(()) => return Ok(()),
             Err(wrong) => wrong,
         };
+        let mut pages = offset / BLOCK_BYTES..(offset + out.len() as u64).div_ceil(BLOCK_BYTES);
+        let is_known = pages.all(|page| self.sums.lock().known(page).is_some());
+        if !is_known || !offset.is_multiple_of(BLOCK_BYTES) {
+            return Err(wrong);
+        }
         self.wrong_pages.fetch_add(1, Ordering::Relaxed);
         if self.heal(offset, out)? { Ok(()) } else { Err(wrong) }
     }
@@ -372,6 +388,14 @@ impl redb::StorageBackend for CatalogueMedia {
     }
 
     fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        let with_commit;
+        let data = match (offset, data.len()) {
+            (0, HEADER_BYTES) => {
+                with_commit = first_page::sealed(data);
+                &with_commit[..]
+            }
+            _ => data,
+        };
         self.sums.lock().forget(offset, data.len());
         self.pieces(offset, data.len(), |at, range| {
             self.device.write_at(at, &[IoSlice::new(&data[range])]).map_err(io::Error::other)

@@ -5,6 +5,9 @@
 //! kept in memory, and the first that holds together is put in the place of what is there before
 //! the catalogue is really opened. Where several members are wrong in different places no way may
 //! be right as a whole: then pages are chosen one by one, until all hold together.
+//!
+//! What holds together may be out of date: see [`first_page`]. Nothing is tried at another commit
+//! than the last that a way knows of.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -15,6 +18,7 @@ use parking_lot::Mutex;
 use redb::Builder;
 use units::BLOCK_BYTES;
 
+use super::first_page::{self, FLAGS, Names, ROOT_CHECKSUMS, ROOT_SECOND, TWO_PHASES};
 use super::{CACHE_BYTES, CatalogueMedia, guarded};
 
 /// How often it is tried with one page more that is read otherwise, from each of the ways that held
@@ -28,14 +32,6 @@ const CHECKED: f64 = 0.5;
 
 /// Which content of its contents a page is given; the first if nothing is said.
 type Choice = BTreeMap<u64, usize>;
-
-/// The library's header, in the first page: the byte of flags, the flag that says which root is the
-/// newer, the one that says that no page needs to be checked after a crash, and where the checksums
-/// of the two roots are. Changed in trials only.
-const FLAGS: usize = 9;
-const ROOT_SECOND: u8 = 1;
-const TWO_PHASES: u8 = 4;
-const ROOT_CHECKSUMS: [usize; 2] = [64 + 112, 64 + 128 + 112];
 
 /// What is known of pages while they are chosen.
 struct Chosen {
@@ -59,10 +55,17 @@ struct Seen {
     chosen: Option<Chosen>,
 }
 
+/// A way of reading the catalogue, and the last commit that any way knows of.
+#[derive(Clone, Copy)]
+struct Way {
+    number: usize,
+    last_commit: u64,
+}
+
 /// The catalogue read in one way, and what was written over it.
 struct Trial {
     media: CatalogueMedia,
-    way: usize,
+    way: Way,
     written: Mutex<Written>,
     seen: Arc<Mutex<Seen>>,
 }
@@ -74,7 +77,7 @@ struct Written {
 
 impl fmt::Debug for Trial {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Trial").field("way", &self.way).finish_non_exhaustive()
+        f.debug_struct("Trial").field("way", &self.way.number).finish_non_exhaustive()
     }
 }
 
@@ -146,9 +149,16 @@ impl Trial {
         }
         let mut seen = self.seen.lock();
         seen.pages.insert(page);
-        match seen.chosen.as_mut().and_then(|chosen| chosen.page(&self.media, self.way, page)) {
+        match seen
+            .chosen
+            .as_mut()
+            .and_then(|chosen| chosen.page(&self.media, self.way.number, page))
+        {
             Some(content) => bytes = content,
-            None => self.media.read_way(self.way, page * BLOCK_BYTES, &mut bytes)?,
+            None => self.media.read_way(self.way.number, page * BLOCK_BYTES, &mut bytes)?,
+        }
+        if page == 0 && first_page::put_right(&mut bytes, self.way.last_commit) == Names::Neither {
+            return Err(is_older());
         }
         if page == 0 && seen.chosen.as_ref().is_some_and(|chosen| chosen.checks_first) {
             // As if the pages of the newest commit had been written with its root: all of them are
@@ -211,7 +221,7 @@ impl redb::StorageBackend for Trial {
     }
 }
 
-fn trial(media: &CatalogueMedia, way: usize, seen: &Arc<Mutex<Seen>>) -> io::Result<Trial> {
+fn trial(media: &CatalogueMedia, way: Way, seen: &Arc<Mutex<Seen>>) -> io::Result<Trial> {
     let written = Written { len: redb::StorageBackend::len(media)?, pages: BTreeMap::new() };
     let (media, written, seen) = (media.clone(), Mutex::new(written), Arc::clone(seen));
     Ok(Trial { media, way, written, seen })
@@ -238,7 +248,7 @@ fn checks(trial: Trial) -> bool {
 }
 
 /// Whether the catalogue holds together in one way.
-fn holds(media: &CatalogueMedia, way: usize, seen: &Arc<Mutex<Seen>>) -> io::Result<bool> {
+fn holds(media: &CatalogueMedia, way: Way, seen: &Arc<Mutex<Seen>>) -> io::Result<bool> {
     let trial = trial(media, way, seen)?;
     let holds = guarded(|| {
         let mut builder = Builder::new();
@@ -253,11 +263,7 @@ fn holds(media: &CatalogueMedia, way: usize, seen: &Arc<Mutex<Seen>>) -> io::Res
 
 /// Chooses pages one by one, beginning with those of one way. Each is checked when it is read, so
 /// what made a trial fail is the last one, or one of the last if they are checked together.
-fn choose(
-    media: &CatalogueMedia,
-    way: usize,
-    failed: &mut dyn FnMut(),
-) -> io::Result<Option<Seen>> {
+fn choose(media: &CatalogueMedia, way: Way, failed: &mut dyn FnMut()) -> io::Result<Option<Seen>> {
     let mut chosen = Chosen::new();
     for _ in 0..TRIALS_MAX {
         chosen.checks_first = true;
@@ -281,15 +287,29 @@ fn choose(
 /// Hears how often the catalogue was tried in vain, and how often it may be.
 pub type Told<'a> = dyn FnMut(u64, u64) + 'a;
 
+fn is_older() -> io::Error {
+    let text = "its first page names a root that is older than the last commit";
+    io::Error::new(io::ErrorKind::InvalidData, text)
+}
+
+/// The last commit that any way knows of; 0 if none does.
+fn last_commit(media: &CatalogueMedia) -> u64 {
+    let mut page = vec![0; BLOCK_BYTES as usize];
+    let mut of =
+        |way| media.read_way(way, 0, &mut page).ok().and_then(|()| first_page::last_commit(&page));
+    (0..media.ways()).filter_map(&mut of).max().unwrap_or(0)
+}
+
 /// Puts what holds together in the place of what does not. Where nothing does, opening it says what
 /// is wrong.
 ///
 /// # Errors
-/// The device's.
+/// The device's; `InvalidData` where only an earlier commit is left.
 pub fn settle_copies(media: &CatalogueMedia, told: &mut Told<'_>) -> io::Result<()> {
-    let ways = media.ways();
+    let (ways, last_commit) = (media.ways(), last_commit(media));
+    let way = |number| Way { number, last_commit };
     if ways == 1 {
-        return Ok(());
+        return put_first_right(media, way(0));
     }
     let most = (ways + BEGINNINGS_MAX.min(ways) * TRIALS_MAX) as u64;
     let mut tried = 0;
@@ -298,30 +318,41 @@ pub fn settle_copies(media: &CatalogueMedia, told: &mut Told<'_>) -> io::Result<
         told(tried, most);
     };
     let mut held_longest = Vec::new();
-    for way in 0..ways {
+    for number in 0..ways {
         let seen = Arc::<Mutex<Seen>>::default();
-        if holds(media, way, &seen)? {
-            return put_all(media, way, &seen.lock().pages);
+        if holds(media, way(number), &seen)? {
+            return put_all(media, way(number), &seen.lock().pages);
         }
         failed();
-        held_longest.push((seen.lock().pages.len(), way));
+        held_longest.push((seen.lock().pages.len(), number));
     }
     held_longest.sort_by_key(|&(pages, way)| (std::cmp::Reverse(pages), way));
-    for (_, way) in held_longest.into_iter().take(BEGINNINGS_MAX) {
-        let chosen = choose(media, way, &mut failed)?;
+    for (_, number) in held_longest.into_iter().take(BEGINNINGS_MAX) {
+        let chosen = choose(media, way(number), &mut failed)?;
         if let Some(Seen { pages, chosen: Some(mut chosen) }) = chosen {
             // What was not read is nothing: it stays as it is.
             for page in pages {
-                put(media, way, page, chosen.page(media, way, page))?;
+                put(media, way(number), page, chosen.page(media, number, page))?;
             }
             return Ok(());
         }
     }
-    Ok(())
+    put_first_right(media, way(0))
+}
+
+/// Sees to it that the first page names the last commit, whatever the other pages have.
+fn put_first_right(media: &CatalogueMedia, way: Way) -> io::Result<()> {
+    let mut page = vec![0; BLOCK_BYTES as usize];
+    media.read_way(way.number, 0, &mut page)?;
+    match first_page::put_right(&mut page, way.last_commit) {
+        Names::It => Ok(()),
+        Names::TheOther => media.write_header(&page),
+        Names::Neither => Err(is_older()),
+    }
 }
 
 /// Makes all pages what one way says. Those that were not read are nothing, but shall agree.
-fn put_all(media: &CatalogueMedia, way: usize, read: &BTreeSet<u64>) -> io::Result<()> {
+fn put_all(media: &CatalogueMedia, way: Way, read: &BTreeSet<u64>) -> io::Result<()> {
     for page in 0..redb::StorageBackend::len(media)? / BLOCK_BYTES {
         match put(media, way, page, None) {
             Err(error) if read.contains(&page) => return Err(error),
@@ -332,14 +363,17 @@ fn put_all(media: &CatalogueMedia, way: usize, read: &BTreeSet<u64>) -> io::Resu
 }
 
 /// Makes a page what was chosen for it, or else what one way says.
-fn put(media: &CatalogueMedia, way: usize, page: u64, chosen: Option<Vec<u8>>) -> io::Result<()> {
-    let bytes = match chosen {
+fn put(media: &CatalogueMedia, way: Way, page: u64, chosen: Option<Vec<u8>>) -> io::Result<()> {
+    let mut bytes = match chosen {
         Some(bytes) => bytes,
         None => {
             let mut bytes = vec![0; BLOCK_BYTES as usize];
-            media.read_way(way, page * BLOCK_BYTES, &mut bytes)?;
+            media.read_way(way.number, page * BLOCK_BYTES, &mut bytes)?;
             bytes
         }
     };
+    if page == 0 && first_page::put_right(&mut bytes, way.last_commit) == Names::TheOther {
+        media.write_header(&bytes)?;
+    }
     media.settle(page, &bytes)
 }

@@ -181,6 +181,7 @@ fn scrub() -> ScrubRecord {
         stopped: true,
         phase: ScrubPhase::Runs,
         repaired: 1,
+        elsewhere: 1,
         suspects: vec![(1, 64, 128)],
         ..ScrubRecord::default()
     }

@@ -55,6 +55,9 @@ pub struct ScrubRecord {
     /// Of these: blocks that no copy had, written again from another version.
     #[serde(default, skip_serializing_if = "super::records::is_zero")]
     pub repaired: u64,
+    /// Of these: versions in packs that no copy had and that readers have from another version.
+    #[serde(default, skip_serializing_if = "super::records::is_zero")]
+    pub elsewhere: u64,
     /// Blocks and pages that are needed and wrong on every copy.
     pub lost: u64,
     /// The first of these, for people.

@@ -18,6 +18,19 @@ pub fn stack_of(seed: u64) -> Stack {
     stacks[(seed % 3) as usize].parse().expect("a stack")
 }
 
+/// The stack of a seed, with the integrity layer over what heals, or below it.
+pub fn checked_of(seed: u64) -> Stack {
+    let stacks = [
+        "integrity(mirror(a, b))",
+        "mirror(integrity(a), integrity(b))",
+        "integrity(stripe(mirror(a, b), mirror(c, d)))",
+        "stripe(mirror(integrity(a), integrity(b)), mirror(integrity(c), integrity(d)))",
+        // Its first member rots, but does not lie.
+        "integrity(parity[journal=256KiB](a, b, c))",
+    ];
+    stacks[(seed % 5) as usize].parse().expect("a stack")
+}
+
 /// The stack of a seed, with parity. Two wrong cells in a row can only be told by checksums below
 /// the parity.
 pub fn parity_of(seed: u64) -> Stack {
@@ -85,7 +98,7 @@ impl World {
         let Some(somewhere) = self.media.somewhere(&mut self.random) else { return };
         self.lies += 1;
         let stack = self.stack.as_ref().expect("on a stack");
-        let is_told = !stack.has_parity() || stack.to_string().contains("integrity");
+        let is_told = !stack.has_parity() || stack.to_string().contains("](integrity(");
         match self.random.below(if is_told { 6 } else { 3 }) {
             0..3 => self.media.rot(somewhere, self.random.below(8) as u8),
             3 => self.media.trick(Trick::LoseWrite),

@@ -35,6 +35,12 @@ impl Rig {
         rig
     }
 
+    /// The same media as they are now, as if the machine had stopped; not open.
+    pub fn fork(&self) -> Rig {
+        let media = Arc::new(self.media.fork());
+        Rig { media, clock: Arc::clone(&self.clock), pool: None }
+    }
+
     fn machine(&self) -> Machine {
         let entropy = Arc::new(SimEntropy::new(self.media.changes()));
         Machine { clock: Arc::<SimClock>::clone(&self.clock), entropy }
@@ -44,10 +50,13 @@ impl Rig {
         Arc::new(MediaDevice::new(Arc::<SimMedia>::clone(&self.media)))
     }
 
-    fn open(&mut self) {
+    pub fn try_open(&self) -> hindsight_volume::Result<Arc<Pool>> {
         let options = PoolOptions { memory_bytes: 256 << 10 };
-        let pool = Pool::open(self.device(), self.machine(), options);
-        self.pool = Some(pool.expect("opens"));
+        Pool::open(self.device(), self.machine(), options)
+    }
+
+    fn open(&mut self) {
+        self.pool = Some(self.try_open().expect("opens"));
     }
 
     pub fn pool(&self) -> &Arc<Pool> {

@@ -2,10 +2,13 @@
 
 use std::sync::Arc;
 
-use hindsight_volume::{Architecture, Budget, ErrorKind, Granularity, ScrubInfo, Volume, WriteOp};
+use hindsight_volume::{
+    Architecture, Budget, Encoding, ErrorKind, Granularity, ScrubInfo, Volume, WriteOp,
+};
 use units::{Moment, Seq};
 
 use crate::base::{BLOCK, Rig, base_blocks};
+use crate::packs::{encode, packed, rot_packs};
 
 /// Bytes that only versions of these numbers have.
 fn bytes_of(number: u8) -> Vec<u8> {
@@ -157,4 +160,56 @@ fn a_scrub_repairs_what_is_at_home() {
     assert!(places(&rig, 10).contains(&home[0]), "it was written again where it lies");
     assert_eq!(scrub(&rig).wrong, 0);
     rig.pool().verify_invariants().expect("sound");
+}
+
+/// Forty versions of block 7, in packs all of which rotted; the present has the bytes of the tenth.
+/// Says where in history they are.
+fn with_rotten_packs() -> (Rig, Arc<Volume>, Vec<Seq>) {
+    let (mut rig, volume) = new();
+    let put = |number| {
+        let op = WriteOp::Data { offset: 7 * BLOCK, bytes: &page(number) };
+        volume.write_batch(&[op]).expect("written")
+    };
+    let seqs = (0..40).map(put).collect();
+    put(10);
+    volume.flush().expect("flushed");
+    encode(&rig, &volume, Encoding::Delta);
+    assert_eq!(packed(&volume).1, 40 * BLOCK, "all but the present are packed");
+    drop(volume);
+    let volume = rig.restart();
+    assert!(rot_packs(&rig) > 0);
+    (rig, volume, seqs)
+}
+
+/// What versions in packs have: the same but for a few bytes.
+fn page(number: u8) -> Vec<u8> {
+    let mut bytes = bytes_of(3);
+    bytes[64..72].fill(number);
+    bytes
+}
+
+#[test]
+fn a_version_in_a_pack_that_rotted_is_had_from_another_version() {
+    let (rig, volume, seqs) = with_rotten_packs();
+    let at = |number: usize| volume.view(&Moment::Seq(seqs[number])).expect("a view");
+    let mut bytes = vec![0; BLOCK as usize];
+    let is_ready = at(10).try_read(7 * BLOCK, &mut bytes).expect("no error yet");
+    assert!(!is_ready, "the other version has to be waited for");
+    at(10).read(7 * BLOCK, &mut bytes).expect("from the present");
+    assert_eq!(bytes, page(10));
+    let healed = rig.pool().status().healed;
+    assert_eq!((healed.recovered, healed.elsewhere, healed.unrecoverable), (1, 1, 0));
+    let error = at(11).read(7 * BLOCK, &mut bytes).expect_err("in no other version");
+    assert_eq!(error.kind, ErrorKind::Corrupt);
+    assert!(error.hint.is_some_and(|hint| hint.starts_with("revert to")), "what can be done");
+}
+
+#[test]
+fn a_scrub_tells_versions_in_packs_that_others_have_from_those_that_are_lost() {
+    let (rig, _, _) = with_rotten_packs();
+    for _ in 0..2 {
+        let info = scrub(&rig);
+        let found = (info.wrong, info.healed, info.repaired, info.elsewhere, info.lost);
+        assert_eq!(found, (40, 0, 0, 1, 39), "{info:?}");
+    }
 }

@@ -257,30 +257,27 @@ fn two_who_make_a_volume_smaller_and_larger_leave_zeros() {
     volume.resize(4 << 20).expect("smaller");
     let armed = Arc::new(AtomicBool::new(true));
     let (once, target) = (Arc::clone(&armed), Arc::clone(&volume));
-    let (done, is_done) = channel();
-    let is_done = parking_lot::Mutex::new(is_done);
+    let (begun, other) = channel();
     rig.device.hook(move |operation, _| {
         if operation == Operation::Flush && once.swap(false, Ordering::SeqCst) {
-            let (volume, done) = (Arc::clone(&target), done.clone());
-            std::thread::spawn(move || {
+            let volume = Arc::clone(&target);
+            let (done, is_done) = channel();
+            let thread = std::thread::spawn(move || {
                 volume.resize(6 << 20).expect("larger");
                 let op = WriteOp::Data { offset: 5 << 20, bytes: &[8; 4096] };
                 let _ = volume.write_batch(&[op]);
-                done.send(()).expect("somebody waits");
+                let _ = done.send(());
             });
             // It ends now, or it waits until this resize has ended.
-            let _ = is_done.lock().recv_timeout(Duration::from_millis(200));
+            let _ = is_done.recv_timeout(Duration::from_millis(200));
+            begun.send(thread).expect("somebody waits");
         }
     });
     volume.resize(2 << 20).expect("smaller");
     rig.device.unhook();
-    // The other one is done when the size stands.
-    for _ in 0..500 {
-        if volume.size_bytes() == 6 << 20 {
-            break;
-        }
-        std::thread::sleep(Duration::from_millis(1));
-    }
+    // What it writes is cut off by what comes now, not written behind it.
+    let other = other.try_recv().expect("the resize flushes");
+    other.join().expect("the other one ends");
     volume.resize(2 << 20).expect("smaller");
     volume.resize(8 << 20).expect("larger");
     let mut found = vec![1; 6 << 20];

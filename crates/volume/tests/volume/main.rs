@@ -31,6 +31,7 @@ mod pressure;
 mod rates;
 mod resize;
 mod room;
+mod roots;
 mod schedule;
 mod scrub;
 mod settings;

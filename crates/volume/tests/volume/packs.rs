@@ -80,6 +80,21 @@ pub fn packed(volume: &Volume) -> (u64, u64) {
     (encoding.packed_bytes, encoding.unpacked_bytes)
 }
 
+/// Flips a bit in every pack; says in how many.
+pub fn rot_packs(rig: &Rig) -> usize {
+    let device = env::Media::len_bytes(&*rig.media);
+    let mut zone = vec![0; 256 << 10];
+    let mut rotten = 0;
+    for start in (0..device).step_by(zone.len()) {
+        env::Media::read_at(&*rig.media, start, &mut zone).expect("read");
+        for at in (0..zone.len()).step_by(64).filter(|at| zone[*at..].starts_with(b"HPACKVER")) {
+            rig.media.rot(start + at as u64 + 70, 3);
+            rotten += 1;
+        }
+    }
+    rotten
+}
+
 #[test]
 fn what_was_written_over_is_packed_and_every_moment_reads_as_before() {
     for architecture in Architecture::ALL {
@@ -231,17 +246,7 @@ fn a_rotten_pack_fails_its_own_versions_and_no_others() {
     let mut pages = Pages::new(&volume);
     pages.change(&volume, 20, 1500);
     encode(&rig, &volume, Encoding::Delta);
-    let device = env::Media::len_bytes(&*rig.media);
-    let mut zone = vec![0; 256 << 10];
-    let mut rotten = 0;
-    for start in (0..device).step_by(zone.len()) {
-        env::Media::read_at(&*rig.media, start, &mut zone).expect("read");
-        let found = zone.windows(8).position(|bytes| bytes == b"HPACKVER");
-        if let Some(at) = found.filter(|at| at % 64 == 0) {
-            rig.media.rot(start + at as u64 + 70, 3);
-            rotten += 1;
-        }
-    }
+    let rotten = rot_packs(&rig);
     assert!(rotten > 0, "no pack was found on the media");
     assert_eq!(content(&volume), pages.present);
     let (mut failed, mut read) = (0, 0);

@@ -1,16 +1,17 @@
 //! Scrubs of everything: what they find and heal, what they tell as lost, and how they go on.
 
+use std::io::IoSlice;
 use std::sync::Arc;
 
 use block::stack::Stack;
 use block::{Array, BlockDevice, Candidate, Identities, MediaDevice};
-use env::NoFiles;
+use env::{Media, NoFiles};
 use hindsight_volume::{
-    Budget, ErrorKind, Granularity, Machine, Pool, PoolFormat, PoolOptions, ScrubInfo, ScrubState,
-    SettlePhase, Settling, Volume, WriteOp,
+    Budget, Encoding, EncodingChange, ErrorKind, Granularity, Machine, Pool, PoolFormat,
+    PoolOptions, ScrubInfo, ScrubState, SettlePhase, Settling, Volume, VolumeChange, WriteOp,
 };
 use sim::{SimClock, SimEntropy, SimMedia};
-use units::WallTime;
+use units::{Moment, WallTime};
 
 use crate::hook::{Rig, SECOND_NS, get, make, put};
 
@@ -21,7 +22,7 @@ const ALL: Budget = Budget { bytes: 64 << 20 };
 
 /// A pool on a mirror of two media.
 pub struct Pair {
-    media: [Arc<SimMedia>; 2],
+    pub media: [Arc<SimMedia>; 2],
     pub clock: Arc<SimClock>,
     machine: Machine,
 }
@@ -46,6 +47,12 @@ impl Pair {
         let format = PoolFormat { zone_bytes: MIB };
         Pool::create(&device, &pair.machine, &format).expect("made");
         pair
+    }
+
+    /// The same members as they are now, as if the machine had stopped.
+    pub fn fork(&self) -> Pair {
+        let media = [0, 1].map(|side| Arc::new(self.media[side].fork()));
+        Pair { media, clock: Arc::clone(&self.clock), machine: self.machine.clone() }
     }
 
     fn candidates(&self) -> Vec<Candidate> {
@@ -113,7 +120,7 @@ fn places(media: &Arc<SimMedia>, byte: u8) -> Vec<u64> {
 }
 
 /// Where on the media something begins that begins like this.
-fn beginnings(media: &Arc<SimMedia>, magic: &[u8]) -> Vec<u64> {
+pub fn beginnings(media: &Arc<SimMedia>, magic: &[u8]) -> Vec<u64> {
     let bytes = bytes_of(media);
     let starts = (0..bytes.len() - 64).step_by(64);
     starts.filter(|at| bytes[*at..].starts_with(magic)).map(|at| at as u64).collect()
@@ -185,6 +192,46 @@ fn rot_on_one_side_of_a_mirror_is_healed_wherever_it_is() {
     assert!(of(&pair.media[0]) == of(&pair.media[1]), "both sides are the same");
     assert!(info.read_bytes > 2 * 400 * 4096 && info.losses.is_empty());
     assert!((0..100).all(|block| get(&volume, block) == 100 + block as u8));
+}
+
+/// What a device wrote in the wrong place is sound, but nothing that anybody looks for there.
+#[test]
+fn a_pack_in_the_place_of_another_is_had_from_the_other_side() {
+    let pair = Pair::new("mirror(a, b)");
+    let pool = pair.open();
+    let volume = make(&pool, Granularity::EveryWrite, 1 << 60);
+    let mut seqs = Vec::new();
+    for turn in 0..40 {
+        for block in 0..99 {
+            put(&volume, block, turn ^ block as u8);
+        }
+        seqs.push(put(&volume, 99, turn ^ 99));
+    }
+    let encoding = EncodingChange { encoding: Some(Encoding::Delta), after_ns: Some(SECOND_NS) };
+    volume.change(&VolumeChange { encoding, ..VolumeChange::default() }).expect("changed");
+    pair.clock.advance(61 * SECOND_NS);
+    step_all(&pool);
+    drop(volume);
+    pool.close().expect("closed");
+    drop(pool);
+    let packs = beginnings(&pair.media[0], b"HPACKVER");
+    assert!(packs.len() > 4, "{} packs", packs.len());
+    for (side, pack) in packs.windows(2).enumerate().step_by(2) {
+        let mut other = vec![0; usize::try_from(pack[1] - pack[0]).expect("small")];
+        let media = &pair.media[side / 2 % 2];
+        media.read_at(pack[1], &mut other).expect("read");
+        media.write_at(pack[0], &[IoSlice::new(&other)]).expect("written");
+    }
+    let pool = pair.open();
+    let volume = pool.volume("v").expect("there");
+    for (turn, seq) in (0..).zip(seqs) {
+        let view = volume.view(&Moment::Seq(seq)).expect("a view");
+        let mut bytes = vec![0; 100 * 4096];
+        view.read(0, &mut bytes).expect("one side is right");
+        let is_right = |(block, bytes): (u8, &[u8])| bytes.iter().all(|b| *b == turn ^ block);
+        assert!((0..).zip(bytes.chunks(4096)).all(is_right), "turn {turn}");
+    }
+    assert!(pool.status().healed.recovered > 0, "they were written again");
 }
 
 #[test]

@@ -87,6 +87,11 @@ impl Span {
         start.max(offset)..end.min(offset + length_bytes)
     }
 
+    /// The numbers of its blocks among all.
+    pub(super) fn numbers(&self) -> Range<u64> {
+        block_number(self.group, self.blocks.start)..block_number(self.group, self.blocks.end)
+    }
+
     /// Where its first block is on the device below.
     pub(super) fn offset(&self) -> u64 {
         block_offset(self.group, self.blocks.start)

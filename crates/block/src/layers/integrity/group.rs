@@ -4,9 +4,12 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use format::PAGE_BYTES;
-use format::integrity::{ChecksumSector, GROUP_BLOCKS, PAGE_SECTORS, SECTOR_BLOCKS, SECTOR_BYTES};
+use format::integrity::{
+    ChecksumSector, GROUP_BLOCKS, PAGE_SECTORS, SECTOR_BLOCKS, SECTOR_BYTES, SectorState,
+};
 
 use super::geometry::{Span, sector_of};
+use crate::Guard;
 
 /// What is known of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,6 +22,8 @@ pub(super) enum Known {
     InFlight(u32),
     /// Its checksum was lost with its sector.
     Damaged,
+    /// It has none here: whoever wrote it guards it.
+    Exempt,
 }
 
 /// A group of which the page was read.
@@ -26,6 +31,8 @@ pub(super) struct Group {
     checksums: Box<[u32; GROUP_BLOCKS]>,
     written: [u128; PAGE_SECTORS],
     in_flight: [u128; PAGE_SECTORS],
+    /// Sectors whose blocks their owner guards: nothing of them is written or in flight.
+    exempt: [bool; PAGE_SECTORS],
     /// The page as it was encoded last, if it was since the group was marked clean.
     page: Option<Box<EncodedPage>>,
     /// Sectors that cannot be decoded, and what is there instead.
@@ -64,6 +71,7 @@ impl Group {
             checksums: Box::new([0; GROUP_BLOCKS]),
             written: [0; PAGE_SECTORS],
             in_flight: [0; PAGE_SECTORS],
+            exempt: [false; PAGE_SECTORS],
             page: None,
             damaged: BTreeMap::new(),
             generation: None,
@@ -83,9 +91,10 @@ impl Group {
         if self.generation.is_none_or(is_ahead) {
             self.generation = Some(sector.generation);
         }
-        if sector.open {
+        if sector.state == SectorState::Open {
             self.in_flight[place] = sector.written;
         }
+        self.exempt[place] = sector.state == SectorState::Exempt;
         let checksums = &mut self.checksums[place * SECTOR_BLOCKS..][..SECTOR_BLOCKS];
         checksums.copy_from_slice(&sector.checksums);
     }
@@ -116,7 +125,12 @@ impl Group {
             checksums.copy_from_slice(&self.checksums[place * SECTOR_BLOCKS..][..SECTOR_BLOCKS]);
             let sector = sector_number(group, place);
             let written = self.written[place];
-            let sector = ChecksumSector { tag, generation, sector, open, written, checksums };
+            let state = match (self.exempt[place], open) {
+                (true, _) => SectorState::Exempt,
+                (false, true) => SectorState::Open,
+                (false, false) => SectorState::Clean,
+            };
+            let sector = ChecksumSector { tag, generation, sector, state, written, checksums };
             bytes.copy_from_slice(&sector.encode());
         }
         &page.bytes
@@ -126,19 +140,55 @@ impl Group {
         let (place, bit) = sector_of(block);
         match () {
             () if self.damaged.contains_key(&place) => Known::Damaged,
+            () if self.exempt[place] => Known::Exempt,
             () if self.written[place] & bit == 0 => Known::Unwritten,
             () if self.in_flight[place] & bit != 0 => Known::InFlight(self.checksums[block]),
             () => Known::Checksum(self.checksums[block]),
         }
     }
 
-    /// Whether all blocks of the span were written, none of them in flight.
-    pub(super) fn all_have_checksums(&self, span: &Span) -> bool {
-        self.damaged.is_empty()
-            && span.blocks.clone().all(|block| {
-                let (place, bit) = sector_of(block);
-                self.written[place] & !self.in_flight[place] & bit != 0
-            })
+    /// The blocks of the span that were never written.
+    pub(super) fn unwritten(&self, span: &Span) -> Vec<usize> {
+        let is_unwritten = |&block: &usize| self.known(block) == Known::Unwritten;
+        span.blocks.clone().filter(is_unwritten).collect()
+    }
+
+    /// How many of the span's blocks, from its first, have the guard that its first one has.
+    pub(super) fn guard_of(&self, span: &Span) -> (usize, Guard) {
+        let is_exempt = |place: usize| self.exempt[place] && !self.damaged.contains_key(&place);
+        let is_first = is_exempt(span.blocks.start / SECTOR_BLOCKS);
+        let mut end = span.blocks.start;
+        while end < span.blocks.end && is_exempt(end / SECTOR_BLOCKS) == is_first {
+            end = ((end / SECTOR_BLOCKS + 1) * SECTOR_BLOCKS).min(span.blocks.end);
+        }
+        let guard = if is_first { Guard::Owner } else { Guard::Layers };
+        (end - span.blocks.start, guard)
+    }
+
+    /// Gives the sectors of which all blocks are in the span another guard; nothing of them was
+    /// written. Answers whether that changes any, and whether any had blocks that were written.
+    pub(super) fn set_guard(&mut self, span: &Span, last: usize, by: Guard) -> (bool, bool) {
+        let (mut is_changed, mut had_blocks) = (false, false);
+        for place in (0..PAGE_SECTORS).filter(|&place| covers(span, place, last)) {
+            let is_exempt = by == Guard::Owner;
+            let was_damaged = self.damaged.remove(&place).is_some();
+            if self.exempt[place] == is_exempt && !was_damaged {
+                continue;
+            }
+            had_blocks |= was_damaged || self.written[place] != 0;
+            is_changed = true;
+            self.exempt[place] = is_exempt;
+            (self.written[place], self.in_flight[place]) = (0, 0);
+            self.checksums[place * SECTOR_BLOCKS..][..SECTOR_BLOCKS].fill(0);
+            self.note_stale(place);
+        }
+        (is_changed, had_blocks)
+    }
+
+    /// Whether sectors of which so many were read as open are all that can be.
+    pub(super) fn is_all(&self, open: usize) -> bool {
+        let exempt = self.exempt.iter().filter(|is_exempt| **is_exempt).count();
+        open > 0 && open + exempt == PAGE_SECTORS
     }
 
     /// The blocks that may have been in flight.
@@ -237,5 +287,5 @@ fn sector_blocks(place: usize, last: usize) -> Range<usize> {
 
 fn covers(span: &Span, place: usize, last: usize) -> bool {
     let blocks = sector_blocks(place, last);
-    span.blocks.start <= blocks.start && blocks.end <= span.blocks.end
+    !blocks.is_empty() && span.blocks.start <= blocks.start && blocks.end <= span.blocks.end
 }

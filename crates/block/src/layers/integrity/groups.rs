@@ -17,6 +17,7 @@ use parking_lot::Mutex;
 use super::IntegrityDevice;
 use super::geometry::{Span, page_offset};
 use super::group::{Group, sector_number};
+use super::guard::Handed;
 use crate::{BlockDevice, Operation, Result};
 
 /// A place for a group: empty until its page was read.
@@ -34,6 +35,8 @@ pub(super) struct Groups {
     active: Mutex<BTreeSet<u64>>,
     /// Groups whose page the next flush writes.
     dirty: Mutex<Vec<u64>>,
+    /// Groups that have another guard.
+    pub(super) handed: Handed,
     flushing: Mutex<Flushing>,
     clock: AtomicU64,
 }
@@ -201,11 +204,14 @@ impl<D: BlockDevice> IntegrityDevice<D> {
 
     fn flush_with(&self, flushing: &mut Flushing) -> Result<()> {
         flushing.count += 1;
+        let handed = self.groups.handed.last();
         let flushed = self
             .write_pages(flushing)
             .and_then(|()| self.clean_quiet(flushing))
             .and_then(|()| self.below.flush());
-        if flushed.is_err() {
+        if flushed.is_ok() {
+            self.groups.handed.flushed(handed);
+        } else {
             // What is on the device is not known any more.
             flushing.has_failed = true;
             for number in self.groups.active() {

@@ -3,7 +3,7 @@
 use std::io::IoSlice;
 
 use format::PAGE_BYTES;
-use format::integrity::{ChecksumSector, PAGE_SECTORS, SECTOR_BYTES};
+use format::integrity::{ChecksumSector, PAGE_SECTORS, SECTOR_BYTES, SectorState};
 
 use super::IntegrityDevice;
 use super::geometry::page_offset;
@@ -23,7 +23,7 @@ impl<D: BlockDevice> IntegrityDevice<D> {
             match self.load_sector(sector_number(number, place), offset, &copies)? {
                 Loaded::Empty => {}
                 Loaded::Sector(sector) => {
-                    open += usize::from(sector.open);
+                    open += usize::from(sector.state == SectorState::Open);
                     group.take_sector(place, &sector);
                 }
                 Loaded::Damaged(bytes) => group.take_damage(place, bytes),
@@ -31,7 +31,7 @@ impl<D: BlockDevice> IntegrityDevice<D> {
         }
         if open > 0 {
             // A page that was torn while it was marked is open in part: the next write marks it.
-            group.open = open == PAGE_SECTORS;
+            group.open = group.is_all(open);
             group.dirty = true;
             self.groups.note_active(number);
             self.settle(number, &mut group);
@@ -79,7 +79,7 @@ impl<D: BlockDevice> IntegrityDevice<D> {
             return self.load_again(number, offset, copies[0]);
         };
         if copies.iter().any(|copy| *copy != good) {
-            if newest.as_ref().is_some_and(|sector| sector.open) {
+            if newest.as_ref().is_some_and(|sector| sector.state == SectorState::Open) {
                 // A crash left it so.
                 self.below.write_durable(offset, &[IoSlice::new(good)])?;
             } else {

@@ -41,7 +41,7 @@ impl<D: BlockDevice> IntegrityDevice<D> {
         let _held = self.ranges.hold(number..number + 1);
         let mut bytes = [0; BLOCK_BYTES];
         let outcome = match self.with_group(group, |g| Ok(g.known(block)))? {
-            Known::Unwritten => return Ok(()),
+            Known::Unwritten | Known::Exempt => return Ok(()),
             Known::Checksum(stored) if self.all_copies_match(group, block, stored) => {
                 scrubbed.blocks += 1;
                 return Ok(());

@@ -81,6 +81,7 @@ impl<D: BlockDevice> IntegrityDevice<D> {
                 buffer.fill(0);
                 Ok(())
             }
+            Known::Exempt => self.below.read_at(block_offset(group, block), buffer),
             Known::Damaged => {
                 let text = "the sector of its checksum is damaged".to_owned();
                 Err(self.corrupt(Operation::Read, group, block, text))

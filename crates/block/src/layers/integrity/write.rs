@@ -1,6 +1,6 @@
 //! Writes and discards: whole blocks of a group at a time, with the rest of the first and the last.
 //!
-//! Invariant: who writes holds the range of all blocks that the request touches.
+//! Invariant: who writes or discards blocks of a group that the layer guards holds their range.
 
 use std::io::IoSlice;
 
@@ -11,7 +11,7 @@ use super::IntegrityDevice;
 use super::geometry::{BLOCK, Span, block_number, blocks_of, spans};
 use super::group::Known;
 use crate::slices::cut;
-use crate::{BlockDevice, Operation, Result};
+use crate::{BlockDevice, Guard, Operation, Result};
 
 impl<D: BlockDevice> IntegrityDevice<D> {
     pub(super) fn write(&self, offset: u64, slices: &[IoSlice<'_>], durable: bool) -> Result<()> {
@@ -20,18 +20,31 @@ impl<D: BlockDevice> IntegrityDevice<D> {
         if length == 0 {
             return Ok(());
         }
-        let blocks = blocks_of(offset, length);
-        let _held = self.ranges.hold(blocks.clone());
-        for span in spans(blocks) {
-            let part = span.bytes(offset, length);
-            let within = (part.start - offset) as usize..(part.end - offset) as usize;
-            self.write_span(&span, part.start, &cut(slices, within), durable)?;
+        for span in spans(blocks_of(offset, length)) {
+            self.by_guard(span, |span, by| {
+                let part = span.bytes(offset, length);
+                let within = (part.start - offset) as usize..(part.end - offset) as usize;
+                let cut_out;
+                let slices = if within.len() as u64 == length {
+                    slices
+                } else {
+                    cut_out = cut(slices, within);
+                    &cut_out[..]
+                };
+                match by {
+                    Guard::Owner => self.write_exempt(span, part.start, slices, durable),
+                    Guard::Layers => {
+                        let _held = self.ranges.hold(span.numbers());
+                        self.write_span(span, part.start, slices, durable)
+                    }
+                }
+            })?;
         }
         Ok(())
     }
 
     /// Writes `slices` at `offset`, which lies in blocks of one group whose range is held.
-    fn write_span(
+    pub(super) fn write_span(
         &self,
         span: &Span,
         offset: u64,
@@ -60,11 +73,10 @@ impl<D: BlockDevice> IntegrityDevice<D> {
             }
         })?;
         written?;
-        let number = |block: usize| block_number(span.group, block);
         if edges.tail.is_empty() {
-            self.last.forget(number(span.blocks.start)..number(span.blocks.end));
+            self.last.forget(span.numbers());
         } else {
-            self.last.keep(number(span.blocks.start), number(span.blocks.end - 1), &whole);
+            self.last.keep(span.numbers().start, span.numbers().end - 1, &whole);
         }
         // What the page calls never written reads as zeros, also after the program was killed and
         // the data is with the operating system: so that has to have the page as well.
@@ -106,16 +118,18 @@ impl<D: BlockDevice> IntegrityDevice<D> {
         }
     }
 
-    /// Forgets blocks of one group, whose range is held.
-    pub(super) fn discard_span(&self, span: &Span) -> Result<()> {
+    /// Forgets blocks that one guards.
+    pub(super) fn discard_part(&self, span: &Span, by: Guard) -> Result<()> {
         let last = self.blocks_in(span.group);
         let discard = || self.below.discard(span.offset(), span.length() as u64);
+        if by == Guard::Owner {
+            return discard();
+        }
+        let _held = self.ranges.hold(span.numbers());
         if !self.with_group(span.group, |group| Ok(group.any_written(span)))? {
             return discard();
         }
-        self.last.forget(
-            block_number(span.group, span.blocks.start)..block_number(span.group, span.blocks.end),
-        );
+        self.last.forget(span.numbers());
         self.begin(span)?;
         let discarded = discard();
         self.end(span, |group| {

@@ -1,5 +1,5 @@
 //! How fast traces are counted and replayed, on one core:
-//! `cargo run --release -p hindsight-replay --example rates -- [REQUESTS [ARCHITECTURE]]`.
+//! `cargo run --release -p hindsight-replay --example replay_rates -- [REQUESTS [ARCHITECTURE]]`.
 
 use std::io::Cursor;
 use std::time::Instant;

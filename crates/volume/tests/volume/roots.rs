@@ -1,0 +1,103 @@
+//! Which of the catalogue's two roots is the newer one: a flag says so, and no checksum covers it.
+
+use std::io::IoSlice;
+use std::sync::Arc;
+
+use env::Media;
+use hindsight_volume::{Architecture, ErrorKind, Granularity, Pool, Volume};
+use sim::SimMedia;
+use units::Moment;
+
+use crate::base::Rig;
+use crate::hook::make;
+use crate::scrub::{Pair, beginnings};
+
+/// How the catalogue's first page begins.
+const MAGIC: &[u8] = b"redb\x1a\x0a\xa9\x0d\x0a";
+/// The byte of flags in it, of which the lowest bit is the one.
+const FLAGS: u64 = 9;
+/// Where the roots begin, and in each the number of its commit and its checksum.
+const ROOTS: [u64; 2] = [64, 64 + 128];
+const COMMIT: u64 = 104;
+const CHECKSUM: u64 = 112;
+const PAGE_BYTES: usize = 4096;
+
+fn first_page(media: &Arc<SimMedia>) -> u64 {
+    let found = beginnings(media, MAGIC);
+    assert_eq!(found.len(), 1, "there is one catalogue");
+    found[0]
+}
+
+fn mark(volume: &Arc<Volume>, number: usize) {
+    volume.create_mark(&format!("m{number}"), &Moment::Latest, false).expect("marked");
+}
+
+fn marks(pool: &Pool) -> usize {
+    pool.volume("v").expect("there").marks().expect("told").len()
+}
+
+#[test]
+fn a_flag_that_names_the_older_root_is_put_right() {
+    let rig = Rig::new();
+    let volume = rig.make("v", Architecture::Logging, Granularity::EveryWrite);
+    for number in 0..4 {
+        mark(&volume, number);
+        let stopped = rig.fork();
+        let at = first_page(&stopped.media);
+        stopped.media.rot(at + FLAGS, 0);
+        let pool = stopped.try_open().expect("the newer one is there");
+        assert_eq!(marks(&pool), number + 1, "none is forgotten");
+    }
+}
+
+#[test]
+fn a_root_that_is_older_than_the_last_commit_is_refused() {
+    let rig = Rig::new();
+    let volume = rig.make("v", Architecture::Logging, Granularity::EveryWrite);
+    for (damaged, told) in [(COMMIT, "older than the last commit"), (CHECKSUM, "is corrupted")] {
+        mark(&volume, damaged as usize);
+        let stopped = rig.fork();
+        let at = first_page(&stopped.media);
+        let mut flags = [0];
+        stopped.media.read_at(at + FLAGS, &mut flags).expect("read");
+        stopped.media.rot(at + FLAGS, 0);
+        stopped.media.rot(at + ROOTS[usize::from(flags[0] & 1)] + damaged, 5);
+        let error = stopped.try_open().map(drop).expect_err("the newer one is gone");
+        assert_eq!(error.kind, ErrorKind::Corrupt, "{error}");
+        assert!(error.to_string().contains(told), "{error}");
+    }
+}
+
+#[test]
+fn of_a_mirror_it_is_had_from_the_other_side_or_put_right() {
+    let pair = Pair::new("mirror(a, b)");
+    let pool = pair.open();
+    let volume = make(&pool, Granularity::EveryWrite, 1 << 60);
+    for number in 0..4 {
+        mark(&volume, number);
+        for sides in [&[0][..], &[1], &[0, 1]] {
+            let stopped = pair.fork();
+            let at = first_page(&stopped.media[0]);
+            sides.iter().for_each(|side: &usize| stopped.media[*side].rot(at + FLAGS, 0));
+            assert_eq!(marks(&stopped.open()), number + 1, "sides {sides:?}");
+        }
+    }
+}
+
+#[test]
+fn a_side_that_lost_the_last_write_of_the_first_page_is_not_the_one_that_counts() {
+    let pair = Pair::new("mirror(a, b)");
+    let pool = pair.open();
+    let volume = make(&pool, Granularity::EveryWrite, 1 << 60);
+    let at = first_page(&pair.media[0]);
+    for number in 0..4 {
+        let mut before = vec![0; PAGE_BYTES];
+        pair.media[0].read_at(at, &mut before).expect("read");
+        mark(&volume, number);
+        for side in [0, 1] {
+            let stopped = pair.fork();
+            stopped.media[side].write_at(at, &[IoSlice::new(&before)]).expect("written");
+            assert_eq!(marks(&stopped.open()), number + 1, "side {side}");
+        }
+    }
+}

@@ -1,0 +1,168 @@
+//! How fast a member that took another's place gets what that had when nobody else wants the
+//! devices, against reading the file from its beginning to its end; and what clients have of it.
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use serde_json::Value;
+
+use super::Options;
+use super::alone::{forget_pages, read_file, seconds_between};
+use super::fio::Outcome;
+use super::patterns::{Pattern, RANDOM_READ, RANDOM_WRITE};
+use super::report::Report;
+use super::servers::Hindsight;
+use super::throughput::{in_turns, measure};
+
+/// The stacks, and how many of the members hold data.
+const STACKS: [(&str, &str, u64); 2] =
+    [("mirror", "mirror(a.img, b.img)", 1), ("parity", "parity(a.img, b.img, c.img)", 2)];
+/// How often it is looked whether a rebuild has ended.
+const LOOK: Duration = Duration::from_millis(20);
+/// Longest time that one may take.
+const SECONDS_MAX: u64 = 3600;
+
+/// A rebuild of a pool that nobody uses, and rebuilds beside clients.
+pub fn alone_and_beside(options: &Options) -> Result<Report> {
+    let goal = "alone at least 0.70 of the device; beside clients they keep at least 0.95";
+    let mut report = Report::new("Rebuilds", goal, "MB/s; beside clients requests/s")
+        .with_ratio("rebuild", &["file"], "what the new member got / reading one, round by round")
+        .with_ratio("beside", &["quiet"], "clients beside a rebuild / without, round by round");
+    report.note(
+        "A pool on a mirror of two, and one on a parity of three; filled once. Alone: the last \
+         member is replaced by a file that is not there yet; nothing of the others is in the page \
+         cache before. Its time is from `member-replaced` to `member-in` in the audit log, its \
+         bytes are those that were written to it. Beside: whenever a rebuild ends the next is \
+         begun. All members are files on one disk, which is read and written at the same time.",
+    );
+    for (name, stack, data_members) in STACKS {
+        let hindsight = Hindsight::start_on(options, &format!("rebuilt-{name}"), stack)?;
+        hindsight.make_volume("bench", options.size_bytes, "every-write")?;
+        hindsight.settle()?;
+        let mut replacements = Replacements { hindsight: &hindsight, made: 0 };
+        in_turns(options.rounds, &["file", "rebuild"], |round, what| {
+            forget_pages()?;
+            let rate = match *what {
+                "file" => {
+                    let bytes = hindsight.used_bytes()? / data_members;
+                    read_file(&hindsight.file("a.img"), bytes)?
+                }
+                _ => replacements.rebuild()?,
+            };
+            report.add(&format!("{name}: alone"), what, round, rate, None);
+            Ok(())
+        })?;
+        let mut rebuilds = 0;
+        for pattern in [&RANDOM_READ, &RANDOM_WRITE] {
+            let case = format!("{name}: {}", pattern.name);
+            in_turns(options.rounds, &["quiet", "beside"], |round, what| {
+                let found = match *what {
+                    "quiet" => measure(options, &hindsight.server.uri("bench"), pattern)?,
+                    _ => {
+                        let before = replacements.made;
+                        let found = replacements.measure_beside(options, pattern)?;
+                        rebuilds += replacements.made - before;
+                        found
+                    }
+                };
+                report.add(&case, what, round, found.iops, Some(found.p99_us));
+                Ok(())
+            })?;
+        }
+        let turns = 2 * options.rounds;
+        report.note(format!("{name}: {rebuilds} rebuilds in the {turns} turns beside clients."));
+    }
+    Ok(report)
+}
+
+/// Members that take the last one's place, one after the other.
+struct Replacements<'a> {
+    hindsight: &'a Hindsight,
+    made: u64,
+}
+
+impl Replacements<'_> {
+    /// Puts a file that is not there yet in the place of the last member.
+    fn begin(&mut self) -> Result<()> {
+        let old = self.last()?;
+        let old = old["path"].as_str().context("the path of a member")?;
+        let new = self.hindsight.file(&format!("new-{}.img", self.made));
+        let new = new.to_str().context("the directory's name is no text")?;
+        self.hindsight.tell(&["pool", "replace", old, new])?;
+        self.made += 1;
+        // Its place was taken; what it held is in the way.
+        std::fs::remove_file(PathBuf::from(old)).context("the file of a member that was replaced")
+    }
+
+    /// The member that is replaced.
+    fn last(&self) -> Result<Value> {
+        let status = self.hindsight.http().call("GET", "/api/v1/pool", None)?.json()?;
+        let members = status["members"].as_array().context("the members")?;
+        members.last().cloned().context("a last member")
+    }
+
+    fn is_in(&self) -> Result<bool> {
+        Ok(self.last()?["state"] == "in")
+    }
+
+    fn wait(&self) -> Result<()> {
+        let began = Instant::now();
+        while !self.is_in()? {
+            ensure!(began.elapsed().as_secs() < SECONDS_MAX, "the rebuild does not end");
+            std::thread::sleep(LOOK);
+        }
+        Ok(())
+    }
+
+    /// One rebuild that nobody disturbs; MB a second.
+    fn rebuild(&mut self) -> Result<f64> {
+        let known = self.audit("0")?;
+        let known = known.last().map_or(0, |record| record["number"].as_u64().unwrap_or(0));
+        let before = self.written_bytes()?;
+        self.begin()?;
+        self.wait()?;
+        let records = self.audit(&known.to_string())?;
+        let time = |action: &str| {
+            let record = records.iter().find(|record| record["action"] == action);
+            record.map(|record| record["time"].clone()).with_context(|| format!("no {action}"))
+        };
+        let seconds = seconds_between(&time("member-replaced")?, &time("member-in")?)?;
+        let written = self.written_bytes()? - before;
+        Ok(written as f64 / 1e6 / seconds)
+    }
+
+    /// What was written to those that were the last member; it is counted on.
+    fn written_bytes(&self) -> Result<u64> {
+        self.last()?["written_bytes"].as_u64().context("what was written")
+    }
+
+    fn audit(&self, after: &str) -> Result<Vec<Value>> {
+        let records = self.hindsight.ask(&["pool", "audit", "--after", after])?;
+        records.as_array().cloned().context("the audit log")
+    }
+
+    /// What a client gets while there is always a rebuild.
+    fn measure_beside(&mut self, options: &Options, pattern: &Pattern) -> Result<Outcome> {
+        let uri = self.hindsight.server.uri("bench");
+        self.begin()?;
+        let is_over = AtomicBool::new(false);
+        let found = std::thread::scope(|scope| {
+            let client = scope.spawn(|| {
+                let found = measure(options, &uri, pattern);
+                is_over.store(true, Ordering::Release);
+                found
+            });
+            while !is_over.load(Ordering::Acquire) {
+                if self.is_in()? {
+                    self.begin()?;
+                }
+                std::thread::sleep(LOOK);
+            }
+            client.join().expect("it does not panic")
+        })?;
+        self.wait()?;
+        Ok(found)
+    }
+}
