@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use format::FormatErrorKind;
-use format::batch::{BATCH_ALIGNMENT, Batch, peek_header_bytes};
+use format::batch::{BATCH_ALIGNMENT, Batch, MAGIC, peek_header_bytes};
 use format::segment::{SEGMENT_HEADER_BYTES, SegmentHeader};
 
 use crate::Result;
@@ -57,6 +57,11 @@ impl Window<'_> {
     /// The header of the segment's batch at an offset, if there is one.
     fn header(&mut self, segment: &SegmentHeader, offset: usize) -> Result<Option<&[u8]>> {
         let fixed = self.get(offset, format::batch::BATCH_HEADER_FIXED_BYTES)?;
+        // A scan asks every 64 bytes, and hardly ever is there one: an error would put that into
+        // words each time.
+        if !fixed.starts_with(&MAGIC.to_le_bytes()) {
+            return Ok(None);
+        }
         let Ok(length) = peek_header_bytes(fixed) else { return Ok(None) };
         let zone_bytes = usize::try_from(self.store.zone_bytes).expect("zones are at most 32 MiB");
         let bytes = self.get(offset, length as usize)?;
