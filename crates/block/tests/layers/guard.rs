@@ -436,8 +436,8 @@ fn a_part_of_a_block_that_is_wrong_on_one_side_is_healed_and_puts_nobody_out() {
     let (media, _, mirror) = mirror_of_checked(30);
     write(&mirror, 0, &[1; 8 * 4096]);
     let is_right = |bytes: &[u8]| bytes == [1; 600];
-    for side in 0..2 {
-        media[side].rot(place(2) + 100, 0);
+    for (side, media) in media.iter().enumerate() {
+        media.rot(place(2) + 100, 0);
         let mut buffer = [0; 600];
         let outcome = mirror.heal(2 * BLOCK + 50, &mut buffer, &is_right).unwrap();
         assert_eq!(outcome, Outcome::Recovered, "side {side}");
