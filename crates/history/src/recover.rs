@@ -97,9 +97,10 @@ struct Op {
 
 struct Found {
     segment: u64,
-    /// Where the batch is on the device, and its bytes.
+    /// Where the batch is on the device, its bytes, and those of its header.
     at: u64,
     bytes: u32,
+    header_bytes: u32,
     /// The first and the last seq of the batch.
     seqs: (Seq, Seq),
     timeline: u64,
@@ -191,6 +192,7 @@ impl Tail {
                 segment: batch.header.segment,
                 at: base + u64::from(batch.header.offset),
                 bytes: batch.total_bytes(),
+                header_bytes: batch.header_bytes,
                 seqs: (first, last),
                 timeline: batch.header.timeline,
                 time: batch.header.time,
@@ -298,12 +300,38 @@ fn write_again(
     last: Seq,
 ) -> Result<()> {
     let mut segments = BTreeSet::new();
-    for batch in found.batches.iter().filter(|b| b.seqs.1 > durable && b.seqs.0 <= last) {
+    for (index, batch) in found.batches.iter().enumerate() {
+        if batch.seqs.1 <= durable || batch.seqs.0 > last {
+            continue;
+        }
+        agree_about(store, batch, found.ops.iter().filter(|op| op.batch == index))?;
         copy_in_place(store, batch.at, u64::from(batch.bytes))?;
         segments.insert(batch.segment);
     }
     for header in tail.iter().filter(|h| segments.contains(&h.segment)) {
         copy_in_place(store, store.zone_offset(header.zone), SEGMENT_HEADER_BYTES as u64)?;
+    }
+    Ok(())
+}
+
+/// Makes all copies of a batch right, where one is: what is written again is written to all of them,
+/// whichever was read.
+fn agree_about<'o>(store: &Store, batch: &Found, ops: impl Iterator<Item = &'o Op>) -> Result<()> {
+    if store.device.copies(batch.at, u64::from(batch.bytes)) == 1 {
+        return Ok(());
+    }
+    let is_its = |bytes: &[u8]| {
+        Batch::decode(bytes).is_ok_and(|found| {
+            (found.header.segment, found.header.base_seq) == (batch.segment, batch.seqs.0)
+        })
+    };
+    store.agree(batch.at, batch.header_bytes as usize, &is_its);
+    for op in ops.filter(|op| op.kind == DescriptorKind::Data) {
+        let base = store.locate(op.location)?.0;
+        for (i, &crc) in op.crcs.iter().enumerate() {
+            let right = |bytes: &[u8]| block_crc(bytes) == crc;
+            store.agree(base + i as u64 * BLOCK_BYTES, BLOCK_BYTES as usize, &right);
+        }
     }
     Ok(())
 }

@@ -242,7 +242,7 @@ impl MirrorDevice {
                 continue;
             }
             if self.standing(failed) == Standing::In {
-                self.write_over(failed, offset, buffer)?;
+                self.write_what_fails(failed, offset, buffer)?;
             }
             if failure.kind == DeviceErrorKind::Corrupt {
                 self.ledger.count(Outcome::Recovered);
@@ -252,8 +252,25 @@ impl MirrorDevice {
         Err(failure)
     }
 
-    /// Writes right bytes over what a side has, or puts it out. The caller holds the gate of blocks
-    /// that the range touches.
+    /// Writes what another side said over the blocks that a side still cannot give, and over no
+    /// others: what is wrong of them on the other one, their owner knows alone.
+    fn write_what_fails(&self, number: usize, offset: u64, bytes: &[u8]) -> Result<()> {
+        let mut there = [0; BLOCK_BYTES as usize];
+        let mut done = 0;
+        while done < bytes.len() {
+            let at = offset + done as u64;
+            let count = (BLOCK_BYTES - at % BLOCK_BYTES).min((bytes.len() - done) as u64) as usize;
+            if self.sides[number].device.read_at(at, &mut there[..count]).is_err() {
+                self.write_over(number, at, &bytes[done..done + count])?;
+            }
+            done += count;
+        }
+        Ok(())
+    }
+
+    /// Writes right bytes over what a side has; one that cannot be written is put out, but for lost
+    /// checksums, which take no other block along. The caller holds the gate of blocks that the
+    /// range touches.
     fn write_over(&self, number: usize, offset: u64, bytes: &[u8]) -> Result<()> {
         let side = &self.sides[number];
         let mut written = side.device.write_durable(offset, &[IoSlice::new(bytes)]);
@@ -272,8 +289,10 @@ impl MirrorDevice {
             }
         }
         match written {
-            Err(error) => self.keeper.put_out(&side.members, &error),
-            Ok(()) => Ok(()),
+            Err(error) if error.kind != DeviceErrorKind::Corrupt => {
+                self.keeper.put_out(&side.members, &error)
+            }
+            Ok(()) | Err(_) => Ok(()),
         }
     }
 

@@ -352,7 +352,8 @@ impl redb::StorageBackend for CatalogueMedia {
         };
         let mut pages = offset / BLOCK_BYTES..(offset + out.len() as u64).div_ceil(BLOCK_BYTES);
         let is_known = pages.all(|page| self.sums.lock().known(page).is_some());
-        if !is_known || !offset.is_multiple_of(BLOCK_BYTES) {
+        let ends = [offset, out.len() as u64];
+        if !is_known || ends.iter().any(|end| !end.is_multiple_of(BLOCK_BYTES)) {
             return Err(wrong);
         }
         self.wrong_pages.fetch_add(1, Ordering::Relaxed);

@@ -41,6 +41,8 @@ pub(super) struct Group {
     generation: Option<u32>,
     /// Whether the device says durably that blocks may be in flight.
     pub open: bool,
+    /// Whether a page was written, and failed, that no later one was written durably after.
+    pub unsure: bool,
     /// Whether the page in memory says something else than the one that was written last.
     pub dirty: bool,
     /// Writes under way.
@@ -76,6 +78,7 @@ impl Group {
             damaged: BTreeMap::new(),
             generation: None,
             open: false,
+            unsure: false,
             dirty: false,
             writers: 0,
             listed: false,
@@ -169,7 +172,10 @@ impl Group {
     /// written. Answers whether that changes any, and whether any had blocks that were written.
     pub(super) fn set_guard(&mut self, span: &Span, last: usize, by: Guard) -> (bool, bool) {
         let (mut is_changed, mut had_blocks) = (false, false);
-        for place in (0..PAGE_SECTORS).filter(|&place| covers(span, place, last)) {
+        // One of fewer blocks stays: it gets more when the device becomes longer.
+        let is_whole = |place: usize| sector_blocks(place, last).len() == SECTOR_BLOCKS;
+        let covered = |&place: &usize| covers(span, place, last) && is_whole(place);
+        for place in (0..PAGE_SECTORS).filter(covered) {
             let is_exempt = by == Guard::Owner;
             let was_damaged = self.damaged.remove(&place).is_some();
             if self.exempt[place] == is_exempt && !was_damaged {

@@ -150,12 +150,12 @@ impl<D: BlockDevice> IntegrityDevice<D> {
             self.clean_some(self.options.open_max / 2)?;
         }
         self.with_group(span.group, |group| {
-            if !group.open {
+            if !group.open || group.unsure {
                 self.groups.active.lock().insert(span.group);
                 let page = group.encode(self.header.tag(), span.group, true);
                 let slices = [IoSlice::new(page)];
                 self.below.write_durable(page_offset(span.group), &slices)?;
-                group.open = true;
+                (group.open, group.unsure) = (true, false);
             }
             group.writers += 1;
             Ok(())
@@ -176,6 +176,7 @@ impl<D: BlockDevice> IntegrityDevice<D> {
     pub(super) fn write_page_durably(&self, number: u64, group: &mut Group) -> Result<()> {
         let page = group.encode(self.header.tag(), number, group.open);
         self.below.write_durable(page_offset(number), &[IoSlice::new(page)])?;
+        group.unsure = false;
         // One that is open is to be written at a flush all the same, to be marked clean later.
         group.dirty &= group.open;
         Ok(())

@@ -89,12 +89,12 @@ impl<D: BlockDevice> IntegrityDevice<D> {
         let last = self.blocks_in(span.group);
         self.with_group(span.group, |group| {
             let (is_changed, had_blocks) = group.set_guard(span, last, by);
-            if !is_changed {
+            if !is_changed && !group.unsure {
                 return Ok(());
             }
             // A page that is of before may only meet data of before: checksums that do not match
             // would be errors, where nothing that was written is only zeros.
-            let written = if had_blocks || by == Guard::Layers {
+            let written = if had_blocks || by == Guard::Layers || group.unsure {
                 self.write_page_durably(span.group, group)
             } else {
                 let handed = self.hand_over(span.group, group);
@@ -102,8 +102,9 @@ impl<D: BlockDevice> IntegrityDevice<D> {
                 handed
             };
             if written.is_err() {
-                // Whatever the page says, the next write here writes it first.
+                // Whatever the page says, the next guard and the next write here write it first.
                 group.set_guard(span, last, Guard::Layers);
+                group.unsure = true;
             }
             written
         })
