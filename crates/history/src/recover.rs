@@ -314,7 +314,7 @@ fn write_again(
     Ok(())
 }
 
-/// Makes all copies of a batch right, where one is: what is written again is written to all of them,
+/// Makes all copies of a batch right, where one is: what is written again goes to all of them,
 /// whichever was read.
 fn agree_about<'o>(store: &Store, batch: &Found, ops: impl Iterator<Item = &'o Op>) -> Result<()> {
     if store.device.copies(batch.at, u64::from(batch.bytes)) == 1 {
