@@ -340,13 +340,17 @@ fn a_read_that_fails_is_answered_and_healed_by_the_other_side() {
     let array = rig.open();
     write(&array, 0, &[9; 8192]);
     array.flush().expect("a flush");
-    rig.media[0].fail(Failure::once(Op::Read));
+    // The first block cannot be read, by itself neither; the second can.
+    let range = Some(AREA_BYTES..AREA_BYTES + 4096);
+    rig.media[0].fail(Failure { op: Op::Read, range, after: 0, times: Some(2) });
     rig.media[0].rot(AREA_BYTES + 5, 1);
+    rig.media[0].rot(AREA_BYTES + 4096 + 5, 1);
     assert_eq!(read(&array, 0, 8192), [9; 8192]);
     assert_eq!(standings(&array), [Standing::In; 2]);
-    assert_eq!(copy(&array, 0, 0, 8192), [9; 8192], "it was written again");
+    assert_eq!(copy(&array, 0, 0, 4096), [9; 4096], "it was written again");
+    assert_ne!(copy(&array, 0, 4096, 4096), [9; 4096], "its owner knows what is right there");
     assert!(array.take_events().iter().any(|event| event.what == "read-healed"));
-    assert_eq!(array.members()[0].errors, 1);
+    assert_eq!(array.members()[0].errors, 2);
 }
 
 #[test]

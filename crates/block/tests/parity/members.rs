@@ -1,5 +1,6 @@
 //! Members that fail, rot, come back, are replaced.
 
+use std::io::IoSlice;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -287,6 +288,13 @@ fn whole_stripes_go_to_their_places_at_once_and_parts_through_the_journal() {
     }
 }
 
+/// Only a blank device may take a place: its area is zeros, the rest anything.
+fn wipe(media: &SimMedia) {
+    let zeros = vec![0; AREA_BYTES as usize];
+    env::Media::write_at(media, 0, &[IoSlice::new(&zeros)]).expect("wiped");
+    env::Media::sync(media).expect("durable");
+}
+
 #[test]
 fn a_new_device_takes_the_place_of_a_member_and_gets_everything() {
     let mut rig = Rig::new(FOUR, DATA_BYTES, 6);
@@ -297,6 +305,7 @@ fn a_new_device_takes_the_place_of_a_member_and_gets_everything() {
     write(&array, 0, &expected);
     array.flush().expect("a flush");
     let fresh = Arc::new(SimMedia::filled(AREA_BYTES + DATA_BYTES, 77, 0x11));
+    wipe(&fresh);
     let device = Arc::new(MediaDevice::new(Arc::<SimMedia>::clone(&fresh)));
     let candidate = Candidate { path: "new".to_owned(), device: Some(device) };
     array.replace(1, candidate, 71).expect("replaced");
@@ -376,6 +385,7 @@ fn what_a_device_has_of_another_part_is_not_taken() {
     assert!(!are_clear(&used), "there are entries");
     cells.clone().for_each(|n| write(&array, n * 32_768, &expected[..4096]));
     array.flush().expect("a flush");
+    wipe(&used);
     let device = Arc::new(MediaDevice::new(Arc::<SimMedia>::clone(&used)));
     let candidate = Candidate { path: "used".to_owned(), device: Some(device) };
     array.replace(5, candidate, 71).expect("replaced");
