@@ -17,6 +17,7 @@ use env::Files;
 use history::{SegmentSource, Spare, Store, Timeline};
 use parking_lot::{Mutex, MutexGuard, RwLock};
 
+use crate::beside::Beside;
 use crate::catalogue::{
     Catalogue, CatalogueMedia, Commit, GroupRecord, Numbers, SourceRecord, TimelineRecord,
 };
@@ -91,6 +92,7 @@ pub struct Core {
     /// What keeps scrubs and rebuilds to their limits.
     pub scrub_rate: Meter,
     pub rebuild_rate: Meter,
+    pub rebuild_pace: Mutex<Beside>,
     /// Segments that writers took since the pool was opened.
     pub segments_taken: AtomicU64,
     /// When what was healed was written down last, on the monotonic clock.

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use env::{Clock, Entropy};
 
 mod base;
+mod beside;
 mod beyond;
 mod cache;
 mod caches;

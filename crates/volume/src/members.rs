@@ -2,6 +2,7 @@
 //! and what happens to them written down.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use block::{
     Added, Array, ArrayError, BlockDevice, Candidate, Identities, Materials, MemberStatus,
@@ -9,9 +10,11 @@ use block::{
 };
 use env::Files;
 
+use crate::beside::Turn;
 use crate::core::Core;
 use crate::pool::{reserve_of, zones_within};
 use crate::types::{SettlePhase, Settling};
+use crate::volume::Volume;
 use crate::{Error, ErrorKind, Machine, Pool, PoolOptions, Result};
 
 impl Pool {
@@ -243,17 +246,42 @@ impl Core {
         // Who takes a place is brought up to date like who comes back.
         let taken = array.use_spare().map_err(of_array);
         let now_ns = self.machine.clock.monotonic_ns();
-        let stepped = match self.rebuild_rate.wait_ns(now_ns) {
-            0 => {
-                let before = array.resynced_bytes();
-                let stepped = array.step();
-                self.rebuild_rate.note(now_ns, array.resynced_bytes() - before);
-                stepped
-            }
+        let turn = self.rebuild_pace.lock().turn(now_ns, self.requests());
+        let stepped = match (self.rebuild_rate.wait_ns(now_ns), turn) {
+            (0, Turn::Alone | Turn::Beside) => self.bring_up(array, turn, now_ns),
             _ => Ok(false),
         };
         self.note_members()?;
         Ok(taken? | stepped?)
+    }
+}
+
+impl Core {
+    /// Brings members up to date for a turn; true when there is more to be done.
+    fn bring_up(&self, array: &Array, turn: Turn, began_ns: u64) -> block::Result<bool> {
+        loop {
+            let before = array.resynced_bytes();
+            let stepped = array.step();
+            let now_ns = self.machine.clock.monotonic_ns();
+            self.rebuild_rate.note(began_ns, array.resynced_bytes() - before);
+            let is_over = self.rebuild_pace.lock().is_over(turn, began_ns, now_ns);
+            let is_limited = self.rebuild_rate.wait_ns(now_ns) > 0;
+            if is_over || is_limited || !matches!(stepped, Ok(true)) {
+                return stepped;
+            }
+        }
+    }
+
+    /// Requests of clients since the pool was opened: where it rises there are some.
+    pub fn requests(&self) -> u64 {
+        let count = |volume: &Arc<Volume>| {
+            let tally = &volume.tally;
+            [&tally.reads, &tally.writes, &tally.flushes]
+                .map(|count| count.load(Ordering::Relaxed))
+                .iter()
+                .sum::<u64>()
+        };
+        self.volumes.read().values().map(count).sum()
     }
 }
 

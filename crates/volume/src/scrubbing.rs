@@ -176,14 +176,7 @@ impl Pool {
     /// Requests of clients since the pool was opened: where it rises there are some.
     #[must_use]
     pub fn requests(&self) -> u64 {
-        let count = |volume: &std::sync::Arc<crate::Volume>| {
-            let tally = &volume.tally;
-            [&tally.reads, &tally.writes, &tally.flushes]
-                .map(|count| count.load(Ordering::Relaxed))
-                .iter()
-                .sum::<u64>()
-        };
-        self.volumes().iter().map(count).sum()
+        self.core.requests()
     }
 
     /// Whether one is under way or due, and can be.
