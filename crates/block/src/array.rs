@@ -23,12 +23,14 @@ use parking_lot::{Mutex, RwLock, RwLockReadGuard};
 use crate::heal::{Ledger, Outcome, Right};
 use crate::layers::{Keeper, Standing};
 use crate::stack::Stack;
-use crate::{BlockDevice, DeviceError, Guard, Result, Resync};
+use crate::{BlockDevice, DeviceError, Guard, Result, Resync, Together};
 
 mod add;
 mod book;
+mod bring;
 mod build;
 mod grow;
+mod kept;
 mod loose;
 mod member;
 mod opening;
@@ -51,11 +53,6 @@ use spares::Spare;
 pub use spares::SpareStatus;
 use top::Top;
 
-/// Bytes brought up to date in one step.
-const STEP_BYTES: u64 = 1 << 20;
-/// Bytes brought up to date between two flushes, at least a region: a flush takes as long as
-/// bringing up some of them.
-const FLUSHED_BYTES: u64 = 64 << 20;
 /// Bytes whose parity is computed in one go when their regions are closed.
 const TIDY_BYTES: u64 = 256 << 20;
 /// Events kept for whoever asks; older ones are dropped.
@@ -110,6 +107,8 @@ pub struct Array {
     unsettled: Mutex<Vec<usize>>,
     /// The right to bring up to date.
     work: Mutex<()>,
+    /// How it is flushed and gone on with at the same time.
+    together: Arc<dyn Together>,
     /// The right to make new members ready.
     growing: Mutex<()>,
     /// The right to settle parity and take marks off: who does knows of what is being settled.
@@ -478,91 +477,6 @@ impl Array {
             closed += 1;
         }
         if closed > 0 { shared.write_regions(&mut book) } else { Ok(()) }
-    }
-
-    /// Brings some of what members missed up to date; false when there is nothing to do.
-    ///
-    /// # Errors
-    /// Those of the device; what could not be read stays to be done.
-    pub fn step(&self) -> Result<bool> {
-        let _work = self.work.lock();
-        let shared = &self.shared;
-        let (region, region_bytes, from, is_used) = {
-            let book = shared.book.lock();
-            match book.next_behind() {
-                Some((region, from, used)) => (region, book.label.region_bytes, from, used),
-                None => {
-                    drop(book);
-                    return self.end_bringing();
-                }
-            }
-        };
-        let start = region as u64 * region_bytes;
-        let end = (start + region_bytes).min(self.len_bytes());
-        let left = end.saturating_sub(start + from);
-        let (length, which) =
-            if is_used { (left.min(STEP_BYTES), Resync::Stale) } else { (left, Resync::Beside) };
-        if length > 0 {
-            self.top.resync(start + from, length, which)?;
-            // Of what is not in use next to nothing is written.
-            let brought = if is_used { length } else { 0 };
-            self.resynced.fetch_add(brought, Ordering::Relaxed);
-        }
-        let mut book = shared.book.lock();
-        let behind = book.came_up(region, from + length, start + from + length >= end);
-        shared.behind.store(behind, Ordering::Relaxed);
-        let is_much = book.brought() as u64 * region_bytes >= FLUSHED_BYTES;
-        drop(book);
-        if is_much {
-            self.flush_brought()?;
-        }
-        Ok(true)
-    }
-
-    /// Makes what members got durable, and says so: that need not be done again after a crash.
-    fn flush_brought(&self) -> Result<()> {
-        let shared = &self.shared;
-        let outcome = self.top.flush();
-        let mut book = shared.book.lock();
-        shared.behind.store(book.flushed(outcome.is_ok()), Ordering::Relaxed);
-        outcome?;
-        shared.write_regions(&mut book)
-    }
-
-    /// Nothing is behind: who was stale is in, if there is somebody.
-    fn end_bringing(&self) -> Result<bool> {
-        if self.shared.book.lock().brought() > 0 {
-            self.flush_brought()?;
-        }
-        if self.parity().is_some() && !self.shared.book.lock().stale_members().is_empty() {
-            // Before it counts, the records of a journal on it must be of now.
-            self.top.flush()?;
-        }
-        self.take_in(&mut self.shared.book.lock())
-    }
-
-    /// Takes stale members in when nothing is left to do for them.
-    fn take_in(&self, book: &mut Book) -> Result<bool> {
-        let shared = &self.shared;
-        let stale = book.stale_members();
-        if stale.is_empty() {
-            return Ok(false);
-        }
-        book.stand(&stale, MemberStanding::In);
-        if let Err(error) = shared.write_labels(book) {
-            book.stand(&stale, MemberStanding::Stale);
-            return Err(error);
-        }
-        for &member in &stale {
-            shared.set_standing(member, Standing::In);
-            shared.tell(member, "member-in", "everything it missed was brought up to date".into());
-        }
-        shared.behind.store(0, Ordering::Relaxed);
-        if !book.has(MemberStanding::Out) {
-            book.forget_stale();
-            shared.write_regions(book)?;
-        }
-        Ok(true)
     }
 
     /// Ends the use of the stack: everything is flushed and no region stays open. What is written

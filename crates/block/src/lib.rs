@@ -19,6 +19,7 @@ mod slices;
 mod space;
 pub mod stack;
 mod together;
+mod zeros;
 
 pub use array::{
     Added, Array, ArrayError, Candidate, Event, Identities, Materials, MemberStatus, SpareStatus,
@@ -37,6 +38,7 @@ pub use media::MediaDevice;
 pub use reuse::emptied;
 pub use space::{Purpose, Zones};
 pub use together::{InTurn, Together};
+pub use zeros::is_zero;
 
 /// Result of a device operation.
 pub type Result<T> = std::result::Result<T, DeviceError>;
@@ -71,6 +73,9 @@ pub enum Guard {
     /// Its owner: he has checksums of all that he reads there, and [heals](BlockDevice::heal) by
     /// them. Layers keep none.
     Owner,
+    /// The layers, which were told so before, unless they were away: what is there stays, and
+    /// others may use it.
+    Again,
 }
 
 /// An array of bytes with the durability rules of [`env::Media`], stackable.
@@ -102,7 +107,8 @@ pub trait BlockDevice: Send + Sync {
     /// Gives a range back; it reads as anything until it is written again.
     fn discard(&self, offset: u64, length_bytes: u64) -> Result<()>;
     /// Says who guards a range from now on, as far as layers can tell it apart from its neighbours.
-    /// Nobody uses it meanwhile, and it reads as anything until it is written again.
+    /// Unless it is `Again`, nobody uses it meanwhile, and it reads as anything until it is written
+    /// again.
     fn guard(&self, _offset: u64, _length_bytes: u64, _by: Guard) -> Result<()> {
         Ok(())
     }

@@ -5,6 +5,7 @@ use std::ops::Range;
 use format::label::{Label, Member, MemberStanding, Regions};
 
 use super::regions::{clear, count, is_set, set};
+use crate::Resync;
 
 /// The label and the maps; whoever changes them holds them.
 pub(super) struct Book {
@@ -21,6 +22,18 @@ pub(super) struct Book {
     brought: Vec<usize>,
     /// Whether a layer keeps something beside the data of regions that nobody uses.
     keeps_beside: bool,
+}
+
+/// A part of a region that stale members have to get.
+pub(super) struct Piece {
+    region: usize,
+    /// Where it begins in the stack, and how long it is.
+    pub start: u64,
+    pub length_bytes: u64,
+    /// All of it, or what layers keep beside it.
+    pub which: Resync,
+    /// Whether the region ends with it.
+    is_last: bool,
 }
 
 /// What members have, or had: the label, the maps, and whether a layer keeps something beside its
@@ -156,19 +169,46 @@ impl Book {
         u64::from(count(&self.behind))
     }
 
-    /// The next region to bring up to date, from which byte of it, and whether it is used.
-    pub fn next_behind(&self) -> Option<(usize, u64, bool)> {
-        let byte = self.behind.iter().position(|&byte| byte != 0)?;
-        let region = byte * 8 + self.behind[byte].trailing_zeros() as usize;
-        Some((region, self.behind_from, is_set(&self.regions.used, region)))
+    /// The next pieces to bring up to date of a stack so long, each within a region: what nobody
+    /// uses as a whole, else of so many bytes at most.
+    pub fn next_behind(&self, pieces_max: usize, bytes_max: u64, len_bytes: u64) -> Vec<Piece> {
+        let region_bytes = self.label.region_bytes;
+        let regions = 0..self.regions.count as usize;
+        let mut pieces = Vec::with_capacity(pieces_max);
+        let mut from = self.behind_from;
+        for region in regions.filter(|region| is_set(&self.behind, *region)) {
+            let is_used = is_set(&self.regions.used, region);
+            let end = ((region as u64 + 1) * region_bytes).min(len_bytes);
+            let mut start = (region as u64 * region_bytes + from).min(end);
+            loop {
+                if pieces.len() == pieces_max {
+                    return pieces;
+                }
+                let left = end - start;
+                let length_bytes = if is_used { left.min(bytes_max) } else { left };
+                let which = if is_used { Resync::Stale } else { Resync::Beside };
+                let is_last = length_bytes == left;
+                pieces.push(Piece { region, start, length_bytes, which, is_last });
+                if is_last {
+                    break;
+                }
+                start += length_bytes;
+            }
+            from = 0;
+        }
+        pieces
     }
 
-    /// Notes how far a region is up to date; says how many regions are left.
-    pub fn came_up(&mut self, region: usize, to: u64, is_done: bool) -> u64 {
-        self.behind_from = if is_done { 0 } else { to };
-        if is_done {
-            clear(&mut self.behind, region);
-            self.brought.push(region);
+    /// Notes that pieces that were the next are up to date; says how many regions are left.
+    pub fn came_up(&mut self, pieces: &[Piece]) -> u64 {
+        for piece in pieces {
+            let until = piece.start + piece.length_bytes;
+            self.behind_from = until - piece.region as u64 * self.label.region_bytes;
+            if piece.is_last {
+                self.behind_from = 0;
+                clear(&mut self.behind, piece.region);
+                self.brought.push(piece.region);
+            }
         }
         u64::from(count(&self.behind))
     }
@@ -178,11 +218,16 @@ impl Book {
         self.brought.len()
     }
 
-    /// Notes that what came up is durable, or that it may be lost and is behind once more; says how
-    /// many regions are left.
-    pub fn flushed(&mut self, is_durable: bool) -> u64 {
+    /// The regions that came up since the last flush, to be flushed.
+    pub fn take_brought(&mut self) -> Vec<usize> {
+        std::mem::take(&mut self.brought)
+    }
+
+    /// Notes that regions that came up are durable, or may be lost and are behind once more; says
+    /// how many regions are left.
+    pub fn flushed(&mut self, brought: Vec<usize>, is_durable: bool) -> u64 {
         let has_out = self.has(MemberStanding::Out);
-        for region in std::mem::take(&mut self.brought) {
+        for region in brought {
             if !is_durable {
                 self.behind_from = 0;
                 set(&mut self.behind, region);

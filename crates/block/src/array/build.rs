@@ -5,22 +5,26 @@ use std::sync::Arc;
 
 use format::label::Member;
 
+use super::kept::{Kept, Unopened, base_of, of_layer};
 use super::opening::ArrayError;
 use super::renewed::Renewed;
-use super::{MemberDevice, Shared, number_of};
+use super::{MemberDevice, Shared, is_readable, number_of};
 use crate::layers::{
-    CryptDevice, CryptError, CryptKey, DelayDevice, IntegrityDevice, IntegrityOptions, Keeper,
-    KeySource, Layout, MirrorDevice, Mismatch, ParityDevice, Pause, Side, Standing, StripeDevice,
+    CryptDevice, CryptError, CryptKey, IntegrityDevice, Keeper, KeySource, Layout, MirrorDevice,
+    ParityDevice, Pause, Side, Standing, StripeDevice,
 };
 use crate::stack::Stack;
 use crate::{BlockDevice, DeviceError, DeviceErrorKind, InTurn, Operation, Result, Together};
+
+/// Fills bytes with what nobody can guess.
+pub(super) type Random = Arc<dyn Fn(&mut [u8]) + Send + Sync>;
 
 /// What layers need that is neither on the members nor in the stack's text.
 pub struct Materials<'a> {
     /// Reads a key; the error is for people.
     pub key: &'a dyn Fn(&KeySource) -> std::result::Result<CryptKey, String>,
     /// Fills bytes with what nobody can guess.
-    pub random: &'a dyn Fn(&mut [u8]),
+    pub random: Random,
     /// How the delay layer waits.
     pub pause: Pause,
     /// How several members are asked to make something durable.
@@ -33,14 +37,14 @@ impl Materials<'_> {
     pub fn none() -> Materials<'static> {
         Materials {
             key: &|source| Err(format!("nobody reads {source} here")),
-            random: &|bytes| bytes.fill(1),
+            random: Arc::new(|bytes| bytes.fill(1)),
             pause: Arc::new(|_| {}),
             together: Arc::new(InTurn),
         }
     }
 }
 
-type Device = Arc<dyn BlockDevice>;
+pub(super) type Device = Arc<dyn BlockDevice>;
 
 /// Whether layers that keep something on what is below them are made, or are there.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -104,58 +108,131 @@ pub(super) fn build(
             let parity = parity(shared, layout(stack), devices, below, making)?;
             Arc::new(parity.asked(Arc::clone(&materials.together)))
         }
-        Stack::Integrity { mismatch, below } => {
-            let device = build(shared, members, below, materials, making)?;
-            integrity(shared, members, (*mismatch, below), device, (materials, making))?
-        }
-        Stack::Crypt { key, below } => {
-            let device = build(shared, members, below, materials, making)?;
-            let bytes = CryptDevice::<Device>::bytes_above(device.len_bytes());
-            match crypt(&device, key, materials, making) {
-                Ok(device) => device,
-                Err(CryptError::Device(error)) => missing(shared, below, bytes, error)?,
-                Err(error @ CryptError::Header { .. }) if !all_in(shared, below) => {
-                    let source = io::Error::other(error.to_string());
-                    missing(shared, below, bytes, failure(Operation::Read, bytes, source))?
-                }
-                Err(error) => return Err(refused(&error)),
-            }
-        }
-        Stack::Delay { delays, below } => {
-            let device = build(shared, members, below, materials, making)?;
-            Arc::new(DelayDevice::new(device, *delays, Arc::clone(&materials.pause)))
+        Stack::Integrity { .. } | Stack::Crypt { .. } | Stack::Delay { .. } => {
+            over(shared, members, stack, materials, making)?
         }
     })
 }
 
-/// An integrity layer; one on a single member is made anew with it.
-fn integrity(
+/// Layers over one thing; those of a single member are made anew with it.
+fn over(
     shared: &Arc<Shared>,
     members: &[Arc<MemberDevice>],
-    (mismatch, below): (Mismatch, &Stack),
-    device: Device,
-    (materials, making): (&Materials<'_>, Making<'_>),
+    stack: &Stack,
+    materials: &Materials<'_>,
+    making: Making<'_>,
 ) -> std::result::Result<Device, ArrayError> {
-    let options = IntegrityOptions { mismatch, ..IntegrityOptions::default() };
-    if making == Making::New {
-        let mut id = [0; 16];
-        (materials.random)(&mut id);
-        IntegrityDevice::format(&device, u128::from_le_bytes(id))?;
+    let base = base_of(stack);
+    let kept = Kept::of(stack, materials, &shared.ledger)?;
+    let device = build(shared, members, base, materials, making)?;
+    match making {
+        Making::New => kept.make(&device).map_err(of_layer)?,
+        Making::Longer(before) => {
+            kept.extend(&device, top_bytes(base, before)).map_err(of_layer)?;
+        }
+        Making::There => {}
     }
-    if let Making::Longer(before) = making {
-        IntegrityDevice::extend(&device, top_bytes(below, before))?;
-    }
-    let bytes = IntegrityDevice::<Device>::bytes_above(device.len_bytes());
-    let layer: Device = match IntegrityDevice::open(device, options, Arc::clone(&shared.ledger)) {
-        Ok(device) => Arc::new(device),
-        Err(error) => missing(shared, below, bytes, error)?,
+    let bytes = kept.bytes_above(device.len_bytes());
+    let layer = match kept.open(device) {
+        Ok(layer) => layer,
+        // Nobody reads it until its members are in.
+        Err(_) if !can_be_read(shared, base) => Arc::new(Missing::new(bytes)),
+        Err(unopened) => return Err(of_layer(unopened.error)),
     };
-    let Stack::Member(number) = below else { return Ok(layer) };
+    let Stack::Member(number) = base else { return Ok(layer) };
+    if kept.is_nothing() {
+        return Ok(layer);
+    }
     let number = number_of(number);
-    let renewed = Renewed::new((number, &members[number]), options, &shared.ledger, layer);
-    let renewed = Arc::new(renewed);
+    let renewed = Arc::new(Renewed::new((number, &members[number]), kept, layer));
     shared.note_renewed(&renewed);
     Ok(renewed)
+}
+
+/// Members whose layers cannot be opened, though they are there, and why.
+pub(super) struct Unusable {
+    pub members: Vec<usize>,
+    pub error: CryptError,
+}
+
+/// What was found of the layers over members.
+#[derive(Default)]
+struct Looked {
+    unopened: Vec<(Vec<usize>, Unopened)>,
+    /// Keys that opened something.
+    right_keys: Vec<KeySource>,
+}
+
+/// The members whose layers cannot be opened, as far as others may be enough: they are out from now
+/// on. Nothing is written but to copies of headers that are wrong.
+///
+/// # Errors
+/// When a key cannot be had, or one opens nothing at all: rather it is wrong than a member.
+pub(super) fn unusable(
+    shared: &Arc<Shared>,
+    stack: &Stack,
+    materials: &Materials<'_>,
+) -> std::result::Result<Vec<Unusable>, ArrayError> {
+    let mut looked = Looked::default();
+    look(shared, stack, materials, &mut looked)?;
+    let Looked { unopened, right_keys } = looked;
+    let judge = |(members, Unopened { error, key }): (Vec<usize>, Unopened)| {
+        let is_known = key.is_some_and(|key| right_keys.contains(&key));
+        match error {
+            CryptError::WrongKey { .. } if !is_known => Err(of_layer(error)),
+            error => Ok(Unusable { members, error }),
+        }
+    };
+    unopened.into_iter().map(judge).collect()
+}
+
+fn look(
+    shared: &Arc<Shared>,
+    stack: &Stack,
+    materials: &Materials<'_>,
+    looked: &mut Looked,
+) -> std::result::Result<(), ArrayError> {
+    let base = match stack {
+        Stack::Member(_) => return Ok(()),
+        Stack::Stripe { below, .. }
+        | Stack::Concat { below }
+        | Stack::Mirror { below }
+        | Stack::Parity { below, .. } => {
+            return below.iter().try_for_each(|s| look(shared, s, materials, looked));
+        }
+        Stack::Integrity { .. } | Stack::Crypt { .. } | Stack::Delay { .. } => base_of(stack),
+    };
+    let before = looked.unopened.len();
+    look(shared, base, materials, looked)?;
+    let numbers = numbers(base);
+    // What is over a parity nothing else is instead of, and a parity that is opened writes.
+    let is_to_be_opened = !base.has_parity()
+        && match base.has_copies() {
+            true => can_be_read(shared, base),
+            // One that comes back is not in, but is to be brought up to date.
+            false => {
+                looked.unopened.len() == before
+                    && numbers.iter().all(|&member| shared.member(member).is_there())
+            }
+        };
+    if !is_to_be_opened {
+        return Ok(());
+    }
+    let kept = Kept::of(stack, materials, &shared.ledger)?;
+    let device = build(shared, &shared.members(), base, materials, Making::There)?;
+    match kept.open(device) {
+        Ok(_) => looked.right_keys.extend(kept.keys().cloned()),
+        Err(unopened) => {
+            numbers.iter().for_each(|&member| shared.set_standing(member, Standing::Out));
+            looked.unopened.push((numbers, unopened));
+        }
+    }
+    Ok(())
+}
+
+/// Whether members that are in are enough for a part of the stack.
+fn can_be_read(shared: &Shared, stack: &Stack) -> bool {
+    is_readable(stack, &|member| shared.standing_of(member) == Standing::In)
 }
 
 fn sides(devices: Vec<Device>, below: &[Stack]) -> Vec<Side> {
@@ -202,53 +279,6 @@ fn numbers(stack: &Stack) -> Vec<usize> {
     stack.members().into_iter().map(number_of).collect()
 }
 
-fn all_in(shared: &Shared, stack: &Stack) -> bool {
-    numbers(stack).iter().all(|&member| shared.standing_of(member) == Standing::In)
-}
-
-fn crypt(
-    device: &Device,
-    source: &KeySource,
-    materials: &Materials<'_>,
-    making: Making<'_>,
-) -> std::result::Result<Device, CryptError> {
-    let key = (materials.key)(source).map_err(|text| CryptError::KeySource {
-        text: format!("{source} ({text})"),
-        expected: "one that can be read",
-    })?;
-    if making == Making::New {
-        CryptDevice::format(device, &key, &mut |bytes| (materials.random)(bytes))?;
-    }
-    Ok(Arc::new(CryptDevice::open(Arc::clone(device), &key)?))
-}
-
-fn refused(error: &CryptError) -> ArrayError {
-    let hint = match error {
-        CryptError::WrongKey { .. } => "give the key that the pool was made with",
-        CryptError::KeySource { .. } => "the key is named in pool.stack",
-        _ => "",
-    };
-    ArrayError::Refused { what: error.to_string(), hint: hint.to_owned() }
-}
-
-fn failure(operation: Operation, length_bytes: u64, source: io::Error) -> DeviceError {
-    let (kind, device) = (DeviceErrorKind::Io, "a layer over a missing member".to_owned());
-    DeviceError { kind, operation, offset: 0, length_bytes, device, source }
-}
-
-/// What stands for a layer whose members are not all in and that cannot be opened therefore.
-fn missing(
-    shared: &Shared,
-    below: &Stack,
-    len_bytes: u64,
-    error: DeviceError,
-) -> std::result::Result<Device, ArrayError> {
-    if all_in(shared, below) {
-        return Err(error.into());
-    }
-    Ok(Arc::new(Missing::new(len_bytes)))
-}
-
 /// A device that answers nothing.
 pub(super) struct Missing {
     len_bytes: u64,
@@ -260,8 +290,11 @@ impl Missing {
     }
 
     fn fail<T>(&self, operation: Operation) -> Result<T> {
-        let source = io::Error::new(io::ErrorKind::NotFound, "a member is missing");
-        Err(failure(operation, self.len_bytes, source))
+        let text = "a member is missing, or what a layer keeps on it";
+        let source = io::Error::new(io::ErrorKind::NotFound, text);
+        let (kind, device) = (DeviceErrorKind::Io, self.describe());
+        let length_bytes = self.len_bytes;
+        Err(DeviceError { kind, operation, offset: 0, length_bytes, device, source })
     }
 }
 

@@ -1,5 +1,6 @@
 //! Making an array, and opening one: who is there, whose label counts, what is settled first.
 
+use std::error::Error;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -12,8 +13,9 @@ use parking_lot::{Mutex, RwLock};
 use units::WallTime;
 
 use super::book::Book;
-use super::build::{Making, Materials, build, top_bytes};
+use super::build::{Making, Materials, Unusable, build, top_bytes, unusable};
 use super::grow::check_length;
+use super::kept::of_layer;
 use super::member::MemberDevice;
 use super::regions::{Regions, set};
 use super::spares::Spare;
@@ -140,8 +142,8 @@ impl Array {
     }
 
     /// Opens the members of an array wherever they are found among the candidates. One that is not
-    /// found is put out; one that is older than the others is brought up to date while it is used;
-    /// what a crash left is [`Array::unsettled`].
+    /// found is put out, and so is one whose layers cannot be opened; one that is older than the
+    /// others is brought up to date while it is used; what a crash left is [`Array::unsettled`].
     ///
     /// # Errors
     /// `Refused` when there are no labels, those of several arrays, too few members, or members
@@ -159,7 +161,7 @@ impl Array {
         let mut of_members = found.iter().filter(is_member);
         let is_behind = of_members.any(|f| f.label.generation < as_found.generation);
         let mut label = as_found.clone();
-        let (missing, back) = stand(&mut label, &found);
+        let (missing, mut back) = stand(&mut label, &found);
         let is_in = |m: usize| label.members[m].standing == MemberStanding::In;
         if !is_readable(&stack, &|m| is_in(m) && !missing.contains(&m)) {
             return Err(too_few(&label, &missing));
@@ -173,6 +175,15 @@ impl Array {
         for &member in &missing {
             shared.set_standing(member, super::Standing::Out);
         }
+        let failed = unusable(&shared, &stack, materials)?;
+        let is_failed = |m: &usize| failed.iter().any(|one| one.members.contains(m));
+        back.retain(|m| !is_failed(m));
+        if !is_readable(&stack, &|m| is_in(m) && !missing.contains(&m) && !is_failed(&m)) {
+            let first = failed.into_iter().next().expect("it is readable with them");
+            return Err(of_layer(first.error));
+        }
+        // Before anything is written that they miss: a parity puts what waits in its places.
+        shared.begin((!is_behind).then_some(&as_found), &missing, &back, &failed)?;
         let top = build(&shared, &shared.members(), &stack, materials, Making::There)?;
         assert_eq!(top.len_bytes(), top_bytes(&stack, &label.members), "as long as was computed");
         let has_copies = AtomicBool::new(stack.has_copies());
@@ -192,47 +203,16 @@ impl Array {
             is_closed,
             unsettled,
             work,
+            together: Arc::clone(&materials.together),
             growing,
             tidying,
             resynced: AtomicU64::new(0),
         };
-        array.begin((!is_behind).then_some(&as_found), &missing, &back)?;
+        let open = array.shared.book.lock().open_regions();
+        let is_open = !open.is_empty();
+        array.shared.is_unsettled.store(is_open && array.has_copies(), Ordering::SeqCst);
+        *array.unsettled.lock() = open;
         Ok(array)
-    }
-
-    /// Writes down who is missing and who came back, and what was in flight. All labels are written
-    /// if they are not all as they were found.
-    fn begin(
-        &self,
-        as_found: Option<&Label>,
-        missing: &[usize],
-        back: &[usize],
-    ) -> Result<(), ArrayError> {
-        let shared = &self.shared;
-        {
-            let mut book = shared.book.lock();
-            book.stand(back, MemberStanding::Stale);
-            book.put_out(missing);
-            if Some(&book.label) != as_found {
-                shared.write_regions(&mut book)?;
-                shared.write_labels(&mut book)?;
-            }
-            for (number, member) in members_of(&book.label).iter().enumerate() {
-                shared.set_standing(number, of_label(member.standing));
-            }
-            let behind = book.begin_behind();
-            shared.behind.store(behind, Ordering::Relaxed);
-        }
-        for &member in missing {
-            shared.tell(member, "member-out", "it was not there when the pool was opened".into());
-        }
-        for &member in back {
-            shared.tell(member, "member-back", "it is brought up to date".into());
-        }
-        let is_open = !self.shared.book.lock().open_regions().is_empty();
-        self.shared.is_unsettled.store(is_open && self.has_copies(), Ordering::SeqCst);
-        *self.unsettled.lock() = self.shared.book.lock().open_regions();
-        Ok(())
     }
 
     /// What was in flight when the array was used last: copies may differ there. One side is read
@@ -299,6 +279,50 @@ impl Array {
             self.top.resync(range.start, range.end - range.start, Resync::All)?;
         }
         self.end_settling(&[])
+    }
+}
+
+impl Shared {
+    /// Writes down who is missing, who came back and whose layers cannot be opened. All labels are
+    /// written if they are not all as they were found.
+    fn begin(
+        &self,
+        as_found: Option<&Label>,
+        missing: &[usize],
+        back: &[usize],
+        failed: &[Unusable],
+    ) -> Result<(), ArrayError> {
+        let mut book = self.book.lock();
+        book.stand(back, MemberStanding::Stale);
+        let failing = failed.iter().flat_map(|one| &one.members);
+        // One that is out already stays so.
+        let fresh = missing.iter().chain(failing).copied();
+        let fresh: Vec<usize> =
+            fresh.filter(|&m| book.label.members[m].standing != MemberStanding::Out).collect();
+        book.put_out(&fresh);
+        if Some(&book.label) != as_found {
+            self.write_regions(&mut book)?;
+            self.write_labels(&mut book)?;
+        }
+        for (number, member) in members_of(&book.label).iter().enumerate() {
+            self.set_standing(number, of_label(member.standing));
+        }
+        let behind = book.begin_behind();
+        self.behind.store(behind, Ordering::Relaxed);
+        drop(book);
+        for &member in missing {
+            self.tell(member, "member-out", "it was not there when the pool was opened".into());
+        }
+        for &member in back {
+            self.tell(member, "member-back", "it is brought up to date".into());
+        }
+        for (member, error) in failed.iter().flat_map(|o| o.members.iter().map(|m| (*m, &o.error)))
+        {
+            self.member(member).counters.errors.fetch_add(1, Ordering::Relaxed);
+            let why = error.source().map_or_else(String::new, |source| format!(": {source}"));
+            self.tell(member, "member-out", format!("it cannot be opened: {error}{why}"));
+        }
+        Ok(())
     }
 }
 

@@ -1,9 +1,9 @@
-//! A layer that keeps something of its own on one member: it is made anew when another device
-//! takes the member's place, or the member itself does, which lost what the layer kept there.
+//! Layers that keep something of their own on one member: they are made anew when another device
+//! takes the member's place, or the member itself does, which lost what they kept there.
 //!
-//! What the layer keeps is made before the device has a label that names it: that takes a while,
-//! and until then nobody relies on it. The layer is taken away before the member's device is
-//! another one, which waits for requests under way, and is opened before anything is written to it.
+//! What they keep is made before the device has a label that names it: that takes a while,
+//! and until then nobody relies on it. They are taken away before the member's device is another
+//! one, which waits for requests under way, and are opened before anything is written to it.
 
 use std::io::IoSlice;
 use std::ops::Range;
@@ -13,39 +13,30 @@ use format::label;
 use parking_lot::RwLock;
 
 use super::Shared;
-use super::build::Missing;
+use super::build::{Device, Missing};
+use super::kept::{Kept, of_device};
 use super::member::MemberDevice;
 use super::spares::Spare;
-use crate::heal::{Ledger, Outcome, Right};
-use crate::layers::{IntegrityDevice, IntegrityOptions};
+use crate::heal::{Outcome, Right};
 use crate::{BlockDevice, Guard, Result, Resync};
 
-type Device = Arc<dyn BlockDevice>;
-
-/// An integrity layer on a member, under which the device may become another one.
+/// The layers on a member, under which the device may become another one.
 pub(super) struct Renewed {
     member: usize,
     below: Arc<MemberDevice>,
-    options: IntegrityOptions,
-    ledger: Arc<Ledger>,
+    kept: Kept,
     layer: RwLock<Device>,
     len_bytes: u64,
 }
 
 impl Renewed {
     /// What was opened on a member, or stands for what could not be.
-    pub fn new(
-        (member, below): (usize, &Arc<MemberDevice>),
-        options: IntegrityOptions,
-        ledger: &Arc<Ledger>,
-        layer: Device,
-    ) -> Renewed {
-        let (below, ledger) = (Arc::clone(below), Arc::clone(ledger));
-        let len_bytes = layer.len_bytes();
-        Renewed { member, below, options, ledger, layer: RwLock::new(layer), len_bytes }
+    pub fn new((member, below): (usize, &Arc<MemberDevice>), kept: Kept, layer: Device) -> Renewed {
+        let (below, len_bytes) = (Arc::clone(below), layer.len_bytes());
+        Renewed { member, below, kept, layer: RwLock::new(layer), len_bytes }
     }
 
-    /// Takes the layer away, when all requests to it have ended; until another is put there
+    /// Takes the layers away, when all requests to them have ended; until others are put there
     /// requests fail.
     pub fn take(&self) -> Device {
         let missing = Arc::new(Missing::new(self.len_bytes));
@@ -57,24 +48,25 @@ impl Renewed {
         *self.layer.write() = layer;
     }
 
-    /// Opens the layer on what is in the member's place now.
+    /// Opens the layers on what is in the member's place now.
     pub fn open(&self) -> Result<()> {
         let below = Arc::clone(&self.below) as Device;
-        let layer = IntegrityDevice::open(below, self.options, Arc::clone(&self.ledger))?;
-        self.put(Arc::new(layer));
+        let opened = self.kept.open(Arc::clone(&below));
+        self.put(opened.map_err(|unopened| of_device(unopened.error, &below))?);
         Ok(())
     }
 
-    /// Makes what the layer keeps, as of a device on which nothing was written.
+    /// Makes what the layers keep, as of a device on which nothing was written.
     fn make_on(&self, spare: &Spare) -> Result<()> {
         let (path, device) = (spare.path.clone(), spare.device.clone());
         let alone = MemberDevice::new(spare.id, self.below.data_bytes(), path, device);
-        IntegrityDevice::format(&(Arc::new(alone) as Device), spare.id)
+        let alone: Device = Arc::new(alone);
+        self.kept.make(&alone).map_err(|error| of_device(error, &alone))
     }
 }
 
 impl Shared {
-    /// Notes a layer that is made anew with its member.
+    /// Notes layers that are made anew with their member.
     pub(super) fn note_renewed(&self, layer: &Arc<Renewed>) {
         let mut renewed = self.renewed.lock();
         // That of a growth that came to nothing may be there.
@@ -82,7 +74,7 @@ impl Shared {
         renewed.push(Arc::clone(layer));
     }
 
-    /// The layer that keeps something of its own on a member.
+    /// The layers that keep something of their own on a member.
     pub(super) fn renewed(&self, member: usize) -> Option<Arc<Renewed>> {
         self.renewed.lock().iter().find(|layer| layer.member == member).cloned()
     }

@@ -7,6 +7,7 @@ use format::label::{AREA_BYTES, Label, MemberStanding};
 
 use super::book::Book;
 use super::grow::check_free;
+use super::kept::base_of;
 use super::opening::{noted, read_label, refused};
 use super::spares::Spare;
 use super::{Array, is_readable, number_of};
@@ -22,7 +23,7 @@ impl Array {
     /// # Errors
     /// `Refused` when there is no such member, the others are not enough, the device is too small
     /// or neither blank nor claimed by a growth of this array that never came about, or a layer
-    /// under the mirror or parity keeps something of its own on it; the devices'.
+    /// under the mirror or parity is over it and others; the devices'.
     pub fn replace(&self, member: usize, with: Candidate, id: u128) -> Result<(), ArrayError> {
         let shared = &self.shared;
         shared.check_whole()?;
@@ -48,7 +49,8 @@ impl Array {
                 format!("{} is under a layer that cannot be made anew by itself", there.path());
             return Err(refused(
                 what,
-                "only what lies right under a mirror or parity, or a stripe or integrity of one",
+                "only what lies right under a mirror or parity, or a stripe of one, with or \
+                 without layers of its own",
             ));
         }
         let wanted = there.data_bytes() + AREA_BYTES;
@@ -150,8 +152,8 @@ impl Array {
 }
 
 /// Whether what a member has can be had from the others, and written to another device as it is:
-/// nothing but stripes is between it and a mirror or parity over it, and what can be made anew on
-/// it alone.
+/// nothing but stripes is between it and a mirror or parity over it, and layers of its own, which
+/// are made anew.
 pub(super) fn can_be_replaced(stack: &Stack, member: usize) -> bool {
     let has = |stack: &Stack| stack.members().into_iter().any(|m| number_of(m) == member);
     match stack {
@@ -172,8 +174,10 @@ fn is_plain(stack: &Stack) -> bool {
     match stack {
         Stack::Member(_) => true,
         Stack::Stripe { below, .. } | Stack::Concat { below } => below.iter().all(is_plain),
-        Stack::Integrity { below, .. } => matches!(**below, Stack::Member(_)),
-        _ => false,
+        Stack::Integrity { .. } | Stack::Crypt { .. } | Stack::Delay { .. } => {
+            matches!(base_of(stack), Stack::Member(_))
+        }
+        Stack::Mirror { .. } | Stack::Parity { .. } => false,
     }
 }
 

@@ -402,7 +402,7 @@ impl<D: BlockDevice> BlockDevice for IntegrityDevice<D> {
             return Ok(());
         }
         for span in spans(whole) {
-            self.by_guard(span, |part, by| self.discard_part(part, by))?;
+            self.by_guard(span, |part, is_exempt| self.discard_part(part, is_exempt))?;
         }
         Ok(())
     }

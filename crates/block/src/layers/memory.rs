@@ -12,6 +12,7 @@ use std::ops::Range;
 
 use parking_lot::RwLock;
 
+use crate::zeros::is_zero;
 use crate::{BlockDevice, DeviceError, DeviceErrorKind, Operation, Result};
 
 /// Bytes of a chunk: large enough to keep the index small, small enough to be sparse.
@@ -93,7 +94,7 @@ impl Chunk {
     fn write(&mut self, within: usize, piece: &[u8]) {
         let cells = within / CELL_BYTES..(within + piece.len()).div_ceil(CELL_BYTES);
         let kept = self.rank(cells.end) - self.rank(cells.start);
-        if kept < cells.len() && is_zeros(piece) {
+        if kept < cells.len() && is_zero(piece) {
             // Over those that are kept only; there are none where a log is new.
             if kept > 0 {
                 self.fill_kept(cells, within..within + piece.len());
@@ -131,10 +132,6 @@ impl Chunk {
             piece[from - within..to - within].copy_from_slice(&self.bytes[at..at + to - from]);
         }
     }
-}
-
-fn is_zeros(bytes: &[u8]) -> bool {
-    bytes == &ZEROS[..bytes.len()]
 }
 
 /// The part of a range of `left` bytes at `position` within one chunk: chunk number, offset in it,
@@ -178,7 +175,7 @@ impl BlockDevice for MemoryDevice {
                 let piece = &slice[done..done + take];
                 match chunks.get_mut(&number) {
                     Some(chunk) => chunk.write(within, piece),
-                    None if is_zeros(piece) => {}
+                    None if is_zero(piece) => {}
                     None => chunks.entry(number).or_default().write(within, piece),
                 }
                 done += take;

@@ -15,6 +15,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use super::gates::Gates;
 use crate::heal::{self, Copies, Ledger, Outcome, Right};
 use crate::together::ask_all;
+use crate::zeros::is_zero;
 use crate::{
     BlockDevice, DeviceError, DeviceErrorKind, Guard, InTurn, Operation, Result, Resync, Together,
 };
@@ -296,40 +297,23 @@ impl MirrorDevice {
         }
     }
 
-    /// Copies a range from the first side that is in to others; the caller holds its gate.
-    fn copy(&self, offset: u64, length: usize, which: Resync) -> Result<()> {
-        let range = (offset, length as u64);
-        let mut from_first = vec![0; length];
-        let mut there = vec![0; length];
-        let mut source = None;
-        let mut failure = None;
-        for side in self.sides_in() {
-            match self.read_side(side, offset, &mut from_first) {
-                Ok(()) => {
-                    source = Some(side);
-                    break;
-                }
-                Err(error) => failure = Some(error),
-            }
-        }
-        let Some(source) = source else {
-            let none = || self.error(Operation::Read, range, DeviceErrorKind::Io, "no side is in");
-            return Err(failure.unwrap_or_else(none));
-        };
+    /// Copies a range from the first side that is in to others, by way of a buffer as long as it;
+    /// the caller holds its gate.
+    fn copy(&self, offset: u64, source: &mut [u8], which: Resync) -> Result<()> {
+        let from = self.read_first(offset, source)?;
         for (number, side) in self.sides.iter().enumerate() {
             let wanted = match self.standing(number) {
                 Standing::Out => false,
                 Standing::Stale => true,
-                Standing::In => which == Resync::All && number != source,
+                Standing::In => which == Resync::All && number != from,
             };
-            if !wanted {
+            // Of one that is stale most is to be written: what is there is looked at only where a
+            // hole may stay one.
+            let is_looked_at = which == Resync::All || is_zero(source);
+            if !wanted || is_looked_at && reads(&*side.device, offset, source) {
                 continue;
             }
-            let same = side.device.read_at(offset, &mut there).is_ok() && there == from_first;
-            if same {
-                continue;
-            }
-            match side.device.write_at(offset, &[IoSlice::new(&from_first)]) {
+            match side.device.write_at(offset, &[IoSlice::new(source)]) {
                 Err(error) if is_its_fault(Operation::Write, Standing::Stale, &error) => {
                     self.keeper.put_out(&side.members, &error)?;
                 }
@@ -338,6 +322,26 @@ impl MirrorDevice {
         }
         Ok(())
     }
+
+    /// Reads from the first side that is in and can; which one that is.
+    fn read_first(&self, offset: u64, buffer: &mut [u8]) -> Result<usize> {
+        let mut failure = None;
+        for side in self.sides_in() {
+            match self.read_side(side, offset, buffer) {
+                Ok(()) => return Ok(side),
+                Err(error) => failure = Some(error),
+            }
+        }
+        let range = (offset, buffer.len() as u64);
+        let none = || self.error(Operation::Read, range, DeviceErrorKind::Io, "no side is in");
+        Err(failure.unwrap_or_else(none))
+    }
+}
+
+/// Whether a device can be read and says just this.
+fn reads(device: &dyn BlockDevice, offset: u64, expected: &[u8]) -> bool {
+    let mut there = vec![0; expected.len()];
+    device.read_at(offset, &mut there).is_ok() && there == expected
 }
 
 /// What the sides made of a request.
@@ -530,6 +534,7 @@ impl BlockDevice for MirrorDevice {
             let below = |side: &Side| side.device.resync(offset, length_bytes, which);
             return self.sides.iter().try_for_each(below);
         }
+        let mut buffer = vec![0; COPY_BYTES.min(length_bytes as usize)];
         while done < length_bytes {
             let at = offset + done;
             let count = (length_bytes - done).min(COPY_BYTES as u64);
@@ -539,7 +544,7 @@ impl BlockDevice for MirrorDevice {
                     side.device.resync(at, count, which)?;
                 }
             }
-            self.copy(at, count as usize, which)?;
+            self.copy(at, &mut buffer[..count as usize], which)?;
             done += count;
         }
         Ok(())

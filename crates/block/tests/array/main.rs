@@ -6,13 +6,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use hindsight_block::stack::Stack;
 use hindsight_block::{
-    Array, ArrayError, BlockDevice, Candidate, CryptKey, Identities, Materials, MediaDevice,
-    Outcome, Standing,
+    Array, ArrayError, BlockDevice, Candidate, CryptKey, Identities, KeySource, Materials,
+    MediaDevice, Outcome, Standing,
 };
 use sim::{Failure, Op, Random, SimMedia};
 
 mod absurd;
 mod beside;
+mod bringing;
 mod grow;
 mod mixed;
 mod online;
@@ -21,6 +22,7 @@ mod resume;
 mod spares;
 mod tidying;
 mod torn;
+mod unopened;
 
 const MIB: u64 = 1 << 20;
 const DATA_BYTES: u64 = 8 * MIB;
@@ -77,17 +79,49 @@ impl Rig {
     }
 }
 
-/// With one key for all that is encrypted.
+/// The key that a source gives.
+fn key_of(source: &str) -> CryptKey {
+    CryptKey::new(source.bytes().cycle().take(64).collect()).expect("long enough")
+}
+
+/// With a key for each source.
 fn materials() -> Materials<'static> {
-    let key = &|_: &_| CryptKey::new(vec![7; 64]).map_err(|e| e.to_string());
+    let key = &|source: &KeySource| Ok(key_of(&source.to_string()));
     static SEED: AtomicU64 = AtomicU64::new(0);
-    let random = &|bytes: &mut [u8]| Random::new(SEED.fetch_add(1, Ordering::Relaxed)).fill(bytes);
-    Materials { key, random, ..Materials::none() }
+    let random = |bytes: &mut [u8]| Random::new(SEED.fetch_add(1, Ordering::Relaxed)).fill(bytes);
+    Materials { key, random: Arc::new(random), ..Materials::none() }
 }
 
 fn candidate(path: &str, media: &Arc<SimMedia>) -> Candidate {
     let media = Arc::<SimMedia>::clone(media);
     Candidate { path: path.to_owned(), device: Some(Arc::new(MediaDevice::new(media))) }
+}
+
+/// What is behind a member's label.
+struct Shifted(Arc<dyn BlockDevice>);
+
+impl BlockDevice for Shifted {
+    fn len_bytes(&self) -> u64 {
+        self.0.len_bytes() - AREA_BYTES
+    }
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> hindsight_block::Result<()> {
+        self.0.read_at(AREA_BYTES + offset, buffer)
+    }
+    fn write_at(&self, offset: u64, slices: &[IoSlice<'_>]) -> hindsight_block::Result<()> {
+        self.0.write_at(AREA_BYTES + offset, slices)
+    }
+    fn flush(&self) -> hindsight_block::Result<()> {
+        self.0.flush()
+    }
+    fn allocate(&self, offset: u64, length_bytes: u64) -> hindsight_block::Result<()> {
+        self.0.allocate(AREA_BYTES + offset, length_bytes)
+    }
+    fn discard(&self, offset: u64, length_bytes: u64) -> hindsight_block::Result<()> {
+        self.0.discard(AREA_BYTES + offset, length_bytes)
+    }
+    fn describe(&self) -> String {
+        self.0.describe()
+    }
 }
 
 fn write(device: &dyn BlockDevice, offset: u64, bytes: &[u8]) {
@@ -563,6 +597,26 @@ fn a_new_device_takes_the_place_of_a_member_and_gets_everything() {
         let array = rig.try_open(&others).expect("the new one is enough");
         assert!(read(&array, 0, len) == expected, "{stack}");
     }
+}
+
+#[test]
+fn what_a_new_device_has_is_not_read_but_where_it_may_stay_a_hole() {
+    let rig = Rig::new("mirror(a, b)", 22);
+    let array = rig.open();
+    let half = array.len_bytes() / 2 / MIB * MIB;
+    write(&array, 0, &vec![7; half as usize]);
+    write(&array, half, &vec![0; MIB as usize]);
+    array.flush().expect("a flush");
+    let fresh = Arc::new(SimMedia::filled(AREA_BYTES + DATA_BYTES, 80, 0));
+    array.replace(1, candidate("new", &fresh), 73).expect("replaced");
+    fresh.start_log();
+    bring_up(&array);
+    let log = fresh.take_log();
+    let of = |op: Op| log.iter().filter(move |r| r.op == op && r.offset >= AREA_BYTES);
+    let zeros = AREA_BYTES + half..AREA_BYTES + half + MIB;
+    assert!(of(Op::Read).count() > 0 && of(Op::Read).all(|r| zeros.contains(&r.offset)));
+    assert!(of(Op::Write).all(|r| !zeros.contains(&r.offset)), "the hole stays");
+    assert_eq!(copy(&array, 1, 0, half as usize), vec![7; half as usize]);
 }
 
 #[test]

@@ -4,16 +4,16 @@
 use std::sync::Arc;
 
 use format::integrity::GROUPS_OFFSET;
-use hindsight_block::{Array, BlockDevice, Candidate, Standing};
+use hindsight_block::{Array, BlockDevice, Candidate, Guard, Standing};
 use sim::{Failure, Op, SimMedia};
 
 use crate::{AREA_BYTES, DATA_BYTES, MIB, Rig, bring_up, candidate, read, standings, write};
 
 /// Writes here and there, and says what is there.
-fn fill(array: &Array) -> Vec<u8> {
+pub fn fill(array: &Array) -> Vec<u8> {
     let len = array.len_bytes() as usize;
     let mut expected = vec![0; len];
-    for n in 0..len as u64 / MIB / 2 {
+    for n in 0..(len as u64 / MIB).div_ceil(2) {
         write(array, n * 2 * MIB + 777, &[n as u8 + 1; 300_000]);
         expected[(n * 2 * MIB) as usize + 777..][..300_000].fill(n as u8 + 1);
     }
@@ -22,7 +22,7 @@ fn fill(array: &Array) -> Vec<u8> {
 }
 
 /// What was written is there, as far as something was.
-fn check(array: &Array, expected: &[u8], what: &str) {
+pub fn check(array: &Array, expected: &[u8], what: &str) {
     for (at, bytes) in (0..).step_by(2 << 20).zip(expected.chunks(2 << 20)) {
         if bytes.len() > 300_777 {
             assert!(read(array, at + 777, 300_000) == bytes[777..300_777], "{what}, at {at}");
@@ -30,7 +30,7 @@ fn check(array: &Array, expected: &[u8], what: &str) {
     }
 }
 
-fn itself(path: &str) -> Candidate {
+pub fn itself(path: &str) -> Candidate {
     Candidate { path: path.to_owned(), device: None }
 }
 
@@ -112,4 +112,53 @@ fn a_spare_takes_a_place_under_integrity_and_the_next_one_if_it_fails() {
     drop(array);
     rig.media[1] = good;
     check(&rig.open_without(0), &expected, "the spare alone");
+}
+
+/// Where a block is on a member that lies under integrity.
+fn place(number: u64) -> u64 {
+    AREA_BYTES + GROUPS_OFFSET + (number / 960 * 961 + 1 + number % 960) * 4096
+}
+
+/// Until its group is clean a block may have been in flight.
+fn close_clean(array: &Array) {
+    (0..4).for_each(|_| array.flush().expect("a flush"));
+    array.close().expect("closed");
+}
+
+/// What layers guard since a member was away it calls its owner's; unless it is told again, it
+/// keeps no checksums of it.
+#[test]
+fn a_member_that_was_away_keeps_checksums_of_what_layers_guard_meanwhile() {
+    let rig = Rig::new("mirror(integrity(a), integrity(b))", 34);
+    let (start, length) = (MIB, 3 * MIB);
+    let array = rig.open();
+    array.guard(start, length, Guard::Owner).expect("a guard");
+    write(&array, start, &vec![1; length as usize]);
+    array.close().expect("closed");
+    drop(array);
+    let array = rig.open_without(1);
+    array.guard(start, length, Guard::Layers).expect("a guard");
+    // Half of it is what it was.
+    write(&array, start, &vec![1; length as usize / 2]);
+    write(&array, start + length / 2, &vec![2; length as usize / 2]);
+    array.close().expect("closed");
+    drop(array);
+    let array = rig.open();
+    array.guard(start, length, Guard::Again).expect("a guard");
+    let mut expected = vec![1; length as usize / 2];
+    expected.resize(length as usize, 2);
+    assert!(read(&array, start, length as usize) == expected, "what is there stays");
+    bring_up(&array);
+    assert_eq!(standings(&array), [Standing::In; 2]);
+    close_clean(&array);
+    drop(array);
+    // A sector of checksums at each end may be its neighbours' as well.
+    for number in [start / 4096 + 120, (start + length / 2) / 4096, (start + length) / 4096 - 121] {
+        rig.media[1].rot(place(number) + 7, 2);
+        let array = rig.open();
+        let at = number * 4096;
+        array.read_copy(1, at, &mut [0; 4096]).expect_err("it has a checksum");
+        assert!(read(&array, at, 4096) == expected[(at - start) as usize..][..4096]);
+        close_clean(&array);
+    }
 }

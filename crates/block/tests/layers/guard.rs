@@ -2,7 +2,9 @@
 //! crash does makes the layer deny what was written there.
 
 use std::io::IoSlice;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, mpsc};
+use std::time::Duration;
 
 use format::integrity::{
     COPY_OFFSETS, ChecksumSector, GROUPS_OFFSET, IntegrityHeader, SectorState,
@@ -10,7 +12,7 @@ use format::integrity::{
 use hindsight_block::{
     BlockDevice, CryptDevice, CryptKey, DelayDevice, Delays, DeviceError, DeviceErrorKind,
     FaultDevice, Guard, IntegrityDevice, IntegrityOptions, Keeper, Ledger, MediaDevice,
-    MirrorDevice, Outcome, Side, Standing, StripeDevice, Tap, TapDevice,
+    MirrorDevice, Outcome, Result, Side, Standing, StripeDevice, Tap, TapDevice,
 };
 use sim::{Failure, Keep, Op, Random, SimMedia};
 
@@ -534,4 +536,128 @@ fn lost_checksums_of_120_blocks_put_no_side_out_when_one_is_read() {
     let mut buffer = [0; 600];
     mirror.heal(2 * BLOCK + 7, &mut buffer, &|bytes| bytes == [1; 600]).unwrap();
     assert_eq!(buffer, [1; 600]);
+}
+
+/// Blocks that layers guard again are what they were, whenever the power fails, and have checksums
+/// once that was said.
+#[test]
+fn what_is_guarded_again_is_what_it_was() {
+    for changes in 0.. {
+        let (media, device) = made(20);
+        guard(&device, 0, BLOCKS, Guard::Owner);
+        for number in 0..BLOCKS / 100 {
+            write(&device, number * 100 * BLOCK, &[number as u8 + 1; 4096]);
+        }
+        device.flush().unwrap();
+        write(&device, 700 * BLOCK, &[99; 4096]);
+        let begun = media.changes();
+        media.halt_after(changes);
+        let is_done = device.guard(0, 1900 * BLOCK, Guard::Again).is_ok();
+        let is_over = !media.is_halted();
+        drop(device);
+        media.crash(&mut Random::new(changes));
+        let device = open(&media);
+        for number in 0..BLOCKS / 100 {
+            // What was not flushed is there by sectors.
+            let (old, new) = (number as u8 + 1, if number == 7 { 99 } else { number as u8 + 1 });
+            for found in block(&device, number * 100).chunks(512) {
+                assert!(found == [old; 512] || found == [new; 512], "{changes} changes, {number}");
+            }
+        }
+        if is_done {
+            assert!(media.changes() > begun, "it was noted");
+            let exempt = |group| {
+                let is_exempt = |state: &Option<SectorState>| *state == Some(SectorState::Exempt);
+                states(&media, group).iter().filter(|state| is_exempt(state)).count()
+            };
+            // The last sector but two has more blocks than the range.
+            assert_eq!((exempt(0), exempt(1)), (0, 1));
+        }
+        if is_over {
+            assert!(is_done && changes > 10, "{changes}");
+            return;
+        }
+    }
+}
+
+/// A device that does something when it is next written to a place.
+struct Waylaid {
+    below: Device,
+    at: AtomicU64,
+    act: Mutex<Option<Box<dyn FnOnce() + Send>>>,
+}
+
+impl BlockDevice for Waylaid {
+    fn len_bytes(&self) -> u64 {
+        self.below.len_bytes()
+    }
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<()> {
+        self.below.read_at(offset, buffer)
+    }
+    fn write_at(&self, offset: u64, slices: &[IoSlice<'_>]) -> Result<()> {
+        if offset == self.at.load(Ordering::SeqCst) {
+            let act = self.act.lock().expect("no panic").take();
+            act.into_iter().for_each(|act| act());
+        }
+        self.below.write_at(offset, slices)
+    }
+    fn flush(&self) -> Result<()> {
+        self.below.flush()
+    }
+    fn allocate(&self, offset: u64, length_bytes: u64) -> Result<()> {
+        self.below.allocate(offset, length_bytes)
+    }
+    fn discard(&self, offset: u64, length_bytes: u64) -> Result<()> {
+        self.below.discard(offset, length_bytes)
+    }
+    fn describe(&self) -> String {
+        "waylaid".to_owned()
+    }
+}
+
+/// Who writes what nobody keeps checksums of is through with it before somebody does.
+#[test]
+fn a_guard_that_comes_while_its_owner_writes_has_the_checksum_of_what_was_written() {
+    let media = Arc::new(SimMedia::new(Integrity::bytes_below(BLOCKS * BLOCK), 21));
+    Integrity::format(&over(&media), 99).expect("room for it");
+    let (at, act) = (AtomicU64::new(place(5)), Mutex::default());
+    let waylaid = Arc::new(Waylaid { below: over(&media), at, act });
+    let below = Arc::<Waylaid>::clone(&waylaid) as Device;
+    let device = IntegrityDevice::open(below, IntegrityOptions::default(), Arc::default());
+    let device = Arc::new(device.expect("an integrity device"));
+    guard(&*device, 0, SECTOR, Guard::Owner);
+    let (done, is_done) = mpsc::channel();
+    let other = Arc::clone(&device);
+    let act = move || {
+        let guarding = std::thread::spawn(move || {
+            guard(&*other, 0, SECTOR, Guard::Again);
+            done.send(()).expect("somebody waits");
+        });
+        // It has to wait for this write; it is given the time to do it wrong.
+        std::thread::sleep(Duration::from_millis(100));
+        drop(guarding);
+    };
+    *waylaid.act.lock().expect("no panic") = Some(Box::new(act));
+    write(&*device, 5 * BLOCK, &[7; 4096]);
+    is_done.recv().expect("it is done");
+    assert_eq!(block(&*device, 5), [7; 4096]);
+    media.rot(place(5), 0);
+    assert!(device.read_at(5 * BLOCK, &mut [0; 4096]).is_err(), "it has a checksum");
+}
+
+#[test]
+fn a_guard_that_failed_once_is_durable_when_it_is_made_again() {
+    let (media, device) = made(70);
+    write(&device, 0, &[1; 4096]);
+    device.clean().unwrap();
+    // Checksums are on the device that memory has forgotten by then.
+    media.fail(Failure::once(Op::Write));
+    device.guard(0, SECTOR * BLOCK, Guard::Owner).expect_err("the page cannot be written");
+    guard(&device, 0, SECTOR, Guard::Owner);
+    write(&device, 0, &[2; 4096]);
+    media.crash_with(&mut |_, change| match change.offset == place(0) {
+        true => Keep::All,
+        false => Keep::Nothing,
+    });
+    assert_eq!(block(&open(&media), 0), [2; 4096]);
 }

@@ -320,6 +320,48 @@ fn of_copies_that_were_in_flight_the_one_that_matches_is_taken_or_else_they_are_
     }
 }
 
+/// One side lost what was flushed, and what went on in the same block is torn there: the other
+/// side has all of before, and says so.
+#[test]
+fn of_copies_in_flight_of_which_none_matches_the_one_that_a_page_of_before_knows_is_taken() {
+    let (pair, device) = paired(Mismatch::Refuse);
+    write(&device, 0, &[1; 4096]);
+    pair.media[0].trick(Trick::LoseWrite);
+    write(&device, 0, &[2; 2048]);
+    device.flush().unwrap();
+    // Blocks that were never written: the page goes to both sides, and is not flushed.
+    write(&device, 2048, &[3; 8192]);
+    drop(device);
+    let torn = |sectors| sim::Keep::Sectors((0..sectors).map(|sector| sector >= 4).collect());
+    pair.media[0].crash_with(&mut |_, change| match change.offset == place(0) {
+        true => torn(change.sectors),
+        false => sim::Keep::All,
+    });
+    pair.media[1].crash_with(&mut |_, _| sim::Keep::Nothing);
+    let flushed = [[2; 2048], [1; 2048]].concat();
+    for changes in 0..20 {
+        // It may fail again while that is settled.
+        let pair = Pair::over([0, 1].map(|side: usize| Arc::new(pair.media[side].fork())));
+        pair.media[0].halt_after(changes);
+        let is_read = IntegrityDevice::open(
+            Arc::<Pair>::clone(&pair) as Device,
+            IntegrityOptions::default(),
+            Arc::clone(&pair.ledger),
+        )
+        .is_ok_and(|device| device.read_at(0, &mut [0; 4096]).is_ok());
+        assert!(is_read || pair.media[0].is_halted(), "halted after {changes}");
+        pair.media.iter().for_each(|media| media.crash_with(&mut |_, _| sim::Keep::Nothing));
+        let device = open(Arc::<Pair>::clone(&pair), &pair.ledger);
+        assert_eq!(read(&device, 0, 4096), flushed, "halted after {changes}");
+        let mut copies = [[0; 4096]; 2];
+        for (side, copy) in copies.iter_mut().enumerate() {
+            device.read_copy(side, 0, copy).unwrap();
+        }
+        assert!(copies.iter().all(|copy| *copy == flushed[..]), "halted after {changes}");
+        assert_eq!(sector(&pair.media[0], 0), sector(&pair.media[1], 0));
+    }
+}
+
 #[test]
 fn a_damaged_sector_takes_its_120_blocks_and_no_others() {
     let (media, device) = single(6);

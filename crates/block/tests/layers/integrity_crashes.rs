@@ -83,13 +83,16 @@ impl Model {
         }
     }
 
-    /// Blocks have this guard, and are nothing.
+    /// Blocks have this guard, and are nothing, but for those that have it again.
     fn guard(&mut self, blocks: std::ops::Range<u64>, by: Guard) {
         for block in blocks {
             let _ = match by {
                 Guard::Owner => self.exempt.insert(block),
-                Guard::Layers => self.exempt.remove(&block),
+                Guard::Layers | Guard::Again => self.exempt.remove(&block),
             };
+            if by == Guard::Again {
+                continue;
+            }
             self.kept.remove(&block);
             self.written.remove(&block);
         }
@@ -281,9 +284,16 @@ impl Run {
         // What reaches into a neighbour changes nothing of it.
         let start = (whole.start * BLOCK).saturating_sub(self.random.below(70 * BLOCK));
         let end = (whole.end * BLOCK + self.random.below(70 * BLOCK)).min(LEN);
-        let by = if self.random.chance(700) { Guard::Owner } else { Guard::Layers };
+        let by = match self.random.below(10) {
+            0..6 => Guard::Owner,
+            6..8 => Guard::Layers,
+            _ => Guard::Again,
+        };
         self.model.guard(whole.clone(), by);
         self.device.guard(start, end - start, by)?;
+        if by == Guard::Again {
+            return Ok(());
+        }
         for (first, blocks) in AREAS {
             let (from, to) = (whole.start.max(first), whole.end.min(first + blocks));
             if from < to {

@@ -31,6 +31,8 @@ pub(super) struct Group {
     checksums: Box<[u32; GROUP_BLOCKS]>,
     written: [u128; PAGE_SECTORS],
     in_flight: [u128; PAGE_SECTORS],
+    /// What other copies of their sectors, of before, say of blocks in flight.
+    earlier: BTreeMap<usize, Vec<u32>>,
     /// Sectors whose blocks their owner guards: nothing of them is written or in flight.
     exempt: [bool; PAGE_SECTORS],
     /// The page as it was encoded last, if it was since the group was marked clean.
@@ -73,6 +75,7 @@ impl Group {
             checksums: Box::new([0; GROUP_BLOCKS]),
             written: [0; PAGE_SECTORS],
             in_flight: [0; PAGE_SECTORS],
+            earlier: BTreeMap::new(),
             exempt: [false; PAGE_SECTORS],
             page: None,
             damaged: BTreeMap::new(),
@@ -100,6 +103,22 @@ impl Group {
         self.exempt[place] = sector.state == SectorState::Exempt;
         let checksums = &mut self.checksums[place * SECTOR_BLOCKS..][..SECTOR_BLOCKS];
         checksums.copy_from_slice(&sector.checksums);
+    }
+
+    /// Takes what a copy of a sector says that is older than the one that was taken.
+    pub(super) fn take_earlier(&mut self, place: usize, older: &ChecksumSector) {
+        let both = self.in_flight[place] & older.written;
+        for (number, &checksum) in older.checksums.iter().enumerate() {
+            let block = place * SECTOR_BLOCKS + number;
+            if both & sector_of(block).1 != 0 && checksum != self.checksums[block] {
+                self.earlier.entry(block).or_default().push(checksum);
+            }
+        }
+    }
+
+    /// Checksums of before of a block in flight.
+    pub(super) fn earlier(&self, block: usize) -> Vec<u32> {
+        self.earlier.get(&block).cloned().unwrap_or_default()
     }
 
     /// Keeps a sector that cannot be decoded as it is.
@@ -156,16 +175,29 @@ impl Group {
         span.blocks.clone().filter(is_unwritten).collect()
     }
 
-    /// How many of the span's blocks, from its first, have the guard that its first one has.
-    pub(super) fn guard_of(&self, span: &Span) -> (usize, Guard) {
+    /// How many of the span's blocks, from its first, are exempt or not as its first one is, and
+    /// which of both.
+    pub(super) fn are_exempt(&self, span: &Span) -> (usize, bool) {
         let is_exempt = |place: usize| self.exempt[place] && !self.damaged.contains_key(&place);
         let is_first = is_exempt(span.blocks.start / SECTOR_BLOCKS);
         let mut end = span.blocks.start;
         while end < span.blocks.end && is_exempt(end / SECTOR_BLOCKS) == is_first {
             end = ((end / SECTOR_BLOCKS + 1) * SECTOR_BLOCKS).min(span.blocks.end);
         }
-        let guard = if is_first { Guard::Owner } else { Guard::Layers };
-        (end - span.blocks.start, guard)
+        (end - span.blocks.start, is_first)
+    }
+
+    /// The sectors of which all blocks are in the span, and which their owner guards.
+    pub(super) fn exempt_in(&self, span: &Span, last: usize) -> Vec<usize> {
+        let is_exempt = |place: &usize| self.exempt[*place] && !self.damaged.contains_key(place);
+        let covered = |place: &usize| covers(span, *place, last);
+        (0..PAGE_SECTORS).filter(covered).filter(is_exempt).collect()
+    }
+
+    /// A sector is exempt no more; whoever calls this sets the checksums of all of its blocks.
+    pub(super) fn end_exemption(&mut self, place: usize) {
+        self.exempt[place] = false;
+        self.note_stale(place);
     }
 
     /// Gives the sectors of which all blocks are in the span another guard; nothing of them was
@@ -185,6 +217,7 @@ impl Group {
             is_changed = true;
             self.exempt[place] = is_exempt;
             (self.written[place], self.in_flight[place]) = (0, 0);
+            self.earlier.retain(|block, _| block / SECTOR_BLOCKS != place);
             self.checksums[place * SECTOR_BLOCKS..][..SECTOR_BLOCKS].fill(0);
             self.note_stale(place);
         }
@@ -213,13 +246,14 @@ impl Group {
         self.note_stale(place);
         self.checksums[block] = checksum;
         self.written[place] |= bit;
-        self.in_flight[place] &= !bit;
+        self.settled(block);
     }
 
     /// A block is what its checksum says.
     pub(super) fn settled(&mut self, block: usize) {
         let (place, bit) = sector_of(block);
         self.in_flight[place] &= !bit;
+        self.earlier.remove(&block);
     }
 
     /// A block is none that was written.
@@ -228,7 +262,7 @@ impl Group {
         self.note_stale(place);
         self.checksums[block] = 0;
         self.written[place] &= !bit;
-        self.in_flight[place] &= !bit;
+        self.settled(block);
         self.dirty = true;
     }
 

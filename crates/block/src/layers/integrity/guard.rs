@@ -7,6 +7,8 @@
 use std::collections::BTreeMap;
 use std::io::IoSlice;
 
+use format::checksum::block_crc;
+use format::integrity::{BLOCK_BYTES, SECTOR_BLOCKS};
 use parking_lot::Mutex;
 
 use super::IntegrityDevice;
@@ -56,16 +58,26 @@ impl Handed {
 }
 
 impl<D: BlockDevice> IntegrityDevice<D> {
-    /// Lets `act` have the parts of a span that one guards, in order.
+    /// Lets `act` have the parts of a span that one guards, in order, and whether that is their
+    /// owner. The range is held before that is asked: with others where it is, else alone.
     pub(super) fn by_guard(
         &self,
         mut span: Span,
-        mut act: impl FnMut(&Span, Guard) -> Result<()>,
+        mut act: impl FnMut(&Span, bool) -> Result<()>,
     ) -> Result<()> {
         while !span.blocks.is_empty() {
-            let (count, by) = self.with_group(span.group, |group| Ok(group.guard_of(&span)))?;
+            let ask = || self.with_group(span.group, |group| Ok(group.are_exempt(&span)));
+            let mut held = self.ranges.share(span.numbers());
+            let (mut count, mut is_exempt) = ask()?;
+            if !is_exempt {
+                drop(held);
+                held = self.ranges.hold(span.numbers());
+                // Its owner may guard it since: nobody minds that it is held alone.
+                (count, is_exempt) = ask()?;
+            }
             let end = span.blocks.start + count;
-            act(&Span { group: span.group, blocks: span.blocks.start..end }, by)?;
+            act(&Span { group: span.group, blocks: span.blocks.start..end }, is_exempt)?;
+            drop(held);
             span.blocks.start = end;
         }
         Ok(())
@@ -80,9 +92,36 @@ impl<D: BlockDevice> IntegrityDevice<D> {
         if whole.is_empty() {
             return Ok(());
         }
+        if by == Guard::Again {
+            return spans(whole).try_for_each(|span| self.guard_again(&span));
+        }
         let _held = self.ranges.hold(whole.clone());
         self.last.forget(whole.clone());
         spans(whole).try_for_each(|span| self.set_guard_of(&span, by))
+    }
+
+    /// Begins to keep checksums of what is there, in those sectors of a span that are exempt. One
+    /// of which something cannot be read stays as it is.
+    fn guard_again(&self, span: &Span) -> Result<()> {
+        let last = self.blocks_in(span.group);
+        for place in self.with_group(span.group, |group| Ok(group.exempt_in(span, last)))? {
+            let blocks = place * SECTOR_BLOCKS..(place + 1) * SECTOR_BLOCKS;
+            let sector = Span { group: span.group, blocks };
+            let _held = self.ranges.hold(sector.numbers());
+            let mut bytes = vec![0; sector.length()];
+            if self.below.read_at(sector.offset(), &mut bytes).is_err() {
+                continue;
+            }
+            // The page calls them in flight until they are flushed, as if they were written now.
+            self.begin(&sector)?;
+            self.end(&sector, |group| {
+                group.end_exemption(place);
+                let blocks = sector.blocks.clone().zip(bytes.chunks_exact(BLOCK_BYTES));
+                blocks.for_each(|(block, bytes)| group.set(block, block_crc(bytes)));
+            })?;
+            self.with_group(span.group, |group| self.write_page_durably(span.group, group))?;
+        }
+        Ok(())
     }
 
     fn set_guard_of(&self, span: &Span, by: Guard) -> Result<()> {

@@ -15,7 +15,7 @@ impl<D: BlockDevice> IntegrityDevice<D> {
     pub(super) fn load(&self, number: u64) -> Result<Group> {
         let pages = self.read_pages(page_offset(number))?;
         let mut group = Group::new();
-        let mut open = 0;
+        let (mut open, mut differing) = (0, Vec::new());
         for place in 0..PAGE_SECTORS {
             let within = place * SECTOR_BYTES..(place + 1) * SECTOR_BYTES;
             let copies: Vec<&[u8]> = pages.iter().map(|page| &page[within.clone()]).collect();
@@ -26,6 +26,12 @@ impl<D: BlockDevice> IntegrityDevice<D> {
                     open += usize::from(sector.state == SectorState::Open);
                     group.take_sector(place, &sector);
                 }
+                Loaded::Differing { newest, good, older } => {
+                    open += 1;
+                    group.take_sector(place, &newest);
+                    older.iter().for_each(|older| group.take_earlier(place, older));
+                    differing.push((offset, good));
+                }
                 Loaded::Damaged(bytes) => group.take_damage(place, bytes),
             }
         }
@@ -35,6 +41,10 @@ impl<D: BlockDevice> IntegrityDevice<D> {
             group.dirty = true;
             self.groups.note_active(number);
             self.settle(number, &mut group);
+        }
+        // A crash left them so. Their blocks went first: the older copies tell of these.
+        for (offset, newest) in differing {
+            self.below.write_durable(offset, &[IoSlice::new(&newest[..])])?;
         }
         Ok(group)
     }
@@ -60,32 +70,38 @@ impl<D: BlockDevice> IntegrityDevice<D> {
         }
     }
 
-    /// What a sector is, by the newest of its copies that is sound; others are made to agree.
+    /// What a sector is, by the newest of its copies that is sound; others are made to agree, but
+    /// for those that differ from one that is open.
     fn load_sector(&self, number: u32, offset: u64, copies: &[&[u8]]) -> Result<Loaded> {
         let tag = self.header.tag();
         let decode = |bytes: &[u8]| ChecksumSector::decode(bytes, tag, number);
         let (mut newest, mut good): (Option<ChecksumSector>, Option<&[u8]>) = (None, None);
+        let mut older = Vec::new();
         for &bytes in copies {
             match decode(bytes) {
                 Ok(Some(sector)) if newest.as_ref().is_none_or(|n| sector.is_newer(n)) => {
-                    (newest, good) = (Some(sector), Some(bytes));
+                    older.extend(newest.replace(sector));
+                    good = Some(bytes);
                 }
+                Ok(Some(sector)) => older.push(sector),
                 // One copy may have lost the first write of the page.
                 Ok(None) if good.is_none() => good = Some(bytes),
-                Ok(_) | Err(_) => {}
+                Ok(None) | Err(_) => {}
             }
         }
         let Some(good) = good else {
             return self.load_again(number, offset, copies[0]);
         };
         if copies.iter().any(|copy| *copy != good) {
-            if newest.as_ref().is_some_and(|sector| sector.state == SectorState::Open) {
-                // A crash left it so.
-                self.below.write_durable(offset, &[IoSlice::new(good)])?;
-            } else {
-                let mut bytes = good.to_vec();
-                self.heal_below(offset, &mut bytes, &|bytes| bytes == good)?;
+            if let Some(sector) = newest.take_if(|newest| newest.state == SectorState::Open) {
+                return Ok(Loaded::Differing {
+                    newest: Box::new(sector),
+                    good: good.into(),
+                    older,
+                });
             }
+            let mut bytes = good.to_vec();
+            self.heal_below(offset, &mut bytes, &|bytes| bytes == good)?;
         }
         Ok(newest.map_or(Loaded::Empty, |sector| Loaded::Sector(Box::new(sector))))
     }
@@ -111,5 +127,11 @@ impl<D: BlockDevice> IntegrityDevice<D> {
 enum Loaded {
     Empty,
     Sector(Box<ChecksumSector>),
+    /// One that is open, its bytes, and copies that say something else.
+    Differing {
+        newest: Box<ChecksumSector>,
+        good: Box<[u8]>,
+        older: Vec<ChecksumSector>,
+    },
     Damaged(Box<[u8; SECTOR_BYTES]>),
 }

@@ -25,31 +25,40 @@ impl<D: BlockDevice> IntegrityDevice<D> {
                 let Known::InFlight(stored) = group.known(block) else { continue };
                 if all.is_ok() && block_crc(bytes) == stored {
                     group.settled(block);
-                } else if let Ok(found) = self.settle_block(number, block, stored, bytes) {
-                    note_settled(group, block, stored, found);
+                } else {
+                    let checksums = (stored, &group.earlier(block)[..]);
+                    if let Ok(found) = self.settle_block(number, block, checksums, bytes) {
+                        note_settled(group, block, stored, found);
+                    }
                 }
             }
         }
     }
 
-    /// Settles one block that was in flight: a copy that matches is right; where none does, the
-    /// copies are made to agree. Returns the checksum of what is there now.
+    /// Settles one block that was in flight: a copy that matches is right, or else one that matches
+    /// what another copy of the page says, of before; where none does, the copies are made to
+    /// agree. Returns the checksum of what is there now.
+    ///
+    /// A copy of before is better than one that is torn: that may be of a device that lost what was
+    /// written to it even earlier, and said nothing.
     fn settle_block(
         &self,
         group: u64,
         block: usize,
-        stored: u32,
+        (stored, earlier): (u32, &[u32]),
         buffer: &mut [u8],
     ) -> Result<u32> {
         let offset = block_offset(group, block);
         let copies = self.below.copies(offset, BLOCK);
-        let right = |bytes: &[u8]| block_crc(bytes) == stored;
-        for copy in 0..copies {
-            if self.below.read_copy(copy, offset, buffer).is_ok() && right(buffer) {
-                if copies > 1 {
-                    self.heal_below(offset, buffer, &right)?;
+        for checksum in std::iter::once(stored).chain(earlier.iter().copied()) {
+            let right = |bytes: &[u8]| block_crc(bytes) == checksum;
+            for copy in 0..copies {
+                if self.below.read_copy(copy, offset, buffer).is_ok() && right(buffer) {
+                    if copies > 1 {
+                        self.heal_below(offset, buffer, &right)?;
+                    }
+                    return Ok(checksum);
                 }
-                return Ok(stored);
             }
         }
         self.below.resync(offset, BLOCK, Resync::All)?;
@@ -94,7 +103,8 @@ impl<D: BlockDevice> IntegrityDevice<D> {
                 self.heal_block(group, block, stored, buffer)
             }
             Known::InFlight(stored) => {
-                let found = self.settle_block(group, block, stored, buffer)?;
+                let earlier = self.with_group(group, |g| Ok(g.earlier(block)))?;
+                let found = self.settle_block(group, block, (stored, &earlier), buffer)?;
                 self.with_group(group, |g| {
                     note_settled(g, block, stored, found);
                     Ok(())

@@ -1,6 +1,6 @@
 //! Writes and discards: whole blocks of a group at a time, with the rest of the first and the last.
 //!
-//! Invariant: who writes or discards blocks of a group that the layer guards holds their range.
+//! Invariant: who writes or discards blocks holds their range: alone where the layer guards them.
 
 use std::io::IoSlice;
 
@@ -11,7 +11,7 @@ use super::IntegrityDevice;
 use super::geometry::{BLOCK, Span, block_number, blocks_of, spans};
 use super::group::Known;
 use crate::slices::cut;
-use crate::{BlockDevice, Guard, Operation, Result};
+use crate::{BlockDevice, Operation, Result};
 
 impl<D: BlockDevice> IntegrityDevice<D> {
     pub(super) fn write(&self, offset: u64, slices: &[IoSlice<'_>], durable: bool) -> Result<()> {
@@ -21,7 +21,7 @@ impl<D: BlockDevice> IntegrityDevice<D> {
             return Ok(());
         }
         for span in spans(blocks_of(offset, length)) {
-            self.by_guard(span, |span, by| {
+            self.by_guard(span, |span, is_exempt| {
                 let part = span.bytes(offset, length);
                 let within = (part.start - offset) as usize..(part.end - offset) as usize;
                 let cut_out;
@@ -31,12 +31,9 @@ impl<D: BlockDevice> IntegrityDevice<D> {
                     cut_out = cut(slices, within);
                     &cut_out[..]
                 };
-                match by {
-                    Guard::Owner => self.write_exempt(span, part.start, slices, durable),
-                    Guard::Layers => {
-                        let _held = self.ranges.hold(span.numbers());
-                        self.write_span(span, part.start, slices, durable)
-                    }
+                match is_exempt {
+                    true => self.write_exempt(span, part.start, slices, durable),
+                    false => self.write_span(span, part.start, slices, durable),
                 }
             })?;
         }
@@ -118,14 +115,13 @@ impl<D: BlockDevice> IntegrityDevice<D> {
         }
     }
 
-    /// Forgets blocks that one guards.
-    pub(super) fn discard_part(&self, span: &Span, by: Guard) -> Result<()> {
+    /// Forgets blocks that one guards, whose range is held.
+    pub(super) fn discard_part(&self, span: &Span, is_exempt: bool) -> Result<()> {
         let last = self.blocks_in(span.group);
         let discard = || self.below.discard(span.offset(), span.length() as u64);
-        if by == Guard::Owner {
+        if is_exempt {
             return discard();
         }
-        let _held = self.ranges.hold(span.numbers());
         if !self.with_group(span.group, |group| Ok(group.any_written(span)))? {
             return discard();
         }

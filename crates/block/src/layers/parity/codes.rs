@@ -58,17 +58,33 @@ fn add_times(target: &mut [u8], source: &[u8], number: u8) {
         0 => {}
         1 => target.iter_mut().zip(source).for_each(|(t, s)| *t ^= s),
         _ => {
-            // A byte is the sum of its halves, and so is its multiple.
-            let mut products = [[0; 16]; 2];
-            for half in 0..16_u8 {
-                products[0][usize::from(half)] = multiply(half, number);
-                products[1][usize::from(half)] = multiply(half << 4, number);
-            }
-            for (t, s) in target.iter_mut().zip(source) {
-                *t ^= products[0][usize::from(s & 15)] ^ products[1][usize::from(s >> 4)];
-            }
+            let (targets, rest) = target.as_chunks_mut::<LANES>();
+            let (sources, rest_of_source) = source.as_chunks::<LANES>();
+            let lanes = targets.iter_mut().zip(sources);
+            lanes.for_each(|(target, source)| add_lanes(target, source, number));
+            let rest = rest.iter_mut().zip(rest_of_source);
+            rest.for_each(|(t, s)| *t ^= multiply(*s, number));
         }
     }
+}
+
+/// Bytes that are computed beside each other.
+const LANES: usize = 64;
+
+/// The same for so many bytes: twice what there is for each bit of the number, from the highest on.
+/// The compiler makes a few instructions for all bytes of that; a table takes two for each byte.
+fn add_lanes(target: &mut [u8; LANES], source: &[u8; LANES], number: u8) {
+    let mut sum = *source;
+    for bit in (0..number.ilog2()).rev() {
+        for byte in &mut sum {
+            let carried = if *byte > 0x7f { POLYNOMIAL as u8 } else { 0 };
+            *byte = (*byte << 1) ^ carried;
+        }
+        if number >> bit & 1 == 1 {
+            sum.iter_mut().zip(source).for_each(|(sum, byte)| *sum ^= byte);
+        }
+    }
+    target.iter_mut().zip(sum).for_each(|(target, byte)| *target ^= byte);
 }
 
 /// Parity `k` of a row.
@@ -127,7 +143,7 @@ fn solve(matrix: &mut [Vec<u8>], sums: &mut [Vec<u8>]) {
 
 #[cfg(test)]
 mod tests {
-    use super::{PARITIES_MAX, add, inverse, multiply, parity, recover};
+    use super::{LANES, PARITIES_MAX, add, add_times, inverse, multiply, parity, recover};
 
     fn row(count: usize) -> Vec<Vec<u8>> {
         let byte = |i: usize, j: usize| (i * 37 + j * 101 + i * i * j) as u8;
@@ -162,6 +178,18 @@ mod tests {
                 assert_eq!(multiply(a, b), multiply(b, a));
                 assert_eq!(multiply(a, b ^ 5), multiply(a, b) ^ multiply(a, 5));
             }
+        }
+    }
+
+    #[test]
+    fn many_bytes_are_multiplied_as_each_is() {
+        let source: Vec<u8> = (0..LANES * 5 + 7).map(|i| (i * 31 + i / 256) as u8).collect();
+        for number in 0..=255 {
+            let mut target: Vec<u8> = source.iter().rev().copied().collect();
+            let expected: Vec<u8> =
+                target.iter().zip(&source).map(|(t, s)| t ^ multiply(*s, number)).collect();
+            add_times(&mut target, &source, number);
+            assert!(target == expected, "{number}");
         }
     }
 

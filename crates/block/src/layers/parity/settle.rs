@@ -8,6 +8,7 @@ use super::ways::Sides;
 use super::{ParityDevice, codes};
 use crate::heal::{Ledger, Outcome, Right};
 use crate::layers::Standing;
+use crate::zeros::is_zero;
 use crate::{BlockDevice, DeviceErrorKind, Operation, Result, Resync};
 
 /// Bytes of each side that are computed at a time.
@@ -245,7 +246,8 @@ impl ParityDevice {
         wanted.iter().try_for_each(|(side, bytes)| self.write_side(*side, at, bytes))
     }
 
-    /// The data of some rows, and what sides should have of them and have not.
+    /// The data of some rows, and what sides should have of them and have not. Who brings sides up
+    /// to date wants only that.
     pub(super) fn wrong_in(
         &self,
         stripe: u64,
@@ -256,7 +258,9 @@ impl ParityDevice {
             Err(_) if which != Resync::Stale => self.standing(side) != Standing::Out,
             _ => self.standing(side) == Standing::Stale,
         };
-        let sides: Vec<usize> = (0..self.sides.len()).filter(|&side| wanted(side)).collect();
+        let mut sides: Vec<usize> = (0..self.sides.len()).filter(|&side| wanted(side)).collect();
+        // Parity is computed of all data, so before some of that is given away.
+        sides.sort_by_key(|&side| self.layout.role(stripe, side).is_ok());
         let mut wrong = BySide::new();
         if sides.is_empty() {
             return Ok((Chunks::new(), wrong));
@@ -270,14 +274,21 @@ impl ParityDevice {
         }
         let at = self.layout.offset(stripe) + within.start;
         let length = (within.end - within.start) as usize;
-        let mut there = vec![0; length];
+        let mut there = Vec::new();
         for side in sides {
             let bytes = match self.layout.role(stripe, side) {
+                Ok(chunk) if which == Resync::Stale => std::mem::take(&mut row[chunk]),
                 Ok(chunk) => row[chunk].clone(),
                 Err(k) => codes::parity(k, length, row.iter().map(|bytes| &bytes[..])),
             };
-            let read = self.sides[side].device.read_at(at, &mut there);
-            if read.is_err() || there != bytes {
+            // Of who is brought up to date most is to be written: what is there is looked at only
+            // where a hole may stay one.
+            let is_looked_at = which != Resync::Stale || is_zero(&bytes);
+            there.resize(if is_looked_at { length } else { 0 }, 0);
+            let is_right = is_looked_at
+                && self.sides[side].device.read_at(at, &mut there).is_ok()
+                && there == bytes;
+            if !is_right {
                 wrong.push((side, bytes));
             }
         }

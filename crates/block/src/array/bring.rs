@@ -1,0 +1,154 @@
+//! Bringing members up to date: those that came back, and those that took another's place.
+//!
+//! Region by region, a step at a time. Every so often what they got is made durable, and then that
+//! it need not be done again. A device takes as long for that as for the writing, so whoever has
+//! the time goes on meanwhile.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use format::label::MemberStanding;
+
+use super::Array;
+use super::book::{Book, Piece};
+use crate::together::ask_all;
+use crate::{BlockDevice, Result, Resync, Standing};
+
+/// Bytes brought up to date in one step.
+const STEP_BYTES: u64 = 1 << 20;
+/// Steps made beside each other by whoever goes on: while one waits for a device another copies.
+const LANES: usize = 4;
+/// Bytes brought up to date between two flushes, at least a region.
+const FLUSHED_BYTES: u64 = 64 << 20;
+
+impl Array {
+    /// Brings some of what members missed up to date; false when there is nothing to do.
+    ///
+    /// # Errors
+    /// Those of the device; what could not be read stays to be done.
+    pub fn step(&self) -> Result<bool> {
+        self.step_while(&|| false)
+    }
+
+    /// The same, and goes on for as long as it may, also while what members got is flushed.
+    ///
+    /// # Errors
+    /// Those of the device; what could not be read stays to be done.
+    pub fn step_while(&self, goes_on: &(dyn Fn() -> bool + Sync)) -> Result<bool> {
+        let _work = self.work.lock();
+        loop {
+            if !self.bring_some(lanes(goes_on()))? {
+                return self.end_bringing();
+            }
+            if self.is_flush_due() {
+                self.flush_brought(goes_on)?;
+            }
+            if !goes_on() {
+                return Ok(true);
+            }
+        }
+    }
+
+    /// Makes some steps, beside each other; false when nothing is behind.
+    fn bring_some(&self, steps: usize) -> Result<bool> {
+        let shared = &self.shared;
+        let pieces = shared.book.lock().next_behind(steps, STEP_BYTES, self.len_bytes());
+        if pieces.is_empty() {
+            return Ok(false);
+        }
+        let bring = |number: usize| {
+            let Piece { start, length_bytes, which, .. } = pieces[number];
+            match length_bytes {
+                0 => Ok(()),
+                _ => self.top.resync(start, length_bytes, which),
+            }
+        };
+        let outcomes = ask_all(&*self.together, pieces.len(), bring);
+        outcomes.into_iter().collect::<Result<()>>()?;
+        // Of what is not in use next to nothing is written.
+        let used = pieces.iter().filter(|piece| piece.which == Resync::Stale);
+        self.resynced.fetch_add(used.map(|piece| piece.length_bytes).sum(), Ordering::Relaxed);
+        shared.behind.store(shared.book.lock().came_up(&pieces), Ordering::Relaxed);
+        Ok(true)
+    }
+
+    fn is_flush_due(&self) -> bool {
+        let book = self.shared.book.lock();
+        book.brought() as u64 * book.label.region_bytes >= FLUSHED_BYTES
+    }
+
+    /// Makes what members got durable, and says so: that need not be done again after a crash. What
+    /// they get meanwhile is for the next time.
+    fn flush_brought(&self, goes_on: &(dyn Fn() -> bool + Sync)) -> Result<()> {
+        let shared = &self.shared;
+        let flushed = shared.book.lock().take_brought();
+        let is_over = AtomicBool::new(false);
+        let flush = || {
+            let outcome = self.top.flush();
+            is_over.store(true, Ordering::SeqCst);
+            outcome
+        };
+        let bring = || {
+            let times = FLUSHED_BYTES / STEP_BYTES / LANES as u64;
+            let may_go_on = || !is_over.load(Ordering::SeqCst) && goes_on();
+            for _ in 0..times {
+                if !may_go_on() || !self.bring_some(LANES)? {
+                    break;
+                }
+            }
+            Ok(())
+        };
+        let both = |number| if number == 0 { flush() } else { bring() };
+        let count = if goes_on() { 2 } else { 1 };
+        let mut outcomes = ask_all(&*self.together, count, both).into_iter();
+        let outcome = outcomes.next().expect("it was flushed");
+        {
+            // Nobody is in the midst of a region now.
+            let mut book = shared.book.lock();
+            shared.behind.store(book.flushed(flushed, outcome.is_ok()), Ordering::Relaxed);
+            outcome?;
+            shared.write_regions(&mut book)?;
+        }
+        outcomes.try_for_each(|brought| brought)
+    }
+
+    /// Nothing is behind: who was stale is in, if there is somebody.
+    fn end_bringing(&self) -> Result<bool> {
+        while self.shared.book.lock().brought() > 0 {
+            self.flush_brought(&|| false)?;
+        }
+        if self.parity().is_some() && !self.shared.book.lock().stale_members().is_empty() {
+            // Before it counts, the records of a journal on it must be of now.
+            self.top.flush()?;
+        }
+        self.take_in(&mut self.shared.book.lock())
+    }
+
+    /// Takes stale members in when nothing is left to do for them.
+    fn take_in(&self, book: &mut Book) -> Result<bool> {
+        let shared = &self.shared;
+        let stale = book.stale_members();
+        if stale.is_empty() {
+            return Ok(false);
+        }
+        book.stand(&stale, MemberStanding::In);
+        if let Err(error) = shared.write_labels(book) {
+            book.stand(&stale, MemberStanding::Stale);
+            return Err(error);
+        }
+        for &member in &stale {
+            shared.set_standing(member, Standing::In);
+            shared.tell(member, "member-in", "everything it missed was brought up to date".into());
+        }
+        shared.behind.store(0, Ordering::Relaxed);
+        if !book.has(MemberStanding::Out) {
+            book.forget_stale();
+            shared.write_regions(book)?;
+        }
+        Ok(true)
+    }
+}
+
+/// How many steps are made beside each other.
+fn lanes(goes_on: bool) -> usize {
+    if goes_on { LANES } else { 1 }
+}

@@ -1,0 +1,173 @@
+//! Members that are brought up to date by whoever has the time: several steps beside each other,
+//! and more of them while what came before is flushed.
+
+use std::io::IoSlice;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use hindsight_block::{
+    Array, BlockDevice, Candidate, Identities, Materials, MediaDevice, Result, Standing, Together,
+};
+use sim::{Failure, Keep, Op, SimMedia};
+
+use crate::{AREA_BYTES, MIB, copy, materials, standings, write};
+
+/// More than is brought up between two flushes.
+const BYTES: u64 = 96 * MIB;
+
+/// Each by a thread.
+struct Threads;
+
+impl Together for Threads {
+    fn each(&self, count: usize, ask: &(dyn Fn(usize) + Sync)) {
+        std::thread::scope(|scope| (0..count).for_each(|n| _ = scope.spawn(move || ask(n))));
+    }
+}
+
+/// A device whose first flush of much ends only after so much more was written.
+struct SlowToAnswer {
+    media: MediaDevice,
+    written: AtomicU64,
+    has_waited: AtomicBool,
+    has_answered: AtomicBool,
+}
+
+const MUCH: u64 = 60 * MIB;
+/// At least a region.
+const MORE: u64 = 8 * MIB;
+
+impl SlowToAnswer {
+    fn new(media: MediaDevice) -> SlowToAnswer {
+        let (has_waited, has_answered) = (AtomicBool::new(false), AtomicBool::new(false));
+        SlowToAnswer { media, written: AtomicU64::new(0), has_waited, has_answered }
+    }
+}
+
+impl BlockDevice for SlowToAnswer {
+    fn len_bytes(&self) -> u64 {
+        self.media.len_bytes()
+    }
+
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<()> {
+        self.media.read_at(offset, buffer)
+    }
+
+    fn write_at(&self, offset: u64, slices: &[IoSlice<'_>]) -> Result<()> {
+        self.media.write_at(offset, slices)?;
+        let bytes: usize = slices.iter().map(|slice| slice.len()).sum();
+        self.written.fetch_add(bytes as u64, Ordering::SeqCst);
+        Ok(())
+    }
+
+    fn flush(&self) -> Result<()> {
+        self.media.flush()?;
+        let written = || self.written.load(Ordering::SeqCst);
+        let before = written();
+        if before >= MUCH && !self.has_waited.swap(true, Ordering::SeqCst) {
+            while written() < before + MORE {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            self.has_answered.store(true, Ordering::SeqCst);
+        }
+        Ok(())
+    }
+
+    fn allocate(&self, offset: u64, length_bytes: u64) -> Result<()> {
+        self.media.allocate(offset, length_bytes)
+    }
+
+    fn discard(&self, offset: u64, length_bytes: u64) -> Result<()> {
+        self.media.discard(offset, length_bytes)
+    }
+
+    fn write_durable(&self, offset: u64, slices: &[IoSlice<'_>]) -> Result<()> {
+        self.media.write_durable(offset, slices)
+    }
+
+    fn describe(&self) -> String {
+        "slow".to_owned()
+    }
+}
+
+fn media(number: u64) -> Arc<SimMedia> {
+    Arc::new(SimMedia::new(AREA_BYTES + BYTES, number))
+}
+
+fn on(path: &str, device: Arc<dyn BlockDevice>) -> Candidate {
+    Candidate { path: path.to_owned(), device: Some(device) }
+}
+
+fn plain(path: &str, media: &Arc<SimMedia>) -> Candidate {
+    on(path, Arc::new(MediaDevice::new(Arc::<SimMedia>::clone(media))))
+}
+
+fn asked() -> Materials<'static> {
+    Materials { together: Arc::new(Threads), ..materials() }
+}
+
+/// A mirror that is full, with each block told apart.
+fn full(a: &Arc<SimMedia>, b: &Arc<SimMedia>) -> Array {
+    let mut id = 0;
+    let random = &mut || {
+        id += 1;
+        id
+    };
+    let identities = Identities { random, now: units::WallTime::from_nanos(1) };
+    let stack = "mirror(a, b)".parse().expect("a stack");
+    let both = || vec![plain("a", a), plain("b", b)];
+    Array::create(&stack, both(), identities, &materials()).expect("labels");
+    let array = Array::open(both(), &asked()).expect("both are there");
+    (0..array.len_bytes() / MIB).for_each(|n| write(&array, n * MIB, &[n as u8 + 1; MIB as usize]));
+    // Once quiet, no region is in flight any more.
+    (0..2).for_each(|_| array.tidy().expect("tidied"));
+    array
+}
+
+fn has_all(array: &Array, number: usize) -> bool {
+    let right = |n: u64| copy(array, number, n * MIB, MIB as usize) == [n as u8 + 1; MIB as usize];
+    (0..array.len_bytes() / MIB).all(right)
+}
+
+#[test]
+fn what_comes_up_while_the_rest_is_flushed_is_not_said_to_be_durable() {
+    let (a, b, new) = (media(1), media(2), media(3));
+    let array = full(&a, &b);
+    let device = MediaDevice::new(Arc::<SimMedia>::clone(&new));
+    let slow = Arc::new(SlowToAnswer::new(device));
+    let candidate = on("new", Arc::<SlowToAnswer>::clone(&slow) as Arc<dyn BlockDevice>);
+    array.replace(1, candidate, 99).expect("replaced");
+    let goes_on = || !slow.has_answered.load(Ordering::SeqCst);
+    while goes_on() {
+        assert!(array.step_while(&goes_on).expect("a step"), "there is more to be done");
+    }
+    assert!(slow.written.load(Ordering::SeqCst) >= MUCH + MORE);
+    // The power fails: the new member lost what was not flushed.
+    let [a, new] = [&a, &new].map(|media| Arc::new(media.fork()));
+    [&a, &new].iter().for_each(|media| media.crash_with(&mut |_, _| Keep::Nothing));
+    let array = Array::open(vec![plain("a", &a), plain("new", &new)], &asked()).expect("opened");
+    assert_eq!(standings(&array), [Standing::In, Standing::Stale]);
+    while array.step_while(&|| true).expect("a step") {}
+    assert_eq!(standings(&array), [Standing::In; 2]);
+    assert!(has_all(&array, 0) && has_all(&array, 1));
+}
+
+#[test]
+fn a_step_that_failed_beside_others_is_made_again() {
+    for after in [0, 30, 270] {
+        let (a, b, new) = (media(1), media(2), media(3));
+        let array = full(&a, &b);
+        array.replace(1, plain("new", &new), 99).expect("replaced");
+        a.fail(Failure { op: Op::Read, range: None, after, times: Some(1) });
+        let mut failed = 0;
+        loop {
+            match array.step_while(&|| true) {
+                Ok(true) => {}
+                Ok(false) => break,
+                Err(_) => failed += 1,
+            }
+        }
+        assert_eq!(failed, 1, "the only member that has it could not be read once");
+        assert!(has_all(&array, 0) && has_all(&array, 1), "after {after}");
+    }
+}
