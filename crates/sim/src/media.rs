@@ -7,6 +7,7 @@
 
 use std::collections::BTreeSet;
 use std::io::{self, IoSlice};
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -220,19 +221,18 @@ impl SimMedia {
         state.durable.flip(offset, bit);
     }
 
-    /// A byte offset in a page that has space on the device, at random; `None` if there is none.
-    pub fn somewhere(&self, random: &mut Random) -> Option<u64> {
+    /// A byte offset in a page of a range that has space on the device, each as likely as the
+    /// others; `None` if there is none.
+    pub fn somewhere(&self, within: Range<u64>, random: &mut Random) -> Option<u64> {
         let state = self.state.lock();
-        let words = state.allocated.len() as u64;
-        let first = random.below(words);
-        let word = (0..words).map(|n| (first + n) % words).find(|&word| {
-            state.allocated[usize::try_from(word).expect("a bitmap in memory")] != 0
-        })?;
-        let bits = state.allocated[usize::try_from(word).expect("a bitmap in memory")];
-        let nth = random.below(u64::from(bits.count_ones())) as usize;
-        let bit = (0..64).filter(|bit| bits >> bit & 1 == 1).nth(nth).expect("one of those set");
-        let offset = (word * 64 + bit) * PAGE_BYTES as u64 + random.below(PAGE_BYTES as u64);
-        (offset < self.len_bytes).then_some(offset)
+        let pages = within.start.div_ceil(PAGE_BYTES as u64)
+            ..within.end.min(self.len_bytes) / PAGE_BYTES as u64;
+        let taken: Vec<u64> = state.pages_allocated().filter(|p| pages.contains(p)).collect();
+        if taken.is_empty() {
+            return None;
+        }
+        let page = taken[usize::try_from(random.below(taken.len() as u64)).expect("an index")];
+        Some(page * PAGE_BYTES as u64 + random.below(PAGE_BYTES as u64))
     }
 
     /// The changes that a power cut could lose, oldest first.
@@ -485,6 +485,13 @@ impl State {
             self.allocated[word] & bit == 0
         };
         parts(offset, length).filter(|&(page, _, _)| is_fresh(page)).count() as u64
+    }
+
+    fn pages_allocated(&self) -> impl Iterator<Item = u64> {
+        let words = (0..).zip(&self.allocated).filter(|(_, bits)| **bits != 0);
+        words.flat_map(|(word, bits)| {
+            (0..64).filter(move |bit| bits >> bit & 1 == 1).map(move |bit| word * 64 + bit)
+        })
     }
 }
 

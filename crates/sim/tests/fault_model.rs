@@ -247,3 +247,24 @@ fn the_clock_moves_when_told_and_entropy_repeats() {
     assert_ne!(draw(4), draw(5));
     assert_ne!(draw(4)[0], draw(4)[1]);
 }
+
+#[test]
+fn somewhere_is_each_page_that_has_space_as_often() {
+    let media = SimMedia::new(1 << 30, 5);
+    // Far apart, so that few of all pages have space.
+    let pages = [0, 1, 2, 3, 900, 5_000, 5_001, 200_000];
+    for page in pages {
+        write(&media, page * 4096, &[1]);
+    }
+    let mut random = Random::new(9);
+    let mut counts = [0; 8];
+    for _ in 0..8_000 {
+        let at = media.somewhere(0..u64::MAX, &mut random).expect("there is some");
+        let page = pages.iter().position(|&page| page == at / 4096).expect("one that has space");
+        counts[page] += 1;
+    }
+    assert!(counts.iter().all(|count| (850..1_150).contains(count)), "{counts:?}");
+    let within = media.somewhere(4096..4097 + 4096, &mut random).expect("there is one");
+    assert_eq!(within / 4096, 1, "of the pages that lie in the range as a whole");
+    assert_eq!(media.somewhere(4 * 4096..900 * 4096, &mut random), None);
+}

@@ -44,12 +44,13 @@ impl Model {
 
     /// The first so many writes without a seq have this one, all together.
     fn bind(&mut self, count: usize, seq: u64, time_ns: u64) {
+        let times_ns = (self.loose[0].0, time_ns);
         let changes: Vec<Change> = self.loose.drain(..count).map(|(_, change)| change).collect();
         let change = match <[Change; 1]>::try_from(changes) {
             Ok([change]) => change,
             Err(changes) => Change::Several(changes),
         };
-        self.oracle.push(seq, time_ns, change);
+        self.oracle.push_between(seq, times_ns, change);
     }
 
     /// After a crash or a failure: what had no seq, and what of `mine` may have been written,
@@ -59,9 +60,11 @@ impl Model {
             self.push_loose(time_ns, change.clone());
         }
         let seq = latest.max(self.oracle.latest() + 1);
-        if !self.loose.is_empty() {
+        if let Some(&(first_ns, _)) = self.loose.first() {
             let changes = self.loose.drain(..).map(|(_, change)| change).collect();
-            self.oracle.push(seq, time_ns, Change::Several(changes));
+            // The present may be of before them, if they are lost.
+            let times_ns = (first_ns.min(time_ns), time_ns);
+            self.oracle.push_between(seq, times_ns, Change::Several(changes));
         }
     }
 }
@@ -158,4 +161,47 @@ pub fn is_mixture(before: &[u8], changes: &[Change], content: &[u8]) -> bool {
         }
     }
     open.iter().all(|open| !open)
+}
+
+#[cfg(test)]
+mod tests {
+    use hindsight_volume::{Granularity, VolumeChange};
+    use units::Moment;
+
+    use crate::action::Action;
+    use crate::oracle::Change;
+    use crate::world::{World, at_seq};
+
+    const SECOND_NS: u64 = 1_000_000_000;
+    /// Longer than the window.
+    const LONG: Action = Action::Wait(40 * SECOND_NS);
+
+    fn write(block: u64) -> Action {
+        Action::Write("v".to_owned(), vec![Change::Write(block * 4096, vec![7; 4096])])
+    }
+
+    /// A moment is in the window for as long as it was the present within it. That ends with the
+    /// first of the writes which get their seqs together.
+    #[test]
+    fn what_was_written_over_by_several_is_old_since_the_first_of_them() {
+        for granularity in [Granularity::Interval(SECOND_NS), Granularity::OnDemand] {
+            for end in [Action::Restart, Action::Rebuild, Action::Flush("v".to_owned())] {
+                let mut world = World::new(1, 64 << 20, 1 << 20);
+                world.all_cached = true;
+                let name = || "v".to_owned();
+                let window_ns = 20 * SECOND_NS;
+                world.act(&Action::Create(name(), 1 << 20, Granularity::EveryWrite, window_ns));
+                world.act(&write(0));
+                let change = VolumeChange { granularity: Some(granularity), ..Default::default() };
+                world.act(&Action::Change(name(), change));
+                let last = world.models["v"].oracle.latest();
+                for action in [write(1), LONG, write(2), end.clone(), Action::Step(1 << 20)] {
+                    world.act(&action);
+                }
+                let resolved = world.volume("v").resolve(&at_seq(last));
+                assert!(resolved.is_err(), "{last} left the window long ago: {resolved:?}");
+                world.act(&Action::View(name(), Moment::Seq(units::Seq(last)), false));
+            }
+        }
+    }
 }

@@ -130,15 +130,16 @@ impl Model {
     /// Whether a seq is the last of a complete interval that the window must still hold.
     fn ends_interval(&self, index: usize) -> bool {
         let (entry, next) = (&self.oracle.entries[index], self.oracle.entries.get(index + 1));
+        let until_ns = self.oracle.was_present_until_ns(index);
         let Granularity::Interval(nanos) = self.granularity_at(entry.seq) else { return false };
         let Some(next) = next else { return false };
         !self.squeezed
-            && next.time_ns > self.expired_to_ns
+            && until_ns > self.expired_to_ns
             && next.seq == entry.seq + 1
             && !matches!(next.change, Change::Nothing)
             && !matches!(entry.change, Change::Nothing)
             && self.granularity_at(next.seq) == self.granularity_at(entry.seq)
-            && next.time_ns / nanos > entry.time_ns / nanos
+            && until_ns / nanos > entry.time_ns / nanos
     }
 
     fn check_resolved_time(&self, time_ns: u64, resolved: Option<Resolved>) {

@@ -12,6 +12,9 @@ use units::WallTime;
 use crate::workload::START_NS;
 use crate::world::{Trouble, World};
 
+/// Bytes of a member before the first of the stack.
+const LABEL_BYTES: u64 = 1 << 20;
+
 /// The stack of a seed.
 pub fn stack_of(seed: u64) -> Stack {
     let stacks = ["mirror(a, b)", "stripe(mirror(a, b), mirror(c, d))", "mirror(a, b, c)"];
@@ -95,7 +98,9 @@ impl World {
         if self.stack.is_none() || !self.random.chance(120) {
             return;
         }
-        let Some(somewhere) = self.media.somewhere(&mut self.random) else { return };
+        // One in eight where the labels are, which are a small part of what is there.
+        let end = if self.random.chance(125) { LABEL_BYTES } else { u64::MAX };
+        let Some(somewhere) = self.media.somewhere(0..end, &mut self.random) else { return };
         self.lies += 1;
         let stack = self.stack.as_ref().expect("on a stack");
         let is_told = !stack.has_parity() || stack.to_string().contains("](integrity(");

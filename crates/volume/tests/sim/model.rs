@@ -110,12 +110,9 @@ impl Model {
     /// Whether a seq is the end of a change that the window must still hold, in every-write
     /// granularity.
     pub fn must_open(&self, index: usize) -> bool {
-        let entry = &self.oracle.entries[index];
-        // It was the present until the next change, so it is in the window if that change is.
-        let until = self.oracle.entries.get(index + 1).map_or(u64::MAX, |next| next.time_ns);
         !self.squeezed
-            && until > self.expired_to_ns
-            && self.granularity_at(entry.seq) == Granularity::EveryWrite
+            && self.oracle.was_present_until_ns(index) > self.expired_to_ns
+            && self.granularity_at(self.oracle.entries[index].seq) == Granularity::EveryWrite
     }
 
     /// Seqs that must be openable whatever happens.

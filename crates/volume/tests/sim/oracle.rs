@@ -30,7 +30,8 @@ pub struct Entry {
     pub seq: u64,
     /// When it was made, nanoseconds since 1970.
     pub time_ns: u64,
-    /// When it was made at the earliest: parts of a large write may have earlier times.
+    /// When it was begun at the earliest: parts of a large write, and those that have a seq
+    /// together, may have earlier times.
     pub earliest_ns: u64,
     /// What it did.
     pub change: Change,
@@ -65,6 +66,12 @@ impl Oracle {
     pub fn push_between(&mut self, seq: u64, (earliest_ns, time_ns): (u64, u64), change: Change) {
         assert!(seq > self.latest(), "seqs rise: {seq} after {}", self.latest());
         self.entries.push(Entry { seq, time_ns, earliest_ns, change });
+    }
+
+    /// Until when a change's end was the present at least: then the next one began.
+    pub fn was_present_until_ns(&self, index: usize) -> u64 {
+        let own_ns = self.entries[index].time_ns;
+        self.entries.get(index + 1).map_or(u64::MAX, |next| next.earliest_ns.max(own_ns))
     }
 
     /// The content after the change with this seq, or the last one before it.

@@ -213,7 +213,7 @@ impl World {
                 latest.seq
             );
         };
-        model.take_tail(tail, latest.seq.0, latest.time.as_nanos());
+        model.take_tail(tail, latest, now.as_nanos());
         if power {
             model.flushed = model.oracle.latest();
         }
@@ -370,10 +370,13 @@ impl Model {
         })
     }
 
-    /// Makes the history that was found the model's.
-    fn take_tail(&mut self, tail: Tail, latest: u64, time_ns: u64) {
+    /// Makes the history that was found the model's. What was under way began now: no time has
+    /// passed since.
+    fn take_tail(&mut self, tail: Tail, latest: Resolved, now_ns: u64) {
+        let (latest, time_ns) = (latest.seq.0, latest.time.as_nanos());
+        let cut = self.oracle.entries.get(tail.kept);
+        let earliest_ns = cut.map_or(now_ns, |entry| entry.earliest_ns);
         self.oracle.entries.truncate(tail.kept);
-        let earliest_ns = self.oracle.entries.last().map_or(0, |e| e.time_ns);
         let count = tail.added.len();
         for (index, (seq, change)) in tail.added.into_iter().enumerate() {
             // The last one may have been cut short, and then its seq is not known: at most the
