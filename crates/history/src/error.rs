@@ -16,6 +16,8 @@ pub enum ErrorKind {
     Io,
     /// The volume changed between the check of a request and its execution: check again.
     Moved,
+    /// It would have had to wait for others, and was told not to.
+    WouldWait,
 }
 
 /// A failed operation on the log or the map.

@@ -33,7 +33,7 @@ pub use healing::Healed;
 pub use io_tally::{IoCount, IoKind, IoTally};
 pub use log::{
     Appended, AppendedRun, BatchPlace, BlockOp, Gate, LockedBlocks, Log, LogStart, SegmentSource,
-    TimedOps,
+    Stance, TimedOps,
 };
 pub use openable::Openable;
 pub use outside::{OUTSIDE_SEQ, Outside};

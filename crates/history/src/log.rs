@@ -21,12 +21,13 @@ use std::io::IoSlice;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering};
+use std::time::Duration;
 
 use block::emptied;
 use format::batch::{BatchEncoder, BatchHeader, BatchKind, header_bytes};
 use format::segment::{SEGMENT_HEADER_BYTES, SegmentHeader};
 use format::time::TimeEntry;
-use parking_lot::{Condvar, Mutex};
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use units::{BLOCK_BYTES, Seq, WallTime};
 
 use crate::io_tally::{IoKind, IoTally};
@@ -42,6 +43,9 @@ pub use many::{AppendedRun, BatchPlace, TimedOps};
 const BATCH_OPS_MAX: usize = 1000;
 /// Blocks in one batch: with the operations' share this keeps headers well below their limit.
 const BATCH_BLOCKS_MAX: usize = 8192;
+
+/// How often who must not wait for a closed gate looks whether it is one that it waits for.
+const LOOK_EVERY: Duration = Duration::from_millis(1);
 
 thread_local! {
     /// Memory for the slices of a batch, used again from batch to batch.
@@ -76,6 +80,15 @@ impl BlockOp<'_> {
             BlockOp::Zero { block, blocks } => (block, block + u64::from(blocks)),
         }
     }
+}
+
+/// How an append stands to others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stance {
+    /// It holds the lock of its blocks itself.
+    pub holds_lock: bool,
+    /// It may wait until the gate is open, and no block of it is locked.
+    pub may_wait: bool,
 }
 
 /// Where a log gets its next segment from.
@@ -133,6 +146,8 @@ pub struct Log {
     /// Its batches are counted as what is on its way into place.
     is_journal: AtomicBool,
     state: Mutex<LogState>,
+    /// The gate is closed, and the state locked, for longer than an instant.
+    stands_still: AtomicBool,
     changed: Condvar,
 }
 
@@ -185,6 +200,7 @@ impl Log {
             is_journal: AtomicBool::new(false),
             store,
             state: Mutex::new(state),
+            stands_still: AtomicBool::new(false),
             changed: Condvar::new(),
         }
     }
@@ -207,18 +223,18 @@ impl Log {
     /// asked once nothing can change it any more; `None` means that the request is no longer right.
     ///
     /// # Errors
-    /// `Moved` when `timeline` says `None`; `Full` before anything is reserved; `Refused` or the
-    /// device's after.
+    /// `Moved` when `timeline` says `None`; `WouldWait` as `stance` says; `Full` before anything is
+    /// reserved; `Refused` or the device's after.
     pub fn append(
         &self,
         timeline: impl Fn() -> Option<u64>,
         ops: &[BlockOp<'_>],
-        holds_lock: bool,
+        stance: Stance,
         source: &dyn SegmentSource,
         scratch: &mut Vec<u8>,
     ) -> Result<Appended<'_>> {
         assert!(!ops.is_empty(), "an append has ops");
-        let reservation = self.reserve(&timeline, ops, holds_lock, source)?;
+        let reservation = self.reserve(&timeline, ops, stance, source)?;
         let appended = Appended {
             log: self,
             last_seq: reservation.last_seq,
@@ -259,12 +275,15 @@ impl Log {
         &self,
         timeline: &dyn Fn() -> Option<u64>,
         ops: &[BlockOp<'_>],
-        holds_lock: bool,
+        stance: Stance,
         source: &dyn SegmentSource,
     ) -> Result<Reservation> {
-        let mut state = self.state.lock();
-        while state.gate_closed || (!holds_lock && state.any_locked(ops)) {
+        let mut state = self.lock_as(stance)?;
+        while state.gate_closed || (!stance.holds_lock && state.any_locked(ops)) {
             self.check()?;
+            if !stance.may_wait {
+                return Err(would_wait());
+            }
             self.changed.wait(&mut state);
         }
         self.check()?;
@@ -308,6 +327,21 @@ impl Log {
         state.in_flight.push_back(InFlight { last_seq, ended: false });
         state.push_time();
         Ok(Reservation { segment, header, header_bytes, payload_bytes, ops: count, last_seq })
+    }
+
+    /// Whoever closes the gate keeps the state locked.
+    fn lock_as(&self, stance: Stance) -> Result<MutexGuard<'_, LogState>> {
+        if stance.may_wait {
+            return Ok(self.state.lock());
+        }
+        loop {
+            if self.stands_still.load(Ordering::Acquire) {
+                return Err(would_wait());
+            }
+            if let Some(state) = self.state.try_lock_for(LOOK_EVERY) {
+                return Ok(state);
+            }
+        }
     }
 
     fn check(&self) -> Result<()> {
@@ -425,6 +459,7 @@ impl Log {
             self.changed.wait(&mut state);
         }
         state.gate_closed = true;
+        self.stands_still.store(true, Ordering::Release);
         while !state.in_flight.is_empty() && !self.store.has_failed() {
             self.changed.wait(&mut state);
         }
@@ -438,6 +473,7 @@ impl Log {
                     // What it has left half done is used no more; who waits is told, not left.
                     self.store.fail();
                     state.gate_closed = false;
+                    self.stands_still.store(false, Ordering::Release);
                     drop(state);
                     self.changed.notify_all();
                     resume_unwind(panic);
@@ -445,6 +481,7 @@ impl Log {
             }
         };
         state.gate_closed = false;
+        self.stands_still.store(false, Ordering::Release);
         drop(state);
         self.changed.notify_all();
         outcome
@@ -506,6 +543,10 @@ impl Log {
     pub fn open_segment(&self) -> Option<u64> {
         self.state.lock().open.as_ref().map(|s| s.number)
     }
+}
+
+fn would_wait() -> Error {
+    Error::new(ErrorKind::WouldWait, "the log stands still")
 }
 
 impl LogState {

@@ -6,6 +6,8 @@
 
 /// So long after the last request of a client the devices are its own, in nanoseconds.
 const QUIET_NS: u64 = 250_000_000;
+/// A turn takes about so long while nobody else is there: other work in the background waits.
+const ALONE_NS: u64 = 100_000_000;
 /// A turn beside clients takes about so long.
 const TURN_NS: u64 = 5_000_000;
 /// How often the time of a turn is waited before the next.
@@ -55,6 +57,12 @@ impl Beside {
         }
         is_over
     }
+}
+
+/// Whether a turn that began then goes on while nobody else is there. Where the clock stands still,
+/// a step is a turn.
+pub fn is_within_alone(began_ns: u64, now_ns: u64) -> bool {
+    (1..ALONE_NS).contains(&now_ns.saturating_sub(began_ns))
 }
 
 #[cfg(test)]

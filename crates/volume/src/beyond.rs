@@ -14,6 +14,7 @@ use units::BLOCK_BYTES;
 use crate::Result;
 use crate::catalogue::VolumeRecord;
 use crate::opening::Opening;
+use crate::pace::Pace;
 use crate::types::WriteOp;
 use crate::volume::Volume;
 use crate::write::Terms;
@@ -33,17 +34,18 @@ impl Volume {
     /// # Errors
     /// `Full`; `Refused` or `Io` after a device failure.
     pub(crate) fn write_zeros_beyond(&self, live: &Arc<Opening>, end: u64) -> Result<bool> {
+        let pace = Pace::patient();
         let from = live.size_bytes;
         let end = end.next_multiple_of(BLOCK_BYTES);
         let whole = from.next_multiple_of(BLOCK_BYTES);
         if from < whole {
             let op = WriteOp::Zero { offset: from, length_bytes: whole - from };
-            if self.write_merged(&op, live, true)?.is_none() {
+            if self.write_merged(&op, live, true, &pace)?.is_none() {
                 return Ok(false);
             }
         }
         let op = WriteOp::Zero { offset: whole, length_bytes: end.saturating_sub(whole) };
-        let terms = Terms { end, merged: Some(live), cuts: true, behind: false };
+        let terms = Terms { end, merged: Some(live), cuts: true, behind: false, pace: &pace };
         while whole < end && self.write_either(&[op], terms)?.is_none() {
             if !Arc::ptr_eq(live, &self.present()) {
                 return Ok(false);

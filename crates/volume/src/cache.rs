@@ -15,7 +15,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use history::{BlockOp, FastSet};
+use history::{BlockOp, FastSet, Stance};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use units::{BLOCK_BYTES, Seq, WallTime};
 
@@ -103,6 +103,8 @@ pub enum Offered {
     Off,
     /// They may not be made any more.
     Moved,
+    /// They would have had to wait for others.
+    WouldWait,
 }
 
 /// What a reader found missing, and when.
@@ -249,12 +251,15 @@ impl Cache {
     pub fn offer(
         &self,
         ops: &[BlockOp<'_>],
-        holds_lock: bool,
+        stance: Stance,
         may: impl Fn() -> bool,
         time: impl Fn(WallTime) -> WallTime,
     ) -> Offered {
         let mut state = self.state.lock();
-        while state.held > 0 || (!holds_lock && state.any_locked(ops)) {
+        while state.held > 0 || (!stance.holds_lock && state.any_locked(ops)) {
+            if !stance.may_wait {
+                return Offered::WouldWait;
+            }
             self.changed.wait(&mut state);
         }
         let Some(limits) = state.limits else { return Offered::Off };

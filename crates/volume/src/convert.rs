@@ -9,7 +9,7 @@ impl From<history::Error> for Error {
             history::ErrorKind::Refused => ErrorKind::Refused,
             history::ErrorKind::Corrupt => ErrorKind::Corrupt,
             history::ErrorKind::Io => ErrorKind::Io,
-            history::ErrorKind::Moved => ErrorKind::Busy,
+            history::ErrorKind::Moved | history::ErrorKind::WouldWait => ErrorKind::Busy,
         };
         let hint = match kind {
             ErrorKind::Full => Some("delete versions, marks or volumes, or add space"),

@@ -9,8 +9,10 @@
 //!    `sources` is held for no longer than to look.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
+use std::time::Duration;
 
 use block::{Array, Purpose};
 use env::Files;
@@ -37,6 +39,9 @@ use crate::{Error, Machine, Result};
 
 /// Segments made ready ahead of need.
 pub const SPARES_WANTED: usize = 6;
+
+/// How often who waits for the right to do background work looks whether it still wants it.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 /// Timelines by id, with their records.
 pub type Timelines = BTreeMap<u64, (TimelineRecord, Arc<Timeline>)>;
@@ -121,6 +126,9 @@ pub struct Core {
     pub dedup: Mutex<Dedup>,
     /// Scrubs of everything.
     pub scrubbing: Scrubbing,
+    /// Ranges in which writes met what does not agree, and that could not be looked at yet; how
+    /// often that was tried.
+    pub noticed: Mutex<Vec<(Range<u64>, u32)>>,
     /// The right to run schedules, and whether the clock goes evenly.
     pub pace: Mutex<Pace>,
 }
@@ -188,6 +196,21 @@ impl Core {
             volume: volume.to_owned(),
             detail,
         })
+    }
+
+    /// The right to do background work; none when `goes_on` says no before it is had.
+    pub fn lock_work(
+        &self,
+        goes_on: &dyn Fn() -> bool,
+    ) -> Option<MutexGuard<'_, Option<MergeJob>>> {
+        loop {
+            if !goes_on() {
+                return None;
+            }
+            if let Some(work) = self.work.try_lock_for(LOOK_EVERY) {
+                return Some(work);
+            }
+        }
     }
 
     /// Makes spare segments until there are `wanted`; says how many were made.
@@ -324,7 +347,8 @@ pub struct FromReserve<'a>(pub &'a Core, pub &'a AtomicBool);
 
 impl SegmentSource for FromReserve<'_> {
     fn next_spare(&self) -> history::Result<Spare> {
-        match self.0.spare_for(Purpose::Data) {
+        // Who waits for room is told that others have got it.
+        match self.0.next_spare() {
             Err(e) if e.kind == history::ErrorKind::Full => {
                 self.1.store(true, Ordering::Release);
                 if self.0.store.has_half_of_reserve() {

@@ -404,7 +404,11 @@ impl Homecoming {
             // A sector that cannot be read keeps only its own block where it is.
             let is_read = together || store.device.read_unverified(at, block, true).is_ok();
             let right = |bytes: &[u8]| block_crc(bytes) == entry.crc;
-            if (is_read && right(block)) || store.heal(at, block, &right) {
+            let how = (entry.crc, None, true);
+            if (is_read && right(block))
+                || store.heal(at, block, &right)
+                || store.recover_elsewhere(entry.key.index, entry.location, how, block)
+            {
                 sound(i);
             }
         }

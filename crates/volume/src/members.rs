@@ -5,12 +5,12 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use block::{
-    Added, Array, ArrayError, BlockDevice, Candidate, Identities, Materials, MemberStatus,
+    Added, Array, ArrayError, BlockDevice, Candidate, Guard, Identities, Materials, MemberStatus,
     SpareStatus, Standing,
 };
 use env::Files;
 
-use crate::beside::Turn;
+use crate::beside::{Turn, is_within_alone};
 use crate::core::Core;
 use crate::pool::{reserve_of, zones_within};
 use crate::types::{SettlePhase, Settling};
@@ -54,6 +54,7 @@ impl Pool {
         let pool = Pool::open_told(device, machine, options, files, of_catalogue)?;
         pool.core.array.set(array).ok().expect("a pool is opened once");
         pool.core.settle_members(began_ns, told)?;
+        pool.core.guard_catalogue_again()?;
         Ok(pool)
     }
 
@@ -208,6 +209,22 @@ impl Pool {
 }
 
 impl Core {
+    /// Has layers keep checksums of the catalogue on members that were away: there they take zones
+    /// for their owner's that became the catalogue's meanwhile. Before they are brought up to date,
+    /// so that nobody relies on what they keep until it is what the others have.
+    fn guard_catalogue_again(&self) -> Result<()> {
+        let Some(array) = self.array.get() else { return Ok(()) };
+        if array.members().iter().all(|member| member.standing != Standing::Stale) {
+            return Ok(());
+        }
+        let superblock = self.media.superblock();
+        let zone_bytes = superblock.zone_bytes;
+        superblock.catalogue_zones.iter().try_for_each(|zone| {
+            array.guard(u64::from(*zone) * zone_bytes, zone_bytes, Guard::Again)
+        })?;
+        Ok(())
+    }
+
     /// Whether a member is not in: one more failure may be one too many.
     pub fn is_degraded(&self) -> bool {
         let is_in = |member: &MemberStatus| member.standing == Standing::In;
@@ -259,10 +276,19 @@ impl Core {
 impl Core {
     /// Brings members up to date for a turn; true when there is more to be done.
     fn bring_up(&self, array: &Array, turn: Turn, began_ns: u64) -> block::Result<bool> {
+        let clock = &self.machine.clock;
+        let requests = self.requests();
+        // Clients that come are to wait for no more than what is being done.
+        let goes_on = || {
+            turn == Turn::Alone
+                && self.rebuild_rate.limit().is_none()
+                && is_within_alone(began_ns, clock.monotonic_ns())
+                && self.requests() == requests
+        };
         loop {
             let before = array.resynced_bytes();
-            let stepped = array.step();
-            let now_ns = self.machine.clock.monotonic_ns();
+            let stepped = array.step_while(&goes_on);
+            let now_ns = clock.monotonic_ns();
             self.rebuild_rate.note(began_ns, array.resynced_bytes() - before);
             let is_over = self.rebuild_pace.lock().is_over(turn, began_ns, now_ns);
             let is_limited = self.rebuild_rate.wait_ns(now_ns) > 0;

@@ -39,8 +39,8 @@ impl Errand {
     }
 }
 
-/// Reads the block of an entry wherever it is; false when it cannot be read or is not what the
-/// entry says: such a block stays where it is.
+/// Reads the block of an entry wherever it is, or from another version that has the same bytes;
+/// false when it cannot be had: such a block stays where it is.
 pub fn read_entry(store: &Store, entry: &Entry, block: &mut [u8], io: &IoTally) -> bool {
     read_entry_as(IoKind::CopyRead, store, entry, block, io)
 }
@@ -52,20 +52,26 @@ fn read_entry_as(
     block: &mut [u8],
     io: &IoTally,
 ) -> bool {
-    let is_read = store.locate(entry.location).and_then(|(at, content)| {
-        if content == Content::Pack {
-            let version = (entry.key.index, entry.seq);
-            return store.read_packed(entry.location, version, block, (io, kind));
+    let Ok((at, content)) = store.locate(entry.location) else { return false };
+    let right = |bytes: &[u8]| block_crc(bytes) == entry.crc;
+    let was_counted = if content == Content::Pack {
+        let version = (entry.key.index, entry.seq);
+        match store.read_packed(entry.location, version, block, (io, kind)) {
+            Ok(()) if right(block) => return true,
+            Ok(()) => false,
+            Err(error) => error.kind == history::ErrorKind::Corrupt,
         }
-        store.device.read_unverified(at, block, true)?;
+    } else {
         io.count(kind, BLOCK_BYTES);
-        let right = |bytes: &[u8]| block_crc(bytes) == entry.crc;
-        if !right(block) {
-            store.heal(at, block, &right);
+        let is_read = store.device.read_unverified(at, block, true).is_ok();
+        if (is_read && right(block)) || store.heal(at, block, &right) {
+            return true;
         }
-        Ok(())
-    });
-    is_read.is_ok() && block_crc(block) == entry.crc
+        true
+    };
+    // Where it lies it is not written again: it is about to go.
+    let how = (entry.crc, None, was_counted);
+    store.recover_elsewhere(entry.key.index, entry.location, how, block)
 }
 
 impl Mover {

@@ -380,8 +380,7 @@ impl Opening {
         if content == Content::Pack {
             self.read_packed(first, slots, out, (kind, Patience::Full))?;
         } else {
-            self.store.device.read_unverified(at, out, true)?;
-            self.io.count(kind, out.len() as u64);
+            self.read_or_recover(kind, (at, BLOCK_BYTES), (first, slots), out, Patience::Full)?;
         }
         let place = (content != Content::Pack).then_some((at, BLOCK_BYTES));
         self.verify(first, slots, out, place, Patience::Full).map(drop)
@@ -440,19 +439,65 @@ impl Opening {
         let kind = if is_home { IoKind::CurrentRead } else { IoKind::HistoryRead };
         let mut stride = BLOCK_BYTES;
         if slots.len() > 1 && at_home(slots) == slots.len() {
-            // The headers of the homes between them are read with them.
             stride = u64::from(home_bytes());
-            let mut homes = vec![0; (slots.len() - 1) * stride as usize + BLOCK];
-            if !self.read_device(kind, at, &mut homes, patience)? {
-                return Ok(false);
-            }
-            for (block, home) in out.chunks_exact_mut(BLOCK).zip(homes.chunks(stride as usize)) {
-                block.copy_from_slice(&home[..BLOCK]);
-            }
-        } else if !self.read_device(kind, at, out, patience)? {
+        }
+        let (place, of) = ((at, stride), (first_block, slots));
+        if !self.read_or_recover(kind, place, of, out, patience)? {
             return Ok(false);
         }
         self.verify(first_block, slots, out, Some((at, stride)), patience)
+    }
+
+    /// Reads blocks that lie so far apart; where that fails, one by one, and what no copy gives
+    /// from another version with the same bytes. False if something had to be waited for.
+    fn read_or_recover(
+        &self,
+        kind: IoKind,
+        (at, stride): (u64, u64),
+        (first_block, slots): (u64, &[Slot]),
+        out: &mut [u8],
+        patience: Patience,
+    ) -> Result<bool> {
+        match self.read_strided(kind, (at, stride), out, patience) {
+            Ok(is_read) => return Ok(is_read),
+            // Whoever waits is told of the error, or has it elsewhere.
+            Err(_) if patience == Patience::None => return Ok(false),
+            Err(_) => {}
+        }
+        let blocks = out.chunks_exact_mut(BLOCK).zip(slots).zip((0..).map(|i| i * stride));
+        for (number, ((block, slot), skip)) in (first_block..).zip(blocks) {
+            let at = at + skip;
+            let Err(error) = self.read_device(kind, at, block, patience) else { continue };
+            let right = |bytes: &[u8]| block_crc(bytes) == slot.crc;
+            if !self.store.heal(at, block, &right)
+                && !self.recover_elsewhere(number, slot, (Some(at), true), block)
+            {
+                return Err(error.with_hint(WHERE_IT_WAS_GOOD));
+            }
+        }
+        Ok(true)
+    }
+
+    /// Reads blocks that lie so far apart in one go.
+    fn read_strided(
+        &self,
+        kind: IoKind,
+        (at, stride): (u64, u64),
+        out: &mut [u8],
+        patience: Patience,
+    ) -> Result<bool> {
+        if stride == BLOCK_BYTES {
+            return self.read_device(kind, at, out, patience);
+        }
+        // What is between them is read with them.
+        let mut all = vec![0; (out.len() / BLOCK - 1) * stride as usize + BLOCK];
+        if !self.read_device(kind, at, &mut all, patience)? {
+            return Ok(false);
+        }
+        for (block, bytes) in out.chunks_exact_mut(BLOCK).zip(all.chunks(stride as usize)) {
+            block.copy_from_slice(&bytes[..BLOCK]);
+        }
+        Ok(true)
     }
 
     fn read_device(

@@ -55,7 +55,7 @@ impl Meter {
         self.paid_ns.store(0, Ordering::Relaxed);
     }
 
-    fn limit(&self) -> Option<NonZeroU64> {
+    pub fn limit(&self) -> Option<NonZeroU64> {
         NonZeroU64::new(self.bytes_per_second.load(Ordering::Relaxed))
     }
 

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use history::{Content, NO_LOG, Segment};
+use parking_lot::MutexGuard;
 use units::Seq;
 
 use crate::core::{Core, SPARES_WANTED, Standing};
@@ -358,6 +359,18 @@ impl Core {
     /// # Errors
     /// `Full` when nothing could be freed.
     pub fn wait_for_room(self: &Arc<Self>, wait: &mut RoomWait) -> Result<bool> {
+        self.wait_for_room_while(wait, &|| true)
+    }
+
+    /// The same for a request that is given up when `goes_on` says no: then it shall fail.
+    ///
+    /// # Errors
+    /// `Full` when nothing could be freed.
+    pub fn wait_for_room_while(
+        self: &Arc<Self>,
+        wait: &mut RoomWait,
+        goes_on: &dyn Fn() -> bool,
+    ) -> Result<bool> {
         let now_ns = self.machine.clock.monotonic_ns();
         let taken = self.segments_taken.load(Ordering::Relaxed);
         if taken != wait.taken || wait.since_ns.is_none() {
@@ -366,12 +379,13 @@ impl Core {
         let since_ns = wait.since_ns.unwrap_or(now_ns);
         wait.tries += 1;
         if self.closed.load(Ordering::Acquire)
+            || !goes_on()
             || wait.tries > ROOM_TRIES
             || now_ns.saturating_sub(since_ns) > ROOM_WAIT_NS
         {
             return Ok(false);
         }
-        self.make_room()?;
+        self.make_room_while(goes_on)?;
         wait.taken = self.segments_taken.load(Ordering::Relaxed);
         Ok(true)
     }
@@ -381,13 +395,13 @@ impl Core {
     /// # Errors
     /// `Full` when nothing could be freed.
     pub fn make_room(self: &Arc<Self>) -> Result<()> {
-        let mut job = self.work.lock();
+        self.make_room_while(&|| true)
+    }
+
+    fn make_room_while(self: &Arc<Self>, goes_on: &dyn Fn() -> bool) -> Result<()> {
+        let Some(mut job) = self.lock_work(goes_on) else { return Err(given_up()) };
         let enough = || self.store.spares().len() > 1 || self.store.has_room();
-        if let Some(merge) = job.take() {
-            merge.volume().compactions.fail();
-        }
-        self.drop_copies();
-        self.drop_search();
+        self.drop_background(&mut job);
         self.free_unshared()?;
         let mut tries = 0;
         // Free zones and live entries at best: a pass that frees something may let the next one
@@ -414,7 +428,13 @@ impl Core {
                 break;
             }
             tries += 1;
-            self.reclaim_all()?;
+            self.reclaim_all(goes_on)?;
+            if !goes_on() {
+                return Err(given_up());
+            }
+            // Who waits for the right to delete something frees more than the next pass.
+            MutexGuard::bump(&mut job);
+            self.drop_background(&mut job);
         }
         Err(Error::new(
             ErrorKind::Full,
@@ -432,25 +452,48 @@ impl Core {
         }
     }
 
-    /// Drops and moves together all that can be, once. The caller holds `work`, with no job.
-    fn reclaim_all(self: &Arc<Self>) -> Result<()> {
+    /// Drops the background work that is under way: it holds room.
+    fn drop_background(&self, job: &mut Option<MergeJob>) {
+        if let Some(merge) = job.take() {
+            merge.volume().compactions.fail();
+        }
+        self.drop_copies();
+        self.drop_search();
+    }
+
+    /// Drops and moves together all that can be, once, as long as `goes_on`. The caller holds
+    /// `work`, with no job.
+    fn reclaim_all(self: &Arc<Self>, goes_on: &dyn Fn() -> bool) -> Result<()> {
         for volume in self.all_volumes() {
-            let outcome = self.reclaim(&volume);
+            if !goes_on() {
+                return Ok(());
+            }
+            let outcome = self.reclaim(&volume, goes_on);
             self.spare_others(&volume, outcome, &mut None)?;
         }
         self.bury_ghosts()
     }
 
-    fn reclaim(&self, volume: &Arc<Volume>) -> Result<()> {
+    fn reclaim(&self, volume: &Arc<Volume>, goes_on: &dyn Fn() -> bool) -> Result<()> {
         volume.flush_map()?;
         volume.expire(false)?;
         self.begin_reclaim(volume)?;
         while let Some(mut merge) = volume.next_full_merge(Haste::Urgent)? {
-            while !merge.step(1 << 16)? {}
+            while !merge.step(1 << 16)? {
+                if !goes_on() {
+                    // Left to the background, like what else is to be merged.
+                    merge.volume().compactions.fail();
+                    return Ok(());
+                }
+            }
         }
         volume.ailing.store(false, Ordering::Relaxed);
         Ok(())
     }
+}
+
+fn given_up() -> Error {
+    Error::new(ErrorKind::Full, "nobody waits for the room any more")
 }
 
 impl Volume {

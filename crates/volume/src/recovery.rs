@@ -109,6 +109,7 @@ pub fn open_core(
         dedup: Mutex::default(),
         pace: Mutex::default(),
         scrubbing: Scrubbing::load(scrub, scrub_schedule),
+        noticed: Mutex::default(),
         groups: Mutex::default(),
         group_schedules: Mutex::default(),
         figures: Mutex::default(),
@@ -116,13 +117,18 @@ pub fn open_core(
         measured: Mutex::default(),
         closed: AtomicBool::new(false),
     });
-    let weak = Arc::downgrade(&core);
-    core.store.set_second_source(Box::new(move |like| {
-        weak.upgrade().map_or_else(Vec::new, |core| core.alike_now(like))
-    }));
+    name_second_source(&core);
     core.store.back_reserve();
     core.load_groups().and_then(|()| fill(&core, contents, map)).inspect_err(|_| core.part())?;
     Ok(core)
+}
+
+/// Has the store ask the map for other versions of what no copy has.
+fn name_second_source(core: &Arc<Core>) {
+    let weak = Arc::downgrade(core);
+    core.store.set_second_source(Box::new(move |like| {
+        weak.upgrade().map_or_else(Vec::new, |core| core.alike_now(like))
+    }));
 }
 
 /// What the store of a pool is made of.

@@ -21,6 +21,10 @@ use crate::opening::{Opening, Patience};
 use crate::types::{SettlePhase, Settling};
 use crate::{Error, ErrorKind, Result};
 
+/// Ranges that are kept to be looked at again, and how often each is.
+const NOTICED_MAX: usize = 256;
+const LOOKS_MAX: u32 = 16;
+
 fn touches(ranges: &[Range<u64>], from: u64, length: u64) -> bool {
     ranges.iter().any(|range| range.start < from + length && from < range.end)
 }
@@ -124,8 +128,8 @@ impl Core {
     }
 
     /// Computes parity anew in ranges where it does not agree, if they are right when they are
-    /// looked at now. Where something is lost the parity stays: it may give that back one day.
-    /// `told` hears how much is done, in percent.
+    /// looked at now. Where something is lost the parity stays: it may give that back one day;
+    /// these ranges are answered. `told` hears how much is done, in percent.
     ///
     /// # Errors
     /// Those of the device.
@@ -134,9 +138,9 @@ impl Core {
         array: &Array,
         apart: Vec<Range<u64>>,
         told: &mut dyn FnMut(u64),
-    ) -> Result<()> {
+    ) -> Result<Vec<Range<u64>>> {
         let apart = joined(apart);
-        let (all, mut done) = (apart.len() as u64, 0);
+        let (all, mut done, mut left) = (apart.len() as u64, 0, Vec::new());
         let mut parts = vec![apart];
         while let Some(mut part) = parts.pop() {
             let is_right = !part.is_empty() && self.is_right(&part);
@@ -145,28 +149,48 @@ impl Core {
                 parts.extend([rest, part]);
                 continue;
             }
-            for range in &part {
-                if is_right {
-                    array.compute_again(range)?;
+            for range in part {
+                match is_right {
+                    true => array.compute_again(&range)?,
+                    false => left.push(range),
                 }
                 done += 1;
                 told(done * 100 / all);
             }
         }
-        Ok(())
+        Ok(left)
     }
 
     /// Looks where writes met what does not agree. It is read and verified at once: what was
-    /// written there has no redundancy before parity is computed of it.
+    /// written there has no redundancy before parity is computed of it. What cannot be read, or is
+    /// not right, is looked at again some times: a device may be busy, or be replaced.
     ///
     /// # Errors
     /// Those of the device.
     pub(crate) fn settle_noticed(&self, array: &Array) -> Result<()> {
-        let mut apart = Vec::new();
+        let mut wanted = std::mem::take(&mut *self.noticed.lock());
         for range in array.noticed() {
-            apart.extend(array.disagreements(range.start, range.end - range.start)?);
+            if !wanted.iter().any(|(known, _)| *known == range) {
+                wanted.push((range, 0));
+            }
         }
-        self.compute_parity(array, apart, &mut |_| ())
+        let (mut apart, mut unread) = (Vec::new(), Vec::new());
+        for (range, _) in &wanted {
+            match array.disagreements(range.start, range.end - range.start) {
+                Ok(found) => apart.extend(found),
+                Err(_) => unread.push(range.clone()),
+            }
+        }
+        let computed = self.compute_parity(array, apart.clone(), &mut |_| ());
+        unread.extend(computed.as_ref().map_or(apart, Clone::clone));
+        wanted.retain(|(range, tries)| {
+            *tries < LOOKS_MAX && touches(&unread, range.start, range.end - range.start)
+        });
+        wanted.iter_mut().for_each(|(_, tries)| *tries += 1);
+        // The next scrub finds the others.
+        wanted.truncate(NOTICED_MAX);
+        *self.noticed.lock() = wanted;
+        computed.map(drop)
     }
 
     /// Looks at what was in flight when the pool was used last. The opening began at `began_ns`;
@@ -234,7 +258,7 @@ impl Core {
                 Ok(())
             })
         } else {
-            self.compute_parity(array, apart, &mut computed)
+            self.compute_parity(array, apart, &mut computed).map(drop)
         };
         if computed.is_err() {
             unread = ranges.to_vec();

@@ -359,7 +359,7 @@ impl Core {
         let losses = found.lost.iter().map(|page| format!("page {page} of the catalogue"));
         let report = ScrubReport {
             read_bytes: found.read_bytes,
-            wrong: found.healed + found.lost.len() as u64,
+            wrong: found.wrong,
             healed: found.healed,
             repaired: 0,
             elsewhere: 0,

@@ -17,13 +17,14 @@ use format::checksum::block_crc;
 use format::location::Location;
 use format::map::{Entry, Key, cover};
 use history::{
-    Appended, AppendedRun, BLOCKS_PER_PAGE, BlockOp, Segment, Slot, TimedOps, block_location,
-    node_covers,
+    Appended, AppendedRun, BLOCKS_PER_PAGE, BlockOp, Segment, Slot, Stance, TimedOps,
+    block_location, node_covers,
 };
 use units::{BLOCK_BYTES, BlockCount, Lba, Seq};
 
 use crate::current_store::Pen;
 use crate::opening::{Opening, Patience};
+use crate::pace::{Lack, Pace};
 use crate::reclaim::RoomWait;
 use crate::types::WriteOp;
 use crate::volume::Volume;
@@ -62,6 +63,15 @@ pub struct Terms<'a> {
     pub cuts: bool,
     /// Past the cache, while it holds writes back and is empty.
     pub behind: bool,
+    /// What it may wait for, and where it says how far it came.
+    pub pace: &'a Pace,
+}
+
+impl Terms<'_> {
+    /// How it stands to others that write.
+    pub(crate) fn stance(self) -> Stance {
+        Stance { holds_lock: self.merged.is_some(), may_wait: self.pace.may_wait_for_turns() }
+    }
 }
 
 impl Volume {
@@ -73,49 +83,65 @@ impl Volume {
     /// `OutOfBounds` before anything is written; `Full`; `Refused` or `Io` after a device failure.
     pub fn write_batch(&self, ops: &[WriteOp<'_>]) -> Result<Seq> {
         self.check_open()?;
+        let bytes = self.check_ranges(ops)?;
+        let last = self.write_ops(ops, &Pace::patient())?;
+        self.hold_back(&|| true)?;
+        self.count_written(ops, bytes);
+        if last == Seq::ZERO { Ok(self.log.stable()) } else { Ok(last) }
+    }
+
+    /// Bytes of ops that lie within the present.
+    pub(crate) fn check_ranges(&self, ops: &[WriteOp<'_>]) -> Result<u64> {
         let mut bytes = 0;
         for op in ops {
             let (offset, length_bytes) = span(op);
             self.present().check_range(offset, length_bytes)?;
             bytes += length_bytes;
         }
-        let last = self.write_ops(ops)?;
-        self.tally.writes.fetch_add(ops.len() as u64, Ordering::Relaxed);
-        self.tally.written_bytes.fetch_add(bytes, Ordering::Relaxed);
-        if last == Seq::ZERO { Ok(self.log.stable()) } else { Ok(last) }
+        Ok(bytes)
     }
 
-    fn write_ops(&self, ops: &[WriteOp<'_>]) -> Result<Seq> {
+    pub(crate) fn count_written(&self, ops: &[WriteOp<'_>], bytes: u64) {
+        self.tally.writes.fetch_add(ops.len() as u64, Ordering::Relaxed);
+        self.tally.written_bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    pub(crate) fn write_ops(&self, ops: &[WriteOp<'_>], pace: &Pace) -> Result<Seq> {
         let mut last = Seq::ZERO;
         let mut start = 0;
         while start < ops.len() {
             let whole = ops[start..].iter().take_while(|op| is_whole(op)).count();
-            if whole > 0 {
-                let ops = &ops[start..start + whole];
+            let count = whole.max(1);
+            let ops = &ops[start..start + count];
+            let seq = if whole > 0 {
                 let end = ops.iter().map(|op| span(op).0 + span(op).1).max().unwrap_or(0);
-                let terms = Terms { end, merged: None, cuts: false, behind: false };
+                let terms = Terms { end, merged: None, cuts: false, behind: false, pace };
                 // None: the cache was switched on or off meanwhile. Then once more, all of it.
                 let Some(seq) = self.write_either(ops, terms)? else { continue };
-                last = last.max(seq);
-                start += whole;
+                seq
             } else {
-                last = self.write_partial(&ops[start])?.max(last);
-                start += 1;
-            }
+                self.write_partial(&ops[0], pace)?
+            };
+            last = last.max(seq);
+            start += count;
+            pace.ended(ops);
         }
-        self.hold_back()?;
         Ok(last)
     }
 
-    /// Makes a writer that is faster than the background write the map out itself: memory is
-    /// bounded.
-    fn hold_back(&self) -> Result<()> {
-        let most = PENDING_FACTOR * self.core.pending_max;
-        if self.present().timeline.pending_counts().0 < most {
+    /// Whether a writer is so much faster than the background that it has to write the map out
+    /// itself: memory is bounded.
+    pub(crate) fn is_ahead_of_map(&self) -> bool {
+        self.present().timeline.pending_counts().0 >= PENDING_FACTOR * self.core.pending_max
+    }
+
+    /// Makes a writer that is faster than the background write the map out, as long as `goes_on`.
+    pub(crate) fn hold_back(&self, goes_on: &dyn Fn() -> bool) -> Result<()> {
+        if !self.is_ahead_of_map() {
             return Ok(());
         }
-        let _work = self.core.work.lock();
-        if self.present().timeline.pending_counts().0 >= most {
+        let Some(_work) = self.core.lock_work(goes_on) else { return Ok(()) };
+        if self.is_ahead_of_map() {
             match self.flush_map().and_then(|()| self.core.free_empty_segments(self)) {
                 // The writes are in the log; room is the next write's problem.
                 Err(e) if e.kind == ErrorKind::Full => {}
@@ -165,9 +191,8 @@ impl Volume {
         let mut wait = RoomWait::default();
         while done < pieces.len() {
             let rest = &pieces[done..];
-            let holds_lock = terms.merged.is_some();
             let still_right = || self.still_right(terms, pen.as_ref());
-            match self.log.append(still_right, rest, holds_lock, &*self.core, header) {
+            match self.log.append(still_right, rest, terms.stance(), &*self.core, header) {
                 Ok(appended) => {
                     let taken = appended.ops;
                     last = self.enter_in_map(&rest[..taken], appended, entries);
@@ -178,9 +203,14 @@ impl Volume {
                     wait = RoomWait::default();
                 }
                 Err(e) if e.kind == history::ErrorKind::Full => {
-                    if !self.core.wait_for_room(&mut wait)? {
+                    terms.pace.lacks(Lack::Room, &pieces[..done]);
+                    if !terms.pace.may_wait_for_room() || !self.core.wait_for_room(&mut wait)? {
                         return Err(e.into());
                     }
+                }
+                Err(e) if e.kind == history::ErrorKind::WouldWait => {
+                    terms.pace.lacks(Lack::Turn, &pieces[..done]);
+                    return Err(e.into());
                 }
                 Err(e) if e.kind == history::ErrorKind::Moved => {
                     if !self.is_pen_right(pen.as_ref()) {
@@ -272,7 +302,7 @@ impl Volume {
 
     /// Writes an op whose edges lie within blocks. What they are merged with may be the present no
     /// more when they are written (after a revert or a resize): then all of it is done again.
-    fn write_partial(&self, op: &WriteOp<'_>) -> Result<Seq> {
+    fn write_partial(&self, op: &WriteOp<'_>, pace: &Pace) -> Result<Seq> {
         if span(op).1 == 0 {
             return Ok(Seq::ZERO);
         }
@@ -280,7 +310,7 @@ impl Volume {
             let live = self.present();
             let (offset, length_bytes) = span(op);
             live.check_range(offset, length_bytes)?;
-            if let Some(last) = self.write_merged(op, &live, false)? {
+            if let Some(last) = self.write_merged(op, &live, false, pace)? {
                 return Ok(last);
             }
         }
@@ -293,6 +323,7 @@ impl Volume {
         op: &WriteOp<'_>,
         live: &Arc<Opening>,
         cuts: bool,
+        pace: &Pace,
     ) -> Result<Option<Seq>> {
         let (offset, length_bytes) = span(op);
         let end = offset + length_bytes;
@@ -330,9 +361,13 @@ impl Volume {
         if cut_tail {
             add(WriteOp::Data { offset: tail_start, bytes: &tail });
         }
-        let terms = Terms { end, merged: Some(live), cuts, behind: false };
+        let terms = Terms { end, merged: Some(live), cuts, behind: false, pace };
         let parts = &parts[..count];
-        if is_cached { self.write_cached(parts, terms) } else { self.write_whole(parts, terms) }
+        match is_cached {
+            true => self.write_cached(parts, terms),
+            false => self.write_whole(parts, terms),
+        }
+        .inspect_err(|_| pace.began_before(offset - head_start, length_bytes))
     }
 
     /// Fills `block` with what is there, overlaid by its part of `op`.
@@ -402,7 +437,7 @@ fn enter(
     }
 }
 
-fn span(op: &WriteOp<'_>) -> (u64, u64) {
+pub fn span(op: &WriteOp<'_>) -> (u64, u64) {
     match *op {
         WriteOp::Data { offset, bytes } => (offset, bytes.len() as u64),
         WriteOp::Zero { offset, length_bytes } => (offset, length_bytes),

@@ -23,6 +23,7 @@ use crate::core::FromReserve;
 use crate::current_store::Pen;
 use crate::in_place::data_blocks;
 use crate::opening::Patience;
+use crate::pace::{Lack, Pace};
 use crate::pins::Pins;
 use crate::reclaim::RoomWait;
 use crate::types::{Architecture, Extent, WriteOp};
@@ -112,25 +113,33 @@ impl Volume {
         while let Some(first) = rest.first() {
             if !waits(&first) {
                 let BlockOp::Zero { block, blocks } = *first else { unreachable!("a long trim") };
-                let Some(seq) = self.trim_behind(block, blocks, terms)? else { return Ok(None) };
+                let done = &pieces[..pieces.len() - rest.len()];
+                if !terms.pace.may_wait_for_turns() {
+                    return Err(would_wait(terms.pace, done));
+                }
+                let trimmed = self.trim_behind(block, blocks, terms);
+                let trimmed = trimmed.inspect_err(|_| terms.pace.did_before(done));
+                let Some(seq) = trimmed? else { return Ok(None) };
                 last = last.max(seq);
                 rest = &rest[1..];
                 continue;
             }
             let count = rest.iter().take_while(waits).count();
-            self.make_room_in_cache()?;
+            let done = &pieces[..pieces.len() - rest.len()];
+            self.make_room_in_cache(terms.pace, done)?;
             let goes_on =
                 || !self.core.store.has_failed() && !self.core.closed.load(Ordering::Acquire);
             let may = || goes_on() && self.may_write(terms);
             let time = |last| self.core.store.time_after(last);
-            match self.cache.offer(&rest[..count], terms.merged.is_some(), may, time) {
+            match self.cache.offer(&rest[..count], terms.stance(), may, time) {
                 Offered::Taken(taken, seq) => {
                     rest = &rest[taken..];
                     last = seq.unwrap_or(last);
                     if taken == 0 {
-                        self.destage_or_make_room(self.cache.portion())?;
+                        self.destage_or_make_room(terms.pace, done)?;
                     }
                 }
+                Offered::WouldWait => return Err(would_wait(terms.pace, done)),
                 Offered::Off => return Ok(None),
                 Offered::Moved if self.core.store.has_failed() => {
                     return Err(Error::from(history::Error::refused()));
@@ -142,17 +151,27 @@ impl Volume {
     }
 
     /// After something was destaged into the reserve no write is accepted before there is room.
-    fn make_room_in_cache(&self) -> Result<()> {
+    fn make_room_in_cache(&self, pace: &Pace, done: &[BlockOp<'_>]) -> Result<()> {
         if self.cache.short.load(Ordering::Acquire) {
+            pace.lacks(Lack::Room, done);
+            if !pace.may_wait_for_room() {
+                return Err(Error::new(ErrorKind::Full, "what was accepted took the reserve"));
+            }
             self.core.make_room()?;
             self.cache.short.store(false, Ordering::Release);
         }
         Ok(())
     }
 
-    fn destage_or_make_room(&self, blocks: usize) -> Result<()> {
-        match self.destage_run(blocks, None, &*self.core) {
-            Err(e) if e.kind == ErrorKind::Full => self.core.make_room(),
+    fn destage_or_make_room(&self, pace: &Pace, done: &[BlockOp<'_>]) -> Result<()> {
+        match self.destage_run(self.cache.portion(), None, &*self.core) {
+            Err(e) if e.kind == ErrorKind::Full => {
+                pace.lacks(Lack::Room, done);
+                if !pace.may_wait_for_room() {
+                    return Err(e);
+                }
+                self.core.make_room()
+            }
             other => other.map(|_| ()),
         }
     }
@@ -440,6 +459,12 @@ impl Volume {
         all.truncate(limit);
         Ok(all)
     }
+}
+
+/// A write that was told not to wait for others.
+fn would_wait(pace: &Pace, done: &[BlockOp<'_>]) -> Error {
+    pace.lacks(Lack::Turn, done);
+    Error::new(ErrorKind::Busy, "the cache holds writes back")
 }
 
 /// Copies the part of `bytes`, which begin at byte `start` of the volume, that lies in `buffer`,

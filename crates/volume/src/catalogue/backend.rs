@@ -11,7 +11,6 @@
 use std::fmt;
 use std::io::{self, IoSlice};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use block::{BlockDevice, Outcome};
 use format::checksum::block_crc;
@@ -36,8 +35,6 @@ pub struct CatalogueMedia {
     device: Arc<dyn BlockDevice>,
     state: Arc<Mutex<State>>,
     sums: Arc<Mutex<PageSums>>,
-    /// Reads that were wrong.
-    wrong_pages: Arc<AtomicU64>,
 }
 
 /// What was found in pages of the catalogue.
@@ -46,8 +43,10 @@ pub struct PagesFound {
     /// Bytes that were read, of all copies.
     pub read_bytes: u64,
     /// Pages that a copy had wrong.
+    pub wrong: u64,
+    /// Of these: those that are what they are known to be now.
     pub healed: u64,
-    /// Pages that all have wrong.
+    /// Of these: those that all have wrong.
     pub lost: Vec<u64>,
     /// The page to go on with, if there is one.
     pub next: Option<u64>,
@@ -68,7 +67,7 @@ impl CatalogueMedia {
         take_zone: TakeZone,
     ) -> CatalogueMedia {
         let state = Arc::new(Mutex::new(State { superblock, take_zone }));
-        CatalogueMedia { device, state, sums: Arc::default(), wrong_pages: Arc::default() }
+        CatalogueMedia { device, state, sums: Arc::default() }
     }
 
     /// Changes where zones come from.
@@ -181,27 +180,35 @@ impl CatalogueMedia {
         for number in first..end {
             found.read_bytes += BLOCK_BYTES * copies;
             let at = number * BLOCK_BYTES;
-            let before = self.wrong_pages.load(Ordering::Relaxed);
-            let read = redb::StorageBackend::read(self, at, &mut page);
-            let healed = read.and_then(|()| self.agree(at, &page));
-            let was_wrong = self.wrong_pages.load(Ordering::Relaxed) != before;
-            match healed {
-                Ok(healed) => found.healed += u64::from(healed || was_wrong),
-                Err(_) => found.lost.push(number),
-            }
+            let Ok(was_wrong) = self.read_healed(at, &mut page) else {
+                found.wrong += 1;
+                found.lost.push(number);
+                continue;
+            };
+            // What cannot be written over a copy that is wrong is there all the same.
+            let (is_wrong, is_right) = match self.agree(at, &page) {
+                Ok(None) => (was_wrong, true),
+                Ok(Some(Outcome::Recovered | Outcome::Transient)) => (true, true),
+                Ok(Some(Outcome::Agreed | Outcome::Unrecoverable)) | Err(_) => (true, false),
+            };
+            found.wrong += u64::from(is_wrong);
+            found.healed += u64::from(is_wrong && is_right);
         }
         found.next = (end < pages).then_some(end);
         found
     }
 
-    /// Looks at the pages in some zones, by where these begin; says whether none is lost. The
+    /// Looks at the pages in some zones, by where these begin; says whether all are right now. The
     /// caller sees to it that nobody writes them meanwhile.
     pub fn scrub_zones(&self, wants: &dyn Fn(u64) -> bool) -> bool {
         let superblock = self.superblock();
         let pages = superblock.zone_bytes / BLOCK_BYTES;
         let zones = (0..).zip(&superblock.catalogue_zones);
         let mut wanted = zones.filter(|(_, zone)| wants(u64::from(**zone) * superblock.zone_bytes));
-        wanted.all(|(number, _)| self.scrub_pages(number * pages, pages).lost.is_empty())
+        wanted.all(|(number, _)| {
+            let found = self.scrub_pages(number * pages, pages);
+            found.wrong == found.healed
+        })
     }
 
     /// How many places have a superblock that cannot be read, or is older than the two last
@@ -278,26 +285,47 @@ impl CatalogueMedia {
         Ok(())
     }
 
-    /// Makes all copies of a page what is known of it; says whether one was not.
-    fn agree(&self, offset: u64, page: &[u8]) -> io::Result<bool> {
+    /// Forgets what a page is known to be: it is what it is read as next.
+    pub fn forget(&self, number: u64) {
+        self.sums.lock().forget(number * BLOCK_BYTES, BLOCK_BYTES as usize);
+    }
+
+    /// Makes all copies of a page what is known of it; says what came of it if one was not.
+    fn agree(&self, offset: u64, page: &[u8]) -> io::Result<Option<Outcome>> {
         let mut other = page.to_vec();
-        let mut differed = false;
+        let mut outcome = None;
         self.pieces(offset, page.len(), |at, _| {
             for copy in 0..self.device.copies(at, BLOCK_BYTES) {
                 let same = self.device.read_copy(copy, at, &mut other).is_ok() && other == page;
                 if !same {
-                    differed = true;
                     let right = |bytes: &[u8]| bytes == page;
-                    return self
-                        .device
-                        .heal(at, &mut other, &right)
-                        .map(drop)
-                        .map_err(io::Error::other);
+                    let healed = self.device.heal(at, &mut other, &right);
+                    outcome = Some(healed.map_err(io::Error::other)?);
+                    break;
                 }
             }
             Ok(())
         })?;
-        Ok(differed)
+        Ok(outcome)
+    }
+
+    /// Reads what is known to be right, or of which nothing is known; says whether it was wrong and
+    /// had to be healed.
+    fn read_healed(&self, offset: u64, out: &mut [u8]) -> io::Result<bool> {
+        let is_read = self.pieces(offset, out.len(), |at, range| {
+            self.device.read_at(at, &mut out[range]).map_err(io::Error::other)
+        });
+        let wrong = match is_read.and_then(|()| self.sums.lock().check(offset, out)) {
+            Ok(()) => return Ok(false),
+            Err(wrong) => wrong,
+        };
+        let mut pages = offset / BLOCK_BYTES..(offset + out.len() as u64).div_ceil(BLOCK_BYTES);
+        let is_known = pages.all(|page| self.sums.lock().known(page).is_some());
+        let ends = [offset, out.len() as u64];
+        if !is_known || ends.iter().any(|end| !end.is_multiple_of(BLOCK_BYTES)) {
+            return Err(wrong);
+        }
+        if self.heal(offset, out)? { Ok(true) } else { Err(wrong) }
     }
 
     /// Heals what was read at `offset`, page by page, where it is not what it is known to be.
@@ -343,21 +371,7 @@ impl redb::StorageBackend for CatalogueMedia {
     }
 
     fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
-        let is_read = self.pieces(offset, out.len(), |at, range| {
-            self.device.read_at(at, &mut out[range]).map_err(io::Error::other)
-        });
-        let wrong = match is_read.and_then(|()| self.sums.lock().check(offset, out)) {
-            Ok(()) => return Ok(()),
-            Err(wrong) => wrong,
-        };
-        let mut pages = offset / BLOCK_BYTES..(offset + out.len() as u64).div_ceil(BLOCK_BYTES);
-        let is_known = pages.all(|page| self.sums.lock().known(page).is_some());
-        let ends = [offset, out.len() as u64];
-        if !is_known || ends.iter().any(|end| !end.is_multiple_of(BLOCK_BYTES)) {
-            return Err(wrong);
-        }
-        self.wrong_pages.fetch_add(1, Ordering::Relaxed);
-        if self.heal(offset, out)? { Ok(()) } else { Err(wrong) }
+        self.read_healed(offset, out).map(drop)
     }
 
     fn set_len(&self, len: u64) -> io::Result<()> {
@@ -403,5 +417,102 @@ impl redb::StorageBackend for CatalogueMedia {
         })?;
         self.sums.lock().learn(offset, data);
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::IoSlice;
+    use std::sync::Arc;
+
+    use block::{BlockDevice, DeviceError, DeviceErrorKind, Operation, Outcome, Result, Right};
+    use format::superblock::Superblock;
+    use redb::StorageBackend;
+    use units::WallTime;
+
+    use super::CatalogueMedia;
+
+    /// Two copies, of which the second is wrong and stays so.
+    struct Stubborn {
+        memory: block::MemoryDevice,
+        outcome: Option<Outcome>,
+    }
+
+    impl BlockDevice for Stubborn {
+        fn len_bytes(&self) -> u64 {
+            self.memory.len_bytes()
+        }
+        fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<()> {
+            self.memory.read_at(offset, buffer)
+        }
+        fn write_at(&self, offset: u64, slices: &[IoSlice<'_>]) -> Result<()> {
+            self.memory.write_at(offset, slices)
+        }
+        fn flush(&self) -> Result<()> {
+            Ok(())
+        }
+        fn allocate(&self, _offset: u64, _length_bytes: u64) -> Result<()> {
+            Ok(())
+        }
+        fn discard(&self, _offset: u64, _length_bytes: u64) -> Result<()> {
+            Ok(())
+        }
+        fn copies(&self, _offset: u64, _length_bytes: u64) -> usize {
+            2
+        }
+        fn read_copy(&self, copy: usize, offset: u64, buffer: &mut [u8]) -> Result<()> {
+            self.memory.read_at(offset, buffer)?;
+            buffer[7] ^= u8::from(copy == 1);
+            Ok(())
+        }
+        fn heal(&self, offset: u64, buffer: &mut [u8], _right: &Right<'_>) -> Result<Outcome> {
+            self.outcome.ok_or_else(|| DeviceError {
+                kind: DeviceErrorKind::Io,
+                operation: Operation::Write,
+                offset,
+                length_bytes: buffer.len() as u64,
+                device: self.describe(),
+                source: std::io::Error::other("it cannot be written"),
+            })
+        }
+        fn describe(&self) -> String {
+            "stubborn".to_owned()
+        }
+    }
+
+    /// What is not written over a wrong copy is not told as healed, nor as lost.
+    #[test]
+    fn what_could_not_be_healed_is_not_counted_as_healed() {
+        for (outcome, healed) in [
+            (Some(Outcome::Recovered), 2),
+            (Some(Outcome::Transient), 2),
+            (Some(Outcome::Agreed), 0),
+            (Some(Outcome::Unrecoverable), 0),
+            (None, 0),
+        ] {
+            let device = Stubborn { memory: block::MemoryDevice::new(2 << 20), outcome };
+            let superblock = Superblock {
+                format_version: format::FORMAT_VERSION,
+                features_compatible: 0,
+                features_read_only: 0,
+                features_incompatible: 0,
+                generation: 0,
+                pool_id: 1,
+                zone_bytes: 1 << 18,
+                device_bytes: 2 << 20,
+                created: WallTime::from_nanos(0),
+                secret: 1,
+                catalogue_bytes: 0,
+                catalogue_zones: Vec::new(),
+            };
+            let media = CatalogueMedia::new(Arc::new(device), superblock, Box::new(|| Ok(3)));
+            media.set_len(8192).expect("room");
+            media.write(0, &[1; 8192]).expect("written");
+            let found = media.scrub_pages(0, 100);
+            let counted = (found.wrong, found.healed, found.lost);
+            assert_eq!(counted, (2, healed, Vec::new()), "{outcome:?}");
+            assert_eq!(media.scrub_zones(&|_| true), healed == 2, "{outcome:?}");
+            assert!(media.scrub().is_ok(), "it can be read");
+        }
     }
 }

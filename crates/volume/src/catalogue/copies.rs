@@ -358,6 +358,10 @@ fn put_all(media: &CatalogueMedia, way: Way, read: &BTreeSet<u64>) -> io::Result
             Err(error) if read.contains(&page) => return Err(error),
             _ => {}
         }
+        if !read.contains(&page) {
+            // Nobody has anything there, so nobody has verified what the way says.
+            media.forget(page);
+        }
     }
     Ok(())
 }

@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use hindsight_volume::{
-    Architecture, Budget, Encoding, ErrorKind, Granularity, ScrubInfo, Volume, WriteOp,
+    Architecture, Budget, Encoding, ErrorKind, Granularity, IoKind, ScrubInfo, Volume, WriteOp,
 };
+use sim::{Failure, Op};
 use units::{Moment, Seq};
 
-use crate::base::{BLOCK, Rig, base_blocks};
+use crate::base::{BLOCK, Rig, base_blocks, requests};
 use crate::packs::{encode, packed, rot_packs};
 
 /// Bytes that only versions of these numbers have.
@@ -212,4 +213,100 @@ fn a_scrub_tells_versions_in_packs_that_others_have_from_those_that_are_lost() {
         let found = (info.wrong, info.healed, info.repaired, info.elsewhere, info.lost);
         assert_eq!(found, (40, 0, 0, 1, 39), "{info:?}");
     }
+}
+
+/// Everything that is read in a block at a place fails.
+fn fail_at(rig: &Rig, place: u64) {
+    let range = Some(place..place + BLOCK);
+    rig.media.fail(Failure { range, ..Failure::for_ever(Op::Read) });
+}
+
+/// A sector that cannot be read is no other case than one that is wrong: only the block in it is
+/// had from elsewhere, and those that are read with it are answered as ever.
+#[test]
+fn a_block_that_cannot_be_read_is_had_from_another_version() {
+    let (mut rig, volume) = new();
+    let ops: Vec<Vec<u8>> = (3..9).map(bytes_of).collect();
+    let put_all = || {
+        let bytes = ops.concat();
+        volume.write_batch(&[WriteOp::Data { offset: 5 * BLOCK, bytes: &bytes }]).expect("written")
+    };
+    let first = put_all();
+    put(&volume, 7, 77);
+    put_all();
+    volume.flush().expect("flushed");
+    drop(volume);
+    let volume = rig.restart();
+    let fives = places(&rig, 5);
+    assert_eq!(fives.len(), 2);
+    fail_at(&rig, fives[0]);
+    let view = volume.view(&Moment::Seq(first)).expect("a view");
+    let mut bytes = vec![0; 6 * BLOCK as usize];
+    view.read(5 * BLOCK, &mut bytes).expect("from the other one");
+    assert!(bytes == ops.concat());
+    let healed = rig.pool().status().healed;
+    assert_eq!((healed.recovered, healed.elsewhere, healed.unrecoverable), (1, 1, 0));
+    // What nobody has is the device's error still.
+    fail_at(&rig, fives[1]);
+    let error = view.read(5 * BLOCK, &mut bytes).expect_err("both fail");
+    assert_eq!(error.kind, ErrorKind::Io, "{error}");
+}
+
+/// Bytes of 3 in block 7 at a moment that is kept, and now; with much beside them that is written
+/// over. Says when and where the first of them is.
+fn sparse(rig: &Rig, volume: &Volume) -> (Seq, u64) {
+    let fill = |byte: u8| {
+        for block in 100..400 {
+            put(volume, block, byte);
+        }
+    };
+    let first = put(volume, 7, 3);
+    volume.create_mark("first", &Moment::Seq(first), true).expect("a mark");
+    let place = places(rig, 3)[0];
+    fill(21);
+    put(volume, 7, 5);
+    fill(22);
+    put(volume, 7, 3);
+    fill(23);
+    volume.flush().expect("flushed");
+    (first, place)
+}
+
+#[test]
+fn cleaning_moves_what_another_version_has() {
+    for is_wrong in [true, false] {
+        let (rig, volume) = new();
+        let (first, place) = sparse(&rig, &volume);
+        assert_eq!(places(&rig, 3).len(), 2);
+        match is_wrong {
+            true => rig.media.rot(place + 100, 1),
+            false => fail_at(&rig, place),
+        }
+        rig.age(&volume);
+        assert!(requests(&volume, IoKind::CopyWrite) > 0, "something was moved");
+        rig.media.calm();
+        let healed = rig.pool().status().healed;
+        assert_eq!((healed.recovered, healed.elsewhere, healed.unrecoverable), (1, 1, 0));
+        let found = places(&rig, 3);
+        assert!(found.iter().filter(|at| **at != place).count() >= 2, "it was moved: {found:?}");
+        let view = volume.view(&Moment::Seq(first)).expect("a view");
+        let mut bytes = vec![0; BLOCK as usize];
+        view.read(7 * BLOCK, &mut bytes).expect("read");
+        assert_eq!(bytes, bytes_of(3));
+        rig.pool().verify_invariants().expect("sound");
+    }
+}
+
+#[test]
+fn packing_takes_what_another_version_has() {
+    let (rig, volume) = new();
+    for number in [3, 5, 3, 9] {
+        put(&volume, 7, number);
+    }
+    volume.flush().expect("flushed");
+    rig.media.rot(places(&rig, 3)[0] + 100, 1);
+    encode(&rig, &volume, Encoding::Delta);
+    assert_eq!(packed(&volume).1, 3 * BLOCK, "all but the present are packed");
+    let healed = rig.pool().status().healed;
+    assert_eq!((healed.recovered, healed.elsewhere, healed.unrecoverable), (1, 1, 0));
 }

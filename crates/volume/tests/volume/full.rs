@@ -20,7 +20,8 @@ const KEPT: u64 = 100;
 
 type Outcome = Result<(), ErrorKind>;
 
-fn spec(name: &str, architecture: Architecture, cache: CacheChange) -> VolumeSpec {
+/// Of a volume in which every write is kept for ever.
+pub fn spec(name: &str, architecture: Architecture, cache: CacheChange) -> VolumeSpec {
     VolumeSpec {
         name: name.to_owned(),
         size_bytes: 8 << 20,

@@ -1,7 +1,9 @@
 //! The engine, one way of the data at a time.
 
 mod absurd;
+mod again;
 mod audit;
+mod away;
 mod base;
 mod cached;
 mod coming_home;
@@ -24,6 +26,7 @@ mod hybrid;
 mod import;
 mod in_place;
 mod matrix;
+mod pace;
 mod packs;
 mod parity;
 mod past;

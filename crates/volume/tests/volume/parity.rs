@@ -295,7 +295,8 @@ fn an_opening_after_a_crash_tells_how_far_it_is_with_parity() {
 
 #[test]
 fn what_was_written_over_rot_has_a_redundancy_when_the_pool_was_tidied() {
-    for is_closed in [false, true] {
+    // Also if it could not be looked at for a while.
+    for (is_closed, is_unread) in [(false, false), (true, false), (false, true), (true, true)] {
         let members = Members::new(THREE);
         let pool = members.try_open().expect("opened");
         let volume = make(&pool, Granularity::EveryWrite, 1 << 60);
@@ -316,6 +317,15 @@ fn what_was_written_over_rot_has_a_redundancy_when_the_pool_was_tidied() {
             volume.write_batch(&[op]).expect("written");
         }
         volume.flush().expect("flushed");
+        if is_unread {
+            let range = Some(LABEL_BYTES + 4 * JOURNAL..MEMBER_BYTES);
+            for media in &members.media[..2] {
+                media.fail(Failure { range: range.clone(), ..Failure::for_ever(Op::Read) });
+            }
+            // Its marks are seen to, whatever can be read.
+            pool.tidy_members().expect("tidied");
+            members.media.iter().for_each(|media| media.calm());
+        }
         if is_closed {
             drop(volume);
             pool.close().expect("closed");
