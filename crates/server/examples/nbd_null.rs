@@ -8,9 +8,9 @@ use std::sync::{Arc, RwLock};
 
 use hindsight_server::Attachments;
 use hindsight_server::nbd::{
-    Changes, Export, Exports, Listed, NbdContext, NbdLimits, NbdServer, OpenError,
+    Changes, Export, Exports, Listed, NbdContext, NbdLimits, NbdServer, OpenError, RoomQueue,
 };
-use volume::{Error, ErrorKind, Extent, Result, WriteOp};
+use volume::{Error, ErrorKind, Extent, Lack, Result, RoomWait, WriteOp, Written};
 
 struct One(Arc<Memory>);
 
@@ -63,8 +63,8 @@ impl Export for Memory {
         self.read(offset, buffer).map(|()| true)
     }
 
-    fn write_batch(&self, ops: &[WriteOp<'_>]) -> Result<()> {
-        let Some(bytes) = &self.bytes else { return Ok(()) };
+    fn write_some(&self, ops: &[WriteOp<'_>], _: u64, _: bool) -> Result<Written> {
+        let Some(bytes) = &self.bytes else { return Ok(Written::All) };
         let mut all = bytes.write().map_err(|_| broken())?;
         for op in ops {
             match *op {
@@ -76,6 +76,10 @@ impl Export for Memory {
                 }
             }
         }
+        Ok(Written::All)
+    }
+
+    fn wait_for(&self, _: Lack, _: &mut RoomWait, _: &dyn Fn() -> bool) -> Result<()> {
         Ok(())
     }
 
@@ -118,6 +122,7 @@ fn main() -> std::io::Result<()> {
         meters: Arc::default(),
         buffers: Arc::default(),
         taps: Arc::default(),
+        room: RoomQueue::default(),
     });
     let listener = UnixListener::bind(socket)?;
     listener.set_nonblocking(true)?;

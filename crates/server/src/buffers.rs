@@ -2,14 +2,15 @@
 //! the server starts, taken and given back in constant time.
 //!
 //! Invariants
-//! 1. All connections together hold at most what the server was told, and one buffer of
-//!    `OWN_BYTES` more for each connection.
+//! 1. All connections together hold at most what the server was told, a `KEPT`th more to read, and
+//!    one buffer of `OWN_BYTES` more for each connection.
 //! 2. Who finds none left waits in the order of coming, and is woken when some are given back. Only
 //!    who still tries keeps its place, so nobody waits for a connection that has stopped.
 //! 3. However many buffers others hold, a connection that waits for none of its requests can make
 //!    one of up to `OWN_BYTES`.
 //! 4. A connection that holds a `SHARE`th of them gets no more.
-//! 5. A buffer holds arbitrary bytes when it is taken, of other clients too: who takes one fills it
+//! 5. Writes may hold theirs for as long as they wait for room: a `KEPT`th is for reads alone.
+//! 6. A buffer holds arbitrary bytes when it is taken, of other clients too: who takes one fills it
 //!    before anything of it is sent.
 
 use std::collections::VecDeque;
@@ -39,6 +40,9 @@ const HEADROOM: usize = 64;
 pub(crate) const OWN_BYTES: usize = 64 << 10;
 /// One connection holds at most this part of the buffers, or a single request.
 const SHARE: usize = 4;
+/// For each so many buffers there is one more that only reads take, when none of the others is
+/// left.
+const KEPT: usize = 16;
 /// Memory for buffers where nothing else is said.
 pub(crate) const BUFFERS_BYTES_DEFAULT: usize = 64 << 20;
 /// The least memory with which the longest request, of 32 MiB, still finds enough.
@@ -55,9 +59,18 @@ pub struct Buffers {
     own: AtomicU64,
 }
 
+/// What buffers are taken for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    Read,
+    Write,
+}
+
 /// Buffers of one size.
 struct Class {
     count: usize,
+    /// How many more there are that only reads take.
+    kept: usize,
     state: Mutex<State>,
 }
 
@@ -67,8 +80,19 @@ struct State {
     free: Vec<Box<[u8]>>,
     /// How many nobody has.
     left: usize,
-    /// Who waits, by number.
-    waiting: VecDeque<(u64, Waker)>,
+    /// How many nobody has of those that only reads take.
+    kept_left: usize,
+    /// Who waits, in the order of coming.
+    waiting: VecDeque<Waiting>,
+}
+
+/// A connection that waits.
+struct Waiting {
+    id: u64,
+    waker: Waker,
+    purpose: Purpose,
+    /// How many it asked for last.
+    count: usize,
 }
 
 /// What a connection holds.
@@ -82,6 +106,7 @@ struct Held {
 struct Buffer {
     bytes: Box<[u8]>,
     class: Option<usize>,
+    is_kept: bool,
     buffers: Arc<Buffers>,
     held: Arc<Held>,
 }
@@ -101,10 +126,12 @@ impl Buffers {
         let class = |index: usize| {
             let count = total_bytes / 8 * CLASS_EIGHTHS[index] / CLASS_BYTES[index];
             let bytes = CLASS_BYTES[index] + HEADROOM;
-            let kept = if is_pool { count } else { 0 };
-            let free = (0..kept).map(|_| vec![0; bytes].into_boxed_slice()).collect();
-            let state = Mutex::new(State { free, left: count, waiting: VecDeque::new() });
-            Class { count, state }
+            let kept = count / KEPT;
+            let made = if is_pool { count + kept } else { 0 };
+            let free = (0..made).map(|_| vec![0; bytes].into_boxed_slice()).collect();
+            let waiting = VecDeque::new();
+            let state = Mutex::new(State { free, left: count, kept_left: kept, waiting });
+            Class { count, kept, state }
         };
         Buffers {
             classes: [class(0), class(1), class(2)],
@@ -124,7 +151,10 @@ impl Buffers {
 
     /// Bytes of the buffers that requests hold.
     pub(crate) fn held_bytes(&self) -> usize {
-        let held = |class: &Class, bytes| (class.count - class.state.lock().left) * bytes;
+        let held = |class: &Class, bytes| {
+            let state = class.state.lock();
+            (class.count - state.left + class.kept - state.kept_left) * bytes
+        };
         self.classes.iter().zip(CLASS_BYTES).map(|(class, bytes)| held(class, bytes)).sum()
     }
 
@@ -133,27 +163,48 @@ impl Buffers {
         self.waits.load(Ordering::Relaxed)
     }
 
-    fn give_back(&self, class: usize, bytes: Box<[u8]>) {
+    fn give_back(&self, class: usize, is_kept: bool, bytes: Box<[u8]>) {
         let mut state = self.classes[class].state.lock();
-        state.left += 1;
         if self.is_pool {
             state.free.push(bytes);
         }
-        let first = state.waiting.front().map(|(_, waker)| waker.clone());
+        let next = match is_kept {
+            true => {
+                state.kept_left += 1;
+                state.next_to_read()
+            }
+            false => {
+                state.left += 1;
+                state.next()
+            }
+        };
         drop(state);
-        if let Some(waker) = first {
+        if let Some(waker) = next {
             waker.wake();
         }
     }
 
     fn leave(&self, class: usize, id: u64) {
         let mut state = self.classes[class].state.lock();
-        state.waiting.retain(|(waiting, _)| *waiting != id);
-        let next = state.waiting.front().map(|(_, waker)| waker.clone());
+        state.waiting.retain(|waiting| waiting.id != id);
+        let (next, to_read) = (state.next(), state.next_to_read());
         drop(state);
-        if let Some(waker) = next {
-            waker.wake();
-        }
+        next.into_iter().chain(to_read).for_each(Waker::wake);
+    }
+}
+
+impl State {
+    /// Who is to be woken when something is given back.
+    fn next(&self) -> Option<Waker> {
+        self.waiting.front().map(|waiting| waiting.waker.clone())
+    }
+
+    /// Who is to be woken when it is of what only reads take: the first for whom they are enough,
+    /// since for a long read they may never be.
+    fn next_to_read(&self) -> Option<Waker> {
+        let is_enough =
+            |one: &&Waiting| one.purpose == Purpose::Read && one.count <= self.kept_left;
+        self.waiting.iter().find(is_enough).map(|one| one.waker.clone())
     }
 }
 
@@ -162,7 +213,8 @@ impl Drop for Buffer {
         match self.class {
             Some(class) => {
                 self.held.bytes.fetch_sub(CLASS_BYTES[class], Ordering::Relaxed);
-                self.buffers.give_back(class, std::mem::take(&mut self.bytes));
+                let bytes = std::mem::take(&mut self.bytes);
+                self.buffers.give_back(class, self.is_kept, bytes);
             }
             None => self.held.has_own.store(false, Ordering::Release),
         }
@@ -219,7 +271,7 @@ impl Taker {
 
     /// Buffers for `length` bytes from `offset` of a volume. `None`: the connection is woken when
     /// some are given back, and shall then ask again.
-    pub(crate) fn take(&mut self, offset: u64, length: usize) -> Option<Chain> {
+    pub(crate) fn take(&mut self, purpose: Purpose, offset: u64, length: usize) -> Option<Chain> {
         let last = CLASS_BYTES.len() - 1;
         let class = CLASS_BYTES.iter().position(|&bytes| length <= bytes).unwrap_or(last);
         let size = CLASS_BYTES[class];
@@ -227,14 +279,16 @@ impl Taker {
         let first_bytes = if length <= size { length } else { size - skew(offset) };
         let count = 1 + (length - first_bytes).div_ceil(size);
         let mut taken = SmallVec::new();
-        if self.may_hold(count * size) && self.take_from(class, count, length, &mut taken) {
+        if self.may_hold(count * size)
+            && self.take_from(class, (purpose, count), length, &mut taken)
+        {
             self.leave();
             return Some(Chain::new(taken, first_bytes, length));
         }
         if length <= OWN_BYTES && !self.held.has_own.swap(true, Ordering::AcqRel) {
             self.buffers.own.fetch_add(1, Ordering::Relaxed);
             let bytes = vec![0; HEADROOM + length].into_boxed_slice();
-            taken.push(self.buffer(bytes, None));
+            taken.push(self.buffer(bytes, None, false));
             self.leave();
             return Some(Chain::new(taken, length, length));
         }
@@ -251,7 +305,7 @@ impl Taker {
     fn take_from(
         &mut self,
         class: usize,
-        count: usize,
+        (purpose, count): (Purpose, usize),
         length: usize,
         taken: &mut SmallVec<[Buffer; 1]>,
     ) -> bool {
@@ -260,23 +314,24 @@ impl Taker {
         }
         let buffers = Arc::clone(&self.buffers);
         let mut state = buffers.classes[class].state.lock();
-        let is_first = state.waiting.front().is_none_or(|(id, _)| *id == self.id);
-        if !is_first || state.left < count {
+        let is_first = state.waiting.front().is_none_or(|waiting| waiting.id == self.id);
+        let is_kept = if is_first && state.left >= count {
+            state.left -= count;
+            false
+        } else if purpose == Purpose::Read && state.kept_left >= count {
+            state.kept_left -= count;
+            true
+        } else {
             self.has_tried = true;
-            if self.waits_in.is_none() {
-                state.waiting.push_back((self.id, self.waker.clone()));
-                self.waits_in = Some(class);
-                self.buffers.waits.fetch_add(1, Ordering::Relaxed);
-            }
+            self.wait(&mut state, class, (purpose, count));
             return false;
-        }
-        state.left -= count;
+        };
         for _ in 0..count {
             let bytes = match buffers.is_pool {
                 true => state.free.pop().expect("as many as are left"),
                 false => vec![0; HEADROOM + length.min(CLASS_BYTES[class])].into_boxed_slice(),
             };
-            taken.push(self.buffer(bytes, Some(class)));
+            taken.push(self.buffer(bytes, Some(class), is_kept));
         }
         drop(state);
         self.held.bytes.fetch_add(count * CLASS_BYTES[class], Ordering::Relaxed);
@@ -284,8 +339,22 @@ impl Taker {
         true
     }
 
-    fn buffer(&self, bytes: Box<[u8]>, class: Option<usize>) -> Buffer {
-        Buffer { bytes, class, buffers: Arc::clone(&self.buffers), held: Arc::clone(&self.held) }
+    fn wait(&mut self, state: &mut State, class: usize, (purpose, count): (Purpose, usize)) {
+        if self.waits_in.is_none() {
+            let waker = self.waker.clone();
+            state.waiting.push_back(Waiting { id: self.id, waker, purpose, count });
+            self.waits_in = Some(class);
+            self.buffers.waits.fetch_add(1, Ordering::Relaxed);
+        }
+        // Its next request may be another than the one for which it came.
+        if let Some(mine) = state.waiting.iter_mut().find(|waiting| waiting.id == self.id) {
+            (mine.purpose, mine.count) = (purpose, count);
+        }
+    }
+
+    fn buffer(&self, bytes: Box<[u8]>, class: Option<usize>, is_kept: bool) -> Buffer {
+        let (buffers, held) = (Arc::clone(&self.buffers), Arc::clone(&self.held));
+        Buffer { bytes, class, is_kept, buffers, held }
     }
 }
 

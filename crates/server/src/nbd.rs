@@ -8,15 +8,17 @@
 //!         check      what a request must be, else the error the specification names
 //!         group      writes that go to the engine together
 //!         jobs       what may wait for a device, on threads that may block
+//!           writing    a write, as far as it gets, and on once there is room
 //!       output     replies, sent together, those of jobs (`replies`) from the buffers of `buffers`
 //! export    what is served, as traits; `engine` implements them over a pool
 //! ```
 //!
 //! Invariants
-//! 1. A data thread never waits for a device to read, flush or look up; aligned writes are handed
-//!    to the operating system by it, as that needs no other thread's turn.
+//! 1. A data thread never waits for a device to read, flush or look up, nor for room or another's
+//!    turn; aligned writes are handed to the operating system by it, as far as that needs neither.
 //! 2. Memory is bounded: a connection stops reading while `NbdLimits` are reached, while it waits
-//!    for `buffers`, which all connections share, or while the client does not take its replies.
+//!    for `buffers`, which all connections share, while a write waits for room in its receive
+//!    buffer, or while the client does not take its replies.
 //! 3. Whatever a client sends, the server answers with an error or ends that connection alone.
 //! 4. A reply to a flush (or with FUA) is made only after the engine's flush returned.
 
@@ -47,6 +49,7 @@ mod session;
 mod socket;
 mod tls;
 mod unix_socket;
+mod writing;
 
 #[cfg(test)]
 mod tests;
@@ -54,6 +57,7 @@ mod tests;
 pub use counters::{NbdCollector, NbdCounters};
 pub use engine::PoolExports;
 pub use export::{Changes, Export, Exports, Listed, OpenError};
+pub use jobs::RoomQueue;
 pub use listener::NbdServer;
 pub use tls::{TlsError, load_tls};
 
@@ -75,6 +79,8 @@ pub struct NbdContext {
     pub buffers: Arc<Buffers>,
     /// Who records requests.
     pub taps: Arc<Taps>,
+    /// Writes that wait for room.
+    pub room: RoomQueue,
 }
 
 /// Limits of connections.

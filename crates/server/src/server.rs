@@ -19,7 +19,7 @@ use crate::member_watch::MemberWatch;
 use crate::meters::Meters;
 use crate::metrics::Metrics;
 use crate::nbd::{
-    NbdCollector, NbdContext, NbdCounters, NbdLimits, NbdServer, PoolExports, load_tls,
+    NbdCollector, NbdContext, NbdCounters, NbdLimits, NbdServer, PoolExports, RoomQueue, load_tls,
 };
 use crate::taps::{TapCollector, Taps};
 use crate::{Attachments, Buffers, Config, StartError, pool_files};
@@ -158,6 +158,7 @@ fn nbd_context(config: &Config, pool: &Arc<Pool>) -> Result<Arc<NbdContext>, Sta
         meters: Arc::new(Meters::default()),
         buffers: Arc::new(Buffers::new(config.buffers_bytes, config.is_buffer_pool)),
         taps: Arc::new(Taps::default()),
+        room: RoomQueue::default(),
     }))
 }
 

@@ -480,12 +480,12 @@ fn device_at(
 
 /// Runs what needs keys, random numbers or time for layers.
 fn with_materials<T>(use_them: impl FnOnce(&Materials<'_>) -> T) -> T {
-    let random = |bytes: &mut [u8]| {
+    let random = Arc::new(|bytes: &mut [u8]| {
         ring::rand::SystemRandom::new().fill(bytes).expect("the kernel has random numbers");
-    };
+    });
     let pause = Arc::new(|nanos| std::thread::sleep(Duration::from_nanos(nanos)));
     let together = Arc::new(AtOnce);
-    use_them(&Materials { key: &read_key, random: &random, pause, together })
+    use_them(&Materials { key: &read_key, random, pause, together })
 }
 
 /// The key that a source names.

@@ -6,7 +6,7 @@ use std::task::{Wake, Waker};
 
 use wire::nbd::{ReplyStyle, encode};
 
-use super::{BUFFERS_BYTES_MIN, Buffers, Chain, HEADROOM, OWN_BYTES, Taker};
+use super::{BUFFERS_BYTES_MIN, Buffers, Chain, HEADROOM, OWN_BYTES, Purpose, Taker};
 
 const LONGEST: usize = 32 << 20;
 
@@ -35,7 +35,7 @@ fn taker(buffers: &Arc<Buffers>) -> (Taker, Arc<Woken>) {
 /// A turn that asks for buffers once.
 fn turn(taker: &mut Taker, offset: u64, length: usize) -> Option<Chain> {
     taker.begin(&Waker::noop().clone());
-    let taken = taker.take(offset, length);
+    let taken = taker.take(Purpose::Write, offset, length);
     taker.end();
     taken
 }
@@ -47,7 +47,7 @@ fn the_longest_request_fits_the_least_memory_wherever_it_begins() {
         assert_eq!(buffers.total_bytes, BUFFERS_BYTES_MIN);
         let (mut taker, _) = taker(&buffers);
         for offset in [0, 512, 4095] {
-            let mut chain = taker.take(offset, LONGEST).expect("enough");
+            let mut chain = taker.take(Purpose::Write, offset, LONGEST).expect("enough");
             let mut at = offset;
             for piece in chain.pieces_mut() {
                 piece.fill((at % 251) as u8);
@@ -68,7 +68,7 @@ fn a_reply_is_its_header_and_its_data() {
     let buffers = Arc::new(Buffers::default());
     let (mut taker, _) = taker(&buffers);
     for length in [1, 4096, (256 << 10) + 5] {
-        let mut chain = taker.take(0, length).expect("enough");
+        let mut chain = taker.take(Purpose::Write, 0, length).expect("enough");
         chain.pieces_mut().for_each(|piece| piece.fill(7));
         assert_eq!(chain.reply_bytes(), length);
         chain.set_header(b"header");
@@ -108,13 +108,16 @@ fn one_connection_gets_its_share_and_then_its_own_and_others_the_rest() {
 fn who_waits_is_served_in_order_and_loses_its_place_when_it_stops_asking() {
     let buffers = Arc::new(Buffers::default());
     let (mut first, _) = taker(&buffers);
-    let all = first.take(0, LONGEST).expect("enough");
+    let all = first.take(Purpose::Write, 0, LONGEST).expect("enough");
     let (mut second, woken_second) = taker(&buffers);
     let (mut third, woken_third) = taker(&buffers);
-    assert!(second.take(0, LONGEST).is_none() && second.is_waiting());
-    assert!(third.take(0, 1 << 20).is_none(), "some are left, but the second came before");
-    let small = third.take(0, 4096).expect("of another size");
-    assert!(third.take(0, 1 << 20).is_none() && third.is_waiting());
+    assert!(second.take(Purpose::Write, 0, LONGEST).is_none() && second.is_waiting());
+    assert!(
+        third.take(Purpose::Write, 0, 1 << 20).is_none(),
+        "some are left, but the second came before"
+    );
+    let small = third.take(Purpose::Write, 0, 4096).expect("of another size");
+    assert!(third.take(Purpose::Write, 0, 1 << 20).is_none() && third.is_waiting());
     drop(all);
     assert!(woken_second.count() > 0 && woken_third.count() == 0);
     // The second has a turn in which it does not ask: its client takes no replies.
@@ -122,22 +125,71 @@ fn who_waits_is_served_in_order_and_loses_its_place_when_it_stops_asking() {
     second.end();
     assert!(!second.is_waiting() && woken_third.count() == 1);
     drop(small);
-    assert!(third.take(0, 1 << 20).is_some() && !third.is_waiting());
-    let rest = second.take(0, LONGEST).expect("enough");
-    assert!(first.take(0, LONGEST).is_none() && first.is_waiting());
+    assert!(third.take(Purpose::Write, 0, 1 << 20).is_some() && !third.is_waiting());
+    let rest = second.take(Purpose::Write, 0, LONGEST).expect("enough");
+    assert!(first.take(Purpose::Write, 0, LONGEST).is_none() && first.is_waiting());
     drop(first);
     drop(rest);
     assert_eq!(buffers.held_bytes(), 0);
-    assert!(third.take(0, 1 << 20).is_some(), "who is gone waits no more");
+    assert!(third.take(Purpose::Write, 0, 1 << 20).is_some(), "who is gone waits no more");
 }
 
 #[test]
 fn without_a_pool_there_are_as_many() {
     let buffers = Arc::new(Buffers::new(64 << 20, false));
-    let chains: Vec<Chain> = std::iter::repeat_with(|| taker(&buffers).0.take(0, 256 << 10))
-        .map_while(|chain| chain)
-        .collect();
+    let chains: Vec<Chain> =
+        std::iter::repeat_with(|| taker(&buffers).0.take(Purpose::Write, 0, 256 << 10))
+            .map_while(|chain| chain)
+            .collect();
     assert_eq!(chains.len(), 192);
     drop(chains);
     assert_eq!(buffers.held_bytes(), 0);
+}
+
+#[test]
+fn reads_have_some_that_writes_do_not_take() {
+    let buffers = Arc::new(Buffers::default());
+    let mut writes: Vec<Chain> =
+        std::iter::repeat_with(|| taker(&buffers).0.take(Purpose::Write, 0, 256 << 10))
+            .map_while(|chain| chain)
+            .collect();
+    assert_eq!(writes.len(), 192);
+    let (mut writer, woken_writer) = taker(&buffers);
+    assert!(writer.take(Purpose::Write, 0, 256 << 10).is_none() && writer.is_waiting());
+    let (mut reader, woken_reader) = taker(&buffers);
+    let read = reader.take(Purpose::Read, 0, 2 << 20).expect("some are for reads");
+    let (mut second, woken_second) = taker(&buffers);
+    assert!(second.take(Purpose::Read, 0, 2 << 20).is_none(), "four are left of twelve");
+    drop(second.take(Purpose::Read, 0, 1 << 20).expect("as many as are left"));
+    assert!(second.take(Purpose::Read, 0, 2 << 20).is_none() && second.is_waiting());
+    let before = woken_writer.count();
+    drop(read);
+    assert!(woken_second.count() > 0 && woken_writer.count() == before, "they are not for it");
+    assert!(second.take(Purpose::Read, 0, 2 << 20).is_some());
+    // What writes give back is for whoever came first.
+    drop(writes.pop());
+    assert!(woken_writer.count() > before && woken_reader.count() == 0);
+    assert!(writer.take(Purpose::Write, 0, 256 << 10).is_some());
+    drop(writes);
+    assert_eq!(buffers.held_bytes(), 0);
+}
+
+#[test]
+fn a_read_is_woken_though_a_longer_one_came_before() {
+    let buffers = Arc::new(Buffers::default());
+    let all: Vec<_> =
+        std::iter::repeat_with(|| taker(&buffers).0.take(Purpose::Write, 0, 256 << 10))
+            .map_while(|taken| taken)
+            .collect();
+    let (mut reader, _) = taker(&buffers);
+    let kept = reader.take(Purpose::Read, 0, 3 << 20).expect("twelve are for reads");
+    let ((mut long, long_woken), (mut short, short_woken)) = (taker(&buffers), taker(&buffers));
+    assert!(long.take(Purpose::Read, 0, 4 << 20).is_none() && long.is_waiting());
+    assert!(short.take(Purpose::Read, 0, 256 << 10).is_none() && short.is_waiting());
+    drop(kept);
+    assert!(short_woken.count() > 0, "one of twelve is enough for it");
+    assert_eq!(long_woken.count(), 0, "twelve are not enough for sixteen");
+    assert!(short.take(Purpose::Read, 0, 256 << 10).is_some());
+    drop(all);
+    assert!(long.take(Purpose::Read, 0, 4 << 20).is_some());
 }

@@ -1,58 +1,13 @@
 //! Answers to requests, whether made in a turn or by a job; the one place where failures of the
 //! engine become error numbers of the protocol.
 
-use std::sync::Arc;
-
-use smallvec::SmallVec;
-use volume::{ErrorKind, WriteOp};
-use wire::nbd::{Command, CommandFlags, Errno, ReplyStyle, Request, encode};
+use block::is_zero;
+use volume::ErrorKind;
+use wire::nbd::{Command, Errno, ReplyStyle, Request, encode};
 
 use super::export::Export;
-use super::jobs::Jobs;
 use super::replies::Replies;
 use crate::buffers::Chain;
-
-/// Starts a write that may have to wait: of parts of blocks, or a long one.
-pub(super) fn start_write(
-    jobs: &mut Jobs,
-    export: &Arc<dyn Export>,
-    style: ReplyStyle,
-    request: Request,
-    payload: Chain,
-) {
-    let export = Arc::clone(export);
-    jobs.start(payload.len() as u64, move |out| {
-        let mut offset = request.offset;
-        let ops: SmallVec<[WriteOp<'_>; 4]> = payload
-            .pieces()
-            .map(|bytes| {
-                let op = WriteOp::Data { offset, bytes };
-                offset += bytes.len() as u64;
-                op
-            })
-            .collect();
-        write_and_answer(&*export, style, &request, &ops, out)
-    });
-}
-
-/// Writes, makes it durable if that is asked for, and adds the answer; the number of failures.
-pub(super) fn write_and_answer(
-    export: &dyn Export,
-    style: ReplyStyle,
-    request: &Request,
-    ops: &[WriteOp<'_>],
-    out: &mut Replies,
-) -> u64 {
-    let written = export.write_batch(ops);
-    let durable = request.flags.has(CommandFlags::FUA);
-    match written.and_then(|()| if durable { export.flush() } else { Ok(()) }) {
-        Ok(()) => {
-            out.done.extend_from_slice(encode::done(style, request).as_bytes());
-            0
-        }
-        Err(error) => fail(style, request, &error, &mut out.words),
-    }
-}
 
 /// Puts the header before data that was read in place, or a hole in its place; bytes of the reply.
 pub(super) fn finish_read(style: ReplyStyle, request: &Request, reply: &mut [u8]) -> usize {
@@ -97,12 +52,6 @@ pub(super) fn read_and_answer(
 /// itself.
 fn may_be_hole(style: ReplyStyle, length: u32) -> bool {
     style != ReplyStyle::Simple && length >= 512
-}
-
-fn is_zero(bytes: &[u8]) -> bool {
-    // Most data gives itself away in its first bytes; zeros are compared in long steps.
-    let (steps, rest) = bytes.as_chunks::<64>();
-    steps.iter().all(|step| *step == [0; 64]) && rest.iter().all(|&b| b == 0)
 }
 
 /// Adds the answer to a request that the engine refused; 1, the number of failures.

@@ -35,6 +35,10 @@ pub struct NbdCounters {
     pub stages_ns: [AtomicU64; STAGES.len()],
     /// Those of them that have not ended.
     pub jobs_in_flight: AtomicU64,
+    /// Writes that wait until there is room for them, or the map is written out.
+    pub writes_waiting: AtomicU64,
+    /// Writes that did.
+    pub writes_waited: AtomicU64,
 }
 
 /// The stages of requests: what data threads receive, carry out and send, and what jobs do beside.
@@ -122,6 +126,7 @@ impl Collector for NbdCollector {
             ("errors", "Requests answered with an error", &counters.errors),
             ("turns", "Times that requests were carried out together", &counters.turns),
             ("jobs", "Requests that could have had to wait for a device", &counters.jobs),
+            ("writes_waited", "Writes that had to wait for room", &counters.writes_waited),
         ];
         for (name, help, counter) in rising {
             let name = format!("hindsight_nbd_{name}");
@@ -146,6 +151,7 @@ impl Collector for NbdCollector {
         for (name, help, gauge) in [
             ("connections_open", "Connections that are open", &counters.connections_open),
             ("jobs_in_flight", "Jobs that have not ended", &counters.jobs_in_flight),
+            ("writes_waiting", "Writes that wait for room", &counters.writes_waiting),
         ] {
             let name = format!("hindsight_nbd_{name}");
             let gauge = ConstGauge::new(gauge.load(Ordering::Relaxed));

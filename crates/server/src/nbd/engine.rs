@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use units::{Moment, Seq, VolumeMoment};
-use volume::{Error, ErrorKind, Extent, Pool, Result, View, Volume, WriteOp};
+use volume::{
+    Error, ErrorKind, Extent, Lack, Pool, Result, RoomWait, View, Volume, WriteOp, Written,
+};
 use wire::nbd::Status;
 
 use super::export::{Changes, Export, Exports, Listed, OpenError};
@@ -120,8 +122,12 @@ impl Export for Present {
         self.volume.try_read(offset, buffer)
     }
 
-    fn write_batch(&self, ops: &[WriteOp<'_>]) -> Result<()> {
-        self.volume.write_batch(ops).map(|_| ())
+    fn write_some(&self, ops: &[WriteOp<'_>], done: u64, may_wait: bool) -> Result<Written> {
+        self.volume.write_some(ops, done, may_wait)
+    }
+
+    fn wait_for(&self, lack: Lack, wait: &mut RoomWait, goes_on: &dyn Fn() -> bool) -> Result<()> {
+        self.volume.wait_for(lack, wait, goes_on)
     }
 
     fn flush(&self) -> Result<()> {
@@ -178,7 +184,11 @@ impl Export for Past {
         self.view.try_read(offset, buffer)
     }
 
-    fn write_batch(&self, _: &[WriteOp<'_>]) -> Result<()> {
+    fn write_some(&self, _: &[WriteOp<'_>], _: u64, _: bool) -> Result<Written> {
+        Err(read_only())
+    }
+
+    fn wait_for(&self, _: Lack, _: &mut RoomWait, _: &dyn Fn() -> bool) -> Result<()> {
         Err(read_only())
     }
 

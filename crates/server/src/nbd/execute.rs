@@ -7,22 +7,23 @@
 use std::sync::Arc;
 
 use smallvec::SmallVec;
-use volume::WriteOp;
+use volume::{Lack, WriteOp, Written};
 use wire::nbd::{Command, CommandFlags, ReplyStyle, Request, decode, encode};
 
-use super::answer::{fail, finish_read, read_and_answer, start_write, write_and_answer};
+use super::answer::{fail, finish_read, read_and_answer};
 use super::check::{self, Facts, Refusal};
 use super::contexts::MetaContext;
 use super::counters::Tally;
 use super::export::Export;
 use super::group::{Group, is_whole_blocks};
-use super::input::INLINE_PAYLOAD_BYTES_MAX;
-use super::jobs::Jobs;
+use super::input::{INLINE_PAYLOAD_BYTES_MAX, Input};
+use super::jobs::{Jobs, Kind};
 use super::output::Output;
 use super::replies::Replies;
 use super::session::{OUTPUT_BYTES_MAX, Receiving, Session};
+use super::writing::{What, Writing};
 use crate::Attachments;
-use crate::buffers::Taker;
+use crate::buffers::{Purpose, Taker};
 use crate::meters::VolumeMeter;
 use crate::taps::{Taps, as_in_traces};
 
@@ -80,6 +81,9 @@ struct Turn<'s> {
     tally: &'s mut Tally,
     /// Requests that wait for a flush.
     flushes: SmallVec<[Request; FLUSHES_FEW]>,
+    /// The group could not be written without waiting: how much of it was, and what it lacks.
+    /// Nothing more is carried out in this turn.
+    stopped: Option<(u64, Lack)>,
 }
 
 /// Carries out what is in the receive buffer.
@@ -107,6 +111,7 @@ pub(super) fn execute(session: &mut Session) -> Turned {
         taker: &mut session.taker,
         tally: &mut session.tally,
         flushes: SmallVec::new(),
+        stopped: None,
     };
     let mut group = Group::within(std::mem::take(&mut session.group));
     let mut at = 0;
@@ -130,11 +135,28 @@ pub(super) fn execute(session: &mut Session) -> Turned {
     }
     let has_moved = at > 0 || !matches!(then, Then::Wait);
     turn.tally.turns += u64::from(has_moved);
+    let stopped = turn.stopped.map(|stopped| (stopped, places(&group, &session.input)));
     if session.context.buffers.is_pool() {
         session.group = group.into_memory();
     }
     session.input.consume(at);
-    fill(session, then, has_moved)
+    let turned = fill(session, then, has_moved);
+    if let Some(((done, lacks), requests)) = stopped {
+        let what = What::Turn(session.input.lend(), requests);
+        let writing = Writing::new(&session.export, session.style, what).after(done, lacks);
+        session.tally.jobs += 1;
+        session.jobs.write(0, writing);
+    }
+    turned
+}
+
+/// The requests of a group, with where their payloads are.
+fn places(group: &Group<'_>, input: &Input) -> Vec<(Request, Option<usize>)> {
+    let place = |op: &WriteOp<'_>| match op {
+        WriteOp::Data { bytes, .. } => Some(input.place_of(bytes)),
+        WriteOp::Zero { .. } => None,
+    };
+    group.requests().iter().copied().zip(group.ops().iter().map(place)).collect()
 }
 
 /// Moves what is here already of a payload into its own buffer.
@@ -242,8 +264,8 @@ impl Turn<'_> {
             self.output.push(encode::read_nothing(self.style, request).as_bytes());
             return Step::Next(header);
         }
-        if group.overlaps(request.offset, length) {
-            self.write(group);
+        if group.overlaps(request.offset, length) && !self.write(group) {
+            return Step::Wait;
         }
         if length <= INLINE_READ_BYTES_MAX && self.read_inline(request) {
             return Step::Next(header);
@@ -251,11 +273,12 @@ impl Turn<'_> {
         if !self.jobs.has_room(length) {
             return Step::Wait;
         }
-        let Some(data) = self.taker.take(request.offset, length as usize) else {
+        let Some(data) = self.taker.take(Purpose::Read, request.offset, length as usize) else {
             return Step::Wait;
         };
         let (export, style, request) = (Arc::clone(self.export), self.style, *request);
-        self.start(length, move |out| read_and_answer(&*export, style, &request, data, out));
+        let answer = move |out: &mut _| read_and_answer(&*export, style, &request, data, out);
+        self.start(Kind::Look, length, answer);
         Step::Next(header)
     }
 
@@ -293,7 +316,7 @@ impl Turn<'_> {
             if !self.jobs.has_room(payload) {
                 return Step::Wait;
             }
-            let Some(payload) = self.taker.take(request.offset, length) else {
+            let Some(payload) = self.taker.take(Purpose::Write, request.offset, length) else {
                 return Step::Wait;
             };
             let receiving = Receiving::Payload { request, payload, filled: 0 };
@@ -301,20 +324,19 @@ impl Turn<'_> {
         }
         let Some(payload) = bytes.get(header..header + length) else { return Step::Wait };
         if is_whole_blocks(&request) {
-            if group.is_full() {
-                self.write(group);
+            if group.is_full() && !self.write(group) {
+                return Step::Wait;
             }
             group.add(request, WriteOp::Data { offset: request.offset, bytes: payload });
         } else {
             if !self.jobs.has_room(length as u64) {
                 return Step::Wait;
             }
-            let Some(mut own) = self.taker.take(request.offset, length) else {
+            let Some(mut own) = self.taker.take(Purpose::Write, request.offset, length) else {
                 return Step::Wait;
             };
             own.unfilled(0).copy_from_slice(payload);
-            self.tally.jobs += 1;
-            start_write(self.jobs, self.export, self.style, request, own);
+            self.start_write(own.len() as u64, What::Payload(request, own));
         }
         Step::Next(header + length)
     }
@@ -324,19 +346,17 @@ impl Turn<'_> {
         if length_bytes == 0 {
             return self.done(&request, header);
         }
-        let op = WriteOp::Zero { offset: request.offset, length_bytes };
         if is_whole_blocks(&request) && length_bytes <= INLINE_ZERO_BYTES_MAX {
-            if group.is_full() {
-                self.write(group);
+            if group.is_full() && !self.write(group) {
+                return Step::Wait;
             }
-            group.add(request, op);
+            group.add(request, WriteOp::Zero { offset: request.offset, length_bytes });
             return Step::Next(header);
         }
         if self.jobs.is_full() {
             return Step::Wait;
         }
-        let (export, style) = (Arc::clone(self.export), self.style);
-        self.start(0, move |out| write_and_answer(&*export, style, &request, &[op], out));
+        self.start_write(0, What::Zeros(request));
         Step::Next(header)
     }
 
@@ -351,12 +371,19 @@ impl Turn<'_> {
         Step::Next(header)
     }
 
-    /// Hands the group to the engine and answers it.
-    fn write(&mut self, group: &mut Group<'_>) {
-        if group.is_empty() {
-            return;
+    /// Hands the group to the engine and answers it; false when it has to wait, as it is.
+    fn write(&mut self, group: &mut Group<'_>) -> bool {
+        if group.is_empty() || self.stopped.is_some() {
+            return self.stopped.is_none();
         }
-        let written = self.export.write_batch(group.ops());
+        let written = match self.export.write_some(group.ops(), 0, false) {
+            Ok(Written::Part { bytes, lacks }) => {
+                self.stopped = Some((bytes, lacks));
+                return false;
+            }
+            Ok(Written::All) => Ok(()),
+            Err(error) => Err(error),
+        };
         for request in group.requests() {
             match &written {
                 Ok(()) if request.flags.has(CommandFlags::FUA) => self.flushes.push(*request),
@@ -365,6 +392,7 @@ impl Turn<'_> {
             }
         }
         group.clear();
+        true
     }
 
     /// Starts the flush that this turn's requests wait for.
@@ -374,7 +402,7 @@ impl Turn<'_> {
         }
         let waiting = std::mem::take(&mut self.flushes);
         let (export, style) = (Arc::clone(self.export), self.style);
-        self.start(0, move |out| match export.flush() {
+        self.start(Kind::Change, 0, move |out| match export.flush() {
             Ok(()) => {
                 for request in &waiting {
                     out.done.extend_from_slice(encode::done(style, request).as_bytes());
@@ -396,8 +424,18 @@ impl Turn<'_> {
         self.output.push(&reply);
     }
 
-    fn start(&mut self, cost: u64, work: impl FnOnce(&mut Replies) -> u64 + Send + 'static) {
+    fn start(
+        &mut self,
+        kind: Kind,
+        cost: u64,
+        work: impl FnOnce(&mut Replies) -> u64 + Send + 'static,
+    ) {
         self.tally.jobs += 1;
-        self.jobs.start(cost, work);
+        self.jobs.start(kind, cost, work);
+    }
+
+    fn start_write(&mut self, cost: u64, what: What) {
+        self.tally.jobs += 1;
+        self.jobs.write(cost, Writing::new(self.export, self.style, what));
     }
 }

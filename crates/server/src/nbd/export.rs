@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use volume::{Extent, Result, WriteOp};
+use volume::{Extent, Lack, Result, RoomWait, WriteOp, Written};
 use wire::nbd::Status;
 
 /// All that can be opened.
@@ -51,11 +51,18 @@ pub trait Export: Send + Sync + 'static {
     /// # Errors
     /// The engine's.
     fn try_read(&self, offset: u64, buffer: &mut [u8]) -> Result<bool>;
-    /// Writes in this order. Returned means handed to the operating system.
+    /// Writes in this order, but for the first `done` bytes, as far as it gets without waiting for
+    /// room; unless it `may_wait`, also without waiting for another thread. Written means handed to
+    /// the operating system.
     ///
     /// # Errors
     /// The engine's; then none of the writes counts as done.
-    fn write_batch(&self, ops: &[WriteOp<'_>]) -> Result<()>;
+    fn write_some(&self, ops: &[WriteOp<'_>], done: u64, may_wait: bool) -> Result<Written>;
+    /// Waits for what a write lacks, and may do the work for it, as long as `goes_on`.
+    ///
+    /// # Errors
+    /// The engine's: `Full` when there is nothing to wait for.
+    fn wait_for(&self, lack: Lack, wait: &mut RoomWait, goes_on: &dyn Fn() -> bool) -> Result<()>;
     /// Makes everything acknowledged before this call durable.
     ///
     /// # Errors

@@ -30,6 +30,27 @@ impl Input {
         Input { bytes: vec![0; INPUT_BYTES], start: 0, end: 0 }
     }
 
+    /// Gives the buffer away; nothing is received before it is put back.
+    pub(super) fn lend(&mut self) -> Input {
+        std::mem::replace(self, Input { bytes: Vec::new(), start: 0, end: 0 })
+    }
+
+    /// Whether the buffer is given away.
+    pub(super) fn is_lent(&self) -> bool {
+        self.bytes.is_empty()
+    }
+
+    /// Where in the buffer a part of it is. Until more is received it stays there, also when it is
+    /// consumed.
+    pub(super) fn place_of(&self, part: &[u8]) -> usize {
+        part.as_ptr().addr() - self.bytes.as_ptr().addr()
+    }
+
+    /// So many bytes at that place.
+    pub(super) fn at(&self, place: usize, count: usize) -> &[u8] {
+        &self.bytes[place..place + count]
+    }
+
     /// What is received and not consumed.
     pub(super) fn unread(&self) -> &[u8] {
         &self.bytes[self.start..self.end]

@@ -1,17 +1,31 @@
 //! What may have to wait for a device: run on threads that may block, answered when done.
 //!
-//! Invariant: every job that is started is followed by exactly one `Event::Done`, also when it
-//! panics.
+//! Invariants
+//! 1. Every job that is started is followed by exactly one `Event::Done` that says so, also when it
+//!    panics. A write that lacks room ends as a job and goes on as another, and counts all along.
+//! 2. Jobs that change something leave some of their data thread's blocking threads to others, and
+//!    those that wait for room are few: whatever stands still, there are threads for reads.
+//! 3. Who waits for its turn to wait for room has no thread meanwhile, and neither lock nor thread
+//!    outlasts its session.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use tokio::sync::mpsc::UnboundedSender;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
 use super::counters::NbdCounters;
 use super::replies::Replies;
+use super::writing::{Left, Writing};
 use super::{NbdContext, NbdLimits};
+
+/// Threads that may block, for each data thread: so many cold reads are in flight at once.
+pub(super) const BLOCKING_THREADS_MAX: usize = 64;
+/// So many of them only read, should all others stand still.
+const LOOKING_THREADS_MIN: usize = 8;
+/// Jobs that wait for room at once, of all connections: on one data thread, or on several.
+const PATIENT_MAX: usize = 8;
 
 /// What a session is told.
 #[expect(clippy::large_enum_variant, reason = "a box for each job's end would be an allocation")]
@@ -24,12 +38,25 @@ pub(super) enum Event {
     Expire,
 }
 
+/// What a job does, as far as its thread is concerned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// It reads.
+    Look,
+    /// It writes or flushes, and may wait for others that do.
+    Change,
+    /// It waits for room.
+    Patient,
+}
+
 /// How a job ended.
 pub(super) struct JobReport {
     /// Replies to send.
     pub(super) replies: Replies,
     /// Requests among them that failed.
     pub(super) errors: u64,
+    /// What it leaves behind.
+    pub(super) left: Left,
     /// What the job was counted as.
     cost_bytes: u64,
     /// How long it took.
@@ -38,21 +65,55 @@ pub(super) struct JobReport {
     pub(super) is_whole: bool,
 }
 
+/// The right to wait for room, of all connections.
+#[derive(Debug)]
+pub struct RoomQueue(Arc<Semaphore>);
+
+impl Default for RoomQueue {
+    fn default() -> RoomQueue {
+        RoomQueue(Arc::new(Semaphore::new(PATIENT_MAX)))
+    }
+}
+
+/// The blocking threads of a data thread.
+#[derive(Clone, Debug)]
+pub(super) struct Threads {
+    changing: Arc<Semaphore>,
+}
+
+impl Threads {
+    pub(super) fn new() -> Threads {
+        let changing = BLOCKING_THREADS_MAX - PATIENT_MAX - LOOKING_THREADS_MIN;
+        Threads { changing: Arc::new(Semaphore::new(changing)) }
+    }
+}
+
 /// The jobs of a session.
 pub(super) struct Jobs {
     events: UnboundedSender<Event>,
     limits: NbdLimits,
     counters: Arc<NbdCounters>,
+    changing: Arc<Semaphore>,
+    patient: Arc<Semaphore>,
+    /// Nobody wants what still waits.
+    given_up: watch::Sender<bool>,
     in_flight: usize,
     in_flight_bytes: u64,
 }
 
 impl Jobs {
-    pub(super) fn new(events: UnboundedSender<Event>, context: &NbdContext) -> Jobs {
+    pub(super) fn new(
+        events: UnboundedSender<Event>,
+        context: &NbdContext,
+        threads: &Threads,
+    ) -> Jobs {
         Jobs {
             events,
             limits: context.limits,
             counters: Arc::clone(&context.counters),
+            changing: Arc::clone(&threads.changing),
+            patient: Arc::clone(&context.room.0),
+            given_up: watch::Sender::new(false),
             in_flight: 0,
             in_flight_bytes: 0,
         }
@@ -80,29 +141,41 @@ impl Jobs {
     /// Starts a job: it adds replies, and says how many of them are failures.
     pub(super) fn start(
         &mut self,
+        kind: Kind,
         cost_bytes: u64,
         work: impl FnOnce(&mut Replies) -> u64 + Send + 'static,
     ) {
-        self.in_flight += 1;
-        self.counters.jobs_in_flight.fetch_add(1, Ordering::Relaxed);
-        self.in_flight_bytes += cost_bytes;
-        let mut ticket = Ticket {
-            events: self.events.clone(),
-            report: Some(JobReport {
-                replies: Replies::default(),
-                errors: 0,
-                cost_bytes,
-                time: Duration::ZERO,
-                is_whole: false,
-            }),
-        };
-        tokio::task::spawn_blocking(move || {
-            let report = ticket.report.as_mut().expect("taken only by drop");
-            let began = Instant::now();
-            report.errors = work(&mut report.replies);
-            report.time = began.elapsed();
-            report.is_whole = true;
+        let ticket = self.begin(cost_bytes);
+        self.run(kind, ticket, move |report| report.errors = work(&mut report.replies));
+    }
+
+    /// Starts a write. What it lacks in the end it waits for as another job.
+    pub(super) fn write(&mut self, cost_bytes: u64, mut writing: Writing) {
+        let ticket = self.begin(cost_bytes);
+        if writing.has_to_wait() {
+            return self.wait(ticket, writing);
+        }
+        self.run(Kind::Change, ticket, move |report| {
+            report.left = match writing.go_on(&mut report.replies) {
+                Some(errors) => {
+                    report.errors = errors;
+                    writing.left()
+                }
+                None => Left::Write(Box::new(writing)),
+            };
         });
+    }
+
+    /// A write that lacks something waits for it; the job that it was has ended by `report`.
+    pub(super) fn go_on(&mut self, report: &JobReport, writing: Writing) {
+        self.ended(report);
+        let ticket = self.begin(report.cost_bytes);
+        self.wait(ticket, writing);
+    }
+
+    /// Nobody wants what still waits: it ends.
+    pub(super) fn give_up(&self) {
+        self.given_up.send_replace(true);
     }
 
     /// Accounts for a job that ended.
@@ -111,6 +184,107 @@ impl Jobs {
         self.in_flight -= 1;
         self.counters.jobs_in_flight.fetch_sub(1, Ordering::Relaxed);
         self.in_flight_bytes -= report.cost_bytes;
+    }
+
+    fn begin(&mut self, cost_bytes: u64) -> Ticket {
+        self.in_flight += 1;
+        self.counters.jobs_in_flight.fetch_add(1, Ordering::Relaxed);
+        self.in_flight_bytes += cost_bytes;
+        Ticket {
+            events: self.events.clone(),
+            report: Some(JobReport {
+                replies: Replies::default(),
+                errors: 0,
+                left: Left::Nothing,
+                cost_bytes,
+                time: Duration::ZERO,
+                is_whole: false,
+            }),
+        }
+    }
+
+    fn wait(&self, ticket: Ticket, mut writing: Writing) {
+        let waits = Waits::new(&self.counters, writing.count());
+        let given_up = self.given_up.subscribe();
+        self.run(Kind::Patient, ticket, move |report| {
+            let goes_on = || !is_given_up(&given_up);
+            report.errors = writing.go_on_patiently(&goes_on, &mut report.replies);
+            drop(waits);
+            report.left = writing.left();
+        });
+    }
+
+    fn run(&self, kind: Kind, ticket: Ticket, work: impl FnOnce(&mut JobReport) + Send + 'static) {
+        let threads = match kind {
+            Kind::Look => return run_on_thread(ticket, None, work),
+            Kind::Change => &self.changing,
+            Kind::Patient => &self.patient,
+        };
+        let threads = Arc::clone(threads);
+        match Arc::clone(&threads).try_acquire_owned() {
+            Ok(right) => run_on_thread(ticket, Some(right), work),
+            Err(_) => {
+                let given_up = self.given_up.subscribe();
+                tokio::spawn(run_in_turn(ticket, threads, given_up, work));
+            }
+        }
+    }
+}
+
+fn is_given_up(given_up: &watch::Receiver<bool>) -> bool {
+    // A session that is gone wants nothing either.
+    *given_up.borrow() || given_up.has_changed().is_err()
+}
+
+/// Waits for the right to a thread, with none.
+async fn run_in_turn(
+    mut ticket: Ticket,
+    threads: Arc<Semaphore>,
+    mut given_up: watch::Receiver<bool>,
+    work: impl FnOnce(&mut JobReport) + Send + 'static,
+) {
+    let right = tokio::select! {
+        right = threads.acquire_owned() => right.expect("it is never closed"),
+        _ = given_up.wait_for(|given_up| *given_up) => {
+            ticket.report.as_mut().expect("taken only by drop").is_whole = true;
+            return;
+        }
+    };
+    run_on_thread(ticket, Some(right), work);
+}
+
+fn run_on_thread(
+    mut ticket: Ticket,
+    right: Option<OwnedSemaphorePermit>,
+    work: impl FnOnce(&mut JobReport) + Send + 'static,
+) {
+    tokio::task::spawn_blocking(move || {
+        let _right = right;
+        let report = ticket.report.as_mut().expect("taken only by drop");
+        let began = Instant::now();
+        work(report);
+        report.time = began.elapsed();
+        report.is_whole = true;
+    });
+}
+
+/// Counts writes that wait for room as long as it lives.
+struct Waits {
+    counters: Arc<NbdCounters>,
+    writes: u64,
+}
+
+impl Waits {
+    fn new(counters: &Arc<NbdCounters>, writes: u64) -> Waits {
+        counters.writes_waiting.fetch_add(writes, Ordering::Relaxed);
+        counters.writes_waited.fetch_add(writes, Ordering::Relaxed);
+        Waits { counters: Arc::clone(counters), writes }
+    }
+}
+
+impl Drop for Waits {
+    fn drop(&mut self) {
+        self.counters.writes_waiting.fetch_sub(self.writes, Ordering::Relaxed);
     }
 }
 

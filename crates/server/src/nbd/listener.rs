@@ -19,11 +19,10 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use super::counters::NbdCounters;
+use super::jobs::{BLOCKING_THREADS_MAX, Threads};
 use super::socket::Connection;
 use super::{NbdContext, handshake, session};
 
-/// Threads that may block, for each data thread: so many cold reads are in flight at once.
-const BLOCKING_THREADS_MAX: usize = 64;
 /// How long to wait after an accept that failed for want of files or memory.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
@@ -190,11 +189,12 @@ async fn serve_lane(
     mut stopped: watch::Receiver<bool>,
 ) {
     let mut sessions = JoinSet::new();
+    let threads = Threads::new();
     let given = stopped.clone();
     loop {
         tokio::select! {
             Some(socket) = sockets.recv() => {
-                sessions.spawn(serve(socket, Arc::clone(&context), given.clone()));
+                sessions.spawn(serve(socket, Arc::clone(&context), threads.clone(), given.clone()));
             }
             Some(ended) = sessions.join_next() => {
                 if let Err(error) = ended {
@@ -221,7 +221,12 @@ impl Drop for Counted {
     }
 }
 
-async fn serve(socket: Accepted, context: Arc<NbdContext>, mut stop: watch::Receiver<bool>) {
+async fn serve(
+    socket: Accepted,
+    context: Arc<NbdContext>,
+    threads: Threads,
+    mut stop: watch::Receiver<bool>,
+) {
     let _counted = Counted(Arc::clone(&context.counters));
     let (connection, client) = match connection(socket) {
         Ok(connected) => connected,
@@ -238,7 +243,7 @@ async fn serve(socket: Accepted, context: Arc<NbdContext>, mut stop: watch::Rece
     match shaken {
         Ok(Some((connection, chosen))) => {
             tracing::info!(client, export = chosen.export.name(), "attached");
-            session::serve(connection, chosen, context, stop, client.clone()).await;
+            session::serve(connection, chosen, context, threads, stop, client.clone()).await;
             tracing::info!(client, "detached");
         }
         Ok(None) => {}

@@ -6,7 +6,12 @@
 //! any -- the socket fails, or Expire -------------> Dead         (die)
 //! ```
 //! `Draining` carries out what was received; `Leaving` only waits for jobs and sends; `Dead` only
-//! waits for jobs, so that nothing of a session is left when it ends.
+//! waits for jobs, so that nothing of a session is left when it ends; what waits for room is given
+//! up.
+//!
+//! A write that finds no room keeps the receive buffer: nothing is received or carried out behind
+//! it before it is answered, which is the back-pressure, but for one payload with buffers of its
+//! own that was begun before. Other connections go on.
 
 use std::future::poll_fn;
 use std::io;
@@ -21,7 +26,6 @@ use tokio::sync::watch;
 use wire::nbd::{ReplyStyle, Request};
 
 use super::NbdContext;
-use super::answer;
 use super::contexts::MetaContext;
 use super::counters::{Stage, Tally};
 use super::execute::{self, Then};
@@ -29,9 +33,10 @@ use super::export::Export;
 use super::group::GroupMemory;
 use super::handshake::Chosen;
 use super::input::{INPUT_BYTES, Input};
-use super::jobs::{Event, Jobs};
+use super::jobs::{Event, JobReport, Jobs, Threads};
 use super::output::Output;
 use super::socket::Connection;
+use super::writing::{Left, What, Writing};
 use crate::Attachment;
 use crate::buffers::{Chain, Taker};
 use crate::meters::VolumeMeter;
@@ -85,6 +90,7 @@ pub(super) async fn serve(
     connection: Connection,
     chosen: Chosen,
     context: Arc<NbdContext>,
+    threads: Threads,
     stop: watch::Receiver<bool>,
     client: String,
 ) {
@@ -98,7 +104,7 @@ pub(super) async fn serve(
         contexts: chosen.contexts.into(),
         input: Input::new(),
         output: Output::new(),
-        jobs: Jobs::new(sender, &context),
+        jobs: Jobs::new(sender, &context, &threads),
         taker: Taker::new(&context.buffers),
         group: GroupMemory::default(),
         tally: Tally::default(),
@@ -186,23 +192,33 @@ impl Session {
         while let Poll::Ready(Some(event)) = self.events.poll_recv(cx) {
             has_moved = true;
             match event {
-                Event::Done(report) => {
-                    self.jobs.ended(&report);
-                    self.tally.errors += report.errors;
-                    self.tally.job_took(report.time);
-                    if !report.is_whole {
-                        tracing::error!(client = self.client, "a request broke off: see the panic");
-                        self.die();
-                    } else if self.phase != Phase::Dead {
-                        self.output.push_whole(report.replies);
-                    }
-                }
+                Event::Done(report) => self.job_ended(report),
                 Event::Leave if self.phase == Phase::Serving => self.phase = Phase::Draining,
                 Event::Leave => {}
                 Event::Expire => self.die(),
             }
         }
         has_moved
+    }
+
+    fn job_ended(&mut self, mut report: JobReport) {
+        self.tally.errors += report.errors;
+        self.tally.job_took(report.time);
+        match std::mem::take(&mut report.left) {
+            Left::Nothing => {}
+            Left::Input(input) => self.input = input,
+            Left::Write(writing) if self.phase != Phase::Dead => {
+                return self.jobs.go_on(&report, *writing);
+            }
+            Left::Write(_) => {}
+        }
+        self.jobs.ended(&report);
+        if !report.is_whole {
+            tracing::error!(client = self.client, "a request broke off: see the panic");
+            self.die();
+        } else if self.phase != Phase::Dead {
+            self.output.push_whole(report.replies);
+        }
     }
 
     /// Carries out what is received; whether anything was.
@@ -247,7 +263,9 @@ impl Session {
                     let Receiving::Payload { request, payload, .. } = receiving else {
                         unreachable!("just seen");
                     };
-                    answer::start_write(&mut self.jobs, &self.export, self.style, request, payload);
+                    let cost = payload.len() as u64;
+                    let what = What::Payload(request, payload);
+                    self.jobs.write(cost, Writing::new(&self.export, self.style, what));
                     self.tally.jobs += 1;
                     has_moved = true;
                 }
@@ -318,6 +336,8 @@ impl Session {
         let is_owed = self.output.pending_bytes() >= OUTPUT_BYTES_MAX;
         match &self.receiving {
             Receiving::Payload { payload, filled, .. } => *filled < payload.len(),
+            // What waits for room is in the buffer.
+            _ if self.input.is_lent() => false,
             Receiving::Skip { .. } => self.input.unread().len() < INPUT_BYTES,
             Receiving::Requests => {
                 !is_owed && !self.jobs.is_full() && self.input.unread().len() < INPUT_BYTES
@@ -332,6 +352,7 @@ impl Session {
 
     fn die(&mut self) {
         self.phase = Phase::Dead;
+        self.jobs.give_up();
         self.is_unflushed = false;
         self.output.clear();
     }

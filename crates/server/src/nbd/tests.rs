@@ -7,6 +7,7 @@ mod memory;
 mod negotiation;
 mod pool;
 mod rig;
+mod room;
 mod tls;
 mod tools;
 mod transmission;

@@ -9,7 +9,9 @@ use super::super::answer::fail;
 use super::super::check;
 use super::super::contexts::{self, MetaContext};
 use super::super::group::Group;
+use super::super::jobs::Kind;
 use super::{Step, Turn};
+use crate::buffers::Purpose;
 
 /// Most bytes that CACHE reads, and how many at a time.
 const CACHE_BYTES_MAX: u64 = 32 << 20;
@@ -21,9 +23,11 @@ impl Turn<'_> {
             return Step::Wait;
         }
         let step = request.length_bytes.min(CACHE_STEP_BYTES) as usize;
-        let Some(mut buffer) = self.taker.take(request.offset, step) else { return Step::Wait };
+        let Some(mut buffer) = self.taker.take(Purpose::Read, request.offset, step) else {
+            return Step::Wait;
+        };
         let (export, style, request) = (Arc::clone(self.export), self.style, *request);
-        self.start(CACHE_STEP_BYTES, move |out| {
+        self.start(Kind::Look, CACHE_STEP_BYTES, move |out| {
             let end = request.offset + request.length_bytes.min(CACHE_BYTES_MAX);
             let buffer = buffer.unfilled(0);
             let mut offset = request.offset;
@@ -70,10 +74,12 @@ impl Turn<'_> {
         if self.jobs.is_full() {
             return Step::Wait;
         }
-        self.write(group);
+        if !self.write(group) {
+            return Step::Wait;
+        }
         let (export, style) = (Arc::clone(self.export), self.style);
         let contexts = Arc::clone(self.contexts);
-        self.start(0, move |out| {
+        self.start(Kind::Look, 0, move |out| {
             let wanted: Vec<&MetaContext> =
                 contexts.iter().filter(|c| ids.contains(&c.id)).collect();
             let out = &mut out.words;
@@ -97,13 +103,15 @@ impl Turn<'_> {
         if self.jobs.is_full() {
             return Step::Wait;
         }
-        self.write(group);
+        if !self.write(group) {
+            return Step::Wait;
+        }
         let clients = self.export.present_of().map_or(0, |v| self.attachments.count(v));
         if request.offset < self.facts.size_bytes && clients > 1 {
             return self.refuse(&request, header, (Errno::Perm, "other clients are attached"));
         }
         let (export, style) = (Arc::clone(self.export), self.style);
-        self.start(0, move |out| match export.resize(request.offset) {
+        self.start(Kind::Patient, 0, move |out| match export.resize(request.offset) {
             Ok(()) => {
                 out.done.extend_from_slice(encode::done(style, &request).as_bytes());
                 0

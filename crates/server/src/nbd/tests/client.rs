@@ -131,6 +131,26 @@ impl Client {
         self.socket.write_all(payload).expect("send");
     }
 
+    /// Whether something was sent that was not received yet.
+    pub(super) fn has_reply(&self) -> bool {
+        let flags = rustix::net::RecvFlags::PEEK | rustix::net::RecvFlags::DONTWAIT;
+        let received = rustix::net::recv(&self.socket, &mut [0; 1], flags);
+        received.is_ok_and(|received| received.0 > 0)
+    }
+
+    /// The cookie of the simple reply that comes next.
+    pub(super) fn peek_cookie(&self) -> u64 {
+        let mut header = [0; 16];
+        let mut count = 0;
+        while count < header.len() {
+            let flags = rustix::net::RecvFlags::PEEK;
+            let received = rustix::net::recv(&self.socket, &mut header, flags).expect("a reply");
+            assert!(received.0 > 0, "a reply comes");
+            count = received.0;
+        }
+        u64::from_be_bytes(*header.last_chunk().expect("a header ends with it"))
+    }
+
     /// Receives one reply or chunk; `read_bytes` follow a simple reply that tells of success.
     pub(super) fn reply(&mut self, read_bytes: usize) -> Reply {
         let mut header = Vec::new();

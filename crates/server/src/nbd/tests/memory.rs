@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
-use volume::{Error, ErrorKind, Extent, Result, WriteOp};
+use volume::{Error, ErrorKind, Extent, Lack, Result, RoomWait, WriteOp, Written};
 use wire::nbd::Status;
 
 use crate::nbd::{Changes, Export, Exports, Listed, OpenError};
@@ -25,8 +25,10 @@ pub(super) struct Disk {
     pub(super) bytes: Mutex<Vec<u8>>,
     pub(super) flushes: AtomicU64,
     pub(super) batches: AtomicU64,
-    /// Every read has to wait for the gate.
+    /// Every read is a job, which has to wait for the gate.
     pub(super) is_cold: AtomicBool,
+    /// It has not to wait for that.
+    pub(super) reads_pass_gate: AtomicBool,
     /// Writes and flushes fail with this.
     pub(super) failure: Mutex<Option<ErrorKind>>,
     /// Closed: cold reads and flushes wait.
@@ -34,6 +36,11 @@ pub(super) struct Disk {
     gate: Condvar,
     /// Cold reads and flushes that wait at the gate.
     pub(super) waiting: AtomicU64,
+    /// Bytes that can be written before there is no room.
+    room: Mutex<u64>,
+    has_room: Condvar,
+    /// Writes that wait for room on a thread.
+    pub(super) waiting_for_room: AtomicU64,
 }
 
 impl Default for Disk {
@@ -43,10 +50,14 @@ impl Default for Disk {
             flushes: AtomicU64::default(),
             batches: AtomicU64::default(),
             is_cold: AtomicBool::default(),
+            reads_pass_gate: AtomicBool::default(),
             failure: Mutex::default(),
             gate_is_closed: Mutex::default(),
             gate: Condvar::new(),
             waiting: AtomicU64::default(),
+            room: Mutex::new(u64::MAX),
+            has_room: Condvar::new(),
+            waiting_for_room: AtomicU64::default(),
         }
     }
 }
@@ -59,6 +70,25 @@ impl Disk {
     pub(super) fn open_gate(&self) {
         *self.gate_is_closed.lock() = false;
         self.gate.notify_all();
+    }
+
+    /// So many bytes can be written from now on.
+    pub(super) fn set_room(&self, bytes: u64) {
+        *self.room.lock() = bytes;
+        self.has_room.notify_all();
+    }
+
+    fn wait_for_room(&self, goes_on: &dyn Fn() -> bool) -> Result<()> {
+        self.waiting_for_room.fetch_add(1, Ordering::SeqCst);
+        let mut room = self.room.lock();
+        while *room == 0 && goes_on() {
+            self.has_room.wait_for(&mut room, Duration::from_millis(1));
+        }
+        self.waiting_for_room.fetch_sub(1, Ordering::SeqCst);
+        match *room {
+            0 => Err(Error::new(ErrorKind::Full, "given up")),
+            _ => self.check(),
+        }
     }
 
     fn pass_gate(&self) {
@@ -127,7 +157,9 @@ impl Export for Memory {
     }
 
     fn read(&self, offset: u64, buffer: &mut [u8]) -> Result<()> {
-        self.disk.pass_gate();
+        if !self.disk.reads_pass_gate.load(Ordering::SeqCst) {
+            self.disk.pass_gate();
+        }
         let bytes = self.disk.bytes.lock();
         buffer.copy_from_slice(&bytes[range(offset, buffer.len())]);
         Ok(())
@@ -143,22 +175,40 @@ impl Export for Memory {
         Ok(true)
     }
 
-    fn write_batch(&self, ops: &[WriteOp<'_>]) -> Result<()> {
+    fn write_some(&self, ops: &[WriteOp<'_>], done: u64, _: bool) -> Result<Written> {
         assert!(!self.is_past, "the session lets no write through to the past");
         self.disk.check()?;
         self.disk.batches.fetch_add(1, Ordering::SeqCst);
+        let mut room = self.disk.room.lock();
         let mut all = self.disk.bytes.lock();
+        let (mut skip, mut bytes) = (done, done);
         for op in ops {
+            let (offset, length) = match *op {
+                WriteOp::Data { offset, bytes } => (offset, bytes.len() as u64),
+                WriteOp::Zero { offset, length_bytes } => (offset, length_bytes),
+            };
+            let skipped = skip.min(length);
+            let part = (length - skipped).min(*room);
+            let there = &mut all[range(offset + skipped, part as usize)];
             match *op {
-                WriteOp::Data { offset, bytes } => {
-                    all[range(offset, bytes.len())].copy_from_slice(bytes);
+                WriteOp::Data { bytes, .. } => {
+                    there.copy_from_slice(&bytes[range(skipped, part as usize)]);
                 }
-                WriteOp::Zero { offset, length_bytes } => {
-                    all[range(offset, length_bytes as usize)].fill(0);
-                }
+                WriteOp::Zero { .. } => there.fill(0),
+            }
+            skip -= skipped;
+            bytes += part;
+            *room -= part;
+            if skipped + part < length {
+                return Ok(Written::Part { bytes, lacks: Lack::Room });
             }
         }
-        Ok(())
+        Ok(Written::All)
+    }
+
+    fn wait_for(&self, lack: Lack, _: &mut RoomWait, goes_on: &dyn Fn() -> bool) -> Result<()> {
+        assert_eq!(lack, Lack::Room, "nothing else is ever lacking");
+        self.disk.wait_for_room(goes_on)
     }
 
     fn flush(&self) -> Result<()> {

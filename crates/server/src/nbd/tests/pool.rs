@@ -16,7 +16,7 @@ use super::rig::Rig;
 use super::tools::python;
 use crate::nbd::{NbdLimits, PoolExports};
 
-const SIZE: u64 = 16 << 20;
+pub(super) const SIZE: u64 = 16 << 20;
 
 /// A pool with one volume, `vol`, and a server of it.
 struct PoolRig {
@@ -35,7 +35,7 @@ fn kinds() -> Vec<(Architecture, CacheChange)> {
     without.chain(with.map(|architecture| (architecture, cached))).collect()
 }
 
-fn spec(name: &str, architecture: Architecture, cache: CacheChange) -> VolumeSpec {
+pub(super) fn spec(name: &str, architecture: Architecture, cache: CacheChange) -> VolumeSpec {
     VolumeSpec {
         name: name.to_owned(),
         size_bytes: SIZE,

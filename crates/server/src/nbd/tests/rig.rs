@@ -37,6 +37,16 @@ impl Rig {
         limits: NbdLimits,
         tls: Option<Arc<rustls::ServerConfig>>,
     ) -> Rig {
+        Rig::start_on(2, exports, limits, tls)
+    }
+
+    /// The same with so many data threads.
+    pub(super) fn start_on(
+        threads: usize,
+        exports: Arc<dyn Exports>,
+        limits: NbdLimits,
+        tls: Option<Arc<rustls::ServerConfig>>,
+    ) -> Rig {
         let dir = tempfile::tempdir().expect("directory");
         let socket = dir.path().join("nbd.sock");
         let unix = UnixListener::bind(&socket).expect("bind");
@@ -53,8 +63,10 @@ impl Rig {
             meters: Arc::default(),
             buffers: Arc::default(),
             taps: Arc::default(),
+            room: Default::default(),
         });
-        let server = NbdServer::start(&context, 2, vec![unix], vec![listener]).expect("start");
+        let server =
+            NbdServer::start(&context, threads, vec![unix], vec![listener]).expect("start");
         Rig { dir, socket, tcp, context, server: Some(server) }
     }
 
@@ -76,7 +88,7 @@ impl Drop for Rig {
 }
 
 /// Waits until something another thread does is seen.
-pub(super) fn eventually(what: &str, is_so: impl Fn() -> bool) {
+pub(super) fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
     let until = Instant::now() + Duration::from_secs(20);
     while !is_so() {
         assert!(Instant::now() < until, "not in 20 s: {what}");
