@@ -3,7 +3,7 @@
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
@@ -30,6 +30,28 @@ pub fn read_file(path: &Path, bytes: u64) -> Result<f64> {
         read += count as u64;
     }
     Ok(read as f64 / 1e6 / began.elapsed().as_secs_f64())
+}
+
+/// Reads so much of each of these files, writes as much to a new one and makes it durable, one
+/// piece after the other: MB a second of what is written.
+pub fn copy_files(paths: &[PathBuf], to: &Path, bytes: u64) -> Result<f64> {
+    let opened = |path: &PathBuf| File::open(path).context("a member's file");
+    let files = paths.iter().map(opened).collect::<Result<Vec<_>>>()?;
+    let copy = File::create(to).context("the copy")?;
+    let mut part = vec![0; PART_BYTES];
+    let began = Instant::now();
+    let mut done = 0;
+    while done < bytes {
+        let mut count = 0;
+        for file in &files {
+            count = file.read_at(&mut part, done)?;
+            ensure!(count > 0, "a file ends at {done}");
+        }
+        copy.write_all_at(&part[..count], done)?;
+        done += count as u64;
+    }
+    copy.sync_data()?;
+    Ok(done as f64 / 1e6 / began.elapsed().as_secs_f64())
 }
 
 /// Seconds between two times that the server told: what it took itself, whatever the command that

@@ -9,7 +9,7 @@ use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
 use super::Options;
-use super::alone::{forget_pages, read_file, seconds_between};
+use super::alone::{copy_files, forget_pages, read_file, seconds_between};
 use super::fio::Outcome;
 use super::patterns::{Pattern, RANDOM_READ, RANDOM_WRITE};
 use super::report::Report;
@@ -29,25 +29,38 @@ pub fn alone_and_beside(options: &Options) -> Result<Report> {
     let goal = "alone at least 0.70 of the device; beside clients they keep at least 0.95";
     let mut report = Report::new("Rebuilds", goal, "MB/s; beside clients requests/s")
         .with_ratio("rebuild", &["file"], "what the new member got / reading one, round by round")
+        .with_ratio(
+            "rebuild",
+            &["copy"],
+            "what the new member got / the same by hand, round by round",
+        )
         .with_ratio("beside", &["quiet"], "clients beside a rebuild / without, round by round");
     report.note(
         "A pool on a mirror of two, and one on a parity of three; filled once. Alone: the last \
          member is replaced by a file that is not there yet; nothing of the others is in the page \
          cache before. Its time is from `member-replaced` to `member-in` in the audit log, its \
          bytes are those that were written to it. Beside: whenever a rebuild ends the next is \
-         begun. All members are files on one disk, which is read and written at the same time.",
+         begun. All members are files on one disk, which is read and written at the same time: \
+         `copy` reads all \
+         the others from beginning to end, writes as much as one of them to a new file, and makes \
+         it durable, which is what such a disk can do of a rebuild at all.",
     );
     for (name, stack, data_members) in STACKS {
         let hindsight = Hindsight::start_on(options, &format!("rebuilt-{name}"), stack)?;
         hindsight.make_volume("bench", options.size_bytes, "every-write")?;
         hindsight.settle()?;
         let mut replacements = Replacements { hindsight: &hindsight, made: 0 };
-        in_turns(options.rounds, &["file", "rebuild"], |round, what| {
+        in_turns(options.rounds, &["file", "copy", "rebuild"], |round, what| {
             forget_pages()?;
+            let bytes = hindsight.used_bytes()? / data_members;
+            let others = ["a.img", "b.img"].map(|name| hindsight.file(name));
             let rate = match *what {
-                "file" => {
-                    let bytes = hindsight.used_bytes()? / data_members;
-                    read_file(&hindsight.file("a.img"), bytes)?
+                "file" => read_file(&others[0], bytes)?,
+                "copy" => {
+                    let copy = hindsight.file("copy.img");
+                    let rate = copy_files(&others[..data_members as usize], &copy, bytes)?;
+                    std::fs::remove_file(copy).context("the copy")?;
+                    rate
                 }
                 _ => replacements.rebuild()?,
             };
@@ -123,7 +136,15 @@ impl Replacements<'_> {
         let before = self.written_bytes()?;
         self.begin()?;
         self.wait()?;
-        let records = self.audit(&known.to_string())?;
+        // It is in a moment before that is written down.
+        let is_in = |record: &Value| record["action"] == "member-in";
+        let mut records = self.audit(&known.to_string())?;
+        let asked = Instant::now();
+        while !records.iter().any(is_in) {
+            ensure!(asked.elapsed().as_secs() < SECONDS_MAX, "nobody notes that it is in");
+            std::thread::sleep(LOOK);
+            records = self.audit(&known.to_string())?;
+        }
         let time = |action: &str| {
             let record = records.iter().find(|record| record["action"] == action);
             record.map(|record| record["time"].clone()).with_context(|| format!("no {action}"))
