@@ -30,10 +30,20 @@ impl ParityDevice {
         (is_in(chunk), (0..others).map(without).collect())
     }
 
-    /// The copies of a part.
-    pub(super) fn copies_of(&self, part: &Part) -> usize {
+    /// The copies of a part: as its side says, by what the others say, and by that with differences.
+    fn copies(&self, part: &Part) -> Vec<Option<By>> {
         let (direct, others) = self.copies_by(part.stripe, part.chunk);
-        usize::from(direct) + others.len()
+        let is_apart = self.differences.lock().has_any(part.stripe, &part.within);
+        let by = |with_differences| {
+            others.iter().map(move |&without| Some(By { without, with_differences }))
+        };
+        let said = direct.then_some(None).into_iter().chain(by(false));
+        said.chain(by(true).filter(|_| is_apart)).collect()
+    }
+
+    /// How many they are.
+    pub(super) fn copies_of(&self, part: &Part) -> usize {
+        self.copies(part).len()
     }
 
     /// What is in the place of a part: as its side says, or computed without some of the others;
@@ -85,13 +95,8 @@ impl ParityDevice {
         let overlay = self.cache.lock().overlay(part.stripe, cells.clone());
         if (overlay.len() as u64) < cells.end - cells.start {
             let _shared = self.gate_shared(part.stripe);
-            let (direct, others) = self.copies_by(part.stripe, part.chunk);
-            let by = match copy.checked_sub(usize::from(direct)) {
-                None => None,
-                Some(copy) => others.get(copy).or(others.last()).copied(),
-            };
-            let by = by.map(|without| By { without, with_differences: false });
-            self.read_by(part, by, to)?;
+            let copies = self.copies(part);
+            self.read_by(part, copies.get(copy).or(copies.last()).copied().flatten(), to)?;
         }
         lay_over(&overlay, self.layout.rows(), &part.within, to);
         Ok(())
