@@ -386,6 +386,10 @@ impl Model {
             let seq = if index + 1 == count { latest.max(seq) } else { seq };
             self.oracle.push_between(seq, (earliest_ns.min(time_ns), time_ns), change);
         }
+        // Whatever is there is not later than the latest of it.
+        for entry in &mut self.oracle.entries {
+            entry.time_ns = entry.time_ns.min(time_ns.max(entry.earliest_ns));
+        }
         assert!(latest >= self.oracle.latest(), "seqs only rise: {latest}");
         if latest > self.oracle.latest() {
             let time_ns = self.oracle.entries.last().map_or(0, |e| e.time_ns);
