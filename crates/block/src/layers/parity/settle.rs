@@ -1,5 +1,6 @@
 //! Making what sides say agree: healing, bringing up to date, computing parity anew.
 
+use std::collections::BTreeMap;
 use std::ops::Range;
 
 use super::layout::{CELL, Part};
@@ -16,6 +17,37 @@ pub(super) const STEP_BYTES: u64 = 64 << 10;
 
 /// Bytes of some rows, each with its side.
 type BySide = Vec<(usize, Vec<u8>)>;
+
+/// Computes a part from what was read once of each side; its gate and the journal are held.
+struct Once<'p> {
+    device: &'p ParityDevice,
+    part: &'p Part,
+    of_sides: BTreeMap<usize, Option<Vec<u8>>>,
+}
+
+impl Once<'_> {
+    fn compute(&mut self, by: By, buffer: &mut [u8]) -> Result<()> {
+        let Once { device, part, of_sides } = self;
+        let Part { stripe, chunk, within, .. } = part;
+        let own = 1 << device.layout.data_side(*stripe, *chunk);
+        let by = By { without: by.without | own, ..by };
+        let placing = device.cache.lock().placing.clone();
+        let row = device.row_of(*stripe, within, by, |side| {
+            let read = || {
+                Ledger::add(&device.ledger.data_ios, 1);
+                device.read_row(*stripe, within, side, placing.as_deref()).ok().flatten()
+            };
+            Ok(of_sides.entry(side).or_insert_with(read).clone())
+        })?;
+        let Some(row) = row else {
+            let at = device.layout.offset(*stripe) + within.start;
+            let (kind, range) = (DeviceErrorKind::Io, (at, buffer.len() as u64));
+            return Err(device.error(Operation::Read, range, kind, "too few sides can be read"));
+        };
+        buffer.copy_from_slice(&row[*chunk]);
+        Ok(())
+    }
+}
 
 impl ParityDevice {
     /// Whether the side of a chunk can be read, and for each copy that the others say: the parities
@@ -119,10 +151,19 @@ impl ParityDevice {
         let mut outcome = None;
         let ways = self.ways_of(part);
         let direct = ways.first() == Some(&None);
+        let copies = self.copies_of(part);
+        let mut once = Once { device: self, part, of_sides: BTreeMap::new() };
         for (copy, by) in ways.into_iter().enumerate() {
             let mut placed = vec![0; buffer.len()];
-            Ledger::add(&self.ledger.data_ios, 1);
-            if let Err(error) = self.read_by(part, by, &mut placed) {
+            // Each copy is read; what else there is are combinations, and they are many.
+            let read = match by.filter(|_| copy >= copies) {
+                Some(by) => once.compute(by, &mut placed),
+                None => {
+                    Ledger::add(&self.ledger.data_ios, 1);
+                    self.read_by(part, by, &mut placed)
+                }
+            };
+            if let Err(error) = read {
                 failure = Some(error);
                 continue;
             }
