@@ -87,6 +87,25 @@ fn what_was_written_over_rot_is_there_without_the_side_that_rotted() {
 }
 
 #[test]
+fn a_range_has_as_many_copies_as_the_row_in_it_that_has_most() {
+    let rig = Rig::new(THREE, JOURNAL_BYTES + 2 * MIB, 47);
+    let array = rig.open();
+    let mut expected = noise(&mut Random::new(47), 16 * ROW);
+    write(&array, 0, &expected);
+    array.close().expect("closed");
+    // The last stripe here, whose first data is where that of stripe 0 is.
+    rig.media[0].rot(AREA_BYTES + JOURNAL_BYTES + 15 * 8192 + 9, 3);
+    put(&array, &mut expected, 15 * ROW, &[7; 4096]);
+    array.close().expect("closed");
+    drop(array);
+    let array = rig.open_without(&[0]);
+    assert_eq!([array.copies(0, 15 * ROW), array.copies(0, 16 * ROW)], [1, 2]);
+    let mut all = vec![0; 16 * ROW as usize];
+    array.read_copy(1, 0, &mut all).expect("readable");
+    assert!(all == expected);
+}
+
+#[test]
 fn what_rotted_beside_what_was_written_is_there_without_the_side_of_either() {
     for stack in [THREE, FOUR] {
         for without in 0..2 {

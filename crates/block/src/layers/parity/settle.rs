@@ -78,6 +78,19 @@ impl ParityDevice {
         self.copies(part).len()
     }
 
+    /// How many there are at most of rows in a range that have differences; others have fewer.
+    pub(super) fn copies_of_rows_apart(&self, offset: u64, length_bytes: u64) -> usize {
+        let size = self.layout.stripe_bytes();
+        let stripes = offset / size..(offset + length_bytes).div_ceil(size);
+        let rows = self.differences.lock().rows_of_stripes(stripes);
+        let of_row = |(stripe, row): (u64, u64)| {
+            let within = row * CELL..(row + 1) * CELL;
+            let part = |chunk| Part { stripe, chunk, within: within.clone(), range: 0..0 };
+            (0..self.layout.data()).map(|chunk| self.copies_of(&part(chunk))).max()
+        };
+        rows.into_iter().filter_map(of_row).max().unwrap_or(0)
+    }
+
     /// What is in the place of a part: as its side says, or computed without some of the others;
     /// the caller holds the gate.
     fn read_by(&self, part: &Part, by: Option<By>, buffer: &mut [u8]) -> Result<()> {
@@ -293,20 +306,32 @@ impl ParityDevice {
 
     /// Computes what sides should have of some rows and writes it where it differs.
     fn settle_rows(&self, stripe: u64, within: &Range<u64>, which: Resync) -> Result<()> {
+        let was_complete = self.is_complete();
         let (_, wrong) = self.wrong_in(stripe, within, which)?;
         self.write_rows(stripe, within, wrong)?;
-        if which != Resync::Stale {
-            self.forget_differences(stripe, within);
+        match which {
+            Resync::Stale => Ok(()),
+            _ => self.forget_differences(stripe, within, was_complete),
         }
-        Ok(())
     }
 
     /// Rows agree, of data that may count for right: nothing else is said of them, unless what a
-    /// side has was computed by what is forgotten here.
-    pub(super) fn forget_differences(&self, stripe: u64, within: &Range<u64>) {
+    /// side has was computed by what is forgotten here. No record may be without them before the
+    /// new parity is durable.
+    pub(super) fn forget_differences(
+        &self,
+        stripe: u64,
+        within: &Range<u64>,
+        was_complete: bool,
+    ) -> Result<()> {
+        if !was_complete || !self.differences.lock().has_any(stripe, within) {
+            return Ok(());
+        }
+        self.flush_sides()?;
         if self.is_complete() {
             self.differences.lock().forget(stripe, within);
         }
+        Ok(())
     }
 
     /// Whether every side is in.
