@@ -1,10 +1,11 @@
 //! What is written over rot, and the row's neighbours, are there though a side fails before anybody
 //! looked.
 
+use std::io::IoSlice;
 use std::sync::Arc;
 
 use hindsight_block::{Array, BlockDevice, Candidate, MediaDevice, Outcome};
-use sim::Random;
+use sim::{Keep, Random};
 
 use crate::rig::{AREA_BYTES, JOURNAL_BYTES, MIB, Rig, bring_up, noise, read, write};
 
@@ -119,6 +120,39 @@ fn what_rotted_beside_what_was_written_is_there_without_the_side_of_either() {
             let at = if without == 0 { 4096 } else { 8192 + 4096 };
             let cell = &expected[at as usize..][..4096];
             assert!(is_there(&array, at, cell), "{stack} without {side} at {at}");
+        }
+    }
+}
+
+/// Parity is computed of what was written over rot, other rows are written, and the power fails
+/// anywhere in between, with the side that rotted.
+#[test]
+fn no_record_is_without_a_difference_before_the_parity_is_durable() {
+    for (stack, halts_on) in [(THREE, 0), (THREE, 1), (THREE, 2), (FOUR, 0), (FOUR, 3)] {
+        for changes in 0.. {
+            let (rig, array, mut expected, side) = rotten(stack, 48);
+            put(&array, &mut expected, 4096, &[7; 4096]);
+            array.flush().expect("a flush");
+            rig.media[halts_on].halt_after(changes);
+            let end = || -> hindsight_block::Result<()> {
+                array.disagreements(0, ROW)?;
+                array.compute_again(&(0..ROW))?;
+                for stripe in 2..5 {
+                    array.write_at(stripe * ROW, &[IoSlice::new(&[8; 4096])])?;
+                    array.flush()?;
+                }
+                Ok(())
+            };
+            let is_over = end().is_ok();
+            // What is not durable is lost.
+            rig.media.iter().for_each(|media| media.crash_with(&mut |_, _| Keep::Nothing));
+            drop(array);
+            let array = rig.open_without(&[side]);
+            assert!(is_there(&array, 4096, &[7; 4096]), "{stack} {halts_on} {changes}");
+            if is_over {
+                assert!(changes > 4, "{stack}: something was tried");
+                break;
+            }
         }
     }
 }
