@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use smallvec::SmallVec;
-use volume::{Error, Lack, RoomWait, WriteOp, Written};
+use volume::{Error, ErrorKind, Lack, RoomWait, WriteOp, Written};
 use wire::nbd::{CommandFlags, ReplyStyle, Request, encode};
 
 use super::answer::fail;
@@ -142,7 +142,13 @@ impl Writing {
     /// wants it any more; the number of failures.
     pub(super) fn go_on_patiently(&mut self, goes_on: &dyn Fn() -> bool, out: &mut Replies) -> u64 {
         loop {
-            if let Err(error) = self.export.wait_for(self.lacks, &mut self.wait, goes_on) {
+            let mut waited = self.export.wait_for(self.lacks, &mut self.wait, goes_on);
+            // The room may be there, but who wanted it went meanwhile. What lacks something else is
+            // under way.
+            if waited.is_ok() && self.lacks == Lack::Room && !goes_on() {
+                waited = Err(Error::new(ErrorKind::Full, "nobody waits for the room any more"));
+            }
+            if let Err(error) = waited {
                 return self.answer(Err(error), out);
             }
             if let Some(failures) = self.go_on(out) {

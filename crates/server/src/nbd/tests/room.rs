@@ -196,6 +196,20 @@ fn a_server_stops_though_a_write_waits_for_room() {
 }
 
 #[test]
+fn a_write_that_waits_for_room_is_given_up_when_its_client_goes() {
+    let small = small(NbdLimits::default(), CacheChange::default());
+    let mut writer = Client::begin(&small.rig, "vol", ReplyStyle::Structured);
+    let other = small.hold_up_who_makes_room();
+    small.write_until(&mut writer, 64 << 10, || small.writes_waiting() > 0);
+    drop(writer);
+    eventually("nothing is left", || small.rig.context.attachments.count("vol") == 0);
+    assert_eq!(small.writes_waiting(), 0);
+    assert!(small.device.is_closed(), "there was no room meanwhile");
+    small.device.set(false);
+    other.join().expect("it got its room");
+}
+
+#[test]
 fn a_volume_is_deleted_though_a_write_to_it_waits_for_room() {
     let small = small(NbdLimits::default(), CacheChange::default());
     let mut writer = Client::begin(&small.rig, "vol", ReplyStyle::Structured);
