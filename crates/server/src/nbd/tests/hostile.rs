@@ -234,18 +234,17 @@ fn clients_that_take_no_replies_hold_the_buffers_and_no_more() {
     let (rig, disk) = memory();
     disk.bytes.lock().fill(1);
     disk.is_cold.store(true, Ordering::SeqCst);
+    let mut greedy: Vec<Client> =
+        (0..4).map(|_| Client::begin(&rig, "disk", ReplyStyle::Simple)).collect();
     // A connection that is owed a reply takes no more requests: no reply before all are asked for.
+    // All have begun: what stands at the gate may leave no thread to open an export.
     disk.close_gate();
-    let greedy: Vec<Client> = (0..4)
-        .map(|_| {
-            let mut client = Client::begin(&rig, "disk", ReplyStyle::Simple);
-            for _ in 0..100 {
-                let request = client.request(Command::Read, 0, 256 << 10);
-                client.send(&request, &[]);
-            }
-            client
-        })
-        .collect();
+    for client in &mut greedy {
+        for _ in 0..100 {
+            let request = client.request(Command::Read, 0, 256 << 10);
+            client.send(&request, &[]);
+        }
+    }
     let buffers = &rig.context.buffers;
     eventually("the buffers of that size are held", || buffers.waits() > 0);
     assert!(buffers.held_bytes() <= BUFFERS_BYTES_DEFAULT);
