@@ -29,6 +29,9 @@ const LOOKING_THREADS_MIN: usize = 8;
 /// Jobs that wait for room at once, of all connections: on one data thread, or on several.
 const PATIENT_MAX: usize = 8;
 
+/// Resizes at once: whoever sends many of them keeps neither writes nor flushes from threads.
+const RESIZING_MAX: usize = 1;
+
 /// What a session is told.
 #[expect(clippy::large_enum_variant, reason = "a box for each job's end would be an allocation")]
 pub(super) enum Event {
@@ -49,6 +52,8 @@ pub(super) enum Kind {
     Change,
     /// It waits for room.
     Patient,
+    /// It changes the size, and may wait for whoever else does, and for room.
+    Resize,
 }
 
 /// How a job ended.
@@ -93,12 +98,16 @@ impl Default for RoomQueue {
 #[derive(Clone, Debug)]
 pub(super) struct Threads {
     changing: Arc<Semaphore>,
+    resizing: Arc<Semaphore>,
 }
 
 impl Threads {
     pub(super) fn new() -> Threads {
-        let changing = BLOCKING_THREADS_MAX - PATIENT_MAX - LOOKING_THREADS_MIN;
-        Threads { changing: Arc::new(Semaphore::new(changing)) }
+        let others = PATIENT_MAX + RESIZING_MAX + LOOKING_THREADS_MIN;
+        Threads {
+            changing: Arc::new(Semaphore::new(BLOCKING_THREADS_MAX - others)),
+            resizing: Arc::new(Semaphore::new(RESIZING_MAX)),
+        }
     }
 }
 
@@ -108,6 +117,7 @@ pub(super) struct Jobs {
     limits: NbdLimits,
     counters: Arc<NbdCounters>,
     changing: Arc<Semaphore>,
+    resizing: Arc<Semaphore>,
     patient: Arc<Semaphore>,
     given_up: watch::Sender<GivenUp>,
     in_flight: usize,
@@ -127,6 +137,7 @@ impl Jobs {
             limits: context.limits,
             counters: Arc::clone(&context.counters),
             changing: Arc::clone(&threads.changing),
+            resizing: Arc::clone(&threads.resizing),
             patient: Arc::clone(&context.room.0),
             given_up: watch::Sender::new(GivenUp::Nothing),
             in_flight: 0,
@@ -176,12 +187,12 @@ impl Jobs {
         if writing.has_to_wait() {
             return self.wait(ticket, writing);
         }
-        let given_up = self.given_up.subscribe();
+        let goes_on = self.goes_on();
         self.run(Kind::Change, ticket, move |report| {
-            if is_given_up(&given_up, GivenUp::All) {
+            if !goes_on() {
                 return;
             }
-            report.left = match writing.go_on(&mut report.replies) {
+            report.left = match writing.go_on(&goes_on, &mut report.replies) {
                 Some(errors) => {
                     report.errors = errors;
                     writing.left()
@@ -196,6 +207,12 @@ impl Jobs {
         self.ended(report);
         let ticket = self.begin(report.cost_bytes);
         self.wait(ticket, writing);
+    }
+
+    /// Tells a job whether anybody still wants it.
+    pub(super) fn goes_on(&self) -> impl Fn() -> bool + Send + 'static {
+        let given_up = self.given_up.subscribe();
+        move || !is_given_up(&given_up, GivenUp::All)
     }
 
     /// Nobody wants anything any more: what has not begun ends, and is not answered.
@@ -259,6 +276,7 @@ impl Jobs {
             Kind::Look => return run_on_thread(ticket, None, work),
             Kind::Change => (&self.changing, GivenUp::All),
             Kind::Patient => (&self.patient, GivenUp::Waits),
+            Kind::Resize => (&self.resizing, GivenUp::All),
         };
         let threads = Arc::clone(threads);
         let right = Arc::clone(&threads).try_acquire_owned();

@@ -122,7 +122,7 @@ impl Writing {
 
     /// Writes as far as it gets, makes it durable if that is asked for, and adds the answers; the
     /// number of failures, or `None` when it lacks something.
-    pub(super) fn go_on(&mut self, out: &mut Replies) -> Option<u64> {
+    pub(super) fn go_on(&mut self, goes_on: &dyn Fn() -> bool, out: &mut Replies) -> Option<u64> {
         let written = self.export.write_some(&self.what.ops(), self.done, true);
         let outcome = match written {
             Ok(Written::Part { bytes, lacks }) => {
@@ -135,7 +135,7 @@ impl Writing {
             Ok(Written::All) => Ok(()),
             Err(error) => Err(error),
         };
-        Some(self.answer(outcome, out))
+        Some(self.answer(outcome, goes_on, out))
     }
 
     /// Waits for what it lacks, goes on, and so on to its end, unless `goes_on` says that nobody
@@ -149,18 +149,23 @@ impl Writing {
                 waited = Err(Error::new(ErrorKind::Full, "nobody waits for the room any more"));
             }
             if let Err(error) = waited {
-                return self.answer(Err(error), out);
+                return self.answer(Err(error), goes_on, out);
             }
-            if let Some(failures) = self.go_on(out) {
+            if let Some(failures) = self.go_on(goes_on, out) {
                 return failures;
             }
         }
     }
 
-    fn answer(&self, outcome: Result<(), Error>, out: &mut Replies) -> u64 {
+    fn answer(
+        &self,
+        outcome: Result<(), Error>,
+        goes_on: &dyn Fn() -> bool,
+        out: &mut Replies,
+    ) -> u64 {
         let requests = self.what.requests();
         let durable = requests.iter().any(|request| request.flags.has(CommandFlags::FUA));
-        match outcome.and_then(|()| if durable { self.export.flush() } else { Ok(()) }) {
+        match outcome.and_then(|()| if durable { self.export.flush(goes_on) } else { Ok(()) }) {
             Ok(()) => {
                 for request in &requests {
                     out.done.extend_from_slice(encode::done(self.style, request).as_bytes());
