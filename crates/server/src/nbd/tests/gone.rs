@@ -90,7 +90,7 @@ impl Waiting {
     }
 
     /// Though there is no room: nothing is left, and nothing was written.
-    fn is_given_up(self) {
+    fn comes_to_nothing(self) {
         eventually("given up", || self.is_detached());
         assert_eq!(self.waiting(), 0);
         self.disk.set_room(u64::MAX);
@@ -120,7 +120,7 @@ fn a_write_that_waits_is_given_up_when_its_client_closes() {
         drop(client);
         // Another client in its place, so that the names stay.
         let other = Client::connect(&rig);
-        Waiting { rig, disk, client: other }.is_given_up();
+        Waiting { rig, disk, client: other }.comes_to_nothing();
     }
 }
 
@@ -136,7 +136,7 @@ fn a_write_that_waits_is_given_up_when_its_connection_is_reset() {
         let Waiting { rig, disk, client } = waiting;
         reset(client);
         let other = Client::connect(&rig);
-        Waiting { rig, disk, client: other }.is_given_up();
+        Waiting { rig, disk, client: other }.comes_to_nothing();
     }
 }
 
@@ -149,7 +149,7 @@ fn a_part_of_a_block_that_waits_is_given_up_when_its_client_closes() {
         let Waiting { rig, disk, client } = waiting;
         drop(client);
         let other = Client::connect(&rig);
-        Waiting { rig, disk, client: other }.is_given_up();
+        Waiting { rig, disk, client: other }.comes_to_nothing();
     }
 }
 
@@ -177,7 +177,7 @@ fn a_unix_client_that_sends_no_more_and_then_closes_is_gone() {
     let Waiting { rig, disk, client } = waiting;
     drop(client);
     let other = Client::connect(&rig);
-    Waiting { rig, disk, client: other }.is_given_up();
+    Waiting { rig, disk, client: other }.comes_to_nothing();
 }
 
 #[test]
@@ -187,7 +187,7 @@ fn nothing_waits_for_a_tcp_client_that_sends_no_more() {
     waiting.client.socket.shutdown(Shutdown::Write).expect("shut down");
     assert_eq!(waiting.client.reply(0).error, NO_SPACE, "it may be gone altogether");
     assert!(waiting.client.is_closed(), "what came behind is not carried out");
-    waiting.is_given_up();
+    waiting.comes_to_nothing();
 }
 
 #[test]
@@ -230,7 +230,7 @@ fn a_client_that_goes_while_its_volume_is_taken_away_is_noticed() {
         assert_eq!(waiting.waiting(), 1, "it has its farewell");
         let Waiting { rig, disk, client } = waiting;
         drop(client);
-        Waiting { rig, disk, client: other }.is_given_up();
+        Waiting { rig, disk, client: other }.comes_to_nothing();
     }
 }
 
