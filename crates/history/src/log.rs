@@ -329,13 +329,19 @@ impl Log {
         Ok(Reservation { segment, header, header_bytes, payload_bytes, ops: count, last_seq })
     }
 
+    /// Whether its gate is closed for longer than an instant.
+    #[must_use]
+    pub fn stands_still(&self) -> bool {
+        self.stands_still.load(Ordering::Acquire)
+    }
+
     /// Whoever closes the gate keeps the state locked.
     fn lock_as(&self, stance: Stance) -> Result<MutexGuard<'_, LogState>> {
         if stance.may_wait {
             return Ok(self.state.lock());
         }
         loop {
-            if self.stands_still.load(Ordering::Acquire) {
+            if self.stands_still() {
                 return Err(would_wait());
             }
             if let Some(state) = self.state.try_lock_for(LOOK_EVERY) {

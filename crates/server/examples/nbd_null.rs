@@ -83,7 +83,7 @@ impl Export for Memory {
         Ok(())
     }
 
-    fn flush(&self) -> Result<()> {
+    fn flush(&self, _: &dyn Fn() -> bool) -> Result<()> {
         Ok(())
     }
 

@@ -49,6 +49,7 @@ mod session;
 mod socket;
 mod tls;
 mod unix_socket;
+mod watch;
 mod writing;
 
 #[cfg(test)]

@@ -398,7 +398,11 @@ impl Core {
         self.make_room_while(&|| true)
     }
 
-    fn make_room_while(self: &Arc<Self>, goes_on: &dyn Fn() -> bool) -> Result<()> {
+    /// The same as long as `goes_on`.
+    ///
+    /// # Errors
+    /// `Full` when nothing could be freed, or `goes_on` says no.
+    pub fn make_room_while(self: &Arc<Self>, goes_on: &dyn Fn() -> bool) -> Result<()> {
         let Some(mut job) = self.lock_work(goes_on) else { return Err(given_up()) };
         let enough = || self.store.spares().len() > 1 || self.store.has_room();
         self.drop_background(&mut job);

@@ -136,8 +136,17 @@ impl Volume {
     /// # Errors
     /// `Refused` or `Io`; after that writes are refused until the pool is opened again.
     pub fn flush(&self) -> Result<()> {
+        self.flush_while(&|| true)
+    }
+
+    /// The same for somebody who does not wait for room any more when `goes_on` says no: what waits
+    /// in a cache then goes into the reserve at once.
+    ///
+    /// # Errors
+    /// Those of [`Volume::flush`].
+    pub fn flush_while(&self, goes_on: &dyn Fn() -> bool) -> Result<()> {
         self.check_open()?;
-        self.destage_all()?;
+        self.destage_all_while(goes_on)?;
         self.log.flush()?;
         self.tally.flushes.fetch_add(1, Ordering::Relaxed);
         Ok(())

@@ -164,7 +164,13 @@ impl Volume {
     }
 
     fn destage_or_make_room(&self, pace: &Pace, done: &[BlockOp<'_>]) -> Result<()> {
-        match self.destage_run(self.cache.portion(), None, &*self.core) {
+        let run = match pace.may_wait_for_turns() {
+            true => Some(self.cache.destaging.lock()),
+            false if self.log.stands_still() => None,
+            false => self.cache.destaging.try_lock(),
+        };
+        let run = run.ok_or_else(|| would_wait(pace, done))?;
+        match self.destage_with(run, self.cache.portion(), None, &*self.core) {
             Err(e) if e.kind == ErrorKind::Full => {
                 pace.lacks(Lack::Room, done);
                 if !pace.may_wait_for_room() {
@@ -178,10 +184,15 @@ impl Volume {
 
     /// Trims what is too long to wait: behind everything that waits, into the log.
     fn trim_behind(&self, block: u64, blocks: u32, terms: Terms<'_>) -> Result<Option<Seq>> {
+        let pace = terms.pace;
+        // What was accepted has its reserve: no room is made for it by who must not wait for room,
+        // nor with blocks locked.
+        let room = || if pace.may_wait_for_room() { self.core.make_room() } else { Ok(()) };
+        self.destage_all_with(&room).inspect_err(|e| lacks_room(pace, e))?;
         // Not while a part of it is being merged elsewhere: the merge would bring it back.
         let end = block + u64::from(blocks);
         let _locked = terms.merged.is_none().then(|| self.cache.lock_blocks(block, end));
-        let _hold = self.hold_writes()?;
+        let _hold = self.hold_writes_now().inspect_err(|e| lacks_room(pace, e))?;
         let op = WriteOp::Zero {
             offset: block * BLOCK_BYTES,
             length_bytes: u64::from(blocks) * BLOCK_BYTES,
@@ -199,7 +210,17 @@ impl Volume {
         upto: Option<u64>,
         source: &dyn SegmentSource,
     ) -> Result<usize> {
-        let mut run = self.cache.destaging.lock();
+        self.destage_with(self.cache.destaging.lock(), blocks, upto, source)
+    }
+
+    /// The same with the right to destage.
+    fn destage_with(
+        &self,
+        mut run: MutexGuard<'_, Run>,
+        blocks: usize,
+        upto: Option<u64>,
+        source: &dyn SegmentSource,
+    ) -> Result<usize> {
         if !self.cache.begin_run(&mut run, blocks.min(RUN_BLOCKS), upto) {
             return Ok(0);
         }
@@ -287,13 +308,26 @@ impl Volume {
     /// # Errors
     /// `Full` when that is full too; `Refused` or `Io`: what was not destaged stays.
     pub(crate) fn destage_all(&self) -> Result<()> {
+        self.destage_all_while(&|| true)
+    }
+
+    /// The same, but room is made for it only as long as `goes_on`.
+    ///
+    /// # Errors
+    /// Those of [`Volume::destage_all`].
+    pub(crate) fn destage_all_while(&self, goes_on: &dyn Fn() -> bool) -> Result<()> {
+        self.destage_all_with(&|| self.core.make_room_while(goes_on))
+    }
+
+    /// The same with a way to make room, which is tried once.
+    fn destage_all_with(&self, make_room: &dyn Fn() -> Result<()>) -> Result<()> {
         let Some(upto) = self.cache.end_generation() else { return Ok(()) };
         let mut tried = false;
         while self.cache.has_waiting(upto) {
             match self.destage_run(RUN_BLOCKS, Some(upto), &*self.core) {
                 Err(e) if e.kind == ErrorKind::Full && !tried => {
                     tried = true;
-                    match self.core.make_room() {
+                    match make_room() {
                         Err(e) if e.kind != ErrorKind::Full => return Err(e),
                         _ => {}
                     }
@@ -458,6 +492,13 @@ impl Volume {
         let mut all = Cache::overlay(&waiting, &logged, present.size_bytes);
         all.truncate(limit);
         Ok(all)
+    }
+}
+
+/// A write stopped before anything of it was done, perhaps for lack of room.
+fn lacks_room(pace: &Pace, error: &Error) {
+    if error.kind == ErrorKind::Full {
+        pace.lacks(Lack::Room, &[]);
     }
 }
 

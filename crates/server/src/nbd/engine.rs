@@ -130,8 +130,8 @@ impl Export for Present {
         self.volume.wait_for(lack, wait, goes_on)
     }
 
-    fn flush(&self) -> Result<()> {
-        self.volume.flush()
+    fn flush(&self, goes_on: &dyn Fn() -> bool) -> Result<()> {
+        self.volume.flush_while(goes_on)
     }
 
     fn extents(&self, offset: u64, length_bytes: u64, limit: usize) -> Result<Vec<Extent>> {
@@ -192,7 +192,7 @@ impl Export for Past {
         Err(read_only())
     }
 
-    fn flush(&self) -> Result<()> {
+    fn flush(&self, _: &dyn Fn() -> bool) -> Result<()> {
         Ok(())
     }
 

@@ -402,7 +402,8 @@ impl Turn<'_> {
         }
         let waiting = std::mem::take(&mut self.flushes);
         let (export, style) = (Arc::clone(self.export), self.style);
-        self.start(Kind::Change, 0, move |out| match export.flush() {
+        let goes_on = self.jobs.goes_on();
+        self.start(Kind::Change, 0, move |out| match export.flush(&goes_on) {
             Ok(()) => {
                 for request in &waiting {
                     out.done.extend_from_slice(encode::done(style, request).as_bytes());

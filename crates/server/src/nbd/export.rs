@@ -63,11 +63,12 @@ pub trait Export: Send + Sync + 'static {
     /// # Errors
     /// The engine's: `Full` when there is nothing to wait for.
     fn wait_for(&self, lack: Lack, wait: &mut RoomWait, goes_on: &dyn Fn() -> bool) -> Result<()>;
-    /// Makes everything acknowledged before this call durable.
+    /// Makes everything acknowledged before this call durable. It may make room for that as long as
+    /// `goes_on`.
     ///
     /// # Errors
     /// The engine's.
-    fn flush(&self) -> Result<()>;
+    fn flush(&self, goes_on: &dyn Fn() -> bool) -> Result<()>;
     /// Data and holes from `offset` on, at most `limit` of them.
     ///
     /// # Errors

@@ -7,6 +7,8 @@
 //!    those that wait for room are few: whatever stands still, there are threads for reads.
 //! 3. Who waits for its turn to wait for room has no thread meanwhile, and neither lock nor thread
 //!    outlasts its session.
+//! 4. What is given up begins nothing any more: neither a job that has no thread yet, nor the next
+//!    step of a write that waits.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -26,6 +28,9 @@ pub(super) const BLOCKING_THREADS_MAX: usize = 64;
 const LOOKING_THREADS_MIN: usize = 8;
 /// Jobs that wait for room at once, of all connections: on one data thread, or on several.
 const PATIENT_MAX: usize = 8;
+
+/// Resizes at once: whoever sends many of them keeps neither writes nor flushes from threads.
+const RESIZING_MAX: usize = 1;
 
 /// What a session is told.
 #[expect(clippy::large_enum_variant, reason = "a box for each job's end would be an allocation")]
@@ -47,6 +52,8 @@ pub(super) enum Kind {
     Change,
     /// It waits for room.
     Patient,
+    /// It changes the size, and may wait for whoever else does, and for room.
+    Resize,
 }
 
 /// How a job ended.
@@ -59,10 +66,22 @@ pub(super) struct JobReport {
     pub(super) left: Left,
     /// What the job was counted as.
     cost_bytes: u64,
+    /// Whether it had to wait for room, or for a thread.
+    waits: bool,
     /// How long it took.
     pub(super) time: Duration,
     /// Whether it came to its end; otherwise it panicked.
     pub(super) is_whole: bool,
+}
+
+/// What nobody wants any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum GivenUp {
+    Nothing,
+    /// Writes for which there is no room yet.
+    Waits,
+    /// Everything that has not begun.
+    All,
 }
 
 /// The right to wait for room, of all connections.
@@ -79,12 +98,16 @@ impl Default for RoomQueue {
 #[derive(Clone, Debug)]
 pub(super) struct Threads {
     changing: Arc<Semaphore>,
+    resizing: Arc<Semaphore>,
 }
 
 impl Threads {
     pub(super) fn new() -> Threads {
-        let changing = BLOCKING_THREADS_MAX - PATIENT_MAX - LOOKING_THREADS_MIN;
-        Threads { changing: Arc::new(Semaphore::new(changing)) }
+        let others = PATIENT_MAX + RESIZING_MAX + LOOKING_THREADS_MIN;
+        Threads {
+            changing: Arc::new(Semaphore::new(BLOCKING_THREADS_MAX - others)),
+            resizing: Arc::new(Semaphore::new(RESIZING_MAX)),
+        }
     }
 }
 
@@ -94,10 +117,12 @@ pub(super) struct Jobs {
     limits: NbdLimits,
     counters: Arc<NbdCounters>,
     changing: Arc<Semaphore>,
+    resizing: Arc<Semaphore>,
     patient: Arc<Semaphore>,
-    /// Nobody wants what still waits.
-    given_up: watch::Sender<bool>,
+    given_up: watch::Sender<GivenUp>,
     in_flight: usize,
+    /// Those of them that had to wait for room, or for a thread.
+    waiting: usize,
     in_flight_bytes: u64,
 }
 
@@ -112,9 +137,11 @@ impl Jobs {
             limits: context.limits,
             counters: Arc::clone(&context.counters),
             changing: Arc::clone(&threads.changing),
+            resizing: Arc::clone(&threads.resizing),
             patient: Arc::clone(&context.room.0),
-            given_up: watch::Sender::new(false),
+            given_up: watch::Sender::new(GivenUp::Nothing),
             in_flight: 0,
+            waiting: 0,
             in_flight_bytes: 0,
         }
     }
@@ -138,6 +165,11 @@ impl Jobs {
         self.in_flight == 0
     }
 
+    /// Whether something waits for room or for a thread, perhaps for long.
+    pub(super) fn has_waiting(&self) -> bool {
+        self.waiting > 0
+    }
+
     /// Starts a job: it adds replies, and says how many of them are failures.
     pub(super) fn start(
         &mut self,
@@ -155,8 +187,12 @@ impl Jobs {
         if writing.has_to_wait() {
             return self.wait(ticket, writing);
         }
+        let goes_on = self.goes_on();
         self.run(Kind::Change, ticket, move |report| {
-            report.left = match writing.go_on(&mut report.replies) {
+            if !goes_on() {
+                return;
+            }
+            report.left = match writing.go_on(&goes_on, &mut report.replies) {
                 Some(errors) => {
                     report.errors = errors;
                     writing.left()
@@ -173,9 +209,23 @@ impl Jobs {
         self.wait(ticket, writing);
     }
 
-    /// Nobody wants what still waits: it ends.
+    /// Tells a job whether anybody still wants it.
+    pub(super) fn goes_on(&self) -> impl Fn() -> bool + Send + 'static {
+        let given_up = self.given_up.subscribe();
+        move || !is_given_up(&given_up, GivenUp::All)
+    }
+
+    /// Nobody wants anything any more: what has not begun ends, and is not answered.
     pub(super) fn give_up(&self) {
-        self.given_up.send_replace(true);
+        self.given_up.send_replace(GivenUp::All);
+    }
+
+    /// Nothing waits for room any more: what finds none fails.
+    pub(super) fn give_up_waits(&self) {
+        self.given_up.send_if_modified(|given_up| {
+            let before = std::mem::replace(given_up, (*given_up).max(GivenUp::Waits));
+            before != *given_up
+        });
     }
 
     /// Accounts for a job that ended.
@@ -184,6 +234,7 @@ impl Jobs {
         self.in_flight -= 1;
         self.counters.jobs_in_flight.fetch_sub(1, Ordering::Relaxed);
         self.in_flight_bytes -= report.cost_bytes;
+        self.waiting -= usize::from(report.waits);
     }
 
     fn begin(&mut self, cost_bytes: u64) -> Ticket {
@@ -197,60 +248,79 @@ impl Jobs {
                 errors: 0,
                 left: Left::Nothing,
                 cost_bytes,
+                waits: false,
                 time: Duration::ZERO,
                 is_whole: false,
             }),
         }
     }
 
-    fn wait(&self, ticket: Ticket, mut writing: Writing) {
+    fn wait(&mut self, ticket: Ticket, mut writing: Writing) {
         let waits = Waits::new(&self.counters, writing.count());
         let given_up = self.given_up.subscribe();
         self.run(Kind::Patient, ticket, move |report| {
-            let goes_on = || !is_given_up(&given_up);
+            let goes_on = || !is_given_up(&given_up, GivenUp::Waits);
             report.errors = writing.go_on_patiently(&goes_on, &mut report.replies);
             drop(waits);
             report.left = writing.left();
         });
     }
 
-    fn run(&self, kind: Kind, ticket: Ticket, work: impl FnOnce(&mut JobReport) + Send + 'static) {
-        let threads = match kind {
+    fn run(
+        &mut self,
+        kind: Kind,
+        mut ticket: Ticket,
+        work: impl FnOnce(&mut JobReport) + Send + 'static,
+    ) {
+        let (threads, end) = match kind {
             Kind::Look => return run_on_thread(ticket, None, work),
-            Kind::Change => &self.changing,
-            Kind::Patient => &self.patient,
+            Kind::Change => (&self.changing, GivenUp::All),
+            Kind::Patient => (&self.patient, GivenUp::Waits),
+            Kind::Resize => (&self.resizing, GivenUp::All),
         };
         let threads = Arc::clone(threads);
-        match Arc::clone(&threads).try_acquire_owned() {
+        let right = Arc::clone(&threads).try_acquire_owned();
+        if kind == Kind::Patient || right.is_err() {
+            ticket.report_mut().waits = true;
+            self.waiting += 1;
+        }
+        match right {
             Ok(right) => run_on_thread(ticket, Some(right), work),
             Err(_) => {
-                let given_up = self.given_up.subscribe();
+                let given_up = (self.given_up.subscribe(), end);
                 tokio::spawn(run_in_turn(ticket, threads, given_up, work));
             }
         }
     }
 }
 
-fn is_given_up(given_up: &watch::Receiver<bool>) -> bool {
+/// Whether that much is given up.
+fn is_given_up(given_up: &watch::Receiver<GivenUp>, much: GivenUp) -> bool {
     // A session that is gone wants nothing either.
-    *given_up.borrow() || given_up.has_changed().is_err()
+    *given_up.borrow() >= much || given_up.has_changed().is_err()
 }
 
 /// Waits for the right to a thread, with none.
 async fn run_in_turn(
     mut ticket: Ticket,
     threads: Arc<Semaphore>,
-    mut given_up: watch::Receiver<bool>,
+    (mut given_up, end): (watch::Receiver<GivenUp>, GivenUp),
     work: impl FnOnce(&mut JobReport) + Send + 'static,
 ) {
-    let right = tokio::select! {
-        right = threads.acquire_owned() => right.expect("it is never closed"),
-        _ = given_up.wait_for(|given_up| *given_up) => {
-            ticket.report.as_mut().expect("taken only by drop").is_whole = true;
-            return;
+    tokio::select! {
+        biased;
+        much = given_up.wait_for(|given_up| *given_up >= end) => {
+            // A session that is gone wants no answer either.
+            match much.map_or(GivenUp::All, |much| *much) {
+                GivenUp::All => ticket.report_mut().is_whole = true,
+                // It says so itself, and needs no right to a thread for that.
+                GivenUp::Nothing | GivenUp::Waits => run_on_thread(ticket, None, work),
+            }
         }
-    };
-    run_on_thread(ticket, Some(right), work);
+        right = threads.acquire_owned() => {
+            run_on_thread(ticket, Some(right.expect("it is never closed")), work);
+        }
+    }
 }
 
 fn run_on_thread(
@@ -260,7 +330,7 @@ fn run_on_thread(
 ) {
     tokio::task::spawn_blocking(move || {
         let _right = right;
-        let report = ticket.report.as_mut().expect("taken only by drop");
+        let report = ticket.report_mut();
         let began = Instant::now();
         work(report);
         report.time = began.elapsed();
@@ -292,6 +362,12 @@ impl Drop for Waits {
 struct Ticket {
     events: UnboundedSender<Event>,
     report: Option<JobReport>,
+}
+
+impl Ticket {
+    fn report_mut(&mut self) -> &mut JobReport {
+        self.report.as_mut().expect("taken only by drop")
+    }
 }
 
 impl Drop for Ticket {

@@ -1,9 +1,10 @@
 //! The loop of one connection after its handshake: receive, execute, send, until it is over.
 //!
 //! ```text
-//! Serving  -- the client closes its end, or Leave --> Draining   (client_closed, take_events)
-//! Serving, Draining -- DISC, or garbage ----------> Leaving      (turn)
-//! any -- the socket fails, or Expire -------------> Dead         (die)
+//! Serving  -- the client sends no more, or Leave --> Draining   (receive, take_events)
+//! Serving, Draining -- DISC, or garbage -----------> Leaving    (turn)
+//! Serving, Draining -- it sends no more, seen while something waits --> Leaving (watch_for_end)
+//! any -- the socket fails, or Expire --------------> Dead       (die)
 //! ```
 //! `Draining` carries out what was received; `Leaving` only waits for jobs and sends; `Dead` only
 //! waits for jobs, so that nothing of a session is left when it ends; what waits for room is given
@@ -11,7 +12,8 @@
 //!
 //! A write that finds no room keeps the receive buffer: nothing is received or carried out behind
 //! it before it is answered, which is the back-pressure, but for one payload with buffers of its
-//! own that was begun before. Other connections go on.
+//! own that was begun before. Other connections go on. Meanwhile the socket is watched for its end:
+//! what waits for a client that is gone could come after what it wrote anew elsewhere.
 
 use std::future::poll_fn;
 use std::io;
@@ -36,6 +38,7 @@ use super::input::{INPUT_BYTES, Input};
 use super::jobs::{Event, JobReport, Jobs, Threads};
 use super::output::Output;
 use super::socket::Connection;
+use super::watch::{End, Watch};
 use super::writing::{Left, What, Writing};
 use crate::Attachment;
 use crate::buffers::{Chain, Taker};
@@ -78,6 +81,10 @@ pub(super) struct Session {
     pub(super) seen: Vec<format::trace::Request>,
     receiving: Receiving,
     phase: Phase,
+    /// The client sends no more.
+    is_silent: bool,
+    /// While something waits and nothing is received.
+    watch: Option<Watch>,
     /// Bytes may be left in the TLS layer.
     is_unflushed: bool,
     connection: Connection,
@@ -96,7 +103,7 @@ pub(super) async fn serve(
 ) {
     let (sender, events) = mpsc::unbounded_channel();
     let farewell = context.limits.farewell;
-    let watcher = tokio::spawn(watch_for_end(chosen.attachment, stop, sender.clone(), farewell));
+    let watcher = tokio::spawn(watch_for_leave(chosen.attachment, stop, sender.clone(), farewell));
     let meter = chosen.export.present_of().and_then(|volume| context.meters.of(volume));
     let mut session = Session {
         export: chosen.export,
@@ -112,6 +119,8 @@ pub(super) async fn serve(
         seen: Vec::new(),
         receiving: Receiving::Requests,
         phase: Phase::Serving,
+        is_silent: false,
+        watch: None,
         is_unflushed: false,
         connection,
         events,
@@ -128,7 +137,7 @@ pub(super) async fn serve(
 }
 
 /// Tells the session when it shall end, and holds its attachment as long as it lives.
-async fn watch_for_end(
+async fn watch_for_leave(
     mut attachment: Option<Attachment>,
     mut stop: watch::Receiver<bool>,
     events: UnboundedSender<Event>,
@@ -168,6 +177,7 @@ impl Session {
                 has_moved |= self.receive(cx);
                 self.tally.lap(&mut laps, Stage::Receive);
             }
+            has_moved |= self.watch_for_end(cx);
             if !has_moved {
                 self.tally.add_to(&self.context.counters);
                 return if self.is_over() { Poll::Ready(()) } else { Poll::Pending };
@@ -317,6 +327,7 @@ impl Session {
                 Poll::Pending => return has_moved,
                 Poll::Ready(Ok(0)) => {
                     self.phase = Phase::Draining;
+                    self.fall_silent();
                     return true;
                 }
                 Poll::Ready(Ok(_)) => has_moved = true,
@@ -342,6 +353,50 @@ impl Session {
             Receiving::Requests => {
                 !is_owed && !self.jobs.is_full() && self.input.unread().len() < INPUT_BYTES
             }
+        }
+    }
+
+    /// Watches for the end of the client while something waits and nothing is received; whether it
+    /// has come.
+    fn watch_for_end(&mut self, cx: &mut Context<'_>) -> bool {
+        let receives = self.phase == Phase::Serving && self.may_receive();
+        if !self.jobs.has_waiting() || receives || self.phase == Phase::Dead {
+            self.watch = None;
+            return false;
+        }
+        // After DISC a client may well send no more, and wait for its answers.
+        let may_be_silent = self.is_silent
+            || self.phase == Phase::Leaving
+            || self.connection.tells_silent_from_gone();
+        let end = if may_be_silent { End::Gone } else { End::Silent };
+        if self.watch.as_ref().is_none_or(|watch| watch.end() != end) {
+            self.watch = Watch::new(&self.connection, end)
+                .inspect_err(|error| {
+                    tracing::warn!(client = self.client, %error, "its end will not be seen");
+                })
+                .ok();
+        }
+        match self.watch.as_ref().map(|watch| watch.poll_end(cx)) {
+            None | Some(Poll::Pending) => return false,
+            Some(Poll::Ready(Err(error))) => self.lost(&error),
+            Some(Poll::Ready(Ok(()))) if end == End::Gone => {
+                self.lost(&io::ErrorKind::ConnectionReset.into());
+            }
+            Some(Poll::Ready(Ok(()))) => {
+                self.phase = Phase::Leaving;
+                self.fall_silent();
+            }
+        }
+        self.watch = None;
+        true
+    }
+
+    /// The client sends no more. Where that may mean that it is gone, nothing waits for it: that is
+    /// how a connection ends without DISC, and nobody could tell what is made when.
+    fn fall_silent(&mut self) {
+        self.is_silent = true;
+        if !self.connection.tells_silent_from_gone() {
+            self.jobs.give_up_waits();
         }
     }
 

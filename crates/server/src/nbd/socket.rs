@@ -1,6 +1,7 @@
 //! The stream under a session: a unix or TCP socket, bare or under TLS.
 
 use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -60,6 +61,11 @@ impl Connection {
         matches!(self, Connection::Tls(_))
     }
 
+    /// Whether a peer that only sends no more can be told from one that has closed.
+    pub(super) fn tells_silent_from_gone(&self) -> bool {
+        matches!(self, Connection::Unix(_))
+    }
+
     /// Goes over to TLS as its server.
     pub(super) async fn start_tls(self, config: Arc<ServerConfig>) -> io::Result<Connection> {
         let Connection::Tcp(socket) = self else {
@@ -67,6 +73,16 @@ impl Connection {
         };
         let stream = TlsAcceptor::from(config).accept(socket).await?;
         Ok(Connection::Tls(Box::new(stream)))
+    }
+}
+
+impl AsFd for Connection {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Connection::Unix(socket) => socket.as_fd(),
+            Connection::Tcp(socket) => socket.as_fd(),
+            Connection::Tls(stream) => stream.get_ref().0.as_fd(),
+        }
     }
 }
 

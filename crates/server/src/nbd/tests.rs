@@ -2,6 +2,7 @@
 //! above.
 
 mod client;
+mod gone;
 mod hostile;
 mod memory;
 mod negotiation;

@@ -7,6 +7,7 @@
 
 use std::io::{self, IoSlice, Read, Write};
 use std::net::Shutdown;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -25,10 +26,14 @@ pub(super) struct UnixSocket {
     smooth_sends: u32,
 }
 
-// The replacement is an unsafe function, on account of types whose descriptor changes; that of a
-// `UnixStream` does not.
+/// Registers a socket with its data thread.
+// The replacement is an unsafe function, on account of types whose descriptor changes; those of
+// owned sockets do not.
 #[expect(deprecated)]
-fn registered(socket: UnixStream, interest: Interest) -> io::Result<AsyncFd<UnixStream>> {
+pub(super) fn registered<S>(socket: S, interest: Interest) -> io::Result<AsyncFd<S>>
+where
+    S: AsRawFd + Into<OwnedFd>,
+{
     AsyncFd::with_interest(socket, interest)
 }
 
@@ -69,6 +74,12 @@ impl UnixSocket {
                 Err(_would_block) => {}
             }
         }
+    }
+}
+
+impl AsFd for UnixSocket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.reader.get_ref().as_fd()
     }
 }
 

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use smallvec::SmallVec;
-use volume::{Error, Lack, RoomWait, WriteOp, Written};
+use volume::{Error, ErrorKind, Lack, RoomWait, WriteOp, Written};
 use wire::nbd::{CommandFlags, ReplyStyle, Request, encode};
 
 use super::answer::fail;
@@ -122,7 +122,7 @@ impl Writing {
 
     /// Writes as far as it gets, makes it durable if that is asked for, and adds the answers; the
     /// number of failures, or `None` when it lacks something.
-    pub(super) fn go_on(&mut self, out: &mut Replies) -> Option<u64> {
+    pub(super) fn go_on(&mut self, goes_on: &dyn Fn() -> bool, out: &mut Replies) -> Option<u64> {
         let written = self.export.write_some(&self.what.ops(), self.done, true);
         let outcome = match written {
             Ok(Written::Part { bytes, lacks }) => {
@@ -135,26 +135,37 @@ impl Writing {
             Ok(Written::All) => Ok(()),
             Err(error) => Err(error),
         };
-        Some(self.answer(outcome, out))
+        Some(self.answer(outcome, goes_on, out))
     }
 
     /// Waits for what it lacks, goes on, and so on to its end, unless `goes_on` says that nobody
     /// wants it any more; the number of failures.
     pub(super) fn go_on_patiently(&mut self, goes_on: &dyn Fn() -> bool, out: &mut Replies) -> u64 {
         loop {
-            if let Err(error) = self.export.wait_for(self.lacks, &mut self.wait, goes_on) {
-                return self.answer(Err(error), out);
+            let mut waited = self.export.wait_for(self.lacks, &mut self.wait, goes_on);
+            // The room may be there, but who wanted it went meanwhile. What lacks something else is
+            // under way.
+            if waited.is_ok() && self.lacks == Lack::Room && !goes_on() {
+                waited = Err(Error::new(ErrorKind::Full, "nobody waits for the room any more"));
             }
-            if let Some(failures) = self.go_on(out) {
+            if let Err(error) = waited {
+                return self.answer(Err(error), goes_on, out);
+            }
+            if let Some(failures) = self.go_on(goes_on, out) {
                 return failures;
             }
         }
     }
 
-    fn answer(&self, outcome: Result<(), Error>, out: &mut Replies) -> u64 {
+    fn answer(
+        &self,
+        outcome: Result<(), Error>,
+        goes_on: &dyn Fn() -> bool,
+        out: &mut Replies,
+    ) -> u64 {
         let requests = self.what.requests();
         let durable = requests.iter().any(|request| request.flags.has(CommandFlags::FUA));
-        match outcome.and_then(|()| if durable { self.export.flush() } else { Ok(()) }) {
+        match outcome.and_then(|()| if durable { self.export.flush(goes_on) } else { Ok(()) }) {
             Ok(()) => {
                 for request in &requests {
                     out.done.extend_from_slice(encode::done(self.style, request).as_bytes());

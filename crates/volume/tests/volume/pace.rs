@@ -181,6 +181,74 @@ fn who_waits_for_room_gives_up_when_it_is_told() {
 }
 
 #[test]
+fn a_long_trim_of_a_cached_volume_makes_no_room_with_its_blocks_locked() {
+    let rig = Rig::new(24 * MIB, MIB / 4);
+    let pool = rig.open_with(16 << 20);
+    let volume = volume(&pool, Architecture::Logging, CACHED);
+    let bytes = vec![1; 64 << 10];
+    let op = [WriteOp::Data { offset: 0, bytes: &bytes }];
+    let lacks_room = |_: &u32| match volume.write_some(&op, 0, true).expect("tried") {
+        Written::Part { lacks: Lack::Map, .. } => {
+            volume.wait_for(Lack::Map, &mut RoomWait::default(), &|| true).expect("written out");
+            false
+        }
+        written => written != Written::All,
+    };
+    (0..2000).find(lacks_room).expect("history fills the pool");
+    let reads = Arc::new(AtomicUsize::new(0));
+    let seen = Arc::clone(&reads);
+    rig.device.hook(move |operation, _| {
+        if operation == Operation::Read {
+            seen.fetch_add(1, Ordering::SeqCst);
+        }
+    });
+    let trim = [WriteOp::Zero { offset: 0, length_bytes: MIB }];
+    let written = volume.write_some(&trim, 0, true).expect("as far as it gets");
+    assert!(matches!(written, Written::All | Written::Part { bytes: 0, lacks: Lack::Room }));
+    assert_eq!(reads.load(Ordering::SeqCst), 0, "making room reads");
+    rig.device.unhook();
+    write(&volume, &trim, &mut Met::default()).expect("there is history");
+    let mut there = vec![7; MIB as usize];
+    volume.read(0, &mut there).expect("it reads");
+    assert!(there.iter().all(|&byte| byte == 0));
+    write(&volume, &op, &mut Met::default()).expect("there is history");
+    volume.flush().expect("flushed");
+    pool.verify_invariants().expect("sound");
+}
+
+#[test]
+fn whoever_destages_is_not_waited_for() {
+    let rig = Rig::new(64 * MIB, MIB / 4);
+    let pool = rig.open_with(16 << 20);
+    let volume = volume(&pool, Architecture::Logging, CACHED);
+    let fill = || {
+        for block in 0..64 {
+            put(&volume, block, 1);
+        }
+    };
+    // Spare segments, so that the first write of the next run is one.
+    fill();
+    volume.flush().expect("flushed");
+    fill();
+    let met: Arc<Mutex<Vec<Written>>> = Arc::default();
+    let (seen, writer) = (Arc::clone(&met), Arc::clone(&volume));
+    let is_acting = AtomicBool::new(false);
+    rig.device.hook(move |operation, _| {
+        if operation == Operation::Write && !is_acting.swap(true, Ordering::SeqCst) {
+            let op = [WriteOp::Data { offset: 0, bytes: &[2; 4096] }];
+            seen.lock().push(writer.write_some(&op, 0, false).expect("tried"));
+            is_acting.store(false, Ordering::SeqCst);
+        }
+    });
+    put(&volume, 100, 3);
+    rig.device.unhook();
+    let stopped = Written::Part { bytes: 0, lacks: Lack::Turn };
+    assert_eq!(met.lock().first(), Some(&stopped));
+    let op = [WriteOp::Data { offset: 0, bytes: &[2; 4096] }];
+    assert_eq!(volume.write_some(&op, 0, true).expect("an instant"), Written::All);
+}
+
+#[test]
 fn a_volume_that_stands_still_is_not_waited_for() {
     let rig = Rig::new(64 * MIB, MIB / 4);
     let pool = rig.open();

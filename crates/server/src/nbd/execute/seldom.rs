@@ -111,7 +111,7 @@ impl Turn<'_> {
             return self.refuse(&request, header, (Errno::Perm, "other clients are attached"));
         }
         let (export, style) = (Arc::clone(self.export), self.style);
-        self.start(Kind::Patient, 0, move |out| match export.resize(request.offset) {
+        self.start(Kind::Resize, 0, move |out| match export.resize(request.offset) {
             Ok(()) => {
                 out.done.extend_from_slice(encode::done(style, &request).as_bytes());
                 0

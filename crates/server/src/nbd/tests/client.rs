@@ -1,6 +1,8 @@
 //! A raw client: says exactly what a test wants, also what no good client would.
 
 use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
@@ -39,7 +41,17 @@ pub(super) struct Reply {
 impl Client {
     /// Connected and greeted.
     pub(super) fn connect(rig: &Rig) -> Client {
-        let mut socket = UnixStream::connect(&rig.socket).expect("connect");
+        Client::greeted(UnixStream::connect(&rig.socket).expect("connect"))
+    }
+
+    /// The same over TCP. What is asked of the socket is what every socket has, whatever it is
+    /// called here.
+    pub(super) fn connect_tcp(rig: &Rig) -> Client {
+        let socket = TcpStream::connect(rig.tcp).expect("connect");
+        Client::greeted(UnixStream::from(OwnedFd::from(socket)))
+    }
+
+    fn greeted(mut socket: UnixStream) -> Client {
         socket.set_read_timeout(Some(Duration::from_secs(20))).expect("set");
         let mut greeting = [0; GREETING_BYTES];
         socket.read_exact(&mut greeting).expect("a greeting");
@@ -61,7 +73,17 @@ impl Client {
         style: ReplyStyle,
         contexts: &[&str],
     ) -> Client {
-        let mut client = Client::connect(rig);
+        Client::connect(rig).at_export(export, style, contexts)
+    }
+
+    /// Goes on to the transmission phase.
+    pub(super) fn at_export(
+        mut self,
+        export: &str,
+        style: ReplyStyle,
+        contexts: &[&str],
+    ) -> Client {
+        let client = &mut self;
         client.choose_style(style);
         if !contexts.is_empty() {
             let mut data = Vec::new();
@@ -73,7 +95,7 @@ impl Client {
         encode::info_request(export, &[], &mut data);
         let replies = client.option(OptionCode::GO, &data);
         assert_eq!(replies.last().expect("one").kind, OptionReplyKind::ACK, "{replies:?}");
-        client
+        self
     }
 
     pub(super) fn choose_style(&mut self, style: ReplyStyle) {

@@ -4,7 +4,7 @@ use std::io::{IoSlice, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use block::{BlockDevice, MediaDevice};
 use env::{FileMedia, RealClock, RealEntropy};
@@ -196,6 +196,41 @@ fn a_server_stops_though_a_write_waits_for_room() {
 }
 
 #[test]
+fn a_server_stops_though_a_flush_waits_for_room() {
+    let limits = NbdLimits { farewell: Duration::from_millis(50), ..NbdLimits::default() };
+    let mut small = small(limits, caches()[1]);
+    let mut writer = Client::begin(&small.rig, "vol", ReplyStyle::Structured);
+    let mut flusher = Client::begin(&small.rig, "vol", ReplyStyle::Structured);
+    let other = small.hold_up_who_makes_room();
+    small.write_until(&mut writer, 64 << 10, || small.writes_waiting() > 0);
+    let flush = flusher.request(Command::Flush, 0, 0);
+    flusher.send(&flush, &[]);
+    let in_flight = &small.rig.context.counters.jobs_in_flight;
+    eventually("it has begun", || in_flight.load(Ordering::SeqCst) == 2);
+    let began = Instant::now();
+    small.rig.stop();
+    assert!(began.elapsed() < Duration::from_secs(20), "nobody waits at the gate for so short");
+    assert!(small.device.is_closed(), "it did not wait for that");
+    small.device.set(false);
+    other.join().expect("it got its room");
+    small.pool.verify_invariants().expect("the pool is sound");
+}
+
+#[test]
+fn a_write_that_waits_for_room_is_given_up_when_its_client_goes() {
+    let small = small(NbdLimits::default(), CacheChange::default());
+    let mut writer = Client::begin(&small.rig, "vol", ReplyStyle::Structured);
+    let other = small.hold_up_who_makes_room();
+    small.write_until(&mut writer, 64 << 10, || small.writes_waiting() > 0);
+    drop(writer);
+    eventually("nothing is left", || small.rig.context.attachments.count("vol") == 0);
+    assert_eq!(small.writes_waiting(), 0);
+    assert!(small.device.is_closed(), "there was no room meanwhile");
+    small.device.set(false);
+    other.join().expect("it got its room");
+}
+
+#[test]
 fn a_volume_is_deleted_though_a_write_to_it_waits_for_room() {
     let small = small(NbdLimits::default(), CacheChange::default());
     let mut writer = Client::begin(&small.rig, "vol", ReplyStyle::Structured);
@@ -274,6 +309,23 @@ fn writes_that_wait_for_room_leave_threads_to_others() {
 }
 
 #[test]
+fn a_resize_does_not_wait_behind_writes_that_wait_for_room() {
+    let exports = MemoryExports::default();
+    let disk = Arc::clone(&exports.disk);
+    let rig = Rig::start_on(1, Arc::new(exports), NbdLimits::default(), None);
+    disk.set_room(0);
+    let mut writers: Vec<Client> =
+        (0..9).map(|_| Client::begin(&rig, "disk", ReplyStyle::Simple)).collect();
+    writers.iter_mut().for_each(|writer| send_parts(writer, 1));
+    let waiting = &rig.context.counters.writes_waiting;
+    eventually("all of them wait", || waiting.load(Ordering::SeqCst) == 9);
+    let mut other = Client::begin(&rig, "disk", ReplyStyle::Simple);
+    assert_eq!(other.ask_for(Command::Resize, 65 * MIB, 0, &[]), 0);
+    disk.set_room(u64::MAX);
+    assert!(writers.iter_mut().all(|writer| writer.reply(0).error == 0));
+}
+
+#[test]
 fn writes_that_wait_for_room_leave_buffers_to_others() {
     let exports = MemoryExports::default();
     let disk = Arc::clone(&exports.disk);
@@ -324,7 +376,7 @@ fn flushes_that_stand_still_leave_threads_to_reads() {
     }
     let in_flight = &rig.context.counters.jobs_in_flight;
     eventually("all have come", || in_flight.load(Ordering::SeqCst) == 70);
-    eventually("most stand still", || disk.waiting.load(Ordering::SeqCst) == 48);
+    eventually("most stand still", || disk.waiting.load(Ordering::SeqCst) == 47);
     disk.is_cold.store(true, Ordering::SeqCst);
     disk.reads_pass_gate.store(true, Ordering::SeqCst);
     let mut reader = Client::begin(&rig, "disk", ReplyStyle::Simple);

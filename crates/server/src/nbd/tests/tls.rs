@@ -45,11 +45,15 @@ impl Certificates {
     }
 
     fn rig(&self, authenticates: bool) -> Rig {
+        self.rig_of(MemoryExports::default(), authenticates)
+    }
+
+    fn rig_of(&self, exports: MemoryExports, authenticates: bool) -> Rig {
         let ca = self.path("ca-cert.pem");
         let ca = authenticates.then_some(ca.as_path());
         let tls = load_tls(&self.path("server-cert.pem"), &self.path("server-key.pem"), ca);
         let tls = tls.expect("usable files");
-        Rig::start(Arc::new(MemoryExports::default()), NbdLimits::default(), Some(tls))
+        Rig::start(Arc::new(exports), NbdLimits::default(), Some(tls))
     }
 }
 
@@ -88,6 +92,40 @@ try:
 except nbd.Error as error:
     print(error.string)
 ";
+
+const GOES: &str = "
+import os
+import time
+connect()
+h.aio_pwrite(nbd.Buffer.from_bytearray(bytearray(b'x' * 4096)), 0)
+while h.aio_get_direction() & nbd.AIO_DIRECTION_WRITE:
+    h.poll(-1)
+for _ in range(30000):
+    if os.path.exists(go):
+        break
+    time.sleep(0.001)
+os._exit(0)
+";
+
+#[test]
+fn a_write_that_waits_is_given_up_when_its_tls_client_goes() {
+    let certificates = Certificates::make();
+    let exports = MemoryExports::default();
+    let disk = Arc::clone(&exports.disk);
+    let rig = certificates.rig_of(exports, false);
+    disk.set_room(0);
+    let go = rig.dir.path().join("go");
+    let body = format!("go = '{}'\n{GOES}", go.display());
+    let waiting = &rig.context.counters.writes_waiting;
+    std::thread::scope(|scope| {
+        scope.spawn(|| script(&rig, &certificates, "REQUIRE", &body));
+        eventually("it waits", || waiting.load(Ordering::SeqCst) == 1);
+        std::fs::write(&go, "").expect("written");
+    });
+    eventually("given up", || rig.context.attachments.count("disk") == 0);
+    disk.set_room(u64::MAX);
+    assert!(disk.bytes.lock().iter().all(|&byte| byte == 0), "nothing was written");
+}
 
 #[test]
 fn libnbd_reads_and_writes_over_tls() {

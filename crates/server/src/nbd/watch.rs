@@ -1,0 +1,63 @@
+//! Sees the end of a client from whom nothing is received for a while.
+//!
+//! On a second descriptor of its socket: what is known of the first, that it has something to
+//! receive, must stay known. Bytes that come meanwhile wake nobody twice, and are not touched.
+//!
+//! What can be seen: a peer that has closed a unix socket, or reset a TCP connection, is *gone*.
+//! One that sends no more may still take replies. On a unix socket that is told apart, so it is no
+//! reason to do anything; over TCP it is not, so who watches says whether it matters.
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::task::{Context, Poll, ready};
+
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+
+use super::socket::Connection;
+use super::unix_socket::registered;
+
+/// What is watched for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum End {
+    /// It takes nothing any more.
+    Gone,
+    /// It sends nothing any more, or is gone.
+    Silent,
+}
+
+/// A socket that is watched.
+pub(super) struct Watch {
+    socket: AsyncFd<OwnedFd>,
+    end: End,
+}
+
+impl Watch {
+    /// Watches for an end of the client, if it has not come already.
+    pub(super) fn new(connection: &Connection, end: End) -> io::Result<Watch> {
+        let interest = match end {
+            // Errors and hang-ups are told whatever one asks for, and urgent bytes there are none.
+            End::Gone => Interest::PRIORITY,
+            End::Silent => Interest::READABLE,
+        };
+        let socket = connection.as_fd().try_clone_to_owned()?;
+        Ok(Watch { socket: registered(socket, interest)?, end })
+    }
+
+    /// What it watches for.
+    pub(super) fn end(&self) -> End {
+        self.end
+    }
+
+    /// Ready when that end has come.
+    pub(super) fn poll_end(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        loop {
+            let mut guard = ready!(self.socket.poll_read_ready(cx))?;
+            if guard.ready().is_read_closed() {
+                return Poll::Ready(Ok(()));
+            }
+            // Bytes have come: nothing more is told before the next ones do.
+            guard.clear_ready();
+        }
+    }
+}
