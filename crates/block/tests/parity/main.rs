@@ -1,6 +1,7 @@
 //! Parity over the simulator's media: crashes, members that are lost, fail, rot, come back.
 
 mod crashes;
+mod differences;
 mod kills;
 mod looked;
 mod members;

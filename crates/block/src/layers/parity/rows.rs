@@ -4,8 +4,9 @@ use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 
 use super::cache::{Cell, Waiting};
+use super::journal::Draining;
 use super::layout::{CELL, Part};
-use super::ways::Sides;
+use super::ways::By;
 use super::{ParityDevice, codes};
 use crate::layers::Standing;
 use crate::layers::mirror::is_its_fault;
@@ -33,6 +34,16 @@ pub(super) fn agree(data: &Chunks, parities: &Chunks) -> bool {
     parities.iter().enumerate().all(|(k, parity)| {
         *parity == codes::parity(k, parity.len(), data.iter().map(|bytes| &bytes[..]))
     })
+}
+
+/// What is to be added to each parity of rows to have that of their data.
+fn differences(data: &Chunks, parities: &Chunks) -> Chunks {
+    let difference = |(k, parity): (usize, &Vec<u8>)| {
+        let mut sum = codes::parity(k, parity.len(), data.iter().map(|bytes| &bytes[..]));
+        sum.iter_mut().zip(parity).for_each(|(byte, said)| *byte ^= said);
+        sum
+    };
+    parities.iter().enumerate().map(difference).collect()
 }
 
 /// Whether what a side answered is a reason to compute the bytes from the others.
@@ -91,14 +102,14 @@ impl ParityDevice {
             Ok(true) => return Ok(()),
             Ok(false) => {
                 let _shared = self.gate_shared(stripe);
-                return self.compute(stripe, chunk, within, 0, buffer);
+                return self.compute(stripe, chunk, within, By::default(), buffer);
             }
             Err(failure) if is_lost(&failure) => failure,
             Err(error) => return Err(error),
         };
         self.keeper.note_failed_read(&self.sides[side].members, &failure);
         let _alone = self.gate_alone(stripe);
-        if self.compute(stripe, chunk, within, 0, buffer).is_err() {
+        if self.compute(stripe, chunk, within, By::default(), buffer).is_err() {
             return Err(failure);
         }
         if self.is_in(side) { self.write_back(side, at, buffer) } else { Ok(()) }
@@ -136,19 +147,19 @@ impl ParityDevice {
         stripe: u64,
         chunk: usize,
         within: &Range<u64>,
-        without: Sides,
+        by: By,
         buffer: &mut [u8],
     ) -> Result<()> {
         let own = 1 << self.layout.data_side(stripe, chunk);
-        let row = self.row(stripe, within, without | own)?;
+        let row = self.row(stripe, within, By { without: by.without | own, ..by })?;
         buffer.copy_from_slice(&row[chunk]);
         Ok(())
     }
 
     /// The data of some rows, as it is in their places; some sides are not read, others may not be
     /// there.
-    fn row(&self, stripe: u64, within: &Range<u64>, without: Sides) -> Result<Vec<Vec<u8>>> {
-        self.row_with(stripe, within, without, true)
+    fn row(&self, stripe: u64, within: &Range<u64>, by: By) -> Result<Vec<Vec<u8>>> {
+        self.row_with(stripe, within, by, true)
     }
 
     /// The same; whether a side that is in and fails to be read is as one that is not there.
@@ -156,33 +167,59 @@ impl ParityDevice {
         &self,
         stripe: u64,
         within: &Range<u64>,
-        without: Sides,
+        by: By,
         is_forgiving: bool,
-    ) -> Result<Vec<Vec<u8>>> {
+    ) -> Result<Chunks> {
         let placing = self.cache.lock().placing.clone();
-        let length = (within.end - within.start) as usize;
-        let at = self.layout.offset(stripe) + within.start;
         let mut failure = None;
-        let mut read = |side: usize| {
-            if without >> side & 1 == 1 {
-                return Ok(None);
-            }
-            let mut bytes = vec![0; length];
-            match self.read_side(side, at, &mut bytes) {
-                Ok(false) => Ok(None),
-                Ok(true) => {
-                    // Of what is being placed the places may have a part only.
-                    if let Some(draining) = &placing {
-                        draining.lay_over(side, at, &mut bytes);
-                    }
-                    Ok(Some(bytes))
-                }
+        let row = self.row_of(stripe, within, by, |side| {
+            match self.read_row(stripe, within, side, placing.as_deref()) {
                 Err(error) if is_forgiving && is_lost(&error) => {
                     failure = Some(error);
                     Ok(None)
                 }
-                Err(error) => Err(error),
+                read => read,
             }
+        })?;
+        let at = self.layout.offset(stripe) + within.start;
+        let none = || {
+            let (kind, range) = (DeviceErrorKind::Io, (at, within.end - within.start));
+            self.error(Operation::Read, range, kind, "too few sides are in")
+        };
+        row.ok_or_else(|| failure.unwrap_or_else(none))
+    }
+
+    /// What a side has of some rows, in its place or on the way there; `None` if it is not in.
+    pub(super) fn read_row(
+        &self,
+        stripe: u64,
+        within: &Range<u64>,
+        side: usize,
+        placing: Option<&Draining>,
+    ) -> Result<Option<Vec<u8>>> {
+        let at = self.layout.offset(stripe) + within.start;
+        let mut bytes = vec![0; (within.end - within.start) as usize];
+        if !self.read_side(side, at, &mut bytes)? {
+            return Ok(None);
+        }
+        // Of what is being placed the places may have a part only.
+        if let Some(draining) = placing {
+            draining.lay_over(side, at, &mut bytes);
+        }
+        Ok(Some(bytes))
+    }
+
+    /// The data of some rows, by what is read of sides; `None` if too few say anything.
+    pub(super) fn row_of(
+        &self,
+        stripe: u64,
+        within: &Range<u64>,
+        by: By,
+        mut read: impl FnMut(usize) -> Result<Option<Vec<u8>>>,
+    ) -> Result<Option<Chunks>> {
+        let mut read = |side: usize| match by.without >> side & 1 {
+            0 => read(side),
+            _ => Ok(None),
         };
         let mut data = Vec::with_capacity(self.layout.data());
         for chunk in 0..self.layout.data() {
@@ -194,19 +231,18 @@ impl ParityDevice {
             if parities.len() == lost {
                 break;
             }
-            if let Some(bytes) = read(self.layout.parity_side(stripe, k))? {
+            if let Some(mut bytes) = read(self.layout.parity_side(stripe, k))? {
+                if by.with_differences {
+                    self.differences.lock().add(stripe, k, within, &mut bytes);
+                }
                 parities.push((k, bytes));
             }
         }
         if parities.len() < lost {
-            let none = || {
-                let (kind, range) = (DeviceErrorKind::Io, (at, length as u64));
-                self.error(Operation::Read, range, kind, "too few sides are in")
-            };
-            return Err(failure.unwrap_or_else(none));
+            return Ok(None);
         }
         codes::recover(&mut data, parities);
-        Ok(data.into_iter().flatten().collect())
+        Ok(Some(data.into_iter().flatten().collect()))
     }
 
     /// The parities of rows of which some chunks are written anew, or all there is of them is.
@@ -247,7 +283,7 @@ impl ParityDevice {
             let side = self.layout.data_side(stripe, chunk);
             bytes.resize((within.end - within.start) as usize, 0);
             if !matches!(self.read_side(side, at, bytes), Ok(true)) {
-                return self.row(stripe, within, 0);
+                return self.row(stripe, within, By::default());
             }
         }
         Ok(row)
@@ -258,8 +294,8 @@ impl ParityDevice {
     ///
     /// The whole rows are read: where they do not agree a read may have been of elsewhere, and is
     /// done again. If they still do not, something rotted, and what the parities say stays. That
-    /// may have been what is written over now, of which the parities say something wrong then:
-    /// whoever can tell is to look.
+    /// may have been what is written over now, of which the parities say something wrong then: by
+    /// how much is kept, and whoever can tell is to look.
     fn parities_that_follow(
         &self,
         stripe: u64,
@@ -273,6 +309,8 @@ impl ParityDevice {
         if !agree(&data, &parities) {
             (data, parities) = self.read_all(stripe, within)?;
             if !agree(&data, &parities) {
+                let differences = differences(&data, &parities);
+                self.differences.lock().keep(stripe, within, &differences);
                 self.noticed.lock().insert(stripe);
             }
         }
@@ -338,6 +376,7 @@ impl ParityDevice {
         if let Some(before) = void {
             self.log_note(stripe, before)?;
         }
+        self.differences.lock().forget_stripes(stripe..stripe + 1);
         let mut cache = self.cache.lock();
         cache.forget(stripe, &waiting);
         cache.loose.remove(stripe);
