@@ -198,6 +198,15 @@ impl World {
                 // Several states may look alike: the one counts to which the past led.
                 let mut states: Vec<Tail> =
                     model.settle_past(kept, &content, latest.seq.0).collect();
+                // Times rise in the log: what began after the latest of it is not there. (Bytes that
+                // are written where they were look as if they had not been.)
+                let is_later = |tail: &Tail| {
+                    let last = model.oracle.entries[..tail.kept].last();
+                    last.is_some_and(|last| last.earliest_ns > latest.time.as_nanos())
+                };
+                if !states.iter().all(is_later) {
+                    states.retain(|tail| !is_later(tail));
+                }
                 let told = |tail: &Tail| model.is_told_by(&volume, tail.kept);
                 let which = if states.len() > 1 { states.iter().position(told) } else { None };
                 (!states.is_empty()).then(|| states.swap_remove(which.unwrap_or(0)))
