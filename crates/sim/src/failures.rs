@@ -73,7 +73,8 @@ pub enum Trick {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Armed {
     failures: Vec<Failure>,
-    tricks: Vec<Trick>,
+    /// With how many operations of its kind come before.
+    tricks: Vec<(Trick, u64)>,
 }
 
 impl Armed {
@@ -81,8 +82,8 @@ impl Armed {
         self.failures.push(failure);
     }
 
-    pub(crate) fn trick(&mut self, trick: Trick) {
-        self.tricks.push(trick);
+    pub(crate) fn trick(&mut self, trick: Trick, after: u64) {
+        self.tricks.push((trick, after));
     }
 
     pub(crate) fn clear(&mut self) {
@@ -111,13 +112,19 @@ impl Armed {
         Ok(())
     }
 
-    /// Takes the first armed lie about writes (or reads).
+    /// Takes the first armed lie about writes (or reads), if it is its turn.
     pub(crate) fn take_trick(&mut self, op: Op) -> Option<Trick> {
-        let fits = |trick: &Trick| match trick {
+        let fits = |(trick, _): &(Trick, u64)| match trick {
             Trick::LoseWrite | Trick::MisdirectWrite(_) => op == Op::Write,
             Trick::MisdirectRead(_) => op == Op::Read,
         };
         let index = self.tricks.iter().position(fits)?;
-        Some(self.tricks.remove(index))
+        let (trick, after) = self.tricks[index];
+        if after > 0 {
+            self.tricks[index].1 -= 1;
+            return None;
+        }
+        self.tricks.remove(index);
+        Some(trick)
     }
 }

@@ -148,7 +148,12 @@ impl SimMedia {
 
     /// Arms a lie.
     pub fn trick(&self, trick: Trick) {
-        self.state.lock().armed.trick(trick);
+        self.trick_after(trick, 0);
+    }
+
+    /// Arms a lie about the write (or read) that comes after so many.
+    pub fn trick_after(&self, trick: Trick, after: u64) {
+        self.state.lock().armed.trick(trick, after);
     }
 
     /// Disarms every error, lie and halt.

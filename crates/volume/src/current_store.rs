@@ -388,16 +388,21 @@ impl CurrentStore {
         usize::try_from(self.group_blocks).expect("a group is small")
     }
 
-    /// Ranges of trusted places, for those who check.
+    /// Ranges of trusted places, for those who check: of those that are wanted, which is asked with
+    /// where they are on the device and how many bytes they have.
     #[must_use]
-    pub fn trusted(&self) -> Vec<Range<u64>> {
+    pub fn trusted(&self, wants: &dyn Fn(u64, u64) -> bool) -> Vec<Range<u64>> {
         let mut found: Vec<Range<u64>> = Vec::new();
         for (&number, slab) in self.slabs.read().iter() {
+            if !wants(self.store.zone_offset(slab.zone), self.store.zone_bytes) {
+                continue;
+            }
             let first = number * self.slab_blocks();
             for (group, start) in slab.groups.iter().zip((first..).step_by(self.step())) {
                 let group = group.lock();
                 for block in start..start + self.group_blocks {
-                    if !group.is_trusted((block - start) as u16) {
+                    let is_trusted = group.is_trusted((block - start) as u16);
+                    if !is_trusted || !wants(self.offset(slab.zone, block), BLOCK_BYTES) {
                         continue;
                     }
                     match found.last_mut() {

@@ -116,9 +116,24 @@ impl Core {
         log.map_or(Seq(u64::MAX), |volume| volume.log.stable())
     }
 
+    /// Looks at what is trusted in place in some ranges, of which parity is about to be computed.
+    /// What rotted there is in the parity afterwards: so it is trusted no more, as if a reader had
+    /// found it. The log answers, and what it has is written there.
+    fn distrust_what_rotted(&self, ranges: &[Range<u64>]) -> Result<()> {
+        let _epoch = self.store.enter();
+        let wants = |from: u64, length: u64| touches(ranges, from, length);
+        self.all_volumes().iter().try_for_each(|volume| {
+            volume.each_wrong_place(&wants, &mut |place| {
+                place.current.distrust(place.block);
+                Ok(())
+            })
+        })
+    }
+
     /// Looks at everything in some ranges; whether all of it is right that anybody needs.
     fn is_right(&self, ranges: &[Range<u64>]) -> bool {
-        if !is_made_right(&self.scrub(ranges, &mut |_, _| ())) {
+        let is_right = is_made_right(&self.scrub(ranges, &mut |_, _| ()));
+        if !is_right || self.distrust_what_rotted(ranges).is_err() {
             return false;
         }
         let _books = self.books.lock();
@@ -245,7 +260,9 @@ impl Core {
         told(state);
         let has_superblocks =
             || self.media.has_superblocks(&|from: u64, length: u64| touches(&apart, from, length));
-        let is_all_right = is_made_right(&report) && has_superblocks();
+        let is_all_right = is_made_right(&report)
+            && self.distrust_what_rotted(&apart).is_ok()
+            && has_superblocks();
         let mut computed = |percent: u64| {
             state.percent = percent;
             told(state);

@@ -10,10 +10,23 @@ use history::run::EntrySource;
 use history::{Slot, SpaceCount};
 use units::BLOCK_BYTES;
 
+use crate::current_store::CurrentStore;
 use crate::opening::Patience;
 use crate::pool::Pool;
 use crate::volume::Volume;
 use crate::{Error, ErrorKind, Result};
+
+/// A trusted place that has something else than the map says.
+pub(crate) struct WrongPlace<'c> {
+    /// Whose it is.
+    pub current: &'c CurrentStore,
+    /// The block.
+    pub block: u64,
+    /// The checksum that it should have.
+    pub crc: u32,
+    /// Where it is on the device.
+    pub offset: u64,
+}
 
 impl Pool {
     /// Checks that segments, runs and pending entries agree on what is live.
@@ -154,10 +167,29 @@ impl Volume {
 
     /// Checks that what is trusted in place is what the map says.
     fn verify_places(&self) -> Result<()> {
+        self.each_wrong_place(&|_, _| true, &mut |place| {
+            let mut bytes = vec![0; BLOCK_BYTES as usize];
+            let right = |bytes: &[u8]| block_crc(bytes) == place.crc;
+            // A device may have lost it since; another copy then still has it.
+            if self.core.store.heal_if_known(place.offset, &mut bytes, &right) {
+                return Ok(());
+            }
+            let (block, name) = (place.block, &self.name);
+            Err(broken(format!("block {block} of {name} is not what its place has")))
+        })
+    }
+
+    /// Looks at the trusted places that are wanted, by where they are on the device. Calls `act`
+    /// for each that has something else than the map says.
+    pub(crate) fn each_wrong_place(
+        &self,
+        wants: &dyn Fn(u64, u64) -> bool,
+        act: &mut dyn FnMut(&WrongPlace<'_>) -> Result<()>,
+    ) -> Result<()> {
         let present = self.present();
         let Some(current) = &present.current else { return Ok(()) };
         let end = present.size_bytes.div_ceil(BLOCK_BYTES);
-        for range in current.trusted() {
+        for range in current.trusted(wants) {
             let blocks = range.start..range.end.min(end);
             let noted = current.note(range);
             let count = usize::try_from(blocks.end.saturating_sub(blocks.start)).expect("few");
@@ -168,16 +200,9 @@ impl Volume {
                 let (Some(offset), _) = current.look_up(&noted, block, 1) else { continue };
                 let mut bytes = vec![0; BLOCK_BYTES as usize];
                 self.core.store.device.read_unverified(offset, &mut bytes, true)?;
-                let right = |bytes: &[u8]| block_crc(bytes) == slot.crc;
-                // A device may have lost it since; another copy then still has it.
-                if !right(&bytes)
-                    && current.is_unchanged(&noted, block)
-                    && !self.core.store.heal_if_known(offset, &mut bytes, &right)
-                {
-                    let name = &self.name;
-                    return Err(broken(format!(
-                        "block {block} of {name} is not what its place has"
-                    )));
+                // A pen that was taken since is for something that is about to be in the map.
+                if block_crc(&bytes) != slot.crc && current.is_unchanged(&noted, block) {
+                    act(&WrongPlace { current, block, crc: slot.crc, offset })?;
                 }
             }
         }

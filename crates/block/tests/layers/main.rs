@@ -3,6 +3,7 @@
 mod crypt;
 mod guard;
 mod integrity;
+mod integrity_copies;
 mod integrity_crashes;
 mod pair;
 mod passing;

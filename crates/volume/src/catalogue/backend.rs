@@ -274,15 +274,31 @@ impl CatalogueMedia {
         redb::StorageBackend::sync_data(self)
     }
 
-    /// Makes all copies of a page what it is known to be. Where that cannot be (a member is
-    /// missing), whoever reads it is given the right one.
+    /// Makes all copies of a page this one, which it is known to be from then on. Where that cannot
+    /// be (a member is missing), whoever reads it is given this one; false if he is not.
     ///
     /// # Errors
     /// The device's.
-    pub fn settle(&self, number: u64, page: &[u8]) -> io::Result<()> {
-        self.agree(number * BLOCK_BYTES, page)?;
-        self.sums.lock().learn(number * BLOCK_BYTES, page);
-        Ok(())
+    pub fn settle(&self, number: u64, page: &[u8]) -> io::Result<bool> {
+        let at = number * BLOCK_BYTES;
+        let mut there = vec![0; page.len()];
+        let is_there = match self.agree(at, page)? {
+            None | Some(Outcome::Recovered | Outcome::Transient) => true,
+            Some(Outcome::Agreed | Outcome::Unrecoverable) => {
+                self.read_unchecked(at, &mut there).is_ok() && there == page
+            }
+        };
+        if is_there {
+            self.sums.lock().learn(at, page);
+        }
+        Ok(is_there)
+    }
+
+    /// Reads what is there, whatever is known of it.
+    fn read_unchecked(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        self.pieces(offset, out.len(), |at, range| {
+            self.device.read_at(at, &mut out[range]).map_err(io::Error::other)
+        })
     }
 
     /// Forgets what a page is known to be: it is what it is read as next.
@@ -312,9 +328,7 @@ impl CatalogueMedia {
     /// Reads what is known to be right, or of which nothing is known; says whether it was wrong and
     /// had to be healed.
     fn read_healed(&self, offset: u64, out: &mut [u8]) -> io::Result<bool> {
-        let is_read = self.pieces(offset, out.len(), |at, range| {
-            self.device.read_at(at, &mut out[range]).map_err(io::Error::other)
-        });
+        let is_read = self.read_unchecked(offset, out);
         let wrong = match is_read.and_then(|()| self.sums.lock().check(offset, out)) {
             Ok(()) => return Ok(false),
             Err(wrong) => wrong,

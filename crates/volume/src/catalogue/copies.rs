@@ -24,6 +24,8 @@ use super::{CACHE_BYTES, CatalogueMedia, guarded};
 /// How often it is tried with one page more that is read otherwise, from each of the ways that held
 /// longest.
 const TRIALS_MAX: usize = 512;
+/// How often a page is read in the way that held together, until it can be made that.
+const READS_MAX: usize = 2;
 /// The ways that pages are chosen from, beginning with each.
 const BEGINNINGS_MAX: usize = 8;
 
@@ -93,20 +95,22 @@ impl Chosen {
         }
     }
 
-    /// The content of a page that is chosen; none if it has but one.
+    /// The content of a page that is chosen; none if there is no choice.
     fn page(&mut self, media: &CatalogueMedia, way: usize, page: u64) -> Option<Vec<u8>> {
         if self.agreed.contains(&page) {
             return None;
         }
-        let contents = self.contents.entry(page).or_insert_with(|| contents(media, way, page));
-        if contents.len() < 2 {
-            self.contents.remove(&page);
-            self.agreed.insert(page);
-            return None;
+        if !self.contents.contains_key(&page) {
+            let Some(contents) = contents(media, way, page) else {
+                self.agreed.insert(page);
+                return None;
+            };
+            self.contents.insert(page, contents);
         }
         self.order.retain(|other| *other != page);
         self.order.push(page);
-        Some(contents[self.choice.get(&page).copied().unwrap_or(0)].clone())
+        let choice = self.choice.get(&page).copied().unwrap_or(0);
+        Some(self.contents[&page][choice].clone())
     }
 
     /// Chooses the next content of the last page that has another; false if all were tried.
@@ -124,17 +128,26 @@ impl Chosen {
     }
 }
 
-/// The different contents of a page, that of one way first.
-fn contents(media: &CatalogueMedia, first: usize, page: u64) -> Vec<Vec<u8>> {
-    let mut contents = Vec::new();
+/// A page in one of the ways.
+fn read(media: &CatalogueMedia, way: usize, page: u64) -> io::Result<Vec<u8>> {
+    let mut bytes = vec![0; BLOCK_BYTES as usize];
+    media.read_way(way, page * BLOCK_BYTES, &mut bytes)?;
+    Ok(bytes)
+}
+
+/// The different contents of a page, that of one way first; none if there are no others than that.
+fn contents(media: &CatalogueMedia, first: usize, page: u64) -> Option<Vec<Vec<u8>>> {
+    let mut contents: Vec<_> = read(media, first, page).into_iter().collect();
+    let is_in_first = !contents.is_empty();
     for way in std::iter::once(first).chain(0..media.ways()) {
-        let mut bytes = vec![0; BLOCK_BYTES as usize];
-        let is_read = media.read_way(way, page * BLOCK_BYTES, &mut bytes).is_ok();
-        if is_read && !contents.contains(&bytes) {
-            contents.push(bytes);
+        match read(media, way, page) {
+            Ok(bytes) if !contents.contains(&bytes) => contents.push(bytes),
+            Ok(_) | Err(_) => {}
         }
     }
-    contents
+    // One that cannot be read in the first way is to be had in another.
+    let is_choice = if is_in_first { contents.len() > 1 } else { !contents.is_empty() };
+    is_choice.then_some(contents)
 }
 
 impl Trial {
@@ -148,15 +161,13 @@ impl Trial {
             return Ok(bytes);
         }
         let mut seen = self.seen.lock();
-        seen.pages.insert(page);
-        match seen
-            .chosen
-            .as_mut()
-            .and_then(|chosen| chosen.page(&self.media, self.way.number, page))
-        {
+        let choose = |chosen: &mut Chosen| chosen.page(&self.media, self.way.number, page);
+        match seen.chosen.as_mut().and_then(choose) {
             Some(content) => bytes = content,
-            None => self.media.read_way(self.way.number, page * BLOCK_BYTES, &mut bytes)?,
+            None => bytes = read(&self.media, self.way.number, page)?,
         }
+        // One that could not be read, and all holds together without it, is nothing.
+        seen.pages.insert(page);
         if page == 0 && first_page::put_right(&mut bytes, self.way.last_commit) == Names::Neither {
             return Err(is_older());
         }
@@ -309,7 +320,7 @@ pub fn settle_copies(media: &CatalogueMedia, told: &mut Told<'_>) -> io::Result<
     let (ways, last_commit) = (media.ways(), last_commit(media));
     let way = |number| Way { number, last_commit };
     if ways == 1 {
-        return put_first_right(media, way(0));
+        return put_first_right(media, last_commit);
     }
     let most = (ways + BEGINNINGS_MAX.min(ways) * TRIALS_MAX) as u64;
     let mut tried = 0;
@@ -337,14 +348,14 @@ pub fn settle_copies(media: &CatalogueMedia, told: &mut Told<'_>) -> io::Result<
             return Ok(());
         }
     }
-    put_first_right(media, way(0))
+    put_first_right(media, last_commit)
 }
 
 /// Sees to it that the first page names the last commit, whatever the other pages have.
-fn put_first_right(media: &CatalogueMedia, way: Way) -> io::Result<()> {
-    let mut page = vec![0; BLOCK_BYTES as usize];
-    media.read_way(way.number, 0, &mut page)?;
-    match first_page::put_right(&mut page, way.last_commit) {
+fn put_first_right(media: &CatalogueMedia, last_commit: u64) -> io::Result<()> {
+    let in_first = read(media, 0, 0);
+    let mut page = (1..media.ways()).fold(in_first, |page, way| page.or(read(media, way, 0)))?;
+    match first_page::put_right(&mut page, last_commit) {
         Names::It => Ok(()),
         Names::TheOther => media.write_header(&page),
         Names::Neither => Err(is_older()),
@@ -366,18 +377,23 @@ fn put_all(media: &CatalogueMedia, way: Way, read: &BTreeSet<u64>) -> io::Result
     Ok(())
 }
 
-/// Makes a page what was chosen for it, or else what one way says.
+/// Makes a page what was chosen for it, or else what one way says. A read may bring another place's
+/// bytes, which nobody finds again, and is tried once more.
 fn put(media: &CatalogueMedia, way: Way, page: u64, chosen: Option<Vec<u8>>) -> io::Result<()> {
-    let mut bytes = match chosen {
-        Some(bytes) => bytes,
-        None => {
-            let mut bytes = vec![0; BLOCK_BYTES as usize];
-            media.read_way(way.number, page * BLOCK_BYTES, &mut bytes)?;
-            bytes
+    for _ in 0..READS_MAX {
+        let mut bytes = match &chosen {
+            Some(bytes) => bytes.clone(),
+            None => read(media, way.number, page)?,
+        };
+        if page == 0 && first_page::put_right(&mut bytes, way.last_commit) == Names::TheOther {
+            media.write_header(&bytes)?;
+            let sealed = first_page::sealed(&bytes[..first_page::HEADER_BYTES]);
+            bytes[..sealed.len()].copy_from_slice(&sealed);
         }
-    };
-    if page == 0 && first_page::put_right(&mut bytes, way.last_commit) == Names::TheOther {
-        media.write_header(&bytes)?;
+        if media.settle(page, &bytes)? {
+            return Ok(());
+        }
     }
-    media.settle(page, &bytes)
+    let text = format!("page {page} of the catalogue is another one each time it is read");
+    Err(io::Error::new(io::ErrorKind::InvalidData, text))
 }

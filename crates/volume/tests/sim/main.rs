@@ -44,7 +44,7 @@ const MIRRORED_REGRESSIONS: [u64; 6] = [1230, 1248, 2068, 3076, 3516, 4114];
 
 /// The same on mirrors with the integrity layer.
 const CHECKED_SEEDS: u64 = 10;
-const CHECKED_REGRESSIONS: [u64; 6] = [11, 15, 17, 2146, 2201, 2400];
+const CHECKED_REGRESSIONS: [u64; 9] = [11, 15, 17, 2146, 2201, 2400, 2479, 2548, 2727];
 
 /// The same on parity.
 const PARITY_SEEDS: u64 = 10;

@@ -198,6 +198,10 @@ impl World {
                 // Several states may look alike: the one counts to which the past led.
                 let mut states: Vec<Tail> =
                     model.settle_past(kept, &content, latest.seq.0).collect();
+                let is_later = |tail: &Tail| model.is_later(tail.kept, latest.time.as_nanos());
+                if !states.iter().all(is_later) {
+                    states.retain(|tail| !is_later(tail));
+                }
                 let told = |tail: &Tail| model.is_told_by(&volume, tail.kept);
                 let which = if states.len() > 1 { states.iter().position(told) } else { None };
                 (!states.is_empty()).then(|| states.swap_remove(which.unwrap_or(0)))
@@ -370,6 +374,13 @@ impl Model {
             let Ok(view) = volume.view(&Moment::Seq(Seq(entry.seq))) else { return true };
             content_of(&view).is_ok_and(|found| found == expected)
         })
+    }
+
+    /// Whether the last of so many entries began after a time. Times rise in the log, so it is not
+    /// in a volume whose latest moment that is: bytes that are written where they were look as if
+    /// they had not been.
+    fn is_later(&self, kept: usize, time_ns: u64) -> bool {
+        self.oracle.entries[..kept].last().is_some_and(|last| last.earliest_ns > time_ns)
     }
 
     /// Makes the history that was found the model's. What was under way began now: no time has

@@ -15,15 +15,19 @@ use crate::heal::{Right, read_again};
 use crate::{BlockDevice, Ledger, Operation, Outcome, Result, Resync};
 
 impl<D: BlockDevice> IntegrityDevice<D> {
-    /// Settles what was in flight of a group; blocks that cannot be read stay in flight.
+    /// Settles what was in flight of a group; blocks that cannot be read stay in flight. One that
+    /// matches is settled when all copies do: the others may be all there is one day, and who
+    /// writes a part of it needs the rest, whether or not anybody needs that.
     pub(super) fn settle(&self, number: u64, group: &mut Group) {
         let blocks = group.blocks_in_flight();
         for run in blocks.chunk_by(|a, b| a + 1 == *b) {
             let mut bytes = vec![0; run.len() * BLOCK_BYTES];
             let all = self.below.read_at(block_offset(number, run[0]), &mut bytes);
-            for (&block, bytes) in run.iter().zip(bytes.chunks_exact_mut(BLOCK_BYTES)) {
+            let agree = self.agree(block_offset(number, run[0]), &bytes);
+            let blocks = run.iter().zip(agree).zip(bytes.chunks_exact_mut(BLOCK_BYTES));
+            for ((&block, is_agreed), bytes) in blocks {
                 let Known::InFlight(stored) = group.known(block) else { continue };
-                if all.is_ok() && block_crc(bytes) == stored {
+                if all.is_ok() && is_agreed && block_crc(bytes) == stored {
                     group.settled(block);
                 } else {
                     let checksums = (stored, &group.earlier(block)[..]);
@@ -33,6 +37,23 @@ impl<D: BlockDevice> IntegrityDevice<D> {
                 }
             }
         }
+    }
+
+    /// Which blocks from an offset on every copy has as they were read.
+    fn agree(&self, offset: u64, bytes: &[u8]) -> Vec<bool> {
+        let mut agree = vec![true; bytes.len() / BLOCK_BYTES];
+        let copies = self.below.copies(offset, bytes.len() as u64);
+        let mut other = vec![0; if copies > 1 { bytes.len() } else { 0 }];
+        for copy in 0..if copies > 1 { copies } else { 0 } {
+            if self.below.read_copy(copy, offset, &mut other).is_err() {
+                // Each by itself.
+                agree.fill(false);
+                break;
+            }
+            let blocks = bytes.chunks_exact(BLOCK_BYTES).zip(other.chunks_exact(BLOCK_BYTES));
+            agree.iter_mut().zip(blocks).for_each(|(agree, (one, other))| *agree &= one == other);
+        }
+        agree
     }
 
     /// Settles one block that was in flight: a copy that matches is right, or else one that matches
