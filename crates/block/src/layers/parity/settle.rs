@@ -182,9 +182,11 @@ impl ParityDevice {
                 continue;
             }
             let within = if which == Resync::Loose { 0..self.layout.chunk_bytes } else { within };
-            let mut journal = self.journal.lock();
-            if which != Resync::Stale {
-                self.release(&mut journal, stripe..stripe + 1)?;
+            // Who is brought up to date gets what the others say, and of what is being placed what
+            // the journal has: nothing there is older than that, so it may go on being written.
+            let mut journal = (which != Resync::Stale).then(|| self.journal.lock());
+            if let Some(journal) = &mut journal {
+                self.release(journal, stripe..stripe + 1)?;
             }
             let _alone = self.gate_alone(stripe);
             let at = self.layout.offset(stripe) + within.start;
