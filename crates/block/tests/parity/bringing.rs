@@ -6,7 +6,7 @@ use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 use hindsight_block::{Array, BlockDevice, Candidate, MediaDevice, Result, Resync, Standing};
-use sim::{Random, SimMedia};
+use sim::{Op, OpRecord, Random, SimMedia};
 
 use crate::rig::{
     AREA_BYTES, JOURNAL_BYTES, MIB, Rig, bring_up, copy, noise, read, standings, wipe, write,
@@ -235,5 +235,36 @@ fn what_is_written_while_a_side_is_brought_up_survives_crashes_and_kills() {
             model = Model { flushed: found.clone(), now: found, maybe: Vec::new() };
             array = Some(open);
         }
+    }
+}
+
+#[test]
+fn what_is_a_hole_on_all_sides_is_neither_read_nor_written() {
+    let rig = Rig::filled(THREE, DATA_BYTES, 52, |_| 0);
+    let array = rig.open();
+    let expected = noise(&mut Random::new(52), STRIPE);
+    write(&array, 2 * STRIPE, &expected);
+    array.flush().expect("a flush");
+    let media = fresh(78, 0);
+    replace(&array, 1, plain(&media), 71);
+    let all = [&rig.media[0], &media, &rig.media[2]];
+    all.iter().for_each(|media| media.start_log());
+    bring_up(&array);
+    assert_eq!(standings(&array), [Standing::In; 3]);
+    let places = AREA_BYTES + JOURNAL_BYTES;
+    let chunk = STRIPE / 2;
+    for (number, media) in all.iter().enumerate() {
+        let is_of_hole = |record: &&OpRecord| {
+            let is_asked = matches!(record.op, Op::Read | Op::Write);
+            is_asked && record.offset >= places && (record.offset - places) / chunk != 2
+        };
+        let log = media.take_log();
+        let found: Vec<&OpRecord> = log.iter().filter(is_of_hole).collect();
+        assert!(found.is_empty(), "side {number}: {found:?}");
+        assert_eq!(log.iter().any(|r| r.op == Op::Write && r.offset >= places), number == 1);
+    }
+    for number in 0..2 {
+        assert!(copy(&array, number, 2 * STRIPE, expected.len()) == expected, "copy {number}");
+        assert!(copy(&array, number, 0, 2 * STRIPE as usize).iter().all(|&byte| byte == 0));
     }
 }
