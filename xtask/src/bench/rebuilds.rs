@@ -21,6 +21,8 @@ const STACKS: [(&str, &str, u64); 2] =
     [("mirror", "mirror(a.img, b.img)", 1), ("parity", "parity(a.img, b.img, c.img)", 2)];
 /// How often it is looked whether a rebuild has ended.
 const LOOK: Duration = Duration::from_millis(20);
+/// The least that a rebuild may be limited to: a step a quarter of a minute.
+const LEAST_RATE: &str = "64KiB";
 /// Longest time that one may take.
 const SECONDS_MAX: u64 = 3600;
 
@@ -34,13 +36,25 @@ pub fn alone_and_beside(options: &Options) -> Result<Report> {
             &["copy"],
             "what the new member got / the same by hand, round by round",
         )
-        .with_ratio("beside", &["quiet"], "clients beside a rebuild / without, round by round");
+        .with_ratio("beside", &["quiet"], "clients beside a rebuild / on a whole pool, round by round")
+        .with_ratio(
+            "beside",
+            &["degraded"],
+            "clients beside a rebuild / while it waits, round by round: what the rebuild itself costs",
+        )
+        .with_ratio(
+            "degraded",
+            &["quiet"],
+            "clients while a rebuild waits / on a whole pool, round by round: what the want of a \
+             member costs",
+        );
     report.note(
         "A pool on a mirror of two, and one on a parity of three; filled once. Alone: the last \
          member is replaced by a file that is not there yet; nothing of the others is in the page \
          cache before. Its time is from `member-replaced` to `member-in` in the audit log, its \
          bytes are those that were written to it. Beside: whenever a rebuild ends the next is \
-         begun. All members are files on one disk, which is read and written at the same time: \
+         begun. Degraded: the member is replaced, and the rebuild may do next to nothing \
+         (`pool set --rebuild-rate`). All members are files on one disk, which is read and written at the same time: \
          `copy` reads all \
          the others from beginning to end, writes as much as one of them to a new file, and makes \
          it durable, which is what such a disk can do of a rebuild at all.",
@@ -70,9 +84,10 @@ pub fn alone_and_beside(options: &Options) -> Result<Report> {
         let mut rebuilds = 0;
         for pattern in [&RANDOM_READ, &RANDOM_WRITE] {
             let case = format!("{name}: {}", pattern.name);
-            in_turns(options.rounds, &["quiet", "beside"], |round, what| {
+            in_turns(options.rounds, &["quiet", "degraded", "beside"], |round, what| {
                 let found = match *what {
                     "quiet" => measure(options, &hindsight.server.uri("bench"), pattern)?,
+                    "degraded" => replacements.measure_degraded(options, pattern)?,
                     _ => {
                         let before = replacements.made;
                         let found = replacements.measure_beside(options, pattern)?;
@@ -162,6 +177,18 @@ impl Replacements<'_> {
     fn audit(&self, after: &str) -> Result<Vec<Value>> {
         let records = self.hindsight.ask(&["pool", "audit", "--after", after])?;
         records.as_array().cloned().context("the audit log")
+    }
+
+    /// What a client gets while a member is missing and nobody makes it up to date.
+    fn measure_degraded(&mut self, options: &Options, pattern: &Pattern) -> Result<Outcome> {
+        let limit = |rate| self.hindsight.tell(&["pool", "set", "--rebuild-rate", rate]);
+        limit(LEAST_RATE)?;
+        self.begin()?;
+        let found = measure(options, &self.hindsight.server.uri("bench"), pattern)?;
+        ensure!(!self.is_in()?, "the rebuild did not wait");
+        limit("none")?;
+        self.wait()?;
+        Ok(found)
     }
 
     /// What a client gets while there is always a rebuild.
