@@ -27,11 +27,11 @@ pub mod layout {
     pub(crate) const SEQUENCE: Field = Field::new("sequence", 32, 8);
     pub(crate) const ADDRESS: Field = Field::new("address", 40, 8);
     pub(crate) const COUNT: Field = Field::new("count", 48, 4);
-    pub(crate) const ZERO: Field = Field::new("zero", 52, 4);
+    pub(crate) const DIFFERENCES: Field = Field::new("differences", 52, 4);
     pub(crate) const EPOCH: Field = Field::new("epoch", 56, 8);
     /// Of the header, in order.
     pub const FIELDS: &[Field] =
-        &[MAGIC, CRC, FORMAT_VERSION, ID, SEQUENCE, ADDRESS, COUNT, ZERO, EPOCH];
+        &[MAGIC, CRC, FORMAT_VERSION, ID, SEQUENCE, ADDRESS, COUNT, DIFFERENCES, EPOCH];
     const _: () = assert!(tile(FIELDS, BYTES));
 
     /// Of an entry.
@@ -105,6 +105,9 @@ pub struct Record {
     pub epoch: u64,
     /// What belongs where.
     pub entries: Vec<Entry>,
+    /// By what parities, in their places, are not those of the data in their rows; nothing of that
+    /// belongs anywhere. Their cells follow those of the entries.
+    pub differences: Vec<Entry>,
 }
 
 /// Bytes before the first cell of a record with so many entries.
@@ -129,16 +132,18 @@ impl Record {
     /// The header and the list as they lie at the byte offset `address`.
     #[must_use]
     pub fn encode(&self, address: u64) -> Vec<u8> {
-        let mut b = vec![0; header_bytes(self.entries.len())];
+        let count = self.entries.len() + self.differences.len();
+        let mut b = vec![0; header_bytes(count)];
         put(&mut b, layout::MAGIC, MAGIC);
         put(&mut b, layout::FORMAT_VERSION, u64::from(FORMAT_VERSION));
         put_u128(&mut b, layout::ID, self.id);
         put(&mut b, layout::SEQUENCE, self.sequence);
         put(&mut b, layout::ADDRESS, address);
-        put(&mut b, layout::COUNT, self.entries.len() as u64);
+        put(&mut b, layout::COUNT, count as u64);
+        put(&mut b, layout::DIFFERENCES, self.differences.len() as u64);
         put(&mut b, layout::EPOCH, self.epoch);
         let places = b[layout::BYTES..].chunks_exact_mut(layout::ENTRY_BYTES);
-        for (bytes, entry) in places.zip(&self.entries) {
+        for (bytes, entry) in places.zip(self.all()) {
             assert!(entry.cells > 0 && entry.offset.is_multiple_of(CELL_BYTES as u64), "{entry:?}");
             put(bytes, layout::OFFSET, entry.offset);
             put(bytes, layout::CELLS_CRC, u64::from(entry.cells_crc));
@@ -164,7 +169,6 @@ impl Record {
         place.require(found == address, "its own address", found)?;
         let found = get_u128(b, layout::ID);
         place.require(found == id, "the array's identity", format_args!("{found:032x}"))?;
-        verify_zero(place, b, layout::ZERO)?;
         let count = get_u32(b, layout::COUNT) as usize;
         let end = layout::BYTES + count * layout::ENTRY_BYTES;
         verify_zero_bytes(place, &b[end..], end)?;
@@ -181,16 +185,24 @@ impl Record {
             place.require(is_aligned, "a multiple of 4096", entry.offset)?;
             entries.push(entry);
         }
+        let of_those = get_u32(b, layout::DIFFERENCES) as usize;
+        place.require(of_those <= count, "at most all entries", of_those)?;
+        let differences = entries.split_off(count - of_those);
         let (sequence, epoch) = (get(b, layout::SEQUENCE), get(b, layout::EPOCH));
         place.require_countable("sequence", sequence)?;
         place.require_countable("epoch", epoch)?;
-        Ok(Record { id, sequence, epoch, entries })
+        Ok(Record { id, sequence, epoch, entries, differences })
+    }
+
+    /// The entries and then the differences.
+    pub fn all(&self) -> impl Iterator<Item = &Entry> {
+        self.entries.iter().chain(&self.differences)
     }
 
     /// Bytes of all cells.
     #[must_use]
     pub fn cells_bytes(&self) -> usize {
-        self.entries.iter().map(Entry::bytes).sum()
+        self.all().map(Entry::bytes).sum()
     }
 
     /// The record as text.
@@ -200,10 +212,11 @@ impl Record {
             "parity record\n  id        {:032x}\n  sequence  {}\n  epoch     {}\n",
             self.id, self.sequence, self.epoch
         );
-        for entry in &self.entries {
+        for (number, entry) in self.all().enumerate() {
+            let what = if number < self.entries.len() { "" } else { "  a difference" };
             writeln!(
                 text,
-                "  side {:<5}offset {:<16}cells {:<6}crc {:#010x}",
+                "  side {:<5}offset {:<16}cells {:<6}crc {:#010x}{what}",
                 entry.side, entry.offset, entry.cells, entry.cells_crc
             )
             .expect("a String takes all");

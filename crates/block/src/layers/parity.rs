@@ -14,7 +14,7 @@
 //!    ends.
 //!
 //! Locks, in this order: ranges of writers, the journal, the right to write whole stripes, a
-//! stripe's gate, the pending log, the cache.
+//! stripe's gate, the pending log, the cache; the differences last.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -26,6 +26,7 @@ use parking_lot::{Mutex, RwLock};
 
 use self::agreement::Notes;
 use self::cache::Cache;
+use self::differences::Differences;
 use self::journal::Journal;
 use self::layout::CELL;
 pub use self::layout::Layout;
@@ -43,6 +44,7 @@ use crate::{
 mod agreement;
 mod cache;
 mod codes;
+mod differences;
 mod journal;
 mod layout;
 mod pending;
@@ -74,6 +76,8 @@ pub struct ParityDevice {
     notes: Mutex<Notes>,
     /// Stripes in which a write met rows that do not agree.
     noticed: Mutex<BTreeSet<u64>>,
+    /// By how much their parities did not.
+    differences: Mutex<Differences>,
     together: Arc<dyn Together>,
 }
 
@@ -105,6 +109,7 @@ impl ParityDevice {
             ranges: RangeLock::default(),
             notes: Mutex::default(),
             noticed: Mutex::default(),
+            differences: Mutex::new(cache::differences(&layout)),
             together: Arc::new(InTurn),
             sides,
         };
@@ -307,6 +312,7 @@ impl BlockDevice for ParityDevice {
         self.release_pending(&mut journal, stripes.clone())?;
         self.release(&mut journal, stripes.clone())?;
         self.cache.lock().loose.insert(stripes.clone());
+        self.differences.lock().forget_stripes(stripes.clone());
         let count = stripes.end - stripes.start;
         let _alone = self.gates.take(stripes.start << GATE_SHIFT, count << GATE_SHIFT);
         self.on_stripes(Operation::Discard, stripes, |side, at, length| side.discard(at, length))
@@ -369,7 +375,11 @@ impl BlockDevice for ParityDevice {
 
     fn noticed(&self) -> Vec<Range<u64>> {
         let size = self.layout.stripe_bytes();
-        let noticed = std::mem::take(&mut *self.noticed.lock());
+        let mut noticed = std::mem::take(&mut *self.noticed.lock());
+        if self.is_complete() {
+            let absences = self.sides.iter().map(|side| self.keeper.absences(&side.members));
+            noticed.extend(self.differences.lock().tell(absences.collect()));
+        }
         noticed.into_iter().map(|stripe| stripe * size..(stripe + 1) * size).collect()
     }
 

@@ -4,7 +4,7 @@ use std::error::Error;
 use std::sync::Arc;
 
 use hindsight_block::{Array, CryptDevice, CryptKey, Event, Standing};
-use sim::{Random, SimMedia};
+use sim::{Failure, Op, Random, SimMedia};
 
 use crate::renewed::{check, fill, itself};
 use crate::{AREA_BYTES, DATA_BYTES, Rig, bring_up, candidate, standings, write};
@@ -71,6 +71,24 @@ fn a_member_that_lost_its_header_is_out_and_takes_its_own_place() {
         array.close().expect("closed");
         drop(array);
         check(&rig.open_without(gone), &expected, stack);
+    }
+}
+
+#[test]
+fn a_header_that_cannot_be_read_once_puts_nobody_out() {
+    for (stack, _, _) in STACKS {
+        let rig = Rig::new(stack, 44);
+        let array = rig.open();
+        let expected = fill(&array);
+        array.close().expect("closed");
+        drop(array);
+        // Either copy, once.
+        let range = Some(HEADERS[0]..HEADERS[1] + 4096);
+        rig.media[0].fail(Failure { range, times: Some(2), ..Failure::once(Op::Read) });
+        let array = rig.open();
+        assert_eq!(out(&array), [], "{stack}");
+        check(&array, &expected, stack);
+        array.close().expect("closed");
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod bringing;
 mod crashes;
+mod differences;
 mod kills;
 mod looked;
 mod members;

@@ -246,7 +246,8 @@ pub fn parity_record() -> Record {
         cells,
         side,
     };
-    Record { id: POOL_ID, sequence: 7, epoch: 5, entries: vec![entry(0, 1), entry(2, 2)] }
+    let entries = vec![entry(0, 1), entry(2, 2)];
+    Record { id: POOL_ID, sequence: 7, epoch: 5, entries, differences: vec![entry(1, 1)] }
 }
 
 pub fn pending_entry() -> Pending {

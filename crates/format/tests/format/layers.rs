@@ -134,7 +134,7 @@ fn a_parity_record_of_elsewhere_is_refused_and_a_liar_asks_for_no_memory() {
         Record::decode(&bytes, 65_536, record.id).unwrap_err().kind
     };
     assert_eq!(forged(12, 2), FormatErrorKind::Version);
-    assert_eq!(forged(52, 1), FormatErrorKind::Invalid, "padding");
+    assert_eq!(forged(52, 4), FormatErrorKind::Invalid, "more differences than entries");
     assert_eq!(forged(4000, 1), FormatErrorKind::Invalid, "behind the list");
     assert_eq!(forged(64, 1), FormatErrorKind::Invalid, "not at a cell");
     assert_eq!(forged(76, 0), FormatErrorKind::Invalid, "no cells");

@@ -104,7 +104,11 @@ impl World {
         self.lies += 1;
         let stack = self.stack.as_ref().expect("on a stack");
         let is_told = !stack.has_parity() || stack.to_string().contains("](integrity(");
-        match self.random.below(if is_told { 6 } else { 3 }) {
+        let which = self.random.below(if is_told { 6 } else { 3 });
+        if self.verbose {
+            println!("    lie {which} at {somewhere}");
+        }
+        match which {
             0..3 => self.media.rot(somewhere, self.random.below(8) as u8),
             3 => self.media.trick(Trick::LoseWrite),
             4 => self.media.trick(Trick::MisdirectWrite(somewhere)),

@@ -206,11 +206,13 @@ impl World {
             let entry = model.oracle.entries.iter().take_while(|e| e.seq <= model.flushed).count();
             panic!(
                 "{name}: recovered to no state that may be (power {power}, flushed seq {}, latest \
-                 seq {}, entry {entry} of {}, recovered latest {})",
+                 seq {}, entry {entry} of {}, recovered latest {}; not as it was last: {}); {:?}",
                 model.flushed,
                 model.oracle.latest(),
                 model.oracle.entries.len(),
-                latest.seq
+                latest.seq,
+                apart(&content, &model.present),
+                volume.info()
             );
         };
         model.take_tail(tail, latest, now.as_nanos());
@@ -384,6 +386,10 @@ impl Model {
             let seq = if index + 1 == count { latest.max(seq) } else { seq };
             self.oracle.push_between(seq, (earliest_ns.min(time_ns), time_ns), change);
         }
+        // Whatever is there is not later than the latest of it.
+        for entry in &mut self.oracle.entries {
+            entry.time_ns = entry.time_ns.min(time_ns.max(entry.earliest_ns));
+        }
         assert!(latest >= self.oracle.latest(), "seqs only rise: {latest}");
         if latest > self.oracle.latest() {
             let time_ns = self.oracle.entries.last().map_or(0, |e| e.time_ns);
@@ -448,4 +454,16 @@ fn touches(action: &Action, name: &str) -> bool {
         Action::DeleteCapture(_) => true,
         _ => false,
     }
+}
+
+/// The blocks that differ, and where.
+fn apart(content: &[u8], expected: &[u8]) -> String {
+    let mut told = Vec::new();
+    for (block, (found, wanted)) in content.chunks(4096).zip(expected.chunks(4096)).enumerate() {
+        let mut wrong = (0..found.len().min(wanted.len())).filter(|&i| found[i] != wanted[i]);
+        if let Some(first) = wrong.next() {
+            told.push(format!("block {block}: {} bytes from {first}", 1 + wrong.count()));
+        }
+    }
+    told.join(", ")
 }

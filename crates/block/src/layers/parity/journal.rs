@@ -58,8 +58,17 @@ impl Draining {
 
     /// Every entry with its cells.
     fn cells(&self) -> impl Iterator<Item = (&Entry, &[u8])> {
+        self.all_cells().take(self.record.entries.len())
+    }
+
+    /// Every difference with its cells.
+    fn differences(&self) -> impl Iterator<Item = (&Entry, &[u8])> {
+        self.all_cells().skip(self.record.entries.len())
+    }
+
+    fn all_cells(&self) -> impl Iterator<Item = (&Entry, &[u8])> {
         let mut at = self.header_bytes;
-        self.record.entries.iter().map(move |entry| {
+        self.record.all().map(move |entry| {
             let cells = &self.bytes[at..at + entry.bytes()];
             at += entry.bytes();
             (entry, cells)
@@ -106,6 +115,16 @@ fn clear_areas(device: &dyn BlockDevice, layout: &Layout) -> Result<()> {
     Ok(())
 }
 
+/// The entry of cells that follow it.
+fn entry_of(side: usize, offset: u64, cells: &[u8]) -> Entry {
+    Entry {
+        offset,
+        cells_crc: block_crc(cells),
+        cells: u16::try_from(cells.len() / CELL_BYTES).expect("at most 4096 in a chunk"),
+        side: u16::try_from(side).expect("few sides"),
+    }
+}
+
 fn slot_of(sequence: u64) -> u64 {
     sequence % SLOTS
 }
@@ -121,7 +140,8 @@ impl ParityDevice {
             clear_areas(&**device, &layout)?;
         }
         for sequence in 1..=SLOTS {
-            let record = Record { id, sequence, epoch: 0, entries: Vec::new() };
+            let (entries, differences) = (Vec::new(), Vec::new());
+            let record = Record { id, sequence, epoch: 0, entries, differences };
             let at = slot_of(sequence) * layout.slot_bytes;
             let bytes = record.encode(at);
             below.iter().try_for_each(|device| device.write_at(at, &[IoSlice::new(&bytes)]))?;
@@ -160,6 +180,9 @@ impl ParityDevice {
             }
             self.flush_sides()?;
         }
+        if let Some(last) = found.last() {
+            self.take_differences(last);
+        }
         journal.sequence = newest + 1;
         self.replay(&mut journal, epoch)?;
         (0..SLOTS).try_for_each(|_| self.write_empty(&mut journal))
@@ -186,7 +209,7 @@ impl ParityDevice {
         let record = Record::decode(&bytes, at, self.id).ok()?;
         let whole = header_bytes + record.cells_bytes();
         let fits = whole as u64 <= self.layout.slot_bytes && slot_of(record.sequence) == slot;
-        if !fits || !record.entries.iter().all(|entry| self.is_within(entry)) {
+        if !fits || !record.all().all(|entry| self.is_within(entry)) {
             return None;
         }
         bytes.resize(whole, 0);
@@ -194,8 +217,22 @@ impl ParityDevice {
         let draining = Draining { record, bytes, header_bytes };
         // What was read again may be something else.
         let is_same = Record::decode(&draining.bytes, at, self.id).ok()? == draining.record;
-        let is_whole = is_same && draining.cells().all(|(entry, cells)| entry.holds(cells));
+        let is_whole = is_same && draining.all_cells().all(|(entry, cells)| entry.holds(cells));
         is_whole.then_some(draining)
+    }
+
+    /// Takes in by what parities were apart from their rows, as the newest record has it.
+    fn take_differences(&self, newest: &Draining) {
+        let layout = &self.layout;
+        let mut differences = self.differences.lock();
+        for (entry, cells) in newest.differences() {
+            let stripe = layout.stripe_at(entry.offset);
+            let Err(parity) = layout.role(stripe, usize::from(entry.side)) else { continue };
+            let first = (entry.offset - layout.offset(stripe)) / CELL;
+            for (row, bytes) in (first..layout.rows()).zip(cells.chunks_exact(CELL_BYTES)) {
+                differences.put((stripe, row), parity, layout.parities, bytes);
+            }
+        }
     }
 
     fn is_within(&self, entry: &Entry) -> bool {
@@ -267,12 +304,7 @@ impl ParityDevice {
         let mut entries = Vec::new();
         let mut bytes: Vec<u8> = Vec::new();
         let mut push = |side: usize, offset: u64, cells: &[u8]| {
-            entries.push(Entry {
-                offset,
-                cells_crc: block_crc(cells),
-                cells: u16::try_from(cells.len() / CELL_BYTES).expect("at most 4096 in a chunk"),
-                side: u16::try_from(side).expect("few sides"),
-            });
+            entries.push(entry_of(side, offset, cells));
             bytes.extend_from_slice(cells);
         };
         for (&stripe, cells) in stripes {
@@ -288,6 +320,9 @@ impl ParityDevice {
                     })
                     .collect();
                 let parities = self.parities_with(stripe, &within, &new, is_whole)?;
+                if is_whole {
+                    self.differences.lock().forget(stripe, &within);
+                }
                 for (&chunk, cells) in &new {
                     push(self.layout.data_side(stripe, chunk), at, cells);
                 }
@@ -296,8 +331,14 @@ impl ParityDevice {
                 }
             }
         }
+        let mut differences = Vec::new();
+        for (stripe, row, parity, cell) in self.differences.lock().all() {
+            let at = self.layout.offset(stripe) + row * CELL;
+            differences.push(entry_of(self.layout.parity_side(stripe, parity), at, cell));
+            bytes.extend_from_slice(cell);
+        }
         let epoch = self.pending.lock().epoch;
-        let record = Record { id: self.id, sequence, epoch, entries };
+        let record = Record { id: self.id, sequence, epoch, entries, differences };
         Ok(Draining::new(record, &bytes, &self.layout))
     }
 

@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use super::cache::{Cell, Waiting};
 use super::layout::{CELL, Part};
-use super::ways::Sides;
+use super::ways::By;
 use super::{ParityDevice, codes};
 use crate::layers::Standing;
 use crate::layers::mirror::is_its_fault;
@@ -33,6 +33,16 @@ pub(super) fn agree(data: &Chunks, parities: &Chunks) -> bool {
     parities.iter().enumerate().all(|(k, parity)| {
         *parity == codes::parity(k, parity.len(), data.iter().map(|bytes| &bytes[..]))
     })
+}
+
+/// What is to be added to each parity of rows to have that of their data.
+fn differences(data: &Chunks, parities: &Chunks) -> Chunks {
+    let difference = |(k, parity): (usize, &Vec<u8>)| {
+        let mut sum = codes::parity(k, parity.len(), data.iter().map(|bytes| &bytes[..]));
+        sum.iter_mut().zip(parity).for_each(|(byte, said)| *byte ^= said);
+        sum
+    };
+    parities.iter().enumerate().map(difference).collect()
 }
 
 /// Whether what a side answered is a reason to compute the bytes from the others.
@@ -91,14 +101,14 @@ impl ParityDevice {
             Ok(true) => return Ok(()),
             Ok(false) => {
                 let _shared = self.gate_shared(stripe);
-                return self.compute(stripe, chunk, within, 0, buffer);
+                return self.compute(stripe, chunk, within, By::default(), buffer);
             }
             Err(failure) if is_lost(&failure) => failure,
             Err(error) => return Err(error),
         };
         self.keeper.note_failed_read(&self.sides[side].members, &failure);
         let _alone = self.gate_alone(stripe);
-        if self.compute(stripe, chunk, within, 0, buffer).is_err() {
+        if self.compute(stripe, chunk, within, By::default(), buffer).is_err() {
             return Err(failure);
         }
         if self.is_in(side) { self.write_back(side, at, buffer) } else { Ok(()) }
@@ -136,19 +146,19 @@ impl ParityDevice {
         stripe: u64,
         chunk: usize,
         within: &Range<u64>,
-        without: Sides,
+        by: By,
         buffer: &mut [u8],
     ) -> Result<()> {
         let own = 1 << self.layout.data_side(stripe, chunk);
-        let row = self.row(stripe, within, without | own)?;
+        let row = self.row(stripe, within, By { without: by.without | own, ..by })?;
         buffer.copy_from_slice(&row[chunk]);
         Ok(())
     }
 
     /// The data of some rows, as it is in their places; some sides are not read, others may not be
     /// there.
-    fn row(&self, stripe: u64, within: &Range<u64>, without: Sides) -> Result<Vec<Vec<u8>>> {
-        self.row_with(stripe, within, without, true)
+    fn row(&self, stripe: u64, within: &Range<u64>, by: By) -> Result<Vec<Vec<u8>>> {
+        self.row_with(stripe, within, by, true)
     }
 
     /// The same; whether a side that is in and fails to be read is as one that is not there.
@@ -156,7 +166,7 @@ impl ParityDevice {
         &self,
         stripe: u64,
         within: &Range<u64>,
-        without: Sides,
+        by: By,
         is_forgiving: bool,
     ) -> Result<Vec<Vec<u8>>> {
         let placing = self.cache.lock().placing.clone();
@@ -164,7 +174,7 @@ impl ParityDevice {
         let at = self.layout.offset(stripe) + within.start;
         let mut failure = None;
         let mut read = |side: usize| {
-            if without >> side & 1 == 1 {
+            if by.without >> side & 1 == 1 {
                 return Ok(None);
             }
             let mut bytes = vec![0; length];
@@ -194,7 +204,10 @@ impl ParityDevice {
             if parities.len() == lost {
                 break;
             }
-            if let Some(bytes) = read(self.layout.parity_side(stripe, k))? {
+            if let Some(mut bytes) = read(self.layout.parity_side(stripe, k))? {
+                if by.with_differences {
+                    self.differences.lock().add(stripe, k, within, &mut bytes);
+                }
                 parities.push((k, bytes));
             }
         }
@@ -247,7 +260,7 @@ impl ParityDevice {
             let side = self.layout.data_side(stripe, chunk);
             bytes.resize((within.end - within.start) as usize, 0);
             if !matches!(self.read_side(side, at, bytes), Ok(true)) {
-                return self.row(stripe, within, 0);
+                return self.row(stripe, within, By::default());
             }
         }
         Ok(row)
@@ -258,8 +271,8 @@ impl ParityDevice {
     ///
     /// The whole rows are read: where they do not agree a read may have been of elsewhere, and is
     /// done again. If they still do not, something rotted, and what the parities say stays. That
-    /// may have been what is written over now, of which the parities say something wrong then:
-    /// whoever can tell is to look.
+    /// may have been what is written over now, of which the parities say something wrong then: by
+    /// how much is kept, and whoever can tell is to look.
     fn parities_that_follow(
         &self,
         stripe: u64,
@@ -273,6 +286,8 @@ impl ParityDevice {
         if !agree(&data, &parities) {
             (data, parities) = self.read_all(stripe, within)?;
             if !agree(&data, &parities) {
+                let differences = differences(&data, &parities);
+                self.differences.lock().keep(stripe, within, &differences);
                 self.noticed.lock().insert(stripe);
             }
         }
@@ -338,6 +353,7 @@ impl ParityDevice {
         if let Some(before) = void {
             self.log_note(stripe, before)?;
         }
+        self.differences.lock().forget_stripes(stripe..stripe + 1);
         let mut cache = self.cache.lock();
         cache.forget(stripe, &waiting);
         cache.loose.remove(stripe);

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use super::layout::{CELL, Part};
 use super::rows::{Chunks, lay_over};
-use super::ways::Sides;
+use super::ways::{By, Sides};
 use super::{ParityDevice, codes};
 use crate::heal::{Ledger, Outcome, Right};
 use crate::layers::Standing;
@@ -30,17 +30,27 @@ impl ParityDevice {
         (is_in(chunk), (0..others).map(without).collect())
     }
 
-    /// The copies of a part.
-    pub(super) fn copies_of(&self, part: &Part) -> usize {
+    /// The copies of a part: as its side says, by what the others say, and by that with differences.
+    fn copies(&self, part: &Part) -> Vec<Option<By>> {
         let (direct, others) = self.copies_by(part.stripe, part.chunk);
-        usize::from(direct) + others.len()
+        let is_apart = self.differences.lock().has_any(part.stripe, &part.within);
+        let by = |with_differences| {
+            others.iter().map(move |&without| Some(By { without, with_differences }))
+        };
+        let said = direct.then_some(None).into_iter().chain(by(false));
+        said.chain(by(true).filter(|_| is_apart)).collect()
+    }
+
+    /// How many they are.
+    pub(super) fn copies_of(&self, part: &Part) -> usize {
+        self.copies(part).len()
     }
 
     /// What is in the place of a part: as its side says, or computed without some of the others;
     /// the caller holds the gate.
-    fn read_by(&self, part: &Part, without: Option<Sides>, buffer: &mut [u8]) -> Result<()> {
-        if let Some(without) = without {
-            return self.compute(part.stripe, part.chunk, &part.within, without, buffer);
+    fn read_by(&self, part: &Part, by: Option<By>, buffer: &mut [u8]) -> Result<()> {
+        if let Some(by) = by {
+            return self.compute(part.stripe, part.chunk, &part.within, by, buffer);
         }
         let side = self.layout.data_side(part.stripe, part.chunk);
         let at = self.layout.offset(part.stripe) + part.within.start;
@@ -52,17 +62,28 @@ impl ParityDevice {
     }
 
     /// All ways of having a part: its copies first, then what the others say without any few of
-    /// them.
-    fn ways_of(&self, part: &Part) -> Vec<Option<Sides>> {
+    /// them; at last the same with what parities said beside the rows.
+    fn ways_of(&self, part: &Part) -> Vec<Option<By>> {
+        let mut ways = self.plain_ways_of(part);
+        if self.differences.lock().has_any(part.stripe, &part.within) {
+            let with = |by: &By| Some(By { with_differences: true, ..*by });
+            let more: Vec<Option<By>> = ways.iter().flatten().map(with).collect();
+            ways.extend(more);
+        }
+        ways
+    }
+
+    fn plain_ways_of(&self, part: &Part) -> Vec<Option<By>> {
         let (direct, others) = self.copies_by(part.stripe, part.chunk);
         let most = self.all_left_out().map(Sides::count_ones).max().unwrap_or(0);
         let own = u32::from(direct);
-        let mut ways: Vec<Option<Sides>> = direct.then_some(None).into_iter().collect();
-        ways.extend(others.into_iter().map(Some));
+        let by = |without| Some(By { without, with_differences: false });
+        let mut ways: Vec<Option<By>> = direct.then_some(None).into_iter().collect();
+        ways.extend(others.into_iter().map(by));
         let bit = 1 << self.layout.data_side(part.stripe, part.chunk);
         for without in self.all_left_out().map(|without| without & !bit) {
-            if without.count_ones() + own <= most && !ways.contains(&Some(without)) {
-                ways.push(Some(without));
+            if without.count_ones() + own <= most && !ways.contains(&by(without)) {
+                ways.push(by(without));
             }
         }
         ways
@@ -74,12 +95,8 @@ impl ParityDevice {
         let overlay = self.cache.lock().overlay(part.stripe, cells.clone());
         if (overlay.len() as u64) < cells.end - cells.start {
             let _shared = self.gate_shared(part.stripe);
-            let (direct, others) = self.copies_by(part.stripe, part.chunk);
-            let without = match copy.checked_sub(usize::from(direct)) {
-                None => None,
-                Some(copy) => others.get(copy).or(others.last()).copied(),
-            };
-            self.read_by(part, without, to)?;
+            let copies = self.copies(part);
+            self.read_by(part, copies.get(copy).or(copies.last()).copied().flatten(), to)?;
         }
         lay_over(&overlay, self.layout.rows(), &part.within, to);
         Ok(())
@@ -102,10 +119,10 @@ impl ParityDevice {
         let mut outcome = None;
         let ways = self.ways_of(part);
         let direct = ways.first() == Some(&None);
-        for (copy, without) in ways.into_iter().enumerate() {
+        for (copy, by) in ways.into_iter().enumerate() {
             let mut placed = vec![0; buffer.len()];
             Ledger::add(&self.ledger.data_ios, 1);
-            if let Err(error) = self.read_by(part, without, &mut placed) {
+            if let Err(error) = self.read_by(part, by, &mut placed) {
                 failure = Some(error);
                 continue;
             }
@@ -113,7 +130,10 @@ impl ParityDevice {
             lay_over(&overlay, self.layout.rows(), &part.within, &mut bytes);
             Ledger::add(&self.ledger.checksums, 1);
             if !right(&bytes) {
-                said.push(bytes);
+                // Whether copies agree is a matter of what the sides say now.
+                if by.is_none_or(|by| !by.with_differences) {
+                    said.push(bytes);
+                }
                 continue;
             }
             buffer.copy_from_slice(&bytes);
@@ -228,6 +248,7 @@ impl ParityDevice {
             }
             from = to;
         }
+        self.differences.lock().forget(stripe, &(0..self.layout.chunk_bytes));
         self.cache.lock().loose.remove(stripe);
     }
 
@@ -237,7 +258,24 @@ impl ParityDevice {
             return Ok(());
         }
         let (_, wrong) = self.wrong_in(stripe, within, which)?;
-        self.write_rows(stripe, within, wrong)
+        self.write_rows(stripe, within, wrong)?;
+        if which != Resync::Stale {
+            self.forget_differences(stripe, within);
+        }
+        Ok(())
+    }
+
+    /// Rows agree, of data that may count for right: nothing else is said of them, unless what a
+    /// side has was computed by what is forgotten here.
+    pub(super) fn forget_differences(&self, stripe: u64, within: &Range<u64>) {
+        if self.is_complete() {
+            self.differences.lock().forget(stripe, within);
+        }
+    }
+
+    /// Whether every side is in.
+    pub(super) fn is_complete(&self) -> bool {
+        (0..self.sides.len()).all(|side| self.is_in(side))
     }
 
     /// Whether nobody has anything but zeros in some rows, so that their parity is zeros as well:
@@ -295,7 +333,8 @@ impl ParityDevice {
             return Ok((Chunks::new(), wrong));
         }
         // Nothing is computed from a parity that may be the one that is wrong.
-        let read = || self.row_with(stripe, within, 0, which == Resync::Stale);
+        let by = By::default();
+        let read = || self.row_with(stripe, within, by, which == Resync::Stale);
         let (mut row, again) = (read()?, read()?);
         if row != again {
             // One of them was of elsewhere.

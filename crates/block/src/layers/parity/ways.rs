@@ -8,6 +8,16 @@ use crate::Result;
 /// Sides, a bit each.
 pub type Sides = u64;
 
+/// How data is computed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct By {
+    /// Sides that are not asked.
+    pub without: Sides,
+    /// Whether to the parities that is added by which they did not agree before a part of their
+    /// rows was written.
+    pub with_differences: bool,
+}
+
 /// How many sets of so many there are among some.
 fn choose(among: usize, size: usize) -> usize {
     match size > among {
@@ -56,7 +66,8 @@ impl ParityDevice {
     /// In how many ways all of it can be read.
     pub(super) fn count_ways(&self) -> usize {
         let (sides_in, most) = self.to_leave_out();
-        sets(sides_in.len(), most)
+        let is_apart = !self.differences.lock().is_empty();
+        sets(sides_in.len(), most) * if is_apart { 2 } else { 1 }
     }
 
     /// The sides that each of the ways leaves out, beside those that are not in.
@@ -68,12 +79,13 @@ impl ParityDevice {
     /// A part in one of the ways, under what waits.
     pub(super) fn read_part_way(&self, part: &Part, way: usize, to: &mut [u8]) -> Result<()> {
         let (sides_in, most) = self.to_leave_out();
-        let without = set(&sides_in, most, way);
+        let count = sets(sides_in.len(), most);
+        let by = By { without: set(&sides_in, most, way % count), with_differences: way >= count };
         let cells = self.layout.cells(part.chunk, &part.within);
         let overlay = self.cache.lock().overlay(part.stripe, cells.clone());
         if (overlay.len() as u64) < cells.end - cells.start {
             let _shared = self.gate_shared(part.stripe);
-            self.read_without(part, without, to)?;
+            self.read_by_others(part, by, to)?;
         }
         lay_over(&overlay, self.layout.rows(), &part.within, to);
         Ok(())
@@ -81,9 +93,9 @@ impl ParityDevice {
 
     /// What is in the place of a part, as its side says or as the others do without some sides; the
     /// caller holds the gate.
-    fn read_without(&self, part: &Part, without: Sides, to: &mut [u8]) -> Result<()> {
+    fn read_by_others(&self, part: &Part, by: By, to: &mut [u8]) -> Result<()> {
         let side = self.layout.data_side(part.stripe, part.chunk);
-        if without >> side & 1 == 0 {
+        if by.without >> side & 1 == 0 {
             let at = self.layout.offset(part.stripe) + part.within.start;
             match self.read_side(side, at, to) {
                 Ok(true) => return Ok(()),
@@ -91,7 +103,7 @@ impl ParityDevice {
                 Ok(false) | Err(_) => {}
             }
         }
-        self.compute(part.stripe, part.chunk, &part.within, without, to)
+        self.compute(part.stripe, part.chunk, &part.within, by, to)
     }
 }
 

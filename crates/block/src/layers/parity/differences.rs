@@ -1,0 +1,165 @@
+//! What parities say beside the data of their rows, where these do not agree.
+//!
+//! The parity of a row of which a part is written follows from what changes, so it goes on saying
+//! what it said of the rest. If something had rotted there it can heal that; if what was written
+//! over had rotted it is wrong about what was written, by as much as it was apart from its row
+//! before. Nobody here knows which it is. So that difference is kept: without it the parity gives
+//! the one, with it the other, and whoever has checksums tells which is right.
+//!
+//! Invariants: 1. every record has the differences there are when it is made, so they are on every
+//! side that is not out; 2. one is forgotten when all of its row is written, or its parity is
+//! computed of data that was looked at while all sides are in; one that is kept for too long does
+//! no harm, as bytes count only for who has a checksum of them; 3. they never take more of a record
+//! than what waits leaves.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use super::layout::CELL;
+
+/// The most that is kept of a slot's cells: one in so many.
+const PART: usize = 8;
+
+/// Cells of a record that are kept for differences, of so many.
+pub fn reserve(cells: usize, parities: usize) -> usize {
+    let rows = (cells / PART / parities).max(usize::from(cells > PART * parities / 2));
+    rows * parities
+}
+
+/// A row: its stripe, and its number there.
+type Row = (u64, u64);
+
+/// The differences of an array's rows.
+pub struct Differences {
+    /// For each parity what is to be added to it.
+    rows: BTreeMap<Row, Vec<Vec<u8>>>,
+    rows_max: usize,
+    /// How often each side had been out when the stripes were told of.
+    told: Option<Vec<u64>>,
+}
+
+fn rows_of(within: &Range<u64>) -> Range<u64> {
+    within.start / CELL..within.end.div_ceil(CELL)
+}
+
+impl Differences {
+    pub fn new(cells: usize, parities: usize) -> Differences {
+        let rows_max = reserve(cells, parities) / parities;
+        Differences { rows: BTreeMap::new(), rows_max, told: None }
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.rows.is_empty()
+    }
+
+    /// Keeps what the parities of whole rows say beside the data, as far as there is room; rows that
+    /// agree are passed over.
+    pub fn keep(&mut self, stripe: u64, within: &Range<u64>, differences: &[Vec<u8>]) {
+        for (i, row) in rows_of(within).enumerate() {
+            let cell = i * CELL as usize..(i + 1) * CELL as usize;
+            let of_row = differences.iter().map(|bytes| bytes[cell.clone()].to_vec());
+            let of_row: Vec<Vec<u8>> = of_row.collect();
+            if of_row.iter().flatten().all(|&byte| byte == 0) {
+                continue;
+            }
+            if self.rows.len() < self.rows_max || self.rows.contains_key(&(stripe, row)) {
+                self.rows.insert((stripe, row), of_row);
+            }
+        }
+    }
+
+    /// Takes one in as a record has it.
+    pub fn put(&mut self, (stripe, row): Row, parity: usize, parities: usize, bytes: &[u8]) {
+        let none = || vec![vec![0; CELL as usize]; parities];
+        self.rows.entry((stripe, row)).or_insert_with(none)[parity].copy_from_slice(bytes);
+    }
+
+    pub fn forget(&mut self, stripe: u64, within: &Range<u64>) {
+        for row in rows_of(within) {
+            self.rows.remove(&(stripe, row));
+        }
+    }
+
+    pub fn forget_stripes(&mut self, stripes: Range<u64>) {
+        self.rows.retain(|(stripe, _), _| !stripes.contains(stripe));
+    }
+
+    pub fn has_any(&self, stripe: u64, within: &Range<u64>) -> bool {
+        let rows = rows_of(within);
+        self.rows.range((stripe, rows.start)..(stripe, rows.end)).next().is_some()
+    }
+
+    /// Adds what there is of some bytes of a stripe's rows to what a parity says of them.
+    pub fn add(&self, stripe: u64, parity: usize, within: &Range<u64>, to: &mut [u8]) {
+        let rows = rows_of(within);
+        for ((_, row), cells) in self.rows.range((stripe, rows.start)..(stripe, rows.end)) {
+            let start = row * CELL;
+            let both = start.max(within.start)..(start + CELL).min(within.end);
+            let to = &mut to[(both.start - within.start) as usize..];
+            let cell = &cells[parity][(both.start - start) as usize..(both.end - start) as usize];
+            to.iter_mut().zip(cell).for_each(|(byte, difference)| *byte ^= difference);
+        }
+    }
+
+    /// All of them: stripe, row, parity, bytes.
+    pub fn all(&self) -> impl Iterator<Item = (u64, u64, usize, &[u8])> {
+        self.rows.iter().flat_map(|((stripe, row), cells)| {
+            cells.iter().enumerate().map(|(parity, bytes)| (*stripe, *row, parity, &bytes[..]))
+        })
+    }
+
+    /// The stripes, once for each time that sides came and went.
+    pub fn tell(&mut self, absences: Vec<u64>) -> Vec<u64> {
+        if self.rows.is_empty() || self.told.as_ref() == Some(&absences) {
+            return Vec::new();
+        }
+        self.told = Some(absences);
+        self.rows.keys().map(|(stripe, _)| *stripe).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{CELL, Differences, reserve};
+
+    #[test]
+    fn they_leave_most_of_a_record_to_what_waits() {
+        assert_eq!([reserve(4080, 1), reserve(4080, 3), reserve(15, 1)], [510, 510, 1]);
+        assert_eq!([reserve(15, 2), reserve(15, 3), reserve(7, 3)], [2, 3, 0]);
+    }
+
+    #[test]
+    fn what_is_kept_of_a_row_is_added_to_the_bytes_of_its_parity_and_to_no_others() {
+        let mut all = Differences::new(16, 2);
+        let (no, p, q) =
+            (vec![0; 2 * CELL as usize], vec![3; CELL as usize], vec![5; CELL as usize]);
+        all.keep(7, &(CELL..3 * CELL), &[no.clone(), no.clone()]);
+        assert!(all.is_empty());
+        let second = |bytes: &[u8]| [&no[..CELL as usize], bytes].concat();
+        all.keep(7, &(CELL..3 * CELL), &[second(&p), second(&q)]);
+        assert!(!all.has_any(7, &(0..2 * CELL)) && all.has_any(7, &(3 * CELL - 1..3 * CELL)));
+        assert!(!all.has_any(6, &(0..9 * CELL)) && !all.has_any(8, &(0..9 * CELL)));
+        let mut bytes = vec![1; 6];
+        all.add(7, 1, &(2 * CELL - 3..2 * CELL + 3), &mut bytes);
+        assert_eq!(bytes, [1, 1, 1, 4, 4, 4]);
+        all.add(7, 0, &(3 * CELL - 3..3 * CELL + 3), &mut bytes);
+        assert_eq!(bytes, [2, 2, 2, 4, 4, 4]);
+        // One row is all it has room for; the newest of that row counts.
+        all.keep(8, &(0..CELL), &[p.clone(), p.clone()]);
+        all.keep(7, &(2 * CELL..3 * CELL), &[q.clone(), p.clone()]);
+        let told: Vec<_> = all.all().map(|(s, r, k, bytes)| (s, r, k, bytes[0])).collect();
+        assert_eq!(told, [(7, 2, 0, 5), (7, 2, 1, 3)]);
+        assert_eq!(
+            [all.tell(vec![0, 1]), all.tell(vec![0, 1]), all.tell(vec![0, 2])],
+            [vec![7], vec![], vec![7]]
+        );
+        let mut copy = Differences::new(16, 2);
+        all.all().for_each(|(s, r, k, bytes)| copy.put((s, r), k, 2, bytes));
+        assert!(copy.all().eq(all.all()));
+        all.forget(7, &(0..2 * CELL));
+        assert!(!all.is_empty());
+        all.forget(7, &(0..3 * CELL));
+        copy.forget_stripes(7..8);
+        assert!(all.is_empty() && copy.is_empty());
+    }
+}
