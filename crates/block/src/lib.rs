@@ -98,8 +98,8 @@ pub trait BlockDevice: Send + Sync {
             false => self.try_read_at(offset, buffer),
         }
     }
-    /// Whether a range is known to say nothing but zeros without being read; false where that is not
-    /// known, or where there is something that it has to be held against.
+    /// Whether a range is known to say nothing but zeros, without being read; false where it is
+    /// not, or where there is something that it has to be held against.
     fn is_hole(&self, _offset: u64, _length_bytes: u64) -> bool {
         false
     }

@@ -39,8 +39,8 @@ pub trait Media: Send + Sync {
         self.write_at(offset, slices)?;
         self.sync()
     }
-    /// Whether a range is known to say nothing but zeros without being read; false where that is not
-    /// known.
+    /// Whether a range is known to say nothing but zeros, without being read; false where it is
+    /// not.
     fn is_hole(&self, _offset: u64, _length_bytes: u64) -> bool {
         false
     }
