@@ -98,6 +98,11 @@ pub trait BlockDevice: Send + Sync {
             false => self.try_read_at(offset, buffer),
         }
     }
+    /// Whether a range is known to say nothing but zeros, without being read; false where it is
+    /// not, or where there is something that it has to be held against.
+    fn is_hole(&self, _offset: u64, _length_bytes: u64) -> bool {
+        false
+    }
     /// Writes all slices one after another from `offset`; never short.
     fn write_at(&self, offset: u64, slices: &[IoSlice<'_>]) -> Result<()>;
     /// Makes every write that returned before this call durable.
@@ -173,6 +178,9 @@ impl<D: BlockDevice + ?Sized> BlockDevice for Arc<D> {
     }
     fn read_unverified(&self, offset: u64, buffer: &mut [u8], may_wait: bool) -> Result<bool> {
         (**self).read_unverified(offset, buffer, may_wait)
+    }
+    fn is_hole(&self, offset: u64, length_bytes: u64) -> bool {
+        (**self).is_hole(offset, length_bytes)
     }
     fn write_at(&self, offset: u64, slices: &[IoSlice<'_>]) -> Result<()> {
         (**self).write_at(offset, slices)

@@ -59,6 +59,10 @@ impl BlockDevice for MediaDevice {
             .map_err(|e| self.fail(Operation::Read, offset, length_bytes, e))
     }
 
+    fn is_hole(&self, offset: u64, length_bytes: u64) -> bool {
+        self.media.is_hole(offset, length_bytes)
+    }
+
     fn write_at(&self, offset: u64, slices: &[IoSlice<'_>]) -> Result<()> {
         self.media.write_at(offset, slices).map_err(|e| {
             let length_bytes = slices.iter().map(|s| s.len() as u64).sum();

@@ -405,3 +405,26 @@ fn a_file_that_cannot_be_so_long_is_not_left_behind() {
     FileMedia::create(&path, 1 << 20).expect_err("it is there");
     assert!(path.exists(), "it is somebody's");
 }
+
+#[test]
+fn a_file_says_where_it_has_holes_and_nowhere_else() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("disk");
+    let (kib, len) = (1 << 10, 1 << 20);
+    let media = FileMedia::create(&path, len).expect("a sparse file");
+    media.allocate(512 * kib, 256 * kib).expect("there is room");
+    media.write_at(64 * kib, &[IoSlice::new(&[7; 64 << 10])]).expect("a write");
+    for synced in [false, true] {
+        assert!(media.is_hole(0, 64 * kib) && media.is_hole(128 * kib, len - 128 * kib));
+        assert!(media.is_hole(512 * kib, 256 * kib), "what was reserved says nothing");
+        for (offset, length) in [(0, 64 * kib + 1), (64 * kib, 1), (128 * kib - 1, 1), (0, len)] {
+            assert!(!media.is_hole(offset, length), "{offset} {length} {synced}");
+        }
+        assert!(!media.is_hole(len - 4096, 8192) && !media.is_hole(u64::MAX, 2), "beyond the end");
+        media.sync().expect("durable");
+    }
+    // Somebody cut it: nothing is known of what is not there.
+    let file = std::fs::OpenOptions::new().write(true).open(&path).expect("the file");
+    file.set_len(256 * kib).expect("cut");
+    assert!(media.is_hole(128 * kib, 128 * kib) && !media.is_hole(128 * kib, 128 * kib + 1));
+}

@@ -11,7 +11,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
-use rustix::fs::FallocateFlags;
+use rustix::fs::{FallocateFlags, SeekFrom};
 use rustix::io::ReadWriteFlags;
 
 use crate::Media;
@@ -180,6 +180,16 @@ impl Media for FileMedia {
         }
         self.write_at(offset, slices)?;
         self.sync()
+    }
+
+    fn is_hole(&self, offset: u64, length_bytes: u64) -> bool {
+        let Some(end) = offset.checked_add(length_bytes) else { return false };
+        match rustix::fs::seek(&*self.file, SeekFrom::Data(offset)) {
+            Ok(data) => data >= end,
+            // No data follows: there is a hole up to the end of the file, wherever that is now.
+            Err(rustix::io::Errno::NXIO) => self.file.metadata().is_ok_and(|m| end <= m.len()),
+            Err(_) => false,
+        }
     }
 
     fn sync(&self) -> io::Result<()> {

@@ -39,6 +39,11 @@ pub trait Media: Send + Sync {
         self.write_at(offset, slices)?;
         self.sync()
     }
+    /// Whether a range is known to say nothing but zeros, without being read; false where it is
+    /// not.
+    fn is_hole(&self, _offset: u64, _length_bytes: u64) -> bool {
+        false
+    }
     /// Makes every write that returned before this call durable.
     fn sync(&self) -> io::Result<()>;
     /// Reserves real space for a range so that later writes there cannot meet a full file system.

@@ -534,6 +534,23 @@ impl Media for SimMedia {
         self.read_at(offset, buffer).map(|()| true)
     }
 
+    fn is_hole(&self, offset: u64, length_bytes: u64) -> bool {
+        if offset.checked_add(length_bytes).is_none_or(|end| end > self.len_bytes) {
+            return false;
+        }
+        let state = self.state.lock();
+        let is_fresh = |page| {
+            let (word, bit) = place(page);
+            state.allocated[word] & bit == 0
+        };
+        if state.halted() || !parts(offset, length_bytes).all(|(page, _, _)| is_fresh(page)) {
+            return false;
+        }
+        let mut bytes = vec![1; length_bytes as usize];
+        state.current.read(offset, &mut bytes);
+        bytes.iter().all(|&byte| byte == 0)
+    }
+
     fn write_at(&self, offset: u64, slices: &[IoSlice<'_>]) -> io::Result<()> {
         let mut bytes = Vec::with_capacity(slices.iter().map(|slice| slice.len()).sum());
         slices.iter().for_each(|slice| bytes.extend_from_slice(slice));

@@ -21,30 +21,14 @@ const STACKS: [(&str, &str, u64); 2] =
     [("mirror", "mirror(a.img, b.img)", 1), ("parity", "parity(a.img, b.img, c.img)", 2)];
 /// How often it is looked whether a rebuild has ended.
 const LOOK: Duration = Duration::from_millis(20);
+/// The least that a rebuild may be limited to: a step of 1 MiB, and a rest of 16 s.
+const LEAST_RATE: &str = "64KiB";
 /// Longest time that one may take.
 const SECONDS_MAX: u64 = 3600;
 
 /// A rebuild of a pool that nobody uses, and rebuilds beside clients.
 pub fn alone_and_beside(options: &Options) -> Result<Report> {
-    let goal = "alone at least 0.70 of the device; beside clients they keep at least 0.95";
-    let mut report = Report::new("Rebuilds", goal, "MB/s; beside clients requests/s")
-        .with_ratio("rebuild", &["file"], "what the new member got / reading one, round by round")
-        .with_ratio(
-            "rebuild",
-            &["copy"],
-            "what the new member got / the same by hand, round by round",
-        )
-        .with_ratio("beside", &["quiet"], "clients beside a rebuild / without, round by round");
-    report.note(
-        "A pool on a mirror of two, and one on a parity of three; filled once. Alone: the last \
-         member is replaced by a file that is not there yet; nothing of the others is in the page \
-         cache before. Its time is from `member-replaced` to `member-in` in the audit log, its \
-         bytes are those that were written to it. Beside: whenever a rebuild ends the next is \
-         begun. All members are files on one disk, which is read and written at the same time: \
-         `copy` reads all \
-         the others from beginning to end, writes as much as one of them to a new file, and makes \
-         it durable, which is what such a disk can do of a rebuild at all.",
-    );
+    let mut report = empty_report();
     for (name, stack, data_members) in STACKS {
         let hindsight = Hindsight::start_on(options, &format!("rebuilt-{name}"), stack)?;
         hindsight.make_volume("bench", options.size_bytes, "every-write")?;
@@ -67,27 +51,68 @@ pub fn alone_and_beside(options: &Options) -> Result<Report> {
             report.add(&format!("{name}: alone"), what, round, rate, None);
             Ok(())
         })?;
-        let mut rebuilds = 0;
-        for pattern in [&RANDOM_READ, &RANDOM_WRITE] {
-            let case = format!("{name}: {}", pattern.name);
-            in_turns(options.rounds, &["quiet", "beside"], |round, what| {
-                let found = match *what {
-                    "quiet" => measure(options, &hindsight.server.uri("bench"), pattern)?,
-                    _ => {
-                        let before = replacements.made;
-                        let found = replacements.measure_beside(options, pattern)?;
-                        rebuilds += replacements.made - before;
-                        found
-                    }
-                };
-                report.add(&case, what, round, found.iops, Some(found.p99_us));
-                Ok(())
-            })?;
-        }
-        let turns = 2 * options.rounds;
-        report.note(format!("{name}: {rebuilds} rebuilds in the {turns} turns beside clients."));
+        beside_clients(options, name, &mut replacements, &mut report)?;
     }
     Ok(report)
+}
+
+fn empty_report() -> Report {
+    let goal = "alone at least 0.70 of the device; beside clients they keep at least 0.95";
+    let mut report = Report::new("Rebuilds", goal, "MB/s; beside clients requests/s");
+    let ratios = [
+        ("rebuild", "file", "what the new member got / reading one"),
+        ("rebuild", "copy", "what the new member got / the same by hand"),
+        ("beside", "quiet", "clients beside a rebuild / on a whole pool"),
+        ("beside", "degraded", "what the rebuild costs: clients beside it / while it waits"),
+        ("degraded", "quiet", "what the want of a member costs: clients without it / with it"),
+    ];
+    for (subject, against, text) in ratios {
+        report = report.with_ratio(subject, &[against], &format!("{text}, round by round"));
+    }
+    report.note(
+        "A pool on a mirror of two, and one on a parity of three; filled once. Alone: the last \
+         member is replaced by a file that is not there yet; nothing of the others is in the page \
+         cache before. Its time is from `member-replaced` to `member-in` in the audit log, its \
+         bytes are those that were written to it. Beside: whenever a rebuild ends the next is \
+         begun. Degraded: the member is replaced, and the rebuild may do next to nothing \
+         (`pool set --rebuild-rate`). All members are files on one disk, which is read and \
+         written at the same time: `copy` reads all the others from beginning to end, writes as \
+         much as one of them to a new file, and makes it durable, which is what such a disk can \
+         do of a rebuild at all.",
+    );
+    report
+}
+
+fn beside_clients(
+    options: &Options,
+    name: &str,
+    replacements: &mut Replacements<'_>,
+    report: &mut Report,
+) -> Result<()> {
+    let uri = replacements.hindsight.server.uri("bench");
+    let mut rebuilds = 0;
+    for pattern in [&RANDOM_READ, &RANDOM_WRITE] {
+        let case = format!("{name}: {}", pattern.name);
+        // Alone, the page cache was emptied: the first would have to fill it.
+        measure(options, &uri, pattern)?;
+        in_turns(options.rounds, &["quiet", "degraded", "beside"], |round, what| {
+            let found = match *what {
+                "quiet" => measure(options, &uri, pattern)?,
+                "degraded" => replacements.measure_degraded(options, pattern)?,
+                _ => {
+                    let before = replacements.made;
+                    let found = replacements.measure_beside(options, pattern)?;
+                    rebuilds += replacements.made - before;
+                    found
+                }
+            };
+            report.add(&case, what, round, found.iops, Some(found.p99_us));
+            Ok(())
+        })?;
+    }
+    let turns = 2 * options.rounds;
+    report.note(format!("{name}: {rebuilds} rebuilds in the {turns} turns beside clients."));
+    Ok(())
 }
 
 /// Members that take the last one's place, one after the other.
@@ -162,6 +187,18 @@ impl Replacements<'_> {
     fn audit(&self, after: &str) -> Result<Vec<Value>> {
         let records = self.hindsight.ask(&["pool", "audit", "--after", after])?;
         records.as_array().cloned().context("the audit log")
+    }
+
+    /// What a client gets while a member is missing and nobody makes it up to date.
+    fn measure_degraded(&mut self, options: &Options, pattern: &Pattern) -> Result<Outcome> {
+        let limit = |rate| self.hindsight.tell(&["pool", "set", "--rebuild-rate", rate]);
+        limit(LEAST_RATE)?;
+        self.begin()?;
+        let found = measure(options, &self.hindsight.server.uri("bench"), pattern)?;
+        ensure!(!self.is_in()?, "the rebuild did not wait");
+        limit("none")?;
+        self.wait()?;
+        Ok(found)
     }
 
     /// What a client gets while there is always a rebuild.

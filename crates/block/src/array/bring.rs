@@ -4,12 +4,13 @@
 //! it need not be done again. A device takes as long for that as for the writing, so whoever has
 //! the time goes on meanwhile.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use format::label::MemberStanding;
 
 use super::Array;
 use super::book::{Book, Piece};
+use crate::layers::Keeper;
 use crate::together::ask_all;
 use crate::{BlockDevice, Result, Resync, Standing};
 
@@ -19,6 +20,8 @@ const STEP_BYTES: u64 = 1 << 20;
 const LANES: usize = 4;
 /// Bytes brought up to date between two flushes, at least a region.
 const FLUSHED_BYTES: u64 = 64 << 20;
+/// Steps that are made without a look at whether a flush is due.
+const STEPS_MAX: usize = (FLUSHED_BYTES / STEP_BYTES) as usize;
 
 impl Array {
     /// Brings some of what members missed up to date; false when there is nothing to do.
@@ -36,7 +39,7 @@ impl Array {
     pub fn step_while(&self, goes_on: &(dyn Fn() -> bool + Sync)) -> Result<bool> {
         let _work = self.work.lock();
         loop {
-            if !self.bring_some(lanes(goes_on()))? {
+            if !self.bring_some(goes_on)? {
                 return self.end_bringing();
             }
             if self.is_flush_due() {
@@ -48,26 +51,43 @@ impl Array {
         }
     }
 
-    /// Makes some steps, beside each other; false when nothing is behind.
-    fn bring_some(&self, steps: usize) -> Result<bool> {
+    /// Makes a step, and more of them beside each other for as long as it goes on; false when
+    /// nothing is behind.
+    fn bring_some(&self, goes_on: &(dyn Fn() -> bool + Sync)) -> Result<bool> {
         let shared = &self.shared;
+        let (lanes, steps) = if goes_on() { (LANES, STEPS_MAX) } else { (1, 1) };
         let pieces = shared.book.lock().next_behind(steps, STEP_BYTES, self.len_bytes());
         if pieces.is_empty() {
             return Ok(false);
         }
-        let bring = |number: usize| {
-            let Piece { start, length_bytes, which, .. } = pieces[number];
-            match length_bytes {
-                0 => Ok(()),
-                _ => self.top.resync(start, length_bytes, which),
+        // In their order, each by the lane that is free first: those that were begun are done in
+        // the end, and no other lies before them.
+        let begun = AtomicUsize::new(0);
+        let bring = |_| {
+            loop {
+                let number = begun.fetch_add(1, Ordering::SeqCst);
+                let Some(&Piece { start, length_bytes, which, .. }) = pieces.get(number) else {
+                    return Ok(());
+                };
+                let outcome = match length_bytes {
+                    0 => Ok(()),
+                    _ => self.top.resync(start, length_bytes, which),
+                };
+                if outcome.is_err() {
+                    begun.store(pieces.len(), Ordering::SeqCst);
+                }
+                if outcome.is_err() || !goes_on() {
+                    return outcome;
+                }
             }
         };
-        let outcomes = ask_all(&*self.together, pieces.len(), bring);
+        let outcomes = ask_all(&*self.together, lanes, bring);
         outcomes.into_iter().collect::<Result<()>>()?;
+        let done = &pieces[..begun.into_inner().min(pieces.len())];
         // Of what is not in use next to nothing is written.
-        let used = pieces.iter().filter(|piece| piece.which == Resync::Stale);
+        let used = done.iter().filter(|piece| piece.which == Resync::Stale);
         self.resynced.fetch_add(used.map(|piece| piece.length_bytes).sum(), Ordering::Relaxed);
-        shared.behind.store(shared.book.lock().came_up(&pieces), Ordering::Relaxed);
+        shared.behind.store(shared.book.lock().came_up(done), Ordering::Relaxed);
         Ok(true)
     }
 
@@ -83,19 +103,13 @@ impl Array {
         let flushed = shared.book.lock().take_brought();
         let is_over = AtomicBool::new(false);
         let flush = || {
-            let outcome = self.top.flush();
+            let outcome = self.flush_stale().and_then(|()| self.top.flush());
             is_over.store(true, Ordering::SeqCst);
             outcome
         };
         let bring = || {
-            let times = FLUSHED_BYTES / STEP_BYTES / LANES as u64;
             let may_go_on = || !is_over.load(Ordering::SeqCst) && goes_on();
-            for _ in 0..times {
-                if !may_go_on() || !self.bring_some(LANES)? {
-                    break;
-                }
-            }
-            Ok(())
+            if may_go_on() { self.bring_some(&may_go_on).map(drop) } else { Ok(()) }
         };
         let both = |number| if number == 0 { flush() } else { bring() };
         let count = if goes_on() { 2 } else { 1 };
@@ -109,6 +123,17 @@ impl Array {
             shared.write_regions(&mut book)?;
         }
         outcomes.try_for_each(|brought| brought)
+    }
+
+    /// Makes durable what stale members have: clients may have to wait for the flush of all, and it
+    /// is mostly theirs. One that fails is put out, as by the flush of all.
+    fn flush_stale(&self) -> Result<()> {
+        let shared = &self.shared;
+        let stale = shared.book.lock().stale_members();
+        stale.into_iter().try_for_each(|member| match shared.member(member).flush() {
+            Err(error) => shared.put_out(&[member], &error),
+            Ok(()) => Ok(()),
+        })
     }
 
     /// Nothing is behind: who was stale is in, if there is somebody.
@@ -146,9 +171,4 @@ impl Array {
         }
         Ok(true)
     }
-}
-
-/// How many steps are made beside each other.
-fn lanes(goes_on: bool) -> usize {
-    if goes_on { LANES } else { 1 }
 }

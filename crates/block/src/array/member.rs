@@ -142,6 +142,11 @@ impl BlockDevice for MemberDevice {
         outcome
     }
 
+    fn is_hole(&self, offset: u64, length_bytes: u64) -> bool {
+        let is_hole = |device: &dyn BlockDevice, at| Ok(device.is_hole(at, length_bytes));
+        self.ask_data(Operation::Read, offset, length_bytes, is_hole).unwrap_or(false)
+    }
+
     fn write_at(&self, offset: u64, slices: &[IoSlice<'_>]) -> Result<()> {
         let length = slices.iter().map(|s| s.len() as u64).sum();
         self.counters.written_bytes.fetch_add(length, Ordering::Relaxed);

@@ -309,8 +309,11 @@ impl MirrorDevice {
             };
             // Of one that is stale most is to be written: what is there is looked at only where a
             // hole may stay one.
-            let is_looked_at = which == Resync::All || is_zero(source);
-            if !wanted || is_looked_at && reads(&*side.device, offset, source) {
+            let is_zero = is_zero(source);
+            let is_looked_at = which == Resync::All || is_zero;
+            let is_hole = || is_zero && side.device.is_hole(offset, source.len() as u64);
+            let is_there = || is_hole() || reads(&*side.device, offset, source);
+            if !wanted || is_looked_at && is_there() {
                 continue;
             }
             match side.device.write_at(offset, &[IoSlice::new(source)]) {
@@ -327,6 +330,11 @@ impl MirrorDevice {
     fn read_first(&self, offset: u64, buffer: &mut [u8]) -> Result<usize> {
         let mut failure = None;
         for side in self.sides_in() {
+            let stays_in = self.stays_in(side);
+            if self.sides[side].device.is_hole(offset, buffer.len() as u64) && stays_in() {
+                buffer.fill(0);
+                return Ok(side);
+            }
             match self.read_side(side, offset, buffer) {
                 Ok(()) => return Ok(side),
                 Err(error) => failure = Some(error),

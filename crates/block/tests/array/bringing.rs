@@ -9,7 +9,7 @@ use std::time::Duration;
 use hindsight_block::{
     Array, BlockDevice, Candidate, Identities, Materials, MediaDevice, Result, Standing, Together,
 };
-use sim::{Failure, Keep, Op, SimMedia};
+use sim::{Failure, Keep, Op, OpRecord, SimMedia};
 
 use crate::{AREA_BYTES, MIB, copy, materials, standings, write};
 
@@ -106,8 +106,8 @@ fn asked() -> Materials<'static> {
     Materials { together: Arc::new(Threads), ..materials() }
 }
 
-/// A mirror that is full, with each block told apart.
-fn full(a: &Arc<SimMedia>, b: &Arc<SimMedia>) -> Array {
+/// A mirror that nothing was written to.
+fn empty(a: &Arc<SimMedia>, b: &Arc<SimMedia>) -> Array {
     let mut id = 0;
     let random = &mut || {
         id += 1;
@@ -117,7 +117,12 @@ fn full(a: &Arc<SimMedia>, b: &Arc<SimMedia>) -> Array {
     let stack = "mirror(a, b)".parse().expect("a stack");
     let both = || vec![plain("a", a), plain("b", b)];
     Array::create(&stack, both(), identities, &materials()).expect("labels");
-    let array = Array::open(both(), &asked()).expect("both are there");
+    Array::open(both(), &asked()).expect("both are there")
+}
+
+/// One that is full, with each block told apart.
+fn full(a: &Arc<SimMedia>, b: &Arc<SimMedia>) -> Array {
+    let array = empty(a, b);
     (0..array.len_bytes() / MIB).for_each(|n| write(&array, n * MIB, &[n as u8 + 1; MIB as usize]));
     // Once quiet, no region is in flight any more.
     (0..2).for_each(|_| array.tidy().expect("tidied"));
@@ -169,5 +174,30 @@ fn a_step_that_failed_beside_others_is_made_again() {
         }
         assert_eq!(failed, 1, "the only member that has it could not be read once");
         assert!(has_all(&array, 0) && has_all(&array, 1), "after {after}");
+    }
+}
+
+#[test]
+fn what_is_a_hole_on_both_sides_is_neither_read_nor_written() {
+    let (a, b, new) = (media(1), media(2), media(3));
+    let array = empty(&a, &b);
+    write(&array, 3 * MIB, &[7; 4096]);
+    array.flush().expect("a flush");
+    array.replace(1, plain("new", &new), 99).expect("replaced");
+    [&a, &new].iter().for_each(|media| media.start_log());
+    while array.step_while(&|| true).expect("a step") {}
+    assert_eq!(standings(&array), [Standing::In; 2]);
+    // The rest of the region is used as well, for all that anybody knows.
+    let of_data = |record: &&OpRecord| {
+        matches!(record.op, Op::Read | Op::Write) && record.offset >= AREA_BYTES
+    };
+    for media in [a, new] {
+        let log = media.take_log();
+        let bytes: u64 = log.iter().filter(of_data).map(|record| record.length_bytes).sum();
+        assert!((1..MIB).contains(&bytes), "{bytes}: {log:?}");
+    }
+    for number in 0..2 {
+        let there = copy(&array, number, 3 * MIB, MIB as usize);
+        assert!(there[..4096] == [7; 4096] && there[4096..].iter().all(|&byte| byte == 0));
     }
 }

@@ -1,6 +1,5 @@
 //! Members that fail, rot, come back, are replaced.
 
-use std::io::IoSlice;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -10,7 +9,7 @@ use hindsight_block::{Array, BlockDevice, Candidate, MediaDevice, Outcome, Resyn
 use sim::{Failure, Op, Random, SimMedia};
 
 use crate::rig::{
-    AREA_BYTES, JOURNAL_BYTES, MIB, Rig, bring_up, copy, noise, read, standings, write,
+    AREA_BYTES, JOURNAL_BYTES, MIB, Rig, bring_up, copy, noise, read, standings, wipe, write,
 };
 
 const DATA_BYTES: u64 = JOURNAL_BYTES + 2 * MIB;
@@ -286,13 +285,6 @@ fn whole_stripes_go_to_their_places_at_once_and_parts_through_the_journal() {
     for number in 0..2 {
         assert_eq!(copy(&array, number, 32 << 10, 8192), [5; 8192]);
     }
-}
-
-/// Only a blank device may take a place: its area is zeros, the rest anything.
-fn wipe(media: &SimMedia) {
-    let zeros = vec![0; AREA_BYTES as usize];
-    env::Media::write_at(media, 0, &[IoSlice::new(&zeros)]).expect("wiped");
-    env::Media::sync(media).expect("durable");
 }
 
 #[test]

@@ -23,12 +23,17 @@ pub struct Rig {
 impl Rig {
     /// Members that were used for something else before, and that stop together.
     pub fn new(stack: &str, data_bytes: u64, seed: u64) -> Rig {
+        let background = |n: u64| 0xa5_u8.wrapping_mul(n as u8 + 1);
+        Rig::filled(stack, data_bytes, seed, background)
+    }
+
+    /// Members that are full of something.
+    pub fn filled(stack: &str, data_bytes: u64, seed: u64, with: impl Fn(u64) -> u8) -> Rig {
         let stack: Stack = stack.parse().expect("a stack");
         let media: Vec<Arc<SimMedia>> = (0..stack.members().len() as u64)
             .map(|n| {
-                let background = 0xa5_u8.wrapping_mul(n as u8 + 1);
                 let seed = seed * 100 + n;
-                Arc::new(SimMedia::filled(AREA_BYTES + data_bytes, seed, background))
+                Arc::new(SimMedia::filled(AREA_BYTES + data_bytes, seed, with(n)))
             })
             .collect();
         media.iter().skip(1).for_each(|other| other.join(&media[0]));
@@ -106,6 +111,13 @@ pub fn standings(array: &Array) -> Vec<Standing> {
 
 pub fn bring_up(array: &Array) {
     while array.step().expect("a step") {}
+}
+
+/// Only a blank device may take a place: its area is zeros, the rest anything.
+pub fn wipe(media: &SimMedia) {
+    let zeros = vec![0; AREA_BYTES as usize];
+    env::Media::write_at(media, 0, &[IoSlice::new(&zeros)]).expect("wiped");
+    env::Media::sync(media).expect("durable");
 }
 
 /// Random bytes.

@@ -48,7 +48,7 @@ const CHECKED_REGRESSIONS: [u64; 9] = [11, 15, 17, 2146, 2201, 2400, 2479, 2548,
 
 /// The same on parity.
 const PARITY_SEEDS: u64 = 10;
-const PARITY_REGRESSIONS: [u64; 4] = [23, 1024, 20163, 20239];
+const PARITY_REGRESSIONS: [u64; 8] = [23, 71, 1024, 7059, 7199, 7418, 20163, 20239];
 
 /// Memory that all caches of a run fit into twice.
 const CACHED_MEMORY_BYTES: u64 = 8 << 20;

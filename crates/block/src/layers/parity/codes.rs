@@ -128,10 +128,12 @@ fn solve(matrix: &mut [Vec<u8>], sums: &mut [Vec<u8>]) {
         matrix.swap(column, pivot);
         sums.swap(column, pivot);
         let scale = inverse(matrix[column][column]);
-        matrix[column].iter_mut().for_each(|n| *n = multiply(*n, scale));
-        let mut scaled = vec![0; sums[column].len()];
-        add_times(&mut scaled, &sums[column], scale);
-        sums[column] = scaled;
+        if scale != 1 {
+            matrix[column].iter_mut().for_each(|n| *n = multiply(*n, scale));
+            let mut scaled = vec![0; sums[column].len()];
+            add_times(&mut scaled, &sums[column], scale);
+            sums[column] = scaled;
+        }
         let (this, row_sums) = (matrix[column].clone(), sums[column].clone());
         for row in (0..matrix.len()).filter(|&row| row != column) {
             let factor = matrix[row][column];

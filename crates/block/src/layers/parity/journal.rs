@@ -20,6 +20,7 @@ use super::cache::Cells;
 use super::layout::{CELL, Layout};
 use crate::layers::mirror::is_its_fault;
 use crate::layers::{Side, Standing};
+use crate::zeros::is_zero;
 use crate::{BlockDevice, DeviceError, DeviceErrorKind, Operation, Result};
 
 /// Records that say all there is to say: a slot each.
@@ -107,7 +108,8 @@ fn clear_areas(device: &dyn BlockDevice, layout: &Layout) -> Result<()> {
     while at < layout.journal_bytes() {
         let count = CLEAR_BYTES.min(layout.journal_bytes() - at);
         let there = &mut there[..count as usize];
-        if device.read_at(at, there).is_err() || there.iter().any(|&byte| byte != 0) {
+        let mut is_clear = || device.read_at(at, there).is_ok() && is_zero(there);
+        if !device.is_hole(at, count) && !is_clear() {
             device.write_at(at, &[IoSlice::new(&zeros[..count as usize])])?;
         }
         at += count;

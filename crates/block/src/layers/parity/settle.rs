@@ -256,9 +256,11 @@ impl ParityDevice {
                 continue;
             }
             let within = if which == Resync::Loose { 0..self.layout.chunk_bytes } else { within };
-            let mut journal = self.journal.lock();
-            if which != Resync::Stale {
-                self.release(&mut journal, stripe..stripe + 1)?;
+            // Who is brought up to date gets what the others say, and of what is being placed what
+            // the journal has: nothing there is older than that, so it may go on being written.
+            let mut journal = (which != Resync::Stale).then(|| self.journal.lock());
+            if let Some(journal) = &mut journal {
+                self.release(journal, stripe..stripe + 1)?;
             }
             let _alone = self.gate_alone(stripe);
             let at = self.layout.offset(stripe) + within.start;
@@ -306,6 +308,9 @@ impl ParityDevice {
 
     /// Computes what sides should have of some rows and writes it where it differs.
     fn settle_rows(&self, stripe: u64, within: &Range<u64>, which: Resync) -> Result<()> {
+        if which == Resync::Stale && self.is_hole(stripe, within) {
+            return Ok(());
+        }
         let was_complete = self.is_complete();
         let (_, wrong) = self.wrong_in(stripe, within, which)?;
         self.write_rows(stripe, within, wrong)?;
@@ -337,6 +342,30 @@ impl ParityDevice {
     /// Whether every side is in.
     pub(super) fn is_complete(&self) -> bool {
         (0..self.sides.len()).all(|side| self.is_in(side))
+    }
+
+    /// Whether nobody has anything but zeros in some rows, so that their parity is zeros as well:
+    /// that much can be told without reading it. The caller holds the gate.
+    fn is_hole(&self, stripe: u64, within: &Range<u64>) -> bool {
+        // Of what is being placed the places may have a part only.
+        if self.cache.lock().is_held(stripe) {
+            return false;
+        }
+        let at = self.layout.offset(stripe) + within.start;
+        let mut sides_in = 0;
+        for (number, side) in self.sides.iter().enumerate() {
+            let stays_in = self.stays_in(number);
+            let standing = self.standing(number);
+            if standing == Standing::Out {
+                continue;
+            }
+            let is_hole = side.device.is_hole(at, within.end - within.start);
+            if !is_hole || standing == Standing::In && !stays_in() {
+                return false;
+            }
+            sides_in += usize::from(standing == Standing::In);
+        }
+        sides_in >= self.layout.data()
     }
 
     /// Writes what sides should have of some rows.
@@ -388,12 +417,13 @@ impl ParityDevice {
             };
             // Of who is brought up to date most is to be written: what is there is looked at only
             // where a hole may stay one.
-            let is_looked_at = which != Resync::Stale || is_zero(&bytes);
+            let device = &self.sides[side].device;
+            let is_zero = is_zero(&bytes);
+            let is_looked_at = which != Resync::Stale || is_zero;
             there.resize(if is_looked_at { length } else { 0 }, 0);
-            let is_right = is_looked_at
-                && self.sides[side].device.read_at(at, &mut there).is_ok()
-                && there == bytes;
-            if !is_right {
+            let mut is_right = || device.read_at(at, &mut there).is_ok() && there == bytes;
+            let is_hole = || is_zero && device.is_hole(at, length as u64);
+            if !is_looked_at || !is_hole() && !is_right() {
                 wrong.push((side, bytes));
             }
         }
