@@ -414,6 +414,10 @@ fn a_file_says_where_it_has_holes_and_nowhere_else() {
     let media = FileMedia::create(&path, len).expect("a sparse file");
     media.allocate(512 * kib, 256 * kib).expect("there is room");
     media.write_at(64 * kib, &[IoSlice::new(&[7; 64 << 10])]).expect("a write");
+    if !media.tells_holes() {
+        assert!(!media.is_hole(0, 64 * kib), "it is not known here");
+        return;
+    }
     for synced in [false, true] {
         assert!(media.is_hole(0, 64 * kib) && media.is_hole(128 * kib, len - 128 * kib));
         assert!(media.is_hole(512 * kib, 256 * kib), "what was reserved says nothing");

@@ -20,6 +20,10 @@ use crate::locked::LockedFile;
 /// Slices per vectored call (the kernel's limit, `UIO_MAXIOV`).
 const SLICES_PER_CALL_MAX: usize = 1024;
 
+/// File systems that tell no hole where something was written and waits in the page cache: tmpfs,
+/// ext2 to 4, XFS, Btrfs. Others have told one (OpenZFS before 2.2.2), or cannot know.
+const TELL_HOLES: [u64; 4] = [0x0102_1994, 0xef53, 0x5846_5342, 0x9123_683e];
+
 /// A file or block device.
 #[derive(Debug)]
 pub struct FileMedia {
@@ -27,6 +31,8 @@ pub struct FileMedia {
     name: String,
     len_bytes: u64,
     nowait_works: AtomicBool,
+    /// Whether what its file system says of holes can be relied on.
+    tells_holes: bool,
     /// Whether a sync has failed; held while one is made.
     sync_failed: Mutex<bool>,
 }
@@ -92,13 +98,25 @@ impl FileMedia {
     fn locked(file: File, path: &Path, len_bytes: u64) -> io::Result<FileMedia> {
         let file = LockedFile::exclusive(file)?;
         let name = path.display().to_string();
+        // A block device says what the file system of its node does.
+        let is_file = file.metadata()?.is_file();
+        let kind = |found: rustix::fs::StatFs| u64::try_from(found.f_type).unwrap_or(0);
+        let tells_holes = is_file
+            && rustix::fs::fstatfs(&*file).is_ok_and(|found| TELL_HOLES.contains(&kind(found)));
         Ok(FileMedia {
             file,
             name,
             len_bytes,
             nowait_works: AtomicBool::new(true),
+            tells_holes,
             sync_failed: Mutex::new(false),
         })
+    }
+
+    /// Whether it tells where it has holes: not every file system can be asked.
+    #[must_use]
+    pub fn tells_holes(&self) -> bool {
+        self.tells_holes
     }
 
     fn check_range(&self, offset: u64, length_bytes: u64) -> io::Result<()> {
@@ -183,7 +201,9 @@ impl Media for FileMedia {
     }
 
     fn is_hole(&self, offset: u64, length_bytes: u64) -> bool {
-        let Some(end) = offset.checked_add(length_bytes) else { return false };
+        let Some(end) = offset.checked_add(length_bytes).filter(|_| self.tells_holes) else {
+            return false;
+        };
         match rustix::fs::seek(&*self.file, SeekFrom::Data(offset)) {
             Ok(data) => data >= end,
             // No data follows: there is a hole up to the end of the file, wherever that is now.
