@@ -1,8 +1,8 @@
 //! Cells that are not in their places yet.
 //!
 //! Invariants: 1. a cell that was taken in stays here until its place has it, or a newer one;
-//! 2. what waits fits one record, with all differences; 3. what drains is newer than the places, what waits newer than
-//! what drains.
+//! 2. what waits fits one record, with all differences; 3. what drains is newer than the places,
+//! what waits newer than what drains.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;

@@ -40,8 +40,8 @@ pub struct Differences {
     again: u32,
 }
 
-/// Rows that change whenever they are looked at are told of this often, all together: the next scrub
-/// looks at them as well.
+/// Rows that change whenever they are looked at are told of this often, all together; a scrub looks
+/// at them as well.
 const AGAIN_MAX: u32 = 64;
 
 fn rows_of(within: &Range<u64>) -> Range<u64> {
@@ -58,8 +58,8 @@ impl Differences {
         self.rows.is_empty()
     }
 
-    /// Keeps what the parities of whole rows say beside the data, as far as there is room; rows that
-    /// agree are passed over.
+    /// Keeps what the parities of whole rows say beside the data, as far as there is room; rows
+    /// that agree are passed over.
     pub fn keep(&mut self, stripe: u64, within: &Range<u64>, differences: &[Vec<u8>]) {
         for (i, row) in rows_of(within).enumerate() {
             let cell = i * CELL as usize..(i + 1) * CELL as usize;

@@ -62,7 +62,8 @@ impl ParityDevice {
         (is_in(chunk), (0..others).map(without).collect())
     }
 
-    /// The copies of a part: as its side says, by what the others say, and by that with differences.
+    /// The copies of a part: as its side says, by what the others say, and by that with
+    /// differences.
     fn copies(&self, part: &Part) -> Vec<Option<By>> {
         let (direct, others) = self.copies_by(part.stripe, part.chunk);
         let is_apart = self.differences.lock().has_any(part.stripe, &part.within);
