@@ -67,18 +67,17 @@ impl Store {
             && self.heal(at, buffer, right)
     }
 
-    /// Whether some copy of a range is right, and so all are afterwards: what a crash or a lost
-    /// write left on one of them may not be built upon before.
-    pub fn agree(&self, at: u64, length: usize, right: &Right<'_>) -> bool {
-        let mut buffer = vec![0; length];
-        let copies = self.device.copies(at, length as u64);
-        let mut is_right =
-            |copy| self.device.read_copy(copy, at, &mut buffer).is_ok() && right(&buffer);
+    /// Whether some copy of a range is right, which `buffer` has then, and so all are afterwards
+    /// that can be written: what a crash or a lost write left on one of them may not be built upon
+    /// before.
+    pub fn agree(&self, at: u64, buffer: &mut [u8], right: &Right<'_>) -> bool {
+        let copies = self.device.copies(at, buffer.len() as u64);
+        let mut is_right = |copy| self.device.read_copy(copy, at, buffer).is_ok() && right(buffer);
         let right_ones = (0..copies).filter(|&copy| is_right(copy)).count();
         match right_ones {
-            0 => self.heal_if_known(at, &mut buffer, right),
+            0 => self.heal_if_known(at, buffer, right),
             all if all == copies => true,
-            _ => self.heal(at, &mut buffer, right),
+            _ => self.heal(at, buffer, right),
         }
     }
 
@@ -128,7 +127,7 @@ impl Store {
         }
         let right = |bytes: &[u8]| block_crc(bytes) == like.1;
         let is_written = self.device.write_durable(at, &[IoSlice::new(&block)]).is_ok()
-            && self.agree(at, block.len(), &right);
+            && self.agree(at, &mut block, &right);
         if is_written {
             self.count_elsewhere(0);
         }

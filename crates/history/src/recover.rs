@@ -16,6 +16,7 @@
 use std::collections::BTreeSet;
 use std::io::IoSlice;
 
+use block::Right;
 use format::batch::{Batch, BatchKind, DescriptorKind};
 use format::checksum::block_crc;
 use format::location::Location;
@@ -304,45 +305,80 @@ fn write_again(
         if batch.seqs.1 <= durable || batch.seqs.0 > last {
             continue;
         }
-        agree_about(store, batch, found.ops.iter().filter(|op| op.batch == index))?;
-        copy_in_place(store, batch.at, u64::from(batch.bytes))?;
+        let of_batch = found.ops.iter().filter(|op| op.batch == index);
+        let unlike = agree_about(store, batch, of_batch)?;
+        copy_in_place(store, batch.at, u64::from(batch.bytes), &unlike)?;
         segments.insert(batch.segment);
     }
     for header in tail.iter().filter(|h| segments.contains(&h.segment)) {
-        copy_in_place(store, store.zone_offset(header.zone), SEGMENT_HEADER_BYTES as u64)?;
+        let at = store.zone_offset(header.zone);
+        let is_it = |bytes: &[u8]| SegmentHeader::decode(bytes).is_ok_and(|h| h == *header);
+        let unlike = agree_on(store, at, SEGMENT_HEADER_BYTES, &is_it);
+        copy_in_place(store, at, SEGMENT_HEADER_BYTES as u64, unlike.as_slice())?;
     }
     Ok(())
 }
 
+/// What is right somewhere, and not what is read there.
+type Unlike = (u64, Vec<u8>);
+
+/// Makes all copies of a range right, where one is; what is right if it is not what is read then: a
+/// member may be missing, for which others say that and something else.
+fn agree_on(store: &Store, at: u64, length: usize, right: &Right<'_>) -> Option<Unlike> {
+    let mut bytes = vec![0; length];
+    if store.device.copies(at, length as u64) == 1 || !store.agree(at, &mut bytes, right) {
+        return None;
+    }
+    let mut read = vec![0; length];
+    let is_read = store.device.read_unverified(at, &mut read, true).is_ok();
+    (!is_read || !right(&read)).then_some((at, bytes))
+}
+
 /// Makes all copies of a batch right, where one is: what is written again goes to all of them,
 /// whichever was read.
-fn agree_about<'o>(store: &Store, batch: &Found, ops: impl Iterator<Item = &'o Op>) -> Result<()> {
+fn agree_about<'o>(
+    store: &Store,
+    batch: &Found,
+    ops: impl Iterator<Item = &'o Op>,
+) -> Result<Vec<Unlike>> {
     if store.device.copies(batch.at, u64::from(batch.bytes)) == 1 {
-        return Ok(());
+        return Ok(Vec::new());
     }
     let is_its = |bytes: &[u8]| {
         Batch::decode(bytes).is_ok_and(|found| {
             (found.header.segment, found.header.base_seq) == (batch.segment, batch.seqs.0)
         })
     };
-    store.agree(batch.at, batch.header_bytes as usize, &is_its);
+    let header = agree_on(store, batch.at, batch.header_bytes as usize, &is_its);
+    let mut unlike = Vec::from_iter(header);
     for op in ops.filter(|op| op.kind == DescriptorKind::Data) {
         let base = store.locate(op.location)?.0;
         for (i, &crc) in op.crcs.iter().enumerate() {
             let right = |bytes: &[u8]| block_crc(bytes) == crc;
-            store.agree(base + i as u64 * BLOCK_BYTES, BLOCK_BYTES as usize, &right);
+            let at = base + i as u64 * BLOCK_BYTES;
+            unlike.extend(agree_on(store, at, BLOCK_BYTES as usize, &right));
         }
     }
-    Ok(())
+    Ok(unlike)
 }
 
-fn copy_in_place(store: &Store, at: u64, length_bytes: u64) -> Result<()> {
+/// Writes again what is read, or what is right where that is not it.
+fn copy_in_place(store: &Store, at: u64, length_bytes: u64, unlike: &[Unlike]) -> Result<()> {
     let mut bytes = vec![0; COPIED_BYTES.min(length_bytes as usize)];
     let mut done = 0;
     while done < length_bytes {
         let part = (bytes.len() as u64).min(length_bytes - done) as usize;
-        store.device.read_unverified(at + done, &mut bytes[..part], true)?;
-        store.write(at + done, &[IoSlice::new(&bytes[..part])])?;
+        let start = at + done;
+        store.device.read_unverified(start, &mut bytes[..part], true)?;
+        for (from, right) in unlike {
+            let both = start.max(*from)..(start + part as u64).min(from + right.len() as u64);
+            if !both.is_empty() {
+                let of_right = (both.start - from) as usize..(both.end - from) as usize;
+                bytes[(both.start - start) as usize..(both.end - start) as usize]
+                    .copy_from_slice(&right[of_right]);
+            }
+        }
+        store.write(start, &[IoSlice::new(&bytes[..part])])?;
         done += part as u64;
     }
     Ok(())

@@ -171,7 +171,8 @@ fn newest(
     }
     let (Some(copy), Some(good)) = (copies.first(), &newest) else { return Ok(read) };
     // Whatever comes of writing it: it was there, and is told.
-    copy.store.agree(copy.base + offset as u64, good.len(), &|bytes| bytes == *good);
+    let mut bytes = good.clone();
+    copy.store.agree(copy.base + offset as u64, &mut bytes, &|bytes| bytes == *good);
     Ok(newest)
 }
 

@@ -112,7 +112,7 @@ fn collect(
                         store.io(header.log).count(IoKind::Other, BLOCK_BYTES);
                         let right = |bytes: &[u8]| block_crc(bytes) == crc;
                         let sound = match is_base {
-                            true => store.agree(at, block.len(), &right),
+                            true => store.agree(at, &mut block, &right),
                             false => right(&block) || store.heal_if_known(at, &mut block, &right),
                         };
                         let lba = Lba(op.block.0 + i as u64);

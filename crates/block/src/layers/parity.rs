@@ -325,7 +325,8 @@ impl BlockDevice for ParityDevice {
         // After as many stripes as sides each has had every role.
         let enough = (self.layout.sides + 1) as u64 * self.layout.stripe_bytes();
         let parts = self.layout.parts(offset, length_bytes.min(enough) as usize);
-        parts.map(|part| self.copies_of(&part)).max().unwrap_or(1).max(1)
+        let most = parts.map(|part| self.copies_of(&part)).max().unwrap_or(1).max(1);
+        most.max(self.copies_of_rows_apart(offset, length_bytes))
     }
 
     fn read_copy(&self, copy: usize, offset: u64, buffer: &mut [u8]) -> Result<()> {

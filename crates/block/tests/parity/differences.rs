@@ -1,10 +1,11 @@
 //! What is written over rot, and the row's neighbours, are there though a side fails before anybody
 //! looked.
 
+use std::io::IoSlice;
 use std::sync::Arc;
 
 use hindsight_block::{Array, BlockDevice, Candidate, MediaDevice, Outcome};
-use sim::Random;
+use sim::{Keep, Random};
 
 use crate::rig::{AREA_BYTES, JOURNAL_BYTES, MIB, Rig, bring_up, noise, read, write};
 
@@ -87,6 +88,25 @@ fn what_was_written_over_rot_is_there_without_the_side_that_rotted() {
 }
 
 #[test]
+fn a_range_has_as_many_copies_as_the_row_in_it_that_has_most() {
+    let rig = Rig::new(THREE, JOURNAL_BYTES + 2 * MIB, 47);
+    let array = rig.open();
+    let mut expected = noise(&mut Random::new(47), 16 * ROW);
+    write(&array, 0, &expected);
+    array.close().expect("closed");
+    // The last stripe here, whose first data is where that of stripe 0 is.
+    rig.media[0].rot(AREA_BYTES + JOURNAL_BYTES + 15 * 8192 + 9, 3);
+    put(&array, &mut expected, 15 * ROW, &[7; 4096]);
+    array.close().expect("closed");
+    drop(array);
+    let array = rig.open_without(&[0]);
+    assert_eq!([array.copies(0, 15 * ROW), array.copies(0, 16 * ROW)], [1, 2]);
+    let mut all = vec![0; 16 * ROW as usize];
+    array.read_copy(1, 0, &mut all).expect("readable");
+    assert!(all == expected);
+}
+
+#[test]
 fn what_rotted_beside_what_was_written_is_there_without_the_side_of_either() {
     for stack in [THREE, FOUR] {
         for without in 0..2 {
@@ -100,6 +120,39 @@ fn what_rotted_beside_what_was_written_is_there_without_the_side_of_either() {
             let at = if without == 0 { 4096 } else { 8192 + 4096 };
             let cell = &expected[at as usize..][..4096];
             assert!(is_there(&array, at, cell), "{stack} without {side} at {at}");
+        }
+    }
+}
+
+/// Parity is computed of what was written over rot, other rows are written, and the power fails
+/// anywhere in between, with the side that rotted.
+#[test]
+fn no_record_is_without_a_difference_before_the_parity_is_durable() {
+    for (stack, halts_on) in [(THREE, 0), (THREE, 1), (THREE, 2), (FOUR, 0), (FOUR, 3)] {
+        for changes in 0.. {
+            let (rig, array, mut expected, side) = rotten(stack, 48);
+            put(&array, &mut expected, 4096, &[7; 4096]);
+            array.flush().expect("a flush");
+            rig.media[halts_on].halt_after(changes);
+            let end = || -> hindsight_block::Result<()> {
+                array.disagreements(0, ROW)?;
+                array.compute_again(&(0..ROW))?;
+                for stripe in 2..5 {
+                    array.write_at(stripe * ROW, &[IoSlice::new(&[8; 4096])])?;
+                    array.flush()?;
+                }
+                Ok(())
+            };
+            let is_over = end().is_ok();
+            // What is not durable is lost.
+            rig.media.iter().for_each(|media| media.crash_with(&mut |_, _| Keep::Nothing));
+            drop(array);
+            let array = rig.open_without(&[side]);
+            assert!(is_there(&array, 4096, &[7; 4096]), "{stack} {halts_on} {changes}");
+            if is_over {
+                assert!(changes > 4, "{stack}: something was tried");
+                break;
+            }
         }
     }
 }

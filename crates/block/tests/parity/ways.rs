@@ -1,7 +1,9 @@
 //! Ways of reading everything, of which one is right though members are wrong all over.
 
+use std::sync::Arc;
+
 use hindsight_block::{BlockDevice, Outcome};
-use sim::Random;
+use sim::{Op, Random, SimMedia};
 
 use crate::rig::{AREA_BYTES, JOURNAL_BYTES, MIB, Rig, noise, read, write};
 
@@ -117,6 +119,21 @@ fn three_wrong_cells_of_a_row_are_healed_by_three_parities() {
         }
         assert!(read(&array, 0, LEN) == expected, "{rotten:?}: written again");
     }
+}
+
+#[test]
+fn what_is_lost_is_read_a_few_times_of_each_side_however_many_ways_there_are() {
+    let stack = "parity[failures=3,chunk=4KiB,journal=64KiB](a, b, c, d, e, f, g, h)";
+    let (rig, _) = spoiled(stack, &[0, 2, 4, 6]);
+    let array = rig.open();
+    rig.media.iter().for_each(|media| media.start_log());
+    let outcome = array.heal(0, &mut [0; 4096], &|_| false).expect("readable");
+    assert_eq!(outcome, Outcome::Unrecoverable);
+    let reads = |media: &Arc<SimMedia>| {
+        media.take_log().iter().filter(|record| record.op == Op::Read).count()
+    };
+    let most = rig.media.iter().map(reads).max();
+    assert!(most.is_some_and(|most| most <= 5), "{most:?}, of {} ways", array.ways());
 }
 
 #[test]

@@ -126,11 +126,12 @@ impl ParityDevice {
         self.release(&mut journal, stripe..stripe + 1)?;
         let _alone = self.gate_alone(stripe);
         for Note { within, crcs } in notes {
+            let was_complete = self.is_complete();
             let (row, wrong) = self.wrong_in(stripe, &within, Resync::Computed)?;
             if crcs_of(&row) == crcs {
                 self.write_rows(stripe, &within, wrong)?;
-                self.forget_differences(stripe, &within);
-            } else if self.differences.lock().has_any(stripe, &within) {
+                self.forget_differences(stripe, &within, was_complete)?;
+            } else if self.differences.lock().may_tell_again(stripe, &within) {
                 self.noticed.lock().insert(stripe);
             }
         }

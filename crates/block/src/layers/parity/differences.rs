@@ -36,7 +36,13 @@ pub struct Differences {
     rows_max: usize,
     /// How often each side had been out when the stripes were told of.
     told: Option<Vec<u64>>,
+    /// How many were told of again since.
+    again: u32,
 }
+
+/// Rows that change whenever they are looked at are told of this often, all together: the next scrub
+/// looks at them as well.
+const AGAIN_MAX: u32 = 64;
 
 fn rows_of(within: &Range<u64>) -> Range<u64> {
     within.start / CELL..within.end.div_ceil(CELL)
@@ -45,7 +51,7 @@ fn rows_of(within: &Range<u64>) -> Range<u64> {
 impl Differences {
     pub fn new(cells: usize, parities: usize) -> Differences {
         let rows_max = reserve(cells, parities) / parities;
-        Differences { rows: BTreeMap::new(), rows_max, told: None }
+        Differences { rows: BTreeMap::new(), rows_max, told: None, again: 0 }
     }
 
     pub fn is_empty(&self) -> bool {
@@ -68,10 +74,17 @@ impl Differences {
         }
     }
 
-    /// Takes one in as a record has it.
-    pub fn put(&mut self, (stripe, row): Row, parity: usize, parities: usize, bytes: &[u8]) {
-        let none = || vec![vec![0; CELL as usize]; parities];
-        self.rows.entry((stripe, row)).or_insert_with(none)[parity].copy_from_slice(bytes);
+    /// Takes one in as a record has it, if there is room.
+    pub fn put(&mut self, row: Row, parity: usize, parities: usize, bytes: &[u8]) {
+        if self.rows.len() < self.rows_max || self.rows.contains_key(&row) {
+            let none = || vec![vec![0; CELL as usize]; parities];
+            self.rows.entry(row).or_insert_with(none)[parity].copy_from_slice(bytes);
+        }
+    }
+
+    /// The rows of some stripes that have one.
+    pub fn rows_of_stripes(&self, stripes: Range<u64>) -> Vec<Row> {
+        self.rows.range((stripes.start, 0)..(stripes.end, 0)).map(|(row, _)| *row).collect()
     }
 
     pub fn forget(&mut self, stripe: u64, within: &Range<u64>) {
@@ -113,8 +126,15 @@ impl Differences {
         if self.rows.is_empty() || self.told.as_ref() == Some(&absences) {
             return Vec::new();
         }
-        self.told = Some(absences);
+        (self.told, self.again) = (Some(absences), 0);
         self.rows.keys().map(|(stripe, _)| *stripe).collect()
+    }
+
+    /// Whether rows that changed while they were looked at are to be told of again.
+    pub fn may_tell_again(&mut self, stripe: u64, within: &Range<u64>) -> bool {
+        let may = self.has_any(stripe, within) && self.again < AGAIN_MAX;
+        self.again += u32::from(may);
+        may
     }
 }
 

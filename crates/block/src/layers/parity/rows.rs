@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 
 use super::cache::{Cell, Waiting};
+use super::journal::Draining;
 use super::layout::{CELL, Part};
 use super::ways::By;
 use super::{ParityDevice, codes};
@@ -168,31 +169,57 @@ impl ParityDevice {
         within: &Range<u64>,
         by: By,
         is_forgiving: bool,
-    ) -> Result<Vec<Vec<u8>>> {
+    ) -> Result<Chunks> {
         let placing = self.cache.lock().placing.clone();
-        let length = (within.end - within.start) as usize;
-        let at = self.layout.offset(stripe) + within.start;
         let mut failure = None;
-        let mut read = |side: usize| {
-            if by.without >> side & 1 == 1 {
-                return Ok(None);
-            }
-            let mut bytes = vec![0; length];
-            match self.read_side(side, at, &mut bytes) {
-                Ok(false) => Ok(None),
-                Ok(true) => {
-                    // Of what is being placed the places may have a part only.
-                    if let Some(draining) = &placing {
-                        draining.lay_over(side, at, &mut bytes);
-                    }
-                    Ok(Some(bytes))
-                }
+        let row = self.row_of(stripe, within, by, |side| {
+            match self.read_row(stripe, within, side, placing.as_deref()) {
                 Err(error) if is_forgiving && is_lost(&error) => {
                     failure = Some(error);
                     Ok(None)
                 }
-                Err(error) => Err(error),
+                read => read,
             }
+        })?;
+        let at = self.layout.offset(stripe) + within.start;
+        let none = || {
+            let (kind, range) = (DeviceErrorKind::Io, (at, within.end - within.start));
+            self.error(Operation::Read, range, kind, "too few sides are in")
+        };
+        row.ok_or_else(|| failure.unwrap_or_else(none))
+    }
+
+    /// What a side has of some rows, in its place or on the way there; `None` if it is not in.
+    pub(super) fn read_row(
+        &self,
+        stripe: u64,
+        within: &Range<u64>,
+        side: usize,
+        placing: Option<&Draining>,
+    ) -> Result<Option<Vec<u8>>> {
+        let at = self.layout.offset(stripe) + within.start;
+        let mut bytes = vec![0; (within.end - within.start) as usize];
+        if !self.read_side(side, at, &mut bytes)? {
+            return Ok(None);
+        }
+        // Of what is being placed the places may have a part only.
+        if let Some(draining) = placing {
+            draining.lay_over(side, at, &mut bytes);
+        }
+        Ok(Some(bytes))
+    }
+
+    /// The data of some rows, by what is read of sides; `None` if too few say anything.
+    pub(super) fn row_of(
+        &self,
+        stripe: u64,
+        within: &Range<u64>,
+        by: By,
+        mut read: impl FnMut(usize) -> Result<Option<Vec<u8>>>,
+    ) -> Result<Option<Chunks>> {
+        let mut read = |side: usize| match by.without >> side & 1 {
+            0 => read(side),
+            _ => Ok(None),
         };
         let mut data = Vec::with_capacity(self.layout.data());
         for chunk in 0..self.layout.data() {
@@ -212,14 +239,10 @@ impl ParityDevice {
             }
         }
         if parities.len() < lost {
-            let none = || {
-                let (kind, range) = (DeviceErrorKind::Io, (at, length as u64));
-                self.error(Operation::Read, range, kind, "too few sides are in")
-            };
-            return Err(failure.unwrap_or_else(none));
+            return Ok(None);
         }
         codes::recover(&mut data, parities);
-        Ok(data.into_iter().flatten().collect())
+        Ok(Some(data.into_iter().flatten().collect()))
     }
 
     /// The parities of rows of which some chunks are written anew, or all there is of them is.

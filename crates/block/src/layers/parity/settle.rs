@@ -1,5 +1,6 @@
 //! Making what sides say agree: healing, bringing up to date, computing parity anew.
 
+use std::collections::BTreeMap;
 use std::ops::Range;
 
 use super::layout::{CELL, Part};
@@ -16,6 +17,37 @@ pub(super) const STEP_BYTES: u64 = 64 << 10;
 
 /// Bytes of some rows, each with its side.
 type BySide = Vec<(usize, Vec<u8>)>;
+
+/// Computes a part from what was read once of each side; its gate and the journal are held.
+struct Once<'p> {
+    device: &'p ParityDevice,
+    part: &'p Part,
+    of_sides: BTreeMap<usize, Option<Vec<u8>>>,
+}
+
+impl Once<'_> {
+    fn compute(&mut self, by: By, buffer: &mut [u8]) -> Result<()> {
+        let Once { device, part, of_sides } = self;
+        let Part { stripe, chunk, within, .. } = part;
+        let own = 1 << device.layout.data_side(*stripe, *chunk);
+        let by = By { without: by.without | own, ..by };
+        let placing = device.cache.lock().placing.clone();
+        let row = device.row_of(*stripe, within, by, |side| {
+            let read = || {
+                Ledger::add(&device.ledger.data_ios, 1);
+                device.read_row(*stripe, within, side, placing.as_deref()).ok().flatten()
+            };
+            Ok(of_sides.entry(side).or_insert_with(read).clone())
+        })?;
+        let Some(row) = row else {
+            let at = device.layout.offset(*stripe) + within.start;
+            let (kind, range) = (DeviceErrorKind::Io, (at, buffer.len() as u64));
+            return Err(device.error(Operation::Read, range, kind, "too few sides can be read"));
+        };
+        buffer.copy_from_slice(&row[*chunk]);
+        Ok(())
+    }
+}
 
 impl ParityDevice {
     /// Whether the side of a chunk can be read, and for each copy that the others say: the parities
@@ -44,6 +76,19 @@ impl ParityDevice {
     /// How many they are.
     pub(super) fn copies_of(&self, part: &Part) -> usize {
         self.copies(part).len()
+    }
+
+    /// How many there are at most of rows in a range that have differences; others have fewer.
+    pub(super) fn copies_of_rows_apart(&self, offset: u64, length_bytes: u64) -> usize {
+        let size = self.layout.stripe_bytes();
+        let stripes = offset / size..(offset + length_bytes).div_ceil(size);
+        let rows = self.differences.lock().rows_of_stripes(stripes);
+        let of_row = |(stripe, row): (u64, u64)| {
+            let within = row * CELL..(row + 1) * CELL;
+            let part = |chunk| Part { stripe, chunk, within: within.clone(), range: 0..0 };
+            (0..self.layout.data()).map(|chunk| self.copies_of(&part(chunk))).max()
+        };
+        rows.into_iter().filter_map(of_row).max().unwrap_or(0)
     }
 
     /// What is in the place of a part: as its side says, or computed without some of the others;
@@ -119,10 +164,19 @@ impl ParityDevice {
         let mut outcome = None;
         let ways = self.ways_of(part);
         let direct = ways.first() == Some(&None);
+        let copies = self.copies_of(part);
+        let mut once = Once { device: self, part, of_sides: BTreeMap::new() };
         for (copy, by) in ways.into_iter().enumerate() {
             let mut placed = vec![0; buffer.len()];
-            Ledger::add(&self.ledger.data_ios, 1);
-            if let Err(error) = self.read_by(part, by, &mut placed) {
+            // Each copy is read; what else there is are combinations, and they are many.
+            let read = match by.filter(|_| copy >= copies) {
+                Some(by) => once.compute(by, &mut placed),
+                None => {
+                    Ledger::add(&self.ledger.data_ios, 1);
+                    self.read_by(part, by, &mut placed)
+                }
+            };
+            if let Err(error) = read {
                 failure = Some(error);
                 continue;
             }
@@ -257,20 +311,32 @@ impl ParityDevice {
         if which == Resync::Stale && self.is_hole(stripe, within) {
             return Ok(());
         }
+        let was_complete = self.is_complete();
         let (_, wrong) = self.wrong_in(stripe, within, which)?;
         self.write_rows(stripe, within, wrong)?;
-        if which != Resync::Stale {
-            self.forget_differences(stripe, within);
+        match which {
+            Resync::Stale => Ok(()),
+            _ => self.forget_differences(stripe, within, was_complete),
         }
-        Ok(())
     }
 
     /// Rows agree, of data that may count for right: nothing else is said of them, unless what a
-    /// side has was computed by what is forgotten here.
-    pub(super) fn forget_differences(&self, stripe: u64, within: &Range<u64>) {
+    /// side has was computed by what is forgotten here. No record may be without them before the
+    /// new parity is durable.
+    pub(super) fn forget_differences(
+        &self,
+        stripe: u64,
+        within: &Range<u64>,
+        was_complete: bool,
+    ) -> Result<()> {
+        if !was_complete || !self.differences.lock().has_any(stripe, within) {
+            return Ok(());
+        }
+        self.flush_sides()?;
         if self.is_complete() {
             self.differences.lock().forget(stripe, within);
         }
+        Ok(())
     }
 
     /// Whether every side is in.
