@@ -30,9 +30,8 @@ impl MediaDevice {
             io::ErrorKind::StorageFull
             | io::ErrorKind::QuotaExceeded
             | io::ErrorKind::FileTooLarge => DeviceErrorKind::Full,
-            io::ErrorKind::InvalidInput | io::ErrorKind::UnexpectedEof => {
-                DeviceErrorKind::OutOfRange
-            }
+            io::ErrorKind::InvalidInput => DeviceErrorKind::OutOfRange,
+            // Within what it had when it was opened, or that would be invalid: somebody cut it.
             _ => DeviceErrorKind::Io,
         };
         let device = self.media.name().to_owned();

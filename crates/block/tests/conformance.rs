@@ -407,6 +407,18 @@ fn a_file_that_cannot_be_so_long_is_not_left_behind() {
 }
 
 #[test]
+fn a_file_that_somebody_cut_fails_where_it_ends_now() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("disk");
+    let device = MediaDevice::new(Arc::new(FileMedia::create(&path, 1 << 20).expect("made")));
+    let file = std::fs::OpenOptions::new().write(true).open(&path).expect("the file");
+    file.set_len(256 << 10).expect("cut");
+    let kind = |offset| device.read_at(offset, &mut [0; 4096]).map_err(|error| error.kind);
+    assert_eq!([kind(0), kind(512 << 10)], [Ok(()), Err(DeviceErrorKind::Io)]);
+    assert_eq!(kind(1 << 20), Err(DeviceErrorKind::OutOfRange), "whoever asks there is wrong");
+}
+
+#[test]
 fn a_file_says_where_it_has_holes_and_nowhere_else() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("disk");

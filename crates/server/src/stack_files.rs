@@ -31,6 +31,8 @@ static CHANGING: Mutex<()> = Mutex::new(());
 
 /// The file that says how a pool's members are put together.
 const STACK_FILE: &str = "pool.stack";
+/// What else lies in a pool's directory, or may: no member can be called that.
+const OWN_FILES: [&str; 4] = [STACK_FILE, crate::pool_files::POOL_FILE, "nbd.sock", "api.sock"];
 
 /// What the pool in `dir` lies on, if it is on members.
 pub(crate) fn read(dir: &Path) -> Result<Option<Layout>, StartError> {
@@ -276,8 +278,11 @@ pub(crate) fn replace(dir: &Path, pool: &Pool, member: &str, with: &str) -> Resu
     write_layout(dir, &checked(&layout.with_member(number, with))?)?;
     let candidate = Candidate { path: path.display().to_string(), device };
     let replaced = pool.replace_member(member, candidate).map_err(StartError::Pool);
-    if replaced.is_err() && !is_known(pool, &path) {
+    let is_known = is_known(pool, &path);
+    if replaced.is_err() && (is_own || !is_known) {
         write_layout(dir, &layout)?;
+    }
+    if replaced.is_err() && !is_known {
         made.iter().for_each(|path| drop(fs::remove_file(path)));
     }
     replaced
@@ -452,6 +457,10 @@ fn device_at(
     size_bytes: Option<u64>,
     made: &mut Vec<PathBuf>,
 ) -> Result<Arc<dyn BlockDevice>, StartError> {
+    if path.file_name().is_some_and(|name| OWN_FILES.iter().any(|own| name == *own)) {
+        let text = format!("{} is what a pool's directory has itself", path.display());
+        return Err(StartError::setting(text, "give the member another name"));
+    }
     let media = match fs::metadata(path) {
         Err(e) if e.kind() == io::ErrorKind::NotFound => {
             let Some(size_bytes) = size_bytes else {

@@ -244,6 +244,11 @@ fn a_member_that_lost_its_checksums_takes_its_own_place() -> Result<()> {
     let in_use = server.output(&["pool", "replace", &path, "a.img"])?;
     let said = String::from_utf8_lossy(&in_use.stderr).into_owned();
     ensure!(said.contains("is in use"), "{said}");
+    // By another name of the same file, too: where members are looked for stays as it was.
+    let in_use = server.output(&["pool", "replace", &path, &path])?;
+    ensure!(!in_use.status.success(), "a member that is in use took its own place");
+    let text = fs::read_to_string(server.pool().join("pool.stack"))?;
+    ensure!(text.trim() == "mirror(integrity(a.img), integrity(b.img))", "{text}");
     server.stop()?;
     spoil_checksums(&a)?;
     server.up()?;
@@ -257,6 +262,38 @@ fn a_member_that_lost_its_checksums_takes_its_own_place() -> Result<()> {
     fs::remove_file(b)?;
     server.up()?;
     check(&server, &image)
+}
+
+#[test]
+fn no_member_has_the_name_of_a_file_of_the_pool_itself() -> Result<()> {
+    let folder = folder()?;
+    for name in ["pool.stack", "pool.img", "nbd.sock", "api.sock", "./pool.stack"] {
+        let stack = format!("mirror({name}, b.img)");
+        let error = on(&stack, &folder).err().with_context(|| format!("{name} was taken"))?;
+        ensure!(error.to_string().contains("give the member another name"), "{error}");
+        ensure!(!folder.path().join("pool/b.img").exists(), "nothing is left of it");
+    }
+    Ok(())
+}
+
+/// What is cut off a member's file reads as an error of that member, and comes back as it is written.
+#[test]
+fn a_member_that_somebody_cuts_while_it_is_served_fails_alone() -> Result<()> {
+    let mut random = Random::new(seed("cut"));
+    for length in [0, 40 << 20] {
+        let folder = folder()?;
+        let server = on("parity(a.img, b.img, c.img)", &folder)?;
+        server.run(&["volume", "create", "v", "--size", "16MiB"])?;
+        let mut image = Image::zeros(VOLUME_BYTES);
+        write_some(&server, &mut random, &mut image)?;
+        File::options().write(true).open(server.pool().join("a.img"))?.set_len(length)?;
+        for _ in 0..4 {
+            write_some(&server, &mut random, &mut image)?;
+            check(&server, &image)?;
+        }
+        ensure!(status(&server)?["state"] != "refusing-writes", "{}", status(&server)?);
+    }
+    Ok(())
 }
 
 #[test]
