@@ -153,6 +153,15 @@ impl Client {
         self.socket.write_all(payload).expect("send");
     }
 
+    /// Sends a request and, in the same piece, that nothing follows.
+    pub(super) fn send_last(&mut self, request: &Request, payload: &[u8]) {
+        let last = self.request(Command::Disconnect, 0, 0);
+        let headers = self.style.headers();
+        let header = |request| encode::request(request, headers);
+        let all = [header(request).as_bytes(), payload, header(&last).as_bytes()].concat();
+        self.socket.write_all(&all).expect("send");
+    }
+
     /// Whether something was sent that was not received yet.
     pub(super) fn has_reply(&self) -> bool {
         let flags = rustix::net::RecvFlags::PEEK | rustix::net::RecvFlags::DONTWAIT;
