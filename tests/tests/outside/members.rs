@@ -276,7 +276,7 @@ fn no_member_has_the_name_of_a_file_of_the_pool_itself() -> Result<()> {
     Ok(())
 }
 
-/// What is cut off a member's file reads as an error of that member, and comes back as it is written.
+/// What is cut off a member reads as an error of that member, and comes back as it is written.
 #[test]
 fn a_member_that_somebody_cuts_while_it_is_served_fails_alone() -> Result<()> {
     let mut random = Random::new(seed("cut"));
