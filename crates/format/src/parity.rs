@@ -60,6 +60,8 @@ pub mod layout {
 
 /// Bytes of a cell.
 pub const CELL_BYTES: usize = 4096;
+/// In place of a side: the cell says which sectors of a row were written since it has a difference.
+pub const WRITTEN: u16 = u16::MAX;
 /// The magic of a record: `HINDPRTY`, as bytes.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"HINDPRTY");
 const SALT: u32 = u32::from_le_bytes(*b"prty");

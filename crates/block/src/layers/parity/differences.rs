@@ -4,7 +4,8 @@
 //! what it said of the rest. If something had rotted there it can heal that; if what was written
 //! over had rotted it is wrong about what was written, by as much as it was apart from its row
 //! before. Nobody here knows which it is. So that difference is kept: without it the parity gives
-//! the one, with it the other, and whoever has checksums tells which is right.
+//! the one, with it the other, and whoever has checksums tells which is right. Of sectors that were
+//! written since, what is computed without it is nothing: those are kept as well.
 //!
 //! Invariants: 1. every record has the differences there are when it is made, so they are on every
 //! side that is not out; 2. one is forgotten when all of its row is written, or its parity is
@@ -16,14 +17,34 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use super::layout::CELL;
+use super::rows::SECTOR;
 
 /// The most that is kept of a slot's cells: one in so many.
 const PART: usize = 8;
 
-/// Cells of a record that are kept for differences, of so many.
+/// Cells of a record that are kept for differences, of so many: for each row those of its parities,
+/// and one that says what was written.
 pub fn reserve(cells: usize, parities: usize) -> usize {
-    let rows = (cells / PART / parities).max(usize::from(cells > PART * parities / 2));
-    rows * parities
+    let of_row = parities + 1;
+    (cells / PART / of_row).max(usize::from(cells > 3 * of_row)) * of_row
+}
+
+/// The sectors (512 bytes) of a row's cells that were written, a bit each: a byte for each chunk of
+/// the stripe's data.
+type Written = Vec<u8>;
+
+/// What is kept of a row.
+#[derive(PartialEq, Eq)]
+struct Kept {
+    /// For each parity what is to be added to it.
+    parities: Vec<Vec<u8>>,
+    written: Written,
+}
+
+impl Kept {
+    fn new(parities: Vec<Vec<u8>>) -> Kept {
+        Kept { parities, written: vec![0; CELL as usize] }
+    }
 }
 
 /// A row: its stripe, and its number there.
@@ -31,8 +52,7 @@ type Row = (u64, u64);
 
 /// The differences of an array's rows.
 pub struct Differences {
-    /// For each parity what is to be added to it.
-    rows: BTreeMap<Row, Vec<Vec<u8>>>,
+    rows: BTreeMap<Row, Kept>,
     rows_max: usize,
     /// How often each side had been out when the stripes were told of.
     told: Option<Vec<u64>>,
@@ -50,7 +70,7 @@ fn rows_of(within: &Range<u64>) -> Range<u64> {
 
 impl Differences {
     pub fn new(cells: usize, parities: usize) -> Differences {
-        let rows_max = reserve(cells, parities) / parities;
+        let rows_max = reserve(cells, parities) / (parities + 1);
         Differences { rows: BTreeMap::new(), rows_max, told: None, again: 0 }
     }
 
@@ -68,8 +88,11 @@ impl Differences {
             if of_row.iter().flatten().all(|&byte| byte == 0) {
                 continue;
             }
-            if self.rows.len() < self.rows_max || self.rows.contains_key(&(stripe, row)) {
-                self.rows.insert((stripe, row), of_row);
+            let is_full = self.rows.len() >= self.rows_max;
+            match self.rows.get_mut(&(stripe, row)) {
+                Some(kept) => kept.parities = of_row,
+                None if is_full => {}
+                None => _ = self.rows.insert((stripe, row), Kept::new(of_row)),
             }
         }
     }
@@ -77,9 +100,30 @@ impl Differences {
     /// Takes one in as a record has it, if there is room.
     pub fn put(&mut self, row: Row, parity: usize, parities: usize, bytes: &[u8]) {
         if self.rows.len() < self.rows_max || self.rows.contains_key(&row) {
-            let none = || vec![vec![0; CELL as usize]; parities];
-            self.rows.entry(row).or_insert_with(none)[parity].copy_from_slice(bytes);
+            let none = || Kept::new(vec![vec![0; CELL as usize]; parities]);
+            let kept = self.rows.entry(row).or_insert_with(none);
+            kept.parities.get_mut(parity).unwrap_or(&mut kept.written).copy_from_slice(bytes);
         }
+    }
+
+    /// Notes that sectors of a chunk's cell are about to be written, if its row has a difference.
+    pub fn note_written(&mut self, row: Row, chunk: usize, sectors: u8) {
+        if let Some(kept) = self.rows.get_mut(&row) {
+            kept.written[chunk] |= sectors;
+        }
+    }
+
+    /// Which bytes of a range of a chunk were written since their rows have a difference.
+    pub fn written(&self, stripe: u64, chunk: usize, within: &Range<u64>) -> Vec<Range<u64>> {
+        let rows = rows_of(within);
+        let rows = self.rows.range((stripe, rows.start)..(stripe, rows.end));
+        let of_row = |((_, row), kept): (&Row, &Kept)| {
+            let (start, sectors) = (row * CELL, kept.written[chunk]);
+            let written = (0..CELL / SECTOR).filter(move |i| sectors >> i & 1 == 1);
+            written.map(move |i| start + i * SECTOR..start + (i + 1) * SECTOR)
+        };
+        let within = |part: Range<u64>| part.start.max(within.start)..part.end.min(within.end);
+        rows.flat_map(of_row).map(within).filter(|part| !part.is_empty()).collect()
     }
 
     /// The rows of some stripes that have one.
@@ -105,19 +149,21 @@ impl Differences {
     /// Adds what there is of some bytes of a stripe's rows to what a parity says of them.
     pub fn add(&self, stripe: u64, parity: usize, within: &Range<u64>, to: &mut [u8]) {
         let rows = rows_of(within);
-        for ((_, row), cells) in self.rows.range((stripe, rows.start)..(stripe, rows.end)) {
+        for ((_, row), kept) in self.rows.range((stripe, rows.start)..(stripe, rows.end)) {
             let start = row * CELL;
             let both = start.max(within.start)..(start + CELL).min(within.end);
             let to = &mut to[(both.start - within.start) as usize..];
-            let cell = &cells[parity][(both.start - start) as usize..(both.end - start) as usize];
+            let cell =
+                &kept.parities[parity][(both.start - start) as usize..(both.end - start) as usize];
             to.iter_mut().zip(cell).for_each(|(byte, difference)| *byte ^= difference);
         }
     }
 
-    /// All of them: stripe, row, parity, bytes.
+    /// All of them: stripe, row, parity, bytes; behind its parities what of a row was written.
     pub fn all(&self) -> impl Iterator<Item = (u64, u64, usize, &[u8])> {
-        self.rows.iter().flat_map(|((stripe, row), cells)| {
-            cells.iter().enumerate().map(|(parity, bytes)| (*stripe, *row, parity, &bytes[..]))
+        self.rows.iter().flat_map(|((stripe, row), kept)| {
+            let cells = kept.parities.iter().chain([&kept.written]).enumerate();
+            cells.map(|(number, bytes)| (*stripe, *row, number, &bytes[..]))
         })
     }
 
@@ -144,8 +190,8 @@ mod tests {
 
     #[test]
     fn they_leave_most_of_a_record_to_what_waits() {
-        assert_eq!([reserve(4080, 1), reserve(4080, 3), reserve(15, 1)], [510, 510, 1]);
-        assert_eq!([reserve(15, 2), reserve(15, 3), reserve(7, 3)], [2, 3, 0]);
+        assert_eq!([reserve(4080, 1), reserve(4080, 3), reserve(15, 1)], [510, 508, 2]);
+        assert_eq!([reserve(15, 2), reserve(15, 3), reserve(7, 3)], [3, 4, 0]);
     }
 
     #[test]
@@ -168,7 +214,13 @@ mod tests {
         all.keep(8, &(0..CELL), &[p.clone(), p.clone()]);
         all.keep(7, &(2 * CELL..3 * CELL), &[q.clone(), p.clone()]);
         let told: Vec<_> = all.all().map(|(s, r, k, bytes)| (s, r, k, bytes[0])).collect();
-        assert_eq!(told, [(7, 2, 0, 5), (7, 2, 1, 3)]);
+        assert_eq!(told, [(7, 2, 0, 5), (7, 2, 1, 3), (7, 2, 2, 0)]);
+        // Of the second chunk the first sector and the last but one were written.
+        all.note_written((7, 2), 1, 0b100_0001);
+        all.note_written((7, 1), 1, 0xff);
+        assert_eq!(all.written(7, 0, &(0..9 * CELL)), []);
+        assert_eq!(all.written(7, 1, &(8192..12_288)), [8192..8704, 11_264..11_776]);
+        assert_eq!(all.written(7, 1, &(8200..11_265)), [8200..8704, 11_264..11_265]);
         assert_eq!(
             [all.tell(vec![0, 1]), all.tell(vec![0, 1]), all.tell(vec![0, 2])],
             [vec![7], vec![], vec![7]]

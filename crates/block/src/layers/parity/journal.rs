@@ -13,7 +13,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use format::checksum::block_crc;
-use format::parity::{CELL_BYTES, Entry, Record, peek_header_bytes};
+use format::parity::{CELL_BYTES, Entry, Record, WRITTEN, peek_header_bytes};
 
 use super::ParityDevice;
 use super::cache::Cells;
@@ -211,7 +211,10 @@ impl ParityDevice {
         let record = Record::decode(&bytes, at, self.id).ok()?;
         let whole = header_bytes + record.cells_bytes();
         let fits = whole as u64 <= self.layout.slot_bytes && slot_of(record.sequence) == slot;
-        if !fits || !record.all().all(|entry| self.is_within(entry)) {
+        let is_side = |entry: &Entry| usize::from(entry.side) < self.sides.len();
+        let are_sides = record.entries.iter().all(is_side)
+            && record.differences.iter().all(|entry| entry.side == WRITTEN || is_side(entry));
+        if !fits || !are_sides || !record.all().all(|entry| self.is_within(entry)) {
             return None;
         }
         bytes.resize(whole, 0);
@@ -229,7 +232,13 @@ impl ParityDevice {
         let mut differences = self.differences.lock();
         for (entry, cells) in newest.differences() {
             let stripe = layout.stripe_at(entry.offset);
-            let Err(parity) = layout.role(stripe, usize::from(entry.side)) else { continue };
+            let parity = match entry.side {
+                WRITTEN => layout.parities,
+                side => match layout.role(stripe, usize::from(side)) {
+                    Err(parity) => parity,
+                    Ok(_) => continue,
+                },
+            };
             let first = (entry.offset - layout.offset(stripe)) / CELL;
             for (row, bytes) in (first..layout.rows()).zip(cells.chunks_exact(CELL_BYTES)) {
                 differences.put((stripe, row), parity, layout.parities, bytes);
@@ -240,8 +249,7 @@ impl ParityDevice {
     fn is_within(&self, entry: &Entry) -> bool {
         let start = self.layout.journal_bytes();
         let end = self.layout.offset(self.len_bytes / self.layout.stripe_bytes());
-        usize::from(entry.side) < self.sides.len()
-            && entry.offset >= start
+        entry.offset >= start
             && entry.offset.checked_add(entry.bytes() as u64).is_some_and(|to| to <= end)
     }
 
@@ -325,6 +333,7 @@ impl ParityDevice {
                 if is_whole {
                     self.differences.lock().forget(stripe, &within);
                 }
+                self.note_written(stripe, rows, &chunks, cells);
                 for (&chunk, cells) in &new {
                     push(self.layout.data_side(stripe, chunk), at, cells);
                 }
@@ -336,12 +345,27 @@ impl ParityDevice {
         let mut differences = Vec::new();
         for (stripe, row, parity, cell) in self.differences.lock().all() {
             let at = self.layout.offset(stripe) + row * CELL;
-            differences.push(entry_of(self.layout.parity_side(stripe, parity), at, cell));
+            let side = match parity < self.layout.parities {
+                true => self.layout.parity_side(stripe, parity),
+                false => usize::from(WRITTEN),
+            };
+            differences.push(entry_of(side, at, cell));
             bytes.extend_from_slice(cell);
         }
         let epoch = self.pending.lock().epoch;
         let record = Record { id: self.id, sequence, epoch, entries, differences };
         Ok(Draining::new(record, &bytes, &self.layout))
+    }
+
+    /// Notes which sectors of rows that have a difference this record writes.
+    fn note_written(&self, stripe: u64, rows: Range<u64>, chunks: &[usize], cells: &Cells) {
+        let mut differences = self.differences.lock();
+        for row in rows {
+            for &chunk in chunks {
+                let cell = &cells[&(chunk as u64 * self.layout.rows() + row)];
+                differences.note_written((stripe, row), chunk, cell.written);
+            }
+        }
     }
 
     /// Rows after one another of which the same chunks' cells are there.

@@ -6,14 +6,14 @@ use std::ops::Range;
 use super::cache::{Cell, Waiting};
 use super::journal::Draining;
 use super::layout::{CELL, Part};
-use super::ways::By;
+use super::ways::{Added, By};
 use super::{ParityDevice, codes};
 use crate::layers::Standing;
 use crate::layers::mirror::is_its_fault;
 use crate::{BlockDevice, DeviceError, DeviceErrorKind, Operation, Result};
 
 /// Bytes that the power never tears.
-const SECTOR: u64 = 512;
+pub(super) const SECTOR: u64 = 512;
 
 /// Lays cells over the bytes of a range of a chunk.
 pub(super) fn lay_over(overlay: &[(u64, Cell)], rows: u64, within: &Range<u64>, to: &mut [u8]) {
@@ -151,8 +151,33 @@ impl ParityDevice {
         buffer: &mut [u8],
     ) -> Result<()> {
         let own = 1 << self.layout.data_side(stripe, chunk);
-        let row = self.row(stripe, within, By { without: by.without | own, ..by })?;
-        buffer.copy_from_slice(&row[chunk]);
+        let by = By { without: by.without | own, ..by };
+        self.take_computed(stripe, chunk, within, by, buffer, |by| self.row(stripe, within, by))
+    }
+
+    /// A part of a chunk from rows that are computed in some way: what was written since a row has
+    /// a difference may be right with it, and the rest without.
+    pub(super) fn take_computed(
+        &self,
+        stripe: u64,
+        chunk: usize,
+        within: &Range<u64>,
+        by: By,
+        buffer: &mut [u8],
+        mut rows: impl FnMut(By) -> Result<Chunks>,
+    ) -> Result<()> {
+        let written = match by.differences {
+            Added::ToWritten => self.differences.lock().written(stripe, chunk, within),
+            Added::Nowhere | Added::Everywhere => Vec::new(),
+        };
+        buffer.copy_from_slice(&rows(by)?[chunk]);
+        if !written.is_empty() {
+            let with = &rows(By { differences: Added::Everywhere, ..by })?[chunk];
+            for part in written {
+                let part = (part.start - within.start) as usize..(part.end - within.start) as usize;
+                buffer[part.clone()].copy_from_slice(&with[part]);
+            }
+        }
         Ok(())
     }
 
@@ -232,7 +257,7 @@ impl ParityDevice {
                 break;
             }
             if let Some(mut bytes) = read(self.layout.parity_side(stripe, k))? {
-                if by.with_differences {
+                if by.differences == Added::Everywhere {
                     self.differences.lock().add(stripe, k, within, &mut bytes);
                 }
                 parities.push((k, bytes));

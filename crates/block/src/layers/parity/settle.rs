@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use super::layout::{CELL, Part};
 use super::rows::{Chunks, lay_over};
-use super::ways::{By, Sides};
+use super::ways::{ADDED, Added, By, Sides};
 use super::{ParityDevice, codes};
 use crate::heal::{Ledger, Outcome, Right};
 use crate::layers::Standing;
@@ -32,20 +32,20 @@ impl Once<'_> {
         let own = 1 << device.layout.data_side(*stripe, *chunk);
         let by = By { without: by.without | own, ..by };
         let placing = device.cache.lock().placing.clone();
-        let row = device.row_of(*stripe, within, by, |side| {
-            let read = || {
-                Ledger::add(&device.ledger.data_ios, 1);
-                device.read_row(*stripe, within, side, placing.as_deref()).ok().flatten()
-            };
-            Ok(of_sides.entry(side).or_insert_with(read).clone())
-        })?;
-        let Some(row) = row else {
-            let at = device.layout.offset(*stripe) + within.start;
-            let (kind, range) = (DeviceErrorKind::Io, (at, buffer.len() as u64));
-            return Err(device.error(Operation::Read, range, kind, "too few sides can be read"));
-        };
-        buffer.copy_from_slice(&row[*chunk]);
-        Ok(())
+        device.take_computed(*stripe, *chunk, within, by, buffer, |by| {
+            let row = device.row_of(*stripe, within, by, |side| {
+                let read = || {
+                    Ledger::add(&device.ledger.data_ios, 1);
+                    device.read_row(*stripe, within, side, placing.as_deref()).ok().flatten()
+                };
+                Ok(of_sides.entry(side).or_insert_with(read).clone())
+            })?;
+            row.ok_or_else(|| {
+                let at = device.layout.offset(*stripe) + within.start;
+                let (kind, range) = (DeviceErrorKind::Io, (at, within.end - within.start));
+                device.error(Operation::Read, range, kind, "too few sides can be read")
+            })
+        })
     }
 }
 
@@ -67,11 +67,10 @@ impl ParityDevice {
     fn copies(&self, part: &Part) -> Vec<Option<By>> {
         let (direct, others) = self.copies_by(part.stripe, part.chunk);
         let is_apart = self.differences.lock().has_any(part.stripe, &part.within);
-        let by = |with_differences| {
-            others.iter().map(move |&without| Some(By { without, with_differences }))
-        };
-        let said = direct.then_some(None).into_iter().chain(by(false));
-        said.chain(by(true).filter(|_| is_apart)).collect()
+        let by = |differences| others.iter().map(move |&without| Some(By { without, differences }));
+        let of_others = ADDED.iter().take(if is_apart { ADDED.len() } else { 1 });
+        let said = direct.then_some(None).into_iter();
+        said.chain(of_others.flat_map(|&differences| by(differences))).collect()
     }
 
     /// How many they are.
@@ -112,9 +111,10 @@ impl ParityDevice {
     fn ways_of(&self, part: &Part) -> Vec<Option<By>> {
         let mut ways = self.plain_ways_of(part);
         if self.differences.lock().has_any(part.stripe, &part.within) {
-            let with = |by: &By| Some(By { with_differences: true, ..*by });
-            let more: Vec<Option<By>> = ways.iter().flatten().map(with).collect();
-            ways.extend(more);
+            let plain: Vec<By> = ways.iter().copied().flatten().collect();
+            for &differences in &ADDED[1..] {
+                ways.extend(plain.iter().map(|&by| Some(By { differences, ..by })));
+            }
         }
         ways
     }
@@ -123,7 +123,7 @@ impl ParityDevice {
         let (direct, others) = self.copies_by(part.stripe, part.chunk);
         let most = self.all_left_out().map(Sides::count_ones).max().unwrap_or(0);
         let own = u32::from(direct);
-        let by = |without| Some(By { without, with_differences: false });
+        let by = |without| Some(By { without, differences: Added::Nowhere });
         let mut ways: Vec<Option<By>> = direct.then_some(None).into_iter().collect();
         ways.extend(others.into_iter().map(by));
         let bit = 1 << self.layout.data_side(part.stripe, part.chunk);
@@ -186,7 +186,7 @@ impl ParityDevice {
             Ledger::add(&self.ledger.checksums, 1);
             if !right(&bytes) {
                 // Whether copies agree is a matter of what the sides say now.
-                if by.is_none_or(|by| !by.with_differences) {
+                if by.is_none_or(|by| by.differences == Added::Nowhere) {
                     said.push(bytes);
                 }
                 continue;

@@ -15,8 +15,21 @@ pub struct By {
     pub without: Sides,
     /// Whether to the parities that is added by which they did not agree before a part of their
     /// rows was written.
-    pub with_differences: bool,
+    pub differences: Added,
 }
+
+/// Where differences are added.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Added {
+    #[default]
+    Nowhere,
+    Everywhere,
+    /// Where sectors were written since.
+    ToWritten,
+}
+
+/// The ways of having what is computed of rows that have differences, the plain one first.
+pub const ADDED: [Added; 3] = [Added::Nowhere, Added::Everywhere, Added::ToWritten];
 
 /// How many sets of so many there are among some.
 fn choose(among: usize, size: usize) -> usize {
@@ -67,7 +80,7 @@ impl ParityDevice {
     pub(super) fn count_ways(&self) -> usize {
         let (sides_in, most) = self.to_leave_out();
         let is_apart = !self.differences.lock().is_empty();
-        sets(sides_in.len(), most) * if is_apart { 2 } else { 1 }
+        sets(sides_in.len(), most) * if is_apart { ADDED.len() } else { 1 }
     }
 
     /// The sides that each of the ways leaves out, beside those that are not in.
@@ -80,7 +93,8 @@ impl ParityDevice {
     pub(super) fn read_part_way(&self, part: &Part, way: usize, to: &mut [u8]) -> Result<()> {
         let (sides_in, most) = self.to_leave_out();
         let count = sets(sides_in.len(), most);
-        let by = By { without: set(&sides_in, most, way % count), with_differences: way >= count };
+        let differences = ADDED.get(way / count).copied().unwrap_or_default();
+        let by = By { without: set(&sides_in, most, way % count), differences };
         let cells = self.layout.cells(part.chunk, &part.within);
         let overlay = self.cache.lock().overlay(part.stripe, cells.clone());
         if (overlay.len() as u64) < cells.end - cells.start {
