@@ -106,17 +106,22 @@ fn a_side_that_lost_the_last_write_of_the_first_page_is_not_the_one_that_counts(
     }
 }
 
+/// Two members of a pool that has a volume with four marks, and is closed.
+fn closed(stack: &str) -> Pair {
+    let pair = Pair::new(stack);
+    let pool = pair.open();
+    let volume = make(&pool, Granularity::EveryWrite, 1 << 60);
+    (0..4).for_each(|number| mark(&volume, number));
+    pool.close().expect("closed");
+    pair
+}
+
 /// The library has no checksum of what a page has not in use, so a way of reading the catalogue
 /// holds together whatever is there. What is below may know better.
 #[test]
 fn what_rots_where_a_page_has_nothing_is_no_reason_not_to_open() {
     for stack in STACKS {
-        let pair = Pair::new(stack);
-        let pool = pair.open();
-        let volume = make(&pool, Granularity::EveryWrite, 1 << 60);
-        (0..4).for_each(|number| mark(&volume, number));
-        pool.close().expect("closed");
-        drop((volume, pool));
+        let pair = closed(stack);
         pair.make_clean();
         let at = first_page(&pair.media[0]);
         for page in 0..100 {
@@ -131,12 +136,7 @@ fn what_rots_where_a_page_has_nothing_is_no_reason_not_to_open() {
 #[test]
 fn a_read_that_went_elsewhere_while_it_was_opened_is_no_reason_not_to_open() {
     for stack in STACKS {
-        let pair = Pair::new(stack);
-        let pool = pair.open();
-        let volume = make(&pool, Granularity::EveryWrite, 1 << 60);
-        (0..4).for_each(|number| mark(&volume, number));
-        pool.close().expect("closed");
-        drop((volume, pool));
+        let pair = closed(stack);
         let whole = pair.fork();
         whole.media[0].start_log();
         drop(whole.open());
