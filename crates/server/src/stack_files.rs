@@ -4,6 +4,7 @@
 //! The members' labels say what is true; `pool.stack` says where to look. It is written last when a
 //! pool is made, so that a half-made pool is none.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 use std::os::unix::fs::FileTypeExt;
@@ -107,7 +108,7 @@ pub(crate) fn grow(
     let before = finished(dir, layout, added.as_ref())?;
     let grown = match &added {
         None => before.clone(),
-        Some(added) => checked(&before.followed_by(added))?,
+        Some(added) => checked(dir, &before.followed_by(added))?,
     };
     if added.is_none()
         && let Some(bytes) = size_bytes
@@ -161,7 +162,7 @@ pub(crate) fn grow_online(
         Some((before, last)) if last == added || !last.members().iter().any(is_member) => before,
         _ => layout.clone(),
     };
-    let grown = checked(&before.followed_by(&added))?;
+    let grown = checked(dir, &before.followed_by(&added))?;
     let mut made = Vec::new();
     let is_there = added.members().iter().all(is_member);
     let new = match is_there {
@@ -290,7 +291,7 @@ pub(crate) fn replace(dir: &Path, pool: &Pool, member: &str, with: &str) -> Resu
         false => Some(device_at(&path, Some(size_bytes), &mut made)?),
     };
     // First where to look: a device without a label is no member yet, and does no harm there.
-    write_layout(dir, &checked(&layout.with_member(number, with))?)?;
+    write_layout(dir, &checked(dir, &layout.with_member(number, with))?)?;
     let candidate = Candidate { path: path.display().to_string(), device };
     let replaced = pool.replace_member(member, candidate).map_err(StartError::Pool);
     let is_known = is_known(pool, &path);
@@ -315,8 +316,27 @@ fn on_members(dir: &Path) -> Result<Layout, StartError> {
 }
 
 /// A layout that can be read again.
-fn checked(layout: &Layout) -> Result<Layout, StartError> {
-    layout.to_string().parse().map_err(unreadable)
+/// A layout that can be written down, and read again.
+fn checked(dir: &Path, layout: &Layout) -> Result<Layout, StartError> {
+    let layout: Layout = layout.to_string().parse().map_err(unreadable)?;
+    check_apart(dir, &layout)?;
+    Ok(layout)
+}
+
+/// Fails if two names of a layout lead to one file.
+fn check_apart(dir: &Path, layout: &Layout) -> Result<(), StartError> {
+    let mut seen = BTreeMap::new();
+    for name in layout.names() {
+        let path = dir.join(name);
+        // One that is to be made lies in a directory that is there.
+        let made = || Some(fs::canonicalize(path.parent()?).ok()?.join(path.file_name()?));
+        let real = fs::canonicalize(&path).ok().or_else(made).unwrap_or(path);
+        if let Some(other) = seen.insert(real, name) {
+            let text = format!("{other} and {name} are the same file");
+            return Err(StartError::setting(text, "each member needs a file or disk of its own"));
+        }
+    }
+    Ok(())
 }
 
 fn unreadable(error: StackError) -> StartError {
@@ -335,7 +355,7 @@ pub(crate) fn add_spare(dir: &Path, pool: &Pool, spare: &str) -> Result<(), Star
     }
     let before = layout.clone();
     layout.spares.push(spare.to_owned());
-    let layout = checked(&layout)?;
+    let layout = checked(dir, &layout)?;
     let smallest = pool.members().iter().map(|m| m.data_bytes).min();
     let mut made = Vec::new();
     // As in `replace`.
@@ -377,7 +397,7 @@ pub(crate) fn follow_spares(dir: &Path, pool: &Pool) -> Result<(), StartError> {
     for (number, spare) in &taken {
         layout = layout.with_member(*number, spare);
     }
-    if taken.is_empty() { Ok(()) } else { write_layout(dir, &checked(&layout)?) }
+    if taken.is_empty() { Ok(()) } else { write_layout(dir, &checked(dir, &layout)?) }
 }
 
 /// Makes a pool on a stack in an empty or missing directory. Members that are not there are made as
@@ -395,6 +415,7 @@ pub fn create_stack(dir: &Path, text: &str, size_bytes: Option<u64>) -> Result<(
             return Err(StartError::setting(text, "choose another directory"));
         }
     }
+    check_apart(dir, &layout)?;
     let mut made = Vec::new();
     let outcome = lay_out(dir, &layout, size_bytes, &mut made);
     if outcome.is_err() {

@@ -31,11 +31,21 @@ impl Volume {
             Some(moment) => self.edge(Some(moment))?,
             None => self.latest()?,
         };
+        let times = (since.and_then(|m| self.time_of(m)), until.and_then(|m| self.time_of(m)));
+        let is_backwards = match times {
+            (Some(since), Some(until)) => since > until,
+            _ => until.is_some() && from.seq > to.seq,
+        };
+        if is_backwards {
+            return Err(Error::new(ErrorKind::Invalid, "since is later than until")
+                .with_hint("since is where it begins, until where it ends"));
+        }
         let mut events = self.events_since(from)?;
-        if let Some(until) = until {
-            let is_time = matches!(until, Moment::At(_) | Moment::Ago(_));
-            events
-                .retain(|e| if is_time { e.stamp.time <= to.time } else { e.stamp.seq <= to.seq });
+        match (until, times.1) {
+            // As it was given: before the window nothing happened, not what it begins with.
+            (_, Some(time)) => events.retain(|e| e.stamp.time <= time),
+            (Some(_), None) => events.retain(|e| e.stamp.seq <= to.seq),
+            (None, _) => {}
         }
         let mut page = HistoryPage { events, ..HistoryPage::default() };
         let mut before = self.time_entry(By::Time(from.time))?.unwrap_or_default();
@@ -64,20 +74,25 @@ impl Volume {
     }
 
     /// A moment as an edge of the query; a time need not have been retained.
+    /// The time that a moment names, if it names one.
+    fn time_of(&self, moment: &Moment) -> Option<WallTime> {
+        match moment {
+            Moment::At(time) => Some(*time),
+            Moment::Ago(span) => {
+                Some(WallTime::from_nanos(self.now().as_nanos().saturating_sub(span.0)))
+            }
+            Moment::Latest | Moment::Seq(_) | Moment::Version(_) | Moment::Mark(_) => None,
+        }
+    }
+
     fn edge(&self, moment: Option<&Moment>) -> Result<Stamp> {
         let record = self.record.lock().clone();
         let horizon =
             Stamp { seq: Seq(record.horizon_seq), time: WallTime::from_nanos(record.horizon_ns) };
-        let time = match moment {
-            None => return Ok(horizon),
-            Some(Moment::At(time)) => *time,
-            Some(Moment::Ago(span)) => {
-                WallTime::from_nanos(self.now().as_nanos().saturating_sub(span.0))
-            }
-            Some(other) => {
-                let resolved = self.resolve(other)?;
-                return Ok(Stamp { seq: resolved.seq, time: resolved.time });
-            }
+        let Some(moment) = moment else { return Ok(horizon) };
+        let Some(time) = self.time_of(moment) else {
+            let resolved = self.resolve(moment)?;
+            return Ok(Stamp { seq: resolved.seq, time: resolved.time });
         };
         if time <= horizon.time {
             return Ok(horizon);

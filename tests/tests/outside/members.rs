@@ -282,6 +282,9 @@ fn no_member_has_the_name_of_a_file_of_the_pool_itself() -> Result<()> {
         ensure!(error.to_string().contains("give the member another name"), "{error}");
         ensure!(!folder.path().join("pool/b.img").exists(), "nothing is left of it");
     }
+    let error = on("mirror(b.img, ./b.img)", &folder).err().context("one file twice")?;
+    ensure!(error.to_string().contains("b.img and ./b.img are the same file"), "{error}");
+    ensure!(!folder.path().join("pool/b.img").exists(), "nothing is left of it");
     Ok(())
 }
 

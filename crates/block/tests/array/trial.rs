@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use env::Media;
-use hindsight_block::{Array, Candidate, MediaDevice, Standing};
+use hindsight_block::{Array, Candidate, Identities, MediaDevice, Standing};
 use sim::SimMedia;
 
 use crate::renewed::{check, fill};
@@ -117,4 +117,19 @@ fn too_few_members_say_who_was_cut() {
     let text = error.to_string();
     assert!(text.contains("a: it has 1048576 bytes, but had"), "{text}");
     assert_eq!(rig.open().members().len(), 2);
+}
+
+#[test]
+fn a_part_without_room_is_refused_before_anything_is_written() {
+    let stack = "stripe(a, parity[journal=64MiB](b, c, d))".parse().expect("a stack");
+    let media: Vec<Arc<SimMedia>> =
+        (0..4).map(|n| Arc::new(SimMedia::filled(AREA_BYTES + (64 << 20), n, 0))).collect();
+    let of = |(path, media): (&str, &Arc<SimMedia>)| crate::candidate(path, media);
+    let candidates = ["a", "b", "c", "d"].into_iter().zip(&media).map(of).collect();
+    let random = &mut || 7;
+    let identities = Identities { random, now: units::WallTime::from_nanos(1) };
+    let created = Array::create(&stack, candidates, identities, &materials());
+    let error = created.expect_err("the journal is longer than the sides").to_string();
+    assert!(error.starts_with("parity[journal=64MiB](b, c, d) has no room"), "{error}");
+    assert!(media.iter().all(|media| bytes(media).iter().all(|&byte| byte == 0)));
 }

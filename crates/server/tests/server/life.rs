@@ -184,6 +184,18 @@ fn the_pages_of_a_history_hold_every_write_once() {
         }
     }
     assert_eq!(buckets, whole.buckets);
+    let between = |since: &str, until: &str| {
+        let (since, until) = (Some(since.to_owned()), Some(until.to_owned()));
+        fixture.client.history("v", &HistoryQuery { since, until, ..HistoryQuery::default() })
+    };
+    for (since, until) in [("-1h", "-2h"), ("seq:20", "seq:10")] {
+        assert_eq!(kind(between(since, until)), ProblemKind::Invalid, "{since} to {until}");
+    }
+    let before = between("-2d", "-1d").expect("a time before there was anything");
+    assert!(before.buckets.is_empty() && before.events.is_empty(), "{before:?}");
+    let all = between("-2d", "seq:50").expect("all of it");
+    assert_eq!(all.buckets.iter().map(|b| b.writes).sum::<u64>(), 50);
+    assert_eq!(all.events.len(), whole.events.len());
 }
 
 #[test]
