@@ -64,7 +64,8 @@ pub(crate) fn open(dir: &Path, layout: &Layout) -> Result<Array, StartError> {
     with_materials(|materials| Array::open(candidates, materials)).map_err(of_array)
 }
 
-/// Opens the pool in `dir`; `told` hears how far it is. Where it cannot be opened nobody is put out.
+/// Opens the pool in `dir`; `told` hears how far it is. Where it cannot be opened nobody is put
+/// out.
 pub(crate) fn open_pool(
     dir: &Path,
     layout: &Layout,

@@ -36,6 +36,12 @@ impl Gates {
         }
     }
 
+    /// Shares the range of one gate, if nobody copies there now.
+    pub(crate) fn try_share_one(&self, offset: u64) -> Option<Held<'_>> {
+        let gate = (offset >> SPAN_SHIFT) as usize % GATES;
+        self.gates[gate].try_read().map(Held::One)
+    }
+
     /// Waits until nobody writes or copies in the range.
     pub(crate) fn take(&self, offset: u64, length_bytes: u64) -> Vec<RwLockWriteGuard<'_, ()>> {
         let gates = gates_of(offset, length_bytes);

@@ -443,3 +443,87 @@ fn integrity_over_and_under_parity_finds_and_heals_rot() {
         assert_eq!(standings(&array), [Standing::In; 3]);
     }
 }
+
+#[test]
+fn what_a_missing_member_had_is_read_without_waiting() {
+    for (stack, without) in [
+        ("parity[journal=64KiB](a, b, c)", vec![1]),
+        ("parity[journal=64KiB,chunk=4KiB](a, b, c, d, e)", vec![2]),
+        ("parity[journal=64KiB,failures=2](a, b, c, d, e)", vec![0, 3]),
+    ] {
+        let rig = Rig::new(stack, JOURNAL_BYTES + MIB, 61);
+        let mut random = Random::new(61);
+        let array = rig.open();
+        let length = array.len_bytes();
+        let mut expected = noise(&mut random, length);
+        write(&array, 0, &expected);
+        array.close().expect("closed");
+        drop(array);
+        let array = rig.open_without(&without);
+        let (mut asked, mut answered) = (0, 0);
+        for round in 0..600 {
+            let at = random.below(length - 9000);
+            let count = 1 + random.below(9000);
+            let bytes = noise(&mut random, count);
+            write(&array, at, &bytes);
+            expected[at as usize..at as usize + bytes.len()].copy_from_slice(&bytes);
+            if round % 50 == 0 {
+                array.flush().expect("flushed");
+            }
+            let at = random.below(length - 9000) as usize;
+            let mut found = vec![0; 1 + random.below(9000) as usize];
+            asked += 1;
+            if array.try_read_at(at as u64, &mut found).expect("read") {
+                answered += 1;
+                assert!(found == expected[at..at + found.len()], "{stack}: at {at}");
+            }
+            found.fill(0);
+            if array.read_unverified(at as u64, &mut found, false).expect("read") {
+                assert!(found == expected[at..at + found.len()], "{stack}: at {at}");
+            }
+        }
+        // With two lost, rows that have lost their first parity as well are left to those who wait.
+        let least = if without.len() == 1 { asked } else { asked / 4 };
+        assert!(answered >= least, "{stack}: {answered} of {asked}");
+        assert_eq!(read(&array, 0, length as usize), expected);
+    }
+}
+
+#[test]
+fn what_is_computed_without_waiting_is_never_of_two_states_of_a_row() {
+    let rig = Rig::new("parity[journal=64KiB](a, b, c)", JOURNAL_BYTES + MIB, 62);
+    let mut random = Random::new(62);
+    let array = rig.open();
+    let expected = noise(&mut random, array.len_bytes());
+    write(&array, 0, &expected);
+    array.close().expect("closed");
+    drop(array);
+    let array = rig.open_without(&[0]);
+    let stop = std::sync::atomic::AtomicBool::new(false);
+    // Every other cell is written, the ones between are read.
+    let cells = array.len_bytes() / 4096;
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for round in 0..300_u64 {
+                let cell = random.below(cells / 2) * 2;
+                write(&array, cell * 4096, &noise(&mut random, 4096));
+                if round % 3 == 0 {
+                    array.flush().expect("flushed");
+                }
+            }
+            stop.store(true, std::sync::atomic::Ordering::SeqCst);
+        });
+        let mut random = Random::new(63);
+        let (mut asked, mut answered) = (0_u64, 0_u64);
+        while !stop.load(std::sync::atomic::Ordering::SeqCst) || answered == 0 {
+            let cell = random.below(cells / 2) * 2 + 1;
+            let mut found = [0; 4096];
+            asked += 1;
+            if array.try_read_at(cell * 4096, &mut found).expect("read") {
+                answered += 1;
+                assert!(found == expected[cell as usize * 4096..][..4096], "cell {cell}");
+            }
+        }
+        assert!(answered > asked / 10, "{answered} of {asked}");
+    });
+}

@@ -7,7 +7,7 @@ use super::cache::{Cell, Waiting};
 use super::journal::Draining;
 use super::layout::{CELL, Part};
 use super::ways::{Added, By};
-use super::{ParityDevice, codes};
+use super::{GATE_SHIFT, ParityDevice, codes};
 use crate::layers::Standing;
 use crate::layers::mirror::is_its_fault;
 use crate::{BlockDevice, DeviceError, DeviceErrorKind, Operation, Result};
@@ -78,14 +78,58 @@ impl ParityDevice {
         if (overlay.len() as u64) < cells.end - cells.start {
             let side = self.layout.data_side(part.stripe, part.chunk);
             let at = self.layout.offset(part.stripe) + part.within.start;
-            let stays_in = self.stays_in(side);
-            let read = |to: &mut [u8]| read(&*self.sides[side].device, at, to).unwrap_or(false);
-            if !stays_in() || !read(buffer) || !stays_in() {
+            let is_read = match self.is_in(side) {
+                true => self.read_of(side, at, buffer, &read),
+                false => self.computed_plainly(part, at, buffer, &read),
+            };
+            if !is_read {
                 return false;
             }
         }
         lay_over(&overlay, self.layout.rows(), &part.within, buffer);
         true
+    }
+
+    /// Reads of a side; false if it was not in all the time, fails, or is not read now.
+    fn read_of(
+        &self,
+        side: usize,
+        at: u64,
+        buffer: &mut [u8],
+        read: impl Fn(&dyn BlockDevice, u64, &mut [u8]) -> Result<bool>,
+    ) -> bool {
+        let stays_in = self.stays_in(side);
+        let read = |to: &mut [u8]| read(&*self.sides[side].device, at, to).unwrap_or(false);
+        stays_in() && read(buffer) && stays_in()
+    }
+
+    /// A part of a chunk whose side is not in, in its place, from the first parity and the other
+    /// chunks; false if one of them is not there, or something would have to be waited for.
+    fn computed_plainly(
+        &self,
+        part: &Part,
+        at: u64,
+        buffer: &mut [u8],
+        read: impl Fn(&dyn BlockDevice, u64, &mut [u8]) -> Result<bool>,
+    ) -> bool {
+        let Some(_shared) = self.gates.try_share_one(part.stripe << GATE_SHIFT) else {
+            return false;
+        };
+        // Of what is being placed the places may have a part only.
+        if self.cache.lock().placing.is_some() {
+            return false;
+        }
+        buffer.fill(0);
+        let mut bytes = vec![0; buffer.len()];
+        let others = (0..self.layout.data()).filter(|chunk| *chunk != part.chunk);
+        let sides = others.map(|chunk| self.layout.data_side(part.stripe, chunk));
+        sides.chain([self.layout.parity_side(part.stripe, 0)]).all(|side| {
+            let is_read = self.read_of(side, at, &mut bytes, &read);
+            if is_read {
+                codes::add(buffer, 0, 0, &bytes);
+            }
+            is_read
+        })
     }
 
     /// The bytes in their places; computed and written again if their side fails to read them.
