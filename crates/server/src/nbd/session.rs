@@ -3,7 +3,7 @@
 //! ```text
 //! Serving  -- the client sends no more, or Leave --> Draining   (receive, take_events)
 //! Serving, Draining -- DISC, or garbage -----------> Leaving    (turn)
-//! Serving, Draining -- it sends no more, seen while something waits --> Leaving (watch_for_end)
+//! Serving, Draining -- all is sent, no DISC, while something waits --> Leaving (watch_for_end)
 //! any -- the socket fails, or Expire --------------> Dead       (die)
 //! ```
 //! `Draining` carries out what was received; `Leaving` only waits for jobs and sends; `Dead` only
@@ -13,7 +13,8 @@
 //! A write that finds no room keeps the receive buffer: nothing is received or carried out behind
 //! it before it is answered, which is the back-pressure, but for one payload with buffers of its
 //! own that was begun before. Other connections go on. Meanwhile the socket is watched for its end:
-//! what waits for a client that is gone could come after what it wrote anew elsewhere.
+//! what waits for a client that is gone could come after what it wrote anew elsewhere. Only once
+//! nothing more can come is what lies behind received, and looked through for DISC.
 
 use std::future::poll_fn;
 use std::io;
@@ -28,6 +29,7 @@ use tokio::sync::watch;
 use wire::nbd::{ReplyStyle, Request};
 
 use super::NbdContext;
+use super::check;
 use super::contexts::MetaContext;
 use super::counters::{Stage, Tally};
 use super::execute::{self, Then};
@@ -216,7 +218,7 @@ impl Session {
         self.tally.job_took(report.time);
         match std::mem::take(&mut report.left) {
             Left::Nothing => {}
-            Left::Input(input) => self.input = input,
+            Left::Input(lent) => self.input.take_back(lent),
             Left::Write(writing) if self.phase != Phase::Dead => {
                 return self.jobs.go_on(&report, *writing);
             }
@@ -327,7 +329,7 @@ impl Session {
                 Poll::Pending => return has_moved,
                 Poll::Ready(Ok(0)) => {
                     self.phase = Phase::Draining;
-                    self.fall_silent();
+                    let _ = self.fall_silent();
                     return true;
                 }
                 Poll::Ready(Ok(_)) => has_moved = true,
@@ -382,22 +384,38 @@ impl Session {
             Some(Poll::Ready(Ok(()))) if end == End::Gone => {
                 self.lost(&io::ErrorKind::ConnectionReset.into());
             }
-            Some(Poll::Ready(Ok(()))) => {
-                self.phase = Phase::Leaving;
-                self.fall_silent();
-            }
+            Some(Poll::Ready(Ok(()))) => match self.connection.poll_look_ahead(cx) {
+                Poll::Pending => return false,
+                Poll::Ready(Err(error)) => self.lost(&error),
+                Poll::Ready(Ok(())) if self.fall_silent() => {}
+                Poll::Ready(Ok(())) => self.phase = Phase::Leaving,
+            },
         }
         self.watch = None;
         true
     }
 
-    /// The client sends no more. Where that may mean that it is gone, nothing waits for it: that is
-    /// how a connection ends without DISC, and nobody could tell what is made when.
-    fn fall_silent(&mut self) {
+    /// The client sends no more; whether it is known to be still there, or to have sent DISC, so
+    /// that all it sent is carried out. Otherwise nothing waits for it: that is how a connection
+    /// is dropped, and nobody could tell what is made when.
+    fn fall_silent(&mut self) -> bool {
         self.is_silent = true;
-        if !self.connection.tells_silent_from_gone() {
+        let is_served = self.connection.tells_silent_from_gone() || self.has_goodbye();
+        if !is_served {
             self.jobs.give_up_waits();
         }
+        is_served
+    }
+
+    /// Whether DISC is in what is received and not carried out.
+    fn has_goodbye(&self) -> bool {
+        let payload = match &self.receiving {
+            Receiving::Requests => 0,
+            Receiving::Skip { left_bytes, .. } => *left_bytes,
+            Receiving::Payload { payload, filled, .. } => (payload.len() - filled) as u64,
+        };
+        let received = [self.input.behind(), self.connection.ahead()].concat();
+        check::has_goodbye(&received, payload, self.style.headers())
     }
 
     fn lost(&mut self, error: &io::Error) {
