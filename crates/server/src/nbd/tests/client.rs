@@ -252,6 +252,13 @@ impl Client {
     }
 }
 
+/// Closes a socket so that its peer finds it reset.
+pub(super) fn reset(client: Client) {
+    let linger = Some(Duration::ZERO);
+    rustix::net::sockopt::set_socket_linger(&client.socket, linger).expect("set");
+    drop(client);
+}
+
 /// The bytes that a reply to READ stands for.
 pub(super) fn data_of(reply: Reply, offset: u64, length: usize) -> Result<Vec<u8>, u32> {
     let Reply { error, kind, payload, .. } = reply;

@@ -11,7 +11,7 @@ use std::time::Duration;
 use tokio::io::AsyncReadExt;
 use wire::nbd::{Command, ReplyStyle, encode};
 
-use super::client::Client;
+use super::client::{Client, reset};
 use super::memory::{Disk, MemoryExports};
 use super::rig::{Rig, eventually};
 use crate::nbd::NbdLimits;
@@ -104,13 +104,6 @@ impl Waiting {
         let bytes = self.disk.bytes.lock();
         blocks.into_iter().all(|block| bytes[(block * BLOCK) as usize] == block as u8 + 1)
     }
-}
-
-/// Closes a socket so that its peer finds it reset.
-fn reset(client: Client) {
-    let linger = Some(Duration::ZERO);
-    rustix::net::sockopt::set_socket_linger(&client.socket, linger).expect("set");
-    drop(client);
 }
 
 #[test]
