@@ -23,7 +23,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use tokio::io::AsyncWrite;
+use tokio::io::{AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
 use tokio::sync::watch;
 use wire::nbd::{ReplyStyle, Request};
@@ -48,6 +48,11 @@ use crate::meters::VolumeMeter;
 
 /// Stop executing requests while this many bytes of replies wait to be sent.
 pub(super) const OUTPUT_BYTES_MAX: usize = 256 << 10;
+/// Most bytes that are taken of a client after the last answer: two of the longest requests.
+const PARTING_BYTES_MAX: usize = 64 << 20;
+const PARTING_STEP_BYTES: usize = 16 << 10;
+/// After this part of the farewell without a byte there is nothing under way any more.
+const SILENCE: u32 = 5;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
@@ -87,6 +92,8 @@ pub(super) struct Session {
     is_silent: bool,
     /// While something waits and nothing is received.
     watch: Option<Watch>,
+    /// It could not be watched, and that was said.
+    is_unwatched: bool,
     /// Bytes may be left in the TLS layer.
     is_unflushed: bool,
     connection: Connection,
@@ -123,6 +130,7 @@ pub(super) async fn serve(
         phase: Phase::Serving,
         is_silent: false,
         watch: None,
+        is_unwatched: false,
         is_unflushed: false,
         connection,
         events,
@@ -133,9 +141,25 @@ pub(super) async fn serve(
     // Detach first: who sees the connection closed may then delete the volume.
     watcher.abort();
     let _ = watcher.await;
-    let close = poll_fn(|cx| Pin::new(&mut session.connection).poll_shutdown(cx));
+    let (connection, phase) = session.into_connection();
     // A client that is gone already need not be told.
-    let _ = tokio::time::timeout(farewell, close).await;
+    let _ = tokio::time::timeout(farewell, part(connection, phase, farewell)).await;
+}
+
+/// Tells the client that no more comes, and takes what it still sends: a connection that is closed
+/// on bytes that nobody read is reset, and answers on their way may be lost with it.
+async fn part(mut connection: Connection, phase: Phase, farewell: Duration) -> io::Result<()> {
+    connection.shutdown().await?;
+    let mut bytes = vec![0; PARTING_STEP_BYTES];
+    let mut taken = 0;
+    while phase != Phase::Dead && taken < PARTING_BYTES_MAX {
+        let received = tokio::time::timeout(farewell / SILENCE, connection.read(&mut bytes));
+        match received.await {
+            Ok(Ok(count @ 1..)) => taken += count,
+            Ok(Ok(0) | Err(_)) | Err(_) => break,
+        }
+    }
+    Ok(())
 }
 
 /// Tells the session when it shall end, and holds its attachment as long as it lives.
@@ -163,6 +187,11 @@ async fn watch_for_leave(
 }
 
 impl Session {
+    /// What is left of it once it is over.
+    fn into_connection(self) -> (Connection, Phase) {
+        (self.connection, self.phase)
+    }
+
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let mut laps = self.tally.laps();
         loop {
@@ -372,11 +401,14 @@ impl Session {
             || self.connection.tells_silent_from_gone();
         let end = if may_be_silent { End::Gone } else { End::Silent };
         if self.watch.as_ref().is_none_or(|watch| watch.end() != end) {
-            self.watch = Watch::new(&self.connection, end)
-                .inspect_err(|error| {
-                    tracing::warn!(client = self.client, %error, "its end will not be seen");
-                })
-                .ok();
+            let watch = Watch::new(&self.connection, end);
+            // Once: it is tried again and again.
+            if let Err(error) = &watch
+                && !std::mem::replace(&mut self.is_unwatched, true)
+            {
+                tracing::warn!(client = self.client, %error, "its end will not be seen");
+            }
+            self.watch = watch.ok();
         }
         match self.watch.as_ref().map(|watch| watch.poll_end(cx)) {
             None | Some(Poll::Pending) => return false,

@@ -30,9 +30,10 @@ enum Over {
 
 /// A disk without room, served by one data thread, and a client of it.
 struct Waiting {
+    /// Gone first: a server that stops waits for it.
+    client: Client,
     rig: Rig,
     disk: Arc<Disk>,
-    client: Client,
 }
 
 impl Waiting {
