@@ -15,6 +15,7 @@ mod parity;
 mod replaced_tests;
 mod stripe;
 mod tap;
+mod trial;
 
 pub use crypt::{CryptDevice, CryptError, CryptKey, KeySource};
 pub use delay::{DelayDevice, Delays};
@@ -25,3 +26,4 @@ pub use mirror::{Keeper, MirrorDevice, Side, Standing};
 pub use parity::{Layout, PARITIES_MAX, ParityDevice};
 pub use stripe::StripeDevice;
 pub use tap::{OperationCounters, Tap, TapDevice, TraceRecord};
+pub use trial::TrialDevice;

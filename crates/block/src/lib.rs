@@ -22,8 +22,8 @@ mod together;
 mod zeros;
 
 pub use array::{
-    Added, Array, ArrayError, Candidate, Event, Identities, Materials, MemberStatus, SpareStatus,
-    has_label, strangers,
+    Added, Array, ArrayError, Candidate, Event, Identities, Materials, MemberStatus, Opening,
+    SpareStatus, has_label, strangers,
 };
 pub use error::{DeviceError, DeviceErrorKind, Operation};
 pub use heal::{Ledger, Outcome, Right};
@@ -31,7 +31,7 @@ pub use layers::{
     CryptDevice, CryptError, CryptKey, DelayDevice, Delays, Effect, FaultDevice, FaultPlan,
     FaultRule, IntegrityDevice, IntegrityOptions, Keeper, KeySource, MemoryDevice, MirrorDevice,
     Mismatch, OperationCounters, Pause, Scrubbed, Side, Standing, StripeDevice, Tap, TapDevice,
-    TraceRecord,
+    TraceRecord, TrialDevice,
 };
 pub use layout::Layout;
 pub use media::MediaDevice;

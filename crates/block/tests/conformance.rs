@@ -10,6 +10,7 @@ use hindsight_block::{
     Array, BlockDevice, Candidate, CryptDevice, CryptKey, DelayDevice, Delays, DeviceErrorKind,
     Effect, FaultDevice, FaultPlan, FaultRule, Identities, IntegrityDevice, IntegrityOptions,
     Materials, MediaDevice, MemoryDevice, Operation, Pause, StripeDevice, Tap, TapDevice,
+    TrialDevice,
 };
 use sim::{Random, SimMedia};
 
@@ -112,6 +113,7 @@ fn on_every_device(rule: impl Fn(&Device)) {
         checked(2, |len| Arc::new(MemoryDevice::new(len))),
         checked(9, |len| tapped(over(SimMedia::filled(len, 6, 0xa5)))),
         quiet_fault(tapped(file())),
+        Arc::new(TrialDevice::new(over(SimMedia::filled(LEN_BYTES, 8, 0xa5)))),
         Arc::new(StripeDevice::new(vec![memory(3), memory(3), memory(3)], 4096)),
         array("a", LEN_BYTES),
         array("mirror(a, b)", LEN_BYTES),

@@ -46,15 +46,12 @@ pub(crate) fn path_of(config: &Config) -> PathBuf {
 pub(crate) fn open_or_create(config: &Config) -> Result<Arc<Pool>, StartError> {
     make_dir(&config.pool_dir)?;
     let options = PoolOptions { memory_bytes: config.memory_bytes };
-    let files = Arc::new(RealFiles);
     if config.device.is_none()
         && let Some(stack) = stack_files::read(&config.pool_dir)?
     {
-        let array = stack_files::open(&config.pool_dir, &stack)?;
         let mut log = OpeningLog::default();
         let told = &mut |state: &volume::Settling| log.tell(state);
-        let opened = Pool::open_array_told(array, machine(), options, files, told);
-        return opened.map_err(StartError::Pool);
+        return stack_files::open_pool(&config.pool_dir, &stack, options, told);
     }
     let path = path_of(config);
     if config.device.is_some() {
@@ -68,6 +65,7 @@ pub(crate) fn open_or_create(config: &Config) -> Result<Arc<Pool>, StartError> {
     } else if !path.try_exists().map_err(|e| at(&path, e))? {
         create_file(config, &path)?;
     }
+    let files = Arc::new(RealFiles);
     Pool::open_with(device_at(&path)?, machine(), options, files).map_err(StartError::Pool)
 }
 

@@ -20,7 +20,7 @@ use env::{Clock, Entropy, FileMedia, RealClock, RealEntropy, RealFiles};
 use format::label::AREA_BYTES;
 use parking_lot::Mutex;
 use ring::rand::SecureRandom;
-use volume::{Pool, PoolOptions};
+use volume::{Pool, PoolOptions, Settling};
 
 use crate::StartError;
 use crate::at_once::AtOnce;
@@ -61,6 +61,21 @@ pub fn member_paths(dir: &Path) -> Result<Vec<PathBuf>, StartError> {
 pub(crate) fn open(dir: &Path, layout: &Layout) -> Result<Array, StartError> {
     let candidates = candidates(dir, layout)?;
     with_materials(|materials| Array::open(candidates, materials)).map_err(of_array)
+}
+
+/// Opens the pool in `dir`; `told` hears how far it is. Where it cannot be opened nobody is put out.
+pub(crate) fn open_pool(
+    dir: &Path,
+    layout: &Layout,
+    options: PoolOptions,
+    told: &mut dyn FnMut(&Settling),
+) -> Result<Arc<Pool>, StartError> {
+    let candidates = candidates(dir, layout)?;
+    with_materials(|materials| {
+        let opening = Array::prepare(candidates, materials).map_err(of_array)?;
+        let files = Arc::new(RealFiles);
+        Pool::open_members(opening, machine(), options, files, told).map_err(StartError::Pool)
+    })
 }
 
 fn candidates(dir: &Path, layout: &Layout) -> Result<Vec<Candidate>, StartError> {

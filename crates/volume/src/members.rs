@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 
 use block::{
     Added, Array, ArrayError, BlockDevice, Candidate, Guard, Identities, Materials, MemberStatus,
-    SpareStatus, Standing,
+    Opening, SpareStatus, Standing,
 };
 use env::Files;
 
@@ -18,6 +18,28 @@ use crate::volume::Volume;
 use crate::{Error, ErrorKind, Machine, Pool, PoolOptions, Result};
 
 impl Pool {
+    /// Opens a pool on members that can be put together; `told` as in [`Pool::open_array_told`].
+    /// Where a member would be put out for that, all is tried in memory first: of a pool that
+    /// cannot be opened without a member nothing is changed, so that it can be opened once the
+    /// member is there again.
+    ///
+    /// # Errors
+    /// `Invalid`, `Unusable`, `Corrupt`, `Io`.
+    pub fn open_members(
+        opening: Opening<'_>,
+        machine: Machine,
+        options: PoolOptions,
+        files: Arc<dyn Files>,
+        told: &mut dyn FnMut(&Settling),
+    ) -> Result<Arc<Pool>> {
+        if opening.puts_out() {
+            let device = Arc::new(opening.tried().map_err(of_array)?);
+            let (machine, files) = (machine.clone(), Arc::clone(&files));
+            drop(Pool::open_told(device, machine, options, files, &mut |_, _| ())?);
+        }
+        Pool::open_array_told(opening.open().map_err(of_array)?, machine, options, files, told)
+    }
+
     /// Opens a pool on a stack of layers over several members; see [`Pool::open_with`].
     ///
     /// # Errors
@@ -55,6 +77,8 @@ impl Pool {
         pool.core.array.set(array).ok().expect("a pool is opened once");
         pool.core.settle_members(began_ns, told)?;
         pool.core.guard_catalogue_again()?;
+        // Whoever asks from the first moment on finds it written down who is out, and why.
+        pool.core.note_members_now()?;
         Ok(pool)
     }
 

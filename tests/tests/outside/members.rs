@@ -126,6 +126,15 @@ fn write_to(server: &Server, volume: &str, random: &mut Random, image: &mut Imag
     Ok(())
 }
 
+fn wait_until_online(server: &Server) -> Result<()> {
+    let began = Instant::now();
+    while status(server)?["state"] != "online" {
+        ensure!(began.elapsed() < PATIENCE, "{}", status(server)?["members"]);
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    Ok(())
+}
+
 fn check(server: &Server, image: &Image) -> Result<()> {
     check_of(server, "v", image)
 }
@@ -282,16 +291,41 @@ fn a_member_that_somebody_cuts_while_it_is_served_fails_alone() -> Result<()> {
     let mut random = Random::new(seed("cut"));
     for length in [0, 40 << 20] {
         let folder = folder()?;
-        let server = on("parity(a.img, b.img, c.img)", &folder)?;
+        let mut server = on("parity(a.img, b.img, c.img)", &folder)?;
         server.run(&["volume", "create", "v", "--size", "16MiB"])?;
         let mut image = Image::zeros(VOLUME_BYTES);
         write_some(&server, &mut random, &mut image)?;
-        File::options().write(true).open(server.pool().join("a.img"))?.set_len(length)?;
+        let member = server.pool().join("a.img");
+        let whole = fs::metadata(&member)?.len();
+        let set_len = |length| File::options().write(true).open(&member)?.set_len(length);
+        set_len(length)?;
         for _ in 0..4 {
             write_some(&server, &mut random, &mut image)?;
             check(&server, &image)?;
         }
         ensure!(status(&server)?["state"] != "refusing-writes", "{}", status(&server)?);
+        if length == 0 {
+            continue;
+        }
+        for is_clean in [false, true] {
+            if is_clean {
+                server.stop()?;
+            } else {
+                server.kill();
+            }
+            server.up()?;
+            ensure!(status(&server)?["state"] == "degraded", "{}", status(&server)?);
+            write_some(&server, &mut random, &mut image)?;
+            check(&server, &image)?;
+        }
+        server.stop()?;
+        set_len(whole)?;
+        server.up()?;
+        wait_until_online(&server)?;
+        server.stop()?;
+        fs::remove_file(server.pool().join("b.img"))?;
+        server.up()?;
+        check(&server, &image)?;
     }
     Ok(())
 }

@@ -11,9 +11,10 @@ use format::label::{Label, MEMBERS_MAX, Member, MemberStanding, Regions};
 
 use super::book::Book;
 use super::build::{Making, Materials, build, top_bytes};
+use super::found::members_of;
 use super::grow::{Added, add_rows, check_as_safe, check_free, checked, wider};
 use super::member::MemberDevice;
-use super::opening::{Devices, members_of, refused, share};
+use super::opening::{Devices, refused, share};
 use super::regions::set;
 use super::{Array, Identities, Shared};
 use crate::layers::{Keeper, Standing, StripeDevice};

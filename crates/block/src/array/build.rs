@@ -6,7 +6,7 @@ use std::sync::Arc;
 use format::label::Member;
 
 use super::kept::{Kept, Unopened, base_of, of_layer};
-use super::opening::ArrayError;
+use super::opening::{ArrayError, refused};
 use super::renewed::Renewed;
 use super::{MemberDevice, Shared, is_readable, number_of};
 use crate::layers::{
@@ -72,6 +72,21 @@ pub(super) fn top_bytes(stack: &Stack, members: &[Member]) -> u64 {
         Stack::Crypt { below, .. } => CryptDevice::<Device>::bytes_above(top_bytes(below, members)),
         Stack::Delay { below, .. } => top_bytes(below, members),
     }
+}
+
+/// Fails if a part of a stack has no bytes above it.
+///
+/// # Errors
+/// `Refused`, with the lowest such part.
+pub(super) fn check_room(stack: &Stack, members: &[Member]) -> std::result::Result<(), ArrayError> {
+    stack.below().iter().try_for_each(|part| check_room(part, members))?;
+    if top_bytes(stack, members) > 0 {
+        return Ok(());
+    }
+    let named = stack.renamed(&mut |number| members[number_of(number)].path.clone());
+    let what = format!("{named} has no room for anything but what it keeps itself");
+    let hint = "longer members; a parity takes four times its journal= of each of its sides";
+    Err(refused(what, hint))
 }
 
 /// Builds the layers of a stack whose members are numbers of these.

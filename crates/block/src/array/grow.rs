@@ -12,10 +12,9 @@ use format::label::{
     self, AREA_BYTES, DATA_BYTES_MAX, Label, MEMBERS_MAX, Member, MemberStanding, Regions,
 };
 
-use super::build::{Making, build, top_bytes};
-use super::opening::{
-    Found, Known, devices_of, find, members_of, newest_maps, noted, read_label, refused,
-};
+use super::build::{Making, build, check_room, top_bytes};
+use super::found::{Found, Known, find, members_of, read_label};
+use super::opening::{devices_of, newest_maps, noted, refused};
 use super::regions::{is_set, set};
 use super::{Array, Identities, Materials, Shared, number_of, share};
 use crate::stack::Stack;
@@ -299,6 +298,7 @@ pub(super) fn add_rows(
         (number - 1).to_string()
     });
     assert_eq!(number, first + candidates.len(), "a device for each member");
+    check_room(&numbered, &label.members)?;
     Ok(numbered)
 }
 

@@ -1,5 +1,6 @@
 //! Making an array, and opening one: who is there, whose label counts, what is settled first.
 
+use std::collections::BTreeMap;
 use std::error::Error;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
@@ -13,7 +14,8 @@ use parking_lot::{Mutex, RwLock};
 use units::WallTime;
 
 use super::book::Book;
-use super::build::{Making, Materials, Unusable, build, top_bytes, unusable};
+use super::build::{Making, Materials, Unusable, build, check_room, top_bytes, unusable};
+use super::found::{Found, Known, find, members_of, stand, take_cut, too_few, why_cut};
 use super::grow::check_length;
 use super::kept::of_layer;
 use super::member::MemberDevice;
@@ -22,6 +24,7 @@ use super::spares::Spare;
 use super::top::Top;
 use super::{Array, Shared, code, is_readable, of_label};
 use crate::heal::Ledger;
+use crate::layers::TrialDevice;
 use crate::stack::Stack;
 use crate::{BlockDevice, DeviceError, Resync};
 
@@ -65,11 +68,95 @@ pub(super) fn refused(what: impl Into<String>, hint: &str) -> ArrayError {
     ArrayError::Refused { what: what.into(), hint: hint.to_owned() }
 }
 
-/// A member that was found, with its newest sound label.
-pub(super) struct Found {
-    pub path: String,
-    pub device: Arc<dyn BlockDevice>,
-    pub label: Label,
+/// Members that can be put together.
+pub struct Opening<'m> {
+    all: Vec<Candidate>,
+    materials: &'m Materials<'m>,
+    label: Label,
+    /// The label that they have, if all have the same.
+    as_found: Option<Label>,
+    stack: Stack,
+    shared: Arc<Shared>,
+    absent: Absent,
+}
+
+/// Members that are not as the label has them.
+struct Absent {
+    /// Those that are not there, though the label does not call them out.
+    missing: Vec<usize>,
+    /// Of those that are not there the ones that were cut, and how.
+    cut: BTreeMap<usize, String>,
+    back: Vec<usize>,
+    failed: Vec<Unusable>,
+}
+
+impl Absent {
+    /// Those that are put out though the label has them in, or on their way.
+    fn fresh(&self, label: &Label) -> Vec<usize> {
+        let failing = self.failed.iter().flat_map(|one| &one.members);
+        let all = self.missing.iter().chain(failing).copied();
+        all.filter(|&m| label.members[m].standing != MemberStanding::Out).collect()
+    }
+}
+
+impl Opening<'_> {
+    /// Whether it puts a member out that was in when these were used last.
+    #[must_use]
+    pub fn puts_out(&self) -> bool {
+        !self.absent.fresh(&self.label).is_empty()
+    }
+
+    /// The same array over what keeps all that is written to it in memory: for a trial of what else
+    /// is needed, before a member is put out for good.
+    ///
+    /// # Errors
+    /// As [`Array::open`].
+    pub fn tried(&self) -> Result<Array, ArrayError> {
+        let held = |one: &Candidate| Candidate {
+            path: one.path.clone(),
+            device: one.device.clone().map(|below| Arc::new(TrialDevice::new(below)) as _),
+        };
+        Array::open(self.all.iter().map(held).collect(), self.materials)
+    }
+
+    /// Writes down who is out, and puts the others together.
+    ///
+    /// # Errors
+    /// As [`Array::open`].
+    pub fn open(self) -> Result<Array, ArrayError> {
+        let Opening { all: _, materials, label, as_found, stack, shared, absent } = self;
+        // Before anything is written that they miss: a parity puts what waits in its places.
+        shared.begin(as_found.as_ref(), &absent)?;
+        let top = build(&shared, &shared.members(), &stack, materials, Making::There)?;
+        assert_eq!(top.len_bytes(), top_bytes(&stack, &label.members), "as long as was computed");
+        let has_copies = AtomicBool::new(stack.has_copies());
+        let (top, loose) = (Top::new(top), super::Loose::new());
+        let has_parity = AtomicBool::new(stack.has_parity());
+        let gate = RwLock::new(());
+        let unsettled = Mutex::default();
+        let is_closed = AtomicBool::new(false);
+        let (work, growing, tidying) = (Mutex::new(()), Mutex::new(()), Mutex::new(()));
+        let array = Array {
+            shared,
+            top,
+            has_copies,
+            loose,
+            has_parity,
+            gate,
+            is_closed,
+            unsettled,
+            work,
+            together: Arc::clone(&materials.together),
+            growing,
+            tidying,
+            resynced: AtomicU64::new(0),
+        };
+        let open = array.shared.book.lock().open_regions();
+        let is_open = !open.is_empty();
+        array.shared.is_unsettled.store(is_open && array.has_copies(), Ordering::SeqCst);
+        *array.unsettled.lock() = open;
+        Ok(array)
+    }
 }
 
 impl Array {
@@ -110,6 +197,7 @@ impl Array {
         });
         assert_eq!(number, members.len(), "a device for each member");
         let bytes = top_bytes(&stack, &members);
+        check_room(&stack, &members)?;
         let label = Label {
             array_id: random(),
             member_id: members[0].id,
@@ -142,8 +230,9 @@ impl Array {
     }
 
     /// Opens the members of an array wherever they are found among the candidates. One that is not
-    /// found is put out, and so is one whose layers cannot be opened; one that is older than the
-    /// others is brought up to date while it is used; what a crash left is [`Array::unsettled`].
+    /// found is put out, and so is one that was cut or whose layers cannot be opened; one that is
+    /// older than the others is brought up to date while it is used; what a crash left is
+    /// [`Array::unsettled`].
     ///
     /// # Errors
     /// `Refused` when there are no labels, those of several arrays, too few members, or members
@@ -152,19 +241,33 @@ impl Array {
         candidates: Vec<Candidate>,
         materials: &Materials<'_>,
     ) -> Result<Array, ArrayError> {
+        Array::prepare(candidates, materials)?.open()
+    }
+
+    /// Looks whether members can be opened, and writes nothing but copies of headers that are
+    /// wrong.
+    ///
+    /// # Errors
+    /// As [`Array::open`].
+    pub fn prepare<'m>(
+        candidates: Vec<Candidate>,
+        materials: &'m Materials<'m>,
+    ) -> Result<Opening<'m>, ArrayError> {
+        let all = candidates.clone();
         let found = find(candidates)?;
         let blank = found.blank.clone();
-        let Known { found, label: as_found, stack, former } = found.known()?;
+        let Known { mut found, label: as_found, stack, former } = found.known()?;
         // Spares have the label that they became one with.
         let is_member =
             |f: &&Found| members_of(&as_found).iter().any(|m| m.id == f.label.member_id);
         let mut of_members = found.iter().filter(is_member);
         let is_behind = of_members.any(|f| f.label.generation < as_found.generation);
         let mut label = as_found.clone();
+        let cut = take_cut(&label, &mut found);
         let (missing, mut back) = stand(&mut label, &found);
         let is_in = |m: usize| label.members[m].standing == MemberStanding::In;
         if !is_readable(&stack, &|m| is_in(m) && !missing.contains(&m)) {
-            return Err(too_few(&label, &missing));
+            return Err(too_few(&label, &missing, &cut));
         }
         let maps = newest_maps(&label, &found)?;
         let devices = devices_of(&label, found)?;
@@ -182,37 +285,9 @@ impl Array {
             let first = failed.into_iter().next().expect("it is readable with them");
             return Err(of_layer(first.error));
         }
-        // Before anything is written that they miss: a parity puts what waits in its places.
-        shared.begin((!is_behind).then_some(&as_found), &missing, &back, &failed)?;
-        let top = build(&shared, &shared.members(), &stack, materials, Making::There)?;
-        assert_eq!(top.len_bytes(), top_bytes(&stack, &label.members), "as long as was computed");
-        let has_copies = AtomicBool::new(stack.has_copies());
-        let (top, loose) = (Top::new(top), super::Loose::new());
-        let has_parity = AtomicBool::new(stack.has_parity());
-        let gate = RwLock::new(());
-        let unsettled = Mutex::default();
-        let is_closed = AtomicBool::new(false);
-        let (work, growing, tidying) = (Mutex::new(()), Mutex::new(()), Mutex::new(()));
-        let array = Array {
-            shared,
-            top,
-            has_copies,
-            loose,
-            has_parity,
-            gate,
-            is_closed,
-            unsettled,
-            work,
-            together: Arc::clone(&materials.together),
-            growing,
-            tidying,
-            resynced: AtomicU64::new(0),
-        };
-        let open = array.shared.book.lock().open_regions();
-        let is_open = !open.is_empty();
-        array.shared.is_unsettled.store(is_open && array.has_copies(), Ordering::SeqCst);
-        *array.unsettled.lock() = open;
-        Ok(array)
+        let as_found = (!is_behind).then_some(as_found);
+        let absent = Absent { missing, cut, back, failed };
+        Ok(Opening { all, materials, label, as_found, stack, shared, absent })
     }
 
     /// What was in flight when the array was used last: copies may differ there. One side is read
@@ -285,22 +360,17 @@ impl Array {
 impl Shared {
     /// Writes down who is missing, who came back and whose layers cannot be opened. All labels are
     /// written if they are not all as they were found.
-    fn begin(
-        &self,
-        as_found: Option<&Label>,
-        missing: &[usize],
-        back: &[usize],
-        failed: &[Unusable],
-    ) -> Result<(), ArrayError> {
+    fn begin(&self, as_found: Option<&Label>, absent: &Absent) -> Result<(), ArrayError> {
+        let Absent { missing, cut, back, failed } = absent;
         let mut book = self.book.lock();
         book.stand(back, MemberStanding::Stale);
-        let failing = failed.iter().flat_map(|one| &one.members);
-        // One that is out already stays so.
-        let fresh = missing.iter().chain(failing).copied();
-        let fresh: Vec<usize> =
-            fresh.filter(|&m| book.label.members[m].standing != MemberStanding::Out).collect();
+        let fresh = absent.fresh(&book.label);
         book.put_out(&fresh);
-        if Some(&book.label) != as_found {
+        if !cut.is_empty() {
+            // What was cut off is not what they had, should they be as long as before again.
+            book.all_is_stale();
+        }
+        if Some(&book.label) != as_found || !cut.is_empty() {
             self.write_regions(&mut book)?;
             self.write_labels(&mut book)?;
         }
@@ -311,7 +381,8 @@ impl Shared {
         self.behind.store(behind, Ordering::Relaxed);
         drop(book);
         for &member in missing {
-            self.tell(member, "member-out", "it was not there when the pool was opened".into());
+            let why = "it was not there when the pool was opened";
+            self.tell(member, "member-out", cut.get(&member).map_or(why, String::as_str).into());
         }
         for &member in back {
             self.tell(member, "member-back", "it is brought up to date".into());
@@ -333,192 +404,6 @@ pub(super) fn noted(path: &str) -> String {
 
 fn region_bytes(top_bytes: u64) -> u64 {
     top_bytes.div_ceil(REGIONS_MAX as u64).next_power_of_two().max(REGION_BYTES_MIN)
-}
-
-/// The newest sound copy of a label on a device, or what is there instead.
-pub(super) fn read_label(device: &dyn BlockDevice) -> Result<Label, String> {
-    let mut best: Option<Label> = None;
-    let mut wrong = String::new();
-    for (copy, offset) in label::COPY_OFFSETS.into_iter().enumerate() {
-        let mut bytes = vec![0; label::layout::BYTES];
-        let read = device.read_at(offset, &mut bytes).map_err(|e| e.to_string());
-        match read.and_then(|()| Label::decode(&bytes, copy).map_err(|e| e.to_string())) {
-            Ok(label) if best.as_ref().is_none_or(|b| b.generation < label.generation) => {
-                best = Some(label);
-            }
-            Ok(_) => {}
-            Err(error) => wrong = error,
-        }
-    }
-    best.ok_or(wrong)
-}
-
-/// Whether a device begins with the label of a pool's member.
-#[must_use]
-pub fn has_label(device: &dyn BlockDevice) -> bool {
-    read_label(device).is_ok()
-}
-
-/// The candidates: those that have a label, all of them of one array, and where there is none.
-pub(super) struct FoundAll {
-    found: Vec<Found>,
-    /// The paths of devices on which none can be read, and why.
-    pub blank: Vec<(String, String)>,
-}
-
-/// Those that the newest label names, with that label.
-pub(super) struct Known {
-    pub found: Vec<Found>,
-    pub label: Label,
-    pub stack: Stack,
-    /// The others, which are no members any more, or not yet: their paths, and why.
-    pub former: Vec<(String, String)>,
-}
-
-/// Looks for labels.
-pub(super) fn find(candidates: Vec<Candidate>) -> Result<FoundAll, ArrayError> {
-    let mut found: Vec<Found> = Vec::new();
-    let (mut without, mut blank) = (Vec::new(), Vec::new());
-    for Candidate { path, device } in candidates {
-        let Some(device) = device else {
-            without.push(format!("{path}: not there"));
-            continue;
-        };
-        match read_label(&*device) {
-            Err(why) => {
-                without.push(format!("{path}: {why}"));
-                blank.push((path, format!("no label: {why}; to add it give `pool grow` again")));
-            }
-            Ok(label) => {
-                if let Some(other) = found.iter().find(|f| f.label.member_id == label.member_id) {
-                    let what = format!("{path} is a copy of {}: the same member", other.path);
-                    return Err(refused(what, "name one of them"));
-                }
-                found.push(Found { path, device, label });
-            }
-        }
-    }
-    let Some(first) = found.first() else {
-        let what = format!("no member of a pool was found: {}", without.join("; "));
-        return Err(refused(what, "is pool.stack right?"));
-    };
-    let other = found.iter().find(|f| f.label.array_id != first.label.array_id);
-    if let Some(other) = other {
-        let what = format!("{} and {} belong to different pools", first.path, other.path);
-        return Err(refused(what, "is pool.stack right?"));
-    }
-    Ok(FoundAll { found, blank })
-}
-
-/// A label's stack names each member once, by number.
-fn check_numbers(stack: &Stack, count: usize) -> Result<(), ArrayError> {
-    let mut numbers: Vec<Option<usize>> =
-        stack.members().iter().map(|m| m.parse().ok().filter(|&n| n < count)).collect();
-    numbers.sort_unstable();
-    if numbers == (0..count).map(Some).collect::<Vec<_>>() {
-        return Ok(());
-    }
-    Err(refused(format!("the label's stack {stack} does not name its {count} members"), ""))
-}
-
-impl FoundAll {
-    /// Tells members and spares from others. Fails if some were used apart.
-    pub fn known(self) -> Result<Known, ArrayError> {
-        let newest = self.found.iter().max_by_key(|f| f.label.generation).expect("one at least");
-        let label = newest.label.clone();
-        let stack: Stack = label
-            .stack
-            .parse()
-            .map_err(|e| refused(format!("the label of {}: {e}", newest.path), ""))?;
-        check_numbers(&stack, members_of(&label).len())?;
-        if label.generation == label::CLAIM_GENERATION {
-            let what = format!("{} was to be added to a pool, and is no member yet", newest.path);
-            return Err(refused(what, "is pool.stack right?"));
-        }
-        let mut former = Vec::new();
-        for one in &self.found {
-            if is_known(one, newest)? {
-                continue;
-            }
-            let why = match one.label.generation {
-                label::CLAIM_GENERATION => {
-                    "it was to be added, which was not finished: give `pool grow --add` again"
-                }
-                _ => "another is in its place",
-            };
-            former.push((one.path.clone(), why.to_owned()));
-        }
-        let is_former = |f: &Found| former.iter().any(|(path, _)| *path == f.path);
-        let found = self.found.into_iter().filter(|f| !is_former(f)).collect();
-        Ok(Known { found, label, stack, former })
-    }
-}
-
-/// The rows of a label that are no spares'.
-pub(super) fn members_of(label: &Label) -> &[Member] {
-    let count = label.members.partition_point(|m| m.standing != MemberStanding::Spare);
-    &label.members[..count]
-}
-
-/// Whether the newest label names a member or spare; one that it does not name was replaced, or
-/// taken away. Fails if a member was used without those of the newest label, as they were without
-/// it.
-fn is_known(one: &Found, newest: &Found) -> Result<bool, ArrayError> {
-    let table = &newest.label.members;
-    let is_own = |m: &&Member| m.id == one.label.member_id;
-    let as_seen = table.iter().find(is_own);
-    let outlived = as_seen.is_some_and(|seen| {
-        seen.standing == MemberStanding::Out && one.label.generation >= seen.out_generation
-    });
-    let called_out = |theirs: &Member| {
-        theirs.standing == MemberStanding::Out
-            && table.iter().any(|m| m.id == theirs.id && m.out_generation < theirs.out_generation)
-    };
-    if outlived || one.label.members.iter().any(called_out) {
-        let mut paths = [&one.path, &newest.path];
-        paths.sort_unstable();
-        let what = format!("{} and {} were used apart from each other", paths[0], paths[1]);
-        return Err(refused(
-            what,
-            "both have what the other has not: take one out of pool.stack, look, and decide",
-        ));
-    }
-    Ok(as_seen.is_some())
-}
-
-/// Which members are missing though the label does not call them out, and which came back.
-fn stand(label: &mut Label, found: &[Found]) -> (Vec<usize>, Vec<usize>) {
-    let (mut missing, mut back) = (Vec::new(), Vec::new());
-    for (number, member) in label.members.iter_mut().enumerate() {
-        match found.iter().find(|f| f.label.member_id == member.id) {
-            None if member.standing == MemberStanding::Spare => {}
-            Some(found) => {
-                member.path = noted(&found.path);
-                if member.standing == MemberStanding::Out {
-                    back.push(number);
-                }
-            }
-            None if member.standing != MemberStanding::Out => missing.push(number),
-            None => {}
-        }
-    }
-    (missing, back)
-}
-
-fn too_few(label: &Label, missing: &[usize]) -> ArrayError {
-    let name = |(number, member): (usize, &Member)| {
-        let how = match member.standing {
-            _ if missing.contains(&number) => "missing",
-            MemberStanding::In | MemberStanding::Spare => return None,
-            MemberStanding::Stale => "not up to date",
-            MemberStanding::Out => "out",
-        };
-        let path = if member.path.is_empty() { "a member" } else { &member.path };
-        Some(format!("{path} is {how}"))
-    };
-    let names: Vec<String> = label.members.iter().enumerate().filter_map(name).collect();
-    let what = format!("too few members of {}: {}", label.stack, names.join(", "));
-    refused(what, "bring back what is missing; nothing was changed")
 }
 
 /// The newest sound maps of the members that are in. Where there are none all is open.
@@ -567,15 +452,9 @@ pub(super) fn devices_of(label: &Label, found: Vec<Found>) -> Result<Devices, Ar
     for one in found {
         let number = label.members.iter().position(|m| m.id == one.label.member_id);
         let Some(number) = number else { continue };
-        let row = &label.members[number];
-        let wanted = row.data_bytes.saturating_add(AREA_BYTES);
-        if row.standing != MemberStanding::Spare && one.device.len_bytes() < wanted {
-            let what = format!(
-                "{} has {} bytes, but {wanted} when it became a member",
-                one.path,
-                one.device.len_bytes()
-            );
-            return Err(refused(what, "bring back what was there; nothing was changed"));
+        if let Some(why) = why_cut(&label.members[number], &*one.device) {
+            let hint = "bring back what was there; nothing was changed";
+            return Err(refused(format!("{}: {why}", one.path), hint));
         }
         devices[number] = (one.path, Some(one.device));
     }

@@ -6,9 +6,10 @@ use std::sync::atomic::Ordering;
 use format::label::{AREA_BYTES, Label, MemberStanding};
 
 use super::book::Book;
+use super::found::read_label;
 use super::grow::check_free;
 use super::kept::base_of;
-use super::opening::{noted, read_label, refused};
+use super::opening::{noted, refused};
 use super::spares::Spare;
 use super::{Array, is_readable, number_of};
 use crate::layers::Standing;

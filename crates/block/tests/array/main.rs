@@ -22,6 +22,7 @@ mod resume;
 mod spares;
 mod tidying;
 mod torn;
+mod trial;
 mod unopened;
 
 const MIB: u64 = 1 << 20;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use block::stack::Stack;
 use block::{Array, Candidate, Identities, Materials, MediaDevice};
 use env::Media;
-use hindsight_volume::{Error, ErrorKind, Result};
+use hindsight_volume::{Error, ErrorKind, Pool, PoolOptions, Result};
 use sim::{Op, Random, SimMedia, Trick};
 use units::WallTime;
 
@@ -91,6 +91,16 @@ impl World {
     pub fn array(&self) -> Result<Array> {
         Array::open(self.candidates(), &Materials::none())
             .map_err(|e| Error::new(ErrorKind::Io, e.to_string()))
+    }
+
+    /// A pool on the members, as the server opens it.
+    pub fn pool_on_members(&self) -> Result<Arc<Pool>> {
+        let materials = Materials::none();
+        let opening = Array::prepare(self.candidates(), &materials)
+            .map_err(|e| Error::new(ErrorKind::Io, e.to_string()))?;
+        let options = PoolOptions { memory_bytes: self.memory_bytes };
+        let files = Arc::clone(&self.files) as _;
+        Pool::open_members(opening, self.machine.clone(), options, files, &mut |_| ())
     }
 
     /// All media.

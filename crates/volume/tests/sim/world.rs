@@ -100,8 +100,8 @@ pub struct World {
     pub verbose: bool,
     /// What was done, for people and for the digest.
     pub trace: Vec<String>,
-    machine: Machine,
-    memory_bytes: u64,
+    pub machine: Machine,
+    pub memory_bytes: u64,
 }
 
 impl World {
@@ -231,11 +231,11 @@ impl World {
 
     /// Opens the pool as it is on the media.
     pub fn try_open(&self) -> Result<Arc<Pool>> {
+        if self.stack.is_some() {
+            return self.pool_on_members();
+        }
         let options = PoolOptions { memory_bytes: self.memory_bytes };
         let files = Arc::clone(&self.files) as _;
-        if self.stack.is_some() {
-            return Pool::open_array(self.array()?, self.machine.clone(), options, files);
-        }
         Pool::open_with(self.device()?, self.machine.clone(), options, files)
     }
 

@@ -537,3 +537,51 @@ fn a_scrub_goes_on_behind_a_region_that_cannot_be_read() {
     let told = audit.iter().filter(|entry| entry.detail.contains("cannot be seen to")).count();
     assert_eq!(told, 1);
 }
+
+#[test]
+fn a_pool_that_does_not_open_without_a_member_puts_nobody_out() {
+    let members = Members::filled(THREE);
+    // What was in flight makes an opening write, and one member has none of the catalogue any more.
+    let pool = members.try_open().expect("opened");
+    put(&pool.volume("v3").expect("there"), 3, 4);
+    drop(pool);
+    members.spoil(0);
+    let all_bytes = || -> Vec<Vec<u8>> {
+        let read = |media: &Arc<SimMedia>| {
+            let mut bytes = vec![0; usize::try_from(MEMBER_BYTES).expect("small")];
+            MediaDevice::new(Arc::<SimMedia>::clone(media)).read_at(0, &mut bytes).expect("read");
+            bytes
+        };
+        members.media.iter().map(read).collect()
+    };
+    let open = |without: Option<usize>| {
+        let mut candidates = members.candidates();
+        if let Some(member) = without {
+            candidates[member].device = None;
+        }
+        let materials = Materials::none();
+        let opening = Array::prepare(candidates, &materials).expect("two are enough");
+        let options = PoolOptions { memory_bytes: 0 };
+        let files = Arc::new(NoFiles);
+        Pool::open_members(opening, members.machine.clone(), options, files, &mut |_| ())
+    };
+    let before = all_bytes();
+    for without in [1, 2] {
+        assert!(open(Some(without)).is_err(), "one is rotten and one is not there");
+        assert!(all_bytes() == before, "something was written");
+    }
+    let pool = open(None).expect("all are there");
+    let is_in = |m: block::MemberStatus| m.standing == block::Standing::In;
+    assert!(pool.members().into_iter().all(is_in), "{:?}", pool.members());
+    members.check(&pool);
+    pool.start_scrub().expect("started");
+    while pool.step_scrub(Budget { bytes: 64 * MIB }).expect("stepped").is_some() {}
+    pool.close().expect("closed");
+    drop(pool);
+    // The rotten one is whole again, so any other may be missing. What is so is told at once.
+    let pool = open(Some(2)).expect("two are enough");
+    members.check(&pool);
+    let audit = pool.audit(0, 1000).expect("read");
+    let told = audit.iter().find(|one| one.action == "member-out").expect("it is written down");
+    assert!(told.detail.contains("was not there"), "{}", told.detail);
+}

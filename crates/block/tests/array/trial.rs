@@ -1,0 +1,120 @@
+//! What is tried before members are put out, and members that were cut.
+
+use std::sync::Arc;
+
+use env::Media;
+use hindsight_block::{Array, Candidate, MediaDevice, Standing};
+use sim::SimMedia;
+
+use crate::renewed::{check, fill};
+use crate::{AREA_BYTES, Rig, bring_up, materials, standings, write};
+
+const STACKS: [&str; 4] = [
+    "mirror(a, b)",
+    "integrity(mirror(a, b))",
+    "parity[journal=64KiB](a, b, c)",
+    "parity[journal=64KiB](integrity(a), integrity(b), integrity(c))",
+];
+
+/// All that a member has.
+fn bytes(media: &SimMedia) -> Vec<u8> {
+    let mut bytes = vec![0; media.len_bytes() as usize];
+    media.read_at(0, &mut bytes).expect("read");
+    bytes
+}
+
+#[test]
+fn a_trial_changes_nothing() {
+    for stack in STACKS {
+        let rig = Rig::new(stack, 81);
+        let array = rig.open();
+        let expected = fill(&array);
+        // A kill: what waits is in logs, and regions are open.
+        drop(array);
+        let before: Vec<Vec<u8>> = rig.media.iter().map(|media| bytes(media)).collect();
+        let materials = materials();
+        let opening = Array::prepare(rig.candidates(&[0]), &materials).expect("enough");
+        assert!(opening.puts_out(), "{stack}: one is missing");
+        let tried = opening.tried().expect("enough");
+        assert_eq!(standings(&tried)[0], Standing::Out);
+        check(&tried, &expected, stack);
+        write(&tried, 5000, &[9; 70_000]);
+        tried.settle_as_it_is().expect("settled");
+        tried.close().expect("closed");
+        drop((tried, opening));
+        for (before, media) in before.iter().zip(&rig.media) {
+            assert!(*before == bytes(media), "{stack}: something was written");
+        }
+        let opening = Array::prepare(rig.candidates(&[]), &materials).expect("all of them");
+        assert!(!opening.puts_out(), "{stack}: nobody was put out");
+        let array = opening.open().expect("all of them");
+        assert!(standings(&array).iter().all(|s| *s == Standing::In), "{stack}");
+        check(&array, &expected, stack);
+    }
+}
+
+/// The candidates of a rig, the first of them cut to a length.
+fn cut(rig: &Rig, len_bytes: usize) -> Vec<Candidate> {
+    let mut candidates = rig.candidates(&[]);
+    let media = SimMedia::new(len_bytes as u64, 5);
+    let kept = &bytes(&rig.media[0])[..len_bytes];
+    media.write_at(0, &[std::io::IoSlice::new(kept)]).expect("written");
+    candidates[0].device = Some(Arc::new(MediaDevice::new(Arc::new(media))));
+    candidates
+}
+
+#[test]
+fn a_member_that_was_cut_is_out_and_gets_everything_when_it_is_whole_again() {
+    for stack in STACKS {
+        let mut rig = Rig::new(stack, 82);
+        let array = rig.open();
+        let mut expected = fill(&array);
+        array.close().expect("closed");
+        drop(array);
+        let whole = rig.media[0].len_bytes() as usize;
+        for len in [AREA_BYTES as usize, whole / 2, whole - 1] {
+            let array = Array::open(cut(&rig, len), &materials()).expect("the others are enough");
+            assert_eq!(standings(&array)[0], Standing::Out, "{stack}");
+            let events = array.take_events();
+            if len == AREA_BYTES as usize {
+                let wanted = format!("it has {len} bytes, but had {whole}");
+                let told = events.iter().find(|e| e.what == "member-out").expect("told");
+                assert!(told.detail.contains(&wanted), "{stack}: {told:?}");
+            }
+            check(&array, &expected, stack);
+            write(&array, 9000, &[len as u8; 5000]);
+            expected[9000..14_000].fill(len as u8);
+            array.close().expect("closed");
+        }
+        // As long as before, with zeros where something was.
+        let label = bytes(&rig.media[0])[..AREA_BYTES as usize].to_vec();
+        let again = SimMedia::filled(whole as u64, 6, 0);
+        again.write_at(0, &[std::io::IoSlice::new(&label)]).expect("written");
+        rig.media[0] = Arc::new(again);
+        let array = rig.open();
+        check(&array, &expected, stack);
+        if stack.contains("(integrity(a)") {
+            // What its layer kept is gone, so it cannot be brought up to date.
+            assert_eq!(standings(&array)[0], Standing::Out, "{stack}");
+            continue;
+        }
+        assert_eq!(standings(&array)[0], Standing::Stale, "{stack}");
+        bring_up(&array);
+        assert!(standings(&array).iter().all(|s| *s == Standing::In), "{stack}");
+        array.close().expect("closed");
+        drop(array);
+        check(&rig.open_without(1), &expected, stack);
+    }
+}
+
+#[test]
+fn too_few_members_say_who_was_cut() {
+    let rig = Rig::new("stripe(a, b)", 83);
+    drop(rig.open());
+    let Err(error) = Array::open(cut(&rig, AREA_BYTES as usize), &materials()) else {
+        panic!("a part is missing")
+    };
+    let text = error.to_string();
+    assert!(text.contains("a: it has 1048576 bytes, but had"), "{text}");
+    assert_eq!(rig.open().members().len(), 2);
+}
