@@ -8,9 +8,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use api::{API_PREFIX, OPENAPI_JSON, ProblemKind};
+use api::{API_PREFIX, ListQuery, OPENAPI_JSON, ProblemKind};
 use axum::Router;
 use axum::extract::{DefaultBodyLimit, Extension, Request, State};
+use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
 use axum::middleware::{Next, from_fn, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
@@ -45,7 +46,7 @@ mod trace;
 mod versions;
 mod volumes;
 
-use answer::{Answer, Refusal};
+use answer::{Answer, Listed, Refusal};
 pub(crate) use guard::Door;
 pub(crate) use serve::HttpServer;
 
@@ -179,6 +180,32 @@ impl Context {
                 Err(Refusal::new(ProblemKind::Internal, "the server made a mistake; see its log"))
             }
         }
+    }
+
+    /// The same of work that deletes something.
+    async fn delete(
+        &self,
+        work: impl FnOnce(&Context) -> Answer<()> + Send + 'static,
+    ) -> Answer<StatusCode> {
+        self.engine(work).await.map(|()| StatusCode::NO_CONTENT)
+    }
+
+    /// Answers a page of the list at `path`. Asked from where on and for how many entries, `work`
+    /// says them and where the next page begins.
+    async fn page<T: Send + 'static>(
+        &self,
+        path: String,
+        query: ListQuery,
+        work: impl FnOnce(&Context, u64, usize) -> Answer<(Vec<T>, Option<u64>)> + Send + 'static,
+    ) -> Answer<Listed<T>> {
+        let limit = page_entries(query.limit, PAGE_ENTRIES)?;
+        let from = query.next.unwrap_or(0);
+        self.engine(move |context| {
+            let (entries, next) = work(context, from, limit)?;
+            let next = next.map(|next| format!("{path}?limit={limit}&next={next}"));
+            Ok(Listed { entries, next })
+        })
+        .await
     }
 
     fn pool(&self) -> &Arc<Pool> {

@@ -25,8 +25,10 @@ use crate::{Error, ErrorKind, Result};
 const NOTICED_MAX: usize = 256;
 const LOOKS_MAX: u32 = 16;
 
+/// Whether something touches one of some ranges, which are `joined`. It is asked for each block.
 fn touches(ranges: &[Range<u64>], from: u64, length: u64) -> bool {
-    ranges.iter().any(|range| range.start < from + length && from < range.end)
+    let first = ranges.partition_point(|range| range.end <= from);
+    ranges.get(first).is_some_and(|range| range.start < from + length)
 }
 
 /// Whether all that was found wrong is right now. What could not be written may be right in one of
@@ -48,7 +50,7 @@ fn joined(mut ranges: Vec<Range<u64>>) -> Vec<Range<u64>> {
     joined
 }
 
-/// Where in some ranges parity does not agree, and which of them cannot be looked at.
+/// Where in some ranges parity does not agree, `joined`, and which of them cannot be looked at.
 fn apart_in(
     array: &Array,
     ranges: &[Range<u64>],
@@ -68,7 +70,7 @@ fn apart_in(
             Err(_) => unread.push(range.clone()),
         }
     }
-    (apart, unread)
+    (joined(apart), unread)
 }
 
 impl Core {
@@ -198,6 +200,7 @@ impl Core {
         }
         let computed = self.compute_parity(array, apart.clone(), &mut |_| ());
         unread.extend(computed.as_ref().map_or(apart, Clone::clone));
+        let unread = joined(unread);
         wanted.retain(|(range, tries)| {
             *tries < LOOKS_MAX && touches(&unread, range.start, range.end - range.start)
         });
@@ -310,5 +313,33 @@ impl ScrubMap for Core {
 
     fn alike(&self, like: (u64, u32)) -> Vec<Entry> {
         self.alike_on(&self.timelines.read(), like)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{joined, touches};
+
+    #[test]
+    fn what_touches_ranges_touches_them_joined() {
+        let mut seed = 0x5eed_u64;
+        let mut random = |below: u64| {
+            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            (seed >> 33) % below
+        };
+        for _ in 0..200 {
+            let ranges: Vec<_> = (0..random(12))
+                .map(|_| {
+                    let start = random(100);
+                    start..start + 1 + random(9)
+                })
+                .collect();
+            let joined = joined(ranges.clone());
+            assert!(joined.windows(2).all(|two| two[0].end <= two[1].start));
+            for (from, length) in (0..110).flat_map(|from| (1..5).map(move |n| (from, n))) {
+                let one_by_one = ranges.iter().any(|r| r.start < from + length && from < r.end);
+                assert_eq!(touches(&joined, from, length), one_by_one, "{from}, {length}");
+            }
+        }
     }
 }

@@ -11,7 +11,7 @@ use volume::Consistency;
 use super::answer::{Answer, Listed};
 use super::ask::{Asked, Body, Named};
 use super::volumes::{Made, made};
-use super::{Context, PAGE_ENTRIES, convert, page_entries};
+use super::{Context, convert};
 
 pub(super) fn location(name: &str) -> String {
     format!("{API_PREFIX}/groups/{name}")
@@ -106,12 +106,7 @@ pub(super) async fn delete(
     State(context): State<Context>,
     Named(name): Named<String>,
 ) -> Answer<StatusCode> {
-    context
-        .engine(move |context| {
-            context.pool().delete_group(&name)?;
-            Ok(StatusCode::NO_CONTENT)
-        })
-        .await
+    context.delete(move |context| Ok(context.pool().delete_group(&name)?)).await
 }
 
 /// Lists captures of a group by number, but for those of which nothing is left.
@@ -126,16 +121,12 @@ pub(super) async fn versions(
     Named(name): Named<String>,
     Asked(query): Asked<ListQuery>,
 ) -> Answer<Listed<api::GroupVersion>> {
-    let limit = page_entries(query.limit, PAGE_ENTRIES)?;
-    let from = query.next.unwrap_or(0);
-    context
-        .engine(move |context| {
-            let (versions, next) = context.pool().group_versions(&name, from, limit)?;
-            let next =
-                next.map(|next| format!("{}/versions?limit={limit}&next={next}", location(&name)));
-            Ok(Listed { entries: versions.into_iter().map(convert::group_version).collect(), next })
-        })
-        .await
+    let path = format!("{}/versions", location(&name));
+    let work = move |context: &Context, from, limit| {
+        let (versions, next) = context.pool().group_versions(&name, from, limit)?;
+        Ok((versions.into_iter().map(convert::group_version).collect(), next))
+    };
+    context.page(path, query, work).await
 }
 
 /// Deletes a range of the captures of a group, each with all of its versions.

@@ -9,18 +9,21 @@ use volume::Compaction;
 
 use super::answer::{Answer, Listed, Refusal};
 use super::ask::{Asked, Named};
-use super::{API_PREFIX, Context, PAGE_ENTRIES, convert, page_entries};
+use super::{API_PREFIX, Context, convert};
 
 /// What a handler answers that began a job.
-type Begun = (StatusCode, [(HeaderName, String); 1], Json<Job>);
+pub(super) type Begun = (StatusCode, [(HeaderName, String); 1], Json<Job>);
+
+pub(super) fn begun(job: Job) -> Begun {
+    let location = format!("{API_PREFIX}/jobs/{}", job.id);
+    (StatusCode::ACCEPTED, [(LOCATION, location)], Json(job))
+}
 
 async fn begin(context: Context, (name, number): (String, u64), wish: Compaction) -> Answer<Begun> {
     context
         .engine(move |context| {
             let info = context.volume(&name)?.compact_version(number, wish)?;
-            let job = convert::job(&name, number, &info);
-            let location = format!("{API_PREFIX}/jobs/{}", job.id);
-            Ok((StatusCode::ACCEPTED, [(LOCATION, location)], Json(job)))
+            Ok(begun(convert::job(&name, number, &info)))
         })
         .await
 }
@@ -68,19 +71,15 @@ pub(super) async fn list(
     State(context): State<Context>,
     Asked(query): Asked<ListQuery>,
 ) -> Answer<Listed<Job>> {
-    let limit = page_entries(query.limit, PAGE_ENTRIES)?;
-    let skip = usize::try_from(query.next.unwrap_or(0)).unwrap_or(usize::MAX);
-    context
-        .engine(move |context| {
-            // One more, to know whether there is one.
-            let mut entries = jobs(context, skip, limit + 1);
-            let more = entries.len() > limit;
-            entries.truncate(limit);
-            let next =
-                more.then(|| format!("{API_PREFIX}/jobs?limit={limit}&next={}", skip + limit));
-            Ok(Listed { entries, next })
-        })
-        .await
+    let work = |context: &Context, from, limit| {
+        let skip = usize::try_from(from).unwrap_or(usize::MAX);
+        // One more, to know whether there is one.
+        let mut entries = jobs(context, skip, limit + 1);
+        let more = entries.len() > limit;
+        entries.truncate(limit);
+        Ok((entries, more.then(|| from + limit as u64)))
+    };
+    context.page(format!("{API_PREFIX}/jobs"), query, work).await
 }
 
 fn jobs(context: &Context, skip: usize, limit: usize) -> Vec<Job> {

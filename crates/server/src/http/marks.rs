@@ -8,7 +8,7 @@ use units::Moment;
 use super::answer::{Answer, Listed};
 use super::ask::{Asked, Body, Named};
 use super::volumes::{Made, location, made};
-use super::{Context, PAGE_ENTRIES, convert, moment, page_entries};
+use super::{Context, convert, moment};
 
 /// Lists marks by name.
 #[utoipa::path(get, path = "/volumes/{volume}/marks", tag = "marks",
@@ -22,19 +22,16 @@ pub(super) async fn list(
     Named(name): Named<String>,
     Asked(query): Asked<ListQuery>,
 ) -> Answer<Listed<api::Mark>> {
-    let limit = page_entries(query.limit, PAGE_ENTRIES)?;
-    let skip = usize::try_from(query.next.unwrap_or(0)).unwrap_or(usize::MAX);
-    context
-        .engine(move |context| {
-            let mut marks = context.volume(&name)?.marks()?;
-            marks.sort_by(|a, b| a.name.cmp(&b.name));
-            let more = marks.len().saturating_sub(skip) > limit;
-            let entries = marks.into_iter().skip(skip).take(limit).map(convert::mark).collect();
-            let next = more
-                .then(|| format!("{}/marks?limit={limit}&next={}", location(&name), skip + limit));
-            Ok(Listed { entries, next })
-        })
-        .await
+    let path = format!("{}/marks", location(&name));
+    let work = move |context: &Context, from, limit| {
+        let mut marks = context.volume(&name)?.marks()?;
+        marks.sort_by(|a, b| a.name.cmp(&b.name));
+        let skip = usize::try_from(from).unwrap_or(usize::MAX);
+        let more = marks.len().saturating_sub(skip) > limit;
+        let entries = marks.into_iter().skip(skip).take(limit).map(convert::mark).collect();
+        Ok((entries, more.then(|| from + limit as u64)))
+    };
+    context.page(path, query, work).await
 }
 
 /// Names a moment.
@@ -97,10 +94,5 @@ pub(super) async fn delete(
 }
 
 async fn remove(context: &Context, volume: String, mark: String) -> Answer<StatusCode> {
-    context
-        .engine(move |context| {
-            context.volume(&volume)?.delete_mark(&mark)?;
-            Ok(StatusCode::NO_CONTENT)
-        })
-        .await
+    context.delete(move |context| Ok(context.volume(&volume)?.delete_mark(&mark)?)).await
 }

@@ -6,14 +6,13 @@ use api::{
     API_PREFIX, ChangePool, GrowPool, Job, ListQuery, ProblemKind, ReplaceMember, SetScrub, Spare,
 };
 use axum::extract::State;
-use axum::http::StatusCode;
-use axum::http::header::{HeaderName, LOCATION};
 use axum::{Extension, Json};
 use units::Span;
 
 use super::answer::{Answer, Listed, Refusal};
 use super::ask::{Asked, Body};
-use super::{Context, Door, PAGE_ENTRIES, convert, page_entries};
+use super::jobs::{Begun, begun};
+use super::{Context, Door, convert};
 use crate::{StartError, stack_files};
 
 /// Shows the pool: its layers, its space, what was found damaged.
@@ -185,16 +184,12 @@ pub(super) async fn audit(
     State(context): State<Context>,
     Asked(query): Asked<ListQuery>,
 ) -> Answer<Listed<api::AuditRecord>> {
-    let limit = page_entries(query.limit, PAGE_ENTRIES)?;
-    let after = query.next.unwrap_or(0);
-    context
-        .engine(move |context| {
-            let records = context.pool().audit(after, limit)?;
-            let last = records.last().map(|r| r.number).filter(|_| records.len() == limit);
-            let next = last.map(|last| format!("{API_PREFIX}/audit?limit={limit}&next={last}"));
-            Ok(Listed { entries: records.into_iter().map(convert::audit).collect(), next })
-        })
-        .await
+    let work = |context: &Context, after, limit| {
+        let records = context.pool().audit(after, limit)?;
+        let next = records.last().map(|record| record.number).filter(|_| records.len() == limit);
+        Ok((records.into_iter().map(convert::audit).collect(), next))
+    };
+    context.page(format!("{API_PREFIX}/audit"), query, work).await
 }
 
 /// Begins a scrub in the background: every copy of everything that is stored is looked at, and what
@@ -205,16 +200,9 @@ pub(super) async fn audit(
         (status = 409, description = "One is running", body = api::Problem,
             content_type = "application/problem+json"),
     ))]
-pub(super) async fn scrub(
-    State(context): State<Context>,
-) -> Answer<(StatusCode, [(HeaderName, String); 1], Json<Job>)> {
-    context
-        .engine(|context| {
-            let job = convert::scrub_job(&context.pool().start_scrub()?);
-            let location = format!("{API_PREFIX}/jobs/{}", job.id);
-            Ok((StatusCode::ACCEPTED, [(LOCATION, location)], Json(job)))
-        })
-        .await
+pub(super) async fn scrub(State(context): State<Context>) -> Answer<Begun> {
+    let scrub = |context: &Context| Ok(begun(convert::scrub_job(&context.pool().start_scrub()?)));
+    context.engine(scrub).await
 }
 
 /// Stops the scrub that runs.

@@ -10,7 +10,7 @@ use super::answer::{Answer, Listed, Refusal};
 use super::ask::{Asked, Body, Named};
 use super::convert::Of;
 use super::volumes::location;
-use super::{Context, PAGE_ENTRIES, convert, groups, page_entries};
+use super::{Context, convert, groups};
 
 fn spec_of(body: SetSchedule) -> Answer<volume::ScheduleSpec> {
     let timing = match (body.every, &body.cron) {
@@ -112,12 +112,7 @@ pub(super) async fn remove(
     State(context): State<Context>,
     Named(name): Named<String>,
 ) -> Answer<StatusCode> {
-    context
-        .engine(move |context| {
-            context.volume(&name)?.remove_schedule()?;
-            Ok(StatusCode::NO_CONTENT)
-        })
-        .await
+    context.delete(move |context| Ok(context.volume(&name)?.remove_schedule()?)).await
 }
 
 /// Says of each version why it stays or goes, by number.
@@ -132,16 +127,12 @@ pub(super) async fn explain(
     Named(name): Named<String>,
     Asked(query): Asked<ListQuery>,
 ) -> Answer<Listed<api::Explained>> {
-    let limit = page_entries(query.limit, PAGE_ENTRIES)?;
-    let from = query.next.unwrap_or(0);
-    context
-        .engine(move |context| {
-            let (explained, next) = context.volume(&name)?.explain_retention(from, limit)?;
-            let next = next
-                .map(|number| format!("{}/retention?limit={limit}&next={number}", location(&name)));
-            Ok(Listed { entries: explained.into_iter().map(convert::explained).collect(), next })
-        })
-        .await
+    let path = format!("{}/retention", location(&name));
+    let work = move |context: &Context, from, limit| {
+        let (explained, next) = context.volume(&name)?.explain_retention(from, limit)?;
+        Ok((explained.into_iter().map(convert::explained).collect(), next))
+    };
+    context.page(path, query, work).await
 }
 
 /// Prunes now the versions of the schedule that no rule keeps.
@@ -226,12 +217,7 @@ pub(super) async fn remove_group(
     State(context): State<Context>,
     Named(name): Named<String>,
 ) -> Answer<StatusCode> {
-    context
-        .engine(move |context| {
-            context.pool().remove_group_schedule(&name)?;
-            Ok(StatusCode::NO_CONTENT)
-        })
-        .await
+    context.delete(move |context| Ok(context.pool().remove_group_schedule(&name)?)).await
 }
 
 /// Says of each capture of a group why it stays or goes, by number.
@@ -246,17 +232,12 @@ pub(super) async fn explain_group(
     Named(name): Named<String>,
     Asked(query): Asked<ListQuery>,
 ) -> Answer<Listed<api::Explained>> {
-    let limit = page_entries(query.limit, PAGE_ENTRIES)?;
-    let from = query.next.unwrap_or(0);
-    context
-        .engine(move |context| {
-            let (explained, next) = context.pool().explain_group_retention(&name, from, limit)?;
-            let next = next.map(|number| {
-                format!("{}/retention?limit={limit}&next={number}", groups::location(&name))
-            });
-            Ok(Listed { entries: explained.into_iter().map(convert::explained).collect(), next })
-        })
-        .await
+    let path = format!("{}/retention", groups::location(&name));
+    let work = move |context: &Context, from, limit| {
+        let (explained, next) = context.pool().explain_group_retention(&name, from, limit)?;
+        Ok((explained.into_iter().map(convert::explained).collect(), next))
+    };
+    context.page(path, query, work).await
 }
 
 /// Prunes now the captures of a group's schedule that no rule keeps, each with its versions.

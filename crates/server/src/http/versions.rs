@@ -8,7 +8,7 @@ use axum::http::StatusCode;
 use super::answer::{Answer, Listed};
 use super::ask::{Asked, Body, Named};
 use super::volumes::{Made, location, made};
-use super::{Context, PAGE_ENTRIES, convert, page_entries};
+use super::{Context, convert};
 
 /// Lists versions by number.
 #[utoipa::path(get, path = "/volumes/{volume}/versions", tag = "versions",
@@ -22,18 +22,13 @@ pub(super) async fn list(
     Named(name): Named<String>,
     Asked(query): Asked<ListQuery>,
 ) -> Answer<Listed<api::Version>> {
-    let limit = page_entries(query.limit, PAGE_ENTRIES)?;
-    let from = query.next.unwrap_or(0);
-    context
-        .engine(move |context| {
-            let page = context.volume(&name)?.versions_page(from, limit)?;
-            let next = page
-                .next
-                .map(|number| format!("{}/versions?limit={limit}&next={number}", location(&name)));
-            let entries = page.versions.into_iter().map(|v| convert::version(&name, v)).collect();
-            Ok(Listed { entries, next })
-        })
-        .await
+    let path = format!("{}/versions", location(&name));
+    let work = move |context: &Context, from, limit| {
+        let page = context.volume(&name)?.versions_page(from, limit)?;
+        let versions = page.versions.into_iter().map(|v| convert::version(&name, v));
+        Ok((versions.collect(), page.next))
+    };
+    context.page(path, query, work).await
 }
 
 /// Captures the present as a version.
@@ -132,12 +127,7 @@ pub(super) async fn delete(
     State(context): State<Context>,
     Named((name, number)): Named<(String, u64)>,
 ) -> Answer<StatusCode> {
-    context
-        .engine(move |context| {
-            context.volume(&name)?.delete_version(number)?;
-            Ok(StatusCode::NO_CONTENT)
-        })
-        .await
+    context.delete(move |context| Ok(context.volume(&name)?.delete_version(number)?)).await
 }
 
 /// Deletes a range of versions, some thousands in a step: the present is none of them.

@@ -270,7 +270,7 @@ pub(super) async fn delete(
     Asked(query): Asked<ForceQuery>,
 ) -> Answer<StatusCode> {
     context
-        .engine(move |context| {
+        .delete(move |context| {
             context.volume(&name)?;
             context.refuse_attached(&name, query.force)?;
             context.0.attachments.ask_to_leave(&name);
@@ -278,7 +278,7 @@ pub(super) async fn delete(
             context.meters().forget(&name);
             // Those that came between the question and the deletion.
             context.0.attachments.ask_to_leave(&name);
-            Ok(StatusCode::NO_CONTENT)
+            Ok(())
         })
         .await
 }

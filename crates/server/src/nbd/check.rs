@@ -3,7 +3,7 @@
 //! Knows nothing of sockets or engines: a request, what the export is, and a verdict.
 
 use wire::nbd::limits::PAYLOAD_BYTES_MAX;
-use wire::nbd::{Command, CommandFlags, Errno, HeaderStyle, ReplyStyle, Request};
+use wire::nbd::{Command, CommandFlags, Errno, HeaderStyle, ReplyStyle, Request, decode};
 
 /// What is known about the export and the connection.
 #[derive(Clone, Copy, Debug)]
@@ -120,6 +120,21 @@ pub(super) fn check_status_range(offset: u64, length: u64, facts: &Facts) -> Res
         length_bytes: length,
     };
     within(&range, facts, Errno::Invalid)
+}
+
+/// Whether DISC is among requests of which the first is behind so many bytes of a payload.
+pub(super) fn has_goodbye(received: &[u8], payload_bytes: u64, headers: HeaderStyle) -> bool {
+    let mut at = usize::try_from(payload_bytes).unwrap_or(usize::MAX);
+    while let Some(rest) = received.get(at..)
+        && let Ok(Some(request)) = decode::request(rest, headers)
+    {
+        if request.command == Command::Disconnect {
+            return true;
+        }
+        let bytes = decode::request_header_bytes(headers) as u64 + request.payload_bytes(headers);
+        at = at.saturating_add(usize::try_from(bytes).unwrap_or(usize::MAX));
+    }
+    false
 }
 
 /// Whether a refused request's payload is too long to be skipped: the connection ends.

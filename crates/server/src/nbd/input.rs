@@ -4,6 +4,7 @@
 //! Invariant: `start <= end <= bytes.len()`; what lies between is received and not consumed.
 
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncRead, ReadBuf};
@@ -20,24 +21,42 @@ const TAIL_BYTES_MIN: usize = 64 << 10;
 
 /// A receive buffer.
 pub(super) struct Input {
-    bytes: Vec<u8>,
+    bytes: Arc<Vec<u8>>,
     start: usize,
     end: usize,
+    is_lent: bool,
+}
+
+/// A receive buffer to read from, until it is given back.
+pub(super) struct Lent(Arc<Vec<u8>>);
+
+impl Lent {
+    /// So many bytes at that place.
+    pub(super) fn at(&self, place: usize, count: usize) -> &[u8] {
+        &self.0[place..place + count]
+    }
 }
 
 impl Input {
     pub(super) fn new() -> Input {
-        Input { bytes: vec![0; INPUT_BYTES], start: 0, end: 0 }
+        Input { bytes: Arc::new(vec![0; INPUT_BYTES]), start: 0, end: 0, is_lent: false }
     }
 
-    /// Gives the buffer away; nothing is received before it is put back.
-    pub(super) fn lend(&mut self) -> Input {
-        std::mem::replace(self, Input { bytes: Vec::new(), start: 0, end: 0 })
+    /// Lends the buffer; nothing of it is unread, and nothing received, before it is given back.
+    pub(super) fn lend(&mut self) -> Lent {
+        self.is_lent = true;
+        Lent(Arc::clone(&self.bytes))
     }
 
-    /// Whether the buffer is given away.
+    /// Takes the buffer back.
+    pub(super) fn take_back(&mut self, lent: Lent) {
+        drop(lent);
+        self.is_lent = false;
+    }
+
+    /// Whether the buffer is lent.
     pub(super) fn is_lent(&self) -> bool {
-        self.bytes.is_empty()
+        self.is_lent
     }
 
     /// Where in the buffer a part of it is. Until more is received it stays there, also when it is
@@ -46,13 +65,13 @@ impl Input {
         part.as_ptr().addr() - self.bytes.as_ptr().addr()
     }
 
-    /// So many bytes at that place.
-    pub(super) fn at(&self, place: usize, count: usize) -> &[u8] {
-        &self.bytes[place..place + count]
+    /// What is received and not consumed; nothing while the buffer is lent.
+    pub(super) fn unread(&self) -> &[u8] {
+        if self.is_lent { &[] } else { self.behind() }
     }
 
-    /// What is received and not consumed.
-    pub(super) fn unread(&self) -> &[u8] {
+    /// The same, also while the buffer is lent.
+    pub(super) fn behind(&self) -> &[u8] {
         &self.bytes[self.start..self.end]
     }
 
@@ -72,15 +91,16 @@ impl Input {
         connection: &mut Connection,
         cx: &mut Context<'_>,
     ) -> Poll<std::io::Result<usize>> {
-        if self.bytes.len() - self.end < TAIL_BYTES_MIN && self.start > 0 {
-            self.bytes.copy_within(self.start..self.end, 0);
+        let bytes = Arc::get_mut(&mut self.bytes).expect("received only while it is not lent");
+        if bytes.len() - self.end < TAIL_BYTES_MIN && self.start > 0 {
+            bytes.copy_within(self.start..self.end, 0);
             self.end -= self.start;
             self.start = 0;
         }
         // A whole inline request always fits, so a full buffer has one that the session can
         // execute.
-        assert!(self.end < self.bytes.len(), "received only while there is space");
-        let mut space = ReadBuf::new(&mut self.bytes[self.end..]);
+        assert!(self.end < bytes.len(), "received only while there is space");
+        let mut space = ReadBuf::new(&mut bytes[self.end..]);
         ready!(Pin::new(connection).poll_read(cx, &mut space))?;
         let count = space.filled().len();
         self.end += count;

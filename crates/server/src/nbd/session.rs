@@ -3,7 +3,7 @@
 //! ```text
 //! Serving  -- the client sends no more, or Leave --> Draining   (receive, take_events)
 //! Serving, Draining -- DISC, or garbage -----------> Leaving    (turn)
-//! Serving, Draining -- it sends no more, seen while something waits --> Leaving (watch_for_end)
+//! Serving, Draining -- all is sent, no DISC, while something waits --> Leaving (watch_for_end)
 //! any -- the socket fails, or Expire --------------> Dead       (die)
 //! ```
 //! `Draining` carries out what was received; `Leaving` only waits for jobs and sends; `Dead` only
@@ -13,7 +13,8 @@
 //! A write that finds no room keeps the receive buffer: nothing is received or carried out behind
 //! it before it is answered, which is the back-pressure, but for one payload with buffers of its
 //! own that was begun before. Other connections go on. Meanwhile the socket is watched for its end:
-//! what waits for a client that is gone could come after what it wrote anew elsewhere.
+//! what waits for a client that is gone could come after what it wrote anew elsewhere. Only once
+//! nothing more can come is what lies behind received, and looked through for DISC.
 
 use std::future::poll_fn;
 use std::io;
@@ -22,12 +23,13 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use tokio::io::AsyncWrite;
+use tokio::io::{AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
 use tokio::sync::watch;
 use wire::nbd::{ReplyStyle, Request};
 
 use super::NbdContext;
+use super::check;
 use super::contexts::MetaContext;
 use super::counters::{Stage, Tally};
 use super::execute::{self, Then};
@@ -46,6 +48,11 @@ use crate::meters::VolumeMeter;
 
 /// Stop executing requests while this many bytes of replies wait to be sent.
 pub(super) const OUTPUT_BYTES_MAX: usize = 256 << 10;
+/// Most bytes that are taken of a client after the last answer: two of the longest requests.
+const PARTING_BYTES_MAX: usize = 64 << 20;
+const PARTING_STEP_BYTES: usize = 16 << 10;
+/// After this part of the farewell without a byte there is nothing under way any more.
+const SILENCE: u32 = 5;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
@@ -85,6 +92,8 @@ pub(super) struct Session {
     is_silent: bool,
     /// While something waits and nothing is received.
     watch: Option<Watch>,
+    /// It could not be watched, and that was said.
+    is_unwatched: bool,
     /// Bytes may be left in the TLS layer.
     is_unflushed: bool,
     connection: Connection,
@@ -121,6 +130,7 @@ pub(super) async fn serve(
         phase: Phase::Serving,
         is_silent: false,
         watch: None,
+        is_unwatched: false,
         is_unflushed: false,
         connection,
         events,
@@ -131,9 +141,25 @@ pub(super) async fn serve(
     // Detach first: who sees the connection closed may then delete the volume.
     watcher.abort();
     let _ = watcher.await;
-    let close = poll_fn(|cx| Pin::new(&mut session.connection).poll_shutdown(cx));
+    let (connection, phase) = session.into_connection();
     // A client that is gone already need not be told.
-    let _ = tokio::time::timeout(farewell, close).await;
+    let _ = tokio::time::timeout(farewell, part(connection, phase, farewell)).await;
+}
+
+/// Tells the client that no more comes, and takes what it still sends: a connection that is closed
+/// on bytes that nobody read is reset, and answers on their way may be lost with it.
+async fn part(mut connection: Connection, phase: Phase, farewell: Duration) -> io::Result<()> {
+    connection.shutdown().await?;
+    let mut bytes = vec![0; PARTING_STEP_BYTES];
+    let mut taken = 0;
+    while phase != Phase::Dead && taken < PARTING_BYTES_MAX {
+        let received = tokio::time::timeout(farewell / SILENCE, connection.read(&mut bytes));
+        match received.await {
+            Ok(Ok(count @ 1..)) => taken += count,
+            Ok(Ok(0) | Err(_)) | Err(_) => break,
+        }
+    }
+    Ok(())
 }
 
 /// Tells the session when it shall end, and holds its attachment as long as it lives.
@@ -161,6 +187,11 @@ async fn watch_for_leave(
 }
 
 impl Session {
+    /// What is left of it once it is over.
+    fn into_connection(self) -> (Connection, Phase) {
+        (self.connection, self.phase)
+    }
+
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let mut laps = self.tally.laps();
         loop {
@@ -216,7 +247,7 @@ impl Session {
         self.tally.job_took(report.time);
         match std::mem::take(&mut report.left) {
             Left::Nothing => {}
-            Left::Input(input) => self.input = input,
+            Left::Input(lent) => self.input.take_back(lent),
             Left::Write(writing) if self.phase != Phase::Dead => {
                 return self.jobs.go_on(&report, *writing);
             }
@@ -327,7 +358,7 @@ impl Session {
                 Poll::Pending => return has_moved,
                 Poll::Ready(Ok(0)) => {
                     self.phase = Phase::Draining;
-                    self.fall_silent();
+                    let _ = self.fall_silent();
                     return true;
                 }
                 Poll::Ready(Ok(_)) => has_moved = true,
@@ -370,11 +401,14 @@ impl Session {
             || self.connection.tells_silent_from_gone();
         let end = if may_be_silent { End::Gone } else { End::Silent };
         if self.watch.as_ref().is_none_or(|watch| watch.end() != end) {
-            self.watch = Watch::new(&self.connection, end)
-                .inspect_err(|error| {
-                    tracing::warn!(client = self.client, %error, "its end will not be seen");
-                })
-                .ok();
+            let watch = Watch::new(&self.connection, end);
+            // Once: it is tried again and again.
+            if let Err(error) = &watch
+                && !std::mem::replace(&mut self.is_unwatched, true)
+            {
+                tracing::warn!(client = self.client, %error, "its end will not be seen");
+            }
+            self.watch = watch.ok();
         }
         match self.watch.as_ref().map(|watch| watch.poll_end(cx)) {
             None | Some(Poll::Pending) => return false,
@@ -382,22 +416,38 @@ impl Session {
             Some(Poll::Ready(Ok(()))) if end == End::Gone => {
                 self.lost(&io::ErrorKind::ConnectionReset.into());
             }
-            Some(Poll::Ready(Ok(()))) => {
-                self.phase = Phase::Leaving;
-                self.fall_silent();
-            }
+            Some(Poll::Ready(Ok(()))) => match self.connection.poll_look_ahead(cx) {
+                Poll::Pending => return false,
+                Poll::Ready(Err(error)) => self.lost(&error),
+                Poll::Ready(Ok(())) if self.fall_silent() => {}
+                Poll::Ready(Ok(())) => self.phase = Phase::Leaving,
+            },
         }
         self.watch = None;
         true
     }
 
-    /// The client sends no more. Where that may mean that it is gone, nothing waits for it: that is
-    /// how a connection ends without DISC, and nobody could tell what is made when.
-    fn fall_silent(&mut self) {
+    /// The client sends no more; whether it is known to be still there, or to have sent DISC, so
+    /// that all it sent is carried out. Otherwise nothing waits for it: that is how a connection
+    /// is dropped, and nobody could tell what is made when.
+    fn fall_silent(&mut self) -> bool {
         self.is_silent = true;
-        if !self.connection.tells_silent_from_gone() {
+        let is_served = self.connection.tells_silent_from_gone() || self.has_goodbye();
+        if !is_served {
             self.jobs.give_up_waits();
         }
+        is_served
+    }
+
+    /// Whether DISC is in what is received and not carried out.
+    fn has_goodbye(&self) -> bool {
+        let payload = match &self.receiving {
+            Receiving::Requests => 0,
+            Receiving::Skip { left_bytes, .. } => *left_bytes,
+            Receiving::Payload { payload, filled, .. } => (payload.len() - filled) as u64,
+        };
+        let received = [self.input.behind(), self.connection.ahead()].concat();
+        check::has_goodbye(&received, payload, self.style.headers())
     }
 
     fn lost(&mut self, error: &io::Error) {

@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use rustix::net::sockopt;
@@ -26,11 +26,27 @@ const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(10);
 /// Unanswered probes after which the peer counts as gone.
 const KEEPALIVE_PROBES: u32 = 6;
 
+/// Most bytes that are received ahead of what is carried out.
+pub(super) const AHEAD_BYTES_MAX: usize = 64 << 10;
+const AHEAD_PART_BYTES: usize = 4 << 10;
+
 /// A connected stream.
-pub(super) enum Connection {
+pub(super) struct Connection {
+    stream: Stream,
+    /// Received already, for whoever receives next.
+    ahead: Vec<u8>,
+}
+
+enum Stream {
     Unix(UnixSocket),
     Tcp(TcpStream),
     Tls(Box<TlsStream<TcpStream>>),
+}
+
+impl From<Stream> for Connection {
+    fn from(stream: Stream) -> Connection {
+        Connection { stream, ahead: Vec::new() }
+    }
 }
 
 impl Connection {
@@ -38,7 +54,7 @@ impl Connection {
     pub(super) fn from_unix(socket: UnixStream) -> io::Result<Connection> {
         // Only slower where it is refused.
         let _ = sockopt::set_socket_send_buffer_size(&socket, UNIX_SEND_BYTES);
-        UnixSocket::new(socket).map(Connection::Unix)
+        Ok(Stream::Unix(UnixSocket::new(socket)?).into())
     }
 
     /// A TCP socket that sends at once, and finds out when its peer is gone.
@@ -48,55 +64,97 @@ impl Connection {
         sockopt::set_tcp_keepidle(&socket, KEEPALIVE_IDLE)?;
         sockopt::set_tcp_keepintvl(&socket, KEEPALIVE_INTERVAL)?;
         sockopt::set_tcp_keepcnt(&socket, KEEPALIVE_PROBES)?;
-        Ok(Connection::Tcp(socket))
+        Ok(Stream::Tcp(socket).into())
     }
 
     /// Whether TLS can still be started on it.
     pub(super) fn is_bare_tcp(&self) -> bool {
-        matches!(self, Connection::Tcp(_))
+        matches!(self.stream, Stream::Tcp(_))
     }
 
     /// Whether one receive can leave something behind that is already here.
     pub(super) fn is_tls(&self) -> bool {
-        matches!(self, Connection::Tls(_))
+        matches!(self.stream, Stream::Tls(_))
     }
 
     /// Whether a peer that only sends no more can be told from one that has closed.
     pub(super) fn tells_silent_from_gone(&self) -> bool {
-        matches!(self, Connection::Unix(_))
+        matches!(self.stream, Stream::Unix(_))
+    }
+
+    /// Receives up to the end of the stream, or as much as is kept for who receives next; ready
+    /// when that is done.
+    pub(super) fn poll_look_ahead(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let mut part = [0; AHEAD_PART_BYTES];
+        while self.ahead.len() < AHEAD_BYTES_MAX {
+            let length = part.len().min(AHEAD_BYTES_MAX - self.ahead.len());
+            let mut space = ReadBuf::new(&mut part[..length]);
+            match ready!(self.stream.poll_receive(cx, &mut space)) {
+                Ok(()) if !space.filled().is_empty() => {
+                    self.ahead.extend_from_slice(space.filled());
+                }
+                // Also without the end that TLS has of its own: what came is what was sent.
+                Err(error) if error.kind() != io::ErrorKind::UnexpectedEof => {
+                    return Poll::Ready(Err(error));
+                }
+                Ok(()) | Err(_) => break,
+            }
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    /// What was received ahead.
+    pub(super) fn ahead(&self) -> &[u8] {
+        &self.ahead
     }
 
     /// Goes over to TLS as its server.
     pub(super) async fn start_tls(self, config: Arc<ServerConfig>) -> io::Result<Connection> {
-        let Connection::Tcp(socket) = self else {
+        let Stream::Tcp(socket) = self.stream else {
             return Err(io::Error::other("TLS begins on a bare TCP connection"));
         };
         let stream = TlsAcceptor::from(config).accept(socket).await?;
-        Ok(Connection::Tls(Box::new(stream)))
+        Ok(Stream::Tls(Box::new(stream)).into())
     }
 }
 
 impl AsFd for Connection {
     fn as_fd(&self) -> BorrowedFd<'_> {
+        match &self.stream {
+            Stream::Unix(socket) => socket.as_fd(),
+            Stream::Tcp(socket) => socket.as_fd(),
+            Stream::Tls(stream) => stream.get_ref().0.as_fd(),
+        }
+    }
+}
+
+impl Stream {
+    fn poll_receive(
+        &mut self,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
         match self {
-            Connection::Unix(socket) => socket.as_fd(),
-            Connection::Tcp(socket) => socket.as_fd(),
-            Connection::Tls(stream) => stream.get_ref().0.as_fd(),
+            Stream::Unix(socket) => Pin::new(socket).poll_read(cx, buffer),
+            Stream::Tcp(socket) => Pin::new(socket).poll_read(cx, buffer),
+            Stream::Tls(stream) => Pin::new(stream).poll_read(cx, buffer),
         }
     }
 }
 
 impl AsyncRead for Connection {
     fn poll_read(
-        self: Pin<&mut Self>,
+        mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        match self.get_mut() {
-            Connection::Unix(socket) => Pin::new(socket).poll_read(cx, buffer),
-            Connection::Tcp(socket) => Pin::new(socket).poll_read(cx, buffer),
-            Connection::Tls(stream) => Pin::new(stream).poll_read(cx, buffer),
+        if self.ahead.is_empty() {
+            return self.stream.poll_receive(cx, buffer);
         }
+        let count = self.ahead.len().min(buffer.remaining());
+        buffer.put_slice(&self.ahead[..count]);
+        self.ahead.drain(..count);
+        Poll::Ready(Ok(()))
     }
 }
 
@@ -106,10 +164,10 @@ impl AsyncWrite for Connection {
         cx: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        match self.get_mut() {
-            Connection::Unix(socket) => Pin::new(socket).poll_write(cx, bytes),
-            Connection::Tcp(socket) => Pin::new(socket).poll_write(cx, bytes),
-            Connection::Tls(stream) => Pin::new(stream).poll_write(cx, bytes),
+        match &mut self.get_mut().stream {
+            Stream::Unix(socket) => Pin::new(socket).poll_write(cx, bytes),
+            Stream::Tcp(socket) => Pin::new(socket).poll_write(cx, bytes),
+            Stream::Tls(stream) => Pin::new(stream).poll_write(cx, bytes),
         }
     }
 
@@ -118,26 +176,26 @@ impl AsyncWrite for Connection {
         cx: &mut Context<'_>,
         pieces: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        match self.get_mut() {
-            Connection::Unix(socket) => Pin::new(socket).poll_write_vectored(cx, pieces),
-            Connection::Tcp(socket) => Pin::new(socket).poll_write_vectored(cx, pieces),
-            Connection::Tls(stream) => Pin::new(stream).poll_write_vectored(cx, pieces),
+        match &mut self.get_mut().stream {
+            Stream::Unix(socket) => Pin::new(socket).poll_write_vectored(cx, pieces),
+            Stream::Tcp(socket) => Pin::new(socket).poll_write_vectored(cx, pieces),
+            Stream::Tls(stream) => Pin::new(stream).poll_write_vectored(cx, pieces),
         }
     }
 
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match self.get_mut() {
-            Connection::Unix(socket) => Pin::new(socket).poll_flush(cx),
-            Connection::Tcp(socket) => Pin::new(socket).poll_flush(cx),
-            Connection::Tls(stream) => Pin::new(stream).poll_flush(cx),
+        match &mut self.get_mut().stream {
+            Stream::Unix(socket) => Pin::new(socket).poll_flush(cx),
+            Stream::Tcp(socket) => Pin::new(socket).poll_flush(cx),
+            Stream::Tls(stream) => Pin::new(stream).poll_flush(cx),
         }
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match self.get_mut() {
-            Connection::Unix(socket) => Pin::new(socket).poll_shutdown(cx),
-            Connection::Tcp(socket) => Pin::new(socket).poll_shutdown(cx),
-            Connection::Tls(stream) => Pin::new(stream).poll_shutdown(cx),
+        match &mut self.get_mut().stream {
+            Stream::Unix(socket) => Pin::new(socket).poll_shutdown(cx),
+            Stream::Tcp(socket) => Pin::new(socket).poll_shutdown(cx),
+            Stream::Tls(stream) => Pin::new(stream).poll_shutdown(cx),
         }
     }
 

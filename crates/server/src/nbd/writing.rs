@@ -9,7 +9,7 @@ use wire::nbd::{CommandFlags, ReplyStyle, Request, encode};
 
 use super::answer::fail;
 use super::export::Export;
-use super::input::Input;
+use super::input::Lent;
 use super::replies::Replies;
 use crate::buffers::Chain;
 
@@ -32,7 +32,7 @@ pub(super) enum What {
     Zeros(Request),
     /// What a turn gathered, in the receive buffer that it came in. Each with the place of its
     /// payload, if it has one.
-    Turn(Input, Vec<(Request, Option<usize>)>),
+    Turn(Lent, Vec<(Request, Option<usize>)>),
 }
 
 /// What a job leaves behind for its session.
@@ -41,7 +41,7 @@ pub(super) enum Left {
     #[default]
     Nothing,
     /// The receive buffer, which it was lent.
-    Input(Input),
+    Input(Lent),
     /// A write that lacks something.
     Write(Box<Writing>),
 }

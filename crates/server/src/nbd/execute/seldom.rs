@@ -106,17 +106,27 @@ impl Turn<'_> {
         if !self.write(group) {
             return Step::Wait;
         }
-        let clients = self.export.present_of().map_or(0, |v| self.attachments.count(v));
-        if request.offset < self.facts.size_bytes && clients > 1 {
-            return self.refuse(&request, header, (Errno::Perm, "other clients are attached"));
-        }
         let (export, style) = (Arc::clone(self.export), self.style);
-        self.start(Kind::Resize, 0, move |out| match export.resize(request.offset) {
-            Ok(()) => {
-                out.done.extend_from_slice(encode::done(style, &request).as_bytes());
-                0
+        let attachments = Arc::clone(self.attachments);
+        let goes_on = self.jobs.goes_on();
+        self.start(Kind::Resize, 0, move |out| {
+            if !goes_on() {
+                return 0;
             }
-            Err(error) => fail(style, &request, &error, &mut out.words),
+            // Now and not before: it may have waited, and others come meanwhile.
+            let clients = export.present_of().map_or(0, |volume| attachments.count(volume));
+            if request.offset < export.size_bytes() && clients > 1 {
+                let message = "other clients are attached";
+                encode::error(style, &request, Errno::Perm, message, &mut out.words);
+                return 1;
+            }
+            match export.resize(request.offset) {
+                Ok(()) => {
+                    out.done.extend_from_slice(encode::done(style, &request).as_bytes());
+                    0
+                }
+                Err(error) => fail(style, &request, &error, &mut out.words),
+            }
         });
         Step::Next(header)
     }

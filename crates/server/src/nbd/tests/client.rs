@@ -244,12 +244,18 @@ impl Client {
         data_of(reply, offset, length)
     }
 
-    /// Whether the server closed the connection.
+    /// Whether the server closed the connection, and did not reset it.
     pub(super) fn is_closed(&mut self) -> bool {
         let mut rest = Vec::new();
-        // A reset is the answer to what was sent and not read.
-        self.socket.read_to_end(&mut rest).map_or(true, |_| true)
+        self.socket.read_to_end(&mut rest).is_ok()
     }
+}
+
+/// Closes a socket so that its peer finds it reset.
+pub(super) fn reset(client: Client) {
+    let linger = Some(Duration::ZERO);
+    rustix::net::sockopt::set_socket_linger(&client.socket, linger).expect("set");
+    drop(client);
 }
 
 /// The bytes that a reply to READ stands for.

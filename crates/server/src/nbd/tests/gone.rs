@@ -3,17 +3,19 @@
 use std::future::poll_fn;
 use std::io::Write;
 use std::net::{Shutdown, TcpListener, TcpStream};
+use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use tokio::io::AsyncReadExt;
 use wire::nbd::{Command, ReplyStyle, encode};
 
-use super::client::Client;
+use super::client::{Client, reset};
 use super::memory::{Disk, MemoryExports};
 use super::rig::{Rig, eventually};
 use crate::nbd::NbdLimits;
-use crate::nbd::socket::Connection;
+use crate::nbd::socket::{AHEAD_BYTES_MAX, Connection};
 use crate::nbd::watch::{End, Watch};
 
 const BLOCK: u64 = 4096;
@@ -28,9 +30,10 @@ enum Over {
 
 /// A disk without room, served by one data thread, and a client of it.
 struct Waiting {
+    /// Gone first: a server that stops waits for it.
+    client: Client,
     rig: Rig,
     disk: Arc<Disk>,
-    client: Client,
 }
 
 impl Waiting {
@@ -102,13 +105,6 @@ impl Waiting {
         let bytes = self.disk.bytes.lock();
         blocks.into_iter().all(|block| bytes[(block * BLOCK) as usize] == block as u8 + 1)
     }
-}
-
-/// Closes a socket so that its peer finds it reset.
-fn reset(client: Client) {
-    let linger = Some(Duration::ZERO);
-    rustix::net::sockopt::set_socket_linger(&client.socket, linger).expect("set");
-    drop(client);
 }
 
 #[test]
@@ -205,7 +201,7 @@ fn what_finds_room_is_carried_out_for_a_tcp_client_that_sends_no_more() {
 fn a_client_that_said_goodbye_and_sends_no_more_gets_its_answers() {
     for over in [Over::Unix, Over::Tcp] {
         let mut waiting = Waiting::new(over);
-        // What comes behind a write that waits already is not read.
+        // In one turn, so that it is read before the write waits.
         let write = waiting.client.request(Command::Write, 0, BLOCK);
         waiting.client.send_last(&write, &[1; BLOCK as usize]);
         waiting.until_waiting(1);
@@ -218,6 +214,107 @@ fn a_client_that_said_goodbye_and_sends_no_more_gets_its_answers() {
         assert!(waiting.client.is_closed());
         assert!(waiting.has_written(0..1));
     }
+}
+
+/// A write waits that nothing came behind, or that came in one piece with what is behind it.
+fn with_more_behind(over: Over, is_one_piece: bool) -> Waiting {
+    let mut waiting = Waiting::new(over);
+    let write = waiting.client.request(Command::Write, 0, BLOCK);
+    if is_one_piece {
+        // The read makes the turn end before what follows.
+        let read = waiting.client.request(Command::Read, 0, BLOCK);
+        let last = waiting.client.request(Command::Write, BLOCK, BLOCK);
+        let header = |request| encode::request(request, ReplyStyle::Simple.headers());
+        let [write, read, last] = [&write, &read, &last].map(header);
+        let [first, second] = [1, 2].map(|byte| vec![byte; BLOCK as usize]);
+        let all = [write.as_bytes(), &first, read.as_bytes(), last.as_bytes(), &second].concat();
+        waiting.client.socket.write_all(&all).expect("send");
+    } else {
+        waiting.client.send(&write, &[1; BLOCK as usize]);
+    }
+    waiting.until_waiting(1);
+    if !is_one_piece {
+        let read = waiting.client.request(Command::Read, 0, BLOCK);
+        waiting.client.send(&read, &[]);
+        waiting.send(1..2);
+    }
+    waiting
+}
+
+#[test]
+fn all_is_carried_out_that_came_before_a_goodbye_behind_a_write_that_waits() {
+    for (over, is_one_piece) in
+        [(Over::Unix, false), (Over::Tcp, false), (Over::Tcp, true), (Over::Unix, true)]
+    {
+        let mut waiting = with_more_behind(over, is_one_piece);
+        waiting.disconnect();
+        waiting.client.socket.shutdown(Shutdown::Write).expect("shut down");
+        let mut other = Client::begin(&waiting.rig, "disk", ReplyStyle::Simple);
+        assert_eq!(other.read(0, 4096), Ok(vec![0; 4096]), "its data thread saw that");
+        assert_eq!(waiting.waiting(), 1, "{over:?}, {is_one_piece}");
+        // Room for the first, so that another one waits once the goodbye is known.
+        waiting.disk.set_room(BLOCK);
+        for _ in 0..2 {
+            // In either order. The read was the second request.
+            let bytes = if waiting.client.peek_cookie() == 2 { 4096 } else { 0 };
+            let reply = waiting.client.reply(bytes);
+            assert_eq!((reply.error, reply.payload), (0, vec![1; bytes]));
+        }
+        waiting.until_waiting(1);
+        waiting.disk.set_room(u64::MAX);
+        assert_eq!(waiting.client.reply(0).error, 0);
+        assert!(waiting.client.is_closed());
+        assert!(waiting.has_written(0..2));
+    }
+}
+
+#[test]
+fn a_client_that_said_goodbye_and_resets_is_gone() {
+    let mut waiting = with_more_behind(Over::Tcp, false);
+    waiting.disconnect();
+    waiting.client.socket.shutdown(Shutdown::Write).expect("shut down");
+    let mut other = Client::begin(&waiting.rig, "disk", ReplyStyle::Simple);
+    assert_eq!(other.read(0, 4096), Ok(vec![0; 4096]), "its data thread saw that");
+    drop(other);
+    let Waiting { rig, disk, client } = waiting;
+    reset(client);
+    let other = Client::connect(&rig);
+    Waiting { rig, disk, client: other }.comes_to_nothing();
+}
+
+#[test]
+fn what_only_looks_like_a_goodbye_is_none() {
+    for is_one_piece in [false, true] {
+        let mut waiting = with_more_behind(Over::Tcp, is_one_piece);
+        let write = waiting.client.request(Command::Write, 2 * BLOCK, BLOCK);
+        let last = waiting.client.request(Command::Disconnect, 0, 0);
+        let header = encode::request(&last, ReplyStyle::Simple.headers());
+        let mut payload = vec![0; BLOCK as usize - header.as_bytes().len()];
+        payload.extend_from_slice(header.as_bytes());
+        waiting.client.send(&write, &payload);
+        waiting.client.socket.shutdown(Shutdown::Write).expect("shut down");
+        assert_eq!(waiting.client.reply(0).error, NO_SPACE);
+        assert!(waiting.client.is_closed());
+        waiting.comes_to_nothing();
+    }
+}
+
+#[test]
+fn so_much_is_received_ahead_and_no_more() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build();
+    runtime.expect("a runtime").block_on(async {
+        let (mut client, server) = UnixStream::pair().expect("two ends");
+        server.set_nonblocking(true).expect("set");
+        let mut connection = Connection::from_unix(server).expect("registered");
+        let sent: Vec<u8> = (0..AHEAD_BYTES_MAX + 5000).map(|at| (at % 251) as u8).collect();
+        client.write_all(&sent).expect("the kernel takes it");
+        drop(client);
+        poll_fn(|cx| connection.poll_look_ahead(cx)).await.expect("it ends");
+        assert_eq!(connection.ahead(), &sent[..AHEAD_BYTES_MAX]);
+        let mut received = Vec::new();
+        connection.read_to_end(&mut received).await.expect("all of it");
+        assert!(received == sent, "nothing is lost by looking");
+    });
 }
 
 #[test]

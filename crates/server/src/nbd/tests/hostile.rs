@@ -2,6 +2,7 @@
 //! others.
 
 use std::io::{Read, Write};
+use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -141,6 +142,42 @@ fn huge_lengths_end_the_connection_or_are_refused() {
 fn all_gone_but_one(rig: &Rig) {
     let open = &rig.context.counters.connections_open;
     eventually("the others end", || open.load(Ordering::SeqCst) == 1);
+}
+
+#[test]
+fn a_connection_ends_whole_though_its_client_sent_more_than_is_read() {
+    // Longer than a test waits for anything.
+    let limits = NbdLimits { farewell: Duration::from_secs(60), ..NbdLimits::default() };
+    let (rig, disk) = memory_with(limits);
+    disk.bytes.lock().fill(5);
+    for client in [Client::connect(&rig), Client::connect_tcp(&rig)] {
+        let mut client = client.at_export("disk", ReplyStyle::Simple, &[]);
+        let read = client.request(Command::Read, 0, 4096);
+        let mut sent = encode::request(&read, client.style.headers()).as_bytes().to_vec();
+        // No request begins so.
+        sent.resize(4 << 20, 0xee);
+        let mut socket = client.socket.try_clone().expect("a socket");
+        let sender = std::thread::spawn(move || {
+            socket.write_all(&sent)?;
+            socket.shutdown(Shutdown::Write)
+        });
+        assert_eq!(client.reply(4096).payload, [5; 4096]);
+        let mut rest = Vec::new();
+        client.socket.read_to_end(&mut rest).expect("it is not reset");
+        assert!(rest.is_empty());
+        sender.join().expect("no panic").expect("all is taken");
+    }
+}
+
+#[test]
+fn a_client_that_never_stops_sending_is_not_listened_to_for_ever() {
+    let limits = NbdLimits { farewell: Duration::from_secs(60), ..NbdLimits::default() };
+    let (rig, _) = memory_with(limits);
+    let mut client = Client::begin(&rig, "disk", ReplyStyle::Simple);
+    let garbage = vec![0xee; 1 << 20];
+    let sent = (0..1024).take_while(|_| client.socket.write_all(&garbage).is_ok()).count();
+    assert!((64..80).contains(&sent), "{sent} MiB");
+    all_gone(&rig);
 }
 
 #[test]

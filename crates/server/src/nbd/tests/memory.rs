@@ -31,10 +31,10 @@ pub(super) struct Disk {
     pub(super) reads_pass_gate: AtomicBool,
     /// Writes and flushes fail with this.
     pub(super) failure: Mutex<Option<ErrorKind>>,
-    /// Closed: cold reads and flushes wait.
+    /// Closed: cold reads, flushes and resizes wait.
     gate_is_closed: Mutex<bool>,
     gate: Condvar,
-    /// Cold reads and flushes that wait at the gate.
+    /// Those of them that wait at the gate.
     pub(super) waiting: AtomicU64,
     /// Bytes that can be written before there is no room.
     room: Mutex<u64>,
@@ -238,6 +238,7 @@ impl Export for Memory {
     }
 
     fn resize(&self, size_bytes: u64) -> Result<()> {
+        self.disk.pass_gate();
         if size_bytes > 1 << 30 {
             return Err(Error::new(ErrorKind::Full, "more than there is"));
         }

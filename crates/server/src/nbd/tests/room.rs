@@ -13,7 +13,7 @@ use units::Moment;
 use volume::{Architecture, CacheChange, Machine, Pool, PoolFormat, PoolOptions, Volume, WriteOp};
 use wire::nbd::{Command, CommandFlags, ReplyStyle, encode};
 
-use super::client::{Client, data_of};
+use super::client::{Client, data_of, reset};
 use super::memory::MemoryExports;
 use super::pool::{SIZE, spec};
 use super::rig::{Rig, eventually, memory};
@@ -22,6 +22,8 @@ use crate::nbd::{NbdLimits, PoolExports};
 const MIB: u64 = 1 << 20;
 /// The error number of what finds no room.
 const NO_SPACE: u32 = 28;
+/// That of what is not permitted.
+const NOT_PERMITTED: u32 = 1;
 
 /// A device whose reads wait while its gate is closed. Writers read nothing; who makes room does.
 struct GatedDevice {
@@ -323,6 +325,56 @@ fn a_resize_does_not_wait_behind_writes_that_wait_for_room() {
     assert_eq!(other.ask_for(Command::Resize, 65 * MIB, 0, &[]), 0);
     disk.set_room(u64::MAX);
     assert!(writers.iter_mut().all(|writer| writer.reply(0).error == 0));
+}
+
+#[test]
+fn a_resize_to_less_is_refused_though_the_other_client_came_while_it_waited() {
+    let exports = MemoryExports::default();
+    let disk = Arc::clone(&exports.disk);
+    let rig = Rig::start_on(1, Arc::new(exports), NbdLimits::default(), None);
+    disk.close_gate();
+    let mut client = Client::begin(&rig, "disk", ReplyStyle::Simple);
+    for size in [65 * MIB, MIB] {
+        let resize = client.request(Command::Resize, size, 0);
+        client.send(&resize, &[]);
+    }
+    let in_flight = &rig.context.counters.jobs_in_flight;
+    eventually("both have come", || in_flight.load(Ordering::SeqCst) == 2);
+    let _other = Client::begin(&rig, "disk", ReplyStyle::Simple);
+    disk.open_gate();
+    // The answers may come in either order, the resizes do not.
+    let mut answers = [(); 2].map(|()| client.reply(0)).map(|reply| (reply.cookie, reply.error));
+    answers.sort_unstable();
+    assert_eq!(answers, [(1, 0), (2, NOT_PERMITTED)]);
+    assert_eq!(disk.bytes.lock().len() as u64, 65 * MIB);
+}
+
+#[test]
+fn a_resize_that_has_no_thread_yet_is_given_up_when_its_client_goes() {
+    let exports = MemoryExports::default();
+    let disk = Arc::clone(&exports.disk);
+    let rig = Rig::start_on(1, Arc::new(exports), NbdLimits::default(), None);
+    let begin = || Client::connect_tcp(&rig).at_export("disk", ReplyStyle::Simple, &[]);
+    let (mut reader, mut client, mut other) = (begin(), begin(), begin());
+    disk.close_gate();
+    disk.is_cold.store(true, Ordering::SeqCst);
+    for _ in 0..64 {
+        let read = reader.request(Command::Read, 0, 4096);
+        reader.send(&read, &[]);
+    }
+    eventually("they have all threads", || disk.waiting.load(Ordering::SeqCst) == 64);
+    let resize = client.request(Command::Resize, 65 * MIB, 0);
+    client.send(&resize, &[]);
+    let in_flight = &rig.context.counters.jobs_in_flight;
+    eventually("it has come", || in_flight.load(Ordering::SeqCst) == 65);
+    reset(client);
+    for _ in 0..2 {
+        assert_eq!(other.ask(Command::Write, 0, &[1; 4096]), 0, "its data thread saw that");
+    }
+    disk.open_gate();
+    eventually("it is gone", || rig.context.attachments.count("disk") == 2);
+    assert_eq!(disk.bytes.lock().len() as u64, 64 * MIB);
+    assert!((0..64).all(|_| reader.reply(4096).error == 0));
 }
 
 #[test]

@@ -53,7 +53,7 @@ impl Certificates {
         let ca = authenticates.then_some(ca.as_path());
         let tls = load_tls(&self.path("server-cert.pem"), &self.path("server-key.pem"), ca);
         let tls = tls.expect("usable files");
-        Rig::start(Arc::new(exports), NbdLimits::default(), Some(tls))
+        Rig::start_on(1, Arc::new(exports), NbdLimits::default(), Some(tls))
     }
 }
 
@@ -125,6 +125,57 @@ fn a_write_that_waits_is_given_up_when_its_tls_client_goes() {
     eventually("given up", || rig.context.attachments.count("disk") == 0);
     disk.set_room(u64::MAX);
     assert!(disk.bytes.lock().iter().all(|&byte| byte == 0), "nothing was written");
+}
+
+/// Writes, and says goodbye once the first write waits.
+const PARTS: &str = "
+import os
+import time
+connect()
+cookies = []
+def send(place):
+    data = nbd.Buffer.from_bytearray(bytearray(b'x' * 4096))
+    cookies.append(h.aio_pwrite(data, place))
+def sent():
+    while h.aio_get_direction() & nbd.AIO_DIRECTION_WRITE:
+        h.poll(-1)
+send(0)
+sent()
+for _ in range(30000):
+    if os.path.exists(go):
+        break
+    time.sleep(0.001)
+send(4096)
+h.aio_disconnect()
+sent()
+os.rename(go, gone)
+while not (h.aio_is_closed() or h.aio_is_dead()):
+    h.poll(-1)
+for cookie in cookies:
+    assert h.aio_command_completed(cookie)
+";
+
+#[test]
+fn a_tls_client_gets_its_answers_though_its_goodbye_is_behind_a_write_that_waits() {
+    let certificates = Certificates::make();
+    let exports = MemoryExports::default();
+    let disk = Arc::clone(&exports.disk);
+    let rig = certificates.rig_of(exports, false);
+    disk.set_room(0);
+    let (go, gone) = (rig.dir.path().join("go"), rig.dir.path().join("gone"));
+    let body = format!("go, gone = '{}', '{}'\n{PARTS}", go.display(), gone.display());
+    let waiting = &rig.context.counters.writes_waiting;
+    std::thread::scope(|scope| {
+        scope.spawn(|| script(&rig, &certificates, "REQUIRE", &body));
+        eventually("it waits", || waiting.load(Ordering::SeqCst) == 1);
+        std::fs::write(&go, "").expect("written");
+        eventually("it said goodbye", || gone.exists());
+        // Another client of the same data thread, which has seen that by then.
+        script(&rig, &certificates, "REQUIRE", "connect()\nassert h.pread(1, 0) == b'\\0'\n");
+        assert_eq!(waiting.load(Ordering::SeqCst), 1);
+        disk.set_room(u64::MAX);
+    });
+    assert!(disk.bytes.lock()[..8192].iter().all(|&byte| byte == b'x'));
 }
 
 #[test]
