@@ -83,6 +83,14 @@ impl Disk {
         self.unmount()?;
         if let Some(device) = self.device.take() {
             call("losetup", &["--detach", &device])?;
+            // Somebody who looks at every disk that comes and goes may have it open still: then it
+            // goes with that, and so does the file below.
+            let below = Path::new("/sys/block").join(device.trim_start_matches("/dev/"));
+            let file = self.fuse.join("nbd");
+            let is_of_it = || std::fs::read_to_string(below.join("loop/backing_file"));
+            wait_until("the loop device lets go", || {
+                Ok(!is_of_it().is_ok_and(|path| Path::new(path.trim()) == file))
+            })?;
         }
         call("umount", &[self.fuse.to_str().context("a path in UTF-8")?])?;
         let mut child = self.nbdfuse.take().context("it runs until here")?;

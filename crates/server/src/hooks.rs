@@ -340,7 +340,9 @@ mod tests {
     }
 
     const LONG: Duration = Duration::from_secs(60);
-    const SHORT: Duration = Duration::from_millis(300);
+    /// What hangs is ended after this. Both commands of a hook have it: a shell is begun and has
+    /// written its line in it on any machine.
+    const SHORT: Duration = Duration::from_secs(4);
 
     fn lines(path: &Path) -> Vec<String> {
         let text = std::fs::read_to_string(path).unwrap_or_default();
@@ -356,9 +358,11 @@ mod tests {
         let before = format!("echo before $HINDSIGHT_SUBJECT >> {path}; {before}");
         let after = format!("echo after >> {path}");
         let hooks = hooks(&before, &after, timeout);
+        let began = Instant::now();
         let around = hooks.around("h", "v", |consistency| {
             while slow && lines(&log).len() < 2 {
-                std::thread::yield_now();
+                assert!(began.elapsed() < LONG, "not thawed: {:?}", lines(&log));
+                std::thread::sleep(Duration::from_millis(1));
             }
             consistency().consistency
         });

@@ -98,6 +98,8 @@ pub struct Core {
     pub scrub_rate: Meter,
     pub rebuild_rate: Meter,
     pub rebuild_pace: Mutex<Beside>,
+    /// Held while what happened to members is written down; taken before `books`.
+    pub members_noted: Mutex<()>,
     /// Segments that writers took since the pool was opened.
     pub segments_taken: AtomicU64,
     /// When what was healed was written down last, on the monotonic clock.

@@ -110,7 +110,8 @@ impl Pool {
         let member = self.member_at(path)?;
         let array = self.core.array.get().expect("it has members");
         array.replace(member, with, self.new_id()).map_err(of_array)?;
-        self.core.note_members_now()
+        self.core.note_members_now();
+        Ok(())
     }
 
     /// The spares.
@@ -127,7 +128,8 @@ impl Pool {
         self.check_open()?;
         let array = self.core.array.get().ok_or_else(not_on_members)?;
         array.add_spare(with, self.new_id()).map_err(of_array)?;
-        self.core.note_members_now()
+        self.core.note_members_now();
+        Ok(())
     }
 
     /// Takes a spare away.
@@ -138,7 +140,8 @@ impl Pool {
         self.check_open()?;
         let array = self.core.array.get().ok_or_else(not_on_members)?;
         array.remove_spare(path).map_err(of_array)?;
-        self.core.note_members_now()
+        self.core.note_members_now();
+        Ok(())
     }
 
     /// Makes the pool larger while it is used: by a stack over blank devices, behind what there is,
@@ -186,7 +189,7 @@ impl Pool {
         let by = what.map_or_else(String::new, |stack| format!(", by {stack}"));
         // It is larger, whether or not that can be written down.
         let _ = core.note("pool-grow", "", format!("from {before} to {after} bytes{by}"));
-        core.note_members_now()?;
+        core.note_members_now();
         Ok((before, after))
     }
 
@@ -258,6 +261,8 @@ impl Core {
     /// Writes down what happened to members. What could not be is kept for the next time.
     fn note_members(&self) -> Result<()> {
         let Some(array) = self.array.get() else { return Ok(()) };
+        // Whoever comes while another does returns when it is written down.
+        let _noting = self.members_noted.lock();
         let mut events = array.take_events().into_iter();
         while let Some(event) = events.next() {
             let detail = format!("{}: {}", event.member, event.detail);
@@ -269,11 +274,10 @@ impl Core {
         Ok(())
     }
 
-    /// The same after a change that somebody asked for: it is made, whether or not it can be
-    /// written down by now.
-    fn note_members_now(&self) -> Result<()> {
+    /// The same for somebody who goes on whether or not it can be written down by now: a change
+    /// that was asked for is made.
+    pub fn note_members_now(&self) {
         let _ = self.note_members();
-        Ok(())
     }
 
     /// Puts spares in the places of members that are out, brings some of what members missed up to

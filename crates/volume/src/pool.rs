@@ -600,11 +600,13 @@ impl Pool {
         Ok(array.close()?)
     }
 
-    /// Audit records with a number above `after`, oldest first.
+    /// Audit records with a number above `after`, oldest first. What happened to members is among
+    /// them as soon as [`Pool::members`] shows it, unless it cannot be written down by now.
     ///
     /// # Errors
     /// `Corrupt`.
     pub fn audit(&self, after: u64, limit: usize) -> Result<Vec<AuditRecord>> {
+        self.core.note_members_now();
         self.core.catalogue.audit(after, limit)
     }
 

@@ -100,6 +100,7 @@ pub fn open_core(
         scrub_rate: Meter::default(),
         rebuild_rate: Meter::default(),
         rebuild_pace: Mutex::default(),
+        members_noted: Mutex::default(),
         segments_taken: AtomicU64::new(0),
         array: OnceLock::new(),
         healed_noted_ns: AtomicU64::new(0),

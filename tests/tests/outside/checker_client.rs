@@ -1,6 +1,7 @@
 //! The checker's own NBD client against servers of other people, so that it is right before it
 //! judges ours.
 
+use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
@@ -17,7 +18,8 @@ impl Peer {
     fn start(command: &mut Command, socket: &Path) -> Result<Peer> {
         let child = command.stdin(Stdio::null()).spawn().with_context(|| format!("{command:?}"))?;
         let peer = Peer(child);
-        wait_until("the peer listens", || Ok(socket.exists()))?;
+        // The socket is there before anybody listens on it.
+        wait_until("the peer listens", || Ok(UnixStream::connect(socket).is_ok()))?;
         Ok(peer)
     }
 }

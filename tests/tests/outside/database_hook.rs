@@ -103,15 +103,19 @@ fn a_backup_that_nobody_ends_is_ended_by_the_watchdog() -> Result<()> {
         hindsight_tests::command::output(&mut command)
     };
     let start = ["start", "-h", &sockets, "-U", "postgres"];
-    ensure!(run("2", &start)?.status.success(), "it is begun");
-    ensure!(!run("2", &start)?.status.success(), "one at a time");
+    ensure!(run("600", &start)?.status.success(), "it is begun");
+    ensure!(!run("600", &start)?.status.success(), "one at a time");
+    ensure!(run("600", &["stop"])?.status.success(), "it is ended");
+    // Long enough to begin a backup on any machine: nothing is left for its checkpoint to write.
+    postgres.query("checkpoint")?;
+    ensure!(run("10", &start)?.status.success(), "it is begun again");
     hindsight_tests::disk::wait_until("the watchdog", || Ok(postgres.query(HOLDING)? == "0"))?;
-    let stop = run("2", &["stop"])?;
+    let stop = run("10", &["stop"])?;
     let said = String::from_utf8_lossy(&stop.stderr).into_owned();
     ensure!(!stop.status.success() && said.contains("its time was over"), "{said}");
-    ensure!(run("60", &start)?.status.success(), "it can be begun again");
+    ensure!(run("600", &start)?.status.success(), "it can be begun again");
     ensure!(postgres.query(HOLDING)? == "1", "it is held");
-    ensure!(run("60", &["stop"])?.status.success(), "and ended");
+    ensure!(run("600", &["stop"])?.status.success(), "and ended");
     ensure!(postgres.query(HOLDING)? == "0", "nobody holds it");
     postgres.stop("fast")
 }

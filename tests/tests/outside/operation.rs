@@ -1,6 +1,6 @@
 //! What an operator sees: a pool that fills up, a server that is told to stop twice.
 
-use std::io::Write;
+use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::sync::mpsc;
 use std::thread;
@@ -65,13 +65,17 @@ fn a_second_sigterm_stops_at_once_and_loses_nothing() -> Result<()> {
     let mut stage = Stage::new("vol", "8MiB")?;
     let mut link = stage.server.connect("vol")?;
     link.demand(&mib(1, 5))?;
-    // Half a request: the server waits a while for the rest of it.
+    // Half a request: the server waits a while for the rest of it. It says that it does: one whose
+    // beginning it has not read is no request yet.
     let mut half = UnixStream::connect(stage.path("pool/api.sock"))?;
     half.write_all(
         b"POST /api/v1/volumes HTTP/1.1\r\nHost: localhost\r\nContent-Type: \
-        application/json\r\nContent-Length: 100\r\n\r\n{",
+        application/json\r\nContent-Length: 100\r\nExpect: 100-continue\r\n\r\n",
     )?;
-    stage.server.http().get("/api/v1/volumes")?;
+    let mut told = [0; 25];
+    half.read_exact(&mut told)?;
+    ensure!(&told == b"HTTP/1.1 100 Continue\r\n\r\n", "{}", String::from_utf8_lossy(&told));
+    half.write_all(b"{")?;
     let process = stage.server.process().expect("it runs");
     command::signal(process, "TERM")?;
     stage.server.wait_for_talk("stopping")?;

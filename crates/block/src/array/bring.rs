@@ -161,8 +161,9 @@ impl Array {
             return Err(error);
         }
         for &member in &stale {
-            shared.set_standing(member, Standing::In);
+            // First this: whoever sees that it is in finds it in the audit log as well.
             shared.tell(member, "member-in", "everything it missed was brought up to date".into());
+            shared.set_standing(member, Standing::In);
         }
         shared.behind.store(0, Ordering::Relaxed);
         if !book.has(MemberStanding::Out) {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use block::{BlockDevice, Guard, IntegrityDevice, IntegrityOptions, MediaDevice, Result, Standing};
 use format::integrity::{ChecksumSector, GROUPS_OFFSET, IntegrityHeader, SectorState};
 use format::superblock::{COPY_OFFSETS, Superblock};
-use hindsight_volume::Budget;
+use hindsight_volume::{Budget, Pool};
 use sim::SimMedia;
 
 use crate::hook::{SECOND_NS, put};
@@ -108,4 +108,22 @@ fn a_member_that_was_away_has_checksums_of_the_catalogue_when_it_is_in() {
     assert_eq!(exempt(&pair.media[1]), BTreeSet::new());
     assert_eq!(exempt(&pair.media[0]), BTreeSet::new());
     drop(pair.open());
+}
+
+#[test]
+fn what_happened_to_members_is_in_the_audit_log_when_it_is_asked_for() {
+    let pair = Pair::new("mirror(a, b)");
+    let pool = pair.open();
+    let volume = fill(&pool);
+    pool.close().expect("closed");
+    drop((pool, volume));
+    // No step in between: whoever sees a member that is out finds it in the log as well.
+    let told = |pool: &Pool, action: &str| {
+        let records = pool.audit(0, 1000).expect("the log");
+        records.iter().filter(|record| record.action == action).count()
+    };
+    let pool = pair.open_on_one();
+    assert!(pool.members().iter().any(|member| member.standing == Standing::Out));
+    assert_eq!(told(&pool, "member-out"), 1);
+    assert_eq!(told(&pool, "member-out"), 1, "once");
 }
