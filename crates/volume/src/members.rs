@@ -77,8 +77,6 @@ impl Pool {
         pool.core.array.set(array).ok().expect("a pool is opened once");
         pool.core.settle_members(began_ns, told)?;
         pool.core.guard_catalogue_again()?;
-        // Whoever asks from the first moment on finds it written down who is out, and why.
-        pool.core.note_members_now()?;
         Ok(pool)
     }
 
