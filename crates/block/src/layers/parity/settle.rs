@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use super::layout::{CELL, Part};
 use super::rows::{Chunks, lay_over};
-use super::ways::{ADDED, Added, By, Sides};
+use super::ways::{Added, By, Sides};
 use super::{ParityDevice, codes};
 use crate::heal::{Ledger, Outcome, Right};
 use crate::layers::Standing;
@@ -66,11 +66,10 @@ impl ParityDevice {
     /// differences.
     fn copies(&self, part: &Part) -> Vec<Option<By>> {
         let (direct, others) = self.copies_by(part.stripe, part.chunk);
-        let is_apart = self.differences.lock().has_any(part.stripe, &part.within);
+        let count = self.differences.lock().count(part.stripe, part.chunk, &part.within);
         let by = |differences| others.iter().map(move |&without| Some(By { without, differences }));
-        let of_others = ADDED.iter().take(if is_apart { ADDED.len() } else { 1 });
         let said = direct.then_some(None).into_iter();
-        said.chain(of_others.flat_map(|&differences| by(differences))).collect()
+        said.chain(Added::all(count).flat_map(by)).collect()
     }
 
     /// How many they are.
@@ -110,11 +109,10 @@ impl ParityDevice {
     /// them; at last the same with what parities said beside the rows.
     fn ways_of(&self, part: &Part) -> Vec<Option<By>> {
         let mut ways = self.plain_ways_of(part);
-        if self.differences.lock().has_any(part.stripe, &part.within) {
-            let plain: Vec<By> = ways.iter().copied().flatten().collect();
-            for &differences in &ADDED[1..] {
-                ways.extend(plain.iter().map(|&by| Some(By { differences, ..by })));
-            }
+        let count = self.differences.lock().count(part.stripe, part.chunk, &part.within);
+        let plain: Vec<By> = ways.iter().copied().flatten().collect();
+        for differences in Added::all(count).skip(1) {
+            ways.extend(plain.iter().map(|&by| Some(By { differences, ..by })));
         }
         ways
     }
