@@ -1,6 +1,8 @@
 //! Rot and a side that is missing: what is written then changes nothing of what parities say of the
 //! rest, and what is computed anew of one that is wrong.
 
+use std::ops::Range;
+
 use hindsight_block::{Array, BlockDevice};
 
 use crate::differences::{FOUR, ROW, THREE, is_there, put, rotten};
@@ -99,6 +101,30 @@ fn stack_parities(stack: &str) -> usize {
 }
 
 #[test]
+fn parity_that_is_computed_anew_is_of_what_was_looked_at() {
+    for (stack, parity) in [(FOUR, 0), (FOUR, 1), (SEVEN, 0), (SEVEN, 1), (SEVEN, 2)] {
+        let (rig, expected, side) = with_rotten_parity(stack, parity, 64);
+        let array = rig.open_without(&[side]);
+        let found = array.disagreements(0, ROW).expect("a look");
+        for at in (0..16 * ROW).step_by(CELL) {
+            assert!(is_there(&array, at, cell(&expected, at)), "{stack} {parity} {at}");
+        }
+        for range in found {
+            array.compute_again(&range).expect("computed");
+        }
+        for at in (0..16 * ROW).step_by(CELL) {
+            assert!(is_there(&array, at, cell(&expected, at)), "{stack} {parity} {at}: after");
+        }
+        rig.crash(&mut Random::new(64));
+        drop(array);
+        let array = rig.open_without(&[side]);
+        for at in (0..16 * ROW).step_by(CELL) {
+            assert!(is_there(&array, at, cell(&expected, at)), "{stack} {parity} {at}: again");
+        }
+    }
+}
+
+#[test]
 fn what_is_written_beside_a_missing_cell_leaves_what_the_other_parity_says_of_it() {
     for (stack, parity) in [(FOUR, 0), (FOUR, 1), (SEVEN, 0), (SEVEN, 1), (SEVEN, 2)] {
         for at in [FIRST, SECOND] {
@@ -118,5 +144,75 @@ fn what_is_written_beside_a_missing_cell_leaves_what_the_other_parity_says_of_it
             }
             assert!(read(&array, 0, expected.len()) == expected, "{stack} {parity} {at}");
         }
+    }
+}
+
+/// Opens it as a pool does: what was in flight is looked at before parity is computed of it.
+fn open_looking(rig: &Rig, without: &[usize], check: impl Fn(&Array)) -> Array {
+    let array = rig.try_open(without).expect("enough members are there");
+    let unsettled = array.unsettled().into_iter();
+    let look = |range: Range<u64>| array.disagreements(range.start, range.end - range.start);
+    let found: Vec<_> = unsettled.flat_map(|range| look(range).expect("a look")).collect();
+    check(&array);
+    found.iter().for_each(|range| array.compute_again(range).expect("computed"));
+    array.end_settling(&[]).expect("settled");
+    array
+}
+
+/// Of two parities one makes good for what rotted, the other for a side that is missing, whichever
+/// that is by then, and whatever is written.
+fn run(seed: u64) {
+    let random = &mut Random::new(seed);
+    let (rig, mut array, mut expected, side) = rotten(FOUR, seed);
+    rig.media[side].rot(PLACE + 600, 1);
+    let mut done = Vec::new();
+    let check = |array: &Array, expected: &[u8], done: &[String]| {
+        for at in [FIRST, SECOND] {
+            assert!(is_there(array, at, cell(expected, at)), "{seed}: {at} after {done:#?}");
+        }
+    };
+    for _ in 0..6 {
+        for _ in 0..random.below(4) {
+            let at = random.below(2) * 8192 + 4096 + random.below(3) * 512;
+            let length = random.between(1, 3) * 512;
+            done.push(format!("put {length} at {at}"));
+            put(&array, &mut expected, at, &noise(random, length));
+            if random.chance(500) {
+                done.push("flush".to_owned());
+                array.flush().expect("a flush");
+            }
+        }
+        array.flush().expect("a flush");
+        check(&array, &expected, &done);
+        if random.chance(300) {
+            done.push("computed".to_owned());
+            let found = array.disagreements(0, ROW).expect("a look");
+            check(&array, &expected, &done);
+            found.iter().for_each(|range| array.compute_again(range).expect("computed"));
+            check(&array, &expected, &done);
+        }
+        done.push("all are there".to_owned());
+        rig.crash(random);
+        drop(array);
+        array = open_looking(&rig, &[], |array| check(array, &expected, &done));
+        bring_up(&array);
+        check(&array, &expected, &done);
+        if random.chance(300) {
+            array.close().expect("closed");
+        }
+        let away = random.below(5) as usize;
+        if away < 4 {
+            drop(array);
+            done.push(format!("without {away}"));
+            array = open_looking(&rig, &[away], |array| check(array, &expected, &done));
+            check(&array, &expected, &done);
+        }
+    }
+}
+
+#[test]
+fn one_side_rots_and_others_come_and_go() {
+    for seed in 0..100 {
+        run(seed);
     }
 }
