@@ -45,6 +45,7 @@ mod agreement;
 mod cache;
 mod codes;
 mod differences;
+mod follow;
 mod journal;
 mod layout;
 mod pending;

@@ -17,7 +17,9 @@ use crate::{
     BlockDevice, DeviceError, DeviceErrorKind, Guard, InTurn, Operation, Result, Resync, Together,
 };
 
-/// Combinations of the devices' ways that are ways of a stripe.
+/// Combinations of the devices' ways that are ways of a stripe, but for those of all devices
+/// together and of one alone. A parity has more ways after it was written over rot, and those it
+/// had before come first.
 const WAYS_MAX: usize = 256;
 
 /// Devices of which each has a part of the bytes: every n-th chunk, or one range.
@@ -159,12 +161,8 @@ impl StripeDevice {
         }
     }
 
-    /// The ways of all devices, each with each, if they are few, and those of the device that has
-    /// the most: its ways are taken of all together then.
-    fn ways_of_all(&self) -> (Option<usize>, usize) {
-        let ways = self.below.iter().map(|device| device.ways());
-        let all = ways.clone().try_fold(1_usize, |all, ways| all.checked_mul(ways));
-        (all.filter(|all| *all <= WAYS_MAX), ways.max().unwrap_or(1))
+    fn ways_of_each(&self) -> Vec<usize> {
+        self.below.iter().map(|device| device.ways()).collect()
     }
 
     fn on_shares(
@@ -200,6 +198,62 @@ impl StripeDevice {
         }
         Ok(())
     }
+}
+
+/// For each way of a stripe the way of each device: each with each, if they are few.
+///
+/// Else those of all devices together, since they may be members of one; of one device alone; of
+/// two; and each with each of the first ones.
+fn choices(ways: &[usize]) -> Box<dyn Iterator<Item = Vec<usize>> + '_> {
+    let all = ways.iter().try_fold(1_usize, |all, ways| all.checked_mul(*ways));
+    if all.is_some_and(|all| all <= WAYS_MAX) {
+        return Box::new(each_with_each(ways.to_vec()));
+    }
+    let most = ways.iter().copied().max().unwrap_or(1);
+    let together = (0..most).map(|way| ways.iter().map(|ways| way % ways).collect());
+    let (devices, none) = (0..ways.len(), vec![0; ways.len()]);
+    let with = move |mut choice: Vec<usize>, device: usize, way: usize| {
+        choice[device] = way;
+        choice
+    };
+    let of_one = {
+        let none = none.clone();
+        let of = move |device: usize| {
+            let none = none.clone();
+            (1..ways[device]).map(move |way| with(none.clone(), device, way))
+        };
+        devices.clone().flat_map(of)
+    };
+    let pairs = move |first: usize| (first + 1..ways.len()).map(move |second| (first, second));
+    let of_two = (1..most).flat_map(move |top| {
+        let none = none.clone();
+        let of = move |(a, b): (usize, usize)| {
+            let none = none.clone();
+            let with_b = (1..=top).map(move |way| (top, way));
+            let both = with_b.chain((1..top).map(move |way| (way, top)));
+            let are = both.filter(move |&(in_a, in_b)| in_a < ways[a] && in_b < ways[b]);
+            are.map(move |(in_a, in_b)| with(with(none.clone(), a, in_a), b, in_b))
+        };
+        devices.clone().flat_map(pairs).flat_map(of)
+    });
+    let firsts = |most: usize| ways.iter().map(|&ways| ways.min(most)).collect::<Vec<_>>();
+    let count =
+        |most: usize| firsts(most).iter().try_fold(1_usize, |all, ways| all.checked_mul(*ways));
+    let few = (1..most).take_while(|&most| count(most).is_some_and(|count| count <= WAYS_MAX));
+    let of_first = each_with_each(firsts(few.last().unwrap_or(1)));
+    Box::new(together.chain(of_one).chain(of_two.take(WAYS_MAX)).chain(of_first))
+}
+
+/// All choices among so many of each, those of the first change first.
+fn each_with_each(counts: Vec<usize>) -> impl Iterator<Item = Vec<usize>> {
+    (0..counts.iter().product()).map(move |mut number: usize| {
+        let mut of = |&count: &usize| {
+            let choice = number % count;
+            number /= count;
+            choice
+        };
+        counts.iter().map(&mut of).collect()
+    })
 }
 
 /// The slices of a part of what slices hold together.
@@ -300,18 +354,17 @@ impl BlockDevice for StripeDevice {
     }
 
     fn ways(&self) -> usize {
-        let (all, most) = self.ways_of_all();
-        all.unwrap_or(most)
+        choices(&self.ways_of_each()).count()
     }
 
     fn read_way(&self, way: usize, offset: u64, buffer: &mut [u8]) -> Result<()> {
         self.check(Operation::Read, offset, buffer.len() as u64)?;
-        let is_each = self.ways_of_all().0.is_none();
+        let ways = self.ways_of_each();
+        let none = || vec![0; ways.len()];
+        let choice = choices(&ways).nth(way).unwrap_or_else(none);
         for part in self.parts(offset, buffer.len()) {
-            let device = &self.below[part.device];
-            let before = self.below[..part.device].iter().map(|d| d.ways()).product::<usize>();
-            let way = if is_each { way } else { way / before };
-            device.read_way(way % device.ways(), part.offset, &mut buffer[part.range])?;
+            let (way, to) = (choice[part.device], &mut buffer[part.range]);
+            self.below[part.device].read_way(way, part.offset, to)?;
         }
         Ok(())
     }
@@ -369,5 +422,42 @@ impl BlockDevice for StripeDevice {
             Order::Starts(_) => "concat",
         };
         format!("{name}({})", below.join(", "))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{WAYS_MAX, choices};
+
+    #[test]
+    fn a_stripe_has_not_fewer_ways_when_one_device_has_more() {
+        let all: Vec<_> = choices(&[4, 4, 4]).collect();
+        assert_eq!((all.len(), &all[0][..], &all[1][..]), (64, &[0; 3][..], &[1, 0, 0][..]));
+        for (plain, more) in [
+            ([4, 4, 4, 4], [12, 4, 4, 4]),
+            ([4, 4, 4, 4], [4, 4, 16, 12]),
+            ([11, 11, 1, 1], [11, 33, 1, 1]),
+        ] {
+            let before: Vec<_> = choices(&plain).collect();
+            let after: Vec<_> = choices(&more).collect();
+            assert!(before.iter().all(|choice| after.contains(choice)), "{more:?}");
+            assert!(after.iter().all(|choice| choice.iter().zip(more).all(|(c, n)| *c < n)));
+            let (most, all) = (more.iter().max().unwrap(), more.iter().sum::<usize>());
+            assert!(after.len() <= most + all + 2 * WAYS_MAX, "{more:?}: {}", after.len());
+        }
+    }
+
+    #[test]
+    fn where_a_stripe_has_too_many_ways_those_of_one_and_of_two_devices_are_there() {
+        let all: Vec<_> = choices(&[4; 6]).collect();
+        assert_eq!(all[3], [3; 6], "all together");
+        for (a, b) in [(0, 1), (2, 5), (4, 5)] {
+            for (in_a, in_b) in [(0, 3), (3, 0), (1, 3), (3, 3), (2, 1)] {
+                let mut choice = [0; 6];
+                (choice[a], choice[b]) = (in_a, in_b);
+                assert!(all.iter().any(|one| *one == choice), "{choice:?}");
+            }
+        }
+        assert_eq!(choices(&[300, 1]).count(), 300 + 299 + 256);
     }
 }

@@ -9,12 +9,12 @@ use sim::{Keep, Random};
 
 use crate::rig::{AREA_BYTES, JOURNAL_BYTES, MIB, Rig, bring_up, noise, read, write};
 
-const THREE: &str = "parity[chunk=8KiB,journal=64KiB](a, b, c)";
-const FOUR: &str = "parity[failures=2,chunk=8KiB,journal=64KiB](a, b, c, d)";
-const ROW: u64 = 2 * 8192;
+pub const THREE: &str = "parity[chunk=8KiB,journal=64KiB](a, b, c)";
+pub const FOUR: &str = "parity[failures=2,chunk=8KiB,journal=64KiB](a, b, c, d)";
+pub const ROW: u64 = 2 * 8192;
 
 /// An array of which the first cell of the second row rotted where it lies, on this side.
-fn rotten(stack: &str, seed: u64) -> (Rig, Array, Vec<u8>, usize) {
+pub fn rotten(stack: &str, seed: u64) -> (Rig, Array, Vec<u8>, usize) {
     let rig = Rig::new(stack, JOURNAL_BYTES + 2 * MIB, seed);
     let array = rig.open();
     let expected = noise(&mut Random::new(seed), 16 * ROW);
@@ -27,13 +27,13 @@ fn rotten(stack: &str, seed: u64) -> (Rig, Array, Vec<u8>, usize) {
     (rig, array, expected, side)
 }
 
-fn put(array: &Array, expected: &mut [u8], at: u64, bytes: &[u8]) {
+pub fn put(array: &Array, expected: &mut [u8], at: u64, bytes: &[u8]) {
     write(array, at, bytes);
     expected[at as usize..at as usize + bytes.len()].copy_from_slice(bytes);
 }
 
 /// Whether this can be had of a range, by whoever knows what is right.
-fn is_there(array: &Array, at: u64, expected: &[u8]) -> bool {
+pub fn is_there(array: &Array, at: u64, expected: &[u8]) -> bool {
     let mut buffer = vec![0; expected.len()];
     let outcome = array.heal(at, &mut buffer, &|bytes| bytes == expected);
     matches!(outcome, Ok(Outcome::Recovered | Outcome::Transient)) && buffer == expected

@@ -2,6 +2,7 @@
 
 mod bringing;
 mod crashes;
+mod degraded;
 mod differences;
 mod kills;
 mod looked;

@@ -102,6 +102,13 @@ impl ParityDevice {
         }
     }
 
+    /// Rows are not computed anew: what is missing of them is not what their first parities say.
+    pub(super) fn forget_notes(&self, stripe: u64, within: &Range<u64>) {
+        if let Some(notes) = self.notes.lock().get_mut(&stripe) {
+            notes.retain(|note| !overlap(&note.within, within));
+        }
+    }
+
     /// Computes parity anew of what was noted of a stripe, where that is what is there, of rows
     /// that are in a range as a whole: who asks has looked at nothing else.
     pub(super) fn compute_noted(&self, stripe: u64, range: &Range<u64>) -> Result<()> {

@@ -23,6 +23,8 @@ pub struct Waiting {
     /// The sectors (512 bytes) that were written while it waits, a bit each: the others are in
     /// their places as well, and are not to be lost with these.
     pub written: u8,
+    /// Those in which anything was.
+    pub touched: u8,
 }
 
 /// The cells of a stripe that wait, by their number in its data.
@@ -148,8 +150,10 @@ impl Cache {
             }
             return Err(cell);
         }
-        let before = cells.get(&number).map_or(0, |before| before.written);
-        cells.insert(number, Arc::new(Waiting { written: cell.written | before, ..cell }));
+        let (written, touched) =
+            cells.get(&number).map_or((0, 0), |before| (before.written, before.touched));
+        let (written, touched) = (cell.written | written, cell.touched | touched);
+        cells.insert(number, Arc::new(Waiting { written, touched, ..cell }));
         self.cost += cost;
         Ok(())
     }
@@ -233,7 +237,7 @@ mod tests {
     }
 
     fn cell(byte: u8) -> Waiting {
-        Waiting { bytes: Box::from([byte; 4096]), written: u8::MAX }
+        Waiting { bytes: Box::from([byte; 4096]), written: u8::MAX, touched: u8::MAX }
     }
 
     /// Whether there was room.

@@ -16,11 +16,19 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
+use super::codes;
 use super::layout::CELL;
 use super::rows::SECTOR;
+use super::ways::Sides;
 
 /// The most that is kept of a slot's cells: one in so many.
 const PART: usize = 8;
+
+/// Chunks of a stripe's data are fewer: its sides have a bit each in a number.
+const CHUNKS_MAX: usize = Sides::BITS as usize;
+
+/// Other cells of a row that are tried for what rotted.
+const OTHERS_MAX: usize = 2;
 
 /// Cells of a record that are kept for differences, of so many: for each row those of its parities,
 /// and one that says what was written.
@@ -39,11 +47,62 @@ struct Kept {
     /// For each parity what is to be added to it.
     parities: Vec<Vec<u8>>,
     written: Written,
+    /// The sectors in which there is any.
+    apart: u8,
+}
+
+/// The sectors of a cell.
+fn sectors() -> impl Iterator<Item = (u8, Range<usize>)> {
+    let bytes = SECTOR as usize;
+    (0..CELL as usize / bytes).map(move |i| (1 << i, i * bytes..(i + 1) * bytes))
 }
 
 impl Kept {
     fn new(parities: Vec<Vec<u8>>) -> Kept {
-        Kept { parities, written: vec![0; CELL as usize] }
+        let mut kept = Kept { parities, written: vec![0; CELL as usize], apart: 0 };
+        kept.look();
+        kept
+    }
+
+    /// Sees where there is any.
+    fn look(&mut self) {
+        let is_any = |at: &Range<usize>| {
+            self.parities.iter().any(|bytes| bytes[at.clone()].iter().any(|&byte| byte != 0))
+        };
+        let apart = sectors().filter(|(_, at)| is_any(at));
+        self.apart = apart.fold(0, |bits, (bit, _)| bits | bit);
+    }
+
+    /// Takes what is read of the row now. Where it agrees it may do so because a side has what was
+    /// computed of what does not. What was written since something else was apart is written
+    /// anew.
+    fn take(&mut self, parities: &[Vec<u8>]) {
+        for (bit, at) in sectors() {
+            let is_none = parities.iter().all(|now| now[at.clone()].iter().all(|&byte| byte == 0));
+            let mut both = self.parities.iter_mut().zip(parities);
+            if is_none || both.all(|(kept, now)| kept[at.clone()] == now[at.clone()]) {
+                continue;
+            }
+            self.written.iter_mut().for_each(|written| *written &= !bit);
+            for (kept, now) in self.parities.iter_mut().zip(parities) {
+                kept[at.clone()].copy_from_slice(&now[at.clone()]);
+            }
+        }
+        self.look();
+    }
+
+    /// Where a cell is computed with the difference: in what was written of it, or of another one,
+    /// if that says something else.
+    fn masks(&self, chunk: usize) -> Vec<u8> {
+        let of = |written: &u8| written & self.apart;
+        let mut masks = vec![of(&self.written[chunk])];
+        let others = self.written[..CHUNKS_MAX].iter().map(of);
+        for mask in others.filter(|&mask| mask != 0 && mask != self.apart) {
+            if !masks.contains(&mask) && masks.len() <= OTHERS_MAX {
+                masks.push(mask);
+            }
+        }
+        masks
     }
 }
 
@@ -90,7 +149,7 @@ impl Differences {
             }
             let is_full = self.rows.len() >= self.rows_max;
             match self.rows.get_mut(&(stripe, row)) {
-                Some(kept) => kept.parities = of_row,
+                Some(kept) => kept.take(&of_row),
                 None if is_full => {}
                 None => _ = self.rows.insert((stripe, row), Kept::new(of_row)),
             }
@@ -103,27 +162,69 @@ impl Differences {
             let none = || Kept::new(vec![vec![0; CELL as usize]; parities]);
             let kept = self.rows.entry(row).or_insert_with(none);
             kept.parities.get_mut(parity).unwrap_or(&mut kept.written).copy_from_slice(bytes);
+            kept.look();
         }
     }
 
-    /// Notes that sectors of a chunk's cell are about to be written, if its row has a difference.
+    /// Notes that sectors of a chunk's cell are about to be written while their row is apart, if it
+    /// has a difference.
     pub fn note_written(&mut self, row: Row, chunk: usize, sectors: u8) {
         if let Some(kept) = self.rows.get_mut(&row) {
             kept.written[chunk] |= sectors;
         }
     }
 
-    /// Which bytes of a range of a chunk were written since their rows have a difference.
-    pub fn written(&self, stripe: u64, chunk: usize, within: &Range<u64>) -> Vec<Range<u64>> {
+    /// Notes that sectors of a chunk's cell are about to be what is computed without.
+    pub fn note_right(&mut self, row: Row, chunk: usize, sectors: u8) {
+        if let Some(kept) = self.rows.get_mut(&row) {
+            kept.written[chunk] &= !sectors;
+        }
+    }
+
+    /// Changes differences as parities do that follow a chunk's change.
+    pub fn change(&mut self, stripe: u64, within: &Range<u64>, chunk: usize, change: &[u8]) {
+        let rows = rows_of(within);
+        let first = rows.start;
+        for ((_, row), kept) in self.rows.range_mut((stripe, rows.start)..(stripe, rows.end)) {
+            let change = &change[((row - first) * CELL) as usize..][..CELL as usize];
+            for (k, parity) in kept.parities.iter_mut().enumerate() {
+                codes::add(parity, k, chunk, change);
+            }
+            kept.look();
+        }
+    }
+
+    /// Which bytes of a range of a chunk are computed with the difference, if what was written of
+    /// the chunk, or of others, is what had rotted.
+    pub fn written(
+        &self,
+        stripe: u64,
+        (chunk, nth): (usize, usize),
+        within: &Range<u64>,
+    ) -> Vec<Range<u64>> {
         let rows = rows_of(within);
         let rows = self.rows.range((stripe, rows.start)..(stripe, rows.end));
         let of_row = |((_, row), kept): (&Row, &Kept)| {
-            let (start, sectors) = (row * CELL, kept.written[chunk]);
-            let written = (0..CELL / SECTOR).filter(move |i| sectors >> i & 1 == 1);
+            let masks = kept.masks(chunk);
+            let (start, mask) = (row * CELL, masks.get(nth).copied().unwrap_or(masks[0]));
+            let written = (0..CELL / SECTOR).filter(move |i| mask >> i & 1 == 1);
             written.map(move |i| start + i * SECTOR..start + (i + 1) * SECTOR)
         };
         let within = |part: Range<u64>| part.start.max(within.start)..part.end.min(within.end);
         rows.flat_map(of_row).map(within).filter(|part| !part.is_empty()).collect()
+    }
+
+    /// In how many ways a range of a chunk is computed: with and without, and in parts.
+    pub fn count(&self, stripe: u64, chunk: usize, within: &Range<u64>) -> usize {
+        let rows = rows_of(within);
+        let rows = self.rows.range((stripe, rows.start)..(stripe, rows.end));
+        rows.map(|(_, kept)| 2 + kept.masks(chunk).len()).max().unwrap_or(1)
+    }
+
+    /// The same of everything.
+    pub fn count_all(&self) -> usize {
+        // Of a chunk that was not written all are those of others.
+        self.rows.values().map(|kept| 2 + kept.masks(CHUNKS_MAX).len()).max().unwrap_or(1)
     }
 
     /// The rows of some stripes that have one.
@@ -169,7 +270,7 @@ impl Differences {
 
     /// The stripes, once for each time that sides came and went.
     pub fn tell(&mut self, absences: Vec<u64>) -> Vec<u64> {
-        if self.rows.is_empty() || self.told.as_ref() == Some(&absences) {
+        if self.is_empty() || self.told.as_ref() == Some(&absences) {
             return Vec::new();
         }
         (self.told, self.again) = (Some(absences), 0);
@@ -192,6 +293,71 @@ mod tests {
     fn they_leave_most_of_a_record_to_what_waits() {
         assert_eq!([reserve(4080, 1), reserve(4080, 3), reserve(15, 1)], [510, 508, 2]);
         assert_eq!([reserve(15, 2), reserve(15, 3), reserve(7, 3)], [3, 4, 0]);
+    }
+
+    /// Cells of bytes that are set in some sectors.
+    fn cells(bytes: [u8; 2], sectors: &[usize]) -> Vec<Vec<u8>> {
+        let of = |byte| {
+            let mut cell = vec![0; CELL as usize];
+            sectors.iter().for_each(|i| cell[i * 512..(i + 1) * 512].fill(byte));
+            cell
+        };
+        bytes.into_iter().map(of).collect()
+    }
+
+    #[test]
+    fn a_row_is_computed_with_what_was_written_of_each_of_its_cells() {
+        let mut all = Differences::new(64, 2);
+        assert_eq!((all.count(0, 0, &(0..CELL)), all.count_all()), (1, 1));
+        all.keep(0, &(0..CELL), &cells([1, 1], &[0, 1, 2]));
+        all.note_written((0, 0), 0, 0b1001);
+        // With and without, and what was written of the cell; its neighbour has that, too.
+        assert_eq!([0, 1, 2].map(|chunk| all.count(0, chunk, &(0..CELL))), [3, 4, 4]);
+        assert_eq!(
+            all.written(0, (0, 0), &(0..CELL)).pop(),
+            Some(0..512),
+            "the fourth is not apart"
+        );
+        assert_eq!(all.written(0, (1, 0), &(0..CELL)), []);
+        assert_eq!(all.written(0, (1, 1), &(0..CELL)).pop(), Some(0..512));
+        // One that was written as a whole says nothing that is not tried.
+        all.note_written((0, 0), 2, u8::MAX);
+        assert_eq!([0, 1, 2].map(|chunk| all.count(0, chunk, &(0..CELL))), [3, 4, 4]);
+        assert_eq!((all.count_all(), all.count(1, 0, &(0..CELL))), (4, 1));
+        // What is right without is not what was written.
+        all.note_right((0, 0), 0, 0b0001);
+        assert_eq!((all.written(0, (0, 0), &(0..CELL)), all.count_all()), (vec![], 3));
+    }
+
+    #[test]
+    fn a_difference_is_as_it_is_read_but_where_the_row_agrees() {
+        let mut all = Differences::new(64, 2);
+        all.keep(0, &(0..CELL), &cells([1, 1], &[0, 1]));
+        all.note_written((0, 0), 0, 0b0111);
+        all.keep(0, &(0..CELL), &cells([5, 1], &[1, 2]));
+        let mut bytes = vec![0; CELL as usize];
+        all.add(0, 0, &(0..CELL), &mut bytes);
+        assert_eq!([0, 1, 2, 3].map(|i| bytes[i * 512]), [1, 5, 5, 0]);
+        assert_eq!(
+            all.written(0, (0, 0), &(0..CELL)).pop(),
+            Some(0..512),
+            "the others are other ones"
+        );
+    }
+
+    #[test]
+    fn a_difference_follows_a_chunk_as_parities_do() {
+        let mut all = Differences::new(64, 2);
+        // What chunk 1 was apart: by the second parity it counts twice.
+        all.keep(0, &(0..CELL), &cells([3, 6], &[0, 1]));
+        all.change(0, &(0..CELL), 1, &cells([3, 0], &[1])[0]);
+        for (parity, byte) in [(0, 3), (1, 6)] {
+            let mut bytes = vec![0; CELL as usize];
+            all.add(0, parity, &(0..CELL), &mut bytes);
+            assert_eq!([bytes[0], bytes[512]], [byte, 0]);
+        }
+        all.note_written((0, 0), 0, u8::MAX);
+        assert_eq!(all.written(0, (0, 0), &(0..CELL)).pop(), Some(0..512));
     }
 
     #[test]
@@ -218,9 +384,9 @@ mod tests {
         // Of the second chunk the first sector and the last but one were written.
         all.note_written((7, 2), 1, 0b100_0001);
         all.note_written((7, 1), 1, 0xff);
-        assert_eq!(all.written(7, 0, &(0..9 * CELL)), []);
-        assert_eq!(all.written(7, 1, &(8192..12_288)), [8192..8704, 11_264..11_776]);
-        assert_eq!(all.written(7, 1, &(8200..11_265)), [8200..8704, 11_264..11_265]);
+        assert_eq!(all.written(7, (0, 0), &(0..9 * CELL)), []);
+        assert_eq!(all.written(7, (1, 0), &(8192..12_288)), [8192..8704, 11_264..11_776]);
+        assert_eq!(all.written(7, (1, 0), &(8200..11_265)), [8200..8704, 11_264..11_265]);
         assert_eq!(
             [all.tell(vec![0, 1]), all.tell(vec![0, 1]), all.tell(vec![0, 2])],
             [vec![7], vec![], vec![7]]

@@ -17,6 +17,7 @@ use format::parity::{CELL_BYTES, Entry, Record, WRITTEN, peek_header_bytes};
 
 use super::ParityDevice;
 use super::cache::Cells;
+use super::follow::{New, News};
 use super::layout::{CELL, Layout};
 use crate::layers::mirror::is_its_fault;
 use crate::layers::{Side, Standing};
@@ -321,21 +322,16 @@ impl ParityDevice {
             for Run { rows, chunks, is_whole } in self.runs(cells) {
                 let within = rows.start * CELL..rows.end * CELL;
                 let at = self.layout.offset(stripe) + within.start;
-                let new: BTreeMap<usize, Vec<u8>> = chunks
+                let new: News = chunks
                     .iter()
                     .map(|&chunk| {
                         let first = chunk as u64 * self.layout.rows();
-                        let numbers = first + rows.start..first + rows.end;
-                        (chunk, numbers.flat_map(|n| cells[&n].bytes.iter().copied()).collect())
+                        (chunk, New::of(cells, first + rows.start..first + rows.end))
                     })
                     .collect();
                 let parities = self.parities_with(stripe, &within, &new, is_whole)?;
-                if is_whole {
-                    self.differences.lock().forget(stripe, &within);
-                }
-                self.note_written(stripe, rows, &chunks, cells);
-                for (&chunk, cells) in &new {
-                    push(self.layout.data_side(stripe, chunk), at, cells);
+                for (&chunk, New { bytes, .. }) in &new {
+                    push(self.layout.data_side(stripe, chunk), at, bytes);
                 }
                 for (k, cells) in parities.iter().enumerate() {
                     push(self.layout.parity_side(stripe, k), at, cells);
@@ -355,17 +351,6 @@ impl ParityDevice {
         let epoch = self.pending.lock().epoch;
         let record = Record { id: self.id, sequence, epoch, entries, differences };
         Ok(Draining::new(record, &bytes, &self.layout))
-    }
-
-    /// Notes which sectors of rows that have a difference this record writes.
-    fn note_written(&self, stripe: u64, rows: Range<u64>, chunks: &[usize], cells: &Cells) {
-        let mut differences = self.differences.lock();
-        for row in rows {
-            for &chunk in chunks {
-                let cell = &cells[&(chunk as u64 * self.layout.rows() + row)];
-                differences.note_written((stripe, row), chunk, cell.written);
-            }
-        }
     }
 
     /// Rows after one another of which the same chunks' cells are there.

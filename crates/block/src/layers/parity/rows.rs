@@ -1,6 +1,6 @@
 //! Reading what sides have, and computing what they have not.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::ops::Range;
 
 use super::cache::{Cell, Waiting};
@@ -34,16 +34,6 @@ pub(super) fn agree(data: &Chunks, parities: &Chunks) -> bool {
     parities.iter().enumerate().all(|(k, parity)| {
         *parity == codes::parity(k, parity.len(), data.iter().map(|bytes| &bytes[..]))
     })
-}
-
-/// What is to be added to each parity of rows to have that of their data.
-fn differences(data: &Chunks, parities: &Chunks) -> Chunks {
-    let difference = |(k, parity): (usize, &Vec<u8>)| {
-        let mut sum = codes::parity(k, parity.len(), data.iter().map(|bytes| &bytes[..]));
-        sum.iter_mut().zip(parity).for_each(|(byte, said)| *byte ^= said);
-        sum
-    };
-    parities.iter().enumerate().map(difference).collect()
 }
 
 /// Whether what a side answered is a reason to compute the bytes from the others.
@@ -211,7 +201,7 @@ impl ParityDevice {
         mut rows: impl FnMut(By) -> Result<Chunks>,
     ) -> Result<()> {
         let written = match by.differences {
-            Added::ToWritten => self.differences.lock().written(stripe, chunk, within),
+            Added::ToWritten(nth) => self.differences.lock().written(stripe, (chunk, nth), within),
             Added::Nowhere | Added::Everywhere => Vec::new(),
         };
         buffer.copy_from_slice(&rows(by)?[chunk]);
@@ -312,98 +302,6 @@ impl ParityDevice {
         }
         codes::recover(&mut data, parities);
         Ok(Some(data.into_iter().flatten().collect()))
-    }
-
-    /// The parities of rows of which some chunks are written anew, or all there is of them is.
-    /// Nobody writes the stripe in place meanwhile.
-    ///
-    /// Where all is well they follow from what changes, so that what they say of the rest stays: it
-    /// may be the only sound copy of what rotted.
-    pub(super) fn parities_with(
-        &self,
-        stripe: u64,
-        within: &Range<u64>,
-        new: &BTreeMap<usize, Vec<u8>>,
-        is_whole: bool,
-    ) -> Result<Vec<Vec<u8>>> {
-        let length = (within.end - within.start) as usize;
-        if !is_whole && let Some(parities) = self.parities_that_follow(stripe, within, new) {
-            return Ok(parities);
-        }
-        let mut row = match new.len() == self.layout.data() {
-            true => vec![Vec::new(); new.len()],
-            false => self.neighbours(stripe, within, new)?,
-        };
-        new.iter().for_each(|(&chunk, bytes)| row[chunk].clone_from(bytes));
-        let parity = |k| codes::parity(k, length, row.iter().map(|bytes| &bytes[..]));
-        Ok((0..self.layout.parities).map(parity).collect())
-    }
-
-    /// What rows have beside what is written anew.
-    fn neighbours(
-        &self,
-        stripe: u64,
-        within: &Range<u64>,
-        new: &BTreeMap<usize, Vec<u8>>,
-    ) -> Result<Vec<Vec<u8>>> {
-        let at = self.layout.offset(stripe) + within.start;
-        let mut row = vec![Vec::new(); self.layout.data()];
-        for (chunk, bytes) in row.iter_mut().enumerate().filter(|(i, _)| !new.contains_key(i)) {
-            let side = self.layout.data_side(stripe, chunk);
-            bytes.resize((within.end - within.start) as usize, 0);
-            if !matches!(self.read_side(side, at, bytes), Ok(true)) {
-                return self.row(stripe, within, By::default());
-            }
-        }
-        Ok(row)
-    }
-
-    /// The parities by the old ones and what changes, if all that takes can be read and the old
-    /// ones are of anything.
-    ///
-    /// The whole rows are read: where they do not agree a read may have been of elsewhere, and is
-    /// done again. If they still do not, something rotted, and what the parities say stays. That
-    /// may have been what is written over now, of which the parities say something wrong then: by
-    /// how much is kept, and whoever can tell is to look.
-    fn parities_that_follow(
-        &self,
-        stripe: u64,
-        within: &Range<u64>,
-        new: &BTreeMap<usize, Vec<u8>>,
-    ) -> Option<Vec<Vec<u8>>> {
-        if self.cache.lock().loose.contains(stripe) {
-            return None;
-        }
-        let (mut data, mut parities) = self.read_all(stripe, within)?;
-        if !agree(&data, &parities) {
-            (data, parities) = self.read_all(stripe, within)?;
-            if !agree(&data, &parities) {
-                let differences = differences(&data, &parities);
-                self.differences.lock().keep(stripe, within, &differences);
-                self.noticed.lock().insert(stripe);
-            }
-        }
-        for (&chunk, bytes) in new {
-            let change = &mut data[chunk];
-            change.iter_mut().zip(bytes).for_each(|(old, new)| *old ^= new);
-            for (k, parity) in parities.iter_mut().enumerate() {
-                codes::add(parity, k, chunk, change);
-            }
-        }
-        Some(parities)
-    }
-
-    /// Rows as all sides have them, if all can be read: the data, and the parities.
-    pub(super) fn read_all(&self, stripe: u64, within: &Range<u64>) -> Option<(Chunks, Chunks)> {
-        let at = self.layout.offset(stripe) + within.start;
-        let read = |side: usize| {
-            let mut bytes = vec![0; (within.end - within.start) as usize];
-            matches!(self.read_side(side, at, &mut bytes), Ok(true)).then_some(bytes)
-        };
-        let data = (0..self.layout.data()).map(|i| read(self.layout.data_side(stripe, i)));
-        let data = data.collect::<Option<_>>()?;
-        let parities = (0..self.layout.parities).map(|k| read(self.layout.parity_side(stripe, k)));
-        Some((data, parities.collect::<Option<_>>()?))
     }
 
     /// Writes a whole stripe in place, with its parity: these bytes, or the cells that wait if they
@@ -552,8 +450,9 @@ impl ParityDevice {
                 whole
             };
             let sectors = within.start.div_ceil(SECTOR)..within.end / SECTOR;
-            let written = sectors.fold(0, |bits, sector| bits | 1 << sector);
-            cells.push_back(Waiting { bytes, written });
+            let bits = |of: Range<u64>| of.fold(0, |bits, sector| bits | 1 << sector);
+            let touched = bits(within.start / SECTOR..within.end.div_ceil(SECTOR));
+            cells.push_back(Waiting { bytes, written: bits(sectors), touched });
         }
         Ok(cells)
     }

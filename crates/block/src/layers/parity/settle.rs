@@ -3,14 +3,15 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
+use super::journal::Journal;
 use super::layout::{CELL, Part};
 use super::rows::{Chunks, lay_over};
-use super::ways::{ADDED, Added, By, Sides};
+use super::ways::{Added, By, Sides};
 use super::{ParityDevice, codes};
 use crate::heal::{Ledger, Outcome, Right};
 use crate::layers::Standing;
 use crate::zeros::is_zero;
-use crate::{BlockDevice, DeviceErrorKind, Operation, Result, Resync};
+use crate::{BlockDevice, DeviceError, DeviceErrorKind, Operation, Result, Resync};
 
 /// Bytes of each side that are computed at a time.
 pub(super) const STEP_BYTES: u64 = 64 << 10;
@@ -49,6 +50,15 @@ impl Once<'_> {
     }
 }
 
+/// How it ended where nothing that was said is right.
+fn not_healed(said: &[Vec<u8>], failure: Option<DeviceError>) -> Result<Outcome> {
+    match failure {
+        Some(error) if said.is_empty() => Err(error),
+        _ if said.len() > 1 && said.iter().all(|bytes| *bytes == said[0]) => Ok(Outcome::Agreed),
+        _ => Ok(Outcome::Unrecoverable),
+    }
+}
+
 impl ParityDevice {
     /// Whether the side of a chunk can be read, and for each copy that the others say: the parities
     /// that it is computed without.
@@ -66,11 +76,10 @@ impl ParityDevice {
     /// differences.
     fn copies(&self, part: &Part) -> Vec<Option<By>> {
         let (direct, others) = self.copies_by(part.stripe, part.chunk);
-        let is_apart = self.differences.lock().has_any(part.stripe, &part.within);
+        let count = self.differences.lock().count(part.stripe, part.chunk, &part.within);
         let by = |differences| others.iter().map(move |&without| Some(By { without, differences }));
-        let of_others = ADDED.iter().take(if is_apart { ADDED.len() } else { 1 });
         let said = direct.then_some(None).into_iter();
-        said.chain(of_others.flat_map(|&differences| by(differences))).collect()
+        said.chain(Added::all(count).flat_map(by)).collect()
     }
 
     /// How many they are.
@@ -110,11 +119,10 @@ impl ParityDevice {
     /// them; at last the same with what parities said beside the rows.
     fn ways_of(&self, part: &Part) -> Vec<Option<By>> {
         let mut ways = self.plain_ways_of(part);
-        if self.differences.lock().has_any(part.stripe, &part.within) {
-            let plain: Vec<By> = ways.iter().copied().flatten().collect();
-            for &differences in &ADDED[1..] {
-                ways.extend(plain.iter().map(|&by| Some(By { differences, ..by })));
-            }
+        let count = self.differences.lock().count(part.stripe, part.chunk, &part.within);
+        let plain: Vec<By> = ways.iter().copied().flatten().collect();
+        for differences in Added::all(count).skip(1) {
+            ways.extend(plain.iter().map(|&by| Some(By { differences, ..by })));
         }
         ways
     }
@@ -149,20 +157,20 @@ impl ParityDevice {
     }
 
     /// Heals a part of one chunk. Only the chunk itself is written: where the others are wrong
-    /// about it, nobody here knows which of them.
+    /// about it, nobody here knows which of them. If it is missing, and some parities give it, the
+    /// others are what is wrong.
     pub(super) fn heal_part(
         &self,
         part: &Part,
         buffer: &mut [u8],
         right: &Right<'_>,
     ) -> Result<Outcome> {
-        let _journal = self.journal.lock();
-        let _alone = self.gate_alone(part.stripe);
+        let mut journal = self.journal.lock();
+        let alone = self.gate_alone(part.stripe);
         let cells = self.layout.cells(part.chunk, &part.within);
         let overlay = self.cache.lock().overlay(part.stripe, cells);
         let mut said: Vec<Vec<u8>> = Vec::new();
-        let mut failure = None;
-        let mut outcome = None;
+        let (mut failure, mut outcome, mut wrong_parities) = (None, None, None);
         let ways = self.ways_of(part);
         let direct = ways.first() == Some(&None);
         let copies = self.copies_of(part);
@@ -203,17 +211,59 @@ impl ParityDevice {
                 let at = self.layout.offset(part.stripe) + part.within.start;
                 // One that cannot be written and not be put out stays; the bytes are there.
                 let _ = self.write_back(side, at, &placed);
+            } else {
+                self.forget_notes(part.stripe, &part.within);
+                wrong_parities = by.filter(|_| overlay.is_empty()).map(|by| (by, placed));
             }
             break;
         }
+        drop(alone);
+        if let Some((by, placed)) = wrong_parities {
+            // They stay as they are if that fails; the bytes are there.
+            let _ = self.heal_parities(&mut journal, part, by, &placed);
+        }
         let outcome = match (outcome, failure) {
             (Some(outcome), _) => outcome,
-            (None, Some(error)) if said.is_empty() => return Err(error),
-            _ if said.len() > 1 && said.iter().all(|bytes| *bytes == said[0]) => Outcome::Agreed,
-            _ => Outcome::Unrecoverable,
+            (None, failure) => not_healed(&said, failure)?,
         };
         self.ledger.count(outcome);
         Ok(outcome)
+    }
+
+    /// Writes parities anew that say something wrong of a part whose side is missing, if others say
+    /// what was found to be right: nothing else is computed of them then.
+    ///
+    /// What the others say is that only if all that is beside it is right as well.
+    fn heal_parities(
+        &self,
+        journal: &mut Journal,
+        part: &Part,
+        by: By,
+        placed: &[u8],
+    ) -> Result<()> {
+        let Part { stripe, chunk, within, .. } = part;
+        let own = 1 << self.layout.data_side(*stripe, *chunk);
+        let sides = (0..self.layout.parities).map(|k| self.layout.parity_side(*stripe, k));
+        let parities = sides.clone().fold(own, |set, side| set | 1 << side);
+        if by.differences != Added::Nowhere || by.without & !parities != 0 {
+            return Ok(());
+        }
+        self.release(journal, *stripe..stripe + 1)?;
+        let _alone = self.gate_alone(*stripe);
+        let by = By { without: by.without | own, ..by };
+        let row = self.row_with(*stripe, within, by, true)?;
+        if self.is_in(self.layout.data_side(*stripe, *chunk)) || row[*chunk] != placed {
+            return Ok(());
+        }
+        let at = self.layout.offset(*stripe) + within.start;
+        for (k, side) in sides.enumerate() {
+            let right = codes::parity(k, placed.len(), row.iter().map(|bytes| &bytes[..]));
+            let mut there = vec![0; placed.len()];
+            if matches!(self.read_side(side, at, &mut there), Ok(true)) && there != right {
+                self.write_back(side, at, &right)?;
+            }
+        }
+        Ok(())
     }
 
     /// What of each stripe a range touches, as a range of its chunks; that of the whole stripe if

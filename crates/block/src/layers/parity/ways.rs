@@ -24,12 +24,18 @@ pub enum Added {
     #[default]
     Nowhere,
     Everywhere,
-    /// Where sectors were written since.
-    ToWritten,
+    /// Where sectors of the cell were written since; counted from 1, of another one of its row: if
+    /// that rotted, and was healed.
+    ToWritten(usize),
 }
 
-/// The ways of having what is computed of rows that have differences, the plain one first.
-pub const ADDED: [Added; 3] = [Added::Nowhere, Added::Everywhere, Added::ToWritten];
+impl Added {
+    /// The ways of having what is computed of rows that have differences, the plain one first.
+    pub fn all(count: usize) -> impl Iterator<Item = Added> + Clone {
+        let written = (0..count.saturating_sub(2)).map(Added::ToWritten);
+        [Added::Nowhere, Added::Everywhere].into_iter().take(count).chain(written)
+    }
+}
 
 /// How many sets of so many there are among some.
 fn choose(among: usize, size: usize) -> usize {
@@ -79,8 +85,7 @@ impl ParityDevice {
     /// In how many ways all of it can be read.
     pub(super) fn count_ways(&self) -> usize {
         let (sides_in, most) = self.to_leave_out();
-        let is_apart = !self.differences.lock().is_empty();
-        sets(sides_in.len(), most) * if is_apart { ADDED.len() } else { 1 }
+        sets(sides_in.len(), most) * self.differences.lock().count_all()
     }
 
     /// The sides that each of the ways leaves out, beside those that are not in.
@@ -93,7 +98,7 @@ impl ParityDevice {
     pub(super) fn read_part_way(&self, part: &Part, way: usize, to: &mut [u8]) -> Result<()> {
         let (sides_in, most) = self.to_leave_out();
         let count = sets(sides_in.len(), most);
-        let differences = ADDED.get(way / count).copied().unwrap_or_default();
+        let differences = Added::all(way / count + 1).last().unwrap_or_default();
         let by = By { without: set(&sides_in, most, way % count), differences };
         let cells = self.layout.cells(part.chunk, &part.within);
         let overlay = self.cache.lock().overlay(part.stripe, cells.clone());
