@@ -64,8 +64,8 @@ pub(crate) fn open(dir: &Path, layout: &Layout) -> Result<Array, StartError> {
     with_materials(|materials| Array::open(candidates, materials)).map_err(of_array)
 }
 
-/// Opens the pool in `dir`; `told` hears how far it is. Where it cannot be opened nobody is put
-/// out.
+/// Opens the pool in `dir`; `told` hears how far it is. Where what is there is not enough to open
+/// it nobody is put out.
 pub(crate) fn open_pool(
     dir: &Path,
     layout: &Layout,
@@ -114,6 +114,13 @@ pub(crate) fn grow(
     if added.is_none()
         && let Some(bytes) = size_bytes
     {
+        // What was cut off a member is not what it would be longer by.
+        with_materials(|materials| {
+            let opening = Array::prepare(candidates(dir, &before)?, materials).map_err(of_array)?;
+            let Some((path, why)) = opening.cut().next() else { return Ok(()) };
+            let hint = "start the server without it, and replace it, before the pool grows";
+            Err(StartError::setting(format!("{path}: {why}"), hint))
+        })?;
         lengthen(dir, &before, bytes)?;
     }
     // Nobody serves it, or this fails: before anything is made or written.
@@ -284,6 +291,7 @@ pub(crate) fn replace(dir: &Path, pool: &Pool, member: &str, with: &str) -> Resu
         return Err(StartError::setting(format!("{} is a member already", path.display()), ""));
     }
     let size_bytes = there.data_bytes + AREA_BYTES;
+    let renamed = checked(dir, &layout.with_member(number, with))?;
     let mut made = Vec::new();
     // Whether it is blank, or was claimed by a growth that was given up, is looked at later.
     let device = match is_own && there.is_there {
@@ -292,7 +300,7 @@ pub(crate) fn replace(dir: &Path, pool: &Pool, member: &str, with: &str) -> Resu
         false => Some(device_at(&path, Some(size_bytes), &mut made)?),
     };
     // First where to look: a device without a label is no member yet, and does no harm there.
-    write_layout(dir, &checked(dir, &layout.with_member(number, with))?)?;
+    write_layout(dir, &renamed)?;
     let candidate = Candidate { path: path.display().to_string(), device };
     let replaced = pool.replace_member(member, candidate).map_err(StartError::Pool);
     let is_known = is_known(pool, &path);
@@ -316,7 +324,6 @@ fn on_members(dir: &Path) -> Result<Layout, StartError> {
     read(dir)?.ok_or_else(|| StartError::setting("the pool is on one file, without members", ""))
 }
 
-/// A layout that can be read again.
 /// A layout that can be written down, and read again.
 fn checked(dir: &Path, layout: &Layout) -> Result<Layout, StartError> {
     let layout: Layout = layout.to_string().parse().map_err(unreadable)?;

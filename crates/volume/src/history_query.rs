@@ -73,7 +73,6 @@ impl Volume {
         Ok(page)
     }
 
-    /// A moment as an edge of the query; a time need not have been retained.
     /// The time that a moment names, if it names one.
     fn time_of(&self, moment: &Moment) -> Option<WallTime> {
         match moment {
@@ -85,6 +84,7 @@ impl Volume {
         }
     }
 
+    /// A moment as an edge of the query; a time need not have been retained.
     fn edge(&self, moment: Option<&Moment>) -> Result<Stamp> {
         let record = self.record.lock().clone();
         let horizon =

@@ -11,8 +11,10 @@ use block::{
 use env::Files;
 
 use crate::beside::{Turn, is_within_alone};
+use crate::catalogue::Told;
 use crate::core::Core;
 use crate::pool::{reserve_of, zones_within};
+use crate::recovery::{Map, open_core};
 use crate::types::{SettlePhase, Settling};
 use crate::volume::Volume;
 use crate::{Error, ErrorKind, Machine, Pool, PoolOptions, Result};
@@ -35,7 +37,8 @@ impl Pool {
         if opening.puts_out() {
             let device = Arc::new(opening.tried().map_err(of_array)?);
             let (machine, files) = (machine.clone(), Arc::clone(&files));
-            drop(Pool::open_told(device, machine, options, files, &mut |_, _| ())?);
+            let map = (Map::Used, &mut of_catalogue(told) as &mut Told<'_>);
+            open_core(device, machine, options, map, files)?.part();
         }
         Pool::open_array_told(opening.open().map_err(of_array)?, machine, options, files, told)
     }
@@ -68,12 +71,7 @@ impl Pool {
         let began_ns = machine.clock.monotonic_ns();
         let array = Arc::new(array);
         let device = Arc::<Array>::clone(&array) as Arc<dyn BlockDevice>;
-        let mut state = Settling { phase: SettlePhase::Catalogue, ..Settling::default() };
-        let of_catalogue = &mut |tried: u64, most: u64| {
-            state.trials = (tried, most);
-            told(&state);
-        };
-        let pool = Pool::open_told(device, machine, options, files, of_catalogue)?;
+        let pool = Pool::open_told(device, machine, options, files, &mut of_catalogue(told))?;
         pool.core.array.set(array).ok().expect("a pool is opened once");
         pool.core.settle_members(began_ns, told)?;
         pool.core.guard_catalogue_again()?;
@@ -334,6 +332,15 @@ impl Core {
                 .sum::<u64>()
         };
         self.volumes.read().values().map(count).sum()
+    }
+}
+
+/// Tells how often the catalogue was tried in vain, and how often it may be.
+fn of_catalogue(told: &mut dyn FnMut(&Settling)) -> impl FnMut(u64, u64) {
+    let mut state = Settling { phase: SettlePhase::Catalogue, ..Settling::default() };
+    move |tried, most| {
+        state.trials = (tried, most);
+        told(&state);
     }
 }
 

@@ -322,6 +322,11 @@ fn a_member_that_somebody_cuts_while_it_is_served_fails_alone() -> Result<()> {
             check(&server, &image)?;
         }
         server.stop()?;
+        let dir = server.pool().display().to_string();
+        let grow = server.output(&["pool", "grow", "--pool", &dir, "--size", "1GiB"])?;
+        let said = String::from_utf8_lossy(&grow.stderr).into_owned();
+        ensure!(!grow.status.success() && said.contains("a.img: it has 41943040 bytes"), "{said}");
+        ensure!(fs::metadata(&member)?.len() == length, "it was made longer");
         set_len(whole)?;
         server.up()?;
         wait_until_online(&server)?;

@@ -64,9 +64,6 @@ impl Array {
         let text = checked(&stack)?;
         grown.stack.clone_from(&text);
         let bytes = (self.len_bytes(), top_bytes(&stack, &grown.members));
-        if top_bytes(&numbered, &grown.members) == 0 {
-            return Err(refused(format!("{numbered} has no room for anything"), "larger members"));
-        }
         wider(&maps, &mut grown, bytes)?;
         if grown.region_bytes != label.region_bytes && stack.has_parity() {
             let what = "the pool's regions would be too many, and parity is computed by them";

@@ -70,6 +70,12 @@ pub(super) fn find(candidates: Vec<Candidate>) -> Result<FoundAll, ArrayError> {
                 without.push(format!("{path}: {why}"));
                 blank.push((path, format!("no label: {why}; to add it give `pool grow` again")));
             }
+            // A newer copy of it may have been behind that, which says who is out.
+            Ok(_) if device.len_bytes() < AREA_BYTES => {
+                let what = format!("{path} has {} bytes, less than its label", device.len_bytes());
+                let hint = "bring back what was there, or take it away; nothing was changed";
+                return Err(refused(what, hint));
+            }
             Ok(label) => {
                 if let Some(other) = found.iter().find(|f| f.label.member_id == label.member_id) {
                     let what = format!("{path} is a copy of {}: the same member", other.path);

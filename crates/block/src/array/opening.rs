@@ -99,11 +99,21 @@ impl Absent {
     }
 }
 
+fn trial(below: Arc<dyn BlockDevice>) -> Arc<dyn BlockDevice> {
+    Arc::new(TrialDevice::new(below))
+}
+
 impl Opening<'_> {
     /// Whether it puts a member out that was in when these were used last.
     #[must_use]
     pub fn puts_out(&self) -> bool {
         !self.absent.fresh(&self.label).is_empty()
+    }
+
+    /// Where members are that have not the length that they had any more, and how that is.
+    pub fn cut(&self) -> impl Iterator<Item = (&str, &str)> {
+        let path = |member: &usize| self.label.members[*member].path.as_str();
+        self.absent.cut.iter().map(move |(member, why)| (path(member), why.as_str()))
     }
 
     /// The same array over what keeps all that is written to it in memory: for a trial of what else
@@ -114,7 +124,7 @@ impl Opening<'_> {
     pub fn tried(&self) -> Result<Array, ArrayError> {
         let held = |one: &Candidate| Candidate {
             path: one.path.clone(),
-            device: one.device.clone().map(|below| Arc::new(TrialDevice::new(below)) as _),
+            device: one.device.clone().map(trial),
         };
         Array::open(self.all.iter().map(held).collect(), self.materials)
     }
@@ -244,8 +254,8 @@ impl Array {
         Array::prepare(candidates, materials)?.open()
     }
 
-    /// Looks whether members can be opened, and writes nothing but copies of headers that are
-    /// wrong.
+    /// Looks whether members can be opened, and writes nothing. Whoever has them locked keeps them
+    /// so until it is opened.
     ///
     /// # Errors
     /// As [`Array::open`].
@@ -271,14 +281,17 @@ impl Array {
         }
         let maps = newest_maps(&label, &found)?;
         let devices = devices_of(&label, found)?;
+        // Whatever layers write while they are looked at is not to put a member out yet.
+        let tried = devices.iter().map(|(path, device)| (path.clone(), device.clone().map(trial)));
+        let looking = share(&label, &stack, tried.collect(), maps.clone());
         let shared = share(&label, &stack, devices, maps);
         for (path, why) in former.into_iter().chain(blank) {
             shared.note("member-ignored", &path, why);
         }
         for &member in &missing {
-            shared.set_standing(member, super::Standing::Out);
+            looking.set_standing(member, super::Standing::Out);
         }
-        let failed = unusable(&shared, &stack, materials)?;
+        let failed = unusable(&looking, &stack, materials)?;
         let is_failed = |m: &usize| failed.iter().any(|one| one.members.contains(m));
         back.retain(|m| !is_failed(m));
         if !is_readable(&stack, &|m| is_in(m) && !missing.contains(&m) && !is_failed(&m)) {
@@ -380,9 +393,11 @@ impl Shared {
         let behind = book.begin_behind();
         self.behind.store(behind, Ordering::Relaxed);
         drop(book);
-        for &member in missing {
-            let why = "it was not there when the pool was opened";
-            self.tell(member, "member-out", cut.get(&member).map_or(why, String::as_str).into());
+        for (&member, why) in cut {
+            self.tell(member, "member-out", why.clone());
+        }
+        for &member in missing.iter().filter(|member| !cut.contains_key(member)) {
+            self.tell(member, "member-out", "it was not there when the pool was opened".into());
         }
         for &member in back {
             self.tell(member, "member-back", "it is brought up to date".into());

@@ -1,8 +1,9 @@
 //! The trial layer: what is written to it stays in memory, and what is below is only read.
 //!
-//! Invariants: 1. reads give what was written here last, and what is below where nothing was; 2.
-//! nothing below is changed. It is used from when members are opened until it is known that the
-//! pool on them can be: what that writes is little, and gone with the trial.
+//! Invariants: 1. reads give what was written here last, what is below where nothing was, and
+//! anything where it was discarded; 2. nothing below is changed. It is used from when members are
+//! opened until it is known that the pool on them can be: that writes what is in the journals of
+//! parities, to all their sides, and some pages, and is gone with the trial.
 
 use std::collections::BTreeMap;
 use std::io::IoSlice;
