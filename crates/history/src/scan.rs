@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use format::FormatErrorKind;
-use format::batch::{BATCH_ALIGNMENT, Batch, MAGIC, peek_header_bytes};
+use format::batch::{BATCH_ALIGNMENT, BATCH_HEADER_FIXED_BYTES, Batch, MAGIC, peek_header_bytes};
 use format::segment::{SEGMENT_HEADER_BYTES, SegmentHeader};
 
 use crate::Result;
@@ -17,18 +17,35 @@ use crate::store::Store;
 /// Bytes read at a time.
 const WINDOW_BYTES: usize = 256 << 10;
 
+/// The same of each way, where copies say different things: they do so by cells.
+const WAY_WINDOW_BYTES: usize = 4 << 10;
+/// Bytes that are read in ways for one segment, at most: what is lost shall not keep all waiting.
+const WAYS_BYTES_MAX: usize = 256 << 20;
+/// Ways that are tried, at most.
+const WAYS_MAX: usize = 1024;
+
 /// What stands for bytes of a copy that cannot be read: no header.
 const UNREAD: u8 = 0xdb;
+
+/// What is read of a zone.
+#[derive(Clone, Copy)]
+enum Of {
+    /// What readers get.
+    Readers,
+    Copy(usize),
+    Way(usize),
+}
 
 /// One zone's bytes, read window by window.
 struct Window<'s> {
     store: &'s Store,
     io: Arc<IoTally>,
     base: u64,
-    /// Which copy; `None` is what readers get.
-    copy: Option<usize>,
+    of: Of,
     start: usize,
     bytes: Vec<u8>,
+    /// All that was read.
+    read_bytes: usize,
 }
 
 impl Window<'_> {
@@ -37,26 +54,34 @@ impl Window<'_> {
         let zone_bytes = usize::try_from(self.store.zone_bytes).expect("zones are at most 32 MiB");
         let end = (offset + length).min(zone_bytes);
         if offset < self.start || end > self.start + self.bytes.len() {
-            let size = WINDOW_BYTES.max(length).min(zone_bytes - offset);
+            let whole = match self.of {
+                Of::Readers | Of::Copy(_) => WINDOW_BYTES,
+                // To the end of a cell.
+                Of::Way(_) => WAY_WINDOW_BYTES - offset % WAY_WINDOW_BYTES,
+            };
+            let size = whole.max(length).min(zone_bytes - offset);
             self.bytes.resize(size, 0);
-            let at = self.base + offset as u64;
-            match self.copy {
-                None => drop(self.store.device.read_unverified(at, &mut self.bytes, true)?),
-                Some(copy) => {
-                    if self.store.device.read_copy(copy, at, &mut self.bytes).is_err() {
-                        self.bytes.fill(UNREAD);
-                    }
-                }
+            let (device, at) = (&self.store.device, self.base + offset as u64);
+            let read = match self.of {
+                Of::Readers => device.read_unverified(at, &mut self.bytes, true).map(drop),
+                Of::Copy(copy) => device.read_copy(copy, at, &mut self.bytes),
+                Of::Way(way) => device.read_way(way, at, &mut self.bytes),
+            };
+            match (read, self.of) {
+                (Err(error), Of::Readers) => return Err(error.into()),
+                (Err(_), Of::Copy(_) | Of::Way(_)) => self.bytes.fill(UNREAD),
+                (Ok(()), _) => {}
             }
             self.io.count(IoKind::Other, self.bytes.len() as u64);
             self.start = offset;
+            self.read_bytes += size;
         }
         Ok(&self.bytes[offset - self.start..end - self.start])
     }
 
     /// The header of the segment's batch at an offset, if there is one.
     fn header(&mut self, segment: &SegmentHeader, offset: usize) -> Result<Option<&[u8]>> {
-        let fixed = self.get(offset, format::batch::BATCH_HEADER_FIXED_BYTES)?;
+        let fixed = self.get(offset, BATCH_HEADER_FIXED_BYTES)?;
         // A scan asks every 64 bytes, and hardly ever is there one: an error would put that into
         // words each time.
         if !fixed.starts_with(&MAGIC.to_le_bytes()) {
@@ -117,26 +142,32 @@ pub fn scan_segment(
     let zone_bytes = usize::try_from(store.zone_bytes).expect("zones are at most 32 MiB");
     let base = store.zone_offset(header.zone);
     let io = store.io(header.log);
-    let window =
-        |copy| Window { store, io: Arc::clone(&io), base, copy, start: 0, bytes: Vec::new() };
+    let window = |of| {
+        let (io, bytes) = (Arc::clone(&io), Vec::new());
+        Window { store, io, base, of, start: 0, bytes, read_bytes: 0 }
+    };
     // What a power cut left may be on one copy only, behind what is on none: all are looked at
     // everywhere, so that recovery knows of every batch that could ever be found.
     let copies = match store.device.copies(base, store.zone_bytes) {
         1 => 0,
         copies => copies,
     };
-    let mut copies: Vec<Window<'_>> = (0..copies).map(|copy| window(Some(copy))).collect();
-    let mut window = window(None);
+    let mut copies: Vec<Window<'_>> = (0..copies).map(|copy| window(Of::Copy(copy))).collect();
+    // With a side missing and another wrong none of them may be right, where a way is.
+    let ways = if copies.len() < 2 { 0 } else { store.device.ways().min(WAYS_MAX) };
+    let mut ways: Vec<Window<'_>> = (0..ways).map(|way| window(Of::Way(way))).collect();
+    let mut window = window(Of::Readers);
     // A home is written over: what a copy has may be sound and of before.
     let is_base = store.segment(header.segment).is_some_and(|segment| segment.slab.is_some());
     let mut offset = SEGMENT_HEADER_BYTES;
     let mut end = ScanEnd { end: SEGMENT_HEADER_BYTES as u32, gap_bytes: 0 };
-    while offset + format::batch::BATCH_HEADER_FIXED_BYTES <= zone_bytes {
+    while offset + BATCH_HEADER_FIXED_BYTES <= zone_bytes {
         let healed;
         let found = match window.header(header, offset)? {
             Some(bytes) if !is_base || copies.is_empty() => Some(bytes),
             read => {
-                healed = newest(read.map(<[u8]>::to_vec), &mut copies, header, offset)?;
+                let read = read.map(<[u8]>::to_vec);
+                healed = newest(read, &mut copies, &mut ways, (header, offset))?;
                 healed.as_deref()
             }
         };
@@ -154,26 +185,55 @@ pub fn scan_segment(
     Ok(end)
 }
 
-/// The newest header of a batch that readers get or some copy has; then all have it.
+/// The newest header of a batch that readers get or some copy has, or some way where copies say
+/// different things; then all have it.
 fn newest(
     read: Option<Vec<u8>>,
     copies: &mut [Window<'_>],
-    segment: &SegmentHeader,
-    offset: usize,
+    ways: &mut [Window<'_>],
+    at: (&SegmentHeader, usize),
 ) -> Result<Option<Vec<u8>>> {
-    let seq = |bytes: &[u8]| Batch::decode(bytes).map(|batch| batch.header.base_seq).ok();
-    let mut newest: Option<Vec<u8>> = None;
-    for copy in copies.iter_mut() {
-        let found = copy.header(segment, offset)?;
-        if let Some(found) = found.filter(|f| newest.as_deref().and_then(seq) < seq(f)) {
-            newest = Some(found.to_vec());
+    let mut newest = newest_of(copies, at)?;
+    if newest.is_none() && read.is_none() && is_disputed(copies, at.1)? {
+        let read_bytes: usize = ways.iter().map(|way| way.read_bytes).sum();
+        if read_bytes < WAYS_BYTES_MAX {
+            newest = newest_of(ways, at)?;
         }
     }
     let (Some(copy), Some(good)) = (copies.first(), &newest) else { return Ok(read) };
     // Whatever comes of writing it: it was there, and is told.
     let mut bytes = good.clone();
-    copy.store.agree(copy.base + offset as u64, &mut bytes, &|bytes| bytes == *good);
+    copy.store.agree(copy.base + at.1 as u64, &mut bytes, &|bytes| bytes == *good);
     Ok(newest)
+}
+
+fn newest_of(
+    windows: &mut [Window<'_>],
+    (segment, offset): (&SegmentHeader, usize),
+) -> Result<Option<Vec<u8>>> {
+    let seq = |bytes: &[u8]| Batch::decode(bytes).map(|batch| batch.header.base_seq).ok();
+    let mut newest: Option<Vec<u8>> = None;
+    for window in windows {
+        let found = window.header(segment, offset)?;
+        if let Some(found) = found.filter(|f| newest.as_deref().and_then(seq) < seq(f)) {
+            newest = Some(found.to_vec());
+        }
+    }
+    Ok(newest)
+}
+
+/// Whether copies say different things where a header may begin, or one says that one does.
+fn is_disputed(copies: &mut [Window<'_>], offset: usize) -> Result<bool> {
+    let mut first: Option<[u8; BATCH_HEADER_FIXED_BYTES]> = None;
+    for copy in copies {
+        let fixed = copy.get(offset, BATCH_HEADER_FIXED_BYTES)?;
+        let fixed: [u8; BATCH_HEADER_FIXED_BYTES] =
+            fixed.try_into().expect("the scan ends where none fits");
+        if fixed.starts_with(&MAGIC.to_le_bytes()) || *first.get_or_insert(fixed) != fixed {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 pub(crate) fn belongs(

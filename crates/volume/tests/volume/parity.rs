@@ -585,3 +585,52 @@ fn a_pool_that_does_not_open_without_a_member_puts_nobody_out() {
     let told = audit.iter().find(|one| one.action == "member-out").expect("it is written down");
     assert!(told.detail.contains("was not there"), "{}", told.detail);
 }
+
+/// Blocks at random places of what a member has behind its journal.
+fn rot_some(members: &Members, member: usize, random: &mut sim::Random) {
+    let start = LABEL_BYTES + 4 * JOURNAL;
+    let cells = (MEMBER_BYTES - start) / CELL;
+    for _ in 0..cells / 3 {
+        members.media[member].rot(start + random.below(cells) * CELL + random.below(CELL - 8), 4);
+    }
+}
+
+#[test]
+fn after_a_kill_one_member_may_be_missing_while_another_rotted() {
+    for seed in 0..12 {
+        let mut random = sim::Random::new(seed);
+        let members = Members::new(FOUR);
+        let pool = members.try_open().expect("opened");
+        let volume = make(&pool, Granularity::EveryWrite, 1 << 60);
+        for block in 0..300 {
+            let op = WriteOp::Data { offset: block % 200 * CELL, bytes: &noise(block) };
+            volume.write_batch(&[op]).expect("written");
+            if seed % 2 == 0 && block % 25 == 0 {
+                volume.flush().expect("flushed");
+            }
+        }
+        // The process ends: what was written is there.
+        drop((volume, pool));
+        let missing = random.below(4) as usize;
+        let rotten = (missing + 1 + random.below(3) as usize) % 4;
+        rot_some(&members, rotten, &mut random);
+        let mut candidates = members.candidates();
+        candidates[missing].device = None;
+        let materials = Materials::none();
+        let opening = Array::prepare(candidates, &materials).expect("three are enough");
+        let options = PoolOptions { memory_bytes: 0 };
+        let files = Arc::new(NoFiles);
+        let machine = members.machine.clone();
+        let pool = Pool::open_members(opening, machine, options, files, &mut |_| ());
+        let pool = pool.unwrap_or_else(|e| panic!("{seed}, {missing} missing, {rotten}: {e}"));
+        let volume = pool.volume("v").expect("there");
+        for block in 0..200 {
+            let newest = if block < 100 { block + 200 } else { block };
+            let mut bytes = vec![0; CELL as usize];
+            volume
+                .read(block * CELL, &mut bytes)
+                .unwrap_or_else(|e| panic!("{seed}: {block}: {e}"));
+            assert!(bytes == noise(newest), "{seed}, {missing} missing, {rotten}: block {block}");
+        }
+    }
+}
