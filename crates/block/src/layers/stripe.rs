@@ -224,8 +224,14 @@ fn choices(ways: &[usize]) -> Box<dyn Iterator<Item = Vec<usize>> + '_> {
         };
         devices.clone().flat_map(of)
     };
-    let pairs = move |first: usize| (first + 1..ways.len()).map(move |second| (first, second));
-    let of_two = (1..most).flat_map(move |top| {
+    // Where one device alone has several there is nothing to look for.
+    let several: Vec<usize> = devices.filter(|&device| ways[device] > 1).collect();
+    let pairs = |(at, &first): (usize, &usize)| {
+        several[at + 1..].iter().map(move |&second| (first, second)).collect::<Vec<_>>()
+    };
+    let pairs: Vec<(usize, usize)> = several.iter().enumerate().flat_map(pairs).collect();
+    let tops = if pairs.is_empty() { 1..1 } else { 1..most };
+    let of_two = tops.flat_map(move |top| {
         let none = none.clone();
         let of = move |(a, b): (usize, usize)| {
             let none = none.clone();
@@ -234,7 +240,7 @@ fn choices(ways: &[usize]) -> Box<dyn Iterator<Item = Vec<usize>> + '_> {
             let are = both.filter(move |&(in_a, in_b)| in_a < ways[a] && in_b < ways[b]);
             are.map(move |(in_a, in_b)| with(with(none.clone(), a, in_a), b, in_b))
         };
-        devices.clone().flat_map(pairs).flat_map(of)
+        pairs.clone().into_iter().flat_map(of)
     });
     let firsts = |most: usize| ways.iter().map(|&ways| ways.min(most)).collect::<Vec<_>>();
     let count =

@@ -103,9 +103,14 @@ impl ParityDevice {
     }
 
     /// Rows are not computed anew: what is missing of them is not what their first parities say.
+    /// Who asks for that is to look at them again.
     pub(super) fn forget_notes(&self, stripe: u64, within: &Range<u64>) {
         if let Some(notes) = self.notes.lock().get_mut(&stripe) {
+            let count = notes.len();
             notes.retain(|note| !overlap(&note.within, within));
+            if notes.len() < count {
+                self.noticed.lock().insert(stripe);
+            }
         }
     }
 

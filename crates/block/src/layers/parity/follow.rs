@@ -66,17 +66,23 @@ struct There {
 }
 
 impl There {
+    /// The data, and the parities, if all can be read; taken out then.
+    fn whole(&mut self) -> Option<(Chunks, Chunks)> {
+        let is_whole = self.data.iter().chain(&self.parities).all(Option::is_some);
+        let take = |of: &mut Vec<Option<Vec<u8>>>| std::mem::take(of).into_iter().flatten();
+        is_whole.then(|| (take(&mut self.data).collect(), take(&mut self.parities).collect()))
+    }
+
     /// By what parities are apart from rows that were computed with as few of them as it takes, if
-    /// there are more.
+    /// there are more; nothing for those that are not there.
     fn apart(&self, row: &Chunks) -> Option<Chunks> {
         let lost = self.data.iter().filter(|bytes| bytes.is_none()).count();
         let more = self.parities.iter().flatten().count() > lost;
         let of = |(k, said): (usize, &Option<Vec<u8>>)| {
-            let said = said.as_ref()?;
-            let parity = codes::parity(k, said.len(), row.iter().map(|bytes| &bytes[..]));
-            Some(change(&parity, said))
+            let parity = codes::parity(k, row[0].len(), row.iter().map(|bytes| &bytes[..]));
+            said.as_ref().map_or_else(|| vec![0; parity.len()], |said| change(&parity, said))
         };
-        more.then(|| self.parities.iter().enumerate().filter_map(of).collect())
+        more.then(|| self.parities.iter().enumerate().map(of).collect())
     }
 }
 
@@ -106,10 +112,14 @@ impl ParityDevice {
         if is_whole {
             self.differences.lock().forget(stripe, within);
         } else if !self.cache.lock().loose.contains(stripe) {
-            if let Some(parities) = self.parities_that_follow(stripe, within, new) {
-                return Ok(parities);
+            let mut there = self.there(stripe, within);
+            if let Some(rows) = there.whole() {
+                if let Some(parities) = self.parities_that_follow(stripe, within, new, rows) {
+                    return Ok(parities);
+                }
+                there = self.there(stripe, within);
             }
-            if let Some(parities) = self.parities_without_some(stripe, within, new)? {
+            if let Some(parities) = self.parities_without_some(stripe, within, new, there)? {
                 return Ok(parities);
             }
         }
@@ -140,14 +150,19 @@ impl ParityDevice {
         Ok(row)
     }
 
-    /// The parities by the old ones and what changes, if every side can be read.
+    /// The parities by the old ones and what changes, of rows as every side has them.
     ///
     /// The whole rows are read: where they do not agree a read may have been of elsewhere, and is
     /// done again. If they still do not, something rotted, and what the parities say stays. That
     /// may have been what is written over now, of which the parities say something wrong then: by
     /// how much is kept, and whoever can tell is to look.
-    fn parities_that_follow(&self, stripe: u64, within: &Range<u64>, new: &News) -> Option<Chunks> {
-        let (mut data, mut parities) = self.read_all(stripe, within)?;
+    fn parities_that_follow(
+        &self,
+        stripe: u64,
+        within: &Range<u64>,
+        new: &News,
+        (mut data, mut parities): (Chunks, Chunks),
+    ) -> Option<Chunks> {
         let mut apart = None;
         if !agree(&data, &parities) {
             (data, parities) = self.read_all(stripe, within)?;
@@ -182,8 +197,8 @@ impl ParityDevice {
         stripe: u64,
         within: &Range<u64>,
         new: &News,
+        there: There,
     ) -> Result<Option<Chunks>> {
-        let there = self.there(stripe, within);
         let row_by = |differences| {
             let by = By { without: 0, differences };
             self.row_of(stripe, within, by, |side| {
@@ -194,6 +209,7 @@ impl ParityDevice {
             })
         };
         let Some(old) = row_by(Added::Nowhere)? else { return Ok(None) };
+        self.keep_what_is_apart(stripe, within, &there, &old);
         let has_any = self.differences.lock().has_any(stripe, within);
         let with = if has_any { row_by(Added::Everywhere)? } else { None };
         let mut row = old.clone();
@@ -220,6 +236,24 @@ impl ParityDevice {
             });
         }
         Ok(Some(parities))
+    }
+
+    /// Keeps differences of rows that have none, and of which more can be read than it takes to have
+    /// their data: as where all can be read. Else the parities would follow from what one of them
+    /// says, and which one that was nobody would know any more.
+    fn keep_what_is_apart(&self, stripe: u64, within: &Range<u64>, there: &There, old: &Chunks) {
+        let Some(mut apart) = there.apart(old) else { return };
+        let mut kept = self.differences.lock();
+        for start in within.clone().step_by(CELL as usize) {
+            if kept.has_any(stripe, &(start..start + CELL)) {
+                let at = (start - within.start) as usize;
+                apart.iter_mut().for_each(|bytes| bytes[at..at + CELL as usize].fill(0));
+            }
+        }
+        if apart.iter().flatten().any(|&byte| byte != 0) {
+            kept.keep(stripe, within, &apart);
+            self.noticed.lock().insert(stripe);
+        }
     }
 
     /// Differences of rows of which something is written while sides are missing; what was there is
@@ -272,11 +306,7 @@ impl ParityDevice {
 
     /// Rows as all sides have them, if all can be read: the data, and the parities.
     pub(super) fn read_all(&self, stripe: u64, within: &Range<u64>) -> Option<(Chunks, Chunks)> {
-        let There { data, parities } = self.there(stripe, within);
-        Some((
-            data.into_iter().collect::<Option<_>>()?,
-            parities.into_iter().collect::<Option<_>>()?,
-        ))
+        self.there(stripe, within).whole()
     }
 }
 
