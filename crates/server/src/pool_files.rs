@@ -17,7 +17,7 @@ use crate::opening_log::OpeningLog;
 use crate::{Config, StartError, stack_files};
 
 pub(crate) const POOL_FILE: &str = "pool.img";
-const UNFINISHED_FILE: &str = "pool.img.new";
+pub(crate) const UNFINISHED_FILE: &str = "pool.img.new";
 /// What a directory may hold and still count as empty: what an interrupted start leaves.
 const OWN_FILES: [&str; 3] = [UNFINISHED_FILE, "nbd.sock", "api.sock"];
 /// The smallest pool file made without being asked for a size, in bytes.

@@ -32,8 +32,17 @@ static CHANGING: Mutex<()> = Mutex::new(());
 
 /// The file that says how a pool's members are put together.
 const STACK_FILE: &str = "pool.stack";
+/// It is written under this name, and then renamed.
+const NEW_STACK_FILE: &str = "pool.stack.new";
 /// What else lies in a pool's directory, or may: no member can be called that.
-const OWN_FILES: [&str; 4] = [STACK_FILE, crate::pool_files::POOL_FILE, "nbd.sock", "api.sock"];
+const OWN_FILES: [&str; 6] = [
+    STACK_FILE,
+    NEW_STACK_FILE,
+    crate::pool_files::POOL_FILE,
+    crate::pool_files::UNFINISHED_FILE,
+    "nbd.sock",
+    "api.sock",
+];
 
 /// What the pool in `dir` lies on, if it is on members.
 pub(crate) fn read(dir: &Path) -> Result<Option<Layout>, StartError> {
@@ -424,9 +433,11 @@ pub fn create_stack(dir: &Path, text: &str, size_bytes: Option<u64>) -> Result<(
         }
     }
     check_apart(dir, &layout)?;
-    let mut made = Vec::new();
-    let outcome = lay_out(dir, &layout, size_bytes, &mut made);
+    let (mut made, mut blank) = (Vec::new(), Vec::new());
+    let outcome = lay_out(dir, &layout, size_bytes, (&mut made, &mut blank));
     if outcome.is_err() {
+        // What was there had zeros where its label would be.
+        blank.iter().for_each(|device| drop(make_blank(&**device)));
         // Only what was made just now, which nobody has used.
         made.iter().for_each(|path| drop(fs::remove_file(path)));
     }
@@ -437,12 +448,13 @@ fn lay_out(
     dir: &Path,
     layout: &Layout,
     size_bytes: Option<u64>,
-    made: &mut Vec<PathBuf>,
+    (made, blank): (&mut Vec<PathBuf>, &mut Vec<Arc<dyn BlockDevice>>),
 ) -> Result<(), StartError> {
     let mut devices: Vec<(String, Arc<dyn BlockDevice>)> = Vec::new();
     for member in layout.names() {
         let path = dir.join(member);
         let device = member_at(&path, size_bytes, made)?;
+        blank.push(Arc::clone(&device));
         devices.push((path.display().to_string(), device));
     }
     let candidates = || {
@@ -472,9 +484,15 @@ fn lay_out(
     write_layout(dir, layout)
 }
 
+/// Writes zeros where a label may be.
+fn make_blank(device: &dyn BlockDevice) -> block::Result<()> {
+    let zeros = vec![0; AREA_BYTES.min(device.len_bytes()) as usize];
+    device.write_durable(0, &[io::IoSlice::new(&zeros)])
+}
+
 /// Writes where members are to be looked for.
 fn write_layout(dir: &Path, layout: &Layout) -> Result<(), StartError> {
-    let (path, unfinished) = (dir.join(STACK_FILE), dir.join("pool.stack.new"));
+    let (path, unfinished) = (dir.join(STACK_FILE), dir.join(NEW_STACK_FILE));
     fs::write(&unfinished, format!("{layout}\n")).map_err(|e| at(&unfinished, e))?;
     fs::File::open(&unfinished).and_then(|f| f.sync_all()).map_err(|e| at(&unfinished, e))?;
     fs::rename(&unfinished, &path).map_err(|e| at(&path, e))?;

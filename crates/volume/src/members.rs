@@ -38,7 +38,10 @@ impl Pool {
             let device = Arc::new(opening.tried().map_err(of_array)?);
             let (machine, files) = (machine.clone(), Arc::clone(&files));
             let map = (Map::Used, &mut of_catalogue(told) as &mut Told<'_>);
-            open_core(device, machine, options, map, files)?.part();
+            let tried = open_core(device, machine, options, map, files);
+            let absent = opening.absent().join(", ");
+            let hint = format!("without {absent} the others are not enough: bring it back");
+            tried.map_err(|error| error.with_hint(hint))?.part();
         }
         Pool::open_array_told(opening.open().map_err(of_array)?, machine, options, files, told)
     }

@@ -276,12 +276,24 @@ fn a_member_that_lost_its_checksums_takes_its_own_place() -> Result<()> {
 #[test]
 fn no_member_has_the_name_of_a_file_of_the_pool_itself() -> Result<()> {
     let folder = folder()?;
-    for name in ["pool.stack", "pool.img", "nbd.sock", "api.sock", "./pool.stack"] {
+    for name in ["pool.stack", "pool.stack.new", "pool.img", "nbd.sock", "./pool.stack"] {
         let stack = format!("mirror({name}, b.img)");
         let error = on(&stack, &folder).err().with_context(|| format!("{name} was taken"))?;
         ensure!(error.to_string().contains("give the member another name"), "{error}");
         ensure!(!folder.path().join("pool/b.img").exists(), "nothing is left of it");
     }
+    // What is refused may be given again: disks that were there are as they were.
+    fs::create_dir_all(folder.path().join("pool"))?;
+    for name in ["c.img", "d.img"] {
+        File::create(folder.path().join("pool").join(name))?.set_len(40 << 20)?;
+    }
+    let missing = "mirror(crypt[key=env:NOT_THERE](c.img), crypt[key=env:NOT_THERE](d.img))";
+    ensure!(on(missing, &folder).is_err(), "there is no such key");
+    let zeros = |name: &str| -> Result<bool> {
+        let bytes = fs::read(folder.path().join("pool").join(name))?;
+        Ok(bytes[..1 << 20].iter().all(|&byte| byte == 0))
+    };
+    ensure!(zeros("c.img")? && zeros("d.img")?, "something is left of it");
     let error = on("mirror(b.img, ./b.img)", &folder).err().context("one file twice")?;
     ensure!(error.to_string().contains("b.img and ./b.img are the same file"), "{error}");
     ensure!(!folder.path().join("pool/b.img").exists(), "nothing is left of it");

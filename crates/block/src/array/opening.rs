@@ -110,6 +110,13 @@ impl Opening<'_> {
         !self.absent.fresh(&self.label).is_empty()
     }
 
+    /// Where members are that it puts out.
+    #[must_use]
+    pub fn absent(&self) -> Vec<&str> {
+        let fresh = self.absent.fresh(&self.label);
+        fresh.into_iter().map(|member| self.label.members[member].path.as_str()).collect()
+    }
+
     /// Where members are that have not the length that they had any more, and how that is.
     pub fn cut(&self) -> impl Iterator<Item = (&str, &str)> {
         let path = |member: &usize| self.label.members[*member].path.as_str();

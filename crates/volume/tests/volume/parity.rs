@@ -567,7 +567,9 @@ fn a_pool_that_does_not_open_without_a_member_puts_nobody_out() {
     };
     let before = all_bytes();
     for without in [1, 2] {
-        assert!(open(Some(without)).is_err(), "one is rotten and one is not there");
+        let Err(error) = open(Some(without)) else { panic!("one is rotten, one is not there") };
+        let hint = error.hint.expect("what to do");
+        assert!(hint.contains(members.stack.members()[without]), "{hint}");
         assert!(all_bytes() == before, "something was written");
     }
     let pool = open(None).expect("all are there");
