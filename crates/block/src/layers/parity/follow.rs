@@ -238,9 +238,9 @@ impl ParityDevice {
         Ok(Some(parities))
     }
 
-    /// Keeps differences of rows that have none, and of which more can be read than it takes to have
-    /// their data: as where all can be read. Else the parities would follow from what one of them
-    /// says, and which one that was nobody would know any more.
+    /// Keeps differences of rows that have none, and of which more can be read than it takes to
+    /// have their data: as where all can be read. Else the parities would follow from what one of
+    /// them says, and which one that was nobody would know any more.
     fn keep_what_is_apart(&self, stripe: u64, within: &Range<u64>, there: &There, old: &Chunks) {
         let Some(mut apart) = there.apart(old) else { return };
         let mut kept = self.differences.lock();
