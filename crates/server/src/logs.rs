@@ -1,6 +1,9 @@
 //! The log on standard error: text for people or JSON for collectors.
 //!
-//! What a client does wrong is no more than DEBUG; WARN and ERROR are for the operator.
+//! What a client does wrong is no more than DEBUG; WARN and ERROR are for the operator. A line that
+//! cannot be written is lost: nobody who logs is to end by a full disk, or a reader that left.
+
+use std::io::{self, Write};
 
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::filter::LevelFilter;
@@ -36,7 +39,11 @@ pub fn start_log(settings: &LogSettings) -> Result<(), StartError> {
         return Err(refused(String::new()));
     }
     let filter = EnvFilter::try_new(level).map_err(|e| refused(format!(": {e}")))?;
-    let subscriber = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    // The subscriber would say on standard error that it cannot write there, and panic by that.
+    let subscriber = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(|| Lossy(io::stderr()))
+        .log_internal_errors(false);
     let started = match settings.format.as_deref().unwrap_or("text") {
         "text" => subscriber.with_ansi(false).try_init(),
         "json" => subscriber.json().try_init(),
@@ -50,4 +57,20 @@ pub fn start_log(settings: &LogSettings) -> Result<(), StartError> {
     // The only failure is that the process logs already, as in tests.
     drop(started);
     Ok(())
+}
+
+/// A writer that never fails: what it cannot write is lost.
+struct Lossy<W>(W);
+
+impl<W: Write> Write for Lossy<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        // All at once: the rest of a line that was cut short helps nobody.
+        let _ = self.0.write_all(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        let _ = self.0.flush();
+        Ok(())
+    }
 }

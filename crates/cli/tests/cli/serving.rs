@@ -75,3 +75,40 @@ fn the_example_configuration_is_read() {
     let settings = server::Settings::from_toml(&text, &|_| None).expect("settings");
     server::Config::from_settings(settings).expect("config");
 }
+
+#[test]
+fn a_log_that_cannot_be_written_stops_nothing() {
+    let dir = tempfile::tempdir().expect("directory");
+    let pool = dir.path().join("pool");
+    let full = fs::File::options().write(true).open("/dev/full").expect("a device that is full");
+    let notified = UnixDatagram::bind(dir.path().join("notify")).expect("bind");
+    // At this level each request is a line.
+    let mut child = hindsight()
+        .args(["serve", "--pool-size", "1GiB", "--memory", "32MiB", "--log-level", "trace"])
+        .args(["--nbd", &format!("unix:{}/nbd.sock", pool.display())])
+        .args(["--http", &format!("unix:{}/api.sock", pool.display()), "--pool"])
+        .arg(&pool)
+        .env("NOTIFY_SOCKET", dir.path().join("notify"))
+        .stderr(Stdio::from(full))
+        .spawn()
+        .expect("spawn");
+    notified.recv(&mut [0; 64]).expect("told that it is ready");
+    let mut create = hindsight();
+    create.args(["volume", "create", "disk", "--size", "16MiB"]);
+    create.env("HINDSIGHT_SERVER", format!("unix:{}/api.sock", pool.display()));
+    let created = create.output().expect("run");
+    let export = format!("nbd+unix:///disk?socket={}/nbd.sock", pool.display());
+    let io = || {
+        let mut command = std::process::Command::new("qemu-io");
+        command.args(["-f", "raw", "-c", "write -P 7 0 1M", "-c", "flush", "-c", "read -P 7 0 1M"]);
+        command.arg(&export).output().expect("qemu-io (apt-get install qemu-utils)")
+    };
+    // The second client comes after threads have had a line to write.
+    let served = [io(), io()];
+    let pid = child.id().to_string();
+    std::process::Command::new("kill").arg(pid).status().expect("kill");
+    let code = child.wait().expect("wait").code();
+    assert!(created.status.success(), "{created:?}");
+    assert!(served.iter().all(|io| io.status.success()), "{served:?}");
+    assert_eq!(code, Some(0));
+}
