@@ -4,10 +4,11 @@
 //! only when it is whole.
 
 use std::io::{BufRead, BufReader, Read};
+use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use api::{Client, CreateVolume, ExitCode, ImportVolume, SizeInput, Volume};
+use api::{Client, CreateVersion, CreateVolume, ExitCode, ImportVolume, SizeInput, Volume};
 use clap::ValueEnum;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Deserialize;
@@ -44,19 +45,23 @@ impl Format {
 
 #[derive(Debug, clap::Args)]
 pub struct ImportArgs {
-    /// Name of the volume; created with the image's size if it is not there.
+    /// Name of the new volume; it gets the image's size.
     name: String,
-    /// The image.
+    /// The image: a regular file or a block device.
     file: PathBuf,
     /// Form of the image [default: what it looks like].
     #[arg(long)]
     format: Option<Format>,
-    /// Write to a volume although clients are attached to it.
+    /// Write to a volume that exists and has the image's size. A version keeps its present, and
+    /// the command that undoes the import is printed.
     #[arg(long)]
+    overwrite: bool,
+    /// Write to a volume although clients are attached to it.
+    #[arg(long, requires = "overwrite")]
     force: bool,
     /// Serve a new volume at once and copy later: until then the server reads the file where it
     /// lies. Raw images and block devices only; nobody may write to them meanwhile.
-    #[arg(long, conflicts_with = "force")]
+    #[arg(long, conflicts_with = "overwrite")]
     lazy: bool,
 }
 
@@ -67,7 +72,8 @@ pub struct ExportArgs {
     source: String,
     /// The image to write; must not exist.
     file: PathBuf,
-    /// Form of the image [default: qcow2 if the name ends in .qcow2, else raw].
+    /// Form of the image [default: qcow2 for .qcow2; raw for .raw, .img, .bin, .dd, .iso and names
+    /// without an ending].
     #[arg(long)]
     format: Option<Format>,
     /// Replace the file if it exists.
@@ -104,36 +110,80 @@ pub fn import(session: &Session, args: &ImportArgs) -> anyhow::Result<()> {
     }
     let image = inspect(&args.file, args.format)?;
     let client = session.client()?;
-    let (volume, created) = target(&client, args, image.virtual_size)?;
-    if volume.size < image.virtual_size {
-        let (has, needs) = (human(volume.size), human(image.virtual_size));
-        return Err(Failure::new(format!("{} has {has}, the image {needs}", args.name))
-            .with_hint(format!("hindsight volume resize {} {}", args.name, image.virtual_size))
+    let size = image.virtual_size.max(VOLUME_BYTES_MIN).next_multiple_of(VOLUME_BYTES_GRAIN);
+    let (volume, is_new) = match client.volume(&args.name) {
+        Ok(volume) => {
+            may_overwrite(&volume, args, size)?;
+            (volume, false)
+        }
+        Err(error) if error.exit_code() == ExitCode::NotFound => {
+            (create(&client, &args.name, size)?, true)
+        }
+        Err(error) => return Err(error.into()),
+    };
+    let copied = uri(&volume, "").and_then(|uri| {
+        if !is_new {
+            keep_present(&client, &args.name)?;
+        }
+        copy_in(args, &image, &uri, is_new)
+    });
+    if let Err(error) = copied {
+        if is_new && client.delete_volume(&args.name, false).is_err() {
+            say(&format!("{} was created and holds part of the image", args.name));
+        }
+        return Err(error);
+    }
+    let volume = client.volume(&args.name)?;
+    say(&format!("imported {} into {}", args.file.display(), args.name));
+    session.answer(&volume, crate::volume::show)
+}
+
+/// Refuses a volume that exists unless the whole of it is to become the image.
+fn may_overwrite(volume: &Volume, args: &ImportArgs, size: u64) -> anyhow::Result<()> {
+    let name = &args.name;
+    if !args.overwrite {
+        return Err(Failure::new(format!("there is a volume {name} already"))
+            .with_hint("give another name; --overwrite replaces its content, which can be undone")
+            .into());
+    }
+    if volume.size != size {
+        let (has, needs) = (human(volume.size), human(size));
+        return Err(Failure::new(format!("{name} has {has}, the image {needs}"))
+            .with_hint(format!("hindsight volume resize {name} {size}, or give another name"))
             .into());
     }
     if volume.clients > 0 && !args.force {
         return Err(Failure {
             code: ExitCode::Busy,
-            message: format!("clients are attached to {}", args.name),
+            message: format!("clients are attached to {name}"),
             hint: Some("disconnect them, or force it (--force)".to_owned()),
         }
         .into());
     }
-    let uri = uri(&volume, "")?;
+    Ok(())
+}
+
+/// Captures what is about to be overwritten and prints how to get it back. A version is retained
+/// whatever the volume's granularity is, and an import that is interrupted can be undone as well.
+fn keep_present(client: &Client, name: &str) -> anyhow::Result<()> {
+    let label = Some("before import".to_owned());
+    let version =
+        client.create_version(name, &CreateVersion { label, hook: Some("none".to_owned()) })?;
+    let number = version.number;
+    say(&format!("version {number} keeps the present of {name}"));
+    say(&format!("to undo: hindsight revert {name} --to v:{number}"));
+    Ok(())
+}
+
+/// Has `qemu-img` write the image to a volume.
+fn copy_in(args: &ImportArgs, image: &ImageInfo, uri: &str, is_new: bool) -> anyhow::Result<()> {
     let mut command = convert();
     command.args(["-n", "-W", "-f", &image.format, "-O", "raw"]);
-    if created {
+    if is_new {
         command.arg("--target-is-zero");
     }
-    command.arg(operand(&args.file)).arg(&uri);
-    let copied = run(command, "importing");
-    if copied.is_err() && created {
-        say(&format!("{} was created and holds part of the image", args.name));
-    }
-    copied?;
-    let volume = client.volume(&args.name)?;
-    say(&format!("imported {} into {}", args.file.display(), args.name));
-    session.answer(&volume, crate::volume::show)
+    command.arg(operand(&args.file)).arg(uri);
+    run(command, "importing")
 }
 
 /// Names the file to the server, which reads it from there.
@@ -165,31 +215,22 @@ fn import_lazily(session: &Session, args: &ImportArgs) -> anyhow::Result<()> {
     session.answer(&volume, crate::volume::show)
 }
 
-/// The volume to import into, and whether it was created for this.
-fn target(client: &Client, args: &ImportArgs, bytes: u64) -> anyhow::Result<(Volume, bool)> {
-    match client.volume(&args.name) {
-        Ok(volume) => Ok((volume, false)),
-        Err(error) if error.exit_code() == ExitCode::NotFound => {
-            let size = bytes.max(VOLUME_BYTES_MIN).next_multiple_of(VOLUME_BYTES_GRAIN);
-            let volume = client.create_volume(&CreateVolume {
-                name: args.name.clone(),
-                size: SizeInput(Size(size)),
-                architecture: None,
-                like: None,
-                granularity: None,
-                window: None,
-                history_limit: None,
-                extent: None,
-                cache: None,
-                cache_dirty_percent: None,
-                encoding: None,
-                encode_after: None,
-                dedup: None,
-            })?;
-            Ok((volume, true))
-        }
-        Err(error) => Err(error.into()),
-    }
+fn create(client: &Client, name: &str, size: u64) -> anyhow::Result<Volume> {
+    Ok(client.create_volume(&CreateVolume {
+        name: name.to_owned(),
+        size: SizeInput(Size(size)),
+        architecture: None,
+        like: None,
+        granularity: None,
+        window: None,
+        history_limit: None,
+        extent: None,
+        cache: None,
+        cache_dirty_percent: None,
+        encoding: None,
+        encode_after: None,
+        dedup: None,
+    })?)
 }
 
 pub fn export(session: &Session, args: &ExportArgs) -> anyhow::Result<()> {
@@ -199,7 +240,15 @@ pub fn export(session: &Session, args: &ExportArgs) -> anyhow::Result<()> {
             .with_hint("give another name, or --overwrite")
             .into());
     }
-    let format = args.format.unwrap_or_else(|| format_of_name(&args.file));
+    if args.file.try_exists()? && !args.file.metadata()?.is_file() {
+        return Err(Failure::new(format!("{} is not a regular file", args.file.display()))
+            .with_hint("export to a file; for a device: qemu-img convert from `hindsight volume show`'s nbd address")
+            .into());
+    }
+    let format = match args.format {
+        Some(format) => format,
+        None => format_of_name(&args.file)?,
+    };
     let client = session.client()?;
     let volume = client.volume(&source.volume)?;
     let resolved = client.resolve(&source.volume, &source.moment.to_string())?;
@@ -222,9 +271,17 @@ pub fn export(session: &Session, args: &ExportArgs) -> anyhow::Result<()> {
     session.answer(&answer, |_| String::new())
 }
 
-fn format_of_name(file: &Path) -> Format {
-    let is_qcow2 = file.extension().is_some_and(|e| e.eq_ignore_ascii_case("qcow2"));
-    if is_qcow2 { Format::Qcow2 } else { Format::Raw }
+/// The form that the ending of a name says. Any other ending is refused: a raw file called
+/// `disk.vmdk` would be taken for what it is not.
+fn format_of_name(file: &Path) -> anyhow::Result<Format> {
+    let ending = file.extension().map(|e| e.to_string_lossy().to_ascii_lowercase());
+    match ending.as_deref() {
+        Some("qcow2") => Ok(Format::Qcow2),
+        None | Some("raw" | "img" | "bin" | "dd" | "iso") => Ok(Format::Raw),
+        Some(other) => Err(Failure::usage(format!("no image format is known by .{other}"))
+            .with_hint("say which it shall be: --format raw or --format qcow2")
+            .into()),
+    }
 }
 
 /// `FILE.part` beside the file.
@@ -265,6 +322,13 @@ fn uri(volume: &Volume, suffix: &str) -> anyhow::Result<String> {
 fn inspect(file: &Path, format: Option<Format>) -> anyhow::Result<ImageInfo> {
     if !file.try_exists()? {
         return Err(Failure::new(format!("there is no {}", file.display())).into());
+    }
+    let kind = file.metadata()?.file_type();
+    if !kind.is_file() && !kind.is_block_device() {
+        let message = format!("{} is neither a regular file nor a block device", file.display());
+        return Err(Failure::new(message)
+            .with_hint("write the stream to a file first: its size must be known")
+            .into());
     }
     let mut command = Command::new("qemu-img");
     command.args(["info", "--output=json"]);
@@ -378,8 +442,12 @@ mod tests {
 
     #[test]
     fn the_name_of_a_file_says_its_format() {
-        assert_eq!(format_of_name(Path::new("a.QCOW2")), Format::Qcow2);
-        assert_eq!(format_of_name(Path::new("a.img")), Format::Raw);
+        let format = |name: &str| format_of_name(Path::new(name)).ok();
+        assert_eq!(format("a.QCOW2"), Some(Format::Qcow2));
+        assert_eq!(format("a.img"), Some(Format::Raw));
+        assert_eq!(format("/dev.old/a"), Some(Format::Raw));
+        assert_eq!(format("a.vmdk"), None);
+        assert_eq!(format("a.img.gz"), None);
         assert_eq!(unfinished(Path::new("/x/a.img")).expect("file"), Path::new("/x/a.img.part"));
         assert_eq!(operand(Path::new("nbd:evil")), Path::new("./nbd:evil"));
     }

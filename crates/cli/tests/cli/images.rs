@@ -40,9 +40,88 @@ fn images_come_in_and_go_out_unchanged() {
     assert_eq!(again.code, 1, "{again:?}");
     fixture.ok(&["volume", "export", "v", text(&back), "--overwrite"]);
     assert!(fs::read(&back).expect("read") == vec![1; 1 << 20]);
-    fixture.ok(&["volume", "import", "v", text(&raw)]);
+    fixture.ok(&["volume", "import", "v", text(&raw), "--overwrite"]);
     fixture.ok(&["volume", "export", "v", text(&back), "--overwrite"]);
     assert!(fs::read(&back).expect("read") == image(), "zeros overwrite what was there");
+}
+
+#[test]
+fn a_volume_that_exists_is_overwritten_only_when_asked_and_the_printed_command_undoes_it() {
+    let fixture = Fixture::new();
+    let (raw, back) = (fixture.path("in.img"), fixture.path("back.img"));
+    fs::write(&raw, image()).expect("write");
+    // On demand: no moment but a version is retained, so the undo needs one.
+    fixture.ok(&["volume", "create", "v", "--size", "1MiB", "--granularity", "on-demand"]);
+    assert!(fixture.qemu_io("v", &["write -P 1 0 1M"]));
+    let refused = fixture.run(&["volume", "import", "v", text(&raw)]);
+    assert_eq!(refused.code, 1, "{refused:?}");
+    assert!(refused.err.contains("there is a volume v already"), "{refused:?}");
+    assert!(fixture.qemu_io("v", &["read -P 1 0 1M"]), "nothing was written");
+
+    let done = fixture.run(&["volume", "import", "v", text(&raw), "--overwrite"]);
+    assert_eq!(done.code, 0, "{done:?}");
+    assert!(fixture.qemu_io("v", &["read -P 7 0 5000", "write -P 3 8k 4k"]));
+    let undo = done.err.lines().find_map(|line| line.strip_prefix("to undo: hindsight "));
+    let undo: Vec<&str> = undo.expect("an undo line").split(' ').collect();
+    fixture.ok(&undo);
+    fixture.ok(&["volume", "export", "v", text(&back)]);
+    assert!(fs::read(&back).expect("read") == vec![1; 1 << 20]);
+}
+
+#[test]
+fn an_image_of_another_size_overwrites_nothing() {
+    let fixture = Fixture::new();
+    let raw = fixture.path("in.img");
+    fs::write(&raw, image()).expect("write");
+    for (name, size) in [("small", "64KiB"), ("large", "2MiB")] {
+        fixture.ok(&["volume", "create", name, "--size", size]);
+        let ran = fixture.run(&["volume", "import", name, text(&raw), "--overwrite"]);
+        assert_eq!(ran.code, 1, "{ran:?}");
+        assert!(ran.err.contains("hint: hindsight volume resize"), "{ran:?}");
+        let shown = fixture.run(&["volume", "show", name, "--json"]).json();
+        assert_eq!(shown["latest"]["seq"], 0, "nothing was written");
+    }
+}
+
+#[test]
+fn streams_are_refused_both_ways_and_so_are_endings_that_say_another_format() {
+    let fixture = Fixture::new();
+    let pipe = fixture.path("pipe");
+    assert!(Command::new("mkfifo").arg(&pipe).status().expect("mkfifo").success());
+    for file in [text(&pipe), "/dev/null"] {
+        let ran = fixture.run(&["volume", "import", "v", file]);
+        assert_eq!(ran.code, 1, "{ran:?}");
+        assert!(ran.err.contains("neither a regular file nor a block device"), "{ran:?}");
+    }
+    assert_eq!(fixture.run(&["volume", "show", "v"]).code, 10, "nothing was created");
+    fixture.ok(&["volume", "create", "v", "--size", "64KiB"]);
+    for file in [text(&pipe), "/dev/stdout"] {
+        let ran = fixture.run(&["volume", "export", "v", file, "--overwrite"]);
+        assert_eq!(ran.code, 1, "{ran:?}");
+        assert!(ran.err.contains("is not a regular file"), "{ran:?}");
+    }
+    let vmdk = fixture.path("out.vmdk");
+    assert_eq!(fixture.run(&["volume", "export", "v", text(&vmdk)]).code, 2);
+    fixture.ok(&["volume", "export", "v", text(&vmdk), "--format", "raw"]);
+}
+
+#[test]
+fn an_import_that_fails_leaves_no_volume() {
+    let fixture = Fixture::new();
+    let broken = fixture.path("broken.qcow2");
+    let made = Command::new("qemu-img")
+        .args(["create", "-q", "-f", "qcow2", "-o", "preallocation=falloc", text(&broken), "8M"])
+        .status();
+    assert!(made.expect("qemu-img").success());
+    // Its L1 table (whose place is at byte 40 of the header) names a table at no cluster's start.
+    let mut bytes = fs::read(&broken).expect("read");
+    let place: [u8; 8] = bytes[40..48].try_into().expect("8 bytes");
+    let place = usize::try_from(u64::from_be_bytes(place)).expect("small");
+    bytes[place..place + 8].copy_from_slice(&0x8000_0000_0005_0200_u64.to_be_bytes());
+    fs::write(&broken, bytes).expect("write");
+    let ran = fixture.run(&["volume", "import", "v", text(&broken)]);
+    assert_eq!(ran.code, 1, "{ran:?}");
+    assert_eq!(fixture.run(&["volume", "show", "v"]).code, 10, "no part of it stays");
 }
 
 #[test]
@@ -73,7 +152,7 @@ fn images_that_cannot_be_used_are_refused() {
     assert!(import(&overlay).contains("overlay"));
     assert_eq!(fixture.run(&["volume", "show", "v"]).code, 10, "nothing was created");
     fixture.ok(&["volume", "create", "v", "--size", "64KiB"]);
-    assert!(import(&base).contains("hint: hindsight volume resize"));
+    assert!(import(&base).contains("there is a volume v already"));
 }
 
 #[test]
