@@ -35,8 +35,8 @@ pub struct Group {
     pub hook_known: bool,
 }
 
-/// Settings of a group to change; what is left out stays as it is.
-#[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
+/// Settings of a group to change, one at least; those left out stay as they are.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ChangeGroup {
     /// A hook of the server's configuration around captures that name none; null (or `none`) takes

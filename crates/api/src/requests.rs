@@ -82,8 +82,8 @@ pub struct ImportVolume {
     pub window: Option<SpanInput>,
 }
 
-/// Settings to change; what is left out stays as it is.
-#[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
+/// Settings to change, one at least; those left out stay as they are.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ChangeVolume {
     /// A new size in bytes.
@@ -361,7 +361,8 @@ pub struct ChangePool {
 #[serde(deny_unknown_fields)]
 pub struct SetScrub {
     /// How long after the beginning of a scrub the next one begins, an hour at least; null for
-    /// never.
-    #[schema(value_type = Option<String>, example = "30d")]
+    /// never. It has to be given: a body that was forgotten must not end all scrubs.
+    #[serde(deserialize_with = "Option::deserialize")]
+    #[schema(value_type = Option<String>, example = "30d", required = true)]
     pub every: Option<SpanInput>,
 }

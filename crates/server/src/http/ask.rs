@@ -54,6 +54,14 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Body<T> {
     }
 }
 
+/// Refuses a change that names no setting: a body that was forgotten is no success.
+pub(crate) fn some_change<T: Default + PartialEq>(change: &T) -> Result<(), Refusal> {
+    if *change == T::default() {
+        return Err(Refusal::malformed("the body names no setting: nothing was changed", None));
+    }
+    Ok(())
+}
+
 fn is_json(media_type: &str) -> bool {
     let essence = media_type.split(';').next().unwrap_or_default().trim();
     essence.eq_ignore_ascii_case("application/json")

@@ -9,7 +9,7 @@ use axum::http::StatusCode;
 use volume::Consistency;
 
 use super::answer::{Answer, Listed};
-use super::ask::{Asked, Body, Named};
+use super::ask::{Asked, Body, Named, some_change};
 use super::volumes::{Made, made};
 use super::{Context, convert};
 
@@ -81,6 +81,7 @@ pub(super) async fn change(
     Named(name): Named<String>,
     Body(body): Body<ChangeGroup>,
 ) -> Answer<Json<api::Group>> {
+    some_change(&body)?;
     context
         .engine(move |context| {
             let pool = context.pool();

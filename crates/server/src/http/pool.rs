@@ -10,7 +10,7 @@ use axum::{Extension, Json};
 use units::Span;
 
 use super::answer::{Answer, Listed, Refusal};
-use super::ask::{Asked, Body};
+use super::ask::{Asked, Body, some_change};
 use super::jobs::{Begun, begun};
 use super::{Context, Door, convert};
 use crate::{StartError, stack_files};
@@ -32,6 +32,7 @@ pub(super) async fn change(
     State(context): State<Context>,
     Body(body): Body<ChangePool>,
 ) -> Answer<Json<api::Pool>> {
+    some_change(&body)?;
     let rate = |limit: api::SizeInput| match NonZeroU64::new(limit.0.bytes()) {
         Some(limit) => Ok(limit),
         None => {

@@ -10,7 +10,7 @@ use units::{Granularity, MapExtent, Span};
 use volume::{Architecture, CacheChange, VolumeChange, VolumeSpec};
 
 use super::answer::{Answer, Refusal};
-use super::ask::{Asked, Body, Named};
+use super::ask::{Asked, Body, Named, some_change};
 use super::{Context, convert, model};
 
 /// The architecture that is chosen from what was written.
@@ -216,6 +216,7 @@ pub(super) async fn change(
     Asked(query): Asked<ForceQuery>,
     Body(body): Body<ChangeVolume>,
 ) -> Answer<Json<api::Volume>> {
+    some_change(&body)?;
     context.engine(move |context| apply(context, &name, &body, query.force)).await.map(Json)
 }
 

@@ -52,6 +52,31 @@ fn bad_bodies_are_refused() {
 }
 
 #[test]
+fn a_change_that_names_no_setting_is_refused_and_changes_nothing() {
+    let fixture = Fixture::with_volume();
+    let (status, text) = fixture.send("PUT", "/pool/scrub", "{\"every\": \"30d\"}");
+    assert_eq!(status, 200, "{text}");
+    fixture.send("POST", "/groups", "{\"name\": \"g\", \"volumes\": [\"v\"]}");
+    for body in ["", "{}"] {
+        for (method, path) in [
+            ("PUT", "/pool/scrub"),
+            ("PATCH", "/pool"),
+            ("PATCH", "/volumes/v"),
+            ("PATCH", "/groups/g"),
+            ("PUT", "/volumes/v/schedule"),
+        ] {
+            let (status, kind) = answered(&fixture, method, path, body);
+            assert_eq!((status, kind), (400, ProblemKind::Malformed), "{method} {path} `{body}`");
+        }
+    }
+    let every = fixture.client.pool().expect("pool").scrub_every;
+    assert!(every.is_some(), "scrubs go on");
+    let (status, text) = fixture.send("PUT", "/pool/scrub", "{\"every\": null}");
+    assert_eq!(status, 200, "{text}");
+    assert!(fixture.client.pool().expect("pool").scrub_every.is_none());
+}
+
+#[test]
 fn a_change_of_which_a_part_is_refused_is_refused_whole() {
     let fixture = Fixture::with_volume();
     let before = fixture.client.volume("v").expect("show");
