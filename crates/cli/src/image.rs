@@ -242,7 +242,10 @@ pub fn export(session: &Session, args: &ExportArgs) -> anyhow::Result<()> {
     }
     if args.file.try_exists()? && !args.file.metadata()?.is_file() {
         return Err(Failure::new(format!("{} is not a regular file", args.file.display()))
-            .with_hint("export to a file; for a device: qemu-img convert from `hindsight volume show`'s nbd address")
+            .with_hint(
+                "export to a file; for a device: qemu-img convert from the nbd address that \
+                 `hindsight volume show` gives",
+            )
             .into());
     }
     let format = match args.format {
