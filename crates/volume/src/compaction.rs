@@ -286,9 +286,12 @@ impl Volume {
         let reached = versions.into_iter().filter(|&(_, seq)| seq <= done_to);
         let pass =
             Pass { versions: reached.map(|(number, _)| number).collect(), ..Pass::default() };
+        // Before the state is locked: this asks the log, and a log may wait for a commit, which
+        // may wait for the state.
+        let now = self.now();
         let mut state = self.compactions.state.lock();
         // Those that were asked for anew meanwhile are for the next pass.
-        state.retry_ns = self.now().as_nanos().saturating_add(PATIENCE_NS);
+        state.retry_ns = now.as_nanos().saturating_add(PATIENCE_NS);
         state.pass = Some(pass);
         Ok(())
     }
