@@ -1,10 +1,10 @@
-//! `hindsight volume import` and `export`: raw and qcow2 images, copied by `qemu-img` over NBD.
+//! `hindsight volume import` and `export`: raw and qcow2 images, copied by `qemu-img` over NBD, and
+//! streams of raw bytes.
 //!
 //! An export is of one fixed moment even while the volume is written, and the file gets its name
 //! only when it is whole.
 
 use std::io::{BufRead, BufReader, Read};
-use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -19,6 +19,7 @@ use crate::failure::Failure;
 use crate::moment;
 use crate::output::human;
 use crate::session::{Session, say};
+use crate::stream;
 
 /// The smallest volume, in bytes; smaller images are rounded up.
 const VOLUME_BYTES_MIN: u64 = 4096;
@@ -47,11 +48,15 @@ impl Format {
 pub struct ImportArgs {
     /// Name of the new volume; it gets the image's size.
     name: String,
-    /// The image: a regular file or a block device.
+    /// The image: a file, a block device, or a stream of raw bytes (a pipe, or - for standard
+    /// input).
     file: PathBuf,
-    /// Form of the image [default: what it looks like].
+    /// Form of the image [default: what it looks like; of a stream: raw].
     #[arg(long)]
     format: Option<Format>,
+    /// How long a stream is, which becomes the size of the new volume.
+    #[arg(long, conflicts_with = "lazy")]
+    size: Option<Size>,
     /// Write to a volume that exists and has the image's size. A version keeps its present, and
     /// the command that undoes the import is printed.
     #[arg(long)]
@@ -70,10 +75,10 @@ pub struct ExportArgs {
     /// The volume, or a moment of it.
     #[arg(value_name = "NAME[@MOMENT]")]
     source: String,
-    /// The image to write; must not exist.
+    /// The image to write, which must not exist; or a pipe, or - for standard output.
     file: PathBuf,
-    /// Form of the image [default: qcow2 for .qcow2; raw for .raw, .img, .bin, .dd, .iso and names
-    /// without an ending].
+    /// Form of the image [default: qcow2 for .qcow2; raw for .raw, .img, .bin, .dd, .iso, names
+    /// without an ending, and streams].
     #[arg(long)]
     format: Option<Format>,
     /// Replace the file if it exists.
@@ -104,28 +109,40 @@ struct Qcow2Info {
     data_file: Option<String>,
 }
 
+/// Where an import's bytes come from.
+enum Content {
+    Image(ImageInfo),
+    Stream,
+}
+
 pub fn import(session: &Session, args: &ImportArgs) -> anyhow::Result<()> {
     if args.lazy {
         return import_lazily(session, args);
     }
-    let image = inspect(&args.file, args.format)?;
+    let content = content(args)?;
     let client = session.client()?;
-    let size = image.virtual_size.max(VOLUME_BYTES_MIN).next_multiple_of(VOLUME_BYTES_GRAIN);
-    let (volume, is_new) = match client.volume(&args.name) {
-        Ok(volume) => {
-            may_overwrite(&volume, args, size)?;
-            (volume, false)
-        }
-        Err(error) if error.exit_code() == ExitCode::NotFound => {
-            (create(&client, &args.name, size)?, true)
-        }
+    let existing = match client.volume(&args.name) {
+        Ok(volume) => Some(volume),
+        Err(error) if error.exit_code() == ExitCode::NotFound => None,
         Err(error) => return Err(error.into()),
+    };
+    let size = size_of(&content, args, existing.as_ref())?;
+    let is_new = existing.is_none();
+    let volume = match existing {
+        Some(volume) => {
+            may_overwrite(&volume, args, size)?;
+            volume
+        }
+        None => create(&client, &args.name, size)?,
     };
     let copied = uri(&volume, "").and_then(|uri| {
         if !is_new {
             keep_present(&client, &args.name)?;
         }
-        copy_in(args, &image, &uri, is_new)
+        match &content {
+            Content::Image(image) => copy_in(args, image, &uri, is_new),
+            Content::Stream => stream::import(&args.file, &uri, size),
+        }
     });
     if let Err(error) = copied {
         if is_new && client.delete_volume(&args.name, false).is_err() {
@@ -136,6 +153,36 @@ pub fn import(session: &Session, args: &ImportArgs) -> anyhow::Result<()> {
     let volume = client.volume(&args.name)?;
     say(&format!("imported {} into {}", args.file.display(), args.name));
     session.answer(&volume, crate::volume::show)
+}
+
+fn content(args: &ImportArgs) -> anyhow::Result<Content> {
+    if !stream::is_one(&args.file)? {
+        if args.size.is_some() {
+            return Err(Failure::usage("--size is for streams: an image says its size").into());
+        }
+        return inspect(&args.file, args.format).map(Content::Image);
+    }
+    if args.format == Some(Format::Qcow2) {
+        return Err(Failure::usage("a stream is raw: qcow2 is not read from front to back").into());
+    }
+    Ok(Content::Stream)
+}
+
+/// Bytes of the volume that an import fills.
+fn size_of(content: &Content, args: &ImportArgs, existing: Option<&Volume>) -> anyhow::Result<u64> {
+    match content {
+        Content::Image(image) => {
+            Ok(image.virtual_size.max(VOLUME_BYTES_MIN).next_multiple_of(VOLUME_BYTES_GRAIN))
+        }
+        Content::Stream => {
+            let given = args.size.map(|size| size.0);
+            given.or(existing.map(|volume| volume.size)).ok_or_else(|| {
+                Failure::usage("a stream does not say how long it is")
+                    .with_hint("give the size of the new volume: --size 10GiB")
+                    .into()
+            })
+        }
+    }
 }
 
 /// Refuses a volume that exists unless the whole of it is to become the image.
@@ -235,43 +282,75 @@ fn create(client: &Client, name: &str, size: u64) -> anyhow::Result<Volume> {
 
 pub fn export(session: &Session, args: &ExportArgs) -> anyhow::Result<()> {
     let source = moment::read_of_volume(&args.source)?;
-    if !args.overwrite && args.file.try_exists()? {
-        return Err(Failure::new(format!("{} exists", args.file.display()))
+    let is_stream = stream::is_one(&args.file)?;
+    let format = match args.format {
+        Some(Format::Qcow2) if is_stream => {
+            let message = "a stream is raw: qcow2 is not written from front to back";
+            return Err(Failure::usage(message).into());
+        }
+        Some(format) => format,
+        None if is_stream => Format::Raw,
+        None => format_of_name(&args.file)?,
+    };
+    if !is_stream {
+        may_replace(args)?;
+    }
+    let client = session.client()?;
+    let volume = client.volume(&source.volume)?;
+    let resolved = client.resolve(&source.volume, &source.moment.to_string())?;
+    let at = Moment::Seq(Seq(resolved.seq));
+    let uri = uri(&volume, &format!("%40{at}"))?;
+    if is_stream {
+        stream::export(&args.file, &uri, volume.size)?;
+    } else {
+        copy_out(args, format, &uri)?;
+    }
+    let (name, file) = (&source.volume, args.file.display());
+    say(&format!("exported {name}@{at} ({}) to {file}", resolved.time));
+    if args.file == Path::new("-") {
+        // Standard output has the bytes and nothing else.
+        return Ok(());
+    }
+    let answer = json!({
+        "volume": source.volume, "seq": resolved.seq, "time": resolved.time,
+        "exact": resolved.exact, "file": args.file, "format": format.name(), "size": volume.size,
+    });
+    session.answer(&answer, |_| String::new())
+}
+
+/// Refuses a file that is there unless it shall be replaced, and what is no regular file.
+fn may_replace(args: &ExportArgs) -> anyhow::Result<()> {
+    if !args.file.try_exists()? {
+        return Ok(());
+    }
+    let file = args.file.display();
+    if !args.overwrite {
+        return Err(Failure::new(format!("{file} exists"))
             .with_hint("give another name, or --overwrite")
             .into());
     }
-    if args.file.try_exists()? && !args.file.metadata()?.is_file() {
-        return Err(Failure::new(format!("{} is not a regular file", args.file.display()))
+    if !args.file.metadata()?.is_file() {
+        return Err(Failure::new(format!("{file} is not a regular file"))
             .with_hint(
                 "export to a file; for a device: qemu-img convert from the nbd address that \
                  `hindsight volume show` gives",
             )
             .into());
     }
-    let format = match args.format {
-        Some(format) => format,
-        None => format_of_name(&args.file)?,
-    };
-    let client = session.client()?;
-    let volume = client.volume(&source.volume)?;
-    let resolved = client.resolve(&source.volume, &source.moment.to_string())?;
-    let at = Moment::Seq(Seq(resolved.seq));
-    let uri = uri(&volume, &format!("%40{at}"))?;
+    Ok(())
+}
+
+/// Has `qemu-img` write the image; the file gets its name when it is whole.
+fn copy_out(args: &ExportArgs, format: Format, uri: &str) -> anyhow::Result<()> {
     let unfinished = unfinished(&args.file)?;
     let mut command = convert();
-    command.args(["-f", "raw", "-O", format.name(), &uri]).arg(operand(&unfinished));
+    command.args(["-f", "raw", "-O", format.name(), uri]).arg(operand(&unfinished));
     if let Err(error) = run(command, "exporting") {
         // It is of no use to anyone; that it could not be removed matters less than why it failed.
         let _ = std::fs::remove_file(&unfinished);
         return Err(error);
     }
-    std::fs::rename(&unfinished, &args.file)?;
-    say(&format!("exported {}@{at} ({}) to {}", source.volume, resolved.time, args.file.display()));
-    let answer = json!({
-        "volume": source.volume, "seq": resolved.seq, "time": resolved.time,
-        "exact": resolved.exact, "file": args.file, "format": format.name(), "size": volume.size,
-    });
-    session.answer(&answer, |_| String::new())
+    Ok(std::fs::rename(&unfinished, &args.file)?)
 }
 
 /// The form that the ending of a name says. Any other ending is refused: a raw file called
@@ -326,12 +405,8 @@ fn inspect(file: &Path, format: Option<Format>) -> anyhow::Result<ImageInfo> {
     if !file.try_exists()? {
         return Err(Failure::new(format!("there is no {}", file.display())).into());
     }
-    let kind = file.metadata()?.file_type();
-    if !kind.is_file() && !kind.is_block_device() {
-        let message = format!("{} is neither a regular file nor a block device", file.display());
-        return Err(Failure::new(message)
-            .with_hint("write the stream to a file first: its size must be known")
-            .into());
+    if file.is_dir() {
+        return Err(Failure::new(format!("{} is a directory", file.display())).into());
     }
     let mut command = Command::new("qemu-img");
     command.args(["info", "--output=json"]);

@@ -18,7 +18,6 @@ use crate::session::{Session, say};
 
 mod darc;
 mod live;
-mod nbd;
 mod replay;
 mod served;
 

@@ -63,9 +63,9 @@ pub enum Verb {
         #[arg(long)]
         dry_run: bool,
     },
-    /// Write an image (raw or qcow2) to a volume; it is created if it is not there.
+    /// Write an image (raw or qcow2) or a stream to a volume; it is created if it is not there.
     Import(image::ImportArgs),
-    /// Write a volume, or a moment of it, to an image (raw or qcow2).
+    /// Write a volume, or a moment of it, to an image (raw or qcow2) or a stream.
     Export(image::ExportArgs),
 }
 

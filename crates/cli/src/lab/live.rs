@@ -12,8 +12,8 @@ use lab::{Request, RequestKind, Source};
 use serde::Serialize;
 use wire::nbd::{Command, TransmissionFlags};
 
-use super::nbd::{Address, header, reply};
 use crate::failure::Failure;
+use crate::nbd::{Address, header, reply};
 
 /// The longest request that a server has to take.
 const REQUEST_BYTES_MAX: u64 = 32 << 20;
@@ -152,7 +152,7 @@ struct Sent {
 }
 
 struct Sender<'a> {
-    socket: super::nbd::Socket,
+    socket: crate::nbd::Socket,
     size_bytes: u64,
     flags: TransmissionFlags,
     writable: bool,

@@ -10,9 +10,9 @@ use serde::Serialize;
 use units::{Granularity, Size, Span};
 
 use super::live::{DEPTH_MAX, KindTimes, Live, LiveSettings, live};
-use super::nbd::Address;
 use crate::failure::Failure;
 use crate::model::granularity;
+use crate::nbd::Address;
 use crate::output::{Align, human, pairs, table};
 use crate::session::{Session, say};
 use crate::trace::files::{Progress, ReadArgs};

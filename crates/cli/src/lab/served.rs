@@ -11,7 +11,7 @@ use load::rig::{RigSettings, Serve, Served};
 use load::{LoadError, Result};
 use wire::nbd::Command as Request;
 
-use super::nbd::{Address, Socket, header, reply};
+use crate::nbd::{Address, Socket, header, reply};
 
 /// The switch that turns the server's buffer pools off.
 const NO_BUFFER_POOL: &str = "--no-buffer-pool";

@@ -93,6 +93,19 @@ impl Fixture {
         Ran::of(command.output().expect("run"))
     }
 
+    /// Runs a command that reads `input` from standard input. It may end before it has read all.
+    pub fn pipe(&self, arguments: &[&str], input: &[u8]) -> Output {
+        let mut command = hindsight();
+        command.args(arguments).env("HINDSIGHT_SERVER", self.server());
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().expect("spawn");
+        let mut stdin = child.stdin.take().expect("piped");
+        std::thread::scope(|scope| {
+            scope.spawn(move || stdin.write_all(input));
+            child.wait_with_output().expect("run")
+        })
+    }
+
     /// What the HTTP listener answers to a GET, head and body.
     pub fn http(&self, path: &str) -> String {
         let line = self.lines.iter().find_map(|line| line.strip_prefix("http 127.0.0.1:"));

@@ -84,25 +84,65 @@ fn an_image_of_another_size_overwrites_nothing() {
 }
 
 #[test]
-fn streams_are_refused_both_ways_and_so_are_endings_that_say_another_format() {
+fn streams_come_in_and_go_out_whole() {
     let fixture = Fixture::new();
+    let mut bytes = image();
+    bytes.extend_from_slice(&[5; 700 << 10]);
+    bytes.resize(3 << 19, 0);
+    let import = |arguments: &[&str], bytes: &[u8]| fixture.pipe(arguments, bytes);
+    let size = (3 << 19).to_string();
+    let ran = import(&["volume", "import", "v", "-", "--size", &size, "--json"], &bytes);
+    assert_eq!(ran.status.code(), Some(0), "{ran:?}");
+    let out = fixture.pipe(&["volume", "export", "v", "-"], b"");
+    assert!(out.status.success() && out.stdout == bytes, "standard output has the bytes alone");
+    let shown = fixture.run(&["volume", "show", "v", "--json"]).json();
+    assert!(shown["live_bytes"].as_u64().expect("number") < 1 << 20, "zeros became a hole");
+
+    // Through named pipes, both ways at once.
     let pipe = fixture.path("pipe");
     assert!(Command::new("mkfifo").arg(&pipe).status().expect("mkfifo").success());
-    for file in [text(&pipe), "/dev/null"] {
-        let ran = fixture.run(&["volume", "import", "v", file]);
-        assert_eq!(ran.code, 1, "{ran:?}");
-        assert!(ran.err.contains("neither a regular file nor a block device"), "{ran:?}");
+    std::thread::scope(|scope| {
+        scope.spawn(|| fixture.ok(&["volume", "export", "v", text(&pipe)]));
+        fixture.ok(&["volume", "import", "w", text(&pipe), "--size", &size]);
+    });
+    let back = fixture.path("back.img");
+    fixture.ok(&["volume", "export", "w", text(&back)]);
+    assert!(fs::read(&back).expect("read") == bytes);
+}
+
+#[test]
+fn a_stream_of_another_length_fails_and_leaves_what_was_there() {
+    let fixture = Fixture::new();
+    let import = |arguments: &[&str], bytes: usize| fixture.pipe(arguments, &vec![7; bytes]);
+    let new = ["volume", "import", "v", "-"];
+    assert_eq!(import(&new, 8192).status.code(), Some(2), "no size is given");
+    for bytes in [0, 8191, 8193, 20 << 20] {
+        let ran = import(&["volume", "import", "v", "-", "--size", "8KiB"], bytes);
+        assert_eq!(ran.status.code(), Some(1), "{bytes}: {ran:?}");
+        assert!(String::from_utf8_lossy(&ran.stderr).contains("8192 bytes"), "{ran:?}");
+        assert_eq!(fixture.run(&["volume", "show", "v"]).code, 10, "nothing is left");
     }
-    assert_eq!(fixture.run(&["volume", "show", "v"]).code, 10, "nothing was created");
+    fixture.ok(&["volume", "create", "v", "--size", "8KiB", "--granularity", "on-demand"]);
+    assert!(fixture.qemu_io("v", &["write -P 1 0 8k"]));
+    let ran = import(&["volume", "import", "v", "-", "--overwrite"], 4096);
+    assert_eq!(ran.status.code(), Some(1), "{ran:?}");
+    let told = String::from_utf8_lossy(&ran.stderr).into_owned();
+    let undo = told.lines().find_map(|line| line.strip_prefix("to undo: hindsight "));
+    fixture.ok(&undo.expect("an undo line").split(' ').collect::<Vec<_>>());
+    assert!(fixture.qemu_io("v", &["read -P 1 0 8k"]));
+}
+
+#[test]
+fn endings_that_say_another_format_and_qcow2_streams_are_refused() {
+    let fixture = Fixture::new();
     fixture.ok(&["volume", "create", "v", "--size", "64KiB"]);
-    for file in [text(&pipe), "/dev/stdout"] {
-        let ran = fixture.run(&["volume", "export", "v", file, "--overwrite"]);
-        assert_eq!(ran.code, 1, "{ran:?}");
-        assert!(ran.err.contains("is not a regular file"), "{ran:?}");
-    }
     let vmdk = fixture.path("out.vmdk");
     assert_eq!(fixture.run(&["volume", "export", "v", text(&vmdk)]).code, 2);
     fixture.ok(&["volume", "export", "v", text(&vmdk), "--format", "raw"]);
+    assert_eq!(fixture.run(&["volume", "export", "v", "-", "--format", "qcow2"]).code, 2);
+    let import = ["volume", "import", "w", "-", "--format", "qcow2", "--size", "64KiB"];
+    assert_eq!(fixture.run(&import).code, 2);
+    assert_eq!(fixture.run(&["volume", "import", "w", text(&vmdk), "--size", "1MiB"]).code, 2);
 }
 
 #[test]

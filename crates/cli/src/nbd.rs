@@ -1,4 +1,4 @@
-//! The client's side of an NBD connection, as far as a replay needs it: one export, simple replies.
+//! The client's side of an NBD connection: one export, simple replies.
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
@@ -92,7 +92,7 @@ impl std::str::FromStr for Address {
         let hint = || "give nbd+unix:///VOLUME?socket=PATH or nbd://HOST:PORT/VOLUME".to_owned();
         if let Some(rest) = text.strip_prefix("nbd+unix:///") {
             let (export, path) = rest.split_once("?socket=").ok_or_else(hint)?;
-            return Ok(Address::Unix { path: path.to_owned(), export: export.to_owned() });
+            return Ok(Address::Unix { path: decoded(path)?, export: decoded(export)? });
         }
         let rest = text.strip_prefix("nbd://").ok_or_else(hint)?;
         let (place, export) = rest.split_once('/').ok_or_else(hint)?;
@@ -104,8 +104,20 @@ impl std::str::FromStr for Address {
             return Err(hint());
         }
         let host = host.trim_matches(['[', ']']).to_owned();
-        Ok(Address::Tcp { host, port, export: export.to_owned() })
+        Ok(Address::Tcp { host, port, export: decoded(export)? })
     }
+}
+
+/// A part of an address without its percent escapes.
+fn decoded(text: &str) -> Result<String, String> {
+    let mut pieces = text.split('%');
+    let mut bytes = pieces.next().unwrap_or_default().as_bytes().to_vec();
+    for piece in pieces {
+        let byte = piece.get(..2).and_then(|digits| u8::from_str_radix(digits, 16).ok());
+        bytes.push(byte.ok_or_else(|| format!("%{piece}: two hexadecimal digits follow a %"))?);
+        bytes.extend_from_slice(&piece.as_bytes()[2..]);
+    }
+    String::from_utf8(bytes).map_err(|_| format!("{text} is not UTF-8"))
 }
 
 impl Address {
@@ -192,7 +204,7 @@ pub fn header(command: Command, is_fua: bool, cookie: u64, offset: u64, length: 
 pub fn reply(socket: &mut impl Read) -> anyhow::Result<(u64, u32)> {
     const SIMPLE_BYTES: usize = 16;
     let mut bytes = [0; SIMPLE_BYTES];
-    socket.read_exact(&mut bytes)?;
+    socket.read_exact(&mut bytes).context("the connection to the server is lost")?;
     match decode::reply(&bytes) {
         Ok(Some((ReplyHeader::Simple { error, cookie }, _))) => Ok((cookie, error)),
         _ => Err(Failure::new("the server sent what is no simple reply").into()),
@@ -212,9 +224,18 @@ mod tests {
         assert_eq!("nbd://h:7/v@-5min".parse(), tcp("h", 7, "v@-5min"));
         assert_eq!("nbd://[::1]:7/v".parse(), tcp("::1", 7, "v"));
         assert_eq!("nbd://[::1]/v".parse(), tcp("::1", 10_809, "v"));
-        let unix = Address::Unix { path: "/a/b.sock".to_owned(), export: "v".to_owned() };
-        assert_eq!("nbd+unix:///v?socket=/a/b.sock".parse(), Ok(unix));
-        for wrong in ["", "v", "nbd://", "nbd:///v", "nbd://h:x/v", "nbd+unix:///v", "http://h/v"] {
+        let unix = Address::Unix { path: "/a b.sock".to_owned(), export: "v@latest".to_owned() };
+        assert_eq!("nbd+unix:///v%40latest?socket=/a%20b.sock".parse(), Ok(unix));
+        for wrong in [
+            "",
+            "v",
+            "nbd://",
+            "nbd:///v",
+            "nbd://h:x/v",
+            "nbd+unix:///v",
+            "nbd://h/%4",
+            "http://h/v",
+        ] {
             assert!(wrong.parse::<Address>().is_err(), "{wrong}");
         }
     }

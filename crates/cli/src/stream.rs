@@ -1,0 +1,148 @@
+//! Streams into and out of a volume: standard input and output, pipes, and character devices.
+//!
+//! A stream cannot say how long it is, so an import is told (`--size`, or the size of the volume
+//! that it overwrites), and a stream of any other length fails.
+
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::path::Path;
+
+use wire::nbd::Command;
+
+use crate::failure::Failure;
+use crate::nbd::{Address, Export, header, reply};
+
+/// Bytes of a request: few round trips, and below the server's limit of 32 MiB.
+const CHUNK_BYTES: usize = 4 << 20;
+/// Zeros of this length, in bytes, become a hole.
+const HOLE_BYTES: usize = 64 << 10;
+
+/// Whether a path names a stream: `-`, or what can only be read or written from front to back.
+pub fn is_one(file: &Path) -> io::Result<bool> {
+    use std::os::unix::fs::FileTypeExt;
+    if file == Path::new("-") {
+        return Ok(true);
+    }
+    match file.metadata() {
+        Ok(about) => {
+            let kind = about.file_type();
+            Ok(kind.is_fifo() || kind.is_char_device() || kind.is_socket())
+        }
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(e) => Err(e),
+    }
+}
+
+/// Writes a stream of exactly `size_bytes` to the export at `uri`, and flushes.
+pub fn import(file: &Path, uri: &str, size_bytes: u64) -> anyhow::Result<()> {
+    let mut export = open(uri)?;
+    let mut input: Box<dyn Read> = match file == Path::new("-") {
+        true => Box::new(io::stdin().lock()),
+        false => Box::new(File::open(file)?),
+    };
+    let mut chunk = vec![0; CHUNK_BYTES];
+    let mut offset = 0;
+    loop {
+        let length = fill(&mut input, &mut chunk)?;
+        if length == 0 {
+            break;
+        }
+        let end = offset + length as u64;
+        if end > size_bytes {
+            return Err(another_length("more than", size_bytes).into());
+        }
+        export.write(offset, &chunk[..length])?;
+        offset = end;
+    }
+    if offset < size_bytes {
+        return Err(another_length(&format!("{offset} bytes, not"), size_bytes).into());
+    }
+    export.ask(Command::Flush, 0, 0)
+}
+
+/// Writes `size_bytes` of the export at `uri` to a stream.
+pub fn export(file: &Path, uri: &str, size_bytes: u64) -> anyhow::Result<()> {
+    let mut export = open(uri)?;
+    let mut output: Box<dyn Write> = match file == Path::new("-") {
+        true => Box::new(io::stdout().lock()),
+        false => Box::new(File::options().write(true).open(file)?),
+    };
+    let mut chunk = vec![0; CHUNK_BYTES];
+    let mut offset = 0;
+    while offset < size_bytes {
+        let length = (size_bytes - offset).min(CHUNK_BYTES as u64) as usize;
+        export.ask(Command::Read, offset, length as u64)?;
+        export.socket.read_exact(&mut chunk[..length]).map_err(lost)?;
+        output.write_all(&chunk[..length]).map_err(|e| incomplete(offset, &e))?;
+        offset += length as u64;
+    }
+    Ok(output.flush().map_err(|e| incomplete(offset, &e))?)
+}
+
+fn open(uri: &str) -> anyhow::Result<Export> {
+    uri.parse::<Address>().map_err(Failure::new)?.open()
+}
+
+fn another_length(found: &str, size_bytes: u64) -> Failure {
+    Failure::new(format!("the stream has {found} {size_bytes} bytes"))
+        .with_hint("a volume is imported from a stream of exactly its size: see --size")
+}
+
+/// Reads until the chunk is full or the stream ends: pipes give a little at a time.
+fn fill(input: &mut impl Read, chunk: &mut [u8]) -> io::Result<usize> {
+    let mut filled = 0;
+    while filled < chunk.len() {
+        match input.read(&mut chunk[filled..]) {
+            Ok(0) => break,
+            Ok(length) => filled += length,
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+            Err(e) => return Err(e),
+        }
+    }
+    Ok(filled)
+}
+
+/// A closed pipe ends other commands in silence; here it means that data is missing.
+fn incomplete(offset: u64, error: &io::Error) -> Failure {
+    Failure::new(format!("the stream could not be written after byte {offset}: {error}"))
+}
+
+fn lost(error: io::Error) -> Failure {
+    Failure::new(format!("the connection to the server is lost: {error}"))
+}
+
+impl Export {
+    /// Writes bytes; runs of zeros become holes.
+    fn write(&mut self, mut offset: u64, bytes: &[u8]) -> anyhow::Result<()> {
+        let is_zero = |part: &[u8]| part.iter().all(|&byte| byte == 0);
+        let runs = bytes.chunks(HOLE_BYTES).collect::<Vec<_>>();
+        for run in runs.chunk_by(|a, b| is_zero(a) == is_zero(b)) {
+            let length: usize = run.iter().map(|part| part.len()).sum();
+            if is_zero(run[0]) {
+                self.ask(Command::WriteZeroes, offset, length as u64)?;
+            } else {
+                let head = header(Command::Write, false, 0, offset, length as u64);
+                self.socket.write_all(&head).map_err(lost)?;
+                run.iter().try_for_each(|part| self.socket.write_all(part)).map_err(lost)?;
+                self.answered(offset)?;
+            }
+            offset += length as u64;
+        }
+        Ok(())
+    }
+
+    fn ask(&mut self, command: Command, offset: u64, length: u64) -> anyhow::Result<()> {
+        self.socket.write_all(&header(command, false, 0, offset, length)).map_err(lost)?;
+        self.answered(offset)
+    }
+
+    fn answered(&mut self, offset: u64) -> anyhow::Result<()> {
+        match reply(&mut self.socket)?.1 {
+            0 => Ok(()),
+            errno => {
+                let why = io::Error::from_raw_os_error(i32::try_from(errno).unwrap_or(i32::MAX));
+                Err(Failure::new(format!("the server failed at byte {offset}: {why}")).into())
+            }
+        }
+    }
+}
