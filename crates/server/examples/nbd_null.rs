@@ -6,10 +6,10 @@ use std::io::Read;
 use std::os::unix::net::UnixListener;
 use std::sync::{Arc, RwLock};
 
-use hindsight_server::Attachments;
 use hindsight_server::nbd::{
     Changes, Export, Exports, Listed, NbdContext, NbdLimits, NbdServer, OpenError, RoomQueue,
 };
+use hindsight_server::{Attachments, Part};
 use volume::{Error, ErrorKind, Extent, Lack, Result, RoomWait, WriteOp, Written};
 
 struct One(Arc<Memory>);
@@ -39,8 +39,8 @@ impl Export for Memory {
         String::new()
     }
 
-    fn present_of(&self) -> Option<&str> {
-        Some("memory")
+    fn part_of(&self) -> (&str, Part) {
+        ("memory", Part::Present)
     }
 
     fn size_bytes(&self) -> u64 {

@@ -1,14 +1,17 @@
-//! Who is attached to which volume: the register that NBD sessions enter and HTTP asks.
+//! Who is attached to which volume: the register that sessions of every front end enter and HTTP
+//! asks.
 //!
-//! Invariant: an entry lives exactly as long as the [`Attachment`] that made it. Deleting or
-//! reverting a volume with entries is refused unless forced; force asks the sessions to leave.
+//! Invariants
+//! 1. An entry lives exactly as long as the [`Attachment`] that made it.
+//! 2. While a [`Closure`] of a volume lives, nobody attaches to the volume's present, and nobody
+//!    was attached when it was given out. It is the only way to disconnect clients.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 
 /// The attached clients of all volumes.
 #[derive(Debug, Default)]
@@ -16,6 +19,8 @@ pub struct Attachments {
     state: Mutex<State>,
     /// Told whenever a client has left.
     left: Condvar,
+    /// Told whenever a closure has ended.
+    opened: Notify,
 }
 
 #[derive(Debug, Default)]
@@ -23,15 +28,27 @@ struct State {
     /// Never used twice.
     next_number: u64,
     by_volume: BTreeMap<String, BTreeMap<u64, Entry>>,
+    /// Closures by volume.
+    closed: BTreeMap<String, usize>,
 }
 
 #[derive(Debug)]
 struct Entry {
     client: String,
+    is_past: bool,
     leave: watch::Sender<bool>,
 }
 
-/// One client's attachment to the present of one volume; dropping it detaches.
+/// What of a volume a client has open, or is closed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// The present, which can be written.
+    Present,
+    /// A moment of the past.
+    Past,
+}
+
+/// One client's attachment to one volume; dropping it detaches.
 #[derive(Debug)]
 pub struct Attachment {
     register: Arc<Attachments>,
@@ -40,57 +57,110 @@ pub struct Attachment {
     leave: watch::Receiver<bool>,
 }
 
+/// Keeps clients away from the present of a volume until it is dropped.
+#[derive(Debug)]
+pub struct Closure {
+    register: Arc<Attachments>,
+    volume: String,
+}
+
+impl State {
+    fn entries(&self, volume: &str, with_past: bool) -> impl Iterator<Item = &Entry> {
+        let entries = self.by_volume.get(volume).into_iter().flat_map(BTreeMap::values);
+        entries.filter(move |entry| with_past || !entry.is_past)
+    }
+}
+
 impl Attachments {
-    /// Enters a client (an address, for people) as attached to the present of `volume`.
+    /// Enters a client (an address, for people) as attached to a volume; none while the part that
+    /// it wants is closed.
     #[must_use]
-    pub fn attach(self: &Arc<Self>, volume: &str, client: &str) -> Attachment {
+    pub fn attach(self: &Arc<Self>, volume: &str, part: Part, client: &str) -> Option<Attachment> {
         let (sender, receiver) = watch::channel(false);
+        let is_past = part == Part::Past;
         let mut state = self.state.lock();
+        if !is_past && state.closed.contains_key(volume) {
+            return None;
+        }
         let number = state.next_number;
         state.next_number += 1;
-        let entry = Entry { client: client.to_owned(), leave: sender };
+        let entry = Entry { client: client.to_owned(), is_past, leave: sender };
         state.by_volume.entry(volume.to_owned()).or_default().insert(number, entry);
-        Attachment {
+        Some(Attachment {
             register: Arc::clone(self),
             volume: volume.to_owned(),
             number,
             leave: receiver,
-        }
+        })
     }
 
-    /// The clients attached to the present of `volume`.
-    #[must_use]
-    pub fn clients(&self, volume: &str) -> Vec<String> {
-        let state = self.state.lock();
-        let entries = state.by_volume.get(volume).into_iter().flat_map(|m| m.values());
-        entries.map(|e| e.client.clone()).collect()
+    /// Waits until the present of `volume` is not closed.
+    pub async fn opened(&self, volume: &str) {
+        loop {
+            let mut opened = std::pin::pin!(self.opened.notified());
+            // Before the look, so that a closure that ends between the two is not missed.
+            opened.as_mut().enable();
+            if !self.state.lock().closed.contains_key(volume) {
+                return;
+            }
+            opened.await;
+        }
     }
 
     /// How many clients are attached to the present of `volume`.
     #[must_use]
     pub fn count(&self, volume: &str) -> usize {
-        self.state.lock().by_volume.get(volume).map_or(0, BTreeMap::len)
+        self.state.lock().entries(volume, false).count()
     }
 
-    /// Waits until nobody is attached to `volume`, at most for `patience`. Who has just closed a
-    /// connection may be on the register for another instant: the session has yet to see it.
-    pub fn wait_for_none(&self, volume: &str, patience: Duration) {
-        // Others come and go meanwhile, and each that goes wakes who waits.
+    /// Closes the present of `volume`, and with `Part::Past` everything of it, once nobody is
+    /// attached to that; with `force` all who are get asked to leave. A client that has just
+    /// closed its connection may be on the register for another instant, so this waits for at most
+    /// `patience`.
+    ///
+    /// # Errors
+    /// The clients that are attached still; nothing is closed then.
+    pub fn close(
+        self: &Arc<Self>,
+        volume: &str,
+        part: Part,
+        force: bool,
+        patience: Duration,
+    ) -> Result<Closure, Vec<String>> {
+        let with_past = part == Part::Past;
         let until = Instant::now() + patience;
         let mut state = self.state.lock();
-        while state.by_volume.contains_key(volume) {
+        *state.closed.entry(volume.to_owned()).or_default() += 1;
+        let closure = Closure { register: Arc::clone(self), volume: volume.to_owned() };
+        if force {
+            state.entries(volume, with_past).for_each(|entry| {
+                entry.leave.send_replace(true);
+            });
+        }
+        while state.entries(volume, with_past).next().is_some() {
+            // Others come and go meanwhile, and each that goes wakes this.
             if self.left.wait_until(&mut state, until).timed_out() {
-                return;
+                let clients = state.entries(volume, with_past).map(|e| e.client.clone()).collect();
+                drop(state);
+                return Err(clients);
             }
         }
+        drop(state);
+        Ok(closure)
     }
+}
 
-    /// Asks every session attached to `volume` to end; does not wait for it.
-    pub fn ask_to_leave(&self, volume: &str) {
-        let state = self.state.lock();
-        for entry in state.by_volume.get(volume).into_iter().flat_map(|m| m.values()) {
-            entry.leave.send_replace(true);
+impl Drop for Closure {
+    fn drop(&mut self) {
+        let mut state = self.register.state.lock();
+        if let Some(count) = state.closed.get_mut(&self.volume) {
+            *count -= 1;
+            if *count == 0 {
+                state.closed.remove(&self.volume);
+            }
         }
+        drop(state);
+        self.register.opened.notify_waiters();
     }
 }
 
@@ -128,31 +198,51 @@ mod tests {
     use std::sync::atomic::{AtomicBool, Ordering};
     use std::time::Duration;
 
-    use super::Attachments;
+    use super::{Attachments, Part};
+
+    const SHORT: Duration = Duration::from_millis(1);
+    const LONG: Duration = Duration::from_mins(1);
 
     #[test]
     fn an_attachment_counts_until_it_is_dropped() {
         let register = Arc::new(Attachments::default());
-        let first = register.attach("pg", "unix");
-        let second = register.attach("pg", "127.0.0.1:9");
+        let attach = |part, client| register.attach("pg", part, client).expect("not closed");
+        let first = attach(Part::Present, "unix");
+        let second = attach(Part::Present, "127.0.0.1:9");
+        let past = attach(Part::Past, "unix");
         assert_eq!(register.count("pg"), 2);
-        assert_eq!(register.clients("pg"), ["unix", "127.0.0.1:9"]);
+        let refused = register.close("pg", Part::Present, false, SHORT).expect_err("two are here");
+        assert_eq!(refused, ["unix", "127.0.0.1:9"]);
         drop(first);
         assert_eq!(register.count("pg"), 1);
-        register.ask_to_leave("pg");
-        assert!(second.is_asked_to_leave());
-        register.wait_for_none("pg", Duration::from_millis(1));
-        assert_eq!(register.count("pg"), 1, "its patience is at an end");
+        assert!(!second.is_asked_to_leave());
+        let refused = register.close("pg", Part::Present, true, SHORT).expect_err("it stays");
+        assert_eq!(refused, ["127.0.0.1:9"]);
+        assert!(second.is_asked_to_leave() && !past.is_asked_to_leave());
         let leaver = std::thread::spawn(move || drop(second));
-        register.wait_for_none("pg", Duration::from_secs(60));
-        assert_eq!(register.count("pg"), 0);
+        drop(register.close("pg", Part::Present, false, LONG).expect("nobody is there"));
         leaver.join().expect("it only drops");
+        register.close("pg", Part::Past, true, SHORT).expect_err("the past is looked at");
+        assert!(past.is_asked_to_leave());
+    }
+
+    #[test]
+    fn nobody_attaches_while_a_volume_is_closed() {
+        let register = Arc::new(Attachments::default());
+        let closures = [0, 1].map(|_| register.close("pg", Part::Present, false, SHORT));
+        for closure in closures {
+            assert!(register.attach("pg", Part::Present, "unix").is_none());
+            assert!(register.attach("pg", Part::Past, "unix").is_some());
+            drop(closure);
+        }
+        assert!(register.attach("pg", Part::Present, "unix").is_some());
+        drop(register.close("pg", Part::Past, false, SHORT).expect("all have left"));
     }
 
     #[test]
     fn others_that_come_and_go_do_not_make_the_wait_longer() {
         let register = Arc::new(Attachments::default());
-        let _stays = register.attach("pg", "unix");
+        let _stays = register.attach("pg", Part::Present, "unix");
         let done = Arc::new(AtomicBool::new(false));
         let (others, end) = (Arc::clone(&register), Arc::clone(&done));
         let thread = std::thread::spawn(move || {
@@ -160,12 +250,13 @@ mod tests {
                 if end.load(Ordering::SeqCst) {
                     return turn;
                 }
-                drop(others.attach("other", "unix"));
+                drop(others.attach("other", Part::Present, "unix"));
                 std::thread::sleep(Duration::from_millis(10));
             }
             500
         });
-        register.wait_for_none("pg", Duration::from_millis(50));
+        let refused = register.close("pg", Part::Present, false, Duration::from_millis(50));
+        assert!(refused.is_err());
         done.store(true, Ordering::SeqCst);
         assert!(thread.join().expect("it ends") < 500, "its patience was at an end long before");
     }

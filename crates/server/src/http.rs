@@ -21,7 +21,7 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 use volume::{Pool, Volume};
 
-use crate::Attachments;
+use crate::attach::{Attachments, Closure, Part};
 use crate::fill::FillGauge;
 use crate::hooks::Hooks;
 use crate::meters::Meters;
@@ -235,25 +235,27 @@ impl Context {
         hook.is_none_or(|name| self.hooks().has(name))
     }
 
-    /// Refuses when clients are attached to `name`, unless forced. May wait: not for async code.
-    fn refuse_attached(&self, name: &str, force: bool) -> Answer<()> {
-        if !force {
-            self.0.attachments.wait_for_none(name, DETACH_PATIENCE);
-        }
-        let clients = self.0.attachments.clients(name);
-        match clients.first() {
-            Some(first) if !force => Err(Refusal::new(
-                ProblemKind::Busy,
-                format!("{} attached to {name}, one from {first}", clients_count(clients.len())),
-            )
-            .with_hint("disconnect them, or force it (--force, ?force=true)")),
-            _ => Ok(()),
-        }
+    /// Keeps clients away from a part of the volume until the answer is dropped. Refuses when some
+    /// are attached, unless forced: then they are disconnected. May wait: not for async code.
+    fn close(&self, name: &str, part: Part, force: bool) -> Answer<Closure> {
+        let patience = if force { FORCE_PATIENCE } else { DETACH_PATIENCE };
+        self.0.attachments.close(name, part, force, patience).map_err(|clients| {
+            let (count, first) = (clients_count(clients.len()), clients.join(", "));
+            let refusal =
+                Refusal::new(ProblemKind::Busy, format!("{count} attached to {name}: {first}"));
+            match force {
+                false => refusal.with_hint("disconnect them, or force it (--force, ?force=true)"),
+                true => refusal.with_hint("they did not leave when they were asked to; try again"),
+            }
+        })
     }
 }
 
 /// How long a client that has just disconnected may take to be gone.
 const DETACH_PATIENCE: Duration = Duration::from_secs(1);
+/// How long clients that are disconnected may take: longer than their sessions may draw out the
+/// farewell.
+const FORCE_PATIENCE: Duration = Duration::from_secs(20);
 
 fn clients_count(count: usize) -> String {
     if count == 1 { "1 client is".to_owned() } else { format!("{count} clients are") }

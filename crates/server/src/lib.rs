@@ -29,7 +29,7 @@ mod stack_files;
 mod taps;
 mod told;
 
-pub use attach::{Attachment, Attachments};
+pub use attach::{Attachment, Attachments, Part};
 pub use buffers::Buffers;
 pub use error::{StartError, problem_kind};
 pub use hooks::Hook;

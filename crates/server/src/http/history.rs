@@ -11,6 +11,7 @@ use super::answer::{Answer, Listed, Refusal};
 use super::ask::{Asked, Body, Named};
 use super::volumes::{Made, location, made, map_extent};
 use super::{Context, convert, moment, page_entries};
+use crate::attach::Part;
 
 /// Intervals in a page of history: unless asked otherwise, and at most.
 const BUCKETS_DEFAULT: usize = 1000;
@@ -126,10 +127,13 @@ pub(super) async fn revert(
     context
         .engine(move |context| {
             let volume = context.volume(&name)?;
-            if !body.dry_run {
-                context.refuse_attached(&name, body.force)?;
-            }
-            Ok(convert::reverted(volume.revert(&to, body.dry_run)?, body.dry_run))
+            let closed = match body.dry_run {
+                true => None,
+                false => Some(context.close(&name, Part::Present, body.force)?),
+            };
+            let reverted = volume.revert(&to, body.dry_run)?;
+            drop(closed);
+            Ok(convert::reverted(reverted, body.dry_run))
         })
         .await
         .map(Json)

@@ -12,6 +12,7 @@ use volume::{Architecture, CacheChange, VolumeChange, VolumeSpec};
 use super::answer::{Answer, Refusal};
 use super::ask::{Asked, Body, Named, some_change};
 use super::{Context, convert, model};
+use crate::attach::Part;
 
 /// The architecture that is chosen from what was written.
 const AUTO: &str = "auto";
@@ -226,9 +227,8 @@ fn apply(context: &Context, name: &str, body: &ChangeVolume, force: bool) -> Ans
         Some(AUTO) => Some(automatic_again(context, name, body)?),
         other => other.map(architecture).transpose()?,
     };
-    if body.size.is_some_and(|size| size.0.0 < volume.size_bytes()) {
-        context.refuse_attached(name, force)?;
-    }
+    let is_smaller = body.size.is_some_and(|size| size.0.0 < volume.size_bytes());
+    let _closed = is_smaller.then(|| context.close(name, Part::Present, force)).transpose()?;
     let change = VolumeChange {
         granularity: body.granularity.map(convert::granularity_back),
         window_ns: body.window.map(|w| w.0.0),
@@ -273,12 +273,9 @@ pub(super) async fn delete(
     context
         .delete(move |context| {
             context.volume(&name)?;
-            context.refuse_attached(&name, query.force)?;
-            context.0.attachments.ask_to_leave(&name);
+            let _closed = context.close(&name, Part::Past, query.force)?;
             context.pool().delete_volume(&name)?;
             context.meters().forget(&name);
-            // Those that came between the question and the deletion.
-            context.0.attachments.ask_to_leave(&name);
             Ok(())
         })
         .await

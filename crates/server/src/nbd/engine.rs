@@ -8,6 +8,8 @@ use volume::{
 };
 use wire::nbd::Status;
 
+use crate::attach::Part;
+
 use super::export::{Changes, Export, Exports, Listed, OpenError};
 
 /// Everything in a pool.
@@ -106,8 +108,8 @@ impl Export for Present {
         present(&self.volume).description
     }
 
-    fn present_of(&self) -> Option<&str> {
-        Some(self.volume.name())
+    fn part_of(&self) -> (&str, Part) {
+        (self.volume.name(), Part::Present)
     }
 
     fn size_bytes(&self) -> u64 {
@@ -168,8 +170,8 @@ impl Export for Past {
         format!("{} as it was at {} (seq {})", self.volume.name(), at.time, at.seq)
     }
 
-    fn present_of(&self) -> Option<&str> {
-        None
+    fn part_of(&self) -> (&str, Part) {
+        (self.volume.name(), Part::Past)
     }
 
     fn size_bytes(&self) -> u64 {

@@ -5,6 +5,8 @@ use std::sync::Arc;
 use volume::{Extent, Lack, Result, RoomWait, WriteOp, Written};
 use wire::nbd::Status;
 
+use crate::attach::Part;
+
 /// All that can be opened.
 pub trait Exports: Send + Sync + 'static {
     /// Opens an export by name; the empty name is the default export.
@@ -37,8 +39,13 @@ pub trait Export: Send + Sync + 'static {
     fn name(&self) -> &str;
     /// What it is, for people.
     fn description(&self) -> String;
-    /// The volume whose present it is; `None` for the past, which nobody can write.
-    fn present_of(&self) -> Option<&str>;
+    /// The volume, and whether this is its present or its past, which nobody can write.
+    fn part_of(&self) -> (&str, Part);
+    /// The volume whose present it is.
+    fn present_of(&self) -> Option<&str> {
+        let (volume, part) = self.part_of();
+        (part == Part::Present).then_some(volume)
+    }
     /// Bytes.
     fn size_bytes(&self) -> u64;
     /// Fills `buffer` from `offset`.

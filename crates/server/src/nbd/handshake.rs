@@ -39,7 +39,7 @@ pub(super) struct Chosen {
     pub(super) style: ReplyStyle,
     pub(super) contexts: Vec<MetaContext>,
     /// Made before the client is told that it may begin.
-    pub(super) attachment: Option<Attachment>,
+    pub(super) attachment: Attachment,
 }
 
 /// Why a handshake came to no session.
@@ -60,6 +60,9 @@ impl From<tokio::time::error::Elapsed> for HandshakeError {
         HandshakeError::TimedOut
     }
 }
+
+/// An export, entered in the register of its volume.
+type Opened = (Arc<dyn Export>, Attachment);
 
 /// How to go on after an option.
 enum Next {
@@ -276,14 +279,31 @@ impl Handshake<'_> {
         off_thread(move || exports.open(&name)).await
     }
 
+    /// Opens an export and enters the register of its volume, as soon as that is not closed.
+    async fn attach(&self, name: &str) -> Result<Result<Opened, OpenError>, io::Error> {
+        loop {
+            let export = match self.open(name).await? {
+                Ok(export) => export,
+                Err(error) => return Ok(Err(error)),
+            };
+            let (volume, part) = export.part_of();
+            if let Some(attachment) = self.context.attachments.attach(volume, part, self.peer) {
+                return Ok(Ok((export, attachment)));
+            }
+            // The volume may be another, or none, when it is opened again.
+            self.context.attachments.opened(volume).await;
+        }
+    }
+
     async fn begin_by_name(&mut self, name: &str) -> Result<Next, HandshakeError> {
         if self.style == ReplyStyle::Extended {
             return Err(HandshakeError::Refused("extended headers begin with GO".into()));
         }
-        let export = self.open(name).await?.map_err(|e| HandshakeError::Refused(e.0))?;
+        let opened = self.attach(name).await?;
+        let (export, attachment) = opened.map_err(|e| HandshakeError::Refused(e.0))?;
         let flags = flags_for(&export, self.style, self.has_contexts(name));
         encode::export_name_answer(export.size_bytes(), flags, self.client, &mut self.out);
-        Ok(Next::Begin(self.choose(export, name)))
+        Ok(Next::Begin(self.choose(export, attachment, name)))
     }
 
     /// Answers INFO and GO.
@@ -292,17 +312,21 @@ impl Handshake<'_> {
         code: OptionCode,
         info: &InfoRequest<'_>,
     ) -> Result<Next, HandshakeError> {
-        let export = match self.open(info.name).await? {
-            Ok(export) => export,
+        let opened = match code == OptionCode::GO {
+            true => self.attach(info.name).await?.map(|(export, held)| (export, Some(held))),
+            false => self.open(info.name).await?.map(|export| (export, None)),
+        };
+        let (export, attachment) = match opened {
+            Ok(opened) => opened,
             Err(error) => return Ok(self.refuse(code, OptionReplyKind::UNKNOWN, &error.0)),
         };
         let flags = flags_for(&export, self.style, self.has_contexts(info.name));
         self.describe_items(code, info, &export, flags);
         self.ack(code);
-        if code == OptionCode::GO {
-            return Ok(Next::Begin(self.choose(export, info.name)));
-        }
-        Ok(Next::Option)
+        Ok(match attachment {
+            Some(attachment) => Next::Begin(self.choose(export, attachment, info.name)),
+            None => Next::Option,
+        })
     }
 
     /// Whether contexts were chosen for this very export name.
@@ -338,13 +362,11 @@ impl Handshake<'_> {
     }
 
     /// The choice of an export, with the contexts that were chosen under the same name.
-    fn choose(&mut self, export: Arc<dyn Export>, name: &str) -> Chosen {
+    fn choose(&mut self, export: Arc<dyn Export>, attachment: Attachment, name: &str) -> Chosen {
         let contexts = match self.contexts.take() {
             Some((same, contexts)) if same == name => contexts,
             _ => Vec::new(),
         };
-        let attach = |volume| self.context.attachments.attach(volume, self.peer);
-        let attachment = export.present_of().map(attach);
         Chosen { export, style: self.style, contexts, attachment }
     }
 }

@@ -164,21 +164,15 @@ async fn part(mut connection: Connection, phase: Phase, farewell: Duration) -> i
 
 /// Tells the session when it shall end, and holds its attachment as long as it lives.
 async fn watch_for_leave(
-    mut attachment: Option<Attachment>,
+    mut attachment: Attachment,
     mut stop: watch::Receiver<bool>,
     events: UnboundedSender<Event>,
     farewell: Duration,
 ) {
-    let taken_away = async {
-        match &mut attachment {
-            Some(attachment) => attachment.asked_to_leave().await,
-            None => std::future::pending().await,
-        }
-    };
     tokio::select! {
         // A sender that is gone means the same: the server stops.
         _ = stop.wait_for(|stop| *stop) => {}
-        () = taken_away => {}
+        () = attachment.asked_to_leave() => {}
     }
     let _ = events.send(Event::Leave);
     tokio::time::sleep(farewell).await;

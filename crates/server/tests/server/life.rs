@@ -229,6 +229,10 @@ fn attached_clients_stop_deletes_and_reverts_unless_forced() {
     assert_eq!((refused.status, refused.problem_kind()), (409, Some(ProblemKind::Busy)));
     assert!(refused.hint.expect("hint").contains("force"));
     client.revert("v", &Revert { force: true, ..revert(&to) }).expect("forced revert");
+    let mut rest = Vec::new();
+    std::io::Read::read_to_end(&mut attached, &mut rest).expect("the session was ended");
+    assert_eq!(client.volume("v").expect("show").clients, 0);
+    let mut attached = attach(&fixture.nbd_socket(), "v");
     assert_eq!(kind(client.delete_volume("v", false)), ProblemKind::Busy);
     let shrink = ChangeVolume { size: Some(SizeInput(Size(8192))), ..ChangeVolume::default() };
     assert_eq!(kind(client.change_volume("v", &shrink, false)), ProblemKind::Busy);
@@ -243,6 +247,20 @@ fn a_view_by_name_does_not_count_as_attached() {
     let at = fixture.write(0, 1);
     let _view = attach(&fixture.nbd_socket(), &format!("v@seq:{at}"));
     assert_eq!(fixture.client.volume("v").expect("show").clients, 0);
+}
+
+#[test]
+fn a_client_of_a_moment_stops_a_delete_and_no_revert() {
+    let fixture = Fixture::with_volume();
+    let client = &fixture.client;
+    let at = fixture.write(0, 1);
+    fixture.write(0, 2);
+    let mut view = attach(&fixture.nbd_socket(), &format!("v@seq:{at}"));
+    client.revert("v", &revert(&format!("seq:{at}"))).expect("the past does not change");
+    assert_eq!(kind(client.delete_volume("v", false)), ProblemKind::Busy);
+    client.delete_volume("v", true).expect("forced delete");
+    let mut rest = Vec::new();
+    std::io::Read::read_to_end(&mut view, &mut rest).expect("the session was ended");
 }
 
 #[test]

@@ -322,7 +322,7 @@ fn a_client_that_goes_while_its_volume_is_taken_away_is_noticed() {
     for over in [Over::Unix, Over::Tcp] {
         let mut waiting = Waiting::new(over);
         waiting.one_waits_and_others_come();
-        waiting.rig.context.attachments.ask_to_leave("disk");
+        waiting.rig.disconnect("disk");
         let mut other = Client::connect(&waiting.rig);
         other.choose_style(ReplyStyle::Structured);
         assert_eq!(waiting.waiting(), 1, "it has its farewell");

@@ -8,6 +8,7 @@ use parking_lot::{Condvar, Mutex};
 use volume::{Error, ErrorKind, Extent, Lack, Result, RoomWait, WriteOp, Written};
 use wire::nbd::Status;
 
+use crate::attach::Part;
 use crate::nbd::{Changes, Export, Exports, Listed, OpenError};
 
 /// Bytes of every memory export to begin with.
@@ -148,8 +149,8 @@ impl Export for Memory {
         format!("it is {}", self.name())
     }
 
-    fn present_of(&self) -> Option<&str> {
-        if self.is_past { None } else { Some("disk") }
+    fn part_of(&self) -> (&str, Part) {
+        ("disk", if self.is_past { Part::Past } else { Part::Present })
     }
 
     fn size_bytes(&self) -> u64 {

@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 use super::memory::{Disk, MemoryExports};
-use crate::Attachments;
+
+use crate::attach::{Attachments, Part};
 use crate::nbd::{Exports, NbdContext, NbdLimits, NbdServer};
 
 pub(super) struct Rig {
@@ -72,6 +73,12 @@ impl Rig {
 
     pub(super) fn uri(&self, export: &str) -> String {
         format!("nbd+unix:///{export}?socket={}", self.socket.display())
+    }
+
+    /// Asks all who are attached to the present of a volume to leave, and does not wait.
+    pub(super) fn disconnect(&self, volume: &str) {
+        let attachments = &self.context.attachments;
+        drop(attachments.close(volume, Part::Present, true, Duration::ZERO));
     }
 
     pub(super) fn stop(&mut self) {

@@ -240,7 +240,7 @@ fn a_volume_is_deleted_though_a_write_to_it_waits_for_room() {
     small.write_until(&mut writer, 64 << 10, || small.writes_waiting() > 0);
     let pool = Arc::clone(&small.pool);
     let deletion = std::thread::spawn(move || pool.delete_volume("vol"));
-    small.rig.context.attachments.ask_to_leave("vol");
+    small.rig.disconnect("vol");
     small.device.set(false);
     deletion.join().expect("no panic").expect("deleted");
     other.join().expect("it got its room");
@@ -451,7 +451,7 @@ fn writes_that_wait_are_given_up_with_their_session() {
     whole.send(&write, &[9; 4096]);
     let waiting = &rig.context.counters.writes_waiting;
     eventually("all of them wait", || waiting.load(Ordering::SeqCst) == 51);
-    rig.context.attachments.ask_to_leave("disk");
+    rig.disconnect("disk");
     assert!(parts.is_closed() && whole.is_closed());
     eventually("nothing is left", || rig.context.attachments.count("disk") == 0);
     eventually("nothing waits", || waiting.load(Ordering::SeqCst) == 0);

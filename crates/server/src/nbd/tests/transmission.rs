@@ -270,7 +270,7 @@ fn a_forced_detach_ends_the_session_in_order() {
     let flush = client.request(Command::Flush, 0, 0);
     client.send(&flush, &[]);
     eventually("the flush waits", || disk.waiting.load(Ordering::SeqCst) == 1);
-    rig.context.attachments.ask_to_leave("disk");
+    rig.disconnect("disk");
     disk.open_gate();
     assert_eq!(client.reply(0).cookie, flush.cookie);
     assert!(client.is_closed());
