@@ -87,17 +87,21 @@ impl BlockOp<'_> {
 pub struct Stance {
     /// It holds the lock of its blocks itself.
     pub holds_lock: bool,
-    /// It may wait until the gate is open, and no block of it is locked.
+    /// It may wait until the gate is open, no block of it is locked, and a segment is ready.
     pub may_wait: bool,
 }
 
 /// Where a log gets its next segment from.
 pub trait SegmentSource {
-    /// A segment number and zone that the catalogue knows durably.
+    /// A segment number and zone that the catalogue knows durably, if one is ready. Waits for no
+    /// device.
+    fn take_ready(&self) -> Option<Spare>;
+
+    /// Makes some ready. Waits for a commit; no log is locked meanwhile.
     ///
     /// # Errors
-    /// `Full` when there is no room.
-    fn next_spare(&self) -> Result<Spare>;
+    /// `Full` when there is no room; `Refused`.
+    fn make_ready(&self) -> Result<()>;
 }
 
 /// What recovery found, from which a log goes on.
@@ -278,28 +282,10 @@ impl Log {
         stance: Stance,
         source: &dyn SegmentSource,
     ) -> Result<Reservation> {
-        let mut state = self.lock_as(stance)?;
-        while state.gate_closed || (!stance.holds_lock && state.any_locked(ops)) {
-            self.check()?;
-            if !stance.may_wait {
-                return Err(would_wait());
-            }
-            self.changed.wait(&mut state);
-        }
-        self.check()?;
-        let timeline = timeline()
-            .ok_or_else(|| Error::new(ErrorKind::Moved, "the volume changed under the request"))?;
-        let room = match &state.open {
-            Some(_) => state.fitting(ops, self.store.zone_bytes),
-            None => None,
-        };
-        let (count, header_bytes, payload_bytes) = match room {
-            Some(fit) => fit,
-            None => {
-                self.roll(&mut state, source)?;
-                state.fitting(ops, self.store.zone_bytes).expect("an op fits an empty segment")
-            }
-        };
+        let zone_bytes = self.store.zone_bytes;
+        let (mut state, timeline) = self.turn(timeline, (ops, 1), stance, source)?;
+        let (count, header_bytes, payload_bytes) =
+            state.fitting(ops, zone_bytes).expect("an op fits an empty segment");
         let base_seq = Seq(state.last_seq + 1);
         let last_seq = state.last_seq + count as u64;
         if last_seq > Seq::MAX.0 {
@@ -329,6 +315,44 @@ impl Log {
         Ok(Reservation { segment, header, header_bytes, payload_bytes, ops: count, last_seq })
     }
 
+    /// Waits until ops may be appended, and for a segment in which at least so many of them fit if
+    /// that has to be made ready; says which timeline they belong to. The log stays locked.
+    fn turn(
+        &self,
+        timeline: &dyn Fn() -> Option<u64>,
+        (ops, least): (&[BlockOp<'_>], usize),
+        stance: Stance,
+        source: &dyn SegmentSource,
+    ) -> Result<(MutexGuard<'_, LogState>, u64)> {
+        loop {
+            let mut state = self.lock_as(stance)?;
+            while state.gate_closed || (!stance.holds_lock && state.any_locked(ops)) {
+                self.check()?;
+                if !stance.may_wait {
+                    return Err(would_wait());
+                }
+                self.changed.wait(&mut state);
+            }
+            self.check()?;
+            let timeline = timeline().ok_or_else(|| {
+                Error::new(ErrorKind::Moved, "the volume changed under the request")
+            })?;
+            let fit = state.fitting(ops, self.store.zone_bytes);
+            if state.open.is_some() && fit.is_some_and(|fit| fit.0 >= least) {
+                return Ok((state, timeline));
+            }
+            if let Some(spare) = source.take_ready() {
+                self.roll(&mut state, spare)?;
+                return Ok((state, timeline));
+            }
+            drop(state);
+            if !stance.may_wait {
+                return Err(would_wait());
+            }
+            source.make_ready()?;
+        }
+    }
+
     /// Whether its gate is closed for longer than an instant.
     #[must_use]
     pub fn stands_still(&self) -> bool {
@@ -354,9 +378,8 @@ impl Log {
         if self.store.has_failed() { Err(Error::refused()) } else { Ok(()) }
     }
 
-    /// Seals the open segment and opens the next spare.
-    fn roll(&self, state: &mut LogState, source: &dyn SegmentSource) -> Result<()> {
-        let spare = source.next_spare()?;
+    /// Seals the open segment and opens a spare.
+    fn roll(&self, state: &mut LogState, spare: Spare) -> Result<()> {
         let first_seq = Seq(state.last_seq + 1);
         let nonce = self.store.entropy.next_u64();
         let header = SegmentHeader {
@@ -552,7 +575,7 @@ impl Log {
 }
 
 fn would_wait() -> Error {
-    Error::new(ErrorKind::WouldWait, "the log stands still")
+    Error::new(ErrorKind::WouldWait, "the log has to be waited for")
 }
 
 impl LogState {

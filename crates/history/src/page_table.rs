@@ -3,11 +3,15 @@
 //! Invariants
 //! 1. A page is only a cache of "look these 512 blocks up at this moment": it may be dropped at any
 //!    time.
-//! 2. A page is loaded and installed under its shard's lock, and a writer first puts its entries
-//!    where loading finds them and then updates the page under that lock: no write is missed.
-//! 3. A slot never goes back to a lower seq while its page stays.
-//! 4. The pages of all tables of one budget together stay within it, counted in bytes.
-//! 5. In a table with extents of more than a block a page is compact as long as that takes less
+//! 2. No lock is held while a page is loaded. It stands in its shard meanwhile, empty, and takes
+//!    updates; what is loaded is put under them. A writer first puts its entries where loading
+//!    finds them and then updates the page: no write is missed.
+//! 3. A page that is dropped while it is loaded is not put in: blocks may have moved since it was
+//!    looked up. Only who loads it goes by it, as long as the epoch entered before lasts.
+//! 4. A slot never goes back to a lower seq while its page stays.
+//! 5. The pages of all tables of one budget together stay within it, counted in bytes, but for one
+//!    that each thread loads.
+//! 6. In a table with extents of more than a block a page is compact as long as that takes less
 //!    memory than 512 slots; it answers the same.
 //!
 //! Deliberately unaware of where pages come from.
@@ -21,7 +25,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use compact::CompactPage;
-use parking_lot::Mutex;
+use parking_lot::{Condvar, Mutex};
 use units::MapExtent;
 
 use crate::Result;
@@ -170,18 +174,48 @@ impl Slots {
 struct Page {
     slots: Slots,
     touched: bool,
+    /// The number of the load under way: until it ends nobody reads the page.
+    load: Option<u64>,
 }
 
 #[derive(Default)]
 struct Shard {
     pages: FastMap<u64, Page>,
-    /// Second-chance queue; may name pages that are gone.
+    /// Second-chance queue: every page that is loaded, once.
     queue: VecDeque<u64>,
+    /// Loads that have begun, of all pages.
+    loads: u64,
+}
+
+#[derive(Default)]
+struct LockedShard {
+    shard: Mutex<Shard>,
+    /// A load has ended, or need not be waited for any more.
+    ended: Condvar,
+}
+
+/// A page that is being loaded; dropped, it is as if that had not begun.
+struct Loading<'t> {
+    table: &'t PageTable,
+    page: u64,
+    load: u64,
+}
+
+impl Drop for Loading<'_> {
+    fn drop(&mut self) {
+        let locked = self.table.shard(self.page);
+        let mut shard = locked.shard.lock();
+        if shard.pages.get(&self.page).is_some_and(|held| held.load == Some(self.load)) {
+            let held = shard.pages.remove(&self.page).expect("just seen");
+            self.table.budget.replace(held.slots.cost_bytes(), 0);
+            locked.ended.notify_all();
+        }
+    }
 }
 
 /// Pages of one moment.
 pub struct PageTable {
-    shards: Vec<Mutex<Shard>>,
+    shards: Vec<LockedShard>,
     budget: Arc<PageBudget>,
     extent: MapExtent,
 }
@@ -193,16 +227,16 @@ impl PageTable {
     /// An empty table of a volume whose map keeps entries by that unit.
     #[must_use]
     pub fn new(budget: Arc<PageBudget>, extent: MapExtent) -> PageTable {
-        let shards = (0..SHARDS).map(|_| Mutex::new(Shard::default())).collect();
+        let shards = (0..SHARDS).map(|_| LockedShard::default()).collect();
         PageTable { shards, budget, extent }
     }
 
-    fn shard(&self, page: u64) -> &Mutex<Shard> {
+    fn shard(&self, page: u64) -> &LockedShard {
         &self.shards[(page % SHARDS as u64) as usize]
     }
 
     /// Copies slots `first..first + out.len()` of a page out, loading it with `load` if it is not
-    /// held.
+    /// held. If somebody else is loading it, waits for that. The caller has entered an epoch.
     ///
     /// # Errors
     /// Those of `load`.
@@ -213,29 +247,65 @@ impl PageTable {
         out: &mut [Slot],
         load: impl FnOnce(&mut LoadedPage) -> Result<()>,
     ) -> Result<()> {
-        let mut shard = self.shard(page).lock();
-        if self.copy_out(&mut shard, page, first, out) {
-            return Ok(());
-        }
+        let Some(loading) = self.copy_or_begin(page, first, out) else { return Ok(()) };
         let mut loaded: Box<LoadedPage> = Box::new([Slot::default(); BLOCKS_PER_PAGE]);
         load(&mut loaded)?;
+        self.put_in(&loading, &mut loaded);
         out.copy_from_slice(&loaded[first..first + out.len()]);
-        let slots = Slots::new(&loaded, self.extent);
-        self.budget.replace(0, slots.cost_bytes());
-        shard.pages.insert(page, Page { slots, touched: false });
-        shard.queue.push_back(page);
-        self.make_room(&mut shard, page);
         Ok(())
+    }
+
+    /// Copies slots out if the page is held, perhaps after another has loaded it; else begins to
+    /// load it.
+    fn copy_or_begin(&self, page: u64, first: usize, out: &mut [Slot]) -> Option<Loading<'_>> {
+        let locked = self.shard(page);
+        let mut shard = locked.shard.lock();
+        while !self.copy_out(&mut shard, page, first, out) {
+            if shard.pages.contains_key(&page) {
+                locked.ended.wait(&mut shard);
+                continue;
+            }
+            shard.loads += 1;
+            let load = shard.loads;
+            let slots = Slots::new(&[Slot::default(); BLOCKS_PER_PAGE], self.extent);
+            self.budget.replace(0, slots.cost_bytes());
+            shard.pages.insert(page, Page { slots, touched: false, load: Some(load) });
+            return Some(Loading { table: self, page, load });
+        }
+        None
+    }
+
+    /// Puts a page that was loaded in, under what it was updated with meanwhile, unless it was
+    /// dropped.
+    fn put_in(&self, loading: &Loading<'_>, loaded: &mut LoadedPage) {
+        let locked = self.shard(loading.page);
+        let mut shard = locked.shard.lock();
+        let held = shard.pages.get_mut(&loading.page);
+        let Some(held) = held.filter(|held| held.load == Some(loading.load)) else { return };
+        let mut updates = [Slot::default(); BLOCKS_PER_PAGE];
+        held.slots.copy_out(self.extent, 0, &mut updates);
+        for (slot, update) in loaded.iter_mut().zip(updates) {
+            if update.seq > slot.seq {
+                *slot = update;
+            }
+        }
+        let before = held.slots.cost_bytes();
+        held.slots = Slots::new(loaded, self.extent);
+        held.load = None;
+        self.budget.replace(before, held.slots.cost_bytes());
+        shard.queue.push_back(loading.page);
+        self.make_room(&mut shard, loading.page);
+        locked.ended.notify_all();
     }
 
     /// Copies slots out if the page is held; false otherwise.
     pub fn try_slots(&self, page: u64, first: usize, out: &mut [Slot]) -> bool {
-        self.copy_out(&mut self.shard(page).lock(), page, first, out)
+        self.copy_out(&mut self.shard(page).shard.lock(), page, first, out)
     }
 
     /// Tells a held page of newer entries; a page that is not held will find them when loaded.
     pub fn update(&self, page: u64, entries: impl Iterator<Item = (usize, Slot)>) {
-        let mut shard = self.shard(page).lock();
+        let mut shard = self.shard(page).shard.lock();
         let Some(held) = shard.pages.get_mut(&page) else { return };
         let before = held.slots.cost_bytes();
         held.slots.raise(self.extent, entries);
@@ -248,18 +318,20 @@ impl PageTable {
 
     /// Drops the pages for which `stale` says so.
     pub fn drop_pages(&self, stale: impl Fn(u64) -> bool) {
-        for shard in &self.shards {
-            let mut shard = shard.lock();
+        for locked in &self.shards {
+            let mut shard = locked.shard.lock();
             let mut dropped = 0;
             shard.pages.retain(|&page, held| {
                 let is_stale = stale(page);
                 dropped += if is_stale { held.slots.cost_bytes() } else { 0 };
                 !is_stale
             });
-            if shard.pages.is_empty() {
-                shard.queue.clear();
+            if dropped > 0 {
+                let Shard { pages, queue, .. } = &mut *shard;
+                queue.retain(|page| pages.contains_key(page));
+                self.budget.replace(dropped, 0);
+                locked.ended.notify_all();
             }
-            self.budget.replace(dropped, 0);
         }
     }
 
@@ -279,7 +351,7 @@ impl PageTable {
     fn evict(&self, shard: &mut Shard, spared: u64) -> usize {
         for _ in 0..2 * shard.queue.len() {
             let Some(candidate) = shard.queue.pop_front() else { return 0 };
-            let Some(page) = shard.pages.get_mut(&candidate) else { continue };
+            let page = shard.pages.get_mut(&candidate).expect("the queue names what is held");
             if page.touched || candidate == spared {
                 page.touched = false;
                 shard.queue.push_back(candidate);
@@ -294,7 +366,8 @@ impl PageTable {
     }
 
     fn copy_out(&self, shard: &mut Shard, page: u64, first: usize, out: &mut [Slot]) -> bool {
-        let Some(held) = shard.pages.get_mut(&page) else { return false };
+        let held = shard.pages.get_mut(&page).filter(|held| held.load.is_none());
+        let Some(held) = held else { return false };
         held.touched = true;
         held.slots.copy_out(self.extent, first, out);
         true

@@ -215,47 +215,35 @@ impl Core {
         }
     }
 
-    /// Makes spare segments until there are `wanted`; says how many were made.
+    /// Makes spare segments until there are `wanted`.
     ///
     /// # Errors
     /// `Full` when there is no zone for even one and none is left; those of the catalogue.
-    pub fn make_spares(&self, wanted: usize) -> Result<usize> {
-        let missing = wanted.saturating_sub(self.store.spares().len());
-        if missing == 0 {
-            return Ok(0);
+    pub fn make_spares(&self, wanted: usize, purpose: Purpose) -> Result<()> {
+        let missing = || wanted.saturating_sub(self.store.spares().len());
+        if missing() == 0 {
+            return Ok(());
         }
-        self.add_spares(missing, Purpose::Data)
-    }
-
-    fn add_spares(&self, missing: usize, purpose: Purpose) -> Result<usize> {
-        let mut zones = Vec::new();
-        for _ in 0..missing {
+        let (mut numbers, commit) = self.begin()?;
+        // Under the books: of many who lack one the first makes them.
+        let mut spares = Vec::new();
+        for _ in 0..missing() {
             match self.store.allocate_zone(purpose) {
-                Ok(zone) => zones.push(zone),
-                Err(e) if zones.is_empty() => return Err(e.into()),
+                Ok(zone) => {
+                    numbers.segment += 1;
+                    spares.push(Spare { number: numbers.segment, zone });
+                }
+                Err(e) if spares.is_empty() => return Err(e.into()),
                 Err(_) => break,
             }
         }
-        let made = self.record_spares(&zones);
-        if made.is_err() {
-            zones.iter().for_each(|&zone| self.store.free_zone(zone));
+        let put = |spare: &Spare| commit.put_spare(spare.number, spare.zone);
+        let made = spares.iter().try_for_each(put).and_then(|()| self.finish(&numbers, commit));
+        match made {
+            Ok(()) => spares.into_iter().for_each(|spare| self.store.add_spare(spare)),
+            Err(_) => spares.iter().for_each(|spare| self.store.free_zone(spare.zone)),
         }
-        for spare in made? {
-            self.store.add_spare(spare);
-        }
-        Ok(zones.len())
-    }
-
-    fn record_spares(&self, zones: &[u32]) -> Result<Vec<Spare>> {
-        let (mut numbers, commit) = self.begin()?;
-        let mut spares = Vec::new();
-        for &zone in zones {
-            numbers.segment += 1;
-            commit.put_spare(numbers.segment, zone)?;
-            spares.push(Spare { number: numbers.segment, zone });
-        }
-        self.finish(&numbers, commit)?;
-        Ok(spares)
+        made
     }
 
     /// Registers an opening, so that reclamation can tell it that blocks have moved.
@@ -317,29 +305,24 @@ impl Core {
 }
 
 impl SegmentSource for Core {
-    fn next_spare(&self) -> history::Result<Spare> {
-        let spare = self.spare_for(Purpose::Data)?;
+    fn take_ready(&self) -> Option<Spare> {
+        let spare = self.store.take_spare()?;
         self.segments_taken.fetch_add(1, Ordering::Relaxed);
-        Ok(spare)
+        Some(spare)
+    }
+
+    fn make_ready(&self) -> history::Result<()> {
+        self.make_spares(SPARES_WANTED, Purpose::Data).map_err(below)
     }
 }
 
-impl Core {
-    fn spare_for(&self, purpose: Purpose) -> history::Result<Spare> {
-        if let Some(spare) = self.store.take_spare() {
-            return Ok(spare);
-        }
-        if let Err(e) = self.add_spares(1, purpose) {
-            let kind = match e.kind {
-                crate::ErrorKind::Full => history::ErrorKind::Full,
-                _ => history::ErrorKind::Refused,
-            };
-            return Err(history::Error::new(kind, e.message));
-        }
-        self.store.take_spare().ok_or_else(|| {
-            history::Error::new(history::ErrorKind::Full, "the pool has no free zone")
-        })
-    }
+/// An error in the words of who asked.
+fn below(error: Error) -> history::Error {
+    let kind = match error.kind {
+        crate::ErrorKind::Full => history::ErrorKind::Full,
+        _ => history::ErrorKind::Refused,
+    };
+    history::Error::new(kind, error.message)
 }
 
 /// Segments for what was acknowledged and waits in a cache: from the reserve when there are no
@@ -348,13 +331,17 @@ impl Core {
 pub struct FromReserve<'a>(pub &'a Core, pub &'a AtomicBool);
 
 impl SegmentSource for FromReserve<'_> {
-    fn next_spare(&self) -> history::Result<Spare> {
+    fn take_ready(&self) -> Option<Spare> {
+        self.0.take_ready()
+    }
+
+    fn make_ready(&self) -> history::Result<()> {
         // Who waits for room is told that others have got it.
-        match self.0.next_spare() {
+        match self.0.make_ready() {
             Err(e) if e.kind == history::ErrorKind::Full => {
                 self.1.store(true, Ordering::Release);
                 if self.0.store.has_half_of_reserve() {
-                    self.0.spare_for(Purpose::Reclaim)
+                    self.0.make_spares(1, Purpose::Reclaim).map_err(below)
                 } else {
                     Err(e)
                 }

@@ -98,13 +98,18 @@ fn in_order_of_places<'a>(
 
 impl Volume {
     /// Takes the pen for ops that are about to get their seqs, if this volume writes in place.
-    pub(crate) fn take_pen(&self, ops: &[BlockOp<'_>]) -> Result<Option<Pen>> {
-        self.take_pen_for(|| ops.iter().filter_map(blocks_of))
+    /// `Busy` when a slab is to be taken first, for which it may not wait.
+    pub(crate) fn take_pen(&self, ops: &[BlockOp<'_>], may_wait: bool) -> Result<Option<Pen>> {
+        self.take_pen_for(|| ops.iter().filter_map(blocks_of), may_wait)
     }
 
     /// The same for blocks in any order, some perhaps more than once: as one, so that they are no
     /// strangers to each other.
-    pub(crate) fn take_pen_for_blocks(&self, mut blocks: Vec<u64>) -> Result<Option<Pen>> {
+    pub(crate) fn take_pen_for_blocks(
+        &self,
+        mut blocks: Vec<u64>,
+        may_wait: bool,
+    ) -> Result<Option<Pen>> {
         if self.present().current.is_none() {
             return Ok(None);
         }
@@ -117,19 +122,24 @@ impl Volume {
                 _ => ranges.push(block..block + 1),
             }
         }
-        self.take_pen_for(|| ranges.iter().cloned())
+        self.take_pen_for(|| ranges.iter().cloned(), may_wait)
     }
 
     fn take_pen_for<I: Iterator<Item = Range<u64>>>(
         &self,
         ranges: impl Fn() -> I,
+        may_wait: bool,
     ) -> Result<Option<Pen>> {
         let Some(current) = &self.present().current else { return Ok(None) };
         for blocks in ranges() {
             for slab in current.slab_of(blocks.start)..=current.slab_of(blocks.end - 1) {
-                if !current.has_slab(slab) {
-                    self.grow(current, slab, SLABS_AT_ONCE)?;
+                if current.has_slab(slab) {
+                    continue;
                 }
+                if !may_wait {
+                    return Err(Error::new(ErrorKind::Busy, "a slab is to be taken first"));
+                }
+                self.grow(current, slab, SLABS_AT_ONCE)?;
             }
         }
         let pen = current.take_pen(ranges());

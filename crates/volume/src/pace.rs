@@ -19,8 +19,8 @@ use crate::{Error, ErrorKind, Result};
 /// What a write has to wait for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lack {
-    /// The volume stands still, or somebody merges a part of a block: an instant, on another
-    /// thread.
+    /// The volume stands still, or somebody merges a part of a block, or a segment or a slab is to
+    /// be made ready: an instant or a commit, on another thread.
     Turn,
     /// The map is to be written out first: the volume is written faster than the background does.
     Map,
@@ -131,7 +131,7 @@ fn without<'a>(op: &WriteOp<'a>, skip: u64) -> WriteOp<'a> {
 impl Volume {
     /// Writes ops but for their first `done` bytes, as [`Volume::write_batch`] does, as far as it
     /// gets without waiting for room or for the map; unless it `may_wait`, also without waiting for
-    /// others' turns. What is lacking is had with [`Volume::wait_for`].
+    /// others' turns or for a commit. What is lacking is had with [`Volume::wait_for`].
     ///
     /// # Errors
     /// Those of [`Volume::write_batch`]; `Full` only where the reserve is full as well.

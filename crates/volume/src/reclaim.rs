@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use block::Purpose;
 use history::{Content, NO_LOG, Segment};
 use parking_lot::MutexGuard;
 use units::Seq;
@@ -72,7 +73,7 @@ impl Core {
         self.store.collect_freed();
         self.note_healed()?;
         // Without a free zone there are no spares; writers will find out and make room.
-        match self.make_spares(SPARES_WANTED) {
+        match self.make_spares(SPARES_WANTED, Purpose::Data) {
             Err(e) if e.kind != ErrorKind::Full => return Err(e),
             _ => {}
         }

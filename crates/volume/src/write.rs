@@ -185,7 +185,11 @@ impl Volume {
         }
         let mut pieces = emptied(std::mem::take(kept));
         cut_into(ops, crcs, self.piece_bytes_max(), &mut pieces);
-        let pen = self.take_pen(&pieces)?;
+        let pen = self.take_pen(&pieces, terms.stance().may_wait).inspect_err(|e| {
+            if e.kind == ErrorKind::Busy {
+                terms.pace.lacks(Lack::Turn, &[]);
+            }
+        })?;
         let mut done = 0;
         let mut last = Seq::ZERO;
         let mut wait = RoomWait::default();

@@ -164,13 +164,16 @@ impl Volume {
     }
 
     fn destage_or_make_room(&self, pace: &Pace, done: &[BlockOp<'_>]) -> Result<()> {
-        let run = match pace.may_wait_for_turns() {
+        let may_wait = pace.may_wait_for_turns();
+        let run = match may_wait {
             true => Some(self.cache.destaging.lock()),
-            false if self.log.stands_still() => None,
+            // What has to stop half way leaves places that are to be looked after.
+            false if self.log.stands_still() || self.core.store.spares().is_empty() => None,
             false => self.cache.destaging.try_lock(),
         };
         let run = run.ok_or_else(|| would_wait(pace, done))?;
-        match self.destage_with(run, self.cache.portion(), None, &*self.core) {
+        match self.destage_with(run, (self.cache.portion(), None), may_wait, &*self.core) {
+            Err(e) if e.kind == ErrorKind::Busy && !may_wait => Err(would_wait(pace, done)),
             Err(e) if e.kind == ErrorKind::Full => {
                 pace.lacks(Lack::Room, done);
                 if !pace.may_wait_for_room() {
@@ -210,21 +213,23 @@ impl Volume {
         upto: Option<u64>,
         source: &dyn SegmentSource,
     ) -> Result<usize> {
-        self.destage_with(self.cache.destaging.lock(), blocks, upto, source)
+        self.destage_with(self.cache.destaging.lock(), (blocks, upto), true, source)
     }
 
-    /// The same with the right to destage.
+    /// The same with the right to destage. `Busy` when it would have to wait and may not; then what
+    /// is not in the log stays where it is.
     fn destage_with(
         &self,
         mut run: MutexGuard<'_, Run>,
-        blocks: usize,
-        upto: Option<u64>,
+        (blocks, upto): (usize, Option<u64>),
+        may_wait: bool,
         source: &dyn SegmentSource,
     ) -> Result<usize> {
         if !self.cache.begin_run(&mut run, blocks.min(RUN_BLOCKS), upto) {
             return Ok(0);
         }
-        let outcome = SCRATCH.with_borrow_mut(|scratch| self.destage_groups(&run, source, scratch));
+        let outcome =
+            SCRATCH.with_borrow_mut(|scratch| self.destage_groups(&run, may_wait, source, scratch));
         self.cache.end_run();
         match outcome {
             Err(_) if self.gone.load(Ordering::Acquire) => {
@@ -238,6 +243,7 @@ impl Volume {
     fn destage_groups(
         &self,
         run: &Run,
+        may_wait: bool,
         source: &dyn SegmentSource,
         scratch: &mut Scratch,
     ) -> Result<()> {
@@ -249,15 +255,16 @@ impl Volume {
             .collect();
         let deferred = self.choose_deferred(run);
         let waits = self.waiting_places(run, &deferred);
-        let mut pens = self.take_pens(&ops, waits.as_ref())?;
+        let mut pens = self.take_pens(&ops, waits.as_ref(), may_wait)?;
         let mut done = 0;
         while done < groups.len() {
             let rest = &groups[done..];
             let may = || !self.gone.load(Ordering::Acquire) && self.are_right(&pens);
             let timeline = || may().then(|| self.present().timeline.id);
-            let appended = match self.log.append_run(timeline, rest, source, &mut scratch.header) {
+            let header = &mut scratch.header;
+            let appended = match self.log.append_run(timeline, rest, may_wait, source, header) {
                 Err(e) if e.kind == history::ErrorKind::Moved && !self.are_right(&pens) => {
-                    pens = self.take_pens(&ops, waits.as_ref())?;
+                    pens = self.take_pens(&ops, waits.as_ref(), may_wait)?;
                     continue;
                 }
                 other => other?,
@@ -291,11 +298,16 @@ impl Volume {
         Some(waits)
     }
 
-    fn take_pens(&self, ops: &[BlockOp<'_>], waits: Option<&FastSet<u64>>) -> Result<Pens> {
+    fn take_pens(
+        &self,
+        ops: &[BlockOp<'_>],
+        waits: Option<&FastSet<u64>>,
+        may_wait: bool,
+    ) -> Result<Pens> {
         let is_waiting = |block: &u64| waits.is_some_and(|waits| waits.contains(block));
         let (later, now) = data_blocks(ops).partition(is_waiting);
-        let later = self.take_pen_for_blocks(later)?;
-        Ok(Pens { now: self.take_pen_for_blocks(now)?, later })
+        let later = self.take_pen_for_blocks(later, may_wait)?;
+        Ok(Pens { now: self.take_pen_for_blocks(now, may_wait)?, later })
     }
 
     fn are_right(&self, pens: &Pens) -> bool {

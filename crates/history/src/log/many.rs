@@ -11,7 +11,7 @@ use std::sync::atomic::Ordering;
 use format::batch::{BatchEncoder, BatchHeader, BatchKind};
 use units::{Seq, WallTime};
 
-use super::{Appended, BlockOp, InFlight, Log, SegmentSource, op_bytes};
+use super::{Appended, BlockOp, InFlight, Log, SegmentSource, Stance, op_bytes};
 use crate::store::Segment;
 use crate::{Error, ErrorKind, Result};
 
@@ -62,7 +62,8 @@ struct Reserved {
 
 impl Log {
     /// Appends as many of `groups` as fit the open segment, each as a batch of its own, in one
-    /// vectored write; the caller comes again with the rest. Nobody else appends meanwhile.
+    /// vectored write; the caller comes again with the rest. Nobody else appends meanwhile. Unless
+    /// it `may_wait` it waits neither for the gate nor for a segment.
     ///
     /// # Errors
     /// Those of [`Log::append`].
@@ -70,11 +71,12 @@ impl Log {
         &self,
         timeline: impl Fn() -> Option<u64>,
         groups: &[TimedOps<'_>],
+        may_wait: bool,
         source: &dyn SegmentSource,
         scratch: &mut Vec<u8>,
     ) -> Result<AppendedRun<'_>> {
         assert!(!groups.is_empty(), "a run has batches");
-        let reserved = self.reserve_run(&timeline, groups, source)?;
+        let reserved = self.reserve_run(&timeline, groups, may_wait, source)?;
         let (first, last) = (reserved.headers[0], reserved.headers[reserved.headers.len() - 1]);
         let ops_of_last = groups[reserved.headers.len() - 1].ops.len();
         let batches = reserved.headers.iter().zip(&reserved.bytes).map(|(header, bytes)| {
@@ -127,26 +129,18 @@ impl Log {
         &self,
         timeline: &dyn Fn() -> Option<u64>,
         groups: &[TimedOps<'_>],
+        may_wait: bool,
         source: &dyn SegmentSource,
     ) -> Result<Reserved> {
-        let mut state = self.state.lock();
-        while state.gate_closed {
-            self.check()?;
-            self.changed.wait(&mut state);
-        }
-        self.check()?;
-        let timeline = timeline()
-            .ok_or_else(|| Error::new(ErrorKind::Moved, "the volume changed under the request"))?;
+        let zone_bytes = self.store.zone_bytes;
+        let first = groups[0].ops;
+        // Others' locks are those of the cache.
+        let stance = Stance { holds_lock: true, may_wait };
+        let (mut state, timeline) = self.turn(timeline, (first, first.len()), stance, source)?;
         assert!(state.in_flight.is_empty(), "only one appends while a cache is on");
         let ops: usize = groups.iter().map(|group| group.ops.len()).sum();
         if state.last_seq + ops as u64 > Seq::MAX.0 {
             return Err(Error::new(ErrorKind::Full, "the volume has used up all seqs"));
-        }
-        let fits = |fit: (usize, u32, u32)| fit.0 == groups[0].ops.len();
-        let zone_bytes = self.store.zone_bytes;
-        let open = state.open.as_ref().and_then(|_| state.fitting(groups[0].ops, zone_bytes));
-        if !open.is_some_and(fits) {
-            self.roll(&mut state, source)?;
         }
         let segment = Arc::clone(state.open.as_ref().expect("rolled to an open segment"));
         let mut headers = Vec::new();

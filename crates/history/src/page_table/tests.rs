@@ -1,6 +1,9 @@
 //! Tables with extents against a table without, and what they say of their memory.
 
 use std::sync::Arc;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::thread;
 
 use format::location::Location;
 use proptest::collection::vec;
@@ -61,7 +64,7 @@ fn real_bytes(table: &PageTable) -> usize {
     let bytes = |shard: &super::Shard| -> usize {
         shard.pages.values().map(|page| page.slots.cost_bytes()).sum()
     };
-    table.shards.iter().map(|shard| bytes(&shard.lock())).sum()
+    table.shards.iter().map(|locked| bytes(&locked.shard.lock())).sum()
 }
 
 proptest! {
@@ -175,4 +178,213 @@ fn pages_that_grow_push_others_out() {
     assert_eq!(budget.bytes(), real_bytes(&table));
     drop(table);
     assert_eq!(budget.bytes(), 0);
+}
+
+fn first_seq(table: &PageTable, page: u64, load: impl FnOnce(&mut LoadedPage)) -> u64 {
+    let mut out = [Slot::default(); 1];
+    let load = |page: &mut LoadedPage| {
+        load(page);
+        Ok(())
+    };
+    table.slots(page, 0, &mut out, load).expect("memory");
+    out[0].seq.0
+}
+
+#[test]
+fn a_page_that_is_loaded_takes_updates_and_is_not_put_in_if_it_was_dropped() {
+    for extent in [MapExtent::BLOCK, MapExtent::ALL[4]] {
+        let table = table(extent);
+        let newer = |seq| std::iter::once((0, slot(seq, Location::new(9, 512))));
+        let found = first_seq(&table, 5, |loaded| {
+            *loaded = sequential(7);
+            assert!(!table.try_slots(5, 0, &mut [Slot::default()]), "it is not there yet");
+            table.update(5, newer(8));
+        });
+        assert_eq!(found, 8);
+        let mut all = [Slot::default(); BLOCKS_PER_PAGE];
+        assert!(table.try_slots(5, 0, &mut all));
+        assert_eq!((all[0].seq, &all[1..]), (Seq(8), &sequential(7)[1..]));
+        // Dropped while it is loaded; the second time somebody has begun anew before that ends.
+        for begins_anew in [false, true] {
+            table.drop_pages(|_| true);
+            let found = first_seq(&table, 5, |loaded| {
+                *loaded = sequential(7);
+                table.drop_pages(|page| page == 5);
+                if begins_anew {
+                    assert_eq!(first_seq(&table, 5, |loaded| *loaded = sequential(30)), 30);
+                }
+            });
+            assert_eq!(found, 7, "who loaded it goes by it");
+            assert_eq!(table.try_slots(5, 0, &mut all), begins_anew);
+            assert!(!begins_anew || all == sequential(30));
+            assert_eq!(table.budget.bytes(), real_bytes(&table));
+        }
+        // A load that fails has not begun.
+        table.drop_pages(|_| true);
+        let fails = |_: &mut LoadedPage| Err(crate::Error::refused());
+        table.slots(5, 0, &mut all, fails).expect_err("it fails");
+        assert_eq!(table.budget.bytes(), 0);
+        assert_eq!(first_seq(&table, 5, |loaded| *loaded = sequential(40)), 40);
+    }
+}
+
+#[test]
+fn a_page_that_many_want_is_loaded_once() {
+    let table = table(MapExtent::BLOCK);
+    let (loads, waiting) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                waiting.fetch_add(1, Ordering::SeqCst);
+                let found = first_seq(&table, 5, |loaded| {
+                    loads.fetch_add(1, Ordering::SeqCst);
+                    while waiting.load(Ordering::SeqCst) < 4 {
+                        thread::yield_now();
+                    }
+                    *loaded = sequential(3);
+                });
+                assert_eq!(found, 3);
+            });
+        }
+    });
+    assert_eq!(loads.into_inner(), 1);
+}
+
+#[test]
+fn the_queue_names_each_page_once_however_often_it_is_dropped_and_loaded() {
+    let table = table(MapExtent::BLOCK);
+    for turn in 0..1000 {
+        for page in [5, 69, 133] {
+            first_seq(&table, page, |loaded| *loaded = sequential(1));
+        }
+        table.drop_pages(|page| page == 69 || turn % 2 == 1 && page == 133);
+    }
+    let shard = table.shard(5).shard.lock();
+    assert_eq!((shard.pages.len(), shard.queue.len()), (1, 1));
+}
+
+/// What the map would say: seq and segment of each block of a few pages. Segments are moved.
+struct Truth {
+    blocks: Vec<(u64, u64)>,
+    segment: u64,
+    last_seq: u64,
+}
+
+impl Truth {
+    fn slot(&self, block: usize) -> Slot {
+        let (seq, segment) = self.blocks[block];
+        slot(seq, Location::new(segment, 512 + (block % BLOCKS_PER_PAGE * 4096) as u32))
+    }
+}
+
+/// The table, the truth, and what is known to be over: the seq of the last write of each block that
+/// has ended, and the oldest segment that blocks may be in.
+struct Threads {
+    table: PageTable,
+    truth: Mutex<Truth>,
+    ended: Vec<AtomicU64>,
+    oldest: AtomicU64,
+}
+
+const PAGES: u64 = 4;
+
+impl Threads {
+    fn page(&self, index: u64) -> u64 {
+        // All of one lock.
+        index * 64
+    }
+
+    fn truth(&self) -> std::sync::MutexGuard<'_, Truth> {
+        self.truth.lock().expect("not poisoned")
+    }
+
+    fn write(&self, chance: u64) {
+        let block = (chance % (PAGES * BLOCKS_PER_PAGE as u64)) as usize;
+        let mut truth = self.truth();
+        truth.last_seq += 1;
+        truth.blocks[block] = (truth.last_seq, truth.segment);
+        let slot = truth.slot(block);
+        drop(truth);
+        let page = self.page((block / BLOCKS_PER_PAGE) as u64);
+        self.table.update(page, std::iter::once((block % BLOCKS_PER_PAGE, slot)));
+        self.ended[block].fetch_max(slot.seq.0, Ordering::SeqCst);
+    }
+
+    fn move_all(&self) {
+        let mut truth = self.truth();
+        truth.segment += 1;
+        let segment = truth.segment;
+        truth.blocks.iter_mut().for_each(|block| block.1 = segment);
+        drop(truth);
+        self.table.drop_pages(|_| true);
+        self.oldest.fetch_max(segment, Ordering::SeqCst);
+    }
+
+    fn read(&self, chance: u64) {
+        let page = chance % PAGES;
+        let first = page as usize * BLOCKS_PER_PAGE;
+        let oldest = self.oldest.load(Ordering::SeqCst);
+        let ended: Vec<_> = self.ended[first..first + BLOCKS_PER_PAGE]
+            .iter()
+            .map(|seq| seq.load(Ordering::SeqCst))
+            .collect();
+        let load = |loaded: &mut LoadedPage| {
+            // In two halves, as from a map in parts, with time for others in between.
+            for half in [0..BLOCKS_PER_PAGE / 2, BLOCKS_PER_PAGE / 2..BLOCKS_PER_PAGE] {
+                let truth = self.truth();
+                half.for_each(|i| loaded[i] = truth.slot(first + i));
+                drop(truth);
+                (0..chance >> 8 & 3).for_each(|_| thread::yield_now());
+            }
+            Ok(())
+        };
+        let mut out = [Slot::default(); BLOCKS_PER_PAGE];
+        self.table.slots(self.page(page), 0, &mut out, load).expect("memory");
+        for (slot, ended) in out.iter().zip(ended) {
+            assert!(slot.seq.0 >= ended, "a write that had ended is missing");
+            assert!(slot.location.segment() >= oldest, "a place from before blocks were moved");
+        }
+    }
+}
+
+#[test]
+fn loads_updates_and_drops_by_threads_never_show_what_is_over() {
+    for extent in [MapExtent::BLOCK, MapExtent::ALL[3]] {
+        let blocks = PAGES as usize * BLOCKS_PER_PAGE;
+        let truth = Truth { blocks: vec![(1, 1); blocks], segment: 1, last_seq: 1 };
+        let threads = Threads {
+            table: table(extent),
+            truth: Mutex::new(truth),
+            ended: (0..blocks).map(|_| AtomicU64::new(1)).collect(),
+            oldest: AtomicU64::new(1),
+        };
+        thread::scope(|scope| {
+            for thread in 1..=4_u64 {
+                let threads = &threads;
+                scope.spawn(move || {
+                    let mut chance = thread.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+                    for _ in 0..4_000 {
+                        chance ^= chance << 13;
+                        chance ^= chance >> 7;
+                        chance ^= chance << 17;
+                        match chance >> 40 & 15 {
+                            0 => threads.move_all(),
+                            1..8 => threads.write(chance >> 8),
+                            _ => threads.read(chance >> 8),
+                        }
+                    }
+                });
+            }
+        });
+        let (table, truth) = (&threads.table, threads.truth());
+        assert_eq!(table.budget.bytes(), real_bytes(table));
+        let mut out = [Slot::default(); BLOCKS_PER_PAGE];
+        for index in 0..PAGES {
+            if !table.try_slots(threads.page(index), 0, &mut out) {
+                continue;
+            }
+            let first = index as usize * BLOCKS_PER_PAGE;
+            (0..BLOCKS_PER_PAGE).for_each(|i| assert_eq!(out[i], truth.slot(first + i)));
+        }
+    }
 }

@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread;
 
 use block::{BlockDevice, MemoryDevice, Operation};
 use env::{RealClock, RealEntropy};
 use hindsight_volume::{
-    Architecture, CacheChange, Error, ErrorKind, Granularity, Lack, Machine, Pool, PoolFormat,
-    PoolOptions, RoomWait, Volume, VolumeSpec, WriteOp, Written,
+    Architecture, Budget, CacheChange, Error, ErrorKind, Granularity, Lack, Machine, Pool,
+    PoolFormat, PoolOptions, RoomWait, Volume, VolumeSpec, WriteOp, Written,
 };
 use parking_lot::Mutex;
 use sim::Random;
@@ -58,6 +59,27 @@ fn write(volume: &Volume, ops: &[WriteOp<'_>], met: &mut Met) -> Result<(), Erro
         met.lacked_room += u64::from(lacks == Lack::Room);
         volume.wait_for(lacks, &mut wait, &|| true)?;
     }
+}
+
+/// Writes as a thread does that serves others too: what it would have to wait for, and the rest, is
+/// another's. Says whether that was so.
+fn write_beside(volume: &Volume, ops: &[WriteOp<'_>]) -> bool {
+    let Written::Part { mut bytes, mut lacks } = volume.write_some(ops, 0, false).expect("tried")
+    else {
+        return false;
+    };
+    let patiently = || {
+        loop {
+            let mut wait = RoomWait::default();
+            volume.wait_for(lacks, &mut wait, &|| true).expect("had");
+            match volume.write_some(ops, bytes, true).expect("written") {
+                Written::All => return,
+                Written::Part { bytes: done, lacks: other } => (bytes, lacks) = (done, other),
+            }
+        }
+    };
+    thread::scope(|scope| scope.spawn(patiently).join().expect("it is written"));
+    true
 }
 
 fn random_ops<'b>(random: &mut Random, bytes: &'b [u8]) -> Vec<WriteOp<'b>> {
@@ -120,6 +142,58 @@ fn what_is_written_in_parts_is_what_was_to_be_written() {
 }
 
 #[test]
+fn who_must_not_wait_neither_flushes_nor_reads_nor_reserves_space() {
+    for (number, architecture) in Architecture::ALL.into_iter().enumerate() {
+        for cache in [CacheChange::default(), CACHED] {
+            if architecture.needs_cache() && cache == CacheChange::default() {
+                continue;
+            }
+            let rig = Rig::new(256 * MIB, MIB);
+            let pool = rig.open_with(16 << 20);
+            let size_bytes = 16 * MIB;
+            let spec = VolumeSpec { size_bytes, ..spec("v", architecture, cache) };
+            let volume = pool.create_volume(&spec).expect("made");
+            let waits: Arc<Mutex<Vec<Operation>>> = Arc::default();
+            let (seen, me) = (Arc::clone(&waits), thread::current().id());
+            rig.device.hook(move |operation, _| {
+                if operation != Operation::Write && thread::current().id() == me {
+                    seen.lock().push(operation);
+                }
+            });
+            let mut random = Random::new(number as u64);
+            let mut bytes = vec![0; size_bytes as usize];
+            random.fill(&mut bytes);
+            let mut model = bytes.clone();
+            let mut handed_over = 0;
+            for (offset, bytes) in (0..).step_by(64 << 10).zip(bytes.chunks(64 << 10)) {
+                let op = [WriteOp::Data { offset, bytes }];
+                handed_over += u64::from(write_beside(&volume, &op));
+            }
+            for _ in 0..400 {
+                let length = 4096 * random.between(1, 32);
+                let offset = random.below((size_bytes - length) / 4096) * 4096;
+                let from = random.below(size_bytes - length) as usize;
+                let data = &bytes[from..from + length as usize];
+                let op = match random.chance(100) {
+                    true => WriteOp::Zero { offset, length_bytes: length },
+                    false => WriteOp::Data { offset, bytes: data },
+                };
+                write_beside(&volume, &[op]);
+                lay(&mut model, &op);
+                volume.try_read(offset, &mut vec![0; length as usize]).expect("tried");
+            }
+            rig.device.unhook();
+            assert_eq!(*waits.lock(), [], "{architecture:?}, {cache:?}");
+            assert!(handed_over > 0, "{architecture:?}: there is no background");
+            let mut there = vec![0; size_bytes as usize];
+            volume.read(0, &mut there).expect("it reads");
+            assert!(there == model, "{architecture:?}, {cache:?}");
+            pool.verify_invariants().expect("sound");
+        }
+    }
+}
+
+#[test]
 fn a_part_of_a_block_lets_go_of_its_lock_when_it_lacks_room() {
     let pool = pool(14 * MIB);
     let volume = volume(&pool, Architecture::Logging, CacheChange::default());
@@ -131,11 +205,11 @@ fn a_part_of_a_block_lets_go_of_its_lock_when_it_lacks_room() {
     });
     let (done, lacks) = lacks.expect("history fills the pool");
     assert_eq!(lacks, Lack::Room);
-    // Whoever held the lock would keep this from being tried.
-    let same = [WriteOp::Data { offset: 0, bytes: &[1; 4096] }];
-    let other = volume.write_some(&same, 0, false).expect("tried");
-    assert!(matches!(other, Written::All | Written::Part { lacks: Lack::Room, .. }), "{other:?}");
     volume.wait_for(lacks, &mut RoomWait::default(), &|| true).expect("history makes room");
+    pool.step(Budget { bytes: 0 }).expect("segments are ready");
+    // Whoever held the lock would keep this from being done.
+    let same = [WriteOp::Data { offset: 0, bytes: &[1; 4096] }];
+    assert_eq!(volume.write_some(&same, 0, false).expect("tried"), Written::All);
     assert_eq!(volume.write_some(&op, done, true).expect("written"), Written::All);
     let mut there = vec![0; 100_000];
     volume.read(100, &mut there).expect("it reads");
@@ -149,7 +223,7 @@ fn who_waits_for_room_gives_up_when_it_is_told() {
     let volume = hook::make(&pool, Granularity::EveryWrite, 1 << 60);
     let bytes = vec![1; 64 << 10];
     let op = [WriteOp::Data { offset: 0, bytes: &bytes }];
-    let lacks_room = |_: &u32| match volume.write_some(&op, 0, false).expect("tried") {
+    let lacks_room = |_: &u32| match volume.write_some(&op, 0, true).expect("tried") {
         Written::Part { lacks: Lack::Map, .. } => {
             volume.wait_for(Lack::Map, &mut RoomWait::default(), &|| true).expect("written out");
             false
@@ -274,6 +348,34 @@ fn a_volume_that_stands_still_is_not_waited_for() {
 }
 
 #[test]
+fn a_segment_that_is_made_ready_is_not_waited_for() {
+    let rig = Rig::new(64 * MIB, MIB);
+    let pool = rig.open_with(16 << 20);
+    let volume = hook::make(&pool, Granularity::EveryWrite, 1 << 60);
+    put(&volume, 0, 1);
+    let met: Arc<Mutex<Vec<Written>>> = Arc::default();
+    let (seen, writer) = (Arc::clone(&met), Arc::clone(&volume));
+    rig.device.hook(move |operation, _| {
+        if operation == Operation::Flush {
+            let op = [WriteOp::Data { offset: 4096, bytes: &[2; 4096] }];
+            let other = || writer.write_some(&op, 0, false).expect("tried");
+            let written = thread::scope(|scope| scope.spawn(other).join().expect("it returns"));
+            seen.lock().push(written);
+        }
+    });
+    // Four of these do not fit a segment, but three of them and some single blocks do.
+    let large = vec![3; 256 << 10];
+    let op = [WriteOp::Data { offset: MIB, bytes: &large }];
+    for _ in 0..3 * 7 {
+        assert_eq!(volume.write_some(&op, 0, true).expect("written"), Written::All);
+    }
+    rig.device.unhook();
+    let met = std::mem::take(&mut *met.lock());
+    assert!(!met.is_empty() && met.iter().all(|one| *one == Written::All), "{met:?}");
+    assert_eq!(hook::get(&volume, 1), 2);
+}
+
+#[test]
 fn blocks_that_are_being_merged_are_not_waited_for() {
     for cache in [CacheChange::default(), CACHED] {
         let rig = Rig::new(64 * MIB, MIB / 4);
@@ -315,7 +417,7 @@ fn a_writer_ahead_of_the_map_is_held_back_once() {
     let volume = hook::make(&pool, Granularity::EveryWrite, 1 << 60);
     let bytes = vec![1; 256 << 10];
     let op = [WriteOp::Data { offset: 0, bytes: &bytes }];
-    let held = (0..800).find_map(|_| match volume.write_some(&op, 0, false).expect("written") {
+    let held = (0..800).find_map(|_| match volume.write_some(&op, 0, true).expect("written") {
         Written::All => None,
         Written::Part { bytes, lacks } => Some((bytes, lacks)),
     });
@@ -324,5 +426,5 @@ fn a_writer_ahead_of_the_map_is_held_back_once() {
     let before = volume.info().expect("told").latest.seq;
     assert_eq!(volume.write_some(&op, bytes.len() as u64, true).expect("ended"), Written::All);
     assert_eq!(volume.info().expect("told").latest.seq, before, "nothing is written again");
-    assert_eq!(volume.write_some(&op, 0, false).expect("written"), Written::All);
+    assert_eq!(volume.write_some(&op, 0, true).expect("written"), Written::All);
 }

@@ -7,9 +7,10 @@ use std::thread;
 use std::time::Duration;
 
 use block::{
-    BlockDevice, Effect, FaultDevice, FaultPlan, FaultRule, MemoryDevice, Operation, Pause,
+    BlockDevice, Effect, FaultDevice, FaultPlan, FaultRule, MediaDevice, MemoryDevice, Operation,
+    Pause,
 };
-use env::{RealClock, RealEntropy};
+use env::{FileMedia, RealClock, RealEntropy};
 use hindsight_volume::{
     Architecture, Budget, CacheChange, EncodingChange, Granularity, Machine, Pool, PoolFormat,
     PoolOptions, Volume, VolumeSpec, WriteOp,
@@ -90,7 +91,9 @@ fn however_much_of_the_past_is_read_the_present_keeps_its_map_in_memory() {
 }
 
 /// A device whose next read waits until it is let go, and says when it has begun to.
-fn device_that_holds_a_read() -> (Arc<dyn BlockDevice>, Arc<FaultPlan>, Receiver<()>, Sender<()>) {
+fn device_that_holds_a_read<D: BlockDevice + 'static>(
+    below: D,
+) -> (Arc<dyn BlockDevice>, Arc<FaultPlan>, Receiver<()>, Sender<()>) {
     let (begun, has_begun) = mpsc::channel();
     let (let_go, may_go) = mpsc::channel();
     let (begun, may_go) = (Mutex::new(begun), Mutex::new(may_go));
@@ -99,27 +102,31 @@ fn device_that_holds_a_read() -> (Arc<dyn BlockDevice>, Arc<FaultPlan>, Receiver
         may_go.lock().expect("not poisoned").recv_timeout(PATIENCE).expect("it is let go");
     });
     let plan = Arc::new(FaultPlan::default());
-    let device = FaultDevice::new(MemoryDevice::new(1 << 30), Arc::clone(&plan), pause);
+    let device = FaultDevice::new(below, Arc::clone(&plan), pause);
     (Arc::new(device), plan, has_begun, let_go)
 }
 
-#[test]
-fn a_read_of_the_past_that_waits_for_the_device_holds_up_nothing_of_the_present() {
-    let (device, plan, has_begun, let_go) = device_that_holds_a_read();
-    let pool = pool(device, 8 << 20);
-    let volume = volume(&pool);
-    let at = put(&volume, 0, 1);
-    put(&volume, 0, 2);
-    put(&volume, PAGE_BYTES, 3);
-    let rule = FaultRule {
+fn next_read_waits() -> FaultRule {
+    FaultRule {
         operation: Some(Operation::Read),
         range: None,
         after: 0,
         times: Some(1),
         effect: Effect::Delay(1),
-    };
+    }
+}
+
+#[test]
+fn a_read_of_the_past_that_waits_for_the_device_holds_up_nothing_of_the_present() {
+    let below = MemoryDevice::new(1 << 30);
+    let (device, plan, has_begun, let_go) = device_that_holds_a_read(below);
+    let pool = pool(device, 8 << 20);
+    let volume = volume(&pool);
+    let at = put(&volume, 0, 1);
+    put(&volume, 0, 2);
+    put(&volume, PAGE_BYTES, 3);
     let view = volume.view(&Moment::Seq(at)).expect("opened");
-    plan.add(rule);
+    plan.add(next_read_waits());
     let past = thread::spawn(move || {
         let mut bytes = [0; BLOCK as usize];
         view.read(0, &mut bytes).expect("read");
@@ -144,4 +151,52 @@ fn a_read_of_the_past_that_waits_for_the_device_holds_up_nothing_of_the_present(
     assert!(waited.is_ok(), "the present waited for a read of the past");
     present.join().expect("the present went on");
     assert_eq!(past.join().expect("the past was read"), 1);
+}
+
+#[test]
+fn a_page_of_the_map_that_waits_for_the_device_holds_up_no_other_and_no_write() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("pool.img");
+    drop(FileMedia::create(&path, 64 << 20).expect("made"));
+    let media = || MediaDevice::new(Arc::new(FileMedia::open(&path).expect("opened")));
+    let other = 64 * PAGE_BYTES;
+    {
+        let pool = pool(Arc::new(media()), 8 << 20);
+        let volume = volume(&pool);
+        put(&volume, 0, 1);
+        // More than a leaf of the map holds, so that what is looked up here is read for itself.
+        let bytes = vec![2; PAGE_BYTES as usize];
+        volume.write_batch(&[WriteOp::Data { offset: other, bytes: &bytes }]).expect("written");
+        pool.close().expect("closed");
+    }
+    let (device, plan, has_begun, let_go) = device_that_holds_a_read(media());
+    let pool = Pool::open(device, machine(), PoolOptions { memory_bytes: 8 << 20 });
+    let pool = pool.expect("opened");
+    let volume = pool.volume("v").expect("there");
+    assert_eq!(get(&volume, 0), 1);
+    plan.add(next_read_waits());
+    let reader = {
+        let volume = Arc::clone(&volume);
+        thread::spawn(move || get(&volume, other))
+    };
+    has_begun.recv_timeout(PATIENCE).expect("the page waits");
+    let (done, is_done) = mpsc::channel();
+    let writer = {
+        let volume = Arc::clone(&volume);
+        thread::spawn(move || {
+            assert_eq!(get(&volume, 0), 1, "of a page in memory, behind the same lock");
+            put(&volume, 0, 3);
+            put(&volume, other + BLOCK, 4);
+            assert_eq!(get(&volume, 0), 3);
+            done.send(()).expect("the test waits for it");
+        })
+    };
+    let waited = is_done.recv_timeout(PATIENCE);
+    let_go.send(()).expect("the read waits for it");
+    assert!(waited.is_ok(), "they waited for a page that is loaded");
+    writer.join().expect("the present went on");
+    assert_eq!(reader.join().expect("read"), 2);
+    let loads = pool.status().page_loads;
+    assert_eq!((get(&volume, other), get(&volume, other + BLOCK)), (2, 4));
+    assert_eq!(pool.status().page_loads, loads, "the page stayed in memory");
 }
