@@ -27,6 +27,7 @@ use crate::opening::Opening;
 use crate::pins::Pins;
 use crate::pool::{read_superblock, reserve_of};
 use crate::rates::Meter;
+use crate::reclaim::NEVER;
 use crate::schedule::Schedule;
 use crate::scrubbing::Scrubbing;
 use crate::versions::Counting;
@@ -497,6 +498,7 @@ impl Volume {
             resizing: Mutex::new(()),
             cut_at: AtomicU64::new(u64::MAX),
             reclaim_wanted: AtomicBool::new(false),
+            pending_since_ns: AtomicU64::new(NEVER),
             pass: Mutex::default(),
             ailing: AtomicBool::new(false),
             reclaiming: Mutex::new(Vec::new()),

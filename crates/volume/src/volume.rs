@@ -70,6 +70,8 @@ pub struct Volume {
     pub(crate) cut_at: AtomicU64,
     /// Something was deleted or expired since the last full merge.
     pub(crate) reclaim_wanted: AtomicBool,
+    /// Since when a step has seen something pending, on the monotonic clock.
+    pub(crate) pending_since_ns: AtomicU64,
     /// When it was reclaimed last.
     pub(crate) pass: Mutex<Pass>,
     /// Background work met damage in it: others go first, and nothing of it is given up for room.

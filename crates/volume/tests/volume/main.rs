@@ -38,6 +38,7 @@ mod roots;
 mod schedule;
 mod scrub;
 mod settings;
+mod settling;
 mod space;
 mod story;
 mod versions;
