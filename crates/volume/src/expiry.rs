@@ -136,7 +136,7 @@ impl Volume {
         if record.deleted {
             return Ok(());
         }
-        let now = self.now();
+        let now = self.core.time();
         let window_ns = record.window_in_force(now);
         let start = WallTime::from_nanos(now.as_nanos().saturating_sub(window_ns));
         // Commits cost a flush: move in steps of a hundredth of the window.

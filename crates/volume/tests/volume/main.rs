@@ -6,6 +6,7 @@ mod audit;
 mod away;
 mod base;
 mod cached;
+mod clocks;
 mod coming_home;
 mod compaction;
 mod conversion;
