@@ -100,6 +100,10 @@ pub struct Volume {
     /// rather be written again by then. The log answers meanwhile.
     #[serde(default)]
     pub deferred_bytes: u64,
+    /// Seconds by which the time of its last write is ahead of the server's clock: it was written
+    /// under a clock that was wrong, or the clock is now.
+    #[serde(default)]
+    pub time_ahead_seconds: u64,
     /// The change of architecture that is under way; null without one.
     #[serde(default)]
     pub conversion: Option<Conversion>,

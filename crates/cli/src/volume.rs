@@ -567,6 +567,10 @@ pub fn show(volume: &Volume) -> String {
     if volume.deferred_bytes > 0 {
         shown.push(("places that wait", human(volume.deferred_bytes)));
     }
+    if volume.time_ahead_seconds > 0 {
+        let ahead = Span(volume.time_ahead_seconds.saturating_mul(1_000_000_000));
+        shown.push(("clock", format!("its last write is {ahead} ahead of the clock")));
+    }
     shown.extend(volume.cache.iter().flat_map(show_cache));
     shown.push(("encoding", show_encoding(&volume.encoding)));
     shown.push(("dedup", show_dedup(&volume.dedup)));

@@ -45,6 +45,6 @@ pub use scan::{ScanEnd, read_header, scan_segment};
 pub use scrub::{Loss, Scrub, ScrubMap, ScrubReport, Suspects, Version};
 pub use slot::{BLOCKS_PER_PAGE, Slot, block_location};
 pub use space_tally::{Account, SpaceCount, SpaceTally};
-pub use store::{Content, Epoch, NO_LOG, SecondSource, Segment, Spare, Store, StoreParts};
+pub use store::{Behind, Content, Epoch, NO_LOG, SecondSource, Segment, Spare, Store, StoreParts};
 pub use time_index::{By, TimeIndex, TimeRun};
 pub use timeline::{Branch, Timeline};

@@ -6,7 +6,7 @@
 //! 2. `stable` is the highest seq at and below which every write has ended: its bytes are with the
 //!    operating system and its entries in the map. Only stable moments are ever resolved.
 //! 3. `durable` is a stable seq that a completed device flush covers.
-//! 4. Time rises strictly from batch to batch, whatever the clock does.
+//! 4. Time rises strictly from batch to batch, whatever the clock does, and about as fast as time.
 //! 5. While the gate is closed nothing is in flight: whoever closed it sees one instant of the
 //!    volume.
 //! 6. While a block range is locked (a partial block is being merged) no other write to it is
@@ -32,7 +32,7 @@ use units::{BLOCK_BYTES, Seq, WallTime};
 
 use crate::io_tally::{IoKind, IoTally};
 use crate::space_tally::Account;
-use crate::store::{Segment, Spare, Store};
+use crate::store::{Behind, Segment, Spare, Store};
 use crate::{Error, ErrorKind, Result};
 
 mod many;
@@ -136,6 +136,7 @@ pub struct LogState {
     locked: Vec<(u64, u64)>,
     voids: Option<(Seq, Seq)>,
     last_time: WallTime,
+    behind: Option<Behind>,
     bytes_total: u64,
     flushes_total: u64,
     times: Vec<TimeEntry>,
@@ -194,6 +195,7 @@ impl Log {
             locked: Vec::new(),
             voids: start.voids,
             last_time: start.last_time,
+            behind: None,
             bytes_total: start.bytes_total,
             flushes_total: start.flushes_total,
             times: Vec::new(),
@@ -291,7 +293,8 @@ impl Log {
         if last_seq > Seq::MAX.0 {
             return Err(Error::new(ErrorKind::Full, "the volume has used up all seqs"));
         }
-        state.last_time = self.store.time_after(state.last_time);
+        let last = state.last_time;
+        state.last_time = self.store.time_after(last, &mut state.behind);
         let segment = Arc::clone(state.open.as_ref().expect("rolled to an open segment"));
         let header = BatchHeader {
             segment: segment.number,
@@ -696,7 +699,8 @@ impl Gate<'_> {
     /// The stamp that [`Gate::take_event`] would give.
     #[must_use]
     pub fn peek_event(&self) -> (Seq, WallTime) {
-        (Seq(self.state.last_seq + 1), self.log.store.time_after(self.state.last_time))
+        let time = self.log.store.time_after(self.state.last_time, &mut self.state.behind.clone());
+        (Seq(self.state.last_seq + 1), time)
     }
 
     /// Gives an event (a revert, a resize) the next seq, at this time. It is not in the log: the

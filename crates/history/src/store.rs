@@ -194,6 +194,18 @@ pub struct StoreParts {
     pub page_cache_bytes: usize,
 }
 
+/// While the clock is behind a log its time goes slower by one part in so many.
+const SLEW: u64 = 16;
+
+/// When the clock was found to be behind a log.
+#[derive(Clone, Copy, Debug)]
+pub struct Behind {
+    /// The log's time.
+    time: WallTime,
+    /// The monotonic clock's.
+    since_ns: u64,
+}
+
 impl Store {
     /// A store with no segments yet.
     #[must_use]
@@ -453,11 +465,23 @@ impl Store {
         outcome.map_err(Error::from)
     }
 
-    /// The time to record after `last`: never goes back, never twice the same.
+    /// The time to record after `last`: never goes back, never twice the same. While the clock is
+    /// behind it goes on as the monotonic clock does, a little slower, so that intervals stay as
+    /// long as they are and the clock catches up: `behind` is when it was found to be, and is kept
+    /// from call to call.
     #[must_use]
-    pub fn time_after(&self, last: WallTime) -> WallTime {
+    pub fn time_after(&self, last: WallTime, behind: &mut Option<Behind>) -> WallTime {
         let now = self.clock.wall();
-        if now > last { now } else { WallTime::from_nanos(last.as_nanos() + 1) }
+        if now > last {
+            *behind = None;
+            return now;
+        }
+        let now_ns = self.clock.monotonic_ns();
+        let Behind { time, since_ns } =
+            *behind.get_or_insert(Behind { time: last, since_ns: now_ns });
+        let passed_ns = now_ns.saturating_sub(since_ns);
+        let goes_on = time.as_nanos().saturating_add(passed_ns - passed_ns / SLEW);
+        WallTime::from_nanos(goes_on.max(last.as_nanos() + 1))
     }
 }
 

@@ -37,8 +37,12 @@ const PENDING_MAX: u64 = 1 << 18;
 const RUNS_MAX: usize = 10;
 const JOINED: usize = 6;
 /// When a volume destages (`volume/destage`).
-const DESTAGE_ENTRIES_MIN: u64 = 64;
 const DESTAGE_NEW_SHARE: u64 = 8;
+const DESTAGE_ENTRY_WAIT_NS: u64 = 100_000;
+/// How long map entries wait in memory, and a destage for little that is new (`volume/reclaim`).
+const SETTLE_NS: u64 = 5_000_000_000;
+/// Background work looks whether there is any this often, in nanoseconds of the trace.
+const LOOK_EVERY_NS: u64 = 1_000_000_000;
 /// What stands before a block at home (docs/design, *The base*).
 const HOME_HEADER_BYTES: u64 = 192;
 
@@ -60,6 +64,8 @@ struct Engine {
     /// Blocks that may wait in each volume's cache.
     dirty: Vec<u64>,
     window: u64,
+    /// When background work looked last whether there is any.
+    looked_ns: u64,
 }
 
 /// Sends a trace through the engine.
@@ -87,6 +93,7 @@ pub fn replay(source: &mut dyn Source, settings: ReplaySettings) -> Result<Repla
         if let Some(hybrid) = &mut hybrid {
             hybrid.add(&request, engine.dirty_blocks_of(request.device)?)?;
         }
+        engine.work_until(request.time_ns, &mut counted)?;
         engine.clock.set(request.time_ns);
         if is_hybrid && engine.begins_window(window_ns) {
             // What waited for the window's end is due before anything is written in the next.
@@ -121,7 +128,7 @@ pub fn replay(source: &mut dyn Source, settings: ReplaySettings) -> Result<Repla
         // A cache keeps writes from the journal, and several devices destage each on its own.
         if dirty_blocks == 0 && engine.volumes.len() == 1 {
             let at = |destages: &[u64]| profile.destaged_at(settings.granularity, destages);
-            let rule = counted.destage_rule(settings);
+            let rule = counted.destage_rule(settings, profile.duration_ns());
             told.destaged_predicted = Some(at(&counted.destages));
             told.destaged_by_rule = Some(at(&profile.destages(settings.granularity, rule)));
             told.destages = counted.destages_told(settings.granularity, &profile, rule);
@@ -155,6 +162,7 @@ impl Engine {
             buffer: Vec::new(),
             dirty: Vec::new(),
             window: 0,
+            looked_ns: 0,
         })
     }
 
@@ -242,6 +250,16 @@ impl Engine {
             counted.destages.push(counted.extents);
         }
         counted.homes = homes;
+        Ok(())
+    }
+
+    /// Lets the time until the next request pass, with background work in between.
+    fn work_until(&mut self, time_ns: u64, counted: &mut Counted) -> Result<()> {
+        while self.looked_ns.saturating_add(LOOK_EVERY_NS) <= time_ns {
+            self.looked_ns += LOOK_EVERY_NS;
+            self.clock.set(self.looked_ns);
+            self.work(counted)?;
+        }
         Ok(())
     }
 
@@ -364,14 +382,19 @@ impl Counted {
     }
 
     /// For one volume without a cache.
-    fn destage_rule(&self, settings: ReplaySettings) -> DestageRule {
+    fn destage_rule(&self, settings: ReplaySettings, duration_ns: u64) -> DestageRule {
         let pending = (settings.memory_bytes / PENDING_SHARE).clamp(PENDING_MIN, PENDING_MAX);
-        // A flush is begun by the background work that finds enough waiting.
+        // A flush is begun by the background work that finds enough waiting, or that for long.
+        let per_ns = self.extents as f64 / duration_ns.max(1) as f64;
         let a_step = self.extents as f64 / self.requests.max(1) as f64 * STEP_EVERY as f64;
-        let steps = (pending as f64 / a_step).ceil();
+        let a_step = a_step.min(per_ns * LOOK_EVERY_NS as f64).max(1.0);
+        let by_count = (pending as f64 / a_step).ceil() * a_step;
+        let by_time = per_ns * (SETTLE_NS + LOOK_EVERY_NS) as f64;
         DestageRule {
-            flush_writes: (steps * a_step) as u64,
-            entries_min: DESTAGE_ENTRIES_MIN,
+            flush_writes: by_count.min(by_time).max(1.0) as u64,
+            entries_min: pending,
+            wait_min_ns: SETTLE_NS,
+            wait_entry_ns: DESTAGE_ENTRY_WAIT_NS,
             new_share: DESTAGE_NEW_SHARE,
             runs_max: RUNS_MAX,
             joined: JOINED,

@@ -84,7 +84,7 @@ fn every_architecture_costs_what_the_model_says_at_every_granularity() {
 #[test]
 fn checkpointing_brings_home_what_its_rule_says_at_every_granularity() {
     let spread = |spread, capacity_bytes| {
-        let (rate, write_percent, length_bytes) = (10.0, 100, 4096);
+        let (rate, write_percent, length_bytes) = (100.0, 100, 4096);
         let settings = SpreadSettings { spread, rate, write_percent, length_bytes, capacity_bytes };
         Workload::Spread(settings)
     };
@@ -109,9 +109,9 @@ fn checkpointing_brings_home_what_its_rule_says_at_every_granularity() {
             let is_near = |count: f64, model: f64| (count - model).abs() <= 0.02 * model;
             assert!(is_near(counted.homes, model.homes), "{what}: {counted:?}, {model:?}");
             assert!(is_near(counted.copied, model.copied), "{what}: {counted:?}, {model:?}");
-            // Where as much is new as begins a destage, some entries more or less move it by a
-            // flush; by another if runs are joined then, which drops some of what is new.
-            let is_moved = |at: &&DestageAt| at.extents != at.predicted;
+            // Requests come by chance, and some entries more or less move a destage by a flush; by
+            // another if runs are joined then, which drops some of what is new.
+            let is_moved = |at: &&DestageAt| at.extents.abs_diff(at.predicted) > at.flush_extents;
             let moved: Vec<_> = told.destages.iter().filter(is_moved).collect();
             println!("    {} of {} destages moved", moved.len(), told.destages.len());
             assert!(moved.len() * 6 <= told.destages.len(), "{what}: {moved:?}");

@@ -28,6 +28,8 @@ const SCRUB_BESIDE_BYTES: u64 = 1 << 20;
 const SCRUB_REST: u32 = 19;
 /// So long after the last request of a client a scrub has the devices for itself.
 const SCRUB_QUIET: Duration = Duration::from_millis(250);
+/// By so much the last write of a volume is ahead of the clock when the log says so.
+const TOLD_AHEAD_NS: u64 = 60_000_000_000;
 /// How long it sleeps after a failure, so that a broken device does not fill the log.
 const AFTER_FAILURE: Duration = Duration::from_secs(5);
 
@@ -226,6 +228,32 @@ impl ImportWatch {
     }
 }
 
+/// Writes to the log when times of a volume are ahead of the clock, and when they no longer are.
+#[derive(Default)]
+struct TimeWatch {
+    ahead: BTreeSet<String>,
+}
+
+impl TimeWatch {
+    fn look(&mut self, pool: &Pool) {
+        let volumes = pool.volumes();
+        let is_ahead = |v: &&Arc<volume::Volume>| v.time_ahead_ns() >= TOLD_AHEAD_NS;
+        let now: BTreeSet<String> =
+            volumes.iter().filter(is_ahead).map(|volume| volume.name().to_owned()).collect();
+        for volume in volumes.iter().filter(|v| now.contains(v.name())) {
+            if !self.ahead.contains(volume.name()) {
+                let seconds = volume.time_ahead_ns() / 1_000_000_000;
+                let text = "the last write is ahead of the clock: one of the two is wrong";
+                tracing::warn!(volume = volume.name(), seconds, "{text}");
+            }
+        }
+        for name in self.ahead.difference(&now) {
+            tracing::info!(volume = name, "the clock has caught up with the last write");
+        }
+        self.ahead = now;
+    }
+}
+
 /// What the thread looks at between steps.
 struct Watches {
     looked: Option<Instant>,
@@ -233,6 +261,7 @@ struct Watches {
     conversions: ConversionWatch,
     schedules: ScheduleWatch,
     imports: ImportWatch,
+    times: TimeWatch,
     members: MemberWatch,
 }
 
@@ -247,6 +276,7 @@ impl Watches {
         self.conversions.look(pool);
         self.schedules.look(pool);
         self.imports.look(pool);
+        self.times.look(pool);
     }
 }
 
@@ -259,6 +289,7 @@ fn run(pool: &Pool, fill: FillWatch, members: MemberWatch, stop: &(Mutex<bool>, 
         conversions: ConversionWatch::default(),
         schedules: ScheduleWatch::default(),
         imports: ImportWatch::default(),
+        times: TimeWatch::default(),
         members,
     };
     let mut pace = Pace::default();

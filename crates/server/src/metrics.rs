@@ -158,6 +158,9 @@ const VOLUME_METRICS: &[VolumeMetric] = &[
     }),
     gauge("unplaced_bytes", "Bytes some of which may not be in place yet", |v| v.unplaced_bytes),
     gauge("deferred_bytes", "Bytes whose places wait for their window's end", |v| v.deferred_bytes),
+    gauge("time_ahead_seconds", "How far the time of the last write is ahead of the clock", |v| {
+        v.time_ahead_ns / 1_000_000_000
+    }),
     counter("cache_hits", "Blocks read from the cache", |v| cached(v, |c| c.used.hits)),
     counter("cache_misses", "Blocks read that were not in the cache", |v| {
         cached(v, |c| c.used.misses)

@@ -15,7 +15,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use history::{BlockOp, FastSet, Stance};
+use history::{Behind, BlockOp, FastSet, Stance};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use units::{BLOCK_BYTES, Seq, WallTime};
 
@@ -64,6 +64,8 @@ struct State {
     going: u64,
     generation: u64,
     last_time: WallTime,
+    /// When the clock was found to be behind that.
+    behind: Option<Behind>,
     /// Where the log stands without what waits.
     logged: Seq,
     /// Ops that wait, if none was replaced.
@@ -140,6 +142,7 @@ impl Cache {
             going: 0,
             generation: 0,
             last_time: WallTime::default(),
+            behind: None,
             logged: Seq::ZERO,
             ops: 0,
             held: 0,
@@ -253,7 +256,7 @@ impl Cache {
         ops: &[BlockOp<'_>],
         stance: Stance,
         may: impl Fn() -> bool,
-        time: impl Fn(WallTime) -> WallTime,
+        time: impl Fn(WallTime, &mut Option<Behind>) -> WallTime,
     ) -> Offered {
         let mut state = self.state.lock();
         while state.held > 0 || (!stance.holds_lock && state.any_locked(ops)) {
@@ -275,7 +278,8 @@ impl Cache {
                 blocks <= limits.group
             });
             let count = 1 + more.count();
-            let now = time(state.last_time);
+            let last = state.last_time;
+            let now = time(last, &mut state.behind);
             state.take_group(&ops[taken..taken + count], now);
             taken += count;
         }

@@ -29,8 +29,8 @@ use crate::group_schedule::GroupSchedule;
 use crate::growth::{Measured, Samples};
 use crate::merge::MergeJob;
 use crate::opening::Opening;
+use crate::pool_time::PoolTime;
 use crate::rates::Meter;
-use crate::schedule::Pace;
 use crate::scrubbing::Scrubbing;
 use crate::source::Source;
 use crate::types::{AuditRecord, Settling};
@@ -131,8 +131,10 @@ pub struct Core {
     /// Ranges in which writes met what does not agree, and that could not be looked at yet; how
     /// often that was tried.
     pub noticed: Mutex<Vec<(Range<u64>, u32)>>,
-    /// The right to run schedules, and whether the clock goes evenly.
-    pub pace: Mutex<Pace>,
+    /// The right to run schedules.
+    pub scheduling: Mutex<()>,
+    /// The time by which things expire.
+    pub pool_time: Mutex<PoolTime>,
 }
 
 impl Core {

@@ -1,7 +1,8 @@
 //! When a volume whose present is to be in place destages: brings home what was written since.
 //!
 //! A destage is one or two full merges of its timelines. The first brings home what has a free
-//! home and takes before-images out of the way of the rest; the second brings that home.
+//! home and takes before-images out of the way of the rest; the second brings that home. It begins
+//! when much is new, or when something is and the last one was as long ago as its cost wants.
 //!
 //! After a revert all of a base is looked at again, in as many destages as bring something home.
 //! What a full merge found of a timeline is remembered: so much of what the present sees there is
@@ -12,16 +13,20 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use history::Timeline;
+use history::{StoredRun, Timeline};
 use units::Seq;
 
 use crate::catalogue::VolumeRecord;
+use crate::reclaim::SETTLE_NS;
+use crate::types::Granularity;
 use crate::volume::Volume;
 
-/// Map entries that are worth a destage.
-const ENTRIES_MIN: u64 = 64;
-/// A destage rewrites the map of the present: it begins when this share of it is new.
+/// A destage rewrites the map: it begins when this share of it is new, and no fewer entries than
+/// may be pending.
 const NEW_SHARE: u64 = 8;
+/// With less that is new it waits so long for each entry of the map, in nanoseconds, since the last
+/// one began: a quarter of a mebibyte of map a second.
+const ENTRY_WAIT_NS: u64 = 100_000;
 /// Full merges of a destage.
 const MERGES: u8 = 2;
 
@@ -80,9 +85,10 @@ impl Destage {
 
 impl Volume {
     /// Whether so much is not at home that a reclamation should begin.
-    pub(crate) fn wants_destage(&self) -> bool {
+    pub(crate) fn wants_destage(&self, now_ns: u64) -> bool {
         let record = self.record.lock();
         let (gone, architecture) = (record.deleted, record.architecture);
+        let granularity = record.granularity_at(Seq(u64::MAX));
         drop(record);
         if gone || !architecture.has_base() {
             return false;
@@ -90,18 +96,24 @@ impl Volume {
         if self.is_restoring() {
             return true;
         }
-        if !architecture.destages() {
-            return false;
-        }
         let destage = self.destage.lock();
         if destage.half_way && self.waiting_homes.load(Ordering::Acquire) > 0 {
             return true;
         }
-        let runs = self.present().timeline.runs();
-        let all: u64 = runs.iter().map(|run| run.summary.entries).sum();
-        let old = runs.iter().filter(|run| Some(run.id) == destage.run);
-        let new = all - old.map(|run| run.summary.entries).sum::<u64>();
-        new >= ENTRIES_MIN.max(all / NEW_SHARE)
+        if !architecture.destages() && granularity != Granularity::OnDemand {
+            // Only what has left the window has settled.
+            return false;
+        }
+        let entries =
+            |runs: &[Arc<StoredRun>]| -> u64 { runs.iter().map(|run| run.summary.entries).sum() };
+        let mut runs = self.present().timeline.runs();
+        let all = entries(&runs);
+        runs.retain(|run| Some(run.id) != destage.run);
+        let new = entries(&runs);
+        let own: u64 = self.own_timelines().iter().map(|own| entries(&own.runs())).sum();
+        let wait_ns = own.saturating_mul(ENTRY_WAIT_NS).max(SETTLE_NS);
+        new >= (all / NEW_SHARE).max(self.core.pending_max as u64)
+            || new > 0 && self.pass.lock().waited_ns(now_ns) >= wait_ns
     }
 
     /// A reclamation begins.
@@ -137,16 +149,6 @@ impl Volume {
             *restoring = Restoring { before: left, merges: 0 };
         }
         true
-    }
-
-    /// Whether a revert left map entries in memory behind that no merge would find.
-    pub(crate) fn has_pending_to_restore(&self) -> bool {
-        if !self.architecture().has_base() || self.destage.lock().restoring.is_none() {
-            return false;
-        }
-        let present = self.present().timeline.id;
-        let others = self.own_timelines().into_iter().filter(|timeline| timeline.id != present);
-        others.map(|timeline| timeline.pending_counts().0).sum::<usize>() > 0
     }
 
     /// Blocks of the present that belong in the base and may not be at home, at most.

@@ -219,7 +219,7 @@ impl Volume {
             }
             // Before anything is cut off: what is refused leaves everything as it is.
             let mut record = self.record.lock().clone();
-            self.settle_settings(&mut record, change, (self.log.stable(), self.now()))?;
+            self.settle_settings(&mut record, change, self.log.stable())?;
             let grows = size_bytes > live.size_bytes;
             if !grows {
                 self.core.announce(FEATURE_BEYOND)?;
@@ -234,7 +234,7 @@ impl Volume {
             let hold = self.hold_writes()?;
             self.core.store.flush()?;
             // A revert may have come between, with another size and other content: then again.
-            let to = (size_bytes, change, self.now());
+            let to = (size_bytes, change);
             let resized = self.log.with_gate(|gate| self.resize_in_gate(gate, &live, to))?;
             if let Some(shares) = resized {
                 drop(hold);
@@ -251,7 +251,7 @@ impl Volume {
         &self,
         gate: &mut Gate<'_>,
         live: &Arc<Opening>,
-        (size_bytes, change, now): (u64, &VolumeChange, WallTime),
+        (size_bytes, change): (u64, &VolumeChange),
     ) -> Result<Option<bool>> {
         if !Arc::ptr_eq(live, &self.present()) {
             return Ok(None);
@@ -261,7 +261,7 @@ impl Volume {
         let (mut numbers, commit) = self.begin()?;
         let before = self.record.lock().clone();
         let mut record = before.clone();
-        let graced = self.settle_settings(&mut record, change, (seq, now))?;
+        let graced = self.settle_settings(&mut record, change, seq)?;
         record.sizes.push((seq.0, size_bytes));
         record.uncut = record.uncut.max(old);
         if record.uncut <= size_bytes {
@@ -318,13 +318,12 @@ impl Volume {
         self.prepare_encoding(change.encoding)?;
         self.prepare_dedup(change.dedup)?;
         let still = self.stand_still()?;
-        let now = self.now();
         let (switched, shares) = self.log.with_gate(|gate| -> Result<_> {
             let (mut numbers, commit) = self.begin()?;
             let before = self.record.lock().clone();
             let mut record = before.clone();
             let from = Seq(gate.last_seq().0 + 1);
-            let graced = self.settle_settings(&mut record, change, (from, now))?;
+            let graced = self.settle_settings(&mut record, change, from)?;
             let to = change.architecture.unwrap_or(record.architecture);
             let switched = self.switch_in_gate(&mut record, to, &mut numbers, &commit)?;
             commit.put_volume(&record)?;
@@ -356,7 +355,7 @@ impl Volume {
         &self,
         record: &mut VolumeRecord,
         change: &VolumeChange,
-        (from, now): (Seq, WallTime),
+        from: Seq,
     ) -> Result<Option<Told>> {
         if let Some(granularity) = change.granularity {
             record.granularities.retain(|&(first, _)| first < from.0);
@@ -364,7 +363,8 @@ impl Volume {
                 record.granularities.push((from.0, granularity));
             }
         }
-        let graced = record.set_retention(change, now);
+        let times = (self.core.time(), self.core.machine.clock.wall());
+        let graced = record.set_retention(change, times);
         let before = record.cache;
         let to = change.architecture.unwrap_or(record.architecture);
         record.cache = caches::setting(to, before, change.cache)?;

@@ -10,11 +10,11 @@ use std::sync::atomic::Ordering;
 use history::{By, Content, Segment};
 use units::{Seq, Span, WallTime};
 
+use crate::Result;
 use crate::core::Core;
 use crate::pool::Pool;
 use crate::types::{Sacrifice, Stamp};
 use crate::volume::Volume;
-use crate::{ErrorKind, Result};
 
 /// The horizon moves by at least this much, in nanoseconds: each move is a durable commit.
 const EXPIRY_STEP_NS: u64 = 250_000_000;
@@ -136,7 +136,7 @@ impl Volume {
         if record.deleted {
             return Ok(());
         }
-        let now = self.now();
+        let now = self.core.time();
         let window_ns = record.window_in_force(now);
         let start = WallTime::from_nanos(now.as_nanos().saturating_sub(window_ns));
         // Commits cost a flush: move in steps of a hundredth of the window.
@@ -156,18 +156,14 @@ impl Volume {
         }
         let history = self.history_bytes()?;
         match history.saturating_sub(limit) {
-            0 if self.is_history_doubtful(limit - history)? => self.merge_to_know(),
-            0 => Ok(()),
+            0 => {
+                if self.is_history_doubtful(limit - history)? {
+                    // What is told of history is so after the whole map was merged.
+                    self.reclaim_wanted.store(true, Ordering::Relaxed);
+                }
+                Ok(())
+            }
             excess => self.expire_bytes(excess, limit),
-        }
-    }
-
-    /// Has the whole map merged: what is told of history after that is so.
-    fn merge_to_know(&self) -> Result<()> {
-        self.reclaim_wanted.store(true, Ordering::Relaxed);
-        match self.flush_map() {
-            Err(e) if e.kind == ErrorKind::Full => Ok(()),
-            other => other,
         }
     }
 

@@ -63,8 +63,12 @@ impl VolumeRecord {
     }
 
     /// Takes over the window and limit of a change; says what is to be told of a grace period that
-    /// begins or ends with it.
-    pub fn set_retention(&mut self, change: &VolumeChange, now: WallTime) -> Option<Told> {
+    /// begins or ends with it. A grace period that begins does so at `wall`, should that be later.
+    pub fn set_retention(
+        &mut self,
+        change: &VolumeChange,
+        (now, wall): (WallTime, WallTime),
+    ) -> Option<Told> {
         let sets = change.window_ns.is_some() || change.history_limit_bytes.is_some();
         if !sets && change.grace_ns.is_none() {
             return None;
@@ -77,7 +81,7 @@ impl VolumeRecord {
         let shrinks = kept != (self.window_ns, self.history_limit_bytes);
         let grace_ns = change.grace_ns.unwrap_or(GRACE_NS);
         self.grace = (shrinks && grace_ns > 0).then(|| GraceRecord {
-            until_ns: now.as_nanos().saturating_add(grace_ns),
+            until_ns: now.max(wall).as_nanos().saturating_add(grace_ns),
             window_ns: kept.0,
             history_limit_bytes: kept.1,
         });
@@ -115,7 +119,7 @@ impl Volume {
     /// # Errors
     /// `Refused` or `Io`.
     pub(crate) fn end_grace(&self) -> Result<()> {
-        let now = self.now();
+        let now = self.core.time();
         let is_over = |record: &VolumeRecord| {
             record.grace.is_some() && record.grace_at(now).is_none() && !record.deleted
         };
@@ -142,7 +146,7 @@ impl Volume {
     /// # Errors
     /// `Corrupt` or `Io`, from the time index.
     pub(crate) fn announced_horizon(&self) -> Result<Option<Seq>> {
-        let now = self.now();
+        let now = self.core.time();
         let record = self.record.lock().clone();
         if record.deleted || record.window_in_force(now) == record.window_ns {
             return Ok(None);

@@ -43,6 +43,11 @@ impl Pass {
         self.is_pressed = std::mem::take(&mut self.is_next_pressed);
     }
 
+    /// How long no other has begun, at most since the clock's start.
+    pub fn waited_ns(&self, now_ns: u64) -> u64 {
+        now_ns.saturating_sub(self.begun_ns.unwrap_or(0))
+    }
+
     /// The next one keeps a limit.
     pub fn press(&mut self) {
         self.is_next_pressed = true;
@@ -75,7 +80,7 @@ impl Core {
         let is_pressed = !self.can_wait.load(Ordering::Relaxed)
             || self.is_room_short()
             || self.store.spares().len() < SPARES_MIN
-            || volumes.iter().any(|volume| volume.wants_flush());
+            || volumes.iter().any(|volume| volume.is_map_full());
         if is_pressed {
             return None;
         }

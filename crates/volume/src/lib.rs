@@ -55,6 +55,7 @@ mod pace;
 mod packer;
 mod pins;
 mod pool;
+mod pool_time;
 mod rates;
 mod rebuild;
 mod reclaim;

@@ -68,6 +68,12 @@ impl VolumeRecord {
         self.line.iter().skip(1).map(|&(first, _)| Seq(first - 1))
     }
 
+    /// Up to where a full merge can drop what left the window: what superseded it is in runs.
+    #[must_use]
+    pub fn reclaimable_to(&self) -> u64 {
+        self.horizon_seq.min(self.flushed_seq)
+    }
+
     /// The moments on the whole line that can be opened without a pin: everything from the horizon
     /// on where every write is retained, `boundaries` (ends of complete windows) where intervals
     /// are, the states that reverts left behind, and everything from `latest` on.

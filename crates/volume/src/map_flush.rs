@@ -20,6 +20,7 @@ use crate::catalogue::{Commit, RunRecord, SegmentRecord};
 use crate::core::Core;
 use crate::figures::Figures;
 use crate::needed::Needed;
+use crate::reclaim::NEVER;
 use crate::sift::{Nodes, sift};
 use crate::volume::Volume;
 
@@ -51,6 +52,8 @@ impl Volume {
         if self.gone.load(Ordering::Acquire) && is_buried {
             return Ok(());
         }
+        // Should there be no room, it is tried again as late.
+        self.pending_since_ns.store(NEVER, Ordering::Relaxed);
         let frozen = self.freeze_pending()?;
         if frozen.times.is_empty() && frozen.timelines.is_empty() {
             return Ok(());

@@ -26,6 +26,11 @@ const PENDING_NODES_MAX: usize = 2048;
 const GIVEN_BYTES_MAX: u64 = 4 << 20;
 /// A full merge is due when this share of the retained seqs has left the window: 1 in 8.
 const EXPIRED_SHARE: u64 = 8;
+/// What has been pending for so long goes out, in nanoseconds: what a restart reads is bounded by
+/// time, and what lies in memory is nothing that a full merge could bring home or drop.
+pub(crate) const SETTLE_NS: u64 = 5_000_000_000;
+/// Nothing is pending.
+pub(crate) const NEVER: u64 = u64::MAX;
 
 /// How often room is made for a request that gets no further by it, though nobody else took it.
 const ROOM_TRIES: usize = 3;
@@ -83,8 +88,9 @@ impl Core {
             damage = Some(error);
             false
         });
+        let now_ns = self.machine.clock.monotonic_ns();
         for volume in self.all_volumes() {
-            if volume.wants_flush() && self.flush_and_free(&volume, &mut damage)? {
+            if volume.wants_flush(now_ns) && self.flush_and_free(&volume, &mut damage)? {
                 return Ok(true);
             }
         }
@@ -194,6 +200,11 @@ impl Core {
     }
 
     fn begin_reclaim(&self, volume: &Volume) -> Result<()> {
+        // What is pending neither supersedes anything in runs nor comes home.
+        match volume.flush_map() {
+            Err(e) if e.kind == ErrorKind::Full => {}
+            flushed => flushed?,
+        }
         volume.begin_pass()?;
         volume.pass.lock().begin(volume.core.machine.clock.monotonic_ns());
         volume.begin_encoding()?;
@@ -201,7 +212,7 @@ impl Core {
         self.free_empty_homes(volume)?;
         volume.reclaim_wanted.store(false, Ordering::Relaxed);
         volume.begin_destage();
-        let horizon = volume.record.lock().horizon_seq;
+        let horizon = volume.record.lock().reclaimable_to();
         *volume.reclaiming.lock() = volume.own_timelines().iter().map(|t| t.id).collect();
         volume.record.lock().reclaimed_to = horizon;
         self.trim_times(volume, Seq(horizon))
@@ -502,28 +513,43 @@ fn given_up() -> Error {
 }
 
 impl Volume {
-    pub(crate) fn wants_flush(&self) -> bool {
+    /// Whether a map flush is due: memory asks for it, or something has been pending for long.
+    fn wants_flush(&self, now_ns: u64) -> bool {
+        if self.is_map_full() {
+            return true;
+        }
+        if self.log.with_times(<[_]>::is_empty) {
+            self.pending_since_ns.store(NEVER, Ordering::Relaxed);
+            return false;
+        }
+        let since_ns = self.pending_since_ns.load(Ordering::Relaxed).min(now_ns);
+        self.pending_since_ns.store(since_ns, Ordering::Relaxed);
+        now_ns - since_ns >= SETTLE_NS
+    }
+
+    /// Whether so much of the map is pending that memory asks for a flush.
+    pub(crate) fn is_map_full(&self) -> bool {
         let counts = self.own_timelines().into_iter().map(|t| t.pending_counts());
         let (entries, nodes) = counts.fold((0, 0), |a, b| (a.0 + b.0, a.1 + b.1));
         let batches = self.log.with_times(<[_]>::len);
         entries >= self.core.pending_max
             || nodes >= PENDING_NODES_MAX
             || batches >= self.core.pending_max
-            || self.has_pending_to_restore()
     }
 
     fn wants_reclaim(&self) -> Result<bool> {
         if !self.reclaiming.lock().is_empty() {
             return Ok(false);
         }
-        let wants_moves = self.wants_destage() || self.wants_conversion() || self.has_moves();
+        let now_ns = self.core.machine.clock.monotonic_ns();
+        let wants_moves = self.wants_destage(now_ns) || self.wants_conversion() || self.has_moves();
         if wants_moves || self.wants_encoding()? {
             return Ok(true);
         }
         // Before the record is locked: whoever holds the gate locks it last.
         let stable = self.log.stable().0;
         let record = self.record.lock();
-        let expired = record.horizon_seq.saturating_sub(record.reclaimed_to);
+        let expired = record.reclaimable_to().saturating_sub(record.reclaimed_to);
         let retained = stable.saturating_sub(record.reclaimed_to);
         let is_due = expired > 0 && expired >= retained / EXPIRED_SHARE;
         Ok(self.reclaim_wanted.load(Ordering::Relaxed) || is_due)

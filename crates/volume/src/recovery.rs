@@ -26,7 +26,9 @@ use crate::destage::Destage;
 use crate::opening::Opening;
 use crate::pins::Pins;
 use crate::pool::{read_superblock, reserve_of};
+use crate::pool_time::PoolTime;
 use crate::rates::Meter;
+use crate::reclaim::NEVER;
 use crate::schedule::Schedule;
 use crate::scrubbing::Scrubbing;
 use crate::versions::Counting;
@@ -81,6 +83,7 @@ pub fn open_core(
         store.allocate_catalogue_zone().map_err(std::io::Error::other)
     }));
     let pending_max = (memory / 8 / PENDING_ENTRY_BYTES).clamp(256, 1 << 18);
+    let pool_time = Mutex::new(PoolTime::new(&*machine.clock));
     let core = Arc::new(Core {
         store,
         machine,
@@ -108,7 +111,8 @@ pub fn open_core(
         memory_bytes: memory,
         sharing: Mutex::new(()),
         dedup: Mutex::default(),
-        pace: Mutex::default(),
+        scheduling: Mutex::default(),
+        pool_time,
         scrubbing: Scrubbing::load(scrub, scrub_schedule),
         noticed: Mutex::default(),
         groups: Mutex::default(),
@@ -121,6 +125,9 @@ pub fn open_core(
     name_second_source(&core);
     core.store.back_reserve();
     core.load_groups().and_then(|()| fill(&core, contents, map)).inspect_err(|_| core.part())?;
+    for volume in core.all_volumes() {
+        core.pool_time.lock().begin_by(volume.record.lock().horizon_ns);
+    }
     Ok(core)
 }
 
@@ -497,6 +504,7 @@ impl Volume {
             resizing: Mutex::new(()),
             cut_at: AtomicU64::new(u64::MAX),
             reclaim_wanted: AtomicBool::new(false),
+            pending_since_ns: AtomicU64::new(NEVER),
             pass: Mutex::default(),
             ailing: AtomicBool::new(false),
             reclaiming: Mutex::new(Vec::new()),

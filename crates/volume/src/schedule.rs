@@ -26,10 +26,8 @@ use crate::{Error, ErrorKind, Result};
 
 /// A capture that failed is tried again after this long, in nanoseconds.
 const RETRY_NS: u64 = 30_000_000_000;
-/// Wall and monotonic time may part by this much before the clock counts as having jumped.
-const JUMP_NS: u64 = 60_000_000_000;
-/// The clock goes evenly when it has not jumped for so long, in nanoseconds.
-const STEADY_NS: u64 = 600_000_000_000;
+/// A capture that lies further ahead than this was made by a wrong clock, in nanoseconds.
+const AHEAD_NS: u64 = 60_000_000_000;
 /// Versions that one commit prunes; each has a line in the audit log.
 pub(crate) const PRUNED_MAX: usize = 512;
 /// The shortest time between captures, in nanoseconds.
@@ -116,7 +114,7 @@ impl Schedule {
 
     /// The record of the capture that is due, if one is.
     pub(crate) fn due(&mut self, wall: WallTime, monotonic_ns: u64) -> Option<ScheduleRecord> {
-        if self.record.done_ns > wall.as_nanos().saturating_add(JUMP_NS) {
+        if self.record.done_ns > wall.as_nanos().saturating_add(AHEAD_NS) {
             // The clock was ahead. Waiting for that time to come again could take years.
             self.record.done_ns = wall.as_nanos();
             self.next = self.timing.next_after(wall);
@@ -250,42 +248,13 @@ impl ScheduleSpec {
     }
 }
 
-/// Whether the clock can be trusted to prune by.
-#[derive(Debug, Default)]
-pub struct Pace {
-    /// Wall and monotonic time at the last jump, or at the first look.
-    last: Option<(u64, u64)>,
-    /// Monotonic time from which on it went evenly.
-    since_ns: u64,
-}
-
-impl Pace {
-    /// Looks at the clock; true when it has gone evenly for long enough.
-    fn look(&mut self, wall: WallTime, monotonic_ns: u64) -> bool {
-        let wall_ns = wall.as_nanos();
-        let jumped = match self.last {
-            None => true,
-            Some((wall_before, before)) => {
-                let expected = wall_before.saturating_add(monotonic_ns.saturating_sub(before));
-                wall_ns.abs_diff(expected) > JUMP_NS
-            }
-        };
-        if jumped {
-            // Slow changes add up: they are measured from here until the next jump.
-            self.since_ns = monotonic_ns;
-            self.last = Some((wall_ns, monotonic_ns));
-        }
-        monotonic_ns.saturating_sub(self.since_ns) >= STEADY_NS
-    }
-}
-
 impl Core {
     /// Captures what is due and prunes what no rule keeps. What fails is told by the schedule, and
     /// tried again later: it must not keep other background work from being done.
     pub fn run_schedules(&self) {
-        let Some(mut pace) = self.pace.try_lock() else { return };
+        let Some(_right) = self.scheduling.try_lock() else { return };
         let (wall, monotonic_ns) = (self.machine.clock.wall(), self.machine.clock.monotonic_ns());
-        let may_prune = pace.look(wall, monotonic_ns);
+        let may_prune = self.is_clock_steady();
         let volumes: Vec<_> = self.volumes.read().values().cloned().collect();
         for volume in volumes {
             if volume.schedule.lock().is_some() {

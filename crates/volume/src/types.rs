@@ -435,6 +435,8 @@ pub struct VolumeInfo {
     pub unplaced_bytes: u64,
     /// Of `hybrid`: bytes of the present whose places wait until their granularity window is over.
     pub deferred_bytes: u64,
+    /// By how much the time of the last write is ahead of the clock, in nanoseconds.
+    pub time_ahead_ns: u64,
     /// The change of architecture under way.
     pub conversion: Option<ConversionInfo>,
     /// The file that is still being imported.

@@ -70,6 +70,8 @@ pub struct Volume {
     pub(crate) cut_at: AtomicU64,
     /// Something was deleted or expired since the last full merge.
     pub(crate) reclaim_wanted: AtomicBool,
+    /// Since when a step has seen something pending, on the monotonic clock.
+    pub(crate) pending_since_ns: AtomicU64,
     /// When it was reclaimed last.
     pub(crate) pass: Mutex<Pass>,
     /// Background work met damage in it: others go first, and nothing of it is given up for room.
@@ -216,6 +218,13 @@ impl Volume {
         self.core.machine.clock.wall().max(last)
     }
 
+    /// By how much the time of the last write is ahead of the clock, in nanoseconds.
+    #[must_use]
+    pub fn time_ahead_ns(&self) -> u64 {
+        let wall = self.core.machine.clock.wall().as_nanos();
+        self.now().as_nanos().saturating_sub(wall)
+    }
+
     /// The present's stamp, also of what waits in the cache: it keeps its number.
     fn latest_told(&self) -> Result<Stamp> {
         match self.cache.latest() {
@@ -270,7 +279,7 @@ impl Volume {
             history_limit_bytes: record.history_limit_bytes,
             held_ns: now.as_nanos().saturating_sub(record.horizon_ns),
             is_held: record.is_window_held(now),
-            grace: record.grace_info(now),
+            grace: record.grace_info(self.core.time()),
             state: if self.core.store.has_failed() { "refusing-writes" } else { "online" },
             live_bytes: space.live_bytes,
             live_exact: space.live_exact,
@@ -284,6 +293,7 @@ impl Volume {
             counters: self.counters(),
             unplaced_bytes: self.unplaced_bytes(space.live_bytes),
             deferred_bytes: self.deferred_bytes(),
+            time_ahead_ns: self.time_ahead_ns(),
             conversion,
             import: self.import_info(),
             cache: self.cache_info(),

@@ -130,7 +130,7 @@ impl Volume {
             let goes_on =
                 || !self.core.store.has_failed() && !self.core.closed.load(Ordering::Acquire);
             let may = || goes_on() && self.may_write(terms);
-            let time = |last| self.core.store.time_after(last);
+            let time = |last, behind: &mut _| self.core.store.time_after(last, behind);
             match self.cache.offer(&rest[..count], terms.stance(), may, time) {
                 Offered::Taken(taken, seq) => {
                     rest = &rest[taken..];

@@ -24,8 +24,12 @@ use super::profile::Profile;
 pub struct DestageRule {
     /// Extents that are written between two map flushes: only what was flushed comes home.
     pub flush_writes: u64,
-    /// New map entries that are worth a destage.
+    /// New map entries that are worth a destage at once, of a large enough share of the map.
     pub entries_min: u64,
+    /// Fewer wait for so long since the last one began, in nanoseconds, ...
+    pub wait_min_ns: u64,
+    /// ... and for so long for each entry of the map.
+    pub wait_entry_ns: u64,
     /// Runs of the map that there may be, and how many of the smallest neighbours then become one.
     pub runs_max: usize,
     /// At most as many as there may be.
@@ -68,8 +72,15 @@ impl Profile {
             }
             let new: u64 = runs.iter().map(entries).sum();
             let all_written = runs.last().is_some_and(|run| run.1 >= self.writes() as f64);
+            let end = from + flush;
             if new >= rule.entries_min.max((old + new) / rule.new_share) || all_written {
-                return (from + flush) as u64;
+                return end as u64;
+            }
+            let wait_ns = rule.wait_min_ns.max((old + new).saturating_mul(rule.wait_entry_ns));
+            let waited = last as f64 + wait_ns as f64 / windows.ns_per_write;
+            // It begins with a map flush of its own.
+            if new > 0 && waited < end + flush {
+                return waited.max(end) as u64;
             }
         }
     }

@@ -65,6 +65,7 @@ pub(crate) fn volume(info: volume::VolumeInfo, clients: usize, nbd: &NbdAddresse
         cloned_from: info.cloned_from.map(|(volume, seq)| ClonedFrom { volume, seq: seq.0 }),
         unplaced_bytes: info.unplaced_bytes,
         deferred_bytes: info.deferred_bytes,
+        time_ahead_seconds: info.time_ahead_ns / 1_000_000_000,
         conversion: info.conversion.map(conversion),
         import: info.import.map(import),
         cache: info.cache.map(cache),
