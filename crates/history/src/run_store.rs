@@ -1,8 +1,9 @@
 //! Where runs are on the device: pages in extents of zones.
 //!
 //! Invariants
-//! 1. Pages are appended to a zone that is current for maps; several runs share it, one after
-//!    another.
+//! 1. Pages are appended to a zone that is current for maps, or to one that is for times; several
+//!    runs share it, one after another. Maps are written anew again and again, and times stay:
+//!    among the pages of maps a few of times would keep zone after zone.
 //! 2. A zone of maps is retired when none of its pages belongs to a run any more.
 //! 3. A writer that is dropped unfinished gives its pages back.
 
@@ -115,10 +116,18 @@ impl PageExtents {
     }
 }
 
+/// What a page belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum PageOf {
+    Map,
+    Times,
+}
+
 /// Which zones hold pages of runs.
 #[derive(Debug, Default)]
 pub struct MapZones {
-    current: Option<(u32, u32)>,
+    /// The zone that is filled with pages of each kind, and its next page.
+    current: [Option<(u32, u32)>; 2],
     pages: BTreeMap<u32, u32>,
 }
 
@@ -151,15 +160,16 @@ pub struct ExtentWriter {
     gathered: Vec<u8>,
     gathered_at: Option<(u32, u32)>,
     finished: bool,
+    of: PageOf,
 }
 
 impl ExtentWriter {
     /// A writer with no pages yet, for a run of this log's volume.
-    #[must_use]
-    pub fn new(store: Arc<Store>, log: u64) -> ExtentWriter {
+    fn new(store: Arc<Store>, log: u64, of: PageOf) -> ExtentWriter {
         ExtentWriter {
             io: store.io(log),
             store,
+            of,
             extents: PageExtents::default(),
             gathered: Vec::new(),
             gathered_at: None,
@@ -172,7 +182,7 @@ impl ExtentWriter {
     /// # Errors
     /// `Full`, `Refused`, or the device's.
     pub fn append(&mut self, bytes: &[u8; PAGE_BYTES]) -> Result<()> {
-        let (zone, page) = self.store.take_map_page()?;
+        let (zone, page) = self.store.take_map_page(self.of)?;
         self.extents.push(zone, page);
         let gathered_pages = (self.gathered.len() / PAGE_BYTES) as u32;
         let follows =
@@ -221,16 +231,16 @@ impl PageSink for ExtentWriter {
 }
 
 impl Store {
-    /// The next page for maps.
-    fn take_map_page(&self) -> Result<(u32, u32)> {
+    /// The next page for maps, or for times.
+    fn take_map_page(&self, of: PageOf) -> Result<(u32, u32)> {
         let mut maps = self.map_zones.lock();
         let pages_per_zone = (self.zone_bytes / PAGE_BYTES as u64) as u32;
-        let (zone, page) = match maps.current {
+        let (zone, page) = match maps.current[of as usize] {
             Some(place) if place.1 < pages_per_zone => place,
             _ => {
                 let zone = self.allocate_zone(Purpose::Reclaim)?;
                 maps.pages.insert(zone, 0);
-                let full = maps.current.replace((zone, 0)).map(|(old, _)| old);
+                let full = maps.current[of as usize].replace((zone, 0)).map(|(old, _)| old);
                 if let Some(old) = full.filter(|old| maps.pages.get(old) == Some(&0)) {
                     maps.pages.remove(&old);
                     self.retire_zones(&[old]);
@@ -238,7 +248,7 @@ impl Store {
                 (zone, 0)
             }
         };
-        maps.current = Some((zone, page + 1));
+        maps.current[of as usize] = Some((zone, page + 1));
         *maps.pages.get_mut(&zone).expect("a current zone is counted") += 1;
         Ok((zone, page))
     }
@@ -250,7 +260,7 @@ impl Store {
         for extent in &extents.list {
             let pages = maps.pages.get_mut(&extent.zone).expect("pages of runs are counted");
             *pages -= extent.count;
-            let is_current = maps.current.is_some_and(|(zone, _)| zone == extent.zone);
+            let is_current = maps.current.iter().flatten().any(|(zone, _)| *zone == extent.zone);
             if maps.pages.get(&extent.zone) == Some(&0) && !is_current {
                 maps.pages.remove(&extent.zone);
                 empty.push(extent.zone);
@@ -417,7 +427,7 @@ impl RunBuilder {
     #[must_use]
     pub fn new(store: &Arc<Store>, id: u64, order: u64, timeline: &Timeline) -> RunBuilder {
         let Timeline { id: timeline, log, extent, .. } = *timeline;
-        let sink = ExtentWriter::new(Arc::clone(store), log);
+        let sink = ExtentWriter::new(Arc::clone(store), log, PageOf::Map);
         let writer = RunWriter::new(sink, store.pool_id, id, timeline, extent);
         RunBuilder { id, order, timeline, log, writer }
     }
@@ -460,7 +470,7 @@ pub fn write_time_run(
         [first, .., last] => (*first, *last),
         [only] => (*only, *only),
     };
-    let mut writer = ExtentWriter::new(Arc::clone(store), log);
+    let mut writer = ExtentWriter::new(Arc::clone(store), log, PageOf::Times);
     for (page, part) in entries.chunks(TIME_ENTRIES_MAX).enumerate() {
         let page = u32::try_from(page).expect("a part is small");
         writer.append(&TimePage::encode(PageAddress::new(store.pool_id, id, page), part))?;

@@ -447,7 +447,8 @@ impl MergeJob {
             self.volume.note_unmovable(self.unmovable);
         }
         self.install(&core, run, moved, &changes, &dead);
-        if self.moves.is_some() && !self.volume.sparse_segments(Haste::None).is_empty() {
+        let is_sparse = || !self.volume.sparse_segments(&self.timeline, Haste::None).is_empty();
+        if self.moves.is_some() && is_sparse() {
             self.volume.reclaim_wanted.store(true, Ordering::Relaxed);
         }
         if let Some(packer) = &self.packer {

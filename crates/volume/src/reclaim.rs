@@ -6,7 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use block::Purpose;
-use history::{Content, NO_LOG, Segment};
+use format::segment::SEGMENT_HEADER_BYTES;
+use history::{Content, NO_LOG, Segment, Timeline};
 use parking_lot::MutexGuard;
 use units::Seq;
 
@@ -16,7 +17,7 @@ use crate::types::Budget;
 use crate::volume::Volume;
 use crate::{Error, ErrorKind, Result};
 
-/// Bytes of a block that is moved alone, with its batch's header.
+/// Bytes of a block that is moved, with the header of its batch.
 const UNSHARED_BYTES: u64 = 4288;
 /// Bytes of a map entry, for budgets.
 const ENTRY_BYTES: u64 = 22;
@@ -420,10 +421,10 @@ impl Core {
         self.drop_background(&mut job);
         self.free_unshared()?;
         let mut tries = 0;
-        // Free zones and live entries at best: a pass that frees something may let the next one
-        // free more (what it dropped leaves segments sparse, and room to empty them into). What
-        // writers took meanwhile was freed as well.
-        let mut best = (0, u64::MAX);
+        // Free zones, live entries and segments at best: a pass that frees something may let the
+        // next one free more (what it dropped leaves segments sparse, and room to empty them into).
+        // What writers took meanwhile was freed as well.
+        let mut best = (0, u64::MAX, usize::MAX);
         let taken = || self.segments_taken.load(Ordering::Relaxed);
         let begun = taken();
         loop {
@@ -437,8 +438,9 @@ impl Core {
                 break;
             }
             let freed = u64::from(now.free_zones) + taken() - begun;
-            let gets_on = freed > best.0 || now.entries < best.1;
-            best = (best.0.max(freed), best.1.min(now.entries));
+            let segments = self.store.segments().len();
+            let gets_on = freed > best.0 || now.entries < best.1 || segments < best.2;
+            best = (best.0.max(freed), best.1.min(now.entries), best.2.min(segments));
             if tries > 1 && !gets_on && !self.sacrifice()? {
                 *self.refused.lock() = Some(self.standing());
                 break;
@@ -484,8 +486,11 @@ impl Core {
             if !goes_on() {
                 return Ok(());
             }
-            let outcome = self.reclaim(&volume, goes_on);
-            self.spare_others(&volume, outcome, &mut None)?;
+            match self.reclaim(&volume, goes_on) {
+                // There may be room for what others need to give some up.
+                Err(e) if e.kind == ErrorKind::Full => {}
+                outcome => self.spare_others(&volume, outcome, &mut None)?,
+            }
         }
         self.bury_ghosts()
     }
@@ -560,7 +565,7 @@ impl Volume {
         loop {
             let Some(id) = self.reclaiming.lock().pop() else { return Ok(None) };
             let Some(timeline) = self.core.timeline(id) else { continue };
-            let sparse = self.sparse_segments(haste);
+            let sparse = self.sparse_segments(&timeline, haste);
             let job = self.full_merge(timeline, sparse, haste == Haste::Urgent)?;
             if job.is_some() {
                 return Ok(job);
@@ -568,10 +573,12 @@ impl Volume {
         }
     }
 
-    /// Segments with few live bytes, the emptiest first, as many as there is room to move their
-    /// blocks to: in a pool that is nearly full a few at a time make more room for others, where
-    /// all at once would find none. Slabs are emptied only in haste: what settled stays there.
-    pub(crate) fn sparse_segments(&self, haste: Haste) -> BTreeSet<u64> {
+    /// Segments with few live bytes, the emptiest first, as many as a merge of a timeline has room
+    /// to move the blocks of: in a pool that is nearly full a few at a time make more room for
+    /// others, where all at once would find none. In haste a zone that is not filled counts as
+    /// empty there, and nothing is moved unless that takes fewer zones than it frees. Slabs are
+    /// emptied only in haste: what settled stays there.
+    pub(crate) fn sparse_segments(&self, timeline: &Timeline, haste: Haste) -> BTreeSet<u64> {
         let store = &self.core.store;
         let (flushed, has_common) = {
             let record = self.record.lock();
@@ -579,48 +586,67 @@ impl Volume {
         };
         // Taken out one by one, shared blocks are shared no more: only if that makes room.
         let pays_unshared = |s: &Segment| {
-            let entries = s.live_entries.load(Ordering::Acquire).max(0).unsigned_abs();
             let end = u64::from(s.end.load(Ordering::Acquire));
-            haste == Haste::Urgent
-                && entries * UNSHARED_BYTES * 100 < end * haste.live_percent(false)
+            haste == Haste::Urgent && moved_bytes(s) * 100 < end * haste.live_percent(false)
         };
         let is_sparse = |s: &Segment| {
             let end = u64::from(s.end.load(Ordering::Acquire));
+            let whole = match haste {
+                Haste::None => end.max(store.zone_bytes / 4),
+                Haste::Urgent => store.zone_bytes,
+            };
             let is_own = s.log == self.id || (s.log == NO_LOG && has_common);
             (is_own && (s.content() != Content::Shared || pays_unshared(s)))
                 && s.sealed.load(Ordering::Acquire)
                 && !s.held.load(Ordering::Acquire)
                 && s.last_seq() <= flushed
-                && s.live_bytes() * 100
-                    < end.max(store.zone_bytes / 4) * haste.live_percent(s.slab.is_some())
+                && s.live_bytes() * 100 < whole * haste.live_percent(s.slab.is_some())
         };
         let mut sparse = store.segments();
         sparse.retain(|s| is_sparse(s));
         // What is its own comes first: others may be what keeps the common ones.
         sparse.sort_by_key(|s| (s.log == NO_LOG, s.live_bytes()));
-        // Beside them stand the map, which is written anew, and the headers of what is moved.
-        let (_, free, _) = store.zone_counts();
-        let zones = u64::from(free).saturating_sub(store.map_zone_count() as u64 + 2).max(1);
-        let mut room = zones * store.zone_bytes / 10 * 9;
-        let fits = |s: &Arc<Segment>| {
-            let before = room;
-            // Of packs that lose half of their versions more than half may have to be written.
-            let end = u64::from(s.end.load(Ordering::Acquire));
-            let needed = match s.content() {
-                Content::Pack => end.min(2 * s.live_bytes()),
-                Content::Shared => {
-                    s.live_entries.load(Ordering::Acquire).max(0).unsigned_abs() * UNSHARED_BYTES
-                }
-                _ => s.live_bytes(),
-            };
-            room = room.saturating_sub(needed);
-            needed <= before
-        };
-        let mut sparse: BTreeSet<u64> =
-            sparse.into_iter().take_while(fits).map(|s| s.number).collect();
+        let zones = self.zones_to_move_to(timeline);
+        // Batches end where the next would not fit.
+        let zone_bytes = store.zone_bytes - SEGMENT_HEADER_BYTES as u64 - UNSHARED_BYTES;
+        let (mut bytes, mut gained, mut count) = (0, 0, 0);
+        for (index, segment) in sparse.iter().enumerate() {
+            bytes += moved_bytes(segment);
+            let filled = bytes.div_ceil(zone_bytes);
+            // By and by one may take more than is left: it is the only one, or is not begun.
+            if filled > zones && index > 0 {
+                break;
+            }
+            let gain = (index as u64 + 1).saturating_sub(filled);
+            if gain > gained || haste == Haste::None {
+                (gained, count) = (gain, index + 1);
+            }
+        }
+        let mut sparse: BTreeSet<u64> = sparse[..count].iter().map(|s| s.number).collect();
         if haste == Haste::None {
             sparse.extend(self.homes_to_leave());
         }
         sparse
+    }
+
+    /// Zones that a merge of a timeline may fill with what it moves. Its map is written anew beside
+    /// them, and the catalogue may grow by as much as it has.
+    fn zones_to_move_to(&self, timeline: &Timeline) -> u64 {
+        let store = &self.core.store;
+        let pages: u64 = timeline.runs().iter().map(|run| u64::from(run.extents.count)).sum();
+        let map = (pages * format::PAGE_BYTES as u64).div_ceil(store.zone_bytes);
+        let catalogue = self.core.media.superblock().catalogue_zones.len() as u64;
+        u64::from(store.zone_counts().1).saturating_sub(map + catalogue).max(1)
+    }
+}
+
+/// What emptying a segment writes, at most: each block has a batch of its own then. Of packs that
+/// lose half of their versions more than half may have to be written.
+fn moved_bytes(segment: &Segment) -> u64 {
+    match segment.content() {
+        Content::Pack => {
+            u64::from(segment.end.load(Ordering::Acquire)).min(2 * segment.live_bytes())
+        }
+        _ => segment.live_entries.load(Ordering::Acquire).max(0).unsigned_abs() * UNSHARED_BYTES,
     }
 }

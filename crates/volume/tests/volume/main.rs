@@ -26,6 +26,7 @@ mod hook;
 mod hybrid;
 mod import;
 mod in_place;
+mod little_room;
 mod matrix;
 mod pace;
 mod packs;

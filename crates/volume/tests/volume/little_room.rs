@@ -1,0 +1,132 @@
+//! Pools that are full of live data and of what is pinned: how much fits, what makes room, and what
+//! needs none (promise 7).
+
+use std::sync::Arc;
+
+use block::{BlockDevice, MediaDevice, MemoryDevice};
+use env::{RealClock, RealEntropy};
+use hindsight_volume::{
+    Architecture, CacheChange, EncodingChange, ErrorKind, Granularity, Machine, Pool, PoolFormat,
+    PoolOptions, Volume, VolumeSpec, WriteOp,
+};
+use sim::{Random, SimMedia};
+
+const MIB: u64 = 1 << 20;
+const REQUEST_BYTES: u64 = 64 << 10;
+
+fn pool_on(device: Arc<dyn BlockDevice>, zone_bytes: u64) -> Arc<Pool> {
+    let machine = Machine {
+        clock: Arc::new(RealClock::new()),
+        entropy: Arc::new(RealEntropy::default()),
+    };
+    Pool::create(&device, &machine, &PoolFormat { zone_bytes }).expect("made");
+    Pool::open(device, machine, PoolOptions { memory_bytes: 64 << 20 }).expect("opened")
+}
+
+/// A pool as it is made on so small a device.
+fn small_pool() -> Arc<Pool> {
+    pool_on(Arc::new(MemoryDevice::new(320 * MIB)), 2 * MIB)
+}
+
+/// Of which nothing leaves the window, and nothing in it is retained but versions.
+fn spec(name: &str, size_bytes: u64) -> VolumeSpec {
+    VolumeSpec {
+        name: name.to_owned(),
+        size_bytes,
+        architecture: Architecture::Logging,
+        granularity: Granularity::OnDemand,
+        window_ns: 1 << 60,
+        history_limit_bytes: None,
+        cache: CacheChange::default(),
+        extent: units::MapExtent::BLOCK,
+        encoding: EncodingChange::default(),
+        dedup: false,
+    }
+}
+
+fn put(volume: &Volume, request: u64, byte: u8) -> Result<(), ErrorKind> {
+    let bytes = [byte; REQUEST_BYTES as usize];
+    let op = WriteOp::Data { offset: request * REQUEST_BYTES, bytes: &bytes };
+    volume.write_batch(&[op]).map(|_| ()).map_err(|e| e.kind)
+}
+
+/// Bytes of live data that always fit, by `docs/operations.md`: three quarters of the zones that
+/// are left beside the reserve, the catalogue, the maps, and two zones for each volume.
+fn fitting_bytes(pool: &Pool, zone_bytes: u64, volumes: u64) -> u64 {
+    let status = pool.status();
+    let reserve = (status.free_bytes - status.available_bytes) / zone_bytes;
+    let catalogue = status.catalogue_bytes / zone_bytes;
+    let zones = status.size_bytes / zone_bytes - reserve - catalogue;
+    let map = 2 + (2 * 22 * status.size_bytes / 4096).div_ceil(zone_bytes);
+    (zones - map - 2 * volumes) * zone_bytes / 4 * 3
+}
+
+/// Fills volumes with as much as fits together, and writes it over at random, so many times.
+fn live_data_fits(pool: &Pool, (zone_bytes, volumes): (u64, u64), times: u64) {
+    let requests = fitting_bytes(pool, zone_bytes, volumes) / volumes / REQUEST_BYTES;
+    let size_bytes = requests * REQUEST_BYTES;
+    let make = |n| pool.create_volume(&spec(&format!("v{n}"), size_bytes)).expect("made");
+    let all: Vec<_> = (0..volumes).map(make).collect();
+    for request in 0..requests {
+        for volume in &all {
+            put(volume, request, 1).unwrap_or_else(|e| panic!("request {request}: {e:?}"));
+        }
+    }
+    let mut random = Random::new(1);
+    for turn in 0..requests * volumes * times {
+        let volume = &all[random.below(volumes) as usize];
+        let done = put(volume, random.below(requests), turn as u8);
+        assert_eq!(done, Ok(()), "{volumes} volumes of {size_bytes} bytes, written over: {turn}");
+    }
+    pool.verify_invariants().expect("sound");
+}
+
+#[test]
+fn live_data_up_to_the_stated_share_is_written_over_without_end() {
+    for volumes in [1, 4] {
+        live_data_fits(&small_pool(), (2 * MIB, volumes), 2);
+    }
+}
+
+#[test]
+fn live_data_up_to_the_stated_share_fits_few_large_zones() {
+    let pool = pool_on(Arc::new(MemoryDevice::new(1536 * MIB)), 32 * MIB);
+    live_data_fits(&pool, (32 * MIB, 4), 1);
+}
+
+/// Captures a volume and writes it over until there is no room, deletes all that was captured, and
+/// writes on.
+fn history_gives_way(pool: &Pool, size_bytes: u64) {
+    let volume = pool.create_volume(&spec("v", size_bytes)).expect("made");
+    let requests = size_bytes / REQUEST_BYTES;
+    let mut random = Random::new(3);
+    let mut captured = Vec::new();
+    let mut fill = || {
+        for _ in 0..requests / 4 {
+            put(&volume, random.below(requests), 1)?;
+        }
+        captured.push(volume.create_version("").expect("captured").number);
+        Ok(())
+    };
+    let full = (0..1000).find_map(|_| fill().err());
+    assert_eq!(full, Some(ErrorKind::Full));
+    for number in captured {
+        volume.delete_version(number).expect("deletes work");
+    }
+    for turn in 0..requests * 3 {
+        let done = put(&volume, random.below(requests), 2);
+        assert_eq!(done, Ok(()), "write {turn}, and nothing is pinned");
+    }
+}
+
+#[test]
+fn what_versions_held_makes_room_once_they_are_deleted() {
+    history_gives_way(&small_pool(), 160 * MIB);
+}
+
+#[test]
+fn what_versions_held_makes_room_on_a_full_file_system() {
+    let media = Arc::new(SimMedia::new(1 << 30, 1));
+    media.set_space_limit(Some(320 << 20));
+    history_gives_way(&pool_on(Arc::new(MediaDevice::new(media)), 4 * MIB), 176 * MIB);
+}
