@@ -3,6 +3,7 @@
 //! Start: pool, sockets bound, background thread, NBD, HTTP. Stop: not ready, NBD and HTTP clients
 //! get the answers they are owed and no new ones come, background work ends, the pool is closed.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use prometheus_client::collector::Collector;
@@ -22,6 +23,7 @@ use crate::nbd::{
     NbdCollector, NbdContext, NbdCounters, NbdLimits, NbdServer, PoolExports, RoomQueue, load_tls,
 };
 use crate::taps::{TapCollector, Taps};
+use crate::token::Token;
 use crate::{Attachments, Buffers, Config, StartError, pool_files};
 
 /// Threads that serve NBD, at most: beyond, the engine's locks are what counts.
@@ -62,8 +64,15 @@ impl Server {
         let nbd_context = nbd_context(config, &pool)?;
         let nbd_bound = listen::bind(&config.nbd, nbd_protection(config))?;
         let http_bound = listen::bind(&config.http, http_protection(config))?;
-        let mut listeners = describe("nbd", config.nbd_tls.is_some(), &nbd_bound)?;
-        listeners.extend(describe("http", false, &http_bound)?);
+        let token = match config.http.tcp.is_empty() {
+            true => None,
+            false => Some(Token::load_or_make(&config.pool_dir)?),
+        };
+        let tls = if config.nbd_tls.is_some() { " (TLS)" } else { "" };
+        let mut listeners = describe("nbd", &nbd_bound, |address| format!("{address}{tls}"))?;
+        let shown = token.as_ref().map_or("", Token::text);
+        let url = |address| format!("http://{address}/?token={shown}");
+        listeners.extend(describe("http", &http_bound, url)?);
         let hooks = Arc::new(Hooks::new(config.hooks.clone()));
         let context = http_context(config, &pool, &nbd_context, &nbd_bound, &hooks)?;
         let watch = FillWatch::new(Arc::clone(context.fill()));
@@ -79,7 +88,7 @@ impl Server {
                 return Err(StartError::Thread(error));
             }
         };
-        let http = match HttpServer::start(&context, http_bound) {
+        let http = match HttpServer::start(&context, http_bound, token.as_ref()) {
             Ok(http) => http,
             Err(error) => {
                 nbd.stop();
@@ -109,7 +118,8 @@ impl Server {
         })
     }
 
-    /// One line per listener, such as `nbd 127.0.0.1:10809` or `http unix:/run/hindsight/api.sock`.
+    /// One line per listener, such as `nbd unix:/pool/nbd.sock`, `nbd 127.0.0.1:10809` or
+    /// `http http://127.0.0.1:9820/?token=0123456789abcdef`.
     #[must_use]
     pub fn listeners(&self) -> &[String] {
         &self.listeners
@@ -206,8 +216,9 @@ fn nbd_protection(config: &Config) -> Protection {
 fn http_protection(config: &Config) -> Protection {
     Protection {
         is_enough: config.insecure,
-        hint: "this release has neither for HTTP: put a proxy that has in front of a loopback \
-               address or the unix socket, or give --insecure to allow it anyway",
+        hint: "this release has no TLS for HTTP, and the token can be read on the way: put a proxy \
+               that has TLS in front of a loopback address or the unix socket, or give --insecure \
+               to allow it anyway",
     }
 }
 
@@ -216,15 +227,18 @@ fn refuse_exposed(config: &Config) -> Result<(), StartError> {
     listen::check(&config.http, http_protection(config))
 }
 
-fn describe(protocol: &str, tls: bool, bound: &Bound) -> Result<Vec<String>, StartError> {
-    // The unix socket is its owner's alone and never speaks TLS.
-    let tls = if tls { " (TLS)" } else { "" };
+/// A line for each listener; `tcp` says how clients name an address.
+fn describe(
+    protocol: &str,
+    bound: &Bound,
+    tcp: impl Fn(SocketAddr) -> String,
+) -> Result<Vec<String>, StartError> {
     let mut lines = Vec::new();
     if let Some(unix) = &bound.unix {
         lines.push(format!("{protocol} unix:{}", unix.file.path.display()));
     }
     for listener in &bound.tcp {
-        lines.push(format!("{protocol} {}{tls}", listen::local_address(listener)?));
+        lines.push(format!("{protocol} {}", tcp(listen::local_address(listener)?)));
     }
     Ok(lines)
 }

@@ -16,11 +16,42 @@ fn it_says_where_it_listens_then_ready_and_stops_in_order() {
     assert_eq!(*nbd, format!("nbd unix:{}/nbd.sock", pool.display()));
     assert!(nbd_tcp.starts_with("nbd 127.0.0.1:"), "{nbd_tcp}");
     assert_eq!(*http, format!("http unix:{}/api.sock", pool.display()));
-    assert!(http_tcp.starts_with("http 127.0.0.1:"), "{http_tcp}");
+    let token = fs::read_to_string(pool.join("token")).expect("the token");
+    assert!(http_tcp.starts_with("http http://127.0.0.1:"), "{http_tcp}");
+    assert!(http_tcp.ends_with(&format!("/?token={}", token.trim())), "{http_tcp}");
     assert_eq!(ready, "ready");
     let (code, said, _dir) = fixture.stop();
     assert_eq!((code, said), (0, vec!["stopping".to_owned(), "stopped".to_owned()]));
     assert!(!pool.join("api.sock").exists() && !pool.join("nbd.sock").exists());
+}
+
+#[test]
+fn over_tcp_a_command_needs_the_token_and_takes_it_as_it_comes() {
+    let fixture = Fixture::new();
+    let (address, token) = fixture.http_address();
+    let server = format!("http://{address}");
+    let list = |server: &str, with: &dyn Fn(&mut std::process::Command)| {
+        let mut command = hindsight();
+        with(command.args(["volume", "list", "--server", server]));
+        let output = command.output().expect("run");
+        (output.status.code(), String::from_utf8(output.stderr).expect("UTF-8"))
+    };
+    let (code, said) = list(&server, &|_| {});
+    assert_eq!(code, Some(12), "{said}");
+    assert!(said.contains("error: requests over TCP need the server's token"), "{said}");
+    assert!(said.contains("hint: ") && said.contains("--token-file DIR/token"), "{said}");
+    assert_eq!(list(&server, &|c| _ = c.env("HINDSIGHT_TOKEN", "another-one-x")).0, Some(12));
+    let file = fixture.path("pool/token");
+    for (how, ran) in [
+        ("as serve prints it", list(&format!("{server}/?token={token}"), &|_| {})),
+        ("a variable", list(&server, &|c| _ = c.env("HINDSIGHT_TOKEN", token))),
+        ("a flag", list(&server, &|c| _ = c.args(["--token", token]))),
+        ("a file", list(&server, &|c| _ = c.arg("--token-file").arg(&file))),
+    ] {
+        assert_eq!(ran.0, Some(0), "{how}: {}", ran.1);
+    }
+    let missing = list(&server, &|c| _ = c.args(["--token-file", "/nonexistent"]));
+    assert_eq!(missing.0, Some(1), "{}", missing.1);
 }
 
 #[test]
