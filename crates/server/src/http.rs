@@ -48,6 +48,7 @@ mod versions;
 mod volumes;
 
 use answer::{Answer, Listed, Refusal};
+pub(crate) use ask::{PATIENCE, Patience};
 pub(crate) use guard::{Caller, Door};
 pub(crate) use serve::HttpServer;
 

@@ -87,7 +87,7 @@ pub struct NbdContext {
 /// Limits of connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NbdLimits {
-    /// Connections at once; more are closed as they arrive.
+    /// Connections of a listener at once; more are closed as they arrive.
     pub connections_max: usize,
     /// Bytes of requests that wait for a device, of one connection. A single request may exceed it.
     pub in_flight_bytes_max: u64,

@@ -14,7 +14,7 @@ use crate::buffers::BuffersCollector;
 use crate::fill::{FillGauge, FillWatch};
 use crate::hooked::Hooked;
 use crate::hooks::{HookCollector, Hooks};
-use crate::http::{Context, HttpServer, NbdAddresses, Watch};
+use crate::http::{Context, HttpServer, NbdAddresses, Patience, Watch};
 use crate::listen::{self, Bound, Protection, SocketFile};
 use crate::member_watch::MemberWatch;
 use crate::meters::Meters;
@@ -72,6 +72,7 @@ impl Server {
         let mut listeners = describe("nbd", &nbd_bound, |address| format!("{address}{tls}"))?;
         let shown = token.as_ref().map_or("", Token::text);
         let url = |address| format!("http://{address}/?token={shown}");
+        let patience = Patience(config.http_patience);
         listeners.extend(describe("http", &http_bound, url)?);
         let hooks = Arc::new(Hooks::new(config.hooks.clone()));
         let context = http_context(config, &pool, &nbd_context, &nbd_bound, &hooks)?;
@@ -88,7 +89,7 @@ impl Server {
                 return Err(StartError::Thread(error));
             }
         };
-        let http = match HttpServer::start(&context, http_bound, token.as_ref()) {
+        let http = match HttpServer::start(&context, http_bound, token.as_ref(), patience) {
             Ok(http) => http,
             Err(error) => {
                 nbd.stop();

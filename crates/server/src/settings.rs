@@ -329,6 +329,9 @@ pub struct Config {
     pub nbd_connections_max: usize,
     /// HTTP listeners.
     pub http: Listening,
+    /// How long a client of HTTP may take to send the head of a request, and then its body. No
+    /// setting: tests have less.
+    pub http_patience: Duration,
     /// Commands around captures, by name.
     pub hooks: BTreeMap<String, Hook>,
 }
@@ -391,6 +394,7 @@ impl Config {
                 .unwrap_or(NBD_CONNECTIONS_MAX_DEFAULT),
             nbd_tls: tls(settings.nbd.tls_cert, settings.nbd.tls_key, settings.nbd.tls_client_ca)?,
             http,
+            http_patience: crate::http::PATIENCE,
             hooks: hooks(settings.hooks)?,
             pool_dir,
         })

@@ -14,8 +14,12 @@ use serde::de::DeserializeOwned;
 
 use super::answer::Refusal;
 
-/// How long a client may take to send a body.
-const BODY_TIMEOUT: Duration = Duration::from_secs(30);
+/// How long a client may take to send the head of a request, and then its body.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Another such time, for a connection.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Patience(pub(crate) Duration);
 
 /// A JSON body; one that is not there is an empty object.
 pub(crate) struct Body<T>(pub(crate) T);
@@ -41,9 +45,10 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Body<T> {
         if !media_type.is_none_or(is_json) {
             return Err(refused());
         }
-        let reading = tokio::time::timeout(BODY_TIMEOUT, Bytes::from_request(request, state));
+        let patience = request.extensions().get().map_or(PATIENCE, |Patience(patience)| *patience);
+        let reading = tokio::time::timeout(patience, Bytes::from_request(request, state));
         let Ok(read) = reading.await else {
-            let text = format!("the body did not come within {} s", BODY_TIMEOUT.as_secs());
+            let text = format!("the body did not come within {patience:?}");
             return Err(Refusal::new(ProblemKind::TooSlow, text));
         };
         let mut bytes = read.map_err(too_large)?;

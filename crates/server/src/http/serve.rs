@@ -18,6 +18,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::runtime::Runtime;
 use tokio::sync::{Semaphore, watch};
 
+use super::ask::Patience;
 use super::{Caller, Context, Door, router};
 use crate::StartError;
 use crate::admission::Admission;
@@ -26,8 +27,6 @@ use crate::token::Token;
 
 /// Connections of a listener at once; more wait to be accepted.
 const CONNECTIONS_MAX: usize = 256;
-/// How long a client may take to send the head of a request.
-const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
 /// How long requests may take to finish when the server stops.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long to wait after an accept that failed (out of file descriptors, mostly).
@@ -47,6 +46,7 @@ impl HttpServer {
         context: &Context,
         bound: Bound,
         token: Option<&Token>,
+        patience: Patience,
     ) -> Result<HttpServer, StartError> {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
@@ -69,7 +69,7 @@ impl HttpServer {
         let listeners = unix.into_iter().chain(tcp).collect();
         let thread = std::thread::Builder::new()
             .name("http".to_owned())
-            .spawn(move || run(&runtime, listeners, stopped))
+            .spawn(move || run(&runtime, listeners, patience, stopped))
             .map_err(StartError::Thread)?;
         Ok(HttpServer { stop, thread, _files: files })
     }
@@ -99,11 +99,13 @@ struct Accepting {
     permits: Arc<Semaphore>,
     admission: Arc<Admission>,
     graceful: Graceful,
+    patience: Patience,
 }
 
 fn run(
     runtime: &Runtime,
     listeners: Vec<(Listener, axum::Router)>,
+    patience: Patience,
     mut stopped: watch::Receiver<bool>,
 ) {
     runtime.block_on(async {
@@ -113,8 +115,8 @@ fn run(
             let permits = Arc::new(Semaphore::new(CONNECTIONS_MAX));
             all_permits.push(Arc::clone(&permits));
             let admission = Admission::new(CONNECTIONS_MAX);
-            let accepting =
-                Accepting { router, permits, admission, graceful: Arc::clone(&graceful) };
+            let graceful = Arc::clone(&graceful);
+            let accepting = Accepting { router, permits, admission, graceful, patience };
             tokio::spawn(accepting.accept_all(listener));
         }
         // The sender is dropped only after it has said stop.
@@ -184,15 +186,16 @@ impl Accepting {
         let Some(admitted) = self.admission.admit(peer) else {
             return tracing::warn!(caller, "a connection was closed: its peer has too many");
         };
-        let (caller, service) =
-            (Caller(caller.into()), TowerToHyperService::new(self.router.clone()));
+        let (caller, patience) = (Caller(caller.into()), self.patience);
+        let service = TowerToHyperService::new(self.router.clone());
         let service = service_fn(move |mut request: Request<Incoming>| {
             request.extensions_mut().insert(caller.clone());
+            request.extensions_mut().insert(patience);
             service.call(request)
         });
         let connection = http1::Builder::new()
             .timer(TokioTimer::new())
-            .header_read_timeout(HEAD_TIMEOUT)
+            .header_read_timeout(self.patience.0)
             .max_buf_size(64 << 10)
             .serve_connection(TokioIo::new(stream), service);
         let Some(watched) = self.graceful.lock().as_ref().map(|g| g.watch(connection)) else {

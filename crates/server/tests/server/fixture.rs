@@ -41,7 +41,11 @@ impl Fixture {
         let mut settings = settings(&dir.path().join("pool"));
         set(&mut settings, dir.path());
         let config = Config::from_settings(settings).expect("settings");
-        let server = Server::start(&config).expect("start");
+        Fixture::of(Server::start(&config).expect("start"), dir)
+    }
+
+    /// A server on `pool` in the folder.
+    pub fn of(server: Server, dir: TempDir) -> Fixture {
         let address = format!("unix:{}", dir.path().join("pool/api.sock").display());
         let client = Client::new(address.parse().expect("address")).expect("client");
         Fixture { server: Some(server), client, dir }

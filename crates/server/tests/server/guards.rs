@@ -1,10 +1,14 @@
 //! Who is let in over TCP, and whose name audit records carry.
 
 use std::fs;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::time::Duration;
 
 use api::{Client, ListQuery, ProblemKind};
+use hindsight_server::{Config, Server};
 
-use crate::fixture::{Fixture, kind, new_volume};
+use crate::fixture::{Fixture, kind, new_volume, settings};
 
 #[test]
 fn over_tcp_nothing_but_health_is_told_without_the_token() {
@@ -48,6 +52,35 @@ fn over_tcp_nothing_but_health_is_told_without_the_token() {
     assert_eq!(kept.trim(), token);
     fixture.restart();
     assert_eq!(fixture.http_address().1, token, "it is kept over restarts");
+}
+
+#[test]
+fn bodies_that_never_come_lock_nobody_out_and_end_in_time() {
+    const CLIENTS: usize = 300;
+    let dir = tempfile::tempdir().expect("directory");
+    let mut config = Config::from_settings(settings(&dir.path().join("pool"))).expect("config");
+    config.http_patience = Duration::from_secs(1);
+    let fixture = Fixture::of(Server::start(&config).expect("start"), dir);
+    let head = "POST /api/v1/volumes HTTP/1.1\r\nHost: localhost\r\n\
+                Content-Type: application/json\r\nContent-Length: 100\r\n\r\n";
+    let head = fixture.with_token(head);
+    let mut waiting = Vec::new();
+    for _ in 0..CLIENTS {
+        let mut stream = TcpStream::connect(fixture.http_address().0).expect("connect");
+        stream.write_all(head.as_bytes()).expect("send");
+        waiting.push(stream);
+    }
+    for _ in 0..3 {
+        fixture.client.volumes().expect("the unix socket is served");
+    }
+    let answer = |stream: &mut TcpStream| {
+        let mut answer = [0; 12];
+        stream.read_exact(&mut answer).expect("an answer");
+        answer
+    };
+    // The last of them was let in only after others had been ended.
+    assert_eq!(&answer(&mut waiting[0]), b"HTTP/1.1 408");
+    assert_eq!(&answer(&mut waiting[CLIENTS - 1]), b"HTTP/1.1 408");
 }
 
 #[test]
