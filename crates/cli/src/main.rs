@@ -129,7 +129,7 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    server::hide_caught_panics();
+    server::watch_panics();
     let cli = Cli::parse();
     match run(cli) {
         Ok(code) => ExitCode::from(code as u8),

@@ -36,7 +36,7 @@ pub use buffers::Buffers;
 pub use error::{StartError, problem_kind};
 pub use hooks::Hook;
 pub use http::openapi_json;
-pub use logs::{hide_caught_panics, start_log};
+pub use logs::{start_log, watch_panics};
 pub use meters::Meters;
 pub use pool_files::{grow, pool_path, rebuild};
 pub use serve::serve;

@@ -55,6 +55,33 @@ fn over_tcp_a_command_needs_the_token_and_takes_it_as_it_comes() {
 }
 
 #[test]
+fn a_panic_of_any_thread_ends_readiness_at_once_and_the_process_soon() {
+    let fixture = Fixture::new();
+    let pid = fixture.pid().to_string();
+    let limit = |bytes: &str| {
+        let mut command = std::process::Command::new("prlimit");
+        let set = command.args(["--pid", &pid, &format!("--as={bytes}:unlimited")]).status();
+        assert!(set.expect("prlimit (apt-get install util-linux)").success());
+    };
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).expect("it runs");
+    let size = status.lines().find_map(|line| line.strip_prefix("VmSize:")).expect("a size");
+    let size_kib: u64 = size.trim().trim_end_matches(" kB").parse().expect("a number");
+    // No address space for one more stack: the thread that the first request needs cannot begin,
+    // and who asks for it panics.
+    limit(&(size_kib << 10).to_string());
+    assert_eq!(fixture.http("/healthz"), "", "nobody is left to answer");
+    limit("unlimited");
+    for path in ["/readyz", "/healthz"] {
+        let answer = fixture.http(path);
+        assert!(answer.starts_with("HTTP/1.1 503"), "{path}: {answer}");
+    }
+    let (code, said, _dir) = fixture.ended();
+    assert_eq!(code, 1, "{said:?}");
+    assert!(said.iter().any(|line| line.contains("panicked at")), "{said:?}");
+    assert!(said.iter().any(|line| line.contains("the server ends")), "{said:?}");
+}
+
+#[test]
 fn systemd_is_told() {
     let dir = tempfile::tempdir().expect("directory");
     let socket = dir.path().join("notify");
