@@ -60,6 +60,7 @@ pub use engine::PoolExports;
 pub use export::{Changes, Export, Exports, Listed, OpenError};
 pub use jobs::RoomQueue;
 pub use listener::NbdServer;
+pub(crate) use tls::untimely;
 pub use tls::{TlsError, load_tls};
 
 /// What all connections share.

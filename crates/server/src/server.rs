@@ -21,6 +21,7 @@ use crate::meters::Meters;
 use crate::metrics::Metrics;
 use crate::nbd::{
     NbdCollector, NbdContext, NbdCounters, NbdLimits, NbdServer, PoolExports, RoomQueue, load_tls,
+    untimely,
 };
 use crate::taps::{TapCollector, Taps};
 use crate::token::Token;
@@ -48,10 +49,11 @@ impl Server {
     /// # Errors
     /// When the pool cannot be used, or a listener cannot be set up; nothing is left running then.
     pub fn start(config: &Config) -> Result<Server, StartError> {
-        // Cheap refusals first: nothing is made before they have passed.
+        // Refusals first: nothing is made before they have passed.
         refuse_exposed(config)?;
+        let tls = tls(config)?;
         let pool = pool_files::open_or_create(config)?;
-        match Server::serve(config, Arc::clone(&pool)) {
+        match Server::serve(config, Arc::clone(&pool), tls) {
             Ok(server) => Ok(server),
             Err(error) => {
                 close(&pool);
@@ -60,8 +62,8 @@ impl Server {
         }
     }
 
-    fn serve(config: &Config, pool: Arc<Pool>) -> Result<Server, StartError> {
-        let nbd_context = nbd_context(config, &pool)?;
+    fn serve(config: &Config, pool: Arc<Pool>, tls: Tls) -> Result<Server, StartError> {
+        let nbd_context = nbd_context(config, &pool, tls);
         let nbd_bound = listen::bind(&config.nbd, nbd_protection(config))?;
         let http_bound = listen::bind(&config.http, http_protection(config))?;
         let token = match config.http.tcp.is_empty() {
@@ -71,8 +73,8 @@ impl Server {
         let tls = if config.nbd_tls.is_some() { " (TLS)" } else { "" };
         let mut listeners = describe("nbd", &nbd_bound, |address| format!("{address}{tls}"))?;
         let shown = token.as_ref().map_or("", Token::text);
-        let url = |address| format!("http://{address}/?token={shown}");
         let patience = Patience(config.http_patience);
+        let url = |address| format!("http://{address}/?token={shown}");
         listeners.extend(describe("http", &http_bound, url)?);
         let hooks = Arc::new(Hooks::new(config.hooks.clone()));
         let context = http_context(config, &pool, &nbd_context, &nbd_bound, &hooks)?;
@@ -151,16 +153,24 @@ fn data_threads() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from).min(DATA_THREADS_MAX)
 }
 
-fn nbd_context(config: &Config, pool: &Arc<Pool>) -> Result<Arc<NbdContext>, StartError> {
-    let tls = match &config.nbd_tls {
-        Some(files) => Some(
-            load_tls(&files.cert, &files.key, files.client_ca.as_deref())
-                .map_err(StartError::Tls)?,
-        ),
-        None => None,
-    };
+/// The TLS of NBD over TCP, if it has any.
+type Tls = Option<Arc<rustls::ServerConfig>>;
+
+fn tls(config: &Config) -> Result<Tls, StartError> {
+    let Some(files) = &config.nbd_tls else { return Ok(None) };
+    let tls = load_tls(&files.cert, &files.key, files.client_ca.as_deref());
+    let tls = tls.map_err(StartError::Tls)?;
+    // No reason not to serve those who come by the unix socket.
+    if let Some(why) = untimely(&files.cert) {
+        let cert = files.cert.display();
+        tracing::warn!(%cert, why, "NBD clients over TCP will refuse the certificate");
+    }
+    Ok(Some(tls))
+}
+
+fn nbd_context(config: &Config, pool: &Arc<Pool>, tls: Tls) -> Arc<NbdContext> {
     let connections_max = config.nbd_connections_max;
-    Ok(Arc::new(NbdContext {
+    Arc::new(NbdContext {
         exports: Arc::new(PoolExports::new(Arc::clone(pool))),
         attachments: Arc::new(Attachments::default()),
         tls,
@@ -170,7 +180,7 @@ fn nbd_context(config: &Config, pool: &Arc<Pool>) -> Result<Arc<NbdContext>, Sta
         buffers: Arc::new(Buffers::new(config.buffers_bytes, config.is_buffer_pool)),
         taps: Arc::new(Taps::default()),
         room: RoomQueue::default(),
-    }))
+    })
 }
 
 fn http_context(
