@@ -70,7 +70,7 @@ impl Server {
             .arg("serve")
             .arg("--pool")
             .arg(&self.pool)
-            .args(["--nbd", "127.0.0.1:0", "--http", "127.0.0.1:0"])
+            .args(["--http", "127.0.0.1:0"])
             .args(&self.more)
             .stdin(Stdio::null())
             .stdout(Stdio::null())

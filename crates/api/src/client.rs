@@ -19,7 +19,7 @@ mod address;
 mod connection;
 mod target;
 
-pub use address::ServerAddress;
+pub use address::{ServerAddress, Token};
 use connection::Outgoing;
 use target::Target;
 

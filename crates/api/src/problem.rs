@@ -56,6 +56,8 @@ macro_rules! problem_kinds {
 problem_kinds! {
     /// The request could not be read: bad JSON, an unknown field, a moment that is none.
     Malformed "malformed" 400 ExitCode::Usage, "The request could not be understood";
+    /// The request came over TCP without the token.
+    Unauthorized "unauthorized" 401 ExitCode::Refused, "A token is needed";
     /// The request came from another web site, or names another host.
     Forbidden "forbidden" 403 ExitCode::Refused, "The request was refused";
     /// No such volume, version or mark.
@@ -64,6 +66,8 @@ problem_kinds! {
     NoRoute "no-route" 404 ExitCode::Failed, "No such path";
     /// The path does not take this method.
     Method "method-not-allowed" 405 ExitCode::Failed, "The path does not take this method";
+    /// The body did not come in time.
+    TooSlow "too-slow" 408 ExitCode::Failed, "The request took too long to come";
     /// The name is taken.
     Exists "exists" 409 ExitCode::Failed, "The name is taken";
     /// In use: later, or with force.

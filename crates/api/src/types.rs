@@ -616,4 +616,8 @@ pub struct AuditRecord {
     pub volume: String,
     /// For people, with seqs and reasons.
     pub detail: String,
+    /// Who asked for it: `uid 1000` over a unix socket, `192.0.2.7:40112 token` over TCP. Not there
+    /// for what the server does by itself, and in records of older servers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub caller: Option<String>,
 }

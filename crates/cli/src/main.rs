@@ -3,6 +3,7 @@
 //! Data goes to standard output, talk to standard error. A failure is one `error:` line, a `hint:`
 //! line where there is one, and the exit code of the contract.
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
@@ -34,7 +35,7 @@ mod trace;
 mod version;
 mod volume;
 
-use session::Session;
+use session::{Session, TokenSource};
 
 /// A storage server whose volumes can be rewound to any moment.
 ///
@@ -43,7 +44,8 @@ use session::Session;
 #[derive(Debug, Parser)]
 #[command(name = "hindsight", version, disable_help_subcommand = true, max_term_width = 100)]
 struct Cli {
-    /// Where the server is: unix:/path or http://host:port.
+    /// Where the server is: unix:/path, or http://host:port, also as `serve` prints it, with its
+    /// token.
     #[arg(
         long,
         global = true,
@@ -54,6 +56,26 @@ struct Cli {
         default_value = "unix:/run/hindsight/api.sock"
     )]
     server: String,
+    /// Token of a server at http://. Others see command lines: better in the variable, or a file.
+    #[arg(
+        long,
+        global = true,
+        help_heading = "Global options",
+        value_name = "TOKEN",
+        env = "HINDSIGHT_TOKEN",
+        hide_env_values = true
+    )]
+    token: Option<String>,
+    /// File with that token: DIR/token of the server's pool.
+    #[arg(
+        long,
+        global = true,
+        help_heading = "Global options",
+        value_name = "FILE",
+        env = "HINDSIGHT_TOKEN_FILE",
+        hide_env_values = true
+    )]
+    token_file: Option<PathBuf>,
     /// Answer in JSON.
     #[arg(long, global = true, help_heading = "Global options")]
     json: bool,
@@ -109,7 +131,7 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    server::hide_caught_panics();
+    server::watch_panics();
     let cli = Cli::parse();
     match run(cli) {
         Ok(code) => ExitCode::from(code as u8),
@@ -118,7 +140,9 @@ fn main() -> ExitCode {
 }
 
 fn run(cli: Cli) -> anyhow::Result<api::ExitCode> {
-    let session = Session::new(cli.server, cli.json);
+    let token = cli.token.map(TokenSource::Text);
+    let token = token.or(cli.token_file.map(TokenSource::File));
+    let session = Session::new(cli.server, token, cli.json);
     match cli.command {
         Command::Serve(args) => serve::run(*args),
         Command::Volume(verb) => volume::run(&session, verb),

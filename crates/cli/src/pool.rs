@@ -422,6 +422,7 @@ fn records(records: &[AuditRecord]) -> String {
         ("TIME", Align::Left),
         ("ACTION", Align::Left),
         ("VOLUME", Align::Left),
+        ("CALLER", Align::Left),
         ("DETAIL", Align::Left),
     ];
     let row = |r: &AuditRecord| {
@@ -430,6 +431,7 @@ fn records(records: &[AuditRecord]) -> String {
             r.time.to_string(),
             r.action.clone(),
             r.volume.clone(),
+            r.caller.clone().unwrap_or_default(),
             r.detail.clone(),
         ]
     };

@@ -15,13 +15,20 @@ pub struct Args {
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
     /// Where to serve NBD: none, ADDRESS:PORT or unix:/path; may be given several times
-    /// [default: DIR/nbd.sock and 127.0.0.1:10809].
+    /// [default: DIR/nbd.sock].
     #[arg(long, value_name = "WHERE")]
     nbd: Vec<String>,
     /// Where to serve the HTTP API: none, ADDRESS:PORT or unix:/path; may be given several times
-    /// [default: DIR/api.sock and 127.0.0.1:9820].
+    /// [default: DIR/api.sock, and 127.0.0.1:9820 for those who have the token in DIR/token].
     #[arg(long, value_name = "WHERE")]
     http: Vec<String>,
+    /// Permissions of both unix sockets; who may use that of the API may do everything
+    /// [default: 0600].
+    #[arg(long, value_name = "MODE")]
+    socket_mode: Option<String>,
+    /// Group of both unix sockets, by name or number.
+    #[arg(long, value_name = "GROUP")]
+    socket_group: Option<String>,
     /// Only none: iSCSI is not in this release.
     #[arg(long, value_name = "WHERE")]
     iscsi: Vec<String>,
@@ -37,7 +44,7 @@ pub struct Args {
     /// Certificates that NBD clients must be signed by, PEM.
     #[arg(long, value_name = "FILE")]
     tls_client_ca: Option<PathBuf>,
-    /// NBD connections at once [default: 1024].
+    /// NBD connections of each listener at once [default: 1024].
     #[arg(long, value_name = "N")]
     nbd_connections_max: Option<usize>,
     /// Serve beyond this machine without TLS and authentication.
@@ -108,14 +115,20 @@ fn upper(args: Args) -> Settings {
         insecure: args.insecure.then_some(true),
         nbd: NbdSettings {
             listen: args.nbd,
+            socket_mode: args.socket_mode.clone(),
+            socket_group: args.socket_group.clone(),
             tls_cert: args.tls_cert,
             tls_key: args.tls_key,
             tls_client_ca: args.tls_client_ca,
             connections_max: args.nbd_connections_max,
         },
-        http: ListenSettings { listen: args.http },
-        iscsi: ListenSettings { listen: args.iscsi },
-        nfs: ListenSettings { listen: args.nfs },
+        http: ListenSettings {
+            listen: args.http,
+            socket_mode: args.socket_mode,
+            socket_group: args.socket_group,
+        },
+        iscsi: ListenSettings { listen: args.iscsi, ..ListenSettings::default() },
+        nfs: ListenSettings { listen: args.nfs, ..ListenSettings::default() },
         hooks: std::collections::BTreeMap::new(),
         log: LogSettings { format: args.log_format, level: args.log_level },
     }

@@ -2,7 +2,8 @@
 //!
 //! A panic in it is a mistake of ours, found by an assertion: what it was doing is half done in
 //! memory, and sound on the device. So the pool refuses writes from then on, which the log, the
-//! metrics, `GET /healthz` and `pool status` say at once; reads go on, and a restart recovers.
+//! metrics, `GET /healthz` and `pool status` say at once; reads go on for a moment, until the
+//! process ends as after any panic (`serve`), and a restart recovers.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -13,7 +13,7 @@ use axum::Router;
 use axum::extract::{DefaultBodyLimit, Extension, Request, State};
 use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
-use axum::middleware::{Next, from_fn, from_fn_with_state};
+use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use utoipa::OpenApi;
@@ -27,6 +27,7 @@ use crate::hooks::Hooks;
 use crate::meters::Meters;
 use crate::metrics::Metrics;
 use crate::taps::Taps;
+use crate::token::Token;
 
 mod answer;
 mod ask;
@@ -47,7 +48,8 @@ mod versions;
 mod volumes;
 
 use answer::{Answer, Listed, Refusal};
-pub(crate) use guard::Door;
+pub(crate) use ask::{PATIENCE, Patience};
+pub(crate) use guard::{Caller, Door};
 pub(crate) use serve::HttpServer;
 
 /// The longest body, in bytes.
@@ -172,8 +174,12 @@ impl Context {
         &self,
         work: impl FnOnce(&Context) -> Answer<T> + Send + 'static,
     ) -> Answer<T> {
-        let context = self.clone();
-        match tokio::task::spawn_blocking(move || work(&context)).await {
+        let (context, caller) = (self.clone(), guard::caller());
+        let work = move || match caller {
+            Some(caller) => volume::on_behalf_of(&caller.0, || work(&context)),
+            None => work(&context),
+        };
+        match tokio::task::spawn_blocking(work).await {
             Ok(answer) => answer,
             Err(error) => {
                 tracing::error!(%error, "a request panicked");
@@ -330,15 +336,15 @@ pub fn openapi_json() -> String {
     json
 }
 
-/// The whole service for requests that come in by `door`.
-pub(crate) fn router(context: &Context, door: Door) -> Router {
+/// The whole service for requests that come in by `door`, where they have to show `token`.
+pub(crate) fn router(context: &Context, door: Door, token: Option<Token>) -> Router {
     let (router, _) = api_routes().split_for_parts();
     router
         .route(&format!("{API_PREFIX}/openapi.json"), get(openapi))
         .fallback(no_route)
         .method_not_allowed_fallback(wrong_method)
         .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
-        .layer(from_fn(guard::check))
+        .layer(from_fn_with_state(token, guard::check))
         .layer(Extension(door))
         .layer(from_fn_with_state(context.clone(), observe))
         .with_state(context.clone())
@@ -362,6 +368,8 @@ async fn wrong_method(request: Request) -> Refusal {
 async fn observe(State(context): State<Context>, request: Request, next: Next) -> Response {
     let method = request.method().clone();
     let path = request.uri().path().to_owned();
+    let caller = request.extensions().get::<Caller>().cloned();
+    let caller = caller.as_ref().map_or("", |caller| &*caller.0);
     let began = tokio::time::Instant::now();
     let response = next.run(request).await;
     let status = response.status().as_u16();
@@ -369,9 +377,9 @@ async fn observe(State(context): State<Context>, request: Request, next: Next) -
     context.0.metrics.http_request(&method, status, took);
     let us = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
     if method.is_safe() {
-        tracing::debug!(%method, path, status, us, "request");
+        tracing::debug!(%method, path, status, us, caller, "request");
     } else {
-        tracing::info!(%method, path, status, us, "request");
+        tracing::info!(%method, path, status, us, caller, "request");
     }
     response
 }

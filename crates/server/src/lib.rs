@@ -4,6 +4,7 @@
 //! `http` and `nbd` serve them; `attach` knows which clients hold which volume (entered by NBD
 //! sessions, asked by HTTP); `server` starts and stops all of it in order; `serve` is the command.
 
+mod admission;
 mod at_once;
 mod attach;
 mod background;
@@ -27,6 +28,7 @@ mod server;
 mod settings;
 mod stack_files;
 mod taps;
+mod token;
 mod told;
 
 pub use attach::{Attachment, Attachments, Part};
@@ -34,14 +36,14 @@ pub use buffers::Buffers;
 pub use error::{StartError, problem_kind};
 pub use hooks::Hook;
 pub use http::openapi_json;
-pub use logs::{hide_caught_panics, start_log};
+pub use logs::{start_log, watch_panics};
 pub use meters::Meters;
 pub use pool_files::{grow, pool_path, rebuild};
 pub use serve::serve;
 pub use server::Server;
 pub use settings::{
     CONFIG_FILE_DEFAULT, Config, HookSettings, ListenSettings, Listening, LogSettings, NbdSettings,
-    Settings, TlsFiles,
+    Settings, SocketAccess, TlsFiles,
 };
 pub use stack_files::{create_stack, member_paths};
 pub use taps::Taps;

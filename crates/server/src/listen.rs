@@ -8,7 +8,7 @@ use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 
-use crate::{Listening, StartError};
+use crate::{Listening, SocketAccess, StartError};
 
 /// The longest path of a unix socket (`sun_path` less its final zero), in bytes.
 const SOCKET_PATH_BYTES_MAX: usize = 107;
@@ -58,7 +58,7 @@ pub(crate) fn bind(listening: &Listening, protection: Protection) -> Result<Boun
         bound.tcp.push(bind_tcp(text, protection)?);
     }
     if let Some(path) = &listening.unix {
-        bound.unix = Some(bind_unix(path)?);
+        bound.unix = Some(bind_unix(path, listening.access)?);
     }
     Ok(bound)
 }
@@ -97,7 +97,7 @@ pub(crate) fn is_loopback(ip: IpAddr) -> bool {
     ip.to_canonical().is_loopback()
 }
 
-fn bind_unix(path: &Path) -> Result<BoundUnix, StartError> {
+fn bind_unix(path: &Path, access: SocketAccess) -> Result<BoundUnix, StartError> {
     let failed =
         |source| StartError::Listen { address: format!("unix:{}", path.display()), source };
     if path.as_os_str().len() > SOCKET_PATH_BYTES_MAX {
@@ -109,8 +109,13 @@ fn bind_unix(path: &Path) -> Result<BoundUnix, StartError> {
     remove_stale(path).map_err(failed)?;
     let listener = UnixListener::bind(path).map_err(failed)?;
     let file = SocketFile { path: path.to_owned() };
-    // The pool's directory is the owner's alone, so the moment before this call lets nobody in.
-    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600)).map_err(failed)?;
+    // The pool's directory is the owner's alone, so the moment before these calls lets nobody in;
+    // elsewhere the mask of the process does not, as nobody connects who may not write.
+    if let Some(group) = access.group {
+        std::os::unix::fs::chown(path, None, Some(group)).map_err(failed)?;
+    }
+    let permissions = std::fs::Permissions::from_mode(access.mode);
+    std::fs::set_permissions(path, permissions).map_err(failed)?;
     listener.set_nonblocking(true).map_err(failed)?;
     Ok(BoundUnix { listener, file })
 }
@@ -134,11 +139,11 @@ fn remove_stale(path: &Path) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::PermissionsExt;
+    use std::os::unix::fs::{MetadataExt, PermissionsExt};
     use std::os::unix::net::UnixListener;
 
     use super::{Protection, bind, is_loopback};
-    use crate::{Listening, StartError};
+    use crate::{Listening, SocketAccess, StartError};
 
     const BARE: Protection = Protection { is_enough: false, hint: "" };
 
@@ -146,7 +151,7 @@ mod tests {
     fn a_stale_socket_is_replaced_and_a_live_one_is_not() {
         let dir = tempfile::tempdir().expect("directory");
         let path = dir.path().join("s.sock");
-        let listening = Listening { unix: Some(path.clone()), tcp: Vec::new() };
+        let listening = Listening { unix: Some(path.clone()), ..Listening::default() };
         drop(UnixListener::bind(&path).expect("a socket nobody listens on any more"));
         let bound = bind(&listening, BARE).expect("bind");
         let mode = std::fs::metadata(&path).expect("there").permissions().mode();
@@ -157,20 +162,32 @@ mod tests {
     }
 
     #[test]
+    fn a_socket_has_the_mode_and_group_that_are_asked_for() {
+        let dir = tempfile::tempdir().expect("directory");
+        let path = dir.path().join("s.sock");
+        let own = std::fs::metadata(dir.path()).expect("there").gid();
+        let access = SocketAccess { mode: 0o660, group: Some(own) };
+        let listening = Listening { unix: Some(path.clone()), tcp: Vec::new(), access };
+        let _bound = bind(&listening, BARE).expect("bind");
+        let metadata = std::fs::metadata(&path).expect("there");
+        assert_eq!((metadata.mode() & 0o777, metadata.gid()), (0o660, own));
+    }
+
+    #[test]
     fn a_file_in_the_place_of_a_socket_stays() {
         let dir = tempfile::tempdir().expect("directory");
         let path = dir.path().join("precious");
         std::fs::write(&path, "x").expect("write");
-        let listening = Listening { unix: Some(path.clone()), tcp: Vec::new() };
+        let listening = Listening { unix: Some(path.clone()), ..Listening::default() };
         assert!(bind(&listening, BARE).is_err());
         assert!(path.exists());
     }
 
     #[test]
     fn only_loopback_is_bound_without_protection() {
-        let all = Listening { unix: None, tcp: vec!["0.0.0.0:0".to_owned()] };
+        let all = Listening { tcp: vec!["0.0.0.0:0".to_owned()], ..Listening::default() };
         assert!(matches!(bind(&all, BARE), Err(StartError::Exposed { .. })));
-        let own = Listening { unix: None, tcp: vec!["127.0.0.1:0".to_owned()] };
+        let own = Listening { tcp: vec!["127.0.0.1:0".to_owned()], ..Listening::default() };
         assert_eq!(bind(&own, BARE).expect("bind").tcp.len(), 1);
         assert!(is_loopback("::ffff:127.0.0.1".parse().expect("address")));
         assert!(!is_loopback("192.0.2.1".parse().expect("address")));

@@ -5,20 +5,33 @@
 
 use std::io::{self, Write};
 
+use tokio::sync::Notify;
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::filter::LevelFilter;
 
 use crate::{LogSettings, StartError};
 
-/// Keeps panics out of sight that the engine catches and reports as errors: damage that the
-/// catalogue's library finds by one. All others are told as ever.
-pub fn hide_caught_panics() {
+/// Told of every panic of any thread.
+static PANICKED: Notify = Notify::const_new();
+
+/// Watches the panics of all threads of this process: they are told as ever, and end a server (see
+/// [`panicked`]). Kept out of sight are those that the engine catches and reports as errors: damage
+/// that the catalogue's library finds by one.
+pub fn watch_panics() {
     let tell = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
         if !volume::panic_becomes_error() {
             tell(panic);
+            // Nothing more: this thread may hold any lock.
+            PANICKED.notify_one();
         }
     }));
+}
+
+/// Waits until a thread of this process has panicked, whichever it was, and whoever caught it: a
+/// mistake of ours was found by an assertion, and what that thread was doing is half done in memory.
+pub(crate) async fn panicked() {
+    PANICKED.notified().await;
 }
 
 /// Starts logging for the whole process; later calls are refused by the subscriber and ignored.

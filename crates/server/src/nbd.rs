@@ -60,6 +60,7 @@ pub use engine::PoolExports;
 pub use export::{Changes, Export, Exports, Listed, OpenError};
 pub use jobs::RoomQueue;
 pub use listener::NbdServer;
+pub(crate) use tls::untimely;
 pub use tls::{TlsError, load_tls};
 
 /// What all connections share.
@@ -87,7 +88,7 @@ pub struct NbdContext {
 /// Limits of connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NbdLimits {
-    /// Connections at once; more are closed as they arrive.
+    /// Connections of a listener at once; more are closed as they arrive.
     pub connections_max: usize,
     /// Bytes of requests that wait for a device, of one connection. A single request may exceed it.
     pub in_flight_bytes_max: u64,

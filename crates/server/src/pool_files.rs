@@ -14,12 +14,14 @@ use env::{FileMedia, RealClock, RealEntropy, RealFiles};
 use volume::{Machine, Pool, PoolFormat, PoolOptions, RebuildReport};
 
 use crate::opening_log::OpeningLog;
+use crate::token::{TOKEN_FILE, UNFINISHED_TOKEN_FILE};
 use crate::{Config, StartError, stack_files};
 
 pub(crate) const POOL_FILE: &str = "pool.img";
 pub(crate) const UNFINISHED_FILE: &str = "pool.img.new";
 /// What a directory may hold and still count as empty: what an interrupted start leaves.
-const OWN_FILES: [&str; 3] = [UNFINISHED_FILE, "nbd.sock", "api.sock"];
+const OWN_FILES: [&str; 5] =
+    [UNFINISHED_FILE, "nbd.sock", "api.sock", TOKEN_FILE, UNFINISHED_TOKEN_FILE];
 /// The smallest pool file made without being asked for a size, in bytes.
 const POOL_BYTES_MIN: u64 = 1 << 30;
 /// Zones that a small pool shall have.

@@ -1,15 +1,21 @@
 //! `hindsight serve`: starts a server, says where it listens, and stops it when told to.
 //!
-//! The first SIGTERM or SIGINT stops in order, a second one at once.
+//! The first SIGTERM or SIGINT stops in order, a second one at once. A panic of any thread ends the
+//! process, so that who watches it starts another.
 
 use std::io::{self, Write};
+use std::time::Duration;
 
+use api::ExitCode;
 use rustix::process::{Resource, getrlimit, setrlimit};
 use sd_notify::NotifyState;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
+use crate::logs::panicked;
 use crate::{Config, Server, StartError};
 
+/// After a panic: so long `/readyz` says 503, and reads under way are answered.
+const LAST_READS: Duration = Duration::from_secs(5);
 /// Exit code of a stop at once.
 const EXIT_INTERRUPTED: i32 = 130;
 
@@ -26,7 +32,15 @@ pub fn serve(config: &Config) -> Result<(), StartError> {
     allow_open_files();
     let server = Server::start(config)?;
     say_ready(&server);
-    runtime.block_on(signals.next());
+    let is_sound = runtime.block_on(async {
+        tokio::select! {
+            () = signals.next() => true,
+            () = panicked() => false,
+        }
+    });
+    if !is_sound {
+        end_soon(&server);
+    }
     notify(NotifyState::Stopping);
     say("stopping");
     let stopping = std::thread::Builder::new()
@@ -45,6 +59,21 @@ pub fn serve(config: &Config) -> Result<(), StartError> {
         Ok(Ok(result)) => result.inspect(|()| say("stopped")),
         _ => Err(StartError::Thread(io::Error::other("the server panicked while it stopped"))),
     }
+}
+
+/// Ends readiness at once, by what the pool does after a failed write, and the process soon: what a
+/// thread that panicked was doing is sound on the device, and opening the pool again recovers it.
+fn end_soon(server: &Server) -> ! {
+    let end = || -> ! {
+        std::thread::sleep(LAST_READS);
+        std::process::exit(ExitCode::Failed as i32)
+    };
+    // Should this thread stand still at a lock; with no memory for one more it has to do.
+    drop(std::thread::Builder::new().name("end".to_owned()).spawn(end));
+    server.pool().refuse_writes();
+    tracing::error!("a thread panicked: the pool refuses writes, and the server ends");
+    notify(NotifyState::Stopping);
+    end()
 }
 
 /// Raises the limit of open files as far as it may be: every client needs one.

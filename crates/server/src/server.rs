@@ -3,6 +3,7 @@
 //! Start: pool, sockets bound, background thread, NBD, HTTP. Stop: not ready, NBD and HTTP clients
 //! get the answers they are owed and no new ones come, background work ends, the pool is closed.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use prometheus_client::collector::Collector;
@@ -13,15 +14,17 @@ use crate::buffers::BuffersCollector;
 use crate::fill::{FillGauge, FillWatch};
 use crate::hooked::Hooked;
 use crate::hooks::{HookCollector, Hooks};
-use crate::http::{Context, HttpServer, NbdAddresses, Watch};
+use crate::http::{Context, HttpServer, NbdAddresses, Patience, Watch};
 use crate::listen::{self, Bound, Protection, SocketFile};
 use crate::member_watch::MemberWatch;
 use crate::meters::Meters;
 use crate::metrics::Metrics;
 use crate::nbd::{
     NbdCollector, NbdContext, NbdCounters, NbdLimits, NbdServer, PoolExports, RoomQueue, load_tls,
+    untimely,
 };
 use crate::taps::{TapCollector, Taps};
+use crate::token::Token;
 use crate::{Attachments, Buffers, Config, StartError, pool_files};
 
 /// Threads that serve NBD, at most: beyond, the engine's locks are what counts.
@@ -46,10 +49,11 @@ impl Server {
     /// # Errors
     /// When the pool cannot be used, or a listener cannot be set up; nothing is left running then.
     pub fn start(config: &Config) -> Result<Server, StartError> {
-        // Cheap refusals first: nothing is made before they have passed.
+        // Refusals first: nothing is made before they have passed.
         refuse_exposed(config)?;
+        let tls = tls(config)?;
         let pool = pool_files::open_or_create(config)?;
-        match Server::serve(config, Arc::clone(&pool)) {
+        match Server::serve(config, Arc::clone(&pool), tls) {
             Ok(server) => Ok(server),
             Err(error) => {
                 close(&pool);
@@ -58,12 +62,20 @@ impl Server {
         }
     }
 
-    fn serve(config: &Config, pool: Arc<Pool>) -> Result<Server, StartError> {
-        let nbd_context = nbd_context(config, &pool)?;
+    fn serve(config: &Config, pool: Arc<Pool>, tls: Tls) -> Result<Server, StartError> {
+        let nbd_context = nbd_context(config, &pool, tls);
         let nbd_bound = listen::bind(&config.nbd, nbd_protection(config))?;
         let http_bound = listen::bind(&config.http, http_protection(config))?;
-        let mut listeners = describe("nbd", config.nbd_tls.is_some(), &nbd_bound)?;
-        listeners.extend(describe("http", false, &http_bound)?);
+        let token = match config.http.tcp.is_empty() {
+            true => None,
+            false => Some(Token::load_or_make(&config.pool_dir)?),
+        };
+        let tls = if config.nbd_tls.is_some() { " (TLS)" } else { "" };
+        let mut listeners = describe("nbd", &nbd_bound, |address| format!("{address}{tls}"))?;
+        let shown = token.as_ref().map_or("", Token::text);
+        let patience = Patience(config.http_patience);
+        let url = |address| format!("http://{address}/?token={shown}");
+        listeners.extend(describe("http", &http_bound, url)?);
         let hooks = Arc::new(Hooks::new(config.hooks.clone()));
         let context = http_context(config, &pool, &nbd_context, &nbd_bound, &hooks)?;
         let watch = FillWatch::new(Arc::clone(context.fill()));
@@ -79,7 +91,7 @@ impl Server {
                 return Err(StartError::Thread(error));
             }
         };
-        let http = match HttpServer::start(&context, http_bound) {
+        let http = match HttpServer::start(&context, http_bound, token.as_ref(), patience) {
             Ok(http) => http,
             Err(error) => {
                 nbd.stop();
@@ -109,7 +121,8 @@ impl Server {
         })
     }
 
-    /// One line per listener, such as `nbd 127.0.0.1:10809` or `http unix:/run/hindsight/api.sock`.
+    /// One line per listener, such as `nbd unix:/pool/nbd.sock`, `nbd 127.0.0.1:10809` or
+    /// `http http://127.0.0.1:9820/?token=0123456789abcdef`.
     #[must_use]
     pub fn listeners(&self) -> &[String] {
         &self.listeners
@@ -140,16 +153,24 @@ fn data_threads() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from).min(DATA_THREADS_MAX)
 }
 
-fn nbd_context(config: &Config, pool: &Arc<Pool>) -> Result<Arc<NbdContext>, StartError> {
-    let tls = match &config.nbd_tls {
-        Some(files) => Some(
-            load_tls(&files.cert, &files.key, files.client_ca.as_deref())
-                .map_err(StartError::Tls)?,
-        ),
-        None => None,
-    };
+/// The TLS of NBD over TCP, if it has any.
+type Tls = Option<Arc<rustls::ServerConfig>>;
+
+fn tls(config: &Config) -> Result<Tls, StartError> {
+    let Some(files) = &config.nbd_tls else { return Ok(None) };
+    let tls = load_tls(&files.cert, &files.key, files.client_ca.as_deref());
+    let tls = tls.map_err(StartError::Tls)?;
+    // No reason not to serve those who come by the unix socket.
+    if let Some(why) = untimely(&files.cert) {
+        let cert = files.cert.display();
+        tracing::warn!(%cert, why, "NBD clients over TCP will refuse the certificate");
+    }
+    Ok(Some(tls))
+}
+
+fn nbd_context(config: &Config, pool: &Arc<Pool>, tls: Tls) -> Arc<NbdContext> {
     let connections_max = config.nbd_connections_max;
-    Ok(Arc::new(NbdContext {
+    Arc::new(NbdContext {
         exports: Arc::new(PoolExports::new(Arc::clone(pool))),
         attachments: Arc::new(Attachments::default()),
         tls,
@@ -159,7 +180,7 @@ fn nbd_context(config: &Config, pool: &Arc<Pool>) -> Result<Arc<NbdContext>, Sta
         buffers: Arc::new(Buffers::new(config.buffers_bytes, config.is_buffer_pool)),
         taps: Arc::new(Taps::default()),
         room: RoomQueue::default(),
-    }))
+    })
 }
 
 fn http_context(
@@ -206,8 +227,9 @@ fn nbd_protection(config: &Config) -> Protection {
 fn http_protection(config: &Config) -> Protection {
     Protection {
         is_enough: config.insecure,
-        hint: "this release has neither for HTTP: put a proxy that has in front of a loopback \
-               address or the unix socket, or give --insecure to allow it anyway",
+        hint: "this release has no TLS for HTTP, and the token can be read on the way: put a proxy \
+               that has TLS in front of a loopback address or the unix socket, or give --insecure \
+               to allow it anyway",
     }
 }
 
@@ -216,15 +238,18 @@ fn refuse_exposed(config: &Config) -> Result<(), StartError> {
     listen::check(&config.http, http_protection(config))
 }
 
-fn describe(protocol: &str, tls: bool, bound: &Bound) -> Result<Vec<String>, StartError> {
-    // The unix socket is its owner's alone and never speaks TLS.
-    let tls = if tls { " (TLS)" } else { "" };
+/// A line for each listener; `tcp` says how clients name an address.
+fn describe(
+    protocol: &str,
+    bound: &Bound,
+    tcp: impl Fn(SocketAddr) -> String,
+) -> Result<Vec<String>, StartError> {
     let mut lines = Vec::new();
     if let Some(unix) = &bound.unix {
         lines.push(format!("{protocol} unix:{}", unix.file.path.display()));
     }
     for listener in &bound.tcp {
-        lines.push(format!("{protocol} {}{tls}", listen::local_address(listener)?));
+        lines.push(format!("{protocol} {}", tcp(listen::local_address(listener)?)));
     }
     Ok(lines)
 }

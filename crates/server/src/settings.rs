@@ -25,8 +25,12 @@ const MEMORY_BYTES_DEFAULT: u64 = 384 << 20;
 const MEMORY_BYTES_MIN: u64 = 16 << 20;
 /// The most memory for requests that wait, in bytes: all of it is allocated at the start.
 const BUFFERS_BYTES_MAX: u64 = 16 << 30;
-/// NBD connections at once.
+/// NBD connections of a listener at once.
 const NBD_CONNECTIONS_MAX_DEFAULT: usize = 1024;
+/// Where HTTP is served over TCP, to those who have the token.
+const HTTP_TCP_DEFAULT: &str = "127.0.0.1:9820";
+/// The names and numbers of groups.
+const GROUP_FILE: &str = "/etc/group";
 /// The longest configuration file, in bytes.
 const CONFIG_BYTES_MAX: u64 = 1 << 20;
 
@@ -74,6 +78,10 @@ pub struct Settings {
 pub struct ListenSettings {
     /// `none`, `ADDRESS:PORT` or `unix:/path`.
     pub listen: Vec<String>,
+    /// Permissions of the unix socket, octal: `0660`.
+    pub socket_mode: Option<String>,
+    /// The group of the unix socket, by name or number.
+    pub socket_group: Option<String>,
 }
 
 /// Where and how NBD is served.
@@ -82,13 +90,17 @@ pub struct ListenSettings {
 pub struct NbdSettings {
     /// `none`, `ADDRESS:PORT` or `unix:/path`.
     pub listen: Vec<String>,
+    /// Permissions of the unix socket, octal: `0660`.
+    pub socket_mode: Option<String>,
+    /// The group of the unix socket, by name or number.
+    pub socket_group: Option<String>,
     /// Certificate chain of the server, PEM.
     pub tls_cert: Option<PathBuf>,
     /// Its private key, PEM.
     pub tls_key: Option<PathBuf>,
     /// Certificates that clients must be signed by, PEM.
     pub tls_client_ca: Option<PathBuf>,
-    /// Connections at once.
+    /// Connections at once, of each listener.
     pub connections_max: Option<usize>,
 }
 
@@ -174,19 +186,31 @@ impl Settings {
             insecure: self.insecure.or(lower.insecure),
             nbd: NbdSettings {
                 listen: first_set(self.nbd.listen, lower.nbd.listen),
+                socket_mode: self.nbd.socket_mode.or(lower.nbd.socket_mode),
+                socket_group: self.nbd.socket_group.or(lower.nbd.socket_group),
                 tls_cert: self.nbd.tls_cert.or(lower.nbd.tls_cert),
                 tls_key: self.nbd.tls_key.or(lower.nbd.tls_key),
                 tls_client_ca: self.nbd.tls_client_ca.or(lower.nbd.tls_client_ca),
                 connections_max: self.nbd.connections_max.or(lower.nbd.connections_max),
             },
-            http: ListenSettings { listen: first_set(self.http.listen, lower.http.listen) },
-            iscsi: ListenSettings { listen: first_set(self.iscsi.listen, lower.iscsi.listen) },
-            nfs: ListenSettings { listen: first_set(self.nfs.listen, lower.nfs.listen) },
+            http: self.http.over(lower.http),
+            iscsi: self.iscsi.over(lower.iscsi),
+            nfs: self.nfs.over(lower.nfs),
             hooks: if self.hooks.is_empty() { lower.hooks } else { self.hooks },
             log: LogSettings {
                 format: self.log.format.or(lower.log.format),
                 level: self.log.level.or(lower.log.level),
             },
+        }
+    }
+}
+
+impl ListenSettings {
+    fn over(self, lower: ListenSettings) -> ListenSettings {
+        ListenSettings {
+            listen: first_set(self.listen, lower.listen),
+            socket_mode: self.socket_mode.or(lower.socket_mode),
+            socket_group: self.socket_group.or(lower.socket_group),
         }
     }
 }
@@ -246,6 +270,23 @@ pub struct Listening {
     pub unix: Option<PathBuf>,
     /// TCP addresses, `HOST:PORT`.
     pub tcp: Vec<String>,
+    /// Who may use the unix socket.
+    pub access: SocketAccess,
+}
+
+/// Who may use a unix socket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SocketAccess {
+    /// Its permissions.
+    pub mode: u32,
+    /// Its group, if not the one the server's files have.
+    pub group: Option<u32>,
+}
+
+impl Default for SocketAccess {
+    fn default() -> SocketAccess {
+        SocketAccess { mode: 0o600, group: None }
+    }
 }
 
 /// The TLS files of the NBD listeners.
@@ -284,10 +325,13 @@ pub struct Config {
     pub nbd: Listening,
     /// TLS of the NBD listeners.
     pub nbd_tls: Option<TlsFiles>,
-    /// NBD connections at once.
+    /// NBD connections at once, of each listener.
     pub nbd_connections_max: usize,
     /// HTTP listeners.
     pub http: Listening,
+    /// How long a client of HTTP may take to send the head of a request, and then its body. No
+    /// setting: tests have less.
+    pub http_patience: Duration,
     /// Commands around captures, by name.
     pub hooks: BTreeMap<String, Hook>,
 }
@@ -312,8 +356,11 @@ impl Config {
                 ));
             }
         }
-        let nbd = listening(&settings.nbd.listen, pool_dir.join("nbd.sock"), 10809, "--nbd")?;
-        let http = listening(&settings.http.listen, pool_dir.join("api.sock"), 9820, "--http")?;
+        let mut nbd = listening(&settings.nbd.listen, pool_dir.join("nbd.sock"), None, "--nbd")?;
+        nbd.access = access(settings.nbd.socket_mode, settings.nbd.socket_group)?;
+        let tcp = Some(HTTP_TCP_DEFAULT);
+        let mut http = listening(&settings.http.listen, pool_dir.join("api.sock"), tcp, "--http")?;
+        http.access = access(settings.http.socket_mode, settings.http.socket_group)?;
         let memory_bytes = size(settings.memory, "--memory")?.unwrap_or(MEMORY_BYTES_DEFAULT);
         if memory_bytes < MEMORY_BYTES_MIN {
             return Err(StartError::setting("--memory is too little", "give at least 16MiB"));
@@ -347,6 +394,7 @@ impl Config {
                 .unwrap_or(NBD_CONNECTIONS_MAX_DEFAULT),
             nbd_tls: tls(settings.nbd.tls_cert, settings.nbd.tls_key, settings.nbd.tls_client_ca)?,
             http,
+            http_patience: crate::http::PATIENCE,
             hooks: hooks(settings.hooks)?,
             pool_dir,
         })
@@ -427,16 +475,50 @@ fn tls(
     }
 }
 
-/// The listeners that `texts` come to: `none` for none; a TCP address moves the TCP listener and
+/// Who may use a unix socket; unless something is said its owner alone.
+fn access(mode: Option<String>, group: Option<String>) -> Result<SocketAccess, StartError> {
+    let mut access = SocketAccess::default();
+    if let Some(text) = mode {
+        access.mode = match u32::from_str_radix(&text, 8) {
+            Ok(mode) if mode <= 0o777 => mode,
+            _ => {
+                let text = format!("`{text}` are no permissions of a socket");
+                return Err(StartError::setting(text, "give octal digits, such as 0660"));
+            }
+        };
+    }
+    access.group = group.map(|group| group_number(&group)).transpose()?;
+    Ok(access)
+}
+
+fn group_number(group: &str) -> Result<u32, StartError> {
+    if let Ok(number) = group.parse() {
+        return Ok(number);
+    }
+    let groups = std::fs::read_to_string(GROUP_FILE)
+        .map_err(|source| StartError::Path { path: GROUP_FILE.into(), source })?;
+    let number = |line: &str| {
+        let mut fields = line.split(':');
+        (fields.next() == Some(group)).then(|| fields.nth(1)?.parse().ok()).flatten()
+    };
+    groups.lines().find_map(number).ok_or_else(|| {
+        let text = format!("there is no group {group} in {GROUP_FILE}");
+        StartError::setting(text, "give the number of one that is known elsewhere")
+    })
+}
+
+/// The listeners that `texts` come to: `none` for none; a TCP address is where TCP is served, and
 /// leaves the unix socket; a unix socket alone means no TCP.
 fn listening(
     texts: &[String],
     unix_default: PathBuf,
-    port: u16,
+    tcp_default: Option<&str>,
     flag: &str,
 ) -> Result<Listening, StartError> {
+    let access = SocketAccess::default();
     if texts.is_empty() {
-        return Ok(Listening { unix: Some(unix_default), tcp: vec![format!("127.0.0.1:{port}")] });
+        let tcp = tcp_default.map(str::to_owned).into_iter().collect();
+        return Ok(Listening { unix: Some(unix_default), tcp, access });
     }
     if texts.iter().any(|t| t == "none") {
         return if texts.len() == 1 {
@@ -462,7 +544,7 @@ fn listening(
             None => tcp.push(tcp_address(text, flag)?),
         }
     }
-    Ok(Listening { unix: unix.or(Some(unix_default)), tcp })
+    Ok(Listening { unix: unix.or(Some(unix_default)), tcp, access })
 }
 
 fn tcp_address(text: &str, flag: &str) -> Result<String, StartError> {

@@ -1,6 +1,6 @@
 //! Settings from flags, file and defaults.
 
-use super::{Config, Listening, Settings};
+use super::{Config, Listening, Settings, SocketAccess};
 
 fn config(settings: Settings) -> Result<Config, String> {
     Config::from_settings(settings).map_err(|e| e.to_string())
@@ -13,14 +13,15 @@ fn nbd(listen: &[&str]) -> Result<Listening, String> {
 }
 
 fn listening_at(unix: &str, tcp: &[&str]) -> Listening {
-    Listening { unix: Some(unix.into()), tcp: tcp.iter().map(|s| (*s).to_owned()).collect() }
+    let tcp = tcp.iter().map(|s| (*s).to_owned()).collect();
+    Listening { unix: Some(unix.into()), tcp, access: SocketAccess::default() }
 }
 
 #[test]
 fn a_pool_is_all_that_is_needed() {
     let settings = Settings { pool: Some("/pool".into()), ..Settings::default() };
     let config = config(settings).expect("defaults");
-    assert_eq!(config.nbd, listening_at("/pool/nbd.sock", &["127.0.0.1:10809"]));
+    assert_eq!(config.nbd, listening_at("/pool/nbd.sock", &[]));
     assert_eq!(config.http, listening_at("/pool/api.sock", &["127.0.0.1:9820"]));
     assert!(!config.insecure);
     assert_eq!(config.nbd_tls, None);
@@ -39,6 +40,23 @@ fn listeners_are_moved_and_switched_off() {
     assert_eq!(nbd(&["/x", "[::1]:7"]), Ok(listening_at("/x", &["[::1]:7"])));
     for wrong in [&["none", "/x"][..], &["unix:x"], &["/x", "/y"], &["7"], &[":7"], &["a:b"]] {
         assert!(nbd(wrong).is_err(), "{wrong:?}");
+    }
+}
+
+#[test]
+fn a_socket_is_its_owners_unless_the_operator_says_more() {
+    let access = |mode: &str, group: &str| {
+        let text = format!(
+            "pool = \"/pool\"\n[nbd]\nsocket_mode = \"{mode}\"\nsocket_group = \"{group}\""
+        );
+        let config = config(Settings::from_toml(&text, &|_| None).expect("settings"))?;
+        assert_eq!(config.http.access, SocketAccess { mode: 0o600, group: None });
+        Ok::<_, String>((config.nbd.access.mode, config.nbd.access.group))
+    };
+    assert_eq!(access("0660", "107"), Ok((0o660, Some(107))));
+    assert_eq!(access("666", "root"), Ok((0o666, Some(0))));
+    for (mode, group) in [("rw", "0"), ("1777", "0"), ("", "0"), ("0660", "no:such group")] {
+        assert!(access(mode, group).is_err(), "{mode} {group}");
     }
 }
 

@@ -35,13 +35,15 @@ const STACK_FILE: &str = "pool.stack";
 /// It is written under this name, and then renamed.
 const NEW_STACK_FILE: &str = "pool.stack.new";
 /// What else lies in a pool's directory, or may: no member can be called that.
-const OWN_FILES: [&str; 6] = [
+const OWN_FILES: [&str; 8] = [
     STACK_FILE,
     NEW_STACK_FILE,
     crate::pool_files::POOL_FILE,
     crate::pool_files::UNFINISHED_FILE,
     "nbd.sock",
     "api.sock",
+    crate::token::TOKEN_FILE,
+    crate::token::UNFINISHED_TOKEN_FILE,
 ];
 
 /// What the pool in `dir` lies on, if it is on members.

@@ -20,6 +20,7 @@ use history::{SegmentSource, Spare, Store, Timeline};
 use parking_lot::{Mutex, MutexGuard, RwLock};
 
 use crate::beside::Beside;
+use crate::caller::caller;
 use crate::catalogue::{
     Catalogue, CatalogueMedia, Commit, GroupRecord, Numbers, SourceRecord, TimelineRecord,
 };
@@ -199,6 +200,7 @@ impl Core {
             action: action.to_owned(),
             volume: volume.to_owned(),
             detail,
+            caller: caller(),
         })
     }
 

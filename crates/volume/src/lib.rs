@@ -12,6 +12,7 @@ mod beside;
 mod beyond;
 mod cache;
 mod caches;
+mod caller;
 mod catalogue;
 mod change;
 mod compaction;
@@ -76,6 +77,7 @@ mod volume;
 mod write;
 mod write_back;
 
+pub use caller::on_behalf_of;
 pub use catalogue::panic_becomes_error;
 pub use explain::{Explained, MadeBy};
 pub use groups::{GroupInfo, GroupVersion};

@@ -677,6 +677,9 @@ pub struct AuditRecord {
     pub volume: String,
     /// For people, with seqs and reasons.
     pub detail: String,
+    /// Who asked for it; `None` for what the pool does by itself, and in records of older programs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub caller: Option<String>,
 }
 
 /// Background work that can wait for clients, as far as it has come.

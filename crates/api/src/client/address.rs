@@ -1,4 +1,4 @@
-//! Where a server listens: `unix:/path` or `http://host:port`.
+//! Where a server listens: `unix:/path`, or `http://host:port` with the token that it asks for there.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -9,8 +9,34 @@ use std::str::FromStr;
 pub enum ServerAddress {
     /// A unix socket.
     Unix(PathBuf),
-    /// Host and port, as in the URL (an IPv6 host in brackets).
-    Http(String),
+    /// Over TCP.
+    Http {
+        /// Host and port, as in the URL (an IPv6 host in brackets).
+        authority: String,
+        /// What the server asks for there.
+        token: Option<Token>,
+    },
+}
+
+/// A server's token. It is shown to that server only.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Token(pub String);
+
+impl fmt::Debug for Token {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Token")
+    }
+}
+
+impl ServerAddress {
+    /// The same with a token, where one is asked for and it has none.
+    #[must_use]
+    pub fn with_token(mut self, text: String) -> ServerAddress {
+        if let ServerAddress::Http { token: token @ None, .. } = &mut self {
+            *token = Some(Token(text));
+        }
+        self
+    }
 }
 
 /// The default port of the HTTP API.
@@ -28,8 +54,14 @@ impl FromStr for ServerAddress {
             return unix(text, text);
         }
         if let Some(rest) = text.strip_prefix("http://") {
+            // As `serve` prints it.
+            let (rest, token) = match rest.split_once("?token=") {
+                Some((rest, token)) => (rest, Some(Token(token.to_owned()))),
+                None => (rest, None),
+            };
             let authority = rest.strip_suffix('/').unwrap_or(rest);
-            return http(authority, text);
+            return http(authority, text)
+                .map(|authority| ServerAddress::Http { authority, token });
         }
         if text.starts_with("https://") {
             return Err("this release has no TLS for the HTTP API: put a proxy in front, or use \
@@ -47,7 +79,7 @@ fn unix(path: &str, text: &str) -> Result<ServerAddress, String> {
     Ok(ServerAddress::Unix(PathBuf::from(path)))
 }
 
-fn http(authority: &str, text: &str) -> Result<ServerAddress, String> {
+fn http(authority: &str, text: &str) -> Result<String, String> {
     let wrong = |c: char| c.is_whitespace() || c.is_control() || "/?#@".contains(c);
     if authority.is_empty() || authority.contains(wrong) {
         return Err(format!("'{text}' is not a server: give http://host:port"));
@@ -60,14 +92,14 @@ fn http(authority: &str, text: &str) -> Result<ServerAddress, String> {
         }
         None => format!("{authority}:{HTTP_PORT}"),
     };
-    Ok(ServerAddress::Http(with_port))
+    Ok(with_port)
 }
 
 impl fmt::Display for ServerAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             ServerAddress::Unix(path) => write!(f, "unix:{}", path.display()),
-            ServerAddress::Http(authority) => write!(f, "http://{authority}"),
+            ServerAddress::Http { authority, .. } => write!(f, "http://{authority}"),
         }
     }
 }
@@ -89,6 +121,19 @@ mod tests {
         ] {
             assert_eq!(text.parse::<ServerAddress>().expect(text).to_string(), printed);
         }
+    }
+
+    #[test]
+    fn a_token_comes_with_a_url_or_beside_it_and_is_not_printed() {
+        let parse = |text: &str| text.parse::<ServerAddress>().expect(text);
+        let url = parse("http://127.0.0.1:7/?token=secret");
+        let ServerAddress::Http { authority, token } = &url else { panic!("{url}") };
+        assert_eq!((&authority[..], &token.as_ref().expect("token").0[..]), ("127.0.0.1:7", "secret"));
+        assert!(!format!("{url} {url:?}").contains("secret"), "{url:?}");
+        assert_eq!(url.clone().with_token("other".to_owned()), url);
+        assert_eq!(parse("http://127.0.0.1:7").with_token("secret".to_owned()), url);
+        let unix = parse("unix:/a");
+        assert_eq!(unix.clone().with_token("secret".to_owned()), unix);
     }
 
     #[test]

@@ -7,13 +7,13 @@ use std::time::Duration;
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Bytes;
 use hyper::client::conn::http1;
-use hyper::header::{ACCEPT, CONTENT_TYPE, HOST, LINK};
+use hyper::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HOST, LINK};
 use hyper::{Method, Request, StatusCode};
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, UnixStream};
 
-use super::{ClientError, ServerAddress};
+use super::{ClientError, ServerAddress, Token};
 
 /// How long a server may take to accept a connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -28,6 +28,9 @@ pub(super) struct Outgoing {
     /// JSON.
     pub body: Option<Vec<u8>>,
 }
+
+/// The name that a server is called by, and its token.
+type Host<'a> = (&'a str, Option<&'a Token>);
 
 /// An answer, read whole.
 pub(super) struct Incoming {
@@ -45,11 +48,11 @@ pub(super) async fn exchange(
     match address {
         ServerAddress::Unix(path) => {
             let stream = in_time(UnixStream::connect(path)).await.map_err(connect)?;
-            send(stream, "localhost", outgoing).await
+            send(stream, ("localhost", None), outgoing).await
         }
-        ServerAddress::Http(authority) => {
+        ServerAddress::Http { authority, token } => {
             let stream = in_time(TcpStream::connect(authority)).await.map_err(connect)?;
-            send(stream, authority, outgoing).await
+            send(stream, (authority, token.as_ref()), outgoing).await
         }
     }
 }
@@ -65,18 +68,18 @@ pub(super) async fn receive(
     match address {
         ServerAddress::Unix(path) => {
             let stream = in_time(UnixStream::connect(path)).await.map_err(connect)?;
-            hand_over(stream, "localhost", outgoing, keep).await
+            hand_over(stream, ("localhost", None), outgoing, keep).await
         }
-        ServerAddress::Http(authority) => {
+        ServerAddress::Http { authority, token } => {
             let stream = in_time(TcpStream::connect(authority)).await.map_err(connect)?;
-            hand_over(stream, authority, outgoing, keep).await
+            hand_over(stream, (authority, token.as_ref()), outgoing, keep).await
         }
     }
 }
 
 async fn hand_over(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
-    host: &str,
+    host: Host<'_>,
     outgoing: Outgoing,
     keep: &mut dyn FnMut(&[u8]) -> std::io::Result<()>,
 ) -> Result<Option<Incoming>, ClientError> {
@@ -121,7 +124,7 @@ async fn in_time<T>(connecting: impl Future<Output = std::io::Result<T>>) -> std
 
 async fn send(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
-    host: &str,
+    host: Host<'_>,
     outgoing: Outgoing,
 ) -> Result<Incoming, ClientError> {
     let (mut sender, connection) =
@@ -141,12 +144,15 @@ async fn send(
     Ok(Incoming { status, link, body })
 }
 
-fn request(host: &str, outgoing: Outgoing) -> Result<Request<Full<Bytes>>, ClientError> {
+fn request((host, token): Host<'_>, outgoing: Outgoing) -> Result<Request<Full<Bytes>>, ClientError> {
     let mut builder = Request::builder()
         .method(outgoing.method)
         .uri(outgoing.target)
         .header(HOST, host)
         .header(ACCEPT, "application/json");
+    if let Some(token) = token {
+        builder = builder.header(AUTHORIZATION, format!("Bearer {}", token.0));
+    }
     if outgoing.body.is_some() {
         builder = builder.header(CONTENT_TYPE, "application/json");
     }

@@ -12,6 +12,8 @@ pub fn hindsight() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_hindsight"));
     command
         .env_remove("HINDSIGHT_SERVER")
+        .env_remove("HINDSIGHT_TOKEN")
+        .env_remove("HINDSIGHT_TOKEN_FILE")
         .env_remove("COLUMNS")
         .env("TZ", "UTC")
         .env("NO_COLOR", "1");
@@ -106,17 +108,26 @@ impl Fixture {
         })
     }
 
+    /// Where HTTP is served over TCP, and the token.
+    pub fn http_address(&self) -> (&str, &str) {
+        let mut lines = self.lines.iter();
+        let url = lines.find_map(|line| line.strip_prefix("http http://"));
+        url.expect("an HTTP listener").split_once("/?token=").expect("a token")
+    }
+
     /// What the HTTP listener answers to a GET, head and body.
     pub fn http(&self, path: &str) -> String {
-        let line = self.lines.iter().find_map(|line| line.strip_prefix("http 127.0.0.1:"));
-        let port: u16 = line.expect("an HTTP listener").parse().expect("a port");
-        let mut stream = TcpStream::connect(("127.0.0.1", port)).expect("connect");
-        let request =
-            format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+        let (address, token) = self.http_address();
+        let mut stream = TcpStream::connect(address).expect("connect");
+        let request = format!(
+            "GET {path} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {token}\r\n\
+             Connection: close\r\n\r\n"
+        );
         stream.write_all(request.as_bytes()).expect("send");
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).expect("UTF-8");
-        answer
+        let mut answer = Vec::new();
+        // A connection that is reset has no answer, or a part of one, which the caller sees.
+        let _ = stream.read_to_end(&mut answer);
+        String::from_utf8(answer).expect("UTF-8")
     }
 
     /// Runs a command that must succeed; answers its standard output.
@@ -141,6 +152,10 @@ impl Fixture {
         let output = command.arg(uri).output().expect("qemu-io (apt-get install qemu-utils)");
         let text = String::from_utf8_lossy(&output.stdout);
         output.status.success() && !text.contains("failed")
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.child.id()
     }
 
     /// Sends the server a signal.

@@ -279,8 +279,8 @@ fn what_cannot_be_imported_lazily_is_refused_by_name() {
     assert!(lazily(&fixture.path("nothing"), &[]).starts_with("error: "));
     assert!(lazily(fixture.dir.path(), &[]).contains("neither a file nor a block device"));
     // Whoever may only come over TCP names no files of this machine.
-    let port = fixture.lines.iter().find_map(|line| line.strip_prefix("http 127.0.0.1:"));
-    let server = format!("http://127.0.0.1:{}", port.expect("an HTTP listener"));
+    let (address, token) = fixture.http_address();
+    let server = format!("http://{address}/?token={token}");
     let told = lazily(&raw, &["--server", &server]);
     assert!(told.contains("unix socket"), "{told}");
     assert_eq!(fixture.run(&["volume", "show", "v"]).code, 10, "nothing was created");

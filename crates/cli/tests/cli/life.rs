@@ -252,8 +252,8 @@ fn without_a_server_the_error_says_where_it_looked() {
 #[test]
 fn the_server_is_reached_over_tcp_too() {
     let fixture = with_volume();
-    let line = fixture.lines.iter().find_map(|l| l.strip_prefix("http 127")).expect("listener");
-    let server = format!("http://127{line}");
+    let (address, token) = fixture.http_address();
+    let server = format!("http://{address}/?token={token}");
     let ran = fixture.run(&["volume", "list", "--server", &server, "--json"]);
     assert_eq!(ran.json()[0]["name"], "pg");
 }

@@ -16,11 +16,69 @@ fn it_says_where_it_listens_then_ready_and_stops_in_order() {
     assert_eq!(*nbd, format!("nbd unix:{}/nbd.sock", pool.display()));
     assert!(nbd_tcp.starts_with("nbd 127.0.0.1:"), "{nbd_tcp}");
     assert_eq!(*http, format!("http unix:{}/api.sock", pool.display()));
-    assert!(http_tcp.starts_with("http 127.0.0.1:"), "{http_tcp}");
+    let token = fs::read_to_string(pool.join("token")).expect("the token");
+    assert!(http_tcp.starts_with("http http://127.0.0.1:"), "{http_tcp}");
+    assert!(http_tcp.ends_with(&format!("/?token={}", token.trim())), "{http_tcp}");
     assert_eq!(ready, "ready");
     let (code, said, _dir) = fixture.stop();
     assert_eq!((code, said), (0, vec!["stopping".to_owned(), "stopped".to_owned()]));
     assert!(!pool.join("api.sock").exists() && !pool.join("nbd.sock").exists());
+}
+
+#[test]
+fn over_tcp_a_command_needs_the_token_and_takes_it_as_it_comes() {
+    let fixture = Fixture::new();
+    let (address, token) = fixture.http_address();
+    let server = format!("http://{address}");
+    let list = |server: &str, with: &dyn Fn(&mut std::process::Command)| {
+        let mut command = hindsight();
+        with(command.args(["volume", "list", "--server", server]));
+        let output = command.output().expect("run");
+        (output.status.code(), String::from_utf8(output.stderr).expect("UTF-8"))
+    };
+    let (code, said) = list(&server, &|_| {});
+    assert_eq!(code, Some(12), "{said}");
+    assert!(said.contains("error: requests over TCP need the server's token"), "{said}");
+    assert!(said.contains("hint: ") && said.contains("--token-file DIR/token"), "{said}");
+    assert_eq!(list(&server, &|c| _ = c.env("HINDSIGHT_TOKEN", "another-one-x")).0, Some(12));
+    let file = fixture.path("pool/token");
+    for (how, ran) in [
+        ("as serve prints it", list(&format!("{server}/?token={token}"), &|_| {})),
+        ("a variable", list(&server, &|c| _ = c.env("HINDSIGHT_TOKEN", token))),
+        ("a flag", list(&server, &|c| _ = c.args(["--token", token]))),
+        ("a file", list(&server, &|c| _ = c.arg("--token-file").arg(&file))),
+    ] {
+        assert_eq!(ran.0, Some(0), "{how}: {}", ran.1);
+    }
+    let missing = list(&server, &|c| _ = c.args(["--token-file", "/nonexistent"]));
+    assert_eq!(missing.0, Some(1), "{}", missing.1);
+}
+
+#[test]
+fn a_panic_of_any_thread_ends_readiness_at_once_and_the_process_soon() {
+    let fixture = Fixture::new();
+    let pid = fixture.pid().to_string();
+    let limit = |bytes: &str| {
+        let mut command = std::process::Command::new("prlimit");
+        let set = command.args(["--pid", &pid, &format!("--as={bytes}:unlimited")]).status();
+        assert!(set.expect("prlimit (apt-get install util-linux)").success());
+    };
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).expect("it runs");
+    let size = status.lines().find_map(|line| line.strip_prefix("VmSize:")).expect("a size");
+    let size_kib: u64 = size.trim().trim_end_matches(" kB").parse().expect("a number");
+    // No address space for one more stack: the thread that the first request needs cannot begin,
+    // and who asks for it panics.
+    limit(&(size_kib << 10).to_string());
+    assert_eq!(fixture.http("/healthz"), "", "nobody is left to answer");
+    limit("unlimited");
+    for path in ["/readyz", "/healthz"] {
+        let answer = fixture.http(path);
+        assert!(answer.starts_with("HTTP/1.1 503"), "{path}: {answer}");
+    }
+    let (code, said, _dir) = fixture.ended();
+    assert_eq!(code, 1, "{said:?}");
+    assert!(said.iter().any(|line| line.contains("panicked at")), "{said:?}");
+    assert!(said.iter().any(|line| line.contains("the server ends")), "{said:?}");
 }
 
 #[test]

@@ -51,6 +51,14 @@ impl Chain {
         whole.map(move |(i, buffer)| &mut buffer.bytes[HEADROOM..Chain::end(first, length, i)])
     }
 
+    /// Puts a whole reply into the first buffer, which is long enough: it has all there is to send.
+    pub(crate) fn hold(&mut self, reply: &[u8]) {
+        assert!(reply.len() <= self.first_bytes, "the reply was bounded by what was taken");
+        self.buffers[0].bytes[HEADROOM..HEADROOM + reply.len()].copy_from_slice(reply);
+        (self.first_bytes, self.length) = (reply.len(), reply.len());
+        self.buffers.truncate(1);
+    }
+
     /// What of one buffer is left to be filled when the first `filled` bytes are; empty at the end.
     pub(crate) fn unfilled(&mut self, mut filled: usize) -> &mut [u8] {
         for piece in self.pieces_mut() {

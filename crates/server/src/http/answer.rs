@@ -2,7 +2,7 @@
 
 use api::{PROBLEM_MEDIA_TYPE, Problem, ProblemKind, Stamp, Time};
 use axum::Json;
-use axum::http::header::{CONTENT_TYPE, LINK};
+use axum::http::header::{CONTENT_TYPE, LINK, WWW_AUTHENTICATE};
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
@@ -56,7 +56,11 @@ impl IntoResponse for Refusal {
         let status =
             StatusCode::from_u16(self.0.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         let mut response = (status, Json(self.0)).into_response();
-        response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(PROBLEM_MEDIA_TYPE));
+        let headers = response.headers_mut();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static(PROBLEM_MEDIA_TYPE));
+        if status == StatusCode::UNAUTHORIZED {
+            headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+        }
         response
     }
 }

@@ -1,6 +1,8 @@
 //! How requests are read: JSON bodies, queries, paths. What is wrong becomes a problem, not a
 //! panic.
 
+use std::time::Duration;
+
 use api::ProblemKind;
 use axum::body::Bytes;
 use axum::extract::rejection::BytesRejection;
@@ -11,6 +13,13 @@ use axum::http::request::Parts;
 use serde::de::DeserializeOwned;
 
 use super::answer::Refusal;
+
+/// How long a client may take to send the head of a request, and then its body.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Another such time, for a connection.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Patience(pub(crate) Duration);
 
 /// A JSON body; one that is not there is an empty object.
 pub(crate) struct Body<T>(pub(crate) T);
@@ -36,7 +45,13 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Body<T> {
         if !media_type.is_none_or(is_json) {
             return Err(refused());
         }
-        let mut bytes = Bytes::from_request(request, state).await.map_err(too_large)?;
+        let patience = request.extensions().get().map_or(PATIENCE, |Patience(patience)| *patience);
+        let reading = tokio::time::timeout(patience, Bytes::from_request(request, state));
+        let Ok(read) = reading.await else {
+            let text = format!("the body did not come within {patience:?}");
+            return Err(Refusal::new(ProblemKind::TooSlow, text));
+        };
+        let mut bytes = read.map_err(too_large)?;
         if bytes.is_empty() {
             // Nothing was said: as if no field were given.
             bytes = Bytes::from_static(b"{}");

@@ -516,6 +516,7 @@ pub(crate) fn audit(record: volume::AuditRecord) -> api::AuditRecord {
         action: record.action,
         volume: record.volume,
         detail: record.detail,
+        caller: record.caller,
     }
 }
 

@@ -1,17 +1,24 @@
-//! Keeps web pages of other sites away from the API.
+//! Who may call: over TCP those who show the token, and no web page of another site.
 //!
-//! A browser on this machine can be made to talk to a loopback port by any page. Such a request
-//! carries an Origin, or comes under a host name of the attacker's (DNS rebinding); both are
-//! refused.
+//! Every user of this machine reaches a loopback port, and a browser on it can be made to talk to
+//! one by any page: such a request carries an Origin, or comes under a host name of the attacker's
+//! (DNS rebinding). A unix socket lets in whom its mode lets in.
+
+use std::sync::Arc;
 
 use api::ProblemKind;
-use axum::extract::{Extension, Request};
-use axum::http::HeaderMap;
-use axum::http::header::{HOST, ORIGIN};
+use axum::extract::{Extension, Request, State};
+use axum::http::header::{AUTHORIZATION, HOST, ORIGIN};
+use axum::http::uri::PathAndQuery;
+use axum::http::{HeaderMap, Uri};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
 use super::answer::Refusal;
+use crate::token::Token;
+
+/// What says nothing secret, and is asked by machines that have no token.
+const OPEN_PATHS: [&str; 2] = ["/healthz", "/readyz"];
 
 /// How a request came in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,16 +31,77 @@ pub(crate) enum Door {
     Open,
 }
 
-/// Lets a request pass, or refuses it.
+/// Who is at the other end of a connection, as the log and audit records name it.
+#[derive(Clone, Debug)]
+pub(crate) struct Caller(pub(crate) Arc<str>);
+
+tokio::task_local! {
+    /// Who asked for what this task does, if it changes something.
+    static CALLER: Caller;
+}
+
+/// Who asked for what this task does, if it changes something.
+pub(super) fn caller() -> Option<Caller> {
+    CALLER.try_with(Clone::clone).ok()
+}
+
+/// Lets a request pass, or refuses it. `token` is what it has to show.
 pub(crate) async fn check(
+    State(token): State<Option<Token>>,
     Extension(door): Extension<Door>,
-    request: Request,
+    mut request: Request,
     next: Next,
 ) -> Response {
-    match refusal(door, request.headers()) {
-        Some(refusal) => refusal.into_response(),
-        None => next.run(request).await,
+    // Taken off in any case: handlers refuse fields that they do not know.
+    let in_query = take_token(request.uri_mut());
+    let is_open = OPEN_PATHS.contains(&request.uri().path());
+    let refused = refusal(door, request.headers()).or_else(|| {
+        let token = token.filter(|_| !is_open)?;
+        unauthorized(&token, request.headers(), in_query.as_deref())
+    });
+    if let Some(refusal) = refused {
+        return refusal.into_response();
     }
+    match request.extensions().get::<Caller>().cloned() {
+        Some(caller) if !request.method().is_safe() => {
+            CALLER.scope(caller, next.run(request)).await
+        }
+        _ => next.run(request).await,
+    }
+}
+
+fn unauthorized(token: &Token, headers: &HeaderMap, in_query: Option<&str>) -> Option<Refusal> {
+    let in_header = headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok());
+    let in_header = in_header.and_then(|value| value.split_once(' ')).and_then(|(scheme, shown)| {
+        scheme.eq_ignore_ascii_case("bearer").then(|| shown.trim_matches(' '))
+    });
+    if in_header.into_iter().chain(in_query).any(|shown| token.is(shown)) {
+        return None;
+    }
+    let detail = match in_header.or(in_query) {
+        Some(_) => "this is not the server's token",
+        None => "requests over TCP need the server's token",
+    };
+    let hint = "it is in DIR/token of the pool: --token-file DIR/token, or the header \
+                Authorization: Bearer TOKEN; the unix socket needs none";
+    Some(Refusal::new(ProblemKind::Unauthorized, detail).with_hint(hint))
+}
+
+/// Takes `token=` out of a query, and says what it was.
+fn take_token(uri: &mut Uri) -> Option<String> {
+    let query = uri.query()?;
+    let (tokens, others): (Vec<&str>, Vec<&str>) =
+        query.split('&').partition(|field| field.starts_with("token="));
+    let token = tokens.first()?["token=".len()..].to_owned();
+    let mut target = uri.path().to_owned();
+    if !others.is_empty() {
+        target.push('?');
+        target.push_str(&others.join("&"));
+    }
+    let mut parts = uri.clone().into_parts();
+    parts.path_and_query = Some(PathAndQuery::try_from(target).ok()?);
+    *uri = Uri::from_parts(parts).ok()?;
+    Some(token)
 }
 
 fn refusal(door: Door, headers: &HeaderMap) -> Option<Refusal> {
@@ -68,7 +136,22 @@ fn names_this_machine(host: &str) -> bool {
 mod tests {
     use axum::http::HeaderMap;
 
-    use super::{Door, refusal};
+    use super::{Door, refusal, take_token};
+
+    #[test]
+    fn the_token_is_taken_out_of_a_query() {
+        for (uri, token, left) in [
+            ("/a?token=x", Some("x"), "/a"),
+            ("/a?at=-5min&token=x&b", Some("x"), "/a?at=-5min&b"),
+            ("/a?tokens=x", None, "/a?tokens=x"),
+            ("http://h:1/a?token=x", Some("x"), "http://h:1/a"),
+            ("/a", None, "/a"),
+        ] {
+            let mut taken = uri.parse().expect("a URI");
+            assert_eq!(take_token(&mut taken).as_deref(), token, "{uri}");
+            assert_eq!(taken.to_string(), left);
+        }
+    }
 
     fn passes(door: Door, fields: &[(&'static str, &str)]) -> bool {
         let mut headers = HeaderMap::new();

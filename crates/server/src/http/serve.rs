@@ -1,12 +1,16 @@
 //! Connections of the HTTP API: accepted, bounded in number and time, drained at stop.
 
 use std::future::pending;
-use std::net::TcpListener;
+use std::io;
+use std::net::{IpAddr, TcpListener};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use hyper::Request;
+use hyper::body::Incoming;
 use hyper::server::conn::http1;
+use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulShutdown;
 use hyper_util::service::TowerToHyperService;
@@ -14,14 +18,15 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::runtime::Runtime;
 use tokio::sync::{Semaphore, watch};
 
-use super::{Context, Door, router};
+use super::ask::Patience;
+use super::{Caller, Context, Door, router};
 use crate::StartError;
+use crate::admission::Admission;
 use crate::listen::{Bound, SocketFile, is_loopback};
+use crate::token::Token;
 
-/// Connections at once; more wait to be accepted.
+/// Connections of a listener at once; more wait to be accepted.
 const CONNECTIONS_MAX: usize = 256;
-/// How long a client may take to send the head of a request.
-const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
 /// How long requests may take to finish when the server stops.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long to wait after an accept that failed (out of file descriptors, mostly).
@@ -36,27 +41,35 @@ pub(crate) struct HttpServer {
 }
 
 impl HttpServer {
-    /// Serves every bound socket on a thread of its own.
-    pub(crate) fn start(context: &Context, bound: Bound) -> Result<HttpServer, StartError> {
+    /// Serves every bound socket on a thread of its own; over TCP requests have to show `token`.
+    pub(crate) fn start(
+        context: &Context,
+        bound: Bound,
+        token: Option<&Token>,
+        patience: Patience,
+    ) -> Result<HttpServer, StartError> {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .thread_name("http")
             .build()
             .map_err(StartError::Thread)?;
         let (stop, stopped) = watch::channel(false);
-        let connections = Arc::new(Connections {
-            context: context.clone(),
-            permits: Arc::new(Semaphore::new(CONNECTIONS_MAX)),
-            graceful: parking_lot::Mutex::new(Some(GracefulShutdown::new())),
-        });
         let mut files = Vec::new();
         let unix = bound.unix.map(|unix| {
             files.push(unix.file);
-            unix.listener
+            (Listener::Unix(unix.listener), router(context, Door::Unix, None))
         });
+        let tcp = bound.tcp.into_iter().map(|listener| {
+            let door = match listener.local_addr() {
+                Ok(address) if is_loopback(address.ip()) => Door::Loopback,
+                _ => Door::Open,
+            };
+            (Listener::Tcp(listener), router(context, door, token.cloned()))
+        });
+        let listeners = unix.into_iter().chain(tcp).collect();
         let thread = std::thread::Builder::new()
             .name("http".to_owned())
-            .spawn(move || run(&runtime, &connections, unix, bound.tcp, stopped))
+            .spawn(move || run(&runtime, listeners, patience, stopped))
             .map_err(StartError::Thread)?;
         Ok(HttpServer { stop, thread, _files: files })
     }
@@ -70,31 +83,46 @@ impl HttpServer {
     }
 }
 
-struct Connections {
-    context: Context,
+/// A bound socket.
+enum Listener {
+    Unix(std::os::unix::net::UnixListener),
+    Tcp(TcpListener),
+}
+
+/// Watches the connections of all listeners until the drain takes it.
+type Graceful = Arc<parking_lot::Mutex<Option<GracefulShutdown>>>;
+
+/// One listener and its connections.
+struct Accepting {
+    router: axum::Router,
+    /// Each listener has its own: clients of one do not lock out those of another.
     permits: Arc<Semaphore>,
-    /// Watches connections until the drain takes it.
-    graceful: parking_lot::Mutex<Option<GracefulShutdown>>,
+    admission: Arc<Admission>,
+    graceful: Graceful,
+    patience: Patience,
 }
 
 fn run(
     runtime: &Runtime,
-    connections: &Arc<Connections>,
-    unix: Option<std::os::unix::net::UnixListener>,
-    tcp: Vec<TcpListener>,
+    listeners: Vec<(Listener, axum::Router)>,
+    patience: Patience,
     mut stopped: watch::Receiver<bool>,
 ) {
     runtime.block_on(async {
-        if let Some(listener) = unix {
-            tokio::spawn(accept_unix(Arc::clone(connections), listener));
-        }
-        for listener in tcp {
-            tokio::spawn(accept_tcp(Arc::clone(connections), listener));
+        let graceful: Graceful = Arc::new(parking_lot::Mutex::new(Some(GracefulShutdown::new())));
+        let mut all_permits = Vec::new();
+        for (listener, router) in listeners {
+            let permits = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+            all_permits.push(Arc::clone(&permits));
+            let admission = Admission::new(CONNECTIONS_MAX);
+            let graceful = Arc::clone(&graceful);
+            let accepting = Accepting { router, permits, admission, graceful, patience };
+            tokio::spawn(accepting.accept_all(listener));
         }
         // The sender is dropped only after it has said stop.
         let _ = stopped.wait_for(|stop| *stop).await;
-        connections.permits.close();
-        let graceful = connections.graceful.lock().take();
+        all_permits.iter().for_each(|permits| permits.close());
+        let graceful = graceful.lock().take();
         if let Some(graceful) = graceful {
             let drained = tokio::time::timeout(DRAIN_TIMEOUT, graceful.shutdown()).await;
             if drained.is_err() {
@@ -104,60 +132,70 @@ fn run(
     });
 }
 
-async fn accept_unix(connections: Arc<Connections>, listener: std::os::unix::net::UnixListener) {
-    let listener = match tokio::net::UnixListener::from_std(listener) {
-        Ok(listener) => listener,
-        Err(error) => return tracing::error!(%error, "cannot listen on the HTTP unix socket"),
-    };
-    let router = router(&connections.context, Door::Unix);
-    while let Ok(permit) = Arc::clone(&connections.permits).acquire_owned().await {
-        match listener.accept().await {
-            Ok((stream, _)) => connections.serve(stream, router.clone(), permit),
-            Err(error) => pause(&error).await,
+impl Accepting {
+    async fn accept_all(self, listener: Listener) {
+        let ended = match listener {
+            Listener::Unix(listener) => self.accept_unix(listener).await,
+            Listener::Tcp(listener) => self.accept_tcp(listener).await,
+        };
+        if let Err(error) = ended {
+            tracing::error!(%error, "cannot listen on an HTTP socket");
         }
     }
-    // Dropping the listener here would refuse clients that the drain still has to answer.
-    pending::<()>().await;
-}
 
-async fn accept_tcp(connections: Arc<Connections>, listener: TcpListener) {
-    let door = match listener.local_addr() {
-        Ok(address) if is_loopback(address.ip()) => Door::Loopback,
-        _ => Door::Open,
-    };
-    let listener = match tokio::net::TcpListener::from_std(listener) {
-        Ok(listener) => listener,
-        Err(error) => return tracing::error!(%error, "cannot listen on the HTTP TCP socket"),
-    };
-    let router = router(&connections.context, door);
-    while let Ok(permit) = Arc::clone(&connections.permits).acquire_owned().await {
-        match listener.accept().await {
-            Ok((stream, _)) => {
-                // Best effort: without it answers only come a little later.
-                let _ = stream.set_nodelay(true);
-                connections.serve(stream, router.clone(), permit);
+    async fn accept_unix(&self, listener: std::os::unix::net::UnixListener) -> io::Result<()> {
+        let listener = tokio::net::UnixListener::from_std(listener)?;
+        while let Ok(permit) = Arc::clone(&self.permits).acquire_owned().await {
+            match listener.accept().await {
+                Ok((stream, _)) => {
+                    let caller = match stream.peer_cred() {
+                        Ok(peer) => format!("uid {}", peer.uid()),
+                        Err(_) => "unix".to_owned(),
+                    };
+                    self.serve(stream, &caller, None, permit);
+                }
+                Err(error) => pause(&error).await,
             }
-            Err(error) => pause(&error).await,
         }
+        // Dropping the listener here would refuse clients that the drain still has to answer.
+        pending().await
     }
-}
 
-async fn pause(error: &std::io::Error) {
-    tracing::warn!(%error, "cannot accept an HTTP connection");
-    tokio::time::sleep(ACCEPT_PAUSE).await;
-}
+    async fn accept_tcp(&self, listener: TcpListener) -> io::Result<()> {
+        let listener = tokio::net::TcpListener::from_std(listener)?;
+        while let Ok(permit) = Arc::clone(&self.permits).acquire_owned().await {
+            match listener.accept().await {
+                Ok((stream, peer)) => {
+                    // Best effort: without it answers only come a little later.
+                    let _ = stream.set_nodelay(true);
+                    self.serve(stream, &format!("{peer} token"), Some(peer.ip()), permit);
+                }
+                Err(error) => pause(&error).await,
+            }
+        }
+        pending().await
+    }
 
-impl Connections {
     fn serve(
         &self,
         stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
-        router: axum::Router,
+        caller: &str,
+        peer: Option<IpAddr>,
         permit: tokio::sync::OwnedSemaphorePermit,
     ) {
-        let service = TowerToHyperService::new(router);
+        let Some(admitted) = self.admission.admit(peer) else {
+            return tracing::warn!(caller, "a connection was closed: its peer has too many");
+        };
+        let (caller, patience) = (Caller(caller.into()), self.patience);
+        let service = TowerToHyperService::new(self.router.clone());
+        let service = service_fn(move |mut request: Request<Incoming>| {
+            request.extensions_mut().insert(caller.clone());
+            request.extensions_mut().insert(patience);
+            service.call(request)
+        });
         let connection = http1::Builder::new()
             .timer(TokioTimer::new())
-            .header_read_timeout(HEAD_TIMEOUT)
+            .header_read_timeout(self.patience.0)
             .max_buf_size(64 << 10)
             .serve_connection(TokioIo::new(stream), service);
         let Some(watched) = self.graceful.lock().as_ref().map(|g| g.watch(connection)) else {
@@ -168,7 +206,12 @@ impl Connections {
             if let Err(error) = watched.await {
                 tracing::debug!(%error, "an HTTP connection ended early");
             }
-            drop(permit);
+            drop((permit, admitted));
         });
     }
+}
+
+async fn pause(error: &io::Error) {
+    tracing::warn!(%error, "cannot accept an HTTP connection");
+    tokio::time::sleep(ACCEPT_PAUSE).await;
 }

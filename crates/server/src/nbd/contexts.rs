@@ -6,9 +6,11 @@
 use std::sync::Arc;
 
 use wire::nbd::limits::STATUS_EXTENTS_MAX;
+use units::BLOCK_BYTES;
 use wire::nbd::{CommandFlags, ReplyStyle, Request, Status, encode};
 
 use super::export::{Changes, Export, OpenError};
+use crate::buffers::OWN_BYTES;
 
 /// The context of the specification.
 pub(super) const ALLOCATION: &str = "base:allocation";
@@ -70,17 +72,36 @@ pub(super) fn listed(export: &Arc<dyn Export>, queries: &[&str]) -> Result<Vec<S
     Ok(found)
 }
 
-/// Adds the reply to a BLOCK_STATUS request: one chunk for each context.
+/// How many extents of each of so many contexts the reply to a BLOCK_STATUS request tells, and how
+/// many bytes it has then at most: no more than what a connection always has a buffer for.
+pub(super) fn limit(
+    style: ReplyStyle,
+    request: &Request,
+    length_bytes: u64,
+    contexts: usize,
+) -> (usize, usize) {
+    let (chunk_bytes, extent_bytes) = match style {
+        ReplyStyle::Extended => (32 + 8, 16),
+        ReplyStyle::Simple | ReplyStyle::Structured => (20 + 4, 8),
+    };
+    let wanted = match request.flags.has(CommandFlags::REQ_ONE) {
+        true => 1,
+        // Blocks that the range touches: no two extents are of one.
+        false => usize::try_from(length_bytes / BLOCK_BYTES + 2).unwrap_or(usize::MAX),
+    };
+    let fits = (OWN_BYTES / contexts - chunk_bytes) / extent_bytes;
+    let limit = wanted.min(fits).min(STATUS_EXTENTS_MAX);
+    (limit, contexts * (chunk_bytes + limit * extent_bytes))
+}
+
+/// Adds the reply to a BLOCK_STATUS request: one chunk for each context, of at most `limit` extents.
 pub(super) fn answer(
     export: &dyn Export,
     contexts: &[&MetaContext],
     style: ReplyStyle,
-    request: &Request,
-    length_bytes: u64,
+    (request, length_bytes, limit): (&Request, u64, usize),
     out: &mut Vec<u8>,
 ) -> volume::Result<()> {
-    let one = request.flags.has(CommandFlags::REQ_ONE);
-    let limit = if one { 1 } else { STATUS_EXTENTS_MAX };
     for (index, context) in contexts.iter().enumerate() {
         let found = match &context.kind {
             ContextKind::Allocation => allocation(export, request.offset, length_bytes, limit)?,

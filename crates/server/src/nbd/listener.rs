@@ -5,10 +5,10 @@
 //! data thread.
 
 use std::io;
-use std::net::TcpListener;
+use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::os::unix::net::UnixListener;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -22,6 +22,7 @@ use super::counters::NbdCounters;
 use super::jobs::{BLOCKING_THREADS_MAX, Threads};
 use super::socket::Connection;
 use super::{NbdContext, handshake, session};
+use crate::admission::{Admission, Admitted};
 
 /// How long to wait after an accept that failed for want of files or memory.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
@@ -29,8 +30,20 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 /// A socket on its way to its data thread.
 enum Accepted {
     Unix(std::os::unix::net::UnixStream),
-    Tcp(std::net::TcpStream, String),
+    Tcp(std::net::TcpStream, SocketAddr),
 }
+
+impl Accepted {
+    fn peer(&self) -> Option<IpAddr> {
+        match self {
+            Accepted::Unix(_) => None,
+            Accepted::Tcp(_, from) => Some(from.ip()),
+        }
+    }
+}
+
+/// The same with its place among the connections of its listener.
+type Dealt = (Accepted, Counted);
 
 /// A listening socket.
 enum Listener {
@@ -47,7 +60,7 @@ impl Listener {
             }
             Listener::Tcp(listener) => {
                 let (socket, from) = listener.accept().await?;
-                Ok(Accepted::Tcp(socket.into_std()?, from.to_string()))
+                Ok(Accepted::Tcp(socket.into_std()?, from))
             }
         }
     }
@@ -129,7 +142,7 @@ fn accept_all(
     stopped: &watch::Receiver<bool>,
     unix: Vec<UnixListener>,
     tcp: Vec<TcpListener>,
-    lanes: &Arc<Vec<UnboundedSender<Accepted>>>,
+    lanes: &Arc<Vec<UnboundedSender<Dealt>>>,
 ) {
     let _inside = runtime.enter();
     let unix = unix.into_iter().map(|l| tokio::net::UnixListener::from_std(l).map(Listener::Unix));
@@ -148,10 +161,11 @@ fn accept_all(
 async fn accept(
     listener: Listener,
     context: Arc<NbdContext>,
-    lanes: Arc<Vec<UnboundedSender<Accepted>>>,
+    lanes: Arc<Vec<UnboundedSender<Dealt>>>,
     mut stopped: watch::Receiver<bool>,
 ) {
     let mut next_lane = 0;
+    let admission = Admission::new(context.limits.connections_max);
     loop {
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
@@ -167,24 +181,21 @@ async fn accept(
         };
         let counters = &context.counters;
         counters.connections.fetch_add(1, Ordering::Relaxed);
-        let open = counters.connections_open.fetch_add(1, Ordering::Relaxed);
-        if open >= context.limits.connections_max as u64 {
-            counters.connections_open.fetch_sub(1, Ordering::Relaxed);
+        let Some(admitted) = admission.admit(socket.peer()) else {
             counters.connections_refused.fetch_add(1, Ordering::Relaxed);
-            tracing::warn!(open, "a connection was closed: there are too many");
+            tracing::warn!(peer = ?socket.peer(), "a connection was closed: there are too many");
             continue;
-        }
+        };
         // A lane that is gone stops the server's other lanes too; the socket closes.
-        if lanes[next_lane % lanes.len()].send(socket).is_err() {
-            counters.connections_open.fetch_sub(1, Ordering::Relaxed);
-        }
+        let counted = Counted::new(&context.counters, admitted);
+        let _ = lanes[next_lane % lanes.len()].send((socket, counted));
         next_lane += 1;
     }
 }
 
 /// Serves what is dealt to one data thread until the server stops and the last session ended.
 async fn serve_lane(
-    mut sockets: UnboundedReceiver<Accepted>,
+    mut sockets: UnboundedReceiver<Dealt>,
     context: Arc<NbdContext>,
     mut stopped: watch::Receiver<bool>,
 ) {
@@ -193,8 +204,8 @@ async fn serve_lane(
     let given = stopped.clone();
     loop {
         tokio::select! {
-            Some(socket) = sockets.recv() => {
-                sessions.spawn(serve(socket, Arc::clone(&context), threads.clone(), given.clone()));
+            Some(dealt) = sockets.recv() => {
+                sessions.spawn(serve(dealt, Arc::clone(&context), threads.clone(), given.clone()));
             }
             Some(ended) = sessions.join_next() => {
                 if let Err(error) = ended {
@@ -205,29 +216,35 @@ async fn serve_lane(
         }
     }
     sockets.close();
-    while sockets.recv().await.is_some() {
-        context.counters.connections_open.fetch_sub(1, Ordering::Relaxed);
-    }
+    while sockets.recv().await.is_some() {}
     while sessions.join_next().await.is_some() {}
 }
 
 /// Counts an open connection as long as it lives.
-struct Counted(Arc<NbdCounters>);
+struct Counted {
+    counters: Arc<NbdCounters>,
+    _admitted: Admitted,
+}
+
+impl Counted {
+    fn new(counters: &Arc<NbdCounters>, admitted: Admitted) -> Counted {
+        counters.connections_open.fetch_add(1, Ordering::Relaxed);
+        Counted { counters: Arc::clone(counters), _admitted: admitted }
+    }
+}
 
 impl Drop for Counted {
     fn drop(&mut self) {
-        let open: &AtomicU64 = &self.0.connections_open;
-        open.fetch_sub(1, Ordering::Relaxed);
+        self.counters.connections_open.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
 async fn serve(
-    socket: Accepted,
+    (socket, _counted): Dealt,
     context: Arc<NbdContext>,
     threads: Threads,
     mut stop: watch::Receiver<bool>,
 ) {
-    let _counted = Counted(Arc::clone(&context.counters));
     let (connection, client) = match connection(socket) {
         Ok(connected) => connected,
         Err(error) => {
@@ -258,7 +275,7 @@ fn connection(socket: Accepted) -> io::Result<(Connection, String)> {
     match socket {
         Accepted::Unix(socket) => Ok((Connection::from_unix(socket)?, "unix".to_owned())),
         Accepted::Tcp(socket, client) => {
-            Ok((Connection::from_tcp(TcpStream::from_std(socket)?)?, client))
+            Ok((Connection::from_tcp(TcpStream::from_std(socket)?)?, client.to_string()))
         }
     }
 }

@@ -12,9 +12,9 @@ const SHORT_BYTES: usize = 64;
 pub(super) struct Replies {
     /// Short replies.
     pub(super) done: SmallVec<[u8; SHORT_BYTES]>,
-    /// Replies with words in them, or with lists.
+    /// Failures, with words in them.
     pub(super) words: Vec<u8>,
-    /// A reply with data.
+    /// A reply with data, or with a list: its memory counts.
     pub(super) data: Option<Chain>,
 }
 

@@ -4,10 +4,12 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use rustls::client::WebPkiServerVerifier;
+use rustls::client::danger::ServerCertVerifier;
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, pem};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime, pem};
 use rustls::server::WebPkiClientVerifier;
-use rustls::{RootCertStore, ServerConfig};
+use rustls::{CertificateError, RootCertStore, ServerConfig};
 
 /// Why TLS files cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -67,6 +69,28 @@ pub fn load_tls(
         }
     };
     builder.with_single_cert(chain, key_der).map(Arc::new).map_err(unfit)
+}
+
+/// Why the first certificate of a file is not valid today, if that is so: clients will say so too.
+pub(crate) fn untimely(cert: &Path) -> Option<String> {
+    let certificate = certificates(cert).ok()?.into_iter().next()?;
+    let mut roots = RootCertStore::empty();
+    // Whoever signed it: only its time is asked for, which comes first.
+    roots.add(certificate.clone()).ok()?;
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let verifier = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider);
+    let name = ServerName::try_from("localhost").ok()?;
+    let verifier = verifier.build().ok()?;
+    let verified = verifier.verify_server_cert(&certificate, &[], &name, &[], UnixTime::now());
+    match verified {
+        Err(rustls::Error::InvalidCertificate(
+            why @ (CertificateError::Expired
+            | CertificateError::ExpiredContext { .. }
+            | CertificateError::NotValidYet
+            | CertificateError::NotValidYetContext { .. }),
+        )) => Some(why.to_string()),
+        _ => None,
+    }
 }
 
 fn unfit(error: impl std::error::Error + Send + Sync + 'static) -> TlsError {

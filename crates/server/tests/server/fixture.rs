@@ -41,7 +41,11 @@ impl Fixture {
         let mut settings = settings(&dir.path().join("pool"));
         set(&mut settings, dir.path());
         let config = Config::from_settings(settings).expect("settings");
-        let server = Server::start(&config).expect("start");
+        Fixture::of(Server::start(&config).expect("start"), dir)
+    }
+
+    /// A server on `pool` in the folder.
+    pub fn of(server: Server, dir: TempDir) -> Fixture {
         let address = format!("unix:{}", dir.path().join("pool/api.sock").display());
         let client = Client::new(address.parse().expect("address")).expect("client");
         Fixture { server: Some(server), client, dir }
@@ -83,20 +87,32 @@ impl Fixture {
         byte[0]
     }
 
-    /// Where HTTP is served over TCP, `127.0.0.1:PORT`.
-    pub fn http_address(&self) -> String {
-        let lines = self.server().listeners().iter();
-        let mut tcp = lines.filter_map(|l| l.strip_prefix("http 127")).map(|l| format!("127{l}"));
-        tcp.next().expect("a TCP listener")
+    /// Where HTTP is served over TCP, `127.0.0.1:PORT`, and the token.
+    pub fn http_address(&self) -> (&str, &str) {
+        let mut lines = self.server().listeners().iter();
+        let url = lines.find_map(|line| line.strip_prefix("http http://"));
+        url.expect("a TCP listener").split_once("/?token=").expect("a token")
     }
 
     pub fn nbd_socket(&self) -> PathBuf {
         self.dir.path().join("pool/nbd.sock")
     }
 
-    /// Sends bytes over TCP and reads until the server closes: status and body.
+    /// Sends a request over TCP, with the token, and reads until the server closes: status and
+    /// body.
     pub fn raw(&self, request: &str) -> (u16, String) {
-        let mut stream = TcpStream::connect(self.http_address()).expect("connect");
+        self.bare(&self.with_token(request))
+    }
+
+    /// A request with the token in its head.
+    pub fn with_token(&self, request: &str) -> String {
+        let header = format!("\r\nAuthorization: Bearer {}\r\n", self.http_address().1);
+        request.replacen("\r\n", &header, 1)
+    }
+
+    /// Sends bytes over TCP as they are.
+    pub fn bare(&self, request: &str) -> (u16, String) {
+        let mut stream = TcpStream::connect(self.http_address().0).expect("connect");
         stream.write_all(request.as_bytes()).expect("send");
         let mut answer = String::new();
         stream.read_to_string(&mut answer).expect("answer");

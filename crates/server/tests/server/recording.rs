@@ -150,9 +150,9 @@ fn a_slow_reader_loses_requests_and_the_volume_does_not_wait() {
 #[test]
 fn a_reader_that_vanishes_ends_its_recording() {
     let fixture = Fixture::with_volume();
-    let mut stream = TcpStream::connect(fixture.http_address()).expect("connect");
+    let mut stream = TcpStream::connect(fixture.http_address().0).expect("connect");
     let asked = "GET /api/v1/volumes/v/trace HTTP/1.1\r\nHost: localhost\r\n\r\n";
-    stream.write_all(asked.as_bytes()).expect("send");
+    stream.write_all(fixture.with_token(asked).as_bytes()).expect("send");
     await_recordings(&fixture, 1);
     drop(stream);
     await_recordings(&fixture, 0);
@@ -204,8 +204,8 @@ fn bad_recordings_are_refused() {
     let asked = "GET /api/v1/volumes/v/trace HTTP/1.1\r\nHost: localhost\r\n\r\n";
     let mut many = Vec::new();
     for count in 1..=16 {
-        let mut stream = TcpStream::connect(fixture.http_address()).expect("connect");
-        stream.write_all(asked.as_bytes()).expect("send");
+        let mut stream = TcpStream::connect(fixture.http_address().0).expect("connect");
+        stream.write_all(fixture.with_token(asked).as_bytes()).expect("send");
         many.push(stream);
         await_recordings(&fixture, count);
     }

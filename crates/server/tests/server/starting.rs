@@ -101,6 +101,21 @@ fn listeners_beyond_this_machine_need_protection() {
 }
 
 #[test]
+fn a_key_that_is_none_is_refused_before_anything_is_made() {
+    let dir = tempfile::tempdir().expect("directory");
+    let pool = dir.path().join("pool");
+    let mut secured = settings(&pool);
+    secured.nbd.tls_cert = Some(dir.path().join("cert.pem"));
+    secured.nbd.tls_key = Some(dir.path().join("key.pem"));
+    for file in [&secured.nbd.tls_cert, &secured.nbd.tls_key] {
+        fs::write(file.as_ref().expect("named"), "no PEM").expect("write");
+    }
+    let error = refusal(secured);
+    assert!(matches!(error, StartError::Tls(_)), "{error}");
+    assert!(!pool.exists());
+}
+
+#[test]
 fn a_device_is_laid_out_only_when_told() {
     let dir = tempfile::tempdir().expect("directory");
     let device = dir.path().join("disk");

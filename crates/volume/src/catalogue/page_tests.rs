@@ -221,8 +221,14 @@ fn the_page_names_every_field_of_every_json_record() {
         done_ns: 1,
     };
     let mark = MarkRecord { seq: 1, time_ns: 1, pinned: true, created_ns: 1 };
-    let audit =
-        AuditRecord { number: 1, time_ns: 1, action: text(), volume: text(), detail: text() };
+    let audit = AuditRecord {
+        number: 1,
+        time_ns: 1,
+        action: text(),
+        volume: text(),
+        detail: text(),
+        caller: Some(text()),
+    };
     let code: BTreeSet<(String, String)> = [
         fields("volume", &volume()),
         fields("conversion", &conversion()),

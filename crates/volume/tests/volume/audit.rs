@@ -7,7 +7,7 @@ use block::{BlockDevice, MediaDevice};
 use env::{Clock, FileMedia, RealEntropy};
 use hindsight_volume::{
     Architecture, Budget, CacheChange, Encoding, EncodingChange, ErrorKind, Granularity, Machine,
-    Pool, PoolFormat, PoolOptions, VolumeChange, VolumeSpec, WriteOp,
+    Pool, PoolFormat, PoolOptions, VolumeChange, VolumeSpec, WriteOp, on_behalf_of,
 };
 use units::{Moment, Seq, WallTime};
 
@@ -75,6 +75,28 @@ fn deletes_reverts_and_expiry_are_in_the_audit_log() {
     let numbers: Vec<u64> =
         pool.audit(0, 100).expect("read").into_iter().map(|r| r.number).collect();
     assert!(numbers.windows(2).all(|pair| pair[0] < pair[1]), "numbers only rise: {numbers:?}");
+}
+
+#[test]
+fn an_audit_record_names_its_caller_where_there_was_one() {
+    let rig = Rig::new(64 << 20, 256 << 10);
+    let pool = rig.open();
+    let volume = make(&pool, Granularity::EveryWrite, 100 * SECOND_NS);
+    put(&volume, 0, 1);
+    let version = volume.create_version("").expect("captured");
+    on_behalf_of("uid 7", || volume.delete_version(version.number)).expect("deleted");
+    let panicked = std::panic::catch_unwind(|| on_behalf_of("uid 8", || panic!("on purpose")));
+    assert!(panicked.is_err());
+    drop(volume);
+    pool.delete_volume("v").expect("deleted");
+    drop(pool);
+    let records = rig.open().audit(0, 100).expect("read");
+    let caller = |action: &str| {
+        let record = records.iter().find(|record| record.action == action).expect(action);
+        record.caller.as_deref()
+    };
+    assert_eq!(caller("version-delete"), Some("uid 7"));
+    assert_eq!((caller("volume-create"), caller("volume-delete")), (None, None));
 }
 
 #[test]

@@ -77,18 +77,26 @@ impl Turn<'_> {
         if !self.write(group) {
             return Step::Wait;
         }
+        // As much of the answer as one buffer holds, which every connection can have; the client
+        // asks again for the rest. It counts as any other request's data does.
+        let (limit, reply_bytes) = contexts::limit(self.style, &request, length, ids.len());
+        let Some(mut buffer) = self.taker.take(Purpose::Read, 0, reply_bytes) else {
+            return Step::Wait;
+        };
         let (export, style) = (Arc::clone(self.export), self.style);
         let contexts = Arc::clone(self.contexts);
-        self.start(Kind::Look, 0, move |out| {
+        self.start(Kind::Look, reply_bytes as u64, move |out| {
             let wanted: Vec<&MetaContext> =
                 contexts.iter().filter(|c| ids.contains(&c.id)).collect();
-            let out = &mut out.words;
-            match contexts::answer(&*export, &wanted, style, &request, length, out) {
-                Ok(()) => 0,
-                Err(error) => {
-                    out.clear();
-                    fail(style, &request, &error, out)
+            let mut reply = Vec::with_capacity(reply_bytes);
+            let ask = (&request, length, limit);
+            match contexts::answer(&*export, &wanted, style, ask, &mut reply) {
+                Ok(()) => {
+                    buffer.hold(&reply);
+                    out.data = Some(buffer);
+                    0
                 }
+                Err(error) => fail(style, &request, &error, &mut out.words),
             }
         });
         Step::Next(consumed)

@@ -335,3 +335,18 @@ fn jobs_of_all_connections_are_bounded_and_each_connection_has_one() {
     }
     eventually("none", || rig.context.counters.jobs_in_flight.load(Ordering::SeqCst) == 0);
 }
+
+#[test]
+fn a_listener_that_is_full_locks_nobody_out_of_another() {
+    let limits = NbdLimits { connections_max: 3, ..NbdLimits::default() };
+    let (rig, _) = memory_with(limits);
+    let at_export = |client: Client| client.at_export("disk", ReplyStyle::Simple, &[]);
+    let idle: Vec<Client> = (0..3).map(|_| at_export(Client::connect_tcp(&rig))).collect();
+    let mut socket = std::net::TcpStream::connect(rig.tcp).expect("connect");
+    assert_eq!(socket.read(&mut [0; 1]).unwrap_or(0), 0, "there are three over TCP");
+    let mut own = Client::begin(&rig, "disk", ReplyStyle::Simple);
+    assert_eq!(own.ask(Command::Write, 0, &[1]), 0);
+    drop(idle);
+    eventually("they are gone", || rig.context.attachments.count("disk") == 1);
+    at_export(Client::connect_tcp(&rig));
+}

@@ -9,7 +9,7 @@ use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair,
 use super::memory::MemoryExports;
 use super::rig::{Rig, eventually};
 use super::tools::python;
-use crate::nbd::{NbdLimits, TlsError, load_tls};
+use crate::nbd::{NbdLimits, TlsError, load_tls, untimely};
 
 /// A directory as libnbd wants it: `ca-cert.pem`, `client-cert.pem`, `client-key.pem`, and the
 /// server's.
@@ -214,4 +214,25 @@ fn files_that_cannot_be_used_are_named() {
     assert!(matches!(load_tls(&key, &key, None), Err(TlsError::NoCertificate { .. })));
     let other = certificates.path("client-key.pem");
     assert!(matches!(load_tls(&cert, &other, None), Err(TlsError::Unfit(_))));
+}
+
+#[test]
+fn a_certificate_that_has_expired_or_is_not_valid_yet_is_found() {
+    let found = |from: i32, to: i32| {
+        let dir = tempfile::tempdir().expect("directory");
+        let path = dir.path().join("cert.pem");
+        let mut params = CertificateParams::new(vec!["storage".to_owned()]).expect("a name");
+        params.not_before = rcgen::date_time_ymd(from, 1, 1);
+        params.not_after = rcgen::date_time_ymd(to, 1, 1);
+        let key = KeyPair::generate().expect("a key");
+        let certificate = params.self_signed(&key).expect("a certificate");
+        std::fs::write(&path, certificate.pem()).expect("write");
+        untimely(&path)
+    };
+    let expired = found(2020, 2021).expect("found");
+    assert!(expired.contains("expired"), "{expired}");
+    assert!(found(2200, 2201).is_some_and(|why| why.contains("not valid yet")));
+    assert_eq!(found(2020, 2200), None);
+    let certificates = Certificates::make();
+    assert_eq!(untimely(&certificates.path("server-cert.pem")), None, "signed by another");
 }

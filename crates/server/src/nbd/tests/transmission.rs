@@ -214,6 +214,39 @@ fn block_status_tells_holes_and_changes() {
 }
 
 #[test]
+fn block_status_counts_as_any_request_and_a_long_answer_comes_in_parts() {
+    const REQUESTS: usize = 300;
+    let (rig, disk) = memory();
+    disk.bytes.lock().chunks_mut(2 * 4096).for_each(|blocks| blocks[0] = 1);
+    let contexts = ["base:allocation", "x-hindsight:changed@v:0"];
+    let mut client = Client::begin_with(&rig, "disk", ReplyStyle::Structured, &contexts);
+    let all = client.request(Command::BlockStatus, 0, SIZE);
+    (0..REQUESTS).for_each(|_| client.send(&all, &[]));
+    let held = || rig.context.buffers.held_bytes();
+    // A client that takes no answers: what is kept for it is in buffers, and no more than its share.
+    eventually("answers are kept in buffers", || held() > 1 << 20);
+    for _ in 0..REQUESTS {
+        assert!(held() <= crate::buffers::BUFFERS_BYTES_DEFAULT / 4, "{}", held());
+        let (first, second) = (client.reply(0), client.reply(0));
+        assert!(first.payload.len() + second.payload.len() <= 64 << 10);
+        assert!(!first.is_done && second.is_done);
+    }
+    let (mut at, mut extents) = (0, 0);
+    while at < SIZE {
+        let request = client.request(Command::BlockStatus, at, SIZE - at);
+        client.send(&request, &[]);
+        let (reply, _) = (client.reply(0), client.reply(0));
+        for extent in reply.payload[4..].as_chunks::<8>().0 {
+            let word = |at| u32::from_be_bytes(*extent[at..].first_chunk().expect("8 bytes"));
+            let is_hole = at / 4096 % 2 == 1;
+            assert_eq!((word(0), word(4)), (4096, if is_hole { 3 } else { 0 }), "at {at}");
+            (at, extents) = (at + 4096, extents + 1);
+        }
+    }
+    assert_eq!((at, extents), (SIZE, SIZE / 4096));
+}
+
+#[test]
 fn extended_block_status_has_64_bits_and_filters_by_context() {
     let (rig, disk) = memory();
     disk.bytes.lock().resize(128 << 20, 0);
