@@ -58,6 +58,7 @@ mod pool;
 mod rates;
 mod rebuild;
 mod reclaim;
+mod record;
 mod recovery;
 mod resolve;
 mod retention;

@@ -8,6 +8,7 @@ use std::io::IoSlice;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use env::{Held, Rank, RankedGuard};
 use format::batch::{BatchEncoder, BatchHeader, BatchKind};
 use units::{Seq, WallTime};
 
@@ -74,6 +75,8 @@ impl Log {
         scratch: &mut Vec<u8>,
     ) -> Result<AppendedRun<'_>> {
         assert!(!groups.is_empty(), "a run has batches");
+        Held::awaits(Rank::Log, self.in_flight_place());
+        let in_flight = Held::new(Rank::Log, self.in_flight_place());
         let reserved = self.reserve_run(&timeline, groups, source)?;
         let (first, last) = (reserved.headers[0], reserved.headers[reserved.headers.len() - 1]);
         let ops_of_last = groups[reserved.headers.len() - 1].ops.len();
@@ -84,6 +87,7 @@ impl Log {
             batches: batches.collect(),
             appended: Appended {
                 log: self,
+                _in_flight: in_flight,
                 last_seq: last.base_seq.0 + ops_of_last as u64 - 1,
                 ended: false,
                 base_seq: first.base_seq,
@@ -132,7 +136,7 @@ impl Log {
         let mut state = self.state.lock();
         while state.gate_closed {
             self.check()?;
-            self.changed.wait(&mut state);
+            RankedGuard::wait(&mut state, &self.changed);
         }
         self.check()?;
         let timeline = timeline()
