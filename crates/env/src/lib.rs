@@ -11,11 +11,15 @@ use units::WallTime;
 mod counting;
 mod file;
 mod locked;
+mod rank;
+mod ranked;
 mod read_only;
 mod real;
 
 pub use counting::{Allocations, CountingAllocator, record_stacks, take_stacks};
 pub use file::FileMedia;
+pub use rank::Rank;
+pub use ranked::{Held, RankedGuard, RankedMutex, RankedReadGuard, RankedRwLock, RankedWriteGuard};
 pub use read_only::{FileIdentity, Files, NoFiles, ReadOnlyFile, RealFiles};
 pub use real::{RealClock, RealEntropy};
 

@@ -24,10 +24,11 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 use block::emptied;
+use env::{Held, Rank, RankedGuard, RankedMutex};
 use format::batch::{BatchEncoder, BatchHeader, BatchKind, header_bytes};
 use format::segment::{SEGMENT_HEADER_BYTES, SegmentHeader};
 use format::time::TimeEntry;
-use parking_lot::{Condvar, Mutex, MutexGuard};
+use parking_lot::Condvar;
 use units::{BLOCK_BYTES, Seq, WallTime};
 
 use crate::io_tally::{IoKind, IoTally};
@@ -150,7 +151,7 @@ pub struct Log {
     io: Arc<IoTally>,
     /// Its batches are counted as what is on its way into place.
     is_journal: AtomicBool,
-    state: Mutex<LogState>,
+    state: RankedMutex<LogState>,
     /// The gate is closed, and the state locked, for longer than an instant.
     stands_still: AtomicBool,
     changed: Condvar,
@@ -159,6 +160,7 @@ pub struct Log {
 /// A batch on its way: written, not yet visible as stable.
 pub struct Appended<'l> {
     log: &'l Log,
+    _in_flight: Held,
     last_seq: u64,
     ended: bool,
     /// Seq of the first op.
@@ -205,10 +207,15 @@ impl Log {
             io: store.io(id),
             is_journal: AtomicBool::new(false),
             store,
-            state: Mutex::new(state),
+            state: RankedMutex::numbered(Rank::Log, 2 * id + 1, state),
             stands_still: AtomicBool::new(false),
             changed: Condvar::new(),
         }
+    }
+
+    /// Where batches in flight stand among locks: before the state, which they are ended under.
+    fn in_flight_place(&self) -> u64 {
+        2 * self.id
     }
 
     /// From now on its batches are counted as what is on its way into place, or no longer so.
@@ -240,9 +247,14 @@ impl Log {
         scratch: &mut Vec<u8>,
     ) -> Result<Appended<'_>> {
         assert!(!ops.is_empty(), "an append has ops");
+        if stance.may_wait {
+            Held::awaits(Rank::Log, self.in_flight_place());
+        }
+        let in_flight = Held::new(Rank::Log, self.in_flight_place());
         let reservation = self.reserve(&timeline, ops, stance, source)?;
         let appended = Appended {
             log: self,
+            _in_flight: in_flight,
             last_seq: reservation.last_seq,
             ended: false,
             base_seq: reservation.header.base_seq,
@@ -326,7 +338,7 @@ impl Log {
         (ops, least): (&[BlockOp<'_>], usize),
         stance: Stance,
         source: &dyn SegmentSource,
-    ) -> Result<(MutexGuard<'_, LogState>, u64)> {
+    ) -> Result<(RankedGuard<'_, LogState>, u64)> {
         loop {
             let mut state = self.lock_as(stance)?;
             while state.gate_closed || (!stance.holds_lock && state.any_locked(ops)) {
@@ -334,7 +346,7 @@ impl Log {
                 if !stance.may_wait {
                     return Err(would_wait());
                 }
-                self.changed.wait(&mut state);
+                RankedGuard::wait(&mut state, &self.changed);
             }
             self.check()?;
             let timeline = timeline().ok_or_else(|| {
@@ -363,7 +375,7 @@ impl Log {
     }
 
     /// Whoever closes the gate keeps the state locked.
-    fn lock_as(&self, stance: Stance) -> Result<MutexGuard<'_, LogState>> {
+    fn lock_as(&self, stance: Stance) -> Result<RankedGuard<'_, LogState>> {
         if stance.may_wait {
             return Ok(self.state.lock());
         }
@@ -463,11 +475,12 @@ impl Log {
     /// # Errors
     /// `Refused` when a write failed, for then some never end.
     pub fn settle(&self) -> Result<Seq> {
+        Held::awaits(Rank::Log, self.in_flight_place());
         let mut state = self.state.lock();
         let target = state.last_seq;
         while state.stable < target {
             self.check()?;
-            self.changed.wait(&mut state);
+            RankedGuard::wait(&mut state, &self.changed);
         }
         Ok(Seq(target))
     }
@@ -486,14 +499,15 @@ impl Log {
         &self,
         f: impl FnOnce(&mut Gate<'_>) -> std::result::Result<T, E>,
     ) -> std::result::Result<T, E> {
+        Held::awaits(Rank::Log, self.in_flight_place());
         let mut state = self.state.lock();
         while state.gate_closed {
-            self.changed.wait(&mut state);
+            RankedGuard::wait(&mut state, &self.changed);
         }
         state.gate_closed = true;
         self.stands_still.store(true, Ordering::Release);
         while !state.in_flight.is_empty() && !self.store.has_failed() {
-            self.changed.wait(&mut state);
+            RankedGuard::wait(&mut state, &self.changed);
         }
         let outcome = if self.store.has_failed() {
             Err(E::from(Error::refused()))
@@ -530,10 +544,11 @@ impl Log {
     /// # Errors
     /// `Refused` when a write failed.
     pub fn lock_blocks(&self, first: u64, end: u64) -> Result<LockedBlocks<'_>> {
+        Held::awaits(Rank::Log, self.in_flight_place());
         let mut state = self.state.lock();
         while state.locked.iter().any(|&(a, b)| a < end && first < b) {
             self.check()?;
-            self.changed.wait(&mut state);
+            RankedGuard::wait(&mut state, &self.changed);
         }
         state.locked.push((first, end));
         let locked = LockedBlocks { log: self, range: (first, end) };
@@ -543,7 +558,7 @@ impl Log {
                 drop(state);
                 return Err(e);
             }
-            self.changed.wait(&mut state);
+            RankedGuard::wait(&mut state, &self.changed);
         }
         drop(state);
         Ok(locked)
@@ -560,8 +575,8 @@ impl Log {
     }
 
     /// Puts back the times recovered from the tail.
-    pub fn restore_times(&self, times: Vec<TimeEntry>) {
-        self.state.lock().times = times;
+    pub fn restore_times(&mut self, times: Vec<TimeEntry>) {
+        self.state.get_mut().times = times;
     }
 
     /// Time of the last write.

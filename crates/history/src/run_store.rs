@@ -12,10 +12,10 @@ use std::io::IoSlice;
 use std::sync::Arc;
 
 use block::Purpose;
+use env::RankedMutex;
 use format::map::{Entry, Key};
 use format::page::{PAGE_BYTES, PageAddress};
 use format::time::{TIME_ENTRIES_MAX, TimeEntry, TimePage};
-use parking_lot::Mutex;
 use units::Seq;
 
 use crate::io_tally::{IoKind, IoTally};
@@ -283,7 +283,7 @@ impl Store {
 }
 
 /// Zones that hold pages of runs, behind the store's lock.
-pub type SharedMapZones = Mutex<MapZones>;
+pub type SharedMapZones = RankedMutex<MapZones>;
 
 /// A run's pages as its reader wants them.
 #[derive(Clone, Copy)]

@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
 use block::{BlockDevice, Zones};
-use env::{Clock, Entropy};
+use env::{Clock, Entropy, Rank, RankedMutex, RankedRwLock};
 use format::location::Location;
 use format::map::Entry;
 use parking_lot::{Condvar, Mutex, RwLock};
@@ -26,7 +26,7 @@ use crate::io_tally::IoTally;
 use crate::packs::PackCache;
 use crate::page_table::PageBudget;
 use crate::run::LeafCache;
-use crate::run_store::SharedMapZones;
+use crate::run_store::{MapZones, SharedMapZones};
 use crate::space_tally::{Account, SpaceCount, SpaceTally};
 use crate::{Error, Result};
 
@@ -157,11 +157,11 @@ pub struct Store {
     pub(crate) healed: Mutex<[Healed; 2]>,
     /// Who knows of other versions of a block that may have the same bytes.
     pub(crate) second_source: OnceLock<SecondSource>,
-    pub(crate) zones: Mutex<Zones>,
+    pub(crate) zones: RankedMutex<Zones>,
     /// The device had no room for a zone when it was last asked.
     pub(crate) device_full: AtomicBool,
-    segments: RwLock<HashMap<u64, Arc<Segment>>>,
-    spares: Mutex<VecDeque<Spare>>,
+    segments: RankedRwLock<HashMap<u64, Arc<Segment>>>,
+    spares: RankedMutex<VecDeque<Spare>>,
     pub(crate) map_zones: SharedMapZones,
     epoch: RwLock<Arc<Epoch>>,
     freed: Arc<Mutex<Vec<Retired>>>,
@@ -225,11 +225,11 @@ impl Store {
             checksum_errors: AtomicU64::new(0),
             healed: Mutex::default(),
             second_source: OnceLock::new(),
-            zones: Mutex::new(parts.zones),
+            zones: RankedMutex::new(Rank::Zones, parts.zones),
             device_full: AtomicBool::new(false),
-            segments: RwLock::new(HashMap::new()),
-            spares: Mutex::new(VecDeque::new()),
-            map_zones: SharedMapZones::default(),
+            segments: RankedRwLock::new(Rank::Segments, HashMap::new()),
+            spares: RankedMutex::new(Rank::Spares, VecDeque::new()),
+            map_zones: SharedMapZones::new(Rank::MapZones, MapZones::default()),
             epoch: RwLock::new(Arc::new(Epoch::new(Arc::clone(&freed)))),
             freed,
             flushes: FlushGroup::default(),

@@ -7,9 +7,9 @@
 
 use std::sync::Arc;
 
+use env::{Rank, RankedRwLock};
 use format::page::PageAddress;
 use format::time::{TimeEntry, TimePage};
-use parking_lot::RwLock;
 use units::{Seq, WallTime};
 
 use crate::Result;
@@ -36,9 +36,9 @@ pub struct TimeRun {
 }
 
 /// All stored parts of one log's time index, oldest first.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct TimeIndex {
-    runs: RwLock<Vec<Arc<TimeRun>>>,
+    runs: RankedRwLock<Vec<Arc<TimeRun>>>,
 }
 
 /// Which coordinate to search by.
@@ -61,11 +61,17 @@ impl By {
     }
 }
 
+impl Default for TimeIndex {
+    fn default() -> TimeIndex {
+        TimeIndex::new(Vec::new())
+    }
+}
+
 impl TimeIndex {
     /// An index with these runs, oldest first.
     #[must_use]
     pub fn new(runs: Vec<Arc<TimeRun>>) -> TimeIndex {
-        TimeIndex { runs: RwLock::new(runs) }
+        TimeIndex { runs: RankedRwLock::new(Rank::TimeRuns, runs) }
     }
 
     /// An index with stored runs, oldest first: id, pages and number of entries of each. Damage in

@@ -11,8 +11,8 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use env::{Rank, RankedMutex, RankedRwLock};
 use format::map::{Entry, Key};
-use parking_lot::{Mutex, RwLock};
 use units::{MapExtent, Seq};
 
 use crate::Result;
@@ -43,17 +43,20 @@ pub struct Timeline {
     /// Where it came from.
     pub parent: Option<Branch>,
     /// The file that has what is not here; only of a timeline without a parent.
-    outside: RwLock<Option<Arc<dyn Outside>>>,
-    state: RwLock<State>,
+    outside: RankedRwLock<Option<Arc<dyn Outside>>>,
+    state: RankedRwLock<State>,
     /// Locked before `state`.
-    newest: Mutex<Newest>,
+    newest: RankedMutex<Newest>,
 }
 
-#[derive(Default)]
 struct State {
-    active: Arc<Mutex<Pending>>,
+    active: Arc<RankedMutex<Pending>>,
     frozen: Vec<Arc<Pending>>,
     runs: Vec<Arc<StoredRun>>,
+}
+
+fn no_pending() -> Arc<RankedMutex<Pending>> {
+    Arc::new(RankedMutex::new(Rank::Pending, Pending::default()))
 }
 
 impl Timeline {
@@ -65,8 +68,10 @@ impl Timeline {
         parent: Option<Branch>,
         runs: Vec<Arc<StoredRun>>,
     ) -> Timeline {
-        let state = RwLock::new(State { runs, ..State::default() });
-        let (outside, newest) = (RwLock::default(), Mutex::default());
+        let (active, frozen) = (no_pending(), Vec::new());
+        let state = RankedRwLock::new(Rank::Timeline, State { active, frozen, runs });
+        let outside = RankedRwLock::new(Rank::Outside, None);
+        let newest = RankedMutex::new(Rank::Newest, Newest::default());
         Timeline { id, log, extent, parent, outside, state, newest }
     }
 
@@ -158,7 +163,7 @@ impl Timeline {
         if state.active.lock().is_empty() {
             return;
         }
-        let active = std::mem::take(&mut state.active);
+        let active = std::mem::replace(&mut state.active, no_pending());
         // Page loads copy the handle out; wait-free take is not possible while one is looking.
         let pending = match Arc::try_unwrap(active) {
             Ok(mutex) => mutex.into_inner(),

@@ -17,11 +17,11 @@ use std::ops::Range;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 
+use env::{Rank, RankedMutex};
 use format::batch::{BatchKind, header_bytes};
 use format::location::Location;
 use format::segment::SEGMENT_HEADER_BYTES;
 use history::Segment;
-use parking_lot::Mutex;
 use units::BLOCK_BYTES;
 
 /// Bytes from one home to the next: a block with the header of its batch.
@@ -46,7 +46,7 @@ struct Slab {
 /// The slabs of a volume.
 pub struct Base {
     slab_blocks: u64,
-    slabs: Mutex<BTreeMap<u64, Slab>>,
+    slabs: RankedMutex<BTreeMap<u64, Slab>>,
 }
 
 impl Base {
@@ -54,7 +54,7 @@ impl Base {
     #[must_use]
     pub fn new(zone_bytes: u64) -> Base {
         let homes = (zone_bytes - SEGMENT_HEADER_BYTES as u64) / u64::from(home_bytes());
-        Base { slab_blocks: homes, slabs: Mutex::default() }
+        Base { slab_blocks: homes, slabs: RankedMutex::new(Rank::BaseSlabs, BTreeMap::new()) }
     }
 
     /// The slab in which a block has its home.

@@ -68,10 +68,14 @@ impl Volume {
         }
         // What waits in a cache may be lost, and then nobody would know of it.
         self.destage_all()?;
-        // With the next commit, which makes durable what was written before.
-        let mut record = self.record.lock();
+        // The commit makes durable what was written before it.
+        let (numbers, commit) = self.begin()?;
+        let mut record = self.record.lock().clone();
         if record.uncut == uncut {
             record.uncut = 0;
+            commit.put_volume(&record)?;
+            self.core.finish(&numbers, commit)?;
+            self.record.set(record, &numbers);
         }
         Ok(())
     }

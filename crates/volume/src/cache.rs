@@ -15,8 +15,9 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use env::{Rank, RankedGuard, RankedMutex};
 use history::{Behind, BlockOp, FastSet, Stance};
-use parking_lot::{Condvar, Mutex, MutexGuard};
+use parking_lot::Condvar;
 use units::{BLOCK_BYTES, Seq, WallTime};
 
 use crate::types::{CacheUse, Granularity, Stamp};
@@ -84,12 +85,12 @@ struct State {
 /// A cache, on or off.
 #[derive(Debug)]
 pub struct Cache {
-    state: Mutex<State>,
+    state: RankedMutex<State>,
     changed: Condvar,
     on: AtomicBool,
     /// The right to destage: one at a time, so that the log gets the order. With it, room for what
     /// is on its way.
-    pub destaging: Mutex<Run>,
+    pub destaging: RankedMutex<Run>,
     /// Something was destaged into the pool's reserve: no new write before there is room.
     pub short: AtomicBool,
     /// When a write was offered last, by a clock that nobody sets.
@@ -155,10 +156,10 @@ impl Cache {
             misses: 0,
         };
         Cache {
-            state: Mutex::new(state),
+            state: RankedMutex::new(Rank::Cache, state),
             changed: Condvar::new(),
             on: AtomicBool::new(false),
-            destaging: Mutex::default(),
+            destaging: RankedMutex::new(Rank::Destaging, Run::default()),
             short: AtomicBool::new(false),
             offered_ns: AtomicU64::new(0),
         }
@@ -263,7 +264,7 @@ impl Cache {
             if !stance.may_wait {
                 return Offered::WouldWait;
             }
-            self.changed.wait(&mut state);
+            RankedGuard::wait(&mut state, &self.changed);
         }
         let Some(limits) = state.limits else { return Offered::Off };
         if !may() {
@@ -347,7 +348,7 @@ impl Cache {
     pub fn lock_blocks(&self, first: u64, end: u64) -> LockedBlocks<'_> {
         let mut state = self.state.lock();
         while state.locked.iter().any(|&(a, b)| a < end && first < b) {
-            self.changed.wait(&mut state);
+            RankedGuard::wait(&mut state, &self.changed);
         }
         state.locked.push((first, end));
         LockedBlocks { cache: self, range: (first, end) }
@@ -445,7 +446,7 @@ impl Cache {
         assert!(state.limits.is_some() || waiting == 0, "nothing waits without it");
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> RankedGuard<'_, State> {
         self.state.lock()
     }
 }

@@ -13,8 +13,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use env::{Rank, RankedMutex};
 use format::superblock::FEATURE_PACKS;
-use parking_lot::Mutex;
 use units::{Seq, WallTime};
 
 use crate::catalogue::{Commit, CompactionRecord};
@@ -87,9 +87,9 @@ struct Pass {
 }
 
 /// What was asked for the versions of a volume, and how far it is.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Compactions {
-    state: Mutex<State>,
+    state: RankedMutex<State>,
     /// Map entries that the pass under way went over, and how many there are.
     passed: AtomicU64,
     entries: AtomicU64,
@@ -108,7 +108,11 @@ impl Compactions {
     #[must_use]
     pub fn of(records: Vec<(u64, CompactionRecord)>) -> Compactions {
         let state = State { asked: records.into_iter().collect(), ..State::default() };
-        Compactions { state: Mutex::new(state), ..Compactions::default() }
+        Compactions {
+            state: RankedMutex::new(Rank::Compactions, state),
+            passed: AtomicU64::new(0),
+            entries: AtomicU64::new(0),
+        }
     }
 
     /// Whether something waits for a pass.
@@ -286,12 +290,11 @@ impl Volume {
         let reached = versions.into_iter().filter(|&(_, seq)| seq <= done_to);
         let pass =
             Pass { versions: reached.map(|(number, _)| number).collect(), ..Pass::default() };
-        // Before the state is locked: this asks the log, and a log may wait for a commit, which
-        // may wait for the state.
-        let now = self.now();
+        // Before: "now" is the log's, and who has closed its gate asks for the state.
+        let retry_ns = self.now().as_nanos().saturating_add(PATIENCE_NS);
         let mut state = self.compactions.state.lock();
         // Those that were asked for anew meanwhile are for the next pass.
-        state.retry_ns = now.as_nanos().saturating_add(PATIENCE_NS);
+        state.retry_ns = retry_ns;
         state.pass = Some(pass);
         Ok(())
     }

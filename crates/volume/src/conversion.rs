@@ -465,7 +465,7 @@ impl Volume {
         }
         self.core.audit(&mut numbers, &commit, "converted", &self.name, detail)?;
         self.core.finish(&numbers, commit)?;
-        *self.record.lock() = record;
+        self.record.set(record, &numbers);
         Ok(())
     }
 

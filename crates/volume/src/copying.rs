@@ -112,7 +112,8 @@ impl Core {
 
     /// Lets go of the room that copies under way hold. The caller holds `work`.
     pub(crate) fn drop_copies(&self) {
-        for (_, source) in self.sources.lock().values() {
+        let sources: Vec<_> = self.sources.lock().values().cloned().collect();
+        for (_, source) in sources {
             *source.job.lock() = None;
             source.begin_again();
         }

@@ -5,8 +5,7 @@
 //!    the commit that says so succeeded.
 //! 2. Background work (flushing maps, merging, reclaiming) is done by one thread at a time, under
 //!    `work`.
-//! 3. Lock order: `work`, then a log's gate, then `books`, then anything inside `history`.
-//!    `sources` is held for no longer than to look.
+//! 3. Locks are taken in the order of `env::Rank`.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -15,9 +14,8 @@ use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use block::{Array, Purpose};
-use env::Files;
+use env::{Files, RankedGuard, RankedMutex, RankedRwLock};
 use history::{SegmentSource, Spare, Store, Timeline};
-use parking_lot::{Mutex, MutexGuard, RwLock};
 
 use crate::beside::Beside;
 use crate::caller::caller;
@@ -72,35 +70,35 @@ pub struct Core {
     /// Where files that are being imported are opened.
     pub files: Arc<dyn Files>,
     /// Files that are being imported, by the timeline that they hang at.
-    pub sources: Mutex<BTreeMap<u64, Hung>>,
+    pub sources: RankedMutex<BTreeMap<u64, Hung>>,
     /// The catalogue.
     pub catalogue: Catalogue,
     /// Where the catalogue is.
     pub media: CatalogueMedia,
     /// Numbers given out, and the right to commit.
-    pub books: Mutex<Numbers>,
+    pub books: RankedMutex<Numbers>,
     /// Volumes by name.
-    pub volumes: RwLock<BTreeMap<String, Arc<Volume>>>,
+    pub volumes: RankedRwLock<BTreeMap<String, Arc<Volume>>>,
     /// Deleted volumes whose past a clone still needs, by id.
-    pub ghosts: RwLock<BTreeMap<u64, Arc<Volume>>>,
+    pub ghosts: RankedRwLock<BTreeMap<u64, Arc<Volume>>>,
     /// Timelines by id, with their records.
-    pub timelines: RwLock<Timelines>,
+    pub timelines: RankedRwLock<Timelines>,
     /// Every opening that may hold map pages.
-    pub openings: Mutex<Vec<Weak<Opening>>>,
+    pub openings: RankedMutex<Vec<Weak<Opening>>>,
     /// The right to do background work, and the merge under way.
-    pub work: Mutex<Option<MergeJob>>,
+    pub work: RankedMutex<Option<MergeJob>>,
     /// What the last step did can wait for clients, and so can what follows.
     pub can_wait: AtomicBool,
     /// How things stood when no room could be made last.
-    pub refused: Mutex<Option<Standing>>,
+    pub refused: RankedMutex<Option<Standing>>,
     /// What opening it took, on members.
     pub settled: OnceLock<Settling>,
     /// What keeps scrubs and rebuilds to their limits.
     pub scrub_rate: Meter,
     pub rebuild_rate: Meter,
-    pub rebuild_pace: Mutex<Beside>,
+    pub rebuild_pace: RankedMutex<Beside>,
     /// Held while what happened to members is written down; taken before `books`.
-    pub members_noted: Mutex<()>,
+    pub members_noted: RankedMutex<()>,
     /// Segments that writers took since the pool was opened.
     pub segments_taken: AtomicU64,
     /// When what was healed was written down last, on the monotonic clock.
@@ -114,28 +112,28 @@ pub struct Core {
     /// Bytes of memory for maps and caches.
     pub memory_bytes: u64,
     /// The right to share it out.
-    pub sharing: Mutex<()>,
+    pub sharing: RankedMutex<()>,
     /// Groups by name; they change under `books`.
-    pub groups: Mutex<BTreeMap<String, GroupRecord>>,
+    pub groups: RankedMutex<BTreeMap<String, GroupRecord>>,
     /// Schedules of groups with what they made, by the group's id; they change under `books`.
-    pub group_schedules: Mutex<BTreeMap<u64, GroupSchedule>>,
+    pub group_schedules: RankedMutex<BTreeMap<u64, GroupSchedule>>,
     /// What was in use at times, as the catalogue has it.
-    pub samples: Mutex<Samples>,
+    pub samples: RankedMutex<Samples>,
     /// What volumes had of history when it was measured last.
-    pub measured: Mutex<Measured>,
+    pub measured: RankedMutex<Measured>,
     /// What map runs are kept for, by run, as far as that is known.
-    pub figures: Mutex<BTreeMap<u64, Arc<Figures>>>,
+    pub figures: RankedMutex<BTreeMap<u64, Arc<Figures>>>,
     /// Searches for equal blocks; they change under `work`.
-    pub dedup: Mutex<Dedup>,
+    pub dedup: RankedMutex<Dedup>,
     /// Scrubs of everything.
     pub scrubbing: Scrubbing,
     /// Ranges in which writes met what does not agree, and that could not be looked at yet; how
     /// often that was tried.
-    pub noticed: Mutex<Vec<(Range<u64>, u32)>>,
+    pub noticed: RankedMutex<Vec<(Range<u64>, u32)>>,
     /// The right to run schedules.
-    pub scheduling: Mutex<()>,
+    pub scheduling: RankedMutex<()>,
     /// The time by which things expire.
-    pub pool_time: Mutex<PoolTime>,
+    pub pool_time: RankedMutex<PoolTime>,
 }
 
 impl Core {
@@ -157,7 +155,7 @@ impl Core {
     ///
     /// # Errors
     /// `Refused` after an earlier failure.
-    pub fn begin(&self) -> Result<(MutexGuard<'_, Numbers>, Commit)> {
+    pub fn begin(&self) -> Result<(RankedGuard<'_, Numbers>, Commit)> {
         let numbers = self.books.lock();
         if self.store.has_failed() {
             return Err(Error::from(history::Error::refused()));
@@ -170,7 +168,7 @@ impl Core {
     ///
     /// # Errors
     /// `Refused`.
-    pub fn finish(&self, numbers: &MutexGuard<'_, Numbers>, commit: Commit) -> Result<()> {
+    pub fn finish(&self, numbers: &RankedGuard<'_, Numbers>, commit: Commit) -> Result<()> {
         let outcome = self
             .sample(&commit)
             .and_then(|()| commit.put_numbers(numbers))
@@ -208,7 +206,8 @@ impl Core {
     pub fn lock_work(
         &self,
         goes_on: &dyn Fn() -> bool,
-    ) -> Option<MutexGuard<'_, Option<MergeJob>>> {
+    ) -> Option<RankedGuard<'_, Option<MergeJob>>> {
+        self.work.awaits();
         loop {
             if !goes_on() {
                 return None;
@@ -291,7 +290,8 @@ impl Core {
     /// read that has begun must not take what it does not find for zeros.
     pub fn unhang(&self, timelines: &[Arc<Timeline>]) {
         for timeline in timelines {
-            if let Some((_, source)) = self.sources.lock().remove(&timeline.id) {
+            let hung = self.sources.lock().remove(&timeline.id);
+            if let Some((_, source)) = hung {
                 *source.job.lock() = None;
             }
         }

@@ -24,8 +24,9 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use env::{Rank, RankedMutex, RankedRwLock};
 use history::Store;
-use parking_lot::{Mutex, RwLock};
+use parking_lot::Mutex;
 use units::BLOCK_BYTES;
 
 /// Blocks whose trust is kept together, unless a slab is smaller.
@@ -106,9 +107,9 @@ impl Drop for Slab {
 pub struct CurrentStore {
     store: Arc<Store>,
     group_blocks: u64,
-    slabs: RwLock<BTreeMap<u64, Arc<Slab>>>,
+    slabs: RankedRwLock<BTreeMap<u64, Arc<Slab>>>,
     /// The right to add slabs.
-    pub growing: Mutex<()>,
+    pub growing: RankedMutex<()>,
     closed: AtomicBool,
     pens: AtomicU64,
     unsettled: AtomicU64,
@@ -163,8 +164,8 @@ impl CurrentStore {
         let current = CurrentStore {
             store,
             group_blocks,
-            slabs: RwLock::default(),
-            growing: Mutex::new(()),
+            slabs: RankedRwLock::new(Rank::CurrentSlabs, BTreeMap::new()),
+            growing: RankedMutex::new(Rank::Growing, ()),
             closed: AtomicBool::new(false),
             pens: AtomicU64::new(0),
             unsettled: AtomicU64::new(0),

@@ -154,10 +154,12 @@ impl Volume {
             }
         }
         let until = until.min(flushed(self));
+        // Before: "now" is the log's, and who has closed its gate asks for the state.
+        let begun_ns = self.now().as_nanos();
         let mut state = self.encoding.lock();
         state.until = until;
         state.begun_to = until;
-        state.begun_ns = self.now().as_nanos();
+        state.begun_ns = begun_ns;
         Ok(())
     }
 

@@ -4,8 +4,8 @@
 //! 1. Each is one catalogue commit, made while the log's gate is closed where it names "now";
 //!    memory changes only after the commit.
 //! 2. A revert and a resize take a seq of their own. Nothing that was before is removed by them.
-//! 3. Lock order: `pins`, the log's gate, the pool's books, `record`. The record is copied only
-//!    under the books: a copy made before would take back what others commit meanwhile.
+//! 3. The record is copied only under the books: a copy made before would take back what others
+//!    commit meanwhile.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -158,7 +158,7 @@ impl Volume {
         let map = Arc::new(Timeline::new(timeline.id, owner, Some(branch), Vec::new()));
         self.core.timelines.write().insert(timeline.id, (timeline, Arc::clone(&map)));
         gate.take_event(seq, time);
-        *self.record.lock() = record;
+        self.record.set(record, &numbers);
         let before = self.present();
         if let Some(current) = &before.current {
             current.close_places();
@@ -285,7 +285,7 @@ impl Volume {
         }
         self.core.finish(&numbers, commit)?;
         gate.take_event(seq, time);
-        *self.record.lock() = record;
+        self.record.set(record, &numbers);
         let (timeline, current) = (Arc::clone(&live.timeline), live.current.clone());
         self.cache.forget_while(|| self.set_present(timeline, size_bytes, current));
         Ok(Some(self.settings_changed(&before)))
@@ -336,7 +336,7 @@ impl Volume {
             if let Some(switched) = &switched {
                 self.switched(switched, &record);
             }
-            *self.record.lock() = record;
+            self.record.set(record, &numbers);
             Ok((switched, self.settings_changed(&before)))
         })?;
         drop(still);

@@ -230,7 +230,7 @@ impl Volume {
         commit.put_volume(&record)?;
         self.core.audit(&mut numbers, &commit, why.action(), &self.name, detail)?;
         self.core.finish(&numbers, commit)?;
-        *self.record.lock() = record;
+        self.record.set(record, &numbers);
         if !matches!(why, Why::Window(_)) {
             self.reclaim_wanted.store(true, Ordering::Relaxed);
             self.pass.lock().press();

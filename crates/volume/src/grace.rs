@@ -136,7 +136,7 @@ impl Volume {
         let detail = format!("history is kept for {} from now on", Span(record.window_ns));
         self.core.audit(&mut numbers, &commit, "grace-end", &self.name, detail)?;
         self.core.finish(&numbers, commit)?;
-        *self.record.lock() = record;
+        self.record.set(record, &numbers);
         Ok(())
     }
 

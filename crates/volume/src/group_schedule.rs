@@ -10,7 +10,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use parking_lot::MutexGuard;
+use env::RankedGuard;
 use units::WallTime;
 
 use crate::catalogue::{GroupRecord, GroupVersionRecord, ScheduleRecord};
@@ -48,7 +48,7 @@ struct Made {
 /// The pins of the volumes of a group, all at once.
 struct Held<'v> {
     volumes: &'v [Arc<Volume>],
-    pins: Vec<MutexGuard<'v, Pins>>,
+    pins: Vec<RankedGuard<'v, Pins>>,
 }
 
 impl<'v> Held<'v> {

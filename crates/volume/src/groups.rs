@@ -12,8 +12,8 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use env::RankedGuard;
 use history::Gate;
-use parking_lot::MutexGuard;
 use units::{Seq, WallTime};
 
 use crate::catalogue::{
@@ -411,7 +411,7 @@ impl Core {
     pub fn remove_captures(
         &self,
         group: &GroupRecord,
-        (volumes, mut pins): (&[Arc<Volume>], Vec<MutexGuard<'_, Pins>>),
+        (volumes, mut pins): (&[Arc<Volume>], Vec<RankedGuard<'_, Pins>>),
         captures: &[(u64, Vec<(u64, u64)>)],
         (action, why): (&str, &str),
     ) -> Result<()> {
@@ -479,7 +479,7 @@ impl Core {
         let mut places = Vec::with_capacity(volumes.len());
         let asked = || volumes.iter().map(|volume| quiet(&volume.name)).collect();
         let quiets = instant_of(&volumes, &mut places, &asked)?;
-        let pins: Vec<MutexGuard<'_, Pins>> =
+        let pins: Vec<RankedGuard<'_, Pins>> =
             stills.into_iter().map(Still::let_writes_go).collect();
         let taken = Taken { label, quiets: &quiets, due, places: &places };
         self.commit_group_version((name, &members), &volumes, pins, &taken)
@@ -489,7 +489,7 @@ impl Core {
         &self,
         (name, members): (&str, &[u64]),
         volumes: &[Arc<Volume>],
-        mut pins: Vec<MutexGuard<'_, Pins>>,
+        mut pins: Vec<RankedGuard<'_, Pins>>,
         taken: &Taken<'_>,
     ) -> Result<GroupVersion> {
         let wall = self.machine.clock.wall();
@@ -526,7 +526,7 @@ impl Core {
         let members = volumes.iter().zip(records).zip(&mut pins).zip(taken.places);
         for (((volume, record), pins), &(seq, _)) in members {
             let number = record.next_version - 1;
-            *volume.record.lock() = record;
+            volume.record.set(record, &numbers);
             pins.add_version(number, seq, made);
             volume.counting.lock().want(number);
         }

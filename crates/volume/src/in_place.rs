@@ -431,7 +431,7 @@ impl Volume {
         record.placed = placed;
         commit.put_volume(&record)?;
         self.core.finish(&numbers, commit)?;
-        *self.record.lock() = record;
+        self.record.set(record, &numbers);
         Ok(())
     }
 }

@@ -60,6 +60,7 @@ mod pool_time;
 mod rates;
 mod rebuild;
 mod reclaim;
+mod record;
 mod recovery;
 mod resolve;
 mod retention;

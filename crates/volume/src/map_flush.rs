@@ -210,7 +210,7 @@ impl Volume {
         record.flushed_flushes_total = frozen.last.flushes_total;
         commit.put_volume(&record)?;
         self.core.finish(&numbers, commit)?;
-        *self.record.lock() = record;
+        self.record.set(record, &numbers);
         Ok(())
     }
 }

@@ -290,7 +290,8 @@ impl Core {
         // Who takes a place is brought up to date like who comes back.
         let taken = array.use_spare().map_err(of_array);
         let now_ns = self.machine.clock.monotonic_ns();
-        let turn = self.rebuild_pace.lock().turn(now_ns, self.requests());
+        let requests = self.requests();
+        let turn = self.rebuild_pace.lock().turn(now_ns, requests);
         let stepped = match (self.rebuild_rate.wait_ns(now_ns), turn) {
             (0, Turn::Alone | Turn::Beside) => self.bring_up(array, turn, now_ns),
             _ => Ok(false),

@@ -437,7 +437,7 @@ impl MergeJob {
         let record = self.commit_common(&commit, &changes)?;
         core.finish(&numbers, commit)?;
         if let Some(record) = record {
-            *self.volume.record.lock() = record;
+            self.volume.record.set(record, &numbers);
         }
         drop(numbers);
         core.note_figures(&self.inputs, run.as_ref().map(|run| (run.id, figures)));

@@ -493,7 +493,7 @@ impl Pool {
             volume.gone.store(true, Ordering::Release);
             volume.compactions.clear();
             self.core.set_groups(groups);
-            *volume.record.lock() = record;
+            volume.record.set(record, &numbers);
             volume.cache.discard();
             Ok(())
         });

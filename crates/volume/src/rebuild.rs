@@ -231,14 +231,17 @@ impl Core {
             let end = segment.end.load(Ordering::Acquire);
             commit_segment(&commit, &segment, count, end, true)?;
         }
+        let mut records = Vec::new();
         for volume in self.all_volumes() {
-            let mut record = volume.record.lock();
+            let mut record = volume.record.lock().clone();
             record.common = common.get(&volume.id).copied().unwrap_or(0);
             commit.put_volume(&record)?;
+            records.push((volume, record));
         }
         let detail = format!("{} runs", runs.len());
         self.audit(&mut numbers, &commit, "pool-rebuild", "", detail)?;
         self.finish(&numbers, commit)?;
+        records.into_iter().for_each(|(volume, record)| volume.record.set(record, &numbers));
         Ok(damaged_bytes)
     }
 }

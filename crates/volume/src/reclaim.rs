@@ -6,11 +6,12 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use block::Purpose;
+use env::RankedGuard;
 use format::segment::SEGMENT_HEADER_BYTES;
 use history::{Content, NO_LOG, Segment, Timeline};
-use parking_lot::MutexGuard;
 use units::Seq;
 
+use crate::catalogue::VolumeRecord;
 use crate::core::{Core, SPARES_WANTED, Standing};
 use crate::merge::MergeJob;
 use crate::types::Budget;
@@ -215,8 +216,7 @@ impl Core {
         volume.begin_destage();
         let horizon = volume.record.lock().reclaimable_to();
         *volume.reclaiming.lock() = volume.own_timelines().iter().map(|t| t.id).collect();
-        volume.record.lock().reclaimed_to = horizon;
-        self.trim_times(volume, Seq(horizon))
+        self.reclaim_to(volume, Seq(horizon))
     }
 
     /// Frees segments that no entry names any more: those whose last entries a map flush dropped
@@ -273,23 +273,30 @@ impl Core {
         Ok(())
     }
 
-    /// Removes parts of a time index that no openable moment needs.
-    fn trim_times(&self, volume: &Volume, horizon: Seq) -> Result<()> {
+    /// Notes how far a reclamation that begins will have reclaimed, and removes parts of the time
+    /// index that no openable moment needs.
+    fn reclaim_to(&self, volume: &Volume, horizon: Seq) -> Result<()> {
         let pinned = volume.pins.lock().first_from(Seq::ZERO).unwrap_or(horizon);
         let bound = horizon.min(pinned);
         let runs = volume.times.runs();
         let count = runs.iter().take_while(|r| r.last.seq < bound).count();
         // The last part before the bound stays: it answers "the last write at or before".
         let count = count.saturating_sub(1);
-        if count == 0 {
+        if count == 0 && volume.record.lock().reclaimed_to == horizon.0 {
             return Ok(());
         }
         let (numbers, commit) = self.begin()?;
         for run in &runs[..count] {
             commit.remove_time_run(run.id)?;
         }
+        let record = VolumeRecord { reclaimed_to: horizon.0, ..volume.record.lock().clone() };
+        commit.put_volume(&record)?;
         self.finish(&numbers, commit)?;
+        volume.record.set(record, &numbers);
         drop(numbers);
+        if count == 0 {
+            return Ok(());
+        }
         volume.times.replace_oldest(count, None);
         runs[..count].iter().for_each(|run| self.store.retire_extents(&run.pages));
         Ok(())
@@ -451,7 +458,7 @@ impl Core {
                 return Err(given_up());
             }
             // Who waits for the right to delete something frees more than the next pass.
-            MutexGuard::bump(&mut job);
+            RankedGuard::bump(&mut job);
             self.drop_background(&mut job);
         }
         Err(Error::new(
@@ -462,10 +469,12 @@ impl Core {
     }
 
     fn standing(&self) -> Standing {
+        // Let go at once: pins come before the books.
+        let audit = self.books.lock().audit;
         Standing {
             free_zones: self.store.zone_counts().1,
             entries: self.store.space_of_all().entries,
-            audit: self.books.lock().audit,
+            audit,
             views: self.all_volumes().iter().map(|volume| volume.pins.lock().viewed()).sum(),
         }
     }

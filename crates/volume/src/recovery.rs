@@ -5,14 +5,13 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use block::{BlockDevice, Zones};
-use env::Files;
+use env::{Files, Rank, RankedMutex, RankedRwLock};
 use format::segment::SegmentHeader;
 use format::superblock::Superblock;
 use history::{
     Branch, KnownLog, Log, LogStart, PageExtent, PageExtents, RecoveredLog, Segment, Spare, Store,
     StoreParts, StoredRun, TimeIndex, Timeline, read_header, recover_log,
 };
-use parking_lot::{Mutex, RwLock};
 use units::{MapExtent, Seq, WallTime};
 
 use crate::base::Base;
@@ -29,6 +28,7 @@ use crate::pool::{read_superblock, reserve_of};
 use crate::pool_time::PoolTime;
 use crate::rates::Meter;
 use crate::reclaim::NEVER;
+use crate::record::Record;
 use crate::schedule::Schedule;
 use crate::scrubbing::Scrubbing;
 use crate::versions::Counting;
@@ -83,50 +83,51 @@ pub fn open_core(
         store.allocate_catalogue_zone().map_err(std::io::Error::other)
     }));
     let pending_max = (memory / 8 / PENDING_ENTRY_BYTES).clamp(256, 1 << 18);
-    let pool_time = Mutex::new(PoolTime::new(&*machine.clock));
+    let pool_time = RankedMutex::new(Rank::Noted, PoolTime::new(&*machine.clock));
     let core = Arc::new(Core {
         store,
         machine,
         files,
-        sources: Mutex::default(),
+        sources: RankedMutex::new(Rank::Sources, BTreeMap::new()),
         catalogue,
         media,
-        books: Mutex::new(contents.numbers),
-        volumes: RwLock::new(BTreeMap::new()),
-        ghosts: RwLock::new(BTreeMap::new()),
-        timelines: RwLock::new(BTreeMap::new()),
-        openings: Mutex::new(Vec::new()),
-        work: Mutex::new(None),
+        books: RankedMutex::new(Rank::Books, contents.numbers),
+        volumes: RankedRwLock::new(Rank::Volumes, BTreeMap::new()),
+        ghosts: RankedRwLock::new(Rank::Ghosts, BTreeMap::new()),
+        timelines: RankedRwLock::new(Rank::Timelines, BTreeMap::new()),
+        openings: RankedMutex::new(Rank::Openings, Vec::new()),
+        work: RankedMutex::new(Rank::Work, None),
         can_wait: AtomicBool::new(false),
-        refused: Mutex::new(None),
+        refused: RankedMutex::new(Rank::Noted, None),
         settled: OnceLock::new(),
         scrub_rate: Meter::default(),
         rebuild_rate: Meter::default(),
-        rebuild_pace: Mutex::default(),
-        members_noted: Mutex::default(),
+        rebuild_pace: RankedMutex::new(Rank::Noted, Default::default()),
+        members_noted: RankedMutex::new(Rank::MembersNoted, ()),
         segments_taken: AtomicU64::new(0),
         array: OnceLock::new(),
         healed_noted_ns: AtomicU64::new(0),
         pending_max: usize::try_from(pending_max).expect("clamped"),
         memory_bytes: memory,
-        sharing: Mutex::new(()),
-        dedup: Mutex::default(),
-        scheduling: Mutex::default(),
+        sharing: RankedMutex::new(Rank::Sharing, ()),
+        dedup: RankedMutex::new(Rank::Dedup, Default::default()),
+        scheduling: RankedMutex::new(Rank::Schedules, ()),
         pool_time,
         scrubbing: Scrubbing::load(scrub, scrub_schedule),
-        noticed: Mutex::default(),
-        groups: Mutex::default(),
-        group_schedules: Mutex::default(),
-        figures: Mutex::default(),
-        samples: Mutex::default(),
-        measured: Mutex::default(),
+        noticed: RankedMutex::new(Rank::Noted, Vec::new()),
+        groups: RankedMutex::new(Rank::Groups, BTreeMap::new()),
+        group_schedules: RankedMutex::new(Rank::GroupSchedules, BTreeMap::new()),
+        figures: RankedMutex::new(Rank::Figures, BTreeMap::new()),
+        samples: RankedMutex::new(Rank::Samples, Default::default()),
+        measured: RankedMutex::new(Rank::Measured, Default::default()),
         closed: AtomicBool::new(false),
     });
     name_second_source(&core);
     core.store.back_reserve();
     core.load_groups().and_then(|()| fill(&core, contents, map)).inspect_err(|_| core.part())?;
     for volume in core.all_volumes() {
-        core.pool_time.lock().begin_by(volume.record.lock().horizon_ns);
+        let horizon_ns = volume.record.lock().horizon_ns;
+        core.pool_time.lock().begin_by(horizon_ns);
     }
     Ok(core)
 }
@@ -474,7 +475,7 @@ impl Volume {
             .timeline(record.timeline_now())
             .ok_or_else(|| corrupt(format!("volume {} has lost its timeline", record.name)))?;
         let size_bytes = record.size_at(Seq(u64::MAX));
-        let log = Log::new(record.id, Arc::clone(&core.store), recovered.start);
+        let mut log = Log::new(record.id, Arc::clone(&core.store), recovered.start);
         log.set_journal(record.architecture.destages());
         log.restore_times(recovered.times);
         let (pins, counting) = pins_of(&core, record.id)?;
@@ -494,30 +495,30 @@ impl Volume {
             name,
             log,
             times,
-            present: RwLock::new(opening),
+            present: RankedRwLock::new(Rank::Present, opening),
             base: places.base,
-            pins: Mutex::new(pins),
-            counting: Mutex::new(counting),
-            schedule: Mutex::new(schedule),
+            pins: RankedMutex::numbered(Rank::Pins, record.id, pins),
+            counting: RankedMutex::new(Rank::Counting, counting),
+            schedule: RankedMutex::new(Rank::Schedule, schedule),
             tally: Tally::default(),
             gone: AtomicBool::new(record.deleted),
-            resizing: Mutex::new(()),
+            resizing: RankedMutex::new(Rank::Resizing, ()),
             cut_at: AtomicU64::new(u64::MAX),
             reclaim_wanted: AtomicBool::new(false),
             pending_since_ns: AtomicU64::new(NEVER),
-            pass: Mutex::default(),
+            pass: RankedMutex::new(Rank::Pass, Default::default()),
             ailing: AtomicBool::new(false),
-            reclaiming: Mutex::new(Vec::new()),
-            destage: Mutex::new(Destage::of(&record)),
-            deferred: Mutex::default(),
-            conversion: Mutex::new(Conversion::of(&record, is_importing)),
-            encoding: Mutex::default(),
+            reclaiming: RankedMutex::new(Rank::Reclaiming, Vec::new()),
+            destage: RankedMutex::new(Rank::Destage, Destage::of(&record)),
+            deferred: RankedMutex::new(Rank::Deferred, Default::default()),
+            conversion: RankedMutex::new(Rank::Conversion, Conversion::of(&record, is_importing)),
+            encoding: RankedMutex::new(Rank::Encoding, Default::default()),
             compactions,
             waiting_homes: AtomicU64::new(0),
-            live: Mutex::new(None),
-            walked: Mutex::new(None),
+            live: RankedMutex::new(Rank::Noted, None),
+            walked: RankedMutex::new(Rank::Noted, None),
             cache: Cache::new(record.granularity_at(Seq(u64::MAX))),
-            record: Mutex::new(record),
+            record: Record::new(record),
             core,
         })
     }

@@ -12,8 +12,8 @@
 use std::sync::atomic::Ordering;
 
 use block::BlockDevice;
+use env::{Rank, RankedMutex};
 use history::{Loss, Scrub, ScrubReport, Suspects};
-use parking_lot::Mutex;
 use units::WallTime;
 
 use crate::catalogue::{ScrubPhase, ScrubRecord, ScrubScheduleRecord};
@@ -36,12 +36,11 @@ const LOSSES_NAMED: usize = 16;
 const EVERY_NS_MIN: u64 = 3_600_000_000_000;
 
 /// What a pool knows of scrubs.
-#[derive(Default)]
 pub struct Scrubbing {
     /// The one under way.
-    run: Mutex<Option<Run>>,
+    run: RankedMutex<Option<Run>>,
     /// What is told of the last one.
-    told: Mutex<Told>,
+    told: RankedMutex<Told>,
 }
 
 #[derive(Default)]
@@ -62,7 +61,11 @@ struct Run {
 impl Scrubbing {
     /// As the catalogue has it.
     pub fn load(last: Option<ScrubRecord>, schedule: Option<ScrubScheduleRecord>) -> Scrubbing {
-        Scrubbing { run: Mutex::default(), told: Mutex::new(Told { last, percent: 0, schedule }) }
+        let told = Told { last, percent: 0, schedule };
+        Scrubbing {
+            run: RankedMutex::new(Rank::Scrub, None),
+            told: RankedMutex::new(Rank::ScrubTold, told),
+        }
     }
 }
 

@@ -12,9 +12,8 @@ use std::io;
 use std::ops::Range;
 use std::sync::Arc;
 
-use env::{FileIdentity, Files, ReadOnlyFile};
+use env::{FileIdentity, Files, Rank, RankedMutex, ReadOnlyFile};
 use history::{BLOCKS_PER_PAGE, Outside};
-use parking_lot::Mutex;
 use units::BLOCK_BYTES;
 
 use crate::catalogue::SourceRecord;
@@ -27,10 +26,10 @@ const WANTED_MAX: usize = 64;
 pub struct Source {
     record: SourceRecord,
     files: Arc<dyn Files>,
-    held: Mutex<Held>,
-    progress: Mutex<Progress>,
+    held: RankedMutex<Held>,
+    progress: RankedMutex<Progress>,
     /// What is being copied; for whoever holds `work`.
-    pub job: Mutex<Option<CopyJob>>,
+    pub job: RankedMutex<Option<CopyJob>>,
 }
 
 /// The open file.
@@ -69,8 +68,13 @@ impl Source {
     /// until it is.
     #[must_use]
     pub fn open(record: SourceRecord, files: Arc<dyn Files>) -> Source {
-        let (held, progress) = (Mutex::default(), Mutex::default());
-        let source = Source { record, files, held, progress, job: Mutex::new(None) };
+        let source = Source {
+            record,
+            files,
+            held: RankedMutex::new(Rank::CopyFile, Held::default()),
+            progress: RankedMutex::new(Rank::CopyProgress, Progress::default()),
+            job: RankedMutex::new(Rank::CopyJob, None),
+        };
         // The trouble, if there is one, is kept.
         let _ = source.revive();
         source

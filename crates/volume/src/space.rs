@@ -338,9 +338,9 @@ impl Volume {
 
     /// Moments of this volume's timelines at which others branch off: timeline, seq, who.
     fn add_branches(&self, mut add: impl FnMut(u64, Seq, String)) {
+        let volumes = self.core.volumes.read();
         let timelines = self.core.timelines.read();
         let own = |id: u64| timelines.get(&id).is_some_and(|(record, _)| record.log == self.id);
-        let volumes = self.core.volumes.read();
         for (record, _) in timelines.values() {
             let Some((parent, seq)) = record.parent.filter(|&(parent, _)| own(parent)) else {
                 continue;

@@ -135,7 +135,7 @@ impl Volume {
                 commit.put_schedule(self.id, schedule)?;
             }
             self.core.finish(&numbers, commit)?;
-            *self.record.lock() = record;
+            self.record.set(record, &numbers);
             self.counts_stored(&stored);
             number
         };

@@ -9,9 +9,9 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use env::{RankedGuard, RankedMutex, RankedRwLock};
 use format::time::TimeEntry;
 use history::{Log, TimeIndex};
-use parking_lot::{Mutex, MutexGuard, RwLock};
 use units::{BLOCK_BYTES, Moment, Seq, WallTime};
 
 use crate::base::Base;
@@ -26,6 +26,7 @@ use crate::encoding::EncodingState;
 use crate::leisure::Pass;
 use crate::opening::{Opening, Patience};
 use crate::pins::Pins;
+use crate::record::Record;
 use crate::schedule::Schedule;
 use crate::space::Walked;
 use crate::types::{Extent, Stamp, VolumeCounters, VolumeInfo};
@@ -51,21 +52,21 @@ pub struct Volume {
     pub(crate) core: Arc<Core>,
     pub(crate) log: Log,
     pub(crate) times: TimeIndex,
-    pub(crate) present: RwLock<Arc<Opening>>,
+    pub(crate) present: RankedRwLock<Arc<Opening>>,
     /// What waits to be written and what was read, if it has a cache.
     pub(crate) cache: Cache,
     /// Where settled blocks have their homes: empty where no architecture with a base ever was.
     pub(crate) base: Base,
-    pub(crate) record: Mutex<VolumeRecord>,
-    pub(crate) pins: Mutex<Pins>,
+    pub(crate) record: Record,
+    pub(crate) pins: RankedMutex<Pins>,
     /// What is known of the bytes that versions changed; taken after `pins`.
-    pub(crate) counting: Mutex<Counting>,
+    pub(crate) counting: RankedMutex<Counting>,
     /// When versions are captured and which stay; changes under the pool's `books`.
-    pub(crate) schedule: Mutex<Option<Schedule>>,
+    pub(crate) schedule: RankedMutex<Option<Schedule>>,
     pub(crate) tally: Tally,
     pub(crate) gone: AtomicBool,
     /// Held by whoever changes the size.
-    pub(crate) resizing: Mutex<()>,
+    pub(crate) resizing: RankedMutex<()>,
     /// No write may end beyond this byte: the size to come, while the volume is made smaller.
     pub(crate) cut_at: AtomicU64,
     /// Something was deleted or expired since the last full merge.
@@ -73,24 +74,24 @@ pub struct Volume {
     /// Since when a step has seen something pending, on the monotonic clock.
     pub(crate) pending_since_ns: AtomicU64,
     /// When it was reclaimed last.
-    pub(crate) pass: Mutex<Pass>,
+    pub(crate) pass: RankedMutex<Pass>,
     /// Background work met damage in it: others go first, and nothing of it is given up for room.
     pub(crate) ailing: AtomicBool,
     /// Timelines that a reclamation under way has still to merge.
-    pub(crate) reclaiming: Mutex<Vec<u64>>,
-    pub(crate) destage: Mutex<Destage>,
+    pub(crate) reclaiming: RankedMutex<Vec<u64>>,
+    pub(crate) destage: RankedMutex<Destage>,
     /// Places that are not written before their windows are over.
-    pub(crate) deferred: Mutex<Deferred>,
-    pub(crate) conversion: Mutex<Conversion>,
-    pub(crate) encoding: Mutex<EncodingState>,
+    pub(crate) deferred: RankedMutex<Deferred>,
+    pub(crate) conversion: RankedMutex<Conversion>,
+    pub(crate) encoding: RankedMutex<EncodingState>,
     /// Versions that were compacted or uncompacted by hand.
     pub(crate) compactions: Compactions,
     /// Blocks whose homes were taken when full merges would have brought them there.
     pub(crate) waiting_homes: AtomicU64,
     /// Live bytes as last counted, and the seq then.
-    pub(crate) live: Mutex<Option<(Seq, u64)>>,
+    pub(crate) live: RankedMutex<Option<(Seq, u64)>>,
     /// What a walk of a small map found last.
-    pub(crate) walked: Mutex<Option<Walked>>,
+    pub(crate) walked: RankedMutex<Option<Walked>>,
 }
 
 impl Volume {
@@ -127,7 +128,7 @@ impl Volume {
 
     /// Begins a commit about this volume. A deleted volume takes none: its record may be gone, and
     /// a commit would bring half of it back.
-    pub(crate) fn begin(&self) -> Result<(MutexGuard<'_, Numbers>, Commit)> {
+    pub(crate) fn begin(&self) -> Result<(RankedGuard<'_, Numbers>, Commit)> {
         let begun = self.core.begin()?;
         self.check_open()?;
         Ok(begun)

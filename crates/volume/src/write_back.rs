@@ -12,10 +12,10 @@ use std::cell::RefCell;
 use std::ops::Range;
 use std::sync::atomic::Ordering;
 
+use env::RankedGuard;
 use format::checksum::block_crc;
 use format::map::Entry;
 use history::{BlockOp, FastSet, SegmentSource, TimedOps};
-use parking_lot::MutexGuard;
 use units::{BLOCK_BYTES, Seq};
 
 use crate::cache::{Cache, Offered, Run};
@@ -77,13 +77,13 @@ impl Drop for Hold<'_> {
 /// A volume that stands still, with its pins.
 pub struct Still<'v> {
     /// Its pins.
-    pub pins: MutexGuard<'v, Pins>,
+    pub pins: RankedGuard<'v, Pins>,
     _hold: Option<Hold<'v>>,
 }
 
 impl<'v> Still<'v> {
     /// Lets writes go on; what was seen under the closed gate stays to be pinned.
-    pub fn let_writes_go(self) -> MutexGuard<'v, Pins> {
+    pub fn let_writes_go(self) -> RankedGuard<'v, Pins> {
         self.pins
     }
 }
@@ -220,7 +220,7 @@ impl Volume {
     /// is not in the log stays where it is.
     fn destage_with(
         &self,
-        mut run: MutexGuard<'_, Run>,
+        mut run: RankedGuard<'_, Run>,
         (blocks, upto): (usize, Option<u64>),
         may_wait: bool,
         source: &dyn SegmentSource,

@@ -8,6 +8,7 @@ use std::io::IoSlice;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use env::{Held, Rank};
 use format::batch::{BatchEncoder, BatchHeader, BatchKind};
 use units::{Seq, WallTime};
 
@@ -76,6 +77,8 @@ impl Log {
         scratch: &mut Vec<u8>,
     ) -> Result<AppendedRun<'_>> {
         assert!(!groups.is_empty(), "a run has batches");
+        Held::awaits(Rank::Log, self.in_flight_place());
+        let in_flight = Held::new(Rank::Log, self.in_flight_place());
         let reserved = self.reserve_run(&timeline, groups, may_wait, source)?;
         let (first, last) = (reserved.headers[0], reserved.headers[reserved.headers.len() - 1]);
         let ops_of_last = groups[reserved.headers.len() - 1].ops.len();
@@ -86,6 +89,7 @@ impl Log {
             batches: batches.collect(),
             appended: Appended {
                 log: self,
+                _in_flight: in_flight,
                 last_seq: last.base_seq.0 + ops_of_last as u64 - 1,
                 ended: false,
                 base_seq: first.base_seq,

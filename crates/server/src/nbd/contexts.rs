@@ -5,8 +5,8 @@
 
 use std::sync::Arc;
 
-use wire::nbd::limits::STATUS_EXTENTS_MAX;
 use units::BLOCK_BYTES;
+use wire::nbd::limits::STATUS_EXTENTS_MAX;
 use wire::nbd::{CommandFlags, ReplyStyle, Request, Status, encode};
 
 use super::export::{Changes, Export, OpenError};

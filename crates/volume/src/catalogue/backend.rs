@@ -13,6 +13,7 @@ use std::io::{self, IoSlice};
 use std::sync::Arc;
 
 use block::{BlockDevice, Outcome};
+use env::{Rank, RankedMutex};
 use format::checksum::block_crc;
 use format::superblock::{COPY_OFFSETS, Superblock, copies_of_generation};
 use parking_lot::Mutex;
@@ -33,7 +34,7 @@ struct State {
 #[derive(Clone)]
 pub struct CatalogueMedia {
     device: Arc<dyn BlockDevice>,
-    state: Arc<Mutex<State>>,
+    state: Arc<RankedMutex<State>>,
     sums: Arc<Mutex<PageSums>>,
 }
 
@@ -66,7 +67,8 @@ impl CatalogueMedia {
         superblock: Superblock,
         take_zone: TakeZone,
     ) -> CatalogueMedia {
-        let state = Arc::new(Mutex::new(State { superblock, take_zone }));
+        let state =
+            Arc::new(RankedMutex::new(Rank::CatalogueFile, State { superblock, take_zone }));
         CatalogueMedia { device, state, sums: Arc::default() }
     }
 

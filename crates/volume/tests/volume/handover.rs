@@ -232,10 +232,14 @@ fn what_is_cut_off_reads_as_zeros_whoever_writes_there_meanwhile() {
         rig.device.hook(move |operation, _| {
             if operation == Operation::Flush && once.swap(false, Ordering::SeqCst) {
                 let boundary = size_bytes / 4096 * 4096;
-                for (offset, length) in [(boundary, 4096), (2 << 20, 4096), (boundary + 900, 700)] {
+                let ranges = [(boundary, 4096), (2 << 20, 4096), (boundary + 900, 700)];
+                let write = |(offset, length)| {
                     let op = WriteOp::Data { offset, bytes: &vec![7; length] };
                     let _ = target.write_batch(&[op]);
-                }
+                };
+                // Not by this thread, which holds what it flushes for.
+                std::thread::scope(|scope| scope.spawn(|| ranges.map(write)).join())
+                    .expect("no panic");
             }
         });
         volume.resize(size_bytes).expect("smaller");

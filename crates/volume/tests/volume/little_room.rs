@@ -15,10 +15,8 @@ const MIB: u64 = 1 << 20;
 const REQUEST_BYTES: u64 = 64 << 10;
 
 fn pool_on(device: Arc<dyn BlockDevice>, zone_bytes: u64) -> Arc<Pool> {
-    let machine = Machine {
-        clock: Arc::new(RealClock::new()),
-        entropy: Arc::new(RealEntropy::default()),
-    };
+    let machine =
+        Machine { clock: Arc::new(RealClock::new()), entropy: Arc::new(RealEntropy::default()) };
     Pool::create(&device, &machine, &PoolFormat { zone_bytes }).expect("made");
     Pool::open(device, machine, PoolOptions { memory_bytes: 64 << 20 }).expect("opened")
 }

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::channel;
+use std::time::Duration;
 
 use block::{BlockDevice, MemoryDevice};
 use env::{RealClock, RealEntropy};
@@ -83,4 +85,49 @@ fn writers_wait_for_what_they_wrote_over_and_are_not_told_that_the_pool_is_full(
         assert!(failed.is_empty(), "{} of {writers} writers: {}", failed.len(), failed[0]);
         pool.verify_invariants().expect("sound");
     }
+}
+
+#[test]
+fn a_full_pool_goes_on_while_versions_come_and_go() {
+    const REQUESTS: u64 = 1500;
+    let pool = pool(2);
+    let volume = volume(&pool);
+    let is_over = Arc::new(AtomicBool::new(false));
+    let (ended, ends) = channel();
+    // Not joined before they have said that they ended: threads that wait for each other never do.
+    let versions = std::thread::spawn({
+        let (volume, is_over, ended) = (Arc::clone(&volume), Arc::clone(&is_over), ended.clone());
+        move || {
+            let mut count = 0;
+            while !is_over.load(Ordering::Relaxed) {
+                match volume.create_version("") {
+                    Ok(made) => volume.delete_version(made.number).expect("it is there"),
+                    Err(e) => assert_eq!(e.kind, ErrorKind::Full, "{e}"),
+                }
+                count += 1;
+            }
+            ended.send(()).expect("somebody waits");
+            count
+        }
+    });
+    let writer = std::thread::spawn(move || {
+        let mut random = Random::new(1);
+        for _ in 0..REQUESTS {
+            let written = write(&volume, &mut random, &AtomicU64::new(1));
+            assert!(
+                written.as_ref().err().is_none_or(|e| e.kind == ErrorKind::Full),
+                "{written:?}"
+            );
+        }
+        is_over.store(true, Ordering::Relaxed);
+        ended.send(()).expect("somebody waits");
+    });
+    let have_ended = (0..2).all(|_| ends.recv_timeout(Duration::from_secs(60)).is_ok());
+    if !have_ended {
+        // Nor is the pool dropped: that would wait for them.
+        std::mem::forget(pool);
+        panic!("threads wait for each other for ever");
+    }
+    writer.join().expect("no panic");
+    assert!(versions.join().expect("no panic") > 10, "versions came and went");
 }

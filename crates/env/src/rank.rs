@@ -1,0 +1,114 @@
+//! The order of locks: a thread that holds one waits only for those below it in this list.
+//!
+//! The list is all there is of the order: `ranked` holds the locks of the engine against it. What is
+//! not in it are locks inside one structure, under which none of these is waited for (but for the
+//! map, while a page table loads a page of it), and those of devices, which know of none of these.
+
+/// Where a lock stands, the outermost first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Rank {
+    /// The right to run schedules. Only ever tried.
+    Schedules,
+    /// A volume's size is being changed; what is written for it may have to make room.
+    Resizing,
+    /// The right to do background work.
+    Work,
+    /// The scrub under way.
+    Scrub,
+    /// What is copied from a file outside; for whoever does background work.
+    CopyJob,
+    /// A volume's pins; several by the volume's id.
+    Pins,
+    /// The right to share memory out.
+    Sharing,
+    /// The right to destage a volume's cache.
+    Destaging,
+    /// The right to add slabs to a current store.
+    Growing,
+    /// A log; several by the volume's id. First its batches between seq and end, which a thread
+    /// waits for that closes the gate or flushes; then its state, locked while the gate is closed.
+    Log,
+    /// What happened to members is being written down.
+    MembersNoted,
+    /// The pool's books: numbers given out, and the right to commit.
+    Books,
+    /// The superblock, and the zones that the catalogue is in.
+    CatalogueFile,
+    // From here on what is in memory; held for no longer than to look or to change it.
+    /// Volumes by name.
+    Volumes,
+    /// Deleted volumes that clones need.
+    Ghosts,
+    /// Groups by name.
+    Groups,
+    /// Schedules of groups.
+    GroupSchedules,
+    /// A volume's schedule.
+    Schedule,
+    /// Searches for equal blocks.
+    Dedup,
+    /// Blocks that are still to come home.
+    Destage,
+    /// Timelines by id.
+    Timelines,
+    /// Files that are being imported.
+    Sources,
+    /// A volume's versions that are still to be counted.
+    Counting,
+    /// What was asked for versions by hand.
+    Compactions,
+    /// Whether a conversion is under way.
+    Conversion,
+    /// What is encoded.
+    Encoding,
+    /// Places that wait for the end of a window.
+    Deferred,
+    /// Timelines that a reclamation has still to merge.
+    Reclaiming,
+    /// When a volume was reclaimed last.
+    Pass,
+    /// What waits in a volume's cache.
+    Cache,
+    /// A volume's present.
+    Present,
+    /// A volume's record.
+    Record,
+    /// Every opening that may hold map pages.
+    Openings,
+    /// Slabs of a current store.
+    CurrentSlabs,
+    /// Slabs of a base.
+    BaseSlabs,
+    /// What was in use at times.
+    Samples,
+    /// What volumes had of history.
+    Measured,
+    /// What map runs are kept for.
+    Figures,
+    /// What is told of a scrub.
+    ScrubTold,
+    /// Other short answers of a pool or a volume that nothing is asked under.
+    Noted,
+    /// How far copying from a file is.
+    CopyProgress,
+    /// The file that is copied from.
+    CopyFile,
+    /// Which pending entries of a timeline were counted.
+    Newest,
+    /// A timeline's parts.
+    Timeline,
+    /// Its pending entries.
+    Pending,
+    /// The file at a timeline.
+    Outside,
+    /// A volume's parts of its time index.
+    TimeRuns,
+    /// Zones that map runs are written to.
+    MapZones,
+    /// Free and occupied zones.
+    Zones,
+    /// Segments by number.
+    Segments,
+    /// Segments made ready ahead of need.
+    Spares,
+}
