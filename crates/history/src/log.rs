@@ -730,6 +730,12 @@ impl Gate<'_> {
         self.state.push_time();
     }
 
+    /// The open segment's number.
+    #[must_use]
+    pub fn open_segment(&self) -> Option<u64> {
+        self.state.open.as_ref().map(|s| s.number)
+    }
+
     /// Bytes written and flushes completed so far.
     #[must_use]
     pub fn totals(&self) -> (u64, u64) {

@@ -6,13 +6,13 @@
 //! 2. The commit flushes the device first (the catalogue is on it), so no run points to bytes less
 //!    durable than itself.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use format::map::Entry;
 use format::time::TimeEntry;
-use history::{Segment, StoredRun, TimeRun, Timeline, write_time_run};
+use history::{Gate, Segment, StoredRun, TimeRun, Timeline, write_time_run};
 use units::Seq;
 
 use crate::Result;
@@ -105,39 +105,50 @@ impl Volume {
         }
     }
 
+    /// Freezes what is pending.
     fn freeze_pending(&self) -> Result<Frozen> {
-        let record = self.record.lock().clone();
-        let mut ids: Vec<u64> = record.line.iter().map(|&(_, timeline)| timeline).collect();
-        ids.sort_unstable();
-        ids.dedup();
-        let timelines: Vec<_> = ids.iter().filter_map(|&id| self.core.timeline(id)).collect();
-        self.log.with_gate(|gate| -> Result<Frozen> {
-            for timeline in &timelines {
-                timeline.freeze();
-            }
-            let segments = self.core.store.segments();
+        loop {
+            // Listed before the gate is closed: a pool has many segments, and writes would wait.
+            let open = self.log.open_segment();
+            let mut own = self.core.store.segments();
             // What is pending names no slab of a base.
-            let own = segments.into_iter().filter(|s| s.log == self.id && s.slab.is_none());
-            let segments = own
-                .map(|s| {
-                    let live = s.live_entries.load(Ordering::Acquire);
-                    let end = s.end.load(Ordering::Acquire);
-                    let sealed = s.sealed.load(Ordering::Acquire);
-                    (s, live, end, sealed)
-                })
-                .collect();
-            let (bytes_total, flushes_total) = gate.totals();
-            let (seq, time) = (gate.last_seq(), gate.last_time());
-            let last = TimeEntry { time, seq, bytes_total, flushes_total };
-            let pending = |t: &Arc<Timeline>| !t.frozen().is_empty();
-            Ok(Frozen {
-                seq,
-                times: gate.times().to_vec(),
-                last,
-                segments,
-                timelines: timelines.iter().filter(|t| pending(t)).cloned().collect(),
-            })
-        })
+            own.retain(|s| s.log == self.id && s.slab.is_none());
+            let frozen = self.log.with_gate(|gate| -> Result<_> {
+                // Only the log adds segments while we hold `work`: none that was begun meanwhile
+                // is left out.
+                let is_whole = gate.open_segment() == open;
+                Ok(is_whole.then(|| self.freeze_in_gate(gate, own)))
+            })?;
+            if let Some(frozen) = frozen {
+                return Ok(frozen);
+            }
+        }
+    }
+
+    fn freeze_in_gate(&self, gate: &Gate<'_>, own: Vec<Arc<Segment>>) -> Frozen {
+        // Copied here and no earlier: a revert may have begun another timeline since, and what is
+        // pending there has seqs that this flush covers.
+        let line = self.record.lock().line.clone();
+        let ids: BTreeSet<u64> = line.into_iter().map(|(_, timeline)| timeline).collect();
+        let mut timelines: Vec<_> =
+            ids.into_iter().filter_map(|id| self.core.timeline(id)).collect();
+        timelines.iter().for_each(|timeline| timeline.freeze());
+        timelines.retain(|timeline| !timeline.frozen().is_empty());
+        let counted = |s: Arc<Segment>| {
+            let live = s.live_entries.load(Ordering::Acquire);
+            let end = s.end.load(Ordering::Acquire);
+            let sealed = s.sealed.load(Ordering::Acquire);
+            (s, live, end, sealed)
+        };
+        let (bytes_total, flushes_total) = gate.totals();
+        let (seq, time) = (gate.last_seq(), gate.last_time());
+        Frozen {
+            seq,
+            times: gate.times().to_vec(),
+            last: TimeEntry { time, seq, bytes_total, flushes_total },
+            segments: own.into_iter().map(counted).collect(),
+            timelines,
+        }
     }
 
     /// Writes the frozen entries of a timeline that are still needed.
@@ -270,3 +281,6 @@ impl Core {
         numbers.run
     }
 }
+
+#[cfg(test)]
+mod tests;

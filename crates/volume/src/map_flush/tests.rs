@@ -1,0 +1,181 @@
+//! A flush of the map beside a revert, and records in memory beside those in the catalogue.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::mpsc::channel;
+use std::thread::{Scope, ScopedJoinHandle};
+
+use block::{BlockDevice, MediaDevice};
+use env::Clock;
+use parking_lot::Mutex;
+use sim::{SimClock, SimEntropy, SimMedia};
+use units::{Moment, Seq, WallTime};
+
+use crate::types::{
+    Architecture, Budget, CacheChange, EncodingChange, Granularity, VolumeSpec, WriteOp,
+};
+use crate::volume::Volume;
+use crate::{Machine, Pool, PoolFormat, PoolOptions};
+
+const SECOND_NS: u64 = 1_000_000_000;
+
+type Act = Box<dyn FnOnce() + Send>;
+
+/// A clock that does something once when it is asked while a volume stands still.
+struct StillClock {
+    below: SimClock,
+    act: Mutex<Option<(Arc<Volume>, Act)>>,
+}
+
+impl Clock for StillClock {
+    fn wall(&self) -> WallTime {
+        let act = self.act.lock().take_if(|(volume, _)| volume.log.stands_still());
+        if let Some((_, act)) = act {
+            act();
+        }
+        self.below.wall()
+    }
+
+    fn monotonic_ns(&self) -> u64 {
+        self.below.monotonic_ns()
+    }
+}
+
+struct Rig {
+    media: Arc<SimMedia>,
+    clock: Arc<StillClock>,
+}
+
+impl Rig {
+    fn new() -> Rig {
+        let below = SimClock::new(WallTime::from_nanos(1_795_255_200 * SECOND_NS));
+        let clock = Arc::new(StillClock { below, act: Mutex::new(None) });
+        let rig = Rig { media: Arc::new(SimMedia::new(64 << 20, 1)), clock };
+        let format = PoolFormat { zone_bytes: 1 << 20 };
+        Pool::create(&rig.device(), &rig.machine(), &format).expect("made");
+        rig
+    }
+
+    fn device(&self) -> Arc<dyn BlockDevice> {
+        Arc::new(MediaDevice::new(Arc::clone(&self.media) as _))
+    }
+
+    fn machine(&self) -> Machine {
+        Machine { clock: Arc::clone(&self.clock) as _, entropy: Arc::new(SimEntropy::new(1)) }
+    }
+
+    fn open(&self) -> Arc<Pool> {
+        let options = PoolOptions { memory_bytes: 16 << 20 };
+        Pool::open(self.device(), self.machine(), options).expect("opened")
+    }
+}
+
+fn make(pool: &Pool, window_ns: u64) -> Arc<Volume> {
+    let spec = VolumeSpec {
+        name: "v".to_owned(),
+        size_bytes: 8 << 20,
+        architecture: Architecture::Logging,
+        granularity: Granularity::EveryWrite,
+        window_ns,
+        history_limit_bytes: None,
+        cache: CacheChange::default(),
+        extent: units::MapExtent::BLOCK,
+        encoding: EncodingChange::default(),
+        dedup: false,
+    };
+    pool.create_volume(&spec).expect("made")
+}
+
+fn put(volume: &Volume, block: u64, byte: u8) -> Seq {
+    let op = WriteOp::Data { offset: block * 4096, bytes: &[byte; 4096] };
+    volume.write_batch(&[op]).expect("written")
+}
+
+fn get(volume: &Volume, block: u64) -> u8 {
+    let mut bytes = [0; 4096];
+    volume.read(block * 4096, &mut bytes).expect("read");
+    bytes[0]
+}
+
+/// Whether the kernel says of a thread that it sleeps.
+fn sleeps(task: &Path) -> bool {
+    let stat = std::fs::read_to_string(task.join("stat")).expect("it runs");
+    stat.rsplit(')').next().is_some_and(|rest| rest.trim_start().starts_with('S'))
+}
+
+/// Begins something that has to wait for a closed gate; it does when this returns.
+fn waits<'s>(scope: &'s Scope<'s, '_>, f: impl FnOnce() + Send + 's) -> ScopedJoinHandle<'s, ()> {
+    let (told, tells) = channel::<PathBuf>();
+    let thread = scope.spawn(move || {
+        let me = std::fs::read_link("/proc/thread-self").expect("threads have a directory");
+        told.send(Path::new("/proc").join(me)).expect("somebody waits");
+        f();
+    });
+    let task = tells.recv().expect("it began");
+    while !sleeps(&task) {
+        std::thread::yield_now();
+    }
+    thread
+}
+
+#[test]
+fn what_is_written_after_a_revert_that_a_map_flush_waited_for_is_not_lost() {
+    let rig = Rig::new();
+    let pool = rig.open();
+    let volume = make(&pool, 1 << 60);
+    let past = put(&volume, 0, 1);
+    put(&volume, 0, 2);
+    let ((stands, stood), (go, goes)) = (channel(), channel());
+    let act = move || {
+        stands.send(()).expect("somebody waits");
+        goes.recv().expect("it goes on");
+    };
+    *rig.clock.act.lock() = Some((Arc::clone(&volume), Box::new(act)));
+    std::thread::scope(|scope| {
+        let reverts = scope.spawn(|| volume.revert(&Moment::Seq(past), false).expect("reverted"));
+        stood.recv().expect("the revert has closed the gate");
+        // In this order they are let in: all but the last are before the flush at any rate.
+        let writers: Vec<_> = (10..14)
+            .map(|block| {
+                let volume = &volume;
+                waits(scope, move || _ = put(volume, block, 9))
+            })
+            .collect();
+        let flush = waits(scope, || {
+            let _work = volume.core.work.lock();
+            volume.flush_map().expect("flushed");
+        });
+        go.send(()).expect("the revert waits");
+        reverts.join().expect("no panic");
+        writers.into_iter().for_each(|writer| writer.join().expect("no panic"));
+        flush.join().expect("no panic");
+    });
+    volume.flush().expect("flushed");
+    rig.media.halt_now();
+    drop((volume, pool));
+    rig.media.kill();
+    let pool = rig.open();
+    let volume = pool.volume("v").expect("there");
+    let found: Vec<u8> = [0, 10, 11, 12, 13].map(|block| get(&volume, block)).to_vec();
+    assert_eq!(found, [1, 9, 9, 9, 9]);
+}
+
+#[test]
+fn records_in_memory_are_those_of_the_catalogue() {
+    let rig = Rig::new();
+    let pool = rig.open();
+    let volume = make(&pool, SECOND_NS);
+    let are_the_same = |when: &str| {
+        let stored = pool.core.catalogue.load().expect("read").volumes;
+        assert_eq!(stored, [volume.record.lock().clone()], "{when}");
+    };
+    (0..600).for_each(|block| _ = put(&volume, block % 300, 1));
+    rig.clock.below.advance(100 * SECOND_NS);
+    (0..600).for_each(|block| _ = put(&volume, block % 300, 2));
+    rig.clock.below.advance(100 * SECOND_NS);
+    while pool.step(Budget { bytes: 64 << 20 }).expect("stepped") {}
+    assert!(volume.record.lock().reclaimed_to > 0, "the window has moved on");
+    are_the_same("after a reclamation");
+    volume.resize(4 << 20).expect("resized");
+    are_the_same("after what a shrink left was cut off");
+}
