@@ -24,7 +24,7 @@ impl Volume {
     /// `NotFound` for a version or mark that is not there; `OutsideWindow`.
     pub fn resolve(&self, moment: &Moment) -> Result<Resolved> {
         self.check_open()?;
-        let still = self.stand_still()?;
+        let still = self.stand_still_for(moment)?;
         self.resolve_with(moment, &still.pins)
     }
 
