@@ -76,7 +76,8 @@ pub struct Terms<'a> {
 impl Terms<'_> {
     /// How it stands to others that write.
     pub(crate) fn stance(self) -> Stance {
-        Stance { holds_lock: self.merged.is_some(), may_wait: self.pace.may_wait_for_turns() }
+        let holds_lock = self.merged.is_some();
+        Stance { holds_lock, may_wait: self.pace.may_wait_for_turns(), goes_on: false }
     }
 }
 
@@ -201,10 +202,11 @@ impl Volume {
             let still_right = || self.still_right(terms, pen.as_ref());
             let reserve = FromReserve(&self.core, &self.cache.short);
             let source: &dyn SegmentSource = if terms.frees { &reserve } else { &*self.core };
+            let stance = Stance { goes_on: done > 0, ..terms.stance() };
             // What is left of a zone of the reserve is for those that make room.
             let appended = match !terms.frees && self.cache.short.load(Ordering::Acquire) {
                 true => Err(history::Error::new(history::ErrorKind::Full, TOOK_RESERVE)),
-                false => self.log.append(still_right, rest, terms.stance(), source, header),
+                false => self.log.append(still_right, rest, stance, source, header),
             };
             match appended {
                 Ok(appended) => {
