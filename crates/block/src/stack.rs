@@ -599,4 +599,40 @@ mod tests {
         assert!(!redundant("stripe(mirror(a, b), c)"));
         assert!(!redundant("a"));
     }
+
+    #[test]
+    fn the_operations_page_has_every_layer_and_option_and_its_stacks_parse() {
+        let page = include_str!("../../../docs/operations.md");
+        let known = error_of("other(a)");
+        let (_, known) = known.split_once("there are ").expect("they are named");
+        let (known, _) = known.split_once(" (at byte").expect("with its place");
+        let options = [
+            "stripe[chunk=4KiB](a, b)",
+            "parity[failures=2,chunk=4KiB,journal=64KiB](a, b, c, d)",
+            "integrity[mismatch=trust-copies](a)",
+            "crypt[key=env:KEY](a)",
+            "delay[read=1ms,write=1ms,flush=1ms](a)",
+        ];
+        for layer in known.split(", ") {
+            let row = page.lines().find(|line| line.starts_with(&format!("| `{layer}(")));
+            let row = row.unwrap_or_else(|| panic!("the page does not say what {layer} is"));
+            let Some(example) = options.iter().find(|text| text.starts_with(layer)) else {
+                continue;
+            };
+            let stack: Stack = example.parse().expect("a stack");
+            assert_eq!(stack.to_string(), *example);
+            let (_, named) = example.split_once('[').expect("it has options");
+            let (named, _) = named.split_once(']').expect("they end");
+            for option in named.split(',') {
+                let name = option.split('=').next().expect("it has a name");
+                assert!(row.contains(&format!("`{name}`")), "{layer} has an option {name}");
+            }
+        }
+        let quoted = page.split("--stack '").skip(1).filter_map(|rest| rest.split('\'').next());
+        let stacks: Vec<&str> = quoted.filter_map(|text| text.split(" spare(").next()).collect();
+        assert!(!stacks.is_empty(), "the page has examples");
+        for text in stacks {
+            assert!(text.parse::<Stack>().is_ok(), "{text}");
+        }
+    }
 }

@@ -90,6 +90,9 @@ pub struct Stance {
     pub holds_lock: bool,
     /// It may wait until the gate is open, no block of it is locked, and a segment is ready.
     pub may_wait: bool,
+    /// It is the rest of what the batch before has the begin of: its time follows that batch's at
+    /// once, so that hardly any time lies between them.
+    pub goes_on: bool,
 }
 
 /// Where a log gets its next segment from.
@@ -306,7 +309,10 @@ impl Log {
             return Err(Error::new(ErrorKind::Full, "the volume has used up all seqs"));
         }
         let last = state.last_time;
-        state.last_time = self.store.time_after(last, &mut state.behind);
+        state.last_time = match stance.goes_on {
+            true => WallTime::from_nanos(last.as_nanos() + 1),
+            false => self.store.time_after(last, &mut state.behind),
+        };
         let segment = Arc::clone(state.open.as_ref().expect("rolled to an open segment"));
         let header = BatchHeader {
             segment: segment.number,

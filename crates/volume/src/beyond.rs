@@ -45,7 +45,8 @@ impl Volume {
             }
         }
         let op = WriteOp::Zero { offset: whole, length_bytes: end.saturating_sub(whole) };
-        let terms = Terms { end, merged: Some(live), cuts: true, behind: false, pace: &pace };
+        let terms =
+            Terms { end, merged: Some(live), cuts: true, frees: true, behind: false, pace: &pace };
         while whole < end && self.write_either(&[op], terms)?.is_none() {
             if !Arc::ptr_eq(live, &self.present()) {
                 return Ok(false);

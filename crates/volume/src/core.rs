@@ -329,9 +329,9 @@ fn below(error: Error) -> history::Error {
     history::Error::new(kind, error.message)
 }
 
-/// Segments for what was acknowledged and waits in a cache: from the reserve when there are no
-/// others, which is then said in the flag. Half of the reserve is left: what makes room needs room,
-/// and a pool without any could never be emptied again.
+/// Segments for what was acknowledged and waits in a cache, and for trims: from the reserve when
+/// there are no others, which is then said in the flag. Half of the reserve is left: what makes
+/// room needs room, and a pool without any could never be emptied again.
 pub struct FromReserve<'a>(pub &'a Core, pub &'a AtomicBool);
 
 impl SegmentSource for FromReserve<'_> {

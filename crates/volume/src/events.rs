@@ -92,12 +92,18 @@ impl Volume {
     }
 
     /// Makes a past moment the present. What came before stays: `revert` to the report's `from`
-    /// undoes it.
+    /// undoes it, also where that moment would not be retained otherwise, and where it is the
+    /// present that is made the present.
     ///
     /// # Errors
     /// Those of resolving; `Refused` or `Io`.
     pub fn revert(&self, to: &Moment, dry_run: bool) -> Result<RevertReport> {
         self.check_open()?;
+        let reverted = self.revert_open(to, dry_run);
+        self.unless_gone(reverted)
+    }
+
+    fn revert_open(&self, to: &Moment, dry_run: bool) -> Result<RevertReport> {
         if !dry_run {
             self.destage_all()?;
             self.core.store.flush()?;
@@ -109,7 +115,7 @@ impl Volume {
         let (changed_bytes, changed_exact) = self.changed_bytes_bounded(target.seq, latest.seq)?;
         let report =
             |from: Stamp, seq: Seq| RevertReport { from, to, changed_bytes, changed_exact, seq };
-        if dry_run || target.seq == latest.seq {
+        if dry_run {
             return Ok(report(latest, latest.seq));
         }
         let (from, seq) =

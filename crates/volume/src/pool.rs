@@ -414,6 +414,18 @@ impl Pool {
         self.check_open()?;
         check_name("volume", name)?;
         let origin = self.volume(source)?;
+        let cloned = self.clone_of(&origin, at, name, extent);
+        origin.unless_gone(cloned)
+    }
+
+    fn clone_of(
+        &self,
+        origin: &Volume,
+        at: &Moment,
+        name: &str,
+        extent: Option<MapExtent>,
+    ) -> Result<Arc<Volume>> {
+        let source = &origin.name;
         origin.destage_all()?;
         self.core.store.flush()?;
         let still = origin.stand_still()?;
@@ -431,7 +443,7 @@ impl Pool {
             name: name.to_owned(),
             created_ns: now,
             created_seq: seq,
-            cloned_from: Some((source.to_owned(), seq)),
+            cloned_from: Some((source.clone(), seq)),
             granularities: vec![(seq, record.granularity_at(Seq(u64::MAX)))],
             sizes: vec![(seq, record.size_at(resolved.seq))],
             line: Vec::new(),
@@ -455,7 +467,7 @@ impl Pool {
             ..record
         };
         let branch = Branch { timeline, seq: resolved.seq };
-        let volume = self.add_volume(clone, Origin::Moment(&origin, branch), "clone", detail);
+        let volume = self.add_volume(clone, Origin::Moment(origin, branch), "clone", detail);
         drop(still);
         volume
     }

@@ -24,7 +24,7 @@ impl Volume {
     /// `NotFound` for a version or mark that is not there; `OutsideWindow`.
     pub fn resolve(&self, moment: &Moment) -> Result<Resolved> {
         self.check_open()?;
-        let still = self.stand_still()?;
+        let still = self.stand_still_for(moment)?;
         self.resolve_with(moment, &still.pins)
     }
 
@@ -148,8 +148,7 @@ impl Volume {
         Ok(end.filter(is_interval))
     }
 
-    /// The oldest moment of the window that can be opened. Where an interval thins the history out
-    /// that is told as the window's start, though the first interval ends a little later.
+    /// The oldest moment of the window that can be opened.
     pub(crate) fn oldest(
         &self,
         record: &VolumeRecord,
@@ -158,16 +157,37 @@ impl Volume {
     ) -> Result<Stamp> {
         let horizon =
             Stamp { seq: Seq(record.horizon_seq), time: WallTime::from_nanos(record.horizon_ns) };
-        let is_interval = |g: &(u64, Granularity)| matches!(g.1, Granularity::Interval(_));
-        if record.granularities.iter().any(is_interval) {
-            return Ok(horizon);
-        }
-        let unpinned = record.unpinned(latest.seq, &[]).first();
+        let ended = self.first_boundary(record, horizon.seq)?;
+        let unpinned = record.unpinned(latest.seq, ended.as_slice()).first();
         let pinned = pins.first_from(horizon.seq);
         match unpinned.into_iter().chain(pinned).min() {
             Some(seq) if seq > horizon.seq => self.stamp(seq),
+            // A clock that was set back shows the window's start as a time that is still to come.
+            _ if horizon.time > latest.time => self.stamp(horizon.seq),
             _ => Ok(horizon),
         }
+    }
+
+    /// The end of the first complete interval from `from` on, where intervals thin the history out.
+    fn first_boundary(&self, record: &VolumeRecord, from: Seq) -> Result<Option<Seq>> {
+        let stretches = record.granularities.iter().enumerate();
+        for (i, &(first, granularity)) in stretches {
+            let last = record.granularities.get(i + 1).map_or(u64::MAX, |next| next.0 - 1);
+            let (first, Granularity::Interval(nanos)) = (Seq(first).max(from), granularity) else {
+                continue;
+            };
+            if first.0 > last {
+                continue;
+            }
+            let window = self.stamp(first)?.time.as_nanos() / nanos.max(1);
+            let end = WallTime::from_nanos((window + 1).saturating_mul(nanos) - 1);
+            let end = self.time_entry(By::Time(end))?.map_or(first, |entry| entry.seq.max(first));
+            if let Some(seq) = self.boundary(end.min(Seq(last)), nanos)?.filter(|&seq| seq >= first)
+            {
+                return Ok(Some(seq));
+            }
+        }
+        Ok(None)
     }
 
     fn outside(&self, record: &VolumeRecord, latest: Stamp, pins: &Pins, what: String) -> Error {

@@ -19,7 +19,7 @@ pub struct View {
 
 impl View {
     pub(crate) fn open(volume: &Arc<Volume>, moment: &Moment) -> Result<Arc<View>> {
-        let mut still = volume.stand_still()?;
+        let mut still = volume.stand_still_for(moment)?;
         let resolved = volume.resolve_with(moment, &still.pins)?;
         still.pins.add_view(resolved.seq);
         drop(still);

@@ -126,6 +126,11 @@ impl Volume {
         Ok(())
     }
 
+    /// What fails because the volume was deleted beside it says so, whatever it met.
+    pub(crate) fn unless_gone<T>(&self, outcome: Result<T>) -> Result<T> {
+        outcome.or_else(|error| self.check_open().and(Err(error)))
+    }
+
     /// Begins a commit about this volume. A deleted volume takes none: its record may be gone, and
     /// a commit would bring half of it back.
     pub(crate) fn begin(&self) -> Result<(RankedGuard<'_, Numbers>, Commit)> {

@@ -17,11 +17,12 @@ use format::checksum::block_crc;
 use format::location::Location;
 use format::map::{Entry, Key, cover};
 use history::{
-    Appended, AppendedRun, BLOCKS_PER_PAGE, BlockOp, Segment, Slot, Stance, TimedOps,
-    block_location, node_covers,
+    Appended, AppendedRun, BLOCKS_PER_PAGE, BlockOp, Segment, SegmentSource, Slot, Stance,
+    TimedOps, block_location, node_covers,
 };
 use units::{BLOCK_BYTES, BlockCount, Lba, Seq};
 
+use crate::core::FromReserve;
 use crate::current_store::Pen;
 use crate::opening::{Opening, Patience};
 use crate::pace::{Lack, Pace};
@@ -37,6 +38,9 @@ const PIECE_BYTES_MAX: usize = 256 << 10;
 const TRIM_BLOCKS_MAX: u64 = 1 << 30;
 /// Pending entries at which a writer waits, as a multiple of those at which the background begins.
 const PENDING_FACTOR: usize = 4;
+
+/// Why a write finds no room though its segment has some.
+pub const TOOK_RESERVE: &str = "what was accepted took the reserve";
 
 /// Buffers used again from call to call.
 #[derive(Default)]
@@ -61,6 +65,8 @@ pub struct Terms<'a> {
     pub merged: Option<&'a Arc<Opening>>,
     /// These are zeros beyond the end of the volume: nobody else writes there.
     pub cuts: bool,
+    /// It trims: room is made by it, so the reserve is there for it as for a delete.
+    pub frees: bool,
     /// Past the cache, while it holds writes back and is empty.
     pub behind: bool,
     /// What it may wait for, and where it says how far it came.
@@ -70,7 +76,8 @@ pub struct Terms<'a> {
 impl Terms<'_> {
     /// How it stands to others that write.
     pub(crate) fn stance(self) -> Stance {
-        Stance { holds_lock: self.merged.is_some(), may_wait: self.pace.may_wait_for_turns() }
+        let holds_lock = self.merged.is_some();
+        Stance { holds_lock, may_wait: self.pace.may_wait_for_turns(), goes_on: false }
     }
 }
 
@@ -115,7 +122,8 @@ impl Volume {
             let ops = &ops[start..start + count];
             let seq = if whole > 0 {
                 let end = ops.iter().map(|op| span(op).0 + span(op).1).max().unwrap_or(0);
-                let terms = Terms { end, merged: None, cuts: false, behind: false, pace };
+                let frees = ops.iter().all(is_zero);
+                let terms = Terms { end, merged: None, cuts: false, frees, behind: false, pace };
                 // None: the cache was switched on or off meanwhile. Then once more, all of it.
                 let Some(seq) = self.write_either(ops, terms)? else { continue };
                 seq
@@ -196,7 +204,15 @@ impl Volume {
         while done < pieces.len() {
             let rest = &pieces[done..];
             let still_right = || self.still_right(terms, pen.as_ref());
-            match self.log.append(still_right, rest, terms.stance(), &*self.core, header) {
+            let reserve = FromReserve(&self.core, &self.cache.short);
+            let source: &dyn SegmentSource = if terms.frees { &reserve } else { &*self.core };
+            let stance = Stance { goes_on: done > 0, ..terms.stance() };
+            // What is left of a zone of the reserve is for those that make room.
+            let appended = match !terms.frees && self.cache.short.load(Ordering::Acquire) {
+                true => Err(history::Error::new(history::ErrorKind::Full, TOOK_RESERVE)),
+                false => self.log.append(still_right, rest, stance, source, header),
+            };
+            match appended {
                 Ok(appended) => {
                     let taken = appended.ops;
                     last = self.enter_in_map(&rest[..taken], appended, entries);
@@ -211,6 +227,7 @@ impl Volume {
                     if !terms.pace.may_wait_for_room() || !self.core.wait_for_room(&mut wait)? {
                         return Err(e.into());
                     }
+                    self.cache.short.store(false, Ordering::Release);
                 }
                 Err(e) if e.kind == history::ErrorKind::WouldWait => {
                     terms.pace.lacks(Lack::Turn, &pieces[..done]);
@@ -365,8 +382,9 @@ impl Volume {
         if cut_tail {
             add(WriteOp::Data { offset: tail_start, bytes: &tail });
         }
-        let terms = Terms { end, merged: Some(live), cuts, behind: false, pace };
         let parts = &parts[..count];
+        let frees = is_zero(op) && parts.iter().any(is_zero);
+        let terms = Terms { end, merged: Some(live), cuts, frees, behind: false, pace };
         match is_cached {
             true => self.write_cached(parts, terms),
             false => self.write_whole(parts, terms),
@@ -446,6 +464,10 @@ pub fn span(op: &WriteOp<'_>) -> (u64, u64) {
         WriteOp::Data { offset, bytes } => (offset, bytes.len() as u64),
         WriteOp::Zero { offset, length_bytes } => (offset, length_bytes),
     }
+}
+
+pub fn is_zero(op: &WriteOp<'_>) -> bool {
+    matches!(op, WriteOp::Zero { .. })
 }
 
 fn is_whole(op: &WriteOp<'_>) -> bool {

@@ -16,7 +16,7 @@ use env::RankedGuard;
 use format::checksum::block_crc;
 use format::map::Entry;
 use history::{BlockOp, FastSet, SegmentSource, TimedOps};
-use units::{BLOCK_BYTES, Seq};
+use units::{BLOCK_BYTES, Moment, Seq};
 
 use crate::cache::{Cache, Offered, Run};
 use crate::core::FromReserve;
@@ -28,7 +28,7 @@ use crate::pins::Pins;
 use crate::reclaim::RoomWait;
 use crate::types::{Architecture, Extent, WriteOp};
 use crate::volume::Volume;
-use crate::write::{Terms, cut};
+use crate::write::{TOOK_RESERVE, Terms, cut};
 use crate::{Error, ErrorKind, Result};
 
 const BLOCK: usize = BLOCK_BYTES as usize;
@@ -126,7 +126,9 @@ impl Volume {
             }
             let count = rest.iter().take_while(waits).count();
             let done = &pieces[..pieces.len() - rest.len()];
-            self.make_room_in_cache(terms.pace, done)?;
+            if !terms.frees {
+                self.make_room_in_cache(terms.pace, done)?;
+            }
             let goes_on =
                 || !self.core.store.has_failed() && !self.core.closed.load(Ordering::Acquire);
             let may = || goes_on() && self.may_write(terms);
@@ -136,7 +138,7 @@ impl Volume {
                     rest = &rest[taken..];
                     last = seq.unwrap_or(last);
                     if taken == 0 {
-                        self.destage_or_make_room(terms.pace, done)?;
+                        self.destage_or_make_room(terms, done)?;
                     }
                 }
                 Offered::WouldWait => return Err(would_wait(terms.pace, done)),
@@ -155,7 +157,7 @@ impl Volume {
         if self.cache.short.load(Ordering::Acquire) {
             pace.lacks(Lack::Room, done);
             if !pace.may_wait_for_room() {
-                return Err(Error::new(ErrorKind::Full, "what was accepted took the reserve"));
+                return Err(Error::new(ErrorKind::Full, TOOK_RESERVE));
             }
             self.core.make_room()?;
             self.cache.short.store(false, Ordering::Release);
@@ -163,7 +165,8 @@ impl Volume {
         Ok(())
     }
 
-    fn destage_or_make_room(&self, pace: &Pace, done: &[BlockOp<'_>]) -> Result<()> {
+    fn destage_or_make_room(&self, terms: Terms<'_>, done: &[BlockOp<'_>]) -> Result<()> {
+        let Terms { pace, frees, .. } = terms;
         let may_wait = pace.may_wait_for_turns();
         let run = match may_wait {
             true => Some(self.cache.destaging.lock()),
@@ -172,7 +175,9 @@ impl Volume {
             false => self.cache.destaging.try_lock(),
         };
         let run = run.ok_or_else(|| would_wait(pace, done))?;
-        match self.destage_with(run, (self.cache.portion(), None), may_wait, &*self.core) {
+        let reserve = FromReserve(&self.core, &self.cache.short);
+        let source: &dyn SegmentSource = if frees { &reserve } else { &*self.core };
+        match self.destage_with(run, (self.cache.portion(), None), may_wait, source) {
             Err(e) if e.kind == ErrorKind::Busy && !may_wait => Err(would_wait(pace, done)),
             Err(e) if e.kind == ErrorKind::Full => {
                 pace.lacks(Lack::Room, done);
@@ -401,8 +406,27 @@ impl Volume {
         }
     }
 
-    /// The same for those who have destaged most of it, and may hold the pins of volumes with lower
-    /// ids: no room is made.
+    /// The same for those who open a moment. What is captured is in the log: it needs neither what
+    /// waits nor room for it.
+    ///
+    /// # Errors
+    /// Those of [`Volume::stand_still`].
+    pub(crate) fn stand_still_for(&self, moment: &Moment) -> Result<Still<'_>> {
+        let pins = self.pins.lock();
+        let is_captured = match moment {
+            Moment::Version(_) => true,
+            Moment::Mark(name) => pins.mark(name).is_some_and(|mark| mark.pinned),
+            _ => false,
+        };
+        if is_captured {
+            return Ok(Still { pins, _hold: None });
+        }
+        drop(pins);
+        self.stand_still()
+    }
+
+    /// Makes it stand still for those who have destaged most of it, and may hold the pins of
+    /// volumes with lower ids: no room is made.
     ///
     /// # Errors
     /// `Full`, `Refused`, `Io`.

@@ -10,6 +10,7 @@ use hindsight_volume::{
     PoolOptions, Volume, VolumeSpec, WriteOp,
 };
 use sim::{Random, SimMedia};
+use units::Moment;
 
 const MIB: u64 = 1 << 20;
 const REQUEST_BYTES: u64 = 64 << 10;
@@ -127,4 +128,57 @@ fn what_versions_held_makes_room_on_a_full_file_system() {
     let media = Arc::new(SimMedia::new(1 << 30, 1));
     media.set_space_limit(Some(320 << 20));
     history_gives_way(&pool_on(Arc::new(MediaDevice::new(media)), 4 * MIB), 176 * MIB);
+}
+
+/// Writes all of a volume over until there is no room, with versions that hold what was there.
+fn fill_and_pin(volume: &Volume) {
+    let requests = volume.size_bytes() / REQUEST_BYTES;
+    let fill = || -> Result<(), ErrorKind> {
+        (0..requests).try_for_each(|request| put(volume, request, 1))?;
+        volume.create_version("").map(drop).map_err(|e| e.kind)
+    };
+    let full = (0..100).find_map(|_| fill().err());
+    assert_eq!(full, Some(ErrorKind::Full));
+}
+
+fn cached(bytes: u64) -> CacheChange {
+    CacheChange { bytes: Some(bytes), dirty_percent: Some(90) }
+}
+
+#[test]
+fn trims_need_no_room_and_make_some() {
+    for cache in [CacheChange::default(), cached(8 * MIB)] {
+        let pool = small_pool();
+        let spec = VolumeSpec { cache, ..spec("v", 80 * MIB) };
+        let volume = pool.create_volume(&spec).expect("made");
+        fill_and_pin(&volume);
+        volume.create_version("").expect("captures need no room");
+        // More than what was open has room for, and nothing is freed: versions hold all of it.
+        for block in 0..4000 {
+            let op = WriteOp::Zero { offset: block * 8192, length_bytes: 4096 };
+            let done = volume.write_batch(&[op]);
+            assert!(done.is_ok(), "{cache:?}: trim {block}: {}", done.unwrap_err());
+        }
+        volume.flush().expect("flushed");
+        assert_eq!(put(&volume, 0, 3), Err(ErrorKind::Full), "what trims took is not for writes");
+        for version in volume.versions().expect("listed") {
+            volume.delete_version(version.number).expect("deletes work");
+        }
+        (0..1280).for_each(|request| put(&volume, request, 4).expect("there is room"));
+        pool.verify_invariants().expect("sound");
+    }
+}
+
+#[test]
+fn a_version_of_a_cached_volume_is_opened_in_a_full_pool() {
+    let pool = small_pool();
+    let spec = VolumeSpec { cache: cached(32 * MIB), ..spec("v", 80 * MIB) };
+    let volume = pool.create_volume(&spec).expect("made");
+    fill_and_pin(&volume);
+    // What waits takes as much of the reserve as it may, and there is more.
+    assert_eq!(volume.flush().map_err(|e| e.kind), Err(ErrorKind::Full));
+    let view = volume.view(&Moment::Version(0)).expect("opened");
+    let mut block = [0; 4096];
+    view.read(0, &mut block).expect("read");
+    assert_eq!(block, [1; 4096]);
 }

@@ -28,6 +28,7 @@ mod import;
 mod in_place;
 mod little_room;
 mod matrix;
+mod moments;
 mod pace;
 mod packs;
 mod parity;

@@ -165,7 +165,8 @@ fn more_free_space_than_is_soon_used_goes_back_to_the_device_a_piece_at_a_time()
     assert!(spared <= 40 << 20, "{spared} bytes are spared");
     assert!(holds(&pool.volume("small").expect("there"), 0, 7));
     pool.close().expect("closed");
-    assert!(media.allocated_bytes() + (15 << 20) <= before + spared, "nor are they when it ends");
+    // But for a zone of times, and one of maps, that may be new.
+    assert!(media.allocated_bytes() + (14 << 20) <= before + spared, "nor are they when it ends");
     drop(pool);
     assert!(holds(&open(&media).volume("small").expect("there"), 0, 7));
 }
