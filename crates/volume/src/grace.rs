@@ -146,7 +146,8 @@ impl Volume {
     /// # Errors
     /// `Corrupt` or `Io`, from the time index.
     pub(crate) fn announced_horizon(&self) -> Result<Option<Seq>> {
-        let now = self.core.time();
+        // After an opening nothing expires by pool time; what a full pool offers goes by the log's.
+        let now = self.core.time().max(self.log.last_time());
         let record = self.record.lock().clone();
         if record.deleted || record.window_in_force(now) == record.window_ns {
             return Ok(None);

@@ -157,6 +157,7 @@ impl Log {
             };
             assert!(group.time > state.last_time, "time rises");
             state.last_time = group.time;
+            state.behind = None;
             headers.push(BatchHeader {
                 segment: segment.number,
                 offset: state.tail,

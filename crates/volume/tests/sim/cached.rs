@@ -175,6 +175,8 @@ mod tests {
     const SECOND_NS: u64 = 1_000_000_000;
     /// Longer than the window.
     const LONG: Action = Action::Wait(40 * SECOND_NS);
+    /// After an opening nothing expires before the clock has gone evenly for so long.
+    const STEADY: Action = Action::Wait(600 * SECOND_NS);
 
     fn write(block: u64) -> Action {
         Action::Write("v".to_owned(), vec![Change::Write(block * 4096, vec![7; 4096])])
@@ -195,7 +197,8 @@ mod tests {
                 let change = VolumeChange { granularity: Some(granularity), ..Default::default() };
                 world.act(&Action::Change(name(), change));
                 let last = world.models["v"].oracle.latest();
-                for action in [write(1), LONG, write(2), end.clone(), Action::Step(1 << 20)] {
+                let step = || Action::Step(1 << 20);
+                for action in [write(1), LONG, write(2), end.clone(), step(), STEADY, step()] {
                     world.act(&action);
                 }
                 let resolved = world.volume("v").resolve(&at_seq(last));
