@@ -498,6 +498,7 @@ impl Volume {
             cut_at: AtomicU64::new(u64::MAX),
             reclaim_wanted: AtomicBool::new(false),
             pass: Mutex::default(),
+            expired: Mutex::default(),
             ailing: AtomicBool::new(false),
             reclaiming: Mutex::new(Vec::new()),
             destage: Mutex::new(Destage::of(&record)),

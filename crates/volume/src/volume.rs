@@ -23,6 +23,7 @@ use crate::core::Core;
 use crate::deferred::Deferred;
 use crate::destage::Destage;
 use crate::encoding::EncodingState;
+use crate::expiry::Expired;
 use crate::leisure::Pass;
 use crate::opening::{Opening, Patience};
 use crate::pins::Pins;
@@ -72,6 +73,8 @@ pub struct Volume {
     pub(crate) reclaim_wanted: AtomicBool,
     /// When it was reclaimed last.
     pub(crate) pass: Mutex<Pass>,
+    /// What left the window last, since the pool was opened.
+    pub(crate) expired: Mutex<Option<Expired>>,
     /// Background work met damage in it: others go first, and nothing of it is given up for room.
     pub(crate) ailing: AtomicBool,
     /// Timelines that a reclamation under way has still to merge.
