@@ -599,6 +599,11 @@ impl Commit {
         self.put(AUDIT, record.number, &encode(record))
     }
 
+    /// Takes a record out of the audit log whose place another takes in this commit.
+    pub fn remove_audit(&self, number: u64) -> Result<()> {
+        self.take(AUDIT, number)
+    }
+
     /// Makes it all durable.
     pub fn commit(self) -> Result<()> {
         self.transaction.commit().map_err(failed)

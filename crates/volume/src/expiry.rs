@@ -19,6 +19,29 @@ use crate::volume::Volume;
 /// The horizon moves by at least this much, in nanoseconds: each move is a durable commit.
 const EXPIRY_STEP_NS: u64 = 250_000_000;
 
+/// So long, in nanoseconds, what leaves the window of a volume is told in one audit record, which
+/// takes the place of the one before: a window of seconds would make one four times a second.
+const FOLD_NS: u64 = 3_600_000_000_000;
+
+/// The audit record of what left the window of a volume last.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Expired {
+    number: u64,
+    /// The first seq that it names.
+    first: u64,
+    /// When that left.
+    since: WallTime,
+    why: Why,
+}
+
+impl Expired {
+    /// Whether more that leaves now for the same reason is told in its place.
+    fn takes(&self, why: Why, now: WallTime) -> bool {
+        let age = now.as_nanos().checked_sub(self.since.as_nanos());
+        matches!(why, Why::Window(_)) && self.why == why && age.is_some_and(|age| age < FOLD_NS)
+    }
+}
+
 /// Why history can no longer be opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Why {
@@ -223,14 +246,24 @@ impl Volume {
         if seq.0 <= record.horizon_seq {
             return Ok(());
         }
-        let (first, last) = (record.horizon_seq, seq.0 - 1);
-        let detail = format!("seqs {first} to {last} can no longer be opened: {}", why.reason());
+        let now = self.core.machine.clock.wall();
+        let before = self.expired.lock().filter(|before| before.takes(why, now));
+        let since = before.map_or(now, |before| before.since);
+        let first = before.map_or(record.horizon_seq, |before| before.first);
+        let (last, reason) = (seq.0 - 1, why.reason());
+        let mut detail = format!("seqs {first} to {last} can no longer be opened: {reason}");
+        if let Some(before) = before {
+            commit.remove_audit(before.number)?;
+            detail.push_str(&format!("; since {since}"));
+        }
         record.horizon_seq = seq.0;
         record.horizon_ns = time.map_or(stamp.time, |t| t.max(stamp.time)).as_nanos();
         commit.put_volume(&record)?;
         self.core.audit(&mut numbers, &commit, why.action(), &self.name, detail)?;
+        let number = numbers.audit;
         self.core.finish(&numbers, commit)?;
         self.record.set(record, &numbers);
+        *self.expired.lock() = Some(Expired { number, first, since, why });
         if !matches!(why, Why::Window(_)) {
             self.reclaim_wanted.store(true, Ordering::Relaxed);
             self.pass.lock().press();

@@ -507,6 +507,7 @@ impl Volume {
             reclaim_wanted: AtomicBool::new(false),
             pending_since_ns: AtomicU64::new(NEVER),
             pass: RankedMutex::new(Rank::Pass, Default::default()),
+            expired: RankedMutex::new(Rank::Noted, None),
             ailing: AtomicBool::new(false),
             reclaiming: RankedMutex::new(Rank::Reclaiming, Vec::new()),
             destage: RankedMutex::new(Rank::Destage, Destage::of(&record)),

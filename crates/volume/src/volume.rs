@@ -23,6 +23,7 @@ use crate::core::Core;
 use crate::deferred::Deferred;
 use crate::destage::Destage;
 use crate::encoding::EncodingState;
+use crate::expiry::Expired;
 use crate::leisure::Pass;
 use crate::opening::{Opening, Patience};
 use crate::pins::Pins;
@@ -75,6 +76,9 @@ pub struct Volume {
     pub(crate) pending_since_ns: AtomicU64,
     /// When it was reclaimed last.
     pub(crate) pass: RankedMutex<Pass>,
+    /// The audit record of what left the window last, since the pool was opened; changes under the
+    /// pool's `books`.
+    pub(crate) expired: RankedMutex<Option<Expired>>,
     /// Background work met damage in it: others go first, and nothing of it is given up for room.
     pub(crate) ailing: AtomicBool,
     /// Timelines that a reclamation under way has still to merge.

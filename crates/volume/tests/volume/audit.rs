@@ -78,6 +78,44 @@ fn deletes_reverts_and_expiry_are_in_the_audit_log() {
 }
 
 #[test]
+fn an_hour_of_what_leaves_a_window_is_one_record_that_tells_all_of_it() {
+    let rig = Rig::new(64 << 20, 256 << 10);
+    let pool = rig.open();
+    let volume = make(&pool, Granularity::EveryWrite, 10 * SECOND_NS);
+    let write = |seconds: u64| {
+        for second in 0..seconds {
+            put(&volume, second % 64, second as u8);
+            rig.clock.advance(SECOND_NS);
+            while pool.step(Budget { bytes: 64 << 20 }).expect("stepped") {}
+        }
+    };
+    let expired = || {
+        let mut records = pool.audit(0, 10_000).expect("read");
+        records.retain(|record| record.action == "expire");
+        records
+    };
+    write(40);
+    let one = expired();
+    assert_eq!(one.len(), 1, "{one:?}");
+    let horizon = |detail: &str| {
+        let words = detail.strip_prefix("seqs 0 to ").expect("from the beginning").to_owned();
+        words.split(' ').next().expect("a seq").parse::<u64>().expect("a number")
+    };
+    let first = horizon(&one[0].detail);
+    assert!(first > 20 && one[0].detail.contains("; since 20"), "{one:?}");
+    assert!(volume.view(&Moment::Seq(Seq(first))).is_err());
+    assert!(volume.view(&Moment::Seq(Seq(first + 1))).is_ok(), "no more is told than has left");
+    write(10);
+    let same = expired();
+    assert_eq!(same.len(), 1, "{same:?}");
+    assert!(same[0].number > one[0].number && horizon(&same[0].detail) > first);
+    rig.clock.advance(3600 * SECOND_NS);
+    write(20);
+    let two = expired();
+    assert_eq!((two.len(), two[0].clone()), (2, same[0].clone()), "{two:?}");
+}
+
+#[test]
 fn an_audit_record_names_its_caller_where_there_was_one() {
     let rig = Rig::new(64 << 20, 256 << 10);
     let pool = rig.open();
