@@ -240,7 +240,7 @@ impl Volume {
     fn raise_horizon(&self, seq: Seq, time: Option<WallTime>, why: Why) -> Result<()> {
         let seq = seq.min(self.log.stable());
         let stamp = self.stamp(seq)?;
-        let _pins = self.pins.lock();
+        let pins = self.pins.lock();
         let (mut numbers, commit) = self.begin()?;
         let mut record = self.record.lock().clone();
         if seq.0 <= record.horizon_seq {
@@ -258,6 +258,7 @@ impl Volume {
         }
         record.horizon_seq = seq.0;
         record.horizon_ns = time.map_or(stamp.time, |t| t.max(stamp.time)).as_nanos();
+        record.forget_expired(pins.first_from(Seq::ZERO));
         commit.put_volume(&record)?;
         self.core.audit(&mut numbers, &commit, why.action(), &self.name, detail)?;
         let number = numbers.audit;

@@ -41,6 +41,18 @@ impl VolumeRecord {
         self.line.last().expect("a line is never empty").1
     }
 
+    /// Forgets reverts and resizes before all that can be opened and all that recovery may find:
+    /// before the horizon, the first pin, and what is in runs. `sizes` stays: it says that there
+    /// may be data beyond the end.
+    pub fn forget_expired(&mut self, first_pin: Option<Seq>) {
+        let pinned = first_pin.map_or(u64::MAX, |seq| seq.0);
+        let bound = self.horizon_seq.min(self.flushed_seq).min(pinned);
+        // The last stretch that began at or before it holds there.
+        let first = self.line.partition_point(|&(first, _)| first <= bound).saturating_sub(1);
+        self.line.drain(..first);
+        self.events.retain(|event| event.seq >= bound);
+    }
+
     /// The stretches of the line on one timeline: first and last seq; the last one is open-ended.
     pub fn stretches(&self, timeline: u64) -> impl Iterator<Item = (Seq, Seq)> + '_ {
         self.line.iter().enumerate().filter(move |(_, stretch)| stretch.1 == timeline).map(

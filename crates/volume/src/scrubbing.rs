@@ -4,8 +4,7 @@
 //! budget. What is written after a scrub began may be left to the next one.
 //!
 //! Invariants
-//! 1. A step holds `work`: nothing comes home, is merged or freed meanwhile. Lock order: `work`,
-//!    `Scrubbing::run`, `books`, `Scrubbing::told`.
+//! 1. A step holds `work`: nothing comes home, is merged or freed meanwhile.
 //! 2. What the catalogue says of a scrub under way is never ahead of it: after a restart some is
 //!    looked at once more, and nothing is passed by.
 

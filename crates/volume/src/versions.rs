@@ -247,11 +247,19 @@ impl Volume {
         let volumes: Vec<_> = self.core.volumes.read().values().cloned().collect();
         let mut clones: BTreeMap<(u64, Seq), Vec<String>> = BTreeMap::new();
         for volume in volumes.iter().filter(|volume| volume.id != self.id) {
+            // The line may begin at a revert of its own: what was before has expired.
             let first = volume.record.lock().line.first().map(|&(_, timeline)| timeline);
             let timelines = self.core.timelines.read();
-            let parent = first.and_then(|id| timelines.get(&id)).and_then(|(r, _)| r.parent);
-            if let Some((timeline, seq)) = parent {
-                clones.entry((timeline, Seq(seq))).or_default().push(volume.name.clone());
+            let record = |id: u64| timelines.get(&id).map(|(record, _)| record);
+            let mut branch = first.and_then(record).and_then(|record| record.parent);
+            while let Some((timeline, seq)) = branch {
+                match record(timeline) {
+                    Some(own) if own.log == volume.id => branch = own.parent,
+                    _ => {
+                        clones.entry((timeline, Seq(seq))).or_default().push(volume.name.clone());
+                        break;
+                    }
+                }
             }
         }
         clones

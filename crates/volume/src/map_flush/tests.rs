@@ -179,3 +179,59 @@ fn records_in_memory_are_those_of_the_catalogue() {
     volume.resize(4 << 20).expect("resized");
     are_the_same("after what a shrink left was cut off");
 }
+
+#[test]
+fn reverts_and_resizes_that_expired_leave_the_record_and_nothing_else() {
+    let rig = Rig::new();
+    let pool = rig.open();
+    let volume = make(&pool, SECOND_NS);
+    put(&volume, 0, 1);
+    volume.create_version("").expect("captured");
+    let clone = pool.clone_volume("v", &Moment::Version(0), "c").expect("made");
+    let turn = |volume: &Volume, byte: u8| {
+        let before = put(volume, 1, byte);
+        put(volume, 1, 255);
+        volume.revert(&Moment::Seq(before), false).expect("reverted");
+        let larger = volume.size_bytes() == 8 << 20;
+        volume.resize(if larger { 9 << 20 } else { 8 << 20 }).expect("resized");
+    };
+    let expire = || {
+        rig.clock.below.advance(100 * SECOND_NS);
+        for name in ["v", "c"] {
+            let volume = pool.volume(name).expect("there");
+            put(&volume, 2, 7);
+            volume.flush_map().expect("flushed");
+        }
+        rig.clock.below.advance(100 * SECOND_NS);
+        while pool.step(Budget { bytes: 64 << 20 }).expect("stepped") {}
+    };
+    let counts = |volume: &Volume| {
+        let record = volume.record.lock();
+        (record.line.len(), record.events.len())
+    };
+    (0..20).for_each(|byte| turn(&volume, byte));
+    (0..20).for_each(|byte| turn(&clone, byte));
+    expire();
+    // A version from before them all is pinned: what is between is not needed, but stays.
+    assert_eq!(counts(&volume), (21, 40));
+    assert_eq!(counts(&clone), (1, 0));
+    assert_eq!(volume.version(0).expect("there").dependants.clones, ["c"]);
+    volume.delete_version(0).expect("deleted");
+    volume.create_version("").expect("captured");
+    turn(&volume, 30);
+    expire();
+    assert_eq!(counts(&volume), (2, 2));
+    put(&volume, 3, 9);
+    volume.flush().expect("flushed");
+    rig.media.halt_now();
+    drop((volume, clone, pool));
+    rig.media.kill();
+    let pool = rig.open();
+    let volume = pool.volume("v").expect("there");
+    assert_eq!([0, 1, 2, 3].map(|block| get(&volume, block)), [1, 30, 7, 9]);
+    let view = volume.view(&Moment::Version(1)).expect("pinned");
+    let mut bytes = [0; 4096];
+    view.read(4096, &mut bytes).expect("read");
+    assert_eq!(bytes[0], 19);
+    assert_eq!(get(&pool.volume("c").expect("there"), 1), 19);
+}
