@@ -7,7 +7,9 @@
 //! (up to writes that were in flight together) which contains everything flushed. The seqs behind
 //! the cut are void for ever.
 //!
-//! A flushed write that is missing is damage, not a crash: an error, never a shorter history.
+//! A flushed write that is missing is damage, not a crash: an error, never a shorter history. What
+//! was flushed is told by `durable_seq` of later batches, of which the last may be a mark, and by
+//! the moments that the catalogue names.
 //!
 //! What is recovered and was not flushed is written once more where it is. If a sync failed before,
 //! the operating system may return bytes that it neither wrote nor will write; a sync that follows
@@ -44,6 +46,8 @@ pub struct KnownLog {
     pub flushed_seq: Seq,
     /// Where times and totals stood then.
     pub last: TimeEntry,
+    /// Everything up to here was flushed: the catalogue names it as a moment.
+    pub durable: Seq,
     /// Seqs of events after it, which no batch holds, with their times.
     pub events: Vec<(Seq, WallTime)>,
     /// Seqs (inclusive) that earlier recoveries discarded.
@@ -106,8 +110,6 @@ struct Found {
     seqs: (Seq, Seq),
     timeline: u64,
     time: WallTime,
-    stable: Seq,
-    durable: Seq,
     flush_count: u64,
 }
 
@@ -115,6 +117,12 @@ struct Found {
 struct Tail {
     ops: Vec<Op>,
     batches: Vec<Found>,
+    /// What batches, marks among them, say of others: the highest seq that was given, up to where
+    /// all had ended, and had been flushed; how many flushes there were.
+    given: Seq,
+    stable: Seq,
+    durable: Seq,
+    flush_count: u64,
 }
 
 /// Recovers a log from its tail segments (those that may hold seqs above `known.flushed_seq`).
@@ -166,6 +174,11 @@ impl Tail {
         if batch.header.kind != BatchKind::Writes {
             return;
         }
+        let last = Seq((batch.header.base_seq.0 + u64::from(batch.op_count)).saturating_sub(1));
+        self.given = self.given.max(last);
+        self.stable = self.stable.max(batch.header.stable_seq);
+        self.durable = self.durable.max(batch.header.durable_seq);
+        self.flush_count = self.flush_count.max(batch.header.flush_count);
         let index = self.batches.len();
         let mut any = false;
         let new = |seq: Seq| seq > known.flushed_seq && !known.is_void(seq);
@@ -187,18 +200,14 @@ impl Tail {
             });
         }
         if any {
-            let first = batch.header.base_seq;
-            let last = Seq(first.0 + u64::from(batch.op_count) - 1);
             self.batches.push(Found {
                 segment: batch.header.segment,
                 at: base + u64::from(batch.header.offset),
                 bytes: batch.total_bytes(),
                 header_bytes: batch.header_bytes,
-                seqs: (first, last),
+                seqs: (batch.header.base_seq, last),
                 timeline: batch.header.timeline,
                 time: batch.header.time,
-                stable: batch.header.stable_seq,
-                durable: batch.header.durable_seq,
                 flush_count: batch.header.flush_count,
             });
         }
@@ -208,10 +217,10 @@ impl Tail {
 /// The highest seq that was ever given, as far as anything tells. Void ones count: were they given
 /// again, the next recovery would throw the new writes away with the old.
 fn highest_given(known: &KnownLog, found: &Tail) -> Seq {
-    let written = found.ops.last().map(|op| op.seq);
     let event = known.events.last().map(|e| e.0);
     let void = known.voids.iter().map(|v| v.1).max();
-    known.flushed_seq.max(written.max(event).max(void).unwrap_or(Seq::ZERO))
+    let told = found.given.max(found.stable).max(durable_seq(known, found));
+    known.flushed_seq.max(told).max(event.max(void).unwrap_or(Seq::ZERO))
 }
 
 /// The first seq from which on all must go, if any, and ranges that must go before it.
@@ -219,14 +228,12 @@ type Voids = (Option<Seq>, Vec<(Seq, Seq)>);
 
 /// Up to where everything is known to have been flushed.
 fn durable_seq(known: &KnownLog, found: &Tail) -> Seq {
-    let durable = found.batches.iter().map(|b| b.durable).max().unwrap_or(Seq::ZERO);
-    let durable = durable.max(known.flushed_seq);
+    let durable = found.durable.max(known.durable).max(known.flushed_seq);
     // An event is durable in the catalogue, and everything before it was flushed with it.
     known.events.last().map_or(durable, |e| durable.max(e.0))
 }
 
 fn find_voids(store: &Store, known: &KnownLog, found: &mut Tail, durable: Seq) -> Result<Voids> {
-    let stable = found.batches.iter().map(|b| b.stable).max().unwrap_or(Seq::ZERO);
     let events: BTreeSet<Seq> = known.events.iter().map(|e| e.0).collect();
     let highest = highest_given(known, found);
     let io = store.io(known.log);
@@ -245,7 +252,7 @@ fn find_voids(store: &Store, known: &KnownLog, found: &mut Tail, durable: Seq) -
         if !whole && expected <= durable {
             return Err(missing(known.log, expected));
         }
-        if !whole && expected <= stable {
+        if !whole && expected <= found.stable {
             cut = Some(expected);
             break;
         }
@@ -269,7 +276,10 @@ fn find_voids(store: &Store, known: &KnownLog, found: &mut Tail, durable: Seq) -
 }
 
 fn missing(log: u64, seq: Seq) -> Error {
-    let text = format!("log {log}: the write with seq {seq} was flushed but is not in the log");
+    let text = format!(
+        "log {log}: the write with seq {seq} was flushed but is not in the log; \
+         what described it is damaged"
+    );
     Error::new(ErrorKind::Corrupt, text)
 }
 
@@ -417,7 +427,11 @@ impl RecoveredLog {
         }
         self.start.last_time = totals.time.max(known.last.time);
         self.start.bytes_total = totals.bytes_total;
-        self.start.flushes_total = totals.flushes_total;
+        self.start.flushes_total = totals.flushes_total.max(found.flush_count);
+        // The mark of a flush is behind what it covers.
+        if let Some(entry) = self.times.last_mut() {
+            entry.flushes_total = self.start.flushes_total;
+        }
     }
 
     /// The log ends at `highest`, also where the last seqs came to nothing: whoever was told of one
