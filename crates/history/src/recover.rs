@@ -15,7 +15,7 @@
 //! the operating system may return bytes that it neither wrote nor will write; a sync that follows
 //! says nothing about them. Written again, the next sync does.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::IoSlice;
 
 use block::Right;
@@ -50,14 +50,26 @@ pub struct KnownLog {
     pub durable: Seq,
     /// Seqs of events after it, which no batch holds, with their times.
     pub events: Vec<(Seq, WallTime)>,
-    /// Seqs (inclusive) that earlier recoveries discarded.
+    /// Seqs (inclusive) that earlier recoveries discarded, in order.
     pub voids: Vec<(Seq, Seq)>,
 }
 
 impl KnownLog {
     fn is_void(&self, seq: Seq) -> bool {
-        self.voids.iter().any(|&(first, last)| first <= seq && seq <= last)
+        let next = self.voids.partition_point(|void| void.1 < seq);
+        self.voids.get(next).is_some_and(|void| void.0 <= seq)
     }
+}
+
+/// The same ranges in order, those that overlap as one.
+fn joined(mut voids: Vec<(Seq, Seq)>) -> Vec<(Seq, Seq)> {
+    voids.sort_unstable();
+    voids.dedup_by(|next, before| {
+        let overlap = next.0 <= before.1;
+        before.1 = if overlap { before.1.max(next.1) } else { before.1 };
+        overlap
+    });
+    voids
 }
 
 /// A recovered tail.
@@ -115,6 +127,7 @@ struct Found {
 
 #[derive(Default)]
 struct Tail {
+    /// In the order of their seqs, once all are found: those of a batch follow each other.
     ops: Vec<Op>,
     batches: Vec<Found>,
     /// What batches, marks among them, say of others: the highest seq that was given, up to where
@@ -125,7 +138,8 @@ struct Tail {
     flush_count: u64,
 }
 
-/// Recovers a log from its tail segments (those that may hold seqs above `known.flushed_seq`).
+/// Recovers a log from its tail segments (those that may hold seqs above `known.flushed_seq`), in
+/// the order of their numbers.
 ///
 /// # Errors
 /// `Corrupt` when a flushed write is missing; the device's.
@@ -134,6 +148,7 @@ pub fn recover_log(
     known: &KnownLog,
     tail: &[SegmentHeader],
 ) -> Result<RecoveredLog> {
+    let known = &KnownLog { voids: joined(known.voids.clone()), ..known.clone() };
     let mut found = Tail::default();
     let mut recovered = RecoveredLog::default();
     for header in tail {
@@ -212,6 +227,14 @@ impl Tail {
             });
         }
     }
+
+    /// The ops of a batch.
+    fn ops_of(&self, index: usize) -> impl Iterator<Item = &Op> {
+        let (first, last) = self.batches[index].seqs;
+        let start = self.ops.partition_point(|op| op.seq < first);
+        let end = self.ops.partition_point(|op| op.seq <= last);
+        self.ops[start..end].iter().filter(move |op| op.batch == index)
+    }
 }
 
 /// The highest seq that was ever given, as far as anything tells. Void ones count: were they given
@@ -237,7 +260,7 @@ fn find_voids(store: &Store, known: &KnownLog, found: &mut Tail, durable: Seq) -
     let events: BTreeSet<Seq> = known.events.iter().map(|e| e.0).collect();
     let highest = highest_given(known, found);
     let io = store.io(known.log);
-    let mut torn: Vec<(usize, Seq)> = Vec::new();
+    let mut torn: BTreeMap<usize, Seq> = BTreeMap::new();
     let mut voids = Vec::new();
     let mut cut = None;
     let mut position = 0;
@@ -258,13 +281,15 @@ fn find_voids(store: &Store, known: &KnownLog, found: &mut Tail, durable: Seq) -
         }
         if !whole {
             voids.push((expected, expected));
-            torn.extend(op.map(|op| (op.batch, expected)));
+            if let Some(op) = op {
+                torn.entry(op.batch).or_insert(expected);
+            }
         }
         expected = expected.next();
     }
     // Torn while in flight: that batch ends before the torn write; others went their own way.
     found.ops.retain(|op| {
-        let goes = torn.iter().any(|&(batch, seq)| op.batch == batch && op.seq >= seq);
+        let goes = torn.get(&op.batch).is_some_and(|&first| op.seq >= first);
         if goes {
             voids.push((op.seq, op.seq));
         }
@@ -315,8 +340,7 @@ fn write_again(
         if batch.seqs.1 <= durable || batch.seqs.0 > last {
             continue;
         }
-        let of_batch = found.ops.iter().filter(|op| op.batch == index);
-        let unlike = agree_about(store, batch, of_batch)?;
+        let unlike = agree_about(store, batch, found.ops_of(index))?;
         copy_in_place(store, batch.at, u64::from(batch.bytes), &unlike)?;
         segments.insert(batch.segment);
     }
@@ -452,11 +476,8 @@ impl RecoveredLog {
     }
 
     fn note_segment(&mut self, op: &Op, last: Seq) {
-        let segment = self
-            .segments
-            .iter_mut()
-            .find(|s| s.number == op.segment)
-            .expect("ops come from these segments");
+        let at = self.segments.binary_search_by_key(&op.segment, |s| s.number);
+        let segment = &mut self.segments[at.expect("ops come from these segments")];
         segment.last_seq = segment.last_seq.max(op.seq);
         if op.seq <= last {
             segment.live_entries += entries_of(op.kind, op.block, op.blocks);
