@@ -9,7 +9,7 @@ use std::fmt::Write as _;
 use units::{Seq, WallTime};
 
 use crate::FORMAT_VERSION;
-use crate::checksum::{structure_crc, verify_crc};
+use crate::checksum::{salted_crc, structure_crc, verify_crc};
 use crate::error::{Place, Result};
 use crate::field::{get, get_u32, get_u128, put, put_u128, verify_zero};
 use crate::location::SEGMENT_NUMBER_MAX;
@@ -59,6 +59,25 @@ pub const SEGMENT_HEADER_BYTES: usize = layout::BYTES;
 /// The magic: `HSEGMENT`, as bytes.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"HSEGMENT");
 const SALT: u32 = u32::from_le_bytes(*b"segm");
+const NONCE_SALT: u32 = u32::from_le_bytes(*b"nonc");
+
+/// The nonce of a segment. Its upper half is drawn anew whenever a segment is begun; its lower half
+/// is computed from that with the pool's secret, so that a batch proves by itself that it is of a
+/// segment whose header is damaged: no client knows what to write.
+#[must_use]
+pub fn nonce(secret: u64, segment: u64, random: u32) -> u64 {
+    let mut told = [0; 20];
+    told[..8].copy_from_slice(&secret.to_le_bytes());
+    told[8..16].copy_from_slice(&segment.to_le_bytes());
+    told[16..].copy_from_slice(&random.to_le_bytes());
+    u64::from(random) << 32 | u64::from(salted_crc(NONCE_SALT, &told))
+}
+
+/// Whether a nonce is one of a segment, told without its header.
+#[must_use]
+pub fn is_nonce_of(secret: u64, segment: u64, found: u64) -> bool {
+    nonce(secret, segment, (found >> 32) as u32) == found
+}
 
 /// What a segment is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -71,7 +90,7 @@ pub struct SegmentHeader {
     pub zone: u32,
     /// The log it belongs to.
     pub log: u64,
-    /// Random; repeated in each of its batches.
+    /// Half of it random ([`nonce`]); repeated in each of its batches.
     pub nonce: u64,
     /// When it was opened.
     pub created: WallTime,

@@ -11,9 +11,9 @@ use format::location::Location;
 use format::map::Entry;
 use units::BLOCK_BYTES;
 
-use crate::Store;
 use crate::io_tally::IoKind;
 use crate::store::{Content, NO_LOG, SecondSource};
+use crate::{Result, Store};
 
 /// What was found wrong since somebody last asked, for the audit log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -58,6 +58,20 @@ impl Store {
             }
         }
         matches!(outcome, Ok(Outcome::Recovered | Outcome::Transient))
+    }
+
+    /// Writes again what is known from elsewhere than a copy, and counts it as found wrong.
+    ///
+    /// # Errors
+    /// `Refused` or the device's.
+    pub fn write_known(&self, at: u64, bytes: &[u8]) -> Result<()> {
+        self.checksum_errors.fetch_add(1, Ordering::Relaxed);
+        self.write(at, &[IoSlice::new(bytes)])?;
+        for counts in self.healed.lock().iter_mut() {
+            counts.first_at = if counts.total() == 0 { at } else { counts.first_at };
+            counts.recovered += 1;
+        }
+        Ok(())
     }
 
     /// The same for what may never have been written: nothing is wrong unless some copy is right.

@@ -35,7 +35,7 @@ pub enum IoKind {
     MapRead,
     /// The same, written.
     MapWrite,
-    /// Headers of segments and what recovery reads.
+    /// Headers of segments, flush marks, and what recovery reads.
     Other,
 }
 

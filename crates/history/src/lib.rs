@@ -41,7 +41,7 @@ pub use page_table::{LoadedPage, PageBudget, PageTable};
 pub use pending::{Pending, node_covers};
 pub use recover::{KnownLog, RecoveredLog, RecoveredSegment, recover_log};
 pub use run_store::{PageExtent, PageExtents, Pages, RunBuilder, StoredRun, write_time_run};
-pub use scan::{ScanEnd, read_header, scan_segment};
+pub use scan::{ScanEnd, header_from_batch, read_header, scan_segment};
 pub use scrub::{Loss, Scrub, ScrubMap, ScrubReport, Suspects, Version};
 pub use slot::{BLOCKS_PER_PAGE, Slot, block_location};
 pub use space_tally::{Account, SpaceCount, SpaceTally};

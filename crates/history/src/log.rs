@@ -11,6 +11,8 @@
 //!    volume.
 //! 6. While a block range is locked (a partial block is being merged) no other write to it is
 //!    reserved.
+//! 7. A flush is named by something behind what it covers: a flush mark (`mark`), for which the end
+//!    of a segment is kept.
 //!
 //! Deliberately unaware of the map: the caller enters locations there before it calls
 //! `Appended::end`.
@@ -37,6 +39,7 @@ use crate::store::{Behind, Segment, Spare, Store};
 use crate::{Error, ErrorKind, Result};
 
 mod many;
+mod mark;
 
 pub use many::{AppendedRun, BatchPlace, TimedOps};
 
@@ -402,7 +405,7 @@ impl Log {
     /// Seals the open segment and opens a spare.
     fn roll(&self, state: &mut LogState, spare: Spare) -> Result<()> {
         let first_seq = Seq(state.last_seq + 1);
-        let nonce = self.store.entropy.next_u64();
+        let nonce = self.store.draw_nonce(spare.number);
         let header = SegmentHeader {
             pool_id: self.store.pool_id,
             segment: spare.number,
@@ -466,13 +469,7 @@ impl Log {
         // before it, and what was flushed with it. So the flush covers all of a prefix.
         let stable = self.settle()?.0;
         self.store.flush()?;
-        let state = &mut *self.state.lock();
-        state.durable = state.durable.max(stable);
-        state.flushes_total += 1;
-        // A flush point in the history; recovered after a crash from the next batch's count.
-        if let Some(last) = state.times.last_mut() {
-            last.flushes_total = state.flushes_total;
-        }
+        self.note_flushed(stable);
         Ok(())
     }
 
@@ -613,7 +610,8 @@ impl LogState {
 
     /// How many of `ops` fit the open segment, with the sizes of header and payload.
     fn fitting(&self, ops: &[BlockOp<'_>], zone_bytes: u64) -> Option<(usize, u32, u32)> {
-        let room = u32::try_from(zone_bytes).expect("zones are at most 32 MiB") - self.tail;
+        let zone_bytes = u32::try_from(zone_bytes).expect("zones are at most 32 MiB");
+        let room = zone_bytes.saturating_sub(self.tail + mark::BYTES);
         let mut best = None;
         let (mut data_ops, mut zero_ops, mut blocks) = (0usize, 0usize, 0usize);
         for op in ops.iter().take(BATCH_OPS_MAX) {
@@ -752,10 +750,5 @@ impl Gate<'_> {
     #[must_use]
     pub fn times(&self) -> &[TimeEntry] {
         &self.state.times
-    }
-
-    /// Ends the open segment, so that the next write begins another.
-    pub fn seal(&mut self) {
-        self.state.seal();
     }
 }

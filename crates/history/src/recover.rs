@@ -7,13 +7,15 @@
 //! (up to writes that were in flight together) which contains everything flushed. The seqs behind
 //! the cut are void for ever.
 //!
-//! A flushed write that is missing is damage, not a crash: an error, never a shorter history.
+//! A flushed write that is missing is damage, not a crash: an error, never a shorter history. What
+//! was flushed is told by `durable_seq` of later batches, of which the last may be a mark, and by
+//! the moments that the catalogue names.
 //!
 //! What is recovered and was not flushed is written once more where it is. If a sync failed before,
 //! the operating system may return bytes that it neither wrote nor will write; a sync that follows
 //! says nothing about them. Written again, the next sync does.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::IoSlice;
 
 use block::Right;
@@ -44,16 +46,30 @@ pub struct KnownLog {
     pub flushed_seq: Seq,
     /// Where times and totals stood then.
     pub last: TimeEntry,
+    /// Everything up to here was flushed: the catalogue names it as a moment.
+    pub durable: Seq,
     /// Seqs of events after it, which no batch holds, with their times.
     pub events: Vec<(Seq, WallTime)>,
-    /// Seqs (inclusive) that earlier recoveries discarded.
+    /// Seqs (inclusive) that earlier recoveries discarded, in order.
     pub voids: Vec<(Seq, Seq)>,
 }
 
 impl KnownLog {
     fn is_void(&self, seq: Seq) -> bool {
-        self.voids.iter().any(|&(first, last)| first <= seq && seq <= last)
+        let next = self.voids.partition_point(|void| void.1 < seq);
+        self.voids.get(next).is_some_and(|void| void.0 <= seq)
     }
+}
+
+/// The same ranges in order, those that overlap as one.
+fn joined(mut voids: Vec<(Seq, Seq)>) -> Vec<(Seq, Seq)> {
+    voids.sort_unstable();
+    voids.dedup_by(|next, before| {
+        let overlap = next.0 <= before.1;
+        before.1 = if overlap { before.1.max(next.1) } else { before.1 };
+        overlap
+    });
+    voids
 }
 
 /// A recovered tail.
@@ -106,18 +122,24 @@ struct Found {
     seqs: (Seq, Seq),
     timeline: u64,
     time: WallTime,
-    stable: Seq,
-    durable: Seq,
     flush_count: u64,
 }
 
 #[derive(Default)]
 struct Tail {
+    /// In the order of their seqs, once all are found: those of a batch follow each other.
     ops: Vec<Op>,
     batches: Vec<Found>,
+    /// What batches, marks among them, say of others: the highest seq that was given, up to where
+    /// all had ended, and had been flushed; how many flushes there were.
+    given: Seq,
+    stable: Seq,
+    durable: Seq,
+    flush_count: u64,
 }
 
-/// Recovers a log from its tail segments (those that may hold seqs above `known.flushed_seq`).
+/// Recovers a log from its tail segments (those that may hold seqs above `known.flushed_seq`), in
+/// the order of their numbers.
 ///
 /// # Errors
 /// `Corrupt` when a flushed write is missing; the device's.
@@ -126,6 +148,7 @@ pub fn recover_log(
     known: &KnownLog,
     tail: &[SegmentHeader],
 ) -> Result<RecoveredLog> {
+    let known = &KnownLog { voids: joined(known.voids.clone()), ..known.clone() };
     let mut found = Tail::default();
     let mut recovered = RecoveredLog::default();
     for header in tail {
@@ -166,6 +189,11 @@ impl Tail {
         if batch.header.kind != BatchKind::Writes {
             return;
         }
+        let last = Seq((batch.header.base_seq.0 + u64::from(batch.op_count)).saturating_sub(1));
+        self.given = self.given.max(last);
+        self.stable = self.stable.max(batch.header.stable_seq);
+        self.durable = self.durable.max(batch.header.durable_seq);
+        self.flush_count = self.flush_count.max(batch.header.flush_count);
         let index = self.batches.len();
         let mut any = false;
         let new = |seq: Seq| seq > known.flushed_seq && !known.is_void(seq);
@@ -187,31 +215,35 @@ impl Tail {
             });
         }
         if any {
-            let first = batch.header.base_seq;
-            let last = Seq(first.0 + u64::from(batch.op_count) - 1);
             self.batches.push(Found {
                 segment: batch.header.segment,
                 at: base + u64::from(batch.header.offset),
                 bytes: batch.total_bytes(),
                 header_bytes: batch.header_bytes,
-                seqs: (first, last),
+                seqs: (batch.header.base_seq, last),
                 timeline: batch.header.timeline,
                 time: batch.header.time,
-                stable: batch.header.stable_seq,
-                durable: batch.header.durable_seq,
                 flush_count: batch.header.flush_count,
             });
         }
+    }
+
+    /// The ops of a batch.
+    fn ops_of(&self, index: usize) -> impl Iterator<Item = &Op> {
+        let (first, last) = self.batches[index].seqs;
+        let start = self.ops.partition_point(|op| op.seq < first);
+        let end = self.ops.partition_point(|op| op.seq <= last);
+        self.ops[start..end].iter().filter(move |op| op.batch == index)
     }
 }
 
 /// The highest seq that was ever given, as far as anything tells. Void ones count: were they given
 /// again, the next recovery would throw the new writes away with the old.
 fn highest_given(known: &KnownLog, found: &Tail) -> Seq {
-    let written = found.ops.last().map(|op| op.seq);
     let event = known.events.last().map(|e| e.0);
     let void = known.voids.iter().map(|v| v.1).max();
-    known.flushed_seq.max(written.max(event).max(void).unwrap_or(Seq::ZERO))
+    let told = found.given.max(found.stable).max(durable_seq(known, found));
+    known.flushed_seq.max(told).max(event.max(void).unwrap_or(Seq::ZERO))
 }
 
 /// The first seq from which on all must go, if any, and ranges that must go before it.
@@ -219,18 +251,16 @@ type Voids = (Option<Seq>, Vec<(Seq, Seq)>);
 
 /// Up to where everything is known to have been flushed.
 fn durable_seq(known: &KnownLog, found: &Tail) -> Seq {
-    let durable = found.batches.iter().map(|b| b.durable).max().unwrap_or(Seq::ZERO);
-    let durable = durable.max(known.flushed_seq);
+    let durable = found.durable.max(known.durable).max(known.flushed_seq);
     // An event is durable in the catalogue, and everything before it was flushed with it.
     known.events.last().map_or(durable, |e| durable.max(e.0))
 }
 
 fn find_voids(store: &Store, known: &KnownLog, found: &mut Tail, durable: Seq) -> Result<Voids> {
-    let stable = found.batches.iter().map(|b| b.stable).max().unwrap_or(Seq::ZERO);
     let events: BTreeSet<Seq> = known.events.iter().map(|e| e.0).collect();
     let highest = highest_given(known, found);
     let io = store.io(known.log);
-    let mut torn: Vec<(usize, Seq)> = Vec::new();
+    let mut torn: BTreeMap<usize, Seq> = BTreeMap::new();
     let mut voids = Vec::new();
     let mut cut = None;
     let mut position = 0;
@@ -245,19 +275,21 @@ fn find_voids(store: &Store, known: &KnownLog, found: &mut Tail, durable: Seq) -
         if !whole && expected <= durable {
             return Err(missing(known.log, expected));
         }
-        if !whole && expected <= stable {
+        if !whole && expected <= found.stable {
             cut = Some(expected);
             break;
         }
         if !whole {
             voids.push((expected, expected));
-            torn.extend(op.map(|op| (op.batch, expected)));
+            if let Some(op) = op {
+                torn.entry(op.batch).or_insert(expected);
+            }
         }
         expected = expected.next();
     }
     // Torn while in flight: that batch ends before the torn write; others went their own way.
     found.ops.retain(|op| {
-        let goes = torn.iter().any(|&(batch, seq)| op.batch == batch && op.seq >= seq);
+        let goes = torn.get(&op.batch).is_some_and(|&first| op.seq >= first);
         if goes {
             voids.push((op.seq, op.seq));
         }
@@ -269,7 +301,10 @@ fn find_voids(store: &Store, known: &KnownLog, found: &mut Tail, durable: Seq) -
 }
 
 fn missing(log: u64, seq: Seq) -> Error {
-    let text = format!("log {log}: the write with seq {seq} was flushed but is not in the log");
+    let text = format!(
+        "log {log}: the write with seq {seq} was flushed but is not in the log; \
+         what described it is damaged"
+    );
     Error::new(ErrorKind::Corrupt, text)
 }
 
@@ -305,8 +340,7 @@ fn write_again(
         if batch.seqs.1 <= durable || batch.seqs.0 > last {
             continue;
         }
-        let of_batch = found.ops.iter().filter(|op| op.batch == index);
-        let unlike = agree_about(store, batch, of_batch)?;
+        let unlike = agree_about(store, batch, found.ops_of(index))?;
         copy_in_place(store, batch.at, u64::from(batch.bytes), &unlike)?;
         segments.insert(batch.segment);
     }
@@ -417,7 +451,11 @@ impl RecoveredLog {
         }
         self.start.last_time = totals.time.max(known.last.time);
         self.start.bytes_total = totals.bytes_total;
-        self.start.flushes_total = totals.flushes_total;
+        self.start.flushes_total = totals.flushes_total.max(found.flush_count);
+        // The mark of a flush is behind what it covers.
+        if let Some(entry) = self.times.last_mut() {
+            entry.flushes_total = self.start.flushes_total;
+        }
     }
 
     /// The log ends at `highest`, also where the last seqs came to nothing: whoever was told of one
@@ -438,11 +476,8 @@ impl RecoveredLog {
     }
 
     fn note_segment(&mut self, op: &Op, last: Seq) {
-        let segment = self
-            .segments
-            .iter_mut()
-            .find(|s| s.number == op.segment)
-            .expect("ops come from these segments");
+        let at = self.segments.binary_search_by_key(&op.segment, |s| s.number);
+        let segment = &mut self.segments[at.expect("ops come from these segments")];
         segment.last_seq = segment.last_seq.max(op.seq);
         if op.seq <= last {
             segment.live_entries += entries_of(op.kind, op.block, op.blocks);

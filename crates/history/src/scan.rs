@@ -7,8 +7,10 @@
 use std::sync::Arc;
 
 use format::FormatErrorKind;
-use format::batch::{BATCH_ALIGNMENT, BATCH_HEADER_FIXED_BYTES, Batch, MAGIC, peek_header_bytes};
-use format::segment::{SEGMENT_HEADER_BYTES, SegmentHeader};
+use format::batch::{
+    BATCH_ALIGNMENT, BATCH_HEADER_FIXED_BYTES, Batch, BatchKind, MAGIC, peek_header_bytes,
+};
+use format::segment::{SEGMENT_HEADER_BYTES, SegmentHeader, is_nonce_of};
 
 use crate::Result;
 use crate::io_tally::{IoKind, IoTally};
@@ -128,6 +130,44 @@ pub fn read_header(store: &Store, zone: u32, number: u64) -> Result<Option<Segme
         Err(e) if e.kind == FormatErrorKind::Version => Err(e.into()),
         Err(_) => Ok(None),
     }
+}
+
+/// The header of a segment whose own is damaged, as far as its first batch tells: all but the log,
+/// which is 0 here (the second value is a timeline of it), and the voids. `None` when no batch is
+/// there that proves to be of the segment. `nonce` is the segment's, where that is known.
+///
+/// # Errors
+/// Those of the device.
+pub fn header_from_batch(
+    store: &Store,
+    (zone, number): (u32, u64),
+    nonce: Option<u64>,
+) -> Result<Option<(SegmentHeader, u64)>> {
+    let at = store.zone_offset(zone) + SEGMENT_HEADER_BYTES as u64;
+    let mut bytes = vec![0; BATCH_HEADER_FIXED_BYTES];
+    store.device.read_unverified(at, &mut bytes, true)?;
+    let Ok(length) = peek_header_bytes(&bytes) else { return Ok(None) };
+    bytes.resize((length as usize).min(store.zone_bytes as usize - SEGMENT_HEADER_BYTES), 0);
+    store.device.read_unverified(at, &mut bytes, true)?;
+    let Ok(batch) = Batch::decode(&bytes) else { return Ok(None) };
+    let first = batch.header;
+    // A client may have written what looks like a batch, when the zone was something else.
+    let is_its = first.segment == number
+        && first.offset as usize == SEGMENT_HEADER_BYTES
+        && first.kind == BatchKind::Writes
+        && nonce
+            .map_or_else(|| is_nonce_of(store.secret, number, first.nonce), |n| n == first.nonce);
+    let header = SegmentHeader {
+        pool_id: store.pool_id,
+        segment: number,
+        zone,
+        log: 0,
+        nonce: first.nonce,
+        created: first.time,
+        first_seq: first.base_seq,
+        voids: None,
+    };
+    Ok(is_its.then_some((header, first.timeline)))
 }
 
 /// Visits the batches of a segment in the order of their offsets.

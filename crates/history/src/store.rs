@@ -141,6 +141,8 @@ pub struct Store {
     pub zone_bytes: u64,
     /// Identity of the pool.
     pub pool_id: u128,
+    /// The pool's secret, which is in the nonces of its segments.
+    pub(crate) secret: u64,
     /// Verified leaf pages of map runs.
     pub leaf_cache: LeafCache,
     /// Decoded packs.
@@ -186,6 +188,8 @@ pub struct StoreParts {
     pub zone_bytes: u64,
     /// Identity of the pool.
     pub pool_id: u128,
+    /// Its secret.
+    pub secret: u64,
     /// The free table, with everything the catalogue names occupied.
     pub zones: Zones,
     /// Bytes of memory for verified leaf pages.
@@ -217,6 +221,7 @@ impl Store {
             entropy: parts.entropy,
             zone_bytes: parts.zone_bytes,
             pool_id: parts.pool_id,
+            secret: parts.secret,
             leaf_cache: LeafCache::new(parts.leaf_cache_bytes),
             pack_cache: PackCache::default(),
             page_budget: Arc::new(PageBudget::new(parts.page_cache_bytes / 4 * 3)),
@@ -463,6 +468,12 @@ impl Store {
         self.flushes.ended.notify_all();
         drop(state);
         outcome.map_err(Error::from)
+    }
+
+    /// The nonce of a segment that is begun.
+    #[must_use]
+    pub fn draw_nonce(&self, segment: u64) -> u64 {
+        format::segment::nonce(self.secret, segment, (self.entropy.next_u64() >> 32) as u32)
     }
 
     /// The time to record after `last`: never goes back, never twice the same. While the clock is

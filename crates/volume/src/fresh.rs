@@ -44,7 +44,7 @@ pub fn begin_segment(core: &Core, log: u64, zone: u32, holds: Holds) -> Result<A
         number,
         zone,
         log,
-        nonce: core.machine.entropy.next_u64(),
+        nonce: core.store.draw_nonce(number),
         last_seq: AtomicU64::new(0),
         end: AtomicU32::new(end),
         live_entries: AtomicI64::new(0),

@@ -10,7 +10,7 @@ use format::segment::SegmentHeader;
 use format::superblock::Superblock;
 use history::{
     Branch, KnownLog, Log, LogStart, PageExtent, PageExtents, RecoveredLog, Segment, Spare, Store,
-    StoreParts, StoredRun, TimeIndex, Timeline, read_header, recover_log,
+    StoreParts, StoredRun, TimeIndex, Timeline, header_from_batch, read_header, recover_log,
 };
 use units::{MapExtent, Seq, WallTime};
 
@@ -155,6 +155,7 @@ fn parts(
         entropy: Arc::clone(&machine.entropy),
         zone_bytes: superblock.zone_bytes,
         pool_id: superblock.pool_id,
+        secret: superblock.secret,
         zones,
         leaf_cache_bytes: share(1),
         page_cache_bytes: share(5),
@@ -303,14 +304,14 @@ fn add_segments(core: &Core, contents: &Contents) -> Result<BTreeMap<u64, Vec<Se
         };
         store.add_segment(Arc::new(segment));
         if !record.sealed {
-            let header = read_header(store, record.zone, number)?
+            let header = header_of(store, contents, (record.zone, number), Some(record.nonce))?
                 .ok_or_else(|| corrupt(format!("segment {number} has lost its header")))?;
             tails.entry(record.log).or_default().push(header);
         }
     }
     let logs: Vec<u64> = contents.volumes.iter().map(|v| v.id).collect();
     for &(number, zone) in &contents.spares {
-        match read_header(store, zone, number)? {
+        match header_of(store, contents, (zone, number), None)? {
             Some(header) if logs.contains(&header.log) => {
                 store.add_segment(Arc::new(Segment {
                     number,
@@ -338,6 +339,47 @@ fn add_segments(core: &Core, contents: &Contents) -> Result<BTreeMap<u64, Vec<Se
     Ok(tails)
 }
 
+/// The header of a segment that a log has begun. One that is damaged is made of what the first
+/// batch and the catalogue say, and written again: were the zone taken for a spare, what was
+/// flushed there would be gone.
+fn header_of(
+    store: &Store,
+    contents: &Contents,
+    (zone, number): (u32, u64),
+    nonce: Option<u64>,
+) -> Result<Option<SegmentHeader>> {
+    if let Some(header) = read_header(store, zone, number)? {
+        return Ok(Some(header));
+    }
+    let Some((told, timeline)) = header_from_batch(store, (zone, number), nonce)? else {
+        return Ok(None);
+    };
+    let Some(of) = contents.timelines.iter().find(|record| record.id == timeline) else {
+        return Ok(None);
+    };
+    let volume = contents.volumes.iter().find(|volume| volume.id == of.log);
+    let before = |void: &&(u64, u64)| void.1 + 1 == told.first_seq.0;
+    let voids = volume.and_then(|volume| volume.voids.iter().find(before));
+    let voids = voids.map(|&(first, last)| (Seq(first), Seq(last)));
+    let header = SegmentHeader { log: of.log, voids, ..told };
+    store.write_known(store.zone_offset(zone), &header.encode())?;
+    Ok(Some(header))
+}
+
+/// Up to where the catalogue names moments of a log: each commit that names one follows a flush.
+fn named_moments(core: &Core, record: &VolumeRecord) -> Result<Seq> {
+    let mut last = record.events.last().map_or(0, |event| event.seq);
+    core.catalogue.each_version(record.id, |_, version| last = last.max(version.seq))?;
+    for (_, mark) in core.catalogue.marks(record.id)? {
+        last = last.max(mark.seq);
+    }
+    let timelines = core.timelines.read();
+    let of_log = |timeline: &u64| timelines.get(timeline).is_some_and(|t| t.0.log == record.id);
+    let branches = timelines.values().filter_map(|(branch, _)| branch.parent);
+    let branched = branches.filter(|(parent, _)| of_log(parent)).map(|(_, seq)| seq).max();
+    Ok(Seq(last.max(branched.unwrap_or(0))))
+}
+
 fn add_volume(
     core: &Arc<Core>,
     mut record: VolumeRecord,
@@ -350,6 +392,7 @@ fn add_volume(
         log: record.id,
         flushed_seq: Seq(record.flushed_seq),
         last: Volume::flushed_entry(&record),
+        durable: named_moments(core, &record)?,
         events: events_after(&record),
         voids: record.voids.iter().map(|&(a, b)| (Seq(a), Seq(b))).collect(),
     };

@@ -132,3 +132,14 @@ fn entries_with_rising_seqs_of_one_key_are_our_mistake() {
     let entries = [Entry::hole(key, Seq(1)), Entry::hole(key, Seq(2))];
     let _ = LeafPage::encode(examples::page(0), &entries);
 }
+
+#[test]
+fn a_nonce_tells_the_segment_it_is_of_to_those_who_know_the_secret() {
+    use hindsight_format::segment::{is_nonce_of, nonce};
+    let secret = 0x0123_4567_89ab_cdef;
+    let found = nonce(secret, 7, 0xdead_beef);
+    assert_eq!(found, 0xdead_beef_7a51_f08c, "as the page says");
+    assert!(is_nonce_of(secret, 7, found));
+    let others = [(secret, 8, found), (secret + 1, 7, found), (secret, 7, found ^ 1)];
+    assert!(others.iter().all(|&(secret, segment, nonce)| !is_nonce_of(secret, segment, nonce)));
+}

@@ -4,6 +4,8 @@
 //! Runs have no crash and no I/O error, so that anything that is not as the oracle says is the
 //! doing of the flipped bits, lost writes and misdirected reads that this file puts in.
 
+use std::sync::Arc;
+
 use hindsight_volume::{Architecture, ErrorKind, Result};
 use sim::{Op, OpRecord, Random, Trick};
 use units::Moment;
@@ -171,4 +173,54 @@ fn neither_rot_nor_lies_are_wrong_bytes_where_blocks_come_home() {
         let errors = let_rot(architecture) + lie(architecture);
         assert!(errors > 15, "they were noticed {errors} times with {}", architecture.name());
     }
+}
+
+/// Flushes everything, is killed, and has one bit of what was written before flipped; says how
+/// often opening was refused.
+fn rot_after_a_kill(architecture: Architecture) -> usize {
+    let mut refused = 0;
+    for seed in 300..304 {
+        let mut workload = Workload::new(seed);
+        workload.faulty = false;
+        // Caches take half of it at most.
+        let mut world = World::new(seed, 128 << 20, workload.memory_bytes.max(1 << 20));
+        world.architectures = vec![architecture];
+        world.all_cached = architecture.needs_cache();
+        while world.trace.len() < ACTIONS {
+            if world.trace.len() == ACTIONS - 20 {
+                world.media.start_log();
+            }
+            let action = workload.next(&world.models, world.now_ns());
+            if !matches!(action, Action::SpaceLimit(_) | Action::Restart) {
+                world.act(&action);
+            }
+        }
+        let names: Vec<String> = world.models.keys().cloned().collect();
+        names.into_iter().for_each(|name| world.act(&Action::Flush(name)));
+        let log = world.media.take_log().into_iter();
+        let writes: Vec<_> = log.filter(|r| r.op == Op::Write && r.length_bytes > 0).collect();
+        world.media.halt_now();
+        world.views.clear();
+        world.pool = None;
+        world.media.kill();
+        let mut random = Random::new(seed);
+        for _ in 0..40 {
+            let mut world = world.with_media(Arc::new(world.media.fork()));
+            rot_somewhere(&world, &writes, &mut random, 1);
+            match honest(world.try_open(), "opening") {
+                Some(pool) => {
+                    world.pool = Some(pool);
+                    read_everything(&mut world, &mut random);
+                }
+                None => refused += 1,
+            }
+        }
+    }
+    refused
+}
+
+#[test]
+fn one_rotten_bit_after_a_kill_is_never_an_older_state() {
+    let refused: usize = Architecture::ALL.into_iter().map(rot_after_a_kill).sum();
+    assert!(refused > 5, "what was flushed last was missed {refused} times");
 }

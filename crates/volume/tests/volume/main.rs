@@ -1,6 +1,7 @@
 //! The engine, one way of the data at a time.
 
 mod absurd;
+mod after_kill;
 mod again;
 mod audit;
 mod away;
