@@ -1,4 +1,4 @@
-//! Where a server listens: `unix:/path`, or `http://host:port` with the token that it asks for there.
+//! Where a server listens: `unix:/path`, or `http://host:port` with the token it asks for there.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -60,8 +60,7 @@ impl FromStr for ServerAddress {
                 None => (rest, None),
             };
             let authority = rest.strip_suffix('/').unwrap_or(rest);
-            return http(authority, text)
-                .map(|authority| ServerAddress::Http { authority, token });
+            return http(authority, text).map(|authority| ServerAddress::Http { authority, token });
         }
         if text.starts_with("https://") {
             return Err("this release has no TLS for the HTTP API: put a proxy in front, or use \
@@ -128,7 +127,10 @@ mod tests {
         let parse = |text: &str| text.parse::<ServerAddress>().expect(text);
         let url = parse("http://127.0.0.1:7/?token=secret");
         let ServerAddress::Http { authority, token } = &url else { panic!("{url}") };
-        assert_eq!((&authority[..], &token.as_ref().expect("token").0[..]), ("127.0.0.1:7", "secret"));
+        assert_eq!(
+            (&authority[..], &token.as_ref().expect("token").0[..]),
+            ("127.0.0.1:7", "secret")
+        );
         assert!(!format!("{url} {url:?}").contains("secret"), "{url:?}");
         assert_eq!(url.clone().with_token("other".to_owned()), url);
         assert_eq!(parse("http://127.0.0.1:7").with_token("secret".to_owned()), url);

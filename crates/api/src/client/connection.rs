@@ -144,7 +144,10 @@ async fn send(
     Ok(Incoming { status, link, body })
 }
 
-fn request((host, token): Host<'_>, outgoing: Outgoing) -> Result<Request<Full<Bytes>>, ClientError> {
+fn request(
+    (host, token): Host<'_>,
+    outgoing: Outgoing,
+) -> Result<Request<Full<Bytes>>, ClientError> {
     let mut builder = Request::builder()
         .method(outgoing.method)
         .uri(outgoing.target)

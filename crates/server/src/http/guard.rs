@@ -72,9 +72,10 @@ pub(crate) async fn check(
 
 fn unauthorized(token: &Token, headers: &HeaderMap, in_query: Option<&str>) -> Option<Refusal> {
     let in_header = headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok());
-    let in_header = in_header.and_then(|value| value.split_once(' ')).and_then(|(scheme, shown)| {
-        scheme.eq_ignore_ascii_case("bearer").then(|| shown.trim_matches(' '))
-    });
+    let in_header =
+        in_header.and_then(|value| value.split_once(' ')).and_then(|(scheme, shown)| {
+            scheme.eq_ignore_ascii_case("bearer").then(|| shown.trim_matches(' '))
+        });
     if in_header.into_iter().chain(in_query).any(|shown| token.is(shown)) {
         return None;
     }
