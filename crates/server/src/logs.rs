@@ -28,8 +28,8 @@ pub fn watch_panics() {
     }));
 }
 
-/// Waits until a thread of this process has panicked, whichever it was, and whoever caught it: a
-/// mistake of ours was found by an assertion, and what that thread was doing is half done in memory.
+/// Waits until a thread of this process has panicked, whichever it was, and whoever caught it: an
+/// assertion found a mistake of ours, and what that thread was doing is half done in memory.
 pub(crate) async fn panicked() {
     PANICKED.notified().await;
 }

@@ -1,4 +1,4 @@
-//! Where a server listens: `unix:/path`, or `http://host:port` with the token that it asks for there.
+//! Where a server listens: `unix:/path`, or `http://host:port` with the token it asks for there.
 
 use std::fmt;
 use std::path::PathBuf;

@@ -94,7 +94,7 @@ pub(super) fn limit(
     (limit, contexts * (chunk_bytes + limit * extent_bytes))
 }
 
-/// Adds the reply to a BLOCK_STATUS request: one chunk for each context, of at most `limit` extents.
+/// Adds the reply to a BLOCK_STATUS request: one chunk of at most `limit` extents for each context.
 pub(super) fn answer(
     export: &dyn Export,
     contexts: &[&MetaContext],

@@ -66,6 +66,8 @@ enum Step {
 
 /// What a turn needs of its session, other than the receive buffer.
 struct Turn<'s> {
+    /// Who asks, as audit records name it.
+    client: &'s str,
     export: &'s Arc<dyn Export>,
     contexts: &'s Arc<[MetaContext]>,
     attachments: &'s Arc<Attachments>,
@@ -93,6 +95,7 @@ pub(super) fn execute(session: &mut Session) -> Turned {
         return Turned { has_moved: false, then: Then::Wait };
     }
     let mut turn = Turn {
+        client: &session.client,
         facts: Facts {
             size_bytes: session.export.size_bytes(),
             is_read_only: session.export.present_of().is_none(),

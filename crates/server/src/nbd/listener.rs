@@ -12,6 +12,7 @@ use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use rustix::net::sockopt;
 use tokio::net::TcpStream;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
@@ -273,7 +274,13 @@ async fn serve(
 
 fn connection(socket: Accepted) -> io::Result<(Connection, String)> {
     match socket {
-        Accepted::Unix(socket) => Ok((Connection::from_unix(socket)?, "unix".to_owned())),
+        Accepted::Unix(socket) => {
+            let client = match sockopt::socket_peercred(&socket) {
+                Ok(peer) => format!("uid {}", peer.uid.as_raw()),
+                Err(_) => "unix".to_owned(),
+            };
+            Ok((Connection::from_unix(socket)?, client))
+        }
         Accepted::Tcp(socket, client) => {
             Ok((Connection::from_tcp(TcpStream::from_std(socket)?)?, client.to_string()))
         }

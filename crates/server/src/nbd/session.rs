@@ -98,7 +98,7 @@ pub(super) struct Session {
     is_unflushed: bool,
     connection: Connection,
     events: UnboundedReceiver<Event>,
-    client: String,
+    pub(super) client: String,
 }
 
 /// Serves a connection until it is over.

@@ -190,6 +190,12 @@ fn scrub() -> ScrubRecord {
 const COMPACTION: CompactionRecord =
     CompactionRecord { wish: Compaction::Uncompacted, asked_ns: 1, done: true, packed: 1, raw: 1 };
 
+fn audit() -> AuditRecord {
+    let text = String::new;
+    let (action, volume, detail, caller) = (text(), text(), text(), Some(text()));
+    AuditRecord { number: 1, time_ns: 1, action, volume, detail, caller }
+}
+
 #[test]
 fn the_page_names_every_field_of_every_json_record() {
     let told: Vec<(String, String)> =
@@ -221,14 +227,6 @@ fn the_page_names_every_field_of_every_json_record() {
         done_ns: 1,
     };
     let mark = MarkRecord { seq: 1, time_ns: 1, pinned: true, created_ns: 1 };
-    let audit = AuditRecord {
-        number: 1,
-        time_ns: 1,
-        action: text(),
-        volume: text(),
-        detail: text(),
-        caller: Some(text()),
-    };
     let code: BTreeSet<(String, String)> = [
         fields("volume", &volume()),
         fields("conversion", &conversion()),
@@ -245,7 +243,7 @@ fn the_page_names_every_field_of_every_json_record() {
         fields("compaction", &COMPACTION),
         fields("group", &group()),
         fields("capture", &capture(scheduled)),
-        fields("audit", &audit),
+        fields("audit", &audit()),
         fields("grace", &grace()),
         fields("open files", &OpenFiles::default()),
         fields("figures", &figures()),

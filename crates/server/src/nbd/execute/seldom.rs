@@ -116,7 +116,7 @@ impl Turn<'_> {
         }
         let (export, style) = (Arc::clone(self.export), self.style);
         let attachments = Arc::clone(self.attachments);
-        let goes_on = self.jobs.goes_on();
+        let (goes_on, client) = (self.jobs.goes_on(), self.client.to_owned());
         self.start(Kind::Resize, 0, move |out| {
             if !goes_on() {
                 return 0;
@@ -128,7 +128,7 @@ impl Turn<'_> {
                 encode::error(style, &request, Errno::Perm, message, &mut out.words);
                 return 1;
             }
-            match export.resize(request.offset) {
+            match volume::on_behalf_of(&client, || export.resize(request.offset)) {
                 Ok(()) => {
                     out.done.extend_from_slice(encode::done(style, &request).as_bytes());
                     0

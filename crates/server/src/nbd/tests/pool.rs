@@ -249,3 +249,18 @@ fn four_clients_write_and_flush_side_by_side() {
         rig.pool.verify_invariants().expect("the pool is sound");
     }
 }
+
+#[test]
+fn a_resize_says_in_the_audit_log_who_asked_for_it() {
+    let PoolRig { rig, pool, _dir, .. } = pool_rig();
+    let resized = |mut client: Client, bytes: u64| {
+        assert_eq!(client.ask_for(Command::Resize, bytes, 0, &[]), 0);
+        let last = pool.audit(0, 1000).expect("the log").pop().expect("a record");
+        assert_eq!(last.action, "resize");
+        last.caller.expect("a caller")
+    };
+    let own = resized(Client::begin(&rig, "vol", ReplyStyle::Structured), 2 * SIZE);
+    assert_eq!(own, format!("uid {}", rustix::process::getuid().as_raw()));
+    let client = Client::connect_tcp(&rig).at_export("vol", ReplyStyle::Structured, &[]);
+    assert!(resized(client, 3 * SIZE).starts_with("127.0.0.1:"));
+}

@@ -223,7 +223,7 @@ fn block_status_counts_as_any_request_and_a_long_answer_comes_in_parts() {
     let all = client.request(Command::BlockStatus, 0, SIZE);
     (0..REQUESTS).for_each(|_| client.send(&all, &[]));
     let held = || rig.context.buffers.held_bytes();
-    // A client that takes no answers: what is kept for it is in buffers, and no more than its share.
+    // A client that takes no answers: buffers keep them, no more than its share.
     eventually("answers are kept in buffers", || held() > 1 << 20);
     for _ in 0..REQUESTS {
         assert!(held() <= crate::buffers::BUFFERS_BYTES_DEFAULT / 4, "{}", held());
