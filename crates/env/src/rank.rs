@@ -1,8 +1,9 @@
 //! The order of locks: a thread that holds one waits only for those below it in this list.
 //!
-//! The list is all there is of the order: `ranked` holds the locks of the engine against it. What is
-//! not in it are locks inside one structure, under which none of these is waited for (but for the
-//! map, while a page table loads a page of it), and those of devices, which know of none of these.
+//! The list is all there is of the order: `ranked` holds the locks of the engine against it. What
+//! is not in it are locks inside one structure, under which none of these is waited for (but for
+//! the map, while a page table loads a page of it), and those of devices, which know of none of
+//! these.
 
 /// Where a lock stands, the outermost first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

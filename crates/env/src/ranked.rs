@@ -73,7 +73,7 @@ impl Held {
     /// With debug assertions, when the thread holds anything of this place or above it.
     #[inline]
     #[track_caller]
-    pub fn awaits(rank: Rank, number: u64) {
+    pub fn will_wait(rank: Rank, number: u64) {
         Place::new(rank, number).check();
     }
 }
@@ -178,7 +178,7 @@ impl<T> RankedMutex<T> {
         self.lock.into_inner()
     }
 
-    /// Tries to take it for a time. Who will try until it is had says so with `awaits`.
+    /// Tries to take it for a time. Who will try until it is had says so with `will_wait`.
     #[inline]
     pub fn try_lock_for(&self, timeout: Duration) -> Option<RankedGuard<'_, T>> {
         let guard = self.lock.try_lock_for(timeout)?;
@@ -191,7 +191,7 @@ impl<T> RankedMutex<T> {
     /// Those of [`RankedMutex::lock`].
     #[inline]
     #[track_caller]
-    pub fn awaits(&self) {
+    pub fn will_wait(&self) {
         self.place.check();
     }
 }
@@ -372,7 +372,7 @@ mod tests {
     #[test]
     fn what_is_awaited_without_a_lock_has_its_place() {
         let _write = Held::new(Rank::Log, 2);
-        assert!(panics(|| Held::awaits(Rank::Log, 2)), "it would wait for itself");
+        assert!(panics(|| Held::will_wait(Rank::Log, 2)), "it would wait for itself");
         let pins = RankedMutex::new(Rank::Pins, ());
         assert!(panics(|| drop(pins.lock())), "who has the pins may wait for the write");
     }

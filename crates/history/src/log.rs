@@ -254,7 +254,7 @@ impl Log {
     ) -> Result<Appended<'_>> {
         assert!(!ops.is_empty(), "an append has ops");
         if stance.may_wait {
-            Held::awaits(Rank::Log, self.in_flight_place());
+            Held::will_wait(Rank::Log, self.in_flight_place());
         }
         let in_flight = Held::new(Rank::Log, self.in_flight_place());
         let reservation = self.reserve(&timeline, ops, stance, source)?;
@@ -478,7 +478,7 @@ impl Log {
     /// # Errors
     /// `Refused` when a write failed, for then some never end.
     pub fn settle(&self) -> Result<Seq> {
-        Held::awaits(Rank::Log, self.in_flight_place());
+        Held::will_wait(Rank::Log, self.in_flight_place());
         let mut state = self.state.lock();
         let target = state.last_seq;
         while state.stable < target {
@@ -502,7 +502,7 @@ impl Log {
         &self,
         f: impl FnOnce(&mut Gate<'_>) -> std::result::Result<T, E>,
     ) -> std::result::Result<T, E> {
-        Held::awaits(Rank::Log, self.in_flight_place());
+        Held::will_wait(Rank::Log, self.in_flight_place());
         let mut state = self.state.lock();
         while state.gate_closed {
             RankedGuard::wait(&mut state, &self.changed);
@@ -547,7 +547,7 @@ impl Log {
     /// # Errors
     /// `Refused` when a write failed.
     pub fn lock_blocks(&self, first: u64, end: u64) -> Result<LockedBlocks<'_>> {
-        Held::awaits(Rank::Log, self.in_flight_place());
+        Held::will_wait(Rank::Log, self.in_flight_place());
         let mut state = self.state.lock();
         while state.locked.iter().any(|&(a, b)| a < end && first < b) {
             self.check()?;

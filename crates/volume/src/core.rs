@@ -207,7 +207,7 @@ impl Core {
         &self,
         goes_on: &dyn Fn() -> bool,
     ) -> Option<RankedGuard<'_, Option<MergeJob>>> {
-        self.work.awaits();
+        self.work.will_wait();
         loop {
             if !goes_on() {
                 return None;
