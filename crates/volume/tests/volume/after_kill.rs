@@ -12,8 +12,8 @@ use format::batch::{
 };
 use format::segment::{SEGMENT_HEADER_BYTES, SegmentHeader};
 use hindsight_volume::{
-    Architecture, CacheChange, EncodingChange, ErrorKind, Granularity, Machine, Pool, PoolFormat,
-    PoolOptions, Result, Volume, VolumeSpec, WriteOp,
+    Architecture, Budget, CacheChange, EncodingChange, ErrorKind, Granularity, Machine, Pool,
+    PoolFormat, PoolOptions, Result, Volume, VolumeSpec, WriteOp,
 };
 use sim::{Op, SimClock, SimEntropy, SimMedia};
 use units::{MapExtent, Moment, Seq, WallTime};
@@ -318,7 +318,15 @@ fn on_a_mirror_the_other_copy_is_right() {
 
 #[test]
 fn what_a_client_wrote_to_look_like_a_segment_without_its_header_is_not_taken_for_one() {
-    let rig = killed(PLAIN, Architecture::Logging, flushed);
+    let rig = Rig::new(PLAIN);
+    let pool = rig.open();
+    let volume = make(&pool, Architecture::Logging);
+    while pool.step(Budget { bytes: MIB }).expect("spares are made") {}
+    put(&volume, BLOCK, EARLIER);
+    put(&volume, BLOCK, LAST);
+    volume.flush().expect("flushed");
+    drop(volume);
+    rig.kill(pool);
     let (_, newest) = rig.segments().last().expect("there is one").clone();
     // The next spare: where a log would go on.
     let probe = rig.fork();
