@@ -83,9 +83,9 @@ pub fn open_core(
         store.allocate_catalogue_zone().map_err(std::io::Error::other)
     }));
     let pending_max = (memory / 8 / PENDING_ENTRY_BYTES).clamp(256, 1 << 18);
-    let pool_time = Mutex::new(PoolTime::new(&*machine.clock));
     let core = Arc::new(Core {
         store,
+        pool_time: Mutex::new(PoolTime::new(&*machine.clock)),
         machine,
         files,
         sources: Mutex::default(),
@@ -112,7 +112,6 @@ pub fn open_core(
         sharing: Mutex::new(()),
         dedup: Mutex::default(),
         scheduling: Mutex::default(),
-        pool_time,
         scrubbing: Scrubbing::load(scrub, scrub_schedule),
         noticed: Mutex::default(),
         groups: Mutex::default(),
@@ -125,9 +124,6 @@ pub fn open_core(
     name_second_source(&core);
     core.store.back_reserve();
     core.load_groups().and_then(|()| fill(&core, contents, map)).inspect_err(|_| core.part())?;
-    for volume in core.all_volumes() {
-        core.pool_time.lock().begin_by(volume.record.lock().horizon_ns);
-    }
     Ok(core)
 }
 
@@ -217,6 +213,7 @@ fn fill(core: &Arc<Core>, mut contents: Contents, map: Map) -> Result<()> {
     add_timelines(core, &contents)?;
     let tails = add_segments(core, &contents)?;
     for mut record in std::mem::take(&mut contents.volumes) {
+        core.pool_time.lock().begin_by(record.horizon_ns);
         let slabs = contents.slabs.iter().filter(|slab| slab.0 == record.id);
         let slabs = slabs.map(|&(_, slab, zone)| (slab, zone)).collect();
         let base = base_of(core, &record, &contents.bases)?;
