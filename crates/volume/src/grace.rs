@@ -63,7 +63,7 @@ impl VolumeRecord {
     }
 
     /// Takes over the window and limit of a change; says what is to be told of a grace period that
-    /// begins or ends with it. A grace period that begins does so at `wall`, should that be later.
+    /// begins or ends with it. A grace period that begins does so at `wall`.
     pub fn set_retention(
         &mut self,
         change: &VolumeChange,
@@ -81,7 +81,7 @@ impl VolumeRecord {
         let shrinks = kept != (self.window_ns, self.history_limit_bytes);
         let grace_ns = change.grace_ns.unwrap_or(GRACE_NS);
         self.grace = (shrinks && grace_ns > 0).then(|| GraceRecord {
-            until_ns: now.max(wall).as_nanos().saturating_add(grace_ns),
+            until_ns: wall.as_nanos().saturating_add(grace_ns),
             window_ns: kept.0,
             history_limit_bytes: kept.1,
         });

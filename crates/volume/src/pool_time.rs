@@ -5,7 +5,8 @@
 //! gone evenly for ten minutes. Before that it goes on as the monotonic clock does: from what it
 //! was when the clock jumped, or, after an opening, from where the windows begin: what the logs
 //! say may have been written under a wrong clock, too. So a wrong clock that is put right in time
-//! expires nothing, and while the pool is open windows go on as time does.
+//! expires nothing, and while the pool is open windows go on as time does. It is never ahead of the
+//! clock.
 //!
 //! It does not know what expires: `expiry`, `grace` and `schedule` ask it.
 
@@ -57,7 +58,9 @@ impl PoolTime {
         }
         let is_steady = now_ns.saturating_sub(since_ns) >= STEADY_NS;
         let passed_ns = now_ns.saturating_sub(self.looked_ns);
-        self.time_ns = if is_steady { wall_ns } else { self.time_ns.saturating_add(passed_ns) };
+        // Never ahead of the clock: what was written since it went back would expire too early.
+        let goes_on = self.time_ns.saturating_add(passed_ns).min(wall_ns);
+        self.time_ns = if is_steady { wall_ns } else { goes_on };
         self.looked_ns = now_ns;
         (WallTime::from_nanos(self.time_ns), is_steady)
     }

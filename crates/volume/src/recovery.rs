@@ -83,9 +83,9 @@ pub fn open_core(
         store.allocate_catalogue_zone().map_err(std::io::Error::other)
     }));
     let pending_max = (memory / 8 / PENDING_ENTRY_BYTES).clamp(256, 1 << 18);
-    let pool_time = RankedMutex::new(Rank::Noted, PoolTime::new(&*machine.clock));
     let core = Arc::new(Core {
         store,
+        pool_time: RankedMutex::new(Rank::Noted, PoolTime::new(&*machine.clock)),
         machine,
         files,
         sources: RankedMutex::new(Rank::Sources, BTreeMap::new()),
@@ -112,7 +112,6 @@ pub fn open_core(
         sharing: RankedMutex::new(Rank::Sharing, ()),
         dedup: RankedMutex::new(Rank::Dedup, Default::default()),
         scheduling: RankedMutex::new(Rank::Schedules, ()),
-        pool_time,
         scrubbing: Scrubbing::load(scrub, scrub_schedule),
         noticed: RankedMutex::new(Rank::Noted, Vec::new()),
         groups: RankedMutex::new(Rank::Groups, BTreeMap::new()),
@@ -125,10 +124,6 @@ pub fn open_core(
     name_second_source(&core);
     core.store.back_reserve();
     core.load_groups().and_then(|()| fill(&core, contents, map)).inspect_err(|_| core.part())?;
-    for volume in core.all_volumes() {
-        let horizon_ns = volume.record.lock().horizon_ns;
-        core.pool_time.lock().begin_by(horizon_ns);
-    }
     Ok(core)
 }
 
@@ -219,6 +214,7 @@ fn fill(core: &Arc<Core>, mut contents: Contents, map: Map) -> Result<()> {
     add_timelines(core, &contents)?;
     let tails = add_segments(core, &contents)?;
     for mut record in std::mem::take(&mut contents.volumes) {
+        core.pool_time.lock().begin_by(record.horizon_ns);
         let slabs = contents.slabs.iter().filter(|slab| slab.0 == record.id);
         let slabs = slabs.map(|&(_, slab, zone)| (slab, zone)).collect();
         let base = base_of(core, &record, &contents.bases)?;

@@ -459,7 +459,8 @@ impl World {
                 if self.caches.as_mut().is_some_and(|random| random.chance(300)) {
                     change.cache = self.cache_for(volume.info()?.architecture);
                 }
-                let first_ns = volume.now().as_nanos();
+                // A grace period is the clock's, which may be behind the log.
+                let first_ns = self.now_ns();
                 volume.change(&change)?;
                 let last_ns = volume.now().as_nanos();
                 let info = volume.info()?;

@@ -178,3 +178,13 @@ fn a_clone_of_a_volume_that_is_ahead_of_the_clock_has_the_clocks_times() {
     then.read(0, &mut bytes).expect("read");
     assert_eq!(bytes, [21]);
 }
+
+/// What is written after the clock went back has earlier times than pool time had.
+#[test]
+fn a_clock_that_goes_back_expires_nothing_that_is_written_then() {
+    let rig = Rig::new();
+    rig.rest(700);
+    set_wall(&rig, |now| now - 2 * HOUR_NS);
+    let (volume, seqs) = written(&rig);
+    check(&volume, &seqs, "after the clock went back");
+}
