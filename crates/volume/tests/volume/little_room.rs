@@ -141,13 +141,13 @@ fn fill_and_pin(volume: &Volume) {
     assert_eq!(full, Some(ErrorKind::Full));
 }
 
-fn cached(bytes: u64) -> CacheChange {
-    CacheChange { bytes: Some(bytes), dirty_percent: Some(90) }
+fn cached(bytes: u64, dirty_percent: u8) -> CacheChange {
+    CacheChange { bytes: Some(bytes), dirty_percent: Some(dirty_percent) }
 }
 
 #[test]
 fn trims_need_no_room_and_make_some() {
-    for cache in [CacheChange::default(), cached(8 * MIB)] {
+    for cache in [CacheChange::default(), cached(8 * MIB, 25)] {
         let pool = small_pool();
         let spec = VolumeSpec { cache, ..spec("v", 80 * MIB) };
         let volume = pool.create_volume(&spec).expect("made");
@@ -172,7 +172,7 @@ fn trims_need_no_room_and_make_some() {
 #[test]
 fn a_version_of_a_cached_volume_is_opened_in_a_full_pool() {
     let pool = small_pool();
-    let spec = VolumeSpec { cache: cached(32 * MIB), ..spec("v", 80 * MIB) };
+    let spec = VolumeSpec { cache: cached(32 * MIB, 90), ..spec("v", 80 * MIB) };
     let volume = pool.create_volume(&spec).expect("made");
     fill_and_pin(&volume);
     // What waits takes as much of the reserve as it may, and there is more.
