@@ -122,15 +122,17 @@ impl TimeIndex {
         self.runs.read().clone()
     }
 
-    /// Adds the newest part.
-    pub fn push(&self, run: Arc<TimeRun>) {
-        self.runs.write().push(run);
+    /// Puts the newest part in, in the place of the `count` newest that it was joined with.
+    pub fn replace_newest(&self, count: usize, run: Arc<TimeRun>) {
+        let mut runs = self.runs.write();
+        let kept = runs.len().checked_sub(count).expect("it was joined with what is there");
+        runs.truncate(kept);
+        runs.push(run);
     }
 
-    /// Replaces the oldest `count` parts by one (or none).
-    pub fn replace_oldest(&self, count: usize, run: Option<Arc<TimeRun>>) {
-        let mut runs = self.runs.write();
-        runs.splice(..count, run);
+    /// Drops the oldest `count` parts.
+    pub fn drop_oldest(&self, count: usize) {
+        self.runs.write().drain(..count);
     }
 
     /// The last stored entry at or before `by`.
@@ -210,6 +212,18 @@ impl TimeIndex {
 }
 
 impl TimeRun {
+    /// All its entries.
+    ///
+    /// # Errors
+    /// `Corrupt` or the device's.
+    pub fn all_entries(&self, store: &Store) -> Result<Vec<TimeEntry>> {
+        let mut all = Vec::new();
+        for page in 0..self.pages.count {
+            all.extend(self.page(store, page)?);
+        }
+        Ok(all)
+    }
+
     /// The entries of one page.
     ///
     /// # Errors

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use format::map::Entry;
-use format::time::TimeEntry;
+use format::time::{TIME_ENTRIES_MAX, TimeEntry};
 use history::{Gate, Segment, StoredRun, TimeRun, Timeline, write_time_run};
 use units::Seq;
 
@@ -23,6 +23,10 @@ use crate::needed::Needed;
 use crate::reclaim::NEVER;
 use crate::sift::{Nodes, sift};
 use crate::volume::Volume;
+
+/// Entries of parts of a time index that are still joined with newer ones, at most: 64 pages. A
+/// part leaves when all of it has left the window, so parts must not grow with the window.
+const TIMES_JOINED_MAX: usize = 64 * TIME_ENTRIES_MAX;
 
 /// What was frozen, and how things stood then.
 struct Frozen {
@@ -40,6 +44,12 @@ struct Written {
     parts: usize,
     run: Option<StoredRun>,
     figures: Figures,
+}
+
+/// A part of the time index, and the newest parts that it was joined with.
+struct WrittenTimes {
+    run: TimeRun,
+    joined: Vec<Arc<TimeRun>>,
 }
 
 impl Volume {
@@ -60,8 +70,8 @@ impl Volume {
         }
         let mut dropped: BTreeMap<u64, i64> = BTreeMap::new();
         let mut written = Vec::new();
-        let time_run = match self.write_all(&frozen, &mut dropped, &mut written) {
-            Ok(time_run) => time_run,
+        let times = match self.write_all(&frozen, &mut dropped, &mut written) {
+            Ok(times) => times,
             Err(e) => {
                 // No commit names them, and none will.
                 for run in written.iter().filter_map(|part| part.run.as_ref()) {
@@ -72,7 +82,7 @@ impl Volume {
         };
         // What is dirty goes out now, so that others do not wait for it behind the commit.
         self.core.store.flush()?;
-        self.commit_flush(&frozen, &written, time_run.as_ref(), &dropped)?;
+        self.commit_flush(&frozen, &written, times.as_ref(), &dropped)?;
         for (segment, live, ..) in &frozen.segments {
             let gone = dropped.get(&segment.number).copied().unwrap_or(0);
             segment.committed_entries.store(live - gone, Ordering::Release);
@@ -82,8 +92,9 @@ impl Volume {
             self.core.note_figures(&[], part.run.as_ref().map(|run| (run.id, part.figures)));
             part.timeline.install_flushed(part.parts, part.run.map(Arc::new));
         }
-        if let Some(run) = time_run {
-            self.times.push(Arc::new(run));
+        if let Some(WrittenTimes { run, joined }) = times {
+            self.times.replace_newest(joined.len(), Arc::new(run));
+            joined.iter().for_each(|run| self.core.store.retire_extents(&run.pages));
         }
         self.log.drop_times(frozen.seq);
         Ok(())
@@ -95,13 +106,13 @@ impl Volume {
         frozen: &Frozen,
         dropped: &mut BTreeMap<u64, i64>,
         written: &mut Vec<Written>,
-    ) -> Result<Option<TimeRun>> {
+    ) -> Result<Option<WrittenTimes>> {
         for timeline in &frozen.timelines {
             written.push(self.write_run(timeline, dropped)?);
         }
         match &frozen.times[..] {
             [] => Ok(None),
-            times => self.write_times(times).map(Some),
+            times => self.write_times(times.to_vec()).map(Some),
         }
     }
 
@@ -189,15 +200,32 @@ impl Volume {
         Ok(Written { timeline, parts: frozen.len(), run, figures })
     }
 
-    fn write_times(&self, times: &[TimeEntry]) -> Result<TimeRun> {
-        Ok(write_time_run(&self.core.store, self.core.next_run(), self.id, times)?)
+    /// Writes times out, together with the newest parts of the index that have no more entries than
+    /// what they are joined with, or fill a page with it: so there are as many parts as the number
+    /// of flushes has digits in base two, and each entry is written as often, at most.
+    fn write_times(&self, mut times: Vec<TimeEntry>) -> Result<WrittenTimes> {
+        let store = &self.core.store;
+        let mut joined = Vec::new();
+        for run in self.times.runs().into_iter().rev() {
+            let (has, all) = (run.entries as usize, run.entries as usize + times.len());
+            let is_worth_it = all <= TIME_ENTRIES_MAX || has <= times.len();
+            if !is_worth_it || all > TIMES_JOINED_MAX {
+                break;
+            }
+            // A damaged part stays as it is: who asks for its times is told.
+            let Ok(older) = run.all_entries(store) else { break };
+            times.splice(..0, older);
+            joined.push(run);
+        }
+        let run = write_time_run(store, self.core.next_run(), self.id, &times)?;
+        Ok(WrittenTimes { run, joined })
     }
 
     fn commit_flush(
         &self,
         frozen: &Frozen,
         written: &[Written],
-        time_run: Option<&TimeRun>,
+        times: Option<&WrittenTimes>,
         dropped: &BTreeMap<u64, i64>,
     ) -> Result<()> {
         let (numbers, commit) = self.core.begin()?;
@@ -207,7 +235,8 @@ impl Volume {
                 commit.put_figures(run.id, &part.figures)?;
             }
         }
-        if let Some(run) = time_run {
+        if let Some(WrittenTimes { run, joined }) = times {
+            joined.iter().try_for_each(|run| commit.remove_time_run(run.id))?;
             commit.put_time_run(&record_of_times(run, self.id))?;
         }
         for (segment, live, end, sealed) in &frozen.segments {

@@ -297,7 +297,7 @@ impl Core {
         if count == 0 {
             return Ok(());
         }
-        volume.times.replace_oldest(count, None);
+        volume.times.drop_oldest(count);
         runs[..count].iter().for_each(|run| self.store.retire_extents(&run.pages));
         Ok(())
     }

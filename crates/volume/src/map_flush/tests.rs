@@ -235,3 +235,34 @@ fn reverts_and_resizes_that_expired_leave_the_record_and_nothing_else() {
     assert_eq!(bytes[0], 19);
     assert_eq!(get(&pool.volume("c").expect("there"), 1), 19);
 }
+
+#[test]
+fn flushes_of_little_leave_few_parts_of_the_time_index() {
+    let rig = Rig::new();
+    let pool = rig.open();
+    let volume = make(&pool, u64::MAX);
+    let mut written = Vec::new();
+    for turn in 0..600_u64 {
+        rig.clock.below.advance(5 * SECOND_NS);
+        // Now and then much at once.
+        for block in 0..if turn % 100 == 99 { 300 } else { 1 } {
+            let seq = put(&volume, block, turn as u8);
+            written.push(volume.stamp(seq).expect("just written"));
+        }
+        volume.flush_map().expect("flushed");
+    }
+    let check = |volume: &Volume| {
+        let parts = volume.times.runs();
+        let entries: u64 = parts.iter().map(|run| run.entries).sum();
+        assert_eq!(entries as usize, written.len(), "each once");
+        assert!(parts.len() <= 12, "{} parts of {entries} entries", parts.len());
+        for stamp in &written {
+            let found = volume.resolve(&Moment::At(stamp.time)).expect("in the window");
+            assert_eq!((found.seq, found.time), (stamp.seq, stamp.time));
+        }
+    };
+    check(&volume);
+    pool.close().expect("closed");
+    drop((volume, pool));
+    check(&rig.open().volume("v").expect("there"));
+}
