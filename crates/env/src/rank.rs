@@ -33,8 +33,6 @@ pub enum Rank {
     MembersNoted,
     /// The pool's books: numbers given out, and the right to commit.
     Books,
-    /// The superblock, and the zones that the catalogue is in.
-    CatalogueFile,
     // From here on what is in memory; held for no longer than to look or to change it.
     /// Volumes by name.
     Volumes,
@@ -104,6 +102,9 @@ pub enum Rank {
     Outside,
     /// A volume's parts of its time index.
     TimeRuns,
+    /// The superblock, and the zones that the catalogue is in: a commit that is being filled may
+    /// need another zone, and much of the above may be held while it is.
+    CatalogueFile,
     /// Zones that map runs are written to.
     MapZones,
     /// Free and occupied zones.
