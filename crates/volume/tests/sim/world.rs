@@ -10,7 +10,8 @@ use block::stack::Stack;
 use block::{BlockDevice, MediaDevice};
 use hindsight_volume::{
     Architecture, CacheChange, EncodingChange, Error, ErrorKind, Machine, Pool, PoolFormat,
-    PoolOptions, Resolved, Result, Stamp, View, Volume, VolumeInfo, VolumeSpec, WriteOp,
+    PoolOptions, Resolved, Result, Stamp, View, Volume, VolumeChange, VolumeInfo, VolumeSpec,
+    WriteOp,
 };
 use sim::{Failure, Op, Random, SimClock, SimEntropy, SimFiles, SimMedia};
 use units::{MapExtent, Moment, Seq, WallTime};
@@ -453,27 +454,29 @@ impl World {
                 self.model(name).marks.remove(mark);
             }
             Action::Revert(name, moment) => self.revert(name, moment)?,
-            Action::Change(name, change) => {
-                let volume = self.volume(name);
-                let mut change = change.clone();
-                if self.caches.as_mut().is_some_and(|random| random.chance(300)) {
-                    change.cache = self.cache_for(volume.info()?.architecture);
-                }
-                // A grace period is the clock's, which may be behind the log.
-                let first_ns = self.now_ns();
-                volume.change(&change)?;
-                let last_ns = volume.now().as_nanos();
-                let info = volume.info()?;
-                let model = self.model(name);
-                model.cached = info.cache.is_some();
-                let until_ns = info.grace.map(|grace| grace.until.as_nanos());
-                model.set_window(&change, (first_ns, last_ns), until_ns);
-                if let Some(granularity) = change.granularity {
-                    model.granularities.push((model.oracle.latest() + 1, granularity));
-                }
-            }
+            Action::Change(name, change) => self.change(name, change.clone())?,
             Action::Convert(name, architecture) => self.convert(name, *architecture)?,
             other => unreachable!("{other:?} is no event"),
+        }
+        Ok(())
+    }
+
+    fn change(&mut self, name: &str, mut change: VolumeChange) -> Result<()> {
+        let volume = self.volume(name);
+        if self.caches.as_mut().is_some_and(|random| random.chance(300)) {
+            change.cache = self.cache_for(volume.info()?.architecture);
+        }
+        // A grace period is the clock's, which may be behind the log.
+        let first_ns = self.now_ns();
+        volume.change(&change)?;
+        let last_ns = volume.now().as_nanos();
+        let info = volume.info()?;
+        let model = self.model(name);
+        model.cached = info.cache.is_some();
+        let until_ns = info.grace.map(|grace| grace.until.as_nanos());
+        model.set_window(&change, (first_ns, last_ns), until_ns);
+        if let Some(granularity) = change.granularity {
+            model.granularities.push((model.oracle.latest() + 1, granularity));
         }
         Ok(())
     }
