@@ -94,7 +94,8 @@ pub struct Stance {
     /// It may wait until the gate is open, no block of it is locked, and a segment is ready.
     pub may_wait: bool,
     /// It is the rest of what the batch before has the begin of: its time follows that batch's at
-    /// once, so that hardly any time lies between them.
+    /// once, so that hardly any time lies between them; unless somebody has looked in between,
+    /// for whom a time must go on meaning what it meant.
     pub goes_on: bool,
 }
 
@@ -144,6 +145,8 @@ pub struct LogState {
     voids: Option<(Seq, Seq)>,
     last_time: WallTime,
     behind: Option<Behind>,
+    /// The end of the log was asked for since the last batch.
+    looked: bool,
     bytes_total: u64,
     flushes_total: u64,
     times: Vec<TimeEntry>,
@@ -204,6 +207,7 @@ impl Log {
             voids: start.voids,
             last_time: start.last_time,
             behind: None,
+            looked: false,
             bytes_total: start.bytes_total,
             flushes_total: start.flushes_total,
             times: Vec::new(),
@@ -312,7 +316,8 @@ impl Log {
             return Err(Error::new(ErrorKind::Full, "the volume has used up all seqs"));
         }
         let last = state.last_time;
-        state.last_time = match stance.goes_on {
+        let looked = std::mem::take(&mut state.looked);
+        state.last_time = match stance.goes_on && !looked {
             true => WallTime::from_nanos(last.as_nanos() + 1),
             false => self.store.time_after(last, &mut state.behind),
         };
@@ -480,6 +485,7 @@ impl Log {
     pub fn settle(&self) -> Result<Seq> {
         Held::will_wait(Rank::Log, self.in_flight_place());
         let mut state = self.state.lock();
+        state.looked = true;
         let target = state.last_seq;
         while state.stable < target {
             self.check()?;
@@ -515,6 +521,7 @@ impl Log {
         let outcome = if self.store.has_failed() {
             Err(E::from(Error::refused()))
         } else {
+            state.looked = true;
             let mut gate = Gate { log: self, state: &mut state };
             match catch_unwind(AssertUnwindSafe(|| f(&mut gate))) {
                 Ok(outcome) => outcome,
@@ -703,6 +710,11 @@ pub struct Gate<'s> {
 }
 
 impl Gate<'_> {
+    /// Ends the open segment: nothing more is written to it.
+    pub fn seal(&mut self) {
+        self.state.seal();
+    }
+
     /// The last seq given; everything up to it has ended.
     #[must_use]
     pub fn last_seq(&self) -> Seq {

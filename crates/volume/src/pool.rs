@@ -482,7 +482,7 @@ impl Pool {
         let work = self.core.work.lock();
         // What waits goes with it: deletes need no room.
         volume.cache.hold();
-        let deleted = volume.log.with_gate(|_| -> Result<()> {
+        let deleted = volume.log.with_gate(|gate| -> Result<()> {
             volume.check_open()?;
             let (mut numbers, commit) = self.core.begin()?;
             let mut record = volume.record.lock().clone();
@@ -503,6 +503,8 @@ impl Pool {
             self.core.audit(&mut numbers, &commit, "volume-delete", name, detail)?;
             self.core.finish(&numbers, commit)?;
             volume.gone.store(true, Ordering::Release);
+            // Its zone is given to others: a flush that is under way must leave no mark there.
+            gate.seal();
             volume.compactions.clear();
             self.core.set_groups(groups);
             volume.record.set(record, &numbers);

@@ -201,12 +201,14 @@ impl Volume {
         let mut done = 0;
         let mut last = Seq::ZERO;
         let mut wait = RoomWait::default();
+        // Intervals may have ended while it waited for room.
+        let mut has_waited = false;
         while done < pieces.len() {
             let rest = &pieces[done..];
             let still_right = || self.still_right(terms, pen.as_ref());
             let reserve = FromReserve(&self.core, &self.cache.short);
             let source: &dyn SegmentSource = if terms.frees { &reserve } else { &*self.core };
-            let stance = Stance { goes_on: done > 0, ..terms.stance() };
+            let stance = Stance { goes_on: done > 0 && !has_waited, ..terms.stance() };
             // What is left of a zone of the reserve is for those that make room.
             let appended = match !terms.frees && self.cache.short.load(Ordering::Acquire) {
                 true => Err(history::Error::new(history::ErrorKind::Full, TOOK_RESERVE)),
@@ -223,6 +225,7 @@ impl Volume {
                     wait = RoomWait::default();
                 }
                 Err(e) if e.kind == history::ErrorKind::Full => {
+                    has_waited = true;
                     terms.pace.lacks(Lack::Room, &pieces[..done]);
                     if !terms.pace.may_wait_for_room() || !self.core.wait_for_room(&mut wait)? {
                         return Err(e.into());

@@ -2,9 +2,11 @@
 //! what a revert says undoes it, and what meets a delete is told so.
 
 use std::sync::Arc;
+use std::thread;
 
 use block::Operation;
 use hindsight_volume::{Budget, ErrorKind, Granularity, Pool, Volume, WriteOp};
+use parking_lot::Mutex;
 use units::{Moment, Seq, WallTime};
 
 use crate::hook::{Rig, SECOND_NS, get, make, put};
@@ -134,4 +136,41 @@ fn a_time_has_all_of_a_request_or_none_of_it() {
     }
     met.dedup();
     assert_eq!(met, [0, 1, 2, 3, 4, 5, 6, 7, 8]);
+}
+
+/// The rest of a request that has to wait for a segment gets a time of its own where somebody has
+/// opened a time in between.
+#[test]
+fn a_time_that_was_opened_in_the_middle_of_a_request_goes_on_meaning_the_same() {
+    let rig = Rig::new(64 << 20, 1 << 20);
+    let pool = rig.open();
+    let volume = make(&pool, Granularity::EveryWrite, 3600 * SECOND_NS);
+    let met: Arc<Mutex<Vec<(Moment, Seq)>>> = Arc::default();
+    let (clock, looked, looks) = (Arc::clone(&rig.clock), Arc::clone(&volume), Arc::clone(&met));
+    // Segments are made ready by a commit, which flushes, while no batch is in flight.
+    rig.device.hook(move |operation, _| {
+        if operation != Operation::Flush {
+            return;
+        }
+        clock.advance(SECOND_NS);
+        let now_ns = env::Clock::wall(&*clock).as_nanos();
+        let moment = Moment::At(WallTime::from_nanos(now_ns - SECOND_NS / 2));
+        let (volume, looks) = (Arc::clone(&looked), Arc::clone(&looks));
+        let look = thread::spawn(move || {
+            let seq = volume.view(&moment).expect("opened").resolved().seq;
+            looks.lock().push((moment, seq));
+        });
+        look.join().expect("it looks");
+    });
+    for turn in 1..=24 {
+        let op = WriteOp::Data { offset: 0, bytes: &vec![turn; 640 << 10] };
+        volume.write_batch(&[op]).expect("written");
+    }
+    rig.device.unhook();
+    let met = met.lock();
+    assert!(met.len() > 2, "segments were made ready");
+    for (moment, seq) in &*met {
+        let again = volume.resolve(moment).expect("in the window").seq;
+        assert_eq!(again, *seq, "{moment:?}");
+    }
 }
