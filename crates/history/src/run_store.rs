@@ -121,13 +121,16 @@ impl PageExtents {
 enum PageOf {
     Map,
     Times,
+    /// Times that are soon joined with others: their zones are soon empty, and those of times that
+    /// stay as long as the window stay full.
+    YoungTimes,
 }
 
 /// Which zones hold pages of runs.
 #[derive(Debug, Default)]
 pub struct MapZones {
     /// The zone that is filled with pages of each kind, and its next page.
-    current: [Option<(u32, u32)>; 2],
+    current: [Option<(u32, u32)>; 3],
     pages: BTreeMap<u32, u32>,
 }
 
@@ -455,7 +458,7 @@ impl RunBuilder {
     }
 }
 
-/// Writes a part of a log's time index.
+/// Writes a part of a log's time index; `stays` if it is joined with no other any more.
 ///
 /// # Errors
 /// `Full`, `Refused`, or the device's.
@@ -464,13 +467,15 @@ pub fn write_time_run(
     id: u64,
     log: u64,
     entries: &[TimeEntry],
+    stays: bool,
 ) -> Result<TimeRun> {
     let (first, last) = match entries {
         [] => return Err(Error::new(ErrorKind::Corrupt, "a time run has entries")),
         [first, .., last] => (*first, *last),
         [only] => (*only, *only),
     };
-    let mut writer = ExtentWriter::new(Arc::clone(store), log, PageOf::Times);
+    let of = if stays { PageOf::Times } else { PageOf::YoungTimes };
+    let mut writer = ExtentWriter::new(Arc::clone(store), log, of);
     for (page, part) in entries.chunks(TIME_ENTRIES_MAX).enumerate() {
         let page = u32::try_from(page).expect("a part is small");
         writer.append(&TimePage::encode(PageAddress::new(store.pool_id, id, page), part))?;

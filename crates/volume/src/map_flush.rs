@@ -217,7 +217,8 @@ impl Volume {
             times.splice(..0, older);
             joined.push(run);
         }
-        let run = write_time_run(store, self.core.next_run(), self.id, &times)?;
+        let stays = 2 * times.len() > TIMES_JOINED_MAX;
+        let run = write_time_run(store, self.core.next_run(), self.id, &times, stays)?;
         Ok(WrittenTimes { run, joined })
     }
 
