@@ -9,7 +9,7 @@ use block::Purpose;
 use env::RankedGuard;
 use format::segment::SEGMENT_HEADER_BYTES;
 use history::{Content, NO_LOG, Segment, Timeline};
-use units::Seq;
+use units::{BLOCK_BYTES, Seq};
 
 use crate::catalogue::VolumeRecord;
 use crate::core::{Core, SPARES_WANTED, Standing};
@@ -92,10 +92,18 @@ impl Core {
         });
         let now_ns = self.machine.clock.monotonic_ns();
         for volume in self.all_volumes() {
-            if volume.wants_flush(now_ns) && self.flush_and_free(&volume, &mut damage)? {
+            if volume.is_map_full() && self.flush_and_free(&volume, &mut damage)? {
                 return Ok(true);
             }
         }
+        // One of those that only time asks for, so that many of them keep nothing else waiting.
+        let longest = |volume: &Arc<Volume>| volume.pending_since_ns.load(Ordering::Relaxed);
+        let mut due = self.all_volumes();
+        due.retain(|volume| volume.has_waited(now_ns));
+        let has_flushed = match due.iter().min_by_key(|volume| longest(volume)) {
+            Some(volume) => self.flush_and_free(volume, &mut damage)?,
+            None => false,
+        };
         for volume in self.all_volumes() {
             self.spare_others(&volume, volume.expire(job.is_none()), &mut damage)?;
         }
@@ -109,6 +117,7 @@ impl Core {
             volume.end_conversion(job.is_none())?;
         }
         let is_pressed = more;
+        more |= has_flushed;
         more |= self.store.give_back(budget.bytes.min(GIVEN_BYTES_MAX));
         if job.is_none() {
             *job = self.next_job(&mut damage)?;
@@ -527,11 +536,8 @@ fn given_up() -> Error {
 }
 
 impl Volume {
-    /// Whether a map flush is due: memory asks for it, or something has been pending for long.
-    fn wants_flush(&self, now_ns: u64) -> bool {
-        if self.is_map_full() {
-            return true;
-        }
+    /// Whether something has been pending for so long that a map flush is due.
+    fn has_waited(&self, now_ns: u64) -> bool {
         if self.log.with_times(<[_]>::is_empty) {
             self.pending_since_ns.store(NEVER, Ordering::Relaxed);
             return false;
@@ -612,12 +618,13 @@ impl Volume {
                 && s.live_bytes() * 100 < whole * haste.live_percent(s.slab.is_some())
         };
         let mut sparse = store.segments();
-        sparse.retain(|s| is_sparse(s));
-        // What is its own comes first: others may be what keeps the common ones.
-        sparse.sort_by_key(|s| (s.log == NO_LOG, s.live_bytes()));
         let zones = self.zones_to_move_to(timeline);
         // Batches end where the next would not fit.
         let zone_bytes = store.zone_bytes - SEGMENT_HEADER_BYTES as u64 - UNSHARED_BYTES;
+        let fits = |s: &Segment| haste == Haste::None || moved_bytes(s) <= zones * zone_bytes;
+        sparse.retain(|s| is_sparse(s) && fits(s));
+        // What is its own comes first: others may be what keeps the common ones.
+        sparse.sort_by_key(|s| (s.log == NO_LOG, s.live_bytes()));
         let (mut bytes, mut gained, mut count) = (0, 0, 0);
         for (index, segment) in sparse.iter().enumerate() {
             bytes += moved_bytes(segment);
@@ -652,10 +659,15 @@ impl Volume {
 /// What emptying a segment writes, at most: each block has a batch of its own then. Of packs that
 /// lose half of their versions more than half may have to be written.
 fn moved_bytes(segment: &Segment) -> u64 {
+    let end = u64::from(segment.end.load(Ordering::Acquire));
+    let entries = segment.live_entries.load(Ordering::Acquire).max(0).unsigned_abs();
     match segment.content() {
-        Content::Pack => {
-            u64::from(segment.end.load(Ordering::Acquire)).min(2 * segment.live_bytes())
+        Content::Pack => end.min(2 * segment.live_bytes()),
+        Content::Shared => entries * UNSHARED_BYTES,
+        // What has no data here is a hole.
+        Content::Logged | Content::Home => {
+            let blocks = entries.min(end / BLOCK_BYTES);
+            blocks * UNSHARED_BYTES + (entries - blocks) * (UNSHARED_BYTES - BLOCK_BYTES)
         }
-        _ => segment.live_entries.load(Ordering::Acquire).max(0).unsigned_abs() * UNSHARED_BYTES,
     }
 }
