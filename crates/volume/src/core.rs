@@ -229,6 +229,9 @@ impl Core {
         }
         let (mut numbers, commit) = self.begin()?;
         // Under the books: of many who lack one the first makes them.
+        if missing() == 0 {
+            return Ok(());
+        }
         let mut spares = Vec::new();
         for _ in 0..missing() {
             match self.store.allocate_zone(purpose) {

@@ -149,7 +149,8 @@ impl Volume {
         // After an opening nothing expires by pool time; what a full pool offers goes by the log's.
         let now = self.core.time().max(self.log.last_time());
         let record = self.record.lock().clone();
-        if record.deleted || record.window_in_force(now) == record.window_ns {
+        // One that is over by the log's time counts until pool time has ended it.
+        if record.deleted || record.grace.is_none() {
             return Ok(None);
         }
         let start = WallTime::from_nanos(now.as_nanos().saturating_sub(record.window_ns));
