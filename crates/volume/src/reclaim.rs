@@ -90,20 +90,12 @@ impl Core {
             damage = Some(error);
             false
         });
-        let now_ns = self.machine.clock.monotonic_ns();
         for volume in self.all_volumes() {
             if volume.is_map_full() && self.flush_and_free(&volume, &mut damage)? {
                 return Ok(true);
             }
         }
-        // One of those that only time asks for, so that many of them keep nothing else waiting.
-        let longest = |volume: &Arc<Volume>| volume.pending_since_ns.load(Ordering::Relaxed);
-        let mut due = self.all_volumes();
-        due.retain(|volume| volume.has_waited(now_ns));
-        let has_flushed = match due.iter().min_by_key(|volume| longest(volume)) {
-            Some(volume) => self.flush_and_free(volume, &mut damage)?,
-            None => false,
-        };
+        let has_flushed = self.flush_what_waited(&mut damage)?;
         for volume in self.all_volumes() {
             self.spare_others(&volume, volume.expire(job.is_none()), &mut damage)?;
         }
@@ -148,6 +140,18 @@ impl Core {
             *job = None;
         }
         outcome.map(|_| true)
+    }
+
+    /// Writes out the map of the volume that time has asked for it longest, if any: one at a step,
+    /// so that many of them keep nothing else waiting.
+    fn flush_what_waited(&self, damage: &mut Option<Error>) -> Result<bool> {
+        let now_ns = self.machine.clock.monotonic_ns();
+        let mut due = self.all_volumes();
+        due.retain(|volume| volume.has_waited(now_ns));
+        match due.iter().min_by_key(|volume| volume.pending_since_ns.load(Ordering::Relaxed)) {
+            Some(volume) => self.flush_and_free(volume, damage),
+            None => Ok(false),
+        }
     }
 
     /// Writes a map out, and frees what that emptied; false when damage or want of room is in the

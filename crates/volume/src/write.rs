@@ -185,12 +185,7 @@ impl Volume {
         scratch: &mut Scratch,
     ) -> Result<Option<Seq>> {
         let Scratch { header, crcs, entries, pieces: kept } = scratch;
-        crcs.clear();
-        for op in ops {
-            if let WriteOp::Data { bytes, .. } = op {
-                crcs.extend(bytes.chunks_exact(BLOCK).map(block_crc));
-            }
-        }
+        checksums_into(ops, crcs);
         let mut pieces = emptied(std::mem::take(kept));
         cut_into(ops, crcs, self.piece_bytes_max(), &mut pieces);
         let pen = self.take_pen(&pieces, terms.stance().may_wait).inspect_err(|e| {
@@ -504,6 +499,16 @@ pub fn cut<'a>(ops: &[WriteOp<'a>], crcs: &'a [u32], piece_bytes_max: usize) -> 
     let mut pieces = Vec::with_capacity(ops.len());
     cut_into(ops, crcs, piece_bytes_max, &mut pieces);
     pieces
+}
+
+/// Puts the checksums of all blocks of data into a vector that is used again and again.
+fn checksums_into(ops: &[WriteOp<'_>], crcs: &mut Vec<u32>) {
+    crcs.clear();
+    for op in ops {
+        if let WriteOp::Data { bytes, .. } = op {
+            crcs.extend(bytes.chunks_exact(BLOCK).map(block_crc));
+        }
+    }
 }
 
 fn cut_into<'a>(
