@@ -16,7 +16,7 @@ pub enum Rank {
     Work,
     /// The scrub under way.
     Scrub,
-    /// What is copied from a file outside; for whoever does background work.
+    /// The copy from a file outside; held by background work.
     CopyJob,
     /// A volume's pins; several by the volume's id.
     Pins,
@@ -29,7 +29,7 @@ pub enum Rank {
     /// A log; several by the volume's id. First its batches between seq and end, which a thread
     /// waits for that closes the gate or flushes; then its state, locked while the gate is closed.
     Log,
-    /// What happened to members is being written down.
+    /// The right to write down the events of members.
     MembersNoted,
     /// The pool's books: numbers given out, and the right to commit.
     Books,
@@ -54,11 +54,11 @@ pub enum Rank {
     Sources,
     /// A volume's versions that are still to be counted.
     Counting,
-    /// What was asked for versions by hand.
+    /// Compactions of versions that were asked for by hand.
     Compactions,
     /// Whether a conversion is under way.
     Conversion,
-    /// What is encoded.
+    /// The state of the encoding.
     Encoding,
     /// Places that wait for the end of a window.
     Deferred,
@@ -66,7 +66,7 @@ pub enum Rank {
     Reclaiming,
     /// When a volume was reclaimed last.
     Pass,
-    /// What waits in a volume's cache.
+    /// A volume's cache.
     Cache,
     /// A volume's present.
     Present,
@@ -78,13 +78,13 @@ pub enum Rank {
     CurrentSlabs,
     /// Slabs of a base.
     BaseSlabs,
-    /// What was in use at times.
+    /// Samples of the space in use.
     Samples,
-    /// What volumes had of history.
+    /// The last measured history of volumes.
     Measured,
-    /// What map runs are kept for.
+    /// Figures of map runs.
     Figures,
-    /// What is told of a scrub.
+    /// The report of a scrub.
     ScrubTold,
     /// Other short answers of a pool or a volume that nothing is asked under.
     Noted,

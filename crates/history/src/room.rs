@@ -19,13 +19,13 @@ const TRIED_MAX: usize = 256;
 const PIECE_BYTES: u64 = 1 << 20;
 
 impl Store {
-    /// Used, free and reserve zones. On a full device only those count as free that have their
     /// Has more zones from now on, the last so many of which are kept for reclamation. What could
     /// not be taken before can be.
     pub fn extend_zones(&self, count: u32, reserve_count: u32) {
         self.zones.lock().extend(count, reserve_count);
     }
 
+    /// Used, free and reserve zones. On a full device only those count as free that have their
     /// space.
     #[must_use]
     pub fn zone_counts(&self) -> (u32, u32, u32) {

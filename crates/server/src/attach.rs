@@ -1,5 +1,4 @@
-//! Who is attached to which volume: the register that sessions of every front end enter and HTTP
-//! asks.
+//! The register of attached clients, by volume: sessions of every front end enter it, HTTP asks.
 //!
 //! Invariants
 //! 1. An entry lives exactly as long as the [`Attachment`] that made it.
@@ -39,7 +38,7 @@ struct Entry {
     leave: watch::Sender<bool>,
 }
 
-/// What of a volume a client has open, or is closed.
+/// The part of a volume that a client has open, or that is closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
     /// The present, which can be written.

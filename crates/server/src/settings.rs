@@ -270,11 +270,11 @@ pub struct Listening {
     pub unix: Option<PathBuf>,
     /// TCP addresses, `HOST:PORT`.
     pub tcp: Vec<String>,
-    /// Who may use the unix socket.
+    /// Mode and group of the unix socket.
     pub access: SocketAccess,
 }
 
-/// Who may use a unix socket.
+/// Mode and group of a unix socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SocketAccess {
     /// Its permissions.
@@ -475,7 +475,7 @@ fn tls(
     }
 }
 
-/// Who may use a unix socket; unless something is said its owner alone.
+/// Mode and group of a unix socket; without a setting its owner alone may use it.
 fn access(mode: Option<String>, group: Option<String>) -> Result<SocketAccess, StartError> {
     let mut access = SocketAccess::default();
     if let Some(text) = mode {

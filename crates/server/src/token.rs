@@ -25,7 +25,7 @@ const CHARACTERS: std::ops::RangeInclusive<usize> = 16..=256;
 /// Permissions of anybody but the owner.
 const OTHERS: u32 = 0o077;
 
-/// What a request over TCP must show.
+/// The secret that a request over TCP must show.
 #[derive(Clone)]
 pub(crate) struct Token(String);
 
@@ -55,7 +55,7 @@ impl Token {
                 "take it away (a new one is made), or: chmod 600",
             ));
         }
-        // What needs no escape in a URL or a header.
+        // These need no escape in a URL or a header.
         let is_plain = |b: u8| b.is_ascii_alphanumeric() || b"-._~".contains(&b);
         if CHARACTERS.contains(&text.len()) && text.bytes().all(is_plain) {
             return Ok(Token(text.to_owned()));
@@ -88,7 +88,7 @@ impl fmt::Debug for Token {
 /// Writes the file whole or not at all.
 fn keep(dir: &Path, token: &str) -> io::Result<()> {
     let unfinished = dir.join(UNFINISHED_TOKEN_FILE);
-    // What an interrupted start left may have other permissions.
+    // A file that an interrupted start left may have other permissions.
     match fs::remove_file(&unfinished) {
         Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
         _ => {}

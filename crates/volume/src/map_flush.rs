@@ -122,7 +122,7 @@ impl Volume {
             // Listed before the gate is closed: a pool has many segments, and writes would wait.
             let open = self.log.open_segment();
             let mut own = self.core.store.segments();
-            // What is pending names no slab of a base.
+            // Pending entries name no slab of a base.
             own.retain(|s| s.log == self.id && s.slab.is_none());
             let frozen = self.log.with_gate(|gate| -> Result<_> {
                 // Only the log adds segments while we hold `work`: none that was begun meanwhile

@@ -25,7 +25,7 @@ const STEADY_NS: u64 = 600_000_000_000;
 pub struct PoolTime {
     /// At the last look.
     time_ns: u64,
-    /// What the monotonic clock said then.
+    /// The monotonic time then.
     looked_ns: u64,
     /// Wall and monotonic time at the last jump, or at the first look. Slow changes add up: they
     /// are measured from here until the next jump.

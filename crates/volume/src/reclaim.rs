@@ -28,8 +28,8 @@ const PENDING_NODES_MAX: usize = 2048;
 const GIVEN_BYTES_MAX: u64 = 4 << 20;
 /// A full merge is due when this share of the retained seqs has left the window: 1 in 8.
 const EXPIRED_SHARE: u64 = 8;
-/// What has been pending for so long goes out, in nanoseconds: what a restart reads is bounded by
-/// time, and what lies in memory is nothing that a full merge could bring home or drop.
+/// Entries that have been pending for so long go out, in nanoseconds: time bounds what a restart
+/// reads, and a full merge can neither bring home nor drop what lies in memory.
 pub(crate) const SETTLE_NS: u64 = 5_000_000_000;
 /// Nothing is pending.
 pub(crate) const NEVER: u64 = u64::MAX;
@@ -215,7 +215,7 @@ impl Core {
     }
 
     fn begin_reclaim(&self, volume: &Volume) -> Result<()> {
-        // What is pending neither supersedes anything in runs nor comes home.
+        // Pending entries neither supersede anything in runs nor come home.
         match volume.flush_map() {
             Err(e) if e.kind == ErrorKind::Full => {}
             flushed => flushed?,
@@ -660,15 +660,15 @@ impl Volume {
     }
 }
 
-/// What emptying a segment writes, at most: each block has a batch of its own then. Of packs that
-/// lose half of their versions more than half may have to be written.
+/// Bytes that emptying a segment writes, at most: each block has a batch of its own then. Of packs
+/// that lose half of their versions more than half may have to be written.
 fn moved_bytes(segment: &Segment) -> u64 {
     let end = u64::from(segment.end.load(Ordering::Acquire));
     let entries = segment.live_entries.load(Ordering::Acquire).max(0).unsigned_abs();
     match segment.content() {
         Content::Pack => end.min(2 * segment.live_bytes()),
         Content::Shared => entries * UNSHARED_BYTES,
-        // What has no data here is a hole.
+        // Entries beyond the blocks that fit are holes.
         Content::Logged | Content::Home => {
             let blocks = entries.min(end / BLOCK_BYTES);
             blocks * UNSHARED_BYTES + (entries - blocks) * (UNSHARED_BYTES - BLOCK_BYTES)

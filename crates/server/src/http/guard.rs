@@ -1,4 +1,4 @@
-//! Who may call: over TCP those who show the token, and no web page of another site.
+//! Access control: a caller over TCP shows the token, and no web page of another site may call.
 //!
 //! Every user of this machine reaches a loopback port, and a browser on it can be made to talk to
 //! one by any page: such a request carries an Origin, or comes under a host name of the attacker's
@@ -17,7 +17,7 @@ use axum::response::{IntoResponse, Response};
 use super::answer::Refusal;
 use crate::token::Token;
 
-/// What says nothing secret, and is asked by machines that have no token.
+/// These paths say nothing secret, and machines without the token ask for them.
 const OPEN_PATHS: [&str; 2] = ["/healthz", "/readyz"];
 
 /// How a request came in.
@@ -31,16 +31,16 @@ pub(crate) enum Door {
     Open,
 }
 
-/// Who is at the other end of a connection, as the log and audit records name it.
+/// The peer of a connection, as the log and audit records name it.
 #[derive(Clone, Debug)]
 pub(crate) struct Caller(pub(crate) Arc<str>);
 
 tokio::task_local! {
-    /// Who asked for what this task does, if it changes something.
+    /// The caller of a task that changes something.
     static CALLER: Caller;
 }
 
-/// Who asked for what this task does, if it changes something.
+/// The caller of this task, if it changes something.
 pub(super) fn caller() -> Option<Caller> {
     CALLER.try_with(Clone::clone).ok()
 }
