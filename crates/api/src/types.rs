@@ -315,7 +315,7 @@ pub struct Version {
     /// Views that are open on it; they keep its moment while they are.
     #[serde(default)]
     pub views: u64,
-    /// Whether it was compacted by hand, and is.
+    /// Whether it was compacted by hand, and some of it is packed.
     pub compacted: bool,
     /// What was last asked for by hand: to compact or to uncompact it; null if nothing was.
     #[serde(default)]
@@ -350,7 +350,7 @@ pub struct Job {
     pub asked: Time,
     /// Blocks of the version that were packed when it was done.
     pub packed: u64,
-    /// Blocks of it that were not: those that the present still has, and what does not pay.
+    /// Blocks of it that were not: those without another version beside them, and what does not pay.
     pub raw: u64,
 }
 

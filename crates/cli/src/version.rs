@@ -64,7 +64,7 @@ pub enum Verb {
         #[arg(long)]
         dry_run: bool,
     },
-    /// Compact versions: what was written over since is encoded, whatever the volume's encoding.
+    /// Compact versions: each block is packed beside the version before it, whatever the volume's encoding.
     Compact(Versions),
     /// Uncompact versions: what is encoded of them is stored raw, and stays so.
     Uncompact(Versions),
@@ -161,9 +161,18 @@ fn compact(
     Ok(if code != ExitCode::Done && !jobs.is_empty() { ExitCode::Partly } else { code })
 }
 
+/// Whether a compaction found nothing that it could pack.
+fn has_nothing(job: &Job) -> bool {
+    job.kind == "compact" && job.state == "done" && job.packed == 0
+}
+
 fn told(job: &Job) -> String {
     let Job { version, volume, kind, state, packed, raw, .. } = job;
     let how = match state.as_str() {
+        "done" if has_nothing(job) => format!(
+            "nothing packed, {raw} blocks raw: without another version to pack them beside, or too \
+             different from it"
+        ),
         "done" => format!("{packed} blocks packed, {raw} raw"),
         "running" => format!("{} % done", job.percent),
         _ => "waits for its turn".to_owned(),
@@ -304,6 +313,7 @@ fn list(versions: &[Version]) -> String {
 fn encoding(version: &Version) -> String {
     match &version.job {
         None => version.encoding.clone(),
+        Some(job) if has_nothing(job) => format!("{}, nothing to compact", version.encoding),
         Some(job) if job.state == "done" => format!("{}ed", job.kind),
         Some(job) => format!("{}ing", job.kind),
     }

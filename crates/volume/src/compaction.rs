@@ -1,8 +1,9 @@
 //! Versions that are compacted or uncompacted by hand (Clotho 3.5), whatever the volume's policy.
 //!
 //! What belongs to a version is what was written after the version before it, up to its own moment.
-//! Compacted, of that what was written over since is packed now; uncompacted, it is taken out of
-//! packs and stays raw. Both are work of full merges, as all encoding is.
+//! Compacted, it is packed now beside its neighbours (`packer`), though the present has it as well;
+//! uncompacted, it is taken out of packs and stays raw, and so do neighbours that were packed for
+//! its sake. Both are work of full merges, as all encoding is.
 //!
 //! Invariants
 //! 1. What was asked for stands in the catalogue until the version is deleted, and every full merge
@@ -58,7 +59,7 @@ impl Wishes {
     }
 }
 
-/// How many past blocks of each version are packed, and how many are not.
+/// How many blocks of each version are packed, and how many are not.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tally(BTreeMap<u64, (u64, u64)>);
 
@@ -318,6 +319,9 @@ impl Volume {
             let record = CompactionRecord { done: true, packed, raw, ..record };
             commit.put_compaction(self.id, number, &record)?;
             let (action, detail) = match record.wish {
+                Compaction::Compacted if packed == 0 => {
+                    ("not-compacted", "nothing packed".to_owned())
+                }
                 Compaction::Compacted => ("compacted", format!("{packed} blocks packed")),
                 Compaction::Uncompacted => ("uncompacted", format!("{packed} blocks left packed")),
             };

@@ -187,7 +187,10 @@ impl Volume {
     /// What a full merge of a timeline packs with: raw versions if history is encoded, there is
     /// room and nobody waits for more; otherwise only what lies in packs that are emptied.
     pub(crate) fn packer(&self, timeline: &Timeline, urgent: bool) -> Option<Packer> {
-        let setting = self.record.lock().encoding.map(|setting| setting.encoding);
+        let (setting, newest_stays) = {
+            let record = self.record.lock();
+            (record.encoding.map(|setting| setting.encoding), record.architecture.destages())
+        };
         let encoding = match setting {
             Some(Encoding::Xor) => PackEncoding::Xor,
             _ => PackEncoding::Delta,
@@ -206,7 +209,8 @@ impl Volume {
         let after = state.done.get(&timeline.id).copied().unwrap_or(Seq::ZERO);
         let span = takes_raw.then_some((after, state.until));
         let core = std::sync::Arc::clone(&self.core);
-        Some(Packer::new(core, (self.id, timeline.id), PackRule { encoding, span, wishes }))
+        let rule = PackRule { encoding, span, wishes, newest_stays };
+        Some(Packer::new(core, (self.id, timeline.id), rule))
     }
 
     /// Takes note of what a merge that is committed has packed.

@@ -185,13 +185,14 @@ impl Homecoming {
 
     /// Gathers the entries of a block: all inputs, and those that stay in the map (newest first).
     /// `is_sparse` says which segments are to be emptied, `is_trimmed` whether a trim of a larger
-    /// range hides a version from who sees up to a seq.
+    /// range hides a version from who sees up to a seq, `is_asked_for` which is to be in a pack.
     pub fn gather(
         &mut self,
         inputs: &[Entry],
         kept: &[Entry],
         is_sparse: impl Fn(u64) -> bool,
         is_trimmed: impl Fn(&Entry, Seq) -> bool,
+        is_asked_for: impl Fn(usize) -> bool,
     ) {
         let base = &self.volume.base;
         let block = inputs.first().expect("a key has entries").key.index;
@@ -208,6 +209,7 @@ impl Homecoming {
         if let Some(newest) = newest.filter(|&i| !kept[i].location.is_hole()) {
             let entry = &kept[newest];
             let comes = entry.seq <= self.settled || is_sparse(entry.location.segment());
+            let comes = comes && (self.destages || !is_asked_for(newest));
             if is_home(entry) {
                 self.group.staying.push(first + newest);
             } else if comes {

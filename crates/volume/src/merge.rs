@@ -277,13 +277,15 @@ impl MergeJob {
         if self.homecoming.as_ref().is_some_and(|h| key.level > 0 || !h.takes(key.index)) {
             self.settle_gathered()?;
         }
-        let MergeJob { homecoming, scope, nodes, .. } = self;
+        let MergeJob { homecoming, scope, nodes, packer, .. } = self;
         match homecoming {
             Some(homecoming) if key.level == 0 => {
                 let is_trimmed = |e: &Entry, seen: Seq| {
                     nodes.first_after(e.key, e.seq).is_some_and(|seq| seq <= seen)
                 };
-                homecoming.gather(entries, &kept, |s| scope.empties(s), is_trimmed);
+                let is_asked_for =
+                    |newest: usize| packer.as_ref().is_some_and(|p| p.is_asked_for(&kept, newest));
+                homecoming.gather(entries, &kept, |s| scope.empties(s), is_trimmed, is_asked_for);
                 Ok(())
             }
             _ => (0..kept.len()).try_for_each(|index| self.place(&kept, index, false)),
@@ -308,7 +310,7 @@ impl MergeJob {
             *self.arrived.entry(location.segment()).or_default() += 1;
             return self.enter(Entry { location, ..entry });
         }
-        let is_unpacked = self.packer.as_mut().is_some_and(|packer| packer.leaves(&entry));
+        let is_unpacked = self.packer.as_mut().is_some_and(|packer| packer.leaves(kept, index));
         let errand = match (leaves, is_emptied || is_unpacked) {
             (true, _) => Some(Errand::BeforeImage),
             (false, true) => Some(Errand::Cleaning),

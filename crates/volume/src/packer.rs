@@ -45,6 +45,8 @@ pub struct PackRule {
     pub span: Option<(Seq, Seq)>,
     /// What was asked for by hand; it goes before the span.
     pub wishes: Wishes,
+    /// The newest version of a block is in place, and never packed.
+    pub newest_stays: bool,
 }
 
 /// What was done.
@@ -142,46 +144,77 @@ impl Packer {
         if self.is_short || entry.key.level > 0 || entry.location.is_hole() {
             return false;
         }
-        let store = &self.fresh.core().store;
-        let Ok((_, content)) = store.locate(entry.location) else { return false };
-        match content {
-            Content::Home => false,
-            // It costs a share of a block as it is, but to whoever asked for a pack.
-            Content::Shared => {
-                let wish = self.rule.wishes.of(entry.seq).map(|asked| asked.wish);
-                wish == Some(Compaction::Compacted)
-                    && index.checked_sub(1).is_some_and(|newer| entries[newer].key == entry.key)
+        match self.content(entry) {
+            None => false,
+            // One is where its block belongs, the other costs a share of a block as it is, but to
+            // whoever asked for a pack.
+            Some(Content::Home | Content::Shared) => self.is_asked_for(entries, index),
+            Some(Content::Pack) => {
+                !self.is_unwanted(entries, index) && (is_emptied || self.joins(entries, index))
             }
-            Content::Pack => {
-                !self.is_unwanted(entry.seq) && (is_emptied || self.joins(entries, index))
+            Some(Content::Logged) => self.takes(entries, index),
+        }
+    }
+
+    fn content(&self, entry: &Entry) -> Option<Content> {
+        self.fresh.core().store.locate(entry.location).ok().map(|(_, content)| content)
+    }
+
+    /// Whether a raw version is packed: somebody asked for it, or it was written over within the
+    /// span.
+    fn takes(&self, entries: &[Entry], index: usize) -> bool {
+        let in_span = |newer: &Entry| {
+            self.rule.span.is_some_and(|(after, until)| after < newer.seq && newer.seq <= until)
+        };
+        self.is_asked_for(entries, index)
+            || self.wish(&entries[index]).is_none() && newer(entries, index).is_some_and(in_span)
+    }
+
+    fn wish(&self, entry: &Entry) -> Option<Compaction> {
+        self.rule.wishes.of(entry.seq).map(|asked| asked.wish)
+    }
+
+    /// Whether a version is to be in a pack because its compaction was asked for, or that of a
+    /// neighbour, against which it is stored: the one after it, or the one before it if that has
+    /// none before itself. The newest version of a block is packed only for its own sake, and
+    /// beside an older one.
+    #[must_use]
+    pub fn is_asked_for(&self, entries: &[Entry], index: usize) -> bool {
+        let is_asked = |entry: &&Entry| self.wish(entry) == Some(Compaction::Compacted);
+        // The version of the block before another, if it may be packed beside it.
+        let older = |index: usize| {
+            let older = entries.get(index + 1).filter(|older| older.key == entries[index].key);
+            let fits = |older: &&Entry| self.wish(older) != Some(Compaction::Uncompacted);
+            older.filter(fits).filter(|older| !older.location.is_hole())
+        };
+        match (self.wish(&entries[index]), newer(entries, index)) {
+            (Some(Compaction::Uncompacted), _) | (None, None) => false,
+            (Some(Compaction::Compacted), Some(_)) => true,
+            (Some(Compaction::Compacted), None) => {
+                !self.rule.newest_stays && older(index).is_some()
             }
-            Content::Logged => {
-                let newer = index.checked_sub(1).map(|before| entries[before]);
-                let newer = newer.filter(|newer| newer.key == entry.key);
-                newer.is_some_and(|newer| self.takes(entry.seq, newer.seq))
+            (None, Some(newer)) => {
+                let is_only_neighbour = older(index + 1).is_none();
+                is_asked(&newer) || is_only_neighbour && older(index).as_ref().is_some_and(is_asked)
             }
         }
     }
 
-    /// Whether a raw version that was written over at `newer` is packed.
-    fn takes(&self, seq: Seq, newer: Seq) -> bool {
-        match self.rule.wishes.of(seq).map(|asked| asked.wish) {
-            Some(Compaction::Compacted) => true,
-            Some(Compaction::Uncompacted) => false,
-            None => self.rule.span.is_some_and(|(after, until)| after < newer && newer <= until),
-        }
+    /// Whether a version is not to be in a pack: that was asked for, or it is in one beside a
+    /// neighbour that is to leave, and for no other reason.
+    fn is_unwanted(&self, entries: &[Entry], index: usize) -> bool {
+        let leaves = |entry: &Entry| self.wish(entry) == Some(Compaction::Uncompacted);
+        let older = entries.get(index + 1).filter(|older| older.key == entries[index].key);
+        leaves(&entries[index])
+            || self.rule.span.is_none()
+                && (older.is_some_and(leaves) || newer(entries, index).is_some_and(leaves))
+                && !self.is_asked_for(entries, index)
     }
 
-    /// Whether a version is not to be in a pack.
-    fn is_unwanted(&self, seq: Seq) -> bool {
-        self.rule.wishes.of(seq).is_some_and(|asked| asked.wish == Compaction::Uncompacted)
-    }
-
-    /// Whether a version lies in a pack, is not to, and there is room to take it out.
-    pub fn leaves(&mut self, entry: &Entry) -> bool {
-        let store = &self.fresh.core().store;
-        let is_packed = |location| store.locate(location).is_ok_and(|(_, c)| c == Content::Pack);
-        if !self.is_unwanted(entry.seq) || !is_packed(entry.location) {
+    /// Whether the version at `index` lies in a pack, is not to, and there is room to take it out.
+    pub fn leaves(&mut self, entries: &[Entry], index: usize) -> bool {
+        let is_packed = self.content(&entries[index]) == Some(Content::Pack);
+        if !is_packed || !self.is_unwanted(entries, index) {
             return false;
         }
         self.is_short |= !self.has_room();
@@ -194,8 +227,7 @@ impl Packer {
         if entry.location.is_hole() {
             return;
         }
-        let content = self.fresh.core().store.locate(entry.location);
-        self.tally.count(asked, is_new || content.is_ok_and(|(_, c)| c == Content::Pack));
+        self.tally.count(asked, is_new || self.content(entry) == Some(Content::Pack));
     }
 
     /// What became of the versions that were asked for.
@@ -211,15 +243,20 @@ impl Packer {
     }
 
     /// Whether a packed version lies in a pack that has few of its block, beside versions of the
-    /// block that are being packed with room for all of them.
+    /// block that are being packed (or the next one will be) with room for all of them.
     fn joins(&self, entries: &[Entry], index: usize) -> bool {
         let entry = &entries[index];
-        let is_beside = self.pack.versions().last().is_some_and(|v| v.block == entry.key.index);
         let same = |other: &&Entry| other.key == entry.key && other.location == entry.location;
         let before = entries[..index].iter().rev().take_while(same).count();
         let after = entries[index..].iter().take_while(same).count();
+        let next = index + after;
+        let is_raw = |entry: &Entry| self.content(entry) == Some(Content::Logged);
+        let goes_on =
+            entries.get(next).is_some_and(|other| other.key == entry.key && is_raw(other))
+                && self.takes(entries, next);
+        let is_beside = self.pack.versions().last().is_some_and(|v| v.block == entry.key.index);
         let room = PACK_VERSIONS_MAX - self.pack.versions().len();
-        is_beside && before + after < GROWN && after <= room
+        (is_beside || goes_on) && before + after < GROWN && after <= room
     }
 
     /// Whether the pack is to be written before a version of this block is gathered.
@@ -306,10 +343,7 @@ impl Packer {
         self.is_short |= takes_raw && !self.has_room();
         segment.packed.fetch_add(u32::try_from(count).expect("few"), Ordering::AcqRel);
         self.packed.versions += count as u64;
-        let store = &self.fresh.core().store;
-        let is_raw = |entry: &&Entry| {
-            store.locate(entry.location).is_ok_and(|(_, content)| content == Content::Logged)
-        };
+        let is_raw = |entry: &&Entry| self.content(entry) == Some(Content::Logged);
         self.packed.raw += gathered.iter().filter(is_raw).count() as u64;
         self.packed.bytes += bytes.len() as u64;
         Ok(Some(Location::new(segment.number, offset)))
@@ -340,4 +374,10 @@ impl Packer {
         });
         segments
     }
+}
+
+/// The version of a block that is next newer.
+fn newer(entries: &[Entry], index: usize) -> Option<&Entry> {
+    let newer = &entries[index.checked_sub(1)?];
+    (newer.key == entries[index].key).then_some(newer)
 }

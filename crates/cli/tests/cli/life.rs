@@ -177,7 +177,8 @@ fn versions_are_compacted_and_uncompacted() {
     let some = fixture.run(&["version", "compact", "pg", "1", "7", "--wait"]);
     assert_eq!((some.code, some.out.contains("version 1 of pg: compact, ")), (3, true), "{some:?}");
     let listed = fixture.run(&["version", "list", "pg", "--json"]).json();
-    assert_eq!((&listed[0]["compacted"], &listed[1]["compacted"]), (&false.into(), &true.into()));
+    assert_eq!((&listed[1]["compacted"], &listed[1]["job"]["packed"]), (&false.into(), &0.into()));
+    assert!(fixture.ok(&["version", "list", "pg"]).contains("raw, nothing to compact"));
     let done = fixture.run(&["version", "uncompact", "pg", "1", "--wait", "--json"]).json();
     assert_eq!((&done[0]["state"], &done[0]["percent"]), (&"done".into(), &100.into()));
     let listed = fixture.run(&["version", "list", "pg"]);

@@ -272,6 +272,8 @@ pub(crate) fn scrub(info: volume::ScrubInfo) -> api::Scrub {
 
 pub(crate) fn version(volume: &str, version: volume::Version) -> api::Version {
     let job = version.compaction.map(|info| job(volume, version.number, &info));
+    let is_compacted =
+        |job: &api::Job| job.kind == "compact" && job.state == "done" && job.packed > 0;
     api::Version {
         number: version.number,
         seq: version.stamp.seq.0,
@@ -288,7 +290,7 @@ pub(crate) fn version(volume: &str, version: volume::Version) -> api::Version {
         encoding: version.encoding.name().to_owned(),
         clones: version.dependants.clones,
         views: version.dependants.views as u64,
-        compacted: job.as_ref().is_some_and(|j| j.kind == "compact" && j.state == "done"),
+        compacted: job.as_ref().is_some_and(is_compacted),
         job,
     }
 }

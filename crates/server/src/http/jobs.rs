@@ -28,8 +28,8 @@ async fn begin(context: Context, (name, number): (String, u64), wish: Compaction
         .await
 }
 
-/// Compacts a version in the background: what was written over since is encoded, whatever the
-/// volume's encoding and age.
+/// Compacts a version in the background: each block is packed beside the version before it (or
+/// after it), whatever the volume's encoding and age.
 #[utoipa::path(post, path = "/volumes/{volume}/versions/{number}/compact", tag = "versions",
     params(
         ("volume" = String, Path, description = "Name of the volume"),
