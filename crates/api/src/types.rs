@@ -350,7 +350,7 @@ pub struct Job {
     pub asked: Time,
     /// Blocks of the version that were packed when it was done.
     pub packed: u64,
-    /// Blocks of it that were not: those without another version beside them, and what does not pay.
+    /// Blocks of it that were not: those without a version beside them, and what does not pay.
     pub raw: u64,
 }
 

@@ -64,7 +64,7 @@ pub enum Verb {
         #[arg(long)]
         dry_run: bool,
     },
-    /// Compact versions: each block is packed beside the version before it, whatever the volume's encoding.
+    /// Compact versions: each block is packed beside its version before, whatever the encoding.
     Compact(Versions),
     /// Uncompact versions: what is encoded of them is stored raw, and stays so.
     Uncompact(Versions),

@@ -137,8 +137,8 @@ fn versions_that_left_their_packs_are_told_as_shadows() {
     rig.pool().verify_invariants().expect("all agree");
 }
 
-/// Versions of a volume on demand, of each of which 40 of the 4,096 bytes of every page were changed
-/// after the one before it; nothing is written after the last.
+/// Versions of a volume on demand: after each, 40 of the 4,096 bytes of every page are changed for
+/// the next. Nothing is written after the last.
 struct Chain {
     versions: Vec<Vec<u8>>,
 }
