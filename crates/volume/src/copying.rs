@@ -101,6 +101,8 @@ impl Core {
                 }
             }
         }
+        // Of what was cloned in full nothing is needed elsewhere any more.
+        self.bury_ghosts()?;
         Ok(more)
     }
 
@@ -204,11 +206,12 @@ impl Core {
         let (mut numbers, commit) = self.begin()?;
         let known = self.timelines.read().get(&timeline.id).map(|(record, _)| record.clone());
         let Some(known) = known else { return Ok(false) };
-        let record = TimelineRecord { source: None, ..known };
+        let record = TimelineRecord { source: None, parent: None, ..known };
         commit.put_timeline(&record)?;
         let bytes = source.record().length_bytes;
         let detail = format!("all {bytes} bytes of {}", source.record().file);
-        self.audit(&mut numbers, &commit, "imported", &owner.name, detail)?;
+        let action = if source.record().moment { "cloned" } else { "imported" };
+        self.audit(&mut numbers, &commit, action, &owner.name, detail)?;
         self.finish(&numbers, commit)?;
         self.timelines.write().insert(timeline.id, (record, Arc::clone(timeline)));
         timeline.set_outside(None);

@@ -15,7 +15,8 @@ use std::time::Duration;
 
 use block::{Array, Purpose};
 use env::{Files, RankedGuard, RankedMutex, RankedRwLock};
-use history::{SegmentSource, Spare, Store, Timeline};
+use history::{Branch, SegmentSource, Spare, Store, StoredRun, Timeline};
+use units::MapExtent;
 
 use crate::beside::Beside;
 use crate::caller::caller;
@@ -281,10 +282,39 @@ impl Core {
         all
     }
 
-    /// Hangs the file that a record names at its timeline, if it names one.
-    pub fn hang(&self, timeline: &Arc<Timeline>, source: Option<&SourceRecord>) {
-        let Some(record) = source else { return };
-        let source = Arc::new(Source::open(record.clone(), Arc::clone(&self.files)));
+    /// A timeline as its record says, with these runs, below this branch. The file or the moment
+    /// that it names hangs at it.
+    pub fn timeline_of(
+        &self,
+        record: &TimelineRecord,
+        extent: MapExtent,
+        branch: Option<Branch>,
+        runs: Vec<Arc<StoredRun>>,
+    ) -> Arc<Timeline> {
+        let is_moment = record.source.as_ref().is_some_and(|source| source.moment);
+        let (parent, moment) = if is_moment { (None, branch) } else { (branch, None) };
+        let timeline = Timeline::new(record.id, (record.log, extent), parent, runs);
+        let timeline = Arc::new(timeline);
+        if let Some(source) = &record.source {
+            self.hang(&timeline, source, moment);
+        }
+        timeline
+    }
+
+    /// Hangs a file at a timeline, or the moment of another timeline.
+    fn hang(&self, timeline: &Arc<Timeline>, record: &SourceRecord, moment: Option<Branch>) {
+        let source = match moment {
+            None => Source::open(record.clone(), Arc::clone(&self.files)),
+            Some(Branch { timeline: other, seq }) => {
+                let reader = (timeline.log, record.file.clone());
+                let store = Arc::clone(&self.store);
+                let opening = Opening::new(store, reader, other, seq, record.length_bytes);
+                let opening = Arc::new(opening);
+                self.register(&opening);
+                Source::of_moment(record.clone(), opening)
+            }
+        };
+        let source = Arc::new(source);
         timeline.set_outside(Some(Arc::clone(&source) as _));
         self.sources.lock().insert(timeline.id, (Arc::clone(timeline), source));
     }

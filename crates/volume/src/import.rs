@@ -29,6 +29,15 @@ const CONTAINERS: [(&str, &[u8]); 4] = [
     ("VMDK", b"# Disk DescriptorFile"),
 ];
 
+impl SourceRecord {
+    /// A moment of a volume.
+    pub(crate) fn of_moment(volume: &str, seq: u64, length_bytes: u64) -> SourceRecord {
+        let (file, moment) = (format!("{volume}@seq:{seq}"), true);
+        let (inode, modified_ns, changed_ns, orders_below) = (0, 0, 0, 0);
+        SourceRecord { file, length_bytes, inode, modified_ns, changed_ns, orders_below, moment }
+    }
+}
+
 impl Numbers {
     /// Keeps orders for the runs of what is copied, below those of all runs to come.
     pub(crate) fn keep_orders(&mut self, source: SourceRecord) -> SourceRecord {
@@ -117,6 +126,7 @@ fn identify(path: &str, file: &dyn ReadOnlyFile) -> std::io::Result<SourceRecord
         modified_ns: now.modified_ns,
         changed_ns: now.changed_ns,
         orders_below: 0,
+        moment: false,
     })
 }
 

@@ -12,10 +12,10 @@ use block::{BlockDevice, Guard, Purpose, Zones};
 use env::{Files, NoFiles};
 use format::FORMAT_VERSION;
 use format::superblock::{
-    COPY_OFFSETS, FEATURE_BASE, FEATURE_CURRENT_STORE, FEATURE_EXTENTS, FEATURE_PACKS,
-    FEATURE_SHARED, Superblock,
+    COPY_OFFSETS, FEATURE_BASE, FEATURE_CURRENT_STORE, FEATURE_EXTENTS, FEATURE_IMPORT,
+    FEATURE_PACKS, FEATURE_SHARED, Superblock,
 };
-use history::{Branch, Timeline};
+use history::{Branch, OUTSIDE_SEQ};
 use parking_lot::Mutex;
 use units::{MapExtent, Moment, Seq};
 
@@ -47,8 +47,8 @@ pub struct Pool {
 pub(crate) enum Origin<'a> {
     /// Zeros.
     Nothing,
-    /// A moment of another.
-    Moment(&'a Volume, Branch),
+    /// A moment of another, of which all is copied if that is so described.
+    Moment(&'a Volume, Branch, Option<SourceRecord>),
     /// A file.
     File(SourceRecord),
 }
@@ -346,9 +346,9 @@ impl Pool {
         // gone.
         let (branch, source) = match origin {
             Origin::Nothing => (None, None),
-            Origin::Moment(origin, branch) => {
+            Origin::Moment(origin, branch, source) => {
                 origin.check_open()?;
-                (Some(branch), None)
+                (Some(branch), source)
             }
             Origin::File(source) => (None, Some(source)),
         };
@@ -378,9 +378,7 @@ impl Pool {
         commit.put_timeline(&timeline)?;
         core.audit(&mut numbers, &commit, action, &record.name, detail)?;
         core.finish(&numbers, commit)?;
-        let owner = (record.id, record.extent);
-        let map = Arc::new(Timeline::new(timeline.id, owner, branch, Vec::new()));
-        core.hang(&map, timeline.source.as_ref());
+        let map = core.timeline_of(&timeline, record.extent, branch, Vec::new());
         core.timelines.write().insert(timeline.id, (timeline, map));
         let volume = Arc::new(Volume::start(Arc::clone(core), record)?);
         core.volumes.write().insert(volume.name.clone(), Arc::clone(&volume));
@@ -411,10 +409,36 @@ impl Pool {
         name: &str,
         extent: Option<MapExtent>,
     ) -> Result<Arc<Volume>> {
+        self.clone_as(source, at, name, (extent, false))
+    }
+
+    /// The same, of which the background copies all: in the end it shares nothing with its origin.
+    /// It is there at once; `Volume::import_info` tells how far it is.
+    ///
+    /// # Errors
+    /// Those of resolving; `Invalid`, `Exists`, `Refused`, `Io`.
+    pub fn clone_in_full(
+        &self,
+        source: &str,
+        at: &Moment,
+        name: &str,
+        extent: Option<MapExtent>,
+    ) -> Result<Arc<Volume>> {
+        self.core.announce(FEATURE_IMPORT)?;
+        self.clone_as(source, at, name, (extent, true))
+    }
+
+    fn clone_as(
+        &self,
+        source: &str,
+        at: &Moment,
+        name: &str,
+        how: (Option<MapExtent>, bool),
+    ) -> Result<Arc<Volume>> {
         self.check_open()?;
         check_name("volume", name)?;
         let origin = self.volume(source)?;
-        let cloned = self.clone_of(&origin, at, name, extent);
+        let cloned = self.clone_of(&origin, at, name, how);
         origin.unless_gone(cloned)
     }
 
@@ -423,7 +447,7 @@ impl Pool {
         origin: &Volume,
         at: &Moment,
         name: &str,
-        extent: Option<MapExtent>,
+        (extent, in_full): (Option<MapExtent>, bool),
     ) -> Result<Arc<Volume>> {
         let source = &origin.name;
         origin.destage_all()?;
@@ -436,16 +460,21 @@ impl Pool {
             Error::new(ErrorKind::Corrupt, format!("timeline {parent} is not there"))
         })?;
         let now = self.core.machine.clock.wall().as_nanos();
-        let seq = resolved.seq.0;
-        let detail = format!("from {source} at seq {seq}");
+        let at = resolved.seq.0;
+        let how = if in_full { ", in full" } else { "" };
+        let detail = format!("from {source} at seq {at}{how}");
+        // What is copied is the state before all of its own writes.
+        let seq = if in_full { OUTSIDE_SEQ.0 } else { at };
+        let size_bytes = record.size_at(resolved.seq);
+        let copied = in_full.then(|| SourceRecord::of_moment(source, at, size_bytes));
         let clone = VolumeRecord {
             id: 0,
             name: name.to_owned(),
             created_ns: now,
             created_seq: seq,
-            cloned_from: Some((source.clone(), seq)),
+            cloned_from: (!in_full).then(|| (source.clone(), at)),
             granularities: vec![(seq, record.granularity_at(Seq(u64::MAX)))],
-            sizes: vec![(seq, record.size_at(resolved.seq))],
+            sizes: vec![(seq, size_bytes)],
             line: Vec::new(),
             events: Vec::new(),
             horizon_seq: seq,
@@ -467,7 +496,8 @@ impl Pool {
             ..record
         };
         let branch = Branch { timeline, seq: resolved.seq };
-        let volume = self.add_volume(clone, Origin::Moment(origin, branch), "clone", detail);
+        let begins = Origin::Moment(origin, branch, copied);
+        let volume = self.add_volume(clone, begins, "clone", detail);
         drop(still);
         volume
     }

@@ -10,7 +10,7 @@ use format::segment::SegmentHeader;
 use format::superblock::Superblock;
 use history::{
     Branch, KnownLog, Log, LogStart, PageExtent, PageExtents, RecoveredLog, Segment, Spare, Store,
-    StoreParts, StoredRun, TimeIndex, Timeline, header_from_batch, read_header, recover_log,
+    StoreParts, StoredRun, TimeIndex, header_from_batch, read_header, recover_log,
 };
 use units::{MapExtent, Seq, WallTime};
 
@@ -265,9 +265,8 @@ fn add_timelines(core: &Core, contents: &Contents) -> Result<()> {
         }
         // How what is written from now on is kept; what is there says so itself.
         let volume = contents.volumes.iter().find(|volume| volume.id == record.log);
-        let owner = (record.log, volume.map_or(MapExtent::BLOCK, |volume| volume.extent));
-        let timeline = Arc::new(Timeline::new(record.id, owner, parent, open));
-        core.hang(&timeline, record.source.as_ref());
+        let extent = volume.map_or(MapExtent::BLOCK, |volume| volume.extent);
+        let timeline = core.timeline_of(record, extent, parent, open);
         timelines.insert(record.id, (record.clone(), timeline));
     }
     Ok(())

@@ -1,4 +1,5 @@
 //! The file that a volume began as, while not all of it was copied: read as it was, or not at all.
+//! A volume that is cloned in full begins as a moment of another, which is read like a file.
 //!
 //! Invariants
 //! 1. Bytes are only given away if the file was what it had been when they were read: its identity
@@ -12,12 +13,13 @@ use std::io;
 use std::ops::Range;
 use std::sync::Arc;
 
-use env::{FileIdentity, Files, Rank, RankedMutex, ReadOnlyFile};
+use env::{FileIdentity, Files, NoFiles, Rank, RankedMutex, ReadOnlyFile};
 use history::{BLOCKS_PER_PAGE, Outside};
 use units::BLOCK_BYTES;
 
 use crate::catalogue::SourceRecord;
 use crate::copying::CopyJob;
+use crate::opening::{Opening, Patience};
 
 /// Pages that clients have read and that are copied before others, at most.
 const WANTED_MAX: usize = 64;
@@ -68,31 +70,34 @@ impl Source {
     /// until it is.
     #[must_use]
     pub fn open(record: SourceRecord, files: Arc<dyn Files>) -> Source {
-        let source = Source {
-            record,
-            files,
-            held: RankedMutex::new(Rank::CopyFile, Held::default()),
-            progress: RankedMutex::new(Rank::CopyProgress, Progress::default()),
-            job: RankedMutex::new(Rank::CopyJob, None),
-        };
+        let source = Source::new(record, files, Held::default());
         // The trouble, if there is one, is kept.
         let _ = source.revive();
         source
+    }
+
+    /// A moment of another volume.
+    #[must_use]
+    pub fn of_moment(record: SourceRecord, opening: Arc<Opening>) -> Source {
+        let file: Arc<dyn ReadOnlyFile> =
+            Arc::new(MomentFile { opening, identity: identity(&record) });
+        Source::new(record, Arc::new(NoFiles), Held { file: Some(file), trouble: None })
+    }
+
+    fn new(record: SourceRecord, files: Arc<dyn Files>, held: Held) -> Source {
+        Source {
+            record,
+            files,
+            held: RankedMutex::new(Rank::CopyFile, held),
+            progress: RankedMutex::new(Rank::CopyProgress, Progress::default()),
+            job: RankedMutex::new(Rank::CopyJob, None),
+        }
     }
 
     /// Its record in the catalogue.
     #[must_use]
     pub fn record(&self) -> &SourceRecord {
         &self.record
-    }
-
-    fn identity(&self) -> FileIdentity {
-        FileIdentity {
-            length_bytes: self.record.length_bytes,
-            inode: self.record.inode,
-            modified_ns: self.record.modified_ns,
-            changed_ns: self.record.changed_ns,
-        }
     }
 
     /// Opens the file if it is not open, or not what it was.
@@ -137,7 +142,7 @@ impl Source {
     /// Fails unless a file is what it was.
     fn check(&self, file: &dyn ReadOnlyFile) -> history::Result<()> {
         let now = file.identity().map_err(|e| self.lost(&e))?;
-        let Some(why) = self.identity().difference(&now) else { return Ok(()) };
+        let Some(why) = identity(&self.record).difference(&now) else { return Ok(()) };
         self.held.lock().trouble = Some(why.clone());
         Err(self.failed(history::ErrorKind::Corrupt, &why))
     }
@@ -264,6 +269,35 @@ impl Source {
     pub fn trouble(&self) -> Option<String> {
         let trouble = self.held.lock().trouble.clone();
         trouble.or_else(|| self.progress.lock().rest.as_ref().map(|rest| rest.why.clone()))
+    }
+}
+
+fn identity(record: &SourceRecord) -> FileIdentity {
+    FileIdentity {
+        length_bytes: record.length_bytes,
+        inode: record.inode,
+        modified_ns: record.modified_ns,
+        changed_ns: record.changed_ns,
+    }
+}
+
+/// A moment of a volume, read like a file: it never changes.
+struct MomentFile {
+    opening: Arc<Opening>,
+    identity: FileIdentity,
+}
+
+impl ReadOnlyFile for MomentFile {
+    fn identity(&self) -> io::Result<FileIdentity> {
+        Ok(self.identity)
+    }
+
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
+        self.opening.read(offset, buffer, Patience::Full).map(drop).map_err(io::Error::other)
+    }
+
+    fn try_read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<bool> {
+        self.opening.read(offset, buffer, Patience::None).map_err(io::Error::other)
     }
 }
 

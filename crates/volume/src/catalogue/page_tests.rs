@@ -96,6 +96,7 @@ fn source() -> SourceRecord {
         modified_ns: 1,
         changed_ns: 1,
         orders_below: 1,
+        moment: true,
     }
 }
 

@@ -142,7 +142,7 @@ pub struct TimelineRecord {
     pub id: u64,
     /// The volume whose log its writes are in.
     pub log: u64,
-    /// Parent timeline and the last seq seen of it.
+    /// Parent timeline and the last seq seen of it; or what is still being copied of it.
     pub parent: Option<(u64, u64)>,
     /// The file that has what nothing is known of here, until all of it was copied.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -165,6 +165,9 @@ pub struct SourceRecord {
     pub changed_ns: i64,
     /// Runs of what is copied from it have orders below this.
     pub orders_below: u64,
+    /// It is no file, but the moment of the parent.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub moment: bool,
 }
 
 /// A run of map entries or of times.

@@ -53,7 +53,9 @@ impl Core {
         let timelines = self.timelines.read();
         let log_of = |timeline: u64| timelines.get(&timeline).map(|(record, _)| record.log);
         let origins = timelines.values().filter_map(|(record, _)| {
-            let origin = log_of(record.parent?.0)?;
+            // What is cloned in full shares nothing in the end.
+            let parent = record.parent.filter(|_| record.source.is_none());
+            let origin = log_of(parent?.0)?;
             (origin != record.log).then_some((record.log, origin))
         });
         origins.collect()

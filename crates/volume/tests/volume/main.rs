@@ -18,6 +18,7 @@ mod elsewhere;
 mod extents;
 mod figures;
 mod full;
+mod full_clone;
 mod golden;
 mod grace;
 mod group_schedule;

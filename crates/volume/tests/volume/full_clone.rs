@@ -1,0 +1,120 @@
+//! Clones of which all is copied: right from the first second, through kills, and without their
+//! origin in the end.
+
+use std::sync::Arc;
+
+use hindsight_volume::{Architecture, Budget, Granularity, Volume};
+use units::Moment;
+
+use crate::base::{BLOCK, Rig, content, put};
+
+const BLOCKS: u64 = 300;
+
+/// A volume with a version, written over since; what the version has.
+fn with_version(rig: &Rig, architecture: Architecture) -> Vec<u8> {
+    let volume = rig.make("v", architecture, Granularity::OnDemand);
+    for block in 0..BLOCKS {
+        put(&volume, block, block as u8 | 1, 1);
+    }
+    let expected = content(&volume);
+    volume.create_version("").expect("captured");
+    put(&volume, 0, 0xee, BLOCKS);
+    volume.flush().expect("flushed");
+    expected
+}
+
+fn clone_in_full(rig: &Rig) -> Arc<Volume> {
+    rig.pool().clone_in_full("v", &Moment::Version(0), "c", None).expect("cloned")
+}
+
+fn clone(rig: &Rig) -> Arc<Volume> {
+    rig.pool().volume("c").expect("there")
+}
+
+/// Clones that need the version.
+fn needed_by(rig: &Rig) -> Vec<String> {
+    let volume = rig.pool().volume("v").expect("there");
+    volume.version(0).expect("there").dependants.clones
+}
+
+#[test]
+fn a_full_clone_is_right_at_once_and_needs_its_origin_no_more_in_the_end() {
+    for architecture in Architecture::ALL {
+        let rig = Rig::new();
+        let mut expected = with_version(&rig, architecture);
+        let volume = clone_in_full(&rig);
+        assert!(content(&volume) == expected, "{architecture:?}: before anything is copied");
+        let import = volume.import_info().expect("it is being copied");
+        assert_eq!((import.done_bytes, import.total_bytes), (0, expected.len() as u64));
+        assert_eq!(needed_by(&rig), ["c"], "{architecture:?}");
+        put(&volume, 7, 0x77, 2);
+        expected[7 * BLOCK as usize..][..2 * BLOCK as usize].fill(0x77);
+        rig.settle();
+        assert_eq!(volume.import_info(), None, "{architecture:?}: all is copied");
+        assert_eq!(needed_by(&rig), Vec::<String>::new(), "{architecture:?}");
+        rig.pool().delete_volume("v").expect("deleted");
+        rig.settle();
+        assert!(content(&volume) == expected, "{architecture:?}: without its origin");
+        rig.pool().verify_invariants().expect("all agree");
+    }
+}
+
+#[test]
+fn kills_while_a_clone_is_copied_lose_nothing_and_it_goes_on() {
+    let mut rig = Rig::new();
+    let mut expected = with_version(&rig, Architecture::Logging);
+    drop(clone_in_full(&rig));
+    for turn in 0..12 {
+        let volume = clone(&rig);
+        put(&volume, turn * 9, 0x55, 1);
+        expected[(turn * 9 * BLOCK) as usize..][..BLOCK as usize].fill(0x55);
+        volume.flush().expect("flushed");
+        drop(volume);
+        for _ in 0..turn / 2 {
+            rig.pool().step(Budget { bytes: 64 << 10 }).expect("a step");
+        }
+        drop(if turn % 2 == 0 { rig.kill() } else { rig.power_cut() });
+        assert!(content(&clone(&rig)) == expected, "turn {turn}");
+        rig.pool().verify_invariants().expect("all agree");
+    }
+    rig.settle();
+    assert_eq!(clone(&rig).import_info(), None);
+    drop(rig.restart());
+    assert!(content(&clone(&rig)) == expected);
+    assert_eq!(rig.rebuild(), 0, "nothing is damaged");
+    assert!(content(&clone(&rig)) == expected, "after a rebuild");
+}
+
+#[test]
+fn the_origin_may_be_deleted_while_its_clone_is_copied() {
+    let mut rig = Rig::new();
+    let expected = with_version(&rig, Architecture::Redirect);
+    let volume = clone_in_full(&rig);
+    rig.pool().step(Budget { bytes: 64 << 10 }).expect("a step");
+    rig.pool().delete_volume("v").expect("deleted");
+    assert!(content(&volume) == expected, "while it is copied");
+    drop(volume);
+    rig.make("v", Architecture::Logging, Granularity::OnDemand);
+    drop(rig.kill());
+    assert!(content(&clone(&rig)) == expected, "after a kill");
+    rig.settle();
+    assert_eq!(clone(&rig).import_info(), None);
+    assert!(content(&clone(&rig)) == expected, "without it");
+    let audit = rig.pool().audit(0, 100).expect("the audit log");
+    assert!(audit.iter().any(|record| record.action == "cloned"), "{audit:?}");
+    rig.pool().verify_invariants().expect("all agree");
+}
+
+#[test]
+fn a_full_clone_that_is_deleted_lets_go_of_its_origin() {
+    let rig = Rig::new();
+    with_version(&rig, Architecture::Logging);
+    drop(clone_in_full(&rig));
+    rig.pool().step(Budget { bytes: 64 << 10 }).expect("a step");
+    rig.pool().delete_volume("c").expect("deleted");
+    rig.settle();
+    assert_eq!(needed_by(&rig), Vec::<String>::new());
+    rig.pool().delete_volume("v").expect("deleted");
+    rig.settle();
+    rig.pool().verify_invariants().expect("all agree");
+}
