@@ -191,7 +191,7 @@ pub struct Revert {
 }
 
 /// A clone.
-#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CreateClone {
     /// The name of the new volume.
@@ -202,6 +202,9 @@ pub struct CreateClone {
     /// Bytes of a map extent of the new volume; those of its origin by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub extent: Option<SizeInput>,
+    /// Whether the background copies all of it, so that it shares nothing in the end.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub full: bool,
 }
 
 /// A version of the present.

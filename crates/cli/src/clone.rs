@@ -1,5 +1,8 @@
 //! `hindsight clone`.
 
+use std::thread;
+use std::time::Duration;
+
 use api::{CreateClone, ExitCode, SizeInput};
 use units::Size;
 
@@ -17,12 +20,28 @@ pub struct Args {
     /// Size of its map extents: 4KiB, 8KiB, 16KiB, 32KiB or 64KiB [default: that of NAME].
     #[arg(long, value_name = "SIZE", value_parser = size)]
     extent: Option<Size>,
+    /// Copy all of it, in the background: it shares nothing with NAME in the end.
+    #[arg(long)]
+    full: bool,
+    /// Wait until all of it is copied.
+    #[arg(long, requires = "full")]
+    wait: bool,
 }
+
+/// How often is looked whether it is copied.
+const LOOK: Duration = Duration::from_millis(200);
 
 pub fn run(session: &Session, args: Args) -> anyhow::Result<ExitCode> {
     let source = moment::read_of_volume(&args.source)?;
     let at = Some(source.moment.to_string());
-    let body = CreateClone { name: args.new, at, extent: args.extent.map(SizeInput) };
-    session.answer(&session.client()?.create_clone(&source.volume, &body)?, show)?;
+    let extent = args.extent.map(SizeInput);
+    let body = CreateClone { name: args.new, at, extent, full: args.full };
+    let client = session.client()?;
+    let mut clone = client.create_clone(&source.volume, &body)?;
+    while args.wait && clone.import.is_some() {
+        thread::sleep(LOOK);
+        clone = client.volume(&body.name)?;
+    }
+    session.answer(&clone, show)?;
     Ok(ExitCode::Done)
 }

@@ -411,9 +411,11 @@ fn show_grace(grace: &Grace) -> String {
 
 fn show_import(import: &Import) -> Vec<(&'static str, String)> {
     let (done, total) = (human(import.done_bytes), human(import.total_bytes));
-    let rest = human(import.unverified_bytes);
-    let mut shown =
-        vec![("importing", format!("{}: {done} of {total} done, {rest} unverified", import.file))];
+    let rest = match import.unverified_bytes {
+        0 => String::new(),
+        bytes => format!(", {} unverified", human(bytes)),
+    };
+    let mut shown = vec![("importing", format!("{}: {done} of {total} done{rest}", import.file))];
     shown.extend(import.trouble.clone().map(|trouble| ("import rests", trouble)));
     shown
 }

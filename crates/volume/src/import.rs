@@ -98,7 +98,8 @@ impl Volume {
             file: source.record().file.clone(),
             done_bytes,
             total_bytes,
-            unverified_bytes: total_bytes - done_bytes,
+            // A moment of another volume has checksums.
+            unverified_bytes: if source.record().moment { 0 } else { total_bytes - done_bytes },
             trouble: source.trouble(),
         })
     }

@@ -133,11 +133,13 @@ fn json_has_the_fields_of_the_contract() {
     assert_eq!(history["events"][0]["kind"], "created");
     let version = fixture.run(&["version", "create", "pg", "--label", "a", "--json"]).json();
     assert_eq!((&version["number"], &version["label"]), (&0.into(), &"a".into()));
+    let full = fixture.run(&["clone", "pg@v:0", "copy", "--full", "--wait", "--json"]).json();
+    assert!(full["import"].is_null() && full["cloned_from"].is_null(), "{full}");
     let clone = fixture.run(&["clone", "pg@v:0", "pg2", "--json"]).json();
     assert_eq!(clone["cloned_from"], serde_json::json!({"volume": "pg", "seq": 2}));
     let audit = fixture.run(&["pool", "audit", "--json"]).json();
     assert_eq!(audit[0]["action"], "volume-create");
-    assert_eq!(fixture.run(&["pool", "status", "--json"]).json()["volumes"], 2);
+    assert_eq!(fixture.run(&["pool", "status", "--json"]).json()["volumes"], 3);
 }
 
 #[test]

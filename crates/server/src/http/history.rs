@@ -161,7 +161,10 @@ pub(super) async fn clone(
     let extent = map_extent(body.extent)?;
     context
         .engine(move |context| {
-            let clone = context.pool().clone_with_extent(&name, &at, &body.name, extent)?;
+            let clone = match body.full {
+                true => context.pool().clone_in_full(&name, &at, &body.name, extent)?,
+                false => context.pool().clone_with_extent(&name, &at, &body.name, extent)?,
+            };
             let described = context.describe(&clone)?;
             Ok(made(location(&described.name), described))
         })

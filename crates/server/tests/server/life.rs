@@ -204,12 +204,43 @@ fn a_clone_is_a_volume_of_its_own() {
     let client = &fixture.client;
     let at = fixture.write(0, 1);
     fixture.write(0, 2);
-    let body = CreateClone { name: "c".to_owned(), at: Some(format!("seq:{at}")), extent: None };
+    let body = CreateClone {
+        name: "c".to_owned(),
+        at: Some(format!("seq:{at}")),
+        ..CreateClone::default()
+    };
     let clone = client.create_clone("v", &body).expect("clone");
     let from = clone.cloned_from.expect("its source");
     assert_eq!((from.volume.as_str(), from.seq), ("v", at));
     assert_eq!(kind(client.create_clone("v", &body)), ProblemKind::Exists);
     client.delete_volume("v", false).expect("delete the source");
+    let mut byte = [0];
+    let clone = fixture.server().pool().volume("c").expect("c");
+    clone.read(0, &mut byte).expect("read");
+    assert_eq!(byte, [1]);
+}
+
+#[test]
+fn a_full_clone_is_copied_and_depends_on_nothing() {
+    let fixture = Fixture::with_volume();
+    let client = &fixture.client;
+    let at = fixture.write(0, 1);
+    client.create_version("v", &CreateVersion::default()).expect("create");
+    fixture.write(0, 2);
+    let at = Some(format!("seq:{at}"));
+    let body = CreateClone { name: "c".to_owned(), at, extent: None, full: true };
+    let mut clone = client.create_clone("v", &body).expect("clone");
+    assert_eq!(clone.cloned_from, None, "in the end it shares nothing");
+    let began = Instant::now();
+    while let Some(import) = clone.import {
+        assert!(began.elapsed() < Duration::from_secs(60), "it is not copied: {import:?}");
+        assert_eq!(import.unverified_bytes, 0, "its origin has checksums");
+        std::thread::sleep(Duration::from_millis(20));
+        clone = client.volume("c").expect("show");
+    }
+    assert!(client.version("v", 0).expect("show").clones.is_empty());
+    let (_, audit) = fixture.send("GET", "/audit", "");
+    assert!(audit.contains("\"cloned\"") && audit.contains("in full"), "{audit}");
     let mut byte = [0];
     let clone = fixture.server().pool().volume("c").expect("c");
     clone.read(0, &mut byte).expect("read");
