@@ -65,11 +65,15 @@ pub fn check_size(size_bytes: u64) -> Result<()> {
         .with_hint("a multiple of 512 from 4096 bytes to 4 PiB"))
 }
 
-/// How many zones of `total` are kept for reclamation: 2 % for merges, and room for the catalogue,
-/// which grows by its own size at a time.
+/// The map of a pool that is full of blocks has less than one part in so many of it (22 bytes for
+/// each), and a merge writes it beside the one that is there.
+const MAP_SHARE: u32 = 150;
+
+/// How many zones of `total` are kept for reclamation: 2 % for merges, of a large pool as much as a
+/// map of all of it takes, and room for the catalogue, which grows by its own size at a time.
 pub fn reserve_of(total: u32, zone_bytes: u64) -> u32 {
     let catalogue = u32::try_from(CATALOGUE_GROWTH_BYTES / zone_bytes).expect("few zones");
-    (total / 50).clamp(6, 64) + catalogue.min(total / 4)
+    (total / 50).clamp(6, 64.max(total / MAP_SHARE)) + catalogue.min(total / 4)
 }
 
 /// How many zones a pool on so many bytes can have.
@@ -747,4 +751,17 @@ fn features_of(record: &VolumeRecord) -> impl Iterator<Item = u64> {
         (record.dedup, FEATURE_SHARED),
     ];
     features.into_iter().filter_map(|(has, feature)| has.then_some(feature))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::reserve_of;
+
+    #[test]
+    fn a_reserve_has_room_for_the_map_of_a_pool_that_is_full() {
+        for zones in [50, 320, 9_600, 32_768, 1 << 20] {
+            let reserve = u64::from(reserve_of(zones, 32 << 20));
+            assert!(reserve * 4096 >= u64::from(zones) * 22, "{reserve} of {zones}");
+        }
+    }
 }
