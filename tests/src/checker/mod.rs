@@ -13,10 +13,13 @@
 //! 5. A diff covers every byte that differs and reports no block that does not; a hole reads zero.
 //! 6. Deleting a volume, version or mark changes no other.
 //! 7. A change of architecture changes nothing that a client sees.
+//! 8. A pool without room says so, keeps what it has, lets versions be deleted, and takes writes
+//!    again (`brim`).
 //!
 //! The model is an [`crate::image::Image`] for each moment. The generator is this module's own and
 //! shares nothing with the simulator's, so that one's blind spot is not the other's.
 
+mod brim;
 mod changes;
 mod looks;
 mod past;
@@ -34,6 +37,9 @@ use anyhow::{Context, Result};
 pub use world::Counts;
 
 use world::World;
+
+/// How often a run fills a small pool.
+const FILLED: u64 = 2;
 
 /// How one run goes.
 #[derive(Clone, Copy, Debug)]
@@ -55,7 +61,11 @@ pub fn run(program: &Path, seed: u64, options: Options) -> Result<Counts> {
     let folder = tempfile::Builder::new().prefix("hindsight-checker-").tempdir()?;
     let mut world = World::new(program, &folder.path().join("pool"), seed, options)?;
     match world.run() {
-        Ok(()) => Ok(world.counts()),
+        Ok(()) => {
+            let writes = brim::run(program, &folder.path().join("brim"), seed, FILLED)
+                .with_context(|| format!("seed {seed}"))?;
+            Ok(Counts { writes: writes + world.counts().writes, ..world.counts() })
+        }
         Err(error) => {
             let story = world.story();
             let log = world.server_log();
