@@ -153,7 +153,7 @@ pub fn recover_log(
     let mut recovered = RecoveredLog::default();
     for header in tail {
         let base = store.zone_offset(header.zone);
-        let end = scan_segment(store, header, |batch| {
+        let end = scan_segment(store, header, u32::MAX, |batch| {
             found.take(batch, known, base);
             Ok(())
         })?;

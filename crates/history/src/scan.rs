@@ -170,13 +170,14 @@ pub fn header_from_batch(
     Ok(is_its.then_some((header, first.timeline)))
 }
 
-/// Visits the batches of a segment in the order of their offsets.
+/// Visits the batches of a segment that begin before an offset, in the order of their offsets.
 ///
 /// # Errors
 /// Those of the device, and of `visit`.
 pub fn scan_segment(
     store: &Store,
     header: &SegmentHeader,
+    until: u32,
     mut visit: impl FnMut(&Batch<'_>) -> Result<()>,
 ) -> Result<ScanEnd> {
     let zone_bytes = usize::try_from(store.zone_bytes).expect("zones are at most 32 MiB");
@@ -201,7 +202,7 @@ pub fn scan_segment(
     let is_base = store.segment(header.segment).is_some_and(|segment| segment.slab.is_some());
     let mut offset = SEGMENT_HEADER_BYTES;
     let mut end = ScanEnd { end: SEGMENT_HEADER_BYTES as u32, gap_bytes: 0 };
-    while offset + BATCH_HEADER_FIXED_BYTES <= zone_bytes {
+    while offset + BATCH_HEADER_FIXED_BYTES <= zone_bytes.min(until as usize) {
         let healed;
         let found = match window.header(header, offset)? {
             Some(bytes) if !is_base || copies.is_empty() => Some(bytes),

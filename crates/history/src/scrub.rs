@@ -224,7 +224,12 @@ impl<'s> Scrub<'s> {
             self.held(base, SEGMENT_HEADER_BYTES, &is_header);
         }
         let from = from.max(first);
-        let until = u64::from(from).saturating_add(bytes.max(1)).min(zone_bytes);
+        // Behind the end is what merges left that came to nothing, or are about to put there.
+        let last = match is_sealed && segment.content() == Content::Logged {
+            true => u64::from(end),
+            false => zone_bytes,
+        };
+        let until = u64::from(from).saturating_add(bytes.max(1)).min(last);
         let until = u32::try_from(until).expect("zones are at most 32 MiB");
         let walk = Walk { header: &header, base, known: is_sealed.then_some(end), stable };
         let at = match segment.content() {
@@ -232,7 +237,7 @@ impl<'s> Scrub<'s> {
             Content::Home => self.homes(&walk, from..until),
             Content::Logged | Content::Shared => self.batches(&walk, from..until),
         };
-        (u64::from(at) + (BATCH_HEADER_FIXED_BYTES as u64) <= zone_bytes).then_some(at)
+        (u64::from(at) + (BATCH_HEADER_FIXED_BYTES as u64) <= last).then_some(at)
     }
 
     /// Tells of bytes that belong to nothing: something may have been there if something follows,

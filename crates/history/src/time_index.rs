@@ -130,9 +130,9 @@ impl TimeIndex {
         runs.push(run);
     }
 
-    /// Drops the oldest `count` parts.
-    pub fn drop_oldest(&self, count: usize) {
-        self.runs.write().drain(..count);
+    /// Drops parts; a time in one of them is answered by the part before.
+    pub fn drop_parts(&self, is_gone: impl Fn(&TimeRun) -> bool) {
+        self.runs.write().retain(|run| !is_gone(run));
     }
 
     /// The last stored entry at or before `by`.

@@ -1,5 +1,9 @@
 //! Segments that background work fills, one after another: they exist for others only once the
 //! commit that names them is done, and their zones are free again if it never comes.
+//!
+//! The first may be one that is there and has room behind its end. What is put there counts only
+//! once the commit is done (`FreshSegments::go_on`): until then it is written beside what is known
+//! of the segment, and by whoever comes next over again.
 
 use std::io::IoSlice;
 use std::sync::Arc;
@@ -40,22 +44,11 @@ pub fn begin_segment(core: &Core, log: u64, zone: u32, holds: Holds) -> Result<A
         Holds::Slab(slab, bytes) => (Some(slab), bytes),
         Holds::Versions | Holds::Shared => (None, SEGMENT_HEADER_BYTES as u32),
     };
+    let of_log = (log, core.store.draw_nonce(number));
     let segment = Arc::new(Segment {
-        number,
-        zone,
-        log,
-        nonce: core.store.draw_nonce(number),
-        last_seq: AtomicU64::new(0),
         end: AtomicU32::new(end),
-        live_entries: AtomicI64::new(0),
-        committed_entries: AtomicI64::new(0),
-        sealed: AtomicBool::new(true),
-        retired: AtomicBool::new(false),
-        slab,
-        packed: AtomicU32::new(0),
         shared: holds == Holds::Shared,
-        held: AtomicBool::new(false),
-        account: history::Account::default(),
+        ..of_batches((number, zone), of_log, slab)
     });
     let store = &core.store;
     let header = SegmentHeader {
@@ -72,6 +65,26 @@ pub fn begin_segment(core: &Core, log: u64, zone: u32, holds: Holds) -> Result<A
     written.inspect_err(|_| store.free_zone(zone))?;
     store.io(log).count(IoKind::Other, SEGMENT_HEADER_BYTES as u64);
     Ok(segment)
+}
+
+fn of_batches((number, zone): (u64, u32), (log, nonce): (u64, u64), slab: Option<u64>) -> Segment {
+    Segment {
+        number,
+        zone,
+        log,
+        nonce,
+        last_seq: AtomicU64::new(0),
+        end: AtomicU32::new(SEGMENT_HEADER_BYTES as u32),
+        live_entries: AtomicI64::new(0),
+        committed_entries: AtomicI64::new(0),
+        sealed: AtomicBool::new(true),
+        retired: AtomicBool::new(false),
+        slab,
+        packed: AtomicU32::new(0),
+        shared: false,
+        held: AtomicBool::new(false),
+        account: history::Account::default(),
+    }
 }
 
 /// The header of a batch of earlier writes, which is put at an offset of a segment; `seq` is the
@@ -101,6 +114,8 @@ pub struct FreshSegments {
     holds: Holds,
     done: Vec<Arc<Segment>>,
     open: Option<Arc<Segment>>,
+    /// What is there and is gone on with, held meanwhile, and the same as it will be.
+    behind: Option<[Arc<Segment>; 2]>,
     finished: bool,
 }
 
@@ -119,7 +134,34 @@ impl FreshSegments {
 
     fn of(core: Arc<Core>, log: u64, holds: Holds) -> FreshSegments {
         let io = core.store.io(log);
-        FreshSegments { core, io, log, holds, done: Vec::new(), open: None, finished: false }
+        let (done, open, behind) = (Vec::new(), None, None);
+        FreshSegments { core, io, log, holds, done, open, behind, finished: false }
+    }
+
+    /// Begins behind the end of a segment of the log, which holds batches.
+    #[must_use]
+    pub fn from_end_of(mut self, segment: Option<Arc<Segment>>) -> FreshSegments {
+        let Some(segment) = segment else { return self };
+        segment.held.store(true, Ordering::Release);
+        let grown = Arc::new(Segment {
+            last_seq: AtomicU64::new(segment.last_seq().0),
+            end: AtomicU32::new(segment.end.load(Ordering::Acquire)),
+            ..of_batches((segment.number, segment.zone), (segment.log, segment.nonce), None)
+        });
+        self.open = Some(Arc::clone(&grown));
+        self.behind = Some([segment, grown]);
+        self
+    }
+
+    /// The segment that was there knows what was put behind its end, but for who names it: says how
+    /// many entries will. The commit comes next.
+    #[must_use]
+    pub fn go_on(&self) -> Option<(u64, i64)> {
+        let [segment, grown] = self.behind.as_ref()?;
+        segment.end.store(grown.end.load(Ordering::Acquire), Ordering::Release);
+        segment.last_seq.store(grown.last_seq().0, Ordering::Release);
+        let entries = grown.live_entries.load(Ordering::Acquire);
+        (entries > 0).then_some((segment.number, entries))
     }
 
     /// What they belong to.
@@ -187,20 +229,29 @@ impl FreshSegments {
         Ok(())
     }
 
-    /// Every segment written; the commit that follows flushes, and names them.
+    /// Every new segment written; the commit that follows flushes, and names them.
     pub fn finish(&mut self) -> Vec<Arc<Segment>> {
         self.finished = true;
+        self.take_new()
+    }
+
+    fn take_new(&mut self) -> Vec<Arc<Segment>> {
         self.done.extend(self.open.take());
-        std::mem::take(&mut self.done)
+        let mut new = std::mem::take(&mut self.done);
+        new.retain(|s| self.behind.as_ref().is_none_or(|[_, grown]| !Arc::ptr_eq(s, grown)));
+        new
     }
 }
 
 impl Drop for FreshSegments {
     fn drop(&mut self) {
         if !self.finished {
-            for segment in self.done.drain(..).chain(self.open.take()) {
+            for segment in self.take_new() {
                 self.core.store.free_zone(segment.zone);
             }
+        }
+        if let Some([segment, _]) = &self.behind {
+            segment.held.store(false, Ordering::Release);
         }
     }
 }

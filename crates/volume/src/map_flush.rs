@@ -176,7 +176,7 @@ impl Volume {
         entries.sort_by_key(|e| (e.key, std::cmp::Reverse(e.seq)));
         // What was superseded before the first of them is none of a flush's business.
         let first = entries.iter().map(|e| e.seq).min().unwrap_or(Seq::MAX);
-        let Needed { openable, held } = self.core.needed(timeline.id, first)?;
+        let Needed { openable, held, .. } = self.core.needed(timeline.id, first)?;
         let mut counter = self.figure_counter(held);
         let nodes = Nodes::new(frozen.iter().flat_map(|part| part.nodes().iter().copied()));
         let id = self.core.next_run();

@@ -19,7 +19,7 @@ use std::sync::atomic::Ordering;
 
 use format::location::Location;
 use format::map::{Entry, Key};
-use history::run::{EntrySource, MergeIter};
+use history::run::MergeIter;
 use history::{NO_LOG, Openable, RunBuilder, Segment, StoredRun, Timeline};
 use units::Seq;
 
@@ -31,18 +31,19 @@ use crate::figures::FigureCounter;
 use crate::homecoming::{Arrivals, Homecoming};
 use crate::map_flush::{commit_segment, record_of_run};
 use crate::mover::{Errand, Mover};
-use crate::needed::Needed;
+use crate::needed::{Branch, Needed};
 use crate::packer::{Packed, Packer, Placed};
 use crate::reclaim::Haste;
-use crate::sift::{Nodes, sift};
+use crate::sift::{Nodes, nodes_of, sift};
 use crate::volume::Volume;
 
 /// Runs a timeline may have before some are joined.
 pub const RUNS_MAX: usize = 10;
 /// Runs joined at a time.
 const JOINED: usize = 6;
-/// Entries of a step in which blocks may come home or leave it: each may be a block copied.
-const HOMECOMING_ENTRIES_MAX: usize = 2048;
+/// Entries of a step in which blocks may come home or leave it (each may be a block copied), or
+/// branches are asked whether they see them.
+const SLOW_ENTRIES_MAX: usize = 2048;
 
 /// What kind of merge.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -67,6 +68,9 @@ pub struct MergeJob {
     inputs: Vec<Arc<StoredRun>>,
     scope: Scope,
     openable: Openable,
+    /// All but what only those need that branched off, and these.
+    own: Openable,
+    branches: Vec<Branch>,
     nodes: Nodes,
     builder: Option<RunBuilder>,
     counter: FigureCounter,
@@ -123,8 +127,11 @@ impl Volume {
         };
         let leaves_base = sparse.iter().any(is_home);
         let packer = self.packer(&timeline, urgent);
+        let begin = self.segment_with_room();
+        assert!(begin.as_ref().is_none_or(|begin| !sparse.contains(&begin.number)), "it stays");
+        let mover = Mover::new(Arc::clone(&self.core), self.id, timeline.id, begin);
         let job = self.job(timeline, inputs, Scope::Full(sparse))?;
-        Ok(Some(MergeJob { homecoming, leaves_base, packer, moves, ..job }))
+        Ok(Some(MergeJob { homecoming, leaves_base, packer, moves, mover, ..job }))
     }
 
     /// Timelines whose writes are in this volume's log.
@@ -139,19 +146,21 @@ impl Volume {
         inputs: Vec<Arc<StoredRun>>,
         scope: Scope,
     ) -> Result<MergeJob> {
-        let Needed { openable, held } = self.core.needed(timeline.id, Seq::ZERO)?;
+        let Needed { openable, held, own, branches } = self.core.needed(timeline.id, Seq::ZERO)?;
         let counter = self.figure_counter(held);
-        let nodes = self.nodes_of(&timeline)?;
+        let nodes = nodes_of(&self.core.store, &timeline)?;
         let order = inputs.first().expect("a merge has inputs").order;
         let id = self.core.next_run();
         let builder = RunBuilder::new(&self.core.store, id, order, &timeline);
-        let mover = Mover::new(Arc::clone(&self.core), self.id, timeline.id);
+        let mover = Mover::new(Arc::clone(&self.core), self.id, timeline.id, None);
         Ok(MergeJob {
             volume: Arc::clone(self),
             timeline,
             inputs,
             scope,
             openable,
+            own,
+            branches,
             nodes,
             builder: Some(builder),
             counter,
@@ -165,30 +174,6 @@ impl Volume {
             resume: None,
             released: BTreeMap::new(),
         })
-    }
-
-    /// Trims of larger ranges in all runs and pending entries of a timeline.
-    fn nodes_of(&self, timeline: &Timeline) -> Result<Nodes> {
-        let store = &self.core.store;
-        let mut found: Vec<Entry> = Vec::new();
-        for run in timeline.runs() {
-            if run.summary.key_last.level == 0 {
-                continue;
-            }
-            run.with_source(store, |source| -> history::Result<()> {
-                let place = Key { level: 1, index: 0 };
-                let mut cursor = run.run.cursor_at(source, place, Seq::MAX)?;
-                while let Some(entry) = cursor.peek() {
-                    found.push(entry);
-                    cursor.advance()?;
-                }
-                Ok(())
-            })?;
-        }
-        for part in timeline.frozen() {
-            found.extend_from_slice(part.nodes());
-        }
-        Ok(Nodes::new(found))
     }
 }
 
@@ -209,8 +194,9 @@ impl MergeJob {
     /// # Errors
     /// `Full`, `Refused`, `Corrupt`, `Io`; the job is then to be dropped.
     pub fn step(&mut self, entries_max: usize) -> Result<bool> {
-        let entries_max = match self.homecoming.is_some() || self.leaves_base {
-            true => entries_max.min(HOMECOMING_ENTRIES_MAX),
+        let is_slow = self.homecoming.is_some() || self.leaves_base || !self.branches.is_empty();
+        let entries_max = match is_slow {
+            true => entries_max.min(SLOW_ENTRIES_MAX),
             false => entries_max,
         };
         self.step_over(entries_max)
@@ -263,9 +249,13 @@ impl MergeJob {
     /// Keeps, moves or drops the entries of one key (newest first).
     fn handle(&mut self, entries: &[Entry]) -> Result<()> {
         let mut kept = Vec::with_capacity(entries.len());
-        let (released, counter) = (&mut self.released, &mut self.counter);
+        let MergeJob { volume, own, branches, released, counter, .. } = self;
+        let is_seen = |e: &Entry, superseded| {
+            let sees = |b: &Branch| b.sees(&volume.core.store, e.key, e.seq, superseded);
+            branches.is_empty() || own.needs(e.seq, superseded) || branches.iter().any(sees)
+        };
         sift(entries, &self.nodes, &self.openable, |entry, keep, superseded| {
-            if keep {
+            if keep && is_seen(entry, superseded) {
                 counter.count(entry, superseded);
                 kept.push(*entry);
             } else {
@@ -415,6 +405,7 @@ impl MergeJob {
         let builder = self.builder.take().expect("a merge commits once");
         let run = builder.finish(&core.store)?;
         let mut moved = self.mover.finish();
+        self.arrived.extend(self.mover.go_on());
         if let Some(packer) = &mut self.packer {
             moved.extend(packer.finish());
         }

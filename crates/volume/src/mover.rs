@@ -1,5 +1,5 @@
-//! Moving live blocks out of sparse segments: into new segments of the same log, in the order they
-//! come.
+//! Moving live blocks out of sparse segments: behind the end of a segment of the same log that has
+//! room there, and into new ones, in the order they come.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -75,10 +75,10 @@ fn read_entry_as(
 }
 
 impl Mover {
-    /// A mover for one timeline of a log.
+    /// A mover for one timeline of a log, which begins behind the end of a segment.
     #[must_use]
-    pub fn new(core: Arc<Core>, log: u64, timeline: u64) -> Mover {
-        Mover { fresh: FreshSegments::new(core, log), timeline }
+    pub fn new(core: Arc<Core>, log: u64, timeline: u64, begin: Option<Arc<Segment>>) -> Mover {
+        Mover { fresh: FreshSegments::new(core, log).from_end_of(begin), timeline }
     }
 
     /// Moves one entry; `None` when its block is damaged or cannot be read, and must stay.
@@ -129,8 +129,14 @@ impl Mover {
         (bytes, sizes.header_bytes)
     }
 
-    /// Every segment written.
+    /// Every new segment written.
     pub fn finish(&mut self) -> Vec<Arc<Segment>> {
         self.fresh.finish()
+    }
+
+    /// The segment that was there before, as `FreshSegments::go_on`.
+    #[must_use]
+    pub fn go_on(&self) -> Option<(u64, i64)> {
+        self.fresh.go_on()
     }
 }

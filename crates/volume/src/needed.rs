@@ -6,24 +6,80 @@
 //!    branched off it asks whether anything is open there at all; where damage hides that, it is.
 //! 2. It costs nothing for moments before `from`: a map flush is as cheap after a million versions
 //!    as after ten.
+//! 3. A moment at which others branched off sees of a timeline only what those have not written
+//!    over before their own first open moment (`Branch::sees`).
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, OnceLock};
 
-use history::{By, Openable};
+use format::map::Key;
+use history::run::EntrySource;
+use history::{By, Openable, Store, Timeline};
 use units::Seq;
 
 use crate::core::Core;
+use crate::sift::{Nodes, nodes_of};
 use crate::types::Granularity;
 use crate::volume::Volume;
 use crate::{ErrorKind, Result};
 
 /// The moments of a timeline that can be opened.
-#[derive(Debug)]
 pub struct Needed {
     /// All of them.
     pub openable: Openable,
     /// Of these: what pins and branches hold, whatever leaves the window; ascending.
     pub held: Vec<Seq>,
+    /// All but those that only branches hold.
+    pub own: Openable,
+    /// Who branched off and has something that can be opened.
+    pub branches: Vec<Branch>,
+}
+
+/// A timeline that branched off another one.
+pub struct Branch {
+    at: Seq,
+    timeline: Arc<Timeline>,
+    /// The first of its moments that can be opened, or an earlier one, if any can.
+    first: Option<Seq>,
+    /// Its trims of larger ranges, once they were asked for.
+    nodes: OnceLock<Nodes>,
+    branches: Vec<Branch>,
+}
+
+impl Branch {
+    /// Whether some open moment below the branch shows a version that was written at the first seq
+    /// and superseded at the second. Where damage hides that, it does.
+    #[must_use]
+    pub fn sees(&self, store: &Store, key: Key, written: Seq, superseded: Option<Seq>) -> bool {
+        let is_there = written <= self.at && superseded.is_none_or(|seq| seq > self.at);
+        is_there && self.sees_through(store, key)
+    }
+
+    fn sees_through(&self, store: &Store, key: Key) -> bool {
+        self.first.is_some_and(|first| !self.covers(store, key, first))
+            || self.branches.iter().any(|branch| {
+                !self.covers(store, key, branch.at) && branch.sees_through(store, key)
+            })
+    }
+
+    /// Whether the timeline has something of its own of all of a key at a moment of it.
+    fn covers(&self, store: &Store, key: Key, at: Seq) -> bool {
+        let nodes = || nodes_of(store, &self.timeline).unwrap_or_default();
+        if self.nodes.get_or_init(nodes).first_after(key, Seq::ZERO).is_some_and(|seq| seq <= at) {
+            return true;
+        }
+        self.timeline.runs().iter().any(|run| {
+            run.with_source(store, |source| {
+                let found =
+                    run.run.cursor_at(source, key, at).ok().and_then(|cursor| cursor.peek());
+                found.is_some_and(|entry| entry.key == key)
+            })
+        })
+    }
+}
+
+fn is_interval(granularity: &(u64, Granularity)) -> bool {
+    matches!(granularity.1, Granularity::Interval(_))
 }
 
 impl Core {
@@ -37,34 +93,39 @@ impl Core {
         // Children before parents: a child has a higher number.
         let mut below: BTreeSet<u64> = BTreeSet::from([timeline]);
         let mut records = Vec::new();
-        for (record, _) in self.timelines.read().range(timeline..).map(|(_, found)| found) {
+        for (record, line) in self.timelines.read().range(timeline..).map(|(_, found)| found) {
             if record.id == timeline || record.parent.is_some_and(|(of, _)| below.contains(&of)) {
                 below.insert(record.id);
-                records.push((record.id, record.log, record.parent));
+                records.push((record.log, record.parent, Arc::clone(line)));
             }
         }
+        let log = records.first().map(|record| record.0);
+        let mut by_parent: BTreeMap<u64, Vec<Branch>> = BTreeMap::new();
+        for (log, parent, timeline) in records.into_iter().skip(1).rev() {
+            let first = owner(log).map_or(Ok(None), |volume| volume.first_open_on(timeline.id))?;
+            let branches = by_parent.remove(&timeline.id).unwrap_or_default();
+            if first.is_none() && branches.is_empty() {
+                continue;
+            }
+            let (parent, at) = parent.expect("what is below has a parent");
+            assert!(parent < timeline.id, "a timeline is younger than its parent");
+            let nodes = OnceLock::new();
+            let branch = Branch { at: Seq(at), timeline, first, nodes, branches };
+            by_parent.entry(parent).or_default().push(branch);
+        }
+        let branches = by_parent.remove(&timeline).unwrap_or_default();
         let mut held: Vec<Seq> = Vec::new();
-        let mut open: BTreeSet<u64> = BTreeSet::new();
-        for &(id, log, parent) in records.iter().rev().filter(|record| record.0 != timeline) {
-            let is_open = || owner(log).map_or(Ok(false), |volume| volume.opens_on(id));
-            if open.contains(&id) || is_open()? {
-                let (parent, seq) = parent.expect("what is below has a parent");
-                assert!(parent < id, "a timeline is younger than its parent");
-                open.insert(parent);
-                if parent == timeline && seq >= from.0 {
-                    held.push(Seq(seq));
-                }
-            }
-        }
-        let mut ranges: Vec<(Seq, Seq)> = held.iter().map(|&seq| (seq, seq)).collect();
-        if let Some(&(_, log, _)) = records.first()
-            && let Ok(volume) = owner(log)
-        {
+        let mut ranges = Vec::new();
+        if let Some(Ok(volume)) = log.map(owner) {
             volume.add_openable(timeline, from, &mut ranges, &mut held)?;
         }
+        let own = Openable::new(ranges.clone());
+        let seqs: Vec<Seq> = branches.iter().map(|b| b.at).filter(|&at| at >= from).collect();
+        ranges.extend(seqs.iter().map(|&seq| (seq, seq)));
+        held.extend(seqs);
         held.sort_unstable();
         held.dedup();
-        Ok(Needed { openable: Openable::new(ranges), held })
+        Ok(Needed { openable: Openable::new(ranges), held, own, branches })
     }
 }
 
@@ -112,28 +173,35 @@ impl Volume {
         }
     }
 
-    /// Whether anything of this volume on a timeline can be opened, or may be.
-    fn opens_on(&self, timeline: u64) -> Result<bool> {
+    /// The first moment of this volume on a timeline that can be opened, or an earlier one; none
+    /// when there is none.
+    fn first_open_on(&self, timeline: u64) -> Result<Option<Seq>> {
         let pins = self.pins.lock();
         let latest = self.log.stable();
         let record = self.record.lock().clone();
         if record.deleted {
-            return Ok(false);
+            return Ok(None);
         }
-        let any = |boundaries: &[Seq]| {
+        let first = |boundaries: &[Seq]| {
             let unpinned = record.unpinned(latest, boundaries);
-            record.stretches(timeline).any(|(first, last)| {
-                pins.seqs_within(first, last).next().is_some()
-                    || !unpinned.within(first, last).is_empty()
-            })
+            let of = |(first, last)| {
+                let open = unpinned.within(first, last).ranges().first().map(|range| range.0);
+                pins.seqs_within(first, last).next().into_iter().chain(open).min()
+            };
+            record.stretches(timeline).filter_map(of).min()
         };
-        if any(&[]) {
-            return Ok(true);
+        if !record.granularities.iter().any(is_interval) {
+            return Ok(first(&[]));
+        }
+        if let Some(found) = first(&[]) {
+            // Ends of intervals may lie before it: they are not looked for.
+            let begin = record.stretches(timeline).map(|(first, _)| first).min();
+            return Ok(begin.map(|begin| begin.max(Seq(record.horizon_seq)).min(found)));
         }
         match self.boundaries(Seq::ZERO) {
             // Too much is kept rather than too little.
-            Err(e) if matches!(e.kind, ErrorKind::Corrupt | ErrorKind::Io) => Ok(true),
-            boundaries => boundaries.map(|boundaries| any(&boundaries)),
+            Err(e) if matches!(e.kind, ErrorKind::Corrupt | ErrorKind::Io) => Ok(Some(Seq::ZERO)),
+            boundaries => Ok(first(&boundaries?)),
         }
     }
 
@@ -141,7 +209,6 @@ impl Volume {
     /// those before `from` may be left out.
     fn boundaries(&self, from: Seq) -> Result<Vec<Seq>> {
         let record = self.record.lock().clone();
-        let is_interval = |g: &(u64, Granularity)| matches!(g.1, Granularity::Interval(_));
         if record.deleted || !record.granularities.iter().any(is_interval) {
             return Ok(Vec::new());
         }

@@ -91,9 +91,11 @@ fn collect(
         return collect_packs(core, &segment, &voids, entries, report);
     }
     let base = store.zone_offset(zone);
+    // Behind its end is what merges left that came to nothing.
+    let until = store.segment(number).map_or(0, |s| s.end.load(Ordering::Acquire));
     // Homes may have been under way when the power went, and come to one copy only.
     let is_base = store.segment(number).is_some_and(|segment| segment.slab.is_some());
-    let end = scan_segment(store, &header, |batch| {
+    let end = scan_segment(store, &header, until, |batch| {
         for op in batch.descriptors() {
             let target = entries.entry(op.timeline).or_default();
             // Whoever has a name in a segment of no log had its voids seen to when it got it.

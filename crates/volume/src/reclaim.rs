@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 use block::Purpose;
 use env::RankedGuard;
 use format::segment::SEGMENT_HEADER_BYTES;
-use history::{Content, NO_LOG, Segment, Timeline};
+use history::{Content, NO_LOG, Segment, Store, TimeRun, Timeline};
 use units::{BLOCK_BYTES, Seq};
 
 use crate::catalogue::VolumeRecord;
@@ -289,17 +289,25 @@ impl Core {
     /// Notes how far a reclamation that begins will have reclaimed, and removes parts of the time
     /// index that no openable moment needs.
     fn reclaim_to(&self, volume: &Volume, horizon: Seq) -> Result<()> {
-        let pinned = volume.pins.lock().first_from(Seq::ZERO).unwrap_or(horizon);
-        let bound = horizon.min(pinned);
         let runs = volume.times.runs();
-        let count = runs.iter().take_while(|r| r.last.seq < bound).count();
-        // The last part before the bound stays: it answers "the last write at or before".
-        let count = count.saturating_sub(1);
-        if count == 0 && volume.record.lock().reclaimed_to == horizon.0 {
+        let pins = volume.pins.lock();
+        let mut gone: Vec<Arc<TimeRun>> = Vec::new();
+        for part in 0..runs.len() {
+            // The last part before the horizon stays: it answers "the last write at or before". So
+            // do those that pins lie in, and those behind them: a time after a pin is none of it.
+            let begin = part.checked_sub(1).map_or(Seq::ZERO, |before| runs[before].first.seq);
+            let is_gone = runs.get(part + 1).is_some_and(|next| {
+                let last = Seq(next.first.seq.0.saturating_sub(1));
+                next.last.seq < horizon && pins.seqs_within(begin, last).next().is_none()
+            });
+            gone.extend(is_gone.then(|| Arc::clone(&runs[part])));
+        }
+        drop(pins);
+        if gone.is_empty() && volume.record.lock().reclaimed_to == horizon.0 {
             return Ok(());
         }
         let (numbers, commit) = self.begin()?;
-        for run in &runs[..count] {
+        for run in &gone {
             commit.remove_time_run(run.id)?;
         }
         let record = VolumeRecord { reclaimed_to: horizon.0, ..volume.record.lock().clone() };
@@ -307,11 +315,8 @@ impl Core {
         self.finish(&numbers, commit)?;
         volume.record.set(record, &numbers);
         drop(numbers);
-        if count == 0 {
-            return Ok(());
-        }
-        volume.times.drop_oldest(count);
-        runs[..count].iter().for_each(|run| self.store.retire_extents(&run.pages));
+        volume.times.drop_parts(|run| gone.iter().any(|part| part.id == run.id));
+        gone.iter().for_each(|run| self.store.retire_extents(&run.pages));
         Ok(())
     }
 
@@ -404,23 +409,33 @@ impl Core {
         wait: &mut RoomWait,
         goes_on: &dyn Fn() -> bool,
     ) -> Result<bool> {
-        let now_ns = self.machine.clock.monotonic_ns();
-        let taken = self.segments_taken.load(Ordering::Relaxed);
-        if taken != wait.taken || wait.since_ns.is_none() {
-            *wait = RoomWait { since_ns: Some(now_ns), tries: 0, taken };
+        let taken = || self.segments_taken.load(Ordering::Relaxed);
+        loop {
+            let now_ns = self.machine.clock.monotonic_ns();
+            if taken() != wait.taken || wait.since_ns.is_none() {
+                *wait = RoomWait { since_ns: Some(now_ns), tries: 0, taken: taken() };
+            }
+            let since_ns = wait.since_ns.unwrap_or(now_ns);
+            wait.tries += 1;
+            if self.closed.load(Ordering::Acquire)
+                || !goes_on()
+                || wait.tries > ROOM_TRIES
+                || now_ns.saturating_sub(since_ns) > ROOM_WAIT_NS
+            {
+                return Ok(false);
+            }
+            match self.make_room_while(goes_on) {
+                // Others have taken what was made, or may have written over what makes more.
+                Err(e)
+                    if e.kind == ErrorKind::Full
+                        && (wait.tries < ROOM_TRIES || taken() != wait.taken) => {}
+                made => {
+                    made?;
+                    wait.taken = taken();
+                    return Ok(true);
+                }
+            }
         }
-        let since_ns = wait.since_ns.unwrap_or(now_ns);
-        wait.tries += 1;
-        if self.closed.load(Ordering::Acquire)
-            || !goes_on()
-            || wait.tries > ROOM_TRIES
-            || now_ns.saturating_sub(since_ns) > ROOM_WAIT_NS
-        {
-            return Ok(false);
-        }
-        self.make_room_while(goes_on)?;
-        wait.taken = self.segments_taken.load(Ordering::Relaxed);
-        Ok(true)
     }
 
     /// Makes room for a write that found none: reclaims what has expired, then sacrifices history.
@@ -622,17 +637,21 @@ impl Volume {
                 && s.live_bytes() * 100 < whole * haste.live_percent(s.slab.is_some())
         };
         let mut sparse = store.segments();
+        // What is moved begins there.
+        let begin = self.segment_with_room();
+        let room = begin.as_ref().map_or(0, |begin| room_behind(store, begin));
         let zones = self.zones_to_move_to(timeline);
         // Batches end where the next would not fit.
         let zone_bytes = store.zone_bytes - SEGMENT_HEADER_BYTES as u64 - UNSHARED_BYTES;
         let fits = |s: &Segment| haste == Haste::None || moved_bytes(s) <= zones * zone_bytes;
-        sparse.retain(|s| is_sparse(s) && fits(s));
+        let is_begin = |s: &Segment| begin.as_ref().is_some_and(|b| b.number == s.number);
+        sparse.retain(|s| is_sparse(s) && fits(s) && !is_begin(s));
         // What is its own comes first: others may be what keeps the common ones.
         sparse.sort_by_key(|s| (s.log == NO_LOG, s.live_bytes()));
         let (mut bytes, mut gained, mut count) = (0, 0, 0);
         for (index, segment) in sparse.iter().enumerate() {
             bytes += moved_bytes(segment);
-            let filled = bytes.div_ceil(zone_bytes);
+            let filled = bytes.saturating_sub(room).div_ceil(zone_bytes);
             // By and by one may take more than is left: it is the only one, or is not begun.
             if filled > zones && index > 0 {
                 break;
@@ -649,6 +668,22 @@ impl Volume {
         sparse
     }
 
+    /// Where what is moved goes first: behind the end of the segment of batches with most room
+    /// there. Merges would each leave one that is filled in part, and there is one for each
+    /// timeline.
+    pub(crate) fn segment_with_room(&self) -> Option<Arc<Segment>> {
+        let store = &self.core.store;
+        let flushed = Seq(self.record.lock().flushed_seq);
+        let is_done = |s: &Segment| {
+            s.sealed.load(Ordering::Acquire)
+                && !s.held.load(Ordering::Acquire)
+                && s.last_seq() <= flushed
+        };
+        let mut all = store.segments();
+        all.retain(|s| s.log == self.id && s.content() == Content::Logged && is_done(s));
+        all.into_iter().max_by_key(|s| room_behind(store, s)).filter(|s| room_behind(store, s) > 0)
+    }
+
     /// Zones that a merge of a timeline may fill with what it moves. Its map is written anew beside
     /// them, and the catalogue may grow by as much as it has.
     fn zones_to_move_to(&self, timeline: &Timeline) -> u64 {
@@ -658,6 +693,12 @@ impl Volume {
         let catalogue = self.core.media.superblock().catalogue_zones.len() as u64;
         u64::from(store.zone_counts().1).saturating_sub(map + catalogue).max(1)
     }
+}
+
+/// Bytes behind the end of a segment in which blocks that are moved fit.
+fn room_behind(store: &Store, segment: &Segment) -> u64 {
+    let end = u64::from(segment.end.load(Ordering::Acquire));
+    store.zone_bytes.saturating_sub(end + UNSHARED_BYTES)
 }
 
 /// Bytes that emptying a segment writes, at most: each block has a batch of its own then. Of packs

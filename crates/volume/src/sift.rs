@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use format::map::{Entry, Key, LEVEL_MAX};
-use history::Openable;
+use history::run::EntrySource;
+use history::{Openable, Store, Timeline};
 use units::Seq;
 
 use crate::Result;
@@ -37,6 +38,32 @@ impl Nodes {
             .filter_map(|seqs| seqs.get(seqs.partition_point(|&s| s <= seq)).copied())
             .min()
     }
+}
+
+/// Trims of larger ranges in all runs and frozen entries of a timeline.
+///
+/// # Errors
+/// `Corrupt` or `Io`.
+pub fn nodes_of(store: &Store, timeline: &Timeline) -> Result<Nodes> {
+    let mut found: Vec<Entry> = Vec::new();
+    for run in timeline.runs() {
+        if run.summary.key_last.level == 0 {
+            continue;
+        }
+        run.with_source(store, |source| -> history::Result<()> {
+            let place = Key { level: 1, index: 0 };
+            let mut cursor = run.run.cursor_at(source, place, Seq::MAX)?;
+            while let Some(entry) = cursor.peek() {
+                found.push(entry);
+                cursor.advance()?;
+            }
+            Ok(())
+        })?;
+    }
+    for part in timeline.frozen() {
+        found.extend_from_slice(part.nodes());
+    }
+    Ok(Nodes::new(found))
 }
 
 /// Visits the entries of one key (newest first) with whether each is needed, and the seq that

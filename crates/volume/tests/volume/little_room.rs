@@ -12,7 +12,7 @@ use hindsight_volume::{
 use sim::{Random, SimMedia};
 use units::Moment;
 
-const MIB: u64 = 1 << 20;
+pub const MIB: u64 = 1 << 20;
 const REQUEST_BYTES: u64 = 64 << 10;
 
 fn pool_on(device: Arc<dyn BlockDevice>, zone_bytes: u64) -> Arc<Pool> {
@@ -28,7 +28,7 @@ fn small_pool() -> Arc<Pool> {
 }
 
 /// Of which nothing leaves the window, and nothing in it is retained but versions.
-fn spec(name: &str, size_bytes: u64) -> VolumeSpec {
+pub fn spec(name: &str, size_bytes: u64) -> VolumeSpec {
     VolumeSpec {
         name: name.to_owned(),
         size_bytes,
@@ -51,7 +51,7 @@ fn put(volume: &Volume, request: u64, byte: u8) -> Result<(), ErrorKind> {
 
 /// Bytes of live data that always fit, by `docs/operations.md`: three quarters of the zones that
 /// are left beside the reserve, the catalogue, the maps, and two zones for each volume.
-fn fitting_bytes(pool: &Pool, zone_bytes: u64, volumes: u64) -> u64 {
+pub fn fitting_bytes(pool: &Pool, zone_bytes: u64, volumes: u64) -> u64 {
     let status = pool.status();
     let reserve = (status.free_bytes - status.available_bytes) / zone_bytes;
     let catalogue = status.catalogue_bytes / zone_bytes;

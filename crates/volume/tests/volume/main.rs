@@ -6,6 +6,7 @@ mod again;
 mod audit;
 mod away;
 mod base;
+mod brim;
 mod cached;
 mod clocks;
 mod coming_home;
