@@ -6,6 +6,7 @@
 //!    codec does not hide itself.
 //! 3. Whatever is started is ended by its own process id, also when a test fails.
 
+pub mod certificates;
 pub mod checker;
 pub mod command;
 pub mod disk;
@@ -15,3 +16,13 @@ pub mod nbd;
 pub mod postgres;
 pub mod random;
 pub mod server;
+
+/// Asks until it is so, for a minute.
+pub fn poll(what: &str, mut is: impl FnMut() -> anyhow::Result<bool>) -> anyhow::Result<()> {
+    let began = std::time::Instant::now();
+    while !is()? {
+        anyhow::ensure!(began.elapsed().as_secs() < 60, "not within a minute: {what}");
+        std::thread::sleep(std::time::Duration::from_millis(2));
+    }
+    Ok(())
+}

@@ -36,6 +36,10 @@ pub struct Volume {
     pub name: String,
     /// Bytes.
     pub size: u64,
+    /// Something to know of what was asked for: in answers to a creation or a growth, where the
+    /// volumes together may come to hold more than the pool can.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub warning: Option<String>,
     /// Where data lives: `logging`, `split-stream`, `split-downstream`, `redirect`,
     /// `checkpointing` or `hybrid`.
     pub architecture: String,
@@ -466,6 +470,10 @@ pub struct Pool {
     /// Bytes that new data can still take: less than what is free by a reserve, and by what the
     /// file system under a sparse pool file lacks.
     pub available_bytes: u64,
+    /// Bytes that the volumes may come to hold, the history of none of them counted: their sizes,
+    /// twice where the present is also in place.
+    #[serde(default)]
+    pub promised_bytes: u64,
     /// Of what data may take in all, how much is used, in percent.
     pub fill_percent: u64,
     /// What is going to happen, from 75 percent on.

@@ -378,6 +378,7 @@ fn show(pool: &Pool) -> String {
         ("used", human(pool.used_bytes)),
         ("free", human(pool.free_bytes)),
         ("available", human(pool.available_bytes)),
+        ("promised", human(pool.promised_bytes)),
         ("full", format!("{} %", pool.fill_percent)),
         ("reclaimable", human(pool.reclaimable_bytes)),
         ("log", human(pool.log_bytes)),

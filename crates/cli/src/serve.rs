@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use api::ExitCode;
-use server::{CONFIG_FILE_DEFAULT, Config, ListenSettings, LogSettings, NbdSettings, Settings};
+use server::{CONFIG_FILE_DEFAULT, ListenSettings, LogSettings, NbdSettings, Settings};
 
 /// Flags of `serve`; each wins over the configuration file.
 #[derive(Debug, clap::Args)]
@@ -84,21 +84,16 @@ pub struct Args {
 
 /// Serves until told to stop.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
-    let file = args.config.clone().unwrap_or_else(|| PathBuf::from(CONFIG_FILE_DEFAULT));
-    let lower = match (Settings::from_file(&file)?, args.config.is_some()) {
-        (Some(settings), _) => settings,
-        (None, false) => Settings::default(),
-        (None, true) => return Err(missing(&file)),
-    };
-    let settings = upper(args).over(lower);
-    server::start_log(&settings.log)?;
-    let config = Config::from_settings(settings)?;
-    server::serve(&config)?;
+    let named = args.config.clone();
+    let flags = upper(args);
+    server::serve(&|| {
+        let lower = match &named {
+            Some(file) => Settings::from_file(file)?,
+            None => Settings::from_file_if_there(Path::new(CONFIG_FILE_DEFAULT))?,
+        };
+        Ok(flags.clone().over(lower))
+    })?;
     Ok(ExitCode::Done)
-}
-
-fn missing(file: &Path) -> anyhow::Error {
-    crate::failure::Failure::usage(format!("there is no {}", file.display())).into()
 }
 
 fn upper(args: Args) -> Settings {

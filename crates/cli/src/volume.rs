@@ -256,7 +256,15 @@ fn create(session: &Session, mut args: CreateArgs) -> anyhow::Result<()> {
         dedup: args.dedup,
     })?;
     warn_of_cache(&volume);
+    tell_warning(&volume);
     session.answer(&volume, show)
+}
+
+/// What the server says of a size that was asked for.
+fn tell_warning(volume: &Volume) {
+    if let Some(warning) = &volume.warning {
+        say(&format!("warning: {warning}"));
+    }
 }
 
 fn set(session: &Session, args: &SetArgs) -> anyhow::Result<()> {
@@ -485,7 +493,9 @@ fn resize(
         return session.answer(&answer, |_| String::new());
     }
     let body = ChangeVolume { size: Some(SizeInput(size)), ..ChangeVolume::default() };
-    session.answer(&client.change_volume(name, &body, force)?, show)
+    let volume = client.change_volume(name, &body, force)?;
+    tell_warning(&volume);
+    session.answer(&volume, show)
 }
 
 fn delete(session: &Session, name: &str, force: bool, dry_run: bool) -> anyhow::Result<()> {

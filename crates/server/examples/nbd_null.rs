@@ -116,7 +116,7 @@ fn main() -> std::io::Result<()> {
     let context = Arc::new(NbdContext {
         exports: Arc::new(One(Arc::new(Memory { size_bytes, bytes }))),
         attachments: Arc::new(Attachments::default()),
-        tls: None,
+        tls: None.into(),
         limits: NbdLimits::default(),
         counters: Arc::default(),
         meters: Arc::default(),

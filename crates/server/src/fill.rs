@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use volume::Pool;
+use volume::{Pool, Volume};
 
 /// From how many percent on a warning is given, and given again.
 pub(crate) const WARNING_PERCENTS: [u64; 3] = [75, 85, 95];
@@ -68,6 +68,31 @@ impl FillGauge {
     pub(crate) fn new(pool: Arc<Pool>, path: PathBuf) -> FillGauge {
         let is_file = std::fs::metadata(&path).is_ok_and(|m| m.is_file());
         FillGauge { pool, file: is_file.then_some(path) }
+    }
+
+    /// Bytes that the volumes may come to hold, the history of none of them counted: their sizes,
+    /// twice where the present is also in place.
+    pub(crate) fn promised_bytes(&self) -> u64 {
+        let promised = |volume: &Arc<Volume>| {
+            let copies = if volume.architecture().has_current_store() { 2 } else { 1 };
+            volume.size_bytes().saturating_mul(copies)
+        };
+        self.pool.volumes().iter().map(promised).fold(0, u64::saturating_add)
+    }
+
+    /// What is said to whoever asks for more than the pool can hold; it is no mistake.
+    pub(crate) fn over_promised(&self) -> Option<String> {
+        let (promised_bytes, fill) = (self.promised_bytes(), self.read());
+        let holds_bytes = fill.used_bytes.saturating_add(fill.available_bytes);
+        let mib = |bytes: u64| bytes >> 20;
+        (promised_bytes > holds_bytes).then(|| {
+            format!(
+                "the volumes may come to hold {} MiB, the pool holds {} MiB with their history: \
+                 when it is full, writes fail (see pool status)",
+                mib(promised_bytes),
+                mib(holds_bytes)
+            )
+        })
     }
 
     /// As it is now.

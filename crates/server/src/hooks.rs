@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use parking_lot::{Condvar, Mutex};
+use parking_lot::{Condvar, Mutex, RwLock};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::counter::ConstCounter;
@@ -41,7 +41,7 @@ pub struct Hook {
 /// The hooks of a server.
 #[derive(Debug, Default)]
 pub(crate) struct Hooks {
-    named: BTreeMap<String, Hook>,
+    named: RwLock<BTreeMap<String, Hook>>,
     /// Captures that were quiesced, and those that should have been.
     pub(crate) quiesced: AtomicU64,
     pub(crate) failed: AtomicU64,
@@ -50,17 +50,22 @@ pub(crate) struct Hooks {
 impl Hooks {
     /// Those of a configuration.
     pub(crate) fn new(named: BTreeMap<String, Hook>) -> Hooks {
-        Hooks { named, ..Hooks::default() }
+        Hooks { named: RwLock::new(named), ..Hooks::default() }
+    }
+
+    /// Goes on with others: captures that are under way end with what they began with.
+    pub(crate) fn replace(&self, named: BTreeMap<String, Hook>) {
+        *self.named.write() = named;
     }
 
     /// Whether there is one of this name.
     pub(crate) fn has(&self, name: &str) -> bool {
-        self.named.contains_key(name)
+        self.named.read().contains_key(name)
     }
 
     /// The names there are.
     pub(crate) fn names(&self) -> Vec<String> {
-        self.named.keys().cloned().collect()
+        self.named.read().keys().cloned().collect()
     }
 
     /// Captures between the commands of a hook. `subject` is what is captured. The capture asks
@@ -71,7 +76,7 @@ impl Hooks {
         subject: &str,
         capture: impl FnOnce(&dyn Fn() -> Quiet) -> T,
     ) -> Around<T> {
-        let Some(hook) = self.named.get(name) else {
+        let Some(hook) = self.named.read().get(name).cloned() else {
             tracing::error!(hook = name, subject, "there is no such hook; captured without it");
             self.failed.fetch_add(1, Ordering::Relaxed);
             let failure = format!("the server's configuration has no hook {name}");
@@ -85,7 +90,7 @@ impl Hooks {
         if let Err(why) = &before {
             tracing::error!(hook = name, subject, why, "the hook's before failed");
         }
-        let thaw = Thaw::begin(hook.clone(), asked);
+        let thaw = Thaw::begin(hook, asked);
         let seen = Mutex::new(Consistency::QuiesceFailed);
         let captured = capture(&|| {
             let quiesced = before.is_ok() && !thaw.has_begun();

@@ -21,6 +21,7 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 use volume::{Pool, Volume};
 
+use crate::NoSpace;
 use crate::attach::{Attachments, Closure, Part};
 use crate::fill::FillGauge;
 use crate::hooks::Hooks;
@@ -97,6 +98,7 @@ pub(crate) struct Watch {
     pub(crate) taps: Arc<Taps>,
     pub(crate) meters: Arc<Meters>,
     pub(crate) hooks: Arc<Hooks>,
+    pub(crate) no_space: Arc<NoSpace>,
     /// Where the pool's members are looked for.
     pub(crate) pool_dir: PathBuf,
 }

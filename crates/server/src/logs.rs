@@ -4,6 +4,7 @@
 //! cannot be written is lost: nobody who logs is to end by a full disk, or a reader that left.
 
 use std::io::{self, Write};
+use std::sync::OnceLock;
 
 use tokio::sync::Notify;
 use tracing_subscriber::EnvFilter;
@@ -13,6 +14,10 @@ use crate::{LogSettings, StartError};
 
 /// Told of every panic of any thread.
 static PANICKED: Notify = Notify::const_new();
+/// Sets the filter of the log that was started.
+static SET_FILTER: OnceLock<SetFilter> = OnceLock::new();
+
+type SetFilter = Box<dyn Fn(EnvFilter) + Send + Sync>;
 
 /// Watches the panics of all threads of this process: they are told as ever, and end a server (see
 /// [`panicked`]). Kept out of sight are those that the engine catches and reports as errors: damage
@@ -39,6 +44,46 @@ pub(crate) async fn panicked() {
 /// # Errors
 /// When format or level are none.
 pub fn start_log(settings: &LogSettings) -> Result<(), StartError> {
+    let filter = filter(settings)?;
+    // The subscriber would say on standard error that it cannot write there, and panic by that.
+    let subscriber =
+        tracing_subscriber::fmt().with_writer(|| Lossy(io::stderr())).log_internal_errors(false);
+    let (started, set): (_, SetFilter) = match settings.format.as_deref().unwrap_or("text") {
+        "text" => {
+            let subscriber = subscriber.with_ansi(false);
+            let subscriber = subscriber.with_env_filter(filter).with_filter_reloading();
+            let handle = subscriber.reload_handle();
+            (subscriber.try_init(), Box::new(move |filter| drop(handle.reload(filter))))
+        }
+        "json" => {
+            let subscriber = subscriber.json().with_env_filter(filter).with_filter_reloading();
+            let handle = subscriber.reload_handle();
+            (subscriber.try_init(), Box::new(move |filter| drop(handle.reload(filter))))
+        }
+        other => {
+            return Err(StartError::setting(
+                format!("`{other}` is not a log format"),
+                "give text or json",
+            ));
+        }
+    };
+    // The only failure is that the process logs already, as in tests.
+    if started.is_ok() {
+        let _ = SET_FILTER.set(set);
+    }
+    Ok(())
+}
+
+/// Goes on with another level.
+pub(crate) fn set_level(settings: &LogSettings) -> Result<(), StartError> {
+    let filter = filter(settings)?;
+    if let Some(set) = SET_FILTER.get() {
+        set(filter);
+    }
+    Ok(())
+}
+
+fn filter(settings: &LogSettings) -> Result<EnvFilter, StartError> {
     let level = settings.level.as_deref().unwrap_or("info");
     let refused = |why: String| {
         StartError::setting(
@@ -51,25 +96,7 @@ pub fn start_log(settings: &LogSettings) -> Result<(), StartError> {
     if is_word && level.parse::<LevelFilter>().is_err() {
         return Err(refused(String::new()));
     }
-    let filter = EnvFilter::try_new(level).map_err(|e| refused(format!(": {e}")))?;
-    // The subscriber would say on standard error that it cannot write there, and panic by that.
-    let subscriber = tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_writer(|| Lossy(io::stderr()))
-        .log_internal_errors(false);
-    let started = match settings.format.as_deref().unwrap_or("text") {
-        "text" => subscriber.with_ansi(false).try_init(),
-        "json" => subscriber.json().try_init(),
-        other => {
-            return Err(StartError::setting(
-                format!("`{other}` is not a log format"),
-                "give text or json",
-            ));
-        }
-    };
-    // The only failure is that the process logs already, as in tests.
-    drop(started);
-    Ok(())
+    EnvFilter::try_new(level).map_err(|e| refused(format!(": {e}")))
 }
 
 /// A writer that never fails: what it cannot write is lost.

@@ -25,6 +25,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::RwLock;
 use rustls::ServerConfig;
 
 use crate::meters::Meters;
@@ -47,6 +48,7 @@ mod output;
 mod replies;
 mod session;
 mod socket;
+mod subject;
 mod tls;
 mod unix_socket;
 mod watch;
@@ -70,7 +72,8 @@ pub struct NbdContext {
     /// Who is attached to what.
     pub attachments: Arc<Attachments>,
     /// TLS for TCP connections, which then must use it; unix sockets are their owner's alone.
-    pub tls: Option<Arc<ServerConfig>>,
+    /// A reload replaces it, and does not begin or end it: connections keep what they began with.
+    pub tls: RwLock<Option<Arc<ServerConfig>>>,
     /// What is allowed.
     pub limits: NbdLimits,
     /// What happened.

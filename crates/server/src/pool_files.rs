@@ -44,16 +44,15 @@ pub(crate) fn path_of(config: &Config) -> PathBuf {
     if is_stack { config.pool_dir.clone() } else { file }
 }
 
-/// Opens the pool of `config`, or makes one where there is none.
-pub(crate) fn open_or_create(config: &Config) -> Result<Arc<Pool>, StartError> {
-    make_dir(&config.pool_dir)?;
+/// Opens the pool of `config`; `None` where there is none and one may be made.
+pub(crate) fn open(config: &Config) -> Result<Option<Arc<Pool>>, StartError> {
     let options = PoolOptions { memory_bytes: config.memory_bytes };
     if config.device.is_none()
         && let Some(stack) = stack_files::read(&config.pool_dir)?
     {
         let mut log = OpeningLog::default();
         let told = &mut |state: &volume::Settling| log.tell(state);
-        return stack_files::open_pool(&config.pool_dir, &stack, options, told);
+        return stack_files::open_pool(&config.pool_dir, &stack, options, told).map(Some);
     }
     let path = path_of(config);
     if config.device.is_some() {
@@ -62,13 +61,27 @@ pub(crate) fn open_or_create(config: &Config) -> Result<Arc<Pool>, StartError> {
                 let text = format!("{} holds no pool: its first MiB is blank", path.display());
                 return Err(StartError::setting(text, "give --create to make one there"));
             }
-            lay_out(&path)?;
+            return Ok(None);
         }
     } else if !path.try_exists().map_err(|e| at(&path, e))? {
-        create_file(config, &path)?;
+        return refuse_foreign(&config.pool_dir).map(|()| None);
     }
+    open_at(&path, options).map(Some)
+}
+
+fn open_at(path: &Path, options: PoolOptions) -> Result<Arc<Pool>, StartError> {
     let files = Arc::new(RealFiles);
-    Pool::open_with(device_at(&path)?, machine(), options, files).map_err(StartError::Pool)
+    Pool::open_with(device_at(path)?, machine(), options, files).map_err(StartError::Pool)
+}
+
+/// Makes the pool of `config` where [`open`] found none, and opens it.
+pub(crate) fn create(config: &Config) -> Result<Arc<Pool>, StartError> {
+    let path = path_of(config);
+    match &config.device {
+        Some(_) => lay_out(&path)?,
+        None => create_file(config, &path)?,
+    }
+    open_at(&path, PoolOptions { memory_bytes: config.memory_bytes })
 }
 
 /// Where a pool's bytes are: `pool.img` of its directory, or `path` itself if it is a file or disk.
@@ -147,15 +160,48 @@ pub(crate) fn make_dir(dir: &Path) -> Result<(), StartError> {
     made.map_err(|e| at(dir, e))
 }
 
-fn create_file(config: &Config, path: &Path) -> Result<(), StartError> {
-    let dir = &config.pool_dir;
+/// Directories that a start made; those still empty are removed when this is dropped.
+pub(crate) struct MadeDirs(Vec<PathBuf>);
+
+impl MadeDirs {
+    /// Makes `dir` and what is above it, as far as that is not there.
+    pub(crate) fn make(dir: &Path) -> Result<MadeDirs, StartError> {
+        let is_missing = |path: &&Path| {
+            fs::symlink_metadata(path).is_err_and(|e| e.kind() == io::ErrorKind::NotFound)
+        };
+        let made = MadeDirs(dir.ancestors().take_while(is_missing).map(Path::to_owned).collect());
+        make_dir(dir).map(|()| made)
+    }
+}
+
+impl MadeDirs {
+    /// They stay.
+    pub(crate) fn keep(mut self) {
+        self.0.clear();
+    }
+}
+
+impl Drop for MadeDirs {
+    fn drop(&mut self) {
+        // The first that holds something stays, and those above it.
+        let _ = self.0.iter().try_for_each(fs::remove_dir);
+    }
+}
+
+/// Refuses a directory that holds what no start of ours leaves.
+fn refuse_foreign(dir: &Path) -> Result<(), StartError> {
     for entry in fs::read_dir(dir).map_err(|e| at(dir, e))? {
         let name = entry.map_err(|e| at(dir, e))?.file_name();
         // The root of a file system that was just made is as good as empty.
         if name != "lost+found" && !OWN_FILES.iter().any(|own| name == *own) {
-            return Err(StartError::NotAPool { path: dir.clone() });
+            return Err(StartError::NotAPool { path: dir.to_owned() });
         }
     }
+    Ok(())
+}
+
+fn create_file(config: &Config, path: &Path) -> Result<(), StartError> {
+    let dir = &config.pool_dir;
     let size_bytes = match config.pool_size_bytes {
         Some(bytes) => bytes,
         None => capacity_bytes(dir)?.max(POOL_BYTES_MIN),
@@ -168,9 +214,15 @@ fn create_file(config: &Config, path: &Path) -> Result<(), StartError> {
     }
     let media = FileMedia::create(&unfinished, size_bytes).map_err(|e| at(&unfinished, e))?;
     let device: Arc<dyn BlockDevice> = Arc::new(MediaDevice::new(Arc::new(media)));
-    Pool::create(&device, &machine(), &format_of(size_bytes)).map_err(StartError::Pool)?;
-    device.flush().map_err(|e| at(&unfinished, e.source))?;
-    fs::rename(&unfinished, path).map_err(|e| at(path, e))?;
+    let made = Pool::create(&device, &machine(), &format_of(size_bytes))
+        .map_err(StartError::Pool)
+        .and_then(|()| device.flush().map_err(|e| at(&unfinished, e.source)))
+        .and_then(|()| fs::rename(&unfinished, path).map_err(|e| at(path, e)));
+    if made.is_err() {
+        // Still locked, so it is ours; that it could not be finished is the error to tell.
+        let _ = fs::remove_file(&unfinished);
+    }
+    made?;
     File::open(dir).and_then(|d| d.sync_all()).map_err(|e| at(dir, e))
 }
 

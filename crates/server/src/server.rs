@@ -1,7 +1,8 @@
 //! A running server: the pool, its background thread, its listeners; started and stopped in order.
 //!
-//! Start: pool, sockets bound, background thread, NBD, HTTP. Stop: not ready, NBD and HTTP clients
-//! get the answers they are owed and no new ones come, background work ends, the pool is closed.
+//! Start: the pool that is there, sockets bound, else a new pool, background thread, NBD, HTTP.
+//! Stop: not ready, NBD and HTTP clients get the answers they are owed and no new ones come,
+//! background work ends, the pool is closed.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -23,9 +24,12 @@ use crate::nbd::{
     NbdCollector, NbdContext, NbdCounters, NbdLimits, NbdServer, PoolExports, RoomQueue, load_tls,
     untimely,
 };
+use crate::no_space::NoSpaceCollector;
+use crate::pool_files::MadeDirs;
+use crate::reload::{ReloadCollector, Reloading, Reloads};
 use crate::taps::{TapCollector, Taps};
 use crate::token::Token;
-use crate::{Attachments, Buffers, Config, StartError, pool_files};
+use crate::{Attachments, Buffers, Config, NoSpace, StartError, pool_files};
 
 /// Threads that serve NBD, at most: beyond, the engine's locks are what counts.
 const DATA_THREADS_MAX: usize = 16;
@@ -33,6 +37,7 @@ const DATA_THREADS_MAX: usize = 16;
 /// A running server.
 pub struct Server {
     pool: Arc<Pool>,
+    reloading: Reloading,
     context: Context,
     background: Background,
     hooked: Hooked,
@@ -52,24 +57,41 @@ impl Server {
         // Refusals first: nothing is made before they have passed.
         refuse_exposed(config)?;
         let tls = tls(config)?;
-        let pool = pool_files::open_or_create(config)?;
-        match Server::serve(config, Arc::clone(&pool), tls) {
-            Ok(server) => Ok(server),
+        let made = MadeDirs::make(&config.pool_dir)?;
+        let mut pool = pool_files::open(config)?;
+        let started = Doors::open(config).and_then(|doors| {
+            let pool = match &pool {
+                Some(pool) => Arc::clone(pool),
+                // Last: a start that fails leaves no new pool behind.
+                None => Arc::clone(pool.insert(doors.create_pool(config)?)),
+            };
+            Server::serve(config, pool, tls, doors)
+        });
+        match started {
+            Ok(server) => {
+                made.keep();
+                Ok(server)
+            }
             Err(error) => {
-                close(&pool);
+                if let Some(pool) = pool {
+                    close(&pool);
+                    made.keep();
+                }
                 Err(error)
             }
         }
     }
 
-    fn serve(config: &Config, pool: Arc<Pool>, tls: Tls) -> Result<Server, StartError> {
-        let nbd_context = nbd_context(config, &pool, tls);
-        let nbd_bound = listen::bind(&config.nbd, nbd_protection(config))?;
-        let http_bound = listen::bind(&config.http, http_protection(config))?;
-        let token = match config.http.tcp.is_empty() {
-            true => None,
-            false => Some(Token::load_or_make(&config.pool_dir)?),
-        };
+    fn serve(
+        config: &Config,
+        pool: Arc<Pool>,
+        tls: Tls,
+        doors: Doors,
+    ) -> Result<Server, StartError> {
+        let exports = PoolExports::new(Arc::clone(&pool));
+        let no_space = Arc::clone(exports.no_space());
+        let nbd_context = nbd_context(config, exports, tls);
+        let Doors { nbd: nbd_bound, http: http_bound, token, .. } = doors;
         let tls = if config.nbd_tls.is_some() { " (TLS)" } else { "" };
         let mut listeners = describe("nbd", &nbd_bound, |address| format!("{address}{tls}"))?;
         let shown = token.as_ref().map_or("", Token::text);
@@ -77,7 +99,9 @@ impl Server {
         let url = |address| format!("http://{address}/?token={shown}");
         listeners.extend(describe("http", &http_bound, url)?);
         let hooks = Arc::new(Hooks::new(config.hooks.clone()));
-        let context = http_context(config, &pool, &nbd_context, &nbd_bound, &hooks)?;
+        let reloads = Arc::new(Reloads::default());
+        let counted = (&hooks, &reloads, &no_space);
+        let context = http_context(config, &pool, &nbd_context, &nbd_bound, counted)?;
         let watch = FillWatch::new(Arc::clone(context.fill()));
         pool.set_rates(config.rates);
         let background =
@@ -111,6 +135,7 @@ impl Server {
         context.set_ready(true);
         Ok(Server {
             pool,
+            reloading: Reloading { config: config.clone(), nbd: nbd_context, hooks, reloads },
             context,
             background,
             hooked,
@@ -126,6 +151,20 @@ impl Server {
     #[must_use]
     pub fn listeners(&self) -> &[String] {
         &self.listeners
+    }
+
+    /// Goes on with what can be loaded again of `config` (see `reload`); all that is wrong is found
+    /// before anything is changed. Answers the settings that differ and wait for the next start.
+    ///
+    /// # Errors
+    /// When certificates cannot be used, or what is listened on would not be protected any more.
+    pub fn reload(&mut self, config: &Config) -> Result<Vec<&'static str>, StartError> {
+        self.reloading.reload(&self.pool, config)
+    }
+
+    /// Counts a reload that came to no configuration.
+    pub(crate) fn reload_failed(&self) {
+        self.reloading.reloads.end(false);
     }
 
     /// The pool it serves.
@@ -148,6 +187,34 @@ impl Server {
     }
 }
 
+/// The sockets of a server, bound, and the token.
+struct Doors {
+    nbd: Bound,
+    http: Bound,
+    token: Option<Token>,
+    is_new_token: bool,
+}
+
+impl Doors {
+    fn open(config: &Config) -> Result<Doors, StartError> {
+        let nbd = listen::bind(&config.nbd, nbd_protection(config))?;
+        let http = listen::bind(&config.http, http_protection(config))?;
+        if config.http.tcp.is_empty() {
+            return Ok(Doors { nbd, http, token: None, is_new_token: false });
+        }
+        let (token, is_new_token) = Token::load_or_make(&config.pool_dir)?;
+        Ok(Doors { nbd, http, token: Some(token), is_new_token })
+    }
+
+    fn create_pool(&self, config: &Config) -> Result<Arc<Pool>, StartError> {
+        pool_files::create(config).inspect_err(|_| {
+            if self.is_new_token {
+                Token::remove(&config.pool_dir);
+            }
+        })
+    }
+}
+
 /// Threads that serve NBD: one per processor.
 fn data_threads() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from).min(DATA_THREADS_MAX)
@@ -156,7 +223,7 @@ fn data_threads() -> usize {
 /// The TLS of NBD over TCP, if it has any.
 type Tls = Option<Arc<rustls::ServerConfig>>;
 
-fn tls(config: &Config) -> Result<Tls, StartError> {
+pub(crate) fn tls(config: &Config) -> Result<Tls, StartError> {
     let Some(files) = &config.nbd_tls else { return Ok(None) };
     let tls = load_tls(&files.cert, &files.key, files.client_ca.as_deref());
     let tls = tls.map_err(StartError::Tls)?;
@@ -168,12 +235,12 @@ fn tls(config: &Config) -> Result<Tls, StartError> {
     Ok(Some(tls))
 }
 
-fn nbd_context(config: &Config, pool: &Arc<Pool>, tls: Tls) -> Arc<NbdContext> {
+fn nbd_context(config: &Config, exports: PoolExports, tls: Tls) -> Arc<NbdContext> {
     let connections_max = config.nbd_connections_max;
     Arc::new(NbdContext {
-        exports: Arc::new(PoolExports::new(Arc::clone(pool))),
+        exports: Arc::new(exports),
         attachments: Arc::new(Attachments::default()),
-        tls,
+        tls: tls.into(),
         limits: NbdLimits { connections_max, ..NbdLimits::default() },
         counters: Arc::new(NbdCounters::default()),
         meters: Arc::new(Meters::default()),
@@ -188,7 +255,7 @@ fn http_context(
     pool: &Arc<Pool>,
     nbd: &NbdContext,
     nbd_bound: &Bound,
-    hooks: &Arc<Hooks>,
+    (hooks, reloads, no_space): (&Arc<Hooks>, &Arc<Reloads>, &Arc<NoSpace>),
 ) -> Result<Context, StartError> {
     let addresses = nbd_addresses(config, nbd_bound)?;
     let attachments = &nbd.attachments;
@@ -197,6 +264,8 @@ fn http_context(
         Box::new(TapCollector(Arc::clone(&nbd.taps))),
         Box::new(BuffersCollector(Arc::clone(&nbd.buffers))),
         Box::new(HookCollector(Arc::clone(hooks))),
+        Box::new(ReloadCollector(Arc::clone(reloads))),
+        Box::new(NoSpaceCollector(Arc::clone(no_space))),
     ];
     let fill = Arc::new(FillGauge::new(Arc::clone(pool), pool_files::path_of(config)));
     let metrics =
@@ -205,6 +274,7 @@ fn http_context(
         taps: Arc::clone(&nbd.taps),
         meters: Arc::clone(&nbd.meters),
         hooks: Arc::clone(hooks),
+        no_space: Arc::clone(no_space),
         pool_dir: config.pool_dir.clone(),
     };
     Ok(Context::new(Arc::clone(pool), fill, Arc::clone(attachments), watch, addresses, metrics))
@@ -233,7 +303,7 @@ fn http_protection(config: &Config) -> Protection {
     }
 }
 
-fn refuse_exposed(config: &Config) -> Result<(), StartError> {
+pub(crate) fn refuse_exposed(config: &Config) -> Result<(), StartError> {
     listen::check(&config.nbd, nbd_protection(config))?;
     listen::check(&config.http, http_protection(config))
 }

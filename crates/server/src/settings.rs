@@ -127,30 +127,32 @@ pub struct LogSettings {
 }
 
 impl Settings {
-    /// Reads a configuration file; `None` when `path` is the default one and is not there.
+    /// Reads a configuration file; one that is not there sets nothing.
+    ///
+    /// # Errors
+    /// Those of [`Settings::from_file`].
+    pub fn from_file_if_there(path: &Path) -> Result<Settings, StartError> {
+        match std::fs::metadata(path) {
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(Settings::default()),
+            _ => Settings::from_file(path),
+        }
+    }
+
+    /// Reads a configuration file.
     ///
     /// # Errors
     /// When it cannot be read, is not TOML, or has a field that does not exist or a `${VAR}` unset.
-    pub fn from_file(path: &Path) -> Result<Option<Settings>, StartError> {
+    pub fn from_file(path: &Path) -> Result<Settings, StartError> {
         let failed = |source: Box<dyn std::error::Error + Send + Sync>| StartError::ConfigFile {
             path: path.to_owned(),
             source,
         };
-        let length = match std::fs::metadata(path) {
-            Ok(metadata) => metadata.len(),
-            Err(e)
-                if e.kind() == std::io::ErrorKind::NotFound
-                    && path == Path::new(CONFIG_FILE_DEFAULT) =>
-            {
-                return Ok(None);
-            }
-            Err(e) => return Err(failed(Box::new(e))),
-        };
+        let length = std::fs::metadata(path).map_err(|e| failed(Box::new(e)))?.len();
         if length > CONFIG_BYTES_MAX {
             return Err(failed(format!("longer than {CONFIG_BYTES_MAX} bytes").into()));
         }
         let text = std::fs::read_to_string(path).map_err(|e| failed(Box::new(e)))?;
-        Settings::from_toml(&text, &|name| std::env::var(name).ok()).map(Some).map_err(failed)
+        Settings::from_toml(&text, &|name| std::env::var(name).ok()).map_err(failed)
     }
 
     /// Reads TOML; `variable` answers `${VAR}`.
@@ -334,6 +336,8 @@ pub struct Config {
     pub http_patience: Duration,
     /// Commands around captures, by name.
     pub hooks: BTreeMap<String, Hook>,
+    /// The log on standard error.
+    pub log: LogSettings,
 }
 
 impl Config {
@@ -396,6 +400,7 @@ impl Config {
             http,
             http_patience: crate::http::PATIENCE,
             hooks: hooks(settings.hooks)?,
+            log: settings.log,
             pool_dir,
         })
     }

@@ -30,21 +30,30 @@ const OTHERS: u32 = 0o077;
 pub(crate) struct Token(String);
 
 impl Token {
-    /// The token in the pool's directory; one is made where there is none.
-    pub(crate) fn load_or_make(dir: &Path) -> Result<Token, StartError> {
+    /// The token in the pool's directory; one is made where there is none. Says whether it was.
+    pub(crate) fn load_or_make(dir: &Path) -> Result<(Token, bool), StartError> {
         let path = dir.join(TOKEN_FILE);
         let failed = |source| StartError::Path { path: path.clone(), source };
         match fs::read_to_string(&path) {
-            Ok(text) => Token::check(&path, text.trim(), &fs::metadata(&path).map_err(failed)?),
+            Ok(text) => {
+                let metadata = fs::metadata(&path).map_err(failed)?;
+                Token::check(&path, text.trim(), &metadata).map(|token| (token, false))
+            }
             Err(e) if e.kind() == io::ErrorKind::NotFound => {
                 let entropy = RealEntropy::default();
                 let token: String =
                     (0..WORDS).map(|_| format!("{:016x}", entropy.next_u64())).collect();
                 keep(dir, &token).map_err(failed)?;
-                Ok(Token(token))
+                Ok((Token(token), true))
             }
             Err(e) => Err(failed(e)),
         }
+    }
+
+    /// Takes away what [`Token::load_or_make`] made for a server that did not start.
+    pub(crate) fn remove(dir: &Path) {
+        // The server's error is the one to tell; the token is good for the next start.
+        let _ = fs::remove_file(dir.join(TOKEN_FILE));
     }
 
     fn check(path: &Path, text: &str, metadata: &fs::Metadata) -> Result<Token, StartError> {
@@ -109,13 +118,14 @@ mod tests {
     #[test]
     fn a_token_is_made_once_and_is_its_owners_alone() {
         let dir = tempfile::tempdir().expect("directory");
-        let made = Token::load_or_make(dir.path()).expect("made");
+        let (made, is_new) = Token::load_or_make(dir.path()).expect("made");
         let path = dir.path().join("token");
         assert_eq!(fs::metadata(&path).expect("there").permissions().mode() & 0o777, 0o600);
         assert_eq!(fs::read_to_string(&path).expect("text").trim(), made.text());
-        assert_eq!(Token::load_or_make(dir.path()).expect("kept").text(), made.text());
+        let (kept, is_new_again) = Token::load_or_make(dir.path()).expect("kept");
+        assert_eq!((kept.text(), is_new, is_new_again), (made.text(), true, false));
         let other = tempfile::tempdir().expect("directory");
-        assert_ne!(Token::load_or_make(other.path()).expect("made").text(), made.text());
+        assert_ne!(Token::load_or_make(other.path()).expect("made").0.text(), made.text());
         let text = made.text();
         assert!(made.is(text) && text.len() == 32);
         for wrong in ["", &text[1..], &format!("{text}0"), &text.replace(&text[..1], "g")] {
@@ -130,7 +140,9 @@ mod tests {
         let put = |text: &str, mode| {
             fs::write(&path, text).expect("write");
             fs::set_permissions(&path, fs::Permissions::from_mode(mode)).expect("mode");
-            Token::load_or_make(dir.path()).map(|t| t.text().to_owned()).map_err(|e| e.to_string())
+            Token::load_or_make(dir.path())
+                .map(|t| t.0.text().to_owned())
+                .map_err(|e| e.to_string())
         };
         assert_eq!(put("an-operators-own\n", 0o600), Ok("an-operators-own".to_owned()));
         assert!(put("an-operators-own\n", 0o640).is_err_and(|e| e.contains("read by others")));

@@ -11,5 +11,6 @@ mod members;
 mod operation;
 mod peers;
 mod quick_check;
+mod reload;
 mod rot;
 mod stage;

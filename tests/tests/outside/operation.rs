@@ -8,10 +8,13 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use hindsight_tests::command;
-use hindsight_tests::nbd::Request;
+use hindsight_tests::nbd::{Reply, Request};
 use serde_json::{Value, json};
 
 use crate::stage::Stage;
+
+/// The error number of what finds no room.
+const NO_SPACE: u32 = 28;
 
 fn mib(place: u64, byte: u8) -> Request {
     Request::Write { offset: place << 20, bytes: vec![byte; 1 << 20], fua: false }
@@ -57,6 +60,53 @@ fn a_pool_that_fills_up_says_so_before_it_is_full() -> Result<()> {
     stage.server.wait_for_talk("the pool has more room again")?;
     let pool = http.get("/api/v1/pool")?;
     ensure!(pool["warning"].is_null(), "{pool}");
+    stage.server.stop()
+}
+
+#[test]
+fn a_pool_without_room_says_so_where_an_operator_looks() -> Result<()> {
+    let mut stage = Stage::with("", "", &["--pool-size", "256MiB"])?;
+    let (server, http) = (&stage.server, stage.server.http());
+    let warned = |arguments: &[&str]| -> Result<bool> {
+        let output = server.output(arguments)?;
+        let talk = String::from_utf8_lossy(&output.stderr);
+        ensure!(output.status.success(), "{talk}");
+        Ok(talk.contains("warning: the volumes may come to hold "))
+    };
+    ensure!(!warned(&["volume", "create", "vol", "--size", "16MiB"])?);
+    ensure!(warned(&["volume", "create", "two", "--size", "1GiB"])?);
+    ensure!(!warned(&["volume", "set", "two", "--window", "1h"])?, "nothing grew");
+    ensure!(!warned(&["volume", "resize", "two", "16MiB"])?);
+    ensure!(warned(&["volume", "resize", "vol", "2GiB"])?);
+    // One that is also in place counts twice.
+    let split = ["volume", "create", "three", "--size", "1MiB", "--architecture", "split-stream"];
+    ensure!(warned(&split)?);
+    let pool = http.get("/api/v1/pool")?;
+    ensure!(pool["promised_bytes"] == (2048_u64 + 16 + 2) << 20, "{pool}");
+
+    let ask = |target: &str| -> Result<(u16, String)> {
+        let answer = http.call("GET", target, None)?;
+        Ok((answer.status, String::from_utf8(answer.body)?))
+    };
+    ensure!(ask("/readyz")? == (200, "ok\n".to_owned()));
+    let mut link = server.connect("vol")?;
+    let mut failed = 0;
+    for place in 0..300 {
+        if failed == 2 {
+            break;
+        }
+        failed += u64::from(matches!(link.ask(&mib(place, 7))?, Reply::Error(NO_SPACE)));
+    }
+    ensure!(failed == 2, "256 MiB do not take 300");
+    let (status, ready) = ask("/readyz")?;
+    let degraded = "degraded: writes fail for want of room: delete a version";
+    ensure!(status == 200 && ready.starts_with(degraded), "{status} {ready}");
+    ensure!(ask("/healthz")? == (200, "ok\n".to_owned()));
+    let metrics = ask("/metrics")?.1;
+    let count = format!("hindsight_nbd_no_space_total {failed}\n");
+    ensure!(metrics.contains(&count), "{count} is missing of {metrics}");
+    server.wait_for_talk("no room: writes fail with ENOSPC; to do: delete a version")?;
+    drop(link);
     stage.server.stop()
 }
 

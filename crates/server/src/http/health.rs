@@ -1,5 +1,7 @@
 //! For machines that watch: metrics, health, readiness.
 
+use std::sync::LazyLock;
+
 use api::ProblemKind;
 use axum::extract::State;
 use axum::http::header::CONTENT_TYPE;
@@ -7,6 +9,7 @@ use axum::response::{IntoResponse, Response};
 
 use super::Context;
 use super::answer::{Answer, Refusal};
+use crate::no_space::MAKE_ROOM;
 
 /// The media type of what Prometheus reads.
 const METRICS_MEDIA_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -18,6 +21,13 @@ pub(super) async fn metrics(State(context): State<Context>) -> Answer<Response> 
     let text = context.engine(|context| Ok(context.0.metrics.text())).await?;
     Ok(([(CONTENT_TYPE, METRICS_MEDIA_TYPE)], text).into_response())
 }
+
+/// What `/readyz` says of a pool that has no room for what clients write.
+static DEGRADED_FULL: LazyLock<String> =
+    LazyLock::new(|| format!("degraded: writes fail for want of room: {MAKE_ROOM}\n"));
+/// The same of one with less redundancy than it is to have.
+const DEGRADED_MEMBERS: &str =
+    "degraded: a member is out, or not up to date yet: see hindsight pool status\n";
 
 /// Whether the pool takes writes.
 #[utoipa::path(get, path = "/healthz", tag = "health",
@@ -35,6 +45,8 @@ pub(super) async fn healthz(State(context): State<Context>) -> Answer<&'static s
 }
 
 /// Whether clients may come: the pool takes writes, the server is neither starting nor stopping.
+///
+/// The text begins with `degraded:` where something is to be done: reads are served, so it is 200.
 #[utoipa::path(get, path = "/readyz", tag = "health",
     responses((status = 200, body = String, content_type = "text/plain"),
         (status = 503, body = api::Problem, content_type = "application/problem+json")))]
@@ -42,5 +54,10 @@ pub(super) async fn readyz(State(context): State<Context>) -> Answer<&'static st
     if !context.is_ready() {
         return Err(Refusal::new(ProblemKind::Stopping, "the server is starting or stopping"));
     }
-    healthz(State(context)).await
+    let healthy = healthz(State(context.clone())).await?;
+    if context.0.watch.no_space.is_recent() {
+        return Ok(DEGRADED_FULL.as_str());
+    }
+    let state = context.engine(|context| Ok(context.pool().status().state)).await?;
+    Ok(if state == "degraded" { DEGRADED_MEMBERS } else { healthy })
 }

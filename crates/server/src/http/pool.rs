@@ -167,6 +167,7 @@ fn shown(context: &Context) -> Answer<api::Pool> {
     let (status, fill) = (pool.status(), context.fill().read());
     let (space, next) = (pool.space()?, pool.next_sacrifice()?);
     let mut shown = convert::pool(status, fill, pool.volumes().len(), space, next);
+    shown.promised_bytes = context.fill().promised_bytes();
     shown.members = pool.members().into_iter().map(convert::member).collect();
     shown.members.extend(pool.spares().into_iter().map(convert::spare));
     shown.behind_bytes = pool.behind_bytes();

@@ -68,7 +68,9 @@ pub(super) async fn create(
     let volume = context
         .engine(move |context| {
             let spec = spec(context, body)?;
-            context.describe(&*context.pool().create_volume(&spec)?)
+            let mut described = context.describe(&*context.pool().create_volume(&spec)?)?;
+            described.warning = context.fill().over_promised();
+            Ok(described)
         })
         .await?;
     Ok(made(location(&volume.name), volume))
@@ -245,6 +247,7 @@ fn apply(context: &Context, name: &str, body: &ChangeVolume, force: bool) -> Ans
         hook: body.hook.clone(),
     };
     context.check_hook(change.hook.as_ref().and_then(Option::as_deref))?;
+    let size_before = volume.size_bytes();
     if change != VolumeChange::default() {
         let before = volume.architecture();
         volume.change(&change)?;
@@ -253,7 +256,11 @@ fn apply(context: &Context, name: &str, body: &ChangeVolume, force: bool) -> Ans
             tracing::info!(volume = name, from, to, "the architecture was changed");
         }
     }
-    context.describe(&volume)
+    let mut described = context.describe(&volume)?;
+    if described.size > size_before {
+        described.warning = context.fill().over_promised();
+    }
+    Ok(described)
 }
 
 /// Deletes a volume with its history; clones of it live on.

@@ -8,6 +8,7 @@ use volume::{
 };
 use wire::nbd::Status;
 
+use crate::NoSpace;
 use crate::attach::Part;
 
 use super::export::{Changes, Export, Exports, Listed, OpenError};
@@ -15,13 +16,24 @@ use super::export::{Changes, Export, Exports, Listed, OpenError};
 /// Everything in a pool.
 pub struct PoolExports {
     pool: Arc<Pool>,
+    no_space: Arc<NoSpace>,
 }
 
 impl PoolExports {
     /// The volumes of `pool`.
     #[must_use]
     pub fn new(pool: Arc<Pool>) -> PoolExports {
-        PoolExports { pool }
+        PoolExports { pool, no_space: Arc::default() }
+    }
+
+    /// What failed for want of room.
+    #[must_use]
+    pub fn no_space(&self) -> &Arc<NoSpace> {
+        &self.no_space
+    }
+
+    fn present(&self, volume: Arc<Volume>) -> Arc<dyn Export> {
+        Arc::new(Present { volume, no_space: Arc::clone(&self.no_space) })
     }
 }
 
@@ -42,7 +54,7 @@ impl Exports for PoolExports {
     fn open(&self, name: &str) -> std::result::Result<Arc<dyn Export>, OpenError> {
         if name.is_empty() {
             return match &self.pool.volumes()[..] {
-                [only] => Ok(Arc::new(Present { volume: Arc::clone(only) })),
+                [only] => Ok(self.present(Arc::clone(only))),
                 [] => Err(OpenError("there is no volume yet".to_owned())),
                 many => Err(OpenError(format!(
                     "there are {} volumes: name the one you want",
@@ -55,7 +67,7 @@ impl Exports for PoolExports {
             .map_err(|e: units::MomentError| in_words(&e.message, e.hint.as_deref()))?;
         let volume = self.pool.volume(&wanted.volume)?;
         if !name.contains('@') {
-            return Ok(Arc::new(Present { volume }));
+            return Ok(self.present(volume));
         }
         let view = volume.view(&wanted.moment)?;
         Ok(Arc::new(Past { name: name.to_owned(), volume, view }))
@@ -97,6 +109,17 @@ fn present(volume: &Volume) -> Listed {
 /// The present of a volume.
 struct Present {
     volume: Arc<Volume>,
+    no_space: Arc<NoSpace>,
+}
+
+impl Present {
+    /// Counts what fails for want of room: its client is told so.
+    fn told<T>(&self, done: Result<T>) -> Result<T> {
+        if done.as_ref().is_err_and(|error| error.kind == ErrorKind::Full) {
+            self.no_space.note(self.volume.name());
+        }
+        done
+    }
 }
 
 impl Export for Present {
@@ -125,15 +148,17 @@ impl Export for Present {
     }
 
     fn write_some(&self, ops: &[WriteOp<'_>], done: u64, may_wait: bool) -> Result<Written> {
-        self.volume.write_some(ops, done, may_wait)
+        self.told(self.volume.write_some(ops, done, may_wait))
     }
 
     fn wait_for(&self, lack: Lack, wait: &mut RoomWait, goes_on: &dyn Fn() -> bool) -> Result<()> {
-        self.volume.wait_for(lack, wait, goes_on)
+        let had = self.volume.wait_for(lack, wait, goes_on);
+        // Given up because the client is gone: nobody is told.
+        if goes_on() { self.told(had) } else { had }
     }
 
     fn flush(&self, goes_on: &dyn Fn() -> bool) -> Result<()> {
-        self.volume.flush_while(goes_on)
+        self.told(self.volume.flush_while(goes_on))
     }
 
     fn extents(&self, offset: u64, length_bytes: u64, limit: usize) -> Result<Vec<Extent>> {

@@ -40,6 +40,8 @@ pub(super) struct Chosen {
     pub(super) contexts: Vec<MetaContext>,
     /// Made before the client is told that it may begin.
     pub(super) attachment: Attachment,
+    /// Who the client is, for people: where it comes from, and whose certificate it showed.
+    pub(super) client: String,
 }
 
 /// Why a handshake came to no session.
@@ -77,7 +79,7 @@ struct Handshake<'c> {
     connection: Connection,
     client: ClientFlags,
     /// Who the client is, for people.
-    peer: &'c str,
+    peer: String,
     style: ReplyStyle,
     /// What SET_META_CONTEXT chose last, and for which export name.
     contexts: Option<(String, Vec<MetaContext>)>,
@@ -90,7 +92,7 @@ pub(super) async fn negotiate(
     connection: Connection,
     context: &Arc<NbdContext>,
     stop: watch::Receiver<bool>,
-    peer: &str,
+    peer: String,
 ) -> Result<Option<(Connection, Chosen)>, HandshakeError> {
     timeout(context.limits.handshake_whole, negotiate_slowly(connection, context, stop, peer))
         .await?
@@ -100,7 +102,7 @@ async fn negotiate_slowly(
     mut connection: Connection,
     context: &Arc<NbdContext>,
     stop: watch::Receiver<bool>,
-    peer: &str,
+    peer: String,
 ) -> Result<Option<(Connection, Chosen)>, HandshakeError> {
     let step = context.limits.handshake_step;
     connection.write_all(&encode::greeting()).await?;
@@ -136,10 +138,14 @@ async fn negotiate_slowly(
 
 impl Handshake<'_> {
     async fn start_tls(self) -> Result<Self, HandshakeError> {
-        let config = self.context.tls.as_ref().expect("offered only with TLS");
-        let connection = self.connection.start_tls(Arc::clone(config)).await?;
+        let config = self.context.tls.read().clone().expect("offered only with TLS");
+        let connection = self.connection.start_tls(config).await?;
+        let peer = match connection.client_subject() {
+            Some(subject) => format!("{} {subject}", self.peer),
+            None => self.peer,
+        };
         // Nothing said before TLS counts.
-        Ok(Handshake { connection, style: ReplyStyle::Simple, contexts: None, ..self })
+        Ok(Handshake { connection, peer, style: ReplyStyle::Simple, contexts: None, ..self })
     }
 
     /// Receives an option and answers it.
@@ -199,7 +205,7 @@ impl Handshake<'_> {
 
     /// Whether this connection must go over to TLS before anything else.
     fn must_start_tls(&self) -> bool {
-        self.context.tls.is_some() && self.connection.is_bare_tcp()
+        self.context.tls.read().is_some() && self.connection.is_bare_tcp()
     }
 
     async fn answer(
@@ -287,7 +293,7 @@ impl Handshake<'_> {
                 Err(error) => return Ok(Err(error)),
             };
             let (volume, part) = export.part_of();
-            if let Some(attachment) = self.context.attachments.attach(volume, part, self.peer) {
+            if let Some(attachment) = self.context.attachments.attach(volume, part, &self.peer) {
                 return Ok(Ok((export, attachment)));
             }
             // The volume may be another, or none, when it is opened again.
@@ -367,7 +373,7 @@ impl Handshake<'_> {
             Some((same, contexts)) if same == name => contexts,
             _ => Vec::new(),
         };
-        Chosen { export, style: self.style, contexts, attachment }
+        Chosen { export, style: self.style, contexts, attachment, client: self.peer.clone() }
     }
 }
 

@@ -254,12 +254,13 @@ async fn serve(
         }
     };
     let shaken = tokio::select! {
-        shaken = handshake::negotiate(connection, &context, stop.clone(), &client) => shaken,
+        shaken = handshake::negotiate(connection, &context, stop.clone(), client.clone()) => shaken,
         // Nothing is owed to a client that has no export yet.
         _ = stop.wait_for(|stop| *stop) => return,
     };
     match shaken {
         Ok(Some((connection, chosen))) => {
+            let client = chosen.client.clone();
             tracing::info!(client, export = chosen.export.name(), "attached");
             session::serve(connection, chosen, context, threads, stop, client.clone()).await;
             tracing::info!(client, "detached");

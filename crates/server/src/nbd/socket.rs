@@ -15,6 +15,7 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
+use super::subject::subject;
 use super::unix_socket::UnixSocket;
 
 /// Bytes that the kernel may hold for a unix socket's peer; what it allows may be less.
@@ -106,6 +107,12 @@ impl Connection {
     /// What was received ahead.
     pub(super) fn ahead(&self) -> &[u8] {
         &self.ahead
+    }
+
+    /// The subject of the certificate that the client showed, if it had to show one.
+    pub(super) fn client_subject(&self) -> Option<String> {
+        let Stream::Tls(stream) = &self.stream else { return None };
+        subject(stream.get_ref().1.peer_certificates()?.first()?)
     }
 
     /// Goes over to TLS as its server.

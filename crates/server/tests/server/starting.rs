@@ -116,6 +116,42 @@ fn a_key_that_is_none_is_refused_before_anything_is_made() {
 }
 
 #[test]
+fn a_start_that_fails_leaves_nothing_behind() {
+    let dir = tempfile::tempdir().expect("directory");
+    let busy = std::net::TcpListener::bind("127.0.0.1:0").expect("bind");
+    let taken = vec![busy.local_addr().expect("bound").to_string()];
+    let device = dir.path().join("disk");
+    fs::File::create(&device).and_then(|f| f.set_len(1 << 30)).expect("disk");
+    fs::create_dir(dir.path().join("there")).expect("directory");
+    let entries = |path: &std::path::Path| fs::read_dir(path).expect("list").count();
+    for (pool, on_device) in [("new/er", false), ("there", false), ("new/er", true)] {
+        for is_http in [true, false] {
+            let mut failing = settings(&dir.path().join(pool));
+            failing.device = on_device.then(|| device.clone());
+            failing.create = Some(on_device);
+            *if is_http { &mut failing.http.listen } else { &mut failing.nbd.listen } =
+                taken.clone();
+            let error = refusal(failing);
+            assert!(matches!(error, StartError::Listen { .. }), "{error}");
+            assert_eq!((entries(dir.path()), entries(&dir.path().join("there"))), (2, 0));
+        }
+    }
+    let blank = std::io::Read::bytes(fs::File::open(&device).expect("disk")).take(1 << 20);
+    assert!(blank.map(|byte| byte.expect("read")).all(|byte| byte == 0), "no pool on it");
+    // What can be known only while the pool is made.
+    let mut tiny = settings(&dir.path().join("new/er"));
+    tiny.pool_size = Some("1MiB".to_owned());
+    refusal(tiny);
+    assert_eq!(entries(dir.path()), 2);
+    // A pool that is there stays.
+    start(settings(&dir.path().join("there"))).expect("start").stop().expect("stop");
+    let mut failing = settings(&dir.path().join("there"));
+    failing.nbd.listen = taken;
+    refusal(failing);
+    assert!(dir.path().join("there/pool.img").exists() && dir.path().join("there/token").exists());
+}
+
+#[test]
 fn a_device_is_laid_out_only_when_told() {
     let dir = tempfile::tempdir().expect("directory");
     let device = dir.path().join("disk");

@@ -58,7 +58,7 @@ impl Rig {
         let context = Arc::new(NbdContext {
             exports,
             attachments: Arc::new(Attachments::default()),
-            tls,
+            tls: tls.into(),
             limits,
             counters: Arc::default(),
             meters: Arc::default(),

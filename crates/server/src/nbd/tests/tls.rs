@@ -3,12 +3,14 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
-use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair, SanType};
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair, SanType};
 
 use super::memory::MemoryExports;
 use super::rig::{Rig, eventually};
 use super::tools::python;
+use crate::Part;
 use crate::nbd::{NbdLimits, TlsError, load_tls, untimely};
 
 /// A directory as libnbd wants it: `ca-cert.pem`, `client-cert.pem`, `client-key.pem`, and the
@@ -28,6 +30,7 @@ impl Certificates {
         std::fs::write(made.path("ca-cert.pem"), ca.pem()).expect("write");
         for name in ["server", "client"] {
             let mut params = CertificateParams::new(Vec::new()).expect("no names");
+            params.distinguished_name.push(DnType::CommonName, name);
             let address = "127.0.0.1".parse().expect("an address");
             params.subject_alt_names = vec![SanType::IpAddress(address)];
             let key = KeyPair::generate().expect("a key");
@@ -183,6 +186,36 @@ fn libnbd_reads_and_writes_over_tls() {
     let certificates = Certificates::make();
     script(&certificates.rig(true), &certificates, "REQUIRE", WORKS);
     script(&certificates.rig(false), &certificates, "REQUIRE", WORKS);
+}
+
+const STAYS: &str = "
+import os
+import time
+connect()
+for _ in range(30000):
+    if os.path.exists(go):
+        break
+    time.sleep(0.001)
+";
+
+#[test]
+fn a_client_is_called_by_the_subject_of_the_certificate_that_it_had_to_show() {
+    let certificates = Certificates::make();
+    for (authenticates, ending) in [(true, " CN=client"), (false, "")] {
+        let rig = certificates.rig(authenticates);
+        let go = rig.dir.path().join("go");
+        let body = format!("go = '{}'\n{STAYS}", go.display());
+        let attachments = &rig.context.attachments;
+        let clients = std::thread::scope(|scope| {
+            scope.spawn(|| script(&rig, &certificates, "REQUIRE", &body));
+            eventually("it is attached", || attachments.count("disk") == 1);
+            let clients = attachments.close("disk", Part::Present, false, Duration::ZERO);
+            std::fs::write(&go, "").expect("written");
+            clients.err().expect("it is attached")
+        });
+        let client = clients[0].strip_prefix("127.0.0.1:").expect("an address");
+        assert_eq!(client.trim_start_matches(|c: char| c.is_ascii_digit()), ending);
+    }
 }
 
 #[test]

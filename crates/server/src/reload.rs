@@ -1,0 +1,141 @@
+//! SIGHUP: certificates and settings are loaded again while clients go on.
+//!
+//! Invariants
+//! 1. All of it is read and checked before any of it holds: a mistake in one file changes nothing.
+//! 2. What cannot change without a start is told by name, and stays as it was.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
+use prometheus_client::metrics::gauge::ConstGauge;
+use volume::Pool;
+
+use crate::hooks::Hooks;
+use crate::nbd::NbdContext;
+use crate::server::{refuse_exposed, tls};
+use crate::{Config, LogSettings, StartError, logs};
+
+/// What a reload reaches of a running server.
+pub(crate) struct Reloading {
+    /// What holds now.
+    pub(crate) config: Config,
+    pub(crate) nbd: Arc<NbdContext>,
+    pub(crate) hooks: Arc<Hooks>,
+    pub(crate) reloads: Arc<Reloads>,
+}
+
+impl Reloading {
+    /// Goes on with what can be loaded again of `config`; answers what waits for the next start.
+    pub(crate) fn reload(
+        &mut self,
+        pool: &Pool,
+        config: &Config,
+    ) -> Result<Vec<&'static str>, StartError> {
+        let next = self.next(config);
+        let changed = refuse_exposed(&next)
+            .and_then(|()| tls(&next))
+            .and_then(|tls| logs::set_level(&next.log).map(|()| tls));
+        self.reloads.end(changed.is_ok());
+        *self.nbd.tls.write() = changed?;
+        self.hooks.replace(next.hooks.clone());
+        // Else those of `pool set` stay.
+        if next.rates != self.config.rates {
+            pool.set_rates(next.rates);
+        }
+        self.config = next;
+        Ok(differences(config, &self.config))
+    }
+
+    /// The configuration that holds, with all of `config` that needs no start.
+    fn next(&self, config: &Config) -> Config {
+        let has_tls = |config: &Config| config.nbd_tls.is_some();
+        let tls = if has_tls(config) == has_tls(&self.config) { config } else { &self.config };
+        Config {
+            nbd_tls: tls.nbd_tls.clone(),
+            hooks: config.hooks.clone(),
+            rates: config.rates,
+            log: LogSettings {
+                level: config.log.level.clone(),
+                format: self.config.log.format.clone(),
+            },
+            ..self.config.clone()
+        }
+    }
+}
+
+/// The names of the settings in which two configurations differ.
+fn differences(one: &Config, other: &Config) -> Vec<&'static str> {
+    // Each field by name: a new one is not forgotten here.
+    let Config {
+        pool_dir,
+        device,
+        create,
+        pool_size_bytes,
+        memory_bytes,
+        buffers_bytes,
+        is_buffer_pool,
+        rates,
+        insecure,
+        nbd,
+        nbd_tls,
+        nbd_connections_max,
+        http,
+        http_patience: _,
+        hooks,
+        log,
+    } = one;
+    let is_other = [
+        ("pool", *pool_dir != other.pool_dir),
+        ("device", *device != other.device),
+        ("create", *create != other.create),
+        ("pool_size", *pool_size_bytes != other.pool_size_bytes),
+        ("memory", *memory_bytes != other.memory_bytes),
+        ("buffers", *buffers_bytes != other.buffers_bytes),
+        ("buffer_pool", *is_buffer_pool != other.is_buffer_pool),
+        ("scrub_rate, rebuild_rate", *rates != other.rates),
+        ("insecure", *insecure != other.insecure),
+        ("nbd.listen", (&nbd.unix, &nbd.tcp) != (&other.nbd.unix, &other.nbd.tcp)),
+        ("nbd.socket_mode, nbd.socket_group", nbd.access != other.nbd.access),
+        ("nbd.tls_cert (TLS on or off)", *nbd_tls != other.nbd_tls),
+        ("nbd.connections_max", *nbd_connections_max != other.nbd_connections_max),
+        ("http.listen", (&http.unix, &http.tcp) != (&other.http.unix, &other.http.tcp)),
+        ("http.socket_mode, http.socket_group", http.access != other.http.access),
+        ("hooks", *hooks != other.hooks),
+        ("log.level", log.level != other.log.level),
+        ("log.format", log.format != other.log.format),
+    ];
+    is_other.into_iter().filter_map(|(name, is_other)| is_other.then_some(name)).collect()
+}
+
+/// How the last reload went.
+#[derive(Debug, Default)]
+pub(crate) struct Reloads {
+    has_failed: AtomicBool,
+}
+
+impl Reloads {
+    /// One ended.
+    pub(crate) fn end(&self, well: bool) {
+        self.has_failed.store(!well, Ordering::Relaxed);
+    }
+}
+
+/// Tells Prometheus how the last reload went.
+#[derive(Debug)]
+pub(crate) struct ReloadCollector(pub(crate) Arc<Reloads>);
+
+impl Collector for ReloadCollector {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let gauge = ConstGauge::new(u64::from(!self.0.has_failed.load(Ordering::Relaxed)));
+        let descriptor = encoder.encode_descriptor(
+            "hindsight_config_last_reload_successful",
+            "Whether the configuration could be loaded when that was last asked for",
+            None,
+            gauge.metric_type(),
+        )?;
+        gauge.encode(descriptor)
+    }
+}
