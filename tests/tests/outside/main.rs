@@ -5,6 +5,7 @@ mod checker_client;
 mod contract;
 mod database_hook;
 mod databases;
+mod docs;
 mod file_systems;
 mod hooks;
 mod members;
