@@ -15,3 +15,4 @@ mod quick_check;
 mod reload;
 mod rot;
 mod stage;
+mod unit;
