@@ -34,11 +34,11 @@ impl Moment {
     /// or (given without a date) is yet to come.
     pub fn parse_local(text: &str, now: WallTime, zone: &TimeZone) -> Result<Reading, MomentError> {
         let text = text.trim();
-        match text.parse::<Moment>() {
+        match Moment::form(text) {
             Ok(moment) => Ok(read_as(moment, now, zone)),
             Err(contract) => {
                 // Only where no local form fits either is the contract's complaint the right one.
-                let reading = local(text, now, zone)?;
+                let reading = local(text, now, zone)?.or_else(|| Moment::bare_mark(text));
                 reading.ok_or_else(|| with_all_forms(contract)).map(|m| read_as(m, now, zone))
             }
         }

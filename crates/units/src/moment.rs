@@ -44,7 +44,8 @@ pub struct MomentError {
     pub hint: Option<String>,
 }
 
-const FORMS_HINT: &str = "use latest, 2026-11-21T10:00:00Z, -5min, seq:12345, v:3 or mark:NAME";
+const FORMS_HINT: &str =
+    "use latest, 2026-11-21T10:00:00Z, -5min, seq:12345, v:3, mark:NAME or the NAME of a mark";
 
 impl MomentError {
     pub(crate) fn new(message: impl Into<String>, hint: impl Into<String>) -> MomentError {
@@ -81,6 +82,22 @@ impl FromStr for Moment {
     type Err = MomentError;
 
     fn from_str(text: &str) -> Result<Moment, MomentError> {
+        Moment::form(text).or_else(|error| Moment::bare_mark(text).ok_or(error))
+    }
+}
+
+impl Moment {
+    /// A text that has no other form names a mark, if it can: one that begins with a letter, as
+    /// times do not, and is no word that commands take for a time.
+    pub(crate) fn bare_mark(text: &str) -> Option<Moment> {
+        let is_time = matches!(text, "now" | "today" | "yesterday" | "tomorrow" | "ago");
+        let is_name = text.starts_with(|c: char| c.is_ascii_alphabetic());
+        let is_mark = is_name && !is_time && MarkName::check(text).is_ok();
+        is_mark.then(|| Moment::Mark(text.to_owned()))
+    }
+
+    /// A moment in one of its own forms, which no mark's name is.
+    pub(crate) fn form(text: &str) -> Result<Moment, MomentError> {
         if text == "latest" {
             return Ok(Moment::Latest);
         }

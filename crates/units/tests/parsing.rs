@@ -264,7 +264,7 @@ fn texts_that_are_not_moments_are_refused_with_a_hint() {
         "",
         " ",
         "now",
-        "Latest",
+        "yesterday",
         "latest ",
         "5min",
         "-5",
@@ -294,6 +294,19 @@ fn texts_that_are_not_moments_are_refused_with_a_hint() {
     assert!("seq:281474976710656".parse::<Moment>().is_err());
     let bare = "-5m".parse::<Moment>().expect_err("minutes or months");
     assert_eq!(bare.hint.as_deref(), Some("min or mo?"));
+}
+
+#[test]
+fn a_text_without_another_form_is_the_name_of_a_mark() {
+    for name in ["before-upgrade", "Latest", "v", "seq", "a.b_c"] {
+        assert_eq!(name.parse::<Moment>(), Ok(Moment::Mark(name.into())), "{name}");
+        let local = Moment::parse_local(name, time("2026-11-21T11:30:00Z"), &berlin());
+        assert_eq!(local.map(|read| read.moment), Ok(Moment::Mark(name.into())), "{name}");
+    }
+    let yesterday = Moment::parse_local("yesterday", time("2026-11-21T11:30:00Z"), &berlin());
+    assert!(matches!(yesterday.map(|read| read.moment), Ok(Moment::At(_))));
+    let longest = "a".repeat(129);
+    assert!(longest.parse::<Moment>().is_err());
 }
 
 #[test]
