@@ -24,6 +24,7 @@ mod no_space;
 mod opening_log;
 mod pace;
 mod pool_files;
+mod process_metrics;
 mod reload;
 mod serve;
 mod server;

@@ -22,10 +22,13 @@ use volume::{
 };
 
 use crate::Attachments;
-use crate::fill::FillGauge;
+use crate::fill::{Fill, FillGauge};
+use crate::process_metrics::ProcessCollector;
 
 /// Bounds of the latency histogram, in seconds.
 const LATENCY_BOUNDS: [f64; 8] = [0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 10.0];
+
+const SECONDS_A_DAY: f64 = 24.0 * 3600.0;
 
 /// All metrics of a server.
 pub(crate) struct Metrics {
@@ -58,6 +61,7 @@ impl Metrics {
             latency.clone(),
         );
         registry.register_collector(Box::new(Engine { pool, fill, attachments }));
+        registry.register_collector(Box::new(ProcessCollector));
         for other in others {
             registry.register_collector(other);
         }
@@ -352,7 +356,6 @@ fn encode_scrub(info: Option<ScrubInfo>, encoder: &mut DescriptorEncoder) -> fmt
     let ended = info.ended.map_or(0, |time| time.as_nanos() / 1_000_000_000);
     let gauges = [
         ("running", "1 while a scrub is running", u64::from(info.ended.is_none())),
-        ("progress_percent", "How much of the scrub is done", info.percent),
         ("end_time_seconds", "When the last scrub ended; 0 while one runs", ended),
         ("read_bytes", "Bytes that the scrub read, of all copies", info.read_bytes),
         ("wrong", "Ranges of which the scrub found a copy wrong", info.wrong),
@@ -361,6 +364,8 @@ fn encode_scrub(info: Option<ScrubInfo>, encoder: &mut DescriptorEncoder) -> fmt
         ("elsewhere", "Versions in packs that only other versions have", info.elsewhere),
         ("lost", "Blocks and pages that the scrub found wrong on every copy", info.lost),
     ];
+    let help = "How much of the scrub is done";
+    encode_ratio("hindsight_pool_scrub_progress_ratio", help, info.percent, encoder)?;
     for (name, help, value) in gauges {
         let name = format!("hindsight_pool_scrub_{name}");
         let gauge = ConstGauge::new(value);
@@ -413,19 +418,19 @@ impl Engine {
 
     /// How fast volumes and the pool grow, as far as that can be told.
     fn encode_growth(&self, encoder: &mut DescriptorEncoder) -> fmt::Result {
-        let kind = ConstGauge::new(0_i64).metric_type();
+        let kind = ConstGauge::new(0_f64).metric_type();
         type Value = fn(&Volume) -> Option<volume::Growth>;
         let kinds: [(&str, &str, Value); 2] = [
             ("growth", "How fast a volume's log grows, measured over up to a week", |v| v.growth()),
             ("history_growth", "The same of its history alone", |v| v.history_growth()),
         ];
         for (name, help, value) in kinds {
-            let name = format!("hindsight_volume_{name}_bytes_per_day");
+            let name = format!("hindsight_volume_{name}_bytes_per_second");
             let mut of_volumes = encoder.encode_descriptor(&name, help, None, kind)?;
             for volume in self.pool.volumes() {
                 if let Some(growth) = value(&volume) {
                     let labels = [("volume", volume.name())];
-                    let gauge = ConstGauge::new(growth.bytes_a_day);
+                    let gauge = ConstGauge::new(growth.bytes_a_day as f64 / SECONDS_A_DAY);
                     gauge.encode(of_volumes.encode_family(&labels)?)?;
                 }
             }
@@ -443,9 +448,9 @@ impl Engine {
             gauge.encode(encoder.encode_descriptor(&name, help, None, gauge.metric_type())?)?;
         }
         let Some(growth) = space.growth else { return Ok(()) };
-        let gauge = ConstGauge::new(growth.bytes_a_day);
+        let gauge = ConstGauge::new(growth.bytes_a_day as f64 / SECONDS_A_DAY);
         let help = "How fast what is in use grows, measured over up to a week";
-        let name = "hindsight_pool_growth_bytes_per_day";
+        let name = "hindsight_pool_growth_bytes_per_second";
         gauge.encode(encoder.encode_descriptor(name, help, None, gauge.metric_type())?)?;
         let Some(lasts_ns) = growth.lasts_ns(self.fill.read().available_bytes) else {
             return Ok(());
@@ -511,8 +516,6 @@ impl Engine {
             ("free_bytes", "Bytes of zones that are free", status.free_bytes),
             ("available_bytes", "Bytes that new data can still take", fill.available_bytes),
             ("promised_bytes", "Bytes that volumes may come to hold", self.fill.promised_bytes()),
-            ("fill_percent", "Of what data may take, how much is used", fill.percent()),
-            ("warning_percent", "Warning level reached: 0, 75, 85 or 95", fill.level()),
             ("reclaimable_bytes", "Bytes reclamation would free now", status.reclaimable_bytes),
             ("log_bytes", "Bytes of log segments", status.log_bytes),
             ("current_bytes", "Bytes of current stores", status.current_bytes),
@@ -529,6 +532,7 @@ impl Engine {
             let gauge = ConstGauge::new(value);
             gauge.encode(encoder.encode_descriptor(&name, help, None, gauge.metric_type())?)?;
         }
+        encode_fill(&fill, encoder)?;
         let loads = ConstCounter::new(status.page_loads);
         loads.encode(encoder.encode_descriptor(
             "hindsight_pool_map_page_loads",
@@ -569,6 +573,25 @@ impl Engine {
             .encode(encoder.encode_descriptor(name, help, None, gauge)?)?;
         encode_members(&self.pool.members(), encoder)
     }
+}
+
+/// How full the pool is.
+fn encode_fill(fill: &Fill, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+    let help = "Of what data may take, how much is used";
+    encode_ratio("hindsight_pool_fill_ratio", help, fill.percent(), encoder)?;
+    let help = "Warning level reached: 0, 0.75, 0.85 or 0.95";
+    encode_ratio("hindsight_pool_warning_ratio", help, fill.level(), encoder)
+}
+
+/// Percents, as Prometheus has them.
+fn encode_ratio(
+    name: &str,
+    help: &str,
+    percent: u64,
+    encoder: &mut DescriptorEncoder<'_>,
+) -> fmt::Result {
+    let gauge = ConstGauge::new(percent as f64 / 100.0);
+    gauge.encode(encoder.encode_descriptor(name, help, None, gauge.metric_type())?)
 }
 
 /// The members of a pool that is made of several.

@@ -43,6 +43,7 @@ mod group;
 mod handshake;
 mod input;
 mod jobs;
+mod latency;
 mod listener;
 mod output;
 mod replies;

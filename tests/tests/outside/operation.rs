@@ -50,7 +50,7 @@ fn a_pool_that_fills_up_says_so_before_it_is_full() -> Result<()> {
         let words = format!("the pool is {percent} % full");
         ensure!(pool["warning"].as_str().is_some_and(|w| w.contains(&words)), "{pool}");
         let metrics = String::from_utf8(http.call("GET", "/metrics", None)?.body)?;
-        let gauge = format!("hindsight_pool_warning_percent {level}");
+        let gauge = format!("hindsight_pool_warning_ratio {}", level as f64 / 100.0);
         ensure!(metrics.contains(&gauge), "{gauge} is missing of {metrics}");
     }
     let shown = stage.server.run(&["pool", "status"])?;

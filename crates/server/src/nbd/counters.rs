@@ -12,6 +12,8 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 
+use super::latency::{Counts, Latencies};
+
 /// Counters since the server started.
 #[derive(Debug, Default)]
 pub struct NbdCounters {
@@ -33,6 +35,8 @@ pub struct NbdCounters {
     pub jobs: AtomicU64,
     /// Time spent in each of [`STAGES`], in nanoseconds; that of sessions from a sample.
     pub stages_ns: [AtomicU64; STAGES.len()],
+    /// How long requests took, by kind.
+    pub latencies: Latencies,
     /// Those of them that have not ended.
     pub jobs_in_flight: AtomicU64,
     /// Writes that wait until there is room for them, or the map is written out.
@@ -44,7 +48,7 @@ pub struct NbdCounters {
 /// The stages of requests: what data threads receive, carry out and send, and what jobs do beside.
 pub const STAGES: [&str; 4] = ["receive", "execute", "send", "job"];
 /// One of so many wake-ups of a session is timed.
-const TIMED_EVERY: u64 = 16;
+pub(super) const TIMED_EVERY: u64 = 16;
 
 /// A stage of the data threads, by its place in [`STAGES`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,6 +68,8 @@ pub(super) struct Tally {
     pub(super) errors: u64,
     pub(super) turns: u64,
     pub(super) jobs: u64,
+    /// Requests that were carried out at once since the last execution ended.
+    pub(super) at_once: Counts,
     stages_ns: [u64; STAGES.len()],
     wakes: u64,
 }
@@ -75,12 +81,21 @@ impl Tally {
         Laps((self.wakes % TIMED_EVERY == 1).then(Instant::now))
     }
 
-    /// A stage ended that began with the last one's end.
-    pub(super) fn lap(&mut self, laps: &mut Laps, stage: Stage) {
-        if let Some(began) = &mut laps.0 {
-            let now = Instant::now();
-            self.stages_ns[stage as usize] += nanos(now - *began) * TIMED_EVERY;
-            *began = now;
+    /// A stage ended that began with the last one's end; how long it took.
+    pub(super) fn lap(&mut self, laps: &mut Laps, stage: Stage) -> Option<Duration> {
+        let began = laps.0.as_mut()?;
+        let now = Instant::now();
+        let took = now - *began;
+        self.stages_ns[stage as usize] += nanos(took) * TIMED_EVERY;
+        *began = now;
+        Some(took)
+    }
+
+    /// The stage ended in which requests are carried out.
+    pub(super) fn executed(&mut self, laps: &mut Laps, counters: &NbdCounters) {
+        let counts = std::mem::take(&mut self.at_once);
+        if let Some(took) = self.lap(laps, Stage::Execute) {
+            counters.latencies.observe(&counts, took, TIMED_EVERY);
         }
     }
 
@@ -138,6 +153,7 @@ impl Collector for NbdCollector {
                 counter.metric_type(),
             )?)?;
         }
+        counters.latencies.encode(&mut encoder)?;
         let mut stages = encoder.encode_descriptor(
             "hindsight_nbd_stage_seconds",
             "Time in the stages of requests, of all threads together",

@@ -18,6 +18,7 @@ use super::export::Export;
 use super::group::{Group, is_whole_blocks};
 use super::input::{INLINE_PAYLOAD_BYTES_MAX, Input};
 use super::jobs::{Jobs, Kind};
+use super::latency::Counts;
 use super::output::Output;
 use super::replies::Replies;
 use super::session::{OUTPUT_BYTES_MAX, Receiving, Session};
@@ -136,6 +137,9 @@ pub(super) fn execute(session: &mut Session) -> Turned {
     if let Some(meter) = turn.meter.filter(|_| !turn.seen.is_empty()) {
         meter.add(turn.seen);
     }
+    if turn.stopped.is_some() {
+        group.requests().iter().for_each(|request| turn.tally.at_once.take_away(request));
+    }
     let has_moved = at > 0 || !matches!(then, Then::Wait);
     turn.tally.turns += u64::from(has_moved);
     let stopped = turn.stopped.map(|stopped| (stopped, places(&group, &session.input)));
@@ -202,7 +206,11 @@ impl Turn<'_> {
         bytes: &'b [u8],
         group: &mut Group<'b>,
     ) -> Step {
+        let jobs = self.tally.jobs;
         let step = self.carry_out(request, header, bytes, group);
+        if matches!(step, Step::Next(_)) && self.tally.jobs == jobs {
+            self.tally.at_once.add(&request);
+        }
         let is_recorded = self.taps.is_listening();
         if (is_recorded || self.meter.is_some())
             && !matches!(step, Step::Wait)
@@ -281,7 +289,7 @@ impl Turn<'_> {
         };
         let (export, style, request) = (Arc::clone(self.export), self.style, *request);
         let answer = move |out: &mut _| read_and_answer(&*export, style, &request, data, out);
-        self.start(Kind::Look, length, answer);
+        self.start(Kind::Look, length, Counts::one(&request), answer);
         Step::Next(header)
     }
 
@@ -404,16 +412,19 @@ impl Turn<'_> {
             return;
         }
         let waiting = std::mem::take(&mut self.flushes);
+        waiting.iter().for_each(|request| self.tally.at_once.take_away(request));
         let (export, style) = (Arc::clone(self.export), self.style);
         let goes_on = self.jobs.goes_on();
-        self.start(Kind::Change, 0, move |out| match export.flush(&goes_on) {
-            Ok(()) => {
-                for request in &waiting {
-                    out.done.extend_from_slice(encode::done(style, request).as_bytes());
+        self.start(Kind::Change, 0, Counts::of(&waiting), move |out| {
+            match export.flush(&goes_on) {
+                Ok(()) => {
+                    for request in &waiting {
+                        out.done.extend_from_slice(encode::done(style, request).as_bytes());
+                    }
+                    0
                 }
-                0
+                Err(error) => waiting.iter().map(|r| fail(style, r, &error, &mut out.words)).sum(),
             }
-            Err(error) => waiting.iter().map(|r| fail(style, r, &error, &mut out.words)).sum(),
         });
     }
 
@@ -432,10 +443,11 @@ impl Turn<'_> {
         &mut self,
         kind: Kind,
         cost: u64,
+        counts: Counts,
         work: impl FnOnce(&mut Replies) -> u64 + Send + 'static,
     ) {
         self.tally.jobs += 1;
-        self.jobs.start(kind, cost, work);
+        self.jobs.start(kind, cost, counts, work);
     }
 
     fn start_write(&mut self, cost: u64, what: What) {

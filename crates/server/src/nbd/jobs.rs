@@ -18,6 +18,7 @@ use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
 use super::counters::NbdCounters;
+use super::latency::Counts;
 use super::replies::Replies;
 use super::writing::{Left, Writing};
 use super::{NbdContext, NbdLimits};
@@ -70,6 +71,12 @@ pub(super) struct JobReport {
     waits: bool,
     /// How long it took.
     pub(super) time: Duration,
+    /// The requests that it answers.
+    pub(super) counts: Counts,
+    /// When it began, and as what it went on, the first of them.
+    began: Option<Instant>,
+    /// How long its requests took, waits for room included; `None` if it never began.
+    pub(super) latency: Option<Duration>,
     /// Whether it came to its end; otherwise it panicked.
     pub(super) is_whole: bool,
 }
@@ -175,15 +182,16 @@ impl Jobs {
         &mut self,
         kind: Kind,
         cost_bytes: u64,
+        counts: Counts,
         work: impl FnOnce(&mut Replies) -> u64 + Send + 'static,
     ) {
-        let ticket = self.begin(cost_bytes);
+        let ticket = self.begin(cost_bytes, counts, None);
         self.run(kind, ticket, move |report| report.errors = work(&mut report.replies));
     }
 
     /// Starts a write. What it lacks in the end it waits for as another job.
     pub(super) fn write(&mut self, cost_bytes: u64, mut writing: Writing) {
-        let ticket = self.begin(cost_bytes);
+        let ticket = self.begin(cost_bytes, writing.counts(), None);
         if writing.has_to_wait() {
             return self.wait(ticket, writing);
         }
@@ -205,7 +213,7 @@ impl Jobs {
     /// A write that lacks something waits for it; the job that it was has ended by `report`.
     pub(super) fn go_on(&mut self, report: &JobReport, writing: Writing) {
         self.ended(report);
-        let ticket = self.begin(report.cost_bytes);
+        let ticket = self.begin(report.cost_bytes, report.counts, report.began);
         self.wait(ticket, writing);
     }
 
@@ -237,7 +245,7 @@ impl Jobs {
         self.waiting -= usize::from(report.waits);
     }
 
-    fn begin(&mut self, cost_bytes: u64) -> Ticket {
+    fn begin(&mut self, cost_bytes: u64, counts: Counts, began: Option<Instant>) -> Ticket {
         self.in_flight += 1;
         self.counters.jobs_in_flight.fetch_add(1, Ordering::Relaxed);
         self.in_flight_bytes += cost_bytes;
@@ -250,6 +258,9 @@ impl Jobs {
                 cost_bytes,
                 waits: false,
                 time: Duration::ZERO,
+                counts,
+                began,
+                latency: None,
                 is_whole: false,
             }),
         }
@@ -332,8 +343,11 @@ fn run_on_thread(
         let _right = right;
         let report = ticket.report_mut();
         let began = Instant::now();
+        let first = *report.began.get_or_insert(began);
         work(report);
-        report.time = began.elapsed();
+        let ended = Instant::now();
+        report.time = ended - began;
+        report.latency = Some(ended - first);
         report.is_whole = true;
     });
 }

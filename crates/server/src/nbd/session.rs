@@ -195,7 +195,7 @@ impl Session {
                 has_moved |= self.turn();
             }
             self.taker.end();
-            self.tally.lap(&mut laps, Stage::Execute);
+            self.tally.executed(&mut laps, &self.context.counters);
             has_moved |= self.send(cx);
             self.tally.lap(&mut laps, Stage::Send);
             if self.phase == Phase::Serving {
@@ -248,6 +248,9 @@ impl Session {
             Left::Write(_) => {}
         }
         self.jobs.ended(&report);
+        if let Some(took) = report.latency {
+            self.context.counters.latencies.observe(&report.counts, took, 1);
+        }
         if !report.is_whole {
             tracing::error!(client = self.client, "a request broke off: see the panic");
             self.die();

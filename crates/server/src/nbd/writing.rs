@@ -10,6 +10,7 @@ use wire::nbd::{CommandFlags, ReplyStyle, Request, encode};
 use super::answer::fail;
 use super::export::Export;
 use super::input::Lent;
+use super::latency::Counts;
 use super::replies::Replies;
 use crate::buffers::Chain;
 
@@ -109,6 +110,14 @@ impl Writing {
         match &self.what {
             What::Payload(..) | What::Zeros(_) => 1,
             What::Turn(_, requests) => requests.len() as u64,
+        }
+    }
+
+    /// The requests that it answers, by kind.
+    pub(super) fn counts(&self) -> Counts {
+        match &self.what {
+            What::Payload(request, _) | What::Zeros(request) => Counts::one(request),
+            What::Turn(_, requests) => Counts::of(requests.iter().map(|(request, _)| request)),
         }
     }
 

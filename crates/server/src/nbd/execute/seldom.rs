@@ -10,6 +10,7 @@ use super::super::check;
 use super::super::contexts::{self, MetaContext};
 use super::super::group::Group;
 use super::super::jobs::Kind;
+use super::super::latency::Counts;
 use super::{Step, Turn};
 use crate::buffers::Purpose;
 
@@ -27,7 +28,7 @@ impl Turn<'_> {
             return Step::Wait;
         };
         let (export, style, request) = (Arc::clone(self.export), self.style, *request);
-        self.start(Kind::Look, CACHE_STEP_BYTES, move |out| {
+        self.start(Kind::Look, CACHE_STEP_BYTES, Counts::one(&request), move |out| {
             let end = request.offset + request.length_bytes.min(CACHE_BYTES_MAX);
             let buffer = buffer.unfilled(0);
             let mut offset = request.offset;
@@ -85,7 +86,7 @@ impl Turn<'_> {
         };
         let (export, style) = (Arc::clone(self.export), self.style);
         let contexts = Arc::clone(self.contexts);
-        self.start(Kind::Look, reply_bytes as u64, move |out| {
+        self.start(Kind::Look, reply_bytes as u64, Counts::one(&request), move |out| {
             let wanted: Vec<&MetaContext> =
                 contexts.iter().filter(|c| ids.contains(&c.id)).collect();
             let mut reply = Vec::with_capacity(reply_bytes);
@@ -117,7 +118,7 @@ impl Turn<'_> {
         let (export, style) = (Arc::clone(self.export), self.style);
         let attachments = Arc::clone(self.attachments);
         let (goes_on, client) = (self.jobs.goes_on(), self.client.to_owned());
-        self.start(Kind::Resize, 0, move |out| {
+        self.start(Kind::Resize, 0, Counts::one(&request), move |out| {
             if !goes_on() {
                 return 0;
             }
