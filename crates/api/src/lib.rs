@@ -4,6 +4,7 @@
 //! is generated from the server's handlers; a test there fails when the checked-in copy is stale.
 
 mod client;
+mod dry_run;
 mod group;
 mod model;
 mod problem;
@@ -14,6 +15,7 @@ mod space;
 mod types;
 
 pub use client::{Client, ClientError, Page, ServerAddress};
+pub use dry_run::Would;
 pub use group::{ChangeGroup, CreateGroup, Group, GroupVersion, MemberVersion};
 pub use model::{
     Advice, AdviceQuery, ArchitectureIos, Crossovers, DeviceIos, Forecast, Model, ModelQuery, Plan,

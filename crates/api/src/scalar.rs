@@ -71,7 +71,8 @@ impl<'de> Deserialize<'de> for SizeInput {
 
 impl PartialSchema for SizeInput {
     fn schema() -> RefOr<Schema> {
-        number_or_text("Bytes, or a size such as `10GiB`.", "10GiB")
+        let pattern = "^[0-9]{1,4}([.][0-9]{1,3})?([KMGT](iB)?)?$";
+        number_or_text("Bytes, or a size such as `10GiB`.", "10GiB", (pattern, u64::MAX))
     }
 }
 
@@ -99,7 +100,8 @@ impl<'de> Deserialize<'de> for SpanInput {
 
 impl PartialSchema for SpanInput {
     fn schema() -> RefOr<Schema> {
-        number_or_text("A length of time such as `7d` or `90s`, or whole seconds.", "7d")
+        let text = "A length of time such as `7d` or `90s`, or whole seconds.";
+        number_or_text(text, "7d", ("^[0-9]{1,4}(ms|s|min|h|d)$", u64::MAX / SECOND_NS))
     }
 }
 
@@ -158,10 +160,11 @@ fn text_schema(description: &str, example: &str) -> ObjectBuilder {
         .examples([serde_json::Value::from(example)])
 }
 
-fn number_or_text(description: &str, example: &str) -> RefOr<Schema> {
+fn number_or_text(description: &str, example: &str, (pattern, max): (&str, u64)) -> RefOr<Schema> {
     let number = ObjectBuilder::new().schema_type(Type::Integer).minimum(Some(0));
-    let text =
-        ObjectBuilder::new().schema_type(Type::String).examples([serde_json::Value::from(example)]);
+    let number = number.maximum(Some(max));
+    let text = ObjectBuilder::new().schema_type(Type::String).pattern(Some(pattern));
+    let text = text.examples([serde_json::Value::from(example)]);
     Schema::OneOf(
         OneOfBuilder::new().item(number).item(text).description(Some(description)).build(),
     )

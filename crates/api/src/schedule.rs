@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::{SpanInput, Time};
+use crate::{SpanInput, Time, Would};
 
 /// Which versions of a schedule stay, as restic's `forget` means it, in UTC; a rule of 0 is none,
 /// and without any rule all stay.
@@ -121,4 +121,7 @@ pub struct Pruned {
     pub versions: Vec<u64>,
     /// Whether this only says what would be done.
     pub dry_run: bool,
+    /// What would be done; empty when it was.
+    #[serde(default)]
+    pub would: Vec<Would>,
 }

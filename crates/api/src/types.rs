@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::space::{Growth, Sacrifice};
-use crate::{Granularity, SpanInput, Time};
+use crate::{Granularity, SpanInput, Time, Would};
 
 /// A seq with its time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -365,6 +365,9 @@ pub struct DeletedVersions {
     pub count: u64,
     /// Whether this only says what would be done.
     pub dry_run: bool,
+    /// What would be done; empty when it was.
+    #[serde(default)]
+    pub would: Vec<Would>,
 }
 
 /// A name for a moment.
@@ -432,6 +435,9 @@ pub struct Reverted {
     pub seq: u64,
     /// Whether this only says what would be done.
     pub dry_run: bool,
+    /// What would be done; empty when it was.
+    #[serde(default)]
+    pub would: Vec<Would>,
     /// The moment to revert to for undoing this.
     #[schema(example = "seq:12345")]
     pub undo: String,

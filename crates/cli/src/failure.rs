@@ -3,6 +3,7 @@
 use std::io::Write;
 
 use api::{ClientError, ExitCode};
+use serde_json::json;
 use server::StartError;
 use units::MomentError;
 
@@ -39,8 +40,9 @@ impl std::fmt::Display for Failure {
 
 impl std::error::Error for Failure {}
 
-/// Prints an error and answers what to exit with. A reader that closed the pipe is no error.
-pub fn report(error: &anyhow::Error) -> ExitCode {
+/// Prints an error, as JSON on one line where that was asked for, and answers what to exit with. A
+/// reader that closed the pipe is no error.
+pub fn report(error: &anyhow::Error, json: bool) -> ExitCode {
     if let Some(io) = error.downcast_ref::<std::io::Error>()
         && io.kind() == std::io::ErrorKind::BrokenPipe
     {
@@ -49,12 +51,48 @@ pub fn report(error: &anyhow::Error) -> ExitCode {
     let (code, hint) = judge(error);
     let message = told_once(error).replace('\n', " ");
     let mut stderr = std::io::stderr().lock();
+    if json {
+        let _ = writeln!(stderr, "{}", as_json(error, code, message, hint));
+        return code;
+    }
     // When standard error is closed too there is nobody left to tell.
     let _ = writeln!(stderr, "error: {message}");
     if let Some(hint) = hint {
         let _ = writeln!(stderr, "hint: {}", hint.replace('\n', " "));
     }
     code
+}
+
+/// The fields of `application/problem+json`, and the exit code. What the server refused is as it
+/// said it; what failed here has the type that RFC 9457 has for that, and no status.
+fn as_json(
+    error: &anyhow::Error,
+    code: ExitCode,
+    detail: String,
+    hint: Option<String>,
+) -> serde_json::Value {
+    let mut problem = match error.downcast_ref::<ClientError>() {
+        Some(ClientError::Problem(problem)) => json!(problem),
+        _ => json!({"type": "about:blank", "title": title(code), "detail": detail}),
+    };
+    problem["exit_code"] = json!(code as u8);
+    if let Some(hint) = hint {
+        problem["hint"] = json!(hint);
+    }
+    problem
+}
+
+fn title(code: ExitCode) -> &'static str {
+    match code {
+        ExitCode::Usage => "The command line is wrong",
+        ExitCode::Partly => "Not all of it could be done",
+        ExitCode::NotFound => "No such thing",
+        ExitCode::Busy => "In use",
+        ExitCode::Refused => "The request was refused",
+        ExitCode::OutsideWindow => "The moment lies outside what can be opened",
+        ExitCode::Interrupted => "It was interrupted",
+        ExitCode::Done | ExitCode::Failed => "The command failed",
+    }
 }
 
 /// An error and its causes, but for causes that it has told already.

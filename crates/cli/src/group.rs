@@ -2,6 +2,7 @@
 
 use api::{
     ChangeGroup, CreateGroup, CreateVersion, ExitCode, Group, GroupVersion, ListQuery, RangeQuery,
+    Would,
 };
 use clap::Subcommand;
 use serde_json::json;
@@ -109,24 +110,33 @@ pub fn run(session: &Session, verb: Verb) -> anyhow::Result<ExitCode> {
             })?;
         }
         Verb::Set { group, hook, dry_run } => {
-            let hook = hook_or_none(hook);
-            let changed = if dry_run {
-                say("this would become (nothing was changed):");
-                Group { hook, hook_known: true, ..client.group(&group)? }
-            } else {
-                client.change_group(&group, &ChangeGroup { hook: Some(hook) })?
-            };
-            session.answer(&changed, |group| list(std::slice::from_ref(group)))?;
+            let (hook, target) = (hook_or_none(hook), format!("group {group}"));
+            let people = |group: &Group| list(std::slice::from_ref(group));
+            if dry_run {
+                let text =
+                    format!("the hook of {target} would be {}", hook.as_deref().unwrap_or("none"));
+                let would = Would::new("change", target, text);
+                let changed = Group { hook, hook_known: true, ..client.group(&group)? };
+                return session.would(&[would], &changed, people).map(|()| ExitCode::Done);
+            }
+            let changed = client.change_group(&group, &ChangeGroup { hook: Some(hook) })?;
+            session.answer(&changed, people)?;
         }
         Verb::Delete { group, dry_run } => {
+            let (target, answer) =
+                (format!("group {group}"), json!({"group": group, "deleted": !dry_run}));
             if dry_run {
                 client.group(&group)?;
-                say(&format!("group {group}: would be deleted; nothing was changed"));
-            } else {
-                client.delete_group(&group)?;
-                say(&format!("group {group}: deleted; its volumes and their versions stay"));
+                let text =
+                    format!("{target} would be deleted; its volumes and their versions stay");
+                let would = Would::new("delete", target, text);
+                return session
+                    .would(&[would], &answer, |_| String::new())
+                    .map(|()| ExitCode::Done);
             }
-            session.answer(&json!({"group": group, "deleted": !dry_run}), |_| String::new())?;
+            client.delete_group(&group)?;
+            say(&format!("{target}: deleted; its volumes and their versions stay"));
+            session.answer(&answer, |_| String::new())?;
         }
         Verb::DeleteVersion { group, numbers, dry_run } => {
             return delete_versions(session, &group, &numbers, dry_run);
@@ -152,19 +162,27 @@ fn delete_versions(
     let client = session.client()?;
     let mut count = 0;
     let mut code = ExitCode::Done;
-    let what = if dry_run { "would be deleted; nothing was changed" } else { "deleted" };
+    let mut would: Vec<Would> = Vec::new();
     for &Numbers { from, to } in numbers {
         match client.delete_group_versions(group, &RangeQuery { from, to, dry_run }) {
             Ok(done) => {
-                let many = output::count(done.count, "capture");
-                say(&format!("group {group}, {from} to {to}: {many} {what}, with their versions"));
+                if !dry_run {
+                    let many = output::count(done.count, "capture");
+                    say(&format!(
+                        "group {group}, {from} to {to}: {many} deleted, with their versions"
+                    ));
+                }
+                would.extend(done.would);
                 count += done.count;
             }
-            Err(error) => code = failure::report(&error.into()),
+            Err(error) => code = failure::report(&error.into(), session.json),
         }
     }
     let answer = json!({"group": group, "count": count, "deleted": !dry_run});
-    session.answer(&answer, |_| String::new())?;
+    match dry_run {
+        true => session.would(&would, &answer, |_| String::new())?,
+        false => session.answer(&answer, |_| String::new())?,
+    }
     Ok(if code != ExitCode::Done && count > 0 { ExitCode::Partly } else { code })
 }
 

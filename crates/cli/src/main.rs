@@ -6,13 +6,14 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{FromArgMatches, Parser, Subcommand};
 
 mod clone;
 mod completions;
 mod diff;
 mod failure;
 mod group;
+mod help;
 mod history;
 mod image;
 mod lab;
@@ -128,15 +129,38 @@ enum Command {
     Completions(completions::Args),
     /// Write the manual pages into a directory.
     Man(man::Args),
+    /// Show the help of a command.
+    Help(help::Args),
 }
 
 fn main() -> ExitCode {
     server::watch_panics();
-    let cli = Cli::parse();
+    let read = help::command().try_get_matches();
+    let cli = match read.and_then(|read| Cli::from_arg_matches(&read)) {
+        Ok(cli) => cli,
+        Err(error) => return unread(&error),
+    };
+    let json = cli.json;
     match run(cli) {
         Ok(code) => ExitCode::from(code as u8),
-        Err(error) => ExitCode::from(failure::report(&error) as u8),
+        Err(error) => ExitCode::from(failure::report(&error, json) as u8),
     }
+}
+
+/// What clap says of a command line: help, or what is wrong with it.
+fn unread(error: &clap::Error) -> ExitCode {
+    let json = std::env::args_os().any(|argument| argument == "--json");
+    if !error.use_stderr() || !json {
+        error.exit();
+    }
+    let text = error.render().to_string();
+    let text = text.trim_start_matches("error: ").split("\n\n").next().unwrap_or_default();
+    let (said, hint) = text.split_once("\nhint: ").unwrap_or((text, ""));
+    let mut wrong = failure::Failure::usage(said);
+    if !hint.is_empty() {
+        wrong = wrong.with_hint(hint);
+    }
+    ExitCode::from(failure::report(&wrong.into(), true) as u8)
 }
 
 fn run(cli: Cli) -> anyhow::Result<api::ExitCode> {
@@ -161,5 +185,6 @@ fn run(cli: Cli) -> anyhow::Result<api::ExitCode> {
         Command::Lab(verb) => lab::run(&session, verb),
         Command::Completions(args) => completions::run(&args),
         Command::Man(args) => man::run(&args),
+        Command::Help(args) => help::run(&args),
     }
 }

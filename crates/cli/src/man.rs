@@ -4,7 +4,6 @@ use std::path::PathBuf;
 
 use anyhow::Context;
 use api::ExitCode;
-use clap::CommandFactory;
 
 use crate::session::say;
 
@@ -18,7 +17,7 @@ pub struct Args {
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let wrote = || format!("cannot write manual pages to {}", args.dir.display());
     std::fs::create_dir_all(&args.dir).with_context(wrote)?;
-    clap_mangen::generate_to(crate::Cli::command(), &args.dir).with_context(wrote)?;
+    clap_mangen::generate_to(crate::help::command(), &args.dir).with_context(wrote)?;
     say(&format!("wrote manual pages to {}", args.dir.display()));
     Ok(ExitCode::Done)
 }

@@ -1,6 +1,6 @@
 //! `hindsight mark`.
 
-use api::{CreateMark, ExitCode, ListQuery, Mark};
+use api::{CreateMark, ExitCode, ListQuery, Mark, Would};
 use clap::Subcommand;
 use serde_json::json;
 
@@ -71,6 +71,7 @@ fn all(session: &Session, name: &str) -> anyhow::Result<Vec<Mark>> {
 }
 
 fn delete(session: &Session, name: &str, mark: &str, dry_run: bool) -> anyhow::Result<()> {
+    let answer = json!({"volume": name, "mark": mark, "deleted": !dry_run});
     if dry_run {
         let marks = all(session, name)?;
         let Some(found) = marks.iter().find(|m| m.name == mark) else {
@@ -78,12 +79,12 @@ fn delete(session: &Session, name: &str, mark: &str, dry_run: bool) -> anyhow::R
             return Err(Failure { code: ExitCode::NotFound, message, hint: None }.into());
         };
         let pinned = if found.pinned { ", which pins its moment" } else { "" };
-        say(&format!("mark {mark} of {name}{pinned}, would be deleted; nothing was changed"));
-    } else {
-        session.client()?.delete_mark(name, mark)?;
-        say(&format!("mark {mark} of {name}: deleted"));
+        let text = format!("mark {mark} of {name}{pinned}, would be deleted");
+        let would = Would::new("delete", format!("{name}@mark:{mark}"), text);
+        return session.would(&[would], &answer, |_| String::new());
     }
-    let answer = json!({"volume": name, "mark": mark, "deleted": !dry_run});
+    session.client()?.delete_mark(name, mark)?;
+    say(&format!("mark {mark} of {name}: deleted"));
     session.answer(&answer, |_| String::new())
 }
 

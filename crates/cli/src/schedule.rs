@@ -1,8 +1,8 @@
 //! `hindsight version schedule` and `hindsight group schedule`.
 
-use api::{ClientError, ExitCode, Keep, Schedule, SetSchedule, SpanInput};
+use api::{ClientError, ExitCode, Keep, Schedule, SetSchedule, SpanInput, Would};
 use clap::{Args, Subcommand};
-use serde_json::json;
+use serde_json::{Value, json};
 use units::{Cron, Span};
 
 use crate::output::{Align, pairs, table};
@@ -134,13 +134,11 @@ pub fn run(session: &Session, verb: Verb) -> anyhow::Result<ExitCode> {
             session.answer(&of_volumes, |s| list("VOLUME", s))?;
         }
         Verb::Remove { name, dry_run } => {
-            if dry_run {
-                client.schedule(&name)?;
-            } else {
-                client.remove_schedule(&name)?;
+            match dry_run {
+                true => drop(client.schedule(&name)?),
+                false => client.remove_schedule(&name)?,
             }
-            removed(&name, dry_run);
-            session.answer(&json!({"volume": name, "removed": !dry_run}), |_| String::new())?;
+            removed(session, &name, &json!({"volume": name, "removed": !dry_run}), dry_run)?;
         }
     }
     Ok(ExitCode::Done)
@@ -159,24 +157,25 @@ pub fn run_group(session: &Session, verb: GroupVerb) -> anyhow::Result<ExitCode>
             session.answer(&of_groups, |s| list("GROUP", s))?;
         }
         GroupVerb::Remove { group, dry_run } => {
-            if dry_run {
-                client.group_schedule(&group)?;
-            } else {
-                client.remove_group_schedule(&group)?;
+            match dry_run {
+                true => drop(client.group_schedule(&group)?),
+                false => client.remove_group_schedule(&group)?,
             }
-            removed(&format!("group {group}"), dry_run);
-            session.answer(&json!({"group": group, "removed": !dry_run}), |_| String::new())?;
+            let answer = json!({"group": group, "removed": !dry_run});
+            removed(session, &format!("group {group}"), &answer, dry_run)?;
         }
     }
     Ok(ExitCode::Done)
 }
 
-fn removed(of: &str, dry_run: bool) {
-    let what = match dry_run {
-        true => "would be removed; nothing was changed",
-        false => "removed; its versions stay",
-    };
-    say(&format!("schedule of {of}: {what}"));
+fn removed(session: &Session, of: &str, answer: &Value, dry_run: bool) -> anyhow::Result<()> {
+    let target = format!("schedule of {of}");
+    if dry_run {
+        let text = format!("the {target} would be removed; its versions stay");
+        return session.would(&[Would::new("remove", target, text)], answer, |_| String::new());
+    }
+    say(&format!("{target}: removed; its versions stay"));
+    session.answer(answer, |_| String::new())
 }
 
 fn set(

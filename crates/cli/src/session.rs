@@ -4,7 +4,7 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 
 use anyhow::Context;
-use api::{Client, ServerAddress};
+use api::{Client, ServerAddress, Would};
 use serde::Serialize;
 
 use crate::failure::Failure;
@@ -56,6 +56,18 @@ impl Session {
         Ok(Client::new(address)?)
     }
 
+    /// Answers a dry run: what would be done as lines of talk, and `answer`, without that, in the
+    /// one shape of dry runs.
+    pub fn would<T: Serialize>(
+        &self,
+        would: &[Would],
+        answer: &T,
+        people: impl FnOnce(&T) -> String,
+    ) -> anyhow::Result<()> {
+        tell(would);
+        self.answer(&DryRun { answer, dry_run: true, would }, |dry| people(dry.answer))
+    }
+
     /// Prints `answer` as JSON, or what `people` makes of it.
     pub fn answer<T: Serialize>(
         &self,
@@ -72,6 +84,22 @@ impl Session {
         stdout.flush()?;
         Ok(())
     }
+}
+
+/// What a dry run answers in JSON: what the verb answers when it does it, as it would be, with
+/// `dry_run` and what would be done.
+#[derive(Serialize)]
+struct DryRun<'a, T> {
+    #[serde(flatten)]
+    answer: &'a T,
+    dry_run: bool,
+    would: &'a [Would],
+}
+
+/// Says what a dry run would do.
+pub fn tell(would: &[Would]) {
+    would.iter().for_each(|one| say(&one.text));
+    say("nothing was changed");
 }
 
 /// Says something on standard error; nobody listening is no failure.

@@ -4,7 +4,7 @@ use std::str::FromStr;
 use std::thread;
 use std::time::Duration;
 
-use api::{CreateVersion, ExitCode, Job, ListQuery, RangeQuery, Version};
+use api::{CreateVersion, ExitCode, Job, ListQuery, RangeQuery, Version, Would};
 use clap::{Args, Subcommand};
 use serde_json::json;
 use units::Span;
@@ -148,7 +148,7 @@ fn compact(
     for &number in &versions.numbers {
         match ask(&client, &versions.name, number) {
             Ok(job) => jobs.push(job),
-            Err(error) => code = failure::report(&error.into()),
+            Err(error) => code = failure::report(&error.into(), session.json),
         }
     }
     for job in &mut jobs {
@@ -192,29 +192,36 @@ fn delete(
     let mut ranges = Vec::new();
     let mut count = 0;
     let mut code = ExitCode::Done;
-    let what = if dry_run { "would be deleted; nothing was changed" } else { "deleted" };
+    let mut would: Vec<Would> = Vec::new();
     for &Numbers { from, to } in numbers {
         let query = RangeQuery { from, to, dry_run };
         match client.delete_versions(name, &query) {
-            Ok(done) if from == to => {
-                say(&format!("version {from} of {name}: {what}"));
-                deleted.push(from);
-                count += done.count;
-            }
             Ok(done) => {
                 let many = output::count(done.count, "version");
-                say(&format!("versions {from} to {to} of {name}: {many} {what}"));
-                ranges.push(json!({"from": from, "to": to, "count": done.count}));
+                match from == to {
+                    true => deleted.push(from),
+                    false => ranges.push(json!({"from": from, "to": to, "count": done.count})),
+                }
+                match (dry_run, from == to) {
+                    (true, _) => would.extend(done.would),
+                    (false, true) => say(&format!("version {from} of {name}: deleted")),
+                    (false, false) => {
+                        say(&format!("versions {from} to {to} of {name}: {many} deleted"))
+                    }
+                }
                 count += done.count;
             }
-            Err(error) => code = failure::report(&error.into()),
+            Err(error) => code = failure::report(&error.into(), session.json),
         }
     }
     let answer = json!({
         "volume": name, "versions": deleted, "ranges": ranges, "count": count,
         "deleted": !dry_run,
     });
-    session.answer(&answer, |_| String::new())?;
+    match dry_run {
+        true => session.would(&would, &answer, |_| String::new())?,
+        false => session.answer(&answer, |_| String::new())?,
+    }
     Ok(if code != ExitCode::Done && count > 0 { ExitCode::Partly } else { code })
 }
 

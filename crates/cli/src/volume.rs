@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use api::{
     Cache, ChangeVolume, CreateVolume, Dedup, Encoding, ExitCode, Grace, Import, SizeInput,
-    SpanInput, Volume,
+    SpanInput, Volume, Would,
 };
 use clap::Subcommand;
 use serde_json::json;
@@ -41,9 +41,9 @@ pub enum Verb {
     Resize {
         /// Name of the volume.
         name: String,
-        /// New size, such as 20GiB.
-        #[arg(value_parser = size)]
-        size: Size,
+        /// New size, such as 20GiB, or how much larger it gets: +10GiB.
+        #[arg(value_parser = new_size)]
+        size: NewSize,
         /// Shrink it although clients are attached.
         #[arg(long)]
         force: bool,
@@ -184,6 +184,21 @@ pub fn size(text: &str) -> Result<Size, String> {
     Size::from_str(text).map_err(|e| hinted(e.message, e.hint))
 }
 
+/// A size to change to.
+#[derive(Clone, Copy, Debug)]
+pub enum NewSize {
+    Of(Size),
+    /// So much more than there is.
+    Larger(Size),
+}
+
+fn new_size(text: &str) -> Result<NewSize, String> {
+    match text.strip_prefix('+') {
+        Some(more) => size(more).map(NewSize::Larger),
+        None => size(text).map(NewSize::Of),
+    }
+}
+
 /// Reads a span for clap.
 pub fn span(text: &str) -> Result<Span, String> {
     Span::from_str(text).map_err(|e| hinted(e.message, e.hint))
@@ -310,8 +325,10 @@ fn set(session: &Session, args: &SetArgs) -> anyhow::Result<()> {
         }
         return session.answer(&volume, show);
     }
-    let volume = would_become(client.volume(&args.name)?, args);
-    session.answer(&volume, show)
+    let (volume, told) = would_become(client.volume(&args.name)?, args);
+    let would: Vec<Would> =
+        told.into_iter().map(|text| Would::new("change", &args.name, text)).collect();
+    session.would(&would, &volume, show)
 }
 
 fn tell_grace(volume: &Volume) {
@@ -324,51 +341,69 @@ fn tell_grace(volume: &Volume) {
     }
 }
 
-/// The volume as it would be, and what is to be known of that.
-fn would_become(mut volume: Volume, args: &SetArgs) -> Volume {
-    say("this would become (nothing was changed):");
+/// The volume as it would be, and what would be changed, in sentences.
+fn would_become(mut volume: Volume, args: &SetArgs) -> (Volume, Vec<String>) {
+    let mut told = Vec::new();
+    let mut tell = |line: String| told.push(line);
     if let Some(architecture) = args.architecture.clone() {
-        say("data would move in the background; the history stays as it is");
+        let rest = "data would move in the background, the history stays as it is";
+        tell(format!("the architecture would be {architecture}: {rest}"));
         if architecture == "auto" {
-            say(&format!("auto is what `hindsight model advise {}` names", args.name));
+            tell(format!("auto is what `hindsight model advise {}` names", args.name));
         } else {
             volume.architecture = architecture;
         }
     }
-    volume.granularity = args.granularity.unwrap_or(volume.granularity);
-    if args.window.is_some_and(|window| window < volume.window.0) {
-        let grace = args.grace.map_or("1d".to_owned(), |grace| grace.to_string());
-        match args.now {
-            true => say("history older than the new window would be lost at once"),
-            false => say(&format!("history older than the new window would be kept for {grace}")),
-        }
+    if let Some(granularity) = args.granularity {
+        tell(format!("the granularity would be {granularity} from now on"));
+        volume.granularity = granularity;
     }
-    volume.window = args.window.map_or(volume.window, SpanInput);
+    if let Some(window) = args.window {
+        let grace = args.grace.map_or("1d".to_owned(), |grace| grace.to_string());
+        let older = match (window < volume.window.0, args.now) {
+            (false, _) => String::new(),
+            (true, true) => ": history older than the new window would be lost at once".to_owned(),
+            (true, false) => {
+                format!(": history older than the new window would be kept for {grace}")
+            }
+        };
+        tell(format!("the window would be {window}{older}"));
+        volume.window = SpanInput(window);
+    }
     if let Some(Limit(limit)) = args.history_limit {
         volume.history_limit = limit.map(|l| l.0);
+        tell(format!("the history limit would be {}", limit_of(volume.history_limit)));
     }
     if args.cache.is_some() || args.cache_dirty.is_some() {
         let size = args.cache.map_or("its size".to_owned(), |c| cache_size(c).0.to_string());
-        say(&format!("its cache would have {size}; what waits in it would be written first"));
+        tell(format!("its cache would have {size}; what waits in it would be written first"));
     }
     if let Some(kind) = args.encoding.clone() {
-        say("what is encoded stays so until it expires; the rest is encoded in the background");
+        let rest =
+            "what is encoded stays so until it expires, the rest is encoded in the background";
+        tell(format!("the encoding would be {kind}: {rest}"));
         volume.encoding.kind = kind;
     }
+    if let Some(after) = args.encode_after {
+        tell(format!("versions would be encoded {after} after they were written over"));
+        volume.encoding.after = Some(SpanInput(after));
+    }
     if let Some(on) = args.dedup {
-        let what = if on {
-            "equal blocks would be stored once, in the background"
-        } else {
-            "no more blocks would be shared; what is shared stays so"
+        let what = match on {
+            true => "equal blocks would be stored once, in the background",
+            false => "no more blocks would be shared; what is shared stays so",
         };
-        say(what);
+        tell(what.to_owned());
         volume.dedup.on = on;
     }
-    volume.encoding.after = args.encode_after.map(SpanInput).or(volume.encoding.after);
     if let Some(hook) = args.hook.clone() {
+        tell(format!("the hook would be {hook}"));
         (volume.hook, volume.hook_known) = (hook_or_none(hook), true);
     }
-    volume
+    if args.now && args.window.is_none() {
+        tell("a grace period that is under way would end".to_owned());
+    }
+    (volume, told)
 }
 
 /// A hook that is set; `none` takes it away.
@@ -481,16 +516,24 @@ fn show_cache(cache: &Cache) -> Vec<(&'static str, String)> {
 fn resize(
     session: &Session,
     name: &str,
-    size: Size,
+    size: NewSize,
     force: bool,
     dry_run: bool,
 ) -> anyhow::Result<()> {
     let client = session.client()?;
+    let size = match size {
+        NewSize::Of(size) => size,
+        NewSize::Larger(by) => {
+            let sum = client.volume(name)?.size.checked_add(by.0);
+            Size(sum.ok_or_else(|| Failure::usage(format!("+{by} is more than can be told")))?)
+        }
+    };
     if dry_run {
         let volume = client.volume(name)?;
-        say(&format!("{name} would go from {} to {size}; nothing was changed", Size(volume.size)));
-        let answer = json!({"name": name, "from": volume.size, "to": size.0, "dry_run": true});
-        return session.answer(&answer, |_| String::new());
+        let text = format!("{name} would go from {} to {size}", Size(volume.size));
+        let would = Would::new("resize", name, text);
+        let answer = json!({"name": name, "from": volume.size, "to": size.0});
+        return session.would(&[would], &answer, |_| String::new());
     }
     let body = ChangeVolume { size: Some(SizeInput(size)), ..ChangeVolume::default() };
     let volume = client.change_volume(name, &body, force)?;
@@ -502,17 +545,19 @@ fn delete(session: &Session, name: &str, force: bool, dry_run: bool) -> anyhow::
     let client = session.client()?;
     if dry_run {
         let volume = client.volume(name)?;
-        say(&format!(
-            "{name} would be deleted with {} live and {} history, {} attached; nothing was changed",
+        let text = format!(
+            "{name} would be deleted with {} live and {} history, {} attached",
             human(volume.live_bytes),
             human(volume.history_bytes),
             crate::output::count(volume.clients, "client"),
-        ));
-    } else {
-        client.delete_volume(name, force)?;
-        say(&format!("deleted {name}"));
+        );
+        let would = Would::new("delete", name, text);
+        let answer = json!({"name": name, "deleted": false});
+        return session.would(&[would], &answer, |_| String::new());
     }
-    session.answer(&json!({"name": name, "deleted": !dry_run}), |_| String::new())
+    client.delete_volume(name, force)?;
+    say(&format!("deleted {name}"));
+    session.answer(&json!({"name": name, "deleted": true}), |_| String::new())
 }
 
 fn list(volumes: &[Volume]) -> String {

@@ -33,6 +33,7 @@ use crate::token::Token;
 mod answer;
 mod ask;
 mod convert;
+mod document;
 mod groups;
 mod guard;
 mod health;
@@ -329,11 +330,17 @@ fn api_routes() -> OpenApiRouter<Context> {
         .routes(routes!(health::readyz))
 }
 
+fn api_document() -> serde_json::Value {
+    let document = api_routes().into_openapi();
+    document::complete(serde_json::to_value(document).expect("a document of plain values"))
+}
+
 /// The OpenAPI document as generated from the handlers; `api::OPENAPI_JSON` is the checked-in copy.
 #[must_use]
 pub fn openapi_json() -> String {
-    let document = api_routes().into_openapi();
-    let mut json = document.to_pretty_json().expect("a document of plain values serialises");
+    let document = api_document();
+    let mut json =
+        serde_json::to_string_pretty(&document).expect("a document of plain values serialises");
     json.push('\n');
     json
 }

@@ -91,6 +91,7 @@ const COMMANDS: &[&str] = &[
     "lab replay",
     "completions",
     "man",
+    "help",
 ];
 
 fn snapshot(command: &str) -> PathBuf {

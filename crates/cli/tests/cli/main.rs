@@ -1,6 +1,8 @@
 //! The `hindsight` command from outside: its help, its exit codes, its life against a server.
 
+mod contract;
 mod fixture;
+mod fuzzed_api;
 mod help;
 mod images;
 mod lab;
@@ -10,3 +12,4 @@ mod recording;
 mod schedules;
 mod scrub;
 mod serving;
+mod watching;

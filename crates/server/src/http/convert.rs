@@ -409,13 +409,18 @@ pub(crate) fn event(event: volume::Event) -> api::Event {
     }
 }
 
-pub(crate) fn reverted(report: volume::RevertReport, dry_run: bool) -> api::Reverted {
+pub(crate) fn reverted(name: &str, report: volume::RevertReport, dry_run: bool) -> api::Reverted {
+    let (to, bytes) = (&report.to, report.changed_bytes);
+    let text =
+        format!("{name} would go back to {} (seq:{}): {bytes} bytes differ", to.time, to.seq);
+    let would = dry_run.then(|| api::Would::new("revert", name, text));
     api::Reverted {
         from: stamp(report.from),
         to: stamp(report.to),
         changed_bytes: report.changed_bytes,
         seq: report.seq.0,
         dry_run,
+        would: Vec::from_iter(would),
         undo: format!("seq:{}", report.from.seq),
     }
 }

@@ -2,6 +2,7 @@
 
 use api::{
     API_PREFIX, ChangeGroup, CreateGroup, CreateVersion, DeletedVersions, ListQuery, RangeQuery,
+    Would,
 };
 use axum::Json;
 use axum::extract::State;
@@ -146,7 +147,11 @@ pub(super) async fn delete_range(
     context
         .engine(move |context| {
             let count = context.pool().delete_group_versions(&name, from..=to, dry_run)?;
-            Ok(DeletedVersions { count, dry_run })
+            let target = format!("group {name}, captures {from}..{to}");
+            let text =
+                format!("{count} captures of group {name}, {from} to {to}, would be deleted");
+            let would = dry_run.then(|| Would::new("delete", target, text));
+            Ok(DeletedVersions { count, dry_run, would: Vec::from_iter(would) })
         })
         .await
         .map(Json)

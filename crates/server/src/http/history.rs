@@ -19,7 +19,7 @@ const BUCKETS_MAX: usize = 10_000;
 /// Length of an interval unless asked otherwise, in nanoseconds.
 const STEP_NS_DEFAULT: u64 = 1_000_000_000;
 /// Ranges in a page of a diff.
-const RANGES_MAX: usize = 65_536;
+pub(super) const RANGES_MAX: usize = 65_536;
 
 /// Says what a moment comes to.
 #[utoipa::path(get, path = "/volumes/{volume}/resolve", tag = "history",
@@ -133,7 +133,7 @@ pub(super) async fn revert(
             };
             let reverted = volume.revert(&to, body.dry_run)?;
             drop(closed);
-            Ok(convert::reverted(reverted, body.dry_run))
+            Ok(convert::reverted(&name, reverted, body.dry_run))
         })
         .await
         .map(Json)

@@ -1,6 +1,6 @@
 //! Schedules of volumes and groups: list, show, set, remove; why versions stay; pruning now.
 
-use api::{ApplyRetention, ListQuery, ProblemKind, Pruned, SetSchedule};
+use api::{ApplyRetention, ListQuery, ProblemKind, Pruned, SetSchedule, Would};
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -19,8 +19,9 @@ fn spec_of(body: SetSchedule) -> Answer<volume::ScheduleSpec> {
             Timing::Cron(line.parse::<Cron>().map_err(|e| Refusal::malformed(e.message, e.hint))?)
         }
         _ => {
-            let hint = Some("such as {\"every\": \"1h\"}".to_owned());
-            return Err(Refusal::malformed("a schedule has either `every` or `cron`", hint));
+            let text = "a schedule has either `every` or `cron`";
+            let refusal = Refusal::new(ProblemKind::Invalid, text);
+            return Err(refusal.with_hint("such as {\"every\": \"1h\"}"));
         }
     };
     Ok(volume::ScheduleSpec {
@@ -152,7 +153,9 @@ pub(super) async fn apply(
     context
         .engine(move |context| {
             let versions = context.volume(&name)?.apply_retention(dry_run)?;
-            Ok(Pruned { versions, dry_run })
+            let target = |number: u64| format!("{name}@v:{number}");
+            let text = |number: u64| format!("version {number} of {name} would be pruned");
+            Ok(pruned(versions, dry_run, target, text))
         })
         .await
         .map(Json)
@@ -257,8 +260,22 @@ pub(super) async fn apply_group(
     context
         .engine(move |context| {
             let versions = context.pool().apply_group_retention(&name, dry_run)?;
-            Ok(Pruned { versions, dry_run })
+            let target = |number: u64| format!("group {name}, capture {number}");
+            let text = |number: u64| format!("capture {number} of group {name} would be pruned");
+            Ok(pruned(versions, dry_run, target, text))
         })
         .await
         .map(Json)
+}
+
+/// What was pruned; of a dry run, what would be.
+fn pruned(
+    versions: Vec<u64>,
+    dry_run: bool,
+    target: impl Fn(u64) -> String,
+    text: impl Fn(u64) -> String,
+) -> Pruned {
+    let would = versions.iter().filter(|_| dry_run);
+    let would = would.map(|&number| Would::new("prune", target(number), text(number))).collect();
+    Pruned { versions, dry_run, would }
 }

@@ -1,6 +1,6 @@
 //! Versions: list, create, show, delete one or a range.
 
-use api::{CreateVersion, DeletedVersions, ListQuery, RangeQuery};
+use api::{CreateVersion, DeletedVersions, ListQuery, RangeQuery, Would};
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -146,7 +146,10 @@ pub(super) async fn delete_range(
     context
         .engine(move |context| {
             let count = context.volume(&name)?.delete_versions(from..=to, dry_run)?;
-            Ok(DeletedVersions { count, dry_run })
+            let target = format!("{name}@v:{from}..{to}");
+            let text = format!("{count} versions of {name}, {from} to {to}, would be deleted");
+            let would = dry_run.then(|| Would::new("delete", target, text));
+            Ok(DeletedVersions { count, dry_run, would: Vec::from_iter(would) })
         })
         .await
         .map(Json)

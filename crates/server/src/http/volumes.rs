@@ -55,6 +55,8 @@ fn all(context: &Context) -> Answer<Vec<api::Volume>> {
     responses(
         (status = 201, body = api::Volume, headers(("Location" = String))),
         (status = 400, body = api::Problem, content_type = "application/problem+json"),
+        (status = 404, description = "There is no volume that is named by `like`",
+            body = api::Problem, content_type = "application/problem+json"),
         (status = 409, description = "The name is taken", body = api::Problem,
             content_type = "application/problem+json"),
         (status = 422, body = api::Problem, content_type = "application/problem+json"),
@@ -82,7 +84,8 @@ fn architecture_of(context: &Context, body: &CreateVolume) -> Answer<Architectur
         return automatic(context, body);
     }
     if body.like.is_some() {
-        return Err(Refusal::malformed("like goes with the architecture auto only", None));
+        let text = "like goes with the architecture auto only";
+        return Err(Refusal::new(ProblemKind::Invalid, text));
     }
     architecture(name)
 }

@@ -103,7 +103,7 @@ fn auto_takes_the_architecture_that_suits_another_volume() {
         "split-stream"
     );
     let other = CreateVolume { architecture: Some("logging".to_owned()), ..like("other", "v") };
-    assert_eq!(kind(client.create_volume(&other)), ProblemKind::Malformed);
+    assert_eq!(kind(client.create_volume(&other)), ProblemKind::Invalid);
     assert_eq!(client.volumes().expect("list").len(), 3);
 }
 

@@ -58,12 +58,13 @@ fn a_change_that_names_no_setting_is_refused_and_changes_nothing() {
     assert_eq!(status, 200, "{text}");
     fixture.send("POST", "/groups", "{\"name\": \"g\", \"volumes\": [\"v\"]}");
     for body in ["", "{}"] {
+        let schedule = answered(&fixture, "PUT", "/volumes/v/schedule", body);
+        assert_eq!(schedule, (422, ProblemKind::Invalid), "`{body}`");
         for (method, path) in [
             ("PUT", "/pool/scrub"),
             ("PATCH", "/pool"),
             ("PATCH", "/volumes/v"),
             ("PATCH", "/groups/g"),
-            ("PUT", "/volumes/v/schedule"),
         ] {
             let (status, kind) = answered(&fixture, method, path, body);
             assert_eq!((status, kind), (400, ProblemKind::Malformed), "{method} {path} `{body}`");

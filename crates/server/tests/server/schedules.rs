@@ -70,9 +70,9 @@ fn a_schedule_is_set_runs_and_is_removed() {
 fn what_is_no_schedule_is_refused() {
     let fixture = Fixture::with_volume();
     let client = &fixture.client;
-    assert_eq!(kind(client.set_schedule("v", &SetSchedule::default())), ProblemKind::Malformed);
+    assert_eq!(kind(client.set_schedule("v", &SetSchedule::default())), ProblemKind::Invalid);
     let both = SetSchedule { cron: Some("0 * * * *".to_owned()), ..every(SECOND, Keep::default()) };
-    assert_eq!(kind(client.set_schedule("v", &both)), ProblemKind::Malformed);
+    assert_eq!(kind(client.set_schedule("v", &both)), ProblemKind::Invalid);
     let often = every(Span(1_000_000), Keep::default());
     assert_eq!(kind(client.set_schedule("v", &often)), ProblemKind::Invalid);
     let line = SetSchedule { cron: Some("0 0 31 2 *".to_owned()), ..SetSchedule::default() };

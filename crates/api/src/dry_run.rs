@@ -1,0 +1,25 @@
+//! What a dry run answers: one shape, whatever the verb.
+
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+/// One thing that a dry run would do.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Would {
+    /// `change`, `delete`, `prune`, `remove`, `resize` or `revert`.
+    #[schema(example = "delete")]
+    pub action: String,
+    /// To what, as a command names it: `pg`, `pg@v:3`, `pg@mark:before-upgrade`, `group db`.
+    #[schema(example = "pg@v:3")]
+    pub target: String,
+    /// The same as a sentence, with what follows from it.
+    pub text: String,
+}
+
+impl Would {
+    /// One thing that would be done.
+    #[must_use]
+    pub fn new(action: &str, target: impl Into<String>, text: impl Into<String>) -> Would {
+        Would { action: action.to_owned(), target: target.into(), text: text.into() }
+    }
+}

@@ -1,0 +1,182 @@
+//! `hindsight help`, and what every help and manual page ends with: examples, environment, exit
+//! status.
+
+use anyhow::Context;
+use api::ExitCode;
+use clap::{Command, CommandFactory};
+
+use crate::failure::Failure;
+
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// The command, such as volume create [default: hindsight itself].
+    #[arg(value_name = "COMMAND")]
+    command: Vec<String>,
+}
+
+const ENVIRONMENT: &str = "\
+Environment:
+  HINDSIGHT_SERVER      where the server is, as --server
+  HINDSIGHT_TOKEN       the token of a server at http://, as --token
+  HINDSIGHT_TOKEN_FILE  a file with it, as --token-file
+  TZ                    the time zone of local times, such as \"yesterday 14:03\"
+  NO_COLOR              no colours, if it is set
+
+Exit status:
+  0 done; 1 failed; 2 the command line was wrong; 3 partly done; 10 no such volume, version or mark;
+  11 busy; 12 refused; 13 outside the window; 130 interrupted";
+
+/// An example of each command, behind `hindsight `.
+pub const EXAMPLES: &[(&str, &str)] = &[
+    ("serve", "--pool /srv/pool --nbd 127.0.0.1:10809"),
+    ("volume create", "pg --size 10GiB --window 7d"),
+    ("volume list", "--json"),
+    ("volume show", "pg"),
+    ("volume space", "pg"),
+    ("volume set", "pg --window 2d --dry-run"),
+    ("volume resize", "pg +10GiB"),
+    ("volume delete", "pg --dry-run"),
+    ("volume import", "pg disk.qcow2"),
+    ("volume export", "pg@mark:before-upgrade pg.raw"),
+    ("version create", "pg --label nightly"),
+    ("version list", "pg --limit 20"),
+    ("version show", "pg 3"),
+    ("version delete", "pg 7 20..300 --dry-run"),
+    ("version compact", "pg 3 --wait"),
+    ("version uncompact", "pg 3"),
+    ("version schedule set", "pg --every 1h --keep-hourly 48 --keep-daily 14"),
+    ("version schedule show", "pg"),
+    ("version schedule list", ""),
+    ("version schedule remove", "pg"),
+    ("group create", "db pg-data pg-wal"),
+    ("group list", ""),
+    ("group show", "db"),
+    ("group set", "db --hook freeze"),
+    ("group delete", "db --dry-run"),
+    ("group delete-version", "db 3..100"),
+    ("group version", "db --label nightly"),
+    ("group schedule set", "db --cron '30 3 * * *' --keep-daily 14"),
+    ("group schedule show", "db"),
+    ("group schedule list", ""),
+    ("group schedule remove", "db"),
+    ("group retention explain", "db"),
+    ("group retention apply", "db --dry-run"),
+    ("retention explain", "pg"),
+    ("retention apply", "pg --dry-run"),
+    ("mark create", "pg before-upgrade --pin"),
+    ("mark list", "pg"),
+    ("mark delete", "pg before-upgrade"),
+    ("history", "pg --since -1h --step 1min"),
+    ("resolve", "pg@-5min"),
+    ("revert", "pg --to before-upgrade --dry-run"),
+    ("clone", "pg@\"yesterday 14:03\" pg-yesterday"),
+    ("diff", "pg@-1h pg"),
+    ("pool create", "--pool /srv/pool --stack 'mirror(/dev/sdb, /dev/sdc)'"),
+    ("pool status", ""),
+    ("pool audit", "--json"),
+    ("pool set", "--scrub-rate 50MiB"),
+    ("pool grow", "--add 'mirror(/dev/sdd, /dev/sde)'"),
+    ("pool replace", "/dev/sdb /dev/sdf"),
+    ("pool spare add", "/dev/sdg"),
+    ("pool spare remove", "/dev/sdg"),
+    ("pool scrub", "--wait"),
+    ("pool inspect", "--pool /srv/pool"),
+    ("pool rebuild", "--pool /srv/pool"),
+    ("trace convert", "vm.csv --format msr -o vm.trace"),
+    ("trace record", "pg pg.trace --for 10min"),
+    ("trace cut", "pg.trace --since 1h -o hour.trace"),
+    ("trace scale", "pg.trace --time 0.5 -o fast.trace"),
+    ("trace summarise", "pg.trace"),
+    ("trace generate", "spc1 -o spc1.trace"),
+    ("model show", "pg.trace"),
+    ("model advise", "pg"),
+    ("lab list", ""),
+    ("lab darc", "fig5"),
+    ("lab run", "fig9"),
+    ("lab replay", "pg.trace"),
+    ("completions", "bash > /etc/bash_completion.d/hindsight"),
+    ("man", "/usr/local/share/man/man1"),
+    ("help", "volume create"),
+];
+
+/// The command line with what its pages end with.
+pub fn command() -> Command {
+    with_endings(crate::Cli::command(), "")
+}
+
+fn with_endings(command: Command, path: &str) -> Command {
+    let example = EXAMPLES.iter().find(|(of, _)| *of == path);
+    let example = example.map_or(String::new(), |(of, rest)| {
+        format!("Example:\n  hindsight {}\n\n", format!("{of} {rest}").trim_end())
+    });
+    let command = command.after_long_help(format!("{example}{ENVIRONMENT}"));
+    command.mut_subcommands(|below| {
+        let path = format!("{path} {}", below.get_name());
+        with_endings(below, path.trim_start())
+    })
+}
+
+pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    let mut command = command();
+    command.build();
+    let mut found = &mut command;
+    for word in &args.command {
+        let here = found.get_name().to_owned();
+        found = found.find_subcommand_mut(word).with_context(|| {
+            Failure::usage(format!("{here} has no command {word}")).with_hint("hindsight --help")
+        })?;
+    }
+    found.print_long_help()?;
+    Ok(ExitCode::Done)
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::{CommandFactory, Parser};
+
+    use super::EXAMPLES;
+
+    /// The commands that do something, below one.
+    fn leaves(command: &clap::Command, path: &str, found: &mut Vec<String>) {
+        for below in command.get_subcommands() {
+            let path = format!("{path} {}", below.get_name()).trim_start().to_owned();
+            match below.has_subcommands() {
+                true => leaves(below, &path, found),
+                false => found.push(path),
+            }
+        }
+    }
+
+    #[test]
+    fn every_command_has_an_example() {
+        let mut found = Vec::new();
+        leaves(&crate::Cli::command(), "", &mut found);
+        found.sort_unstable();
+        let mut shown: Vec<&str> = EXAMPLES.iter().map(|(path, _)| *path).collect();
+        shown.sort_unstable();
+        assert_eq!(found, shown);
+    }
+
+    #[test]
+    fn every_example_can_be_read() {
+        for (path, rest) in EXAMPLES {
+            let rest = rest.split(" > ").next().unwrap_or_default();
+            let mut words: Vec<String> =
+                format!("hindsight {path}").split(' ').map(str::to_owned).collect();
+            // Quoted words are one.
+            for (index, part) in rest.split(['\'', '"']).enumerate() {
+                match index % 2 {
+                    0 => words.extend(part.split_whitespace().map(str::to_owned)),
+                    _ if words.last().is_some_and(|last| last.ends_with('@')) => {
+                        let at = words.pop().unwrap_or_default();
+                        words.push(format!("{at}{part}"));
+                    }
+                    _ => words.push(part.to_owned()),
+                }
+            }
+            if let Err(error) = crate::Cli::try_parse_from(&words) {
+                panic!("{words:?}: {error}");
+            }
+        }
+    }
+}
