@@ -33,7 +33,9 @@ pub(super) fn run(program: &Path, pool: &Path, seed: u64, times: u64) -> Result<
     let mut random = Random::new(seed);
     let mut subjects = Vec::new();
     for name in ["brim-0", "brim-1"] {
-        let body = json!({ "name": name, "size": SIZE_BYTES, "granularity": "on-demand" });
+        let body = json!({
+            "name": name, "size": SIZE_BYTES, "granularity": "on-demand", "architecture": "logging"
+        });
         server.http().expect("POST", "/api/v1/volumes", Some(&body))?;
         let (name, image) = (name.to_owned(), Image::zeros(SIZE_BYTES));
         subjects.push(Subject { name, image, versions: Vec::new() });
@@ -60,7 +62,7 @@ pub(super) fn run(program: &Path, pool: &Path, seed: u64, times: u64) -> Result<
                 let is_done = write(&mut link, &mut random, &mut subject.image)?;
                 ensure!(
                     is_done,
-                    "{}: no space, though nothing needs it: {}",
+                    "{}: no space, though deletes made some: {}",
                     story(),
                     server.http().get("/api/v1/pool")?
                 );
