@@ -132,7 +132,8 @@ fn runtime() -> io::Result<Runtime> {
         .enable_io()
         .enable_time()
         .max_blocking_threads(BLOCKING_THREADS_MAX)
-        .thread_name("nbd-blocking")
+        // Not as the data threads are called: their allocations are counted by that name.
+        .thread_name("waiting-nbd")
         .build()
 }
 
