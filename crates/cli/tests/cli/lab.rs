@@ -79,6 +79,9 @@ fn a_workload_is_generated_and_the_model_speaks_of_it() {
     assert_eq!(advice["others"].as_array().map(Vec::len), Some(5));
     let advice = run(&["model", "advise", trace, "--granularity", "10min", "--cache", "64MiB"]);
     assert!(advice.out.contains("granularity 10min: as asked"), "{advice:?}");
+    assert!(advice.out.contains("hindsight volume create NAME --size "), "{advice:?}");
+    let small = ["model", "advise", trace, "--memory", "64MiB", "--cache", "64MiB"];
+    assert!(run(&small).out.contains("refuses this cache"), "half of the memory is for caches");
 }
 
 #[test]

@@ -38,14 +38,20 @@ pub(super) struct Survival {
 }
 
 impl Survival {
-    /// From distances to the next write, and from the time between last writes and the end.
-    pub(super) fn new(pairs: &Histogram, lasts: &Histogram, reading: LastWrites) -> Survival {
+    /// From distances to the next write, and from the time between last writes and the end. So many
+    /// more are never overwritten.
+    pub(super) fn new(
+        pairs: &Histogram,
+        lasts: &Histogram,
+        reading: LastWrites,
+        more: f64,
+    ) -> Survival {
         let total = |histogram: &Histogram| -> f64 {
             histogram.buckets().map(|(_, _, bucket)| bucket.weight).sum()
         };
         let mut at_risk = match reading {
-            LastWrites::Ignored => total(pairs),
-            LastWrites::Kept | LastWrites::Censored => total(pairs) + total(lasts),
+            LastWrites::Ignored => total(pairs) + more,
+            LastWrites::Kept | LastWrites::Censored => total(pairs) + total(lasts) + more,
         };
         let all = at_risk;
         let mut pieces: Vec<Piece> = Vec::new();
