@@ -95,8 +95,8 @@ fn the_price_is_what_is_counted_on_spreads() {
 
 #[test]
 fn the_price_is_what_is_counted_on_an_oltp_workload() {
-    let (capacity_bytes, walk) = (4_000_000_000, Walk::Classic);
-    let workload = Workload::Spc1 { bsu: 4, capacity_bytes, has_log: false, walk };
+    let (capacity_bytes, walk) = (1_000_000_000, Walk::Classic);
+    let workload = Workload::Spc1 { bsu: 1, capacity_bytes, has_log: false, walk };
     all_are_near("spc1", (workload, 60_000));
 }
 

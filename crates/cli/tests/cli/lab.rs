@@ -99,7 +99,8 @@ fn what_does_not_fit_is_refused() {
 fn an_experiment_writes_its_pictures_and_a_report() {
     let dir = tempfile::tempdir().expect("directory");
     let output = dir.path().join("made");
-    let ran = run(&["lab", "run", "laden-fig12", "xiao-first-write", "-o", text(&output)]);
+    let named = ["laden-fig12", "xiao-first-write", "--no-engine", "-o", text(&output)];
+    let ran = run(&[&["lab", "run"][..], &named].concat());
     assert_eq!(ran.code, 0, "{ran:?}");
     assert!(ran.out.contains("laden-fig12") && ran.out.contains("holds"), "{ran:?}");
     for name in ["laden-fig12", "xiao-first-write"] {
