@@ -45,8 +45,8 @@ pub enum Verb {
     },
     /// Measure DARC's figures and tables on real files, in real time, beside what the paper says.
     Darc(Box<darc::Args>),
-    /// Send a trace through the engine, in virtual time and memory, beside both prices; or to a live
-    /// volume.
+    /// Send a trace through the engine, in virtual time and memory, beside both prices; or to a
+    /// live volume.
     Replay(Box<replay::Args>),
 }
 

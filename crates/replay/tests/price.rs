@@ -1,4 +1,4 @@
-//! The price of this engine against what the engine counts, within a tenth: on every generator, with
+//! The price of this engine against what it counts, within a tenth: on every generator, with
 //! and without flushes, with Laden's caches.
 //!
 //! Price and count share no code: the one is worked out from distances between writes

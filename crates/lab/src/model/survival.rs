@@ -114,12 +114,13 @@ impl Survival {
     /// D: the share of writes that are retained, or leave the cache before they are overwritten,
     /// with windows of this length and a cache that writes wait in for `wait_ns`.
     pub(super) fn incurred(&self, window_ns: f64, wait_ns: f64) -> f64 {
-        if wait_ns >= window_ns {
-            return self.retained(window_ns);
-        }
         let evicted = self.share(wait_ns);
+        // First: where neither ends, nothing of a window is retained either.
         if window_ns.is_infinite() {
             return evicted;
+        }
+        if wait_ns >= window_ns {
+            return self.retained(window_ns);
         }
         (self.integral(wait_ns) + (window_ns - wait_ns) * evicted) / window_ns
     }

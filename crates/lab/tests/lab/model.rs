@@ -434,7 +434,8 @@ fn sequential_reads_keep_data_in_place_and_the_price_of_this_engine_decides() {
     for (granularity, cache_bytes, expected) in [
         (Granularity::EveryWrite, 0, Architecture::SplitStream),
         (interval(10), 64 << 20, Architecture::SplitStream),
-        (interval(120), 64 << 20, Architecture::Hybrid),
+        // Headers and map are the same for both: what hybrid saves is less than it may be off.
+        (interval(120), 64 << 20, Architecture::SplitStream),
         // By the paper's formula it would be checkpointing: its journal and map are not in that.
         (interval(1800), 0, Architecture::SplitStream),
         // Without a cache there is no hybrid.
