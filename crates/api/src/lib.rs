@@ -18,8 +18,8 @@ pub use client::{Client, ClientError, Page, ServerAddress};
 pub use dry_run::Would;
 pub use group::{ChangeGroup, CreateGroup, Group, GroupVersion, MemberVersion};
 pub use model::{
-    Advice, AdviceQuery, ArchitectureIos, Crossovers, DeviceIos, Forecast, Model, ModelQuery, Plan,
-    Shares,
+    Advice, AdviceQuery, ArchitectureIos, Crossovers, DeviceIos, EngineIos, Forecast, Model,
+    ModelQuery, Plan, Shares,
 };
 pub use problem::{ExitCode, PROBLEM_MEDIA_TYPE, Problem, ProblemKind};
 pub use requests::{

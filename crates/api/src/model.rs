@@ -60,6 +60,25 @@ impl DeviceIos {
     }
 }
 
+/// Device I/Os of this engine for one extent written, in extents: bytes by those of an extent.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct EngineIos {
+    /// Reads of user data: what is copied elsewhere.
+    pub reads: f64,
+    /// Writes of user data, with the headers of its batches.
+    pub writes: f64,
+    /// Of the map and the index of times.
+    pub map: DeviceIos,
+}
+
+impl EngineIos {
+    /// All of it.
+    #[must_use]
+    pub fn total(self) -> f64 {
+        self.reads + self.writes + self.map.total()
+    }
+}
+
 /// Shares of the writes.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Shares {
@@ -76,10 +95,13 @@ pub struct Shares {
 pub struct ArchitectureIos {
     /// The architecture.
     pub architecture: String,
-    /// Reads.
+    /// Reads, by the formulas of Laden et al.
     pub reads: f64,
-    /// Writes.
+    /// Writes, likewise.
     pub writes: f64,
+    /// What this engine takes, with flushes, headers, journal and map; null where that cannot be
+    /// told from the times between writes.
+    pub engine: Option<EngineIos>,
 }
 
 /// What is to be expected at one granularity.
@@ -150,9 +172,12 @@ pub struct Plan {
     pub window: SpanInput,
     /// The write-back cache in bytes; 0 is none.
     pub cache_bytes: u64,
-    /// Device I/Os for one extent written.
+    /// Device I/Os for one extent written, by the formulas of Laden et al.
     pub ios_per_write: DeviceIos,
-    /// Device I/Os a second, at the rate that was measured.
+    /// The same of this engine, by which is chosen; null where that cannot be told.
+    pub engine_ios_per_write: Option<EngineIos>,
+    /// Device I/Os of this engine a second, at the rate that was measured; by the formulas where it
+    /// has no price.
     pub ios_per_second: f64,
     /// The same a day.
     pub ios_per_day: f64,

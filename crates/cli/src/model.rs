@@ -6,11 +6,11 @@
 use std::path::Path;
 
 use anyhow::Context;
-use api::{Advice, AdviceQuery, ExitCode, Forecast, Model, ModelQuery, Plan};
+use api::{Advice, AdviceQuery, EngineIos, ExitCode, Forecast, Model, ModelQuery, Plan};
 use clap::{Subcommand, ValueEnum};
 use lab::model::{
-    Architecture, Constraints, DIRTY_SHARE_DEFAULT, ENTRIES_MAX_DEFAULT, LastWrites, MeterSettings,
-    Profile, advise, dirty_pages, ladder, rounded,
+    Architecture, Constraints, DIRTY_SHARE_DEFAULT, ENTRIES_MAX_DEFAULT, EngineSettings,
+    LastWrites, MEMORY_BYTES_DEFAULT, MeterSettings, Profile, advise, ladder, rounded,
 };
 use lab::read::ReadReport;
 use lab::summary::summarise;
@@ -76,6 +76,9 @@ pub struct MeasureArgs {
     /// Extents that are remembered; with more, a sample of them is.
     #[arg(long, value_name = "N", default_value_t = ENTRIES_MAX_DEFAULT)]
     entries: usize,
+    /// Memory of the server that will have the volume: its caches have half of it.
+    #[arg(long, value_name = "SIZE", default_value = "384MiB", value_parser = size)]
+    memory: Size,
     /// What is made of the last write to each extent.
     #[arg(long, default_value = "censored")]
     last_writes: LastWritesName,
@@ -111,12 +114,13 @@ impl MeasureArgs {
         let is_file = name == "-" || name.contains('/') || Path::new(name).exists();
         let is_settled = self.extent.bytes() != 4096
             || self.entries != ENTRIES_MAX_DEFAULT
+            || self.memory.bytes() != MEMORY_BYTES_DEFAULT
             || !matches!(self.last_writes, LastWritesName::Censored);
         match (self.live || !is_file, is_settled) {
             (false, _) => Ok(None),
             (true, false) => Ok(Some(name)),
             (true, true) => {
-                let text = "--extent, --entries and --last-writes are for traces";
+                let text = "--extent, --entries, --memory and --last-writes are for traces";
                 Err(Failure::usage(text)
                     .with_hint("the server measures volumes by blocks of 4KiB")
                     .into())
@@ -171,8 +175,9 @@ pub fn run(session: &Session, verb: Verb) -> anyhow::Result<ExitCode> {
             }
             let (profile, read) = measure.measure()?;
             let asked = if granularity.is_empty() { ladder() } else { granularity };
-            let pages = dirty_pages(cache.bytes(), measure.dirty_share(), measure.extent.bytes());
-            let model = as_answered(&profile.model(&asked, pages))?;
+            let settings =
+                EngineSettings::of(measure.memory.bytes(), cache.bytes(), measure.dirty_share());
+            let model = as_answered(&profile.model(&asked, settings))?;
             let answer = OfTrace { model, read };
             session.answer(&answer, |answer| show(&answer.model))?;
             Ok(reported(&answer.read))
@@ -190,7 +195,8 @@ pub fn run(session: &Session, verb: Verb) -> anyhow::Result<ExitCode> {
                     dirty: Some(measure.dirty),
                 };
                 let advice = session.client()?.advice(name, &query).with_context(|| about(name))?;
-                session.answer(&advice, show_advice)?;
+                let command = format!("hindsight volume set {name}");
+                session.answer(&advice, |advice| show_advice(advice, &command))?;
                 return Ok(ExitCode::Done);
             }
             let (profile, read) = measure.measure()?;
@@ -202,9 +208,13 @@ pub fn run(session: &Session, verb: Verb) -> anyhow::Result<ExitCode> {
                 history_limit_bytes: history_limit.map(Size::bytes),
                 cache_bytes: cache.map(Size::bytes),
                 dirty_share: measure.dirty_share(),
+                memory_bytes: measure.memory.bytes(),
             };
             let advice = as_answered(&advise(&profile, &constraints)?)?;
-            session.answer(&advice, show_advice)?;
+            let reaches = profile.span_bytes().next_multiple_of(1 << 20);
+            let size = size.unwrap_or(Size(reaches));
+            let command = format!("hindsight volume create NAME --size {size}");
+            session.answer(&advice, |advice| show_advice(advice, &command))?;
             Ok(reported(&read))
         }
     }
@@ -240,6 +250,8 @@ pub fn choose(trace: &Path, wanted: &Wanted) -> anyhow::Result<String> {
         dirty_share: wanted
             .cache_dirty
             .map_or(DIRTY_SHARE_DEFAULT, |percent| f64::from(percent) / 100.0),
+        // The server refuses a cache that it has no memory for.
+        memory_bytes: MEMORY_BYTES_DEFAULT.max(2 * wanted.cache.bytes()),
     };
     let advice = advise(&profile, &constraints)?;
     let name = advice.plan.architecture.name();
@@ -282,14 +294,45 @@ fn show(model: &Model) -> String {
         row
     };
     let rows: Vec<Vec<String>> = model.forecasts.iter().map(row).collect();
-    text += &format!("\n{}", table(&heading, &rows));
+    text += &format!("\nDevice I/Os a write by the paper's formulas:\n{}", table(&heading, &rows));
+    let mut heading = vec![("GRANULARITY", Align::Left)];
+    heading.extend(Architecture::ALL.map(|one| (one.name(), Align::Right)));
+    let row = |forecast: &Forecast| {
+        let mut row = vec![forecast.granularity.to_string()];
+        row.extend(forecast.ios.iter().map(|one| price(one.engine)));
+        row
+    };
+    let rows: Vec<Vec<String>> = model.forecasts.iter().map(row).collect();
+    text += &format!(
+        "\nThe same in this engine, with flushes, headers, journal and map:\n{}",
+        table(&heading, &rows)
+    );
     if model.forecasts.iter().any(|forecast| forecast.is_beyond_trace) {
         text += "* longer than the trace\n";
     }
     text
 }
 
-fn show_advice(advice: &Advice) -> String {
+/// A price of this engine, if there is one.
+fn price(engine: Option<EngineIos>) -> String {
+    engine.map_or("-".to_owned(), |engine| format!("{:.3}", engine.total()))
+}
+
+/// The command that sets the plan up, of which the beginning is given.
+fn command(begin: &str, plan: &Plan) -> String {
+    let Plan { architecture, granularity, cache_bytes, .. } = plan;
+    let window = plan.window.0;
+    let cache = match cache_bytes {
+        0 => "none".to_owned(),
+        bytes => Size(*bytes).to_string(),
+    };
+    format!(
+        "{begin} --architecture {architecture} --granularity {granularity} --window {window} \
+         --cache {cache}"
+    )
+}
+
+fn show_advice(advice: &Advice, begin: &str) -> String {
     let plan = &advice.plan;
     let cache = match plan.cache_bytes {
         0 => "none".to_owned(),
@@ -300,7 +343,8 @@ fn show_advice(advice: &Advice) -> String {
         ("granularity", plan.granularity.to_string()),
         ("window", plan.window.0.to_string()),
         ("cache", cache),
-        ("device I/Os per write", format!("{:.3}", plan.ios_per_write.total())),
+        ("device I/Os per write", price(plan.engine_ios_per_write)),
+        ("by the paper's formula", format!("{:.3}", plan.ios_per_write.total())),
         ("without history", format!("{:.3}", advice.ios_without_history)),
         ("device I/Os per day", format!("{:.0}", plan.ios_per_day)),
         ("history per day", human(plan.history_bytes_per_day as u64)),
@@ -319,6 +363,7 @@ fn show_advice(advice: &Advice) -> String {
     let heading = [
         ("ARCHITECTURE", Align::Left),
         ("I/OS PER WRITE", Align::Right),
+        ("PAPER", Align::Right),
         ("I/OS PER SECOND", Align::Right),
         ("CURRENT", Align::Right),
         ("HISTORY", Align::Right),
@@ -326,6 +371,7 @@ fn show_advice(advice: &Advice) -> String {
     let row = |plan: &Plan| {
         vec![
             plan.architecture.clone(),
+            price(plan.engine_ios_per_write),
             format!("{:.3}", plan.ios_per_write.total()),
             format!("{:.1}", plan.ios_per_second),
             human(plan.current_bytes as u64),
@@ -333,6 +379,6 @@ fn show_advice(advice: &Advice) -> String {
         ]
     };
     let rows: Vec<Vec<String>> = std::iter::once(plan).chain(&advice.others).map(row).collect();
-    text += &format!("\n{}", table(&heading, &rows));
+    text += &format!("\n{}\nTo set it up:\n  {}\n", table(&heading, &rows), command(begin, plan));
     text
 }

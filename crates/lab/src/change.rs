@@ -159,3 +159,55 @@ impl<S: Source> Source for ScaledSource<S> {
         self.inner.start()
     }
 }
+
+/// A source with a flush after every so many writes of each device.
+pub struct FlushedSource<S> {
+    inner: S,
+    every: u64,
+    /// Writes of each device since its last flush.
+    writes: Vec<u64>,
+    due: Option<Request>,
+}
+
+impl<S: Source> FlushedSource<S> {
+    /// Adds flushes to a source.
+    ///
+    /// # Errors
+    /// `Setting` for none at all.
+    pub fn new(inner: S, every: u64) -> Result<FlushedSource<S>> {
+        if every == 0 {
+            return Err(Error::setting("a flush comes after one write or more"));
+        }
+        Ok(FlushedSource { inner, every, writes: Vec::new(), due: None })
+    }
+}
+
+impl<S: Source> Source for FlushedSource<S> {
+    fn next(&mut self) -> Result<Option<Request>> {
+        if let Some(flush) = self.due.take() {
+            return Ok(Some(flush));
+        }
+        let Some(request) = self.inner.next()? else { return Ok(None) };
+        if request.kind == RequestKind::Write {
+            let device = request.device as usize;
+            if device >= self.writes.len() {
+                self.writes.resize(device + 1, 0);
+            }
+            self.writes[device] += 1;
+            if self.writes[device].is_multiple_of(self.every) {
+                let kind = RequestKind::Flush;
+                let flush = Request { kind, offset_bytes: 0, length_bytes: 0, ..request };
+                self.due = Some(Request { is_fua: false, ..flush });
+            }
+        }
+        Ok(Some(request))
+    }
+
+    fn devices(&self) -> &Devices {
+        self.inner.devices()
+    }
+
+    fn start(&self) -> u64 {
+        self.inner.start()
+    }
+}

@@ -43,7 +43,9 @@ impl Error {
         Error { kind, message: message.into(), hint: None, source: None }
     }
 
-    pub(crate) fn setting(message: impl Into<String>) -> Error {
+    /// A setting that cannot be.
+    #[must_use]
+    pub fn setting(message: impl Into<String>) -> Error {
         Error::new(ErrorKind::Setting, message)
     }
 

@@ -9,12 +9,14 @@
 
 mod bench;
 pub mod darc;
+mod engine;
 mod laden;
 mod laden_cache;
 mod prediction;
 mod xiao;
 
 pub use bench::{Bench, BenchSettings};
+pub use engine::{EngineAsked, EngineCount};
 
 use serde::Serialize;
 
@@ -27,6 +29,8 @@ use crate::plot::Chart;
 pub enum Verdict {
     /// As the paper says, or as predicted.
     Holds,
+    /// So, but the workload was made for it to be so: it is evidence of nothing.
+    Fit,
     /// Not so; the note says why, if that is known.
     Differs,
     /// The paper says too little, or contradicts itself: shown, not judged.
@@ -46,6 +50,8 @@ pub struct Claim {
     pub measured: String,
     /// How it came out.
     pub verdict: Verdict,
+    /// What would have had to be found for it not to hold.
+    pub fails_with: String,
     /// What has to be known to read it.
     pub note: String,
 }
@@ -54,11 +60,22 @@ impl Claim {
     fn new(what: &str, paper: &str, predicted: String, measured: String, holds: bool) -> Claim {
         let verdict = if holds { Verdict::Holds } else { Verdict::Differs };
         let (what, paper) = (what.to_owned(), paper.to_owned());
-        Claim { what, paper, predicted, measured, verdict, note: String::new() }
+        let (fails_with, note) = (String::new(), String::new());
+        Claim { what, paper, predicted, measured, verdict, fails_with, note }
     }
 
     fn with_note(self, note: &str) -> Claim {
         Claim { note: note.to_owned(), ..self }
+    }
+
+    fn fails(self, with: &str) -> Claim {
+        Claim { fails_with: with.to_owned(), ..self }
+    }
+
+    /// The generator was fitted to what is claimed.
+    fn fitted(self) -> Claim {
+        let verdict = if self.verdict == Verdict::Holds { Verdict::Fit } else { self.verdict };
+        Claim { verdict, ..self }
     }
 
     fn not_judged(self) -> Claim {

@@ -6,12 +6,12 @@
 //! 2. A write is one extent written: a request of 64 KiB is 16 writes of 4 KiB.
 //! 3. Nothing is predicted beyond the length of the trace without saying so.
 //!
-//! It does not know devices: seconds are not predicted, only I/Os and bytes. I/Os for the map are
-//! left out, as in the paper.
+//! It does not know devices: seconds are not predicted, only I/Os and bytes. There are two prices:
+//! the paper's, which leaves out the map and knows no flushes, and this engine's (`engine`).
 
 mod advice;
 mod cost;
-mod destage;
+mod engine;
 mod forecast;
 mod histogram;
 mod meter;
@@ -23,7 +23,7 @@ use units::{Granularity, Span};
 
 pub use advice::{Advice, Constraints, Plan, advise, rounded};
 pub use cost::{Architecture, DeviceIos, Shares};
-pub use destage::{DestageRule, Destaged};
+pub use engine::{EngineIos, EngineSettings, cache_bytes_max};
 pub use forecast::{ArchitectureIos, Crossovers, Forecast, Model, Space};
 pub use meter::{ENTRIES_MAX_DEFAULT, Meter, MeterSettings};
 pub(crate) use meter::{MixedState, mix};
@@ -32,6 +32,8 @@ pub use survival::LastWrites;
 
 /// Of the cache's pages, how many may be dirty, unless told otherwise: 3 %, as in the paper.
 pub const DIRTY_SHARE_DEFAULT: f64 = 0.03;
+/// Memory of a server unless told otherwise.
+pub const MEMORY_BYTES_DEFAULT: u64 = 384 << 20;
 
 /// Granularities that are shown unless others are asked for.
 #[must_use]

@@ -29,6 +29,8 @@ pub enum Look {
     Dots,
     /// What the model says, or the second of two kinds: dashes without dots.
     Predicted,
+    /// What stands beside both, at single places: squares.
+    Squares,
 }
 
 /// One line.

@@ -18,7 +18,8 @@ th, td { text-align: left; vertical-align: top; padding: 0.3rem 0.6rem;
 .scroll { overflow-x: auto; }
 svg { max-width: 100%; height: auto; }
 .verdict { white-space: nowrap; font-weight: 600; }
-.holds { color: #00664b; } .differs { color: #a33d00; } .not-judged { color: #555; }
+.holds { color: #00664b; } .fit { color: #6b5200; }
+.differs { color: #a33d00; } .not-judged { color: #555; }
 .note, .setting { color: #555; font-size: 0.875rem; }
 ";
 
@@ -37,8 +38,10 @@ pub struct Preface<'a> {
 pub const COUNTED: Preface<'static> = Preface {
     title: "What each architecture costs",
     words: "Workloads are generated from a seed. Predicted is the cost model; counted is a \
-            simulation of caches and stores, write by write, that knows none of the model's \
-            formulas. Beside them stands what the papers say in words (Laden et al., FAST 2007; \
+            simulation of caches and stores, write by write, that knows how each architecture is \
+            defined, as the formulas do, and none of their r, c and d; squares are the engine's \
+            own count, with its journal and map. A fit is a workload that was made to come out so. \
+            Beside them stands what the papers say in words (Laden et al., FAST 2007; \
             Xiao et al., MSST 2006). Figures that are only in their pictures are not known here.",
     found: "Counted",
 };
@@ -64,9 +67,10 @@ fn page(out: &mut String, preface: Preface<'_>, outcomes: &[Outcome]) -> std::fm
     writeln!(out, "<p>{}</p>", escaped(preface.words))?;
     writeln!(
         out,
-        "<p>Of {} claims {} hold, {} differ, and {} are shown without a verdict.</p>",
+        "<p>Of {} claims {} hold, {} are fits, {} differ, and {} are shown without a verdict.</p>",
         claims().count(),
         count(Verdict::Holds),
+        count(Verdict::Fit),
         count(Verdict::Differs),
         count(Verdict::NotJudged)
     )?;
@@ -87,7 +91,8 @@ fn section(out: &mut String, preface: Preface<'_>, one: &Outcome) -> std::fmt::R
     out.push_str(&svg(&one.chart));
     writeln!(
         out,
-        "<table>\n<tr><th>What</th><th>Paper</th><th>Predicted</th><th>{}</th><th></th></tr>",
+        "<table>\n<tr><th>What</th><th>Paper</th><th>Predicted</th><th>{}</th>\
+         <th>Would differ with</th><th></th></tr>",
         preface.found
     )?;
     for claim in &one.claims {
@@ -101,6 +106,7 @@ fn section(out: &mut String, preface: Preface<'_>, one: &Outcome) -> std::fmt::R
 fn claim_row(out: &mut String, claim: &Claim) -> std::fmt::Result {
     let (class, verdict) = match claim.verdict {
         Verdict::Holds => ("holds", "holds"),
+        Verdict::Fit => ("fit", "a fit"),
         Verdict::Differs => ("differs", "differs"),
         Verdict::NotJudged => ("not-judged", "not judged"),
     };
@@ -111,11 +117,12 @@ fn claim_row(out: &mut String, claim: &Claim) -> std::fmt::Result {
     };
     writeln!(
         out,
-        "<tr><td>{what}{note}</td><td>{}</td><td>{}</td><td>{}</td>\
+        "<tr><td>{what}{note}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td>\
          <td class=\"verdict {class}\">{verdict}</td></tr>",
         escaped(&claim.paper),
         escaped(&claim.predicted),
-        escaped(&claim.measured)
+        escaped(&claim.measured),
+        escaped(&claim.fails_with)
     )
 }
 

@@ -136,6 +136,7 @@ impl Run<'_> {
     fn all(&mut self) -> Result<()> {
         self.measured.setting = self.told();
         self.measured.checksum_ns = machine::checksum_ns();
+        self.measured.point_seconds = self.settings.time.as_secs_f64();
         let wanted = self.settings.configurations.iter();
         self.measured.missing =
             wanted.filter_map(|one| Some((*one, self.why_missing(*one)?.to_owned()))).collect();

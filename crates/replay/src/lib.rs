@@ -14,11 +14,12 @@ mod count;
 mod machine;
 mod run;
 
-use lab::model::{Architecture as ModelArchitecture, Destaged, DeviceIos};
+use lab::model::{Architecture as ModelArchitecture, DeviceIos, EngineIos};
 use serde::Serialize;
 use units::Granularity;
 
-pub use run::{MEMORY_BYTES_DEFAULT, replay};
+pub use lab::model::MEMORY_BYTES_DEFAULT;
+pub use run::replay;
 pub use volume::Architecture;
 
 /// What the trace goes through.
@@ -52,17 +53,6 @@ pub struct KindCount {
     pub bytes: u64,
 }
 
-/// A destage.
-#[derive(Clone, Copy, Debug, Serialize)]
-pub struct DestageAt {
-    /// Extents that had been written when it began.
-    pub extents: u64,
-    /// Where the rule says that it begins, after the one before.
-    pub predicted: u64,
-    /// Extents between two map flushes, one of which each destage begins with.
-    pub flush_extents: u64,
-}
-
 /// What came out.
 #[derive(Clone, Debug, Serialize)]
 pub struct Replayed {
@@ -87,17 +77,12 @@ pub struct Replayed {
     pub predicted: DeviceIos,
     /// Measured against predicted, less 1.
     pub off: f64,
-    /// What came home, and which before-images were copied away for it, for one extent written:
-    /// only of architectures that destage.
-    pub destaged: Option<Destaged>,
-    /// The same as the model has it for the destages that there were; only of one device, and
-    /// without a cache.
-    pub destaged_predicted: Option<Destaged>,
-    /// The same with the destages that the rule says, too. One that is moved by a map flush moves
-    /// all after it, and the trace's end then comes sooner or later after the last.
-    pub destaged_by_rule: Option<Destaged>,
-    /// The destages.
-    pub destages: Vec<DestageAt>,
+    /// All that the engine asked of the device, but what clients read: bytes, in extents.
+    pub counted: EngineIos,
+    /// The price of this engine for the same trace; `None` where it has none.
+    pub engine: Option<EngineIos>,
+    /// That against what was counted, less 1.
+    pub engine_off: Option<f64>,
     /// Device requests for one extent written that the model leaves out: map, cleaning, headers.
     pub besides: f64,
 }
@@ -113,9 +98,15 @@ pub enum ReplayError {
     Engine(#[from] volume::Error),
 }
 
-/// The model's name of an architecture of the engine that has a formula; what `hybrid` costs is
-/// forecast by distances, and counted where there is a trace.
-fn modelled(architecture: Architecture) -> Option<ModelArchitecture> {
+/// The model's name of an architecture of the engine.
+fn lab_name(architecture: Architecture) -> ModelArchitecture {
     let mut all = ModelArchitecture::ALL.into_iter();
-    all.find(|one| one.name() == architecture.name() && *one != ModelArchitecture::Hybrid)
+    let found = all.find(|one| one.name() == architecture.name());
+    found.expect("the model has all architectures of the engine")
+}
+
+/// The same where it has a formula; what `hybrid` costs is forecast by distances, and counted where
+/// there is a trace.
+fn modelled(architecture: Architecture) -> Option<ModelArchitecture> {
+    Some(lab_name(architecture)).filter(|one| *one != ModelArchitecture::Hybrid)
 }

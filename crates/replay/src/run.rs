@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use block::{BlockDevice, MemoryDevice};
 use env::Clock;
-use lab::model::{DestageRule, Destaged, DeviceIos, Meter, MeterSettings, Profile};
+use lab::model::{DeviceIos, EngineIos, EngineSettings, Meter, MeterSettings};
 use lab::{Request, RequestKind, Source};
 use units::{BLOCK_BYTES, Granularity};
 use volume::{
@@ -14,33 +14,19 @@ use volume::{
 
 use crate::count::HybridCount;
 use crate::machine::{Counting, VirtualClock};
-use crate::{DestageAt, KindCount, ReplayError, ReplaySettings, Replayed, modelled};
+use crate::{KindCount, ReplayError, ReplaySettings, Replayed, lab_name, modelled};
 
 /// Room for payload that is not kept: only zones that are used take memory.
 const POOL_BYTES: u64 = 16 << 40;
 /// Background work is done after so many requests, all there is: as on a server that keeps up.
 const STEP_EVERY: u64 = 256;
 const STEP_BYTES: u64 = 8 << 20;
-/// Memory of the pool unless told otherwise, as a server's.
-pub const MEMORY_BYTES_DEFAULT: u64 = 384 << 20;
 /// The longest request; longer ones are cut, as the server's sessions take 32 MiB.
 const REQUEST_BYTES_MAX: u64 = 32 << 20;
 /// A batch begins with a header and the descriptor of its one write, in a multiple of this.
 const HEADER_BYTES: u64 = 96 + 16;
 const HEADER_UNIT: u64 = 64;
 const CHECKSUM_BYTES: u64 = 4;
-/// Map entries that wait in memory before they are written out, by its memory (`volume/recovery`).
-const PENDING_SHARE: u64 = 8 * 96;
-const PENDING_MIN: u64 = 256;
-const PENDING_MAX: u64 = 1 << 18;
-/// When runs of a map are joined (`volume/merge`).
-const RUNS_MAX: usize = 10;
-const JOINED: usize = 6;
-/// When a volume destages (`volume/destage`).
-const DESTAGE_NEW_SHARE: u64 = 8;
-const DESTAGE_ENTRY_WAIT_NS: u64 = 100_000;
-/// How long map entries wait in memory, and a destage for little that is new (`volume/reclaim`).
-const SETTLE_NS: u64 = 5_000_000_000;
 /// Background work looks whether there is any this often, in nanoseconds of the trace.
 const LOOK_EVERY_NS: u64 = 1_000_000_000;
 /// What stands before a block at home (docs/design, *The base*).
@@ -93,26 +79,26 @@ pub fn replay(source: &mut dyn Source, settings: ReplaySettings) -> Result<Repla
         if let Some(hybrid) = &mut hybrid {
             hybrid.add(&request, engine.dirty_blocks_of(request.device)?)?;
         }
-        engine.work_until(request.time_ns, &mut counted)?;
+        engine.work_until(request.time_ns)?;
         engine.clock.set(request.time_ns);
         if is_hybrid && engine.begins_window(window_ns) {
             // What waited for the window's end is due before anything is written in the next.
-            engine.work(&mut counted)?;
+            engine.work()?;
         }
         engine.request(&request)?;
         counted.add(&request);
         if counted.requests.is_multiple_of(STEP_EVERY) {
-            engine.work(&mut counted)?;
+            engine.work()?;
         }
     }
-    engine.work(&mut counted)?;
+    engine.work()?;
     let dirty_blocks = engine.dirty_blocks()?;
     if is_hybrid {
         engine.end_window(window_ns);
     }
     engine.flush()?;
     if is_hybrid {
-        engine.work(&mut counted)?;
+        engine.work()?;
     }
     let kinds = engine.kinds()?;
     engine.pool.close()?;
@@ -123,17 +109,10 @@ pub fn replay(source: &mut dyn Source, settings: ReplaySettings) -> Result<Repla
     let by_count = || hybrid.map(HybridCount::finish).unwrap_or_default();
     let predicted = modelled(settings.architecture).map_or_else(by_count, by_formula);
     let mut told = counted.told(settings, &kinds, predicted, profile.duration_ns());
-    if settings.architecture.destages() {
-        told.destaged = Some(counted.destaged(&kinds));
-        // A cache keeps writes from the journal, and several devices destage each on its own.
-        if dirty_blocks == 0 && engine.volumes.len() == 1 {
-            let at = |destages: &[u64]| profile.destaged_at(settings.granularity, destages);
-            let rule = counted.destage_rule(settings, profile.duration_ns());
-            told.destaged_predicted = Some(at(&counted.destages));
-            told.destaged_by_rule = Some(at(&profile.destages(settings.granularity, rule)));
-            told.destages = counted.destages_told(settings.granularity, &profile, rule);
-        }
-    }
+    let machine = EngineSettings { dirty_pages: dirty_blocks, memory_bytes: settings.memory_bytes };
+    let architecture = lab_name(settings.architecture);
+    told.engine = profile.engine_ios(architecture, settings.granularity, machine);
+    told.engine_off = told.engine.map(|engine| engine.total() / told.counted.total() - 1.0);
     Ok(told)
 }
 
@@ -236,29 +215,17 @@ impl Engine {
     }
 
     /// Background work, all there is.
-    fn work(&self, counted: &mut Counted) -> Result<()> {
-        let homes = |volume: &Arc<Volume>| {
-            let of_homes = |one: &&IoCount| {
-                matches!(one.kind, IoKind::CurrentWrite | IoKind::BeforeImageWrite)
-            };
-            let device_io = volume.device_io();
-            device_io.iter().filter(of_homes).map(|one| one.requests).sum::<u64>()
-        };
+    fn work(&self) -> Result<()> {
         while self.pool.step(Budget { bytes: STEP_BYTES })? {}
-        let homes: u64 = self.volumes.iter().map(homes).sum();
-        if self.settings.architecture.destages() && homes != counted.homes {
-            counted.destages.push(counted.extents);
-        }
-        counted.homes = homes;
         Ok(())
     }
 
     /// Lets the time until the next request pass, with background work in between.
-    fn work_until(&mut self, time_ns: u64, counted: &mut Counted) -> Result<()> {
+    fn work_until(&mut self, time_ns: u64) -> Result<()> {
         while self.looked_ns.saturating_add(LOOK_EVERY_NS) <= time_ns {
             self.looked_ns += LOOK_EVERY_NS;
             self.clock.set(self.looked_ns);
-            self.work(counted)?;
+            self.work()?;
         }
         Ok(())
     }
@@ -316,10 +283,6 @@ struct Counted {
     extents: u64,
     /// Bytes that the headers of the writes' batches take.
     header_bytes: u64,
-    /// Requests that brought blocks home or took them away.
-    homes: u64,
-    /// Extents that had been written when there were new ones.
-    destages: Vec<u64>,
 }
 
 impl Counted {
@@ -363,58 +326,30 @@ impl Counted {
             measured,
             predicted,
             off: measured.total() / predicted.total() - 1.0,
-            destaged: None,
-            destaged_predicted: None,
-            destaged_by_rule: None,
-            destages: Vec::new(),
+            counted: self.counted(kinds),
+            engine: None,
+            engine_off: None,
             besides: besides / writes,
         }
     }
 
-    /// Before-images are copied one by one, each after it was read.
-    fn destaged(&self, kinds: &[IoCount]) -> Destaged {
+    /// All that the engine asked of the device but what clients read, in extents.
+    fn counted(&self, kinds: &[IoCount]) -> EngineIos {
         let writes = (self.extents as f64).max(1.0);
-        let of = |kind: IoKind| kinds.iter().find(|count| count.kind == kind);
-        let home_bytes = of(IoKind::CurrentWrite).map_or(0, |count| count.bytes);
-        let copied = of(IoKind::BeforeImageWrite).map_or(0, |count| count.requests);
-        let homes = home_bytes as f64 / (BLOCK_BYTES + HOME_HEADER_BYTES) as f64;
-        Destaged { homes: homes / writes, copied: copied as f64 / writes }
-    }
-
-    /// For one volume without a cache.
-    fn destage_rule(&self, settings: ReplaySettings, duration_ns: u64) -> DestageRule {
-        let pending = (settings.memory_bytes / PENDING_SHARE).clamp(PENDING_MIN, PENDING_MAX);
-        // A flush is begun by the background work that finds enough waiting, or that for long.
-        let per_ns = self.extents as f64 / duration_ns.max(1) as f64;
-        let a_step = self.extents as f64 / self.requests.max(1) as f64 * STEP_EVERY as f64;
-        let a_step = a_step.min(per_ns * LOOK_EVERY_NS as f64).max(1.0);
-        let by_count = (pending as f64 / a_step).ceil() * a_step;
-        let by_time = per_ns * (SETTLE_NS + LOOK_EVERY_NS) as f64;
-        DestageRule {
-            flush_writes: by_count.min(by_time).max(1.0) as u64,
-            entries_min: pending,
-            wait_min_ns: SETTLE_NS,
-            wait_entry_ns: DESTAGE_ENTRY_WAIT_NS,
-            new_share: DESTAGE_NEW_SHARE,
-            runs_max: RUNS_MAX,
-            joined: JOINED,
+        let mut counted = EngineIos::default();
+        for count in kinds {
+            let extents = count.bytes as f64 / BLOCK_BYTES as f64 / writes;
+            match count.kind {
+                IoKind::CurrentRead | IoKind::HistoryRead => {}
+                IoKind::MapRead => counted.map.reads += extents,
+                IoKind::MapWrite => counted.map.writes += extents,
+                IoKind::BeforeImageRead | IoKind::DeferredRead | IoKind::CopyRead => {
+                    counted.data.reads += extents;
+                }
+                _ => counted.data.writes += extents,
+            }
         }
-    }
-
-    /// Each destage, and where the rule says that it begins after the one before.
-    fn destages_told(
-        &self,
-        granularity: Granularity,
-        profile: &Profile,
-        rule: DestageRule,
-    ) -> Vec<DestageAt> {
-        let mut last = 0;
-        let told = |&extents: &u64| {
-            let predicted = profile.next_destage(granularity, rule, last);
-            last = extents;
-            DestageAt { extents, predicted, flush_extents: rule.flush_writes }
-        };
-        self.destages.iter().map(told).collect()
+        counted
     }
 
     /// Extents that the model speaks of, and device requests that it leaves out.

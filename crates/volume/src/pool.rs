@@ -269,6 +269,12 @@ impl Pool {
         })
     }
 
+    /// Memory that it may use: caches have half of it.
+    #[must_use]
+    pub fn memory_bytes(&self) -> u64 {
+        self.core.memory_bytes
+    }
+
     /// All volumes by name.
     #[must_use]
     pub fn volumes(&self) -> Vec<Arc<Volume>> {

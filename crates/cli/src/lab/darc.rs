@@ -42,7 +42,7 @@ pub struct Args {
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
     /// Size of the volume; each configuration takes up to 20 times that in files.
-    #[arg(long, value_name = "SIZE", default_value = "128MiB", value_parser = size)]
+    #[arg(long, value_name = "SIZE", default_value = "512MiB", value_parser = size)]
     size: Size,
     /// Members of each stack, an even number; the paper has 8 disks.
     #[arg(long, value_name = "N", default_value_t = 4)]
@@ -54,10 +54,10 @@ pub struct Args {
     #[arg(long, value_name = "NAME", value_parser = configuration)]
     configuration: Vec<Configuration>,
     /// How long each point runs before it is measured; the paper has 1min.
-    #[arg(long, value_name = "SPAN", default_value = "200ms", value_parser = span)]
+    #[arg(long, value_name = "SPAN", default_value = "5s", value_parser = span)]
     warm_up: Span,
     /// How long each point is measured; the paper has 5min.
-    #[arg(long, value_name = "SPAN", default_value = "1s", value_parser = span)]
+    #[arg(long, value_name = "SPAN", default_value = "30s", value_parser = span)]
     time: Span,
     /// How often everything is measured.
     #[arg(long, value_name = "N", default_value_t = 1)]

@@ -5,6 +5,8 @@ use std::time::Instant;
 
 use api::ExitCode;
 use lab::Source;
+use lab::experiment::EngineAsked;
+use lab::model::EngineIos;
 use replay::{Architecture, ReplayError, ReplaySettings, Replayed, replay};
 use serde::Serialize;
 use units::{Granularity, Size, Span};
@@ -172,6 +174,26 @@ fn show_live(live: &Live) -> String {
     text
 }
 
+/// What the engine asks of its device for a workload of the experiments.
+pub fn count(source: &mut dyn Source, asked: EngineAsked) -> lab::Result<EngineIos> {
+    let named = |one: &Architecture| one.name() == asked.architecture.name();
+    let architecture = Architecture::ALL.into_iter().find(named);
+    let settings = ReplaySettings {
+        architecture: architecture.ok_or_else(|| lab::Error::setting("not in this engine"))?,
+        granularity: asked.granularity,
+        window_ns: Span::from_seconds(24 * 3600).unwrap_or_default().as_nanos(),
+        volume_bytes: 1 << 40,
+        has_reads: false,
+        cache_bytes: (asked.cache_bytes > 0).then_some(asked.cache_bytes),
+        memory_bytes: asked.memory_bytes,
+    };
+    let replayed = replay(source, settings).map_err(|error| match error {
+        ReplayError::Trace(error) => error,
+        ReplayError::Engine(error) => lab::Error::setting(error.to_string()),
+    })?;
+    Ok(replayed.counted)
+}
+
 /// One replay; what the first reading of the trace had to say is said once.
 fn one(
     args: &Args,
@@ -198,10 +220,12 @@ fn show(all: &[Ran]) -> String {
         ("ARCHITECTURE", Align::Left),
         ("GRANULARITY", Align::Left),
         ("EXTENTS", Align::Right),
-        ("PREDICTED", Align::Right),
+        ("PAPER", Align::Right),
         ("MEASURED", Align::Right),
         ("OFF", Align::Right),
-        ("BESIDES", Align::Right),
+        ("PRICE", Align::Right),
+        ("COUNTED", Align::Right),
+        ("OFF", Align::Right),
         ("SECONDS", Align::Right),
     ];
     let row = |ran: &Ran| {
@@ -213,7 +237,9 @@ fn show(all: &[Ran]) -> String {
             format!("{:.4}", one.predicted.total()),
             format!("{:.4}", one.measured.total()),
             format!("{:+.2} %", one.off * 100.0),
-            format!("{:.4}", one.besides),
+            one.engine.map_or("-".to_owned(), |engine| format!("{:.4}", engine.total())),
+            format!("{:.4}", one.counted.total()),
+            one.engine_off.map_or("-".to_owned(), |off| format!("{:+.2} %", off * 100.0)),
             format!("{:.1}", ran.seconds),
         ]
     };

@@ -79,6 +79,9 @@ fn a_workload_is_generated_and_the_model_speaks_of_it() {
     assert_eq!(advice["others"].as_array().map(Vec::len), Some(5));
     let advice = run(&["model", "advise", trace, "--granularity", "10min", "--cache", "64MiB"]);
     assert!(advice.out.contains("granularity 10min: as asked"), "{advice:?}");
+    assert!(advice.out.contains("hindsight volume create NAME --size "), "{advice:?}");
+    let small = ["model", "advise", trace, "--memory", "64MiB", "--cache", "64MiB"];
+    assert!(run(&small).out.contains("refuses this cache"), "half of the memory is for caches");
 }
 
 #[test]
@@ -96,7 +99,8 @@ fn what_does_not_fit_is_refused() {
 fn an_experiment_writes_its_pictures_and_a_report() {
     let dir = tempfile::tempdir().expect("directory");
     let output = dir.path().join("made");
-    let ran = run(&["lab", "run", "laden-fig12", "xiao-first-write", "-o", text(&output)]);
+    let named = ["laden-fig12", "xiao-first-write", "--no-engine", "-o", text(&output)];
+    let ran = run(&[&["lab", "run"][..], &named].concat());
     assert_eq!(ran.code, 0, "{ran:?}");
     assert!(ran.out.contains("laden-fig12") && ran.out.contains("holds"), "{ran:?}");
     for name in ["laden-fig12", "xiao-first-write"] {

@@ -122,6 +122,12 @@ fn a_live_volume_is_modelled_and_advised_on_and_another_made_like_it() {
     assert!(shown.contains("writes") && shown.contains("1min"), "{shown}");
     let advice = server.ok(&["model", "advise", "used", "--cache", "0", "--window", "1h"]);
     assert!(advice.contains("logging") && advice.contains("Because:"), "{advice}");
+    // Both prices are there, and the command works as it stands.
+    assert!(advice.contains("by the paper's formula"), "{advice}");
+    let command = advice.lines().find_map(|line| line.trim().strip_prefix("hindsight "));
+    let command: Vec<&str> = command.expect("a command to paste").split(' ').collect();
+    assert_eq!(command[..3], ["volume", "set", "used"], "{advice}");
+    server.ok(&command);
     // A file of that name comes first, unless told otherwise.
     let in_dir = |arguments: &[&str]| {
         let mut command = crate::fixture::hindsight();

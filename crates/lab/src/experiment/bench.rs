@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::rc::Rc;
 
+use super::engine::EngineCount;
 use crate::Source;
 use crate::error::{Error, Result};
 use crate::generate::{Extent, Generator, Pattern, Spread, SpreadSettings, Walk, Workload};
@@ -19,6 +20,8 @@ const EXTENT_BYTES: u64 = 4096;
 /// regions as at full size, for every load that is used here; else distances would change. At 8 the
 /// smallest load has so few walks that its crossing depends on the seed.
 const SCALES: [u32; 3] = [1, 2, 4];
+/// The one at which the engine counts.
+const ENGINE_SCALE: u32 = 4;
 /// Bytes of the stores at full scale.
 const CAPACITY_BYTES: u64 = 100_000_000_000;
 
@@ -140,6 +143,7 @@ pub struct Bench {
     settings: BenchSettings,
     prepared: HashMap<Load, Rc<Prepared>>,
     sweeps: HashMap<(Load, u64, Vec<u64>), Rc<Sweep>>,
+    engine: Option<EngineCount>,
 }
 
 impl Bench {
@@ -152,7 +156,35 @@ impl Bench {
             return Err(Error::setting(format!("a scale of {}", settings.scale))
                 .with_hint("give 1 (full size), 2 or 4"));
         }
-        Ok(Bench { settings, prepared: HashMap::new(), sweeps: HashMap::new() })
+        let (prepared, sweeps) = (HashMap::new(), HashMap::new());
+        Ok(Bench { settings, prepared, sweeps, engine: None })
+    }
+
+    /// The same with the engine's own count beside.
+    #[must_use]
+    pub fn with_engine(self, engine: EngineCount) -> Bench {
+        Bench { engine: Some(engine), ..self }
+    }
+
+    pub(super) fn take_engine(&mut self) -> Option<EngineCount> {
+        self.engine.take()
+    }
+
+    pub(super) fn give_engine(&mut self, engine: EngineCount) {
+        self.engine = Some(engine);
+    }
+
+    /// A workload and its cache as the engine gets them: a quarter of the full size, which leaves
+    /// distances as they are.
+    pub(super) fn scaled_for_engine(&self, load: Load, cache_bytes: u64) -> (Workload, u64) {
+        let settings = BenchSettings { scale: ENGINE_SCALE, ..self.settings };
+        let (prepared, sweeps) = (HashMap::new(), HashMap::new());
+        let small = Bench { settings, prepared, sweeps, engine: None };
+        let cache_bytes = match load {
+            Load::Spc1 { bsu } => (cache_bytes as f64 * small.scaled(bsu).1) as u64,
+            _ => cache_bytes,
+        };
+        (small.workload(load), cache_bytes)
     }
 
     pub(super) fn seed(&self) -> u64 {

@@ -4,12 +4,17 @@
 //!    granularity (the finest whose history fits), cache, architecture (the fewest device I/Os of
 //!    those that suit how it is read).
 //! 2. Every choice has a reason in words and its numbers beside it.
+//! 3. Architecture and cache are chosen by this engine's price; the paper's stands beside it. No
+//!    cache is offered that the server's memory cannot give.
+
+use std::cell::RefCell;
 
 use serde::Serialize;
 use units::{Granularity, Size, Span};
 
 use super::cost::{Architecture, DeviceIos};
 use super::dirty_pages;
+use super::engine::{EngineIos, EngineSettings, cache_bytes_max};
 use super::forecast::window_ns;
 use super::profile::Profile;
 use crate::error::{Error, ErrorKind, Result};
@@ -18,8 +23,8 @@ const NANOS_PER_DAY: f64 = 86_400.0 * 1e9;
 const WINDOW_DEFAULT: u64 = 24 * 3600;
 /// Granularities that are tried, in seconds; before them every write.
 const INTERVALS: [u64; 9] = [1, 10, 60, 300, 600, 1800, 3600, 6 * 3600, 24 * 3600];
-/// Caches that are tried.
-const CACHES: [u64; 4] = [64 << 20, 256 << 20, 1 << 30, 4 << 30];
+/// Caches that are tried, as far as memory allows.
+const CACHES: [u64; 5] = [64 << 20, 128 << 20, 256 << 20, 1 << 30, 4 << 30];
 /// What a cache must save before giving up that every acknowledged write survives the server.
 const CACHE_SAVES: f64 = 0.25;
 /// Costs this near to each other count as the same.
@@ -49,6 +54,8 @@ pub struct Constraints {
     pub cache_bytes: Option<u64>,
     /// The share of the cache that may be dirty.
     pub dirty_share: f64,
+    /// Memory of the server.
+    pub memory_bytes: u64,
 }
 
 /// One way to set up the volume, and what it costs.
@@ -62,9 +69,11 @@ pub struct Plan {
     pub window: Span,
     /// Cache in bytes; 0 is none.
     pub cache_bytes: u64,
-    /// Device I/Os for one extent written.
+    /// Device I/Os for one extent written, by the paper's formulas.
     pub ios_per_write: DeviceIos,
-    /// Device I/Os a second, at the trace's rate.
+    /// The same of this engine, by which is chosen; `None` where it cannot be told.
+    pub engine_ios_per_write: Option<EngineIos>,
+    /// Device I/Os of this engine a second, at the trace's rate; the paper's where it has no price.
     pub ios_per_second: f64,
     /// The same a day.
     pub ios_per_day: f64,
@@ -107,14 +116,18 @@ pub fn advise(profile: &Profile, constraints: &Constraints) -> Result<Advice> {
         let message = "no writes over a time were measured: there is nothing to advise on";
         return Err(Error::new(ErrorKind::Setting, message));
     }
-    let advisor = Advisor { profile, constraints };
+    let advisor = Advisor { profile, constraints, prices: RefCell::default() };
     Ok(advisor.advise())
 }
 
 struct Advisor<'a> {
     profile: &'a Profile,
     constraints: &'a Constraints,
+    /// Prices that were asked for, by granularity, architecture and cache.
+    prices: RefCell<Prices>,
 }
+
+type Prices = Vec<((Granularity, Architecture, u64), Option<EngineIos>)>;
 
 impl Advisor<'_> {
     fn advise(&self) -> Advice {
@@ -246,6 +259,30 @@ impl Advisor<'_> {
         self.profile.ios(architecture, window_ns(granularity), wait_ns)
     }
 
+    /// What this engine takes, if that can be told.
+    fn price(
+        &self,
+        architecture: Architecture,
+        granularity: Granularity,
+        cache_bytes: u64,
+    ) -> Option<EngineIos> {
+        let asked = (granularity, architecture, cache_bytes);
+        if let Some((_, known)) = self.prices.borrow().iter().find(|(one, _)| *one == asked) {
+            return *known;
+        }
+        let Constraints { memory_bytes, dirty_share, .. } = *self.constraints;
+        let settings = EngineSettings::of(memory_bytes, cache_bytes, dirty_share);
+        let price = self.profile.engine_ios(architecture, granularity, settings);
+        self.prices.borrow_mut().push((asked, price));
+        price
+    }
+
+    /// By what is chosen: the engine's price, or the paper's where it has none.
+    fn cost(&self, one: Architecture, granularity: Granularity, cache_bytes: u64) -> f64 {
+        let price = self.price(one, granularity, cache_bytes).map(EngineIos::total);
+        price.unwrap_or_else(|| self.ios(one, granularity, cache_bytes).total())
+    }
+
     /// The one with the fewest I/Os; of equals the first in the order of preference.
     fn best(
         &self,
@@ -264,7 +301,7 @@ impl Advisor<'_> {
         ];
         let cost = |one: Architecture| {
             let error = if one == Architecture::Hybrid { HYBRID_ERROR } else { 0.0 };
-            self.ios(one, granularity, cache_bytes).total() * (1.0 + error)
+            self.cost(one, granularity, cache_bytes) * (1.0 + error)
         };
         let is_all = |one: &Architecture| candidates == [*one];
         // They split what leaves a cache, and are nothing without one.
@@ -290,12 +327,17 @@ impl Advisor<'_> {
         }
         let cost = |bytes: u64| {
             let best = self.best(granularity, bytes, candidates);
-            self.ios(best, granularity, bytes).total()
+            self.cost(best, granularity, bytes)
         };
         let without = cost(0);
-        let with_most = cost(CACHES[CACHES.len() - 1]);
-        let enough = CACHES.into_iter().find(|bytes| cost(*bytes) <= with_most * 1.05);
-        let bytes = enough.unwrap_or(CACHES[CACHES.len() - 1]);
+        let most = cache_bytes_max(self.constraints.memory_bytes);
+        let mut possible: Vec<u64> = CACHES.into_iter().filter(|bytes| *bytes <= most).collect();
+        if possible.is_empty() {
+            possible.push(most);
+        }
+        let with_most = cost(possible[possible.len() - 1]);
+        let enough = possible.iter().copied().find(|bytes| cost(*bytes) <= with_most * 1.05);
+        let bytes = enough.unwrap_or(possible[possible.len() - 1]);
         let saved = 1.0 - cost(bytes) / without;
         if saved < CACHE_SAVES {
             reasons.push(format!(
@@ -323,7 +365,8 @@ impl Advisor<'_> {
     ) -> Plan {
         let profile = self.profile;
         let ios_per_write = self.ios(architecture, granularity, cache_bytes);
-        let ios_per_second = ios_per_write.total() * profile.writes_per_second();
+        let cost = self.cost(architecture, granularity, cache_bytes);
+        let ios_per_second = cost * profile.writes_per_second();
         let nanos = window.as_nanos();
         let space = profile.space(architecture, granularity, nanos, self.volume_bytes());
         let retained_a_day = match granularity {
@@ -337,6 +380,7 @@ impl Advisor<'_> {
             window,
             cache_bytes,
             ios_per_write,
+            engine_ios_per_write: self.price(architecture, granularity, cache_bytes),
             ios_per_second,
             ios_per_day: ios_per_second * NANOS_PER_DAY / 1e9,
             history_bytes_per_day: retained_a_day * written_a_day,
@@ -355,9 +399,10 @@ impl Advisor<'_> {
         let wait_ns = self.wait_ns(cache_bytes);
         let shares = self.profile.shares(window_ns(granularity), wait_ns);
         reasons.push(format!(
-            "{}: {:.2} device I/Os a write, the fewest of those that suit (r {:.3}, c {:.3}, \
-             d {:.3})",
+            "{}: {:.2} device I/Os a write in this engine, the fewest of those that suit; {:.2} by \
+             the paper's formula (r {:.3}, c {:.3}, d {:.3})",
             best.name(),
+            self.cost(best, granularity, cache_bytes),
             self.ios(best, granularity, cache_bytes).total(),
             shares.retained,
             shares.evicted,
@@ -397,6 +442,15 @@ impl Advisor<'_> {
                 "what hybrid costs is forecast from how far apart the writes of each block were: \
                  on other workloads that was within {:.0} % of what was counted",
                 HYBRID_ERROR * 100.0
+            ));
+        }
+        let most = cache_bytes_max(self.constraints.memory_bytes);
+        if cache_bytes > most {
+            cautions.push(format!(
+                "a server with {} of memory refuses this cache: it has {} for caches (serve \
+                 --memory)",
+                human(self.constraints.memory_bytes as f64),
+                human(most as f64)
             ));
         }
         if cache_bytes > 0 {

@@ -4,6 +4,7 @@ use serde::Serialize;
 use units::Granularity;
 
 use super::cost::{Architecture, DeviceIos, Shares};
+use super::engine::{EngineIos, EngineSettings};
 use super::profile::Profile;
 
 /// What is to be expected at one granularity with one cache.
@@ -28,9 +29,12 @@ pub struct Forecast {
 pub struct ArchitectureIos {
     /// The architecture.
     pub architecture: Architecture,
-    /// For one write.
+    /// For one write, by the paper's formulas.
     #[serde(flatten)]
     pub ios: DeviceIos,
+    /// The same of this engine, with flushes, headers, journal and map; `None` where that cannot be
+    /// told from distances between writes (`redirect` on demand).
+    pub engine: Option<EngineIos>,
 }
 
 /// What a workload is, and what is to be expected of it.
@@ -91,7 +95,8 @@ pub(super) fn window_ns(granularity: Granularity) -> f64 {
 impl Profile {
     /// All of it, at these granularities.
     #[must_use]
-    pub fn model(&self, granularities: &[Granularity], dirty_pages: u64) -> Model {
+    pub fn model(&self, granularities: &[Granularity], settings: EngineSettings) -> Model {
+        let dirty_pages = settings.dirty_pages;
         let wait_ns = self.wait_ns(dirty_pages);
         Model {
             requests: self.requests(),
@@ -103,16 +108,16 @@ impl Profile {
             is_sampled: self.is_sampled(),
             dirty_pages,
             wait_ns: wait_ns.is_finite().then_some(wait_ns),
-            forecasts: granularities.iter().map(|one| self.forecast(*one, dirty_pages)).collect(),
+            forecasts: granularities.iter().map(|one| self.forecast(*one, settings)).collect(),
             crossovers: self.crossovers(dirty_pages),
         }
     }
 
     /// What is to be expected. On demand stands for the time between captures.
     #[must_use]
-    pub fn forecast(&self, granularity: Granularity, dirty_pages: u64) -> Forecast {
+    pub fn forecast(&self, granularity: Granularity, settings: EngineSettings) -> Forecast {
         let window_ns = window_ns(granularity);
-        let wait_ns = self.wait_ns(dirty_pages);
+        let wait_ns = self.wait_ns(settings.dirty_pages);
         let shares = self.shares(window_ns, wait_ns);
         Forecast {
             granularity,
@@ -122,6 +127,7 @@ impl Profile {
                 .map(|one| ArchitectureIos {
                     architecture: one,
                     ios: self.ios(one, window_ns, wait_ns),
+                    engine: self.engine_ios(one, granularity, settings),
                 })
                 .to_vec(),
             ios_without_history: shares.ios_without_history(),

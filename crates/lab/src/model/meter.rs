@@ -12,7 +12,7 @@ use std::hash::{BuildHasherDefault, Hasher};
 
 use super::histogram::Histogram;
 use super::places::{self, Places};
-use super::profile::{Distances, Profile};
+use super::profile::{Distances, Profile, Together};
 use crate::error::{Error, ErrorKind, Result};
 use crate::{Request, RequestKind};
 
@@ -27,6 +27,8 @@ const EXTENT_BYTES_MAX: u64 = 1 << 20;
 const EXTENTS_MAX: u64 = 1 << 48;
 /// A longer write is no request that a device was asked for.
 const WRITE_BYTES_MAX: u64 = 1 << 32;
+/// The engine empties its cache when nobody wrote for so long (`volume/write_back`).
+const PAUSE_NS: u64 = 5_000_000_000;
 /// Bits of a time, which shares a word with a class: four years.
 const TIME_BITS: u32 = 57;
 
@@ -99,6 +101,7 @@ pub(super) struct Counts {
     /// Of writes, likewise.
     pub(super) sequential_write_bytes: u64,
     pub(super) last_ns: u64,
+    pub(super) devices_written: u64,
 }
 
 /// How far a device was used, and where its streams are.
@@ -107,6 +110,9 @@ struct Device {
     span_bytes: u64,
     read_end_bytes: u64,
     write_end_bytes: u64,
+    written_ns: Option<u64>,
+    /// When the engine's cache was emptied last: what was written until then is not in it.
+    emptied_ns: Option<u64>,
 }
 
 /// Measures a workload, request by request.
@@ -119,6 +125,7 @@ pub struct Meter {
     halvings: u32,
     pairs: Vec<Histogram>,
     places: Places,
+    together: Together,
     counts: Counts,
     devices: Vec<Device>,
 }
@@ -144,6 +151,7 @@ impl Meter {
             halvings: 0,
             pairs: vec![Histogram::default(); GROUPS],
             places: Places::default(),
+            together: Together::default(),
             counts: Counts::default(),
             devices: Vec::new(),
         })
@@ -185,15 +193,25 @@ impl Meter {
                     counts.sequential_write_bytes += request.length_bytes;
                 }
                 device.write_end_bytes = request.end_bytes();
-                self.add_write(request)?;
+                let before = device.written_ns.replace(request.time_ns);
+                counts.devices_written += u64::from(before.is_none());
+                if let Some(before) = before.filter(|at| request.time_ns - at > PAUSE_NS) {
+                    device.emptied_ns = Some(before);
+                }
+                let emptied_ns = device.emptied_ns;
+                self.add_write(request, emptied_ns)?;
             }
+            RequestKind::Flush => device.emptied_ns = Some(request.time_ns),
             // Zeros and trims move no data in any architecture.
-            RequestKind::Zero | RequestKind::Trim | RequestKind::Flush => {}
+            RequestKind::Zero | RequestKind::Trim => {}
+        }
+        if request.is_fua {
+            self.devices[number].emptied_ns = Some(request.time_ns);
         }
         Ok(())
     }
 
-    fn add_write(&mut self, request: &Request) -> Result<()> {
+    fn add_write(&mut self, request: &Request, emptied_ns: Option<u64>) -> Result<()> {
         let first = request.offset_bytes / self.settings.extent_bytes;
         let end = request.end_bytes().div_ceil(self.settings.extent_bytes);
         if end > EXTENTS_MAX || request.length_bytes > WRITE_BYTES_MAX {
@@ -204,13 +222,14 @@ impl Meter {
         }
         self.counts.writes += end - first;
         for extent in first..end {
-            self.touch(mix(u64::from(request.device) << 48 | extent), request.time_ns);
+            let key = mix(u64::from(request.device) << 48 | extent);
+            self.touch(key, request.time_ns, emptied_ns);
         }
         Ok(())
     }
 
     #[inline]
-    fn touch(&mut self, key: u64, time_ns: u64) {
+    fn touch(&mut self, key: u64, time_ns: u64, emptied_ns: Option<u64>) {
         if key > u64::MAX >> self.halvings {
             return;
         }
@@ -221,6 +240,11 @@ impl Meter {
                 let weight = (1_u64 << self.halvings) as f64;
                 self.pairs[group(key)].add(distance_ns, weight);
                 self.places.add(before.class(), distance_ns, weight);
+                if emptied_ns.is_some_and(|emptied| before.time_ns() <= emptied) {
+                    self.together.parted += weight;
+                } else {
+                    self.together.pairs.add(distance_ns, weight);
+                }
                 let class = places::next_class(before.class(), distance_ns);
                 entry.insert(LastWrite::new(time_ns, class));
             }
@@ -266,10 +290,17 @@ impl Meter {
     pub fn profile(&self) -> Profile {
         let weight = (1_u64 << self.halvings) as f64;
         let mut lasts = vec![Histogram::default(); GROUPS];
-        let mut places = self.places.clone();
+        let (mut places, mut together) = (self.places.clone(), self.together.clone());
+        // Of several devices the one that was emptied last speaks for all.
+        let emptied_ns = self.devices.iter().filter_map(|device| device.emptied_ns).max();
         for (key, last) in &self.last_writes {
             let span_ns = self.counts.last_ns - last.time_ns();
             lasts[group(*key)].add(span_ns, weight);
+            if emptied_ns.is_some_and(|emptied| last.time_ns() <= emptied) {
+                together.left += weight;
+            } else {
+                together.lasts.add(span_ns, weight);
+            }
             places.add_last(last.class(), span_ns, weight);
         }
         let distinct = self.last_writes.len() as f64 * weight;
@@ -277,7 +308,7 @@ impl Meter {
         let is_sampled = self.halvings > 0;
         let extent_bytes = self.settings.extent_bytes;
         let pairs = self.pairs.clone();
-        let distances = Distances { pairs, lasts, places };
+        let distances = Distances { pairs, lasts, places, together };
         Profile::new(self.counts, extent_bytes, span_bytes, distinct, is_sampled, distances)
     }
 }

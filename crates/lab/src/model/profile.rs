@@ -28,6 +28,22 @@ pub(super) struct Distances {
     pub(super) lasts: Vec<Histogram>,
     /// Both by how far apart the writes of the extent were before.
     pub(super) places: Places,
+    /// Where the engine's cache was not emptied between.
+    pub(super) together: Together,
+}
+
+/// Distances within which nothing made the engine empty its cache: no flush, and no pause. A write
+/// that is parted from the next one leaves the cache, however large that is.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Together {
+    /// To the next write.
+    pub(super) pairs: Histogram,
+    /// How many are parted from it.
+    pub(super) parted: f64,
+    /// From last writes to the end.
+    pub(super) lasts: Histogram,
+    /// How many last writes have left.
+    pub(super) left: f64,
 }
 
 /// A measured workload.
@@ -41,8 +57,11 @@ pub struct Profile {
     pairs: Vec<Histogram>,
     lasts: Vec<Histogram>,
     places: Places,
+    together: Together,
     reading: LastWrites,
     whole: Survival,
+    /// S where the cache is emptied by flushes.
+    in_cache: Survival,
     groups: Vec<Survival>,
 }
 
@@ -55,9 +74,10 @@ impl Profile {
         is_sampled: bool,
         distances: Distances,
     ) -> Profile {
-        let Distances { pairs, lasts, places } = distances;
+        let Distances { pairs, lasts, places, together } = distances;
         let reading = LastWrites::default();
-        let whole = Survival::new(&Histogram::default(), &Histogram::default(), reading);
+        let none = Histogram::default();
+        let whole = Survival::new(&none, &none, reading, 0.0);
         let mut profile = Profile {
             counts,
             extent_bytes,
@@ -67,7 +87,9 @@ impl Profile {
             pairs,
             lasts,
             places,
+            together,
             reading,
+            in_cache: whole.clone(),
             whole,
             groups: Vec::new(),
         };
@@ -83,10 +105,14 @@ impl Profile {
             lasts.merge(&self.lasts[group]);
         }
         self.reading = reading;
-        self.whole = Survival::new(&pairs, &lasts, reading);
+        self.whole = Survival::new(&pairs, &lasts, reading, 0.0);
+        let Together { pairs, parted, lasts, left } = &self.together;
+        let left = if reading == LastWrites::Ignored { 0.0 } else { *left };
+        self.in_cache = Survival::new(pairs, lasts, reading, parted + left);
         self.groups.clear();
         if self.is_sampled {
-            let of_group = |group| Survival::new(&self.pairs[group], &self.lasts[group], reading);
+            let of_group =
+                |group| Survival::new(&self.pairs[group], &self.lasts[group], reading, 0.0);
             self.groups = (0..GROUPS).map(of_group).collect();
         }
     }
@@ -143,6 +169,30 @@ impl Profile {
         }
     }
 
+    /// The same where flushes and pauses empty the cache.
+    pub(super) fn shares_with_flushes(&self, window_ns: f64, wait_ns: f64) -> Shares {
+        Shares {
+            evicted: self.in_cache.share(wait_ns),
+            incurred: self.in_cache.incurred(window_ns, wait_ns),
+            ..self.shares(window_ns, wait_ns)
+        }
+    }
+
+    /// How long writes wait where such a share of them is not overwritten meanwhile.
+    pub(super) fn wait_with_share(&self, share: f64) -> f64 {
+        let (mut low, mut high) = (1.0_f64, 1e18_f64);
+        while high > low * (1.0 + 1e-6) {
+            let middle = (low * high).sqrt();
+            if self.whole.share(middle) > share { low = middle } else { high = middle }
+        }
+        low
+    }
+
+    /// What the places of `hybrid` cost, without the log.
+    pub(super) fn places_ios(&self, window_ns: f64, wait_ns: f64) -> DeviceIos {
+        self.places.ios(window_ns, wait_ns, self.reading)
+    }
+
     /// What a write costs an architecture, likewise. That of `hybrid` comes from how far apart the
     /// writes of each block were.
     #[must_use]
@@ -155,7 +205,7 @@ impl Profile {
             // What never leaves the cache needs no place.
             return DeviceIos { reads: 0.0, writes: shares.incurred };
         }
-        let places = self.places.ios(window_ns, wait_ns, self.reading);
+        let places = self.places_ios(window_ns, wait_ns);
         DeviceIos { writes: places.writes + shares.incurred, ..places }
     }
 
@@ -194,6 +244,16 @@ impl Profile {
     #[must_use]
     pub fn writes(&self) -> u64 {
         self.counts.writes
+    }
+
+    /// Extents of a write request, on average.
+    pub(super) fn extents_per_write(&self) -> f64 {
+        self.counts.writes as f64 / self.counts.write_requests.max(1) as f64
+    }
+
+    /// Devices that were written.
+    pub(super) fn devices_written(&self) -> u64 {
+        self.counts.devices_written
     }
 
     /// Requests of all kinds.

@@ -38,14 +38,20 @@ pub(super) struct Survival {
 }
 
 impl Survival {
-    /// From distances to the next write, and from the time between last writes and the end.
-    pub(super) fn new(pairs: &Histogram, lasts: &Histogram, reading: LastWrites) -> Survival {
+    /// From distances to the next write, and from the time between last writes and the end. So many
+    /// more are never overwritten.
+    pub(super) fn new(
+        pairs: &Histogram,
+        lasts: &Histogram,
+        reading: LastWrites,
+        more: f64,
+    ) -> Survival {
         let total = |histogram: &Histogram| -> f64 {
             histogram.buckets().map(|(_, _, bucket)| bucket.weight).sum()
         };
         let mut at_risk = match reading {
-            LastWrites::Ignored => total(pairs),
-            LastWrites::Kept | LastWrites::Censored => total(pairs) + total(lasts),
+            LastWrites::Ignored => total(pairs) + more,
+            LastWrites::Kept | LastWrites::Censored => total(pairs) + total(lasts) + more,
         };
         let all = at_risk;
         let mut pieces: Vec<Piece> = Vec::new();
@@ -108,12 +114,13 @@ impl Survival {
     /// D: the share of writes that are retained, or leave the cache before they are overwritten,
     /// with windows of this length and a cache that writes wait in for `wait_ns`.
     pub(super) fn incurred(&self, window_ns: f64, wait_ns: f64) -> f64 {
-        if wait_ns >= window_ns {
-            return self.retained(window_ns);
-        }
         let evicted = self.share(wait_ns);
+        // First: where neither ends, nothing of a window is retained either.
         if window_ns.is_infinite() {
             return evicted;
+        }
+        if wait_ns >= window_ns {
+            return self.retained(window_ns);
         }
         (self.integral(wait_ns) + (window_ns - wait_ns) * evicted) / window_ns
     }

@@ -64,6 +64,12 @@ fn rule(from: (f64, f64), to: (f64, f64), colour: [u8; 3]) -> Shape {
     Shape::Line { points: vec![from, to], colour, width: 1.0, is_dashed: false }
 }
 
+fn square((x, y): (f64, f64), colour: [u8; 3]) -> Shape {
+    let corners = [(-1.0, -1.0), (1.0, -1.0), (1.0, 1.0), (-1.0, 1.0), (-1.0, -1.0)];
+    let points = corners.map(|(right, down)| (x + 5.0 * right, y + 5.0 * down)).to_vec();
+    Shape::Line { points, colour, width: 2.0, is_dashed: false }
+}
+
 /// Lays a chart out.
 pub(super) fn scene(chart: &Chart) -> Vec<Shape> {
     let mut shapes = Vec::new();
@@ -102,6 +108,10 @@ pub(super) fn scene(chart: &Chart) -> Vec<Shape> {
         let points: Vec<(f64, f64)> = points.collect();
         let legend_at = TOP + 8.0 + index as f64 * 22.0;
         let mut draw = |points: Vec<(f64, f64)>| {
+            if one.look == Look::Squares {
+                shapes.extend(points.into_iter().map(|place| square(place, colour)));
+                return;
+            }
             if one.look != Look::Predicted {
                 let dots = points.iter().map(|(x, y)| Shape::Dot { x: *x, y: *y, colour });
                 shapes.extend(dots.collect::<Vec<_>>());

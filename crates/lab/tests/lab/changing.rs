@@ -1,7 +1,7 @@
 //! Cutting and scaling.
 
 use hindsight_lab::RequestKind::{Flush, Read, Write};
-use hindsight_lab::change::{Cut, CutSource, Scale, ScaledSource};
+use hindsight_lab::change::{Cut, CutSource, FlushedSource, Scale, ScaledSource};
 use hindsight_lab::{ErrorKind, Request, Source};
 
 use crate::traces::{List, all, request};
@@ -18,6 +18,21 @@ fn requests() -> Vec<Request> {
 
 fn cut(cut: Cut) -> Vec<Request> {
     all(&mut CutSource::new(List::new(requests()), cut))
+}
+
+#[test]
+fn a_flush_comes_after_every_so_many_writes_of_a_device() {
+    let source = List::new(requests());
+    let kinds = |every: u64| {
+        let mut flushed = FlushedSource::new(List::new(requests()), every).expect("above 0");
+        all(&mut flushed).into_iter().map(|r| (r.time_ns, r.device, r.kind)).collect::<Vec<_>>()
+    };
+    let [write, read, flush] = [Write, Read, Flush];
+    let two = [(0, 0, write), (10, 1, read), (20, 0, flush), (30, 0, write), (30, 0, flush)];
+    assert_eq!(kinds(2)[..5], two);
+    assert_eq!(kinds(2).len(), 6, "device 2 was written once");
+    assert_eq!(kinds(1).len(), 8);
+    assert!(FlushedSource::new(source, 0).is_err());
 }
 
 #[test]

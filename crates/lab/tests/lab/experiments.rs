@@ -4,9 +4,9 @@ use std::collections::HashMap;
 
 use hindsight_lab::RequestKind::Write;
 use hindsight_lab::experiment::{
-    Bench, BenchSettings, EXPERIMENTS, Experiment, Outcome, Verdict, chosen,
+    Bench, BenchSettings, EXPERIMENTS, EngineCount, Experiment, Outcome, Verdict, chosen,
 };
-use hindsight_lab::model::Architecture;
+use hindsight_lab::model::{Architecture, DeviceIos, EngineIos};
 use hindsight_lab::plot::{png, svg};
 use hindsight_lab::report::{COUNTED, report};
 use hindsight_lab::simulate::{
@@ -40,6 +40,33 @@ fn every_claim_about_the_papers_holds_at_a_quarter_of_the_size() {
         let width = outcome.table.columns.len();
         assert!(csv.lines().all(|line| line.split(',').count() == width), "{}", outcome.name);
     }
+}
+
+#[test]
+fn the_count_of_the_engine_stands_beside_the_figure_and_is_judged() {
+    let count = |counted: [f64; 3]| -> EngineCount {
+        Box::new(move |source, asked| {
+            assert_eq!((asked.cache_bytes, source.next()?.is_some()), (64 << 20, true));
+            let shown =
+                [Architecture::Logging, Architecture::SplitDownstream, Architecture::Checkpointing];
+            let writes = shown.iter().zip(counted).find(|(one, _)| **one == asked.architecture);
+            let data = DeviceIos { reads: 0.0, writes: writes.expect("one of the three").1 };
+            Ok(EngineIos { data, ..EngineIos::default() })
+        })
+    };
+    let verdicts = |counted: [f64; 3]| {
+        let mut bench = bench().with_engine(count(counted));
+        let one = chosen(&["laden-fig12".to_owned()]).expect("known")[0];
+        let outcome = one.run(&mut bench).expect("it runs");
+        let names: Vec<&str> = outcome.chart.series.iter().map(|one| &*one.name).collect();
+        assert!(names.contains(&"checkpointing, engine"), "{names:?}");
+        assert!(outcome.table.columns.contains(&"logging_engine".to_owned()));
+        let of_engine = outcome.claims.iter().filter(|claim| claim.what.contains("engine"));
+        of_engine.map(|claim| (claim.verdict, claim.fails_with.is_empty())).collect::<Vec<_>>()
+    };
+    // As the paper says, which is not what the engine's price is; and neither.
+    assert_eq!(verdicts([1.0, 2.0, 3.0]), [(Verdict::Holds, false), (Verdict::Differs, false)]);
+    assert_eq!(verdicts([9.0, 9.0, 9.0]), [(Verdict::Differs, false), (Verdict::Differs, false)]);
 }
 
 #[test]

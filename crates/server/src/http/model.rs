@@ -7,8 +7,8 @@ use api::{AdviceQuery, ModelQuery, ProblemKind};
 use axum::Json;
 use axum::extract::State;
 use lab::model::{
-    Advice, Architecture, Constraints, DIRTY_SHARE_DEFAULT, Model, Profile, advise as advice_on,
-    dirty_pages, ladder,
+    Advice, Architecture, Constraints, DIRTY_SHARE_DEFAULT, EngineSettings, Model, Profile,
+    advise as advice_on, ladder,
 };
 use units::{Granularity, Size, Span};
 
@@ -56,8 +56,9 @@ pub(super) async fn show(
     context
         .engine(move |context| {
             let profile = measured(context, &name)?;
-            let pages = dirty_pages(cache_bytes, share, profile.extent_bytes());
-            Ok(profile.model(&granularities, pages))
+            let memory_bytes = context.pool().memory_bytes();
+            let settings = EngineSettings::of(memory_bytes, cache_bytes, share);
+            Ok(profile.model(&granularities, settings))
         })
         .await
         .map(Json)
@@ -87,6 +88,7 @@ pub(super) async fn advise(
         history_limit_bytes: query.history_limit.as_deref().map(bytes).transpose()?,
         cache_bytes: query.cache.as_deref().map(bytes).transpose()?,
         dirty_share: dirty_share(query.dirty)?,
+        memory_bytes: context.pool().memory_bytes(),
     };
     context
         .engine(move |context| {

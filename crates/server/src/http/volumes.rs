@@ -120,6 +120,7 @@ fn automatic(context: &Context, body: &CreateVolume) -> Answer<Architecture> {
         dirty_share: body
             .cache_dirty_percent
             .map_or(DIRTY_SHARE_DEFAULT, |percent| f64::from(percent) / 100.0),
+        memory_bytes: context.pool().memory_bytes(),
     };
     model::choose(context, like, decided)
 }
@@ -139,6 +140,7 @@ fn automatic_again(context: &Context, name: &str, body: &ChangeVolume) -> Answer
             None => info.cache.map_or(0, |cache| cache.setting.bytes),
         }),
         dirty_share: percent.map_or(DIRTY_SHARE_DEFAULT, |percent| f64::from(percent) / 100.0),
+        memory_bytes: context.pool().memory_bytes(),
     };
     model::choose(context, name, decided)
 }

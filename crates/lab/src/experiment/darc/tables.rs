@@ -68,7 +68,7 @@ pub(super) fn fig10(measured: &Measured) -> Outcome {
     let found: Vec<Option<f64>> = configurations.iter().map(relative).collect();
     let paper: Vec<Option<f64>> = configurations.iter().map(|one| paper_time(*one)).collect();
     let series =
-        vec![dots("measured", 0, Look::Dots, &found), dots("published", 1, Look::Dots, &paper)];
+        vec![dots("measured", 0, Look::Dots, &found), dots("published", 1, Look::Squares, &paper)];
     let claim = |one, other, paper: &str, note: &str| {
         let what = format!("time of {} / {}", Configuration::name(one), Configuration::name(other));
         let found = told(against(one, other), 3);
@@ -79,7 +79,7 @@ pub(super) fn fig10(measured: &Measured) -> Outcome {
         claim(Edc, NoEdc, "1.12", "EDC costs around 12 %"),
         claim(Version, Pool, "1.02", "2.5 points more of the baseline; little is written"),
         claim(Pool, NoEdc, "-", "what history and the map's checksums cost together, or save"),
-        claim(PoolEdc, Pool, "-", "checksums twice: by the map and by the layer"),
+        claim(PoolEdc, Pool, "-", "the layer guards superblocks and catalogue only"),
         Claim::new("DARC / ARC-1680", "1, matched", String::new(), NO_OTHER.to_owned(), true)
             .not_judged(),
         captured(runs.iter().map(|run| (run.configuration, run.measure))),
@@ -167,7 +167,7 @@ pub(super) fn table3(measured: &Measured) -> Outcome {
     let paper = |one: &Configuration| Some(paper_of(*one, 0)? / TABLE3[0].1[0]);
     let paper: Vec<Option<f64>> = configurations.iter().map(paper).collect();
     let series =
-        vec![dots("measured", 0, Look::Dots, &found), dots("published", 1, Look::Dots, &paper)];
+        vec![dots("measured", 0, Look::Dots, &found), dots("published", 1, Look::Squares, &paper)];
     Outcome {
         name: "darc-table3",
         title: "A mail store",
@@ -324,7 +324,7 @@ fn table4_chart(measured: &Measured) -> Chart {
         let paper = Case::ALL.map(|case| Some(published(case).0[column] as f64));
         [
             dots(name, column, Look::Dots, &found),
-            dots(&format!("{name}, paper"), column, Look::Predicted, &paper),
+            dots(&format!("{name}, paper"), column + columns.len(), Look::Squares, &paper),
         ]
     });
     let names = ["one wrong", "both the same", "both wrong"];
