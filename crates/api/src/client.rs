@@ -8,11 +8,12 @@ use serde::de::DeserializeOwned;
 
 use crate::{
     API_PREFIX, Advice, AdviceQuery, ApplyRetention, AuditRecord, ChangeGroup, ChangePool,
-    ChangeVolume, CreateClone, CreateGroup, CreateMark, CreateVersion, CreateVolume,
-    DeletedVersions, DiffQuery, ExitCode, Explained, Group, GroupVersion, GrowPool, History,
-    HistoryQuery, ImportVolume, Job, ListQuery, Mark, Model, ModelQuery, OpenFiles, Pool, Problem,
-    Pruned, Range, RangeQuery, RecordQuery, ReplaceMember, Resolved, Revert, Reverted, Schedule,
-    Scrub, SetSchedule, SetScrub, Spare, Version, Volume, VolumeSpace,
+    ChangeVolume, CloneGroup, CreateClone, CreateGroup, CreateMark, CreateVersion, CreateVolume,
+    DeleteQuery, DeletedVersions, DeletedVolume, DiffQuery, DryRunQuery, ExitCode, Explained,
+    Group, GroupReverted, GroupVersion, GrowPool, History, HistoryQuery, ImportVolume, Job,
+    ListQuery, Mark, MemberResolved, Model, ModelQuery, OpenFiles, Pool, Problem, Pruned, Range,
+    RangeQuery, RecordQuery, ReplaceMember, Resolved, Revert, Reverted, Schedule, Scrub,
+    SetSchedule, SetScrub, Spare, Undelete, Version, Volume, VolumeSpace,
 };
 
 mod address;
@@ -163,9 +164,31 @@ impl Client {
         self.call(Method::PATCH, &forced(volume(name), force), Some(body))
     }
 
-    /// Deletes a volume; with attached clients only by `force`.
+    /// Deletes a volume, to be had back for a week; with versions, pinned marks or attached clients
+    /// only by `force`.
     pub fn delete_volume(&self, name: &str, force: bool) -> Result<()> {
-        self.delete(&forced(volume(name), force))
+        self.remove_volume(name, &DeleteQuery { force, ..DeleteQuery::default() }).map(drop)
+    }
+
+    /// Deletes a volume in a way of one's own; says what would be deleted if that is only asked.
+    pub fn remove_volume(&self, name: &str, query: &DeleteQuery) -> Result<Option<DeletedVolume>> {
+        self.delete_or_tell(&volume(name).query(query), query.dry_run)
+    }
+
+    /// Deleted volumes that can be had back.
+    pub fn trash(&self) -> Result<Vec<DeletedVolume>> {
+        self.get(&Target::new("/trash"))
+    }
+
+    /// Brings a deleted volume back.
+    pub fn undelete_volume(&self, id: u64, body: &Undelete) -> Result<Volume> {
+        self.post(&Target::new("/trash").part(&id.to_string()).part("undelete"), body)
+    }
+
+    /// Deletes a volume in the trash for good; says what would be deleted if that is only asked.
+    pub fn empty_trash(&self, id: u64, query: DryRunQuery) -> Result<Option<DeletedVolume>> {
+        let target = Target::new("/trash").part(&id.to_string()).query(&query);
+        self.delete_or_tell(&target, query.dry_run)
     }
 
     /// What a moment expression comes to.
@@ -312,6 +335,21 @@ impl Client {
         self.post(&group(name).part("versions"), body)
     }
 
+    /// What a moment of a group comes to, of each of its volumes.
+    pub fn resolve_group(&self, name: &str, at: &str) -> Result<Vec<MemberResolved>> {
+        self.get(&group(name).part("resolve").field("at", at))
+    }
+
+    /// Makes a past moment the present of all volumes of a group.
+    pub fn revert_group(&self, name: &str, body: &Revert) -> Result<GroupReverted> {
+        self.post(&group(name).part("revert"), body)
+    }
+
+    /// Makes a clone of each volume of a group, and a group of these.
+    pub fn clone_group(&self, name: &str, body: &CloneGroup) -> Result<Group> {
+        self.post(&group(name).part("clones"), body)
+    }
+
     /// The schedule of a group.
     pub fn group_schedule(&self, name: &str) -> Result<Schedule> {
         self.get(&group(name).part("schedule"))
@@ -443,6 +481,17 @@ impl Client {
 
     fn delete(&self, target: &Target) -> Result<()> {
         self.exchange(Method::DELETE, target, None::<&()>).map(|_| ())
+    }
+
+    fn delete_or_tell<T: DeserializeOwned>(
+        &self,
+        target: &Target,
+        dry_run: bool,
+    ) -> Result<Option<T>> {
+        match dry_run {
+            true => self.call(Method::DELETE, target, None::<&()>).map(Some),
+            false => self.delete(target).map(|()| None),
+        }
     }
 
     fn page<T: DeserializeOwned>(&self, target: &Target) -> Result<Page<T>> {

@@ -3,8 +3,8 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::Time;
 use crate::requests::some_of;
+use crate::{Resolved, Reverted, Time, Would};
 
 /// A group of volumes that are captured at one instant.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
@@ -75,4 +75,53 @@ pub struct MemberVersion {
     pub volume: String,
     /// The number of its version.
     pub number: u64,
+}
+
+/// Clones of all volumes of a group.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CloneGroup {
+    /// The name of the new group; its volumes are called `NAME-VOLUME`.
+    pub name: String,
+    /// The moment they start at, of one instant: `latest` (the default), a time, `v:N` of the
+    /// group, a mark that each volume has, or `VOLUME=MOMENT,...`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub at: Option<String>,
+}
+
+/// What a moment of a group comes to, of one of its volumes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct MemberResolved {
+    /// The volume.
+    pub volume: String,
+    /// The moment.
+    #[serde(flatten)]
+    pub resolved: Resolved,
+}
+
+/// What a revert of a group did to one of its volumes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct MemberReverted {
+    /// The volume.
+    pub volume: String,
+    /// The revert.
+    #[serde(flatten)]
+    pub reverted: Reverted,
+}
+
+/// What a revert of a group did.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct GroupReverted {
+    /// The group.
+    pub group: String,
+    /// Its volumes.
+    pub volumes: Vec<MemberReverted>,
+    /// Whether this only says what would be done.
+    pub dry_run: bool,
+    /// What would be done; empty when it was.
+    #[serde(default)]
+    pub would: Vec<Would>,
+    /// The moment to revert the group to for undoing this.
+    #[schema(example = "data=seq:12345,wal=seq:678")]
+    pub undo: String,
 }

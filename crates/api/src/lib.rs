@@ -12,11 +12,15 @@ mod requests;
 mod scalar;
 mod schedule;
 mod space;
+mod trash;
 mod types;
 
 pub use client::{Client, ClientError, Page, ServerAddress};
 pub use dry_run::Would;
-pub use group::{ChangeGroup, CreateGroup, Group, GroupVersion, MemberVersion};
+pub use group::{
+    ChangeGroup, CloneGroup, CreateGroup, Group, GroupReverted, GroupVersion, MemberResolved,
+    MemberReverted, MemberVersion,
+};
 pub use model::{
     Advice, AdviceQuery, ArchitectureIos, Crossovers, DeviceIos, EngineIos, Forecast, Model,
     ModelQuery, Plan, Shares,
@@ -28,8 +32,9 @@ pub use requests::{
     RecordQuery, ReplaceMember, ResolveQuery, Revert, SetScrub, Spare,
 };
 pub use scalar::{SizeInput, SpanInput, Time};
-pub use schedule::{ApplyRetention, Explained, Keep, Pruned, Schedule, SetSchedule};
+pub use schedule::{ApplyRetention, Explained, Keep, Pruned, Schedule, SetKeep, SetSchedule};
 pub use space::{AgeBytes, Growth, Holder, Sacrifice, VolumeSpace};
+pub use trash::{DeleteQuery, DeletedVolume, DryRunQuery, Undelete};
 pub use types::{
     AuditRecord, Bucket, Cache, ClonedFrom, Conversion, Dedup, DeletedVersions, DeviceIo, Encoding,
     Event, Grace, Healed, History, Import, Job, Mark, Member, OpenFiles, Pool, Range, Resolved,
@@ -42,6 +47,9 @@ pub const OPENAPI_JSON: &str = include_str!("../openapi.json");
 
 /// The media type of a recorded trace.
 pub const TRACE_MEDIA_TYPE: &str = "application/vnd.hindsight.trace";
+
+/// The mark that a volume has while an image is imported into it that it was made for.
+pub const UNFINISHED_IMPORT: &str = "unfinished-import";
 
 /// Where the API begins.
 pub const API_PREFIX: &str = "/api/v1";

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use crate::requests::some_of;
 use crate::{SpanInput, Time, Would};
 
 /// Which versions of a schedule stay, as restic's `forget` means it, in UTC; a rule of 0 is none,
@@ -27,8 +28,56 @@ pub struct Keep {
     pub within: Option<SpanInput>,
 }
 
-/// A schedule: `every` or `cron`, one of the two.
-#[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
+/// Keep rules to set; those left out stay as they are, and 0 takes one away.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SetKeep {
+    /// The newest so many.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last: Option<u32>,
+    /// The newest of each of the last so many hours that have one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hourly: Option<u32>,
+    /// The same of days.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub daily: Option<u32>,
+    /// The same of ISO weeks.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub weekly: Option<u32>,
+    /// The same of months.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub monthly: Option<u32>,
+    /// The same of years.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub yearly: Option<u32>,
+    /// Those not older than this before the newest.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub within: Option<SpanInput>,
+}
+
+impl SetKeep {
+    fn is_nothing(&self) -> bool {
+        *self == SetKeep::default()
+    }
+}
+
+/// All rules, as they are to be.
+impl From<Keep> for SetKeep {
+    fn from(keep: Keep) -> SetKeep {
+        SetKeep {
+            last: Some(keep.last),
+            hourly: Some(keep.hourly),
+            daily: Some(keep.daily),
+            weekly: Some(keep.weekly),
+            monthly: Some(keep.monthly),
+            yearly: Some(keep.yearly),
+            within: Some(keep.within.unwrap_or(SpanInput(units::Span(0)))),
+        }
+    }
+}
+
+/// A schedule: `every` or `cron`, one of the two. What is left out stays as it is.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SetSchedule {
     /// The multiples of a span since 1970, at least `1s`.
@@ -39,15 +88,19 @@ pub struct SetSchedule {
     #[schema(example = "0 * * * *")]
     pub cron: Option<String>,
     /// Which of its versions stay.
-    #[serde(default)]
-    pub keep: Keep,
+    #[serde(default, skip_serializing_if = "SetKeep::is_nothing")]
+    pub keep: SetKeep,
     /// The label of its versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub label: Option<String>,
-    /// A hook of the server's configuration, around each capture: that which is set for the volume
-    /// or group if none is named here, and none at all for `none`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub hook: Option<String>,
+    /// A hook of the server's configuration, around each capture: `none` is none at all, and null
+    /// that which is set for the volume or group.
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "some_of")]
+    #[schema(value_type = Option<String>)]
+    pub hook: Option<Option<String>>,
+    /// Only say what would be done, and which versions would go.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub dry_run: bool,
 }
 
 /// A schedule as it stands; counters since the server started.
@@ -85,6 +138,15 @@ pub struct Schedule {
     pub pruned: u64,
     /// Why the last attempt failed; null if it did not.
     pub error: Option<String>,
+    /// Whether this only says what would be done.
+    #[serde(default)]
+    pub dry_run: bool,
+    /// Where it was just set, or would be: its versions that no rule keeps now, and that go next.
+    #[serde(default)]
+    pub goes: Vec<Explained>,
+    /// What would be done with these; empty when it was no dry run.
+    #[serde(default)]
+    pub would: Vec<Would>,
 }
 
 /// Why a version stays or goes.

@@ -86,4 +86,7 @@ pub struct Sacrifice {
     pub to: Stamp,
     /// Whether it is kept only for a grace period.
     pub grace: bool,
+    /// Whether the volume was deleted; then all of it goes.
+    #[serde(default)]
+    pub deleted: bool,
 }

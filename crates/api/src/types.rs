@@ -114,6 +114,9 @@ pub struct Volume {
     /// The file that it is still being imported from; null without one.
     #[serde(default)]
     pub import: Option<Import>,
+    /// Whether the import that made it has not come to its end: it holds a part of the image.
+    #[serde(default)]
+    pub unfinished_import: bool,
     /// Its write-back cache; null without one.
     #[serde(default)]
     pub cache: Option<Cache>,
@@ -499,6 +502,12 @@ pub struct Pool {
     /// Of these: what versions, pinned marks, views, clones and reverts see.
     #[serde(default)]
     pub pinned_bytes: u64,
+    /// Deleted volumes that can be had back.
+    #[serde(default)]
+    pub trash_volumes: u64,
+    /// Bytes of their presents and histories; not among those of the volumes above.
+    #[serde(default)]
+    pub trash_bytes: u64,
     /// Bytes of blocks that are stored once for several volumes, and belong to none of them.
     #[serde(default)]
     pub common_bytes: u64,

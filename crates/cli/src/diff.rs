@@ -1,6 +1,6 @@
 //! `hindsight diff`.
 
-use api::{DiffQuery, ExitCode, Range};
+use api::{Client, DiffQuery, ExitCode, Range};
 
 use crate::failure::Failure;
 use crate::moment;
@@ -32,26 +32,30 @@ pub fn run(session: &Session, args: &Args) -> anyhow::Result<ExitCode> {
         let resolved = client.resolve(&from.volume, &moment.to_string())?;
         Ok(units::Moment::Seq(units::Seq(resolved.seq)).to_string())
     };
-    let mut query = DiffQuery {
-        from: fixed(&from.moment)?,
-        to: Some(fixed(&to.moment)?),
-        limit: None,
-        next: None,
-    };
-    let mut ranges = Vec::new();
-    loop {
-        let page = client.diff(&from.volume, &query)?;
-        ranges.extend(page.entries);
-        match page.next {
-            Some(next) => query.next = Some(next),
-            None => break,
-        }
-    }
+    let ranges = between(&client, &from.volume, (fixed(&from.moment)?, fixed(&to.moment)?))?;
     session.answer(&ranges, |r| show(r))?;
     let bytes = ranges.iter().map(|r| r.length).sum();
     let ranges = count(ranges.len() as u64, "range");
     say(&format!("{ranges}, {} differ", human(bytes)));
     Ok(ExitCode::Done)
+}
+
+/// The ranges of a volume that differ between two moments that are fixed.
+pub fn between(
+    client: &Client,
+    volume: &str,
+    (from, to): (String, String),
+) -> anyhow::Result<Vec<Range>> {
+    let mut query = DiffQuery { from, to: Some(to), limit: None, next: None };
+    let mut ranges = Vec::new();
+    loop {
+        let page = client.diff(volume, &query)?;
+        ranges.extend(page.entries);
+        match page.next {
+            Some(next) => query.next = Some(next),
+            None => return Ok(ranges),
+        }
+    }
 }
 
 fn show(ranges: &[Range]) -> String {

@@ -12,7 +12,7 @@ use crate::output::{self, Align, table};
 use crate::session::{Session, say};
 use crate::version::{Numbers, warn_of_hook};
 use crate::volume::{hook_or_none, show_hook};
-use crate::{retention, schedule};
+use crate::{retention, schedule, together};
 
 #[derive(Debug, Subcommand)]
 pub enum Verb {
@@ -76,6 +76,12 @@ pub enum Verb {
         #[arg(long, value_name = "NAME")]
         hook: Option<String>,
     },
+    /// Make a past moment the present of all volumes of a group, or of none. It can be undone.
+    Revert(together::RevertArgs),
+    /// Make a clone of each volume of a group, NEW-VOLUME, and a group NEW of these.
+    Clone(together::CloneArgs),
+    /// Show the byte ranges that differ between two moments of a group, by volume.
+    Diff(together::DiffArgs),
     /// Captures by the clock, and which of them stay.
     #[command(subcommand)]
     Schedule(schedule::GroupVerb),
@@ -141,6 +147,12 @@ pub fn run(session: &Session, verb: Verb) -> anyhow::Result<ExitCode> {
         Verb::DeleteVersion { group, numbers, dry_run } => {
             return delete_versions(session, &group, &numbers, dry_run);
         }
+        Verb::Revert(args) => together::revert(session, &args)?,
+        Verb::Clone(args) => {
+            let made = together::clone(session, args)?;
+            session.answer(&made, |group| list(std::slice::from_ref(group)))?;
+        }
+        Verb::Diff(args) => together::diff(session, &args)?,
         Verb::Schedule(verb) => return schedule::run_group(session, verb),
         Verb::Retention(verb) => return retention::run_group(session, verb),
         Verb::Version { group, label, hook } => {
@@ -159,6 +171,9 @@ fn delete_versions(
     numbers: &[Numbers],
     dry_run: bool,
 ) -> anyhow::Result<ExitCode> {
+    if !dry_run {
+        session.confirm(&format!("captures of group {group} go, with their versions"))?;
+    }
     let client = session.client()?;
     let mut count = 0;
     let mut code = ExitCode::Done;

@@ -8,7 +8,10 @@ use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use api::{Client, CreateVersion, CreateVolume, ExitCode, ImportVolume, SizeInput, Volume};
+use api::{
+    Client, CreateMark, CreateVersion, CreateVolume, DeleteQuery, ExitCode, ImportVolume,
+    SizeInput, UNFINISHED_IMPORT, Volume,
+};
 use clap::ValueEnum;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Deserialize;
@@ -127,32 +130,46 @@ pub fn import(session: &Session, args: &ImportArgs) -> anyhow::Result<()> {
         Err(error) => return Err(error.into()),
     };
     let size = size_of(&content, args, existing.as_ref())?;
-    let is_new = existing.is_none();
+    // What an import left that was interrupted holds nothing but a part of an image.
+    let is_new = existing.as_ref().is_none_or(|volume| volume.unfinished_import);
+    let is_zero = existing.is_none();
     let volume = match existing {
         Some(volume) => {
             may_overwrite(&volume, args, size)?;
             volume
         }
-        None => create(&client, &args.name, size)?,
+        None => begin(&client, &args.name, size)?,
     };
     let copied = uri(&volume, "").and_then(|uri| {
         if !is_new {
             keep_present(&client, &args.name)?;
         }
         match &content {
-            Content::Image(image) => copy_in(args, image, &uri, is_new),
+            Content::Image(image) => copy_in(args, image, &uri, is_zero),
             Content::Stream => stream::import(&args.file, &uri, size),
         }
     });
     if let Err(error) = copied {
-        if is_new && client.delete_volume(&args.name, false).is_err() {
+        let now = DeleteQuery { force: true, now: true, ..DeleteQuery::default() };
+        if is_new && client.remove_volume(&args.name, &now).is_err() {
             say(&format!("{} was created and holds part of the image", args.name));
         }
         return Err(error);
     }
+    if is_new {
+        client.delete_mark(&args.name, UNFINISHED_IMPORT)?;
+    }
     let volume = client.volume(&args.name)?;
     say(&format!("imported {} into {}", args.file.display(), args.name));
     session.answer(&volume, crate::volume::show)
+}
+
+/// Makes the volume of an import, and says of it that it is not complete.
+fn begin(client: &Client, name: &str, size: u64) -> anyhow::Result<Volume> {
+    let volume = create(client, name, size)?;
+    let mark = CreateMark { name: UNFINISHED_IMPORT.to_owned(), at: None, pin: false };
+    client.create_mark(name, &mark)?;
+    Ok(volume)
 }
 
 fn content(args: &ImportArgs) -> anyhow::Result<Content> {
@@ -188,7 +205,7 @@ fn size_of(content: &Content, args: &ImportArgs, existing: Option<&Volume>) -> a
 /// Refuses a volume that exists unless the whole of it is to become the image.
 fn may_overwrite(volume: &Volume, args: &ImportArgs, size: u64) -> anyhow::Result<()> {
     let name = &args.name;
-    if !args.overwrite {
+    if !args.overwrite && !volume.unfinished_import {
         return Err(Failure::new(format!("there is a volume {name} already"))
             .with_hint("give another name; --overwrite replaces its content, which can be undone")
             .into());
@@ -223,10 +240,10 @@ fn keep_present(client: &Client, name: &str) -> anyhow::Result<()> {
 }
 
 /// Has `qemu-img` write the image to a volume.
-fn copy_in(args: &ImportArgs, image: &ImageInfo, uri: &str, is_new: bool) -> anyhow::Result<()> {
+fn copy_in(args: &ImportArgs, image: &ImageInfo, uri: &str, is_zero: bool) -> anyhow::Result<()> {
     let mut command = convert();
     command.args(["-n", "-W", "-f", &image.format, "-O", "raw"]);
-    if is_new {
+    if is_zero {
         command.arg("--target-is-zero");
     }
     command.arg(operand(&args.file)).arg(uri);

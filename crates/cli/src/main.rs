@@ -32,7 +32,9 @@ mod serve;
 mod session;
 mod space;
 mod stream;
+mod together;
 mod trace;
+mod trash;
 mod version;
 mod volume;
 
@@ -80,6 +82,9 @@ struct Cli {
     /// Answer in JSON.
     #[arg(long, global = true, help_heading = "Global options")]
     json: bool,
+    /// Do what cannot be undone without asking; only terminals are asked.
+    #[arg(long, global = true, help_heading = "Global options")]
+    yes: bool,
     #[command(subcommand)]
     command: Command,
 }
@@ -166,7 +171,7 @@ fn unread(error: &clap::Error) -> ExitCode {
 fn run(cli: Cli) -> anyhow::Result<api::ExitCode> {
     let token = cli.token.map(TokenSource::Text);
     let token = token.or(cli.token_file.map(TokenSource::File));
-    let session = Session::new(cli.server, token, cli.json);
+    let session = Session::new(cli.server, token, cli.json, cli.yes);
     match cli.command {
         Command::Serve(args) => serve::run(*args),
         Command::Volume(verb) => volume::run(&session, verb),

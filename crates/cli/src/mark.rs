@@ -72,16 +72,19 @@ fn all(session: &Session, name: &str) -> anyhow::Result<Vec<Mark>> {
 
 fn delete(session: &Session, name: &str, mark: &str, dry_run: bool) -> anyhow::Result<()> {
     let answer = json!({"volume": name, "mark": mark, "deleted": !dry_run});
+    let marks = all(session, name)?;
+    let Some(found) = marks.iter().find(|m| m.name == mark) else {
+        let message = format!("{name} has no mark {mark}");
+        return Err(Failure { code: ExitCode::NotFound, message, hint: None }.into());
+    };
     if dry_run {
-        let marks = all(session, name)?;
-        let Some(found) = marks.iter().find(|m| m.name == mark) else {
-            let message = format!("{name} has no mark {mark}");
-            return Err(Failure { code: ExitCode::NotFound, message, hint: None }.into());
-        };
         let pinned = if found.pinned { ", which pins its moment" } else { "" };
         let text = format!("mark {mark} of {name}{pinned}, would be deleted");
         let would = Would::new("delete", format!("{name}@mark:{mark}"), text);
         return session.would(&[would], &answer, |_| String::new());
+    }
+    if found.pinned {
+        session.confirm(&format!("mark {mark} of {name} pins its moment"))?;
     }
     session.client()?.delete_mark(name, mark)?;
     say(&format!("mark {mark} of {name}: deleted"));

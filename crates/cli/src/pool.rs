@@ -17,7 +17,7 @@ use format::superblock::{COPY_OFFSETS, Superblock};
 use serde_json::json;
 use units::{Size, Span};
 
-use crate::output::{Align, human, pairs, table};
+use crate::output::{Align, count, human, pairs, table};
 use crate::session::{Session, say};
 use crate::space;
 use crate::volume::{self, Limit};
@@ -395,6 +395,10 @@ fn show(pool: &Pool) -> String {
         ("pinned", human(pool.pinned_bytes)),
         ("growth", space::growth(pool.growth.as_ref())),
     ]);
+    if pool.trash_volumes > 0 {
+        let volumes = count(pool.trash_volumes, "deleted volume");
+        lines.push(("trash", format!("{} of {volumes}", human(pool.trash_bytes))));
+    }
     if pool.common_named_bytes > 0 {
         let (named, stored) = (human(pool.common_named_bytes), human(pool.common_bytes));
         lines.push(("common", format!("{named} of several volumes in {stored}")));
@@ -413,6 +417,9 @@ fn show(pool: &Pool) -> String {
 
 /// What a full pool would give up.
 fn next_to_go(next: &Sacrifice) -> String {
+    if next.deleted {
+        return format!("{}, which was deleted, with its history", next.volume);
+    }
     let why = if next.grace { ", kept only for a grace period" } else { "" };
     format!("{} from {} to {}{why}", next.volume, next.from.time, next.to.time)
 }

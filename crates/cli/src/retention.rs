@@ -46,6 +46,7 @@ pub fn run(session: &Session, verb: Verb) -> anyhow::Result<ExitCode> {
     match verb {
         Verb::Explain { name } => explain_all(session, |query| client.retention(&name, query))?,
         Verb::Apply { name, dry_run } => {
+            ask_first(session, dry_run, |body| client.apply_retention(&name, body))?;
             let pruned = client.apply_retention(&name, &ApplyRetention { dry_run })?;
             told(session, &pruned, "version", &name)?;
         }
@@ -60,6 +61,7 @@ pub fn run_group(session: &Session, verb: GroupVerb) -> anyhow::Result<ExitCode>
             explain_all(session, |query| client.group_retention(&group, query))?;
         }
         GroupVerb::Apply { group, dry_run } => {
+            ask_first(session, dry_run, |body| client.apply_group_retention(&group, body))?;
             let pruned = client.apply_group_retention(&group, &ApplyRetention { dry_run })?;
             told(session, &pruned, "capture", &format!("group {group}"))?;
         }
@@ -84,10 +86,24 @@ fn explain_all(
     session.answer(&versions, |versions| explain(versions))
 }
 
+/// Asks on a terminal before what no rule keeps goes.
+fn ask_first(
+    session: &Session,
+    dry_run: bool,
+    call: impl Fn(&ApplyRetention) -> Result<Pruned, ClientError>,
+) -> anyhow::Result<()> {
+    if dry_run || !session.asks() {
+        return Ok(());
+    }
+    let many = call(&ApplyRetention { dry_run: true })?.versions.len() as u64;
+    session.confirm(&format!("{many} that no rule keeps go"))
+}
+
 fn told(session: &Session, pruned: &Pruned, noun: &str, of: &str) -> anyhow::Result<()> {
     let many = count(pruned.versions.len() as u64, noun);
     let what = if pruned.dry_run { "would be pruned; nothing was changed" } else { "pruned" };
     say(&format!("{many} of {of} {what}"));
+    pruned.would.iter().for_each(|one| say(&one.text));
     session.answer(pruned, |pruned| {
         pruned.versions.iter().map(|number| format!("{number}\n")).collect()
     })

@@ -1,12 +1,12 @@
 //! `hindsight version schedule` and `hindsight group schedule`.
 
-use api::{ClientError, ExitCode, Keep, Schedule, SetSchedule, SpanInput, Would};
+use api::{ClientError, ExitCode, Keep, Schedule, SetKeep, SetSchedule, SpanInput, Would};
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 use units::{Cron, Span};
 
-use crate::output::{Align, pairs, table};
-use crate::session::{Session, say};
+use crate::output::{Align, count, pairs, table};
+use crate::session::{Session, say, tell};
 use crate::volume::span;
 
 #[derive(Debug, Subcommand)]
@@ -79,29 +79,29 @@ pub struct SetArgs {
 #[derive(Debug, Args)]
 pub struct Rules {
     /// At the multiples of this span since 1970 (UTC), such as 1min.
-    #[arg(long, value_name = "SPAN", value_parser = span, required_unless_present = "cron")]
+    #[arg(long, value_name = "SPAN", value_parser = span)]
     every: Option<Span>,
     /// As a line of cron with five fields says, in UTC: '0 * * * *'.
     #[arg(long, value_name = "LINE", value_parser = cron, conflicts_with = "every")]
     cron: Option<Cron>,
-    /// Keep the newest N.
-    #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
-    keep_last: u32,
+    /// Keep the newest N; 0 takes a rule away. What is not given stays as it was.
+    #[arg(long, value_name = "N")]
+    keep_last: Option<u32>,
     /// Keep the newest of each of the last N hours that have one.
-    #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
-    keep_hourly: u32,
+    #[arg(long, value_name = "N")]
+    keep_hourly: Option<u32>,
     /// The same of days.
-    #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
-    keep_daily: u32,
+    #[arg(long, value_name = "N")]
+    keep_daily: Option<u32>,
     /// The same of ISO weeks.
-    #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
-    keep_weekly: u32,
+    #[arg(long, value_name = "N")]
+    keep_weekly: Option<u32>,
     /// The same of months.
-    #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
-    keep_monthly: u32,
+    #[arg(long, value_name = "N")]
+    keep_monthly: Option<u32>,
     /// The same of years.
-    #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
-    keep_yearly: u32,
+    #[arg(long, value_name = "N")]
+    keep_yearly: Option<u32>,
     /// Keep those not older than this before the newest.
     #[arg(long, value_name = "SPAN", value_parser = span)]
     keep_within: Option<Span>,
@@ -112,6 +112,9 @@ pub struct Rules {
     /// which is set].
     #[arg(long, value_name = "NAME")]
     hook: Option<String>,
+    /// Only say what would be done, and which versions would go.
+    #[arg(long)]
+    dry_run: bool,
 }
 
 fn cron(text: &str) -> Result<Cron, String> {
@@ -181,9 +184,9 @@ fn removed(session: &Session, of: &str, answer: &Value, dry_run: bool) -> anyhow
 fn set(
     session: &Session,
     rules: Rules,
-    call: impl FnOnce(&SetSchedule) -> Result<Schedule, ClientError>,
+    call: impl Fn(&SetSchedule) -> Result<Schedule, ClientError>,
 ) -> anyhow::Result<()> {
-    let keep = Keep {
+    let keep = SetKeep {
         last: rules.keep_last,
         hourly: rules.keep_hourly,
         daily: rules.keep_daily,
@@ -197,13 +200,32 @@ fn set(
         cron: rules.cron.map(|line| line.to_string()),
         keep,
         label: rules.label,
-        hook: rules.hook,
+        hook: rules.hook.map(Some),
+        dry_run: true,
     };
-    let schedule = call(&body)?;
-    if keep == Keep::default() {
-        say("no --keep rule was given: all of its versions stay");
+    let planned = call(&body)?;
+    if rules.dry_run {
+        return answer(session, &planned);
     }
-    session.answer(&schedule, show)
+    if !planned.goes.is_empty() {
+        let many = count(planned.goes.len() as u64, "version");
+        session.confirm(&format!("{many} that no rule keeps will go"))?;
+    }
+    answer(session, &call(&SetSchedule { dry_run: false, ..body })?)
+}
+
+fn answer(session: &Session, schedule: &Schedule) -> anyhow::Result<()> {
+    if schedule.keep == Keep::default() {
+        say("there is no --keep rule: all of its versions stay");
+    }
+    if schedule.dry_run {
+        tell(&schedule.would);
+    } else if !schedule.goes.is_empty() {
+        let many = count(schedule.goes.len() as u64, "version");
+        say(&format!("{many} will go, which no rule keeps:"));
+        schedule.goes.iter().for_each(|one| say(&format!("  {} of {}", one.number, one.time)));
+    }
+    session.answer(schedule, show)
 }
 
 fn timing(schedule: &Schedule) -> String {

@@ -1,6 +1,6 @@
 //! What every command has: the server's address and how to answer.
 
-use std::io::{self, Write};
+use std::io::{self, IsTerminal, Write};
 use std::path::PathBuf;
 
 use anyhow::Context;
@@ -16,6 +16,8 @@ pub struct Session {
     token: Option<TokenSource>,
     /// Whether to answer in JSON.
     pub json: bool,
+    /// Whether what cannot be undone is done without asking.
+    yes: bool,
 }
 
 /// Where the token of a server over TCP is had from.
@@ -31,8 +33,30 @@ impl std::fmt::Debug for TokenSource {
 }
 
 impl Session {
-    pub fn new(server: String, token: Option<TokenSource>, json: bool) -> Session {
-        Session { server, token, json }
+    pub fn new(server: String, token: Option<TokenSource>, json: bool, yes: bool) -> Session {
+        Session { server, token, json, yes }
+    }
+
+    /// Whether [`Session::confirm`] asks.
+    pub fn asks(&self) -> bool {
+        !self.yes && io::stdin().is_terminal()
+    }
+
+    /// Asks on a terminal whether to do what cannot be undone. Scripts are not asked: their
+    /// standard input is none.
+    pub fn confirm(&self, what: &str) -> anyhow::Result<()> {
+        if !self.asks() {
+            return Ok(());
+        }
+        write!(io::stderr(), "{what}; this cannot be undone. Go on? [y/N] ")?;
+        let mut line = String::new();
+        io::stdin().read_line(&mut line)?;
+        match line.trim() {
+            "y" | "Y" | "yes" => Ok(()),
+            _ => {
+                Err(Failure::new("nothing was changed").with_hint("answer y, or give --yes").into())
+            }
+        }
     }
 
     /// A client of the server.

@@ -187,6 +187,9 @@ fn delete(
     numbers: &[Numbers],
     dry_run: bool,
 ) -> anyhow::Result<ExitCode> {
+    if !dry_run {
+        session.confirm(&format!("versions of {name} go"))?;
+    }
     let client = session.client()?;
     let mut deleted = Vec::new();
     let mut ranges = Vec::new();
@@ -215,7 +218,7 @@ fn delete(
         }
     }
     let answer = json!({
-        "volume": name, "versions": deleted, "ranges": ranges, "count": count,
+        "volume": name, "versions": deleted, "ranges": ranges, "count": count, "dry_run": dry_run,
         "deleted": !dry_run,
     });
     match dry_run {

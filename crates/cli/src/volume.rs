@@ -17,6 +17,7 @@ use crate::model;
 use crate::output::{Align, human, pairs, table};
 use crate::session::{Session, say};
 use crate::space;
+use crate::trash;
 
 #[derive(Debug, Subcommand)]
 pub enum Verb {
@@ -24,7 +25,11 @@ pub enum Verb {
     Create(CreateArgs),
     /// List the volumes.
     #[command(visible_alias = "ls")]
-    List,
+    List {
+        /// List those that were deleted and can be had back.
+        #[arg(long)]
+        deleted: bool,
+    },
     /// Show a volume.
     Show {
         /// Name of the volume.
@@ -51,18 +56,11 @@ pub enum Verb {
         #[arg(long)]
         dry_run: bool,
     },
-    /// Delete a volume with its history; clones of it live on.
+    /// Delete a volume with its history; it can be had back for a while. Clones of it live on.
     #[command(visible_alias = "rm")]
-    Delete {
-        /// Name of the volume.
-        name: String,
-        /// Delete it although clients are attached; they are disconnected.
-        #[arg(long)]
-        force: bool,
-        /// Only say what would be done.
-        #[arg(long)]
-        dry_run: bool,
-    },
+    Delete(trash::DeleteArgs),
+    /// Bring a deleted volume back, with its history, versions, marks and schedule.
+    Undelete(trash::UndeleteArgs),
     /// Write an image (raw or qcow2) or a stream to a volume; it is created if it is not there.
     Import(image::ImportArgs),
     /// Write a volume, or a moment of it, to an image (raw or qcow2) or a stream.
@@ -223,7 +221,10 @@ fn hinted(message: String, hint: Option<String>) -> String {
 pub fn run(session: &Session, verb: Verb) -> anyhow::Result<ExitCode> {
     match verb {
         Verb::Create(args) => create(session, args)?,
-        Verb::List => session.answer(&session.client()?.volumes()?, |all| list(all))?,
+        Verb::List { deleted: true } => trash::show(session)?,
+        Verb::List { deleted: false } => {
+            session.answer(&session.client()?.volumes()?, |all| list(all))?;
+        }
         Verb::Show { name } => session.answer(&session.client()?.volume(&name)?, show)?,
         Verb::Space { name } => {
             session.answer(&session.client()?.volume_space(&name)?, space::show)?;
@@ -232,7 +233,8 @@ pub fn run(session: &Session, verb: Verb) -> anyhow::Result<ExitCode> {
         Verb::Resize { name, size, force, dry_run } => {
             resize(session, &name, size, force, dry_run)?;
         }
-        Verb::Delete { name, force, dry_run } => delete(session, &name, force, dry_run)?,
+        Verb::Delete(args) => trash::delete(session, &args)?,
+        Verb::Undelete(args) => trash::undelete(session, args)?,
         Verb::Import(args) => image::import(session, &args)?,
         Verb::Export(args) => image::export(session, &args)?,
     }
@@ -541,25 +543,6 @@ fn resize(
     session.answer(&volume, show)
 }
 
-fn delete(session: &Session, name: &str, force: bool, dry_run: bool) -> anyhow::Result<()> {
-    let client = session.client()?;
-    if dry_run {
-        let volume = client.volume(name)?;
-        let text = format!(
-            "{name} would be deleted with {} live and {} history, {} attached",
-            human(volume.live_bytes),
-            human(volume.history_bytes),
-            crate::output::count(volume.clients, "client"),
-        );
-        let would = Would::new("delete", name, text);
-        let answer = json!({"name": name, "deleted": false});
-        return session.would(&[would], &answer, |_| String::new());
-    }
-    client.delete_volume(name, force)?;
-    say(&format!("deleted {name}"));
-    session.answer(&json!({"name": name, "deleted": true}), |_| String::new())
-}
-
 fn list(volumes: &[Volume]) -> String {
     let heading = [
         ("NAME", Align::Left),
@@ -618,6 +601,11 @@ pub fn show(volume: &Volume) -> String {
         shown.push(("converting", format!("from {}: {done} of {total} done", c.from)));
     }
     shown.extend(volume.import.iter().flat_map(show_import));
+    if volume.unfinished_import {
+        let name = &volume.name;
+        let what = format!("unfinished: begin anew (volume import {name} FILE), or delete it");
+        shown.push(("import", what));
+    }
     if volume.unplaced_bytes > 0 {
         shown.push(("to put in place", human(volume.unplaced_bytes)));
     }

@@ -36,7 +36,7 @@ pub enum Rank {
     // From here on what is in memory; held for no longer than to look or to change it.
     /// Volumes by name.
     Volumes,
-    /// Deleted volumes that clones need.
+    /// Deleted volumes that are still there.
     Ghosts,
     /// Groups by name.
     Groups,

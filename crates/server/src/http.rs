@@ -45,7 +45,9 @@ mod model;
 mod pool;
 mod schedules;
 mod serve;
+mod together;
 mod trace;
+mod trash;
 mod versions;
 mod volumes;
 
@@ -228,7 +230,9 @@ impl Context {
     fn describe(&self, volume: &Volume) -> Answer<api::Volume> {
         let info = volume.info()?;
         let clients = self.0.attachments.count(&info.name);
+        let unfinished_import = volume.has_mark(api::UNFINISHED_IMPORT);
         let mut volume = convert::volume(info, clients, &self.0.nbd);
+        volume.unfinished_import = unfinished_import;
         volume.hook_known = self.is_known(volume.hook.as_deref());
         Ok(volume)
     }
@@ -289,7 +293,10 @@ struct Document;
 fn api_routes() -> OpenApiRouter<Context> {
     let v1 = OpenApiRouter::new()
         .routes(routes!(volumes::list, volumes::create))
-        .routes(routes!(volumes::show, volumes::change, volumes::delete))
+        .routes(routes!(volumes::show, volumes::change, trash::delete))
+        .routes(routes!(trash::list))
+        .routes(routes!(trash::empty))
+        .routes(routes!(trash::undelete))
         .routes(routes!(volumes::space))
         .routes(routes!(import::create))
         .routes(routes!(history::resolve))
@@ -315,6 +322,9 @@ fn api_routes() -> OpenApiRouter<Context> {
         .routes(routes!(groups::list, groups::create))
         .routes(routes!(groups::show, groups::change, groups::delete))
         .routes(routes!(groups::versions, groups::capture, groups::delete_range))
+        .routes(routes!(together::resolve))
+        .routes(routes!(together::revert))
+        .routes(routes!(together::clone))
         .routes(routes!(marks::list, marks::create, marks::delete_named))
         .routes(routes!(marks::delete))
         .routes(routes!(pool::show, pool::change))

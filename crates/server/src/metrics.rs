@@ -440,6 +440,8 @@ impl Engine {
             ("live_bytes", "Bytes of the present of all volumes", space.live_bytes),
             ("history_bytes", "Bytes kept only for the past", space.history_bytes),
             ("pinned_bytes", "Bytes of history that nothing expires", space.pinned_bytes),
+            ("trash_volumes", "Deleted volumes that can be had back", space.trash_volumes),
+            ("trash_bytes", "Bytes of deleted volumes that can be had back", space.trash_bytes),
             ("common_bytes", "Bytes of blocks stored once for several volumes", space.common_bytes),
         ];
         for (name, help, value) in gauges {

@@ -102,6 +102,11 @@ impl Core {
     /// but that of the work.
     pub fn share_memory(&self) {
         let _sharing = self.sharing.lock();
+        for (volume, _) in self.in_trash() {
+            // What waits there goes out, and nothing is added to it.
+            let setting = volume.record.lock().cache;
+            setting.into_iter().for_each(|setting| volume.grant_cache(setting, CACHE_BYTES_MIN));
+        }
         let volumes: Vec<Arc<Volume>> = self.volumes.read().values().cloned().collect();
         let wanted = |v: &Arc<Volume>| v.record.lock().cache;
         let total: u64 = volumes.iter().filter_map(|v| Some(wanted(v)?.bytes)).sum();

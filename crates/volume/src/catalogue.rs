@@ -47,7 +47,7 @@ use open_files::OPEN_FILES;
 pub use records::{
     CompactionRecord, ConversionRecord, EventRecord, GraceRecord, GroupRecord, GroupVersionRecord,
     MarkRecord, RunRecord, ScheduleRecord, ScheduledRecord, SegmentRecord, SourceRecord,
-    TimelineRecord, VersionRecord, VolumeRecord,
+    TimelineRecord, TrashRecord, VersionRecord, VolumeRecord,
 };
 #[cfg(test)]
 use samples::SAMPLES;

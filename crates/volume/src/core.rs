@@ -28,6 +28,7 @@ use crate::figures::Figures;
 use crate::group_schedule::GroupSchedule;
 use crate::growth::{Measured, Samples};
 use crate::merge::MergeJob;
+use crate::names::VolumeName;
 use crate::opening::Opening;
 use crate::pool_time::PoolTime;
 use crate::rates::Meter;
@@ -80,7 +81,7 @@ pub struct Core {
     pub books: RankedMutex<Numbers>,
     /// Volumes by name.
     pub volumes: RankedRwLock<BTreeMap<String, Arc<Volume>>>,
-    /// Deleted volumes whose past a clone still needs, by id.
+    /// Deleted volumes: those in the trash, and those whose past a clone still needs, by id.
     pub ghosts: RankedRwLock<BTreeMap<u64, Arc<Volume>>>,
     /// Timelines by id, with their records.
     pub timelines: RankedRwLock<Timelines>,
@@ -273,7 +274,7 @@ impl Core {
         self.timelines.read().get(&id).map(|(_, timeline)| Arc::clone(timeline))
     }
 
-    /// Every volume, deleted ones that clones need included.
+    /// Every volume, deleted ones that are still there included.
     #[must_use]
     pub fn all_volumes(&self) -> Vec<Arc<Volume>> {
         let mut all: Vec<_> = self.volumes.read().values().cloned().collect();
@@ -306,7 +307,8 @@ impl Core {
         let source = match moment {
             None => Source::open(record.clone(), Arc::clone(&self.files)),
             Some(Branch { timeline: other, seq }) => {
-                let reader = (timeline.log, record.file.clone());
+                let name = VolumeName::new(record.file.clone());
+                let reader = (timeline.log, Arc::new(name));
                 let store = Arc::clone(&self.store);
                 let opening = Opening::new(store, reader, other, seq, record.length_bytes);
                 let opening = Arc::new(opening);

@@ -205,7 +205,7 @@ impl Core {
             commit_segment(&commit, segment, 0, segment.end.load(Ordering::Acquire), true)?;
         }
         let volumes = self.all_volumes();
-        let name = volumes.iter().find(|v| v.id == family).map_or("", |v| v.name.as_str());
+        let name = volumes.iter().find(|v| v.id == family).map_or("", |v| v.name());
         let detail = format!("{} blocks for {} versions", found.blocks, found.names);
         self.audit(&mut numbers, &commit, "deduplicate", name, detail)?;
         self.finish(&numbers, commit)?;

@@ -10,12 +10,13 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use env::RankedGuard;
 use format::superblock::FEATURE_BEYOND;
 use history::{Branch, Gate, Timeline};
 use units::{Moment, Seq, WallTime};
 
 use crate::caches;
-use crate::catalogue::{EventRecord, MarkRecord, TimelineRecord, VolumeRecord};
+use crate::catalogue::{Commit, EventRecord, MarkRecord, Numbers, TimelineRecord, VolumeRecord};
 use crate::current_store::CurrentStore;
 use crate::encoding;
 use crate::grace::Told;
@@ -27,6 +28,30 @@ use crate::pool::check_size;
 use crate::types::{Architecture, Granularity, Mark, Resolved, RevertReport, Stamp, VolumeChange};
 use crate::volume::Volume;
 use crate::{Error, ErrorKind, Result};
+
+/// Where a volume stands while its gate is closed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Place {
+    /// The present.
+    pub from: Stamp,
+    /// Seq and time of an event that comes next.
+    pub event: (Seq, WallTime),
+}
+
+impl Place {
+    pub(crate) fn of(gate: &Gate<'_>) -> Place {
+        let from = Stamp { seq: gate.last_seq(), time: gate.last_time() };
+        Place { from, event: gate.peek_event() }
+    }
+}
+
+/// A revert that is in a commit, and what it makes of the volume.
+pub(crate) struct Coming {
+    record: VolumeRecord,
+    timeline: TimelineRecord,
+    branch: Branch,
+    size_bytes: u64,
+}
 
 impl Volume {
     /// Names a moment; pins it if asked to.
@@ -59,6 +84,12 @@ impl Volume {
         let mark = mark_of(name, &record);
         pins.add_mark(name.to_owned(), record);
         Ok(mark)
+    }
+
+    /// Whether it has a mark of this name.
+    #[must_use]
+    pub fn has_mark(&self, name: &str) -> bool {
+        self.pins.lock().mark(name).is_some()
     }
 
     /// All marks, by name.
@@ -129,9 +160,25 @@ impl Volume {
         target: Resolved,
         _pins: &Pins,
     ) -> Result<(Stamp, Seq)> {
-        let from = Stamp { seq: gate.last_seq(), time: gate.last_time() };
-        let (seq, time) = gate.peek_event();
+        let place = Place::of(gate);
         let (mut numbers, commit) = self.begin()?;
+        let coming = self.prepare_revert(&place, target, &mut numbers, &commit)?;
+        self.core.finish(&numbers, commit)?;
+        gate.take_event(place.event.0, place.event.1);
+        self.take_revert(coming, &numbers);
+        // Only now: whoever commits next about this volume begins with its record.
+        drop(numbers);
+        Ok((place.from, place.event.0))
+    }
+
+    /// Puts a revert into a commit; the gate is closed, and stands there.
+    pub(crate) fn prepare_revert(
+        &self,
+        &Place { from, event: (seq, time) }: &Place,
+        target: Resolved,
+        numbers: &mut Numbers,
+        commit: &Commit,
+    ) -> Result<Coming> {
         let mut record = self.record.lock().clone();
         let parent = record.timeline_at(target.seq);
         let parent_map = self.core.timeline(parent).ok_or_else(|| {
@@ -157,14 +204,18 @@ impl Volume {
         commit.put_volume(&record)?;
         let detail =
             format!("from seq {} to seq {}; the revert is seq {seq}", from.seq, target.seq);
-        self.core.audit(&mut numbers, &commit, "revert", &self.name, detail)?;
-        self.core.finish(&numbers, commit)?;
+        self.core.audit(numbers, commit, "revert", &self.name, detail)?;
         let branch = Branch { timeline: parent_map, seq: target.seq };
+        Ok(Coming { record, timeline, branch, size_bytes })
+    }
+
+    /// Takes up a revert that was committed, and whose event the log has taken.
+    pub(crate) fn take_revert(&self, coming: Coming, books: &RankedGuard<'_, Numbers>) {
+        let Coming { record, timeline, branch, size_bytes } = coming;
         let owner = (self.id, record.extent);
         let map = Arc::new(Timeline::new(timeline.id, owner, Some(branch), Vec::new()));
         self.core.timelines.write().insert(timeline.id, (timeline, Arc::clone(&map)));
-        gate.take_event(seq, time);
-        self.record.set(record, &numbers);
+        self.record.set(record, books);
         let before = self.present();
         if let Some(current) = &before.current {
             current.close_places();
@@ -173,9 +224,6 @@ impl Volume {
         self.distrust_after_revert(&before);
         self.convert_after_revert();
         self.restore_homes();
-        // Only now: whoever commits next about this volume begins with its record.
-        drop(numbers);
-        Ok((from, seq))
     }
 
     pub(crate) fn set_present(

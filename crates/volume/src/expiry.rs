@@ -1,8 +1,9 @@
 //! What leaves the past: by the window, by the history limit, and for want of room.
 //!
-//! The order of sacrifice when the pool is full: expired history first; then what is kept only for
-//! a grace period; then the oldest unpinned history of the volume that retains most seqs, half at a
-//! time. Pinned moments and the present never. Each has a line in the audit log, with its reason.
+//! The order of sacrifice when the pool is full: expired history first; then volumes in the trash,
+//! the one that was deleted first first; then what is kept only for a grace period; then the oldest
+//! unpinned history of the volume that retains most seqs, half at a time. Pinned moments and the
+//! present never. Each has a line in the audit log, with its reason.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -12,8 +13,9 @@ use units::{Seq, Span, WallTime};
 
 use crate::Result;
 use crate::core::Core;
+use crate::merge::MergeJob;
 use crate::pool::Pool;
-use crate::types::{Sacrifice, Stamp};
+use crate::types::{KeptFor, Sacrifice, Stamp};
 use crate::volume::Volume;
 
 /// The horizon moves by at least this much, in nanoseconds: each move is a durable commit.
@@ -92,7 +94,10 @@ impl Core {
         let mut volumes = self.all_volumes();
         volumes.retain(|v| {
             let stable = v.log.stable();
-            !v.ailing.load(Ordering::Relaxed) && v.record.lock().has_unpinned_past(stable)
+            let record = v.record.lock();
+            !v.ailing.load(Ordering::Relaxed)
+                && record.trash.is_none()
+                && record.has_unpinned_past(stable)
         });
         let mut graced: Option<(u64, Offering)> = None;
         for volume in &volumes {
@@ -121,8 +126,11 @@ impl Core {
         Ok(Some(Offering { volume, to, why: Why::NoRoom }))
     }
 
-    /// Gives up what goes next; false when nothing is left to give up.
-    pub(crate) fn sacrifice(&self) -> Result<bool> {
+    /// Gives up what goes next; false when nothing is left to give up. The caller has the work.
+    pub(crate) fn sacrifice(self: &Arc<Self>, work: &mut Option<MergeJob>) -> Result<bool> {
+        if self.sacrifice_trash(work)? {
+            return Ok(true);
+        }
         let Some(Offering { volume, to, why }) = self.next_offering()? else { return Ok(false) };
         let raised = volume.raise_horizon(to, None, why);
         self.spare_others(&volume, raised, &mut None).map(|()| true)
@@ -135,6 +143,11 @@ impl Pool {
     /// # Errors
     /// `Corrupt` or `Io`, from a time index.
     pub fn next_sacrifice(&self) -> Result<Option<Sacrifice>> {
+        if let Some((volume, _)) = self.core.in_trash().into_iter().next() {
+            let (from, to) = (volume.info()?.oldest, volume.latest_told()?);
+            let volume = volume.name().to_owned();
+            return Ok(Some(Sacrifice { volume, from, to, kept_for: KeptFor::Trash }));
+        }
         let Some(Offering { volume, to, why }) = self.core.next_offering()? else {
             return Ok(None);
         };
@@ -142,10 +155,13 @@ impl Pool {
         let from =
             Stamp { seq: Seq(record.horizon_seq), time: WallTime::from_nanos(record.horizon_ns) };
         Ok(Some(Sacrifice {
-            volume: volume.name.clone(),
+            volume: volume.name().to_owned(),
             from,
             to: volume.stamp(to)?,
-            is_grace: why == Why::NoRoomInGrace,
+            kept_for: match why {
+                Why::NoRoomInGrace => KeptFor::Grace,
+                _ => KeptFor::Window,
+            },
         }))
     }
 }
@@ -156,7 +172,7 @@ impl Volume {
     pub(crate) fn expire(&self, is_settled: bool) -> Result<()> {
         self.end_grace()?;
         let record = self.record.lock().clone();
-        if record.deleted {
+        if record.deleted || record.trash.is_some() {
             return Ok(());
         }
         let now = self.core.time();

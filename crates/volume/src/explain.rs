@@ -99,6 +99,26 @@ pub fn doomed(
     doomed
 }
 
+/// The same, to be told.
+pub fn explain_doomed(
+    newest_first: impl Iterator<Item = (u64, u64)>,
+    keep: &KeepRules,
+    now: WallTime,
+) -> Vec<Explained> {
+    let times: BTreeMap<u64, u64> = newest_first.collect();
+    // Numbers rise with time but where the clock went back: judged in the order of numbers.
+    let newest_first = times.iter().rev().map(|(&number, &made_ns)| (number, made_ns));
+    let told = |number: u64| Explained {
+        number,
+        time: WallTime::from_nanos(times[&number]),
+        made_by: MadeBy::Schedule,
+        rules: Vec::new(),
+        stays: false,
+        goes: Some(now),
+    };
+    doomed(newest_first, keep, usize::MAX).into_iter().map(told).collect()
+}
+
 pub fn candidate((number, made_ns): (u64, u64)) -> Candidate {
     Candidate { number, made: WallTime::from_nanos(made_ns) }
 }

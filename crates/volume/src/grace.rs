@@ -15,7 +15,7 @@ use crate::volume::Volume;
 
 /// How long history is kept that a smaller window or limit takes away, if nothing else is said: a
 /// day, in nanoseconds.
-const GRACE_NS: u64 = 24 * 3600 * 1_000_000_000;
+pub(crate) const GRACE_NS: u64 = 24 * 3600 * 1_000_000_000;
 
 /// What the audit log is to say about it.
 pub type Told = (&'static str, String);
@@ -121,7 +121,10 @@ impl Volume {
     pub(crate) fn end_grace(&self) -> Result<()> {
         let now = self.core.time();
         let is_over = |record: &VolumeRecord| {
-            record.grace.is_some() && record.grace_at(now).is_none() && !record.deleted
+            record.grace.is_some()
+                && record.grace_at(now).is_none()
+                && !record.deleted
+                && record.trash.is_none()
         };
         if !is_over(&self.record.lock()) {
             return Ok(());
@@ -150,7 +153,7 @@ impl Volume {
         let now = self.core.time().max(self.log.last_time());
         let record = self.record.lock().clone();
         // One that is over by the log's time counts until pool time has ended it.
-        if record.deleted || record.grace.is_none() {
+        if record.deleted || record.trash.is_some() || record.grace.is_none() {
             return Ok(None);
         }
         let start = WallTime::from_nanos(now.as_nanos().saturating_sub(record.window_ns));

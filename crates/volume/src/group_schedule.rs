@@ -15,7 +15,7 @@ use units::WallTime;
 
 use crate::catalogue::{GroupRecord, GroupVersionRecord, ScheduleRecord};
 use crate::core::Core;
-use crate::explain::{Explained, Judged, MadeBy, candidate, doomed};
+use crate::explain::{Explained, Judged, MadeBy, candidate, doomed, explain_doomed};
 use crate::hooked::PlannedHook;
 use crate::open_files::Quiet;
 use crate::pins::Pins;
@@ -268,6 +268,31 @@ impl Pool {
             }
         }
         self.group_schedule(name)?.ok_or_else(|| no_schedule(name))
+    }
+
+    /// What [`Pool::set_group_schedule`] would come to, and which of the schedule's captures no
+    /// rule would keep then.
+    ///
+    /// # Errors
+    /// Those of [`Pool::set_group_schedule`].
+    pub fn plan_group_schedule(
+        &self,
+        name: &str,
+        spec: &ScheduleSpec,
+    ) -> Result<(ScheduleInfo, Vec<Explained>)> {
+        let core = &self.core;
+        let wall = core.machine.clock.wall();
+        spec.check(wall)?;
+        let group = core.group(name)?;
+        let volumes = core.by_ids(&group.members);
+        let held = Held::of(&volumes);
+        let schedules = core.group_schedules.lock();
+        let before = schedules.get(&group.id);
+        let left: Vec<(u64, u64)> = before.map_or(Vec::new(), |s| s.left(&held).collect());
+        let id = before.map_or(0, |s| s.schedule.id());
+        let planned = Schedule::of(spec.record(id, wall))?;
+        let goes = explain_doomed(left.iter().copied(), &spec.keep, wall);
+        Ok((planned.info(left.first().copied()), goes))
     }
 
     /// The schedule of a group, if it has one; its newest version is a capture.

@@ -17,7 +17,8 @@ use history::Gate;
 use units::{Seq, WallTime};
 
 use crate::catalogue::{
-    Commit, GroupRecord, GroupVersionRecord, ScheduleRecord, ScheduledRecord, VersionRecord,
+    Commit, GroupRecord, GroupVersionRecord, Numbers, ScheduleRecord, ScheduledRecord,
+    VersionRecord,
 };
 use crate::core::Core;
 use crate::names::check_name;
@@ -95,6 +96,36 @@ impl Core {
         self.groups.lock().get(name).cloned().ok_or_else(|| no_group(name))
     }
 
+    /// Puts a new group into a commit.
+    ///
+    /// # Errors
+    /// `Exists`; those of the catalogue.
+    pub fn prepare_group(
+        &self,
+        name: &str,
+        members: Vec<u64>,
+        told: &str,
+        (numbers, commit): (&mut Numbers, &Commit),
+    ) -> Result<GroupRecord> {
+        if self.groups.lock().contains_key(name) {
+            let text = format!("there is a group {name} already");
+            return Err(Error::new(ErrorKind::Exists, text));
+        }
+        numbers.group += 1;
+        let record = GroupRecord {
+            id: numbers.group,
+            name: name.to_owned(),
+            members,
+            created_ns: self.machine.clock.wall().as_nanos(),
+            next_version: 0,
+            hook: None,
+        };
+        commit.put_group(&record)?;
+        let detail = format!("group {name}: {told}");
+        self.audit(numbers, commit, "group-create", "", detail)?;
+        Ok(record)
+    }
+
     /// Those of these volumes that are there, in the order that is given: that of locks is by id.
     pub fn by_ids(&self, ids: &[u64]) -> Vec<Arc<Volume>> {
         ids.iter().filter_map(|&id| self.by_id(id)).collect()
@@ -104,9 +135,9 @@ impl Core {
         self.volumes.read().values().find(|volume| volume.id == id).cloned()
     }
 
-    fn told(&self, record: &GroupRecord) -> GroupInfo {
+    pub(crate) fn told(&self, record: &GroupRecord) -> GroupInfo {
         let members = record.members.iter().filter_map(|&id| self.by_id(id));
-        let mut volumes: Vec<String> = members.map(|volume| volume.name.clone()).collect();
+        let mut volumes: Vec<String> = members.map(|volume| volume.name().to_owned()).collect();
         volumes.sort();
         GroupInfo {
             name: record.name.clone(),
@@ -143,7 +174,7 @@ impl Core {
     }
 
     /// Makes all volumes stand still, in the order that is given: that of their ids.
-    fn stand_together<'v>(&self, volumes: &'v [Arc<Volume>]) -> Result<Vec<Still<'v>>> {
+    pub(crate) fn stand_together<'v>(&self, volumes: &'v [Arc<Volume>]) -> Result<Vec<Still<'v>>> {
         let mut wait = RoomWait::default();
         loop {
             // Most of it while writes go on.
@@ -237,10 +268,6 @@ impl Pool {
         }
         let core = &self.core;
         let (mut numbers, commit) = core.begin()?;
-        if core.groups.lock().contains_key(name) {
-            let text = format!("there is a group {name} already");
-            return Err(Error::new(ErrorKind::Exists, text));
-        }
         let mut members = Vec::new();
         for volume in volumes {
             // Under the books: nothing is deleted meanwhile.
@@ -248,18 +275,8 @@ impl Pool {
         }
         members.sort_unstable();
         members.dedup();
-        numbers.group += 1;
-        let record = GroupRecord {
-            id: numbers.group,
-            name: name.to_owned(),
-            members,
-            created_ns: core.machine.clock.wall().as_nanos(),
-            next_version: 0,
-            hook: None,
-        };
-        commit.put_group(&record)?;
-        let detail = format!("group {name}: {}", volumes.join(", "));
-        core.audit(&mut numbers, &commit, "group-create", "", detail)?;
+        let told = volumes.join(", ");
+        let record = core.prepare_group(name, members, &told, (&mut numbers, &commit))?;
         core.finish(&numbers, commit)?;
         core.set_groups(vec![record.clone()]);
         drop(numbers);
@@ -446,12 +463,23 @@ impl Core {
         Ok(())
     }
 
+    /// Whether all versions of a capture are gone, those of volumes in the trash as well.
+    fn is_nothing_left_of(&self, record: &GroupVersionRecord) -> bool {
+        let mut kept = self.all_volumes();
+        kept.retain(|volume| !volume.is_gone());
+        let is_there = |&(id, number): &(u64, u64)| {
+            let volume = kept.iter().find(|volume| volume.id == id);
+            volume.is_some_and(|volume| volume.pins.lock().version(number).is_some())
+        };
+        !record.versions.iter().any(is_there)
+    }
+
     /// The versions of a capture that are still there.
     fn left_of(&self, record: &GroupVersionRecord) -> Vec<(String, u64)> {
         let is_there = |&(id, number): &(u64, u64)| {
             let volume = self.by_id(id)?;
             let found = volume.pins.lock().version(number).is_some();
-            found.then(|| (volume.name.clone(), number))
+            found.then(|| (volume.name().to_owned(), number))
         };
         record.versions.iter().filter_map(is_there).collect()
     }
@@ -537,7 +565,7 @@ impl Core {
         drop(pins);
         self.sweep_group(id, number)?;
         let named =
-            |(volume, (_, number)): (&Arc<Volume>, (u64, u64))| (volume.name.clone(), number);
+            |(volume, (_, number)): (&Arc<Volume>, (u64, u64))| (volume.name().to_owned(), number);
         let versions = volumes.iter().zip(capture.versions).map(named).collect();
         let GroupVersionRecord { label, consistency, scheduled, .. } = capture;
         let is_scheduled = scheduled.is_some();
@@ -547,7 +575,7 @@ impl Core {
     /// Removes the oldest rows of captures of which nothing is left.
     fn sweep_group(&self, id: u64, before: u64) -> Result<()> {
         let mut rows = self.catalogue.group_versions(id, 0, SWEPT_MAX)?;
-        rows.retain(|(number, record)| *number < before && self.left_of(record).is_empty());
+        rows.retain(|(number, record)| *number < before && self.is_nothing_left_of(record));
         if rows.is_empty() {
             return Ok(());
         }

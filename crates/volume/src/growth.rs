@@ -201,6 +201,11 @@ impl Pool {
             all.history_bytes += one.history_bytes;
             all.pinned_bytes += one.pinned_bytes;
         }
+        for (volume, _) in self.core.in_trash() {
+            let one = volume.space()?;
+            all.trash_volumes += 1;
+            all.trash_bytes += one.live_bytes + one.history_bytes;
+        }
         all.stored_bytes = self.core.store.space_of_all().live_bytes;
         let common = self.core.store.space(NO_LOG).count();
         all.common_bytes = common.shared_bytes;

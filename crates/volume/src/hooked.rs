@@ -68,7 +68,7 @@ impl Core {
         let members = self.by_ids(&group.members);
         let hook = |volume: &std::sync::Arc<Volume>| {
             let hook = volume.hook_for(None)?;
-            Some(PlannedHook { hook, subject: volume.name.clone(), is_member: true })
+            Some(PlannedHook { hook, subject: volume.name().to_owned(), is_member: true })
         };
         members.iter().filter_map(hook).collect()
     }

@@ -50,6 +50,7 @@ mod merge;
 mod mover;
 mod names;
 mod needed;
+mod newborn;
 mod open_files;
 mod opening;
 mod pace;
@@ -70,6 +71,8 @@ mod scrubbing;
 mod sift;
 mod source;
 mod space;
+mod together;
+mod trash;
 mod types;
 mod verify;
 mod versions;
@@ -90,6 +93,8 @@ pub use rates::{RATE_BYTES_MIN, RateChange, Rates};
 pub use reclaim::RoomWait;
 pub use retention::KeepRules;
 pub use schedule::{ScheduleInfo, ScheduleSpec};
+pub use together::GroupMoment;
+pub use trash::TRASH_NS;
 pub use view::View;
 pub use volume::Volume;
 
@@ -98,11 +103,11 @@ pub use history::{IoCount, IoKind};
 pub use types::{
     AgeBytes, Architecture, AuditRecord, Bucket, Budget, CacheChange, CacheInfo, CacheSetting,
     CacheUse, Compaction, CompactionInfo, CompactionState, Consistency, ConversionInfo, DedupInfo,
-    Dependants, DiffPage, Encoding, EncodingChange, EncodingInfo, EncodingSetting, Event, Extent,
-    GraceInfo, Granularity, Growth, HistoryPage, Holder, ImportInfo, ImportSpec, Leisure, Mark,
-    PoolSpace, PoolStatus, Range, Resolved, RevertReport, Sacrifice, ScrubInfo, ScrubState,
-    SettlePhase, Settling, Stamp, Version, VersionPage, VolumeChange, VolumeCounters, VolumeInfo,
-    VolumeSpace, VolumeSpec, WriteOp,
+    DeletedVolume, Deletion, Dependants, DiffPage, Encoding, EncodingChange, EncodingInfo,
+    EncodingSetting, Event, Extent, GraceInfo, Granularity, Growth, HistoryPage, Holder,
+    ImportInfo, ImportSpec, KeptFor, Leisure, Mark, PoolSpace, PoolStatus, Range, Resolved,
+    RevertReport, Sacrifice, ScrubInfo, ScrubState, SettlePhase, Settling, Stamp, Version,
+    VersionPage, VolumeChange, VolumeCounters, VolumeInfo, VolumeSpace, VolumeSpec, WriteOp,
 };
 
 /// The machine under a pool: its clock and its randomness.

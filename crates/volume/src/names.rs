@@ -1,5 +1,9 @@
 //! Names of volumes and marks.
 
+use std::fmt;
+use std::ops::Deref;
+use std::sync::OnceLock;
+
 use crate::{Error, ErrorKind, Result};
 
 /// Longest name in characters.
@@ -19,4 +23,49 @@ pub fn check_name(what: &str, name: &str) -> Result<()> {
     Err(Error::new(ErrorKind::Invalid, format!("{name:?} is not a {what} name")).with_hint(
         "1 to 128 letters, digits, dots, dashes and underscores, beginning with a letter or digit",
     ))
+}
+
+/// The name of a volume, which can change: those it had stay in memory for their readers.
+#[derive(Debug)]
+pub struct VolumeName {
+    text: String,
+    next: OnceLock<Box<VolumeName>>,
+}
+
+impl VolumeName {
+    /// A name.
+    #[must_use]
+    pub fn new(text: String) -> VolumeName {
+        VolumeName { text, next: OnceLock::new() }
+    }
+
+    fn last(&self) -> &VolumeName {
+        let mut last = self;
+        while let Some(next) = last.next.get() {
+            last = next;
+        }
+        last
+    }
+
+    /// Another name from now on. One thread at a time may change it: that with the books.
+    pub fn change(&self, text: &str) {
+        if **self != *text {
+            let set = self.last().next.set(Box::new(VolumeName::new(text.to_owned())));
+            assert!(set.is_ok(), "two threads change the name of a volume");
+        }
+    }
+}
+
+impl Deref for VolumeName {
+    type Target = str;
+
+    fn deref(&self) -> &str {
+        &self.last().text
+    }
+}
+
+impl fmt::Display for VolumeName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self)
+    }
 }

@@ -18,6 +18,7 @@ use units::{BLOCK_BYTES, Seq};
 
 use crate::base::home_bytes;
 use crate::current_store::{CurrentStore, Noted};
+use crate::names::VolumeName;
 use crate::types::Extent;
 use crate::{Error, ErrorKind, Result};
 
@@ -47,7 +48,7 @@ pub struct Opening {
     /// What all volumes share.
     pub store: Arc<Store>,
     /// The volume's name, for messages.
-    pub volume: String,
+    pub volume: Arc<VolumeName>,
     /// The timeline it is on.
     pub timeline: Arc<Timeline>,
     /// The one at the end of its line: at which a file hangs, if it is still being imported.
@@ -92,7 +93,7 @@ impl Opening {
     #[must_use]
     pub fn new(
         store: Arc<Store>,
-        (id, volume): (u64, String),
+        (id, volume): (u64, Arc<VolumeName>),
         timeline: Arc<Timeline>,
         at: Seq,
         size_bytes: u64,

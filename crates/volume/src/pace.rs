@@ -136,7 +136,7 @@ impl Volume {
     /// # Errors
     /// Those of [`Volume::write_batch`]; `Full` only where the reserve is full as well.
     pub fn write_some(&self, ops: &[WriteOp<'_>], done: u64, may_wait: bool) -> Result<Written> {
-        self.check_open()?;
+        self.check_served()?;
         let all = self.check_ranges(ops)?;
         let pace = Pace::new(if may_wait { Patience::Turns } else { Patience::Nothing });
         let written = match done {

@@ -21,7 +21,7 @@ use units::{MapExtent, Moment, Seq};
 
 use crate::caches;
 use crate::catalogue::{
-    Catalogue, CatalogueMedia, SourceRecord, TimelineRecord, Told, VolumeRecord, write_superblock,
+    Catalogue, CatalogueMedia, SourceRecord, Told, VolumeRecord, write_superblock,
 };
 use crate::core::Core;
 use crate::encoding;
@@ -337,12 +337,13 @@ impl Pool {
             uncut: 0,
             grace: None,
             hook: None,
+            trash: None,
         })
     }
 
     pub(crate) fn add_volume(
         &self,
-        mut record: VolumeRecord,
+        record: VolumeRecord,
         origin: Origin<'_>,
         action: &str,
         detail: String,
@@ -352,48 +353,12 @@ impl Pool {
             core.announce(feature)?;
         }
         let (mut numbers, commit) = core.begin()?;
-        // An origin that is deleted meanwhile is deleted under the same books: its past may be
-        // gone.
-        let (branch, source) = match origin {
-            Origin::Nothing => (None, None),
-            Origin::Moment(origin, branch, source) => {
-                origin.check_open()?;
-                (Some(branch), source)
-            }
-            Origin::File(source) => (None, Some(source)),
-        };
-        if core.volumes.read().contains_key(&record.name) {
-            let text = format!("there is a volume {} already", record.name);
-            return Err(Error::new(ErrorKind::Exists, text));
-        }
-        core.check_cache(record.cache, None)?;
-        let has_cache = record.cache.is_some();
-        numbers.volume += 1;
-        numbers.timeline += 1;
-        record.id = numbers.volume;
-        record.line = vec![(record.created_seq, numbers.timeline)];
-        let timeline = TimelineRecord {
-            id: numbers.timeline,
-            log: record.id,
-            parent: branch.as_ref().map(|b| (b.timeline.id, b.seq.0)),
-            source: source.map(|source| numbers.keep_orders(source)),
-        };
-        if record.architecture.has_current_store() {
-            commit.begin_slabs()?;
-        }
-        if record.architecture.has_base() {
-            commit.begin_bases()?;
-        }
-        commit.put_volume(&record)?;
-        commit.put_timeline(&timeline)?;
-        core.audit(&mut numbers, &commit, action, &record.name, detail)?;
+        let told = (action, detail);
+        let coming = core.prepare_volume(record, origin, (&mut numbers, &commit), told)?;
         core.finish(&numbers, commit)?;
-        let map = core.timeline_of(&timeline, record.extent, branch, Vec::new());
-        core.timelines.write().insert(timeline.id, (timeline, map));
-        let volume = Arc::new(Volume::start(Arc::clone(core), record)?);
-        core.volumes.write().insert(volume.name.clone(), Arc::clone(&volume));
+        let volume = core.take_volume(coming)?;
         drop(numbers);
-        if has_cache {
+        if volume.record.lock().cache.is_some() {
             core.share_memory();
         }
         Ok(volume)
@@ -459,111 +424,25 @@ impl Pool {
         name: &str,
         (extent, in_full): (Option<MapExtent>, bool),
     ) -> Result<Arc<Volume>> {
-        let source = &origin.name;
         origin.destage_all()?;
         self.core.store.flush()?;
         let still = origin.stand_still()?;
         let resolved = origin.resolve_with(at, &still.pins)?;
-        let record = origin.record.lock().clone();
-        let parent = record.timeline_at(resolved.seq);
-        let timeline = self.core.timeline(parent).ok_or_else(|| {
-            Error::new(ErrorKind::Corrupt, format!("timeline {parent} is not there"))
-        })?;
-        let now = self.core.machine.clock.wall().as_nanos();
-        let at = resolved.seq.0;
-        let how = if in_full { ", in full" } else { "" };
-        let detail = format!("from {source} at seq {at}{how}");
+        let Seq(at) = resolved.seq;
         // What is copied is the state before all of its own writes.
-        let seq = if in_full { OUTSIDE_SEQ.0 } else { at };
-        let size_bytes = record.size_at(resolved.seq);
-        let copied = in_full.then(|| SourceRecord::of_moment(source, at, size_bytes));
-        let clone = VolumeRecord {
-            id: 0,
-            name: name.to_owned(),
-            created_ns: now,
-            created_seq: seq,
-            cloned_from: (!in_full).then(|| (source.clone(), at)),
-            granularities: vec![(seq, record.granularity_at(Seq(u64::MAX)))],
-            sizes: vec![(seq, size_bytes)],
-            line: Vec::new(),
-            events: Vec::new(),
-            horizon_seq: seq,
-            horizon_ns: now,
-            reclaimed_to: seq,
-            flushed_seq: seq,
-            flushed_ns: now,
-            flushed_bytes_total: 0,
-            flushed_flushes_total: 0,
-            voids: Vec::new(),
-            next_version: 0,
-            placed: Vec::new(),
-            conversion: None,
-            common: 0,
-            uncut: 0,
-            extent: extent.unwrap_or(record.extent),
-            grace: None,
-            hook: None,
-            ..record
-        };
-        let branch = Branch { timeline, seq: resolved.seq };
+        let begin = if in_full { OUTSIDE_SEQ } else { resolved.seq };
+        let (mut clone, branch, mut detail) =
+            self.core.clone_record(origin, (resolved.seq, begin), name)?;
+        clone.extent = extent.unwrap_or(clone.extent);
+        let copied = in_full.then(|| {
+            clone.cloned_from = None;
+            detail.push_str(", in full");
+            SourceRecord::of_moment(&origin.name, at, clone.size_at(begin))
+        });
         let begins = Origin::Moment(origin, branch, copied);
         let volume = self.add_volume(clone, begins, "clone", detail);
         drop(still);
         volume
-    }
-
-    /// Deletes a volume. What clones still need of it stays until they are gone.
-    ///
-    /// # Errors
-    /// `NotFound`, `Refused`, `Io`.
-    pub fn delete_volume(&self, name: &str) -> Result<()> {
-        self.check_open()?;
-        let volume = self.volume(name)?;
-        let work = self.core.work.lock();
-        // What waits goes with it: deletes need no room.
-        volume.cache.hold();
-        let deleted = volume.log.with_gate(|gate| -> Result<()> {
-            volume.check_open()?;
-            let (mut numbers, commit) = self.core.begin()?;
-            let mut record = volume.record.lock().clone();
-            record.deleted = true;
-            record.name = String::new();
-            record.conversion = None;
-            commit.put_volume(&record)?;
-            commit.remove_pins(record.id)?;
-            volume.compactions.remove_all(record.id, &commit)?;
-            let groups = self.core.groups_without(record.id, &commit)?;
-            if volume.schedule.lock().is_some() {
-                commit.remove_schedule(record.id)?;
-            }
-            if volume.present().current.is_some() {
-                commit.remove_slabs(record.id)?;
-            }
-            let detail = format!("volume {} with its history", record.id);
-            self.core.audit(&mut numbers, &commit, "volume-delete", name, detail)?;
-            self.core.finish(&numbers, commit)?;
-            volume.gone.store(true, Ordering::Release);
-            // Its zone is given to others: a flush that is under way must leave no mark there.
-            gate.seal();
-            volume.compactions.clear();
-            self.core.set_groups(groups);
-            volume.record.set(record, &numbers);
-            volume.cache.discard();
-            Ok(())
-        });
-        volume.cache.release(volume.log.stable(), volume.log.last_time());
-        deleted?;
-        if let Some(current) = &volume.present().current {
-            current.retire();
-        }
-        volume.pins.lock().clear();
-        *volume.schedule.lock() = None;
-        self.core.volumes.write().remove(name);
-        self.core.ghosts.write().insert(volume.id, volume);
-        let mut work = work;
-        *work = None;
-        self.core.share_memory();
-        self.core.bury_ghosts()
     }
 
     /// Refuses writes from now on, as after a failed write: what runs here is found to be broken.
@@ -610,7 +489,8 @@ impl Pool {
     /// stays as it is, and what waits is lost with it. `Refused` or `Io` later; nothing
     /// acknowledged is lost by that.
     pub fn close(&self) -> Result<()> {
-        let volumes = self.volumes();
+        let mut volumes = self.core.all_volumes();
+        volumes.retain(|volume| !volume.is_gone());
         if !self.core.closed.load(Ordering::Acquire) && !self.core.store.has_failed() {
             volumes.iter().try_for_each(|volume| volume.store_counts(&volume.pins.lock()))?;
         }
@@ -748,7 +628,7 @@ impl Drop for Pool {
 }
 
 /// What a pool must know to have a volume.
-fn features_of(record: &VolumeRecord) -> impl Iterator<Item = u64> {
+pub(crate) fn features_of(record: &VolumeRecord) -> impl Iterator<Item = u64> {
     let features = [
         (record.architecture.has_current_store(), FEATURE_CURRENT_STORE),
         (record.architecture.has_base(), FEATURE_BASE),

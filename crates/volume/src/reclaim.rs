@@ -79,6 +79,7 @@ impl Core {
         self.can_wait.store(false, Ordering::Relaxed);
         self.store.collect_freed();
         self.note_healed()?;
+        self.expire_trash(&mut job)?;
         // Without a free zone there are no spares; writers will find out and make room.
         match self.make_spares(SPARES_WANTED, Purpose::Data) {
             Err(e) if e.kind != ErrorKind::Full => return Err(e),
@@ -327,7 +328,7 @@ impl Core {
     pub fn bury_ghosts(self: &Arc<Self>) -> Result<()> {
         loop {
             let ghosts: Vec<Arc<Volume>> = self.ghosts.read().values().cloned().collect();
-            let unneeded = ghosts.into_iter().find(|ghost| !self.is_needed(ghost));
+            let unneeded = ghosts.into_iter().find(|g| g.is_gone() && !self.is_needed(g));
             let Some(ghost) = unneeded else { return Ok(()) };
             self.bury(&ghost)?;
         }
@@ -476,7 +477,7 @@ impl Core {
             let segments = self.store.segments().len();
             let gets_on = freed > best.0 || now.entries < best.1 || segments < best.2;
             best = (best.0.max(freed), best.1.min(now.entries), best.2.min(segments));
-            if tries > 1 && !gets_on && !self.sacrifice()? {
+            if tries > 1 && !gets_on && !self.sacrifice(&mut job)? {
                 *self.refused.lock() = Some(self.standing());
                 break;
             }

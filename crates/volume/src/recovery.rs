@@ -22,6 +22,7 @@ use crate::conversion::Conversion;
 use crate::core::Core;
 use crate::current_store::CurrentStore;
 use crate::destage::Destage;
+use crate::names::VolumeName;
 use crate::opening::Opening;
 use crate::pins::Pins;
 use crate::pool::{read_superblock, reserve_of};
@@ -419,10 +420,10 @@ fn add_volume(
     }
     let times = times_of(core, &record, time_runs);
     let volume = Arc::new(Volume::build(Arc::clone(core), record, recovered, times, places)?);
-    if volume.gone.load(Ordering::Acquire) {
+    if volume.is_gone() || volume.in_trash.load(Ordering::Acquire) {
         core.ghosts.write().insert(volume.id, volume);
     } else {
-        core.volumes.write().insert(volume.name.clone(), volume);
+        core.volumes.write().insert(volume.name().to_owned(), volume);
     }
     Ok(())
 }
@@ -536,8 +537,8 @@ impl Volume {
         let compactions = Compactions::of(core.catalogue.compactions(record.id)?);
         let store = Arc::clone(&core.store);
         let at = Seq(u64::MAX);
-        let name = record.name.clone();
-        let volume = (record.id, name.clone());
+        let name = Arc::new(VolumeName::new(record.name.clone()));
+        let volume = (record.id, Arc::clone(&name));
         let current = current_store(&core, &record, &places.slabs, &places.placed);
         let opening = Opening::new(store, volume, timeline, at, size_bytes);
         let opening = Arc::new(opening.with_current(current));
@@ -555,6 +556,7 @@ impl Volume {
             schedule: RankedMutex::new(Rank::Schedule, schedule),
             tally: Tally::default(),
             gone: AtomicBool::new(record.deleted),
+            in_trash: AtomicBool::new(record.trash.is_some()),
             resizing: RankedMutex::new(Rank::Resizing, ()),
             cut_at: AtomicU64::new(u64::MAX),
             reclaim_wanted: AtomicBool::new(false),

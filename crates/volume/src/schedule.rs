@@ -15,7 +15,7 @@ use units::{Cron, Seq, Span, Timing, WallTime};
 
 use crate::catalogue::{ScheduleRecord, VersionRecord};
 use crate::core::Core;
-use crate::explain::{Explained, Judged, MadeBy, candidate, doomed};
+use crate::explain::{Explained, Judged, MadeBy, candidate, doomed, explain_doomed};
 use crate::names::check_name;
 use crate::open_files::Quiet;
 use crate::retention::{Candidate, KeepRules};
@@ -333,6 +333,23 @@ impl Volume {
             *self.schedule.lock() = Some(Schedule::of(record)?);
         }
         self.schedule_info()?.ok_or_else(|| self.no_schedule())
+    }
+
+    /// What [`Volume::set_schedule`] would come to, and which of the schedule's versions no rule
+    /// would keep then.
+    ///
+    /// # Errors
+    /// Those of [`Volume::set_schedule`].
+    pub fn plan_schedule(&self, spec: &ScheduleSpec) -> Result<(ScheduleInfo, Vec<Explained>)> {
+        self.check_open()?;
+        let wall = self.core.machine.clock.wall();
+        spec.check(wall)?;
+        let pins = self.pins.lock();
+        // No schedule has the number 0.
+        let id = self.schedule.lock().as_ref().map_or(0, |schedule| schedule.record.id);
+        let planned = Schedule::of(spec.record(id, wall))?;
+        let goes = explain_doomed(pins.scheduled(id), &spec.keep, wall);
+        Ok((planned.info(pins.scheduled(id).next()), goes))
     }
 
     fn no_schedule(&self) -> Error {

@@ -17,6 +17,7 @@ use history::{Scrub, ScrubMap, ScrubReport, Segment, Slot, Suspects, Version};
 use units::Seq;
 
 use crate::core::Core;
+use crate::names::VolumeName;
 use crate::opening::{Opening, Patience};
 use crate::types::{SettlePhase, Settling};
 use crate::{Error, ErrorKind, Result};
@@ -301,7 +302,7 @@ impl ScrubMap for Core {
     fn still_names(&self, version: &Version) -> bool {
         let timelines = self.timelines.read();
         let Some((_, timeline)) = timelines.get(&version.timeline) else { return false };
-        let of = (timeline.log, String::new());
+        let of = (timeline.log, Arc::new(VolumeName::new(String::new())));
         let at = version.seq;
         let opening = Opening::new(Arc::clone(&self.store), of, Arc::clone(timeline), at, u64::MAX);
         let mut slots = [Slot::default()];

@@ -1,12 +1,14 @@
 //! What goes in and out of pools and volumes.
 
 mod space;
+mod trash;
 
 use history::IoCount;
 use serde::{Deserialize, Serialize};
 use units::{MapExtent, Seq, WallTime};
 
-pub use space::{AgeBytes, Growth, Holder, PoolSpace, PoolStatus, Sacrifice, VolumeSpace};
+pub use space::{AgeBytes, Growth, Holder, KeptFor, PoolSpace, PoolStatus, Sacrifice, VolumeSpace};
+pub use trash::{DeletedVolume, Deletion};
 
 /// Where current data lives and when old data is split off.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

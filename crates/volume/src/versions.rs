@@ -256,7 +256,10 @@ impl Volume {
                 match record(timeline) {
                     Some(own) if own.log == volume.id => branch = own.parent,
                     _ => {
-                        clones.entry((timeline, Seq(seq))).or_default().push(volume.name.clone());
+                        clones
+                            .entry((timeline, Seq(seq)))
+                            .or_default()
+                            .push(volume.name().to_owned());
                         break;
                     }
                 }

@@ -25,6 +25,7 @@ use crate::destage::Destage;
 use crate::encoding::EncodingState;
 use crate::expiry::Expired;
 use crate::leisure::Pass;
+use crate::names::VolumeName;
 use crate::opening::{Opening, Patience};
 use crate::pins::Pins;
 use crate::record::Record;
@@ -49,7 +50,7 @@ pub struct Tally {
 /// An open volume.
 pub struct Volume {
     pub(crate) id: u64,
-    pub(crate) name: String,
+    pub(crate) name: Arc<VolumeName>,
     pub(crate) core: Arc<Core>,
     pub(crate) log: Log,
     pub(crate) times: TimeIndex,
@@ -66,6 +67,8 @@ pub struct Volume {
     pub(crate) schedule: RankedMutex<Option<Schedule>>,
     pub(crate) tally: Tally,
     pub(crate) gone: AtomicBool,
+    /// It was deleted, and can be had back; changes with its record.
+    pub(crate) in_trash: AtomicBool,
     /// Held by whoever changes the size.
     pub(crate) resizing: RankedMutex<()>,
     /// No write may end beyond this byte: the size to come, while the volume is made smaller.
@@ -248,7 +251,7 @@ impl Volume {
     }
 
     /// The present's stamp, also of what waits in the cache: it keeps its number.
-    fn latest_told(&self) -> Result<Stamp> {
+    pub(crate) fn latest_told(&self) -> Result<Stamp> {
         match self.cache.latest() {
             Some(stamp) => Ok(stamp),
             None => self.latest(),
@@ -292,7 +295,7 @@ impl Volume {
         // The log may not have it yet.
         let oldest = if oldest.seq == latest.seq { latest } else { oldest };
         Ok(VolumeInfo {
-            name: self.name.clone(),
+            name: self.name().to_owned(),
             size_bytes: self.size_bytes(),
             architecture: record.architecture,
             granularity: record.granularity_at(Seq(u64::MAX)),

@@ -89,7 +89,7 @@ impl Volume {
     /// # Errors
     /// `OutOfBounds` before anything is written; `Full`; `Refused` or `Io` after a device failure.
     pub fn write_batch(&self, ops: &[WriteOp<'_>]) -> Result<Seq> {
-        self.check_open()?;
+        self.check_served()?;
         let bytes = self.check_ranges(ops)?;
         let last = self.write_ops(ops, &Pace::patient())?;
         self.hold_back(&|| true)?;

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use crate::fixture::{Fixture, hindsight};
 
@@ -286,4 +286,40 @@ fn what_cannot_be_imported_lazily_is_refused_by_name() {
     assert_eq!(fixture.run(&["volume", "show", "v"]).code, 10, "nothing was created");
     fixture.ok(&["volume", "create", "v", "--size", "64KiB"]);
     assert!(lazily(&raw, &[]).contains("there is a volume v already"));
+}
+
+#[test]
+fn an_import_that_was_interrupted_is_told_and_begun_anew() {
+    for signal in ["TERM", "KILL"] {
+        let fixture = Fixture::new();
+        let mut import = hindsight();
+        import.args(["volume", "import", "v", "-", "--size", "8MiB"]);
+        import.env("HINDSIGHT_SERVER", fixture.server()).stdin(Stdio::piped());
+        let mut import = import.spawn().expect("spawn");
+        let mut stdin = import.stdin.take().expect("piped");
+        std::io::Write::write_all(&mut stdin, &vec![7; 6 << 20]).expect("written");
+        let shown = || fixture.run(&["volume", "show", "v", "--json"]);
+        let is_begun = || {
+            let shown = shown();
+            shown.code == 0 && shown.json()["live_bytes"].as_u64().is_some_and(|bytes| bytes > 0)
+        };
+        while !is_begun() {
+            assert!(import.try_wait().expect("asked").is_none(), "it waits for the rest");
+        }
+        let pid = import.id().to_string();
+        assert!(Command::new("kill").args(["-s", signal, &pid]).status().expect("kill").success());
+        assert!(!import.wait().expect("ended").success());
+        assert_eq!(shown().json()["unfinished_import"], true, "{signal}");
+        assert!(fixture.ok(&["volume", "show", "v"]).contains("unfinished"));
+        let raw = fixture.path("in.img");
+        let mut image = vec![0; 8 << 20];
+        image[..5000].fill(9);
+        fs::write(&raw, &image).expect("write");
+        fixture.ok(&["volume", "import", "v", text(&raw)]);
+        assert_eq!(shown().json()["unfinished_import"], false);
+        let back = fixture.path("back.img");
+        fixture.ok(&["volume", "export", "v", text(&back)]);
+        assert!(fs::read(&back).expect("read") == image, "{signal}: what was there is gone");
+        assert_eq!(fixture.run(&["volume", "import", "v", text(&raw)]).code, 1, "it is complete");
+    }
 }

@@ -204,9 +204,12 @@ fn deletes_say_what_they_would_do_and_do_it() {
     assert!(dry.err.contains("pins its moment"), "{dry:?}");
     fixture.ok(&["mark", "delete", "pg", "m"]);
     let dry = fixture.run(&["volume", "delete", "pg", "--dry-run"]);
+    assert_eq!(dry.code, 11, "it has a version: {dry:?}");
+    let dry = fixture.run(&["volume", "delete", "pg", "--dry-run", "--force"]);
     assert!(dry.err.contains("would be deleted"), "{dry:?}");
     assert!(fixture.run(&["volume", "show", "pg"]).code == 0);
-    fixture.ok(&["volume", "delete", "pg"]);
+    assert_eq!(fixture.run(&["volume", "delete", "pg"]).code, 11, "it has a version");
+    fixture.ok(&["volume", "delete", "pg", "--force"]);
     assert_eq!(fixture.run(&["volume", "show", "pg"]).code, 10);
 }
 

@@ -12,4 +12,5 @@ mod recording;
 mod schedules;
 mod scrub;
 mod serving;
+mod trash;
 mod watching;

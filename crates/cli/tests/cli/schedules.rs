@@ -21,6 +21,12 @@ fn a_schedule_is_set_shown_and_removed() {
     assert_eq!((&shown["cron"], &shown["label"]), (&"30 3 * * *".into(), &"night".into()));
     assert_eq!(shown["keep"]["daily"], 7);
     assert!(fixture.ok(&["version", "schedule", "list"]).contains("cron 30 3 * * *"));
+    let set = ["version", "schedule", "set", "pg", "--keep-last", "1"];
+    let dry = fixture.run(&[&set[..], &["--dry-run", "--json"]].concat()).json();
+    assert_eq!((&dry["dry_run"], &dry["keep"]["last"]), (&true.into(), &1.into()));
+    assert_eq!(fixture.run(&["version", "schedule", "show", "pg", "--json"]).json(), shown);
+    let set = fixture.run(&[&set[..], &["--json"]].concat()).json();
+    assert_eq!((&set["keep"]["daily"], &set["label"]), (&7.into(), &"night".into()));
     let dry = fixture.run(&["version", "schedule", "remove", "pg", "--dry-run"]);
     assert!(dry.err.contains("would be removed"), "{dry:?}");
     fixture.ok(&["version", "schedule", "remove", "pg"]);

@@ -69,6 +69,7 @@ pub(crate) fn volume(info: volume::VolumeInfo, clients: usize, nbd: &NbdAddresse
         time_ahead_seconds: info.time_ahead_ns / 1_000_000_000,
         conversion: info.conversion.map(conversion),
         import: info.import.map(import),
+        unfinished_import: false,
         cache: info.cache.map(cache),
         encoding: encoding(info.encoding),
         dedup: dedup(info.dedup),
@@ -127,7 +128,8 @@ fn sacrifice(next: volume::Sacrifice) -> api::Sacrifice {
         volume: next.volume,
         from: stamp(next.from),
         to: stamp(next.to),
-        grace: next.is_grace,
+        grace: next.kept_for == volume::KeptFor::Grace,
+        deleted: next.kept_for == volume::KeptFor::Trash,
     }
 }
 
@@ -331,6 +333,9 @@ pub(crate) fn schedule(of: &Of<'_>, info: volume::ScheduleInfo) -> api::Schedule
         failures: info.failures,
         pruned: info.pruned,
         error: info.error,
+        dry_run: false,
+        goes: Vec::new(),
+        would: Vec::new(),
     }
 }
 
@@ -340,10 +345,17 @@ fn keep(keep: &volume::KeepRules) -> api::Keep {
     api::Keep { last, hourly, daily, weekly, monthly, yearly, within }
 }
 
-pub(crate) fn keep_back(keep: &api::Keep) -> volume::KeepRules {
-    let api::Keep { last, hourly, daily, weekly, monthly, yearly, within } = *keep;
-    let within_ns = within.map_or(0, |span| span.0.0);
-    volume::KeepRules { last, hourly, daily, weekly, monthly, yearly, within_ns }
+/// Rules that were there, with those that are set.
+pub(crate) fn keep_set(set: &api::SetKeep, before: volume::KeepRules) -> volume::KeepRules {
+    volume::KeepRules {
+        last: set.last.unwrap_or(before.last),
+        hourly: set.hourly.unwrap_or(before.hourly),
+        daily: set.daily.unwrap_or(before.daily),
+        weekly: set.weekly.unwrap_or(before.weekly),
+        monthly: set.monthly.unwrap_or(before.monthly),
+        yearly: set.yearly.unwrap_or(before.yearly),
+        within_ns: set.within.map_or(before.within_ns, |span| span.0.0),
+    }
 }
 
 pub(crate) fn explained(explained: volume::Explained) -> api::Explained {
@@ -444,6 +456,8 @@ pub(crate) fn pool(
         live_exact: space.live_exact,
         history_bytes: space.history_bytes,
         pinned_bytes: space.pinned_bytes,
+        trash_volumes: space.trash_volumes,
+        trash_bytes: space.trash_bytes,
         common_bytes: space.common_bytes,
         common_named_bytes: space.common_named_bytes,
         growth: space.growth.map(growth),

@@ -7,29 +7,64 @@ use axum::http::StatusCode;
 use units::{Cron, Timing};
 
 use super::answer::{Answer, Listed, Refusal};
-use super::ask::{Asked, Body, Named};
+use super::ask::{Asked, Body, Named, some_change};
 use super::convert::Of;
 use super::volumes::location;
 use super::{Context, convert, groups};
 
-fn spec_of(body: SetSchedule) -> Answer<volume::ScheduleSpec> {
-    let timing = match (body.every, &body.cron) {
-        (Some(every), None) => Timing::Every(every.0),
-        (None, Some(line)) => {
+/// A schedule as it is to be: what the request says, and what was there.
+fn spec_of(
+    body: &SetSchedule,
+    before: Option<volume::ScheduleSpec>,
+) -> Answer<volume::ScheduleSpec> {
+    if before.is_some() {
+        some_change(body)?;
+    }
+    let timing = match (body.every, &body.cron, &before) {
+        (Some(every), None, _) => Timing::Every(every.0),
+        (None, Some(line), _) => {
             Timing::Cron(line.parse::<Cron>().map_err(|e| Refusal::malformed(e.message, e.hint))?)
         }
+        (None, None, Some(before)) => before.timing.clone(),
         _ => {
             let text = "a schedule has either `every` or `cron`";
             let refusal = Refusal::new(ProblemKind::Invalid, text);
             return Err(refusal.with_hint("such as {\"every\": \"1h\"}"));
         }
     };
+    let (keep, label, hook) =
+        before.map_or_else(Default::default, |spec| (spec.keep, spec.label, spec.hook));
     Ok(volume::ScheduleSpec {
         timing,
-        keep: convert::keep_back(&body.keep),
-        label: body.label.unwrap_or_default(),
-        hook: body.hook,
+        keep: convert::keep_set(&body.keep, keep),
+        label: body.label.clone().unwrap_or(label),
+        hook: body.hook.clone().unwrap_or(hook),
     })
+}
+
+/// What setting a schedule answers.
+fn answer(
+    of: &Of<'_>,
+    info: volume::ScheduleInfo,
+    goes: Vec<volume::Explained>,
+    dry_run: bool,
+) -> api::Schedule {
+    let target = |number: u64| match *of {
+        Of::Volume(name) => format!("{name}@v:{number}"),
+        Of::Group(name) => format!("group {name}, capture {number}"),
+    };
+    let mut would = Vec::new();
+    if dry_run {
+        let name = match *of {
+            Of::Volume(name) => format!("schedule of {name}"),
+            Of::Group(name) => format!("schedule of group {name}"),
+        };
+        let text = format!("the {name} would be {}, keep {}", info.spec.timing, info.spec.keep);
+        would.push(Would::new("change", name, text));
+        would.extend(goes.iter().map(|one| prunes(target(one.number), one)));
+    }
+    let goes = goes.into_iter().map(convert::explained).collect();
+    api::Schedule { dry_run, goes, would, ..convert::schedule(of, info) }
 }
 
 /// Lists all schedules: those of volumes by name, then those of groups.
@@ -91,12 +126,14 @@ pub(super) async fn set(
     Named(name): Named<String>,
     Body(body): Body<SetSchedule>,
 ) -> Answer<Json<api::Schedule>> {
-    let spec = spec_of(body)?;
     context
         .engine(move |context| {
+            let volume = context.volume(&name)?;
+            let spec = spec_of(&body, volume.schedule_info()?.map(|info| info.spec))?;
             context.check_hook(spec.hook.as_deref())?;
-            let info = context.volume(&name)?.set_schedule(&spec)?;
-            Ok(convert::schedule(&Of::Volume(&name), info))
+            let (planned, goes) = volume.plan_schedule(&spec)?;
+            let info = if body.dry_run { planned } else { volume.set_schedule(&spec)? };
+            Ok(answer(&Of::Volume(&name), info, goes, body.dry_run))
         })
         .await
         .map(Json)
@@ -152,10 +189,14 @@ pub(super) async fn apply(
     let dry_run = body.dry_run;
     context
         .engine(move |context| {
-            let versions = context.volume(&name)?.apply_retention(dry_run)?;
+            let volume = context.volume(&name)?;
+            let goes = match volume.schedule_info()? {
+                Some(info) => volume.plan_schedule(&info.spec)?.1,
+                None => Vec::new(),
+            };
+            let versions = volume.apply_retention(dry_run)?;
             let target = |number: u64| format!("{name}@v:{number}");
-            let text = |number: u64| format!("version {number} of {name} would be pruned");
-            Ok(pruned(versions, dry_run, target, text))
+            Ok(pruned(versions, dry_run, target, &goes))
         })
         .await
         .map(Json)
@@ -198,12 +239,17 @@ pub(super) async fn set_group(
     Named(name): Named<String>,
     Body(body): Body<SetSchedule>,
 ) -> Answer<Json<api::Schedule>> {
-    let spec = spec_of(body)?;
     context
         .engine(move |context| {
+            let pool = context.pool();
+            let spec = spec_of(&body, pool.group_schedule(&name)?.map(|info| info.spec))?;
             context.check_hook(spec.hook.as_deref())?;
-            let info = context.pool().set_group_schedule(&name, &spec)?;
-            Ok(convert::schedule(&Of::Group(&name), info))
+            let (planned, goes) = pool.plan_group_schedule(&name, &spec)?;
+            let info = match body.dry_run {
+                true => planned,
+                false => pool.set_group_schedule(&name, &spec)?,
+            };
+            Ok(answer(&Of::Group(&name), info, goes, body.dry_run))
         })
         .await
         .map(Json)
@@ -259,13 +305,23 @@ pub(super) async fn apply_group(
     let dry_run = body.dry_run;
     context
         .engine(move |context| {
-            let versions = context.pool().apply_group_retention(&name, dry_run)?;
+            let pool = context.pool();
+            let goes = match pool.group_schedule(&name)? {
+                Some(info) => pool.plan_group_schedule(&name, &info.spec)?.1,
+                None => Vec::new(),
+            };
+            let versions = pool.apply_group_retention(&name, dry_run)?;
             let target = |number: u64| format!("group {name}, capture {number}");
-            let text = |number: u64| format!("capture {number} of group {name} would be pruned");
-            Ok(pruned(versions, dry_run, target, text))
+            Ok(pruned(versions, dry_run, target, &goes))
         })
         .await
         .map(Json)
+}
+
+/// What would be pruned, as people name it, with its time.
+fn prunes(target: String, goes: &volume::Explained) -> Would {
+    let text = format!("{target} of {} would be pruned: no rule keeps it", goes.time);
+    Would::new("prune", target, text)
 }
 
 /// What was pruned; of a dry run, what would be.
@@ -273,9 +329,10 @@ fn pruned(
     versions: Vec<u64>,
     dry_run: bool,
     target: impl Fn(u64) -> String,
-    text: impl Fn(u64) -> String,
+    goes: &[volume::Explained],
 ) -> Pruned {
-    let would = versions.iter().filter(|_| dry_run);
-    let would = would.map(|&number| Would::new("prune", target(number), text(number))).collect();
+    let went = |one: &&volume::Explained| versions.binary_search(&one.number).is_ok();
+    let would = goes.iter().filter(|_| dry_run).filter(went);
+    let would = would.map(|one| prunes(target(one.number), one)).collect();
     Pruned { versions, dry_run, would }
 }

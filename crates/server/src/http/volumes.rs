@@ -1,4 +1,4 @@
-//! Volumes: list, create, show, change, delete.
+//! Volumes: list, create, show, change.
 
 use api::{API_PREFIX, ChangeVolume, CreateVolume, ForceQuery, ProblemKind, SizeInput};
 use axum::Json;
@@ -266,29 +266,4 @@ fn apply(context: &Context, name: &str, body: &ChangeVolume, force: bool) -> Ans
         described.warning = context.fill().over_promised();
     }
     Ok(described)
-}
-
-/// Deletes a volume with its history; clones of it live on.
-#[utoipa::path(delete, path = "/volumes/{volume}", tag = "volumes",
-    params(("volume" = String, Path, description = "Name of the volume"), ForceQuery),
-    responses(
-        (status = 204),
-        (status = 404, body = api::Problem, content_type = "application/problem+json"),
-        (status = 409, description = "Clients are attached", body = api::Problem,
-            content_type = "application/problem+json"),
-    ))]
-pub(super) async fn delete(
-    State(context): State<Context>,
-    Named(name): Named<String>,
-    Asked(query): Asked<ForceQuery>,
-) -> Answer<StatusCode> {
-    context
-        .delete(move |context| {
-            context.volume(&name)?;
-            let _closed = context.close(&name, Part::Past, query.force)?;
-            context.pool().delete_volume(&name)?;
-            context.meters().forget(&name);
-            Ok(())
-        })
-        .await
 }

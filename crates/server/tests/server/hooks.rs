@@ -3,8 +3,8 @@
 use std::time::{Duration, Instant};
 
 use api::{
-    ChangeGroup, ChangeVolume, CreateGroup, CreateVersion, Keep, ListQuery, ProblemKind,
-    RangeQuery, SetSchedule, SpanInput,
+    ChangeGroup, ChangeVolume, CreateGroup, CreateVersion, ListQuery, ProblemKind, RangeQuery,
+    SetSchedule, SpanInput,
 };
 use hindsight_server::{HookSettings, Settings};
 use units::Span;
@@ -82,8 +82,7 @@ fn a_schedule_captures_with_its_hook() {
     let client = &fixture.client;
     let schedule = |hook: &str| SetSchedule {
         every: Some(SpanInput(Span(1_000_000_000))),
-        keep: Keep::default(),
-        hook: Some(hook.to_owned()),
+        hook: Some(Some(hook.to_owned())),
         ..SetSchedule::default()
     };
     assert_eq!(kind(client.set_schedule("v", &schedule("other"))), ProblemKind::NotFound);
@@ -120,7 +119,7 @@ fn a_group_is_captured_at_one_instant_with_or_without_a_hook() {
     assert_eq!((&page.entries[..], page.next), (&[first][..], Some(1)));
     let rest = client.group_versions("g", &ListQuery { limit: Some(1), next: page.next });
     assert_eq!(rest.expect("page").entries, [second]);
-    client.delete_volume("w", false).expect("delete");
+    client.delete_volume("w", true).expect("delete");
     let range = |dry_run| RangeQuery { from: 0, to: 0, dry_run };
     assert_eq!(client.delete_group_versions("g", &range(true)).expect("told").count, 1);
     assert_eq!(client.delete_group_versions("g", &range(false)).expect("deleted").count, 1);
@@ -141,7 +140,7 @@ fn a_schedule_of_a_group_captures_with_its_hook_or_says_that_it_failed() {
     client.create_group(&CreateGroup { name: "g".to_owned(), volumes }).expect("create");
     let schedule = |hook: &str| SetSchedule {
         every: Some(SpanInput(Span(1_000_000_000))),
-        hook: Some(hook.to_owned()),
+        hook: Some(Some(hook.to_owned())),
         ..SetSchedule::default()
     };
     assert_eq!(kind(client.set_group_schedule("g", &schedule("other"))), ProblemKind::NotFound);

@@ -10,3 +10,4 @@ mod recording;
 mod refusals;
 mod schedules;
 mod starting;
+mod trash;

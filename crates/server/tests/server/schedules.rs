@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use api::{
-    ApplyRetention, CreateGroup, CreateVersion, Keep, ListQuery, ProblemKind, RangeQuery,
+    ApplyRetention, CreateGroup, CreateVersion, Keep, ListQuery, ProblemKind, RangeQuery, SetKeep,
     SetSchedule, SpanInput,
 };
 use units::Span;
@@ -15,7 +15,7 @@ const SECOND: Span = Span(1_000_000_000);
 fn every(span: Span, keep: Keep) -> SetSchedule {
     SetSchedule {
         every: Some(SpanInput(span)),
-        keep,
+        keep: keep.into(),
         label: Some("auto".to_owned()),
         ..SetSchedule::default()
     }
@@ -37,7 +37,11 @@ fn a_schedule_is_set_runs_and_is_removed() {
         std::thread::yield_now();
     }
     assert_eq!(client.schedules().expect("list").len(), 1);
-    let line = SetSchedule { cron: Some("@yearly".to_owned()), keep, ..SetSchedule::default() };
+    let line = SetSchedule {
+        cron: Some("@yearly".to_owned()),
+        keep: keep.into(),
+        ..SetSchedule::default()
+    };
     let changed = client.set_schedule("v", &line).expect("change");
     assert_eq!((changed.every, changed.cron.as_deref()), (None, Some("0 0 1 1 *")));
     let versions = client.versions("v", &ListQuery::default()).expect("list").entries;
@@ -130,7 +134,11 @@ fn a_group_has_a_schedule_and_keep_rules() {
     }
     assert_eq!(client.schedules().expect("list").len(), 1);
     // From now on nothing is due for years.
-    let line = SetSchedule { cron: Some("@yearly".to_owned()), keep, ..SetSchedule::default() };
+    let line = SetSchedule {
+        cron: Some("@yearly".to_owned()),
+        keep: keep.into(),
+        ..SetSchedule::default()
+    };
     client.set_group_schedule("g", &line).expect("change");
     let all = client.group_versions("g", &ListQuery::default()).expect("list").entries;
     assert!(all.iter().all(|c| c.made_by == "schedule" && c.versions.len() == 2), "{all:?}");
@@ -153,4 +161,42 @@ fn a_group_has_a_schedule_and_keep_rules() {
     assert!(metrics.contains("hindsight_schedule_pruned_total{group=\"g\"}"), "{metrics}");
     client.remove_group_schedule("g").expect("remove");
     assert_eq!(kind(client.remove_group_schedule("g")), ProblemKind::NotFound);
+}
+
+#[test]
+fn what_is_not_named_of_a_schedule_stays_and_a_dry_run_says_what_would_go() {
+    let fixture = Fixture::with_volume();
+    let client = &fixture.client;
+    let keep = Keep { last: 100, daily: 7, ..Keep::default() };
+    client.set_schedule("v", &every(SECOND, keep)).expect("set");
+    let began = Instant::now();
+    while client.schedule("v").expect("show").captures < 2 {
+        assert!(began.elapsed() < Duration::from_secs(60), "nothing was captured");
+        std::thread::yield_now();
+    }
+    let yearly = SetSchedule { cron: Some("@yearly".to_owned()), ..SetSchedule::default() };
+    let changed = client.set_schedule("v", &yearly).expect("change");
+    assert_eq!((changed.keep, &*changed.label, changed.dry_run), (keep, "auto", false));
+    assert!(changed.goes.is_empty());
+    let versions = client.versions("v", &ListQuery::default()).expect("list").entries;
+    let fewer = SetKeep { last: Some(1), daily: Some(0), ..SetKeep::default() };
+    let body = SetSchedule { keep: fewer, dry_run: true, ..SetSchedule::default() };
+    let told = client.set_schedule("v", &body).expect("told");
+    assert_eq!((told.keep.last, told.keep.daily, told.dry_run), (1, 0, true));
+    let older: Vec<u64> = versions[..versions.len() - 1].iter().map(|v| v.number).collect();
+    assert_eq!(told.goes.iter().map(|one| one.number).collect::<Vec<_>>(), older);
+    assert!(told.goes.iter().all(|one| !one.stays && one.goes.is_some()));
+    assert_eq!(client.schedule("v").expect("show").keep, keep, "nothing was changed");
+    let set = client.set_schedule("v", &SetSchedule { dry_run: false, ..body }).expect("set");
+    assert_eq!((set.keep.last, set.goes.len()), (1, older.len()));
+    assert_eq!(kind(client.set_schedule("v", &SetSchedule::default())), ProblemKind::Malformed);
+
+    let group = CreateGroup { name: "g".to_owned(), volumes: vec!["v".to_owned()] };
+    client.create_group(&group).expect("made");
+    let dry = SetSchedule { dry_run: true, ..every(SECOND, keep) };
+    assert!(client.set_group_schedule("g", &dry).expect("told").dry_run);
+    assert_eq!(kind(client.group_schedule("g")), ProblemKind::NotFound);
+    client.set_group_schedule("g", &SetSchedule { dry_run: false, ..dry }).expect("set");
+    let changed = client.set_group_schedule("g", &yearly).expect("change");
+    assert_eq!((changed.keep, &*changed.label), (keep, "auto"));
 }

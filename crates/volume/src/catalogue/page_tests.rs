@@ -13,7 +13,7 @@ use super::{
     MAP_RUNS, MARKS, MarkRecord, NUMBERS, OPEN_FILES, RunRecord, SAMPLES, SCHEDULES, SCRUBS,
     SEGMENTS, SPARES, ScheduleRecord, ScheduledRecord, ScrubPhase, ScrubRecord,
     ScrubScheduleRecord, SegmentRecord, SourceRecord, TIME_RUNS, TIMELINES, TimelineRecord,
-    VERSIONS, VOLUMES, VersionRecord, VolumeRecord,
+    TrashRecord, VERSIONS, VOLUMES, VersionRecord, VolumeRecord,
 };
 use crate::figures::{Figures, SpanFigures};
 use crate::growth::Sample;
@@ -104,6 +104,10 @@ fn encoding() -> EncodingSetting {
     EncodingSetting { encoding: Encoding::Delta, after_ns: 1 }
 }
 
+fn trash() -> TrashRecord {
+    TrashRecord { deleted_ns: 1, until_ns: 2 }
+}
+
 fn grace() -> GraceRecord {
     GraceRecord { until_ns: 1, window_ns: 1, history_limit_bytes: None }
 }
@@ -150,6 +154,7 @@ fn volume() -> VolumeRecord {
         common: 1,
         uncut: 1,
         grace: Some(grace()),
+        trash: Some(trash()),
         hook: Some("freeze".to_owned()),
     }
 }
@@ -246,6 +251,7 @@ fn the_page_names_every_field_of_every_json_record() {
         fields("capture", &capture(scheduled)),
         fields("audit", &audit()),
         fields("grace", &grace()),
+        fields("trash", &trash()),
         fields("open files", &OpenFiles::default()),
         fields("figures", &figures()),
         fields("sample", &Sample { pool_bytes: 1, volumes: vec![(1, 1)], history: vec![(1, 1)] }),

@@ -91,6 +91,9 @@ pub struct VolumeRecord {
     /// The hook around its captures, unless another one is named.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hook: Option<String>,
+    /// It was deleted, and can be had back.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trash: Option<TrashRecord>,
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands it so")]
@@ -108,6 +111,16 @@ pub struct GraceRecord {
     pub window_ns: u64,
     /// The history limit until then.
     pub history_limit_bytes: Option<u64>,
+}
+
+/// A volume that was deleted and can be had back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TrashRecord {
+    /// When it was deleted, in nanoseconds since 1970.
+    pub deleted_ns: u64,
+    /// When its grace period is over.
+    pub until_ns: u64,
 }
 
 /// A change of architecture: what is left of it to do is told by slabs and map.

@@ -75,6 +75,10 @@ pub struct PoolSpace {
     pub history_bytes: u64,
     /// Of these: what pins and branches see.
     pub pinned_bytes: u64,
+    /// Deleted volumes that can be had back.
+    pub trash_volumes: u64,
+    /// Bytes of their presents and histories.
+    pub trash_bytes: u64,
     /// Bytes of blocks that the map points to, of all volumes.
     pub stored_bytes: u64,
     /// Of these: those of blocks that are stored once for several volumes, and belong to none.
@@ -94,8 +98,19 @@ pub struct Sacrifice {
     pub from: Stamp,
     /// The oldest one after it.
     pub to: Stamp,
-    /// Whether it is kept only for a grace period.
-    pub is_grace: bool,
+    /// Why it is kept.
+    pub kept_for: KeptFor,
+}
+
+/// Why history is kept that a full pool would give up next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KeptFor {
+    /// The volume was deleted; all of it goes.
+    Trash,
+    /// A window or limit was made smaller, and the grace period is not over.
+    Grace,
+    /// The window.
+    Window,
 }
 
 /// The pool as it stands.

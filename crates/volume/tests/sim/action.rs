@@ -30,6 +30,8 @@ pub enum Action {
     Clone(String, Moment, String),
     /// Deletes a volume.
     Delete(String),
+    /// Deletes a volume into the trash, and takes it out again after half a minute.
+    Bin(String),
     /// Captures a version.
     CreateVersion(String),
     /// Deletes one.

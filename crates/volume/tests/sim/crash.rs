@@ -318,6 +318,7 @@ fn enumerate_homecoming(architecture: Architecture) {
         Action::DeleteVersion(name(), 4),
         Action::Step(1 << 20),
         Action::Step(1 << 20),
+        Action::Bin(name()),
         Action::Delete(name()),
     ];
     for length in 1..=story.len() {
@@ -441,6 +442,7 @@ fn enumerate_import(architecture: Architecture) {
         Action::Restart,
         Action::Step(1 << 20),
         Action::Step(1 << 20),
+        Action::Bin(name()),
         write(0, 5000, 6),
         Action::Step(1 << 20),
         Action::Delete(name()),

@@ -126,9 +126,15 @@ impl World {
     }
 
     fn settle_names(&mut self, under_way: Option<&Action>) {
+        if let Some(Action::Bin(name)) = under_way {
+            let trash = self.pool().trash().expect("what is in the trash is told");
+            if let Some(one) = trash.iter().find(|one| one.name == *name) {
+                self.take_out(name, one.id).unwrap_or_else(|e| panic!("{name}: {e}"));
+            }
+        }
         let there: Vec<String> =
             self.pool().volumes().iter().map(|v| v.name().to_owned()).collect();
-        if let Some(Action::Delete(name)) = under_way
+        if let Some(Action::Delete(name) | Action::Bin(name)) = under_way
             && !there.contains(name)
         {
             self.models.remove(name);
@@ -296,6 +302,9 @@ impl World {
         if matches!(mine, Some(Action::Change(..))) && info.granularity != now {
             model.granularities.push((model.oracle.latest() + 1, info.granularity));
         }
+        if let Some(Action::Bin(_)) = mine {
+            model.grace = info.grace.map(|grace| (grace.until.as_nanos(), grace.window_ns));
+        }
         if let Some(Action::Change(_, change)) = mine {
             model.window_ns =
                 change.window_ns.filter(|&w| w == info.window_ns).unwrap_or(model.window_ns);
@@ -459,6 +468,7 @@ fn touches(action: &Action, name: &str) -> bool {
         | Action::DeleteMark(volume, _)
         | Action::Revert(volume, _)
         | Action::Resize(volume, _)
+        | Action::Bin(volume)
         | Action::Change(volume, _)
         | Action::Convert(volume, _) => volume == name,
         Action::CaptureTogether(volumes) => volumes.iter().any(|volume| volume == name),

@@ -279,6 +279,7 @@ impl Workload {
                 let moment = self.moment(model, now_ns);
                 Action::Clone(name, moment, self.name())
             }
+            10 if self.graces.chance(500) => Action::Bin(name),
             10 if volumes > 1 => Action::Delete(name),
             12 => Action::CreateVersion(name),
             13 => {

@@ -9,9 +9,9 @@ use std::sync::Arc;
 use block::stack::Stack;
 use block::{BlockDevice, MediaDevice};
 use hindsight_volume::{
-    Architecture, CacheChange, EncodingChange, Error, ErrorKind, Machine, Pool, PoolFormat,
-    PoolOptions, Resolved, Result, Stamp, View, Volume, VolumeChange, VolumeInfo, VolumeSpec,
-    WriteOp,
+    Architecture, CacheChange, Deletion, EncodingChange, Error, ErrorKind, Machine, Pool,
+    PoolFormat, PoolOptions, Resolved, Result, Stamp, View, Volume, VolumeChange, VolumeInfo,
+    VolumeSpec, WriteOp,
 };
 use sim::{Failure, Op, Random, SimClock, SimEntropy, SimFiles, SimMedia};
 use units::{MapExtent, Moment, Seq, WallTime};
@@ -424,6 +424,13 @@ impl World {
                 self.forget_schedule_of(name);
                 self.forget_views_of(name);
             }
+            Action::Bin(name) => {
+                let asked = Deletion { force: true, ..Deletion::default() };
+                let id = self.pool().remove_volume(name, asked)?.id;
+                assert!(self.pool().volume(name).is_err(), "nobody finds {name}");
+                self.clock.advance(30_000_000_000);
+                self.take_out(name, id)?;
+            }
             Action::CreateVersion(name) => {
                 let version = self.volume(name).create_version("a label")?;
                 let model = self.model(name);
@@ -638,6 +645,14 @@ impl World {
     }
 
     /// Lets go of the views of a deleted volume, which must have noticed.
+    /// Takes a volume out of the trash: it is what it was.
+    pub fn take_out(&mut self, name: &str, id: u64) -> Result<()> {
+        let volume = self.pool().undelete_volume(id, None)?;
+        let grace = volume.info()?.grace.expect("what stood still is kept for a while");
+        self.model(name).grace = Some((grace.until.as_nanos(), grace.window_ns));
+        Ok(())
+    }
+
     fn forget_views_of(&mut self, name: &str) {
         let (gone, kept) =
             std::mem::take(&mut self.views).into_iter().partition(|h| h.volume == name);

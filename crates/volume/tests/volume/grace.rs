@@ -1,6 +1,6 @@
 //! A smaller window or history limit takes nothing before its grace period is over.
 
-use hindsight_volume::{Budget, ErrorKind, Granularity, Pool, Volume, VolumeChange};
+use hindsight_volume::{Budget, ErrorKind, Granularity, KeptFor, Pool, Volume, VolumeChange};
 use units::{Moment, Seq};
 
 use crate::hook::{Rig, SECOND_NS, make, put};
@@ -146,7 +146,7 @@ fn a_full_pool_gives_up_first_what_is_kept_only_for_a_grace() {
     }
     graced.change(&window(100 * SECOND_NS, None)).expect("changed");
     let next = pool.next_sacrifice().expect("told").expect("something");
-    assert_eq!((&next.volume[..], next.is_grace), ("v", true), "{next:?}");
+    assert_eq!((&next.volume[..], next.kept_for), ("v", KeptFor::Grace), "{next:?}");
     let spec = hindsight_volume::VolumeSpec {
         name: "w".to_owned(),
         size_bytes: 64 << 20,

@@ -47,5 +47,7 @@ mod settings;
 mod settling;
 mod space;
 mod story;
+mod together;
+mod trash;
 mod versions;
 mod wide;

@@ -1,0 +1,137 @@
+//! What happens to all volumes of a group at one instant: reverts, clones, and what a moment is.
+
+use api::{CloneGroup, GroupReverted, MemberResolved, MemberReverted, ResolveQuery, Revert};
+use axum::Json;
+use axum::extract::State;
+use volume::GroupMoment;
+
+use super::answer::{Answer, Refusal};
+use super::ask::{Asked, Body, Named};
+use super::groups::location;
+use super::volumes::{Made, made};
+use super::{Context, convert, moment};
+use crate::attach::Part;
+
+/// Reads a moment of a group: of all its volumes, or `VOLUME=MOMENT,...`.
+fn group_moment(text: &str) -> Answer<GroupMoment> {
+    if !text.contains('=') {
+        return moment(text).map(GroupMoment::Of);
+    }
+    let one = |part: &str| {
+        let (volume, at) = part.split_once('=').ok_or_else(|| {
+            let hint = "VOLUME=MOMENT,VOLUME=MOMENT,..., of each volume of the group";
+            Refusal::malformed(format!("{part:?} names no moment of a volume"), Some(hint.into()))
+        })?;
+        Ok((volume.to_owned(), moment(at)?))
+    };
+    text.split(',').map(one).collect::<Answer<_>>().map(GroupMoment::Each)
+}
+
+/// Resolves a moment of a group: what it comes to, of each of its volumes.
+#[utoipa::path(get, path = "/groups/{group}/resolve", tag = "groups",
+    params(("group" = String, Path, description = "Name of the group"), ResolveQuery),
+    responses(
+        (status = 200, body = Vec<MemberResolved>),
+        (status = 400, body = api::Problem, content_type = "application/problem+json"),
+        (status = 404, body = api::Problem, content_type = "application/problem+json"),
+        (status = 410, description = "The moment lies outside the window", body = api::Problem,
+            content_type = "application/problem+json"),
+        (status = 422, body = api::Problem, content_type = "application/problem+json"),
+    ))]
+pub(super) async fn resolve(
+    State(context): State<Context>,
+    Named(name): Named<String>,
+    Asked(query): Asked<ResolveQuery>,
+) -> Answer<Json<Vec<MemberResolved>>> {
+    let at = group_moment(&query.at)?;
+    context
+        .engine(move |context| {
+            let all = context.pool().resolve_group(&name, &at)?.into_iter();
+            let told = |(volume, resolved)| MemberResolved {
+                volume,
+                resolved: convert::resolved(resolved),
+            };
+            Ok(all.map(told).collect())
+        })
+        .await
+        .map(Json)
+}
+
+/// Makes a past moment the present of all volumes of a group, or of none of them.
+#[utoipa::path(post, path = "/groups/{group}/revert", tag = "groups", request_body = Revert,
+    params(("group" = String, Path, description = "Name of the group")),
+    responses(
+        (status = 200, body = GroupReverted),
+        (status = 400, body = api::Problem, content_type = "application/problem+json"),
+        (status = 404, body = api::Problem, content_type = "application/problem+json"),
+        (status = 409, description = "Clients are attached", body = api::Problem,
+            content_type = "application/problem+json"),
+        (status = 410, description = "The moment lies outside the window", body = api::Problem,
+            content_type = "application/problem+json"),
+        (status = 422, body = api::Problem, content_type = "application/problem+json"),
+    ))]
+pub(super) async fn revert(
+    State(context): State<Context>,
+    Named(name): Named<String>,
+    Body(body): Body<Revert>,
+) -> Answer<Json<GroupReverted>> {
+    let to = group_moment(&body.to)?;
+    context
+        .engine(move |context| {
+            // What cannot be is refused before anybody is disconnected.
+            let would = context.pool().revert_group(&name, &to, true)?;
+            let mut closed = Vec::new();
+            let reports = match body.dry_run {
+                true => would,
+                false => {
+                    for (volume, _) in &would {
+                        closed.push(context.close(volume, Part::Present, body.force)?);
+                    }
+                    context.pool().revert_group(&name, &to, false)?
+                }
+            };
+            drop(closed);
+            let undo = reports.iter().map(|(volume, report)| {
+                let from = report.from.seq;
+                format!("{volume}=seq:{from}")
+            });
+            let undo = undo.collect::<Vec<String>>().join(",");
+            let told = |(volume, report): (String, volume::RevertReport)| MemberReverted {
+                reverted: convert::reverted(&volume, report, body.dry_run),
+                volume,
+            };
+            let volumes: Vec<MemberReverted> = reports.into_iter().map(told).collect();
+            let would = volumes.iter().flat_map(|one| one.reverted.would.clone()).collect();
+            Ok(GroupReverted { group: name, volumes, dry_run: body.dry_run, would, undo })
+        })
+        .await
+        .map(Json)
+}
+
+/// Makes a clone of each volume of a group, `NAME-VOLUME`, and a group `NAME` of these: of all
+/// volumes, or of none.
+#[utoipa::path(post, path = "/groups/{group}/clones", tag = "groups", request_body = CloneGroup,
+    params(("group" = String, Path, description = "Name of the group")),
+    responses(
+        (status = 201, body = api::Group, headers(("Location" = String))),
+        (status = 400, body = api::Problem, content_type = "application/problem+json"),
+        (status = 404, body = api::Problem, content_type = "application/problem+json"),
+        (status = 409, description = "A name is taken", body = api::Problem,
+            content_type = "application/problem+json"),
+        (status = 410, description = "The moment lies outside the window", body = api::Problem,
+            content_type = "application/problem+json"),
+        (status = 422, body = api::Problem, content_type = "application/problem+json"),
+    ))]
+pub(super) async fn clone(
+    State(context): State<Context>,
+    Named(name): Named<String>,
+    Body(body): Body<CloneGroup>,
+) -> Answer<Made<api::Group>> {
+    let at = group_moment(body.at.as_deref().unwrap_or("latest"))?;
+    context
+        .engine(move |context| {
+            let group = context.pool().clone_group(&name, &at, &body.name)?;
+            Ok(made(location(&group.name), context.describe_group(group)))
+        })
+        .await
+}

@@ -1,0 +1,155 @@
+//! Deleting volumes, the trash, and having them back.
+
+use api::{DeleteQuery, DeletedVolume, DryRunQuery, ProblemKind, Undelete, Would};
+use axum::Json;
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use units::{Size, Span};
+use volume::Deletion;
+
+use super::answer::{Answer, Refusal};
+use super::ask::{Asked, Body, Named};
+use super::{Context, convert};
+use crate::attach::Part;
+
+/// What a delete answers: nothing, or what would be deleted.
+fn answer(told: DeletedVolume) -> Response {
+    match told.dry_run {
+        true => Json(told).into_response(),
+        false => StatusCode::NO_CONTENT.into_response(),
+    }
+}
+
+fn told(told: volume::DeletedVolume, dry_run: bool) -> DeletedVolume {
+    let text = format!(
+        "{} would be deleted with {} live and {} history, {} versions and {} pinned marks",
+        told.name,
+        Size(told.live_bytes),
+        Size(told.history_bytes),
+        told.versions,
+        told.pinned_marks
+    );
+    let would = dry_run.then(|| Would::new("delete", told.name.clone(), text));
+    DeletedVolume {
+        would: Vec::from_iter(would),
+        id: told.id,
+        name: told.name,
+        size: told.size_bytes,
+        deleted: convert::time(told.deleted),
+        until: convert::time(told.until),
+        live_bytes: told.live_bytes,
+        history_bytes: told.history_bytes,
+        versions: told.versions,
+        pinned_marks: told.pinned_marks,
+        dry_run,
+    }
+}
+
+fn deletion(query: &DeleteQuery) -> Answer<Deletion> {
+    let grace = query.grace.as_deref().map(str::parse::<Span>).transpose();
+    let grace = grace.map_err(|e| Refusal::malformed(e.message, e.hint))?;
+    if query.now && grace.is_some() {
+        let text = "a volume is deleted for good, now, or with a grace period";
+        return Err(Refusal::new(ProblemKind::Invalid, text));
+    }
+    let grace_ns = if query.now { Some(0) } else { grace.map(|span| span.0) };
+    Ok(Deletion { grace_ns, force: query.force, dry_run: query.dry_run })
+}
+
+/// Deletes a volume with its history: into the trash, or for good. Clones of it live on.
+#[utoipa::path(delete, path = "/volumes/{volume}", tag = "volumes",
+    params(("volume" = String, Path, description = "Name of the volume"), DeleteQuery),
+    responses(
+        (status = 200, description = "A dry run: what would be deleted", body = DeletedVolume),
+        (status = 204, description = "It is deleted"),
+        (status = 400, body = api::Problem, content_type = "application/problem+json"),
+        (status = 404, body = api::Problem, content_type = "application/problem+json"),
+        (status = 409, description = "It has versions or pinned marks, or clients are attached",
+            body = api::Problem, content_type = "application/problem+json"),
+        (status = 422, body = api::Problem, content_type = "application/problem+json"),
+    ))]
+pub(super) async fn delete(
+    State(context): State<Context>,
+    Named(name): Named<String>,
+    Asked(query): Asked<DeleteQuery>,
+) -> Answer<Response> {
+    let asked = deletion(&query)?;
+    context
+        .engine(move |context| {
+            // What is in the way is told before anybody is disconnected.
+            let would = Deletion { dry_run: true, ..asked };
+            let seen = context.pool().remove_volume(&name, would)?;
+            // A dry run disconnects nobody.
+            let force = asked.force && !asked.dry_run;
+            let closed = context.close(&name, Part::Past, force);
+            if asked.dry_run {
+                if !asked.force {
+                    closed?;
+                }
+                return Ok(told(seen, true));
+            }
+            let _closed = closed?;
+            let deleted = context.pool().remove_volume(&name, asked)?;
+            context.meters().forget(&name);
+            Ok(told(deleted, false))
+        })
+        .await
+        .map(answer)
+}
+
+/// Lists deleted volumes that can be had back, in the order in which they were deleted.
+#[utoipa::path(get, path = "/trash", tag = "volumes",
+    responses((status = 200, body = Vec<DeletedVolume>)))]
+pub(super) async fn list(State(context): State<Context>) -> Answer<Json<Vec<DeletedVolume>>> {
+    let list = |context: &Context| {
+        let all = context.pool().trash()?;
+        Ok(all.into_iter().map(|one| told(one, false)).collect())
+    };
+    context.engine(list).await.map(Json)
+}
+
+/// Brings a deleted volume back, with its history, versions, marks and schedule.
+#[utoipa::path(post, path = "/trash/{id}/undelete", tag = "volumes", request_body = Undelete,
+    params(("id" = u64, Path, description = "Number of the deleted volume")),
+    responses(
+        (status = 200, body = api::Volume),
+        (status = 400, body = api::Problem, content_type = "application/problem+json"),
+        (status = 404, body = api::Problem, content_type = "application/problem+json"),
+        (status = 409, description = "Another volume has the name", body = api::Problem,
+            content_type = "application/problem+json"),
+        (status = 422, body = api::Problem, content_type = "application/problem+json"),
+    ))]
+pub(super) async fn undelete(
+    State(context): State<Context>,
+    Named(id): Named<u64>,
+    Body(body): Body<Undelete>,
+) -> Answer<Json<api::Volume>> {
+    context
+        .engine(move |context| {
+            context.describe(&*context.pool().undelete_volume(id, body.name.as_deref())?)
+        })
+        .await
+        .map(Json)
+}
+
+/// Deletes a volume in the trash for good.
+#[utoipa::path(delete, path = "/trash/{id}", tag = "volumes",
+    params(("id" = u64, Path, description = "Number of the deleted volume"), DryRunQuery),
+    responses(
+        (status = 200, description = "A dry run: what would be deleted", body = DeletedVolume),
+        (status = 204, description = "It is deleted"),
+        (status = 400, body = api::Problem, content_type = "application/problem+json"),
+        (status = 404, body = api::Problem, content_type = "application/problem+json"),
+    ))]
+pub(super) async fn empty(
+    State(context): State<Context>,
+    Named(id): Named<u64>,
+    Asked(query): Asked<DryRunQuery>,
+) -> Answer<Response> {
+    let dry_run = query.dry_run;
+    context
+        .engine(move |context| Ok(told(context.pool().empty_trash(id, dry_run)?, dry_run)))
+        .await
+        .map(answer)
+}

@@ -1,0 +1,354 @@
+//! Deleting volumes: into the trash, out of it again, and for good.
+//!
+//! Invariants
+//! 1. A volume in the trash is whole: its history, versions, marks and schedule, and its places in
+//!    groups. Nothing of it expires, nobody writes to it, and nobody finds it by its name.
+//! 2. It goes for good when its grace period is over, when that is asked for, or when room is
+//!    wanted and nothing expired is left: the one that was deleted first goes first.
+//! 3. Which map a volume is in (`volumes` or `ghosts`) changes under the books, as its record does.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use units::WallTime;
+
+use crate::catalogue::{GraceRecord, TrashRecord, VolumeRecord};
+use crate::core::Core;
+use crate::grace::GRACE_NS;
+use crate::merge::MergeJob;
+use crate::names::check_name;
+use crate::pool::Pool;
+use crate::types::{DeletedVolume, Deletion};
+use crate::volume::Volume;
+use crate::{Error, ErrorKind, Result};
+
+/// How long a deleted volume can be had back, if nothing else is said: a week, in nanoseconds.
+pub const TRASH_NS: u64 = 7 * 24 * 3600 * 1_000_000_000;
+
+/// Why a volume goes for good, and from where.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum End {
+    /// Somebody deletes one that is served.
+    Asked,
+    /// Somebody deletes one in the trash.
+    Emptied,
+    /// Its grace period is over.
+    Over,
+    /// A write found no room.
+    NoRoom,
+}
+
+impl End {
+    fn told(self, record: &VolumeRecord) -> (&'static str, String) {
+        let what = format!("volume {} with its history", record.id);
+        let since = WallTime::from_nanos(record.trash.map_or(0, |trash| trash.deleted_ns));
+        match self {
+            End::Asked => ("volume-delete", what),
+            End::Emptied => ("volume-delete", format!("{what}, in the trash since {since}")),
+            End::Over => {
+                ("trash-expire", format!("{what}: in the trash since {since}, its grace is over"))
+            }
+            End::NoRoom => (
+                "sacrifice",
+                format!("{what}: the pool was full, and this was in the trash since {since}"),
+            ),
+        }
+    }
+}
+
+fn not_in_trash(which: &str) -> Error {
+    Error::new(ErrorKind::NotFound, format!("there is no deleted volume {which}"))
+        .with_hint("`hindsight volume list --deleted` names them")
+}
+
+/// What somebody took out of the trash meanwhile stays.
+fn unless_taken_out(destroyed: Result<()>) -> Result<()> {
+    destroyed.or_else(|error| match error.kind {
+        ErrorKind::NotFound => Ok(()),
+        _ => Err(error),
+    })
+}
+
+impl VolumeRecord {
+    /// Keeps, for a day, what would have left the window while the volume was in the trash.
+    fn keep_what_stood_still(&mut self, trash: TrashRecord, now: WallTime) {
+        let deleted = WallTime::from_nanos(trash.deleted_ns);
+        let away_ns = now.as_nanos().saturating_sub(trash.deleted_ns);
+        let left_ns = self.grace.map_or(0, |grace| grace.until_ns.saturating_sub(trash.deleted_ns));
+        self.grace = Some(GraceRecord {
+            until_ns: now.as_nanos().saturating_add(GRACE_NS.max(left_ns)),
+            window_ns: self.window_in_force(deleted).saturating_add(away_ns),
+            history_limit_bytes: self.limit_in_force(deleted),
+        });
+    }
+}
+
+impl Pool {
+    /// Deletes a volume for good, with all that is pinned of it. What clones still need of it stays
+    /// until they are gone.
+    ///
+    /// # Errors
+    /// `NotFound`, `Refused`, `Io`.
+    pub fn delete_volume(&self, name: &str) -> Result<()> {
+        let asked = Deletion { grace_ns: Some(0), force: true, dry_run: false };
+        self.remove_volume(name, asked).map(drop)
+    }
+
+    /// Deletes a volume: into the trash, or for good where the grace period is nothing. Says what
+    /// becomes of it.
+    ///
+    /// # Errors
+    /// `NotFound`, `Refused`, `Io`; `Busy` unless it is forced while there are versions or pinned
+    /// marks.
+    pub fn remove_volume(&self, name: &str, asked: Deletion) -> Result<DeletedVolume> {
+        self.check_open()?;
+        let volume = self.volume(name)?;
+        if !asked.force {
+            volume.check_unpinned()?;
+        }
+        let deleted_ns = self.core.machine.clock.wall().as_nanos();
+        let grace_ns = asked.grace_ns.unwrap_or(TRASH_NS);
+        let trash = TrashRecord { deleted_ns, until_ns: deleted_ns.saturating_add(grace_ns) };
+        let told = volume.told_deleted(trash)?;
+        if asked.dry_run {
+            return Ok(told);
+        }
+        if grace_ns == 0 {
+            let mut work = self.core.work.lock();
+            self.core.destroy(&volume, End::Asked, &mut work)?;
+            return Ok(told);
+        }
+        self.core.put_away(&volume, trash)?;
+        self.core.share_memory();
+        Ok(told)
+    }
+
+    /// What is in the trash, in the order in which it was deleted.
+    ///
+    /// # Errors
+    /// `Corrupt` or `Io`, where space cannot be told.
+    pub fn trash(&self) -> Result<Vec<DeletedVolume>> {
+        let told = |(volume, trash): (Arc<Volume>, TrashRecord)| volume.told_deleted(trash);
+        self.core.in_trash().into_iter().map(told).collect()
+    }
+
+    /// Takes a volume out of the trash, under the name that it had or another one.
+    ///
+    /// # Errors
+    /// `NotFound`, `Exists`, `Invalid`, `Refused`.
+    pub fn undelete_volume(&self, id: u64, name: Option<&str>) -> Result<Arc<Volume>> {
+        self.check_open()?;
+        name.map_or(Ok(()), |name| check_name("volume", name))?;
+        let core = &self.core;
+        let (mut numbers, commit) = core.begin()?;
+        let (volume, trash) = core.trashed(id)?;
+        let name = name.unwrap_or(&volume.name).to_owned();
+        if core.volumes.read().contains_key(&name) {
+            let text = format!("there is a volume {name} already");
+            return Err(Error::new(ErrorKind::Exists, text)
+                .with_hint("give the deleted one another name (--as NEWNAME)"));
+        }
+        let mut record = volume.record.lock().clone();
+        record.trash = None;
+        let now = core.machine.clock.wall();
+        record.keep_what_stood_still(trash, now);
+        record.name.clone_from(&name);
+        commit.put_volume(&record)?;
+        let since = WallTime::from_nanos(trash.deleted_ns);
+        let detail = format!("volume {id}, in the trash since {since} as {}", volume.name);
+        core.audit(&mut numbers, &commit, "volume-undelete", &name, detail)?;
+        core.finish(&numbers, commit)?;
+        volume.record.set(record, &numbers);
+        volume.in_trash.store(false, Ordering::Release);
+        volume.name.change(&name);
+        core.volumes.write().insert(name, Arc::clone(&volume));
+        core.ghosts.write().remove(&id);
+        drop(numbers);
+        core.share_memory();
+        Ok(volume)
+    }
+
+    /// Deletes for good what is in the trash under a number.
+    ///
+    /// # Errors
+    /// `NotFound`, `Refused`, `Io`.
+    pub fn empty_trash(&self, id: u64, dry_run: bool) -> Result<DeletedVolume> {
+        self.check_open()?;
+        let (volume, trash) = self.core.trashed(id)?;
+        let told = volume.told_deleted(trash)?;
+        if !dry_run {
+            let mut work = self.core.work.lock();
+            self.core.destroy(&volume, End::Emptied, &mut work)?;
+        }
+        Ok(told)
+    }
+}
+
+impl Core {
+    /// What is in the trash, in the order in which it was deleted.
+    pub(crate) fn in_trash(&self) -> Vec<(Arc<Volume>, TrashRecord)> {
+        let ghosts: Vec<Arc<Volume>> = self.ghosts.read().values().cloned().collect();
+        let trashed = |volume: Arc<Volume>| {
+            let trash = volume.record.lock().trash.filter(|_| !volume.is_gone())?;
+            Some((volume, trash))
+        };
+        let mut all: Vec<_> = ghosts.into_iter().filter_map(trashed).collect();
+        all.sort_by_key(|(volume, trash)| (trash.deleted_ns, volume.id));
+        all
+    }
+
+    fn trashed(&self, id: u64) -> Result<(Arc<Volume>, TrashRecord)> {
+        let found = self.in_trash().into_iter().find(|(volume, _)| volume.id == id);
+        found.ok_or_else(|| not_in_trash(&id.to_string()))
+    }
+
+    fn put_away(&self, volume: &Arc<Volume>, trash: TrashRecord) -> Result<()> {
+        let (mut numbers, commit) = volume.begin()?;
+        volume.check_served()?;
+        let mut record = volume.record.lock().clone();
+        record.trash = Some(trash);
+        commit.put_volume(&record)?;
+        let until = WallTime::from_nanos(trash.until_ns);
+        let detail = format!("volume {}: it can be had back until {until}", volume.id);
+        self.audit(&mut numbers, &commit, "volume-delete", &volume.name, detail)?;
+        self.finish(&numbers, commit)?;
+        volume.record.set(record, &numbers);
+        volume.in_trash.store(true, Ordering::Release);
+        self.volumes.write().remove(volume.name());
+        self.ghosts.write().insert(volume.id, Arc::clone(volume));
+        Ok(())
+    }
+
+    /// Deletes for good what has been in the trash for long enough. The caller has the work.
+    ///
+    /// # Errors
+    /// `Refused`, `Io`.
+    pub(crate) fn expire_trash(self: &Arc<Self>, work: &mut Option<MergeJob>) -> Result<()> {
+        let now_ns = self.time().as_nanos();
+        for (volume, trash) in self.in_trash() {
+            if trash.until_ns <= now_ns {
+                unless_taken_out(self.destroy(&volume, End::Over, work))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Deletes for good, for want of room, what was deleted first; false when the trash is empty.
+    /// The caller has the work.
+    ///
+    /// # Errors
+    /// `Refused`, `Io`.
+    pub(crate) fn sacrifice_trash(self: &Arc<Self>, work: &mut Option<MergeJob>) -> Result<bool> {
+        let Some((volume, _)) = self.in_trash().into_iter().next() else { return Ok(false) };
+        unless_taken_out(self.destroy(&volume, End::NoRoom, work)).map(|()| true)
+    }
+
+    /// Deletes a volume for good. What clones still need of it stays until they are gone.
+    fn destroy(
+        self: &Arc<Self>,
+        volume: &Arc<Volume>,
+        end: End,
+        work: &mut Option<MergeJob>,
+    ) -> Result<()> {
+        // What waits goes with it: deletes need no room.
+        volume.cache.hold();
+        let deleted = volume.log.with_gate(|gate| -> Result<()> {
+            let (mut numbers, commit) = volume.begin()?;
+            let mut record = volume.record.lock().clone();
+            // It went into the trash meanwhile, or out of it.
+            if record.trash.is_none() != (end == End::Asked) {
+                return Err(not_in_trash(&volume.name));
+            }
+            let (action, detail) = end.told(&record);
+            record.deleted = true;
+            record.name = String::new();
+            record.conversion = None;
+            record.trash = None;
+            commit.put_volume(&record)?;
+            commit.remove_pins(record.id)?;
+            volume.compactions.remove_all(record.id, &commit)?;
+            let groups = self.groups_without(record.id, &commit)?;
+            if volume.schedule.lock().is_some() {
+                commit.remove_schedule(record.id)?;
+            }
+            if volume.present().current.is_some() {
+                commit.remove_slabs(record.id)?;
+            }
+            self.audit(&mut numbers, &commit, action, &volume.name, detail)?;
+            self.finish(&numbers, commit)?;
+            volume.gone.store(true, Ordering::Release);
+            // Its zone is given to others: a flush that is under way must leave no mark there.
+            gate.seal();
+            volume.compactions.clear();
+            self.set_groups(groups);
+            volume.record.set(record, &numbers);
+            if end == End::Asked {
+                self.volumes.write().remove(volume.name());
+                self.ghosts.write().insert(volume.id, Arc::clone(volume));
+            }
+            volume.cache.discard();
+            Ok(())
+        });
+        volume.cache.release(volume.log.stable(), volume.log.last_time());
+        deleted?;
+        if let Some(current) = &volume.present().current {
+            current.retire();
+        }
+        volume.pins.lock().clear();
+        *volume.schedule.lock() = None;
+        *work = None;
+        self.share_memory();
+        self.bury_ghosts()
+    }
+}
+
+impl Volume {
+    pub(crate) fn is_gone(&self) -> bool {
+        self.gone.load(Ordering::Acquire)
+    }
+
+    /// Fails when it is deleted, or in the trash: clients write to neither.
+    pub(crate) fn check_served(&self) -> Result<()> {
+        self.check_open()?;
+        match self.in_trash.load(Ordering::Acquire) {
+            false => Ok(()),
+            true => {
+                let text = format!("{} was deleted", self.name);
+                let hint = format!("`hindsight volume undelete {}` brings it back", self.name);
+                Err(Error::new(ErrorKind::NotFound, text).with_hint(hint))
+            }
+        }
+    }
+
+    fn check_unpinned(&self) -> Result<()> {
+        let (versions, marks) = self.pinned_counts();
+        if (versions, marks) == (0, 0) {
+            return Ok(());
+        }
+        let text = format!("{} has {versions} versions and {marks} pinned marks", self.name);
+        Err(Error::new(ErrorKind::Busy, text)
+            .with_hint("delete them, or force it (--force, ?force=true)"))
+    }
+
+    fn pinned_counts(&self) -> (u64, u64) {
+        let pins = self.pins.lock();
+        let marks = pins.marks().filter(|(_, mark)| mark.pinned).count();
+        (pins.version_count() as u64, marks as u64)
+    }
+
+    fn told_deleted(&self, trash: TrashRecord) -> Result<DeletedVolume> {
+        let space = self.space()?;
+        let (versions, pinned_marks) = self.pinned_counts();
+        Ok(DeletedVolume {
+            id: self.id,
+            name: self.name().to_owned(),
+            size_bytes: self.size_bytes(),
+            deleted: WallTime::from_nanos(trash.deleted_ns),
+            until: WallTime::from_nanos(trash.until_ns),
+            live_bytes: space.live_bytes,
+            history_bytes: space.history_bytes,
+            versions,
+            pinned_marks,
+        })
+    }
+}
