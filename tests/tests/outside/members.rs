@@ -244,8 +244,12 @@ fn a_member_is_replaced_while_clients_write_and_the_old_one_can_be_thrown_away()
     fs::remove_file(pool.join("b.img"))?;
     server.up()?;
     check(&server, &image)?;
-    let text = fs::read_to_string(pool.join("pool.stack"))?;
-    ensure!(text.trim() == "mirror(new.img, b.img)", "{text}");
+    // The labels say so at once, and where to look is written down every some seconds.
+    let began = Instant::now();
+    while fs::read_to_string(pool.join("pool.stack"))?.trim() != "mirror(new.img, b.img)" {
+        ensure!(began.elapsed() < PATIENCE, "{:?}", fs::read_to_string(pool.join("pool.stack")));
+        std::thread::sleep(Duration::from_millis(50));
+    }
     Ok(())
 }
 
