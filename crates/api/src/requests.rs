@@ -159,9 +159,10 @@ pub struct ReplaceMember {
 pub struct GrowPool {
     /// Layers over new members, behind what there is: `mirror(c.img, d.img)`. These are blank, or
     /// not there, then they are made as sparse files. Relative to the pool's directory on the
-    /// server.
-    pub add: String,
-    /// The size of members that are made.
+    /// server. Without it a pool on one file or device grows by what that has become, or by `size`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub add: Option<String>,
+    /// The size of members that are made; without `add` that of the pool's one file.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub size: Option<SizeInput>,
 }

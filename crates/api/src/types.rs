@@ -612,7 +612,8 @@ pub struct Member {
     /// Its identity: 32 hex digits.
     pub id: String,
     /// `in`; `stale`: it gets what it missed; `out`: it failed or was not there; `spare`: it waits
-    /// to take the place of one that is out.
+    /// to take the place of one that is out; `copying`: a spare that gets all that a member has,
+    /// and takes its place then.
     pub state: String,
     /// Whether it can be opened.
     pub present: bool,

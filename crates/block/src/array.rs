@@ -39,6 +39,8 @@ mod regions;
 mod renewed;
 mod replace;
 mod spares;
+mod succession;
+mod successor;
 mod top;
 
 use book::Book;
@@ -66,7 +68,7 @@ pub struct Event {
     /// The member's path.
     pub member: String,
     /// What: `member-out`, `member-back`, `member-in`, `member-replaced`, `member-ignored`,
-    /// `read-healed`, `spare-added`, `spare-removed`.
+    /// `read-healed`, `replace-begun`, `replace-failed`, `spare-added`, `spare-removed`.
     pub what: &'static str,
     /// Why, or how.
     pub detail: String,
@@ -338,6 +340,10 @@ impl Shared {
             self.set_standing(member, Standing::Out);
             // Who counts, then finds it in, and counts the same afterwards read the same device.
             self.absences[member].fetch_add(1, Ordering::SeqCst);
+            // What was to take its place has not everything, and may take it like any spare.
+            if let Some(successor) = self.member(member).successor().filter(|s| !s.is_turning()) {
+                successor.end("the member is out".to_owned(), false);
+            }
             self.tell(member, "member-out", failure.to_string());
         }
         Ok(())
@@ -412,10 +418,12 @@ impl Array {
         self.resynced.load(Ordering::Relaxed)
     }
 
-    /// Bytes that have still to be brought up to date on members that came back.
+    /// Bytes that have still to be brought up to date on members that came back, and to be copied
+    /// to devices that take the place of others.
     #[must_use]
     pub fn behind_bytes(&self) -> u64 {
-        self.shared.behind.load(Ordering::Relaxed) * self.shared.book.lock().label.region_bytes
+        let behind = self.shared.behind.load(Ordering::Relaxed);
+        behind * self.shared.book.lock().label.region_bytes + self.shared.left_to_copy()
     }
 
     /// What happened since this was asked last.

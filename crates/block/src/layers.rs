@@ -20,6 +20,7 @@ mod trial;
 pub use crypt::{CryptDevice, CryptError, CryptKey, KeySource};
 pub use delay::{DelayDevice, Delays};
 pub use fault::{Effect, FaultDevice, FaultPlan, FaultRule, Pause};
+pub(crate) use gates::Gates;
 pub use integrity::{IntegrityDevice, IntegrityOptions, Mismatch, Scrubbed};
 pub use memory::MemoryDevice;
 pub use mirror::{Keeper, MirrorDevice, Side, Standing};

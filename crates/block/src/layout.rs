@@ -46,6 +46,13 @@ impl Layout {
         Some((Layout { stack, spares: self.spares.clone() }, last.clone()))
     }
 
+    /// The same with one more spare, if there is one.
+    #[must_use]
+    pub fn with_spare(&self, spare: Option<&str>) -> Layout {
+        let spares = self.spares.iter().map(String::as_str).chain(spare);
+        Layout { stack: self.stack.clone(), spares: spares.map(str::to_owned).collect() }
+    }
+
     /// The same with another name for the member of a number, counted from the left.
     #[must_use]
     pub fn with_member(&self, number: usize, name: &str) -> Layout {

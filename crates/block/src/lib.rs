@@ -112,6 +112,11 @@ pub trait BlockDevice: Send + Sync {
     fn write_at(&self, offset: u64, slices: &[IoSlice<'_>]) -> Result<()>;
     /// Makes every write that returned before this call durable.
     fn flush(&self) -> Result<()>;
+    /// Takes the length of what it is on anew, as [`env::Media::lengthen`]; what has more below it
+    /// keeps its own.
+    fn lengthen(&self, _len_bytes: Option<u64>) -> Result<u64> {
+        Ok(self.len_bytes())
+    }
     /// Reserves real space for a range.
     fn allocate(&self, offset: u64, length_bytes: u64) -> Result<()>;
     /// Gives a range back; it reads as anything until it is written again.
@@ -195,6 +200,9 @@ impl<D: BlockDevice + ?Sized> BlockDevice for Arc<D> {
     }
     fn flush(&self) -> Result<()> {
         (**self).flush()
+    }
+    fn lengthen(&self, len_bytes: Option<u64>) -> Result<u64> {
+        (**self).lengthen(len_bytes)
     }
     fn allocate(&self, offset: u64, length_bytes: u64) -> Result<()> {
         (**self).allocate(offset, length_bytes)

@@ -80,6 +80,11 @@ impl BlockDevice for MediaDevice {
         self.media.sync().map_err(|e| self.fail(Operation::Flush, 0, self.media.len_bytes(), e))
     }
 
+    fn lengthen(&self, len_bytes: Option<u64>) -> Result<u64> {
+        let there = self.media.len_bytes();
+        self.media.lengthen(len_bytes).map_err(|e| self.fail(Operation::Allocate, 0, there, e))
+    }
+
     fn allocate(&self, offset: u64, length_bytes: u64) -> Result<()> {
         self.media
             .allocate(offset, length_bytes)

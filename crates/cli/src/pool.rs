@@ -58,29 +58,30 @@ pub enum Verb {
         #[arg(long, value_name = "SIZE", group = "what", value_parser = volume::limit)]
         rebuild_rate: Option<Limit>,
     },
-    /// Put another file or disk in the place of a member; it gets what that had while the pool goes
-    /// on.
+    /// Put another file or disk in the place of a member, which stays in use until the other has
+    /// everything, while the pool goes on.
     Replace {
         /// The member's path, as `pool status` shows it.
         #[arg(value_name = "MEMBER")]
         member: String,
-        /// What takes its place: blank, or not there, then a sparse file is made. A member that is
-        /// out may take its own.
+        /// What takes its place: blank, a spare, or not there, then a sparse file is made. A member
+        /// that is out may take its own.
         #[arg(value_name = "PATH")]
         with: String,
     },
     /// Make a pool larger, while the server runs on it or, with `--pool`, while none does.
     ///
-    /// Without `--add` members (or the one file) that became longer are used to their end, which
-    /// needs the server stopped.
+    /// Without `--add` the one file or disk of a pool is used to its end. Members that became
+    /// longer are as well, but only with `--pool`.
     Grow {
         /// The pool that no server runs on: its directory, file or device.
-        #[arg(long, value_name = "PATH", required_unless_present = "add")]
+        #[arg(long, value_name = "PATH")]
         pool: Option<PathBuf>,
         /// Layers over new members, behind what there is: `mirror(c.img, d.img)`.
         #[arg(long, value_name = "STACK")]
         add: Option<String>,
-        /// Make members that are files so long; with `--add` the size of new ones.
+        /// Make the one file, or members that are files, so long; with `--add` the size of new
+        /// ones.
         #[arg(long, value_name = "SIZE")]
         size: Option<Size>,
     },
@@ -180,8 +181,7 @@ pub fn run(session: &Session, verb: Verb) -> anyhow::Result<ExitCode> {
             session.answer(&answer, |_| pairs(&[("size", human(to)), ("was", human(from))]))?;
         }
         Verb::Grow { pool: None, add, size } => {
-            let body =
-                GrowPool { add: add.context("--add says by what")?, size: size.map(SizeInput) };
+            let body = GrowPool { add, size: size.map(SizeInput) };
             session.answer(&session.client()?.grow_pool(&body)?, show)?;
         }
         Verb::Rebuild { pool } => {

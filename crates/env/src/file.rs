@@ -8,7 +8,7 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, IoSlice, IoSliceMut};
 use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 use rustix::fs::{FallocateFlags, SeekFrom};
@@ -29,7 +29,8 @@ const TELL_HOLES: [u64; 4] = [0x0102_1994, 0xef53, 0x5846_5342, 0x9123_683e];
 pub struct FileMedia {
     file: LockedFile,
     name: String,
-    len_bytes: u64,
+    /// It only rises.
+    len_bytes: AtomicU64,
     nowait_works: AtomicBool,
     /// Whether what its file system says of holes can be relied on.
     tells_holes: bool,
@@ -85,13 +86,7 @@ impl FileMedia {
     /// `WouldBlock` when another process holds it.
     pub fn open(path: &Path) -> io::Result<FileMedia> {
         let file = OpenOptions::new().read(true).write(true).open(path)?;
-        let kind = file.metadata()?;
-        let len_bytes = if kind.file_type().is_block_device() {
-            use std::io::{Seek, SeekFrom};
-            (&file).seek(SeekFrom::End(0))?
-        } else {
-            kind.len()
-        };
+        let len_bytes = length_of(&file)?;
         FileMedia::locked(file, path, len_bytes)
     }
 
@@ -106,7 +101,7 @@ impl FileMedia {
         Ok(FileMedia {
             file,
             name,
-            len_bytes,
+            len_bytes: AtomicU64::new(len_bytes),
             nowait_works: AtomicBool::new(true),
             tells_holes,
             sync_failed: Mutex::new(false),
@@ -121,7 +116,7 @@ impl FileMedia {
 
     fn check_range(&self, offset: u64, length_bytes: u64) -> io::Result<()> {
         match offset.checked_add(length_bytes) {
-            Some(end) if end <= self.len_bytes => Ok(()),
+            Some(end) if end <= self.len_bytes() => Ok(()),
             _ => Err(io::Error::new(io::ErrorKind::InvalidInput, "beyond the end of the media")),
         }
     }
@@ -129,7 +124,23 @@ impl FileMedia {
 
 impl Media for FileMedia {
     fn len_bytes(&self) -> u64 {
-        self.len_bytes
+        self.len_bytes.load(Ordering::Acquire)
+    }
+
+    fn lengthen(&self, len_bytes: Option<u64>) -> io::Result<u64> {
+        let there = length_of(&self.file)?;
+        let wanted = len_bytes.unwrap_or(there).max(self.len_bytes());
+        if there < wanted {
+            if !self.file.metadata()?.is_file() {
+                let text = format!("it has {there} bytes, and is no file that can be made longer");
+                return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+            }
+            self.file.set_len(wanted)?;
+            self.file.sync_all()?;
+        }
+        let now = there.max(wanted);
+        self.len_bytes.store(now, Ordering::Release);
+        Ok(now)
     }
 
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
@@ -245,6 +256,13 @@ impl Media for FileMedia {
     fn name(&self) -> &str {
         &self.name
     }
+}
+
+/// The length of a file or block device.
+fn length_of(mut file: &File) -> io::Result<u64> {
+    use std::io::{Seek, SeekFrom};
+    let kind = file.metadata()?;
+    if kind.file_type().is_block_device() { file.seek(SeekFrom::End(0)) } else { Ok(kind.len()) }
 }
 
 /// Finishes a short vectored write: `written` bytes of `slices` are out already.

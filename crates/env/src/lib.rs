@@ -55,6 +55,11 @@ pub trait Media: Send + Sync {
     fn allocate(&self, offset: u64, length_bytes: u64) -> io::Result<()>;
     /// Gives a range back; it reads as anything until it is written again.
     fn discard(&self, offset: u64, length_bytes: u64) -> io::Result<()>;
+    /// Takes its length anew, made longer first, durably and with a hole, where it is shorter than
+    /// so many bytes; returns that length, which is never less than before.
+    fn lengthen(&self, _len_bytes: Option<u64>) -> io::Result<u64> {
+        Ok(self.len_bytes())
+    }
     /// A name for messages.
     fn name(&self) -> &str;
 }

@@ -135,11 +135,21 @@ pub fn grow(
             Pool::grow(&device_at(&file)?).map_err(StartError::Pool)?
         }
     };
-    if grown.1 > grown.0 {
-        return Ok(grown);
+    if grown.1 > grown.0 { Ok(grown) } else { Err(nothing_to_grow_by()) }
+}
+
+/// Makes a pool on one file or device larger while it is served.
+pub(crate) fn lengthen(pool: &Pool, size_bytes: Option<u64>) -> Result<(), StartError> {
+    match pool.lengthen(size_bytes).map_err(StartError::Pool)? {
+        (before, after) if after > before => Ok(()),
+        _ => Err(nothing_to_grow_by()),
     }
-    let hint = "make all members of a mirror or stripe longer, or give --size or --add";
-    Err(StartError::setting("there is nothing to grow by", hint))
+}
+
+fn nothing_to_grow_by() -> StartError {
+    let hint = "make the one file, or all members of a mirror or stripe longer, or give --size \
+                (a zone more at least) or --add";
+    StartError::setting("there is nothing to grow by", hint)
 }
 
 fn device_at(path: &Path) -> Result<Arc<dyn BlockDevice>, StartError> {

@@ -15,7 +15,7 @@ use std::time::Duration;
 use block::stack::{Stack, StackError};
 use block::{
     Added, Array, ArrayError, BlockDevice, Candidate, CryptKey, Identities, KeySource, Layout,
-    Materials, MediaDevice,
+    Materials, MediaDevice, SpareStatus, Standing,
 };
 use env::{Clock, Entropy, FileMedia, RealClock, RealEntropy, RealFiles};
 use format::label::AREA_BYTES;
@@ -288,8 +288,9 @@ fn settle<'c>(members: impl Iterator<Item = &'c Candidate>) -> Result<(), StartE
     pool.and_then(|pool| pool.close()).map_err(StartError::Pool)
 }
 
-/// Puts a blank file or disk in the place of a member of the pool in `dir`. One that is not there
-/// is made as a sparse file of the member's size. A member that is out may take its own place.
+/// Has a spare, or a blank file or disk, take the place of a member of the pool in `dir`. One that
+/// is not there is made as a sparse file of the member's size. A member that is out may take its
+/// own place; for one that is in the other is a spare until it has everything.
 pub(crate) fn replace(dir: &Path, pool: &Pool, member: &str, with: &str) -> Result<(), StartError> {
     let _changing = CHANGING.lock();
     check_whole(pool)?;
@@ -298,20 +299,28 @@ pub(crate) fn replace(dir: &Path, pool: &Pool, member: &str, with: &str) -> Resu
     let path = dir.join(with);
     let there = pool.members().swap_remove(number);
     let is_own = Path::new(&there.path) == path;
-    if !is_own && layout.names().iter().any(|name| dir.join(name) == path) {
+    let is_copied = there.standing == Standing::In && !is_own;
+    let is_it = |spare: &SpareStatus| spare.is_there && Path::new(&spare.path) == path;
+    let is_spare = is_copied && pool.spares().iter().any(is_it);
+    let is_named = || layout.names().iter().any(|name| dir.join(name) == path);
+    if !is_own && !is_spare && is_named() {
         return Err(StartError::setting(format!("{} is a member already", path.display()), ""));
     }
     let size_bytes = there.data_bytes + AREA_BYTES;
-    let renamed = checked(dir, &layout.with_member(number, with))?;
+    let changed = match is_copied {
+        true => layout.with_spare(if is_spare { None } else { Some(with) }),
+        false => layout.with_member(number, with),
+    };
+    let changed = checked(dir, &changed)?;
     let mut made = Vec::new();
     // Whether it is blank, or was claimed by a growth that was given up, is looked at later.
-    let device = match is_own && there.is_there {
+    let device = match is_own && there.is_there || is_spare {
         // It is open, and nobody can open it twice.
         true => None,
         false => Some(device_at(&path, Some(size_bytes), &mut made)?),
     };
     // First where to look: a device without a label is no member yet, and does no harm there.
-    write_layout(dir, &renamed)?;
+    write_layout(dir, &changed)?;
     let candidate = Candidate { path: path.display().to_string(), device };
     let replaced = pool.replace_member(member, candidate).map_err(StartError::Pool);
     let is_known = is_known(pool, &path);
@@ -367,14 +376,13 @@ fn unreadable(error: StackError) -> StartError {
 pub(crate) fn add_spare(dir: &Path, pool: &Pool, spare: &str) -> Result<(), StartError> {
     let _changing = CHANGING.lock();
     check_whole(pool)?;
-    let mut layout = on_members(dir)?;
+    let layout = on_members(dir)?;
     let path = dir.join(spare);
     if layout.names().iter().any(|name| dir.join(name) == path) {
         return Err(StartError::setting(format!("{} is there already", path.display()), ""));
     }
     let before = layout.clone();
-    layout.spares.push(spare.to_owned());
-    let layout = checked(dir, &layout)?;
+    let layout = checked(dir, &layout.with_spare(Some(spare)))?;
     let smallest = pool.members().iter().map(|m| m.data_bytes).min();
     let mut made = Vec::new();
     // As in `replace`.
@@ -402,7 +410,7 @@ pub(crate) fn remove_spare(dir: &Path, pool: &Pool, spare: &str) -> Result<(), S
     write_layout(dir, &layout)
 }
 
-/// Writes down where to look when a spare has taken a member's place.
+/// Writes down where to look when a spare has taken a member's place, or failed when it was to.
 pub(crate) fn follow_spares(dir: &Path, pool: &Pool) -> Result<(), StartError> {
     let _changing = CHANGING.lock();
     let Some(mut layout) = read(dir)? else { return Ok(()) };
@@ -416,7 +424,14 @@ pub(crate) fn follow_spares(dir: &Path, pool: &Pool) -> Result<(), StartError> {
     for (number, spare) in &taken {
         layout = layout.with_member(*number, spare);
     }
-    if taken.is_empty() { Ok(()) } else { write_layout(dir, &checked(dir, &layout)?) }
+    let count = layout.spares.len();
+    let spares = pool.spares();
+    // A path that a label has no room for is not known.
+    if spares.iter().all(|spare| !spare.path.is_empty()) {
+        layout.spares.retain(|name| spares.iter().any(|s| Path::new(&s.path) == dir.join(name)));
+    }
+    let is_same = taken.is_empty() && layout.spares.len() == count;
+    if is_same { Ok(()) } else { write_layout(dir, &checked(dir, &layout)?) }
 }
 
 /// Makes a pool on a stack in an empty or missing directory. Members that are not there are made as

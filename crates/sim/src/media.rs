@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use std::io::{self, IoSlice};
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use env::Media;
 use parking_lot::Mutex;
@@ -89,7 +89,7 @@ struct State {
 /// Media in memory that obeys the fault model of this crate.
 pub struct SimMedia {
     state: Mutex<State>,
-    len_bytes: u64,
+    len_bytes: AtomicU64,
     name: String,
 }
 
@@ -103,13 +103,12 @@ impl SimMedia {
     /// The same, but reading as `background` where nothing was written, as a used disk would.
     #[must_use]
     pub fn filled(len_bytes: u64, seed: u64, background: u8) -> SimMedia {
-        let words = len_bytes.div_ceil(PAGE_BYTES as u64).div_ceil(64);
         let state = State {
             current: Pages::new(background),
             durable: Pages::new(background),
             unsynced: Vec::new(),
             lost: BTreeSet::new(),
-            allocated: vec![0; usize::try_from(words).expect("a bitmap that fits in memory")],
+            allocated: vec![0; words_of(len_bytes)],
             allocated_pages: 0,
             space_limit_bytes: None,
             armed: Armed::default(),
@@ -122,7 +121,8 @@ impl SimMedia {
             cold_every: 0,
             machine_stopped: Arc::default(),
         };
-        SimMedia { state: Mutex::new(state), len_bytes, name: format!("sim seed {seed}") }
+        let (state, name) = (Mutex::new(state), format!("sim seed {seed}"));
+        SimMedia { state, len_bytes: AtomicU64::new(len_bytes), name }
     }
 
     /// A copy with everything: content, unsynced changes, armed faults, randomness.
@@ -132,7 +132,8 @@ impl SimMedia {
         let stopped = state.machine_stopped.load(Ordering::SeqCst);
         state.machine_stopped = Arc::new(AtomicBool::new(stopped));
         let state = Mutex::new(state);
-        SimMedia { state, len_bytes: self.len_bytes, name: self.name.clone() }
+        let len_bytes = AtomicU64::new(self.len_bytes());
+        SimMedia { state, len_bytes, name: self.name.clone() }
     }
 
     /// Puts the media into one machine: a halt of one halts the others.
@@ -220,7 +221,7 @@ impl SimMedia {
 
     /// Flips one bit at rest.
     pub fn rot(&self, offset: u64, bit: u8) {
-        assert!(offset < self.len_bytes, "rot lies on the media");
+        assert!(offset < self.len_bytes(), "rot lies on the media");
         let mut state = self.state.lock();
         state.current.flip(offset, bit);
         state.durable.flip(offset, bit);
@@ -231,7 +232,7 @@ impl SimMedia {
     pub fn somewhere(&self, within: Range<u64>, random: &mut Random) -> Option<u64> {
         let state = self.state.lock();
         let pages = within.start.div_ceil(PAGE_BYTES as u64)
-            ..within.end.min(self.len_bytes) / PAGE_BYTES as u64;
+            ..within.end.min(self.len_bytes()) / PAGE_BYTES as u64;
         let taken: Vec<u64> = state.pages_allocated().filter(|p| pages.contains(p)).collect();
         if taken.is_empty() {
             return None;
@@ -316,7 +317,7 @@ impl SimMedia {
         act: impl FnOnce(&mut State) -> io::Result<T>,
         fail: impl FnOnce(&mut State, Why),
     ) -> io::Result<T> {
-        if offset.checked_add(length).is_none_or(|end| end > self.len_bytes) {
+        if offset.checked_add(length).is_none_or(|end| end > self.len_bytes()) {
             let text = format!("{op:?} of {length} bytes at {offset} ends beyond the media");
             return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
         }
@@ -347,6 +348,12 @@ impl SimMedia {
         }
         result
     }
+}
+
+/// Words of the bitmap of what is allocated.
+fn words_of(len_bytes: u64) -> usize {
+    let words = len_bytes.div_ceil(PAGE_BYTES as u64).div_ceil(64);
+    usize::try_from(words).expect("a bitmap that fits in memory")
 }
 
 impl Change {
@@ -506,12 +513,24 @@ fn place(page: u64) -> (usize, u64) {
 
 impl Media for SimMedia {
     fn len_bytes(&self) -> u64 {
-        self.len_bytes
+        self.len_bytes.load(Ordering::SeqCst)
+    }
+
+    fn lengthen(&self, len_bytes: Option<u64>) -> io::Result<u64> {
+        let longer = len_bytes.unwrap_or(0).max(self.len_bytes());
+        let mut state = self.state.lock();
+        if state.halted() {
+            return Err(io::Error::other("simulated halt"));
+        }
+        let words = words_of(longer).max(state.allocated.len());
+        state.allocated.resize(words, 0);
+        self.len_bytes.store(longer, Ordering::SeqCst);
+        Ok(longer)
     }
 
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
         let length = buffer.len() as u64;
-        let last = self.len_bytes.saturating_sub(length);
+        let last = self.len_bytes().saturating_sub(length);
         let act = |state: &mut State| {
             let from = match state.armed.take_trick(Op::Read) {
                 Some(Trick::MisdirectRead(elsewhere)) => elsewhere.min(last),
@@ -535,7 +554,7 @@ impl Media for SimMedia {
     }
 
     fn is_hole(&self, offset: u64, length_bytes: u64) -> bool {
-        if offset.checked_add(length_bytes).is_none_or(|end| end > self.len_bytes) {
+        if offset.checked_add(length_bytes).is_none_or(|end| end > self.len_bytes()) {
             return false;
         }
         let state = self.state.lock();
@@ -556,7 +575,7 @@ impl Media for SimMedia {
         slices.iter().for_each(|slice| bytes.extend_from_slice(slice));
         let length = bytes.len() as u64;
         let change = Change { offset, length, content: Content::Bytes(bytes.into()) };
-        let last = self.len_bytes.saturating_sub(length);
+        let last = self.len_bytes().saturating_sub(length);
         let act = |state: &mut State| {
             let mut change = change.clone();
             state.allocate(offset, length)?;

@@ -99,8 +99,8 @@ impl Pool {
         self.core.array.get().map_or(0, |array| array.behind_bytes())
     }
 
-    /// Puts a blank device in the place of the member at a path; it gets what the member had while
-    /// the pool goes on.
+    /// Has a blank device, or a spare, take the place of the member at a path while the pool goes
+    /// on; a member that is in stays until the other has everything.
     ///
     /// # Errors
     /// `NotFound`, `Refused` with what is missing, `Io`.
@@ -170,28 +170,28 @@ impl Pool {
             }
             outcome.map_err(of_array)?;
         }
-        // One at a time: whoever asks for zones sees the old number or the new one.
-        let books = core.books.lock();
-        let superblock = core.media.superblock();
-        let before = superblock.device_bytes;
-        let count = zones_within(array.len_bytes(), superblock.zone_bytes);
-        let after = u64::from(count) * superblock.zone_bytes;
-        if after <= before {
-            return Ok((before, before));
-        }
-        core.media.set_device_bytes(after).map_err(|error| {
-            core.store.fail();
-            Error::from(error)
-        })?;
-        core.store.extend_zones(count, reserve_of(count, superblock.zone_bytes));
-        drop(books);
-        let by = what.map_or_else(String::new, |stack| format!(", by {stack}"));
-        // It is larger, whether or not that can be written down.
-        let _ = core.note("pool-grow", "", format!("from {before} to {after} bytes{by}"));
-        core.note_members_now();
-        Ok((before, after))
+        core.use_length(array.len_bytes(), what)
     }
 
+    /// Makes a pool on one file or device larger while it is used: by what that has become, or by
+    /// making the file so long. Returns its bytes before and after.
+    ///
+    /// # Errors
+    /// `Invalid` when it is on members, or no file that can be made longer; `Refused`, `Io`.
+    pub fn lengthen(&self, len_bytes: Option<u64>) -> Result<(u64, u64)> {
+        self.check_open()?;
+        let core = &self.core;
+        if core.array.get().is_some() {
+            let text = "members that became longer are used when no server runs on the pool";
+            return Err(Error::new(ErrorKind::Invalid, text)
+                .with_hint("stop it and give `--pool`, or add members with `--add`"));
+        }
+        if core.store.has_failed() {
+            return Err(history::Error::refused().into());
+        }
+        let len_bytes = core.store.device.lengthen(len_bytes)?;
+        core.use_length(len_bytes, None)
+    }
     /// Whether a growth failed in such a way that the next opening decides whether it was done: the
     /// new members may be needed then, and the pool refuses writes until then.
     #[must_use]
@@ -235,6 +235,30 @@ impl Pool {
 }
 
 impl Core {
+    /// Has the pool use a device that is so long now. Returns its bytes before and after.
+    fn use_length(&self, len_bytes: u64, by: Option<String>) -> Result<(u64, u64)> {
+        // One at a time: whoever asks for zones sees the old number or the new one.
+        let books = self.books.lock();
+        let superblock = self.media.superblock();
+        let before = superblock.device_bytes;
+        let count = zones_within(len_bytes, superblock.zone_bytes);
+        let after = u64::from(count) * superblock.zone_bytes;
+        if after <= before {
+            return Ok((before, before));
+        }
+        self.media.set_device_bytes(after).map_err(|error| {
+            self.store.fail();
+            Error::from(error)
+        })?;
+        self.store.extend_zones(count, reserve_of(count, superblock.zone_bytes));
+        drop(books);
+        let by = by.map_or_else(String::new, |stack| format!(", by {stack}"));
+        // It is larger, whether or not that can be written down.
+        let _ = self.note("pool-grow", "", format!("from {before} to {after} bytes{by}"));
+        self.note_members_now();
+        Ok((before, after))
+    }
+
     /// Has layers keep checksums of the catalogue on members that were away: there they take zones
     /// for their owner's that became the catalogue's meanwhile. Before they are brought up to date,
     /// so that nobody relies on what they keep until it is what the others have.

@@ -213,16 +213,43 @@ fn a_member_is_replaced_while_clients_write_and_the_old_one_can_be_thrown_away()
     let a = pool.join("a.img").display().to_string();
     let refused = server.output(&["pool", "replace", &a, "b.img"])?;
     ensure!(!refused.status.success(), "b.img is a member");
+    // All that both have is copied, at this speed for some seconds: the old one counts meanwhile.
+    server.run(&["pool", "set", "--rebuild-rate", "2MiB"])?;
+    server.run(&["pool", "replace", &a, "new.img"])?;
+    let states = |server: &Server| -> Result<String> {
+        let members = status(server)?["members"].clone();
+        let members = members.as_array().context("members")?.iter();
+        let states = members.map(|member| member["state"].as_str().unwrap_or("").to_owned());
+        Ok(states.collect::<Vec<_>>().join(" "))
+    };
+    ensure!(states(&server)? == "in in copying", "{}", states(&server)?);
+    ensure!(status(&server)?["state"] == "online", "{}", status(&server)?["state"]);
+    write_some(&server, &mut random, &mut image)?;
+    ensure!(status(&server)?["behind_bytes"] != 0, "the old one was given up at once");
+    // A kill in the midst: the old one has everything, the new one waits as a spare.
+    server.kill();
+    server.up()?;
+    check(&server, &image)?;
+    ensure!(states(&server)? == "in in spare", "{}", states(&server)?);
     server.run(&["pool", "replace", &a, "new.img"])?;
     write_some(&server, &mut random, &mut image)?;
-    until_online(&server)?;
+    let began = Instant::now();
+    while states(&server)? != "in in" {
+        ensure!(began.elapsed() < PATIENCE, "{}", status(&server)?["members"]);
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    write_some(&server, &mut random, &mut image)?;
     server.kill();
     fs::remove_file(pool.join("a.img"))?;
     fs::remove_file(pool.join("b.img"))?;
     server.up()?;
     check(&server, &image)?;
-    let text = fs::read_to_string(pool.join("pool.stack"))?;
-    ensure!(text.trim() == "mirror(new.img, b.img)", "{text}");
+    // The labels say so at once, and where to look is written down every some seconds.
+    let began = Instant::now();
+    while fs::read_to_string(pool.join("pool.stack"))?.trim() != "mirror(new.img, b.img)" {
+        ensure!(began.elapsed() < PATIENCE, "{:?}", fs::read_to_string(pool.join("pool.stack")));
+        std::thread::sleep(Duration::from_millis(50));
+    }
     Ok(())
 }
 
@@ -582,6 +609,51 @@ fn a_pool_grows_while_it_is_written_to_and_has_everything() -> Result<()> {
     }
     server.up()?;
     ensure!(status(&server)?["state"] == "degraded", "{}", status(&server)?["state"]);
+    check(&server, &image)?;
+    check_of(&server, "w", &written)
+}
+
+#[test]
+fn a_pool_on_one_file_grows_while_it_is_written_to_and_a_kill_takes_nothing_away() -> Result<()> {
+    let mut random = Random::new(seed("longer"));
+    let folder = folder()?;
+    let pool = folder.path().join("pool");
+    let mut server = Server::start_with(&server::program()?, &pool, &["--pool-size", "256MiB"])?;
+    server.run(&["volume", "create", "v", "--size", "16MiB"])?;
+    server.run(&["volume", "create", "w", "--size", "16MiB"])?;
+    let size = |server: &Server| -> Result<u64> {
+        status(server)?["size_bytes"].as_u64().context("a size")
+    };
+    ensure!(size(&server)? == 256 << 20, "{}", size(&server)?);
+    let nothing = server.output(&["pool", "grow", "--size", "128MiB"])?;
+    let said = String::from_utf8_lossy(&nothing.stderr).into_owned();
+    ensure!(!nothing.status.success() && said.contains("nothing to grow by"), "{said}");
+    let members = server.output(&["pool", "grow", "--add", "mirror(c.img, d.img)"])?;
+    ensure!(!members.status.success() && !pool.join("c.img").exists(), "members were added");
+    let stop = AtomicBool::new(false);
+    let mut image = Image::zeros(VOLUME_BYTES);
+    let written = std::thread::scope(|scope| -> Result<Image> {
+        let (server, stop) = (&server, &stop);
+        let writer = scope.spawn(move || write_until(server, stop));
+        let mut grow = || -> Result<()> {
+            for bytes in ["512MiB", "1GiB"] {
+                write_some(server, &mut random, &mut image)?;
+                server.run(&["pool", "grow", "--size", bytes])?;
+                write_some(server, &mut random, &mut image)?;
+            }
+            Ok(())
+        };
+        let outcome = grow();
+        stop.store(true, Ordering::SeqCst);
+        let written = writer.join().expect("no panic")?;
+        outcome.map(|()| written)
+    })?;
+    ensure!(size(&server)? == 1 << 30, "{}", size(&server)?);
+    ensure!(fs::metadata(pool.join("pool.img"))?.len() == 1 << 30, "the file is as long");
+    ensure!(server.run(&["pool", "audit"])?.contains("pool-grow"), "it is in the audit log");
+    server.kill();
+    server.up()?;
+    ensure!(size(&server)? == 1 << 30, "{}", size(&server)?);
     check(&server, &image)?;
     check_of(&server, "w", &written)
 }

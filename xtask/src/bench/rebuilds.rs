@@ -33,7 +33,7 @@ pub fn alone_and_beside(options: &Options) -> Result<Report> {
         let hindsight = Hindsight::start_on(options, &format!("rebuilt-{name}"), stack)?;
         hindsight.make_volume("bench", options.size_bytes, "every-write")?;
         hindsight.settle()?;
-        let mut replacements = Replacements { hindsight: &hindsight, made: 0 };
+        let mut replacements = Replacements { hindsight: &hindsight, made: 0, old: None };
         in_turns(options.rounds, &["file", "copy", "rebuild"], |round, what| {
             forget_pages()?;
             let bytes = hindsight.used_bytes()? / data_members;
@@ -64,7 +64,11 @@ fn empty_report() -> Report {
         ("rebuild", "copy", "what the new member got / the same by hand"),
         ("beside", "quiet", "clients beside a rebuild / on a whole pool"),
         ("beside", "degraded", "what the rebuild costs: clients beside it / while it waits"),
-        ("degraded", "quiet", "what the want of a member costs: clients without it / with it"),
+        (
+            "degraded",
+            "quiet",
+            "what a third copy of what is written costs: clients with it / without",
+        ),
     ];
     for (subject, against, text) in ratios {
         report = report.with_ratio(subject, &[against], &format!("{text}, round by round"));
@@ -72,13 +76,13 @@ fn empty_report() -> Report {
     report.note(
         "A pool on a mirror of two, and one on a parity of three; filled once. Alone: the last \
          member is replaced by a file that is not there yet; nothing of the others is in the page \
-         cache before. Its time is from `member-replaced` to `member-in` in the audit log, its \
-         bytes are those that were written to it. Beside: whenever a rebuild ends the next is \
-         begun. Degraded: the member is replaced, and the rebuild may do next to nothing \
-         (`pool set --rebuild-rate`). All members are files on one disk, which is read and \
-         written at the same time: `copy` reads all the others from beginning to end, writes as \
-         much as one of them to a new file, and makes it durable, which is what such a disk can \
-         do of a rebuild at all.",
+         cache before. Its time is from `replace-begun` to `member-replaced` in the audit log, its \
+         bytes are those that were written to it. Beside: whenever one is replaced the next is \
+         begun. Degraded: the member is being replaced, and the copying may do next to nothing \
+         (`pool set --rebuild-rate`): what is written goes to both. All members are \
+         files on one disk, which is read and written at the same time: `copy` reads all the \
+         others from beginning to end, writes as much as one of them to a new file, and makes it \
+         durable, which is what such a disk can do of a rebuild at all.",
     );
     report
 }
@@ -119,6 +123,8 @@ fn beside_clients(
 struct Replacements<'a> {
     hindsight: &'a Hindsight,
     made: u64,
+    /// The file of the member that is being replaced.
+    old: Option<PathBuf>,
 }
 
 impl Replacements<'_> {
@@ -130,8 +136,8 @@ impl Replacements<'_> {
         let new = new.to_str().context("the directory's name is no text")?;
         self.hindsight.tell(&["pool", "replace", old, new])?;
         self.made += 1;
-        // Its place was taken; what it held is in the way.
-        std::fs::remove_file(PathBuf::from(old)).context("the file of a member that was replaced")
+        self.old = Some(PathBuf::from(old));
+        Ok(())
     }
 
     /// The member that is replaced.
@@ -145,13 +151,19 @@ impl Replacements<'_> {
         Ok(self.last()?["state"] == "in")
     }
 
-    fn wait(&self) -> Result<()> {
+    fn wait(&mut self) -> Result<()> {
         let began = Instant::now();
         while !self.is_in()? {
             ensure!(began.elapsed().as_secs() < SECONDS_MAX, "the rebuild does not end");
             std::thread::sleep(LOOK);
         }
-        Ok(())
+        self.forget_old()
+    }
+
+    /// Its place was taken; what it held is in the way.
+    fn forget_old(&mut self) -> Result<()> {
+        let Some(old) = self.old.take() else { return Ok(()) };
+        std::fs::remove_file(old).context("the file of a member that was replaced")
     }
 
     /// One rebuild that nobody disturbs; MB a second.
@@ -162,7 +174,7 @@ impl Replacements<'_> {
         self.begin()?;
         self.wait()?;
         // It is in a moment before that is written down.
-        let is_in = |record: &Value| record["action"] == "member-in";
+        let is_in = |record: &Value| record["action"] == "member-replaced";
         let mut records = self.audit(&known.to_string())?;
         let asked = Instant::now();
         while !records.iter().any(is_in) {
@@ -174,7 +186,7 @@ impl Replacements<'_> {
             let record = records.iter().find(|record| record["action"] == action);
             record.map(|record| record["time"].clone()).with_context(|| format!("no {action}"))
         };
-        let seconds = seconds_between(&time("member-replaced")?, &time("member-in")?)?;
+        let seconds = seconds_between(&time("replace-begun")?, &time("member-replaced")?)?;
         let written = self.written_bytes()? - before;
         Ok(written as f64 / 1e6 / seconds)
     }
@@ -214,6 +226,7 @@ impl Replacements<'_> {
             });
             while !is_over.load(Ordering::Acquire) {
                 if self.is_in()? {
+                    self.forget_old()?;
                     self.begin()?;
                 }
                 std::thread::sleep(LOOK);

@@ -15,13 +15,13 @@ use crate::together::ask_all;
 use crate::{BlockDevice, Result, Resync, Standing};
 
 /// Bytes brought up to date in one step.
-const STEP_BYTES: u64 = 1 << 20;
+pub(super) const STEP_BYTES: u64 = 1 << 20;
 /// Steps made beside each other by whoever goes on: while one waits for a device another copies.
-const LANES: usize = 4;
+pub(super) const LANES: usize = 4;
 /// Bytes brought up to date between two flushes, at least a region.
 const FLUSHED_BYTES: u64 = 64 << 20;
 /// Steps that are made without a look at whether a flush is due.
-const STEPS_MAX: usize = (FLUSHED_BYTES / STEP_BYTES) as usize;
+pub(super) const STEPS_MAX: usize = (FLUSHED_BYTES / STEP_BYTES) as usize;
 
 impl Array {
     /// Brings some of what members missed up to date; false when there is nothing to do.
@@ -40,7 +40,7 @@ impl Array {
         let _work = self.work.lock();
         loop {
             if !self.bring_some(goes_on)? {
-                return self.end_bringing();
+                return Ok(self.end_bringing()? || self.copy_some(goes_on)?);
             }
             if self.is_flush_due() {
                 self.flush_brought(goes_on)?;

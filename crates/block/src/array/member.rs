@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use format::label::AREA_BYTES;
 use parking_lot::RwLock;
 
+use super::successor::{Answer, Fault, Successor};
 use crate::{BlockDevice, DeviceError, DeviceErrorKind, Operation, Result};
 
 /// What a member did since it was opened.
@@ -31,6 +32,8 @@ struct Place {
     id: u128,
     path: String,
     device: Option<Arc<dyn BlockDevice>>,
+    /// What gets all that is there, to take the place then.
+    successor: Option<Arc<Successor>>,
 }
 
 impl MemberDevice {
@@ -40,7 +43,7 @@ impl MemberDevice {
         path: String,
         device: Option<Arc<dyn BlockDevice>>,
     ) -> MemberDevice {
-        let place = RwLock::new(Place { id, path, device });
+        let place = RwLock::new(Place { id, path, device, successor: None });
         MemberDevice { counters: Counters::default(), data_bytes, place }
     }
 
@@ -50,7 +53,38 @@ impl MemberDevice {
 
     /// Puts another device in its place; waits for requests under way.
     pub fn replace(&self, id: u128, path: String, device: Option<Arc<dyn BlockDevice>>) {
-        *self.place.write() = Place { id, path, device };
+        *self.place.write() = Place { id, path, device, successor: None };
+    }
+
+    /// Has a device get what is written from now on, or none any more; waits for requests under
+    /// way.
+    pub fn set_successor(&self, successor: Option<Arc<Successor>>) {
+        self.place.write().successor = successor;
+    }
+
+    pub fn successor(&self) -> Option<Arc<Successor>> {
+        self.place.read().successor.clone()
+    }
+
+    /// Has labels name the successor from now on; false where it has not everything.
+    pub fn begin_turning(&self, successor: &Successor) -> bool {
+        // Whoever is being answered by both of them is through with it.
+        let _alone = self.place.write();
+        let has_all = successor.over().is_none() && successor.left(self.data_bytes) == 0;
+        if has_all {
+            successor.begin_turning();
+        }
+        has_all
+    }
+
+    /// Puts the successor in the place; returns what was there.
+    pub fn turn(&self) -> (String, Option<Arc<dyn BlockDevice>>) {
+        let mut place = self.place.write();
+        let successor = place.successor.take().expect("labels name it");
+        let (id, path) = (successor.spare.id, successor.spare.path.clone());
+        let device = successor.spare.device.clone();
+        let before = std::mem::replace(&mut *place, Place { id, path, device, successor: None });
+        (before.path, before.device)
     }
 
     /// What is in its place.
@@ -75,8 +109,10 @@ impl MemberDevice {
     pub fn write_area(&self, offset: u64, bytes: &[u8]) -> Result<()> {
         assert!(offset + bytes.len() as u64 <= AREA_BYTES, "the area is the label's");
         let length_bytes = bytes.len() as u64;
+        let successor = self.successor().filter(|successor| successor.is_named());
         self.ask(Operation::Write, offset, length_bytes, |device| {
-            device.write_durable(offset, &[IoSlice::new(bytes)])
+            let named = successor.as_ref().map_or(device, |successor| successor.device());
+            named.write_durable(offset, &[IoSlice::new(bytes)])
         })
     }
 
@@ -88,7 +124,16 @@ impl MemberDevice {
         length_bytes: u64,
         request: impl FnOnce(&dyn BlockDevice) -> Result<T>,
     ) -> Result<T> {
-        let place = self.place.read();
+        self.ask_in(&self.place.read(), operation, (offset, length_bytes), request)
+    }
+
+    fn ask_in<T>(
+        &self,
+        place: &Place,
+        operation: Operation,
+        (offset, length_bytes): (u64, u64),
+        request: impl FnOnce(&dyn BlockDevice) -> Result<T>,
+    ) -> Result<T> {
         let outcome = match &place.device {
             Some(device) => request(&**device),
             None => {
@@ -111,13 +156,76 @@ impl MemberDevice {
         length_bytes: u64,
         request: impl FnOnce(&dyn BlockDevice, u64) -> Result<T>,
     ) -> Result<T> {
+        let at = self.check(operation, offset, length_bytes)?;
+        self.ask(operation, at, length_bytes, |device| request(device, at))
+    }
+
+    /// Where a range of what is after the area begins on the device.
+    fn check(&self, operation: Operation, offset: u64, length_bytes: u64) -> Result<u64> {
         if offset.checked_add(length_bytes).is_none_or(|end| end > self.data_bytes) {
             let source = io::Error::new(io::ErrorKind::InvalidInput, "beyond the end");
             let (kind, device) = (DeviceErrorKind::OutOfRange, self.path());
             return Err(DeviceError { kind, operation, offset, length_bytes, device, source });
         }
-        let at = offset + AREA_BYTES;
-        self.ask(operation, at, length_bytes, |device| request(device, at))
+        Ok(offset + AREA_BYTES)
+    }
+
+    /// A request that changes a range of what is after the area, for the successor as well.
+    fn change(
+        &self,
+        operation: Operation,
+        offset: u64,
+        length_bytes: u64,
+        request: impl Fn(&dyn BlockDevice, u64) -> Result<()>,
+    ) -> Result<()> {
+        let at = self.check(operation, offset, length_bytes)?;
+        let range = (at, length_bytes);
+        self.ask_both(|place, successor| {
+            let _shared = successor.map(|successor| successor.gates.share(at, length_bytes));
+            let done = self.ask_in(place, operation, range, |device| request(device, at));
+            match successor {
+                Some(successor) => successor.follow(done, |device| request(device, at)),
+                None => Answer::Done(done),
+            }
+        })
+    }
+
+    /// A request to what is in the place, and to its successor if there is one.
+    fn ask_both(&self, request: impl FnOnce(&Place, Option<&Successor>) -> Answer) -> Result<()> {
+        let place = self.place.read();
+        match request(&place, place.successor.as_deref()) {
+            Answer::Done(done) => done,
+            Answer::Unsure(failure) => {
+                let successor = place.successor.clone().expect("it failed");
+                drop(place);
+                successor.judge(failure)
+            }
+        }
+    }
+
+    /// Discards a range of both. What is there then may be anything, and must be the same: parity
+    /// is computed of it.
+    fn discard_both(
+        &self,
+        place: &Place,
+        successor: &Successor,
+        (at, length_bytes): (u64, u64),
+    ) -> Answer {
+        let _alone = successor.gates.take(at, length_bytes);
+        let discard = |device: &dyn BlockDevice| device.discard(at, length_bytes);
+        let done = self.ask_in(place, Operation::Discard, (at, length_bytes), discard);
+        let member = place.device.as_deref();
+        successor.follow(done, |device| {
+            device.discard(at, length_bytes)?;
+            match successor.copy_held(member.expect("it was asked"), at, length_bytes) {
+                Ok(_) => Ok(()),
+                Err(Fault::Successor(error)) => Err(error),
+                Err(Fault::Member(_)) => {
+                    successor.begin_again();
+                    Ok(())
+                }
+            }
+        })
     }
 }
 
@@ -150,31 +258,42 @@ impl BlockDevice for MemberDevice {
     fn write_at(&self, offset: u64, slices: &[IoSlice<'_>]) -> Result<()> {
         let length = slices.iter().map(|s| s.len() as u64).sum();
         self.counters.written_bytes.fetch_add(length, Ordering::Relaxed);
-        self.ask_data(Operation::Write, offset, length, |device, at| device.write_at(at, slices))
+        self.change(Operation::Write, offset, length, |device, at| device.write_at(at, slices))
     }
 
     fn flush(&self) -> Result<()> {
-        self.ask(Operation::Flush, 0, self.data_bytes, |device| device.flush())
+        let flush = |device: &dyn BlockDevice| device.flush();
+        self.ask_both(|place, successor| {
+            let done = self.ask_in(place, Operation::Flush, (0, self.data_bytes), flush);
+            match successor {
+                Some(successor) => successor.follow(done, flush),
+                None => Answer::Done(done),
+            }
+        })
     }
 
     fn allocate(&self, offset: u64, length_bytes: u64) -> Result<()> {
-        self.ask_data(Operation::Allocate, offset, length_bytes, |device, at| {
+        self.change(Operation::Allocate, offset, length_bytes, |device, at| {
             device.allocate(at, length_bytes)
         })
     }
 
     fn discard(&self, offset: u64, length_bytes: u64) -> Result<()> {
-        self.ask_data(Operation::Discard, offset, length_bytes, |device, at| {
-            device.discard(at, length_bytes)
+        let at = self.check(Operation::Discard, offset, length_bytes)?;
+        let discard = |device: &dyn BlockDevice| device.discard(at, length_bytes);
+        self.ask_both(|place, successor| match successor {
+            Some(successor) => self.discard_both(place, successor, (at, length_bytes)),
+            None => {
+                let range = (at, length_bytes);
+                Answer::Done(self.ask_in(place, Operation::Discard, range, discard))
+            }
         })
     }
 
     fn write_durable(&self, offset: u64, slices: &[IoSlice<'_>]) -> Result<()> {
         let length = slices.iter().map(|s| s.len() as u64).sum();
         self.counters.written_bytes.fetch_add(length, Ordering::Relaxed);
-        self.ask_data(Operation::Write, offset, length, |device, at| {
-            device.write_durable(at, slices)
-        })
+        self.change(Operation::Write, offset, length, |device, at| device.write_durable(at, slices))
     }
 
     fn describe(&self) -> String {

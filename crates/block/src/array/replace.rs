@@ -17,9 +17,10 @@ use crate::stack::Stack;
 use crate::{ArrayError, BlockDevice, Candidate, DeviceError};
 
 impl Array {
-    /// Puts a blank device in the place of a member, which is brought up to date on it. A member
-    /// that still works is put out first, if the others are enough. One that is out may take its
-    /// own place, as if it were blank: what it is found on, if no device is given, at its path.
+    /// Has a blank device, or a spare, take the place of a member. If that is in it stays until
+    /// everything was copied, whatever lies over it. Else what it has not is brought up to date in
+    /// its place. One that is out may take its own place, as if it were blank: what it is found on,
+    /// if no device is given, at its path.
     ///
     /// # Errors
     /// `Refused` when there is no such member, the others are not enough, the device is too small
@@ -33,18 +34,30 @@ impl Array {
         };
         let meant = there.id();
         let is_own = with.path == there.path();
-        let device = match is_own {
-            true => Some(self.check_own(member, &with)?),
-            false => None,
-        };
         let label = shared.book.lock().label.clone();
-        let device = match device {
-            Some(device) => device,
+        let is_in = label.members[member].standing == MemberStanding::In;
+        let is_it = |spare: &&Spare| spare.path == with.path && spare.device.is_some();
+        let waiting = shared.spares.lock().iter().find(is_it).cloned();
+        let is_spare = is_in && waiting.is_some();
+        let spare = match waiting.filter(|_| is_in) {
+            Some(spare) => spare,
+            None if is_own => {
+                let device = Some(self.check_own(member, &with)?);
+                Spare { id, path: with.path, device }
+            }
             None => {
                 check_free(&with, &label)?;
-                with.device.expect("what is free is there")
+                Spare { id, path: with.path, device: with.device }
             }
         };
+        let (has, wanted) = (spare.data_bytes(), there.data_bytes());
+        if has < wanted {
+            let what = format!("{} has {} bytes", spare.path, has + AREA_BYTES);
+            return Err(refused(what, &format!("at least {} are needed", wanted + AREA_BYTES)));
+        }
+        if is_in {
+            return self.begin_copying(member, (spare, is_spare));
+        }
         if !can_be_replaced(&shared.stack(), member) {
             let what =
                 format!("{} is under a layer that cannot be made anew by itself", there.path());
@@ -54,11 +67,6 @@ impl Array {
                  without layers of its own",
             ));
         }
-        let wanted = there.data_bytes() + AREA_BYTES;
-        if device.len_bytes() < wanted {
-            let what = format!("{} has {} bytes", with.path, device.len_bytes());
-            return Err(refused(what, &format!("at least {wanted} are needed")));
-        }
         let stays = |m: usize| m != member && shared.standing_of(m) == Standing::In;
         if !is_readable(&shared.stack(), &stays) {
             let what = format!("what {} has the others do not", there.path());
@@ -66,7 +74,6 @@ impl Array {
         }
         // Until it is in its place nobody else takes that.
         let _work = self.work.lock();
-        let spare = Spare { id, path: with.path, device: Some(device) };
         if there.id() == meant {
             shared.make_ready(member, &spare, is_own)?;
         }

@@ -35,10 +35,12 @@ pub struct SpareStatus {
     pub is_there: bool,
     /// Bytes that a member has on it.
     pub data_bytes: u64,
+    /// Whether it gets what a member has, to take its place.
+    pub is_copied_to: bool,
 }
 
 impl Spare {
-    fn data_bytes(&self) -> u64 {
+    pub fn data_bytes(&self) -> u64 {
         self.device.as_ref().map_or(0, |d| d.len_bytes().saturating_sub(AREA_BYTES))
     }
 
@@ -63,6 +65,7 @@ impl Array {
             id: spare.id,
             is_there: spare.device.is_some(),
             data_bytes: spare.data_bytes(),
+            is_copied_to: self.shared.is_successor(spare.id),
         };
         self.shared.spares.lock().iter().map(status).collect()
     }
@@ -89,19 +92,7 @@ impl Array {
             let what = "no member of this stack can be replaced by itself";
             return Err(refused(what, "spares are for members right under a mirror or a stripe"));
         }
-        let mut book = shared.book.lock();
-        if book.label.members.len() == MEMBERS_MAX {
-            return Err(refused(format!("there are {MEMBERS_MAX} members and spares"), ""));
-        }
-        book.label.members.push(spare.row());
-        let outcome = label_spare(&book, &spare).and_then(|()| shared.write_labels(&mut book));
-        if let Err(error) = outcome {
-            book.label.members.pop();
-            return Err(error.into());
-        }
-        shared.note("spare-added", &spare.path, String::new());
-        shared.spares.lock().push(spare);
-        Ok(())
+        shared.add_spare_row(&mut shared.book.lock(), spare)
     }
 
     /// Takes a spare away, which is blank then if it can be written.
@@ -115,12 +106,17 @@ impl Array {
         let Some(spare) = shared.spares.lock().iter().find(|s| s.path == path).cloned() else {
             return Err(refused(format!("{path} is no spare"), "`pool status` names them"));
         };
-        let row = book.take_row(spare.id);
-        if let Err(error) = shared.write_labels(&mut book) {
-            book.label.members.push(row);
-            return Err(error.into());
+        for member in shared.members() {
+            let successor = member.successor().filter(|s| s.spare.id == spare.id);
+            if let Some(successor) = successor {
+                // Whoever copies to it now does not have labels name it.
+                successor.end("it was taken away".to_owned(), false);
+                member.set_successor(None);
+                let why = format!("not by {path}: it was taken away");
+                shared.note("replace-failed", &member.path(), why);
+            }
         }
-        shared.spares.lock().retain(|s| s.id != spare.id);
+        shared.forget_row(&mut book, &spare)?;
         let zeros = vec![0; label::layout::BYTES];
         let mut wiped = label::COPY_OFFSETS.into_iter().zip(std::iter::repeat(&spare.device));
         let wiped = wiped.try_for_each(|(offset, device)| match device {
@@ -144,6 +140,7 @@ impl Array {
             return Ok(false);
         }
         let _work = self.work.lock();
+        self.let_go()?;
         for (member, device) in shared.members().iter().enumerate() {
             let is_out = |book: &Book| book.label.members[member].standing == MemberStanding::Out;
             if !is_out(&shared.book.lock()) || !can_be_replaced(&shared.stack(), member) {
@@ -172,7 +169,7 @@ impl Array {
 }
 
 /// Writes the label of a new spare, under the generation that will name it.
-fn label_spare(book: &Book, spare: &Spare) -> crate::Result<()> {
+pub(super) fn label_spare(book: &Book, spare: &Spare) -> crate::Result<()> {
     let generation = book.label.generation + 1;
     let label = Label { member_id: spare.id, generation, ..book.label.clone() };
     let device = spare.device.as_ref().expect("a new spare is there");
@@ -182,9 +179,37 @@ fn label_spare(book: &Book, spare: &Spare) -> crate::Result<()> {
 }
 
 impl Shared {
+    /// Gives a new spare its label, and a row in everybody's.
+    pub(super) fn add_spare_row(&self, book: &mut Book, spare: Spare) -> Result<(), ArrayError> {
+        if book.label.members.len() == MEMBERS_MAX {
+            return Err(refused(format!("there are {MEMBERS_MAX} members and spares"), ""));
+        }
+        book.label.members.push(spare.row());
+        let outcome = label_spare(book, &spare).and_then(|()| self.write_labels(book));
+        if let Err(error) = outcome {
+            book.label.members.pop();
+            return Err(error.into());
+        }
+        self.note("spare-added", &spare.path, String::new());
+        self.spares.lock().push(spare);
+        Ok(())
+    }
+
+    /// Takes a spare's row out of everybody's labels.
+    pub(super) fn forget_row(&self, book: &mut Book, spare: &Spare) -> crate::Result<()> {
+        let row = book.take_row(spare.id);
+        if let Err(error) = self.write_labels(book) {
+            book.label.members.push(row);
+            return Err(error);
+        }
+        self.spares.lock().retain(|other| other.id != spare.id);
+        Ok(())
+    }
+
     fn smallest_spare(&self, data_bytes: u64) -> Option<Spare> {
         let spares = self.spares.lock();
-        let fitting = spares.iter().filter(|s| s.data_bytes() >= data_bytes);
+        let is_free = |s: &&Spare| s.data_bytes() >= data_bytes && !self.is_successor(s.id);
+        let fitting = spares.iter().filter(is_free);
         fitting.min_by_key(|s| s.data_bytes()).cloned()
     }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use hindsight_block::{Array, BlockDevice};
 use sim::SimMedia;
 
-use crate::{AREA_BYTES, DATA_BYTES, MIB, Rig, bring_up, candidate, materials, read, write};
+use crate::{AREA_BYTES, DATA_BYTES, MIB, Rig, bring_up, candidate, lose, materials, read, write};
 
 /// A device of which only the first MiB is blank, as that is all that is looked at.
 fn used_before(seed: u64) -> Arc<SimMedia> {
@@ -32,6 +32,7 @@ fn a_device_in_the_place_of_a_member_is_enough_by_itself() {
         write(&array, 100, &[5; 9000]);
         array.flush().expect("flushed");
         let fresh = used_before(62);
+        lose(&array, &rig.media[last], last);
         array.replace(last, candidate("new", &fresh), 63).expect("replaced");
         bring_up(&array);
         array.close().expect("closed");

@@ -11,7 +11,7 @@ use hindsight_block::{
 };
 use sim::{Failure, Keep, Op, OpRecord, SimMedia};
 
-use crate::{AREA_BYTES, MIB, copy, materials, standings, write};
+use crate::{AREA_BYTES, MIB, copy, lose, materials, standings, write};
 
 /// More than is brought up between two flushes.
 const BYTES: u64 = 96 * MIB;
@@ -141,6 +141,7 @@ fn what_comes_up_while_the_rest_is_flushed_is_not_said_to_be_durable() {
     let device = MediaDevice::new(Arc::<SimMedia>::clone(&new));
     let slow = Arc::new(SlowToAnswer::new(device));
     let candidate = on("new", Arc::<SlowToAnswer>::clone(&slow) as Arc<dyn BlockDevice>);
+    lose(&array, &b, 1);
     array.replace(1, candidate, 99).expect("replaced");
     let goes_on = || !slow.has_answered.load(Ordering::SeqCst);
     while goes_on() {
@@ -162,6 +163,7 @@ fn a_step_that_failed_beside_others_is_made_again() {
     for after in [0, 30, 270] {
         let (a, b, new) = (media(1), media(2), media(3));
         let array = full(&a, &b);
+        lose(&array, &b, 1);
         array.replace(1, plain("new", &new), 99).expect("replaced");
         a.fail(Failure { op: Op::Read, range: None, after, times: Some(1) });
         let mut failed = 0;
@@ -183,6 +185,7 @@ fn what_is_a_hole_on_both_sides_is_neither_read_nor_written() {
     let array = empty(&a, &b);
     write(&array, 3 * MIB, &[7; 4096]);
     array.flush().expect("a flush");
+    lose(&array, &b, 1);
     array.replace(1, plain("new", &new), 99).expect("replaced");
     [&a, &new].iter().for_each(|media| media.start_log());
     while array.step_while(&|| true).expect("a step") {}

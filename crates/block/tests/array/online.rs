@@ -27,7 +27,7 @@ pub fn add(array: &Array, part: &str, new: Vec<Candidate>) -> Result<(u64, u64),
 }
 
 /// Writes at random within a part of an array until told to stop; what is there then.
-fn storm(array: &Array, start: u64, length: u64, seed: u64, stop: &AtomicBool) -> Vec<u8> {
+pub fn storm(array: &Array, start: u64, length: u64, seed: u64, stop: &AtomicBool) -> Vec<u8> {
     let mut random = Random::new(seed);
     let mut model = read(array, start, length as usize);
     while !stop.load(Ordering::SeqCst) {

@@ -7,7 +7,7 @@ use format::integrity::GROUPS_OFFSET;
 use hindsight_block::{Array, BlockDevice, Candidate, Guard, Standing};
 use sim::{Failure, Op, SimMedia};
 
-use crate::{AREA_BYTES, DATA_BYTES, MIB, Rig, bring_up, candidate, read, standings, write};
+use crate::{AREA_BYTES, DATA_BYTES, MIB, Rig, bring_up, candidate, lose, read, standings, write};
 
 /// Writes here and there, and says what is there.
 pub fn fill(array: &Array) -> Vec<u8> {
@@ -83,6 +83,7 @@ fn another_device_takes_the_place_of_one_under_integrity_and_gets_everything() {
         let array = rig.open();
         let expected = fill(&array);
         let fresh = Arc::new(SimMedia::filled(AREA_BYTES + DATA_BYTES, 77, 0));
+        lose(&array, &rig.media[1], 1);
         array.replace(1, candidate("new", &fresh), 71).expect("replaced");
         write(&array, 777, &[1; 300_000]);
         bring_up(&array);

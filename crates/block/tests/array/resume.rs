@@ -201,10 +201,12 @@ fn a_device_with_something_on_it_is_not_added() {
     // One that was replaced has what it had.
     let array = rig.open();
     let fresh = Arc::new(SimMedia::new(MIB + DATA_BYTES, 9));
+    crate::lose(&array, &rig.media[1], 1);
     array.replace(1, candidate("b2", &fresh), 99).expect("replaced");
     crate::bring_up(&array);
     array.close().expect("closed");
     drop(array);
+    rig.media[1].calm();
     let there = || vec![candidate("a", &rig.media[0]), candidate("b2", &fresh)];
     let disks = [candidate("b", &rig.media[1]), candidate("d", &new[1].1)];
     let error = grow(there(), Some(("mirror(c, d)", disks.to_vec())));

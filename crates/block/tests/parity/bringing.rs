@@ -9,7 +9,7 @@ use hindsight_block::{Array, BlockDevice, Candidate, MediaDevice, Result, Resync
 use sim::{Op, OpRecord, Random, SimMedia};
 
 use crate::rig::{
-    AREA_BYTES, JOURNAL_BYTES, MIB, Rig, bring_up, copy, noise, read, standings, wipe, write,
+    AREA_BYTES, JOURNAL_BYTES, MIB, Rig, bring_up, copy, lose, noise, read, standings, wipe, write,
 };
 
 const THREE: &str = "parity[journal=64KiB](a, b, c)";
@@ -95,6 +95,7 @@ fn a_step_keeps_waiting_only_who_writes_the_same_stripe() {
     let media = MediaDevice::new(fresh(77, 0x11));
     let (is_held, is_free) = (AtomicBool::new(false), AtomicBool::new(false));
     let held = Arc::new(Held { media, is_held, is_free });
+    lose(&array, &rig.media[2], 2);
     replace(&array, 2, Arc::<Held>::clone(&held), 71);
     std::thread::scope(|scope| {
         let first = scope.spawn(|| array.resync(0, STRIPE, Resync::Stale));
@@ -205,6 +206,7 @@ fn what_is_written_while_a_side_is_brought_up_survives_crashes_and_kills() {
             let all_in = standings(&open).iter().all(|s| *s == Standing::In);
             if all_in {
                 let media = fresh(1000 + seed * 10 + round, 0x33);
+                lose(&open, &rig.media[member], member);
                 replace(&open, member, plain(&media), u128::from(100 + round));
                 media.join(&rig.media[(member + 1) % rig.media.len()]);
                 rig.media[member] = media;
@@ -246,6 +248,9 @@ fn what_is_a_hole_on_all_sides_is_neither_read_nor_written() {
     write(&array, 2 * STRIPE, &expected);
     array.flush().expect("a flush");
     let media = fresh(78, 0);
+    array.close().expect("closed");
+    drop(array);
+    let array = rig.open_without(&[1]);
     replace(&array, 1, plain(&media), 71);
     let all = [&rig.media[0], &media, &rig.media[2]];
     all.iter().for_each(|media| media.start_log());

@@ -9,7 +9,7 @@ use hindsight_block::{Array, BlockDevice, Candidate, MediaDevice, Outcome, Resyn
 use sim::{Failure, Op, Random, SimMedia};
 
 use crate::rig::{
-    AREA_BYTES, JOURNAL_BYTES, MIB, Rig, bring_up, copy, noise, read, standings, wipe, write,
+    AREA_BYTES, JOURNAL_BYTES, MIB, Rig, bring_up, copy, lose, noise, read, standings, wipe, write,
 };
 
 const DATA_BYTES: u64 = JOURNAL_BYTES + 2 * MIB;
@@ -300,6 +300,7 @@ fn a_new_device_takes_the_place_of_a_member_and_gets_everything() {
     wipe(&fresh);
     let device = Arc::new(MediaDevice::new(Arc::<SimMedia>::clone(&fresh)));
     let candidate = Candidate { path: "new".to_owned(), device: Some(device) };
+    lose(&array, &rig.media[1], 1);
     array.replace(1, candidate, 71).expect("replaced");
     assert_eq!(standings(&array)[1], Standing::Stale);
     array.step().expect("a step");
@@ -380,6 +381,7 @@ fn what_a_device_has_of_another_part_is_not_taken() {
     wipe(&used);
     let device = Arc::new(MediaDevice::new(Arc::<SimMedia>::clone(&used)));
     let candidate = Candidate { path: "used".to_owned(), device: Some(device) };
+    lose(&array, &rig.media[5], 5);
     array.replace(5, candidate, 71).expect("replaced");
     bring_up(&array);
     assert!(are_clear(&used), "what it had is gone");

@@ -8,7 +8,7 @@ use hindsight_block::{
     Array, ArrayError, BlockDevice, Candidate, Identities, Materials, MediaDevice, Standing,
     Together,
 };
-use sim::{Random, SimMedia};
+use sim::{Failure, Op, Random, SimMedia};
 
 pub const MIB: u64 = 1 << 20;
 pub const AREA_BYTES: u64 = MIB;
@@ -107,6 +107,18 @@ pub fn copy(device: &dyn BlockDevice, copy: usize, offset: u64, length: usize) -
 
 pub fn standings(array: &Array) -> Vec<Standing> {
     array.members().iter().map(|member| member.standing).collect()
+}
+
+/// Has a member fail a write, by writing what is there again, and so be out.
+pub fn lose(array: &Array, media: &SimMedia, member: usize) {
+    media.fail(Failure::for_ever(Op::Write));
+    let mut places = (0..array.len_bytes()).step_by(4096);
+    while standings(array)[member] != Standing::Out {
+        let at = places.next().expect("it is written to somewhere");
+        let there = read(array, at, 4096);
+        write(array, at, &there);
+        array.flush().expect("a flush");
+    }
 }
 
 pub fn bring_up(array: &Array) {

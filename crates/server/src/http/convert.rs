@@ -513,7 +513,7 @@ pub(crate) fn member(member: block::MemberStatus) -> api::Member {
 pub(crate) fn spare(spare: block::SpareStatus) -> api::Member {
     api::Member {
         id: format!("{:032x}", spare.id),
-        state: "spare".to_owned(),
+        state: if spare.is_copied_to { "copying" } else { "spare" }.to_owned(),
         path: spare.path,
         present: spare.is_there,
         size_bytes: spare.data_bytes,

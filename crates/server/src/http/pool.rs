@@ -13,7 +13,7 @@ use super::answer::{Answer, Listed, Refusal};
 use super::ask::{Asked, Body, some_change};
 use super::jobs::{Begun, begun};
 use super::{Context, Door, convert};
-use crate::{StartError, stack_files};
+use crate::{StartError, pool_files, stack_files};
 
 /// Shows the pool: its layers, its space, what was found damaged.
 #[utoipa::path(get, path = "/pool", tag = "pool", responses((status = 200, body = api::Pool)))]
@@ -74,8 +74,8 @@ pub(super) async fn replace(
     change_members(context, door, change).await
 }
 
-/// Makes the pool larger by new files or disks, while it is used. What was begun before and not
-/// completed is completed by the same request.
+/// Makes the pool larger by new files or disks, or its one file longer, while it is used. What was
+/// begun before and not completed is completed by the same request.
 #[utoipa::path(post, path = "/pool/grow", tag = "pool", request_body = GrowPool,
     responses(
         (status = 200, body = api::Pool),
@@ -90,7 +90,12 @@ pub(super) async fn grow(
 ) -> Answer<Json<api::Pool>> {
     let change = move |context: &Context| {
         let size_bytes = body.size.map(|size| size.0.bytes());
-        stack_files::grow_online(context.pool_dir(), context.pool(), &body.add, size_bytes)
+        match &body.add {
+            Some(add) => {
+                stack_files::grow_online(context.pool_dir(), context.pool(), add, size_bytes)
+            }
+            None => pool_files::lengthen(context.pool(), size_bytes),
+        }
     };
     change_members(context, door, change).await
 }

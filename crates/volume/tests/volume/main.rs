@@ -30,6 +30,7 @@ mod hybrid;
 mod import;
 mod in_place;
 mod little_room;
+mod longer;
 mod matrix;
 mod moments;
 mod pace;

@@ -1,0 +1,203 @@
+//! A member that works gets a successor: it is copied, beside those who use it, and then the labels
+//! name the other in its place. See [`super::successor`].
+
+use std::io::IoSlice;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use format::label::{AREA_BYTES, Member, MemberStanding};
+
+use super::book::Book;
+use super::bring::{LANES, STEP_BYTES, STEPS_MAX};
+use super::member::{Counters, MemberDevice};
+use super::opening::{noted, refused};
+use super::spares::{Spare, label_spare};
+use super::successor::{Fault, Successor};
+use super::{Array, Shared};
+use crate::together::ask_all;
+use crate::{ArrayError, DeviceError, Result};
+
+impl Array {
+    /// Begins to copy a member that is in to a device, or a spare, that takes its place then.
+    pub(super) fn begin_copying(
+        &self,
+        member: usize,
+        (with, is_spare): (Spare, bool),
+    ) -> std::result::Result<(), ArrayError> {
+        let shared = &self.shared;
+        // Nobody gives the spare another place meanwhile.
+        let _work = self.work.lock();
+        let there = shared.member(member);
+        let mut book = shared.book.lock();
+        if book.label.members[member].standing != MemberStanding::In {
+            return Err(refused(format!("{} is not in any more", there.path()), "try again"));
+        }
+        if let Some(successor) = there.successor() {
+            let other = &successor.spare.path;
+            let what = format!("{} is being copied to {other}", there.path());
+            return Err(refused(what, &format!("`pool spare remove {other}` ends that")));
+        }
+        let is_free = shared.spares.lock().iter().any(|spare| spare.id == with.id);
+        if is_spare && (!is_free || shared.is_successor(with.id)) {
+            return Err(refused(format!("{} takes another place", with.path), "give another"));
+        }
+        if !is_spare {
+            shared.add_spare_row(&mut book, with.clone())?;
+        }
+        shared.tell(member, "replace-begun", format!("{} gets everything that it has", with.path));
+        there.set_successor(Some(Arc::new(Successor::new(with))));
+        Ok(())
+    }
+
+    /// Copies some of what successors have still to get; false when there is nothing to do.
+    pub(super) fn copy_some(&self, goes_on: &(dyn Fn() -> bool + Sync)) -> Result<bool> {
+        if self.is_torn() || self.let_go()? {
+            return Ok(!self.is_torn());
+        }
+        let members = self.shared.members().into_iter().enumerate();
+        let mut with = members.filter_map(|(n, m)| Some((n, m.successor()?, m)));
+        let Some((number, successor, member)) = with.next() else { return Ok(false) };
+        let (lanes, steps) = if goes_on() { (LANES, STEPS_MAX) } else { (1, 1) };
+        let parts = successor.next(steps, STEP_BYTES, member.data_bytes());
+        if parts.is_empty() {
+            return self.turn(number, &member, &successor).map(|()| true);
+        }
+        let (_, _, device) = member.place();
+        let device = device.expect("a member that works is there");
+        let begun = AtomicUsize::new(0);
+        let copy = |_| {
+            loop {
+                let Some(&part) = parts.get(begun.fetch_add(1, Ordering::SeqCst)) else {
+                    return Ok(());
+                };
+                let copied = successor.copy(&*device, part)?;
+                self.resynced.fetch_add(copied, Ordering::Relaxed);
+                let Counters { read_bytes, written_bytes, .. } = &member.counters;
+                read_bytes.fetch_add(copied, Ordering::Relaxed);
+                written_bytes.fetch_add(copied, Ordering::Relaxed);
+                if !goes_on() {
+                    return Ok(());
+                }
+            }
+        };
+        let outcomes = ask_all(&*self.together, lanes, copy);
+        match outcomes.into_iter().collect::<std::result::Result<(), Fault>>() {
+            Ok(()) => {
+                let done = &parts[..begun.into_inner().min(parts.len())];
+                successor.came(done);
+            }
+            Err(Fault::Successor(error)) => successor.end(error.to_string(), true),
+            // A scrub may heal that, and until then it has what others may have lost.
+            Err(Fault::Member(error)) => {
+                successor.end(format!("{error}; scrub the pool, and try again"), false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Lets go of successors that are not to take a place any more; those that failed are no spares
+    /// either. Says whether there were any.
+    pub(super) fn let_go(&self) -> Result<bool> {
+        let shared = &self.shared;
+        let mut had_some = false;
+        for (number, member) in shared.members().into_iter().enumerate() {
+            let Some(successor) = member.successor() else { continue };
+            let Some((why, has_failed)) = successor.over() else { continue };
+            let path = &successor.spare.path;
+            if *has_failed {
+                shared.forget_row(&mut shared.book.lock(), &successor.spare)?;
+            }
+            // Nothing that is under way comes to it after this.
+            member.set_successor(None);
+            had_some = true;
+            shared.tell(number, "replace-failed", format!("not by {path}: {why}"));
+        }
+        Ok(had_some)
+    }
+
+    /// Has the labels name a successor that has everything.
+    fn turn(&self, number: usize, member: &MemberDevice, successor: &Successor) -> Result<()> {
+        let shared = &self.shared;
+        if let Err(error) = successor.device().flush() {
+            successor.end(error.to_string(), true);
+            return Ok(());
+        }
+        let _turning = successor.turning.write();
+        let mut book = shared.book.lock();
+        if book.label.members[number].standing != MemberStanding::In
+            || !member.begin_turning(successor)
+        {
+            // It began again, or is over.
+            return Ok(());
+        }
+        let spare = &successor.spare;
+        let outcome = shared.name(&mut book, number, spare);
+        if let Err((error, undo)) = outcome {
+            // Until that is written its label may count: both get everything.
+            successor.set_named(false);
+            if let Err(error) = shared.name_again(&mut book, number, undo) {
+                assert!(shared.torn.set(error.again()).is_ok(), "nothing is written after it");
+                return Err(error);
+            }
+            successor.end(error.to_string(), true);
+            return Ok(());
+        }
+        let (path, device) = member.turn();
+        shared.spares.lock().retain(|other| other.id != spare.id);
+        let how = format!("in the place of {path}, whose bytes it has");
+        shared.tell(number, "member-replaced", how);
+        drop(book);
+        // It is nobody, and misses what is written from now on.
+        let zeros = vec![0; AREA_BYTES as usize];
+        let device = device.expect("a member that works is there");
+        if let Err(error) = device.write_durable(0, &[IoSlice::new(&zeros)]) {
+            shared.note("member-ignored", &path, format!("not wiped: {error}"));
+        }
+        Ok(())
+    }
+}
+
+impl Shared {
+    /// Writes labels that name a spare in the place of a member; else what to do about it.
+    fn name(
+        &self,
+        book: &mut Book,
+        number: usize,
+        spare: &Spare,
+    ) -> std::result::Result<(), (DeviceError, [Member; 2])> {
+        let of_spare = book.take_row(spare.id);
+        let of_member = book.label.members[number].clone();
+        let row = &mut book.label.members[number];
+        (row.id, row.path) = (spare.id, noted(&spare.path));
+        // What is on it is written first: should it fail the others do not know of it yet.
+        let (address, maps) = book.regions.encode();
+        let device = spare.device.as_ref().expect("one that is to take a place is there");
+        let written = device
+            .write_durable(address, &[IoSlice::new(&maps)])
+            .and_then(|()| label_spare(book, spare))
+            .and_then(|()| self.write_labels(book));
+        written.map_err(|error| (error, [of_member, of_spare]))
+    }
+
+    /// Writes labels that name the member again, later than all that was tried.
+    fn name_again(&self, book: &mut Book, number: usize, rows: [Member; 2]) -> Result<()> {
+        let [of_member, of_spare] = rows;
+        let row = &mut book.label.members[number];
+        (row.id, row.path) = (of_member.id, of_member.path);
+        book.label.members.push(of_spare);
+        book.label.generation += 1;
+        self.write_labels(book)
+    }
+
+    /// Whether a spare is to take the place of a member that works.
+    pub(super) fn is_successor(&self, id: u128) -> bool {
+        let successors = self.members().into_iter().filter_map(|member| member.successor());
+        successors.into_iter().any(|successor| successor.spare.id == id)
+    }
+
+    /// Bytes that successors have still to get.
+    pub(super) fn left_to_copy(&self) -> u64 {
+        let left = |m: Arc<MemberDevice>| Some(m.successor()?.left(m.data_bytes()));
+        self.members().into_iter().filter_map(left).sum()
+    }
+}
