@@ -98,23 +98,7 @@ pub fn run(session: &Session, verb: Verb) -> anyhow::Result<ExitCode> {
             session.answer(&made, |group| list(std::slice::from_ref(group)))?;
         }
         Verb::List => session.answer(&client.groups()?, |groups| list(groups))?,
-        Verb::Show { group } => {
-            let found = client.group(&group)?;
-            let mut query = ListQuery::default();
-            let mut captures = Vec::new();
-            loop {
-                let page = client.group_versions(&group, &query)?;
-                captures.extend(page.entries);
-                match page.next {
-                    Some(next) => query.next = Some(next),
-                    None => break,
-                }
-            }
-            let answer = json!({"group": found, "versions": captures});
-            session.answer(&answer, |_| {
-                format!("{}\n{}", list(std::slice::from_ref(&found)), versions(&captures))
-            })?;
-        }
+        Verb::Show { group } => show(session, &group)?,
         Verb::Set { group, hook, dry_run } => {
             let (hook, target) = (hook_or_none(hook), format!("group {group}"));
             let people = |group: &Group| list(std::slice::from_ref(group));
@@ -162,6 +146,26 @@ pub fn run(session: &Session, verb: Verb) -> anyhow::Result<ExitCode> {
         }
     }
     Ok(ExitCode::Done)
+}
+
+/// A group and all of its captures.
+fn show(session: &Session, group: &str) -> anyhow::Result<()> {
+    let client = session.client()?;
+    let found = client.group(group)?;
+    let mut query = ListQuery::default();
+    let mut captures = Vec::new();
+    loop {
+        let page = client.group_versions(group, &query)?;
+        captures.extend(page.entries);
+        match page.next {
+            Some(next) => query.next = Some(next),
+            None => break,
+        }
+    }
+    let answer = json!({"group": found, "versions": captures});
+    session.answer(&answer, |_| {
+        format!("{}\n{}", list(std::slice::from_ref(&found)), versions(&captures))
+    })
 }
 
 /// Deletes every one it can; exits 3 when only some could be.

@@ -1,5 +1,6 @@
-//! Pools filled to the brim, from a seed: several volumes that are written, trimmed, captured, reverted, and
-//! whose versions are deleted, with background work, restarts and kills between. As long as what is
+//! Pools filled to the brim, from a seed: several volumes that are written, trimmed, captured,
+//! reverted, and whose versions are deleted, with background work, restarts and kills between. As
+//! long as what is
 //! live and what versions hold is within what `docs/operations.md` says fits, no write fails
 //! (promise 7), and nothing is other than what was written.
 
@@ -309,7 +310,7 @@ fn several_writers_at_once_find_room_for_all_that_fits() {
     world.pool.as_ref().expect("open").verify_invariants().expect("sound");
 }
 
-/// A version that is kept for years keeps no times of what was written since and has left the window.
+/// A version that is kept for years keeps no times of what was written since and left the window.
 #[test]
 fn a_pin_keeps_no_times_but_those_around_it() {
     let rig = Rig::new(64 << 20, 256 << 10);
