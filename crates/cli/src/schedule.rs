@@ -15,7 +15,7 @@ pub enum Verb {
     ///
     /// Rules mean what restic's `forget` means by them: each keeps the newest version of each of
     /// the last N periods that have one, in UTC. Versions that people made are never pruned.
-    Set(SetArgs),
+    Set(Box<SetArgs>),
     /// Show the schedule of a volume.
     Show {
         /// Name of the volume.
@@ -46,7 +46,7 @@ pub enum GroupVerb {
         /// Name of the group.
         group: String,
         #[command(flatten)]
-        rules: Rules,
+        rules: Box<Rules>,
     },
     /// Show the schedule of a group.
     Show {
@@ -127,7 +127,8 @@ fn cron(text: &str) -> Result<Cron, String> {
 pub fn run(session: &Session, verb: Verb) -> anyhow::Result<ExitCode> {
     let client = session.client()?;
     match verb {
-        Verb::Set(SetArgs { name, rules }) => {
+        Verb::Set(args) => {
+            let SetArgs { name, rules } = *args;
             set(session, rules, |body| client.set_schedule(&name, body))?;
         }
         Verb::Show { name } => session.answer(&client.schedule(&name)?, show)?,
@@ -151,7 +152,7 @@ pub fn run_group(session: &Session, verb: GroupVerb) -> anyhow::Result<ExitCode>
     let client = session.client()?;
     match verb {
         GroupVerb::Set { group, rules } => {
-            set(session, rules, |body| client.set_group_schedule(&group, body))?;
+            set(session, *rules, |body| client.set_group_schedule(&group, body))?;
         }
         GroupVerb::Show { group } => session.answer(&client.group_schedule(&group)?, show)?,
         GroupVerb::List => {

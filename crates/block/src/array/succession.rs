@@ -15,7 +15,7 @@ use super::spares::{Spare, label_spare};
 use super::successor::{Fault, Successor};
 use super::{Array, Shared};
 use crate::together::ask_all;
-use crate::{ArrayError, DeviceError, Result};
+use crate::{ArrayError, Result};
 
 impl Array {
     /// Begins to copy a member that is in to a device, or a spare, that takes its place then.
@@ -131,8 +131,8 @@ impl Array {
             return Ok(());
         }
         let spare = &successor.spare;
-        let outcome = shared.name(&mut book, number, spare);
-        if let Err((error, undo)) = outcome {
+        let (outcome, undo) = shared.name(&mut book, number, spare);
+        if let Err(error) = outcome {
             // Until that is written its label may count: both get everything.
             successor.set_named(false);
             if let Err(error) = shared.name_again(&mut book, number, undo) {
@@ -158,13 +158,8 @@ impl Array {
 }
 
 impl Shared {
-    /// Writes labels that name a spare in the place of a member; else what to do about it.
-    fn name(
-        &self,
-        book: &mut Book,
-        number: usize,
-        spare: &Spare,
-    ) -> std::result::Result<(), (DeviceError, [Member; 2])> {
+    /// Writes labels that name a spare in the place of a member; returns the rows of both before.
+    fn name(&self, book: &mut Book, number: usize, spare: &Spare) -> (Result<()>, [Member; 2]) {
         let of_spare = book.take_row(spare.id);
         let of_member = book.label.members[number].clone();
         let row = &mut book.label.members[number];
@@ -176,7 +171,7 @@ impl Shared {
             .write_durable(address, &[IoSlice::new(&maps)])
             .and_then(|()| label_spare(book, spare))
             .and_then(|()| self.write_labels(book));
-        written.map_err(|error| (error, [of_member, of_spare]))
+        (written, [of_member, of_spare])
     }
 
     /// Writes labels that name the member again, later than all that was tried.
