@@ -23,21 +23,19 @@ use format::batch::{Batch, BatchKind, DescriptorKind};
 use format::checksum::block_crc;
 use format::location::Location;
 use format::map::{Entry, Key, cover};
-use format::segment::SegmentHeader;
+use format::segment::{SEGMENT_HEADER_BYTES, SegmentHeader};
 use format::time::TimeEntry;
 use units::{BLOCK_BYTES, BlockCount, Lba, Seq, WallTime};
 
-use crate::io_tally::IoKind;
+use crate::io_tally::{IoKind, IoTally};
 use crate::log::LogStart;
 use crate::scan::{ScanEnd, scan_segment};
 use crate::slot::block_location;
 use crate::store::Store;
 use crate::{Error, ErrorKind, Result};
 
-/// Bytes of a block, as bytes in memory are counted.
-const BLOCK: usize = BLOCK_BYTES as usize;
-/// Bytes read and written at a time when batches are written again, unless one is longer.
-const WRITTEN_BYTES: u64 = 1 << 20;
+/// Bytes read and written at a time when a batch is written again.
+const COPIED_BYTES: usize = 1 << 20;
 
 /// What the catalogue knows of a log.
 #[derive(Clone, Debug)]
@@ -77,8 +75,8 @@ fn joined(mut voids: Vec<(Seq, Seq)>) -> Vec<(Seq, Seq)> {
 /// A recovered tail.
 #[derive(Debug, Default)]
 pub struct RecoveredLog {
-    /// Entries in seq order, those of one timeline that follow each other together.
-    pub entries: Vec<(u64, Vec<Entry>)>,
+    /// Entries by timeline, in seq order.
+    pub entries: Vec<(u64, Entry)>,
     /// The times of batches and events.
     pub times: Vec<TimeEntry>,
     /// Seqs (inclusive) that were never acknowledged or are lost with the power: void from now on.
@@ -111,8 +109,6 @@ struct Op {
     blocks: u32,
     kind: DescriptorKind,
     location: Location,
-    /// Where its blocks begin in the batch, and their checksums.
-    payload_offset: u32,
     crcs: Vec<u32>,
 }
 
@@ -166,16 +162,14 @@ pub fn recover_log(
     found.ops.sort_by_key(|op| op.seq);
     let highest = highest_given(known, &found);
     let durable = durable_seq(known, &found);
-    check_flushed(known, &found, durable)?;
-    let torn = write_again(store, tail, &found, durable)?;
-    let (cut, mut voids) = find_voids(known, &mut found, (durable, highest), &torn);
+    let (cut, mut voids) = find_voids(store, known, &mut found, durable)?;
     let last = cut.map_or(highest, |first_void| Seq(first_void.0 - 1));
     if let Some(first_void) = cut {
         recovered.start.voids = Some((first_void, highest));
         voids.push((first_void, highest));
     }
     recovered.voids = voids;
-    recovered.start.durable = durable;
+    write_again(store, tail, &found, durable, last)?;
     recovered.fill(known, &found, last);
     recovered.end_at(known, highest);
     Ok(recovered)
@@ -217,7 +211,6 @@ impl Tail {
                     DescriptorKind::Data => Location::new(batch.header.segment, offset),
                     DescriptorKind::Zero => Location::hole_in(batch.header.segment),
                 },
-                payload_offset: op.payload_offset,
                 crcs: op.crcs().collect(),
             });
         }
@@ -232,42 +225,6 @@ impl Tail {
                 time: batch.header.time,
                 flush_count: batch.header.flush_count,
             });
-        }
-    }
-
-    /// How many batches from this one on lie one after the other, are not all flushed, and can be
-    /// read at a time.
-    fn neighbours(&self, first: usize, durable: Seq) -> usize {
-        let begin = self.batches[first].at;
-        let follows = |(before, next): (&Found, &Found)| {
-            let end = next.at + u64::from(next.bytes);
-            let touch =
-                before.segment == next.segment && before.at + u64::from(before.bytes) == next.at;
-            touch && next.seqs.1 > durable && end - begin <= WRITTEN_BYTES
-        };
-        let later = &self.batches[first + 1..];
-        1 + self.batches[first..].iter().zip(later).take_while(|&pair| follows(pair)).count()
-    }
-
-    /// Makes the bytes of a batch right, where some copy is; notes the seqs of which none is.
-    fn make_right(&self, store: &Store, index: usize, bytes: &mut [u8], torn: &mut BTreeSet<Seq>) {
-        let batch = &self.batches[index];
-        let header = &mut bytes[..batch.header_bytes as usize];
-        let is_its = |bytes: &[u8]| {
-            Batch::decode(bytes).is_ok_and(|found| {
-                (found.header.segment, found.header.base_seq) == (batch.segment, batch.seqs.0)
-            })
-        };
-        is_made_right(store, batch.at, header, &is_its);
-        for op in self.ops_of(index) {
-            for (i, &crc) in op.crcs.iter().enumerate() {
-                let from = op.payload_offset as usize + i * BLOCK;
-                let block = &mut bytes[from..from + BLOCK];
-                let right = |bytes: &[u8]| block_crc(bytes) == crc;
-                if !is_made_right(store, batch.at + from as u64, block, &right) {
-                    torn.insert(op.seq);
-                }
-            }
         }
     }
 
@@ -299,42 +256,25 @@ fn durable_seq(known: &KnownLog, found: &Tail) -> Seq {
     known.events.last().map_or(durable, |e| durable.max(e.0))
 }
 
-/// Whether a seq needs no batch.
-fn is_elsewhere(known: &KnownLog, seq: Seq) -> bool {
-    known.events.binary_search_by_key(&seq, |event| event.0).is_ok() || known.is_void(seq)
-}
-
-/// Whether everything that was flushed is described in the log.
-fn check_flushed(known: &KnownLog, found: &Tail, durable: Seq) -> Result<()> {
-    let mut ops = found.ops.iter().map(|op| op.seq).peekable();
-    let mut expected = known.flushed_seq.next();
-    while expected <= durable {
-        if ops.next_if_eq(&expected).is_none() && !is_elsewhere(known, expected) {
-            return Err(missing(expected));
-        }
-        expected = expected.next();
-    }
-    Ok(())
-}
-
-fn find_voids(
-    known: &KnownLog,
-    found: &mut Tail,
-    (durable, highest): (Seq, Seq),
-    torn: &BTreeSet<Seq>,
-) -> Voids {
-    let mut torn_batches: BTreeMap<usize, Seq> = BTreeMap::new();
+fn find_voids(store: &Store, known: &KnownLog, found: &mut Tail, durable: Seq) -> Result<Voids> {
+    let events: BTreeSet<Seq> = known.events.iter().map(|e| e.0).collect();
+    let highest = highest_given(known, found);
+    let io = store.io(known.log);
+    let mut torn: BTreeMap<usize, Seq> = BTreeMap::new();
     let mut voids = Vec::new();
     let mut cut = None;
-    let mut expected = durable.next();
-    let mut position = found.ops.partition_point(|op| op.seq < expected);
+    let mut position = 0;
+    let mut expected = known.flushed_seq.next();
     while expected <= highest {
         let op = found.ops.get(position).filter(|op| op.seq == expected);
         position += usize::from(op.is_some());
         let whole = match op {
-            None => is_elsewhere(known, expected),
-            Some(_) => !torn.contains(&expected),
+            None => events.contains(&expected) || known.is_void(expected),
+            Some(op) => expected <= durable || payload_is_whole(store, &io, op)?,
         };
+        if !whole && expected <= durable {
+            return Err(missing(known.log, expected));
+        }
         if !whole && expected <= found.stable {
             cut = Some(expected);
             break;
@@ -342,14 +282,14 @@ fn find_voids(
         if !whole {
             voids.push((expected, expected));
             if let Some(op) = op {
-                torn_batches.entry(op.batch).or_insert(expected);
+                torn.entry(op.batch).or_insert(expected);
             }
         }
         expected = expected.next();
     }
     // Torn while in flight: that batch ends before the torn write; others went their own way.
     found.ops.retain(|op| {
-        let goes = torn_batches.get(&op.batch).is_some_and(|&first| op.seq >= first);
+        let goes = torn.get(&op.batch).is_some_and(|&first| op.seq >= first);
         if goes {
             voids.push((op.seq, op.seq));
         }
@@ -357,79 +297,125 @@ fn find_voids(
     });
     voids.sort_unstable();
     voids.dedup();
-    (cut, voids)
+    Ok((cut, voids))
 }
 
-fn missing(seq: Seq) -> Error {
+fn missing(log: u64, seq: Seq) -> Error {
     let text = format!(
-        "the write with seq {seq} was flushed but is not in the log; \
+        "log {log}: the write with seq {seq} was flushed but is not in the log; \
          what described it is damaged"
     );
     Error::new(ErrorKind::Corrupt, text)
 }
 
-/// Writes the batches that may not have been flushed, and the headers of their segments, once more,
-/// on all copies, whichever was read; returns the seqs of which no copy has all bytes.
+fn payload_is_whole(store: &Store, io: &IoTally, op: &Op) -> Result<bool> {
+    if op.kind == DescriptorKind::Zero {
+        return Ok(true);
+    }
+    let base = store.locate(op.location)?.0;
+    let mut block = vec![0; BLOCK_BYTES as usize];
+    for (i, &crc) in op.crcs.iter().enumerate() {
+        store.device.read_unverified(base + i as u64 * BLOCK_BYTES, &mut block, true)?;
+        io.count(IoKind::Other, BLOCK_BYTES);
+        let at = base + i as u64 * BLOCK_BYTES;
+        let right = |bytes: &[u8]| block_crc(bytes) == crc;
+        // One that is torn is no damage: it is asked for again only where there are copies.
+        if !right(&block) && !store.heal_if_known(at, &mut block, &right) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// Writes the batches that may not have been flushed, and the headers of their segments, once more.
 fn write_again(
     store: &Store,
     tail: &[SegmentHeader],
     found: &Tail,
     durable: Seq,
-) -> Result<BTreeSet<Seq>> {
-    let io = store.io(tail.first().map_or(0, |header| header.log));
-    let mut torn = BTreeSet::new();
+    last: Seq,
+) -> Result<()> {
     let mut segments = BTreeSet::new();
-    let mut bytes = Vec::new();
-    let mut first = 0;
-    while let Some(batch) = found.batches.get(first) {
-        if batch.seqs.1 <= durable {
-            first += 1;
+    for (index, batch) in found.batches.iter().enumerate() {
+        if batch.seqs.1 <= durable || batch.seqs.0 > last {
             continue;
         }
-        let end = first + found.neighbours(first, durable);
-        let last = &found.batches[end - 1];
-        bytes.resize((last.at - batch.at) as usize + last.bytes as usize, 0);
-        read_in_parts(store, batch.at, &mut bytes)?;
-        io.count(IoKind::Other, bytes.len() as u64);
-        let mut rest = &mut bytes[..];
-        for index in first..end {
-            let (own, others) = rest.split_at_mut(found.batches[index].bytes as usize);
-            found.make_right(store, index, own, &mut torn);
-            rest = others;
-        }
-        store.write(batch.at, &[IoSlice::new(&bytes)])?;
+        let unlike = agree_about(store, batch, found.ops_of(index))?;
+        copy_in_place(store, batch.at, u64::from(batch.bytes), &unlike)?;
         segments.insert(batch.segment);
-        first = end;
     }
     for header in tail.iter().filter(|h| segments.contains(&h.segment)) {
-        store.write(store.zone_offset(header.zone), &[IoSlice::new(&header.encode())])?;
-    }
-    Ok(torn)
-}
-
-/// Reads a range, of which parts may have to come from different copies.
-fn read_in_parts(store: &Store, at: u64, bytes: &mut [u8]) -> Result<()> {
-    if store.device.read_unverified(at, bytes, true).is_ok() {
-        return Ok(());
-    }
-    for (part, at) in bytes.chunks_mut(BLOCK_BYTES as usize).zip((at..).step_by(BLOCK)) {
-        store.device.read_unverified(at, part, true)?;
+        let at = store.zone_offset(header.zone);
+        let is_it = |bytes: &[u8]| SegmentHeader::decode(bytes).is_ok_and(|h| h == *header);
+        let unlike = agree_on(store, at, SEGMENT_HEADER_BYTES, &is_it);
+        copy_in_place(store, at, SEGMENT_HEADER_BYTES as u64, unlike.as_slice())?;
     }
     Ok(())
 }
 
-/// Whether bytes are right, which they are made if some copy has them so.
-fn is_made_right(store: &Store, at: u64, bytes: &mut [u8], right: &Right<'_>) -> bool {
-    if right(bytes) {
-        return true;
+/// What is right somewhere, and not what is read there.
+type Unlike = (u64, Vec<u8>);
+
+/// Makes all copies of a range right, where one is; what is right if it is not what is read then: a
+/// member may be missing, for which others say that and something else.
+fn agree_on(store: &Store, at: u64, length: usize, right: &Right<'_>) -> Option<Unlike> {
+    let mut bytes = vec![0; length];
+    if store.device.copies(at, length as u64) == 1 || !store.agree(at, &mut bytes, right) {
+        return None;
     }
-    // What is torn is no damage: it is asked for again only where there are copies.
-    let mut other = bytes.to_vec();
-    let is_healed = store.heal_if_known(at, &mut other, right);
-    if is_healed {
-        bytes.copy_from_slice(&other);
+    let mut read = vec![0; length];
+    let is_read = store.device.read_unverified(at, &mut read, true).is_ok();
+    (!is_read || !right(&read)).then_some((at, bytes))
+}
+
+/// Makes all copies of a batch right, where one is: what is written again goes to all of them,
+/// whichever was read.
+fn agree_about<'o>(
+    store: &Store,
+    batch: &Found,
+    ops: impl Iterator<Item = &'o Op>,
+) -> Result<Vec<Unlike>> {
+    if store.device.copies(batch.at, u64::from(batch.bytes)) == 1 {
+        return Ok(Vec::new());
     }
-    is_healed
+    let is_its = |bytes: &[u8]| {
+        Batch::decode(bytes).is_ok_and(|found| {
+            (found.header.segment, found.header.base_seq) == (batch.segment, batch.seqs.0)
+        })
+    };
+    let header = agree_on(store, batch.at, batch.header_bytes as usize, &is_its);
+    let mut unlike = Vec::from_iter(header);
+    for op in ops.filter(|op| op.kind == DescriptorKind::Data) {
+        let base = store.locate(op.location)?.0;
+        for (i, &crc) in op.crcs.iter().enumerate() {
+            let right = |bytes: &[u8]| block_crc(bytes) == crc;
+            let at = base + i as u64 * BLOCK_BYTES;
+            unlike.extend(agree_on(store, at, BLOCK_BYTES as usize, &right));
+        }
+    }
+    Ok(unlike)
+}
+
+/// Writes again what is read, or what is right where that is not it.
+fn copy_in_place(store: &Store, at: u64, length_bytes: u64, unlike: &[Unlike]) -> Result<()> {
+    let mut bytes = vec![0; COPIED_BYTES.min(length_bytes as usize)];
+    let mut done = 0;
+    while done < length_bytes {
+        let part = (bytes.len() as u64).min(length_bytes - done) as usize;
+        let start = at + done;
+        store.device.read_unverified(start, &mut bytes[..part], true)?;
+        for (from, right) in unlike {
+            let both = start.max(*from)..(start + part as u64).min(from + right.len() as u64);
+            if !both.is_empty() {
+                let of_right = (both.start - from) as usize..(both.end - from) as usize;
+                bytes[(both.start - start) as usize..(both.end - start) as usize]
+                    .copy_from_slice(&right[of_right]);
+            }
+        }
+        store.write(start, &[IoSlice::new(&bytes[..part])])?;
+        done += part as u64;
+    }
+    Ok(())
 }
 
 impl RecoveredLog {
@@ -499,21 +485,18 @@ impl RecoveredLog {
     }
 
     fn push_entries(&mut self, op: &Op, timeline: u64) {
-        if self.entries.last().is_none_or(|last| last.0 != timeline) {
-            self.entries.push((timeline, Vec::new()));
-        }
-        let entries = &mut self.entries.last_mut().expect("just pushed").1;
         match op.kind {
             DescriptorKind::Data => {
                 for (i, &crc) in op.crcs.iter().enumerate() {
                     let key = Key { level: 0, index: op.block + i as u64 };
                     let location = block_location(op.location, i);
-                    entries.push(Entry { key, seq: op.seq, location, crc });
+                    self.entries.push((timeline, Entry { key, seq: op.seq, location, crc }));
                 }
             }
             DescriptorKind::Zero => {
                 for key in cover(Lba(op.block), BlockCount(u64::from(op.blocks))) {
-                    entries.push(Entry { key, seq: op.seq, location: op.location, crc: 0 });
+                    let entry = Entry { key, seq: op.seq, location: op.location, crc: 0 };
+                    self.entries.push((timeline, entry));
                 }
             }
         }

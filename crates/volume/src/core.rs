@@ -344,8 +344,8 @@ impl Core {
 }
 
 impl SegmentSource for Core {
-    fn take_ready(&self, may_wait: bool) -> Option<Spare> {
-        let spare = self.store.take_spare(may_wait)?;
+    fn take_ready(&self) -> Option<Spare> {
+        let spare = self.store.take_spare()?;
         self.segments_taken.fetch_add(1, Ordering::Relaxed);
         Some(spare)
     }
@@ -370,8 +370,8 @@ fn below(error: Error) -> history::Error {
 pub struct FromReserve<'a>(pub &'a Core, pub &'a AtomicBool);
 
 impl SegmentSource for FromReserve<'_> {
-    fn take_ready(&self, may_wait: bool) -> Option<Spare> {
-        self.0.take_ready(may_wait)
+    fn take_ready(&self) -> Option<Spare> {
+        self.0.take_ready()
     }
 
     fn make_ready(&self) -> history::Result<()> {
