@@ -140,7 +140,7 @@ impl FreshSegments {
 
     /// Begins behind the end of a segment of the log, which holds batches.
     #[must_use]
-    pub fn from_end_of(mut self, segment: Option<Arc<Segment>>) -> FreshSegments {
+    pub fn going_on_in(mut self, segment: Option<Arc<Segment>>) -> FreshSegments {
         let Some(segment) = segment else { return self };
         segment.held.store(true, Ordering::Release);
         let grown = Arc::new(Segment {

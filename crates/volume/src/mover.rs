@@ -78,7 +78,7 @@ impl Mover {
     /// A mover for one timeline of a log, which begins behind the end of a segment.
     #[must_use]
     pub fn new(core: Arc<Core>, log: u64, timeline: u64, begin: Option<Arc<Segment>>) -> Mover {
-        Mover { fresh: FreshSegments::new(core, log).from_end_of(begin), timeline }
+        Mover { fresh: FreshSegments::new(core, log).going_on_in(begin), timeline }
     }
 
     /// Moves one entry; `None` when its block is damaged or cannot be read, and must stay.
