@@ -56,7 +56,7 @@ fn a_pool_that_fills_up_says_so_before_it_is_full() -> Result<()> {
     let shown = stage.server.run(&["pool", "status"])?;
     ensure!(shown.lines().any(|line| line.starts_with("warning ")), "{shown}");
     drop(link);
-    stage.server.run(&["volume", "delete", "vol", "--force"])?;
+    stage.server.run(&["volume", "delete", "vol", "--force", "--now"])?;
     stage.server.wait_for_talk("the pool has more room again")?;
     let pool = http.get("/api/v1/pool")?;
     ensure!(pool["warning"].is_null(), "{pool}");
