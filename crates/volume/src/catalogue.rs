@@ -24,7 +24,9 @@ mod scrubs;
 mod sums;
 
 use std::ops::{Deref, DerefMut};
+use std::sync::Arc;
 
+use history::Store;
 use redb::{
     Builder, Database, Durability, ReadableDatabase, ReadableTable, TableDefinition, Value,
     WriteTransaction,
@@ -154,6 +156,19 @@ pub struct Numbers {
 /// A commit being put together.
 pub struct Commit {
     transaction: WriteTransaction,
+    /// After the transaction, as fields are dropped in this order.
+    store: Option<FailsByPanic>,
+}
+
+/// Refuses writes to a store when a panic lets go of it.
+struct FailsByPanic(Arc<Store>);
+
+impl Drop for FailsByPanic {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.fail();
+        }
+    }
 }
 
 fn failed(source: impl Into<redb::Error>) -> Error {
@@ -238,7 +253,7 @@ impl Catalogue {
         let mut transaction = self.database.begin_write().map_err(failed)?;
         transaction.set_durability(Durability::Immediate).map_err(failed)?;
         transaction.set_quick_repair(true);
-        Ok(Commit { transaction })
+        Ok(Commit { transaction, store: None })
     }
 
     /// Reads what a pool needs to begin.
@@ -602,6 +617,11 @@ impl Commit {
     /// Takes a record out of the audit log whose place another takes in this commit.
     pub fn remove_audit(&self, number: u64) -> Result<()> {
         self.take(AUDIT, number)
+    }
+
+    /// Refuses writes to the store from when a panic lets go of this: before the books are free.
+    pub fn fail_on_panic(&mut self, store: &Arc<Store>) {
+        self.store = Some(FailsByPanic(Arc::clone(store)));
     }
 
     /// Makes it all durable.

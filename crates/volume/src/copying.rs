@@ -101,8 +101,6 @@ impl Core {
                 }
             }
         }
-        // Of what was cloned in full nothing is needed elsewhere any more.
-        self.bury_ghosts()?;
         Ok(more)
     }
 

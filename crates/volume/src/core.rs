@@ -55,6 +55,8 @@ pub type Hung = (Arc<Timeline>, Arc<Source>);
 pub struct Standing {
     /// Free zones.
     pub free_zones: u32,
+    /// Segments that were made for writers since the pool was opened.
+    pub made: u64,
     /// Map entries of all segments.
     pub entries: u64,
     /// The last audit record: whatever was deleted or expired is in one.
@@ -101,8 +103,8 @@ pub struct Core {
     pub rebuild_pace: RankedMutex<Beside>,
     /// Held while what happened to members is written down; taken before `books`.
     pub members_noted: RankedMutex<()>,
-    /// Segments that writers took since the pool was opened.
-    pub segments_taken: AtomicU64,
+    /// Segments that were made for writers since the pool was opened.
+    pub segments_made: AtomicU64,
     /// When what was healed was written down last, on the monotonic clock.
     pub healed_noted_ns: AtomicU64,
     /// The members under the store's device, if it is a stack of them.
@@ -162,7 +164,9 @@ impl Core {
         if self.store.has_failed() {
             return Err(Error::from(history::Error::refused()));
         }
-        let commit = self.catalogue.begin()?;
+        let mut commit = self.catalogue.begin()?;
+        // It goes before the books do: those who wait for them are refused after a panic.
+        commit.fail_on_panic(&self.store);
         Ok((numbers, commit))
     }
 
@@ -240,8 +244,11 @@ impl Core {
                 Ok(zone) => {
                     numbers.segment += 1;
                     spares.push(Spare { number: numbers.segment, zone });
+                    self.segments_made.fetch_add(1, Ordering::Relaxed);
                 }
-                Err(e) if spares.is_empty() => return Err(e.into()),
+                Err(e) if spares.is_empty() && self.store.spares().is_empty() => {
+                    return Err(e.into());
+                }
                 Err(_) => break,
             }
         }
@@ -249,7 +256,10 @@ impl Core {
         let made = spares.iter().try_for_each(put).and_then(|()| self.finish(&numbers, commit));
         match made {
             Ok(()) => spares.into_iter().for_each(|spare| self.store.add_spare(spare)),
-            Err(_) => spares.iter().for_each(|spare| self.store.free_zone(spare.zone)),
+            Err(_) => {
+                self.segments_made.fetch_sub(spares.len() as u64, Ordering::Relaxed);
+                spares.iter().for_each(|spare| self.store.free_zone(spare.zone));
+            }
         }
         made
     }
@@ -274,13 +284,30 @@ impl Core {
         self.timelines.read().get(&id).map(|(_, timeline)| Arc::clone(timeline))
     }
 
-    /// Every volume, deleted ones that are still there included.
+    /// Every volume, deleted ones that are still there included. None is missing while it goes from
+    /// one map into the other.
     #[must_use]
     pub fn all_volumes(&self) -> Vec<Arc<Volume>> {
-        let mut all: Vec<_> = self.volumes.read().values().cloned().collect();
+        let volumes = self.volumes.read();
+        let mut all: Vec<_> = volumes.values().cloned().collect();
         all.extend(self.ghosts.read().values().cloned());
+        drop(volumes);
         all.sort_by_key(|v| v.id);
         all
+    }
+
+    /// Takes a volume from those that are served to those that are not.
+    pub fn withdraw(&self, volume: &Arc<Volume>) {
+        let mut volumes = self.volumes.write();
+        self.ghosts.write().insert(volume.id, Arc::clone(volume));
+        volumes.remove(volume.name());
+    }
+
+    /// Takes a volume, under the name that it has now, to those that are served.
+    pub fn serve_again(&self, volume: &Arc<Volume>) {
+        let mut volumes = self.volumes.write();
+        volumes.insert(volume.name().to_owned(), Arc::clone(volume));
+        self.ghosts.write().remove(&volume.id);
     }
 
     /// A timeline as its record says, with these runs, below this branch. The file or the moment
@@ -345,9 +372,7 @@ impl Core {
 
 impl SegmentSource for Core {
     fn take_ready(&self) -> Option<Spare> {
-        let spare = self.store.take_spare()?;
-        self.segments_taken.fetch_add(1, Ordering::Relaxed);
-        Some(spare)
+        self.store.take_spare()
     }
 
     fn make_ready(&self) -> history::Result<()> {

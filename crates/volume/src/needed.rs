@@ -6,7 +6,8 @@
 //!    branched off it asks whether anything is open there at all; where damage hides that, it is.
 //! 2. It costs nothing for moments before `from`: a map flush is as cheap after a million versions
 //!    as after ten.
-//! 3. A moment at which others branched off sees of a timeline only what those have not written
+//! 3. A timeline whose volume is only being made has every moment open: nothing of it is dropped.
+//! 4. A moment at which others branched off sees of a timeline only what those have not written
 //!    over before their own first open moment (`Branch::sees`).
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -102,7 +103,9 @@ impl Core {
         let log = records.first().map(|record| record.0);
         let mut by_parent: BTreeMap<u64, Vec<Branch>> = BTreeMap::new();
         for (log, parent, timeline) in records.into_iter().skip(1).rev() {
-            let first = owner(log).map_or(Ok(None), |volume| volume.first_open_on(timeline.id))?;
+            let of_newborn = |_| Ok(Some(Seq::ZERO));
+            let first =
+                owner(log).map_or_else(of_newborn, |volume| volume.first_open_on(timeline.id))?;
             let branches = by_parent.remove(&timeline.id).unwrap_or_default();
             if first.is_none() && branches.is_empty() {
                 continue;
@@ -116,8 +119,10 @@ impl Core {
         let branches = by_parent.remove(&timeline).unwrap_or_default();
         let mut held: Vec<Seq> = Vec::new();
         let mut ranges = Vec::new();
-        if let Some(Ok(volume)) = log.map(owner) {
-            volume.add_openable(timeline, from, &mut ranges, &mut held)?;
+        match log.map(owner) {
+            Some(Ok(volume)) => volume.add_openable(timeline, from, &mut ranges, &mut held)?,
+            Some(Err(_)) => ranges.push((from, Seq(u64::MAX))),
+            None => {}
         }
         let own = Openable::new(ranges.clone());
         let seqs: Vec<Seq> = branches.iter().map(|b| b.at).filter(|&at| at >= from).collect();

@@ -45,8 +45,8 @@ const ROOM_WAIT_NS: u64 = 60_000_000_000;
 pub struct RoomWait {
     since_ns: Option<u64>,
     tries: usize,
-    /// Segments that writers had taken when room was made for it last.
-    taken: u64,
+    /// Segments that had been made for writers when room was made for it last.
+    made: u64,
 }
 
 /// How much is done for room.
@@ -101,6 +101,9 @@ impl Core {
             self.spare_others(&volume, volume.expire(job.is_none()), &mut damage)?;
         }
         behind |= self.copy_outside(budget.bytes)?;
+        if job.is_none() {
+            self.bury_copied(&mut damage)?;
+        }
         let mut more = behind;
         for volume in self.all_volumes() {
             more |= volume.destage_behind(budget.bytes)?;
@@ -186,6 +189,18 @@ impl Core {
                 Ok(T::default())
             }
             other => other,
+        }
+    }
+
+    /// Removes deleted volumes of which nothing is needed any more since it was copied. One that
+    /// cannot be removed keeps nothing else from being done.
+    fn bury_copied(self: &Arc<Self>, damage: &mut Option<Error>) -> Result<()> {
+        match self.bury_ghosts() {
+            Err(e) if !self.store.has_failed() => {
+                damage.get_or_insert(e);
+                Ok(())
+            }
+            outcome => outcome,
         }
     }
 
@@ -410,11 +425,12 @@ impl Core {
         wait: &mut RoomWait,
         goes_on: &dyn Fn() -> bool,
     ) -> Result<bool> {
-        let taken = || self.segments_taken.load(Ordering::Relaxed);
+        let made = || self.segments_made.load(Ordering::Relaxed);
         loop {
             let now_ns = self.machine.clock.monotonic_ns();
-            if taken() != wait.taken || wait.since_ns.is_none() {
-                *wait = RoomWait { since_ns: Some(now_ns), tries: 0, taken: taken() };
+            let before = made();
+            if before != wait.made || wait.since_ns.is_none() {
+                *wait = RoomWait { since_ns: Some(now_ns), tries: 0, made: before };
             }
             let since_ns = wait.since_ns.unwrap_or(now_ns);
             wait.tries += 1;
@@ -429,12 +445,8 @@ impl Core {
                 // Others have taken what was made, or may have written over what makes more.
                 Err(e)
                     if e.kind == ErrorKind::Full
-                        && (wait.tries < ROOM_TRIES || taken() != wait.taken) => {}
-                made => {
-                    made?;
-                    wait.taken = taken();
-                    return Ok(true);
-                }
+                        && (wait.tries < ROOM_TRIES || made() != before) => {}
+                outcome => return outcome.map(|()| true),
             }
         }
     }
@@ -459,10 +471,8 @@ impl Core {
         let mut tries = 0;
         // Free zones, live entries and segments at best: a pass that frees something may let the
         // next one free more (what it dropped leaves segments sparse, and room to empty them into).
-        // What writers took meanwhile was freed as well.
+        // A zone that became somebody's segment meanwhile was freed as well.
         let mut best = (0, u64::MAX, usize::MAX);
-        let taken = || self.segments_taken.load(Ordering::Relaxed);
-        let begun = taken();
         loop {
             self.store.collect_freed();
             if enough() {
@@ -473,7 +483,7 @@ impl Core {
             if tries == 0 && *self.refused.lock() == Some(now) {
                 break;
             }
-            let freed = u64::from(now.free_zones) + taken() - begun;
+            let freed = u64::from(now.free_zones) + now.made;
             let segments = self.store.segments().len();
             let gets_on = freed > best.0 || now.entries < best.1 || segments < best.2;
             best = (best.0.max(freed), best.1.min(now.entries), best.2.min(segments));
@@ -502,6 +512,7 @@ impl Core {
         let audit = self.books.lock().audit;
         Standing {
             free_zones: self.store.zone_counts().1,
+            made: self.segments_made.load(Ordering::Relaxed),
             entries: self.store.space_of_all().entries,
             audit,
             views: self.all_volumes().iter().map(|volume| volume.pins.lock().viewed()).sum(),

@@ -105,7 +105,7 @@ pub fn open_core(
         rebuild_rate: Meter::default(),
         rebuild_pace: RankedMutex::new(Rank::Noted, Default::default()),
         members_noted: RankedMutex::new(Rank::MembersNoted, ()),
-        segments_taken: AtomicU64::new(0),
+        segments_made: AtomicU64::new(0),
         array: OnceLock::new(),
         healed_noted_ns: AtomicU64::new(0),
         pending_max: usize::try_from(pending_max).expect("clamped"),

@@ -28,27 +28,35 @@ pub const TRASH_NS: u64 = 7 * 24 * 3600 * 1_000_000_000;
 /// Why a volume goes for good, and from where.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum End {
-    /// Somebody deletes one that is served.
-    Asked,
-    /// Somebody deletes one in the trash.
-    Emptied,
+    /// Somebody deletes one that is served; unless forced, not with versions or pinned marks.
+    Asked { force: bool },
+    /// Somebody deletes one in the trash, which went there so.
+    Emptied(TrashRecord),
     /// Its grace period is over.
-    Over,
+    Over(TrashRecord),
     /// A write found no room.
-    NoRoom,
+    NoRoom(TrashRecord),
 }
 
 impl End {
+    /// How it went into the trash.
+    fn trash(self) -> Option<TrashRecord> {
+        match self {
+            End::Asked { .. } => None,
+            End::Emptied(trash) | End::Over(trash) | End::NoRoom(trash) => Some(trash),
+        }
+    }
+
     fn told(self, record: &VolumeRecord) -> (&'static str, String) {
         let what = format!("volume {} with its history", record.id);
         let since = WallTime::from_nanos(record.trash.map_or(0, |trash| trash.deleted_ns));
         match self {
-            End::Asked => ("volume-delete", what),
-            End::Emptied => ("volume-delete", format!("{what}, in the trash since {since}")),
-            End::Over => {
+            End::Asked { .. } => ("volume-delete", what),
+            End::Emptied(_) => ("volume-delete", format!("{what}, in the trash since {since}")),
+            End::Over(_) => {
                 ("trash-expire", format!("{what}: in the trash since {since}, its grace is over"))
             }
-            End::NoRoom => (
+            End::NoRoom(_) => (
                 "sacrifice",
                 format!("{what}: the pool was full, and this was in the trash since {since}"),
             ),
@@ -115,7 +123,7 @@ impl Pool {
         }
         if grace_ns == 0 {
             let mut work = self.core.work.lock();
-            self.core.destroy(&volume, End::Asked, &mut work)?;
+            self.core.destroy(&volume, End::Asked { force: asked.force }, &mut work)?;
             return Ok(told);
         }
         self.core.put_away(&volume, trash)?;
@@ -161,8 +169,7 @@ impl Pool {
         volume.record.set(record, &numbers);
         volume.in_trash.store(false, Ordering::Release);
         volume.name.change(&name);
-        core.volumes.write().insert(name, Arc::clone(&volume));
-        core.ghosts.write().remove(&id);
+        core.serve_again(&volume);
         drop(numbers);
         core.share_memory();
         Ok(volume)
@@ -178,7 +185,7 @@ impl Pool {
         let told = volume.told_deleted(trash)?;
         if !dry_run {
             let mut work = self.core.work.lock();
-            self.core.destroy(&volume, End::Emptied, &mut work)?;
+            self.core.destroy(&volume, End::Emptied(trash), &mut work)?;
         }
         Ok(told)
     }
@@ -214,8 +221,7 @@ impl Core {
         self.finish(&numbers, commit)?;
         volume.record.set(record, &numbers);
         volume.in_trash.store(true, Ordering::Release);
-        self.volumes.write().remove(volume.name());
-        self.ghosts.write().insert(volume.id, Arc::clone(volume));
+        self.withdraw(volume);
         Ok(())
     }
 
@@ -227,7 +233,7 @@ impl Core {
         let now_ns = self.time().as_nanos();
         for (volume, trash) in self.in_trash() {
             if trash.until_ns <= now_ns {
-                unless_taken_out(self.destroy(&volume, End::Over, work))?;
+                unless_taken_out(self.destroy(&volume, End::Over(trash), work))?;
             }
         }
         Ok(())
@@ -239,8 +245,8 @@ impl Core {
     /// # Errors
     /// `Refused`, `Io`.
     pub(crate) fn sacrifice_trash(self: &Arc<Self>, work: &mut Option<MergeJob>) -> Result<bool> {
-        let Some((volume, _)) = self.in_trash().into_iter().next() else { return Ok(false) };
-        unless_taken_out(self.destroy(&volume, End::NoRoom, work)).map(|()| true)
+        let Some((volume, trash)) = self.in_trash().into_iter().next() else { return Ok(false) };
+        unless_taken_out(self.destroy(&volume, End::NoRoom(trash), work)).map(|()| true)
     }
 
     /// Deletes a volume for good. What clones still need of it stays until they are gone.
@@ -253,10 +259,13 @@ impl Core {
         // What waits goes with it: deletes need no room.
         volume.cache.hold();
         let deleted = volume.log.with_gate(|gate| -> Result<()> {
+            if end == (End::Asked { force: false }) {
+                volume.check_unpinned()?;
+            }
             let (mut numbers, commit) = volume.begin()?;
             let mut record = volume.record.lock().clone();
-            // It went into the trash meanwhile, or out of it.
-            if record.trash.is_none() != (end == End::Asked) {
+            // It went into the trash meanwhile, or out of it, or in once more.
+            if record.trash != end.trash() {
                 return Err(not_in_trash(&volume.name));
             }
             let (action, detail) = end.told(&record);
@@ -282,9 +291,8 @@ impl Core {
             volume.compactions.clear();
             self.set_groups(groups);
             volume.record.set(record, &numbers);
-            if end == End::Asked {
-                self.volumes.write().remove(volume.name());
-                self.ghosts.write().insert(volume.id, Arc::clone(volume));
+            if matches!(end, End::Asked { .. }) {
+                self.withdraw(volume);
             }
             volume.cache.discard();
             Ok(())

@@ -270,3 +270,38 @@ fn flushes_of_little_leave_few_parts_of_the_time_index() {
     drop((volume, pool));
     check(&rig.open().volume("v").expect("there"));
 }
+
+#[test]
+fn no_volume_is_missing_while_it_goes_into_the_trash_and_out_of_it() {
+    let rig = Rig::new();
+    let pool = rig.open();
+    let volume = make(&pool, SECOND_NS);
+    let core = &pool.core;
+    std::thread::scope(|scope| {
+        let looks = scope.spawn(|| (0..200_000).all(|_| core.all_volumes().len() >= 1));
+        while !looks.is_finished() {
+            core.withdraw(&volume);
+            core.serve_again(&volume);
+        }
+        assert!(looks.join().expect("looked"), "one was missing for an instant");
+    });
+}
+
+#[test]
+fn of_a_volume_that_is_only_being_made_every_moment_is_open() {
+    let rig = Rig::new();
+    let pool = rig.open();
+    let origin = make(&pool, SECOND_NS);
+    let seq = put(&origin, 0, 1);
+    let clone = pool.clone_volume("v", &Moment::Seq(seq), "c").expect("cloned");
+    let needed = |volume: &Arc<Volume>| {
+        let root = volume.own_timelines()[0].id;
+        pool.core.needed(root, Seq::ZERO).expect("told")
+    };
+    let (before, own) = (needed(&origin).held, needed(&clone).openable);
+    assert!(before.contains(&seq) && !own.contains(Seq::ZERO), "{before:?}");
+    // As it is between the timeline and the volume.
+    pool.core.volumes.write().remove("c");
+    assert_eq!(needed(&origin).held, before, "the moment that it began with");
+    assert!(needed(&clone).openable.contains(Seq::ZERO), "its own");
+}

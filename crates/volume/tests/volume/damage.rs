@@ -1,6 +1,6 @@
 //! Damage in what one volume has, and the volumes beside it.
 
-use std::sync::Arc;
+use std::sync::{Arc, Barrier};
 
 use block::{BlockDevice, Operation};
 use hindsight_volume::{
@@ -195,4 +195,34 @@ fn who_waits_for_a_volume_whose_owner_panicked_is_refused_and_not_left_waiting()
     let kind = heard.recv_timeout(std::time::Duration::from_secs(60)).expect("it is answered");
     assert_eq!(kind.map(drop), Err(ErrorKind::Refused));
     assert_eq!(get(&volume, 0), 1, "reads go on");
+}
+
+#[test]
+fn who_waits_to_commit_behind_a_panic_is_refused() {
+    for _ in 0..20 {
+        let rig = Rig::new(256 << 20, 1 << 20);
+        let pool = rig.open();
+        let volume = volume(&pool, "v", Granularity::EveryWrite);
+        let (commits, waits) = (Arc::new(Barrier::new(2)), Arc::clone(&volume));
+        rig.device.hook({
+            let commits = Arc::clone(&commits);
+            move |operation, _| {
+                if std::thread::current().name() == Some("breaks") && operation == Operation::Flush
+                {
+                    commits.wait();
+                    panic!("broken on purpose");
+                }
+            }
+        });
+        let breaks = std::thread::Builder::new().name("breaks".to_owned()).spawn({
+            let pool = Arc::clone(&pool);
+            move || pool.create_group("g", &["v".to_owned()]).map(drop)
+        });
+        let breaks = breaks.expect("a thread");
+        commits.wait();
+        let refused = waits.create_mark("m", &Moment::Latest, false).map(drop).expect_err("later");
+        assert_eq!(refused.kind, ErrorKind::Refused, "{refused}");
+        assert!(!matches!(breaks.join(), Ok(Ok(()))), "it cannot have been committed");
+        assert_eq!(pool.status().state, "refusing-writes");
+    }
 }
