@@ -475,6 +475,9 @@ impl Array {
         let mut book = shared.book.lock();
         let mut closed = 0;
         for &region in quiet {
+            if shared.regions.is_touched(region) {
+                continue;
+            }
             shared.regions.clear_ready(region);
             if shared.regions.is_touched(region) {
                 // Whoever came meanwhile saw the mark, or waits for the book to set it.
@@ -552,6 +555,16 @@ impl BlockDevice for Array {
 
     fn read_unverified(&self, offset: u64, buffer: &mut [u8], may_wait: bool) -> Result<bool> {
         self.top.read_unverified(offset, buffer, may_wait)
+    }
+
+    fn is_ready(&self, offset: u64, length_bytes: u64) -> bool {
+        if !self.has_copies() {
+            return true;
+        }
+        // A growth is waited for as well.
+        let Some(_gate) = self.gate.try_read() else { return false };
+        let regions = &self.shared.regions;
+        regions.are_ready(regions.of(offset, length_bytes))
     }
 
     fn write_at(&self, offset: u64, slices: &[IoSlice<'_>]) -> Result<()> {

@@ -103,6 +103,11 @@ pub trait BlockDevice: Send + Sync {
     fn is_hole(&self, _offset: u64, _length_bytes: u64) -> bool {
         false
     }
+    /// Whether a write to a range can begin without another one to the device before it, which it
+    /// would wait for. It stays so for some seconds.
+    fn is_ready(&self, _offset: u64, _length_bytes: u64) -> bool {
+        true
+    }
     /// Writes all slices one after another from `offset`; never short.
     fn write_at(&self, offset: u64, slices: &[IoSlice<'_>]) -> Result<()>;
     /// Makes every write that returned before this call durable.
@@ -186,6 +191,9 @@ impl<D: BlockDevice + ?Sized> BlockDevice for Arc<D> {
     }
     fn is_hole(&self, offset: u64, length_bytes: u64) -> bool {
         (**self).is_hole(offset, length_bytes)
+    }
+    fn is_ready(&self, offset: u64, length_bytes: u64) -> bool {
+        (**self).is_ready(offset, length_bytes)
     }
     fn write_at(&self, offset: u64, slices: &[IoSlice<'_>]) -> Result<()> {
         (**self).write_at(offset, slices)

@@ -101,9 +101,9 @@ pub struct Stance {
 
 /// Where a log gets its next segment from.
 pub trait SegmentSource {
-    /// A segment number and zone that the catalogue knows durably, if one is ready. Waits for no
-    /// device.
-    fn take_ready(&self) -> Option<Spare>;
+    /// A segment number and zone that the catalogue knows durably, if one is ready, for a caller
+    /// who may wait when he writes there, or not. Waits for no device.
+    fn take_ready(&self, may_wait: bool) -> Option<Spare>;
 
     /// Makes some ready. Waits for a commit; no log is locked meanwhile.
     ///
@@ -117,6 +117,8 @@ pub trait SegmentSource {
 pub struct LogStart {
     /// Highest seq ever given.
     pub last_seq: Seq,
+    /// Up to where everything was flushed.
+    pub durable: Seq,
     /// Time of the last write.
     pub last_time: WallTime,
     /// Bytes written so far.
@@ -200,7 +202,7 @@ impl Log {
             tail: 0,
             last_seq: start.last_seq.0,
             stable: start.last_seq.0,
-            durable: start.last_seq.0,
+            durable: start.durable.0,
             in_flight: VecDeque::new(),
             gate_closed: false,
             locked: Vec::new(),
@@ -367,10 +369,13 @@ impl Log {
                 Error::new(ErrorKind::Moved, "the volume changed under the request")
             })?;
             let fit = state.fitting(ops, self.store.zone_bytes);
-            if state.open.is_some() && fit.is_some_and(|fit| fit.0 >= least) {
-                return Ok((state, timeline));
+            if let (Some(open), Some((_, header, payload))) =
+                (&state.open, fit.filter(|fit| fit.0 >= least))
+            {
+                let is_ready = stance.may_wait || self.is_ready(open, state.tail, header + payload);
+                return if is_ready { Ok((state, timeline)) } else { Err(would_wait()) };
             }
-            if let Some(spare) = source.take_ready() {
+            if let Some(spare) = source.take_ready(stance.may_wait) {
                 self.roll(&mut state, spare)?;
                 return Ok((state, timeline));
             }
@@ -380,6 +385,12 @@ impl Log {
             }
             source.make_ready()?;
         }
+    }
+
+    /// Whether a batch can be written without waiting for anything else on the device.
+    fn is_ready(&self, segment: &Segment, offset: u32, bytes: u32) -> bool {
+        let at = self.store.zone_offset(segment.zone) + u64::from(offset);
+        self.store.device.is_ready(at, u64::from(bytes))
     }
 
     /// Whether its gate is closed for longer than an instant.

@@ -23,19 +23,21 @@ use format::batch::{Batch, BatchKind, DescriptorKind};
 use format::checksum::block_crc;
 use format::location::Location;
 use format::map::{Entry, Key, cover};
-use format::segment::{SEGMENT_HEADER_BYTES, SegmentHeader};
+use format::segment::SegmentHeader;
 use format::time::TimeEntry;
 use units::{BLOCK_BYTES, BlockCount, Lba, Seq, WallTime};
 
-use crate::io_tally::{IoKind, IoTally};
+use crate::io_tally::IoKind;
 use crate::log::LogStart;
 use crate::scan::{ScanEnd, scan_segment};
 use crate::slot::block_location;
 use crate::store::Store;
 use crate::{Error, ErrorKind, Result};
 
-/// Bytes read and written at a time when a batch is written again.
-const COPIED_BYTES: usize = 1 << 20;
+/// Bytes of a block, as bytes in memory are counted.
+const BLOCK: usize = BLOCK_BYTES as usize;
+/// Bytes read and written at a time when batches are written again, unless one is longer.
+const WRITTEN_BYTES: u64 = 1 << 20;
 
 /// What the catalogue knows of a log.
 #[derive(Clone, Debug)]
@@ -75,8 +77,8 @@ fn joined(mut voids: Vec<(Seq, Seq)>) -> Vec<(Seq, Seq)> {
 /// A recovered tail.
 #[derive(Debug, Default)]
 pub struct RecoveredLog {
-    /// Entries by timeline, in seq order.
-    pub entries: Vec<(u64, Entry)>,
+    /// Entries in seq order, those of one timeline that follow each other together.
+    pub entries: Vec<(u64, Vec<Entry>)>,
     /// The times of batches and events.
     pub times: Vec<TimeEntry>,
     /// Seqs (inclusive) that were never acknowledged or are lost with the power: void from now on.
@@ -109,6 +111,8 @@ struct Op {
     blocks: u32,
     kind: DescriptorKind,
     location: Location,
+    /// Where its blocks begin in the batch, and their checksums.
+    payload_offset: u32,
     crcs: Vec<u32>,
 }
 
@@ -148,6 +152,7 @@ pub fn recover_log(
     known: &KnownLog,
     tail: &[SegmentHeader],
 ) -> Result<RecoveredLog> {
+    let mut void_ends: BTreeSet<Seq> = known.voids.iter().map(|void| void.1).collect();
     let known = &KnownLog { voids: joined(known.voids.clone()), ..known.clone() };
     let mut found = Tail::default();
     let mut recovered = RecoveredLog::default();
@@ -162,16 +167,19 @@ pub fn recover_log(
     found.ops.sort_by_key(|op| op.seq);
     let highest = highest_given(known, &found);
     let durable = durable_seq(known, &found);
-    let (cut, mut voids) = find_voids(store, known, &mut found, durable)?;
+    check_flushed(known, &found, durable)?;
+    let torn = write_again(store, tail, &found, durable)?;
+    let (cut, mut voids) = find_voids(known, &mut found, (durable, highest), &torn);
     let last = cut.map_or(highest, |first_void| Seq(first_void.0 - 1));
     if let Some(first_void) = cut {
         recovered.start.voids = Some((first_void, highest));
         voids.push((first_void, highest));
     }
+    void_ends.extend(voids.iter().map(|void| void.1));
     recovered.voids = voids;
-    write_again(store, tail, &found, durable, last)?;
-    recovered.fill(known, &found, last);
-    recovered.end_at(known, highest);
+    recovered.start.durable = durable;
+    recovered.start.last_seq = highest;
+    recovered.fill(known, &found, last, void_ends.split_off(&known.flushed_seq.next()));
     Ok(recovered)
 }
 
@@ -211,6 +219,7 @@ impl Tail {
                     DescriptorKind::Data => Location::new(batch.header.segment, offset),
                     DescriptorKind::Zero => Location::hole_in(batch.header.segment),
                 },
+                payload_offset: op.payload_offset,
                 crcs: op.crcs().collect(),
             });
         }
@@ -225,6 +234,42 @@ impl Tail {
                 time: batch.header.time,
                 flush_count: batch.header.flush_count,
             });
+        }
+    }
+
+    /// How many batches from this one on lie one after the other, are not all flushed, and can be
+    /// read at a time.
+    fn neighbours(&self, first: usize, durable: Seq) -> usize {
+        let begin = self.batches[first].at;
+        let follows = |(before, next): (&Found, &Found)| {
+            let end = next.at + u64::from(next.bytes);
+            let touch =
+                before.segment == next.segment && before.at + u64::from(before.bytes) == next.at;
+            touch && next.seqs.1 > durable && end - begin <= WRITTEN_BYTES
+        };
+        let later = &self.batches[first + 1..];
+        1 + self.batches[first..].iter().zip(later).take_while(|&pair| follows(pair)).count()
+    }
+
+    /// Makes the bytes of a batch right, where some copy is; notes the seqs of which none is.
+    fn make_right(&self, store: &Store, index: usize, bytes: &mut [u8], torn: &mut BTreeSet<Seq>) {
+        let batch = &self.batches[index];
+        let header = &mut bytes[..batch.header_bytes as usize];
+        let is_its = |bytes: &[u8]| {
+            Batch::decode(bytes).is_ok_and(|found| {
+                (found.header.segment, found.header.base_seq) == (batch.segment, batch.seqs.0)
+            })
+        };
+        is_made_right(store, batch.at, header, &is_its);
+        for op in self.ops_of(index) {
+            for (i, &crc) in op.crcs.iter().enumerate() {
+                let from = op.payload_offset as usize + i * BLOCK;
+                let block = &mut bytes[from..from + BLOCK];
+                let right = |bytes: &[u8]| block_crc(bytes) == crc;
+                if !is_made_right(store, batch.at + from as u64, block, &right) {
+                    torn.insert(op.seq);
+                }
+            }
         }
     }
 
@@ -256,25 +301,42 @@ fn durable_seq(known: &KnownLog, found: &Tail) -> Seq {
     known.events.last().map_or(durable, |e| durable.max(e.0))
 }
 
-fn find_voids(store: &Store, known: &KnownLog, found: &mut Tail, durable: Seq) -> Result<Voids> {
-    let events: BTreeSet<Seq> = known.events.iter().map(|e| e.0).collect();
-    let highest = highest_given(known, found);
-    let io = store.io(known.log);
-    let mut torn: BTreeMap<usize, Seq> = BTreeMap::new();
+/// Whether a seq needs no batch.
+fn is_elsewhere(known: &KnownLog, seq: Seq) -> bool {
+    known.events.binary_search_by_key(&seq, |event| event.0).is_ok() || known.is_void(seq)
+}
+
+/// Whether everything that was flushed is described in the log.
+fn check_flushed(known: &KnownLog, found: &Tail, durable: Seq) -> Result<()> {
+    let mut ops = found.ops.iter().map(|op| op.seq).peekable();
+    let mut expected = known.flushed_seq.next();
+    while expected <= durable {
+        if ops.next_if_eq(&expected).is_none() && !is_elsewhere(known, expected) {
+            return Err(missing(expected));
+        }
+        expected = expected.next();
+    }
+    Ok(())
+}
+
+fn find_voids(
+    known: &KnownLog,
+    found: &mut Tail,
+    (durable, highest): (Seq, Seq),
+    torn: &BTreeSet<Seq>,
+) -> Voids {
+    let mut torn_batches: BTreeMap<usize, Seq> = BTreeMap::new();
     let mut voids = Vec::new();
     let mut cut = None;
-    let mut position = 0;
-    let mut expected = known.flushed_seq.next();
+    let mut expected = durable.next();
+    let mut position = found.ops.partition_point(|op| op.seq < expected);
     while expected <= highest {
         let op = found.ops.get(position).filter(|op| op.seq == expected);
         position += usize::from(op.is_some());
         let whole = match op {
-            None => events.contains(&expected) || known.is_void(expected),
-            Some(op) => expected <= durable || payload_is_whole(store, &io, op)?,
+            None => is_elsewhere(known, expected),
+            Some(_) => !torn.contains(&expected),
         };
-        if !whole && expected <= durable {
-            return Err(missing(known.log, expected));
-        }
         if !whole && expected <= found.stable {
             cut = Some(expected);
             break;
@@ -282,14 +344,14 @@ fn find_voids(store: &Store, known: &KnownLog, found: &mut Tail, durable: Seq) -
         if !whole {
             voids.push((expected, expected));
             if let Some(op) = op {
-                torn.entry(op.batch).or_insert(expected);
+                torn_batches.entry(op.batch).or_insert(expected);
             }
         }
         expected = expected.next();
     }
     // Torn while in flight: that batch ends before the torn write; others went their own way.
     found.ops.retain(|op| {
-        let goes = torn.get(&op.batch).is_some_and(|&first| op.seq >= first);
+        let goes = torn_batches.get(&op.batch).is_some_and(|&first| op.seq >= first);
         if goes {
             voids.push((op.seq, op.seq));
         }
@@ -297,139 +359,104 @@ fn find_voids(store: &Store, known: &KnownLog, found: &mut Tail, durable: Seq) -
     });
     voids.sort_unstable();
     voids.dedup();
-    Ok((cut, voids))
+    (cut, voids)
 }
 
-fn missing(log: u64, seq: Seq) -> Error {
+fn missing(seq: Seq) -> Error {
     let text = format!(
-        "log {log}: the write with seq {seq} was flushed but is not in the log; \
+        "the write with seq {seq} was flushed but is not in the log; \
          what described it is damaged"
     );
     Error::new(ErrorKind::Corrupt, text)
 }
 
-fn payload_is_whole(store: &Store, io: &IoTally, op: &Op) -> Result<bool> {
-    if op.kind == DescriptorKind::Zero {
-        return Ok(true);
-    }
-    let base = store.locate(op.location)?.0;
-    let mut block = vec![0; BLOCK_BYTES as usize];
-    for (i, &crc) in op.crcs.iter().enumerate() {
-        store.device.read_unverified(base + i as u64 * BLOCK_BYTES, &mut block, true)?;
-        io.count(IoKind::Other, BLOCK_BYTES);
-        let at = base + i as u64 * BLOCK_BYTES;
-        let right = |bytes: &[u8]| block_crc(bytes) == crc;
-        // One that is torn is no damage: it is asked for again only where there are copies.
-        if !right(&block) && !store.heal_if_known(at, &mut block, &right) {
-            return Ok(false);
-        }
-    }
-    Ok(true)
-}
-
-/// Writes the batches that may not have been flushed, and the headers of their segments, once more.
+/// Writes the batches that may not have been flushed, and the headers of their segments, once more,
+/// on all copies, whichever was read; returns the seqs of which no copy has all bytes.
 fn write_again(
     store: &Store,
     tail: &[SegmentHeader],
     found: &Tail,
     durable: Seq,
-    last: Seq,
-) -> Result<()> {
+) -> Result<BTreeSet<Seq>> {
+    let io = store.io(tail.first().map_or(0, |header| header.log));
+    let mut torn = BTreeSet::new();
     let mut segments = BTreeSet::new();
-    for (index, batch) in found.batches.iter().enumerate() {
-        if batch.seqs.1 <= durable || batch.seqs.0 > last {
+    let mut bytes = Vec::new();
+    let mut first = 0;
+    while let Some(batch) = found.batches.get(first) {
+        if batch.seqs.1 <= durable {
+            first += 1;
             continue;
         }
-        let unlike = agree_about(store, batch, found.ops_of(index))?;
-        copy_in_place(store, batch.at, u64::from(batch.bytes), &unlike)?;
+        let end = first + found.neighbours(first, durable);
+        let last = &found.batches[end - 1];
+        bytes.resize((last.at - batch.at) as usize + last.bytes as usize, 0);
+        read_in_parts(store, batch.at, &mut bytes)?;
+        io.count(IoKind::Other, bytes.len() as u64);
+        let mut rest = &mut bytes[..];
+        for index in first..end {
+            let (own, others) = rest.split_at_mut(found.batches[index].bytes as usize);
+            found.make_right(store, index, own, &mut torn);
+            rest = others;
+        }
+        store.write(batch.at, &[IoSlice::new(&bytes)])?;
         segments.insert(batch.segment);
+        first = end;
     }
     for header in tail.iter().filter(|h| segments.contains(&h.segment)) {
-        let at = store.zone_offset(header.zone);
-        let is_it = |bytes: &[u8]| SegmentHeader::decode(bytes).is_ok_and(|h| h == *header);
-        let unlike = agree_on(store, at, SEGMENT_HEADER_BYTES, &is_it);
-        copy_in_place(store, at, SEGMENT_HEADER_BYTES as u64, unlike.as_slice())?;
+        store.write(store.zone_offset(header.zone), &[IoSlice::new(&header.encode())])?;
+    }
+    Ok(torn)
+}
+
+/// Reads a range, of which parts may have to come from different copies.
+fn read_in_parts(store: &Store, at: u64, bytes: &mut [u8]) -> Result<()> {
+    if store.device.read_unverified(at, bytes, true).is_ok() {
+        return Ok(());
+    }
+    for (part, at) in bytes.chunks_mut(BLOCK_BYTES as usize).zip((at..).step_by(BLOCK)) {
+        store.device.read_unverified(at, part, true)?;
     }
     Ok(())
 }
 
-/// What is right somewhere, and not what is read there.
-type Unlike = (u64, Vec<u8>);
-
-/// Makes all copies of a range right, where one is; what is right if it is not what is read then: a
-/// member may be missing, for which others say that and something else.
-fn agree_on(store: &Store, at: u64, length: usize, right: &Right<'_>) -> Option<Unlike> {
-    let mut bytes = vec![0; length];
-    if store.device.copies(at, length as u64) == 1 || !store.agree(at, &mut bytes, right) {
-        return None;
+/// Whether bytes are right, which they are made if some copy has them so.
+fn is_made_right(store: &Store, at: u64, bytes: &mut [u8], right: &Right<'_>) -> bool {
+    if right(bytes) {
+        return true;
     }
-    let mut read = vec![0; length];
-    let is_read = store.device.read_unverified(at, &mut read, true).is_ok();
-    (!is_read || !right(&read)).then_some((at, bytes))
-}
-
-/// Makes all copies of a batch right, where one is: what is written again goes to all of them,
-/// whichever was read.
-fn agree_about<'o>(
-    store: &Store,
-    batch: &Found,
-    ops: impl Iterator<Item = &'o Op>,
-) -> Result<Vec<Unlike>> {
-    if store.device.copies(batch.at, u64::from(batch.bytes)) == 1 {
-        return Ok(Vec::new());
+    // What is torn is no damage: it is asked for again only where there are copies.
+    let mut other = bytes.to_vec();
+    let is_healed = store.heal_if_known(at, &mut other, right);
+    if is_healed {
+        bytes.copy_from_slice(&other);
     }
-    let is_its = |bytes: &[u8]| {
-        Batch::decode(bytes).is_ok_and(|found| {
-            (found.header.segment, found.header.base_seq) == (batch.segment, batch.seqs.0)
-        })
-    };
-    let header = agree_on(store, batch.at, batch.header_bytes as usize, &is_its);
-    let mut unlike = Vec::from_iter(header);
-    for op in ops.filter(|op| op.kind == DescriptorKind::Data) {
-        let base = store.locate(op.location)?.0;
-        for (i, &crc) in op.crcs.iter().enumerate() {
-            let right = |bytes: &[u8]| block_crc(bytes) == crc;
-            let at = base + i as u64 * BLOCK_BYTES;
-            unlike.extend(agree_on(store, at, BLOCK_BYTES as usize, &right));
-        }
-    }
-    Ok(unlike)
-}
-
-/// Writes again what is read, or what is right where that is not it.
-fn copy_in_place(store: &Store, at: u64, length_bytes: u64, unlike: &[Unlike]) -> Result<()> {
-    let mut bytes = vec![0; COPIED_BYTES.min(length_bytes as usize)];
-    let mut done = 0;
-    while done < length_bytes {
-        let part = (bytes.len() as u64).min(length_bytes - done) as usize;
-        let start = at + done;
-        store.device.read_unverified(start, &mut bytes[..part], true)?;
-        for (from, right) in unlike {
-            let both = start.max(*from)..(start + part as u64).min(from + right.len() as u64);
-            if !both.is_empty() {
-                let of_right = (both.start - from) as usize..(both.end - from) as usize;
-                bytes[(both.start - start) as usize..(both.end - start) as usize]
-                    .copy_from_slice(&right[of_right]);
-            }
-        }
-        store.write(start, &[IoSlice::new(&bytes[..part])])?;
-        done += part as u64;
-    }
-    Ok(())
+    is_healed
 }
 
 impl RecoveredLog {
-    /// Takes over everything up to `last`.
-    fn fill(&mut self, known: &KnownLog, found: &Tail, last: Seq) {
+    /// Takes over everything up to `last`. The last of some void seqs has a time as well, right
+    /// after that of the state that it names, at this opening and at the next: whoever was told of
+    /// it as the latest finds it again by the time.
+    fn fill(&mut self, known: &KnownLog, found: &Tail, last: Seq, void_ends: BTreeSet<Seq>) {
         let mut totals = known.last;
-        let mut events = known.events.iter().peekable();
+        let mut between: BTreeMap<Seq, Option<WallTime>> =
+            void_ends.into_iter().map(|seq| (seq, None)).collect();
+        between.extend(known.events.iter().map(|&(seq, time)| (seq, Some(time))));
+        let mut between = between.into_iter().peekable();
+        let pass = |totals: &mut TimeEntry, (seq, time): (Seq, Option<WallTime>)| {
+            totals.seq = seq;
+            totals.time =
+                time.unwrap_or(WallTime::from_nanos(totals.time.as_nanos().saturating_add(1)));
+            *totals
+        };
         for op in &found.ops {
             self.note_segment(op, last);
             if op.seq > last {
                 continue;
             }
-            while let Some(&(seq, time)) = events.next_if(|e| e.0 < op.seq) {
-                self.times.push(TimeEntry { seq, time, ..totals });
+            while let Some(next) = between.next_if(|next| next.0 < op.seq) {
+                self.times.push(pass(&mut totals, next));
             }
             let batch = &found.batches[op.batch];
             totals.time = batch.time;
@@ -444,11 +471,7 @@ impl RecoveredLog {
                 _ => self.times.push(totals),
             }
         }
-        for &(seq, time) in events.filter(|e| e.0 <= last) {
-            totals.time = time;
-            totals.seq = seq;
-            self.times.push(totals);
-        }
+        between.for_each(|next| self.times.push(pass(&mut totals, next)));
         self.start.last_time = totals.time.max(known.last.time);
         self.start.bytes_total = totals.bytes_total;
         self.start.flushes_total = totals.flushes_total.max(found.flush_count);
@@ -456,23 +479,6 @@ impl RecoveredLog {
         if let Some(entry) = self.times.last_mut() {
             entry.flushes_total = self.start.flushes_total;
         }
-    }
-
-    /// The log ends at `highest`, also where the last seqs came to nothing: whoever was told of one
-    /// of them as the latest finds it again by the time.
-    fn end_at(&mut self, known: &KnownLog, highest: Seq) {
-        let start = &mut self.start;
-        start.last_seq = highest;
-        if self.times.last().map_or(known.last.seq, |entry| entry.seq) >= highest {
-            return;
-        }
-        start.last_time = WallTime::from_nanos(start.last_time.as_nanos().saturating_add(1));
-        self.times.push(TimeEntry {
-            time: start.last_time,
-            seq: highest,
-            bytes_total: start.bytes_total,
-            flushes_total: start.flushes_total,
-        });
     }
 
     fn note_segment(&mut self, op: &Op, last: Seq) {
@@ -485,18 +491,21 @@ impl RecoveredLog {
     }
 
     fn push_entries(&mut self, op: &Op, timeline: u64) {
+        if self.entries.last().is_none_or(|last| last.0 != timeline) {
+            self.entries.push((timeline, Vec::new()));
+        }
+        let entries = &mut self.entries.last_mut().expect("just pushed").1;
         match op.kind {
             DescriptorKind::Data => {
                 for (i, &crc) in op.crcs.iter().enumerate() {
                     let key = Key { level: 0, index: op.block + i as u64 };
                     let location = block_location(op.location, i);
-                    self.entries.push((timeline, Entry { key, seq: op.seq, location, crc }));
+                    entries.push(Entry { key, seq: op.seq, location, crc });
                 }
             }
             DescriptorKind::Zero => {
                 for key in cover(Lba(op.block), BlockCount(u64::from(op.blocks))) {
-                    let entry = Entry { key, seq: op.seq, location: op.location, crc: 0 };
-                    self.entries.push((timeline, entry));
+                    entries.push(Entry { key, seq: op.seq, location: op.location, crc: 0 });
                 }
             }
         }

@@ -388,9 +388,12 @@ impl Store {
         Ok((at, segment.content()))
     }
 
-    /// Takes a spare segment.
-    pub fn take_spare(&self) -> Option<Spare> {
-        self.spares.lock().pop_front()
+    /// Takes a spare segment; unless the caller `may_wait`, one that can be written at once.
+    pub fn take_spare(&self, may_wait: bool) -> Option<Spare> {
+        let mut spares = self.spares.lock();
+        let at = self.zone_offset(spares.front()?.zone);
+        let is_ready = may_wait || self.device.is_ready(at, self.zone_bytes);
+        is_ready.then(|| spares.pop_front())?
     }
 
     /// Adds a spare that the catalogue knows.

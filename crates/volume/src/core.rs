@@ -371,8 +371,8 @@ impl Core {
 }
 
 impl SegmentSource for Core {
-    fn take_ready(&self) -> Option<Spare> {
-        self.store.take_spare()
+    fn take_ready(&self, may_wait: bool) -> Option<Spare> {
+        self.store.take_spare(may_wait)
     }
 
     fn make_ready(&self) -> history::Result<()> {
@@ -395,8 +395,8 @@ fn below(error: Error) -> history::Error {
 pub struct FromReserve<'a>(pub &'a Core, pub &'a AtomicBool);
 
 impl SegmentSource for FromReserve<'_> {
-    fn take_ready(&self) -> Option<Spare> {
-        self.0.take_ready()
+    fn take_ready(&self, may_wait: bool) -> Option<Spare> {
+        self.0.take_ready(may_wait)
     }
 
     fn make_ready(&self) -> history::Result<()> {

@@ -200,6 +200,17 @@ impl CurrentStore {
         self.slabs.read().contains_key(&slab)
     }
 
+    /// Whether a slab is there, in which blocks can be written without waiting for anything else on
+    /// the device.
+    #[must_use]
+    pub fn is_ready(&self, slab: u64, blocks: &Range<u64>) -> bool {
+        let within = self.blocks_of(slab);
+        let first = blocks.start.max(within.start);
+        let bytes = (blocks.end.min(within.end) - first) * BLOCK_BYTES;
+        let device = &self.store.device;
+        self.slab(slab).is_some_and(|slab| device.is_ready(self.offset(slab.zone, first), bytes))
+    }
+
     /// How many slabs there are.
     #[must_use]
     pub fn slab_count(&self) -> usize {

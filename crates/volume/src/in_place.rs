@@ -98,7 +98,7 @@ fn in_order_of_places<'a>(
 
 impl Volume {
     /// Takes the pen for ops that are about to get their seqs, if this volume writes in place.
-    /// `Busy` when a slab is to be taken first, for which it may not wait.
+    /// `Busy` when a slab is to be made ready first, for which it may not wait.
     pub(crate) fn take_pen(&self, ops: &[BlockOp<'_>], may_wait: bool) -> Result<Option<Pen>> {
         self.take_pen_for(|| ops.iter().filter_map(blocks_of), may_wait)
     }
@@ -133,11 +133,15 @@ impl Volume {
         let Some(current) = &self.present().current else { return Ok(None) };
         for blocks in ranges() {
             for slab in current.slab_of(blocks.start)..=current.slab_of(blocks.end - 1) {
-                if current.has_slab(slab) {
+                let is_ready = match may_wait {
+                    true => current.has_slab(slab),
+                    false => current.is_ready(slab, &blocks),
+                };
+                if is_ready {
                     continue;
                 }
                 if !may_wait {
-                    return Err(Error::new(ErrorKind::Busy, "a slab is to be taken first"));
+                    return Err(Error::new(ErrorKind::Busy, "a slab is to be made ready first"));
                 }
                 self.grow(current, slab, SLABS_AT_ONCE)?;
             }

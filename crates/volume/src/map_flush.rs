@@ -97,6 +97,7 @@ impl Volume {
             joined.iter().for_each(|run| self.core.store.retire_extents(&run.pages));
         }
         self.log.drop_times(frozen.seq);
+        self.has_recovered.store(false, Ordering::Release);
         Ok(())
     }
 

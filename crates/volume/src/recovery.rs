@@ -222,16 +222,15 @@ fn fill(core: &Arc<Core>, mut contents: Contents, map: Map) -> Result<()> {
         let places = Places { slabs, placed: take_placed(core, &mut record)?, base };
         add_volume(core, record, &tails, &contents.time_runs, places)?;
     }
-    for volume in core.all_volumes() {
-        match volume.flush_map() {
-            // A full pool must open, or nothing could be deleted: the tail stays in memory
-            // meanwhile. The log goes on as if it were flushed, so it has to be.
-            Err(e) if e.kind == ErrorKind::Full => core.store.flush()?,
-            other => other?,
-        }
-    }
     core.share_memory();
     if map == Map::Ignored {
+        for volume in core.all_volumes() {
+            match volume.flush_map() {
+                // Then it is pending meanwhile.
+                Err(e) if e.kind == ErrorKind::Full => {}
+                other => other?,
+            }
+        }
         // Without their runs nobody knows what they name elsewhere: it waits for the next opening.
         return Ok(());
     }
@@ -392,7 +391,8 @@ fn add_volume(
         events: events_after(&record),
         voids: record.voids.iter().map(|&(a, b)| (Seq(a), Seq(b))).collect(),
     };
-    let recovered = recover_log(&core.store, &known, tail)?;
+    let recovered =
+        recover_log(&core.store, &known, tail).map_err(|error| of_volume(&record.name, error))?;
     if !recovered.voids.is_empty() {
         record.voids.extend(recovered.voids.iter().map(|&(first, last)| (first.0, last.0)));
         let (mut numbers, commit) = core.begin()?;
@@ -412,11 +412,11 @@ fn add_volume(
         found.end.store(segment.end, Ordering::Release);
         found.add_entries(segment.live_entries);
     }
-    for (timeline, entry) in &recovered.entries {
+    for (timeline, entries) in &recovered.entries {
         let map = core.timeline(*timeline).ok_or_else(|| {
             corrupt(format!("log {}: a batch of unknown timeline {timeline}", record.id))
         })?;
-        map.insert(std::slice::from_ref(entry));
+        map.insert(entries);
     }
     let times = times_of(core, &record, time_runs);
     let volume = Arc::new(Volume::build(Arc::clone(core), record, recovered, times, places)?);
@@ -426,6 +426,19 @@ fn add_volume(
         core.volumes.write().insert(volume.name().to_owned(), volume);
     }
     Ok(())
+}
+
+/// Why a volume's log cannot be recovered, for who knows the volume by its name.
+fn of_volume(name: &str, error: history::Error) -> Error {
+    let error = Error::from(error);
+    let error = Error { message: format!("volume {name}: {}", error.message), ..error };
+    match error.kind {
+        ErrorKind::Corrupt => error.with_hint(
+            "bring back a member or a copy of the pool in which it is right; without it the volume \
+             would be an older one, so the pool is not opened",
+        ),
+        _ => error,
+    }
 }
 
 /// Reverts and resizes after what is in runs: no batch holds their seqs.
@@ -494,6 +507,7 @@ impl Volume {
     pub(crate) fn start(core: Arc<Core>, record: VolumeRecord) -> Result<Volume> {
         let start = LogStart {
             last_seq: Seq(record.created_seq),
+            durable: Seq(record.created_seq),
             last_time: WallTime::from_nanos(record.created_ns),
             ..LogStart::default()
         };
@@ -516,6 +530,7 @@ impl Volume {
         let size_bytes = record.size_at(Seq(u64::MAX));
         let mut log = Log::new(record.id, Arc::clone(&core.store), recovered.start);
         log.set_journal(record.architecture.destages());
+        let has_recovered = !recovered.times.is_empty();
         log.restore_times(recovered.times);
         let (pins, counting) = pins_of(&core, record.id)?;
         let schedule = core.catalogue.schedule(record.id)?.map(Schedule::of).transpose()?;
@@ -546,6 +561,7 @@ impl Volume {
             cut_at: AtomicU64::new(u64::MAX),
             reclaim_wanted: AtomicBool::new(false),
             pending_since_ns: AtomicU64::new(NEVER),
+            has_recovered: AtomicBool::new(has_recovered),
             pass: RankedMutex::new(Rank::Pass, Default::default()),
             expired: RankedMutex::new(Rank::Noted, None),
             ailing: AtomicBool::new(false),

@@ -77,6 +77,9 @@ pub struct Volume {
     pub(crate) reclaim_wanted: AtomicBool,
     /// Since when a step has seen something pending, on the monotonic clock.
     pub(crate) pending_since_ns: AtomicU64,
+    /// What the opening found in the log is not in runs yet. No mark tells of a flush of it: a mark
+    /// stands in the segment that is written to, so a flush writes the map out.
+    pub(crate) has_recovered: AtomicBool,
     /// When it was reclaimed last.
     pub(crate) pass: RankedMutex<Pass>,
     /// The audit record of what left the window last, since the pool was opened; changes under the
@@ -163,6 +166,15 @@ impl Volume {
         self.check_open()?;
         self.destage_all_while(goes_on)?;
         self.log.flush()?;
+        if self.has_recovered.load(Ordering::Acquire)
+            && let Some(_work) = self.core.lock_work(goes_on)
+        {
+            match self.flush_map() {
+                // A full pool has flushed it all the same.
+                Err(e) if e.kind == ErrorKind::Full => {}
+                other => other?,
+            }
+        }
         self.tally.flushes.fetch_add(1, Ordering::Relaxed);
         Ok(())
     }

@@ -80,6 +80,14 @@ impl Regions {
         self.ready[region / 64].load(Ordering::SeqCst) >> (region % 64) & 1 == 1
     }
 
+    /// Whether regions are ready, and stay so until marks have been taken back twice.
+    pub fn are_ready(&self, range: Range<usize>) -> bool {
+        // Before it is looked, as a writer does.
+        let touch = |region: usize| self.touched[region].store(true, Ordering::SeqCst);
+        range.clone().for_each(touch);
+        range.into_iter().all(|region| self.is_ready(region))
+    }
+
     pub fn set_ready(&self, region: usize) {
         self.ready[region / 64].fetch_or(1 << (region % 64), Ordering::SeqCst);
     }

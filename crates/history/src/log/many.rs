@@ -155,6 +155,11 @@ impl Log {
             else {
                 break;
             };
+            let total = header_bytes + payload_bytes;
+            // The first was asked about.
+            if !may_wait && !headers.is_empty() && !self.is_ready(&segment, state.tail, total) {
+                break;
+            }
             assert!(group.time > state.last_time, "time rises");
             state.last_time = group.time;
             state.behind = None;

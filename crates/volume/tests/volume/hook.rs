@@ -3,7 +3,9 @@
 use std::io::IoSlice;
 use std::sync::Arc;
 
-use block::{BlockDevice, MediaDevice, Operation};
+use block::stack::Stack;
+use block::{Array, BlockDevice, Candidate, Identities, Materials, MediaDevice, Operation};
+use env::NoFiles;
 use hindsight_volume::{
     Architecture, CacheChange, EncodingChange, Granularity, Machine, Pool, PoolFormat, PoolOptions,
     Volume, VolumeSpec, WriteOp,
@@ -40,6 +42,40 @@ impl HookDevice {
             act(operation, offset);
         }
     }
+}
+
+/// Empty media behind hooks, and a pool with zones of a MiB on a stack whose members they are.
+pub fn members(stack: &str, media_bytes: u64) -> (Vec<Arc<HookDevice>>, Arc<Pool>) {
+    let stack: Stack = stack.parse().expect("a stack");
+    let paths: Vec<String> = stack.members().into_iter().map(str::to_owned).collect();
+    let hooked = |seed| {
+        let below = MediaDevice::new(Arc::new(SimMedia::new(media_bytes, seed)));
+        Arc::new(HookDevice { below, act: Mutex::new(None) })
+    };
+    let devices: Vec<Arc<HookDevice>> = (0..paths.len() as u64).map(hooked).collect();
+    let candidates = || {
+        let of = |(path, device): (&String, &Arc<HookDevice>)| Candidate {
+            path: path.clone(),
+            device: Some(Arc::clone(device) as _),
+        };
+        paths.iter().zip(&devices).map(of).collect()
+    };
+    let mut id = 0;
+    let random = &mut || {
+        id += 1;
+        id
+    };
+    let identities = Identities { random, now: WallTime::from_nanos(1) };
+    Array::create(&stack, candidates(), identities, &Materials::none()).expect("labels");
+    let open = || Array::open(candidates(), &Materials::none()).expect("all are there");
+    let clock = Arc::new(SimClock::new(WallTime::from_nanos(1_795_255_200 * SECOND_NS)));
+    let machine = Machine { clock, entropy: Arc::new(SimEntropy::new(1)) };
+    let device: Arc<dyn BlockDevice> = Arc::new(open());
+    Pool::create(&device, &machine, &PoolFormat { zone_bytes: 1 << 20 }).expect("made");
+    drop(device);
+    let options = PoolOptions { memory_bytes: 16 << 20 };
+    let pool = Pool::open_array(open(), machine, options, Arc::new(NoFiles)).expect("opened");
+    (devices, pool)
 }
 
 impl BlockDevice for HookDevice {
