@@ -244,6 +244,9 @@ fn a_local_time_is_said_back() {
     assert_eq!(ran.code, 13, "{ran:?}");
     let said = ran.err.lines().next().expect("a line");
     assert!(said.starts_with("pg@2001-01-01 00:00 is 2001-01-01T00:00:00.000000000Z"), "{said}");
+    let error = ran.err.lines().nth(1).expect("another");
+    assert!(error.starts_with("error: pg was created at 2"), "{error}");
+    assert!(error.contains("(seq 0), after 2001-01-01T00:00:00.000000000Z: pg can be"), "{error}");
 }
 
 #[test]
