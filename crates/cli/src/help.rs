@@ -35,6 +35,7 @@ pub const EXAMPLES: &[(&str, &str)] = &[
     ("volume space", "pg"),
     ("volume set", "pg --window 2d --dry-run"),
     ("volume resize", "pg +10GiB"),
+    ("volume rename", "pg pg-main"),
     ("volume delete", "pg --dry-run"),
     ("volume undelete", "pg --as pg-old"),
     ("volume import", "pg disk.qcow2"),

@@ -25,6 +25,7 @@ mod nbd;
 mod output;
 mod pool;
 mod resolve;
+mod rename;
 mod retention;
 mod revert;
 mod schedule;
@@ -93,7 +94,7 @@ struct Cli {
 enum Command {
     /// Serve a pool; one is made in an empty or missing directory.
     Serve(Box<serve::Args>),
-    /// Volumes: create, list, show, space, set, resize, delete, import, export.
+    /// Volumes: create, list, show, space, set, resize, rename, delete, import, export.
     #[command(subcommand)]
     Volume(volume::Verb),
     /// Versions: moments that are captured, numbered and kept.

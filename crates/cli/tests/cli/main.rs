@@ -9,6 +9,7 @@ mod lab;
 mod life;
 mod offline;
 mod recording;
+mod rename;
 mod schedules;
 mod scrub;
 mod serving;

@@ -40,6 +40,7 @@ mod past;
 mod pressure;
 mod rates;
 mod resize;
+mod rename;
 mod room;
 mod roots;
 mod schedule;
