@@ -26,6 +26,7 @@ mod output;
 mod pool;
 mod resolve;
 mod rename;
+mod resolve;
 mod retention;
 mod revert;
 mod schedule;
@@ -117,7 +118,7 @@ enum Command {
     Revert(revert::Args),
     /// Make a writable volume that starts at a moment of another.
     Clone(clone::Args),
-    /// Show the byte ranges that differ between two moments of a volume.
+    /// Show the byte ranges that differ between two moments of a volume, or of it and a clone.
     Diff(diff::Args),
     /// The pool: status, audit log, offline inspection and rebuilding.
     #[command(subcommand)]

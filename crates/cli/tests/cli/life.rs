@@ -166,7 +166,7 @@ fn failures_have_the_exit_codes_of_the_contract() {
     assert_eq!(code(&["volume", "create", "x", "--size", "ten"]), 2);
     assert_eq!(code(&["volume", "create", "../x", "--size", "1MiB"]), 2);
     assert_eq!(code(&["revert", "pg", "--to", "-5m"]), 2);
-    assert_eq!(code(&["diff", "pg", "other"]), 2);
+    assert_eq!(code(&["diff", "pg", "other"]), 10);
     assert_eq!(code(&["nonsense"]), 2);
 }
 
