@@ -143,7 +143,7 @@ mod tests {
 
     /// The commands that do something, below one.
     fn leaves(command: &clap::Command, path: &str, found: &mut Vec<String>) {
-        for below in command.get_subcommands() {
+        for below in command.get_subcommands().filter(|below| !below.is_hide_set()) {
             let path = format!("{path} {}", below.get_name()).trim_start().to_owned();
             match below.has_subcommands() {
                 true => leaves(below, &path, found),

@@ -9,6 +9,7 @@ use std::process::ExitCode;
 use clap::{FromArgMatches, Parser, Subcommand};
 
 mod clone;
+mod complete;
 mod completions;
 mod diff;
 mod failure;
@@ -24,7 +25,6 @@ mod moment;
 mod nbd;
 mod output;
 mod pool;
-mod resolve;
 mod rename;
 mod resolve;
 mod retention;
@@ -42,6 +42,9 @@ mod volume;
 
 use session::{Session, TokenSource};
 
+/// Where the server is, unless somebody says otherwise.
+const SERVER: &str = "unix:/run/hindsight/api.sock";
+
 /// A storage server whose volumes can be rewound to any moment.
 ///
 /// A moment is `latest`, a time such as `2026-11-21T10:00:00Z` or `"yesterday 14:03"`, a span ago
@@ -58,7 +61,7 @@ struct Cli {
         value_name = "ADDRESS",
         env = "HINDSIGHT_SERVER",
         hide_env_values = true,
-        default_value = "unix:/run/hindsight/api.sock"
+        default_value = SERVER
     )]
     server: String,
     /// Token of a server at http://. Others see command lines: better in the variable, or a file.
@@ -134,6 +137,9 @@ enum Command {
     Lab(lab::Verb),
     /// Print completions for a shell.
     Completions(completions::Args),
+    /// Say what the word under the cursor may become.
+    #[command(hide = true)]
+    Complete(complete::Args),
     /// Write the manual pages into a directory.
     Man(man::Args),
     /// Show the help of a command.
@@ -191,6 +197,7 @@ fn run(cli: Cli) -> anyhow::Result<api::ExitCode> {
         Command::Model(verb) => model::run(&session, verb),
         Command::Lab(verb) => lab::run(&session, verb),
         Command::Completions(args) => completions::run(&args),
+        Command::Complete(args) => complete::run(&args),
         Command::Man(args) => man::run(&args),
         Command::Help(args) => help::run(&args),
     }
