@@ -12,8 +12,8 @@ use crate::{
     DeleteQuery, DeletedVersions, DeletedVolume, DiffQuery, DryRunQuery, ExitCode, Explained,
     Group, GroupReverted, GroupVersion, GrowPool, History, HistoryQuery, ImportVolume, Job,
     ListQuery, Mark, MemberResolved, Model, ModelQuery, OpenFiles, Pool, Problem, Pruned, Range,
-    RangeQuery, RecordQuery, ReplaceMember, Resolved, Revert, Reverted, Schedule, Scrub,
-    SetSchedule, SetScrub, Spare, Undelete, Version, Volume, VolumeSpace,
+    RangeQuery, RecordQuery, Rename, Renamed, ReplaceMember, Resolved, Revert, Reverted, Schedule,
+    Scrub, SetSchedule, SetScrub, Spare, Undelete, Version, Volume, VolumeSpace,
 };
 
 mod address;
@@ -162,6 +162,11 @@ impl Client {
     /// Changes settings or the size; shrinking under attached clients needs `force`.
     pub fn change_volume(&self, name: &str, body: &ChangeVolume, force: bool) -> Result<Volume> {
         self.call(Method::PATCH, &forced(volume(name), force), Some(body))
+    }
+
+    /// Gives a volume another name.
+    pub fn rename_volume(&self, name: &str, body: &Rename) -> Result<Renamed> {
+        self.post(&volume(name).part("rename"), body)
     }
 
     /// Deletes a volume, to be had back for a week; with versions, pinned marks or attached clients

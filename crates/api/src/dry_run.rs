@@ -6,7 +6,7 @@ use utoipa::ToSchema;
 /// One thing that a dry run would do.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Would {
-    /// `change`, `delete`, `prune`, `remove`, `resize` or `revert`.
+    /// `change`, `delete`, `prune`, `remove`, `rename`, `resize` or `revert`.
     #[schema(example = "delete")]
     pub action: String,
     /// To what, as a command names it: `pg`, `pg@v:3`, `pg@mark:before-upgrade`, `group db`.

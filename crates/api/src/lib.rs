@@ -8,6 +8,7 @@ mod dry_run;
 mod group;
 mod model;
 mod problem;
+mod rename;
 mod requests;
 mod scalar;
 mod schedule;
@@ -26,6 +27,7 @@ pub use model::{
     ModelQuery, Plan, Shares,
 };
 pub use problem::{ExitCode, PROBLEM_MEDIA_TYPE, Problem, ProblemKind};
+pub use rename::{Rename, Renamed};
 pub use requests::{
     ChangePool, ChangeVolume, CreateClone, CreateMark, CreateVersion, CreateVolume, DiffQuery,
     ForceQuery, GrowPool, HistoryQuery, ImportVolume, ListQuery, MarkQuery, RangeQuery,

@@ -301,6 +301,10 @@ pub struct DiffQuery {
     /// The other; the present by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub to: Option<String>,
+    /// The volume that the other is of, if it is another one: a clone, the origin, or a clone of
+    /// that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub to_volume: Option<String>,
     /// Ranges in a page: 1 to 65536, 65536 by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<usize>,

@@ -2,7 +2,6 @@
 
 use api::{Client, DiffQuery, ExitCode, Range};
 
-use crate::failure::Failure;
 use crate::moment;
 use crate::output::{Align, count, human, table};
 use crate::session::{Session, say};
@@ -12,7 +11,7 @@ pub struct Args {
     /// One moment; a volume alone is its present.
     #[arg(value_name = "NAME[@MOMENT]")]
     from: String,
-    /// The other, of the same volume.
+    /// The other: of the same volume, of a clone of it, of its origin, or of a clone of that.
     #[arg(value_name = "NAME[@MOMENT]")]
     to: String,
 }
@@ -20,19 +19,14 @@ pub struct Args {
 pub fn run(session: &Session, args: &Args) -> anyhow::Result<ExitCode> {
     let from = moment::read_of_volume(&args.from)?;
     let to = moment::read_of_volume(&args.to)?;
-    if from.volume != to.volume {
-        let message = format!("{} and {} are different volumes", from.volume, to.volume);
-        return Err(Failure::usage(message)
-            .with_hint("diff compares two moments of one volume")
-            .into());
-    }
     let client = session.client()?;
     // Both are fixed before the first page, so that every page speaks of the same two moments.
-    let fixed = |moment: &units::Moment| -> anyhow::Result<String> {
-        let resolved = client.resolve(&from.volume, &moment.to_string())?;
-        Ok(units::Moment::Seq(units::Seq(resolved.seq)).to_string())
+    let fixed = |of: &units::VolumeMoment| -> anyhow::Result<(String, String)> {
+        let resolved = client.resolve(&of.volume, &of.moment.to_string())?;
+        let moment = units::Moment::Seq(units::Seq(resolved.seq)).to_string();
+        Ok((of.volume.clone(), moment))
     };
-    let ranges = between(&client, &from.volume, (fixed(&from.moment)?, fixed(&to.moment)?))?;
+    let ranges = between(&client, &fixed(&from)?, &fixed(&to)?)?;
     session.answer(&ranges, |r| show(r))?;
     let bytes = ranges.iter().map(|r| r.length).sum();
     let ranges = count(ranges.len() as u64, "range");
@@ -40,13 +34,19 @@ pub fn run(session: &Session, args: &Args) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::Done)
 }
 
-/// The ranges of a volume that differ between two moments that are fixed.
+/// The ranges that differ between two moments of volumes that are fixed.
 pub fn between(
     client: &Client,
-    volume: &str,
-    (from, to): (String, String),
+    (volume, from): &(String, String),
+    (other, to): &(String, String),
 ) -> anyhow::Result<Vec<Range>> {
-    let mut query = DiffQuery { from, to: Some(to), limit: None, next: None };
+    let mut query = DiffQuery {
+        from: from.clone(),
+        to: Some(to.clone()),
+        to_volume: (other != volume).then(|| other.clone()),
+        limit: None,
+        next: None,
+    };
     let mut ranges = Vec::new();
     loop {
         let page = client.diff(volume, &query)?;

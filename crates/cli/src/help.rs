@@ -35,6 +35,7 @@ pub const EXAMPLES: &[(&str, &str)] = &[
     ("volume space", "pg"),
     ("volume set", "pg --window 2d --dry-run"),
     ("volume resize", "pg +10GiB"),
+    ("volume rename", "pg pg-main"),
     ("volume delete", "pg --dry-run"),
     ("volume undelete", "pg --as pg-old"),
     ("volume import", "pg disk.qcow2"),
@@ -142,7 +143,7 @@ mod tests {
 
     /// The commands that do something, below one.
     fn leaves(command: &clap::Command, path: &str, found: &mut Vec<String>) {
-        for below in command.get_subcommands() {
+        for below in command.get_subcommands().filter(|below| !below.is_hide_set()) {
             let path = format!("{path} {}", below.get_name()).trim_start().to_owned();
             match below.has_subcommands() {
                 true => leaves(below, &path, found),

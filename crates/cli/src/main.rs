@@ -9,6 +9,7 @@ use std::process::ExitCode;
 use clap::{FromArgMatches, Parser, Subcommand};
 
 mod clone;
+mod complete;
 mod completions;
 mod diff;
 mod failure;
@@ -24,6 +25,7 @@ mod moment;
 mod nbd;
 mod output;
 mod pool;
+mod rename;
 mod resolve;
 mod retention;
 mod revert;
@@ -39,6 +41,9 @@ mod version;
 mod volume;
 
 use session::{Session, TokenSource};
+
+/// Where the server is, unless somebody says otherwise.
+const SERVER: &str = "unix:/run/hindsight/api.sock";
 
 /// A storage server whose volumes can be rewound to any moment.
 ///
@@ -56,7 +61,7 @@ struct Cli {
         value_name = "ADDRESS",
         env = "HINDSIGHT_SERVER",
         hide_env_values = true,
-        default_value = "unix:/run/hindsight/api.sock"
+        default_value = SERVER
     )]
     server: String,
     /// Token of a server at http://. Others see command lines: better in the variable, or a file.
@@ -93,7 +98,7 @@ struct Cli {
 enum Command {
     /// Serve a pool; one is made in an empty or missing directory.
     Serve(Box<serve::Args>),
-    /// Volumes: create, list, show, space, set, resize, delete, import, export.
+    /// Volumes: create, list, show, space, set, resize, rename, delete, import, export.
     #[command(subcommand)]
     Volume(volume::Verb),
     /// Versions: moments that are captured, numbered and kept.
@@ -116,7 +121,7 @@ enum Command {
     Revert(revert::Args),
     /// Make a writable volume that starts at a moment of another.
     Clone(clone::Args),
-    /// Show the byte ranges that differ between two moments of a volume.
+    /// Show the byte ranges that differ between two moments of a volume, or of it and a clone.
     Diff(diff::Args),
     /// The pool: status, audit log, offline inspection and rebuilding.
     #[command(subcommand)]
@@ -132,6 +137,9 @@ enum Command {
     Lab(lab::Verb),
     /// Print completions for a shell.
     Completions(completions::Args),
+    /// Say what the word under the cursor may become.
+    #[command(hide = true)]
+    Complete(complete::Args),
     /// Write the manual pages into a directory.
     Man(man::Args),
     /// Show the help of a command.
@@ -189,6 +197,7 @@ fn run(cli: Cli) -> anyhow::Result<api::ExitCode> {
         Command::Model(verb) => model::run(&session, verb),
         Command::Lab(verb) => lab::run(&session, verb),
         Command::Completions(args) => completions::run(&args),
+        Command::Complete(args) => complete::run(&args),
         Command::Man(args) => man::run(&args),
         Command::Help(args) => help::run(&args),
     }

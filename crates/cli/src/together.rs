@@ -112,8 +112,10 @@ pub fn diff(session: &Session, args: &DiffArgs) -> anyhow::Result<()> {
         if one.volume != two.volume {
             return Err(Failure::new(format!("group {group} was changed meanwhile")).into());
         }
-        let seq = |member: &MemberResolved| format!("seq:{}", member.resolved.seq);
-        let ranges = diff::between(&client, &one.volume, (seq(one), seq(two)))?;
+        let fixed = |member: &MemberResolved| {
+            (member.volume.clone(), format!("seq:{}", member.resolved.seq))
+        };
+        let ranges = diff::between(&client, &fixed(one), &fixed(two))?;
         all.push((one.volume.clone(), ranges));
     }
     let told =

@@ -15,6 +15,7 @@ use crate::failure::Failure;
 use crate::image;
 use crate::model;
 use crate::output::{Align, human, pairs, table};
+use crate::rename;
 use crate::session::{Session, say};
 use crate::space;
 use crate::trash;
@@ -56,6 +57,8 @@ pub enum Verb {
         #[arg(long)]
         dry_run: bool,
     },
+    /// Give a volume another name. Clients that have it open keep it.
+    Rename(rename::Args),
     /// Delete a volume with its history; it can be had back for a while. Clones of it live on.
     #[command(visible_alias = "rm")]
     Delete(trash::DeleteArgs),
@@ -233,6 +236,7 @@ pub fn run(session: &Session, verb: Verb) -> anyhow::Result<ExitCode> {
         Verb::Resize { name, size, force, dry_run } => {
             resize(session, &name, size, force, dry_run)?;
         }
+        Verb::Rename(args) => rename::run(session, args)?,
         Verb::Delete(args) => trash::delete(session, &args)?,
         Verb::Undelete(args) => trash::undelete(session, args)?,
         Verb::Import(args) => image::import(session, &args)?,

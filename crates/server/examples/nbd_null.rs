@@ -9,7 +9,7 @@ use std::sync::{Arc, RwLock};
 use hindsight_server::nbd::{
     Changes, Export, Exports, Listed, NbdContext, NbdLimits, NbdServer, OpenError, RoomQueue,
 };
-use hindsight_server::{Attachments, Part};
+use hindsight_server::{Attachments, Part, VolumeId};
 use volume::{Error, ErrorKind, Extent, Lack, Result, RoomWait, WriteOp, Written};
 
 struct One(Arc<Memory>);
@@ -39,8 +39,8 @@ impl Export for Memory {
         String::new()
     }
 
-    fn part_of(&self) -> (&str, Part) {
-        ("memory", Part::Present)
+    fn part_of(&self) -> (VolumeId, Part) {
+        (1, Part::Present)
     }
 
     fn size_bytes(&self) -> u64 {

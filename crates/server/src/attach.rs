@@ -1,8 +1,9 @@
 //! The register of attached clients, by volume: sessions of every front end enter it, HTTP asks.
 //!
 //! Invariants
-//! 1. An entry lives exactly as long as the [`Attachment`] that made it.
-//! 2. While a [`Closure`] of a volume lives, nobody attaches to the volume's present, and nobody
+//! 1. Volumes are told apart by number: a rename changes nothing here.
+//! 2. An entry lives exactly as long as the [`Attachment`] that made it.
+//! 3. While a [`Closure`] of a volume lives, nobody attaches to the volume's present, and nobody
 //!    was attached when it was given out. It is the only way to disconnect clients.
 
 use std::collections::BTreeMap;
@@ -11,6 +12,9 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 use tokio::sync::{Notify, watch};
+
+/// The number of a volume, which stays when its name changes.
+pub type VolumeId = u64;
 
 /// The attached clients of all volumes.
 #[derive(Debug, Default)]
@@ -26,9 +30,9 @@ pub struct Attachments {
 struct State {
     /// Never used twice.
     next_number: u64,
-    by_volume: BTreeMap<String, BTreeMap<u64, Entry>>,
+    by_volume: BTreeMap<VolumeId, BTreeMap<u64, Entry>>,
     /// Closures by volume.
-    closed: BTreeMap<String, usize>,
+    closed: BTreeMap<VolumeId, usize>,
 }
 
 #[derive(Debug)]
@@ -51,7 +55,7 @@ pub enum Part {
 #[derive(Debug)]
 pub struct Attachment {
     register: Arc<Attachments>,
-    volume: String,
+    volume: VolumeId,
     number: u64,
     leave: watch::Receiver<bool>,
 }
@@ -60,12 +64,12 @@ pub struct Attachment {
 #[derive(Debug)]
 pub struct Closure {
     register: Arc<Attachments>,
-    volume: String,
+    volume: VolumeId,
 }
 
 impl State {
-    fn entries(&self, volume: &str, with_past: bool) -> impl Iterator<Item = &Entry> {
-        let entries = self.by_volume.get(volume).into_iter().flat_map(BTreeMap::values);
+    fn entries(&self, volume: VolumeId, with_past: bool) -> impl Iterator<Item = &Entry> {
+        let entries = self.by_volume.get(&volume).into_iter().flat_map(BTreeMap::values);
         entries.filter(move |entry| with_past || !entry.is_past)
     }
 }
@@ -74,32 +78,32 @@ impl Attachments {
     /// Enters a client (an address, for people) as attached to a volume; none while the part that
     /// it wants is closed.
     #[must_use]
-    pub fn attach(self: &Arc<Self>, volume: &str, part: Part, client: &str) -> Option<Attachment> {
+    pub fn attach(
+        self: &Arc<Self>,
+        volume: VolumeId,
+        part: Part,
+        client: &str,
+    ) -> Option<Attachment> {
         let (sender, receiver) = watch::channel(false);
         let is_past = part == Part::Past;
         let mut state = self.state.lock();
-        if !is_past && state.closed.contains_key(volume) {
+        if !is_past && state.closed.contains_key(&volume) {
             return None;
         }
         let number = state.next_number;
         state.next_number += 1;
         let entry = Entry { client: client.to_owned(), is_past, leave: sender };
-        state.by_volume.entry(volume.to_owned()).or_default().insert(number, entry);
-        Some(Attachment {
-            register: Arc::clone(self),
-            volume: volume.to_owned(),
-            number,
-            leave: receiver,
-        })
+        state.by_volume.entry(volume).or_default().insert(number, entry);
+        Some(Attachment { register: Arc::clone(self), volume, number, leave: receiver })
     }
 
     /// Waits until the present of `volume` is not closed.
-    pub async fn opened(&self, volume: &str) {
+    pub async fn opened(&self, volume: VolumeId) {
         loop {
             let mut opened = std::pin::pin!(self.opened.notified());
             // Before the look, so that a closure that ends between the two is not missed.
             opened.as_mut().enable();
-            if !self.state.lock().closed.contains_key(volume) {
+            if !self.state.lock().closed.contains_key(&volume) {
                 return;
             }
             opened.await;
@@ -108,7 +112,7 @@ impl Attachments {
 
     /// How many clients are attached to the present of `volume`.
     #[must_use]
-    pub fn count(&self, volume: &str) -> usize {
+    pub fn count(&self, volume: VolumeId) -> usize {
         self.state.lock().entries(volume, false).count()
     }
 
@@ -121,7 +125,7 @@ impl Attachments {
     /// The clients that are attached still; nothing is closed then.
     pub fn close(
         self: &Arc<Self>,
-        volume: &str,
+        volume: VolumeId,
         part: Part,
         force: bool,
         patience: Duration,
@@ -129,8 +133,8 @@ impl Attachments {
         let with_past = part == Part::Past;
         let until = Instant::now() + patience;
         let mut state = self.state.lock();
-        *state.closed.entry(volume.to_owned()).or_default() += 1;
-        let closure = Closure { register: Arc::clone(self), volume: volume.to_owned() };
+        *state.closed.entry(volume).or_default() += 1;
+        let closure = Closure { register: Arc::clone(self), volume };
         if force {
             state.entries(volume, with_past).for_each(|entry| {
                 entry.leave.send_replace(true);
@@ -205,43 +209,43 @@ mod tests {
     #[test]
     fn an_attachment_counts_until_it_is_dropped() {
         let register = Arc::new(Attachments::default());
-        let attach = |part, client| register.attach("pg", part, client).expect("not closed");
+        let attach = |part, client| register.attach(1, part, client).expect("not closed");
         let first = attach(Part::Present, "unix");
         let second = attach(Part::Present, "127.0.0.1:9");
         let past = attach(Part::Past, "unix");
-        assert_eq!(register.count("pg"), 2);
-        let refused = register.close("pg", Part::Present, false, SHORT).expect_err("two are here");
+        assert_eq!(register.count(1), 2);
+        let refused = register.close(1, Part::Present, false, SHORT).expect_err("two are here");
         assert_eq!(refused, ["unix", "127.0.0.1:9"]);
         drop(first);
-        assert_eq!(register.count("pg"), 1);
+        assert_eq!(register.count(1), 1);
         assert!(!second.is_asked_to_leave());
-        let refused = register.close("pg", Part::Present, true, SHORT).expect_err("it stays");
+        let refused = register.close(1, Part::Present, true, SHORT).expect_err("it stays");
         assert_eq!(refused, ["127.0.0.1:9"]);
         assert!(second.is_asked_to_leave() && !past.is_asked_to_leave());
         let leaver = std::thread::spawn(move || drop(second));
-        drop(register.close("pg", Part::Present, false, LONG).expect("nobody is there"));
+        drop(register.close(1, Part::Present, false, LONG).expect("nobody is there"));
         leaver.join().expect("it only drops");
-        register.close("pg", Part::Past, true, SHORT).expect_err("the past is looked at");
+        register.close(1, Part::Past, true, SHORT).expect_err("the past is looked at");
         assert!(past.is_asked_to_leave());
     }
 
     #[test]
     fn nobody_attaches_while_a_volume_is_closed() {
         let register = Arc::new(Attachments::default());
-        let closures = [0, 1].map(|_| register.close("pg", Part::Present, false, SHORT));
+        let closures = [0, 1].map(|_| register.close(1, Part::Present, false, SHORT));
         for closure in closures {
-            assert!(register.attach("pg", Part::Present, "unix").is_none());
-            assert!(register.attach("pg", Part::Past, "unix").is_some());
+            assert!(register.attach(1, Part::Present, "unix").is_none());
+            assert!(register.attach(1, Part::Past, "unix").is_some());
             drop(closure);
         }
-        assert!(register.attach("pg", Part::Present, "unix").is_some());
-        drop(register.close("pg", Part::Past, false, SHORT).expect("all have left"));
+        assert!(register.attach(1, Part::Present, "unix").is_some());
+        drop(register.close(1, Part::Past, false, SHORT).expect("all have left"));
     }
 
     #[test]
     fn others_that_come_and_go_do_not_make_the_wait_longer() {
         let register = Arc::new(Attachments::default());
-        let _stays = register.attach("pg", Part::Present, "unix");
+        let _stays = register.attach(1, Part::Present, "unix");
         let done = Arc::new(AtomicBool::new(false));
         let (others, end) = (Arc::clone(&register), Arc::clone(&done));
         let thread = std::thread::spawn(move || {
@@ -249,12 +253,12 @@ mod tests {
                 if end.load(Ordering::SeqCst) {
                     return turn;
                 }
-                drop(others.attach("other", Part::Present, "unix"));
+                drop(others.attach(2, Part::Present, "unix"));
                 std::thread::sleep(Duration::from_millis(10));
             }
             500
         });
-        let refused = register.close("pg", Part::Present, false, Duration::from_millis(50));
+        let refused = register.close(1, Part::Present, false, Duration::from_millis(50));
         assert!(refused.is_err());
         done.store(true, Ordering::SeqCst);
         assert!(thread.join().expect("it ends") < 500, "its patience was at an end long before");

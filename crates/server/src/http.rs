@@ -43,6 +43,7 @@ mod jobs;
 mod marks;
 mod model;
 mod pool;
+mod rename;
 mod schedules;
 mod serve;
 mod together;
@@ -227,9 +228,14 @@ impl Context {
         Ok(self.0.pool.volume(name)?)
     }
 
+    /// How many clients have the present of a volume open.
+    fn attached(&self, volume: &Volume) -> usize {
+        self.0.attachments.count(volume.id())
+    }
+
     fn describe(&self, volume: &Volume) -> Answer<api::Volume> {
         let info = volume.info()?;
-        let clients = self.0.attachments.count(&info.name);
+        let clients = self.attached(volume);
         let unfinished_import = volume.has_mark(api::UNFINISHED_IMPORT);
         let mut volume = convert::volume(info, clients, &self.0.nbd);
         volume.unfinished_import = unfinished_import;
@@ -252,7 +258,8 @@ impl Context {
     /// are attached, unless forced: then they are disconnected. May wait: not for async code.
     fn close(&self, name: &str, part: Part, force: bool) -> Answer<Closure> {
         let patience = if force { FORCE_PATIENCE } else { DETACH_PATIENCE };
-        self.0.attachments.close(name, part, force, patience).map_err(|clients| {
+        let volume = self.volume(name)?.id();
+        self.0.attachments.close(volume, part, force, patience).map_err(|clients| {
             let (count, first) = (clients_count(clients.len()), clients.join(", "));
             let refusal =
                 Refusal::new(ProblemKind::Busy, format!("{count} attached to {name}: {first}"));
@@ -294,6 +301,7 @@ fn api_routes() -> OpenApiRouter<Context> {
     let v1 = OpenApiRouter::new()
         .routes(routes!(volumes::list, volumes::create))
         .routes(routes!(volumes::show, volumes::change, trash::delete))
+        .routes(routes!(rename::rename))
         .routes(routes!(trash::list))
         .routes(routes!(trash::empty))
         .routes(routes!(trash::undelete))

@@ -34,7 +34,7 @@ mod taps;
 mod token;
 mod told;
 
-pub use attach::{Attachment, Attachments, Part};
+pub use attach::{Attachment, Attachments, Part, VolumeId};
 pub use buffers::Buffers;
 pub use error::{StartError, problem_kind};
 pub use hooks::Hook;

@@ -14,6 +14,8 @@ use format::trace::Request;
 use lab::model::{Meter, MeterSettings, Profile};
 use parking_lot::Mutex;
 
+use crate::attach::VolumeId;
+
 /// Blocks that a meter remembers: with its histograms it takes about 2.5 MiB.
 const ENTRIES_MAX: usize = 16 << 10;
 /// Volumes that have a meter.
@@ -21,7 +23,7 @@ const METERS_MAX: usize = 32;
 
 /// The meters of a server.
 #[derive(Default)]
-pub struct Meters(Mutex<BTreeMap<String, Arc<VolumeMeter>>>);
+pub struct Meters(Mutex<BTreeMap<VolumeId, Arc<VolumeMeter>>>);
 
 /// The meter of one volume.
 pub(crate) struct VolumeMeter {
@@ -30,30 +32,30 @@ pub(crate) struct VolumeMeter {
 }
 
 impl Meters {
-    /// The meter of a volume that a client uses; `None` when too many have one.
-    pub(crate) fn of(&self, volume: &str) -> Option<Arc<VolumeMeter>> {
+    /// The meter of a volume that a client uses, with its name; `None` when too many have one.
+    pub(crate) fn of(&self, volume: VolumeId, name: &str) -> Option<Arc<VolumeMeter>> {
         let mut meters = self.0.lock();
-        if let Some(meter) = meters.get(volume) {
+        if let Some(meter) = meters.get(&volume) {
             return Some(Arc::clone(meter));
         }
         if meters.len() >= METERS_MAX {
-            tracing::info!(volume, "not measured: {METERS_MAX} volumes are already");
+            tracing::info!(volume = name, "not measured: {METERS_MAX} volumes are already");
             return None;
         }
         let meter = Arc::new(VolumeMeter::new());
-        meters.insert(volume.to_owned(), Arc::clone(&meter));
+        meters.insert(volume, Arc::clone(&meter));
         Some(meter)
     }
 
     /// What was measured of a volume until now; `None` when nothing was.
-    pub(crate) fn profile(&self, volume: &str) -> Option<Profile> {
-        let meter = self.0.lock().get(volume).cloned();
+    pub(crate) fn profile(&self, volume: VolumeId) -> Option<Profile> {
+        let meter = self.0.lock().get(&volume).cloned();
         meter.map(|meter| meter.profile())
     }
 
-    /// Forgets a volume that was deleted: another may come by its name.
-    pub(crate) fn forget(&self, volume: &str) {
-        self.0.lock().remove(volume);
+    /// Forgets a volume that was deleted.
+    pub(crate) fn forget(&self, volume: VolumeId) {
+        self.0.lock().remove(&volume);
     }
 }
 
@@ -110,25 +112,25 @@ mod tests {
     #[test]
     fn a_meter_counts_what_its_volume_was_asked_and_looks_at_a_sample_of_much() {
         let meters = Meters::default();
-        assert!(meters.profile("a").is_none());
-        let meter = meters.of("a").expect("a meter");
+        assert!(meters.profile(1).is_none());
+        let meter = meters.of(1, "a").expect("a meter");
         meter.add(&mut vec![write(1), write(2)]);
-        meters.of("a").expect("the same").add(&mut vec![write(1)]);
-        let profile = meters.profile("a").expect("measured");
+        meters.of(1, "a").expect("the same").add(&mut vec![write(1)]);
+        let profile = meters.profile(1).expect("measured");
         assert_eq!((profile.writes(), profile.distinct(), profile.is_sampled()), (3, 2.0, false));
         assert!(profile.duration_ns() > 0);
         meter.add(&mut (0..2 * ENTRIES_MAX as u64).map(write).collect());
-        let profile = meters.profile("a").expect("measured");
+        let profile = meters.profile(1).expect("measured");
         assert!(profile.is_sampled());
         assert!((profile.distinct() / (2.0 * ENTRIES_MAX as f64) - 1.0).abs() < 0.05);
-        meters.forget("a");
-        assert!(meters.profile("a").is_none());
+        meters.forget(1);
+        assert!(meters.profile(1).is_none());
     }
 
     #[test]
     fn meters_are_few() {
         let meters = Meters::default();
-        assert!((0..METERS_MAX).all(|number| meters.of(&number.to_string()).is_some()));
-        assert!(meters.of("one more").is_none() && meters.of("0").is_some());
+        assert!((0..METERS_MAX as u64).all(|number| meters.of(number, "a").is_some()));
+        assert!(meters.of(METERS_MAX as u64, "one more").is_none() && meters.of(0, "a").is_some());
     }
 }

@@ -255,7 +255,7 @@ impl Collector for Engine {
         self.encode_growth(&mut encoder)?;
         self.encode_schedules(&mut encoder)?;
         let clients = gauge("clients", "Clients attached to the present", |_| 0);
-        let attached = volumes.iter().map(|v| (v, self.attachments.count(&v.name) as u64));
+        let attached = volumes.iter().map(|v| (v, self.attachments.count(v.id) as u64));
         encode_volumes(&mut encoder, &clients, attached)?;
         self.encode_pool(&mut encoder)
     }

@@ -20,6 +20,8 @@ use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use wire::nbd::{Command, CommandFlags};
 
+use crate::attach::VolumeId;
+
 /// Requests that one recording holds for who fetches them: 2 MiB.
 const REQUESTS_MAX: usize = 64 << 10;
 /// Recordings at once.
@@ -29,7 +31,7 @@ const RECORDINGS_MAX: usize = 16;
 #[derive(Default)]
 pub struct Taps {
     listening: AtomicUsize,
-    by_volume: RwLock<BTreeMap<String, Vec<Arc<Recording>>>>,
+    by_volume: RwLock<BTreeMap<VolumeId, Vec<Arc<Recording>>>>,
     recorded: AtomicU64,
     lost: AtomicU64,
 }
@@ -71,7 +73,7 @@ pub(crate) fn as_in_traces(request: &wire::nbd::Request) -> Option<Request> {
 /// One recording; dropping it ends it.
 pub(crate) struct Tap {
     taps: Arc<Taps>,
-    volume: String,
+    volume: VolumeId,
     recording: Arc<Recording>,
     start_ns: u64,
 }
@@ -85,24 +87,28 @@ impl Taps {
 
     /// Begins to record a volume, for so long or until the tap is dropped; `None` when as many
     /// recordings as may be are under way.
-    pub(crate) fn listen(self: &Arc<Self>, volume: &str, length: Option<Duration>) -> Option<Tap> {
+    pub(crate) fn listen(
+        self: &Arc<Self>,
+        volume: VolumeId,
+        length: Option<Duration>,
+    ) -> Option<Tap> {
         let mut by_volume = self.by_volume.write();
         if self.listening.load(Ordering::Relaxed) >= RECORDINGS_MAX {
             return None;
         }
         let (began, notes) = (Instant::now(), Mutex::default());
         let recording = Arc::new(Recording { began, length, notes });
-        by_volume.entry(volume.to_owned()).or_default().push(Arc::clone(&recording));
+        by_volume.entry(volume).or_default().push(Arc::clone(&recording));
         self.listening.fetch_add(1, Ordering::Relaxed);
         let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let start_ns = u64::try_from(since_epoch.as_nanos()).unwrap_or(0);
-        Some(Tap { taps: Arc::clone(self), volume: volume.to_owned(), recording, start_ns })
+        Some(Tap { taps: Arc::clone(self), volume, recording, start_ns })
     }
 
     /// Notes a request to the present of a volume.
     #[cold]
-    pub(crate) fn note(&self, volume: &str, request: &Request) {
-        for recording in self.by_volume.read().get(volume).into_iter().flatten() {
+    pub(crate) fn note(&self, volume: VolumeId, request: &Request) {
+        for recording in self.by_volume.read().get(&volume).into_iter().flatten() {
             let counter = match recording.note(request) {
                 Some(true) => &self.recorded,
                 Some(false) => &self.lost,
@@ -186,11 +192,6 @@ impl Tap {
         self.start_ns
     }
 
-    /// The volume.
-    pub(crate) fn volume(&self) -> &str {
-        &self.volume
-    }
-
     /// Whether its time is over: what is noted then is all that will be.
     pub(crate) fn is_over(&self) -> bool {
         self.recording.is_over()
@@ -238,12 +239,12 @@ mod tests {
     fn a_recording_has_the_requests_to_its_volume_in_order() {
         let taps = Arc::new(Taps::default());
         assert!(!taps.is_listening());
-        taps.note("a", &request(Command::Read, 0, 512));
-        let tap = taps.listen("a", None).expect("a free place");
+        taps.note(1, &request(Command::Read, 0, 512));
+        let tap = taps.listen(1, None).expect("a free place");
         assert!(taps.is_listening());
-        taps.note("a", &request(Command::Write, 4096, 512));
-        taps.note("b", &request(Command::Write, 0, 512));
-        taps.note("a", &request(Command::Flush, 7, 9));
+        taps.note(1, &request(Command::Write, 4096, 512));
+        taps.note(2, &request(Command::Write, 0, 512));
+        taps.note(1, &request(Command::Flush, 7, 9));
         assert_eq!(asked(Command::BlockStatus, 0, 512), None);
         assert_eq!(asked(Command::Read, 0, 0), None);
         let notes = tap.take();
@@ -260,13 +261,13 @@ mod tests {
     #[test]
     fn what_has_no_room_is_counted_in_its_place() {
         let taps = Arc::new(Taps::default());
-        let tap = taps.listen("a", None).expect("a free place");
+        let tap = taps.listen(1, None).expect("a free place");
         for number in 0..REQUESTS_MAX as u64 + 10 {
-            taps.note("a", &request(Command::Write, number * 512, 512));
+            taps.note(1, &request(Command::Write, number * 512, 512));
         }
         let notes = tap.take();
         assert_eq!((notes.len(), notes.back()), (REQUESTS_MAX + 1, Some(&Noted::Lost(10))));
-        taps.note("a", &request(Command::Write, 0, 512));
+        taps.note(1, &request(Command::Write, 0, 512));
         assert!(matches!(tap.take().pop_front(), Some(Noted::Request(_))));
         assert_eq!(taps.counts(), (1, REQUESTS_MAX as u64 + 1, 10));
     }
@@ -274,9 +275,9 @@ mod tests {
     #[test]
     fn nothing_is_noted_when_the_time_is_over() {
         let taps = Arc::new(Taps::default());
-        let over = taps.listen("a", Some(Duration::ZERO)).expect("a free place");
-        let open = taps.listen("a", Some(Duration::MAX)).expect("a free place");
-        taps.note("a", &request(Command::Write, 0, 512));
+        let over = taps.listen(1, Some(Duration::ZERO)).expect("a free place");
+        let open = taps.listen(1, Some(Duration::MAX)).expect("a free place");
+        taps.note(1, &request(Command::Write, 0, 512));
         assert!(over.is_over() && over.take().is_empty());
         assert!(!open.is_over() && open.take().len() == 1);
         assert_eq!(taps.counts(), (2, 1, 0));
@@ -286,9 +287,9 @@ mod tests {
     fn recordings_are_few() {
         let taps = Arc::new(Taps::default());
         let all: Vec<_> =
-            (0..RECORDINGS_MAX).map(|_| taps.listen("a", None).expect("room")).collect();
-        assert!(taps.listen("a", None).is_none());
+            (0..RECORDINGS_MAX).map(|_| taps.listen(1, None).expect("room")).collect();
+        assert!(taps.listen(1, None).is_none());
         drop(all);
-        assert!(taps.listen("a", None).is_some());
+        assert!(taps.listen(1, None).is_some());
     }
 }

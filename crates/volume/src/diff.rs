@@ -12,10 +12,10 @@ use format::map::Key;
 use history::{BLOCKS_PER_PAGE, OUTSIDE_SEQ, Slot, Store, Timeline};
 use units::{BLOCK_BYTES, Moment, Seq};
 
-use crate::Result;
 use crate::opening::{Opening, Patience};
 use crate::types::{DiffPage, Range};
 use crate::volume::Volume;
+use crate::{Error, ErrorKind, Result};
 
 /// Entries that may be looked through to count what a revert changes; beyond, the bound is
 /// reported.
@@ -57,29 +57,36 @@ impl Volume {
         length_bytes: u64,
         limit: usize,
     ) -> Result<DiffPage> {
-        let end = offset.saturating_add(length_bytes).div_ceil(BLOCK_BYTES);
-        let from = self.view(from)?;
-        let to = self.view(to)?;
-        let a = self.open_at(from.resolved().seq)?;
-        let b = self.open_at(to.resolved().seq)?;
-        let mut page = DiffPage::default();
-        compare(&a, &b, offset / BLOCK_BYTES..end, true, |block| {
-            let start = block * BLOCK_BYTES;
-            let end = (start + BLOCK_BYTES).min(a.size_bytes.max(b.size_bytes));
-            let full = page.ranges.len() >= limit;
-            match page.ranges.last_mut() {
-                Some(open) if open.offset + open.length_bytes == start => {
-                    open.length_bytes = end - open.offset;
-                }
-                _ if full => {
-                    page.next_offset = Some(start);
-                    return false;
-                }
-                _ => page.ranges.push(Range { offset: start, length_bytes: end - start }),
-            }
-            true
-        })?;
-        Ok(page)
+        let views = (self.view(from)?, self.view(to)?);
+        let a = self.open_at(views.0.resolved().seq)?;
+        let b = self.open_at(views.1.resolved().seq)?;
+        ranges(&a, &b, offset, length_bytes, limit)
+    }
+
+    /// The same, from a moment of this volume to one of another: a clone, its origin, or another
+    /// clone of that.
+    ///
+    /// # Errors
+    /// Those of [`Volume::diff`]; `Invalid` for volumes that have no past in common.
+    pub fn diff_with(
+        self: &Arc<Self>,
+        from: &Moment,
+        (other, to): (&Arc<Volume>, &Moment),
+        offset: u64,
+        limit: usize,
+    ) -> Result<DiffPage> {
+        let views = (self.view(from)?, other.view(to)?);
+        let a = self.open_at(views.0.resolved().seq)?;
+        let b = other.open_at(views.1.resolved().seq)?;
+        if a.timeline.root().id != b.timeline.root().id {
+            let text = format!("{} and {} have no past in common", self.name, other.name);
+            return Err(Error::new(ErrorKind::Invalid, text).with_hint(
+                "a diff is of moments of one volume, of a clone and its origin, or of clones of \
+                 one origin, and not of full clones; others can be compared byte by byte once \
+                 they are exported",
+            ));
+        }
+        ranges(&a, &b, offset, u64::MAX - offset, limit)
     }
 
     /// Bytes (in whole blocks) that differ between two seqs, told by the map alone.
@@ -178,6 +185,35 @@ impl Opening {
     }
 }
 
+/// The ranges that differ between two openings within `length_bytes` from `offset` on.
+fn ranges(
+    a: &Opening,
+    b: &Opening,
+    offset: u64,
+    length_bytes: u64,
+    limit: usize,
+) -> Result<DiffPage> {
+    let end = offset.saturating_add(length_bytes).div_ceil(BLOCK_BYTES);
+    let mut page = DiffPage::default();
+    compare(a, b, offset / BLOCK_BYTES..end, true, |block| {
+        let start = block * BLOCK_BYTES;
+        let end = (start + BLOCK_BYTES).min(a.size_bytes.max(b.size_bytes));
+        let full = page.ranges.len() >= limit;
+        match page.ranges.last_mut() {
+            Some(open) if open.offset + open.length_bytes == start => {
+                open.length_bytes = end - open.offset;
+            }
+            _ if full => {
+                page.next_offset = Some(start);
+                return false;
+            }
+            _ => page.ranges.push(Range { offset: start, length_bytes: end - start }),
+        }
+        true
+    })?;
+    Ok(page)
+}
+
 /// Calls `differs` for each differing one of `blocks`, ascending, until it says false.
 fn compare(
     a: &Opening,
@@ -222,7 +258,8 @@ fn compare(
 
 fn same_place(x: &Slot, y: &Slot) -> bool {
     // A home in a base may have held another version before.
-    // What is in the file may have been copied between the look-ups.
+    // What is in the file may have been copied between the look-ups. Of clones each has its own
+    // seqs, but those of what began as a file are all above the file's.
     let is_original = x.is_outside() || y.is_outside();
     let same = || (is_original || x.location == y.location) && x.seq == y.seq;
     if x.is_hole() || y.is_hole() { x.is_hole() && y.is_hole() } else { same() }

@@ -63,6 +63,7 @@ mod rebuild;
 mod reclaim;
 mod record;
 mod recovery;
+mod rename;
 mod resolve;
 mod retention;
 mod schedule;

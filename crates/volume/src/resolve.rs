@@ -97,7 +97,10 @@ impl Volume {
         // those before the window's start: a clock that was set back may say that it is such a time
         // now.
         let has_left = time.as_nanos() < record.horizon_ns && seq.0 < record.horizon_seq;
-        if is_unborn || (has_left && !entry.is_some_and(|e| pins.holds(e.seq))) {
+        if is_unborn {
+            return Err(self.unborn(record, latest, pins, &time.to_string()));
+        }
+        if has_left && !entry.is_some_and(|e| pins.holds(e.seq)) {
             return Err(self.outside(record, latest, pins, format!("{time} has left the window")));
         }
         self.retained(seq, record, latest, pins)
@@ -120,6 +123,9 @@ impl Volume {
         let found = unpinned.last_at_or_before(seq).max(pinned);
         let found = found.filter(|found| found.0 >= record.horizon_seq || *found == seq);
         let Some(found) = found else {
+            if seq.0 < record.created_seq {
+                return Err(self.unborn(record, latest, pins, &format!("seq {seq}")));
+            }
             return Err(self.outside(record, latest, pins, format!("seq {seq} cannot be opened")));
         };
         let stamp = self.stamp(found)?;
@@ -188,6 +194,19 @@ impl Volume {
             }
         }
         Ok(None)
+    }
+
+    /// The error for a moment before the volume was there.
+    fn unborn(&self, record: &VolumeRecord, latest: Stamp, pins: &Pins, moment: &str) -> Error {
+        let (time, seq) = (WallTime::from_nanos(record.created_ns), record.created_seq);
+        let text = format!("{} was created at {time} (seq {seq}), after {moment}", self.name);
+        let error = self.outside(record, latest, pins, text);
+        match &record.cloned_from {
+            Some((origin, at)) => error.with_hint(format!(
+                "it was cloned from {origin} at seq {at}: what was before is {origin}@MOMENT"
+            )),
+            None => error.with_hint("there is no moment before that"),
+        }
     }
 
     fn outside(&self, record: &VolumeRecord, latest: Stamp, pins: &Pins, what: String) -> Error {

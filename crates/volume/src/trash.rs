@@ -315,6 +315,12 @@ impl Volume {
         self.gone.load(Ordering::Acquire)
     }
 
+    /// Whether clients can have it: it is neither deleted nor in the trash.
+    #[must_use]
+    pub fn is_served(&self) -> bool {
+        self.check_served().is_ok()
+    }
+
     /// Fails when it is deleted, or in the trash: clients write to neither.
     pub(crate) fn check_served(&self) -> Result<()> {
         self.check_open()?;

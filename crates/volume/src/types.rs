@@ -390,6 +390,8 @@ pub struct Resolved {
 /// A volume as it stands.
 #[derive(Clone, Debug)]
 pub struct VolumeInfo {
+    /// Its number, which it keeps whatever it is called.
+    pub id: u64,
     /// Its name.
     pub name: String,
     /// Bytes.

@@ -105,6 +105,12 @@ pub struct Volume {
 }
 
 impl Volume {
+    /// Its number, which it keeps whatever it is called.
+    #[must_use]
+    pub fn id(&self) -> u64 {
+        self.id
+    }
+
     /// Its name.
     #[must_use]
     pub fn name(&self) -> &str {
@@ -295,6 +301,7 @@ impl Volume {
         // The log may not have it yet.
         let oldest = if oldest.seq == latest.seq { latest } else { oldest };
         Ok(VolumeInfo {
+            id: self.id,
             name: self.name().to_owned(),
             size_bytes: self.size_bytes(),
             architecture: record.architecture,

@@ -24,6 +24,7 @@ const DRY_RUNS: &[&[&str]] = &[
     &["retention", "apply", "pg"],
     &["mark", "delete", "pg", "m"],
     &["revert", "pg", "--to", "v:0"],
+    &["volume", "rename", "pg", "pg-main"],
 ];
 
 /// The verbs whose manual page has the option, as `volume-set`.

@@ -171,6 +171,12 @@ impl Fixture {
         self.ended()
     }
 
+    /// Waits until it was killed; answers its directory.
+    pub fn killed(mut self) -> TempDir {
+        assert_eq!(self.child.wait().expect("wait").code(), None, "it was killed");
+        std::mem::replace(&mut self.dir, tempfile::tempdir().expect("directory"))
+    }
+
     /// Waits until it has ended; answers the same.
     pub fn ended(mut self) -> (i32, Vec<String>, TempDir) {
         let code = self.child.wait().expect("wait").code().expect("not killed");

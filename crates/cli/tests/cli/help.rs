@@ -18,6 +18,7 @@ const COMMANDS: &[&str] = &[
     "volume space",
     "volume set",
     "volume resize",
+    "volume rename",
     "volume delete",
     "volume undelete",
     "volume import",

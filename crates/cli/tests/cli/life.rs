@@ -166,7 +166,7 @@ fn failures_have_the_exit_codes_of_the_contract() {
     assert_eq!(code(&["volume", "create", "x", "--size", "ten"]), 2);
     assert_eq!(code(&["volume", "create", "../x", "--size", "1MiB"]), 2);
     assert_eq!(code(&["revert", "pg", "--to", "-5m"]), 2);
-    assert_eq!(code(&["diff", "pg", "other"]), 2);
+    assert_eq!(code(&["diff", "pg", "other"]), 10);
     assert_eq!(code(&["nonsense"]), 2);
 }
 
@@ -244,6 +244,9 @@ fn a_local_time_is_said_back() {
     assert_eq!(ran.code, 13, "{ran:?}");
     let said = ran.err.lines().next().expect("a line");
     assert!(said.starts_with("pg@2001-01-01 00:00 is 2001-01-01T00:00:00.000000000Z"), "{said}");
+    let error = ran.err.lines().nth(1).expect("another");
+    assert!(error.starts_with("error: pg was created at 2"), "{error}");
+    assert!(error.contains("(seq 0), after 2001-01-01T00:00:00.000000000Z: pg can be"), "{error}");
 }
 
 #[test]

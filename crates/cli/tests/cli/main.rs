@@ -1,5 +1,6 @@
 //! The `hindsight` command from outside: its help, its exit codes, its life against a server.
 
+mod completing;
 mod contract;
 mod fixture;
 mod fuzzed_api;
@@ -9,6 +10,7 @@ mod lab;
 mod life;
 mod offline;
 mod recording;
+mod rename;
 mod schedules;
 mod scrub;
 mod serving;

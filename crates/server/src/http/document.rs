@@ -19,7 +19,7 @@ const MOMENT: &str = concat!(
 /// What texts of requests look like, by the names of fields and parameters. A pattern may be
 /// narrower than what is taken: it is for whoever makes requests.
 const PATTERNS: &[(&[&str], &str)] = &[
-    (&["name", "volume", "group", "like", "mark", "hook"], NAME),
+    (&["name", "volume", "to_volume", "group", "like", "mark", "hook"], NAME),
     (&["at", "from", "to", "since", "until"], MOMENT),
     (
         &["next"],
@@ -140,8 +140,8 @@ fn complete_operation(path: &str, method: &str, operation: &mut Value) {
     // A body that may be left out is none that may be null.
     if has_body {
         let schema = &mut operation["requestBody"]["content"]["application/json"]["schema"];
-        let one = schema["oneOf"].as_array().into_iter().flatten();
-        if let Some(one) = one.filter(|one| one["$ref"].is_string()).last().cloned() {
+        let mut one = schema["oneOf"].as_array().into_iter().flatten();
+        if let Some(one) = one.rfind(|one| one["$ref"].is_string()).cloned() {
             *schema = one;
         }
     }

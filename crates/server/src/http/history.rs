@@ -1,6 +1,7 @@
 //! The past of a volume: resolve, history, revert, clones, diff.
 
 use std::str::FromStr;
+use std::sync::Arc;
 
 use api::{CreateClone, DiffQuery, History, HistoryQuery, ResolveQuery, Revert};
 use axum::Json;
@@ -171,7 +172,8 @@ pub(super) async fn clone(
         .await
 }
 
-/// Lists the byte ranges that differ between two moments.
+/// Lists the byte ranges that differ between two moments: of this volume, or of it and another one
+/// with which it has a past in common.
 #[utoipa::path(get, path = "/volumes/{volume}/diff", tag = "history",
     params(("volume" = String, Path, description = "Name of the volume"), DiffQuery),
     responses(
@@ -180,6 +182,8 @@ pub(super) async fn clone(
         (status = 404, body = api::Problem, content_type = "application/problem+json"),
         (status = 410, description = "A moment lies outside the window", body = api::Problem,
             content_type = "application/problem+json"),
+        (status = 422, description = "The two volumes have no past in common",
+            body = api::Problem, content_type = "application/problem+json"),
     ))]
 pub(super) async fn diff(
     State(context): State<Context>,
@@ -193,13 +197,16 @@ pub(super) async fn diff(
     context
         .engine(move |context| {
             let volume = context.volume(&name)?;
+            let other = query.to_volume.as_deref().map(|name| context.volume(name)).transpose()?;
+            let other = other.unwrap_or_else(|| Arc::clone(&volume));
             // Every page speaks of the same two moments, however long the client takes.
             let from = Moment::Seq(volume.resolve(&from)?.seq);
-            let to = Moment::Seq(volume.resolve(&to)?.seq);
-            let page = volume.diff(&from, &to, offset, limit)?;
+            let to = Moment::Seq(other.resolve(&to)?.seq);
+            let page = volume.diff_with(&from, (&other, &to), offset, limit)?;
             let next = page.next_offset.map(|next| {
                 let volume = location(&name);
-                format!("{volume}/diff?from={from}&to={to}&limit={limit}&next={next}")
+                let of = query.to_volume.map_or(String::new(), |of| format!("&to_volume={of}"));
+                format!("{volume}/diff?from={from}&to={to}{of}&limit={limit}&next={next}")
             });
             Ok(Listed { entries: page.ranges.into_iter().map(convert::range).collect(), next })
         })

@@ -129,7 +129,7 @@ const HINT: &str = "let its clients work for a while, or record them (hindsight 
 
 fn measured(context: &Context, name: &str) -> Answer<Profile> {
     let volume = context.volume(name)?;
-    context.meters().profile(volume.name()).ok_or_else(|| {
+    context.meters().profile(volume.id()).ok_or_else(|| {
         let text = format!("no NBD client of {name} was measured since the server started");
         Refusal::new(ProblemKind::NotMeasured, text).with_hint(HINT)
     })

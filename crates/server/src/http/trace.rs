@@ -50,14 +50,14 @@ pub(super) async fn record(
     let length = query.length.as_deref().map(length).transpose()?;
     let limit_bytes = query.limit.as_deref().map(limit).transpose()?.unwrap_or(u64::MAX);
     let volume = context.volume(&name)?;
-    let Some(tap) = context.taps().listen(volume.name(), length) else {
+    let Some(tap) = context.taps().listen(volume.id(), length) else {
         return Err(Refusal::new(ProblemKind::Busy, "as many recordings as may be are under way")
             .with_hint("wait for one to end"));
     };
     let mut ticks = interval(TICK);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let recording = Recording {
-        first: Some(first_frames(&tap)),
+        first: Some(first_frames(&tap, volume.name())),
         tap,
         volume: Arc::downgrade(&volume),
         context,
@@ -94,9 +94,9 @@ fn limit(text: &str) -> Answer<u64> {
 }
 
 /// The header, and the name of the volume as the trace's only device.
-fn first_frames(tap: &Tap) -> Vec<u8> {
+fn first_frames(tap: &Tap, volume: &str) -> Vec<u8> {
     let mut bytes = TraceHeader { start: tap.start_ns() }.encode().to_vec();
-    bytes.extend(FrameEncoder::name(tap.volume(), 0));
+    bytes.extend(FrameEncoder::name(volume, 0));
     bytes
 }
 
@@ -104,7 +104,7 @@ fn first_frames(tap: &Tap) -> Vec<u8> {
 struct Recording {
     first: Option<Vec<u8>>,
     tap: Tap,
-    /// A volume that is made again with the same name is another one.
+    /// Its name may be another one later, and that which it had another volume's.
     volume: Weak<Volume>,
     context: Context,
     ticks: Interval,
@@ -167,10 +167,7 @@ impl Recording {
 
     /// Whether its time is over, the volume is gone, or the server stops.
     fn has_ended(&self) -> bool {
-        let is_there = match self.context.volume(self.tap.volume()) {
-            Ok(volume) => Weak::ptr_eq(&Arc::downgrade(&volume), &self.volume),
-            Err(_) => false,
-        };
+        let is_there = self.volume.upgrade().is_some_and(|volume| volume.is_served());
         self.tap.is_over() || !is_there || !self.context.is_ready()
     }
 

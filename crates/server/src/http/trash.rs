@@ -91,7 +91,7 @@ pub(super) async fn delete(
             }
             let _closed = closed?;
             let deleted = context.pool().remove_volume(&name, asked)?;
-            context.meters().forget(&name);
+            context.meters().forget(deleted.id);
             Ok(told(deleted, false))
         })
         .await

@@ -9,7 +9,7 @@ use volume::{
 use wire::nbd::Status;
 
 use crate::NoSpace;
-use crate::attach::Part;
+use crate::attach::{Part, VolumeId};
 
 use super::export::{Changes, Export, Exports, Listed, OpenError};
 
@@ -131,8 +131,8 @@ impl Export for Present {
         present(&self.volume).description
     }
 
-    fn part_of(&self) -> (&str, Part) {
-        (self.volume.name(), Part::Present)
+    fn part_of(&self) -> (VolumeId, Part) {
+        (self.volume.id(), Part::Present)
     }
 
     fn size_bytes(&self) -> u64 {
@@ -195,8 +195,8 @@ impl Export for Past {
         format!("{} as it was at {} (seq {})", self.volume.name(), at.time, at.seq)
     }
 
-    fn part_of(&self) -> (&str, Part) {
-        (self.volume.name(), Part::Past)
+    fn part_of(&self) -> (VolumeId, Part) {
+        (self.volume.id(), Part::Past)
     }
 
     fn size_bytes(&self) -> u64 {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use volume::{Extent, Lack, Result, RoomWait, WriteOp, Written};
 use wire::nbd::Status;
 
-use crate::attach::Part;
+use crate::attach::{Part, VolumeId};
 
 /// All that can be opened.
 pub trait Exports: Send + Sync + 'static {
@@ -39,10 +39,11 @@ pub trait Export: Send + Sync + 'static {
     fn name(&self) -> &str;
     /// What it is, for people.
     fn description(&self) -> String;
-    /// The volume, and whether this is its present or its past, which nobody can write.
-    fn part_of(&self) -> (&str, Part);
+    /// The volume, whatever it is called, and whether this is its present or its past, which nobody
+    /// can write.
+    fn part_of(&self) -> (VolumeId, Part);
     /// The volume whose present it is.
-    fn present_of(&self) -> Option<&str> {
+    fn present_of(&self) -> Option<VolumeId> {
         let (volume, part) = self.part_of();
         (part == Part::Present).then_some(volume)
     }

@@ -113,7 +113,10 @@ pub(super) async fn serve(
     let (sender, events) = mpsc::unbounded_channel();
     let farewell = context.limits.farewell;
     let watcher = tokio::spawn(watch_for_leave(chosen.attachment, stop, sender.clone(), farewell));
-    let meter = chosen.export.present_of().and_then(|volume| context.meters.of(volume));
+    let meter = chosen
+        .export
+        .present_of()
+        .and_then(|volume| context.meters.of(volume, chosen.export.name()));
     let mut session = Session {
         export: chosen.export,
         style: chosen.style,

@@ -159,6 +159,41 @@ fn a_diff_comes_in_pages_that_join() {
 }
 
 #[test]
+fn a_diff_is_of_two_volumes_that_have_a_past_in_common() {
+    let fixture = Fixture::with_volume();
+    let client = &fixture.client;
+    fixture.write(1, 1);
+    let clone = CreateClone { name: "c".to_owned(), ..CreateClone::default() };
+    client.create_clone("v", &clone).expect("clone");
+    for block in [2, 4, 6] {
+        fixture.write(block, 2);
+    }
+    let with = |other: &str, limit, next| {
+        let to_volume = Some(other.to_owned());
+        let query = DiffQuery { from: "seq:0".to_owned(), to: None, to_volume, limit, next };
+        client.diff("v", &query)
+    };
+    let range = |block: u64| Range { offset: block * 4096, length: 4096 };
+    assert_eq!(with("c", None, None).expect("compared").entries, [range(1)]);
+    let mut query = DiffQuery {
+        from: "latest".to_owned(),
+        to_volume: Some("c".to_owned()),
+        limit: Some(2),
+        ..DiffQuery::default()
+    };
+    let first = client.diff("v", &query).expect("compared");
+    assert_eq!(first.entries, [range(2), range(4)]);
+    query.next = first.next;
+    let last = client.diff("v", &query).expect("compared");
+    assert_eq!((last.entries, last.next), (vec![range(6)], None));
+    let path = "/volumes/v/diff?from=latest&to_volume=c&limit=1";
+    assert_eq!(fixture.send("GET", path, "").0, 200);
+    client.create_volume(&new_volume("w", 1 << 20)).expect("another");
+    assert_eq!(kind(with("w", None, None)), ProblemKind::Invalid);
+    assert_eq!(kind(with("x", None, None)), ProblemKind::NotFound);
+}
+
+#[test]
 fn the_pages_of_a_history_hold_every_write_once() {
     let fixture = Fixture::with_volume();
     for block in 0..50 {

@@ -8,6 +8,7 @@ mod model;
 mod openapi;
 mod recording;
 mod refusals;
+mod rename;
 mod schedules;
 mod starting;
 mod trash;

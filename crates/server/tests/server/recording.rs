@@ -5,7 +5,7 @@ use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
 use std::sync::mpsc;
 
-use api::{Client, ClientError, ProblemKind, RecordQuery};
+use api::{Client, ClientError, ProblemKind, RecordQuery, Rename};
 use format::trace::{Frame, FrameHeader, FrameKind, Request, RequestKind, TraceHeader};
 
 use crate::fixture::{Fixture, NBD_READ, NBD_WRITE, attach, kind, nbd_request, new_volume};
@@ -97,11 +97,14 @@ fn a_recording_is_what_clients_asked_and_ends_with_the_volume() {
         // Beyond the end: refused, and so not recorded.
         stream.write_all(&nbd_request(NBD_READ, 1 << 20, &[], 1)).expect("send");
         stream.read_exact(&mut [0; 32]).expect("two replies");
+        // It goes on under another name, and one that gets the old name is not recorded.
+        let name = Rename { name: "w".to_owned(), dry_run: false };
+        fixture.client.rename_volume("v", &name).expect("rename");
+        fixture.client.create_volume(&new_volume("v", 1 << 20)).expect("create");
+        read_bytes(&attach(&fixture.nbd_socket(), "v"), 7);
         read_bytes(&stream, 3);
         drop(stream);
-        // One with the same name is not the one that is recorded.
-        fixture.client.delete_volume("v", false).expect("delete");
-        fixture.client.create_volume(&new_volume("v", 1 << 20)).expect("create");
+        fixture.client.delete_volume("w", false).expect("delete");
         recording.join().expect("no panic").expect("whole")
     });
     let trace = decode(&trace);

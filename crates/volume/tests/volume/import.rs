@@ -657,3 +657,30 @@ fn reads_that_may_not_wait_say_so() {
     assert!(volume.try_read(0, &mut bytes).expect("it is warm"));
     assert_eq!(bytes[..], original()[..100]);
 }
+
+#[test]
+fn a_clone_of_what_is_in_a_file_differs_where_it_was_written_before_and_after_the_copy() {
+    let rig = Rig::new(64 << 20);
+    let volume = rig.import(Architecture::Logging, Granularity::EveryWrite).expect("imported");
+    let early = volume.resolve(&Moment::Latest).expect("resolved").seq;
+    let clone = rig.pool().clone_volume("v", &Moment::Latest, "c").expect("cloned");
+    let put = |volume: &Volume, block: usize, bytes: &[u8]| {
+        let op = WriteOp::Data { offset: (block * BLOCK) as u64, bytes };
+        volume.write_batch(&[op]).expect("written");
+    };
+    put(&clone, 3, &[0xc5; BLOCK]);
+    // What it was already, and what both write.
+    put(&clone, 7, &image()[7 * BLOCK..8 * BLOCK]);
+    put(&clone, 600, &[0xc6; BLOCK]);
+    put(&volume, 600, &[0xc6; BLOCK]);
+    let told = |from: &Moment| {
+        let latest = Moment::Latest;
+        let page = volume.diff_with(from, (&clone, &latest), 0, usize::MAX).expect("compared");
+        page.ranges.iter().map(|r| (r.offset as usize / BLOCK, r.length_bytes)).collect::<Vec<_>>()
+    };
+    for what in ["in the file", "copied"] {
+        assert_eq!(told(&Moment::Latest), [(3, 4096)], "{what}");
+        assert_eq!(told(&Moment::Seq(early)), [(3, 4096), (600, 4096)], "{what}");
+        rig.settle();
+    }
+}

@@ -48,6 +48,40 @@ fn what_is_told_to_be_the_oldest_moment_opens() {
 }
 
 #[test]
+fn a_moment_before_a_volume_says_when_it_was_created() {
+    let rig = Rig::new(64 << 20, 1 << 20);
+    let pool = rig.open();
+    let created = rig.clock_now();
+    let volume = make(&pool, Granularity::EveryWrite, 3600 * SECOND_NS);
+    let before = Moment::At(WallTime::from_nanos(created - 1));
+    let told = |volume: &Volume, moment: &Moment| {
+        let error = volume.resolve(moment).expect_err("nothing was there");
+        assert!(matches!(error.kind, ErrorKind::OutsideWindow { .. }), "{error}");
+        (error.message, error.hint.expect("a hint"))
+    };
+    let (text, hint) = told(&volume, &before);
+    let at = WallTime::from_nanos(created);
+    assert!(text.starts_with(&format!("v was created at {at} (seq 0), after ")), "{text}");
+    assert!(text.contains(": v can be opened from "), "{text}");
+    assert!(hint.contains("no moment before"), "{hint}");
+    let seq = put(&volume, 0, 1);
+    rig.clock.advance(SECOND_NS);
+    let clone = pool.clone_volume("v", &Moment::Latest, "c").expect("cloned");
+    let at = WallTime::from_nanos(rig.clock_now());
+    for moment in [before, Moment::Ago(units::Span(SECOND_NS / 2)), Moment::Seq(Seq::ZERO)] {
+        let (text, hint) = told(&clone, &moment);
+        assert!(text.starts_with(&format!("c was created at {at} (seq {seq}), after ")), "{text}");
+        assert!(hint.contains("cloned from v at seq 1") && hint.contains("v@MOMENT"), "{hint}");
+    }
+    // What has expired was there once.
+    rig.clock.advance(7200 * SECOND_NS);
+    put(&volume, 0, 2);
+    while pool.step(Budget { bytes: 1 << 20 }).expect("a step") {}
+    let (text, _) = told(&volume, &Moment::At(WallTime::from_nanos(created)));
+    assert!(text.contains("has left the window"), "{text}");
+}
+
+#[test]
 fn a_range_that_is_told_opens_after_a_clock_went_ahead_and_back() {
     for granularity in [Granularity::EveryWrite, Granularity::OnDemand, INTERVAL] {
         let rig = Rig::new(64 << 20, 1 << 20);

@@ -89,7 +89,7 @@ impl Waiting {
     }
 
     fn is_detached(&self) -> bool {
-        self.rig.context.attachments.count("disk") == 0
+        self.rig.attached() == 0
     }
 
     /// Though there is no room: nothing is left, and nothing was written.
@@ -322,7 +322,7 @@ fn a_client_that_goes_while_its_volume_is_taken_away_is_noticed() {
     for over in [Over::Unix, Over::Tcp] {
         let mut waiting = Waiting::new(over);
         waiting.one_waits_and_others_come();
-        waiting.rig.disconnect("disk");
+        waiting.rig.disconnect();
         let mut other = Client::connect(&waiting.rig);
         other.choose_style(ReplyStyle::Structured);
         assert_eq!(waiting.waiting(), 1, "it has its farewell");

@@ -40,7 +40,7 @@ fn still_serves(rig: &Rig) {
 fn all_gone(rig: &Rig) {
     let open = &rig.context.counters.connections_open;
     eventually("all connections end", || open.load(Ordering::SeqCst) == 0);
-    assert_eq!(rig.context.attachments.count("disk"), 0);
+    assert_eq!(rig.attached(), 0);
 }
 
 #[test]
@@ -347,6 +347,6 @@ fn a_listener_that_is_full_locks_nobody_out_of_another() {
     let mut own = Client::begin(&rig, "disk", ReplyStyle::Simple);
     assert_eq!(own.ask(Command::Write, 0, &[1]), 0);
     drop(idle);
-    eventually("they are gone", || rig.context.attachments.count("disk") == 1);
+    eventually("they are gone", || rig.attached() == 1);
     at_export(Client::connect_tcp(&rig));
 }

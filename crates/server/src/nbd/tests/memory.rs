@@ -8,7 +8,8 @@ use parking_lot::{Condvar, Mutex};
 use volume::{Error, ErrorKind, Extent, Lack, Result, RoomWait, WriteOp, Written};
 use wire::nbd::Status;
 
-use crate::attach::Part;
+use super::rig::DISK;
+use crate::attach::{Part, VolumeId};
 use crate::nbd::{Changes, Export, Exports, Listed, OpenError};
 
 /// Bytes of every memory export to begin with.
@@ -149,8 +150,8 @@ impl Export for Memory {
         format!("it is {}", self.name())
     }
 
-    fn part_of(&self) -> (&str, Part) {
-        ("disk", if self.is_past { Part::Past } else { Part::Present })
+    fn part_of(&self) -> (VolumeId, Part) {
+        (DISK, if self.is_past { Part::Past } else { Part::Present })
     }
 
     fn size_bytes(&self) -> u64 {

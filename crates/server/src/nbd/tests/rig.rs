@@ -10,8 +10,11 @@ use tempfile::TempDir;
 
 use super::memory::{Disk, MemoryExports};
 
-use crate::attach::{Attachments, Part};
+use crate::attach::{Attachments, Part, VolumeId};
 use crate::nbd::{Exports, NbdContext, NbdLimits, NbdServer};
+
+/// The number of the disk in memory, and of the first volume of a pool.
+pub(super) const DISK: VolumeId = 1;
 
 pub(super) struct Rig {
     pub(super) dir: TempDir,
@@ -75,10 +78,14 @@ impl Rig {
         format!("nbd+unix:///{export}?socket={}", self.socket.display())
     }
 
-    /// Asks all who are attached to the present of a volume to leave, and does not wait.
-    pub(super) fn disconnect(&self, volume: &str) {
-        let attachments = &self.context.attachments;
-        drop(attachments.close(volume, Part::Present, true, Duration::ZERO));
+    /// How many clients are attached to its present.
+    pub(super) fn attached(&self) -> usize {
+        self.context.attachments.count(DISK)
+    }
+
+    /// Asks all who are attached to its present to leave, and does not wait.
+    pub(super) fn disconnect(&self) {
+        drop(self.context.attachments.close(DISK, Part::Present, true, Duration::ZERO));
     }
 
     pub(super) fn stop(&mut self) {

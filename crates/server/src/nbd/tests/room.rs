@@ -225,7 +225,7 @@ fn a_write_that_waits_for_room_is_given_up_when_its_client_goes() {
     let other = small.hold_up_who_makes_room();
     small.write_until(&mut writer, 64 << 10, || small.writes_waiting() > 0);
     drop(writer);
-    eventually("nothing is left", || small.rig.context.attachments.count("vol") == 0);
+    eventually("nothing is left", || small.rig.attached() == 0);
     assert_eq!(small.writes_waiting(), 0);
     assert!(small.device.is_closed(), "there was no room meanwhile");
     small.device.set(false);
@@ -240,12 +240,12 @@ fn a_volume_is_deleted_though_a_write_to_it_waits_for_room() {
     small.write_until(&mut writer, 64 << 10, || small.writes_waiting() > 0);
     let pool = Arc::clone(&small.pool);
     let deletion = std::thread::spawn(move || pool.delete_volume("vol"));
-    small.rig.disconnect("vol");
+    small.rig.disconnect();
     small.device.set(false);
     deletion.join().expect("no panic").expect("deleted");
     other.join().expect("it got its room");
     assert!(writer.is_closed(), "answered or not, the session is over");
-    eventually("detached", || small.rig.context.attachments.count("vol") == 0);
+    eventually("detached", || small.rig.attached() == 0);
     small.pool.verify_invariants().expect("the pool is sound");
 }
 
@@ -268,7 +268,7 @@ fn a_write_for_which_there_is_no_room_fails_and_the_next_finds_what_a_delete_lea
         assert_eq!(writes.find(|&error| error != 0), Some(NO_SPACE), "live data is not given up");
         assert_eq!(more.ask(Command::Flush, 0, &[]), 0, "what was accepted has its reserve");
         drop(writer);
-        eventually("detached", || small.rig.context.attachments.count("vol") == 0);
+        eventually("detached", || small.rig.attached() == 0);
         small.pool.delete_volume("vol").expect("deletes need no room");
         assert_eq!(more.ask(Command::Write, 0, &bytes), 0);
         assert_eq!(small.writes_waiting(), 0);
@@ -372,7 +372,7 @@ fn a_resize_that_has_no_thread_yet_is_given_up_when_its_client_goes() {
         assert_eq!(other.ask(Command::Write, 0, &[1; 4096]), 0, "its data thread saw that");
     }
     disk.open_gate();
-    eventually("it is gone", || rig.context.attachments.count("disk") == 2);
+    eventually("it is gone", || rig.attached() == 2);
     assert_eq!(disk.bytes.lock().len() as u64, 64 * MIB);
     assert!((0..64).all(|_| reader.reply(4096).error == 0));
 }
@@ -451,9 +451,9 @@ fn writes_that_wait_are_given_up_with_their_session() {
     whole.send(&write, &[9; 4096]);
     let waiting = &rig.context.counters.writes_waiting;
     eventually("all of them wait", || waiting.load(Ordering::SeqCst) == 51);
-    rig.disconnect("disk");
+    rig.disconnect();
     assert!(parts.is_closed() && whole.is_closed());
-    eventually("nothing is left", || rig.context.attachments.count("disk") == 0);
+    eventually("nothing is left", || rig.attached() == 0);
     eventually("nothing waits", || waiting.load(Ordering::SeqCst) == 0);
     assert!(disk.bytes.lock().iter().all(|&byte| byte == 0), "nothing was written");
     let mut again = Client::begin(&rig, "disk", ReplyStyle::Simple);

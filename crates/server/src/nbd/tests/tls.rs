@@ -8,7 +8,7 @@ use std::time::Duration;
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair, SanType};
 
 use super::memory::MemoryExports;
-use super::rig::{Rig, eventually};
+use super::rig::{DISK, Rig, eventually};
 use super::tools::python;
 use crate::Part;
 use crate::nbd::{NbdLimits, TlsError, load_tls, untimely};
@@ -125,7 +125,7 @@ fn a_write_that_waits_is_given_up_when_its_tls_client_goes() {
         eventually("it waits", || waiting.load(Ordering::SeqCst) == 1);
         std::fs::write(&go, "").expect("written");
     });
-    eventually("given up", || rig.context.attachments.count("disk") == 0);
+    eventually("given up", || rig.attached() == 0);
     disk.set_room(u64::MAX);
     assert!(disk.bytes.lock().iter().all(|&byte| byte == 0), "nothing was written");
 }
@@ -208,10 +208,10 @@ fn a_client_is_called_by_the_subject_of_the_certificate_that_it_had_to_show() {
         let attachments = &rig.context.attachments;
         let clients = std::thread::scope(|scope| {
             scope.spawn(|| script(&rig, &certificates, "REQUIRE", &body));
-            eventually("it is attached", || attachments.count("disk") == 1);
-            let clients = attachments.close("disk", Part::Present, false, Duration::ZERO);
+            eventually("it is attached", || attachments.count(DISK) == 1);
+            let clients = attachments.close(DISK, Part::Present, false, Duration::ZERO);
             std::fs::write(&go, "").expect("written");
-            clients.err().expect("it is attached")
+            clients.expect_err("it is attached")
         });
         let client = clients[0].strip_prefix("127.0.0.1:").expect("an address");
         assert_eq!(client.trim_start_matches(|c: char| c.is_ascii_digit()), ending);

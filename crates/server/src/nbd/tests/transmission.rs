@@ -288,7 +288,7 @@ fn resize_changes_what_is_in_bounds() {
     let other = Client::begin(&rig, "disk", ReplyStyle::Simple);
     assert_eq!(client.ask_for(Command::Resize, SIZE, 0, &[]), PERM, "somebody else is here");
     drop(other);
-    eventually("the other is gone", || rig.context.attachments.count("disk") == 1);
+    eventually("the other is gone", || rig.attached() == 1);
     assert_eq!(client.ask_for(Command::Resize, SIZE, 0, &[]), 0);
     assert_eq!(client.ask(Command::Write, SIZE, &[1; 4096]), NO_SPACE);
 }
@@ -298,16 +298,16 @@ fn a_forced_detach_ends_the_session_in_order() {
     let (rig, disk) = memory();
     let mut client = Client::begin(&rig, "disk", ReplyStyle::Simple);
     let _past = Client::begin(&rig, "disk@past", ReplyStyle::Simple);
-    eventually("attached", || rig.context.attachments.count("disk") == 1);
+    eventually("attached", || rig.attached() == 1);
     disk.close_gate();
     let flush = client.request(Command::Flush, 0, 0);
     client.send(&flush, &[]);
     eventually("the flush waits", || disk.waiting.load(Ordering::SeqCst) == 1);
-    rig.disconnect("disk");
+    rig.disconnect();
     disk.open_gate();
     assert_eq!(client.reply(0).cookie, flush.cookie);
     assert!(client.is_closed());
-    eventually("detached", || rig.context.attachments.count("disk") == 0);
+    eventually("detached", || rig.attached() == 0);
 }
 
 #[test]

@@ -1,0 +1,149 @@
+//! What the value of an argument may be: by its name in the help, and from the server.
+
+use api::{Client, ListQuery};
+use clap::Arg;
+use units::{Moment, VolumeMoment};
+
+use super::Line;
+use crate::session::Session;
+
+/// Versions of a volume, marks, and the like that are looked through.
+const LIMIT: usize = 1000;
+
+/// Values of options that are words, by the name that the help has for them.
+const WORDS: &[(&str, &[&str])] = &[
+    (
+        "ARCHITECTURE",
+        &[
+            "logging",
+            "split-stream",
+            "split-downstream",
+            "redirect",
+            "checkpointing",
+            "hybrid",
+            "auto",
+        ],
+    ),
+    ("ENCODING", &["raw", "delta", "xor"]),
+    ("GRANULARITY", &["every-write", "on-demand", "1s", "1min", "1h"]),
+    ("ON|OFF", &["on", "off"]),
+];
+
+/// All values that an argument may have and that are known, some of which begin with `typed`.
+pub fn of(line: &Line, arg: &Arg, typed: &str, session: &Session) -> Vec<String> {
+    let possible = arg.get_possible_values();
+    if !possible.is_empty() {
+        return possible.iter().map(|value| value.get_name().to_owned()).collect();
+    }
+    let name = arg.get_value_names().and_then(|names| names.first()).map_or("", |name| name);
+    if let Some((_, words)) = WORDS.iter().find(|(of, _)| *of == name) {
+        return words.iter().map(|word| (*word).to_owned()).collect();
+    }
+    let server = Server(session.client().ok());
+    server.values(line, name, arg.is_positional(), typed)
+}
+
+/// The server, if there is one.
+struct Server(Option<Client>);
+
+impl Server {
+    fn values(&self, line: &Line, name: &str, is_positional: bool, typed: &str) -> Vec<String> {
+        let path = line.path.as_str();
+        let first = line.positionals.first().map_or("", String::as_str);
+        let subject = first.split('@').next().unwrap_or_default();
+        let of_group = path.starts_with("group ");
+        match (name, is_positional) {
+            ("NAME", true) if path == "volume undelete" => self.deleted(),
+            ("NAME", true) if matches!(path, "volume create" | "volume import") => Vec::new(),
+            ("NAME", true) if !path.starts_with("lab ") => self.volumes(),
+            ("VOLUME", _) => self.volumes(),
+            ("TRACE", true) if path.starts_with("model ") => self.volumes(),
+            ("GROUP", true) if path != "group create" => self.groups(),
+            ("NAME@MOMENT" | "NAME[@MOMENT]" | "GROUP[@MOMENT]", true) => {
+                self.moments_of(typed, name == "NAME@MOMENT", of_group)
+            }
+            ("MOMENT", false) => self.moments(subject, typed, of_group),
+            ("MARK", true) if path == "mark delete" => self.marks(subject),
+            ("N" | "NUMBER", true) => self.numbers(subject, of_group),
+            ("MEMBER", true) => self.members(false),
+            ("PATH", true) if path == "pool spare remove" => self.members(true),
+            _ => Vec::new(),
+        }
+    }
+
+    fn ask<T>(&self, ask: impl FnOnce(&Client) -> Result<Vec<T>, api::ClientError>) -> Vec<T> {
+        self.0.as_ref().and_then(|client| ask(client).ok()).unwrap_or_default()
+    }
+
+    fn volumes(&self) -> Vec<String> {
+        self.ask(Client::volumes).into_iter().map(|volume| volume.name).collect()
+    }
+
+    fn deleted(&self) -> Vec<String> {
+        self.ask(Client::trash).into_iter().map(|volume| volume.name).collect()
+    }
+
+    fn groups(&self) -> Vec<String> {
+        self.ask(Client::groups).into_iter().map(|group| group.name).collect()
+    }
+
+    fn members(&self, spare: bool) -> Vec<String> {
+        let members = self.ask(|client| client.pool().map(|pool| pool.members));
+        let wanted = members.into_iter().filter(|one| (one.state == "spare") == spare);
+        wanted.map(|one| one.path).collect()
+    }
+
+    fn marks(&self, volume: &str) -> Vec<String> {
+        let query = ListQuery { limit: Some(LIMIT), next: None };
+        let marks = self.ask(|client| client.marks(volume, &query).map(|page| page.entries));
+        marks.into_iter().map(|mark| mark.name).collect()
+    }
+
+    /// Numbers of versions.
+    fn numbers(&self, subject: &str, of_group: bool) -> Vec<String> {
+        let query = ListQuery { limit: Some(LIMIT), next: None };
+        let numbers = self.ask(|client| match of_group {
+            true => client.group_versions(subject, &query).map(|page| {
+                page.entries.into_iter().map(|version| version.number).collect::<Vec<u64>>()
+            }),
+            false => client.versions(subject, &query).map(|page| {
+                page.entries.into_iter().map(|version| version.number).collect::<Vec<u64>>()
+            }),
+        });
+        numbers.into_iter().map(|number| number.to_string()).collect()
+    }
+
+    /// `VOLUME@MOMENT`, or what may become one.
+    fn moments_of(&self, typed: &str, is_needed: bool, of_group: bool) -> Vec<String> {
+        if let Some((subject, moment)) = typed.split_once('@') {
+            let moments = self.moments(subject, moment, of_group);
+            return moments.into_iter().map(|moment| format!("{subject}@{moment}")).collect();
+        }
+        let mut all = if of_group { self.groups() } else { self.volumes() };
+        let begun: Vec<String> = all.iter().map(|name| format!("{name}@")).collect();
+        if is_needed {
+            return begun;
+        }
+        all.extend(begun);
+        all
+    }
+
+    /// Moments with a name: the present, versions, marks.
+    fn moments(&self, subject: &str, typed: &str, of_group: bool) -> Vec<String> {
+        let mut all = vec!["latest".to_owned()];
+        all.extend(self.numbers(subject, of_group).iter().map(|number| format!("v:{number}")));
+        if of_group {
+            return all;
+        }
+        for mark in self.marks(subject) {
+            let is_plain = format!("{subject}@{mark}")
+                .parse::<VolumeMoment>()
+                .is_ok_and(|read| read.moment == Moment::Mark(mark.clone()));
+            match is_plain && !typed.starts_with("mark:") {
+                true => all.push(mark),
+                false => all.push(format!("mark:{mark}")),
+            }
+        }
+        all
+    }
+}

@@ -1,0 +1,39 @@
+//! Renaming volumes.
+
+use api::{Rename, Renamed, Would};
+use axum::Json;
+use axum::extract::State;
+
+use super::Context;
+use super::answer::Answer;
+use super::ask::{Body, Named};
+
+/// Gives a volume another name. Clients that have it open keep it; groups, schedules, versions,
+/// marks and clones go with it.
+#[utoipa::path(post, path = "/volumes/{volume}/rename", tag = "volumes", request_body = Rename,
+    params(("volume" = String, Path, description = "Name of the volume")),
+    responses(
+        (status = 200, body = Renamed),
+        (status = 400, body = api::Problem, content_type = "application/problem+json"),
+        (status = 404, body = api::Problem, content_type = "application/problem+json"),
+        (status = 409, description = "The name is taken", body = api::Problem,
+            content_type = "application/problem+json"),
+        (status = 422, body = api::Problem, content_type = "application/problem+json"),
+    ))]
+pub(super) async fn rename(
+    State(context): State<Context>,
+    Named(old_name): Named<String>,
+    Body(Rename { name, dry_run }): Body<Rename>,
+) -> Answer<Json<Renamed>> {
+    context
+        .engine(move |context| {
+            let volume = context.pool().rename_volume(&old_name, &name, dry_run)?;
+            let clients = context.attached(&volume) as u64;
+            let text =
+                format!("{old_name} would be called {name}; clients that have it open keep it");
+            let would = dry_run.then(|| Would::new("rename", old_name.clone(), text));
+            Ok(Renamed { name, old_name, clients, dry_run, would: Vec::from_iter(would) })
+        })
+        .await
+        .map(Json)
+}

@@ -1,0 +1,86 @@
+//! Another name for a volume.
+//!
+//! Invariants
+//! 1. Nothing but the catalogue's record of a volume, and of its clones where they came from, knows
+//!    a volume by its name: groups, schedules, versions and marks go by its id. So a rename is one
+//!    commit, before which the volume has the old name, and after which it has the new one.
+//! 2. Whoever has the volume open keeps it: a name is only looked up when something is opened.
+
+use std::sync::Arc;
+
+use crate::catalogue::VolumeRecord;
+use crate::core::Core;
+use crate::names::check_name;
+use crate::pool::Pool;
+use crate::volume::Volume;
+use crate::{Error, ErrorKind, Result};
+
+impl Pool {
+    /// Gives a volume another name, or says whether it could have that.
+    ///
+    /// # Errors
+    /// `NotFound`, `Exists`, `Invalid`, `Refused`.
+    pub fn rename_volume(&self, name: &str, new: &str, dry_run: bool) -> Result<Arc<Volume>> {
+        self.check_open()?;
+        check_name("volume", new)?;
+        let volume = self.volume(name)?;
+        let core = &self.core;
+        let (mut numbers, commit) = volume.begin()?;
+        volume.check_served()?;
+        if volume.name() != name {
+            let text = format!("{name} was renamed meanwhile: it is {}", volume.name());
+            return Err(Error::new(ErrorKind::NotFound, text));
+        }
+        if core.volumes.read().contains_key(new) {
+            let text = format!("there is a volume {new} already");
+            return Err(Error::new(ErrorKind::Exists, text));
+        }
+        if dry_run {
+            return Ok(Arc::clone(&volume));
+        }
+        let mut record = volume.record.lock().clone();
+        new.clone_into(&mut record.name);
+        commit.put_volume(&record)?;
+        let clones = core.clones_of(volume.id, new);
+        clones.iter().try_for_each(|(_, record)| commit.put_volume(record))?;
+        let detail = format!("volume {}, which was {name}", volume.id);
+        core.audit(&mut numbers, &commit, "volume-rename", new, detail)?;
+        core.finish(&numbers, commit)?;
+        volume.record.set(record, &numbers);
+        clones.into_iter().for_each(|(clone, record)| clone.record.set(record, &numbers));
+        volume.name.change(new);
+        let mut volumes = core.volumes.write();
+        volumes.remove(name);
+        volumes.insert(new.to_owned(), Arc::clone(&volume));
+        Ok(Arc::clone(&volume))
+    }
+}
+
+impl Core {
+    /// The clones of a volume, also those in the trash, with their records as they are once it is
+    /// called `name`.
+    fn clones_of(&self, id: u64, name: &str) -> Vec<(Arc<Volume>, VolumeRecord)> {
+        let mut all: Vec<Arc<Volume>> = self.volumes.read().values().cloned().collect();
+        all.extend(self.ghosts.read().values().cloned());
+        let renamed = |volume: Arc<Volume>| {
+            let mut record = volume.record.lock().clone();
+            let (_, at) = record.cloned_from.take()?;
+            record.cloned_from = Some((name.to_owned(), at));
+            (!record.deleted && self.origin_of(&record) == Some(id)).then_some((volume, record))
+        };
+        all.into_iter().filter_map(renamed).collect()
+    }
+
+    /// The volume of which a clone began as a moment.
+    fn origin_of(&self, record: &VolumeRecord) -> Option<u64> {
+        let timelines = self.timelines.read();
+        let mut at = record.timeline_now();
+        loop {
+            let (timeline, _) = timelines.get(&at)?;
+            if timeline.log != record.id {
+                return Some(timeline.log);
+            }
+            at = timeline.parent?.0;
+        }
+    }
+}
