@@ -15,6 +15,7 @@
 //! 7. A change of architecture changes nothing that a client sees.
 //! 8. A pool without room says so, keeps what it has, lets versions be deleted, and takes writes
 //!    again (`brim`).
+//! 9. After a kill, one bit that flips among what was written last is an error, or nothing (`rot`).
 //!
 //! The model is an [`crate::image::Image`] for each moment. The generator is this module's own and
 //! shares nothing with the simulator's, so that one's blind spot is not the other's.
@@ -24,6 +25,7 @@ mod changes;
 mod looks;
 mod past;
 mod plan;
+mod rot;
 mod settle;
 mod storm;
 mod subject;
@@ -47,15 +49,18 @@ const FILLED: u64 = 2;
 pub enum Part {
     /// A small pool is filled, and emptied of versions.
     Brim,
+    /// A bit of the pool flips after a kill.
+    Rot,
 }
 
 impl Part {
     /// All of them.
-    pub const ALL: [Part; 4] = [Part::Brim, Part::Brim, Part::Brim, Part::Brim];
+    pub const ALL: [Part; 4] = [Part::Brim, Part::Rot, Part::Brim, Part::Rot];
 
     fn run(self, program: &Path, folder: &Path, seed: u64) -> Result<Counts> {
         match self {
             Part::Brim => brim::run(program, &folder.join("brim"), seed, FILLED),
+            Part::Rot => rot::run(program, &folder.join("rot"), seed),
         }
     }
 }
