@@ -21,9 +21,12 @@ const UNIT_BYTES: u64 = 64 << 10;
 const SIZE_BYTES: u64 = 8 << 20;
 /// So many writes find no room in a pool of that size only if deletes freed nothing.
 const WRITES_MAX: u64 = 20_000;
-/// Unpinned history that may be left when a write fails, bytes: what lies in zones that are more
-/// than nine tenths live, or is the present of something.
-const LEFT_MAX: u64 = 16 << 20;
+/// What the documentation says of a pool of that size: its reserve, catalogue and maps, and two
+/// zones for each volume, take from it; three quarters of the rest always hold what is live and
+/// pinned.
+const ZONES: u64 = 128;
+const ZONE_BYTES: u64 = 1 << 20;
+const ZONES_TAKEN: u64 = 6 + 8 + 3 + 4;
 
 struct Subject {
     name: String,
@@ -159,7 +162,7 @@ impl Brim {
                 let last = links.len() - 1;
                 links.swap(at, last);
                 if !captured? {
-                    return Ok(());
+                    return self.check_sacrificed();
                 }
             }
         }
@@ -183,9 +186,15 @@ impl Brim {
         let trash = http.get("/api/v1/trash")?;
         ensure!(trash == Value::Array(Vec::new()), "no space, though there was trash: {trash}");
         let pool = http.get("/api/v1/pool")?;
-        let unpinned =
-            number(&pool["history_bytes"])?.saturating_sub(number(&pool["pinned_bytes"])?);
-        ensure!(unpinned <= LEFT_MAX, "no space, though {unpinned} bytes were not pinned: {pool}");
+        let figure = |name: &str| number(&pool[name]).with_context(|| name.to_owned());
+        // Moments may be left of which all is pinned or live: that frees nothing.
+        let unpinned = figure("history_bytes")?.saturating_sub(figure("pinned_bytes")?);
+        let may_go = !pool["next_sacrifice"].is_null() && unpinned >= ZONE_BYTES;
+        ensure!(!may_go, "no space, though history could go: {pool}");
+        // The present of architectures that keep it in place is there twice.
+        let held = figure("live_bytes")? + figure("pinned_bytes")? + figure("current_bytes")?;
+        let zones = ZONES - ZONES_TAKEN - 2 * figure("volumes")?;
+        ensure!(held >= zones * ZONE_BYTES * 3 / 4, "no space, and {held} bytes are held: {pool}");
         Ok(())
     }
 

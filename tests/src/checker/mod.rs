@@ -16,19 +16,24 @@
 //! 8. A pool without room says so, keeps what it has, lets versions be deleted, and takes writes
 //!    again (`brim`).
 //! 9. After a kill, one bit that flips among what was written last is an error, or nothing (`rot`).
+//! 10. Verbs that conflict leave what some order of them leaves (`verbs`, `orders`).
+//! 11. A clock that jumps expires nothing and changes no time (`clocks`).
 //!
 //! The model is an [`crate::image::Image`] for each moment. The generator is this module's own and
 //! shares nothing with the simulator's, so that one's blind spot is not the other's.
 
 mod brim;
 mod changes;
+mod clocks;
 mod looks;
+mod orders;
 mod past;
 mod plan;
 mod rot;
 mod settle;
 mod storm;
 mod subject;
+mod verbs;
 mod world;
 mod writes;
 
@@ -51,16 +56,22 @@ pub enum Part {
     Brim,
     /// A bit of the pool flips after a kill.
     Rot,
+    /// Verbs that conflict, at one instant.
+    Verbs,
+    /// The clock jumps.
+    Clocks,
 }
 
 impl Part {
     /// All of them.
-    pub const ALL: [Part; 4] = [Part::Brim, Part::Rot, Part::Brim, Part::Rot];
+    pub const ALL: [Part; 4] = [Part::Brim, Part::Rot, Part::Verbs, Part::Clocks];
 
     fn run(self, program: &Path, folder: &Path, seed: u64) -> Result<Counts> {
         match self {
             Part::Brim => brim::run(program, &folder.join("brim"), seed, FILLED),
             Part::Rot => rot::run(program, &folder.join("rot"), seed),
+            Part::Verbs => verbs::run(program, &folder.join("verbs"), seed),
+            Part::Clocks => clocks::run(program, &folder.join("clocks"), seed),
         }
     }
 }

@@ -44,6 +44,10 @@ pub struct Counts {
     pub flips: u64,
     /// Starts that were refused for that.
     pub refused: u64,
+    /// Times that verbs conflicted.
+    pub clashes: u64,
+    /// Times that the clock jumped and came back.
+    pub jumps: u64,
 }
 
 impl std::ops::AddAssign for Counts {
@@ -56,6 +60,8 @@ impl std::ops::AddAssign for Counts {
         self.diffs += other.diffs;
         self.flips += other.flips;
         self.refused += other.refused;
+        self.clashes += other.clashes;
+        self.jumps += other.jumps;
     }
 }
 
@@ -64,7 +70,8 @@ impl std::fmt::Display for Counts {
         write!(
             f,
             "{} writes, {} moments compared, {} kills, {} reverts, {} clones, {} diffs, \
-             {} bits flipped ({} starts refused)",
+             {} bits flipped ({} starts refused), \
+             {} clashes, {} jumps of the clock",
             self.writes,
             self.compared,
             self.kills,
@@ -72,7 +79,9 @@ impl std::fmt::Display for Counts {
             self.clones,
             self.diffs,
             self.flips,
-            self.refused
+            self.refused,
+            self.clashes,
+            self.jumps
         )
     }
 }
