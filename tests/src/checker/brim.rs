@@ -28,6 +28,9 @@ const ZONES: u64 = 128;
 const ZONE_BYTES: u64 = 1 << 20;
 const ZONES_TAKEN: u64 = 6 + 8 + 3 + 4;
 
+/// Moments that may have come since the write that found no room, and been given up neither.
+const SEQS_LEFT_MAX: u64 = 256;
+
 struct Subject {
     name: String,
     image: Image,
@@ -187,9 +190,11 @@ impl Brim {
         ensure!(trash == Value::Array(Vec::new()), "no space, though there was trash: {trash}");
         let pool = http.get("/api/v1/pool")?;
         let figure = |name: &str| number(&pool[name]).with_context(|| name.to_owned());
-        // Moments may be left of which all is pinned or live: that frees nothing.
+        // Moments may be left of which all is pinned or live, and some that came since from a cache.
         let unpinned = figure("history_bytes")?.saturating_sub(figure("pinned_bytes")?);
-        let may_go = !pool["next_sacrifice"].is_null() && unpinned >= ZONE_BYTES;
+        let next = &pool["next_sacrifice"];
+        let seqs = |end: &str| next[end]["seq"].as_u64().unwrap_or(0);
+        let may_go = seqs("to") - seqs("from") > SEQS_LEFT_MAX && unpinned >= ZONE_BYTES;
         ensure!(!may_go, "no space, though history could go: {pool}");
         // The present of architectures that keep it in place is there twice.
         let held = figure("live_bytes")? + figure("pinned_bytes")? + figure("current_bytes")?;

@@ -76,6 +76,8 @@ struct Held {
     next_version: u64,
     is_member: bool,
     clients: BTreeSet<usize>,
+    /// Its number in the trash, if it was there.
+    id: Option<u64>,
 }
 
 /// What a look from outside finds.
@@ -98,13 +100,14 @@ pub(super) struct State {
 impl State {
     pub fn create(&mut self, name: &str, volume: Volume, is_member: bool) {
         let next_version = volume.versions.keys().last().map_or(0, |last| last + 1);
-        let held = Held { volume, next_version, is_member, clients: BTreeSet::new() };
+        let held = Held { volume, next_version, is_member, clients: BTreeSet::new(), id: None };
         self.volumes.insert(name.to_owned(), held);
     }
 
     /// A volume goes to the trash under a number that is known.
     pub fn throw(&mut self, name: &str, id: u64) {
-        if let Some(held) = self.volumes.remove(name) {
+        if let Some(mut held) = self.volumes.remove(name) {
+            held.id = Some(id);
             self.trash.insert(id, (name.to_owned(), held));
         }
     }
@@ -150,8 +153,10 @@ impl State {
                 let is_free = held.clients.is_empty() && held.volume.versions.is_empty();
                 let mut held = self.volumes.remove(name).filter(|_| is_free || *force)?;
                 held.clients.clear();
-                if !now {
-                    self.thrown.push((name.clone(), held));
+                match held.id {
+                    _ if *now => {}
+                    Some(id) => drop(self.trash.insert(id, (name.clone(), held))),
+                    None => self.thrown.push((name.clone(), held)),
                 }
             }
             Verb::Undelete { id } => {

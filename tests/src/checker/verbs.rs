@@ -185,8 +185,11 @@ impl Clash {
             }
             return Ok(Script { link, verbs, wait });
         }
-        let verb = self.verb(name, trashed);
-        Ok(Script { link: None, verbs: vec![verb], wait })
+        let mut verbs = vec![self.verb(name.clone(), trashed)];
+        if self.random.chance(30) {
+            verbs.push(self.verb(name, trashed));
+        }
+        Ok(Script { link: None, verbs, wait })
     }
 
     fn verb(&mut self, name: String, trashed: &[u64]) -> Verb {
