@@ -42,6 +42,8 @@ pub struct Server {
     pool: PathBuf,
     log: PathBuf,
     more: Vec<String>,
+    /// Variables of the server's environment.
+    environment: Vec<(String, String)>,
     child: Option<Child>,
     /// Writes what the server says to the log; ends with it.
     listener: Option<JoinHandle<()>>,
@@ -58,9 +60,16 @@ impl Server {
         let log = pool.with_extension("log");
         let more = more.iter().map(|&argument| argument.to_owned()).collect();
         let (program, pool) = (program.to_owned(), pool.to_owned());
-        let mut server = Server { program, pool, log, more, child: None, listener: None };
+        let environment = Vec::new();
+        let (child, listener) = (None, None);
+        let mut server = Server { program, pool, log, more, environment, child, listener };
         server.up()?;
         Ok(server)
+    }
+
+    /// Sets a variable of the server's environment, for every later start.
+    pub fn set(&mut self, variable: &str, value: &str) {
+        self.environment.push((variable.to_owned(), value.to_owned()));
     }
 
     /// Starts the server again after it was killed or stopped.
@@ -72,6 +81,7 @@ impl Server {
             .arg(&self.pool)
             .args(["--http", "127.0.0.1:0"])
             .args(&self.more)
+            .envs(self.environment.iter().map(|(variable, value)| (variable, value)))
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::piped())

@@ -71,7 +71,14 @@ pub(crate) fn open(config: &Config) -> Result<Option<Arc<Pool>>, StartError> {
 
 fn open_at(path: &Path, options: PoolOptions) -> Result<Arc<Pool>, StartError> {
     let files = Arc::new(RealFiles);
-    Pool::open_with(device_at(path)?, machine(), options, files).map_err(StartError::Pool)
+    let opened = Pool::open_with(device_at(path)?, machine(), options, files);
+    opened.map_err(|error| refused(path, error))
+}
+
+/// The engine refused to open the pool at `path`.
+pub(crate) fn refused(path: &Path, mut error: volume::Error) -> StartError {
+    error.message = format!("cannot open the pool {}: {}", path.display(), error.message);
+    StartError::Pool(error)
 }
 
 /// Makes the pool of `config` where [`open`] found none, and opens it.

@@ -25,7 +25,7 @@ use volume::{Pool, PoolOptions, Settling};
 
 use crate::StartError;
 use crate::at_once::AtOnce;
-use crate::pool_files::{at, format_of, is_blank, machine};
+use crate::pool_files::{self, at, format_of, is_blank, machine};
 
 /// Whoever changes what members a served pool has, and the file that names them, holds this.
 static CHANGING: Mutex<()> = Mutex::new(());
@@ -87,7 +87,8 @@ pub(crate) fn open_pool(
     with_materials(|materials| {
         let opening = Array::prepare(candidates, materials).map_err(of_array)?;
         let files = Arc::new(RealFiles);
-        Pool::open_members(opening, machine(), options, files, told).map_err(StartError::Pool)
+        let opened = Pool::open_members(opening, machine(), options, files, told);
+        opened.map_err(|error| pool_files::refused(dir, error))
     })
 }
 

@@ -496,21 +496,39 @@ impl Core {
         due: Option<&ScheduleRecord>,
         quiet: &dyn Fn(&str) -> Quiet,
     ) -> Result<GroupVersion> {
-        let members = self.group(name)?.members;
-        // In the order of ids, which is the order of locks.
-        let volumes = self.by_ids(&members);
-        if volumes.is_empty() {
-            let text = format!("group {name} has no volumes any more");
-            return Err(Error::new(ErrorKind::Invalid, text));
+        loop {
+            let members = self.group(name)?.members;
+            // In the order of ids, which is the order of locks.
+            let volumes = self.by_ids(&members);
+            if volumes.is_empty() {
+                let text = format!("group {name} has no volumes any more");
+                return Err(Error::new(ErrorKind::Invalid, text));
+            }
+            let captured = self.capture_members((name, &members), &volumes, label, due, quiet);
+            // A volume that is deleted meanwhile is none of it.
+            let is_away = |volume: &Arc<Volume>| volume.is_gone() || volume.is_in_trash();
+            if captured.is_ok() || !volumes.iter().any(is_away) {
+                return captured;
+            }
         }
-        let stills = self.stand_together(&volumes)?;
+    }
+
+    fn capture_members(
+        &self,
+        group: (&str, &[u64]),
+        volumes: &[Arc<Volume>],
+        label: &str,
+        due: Option<&ScheduleRecord>,
+        quiet: &dyn Fn(&str) -> Quiet,
+    ) -> Result<GroupVersion> {
+        let stills = self.stand_together(volumes)?;
         let mut places = Vec::with_capacity(volumes.len());
         let asked = || volumes.iter().map(|volume| quiet(&volume.name)).collect();
-        let quiets = instant_of(&volumes, &mut places, &asked)?;
+        let quiets = instant_of(volumes, &mut places, &asked)?;
         let pins: Vec<RankedGuard<'_, Pins>> =
             stills.into_iter().map(Still::let_writes_go).collect();
         let taken = Taken { label, quiets: &quiets, due, places: &places };
-        self.commit_group_version((name, &members), &volumes, pins, &taken)
+        self.commit_group_version(group, volumes, pins, &taken)
     }
 
     fn commit_group_version(
@@ -523,7 +541,7 @@ impl Core {
         let wall = self.machine.clock.wall();
         let (numbers, commit) = self.begin()?;
         let mut group = self.group(name)?;
-        volumes.iter().try_for_each(|volume| volume.check_open())?;
+        volumes.iter().try_for_each(|volume| volume.check_served())?;
         let is_changed = taken.due.is_some_and(|due| !self.is_group_scheduled(group.id, due));
         if group.members != members || is_changed {
             let text = format!("group {name} was changed meanwhile");

@@ -321,10 +321,14 @@ impl Volume {
         self.check_served().is_ok()
     }
 
+    pub(crate) fn is_in_trash(&self) -> bool {
+        self.in_trash.load(Ordering::Acquire)
+    }
+
     /// Fails when it is deleted, or in the trash: clients write to neither.
     pub(crate) fn check_served(&self) -> Result<()> {
         self.check_open()?;
-        match self.in_trash.load(Ordering::Acquire) {
+        match self.is_in_trash() {
             false => Ok(()),
             true => {
                 let text = format!("{} was deleted", self.name);

@@ -1,8 +1,10 @@
 //! The black-box checker as a program: runs of growing seed, until one of them finds something.
 //!
 //! ```text
-//! checker [--seed N] [--rounds N] [--for 10m] [--steps N] [--hindsight PROGRAM]
+//! checker [--seed N] [--rounds N] [--for 10m] [--steps N] [--only PART] [--hindsight PROGRAM]
 //! ```
+//!
+//! With `--only` a run is one of the parts that otherwise go on beside its random steps.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -69,9 +71,13 @@ fn arguments() -> Result<Arguments> {
             "--rounds" => arguments.rounds = value.parse()?,
             "--for" => arguments.time = Some(span(&value)?),
             "--steps" => arguments.options.steps = value.parse()?,
+            "--only" => arguments.options.only = Some(value.parse()?),
             "--hindsight" => arguments.program = Some(PathBuf::from(value)),
             _ => {
-                bail!("no such option: {word}; there are --seed --rounds --for --steps --hindsight")
+                bail!(
+                    "no such option: {word}; there are --seed --rounds --for --steps --only \
+                     --hindsight"
+                )
             }
         }
     }

@@ -15,24 +15,32 @@
 //! 7. A change of architecture changes nothing that a client sees.
 //! 8. A pool without room says so, keeps what it has, lets versions be deleted, and takes writes
 //!    again (`brim`).
+//! 9. After a kill, one bit that flips among what was written last is an error, or nothing (`rot`).
+//! 10. Verbs that conflict leave what some order of them leaves (`verbs`, `orders`).
+//! 11. A clock that jumps expires nothing and changes no time (`clocks`).
 //!
 //! The model is an [`crate::image::Image`] for each moment. The generator is this module's own and
 //! shares nothing with the simulator's, so that one's blind spot is not the other's.
 
 mod brim;
 mod changes;
+mod clocks;
 mod looks;
+mod orders;
 mod past;
 mod plan;
+mod rot;
 mod settle;
 mod storm;
 mod subject;
+mod verbs;
 mod world;
 mod writes;
 
 use std::path::Path;
+use std::thread;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, anyhow};
 
 pub use world::Counts;
 
@@ -41,9 +49,48 @@ use world::World;
 /// How often a run fills a small pool.
 const FILLED: u64 = 2;
 
+/// What goes on beside the random steps, on a pool of its own: one of these, by the seed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// A small pool is filled, and emptied of versions.
+    Brim,
+    /// A bit of the pool flips after a kill.
+    Rot,
+    /// Verbs that conflict, at one instant.
+    Verbs,
+    /// The clock jumps.
+    Clocks,
+}
+
+impl Part {
+    /// All of them.
+    pub const ALL: [Part; 4] = [Part::Brim, Part::Rot, Part::Verbs, Part::Clocks];
+
+    fn run(self, program: &Path, folder: &Path, seed: u64) -> Result<Counts> {
+        match self {
+            Part::Brim => brim::run(program, &folder.join("brim"), seed, FILLED),
+            Part::Rot => rot::run(program, &folder.join("rot"), seed),
+            Part::Verbs => verbs::run(program, &folder.join("verbs"), seed),
+            Part::Clocks => clocks::run(program, &folder.join("clocks"), seed),
+        }
+    }
+}
+
+impl std::str::FromStr for Part {
+    type Err = anyhow::Error;
+
+    fn from_str(text: &str) -> Result<Part> {
+        let of_name = |part: &&Part| format!("{part:?}").eq_ignore_ascii_case(text);
+        let part = Part::ALL.iter().find(of_name).copied();
+        part.ok_or_else(|| anyhow!("no such part: {text}; there are {:?}", Part::ALL))
+    }
+}
+
 /// How one run goes.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
+    /// Only this part, and no random steps.
+    pub only: Option<Part>,
     /// Random steps in a run.
     pub steps: u64,
     /// Bytes of the largest volume.
@@ -52,32 +99,37 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        Options { steps: 60, volume_bytes_max: 16 << 20 }
+        Options { only: None, steps: 60, volume_bytes_max: 16 << 20 }
     }
 }
 
-/// One run on a pool of its own; the pool is kept when something is found.
+/// One run on pools of its own, which are kept when something is found.
 pub fn run(program: &Path, seed: u64, options: Options) -> Result<Counts> {
     let folder = tempfile::Builder::new().prefix("hindsight-checker-").tempdir()?;
-    let mut world = World::new(program, &folder.path().join("pool"), seed, options)?;
-    match world.run() {
-        Ok(()) => {
-            let writes = brim::run(program, &folder.path().join("brim"), seed, FILLED)
-                .with_context(|| format!("seed {seed}"))?;
-            Ok(Counts { writes: writes + world.counts().writes, ..world.counts() })
-        }
-        Err(error) => {
-            let story = world.story();
-            let log = world.server_log();
-            drop(world);
-            let kept = folder.keep();
-            Err(error).with_context(|| {
-                format!(
-                    "seed {seed}: the last steps were\n{story}\nthe server said\n{log}\n\
-                     the pool is kept in {}",
-                    kept.display()
-                )
-            })
-        }
-    }
+    let part = options.only.unwrap_or(Part::ALL[usize::try_from(seed % 4)?]);
+    let outcome = thread::scope(|scope| {
+        let beside = scope.spawn(|| part.run(program, folder.path(), seed));
+        let world = match options.only {
+            None => walk(program, folder.path(), seed, options),
+            Some(_) => Ok(Counts::default()),
+        };
+        let beside = beside.join().map_err(|_| anyhow!("a panic of the checker"));
+        let mut counts = world?;
+        counts += beside.flatten().with_context(|| format!("the part {part:?}"))?;
+        Ok(counts)
+    });
+    outcome.map_err(|error: anyhow::Error| {
+        let kept = folder.keep();
+        error.context(format!("seed {seed}: pools and logs are kept in {}", kept.display()))
+    })
+}
+
+/// Random steps on one pool.
+fn walk(program: &Path, folder: &Path, seed: u64, options: Options) -> Result<Counts> {
+    let mut world = World::new(program, &folder.join("pool"), seed, options)?;
+    let outcome = world.run();
+    outcome.with_context(|| {
+        format!("the last steps were\n{}\nthe server said\n{}", world.story(), world.server_log())
+    })?;
+    Ok(world.counts())
 }

@@ -40,6 +40,14 @@ pub struct Counts {
     pub clones: u64,
     /// Diffs compared.
     pub diffs: u64,
+    /// Bits that flipped.
+    pub flips: u64,
+    /// Starts that were refused for that.
+    pub refused: u64,
+    /// Times that verbs conflicted.
+    pub clashes: u64,
+    /// Times that the clock jumped and came back.
+    pub jumps: u64,
 }
 
 impl std::ops::AddAssign for Counts {
@@ -50,6 +58,10 @@ impl std::ops::AddAssign for Counts {
         self.reverts += other.reverts;
         self.clones += other.clones;
         self.diffs += other.diffs;
+        self.flips += other.flips;
+        self.refused += other.refused;
+        self.clashes += other.clashes;
+        self.jumps += other.jumps;
     }
 }
 
@@ -57,8 +69,19 @@ impl std::fmt::Display for Counts {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(
             f,
-            "{} writes, {} moments compared, {} kills, {} reverts, {} clones, {} diffs",
-            self.writes, self.compared, self.kills, self.reverts, self.clones, self.diffs
+            "{} writes, {} moments compared, {} kills, {} reverts, {} clones, {} diffs, \
+             {} bits flipped ({} starts refused), \
+             {} clashes, {} jumps of the clock",
+            self.writes,
+            self.compared,
+            self.kills,
+            self.reverts,
+            self.clones,
+            self.diffs,
+            self.flips,
+            self.refused,
+            self.clashes,
+            self.jumps
         )
     }
 }

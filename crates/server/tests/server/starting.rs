@@ -84,6 +84,7 @@ fn a_pool_whose_superblocks_are_gone_is_refused_and_left_alone() {
     let before = fs::metadata(&image).expect("there").modified().expect("time");
     let error = refusal(settings(&pool));
     assert!(matches!(error, StartError::Pool(_)), "{error}");
+    assert!(error.to_string().contains(&image.display().to_string()), "which pool: {error}");
     assert_eq!(fs::metadata(&image).expect("there").modified().expect("time"), before);
 }
 

@@ -1,14 +1,14 @@
 //! Consistency groups: one instant of several volumes, while others write to them.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Barrier};
 use std::thread;
 
 use block::{BlockDevice, MemoryDevice};
 use env::{RealClock, RealEntropy};
 use hindsight_volume::{
-    Architecture, Budget, CacheChange, EncodingChange, ErrorKind, Granularity, Machine, Pool,
-    PoolFormat, PoolOptions, Volume, VolumeSpec, WriteOp,
+    Architecture, Budget, CacheChange, Deletion, EncodingChange, ErrorKind, Granularity, Machine,
+    Pool, PoolFormat, PoolOptions, Volume, VolumeSpec, WriteOp,
 };
 use units::Moment;
 
@@ -207,4 +207,36 @@ fn what_cannot_be_a_group_is_refused() {
     pool.delete_volume("v").expect("deleted");
     let error = pool.create_group_version("g", "").expect_err("empty");
     assert_eq!(error.kind, ErrorKind::Invalid);
+}
+
+#[test]
+fn a_capture_beside_the_delete_of_a_member_is_of_those_that_are_left() {
+    let rig = Rig::new(256 << 20, 1 << 20);
+    let pool = rig.open();
+    for round in 0..100 {
+        add(&pool, "a", 0);
+        add(&pool, "b", 0);
+        pool.create_group("g", &names(&["a", "b"])).expect("grouped");
+        let begin = Barrier::new(2);
+        let grace_ns = if round % 2 == 0 { Some(0) } else { None };
+        let asked = Deletion { grace_ns, force: false, dry_run: false };
+        let (deleted, captured) = thread::scope(|scope| {
+            let delete = scope.spawn(|| {
+                begin.wait();
+                pool.remove_volume("a", asked)
+            });
+            begin.wait();
+            let captured = pool.create_group_version("g", "");
+            (delete.join().expect("joined"), captured)
+        });
+        let captured = captured.unwrap_or_else(|error| panic!("round {round}: {error}"));
+        let holds_a = captured.versions.iter().any(|(name, _)| name == "a");
+        assert!(
+            deleted.is_err() || grace_ns == Some(0) || !holds_a,
+            "round {round}: a version of what lies in the trash"
+        );
+        pool.delete_volume("b").expect("deleted");
+        let _left = pool.delete_volume("a");
+        pool.delete_group("g").expect("deleted");
+    }
 }
