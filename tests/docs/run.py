@@ -220,6 +220,12 @@ def own_machine(folder):
     """The parts of the machine that are the page's own, once the namespaces are."""
     call = lambda *command: subprocess.run(command, check=True)
     call("mount", "--make-rprivate", "/")
+    # Copies of what other tests have mounted would keep their devices busy.
+    with open("/proc/self/mounts") as file:
+        mounts = [line.split() for line in file]
+    for source, point, *_ in reversed(mounts):
+        if source.startswith("/dev/loop"):
+            call("umount", "-l", point)
     call("mount", "-t", "tmpfs", "none", folder)
     call("cp", "-a", "/etc", folder)
     call("mount", "--bind", f"{folder}/etc", "/etc")
