@@ -330,12 +330,6 @@ impl Volume {
         self.gone.load(Ordering::Acquire)
     }
 
-    /// Whether clients can have it: it is neither deleted nor in the trash.
-    #[must_use]
-    pub fn is_served(&self) -> bool {
-        self.check_served().is_ok()
-    }
-
     pub(crate) fn is_in_trash(&self) -> bool {
         self.in_trash.load(Ordering::Acquire)
     }
