@@ -282,3 +282,27 @@ fn no_version_that_was_captured_meanwhile_goes_with_a_delete_that_is_not_forced(
         }
     }
 }
+
+#[test]
+fn a_clone_takes_no_name_that_its_origin_left_meanwhile() {
+    let rig = Rig::new(64 << 20, 256 << 10);
+    let pool = rig.open();
+    for round in 0..200 {
+        add(&pool, "v", 0);
+        let begin = Barrier::new(2);
+        let (deleted, cloned) = thread::scope(|scope| {
+            let clone = scope.spawn(|| {
+                begin.wait();
+                pool.clone_volume("v", &Moment::Latest, "v").map(drop)
+            });
+            begin.wait();
+            let deleted = pool.remove_volume("v", Deletion::default());
+            (deleted, clone.join().expect("joined"))
+        });
+        deleted.expect("deleted");
+        // There was a volume of that name, or none to clone.
+        let error = cloned.expect_err("neither before nor after");
+        let is_known = matches!(error.kind, ErrorKind::Exists | ErrorKind::NotFound);
+        assert!(is_known, "round {round}: {error}");
+    }
+}
