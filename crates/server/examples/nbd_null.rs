@@ -43,6 +43,10 @@ impl Export for Memory {
         (1, Part::Present)
     }
 
+    fn is_served(&self) -> bool {
+        true
+    }
+
     fn size_bytes(&self) -> u64 {
         self.size_bytes
     }

@@ -79,6 +79,7 @@ impl Volume {
             created_ns: self.now().as_nanos(),
         };
         let (numbers, commit) = self.begin()?;
+        self.check_served()?;
         commit.put_mark(self.id, name, &record)?;
         self.core.finish(&numbers, commit)?;
         let mark = mark_of(name, &record);

@@ -506,8 +506,7 @@ impl Core {
             }
             let captured = self.capture_members((name, &members), &volumes, label, due, quiet);
             // A volume that is deleted meanwhile is none of it.
-            let is_away = |volume: &Arc<Volume>| volume.is_gone() || volume.is_in_trash();
-            if captured.is_ok() || !volumes.iter().any(is_away) {
+            if captured.is_ok() || volumes.iter().all(|volume| volume.is_served()) {
                 return captured;
             }
         }

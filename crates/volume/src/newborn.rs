@@ -42,7 +42,7 @@ impl Core {
         let (branch, source) = match origin {
             Origin::Nothing => (None, None),
             Origin::Moment(origin, branch, source) => {
-                origin.check_open()?;
+                origin.check_served()?;
                 (Some(branch), source)
             }
             Origin::File(source) => (None, Some(source)),

@@ -420,7 +420,7 @@ fn add_volume(
     }
     let times = times_of(core, &record, time_runs);
     let volume = Arc::new(Volume::build(Arc::clone(core), record, recovered, times, places)?);
-    if volume.is_gone() || volume.is_in_trash() {
+    if !volume.is_served() {
         core.ghosts.write().insert(volume.id, volume);
     } else {
         core.volumes.write().insert(volume.name().to_owned(), volume);

@@ -17,6 +17,7 @@ use crate::core::Core;
 use crate::grace::GRACE_NS;
 use crate::merge::MergeJob;
 use crate::names::check_name;
+use crate::pins::Pins;
 use crate::pool::Pool;
 use crate::types::{DeletedVolume, Deletion};
 use crate::volume::Volume;
@@ -62,6 +63,12 @@ impl End {
             ),
         }
     }
+}
+
+/// How many versions and pinned marks there are.
+fn pinned_counts(pins: &Pins) -> (u64, u64) {
+    let marks = pins.marks().filter(|(_, mark)| mark.pinned).count();
+    (pins.version_count() as u64, marks as u64)
 }
 
 fn not_in_trash(which: &str) -> Error {
@@ -112,7 +119,7 @@ impl Pool {
         self.check_open()?;
         let volume = self.volume(name)?;
         if !asked.force {
-            volume.check_unpinned()?;
+            volume.check_unpinned(&volume.pins.lock())?;
         }
         let deleted_ns = self.core.machine.clock.wall().as_nanos();
         let grace_ns = asked.grace_ns.unwrap_or(TRASH_NS);
@@ -126,7 +133,7 @@ impl Pool {
             self.core.destroy(&volume, End::Asked { force: asked.force }, &mut work)?;
             return Ok(told);
         }
-        self.core.put_away(&volume, trash)?;
+        self.core.put_away(&volume, trash, asked.force)?;
         self.core.share_memory();
         Ok(told)
     }
@@ -209,7 +216,12 @@ impl Core {
         found.ok_or_else(|| not_in_trash(&id.to_string()))
     }
 
-    fn put_away(&self, volume: &Arc<Volume>, trash: TrashRecord) -> Result<()> {
+    fn put_away(&self, volume: &Arc<Volume>, trash: TrashRecord, force: bool) -> Result<()> {
+        // Nothing is pinned between the look and the commit.
+        let pins = volume.pins.lock();
+        if !force {
+            volume.check_unpinned(&pins)?;
+        }
         let (mut numbers, commit) = volume.begin()?;
         volume.check_served()?;
         let mut record = volume.record.lock().clone();
@@ -256,12 +268,14 @@ impl Core {
         end: End,
         work: &mut Option<MergeJob>,
     ) -> Result<()> {
+        // Nothing is pinned between the look and the commit.
+        let mut pins = volume.pins.lock();
+        if end == (End::Asked { force: false }) {
+            volume.check_unpinned(&pins)?;
+        }
         // What waits goes with it: deletes need no room.
         volume.cache.hold();
         let deleted = volume.log.with_gate(|gate| -> Result<()> {
-            if end == (End::Asked { force: false }) {
-                volume.check_unpinned()?;
-            }
             let (mut numbers, commit) = volume.begin()?;
             let mut record = volume.record.lock().clone();
             // It went into the trash meanwhile, or out of it, or in once more.
@@ -302,7 +316,8 @@ impl Core {
         if let Some(current) = &volume.present().current {
             current.retire();
         }
-        volume.pins.lock().clear();
+        pins.clear();
+        drop(pins);
         *volume.schedule.lock() = None;
         *work = None;
         self.share_memory();
@@ -315,14 +330,14 @@ impl Volume {
         self.gone.load(Ordering::Acquire)
     }
 
+    pub(crate) fn is_in_trash(&self) -> bool {
+        self.in_trash.load(Ordering::Acquire)
+    }
+
     /// Whether clients can have it: it is neither deleted nor in the trash.
     #[must_use]
     pub fn is_served(&self) -> bool {
-        self.check_served().is_ok()
-    }
-
-    pub(crate) fn is_in_trash(&self) -> bool {
-        self.in_trash.load(Ordering::Acquire)
+        !self.is_gone() && !self.is_in_trash()
     }
 
     /// Fails when it is deleted, or in the trash: clients write to neither.
@@ -338,8 +353,8 @@ impl Volume {
         }
     }
 
-    fn check_unpinned(&self) -> Result<()> {
-        let (versions, marks) = self.pinned_counts();
+    fn check_unpinned(&self, pins: &Pins) -> Result<()> {
+        let (versions, marks) = pinned_counts(pins);
         if (versions, marks) == (0, 0) {
             return Ok(());
         }
@@ -348,15 +363,9 @@ impl Volume {
             .with_hint("delete them, or force it (--force, ?force=true)"))
     }
 
-    fn pinned_counts(&self) -> (u64, u64) {
-        let pins = self.pins.lock();
-        let marks = pins.marks().filter(|(_, mark)| mark.pinned).count();
-        (pins.version_count() as u64, marks as u64)
-    }
-
     fn told_deleted(&self, trash: TrashRecord) -> Result<DeletedVolume> {
         let space = self.space()?;
-        let (versions, pinned_marks) = self.pinned_counts();
+        let (versions, pinned_marks) = pinned_counts(&self.pins.lock());
         Ok(DeletedVolume {
             id: self.id,
             name: self.name().to_owned(),

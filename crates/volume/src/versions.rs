@@ -117,6 +117,7 @@ impl Volume {
         };
         let number = {
             let (numbers, commit) = self.begin()?;
+            self.check_served()?;
             // Under the books, where schedules change: one that is gone is not made again.
             if due.is_some_and(|due| !self.is_scheduled(due)) {
                 let text = format!("the schedule of {} was changed meanwhile", self.name);

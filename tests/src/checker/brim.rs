@@ -190,7 +190,7 @@ impl Brim {
         ensure!(trash == Value::Array(Vec::new()), "no space, though there was trash: {trash}");
         let pool = http.get("/api/v1/pool")?;
         let figure = |name: &str| number(&pool[name]).with_context(|| name.to_owned());
-        // Moments may be left of which all is pinned or live, and some that came since from a cache.
+        // Moments may be left of which all is pinned or live, and some that a cache wrote since.
         let unpinned = figure("history_bytes")?.saturating_sub(figure("pinned_bytes")?);
         let next = &pool["next_sacrifice"];
         let seqs = |end: &str| next[end]["seq"].as_u64().unwrap_or(0);

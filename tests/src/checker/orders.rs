@@ -148,17 +148,7 @@ impl State {
                     held.clients.remove(&thread);
                 }
             }
-            Verb::Delete { name, force, now } => {
-                let held = self.volumes.get(name)?;
-                let is_free = held.clients.is_empty() && held.volume.versions.is_empty();
-                let mut held = self.volumes.remove(name).filter(|_| is_free || *force)?;
-                held.clients.clear();
-                match held.id {
-                    _ if *now => {}
-                    Some(id) => drop(self.trash.insert(id, (name.clone(), held))),
-                    None => self.thrown.push((name.clone(), held)),
-                }
-            }
+            Verb::Delete { name, force, now } => self.delete(name, *force, *now)?,
             Verb::Undelete { id } => {
                 let (name, held) = self.trash.remove(id)?;
                 if self.volumes.contains_key(&name) {
@@ -203,6 +193,19 @@ impl State {
             }
         }
         Some((self, outcome))
+    }
+
+    fn delete(&mut self, name: &str, force: bool, now: bool) -> Option<()> {
+        let mut held = self.volumes.remove(name)?;
+        let is_free = held.clients.is_empty() && held.volume.versions.is_empty();
+        held.clients.clear();
+        match held.id {
+            _ if !is_free && !force => return None,
+            _ if now => {}
+            Some(id) => drop(self.trash.insert(id, (name.to_owned(), held))),
+            None => self.thrown.push((name.to_owned(), held)),
+        }
+        Some(())
     }
 
     /// A volume without clients: with force they are disconnected.

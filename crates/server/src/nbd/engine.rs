@@ -135,6 +135,10 @@ impl Export for Present {
         (self.volume.id(), Part::Present)
     }
 
+    fn is_served(&self) -> bool {
+        self.volume.is_served()
+    }
+
     fn size_bytes(&self) -> u64 {
         self.volume.size_bytes()
     }
@@ -197,6 +201,10 @@ impl Export for Past {
 
     fn part_of(&self) -> (VolumeId, Part) {
         (self.volume.id(), Part::Past)
+    }
+
+    fn is_served(&self) -> bool {
+        self.volume.is_served()
     }
 
     fn size_bytes(&self) -> u64 {

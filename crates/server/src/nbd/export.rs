@@ -42,6 +42,8 @@ pub trait Export: Send + Sync + 'static {
     /// The volume, whatever it is called, and whether this is its present or its past, which nobody
     /// can write.
     fn part_of(&self) -> (VolumeId, Part);
+    /// Whether its volume is there: it was not deleted since this was opened.
+    fn is_served(&self) -> bool;
     /// The volume whose present it is.
     fn present_of(&self) -> Option<VolumeId> {
         let (volume, part) = self.part_of();

@@ -294,7 +294,11 @@ impl Handshake<'_> {
             };
             let (volume, part) = export.part_of();
             if let Some(attachment) = self.context.attachments.attach(volume, part, &self.peer) {
-                return Ok(Ok((export, attachment)));
+                // A delete that was over before the register knew of this client did not see it.
+                if export.is_served() {
+                    return Ok(Ok((export, attachment)));
+                }
+                continue;
             }
             // The volume may be another, or none, when it is opened again.
             self.context.attachments.opened(volume).await;

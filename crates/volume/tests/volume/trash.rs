@@ -1,6 +1,7 @@
 //! A deleted volume can be had back, whole, until its grace period is over or room is wanted.
 
-use std::sync::Arc;
+use std::sync::{Arc, Barrier};
+use std::thread;
 
 use hindsight_volume::{
     Budget, CacheChange, Deletion, ErrorKind, Granularity, KeepRules, KeptFor, Pool, ScheduleSpec,
@@ -249,4 +250,59 @@ fn what_waited_in_a_cache_is_there_when_the_volume_comes_back() {
     let pool: Arc<Pool> = rig.kill(pool);
     assert_eq!(get(&pool.volume("v").expect("there"), 0), 6);
     pool.verify_invariants().expect("sound");
+}
+
+#[test]
+fn no_version_that_was_captured_meanwhile_goes_with_a_delete_that_is_not_forced() {
+    let rig = Rig::new(64 << 20, 256 << 10);
+    let pool = rig.open();
+    for round in 0..200 {
+        let volume = add(&pool, "v", 0);
+        let begin = Barrier::new(2);
+        let grace_ns = if round % 2 == 0 { Some(0) } else { None };
+        let asked = Deletion { grace_ns, ..Deletion::default() };
+        let (deleted, captured) = thread::scope(|scope| {
+            let capture = scope.spawn(|| {
+                begin.wait();
+                match round % 4 {
+                    0 | 1 => volume.create_version("").map(drop),
+                    _ => volume.create_mark("m", &Moment::Latest, true).map(drop),
+                }
+            });
+            begin.wait();
+            let deleted = pool.remove_volume("v", asked);
+            (deleted, capture.join().expect("joined"))
+        });
+        assert!(
+            deleted.is_ok() != captured.is_ok(),
+            "round {round}: {deleted:?} beside {captured:?}"
+        );
+        if deleted.is_err() {
+            pool.delete_volume("v").expect("deleted");
+        }
+    }
+}
+
+#[test]
+fn a_clone_takes_no_name_that_its_origin_left_meanwhile() {
+    let rig = Rig::new(64 << 20, 256 << 10);
+    let pool = rig.open();
+    for round in 0..200 {
+        add(&pool, "v", 0);
+        let begin = Barrier::new(2);
+        let (deleted, cloned) = thread::scope(|scope| {
+            let clone = scope.spawn(|| {
+                begin.wait();
+                pool.clone_volume("v", &Moment::Latest, "v").map(drop)
+            });
+            begin.wait();
+            let deleted = pool.remove_volume("v", Deletion::default());
+            (deleted, clone.join().expect("joined"))
+        });
+        deleted.expect("deleted");
+        // There was a volume of that name, or none to clone.
+        let error = cloned.expect_err("neither before nor after");
+        let is_known = matches!(error.kind, ErrorKind::Exists | ErrorKind::NotFound);
+        assert!(is_known, "round {round}: {error}");
+    }
 }

@@ -154,6 +154,10 @@ impl Export for Memory {
         (DISK, if self.is_past { Part::Past } else { Part::Present })
     }
 
+    fn is_served(&self) -> bool {
+        true
+    }
+
     fn size_bytes(&self) -> u64 {
         self.disk.bytes.lock().len() as u64
     }

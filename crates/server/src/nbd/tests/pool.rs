@@ -6,15 +6,15 @@ use block::MediaDevice;
 use env::{FileMedia, RealClock, RealEntropy};
 use units::{Moment, Seq};
 use volume::{
-    Architecture, CacheChange, EncodingChange, Granularity, Machine, Pool, PoolFormat, PoolOptions,
-    Volume, VolumeSpec,
+    Architecture, CacheChange, Deletion, EncodingChange, Granularity, Machine, Pool, PoolFormat,
+    PoolOptions, Volume, VolumeSpec,
 };
 use wire::nbd::{Command, CommandFlags, OptionCode, OptionReplyKind, ReplyStyle, Request, encode};
 
 use super::client::Client;
 use super::rig::Rig;
 use super::tools::python;
-use crate::nbd::{NbdLimits, PoolExports};
+use crate::nbd::{Export, Exports, Listed, NbdLimits, OpenError, PoolExports};
 
 pub(super) const SIZE: u64 = 16 << 20;
 
@@ -116,6 +116,34 @@ fn names_that_cannot_be_opened_are_explained() {
     pool.create_volume(&spec("other", Architecture::Logging, CacheChange::default()))
         .expect("a volume");
     assert!(refusal(rig, "").contains("2 volumes"));
+}
+
+/// Deletes a volume when it has just been opened, before its client is on the register.
+struct DeletedMeanwhile(PoolExports, Arc<Pool>);
+
+impl Exports for DeletedMeanwhile {
+    fn open(&self, name: &str) -> Result<Arc<dyn Export>, OpenError> {
+        let opened = self.0.open(name)?;
+        let asked = Deletion { grace_ns: None, force: false, dry_run: false };
+        self.1.remove_volume("vol", asked)?;
+        Ok(opened)
+    }
+
+    fn list(&self, limit: usize) -> Vec<Listed> {
+        self.0.list(limit)
+    }
+}
+
+#[test]
+fn a_volume_that_is_deleted_while_a_client_attaches_is_none_for_it() {
+    let PoolRig { pool, .. } = &pool_rig();
+    let exports = DeletedMeanwhile(PoolExports::new(Arc::clone(pool)), Arc::clone(pool));
+    let rig = Rig::start(Arc::new(exports), NbdLimits::default(), None);
+    let mut client = Client::connect(&rig);
+    let mut data = Vec::new();
+    encode::info_request("vol", &[], &mut data);
+    let replies = client.option(OptionCode::GO, &data);
+    assert_eq!(replies[0].kind, OptionReplyKind::UNKNOWN, "{replies:?}");
 }
 
 #[test]
