@@ -4,7 +4,8 @@
 //! An export is of one fixed moment even while the volume is written, and the file gets its name
 //! only when it is whole.
 
-use std::io::{BufRead, BufReader, Read};
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -18,6 +19,7 @@ use serde::Deserialize;
 use serde_json::json;
 use units::{Moment, Seq, Size};
 
+use crate::changes;
 use crate::failure::Failure;
 use crate::moment;
 use crate::output::human;
@@ -48,12 +50,13 @@ impl Format {
 }
 
 #[derive(Debug, clap::Args)]
+#[command(group = clap::ArgGroup::new("onto").args(["overwrite", "diff"]))]
 pub struct ImportArgs {
     /// Name of the new volume; it gets the image's size.
-    name: String,
+    pub name: String,
     /// The image: a file, a block device, or a stream of raw bytes (a pipe, or - for standard
     /// input).
-    file: PathBuf,
+    pub file: PathBuf,
     /// Form of the image [default: what it looks like; of a stream: raw].
     #[arg(long)]
     format: Option<Format>,
@@ -64,9 +67,13 @@ pub struct ImportArgs {
     /// the command that undoes the import is printed.
     #[arg(long)]
     overwrite: bool,
+    /// The file is a stream of changes (`volume export --since`). The volume must have the content
+    /// that it was made for; a version keeps that, and the command that undoes it is printed.
+    #[arg(long, conflicts_with_all = ["format", "size", "lazy"])]
+    diff: bool,
     /// Write to a volume although clients are attached to it.
-    #[arg(long, requires = "overwrite")]
-    force: bool,
+    #[arg(long, requires = "onto")]
+    pub force: bool,
     /// Serve a new volume at once and copy later: until then the server reads the file where it
     /// lies. Raw images and block devices only; nobody may write to them meanwhile.
     #[arg(long, conflicts_with = "overwrite")]
@@ -77,13 +84,17 @@ pub struct ImportArgs {
 pub struct ExportArgs {
     /// The volume, or a moment of it.
     #[arg(value_name = "NAME[@MOMENT]")]
-    source: String,
+    pub source: String,
     /// The image to write, which must not exist; or a pipe, or - for standard output.
-    file: PathBuf,
+    pub file: PathBuf,
     /// Form of the image [default: qcow2 for .qcow2; raw for .raw, .img, .bin, .dd, .iso, names
     /// without an ending, and streams].
     #[arg(long)]
-    format: Option<Format>,
+    pub format: Option<Format>,
+    /// Only what changed since this moment, as a stream for `volume import --diff`; `nothing` is
+    /// all of it.
+    #[arg(long, value_name = "MOMENT", allow_hyphen_values = true)]
+    pub since: Option<String>,
     /// Replace the file if it exists.
     #[arg(long)]
     overwrite: bool,
@@ -119,6 +130,9 @@ enum Content {
 }
 
 pub fn import(session: &Session, args: &ImportArgs) -> anyhow::Result<()> {
+    if args.diff {
+        return changes::import(session, args);
+    }
     if args.lazy {
         return import_lazily(session, args);
     }
@@ -165,7 +179,7 @@ pub fn import(session: &Session, args: &ImportArgs) -> anyhow::Result<()> {
 }
 
 /// Makes the volume of an import, and says of it that it is not complete.
-fn begin(client: &Client, name: &str, size: u64) -> anyhow::Result<Volume> {
+pub fn begin(client: &Client, name: &str, size: u64) -> anyhow::Result<Volume> {
     let volume = create(client, name, size)?;
     let mark = CreateMark { name: UNFINISHED_IMPORT.to_owned(), at: None, pin: false };
     client.create_mark(name, &mark)?;
@@ -216,10 +230,15 @@ fn may_overwrite(volume: &Volume, args: &ImportArgs, size: u64) -> anyhow::Resul
             .with_hint(format!("hindsight volume resize {name} {size}, or give another name"))
             .into());
     }
-    if volume.clients > 0 && !args.force {
+    may_be_written(volume, args.force)
+}
+
+/// Refuses a volume that clients are attached to, unless it is forced.
+pub fn may_be_written(volume: &Volume, force: bool) -> anyhow::Result<()> {
+    if volume.clients > 0 && !force {
         return Err(Failure {
             code: ExitCode::Busy,
-            message: format!("clients are attached to {name}"),
+            message: format!("clients are attached to {}", volume.name),
             hint: Some("disconnect them, or force it (--force)".to_owned()),
         }
         .into());
@@ -229,14 +248,14 @@ fn may_overwrite(volume: &Volume, args: &ImportArgs, size: u64) -> anyhow::Resul
 
 /// Captures what is about to be overwritten and prints how to get it back. A version is retained
 /// whatever the volume's granularity is, and an import that is interrupted can be undone as well.
-fn keep_present(client: &Client, name: &str) -> anyhow::Result<()> {
+pub fn keep_present(client: &Client, name: &str) -> anyhow::Result<u64> {
     let label = Some("before import".to_owned());
     let version =
         client.create_version(name, &CreateVersion { label, hook: Some("none".to_owned()) })?;
     let number = version.number;
     say(&format!("version {number} keeps the present of {name}"));
     say(&format!("to undo: hindsight revert {name} --to v:{number}"));
-    Ok(())
+    Ok(number)
 }
 
 /// Has `qemu-img` write the image to a volume.
@@ -298,6 +317,9 @@ fn create(client: &Client, name: &str, size: u64) -> anyhow::Result<Volume> {
 }
 
 pub fn export(session: &Session, args: &ExportArgs) -> anyhow::Result<()> {
+    if let Some(since) = &args.since {
+        return changes::export(session, args, since);
+    }
     let source = moment::read_of_volume(&args.source)?;
     let is_stream = stream::is_one(&args.file)?;
     let format = match args.format {
@@ -317,8 +339,10 @@ pub fn export(session: &Session, args: &ExportArgs) -> anyhow::Result<()> {
     let resolved = client.resolve(&source.volume, &source.moment.to_string())?;
     let at = Moment::Seq(Seq(resolved.seq));
     let uri = uri(&volume, &format!("%40{at}"))?;
+    // The volume may have had another size then.
+    let size = stream::open(&uri)?.size_bytes;
     if is_stream {
-        stream::export(&args.file, &uri, volume.size)?;
+        stream::export(&args.file, &uri)?;
     } else {
         copy_out(args, format, &uri)?;
     }
@@ -330,7 +354,7 @@ pub fn export(session: &Session, args: &ExportArgs) -> anyhow::Result<()> {
     }
     let answer = json!({
         "volume": source.volume, "seq": resolved.seq, "time": resolved.time,
-        "exact": resolved.exact, "file": args.file, "format": format.name(), "size": volume.size,
+        "exact": resolved.exact, "file": args.file, "format": format.name(), "size": size,
     });
     session.answer(&answer, |_| String::new())
 }
@@ -355,6 +379,27 @@ fn may_replace(args: &ExportArgs) -> anyhow::Result<()> {
             .into());
     }
     Ok(())
+}
+
+/// Has `write` fill a stream, or a file that gets its name when it is whole.
+pub fn to_file_or_stream<T>(
+    args: &ExportArgs,
+    write: impl FnOnce(Box<dyn Write>) -> anyhow::Result<T>,
+) -> anyhow::Result<T> {
+    if stream::is_one(&args.file)? {
+        return write(stream::output(&args.file)?);
+    }
+    may_replace(args)?;
+    let unfinished = unfinished(&args.file)?;
+    let written = File::create(&unfinished).map_err(anyhow::Error::from);
+    let written = written.and_then(|file| write(Box::new(file)));
+    if written.is_err() {
+        // It is of no use to anyone; that it could not be removed matters less than why it failed.
+        let _ = std::fs::remove_file(&unfinished);
+        return written;
+    }
+    std::fs::rename(&unfinished, &args.file)?;
+    written
 }
 
 /// Has `qemu-img` write the image; the file gets its name when it is whole.
@@ -394,7 +439,7 @@ pub fn unfinished(file: &Path) -> anyhow::Result<PathBuf> {
 }
 
 /// The NBD address of a volume that can be reached from here, with `suffix` after its name.
-fn uri(volume: &Volume, suffix: &str) -> anyhow::Result<String> {
+pub fn uri(volume: &Volume, suffix: &str) -> anyhow::Result<String> {
     let none = || {
         anyhow::Error::from(
             Failure::new("the server has no NBD listener that this command can use").with_hint(

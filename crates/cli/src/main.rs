@@ -8,6 +8,7 @@ use std::process::ExitCode;
 
 use clap::{FromArgMatches, Parser, Subcommand};
 
+mod changes;
 mod clone;
 mod complete;
 mod completions;

@@ -60,26 +60,32 @@ pub fn import(file: &Path, uri: &str, size_bytes: u64) -> anyhow::Result<()> {
     export.ask(Command::Flush, 0, 0)
 }
 
-/// Writes `size_bytes` of the export at `uri` to a stream.
-pub fn export(file: &Path, uri: &str, size_bytes: u64) -> anyhow::Result<()> {
-    let mut export = open(uri)?;
-    let mut output: Box<dyn Write> = match file == Path::new("-") {
+/// What is written to a stream.
+pub fn output(file: &Path) -> io::Result<Box<dyn Write>> {
+    Ok(match file == Path::new("-") {
         true => Box::new(io::stdout().lock()),
         false => Box::new(File::options().write(true).open(file)?),
-    };
+    })
+}
+
+/// Writes the export at `uri` to a stream.
+pub fn export(file: &Path, uri: &str) -> anyhow::Result<()> {
+    let mut export = open(uri)?;
+    let size_bytes = export.size_bytes;
+    let mut output = output(file)?;
     let mut chunk = vec![0; CHUNK_BYTES];
     let mut offset = 0;
     while offset < size_bytes {
         let length = (size_bytes - offset).min(CHUNK_BYTES as u64) as usize;
-        export.ask(Command::Read, offset, length as u64)?;
-        export.socket.read_exact(&mut chunk[..length]).map_err(lost)?;
+        export.fetch(offset, &mut chunk[..length])?;
         output.write_all(&chunk[..length]).map_err(|e| incomplete(offset, &e))?;
         offset += length as u64;
     }
     Ok(output.flush().map_err(|e| incomplete(offset, &e))?)
 }
 
-fn open(uri: &str) -> anyhow::Result<Export> {
+/// Opens the export at `uri`.
+pub fn open(uri: &str) -> anyhow::Result<Export> {
     uri.parse::<Address>().map_err(Failure::new)?.open()
 }
 
@@ -112,8 +118,14 @@ fn lost(error: io::Error) -> Failure {
 }
 
 impl Export {
+    /// Reads bytes.
+    pub fn fetch(&mut self, offset: u64, bytes: &mut [u8]) -> anyhow::Result<()> {
+        self.ask(Command::Read, offset, bytes.len() as u64)?;
+        Ok(self.socket.read_exact(bytes).map_err(lost)?)
+    }
+
     /// Writes bytes; runs of zeros become holes.
-    fn write(&mut self, mut offset: u64, bytes: &[u8]) -> anyhow::Result<()> {
+    pub fn write(&mut self, mut offset: u64, bytes: &[u8]) -> anyhow::Result<()> {
         let is_zero = |part: &[u8]| part.iter().all(|&byte| byte == 0);
         let runs = bytes.chunks(HOLE_BYTES).collect::<Vec<_>>();
         for run in runs.chunk_by(|a, b| is_zero(a) == is_zero(b)) {
@@ -131,7 +143,8 @@ impl Export {
         Ok(())
     }
 
-    fn ask(&mut self, command: Command, offset: u64, length: u64) -> anyhow::Result<()> {
+    /// Sends a request without data, and awaits its reply.
+    pub fn ask(&mut self, command: Command, offset: u64, length: u64) -> anyhow::Result<()> {
         self.socket.write_all(&header(command, false, 0, offset, length)).map_err(lost)?;
         self.answered(offset)
     }
