@@ -101,9 +101,7 @@ impl Core {
             self.spare_others(&volume, volume.expire(job.is_none()), &mut damage)?;
         }
         behind |= self.copy_outside(budget.bytes)?;
-        if job.is_none() {
-            self.bury_copied(&mut damage)?;
-        }
+        self.bury_copied(job.as_ref(), &mut damage)?;
         let mut more = behind;
         for volume in self.all_volumes() {
             more |= volume.destage_behind(budget.bytes)?;
@@ -192,9 +190,17 @@ impl Core {
         }
     }
 
-    /// Removes deleted volumes of which nothing is needed any more since it was copied. One that
-    /// cannot be removed keeps nothing else from being done.
-    fn bury_copied(self: &Arc<Self>, damage: &mut Option<Error>) -> Result<()> {
+    /// Removes deleted volumes of which nothing is needed any more since it was copied, unless a
+    /// merge is under way: it may be of them. One that cannot be removed keeps nothing else from
+    /// being done.
+    fn bury_copied(
+        self: &Arc<Self>,
+        job: Option<&MergeJob>,
+        damage: &mut Option<Error>,
+    ) -> Result<()> {
+        if job.is_some() {
+            return Ok(());
+        }
         match self.bury_ghosts() {
             Err(e) if !self.store.has_failed() => {
                 damage.get_or_insert(e);

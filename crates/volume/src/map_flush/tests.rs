@@ -278,7 +278,7 @@ fn no_volume_is_missing_while_it_goes_into_the_trash_and_out_of_it() {
     let volume = make(&pool, SECOND_NS);
     let core = &pool.core;
     std::thread::scope(|scope| {
-        let looks = scope.spawn(|| (0..200_000).all(|_| core.all_volumes().len() >= 1));
+        let looks = scope.spawn(|| (0..200_000).all(|_| !core.all_volumes().is_empty()));
         while !looks.is_finished() {
             core.withdraw(&volume);
             core.serve_again(&volume);
