@@ -186,7 +186,7 @@ pub struct Revert {
     /// Only say what would be done.
     #[serde(default)]
     pub dry_run: bool,
-    /// Go on although clients are attached; they stay attached and see the reverted bytes.
+    /// Go on although clients are attached: they are disconnected.
     #[serde(default)]
     pub force: bool,
 }
