@@ -180,6 +180,7 @@ fn go_on(
     let volume = client.volume(name)?;
     image::may_be_written(&volume, args.force)?;
     check_base(client, name, base)?;
+    check_target(client, name, head)?;
     let kept = image::keep_present(client, name)?;
     let applied = match volume.size == head.size {
         true => apply(&volume, head, input),
@@ -190,7 +191,7 @@ fn go_on(
             resized.map_err(anyhow::Error::from).and_then(|_| apply(&volume, head, input))
         }
     };
-    if let Err(error) = applied {
+    if let Err(error) = applied.and_then(|()| mark(client, name, head)) {
         let back = Revert { to: format!("v:{kept}"), dry_run: false, force: args.force };
         match client.revert(name, &back) {
             Ok(_) => say(&format!("{name} is as it was before")),
@@ -198,7 +199,6 @@ fn go_on(
         }
         return Err(error);
     }
-    mark(client, name, head)?;
     // Of those before only the base is of use, for when this is undone.
     let all = client.marks(name, &ListQuery::default())?.entries;
     let is_old = |mark: &str| mark.starts_with(PREFIX) && mark != base && mark != head.to;
@@ -231,6 +231,19 @@ fn check_base(client: &Client, name: &str, base: &str) -> anyhow::Result<()> {
         }
         Err(error) => Err(error.into()),
     }
+}
+
+/// Fails if the name of what a stream makes is that of a mark which is not from a stream.
+fn check_target(client: &Client, name: &str, head: &Head) -> anyhow::Result<()> {
+    let all = client.marks(name, &ListQuery::default())?.entries;
+    let to = &head.to;
+    let is_taken = |mark: &api::Mark| mark.name == *to && (mark.pinned || !to.starts_with(PREFIX));
+    if head.from.as_ref() == Some(to) || !all.iter().any(is_taken) {
+        return Ok(());
+    }
+    Err(Failure::new(format!("{name} has a mark {to}, which is not from a stream of changes"))
+        .with_hint(format!("if it is of no use, delete it: hindsight mark delete {name} {to}"))
+        .into())
 }
 
 /// Says of a volume what it is a copy of.

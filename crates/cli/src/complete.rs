@@ -59,13 +59,20 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     thread::spawn(move || sender.send(candidates(&words)));
     // Whoever takes longer is not waited for: the process ends with it.
     let mut text = String::new();
-    for candidate in receiver.recv_timeout(PATIENCE).unwrap_or_default() {
-        text.push_str(&candidate);
+    let found = receiver.recv_timeout(PATIENCE).unwrap_or_default();
+    for candidate in found.iter().filter(|found| found.chars().all(is_plain)) {
+        text.push_str(candidate);
         text.push('\n');
     }
     // A shell that does not listen any more is none of our business.
     let _ = io::stdout().write_all(text.as_bytes());
     Ok(ExitCode::Done)
+}
+
+/// Whether a shell takes a character for nothing but itself: what a server says becomes part of a
+/// command.
+fn is_plain(c: char) -> bool {
+    c.is_ascii_alphanumeric() || "._@:/=+,%-".contains(c)
 }
 
 fn candidates(words: &[String]) -> Vec<String> {
@@ -186,10 +193,18 @@ fn session(line: &Line) -> Session {
 
 #[cfg(test)]
 mod tests {
-    use super::candidates;
+    use super::{candidates, is_plain};
 
     fn of(line: &str) -> Vec<String> {
         candidates(&line.split(' ').map(str::to_owned).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn what_a_shell_would_take_for_more_than_a_word_is_left_out() {
+        assert!("pg@2026-11-25T10:00:00.5Z,mark:a_b=+1%/x".chars().all(is_plain));
+        for bad in ["a;b", "$(x)", "a b", "\x1b[2J", "`x`", "a\nb", "~", "a&b", "'", "\\"] {
+            assert!(!bad.chars().all(is_plain), "{bad:?}");
+        }
     }
 
     #[test]

@@ -441,7 +441,7 @@ impl RecoveredLog {
     fn fill(&mut self, known: &KnownLog, found: &Tail, last: Seq, void_ends: BTreeSet<Seq>) {
         let mut totals = known.last;
         let mut between: BTreeMap<Seq, Option<WallTime>> =
-            void_ends.into_iter().map(|seq| (seq, None)).collect();
+            void_ends.iter().map(|&seq| (seq, None)).collect();
         between.extend(known.events.iter().map(|&(seq, time)| (seq, Some(time))));
         let mut between = between.into_iter().peekable();
         let pass = |totals: &mut TimeEntry, (seq, time): (Seq, Option<WallTime>)| {
@@ -456,7 +456,7 @@ impl RecoveredLog {
                 continue;
             }
             while let Some(next) = between.next_if(|next| next.0 < op.seq) {
-                self.times.push(pass(&mut totals, next));
+                self.push_time(pass(&mut totals, next), &void_ends);
             }
             let batch = &found.batches[op.batch];
             totals.time = batch.time;
@@ -466,12 +466,9 @@ impl RecoveredLog {
                 totals.bytes_total += u64::from(op.blocks) * BLOCK_BYTES;
             }
             self.push_entries(op, batch.timeline);
-            match self.times.last_mut() {
-                Some(entry) if entry.time == totals.time => *entry = totals,
-                _ => self.times.push(totals),
-            }
+            self.push_time(totals, &void_ends);
         }
-        between.for_each(|next| self.times.push(pass(&mut totals, next)));
+        between.for_each(|next| self.push_time(pass(&mut totals, next), &void_ends));
         self.start.last_time = totals.time.max(known.last.time);
         self.start.bytes_total = totals.bytes_total;
         self.start.flushes_total = totals.flushes_total.max(found.flush_count);
@@ -479,6 +476,16 @@ impl RecoveredLog {
         if let Some(entry) = self.times.last_mut() {
             entry.flushes_total = self.start.flushes_total;
         }
+    }
+
+    /// Adds what comes next. Times rise: void seqs whose time would be that of what came later have
+    /// none, and of seqs with one time the last has it.
+    fn push_time(&mut self, next: TimeEntry, void_ends: &BTreeSet<Seq>) {
+        let is_overtaken = |entry: &TimeEntry| {
+            entry.time == next.time || (entry.time > next.time && void_ends.contains(&entry.seq))
+        };
+        while self.times.pop_if(|entry| is_overtaken(entry)).is_some() {}
+        self.times.push(next);
     }
 
     fn note_segment(&mut self, op: &Op, last: Seq) {
@@ -518,5 +525,77 @@ pub fn entries_of(kind: DescriptorKind, block: u64, blocks: u32) -> i64 {
     match kind {
         DescriptorKind::Data => i64::from(blocks),
         DescriptorKind::Zero => cover(Lba(block), BlockCount(u64::from(blocks))).count() as i64,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use format::batch::DescriptorKind;
+    use format::location::Location;
+    use format::time::TimeEntry;
+    use units::{Seq, WallTime};
+
+    use super::{Found, KnownLog, Op, RecoveredLog, RecoveredSegment, Tail};
+
+    /// The seqs and times of what is recovered of batches (first and last seq, time).
+    fn recovered(batches: &[(u64, u64, u64)], voids: &[u64]) -> Vec<(u64, u64)> {
+        let known = KnownLog {
+            log: 1,
+            flushed_seq: Seq(0),
+            last: TimeEntry::default(),
+            durable: Seq(0),
+            events: Vec::new(),
+            voids: Vec::new(),
+        };
+        let mut found = Tail::default();
+        for (index, &(first, last, time_ns)) in batches.iter().enumerate() {
+            let (segment, at, bytes, header_bytes) = (1, 0, 4096, 4096);
+            let (seqs, time) = ((Seq(first), Seq(last)), WallTime::from_nanos(time_ns));
+            let (timeline, flush_count) = (1, 0);
+            found.batches.push(Found {
+                segment,
+                at,
+                bytes,
+                header_bytes,
+                seqs,
+                timeline,
+                time,
+                flush_count,
+            });
+            for seq in (first..=last).filter(|seq| !voids.contains(seq)) {
+                found.ops.push(Op {
+                    seq: Seq(seq),
+                    batch: index,
+                    segment,
+                    block: 0,
+                    blocks: 1,
+                    kind: DescriptorKind::Zero,
+                    location: Location::hole_in(1),
+                    payload_offset: 0,
+                    crcs: Vec::new(),
+                });
+            }
+        }
+        let mut log = RecoveredLog::default();
+        let (last_seq, end, live_entries) = (Seq(0), 0, 0);
+        log.segments.push(RecoveredSegment { number: 1, last_seq, end, live_entries });
+        let last = found.ops.last().map_or(Seq(0), |op| op.seq);
+        let void_ends: BTreeSet<Seq> = voids.iter().map(|&seq| Seq(seq)).collect();
+        log.fill(&known, &found, last, void_ends);
+        assert!(log.start.last_time >= log.times.last().expect("some").time);
+        log.times.iter().map(|entry| (entry.seq.0, entry.time.as_nanos())).collect()
+    }
+
+    #[test]
+    fn times_rise_also_where_void_seqs_are_more_than_there_is_time_for() {
+        assert_eq!(recovered(&[(5, 7, 100), (8, 8, 101)], &[6, 7]), [(5, 100), (8, 101)]);
+        let some = [(5, 100), (6, 101), (8, 102)];
+        assert_eq!(recovered(&[(5, 7, 100), (8, 8, 102)], &[6, 7]), some);
+        let all = [(5, 100), (6, 101), (7, 102), (8, 200)];
+        assert_eq!(recovered(&[(5, 7, 100), (8, 8, 200)], &[6, 7]), all);
+        let behind = [(5, 100), (6, 101), (7, 102)];
+        assert_eq!(recovered(&[(5, 7, 100)], &[6, 7]), behind, "the end of a log");
     }
 }

@@ -256,10 +256,10 @@ impl Context {
 
     /// Keeps clients away from a part of the volume until the answer is dropped. Refuses when some
     /// are attached, unless forced: then they are disconnected. May wait: not for async code.
-    fn close(&self, name: &str, part: Part, force: bool) -> Answer<Closure> {
+    fn close(&self, volume: &Volume, part: Part, force: bool) -> Answer<Closure> {
         let patience = if force { FORCE_PATIENCE } else { DETACH_PATIENCE };
-        let volume = self.volume(name)?.id();
-        self.0.attachments.close(volume, part, force, patience).map_err(|clients| {
+        self.0.attachments.close(volume.id(), part, force, patience).map_err(|clients| {
+            let name = volume.name();
             let (count, first) = (clients_count(clients.len()), clients.join(", "));
             let refusal =
                 Refusal::new(ProblemKind::Busy, format!("{count} attached to {name}: {first}"));

@@ -252,6 +252,9 @@ impl Core {
                 Err(_) => break,
             }
         }
+        if spares.is_empty() {
+            return Ok(());
+        }
         let put = |spare: &Spare| commit.put_spare(spare.number, spare.zone);
         let made = spares.iter().try_for_each(put).and_then(|()| self.finish(&numbers, commit));
         match made {

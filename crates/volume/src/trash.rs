@@ -116,8 +116,16 @@ impl Pool {
     /// `NotFound`, `Refused`, `Io`; `Busy` unless it is forced while there are versions or pinned
     /// marks.
     pub fn remove_volume(&self, name: &str, asked: Deletion) -> Result<DeletedVolume> {
+        self.remove(&self.volume(name)?, asked)
+    }
+
+    /// The same of a volume, whatever it is called meanwhile.
+    ///
+    /// # Errors
+    /// Those of [`Pool::remove_volume`].
+    pub fn remove(&self, volume: &Arc<Volume>, asked: Deletion) -> Result<DeletedVolume> {
         self.check_open()?;
-        let volume = self.volume(name)?;
+        volume.check_served()?;
         if !asked.force {
             volume.check_unpinned(&volume.pins.lock())?;
         }
@@ -130,10 +138,10 @@ impl Pool {
         }
         if grace_ns == 0 {
             let mut work = self.core.work.lock();
-            self.core.destroy(&volume, End::Asked { force: asked.force }, &mut work)?;
+            self.core.destroy(volume, End::Asked { force: asked.force }, &mut work)?;
             return Ok(told);
         }
-        self.core.put_away(&volume, trash, asked.force)?;
+        self.core.put_away(volume, trash, asked.force)?;
         self.core.share_memory();
         Ok(told)
     }

@@ -139,7 +139,17 @@ fn name(input: &mut impl Read) -> Result<String, Failure> {
     }
     let mut bytes = vec![0; length as usize];
     input.read_exact(&mut bytes).map_err(cut_off)?;
-    String::from_utf8(bytes).map_err(|_| wrong("a name is not UTF-8"))
+    // No other can be a mark's, and none is more than a word where it is printed.
+    let is_inner = |byte: &u8| byte.is_ascii_alphanumeric() || b"._-".contains(byte);
+    match String::from_utf8(bytes) {
+        Ok(name)
+            if name.bytes().all(|byte| is_inner(&byte))
+                && name.bytes().next().is_some_and(|first| first.is_ascii_alphanumeric()) =>
+        {
+            Ok(name)
+        }
+        _ => Err(wrong("it has a name that no mark can have")),
+    }
 }
 
 #[cfg(test)]
@@ -207,5 +217,12 @@ mod tests {
         let refused = Head::read(&mut &long[..]).expect_err("too long");
         assert!(refused.message.contains("a name of"), "{refused}");
         assert!(Head::read(&mut &b"QFI\xfb and so on"[..]).is_err());
+        for name in ["", "a b", "x;y", "a@b", "-x", "\x1b[2J", "$(x)"] {
+            let head = Head { to: name.to_owned(), ..head() };
+            let mut bytes = Vec::new();
+            head.write(&mut bytes).expect("written");
+            let refused = Head::read(&mut &bytes[..]).expect_err(name);
+            assert!(refused.message.contains("no mark can have"), "{name:?}: {refused}");
+        }
     }
 }

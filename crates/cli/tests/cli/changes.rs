@@ -166,3 +166,29 @@ fn an_export_of_a_moment_has_the_size_of_then() {
     assert_eq!((&told["size"], content(&fixture, "pg@m").len()), (&(4 << 20).into(), 4 << 20));
     assert_eq!(fs::metadata(&file).expect("a file").len(), 4 << 20);
 }
+
+#[test]
+fn a_stream_takes_no_mark_away_that_is_not_of_a_stream() {
+    let fixture = with_volume();
+    assert_eq!(apply(&fixture, "copy", &stream(&fixture, "pg@m", "nothing")).0, Some(0));
+    let base = fixture.run(&["mark", "list", "copy", "--json"]).json()[0]["name"].clone();
+    fixture.ok(&["mark", "create", "copy", "keep", "--pin"]);
+    let marks = || fixture.run(&["mark", "list", "copy", "--json"]).json();
+    let (before, all) = (content(&fixture, "copy"), marks());
+    let base = base.as_str().expect("a name");
+    let mut hostile = b"rbd diff v1\n".to_vec();
+    for (tag, name) in [(b'f', base), (b't', "keep")] {
+        hostile.push(tag);
+        hostile.extend((name.len() as u32).to_le_bytes());
+        hostile.extend(name.as_bytes());
+    }
+    hostile.push(b's');
+    hostile.extend((4_u64 << 20).to_le_bytes());
+    hostile.push(b'z');
+    hostile.extend([0_u64.to_le_bytes(), 4096_u64.to_le_bytes()].concat());
+    hostile.push(b'e');
+    let (code, told) = apply(&fixture, "copy", &hostile);
+    assert!(code == Some(1) && told.contains("has a mark keep"), "{code:?}: {told}");
+    assert_eq!(marks(), all);
+    assert!(content(&fixture, "copy") == before, "nothing was written");
+}

@@ -130,7 +130,7 @@ pub(super) async fn revert(
             let volume = context.volume(&name)?;
             let closed = match body.dry_run {
                 true => None,
-                false => Some(context.close(&name, Part::Present, body.force)?),
+                false => Some(context.close(&volume, Part::Present, body.force)?),
             };
             let reverted = volume.revert(&to, body.dry_run)?;
             drop(closed);

@@ -85,7 +85,8 @@ pub(super) async fn revert(
                 true => would,
                 false => {
                     for (volume, _) in &would {
-                        closed.push(context.close(volume, Part::Present, body.force)?);
+                        let volume = context.volume(volume)?;
+                        closed.push(context.close(&volume, Part::Present, body.force)?);
                     }
                     context.pool().revert_group(&name, &to, false)?
                 }

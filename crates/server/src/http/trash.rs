@@ -79,10 +79,12 @@ pub(super) async fn delete(
         .engine(move |context| {
             // What is in the way is told before anybody is disconnected.
             let would = Deletion { dry_run: true, ..asked };
-            let seen = context.pool().remove_volume(&name, would)?;
+            // It may have another name by the time that nobody has it any more.
+            let volume = context.volume(&name)?;
+            let seen = context.pool().remove(&volume, would)?;
             // A dry run disconnects nobody.
             let force = asked.force && !asked.dry_run;
-            let closed = context.close(&name, Part::Past, force);
+            let closed = context.close(&volume, Part::Past, force);
             if asked.dry_run {
                 if !asked.force {
                     closed?;
@@ -90,7 +92,7 @@ pub(super) async fn delete(
                 return Ok(told(seen, true));
             }
             let _closed = closed?;
-            let deleted = context.pool().remove_volume(&name, asked)?;
+            let deleted = context.pool().remove(&volume, asked)?;
             context.meters().forget(deleted.id);
             Ok(told(deleted, false))
         })

@@ -235,7 +235,7 @@ fn apply(context: &Context, name: &str, body: &ChangeVolume, force: bool) -> Ans
         other => other.map(architecture).transpose()?,
     };
     let is_smaller = body.size.is_some_and(|size| size.0.0 < volume.size_bytes());
-    let _closed = is_smaller.then(|| context.close(name, Part::Present, force)).transpose()?;
+    let _closed = is_smaller.then(|| context.close(&volume, Part::Present, force)).transpose()?;
     let change = VolumeChange {
         granularity: body.granularity.map(convert::granularity_back),
         window_ns: body.window.map(|w| w.0.0),
