@@ -12,12 +12,19 @@ use lab::generate::{Extent, Generator, Pattern, Spread, SpreadSettings, Walk, Wo
 const HOUR_NS: u64 = 3600 * 1_000_000_000;
 /// How far price and count may be apart.
 const TOLERANCE: f64 = 0.1;
-/// ... of `hybrid` at an interval of minutes, which misses the goal of a tenth: cello by 0.9 %, and
-/// SPC-1 of 4 BSU, of which 60,000 requests are less than one interval, with -16.8 % without
-/// flushes and -11.5 % with them. Traces of less load miss it by more: SPC-1 of 1 BSU by up to
-/// -25.6 % without flushes, and `checkpointing` there by +17.5 % with them.
-const TOLERANCE_HYBRID: f64 = 0.12;
-const TOLERANCE_HYBRID_SPC1: f64 = 0.18;
+/// Where it is further off, and by how much: replays of one seed are all alike, so that a miss that
+/// grows is found as well as one that is mended. The price takes a cache to hold blocks for one span
+/// of time; the second store of SPC-1 writes in bursts, which an exact LRU lets stay for less. And
+/// it knows from the start which blocks `hybrid` best lets wait, which the engine has to learn.
+/// Traces of less load miss it by more: SPC-1 of 1 BSU by up to -25.6 % without flushes, and
+/// `checkpointing` there by +17.5 % with them.
+const MISSES: [(&str, Architecture, &str, Option<u64>, f64); 3] = [
+    ("cello", Architecture::Hybrid, "10min", None, -0.109),
+    ("spc1", Architecture::Hybrid, "10min", None, -0.168),
+    ("spc1", Architecture::Hybrid, "10min", Some(FLUSH_EVERY), -0.115),
+];
+/// How far a miss may be from what is said of it.
+const MISS_TOLERANCE: f64 = 0.01;
 /// A flush after so many writes, where there are any.
 const FLUSH_EVERY: u64 = 50;
 
@@ -78,13 +85,14 @@ fn all_are_near(name: &str, workload: (Workload, u64)) {
                     off * 100.0,
                     told.predicted.total(),
                 );
-                let is_long = architecture == Architecture::Hybrid && granularity == "10min";
-                let tolerance = match (is_long, name) {
-                    (true, "spc1") => TOLERANCE_HYBRID_SPC1,
-                    (true, _) => TOLERANCE_HYBRID,
-                    (false, _) => TOLERANCE,
+                let is_it = |miss: &&(&str, Architecture, &str, Option<u64>, f64)| {
+                    (miss.0, miss.1, miss.2, miss.3)
+                        == (name, architecture, granularity, flush_every)
                 };
-                worst = worst.max(off.abs() / tolerance);
+                match MISSES.iter().find(is_it) {
+                    Some(miss) => worst = worst.max((off - miss.4).abs() / MISS_TOLERANCE),
+                    None => worst = worst.max(off.abs() / TOLERANCE),
+                }
             }
         }
     }
