@@ -9,7 +9,7 @@ CARGO ?= cargo
 HINDSIGHT := $(TARGET)/debug/hindsight
 PREFIX ?= /usr/local
 CHECKER_SEED ?= 1
-CHECKER_ROUNDS ?= 4
+CHECKER_ROUNDS ?= 12
 
 .PHONY: help run build-tests test demo checker check bench guest-test install-hooks
 
@@ -19,7 +19,7 @@ help:
 	@echo 'make demo        the PostgreSQL story against a server of its own'
 	@echo 'make check       format, lints, house rules, dependencies'
 	@echo 'make bench       the benchmarks (long)'
-	@echo 'make checker     the black-box checker: CHECKER_SEED=1 CHECKER_ROUNDS=4'
+	@echo 'make checker     the black-box checker: CHECKER_SEED=1 CHECKER_ROUNDS=12'
 	@echo 'make guest-test  the kernel NBD client in an emulated machine'
 	@echo 'make install-hooks  PREFIX=/usr/local: pg-hook, open-files'
 

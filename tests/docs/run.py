@@ -153,12 +153,14 @@ def check(shell, number, command, shown):
     began = time.monotonic()
     in_background = command.rstrip().endswith("&")
     while True:
+        # What it says before it ends is read afterwards.
+        goes_on = in_background and shell.run("kill -0 $!")[0] == 0
         with open(output) as file:
             got = file.read().split("\n")
         is_right = matches(shown, got) if shown else status == 0
         if is_right:
             return
-        if not in_background or time.monotonic() - began > PATIENCE_SECONDS:
+        if not goes_on or time.monotonic() - began > PATIENCE_SECONDS:
             lines = "\n".join(got).rstrip()
             told = "\n".join(shown) or "(success)"
             raise Wrong(f"line {number}: {command}\nexit status {status}\n"
