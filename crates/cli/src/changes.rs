@@ -62,10 +62,11 @@ pub fn export(session: &Session, args: &ExportArgs, since: &str) -> anyhow::Resu
     let to = resolve(&source.moment)?;
     let base = since.as_ref().map(resolve).transpose()?;
     let at = format!("seq:{}", to.seq);
-    let mut from = stream::open(&image::uri(&client.volume(name)?, &format!("%40{at}"))?)?;
+    let uri = image::uri(&client.volume(name)?, &format!("%40{at}"))?;
+    let mut from = stream::open(&uri)?;
     let size = from.size_bytes;
     let ranges = match &base {
-        None => vec![api::Range { offset: 0, length: size }],
+        None => image::data_ranges(&uri)?,
         Some(base) => {
             let base = (name.clone(), format!("seq:{}", base.seq));
             diff::between(&client, &base, &(name.clone(), at.clone()))?
@@ -84,7 +85,7 @@ pub fn export(session: &Session, args: &ExportArgs, since: &str) -> anyhow::Resu
         Ok(sent)
     })?;
     let file = args.file.display();
-    say(&format!("exported what makes {name}@{at} of its base to {file}: {}", human(sent)));
+    say(&format!("exported the changes up to {name}@{at} to {file}: {}", human(sent)));
     if args.file == Path::new("-") {
         return Ok(());
     }
@@ -144,7 +145,7 @@ pub fn import(session: &Session, args: &ImportArgs) -> anyhow::Result<()> {
         Some(base) => go_on(&client, args, base, &head, &mut input)?,
     }
     let volume = client.volume(&args.name)?;
-    say(&format!("{} is what {} was made of", args.name, args.file.display()));
+    say(&format!("applied {} to {}", args.file.display(), args.name));
     session.answer(&volume, crate::volume::show)
 }
 

@@ -500,6 +500,27 @@ fn inspect(file: &Path, format: Option<Format>) -> anyhow::Result<ImageInfo> {
     Ok(image)
 }
 
+/// A part of an image, as `qemu-img map --output=json` tells it.
+#[derive(Debug, Deserialize)]
+struct MappedPart {
+    start: u64,
+    length: u64,
+    zero: bool,
+}
+
+/// The parts of an export that are not known to be zeros.
+pub fn data_ranges(uri: &str) -> anyhow::Result<Vec<api::Range>> {
+    let mut command = Command::new("qemu-img");
+    command.args(["map", "--output=json", "-f", "raw", uri]);
+    let output = command.stdin(Stdio::null()).output().map_err(absent)?;
+    if !output.status.success() {
+        return Err(Failure::new(last_line(&output.stderr)).into());
+    }
+    let parts: Vec<MappedPart> = serde_json::from_slice(&output.stdout)?;
+    let data = parts.into_iter().filter(|part| !part.zero);
+    Ok(data.map(|part| api::Range { offset: part.start, length: part.length }).collect())
+}
+
 /// A path that qemu-img takes for nothing else: names with a colon would be protocols.
 fn operand(file: &Path) -> PathBuf {
     if file.is_absolute() { file.to_owned() } else { Path::new(".").join(file) }

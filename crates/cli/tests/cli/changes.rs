@@ -192,3 +192,15 @@ fn a_stream_takes_no_mark_away_that_is_not_of_a_stream() {
     assert_eq!(marks(), all);
     assert!(content(&fixture, "copy") == before, "nothing was written");
 }
+
+#[test]
+fn of_a_large_volume_with_little_in_it_only_that_is_read() {
+    let fixture = Fixture::new();
+    fixture.ok(&["volume", "create", "thin", "--size", "1TiB"]);
+    assert!(fixture.qemu_io("thin", &["write -P 7 0 64k", "write -P 8 1000G 4k", "flush"]));
+    // To read all of it would take an hour.
+    let whole = stream(&fixture, "thin", "nothing");
+    assert!(whole.len() < 70 << 10, "{}", whole.len());
+    assert_eq!(apply(&fixture, "copy", &whole).0, Some(0));
+    assert!(fixture.qemu_io("copy", &["read -P 7 0 64k", "read -P 8 1000G 4k"]));
+}
