@@ -298,6 +298,14 @@ impl Pool {
         self.core.group(name).map(|record| self.core.told(&record))
     }
 
+    /// The volumes of a group that are served, in the order of their ids.
+    ///
+    /// # Errors
+    /// `NotFound`.
+    pub fn group_volumes(&self, name: &str) -> Result<Vec<Arc<Volume>>> {
+        Ok(self.core.by_ids(&self.core.group(name)?.members))
+    }
+
     /// Deletes a group; its volumes and their versions stay.
     ///
     /// # Errors

@@ -43,6 +43,10 @@ impl Core {
             Origin::Nothing => (None, None),
             Origin::Moment(origin, branch, source) => {
                 origin.check_served()?;
+                // It may have been renamed since the record was begun.
+                if let Some((name, _)) = &mut record.cloned_from {
+                    origin.name().clone_into(name);
+                }
                 (Some(branch), source)
             }
             Origin::File(source) => (None, Some(source)),

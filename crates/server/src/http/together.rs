@@ -84,8 +84,7 @@ pub(super) async fn revert(
             let reports = match body.dry_run {
                 true => would,
                 false => {
-                    for (volume, _) in &would {
-                        let volume = context.volume(volume)?;
+                    for volume in context.pool().group_volumes(&name)? {
                         closed.push(context.close(&volume, Part::Present, body.force)?);
                     }
                     context.pool().revert_group(&name, &to, false)?

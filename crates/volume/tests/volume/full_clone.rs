@@ -3,10 +3,11 @@
 
 use std::sync::Arc;
 
-use hindsight_volume::{Architecture, Budget, Granularity, Volume};
+use hindsight_volume::{Architecture, Budget, Granularity, Volume, WriteOp};
 use units::Moment;
 
 use crate::base::{BLOCK, Rig, content, put};
+use crate::{damage, hook};
 
 const BLOCKS: u64 = 300;
 
@@ -117,4 +118,48 @@ fn a_full_clone_that_is_deleted_lets_go_of_its_origin() {
     rig.pool().delete_volume("v").expect("deleted");
     rig.settle();
     rig.pool().verify_invariants().expect("all agree");
+}
+
+/// The origin goes with the last block that is copied: not while it is being merged.
+#[test]
+fn a_deleted_origin_is_not_removed_under_a_merge_of_it() {
+    // How long the copy takes: it ends before, in and after the steps of a merge.
+    for count in (768..=2304).step_by(256) {
+        let rig = hook::Rig::new(256 << 20, 256 << 10);
+        let pool = rig.open();
+        let volume = damage::volume(&pool, "v", Granularity::OnDemand);
+        volume.resize(count * BLOCK).expect("larger");
+        let write = |byte: u8, count: u64| {
+            let bytes = vec![byte; (count * BLOCK) as usize];
+            volume.write_batch(&[WriteOp::Data { offset: 0, bytes: &bytes }]).expect("written")
+        };
+        let step = |bytes| pool.step(Budget { bytes }).expect("a step");
+        write(1, count);
+        volume.create_version("").expect("captured");
+        // As many runs of the map as there may be before some are joined.
+        for turn in 0..9 {
+            rig.clock.advance(6 * hook::SECOND_NS);
+            step(1 << 20);
+            write(turn + 2, 700);
+            volume.create_version("").expect("captured");
+        }
+        rig.clock.advance(6 * hook::SECOND_NS);
+        step(1 << 20);
+        write(99, 700);
+        let copy = pool.clone_in_full("v", &Moment::Version(0), "c", None).expect("cloned");
+        drop(volume);
+        step(8 * BLOCK);
+        pool.delete_volume("v").expect("deleted");
+        rig.clock.advance(6 * hook::SECOND_NS);
+        for _ in 0..1000 {
+            step(8 * BLOCK);
+        }
+        assert_eq!(copy.import_info(), None, "all is copied");
+        assert_eq!(hook::get(&copy, count - 1), 1);
+        pool.verify_invariants().expect("sound");
+        drop(copy);
+        let pool = rig.kill(pool);
+        assert_eq!(hook::get(&pool.volume("c").expect("there"), 7), 1);
+        pool.verify_invariants().expect("sound");
+    }
 }

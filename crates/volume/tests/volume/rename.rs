@@ -117,3 +117,23 @@ fn a_kill_in_the_middle_leaves_the_old_name_or_the_new_one() {
     met.dedup();
     assert_eq!(met, ["v", "w"], "the halts met both");
 }
+
+/// A server closes a volume to clients first, and deletes it once they have left.
+#[test]
+fn a_delete_is_of_the_volume_that_was_named_when_it_began() {
+    let rig = Rig::new(64 << 20, 256 << 10);
+    let pool = rig.open();
+    let volume = make(&pool, Granularity::EveryWrite, HOUR_NS);
+    put(&volume, 0, 1);
+    pool.clone_volume("v", &Moment::Latest, "c").expect("cloned");
+    pool.create_group("g", &names(&["v"])).expect("made");
+    pool.rename_volume("v", "old", false).expect("renamed");
+    pool.rename_volume("c", "v", false).expect("renamed");
+    let of_group = pool.group_volumes("g").expect("there");
+    assert_eq!(of_group.iter().map(|volume| volume.name()).collect::<Vec<_>>(), ["old"]);
+    let now = Deletion { grace_ns: Some(0), ..Deletion::default() };
+    assert_eq!(pool.remove(&volume, now).expect("deleted").name, "old");
+    assert_eq!(pool.volume("old").map(drop).expect_err("gone").kind, ErrorKind::NotFound);
+    assert_eq!(get(&pool.volume("v").expect("the other one stays"), 0), 1);
+    assert_eq!(pool.remove(&volume, now).map(drop).expect_err("gone").kind, ErrorKind::NotFound);
+}
