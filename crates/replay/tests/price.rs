@@ -13,8 +13,8 @@ const HOUR_NS: u64 = 3600 * 1_000_000_000;
 /// How far price and count may be apart.
 const TOLERANCE: f64 = 0.1;
 /// Where it is further off, and by how much: replays of one seed are all alike, so that a miss that
-/// grows is found as well as one that is mended. The price takes a cache to hold blocks for one span
-/// of time; the second store of SPC-1 writes in bursts, which an exact LRU lets stay for less. And
+/// grows is found as well as one that is mended. The price takes a cache to hold blocks for one
+/// span of time; the second store of SPC-1 writes in bursts, which an exact LRU keeps for less. And
 /// it knows from the start which blocks `hybrid` best lets wait, which the engine has to learn.
 /// Traces of less load miss it by more: SPC-1 of 1 BSU by up to -25.6 % without flushes, and
 /// `checkpointing` there by +17.5 % with them.
