@@ -65,6 +65,7 @@ const BENCHES: &[(&str, Bench)] = &[
     ("p7", past::reads),
     ("p8", restart::after_kill),
     ("settling", restart::settling),
+    ("tail", restart::tail),
     ("p9", space::per_write),
     ("p10", stacks::cost_of_layers),
     ("parity", stacks::cost_of_parity),
