@@ -418,6 +418,19 @@ fn a_file_that_somebody_cut_fails_where_it_ends_now() {
     let kind = |offset| device.read_at(offset, &mut [0; 4096]).map_err(|error| error.kind);
     assert_eq!([kind(0), kind(512 << 10)], [Ok(()), Err(DeviceErrorKind::Io)]);
     assert_eq!(kind(1 << 20), Err(DeviceErrorKind::OutOfRange), "whoever asks there is wrong");
+    // A write behind the end would make it long again, with zeros where something was.
+    let at = [0, 512 << 10];
+    for written in at.map(|at| device.write_at(at, &[IoSlice::new(&[7; 4096])])) {
+        assert_eq!(written.map_err(|error| error.kind), Err(DeviceErrorKind::Io));
+    }
+    for written in at.map(|at| device.write_durable(at, &[IoSlice::new(&[7; 4096])])) {
+        assert_eq!(written.map_err(|error| error.kind), Err(DeviceErrorKind::Io));
+    }
+    assert_eq!(
+        device.allocate(512 << 10, 4096).map_err(|error| error.kind),
+        Err(DeviceErrorKind::Io)
+    );
+    assert_eq!(std::fs::metadata(&path).expect("there").len(), 256 << 10, "nobody made it longer");
 }
 
 #[test]

@@ -120,6 +120,18 @@ impl FileMedia {
             _ => Err(io::Error::new(io::ErrorKind::InvalidInput, "beyond the end of the media")),
         }
     }
+
+    /// Refuses to write to a file that somebody cut: a write would make it long again, and then
+    /// what was cut off would read as zeros instead of failing.
+    fn check_written(&self, offset: u64, length_bytes: u64) -> io::Result<()> {
+        self.check_range(offset, length_bytes)?;
+        let (there, wanted) = (length_of(&self.file)?, self.len_bytes());
+        if there < wanted {
+            let text = format!("somebody cut it: it has {there} bytes, and had {wanted}");
+            return Err(io::Error::other(text));
+        }
+        Ok(())
+    }
 }
 
 impl Media for FileMedia {
@@ -171,7 +183,7 @@ impl Media for FileMedia {
 
     fn write_at(&self, offset: u64, slices: &[IoSlice<'_>]) -> io::Result<()> {
         let total: u64 = slices.iter().map(|s| s.len() as u64).sum();
-        self.check_range(offset, total)?;
+        self.check_written(offset, total)?;
         let mut position = offset;
         for chunk in slices.chunks(SLICES_PER_CALL_MAX) {
             let length: usize = chunk.iter().map(|s| s.len()).sum();
@@ -191,7 +203,7 @@ impl Media for FileMedia {
 
     fn write_durable(&self, offset: u64, slices: &[IoSlice<'_>]) -> io::Result<()> {
         let total: usize = slices.iter().map(|s| s.len()).sum();
-        self.check_range(offset, total as u64)?;
+        self.check_written(offset, total as u64)?;
         if slices.len() <= SLICES_PER_CALL_MAX {
             // The device is asked for these bytes only, not for all that was written before.
             match rustix::io::pwritev2(&*self.file, slices, offset, ReadWriteFlags::DSYNC) {
@@ -236,7 +248,7 @@ impl Media for FileMedia {
     }
 
     fn allocate(&self, offset: u64, length_bytes: u64) -> io::Result<()> {
-        self.check_range(offset, length_bytes)?;
+        self.check_written(offset, length_bytes)?;
         match rustix::fs::fallocate(&*self.file, FallocateFlags::empty(), offset, length_bytes) {
             // A block device has its space already; some file systems cannot reserve.
             Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::NODEV) => Ok(()),
@@ -259,10 +271,8 @@ impl Media for FileMedia {
 }
 
 /// The length of a file or block device.
-fn length_of(mut file: &File) -> io::Result<u64> {
-    use std::io::{Seek, SeekFrom};
-    let kind = file.metadata()?;
-    if kind.file_type().is_block_device() { file.seek(SeekFrom::End(0)) } else { Ok(kind.len()) }
+fn length_of(file: &File) -> io::Result<u64> {
+    Ok(rustix::fs::seek(file, SeekFrom::End(0))?)
 }
 
 /// Finishes a short vectored write: `written` bytes of `slices` are out already.
