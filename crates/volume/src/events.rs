@@ -266,7 +266,13 @@ impl Volume {
         let _resizing = self.resizing.lock();
         loop {
             let live = self.present();
-            let resizes_only = VolumeChange { size_bytes: Some(size_bytes), ..Default::default() };
+            if change.never_smaller && size_bytes < live.size_bytes {
+                let text = format!("volume \"{}\" was made larger meanwhile", self.name);
+                return Err(Error::new(ErrorKind::Busy, text).with_hint("ask for the size again"));
+            }
+            let never_smaller = change.never_smaller;
+            let resizes_only =
+                VolumeChange { size_bytes: Some(size_bytes), never_smaller, ..Default::default() };
             match size_bytes == live.size_bytes {
                 true if *change == resizes_only => return Ok(()),
                 true => return self.change_settings(change),

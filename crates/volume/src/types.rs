@@ -314,6 +314,9 @@ pub struct VolumeChange {
     pub dedup: Option<bool>,
     /// Bytes of the volume; with it all of the change is made, or nothing.
     pub size_bytes: Option<u64>,
+    /// Refused, as `Busy`, if the size would be smaller than it is then: for callers that kept
+    /// nobody away because it was not.
+    pub never_smaller: bool,
     /// The hook around captures that name none; `Some(None)` takes it away.
     pub hook: Option<Option<String>>,
 }

@@ -249,6 +249,8 @@ fn apply(context: &Context, name: &str, body: &ChangeVolume, force: bool) -> Ans
         encoding: convert::encoding_change(body.encoding.as_deref(), body.encode_after)?,
         dedup: body.dedup,
         size_bytes: body.size.map(|size| size.0.0),
+        // Another resize may come between, and clients are let in.
+        never_smaller: body.size.is_some() && !is_smaller,
         hook: body.hook.clone(),
     };
     context.check_hook(change.hook.as_ref().and_then(Option::as_deref))?;

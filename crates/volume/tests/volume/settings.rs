@@ -48,6 +48,27 @@ fn a_size_with_a_setting_that_is_refused_changes_nothing() {
 }
 
 #[test]
+fn a_size_that_is_smaller_by_now_is_refused_where_that_was_asked_for() {
+    let rig = Rig::new(256 << 20, 1 << 20);
+    let pool = rig.open();
+    let volume = make(&pool, Granularity::EveryWrite, 0);
+    put(&volume, 2000, 7);
+    let to = |size_bytes| VolumeChange {
+        size_bytes: Some(size_bytes),
+        never_smaller: true,
+        ..VolumeChange::default()
+    };
+    let error = volume.change(&to(SMALL)).expect_err("it is larger by now");
+    assert_eq!(error.kind, ErrorKind::Busy, "{error}");
+    let seq = volume.info().expect("told").latest.seq;
+    volume.change(&to(LARGE)).expect("as large as it is");
+    let info = volume.info().expect("told");
+    assert_eq!((info.size_bytes, info.latest.seq, get(&volume, 2000)), (LARGE, seq, 7));
+    volume.change(&to(2 * LARGE)).expect("larger");
+    assert_eq!(volume.info().expect("told").size_bytes, 2 * LARGE);
+}
+
+#[test]
 fn size_and_settings_change_together_and_stay() {
     let rig = Rig::new(256 << 20, 1 << 20);
     let pool = rig.open_with(64 << 20);
