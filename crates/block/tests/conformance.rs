@@ -430,6 +430,9 @@ fn a_file_that_somebody_cut_fails_where_it_ends_now() {
         device.allocate(512 << 10, 4096).map_err(|error| error.kind),
         Err(DeviceErrorKind::Io)
     );
+    for wanted in [None, Some(1 << 20), Some(2 << 20)] {
+        device.lengthen(wanted).expect_err("what was cut off would be zeros");
+    }
     assert_eq!(std::fs::metadata(&path).expect("there").len(), 256 << 10, "nobody made it longer");
 }
 

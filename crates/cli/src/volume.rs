@@ -322,6 +322,9 @@ fn set(session: &Session, args: &SetArgs) -> anyhow::Result<()> {
         return Err(Failure::usage(text).into());
     }
     if !args.dry_run {
+        if args.now {
+            session.confirm(&format!("history of {} that is kept no more goes", args.name))?;
+        }
         let volume = client.change_volume(&args.name, &body, false)?;
         if names_cache || args.architecture.is_some() {
             warn_of_cache(&volume);

@@ -6,7 +6,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, IoSlice, IoSliceMut};
-use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -32,6 +32,8 @@ pub struct FileMedia {
     /// It only rises.
     len_bytes: AtomicU64,
     nowait_works: AtomicBool,
+    /// A file, which somebody may cut while it is used; not a block device.
+    is_file: bool,
     /// Whether what its file system says of holes can be relied on.
     tells_holes: bool,
     /// Whether a sync has failed; held while one is made.
@@ -103,6 +105,7 @@ impl FileMedia {
             name,
             len_bytes: AtomicU64::new(len_bytes),
             nowait_works: AtomicBool::new(true),
+            is_file,
             tells_holes,
             sync_failed: Mutex::new(false),
         })
@@ -125,12 +128,12 @@ impl FileMedia {
     /// what was cut off would read as zeros instead of failing.
     fn check_written(&self, offset: u64, length_bytes: u64) -> io::Result<()> {
         self.check_range(offset, length_bytes)?;
-        let (there, wanted) = (length_of(&self.file)?, self.len_bytes());
-        if there < wanted {
-            let text = format!("somebody cut it: it has {there} bytes, and had {wanted}");
-            return Err(io::Error::other(text));
+        if !self.is_file {
+            return Ok(());
         }
-        Ok(())
+        // Asked in this order: a file that grows is longer before this says so.
+        let had = self.len_bytes();
+        check_cut(had, self.file.metadata()?.len())
     }
 }
 
@@ -140,10 +143,12 @@ impl Media for FileMedia {
     }
 
     fn lengthen(&self, len_bytes: Option<u64>) -> io::Result<u64> {
+        let had = self.len_bytes();
         let there = length_of(&self.file)?;
-        let wanted = len_bytes.unwrap_or(there).max(self.len_bytes());
+        check_cut(had, there)?;
+        let wanted = len_bytes.unwrap_or(there).max(had);
         if there < wanted {
-            if !self.file.metadata()?.is_file() {
+            if !self.is_file {
                 let text = format!("it has {there} bytes, and is no file that can be made longer");
                 return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
             }
@@ -273,6 +278,15 @@ impl Media for FileMedia {
 /// The length of a file or block device.
 fn length_of(file: &File) -> io::Result<u64> {
     Ok(rustix::fs::seek(file, SeekFrom::End(0))?)
+}
+
+/// Refuses a file or device that had more bytes when it was opened.
+fn check_cut(had: u64, there: u64) -> io::Result<()> {
+    if there < had {
+        let text = format!("somebody cut it: it has {there} bytes, and had {had}");
+        return Err(io::Error::other(text));
+    }
+    Ok(())
 }
 
 /// Finishes a short vectored write: `written` bytes of `slices` are out already.

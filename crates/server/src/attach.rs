@@ -116,6 +116,16 @@ impl Attachments {
         self.state.lock().entries(volume, false).count()
     }
 
+    /// Keeps others than the one client of the present of `volume` away; none if it has others.
+    pub fn keep_others_away(self: &Arc<Self>, volume: VolumeId) -> Option<Closure> {
+        let mut state = self.state.lock();
+        if state.entries(volume, false).count() > 1 {
+            return None;
+        }
+        *state.closed.entry(volume).or_default() += 1;
+        Some(Closure { register: Arc::clone(self), volume })
+    }
+
     /// Closes the present of `volume`, and with `Part::Past` everything of it, once nobody is
     /// attached to that; with `force` all who are get asked to leave. A client that has just
     /// closed its connection may be on the register for another instant, so this waits for at most
@@ -240,6 +250,20 @@ mod tests {
         }
         assert!(register.attach(1, Part::Present, "unix").is_some());
         drop(register.close(1, Part::Past, false, SHORT).expect("all have left"));
+    }
+
+    #[test]
+    fn a_client_that_is_alone_keeps_others_away() {
+        let register = Arc::new(Attachments::default());
+        let attach = || register.attach(1, Part::Present, "unix");
+        let _first = attach().expect("not closed");
+        let second = attach().expect("not closed");
+        assert!(register.keep_others_away(1).is_none(), "two are here");
+        drop(second);
+        let closure = register.keep_others_away(1).expect("one is here");
+        assert!(attach().is_none());
+        drop(closure);
+        assert!(attach().is_some());
     }
 
     #[test]

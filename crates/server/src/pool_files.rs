@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use block::{BlockDevice, MediaDevice};
 use env::{FileMedia, RealClock, RealEntropy, RealFiles};
-use volume::{Machine, Pool, PoolFormat, PoolOptions, RebuildReport};
+use volume::{Machine, Pool, PoolFormat, PoolOptions, RebuildReport, read_superblock};
 
 use crate::opening_log::OpeningLog;
 use crate::token::{TOKEN_FILE, UNFINISHED_TOKEN_FILE};
@@ -137,6 +137,8 @@ pub fn grow(
             }
             let file = pool_path(path)?;
             if let Some(bytes) = size_bytes {
+                // One that somebody cut is refused: what was cut off would be zeros.
+                read_superblock(&*device_at(&file)?).map_err(StartError::Pool)?;
                 FileMedia::lengthen(&file, bytes).map_err(|e| at(&file, e))?;
             }
             Pool::grow(&device_at(&file)?).map_err(StartError::Pool)?

@@ -6,6 +6,14 @@ use units::Span;
 
 use crate::types::{Granularity, VolumeChange};
 
+impl VolumeChange {
+    /// Whether it names no setting.
+    pub(crate) fn is_of_size_only(&self) -> bool {
+        let VolumeChange { size_bytes, never_smaller, .. } = *self;
+        *self == VolumeChange { size_bytes, never_smaller, ..VolumeChange::default() }
+    }
+}
+
 impl fmt::Display for VolumeChange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let bytes = |bytes: u64| format!("{bytes} bytes");

@@ -270,11 +270,8 @@ impl Volume {
                 let text = format!("volume \"{}\" was made larger meanwhile", self.name);
                 return Err(Error::new(ErrorKind::Busy, text).with_hint("ask for the size again"));
             }
-            let never_smaller = change.never_smaller;
-            let resizes_only =
-                VolumeChange { size_bytes: Some(size_bytes), never_smaller, ..Default::default() };
             match size_bytes == live.size_bytes {
-                true if *change == resizes_only => return Ok(()),
+                true if change.is_of_size_only() => return Ok(()),
                 true => return self.change_settings(change),
                 false => {}
             }
@@ -337,7 +334,7 @@ impl Volume {
         commit.put_volume(&record)?;
         let detail = format!("from {old} to {size_bytes} bytes; seq {seq}");
         self.core.audit(&mut numbers, &commit, "resize", &self.name, detail)?;
-        if *change != (VolumeChange { size_bytes: Some(size_bytes), ..VolumeChange::default() }) {
+        if !change.is_of_size_only() {
             let detail = change.to_string();
             self.core.audit(&mut numbers, &commit, "volume-set", &self.name, detail)?;
         }

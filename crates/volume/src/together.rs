@@ -176,8 +176,7 @@ impl Core {
         if now.id == members.group.id && now.members == members.group.members {
             return members.volumes.iter().try_for_each(|volume| volume.check_served());
         }
-        let text = format!("group {} was changed meanwhile", members.group.name);
-        Err(Error::new(ErrorKind::Busy, text))
+        Err(changed_meanwhile(&members.group.name))
     }
 
     /// Reverts all volumes, whose gates are closed, in one commit.
@@ -205,6 +204,10 @@ impl Core {
     }
 }
 
+fn changed_meanwhile(group: &str) -> Error {
+    Error::new(ErrorKind::Busy, format!("group {group} was changed meanwhile"))
+}
+
 impl Pool {
     /// What a moment of a group comes to, of each of its volumes.
     ///
@@ -219,7 +222,9 @@ impl Pool {
     }
 
     /// Makes a past moment the present of all volumes of a group, or of none. What came before
-    /// stays: a revert to the seqs that the reports begin at undoes it.
+    /// stays: a revert to the seqs that the reports begin at undoes it. `closed` are the volumes
+    /// from which the caller keeps clients away, as [`Pool::group_volumes`] gave them; without
+    /// them nothing is done, and the reports say what would be.
     ///
     /// # Errors
     /// Those of resolving; `Busy` when the group was changed meanwhile; `Refused`, `Io`.
@@ -227,10 +232,14 @@ impl Pool {
         &self,
         name: &str,
         to: &GroupMoment,
-        dry_run: bool,
+        closed: Option<&[Arc<Volume>]>,
     ) -> Result<Vec<(String, RevertReport)>> {
         let members = self.core.members_at(name, to)?;
         let volumes = &members.volumes;
+        let ids = |all: &[Arc<Volume>]| all.iter().map(|volume| volume.id()).collect::<Vec<u64>>();
+        if closed.is_some_and(|closed| ids(closed) != ids(volumes)) {
+            return Err(changed_meanwhile(name));
+        }
         let stills = self.core.stand_together(volumes)?;
         let targets = self.core.resolve_together(&members, &stills)?;
         let mut reports = Vec::new();
@@ -242,7 +251,7 @@ impl Pool {
             let report = RevertReport { from, to, changed_bytes, changed_exact, seq: from.seq };
             reports.push((volume.name().to_owned(), report));
         }
-        if !dry_run {
+        if closed.is_some() {
             let places = at_one_instant(volumes, &mut NoGates, &mut |gates| {
                 self.core.revert_together(&members, &targets, gates)
             })?;

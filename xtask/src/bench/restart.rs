@@ -91,7 +91,7 @@ pub fn tail(options: &Options) -> Result<Report> {
                 let began = Instant::now();
                 drop(Hindsight::open_again(&options, "tail")?);
                 report.add(name, build, round, began.elapsed().as_secs_f64(), None);
-                report.add(&format!("{name}, entries"), build, round, entries, None);
+                report.add(&format!("{name} entries"), build, round, entries, None);
             }
         }
     }

@@ -77,18 +77,31 @@ fn on_terminal(fixture: &Fixture, arguments: &str, answer: &str) -> (i32, String
 fn what_cannot_be_undone_is_asked_for_on_a_terminal_only() {
     let fixture = with_volume();
     fixture.ok(&["version", "create", "pg"]);
-    for arguments in ["volume delete pg --now --force", "version delete pg 0"] {
+    fixture.ok(&["mark", "create", "pg", "m", "--pin"]);
+    fixture.ok(&["group", "create", "g", "pg"]);
+    fixture.ok(&["group", "version", "g"]);
+    for arguments in [
+        "volume delete pg --now --force",
+        "volume set pg --window 1s --now",
+        "version delete pg 0",
+        "mark delete pg m",
+        "group delete-version g 0",
+    ] {
         for answer in ["n\n", "\n"] {
             let (code, shown) = on_terminal(&fixture, arguments, answer);
             assert!(code == 1 && shown.contains("Go on? [y/N]"), "{arguments}: {shown}");
         }
     }
     assert_eq!(fixture.run(&["version", "show", "pg", "0"]).code, 0, "nothing was done");
+    assert!(
+        fixture.run(&["mark", "list", "pg", "--json"]).out.contains("\"m\""),
+        "nothing was done"
+    );
     let (code, shown) = on_terminal(&fixture, "version delete pg 0 --dry-run", "");
     assert!(code == 0 && !shown.contains("Go on?"), "{shown}");
     let (code, shown) = on_terminal(&fixture, "version delete pg 0", "y\n");
     assert!(code == 0 && shown.contains("Go on?"), "{shown}");
-    let (code, shown) = on_terminal(&fixture, "volume delete pg --now --yes", "");
+    let (code, shown) = on_terminal(&fixture, "volume delete pg --now --force --yes", "");
     assert!(code == 0 && !shown.contains("Go on?"), "{shown}");
 }
 

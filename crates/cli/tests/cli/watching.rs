@@ -29,7 +29,10 @@ fn metrics() -> String {
     fixture.ok(&["volume", "create", "pg", "--size", "64MiB"]);
     fixture.ok(&["version", "schedule", "set", "pg", "--every", "7d", "--keep-last", "1"]);
     fixture.ok(&["pool", "scrub", "--wait"]);
-    let commands = ["write -P 1 0 1M", "write -f -P 2 0 4k", "read 0 4k", "discard 0 4k", "flush"];
+    let writes = ["write -P 1 0 1M", "write -f -P 2 0 4k"];
+    // Of what is carried out at once one wake-up in 16 is timed.
+    let trims = ["discard 0 4k"; 33];
+    let commands = [&writes[..], &["read 0 1M", "read 0 4k", "flush"], &trims].concat();
     assert!(fixture.qemu_io("pg", &commands));
     let answer = fixture.http("/metrics");
     let (_, body) = answer.split_once("\r\n\r\n").expect("a body");
@@ -104,8 +107,11 @@ fn requests_are_counted_by_kind_with_the_time_they_took() {
         let line = metrics.lines().find_map(|line| line.strip_prefix(name.as_str()));
         line.expect("a count").parse().expect("a number")
     };
-    // A flush, a write with FUA and one of 1 MiB are always jobs, which are all timed.
-    assert!(count("flush") >= 1 && count("write") >= 2, "{metrics}");
+    // A flush, a write with FUA, and what is of 1 MiB are jobs, which are all timed.
+    let counts = ["flush", "trim", "read", "write"].map(count);
+    assert!(counts.iter().zip([1, 1, 1, 2]).all(|(count, least)| *count >= least), "{metrics}");
+    let http = "hindsight_http_request_seconds_count";
+    assert!(metrics.lines().any(|line| line.starts_with(http)), "{metrics}");
     let last = "hindsight_nbd_request_seconds_bucket{le=\"+Inf\",kind=\"flush\"}";
     assert!(metrics.contains(last) || metrics.contains("kind=\"flush\",le=\"+Inf\""), "{metrics}");
 }

@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn patterns_are_no_wider_than_what_is_read() {
+    fn texts_at_the_edges_of_the_patterns_are_read() {
         // A regular expression engine is not among the dependencies: these are the edges.
         assert!("9999d".parse::<Span>().is_ok() && "0ms".parse::<Span>().is_ok());
         assert!("9999.999TiB".parse::<Size>().is_ok() && "0.5K".parse::<Size>().is_ok());

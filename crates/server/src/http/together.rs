@@ -1,9 +1,11 @@
 //! What happens to all volumes of a group at one instant: reverts, clones, and what a moment is.
 
+use std::sync::Arc;
+
 use api::{CloneGroup, GroupReverted, MemberResolved, MemberReverted, ResolveQuery, Revert};
 use axum::Json;
 use axum::extract::State;
-use volume::GroupMoment;
+use volume::{GroupMoment, Volume};
 
 use super::answer::{Answer, Refusal};
 use super::ask::{Asked, Body, Named};
@@ -79,18 +81,17 @@ pub(super) async fn revert(
     context
         .engine(move |context| {
             // What cannot be is refused before anybody is disconnected.
-            let would = context.pool().revert_group(&name, &to, true)?;
-            let mut closed = Vec::new();
+            let would = context.pool().revert_group(&name, &to, None)?;
             let reports = match body.dry_run {
                 true => would,
                 false => {
-                    for volume in context.pool().group_volumes(&name)? {
-                        closed.push(context.close(&volume, Part::Present, body.force)?);
-                    }
-                    context.pool().revert_group(&name, &to, false)?
+                    let volumes = context.pool().group_volumes(&name)?;
+                    let close =
+                        |volume: &Arc<Volume>| context.close(volume, Part::Present, body.force);
+                    let _closed = volumes.iter().map(close).collect::<Result<Vec<_>, _>>()?;
+                    context.pool().revert_group(&name, &to, Some(&volumes))?
                 }
             };
-            drop(closed);
             let undo = reports.iter().map(|(volume, report)| {
                 let from = report.from.seq;
                 format!("{volume}=seq:{from}")

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use units::{Moment, Seq, VolumeMoment};
 use volume::{
-    Error, ErrorKind, Extent, Lack, Pool, Result, RoomWait, View, Volume, WriteOp, Written,
+    Error, ErrorKind, Extent, Lack, Pool, Result, RoomWait, View, Volume, VolumeChange, WriteOp,
+    Written,
 };
 use wire::nbd::Status;
 
@@ -169,8 +170,9 @@ impl Export for Present {
         self.volume.extents(offset, length_bytes, limit)
     }
 
-    fn resize(&self, size_bytes: u64) -> Result<()> {
-        self.volume.resize(size_bytes)
+    fn resize(&self, size_bytes: u64, never_smaller: bool) -> Result<()> {
+        let size_bytes = Some(size_bytes);
+        self.volume.change(&VolumeChange { size_bytes, never_smaller, ..VolumeChange::default() })
     }
 
     fn changes_since(&self, moment: &str) -> std::result::Result<Arc<dyn Changes>, OpenError> {
@@ -235,7 +237,7 @@ impl Export for Past {
         self.view.extents(offset, length_bytes, limit)
     }
 
-    fn resize(&self, _: u64) -> Result<()> {
+    fn resize(&self, _: u64, _: bool) -> Result<()> {
         Err(read_only())
     }
 

@@ -88,7 +88,7 @@ pub trait Export: Send + Sync + 'static {
     ///
     /// # Errors
     /// The engine's.
-    fn resize(&self, size_bytes: u64) -> Result<()>;
+    fn resize(&self, size_bytes: u64, never_smaller: bool) -> Result<()>;
     /// What differs between a moment of the same volume and this export.
     ///
     /// # Errors

@@ -66,6 +66,9 @@ fn a_size_that_is_smaller_by_now_is_refused_where_that_was_asked_for() {
     assert_eq!((info.size_bytes, info.latest.seq, get(&volume, 2000)), (LARGE, seq, 7));
     volume.change(&to(2 * LARGE)).expect("larger");
     assert_eq!(volume.info().expect("told").size_bytes, 2 * LARGE);
+    let audit = pool.audit(0, 100).expect("read");
+    let count = |action| audit.iter().filter(|r| r.action == action).count();
+    assert_eq!((count("resize"), count("volume-set")), (1, 0));
 }
 
 #[test]

@@ -1,10 +1,10 @@
 //! What happens to all volumes of a group at one instant: reverts and clones.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 
-use hindsight_volume::{ErrorKind, GroupMoment, Pool, RevertReport, Volume};
+use hindsight_volume::{Deletion, Error, ErrorKind, GroupMoment, Pool, RevertReport, Volume};
 use units::{Moment, Seq, Span};
 
 use crate::groups::{add, names};
@@ -34,6 +34,14 @@ fn undo(reports: &[(String, RevertReport)]) -> GroupMoment {
     GroupMoment::Each(reports.iter().map(one).collect())
 }
 
+fn revert(
+    pool: &Pool,
+    group: &str,
+    to: &GroupMoment,
+) -> Result<Vec<(String, RevertReport)>, Error> {
+    pool.revert_group(group, to, Some(&pool.group_volumes(group)?))
+}
+
 const ALL: [&str; 3] = ["a", "b", "c"];
 
 #[test]
@@ -50,21 +58,21 @@ fn a_group_is_reverted_as_one_and_that_is_undone() {
         volumes[0].create_version("").expect("captured");
         fill(&rig, &volumes, 11);
         let to = GroupMoment::Of(Moment::Version(capture));
-        let told = pool.revert_group("g", &to, true).expect("told");
+        let told = pool.revert_group("g", &to, None).expect("told");
         assert!(told.iter().all(|(_, report)| report.changed_bytes == 4096), "{told:?}");
         assert_eq!(shows(&pool, ALL), [12, 13, 11], "nothing was done");
-        let reports = pool.revert_group("g", &to, false).expect("reverted");
+        let reports = revert(&pool, "g", &to).expect("reverted");
         assert_eq!(shows(&pool, ALL), [2, 3, 1]);
         drop(volumes);
         let pool = rig.kill(pool);
         assert_eq!(shows(&pool, ALL), [2, 3, 1], "cache {cache_bytes}");
-        let again = pool.revert_group("g", &undo(&reports), false).expect("undone");
+        let again = revert(&pool, "g", &undo(&reports)).expect("undone");
         assert_eq!(shows(&pool, ALL), [12, 13, 11]);
-        pool.revert_group("g", &undo(&again), false).expect("redone");
+        revert(&pool, "g", &undo(&again)).expect("redone");
         assert_eq!(shows(&pool, ALL), [2, 3, 1]);
-        pool.revert_group("g", &undo(&reports), false).expect("undone");
+        revert(&pool, "g", &undo(&reports)).expect("undone");
         let mark = GroupMoment::Of(Moment::Mark("m".to_owned()));
-        pool.revert_group("g", &mark, false).expect("reverted");
+        revert(&pool, "g", &mark).expect("reverted");
         assert_eq!(shows(&pool, ALL), [2, 3, 1]);
         let ago = GroupMoment::Of(Moment::Ago(Span(0)));
         let now = pool.resolve_group("g", &ago).expect("resolved");
@@ -98,8 +106,8 @@ fn what_one_volume_cannot_open_leaves_all_as_they_are() {
     ];
     for (to, kind) in refused {
         let outcomes = [
-            pool.revert_group("g", &to, false).map(drop),
-            pool.revert_group("g", &to, true).map(drop),
+            revert(&pool, "g", &to).map(drop),
+            pool.revert_group("g", &to, None).map(drop),
             pool.clone_group("g", &to, "n").map(drop),
             pool.resolve_group("g", &to).map(drop),
         ];
@@ -136,7 +144,7 @@ fn a_group_is_cloned_as_one() {
     assert_eq!(pool.groups().len(), 3);
     let capture = pool.create_group_version("new", "").expect("captured").number;
     let to = GroupMoment::Of(Moment::Version(capture));
-    pool.revert_group("new", &to, false).expect("reverted");
+    revert(&pool, "new", &to).expect("reverted");
     pool.verify_invariants().expect("sound");
 }
 
@@ -147,26 +155,99 @@ fn clones_and_reverts_of_a_group_are_of_one_instant() {
     let rig = Rig::new(256 << 20, 256 << 10);
     let (pool, _) = pool_of_three(&rig, 0);
     let in_turn: Vec<Arc<Volume>> = ALL.map(|name| pool.volume(name).expect("there")).to_vec();
-    let ends = Arc::new(AtomicBool::new(false));
-    let (writer_ends, writer_volumes) = (Arc::clone(&ends), in_turn.clone());
+    fill(&rig, &in_turn, 0);
+    let then = pool.create_group_version("g", "").expect("captured").number;
+    let (ends, turns) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
+    let (writer_ends, writer_turns) = (Arc::clone(&ends), Arc::clone(&turns));
+    let writer_volumes = in_turn.clone();
     let writer = thread::spawn(move || {
-        for turn in 0..=u8::MAX {
+        while !writer_ends.load(Ordering::SeqCst) {
+            let turn = writer_turns.fetch_add(1, Ordering::SeqCst) as u8;
             writer_volumes.iter().for_each(|volume| _ = put(volume, 0, turn));
-            if writer_ends.load(Ordering::SeqCst) {
-                return turn;
-            }
             thread::yield_now();
         }
-        u8::MAX
     });
+    let two_turns = || {
+        let began = turns.load(Ordering::SeqCst);
+        while turns.load(Ordering::SeqCst) < began + 2 {
+            thread::yield_now();
+        }
+    };
+    let check = |[a, b, c]: [u8; 3]| {
+        let behind = [a.wrapping_sub(b), b.wrapping_sub(c), a.wrapping_sub(c)];
+        assert!(behind.iter().all(|&by| by <= 1), "{:?} are of one instant", [a, b, c]);
+    };
+    two_turns();
     for round in 0..20 {
         let new = format!("n{round}");
         pool.clone_group("g", &GroupMoment::Of(Moment::Latest), &new).expect("cloned");
         let found = ALL.map(|name| get(&pool.volume(&format!("{new}-{name}")).expect("there"), 0));
-        let [a, b, c] = found;
-        assert!(a >= b && b >= c && a - c <= 1, "{found:?} are of one instant");
+        check(found);
+    }
+    for _ in 0..5 {
+        // What a revert took away is there under the seqs that it began at.
+        let to = GroupMoment::Of(Moment::Version(then));
+        let reports = revert(&pool, "g", &to).expect("reverted");
+        check([0, 1, 2].map(|i| get_at(&in_turn[i], report_of(&reports, ALL[i]).from.seq)));
+        two_turns();
     }
     ends.store(true, Ordering::SeqCst);
     writer.join().expect("it only writes");
     pool.verify_invariants().expect("sound");
+}
+
+fn report_of<'r>(reports: &'r [(String, RevertReport)], name: &str) -> &'r RevertReport {
+    &reports.iter().find(|(of, _)| of == name).expect("a report of each").1
+}
+
+fn get_at(volume: &Arc<Volume>, seq: Seq) -> u8 {
+    let mut bytes = [0; 1];
+    volume.view(&Moment::Seq(seq)).expect("opened").read(0, &mut bytes).expect("read");
+    bytes[0]
+}
+
+#[test]
+fn a_revert_of_a_group_is_of_the_volumes_that_were_closed_for_it() {
+    let rig = Rig::new(64 << 20, 256 << 10);
+    let (pool, volumes) = pool_of_three(&rig, 0);
+    fill(&rig, &volumes, 1);
+    let captured = pool.create_group_version("g", "").expect("captured").number;
+    let to = GroupMoment::Of(Moment::Version(captured));
+    fill(&rig, &volumes, 11);
+    let into_trash = Deletion { force: true, ..Deletion::default() };
+    pool.remove_volume("b", into_trash).expect("into the trash");
+    let closed = pool.group_volumes("g").expect("told");
+    let back = pool.trash().expect("told")[0].id;
+    pool.undelete_volume(back, None).expect("back meanwhile");
+    let refused = pool.revert_group("g", &to, Some(&closed)).expect_err("b is not closed");
+    assert_eq!((refused.kind, shows(&pool, ALL)), (ErrorKind::Busy, [12, 13, 11]));
+    revert(&pool, "g", &to).expect("reverted");
+    assert_eq!(shows(&pool, ALL), [2, 3, 1]);
+}
+
+#[test]
+fn a_kill_in_a_revert_of_a_group_leaves_all_as_they_were_or_none() {
+    let mut met = Vec::new();
+    for changes in 0.. {
+        let rig = Rig::new(64 << 20, 256 << 10);
+        let (pool, volumes) = pool_of_three(&rig, 0);
+        fill(&rig, &volumes, 1);
+        let capture = pool.create_group_version("g", "").expect("captured").number;
+        fill(&rig, &volumes, 11);
+        for volume in volumes {
+            volume.flush().expect("flushed");
+        }
+        rig.media.halt_after(changes);
+        let done = revert(&pool, "g", &GroupMoment::Of(Moment::Version(capture))).is_ok();
+        let pool = rig.kill(pool);
+        let now = shows(&pool, ALL);
+        assert!(now == [2, 3, 1] || now == [12, 13, 11] && !done, "{changes}: {now:?}");
+        pool.verify_invariants().expect("sound");
+        met.push(now);
+        if done {
+            break;
+        }
+    }
+    met.dedup();
+    assert_eq!(met.len(), 2, "the halts met both");
 }

@@ -123,13 +123,15 @@ impl Turn<'_> {
                 return 0;
             }
             // Now and not before: it may have waited, and others come meanwhile.
-            let clients = export.present_of().map_or(0, |volume| attachments.count(volume));
-            if request.offset < export.size_bytes() && clients > 1 {
+            let volume = export.present_of();
+            let alone = volume.and_then(|volume| attachments.keep_others_away(volume));
+            let never_smaller = volume.is_some() && alone.is_none();
+            if request.offset < export.size_bytes() && never_smaller {
                 let message = "other clients are attached";
                 encode::error(style, &request, Errno::Perm, message, &mut out.words);
                 return 1;
             }
-            match volume::on_behalf_of(&client, || export.resize(request.offset)) {
+            match volume::on_behalf_of(&client, || export.resize(request.offset, never_smaller)) {
                 Ok(()) => {
                     out.done.extend_from_slice(encode::done(style, &request).as_bytes());
                     0

@@ -243,7 +243,7 @@ impl Export for Memory {
         Ok(extents)
     }
 
-    fn resize(&self, size_bytes: u64) -> Result<()> {
+    fn resize(&self, size_bytes: u64, _: bool) -> Result<()> {
         self.disk.pass_gate();
         if size_bytes > 1 << 30 {
             return Err(Error::new(ErrorKind::Full, "more than there is"));
