@@ -654,7 +654,17 @@ fn a_pool_on_one_file_grows_while_it_is_written_to_and_a_kill_takes_nothing_away
     server.up()?;
     ensure!(size(&server)? == 1 << 30, "{}", size(&server)?);
     check(&server, &image)?;
-    check_of(&server, "w", &written)
+    check_of(&server, "w", &written)?;
+    // One that somebody cut is not made long again: what was cut off would be zeros.
+    server.stop()?;
+    let file = pool.join("pool.img");
+    File::options().write(true).open(&file)?.set_len(512 << 20)?;
+    let dir = pool.display().to_string();
+    let cut = server.output(&["pool", "grow", "--pool", &dir, "--size", "2GiB"])?;
+    let said = String::from_utf8_lossy(&cut.stderr).into_owned();
+    ensure!(!cut.status.success() && said.contains("its pool was made on"), "{said}");
+    ensure!(fs::metadata(&file)?.len() == 512 << 20, "it was made longer");
+    Ok(())
 }
 
 #[test]
