@@ -123,15 +123,15 @@ impl Turn<'_> {
                 return 0;
             }
             // Now and not before: it may have waited, and others come meanwhile.
-            let volume = export.present_of();
+            let is_smaller = request.offset < export.size_bytes();
+            let volume = export.present_of().filter(|_| is_smaller);
             let alone = volume.and_then(|volume| attachments.keep_others_away(volume));
-            let never_smaller = volume.is_some() && alone.is_none();
-            if request.offset < export.size_bytes() && never_smaller {
+            if volume.is_some() && alone.is_none() {
                 let message = "other clients are attached";
                 encode::error(style, &request, Errno::Perm, message, &mut out.words);
                 return 1;
             }
-            match volume::on_behalf_of(&client, || export.resize(request.offset, never_smaller)) {
+            match volume::on_behalf_of(&client, || export.resize(request.offset, !is_smaller)) {
                 Ok(()) => {
                     out.done.extend_from_slice(encode::done(style, &request).as_bytes());
                     0
