@@ -7,6 +7,7 @@ use hindsight_volume::{
     Budget, CacheChange, Deletion, ErrorKind, Granularity, KeepRules, KeptFor, Pool, ScheduleSpec,
     VolumeChange, WriteOp,
 };
+use sim::{Failure, Op};
 use units::{Moment, Seq, Span, Timing, WallTime};
 
 use crate::groups::{add, names};
@@ -305,4 +306,32 @@ fn a_clone_takes_no_name_that_its_origin_left_meanwhile() {
         let is_known = matches!(error.kind, ErrorKind::Exists | ErrorKind::NotFound);
         assert!(is_known, "round {round}: {error}");
     }
+}
+
+/// As `ARCHITECTURE.md` says: a commit would stand on a sync that may not have done what it said.
+#[test]
+fn after_a_failed_write_deletes_are_refused_until_the_pool_is_opened_again() {
+    let rig = Rig::new(64 << 20, 256 << 10);
+    let pool = rig.open();
+    let volume = make(&pool, Granularity::EveryWrite, HOUR_NS);
+    put(&volume, 0, 1);
+    let version = volume.create_version("").expect("captured").number;
+    rig.media.fail(Failure::once(Op::Write));
+    let op = WriteOp::Data { offset: 0, bytes: &[2; 4096] };
+    volume.write_batch(&[op]).expect_err("the device fails it");
+    rig.media.calm();
+    let refused = [
+        volume.delete_version(version).map(drop),
+        pool.delete_volume("v"),
+        volume.create_mark("m", &Moment::Latest, false).map(drop),
+    ];
+    for outcome in refused {
+        assert_eq!(outcome.expect_err("nothing is committed").kind, ErrorKind::Refused);
+    }
+    assert_eq!(get(&volume, 0), 1, "reads go on");
+    drop(volume);
+    let pool = rig.kill(pool);
+    let volume = pool.volume("v").expect("there");
+    volume.delete_version(version).expect("deleted");
+    pool.delete_volume("v").expect("deleted");
 }
