@@ -49,6 +49,15 @@ pub struct Server {
     listener: Option<JoinHandle<()>>,
 }
 
+/// Where libfaketime is.
+fn faketime() -> Result<String> {
+    let machines = std::fs::read_dir("/usr/lib")?.filter_map(|entry| Some(entry.ok()?.path()));
+    let mut files = machines.map(|path| path.join("faketime/libfaketimeMT.so.1"));
+    let found = files.find(|path| path.exists());
+    let found = found.context("no libfaketime: scripts/install-packages test")?;
+    Ok(found.display().to_string())
+}
+
 impl Server {
     /// Starts a server on a pool, which is made if it is not there.
     pub fn start(program: &Path, pool: &Path) -> Result<Server> {
@@ -70,6 +79,17 @@ impl Server {
     /// Sets a variable of the server's environment, for every later start.
     pub fn set(&mut self, variable: &str, value: &str) {
         self.environment.push((variable.to_owned(), value.to_owned()));
+    }
+
+    /// Has the server's clock be wrong from its next start on, by what a file says: `+1y`, say.
+    /// libfaketime (package `faketime`) stands before the C library's clock; monotonic time is the
+    /// machine's.
+    pub fn set_clock(&mut self, by: &Path) -> Result<()> {
+        self.set("LD_PRELOAD", &faketime()?);
+        self.set("FAKETIME_TIMESTAMP_FILE", &by.display().to_string());
+        self.set("FAKETIME_NO_CACHE", "1");
+        self.set("FAKETIME_DONT_FAKE_MONOTONIC", "1");
+        Ok(())
     }
 
     /// Starts the server again after it was killed or stopped.

@@ -1,9 +1,6 @@
 //! A clock that jumps, under a server that writes: a year and an hour ahead and back, a day behind,
 //! a start in 2200. Nothing leaves a window by it, times that were resolved mean what they meant,
 //! and order stands.
-//!
-//! libfaketime (package `faketime`) stands before the C library's clock; monotonic time is the
-//! machine's.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -60,10 +57,7 @@ pub(super) fn run(program: &Path, pool: &Path, seed: u64) -> Result<Counts> {
     fs::write(&clock, "+0")?;
     let mut server = Server::start(program, pool)?;
     server.stop()?;
-    server.set("LD_PRELOAD", &library()?);
-    server.set("FAKETIME_TIMESTAMP_FILE", &clock.display().to_string());
-    server.set("FAKETIME_NO_CACHE", "1");
-    server.set("FAKETIME_DONT_FAKE_MONOTONIC", "1");
+    server.set_clock(&clock)?;
     server.up()?;
     let subject = |name| Subject { name, image: Image::zeros(SIZE_BYTES), moments: Vec::new() };
     let subjects = [subject("idle"), subject("busy"), subject("coarse")];
@@ -73,15 +67,6 @@ pub(super) fn run(program: &Path, pool: &Path, seed: u64) -> Result<Counts> {
     clocks.jumps()?;
     clocks.server.check()?;
     Ok(clocks.counts)
-}
-
-/// Where libfaketime is.
-fn library() -> Result<String> {
-    let machines = fs::read_dir("/usr/lib")?.filter_map(|entry| Some(entry.ok()?.path()));
-    let mut files = machines.map(|path| path.join("faketime/libfaketimeMT.so.1"));
-    let found = files.find(|path| path.exists());
-    let found = found.context("no libfaketime: scripts/install-packages test")?;
-    Ok(found.display().to_string())
 }
 
 impl Clocks {

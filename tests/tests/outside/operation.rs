@@ -1,5 +1,6 @@
 //! What an operator sees: a pool that fills up, a server that is told to stop twice.
 
+use std::fs;
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::sync::mpsc;
@@ -7,11 +8,11 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use hindsight_tests::command;
 use hindsight_tests::nbd::{Reply, Request};
+use hindsight_tests::{certificates, command};
 use serde_json::{Value, json};
 
-use crate::stage::Stage;
+use crate::stage::{Stage, folder};
 
 /// The error number of what finds no room.
 const NO_SPACE: u32 = 28;
@@ -163,5 +164,35 @@ fn versions_marks_and_reverts_of_many_clients_at_once_all_end() -> Result<()> {
     }
     let versions = stage.server.http().get("/api/v1/volumes/vol/versions")?;
     ensure!(versions.as_array().is_some_and(|list| list.len() == 80), "{versions}");
+    Ok(())
+}
+
+#[test]
+fn a_clock_that_was_wrong_and_a_certificate_that_has_expired_are_told() -> Result<()> {
+    let own = folder()?;
+    certificates::authority(own.path())?;
+    certificates::signed(own.path(), "server", "/CN=localhost")?;
+    let config = own.path().join("config.toml");
+    let [cert, key] = ["server-cert.pem", "server-key.pem"].map(|name| own.path().join(name));
+    let tls = format!("tls_cert = {cert:?}\ntls_key = {key:?}\n");
+    fs::write(&config, format!("[nbd]\nlisten = [\"127.0.0.1:0\"]\n{tls}"))?;
+    let mut stage = Stage::with("vol", "8MiB", &["--config", &config.display().to_string()])?;
+    let (expired, ahead) = ("clients over TCP will refuse the certificate", "ahead of the clock");
+    ensure!(!stage.server.talk().contains(expired), "{}", stage.server.talk());
+    stage.server.stop()?;
+    // It is good for 30 days.
+    let clock = own.path().join("clock");
+    fs::write(&clock, "+60d")?;
+    stage.server.set_clock(&clock)?;
+    stage.server.up()?;
+    stage.server.wait_for_talk(expired)?;
+    stage.server.connect("vol")?.demand(&mib(0, 1))?;
+    ensure!(!stage.server.run(&["volume", "show", "vol"])?.contains(ahead));
+    stage.server.stop()?;
+    fs::write(&clock, "+0")?;
+    stage.server.up()?;
+    stage.server.wait_for_talk("the last write is ahead of the clock")?;
+    let shown = stage.server.run(&["volume", "show", "vol"])?;
+    ensure!(shown.contains(ahead), "{shown}");
     Ok(())
 }
