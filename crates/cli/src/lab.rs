@@ -8,7 +8,9 @@ use std::time::Instant;
 use anyhow::Context;
 use api::ExitCode;
 use clap::Subcommand;
-use lab::experiment::{Bench, BenchSettings, Claim, EXPERIMENTS, Outcome, Verdict, chosen};
+use lab::experiment::{
+    Bench, BenchSettings, Claim, Compacted, CompactionAsked, EXPERIMENTS, Outcome, Verdict, chosen,
+};
 use lab::plot::{png, svg};
 use lab::report::{COUNTED, Preface, report};
 use serde::Serialize;
@@ -86,13 +88,21 @@ pub fn run(session: &Session, verb: Verb) -> anyhow::Result<ExitCode> {
         Verb::Run { names, output, seed, scale, no_engine } => {
             let mut bench = Bench::new(BenchSettings { seed, scale })?;
             if !no_engine {
-                bench = bench.with_engine(Box::new(replay::count));
+                let dir = output.clone();
+                bench = bench
+                    .with_engine(Box::new(replay::count))
+                    .with_compaction(Box::new(move |asked| compact(&dir, asked)));
             }
             run_all(session, &names, &output, bench)
         }
         Verb::Darc(args) => darc::run(session, &args),
         Verb::Replay(args) => replay::run(session, &args),
     }
+}
+
+/// Versions that are compacted and read, in a file among the results.
+fn compact(dir: &Path, asked: CompactionAsked) -> lab::Result<Compacted> {
+    load::compaction::compact(dir, asked).map_err(|error| lab::Error::setting(error.to_string()))
 }
 
 fn run_all(

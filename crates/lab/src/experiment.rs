@@ -1,13 +1,15 @@
 //! Experiments: a workload, what the model says, what is counted, and what a paper says of it.
 //!
-//! 1. An experiment depends on seed and scale alone.
+//! 1. An experiment depends on seed and scale alone, but for what the engine does and how long it
+//!    takes, where that is handed in.
 //! 2. Every figure that a paper states in words is a claim, and has a verdict with the numbers
 //!    beside it. Figures that are only in pictures are not known here and not claimed.
 //!
 //! Times are not measured, only I/Os and space: what a device makes of them is not known here.
-//! Where a paper is about times (`darc`), they are handed in.
+//! Where a paper is about times (`darc`, `clotho`), they are handed in.
 
 mod bench;
+mod clotho;
 pub mod darc;
 mod engine;
 mod laden;
@@ -16,6 +18,7 @@ mod prediction;
 mod xiao;
 
 pub use bench::{Bench, BenchSettings};
+pub use clotho::{Compacted, CompactionAsked, CompactionRun, VersionReads};
 pub use engine::{EngineAsked, EngineCount};
 
 use serde::Serialize;
@@ -226,6 +229,11 @@ pub const EXPERIMENTS: &[Experiment] = &[
         name: "xiao-mix",
         title: "Copy-on-write and redirect-on-write by the share of reads",
         run: xiao::mix,
+    },
+    Experiment {
+        name: "clotho-fig14",
+        title: "A compacted version: its space, and random reads of it",
+        run: clotho::fig14,
     },
 ];
 

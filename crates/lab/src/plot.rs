@@ -33,6 +33,14 @@ pub enum Look {
     Squares,
 }
 
+impl Look {
+    /// Whether one would be hidden under the other.
+    fn is_drawn_as(self, other: Look) -> bool {
+        let is_full = |look| matches!(look, Look::Measured | Look::Dots);
+        is_full(self) && is_full(other)
+    }
+}
+
 /// One line.
 #[derive(Clone, Debug)]
 pub struct Series {
@@ -42,7 +50,7 @@ pub struct Series {
     pub colour: usize,
     /// What it shows.
     pub look: Look,
-    /// Its points, from left to right.
+    /// Its points, from left to right; where y is no number the line is interrupted.
     pub points: Vec<(f64, f64)>,
 }
 

@@ -8,12 +8,14 @@
 //! 3. Configurations that are compared are there at the same time, and take turns.
 //!
 //! The index of what is here:
+//! - `compaction`: `compact(dir, asked)`, what Clotho's figures need.
 //! - `darc`: `measure(settings, say)`, what DARC's figures and tables need.
 //! - `drive`: `drive(targets, source, settings)`, requests in flight; `Target`.
 //! - `rig`: `Rig`, a stack or a pool on files, with what runs in the background.
 //! - `recovery`: DARC's Table 4, with bytes really overwritten.
 //! - `machine`: processor time, the file system under a directory, the cost of a checksum.
 
+pub mod compaction;
 pub mod darc;
 pub mod drive;
 pub mod machine;

@@ -99,11 +99,11 @@ fn what_does_not_fit_is_refused() {
 fn an_experiment_writes_its_pictures_and_a_report() {
     let dir = tempfile::tempdir().expect("directory");
     let output = dir.path().join("made");
-    let named = ["laden-fig12", "xiao-first-write", "--no-engine", "-o", text(&output)];
+    let named = ["laden-fig12", "xiao-mix", "--no-engine", "-o", text(&output)];
     let ran = run(&[&["lab", "run"][..], &named].concat());
     assert_eq!(ran.code, 0, "{ran:?}");
     assert!(ran.out.contains("laden-fig12") && ran.out.contains("holds"), "{ran:?}");
-    for name in ["laden-fig12", "xiao-first-write"] {
+    for name in ["laden-fig12", "xiao-mix"] {
         let read = |ending: &str| std::fs::read(output.join(format!("{name}.{ending}")));
         assert!(read("csv").expect("CSV").contains(&b','));
         assert!(read("svg").expect("SVG").starts_with(b"<svg"));
@@ -114,7 +114,7 @@ fn an_experiment_writes_its_pictures_and_a_report() {
     let names: Vec<_> = std::fs::read_dir(&output).expect("directory").collect();
     assert_eq!(names.len(), 7, "nothing else is left behind: {names:?}");
 
-    let again = run(&["lab", "run", "xiao-first-write", "-o", text(&output), "--json"]).json();
+    let again = run(&["lab", "run", "xiao-mix", "-o", text(&output), "--json"]).json();
     assert_eq!(again["experiments"][0]["claims"][0]["verdict"], "holds");
     let listed = run(&["lab", "list", "--json"]).json();
     assert!(listed.as_array().expect("a list").len() >= 13);

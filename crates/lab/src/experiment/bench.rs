@@ -3,7 +3,8 @@
 use std::collections::HashMap;
 use std::rc::Rc;
 
-use super::engine::EngineCount;
+use super::clotho::{Compacted, CompactionAsked, CompactionRun};
+use super::engine::{EngineCount, EnginePoint};
 use crate::Source;
 use crate::error::{Error, Result};
 use crate::generate::{Extent, Generator, Pattern, Spread, SpreadSettings, Walk, Workload};
@@ -144,6 +145,9 @@ pub struct Bench {
     prepared: HashMap<Load, Rc<Prepared>>,
     sweeps: HashMap<(Load, u64, Vec<u64>), Rc<Sweep>>,
     engine: Option<EngineCount>,
+    /// Two figures show the same workload.
+    pub(super) engine_counts: HashMap<(Load, u64, Vec<u64>), Vec<EnginePoint>>,
+    compaction: Option<CompactionRun>,
 }
 
 impl Bench {
@@ -156,14 +160,35 @@ impl Bench {
             return Err(Error::setting(format!("a scale of {}", settings.scale))
                 .with_hint("give 1 (full size), 2 or 4"));
         }
-        let (prepared, sweeps) = (HashMap::new(), HashMap::new());
-        Ok(Bench { settings, prepared, sweeps, engine: None })
+        Ok(Bench::empty(settings))
+    }
+
+    fn empty(settings: BenchSettings) -> Bench {
+        Bench {
+            settings,
+            prepared: HashMap::new(),
+            sweeps: HashMap::new(),
+            engine: None,
+            engine_counts: HashMap::new(),
+            compaction: None,
+        }
     }
 
     /// The same with the engine's own count beside.
     #[must_use]
     pub fn with_engine(self, engine: EngineCount) -> Bench {
         Bench { engine: Some(engine), ..self }
+    }
+
+    /// The same with versions that the engine compacts and reads.
+    #[must_use]
+    pub fn with_compaction(self, run: CompactionRun) -> Bench {
+        Bench { compaction: Some(run), ..self }
+    }
+
+    /// What compacting came to; `None` where nobody has the engine.
+    pub(super) fn compacted(&mut self, asked: CompactionAsked) -> Result<Option<Compacted>> {
+        self.compaction.as_mut().map(|run| run(asked)).transpose()
     }
 
     pub(super) fn take_engine(&mut self) -> Option<EngineCount> {
@@ -178,8 +203,7 @@ impl Bench {
     /// distances as they are.
     pub(super) fn scaled_for_engine(&self, load: Load, cache_bytes: u64) -> (Workload, u64) {
         let settings = BenchSettings { scale: ENGINE_SCALE, ..self.settings };
-        let (prepared, sweeps) = (HashMap::new(), HashMap::new());
-        let small = Bench { settings, prepared, sweeps, engine: None };
+        let small = Bench::empty(settings);
         let cache_bytes = match load {
             Load::Spc1 { bsu } => (cache_bytes as f64 * small.scaled(bsu).1) as u64,
             _ => cache_bytes,

@@ -4,7 +4,7 @@
 use units::{Granularity, Span};
 
 use super::bench::{Bench, HOUR_NS, Load, Sweep};
-use super::laden::{at, percent, series, three};
+use super::laden::{at, colour, percent, series, three};
 use super::{Claim, Found};
 use crate::error::Result;
 use crate::generate::{Extent, Generator};
@@ -31,7 +31,7 @@ pub struct EngineAsked {
 /// Sends a workload through the engine, and says what it asked of its device.
 pub type EngineCount = Box<dyn FnMut(&mut dyn Source, EngineAsked) -> Result<EngineIos>>;
 
-/// What the engine counts, in the order of the figures' colours.
+/// What the engine counts.
 const SHOWN: [Architecture; 3] =
     [Architecture::Logging, Architecture::SplitDownstream, Architecture::Checkpointing];
 /// At these granularities, in seconds: each is a trace of an hour through the engine.
@@ -40,6 +40,7 @@ const GRANULARITIES_S: [u64; 3] = [0, 600, 3600];
 const TOLERANCE: f64 = 0.1;
 
 /// A figure at one granularity and cache.
+#[derive(Clone, Copy)]
 pub(super) struct EnginePoint {
     pub(super) granularity_s: u64,
     pub(super) architecture: Architecture,
@@ -60,6 +61,10 @@ impl Bench {
         cache_bytes: u64,
         granularities_s: &[u64],
     ) -> Result<Vec<EnginePoint>> {
+        let key = (load, cache_bytes, granularities_s.to_vec());
+        if let Some(points) = self.engine_counts.get(&key) {
+            return Ok(points.clone());
+        }
         let Some(mut engine) = self.take_engine() else { return Ok(Vec::new()) };
         let (workload, cache_bytes) = self.scaled_for_engine(load, cache_bytes);
         let extent = Extent { seed: self.seed(), duration_ns: Some(HOUR_NS), requests_max: None };
@@ -84,6 +89,7 @@ impl Bench {
             }
         }
         self.give_engine(engine);
+        self.engine_counts.insert(key, points.clone());
         Ok(points)
     }
 }
@@ -112,12 +118,12 @@ impl<S: Source> Source for WritesOnly<S> {
 
 /// Points of the engine for a chart: one series an architecture.
 pub(super) fn lines(points: &[(f64, EnginePoint)]) -> Vec<Series> {
-    let of = |(colour, one): (usize, Architecture)| {
+    let of = |one: Architecture| {
         let of_it = points.iter().filter(|(_, point)| point.architecture == one);
         let places = of_it.map(|(x, point)| (*x, point.counted)).collect();
-        series(format!("{}, engine", one.name()), colour, Look::Squares, places)
+        series(format!("{}, engine", one.name()), colour(one), Look::Squares, places)
     };
-    if points.is_empty() { Vec::new() } else { SHOWN.into_iter().enumerate().map(of).collect() }
+    if points.is_empty() { Vec::new() } else { SHOWN.into_iter().map(of).collect() }
 }
 
 /// How far price and count are apart.

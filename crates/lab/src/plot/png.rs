@@ -48,9 +48,9 @@ impl Canvas {
                     self.stroke(from, to, width * SCALE, *colour);
                 }
             }
-            Shape::Dot { x, y, colour } => {
+            Shape::Dot { x, y, radius, colour } => {
                 let at = (x * SCALE, y * SCALE);
-                self.stroke(at, at, 6.0 * SCALE, *colour);
+                self.stroke(at, at, 2.0 * radius * SCALE, *colour);
             }
             Shape::Text { x, y, text, anchor } => self.text(x * SCALE, y * SCALE, text, *anchor),
         }

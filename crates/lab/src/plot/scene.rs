@@ -1,6 +1,6 @@
 //! From a chart to shapes.
 
-use super::{Chart, Look, Scale};
+use super::{Chart, Look, Scale, Series};
 
 /// Size of the drawing.
 pub(super) const WIDTH: f64 = 860.0;
@@ -22,6 +22,8 @@ const COLOURS: [[u8; 3]; 8] = [
     [0x56, 0xb4, 0xe9],
     [0x7a, 0x4a, 0x12],
 ];
+/// By so much lines are wider that another lies on.
+const COVERED_EXTRA: f64 = 2.0;
 const INK: [u8; 3] = [0x22, 0x22, 0x22];
 const FAINT: [u8; 3] = [0xdd, 0xdd, 0xdd];
 
@@ -45,6 +47,7 @@ pub(super) enum Shape {
     Dot {
         x: f64,
         y: f64,
+        radius: f64,
         colour: [u8; 3],
     },
     /// `y` is the base line.
@@ -68,6 +71,46 @@ fn square((x, y): (f64, f64), colour: [u8; 3]) -> Shape {
     let corners = [(-1.0, -1.0), (1.0, -1.0), (1.0, 1.0), (-1.0, 1.0), (-1.0, -1.0)];
     let points = corners.map(|(right, down)| (x + 5.0 * right, y + 5.0 * down)).to_vec();
     Shape::Line { points, colour, width: 2.0, is_dashed: false }
+}
+
+/// How a series is drawn.
+struct Pen {
+    colour: [u8; 3],
+    look: Look,
+    is_dashed: bool,
+    /// So much wider than others.
+    extra: f64,
+}
+
+impl Pen {
+    /// Points that are joined.
+    fn draw(&self, points: &[(f64, f64)], shapes: &mut Vec<Shape>) {
+        let Pen { colour, look, is_dashed, extra } = *self;
+        if look == Look::Squares {
+            shapes.extend(points.iter().map(|place| square(*place, colour)));
+            return;
+        }
+        if look != Look::Predicted {
+            let radius = 3.0 + extra / 2.0;
+            shapes.extend(points.iter().map(|&(x, y)| Shape::Dot { x, y, radius, colour }));
+        }
+        let points = match *points {
+            // Dashes alone: one of them, wider than a dot.
+            [(x, y)] if look == Look::Predicted => vec![(x - 6.0, y), (x + 6.0, y)],
+            _ => points.to_vec(),
+        };
+        if look != Look::Dots && points.len() > 1 {
+            shapes.push(Shape::Line { points, colour, width: 2.0 + extra, is_dashed });
+        }
+    }
+}
+
+/// Whether two lines are one for a while: no further apart than they are wide, twice at least.
+fn lies_on(one: &[(f64, f64)], other: &[(f64, f64)]) -> bool {
+    let is_on = |(x, y): &&(f64, f64)| {
+        other.iter().any(|(u, v)| (u - x).abs() < 0.5 && (v - y).abs() < 1.5)
+    };
+    one.iter().filter(is_on).count() > 1
 }
 
 /// Lays a chart out.
@@ -101,27 +144,29 @@ pub(super) fn scene(chart: &Chart) -> Vec<Shape> {
     shapes.push(rule((LEFT, BOTTOM), (RIGHT, BOTTOM), INK));
     shapes.push(text((LEFT + RIGHT) / 2.0, BOTTOM + 44.0, &*chart.x_label, Anchor::Middle));
     for (index, one) in chart.series.iter().enumerate() {
-        let colour = COLOURS[one.colour % COLOURS.len()];
-        // Beyond the colours there are, dashes tell lines of one colour apart.
-        let is_dashed = one.look == Look::Predicted || one.colour >= COLOURS.len();
-        let points = one.points.iter().map(|(x, y)| (x_at(*x), y_at(*y)));
-        let points: Vec<(f64, f64)> = points.collect();
-        let legend_at = TOP + 8.0 + index as f64 * 22.0;
-        let mut draw = |points: Vec<(f64, f64)>| {
-            if one.look == Look::Squares {
-                shapes.extend(points.into_iter().map(|place| square(place, colour)));
-                return;
-            }
-            if one.look != Look::Predicted {
-                let dots = points.iter().map(|(x, y)| Shape::Dot { x: *x, y: *y, colour });
-                shapes.extend(dots.collect::<Vec<_>>());
-            }
-            if one.look != Look::Dots {
-                shapes.push(Shape::Line { points, colour, width: 2.0, is_dashed });
-            }
+        let place = |(x, y): &(f64, f64)| (x_at(*x), y_at(*y));
+        let places = |one: &Series| one.points.iter().map(place).collect::<Vec<_>>();
+        let points = places(one);
+        let is_covered = chart.series[index + 1..]
+            .iter()
+            .any(|later| later.look.is_drawn_as(one.look) && lies_on(&points, &places(later)));
+        let pen = Pen {
+            colour: COLOURS[one.colour % COLOURS.len()],
+            look: one.look,
+            // Beyond the colours there are, dashes tell lines of one colour apart.
+            is_dashed: one.look == Look::Predicted || one.colour >= COLOURS.len(),
+            // What lies under another is seen on both sides of it.
+            extra: if is_covered { COVERED_EXTRA } else { 0.0 },
         };
-        draw(points);
-        draw(vec![(RIGHT + 16.0, legend_at), (RIGHT + 44.0, legend_at)]);
+        for run in points.split(|(_, y)| !y.is_finite()) {
+            pen.draw(run, &mut shapes);
+        }
+        let legend_at = TOP + 8.0 + index as f64 * 22.0;
+        let of_legend = match one.look {
+            Look::Dots | Look::Squares => vec![(RIGHT + 30.0, legend_at)],
+            _ => vec![(RIGHT + 16.0, legend_at), (RIGHT + 44.0, legend_at)],
+        };
+        pen.draw(&of_legend, &mut shapes);
         shapes.push(text(RIGHT + 52.0, legend_at + 4.0, &*one.name, Anchor::Start));
     }
     shapes
@@ -155,7 +200,7 @@ mod tests {
             name: String::new(),
             colour,
             look: Look::Measured,
-            points: vec![(1.0, 1.0)],
+            points: vec![(1.0, 1.0), (2.0, colour as f64)],
         });
         let chart = Chart {
             title: String::new(),
@@ -165,7 +210,8 @@ mod tests {
             x_ticks: Vec::new(),
             series: series.collect(),
         };
-        let is_of_a_line = |shape: &Shape| matches!(shape, Shape::Line { width: 2.0, .. });
+        let is_of_a_line =
+            |shape: &Shape| matches!(shape, Shape::Line { width, .. } if *width > 1.0);
         let looks = scene(&chart).into_iter().filter(is_of_a_line).map(|shape| match shape {
             Shape::Line { colour, is_dashed, .. } => (colour, is_dashed),
             _ => unreachable!("only lines are left"),
@@ -174,6 +220,36 @@ mod tests {
         looks.sort_unstable();
         looks.dedup();
         assert_eq!(looks.len(), 2 * COLOURS.len());
+    }
+
+    #[test]
+    fn a_line_that_lies_under_another_is_wider() {
+        let line = |colour, y: [f64; 3]| Series {
+            name: String::new(),
+            colour,
+            look: Look::Measured,
+            points: vec![(1.0, y[0]), (2.0, y[1]), (3.0, y[2])],
+        };
+        let chart = Chart {
+            title: String::new(),
+            x_label: String::new(),
+            y_label: String::new(),
+            x_scale: Scale::Linear,
+            x_ticks: vec![(1.0, String::new()), (3.0, String::new())],
+            series: vec![
+                line(0, [1.0, 2.0, 3.0]),
+                line(1, [2.0, 2.0, 2.0]),
+                line(2, [2.0, 2.0, 3.0]),
+            ],
+        };
+        let width = |shape: Shape| match shape {
+            Shape::Line { width, colour, .. } if colour != super::FAINT => Some(width),
+            _ => None,
+        };
+        let mut widths: Vec<f64> = scene(&chart).into_iter().filter_map(width).collect();
+        // Each line has one in the legend beside it; the axis comes before.
+        widths.remove(0);
+        assert_eq!(widths, [4.0, 4.0, 4.0, 4.0, 2.0, 2.0]);
     }
 
     #[test]

@@ -37,8 +37,9 @@ fn write(out: &mut String, shape: &Shape) -> std::fmt::Result {
             let colour = hex(*colour);
             writeln!(out, "\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"{width}\"{dash}/>")
         }
-        Shape::Dot { x, y, colour } => {
-            writeln!(out, "<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"3\" fill=\"{}\"/>", hex(*colour))
+        Shape::Dot { x, y, radius, colour } => {
+            let colour = hex(*colour);
+            writeln!(out, "<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"{radius}\" fill=\"{colour}\"/>")
         }
         Shape::Text { x, y, text, anchor } => {
             let anchor = match anchor {
