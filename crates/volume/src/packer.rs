@@ -80,6 +80,17 @@ pub enum Placed {
     Left(Entry),
 }
 
+/// What becomes of an entry that waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fate {
+    /// It goes by as it is.
+    Passes,
+    /// Its version is in the pack.
+    Packed,
+    /// It was, and did not pay.
+    Left,
+}
+
 /// Gathers versions and writes packs of them.
 pub struct Packer {
     fresh: FreshSegments,
@@ -88,7 +99,7 @@ pub struct Packer {
     pack: Pack,
     encoder: PackEncoder,
     /// What waits for the pack; its versions are among them, marked.
-    queue: VecDeque<(Entry, bool)>,
+    queue: VecDeque<(Entry, Fate)>,
     packed: Packed,
     /// What became of the versions that were asked for.
     tally: Tally,
@@ -275,7 +286,7 @@ impl Packer {
         }
         let version = PackVersion { block: entry.key.index, seq: entry.seq, crc: entry.crc };
         self.pack.push(version, &block);
-        self.queue.push_back((*entry, true));
+        self.queue.push_back((*entry, Fate::Packed));
         true
     }
 
@@ -285,7 +296,7 @@ impl Packer {
         if self.queue.is_empty() {
             return Some(entry);
         }
-        self.queue.push_back((entry, false));
+        self.queue.push_back((entry, Fate::Passes));
         None
     }
 
@@ -303,12 +314,12 @@ impl Packer {
     pub fn settle(&mut self) -> Result<Vec<Placed>> {
         let location = self.write()?;
         self.pack = Pack::default();
-        let place = |(entry, gathered): (Entry, bool)| match location {
-            _ if !gathered => Placed::As(entry),
-            None => Placed::Left(entry),
-            Some(location) => {
+        let place = |(entry, fate): (Entry, Fate)| match (fate, location) {
+            (Fate::Passes, _) => Placed::As(entry),
+            (Fate::Packed, Some(location)) => {
                 Placed::Moved { entry: Entry { location, ..entry }, from: entry.location.segment() }
             }
+            (Fate::Packed | Fate::Left, _) => Placed::Left(entry),
         };
         Ok(self.queue.drain(..).map(place).collect())
     }
@@ -328,16 +339,11 @@ impl Packer {
             nonce: segment.nonce,
             timeline: self.timeline,
         };
-        let Some(bytes) = self.encoder.encode(&self.pack, place, self.rule.encoding) else {
-            self.packed.faults += 1;
-            return Ok(None);
-        };
-        if bytes.len() * 100 > count * BLOCK * PAYS_PERCENT {
-            self.packed.left += count as u64;
-            return Ok(None);
-        }
+        let Some(bytes) = self.encoded(place) else { return Ok(None) };
+        let count = self.pack.versions().len();
+        let is_packed = |(_, fate): &&(Entry, Fate)| *fate == Fate::Packed;
         let gathered: Vec<Entry> =
-            self.queue.iter().filter(|(_, gathered)| *gathered).map(|(entry, _)| *entry).collect();
+            self.queue.iter().filter(is_packed).map(|(entry, _)| *entry).collect();
         self.fresh.append(&segment, &[&bytes], &gathered)?;
         let takes_raw = self.rule.span.is_some() || !self.rule.wishes.is_empty();
         self.is_short |= takes_raw && !self.has_room();
@@ -347,6 +353,50 @@ impl Packer {
         self.packed.raw += gathered.iter().filter(is_raw).count() as u64;
         self.packed.bytes += bytes.len() as u64;
         Ok(Some(Location::new(segment.number, offset)))
+    }
+
+    /// The pack in bytes, if that pays. Where it does not as a whole, what somebody asked for is
+    /// packed without the blocks with which it does not; they are left.
+    fn encoded(&mut self, place: PackPlace) -> Option<Vec<u8>> {
+        if let Some(bytes) = self.encoded_if_it_pays(place) {
+            return Some(bytes);
+        }
+        let whole = std::mem::take(&mut self.pack);
+        let of_blocks = |blocks: &[u64]| {
+            let mut pack = Pack::default();
+            let of_them = whole.iter().filter(|(version, _)| blocks.contains(&version.block));
+            of_them.for_each(|(version, bytes)| pack.push(version, bytes));
+            pack
+        };
+        let mut paying = Vec::new();
+        if !self.rule.wishes.is_empty() {
+            for versions in whole.versions().chunk_by(|a, b| a.block == b.block) {
+                self.pack = of_blocks(&[versions[0].block]);
+                if self.encoded_if_it_pays(place).is_some() {
+                    paying.push(versions[0].block);
+                }
+            }
+        }
+        self.pack = of_blocks(&paying);
+        self.packed.left += (whole.versions().len() - self.pack.versions().len()) as u64;
+        for (entry, fate) in self.queue.iter_mut().filter(|(_, fate)| *fate == Fate::Packed) {
+            if !paying.contains(&entry.key.index) {
+                *fate = Fate::Left;
+            }
+        }
+        self.encoded_if_it_pays(place)
+    }
+
+    fn encoded_if_it_pays(&mut self, place: PackPlace) -> Option<Vec<u8>> {
+        let count = self.pack.versions().len();
+        if count == 0 {
+            return None;
+        }
+        let Some(bytes) = self.encoder.encode(&self.pack, place, self.rule.encoding) else {
+            self.packed.faults += 1;
+            return None;
+        };
+        (bytes.len() * 100 <= count * BLOCK * PAYS_PERCENT).then_some(bytes)
     }
 
     fn has_room(&self) -> bool {

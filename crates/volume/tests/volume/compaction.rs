@@ -243,6 +243,42 @@ fn the_version_that_the_present_has_is_compacted_beside_the_one_before_it() {
 }
 
 #[test]
+fn pages_that_are_alike_are_packed_and_those_between_them_are_not() {
+    // Every so many pages one is alike in both versions; the others are new.
+    for every in [2, 5] {
+        let rig = Rig::new();
+        let volume = rig.make("v", Architecture::Logging, Granularity::OnDemand);
+        let mut random = Random::new(13);
+        let mut pages = vec![0; (PAGES * BLOCK) as usize];
+        let mut versions = Vec::new();
+        for _ in 0..2 {
+            for (number, page) in pages.chunks_exact_mut(BLOCK as usize).enumerate() {
+                let is_alike = !versions.is_empty() && number % every == 0;
+                random.fill(if is_alike { &mut page[..40] } else { page });
+            }
+            volume.write_batch(&[WriteOp::Data { offset: 0, bytes: &pages }]).expect("written");
+            volume.create_version("").expect("captured");
+            versions.push(pages.clone());
+        }
+        let zero = WriteOp::Zero { offset: 0, length_bytes: volume.size_bytes() };
+        volume.write_batch(&[zero]).expect("written");
+        rig.settle();
+        volume.compact_version(1, Compaction::Compacted).expect("asked");
+        rig.settle();
+        let alike = PAGES / every as u64;
+        assert_eq!(done(&volume, 1), (alike, PAGES - alike), "one in {every}");
+        assert_eq!(packed(&volume).1, 2 * alike * BLOCK, "each beside the one before it");
+        for (number, expected) in versions.iter().enumerate() {
+            let view = volume.view(&Moment::Version(number as u64)).expect("a view");
+            let mut bytes = vec![0xee; expected.len()];
+            view.read(0, &mut bytes).expect("read");
+            assert!(bytes == *expected, "version {number} has other bytes");
+        }
+        rig.pool().verify_invariants().expect("all agree");
+    }
+}
+
+#[test]
 fn versions_that_are_compacted_one_after_the_other_share_packs_in_the_end() {
     for newest_first in [false, true] {
         let rig = Rig::new();
