@@ -377,6 +377,7 @@ impl Workload {
             encoding: EncodingChange::default(),
             dedup: None,
             size_bytes: None,
+            never_smaller: false,
         }
     }
 
