@@ -7,7 +7,9 @@ use history::IoCount;
 use serde::{Deserialize, Serialize};
 use units::{MapExtent, Seq, WallTime};
 
-pub use space::{AgeBytes, Growth, Holder, KeptFor, PoolSpace, PoolStatus, Sacrifice, VolumeSpace};
+pub use space::{
+    AgeBytes, DedupInfo, Growth, Holder, KeptFor, PoolSpace, PoolStatus, Sacrifice, VolumeSpace,
+};
 pub use trash::{DeletedVolume, Deletion};
 
 /// Where current data lives and when old data is split off.
@@ -254,17 +256,6 @@ pub struct EncodingInfo {
     pub left: u64,
     /// Packs that did not decode to what went in.
     pub faults: u64,
-}
-
-/// What deduplication has come to within a volume's own log.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct DedupInfo {
-    /// Whether it is on.
-    pub is_on: bool,
-    /// Bytes of blocks that are stored once for several versions of this volume.
-    pub shared_bytes: u64,
-    /// Bytes of the blocks of those versions, had each its own.
-    pub named_bytes: u64,
 }
 
 /// What a new volume shall be.
