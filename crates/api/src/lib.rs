@@ -38,9 +38,9 @@ pub use schedule::{ApplyRetention, Explained, Keep, Pruned, Schedule, SetKeep, S
 pub use space::{AgeBytes, Growth, Holder, Sacrifice, VolumeSpace};
 pub use trash::{DeleteQuery, DeletedVolume, DryRunQuery, Undelete};
 pub use types::{
-    AuditRecord, Bucket, Cache, ClonedFrom, Conversion, Dedup, DeletedVersions, DeviceIo, Encoding,
-    Event, Grace, Healed, History, Import, Job, Mark, Member, OpenFiles, Pool, Range, Resolved,
-    Reverted, Scrub, Stamp, Version, Volume,
+    AuditRecord, Bucket, Cache, ClonedFrom, Conversion, Copies, Dedup, DeletedVersions, DeviceIo,
+    Encoding, Event, Grace, Healed, History, Import, Job, Mark, Member, OpenFiles, Pool, Range,
+    Resolved, Reverted, Scrub, Stamp, Version, Volume,
 };
 pub use units::Granularity;
 

@@ -36,6 +36,10 @@ pub struct CreateVolume {
     /// Bytes of a map extent: 4096 (the default), 8192, 16384, 32768 or 65536.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub extent: Option<SizeInput>,
+    /// Bytes of a copy unit, as of an extent: what the first write to it after a capture takes
+    /// along. More than 4096 is for `redirect` and `checkpointing` at `on-demand`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub copy_unit: Option<SizeInput>,
     /// Bytes of a write-back cache; 0, the default but for `split-downstream` and `hybrid`: none.
     /// With one, writes that were not flushed are lost when the server dies.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -126,6 +130,10 @@ pub struct ChangeVolume {
     /// Whether equal blocks are stored once. What is shared stays so.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dedup: Option<bool>,
+    /// Bytes of a copy unit; 4096 goes with a change to another architecture or granularity than
+    /// those that may have a larger one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub copy_unit: Option<SizeInput>,
     /// A hook of the server's configuration around captures that name none; null (or `none`) takes
     /// it away.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "some_of")]

@@ -48,6 +48,15 @@ pub struct Volume {
     pub granularity: Granularity,
     /// Bytes of a map extent: the unit in which the volume's map keeps entries.
     pub extent: u64,
+    /// Bytes of a copy unit: the first write to one after a capture takes along what the capture
+    /// shares of it with the present.
+    #[serde(default)]
+    pub copy_unit: u64,
+    /// What the newest capture keeps, of `redirect` and `checkpointing` at `on-demand`. Only in the
+    /// answer to a GET of the volume; null without a capture, and where so much was written since
+    /// that counting takes long.
+    #[serde(default)]
+    pub copies: Option<Copies>,
     /// How far back the past can be opened.
     #[schema(value_type = String, example = "1d")]
     pub window: SpanInput,
@@ -135,6 +144,19 @@ pub struct Volume {
     /// Device requests since the server started, by what they were for.
     #[serde(default)]
     pub device_io: Vec<DeviceIo>,
+}
+
+/// What a volume keeps for its newest capture.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Copies {
+    /// The seq of that version or pinned mark.
+    pub captured_seq: u64,
+    /// Bytes of its blocks that are the present's no more.
+    pub kept_bytes: u64,
+    /// Of these, bytes of blocks that have other content now; the rest was taken along.
+    pub changed_bytes: u64,
+    /// Changed of kept bytes; null where nothing is kept.
+    pub space_efficiency: Option<f64>,
 }
 
 /// History that is kept although a smaller window or history limit was set. Setting back what held

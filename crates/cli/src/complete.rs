@@ -228,6 +228,7 @@ mod tests {
         );
         assert_eq!(of("volume create pg --granularity on"), ["on-demand"]);
         assert_eq!(of("volume create pg --dedup o"), ["off", "on"]);
+        assert_eq!(of("volume set pg --copy-unit 6"), ["64KiB"]);
         assert_eq!(of("completions z"), ["zsh"]);
         assert_eq!(of("volume export pg pg.raw --format q"), ["qcow2"]);
         assert_eq!(of("revert pg --to la"), ["latest"], "whatever the server");

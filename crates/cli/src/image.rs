@@ -308,6 +308,7 @@ fn create(client: &Client, name: &str, size: u64) -> anyhow::Result<Volume> {
         window: None,
         history_limit: None,
         extent: None,
+        copy_unit: None,
         cache: None,
         cache_dirty_percent: None,
         encoding: None,

@@ -101,6 +101,10 @@ pub struct CreateArgs {
     /// the map of what is written in large pieces [default: 4KiB].
     #[arg(long, value_name = "SIZE", value_parser = size)]
     extent: Option<Size>,
+    /// Copy unit: 4KiB, 8KiB, 16KiB, 32KiB or 64KiB. The first write to one after a capture takes
+    /// all of it along; for redirect and checkpointing at on-demand [default: 4KiB].
+    #[arg(long, value_name = "UNIT", value_parser = size)]
+    copy_unit: Option<Size>,
     /// Write-back cache, or none. With one, writes that were not flushed are lost when the server
     /// dies [default: none; 64MiB for split-downstream and hybrid].
     #[arg(long, value_name = "SIZE", value_parser = limit)]
@@ -161,6 +165,10 @@ pub struct SetArgs {
     /// Whether equal blocks are stored once: on or off. What is shared stays so.
     #[arg(long, value_name = "ON|OFF", value_parser = on_or_off)]
     dedup: Option<bool>,
+    /// Copy unit: what the first write to it after a capture takes along. 4KiB goes with a change
+    /// to an architecture or granularity that has no larger one.
+    #[arg(long, value_name = "UNIT", value_parser = size)]
+    copy_unit: Option<Size>,
     /// A hook of the server's configuration around captures that name none; none takes it away.
     #[arg(long, value_name = "NAME")]
     hook: Option<String>,
@@ -270,6 +278,7 @@ fn create(session: &Session, mut args: CreateArgs) -> anyhow::Result<()> {
         window: args.window.map(SpanInput),
         history_limit: args.history_limit.map(SizeInput),
         extent: args.extent.map(SizeInput),
+        copy_unit: args.copy_unit.map(SizeInput),
         cache: args.cache.map(cache_size),
         cache_dirty_percent: args.cache_dirty,
         encoding: args.encoding,
@@ -293,11 +302,11 @@ fn set(session: &Session, args: &SetArgs) -> anyhow::Result<()> {
     let names_history = args.window.is_some() || args.history_limit.is_some() || args.now;
     let names_way = args.granularity.is_some() || args.architecture.is_some();
     let names_encoding = args.encoding.is_some() || args.encode_after.is_some();
-    let names_packing = names_encoding || args.dedup.is_some();
+    let names_packing = names_encoding || args.dedup.is_some() || args.copy_unit.is_some();
     let names_any = names_way || names_history || names_cache || names_packing;
     if !names_any && args.hook.is_none() {
         let all = "--architecture, --granularity, --window, --history-limit, --now, --cache, \
-                   --cache-dirty, --encoding, --encode-after, --dedup, --hook";
+                   --cache-dirty, --encoding, --encode-after, --dedup, --copy-unit, --hook";
         return Err(Failure::usage("no setting is named")
             .with_hint(format!("give one of {all}"))
             .into());
@@ -315,6 +324,7 @@ fn set(session: &Session, args: &SetArgs) -> anyhow::Result<()> {
         encoding: args.encoding.clone(),
         encode_after: args.encode_after.map(SpanInput),
         dedup: args.dedup,
+        copy_unit: args.copy_unit.map(SizeInput),
         hook: args.hook.clone().map(hook_or_none),
     };
     if let (Some(grace), false) = (args.grace, names_history) {
@@ -404,6 +414,10 @@ fn would_become(mut volume: Volume, args: &SetArgs) -> (Volume, Vec<String>) {
         };
         tell(what.to_owned());
         volume.dedup.on = on;
+    }
+    if let Some(unit) = args.copy_unit {
+        tell(format!("the copy unit would be {unit} from the next first write on"));
+        volume.copy_unit = unit.bytes();
     }
     if let Some(hook) = args.hook.clone() {
         tell(format!("the hook would be {hook}"));
@@ -578,6 +592,13 @@ fn list(volumes: &[Volume]) -> String {
     table(&heading, &volumes.iter().map(row).collect::<Vec<_>>())
 }
 
+fn show_copies(copies: &api::Copies) -> String {
+    let (kept, changed) = (human(copies.kept_bytes), human(copies.changed_bytes));
+    let efficiency = copies.space_efficiency.map(|e| format!(": space efficiency {e:.4}"));
+    let seq = copies.captured_seq;
+    format!("{changed} changed of {kept} kept for seq:{seq}{}", efficiency.unwrap_or_default())
+}
+
 /// A volume for people.
 pub fn show(volume: &Volume) -> String {
     let stamp = |s: &api::Stamp| format!("{} (seq:{})", s.time, s.seq);
@@ -587,6 +608,7 @@ pub fn show(volume: &Volume) -> String {
         ("architecture", volume.architecture.clone()),
         ("granularity", volume.granularity.to_string()),
         ("extent", human(volume.extent)),
+        ("copy unit", human(volume.copy_unit)),
         ("window", show_window(volume)),
         ("history limit", limit_of(volume.history_limit)),
         ("state", volume.state.clone()),
@@ -626,6 +648,7 @@ pub fn show(volume: &Volume) -> String {
     shown.extend(volume.cache.iter().flat_map(show_cache));
     shown.push(("encoding", show_encoding(&volume.encoding)));
     shown.push(("dedup", show_dedup(&volume.dedup)));
+    shown.extend(volume.copies.iter().map(|copies| ("copied", show_copies(copies))));
     if volume.base_bytes > 0 {
         shown.push(("in the base", human(volume.base_bytes)));
     }

@@ -163,6 +163,7 @@ impl Engine {
                 history_limit_bytes: None,
                 cache: CacheChange { bytes: settings.cache_bytes, dirty_percent: None },
                 extent: units::MapExtent::BLOCK,
+                copy_unit: units::MapExtent::BLOCK,
                 encoding: EncodingChange::default(),
                 dedup: false,
             })?;

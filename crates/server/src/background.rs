@@ -421,6 +421,7 @@ mod tests {
             history_limit_bytes: None,
             cache: CacheChange::default(),
             extent: units::MapExtent::BLOCK,
+            copy_unit: units::MapExtent::BLOCK,
             encoding: EncodingChange::default(),
             dedup: false,
         }

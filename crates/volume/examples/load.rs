@@ -120,6 +120,7 @@ fn run(path: &Path, writes: u64, rounds: u64) -> Outcome<()> {
         history_limit_bytes: None,
         cache: CacheChange::default(),
         extent: units::MapExtent::BLOCK,
+        copy_unit: units::MapExtent::BLOCK,
         encoding: EncodingChange::default(),
         dedup: false,
     })?;

@@ -29,6 +29,7 @@ fn volume(pool: &Pool) -> Arc<Volume> {
         history_limit_bytes: None,
         cache: CacheChange::default(),
         extent: units::MapExtent::default(),
+        copy_unit: units::MapExtent::default(),
         encoding: EncodingChange::default(),
         dedup: false,
     };

@@ -65,6 +65,7 @@ fn run(case: &Case, granularity: Granularity, cache_bytes: u64) -> Result<(), Bo
         history_limit_bytes: None,
         cache: CacheChange { bytes: Some(cache_bytes), dirty_percent: None },
         extent: units::MapExtent::BLOCK,
+        copy_unit: units::MapExtent::BLOCK,
         encoding: EncodingChange::default(),
         dedup: false,
     })?;

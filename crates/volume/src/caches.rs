@@ -211,6 +211,7 @@ pub(crate) mod tests {
             encoding: EncodingChange::default(),
             dedup: false,
             extent: units::MapExtent::BLOCK,
+            copy_unit: units::MapExtent::BLOCK,
         };
         let volume = pool.create_volume(&spec).expect("made");
         (pool, volume)

@@ -29,6 +29,7 @@ impl fmt::Display for VolumeChange {
             ("dirty", self.cache.dirty_percent.map(|percent| format!("{percent} %"))),
             ("encoding", self.encoding.encoding.map(|e| e.name().to_owned())),
             ("encoded after", self.encoding.after_ns.map(span)),
+            ("copy unit", self.copy_unit.map(|unit| unit.to_string())),
             ("dedup", self.dedup.map(|on| if on { "on" } else { "off" }.to_owned())),
             ("hook", self.hook.clone().map(|hook| hook.unwrap_or("none".to_owned()))),
         ];
@@ -37,7 +38,7 @@ impl fmt::Display for VolumeChange {
     }
 }
 
-fn words(granularity: Granularity) -> String {
+pub fn words(granularity: Granularity) -> String {
     match granularity {
         Granularity::EveryWrite => "every-write".to_owned(),
         Granularity::Interval(nanos) => Span(nanos).to_string(),

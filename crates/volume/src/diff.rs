@@ -25,6 +25,32 @@ const COUNTED_ENTRIES_MAX: u64 = 100_000;
 /// revert reports the volume's size as the bound.
 const HOLDERS_MAX: u64 = 10 * COUNTED_ENTRIES_MAX;
 
+/// How far apart two openings are.
+struct Apart {
+    /// Map entries that tell of it.
+    entries: u64,
+    /// One entry of a large trim changes any number of blocks.
+    has_nodes: bool,
+    /// To look through all of it takes only a moment.
+    is_quick: bool,
+}
+
+impl Apart {
+    fn of(a: &Opening, b: &Opening) -> Apart {
+        let parted = since_parting(a, b);
+        let outside = only_one_is_outside(a, b).count() as u64 * BLOCKS_PER_PAGE as u64;
+        let entries = parted.iter().map(|(line, after)| line.entries_after(*after)).sum::<u64>();
+        let entries = entries + outside;
+        let has_nodes = a.size_bytes != b.size_bytes
+            || parted.iter().any(|(line, after)| line.has_nodes_after(*after));
+        let all = |opening| -> u64 {
+            ancestry(opening).iter().map(|(line, _)| line.entries_after(Seq::ZERO)).sum()
+        };
+        let are_few = !has_nodes || all(a) + all(b) <= HOLDERS_MAX;
+        Apart { entries, has_nodes, is_quick: entries <= COUNTED_ENTRIES_MAX && are_few }
+    }
+}
+
 /// Pages that may differ between two openings.
 struct Suspects {
     pages: BTreeSet<u64>,
@@ -103,23 +129,37 @@ impl Volume {
     /// The same if that takes only a moment; else how much was written in between.
     pub(crate) fn changed_bytes_bounded(&self, from: Seq, to: Seq) -> Result<(u64, bool)> {
         let (a, b) = (self.open_at(from)?, self.open_at(to)?);
-        let parted = since_parting(&a, &b);
-        let outside = only_one_is_outside(&a, &b).count() as u64 * BLOCKS_PER_PAGE as u64;
-        let entries = parted.iter().map(|(line, after)| line.entries_after(*after)).sum::<u64>();
-        let entries = entries + outside;
-        // One entry of a large trim changes any number of blocks.
-        let has_nodes = a.size_bytes != b.size_bytes
-            || parted.iter().any(|(line, after)| line.has_nodes_after(*after));
-        let all = |opening| -> u64 {
-            ancestry(opening).iter().map(|(line, _)| line.entries_after(Seq::ZERO)).sum()
-        };
-        let is_quick = !has_nodes || all(&a) + all(&b) <= HOLDERS_MAX;
-        if entries <= COUNTED_ENTRIES_MAX && is_quick {
+        let Apart { entries, has_nodes, is_quick } = Apart::of(&a, &b);
+        if is_quick {
             return Ok((self.changed_bytes(from, to)?, true));
         }
         let size_bytes = a.size_bytes.max(b.size_bytes);
         let written = if has_nodes { size_bytes } else { entries * BLOCK_BYTES };
         Ok((written.min(size_bytes), false))
+    }
+
+    /// Blocks that a moment has and the present has no more, and of these those of which it has
+    /// other content; `None` if that takes more than a moment.
+    pub(crate) fn kept_and_changed(
+        &self,
+        at: Seq,
+        present: &Opening,
+    ) -> Result<Option<(u64, u64)>> {
+        let moment = self.open_at(at)?;
+        if !Apart::of(&moment, present).is_quick {
+            return Ok(None);
+        }
+        let (mut kept, mut changed) = (0, 0);
+        each_suspect(&moment, present, 0..u64::MAX, |block, x, y| {
+            // Not by place: what was moved meanwhile is the same version.
+            if !x.is_hole() && (y.is_hole() || x.seq != y.seq) {
+                kept += 1;
+                let is_told = !is_untold((&moment, x), (present, y), block);
+                changed += u64::from(!is_told || crc_of(x) != crc_of(y));
+            }
+            Ok(true)
+        })?;
+        Ok(Some((kept, changed)))
     }
 }
 
@@ -214,7 +254,8 @@ fn ranges(
     Ok(page)
 }
 
-/// Calls `differs` for each differing one of `blocks`, ascending, until it says false.
+/// Calls `differs` for each differing one of `blocks`, ascending, until it says false. Not by
+/// content, those with one checksum are taken to be the same.
 fn compare(
     a: &Opening,
     b: &Opening,
@@ -222,33 +263,47 @@ fn compare(
     by_content: bool,
     mut differs: impl FnMut(u64) -> bool,
 ) -> Result<()> {
-    let _epoch = a.store.enter();
-    let first = blocks.start;
-    let end = a.size_bytes.max(b.size_bytes).div_ceil(BLOCK_BYTES).min(blocks.end);
-    let suspects = Suspects::between(a, b, first..end)?;
     // A block in which one of them ends need not have been written again for that.
     let least = a.size_bytes.min(b.size_bytes);
     let is_cut = a.size_bytes != b.size_bytes && !least.is_multiple_of(BLOCK_BYTES);
     let cut = is_cut.then_some(least / BLOCK_BYTES);
+    each_suspect(a, b, blocks, |block, x, y| {
+        if same_place(x, y) && cut != Some(block) {
+            return Ok(true);
+        }
+        let is_untold = is_untold((a, x), (b, y), block);
+        let may_be_same = is_untold || crc_of(x) == crc_of(y);
+        let same = may_be_same && if by_content { same_bytes(a, b, block)? } else { !is_untold };
+        Ok(same || differs(block))
+    })
+}
+
+/// Whether checksums do not say how a block differs: what is outside has none, and one of a block
+/// in which the moment ends may be of more than the moment has.
+fn is_untold((a, x): (&Opening, &Slot), (b, y): (&Opening, &Slot), block: u64) -> bool {
+    x.is_outside() || y.is_outside() || a.ends_in(block) || b.ends_in(block)
+}
+
+/// Calls `visit` for each of `blocks` that may differ, ascending, with what both have there, until
+/// it says false.
+fn each_suspect(
+    a: &Opening,
+    b: &Opening,
+    blocks: std::ops::Range<u64>,
+    mut visit: impl FnMut(u64, &Slot, &Slot) -> Result<bool>,
+) -> Result<()> {
+    let _epoch = a.store.enter();
+    let first = blocks.start;
+    let end = a.size_bytes.max(b.size_bytes).div_ceil(BLOCK_BYTES).min(blocks.end);
+    let suspects = Suspects::between(a, b, first..end)?;
     let mut slots_a = vec![Slot::default(); BLOCKS_PER_PAGE];
     let mut slots_b = vec![Slot::default(); BLOCKS_PER_PAGE];
     for page in suspects.pages {
         let start = page * BLOCKS_PER_PAGE as u64;
         a.look_up_within(start, &mut slots_a)?;
         b.look_up_within(start, &mut slots_b)?;
-        for (i, (x, y)) in slots_a.iter().zip(&slots_b).enumerate() {
-            let block = start + i as u64;
-            let is_same = same_place(x, y) && cut != Some(block);
-            if block < first || block >= end || is_same {
-                continue;
-            }
-            // What is outside has no checksum, and one of a block in which the moment ends may be
-            // of more than the moment has.
-            let is_untold =
-                x.is_outside() || y.is_outside() || a.ends_in(block) || b.ends_in(block);
-            let may_be_same = is_untold || crc_of(x) == crc_of(y);
-            let same = may_be_same && by_content && same_bytes(a, b, block)?;
-            if !same && !differs(block) {
+        for (block, (x, y)) in (start..).zip(slots_a.iter().zip(&slots_b)) {
+            if (first..end).contains(&block) && !visit(block, x, y)? {
                 return Ok(());
             }
         }

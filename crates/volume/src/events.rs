@@ -17,6 +17,7 @@ use units::{Moment, Seq, WallTime};
 
 use crate::caches;
 use crate::catalogue::{Commit, EventRecord, MarkRecord, Numbers, TimelineRecord, VolumeRecord};
+use crate::copy_unit;
 use crate::current_store::CurrentStore;
 use crate::encoding;
 use crate::grace::Told;
@@ -358,6 +359,7 @@ impl Volume {
         if let Some(Granularity::Interval(0)) = change.granularity {
             return Err(Error::new(ErrorKind::Invalid, "an interval is longer than nothing"));
         }
+        copy_unit::of(&self.record.lock().clone(), change)?;
         let Some(size_bytes) = change.size_bytes else { return self.change_settings(change) };
         check_size(size_bytes)?;
         if change.architecture.is_some_and(|to| to != self.architecture()) {
@@ -431,6 +433,7 @@ impl Volume {
         }
         record.encoding = encoding::setting(record.encoding, change.encoding)?;
         record.dedup = change.dedup.unwrap_or(record.dedup);
+        record.copy_unit = copy_unit::of(record, change)?;
         if let Some(hook) = &change.hook {
             record.hook = checked_hook(hook.as_deref())?;
         }
@@ -441,6 +444,7 @@ impl Volume {
     fn settings_changed(&self, before: &VolumeRecord) -> bool {
         let (cache, encoding) = {
             let record = self.record.lock();
+            self.unit_blocks.store(record.copy_unit.blocks() as u64, Ordering::Relaxed);
             (record.cache, record.encoding)
         };
         if encoding != before.encoding {

@@ -18,6 +18,7 @@ mod change;
 mod compaction;
 mod conversion;
 mod convert;
+mod copy_unit;
 mod copying;
 mod core;
 mod current_store;
@@ -84,6 +85,7 @@ mod write_back;
 
 pub use caller::on_behalf_of;
 pub use catalogue::panic_becomes_error;
+pub use copy_unit::CopyInfo;
 pub use explain::{Explained, MadeBy};
 pub use groups::{GroupInfo, GroupVersion};
 pub use hooked::{NO_HOOK, PlannedHook};

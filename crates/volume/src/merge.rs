@@ -24,6 +24,7 @@ use history::{NO_LOG, Openable, RunBuilder, Segment, StoredRun, Timeline};
 use units::Seq;
 
 use crate::Result;
+use crate::base::home_bytes;
 use crate::catalogue::{Commit, Numbers, VolumeRecord};
 use crate::core::Core;
 use crate::dedup::Moves;
@@ -44,6 +45,8 @@ const JOINED: usize = 6;
 /// Entries of a step in which blocks may come home or leave it (each may be a block copied), or
 /// branches are asked whether they see them.
 const SLOW_ENTRIES_MAX: usize = 2048;
+/// Before-images that are read and written together at most.
+const TOGETHER_MAX: usize = 64;
 
 /// What kind of merge.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -387,7 +390,13 @@ impl MergeJob {
         let MergeJob { homecoming, scope, .. } = self;
         let Some(homecoming) = homecoming else { return Ok(()) };
         let (group, places) = homecoming.bring_home(|s| scope.empties(s))?;
+        let left = self.leave_together(&group.entries, &places.leaving)?;
         for (index, entry) in group.entries.iter().enumerate() {
+            if let Some(&moved) = left.get(&index) {
+                *self.released.entry(entry.location.segment()).or_default() += 1;
+                self.enter(moved)?;
+                continue;
+            }
             let Some(&location) = places.homes.get(&index) else {
                 self.place(&group.entries, index, places.leaving.contains(&index))?;
                 continue;
@@ -396,6 +405,35 @@ impl MergeJob {
             self.enter(Entry { location, ..*entry })?;
         }
         Ok(())
+    }
+
+    /// Moves before-images whose homes follow one another together, where none may go to a pack or
+    /// be an equal block instead. What could not be moved is missing.
+    fn leave_together(
+        &mut self,
+        entries: &[Entry],
+        leaving: &BTreeSet<usize>,
+    ) -> Result<BTreeMap<usize, Entry>> {
+        let mut left = BTreeMap::new();
+        if self.packer.is_some() || self.moves.is_some() {
+            return Ok(left);
+        }
+        let leaving: Vec<usize> = leaving.iter().copied().collect();
+        let follows = |a: &usize, b: &usize| {
+            let (a, b) = (entries[*a].location, entries[*b].location);
+            a.segment() == b.segment() && a.offset_bytes() + home_bytes() == b.offset_bytes()
+        };
+        for run in leaving.chunk_by(follows) {
+            let mut rest = run;
+            while !rest.is_empty() {
+                let some = &rest[..rest.len().min(TOGETHER_MAX)];
+                let homes: Vec<Entry> = some.iter().map(|&index| entries[index]).collect();
+                let moved = self.mover.move_homes(&homes)?;
+                rest = &rest[moved.len()..];
+                left.extend(some.iter().zip(moved).filter_map(|(&i, moved)| Some((i, moved?))));
+            }
+        }
+        Ok(left)
     }
 
     fn commit(&mut self) -> Result<()> {

@@ -12,6 +12,7 @@ use history::{Content, IoKind, IoTally, Segment, Store, block_location};
 use units::BLOCK_BYTES;
 
 use crate::Result;
+use crate::base::{home_bytes, home_header_bytes};
 use crate::core::Core;
 use crate::fresh::{FreshSegments, relocated};
 
@@ -109,6 +110,49 @@ impl Mover {
             block_location(Location::new(segment.number, offset + header_bytes), 0)
         };
         Ok(Some(Entry { location, ..*entry }))
+    }
+
+    /// Moves entries whose blocks have homes one after another, as many as fit the open segment, at
+    /// least one: read and written together. `None` for one that cannot be had, and must stay.
+    ///
+    /// # Errors
+    /// `Full`, `Refused`, `Io`.
+    pub fn move_homes(&mut self, entries: &[Entry]) -> Result<Vec<Option<Entry>>> {
+        let (read, write) = Errand::BeforeImage.kinds();
+        let segment = self.fresh.with_room(home_bytes())?;
+        let Core { store, .. } = self.fresh.core();
+        let mut end = segment.end.load(Ordering::Acquire);
+        let zone_bytes = u32::try_from(store.zone_bytes).expect("zones are at most 32 MiB");
+        let entries = &entries[..entries.len().min(((zone_bytes - end) / home_bytes()) as usize)];
+        // Headers lie between the blocks, and behind the last one nothing is wanted.
+        let mut bytes = vec![0; entries.len() * home_bytes() as usize];
+        let wanted = bytes.len() - home_header_bytes() as usize;
+        let (at, _) = store.locate(entries[0].location)?;
+        // What is counted are blocks, as everywhere.
+        self.fresh.io().count(read, entries.len() as u64 * BLOCK_BYTES);
+        let is_read = store.device.read_unverified(at, &mut bytes[..wanted], true).is_ok();
+        let (mut moved, mut headers, mut sound) = (Vec::new(), Vec::new(), Vec::new());
+        for (entry, home) in entries.iter().zip(bytes.chunks_exact_mut(home_bytes() as usize)) {
+            let block = &mut home[..BLOCK_BYTES as usize];
+            let is_right = is_read && block_crc(block) == entry.crc;
+            if !is_right && !read_entry_as(read, store, entry, block, self.fresh.io()) {
+                moved.push(None);
+                continue;
+            }
+            let (header, header_bytes) = self.header(&segment, end, entry);
+            let payload = Location::new(segment.number, end + header_bytes);
+            moved.push(Some(Entry { location: block_location(payload, 0), ..*entry }));
+            end += header_bytes + BLOCK_BYTES as u32;
+            headers.push(header);
+            sound.push((*entry, &*block));
+        }
+        if !sound.is_empty() {
+            let parts =
+                headers.iter().zip(&sound).flat_map(|(header, (_, block))| [&header[..], block]);
+            let entries: Vec<Entry> = sound.iter().map(|(entry, _)| *entry).collect();
+            self.fresh.append_as(write, &segment, &parts.collect::<Vec<_>>(), &entries)?;
+        }
+        Ok(moved)
     }
 
     /// The header of a batch of one entry, and its length.

@@ -6,6 +6,8 @@
 //! 3. No question about one moment walks the pins: there may be millions.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use units::Seq;
 
@@ -27,6 +29,8 @@ pub struct Pins {
     marks: BTreeMap<String, MarkRecord>,
     views: BTreeMap<Seq, usize>,
     held: BTreeMap<Seq, usize>,
+    /// The seq of the newest version or pinned mark, for those who hold no lock; 0 without one.
+    captured: Arc<AtomicU64>,
     /// Versions of schedules: the clock's time at the capture, by schedule and number.
     scheduled: BTreeMap<(u64, u64), u64>,
 }
@@ -52,16 +56,31 @@ impl Pins {
                 _ => held.push((seq, 1)),
             }
         }
-        Pins {
+        let pins = Pins {
             versions: versions.iter().map(pinned).collect(),
             scheduled: versions.iter().filter_map(scheduled).collect(),
             held: held.into_iter().collect(),
             ..Pins::default()
-        }
+        };
+        pins.note_captured();
+        pins
+    }
+
+    /// The seq of the newest version or pinned mark, as it changes; 0 without one.
+    #[must_use]
+    pub fn captured(&self) -> Arc<AtomicU64> {
+        Arc::clone(&self.captured)
+    }
+
+    fn note_captured(&self) {
+        let is_captured = |(seq, count): &(&Seq, &usize)| **count > self.views_at(**seq);
+        let newest = self.held.iter().rev().find(is_captured).map_or(0, |(seq, _)| seq.0);
+        self.captured.store(newest, Ordering::Release);
     }
 
     fn hold(&mut self, seq: Seq) {
         *self.held.entry(seq).or_default() += 1;
+        self.note_captured();
     }
 
     fn let_go(&mut self, seq: Seq) {
@@ -70,6 +89,7 @@ impl Pins {
         if *count == 0 {
             self.held.remove(&seq);
         }
+        self.note_captured();
     }
 
     /// Adds a version; `scheduled` is the schedule that made it and the clock's time then.
@@ -251,11 +271,12 @@ impl Pins {
     /// Forgets versions and marks: the volume is deleted.
     pub fn clear(&mut self) {
         let views = std::mem::take(&mut self.views);
-        *self = Pins::default();
+        *self = Pins { captured: self.captured(), ..Pins::default() };
         for (seq, count) in views {
             self.held.insert(seq, count);
             self.views.insert(seq, count);
         }
+        self.note_captured();
     }
 }
 
@@ -264,6 +285,7 @@ mod tests {
     use units::Seq;
 
     use super::Pins;
+    use crate::catalogue::MarkRecord;
 
     #[test]
     fn a_seq_is_held_as_long_as_something_is_on_it() {
@@ -277,6 +299,27 @@ mod tests {
         assert_eq!(pins.scheduled(7).collect::<Vec<_>>(), [(1, 100)]);
         pins.remove_version(1);
         assert_eq!((pins.seq_count(), pins.scheduled(7).count()), (0, 0));
+    }
+
+    #[test]
+    fn the_newest_capture_is_told_without_the_views() {
+        let mut pins = Pins::of_versions(&[(0, Seq(5), None), (1, Seq(9), None)]);
+        let captured = pins.captured();
+        let newest = || captured.load(std::sync::atomic::Ordering::Acquire);
+        assert_eq!(newest(), 9);
+        pins.add_view(Seq(12));
+        pins.add_view(Seq(9));
+        assert_eq!(newest(), 9);
+        let mark = |pinned| MarkRecord { seq: 14, time_ns: 0, pinned, created_ns: 0 };
+        pins.add_mark("loose".to_owned(), mark(false));
+        assert_eq!(newest(), 9);
+        pins.add_mark("m".to_owned(), mark(true));
+        assert_eq!(newest(), 14);
+        pins.remove_mark("m");
+        pins.remove_version(1);
+        assert_eq!(newest(), 5);
+        pins.clear();
+        assert_eq!(newest(), 0);
     }
 
     #[test]

@@ -23,6 +23,7 @@ use crate::caches;
 use crate::catalogue::{
     Catalogue, CatalogueMedia, SourceRecord, Told, VolumeRecord, write_superblock,
 };
+use crate::copy_unit;
 use crate::core::Core;
 use crate::encoding;
 use crate::names::check_name;
@@ -331,6 +332,7 @@ impl Pool {
             cache: caches::setting(spec.architecture, None, spec.cache)?,
             conversion: None,
             extent: spec.extent,
+            copy_unit: copy_unit::checked(spec.copy_unit, spec.architecture, spec.granularity)?,
             encoding: encoding::setting(None, spec.encoding)?,
             dedup: spec.dedup,
             common: 0,

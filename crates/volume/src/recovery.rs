@@ -551,6 +551,8 @@ impl Volume {
             times,
             present: RankedRwLock::new(Rank::Present, opening),
             base: places.base,
+            captured: pins.captured(),
+            unit_blocks: AtomicU64::new(record.copy_unit.blocks() as u64),
             pins: RankedMutex::numbered(Rank::Pins, record.id, pins),
             counting: RankedMutex::new(Rank::Counting, counting),
             schedule: RankedMutex::new(Rank::Schedule, schedule),

@@ -7,7 +7,9 @@ use history::IoCount;
 use serde::{Deserialize, Serialize};
 use units::{MapExtent, Seq, WallTime};
 
-pub use space::{AgeBytes, Growth, Holder, KeptFor, PoolSpace, PoolStatus, Sacrifice, VolumeSpace};
+pub use space::{
+    AgeBytes, DedupInfo, Growth, Holder, KeptFor, PoolSpace, PoolStatus, Sacrifice, VolumeSpace,
+};
 pub use trash::{DeletedVolume, Deletion};
 
 /// Where current data lives and when old data is split off.
@@ -256,17 +258,6 @@ pub struct EncodingInfo {
     pub faults: u64,
 }
 
-/// What deduplication has come to within a volume's own log.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct DedupInfo {
-    /// Whether it is on.
-    pub is_on: bool,
-    /// Bytes of blocks that are stored once for several versions of this volume.
-    pub shared_bytes: u64,
-    /// Bytes of the blocks of those versions, had each its own.
-    pub named_bytes: u64,
-}
-
 /// What a new volume shall be.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VolumeSpec {
@@ -286,6 +277,9 @@ pub struct VolumeSpec {
     pub cache: CacheChange,
     /// The unit in which its map keeps entries.
     pub extent: MapExtent,
+    /// What the first write to it after a capture takes along; more than a block is for `redirect`
+    /// and `checkpointing` at `OnDemand`.
+    pub copy_unit: MapExtent,
     /// How its history is kept; what is not given is raw, or 10 minutes.
     pub encoding: EncodingChange,
     /// Whether equal blocks are stored once.
@@ -312,6 +306,8 @@ pub struct VolumeChange {
     pub encoding: EncodingChange,
     /// Whether equal blocks are stored once; what is shared stays so.
     pub dedup: Option<bool>,
+    /// What the first write to it after a capture takes along.
+    pub copy_unit: Option<MapExtent>,
     /// Bytes of the volume; with it all of the change is made, or nothing.
     pub size_bytes: Option<u64>,
     /// Refused, as `Busy`, if the size would be smaller than it is then: for callers that kept
@@ -405,6 +401,8 @@ pub struct VolumeInfo {
     pub granularity: Granularity,
     /// The unit in which its map keeps entries.
     pub extent: MapExtent,
+    /// What the first write to it after a capture takes along.
+    pub copy_unit: MapExtent,
     /// Nanoseconds.
     pub window_ns: u64,
     /// Bytes.

@@ -61,6 +61,10 @@ pub struct Volume {
     pub(crate) base: Base,
     pub(crate) record: Record,
     pub(crate) pins: RankedMutex<Pins>,
+    /// The seq of the newest version or pinned mark; 0 without one.
+    pub(crate) captured: Arc<AtomicU64>,
+    /// Blocks of its copy unit.
+    pub(crate) unit_blocks: AtomicU64,
     /// What is known of the bytes that versions changed; taken after `pins`.
     pub(crate) counting: RankedMutex<Counting>,
     /// When versions are captured and which stay; changes under the pool's `books`.
@@ -307,6 +311,7 @@ impl Volume {
             architecture: record.architecture,
             granularity: record.granularity_at(Seq(u64::MAX)),
             extent: record.extent,
+            copy_unit: record.copy_unit,
             window_ns: record.window_ns,
             history_limit_bytes: record.history_limit_bytes,
             held_ns: now.as_nanos().saturating_sub(record.horizon_ns),

@@ -22,9 +22,10 @@ use history::{
 };
 use units::{BLOCK_BYTES, BlockCount, Lba, Seq};
 
+use crate::copy_unit::{self, Edge, units_at_edges};
 use crate::core::FromReserve;
 use crate::current_store::Pen;
-use crate::opening::{Opening, Patience};
+use crate::opening::Opening;
 use crate::pace::{Lack, Pace};
 use crate::reclaim::RoomWait;
 use crate::types::WriteOp;
@@ -117,7 +118,8 @@ impl Volume {
         let mut last = Seq::ZERO;
         let mut start = 0;
         while start < ops.len() {
-            let whole = ops[start..].iter().take_while(|op| is_whole(op)).count();
+            let goes_alone = |op: &&WriteOp<'_>| is_whole(op) && !self.takes_along(op, pace);
+            let whole = ops[start..].iter().take_while(goes_alone).count();
             let count = whole.max(1);
             let ops = &ops[start..start + count];
             let seq = if whole > 0 {
@@ -325,6 +327,11 @@ impl Volume {
         if span(op).1 == 0 {
             return Ok(Seq::ZERO);
         }
+        // Whoever writes whole blocks without waiting is told to come back with a thread that may.
+        if is_whole(op) && !pace.may_wait_for_turns() {
+            pace.lacks(Lack::Turn, &[]);
+            return Err(Error::new(ErrorKind::Busy, "the rest of a copy unit is to be read"));
+        }
         loop {
             let live = self.present();
             let (offset, length_bytes) = span(op);
@@ -335,8 +342,8 @@ impl Volume {
         }
     }
 
-    /// Writes an op whose edges lie within blocks: edges are merged, the middle goes as it is.
-    /// `None` when `live` is the present no more.
+    /// Writes an op whose edges lie within blocks or units: edges are merged, the middle goes as it
+    /// is. `None` when `live` is the present no more.
     pub(crate) fn write_merged(
         &self,
         op: &WriteOp<'_>,
@@ -344,70 +351,57 @@ impl Volume {
         cuts: bool,
         pace: &Pace,
     ) -> Result<Option<Seq>> {
+        let unit_blocks = if cuts { 1 } else { self.unit_blocks_for(op) };
+        match self.write_by_units(op, live, (cuts, unit_blocks), pace) {
+            Err(e) if unit_blocks > 1 && copy_unit::may_be_for_others(&e) => {
+                self.write_by_units(op, live, (cuts, 1), pace)
+            }
+            other => other,
+        }
+    }
+
+    fn write_by_units(
+        &self,
+        op: &WriteOp<'_>,
+        live: &Arc<Opening>,
+        (cuts, unit_blocks): (bool, u64),
+        pace: &Pace,
+    ) -> Result<Option<Seq>> {
         let (offset, length_bytes) = span(op);
         let end = offset + length_bytes;
-        let (first, last) = (offset / BLOCK_BYTES, (end - 1) / BLOCK_BYTES);
+        let blocks = offset / BLOCK_BYTES..end.div_ceil(BLOCK_BYTES);
+        let (head, tail) = units_at_edges(&blocks, unit_blocks, live.size_bytes);
         // One lock or the other: should the cache be switched on or off, all is done again.
         let is_cached = self.cache.is_on();
-        let _waits = is_cached.then(|| self.cache.lock_blocks(first, last + 1));
+        let _waits = is_cached.then(|| self.cache.lock_blocks(head.start, tail.end));
         let _locked = match is_cached {
             true => None,
-            false => Some(self.log.lock_blocks(first, last + 1)?),
+            false => Some(self.log.lock_blocks(head.start, tail.end)?),
         };
-        let [mut head, mut tail] = [[0; BLOCK]; 2];
-        let (mut parts, mut count) = ([WriteOp::Zero { offset, length_bytes: 0 }; 3], 0);
-        let mut add = |part| {
-            parts[count] = part;
-            count += 1;
-        };
-        let head_start = first * BLOCK_BYTES;
-        let head_end = (head_start + BLOCK_BYTES).min(end);
-        let mut middle_start = head_start;
-        if offset > head_start || head_end < head_start + BLOCK_BYTES {
-            self.merge_block(live, (first, is_cached), &mut head, op)?;
-            add(WriteOp::Data { offset: head_start, bytes: &head });
-            middle_start += BLOCK_BYTES;
+        let at_head = self.merged_edge(live, &head, op, is_cached)?;
+        let has_tail = tail != head;
+        let at_tail = if has_tail { self.merged_edge(live, &tail, op, is_cached)? } else { None };
+        let mut parts: Vec<WriteOp<'_>> = at_head.iter().flat_map(Edge::parts).collect();
+        let from = at_head.as_ref().map_or(offset, |_| (head.end * BLOCK_BYTES).min(end));
+        let until = at_tail.as_ref().map_or(end, |_| tail.start * BLOCK_BYTES);
+        if until > from {
+            parts.push(middle(op, from, until));
         }
-        let tail_start = last * BLOCK_BYTES;
-        let cut_tail = last > first && end < tail_start + BLOCK_BYTES;
-        if cut_tail {
-            self.merge_block(live, (last, is_cached), &mut tail, op)?;
-        }
-        let middle_end = if cut_tail || end <= middle_start { tail_start } else { end };
-        if middle_end > middle_start {
-            add(middle(op, middle_start, middle_end));
-        }
-        if cut_tail {
-            add(WriteOp::Data { offset: tail_start, bytes: &tail });
-        }
-        let parts = &parts[..count];
+        parts.extend(at_tail.iter().flat_map(Edge::parts));
+        // What is taken along behind it lies within the volume as well.
+        let last = at_tail.as_ref().or(at_head.as_ref().filter(|_| !has_tail)).map_or(0, Edge::end);
+        let end = if last > blocks.end { (last * BLOCK_BYTES).min(live.size_bytes) } else { end };
         let frees = is_zero(op) && parts.iter().any(is_zero);
         let terms = Terms { end, merged: Some(live), cuts, frees, behind: false, pace };
         match is_cached {
-            true => self.write_cached(parts, terms),
-            false => self.write_whole(parts, terms),
+            true => self.write_cached(&parts, terms),
+            false => self.write_whole(&parts, terms),
         }
-        .inspect_err(|_| pace.began_before(offset - head_start, length_bytes))
-    }
-
-    /// Fills `block` with what is there, overlaid by its part of `op`.
-    fn merge_block(
-        &self,
-        live: &Opening,
-        (number, is_cached): (u64, bool),
-        block: &mut [u8],
-        op: &WriteOp<'_>,
-    ) -> Result<()> {
-        let start = number * BLOCK_BYTES;
-        let there = BLOCK_BYTES.min(live.size_bytes - start) as usize;
-        let there = &mut block[..there];
-        let ready = match is_cached {
-            true => self.read_cached(start, there, Patience::Full)?,
-            false => live.read(start, there, Patience::Full)?,
-        };
-        assert!(ready, "a patient read ends");
-        lay_over(start, block, op);
-        Ok(())
+        .inspect_err(|_| {
+            let before = at_head.as_ref().map_or(0, |edge| edge.blocks_before(blocks.start));
+            let skew = before * BLOCK_BYTES + offset - blocks.start * BLOCK_BYTES;
+            pace.began_before(skew, length_bytes);
+        })
     }
 
     pub(crate) fn piece_bytes_max(&self) -> usize {
@@ -416,12 +410,12 @@ impl Volume {
     }
 }
 
-/// Puts the part of `op` that lies in it over a block that starts at byte `start`.
-fn lay_over(start: u64, block: &mut [u8], op: &WriteOp<'_>) {
+/// Puts the part of `op` that lies in them over bytes that start at byte `start`.
+pub fn lay_over(start: u64, there: &mut [u8], op: &WriteOp<'_>) {
     let (offset, length_bytes) = span(op);
     let from = offset.max(start);
-    let to = (offset + length_bytes).min(start + BLOCK_BYTES);
-    let target = &mut block[(from - start) as usize..(to - start) as usize];
+    let to = (offset + length_bytes).min(start + there.len() as u64);
+    let target = &mut there[(from - start) as usize..(to - start) as usize];
     match op {
         WriteOp::Data { bytes, .. } => {
             target.copy_from_slice(&bytes[(from - offset) as usize..(to - offset) as usize]);

@@ -27,6 +27,7 @@ const WORDS: &[(&str, &[&str])] = &[
     ("ENCODING", &["raw", "delta", "xor"]),
     ("GRANULARITY", &["every-write", "on-demand", "1s", "1min", "1h"]),
     ("ON|OFF", &["on", "off"]),
+    ("UNIT", &["4KiB", "8KiB", "16KiB", "32KiB", "64KiB"]),
 ];
 
 /// All values that an argument may have and that are known, some of which begin with `typed`.

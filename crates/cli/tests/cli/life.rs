@@ -49,6 +49,35 @@ fn a_volume_and_its_clones_have_the_map_extents_they_are_given() {
 }
 
 #[test]
+fn a_volume_has_the_copy_unit_it_is_given_and_tells_what_it_keeps() {
+    let fixture = Fixture::new();
+    let kind = ["--architecture", "redirect", "--granularity", "on-demand"];
+    let create = ["volume", "create", "v", "--size", "1MiB", "--copy-unit", "64KiB"];
+    fixture.ok(&[&create[..], &kind].concat());
+    let show = || fixture.run(&["volume", "show", "v", "--json"]).json();
+    assert_eq!(
+        (&show()["copy_unit"], &show()["copies"]),
+        (&65_536.into(), &serde_json::Value::Null)
+    );
+    assert!(fixture.qemu_io("v", &["write -P 1 0 256k", "flush"]));
+    fixture.ok(&["version", "create", "v"]);
+    assert!(fixture.qemu_io("v", &["write -P 2 4k 4k", "flush"]));
+    let copies = &show()["copies"];
+    assert_eq!((&copies["kept_bytes"], &copies["changed_bytes"]), (&65_536.into(), &4096.into()));
+    assert_eq!(copies["space_efficiency"], 0.0625);
+    let shown = fixture.run(&["volume", "show", "v"]).out;
+    assert!(shown.contains("4 KiB changed of 64 KiB kept") && shown.contains("0.0625"), "{shown}");
+    let refused = fixture.run(&["volume", "set", "v", "--granularity", "1s"]);
+    assert!(refused.err.contains("set the copy unit to 4KiB"), "{}", refused.err);
+    fixture.ok(&["volume", "set", "v", "--granularity", "1s", "--copy-unit", "4KiB"]);
+    assert_eq!(show()["copy_unit"], 4096);
+    for wrong in ["512", "24KiB", "128KiB"] {
+        let refused = fixture.run(&["volume", "set", "v", "--copy-unit", wrong]);
+        assert!(refused.err.contains("give one of 4KiB, 8KiB, 16KiB, 32KiB, 64KiB"), "{wrong}");
+    }
+}
+
+#[test]
 fn space_is_told_by_age_and_by_what_holds_it() {
     let fixture = with_volume();
     assert!(fixture.qemu_io("pg", &["write -P 1 0 64k"]));

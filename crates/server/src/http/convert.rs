@@ -48,6 +48,8 @@ pub(crate) fn volume(info: volume::VolumeInfo, clients: usize, nbd: &NbdAddresse
         architecture: architecture(info.architecture).to_owned(),
         granularity: granularity(info.granularity),
         extent: info.extent.bytes(),
+        copy_unit: info.copy_unit.bytes(),
+        copies: None,
         window: SpanInput(Span(info.window_ns)),
         history_limit: info.history_limit_bytes,
         window_held: whole_seconds(info.held_ns),
@@ -171,6 +173,16 @@ fn encoding(info: volume::EncodingInfo) -> api::Encoding {
         encoded: info.packed,
         left: info.left,
         faults: info.faults,
+    }
+}
+
+pub(crate) fn copies(info: volume::CopyInfo) -> api::Copies {
+    let ratio = info.changed_bytes as f64 / info.kept_bytes as f64;
+    api::Copies {
+        captured_seq: info.captured.0,
+        kept_bytes: info.kept_bytes,
+        changed_bytes: info.changed_bytes,
+        space_efficiency: (info.kept_bytes > 0).then_some(ratio),
     }
 }
 

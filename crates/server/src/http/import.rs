@@ -70,6 +70,7 @@ fn spec(body: ImportVolume) -> Answer<(VolumeSpec, ImportSpec)> {
         history_limit_bytes: None,
         cache: CacheChange::default(),
         extent: MapExtent::BLOCK,
+        copy_unit: MapExtent::BLOCK,
         encoding: EncodingChange::default(),
         dedup: false,
     };

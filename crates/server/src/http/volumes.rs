@@ -151,6 +151,17 @@ pub(super) fn map_extent(asked: Option<SizeInput>) -> Answer<Option<MapExtent>> 
     extent.map_err(|e| Refusal::new(ProblemKind::Invalid, e.message).with_hint(e.hint))
 }
 
+/// A copy unit that was asked for: it has the sizes that extents have.
+fn copy_unit(asked: Option<SizeInput>) -> Answer<Option<MapExtent>> {
+    let unit = asked.map(|size| {
+        MapExtent::try_from(size.0.0).map_err(|e| {
+            let text = format!("a copy unit cannot be {}", size.0);
+            Refusal::new(ProblemKind::Invalid, text).with_hint(e.hint)
+        })
+    });
+    unit.transpose()
+}
+
 fn spec(context: &Context, body: CreateVolume) -> Answer<VolumeSpec> {
     let architecture = architecture_of(context, &body)?;
     Ok(VolumeSpec {
@@ -167,6 +178,7 @@ fn spec(context: &Context, body: CreateVolume) -> Answer<VolumeSpec> {
             dirty_percent: body.cache_dirty_percent,
         },
         extent: map_extent(body.extent)?.unwrap_or_default(),
+        copy_unit: copy_unit(body.copy_unit)?.unwrap_or_default(),
         encoding: convert::encoding_change(body.encoding.as_deref(), body.encode_after)?,
         dedup: body.dedup.unwrap_or(false),
     })
@@ -183,7 +195,14 @@ pub(super) async fn show(
     State(context): State<Context>,
     Named(name): Named<String>,
 ) -> Answer<Json<api::Volume>> {
-    context.engine(move |context| context.describe(&*context.volume(&name)?)).await.map(Json)
+    context
+        .engine(move |context| {
+            let volume = context.volume(&name)?;
+            let copies = volume.copies()?.map(convert::copies);
+            Ok(api::Volume { copies, ..context.describe(&volume)? })
+        })
+        .await
+        .map(Json)
 }
 
 /// Shows what a volume's space is for: live, history by age, what holds it, growth.
@@ -248,6 +267,7 @@ fn apply(context: &Context, name: &str, body: &ChangeVolume, force: bool) -> Ans
         architecture,
         encoding: convert::encoding_change(body.encoding.as_deref(), body.encode_after)?,
         dedup: body.dedup,
+        copy_unit: copy_unit(body.copy_unit)?,
         size_bytes: body.size.map(|size| size.0.0),
         // Another resize may come between, and clients are let in.
         never_smaller: body.size.is_some() && !is_smaller,

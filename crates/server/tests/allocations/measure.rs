@@ -189,6 +189,7 @@ fn new_volume() -> api::CreateVolume {
         window: None,
         history_limit: None,
         extent: None,
+        copy_unit: None,
         cache: None,
         cache_dirty_percent: None,
         encoding: None,

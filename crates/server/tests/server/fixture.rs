@@ -149,6 +149,7 @@ pub fn new_volume(name: &str, bytes: u64) -> CreateVolume {
         window: None,
         history_limit: None,
         extent: None,
+        copy_unit: None,
         cache: None,
         cache_dirty_percent: None,
         encoding: None,

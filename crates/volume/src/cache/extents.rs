@@ -1,5 +1,7 @@
 //! What waits, where data and holes are told.
 
+use std::ops::Range;
+
 use units::BLOCK_BYTES;
 
 use super::Cache;
@@ -49,5 +51,12 @@ impl Cache {
         let mut found: Vec<_> = newest.map(|page| (page.block, page.bytes().is_none())).collect();
         found.sort_unstable();
         found
+    }
+
+    /// Which of a few blocks wait: a bit each, the first is the lowest.
+    pub fn waiting_bits(&self, blocks: Range<u64>) -> u32 {
+        let state = self.lock();
+        let waits = blocks.map(|block| u32::from(state.pages.newest_write(block).is_some()));
+        waits.enumerate().fold(0, |bits, (index, waits)| bits | waits << index)
     }
 }

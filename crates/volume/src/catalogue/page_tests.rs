@@ -149,6 +149,7 @@ fn volume() -> VolumeRecord {
         cache: Some(CacheSetting { bytes: 1 << 20, dirty_percent: 3 }),
         conversion: Some(conversion()),
         extent: units::MapExtent::ALL[4],
+        copy_unit: units::MapExtent::ALL[4],
         encoding: Some(encoding()),
         dedup: true,
         common: 1,

@@ -80,6 +80,7 @@ fn make(pool: &Pool, window_ns: u64) -> Arc<Volume> {
         history_limit_bytes: None,
         cache: CacheChange::default(),
         extent: units::MapExtent::BLOCK,
+        copy_unit: units::MapExtent::BLOCK,
         encoding: EncodingChange::default(),
         dedup: false,
     };

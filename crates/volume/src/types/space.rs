@@ -151,3 +151,14 @@ pub struct PoolStatus {
     /// How those ended, and what of the map and the headers was wrong.
     pub healed: history::Healed,
 }
+
+/// What deduplication has come to within a volume's own log.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DedupInfo {
+    /// Whether it is on.
+    pub is_on: bool,
+    /// Bytes of blocks that are stored once for several versions of this volume.
+    pub shared_bytes: u64,
+    /// Bytes of the blocks of those versions, had each its own.
+    pub named_bytes: u64,
+}

@@ -20,8 +20,13 @@ impl World {
             }
             None => CacheChange::default(),
         };
+        let copy_unit = match self.units {
+            Some(_) => Some(self.copy_unit(architecture, volume.info()?.granularity)),
+            None => None,
+        };
         let architecture = Some(architecture);
-        volume.change(&VolumeChange { architecture, cache, ..VolumeChange::default() })?;
+        let change = VolumeChange { architecture, cache, copy_unit, ..VolumeChange::default() };
+        volume.change(&change)?;
         let info = volume.info()?;
         assert_eq!(Some(info.architecture), architecture, "it changes at once");
         self.model(name).cached = info.cache.is_some();

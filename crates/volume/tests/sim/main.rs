@@ -68,6 +68,8 @@ enum Kinds {
     Importing,
     /// The same, with map extents of all sizes, also of clones.
     Extents,
+    /// Of those with a base, which change, with copy units of all sizes and map extents.
+    Copying,
     /// Of all architectures that need no cache, of all map extents, with history that is encoded.
     Encoded,
     /// The same, of few contents, which are stored once.
@@ -100,6 +102,7 @@ impl Kinds {
             | Kinds::Checked
             | Kinds::Parity
             | Kinds::Together => all.collect(),
+            Kinds::Copying => all.filter(|a| a.has_base()).collect(),
             Kinds::Only(architecture) => vec![architecture],
         }
     }
@@ -123,6 +126,7 @@ impl Kinds {
             Kinds::Converting => "seeds_that_convert",
             Kinds::Importing => "seeds_that_import",
             Kinds::Extents => "seeds_of_all_extents",
+            Kinds::Copying => "seeds_of_all_copy_units",
             Kinds::Encoded => "seeds_with_packs",
             Kinds::Deduped => "seeds_with_equal_blocks",
             Kinds::Together => "seeds_with_groups",
@@ -152,6 +156,7 @@ fn live(seed: u64, kinds: Kinds) -> World {
     let mut workload = match kinds {
         Kinds::Importing => Workload::importing(seed),
         Kinds::Converting | Kinds::Extents => Workload::converting(seed),
+        Kinds::Copying => Workload::copying(seed),
         Kinds::Encoded => Workload::encoding(seed),
         Kinds::Deduped => Workload::deduplicating(seed),
         Kinds::Together => Workload::together(seed),
@@ -160,6 +165,7 @@ fn live(seed: u64, kinds: Kinds) -> World {
     let is_cached = match kinds {
         Kinds::Cached | Kinds::Converting | Kinds::Importing | Kinds::Extents => true,
         Kinds::Together | Kinds::Mirrored | Kinds::Checked | Kinds::Parity => true,
+        Kinds::Copying => true,
         Kinds::Plain | Kinds::Uncached | Kinds::Encoded | Kinds::Deduped | Kinds::Only(_) => false,
     };
     let memory_bytes = match kinds {
@@ -173,8 +179,10 @@ fn live(seed: u64, kinds: Kinds) -> World {
     world.architectures = kinds.architectures();
     world.caches = is_cached.then(|| Random::new(seed ^ 0xcac4e));
     world.dedups = kinds == Kinds::Deduped;
-    let has_extents = matches!(kinds, Kinds::Encoded | Kinds::Deduped | Kinds::Extents);
+    let has_extents =
+        matches!(kinds, Kinds::Encoded | Kinds::Deduped | Kinds::Extents | Kinds::Copying);
     world.extents = has_extents.then(|| Random::new(seed ^ 0xe87e));
+    world.units = (kinds == Kinds::Copying).then(|| Random::new(seed ^ 0xc0b1));
     let outcome = catch_unwind(AssertUnwindSafe(|| {
         for step in 0..ACTIONS {
             let action = workload.next(&world.models, world.now_ns());
@@ -185,9 +193,7 @@ fn live(seed: u64, kinds: Kinds) -> World {
             }
             if step % 50 == 49 {
                 world.act(&Action::CheckAll);
-                world.note_homes();
-                world.note_packs();
-                world.note_shared();
+                world.note();
             }
         }
         world.media.calm();
@@ -195,7 +201,7 @@ fn live(seed: u64, kinds: Kinds) -> World {
         if matches!(kinds, Kinds::Converting | Kinds::Extents) {
             world.end_conversions();
         }
-        if kinds == Kinds::Importing {
+        if matches!(kinds, Kinds::Importing | Kinds::Copying) {
             world.end_imports();
         }
     }));
@@ -287,6 +293,15 @@ fn seeds_of_all_extents_run_without_a_broken_promise() {
 }
 
 #[test]
+fn seeds_of_all_copy_units_run_without_a_broken_promise() {
+    let mut taken = 0;
+    if run_seeds(Kinds::Copying, &mut |world| taken += world.taken_along) {
+        println!("{taken} blocks were taken along when it was looked");
+        assert!(taken > 500, "only {taken} blocks were taken along when it was looked");
+    }
+}
+
+#[test]
 fn seeds_with_packs_run_without_a_broken_promise() {
     let mut packed = 0;
     if run_seeds(Kinds::Encoded, &mut |world| packed += world.packed) {
@@ -362,6 +377,7 @@ fn the_same_seed_gives_the_same_digest() {
             Kinds::Encoded,
             Kinds::Deduped,
             Kinds::Extents,
+            Kinds::Copying,
             Kinds::Together,
             Kinds::Mirrored,
             Kinds::Parity,

@@ -38,6 +38,7 @@ fn volume(architecture: Architecture, cache: CacheChange) -> (Arc<Pool>, Arc<Vol
         history_limit_bytes: None,
         cache,
         extent: units::MapExtent::BLOCK,
+        copy_unit: units::MapExtent::BLOCK,
         encoding: EncodingChange::default(),
         dedup: false,
     };

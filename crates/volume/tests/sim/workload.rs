@@ -48,6 +48,8 @@ pub struct Workload {
     equals: Option<Random>,
     /// Draws captures of several volumes, and schedules, where there are some.
     together: Option<Random>,
+    /// Nearly all volumes retain what captures need, and nothing else.
+    on_demand: bool,
     weights: [u64; KINDS],
     names: u64,
     /// Bytes of the media.
@@ -85,6 +87,7 @@ impl Workload {
             encodes: None,
             equals: None,
             together: None,
+            on_demand: false,
             weights,
             names: 0,
             media_bytes,
@@ -101,6 +104,11 @@ impl Workload {
     /// The same, in which many volumes begin as files.
     pub fn importing(seed: u64) -> Workload {
         Workload { imports: Some(Random::new(seed ^ 0x0133_9047)), ..Workload::converting(seed) }
+    }
+
+    /// The same, in which little is retained but for captures.
+    pub fn copying(seed: u64) -> Workload {
+        Workload { on_demand: true, ..Workload::importing(seed) }
     }
 
     /// A volume that begins as a file, now and then.
@@ -337,6 +345,7 @@ impl Workload {
 
     fn granularity(&mut self) -> Granularity {
         match self.random.below(4) {
+            0..3 if self.on_demand => Granularity::OnDemand,
             0 => Granularity::Interval([SECOND, 10 * SECOND][self.random.below(2) as usize]),
             1 => Granularity::OnDemand,
             _ => Granularity::EveryWrite,
@@ -360,6 +369,7 @@ impl Workload {
     fn change(&mut self) -> VolumeChange {
         VolumeChange {
             hook: None,
+            copy_unit: None,
             granularity: self.random.chance(500).then(|| self.granularity()),
             window_ns: self.random.chance(500).then(|| self.window()),
             history_limit_bytes: match self.limits.below(4) {

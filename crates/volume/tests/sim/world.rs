@@ -9,8 +9,8 @@ use std::sync::Arc;
 use block::stack::Stack;
 use block::{BlockDevice, MediaDevice};
 use hindsight_volume::{
-    Architecture, CacheChange, Deletion, EncodingChange, Error, ErrorKind, Machine, Pool,
-    PoolFormat, PoolOptions, Resolved, Result, Stamp, View, Volume, VolumeChange, VolumeInfo,
+    Architecture, CacheChange, Deletion, EncodingChange, Error, ErrorKind, Granularity, Machine,
+    Pool, PoolFormat, PoolOptions, Resolved, Result, Stamp, View, Volume, VolumeChange, VolumeInfo,
     VolumeSpec, WriteOp,
 };
 use sim::{Failure, Op, Random, SimClock, SimEntropy, SimFiles, SimMedia};
@@ -80,12 +80,16 @@ pub struct World {
     pub caches: Option<Random>,
     /// Draws the map extents of volumes and clones, where they may have larger ones.
     pub extents: Option<Random>,
+    /// Draws the copy units of volumes that may have some, where they do.
+    pub units: Option<Random>,
     /// Volumes are deduplicated from the beginning.
     pub dedups: bool,
     /// Every volume has a small cache, all of which may be dirty.
     pub all_cached: bool,
     /// The space of the media is limited.
     pub limited: bool,
+    /// Blocks that first writes took along, each time it was looked.
+    pub taken_along: u64,
     /// Blocks that were at home in bases, each time it was looked.
     pub homes: u64,
     /// Versions that were in packs when it was looked.
@@ -137,9 +141,11 @@ impl World {
             architectures: vec![Architecture::Logging],
             caches: None,
             extents: None,
+            units: None,
             dedups: false,
             all_cached: false,
             limited: false,
+            taken_along: 0,
             homes: 0,
             packed: 0,
             shared: 0,
@@ -182,9 +188,11 @@ impl World {
             architectures: self.architectures.clone(),
             caches: self.caches.clone(),
             extents: self.extents.clone(),
+            units: self.units.clone(),
             dedups: self.dedups,
             all_cached: self.all_cached,
             limited: false,
+            taken_along: 0,
             homes: 0,
             packed: 0,
             shared: 0,
@@ -221,6 +229,15 @@ impl World {
     fn extent(&mut self) -> Option<MapExtent> {
         let random = self.extents.as_mut()?;
         Some(MapExtent::ALL[random.below(MapExtent::ALL.len() as u64) as usize])
+    }
+
+    /// The copy unit of a volume that is that kind now.
+    pub fn copy_unit(&mut self, architecture: Architecture, granularity: Granularity) -> MapExtent {
+        let may = architecture.has_base() && granularity == Granularity::OnDemand;
+        match &mut self.units {
+            Some(random) if may => MapExtent::ALL[1 + random.below(4) as usize],
+            _ => MapExtent::BLOCK,
+        }
     }
 
     fn device(&self) -> Result<Arc<dyn BlockDevice>> {
@@ -264,11 +281,27 @@ impl World {
         self.machine.clock.wall().as_nanos()
     }
 
+    /// Counts what is to be seen of several things.
+    pub fn note(&mut self) {
+        self.note_homes();
+        self.note_taken_along();
+        self.note_packs();
+        self.note_shared();
+    }
+
     /// Counts what is at home in bases.
     pub fn note_homes(&mut self) {
         let volumes = self.pool().volumes().into_iter();
         let homes: u64 = volumes.map(|v| v.info().map_or(0, |info| info.base_bytes / 4096)).sum();
         self.homes += homes;
+    }
+
+    /// Counts what is kept for captures without having been changed.
+    fn note_taken_along(&mut self) {
+        let copies = |v: Arc<Volume>| v.copies().ok().flatten();
+        let copies = self.pool().volumes().into_iter().filter_map(copies);
+        let taken: u64 = copies.map(|c| (c.kept_bytes - c.changed_bytes) / 4096).sum();
+        self.taken_along += taken;
     }
 
     /// Counts versions whose blocks are shared now.
@@ -475,6 +508,11 @@ impl World {
         }
         // A grace period is the clock's, which may be behind the log.
         let first_ns = self.now_ns();
+        if self.units.is_some() {
+            let info = volume.info()?;
+            let granularity = change.granularity.unwrap_or(info.granularity);
+            change.copy_unit = Some(self.copy_unit(info.architecture, granularity));
+        }
         volume.change(&change)?;
         let last_ns = volume.now().as_nanos();
         let info = volume.info()?;
@@ -489,6 +527,10 @@ impl World {
     }
 
     fn write(&mut self, name: &str, changes: &[Change]) -> Result<()> {
+        if self.units.is_some() && changes.len() > 1 {
+            // How many seqs one takes depends on what it takes along.
+            return changes.iter().try_for_each(|one| self.write(name, std::slice::from_ref(one)));
+        }
         let ops: Vec<WriteOp<'_>> = changes.iter().map(op_of).collect();
         let volume = self.volume(name);
         let before = self.models[name].oracle.latest();
@@ -542,7 +584,7 @@ impl World {
         &mut self,
         name: &str,
         size_bytes: u64,
-        granularity: hindsight_volume::Granularity,
+        granularity: Granularity,
         window_ns: u64,
     ) -> VolumeSpec {
         let architecture = self.architecture();
@@ -555,6 +597,7 @@ impl World {
             history_limit_bytes: None,
             cache: self.cache_for(architecture),
             extent: self.extent().unwrap_or_default(),
+            copy_unit: self.copy_unit(architecture, granularity),
             encoding: EncodingChange::default(),
             dedup: self.dedups,
         }
@@ -565,7 +608,7 @@ impl World {
         &mut self,
         name: &str,
         content: Vec<u8>,
-        granularity: hindsight_volume::Granularity,
+        granularity: Granularity,
         window_ns: u64,
     ) {
         let latest = self.volume(name).resolve(&Moment::Latest).expect("a new volume's present");

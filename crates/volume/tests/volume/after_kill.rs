@@ -158,6 +158,7 @@ fn make(pool: &Pool, architecture: Architecture) -> Arc<Volume> {
         encoding: EncodingChange::default(),
         dedup: false,
         extent: MapExtent::BLOCK,
+        copy_unit: MapExtent::BLOCK,
     };
     pool.create_volume(&spec).expect("made")
 }

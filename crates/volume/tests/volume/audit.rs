@@ -46,6 +46,7 @@ fn deletes_reverts_and_expiry_are_in_the_audit_log() {
         history_limit_bytes: None,
         cache: CacheChange::default(),
         extent: units::MapExtent::BLOCK,
+        copy_unit: units::MapExtent::BLOCK,
         encoding: EncodingChange::default(),
         dedup: false,
     };

@@ -83,6 +83,7 @@ impl Rig {
             encoding: EncodingChange::default(),
             dedup: false,
             extent: units::MapExtent::BLOCK,
+            copy_unit: units::MapExtent::BLOCK,
         };
         self.pool().create_volume(&spec).expect("made")
     }

@@ -29,6 +29,7 @@ pub struct Rig {
     pub clock: Arc<SimClock>,
     /// Of volumes that are made.
     pub extent: units::MapExtent,
+    pub copy_unit: units::MapExtent,
     pool: Option<Arc<Pool>>,
 }
 
@@ -36,7 +37,13 @@ impl Rig {
     pub fn new() -> Rig {
         let media = Arc::new(SimMedia::filled(256 << 20, 5, 0xdd));
         let clock = Arc::new(SimClock::new(WallTime::from_nanos(START_NS)));
-        let mut rig = Rig { media, clock, extent: units::MapExtent::BLOCK, pool: None };
+        let mut rig = Rig {
+            media,
+            clock,
+            extent: units::MapExtent::BLOCK,
+            copy_unit: units::MapExtent::BLOCK,
+            pool: None,
+        };
         let format = PoolFormat { zone_bytes: 1 << 20 };
         Pool::create(&rig.device(), &rig.machine(), &format).expect("a pool on empty media");
         rig.open(16 << 20);
@@ -73,6 +80,7 @@ impl Rig {
             history_limit_bytes: None,
             cache: wish.2,
             extent: self.extent,
+            copy_unit: self.copy_unit,
             encoding: EncodingChange::default(),
             dedup: false,
         })

@@ -71,6 +71,7 @@ impl Rig {
             history_limit_bytes: None,
             cache: CacheChange::default(),
             extent: units::MapExtent::BLOCK,
+            copy_unit: units::MapExtent::BLOCK,
             encoding: EncodingChange::default(),
             dedup: false,
         };
@@ -516,6 +517,7 @@ fn a_pool_without_room_says_so_or_waits() {
         history_limit_bytes: None,
         cache: CacheChange::default(),
         extent: units::MapExtent::BLOCK,
+        copy_unit: units::MapExtent::BLOCK,
         encoding: EncodingChange::default(),
         dedup: false,
     };
@@ -570,6 +572,7 @@ fn a_base_is_left_as_far_as_there_is_room_and_nothing_is_done_in_vain() {
             history_limit_bytes: None,
             cache: CacheChange::default(),
             extent: units::MapExtent::BLOCK,
+            copy_unit: units::MapExtent::BLOCK,
             encoding: EncodingChange::default(),
             dedup: false,
         };

@@ -34,6 +34,7 @@ fn named(name: &str, size_bytes: u64, granularity: Granularity, cache: CacheChan
         encoding: EncodingChange::default(),
         dedup: false,
         extent: units::MapExtent::BLOCK,
+        copy_unit: units::MapExtent::BLOCK,
     }
 }
 

@@ -26,6 +26,7 @@ pub fn volume(pool: &Pool, name: &str, granularity: Granularity) -> Arc<Volume> 
         encoding: EncodingChange::default(),
         dedup: false,
         extent: units::MapExtent::BLOCK,
+        copy_unit: units::MapExtent::BLOCK,
     };
     pool.create_volume(&spec).expect("made")
 }

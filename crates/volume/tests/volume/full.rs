@@ -31,6 +31,7 @@ pub fn spec(name: &str, architecture: Architecture, cache: CacheChange) -> Volum
         history_limit_bytes: None,
         cache,
         extent: units::MapExtent::BLOCK,
+        copy_unit: units::MapExtent::BLOCK,
         encoding: EncodingChange::default(),
         dedup: false,
     }

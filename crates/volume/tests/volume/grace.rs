@@ -156,6 +156,7 @@ fn a_full_pool_gives_up_first_what_is_kept_only_for_a_grace() {
         history_limit_bytes: None,
         cache: hindsight_volume::CacheChange::default(),
         extent: units::MapExtent::BLOCK,
+        copy_unit: units::MapExtent::BLOCK,
         encoding: hindsight_volume::EncodingChange::default(),
         dedup: false,
     };

@@ -29,6 +29,7 @@ pub fn add(pool: &Pool, name: &str, cache_bytes: u64) -> Arc<Volume> {
         encoding: EncodingChange::default(),
         dedup: false,
         extent: units::MapExtent::BLOCK,
+        copy_unit: units::MapExtent::BLOCK,
     };
     pool.create_volume(&spec).expect("made")
 }

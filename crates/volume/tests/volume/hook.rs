@@ -171,6 +171,7 @@ pub fn make(pool: &Pool, granularity: Granularity, window_ns: u64) -> Arc<Volume
         history_limit_bytes: None,
         cache: CacheChange::default(),
         extent: units::MapExtent::BLOCK,
+        copy_unit: units::MapExtent::BLOCK,
         encoding: EncodingChange::default(),
         dedup: false,
     };

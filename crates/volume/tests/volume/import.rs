@@ -104,6 +104,7 @@ impl Rig {
             history_limit_bytes: None,
             cache: CacheChange { bytes, dirty_percent: None },
             extent: MapExtent::BLOCK,
+            copy_unit: MapExtent::BLOCK,
             encoding: EncodingChange::default(),
             dedup: false,
         };

@@ -59,6 +59,7 @@ impl Rig {
             history_limit_bytes: None,
             cache: CacheChange::default(),
             extent: units::MapExtent::BLOCK,
+            copy_unit: units::MapExtent::BLOCK,
             encoding: EncodingChange::default(),
             dedup: false,
         };
@@ -370,6 +371,7 @@ fn only_pools_with_a_current_store_ask_for_a_program_that_knows_it() {
         history_limit_bytes: None,
         cache: CacheChange::default(),
         extent: units::MapExtent::BLOCK,
+        copy_unit: units::MapExtent::BLOCK,
         encoding: EncodingChange::default(),
         dedup: false,
     };

@@ -38,6 +38,7 @@ pub fn spec(name: &str, size_bytes: u64) -> VolumeSpec {
         history_limit_bytes: None,
         cache: CacheChange::default(),
         extent: units::MapExtent::BLOCK,
+        copy_unit: units::MapExtent::BLOCK,
         encoding: EncodingChange::default(),
         dedup: false,
     }

@@ -40,6 +40,7 @@ fn made(seed: u64) -> (Arc<SimMedia>, Arc<Pool>) {
         history_limit_bytes: None,
         cache: CacheChange::default(),
         extent: units::MapExtent::BLOCK,
+        copy_unit: units::MapExtent::BLOCK,
         encoding: EncodingChange::default(),
         dedup: false,
     };

@@ -12,6 +12,7 @@ mod clocks;
 mod coming_home;
 mod compaction;
 mod conversion;
+mod copy_unit;
 mod corners;
 mod damage;
 mod dedup;

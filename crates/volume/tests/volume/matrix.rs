@@ -1,5 +1,5 @@
 //! One story for every way to keep a volume: each architecture, granularity, cache on and off, size
-//! of requests and map extent, against a model that is a copy of everything.
+//! of requests, map extent and copy unit, against a model that is a copy of everything.
 
 use std::sync::Arc;
 
@@ -39,6 +39,9 @@ impl Story {
     fn new(wish: Wish, request_bytes: u64, extent: MapExtent) -> Story {
         let mut rig = Rig::new();
         rig.extent = extent;
+        if wish.0.has_base() && wish.1 == Granularity::OnDemand {
+            rig.copy_unit = extent;
+        }
         let volume = rig.make("v", wish);
         assert_eq!(volume.info().expect("info").extent, extent);
         let (architecture, granularity, cache) = wish;

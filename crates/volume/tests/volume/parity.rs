@@ -102,6 +102,7 @@ impl Members {
                 encoding: EncodingChange::default(),
                 dedup: false,
                 extent: units::MapExtent::BLOCK,
+                copy_unit: units::MapExtent::BLOCK,
             };
             let volume = pool.create_volume(&spec).expect("made");
             put(&volume, number, number as u8 + 1);
@@ -239,6 +240,7 @@ fn a_place_that_rotted_is_not_trusted_when_parity_was_computed_of_it() {
         encoding: EncodingChange::default(),
         dedup: false,
         extent: units::MapExtent::BLOCK,
+        copy_unit: units::MapExtent::BLOCK,
     };
     let volume = pool.create_volume(&spec).expect("made");
     for block in 0..400 {

@@ -36,6 +36,7 @@ fn volume(pool: &Pool, name: &str) -> Arc<Volume> {
         history_limit_bytes: None,
         cache: CacheChange::default(),
         extent: units::MapExtent::BLOCK,
+        copy_unit: units::MapExtent::BLOCK,
         encoding: EncodingChange::default(),
         dedup: false,
     };

@@ -66,22 +66,8 @@ impl Rig {
         window_ns: u64,
         size_bytes: u64,
     ) -> Arc<Volume> {
-        let spec = VolumeSpec {
-            name: architecture.name().to_owned(),
-            size_bytes,
-            architecture,
-            granularity,
-            window_ns,
-            history_limit_bytes: None,
-            cache: CacheChange {
-                bytes: architecture.needs_cache().then_some(MIB),
-                dirty_percent: None,
-            },
-            encoding: EncodingChange::default(),
-            dedup: false,
-            extent: units::MapExtent::BLOCK,
-        };
-        self.pool.create_volume(&spec).expect("made")
+        let kind = (architecture, granularity);
+        self.pool.create_volume(&spec(kind, window_ns, size_bytes)).expect("made")
     }
 
     /// So much time passes, with background work now and then.
@@ -93,7 +79,31 @@ impl Rig {
     }
 }
 
-fn fill(volume: &Volume, byte: u8) {
+/// What a volume of a rig is made as.
+pub fn spec(
+    (architecture, granularity): (Architecture, Granularity),
+    window_ns: u64,
+    size_bytes: u64,
+) -> VolumeSpec {
+    VolumeSpec {
+        name: architecture.name().to_owned(),
+        size_bytes,
+        architecture,
+        granularity,
+        window_ns,
+        history_limit_bytes: None,
+        cache: CacheChange {
+            bytes: architecture.needs_cache().then_some(MIB),
+            dirty_percent: None,
+        },
+        encoding: EncodingChange::default(),
+        dedup: false,
+        extent: units::MapExtent::BLOCK,
+        copy_unit: units::MapExtent::BLOCK,
+    }
+}
+
+pub fn fill(volume: &Volume, byte: u8) {
     for block in (0..volume.size_bytes() / BLOCK).step_by(64) {
         put(volume, block, byte, 64);
     }

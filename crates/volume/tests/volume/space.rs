@@ -84,6 +84,7 @@ fn a_full_pool_gives_up_history_that_lies_among_living_blocks() {
         history_limit_bytes: None,
         cache: CacheChange::default(),
         extent: units::MapExtent::BLOCK,
+        copy_unit: units::MapExtent::BLOCK,
         encoding: EncodingChange::default(),
         dedup: false,
     };

@@ -40,6 +40,7 @@ fn make(pool: &Pool, name: &str, size_bytes: u64) -> Arc<Volume> {
         history_limit_bytes: None,
         cache: CacheChange::default(),
         extent: units::MapExtent::BLOCK,
+        copy_unit: units::MapExtent::BLOCK,
         encoding: EncodingChange::default(),
         dedup: false,
     };

@@ -36,6 +36,7 @@ fn volume(size_bytes: u64) -> (Arc<dyn BlockDevice>, Arc<Pool>, Arc<Volume>) {
         history_limit_bytes: None,
         cache: CacheChange::default(),
         extent: units::MapExtent::BLOCK,
+        copy_unit: units::MapExtent::BLOCK,
         encoding: EncodingChange::default(),
         dedup: false,
     };

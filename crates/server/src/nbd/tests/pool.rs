@@ -45,6 +45,7 @@ pub(super) fn spec(name: &str, architecture: Architecture, cache: CacheChange) -
         history_limit_bytes: None,
         cache,
         extent: units::MapExtent::BLOCK,
+        copy_unit: units::MapExtent::BLOCK,
         encoding: EncodingChange::default(),
         dedup: false,
     }
