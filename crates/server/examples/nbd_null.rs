@@ -95,7 +95,7 @@ impl Export for Memory {
         Ok(vec![Extent { offset, length_bytes, hole: false }])
     }
 
-    fn resize(&self, _: u64) -> Result<()> {
+    fn resize(&self, _: u64, _: bool) -> Result<()> {
         Err(Error::new(ErrorKind::Invalid, "the size is fixed"))
     }
 

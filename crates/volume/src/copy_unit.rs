@@ -10,7 +10,8 @@
 //!    shows other bytes for it.
 //! 2. No write fails for what it would take along: where that reads wrong, lies beyond the end that
 //!    is to come, or would take the last room, the write goes alone.
-//! 3. A trim takes nothing along, and a hole stays one.
+//! 3. A trim takes nothing along, and a hole stays one; nor is what was not copied yet from a file
+//!    or an origin taken along: no write of whole blocks waits for these.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -185,7 +186,8 @@ impl Volume {
             return Ok(None);
         }
         let is_shared = |(block, slot): (u64, &Slot)| {
-            !written.contains(&block) && !slot.is_hole() && slot.seq <= captured
+            let is_stored = !slot.is_hole() && !slot.is_outside();
+            !written.contains(&block) && is_stored && slot.seq <= captured
         };
         let bits = unit.clone().zip(&*slots).map(is_shared).enumerate();
         Ok(Some(bits.fold(0, |bits, (index, is)| bits | u32::from(is) << index) & !waiting))

@@ -353,7 +353,11 @@ impl Volume {
     ) -> Result<Option<Seq>> {
         let unit_blocks = if cuts { 1 } else { self.unit_blocks_for(op) };
         match self.write_by_units(op, live, (cuts, unit_blocks), pace) {
-            Err(e) if unit_blocks > 1 && copy_unit::may_be_for_others(&e) => {
+            Err(e)
+                if unit_blocks > 1
+                    && copy_unit::may_be_for_others(&e)
+                    && !self.core.store.has_failed() =>
+            {
                 self.write_by_units(op, live, (cuts, 1), pace)
             }
             other => other,

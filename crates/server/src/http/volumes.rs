@@ -198,7 +198,8 @@ pub(super) async fn show(
     context
         .engine(move |context| {
             let volume = context.volume(&name)?;
-            let copies = volume.copies()?.map(convert::copies);
+            // What cannot be counted now is not told; all else of the volume is.
+            let copies = volume.copies().ok().flatten().map(convert::copies);
             Ok(api::Volume { copies, ..context.describe(&volume)? })
         })
         .await
