@@ -17,7 +17,7 @@ use crate::opening::Opening;
 use crate::pace::Pace;
 use crate::types::WriteOp;
 use crate::volume::Volume;
-use crate::write::Terms;
+use crate::write::{Merged, Terms};
 
 impl VolumeRecord {
     /// Whether there may be data beyond the end, which is at so many bytes. Of where a clone came
@@ -45,9 +45,12 @@ impl Volume {
             }
         }
         let op = WriteOp::Zero { offset: whole, length_bytes: end.saturating_sub(whole) };
-        let terms =
-            Terms { end, merged: Some(live), cuts: true, frees: true, behind: false, pace: &pace };
-        while whole < end && self.write_either(&[op], terms)?.is_none() {
+        let write = || {
+            let merged = Some(Merged { live, switches: self.cache.switches() });
+            let (cuts, frees, behind, pace) = (true, true, false, &pace);
+            self.write_either(&[op], Terms { end, merged, cuts, frees, behind, pace })
+        };
+        while whole < end && write()?.is_none() {
             if !Arc::ptr_eq(live, &self.present()) {
                 return Ok(false);
             }

@@ -87,7 +87,8 @@ struct State {
 pub struct Cache {
     state: RankedMutex<State>,
     changed: Condvar,
-    on: AtomicBool,
+    /// How often it was switched on and off: odd while it is on.
+    switches: AtomicU64,
     /// The right to destage: one at a time, so that the log gets the order. With it, room for what
     /// is on its way.
     pub destaging: RankedMutex<Run>,
@@ -158,7 +159,7 @@ impl Cache {
         Cache {
             state: RankedMutex::new(Rank::Cache, state),
             changed: Condvar::new(),
-            on: AtomicBool::new(false),
+            switches: AtomicU64::new(0),
             destaging: RankedMutex::new(Rank::Destaging, Run::default()),
             short: AtomicBool::new(false),
             offered_ns: AtomicU64::new(0),
@@ -168,7 +169,14 @@ impl Cache {
     /// Whether writes go to it.
     #[must_use]
     pub fn is_on(&self) -> bool {
-        self.on.load(Ordering::Acquire)
+        self.switches() % 2 == 1
+    }
+
+    /// How often it was switched on and off: odd while it is on. Ranges that writers lock are those
+    /// of the cache or of the log; who locked one has it as long as this stays the same.
+    #[must_use]
+    pub fn switches(&self) -> u64 {
+        self.switches.load(Ordering::Acquire)
     }
 
     /// Sets its size, or switches it off. Switched on or off nothing may wait, and nobody write.
@@ -182,7 +190,7 @@ impl Cache {
             // Their room, too.
             state.pages = Pages::default();
         }
-        self.on.store(limits.is_some(), Ordering::Release);
+        self.switches.fetch_add(u64::from(switches), Ordering::Release);
     }
 
     /// How many blocks it may hold.

@@ -57,13 +57,21 @@ thread_local! {
     static SCRATCH: RefCell<Scratch> = RefCell::default();
 }
 
+/// What partial blocks were merged with, and how often the cache had been switched when their range
+/// was locked: after another switch the lock keeps nobody away.
+#[derive(Clone, Copy)]
+pub struct Merged<'a> {
+    pub live: &'a Arc<Opening>,
+    pub switches: u64,
+}
+
 /// On what terms blocks are written.
 #[derive(Clone, Copy)]
 pub struct Terms<'a> {
     /// Where the client's bytes end (blocks may end later).
     pub end: u64,
     /// What partial blocks were merged with, while their range is locked.
-    pub merged: Option<&'a Arc<Opening>>,
+    pub merged: Option<Merged<'a>>,
     /// These are zeros beyond the end of the volume: nobody else writes there.
     pub cuts: bool,
     /// It trims: room is made by it, so the reserve is there for it as for a delete.
@@ -251,7 +259,7 @@ impl Volume {
 
     /// A write may not be made any more. Fails unless it is to be made again, in another way.
     pub(crate) fn moved(&self, terms: Terms<'_>) -> Result<()> {
-        if terms.merged.is_some_and(|merged| !Arc::ptr_eq(merged, &self.present())) {
+        if terms.merged.is_some_and(|merged| !self.is_as_merged(merged)) {
             return Ok(());
         }
         if self.core.closed.load(Ordering::Acquire) {
@@ -278,9 +286,13 @@ impl Volume {
         let live = self.present();
         let limit = live.size_bytes.min(self.cut_at.load(Ordering::Acquire));
         let fits = terms.cuts || terms.end <= limit;
-        let is_merged = terms.merged.is_none_or(|merged| Arc::ptr_eq(merged, &live));
+        let is_merged = terms.merged.is_none_or(|merged| self.is_as_merged(merged));
         let is_gone = self.gone.load(Ordering::Acquire);
         fits && is_merged && !is_gone
+    }
+
+    fn is_as_merged(&self, Merged { live, switches }: Merged<'_>) -> bool {
+        Arc::ptr_eq(live, &self.present()) && switches == self.cache.switches()
     }
 
     /// Tells the map where a batch is, then lets it become stable.
@@ -376,7 +388,8 @@ impl Volume {
         let blocks = offset / BLOCK_BYTES..end.div_ceil(BLOCK_BYTES);
         let (head, tail) = units_at_edges(&blocks, unit_blocks, live.size_bytes);
         // One lock or the other: should the cache be switched on or off, all is done again.
-        let is_cached = self.cache.is_on();
+        let switches = self.cache.switches();
+        let is_cached = switches % 2 == 1;
         let _waits = is_cached.then(|| self.cache.lock_blocks(head.start, tail.end));
         let _locked = match is_cached {
             true => None,
@@ -396,7 +409,8 @@ impl Volume {
         let last = at_tail.as_ref().or(at_head.as_ref().filter(|_| !has_tail)).map_or(0, Edge::end);
         let end = if last > blocks.end { (last * BLOCK_BYTES).min(live.size_bytes) } else { end };
         let frees = is_zero(op) && parts.iter().any(is_zero);
-        let terms = Terms { end, merged: Some(live), cuts, frees, behind: false, pace };
+        let merged = Some(Merged { live, switches });
+        let terms = Terms { end, merged, cuts, frees, behind: false, pace };
         match is_cached {
             true => self.write_cached(&parts, terms),
             false => self.write_whole(&parts, terms),

@@ -1,7 +1,11 @@
 //! Settings and size, changed together: all of it, or nothing.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use block::Operation;
 use hindsight_volume::{
-    Architecture, CacheChange, EncodingChange, ErrorKind, Granularity, VolumeChange,
+    Architecture, CacheChange, EncodingChange, ErrorKind, Granularity, VolumeChange, WriteOp,
 };
 
 use crate::hook::{Rig, SECOND_NS, get, make, put};
@@ -100,4 +104,43 @@ fn size_and_settings_change_together_and_stay() {
     assert_eq!((now.latest.seq, now.window_ns), (info.latest.seq, SECOND_NS));
     volume.resize(LARGE).expect("resized");
     assert_eq!(get(&volume, 2000), 0, "what was cut off reads as zeros");
+}
+
+/// Writers of parts of a block keep others away by a lock of the log or of the cache, whichever is
+/// used: a cache that is switched on and off while one reads leaves it without either.
+#[test]
+fn a_cache_that_comes_and_goes_while_a_part_of_a_block_is_written_takes_no_other_write_away() {
+    let rig = Rig::new(256 << 20, 1 << 20);
+    let pool = rig.open_with(64 << 20);
+    let volume = make(&pool, Granularity::EveryWrite, 0);
+    put(&volume, 0, 1);
+    volume.flush().expect("flushed");
+    let cache = |bytes| {
+        let cache = CacheChange { bytes: Some(bytes), dirty_percent: None };
+        VolumeChange { cache, ..VolumeChange::default() }
+    };
+    let other = Arc::clone(&volume);
+    let meets = AtomicBool::new(true);
+    rig.device.hook(move |operation, _| {
+        let is_writer = std::thread::current().name() == Some("writes a part");
+        if operation == Operation::Read && is_writer && meets.swap(false, Ordering::SeqCst) {
+            let other = Arc::clone(&other);
+            let meanwhile = std::thread::spawn(move || {
+                other.change(&cache(1 << 20)).expect("switched on");
+                put(&other, 0, 3);
+                other.change(&cache(0)).expect("switched off");
+            });
+            meanwhile.join().expect("it was done");
+        }
+    });
+    let part = Arc::clone(&volume);
+    let writer = std::thread::Builder::new().name("writes a part".to_owned()).spawn(move || {
+        let op = WriteOp::Data { offset: 0, bytes: &[2; 512] };
+        part.write_batch(&[op]).expect("written");
+    });
+    writer.expect("a thread").join().expect("it only writes");
+    rig.device.unhook();
+    let mut bytes = [0; 4096];
+    volume.read(0, &mut bytes).expect("read");
+    assert_eq!((bytes[0], bytes[511], bytes[512], bytes[4095]), (2, 2, 3, 3));
 }
