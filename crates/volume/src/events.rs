@@ -359,7 +359,7 @@ impl Volume {
         if let Some(Granularity::Interval(0)) = change.granularity {
             return Err(Error::new(ErrorKind::Invalid, "an interval is longer than nothing"));
         }
-        copy_unit::of(&self.record.lock().clone(), change)?;
+        copy_unit::of(&self.record.lock(), change)?;
         let Some(size_bytes) = change.size_bytes else { return self.change_settings(change) };
         check_size(size_bytes)?;
         if change.architecture.is_some_and(|to| to != self.architecture()) {

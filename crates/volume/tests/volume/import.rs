@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use block::{BlockDevice, MediaDevice};
 use hindsight_volume::{
-    Architecture, Budget, CacheChange, EncodingChange, ErrorKind, Granularity, ImportSpec, Machine,
-    Pool, PoolFormat, PoolOptions, Result, Volume, VolumeChange, VolumeSpec, WriteOp,
+    Architecture, Budget, CacheChange, EncodingChange, ErrorKind, Granularity, ImportSpec, IoKind,
+    Machine, Pool, PoolFormat, PoolOptions, Result, Volume, VolumeChange, VolumeSpec, WriteOp,
 };
 use sim::{Random, SimClock, SimEntropy, SimFile, SimFiles, SimMedia};
 use units::{MapExtent, Moment, Seq, WallTime};
@@ -683,5 +683,33 @@ fn a_clone_of_what_is_in_a_file_differs_where_it_was_written_before_and_after_th
         assert_eq!(told(&Moment::Latest), [(3, 4096)], "{what}");
         assert_eq!(told(&Moment::Seq(early)), [(3, 4096), (600, 4096)], "{what}");
         rig.settle();
+    }
+}
+
+#[test]
+fn a_write_takes_along_nothing_that_is_only_in_the_file() {
+    for architecture in [Architecture::Redirect, Architecture::Checkpointing] {
+        let rig = Rig::new(64 << 20);
+        let volume = rig.import(architecture, Granularity::OnDemand).expect("imported");
+        let copy_unit = Some(MapExtent::ALL[4]);
+        volume.change(&VolumeChange { copy_unit, ..VolumeChange::default() }).expect("set");
+        volume.create_version("").expect("captured");
+        let logged = || {
+            let counts = volume.info().expect("told").device_io;
+            let is_log = |kind| matches!(kind, IoKind::HistoryWrite | IoKind::JournalWrite);
+            counts.iter().filter(|count| is_log(count.kind)).map(|count| count.bytes).sum::<u64>()
+        };
+        // How many blocks a write of one block logs.
+        let write = |block: usize| {
+            let before = logged();
+            let op = WriteOp::Data { offset: (block * BLOCK) as u64, bytes: &[7; BLOCK] };
+            volume.write_batch(&[op]).expect("written");
+            (logged() - before) / BLOCK as u64
+        };
+        assert_eq!([write(3), write(20)], [1, 1], "{architecture:?}");
+        rig.settle();
+        volume.create_version("").expect("captured");
+        // One of the unit is a hole.
+        assert_eq!(write(3), 15, "{architecture:?}: what was copied is taken along");
     }
 }

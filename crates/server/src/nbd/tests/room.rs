@@ -16,7 +16,8 @@ use wire::nbd::{Command, CommandFlags, ReplyStyle, encode};
 use super::client::{Client, data_of, reset};
 use super::memory::MemoryExports;
 use super::pool::{SIZE, spec};
-use super::rig::{Rig, eventually, memory};
+use super::rig::{DISK, Rig, eventually, memory};
+use crate::attach::Part;
 use crate::nbd::{NbdLimits, PoolExports};
 
 const MIB: u64 = 1 << 20;
@@ -347,6 +348,23 @@ fn a_resize_to_less_is_refused_though_the_other_client_came_while_it_waited() {
     answers.sort_unstable();
     assert_eq!(answers, [(1, 0), (2, NOT_PERMITTED)]);
     assert_eq!(disk.bytes.lock().len() as u64, 65 * MIB);
+}
+
+#[test]
+fn nobody_attaches_while_a_client_makes_its_disk_smaller() {
+    let exports = MemoryExports::default();
+    let disk = Arc::clone(&exports.disk);
+    let rig = Rig::start_on(1, Arc::new(exports), NbdLimits::default(), None);
+    disk.close_gate();
+    let mut client = Client::begin(&rig, "disk", ReplyStyle::Simple);
+    let resize = client.request(Command::Resize, MIB, 0);
+    client.send(&resize, &[]);
+    eventually("it is on its way", || disk.waiting.load(Ordering::SeqCst) == 1);
+    let attach = || rig.context.attachments.attach(DISK, Part::Present, "another");
+    assert!(attach().is_none());
+    disk.open_gate();
+    assert_eq!(client.reply(0).error, 0);
+    eventually("it is open again", || attach().is_some());
 }
 
 #[test]
