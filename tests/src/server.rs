@@ -49,7 +49,7 @@ pub struct Server {
     listener: Option<JoinHandle<()>>,
 }
 
-/// Where libfaketime is.
+/// The path of libfaketime.
 fn faketime() -> Result<String> {
     let machines = std::fs::read_dir("/usr/lib")?.filter_map(|entry| Some(entry.ok()?.path()));
     let mut files = machines.map(|path| path.join("faketime/libfaketimeMT.so.1"));

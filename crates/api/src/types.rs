@@ -52,9 +52,9 @@ pub struct Volume {
     /// shares of it with the present.
     #[serde(default)]
     pub copy_unit: u64,
-    /// What the newest capture keeps, of `redirect` and `checkpointing` at `on-demand`. Only in the
+    /// The newest capture's copies, of `redirect` and `checkpointing` at `on-demand`. Only in the
     /// answer to a GET of the volume; null without a capture, and where so much was written since
-    /// that counting takes long.
+    /// that counting takes long, or the map cannot be read.
     #[serde(default)]
     pub copies: Option<Copies>,
     /// How far back the past can be opened.
@@ -146,7 +146,7 @@ pub struct Volume {
     pub device_io: Vec<DeviceIo>,
 }
 
-/// What a volume keeps for its newest capture.
+/// A volume's copies for its newest capture.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Copies {
     /// The seq of that version or pinned mark.

@@ -38,7 +38,7 @@ const RAW: u64 = 2;
 /// Makes versions in a file under `dir`, compacts one, and reads it and another.
 ///
 /// # Errors
-/// What the file or the engine fails with.
+/// The errors of the file and the engine.
 pub fn compact(dir: &Path, asked: CompactionAsked) -> Result<Compacted> {
     let path = dir.join(format!("hindsight-clotho-{}", std::process::id()));
     let bench = Bench::new(&path, asked.pages * BLOCK_BYTES)?;
@@ -158,7 +158,7 @@ impl Bench {
         Ok(())
     }
 
-    /// What is written is on the device, and of it nothing in memory.
+    /// Afterwards everything written is on the device, and nothing of it in memory.
     fn empty_cache(&self) -> Result<()> {
         let file = File::open(&self.path).map_err(|e| LoadError::at(&self.path, e))?;
         file.sync_all().map_err(|e| LoadError::at(&self.path, e))?;

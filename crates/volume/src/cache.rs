@@ -172,8 +172,8 @@ impl Cache {
         self.switches() % 2 == 1
     }
 
-    /// How often it was switched on and off: odd while it is on. Ranges that writers lock are those
-    /// of the cache or of the log; who locked one has it as long as this stays the same.
+    /// How often it was switched on and off: odd while it is on. Writers lock ranges of the cache
+    /// or of the log; a lock holds as long as this stays the same.
     #[must_use]
     pub fn switches(&self) -> u64 {
         self.switches.load(Ordering::Acquire)

@@ -30,7 +30,7 @@ use crate::{Error, ErrorKind, Result};
 
 const BLOCK: usize = BLOCK_BYTES as usize;
 
-/// What a volume keeps for its newest capture, and how much of that clients changed.
+/// A volume's copies for its newest capture, and how much of them clients changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CopyInfo {
     /// The capture's seq.
@@ -94,12 +94,12 @@ pub fn units_at_edges(
     (unit_of(blocks.start), unit_of(blocks.end - 1))
 }
 
-/// What is written of the unit in which a write begins or ends, where that is more than the
-/// client's whole blocks: these merged with what is there.
+/// The blocks to write of the unit in which a write begins or ends, where they are more than the
+/// client's whole blocks: these merged with the present.
 pub struct Edge {
     first: u64,
     bytes: Vec<u8>,
-    /// Which blocks are written, a bit each.
+    /// The blocks to write, a bit each.
     chosen: u32,
 }
 
@@ -155,14 +155,14 @@ impl Volume {
         let (head, tail) = units_at_edges(&blocks, unit_blocks, live.size_bytes);
         let takes = |unit: &Range<u64>| {
             let shared = self.shared(&live, unit, &blocks, self.cache.is_on(), patience);
-            // What cannot be read is not taken along.
+            // Blocks that cannot be read are not taken along.
             shared.is_ok_and(|shared| shared != Some(0))
         };
         takes(&head) || tail != head && takes(&tail)
     }
 
-    /// Which blocks of a unit, beside those of a write, the newest capture shares with the present:
-    /// a bit each. `None` when that would have to wait.
+    /// The blocks of a unit, beside those of a write, that the newest capture shares with the
+    /// present: a bit each. `None` when that would have to wait.
     fn shared(
         &self,
         live: &Opening,
@@ -193,8 +193,8 @@ impl Volume {
         Ok(Some(bits.fold(0, |bits, (index, is)| bits | u32::from(is) << index) & !waiting))
     }
 
-    /// What is written of a unit for a write that begins or ends in it: the client's bytes, merged
-    /// with what is there in blocks that they do not fill, and what is taken along. `None` when
+    /// The blocks to write of a unit for a write that begins or ends in it: the client's bytes,
+    /// merged with the present in blocks that they do not fill, and those taken along. `None` when
     /// that is the client's whole blocks. The unit is locked.
     pub(crate) fn merged_edge(
         &self,
@@ -235,7 +235,7 @@ impl Volume {
         Ok(Some(Edge { first, bytes, chosen: chosen >> skip }))
     }
 
-    /// What is kept for the newest capture of a volume with a base; `None` without one, and where
+    /// The copies for the newest capture of a volume with a base; `None` without one, and where
     /// so much was written since that counting takes more than a moment.
     ///
     /// # Errors

@@ -128,7 +128,7 @@ impl Mover {
         let mut bytes = vec![0; entries.len() * home_bytes() as usize];
         let wanted = bytes.len() - home_header_bytes() as usize;
         let (at, _) = store.locate(entries[0].location)?;
-        // What is counted are blocks, as everywhere.
+        // Blocks are counted, without headers, as everywhere.
         self.fresh.io().count(read, entries.len() as u64 * BLOCK_BYTES);
         let is_read = store.device.read_unverified(at, &mut bytes[..wanted], true).is_ok();
         let (mut moved, mut headers, mut sound) = (Vec::new(), Vec::new(), Vec::new());

@@ -80,7 +80,7 @@ pub enum Placed {
     Left(Entry),
 }
 
-/// What becomes of an entry that waits.
+/// The fate of an entry that waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fate {
     /// It goes by as it is.

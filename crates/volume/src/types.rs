@@ -277,8 +277,8 @@ pub struct VolumeSpec {
     pub cache: CacheChange,
     /// The unit in which its map keeps entries.
     pub extent: MapExtent,
-    /// What the first write to it after a capture takes along; more than a block is for `redirect`
-    /// and `checkpointing` at `OnDemand`.
+    /// The copy unit, which the first write to it after a capture takes along; more than a block is
+    /// for `redirect` and `checkpointing` at `OnDemand`.
     pub copy_unit: MapExtent,
     /// How its history is kept; what is not given is raw, or 10 minutes.
     pub encoding: EncodingChange,
@@ -306,7 +306,7 @@ pub struct VolumeChange {
     pub encoding: EncodingChange,
     /// Whether equal blocks are stored once; what is shared stays so.
     pub dedup: Option<bool>,
-    /// What the first write to it after a capture takes along.
+    /// The copy unit, which the first write to it after a capture takes along.
     pub copy_unit: Option<MapExtent>,
     /// Bytes of the volume; with it all of the change is made, or nothing.
     pub size_bytes: Option<u64>,
@@ -401,7 +401,7 @@ pub struct VolumeInfo {
     pub granularity: Granularity,
     /// The unit in which its map keeps entries.
     pub extent: MapExtent,
-    /// What the first write to it after a capture takes along.
+    /// The copy unit, which the first write to it after a capture takes along.
     pub copy_unit: MapExtent,
     /// Nanoseconds.
     pub window_ns: u64,

@@ -57,8 +57,8 @@ thread_local! {
     static SCRATCH: RefCell<Scratch> = RefCell::default();
 }
 
-/// What partial blocks were merged with, and how often the cache had been switched when their range
-/// was locked: after another switch the lock keeps nobody away.
+/// The present that partial blocks were merged with, and how often the cache had been switched when
+/// their range was locked: after another switch the lock keeps nobody away.
 #[derive(Clone, Copy)]
 pub struct Merged<'a> {
     pub live: &'a Arc<Opening>,
@@ -339,7 +339,7 @@ impl Volume {
         if span(op).1 == 0 {
             return Ok(Seq::ZERO);
         }
-        // Whoever writes whole blocks without waiting is told to come back with a thread that may.
+        // A thread that may not wait comes back as one that may: the rest of the unit is read.
         if is_whole(op) && !pace.may_wait_for_turns() {
             pace.lacks(Lack::Turn, &[]);
             return Err(Error::new(ErrorKind::Busy, "the rest of a copy unit is to be read"));
@@ -405,7 +405,7 @@ impl Volume {
             parts.push(middle(op, from, until));
         }
         parts.extend(at_tail.iter().flat_map(Edge::parts));
-        // What is taken along behind it lies within the volume as well.
+        // Blocks taken along behind it lie within the volume as well.
         let last = at_tail.as_ref().or(at_head.as_ref().filter(|_| !has_tail)).map_or(0, Edge::end);
         let end = if last > blocks.end { (last * BLOCK_BYTES).min(live.size_bytes) } else { end };
         let frees = is_zero(op) && parts.iter().any(is_zero);

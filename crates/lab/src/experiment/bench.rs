@@ -186,7 +186,7 @@ impl Bench {
         Bench { compaction: Some(run), ..self }
     }
 
-    /// What compacting came to; `None` where nobody has the engine.
+    /// The outcome of compacting; `None` without an engine.
     pub(super) fn compacted(&mut self, asked: CompactionAsked) -> Result<Option<Compacted>> {
         self.compaction.as_mut().map(|run| run(asked)).transpose()
     }

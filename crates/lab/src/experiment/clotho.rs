@@ -18,7 +18,7 @@ const SPACE_MOST: f64 = 0.1;
 /// Reads of the device that Clotho takes for one of a compacted version.
 const PAPER_READS: f64 = 2.0;
 
-/// What is to be compacted and read.
+/// The versions to compact and read.
 #[derive(Clone, Copy, Debug)]
 pub struct CompactionAsked {
     /// Percent of the pages of which one byte in a hundred differs from the version before; the
@@ -32,7 +32,7 @@ pub struct CompactionAsked {
     pub seed: u64,
 }
 
-/// What that came to, by the engine's own counts.
+/// The outcome, by the engine's own counts.
 #[derive(Clone, Copy, Debug)]
 pub struct Compacted {
     /// Blocks of the version that are in packs.
@@ -49,7 +49,7 @@ pub struct Compacted {
     pub reads: VersionReads,
 }
 
-/// What a random read of a version came to.
+/// The cost of a random read of a version.
 #[derive(Clone, Copy, Debug)]
 pub struct VersionReads {
     /// Reads of the device for it.
@@ -76,7 +76,7 @@ impl Point {
         100.0 * self.found.packed as f64 / (self.found.packed + self.found.raw).max(1) as f64
     }
 
-    /// What the version takes, of what it took before: all that was saved is its own.
+    /// The version's space after, as a share of before: all that was saved is its own.
     fn space(&self) -> f64 {
         1.0 - (self.found.raw_bytes as f64 - self.found.bytes as f64) / (PAGES * 4096) as f64
     }

@@ -31,7 +31,7 @@ pub struct EngineAsked {
 /// Sends a workload through the engine, and says what it asked of its device.
 pub type EngineCount = Box<dyn FnMut(&mut dyn Source, EngineAsked) -> Result<EngineIos>>;
 
-/// What the engine counts.
+/// The architectures that the engine counts.
 const SHOWN: [Architecture; 3] =
     [Architecture::Logging, Architecture::SplitDownstream, Architecture::Checkpointing];
 /// At these granularities, in seconds: each is a trace of an hour through the engine.

@@ -16,7 +16,7 @@ pub(super) const SMALL_CACHE: u64 = 64 << 20;
 const EVERY_WRITE_AT: f64 = 0.3;
 /// Prediction and count agree within this.
 pub(super) const TOLERANCE: f64 = 0.02;
-/// What the figures show.
+/// The architectures that the figures show.
 const SHOWN: [Architecture; 4] = [
     Architecture::Logging,
     Architecture::SplitDownstream,
@@ -68,7 +68,7 @@ pub(super) fn colour(architecture: Architecture) -> usize {
     }
 }
 
-/// What is upwards in most pictures.
+/// The y axis of most pictures.
 pub(super) const PER_EXTENT: &str = "device I/Os for one extent written";
 /// The colour of a volume without history.
 pub(super) const NO_HISTORY: usize = 4;

@@ -155,7 +155,7 @@ pub(super) fn scene(chart: &Chart) -> Vec<Shape> {
             look: one.look,
             // Beyond the colours there are, dashes tell lines of one colour apart.
             is_dashed: one.look == Look::Predicted || one.colour >= COLOURS.len(),
-            // What lies under another is seen on both sides of it.
+            // A line under another shows on both sides of it.
             extra: if is_covered { COVERED_EXTRA } else { 0.0 },
         };
         for run in points.split(|(_, y)| !y.is_finite()) {

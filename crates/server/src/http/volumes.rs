@@ -198,7 +198,7 @@ pub(super) async fn show(
     context
         .engine(move |context| {
             let volume = context.volume(&name)?;
-            // What cannot be counted now is not told; all else of the volume is.
+            // Copies that cannot be counted now are left out; all else is told.
             let copies = volume.copies().ok().flatten().map(convert::copies);
             Ok(api::Volume { copies, ..context.describe(&volume)? })
         })

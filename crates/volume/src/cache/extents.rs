@@ -53,7 +53,7 @@ impl Cache {
         found
     }
 
-    /// Which of a few blocks wait: a bit each, the first is the lowest.
+    /// The blocks of a few that wait: a bit each, the first is the lowest.
     pub fn waiting_bits(&self, blocks: Range<u64>) -> u32 {
         let state = self.lock();
         let waits = blocks.map(|block| u32::from(state.pages.newest_write(block).is_some()));

@@ -73,7 +73,7 @@ pub struct VolumeRecord {
     /// The unit in which its map keeps entries, in bytes.
     #[serde(default, skip_serializing_if = "MapExtent::is_block")]
     pub extent: MapExtent,
-    /// What the first write to it after a capture takes along, in bytes.
+    /// The copy unit: the first write to one after a capture takes it along, in bytes.
     #[serde(default, skip_serializing_if = "MapExtent::is_block")]
     pub copy_unit: MapExtent,
     /// How its history is encoded; raw if nothing is said.

@@ -152,7 +152,7 @@ pub struct PoolStatus {
     pub healed: history::Healed,
 }
 
-/// What deduplication has come to within a volume's own log.
+/// The outcome of deduplication within a volume's own log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DedupInfo {
     /// Whether it is on.

@@ -224,7 +224,7 @@ fn holes_stay_holes_and_trims_and_full_units_take_nothing_along() {
     assert!(requests(&volume, IoKind::HistoryRead) <= read + 2);
     let seq = put(&volume, 6, 2, 1);
     assert_eq!((kept(), live()), (21, 53));
-    // What the trim left is taken along by the first write of data.
+    // The first write of data takes along the blocks that the trim left.
     assert_eq!(put(&volume, 18, 2, 1), Seq(seq.0 + 2), "around the hole");
     assert_eq!((kept(), live()), (36, 53));
     // Over the edges of units, beginning and ending within blocks.

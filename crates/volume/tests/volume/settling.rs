@@ -79,7 +79,7 @@ impl Rig {
     }
 }
 
-/// What a volume of a rig is made as.
+/// The settings of a rig's volume.
 pub fn spec(
     (architecture, granularity): (Architecture, Granularity),
     window_ns: u64,

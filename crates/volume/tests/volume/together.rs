@@ -185,7 +185,7 @@ fn clones_and_reverts_of_a_group_are_of_one_instant() {
         check(found);
     }
     for _ in 0..5 {
-        // What a revert took away is there under the seqs that it began at.
+        // The content before a revert is there under the seqs that it began at.
         let to = GroupMoment::Of(Moment::Version(then));
         let reports = revert(&pool, "g", &to).expect("reverted");
         check([0, 1, 2].map(|i| get_at(&in_turn[i], report_of(&reports, ALL[i]).from.seq)));
