@@ -60,7 +60,7 @@ pub fn checked(
         crate::change::words(granularity)
     );
     Err(Error::new(ErrorKind::Invalid, text)
-        .with_hint("set the copy unit to 4KiB together with that, or leave them as they are"))
+        .with_hint("give 4KiB, which every volume may have, or one of these at on-demand"))
 }
 
 /// The unit that a volume has after a change.
