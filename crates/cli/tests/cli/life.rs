@@ -68,7 +68,11 @@ fn a_volume_has_the_copy_unit_it_is_given_and_tells_what_it_keeps() {
     let shown = fixture.run(&["volume", "show", "v"]).out;
     assert!(shown.contains("4 KiB changed of 64 KiB kept") && shown.contains("0.0625"), "{shown}");
     let refused = fixture.run(&["volume", "set", "v", "--granularity", "1s"]);
-    assert!(refused.err.contains("set the copy unit to 4KiB"), "{}", refused.err);
+    assert!(
+        refused.err.contains("hint: give 4KiB, which every volume may have"),
+        "{}",
+        refused.err
+    );
     fixture.ok(&["volume", "set", "v", "--granularity", "1s", "--copy-unit", "4KiB"]);
     assert_eq!(show()["copy_unit"], 4096);
     for wrong in ["512", "24KiB", "128KiB"] {
