@@ -73,14 +73,12 @@ impl Volume {
         // What waits in a cache may be lost, and then nobody would know of it.
         self.destage_all()?;
         // The commit makes durable what was written before it.
-        let (numbers, commit) = self.begin()?;
-        let mut record = self.record.lock().clone();
-        if record.uncut == uncut {
-            record.uncut = 0;
-            commit.put_volume(&record)?;
-            self.core.finish(&numbers, commit)?;
-            self.record.set(record, &numbers);
+        let mut tx = self.begin()?;
+        let record = tx.change(&self.record);
+        if record.uncut != uncut {
+            return Ok(());
         }
-        Ok(())
+        record.uncut = 0;
+        tx.commit().map(drop)
     }
 }

@@ -458,7 +458,8 @@ impl Commit {
         Ok(())
     }
 
-    /// Writes a volume.
+    /// Writes a volume that is not open yet; the record of one that is changes by
+    /// `Transaction::change`.
     pub fn put_volume(&self, record: &VolumeRecord) -> Result<()> {
         self.put(VOLUMES, record.id, &encode(record))
     }

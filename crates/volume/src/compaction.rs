@@ -207,16 +207,15 @@ impl Volume {
         }
         let asked_ns = self.core.machine.clock.wall().as_nanos();
         let record = CompactionRecord { wish, asked_ns, done: false, packed: 0, raw: 0 };
-        let (mut numbers, commit) = self.begin()?;
-        commit.put_compaction(self.id, number, &record)?;
+        let mut tx = self.begin()?;
+        tx.put_compaction(self.id, number, &record)?;
         let action = match wish {
             Compaction::Compacted => "version-compact",
             Compaction::Uncompacted => "version-uncompact",
         };
         let detail = format!("version {number}");
-        self.core.audit(&mut numbers, &commit, action, &self.name, detail)?;
-        self.core.finish(&numbers, commit)?;
-        drop(numbers);
+        tx.audit(action, &self.name, detail)?;
+        drop(tx.commit()?);
         let mut state = self.compactions.state.lock();
         state.asked.insert(number, record);
         state.retry_ns = 0;
@@ -310,14 +309,14 @@ impl Volume {
             return Ok(());
         }
         let pins = self.pins.lock();
-        let (mut numbers, commit) = self.begin()?;
+        let mut tx = self.begin()?;
         let mut done = Vec::new();
         for &number in &pass.versions {
             let record = self.compactions.state.lock().asked.get(&number).copied();
             let Some(record) = record else { continue };
             let (packed, raw) = pass.tally.0.get(&number).copied().unwrap_or_default();
             let record = CompactionRecord { done: true, packed, raw, ..record };
-            commit.put_compaction(self.id, number, &record)?;
+            tx.put_compaction(self.id, number, &record)?;
             let (action, detail) = match record.wish {
                 Compaction::Compacted if packed == 0 => {
                     ("not-compacted", "nothing packed".to_owned())
@@ -326,11 +325,10 @@ impl Volume {
                 Compaction::Uncompacted => ("uncompacted", format!("{packed} blocks left packed")),
             };
             let detail = format!("version {number}: {detail}, {raw} raw");
-            self.core.audit(&mut numbers, &commit, action, &self.name, detail)?;
+            tx.audit(action, &self.name, detail)?;
             done.push((number, record));
         }
-        self.core.finish(&numbers, commit)?;
-        drop(numbers);
+        drop(tx.commit()?);
         let mut state = self.compactions.state.lock();
         state.asked.extend(done);
         state.retry_ns = 0;

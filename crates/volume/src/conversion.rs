@@ -21,9 +21,10 @@ use history::run::EntrySource;
 use history::{BLOCKS_PER_PAGE, Segment, Slot};
 use units::{BLOCK_BYTES, Lba, Seq, Size};
 
-use crate::catalogue::{Commit, ConversionRecord, Numbers, VolumeRecord};
+use crate::catalogue::{ConversionRecord, VolumeRecord};
 use crate::current_store::CurrentStore;
 use crate::opening::{Opening, Patience};
+use crate::transaction::Transaction;
 use crate::types::{Architecture, ConversionInfo};
 use crate::volume::Volume;
 use crate::{Error, ErrorKind, Result};
@@ -144,12 +145,10 @@ impl Volume {
     /// Those of the catalogue.
     pub(crate) fn switch_in_gate(
         &self,
-        record: &mut VolumeRecord,
         to: Architecture,
-        numbers: &mut Numbers,
-        commit: &Commit,
+        tx: &mut Transaction<'_>,
     ) -> Result<Option<Switched>> {
-        let from = record.architecture;
+        let from = tx.change(&self.record).architecture;
         if from == to {
             return Ok(None);
         }
@@ -158,22 +157,23 @@ impl Volume {
             (Some(current), true) => (Some(current), None),
             (before, false) => (None, before),
             (None, true) => {
-                commit.begin_slabs()?;
+                tx.begin_slabs()?;
                 let none = BTreeMap::new();
                 let store = Arc::clone(&self.core.store);
                 (Some(Arc::new(CurrentStore::new(store, &none, |_| false))), None)
             }
         };
         if retired.is_some() {
-            commit.remove_slabs(self.id)?;
+            tx.remove_slabs(self.id)?;
         }
         if to.has_base() {
-            commit.begin_bases()?;
+            tx.begin_bases()?;
         }
-        record.architecture = to;
         let detail = format!("from {} to {}", from.name(), to.name());
-        self.core.audit(numbers, commit, "convert", &self.name, detail.clone())?;
+        tx.audit("convert", &self.name, detail.clone())?;
         let remains = self.remains(from, to);
+        let record = tx.change(&self.record);
+        record.architecture = to;
         match remains {
             Remains::AsBefore if record.conversion.is_some() => {}
             Remains::Work => {
@@ -182,7 +182,7 @@ impl Volume {
             }
             Remains::AsBefore | Remains::Nothing => {
                 record.conversion = None;
-                self.core.audit(numbers, commit, "converted", &self.name, detail)?;
+                tx.audit("converted", &self.name, detail)?;
             }
         }
         let restarts = remains != Remains::AsBefore;
@@ -448,25 +448,22 @@ impl Volume {
         if !(is_filled && is_placed && is_at_home) {
             return Ok(());
         }
-        let (mut numbers, commit) = self.begin()?;
-        let mut record = self.record.lock().clone();
+        let mut tx = self.begin()?;
+        let record = tx.change(&self.record);
         // Another change may have come between.
         let is_same = record.architecture.has_current_store() == present.current.is_some();
         if record.conversion != Some(under_way) || !is_same {
             return Ok(());
         }
         record.conversion = None;
-        commit.put_volume(&record)?;
         let mut detail =
             format!("from {} to {}", under_way.from.name(), record.architecture.name());
         if !record.architecture.has_base() && left > 0 {
             let bytes = left * BLOCK_BYTES;
             detail = format!("{detail}; {bytes} bytes in the base cannot be read, and stay there");
         }
-        self.core.audit(&mut numbers, &commit, "converted", &self.name, detail)?;
-        self.core.finish(&numbers, commit)?;
-        self.record.set(record, &numbers);
-        Ok(())
+        tx.audit("converted", &self.name, detail)?;
+        tx.commit().map(drop)
     }
 
     /// How far a conversion is.

@@ -201,20 +201,20 @@ impl Core {
         if self.heirs(timeline).iter().any(|volume| volume.wants_slabs()) {
             return Ok(false);
         }
-        let (mut numbers, commit) = self.begin()?;
+        let mut tx = self.begin()?;
         let known = self.timelines.read().get(&timeline.id).map(|(record, _)| record.clone());
         let Some(known) = known else { return Ok(false) };
         let record = TimelineRecord { source: None, parent: None, ..known };
-        commit.put_timeline(&record)?;
+        tx.put_timeline(&record)?;
         let bytes = source.record().length_bytes;
         let detail = format!("all {bytes} bytes of {}", source.record().file);
         let action = if source.record().moment { "cloned" } else { "imported" };
-        self.audit(&mut numbers, &commit, action, &owner.name, detail)?;
-        self.finish(&numbers, commit)?;
+        tx.audit(action, &owner.name, detail)?;
+        let books = tx.commit()?;
         self.timelines.write().insert(timeline.id, (record, Arc::clone(timeline)));
         timeline.set_outside(None);
         self.sources.lock().remove(&timeline.id);
-        drop(numbers);
+        drop(books);
         self.forget_pages();
         Ok(true)
     }
@@ -456,11 +456,11 @@ impl CopyJob {
     }
 
     fn commit_run(&self, core: &Core, segment: &Segment, run: &StoredRun) -> Result<()> {
-        let (numbers, commit) = core.begin()?;
-        commit.put_map_run(&record_of_run(run, self.timeline))?;
+        let tx = core.begin()?;
+        tx.put_map_run(&record_of_run(run, self.timeline))?;
         let live = segment.live_entries.load(Ordering::Acquire);
-        commit_segment(&commit, segment, live, segment.end.load(Ordering::Acquire), true)?;
-        core.finish(&numbers, commit)
+        commit_segment(&tx, segment, live, segment.end.load(Ordering::Acquire), true)?;
+        tx.commit().map(drop)
     }
 }
 

@@ -1,8 +1,8 @@
 //! What the volumes of an open pool share: store, catalogue, timelines, numbers.
 //!
 //! Invariants
-//! 1. Catalogue commits are made one at a time, under `books`; what is in memory changes only after
-//!    the commit that says so succeeded.
+//! 1. The catalogue changes by transactions, one at a time, under `books`; what is in memory changes
+//!    only after the commit that says so succeeded.
 //! 2. Background work (flushing maps, merging, reclaiming) is done by one thread at a time, under
 //!    `work`.
 //! 3. Locks are taken in the order of `env::Rank`.
@@ -19,9 +19,8 @@ use history::{Branch, SegmentSource, Spare, Store, StoredRun, Timeline};
 use units::MapExtent;
 
 use crate::beside::Beside;
-use crate::caller::caller;
 use crate::catalogue::{
-    Catalogue, CatalogueMedia, Commit, GroupRecord, Numbers, SourceRecord, TimelineRecord,
+    Catalogue, CatalogueMedia, GroupRecord, Numbers, SourceRecord, TimelineRecord,
 };
 use crate::dedup::Dedup;
 use crate::figures::Figures;
@@ -34,7 +33,7 @@ use crate::pool_time::PoolTime;
 use crate::rates::Meter;
 use crate::scrubbing::Scrubbing;
 use crate::source::Source;
-use crate::types::{AuditRecord, Settling};
+use crate::types::Settling;
 use crate::volume::Volume;
 use crate::{Error, Machine, Result};
 
@@ -155,59 +154,6 @@ impl Core {
         })
     }
 
-    /// Begins a commit; nobody else commits until the guard is dropped.
-    ///
-    /// # Errors
-    /// `Refused` after an earlier failure.
-    pub fn begin(&self) -> Result<(RankedGuard<'_, Numbers>, Commit)> {
-        let numbers = self.books.lock();
-        if self.store.has_failed() {
-            return Err(Error::from(history::Error::refused()));
-        }
-        let mut commit = self.catalogue.begin()?;
-        // It goes before the books do: those who wait for them are refused after a panic.
-        commit.fail_on_panic(&self.store);
-        Ok((numbers, commit))
-    }
-
-    /// Finishes a commit; a failure is final for the pool.
-    ///
-    /// # Errors
-    /// `Refused`.
-    pub fn finish(&self, numbers: &RankedGuard<'_, Numbers>, commit: Commit) -> Result<()> {
-        let outcome = self
-            .sample(&commit)
-            .and_then(|()| commit.put_numbers(numbers))
-            .and_then(|()| commit.commit());
-        if outcome.is_err() {
-            self.store.fail();
-        }
-        outcome
-    }
-
-    /// Adds a line to the audit log as part of a commit.
-    ///
-    /// # Errors
-    /// Those of the catalogue.
-    pub fn audit(
-        &self,
-        numbers: &mut Numbers,
-        commit: &Commit,
-        action: &str,
-        volume: &str,
-        detail: String,
-    ) -> Result<()> {
-        numbers.audit += 1;
-        commit.put_audit(&AuditRecord {
-            number: numbers.audit,
-            time_ns: self.machine.clock.wall().as_nanos(),
-            action: action.to_owned(),
-            volume: volume.to_owned(),
-            detail,
-            caller: caller(),
-        })
-    }
-
     /// The right to do background work; none when `goes_on` says no before it is had.
     pub fn lock_work(
         &self,
@@ -233,7 +179,7 @@ impl Core {
         if missing() == 0 {
             return Ok(());
         }
-        let (mut numbers, commit) = self.begin()?;
+        let mut tx = self.begin()?;
         // Under the books: of many who lack one the first makes them.
         if missing() == 0 {
             return Ok(());
@@ -242,8 +188,8 @@ impl Core {
         for _ in 0..missing() {
             match self.store.allocate_zone(purpose) {
                 Ok(zone) => {
-                    numbers.segment += 1;
-                    spares.push(Spare { number: numbers.segment, zone });
+                    tx.numbers.segment += 1;
+                    spares.push(Spare { number: tx.numbers.segment, zone });
                     self.segments_made.fetch_add(1, Ordering::Relaxed);
                 }
                 Err(e) if spares.is_empty() && self.store.spares().is_empty() => {
@@ -255,16 +201,16 @@ impl Core {
         if spares.is_empty() {
             return Ok(());
         }
-        let put = |spare: &Spare| commit.put_spare(spare.number, spare.zone);
-        let made = spares.iter().try_for_each(put).and_then(|()| self.finish(&numbers, commit));
-        match made {
-            Ok(()) => spares.into_iter().for_each(|spare| self.store.add_spare(spare)),
+        let put = |spare: &Spare| tx.put_spare(spare.number, spare.zone);
+        let made = spares.iter().try_for_each(put).and_then(|()| tx.commit());
+        match &made {
+            Ok(_) => spares.into_iter().for_each(|spare| self.store.add_spare(spare)),
             Err(_) => {
                 self.segments_made.fetch_sub(spares.len() as u64, Ordering::Relaxed);
                 spares.iter().for_each(|spare| self.store.free_zone(spare.zone));
             }
         }
-        made
+        made.map(drop)
     }
 
     /// Registers an opening, so that reclamation can tell it that blocks have moved.

@@ -199,17 +199,16 @@ impl Core {
             found.segments.iter().for_each(|segment| self.store.free_zone(segment.zone));
             return Ok(());
         }
-        let (mut numbers, commit) = self.begin()?;
+        let mut tx = self.begin()?;
         for segment in &found.segments {
             segment.held.store(true, Ordering::Release);
-            commit_segment(&commit, segment, 0, segment.end.load(Ordering::Acquire), true)?;
+            commit_segment(&tx, segment, 0, segment.end.load(Ordering::Acquire), true)?;
         }
         let volumes = self.all_volumes();
         let name = volumes.iter().find(|v| v.id == family).map_or("", |v| v.name());
         let detail = format!("{} blocks for {} versions", found.blocks, found.names);
-        self.audit(&mut numbers, &commit, "deduplicate", name, detail)?;
-        self.finish(&numbers, commit)?;
-        drop(numbers);
+        tx.audit("deduplicate", name, detail)?;
+        drop(tx.commit()?);
         found.segments.iter().for_each(|segment| self.store.add_segment(Arc::clone(segment)));
         let mut dedup = self.dedup.lock();
         dedup.held = found.segments;

@@ -10,14 +10,14 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use env::RankedGuard;
 use format::superblock::FEATURE_BEYOND;
 use history::{Branch, Gate, Timeline};
 use units::{Moment, Seq, WallTime};
 
 use crate::caches;
-use crate::catalogue::{Commit, EventRecord, MarkRecord, Numbers, TimelineRecord, VolumeRecord};
+use crate::catalogue::{EventRecord, MarkRecord, TimelineRecord, VolumeRecord};
 use crate::copy_unit;
+use crate::core::Core;
 use crate::current_store::CurrentStore;
 use crate::encoding;
 use crate::grace::Told;
@@ -26,6 +26,7 @@ use crate::names::check_name;
 use crate::opening::Opening;
 use crate::pins::Pins;
 use crate::pool::check_size;
+use crate::transaction::Transaction;
 use crate::types::{Architecture, Granularity, Mark, Resolved, RevertReport, Stamp, VolumeChange};
 use crate::volume::Volume;
 use crate::{Error, ErrorKind, Result};
@@ -48,10 +49,17 @@ impl Place {
 
 /// A revert that is in a commit, and what it makes of the volume.
 pub(crate) struct Coming {
-    record: VolumeRecord,
     timeline: TimelineRecord,
-    branch: Branch,
+    map: Arc<Timeline>,
     size_bytes: u64,
+}
+
+impl Coming {
+    /// Adds the timeline to those of the pool, once it is committed.
+    pub(crate) fn add_timeline(&self, core: &Core) {
+        let (timeline, map) = (self.timeline.clone(), Arc::clone(&self.map));
+        core.timelines.write().insert(timeline.id, (timeline, map));
+    }
 }
 
 impl Volume {
@@ -79,10 +87,10 @@ impl Volume {
             pinned: pin,
             created_ns: self.now().as_nanos(),
         };
-        let (numbers, commit) = self.begin()?;
+        let tx = self.begin()?;
         self.check_served()?;
-        commit.put_mark(self.id, name, &record)?;
-        self.core.finish(&numbers, commit)?;
+        tx.put_mark(self.id, name, &record)?;
+        let _books = tx.commit()?;
         let mark = mark_of(name, &record);
         pins.add_mark(name.to_owned(), record);
         Ok(mark)
@@ -114,11 +122,11 @@ impl Volume {
             let text = format!("{} has no mark {name}", self.name);
             return Err(Error::new(ErrorKind::NotFound, text));
         };
-        let (mut numbers, commit) = self.begin()?;
-        commit.remove_mark(self.id, name)?;
+        let mut tx = self.begin()?;
+        tx.remove_mark(self.id, name)?;
         let detail = format!("mark {name} (seq {}, pinned: {})", mark.seq, mark.pinned);
-        self.core.audit(&mut numbers, &commit, "mark-delete", &self.name, detail)?;
-        self.core.finish(&numbers, commit)?;
+        tx.audit("mark-delete", &self.name, detail)?;
+        let _books = tx.commit()?;
         pins.remove_mark(name);
         self.reclaim_wanted.store(true, Ordering::Relaxed);
         Ok(())
@@ -163,13 +171,11 @@ impl Volume {
         _pins: &Pins,
     ) -> Result<(Stamp, Seq)> {
         let place = Place::of(gate);
-        let (mut numbers, commit) = self.begin()?;
-        let coming = self.prepare_revert(&place, target, &mut numbers, &commit)?;
-        self.core.finish(&numbers, commit)?;
+        let mut tx = self.begin()?;
+        let coming = self.prepare_revert(&place, target, &mut tx)?;
+        let _books = tx.commit_then(|| coming.add_timeline(&self.core))?;
         gate.take_event(place.event.0, place.event.1);
-        self.take_revert(coming, &numbers);
-        // Only now: whoever commits next about this volume begins with its record.
-        drop(numbers);
+        self.take_revert(coming);
         Ok((place.from, place.event.0))
     }
 
@@ -178,23 +184,19 @@ impl Volume {
         &self,
         &Place { from, event: (seq, time) }: &Place,
         target: Resolved,
-        numbers: &mut Numbers,
-        commit: &Commit,
+        tx: &mut Transaction<'_>,
     ) -> Result<Coming> {
-        let mut record = self.record.lock().clone();
+        tx.numbers.timeline += 1;
+        let id = tx.numbers.timeline;
+        let record = tx.change(&self.record);
         let parent = record.timeline_at(target.seq);
         let parent_map = self.core.timeline(parent).ok_or_else(|| {
             Error::new(ErrorKind::Corrupt, format!("timeline {parent} is not there"))
         })?;
         let size_bytes = record.size_at(target.seq);
-        numbers.timeline += 1;
-        let timeline = TimelineRecord {
-            id: numbers.timeline,
-            log: self.id,
-            parent: Some((parent, target.seq.0)),
-            source: None,
-        };
-        record.line.push((seq.0, timeline.id));
+        let timeline =
+            TimelineRecord { id, log: self.id, parent: Some((parent, target.seq.0)), source: None };
+        record.line.push((seq.0, id));
         record.sizes.push((seq.0, size_bytes));
         record.events.push(EventRecord {
             seq: seq.0,
@@ -202,22 +204,17 @@ impl Volume {
             kind: "revert".to_owned(),
             detail: format!("from seq {} to seq {} ({})", from.seq, target.seq, target.time),
         });
-        commit.put_timeline(&timeline)?;
-        commit.put_volume(&record)?;
+        let branch = Branch { timeline: parent_map, seq: target.seq };
+        let map = Timeline::new(id, (self.id, record.extent), Some(branch), Vec::new());
+        tx.put_timeline(&timeline)?;
         let detail =
             format!("from seq {} to seq {}; the revert is seq {seq}", from.seq, target.seq);
-        self.core.audit(numbers, commit, "revert", &self.name, detail)?;
-        let branch = Branch { timeline: parent_map, seq: target.seq };
-        Ok(Coming { record, timeline, branch, size_bytes })
+        tx.audit("revert", &self.name, detail)?;
+        Ok(Coming { timeline, map: Arc::new(map), size_bytes })
     }
 
     /// Takes up a revert that was committed, and whose event the log has taken.
-    pub(crate) fn take_revert(&self, coming: Coming, books: &RankedGuard<'_, Numbers>) {
-        let Coming { record, timeline, branch, size_bytes } = coming;
-        let owner = (self.id, record.extent);
-        let map = Arc::new(Timeline::new(timeline.id, owner, Some(branch), Vec::new()));
-        self.core.timelines.write().insert(timeline.id, (timeline, Arc::clone(&map)));
-        self.record.set(record, books);
+    pub(crate) fn take_revert(&self, Coming { map, size_bytes, .. }: Coming) {
         let before = self.present();
         if let Some(current) = &before.current {
             current.close_places();
@@ -317,10 +314,10 @@ impl Volume {
         }
         let old = live.size_bytes;
         let (seq, time) = gate.peek_event();
-        let (mut numbers, commit) = self.begin()?;
+        let mut tx = self.begin()?;
         let before = self.record.lock().clone();
-        let mut record = before.clone();
-        let graced = self.settle_settings(&mut record, change, seq)?;
+        let record = tx.change(&self.record);
+        let graced = self.settle_settings(record, change, seq)?;
         record.sizes.push((seq.0, size_bytes));
         record.uncut = record.uncut.max(old);
         if record.uncut <= size_bytes {
@@ -332,19 +329,17 @@ impl Volume {
             kind: "resize".to_owned(),
             detail: format!("from {old} to {size_bytes} bytes"),
         });
-        commit.put_volume(&record)?;
         let detail = format!("from {old} to {size_bytes} bytes; seq {seq}");
-        self.core.audit(&mut numbers, &commit, "resize", &self.name, detail)?;
+        tx.audit("resize", &self.name, detail)?;
         if !change.is_of_size_only() {
             let detail = change.to_string();
-            self.core.audit(&mut numbers, &commit, "volume-set", &self.name, detail)?;
+            tx.audit("volume-set", &self.name, detail)?;
         }
         if let Some((action, detail)) = graced {
-            self.core.audit(&mut numbers, &commit, action, &self.name, detail)?;
+            tx.audit(action, &self.name, detail)?;
         }
-        self.core.finish(&numbers, commit)?;
+        let _books = tx.commit()?;
         gate.take_event(seq, time);
-        self.record.set(record, &numbers);
         let (timeline, current) = (Arc::clone(&live.timeline), live.current.clone());
         self.cache.forget_while(|| self.set_present(timeline, size_bytes, current));
         Ok(Some(self.settings_changed(&before)))
@@ -379,24 +374,20 @@ impl Volume {
         self.prepare_dedup(change.dedup)?;
         let still = self.stand_still()?;
         let (switched, shares) = self.log.with_gate(|gate| -> Result<_> {
-            let (mut numbers, commit) = self.begin()?;
+            let mut tx = self.begin()?;
             let before = self.record.lock().clone();
-            let mut record = before.clone();
             let from = Seq(gate.last_seq().0 + 1);
-            let graced = self.settle_settings(&mut record, change, from)?;
-            let to = change.architecture.unwrap_or(record.architecture);
-            let switched = self.switch_in_gate(&mut record, to, &mut numbers, &commit)?;
-            commit.put_volume(&record)?;
+            let graced = self.settle_settings(tx.change(&self.record), change, from)?;
+            let to = change.architecture.unwrap_or(before.architecture);
+            let switched = self.switch_in_gate(to, &mut tx)?;
             let detail = change.to_string();
-            self.core.audit(&mut numbers, &commit, "volume-set", &self.name, detail)?;
+            tx.audit("volume-set", &self.name, detail)?;
             if let Some((action, detail)) = graced {
-                self.core.audit(&mut numbers, &commit, action, &self.name, detail)?;
+                tx.audit(action, &self.name, detail)?;
             }
-            self.core.finish(&numbers, commit)?;
-            if let Some(switched) = &switched {
-                self.switched(switched, &record);
-            }
-            self.record.set(record, &numbers);
+            let record = tx.change(&self.record).clone();
+            let switch = || switched.iter().for_each(|switched| self.switched(switched, &record));
+            let _books = tx.commit_then(switch)?;
             Ok((switched, self.settings_changed(&before)))
         })?;
         drop(still);

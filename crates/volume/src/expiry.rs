@@ -257,29 +257,28 @@ impl Volume {
         let seq = seq.min(self.log.stable());
         let stamp = self.stamp(seq)?;
         let pins = self.pins.lock();
-        let (mut numbers, commit) = self.begin()?;
-        let mut record = self.record.lock().clone();
-        if seq.0 <= record.horizon_seq {
+        let mut tx = self.begin()?;
+        let horizon_seq = tx.change(&self.record).horizon_seq;
+        if seq.0 <= horizon_seq {
             return Ok(());
         }
         let now = self.core.machine.clock.wall();
         let before = self.expired.lock().filter(|before| before.takes(why, now));
         let since = before.map_or(now, |before| before.since);
-        let first = before.map_or(record.horizon_seq, |before| before.first);
+        let first = before.map_or(horizon_seq, |before| before.first);
         let (last, reason) = (seq.0 - 1, why.reason());
         let mut detail = format!("seqs {first} to {last} can no longer be opened: {reason}");
         if let Some(before) = before {
-            commit.remove_audit(before.number)?;
+            tx.remove_audit(before.number)?;
             detail.push_str(&format!("; since {since}"));
         }
+        let record = tx.change(&self.record);
         record.horizon_seq = seq.0;
         record.horizon_ns = time.map_or(stamp.time, |t| t.max(stamp.time)).as_nanos();
         record.forget_expired(pins.first_from(Seq::ZERO));
-        commit.put_volume(&record)?;
-        self.core.audit(&mut numbers, &commit, why.action(), &self.name, detail)?;
-        let number = numbers.audit;
-        self.core.finish(&numbers, commit)?;
-        self.record.set(record, &numbers);
+        tx.audit(why.action(), &self.name, detail)?;
+        let number = tx.numbers.audit;
+        let _books = tx.commit()?;
         *self.expired.lock() = Some(Expired { number, first, since, why });
         if !matches!(why, Why::Window(_)) {
             self.reclaim_wanted.store(true, Ordering::Relaxed);

@@ -129,18 +129,15 @@ impl Volume {
         if !is_over(&self.record.lock()) {
             return Ok(());
         }
-        let (mut numbers, commit) = self.begin()?;
-        let mut record = self.record.lock().clone();
-        if !is_over(&record) {
+        let mut tx = self.begin()?;
+        let record = tx.change(&self.record);
+        if !is_over(record) {
             return Ok(());
         }
         record.grace = None;
-        commit.put_volume(&record)?;
         let detail = format!("history is kept for {} from now on", Span(record.window_ns));
-        self.core.audit(&mut numbers, &commit, "grace-end", &self.name, detail)?;
-        self.core.finish(&numbers, commit)?;
-        self.record.set(record, &numbers);
-        Ok(())
+        tx.audit("grace-end", &self.name, detail)?;
+        tx.commit().map(drop)
     }
 
     /// Where the window begins that was announced, if history before that is kept only for a grace

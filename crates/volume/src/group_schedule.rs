@@ -246,17 +246,17 @@ impl Pool {
         let wall = core.machine.clock.wall();
         spec.check(wall)?;
         {
-            let (mut numbers, commit) = core.begin()?;
+            let mut tx = core.begin()?;
             let group = core.group(name)?.id;
             let id = core.with_schedule(group, |schedule| schedule.id()).unwrap_or_else(|| {
-                numbers.schedule += 1;
-                numbers.schedule
+                tx.numbers.schedule += 1;
+                tx.numbers.schedule
             });
             let record = spec.record(id, wall);
-            commit.put_group_schedule(group, &record)?;
+            tx.put_group_schedule(group, &record)?;
             let detail = format!("group {name}: {}, keep {}", spec.timing, spec.keep);
-            core.audit(&mut numbers, &commit, "schedule-set", "", detail)?;
-            core.finish(&numbers, commit)?;
+            tx.audit("schedule-set", "", detail)?;
+            let _books = tx.commit()?;
             let schedule = Schedule::of(record)?;
             let mut schedules = core.group_schedules.lock();
             match schedules.get_mut(&group) {
@@ -324,13 +324,13 @@ impl Pool {
     /// `NotFound`, `Refused`.
     pub fn remove_group_schedule(&self, name: &str) -> Result<()> {
         let core = &self.core;
-        let (mut numbers, commit) = core.begin()?;
+        let mut tx = core.begin()?;
         let group = core.group(name)?.id;
         let id = core.with_schedule(group, |s| s.id()).ok_or_else(|| no_schedule(name))?;
-        commit.remove_group_schedule(group)?;
+        tx.remove_group_schedule(group)?;
         let detail = format!("group {name}: schedule {id}; its versions stay");
-        core.audit(&mut numbers, &commit, "schedule-remove", "", detail)?;
-        core.finish(&numbers, commit)?;
+        tx.audit("schedule-remove", "", detail)?;
+        let _books = tx.commit()?;
         core.group_schedules.lock().remove(&group);
         Ok(())
     }

@@ -17,8 +17,7 @@ use history::Gate;
 use units::{Seq, WallTime};
 
 use crate::catalogue::{
-    Commit, GroupRecord, GroupVersionRecord, Numbers, ScheduleRecord, ScheduledRecord,
-    VersionRecord,
+    Commit, GroupRecord, GroupVersionRecord, ScheduleRecord, ScheduledRecord, VersionRecord,
 };
 use crate::core::Core;
 use crate::names::check_name;
@@ -26,6 +25,7 @@ use crate::open_files::Quiet;
 use crate::pins::Pins;
 use crate::pool::Pool;
 use crate::reclaim::RoomWait;
+use crate::transaction::Transaction;
 use crate::types::Consistency;
 use crate::versions::check_label;
 use crate::volume::Volume;
@@ -105,24 +105,24 @@ impl Core {
         name: &str,
         members: Vec<u64>,
         told: &str,
-        (numbers, commit): (&mut Numbers, &Commit),
+        tx: &mut Transaction<'_>,
     ) -> Result<GroupRecord> {
         if self.groups.lock().contains_key(name) {
             let text = format!("there is a group {name} already");
             return Err(Error::new(ErrorKind::Exists, text));
         }
-        numbers.group += 1;
+        tx.numbers.group += 1;
         let record = GroupRecord {
-            id: numbers.group,
+            id: tx.numbers.group,
             name: name.to_owned(),
             members,
             created_ns: self.machine.clock.wall().as_nanos(),
             next_version: 0,
             hook: None,
         };
-        commit.put_group(&record)?;
+        tx.put_group(&record)?;
         let detail = format!("group {name}: {told}");
-        self.audit(numbers, commit, "group-create", "", detail)?;
+        tx.audit("group-create", "", detail)?;
         Ok(record)
     }
 
@@ -267,7 +267,7 @@ impl Pool {
             return Err(Error::new(ErrorKind::Invalid, text));
         }
         let core = &self.core;
-        let (mut numbers, commit) = core.begin()?;
+        let mut tx = core.begin()?;
         let mut members = Vec::new();
         for volume in volumes {
             // Under the books: nothing is deleted meanwhile.
@@ -276,10 +276,10 @@ impl Pool {
         members.sort_unstable();
         members.dedup();
         let told = volumes.join(", ");
-        let record = core.prepare_group(name, members, &told, (&mut numbers, &commit))?;
-        core.finish(&numbers, commit)?;
+        let record = core.prepare_group(name, members, &told, &mut tx)?;
+        let books = tx.commit()?;
         core.set_groups(vec![record.clone()]);
-        drop(numbers);
+        drop(books);
         Ok(core.told(&record))
     }
 
@@ -312,16 +312,16 @@ impl Pool {
     /// `NotFound`, `Refused`.
     pub fn delete_group(&self, name: &str) -> Result<()> {
         let core = &self.core;
-        let (mut numbers, commit) = core.begin()?;
+        let mut tx = core.begin()?;
         let record = core.group(name)?;
-        commit.remove_group(record.id)?;
+        tx.remove_group(record.id)?;
         let scheduled = core.group_schedules.lock().contains_key(&record.id);
         if scheduled {
-            commit.remove_group_schedule(record.id)?;
+            tx.remove_group_schedule(record.id)?;
         }
         let detail = format!("group {name}; volumes and versions stay");
-        core.audit(&mut numbers, &commit, "group-delete", "", detail)?;
-        core.finish(&numbers, commit)?;
+        tx.audit("group-delete", "", detail)?;
+        let _books = tx.commit()?;
         core.groups.lock().remove(name);
         core.group_schedules.lock().remove(&record.id);
         Ok(())
@@ -440,7 +440,7 @@ impl Core {
         captures: &[(u64, Vec<(u64, u64)>)],
         (action, why): (&str, &str),
     ) -> Result<()> {
-        let (mut numbers, commit) = self.begin()?;
+        let mut tx = self.begin()?;
         let name = &group.name;
         // The group may have been deleted meanwhile, and another made.
         if self.group(name)?.id != group.id {
@@ -453,17 +453,17 @@ impl Core {
             let own = own.filter(|_| !volume.gone.load(Ordering::Acquire));
             let gone: Vec<(u64, Seq)> =
                 own.filter_map(|number| Some((number, pins.version(number)?.seq))).collect();
-            let heirs = volume.remove_in(&commit, pins, &gone)?;
+            let heirs = volume.remove_in(&tx, pins, &gone)?;
             for (version, seq) in &gone {
                 let detail = format!("version {version} (seq {seq}): capture of group {name}{why}");
-                self.audit(&mut numbers, &commit, action, &volume.name, detail)?;
+                tx.audit(action, &volume.name, detail)?;
             }
             removed.push((gone, heirs));
         }
         for (number, _) in captures {
-            commit.remove_group_version(group.id, *number)?;
+            tx.remove_group_version(group.id, *number)?;
         }
-        self.finish(&numbers, commit)?;
+        let _books = tx.commit()?;
         self.forget_captures(group.id, captures.iter().map(|(number, _)| *number));
         for ((volume, pins), (gone, heirs)) in volumes.iter().zip(&mut pins).zip(removed) {
             volume.removed(pins, &gone, heirs);
@@ -546,7 +546,7 @@ impl Core {
         taken: &Taken<'_>,
     ) -> Result<GroupVersion> {
         let wall = self.machine.clock.wall();
-        let (numbers, commit) = self.begin()?;
+        let mut tx = self.begin()?;
         let mut group = self.group(name)?;
         volumes.iter().try_for_each(|volume| volume.check_served())?;
         let is_changed = taken.due.is_some_and(|due| !self.is_group_scheduled(group.id, due));
@@ -557,36 +557,32 @@ impl Core {
         let number = group.next_version;
         group.next_version += 1;
         let capture = taken.record(volumes, wall);
-        let mut records = Vec::new();
+        let mut made_versions = Vec::new();
         for ((volume, &place), quiet) in volumes.iter().zip(taken.places).zip(taken.quiets) {
-            let mut record = volume.record.lock().clone();
             let version = capture_of(&capture, place, quiet);
-            commit.put_version(volume.id, record.next_version, &version)?;
+            let number = tx.change(&volume.record).take_version_number();
+            tx.put_version(volume.id, number, &version)?;
             if let Some(files) = &quiet.open_files {
-                commit.put_open_files(volume.id, record.next_version, files)?;
+                tx.put_open_files(volume.id, number, files)?;
             }
-            record.next_version += 1;
-            commit.put_volume(&record)?;
-            records.push(record);
+            made_versions.push(number);
         }
-        commit.put_group_version(group.id, number, &capture)?;
-        commit.put_group(&group)?;
+        tx.put_group_version(group.id, number, &capture)?;
+        tx.put_group(&group)?;
         if let Some(due) = taken.due {
-            commit.put_group_schedule(group.id, due)?;
+            tx.put_group_schedule(group.id, due)?;
         }
-        self.finish(&numbers, commit)?;
+        let books = tx.commit()?;
         let made = capture.scheduled.map(|s| (s.schedule, s.made_ns));
-        let members = volumes.iter().zip(records).zip(&mut pins).zip(taken.places);
-        for (((volume, record), pins), &(seq, _)) in members {
-            let number = record.next_version - 1;
-            volume.record.set(record, &numbers);
+        let members = volumes.iter().zip(made_versions).zip(&mut pins).zip(taken.places);
+        for (((volume, number), pins), &(seq, _)) in members {
             pins.add_version(number, seq, made);
             volume.counting.lock().want(number);
         }
         let id = group.id;
         self.note_capture(id, number, &capture);
         self.set_groups(vec![group]);
-        drop(numbers);
+        drop(books);
         drop(pins);
         self.sweep_group(id, number)?;
         let named =
@@ -604,11 +600,11 @@ impl Core {
         if rows.is_empty() {
             return Ok(());
         }
-        let (numbers, commit) = self.begin()?;
+        let tx = self.begin()?;
         for (number, _) in &rows {
-            commit.remove_group_version(id, *number)?;
+            tx.remove_group_version(id, *number)?;
         }
-        self.finish(&numbers, commit)?;
+        let _books = tx.commit()?;
         self.forget_captures(id, rows.iter().map(|(number, _)| *number));
         Ok(())
     }

@@ -58,14 +58,4 @@ impl Core {
         }
         found
     }
-
-    /// Adds a line to the audit log.
-    ///
-    /// # Errors
-    /// Those of the commit.
-    pub fn note(&self, action: &str, volume: &str, detail: String) -> Result<()> {
-        let (mut numbers, commit) = self.begin()?;
-        self.audit(&mut numbers, &commit, action, volume, detail)?;
-        self.finish(&numbers, commit)
-    }
 }

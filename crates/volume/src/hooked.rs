@@ -90,13 +90,13 @@ impl Pool {
     pub fn set_group_hook(&self, name: &str, hook: Option<&str>) -> Result<()> {
         let hook = checked_hook(hook)?;
         let core = &self.core;
-        let (mut numbers, commit) = core.begin()?;
+        let mut tx = core.begin()?;
         let mut record = core.group(name)?;
         let detail = format!("group {name}: hook {}", hook.as_deref().unwrap_or(NO_HOOK));
         record.hook = hook;
-        commit.put_group(&record)?;
-        core.audit(&mut numbers, &commit, "group-set", "", detail)?;
-        core.finish(&numbers, commit)?;
+        tx.put_group(&record)?;
+        tx.audit("group-set", "", detail)?;
+        let _books = tx.commit()?;
         core.set_groups(vec![record]);
         Ok(())
     }

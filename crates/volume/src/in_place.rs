@@ -243,14 +243,14 @@ impl Volume {
 
     /// Enters slabs in the catalogue and the store; false when it is the volume's no more.
     fn record_slabs(&self, current: &Arc<CurrentStore>, slabs: &[(u64, u32)]) -> Result<bool> {
-        let (numbers, commit) = self.begin()?;
+        let tx = self.begin()?;
         if !self.present().current.as_ref().is_some_and(|now| Arc::ptr_eq(now, current)) {
             return Ok(false);
         }
         for &(slab, zone) in slabs {
-            commit.put_slab(self.id, slab, zone)?;
+            tx.put_slab(self.id, slab, zone)?;
         }
-        self.core.finish(&numbers, commit)?;
+        let _books = tx.commit()?;
         // Under the books: whoever takes the store away does that next, and finds them in it.
         slabs.iter().for_each(|&(slab, zone)| current.add_slab(slab, zone, false));
         Ok(true)
@@ -430,12 +430,8 @@ impl Volume {
         if placed.is_empty() || self.gone.load(Ordering::Acquire) {
             return Ok(());
         }
-        let (numbers, commit) = self.core.begin()?;
-        let mut record = self.record.lock().clone();
-        record.placed = placed;
-        commit.put_volume(&record)?;
-        self.core.finish(&numbers, commit)?;
-        self.record.set(record, &numbers);
-        Ok(())
+        let mut tx = self.core.begin()?;
+        tx.change(&self.record).placed = placed;
+        tx.commit().map(drop)
     }
 }

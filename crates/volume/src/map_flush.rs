@@ -230,30 +230,27 @@ impl Volume {
         times: Option<&WrittenTimes>,
         dropped: &BTreeMap<u64, i64>,
     ) -> Result<()> {
-        let (numbers, commit) = self.core.begin()?;
+        let mut tx = self.core.begin()?;
         for part in written {
             if let Some(run) = &part.run {
-                commit.put_map_run(&record_of_run(run, part.timeline.id))?;
-                commit.put_figures(run.id, &part.figures)?;
+                tx.put_map_run(&record_of_run(run, part.timeline.id))?;
+                tx.put_figures(run.id, &part.figures)?;
             }
         }
         if let Some(WrittenTimes { run, joined }) = times {
-            joined.iter().try_for_each(|run| commit.remove_time_run(run.id))?;
-            commit.put_time_run(&record_of_times(run, self.id))?;
+            joined.iter().try_for_each(|run| tx.remove_time_run(run.id))?;
+            tx.put_time_run(&record_of_times(run, self.id))?;
         }
         for (segment, live, end, sealed) in &frozen.segments {
             let gone = dropped.get(&segment.number).copied().unwrap_or(0);
-            commit_segment(&commit, segment, live - gone, *end, *sealed)?;
+            commit_segment(&tx, segment, live - gone, *end, *sealed)?;
         }
-        let mut record = self.record.lock().clone();
+        let record = tx.change(&self.record);
         record.flushed_seq = frozen.last.seq.0;
         record.flushed_ns = frozen.last.time.as_nanos();
         record.flushed_bytes_total = frozen.last.bytes_total;
         record.flushed_flushes_total = frozen.last.flushes_total;
-        commit.put_volume(&record)?;
-        self.core.finish(&numbers, commit)?;
-        self.record.set(record, &numbers);
-        Ok(())
+        tx.commit().map(drop)
     }
 }
 

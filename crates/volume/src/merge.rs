@@ -25,7 +25,7 @@ use units::Seq;
 
 use crate::Result;
 use crate::base::home_bytes;
-use crate::catalogue::{Commit, Numbers, VolumeRecord};
+use crate::catalogue::Commit;
 use crate::core::Core;
 use crate::dedup::Moves;
 use crate::figures::FigureCounter;
@@ -36,6 +36,7 @@ use crate::needed::{Branch, Needed};
 use crate::packer::{Packed, Packer, Placed};
 use crate::reclaim::Haste;
 use crate::sift::{Nodes, nodes_of, sift};
+use crate::transaction::Transaction;
 use crate::volume::Volume;
 
 /// Runs a timeline may have before some are joined.
@@ -454,23 +455,19 @@ impl MergeJob {
         self.arrived.extend(arrived);
         let changes = self.changes();
         let figures = self.counter.finish();
-        let (mut numbers, commit) = core.begin()?;
-        self.audit_packs(&mut numbers, &commit)?;
+        let mut tx = core.begin()?;
+        self.audit_packs(&mut tx)?;
         for input in &self.inputs {
-            commit.remove_map_run(input.id)?;
+            tx.remove_map_run(input.id)?;
         }
         if let Some(run) = &run {
-            commit.put_map_run(&record_of_run(run, self.timeline.id))?;
-            commit.put_figures(run.id, &figures)?;
+            tx.put_map_run(&record_of_run(run, self.timeline.id))?;
+            tx.put_figures(run.id, &figures)?;
         }
-        self.commit_moved(&commit, &moved)?;
-        let dead = self.commit_changes(&commit, &changes)?;
-        let record = self.commit_common(&commit, &changes)?;
-        core.finish(&numbers, commit)?;
-        if let Some(record) = record {
-            self.volume.record.set(record, &numbers);
-        }
-        drop(numbers);
+        self.commit_moved(&tx, &moved)?;
+        let dead = self.commit_changes(&tx, &changes)?;
+        self.commit_common(&mut tx, &changes);
+        drop(tx.commit()?);
         core.note_figures(&self.inputs, run.as_ref().map(|run| (run.id, figures)));
         if self.scope != Scope::Partial {
             let run = run.as_ref().map(|run| run.id);
@@ -536,33 +533,25 @@ impl MergeJob {
 
     /// Commits how many entries of the volume name blocks that several volumes share, if that
     /// changes.
-    fn commit_common(
-        &self,
-        commit: &Commit,
-        changes: &BTreeMap<u64, i64>,
-    ) -> Result<Option<VolumeRecord>> {
+    fn commit_common(&self, tx: &mut Transaction<'_>, changes: &BTreeMap<u64, i64>) {
         let store = &self.volume.core.store;
         let is_common = |number: &u64| store.segment(*number).is_some_and(|s| s.log == NO_LOG);
         let changed: i64 = changes.iter().filter(|(n, _)| is_common(n)).map(|(_, c)| c).sum();
-        if changed == 0 {
-            return Ok(None);
+        if changed != 0 {
+            let common = &mut tx.change(&self.volume.record).common;
+            *common = common.checked_add_signed(changed).expect("what is released was entered");
         }
-        let mut record = self.volume.record.lock().clone();
-        let common = record.common.checked_add_signed(changed);
-        record.common = common.expect("what is released was entered");
-        commit.put_volume(&record)?;
-        Ok(Some(record))
     }
 
     /// Says in the audit log what was encoded.
-    fn audit_packs(&self, numbers: &mut Numbers, commit: &Commit) -> Result<()> {
+    fn audit_packs(&self, tx: &mut Transaction<'_>) -> Result<()> {
         let packed = self.packer.as_ref().map(Packer::packed).unwrap_or_default();
         if packed.versions == 0 {
             return Ok(());
         }
         let Packed { versions, bytes, .. } = packed;
         let detail = format!("{versions} versions in {bytes} bytes");
-        self.volume.core.audit(numbers, commit, "encode", &self.volume.name, detail)
+        tx.audit("encode", &self.volume.name, detail)
     }
 
     /// By how much the entries of each segment change. Slabs that nothing is in are among them, so

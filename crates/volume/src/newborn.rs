@@ -5,13 +5,14 @@ use std::sync::Arc;
 use history::Branch;
 use units::Seq;
 
-use crate::catalogue::{Commit, Numbers, TimelineRecord, VolumeRecord};
+use crate::catalogue::{TimelineRecord, VolumeRecord};
 use crate::core::Core;
 use crate::pool::Origin;
+use crate::transaction::Transaction;
 use crate::volume::Volume;
 use crate::{Error, ErrorKind, Result};
 
-/// A volume that is in a commit.
+/// A volume that is in a transaction.
 pub struct Newborn {
     record: VolumeRecord,
     timeline: TimelineRecord,
@@ -26,7 +27,7 @@ impl Newborn {
 }
 
 impl Core {
-    /// Puts a new volume into a commit. `told` is the action and detail of its audit record.
+    /// Puts a new volume into a transaction. `told` is the action and detail of its audit record.
     ///
     /// # Errors
     /// `Exists`, `Invalid`; `NotFound` where its origin is deleted; those of the catalogue.
@@ -34,7 +35,7 @@ impl Core {
         &self,
         mut record: VolumeRecord,
         origin: Origin<'_>,
-        (numbers, commit): (&mut Numbers, &Commit),
+        tx: &mut Transaction<'_>,
         (action, detail): (&str, String),
     ) -> Result<Newborn> {
         // An origin that is deleted meanwhile is deleted under the same books: its past may be
@@ -56,25 +57,25 @@ impl Core {
             return Err(Error::new(ErrorKind::Exists, text));
         }
         self.check_cache(record.cache, None)?;
-        numbers.volume += 1;
-        numbers.timeline += 1;
-        record.id = numbers.volume;
-        record.line = vec![(record.created_seq, numbers.timeline)];
+        tx.numbers.volume += 1;
+        tx.numbers.timeline += 1;
+        record.id = tx.numbers.volume;
+        record.line = vec![(record.created_seq, tx.numbers.timeline)];
         let timeline = TimelineRecord {
-            id: numbers.timeline,
+            id: tx.numbers.timeline,
             log: record.id,
             parent: branch.as_ref().map(|b| (b.timeline.id, b.seq.0)),
-            source: source.map(|source| numbers.keep_orders(source)),
+            source: source.map(|source| tx.numbers.keep_orders(source)),
         };
         if record.architecture.has_current_store() {
-            commit.begin_slabs()?;
+            tx.begin_slabs()?;
         }
         if record.architecture.has_base() {
-            commit.begin_bases()?;
+            tx.begin_bases()?;
         }
-        commit.put_volume(&record)?;
-        commit.put_timeline(&timeline)?;
-        self.audit(numbers, commit, action, &record.name, detail)?;
+        tx.put_volume(&record)?;
+        tx.put_timeline(&timeline)?;
+        tx.audit(action, &record.name, detail)?;
         Ok(Newborn { record, timeline, branch })
     }
 

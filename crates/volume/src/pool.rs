@@ -354,12 +354,11 @@ impl Pool {
         for feature in features_of(&record) {
             core.announce(feature)?;
         }
-        let (mut numbers, commit) = core.begin()?;
-        let told = (action, detail);
-        let coming = core.prepare_volume(record, origin, (&mut numbers, &commit), told)?;
-        core.finish(&numbers, commit)?;
+        let mut tx = core.begin()?;
+        let coming = core.prepare_volume(record, origin, &mut tx, (action, detail))?;
+        let books = tx.commit()?;
         let volume = core.take_volume(coming)?;
-        drop(numbers);
+        drop(books);
         if volume.record.lock().cache.is_some() {
             core.share_memory();
         }
@@ -565,11 +564,11 @@ impl Pool {
     /// # Errors
     /// `Refused`.
     pub fn note_warning(&self, level: u64, detail: String) -> Result<()> {
-        let (mut numbers, commit) = self.core.begin()?;
-        let action = if level > numbers.warning { "pool-warning" } else { "pool-warning-over" };
-        numbers.warning = level;
-        self.core.audit(&mut numbers, &commit, action, "", detail)?;
-        self.core.finish(&numbers, commit)
+        let mut tx = self.core.begin()?;
+        let action = if level > tx.numbers.warning { "pool-warning" } else { "pool-warning-over" };
+        tx.numbers.warning = level;
+        tx.audit(action, "", detail)?;
+        tx.commit().map(drop)
     }
 
     /// The pool as it stands.

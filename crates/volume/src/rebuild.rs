@@ -221,29 +221,24 @@ impl Core {
             }
             runs.extend(builder.finish(&self.store)?.map(|run| (timeline, run)));
         }
-        let (mut numbers, commit) = self.begin()?;
+        let mut tx = self.begin()?;
         for run in self.catalogue.load()?.map_runs {
-            commit.remove_map_run(run.id)?;
+            tx.remove_map_run(run.id)?;
         }
         for (timeline, run) in &runs {
-            commit.put_map_run(&record_of_run(run, *timeline))?;
+            tx.put_map_run(&record_of_run(run, *timeline))?;
         }
         for segment in self.store.segments() {
             let count = live.get(&segment.number).copied().unwrap_or(0);
             let end = segment.end.load(Ordering::Acquire);
-            commit_segment(&commit, &segment, count, end, true)?;
+            commit_segment(&tx, &segment, count, end, true)?;
         }
-        let mut records = Vec::new();
         for volume in self.all_volumes() {
-            let mut record = volume.record.lock().clone();
-            record.common = common.get(&volume.id).copied().unwrap_or(0);
-            commit.put_volume(&record)?;
-            records.push((volume, record));
+            tx.change(&volume.record).common = common.get(&volume.id).copied().unwrap_or(0);
         }
         let detail = format!("{} runs", runs.len());
-        self.audit(&mut numbers, &commit, "pool-rebuild", "", detail)?;
-        self.finish(&numbers, commit)?;
-        records.into_iter().for_each(|(volume, record)| volume.record.set(record, &numbers));
+        tx.audit("pool-rebuild", "", detail)?;
+        drop(tx.commit()?);
         Ok(damaged_bytes)
     }
 }

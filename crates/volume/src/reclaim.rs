@@ -11,7 +11,6 @@ use format::segment::SEGMENT_HEADER_BYTES;
 use history::{Content, NO_LOG, Segment, Store, TimeRun, Timeline};
 use units::{BLOCK_BYTES, Seq};
 
-use crate::catalogue::VolumeRecord;
 use crate::core::{Core, SPARES_WANTED, Standing};
 use crate::merge::MergeJob;
 use crate::types::Budget;
@@ -277,13 +276,12 @@ impl Core {
         if empty.is_empty() {
             return Ok(());
         }
-        let (numbers, commit) = self.begin()?;
+        let tx = self.begin()?;
         for segment in &empty {
-            commit.remove_segment(segment.number)?;
-            commit.remove_spare(segment.number)?;
+            tx.remove_segment(segment.number)?;
+            tx.remove_spare(segment.number)?;
         }
-        self.finish(&numbers, commit)?;
-        drop(numbers);
+        drop(tx.commit()?);
         self.forget_pages();
         self.store.retire_segments(&empty);
         Ok(())
@@ -295,13 +293,12 @@ impl Core {
         if empty.is_empty() {
             return Ok(());
         }
-        let (numbers, commit) = self.begin()?;
+        let tx = self.begin()?;
         for segment in &empty {
-            commit.remove_segment(segment.number)?;
-            commit.remove_base(volume.id, segment.slab.expect("a slab of a base"))?;
+            tx.remove_segment(segment.number)?;
+            tx.remove_base(volume.id, segment.slab.expect("a slab of a base"))?;
         }
-        self.finish(&numbers, commit)?;
-        drop(numbers);
+        drop(tx.commit()?);
         self.forget_pages();
         empty.iter().filter_map(|segment| segment.slab).for_each(|slab| volume.base.remove(slab));
         self.store.retire_segments(&empty);
@@ -328,15 +325,12 @@ impl Core {
         if gone.is_empty() && volume.record.lock().reclaimed_to == horizon.0 {
             return Ok(());
         }
-        let (numbers, commit) = self.begin()?;
+        let mut tx = self.begin()?;
         for run in &gone {
-            commit.remove_time_run(run.id)?;
+            tx.remove_time_run(run.id)?;
         }
-        let record = VolumeRecord { reclaimed_to: horizon.0, ..volume.record.lock().clone() };
-        commit.put_volume(&record)?;
-        self.finish(&numbers, commit)?;
-        volume.record.set(record, &numbers);
-        drop(numbers);
+        tx.change(&volume.record).reclaimed_to = horizon.0;
+        drop(tx.commit()?);
         volume.times.drop_parts(|run| gone.iter().any(|part| part.id == run.id));
         gone.iter().for_each(|run| self.store.retire_extents(&run.pages));
         Ok(())
@@ -372,28 +366,27 @@ impl Core {
             0 => BTreeMap::new(),
             _ => self.names_elsewhere(&timelines),
         };
-        let (numbers, commit) = self.begin()?;
+        let tx = self.begin()?;
         for timeline in &timelines {
-            commit.remove_timeline(timeline.id)?;
+            tx.remove_timeline(timeline.id)?;
             for run in timeline.runs() {
-                commit.remove_map_run(run.id)?;
+                tx.remove_map_run(run.id)?;
             }
         }
         for run in ghost.times.runs() {
-            commit.remove_time_run(run.id)?;
+            tx.remove_time_run(run.id)?;
         }
         for segment in &segments {
-            commit.remove_segment(segment.number)?;
-            commit.remove_spare(segment.number)?;
+            tx.remove_segment(segment.number)?;
+            tx.remove_spare(segment.number)?;
         }
-        self.commit_unnamed(&commit, &unnamed)?;
+        self.commit_unnamed(&tx, &unnamed)?;
         if segments.iter().any(|segment| segment.slab.is_some()) {
-            commit.remove_bases(ghost.id)?;
+            tx.remove_bases(ghost.id)?;
         }
-        commit.remove_pins(ghost.id)?;
-        commit.remove_volume(ghost.id)?;
-        self.finish(&numbers, commit)?;
-        drop(numbers);
+        tx.remove_pins(ghost.id)?;
+        tx.remove_volume(ghost.id)?;
+        drop(tx.commit()?);
         self.ghosts.write().remove(&ghost.id);
         self.store.forget_space(ghost.id);
         let mut all = self.timelines.write();

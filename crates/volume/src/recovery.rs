@@ -29,9 +29,9 @@ use crate::pool::{read_superblock, reserve_of};
 use crate::pool_time::PoolTime;
 use crate::rates::Meter;
 use crate::reclaim::NEVER;
-use crate::record::Record;
 use crate::schedule::Schedule;
 use crate::scrubbing::Scrubbing;
+use crate::transaction::Record;
 use crate::versions::Counting;
 use crate::volume::{Tally, Volume};
 use crate::{Error, ErrorKind, Machine, PoolOptions, Result};
@@ -395,16 +395,16 @@ fn add_volume(
         recover_log(&core.store, &known, tail).map_err(|error| of_volume(&record.name, error))?;
     if !recovered.voids.is_empty() {
         record.voids.extend(recovered.voids.iter().map(|&(first, last)| (first.0, last.0)));
-        let (mut numbers, commit) = core.begin()?;
-        commit.put_volume(&record)?;
+        let mut tx = core.begin()?;
+        tx.put_volume(&record)?;
         let detail = match recovered.start.voids {
             Some((first, last)) => {
                 format!("unflushed writes lost in a power cut: seqs {first} to {last}")
             }
             None => format!("{} writes that were in flight are void", recovered.voids.len()),
         };
-        core.audit(&mut numbers, &commit, "recovery", &record.name, detail)?;
-        core.finish(&numbers, commit)?;
+        tx.audit("recovery", &record.name, detail)?;
+        let _books = tx.commit()?;
     }
     for segment in &recovered.segments {
         let found = core.store.segment(segment.number).expect("tail segments were added");
@@ -496,9 +496,9 @@ fn take_placed(core: &Core, record: &mut VolumeRecord) -> Result<Vec<(u64, u64)>
         return Ok(Vec::new());
     }
     let placed = std::mem::take(&mut record.placed);
-    let (numbers, commit) = core.begin()?;
-    commit.put_volume(record)?;
-    core.finish(&numbers, commit)?;
+    let tx = core.begin()?;
+    tx.put_volume(record)?;
+    drop(tx.commit()?);
     Ok(placed)
 }
 

@@ -25,7 +25,7 @@ impl Pool {
         check_name("volume", new)?;
         let volume = self.volume(name)?;
         let core = &self.core;
-        let (mut numbers, commit) = volume.begin()?;
+        let mut tx = volume.begin()?;
         volume.check_served()?;
         if volume.name() != name {
             let text = format!("{name} was renamed meanwhile: it is {}", volume.name());
@@ -38,16 +38,15 @@ impl Pool {
         if dry_run {
             return Ok(Arc::clone(&volume));
         }
-        let mut record = volume.record.lock().clone();
-        new.clone_into(&mut record.name);
-        commit.put_volume(&record)?;
-        let clones = core.clones_of(volume.id, new);
-        clones.iter().try_for_each(|(_, record)| commit.put_volume(record))?;
+        new.clone_into(&mut tx.change(&volume.record).name);
+        for clone in core.clones_of(volume.id) {
+            if let Some((origin, _)) = &mut tx.change(&clone.record).cloned_from {
+                new.clone_into(origin);
+            }
+        }
         let detail = format!("volume {}, which was {name}", volume.id);
-        core.audit(&mut numbers, &commit, "volume-rename", new, detail)?;
-        core.finish(&numbers, commit)?;
-        volume.record.set(record, &numbers);
-        clones.into_iter().for_each(|(clone, record)| clone.record.set(record, &numbers));
+        tx.audit("volume-rename", new, detail)?;
+        let _books = tx.commit()?;
         volume.name.change(new);
         let mut volumes = core.volumes.write();
         volumes.remove(name);
@@ -57,18 +56,15 @@ impl Pool {
 }
 
 impl Core {
-    /// The clones of a volume, also those in the trash, with their records as they are once it is
-    /// called `name`.
-    fn clones_of(&self, id: u64, name: &str) -> Vec<(Arc<Volume>, VolumeRecord)> {
-        let mut all: Vec<Arc<Volume>> = self.volumes.read().values().cloned().collect();
-        all.extend(self.ghosts.read().values().cloned());
-        let renamed = |volume: Arc<Volume>| {
-            let mut record = volume.record.lock().clone();
-            let (_, at) = record.cloned_from.take()?;
-            record.cloned_from = Some((name.to_owned(), at));
-            (!record.deleted && self.origin_of(&record) == Some(id)).then_some((volume, record))
-        };
-        all.into_iter().filter_map(renamed).collect()
+    /// The clones of a volume, also those in the trash.
+    fn clones_of(&self, id: u64) -> Vec<Arc<Volume>> {
+        let mut all = self.all_volumes();
+        all.retain(|volume| {
+            let record = volume.record.lock().clone();
+            let is_clone = record.cloned_from.is_some() && !record.deleted;
+            is_clone && self.origin_of(&record) == Some(id)
+        });
+        all
     }
 
     /// The volume of which a clone began as a moment.

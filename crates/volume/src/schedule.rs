@@ -317,19 +317,19 @@ impl Volume {
         let wall = self.core.machine.clock.wall();
         spec.check(wall)?;
         {
-            let (mut numbers, commit) = self.begin()?;
+            let mut tx = self.begin()?;
             let id = match self.schedule.lock().as_ref() {
                 Some(schedule) => schedule.record.id,
                 None => {
-                    numbers.schedule += 1;
-                    numbers.schedule
+                    tx.numbers.schedule += 1;
+                    tx.numbers.schedule
                 }
             };
             let record = spec.record(id, wall);
-            commit.put_schedule(self.id, &record)?;
+            tx.put_schedule(self.id, &record)?;
             let detail = format!("{}, keep {}", spec.timing, spec.keep);
-            self.core.audit(&mut numbers, &commit, "schedule-set", &self.name, detail)?;
-            self.core.finish(&numbers, commit)?;
+            tx.audit("schedule-set", &self.name, detail)?;
+            let _books = tx.commit()?;
             *self.schedule.lock() = Some(Schedule::of(record)?);
         }
         self.schedule_info()?.ok_or_else(|| self.no_schedule())
@@ -374,14 +374,14 @@ impl Volume {
     /// `NotFound`, `Refused`.
     pub fn remove_schedule(&self) -> Result<()> {
         self.check_open()?;
-        let (mut numbers, commit) = self.begin()?;
+        let mut tx = self.begin()?;
         let Some(id) = self.schedule.lock().as_ref().map(|schedule| schedule.record.id) else {
             return Err(self.no_schedule());
         };
-        commit.remove_schedule(self.id)?;
+        tx.remove_schedule(self.id)?;
         let detail = format!("schedule {id}; its versions stay");
-        self.core.audit(&mut numbers, &commit, "schedule-remove", &self.name, detail)?;
-        self.core.finish(&numbers, commit)?;
+        tx.audit("schedule-remove", &self.name, detail)?;
+        let _books = tx.commit()?;
         *self.schedule.lock() = None;
         Ok(())
     }

@@ -144,19 +144,19 @@ impl Pool {
         let core = &self.core;
         let set_ns = core.machine.clock.wall().as_nanos();
         let schedule = every_ns.map(|every_ns| ScrubScheduleRecord { every_ns, set_ns });
-        let (mut numbers, commit) = core.begin()?;
+        let mut tx = core.begin()?;
         let detail = match &schedule {
             Some(record) => {
-                commit.put_scrub_schedule(record)?;
+                tx.put_scrub_schedule(record)?;
                 format!("every {}", units::Span(record.every_ns))
             }
             None => {
-                commit.remove_scrub_schedule()?;
+                tx.remove_scrub_schedule()?;
                 "only when asked for".to_owned()
             }
         };
-        core.audit(&mut numbers, &commit, "scrub-schedule", "", detail)?;
-        core.finish(&numbers, commit)?;
+        tx.audit("scrub-schedule", "", detail)?;
+        let _books = tx.commit()?;
         core.scrubbing.told.lock().schedule = schedule;
         Ok(())
     }
@@ -219,12 +219,12 @@ impl Core {
 
     /// Writes down how far a scrub is, and what came of it.
     fn note_scrub(&self, record: &ScrubRecord, outcome: Option<String>) -> Result<()> {
-        let (mut numbers, commit) = self.begin()?;
-        commit.put_scrub(record)?;
+        let mut tx = self.begin()?;
+        tx.put_scrub(record)?;
         if let Some(detail) = outcome {
-            self.audit(&mut numbers, &commit, "scrub", "", detail)?;
+            tx.audit("scrub", "", detail)?;
         }
-        self.finish(&numbers, commit)?;
+        let _books = tx.commit()?;
         self.scrubbing.told.lock().last = Some(record.clone());
         Ok(())
     }

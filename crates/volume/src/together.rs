@@ -8,11 +8,10 @@
 
 use std::sync::Arc;
 
-use env::RankedGuard;
 use history::Gate;
 use units::{Moment, WallTime};
 
-use crate::catalogue::{GroupRecord, Numbers};
+use crate::catalogue::GroupRecord;
 use crate::core::Core;
 use crate::events::{Coming, Place};
 use crate::groups::GroupInfo;
@@ -188,17 +187,16 @@ impl Core {
     ) -> Result<Vec<Place>> {
         let mut places = Vec::new();
         gates.places(&mut places);
-        let (mut numbers, commit) = self.begin()?;
+        let mut tx = self.begin()?;
         self.check_unchanged(members)?;
         let mut all: Vec<Coming> = Vec::new();
         for ((volume, &target), place) in members.volumes.iter().zip(targets).zip(&places) {
-            all.push(volume.prepare_revert(place, target, &mut numbers, &commit)?);
+            all.push(volume.prepare_revert(place, target, &mut tx)?);
         }
-        self.finish(&numbers, commit)?;
+        let _books = tx.commit_then(|| all.iter().for_each(|coming| coming.add_timeline(self)))?;
         gates.take_events(&places);
-        let numbers: RankedGuard<'_, Numbers> = numbers;
         for (volume, coming) in members.volumes.iter().zip(all) {
-            volume.take_revert(coming, &numbers);
+            volume.take_revert(coming);
         }
         Ok(places)
     }
@@ -282,23 +280,22 @@ impl Pool {
         }
         let stills = core.stand_together(&members.volumes)?;
         let moments = core.resolve_together(&members, &stills)?;
-        let (mut numbers, commit) = core.begin()?;
+        let mut tx = core.begin()?;
         core.check_unchanged(&members)?;
         let mut newborns = Vec::new();
         for ((volume, at), name) in members.volumes.iter().zip(moments).zip(&names) {
             let (record, branch, detail) = core.clone_record(volume, (at.seq, at.seq), name)?;
             let origin = Origin::Moment(volume, branch, None);
-            let books = (&mut *numbers, &commit);
-            newborns.push(core.prepare_volume(record, origin, books, ("clone", detail))?);
+            newborns.push(core.prepare_volume(record, origin, &mut tx, ("clone", detail))?);
         }
         let ids = newborns.iter().map(|newborn| newborn.id()).collect();
-        let group = core.prepare_group(new, ids, &names.join(", "), (&mut numbers, &commit))?;
-        core.finish(&numbers, commit)?;
+        let group = core.prepare_group(new, ids, &names.join(", "), &mut tx)?;
+        let books = tx.commit()?;
         for newborn in newborns {
             core.take_volume(newborn)?;
         }
         core.set_groups(vec![group.clone()]);
-        drop(numbers);
+        drop(books);
         drop(stills);
         core.share_memory();
         Ok(core.told(&group))

@@ -163,7 +163,7 @@ impl Pool {
         self.check_open()?;
         name.map_or(Ok(()), |name| check_name("volume", name))?;
         let core = &self.core;
-        let (mut numbers, commit) = core.begin()?;
+        let mut tx = core.begin()?;
         let (volume, trash) = core.trashed(id)?;
         let name = name.unwrap_or(&volume.name).to_owned();
         if core.volumes.read().contains_key(&name) {
@@ -171,21 +171,18 @@ impl Pool {
             return Err(Error::new(ErrorKind::Exists, text)
                 .with_hint("give the deleted one another name (--as NEWNAME)"));
         }
-        let mut record = volume.record.lock().clone();
+        let record = tx.change(&volume.record);
         record.trash = None;
-        let now = core.machine.clock.wall();
-        record.keep_what_stood_still(trash, now);
+        record.keep_what_stood_still(trash, core.machine.clock.wall());
         record.name.clone_from(&name);
-        commit.put_volume(&record)?;
         let since = WallTime::from_nanos(trash.deleted_ns);
         let detail = format!("volume {id}, in the trash since {since} as {}", volume.name);
-        core.audit(&mut numbers, &commit, "volume-undelete", &name, detail)?;
-        core.finish(&numbers, commit)?;
-        volume.record.set(record, &numbers);
+        tx.audit("volume-undelete", &name, detail)?;
+        let books = tx.commit()?;
         volume.in_trash.store(false, Ordering::Release);
         volume.name.change(&name);
         core.serve_again(&volume);
-        drop(numbers);
+        drop(books);
         core.share_memory();
         Ok(volume)
     }
@@ -230,16 +227,13 @@ impl Core {
         if !force {
             volume.check_unpinned(&pins)?;
         }
-        let (mut numbers, commit) = volume.begin()?;
+        let mut tx = volume.begin()?;
         volume.check_served()?;
-        let mut record = volume.record.lock().clone();
-        record.trash = Some(trash);
-        commit.put_volume(&record)?;
+        tx.change(&volume.record).trash = Some(trash);
         let until = WallTime::from_nanos(trash.until_ns);
         let detail = format!("volume {}: it can be had back until {until}", volume.id);
-        self.audit(&mut numbers, &commit, "volume-delete", &volume.name, detail)?;
-        self.finish(&numbers, commit)?;
-        volume.record.set(record, &numbers);
+        tx.audit("volume-delete", &volume.name, detail)?;
+        let _books = tx.commit()?;
         volume.in_trash.store(true, Ordering::Release);
         self.withdraw(volume);
         Ok(())
@@ -284,35 +278,33 @@ impl Core {
         // What waits goes with it: deletes need no room.
         volume.cache.hold();
         let deleted = volume.log.with_gate(|gate| -> Result<()> {
-            let (mut numbers, commit) = volume.begin()?;
-            let mut record = volume.record.lock().clone();
+            let mut tx = volume.begin()?;
+            let record = tx.change(&volume.record);
             // It went into the trash meanwhile, or out of it, or in once more.
             if record.trash != end.trash() {
                 return Err(not_in_trash(&volume.name));
             }
-            let (action, detail) = end.told(&record);
+            let (action, detail) = end.told(record);
             record.deleted = true;
             record.name = String::new();
             record.conversion = None;
             record.trash = None;
-            commit.put_volume(&record)?;
-            commit.remove_pins(record.id)?;
-            volume.compactions.remove_all(record.id, &commit)?;
-            let groups = self.groups_without(record.id, &commit)?;
+            tx.remove_pins(volume.id)?;
+            volume.compactions.remove_all(volume.id, &tx)?;
+            let groups = self.groups_without(volume.id, &tx)?;
             if volume.schedule.lock().is_some() {
-                commit.remove_schedule(record.id)?;
+                tx.remove_schedule(volume.id)?;
             }
             if volume.present().current.is_some() {
-                commit.remove_slabs(record.id)?;
+                tx.remove_slabs(volume.id)?;
             }
-            self.audit(&mut numbers, &commit, action, &volume.name, detail)?;
-            self.finish(&numbers, commit)?;
+            tx.audit(action, &volume.name, detail)?;
+            let _books = tx.commit()?;
             volume.gone.store(true, Ordering::Release);
             // Its zone is given to others: a flush that is under way must leave no mark there.
             gate.seal();
             volume.compactions.clear();
             self.set_groups(groups);
-            volume.record.set(record, &numbers);
             if matches!(end, End::Asked { .. }) {
                 self.withdraw(volume);
             }

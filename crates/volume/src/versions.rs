@@ -14,7 +14,7 @@ use std::sync::atomic::Ordering;
 use history::{By, Gate};
 use units::{Seq, Span, WallTime};
 
-use crate::catalogue::{Commit, ScheduleRecord, ScheduledRecord, VersionRecord};
+use crate::catalogue::{Commit, ScheduleRecord, ScheduledRecord, VersionRecord, VolumeRecord};
 use crate::open_files::Quiet;
 use crate::pins::Pins;
 use crate::types::{
@@ -67,6 +67,15 @@ pub fn check_label(label: &str) -> Result<()> {
     Ok(())
 }
 
+impl VolumeRecord {
+    /// Gives the number of the next version out.
+    pub(crate) fn take_version_number(&mut self) -> u64 {
+        let number = self.next_version;
+        self.next_version += 1;
+        number
+    }
+}
+
 impl Volume {
     /// Captures the present as a version: stalls writes, flushes, counts up, copies nothing (Clotho
     /// 3.2).
@@ -116,27 +125,23 @@ impl Volume {
             open_files: open_files.as_ref().map(|files| files.count),
         };
         let number = {
-            let (numbers, commit) = self.begin()?;
+            let mut tx = self.begin()?;
             self.check_served()?;
             // Under the books, where schedules change: one that is gone is not made again.
             if due.is_some_and(|due| !self.is_scheduled(due)) {
                 let text = format!("the schedule of {} was changed meanwhile", self.name);
                 return Err(Error::new(ErrorKind::Busy, text));
             }
-            let mut record = self.record.lock().clone();
-            let number = record.next_version;
-            record.next_version += 1;
-            let stored = self.put_counts(&pins, &commit)?;
-            commit.put_version(self.id, number, &version)?;
+            let number = tx.change(&self.record).take_version_number();
+            let stored = self.put_counts(&pins, &tx)?;
+            tx.put_version(self.id, number, &version)?;
             if let Some(files) = &open_files {
-                commit.put_open_files(self.id, number, files)?;
+                tx.put_open_files(self.id, number, files)?;
             }
-            commit.put_volume(&record)?;
             if let Some(schedule) = due {
-                commit.put_schedule(self.id, schedule)?;
+                tx.put_schedule(self.id, schedule)?;
             }
-            self.core.finish(&numbers, commit)?;
-            self.record.set(record, &numbers);
+            let _books = tx.commit()?;
             self.counts_stored(&stored);
             number
         };
@@ -338,9 +343,9 @@ impl Volume {
         if self.counting.lock().counted.is_empty() {
             return Ok(());
         }
-        let (numbers, commit) = self.begin()?;
-        let stored = self.put_counts(pins, &commit)?;
-        self.core.finish(&numbers, commit)?;
+        let tx = self.begin()?;
+        let stored = self.put_counts(pins, &tx)?;
+        let _books = tx.commit()?;
         self.counts_stored(&stored);
         Ok(())
     }
@@ -420,12 +425,12 @@ impl Volume {
         action: &str,
         details: &[String],
     ) -> Result<()> {
-        let (mut numbers, commit) = self.begin()?;
-        let heirs = self.remove_in(&commit, pins, gone)?;
+        let mut tx = self.begin()?;
+        let heirs = self.remove_in(&tx, pins, gone)?;
         for detail in details {
-            self.core.audit(&mut numbers, &commit, action, &self.name, detail.clone())?;
+            tx.audit(action, &self.name, detail.clone())?;
         }
-        self.core.finish(&numbers, commit)?;
+        let _books = tx.commit()?;
         self.removed(pins, gone, heirs);
         Ok(())
     }

@@ -2,21 +2,21 @@
 //!
 //! Invariants
 //! 1. `present` changes only while the log's gate is closed.
-//! 2. `record` equals the catalogue's; both change under the pool's `books`.
+//! 2. `record` equals the catalogue's; both change by transactions.
 //! 3. A moment is resolved and pinned under `pins`, and the horizon moves under it, so that no view
 //!    opens on a moment that is just leaving the window.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use env::{RankedGuard, RankedMutex, RankedRwLock};
+use env::{RankedMutex, RankedRwLock};
 use format::time::TimeEntry;
 use history::{Log, TimeIndex};
 use units::{BLOCK_BYTES, Moment, Seq, WallTime};
 
 use crate::base::Base;
 use crate::cache::Cache;
-use crate::catalogue::{Commit, Numbers, VolumeRecord};
+use crate::catalogue::VolumeRecord;
 use crate::compaction::Compactions;
 use crate::conversion::Conversion;
 use crate::core::Core;
@@ -28,9 +28,9 @@ use crate::leisure::Pass;
 use crate::names::VolumeName;
 use crate::opening::{Opening, Patience};
 use crate::pins::Pins;
-use crate::record::Record;
 use crate::schedule::Schedule;
 use crate::space::Walked;
+use crate::transaction::{Record, Transaction};
 use crate::types::{Extent, Stamp, VolumeCounters, VolumeInfo};
 use crate::versions::Counting;
 use crate::view::View;
@@ -151,12 +151,12 @@ impl Volume {
         outcome.or_else(|error| self.check_open().and(Err(error)))
     }
 
-    /// Begins a commit about this volume. A deleted volume takes none: its record may be gone, and
-    /// a commit would bring half of it back.
-    pub(crate) fn begin(&self) -> Result<(RankedGuard<'_, Numbers>, Commit)> {
-        let begun = self.core.begin()?;
+    /// Begins a transaction about this volume. A deleted volume takes none: its record may be gone,
+    /// and a commit would bring half of it back.
+    pub(crate) fn begin(&self) -> Result<Transaction<'_>> {
+        let tx = self.core.begin()?;
         self.check_open()?;
-        Ok(begun)
+        Ok(tx)
     }
 
     /// Makes everything acknowledged before this call durable.
