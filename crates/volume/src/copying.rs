@@ -215,7 +215,7 @@ impl Core {
         timeline.set_outside(None);
         self.sources.lock().remove(&timeline.id);
         drop(books);
-        self.forget_pages();
+        self.forget_pages(|read| read.id == timeline.id);
         Ok(true)
     }
 

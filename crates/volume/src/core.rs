@@ -26,7 +26,7 @@ use crate::dedup::Dedup;
 use crate::figures::Figures;
 use crate::group_schedule::GroupSchedule;
 use crate::growth::{Measured, Samples};
-use crate::merge::MergeJob;
+use crate::merges::Merges;
 use crate::names::VolumeName;
 use crate::opening::Opening;
 use crate::pool_time::PoolTime;
@@ -88,8 +88,8 @@ pub struct Core {
     pub timelines: RankedRwLock<Timelines>,
     /// Every opening that may hold map pages.
     pub openings: RankedMutex<Vec<Weak<Opening>>>,
-    /// The right to do background work, and the merge under way.
-    pub work: RankedMutex<Option<MergeJob>>,
+    /// The right to do background work, and the merges under way.
+    pub work: RankedMutex<Merges>,
     /// What the last step did can wait for clients, and so can what follows.
     pub can_wait: AtomicBool,
     /// How things stood when no room could be made last.
@@ -155,10 +155,7 @@ impl Core {
     }
 
     /// The right to do background work; none when `goes_on` says no before it is had.
-    pub fn lock_work(
-        &self,
-        goes_on: &dyn Fn() -> bool,
-    ) -> Option<RankedGuard<'_, Option<MergeJob>>> {
+    pub fn lock_work(&self, goes_on: &dyn Fn() -> bool) -> Option<RankedGuard<'_, Merges>> {
         self.work.will_wait();
         loop {
             if !goes_on() {
@@ -220,10 +217,12 @@ impl Core {
         openings.push(Arc::downgrade(opening));
     }
 
-    /// Drops every cached map page: blocks have moved.
-    pub fn forget_pages(&self) {
+    /// Drops the cached map pages of what reads such a timeline: blocks of it have moved.
+    pub fn forget_pages(&self, moved: impl Fn(&Timeline) -> bool) {
         for opening in self.openings.lock().iter().filter_map(Weak::upgrade) {
-            opening.pages.drop_pages(|_| true);
+            if opening.timelines().any(&moved) {
+                opening.pages.drop_pages(|_| true);
+            }
         }
     }
 
@@ -310,7 +309,7 @@ impl Core {
 
     /// Volumes hold the core and the core holds volumes: parts them, so that the device is let go.
     pub fn part(&self) {
-        *self.work.lock() = None;
+        self.work.lock().clear();
         self.drop_search();
         self.drop_copies();
         self.sources.lock().clear();

@@ -13,7 +13,7 @@ use units::{Seq, Span, WallTime};
 
 use crate::Result;
 use crate::core::Core;
-use crate::merge::MergeJob;
+use crate::merges::Merges;
 use crate::pool::Pool;
 use crate::types::{KeptFor, Sacrifice, Stamp};
 use crate::volume::Volume;
@@ -127,7 +127,7 @@ impl Core {
     }
 
     /// Gives up what goes next; false when nothing is left to give up. The caller has the work.
-    pub(crate) fn sacrifice(self: &Arc<Self>, work: &mut Option<MergeJob>) -> Result<bool> {
+    pub(crate) fn sacrifice(self: &Arc<Self>, work: &mut Merges) -> Result<bool> {
         if self.sacrifice_trash(work)? {
             return Ok(true);
         }

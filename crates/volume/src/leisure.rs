@@ -84,10 +84,10 @@ impl Core {
         if is_pressed {
             return None;
         }
-        let job = self.work.try_lock()?;
+        let merges = self.work.try_lock()?;
         let now_ns = self.machine.clock.monotonic_ns();
         let pass = |volume: &Volume| volume.pass.lock().leisure(now_ns);
-        job.as_ref().map_or(Some(Leisure::default()), |job| pass(job.volume()))
+        merges.full().map_or(Some(Leisure::default()), |merge| pass(merge.volume()))
     }
 
     fn is_room_short(&self) -> bool {

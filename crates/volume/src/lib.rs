@@ -48,6 +48,7 @@ mod line;
 mod map_flush;
 mod members;
 mod merge;
+mod merges;
 mod mover;
 mod names;
 mod needed;

@@ -187,10 +187,15 @@ impl MergeJob {
         &self.volume
     }
 
+    /// Whether it takes all runs of its timeline.
+    pub(crate) fn is_full(&self) -> bool {
+        self.scope != Scope::Partial
+    }
+
     /// Whether it can wait for clients: look-ups are no slower without it, and nobody waits for
     /// blocks to come home.
     pub(crate) fn can_wait(&self) -> bool {
-        self.scope != Scope::Partial && self.homecoming.is_none() && !self.leaves_base
+        self.is_full() && self.homecoming.is_none() && !self.leaves_base
     }
 
     /// Handles about `entries_max` entries; true when the merge is complete and committed.
@@ -469,7 +474,7 @@ impl MergeJob {
         self.commit_common(&mut tx, &changes);
         drop(tx.commit()?);
         core.note_figures(&self.inputs, run.as_ref().map(|run| (run.id, figures)));
-        if self.scope != Scope::Partial {
+        if self.is_full() {
             let run = run.as_ref().map(|run| run.id);
             self.volume.note_destaged(&self.timeline, run, waiting, away);
             self.volume.note_unmovable(self.unmovable);
@@ -596,7 +601,7 @@ impl MergeJob {
         self.timeline.install_merged(&ids, run.map(Arc::new));
         let has_homes = base.slab_count() > 0 && !changes.is_empty();
         if !moved.is_empty() || !dead.is_empty() || has_homes || !self.arrived.is_empty() {
-            core.forget_pages();
+            core.forget_pages(|timeline| timeline.id == self.timeline.id);
         }
         if has_homes {
             // Homes that the map no longer names may still be read by those who looked before.

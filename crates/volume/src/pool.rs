@@ -508,7 +508,7 @@ impl Pool {
             return Ok(());
         }
         let mut work = self.core.work.lock();
-        *work = None;
+        work.clear();
         match self.core.commit_copies() {
             Err(e) if e.kind == ErrorKind::Full => {}
             other => other?,

@@ -13,14 +13,13 @@ use units::{BLOCK_BYTES, Seq};
 
 use crate::core::{Core, SPARES_WANTED, Standing};
 use crate::merge::MergeJob;
+use crate::merges::Merges;
 use crate::types::Budget;
 use crate::volume::Volume;
 use crate::{Error, ErrorKind, Result};
 
 /// Bytes of a block that is moved, with the header of its batch.
 const UNSHARED_BYTES: u64 = 4288;
-/// Bytes of a map entry, for budgets.
-const ENTRY_BYTES: u64 = 22;
 /// Trims of whole pages that may wait in memory: a page look-up walks them.
 const PENDING_NODES_MAX: usize = 2048;
 /// Bytes of free zones that are given back to the device in a step.
@@ -74,11 +73,11 @@ impl Core {
     /// # Errors
     /// Those of the work.
     pub fn step(self: &Arc<Self>, budget: Budget) -> Result<bool> {
-        let Some(mut job) = self.work.try_lock() else { return Ok(false) };
+        let Some(mut merges) = self.work.try_lock() else { return Ok(false) };
         self.can_wait.store(false, Ordering::Relaxed);
         self.store.collect_freed();
         self.note_healed()?;
-        self.expire_trash(&mut job)?;
+        self.expire_trash(&mut merges)?;
         // Without a free zone there are no spares; writers will find out and make room.
         match self.make_spares(SPARES_WANTED, Purpose::Data) {
             Err(e) if e.kind != ErrorKind::Full => return Err(e),
@@ -90,57 +89,41 @@ impl Core {
             damage = Some(error);
             false
         });
-        for volume in self.all_volumes() {
-            if volume.is_map_full() && self.flush_and_free(&volume, &mut damage)? {
-                return Ok(true);
-            }
+        let mut has_flushed = false;
+        // What is full again at each step keeps nothing else from being done either.
+        for volume in self.all_volumes().iter().filter(|volume| volume.is_map_full()) {
+            has_flushed |= self.flush_and_free(volume, &mut damage)?;
         }
-        let has_flushed = self.flush_what_waited(&mut damage)?;
+        has_flushed |= self.flush_what_waited(&mut damage)?;
         for volume in self.all_volumes() {
-            self.spare_others(&volume, volume.expire(job.is_none()), &mut damage)?;
+            self.spare_others(&volume, volume.expire(!merges.is_of(&volume)), &mut damage)?;
         }
         behind |= self.copy_outside(budget.bytes)?;
-        self.bury_copied(job.as_ref(), &mut damage)?;
+        self.bury_copied(&merges, &mut damage)?;
         let mut more = behind;
         for volume in self.all_volumes() {
             more |= volume.destage_behind(budget.bytes)?;
             more |= self.spare_others(&volume, volume.fill_places(), &mut damage)?;
             more |= volume.settle_places(budget.bytes)?;
             more |= volume.place_deferred(budget.bytes)?;
-            volume.end_conversion(job.is_none())?;
+            volume.end_conversion(!merges.is_of(&volume))?;
         }
         let is_pressed = more;
         more |= has_flushed;
         more |= self.store.give_back(budget.bytes.min(GIVEN_BYTES_MAX));
-        if job.is_none() {
-            *job = self.next_job(&mut damage)?;
+        self.begin_merges(&mut merges, &mut damage)?;
+        self.can_wait.store(!is_pressed && merges.can_wait(), Ordering::Relaxed);
+        if merges.step(budget)? {
+            return Ok(true);
         }
-        let can_wait = !is_pressed && job.as_ref().is_none_or(MergeJob::can_wait);
-        self.can_wait.store(can_wait, Ordering::Relaxed);
-        let Some(merge) = job.as_mut() else {
-            // A pass that found nothing to merge is over as well.
-            self.all_volumes().iter().try_for_each(|volume| volume.end_conversion(true))?;
-            let volumes: Vec<_> = self.volumes.read().values().cloned().collect();
-            for volume in volumes {
-                more |= volume.count_a_version()?;
-            }
-            more |= self.step_dedup(budget)?;
-            return damage.filter(|_| !more).map_or(Ok(more), Err);
-        };
-        let entries = usize::try_from((budget.bytes / ENTRY_BYTES).max(512)).unwrap_or(usize::MAX);
-        let outcome = merge.step(entries);
-        match outcome {
-            Ok(false) => {}
-            Ok(true) => merge.volume().ailing.store(false, Ordering::Relaxed),
-            Err(_) => {
-                merge.volume().ailing.store(true, Ordering::Relaxed);
-                merge.volume().compactions.fail();
-            }
+        // A pass that found nothing to merge is over as well.
+        self.all_volumes().iter().try_for_each(|volume| volume.end_conversion(true))?;
+        let volumes: Vec<_> = self.volumes.read().values().cloned().collect();
+        for volume in volumes {
+            more |= volume.count_a_version()?;
         }
-        if !matches!(outcome, Ok(false)) {
-            *job = None;
-        }
-        outcome.map(|_| true)
+        more |= self.step_dedup(budget)?;
+        damage.filter(|_| !more).map_or(Ok(more), Err)
     }
 
     /// Writes out the map of the volume that time has asked for it longest, if any: one at a step,
@@ -192,12 +175,8 @@ impl Core {
     /// Removes deleted volumes of which nothing is needed any more since it was copied, unless a
     /// merge is under way: it may be of them. One that cannot be removed keeps nothing else from
     /// being done.
-    fn bury_copied(
-        self: &Arc<Self>,
-        job: Option<&MergeJob>,
-        damage: &mut Option<Error>,
-    ) -> Result<()> {
-        if job.is_some() {
+    fn bury_copied(self: &Arc<Self>, merges: &Merges, damage: &mut Option<Error>) -> Result<()> {
+        if !merges.is_empty() {
             return Ok(());
         }
         match self.bury_ghosts() {
@@ -209,20 +188,30 @@ impl Core {
         }
     }
 
-    fn next_job(self: &Arc<Self>, damage: &mut Option<Error>) -> Result<Option<MergeJob>> {
+    /// Begins the merges that are wanted. The full one is asked for first: a volume whose runs are
+    /// joined again and again would never have one otherwise.
+    fn begin_merges(
+        self: &Arc<Self>,
+        merges: &mut Merges,
+        damage: &mut Option<Error>,
+    ) -> Result<()> {
         let mut volumes = self.all_volumes();
         volumes.sort_by_key(|volume| volume.ailing.load(Ordering::Relaxed));
         for volume in &volumes {
-            if let Some(job) = self.spare_others(volume, volume.wanted_join(), damage)? {
-                return Ok(Some(job));
+            if merges.takes_full(volume)
+                && let Some(merge) = self.spare_others(volume, self.next_reclaim(volume), damage)?
+            {
+                merges.begin(merge);
             }
         }
         for volume in &volumes {
-            if let Some(job) = self.spare_others(volume, self.next_reclaim(volume), damage)? {
-                return Ok(Some(job));
+            if merges.takes_join(volume)
+                && let Some(merge) = self.spare_others(volume, volume.wanted_join(), damage)?
+            {
+                merges.begin(merge);
             }
         }
-        Ok(None)
+        Ok(())
     }
 
     fn next_reclaim(&self, volume: &Arc<Volume>) -> Result<Option<MergeJob>> {
@@ -282,7 +271,7 @@ impl Core {
             tx.remove_spare(segment.number)?;
         }
         drop(tx.commit()?);
-        self.forget_pages();
+        self.forget_pages(|t| empty.iter().any(|s| s.log == t.log || s.log == NO_LOG));
         self.store.retire_segments(&empty);
         Ok(())
     }
@@ -299,7 +288,7 @@ impl Core {
             tx.remove_base(volume.id, segment.slab.expect("a slab of a base"))?;
         }
         drop(tx.commit()?);
-        self.forget_pages();
+        self.forget_pages(|timeline| timeline.log == volume.id);
         empty.iter().filter_map(|segment| segment.slab).for_each(|slab| volume.base.remove(slab));
         self.store.retire_segments(&empty);
         Ok(())
@@ -393,7 +382,7 @@ impl Core {
         timelines.iter().for_each(|t| drop(all.remove(&t.id)));
         drop(all);
         self.unhang(&timelines);
-        self.forget_pages();
+        self.forget_pages(|timeline| timeline.log == ghost.id);
         self.store.retire_segments(&segments);
         self.note_unnamed(&unnamed);
         for run in timelines.iter().flat_map(|t| t.runs()) {
@@ -463,9 +452,9 @@ impl Core {
     /// # Errors
     /// `Full` when nothing could be freed, or `goes_on` says no.
     pub fn make_room_while(self: &Arc<Self>, goes_on: &dyn Fn() -> bool) -> Result<()> {
-        let Some(mut job) = self.lock_work(goes_on) else { return Err(given_up()) };
+        let Some(mut merges) = self.lock_work(goes_on) else { return Err(given_up()) };
         let enough = || self.store.spares().len() > 1 || self.store.has_room();
-        self.drop_background(&mut job);
+        self.drop_background(&mut merges);
         self.free_unshared()?;
         let mut tries = 0;
         // Free zones, live entries and segments at best: a pass that frees something may let the
@@ -486,7 +475,7 @@ impl Core {
             let segments = self.store.segments().len();
             let gets_on = freed > best.0 || now.entries < best.1 || segments < best.2;
             best = (best.0.max(freed), best.1.min(now.entries), best.2.min(segments));
-            if tries > 1 && !gets_on && !self.sacrifice(&mut job)? {
+            if tries > 1 && !gets_on && !self.sacrifice(&mut merges)? {
                 *self.refused.lock() = Some(self.standing());
                 break;
             }
@@ -496,8 +485,8 @@ impl Core {
                 return Err(given_up());
             }
             // Who waits for the right to delete something frees more than the next pass.
-            RankedGuard::bump(&mut job);
-            self.drop_background(&mut job);
+            RankedGuard::bump(&mut merges);
+            self.drop_background(&mut merges);
         }
         Err(Error::new(
             ErrorKind::Full,
@@ -519,10 +508,8 @@ impl Core {
     }
 
     /// Drops the background work that is under way: it holds room.
-    fn drop_background(&self, job: &mut Option<MergeJob>) {
-        if let Some(merge) = job.take() {
-            merge.volume().compactions.fail();
-        }
+    fn drop_background(&self, merges: &mut Merges) {
+        merges.give_up();
         self.drop_copies();
         self.drop_search();
     }

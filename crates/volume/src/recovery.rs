@@ -22,6 +22,7 @@ use crate::conversion::Conversion;
 use crate::core::Core;
 use crate::current_store::CurrentStore;
 use crate::destage::Destage;
+use crate::merges::Merges;
 use crate::names::VolumeName;
 use crate::opening::Opening;
 use crate::pins::Pins;
@@ -97,7 +98,7 @@ pub fn open_core(
         ghosts: RankedRwLock::new(Rank::Ghosts, BTreeMap::new()),
         timelines: RankedRwLock::new(Rank::Timelines, BTreeMap::new()),
         openings: RankedMutex::new(Rank::Openings, Vec::new()),
-        work: RankedMutex::new(Rank::Work, None),
+        work: RankedMutex::new(Rank::Work, Merges::default()),
         can_wait: AtomicBool::new(false),
         refused: RankedMutex::new(Rank::Noted, None),
         settled: OnceLock::new(),

@@ -15,7 +15,7 @@ use units::WallTime;
 use crate::catalogue::{GraceRecord, TrashRecord, VolumeRecord};
 use crate::core::Core;
 use crate::grace::GRACE_NS;
-use crate::merge::MergeJob;
+use crate::merges::Merges;
 use crate::names::check_name;
 use crate::pins::Pins;
 use crate::pool::Pool;
@@ -243,7 +243,7 @@ impl Core {
     ///
     /// # Errors
     /// `Refused`, `Io`.
-    pub(crate) fn expire_trash(self: &Arc<Self>, work: &mut Option<MergeJob>) -> Result<()> {
+    pub(crate) fn expire_trash(self: &Arc<Self>, work: &mut Merges) -> Result<()> {
         let now_ns = self.time().as_nanos();
         for (volume, trash) in self.in_trash() {
             if trash.until_ns <= now_ns {
@@ -258,18 +258,13 @@ impl Core {
     ///
     /// # Errors
     /// `Refused`, `Io`.
-    pub(crate) fn sacrifice_trash(self: &Arc<Self>, work: &mut Option<MergeJob>) -> Result<bool> {
+    pub(crate) fn sacrifice_trash(self: &Arc<Self>, work: &mut Merges) -> Result<bool> {
         let Some((volume, trash)) = self.in_trash().into_iter().next() else { return Ok(false) };
         unless_taken_out(self.destroy(&volume, End::NoRoom(trash), work)).map(|()| true)
     }
 
     /// Deletes a volume for good. What clones still need of it stays until they are gone.
-    fn destroy(
-        self: &Arc<Self>,
-        volume: &Arc<Volume>,
-        end: End,
-        work: &mut Option<MergeJob>,
-    ) -> Result<()> {
+    fn destroy(self: &Arc<Self>, volume: &Arc<Volume>, end: End, work: &mut Merges) -> Result<()> {
         // Nothing is pinned between the look and the commit.
         let mut pins = volume.pins.lock();
         if end == (End::Asked { force: false }) {
@@ -319,7 +314,7 @@ impl Core {
         pins.clear();
         drop(pins);
         *volume.schedule.lock() = None;
-        *work = None;
+        work.clear();
         self.share_memory();
         self.bury_ghosts()
     }
