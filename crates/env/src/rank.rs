@@ -8,6 +8,10 @@
 /// Where a lock stands, the outermost first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Rank {
+    /// The right to change what members a served pool has, and the file that names them.
+    Members,
+    /// The register of metrics, while the engine is asked for them.
+    Metrics,
     /// The right to run schedules. Only ever tried.
     Schedules,
     /// A volume's size is being changed; what is written for it may have to make room.
@@ -113,4 +117,8 @@ pub enum Rank {
     Segments,
     /// Segments made ready ahead of need.
     Spares,
+    /// Recordings of requests, by volume.
+    Taps,
+    /// A lock of a front end under which nothing is waited for.
+    Leaf,
 }

@@ -12,7 +12,7 @@
 
 use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
@@ -27,7 +27,7 @@ struct Place {
 
 impl Place {
     #[cfg_attr(not(debug_assertions), allow(unused_variables))]
-    fn new(rank: Rank, number: u64) -> Place {
+    const fn new(rank: Rank, number: u64) -> Place {
         Place {
             #[cfg(debug_assertions)]
             at: (rank, number),
@@ -140,12 +140,12 @@ pub struct RankedGuard<'l, T> {
 
 impl<T> RankedMutex<T> {
     /// A mutex that no thread ever holds together with another of its rank.
-    pub fn new(rank: Rank, value: T) -> RankedMutex<T> {
+    pub const fn new(rank: Rank, value: T) -> RankedMutex<T> {
         RankedMutex::numbered(rank, 0, value)
     }
 
     /// A mutex of which a thread may hold several of the rank, those with lower numbers first.
-    pub fn numbered(rank: Rank, number: u64, value: T) -> RankedMutex<T> {
+    pub const fn numbered(rank: Rank, number: u64, value: T) -> RankedMutex<T> {
         RankedMutex { place: Place::new(rank, number), lock: Mutex::new(value) }
     }
 
@@ -196,10 +196,22 @@ impl<T> RankedMutex<T> {
     }
 }
 
+/// One under which nothing is waited for.
+impl<T: Default> Default for RankedMutex<T> {
+    fn default() -> RankedMutex<T> {
+        RankedMutex::new(Rank::Leaf, T::default())
+    }
+}
+
 impl<T> RankedGuard<'_, T> {
     /// Lets it go until the condition is told, and has it again afterwards.
     pub fn wait(guard: &mut Self, condition: &Condvar) {
         condition.wait(&mut guard.guard);
+    }
+
+    /// The same until a time; whether it is over.
+    pub fn wait_until(guard: &mut Self, condition: &Condvar, until: Instant) -> bool {
+        condition.wait_until(&mut guard.guard, until).timed_out()
     }
 
     /// Lets others have it who wait, and has it again afterwards.
@@ -286,6 +298,13 @@ impl<T> RankedRwLock<T> {
         self.place.check();
         let guard = self.lock.write();
         RankedWriteGuard { guard, _held: self.place.hold() }
+    }
+}
+
+/// One under which nothing is waited for.
+impl<T: Default> Default for RankedRwLock<T> {
+    fn default() -> RankedRwLock<T> {
+        RankedRwLock::new(Rank::Leaf, T::default())
     }
 }
 

@@ -120,7 +120,7 @@ fn main() -> std::io::Result<()> {
     let context = Arc::new(NbdContext {
         exports: Arc::new(One(Arc::new(Memory { size_bytes, bytes }))),
         attachments: Arc::new(Attachments::default()),
-        tls: None.into(),
+        tls: Default::default(),
         limits: NbdLimits::default(),
         counters: Arc::default(),
         meters: Arc::default(),

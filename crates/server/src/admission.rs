@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use parking_lot::Mutex;
+use env::RankedMutex;
 
 use crate::listen::is_loopback;
 
@@ -13,7 +13,7 @@ use crate::listen::is_loopback;
 #[derive(Debug)]
 pub(crate) struct Admission {
     max: usize,
-    open: Mutex<Open>,
+    open: RankedMutex<Open>,
 }
 
 #[derive(Debug, Default)]
@@ -32,7 +32,7 @@ pub(crate) struct Admitted {
 
 impl Admission {
     pub(crate) fn new(max: usize) -> Arc<Admission> {
-        Arc::new(Admission { max, open: Mutex::default() })
+        Arc::new(Admission { max, open: RankedMutex::default() })
     }
 
     /// Counts one more connection; `None` if there are too many. `peer` is where it comes from,

@@ -10,7 +10,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use parking_lot::{Condvar, Mutex};
+use env::{RankedGuard, RankedMutex};
+use parking_lot::Condvar;
 use tokio::sync::{Notify, watch};
 
 /// The number of a volume, which stays when its name changes.
@@ -19,7 +20,7 @@ pub type VolumeId = u64;
 /// The attached clients of all volumes.
 #[derive(Debug, Default)]
 pub struct Attachments {
-    state: Mutex<State>,
+    state: RankedMutex<State>,
     /// Told whenever a client has left.
     left: Condvar,
     /// Told whenever a closure has ended.
@@ -152,7 +153,7 @@ impl Attachments {
         }
         while state.entries(volume, with_past).next().is_some() {
             // Others come and go meanwhile, and each that goes wakes this.
-            if self.left.wait_until(&mut state, until).timed_out() {
+            if RankedGuard::wait_until(&mut state, &self.left, until) {
                 let clients = state.entries(volume, with_past).map(|e| e.client.clone()).collect();
                 drop(state);
                 return Err(clients);

@@ -18,7 +18,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::task::Waker;
 
-use parking_lot::Mutex;
+use env::{Rank, RankedMutex};
 use smallvec::SmallVec;
 use units::BLOCK_BYTES;
 
@@ -71,7 +71,7 @@ struct Class {
     count: usize,
     /// How many more there are that only reads take.
     kept: usize,
-    state: Mutex<State>,
+    state: RankedMutex<State>,
 }
 
 #[derive(Default)]
@@ -130,7 +130,8 @@ impl Buffers {
             let made = if is_pool { count + kept } else { 0 };
             let free = (0..made).map(|_| vec![0; bytes].into_boxed_slice()).collect();
             let waiting = VecDeque::new();
-            let state = Mutex::new(State { free, left: count, kept_left: kept, waiting });
+            let state = State { free, left: count, kept_left: kept, waiting };
+            let state = RankedMutex::new(Rank::Leaf, state);
             Class { count, kept, state }
         };
         Buffers {

@@ -15,7 +15,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use parking_lot::{Condvar, Mutex, RwLock};
+use env::{Rank, RankedRwLock};
+use parking_lot::{Condvar, Mutex};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::counter::ConstCounter;
@@ -41,7 +42,7 @@ pub struct Hook {
 /// The hooks of a server.
 #[derive(Debug, Default)]
 pub(crate) struct Hooks {
-    named: RwLock<BTreeMap<String, Hook>>,
+    named: RankedRwLock<BTreeMap<String, Hook>>,
     /// Captures that were quiesced, and those that should have been.
     pub(crate) quiesced: AtomicU64,
     pub(crate) failed: AtomicU64,
@@ -50,7 +51,7 @@ pub(crate) struct Hooks {
 impl Hooks {
     /// Those of a configuration.
     pub(crate) fn new(named: BTreeMap<String, Hook>) -> Hooks {
-        Hooks { named: RwLock::new(named), ..Hooks::default() }
+        Hooks { named: RankedRwLock::new(Rank::Leaf, named), ..Hooks::default() }
     }
 
     /// Goes on with others: captures that are under way end with what they began with.

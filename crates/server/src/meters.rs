@@ -10,9 +10,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Instant;
 
+use env::{Rank, RankedMutex};
 use format::trace::Request;
 use lab::model::{Meter, MeterSettings, Profile};
-use parking_lot::Mutex;
 
 use crate::attach::VolumeId;
 
@@ -23,12 +23,12 @@ const METERS_MAX: usize = 32;
 
 /// The meters of a server.
 #[derive(Default)]
-pub struct Meters(Mutex<BTreeMap<VolumeId, Arc<VolumeMeter>>>);
+pub struct Meters(RankedMutex<BTreeMap<VolumeId, Arc<VolumeMeter>>>);
 
 /// The meter of one volume.
 pub(crate) struct VolumeMeter {
     began: Instant,
-    meter: Mutex<Meter>,
+    meter: RankedMutex<Meter>,
 }
 
 impl Meters {
@@ -63,7 +63,7 @@ impl VolumeMeter {
     fn new() -> VolumeMeter {
         let settings = MeterSettings { entries_max: ENTRIES_MAX, ..MeterSettings::default() };
         let meter = Meter::new(settings).expect("these settings are in their range");
-        VolumeMeter { began: Instant::now(), meter: Mutex::new(meter) }
+        VolumeMeter { began: Instant::now(), meter: RankedMutex::new(Rank::Leaf, meter) }
     }
 
     fn elapsed_ns(&self) -> u64 {

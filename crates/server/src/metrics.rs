@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::http::Method;
-use parking_lot::Mutex;
+use env::{Rank, RankedMutex};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, EncodeMetric, text};
 use prometheus_client::metrics::counter::{ConstCounter, Counter};
@@ -32,7 +32,7 @@ const SECONDS_A_DAY: f64 = 24.0 * 3600.0;
 
 /// All metrics of a server.
 pub(crate) struct Metrics {
-    registry: Mutex<Registry>,
+    registry: RankedMutex<Registry>,
     requests: Family<RequestLabels, Counter>,
     latency: Histogram,
 }
@@ -65,7 +65,7 @@ impl Metrics {
         for other in others {
             registry.register_collector(other);
         }
-        Metrics { registry: Mutex::new(registry), requests, latency }
+        Metrics { registry: RankedMutex::new(Rank::Metrics, registry), requests, latency }
     }
 
     /// Counts an answered request.

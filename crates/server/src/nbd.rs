@@ -25,7 +25,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use parking_lot::RwLock;
+use env::RankedRwLock;
 use rustls::ServerConfig;
 
 use crate::meters::Meters;
@@ -74,7 +74,7 @@ pub struct NbdContext {
     pub attachments: Arc<Attachments>,
     /// TLS for TCP connections, which then must use it; unix sockets are their owner's alone.
     /// A reload replaces it, and does not begin or end it: connections keep what they began with.
-    pub tls: RwLock<Option<Arc<ServerConfig>>>,
+    pub tls: RankedRwLock<Option<Arc<ServerConfig>>>,
     /// What is allowed.
     pub limits: NbdLimits,
     /// What happened.

@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use parking_lot::Mutex;
+use env::RankedMutex;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::counter::ConstCounter;
@@ -18,7 +18,7 @@ const MINUTE: Duration = Duration::from_secs(60);
 
 /// Failures for want of room.
 #[derive(Debug, Default)]
-pub struct NoSpace(Mutex<State>);
+pub struct NoSpace(RankedMutex<State>);
 
 #[derive(Debug, Default)]
 struct State {

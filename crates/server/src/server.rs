@@ -240,7 +240,7 @@ fn nbd_context(config: &Config, exports: PoolExports, tls: Tls) -> Arc<NbdContex
     Arc::new(NbdContext {
         exports: Arc::new(exports),
         attachments: Arc::new(Attachments::default()),
-        tls: tls.into(),
+        tls: env::RankedRwLock::new(env::Rank::Leaf, tls),
         limits: NbdLimits { connections_max, ..NbdLimits::default() },
         counters: Arc::new(NbdCounters::default()),
         meters: Arc::new(Meters::default()),

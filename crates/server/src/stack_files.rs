@@ -17,9 +17,8 @@ use block::{
     Added, Array, ArrayError, BlockDevice, Candidate, CryptKey, Identities, KeySource, Layout,
     Materials, MediaDevice, SpareStatus, Standing,
 };
-use env::{Clock, Entropy, FileMedia, RealClock, RealEntropy, RealFiles};
+use env::{Clock, Entropy, FileMedia, Rank, RankedMutex, RealClock, RealEntropy, RealFiles};
 use format::label::AREA_BYTES;
-use parking_lot::Mutex;
 use ring::rand::SecureRandom;
 use volume::{Pool, PoolOptions, Settling};
 
@@ -28,7 +27,7 @@ use crate::at_once::AtOnce;
 use crate::pool_files::{self, at, format_of, is_blank, machine};
 
 /// Whoever changes what members a served pool has, and the file that names them, holds this.
-static CHANGING: Mutex<()> = Mutex::new(());
+static CHANGING: RankedMutex<()> = RankedMutex::new(Rank::Members, ());
 
 /// The file that says how a pool's members are put together.
 const STACK_FILE: &str = "pool.stack";

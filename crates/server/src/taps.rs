@@ -12,8 +12,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use env::{Rank, RankedMutex, RankedRwLock};
 use format::trace::{Request, RequestKind};
-use parking_lot::{Mutex, RwLock};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::counter::ConstCounter;
@@ -28,10 +28,9 @@ const REQUESTS_MAX: usize = 64 << 10;
 const RECORDINGS_MAX: usize = 16;
 
 /// All recordings of a server.
-#[derive(Default)]
 pub struct Taps {
     listening: AtomicUsize,
-    by_volume: RwLock<BTreeMap<VolumeId, Vec<Arc<Recording>>>>,
+    by_volume: RankedRwLock<BTreeMap<VolumeId, Vec<Arc<Recording>>>>,
     recorded: AtomicU64,
     lost: AtomicU64,
 }
@@ -48,7 +47,7 @@ pub(crate) enum Noted {
 struct Recording {
     began: Instant,
     length: Option<Duration>,
-    notes: Mutex<VecDeque<Noted>>,
+    notes: RankedMutex<VecDeque<Noted>>,
 }
 
 /// A request of a client as traces have it, at no time yet; `None` for what they have not.
@@ -78,6 +77,17 @@ pub(crate) struct Tap {
     start_ns: u64,
 }
 
+impl Default for Taps {
+    fn default() -> Taps {
+        Taps {
+            listening: AtomicUsize::default(),
+            by_volume: RankedRwLock::new(Rank::Taps, BTreeMap::new()),
+            recorded: AtomicU64::default(),
+            lost: AtomicU64::default(),
+        }
+    }
+}
+
 impl Taps {
     /// Whether anything is recorded.
     #[inline]
@@ -96,7 +106,7 @@ impl Taps {
         if self.listening.load(Ordering::Relaxed) >= RECORDINGS_MAX {
             return None;
         }
-        let (began, notes) = (Instant::now(), Mutex::default());
+        let (began, notes) = (Instant::now(), RankedMutex::default());
         let recording = Arc::new(Recording { began, length, notes });
         by_volume.entry(volume).or_default().push(Arc::clone(&recording));
         self.listening.fetch_add(1, Ordering::Relaxed);

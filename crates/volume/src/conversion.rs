@@ -431,7 +431,7 @@ impl Volume {
     pub(crate) fn end_conversion(&self, is_idle: bool) -> Result<()> {
         let record = self.record.lock().clone();
         let Some(under_way) = record.conversion else { return Ok(()) };
-        if record.deleted || !is_idle || !self.reclaiming.lock().is_empty() {
+        if record.deleted || !is_idle || self.reclamation.is_under_way() {
             return Ok(());
         }
         let present = self.present();

@@ -234,8 +234,7 @@ impl Core {
             }
         }
         for heir in self.heirs(timeline) {
-            *heir.live.lock() = None;
-            *heir.walked.lock() = None;
+            heir.last_count.forget();
             heir.place_copied(pages);
         }
     }

@@ -113,7 +113,7 @@ impl Volume {
         let own: u64 = self.own_timelines().iter().map(|own| entries(&own.runs())).sum();
         let wait_ns = own.saturating_mul(ENTRY_WAIT_NS).max(SETTLE_NS);
         new >= (all / NEW_SHARE).max(self.core.pending_max as u64)
-            || new > 0 && self.pass.lock().waited_ns(now_ns) >= wait_ns
+            || new > 0 && self.reclamation.waited_ns(now_ns) >= wait_ns
     }
 
     /// A reclamation begins.

@@ -225,7 +225,7 @@ impl Volume {
         state.total.add(packed);
         if packed.raw > 0 {
             // They left segments sparse.
-            self.reclaim_wanted.store(true, Ordering::Relaxed);
+            self.reclamation.want();
         }
     }
 }

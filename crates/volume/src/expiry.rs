@@ -95,9 +95,7 @@ impl Core {
         volumes.retain(|v| {
             let stable = v.log.stable();
             let record = v.record.lock();
-            !v.ailing.load(Ordering::Relaxed)
-                && record.trash.is_none()
-                && record.has_unpinned_past(stable)
+            !v.reclamation.is_ailing() && record.trash.is_none() && record.has_unpinned_past(stable)
         });
         let mut graced: Option<(u64, Offering)> = None;
         for volume in &volumes {
@@ -187,9 +185,8 @@ impl Volume {
             self.raise_horizon(entry.seq, Some(start), Why::Window(window_ns))?;
         }
         let Some(limit) = record.limit_in_force(now) else { return Ok(()) };
-        let is_settled = is_settled
-            && self.reclaiming.lock().is_empty()
-            && !self.reclaim_wanted.load(Ordering::Relaxed);
+        let is_settled =
+            is_settled && !self.reclamation.is_under_way() && !self.reclamation.is_wanted();
         if !is_settled {
             return Ok(());
         }
@@ -198,7 +195,7 @@ impl Volume {
             0 => {
                 if self.is_history_doubtful(limit - history)? {
                     // What is told of history is so after the whole map was merged.
-                    self.reclaim_wanted.store(true, Ordering::Relaxed);
+                    self.reclamation.want();
                 }
                 Ok(())
             }
@@ -281,8 +278,7 @@ impl Volume {
         let _books = tx.commit()?;
         *self.expired.lock() = Some(Expired { number, first, since, why });
         if !matches!(why, Why::Window(_)) {
-            self.reclaim_wanted.store(true, Ordering::Relaxed);
-            self.pass.lock().press();
+            self.reclamation.press();
         }
         Ok(())
     }

@@ -482,7 +482,7 @@ impl MergeJob {
         self.install(&core, run, moved, &changes, &dead);
         let is_sparse = || !self.volume.sparse_segments(&self.timeline, Haste::None).is_empty();
         if self.moves.is_some() && is_sparse() {
-            self.volume.reclaim_wanted.store(true, Ordering::Relaxed);
+            self.volume.reclamation.want();
         }
         if let Some(packer) = &self.packer {
             self.volume.note_packed(&self.timeline, packer);

@@ -4,8 +4,6 @@
 //! Invariant: they are of different volumes. Two of one volume would replace the same runs, or one
 //! would free slabs to which the other brings blocks home.
 
-use std::sync::atomic::Ordering;
-
 use crate::Result;
 use crate::merge::MergeJob;
 use crate::types::Budget;
@@ -91,9 +89,9 @@ impl Merges {
             let Some(merge) = slot else { continue };
             match merge.step(entries) {
                 Ok(false) => continue,
-                Ok(true) => merge.volume().ailing.store(false, Ordering::Relaxed),
+                Ok(true) => merge.volume().reclamation.set_ailing(false),
                 Err(error) => {
-                    merge.volume().ailing.store(true, Ordering::Relaxed);
+                    merge.volume().reclamation.set_ailing(true);
                     merge.volume().compactions.fail();
                     failure.get_or_insert(error);
                 }

@@ -164,7 +164,7 @@ impl Core {
                 if matches!(e.kind, ErrorKind::Corrupt | ErrorKind::Io)
                     && !self.store.has_failed() =>
             {
-                volume.ailing.store(true, Ordering::Relaxed);
+                volume.reclamation.set_ailing(true);
                 damage.get_or_insert(e);
                 Ok(T::default())
             }
@@ -196,7 +196,7 @@ impl Core {
         damage: &mut Option<Error>,
     ) -> Result<()> {
         let mut volumes = self.all_volumes();
-        volumes.sort_by_key(|volume| volume.ailing.load(Ordering::Relaxed));
+        volumes.sort_by_key(|volume| volume.reclamation.is_ailing());
         for volume in &volumes {
             if merges.takes_full(volume)
                 && let Some(merge) = self.spare_others(volume, self.next_reclaim(volume), damage)?
@@ -215,7 +215,7 @@ impl Core {
     }
 
     fn next_reclaim(&self, volume: &Arc<Volume>) -> Result<Option<MergeJob>> {
-        if volume.reclaiming.lock().is_empty() {
+        if !volume.reclamation.is_under_way() {
             volume.end_compactions()?;
         }
         if volume.wants_reclaim()? {
@@ -231,14 +231,13 @@ impl Core {
             flushed => flushed?,
         }
         volume.begin_pass()?;
-        volume.pass.lock().begin(volume.core.machine.clock.monotonic_ns());
+        volume.reclamation.begin(self.machine.clock.monotonic_ns());
         volume.begin_encoding()?;
         self.free_empty_segments(volume)?;
         self.free_empty_homes(volume)?;
-        volume.reclaim_wanted.store(false, Ordering::Relaxed);
         volume.begin_destage();
         let horizon = volume.record.lock().reclaimable_to();
-        *volume.reclaiming.lock() = volume.own_timelines().iter().map(|t| t.id).collect();
+        volume.reclamation.set_out(volume.own_timelines().iter().map(|t| t.id).collect());
         self.reclaim_to(volume, Seq(horizon))
     }
 
@@ -543,7 +542,7 @@ impl Core {
                 }
             }
         }
-        volume.ailing.store(false, Ordering::Relaxed);
+        volume.reclamation.set_ailing(false);
         Ok(())
     }
 }
@@ -575,7 +574,7 @@ impl Volume {
     }
 
     fn wants_reclaim(&self) -> Result<bool> {
-        if !self.reclaiming.lock().is_empty() {
+        if self.reclamation.is_under_way() {
             return Ok(false);
         }
         let now_ns = self.core.machine.clock.monotonic_ns();
@@ -589,13 +588,13 @@ impl Volume {
         let expired = record.reclaimable_to().saturating_sub(record.reclaimed_to);
         let retained = stable.saturating_sub(record.reclaimed_to);
         let is_due = expired > 0 && expired >= retained / EXPIRED_SHARE;
-        Ok(self.reclaim_wanted.load(Ordering::Relaxed) || is_due)
+        Ok(self.reclamation.is_wanted() || is_due)
     }
 
     /// The next full merge of a reclamation under way.
     pub(crate) fn next_full_merge(self: &Arc<Self>, haste: Haste) -> Result<Option<MergeJob>> {
         loop {
-            let Some(id) = self.reclaiming.lock().pop() else { return Ok(None) };
+            let Some(id) = self.reclamation.next() else { return Ok(None) };
             let Some(timeline) = self.core.timeline(id) else { continue };
             let sparse = self.sparse_segments(&timeline, haste);
             let job = self.full_merge(timeline, sparse, haste == Haste::Urgent)?;

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use env::{Rank, RankedMutex};
 use format::map::Entry;
 use history::run::EntrySource;
 use history::{By, Openable, StoredRun, Timeline};
@@ -90,8 +91,30 @@ impl Counted {
     }
 }
 
-/// For what a walk of a small map holds.
-pub type Walked = ((Seq, Seq, usize, u64), Arc<Counted>);
+/// Until when a walk of a small map holds: the stable seq, the horizon, what is held, entries.
+type Walk = (Seq, Seq, usize, u64);
+
+/// What was counted of a volume last.
+pub struct LastCount {
+    /// Live bytes, and the seq then.
+    live: RankedMutex<Option<(Seq, u64)>>,
+    walked: RankedMutex<Option<(Walk, Arc<Counted>)>>,
+}
+
+impl Default for LastCount {
+    fn default() -> LastCount {
+        let live = RankedMutex::new(Rank::Noted, None);
+        LastCount { live, walked: RankedMutex::new(Rank::Noted, None) }
+    }
+}
+
+impl LastCount {
+    /// Blocks came into the map without a write.
+    pub fn forget(&self) {
+        *self.live.lock() = None;
+        *self.walked.lock() = None;
+    }
+}
 
 impl Core {
     /// Takes over the figures of runs that are there.
@@ -200,7 +223,7 @@ impl Volume {
 
     fn live_bytes_and_whether(&self) -> Result<(u64, bool)> {
         let seq = self.log.stable();
-        let last = *self.live.lock();
+        let last = *self.last_count.live.lock();
         if let Some((at, bytes)) = last
             && at == seq
         {
@@ -209,7 +232,7 @@ impl Volume {
         let present = self.present();
         if entries_of(&present) <= WALKED_ENTRIES_MAX {
             let bytes = present.stored_bytes()?;
-            *self.live.lock() = Some((seq, bytes));
+            *self.last_count.live.lock() = Some((seq, bytes));
             return Ok((bytes, true));
         }
         let counted = self.counted()?;
@@ -246,13 +269,13 @@ impl Volume {
         let pins = self.pins.lock().seq_count();
         let held = pins + self.core.timelines.read().len();
         let key = (self.log.stable(), horizon, held, entries);
-        if let Some((walked, counted)) = &*self.walked.lock()
+        if let Some((walked, counted)) = &*self.last_count.walked.lock()
             && *walked == key
         {
             return Ok(Arc::clone(counted));
         }
         let counted = Arc::new(self.count_all()?);
-        *self.walked.lock() = Some((key, Arc::clone(&counted)));
+        *self.last_count.walked.lock() = Some((key, Arc::clone(&counted)));
         Ok(counted)
     }
 

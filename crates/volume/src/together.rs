@@ -13,10 +13,11 @@ use units::{Moment, WallTime};
 
 use crate::catalogue::GroupRecord;
 use crate::core::Core;
-use crate::events::{Coming, Place};
+
 use crate::groups::GroupInfo;
 use crate::names::check_name;
 use crate::pool::{Origin, Pool, features_of};
+use crate::revert::{Coming, Place};
 use crate::types::{Resolved, RevertReport, Stamp};
 use crate::volume::Volume;
 use crate::write_back::Still;

@@ -9,7 +9,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
-use std::sync::atomic::Ordering;
 
 use history::{By, Gate};
 use units::{Seq, Span, WallTime};
@@ -479,7 +478,7 @@ impl Volume {
         }
         heirs.into_iter().for_each(|heir| counting.want(heir));
         drop(counting);
-        self.reclaim_wanted.store(true, Ordering::Relaxed);
+        self.reclamation.want();
     }
 }
 

@@ -24,12 +24,13 @@ use crate::deferred::Deferred;
 use crate::destage::Destage;
 use crate::encoding::EncodingState;
 use crate::expiry::Expired;
-use crate::leisure::Pass;
 use crate::names::VolumeName;
 use crate::opening::{Opening, Patience};
 use crate::pins::Pins;
+use crate::reclamation::Reclamation;
+use crate::resize::Sizing;
 use crate::schedule::Schedule;
-use crate::space::Walked;
+use crate::space::LastCount;
 use crate::transaction::{Record, Transaction};
 use crate::types::{Extent, Stamp, VolumeCounters, VolumeInfo};
 use crate::versions::Counting;
@@ -73,26 +74,16 @@ pub struct Volume {
     pub(crate) gone: AtomicBool,
     /// It was deleted, and can be had back; changes with its record.
     pub(crate) in_trash: AtomicBool,
-    /// Held by whoever changes the size.
-    pub(crate) resizing: RankedMutex<()>,
-    /// No write may end beyond this byte: the size to come, while the volume is made smaller.
-    pub(crate) cut_at: AtomicU64,
-    /// Something was deleted or expired since the last full merge.
-    pub(crate) reclaim_wanted: AtomicBool,
+    pub(crate) sizing: Sizing,
+    pub(crate) reclamation: Reclamation,
     /// Since when a step has seen something pending, on the monotonic clock.
     pub(crate) pending_since_ns: AtomicU64,
     /// What the opening found in the log is not in runs yet. No mark tells of a flush of it: a mark
     /// stands in the segment that is written to, so a flush writes the map out.
     pub(crate) has_recovered: AtomicBool,
-    /// When it was reclaimed last.
-    pub(crate) pass: RankedMutex<Pass>,
     /// The audit record of what left the window last, since the pool was opened; changes under the
     /// pool's `books`.
     pub(crate) expired: RankedMutex<Option<Expired>>,
-    /// Background work met damage in it: others go first, and nothing of it is given up for room.
-    pub(crate) ailing: AtomicBool,
-    /// Timelines that a reclamation under way has still to merge.
-    pub(crate) reclaiming: RankedMutex<Vec<u64>>,
     pub(crate) destage: RankedMutex<Destage>,
     /// Places that are not written before their windows are over.
     pub(crate) deferred: RankedMutex<Deferred>,
@@ -102,10 +93,7 @@ pub struct Volume {
     pub(crate) compactions: Compactions,
     /// Blocks whose homes were taken when full merges would have brought them there.
     pub(crate) waiting_homes: AtomicU64,
-    /// Live bytes as last counted, and the seq then.
-    pub(crate) live: RankedMutex<Option<(Seq, u64)>>,
-    /// What a walk of a small map found last.
-    pub(crate) walked: RankedMutex<Option<Walked>>,
+    pub(crate) last_count: LastCount,
 }
 
 impl Volume {
@@ -119,11 +107,6 @@ impl Volume {
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
-    }
-
-    /// Whether background work met damage in it.
-    pub(crate) fn is_ailing(&self) -> bool {
-        self.ailing.load(Ordering::Relaxed)
     }
 
     /// Bytes of the present.

@@ -284,7 +284,7 @@ impl Volume {
     /// Whether a write may still be made. Asked while nothing can change it.
     pub(crate) fn may_write(&self, terms: Terms<'_>) -> bool {
         let live = self.present();
-        let limit = live.size_bytes.min(self.cut_at.load(Ordering::Acquire));
+        let limit = live.size_bytes.min(self.sizing.limit());
         let fits = terms.cuts || terms.end <= limit;
         let is_merged = terms.merged.is_none_or(|merged| self.is_as_merged(merged));
         let is_gone = self.gone.load(Ordering::Acquire);

@@ -14,5 +14,6 @@ mod peers;
 mod quick_check;
 mod reload;
 mod rot;
+mod settling;
 mod stage;
 mod unit;

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use env::{Rank, RankedMutex};
 use hyper::Request;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
@@ -90,7 +91,7 @@ enum Listener {
 }
 
 /// Watches the connections of all listeners until the drain takes it.
-type Graceful = Arc<parking_lot::Mutex<Option<GracefulShutdown>>>;
+type Graceful = Arc<RankedMutex<Option<GracefulShutdown>>>;
 
 /// One listener and its connections.
 struct Accepting {
@@ -109,7 +110,8 @@ fn run(
     mut stopped: watch::Receiver<bool>,
 ) {
     runtime.block_on(async {
-        let graceful: Graceful = Arc::new(parking_lot::Mutex::new(Some(GracefulShutdown::new())));
+        let graceful: Graceful =
+            Arc::new(RankedMutex::new(Rank::Leaf, Some(GracefulShutdown::new())));
         let mut all_permits = Vec::new();
         for (listener, router) in listeners {
             let permits = Arc::new(Semaphore::new(CONNECTIONS_MAX));

@@ -64,7 +64,7 @@ impl Core {
     /// Volumes whose blocks are to be stored once, by family: the log that all come from.
     fn families(&self) -> BTreeMap<u64, Vec<Arc<Volume>>> {
         let mut volumes = self.all_volumes();
-        volumes.retain(|v| v.record.lock().dedup && !v.is_ailing());
+        volumes.retain(|v| v.record.lock().dedup && !v.reclamation.is_ailing());
         let mut families: BTreeMap<u64, Vec<Arc<Volume>>> = BTreeMap::new();
         if volumes.is_empty() {
             return families;

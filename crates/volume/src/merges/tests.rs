@@ -1,7 +1,6 @@
 //! Merges of several volumes beside each other.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use block::{BlockDevice, MediaDevice};
 use history::Slot;
@@ -62,7 +61,7 @@ impl Rig {
 
     /// Steps until a full merge is under way.
     fn begin_full_merge(&self, volume: &Volume) {
-        volume.reclaim_wanted.store(true, Ordering::Relaxed);
+        volume.reclamation.want();
         while !self.is_in_full_merge(volume) {
             self.step();
         }

@@ -61,7 +61,7 @@ impl Rig {
         let context = Arc::new(NbdContext {
             exports,
             attachments: Arc::new(Attachments::default()),
-            tls: tls.into(),
+            tls: env::RankedRwLock::new(env::Rank::Leaf, tls),
             limits,
             counters: Arc::default(),
             meters: Arc::default(),

@@ -1,0 +1,89 @@
+//! Marks: names for moments, which pin them if asked to.
+
+use units::{Moment, Seq, WallTime};
+
+use crate::catalogue::MarkRecord;
+use crate::names::check_name;
+use crate::types::{Mark, Stamp};
+use crate::volume::Volume;
+use crate::{Error, ErrorKind, Result};
+
+impl Volume {
+    /// Names a moment; pins it if asked to.
+    ///
+    /// # Errors
+    /// `Invalid` name, `Exists`, and those of resolving.
+    pub fn create_mark(&self, name: &str, at: &Moment, pin: bool) -> Result<Mark> {
+        self.check_open()?;
+        check_name("mark", name)?;
+        if pin {
+            self.destage_all()?;
+            self.core.store.flush()?;
+        }
+        let mut still = self.stand_still()?;
+        let pins = &mut still.pins;
+        if pins.mark(name).is_some() {
+            let text = format!("{} has a mark {name} already", self.name);
+            return Err(Error::new(ErrorKind::Exists, text));
+        }
+        let resolved = self.resolve_with(at, pins)?;
+        let record = MarkRecord {
+            seq: resolved.seq.0,
+            time_ns: resolved.time.as_nanos(),
+            pinned: pin,
+            created_ns: self.now().as_nanos(),
+        };
+        let tx = self.begin()?;
+        self.check_served()?;
+        tx.put_mark(self.id, name, &record)?;
+        let _books = tx.commit()?;
+        let mark = mark_of(name, &record);
+        pins.add_mark(name.to_owned(), record);
+        Ok(mark)
+    }
+
+    /// Whether it has a mark of this name.
+    #[must_use]
+    pub fn has_mark(&self, name: &str) -> bool {
+        self.pins.lock().mark(name).is_some()
+    }
+
+    /// All marks, by name.
+    ///
+    /// # Errors
+    /// `NotFound` once the volume is deleted.
+    pub fn marks(&self) -> Result<Vec<Mark>> {
+        self.check_open()?;
+        Ok(self.pins.lock().marks().map(|(name, record)| mark_of(name, record)).collect())
+    }
+
+    /// Deletes a mark.
+    ///
+    /// # Errors
+    /// `NotFound`.
+    pub fn delete_mark(&self, name: &str) -> Result<()> {
+        self.check_open()?;
+        let mut pins = self.pins.lock();
+        let Some(mark) = pins.mark(name) else {
+            let text = format!("{} has no mark {name}", self.name);
+            return Err(Error::new(ErrorKind::NotFound, text));
+        };
+        let mut tx = self.begin()?;
+        tx.remove_mark(self.id, name)?;
+        let detail = format!("mark {name} (seq {}, pinned: {})", mark.seq, mark.pinned);
+        tx.audit("mark-delete", &self.name, detail)?;
+        let _books = tx.commit()?;
+        pins.remove_mark(name);
+        self.reclamation.want();
+        Ok(())
+    }
+}
+
+fn mark_of(name: &str, record: &MarkRecord) -> Mark {
+    Mark {
+        name: name.to_owned(),
+        stamp: Stamp { seq: Seq(record.seq), time: WallTime::from_nanos(record.time_ns) },
+        pinned: record.pinned,
+        created: WallTime::from_nanos(record.created_ns),
+    }
+}
