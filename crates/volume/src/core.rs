@@ -1,8 +1,8 @@
 //! The state that the volumes of an open pool share: store, catalogue, timelines, numbers.
 //!
 //! Invariants
-//! 1. The catalogue changes by transactions, one at a time, under `books`; what is in memory changes
-//!    only after the commit that says so succeeded.
+//! 1. The catalogue changes by transactions, one at a time, under `books`; memory follows after the
+//!    commit.
 //! 2. Background work (flushing maps, merging, reclaiming) is done by one thread at a time, under
 //!    `work`.
 //! 3. Locks are taken in the order of `env::Rank`.

@@ -90,7 +90,7 @@ impl Core {
             false
         });
         let mut has_flushed = false;
-        // What is full again at each step keeps nothing else from being done either.
+        // A map that is full again at each step keeps nothing else from being done either.
         for volume in self.all_volumes().iter().filter(|volume| volume.is_map_full()) {
             has_flushed |= self.flush_and_free(volume, &mut damage)?;
         }

@@ -70,8 +70,8 @@ impl VolumeRecord {
 }
 
 impl Volume {
-    /// Changes the size. What is cut off reads as zeros should the volume grow again; views of
-    /// earlier moments keep the size and content of then.
+    /// Changes the size. Bytes that are cut off read as zeros should the volume grow again; views
+    /// of earlier moments keep the size and content of then.
     ///
     /// # Errors
     /// `Invalid` size; `Full`, `Refused` or `Io`.
@@ -84,7 +84,7 @@ impl Volume {
         let before = self.present().size_bytes;
         self.resize_to(size_bytes, change)?;
         if size_bytes < before {
-            // It has its size. What it left beyond is cut off at the next opening if not now.
+            // It has its size. The rest beyond is cut off at the next opening if not now.
             let _ = self.cut_off();
         }
         Ok(())
@@ -217,7 +217,7 @@ impl Volume {
         if uncut == 0 || !self.write_zeros_beyond(&live, uncut)? {
             return Ok(());
         }
-        // What waits in a cache may be lost, and then nobody would know of it.
+        // A waiting write in a cache may be lost, and then nobody would know of it.
         self.destage_all()?;
         // The commit makes durable what was written before it.
         let mut tx = self.begin()?;

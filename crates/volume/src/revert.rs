@@ -51,7 +51,7 @@ impl Coming {
 }
 
 impl Volume {
-    /// Makes a past moment the present. What came before stays: `revert` to the report's `from`
+    /// Makes a past moment the present. The past before it stays: `revert` to the report's `from`
     /// undoes it, also where that moment would not be retained otherwise, and where it is the
     /// present that is made the present.
     ///

@@ -22,7 +22,7 @@ impl Volume {
     /// Changes settings. A finer granularity holds from now on; what was thinned out stays so.
     ///
     /// # Errors
-    /// `Invalid` values; `Refused` or `Io`. What is refused changes nothing.
+    /// `Invalid` values; `Refused` or `Io`. A refused change changes nothing.
     pub fn change(&self, change: &VolumeChange) -> Result<()> {
         self.check_open()?;
         if let Some(Granularity::Interval(0)) = change.granularity {

@@ -94,7 +94,7 @@ impl Counted {
 /// Until when a walk of a small map holds: the stable seq, the horizon, what is held, entries.
 type Walk = (Seq, Seq, usize, u64);
 
-/// What was counted of a volume last.
+/// The last counts of a volume.
 pub struct LastCount {
     /// Live bytes, and the seq then.
     live: RankedMutex<Option<(Seq, u64)>>,

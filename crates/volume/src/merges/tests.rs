@@ -139,7 +139,7 @@ fn a_merge_that_frees_segments_drops_no_map_pages_of_other_volumes() {
     }
     rig.clock.advance(3600 * SECOND_NS);
     let mut block = [0; 4096];
-    // What has left the window frees segments of one volume.
+    // Versions that left the window free segments of one volume.
     let used = || rig.pool.core.store.segments().iter().filter(|s| s.log == merged.id).count();
     let before = used();
     merged.read(0, &mut block).expect("read");
