@@ -15,7 +15,8 @@ identities and speeds may differ, and so may runs of blanks. What `cmd &` shows 
 A fence that says `not run: ...` is not, for that reason; of one that says `output varies` only the
 success of its commands is asked for.
 A comment `<!-- setup` ... `-->` is run, as what the reader of the page is supposed to have; there is
-`start_server DIR ARGUMENTS...`, which leaves commands talking to it, and `stop_server` for the last.
+`start_server DIR ARGUMENTS...`, which leaves commands talking to it, and `stop_server` for the last;
+`own_usr` gives the page a /usr of its own, and $PROJECT is where the project lies.
 """
 import os
 import re
@@ -47,6 +48,7 @@ start_server() {
     until grep -qx ready "/srv/$1.log"; do kill -0 $! || { cat "/srv/$1.log"; return 1; }; sleep 0.02; done
 }
 stop_server() { kill %% && wait %%; }
+own_usr() { mount -t overlay overlay -o "lowerdir=/usr,upperdir=$OWN/usr,workdir=$OWN/work" /usr; }
 """
 
 
@@ -231,6 +233,8 @@ def own_machine(folder):
     call("mount", "-t", "tmpfs", "none", folder)
     call("cp", "-a", "/etc", folder)
     call("mount", "--bind", f"{folder}/etc", "/etc")
+    for own in ("usr", "work"):
+        os.mkdir(f"{folder}/{own}")
     for own in ("/srv", "/run"):
         call("mount", "-t", "tmpfs", "none", own)
     call("ip", "link", "set", "lo", "up")
@@ -246,7 +250,8 @@ def main():
     os.environ["HOME"] = "/srv"
     for name in ("HINDSIGHT_SERVER", "HINDSIGHT_TOKEN", "HINDSIGHT_TOKEN_FILE"):
         os.environ.pop(name, None)
-    folder = tempfile.mkdtemp()
+    os.environ["PROJECT"] = os.path.abspath(f"{os.path.dirname(__file__)}/../..")
+    folder = os.environ["OWN"] = tempfile.mkdtemp()
     try:
         own_machine(folder)
         run_page(page)
