@@ -1,8 +1,8 @@
 //! A volume's base: settled blocks at places of their own, in the order of their addresses.
 //!
 //! A base is made of slabs, and a slab is a segment in which every block has a *home*: a place for
-//! one batch with this one block. A home is written over, which no other place in a log is. What
-//! lies in it names itself (timeline, seq, checksum), so that the map can be rebuilt from it.
+//! one batch with this one block. A home is written over, which no other place in a log is. Its
+//! content names itself (timeline, seq, checksum), so that the map can be rebuilt from it.
 //!
 //! Invariants
 //! 1. A home is written only while no committed run names it; so what the map says after a crash
@@ -130,7 +130,7 @@ impl Base {
     /// The map stopped naming some homes of a slab; these readers may not know yet.
     pub fn disturb(&self, slab: u64, readers: &Weak<()>) {
         if let Some(slab) = self.slabs.lock().get_mut(&slab) {
-            // Whoever read before those has left before them.
+            // Earlier readers have left before them.
             slab.readers = Weak::clone(readers);
         }
     }

@@ -13,7 +13,7 @@ const TURN_NS: u64 = 5_000_000;
 /// How often the time of a turn is waited before the next.
 const REST: u64 = 19;
 
-/// What it may do now.
+/// The work that is allowed now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Turn {
     /// Nobody else is there.
@@ -34,7 +34,7 @@ pub struct Beside {
 }
 
 impl Beside {
-    /// What may be done, when clients have made so many requests by now.
+    /// The work that is allowed when clients have made so many requests by now.
     pub fn turn(&mut self, now_ns: u64, requests: u64) -> Turn {
         if self.requests != requests {
             (self.requests, self.seen_ns) = (requests, Some(now_ns));

@@ -1,8 +1,8 @@
-//! What is beyond the end of a volume that was larger once.
+//! The bytes beyond the end of a volume that was larger once.
 //!
 //! Invariants
 //! 1. A volume is made smaller by a commit alone, so that one which fails took nothing.
-//! 2. What a volume has beyond its end nobody sees: not the present, not a moment of that size.
+//! 2. Nobody sees the bytes of a volume beyond its end: not the present, not a moment of that size.
 //!    Zeros are written there before it is made larger.
 //! 3. Until what a shrink left there is cut off, by zeros that let it become history, the record
 //!    says so (`uncut`). That it stands there costs room, and nothing else.
@@ -70,7 +70,7 @@ impl Volume {
         if uncut == 0 || !self.write_zeros_beyond(&live, uncut)? {
             return Ok(());
         }
-        // What waits in a cache may be lost, and then nobody would know of it.
+        // Waiting writes may be lost, and then nobody would know of it.
         self.destage_all()?;
         // The commit makes durable what was written before it.
         let (numbers, commit) = self.begin()?;

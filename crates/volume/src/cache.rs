@@ -2,8 +2,8 @@
 //! was read or has been written, the least recently used first out.
 //!
 //! Invariants
-//! 1. What waits are *versions* of blocks. Their order is that in which they were written last; it
-//!    rises in time. They leave from its head only, and only once log and map have them.
+//! 1. *Versions* of blocks wait. Their order is that in which they were written last; it rises in
+//!    time. They leave from its head only, and only once log and map have them.
 //! 2. A version is replaced by a newer one only while no moment can need it: both are of one
 //!    generation and one window of the granularity, and it is not on its way to the device.
 //! 3. While writes are held back nothing comes to wait.
@@ -47,7 +47,7 @@ pub struct Limits {
     pub group: usize,
 }
 
-/// What may be replaced by what.
+/// The versions that may replace one another.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Window {
     generation: u64,
@@ -98,7 +98,7 @@ pub struct Cache {
     pub offered_ns: AtomicU64,
 }
 
-/// What became of writes that were offered.
+/// The outcome of writes that were offered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Offered {
     /// So many ops are in; the seq of the last if nothing may be replaced.
@@ -111,7 +111,7 @@ pub enum Offered {
     WouldWait,
 }
 
-/// What a reader found missing, and when.
+/// Blocks that a reader found missing, and when.
 #[derive(Debug)]
 pub struct Missing {
     /// First block and count of each run of blocks.
@@ -426,7 +426,7 @@ impl Cache {
         self.state.lock().limits.map_or(1, |limits| (limits.dirty / 16).max(1))
     }
 
-    /// What it holds and has done.
+    /// Its content and its work so far.
     pub fn told(&self) -> CacheUse {
         let state = self.state.lock();
         CacheUse {

@@ -24,7 +24,7 @@ fn invalid(text: String) -> Error {
     Error::new(ErrorKind::Invalid, text)
 }
 
-/// What a volume's cache shall be: `before` is what it was.
+/// The setting that a volume's cache shall have: `before` is the old one.
 ///
 /// # Errors
 /// `Invalid` where the architecture does not allow it.
@@ -62,7 +62,7 @@ pub fn setting(
 }
 
 impl Core {
-    /// What all caches may have together.
+    /// Memory that all caches may have together.
     fn caches_bytes_max(&self) -> u64 {
         self.memory_bytes / 2
     }
@@ -103,7 +103,7 @@ impl Core {
     pub fn share_memory(&self) {
         let _sharing = self.sharing.lock();
         for (volume, _) in self.in_trash() {
-            // What waits there goes out, and nothing is added to it.
+            // Waiting writes go out, and none is added.
             let setting = volume.record.lock().cache;
             setting.into_iter().for_each(|setting| volume.grant_cache(setting, CACHE_BYTES_MIN));
         }
@@ -123,7 +123,7 @@ impl Core {
     }
 }
 
-/// What a cache of `bytes` gets where all want `total` and may have `most`.
+/// The share of a cache of `bytes` where all want `total` and may have `most`.
 fn grant(bytes: u64, total: u64, most: u64) -> u64 {
     if total <= most {
         return bytes;

@@ -104,7 +104,7 @@ impl DerefMut for Held {
 impl Drop for Held {
     fn drop(&mut self) {
         let database = self.0.take();
-        // What was committed is durable; what this last write would add is only found sooner.
+        // All commits are durable; this last write would only be found sooner.
         let _ = guarded(|| drop(database));
     }
 }

@@ -1,14 +1,14 @@
 //! Versions that are compacted or uncompacted by hand (Clotho 3.5), whatever the volume's policy.
 //!
-//! What belongs to a version is what was written after the version before it, up to its own moment.
+//! The blocks of a version are those written after the version before it, up to its own moment.
 //! Compacted, it is packed now beside its neighbours (`packer`), though the present has it as well;
 //! uncompacted, it is taken out of packs and stays raw, and so do neighbours that were packed for
 //! its sake. Both are work of full merges, as all encoding is.
 //!
 //! Invariants
-//! 1. What was asked for stands in the catalogue until the version is deleted, and every full merge
-//!    goes by it. It is *done* only after a pass over all timelines that began after it was asked
-//!    for, in which no merge failed and none was short of room.
+//! 1. A request stands in the catalogue until the version is deleted, and every full merge goes by
+//!    it. It is *done* only after a pass over all timelines that began after it was asked for, in
+//!    which no merge failed and none was short of room.
 //! 2. No moment depends on any of it: versions are where the map says, raw or packed.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -36,16 +36,16 @@ pub struct Asked {
     to: Seq,
     /// The version.
     number: u64,
-    /// What was asked for.
+    /// The request.
     pub wish: Compaction,
 }
 
-/// What was asked for, in the order of seqs.
+/// The requests, in the order of seqs.
 #[derive(Clone, Debug, Default)]
 pub struct Wishes(Vec<Asked>);
 
 impl Wishes {
-    /// What is to become of a write.
+    /// The request that a write falls under.
     #[must_use]
     pub fn of(&self, seq: Seq) -> Option<&Asked> {
         let index = self.0.partition_point(|asked| asked.to < seq);
@@ -87,7 +87,7 @@ struct Pass {
     has_failed: bool,
 }
 
-/// What was asked for the versions of a volume, and how far it is.
+/// The requests for the versions of a volume, and their progress.
 #[derive(Debug)]
 pub struct Compactions {
     state: RankedMutex<State>,
@@ -105,7 +105,7 @@ struct State {
 }
 
 impl Compactions {
-    /// What the catalogue has.
+    /// Those of the catalogue.
     #[must_use]
     pub fn of(records: Vec<(u64, CompactionRecord)>) -> Compactions {
         let state = State { asked: records.into_iter().collect(), ..State::default() };
@@ -168,7 +168,7 @@ impl Compactions {
         }
     }
 
-    /// What was asked for a version.
+    /// The request for a version.
     pub fn info(&self, number: u64) -> Option<CompactionInfo> {
         let state = self.state.lock();
         let record = state.asked.get(&number)?;
@@ -192,8 +192,8 @@ impl Compactions {
 }
 
 impl Volume {
-    /// Asks for a version to be compacted or uncompacted; that is done in the background. What was
-    /// asked for already is done again: more may have been written over by now.
+    /// Asks for a version to be compacted or uncompacted; that is done in the background. A
+    /// repeated request is done again: more may have been written over by now.
     ///
     /// # Errors
     /// `NotFound`; `Refused` or `Io`.
@@ -229,7 +229,7 @@ impl Volume {
         Ok(self.compactions.info(number).expect("asked for just now"))
     }
 
-    /// What was asked for a version, and how far it is; `None` if nothing was.
+    /// The request for a version, and its progress; `None` without one.
     ///
     /// # Errors
     /// `NotFound`.
@@ -250,7 +250,7 @@ impl Volume {
         numbers.into_iter().filter_map(told).collect()
     }
 
-    /// What is to become of writes, by what was asked for their versions.
+    /// The requests that writes fall under, by their versions.
     pub(crate) fn wishes(&self) -> Wishes {
         let pins = self.pins.lock();
         let state = self.compactions.state.lock();
@@ -277,7 +277,7 @@ impl Volume {
         };
         let versions = last(&wanted);
         if versions.iter().any(|&(_, seq)| seq > flushed()) {
-            // What waits in memory is not in the runs that are merged.
+            // Entries in memory are not in the runs that are merged.
             match self.flush_map() {
                 Err(e) if e.kind == ErrorKind::Full => {}
                 flushed => flushed?,
@@ -340,7 +340,7 @@ impl Volume {
     }
 }
 
-/// What belongs to a version: after the first seq, up to the second.
+/// The seqs of a version: after the first, up to the second.
 fn seqs(pins: &Pins, number: u64) -> Option<(Seq, Seq)> {
     let to = pins.version(number)?.seq;
     let after = pins.version_before(number).map_or(Seq::ZERO, |(_, before)| before.seq);

@@ -1,12 +1,12 @@
 //! Changing a volume's architecture while it is served.
 //!
-//! The rule changes at once, in one commit (`switch_in_gate`). What the old one left behind and the
-//! new one wants is background work, found from what is there: slabs of a current store that the
-//! present has data for and that are not taken, places that are not trusted, blocks at home in a
-//! base that nothing comes home to any more.
+//! The rule changes at once, in one commit (`switch_in_gate`). The rest is background work:
+//! leavings of the old rule and wants of the new one, found from the state of the volume: slabs of
+//! a current store that the present has data for and that are not taken, places that are not
+//! trusted, blocks at home in a base that nothing comes home to any more.
 //!
 //! Invariants
-//! 1. Whoever writes in place holds a pen of the store of now when the write gets its seq
+//! 1. A writer in place holds a pen of the store of now when the write gets its seq
 //!    (`is_pen_right`): the store changes only while the log's gate is closed.
 //! 2. A current store's slabs are recorded, added and taken away under the books: none is lost.
 //! 3. A block leaves a base as in cleaning: the map names it in the log before its home is free.
@@ -40,7 +40,7 @@ const LOOKS_A_STEP: usize = 32;
 pub struct Conversion {
     /// The first slab of the current store that was not looked at; none: all were.
     fill_from: Option<u64>,
-    /// What was pending when that began is in runs.
+    /// Entries that were pending when that began are in runs.
     flushed: bool,
     /// A reclamation that offers homes in the base has begun.
     offered: bool,
@@ -50,7 +50,7 @@ pub struct Conversion {
     rest: Option<u64>,
     /// Blocks at home and zones to leave to when the last reclamation began.
     tried: Option<(u64, u64)>,
-    /// What there was to do, in blocks.
+    /// The work in all, in blocks.
     total_blocks: u64,
 }
 
@@ -64,7 +64,7 @@ impl Conversion {
     }
 }
 
-/// What follows a change of architecture once it is committed.
+/// The consequences of a change of architecture once it is committed.
 pub struct Switched {
     current: Option<Arc<CurrentStore>>,
     /// No longer the volume's.
@@ -73,12 +73,12 @@ pub struct Switched {
     restarts: bool,
 }
 
-/// What remains after a change of architecture.
+/// The work that remains after a change of architecture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Remains {
     /// Nothing.
     Nothing,
-    /// What was under way before, if anything was.
+    /// The work that was under way before, if any was.
     AsBefore,
     /// Work of its own.
     Work,
@@ -307,7 +307,7 @@ impl Volume {
             has_base && !std::mem::replace(&mut conversion.offered, true)
         };
         if is_first && self.record.lock().conversion.is_some() {
-            // What waits in memory is offered a home too.
+            // Blocks whose entries wait in memory are offered a home too.
             match self.flush_map() {
                 Err(e) if e.kind == ErrorKind::Full => {}
                 other => other?,

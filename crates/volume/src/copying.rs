@@ -7,8 +7,8 @@
 //! Invariants
 //! 1. A block is copied if some moment that can be opened sees it in the file: then the first such
 //!    moment does. Others are done without: none will see them again.
-//! 2. The file is let go in one commit, after all pages were done since the pool was opened. What
-//!    was skipped because of a write that was not durable then is so by that commit.
+//! 2. The file is let go in one commit, after all pages were done since the pool was opened. A page
+//!    was skipped if a write over it was not durable then; by that commit it is.
 //! 3. Room is never made for copies, and the reserve is not for them.
 
 use std::collections::BTreeSet;
@@ -57,7 +57,7 @@ pub struct CopyJob {
     pages: Vec<u64>,
 }
 
-/// What becomes of some blocks.
+/// The outcome of some blocks.
 #[derive(Clone, Copy, Debug)]
 enum Copied {
     /// They are zeros.

@@ -1,4 +1,4 @@
-//! What the volumes of an open pool share: store, catalogue, timelines, numbers.
+//! The state that the volumes of an open pool share: store, catalogue, timelines, numbers.
 //!
 //! Invariants
 //! 1. Catalogue commits are made one at a time, under `books`; what is in memory changes only after
@@ -50,7 +50,7 @@ pub type Timelines = BTreeMap<u64, (TimelineRecord, Arc<Timeline>)>;
 /// A file that is being imported, at its timeline.
 pub type Hung = (Arc<Timeline>, Arc<Source>);
 
-/// What tells whether room can be made that could not be made before.
+/// Tells whether room can be made that could not be made before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Standing {
     /// Free zones.
@@ -91,13 +91,13 @@ pub struct Core {
     pub openings: RankedMutex<Vec<Weak<Opening>>>,
     /// The right to do background work, and the merge under way.
     pub work: RankedMutex<Option<MergeJob>>,
-    /// What the last step did can wait for clients, and so can what follows.
+    /// The work of the last step can wait for clients, and so can the next.
     pub can_wait: AtomicBool,
     /// How things stood when no room could be made last.
     pub refused: RankedMutex<Option<Standing>>,
-    /// What opening it took, on members.
+    /// The work of opening it, on members.
     pub settled: OnceLock<Settling>,
-    /// What keeps scrubs and rebuilds to their limits.
+    /// Keep scrubs and rebuilds to their limits.
     pub scrub_rate: Meter,
     pub rebuild_rate: Meter,
     pub rebuild_pace: RankedMutex<Beside>,
@@ -121,11 +121,11 @@ pub struct Core {
     pub groups: RankedMutex<BTreeMap<String, GroupRecord>>,
     /// Schedules of groups with what they made, by the group's id; they change under `books`.
     pub group_schedules: RankedMutex<BTreeMap<u64, GroupSchedule>>,
-    /// What was in use at times, as the catalogue has it.
+    /// The space in use at times, as the catalogue has it.
     pub samples: RankedMutex<Samples>,
-    /// What volumes had of history when it was measured last.
+    /// The history of volumes when it was measured last.
     pub measured: RankedMutex<Measured>,
-    /// What map runs are kept for, by run, as far as that is known.
+    /// The uses of map runs, by run, as far as known.
     pub figures: RankedMutex<BTreeMap<u64, Arc<Figures>>>,
     /// Searches for equal blocks; they change under `work`.
     pub dedup: RankedMutex<Dedup>,
@@ -403,7 +403,7 @@ impl SegmentSource for FromReserve<'_> {
     }
 
     fn make_ready(&self) -> history::Result<()> {
-        // Who waits for room is told that others have got it.
+        // Waiters are told that others have got room.
         match self.0.make_ready() {
             Err(e) if e.kind == history::ErrorKind::Full => {
                 self.1.store(true, Ordering::Release);

@@ -6,7 +6,7 @@
 //! Invariants
 //! 1. A place is read only while it is *trusted*: it holds the newest version of its block that the
 //!    map has. Otherwise the log answers. The checksum in the map only guards against rot.
-//! 2. Whoever changes a block takes the *pen* for it before the write gets its seq, which ends the
+//! 2. The writer of a block takes the *pen* for it before the write gets its seq, which ends the
 //!    trust, and lets it go after the bytes are in place. Only who held it alone brings trust back.
 //! 3. A reader notes the generations before it looks the map up and compares them after it has the
 //!    bytes: a pen taken or let go in between shows.
@@ -32,7 +32,7 @@ use units::BLOCK_BYTES;
 /// Blocks whose trust is kept together, unless a slab is smaller.
 const GROUP_BLOCKS_MAX: u64 = 512;
 
-/// Who is writing in a group.
+/// The writers in a group.
 #[derive(Debug)]
 struct Writing {
     pen: u64,
@@ -41,7 +41,7 @@ struct Writing {
     spoiled: bool,
 }
 
-/// What is known of the places of a group of blocks.
+/// The known places of a group of blocks.
 #[derive(Debug)]
 struct Group {
     /// Rises when trust in any of its places begins or ends.
@@ -52,8 +52,8 @@ struct Group {
     unsettled: bool,
     /// Some could not be put right when they were.
     missing: bool,
-    /// What this process did not write may be there: of an earlier one, whose sync may have failed
-    /// and left it in the cache alone. It is written again, not compared.
+    /// Writes of an earlier process may be there, whose sync may have failed and left them in the
+    /// cache alone. They are written again, not compared.
     alien: bool,
     /// No pen is given any more: the pool is closing.
     sealed: bool,
@@ -374,8 +374,8 @@ impl CurrentStore {
     }
 
     /// Another moment became the present, which may differ from the one before in these ranges of
-    /// blocks (ascending and apart; `None`: anywhere). Whoever is writing in place writes for the
-    /// one before. The places are open again afterwards.
+    /// blocks (ascending and apart; `None`: anywhere). Writes in place that are under way are for
+    /// the one before. The places are open again afterwards.
     pub fn distrust_after_revert(&self, differ: Option<&[Range<u64>]>) {
         let slabs: Vec<_> = self.slabs.read().iter().map(|(&k, v)| (k, Arc::clone(v))).collect();
         for (number, slab) in slabs {
@@ -537,7 +537,7 @@ impl Pen {
         self.end = PenEnd::Written;
     }
 
-    /// What should be in place is not to be had: the log answers, as well as it can.
+    /// The block that should be in place is not to be had: the log answers, as well as it can.
     pub fn give_up(mut self) {
         self.end = PenEnd::GivenUp;
     }

@@ -2,7 +2,7 @@
 //! (docs/design/2026-11-22-dedup.md). When a search is due, and how what it found is entered.
 //!
 //! Invariants
-//! 1. What a search found is entered by full merges, each of which looks whether the entry is still
+//! 1. Full merges enter the findings of a search, each of which looks whether the entry is still
 //!    there and has still the location that was compared.
 //! 2. Segments of shared batches are *held* from their commit until every merge that could enter
 //!    something in them has ended: until then none is freed for want of entries.
@@ -33,8 +33,8 @@ use crate::{ErrorKind, Result};
 use due::Searched;
 use search::{Progress, Search};
 
-/// What a search finds is entered only if it is at least this share of the entries: full merges go
-/// over all of them. 1 in 256.
+/// Findings of a search are entered only if they are at least this share of the entries: full
+/// merges go over all of them. 1 in 256.
 const WORTH_SHARE: u64 = 256;
 
 /// A version that has a new location.
@@ -78,9 +78,9 @@ impl Moves {
 #[derive(Default)]
 pub struct Dedup {
     search: Option<Search>,
-    /// Whose search it is.
+    /// The family that is searched.
     family: u64,
-    /// What was found and is to be entered, by timeline.
+    /// Findings that are to be entered, by timeline.
     moves: BTreeMap<u64, Moves>,
     held: Vec<Arc<Segment>>,
     searched: BTreeMap<u64, Searched>,
@@ -113,7 +113,7 @@ impl Volume {
         }
     }
 
-    /// What deduplication has come to within this volume's own log.
+    /// The result of deduplication within this volume's own log.
     pub(crate) fn dedup_info(&self) -> DedupInfo {
         let space = self.core.store.space(self.id).count();
         DedupInfo {
@@ -133,7 +133,7 @@ impl Volume {
 }
 
 impl Core {
-    /// What a full merge of a timeline is to enter: nobody else will.
+    /// The entries for a full merge of a timeline: nobody else will make them.
     pub(crate) fn take_moves(&self, timeline: u64) -> Option<Moves> {
         self.dedup.lock().moves.remove(&timeline)
     }
@@ -168,7 +168,7 @@ impl Core {
             return Ok(true);
         }
         let progress = match search.step(self, budget) {
-            // What cannot be read or written now may be found by another search.
+            // Another search may find blocks that cannot be read or written now.
             Err(e) if !self.store.has_failed() && e.kind != ErrorKind::Refused => return Ok(true),
             progress => progress?,
         };

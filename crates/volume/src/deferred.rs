@@ -1,13 +1,13 @@
 //! Which places of a `hybrid` wait until a window of its granularity is over.
 //!
 //! A version that leaves the cache always goes to the log. In place it goes at the same time, or
-//! only when its window is over: if it is rather written again by then. What was written again has
-//! saved a write in place; what was not is read from the log and put in place. Until then the log
-//! answers: a place that waits is not trusted, as one of `split-stream` is not that waits for what
-//! the cache has (`current_store`).
+//! only when its window is over: if it is rather written again by then. A block that was written
+//! again has saved a write in place; another is read from the log and put in place. Until then the
+//! log answers: a place that waits is not trusted, as one of `split-stream` is not that waits for
+//! what the cache has (`current_store`).
 //!
-//! What waits is known in memory only. After a crash nothing in place is trusted, and after a clean
-//! close slabs in which something waited are compared with the log.
+//! Waiting places are known in memory only. After a crash nothing in place is trusted, and after a
+//! clean close slabs in which something waited are compared with the log.
 
 use std::collections::BTreeSet;
 use std::ops::Range;

@@ -5,9 +5,9 @@
 //! when much is new, or when something is and the last one was as long ago as its cost wants.
 //!
 //! After a revert all of a base is looked at again, in as many destages as bring something home.
-//! What a full merge found of a timeline is remembered: so much of what the present sees there is
-//! not at home. That holds as long as the present sees the timeline up to where it did; of what
-//! was not looked at, everything may be elsewhere.
+//! The finding of a full merge of a timeline is remembered: so much of the present there is not at
+//! home. That holds as long as the present sees the timeline up to where it did; of what was not
+//! looked at, everything may be elsewhere.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -37,13 +37,13 @@ pub struct Destage {
     run: Option<u64>,
     /// The last reclamation was the first half of a destage.
     half_way: bool,
-    /// What full merges found of timelines.
+    /// The findings of full merges, by timeline.
     looked: BTreeMap<u64, Looked>,
     /// The present comes home after a revert.
     restoring: Option<Restoring>,
 }
 
-/// What a full merge found of a timeline.
+/// The finding of a full merge of a timeline.
 #[derive(Clone, Copy, Debug)]
 struct Looked {
     /// The run that it made.

@@ -1,4 +1,4 @@
-//! What differs between two moments: found from the map, settled by content.
+//! The differences between two moments: found from the map, settled by content.
 //!
 //! Only pages that some entry after the moments' common past touches are looked at; of what a trim
 //! over more than a page touches, only pages that ever held data. Blocks with different checksums
@@ -312,9 +312,9 @@ fn each_suspect(
 }
 
 fn same_place(x: &Slot, y: &Slot) -> bool {
-    // A home in a base may have held another version before.
-    // What is in the file may have been copied between the look-ups. Of clones each has its own
-    // seqs, but those of what began as a file are all above the file's.
+    // A home in a base may have held another version before. Blocks of the file may have been
+    // copied between the look-ups. Of clones each has its own seqs, but those of what began as a
+    // file are all above the file's.
     let is_original = x.is_outside() || y.is_outside();
     let same = || (is_original || x.location == y.location) && x.seq == y.seq;
     if x.is_hole() || y.is_hole() { x.is_hole() && y.is_hole() } else { same() }
@@ -354,7 +354,7 @@ impl Suspects {
                 wide.push((first, first + key.blocks() / per_page));
             }
         }
-        // What one has beyond the end of the other need not have been touched.
+        // Blocks of one beyond the end of the other need not have been touched.
         let ends = [a, b].map(|opening| opening.size_bytes / BLOCK_BYTES / per_page);
         if a.size_bytes != b.size_bytes {
             wide.push((ends[0].min(ends[1]), ends[0].max(ends[1]) + 1));

@@ -39,7 +39,7 @@ pub struct EncodingState {
     begun_to: Seq,
     /// When it is looked next whether one is due.
     look_ns: u64,
-    /// What was done.
+    /// The work done.
     total: Packed,
 }
 
@@ -146,8 +146,8 @@ impl Volume {
         let until = self.encoded_until(setting)?;
         let flushed = |volume: &Volume| Seq(volume.record.lock().flushed_seq);
         if until > flushed(self) && self.may_pack() {
-            // What waits in memory is not in the runs that are merged. Without room for a run it
-            // waits on: the merges to come make some.
+            // Entries in memory are not in the runs that are merged. Without room for a run they
+            // wait on: the merges to come make some.
             match self.flush_map() {
                 Err(e) if e.kind == ErrorKind::Full => {}
                 flushed => flushed?,
@@ -184,8 +184,8 @@ impl Volume {
         free > reserve + (store.zone_count() / FREE_SHARE).max(2)
     }
 
-    /// What a full merge of a timeline packs with: raw versions if history is encoded, there is
-    /// room and nobody waits for more; otherwise only what lies in packs that are emptied.
+    /// The packer of a full merge of a timeline: raw versions if history is encoded, there is room
+    /// and nobody waits for more; otherwise only what lies in packs that are emptied.
     pub(crate) fn packer(&self, timeline: &Timeline, urgent: bool) -> Option<Packer> {
         let (setting, newest_stays) = {
             let record = self.record.lock();

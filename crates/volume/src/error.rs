@@ -2,7 +2,7 @@
 
 use units::{Seq, WallTime};
 
-/// What the caller may do about a failure. Front ends map it to errno, status and exit code.
+/// The caller's choices after a failure. Front ends map it to errno, status and exit code.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ErrorKind {
     /// No such volume, version or mark.
@@ -39,11 +39,11 @@ pub enum ErrorKind {
 #[derive(Debug, thiserror::Error)]
 #[error("{message}")]
 pub struct Error {
-    /// What the caller may do.
+    /// The caller's choices.
     pub kind: ErrorKind,
-    /// What happened, for people.
+    /// The event, for people.
     pub message: String,
-    /// What to do about it, for people.
+    /// The remedy, for people.
     pub hint: Option<String>,
     /// The cause, untouched.
     #[source]

@@ -1,4 +1,4 @@
-//! What happens to a volume besides writes: marks, reverts, resizes, settings (and `versions`).
+//! Events of a volume besides writes: marks, reverts, resizes, settings (and `versions`).
 //!
 //! Invariants
 //! 1. Each is one catalogue commit, made while the log's gate is closed where it names "now";
@@ -124,7 +124,7 @@ impl Volume {
         Ok(())
     }
 
-    /// Makes a past moment the present. What came before stays: `revert` to the report's `from`
+    /// Makes a past moment the present. Everything before stays: `revert` to the report's `from`
     /// undoes it, also where that moment would not be retained otherwise, and where it is the
     /// present that is made the present.
     ///
@@ -243,8 +243,8 @@ impl Volume {
         *self.present.write() = opening;
     }
 
-    /// Changes the size. What is cut off reads as zeros should the volume grow again; views of
-    /// earlier moments keep the size and content of then.
+    /// Changes the size. The part that is cut off reads as zeros should the volume grow again;
+    /// views of earlier moments keep the size and content of then.
     ///
     /// # Errors
     /// `Invalid` size; `Full`, `Refused` or `Io`.
@@ -257,7 +257,7 @@ impl Volume {
         let before = self.present().size_bytes;
         self.resize_to(size_bytes, change)?;
         if size_bytes < before {
-            // It has its size. What it left beyond is cut off at the next opening if not now.
+            // It has its size. The bytes beyond are cut off at the next opening if not now.
             let _ = self.cut_off();
         }
         Ok(())
@@ -353,7 +353,7 @@ impl Volume {
     /// Changes settings. A finer granularity holds from now on; what was thinned out stays so.
     ///
     /// # Errors
-    /// `Invalid` values; `Refused` or `Io`. What is refused changes nothing.
+    /// `Invalid` values; `Refused` or `Io`. A refused change changes nothing.
     pub fn change(&self, change: &VolumeChange) -> Result<()> {
         self.check_open()?;
         if let Some(Granularity::Interval(0)) = change.granularity {

@@ -1,4 +1,4 @@
-//! What leaves the past: by the window, by the history limit, and for want of room.
+//! How history leaves the past: by the window, by the history limit, and for want of room.
 //!
 //! The order of sacrifice when the pool is full: expired history first; then volumes in the trash,
 //! the one that was deleted first first; then what is kept only for a grace period; then the oldest
@@ -78,7 +78,7 @@ impl Why {
     }
 }
 
-/// What would be given up next.
+/// The history that would be given up next.
 struct Offering {
     volume: Arc<Volume>,
     to: Seq,
@@ -86,11 +86,11 @@ struct Offering {
 }
 
 impl Core {
-    /// What would be given up next if a write found no room: what is kept for a grace period, or
-    /// else the older half of the unpinned history of the volume that retains most seqs. What was
-    /// never retained is no history, however many seqs it took.
+    /// The history that would be given up next if a write found no room: that of a grace period, or
+    /// else the older half of the unpinned history of the volume that retains most seqs. A write
+    /// that was never retained is no history, however many seqs it took.
     fn next_offering(&self) -> Result<Option<Offering>> {
-        // What cannot be reclaimed for damage is not given up for nothing.
+        // History that cannot be reclaimed for damage is not given up for nothing.
         let mut volumes = self.all_volumes();
         volumes.retain(|v| {
             let stable = v.log.stable();
@@ -103,7 +103,7 @@ impl Core {
         for volume in &volumes {
             let outcome = volume.announced_horizon();
             let Some(to) = self.spare_others(volume, outcome, &mut None)? else { continue };
-            // Whoever expires meanwhile may have raised the horizon beyond it.
+            // Another expiry may have raised the horizon beyond it meanwhile.
             let span = to.0.saturating_sub(volume.record.lock().horizon_seq);
             if graced.as_ref().is_none_or(|(most, _)| *most <= span) {
                 let volume = Arc::clone(volume);
@@ -138,7 +138,7 @@ impl Core {
 }
 
 impl Pool {
-    /// What a full pool would give up next.
+    /// The history that a full pool would give up next.
     ///
     /// # Errors
     /// `Corrupt` or `Io`, from a time index.
@@ -197,7 +197,7 @@ impl Volume {
         match history.saturating_sub(limit) {
             0 => {
                 if self.is_history_doubtful(limit - history)? {
-                    // What is told of history is so after the whole map was merged.
+                    // The figures of history hold after the whole map was merged.
                     self.reclaim_wanted.store(true, Ordering::Relaxed);
                 }
                 Ok(())

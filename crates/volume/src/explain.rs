@@ -7,7 +7,7 @@ use units::{Period, Span, Timing, WallTime};
 
 use crate::retention::{Candidate, KeepRules, Rule, Verdict};
 
-/// Who made a version, as far as it matters to keep rules.
+/// The maker of a version, as far as it matters to keep rules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MadeBy {
     /// Somebody.
@@ -27,7 +27,7 @@ pub struct Explained {
     pub number: u64,
     /// Its time: for a schedule's, what the clock said.
     pub time: WallTime,
-    /// Who made it.
+    /// The maker.
     pub made_by: MadeBy,
     /// The rules that keep it, such as `hourly 3/48`.
     pub rules: Vec<String>,
@@ -37,7 +37,7 @@ pub struct Explained {
     pub goes: Option<WallTime>,
 }
 
-/// What a schedule says of some of its captures.
+/// A schedule's judgement on some of its captures.
 #[derive(Debug)]
 pub struct Judged {
     /// The id of the schedule.
@@ -49,7 +49,7 @@ pub struct Judged {
 }
 
 impl Judged {
-    /// What the rules of a schedule say of its captures with these numbers.
+    /// The judgement of a schedule's rules on its captures with these numbers.
     pub fn of(
         schedule: u64,
         keep: KeepRules,
@@ -124,7 +124,7 @@ pub fn candidate((number, made_ns): (u64, u64)) -> Candidate {
 }
 
 impl KeepRules {
-    /// What keeps a version, with its place, such as `hourly 3/48`.
+    /// The rule that keeps a version, with its place, such as `hourly 3/48`.
     fn reason(&self, rule: Rule, place: u32) -> String {
         let count = match rule {
             Rule::Everything => return "there are no rules".to_owned(),

@@ -32,7 +32,7 @@ pub struct SpanFigures {
     pub own: u64,
 }
 
-/// What the entries of a run are kept for.
+/// The uses of the entries of a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Figures {
@@ -102,7 +102,7 @@ impl FigureCounter {
         }
     }
 
-    /// What was counted.
+    /// The count.
     #[must_use]
     pub fn finish(&self) -> Figures {
         let edge = |index: usize| self.edges.get(index).map_or(u64::MAX, |edge| edge.0);

@@ -1,9 +1,9 @@
 //! Segments that background work fills, one after another: they exist for others only once the
 //! commit that names them is done, and their zones are free again if it never comes.
 //!
-//! The first may be one that is there and has room behind its end. What is put there counts only
-//! once the commit is done (`FreshSegments::go_on`): until then it is written beside what is known
-//! of the segment, and by whoever comes next over again.
+//! The first may be one that is there and has room behind its end. Its new content counts only once
+//! the commit is done (`FreshSegments::go_on`): until then it is written beside what is known of
+//! the segment, and by whoever comes next over again.
 
 use std::io::IoSlice;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use units::{Seq, WallTime};
 use crate::Result;
 use crate::core::Core;
 
-/// What a segment that is begun will hold.
+/// The content that a new segment will have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Holds {
     /// Batches, or packs.
@@ -114,7 +114,7 @@ pub struct FreshSegments {
     holds: Holds,
     done: Vec<Arc<Segment>>,
     open: Option<Arc<Segment>>,
-    /// What is there and is gone on with, held meanwhile, and the same as it will be.
+    /// The segment that is gone on with, held meanwhile, and the same as it will be.
     behind: Option<[Arc<Segment>; 2]>,
     finished: bool,
 }
@@ -164,7 +164,7 @@ impl FreshSegments {
         (entries > 0).then_some((segment.number, entries))
     }
 
-    /// What they belong to.
+    /// The core that they belong to.
     #[must_use]
     pub fn core(&self) -> &Core {
         &self.core

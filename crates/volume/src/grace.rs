@@ -17,7 +17,7 @@ use crate::volume::Volume;
 /// day, in nanoseconds.
 pub(crate) const GRACE_NS: u64 = 24 * 3600 * 1_000_000_000;
 
-/// What the audit log is to say about it.
+/// The words of the audit log about it.
 pub type Told = (&'static str, String);
 
 /// The larger of two limits; none is the largest.
@@ -51,7 +51,7 @@ impl VolumeRecord {
         self.horizon_seq == self.created_seq || held >= self.window_ns
     }
 
-    /// What is told of a grace period that is under way.
+    /// The grace period that is under way, as users see it.
     #[must_use]
     pub fn grace_info(&self, now: WallTime) -> Option<GraceInfo> {
         let grace = self.grace_at(now)?;

@@ -39,7 +39,7 @@ pub struct GroupSchedule {
 /// A capture that a schedule made.
 #[derive(Debug)]
 struct Made {
-    /// What the clock said.
+    /// The clock's time.
     made_ns: u64,
     /// Volume ids and the numbers of their versions.
     versions: Vec<(u64, u64)>,
@@ -78,10 +78,10 @@ impl GroupSchedule {
     }
 }
 
-/// What the schedule of a group says of the versions of one of its volumes.
+/// The judgement of a group's schedule on the versions of one of its volumes.
 #[derive(Debug)]
 pub struct JudgedGroup {
-    /// What it says of its captures.
+    /// The judgement on its captures.
     pub judged: Judged,
     group: String,
     /// The captures that versions of the volume belong to.
@@ -214,7 +214,7 @@ impl Core {
         Ok((captures.len() as u64, captures.len() == most))
     }
 
-    /// What the schedules of groups say of the versions of a volume.
+    /// The judgements of groups' schedules on the versions of a volume.
     pub fn judged_groups(&self, volume: u64) -> Vec<JudgedGroup> {
         let groups: Vec<GroupRecord> = self.groups.lock().values().cloned().collect();
         let of_it = groups.into_iter().filter(|group| group.members.contains(&volume));
@@ -270,7 +270,7 @@ impl Pool {
         self.group_schedule(name)?.ok_or_else(|| no_schedule(name))
     }
 
-    /// What [`Pool::set_group_schedule`] would come to, and which of the schedule's captures no
+    /// The result that [`Pool::set_group_schedule`] would have, and the schedule's captures that no
     /// rule would keep then.
     ///
     /// # Errors
@@ -318,7 +318,7 @@ impl Pool {
             .collect()
     }
 
-    /// Removes the schedule of a group. What it made stays until somebody deletes it.
+    /// Removes the schedule of a group. Its captures stay until somebody deletes them.
     ///
     /// # Errors
     /// `NotFound`, `Refused`.

@@ -59,7 +59,7 @@ pub struct GroupInfo {
 pub struct GroupVersion {
     /// 0, 1, 2 ...; never used twice in a group.
     pub number: u64,
-    /// What the clock said.
+    /// The clock's time.
     pub time: WallTime,
     /// Free text.
     pub label: String,
@@ -200,7 +200,7 @@ impl Core {
     }
 }
 
-/// What was seen at the instant of a capture, and who asked for it.
+/// The state at the instant of a capture, and its caller.
 struct Taken<'t> {
     label: &'t str,
     /// How quiet each volume was.
@@ -381,7 +381,7 @@ impl Pool {
     /// how many there were.
     ///
     /// # Errors
-    /// `NotFound` when there is none; `Refused`. What was deleted before a failure stays so.
+    /// `NotFound` when there is none; `Refused`. Versions deleted before a failure stay deleted.
     pub fn delete_group_versions(
         &self,
         name: &str,

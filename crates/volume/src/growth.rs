@@ -34,7 +34,7 @@ const MEASURED_NS: u64 = 7 * DAY_NS;
 /// ... and not over less than this.
 const MEASURED_MIN_NS: u64 = HOUR_NS;
 
-/// What was in use at some time.
+/// The space in use at some time.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Sample {
@@ -47,8 +47,8 @@ pub struct Sample {
     pub history: Vec<(u64, u64)>,
 }
 
-/// What volumes had of history when it was measured last, between commits: who commits holds locks
-/// that it takes.
+/// The history of volumes when it was measured last, between commits: a commit holds locks that
+/// measuring takes.
 #[derive(Debug, Default)]
 pub struct Measured {
     /// When; 0 is never.
@@ -119,7 +119,7 @@ impl Core {
             return;
         }
         let volumes: Vec<_> = self.volumes.read().values().cloned().collect();
-        // What cannot be read says nothing of growth.
+        // An unreadable volume says nothing of growth.
         let history = |volume: &Arc<Volume>| Some((volume.id, volume.history_bytes().ok()?));
         let history = volumes.iter().filter_map(history).collect();
         *self.measured.lock() = Measured { at_ns: now_ns, history };
@@ -133,7 +133,7 @@ impl Core {
         if !samples.last_key_value().is_none_or(is_due) {
             return Ok(());
         }
-        // Who makes or deletes a volume holds the list: the next commit will do.
+        // The list is held while a volume is made or deleted: the next commit will do.
         let Some(volumes) = self.volumes.try_read() else { return Ok(()) };
         let volumes = volumes.values().map(|volume| (volume.id, volume.logged_bytes())).collect();
         let (used, ..) = self.store.zone_counts();
@@ -188,7 +188,7 @@ impl Volume {
 }
 
 impl Pool {
-    /// What the volumes' space is for, summed up, and how fast the pool grows.
+    /// The uses of the volumes' space, summed up, and the growth of the pool.
     ///
     /// # Errors
     /// `Corrupt` or `Io`.

@@ -1,4 +1,4 @@
-//! What was found wrong on the devices, in the audit log.
+//! Faults found on the devices, in the audit log.
 
 use std::sync::atomic::Ordering;
 
@@ -44,7 +44,7 @@ impl Core {
     }
 
     /// Versions of a block that have a checksum, on every timeline: those of clones and of other
-    /// moments. Whoever changes the timelines just now is not waited for.
+    /// moments. A change of the timelines that is under way is not waited for.
     pub fn alike_now(&self, like: (u64, u32)) -> Vec<Entry> {
         let timelines = self.timelines.try_read();
         timelines.map_or_else(Vec::new, |timelines| self.alike_on(&timelines, like))

@@ -1,4 +1,4 @@
-//! What was written when: totals per interval, and events.
+//! The writes by time: totals per interval, and events.
 
 use format::time::TimeEntry;
 use history::By;
@@ -116,7 +116,7 @@ impl Volume {
             let kind = if event.kind == "revert" { "revert" } else { "resize" };
             events.push(Event { stamp, kind, detail: event.detail.clone() });
         }
-        // What was captured before a write that is older than the range is older as well.
+        // A capture before a write that is older than the range is older as well.
         let before = WallTime::from_nanos(from.time.as_nanos().saturating_sub(1));
         let before = self.time_entry(By::Time(before))?.map_or(Seq::ZERO, |entry| entry.seq);
         let first = self.pins.lock().first_version_at(before);

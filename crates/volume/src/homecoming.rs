@@ -57,7 +57,7 @@ pub struct Group {
     staying: Vec<usize>,
 }
 
-/// What becomes of what was gathered.
+/// The fates of gathered blocks.
 #[derive(Debug, Default)]
 pub struct Places {
     /// The homes of those that came home, by their index.
@@ -73,7 +73,7 @@ struct Other {
     covers: Seq,
 }
 
-/// What a full merge needs to bring blocks home.
+/// The needs of a full merge that brings blocks home.
 pub struct Homecoming {
     volume: Arc<Volume>,
     io: Arc<IoTally>,
@@ -98,7 +98,7 @@ pub struct Homecoming {
     finished: bool,
 }
 
-/// What came home.
+/// The blocks that came home.
 #[derive(Default)]
 pub struct Arrivals {
     /// Entries by slab that was there before.
@@ -112,7 +112,7 @@ pub struct Arrivals {
 }
 
 impl Volume {
-    /// What a full merge of that timeline brings home, if it brings anything.
+    /// The homecoming of a full merge of that timeline, if it has one.
     pub(crate) fn homecoming(
         self: &Arc<Self>,
         timeline: &Timeline,
@@ -237,7 +237,7 @@ impl Homecoming {
         let there = self.volume.base.segment(group.slab);
         let is_emptied = there.as_ref().is_some_and(|s| is_sparse(s.number));
         let is_asked = self.destages && !self.others.is_empty() && !group.staying.is_empty();
-        // What is being emptied takes nobody in, and loses all it has.
+        // A slab that is being emptied takes no block in, and loses all it has.
         if is_emptied || group.candidates.is_empty() && group.leaving.is_empty() && !is_asked {
             self.away += group.candidates.len() as u64;
             return Ok((group, places));

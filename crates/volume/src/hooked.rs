@@ -1,8 +1,9 @@
 //! Which hooks go around a capture. The engine knows their names only: whoever runs commands asks
 //! here, captures between them, and says how quiet it was.
 //!
-//! What a call or a schedule names comes first, then what is set for the volume or the group. A
-//! capture of a group that has none is one of each of its volumes, with the hooks of these.
+//! The hook that a call or a schedule names comes first, then the one that is set for the volume or
+//! the group. A capture of a group that has none is one of each of its volumes, with the hooks of
+//! these.
 
 use crate::Result;
 use crate::catalogue::GroupRecord;

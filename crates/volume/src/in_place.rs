@@ -343,7 +343,8 @@ impl Volume {
                 Ok(spent)
             }
             Err(e) if matches!(e.kind, ErrorKind::Corrupt | ErrorKind::Io) => {
-                // What the log cannot give stays as it is: reading it is an error, as it should be.
+                // A block that the log cannot give stays as it is: reading it is an error, as it
+                // should be.
                 pen.give_up();
                 let mut spent = BLOCK_BYTES;
                 if blocks.end - blocks.start > 1 {

@@ -1,8 +1,8 @@
 //! Which background work can wait for clients, and for how long.
 //!
-//! 1. What makes room that is short, what keeps a limit, what writers or readers are slower
-//!    without, and conversions and imports cannot wait. Other passes over all history, searches for
-//!    equal blocks and giving space back can.
+//! 1. Work cannot wait that makes room that is short, keeps a limit, or speeds up writers or
+//!    readers; nor can conversions and imports. Other passes over all history, searches for equal
+//!    blocks and giving space back can.
 //! 2. A pass that waits is bounded in time: it may take as long as it took to come due, so that
 //!    what comes due meanwhile is no more than it was for.
 

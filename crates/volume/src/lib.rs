@@ -122,7 +122,7 @@ pub struct Machine {
     pub entropy: Arc<dyn Entropy>,
 }
 
-/// What is fixed when a pool is made.
+/// Properties that are fixed when a pool is made.
 #[derive(Clone, Copy, Debug)]
 pub struct PoolFormat {
     /// Bytes of a zone: a power of two from 256 KiB to 32 MiB.
@@ -135,7 +135,7 @@ impl Default for PoolFormat {
     }
 }
 
-/// What may differ from one opening of a pool to the next.
+/// Options that may differ from one opening of a pool to the next.
 #[derive(Clone, Copy, Debug)]
 pub struct PoolOptions {
     /// Bytes of memory for map pages, pending map entries and the caches of volumes together.
@@ -148,7 +148,7 @@ impl Default for PoolOptions {
     }
 }
 
-/// What `Pool::rebuild` found.
+/// The findings of `Pool::rebuild`.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RebuildReport {
     /// Segments read.

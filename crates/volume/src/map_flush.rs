@@ -28,7 +28,7 @@ use crate::volume::Volume;
 /// part leaves when all of it has left the window, so parts must not grow with the window.
 const TIMES_JOINED_MAX: usize = 64 * TIME_ENTRIES_MAX;
 
-/// What was frozen, and how things stood then.
+/// The frozen entries, and the state of the log then.
 struct Frozen {
     seq: Seq,
     times: Vec<TimeEntry>,
@@ -80,7 +80,7 @@ impl Volume {
                 return Err(e);
             }
         };
-        // What is dirty goes out now, so that others do not wait for it behind the commit.
+        // Dirty data goes out now, so that others do not wait for it behind the commit.
         self.core.store.flush()?;
         self.commit_flush(&frozen, &written, times.as_ref(), &dropped)?;
         for (segment, live, ..) in &frozen.segments {
@@ -175,7 +175,7 @@ impl Volume {
             entries.extend(part.sorted());
         }
         entries.sort_by_key(|e| (e.key, std::cmp::Reverse(e.seq)));
-        // What was superseded before the first of them is none of a flush's business.
+        // Entries superseded before the first of them are none of a flush's business.
         let first = entries.iter().map(|e| e.seq).min().unwrap_or(Seq::MAX);
         let Needed { openable, held, .. } = self.core.needed(timeline.id, first)?;
         let mut counter = self.figure_counter(held);

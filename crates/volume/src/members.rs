@@ -81,7 +81,7 @@ impl Pool {
         Ok(pool)
     }
 
-    /// What opening it took, if it is on members.
+    /// The work of opening it, if it is on members.
     #[must_use]
     pub fn settled(&self) -> Option<Settling> {
         self.core.settled.get().copied()
@@ -281,10 +281,10 @@ impl Core {
         self.array.get().is_some_and(|array| !array.members().iter().all(is_in))
     }
 
-    /// Writes down what happened to members. What could not be is kept for the next time.
+    /// Writes down what happened to members. The rest is kept for the next time.
     fn note_members(&self) -> Result<()> {
         let Some(array) = self.array.get() else { return Ok(()) };
-        // Whoever comes while another does returns when it is written down.
+        // A second caller returns when the first has written it down.
         let _noting = self.members_noted.lock();
         let mut events = array.take_events().into_iter();
         while let Some(event) = events.next() {
@@ -311,7 +311,7 @@ impl Core {
     /// Those of the commit and of the devices, after all of it was tried.
     pub fn step_members(&self) -> Result<bool> {
         let Some(array) = self.array.get() else { return Ok(false) };
-        // Who takes a place is brought up to date like who comes back.
+        // A spare that takes a place is brought up to date like a member that comes back.
         let taken = array.use_spare().map_err(of_array);
         let now_ns = self.machine.clock.monotonic_ns();
         let requests = self.requests();

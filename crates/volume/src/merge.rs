@@ -48,7 +48,7 @@ const SLOW_ENTRIES_MAX: usize = 2048;
 /// Before-images that are read and written together at most.
 const TOGETHER_MAX: usize = 64;
 
-/// What kind of merge.
+/// The kind of merge.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Scope {
     /// Joins some runs.
@@ -79,7 +79,7 @@ pub struct MergeJob {
     counter: FigureCounter,
     mover: Mover,
     packer: Option<Packer>,
-    /// What a search for equal blocks found, and entries entered because of it, by segment.
+    /// The findings of a search for equal blocks, and entries made because of them, by segment.
     moves: Option<Moves>,
     arrived: BTreeMap<u64, i64>,
     homecoming: Option<Homecoming>,
@@ -181,7 +181,7 @@ impl Volume {
 }
 
 impl MergeJob {
-    /// Whose timeline it is.
+    /// The volume whose timeline it is.
     pub(crate) fn volume(&self) -> &Volume {
         &self.volume
     }
@@ -408,7 +408,7 @@ impl MergeJob {
     }
 
     /// Moves before-images whose homes follow one another together, where none may go to a pack or
-    /// be an equal block instead. What could not be moved is missing.
+    /// be an equal block instead. Blocks that could not be moved are missing.
     fn leave_together(
         &mut self,
         entries: &[Entry],
@@ -526,7 +526,8 @@ impl MergeJob {
                 dead.push(segment);
             } else {
                 let end = segment.end.load(Ordering::Acquire);
-                // What is not in the map yet is recovered from segments that are not sealed.
+                // Writes that are not in the map yet are recovered from segments that are not
+                // sealed.
                 let sealed = sealed && segment.last_seq() <= flushed;
                 commit_segment(commit, &segment, left, end, sealed)?;
             }

@@ -2,7 +2,7 @@
 //! there.
 //!
 //! Invariants
-//! 1. What is asked of one timeline reads the pins and times of its own volume alone. Of those that
+//! 1. A question about one timeline reads the pins and times of its own volume alone. Of those that
 //!    branched off it asks whether anything is open there at all; where damage hides that, it is.
 //! 2. It costs nothing for moments before `from`: a map flush is as cheap after a million versions
 //!    as after ten.
@@ -32,7 +32,7 @@ pub struct Needed {
     pub held: Vec<Seq>,
     /// All but those that only branches hold.
     pub own: Openable,
-    /// Who branched off and has something that can be opened.
+    /// Timelines that branched off and have something that can be opened.
     pub branches: Vec<Branch>,
 }
 
@@ -217,7 +217,7 @@ impl Volume {
         if record.deleted || !record.granularities.iter().any(is_interval) {
             return Ok(Vec::new());
         }
-        // What is open depends on nothing before the entry that this begins with.
+        // The open moments depend on nothing before the entry that this begins with.
         let begin = Seq(record.horizon_seq).max(from);
         let mut ends: Vec<Seq> = Vec::new();
         let mut before: Option<(Seq, u64)> = None;
@@ -238,7 +238,7 @@ impl Volume {
         };
         match self.time_entry(By::Seq(begin))? {
             Some(entry) => visit(entry.seq, entry.time.as_nanos()),
-            // What it began with is the end of an interval too, if nothing was written in it.
+            // Its beginning is the end of an interval too, if nothing was written in it.
             None => visit(Seq(record.created_seq), record.created_ns),
         }
         let recent = self.log.with_times(<[format::time::TimeEntry]>::to_vec);

@@ -1,4 +1,4 @@
-//! What a capture is told of how quiet a volume was, and of the files that were open on it.
+//! The quiet of a volume at a capture, and the files that were open on it.
 
 use std::sync::Arc;
 
@@ -42,7 +42,7 @@ impl OpenFiles {
     }
 }
 
-/// What was seen at the instant of a capture.
+/// The state at the instant of a capture.
 #[derive(Clone, Debug)]
 pub struct Quiet {
     /// How quiet the volume was.

@@ -4,7 +4,8 @@
 //! 1. Every byte returned from storage was checked against the CRC32C that came with its pointer,
 //!    wherever it was read.
 //! 2. A reader holds an epoch from before it looks at the map until it has the bytes.
-//! 3. What is outside (`source`) has no checksum: it is read from the file if that is as it was.
+//! 3. A block that is outside (`source`) has no checksum: it is read from the file if that is as it
+//!    was.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -30,7 +31,7 @@ const EXTENT_PAGES_MAX: usize = 16_384;
 /// for each, which is less than to hand the request over, but many are left to those who may wait.
 const PACKED_AT_ONCE: usize = 16;
 
-/// What to do about a block that cannot be had.
+/// The hint about a block that cannot be had.
 const WHERE_IT_WAS_GOOD: &str = "revert to, or read from, a moment when the block was good";
 
 /// Bytes of parts of blocks that a thread keeps memory for.
@@ -45,7 +46,7 @@ thread_local! {
 
 /// A moment that can be read.
 pub struct Opening {
-    /// What all volumes share.
+    /// The store, which all volumes share.
     pub store: Arc<Store>,
     /// The volume's name, for messages.
     pub volume: Arc<VolumeName>,
@@ -346,7 +347,7 @@ impl Opening {
         if let Ok(false) = outcome {
             return Ok(false);
         }
-        // What its place does not give the log has; it is the one to fail.
+        // The log has a block that its place does not give; it is the one to fail.
         let readable = outcome.is_ok();
         if readable {
             self.io.count(IoKind::CurrentRead, out.len() as u64);
@@ -403,7 +404,7 @@ impl Opening {
                 let tally = (&*self.io, kind);
                 match self.store.try_read_packed(slot.location, version, bytes, tally) {
                     Ok(true) => continue,
-                    // Whoever waits is told of the error, or has it elsewhere.
+                    // A reader that waits is told of the error, or has the block elsewhere.
                     Ok(false) | Err(_) => return Ok(false),
                 }
             }
@@ -461,7 +462,7 @@ impl Opening {
     ) -> Result<bool> {
         match self.read_strided(kind, (at, stride), out, patience) {
             Ok(is_read) => return Ok(is_read),
-            // Whoever waits is told of the error, or has it elsewhere.
+            // A reader that waits is told of the error, or has the block elsewhere.
             Err(_) if patience == Patience::None => return Ok(false),
             Err(_) => {}
         }
@@ -490,7 +491,7 @@ impl Opening {
         if stride == BLOCK_BYTES {
             return self.read_device(kind, at, out, patience);
         }
-        // What is between them is read with them.
+        // Bytes between them are read with them.
         let mut all = vec![0; (out.len() / BLOCK - 1) * stride as usize + BLOCK];
         if !self.read_device(kind, at, &mut all, patience)? {
             return Ok(false);

@@ -16,7 +16,7 @@ use crate::volume::Volume;
 use crate::write::span;
 use crate::{Error, ErrorKind, Result};
 
-/// What a write has to wait for.
+/// The reason why a write has to wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lack {
     /// The volume stands still, or somebody merges a part of a block, or a segment or a slab is to
@@ -37,12 +37,12 @@ pub enum Written {
     Part {
         /// How many, of all ops together.
         bytes: u64,
-        /// What the rest waits for.
+        /// The reason why the rest waits.
         lacks: Lack,
     },
 }
 
-/// What a write waits for by itself.
+/// Reasons for which a write waits by itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Patience {
     Nothing,
@@ -50,7 +50,7 @@ enum Patience {
     Room,
 }
 
-/// What a write waits for by itself, and how far it has come.
+/// A write's patience, and its progress.
 #[derive(Debug)]
 pub struct Pace {
     patience: Patience,
@@ -85,7 +85,7 @@ impl Pace {
         self.ended.set(self.ended.get() + bytes);
     }
 
-    /// What follows these pieces of the ops that go together lacks something.
+    /// The rest after these pieces of the ops that go together lacks something.
     pub fn lacks(&self, lack: Lack, done: &[BlockOp<'_>]) {
         self.lack.set(Some(lack));
         self.within.set(bytes_of(done));
@@ -115,7 +115,7 @@ fn bytes_of(pieces: &[BlockOp<'_>]) -> u64 {
     blocks.sum::<u64>() * BLOCK_BYTES
 }
 
-/// What is left of an op without its first bytes.
+/// The rest of an op without its first bytes.
 fn without<'a>(op: &WriteOp<'a>, skip: u64) -> WriteOp<'a> {
     match *op {
         WriteOp::Data { offset, bytes } => {
@@ -131,7 +131,7 @@ fn without<'a>(op: &WriteOp<'a>, skip: u64) -> WriteOp<'a> {
 impl Volume {
     /// Writes ops but for their first `done` bytes, as [`Volume::write_batch`] does, as far as it
     /// gets without waiting for room or for the map; unless it `may_wait`, also without waiting for
-    /// others' turns or for a commit. What is lacking is had with [`Volume::wait_for`].
+    /// others' turns or for a commit. [`Volume::wait_for`] waits for the lack.
     ///
     /// # Errors
     /// Those of [`Volume::write_batch`]; `Full` only where the reserve is full as well.

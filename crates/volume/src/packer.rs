@@ -5,7 +5,7 @@
 //! 1. Entries leave in the order in which they came: those behind one whose pack is not written yet
 //!    wait.
 //! 2. A version is packed only after its checksum held, and a pack is named only after it was
-//!    decoded again and compared. What does not pay is left where it is.
+//!    decoded again and compared. A block that does not pay is left where it is.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -43,13 +43,13 @@ pub struct PackRule {
     /// Raw ones that were written over after the first seq (earlier ones were looked at before) up
     /// to the second; `None` is none, only what lies in packs that are to be emptied.
     pub span: Option<(Seq, Seq)>,
-    /// What was asked for by hand; it goes before the span.
+    /// The requests by hand; they go before the span.
     pub wishes: Wishes,
     /// The newest version of a block is in place, and never packed.
     pub newest_stays: bool,
 }
 
-/// What was done.
+/// The work done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Packed {
     /// Versions that are in packs now.
@@ -98,10 +98,10 @@ pub struct Packer {
     rule: PackRule,
     pack: Pack,
     encoder: PackEncoder,
-    /// What waits for the pack; its versions are among them, marked.
+    /// Entries that wait for the pack; its versions are among them, marked.
     queue: VecDeque<(Entry, Fate)>,
     packed: Packed,
-    /// What became of the versions that were asked for.
+    /// The outcome of the versions that were asked for.
     tally: Tally,
     /// There is no room for more: what comes now stays as it is.
     is_short: bool,
@@ -141,7 +141,7 @@ impl Packer {
         self.rule.span.filter(|_| !self.is_short).map(|(_, until)| until)
     }
 
-    /// What it did so far.
+    /// Its work so far.
     #[must_use]
     pub fn packed(&self) -> Packed {
         self.packed
@@ -241,7 +241,7 @@ impl Packer {
         self.tally.count(asked, is_new || self.content(entry) == Some(Content::Pack));
     }
 
-    /// What became of the versions that were asked for.
+    /// The outcome of the versions that were asked for.
     #[must_use]
     pub fn tally(&self) -> &Tally {
         &self.tally

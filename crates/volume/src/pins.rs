@@ -1,4 +1,4 @@
-//! What keeps moments openable besides the window: versions, pinned marks, views.
+//! Versions, pinned marks and views, which keep moments openable besides the window.
 //!
 //! Invariants
 //! 1. `held` counts, for each seq, the versions, pinned marks and views on it; no count is nothing.
@@ -22,7 +22,7 @@ pub struct PinnedVersion {
     pub schedule: Option<u64>,
 }
 
-/// What keeps moments openable besides the window.
+/// The pins that keep moments openable besides the window.
 #[derive(Debug, Default)]
 pub struct Pins {
     versions: BTreeMap<u64, PinnedVersion>,

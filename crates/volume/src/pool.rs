@@ -44,7 +44,7 @@ pub struct Pool {
     pub(crate) core: Arc<Core>,
 }
 
-/// What a new volume begins as.
+/// The beginning of a new volume.
 pub(crate) enum Origin<'a> {
     /// Zeros.
     Nothing,
@@ -374,8 +374,8 @@ impl Pool {
         self.clone_with_extent(source, at, name, None)
     }
 
-    /// The same, with map extents of another size than its origin has. What it inherits stays as it
-    /// is.
+    /// The same, with map extents of another size than its origin has. Inherited entries stay as
+    /// they are.
     ///
     /// # Errors
     /// Those of resolving; `Invalid`, `Exists`, `Refused`, `Io`.
@@ -431,7 +431,7 @@ impl Pool {
         let still = origin.stand_still()?;
         let resolved = origin.resolve_with(at, &still.pins)?;
         let Seq(at) = resolved.seq;
-        // What is copied is the state before all of its own writes.
+        // The copy is the state before all of its own writes.
         let begin = if in_full { OUTSIDE_SEQ } else { resolved.seq };
         let (mut clone, branch, mut detail) =
             self.core.clone_record(origin, (resolved.seq, begin), name)?;
@@ -499,7 +499,7 @@ impl Pool {
         let mut holds = Vec::new();
         for volume in &volumes {
             match volume.hold_writes() {
-                // What waits is lost with the process: that is not passed over.
+                // Waiting writes are lost with the process: that is not passed over.
                 Err(e) if volume.cache.first_waiting().is_some() => return Err(e),
                 Err(_) if self.core.store.has_failed() => {}
                 hold => holds.push(hold?),
@@ -536,8 +536,8 @@ impl Pool {
         Ok(array.close()?)
     }
 
-    /// Audit records with a number above `after`, oldest first. What happened to members is among
-    /// them as soon as [`Pool::members`] shows it, unless it cannot be written down by now.
+    /// Audit records with a number above `after`, oldest first. Events of members are among them as
+    /// soon as [`Pool::members`] shows it, unless it cannot be written down by now.
     ///
     /// # Errors
     /// `Corrupt`.
@@ -629,7 +629,7 @@ impl Drop for Pool {
     }
 }
 
-/// What a pool must know to have a volume.
+/// The features that a pool must know to have a volume.
 pub(crate) fn features_of(record: &VolumeRecord) -> impl Iterator<Item = u64> {
     let features = [
         (record.architecture.has_current_store(), FEATURE_CURRENT_STORE),

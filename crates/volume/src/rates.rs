@@ -1,7 +1,7 @@
 //! How fast a scrub and a rebuild may be, in bytes a second.
 //!
-//! 1. Whatever was done is paid for by waiting before the next step: over any time no more is done
-//!    than the limit allows in it, but for one step and [`CREDIT_NS`] that were not used before.
+//! 1. All work is paid for by waiting before the next step: over any time no more is done than the
+//!    limit allows in it, but for one step and [`CREDIT_NS`] that were not used before.
 //! 2. A limit is no share: whoever paces these works (the server) may let them rest for longer.
 
 use std::num::NonZeroU64;
@@ -39,7 +39,7 @@ pub struct RateChange {
     pub rebuild: Option<Option<NonZeroU64>>,
 }
 
-/// What keeps one kind of work to its limit.
+/// Keeps one kind of work to its limit.
 #[derive(Debug, Default)]
 pub struct Meter {
     /// 0 is no limit.
@@ -51,7 +51,7 @@ pub struct Meter {
 impl Meter {
     fn set(&self, limit: Option<NonZeroU64>) {
         self.bytes_per_second.store(limit.map_or(0, NonZeroU64::get), Ordering::Relaxed);
-        // What was done under another limit is not charged for by this one.
+        // Work done under another limit is not charged for by this one.
         self.paid_ns.store(0, Ordering::Relaxed);
     }
 

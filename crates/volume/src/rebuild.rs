@@ -98,7 +98,7 @@ fn collect(
     let end = scan_segment(store, &header, until, |batch| {
         for op in batch.descriptors() {
             let target = entries.entry(op.timeline).or_default();
-            // Whoever has a name in a segment of no log had its voids seen to when it got it.
+            // The voids of a name in a segment of no log were seen to when it got there.
             if voids.iter().any(|&(a, b)| a <= op.seq && op.seq <= b) {
                 continue;
             }

@@ -1,5 +1,5 @@
-//! Background work: spares, map flushes, merges, burying deleted volumes, and making room. What
-//! expires and what is given up is in `expiry`.
+//! Background work: spares, map flushes, merges, burying deleted volumes, and making room. Expiry
+//! and sacrifice are in `expiry`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -52,7 +52,7 @@ pub struct RoomWait {
 /// How much is done for room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Haste {
-    /// What pays by and by.
+    /// Work that pays by and by.
     None,
     /// A write waits for it.
     Urgent,
@@ -502,7 +502,7 @@ impl Core {
             if !goes_on() {
                 return Err(given_up());
             }
-            // Who waits for the right to delete something frees more than the next pass.
+            // A delete that waits for its turn frees more than the next pass.
             RankedGuard::bump(&mut job);
             self.drop_background(&mut job);
         }
@@ -655,7 +655,7 @@ impl Volume {
                 && s.live_bytes() * 100 < whole * haste.live_percent(s.slab.is_some())
         };
         let mut sparse = store.segments();
-        // What is moved begins there.
+        // Moved blocks begin there.
         let begin = self.segment_with_room();
         let room = begin.as_ref().map_or(0, |begin| room_behind(store, begin));
         let zones = self.zones_to_move_to(timeline);
@@ -664,7 +664,7 @@ impl Volume {
         let fits = |s: &Segment| haste == Haste::None || moved_bytes(s) <= zones * zone_bytes;
         let is_begin = |s: &Segment| begin.as_ref().is_some_and(|b| b.number == s.number);
         sparse.retain(|s| is_sparse(s) && fits(s) && !is_begin(s));
-        // What is its own comes first: others may be what keeps the common ones.
+        // Its own segments come first: other volumes may keep the common ones.
         sparse.sort_by_key(|s| (s.log == NO_LOG, s.live_bytes()));
         let (mut bytes, mut gained, mut count) = (0, 0, 0);
         for (index, segment) in sparse.iter().enumerate() {

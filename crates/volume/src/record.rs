@@ -15,7 +15,7 @@ use crate::catalogue::{Numbers, VolumeRecord};
 pub struct Record(RankedMutex<VolumeRecord>);
 
 impl Record {
-    /// What the catalogue has.
+    /// That of the catalogue.
     #[must_use]
     pub fn new(record: VolumeRecord) -> Record {
         Record(RankedMutex::new(Rank::Record, record))

@@ -136,7 +136,7 @@ fn name_second_source(core: &Arc<Core>) {
     }));
 }
 
-/// What the store of a pool is made of.
+/// The parts of a pool's store.
 fn parts(
     device: Arc<dyn BlockDevice>,
     machine: &Machine,
@@ -467,7 +467,7 @@ fn current_store(
     here.then(|| Arc::new(CurrentStore::new(Arc::clone(&core.store), slabs, is_placed)))
 }
 
-/// What the catalogue has of a volume's current store and base.
+/// The catalogue's records of a volume's current store and base.
 struct Places {
     /// Zones by slab.
     slabs: BTreeMap<u64, u32>,

@@ -4,7 +4,7 @@
 //! 1. Nothing but the catalogue's record of a volume, and of its clones where they came from, knows
 //!    a volume by its name: groups, schedules, versions and marks go by its id. So a rename is one
 //!    commit, before which the volume has the old name, and after which it has the new one.
-//! 2. Whoever has the volume open keeps it: a name is only looked up when something is opened.
+//! 2. Clients that have the volume open keep it: a name is only looked up when something is opened.
 
 use std::sync::Arc;
 

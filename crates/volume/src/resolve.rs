@@ -18,7 +18,7 @@ use crate::volume::Volume;
 use crate::{Error, ErrorKind, Result};
 
 impl Volume {
-    /// What a moment comes to.
+    /// Resolves a moment.
     ///
     /// # Errors
     /// `NotFound` for a version or mark that is not there; `OutsideWindow`.
@@ -147,7 +147,7 @@ impl Volume {
         let start = window(stamp.time) * nanos;
         let before = WallTime::from_nanos(start.saturating_sub(1));
         let end = self.time_entry(By::Time(before))?.map(|e| e.seq);
-        // What was written under another granularity did not end an interval.
+        // A write under another granularity did not end an interval.
         let record = self.record.lock();
         let is_interval =
             |seq: &Seq| matches!(record.granularity_at(*seq), Granularity::Interval(_));

@@ -276,7 +276,7 @@ mod tests {
         assert_eq!(kept(&within, &ahead), [0, 1, 2, 3]);
     }
 
-    /// What happens if the schedule goes on: the first capture at which it is not kept.
+    /// The future if the schedule goes on: the first capture at which it is not kept.
     fn first_gone(
         rules: &KeepRules,
         times: &[u64],

@@ -3,7 +3,7 @@
 //! Invariants
 //! 1. The time up to which a schedule is done is part of the capture's commit: after a crash a
 //!    capture is missing or done, never forgotten.
-//! 2. What was missed is one capture, however much it was.
+//! 2. All missed captures are made up for by one.
 //! 3. Only versions that this schedule made are pruned, each with its reason in the audit log; in
 //!    the background only while the clock goes evenly.
 //!
@@ -33,7 +33,7 @@ pub(crate) const PRUNED_MAX: usize = 512;
 /// The shortest time between captures, in nanoseconds.
 const EVERY_MIN_NS: u64 = 1_000_000_000;
 
-/// What is asked of a schedule.
+/// The request for a schedule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ScheduleSpec {
     /// When versions are captured.
@@ -50,7 +50,7 @@ pub struct ScheduleSpec {
 /// A schedule as it stands.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ScheduleInfo {
-    /// What was asked for.
+    /// The request.
     pub spec: ScheduleSpec,
     /// When it was set.
     pub set: WallTime,
@@ -199,7 +199,7 @@ impl Schedule {
         (id, set_ns) == (record.id, record.set_ns)
     }
 
-    /// What it says of its captures with these numbers.
+    /// Its judgement on its captures with these numbers.
     pub(crate) fn judged(
         &self,
         newest_first: impl Iterator<Item = Candidate>,
@@ -249,7 +249,7 @@ impl ScheduleSpec {
 }
 
 impl Core {
-    /// Captures what is due and prunes what no rule keeps. What fails is told by the schedule, and
+    /// Captures what is due and prunes what no rule keeps. A failure is told by the schedule, and
     /// tried again later: it must not keep other background work from being done.
     pub fn run_schedules(&self) {
         let Some(_right) = self.scheduling.try_lock() else { return };
@@ -335,8 +335,8 @@ impl Volume {
         self.schedule_info()?.ok_or_else(|| self.no_schedule())
     }
 
-    /// What [`Volume::set_schedule`] would come to, and which of the schedule's versions no rule
-    /// would keep then.
+    /// The result that [`Volume::set_schedule`] would have, and the schedule's versions that no
+    /// rule would keep then.
     ///
     /// # Errors
     /// Those of [`Volume::set_schedule`].

@@ -4,8 +4,8 @@
 //! After a crash copies may differ where something was in flight. None of them is taken for the
 //! right one: a copy that rotted before would be spread over a good one. Until everything in the
 //! open regions was looked at, by its own checksums, one side is read and the others are asked
-//! where that is wrong. What still differs then is in places that nobody reads, or, with the
-//! present in place, is checked against the map by whoever reads it.
+//! where that is wrong. Places that still differ then are read by nobody, or, with the present in
+//! place, are checked against the map by their readers.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -32,8 +32,8 @@ fn touches(ranges: &[Range<u64>], from: u64, length: u64) -> bool {
     ranges.get(first).is_some_and(|range| range.start < from + length)
 }
 
-/// Whether all that was found wrong is right now. What could not be written may be right in one of
-/// the ways of having it, and what is computed of the rest is what tells.
+/// Whether all that was found wrong is right now. A block that could not be written may be right in
+/// one of the ways of having it; its parity tells.
 fn is_made_right(report: &ScrubReport) -> bool {
     report.lost == 0 && report.wrong == report.healed + report.repaired
 }
@@ -95,7 +95,7 @@ impl Core {
             }
             told(scrub.read_bytes(), (done, all));
         }
-        // Whatever names what is suspect may be in any run.
+        // The names of suspect blocks may be in any run.
         let is_all = scrub.suspects.as_ref().is_some_and(|suspects| !suspects.is_empty());
         let wants = |at: u64| is_all || touches(at, format::PAGE_BYTES as u64);
         for (done, timeline) in (segments.len() as u64 + 1..).zip(&timelines) {
@@ -119,9 +119,9 @@ impl Core {
         log.map_or(Seq(u64::MAX), |volume| volume.log.stable())
     }
 
-    /// Looks at what is trusted in place in some ranges, of which parity is about to be computed.
-    /// What rotted there is in the parity afterwards: so it is trusted no more, as if a reader had
-    /// found it. The log answers, and what it has is written there.
+    /// Looks at what is trusted in place in some ranges, of which parity is about to be computed. A
+    /// block that rotted there is in the parity afterwards: so it is trusted no more, as if a
+    /// reader had found it. The log answers, and its block is written there.
     fn distrust_what_rotted(&self, ranges: &[Range<u64>]) -> Result<()> {
         let _epoch = self.store.enter();
         let wants = |from: u64, length: u64| touches(ranges, from, length);
@@ -180,8 +180,8 @@ impl Core {
     }
 
     /// Looks where writes met what does not agree. It is read and verified at once: what was
-    /// written there has no redundancy before parity is computed of it. What cannot be read, or is
-    /// not right, is looked at again some times: a device may be busy, or be replaced.
+    /// written there has no redundancy before parity is computed of it. A place that cannot be
+    /// read, or is not right, is looked at again some times: a device may be busy, or be replaced.
     ///
     /// # Errors
     /// Those of the device.

@@ -1,11 +1,11 @@
 //! A scrub of everything in the background: when there is one, and how far it is.
 //!
 //! Segments are looked at in the order of their zones, then runs, then the catalogue, in steps by a
-//! budget. What is written after a scrub began may be left to the next one.
+//! budget. Data written after a scrub began may be left to the next one.
 //!
 //! Invariants
 //! 1. A step holds `work`: nothing comes home, is merged or freed meanwhile.
-//! 2. What the catalogue says of a scrub under way is never ahead of it: after a restart some is
+//! 2. The catalogue's record of a scrub under way is never ahead of it: after a restart some is
 //!    looked at once more, and nothing is passed by.
 
 use std::sync::atomic::Ordering;
@@ -29,16 +29,16 @@ use queue::{Item, Queue};
 const NOTED_EVERY_BYTES: u64 = 1 << 30;
 /// Pages of the catalogue at a time; nobody commits meanwhile.
 const CATALOGUE_PAGES: u64 = 64;
-/// What is named of what is lost, at most.
+/// Lost blocks that are named, at most.
 const LOSSES_NAMED: usize = 16;
 /// Scrubs follow each other at least so far apart: an hour.
 const EVERY_NS_MIN: u64 = 3_600_000_000_000;
 
-/// What a pool knows of scrubs.
+/// The scrubs of a pool.
 pub struct Scrubbing {
     /// The one under way.
     run: RankedMutex<Option<Run>>,
-    /// What is told of the last one.
+    /// The report of the last one.
     told: RankedMutex<Told>,
 }
 
@@ -383,11 +383,11 @@ impl Core {
         let start = (range.start + done).min(range.end);
         let is_huge = range.end - range.start > u64::from(u32::MAX);
         let end = if is_huge { range.end } else { start.saturating_add(bytes).min(range.end) };
-        // Whatever is not agreed on is looked at now: the rest of the scrub did long ago.
+        // Disagreements are looked at now: the rest of the scrub did long ago.
         let apart = array.disagreements(start, end - start).map_err(Error::from);
         let outcome = apart.and_then(|apart| self.compute_parity(array, apart, &mut |_| ()));
         if let Err(error) = &outcome {
-            // What comes after it can be looked at all the same.
+            // The next ones can be looked at all the same.
             run.add(&ScrubReport { wrong: 1, ..ScrubReport::default() }, Vec::new());
             let detail = format!("the parity of bytes {start} to {end} cannot be seen to: {error}");
             self.note("scrub", "", detail)?;
@@ -427,7 +427,7 @@ impl Core {
                 }
                 run.queue.add_runs(self, 0);
             }
-            // What a run had may be in one that is newer by now.
+            // The entries of a run may be in a newer one by now.
             ScrubPhase::Runs if !run.suspects.is_empty() && run.queue.add_newer_runs(self) => {}
             ScrubPhase::Runs => {
                 record.phase = ScrubPhase::Catalogue;
@@ -506,7 +506,7 @@ impl Run {
         self.record.next = self.queue.position();
     }
 
-    /// What the catalogue is told.
+    /// The record for the catalogue.
     fn noted(&self) -> ScrubRecord {
         let suspects = self.suspects.list().map(|(segment, r)| (segment, r.start, r.end));
         ScrubRecord { suspects: suspects.collect(), ..self.record.clone() }

@@ -30,7 +30,7 @@ pub struct Source {
     files: Arc<dyn Files>,
     held: RankedMutex<Held>,
     progress: RankedMutex<Progress>,
-    /// What is being copied; for whoever holds `work`.
+    /// The copy under way; for the holder of `work`.
     pub job: RankedMutex<Option<CopyJob>>,
 }
 
@@ -52,7 +52,7 @@ struct Progress {
     cursor: u64,
     /// Pages that clients have read.
     wanted: VecDeque<u64>,
-    /// What could not be read last.
+    /// The last unreadable place.
     unreadable: Option<String>,
     /// Why copying rests, if it does.
     rest: Option<Rest>,
@@ -237,7 +237,7 @@ impl Source {
         progress.cursor = 0;
     }
 
-    /// What was being copied was let go: all that is not done is looked at again.
+    /// The copy under way was let go: all that is not done is looked at again.
     pub fn begin_again(&self) {
         self.progress.lock().cursor = 0;
     }
@@ -247,7 +247,7 @@ impl Source {
         self.progress.lock().unreadable = Some(error.to_string());
     }
 
-    /// What could not be read since this was asked last.
+    /// The unreadable place since this was asked last.
     #[must_use]
     pub fn take_unreadable(&self) -> Option<String> {
         self.progress.lock().unreadable.take()
@@ -264,7 +264,7 @@ impl Source {
         self.progress.lock().rest = None;
     }
 
-    /// What is wrong: why reads fail, or why copying rests.
+    /// The trouble: why reads fail, or why copying rests.
     #[must_use]
     pub fn trouble(&self) -> Option<String> {
         let trouble = self.held.lock().trouble.clone();

@@ -50,7 +50,7 @@ pub struct Space {
 pub struct Counted {
     timelines: Vec<(u64, Figures)>,
     /// Of blocks that nothing is known to supersede: those that others of the same timeline may,
-    /// which are in its largest part. What trims took is not among them.
+    /// which are in its largest part. Zones that trims took are not among them.
     doubtful: u64,
     /// Each entry was looked at beside all others of its timeline.
     pub(crate) is_whole: bool,
@@ -116,8 +116,7 @@ impl Core {
 }
 
 impl Volume {
-    /// What counts a run of a timeline while it is written,
-    /// of which these moments are held.
+    /// The counter of a run of a timeline, of which these moments are held, while it is written.
     pub(crate) fn figure_counter(&self, held: Vec<Seq>) -> FigureCounter {
         FigureCounter::new(held, &self.age_marks())
     }
@@ -184,7 +183,7 @@ impl Volume {
         // As if each version had a block of its own; what is stored is told by as much less.
         let shared_bytes = count.shared_bytes.min(count.live_bytes);
         let named_bytes = (count.shared_entries * BLOCK_BYTES).max(shared_bytes);
-        // What it shares with other volumes is in no log of its own, but is its present or past.
+        // Blocks shared with other volumes are in no log of its own, but are its present or past.
         let common_bytes = self.record.lock().common * BLOCK_BYTES;
         let logged_bytes = count.live_bytes - shared_bytes + named_bytes + common_bytes;
         let history = logged_bytes.saturating_sub(own_live_bytes);
@@ -217,7 +216,7 @@ impl Volume {
         let Some(parent) = &present.timeline.parent else {
             return Ok((own.min(present.size_bytes), counted.is_whole));
         };
-        // What is seen of ancestors is not told by their figures, which know of their ends only.
+        // The figures of ancestors know of their ends only, not of the part that is seen.
         let inherited = entries_of_line(&parent.timeline) * BLOCK_BYTES;
         Ok((own.saturating_add(inherited).min(present.size_bytes), false))
     }
@@ -256,7 +255,7 @@ impl Volume {
         Ok(counted)
     }
 
-    /// What the figures of the runs say; of what has none it is only known how much it is.
+    /// The sum of the figures of the runs; of a run without figures only the size is known.
     pub(crate) fn counted_by_runs(&self, timelines: &[Arc<Timeline>]) -> Counted {
         let known = self.core.figures.lock();
         let mut counted = Counted { is_whole: true, ..Counted::default() };
@@ -354,7 +353,7 @@ impl Volume {
         }
     }
 
-    /// What the volume's space is for, in full.
+    /// The uses of the volume's space, in full.
     ///
     /// # Errors
     /// `NotFound` once it is deleted; `Corrupt` or `Io`.
@@ -411,7 +410,7 @@ impl Volume {
         (ages, history_bytes - sorted_bytes)
     }
 
-    /// Who holds what, the oldest first.
+    /// The holders, the oldest first.
     fn holders(&self, record: &VolumeRecord, counted: &Counted, share: Share) -> Vec<Holder> {
         let mut pins: BTreeMap<(u64, Seq), Vec<String>> = BTreeMap::new();
         for (seq, name) in self.pins.lock().named() {

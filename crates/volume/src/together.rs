@@ -1,5 +1,5 @@
-//! What happens to all volumes of a group at one instant: reverts, clones, and what a moment of the
-//! group comes to.
+//! Events of all volumes of a group at one instant: reverts, clones, and how a moment of the group
+//! is resolved.
 //!
 //! Invariants
 //! 1. As for captures (`groups`): all gates are closed at the same time, in the order of ids.
@@ -149,7 +149,7 @@ impl Core {
         }
     }
 
-    /// What the moments come to, of volumes that stand still; their presents are of one instant.
+    /// Resolves the moments of volumes that stand still; their presents are of one instant.
     fn resolve_together(&self, members: &Members, stills: &[Still<'_>]) -> Result<Vec<Resolved>> {
         let mut places = Vec::new();
         at_one_instant(&members.volumes, &mut NoGates, &mut |gates| {
@@ -209,7 +209,7 @@ fn changed_meanwhile(group: &str) -> Error {
 }
 
 impl Pool {
-    /// What a moment of a group comes to, of each of its volumes.
+    /// Resolves a moment of a group for each of its volumes.
     ///
     /// # Errors
     /// Those of resolving; `Invalid` for a seq.
@@ -221,10 +221,10 @@ impl Pool {
         Ok(members.volumes.iter().map(|v| v.name().to_owned()).zip(resolved).collect())
     }
 
-    /// Makes a past moment the present of all volumes of a group, or of none. What came before
+    /// Makes a past moment the present of all volumes of a group, or of none. Everything before
     /// stays: a revert to the seqs that the reports begin at undoes it. `closed` are the volumes
-    /// from which the caller keeps clients away, as [`Pool::group_volumes`] gave them; without
-    /// them nothing is done, and the reports say what would be.
+    /// from which the caller keeps clients away, as [`Pool::group_volumes`] gave them; without them
+    /// nothing is done, and the reports say what would be.
     ///
     /// # Errors
     /// Those of resolving; `Busy` when the group was changed meanwhile; `Refused`, `Io`.

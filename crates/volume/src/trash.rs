@@ -76,7 +76,7 @@ fn not_in_trash(which: &str) -> Error {
         .with_hint("`hindsight volume list --deleted` names them")
 }
 
-/// What somebody took out of the trash meanwhile stays.
+/// A volume that somebody took out of the trash meanwhile stays.
 fn unless_taken_out(destroyed: Result<()>) -> Result<()> {
     destroyed.or_else(|error| match error.kind {
         ErrorKind::NotFound => Ok(()),
@@ -99,7 +99,7 @@ impl VolumeRecord {
 }
 
 impl Pool {
-    /// Deletes a volume for good, with all that is pinned of it. What clones still need of it stays
+    /// Deletes a volume for good, with all that is pinned of it. Blocks that clones still need stay
     /// until they are gone.
     ///
     /// # Errors
@@ -146,7 +146,7 @@ impl Pool {
         Ok(told)
     }
 
-    /// What is in the trash, in the order in which it was deleted.
+    /// The volumes in the trash, in the order of their deletion.
     ///
     /// # Errors
     /// `Corrupt` or `Io`, where space cannot be told.
@@ -207,7 +207,7 @@ impl Pool {
 }
 
 impl Core {
-    /// What is in the trash, in the order in which it was deleted.
+    /// The volumes in the trash, in the order of their deletion.
     pub(crate) fn in_trash(&self) -> Vec<(Arc<Volume>, TrashRecord)> {
         let ghosts: Vec<Arc<Volume>> = self.ghosts.read().values().cloned().collect();
         let trashed = |volume: Arc<Volume>| {
@@ -269,7 +269,7 @@ impl Core {
         unless_taken_out(self.destroy(&volume, End::NoRoom(trash), work)).map(|()| true)
     }
 
-    /// Deletes a volume for good. What clones still need of it stays until they are gone.
+    /// Deletes a volume for good. Blocks that clones still need stay until they are gone.
     fn destroy(
         self: &Arc<Self>,
         volume: &Arc<Volume>,
@@ -281,7 +281,7 @@ impl Core {
         if end == (End::Asked { force: false }) {
             volume.check_unpinned(&pins)?;
         }
-        // What waits goes with it: deletes need no room.
+        // Waiting writes go with it: deletes need no room.
         volume.cache.hold();
         let deleted = volume.log.with_gate(|gate| -> Result<()> {
             let (mut numbers, commit) = volume.begin()?;

@@ -1,4 +1,4 @@
-//! What goes in and out of pools and volumes.
+//! Values that go in and out of pools and volumes.
 
 mod space;
 mod trash;
@@ -111,7 +111,7 @@ pub struct CacheSetting {
     pub dirty_percent: u8,
 }
 
-/// What is asked of a volume's write-back cache; `None` leaves it as it is.
+/// The request for a volume's write-back cache; `None` leaves it as it is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CacheChange {
     /// Bytes; 0 is no cache.
@@ -120,7 +120,7 @@ pub struct CacheChange {
     pub dirty_percent: Option<u8>,
 }
 
-/// What a cache holds now, and what it did since the pool was opened.
+/// The content of a cache now, and its work since the pool was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CacheUse {
     /// Bytes that may wait to be written.
@@ -142,11 +142,11 @@ pub struct CacheUse {
 /// A volume's cache as it stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CacheInfo {
-    /// What was asked for.
+    /// The request.
     pub setting: CacheSetting,
     /// Bytes that it got: less where the pool has been opened with less memory.
     pub granted_bytes: u64,
-    /// What it holds and did.
+    /// Its content and its work.
     pub used: CacheUse,
 }
 
@@ -189,7 +189,7 @@ pub struct EncodingSetting {
     pub after_ns: u64,
 }
 
-/// What is asked of a volume's encoding; `None` leaves it as it is.
+/// The request for a volume's encoding; `None` leaves it as it is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EncodingChange {
     /// How.
@@ -198,11 +198,11 @@ pub struct EncodingChange {
     pub after_ns: Option<u64>,
 }
 
-/// What is asked for the data of a version.
+/// The request for the data of a version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Compaction {
-    /// What was written over is packed, whatever the volume's encoding and age.
+    /// Packs blocks that were written over, whatever the volume's encoding and age.
     Compacted,
     /// It is taken out of packs, and stays raw.
     Uncompacted,
@@ -211,7 +211,7 @@ pub enum Compaction {
 /// A compaction that was asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CompactionInfo {
-    /// What was asked for.
+    /// The request.
     pub wish: Compaction,
     /// How far it is.
     pub state: CompactionState,
@@ -242,7 +242,7 @@ pub enum CompactionState {
 /// A volume's encoding as it stands.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EncodingInfo {
-    /// What was asked for; `None` is raw.
+    /// The request; `None` is raw.
     pub setting: Option<EncodingSetting>,
     /// Bytes that encoded versions take.
     pub packed_bytes: u64,
@@ -258,7 +258,7 @@ pub struct EncodingInfo {
     pub faults: u64,
 }
 
-/// What a new volume shall be.
+/// The properties of a new volume.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VolumeSpec {
     /// 1 to 128 characters of `A-Za-z0-9._-`, beginning with a letter or digit.
@@ -332,9 +332,9 @@ pub struct GraceInfo {
 /// A change of architecture whose background work is not done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ConversionInfo {
-    /// What it was before.
+    /// The one before.
     pub from: Architecture,
-    /// What it is now.
+    /// The one now.
     pub to: Architecture,
     /// Bytes that are where they belong, of those that were not.
     pub done_bytes: u64,
@@ -375,7 +375,7 @@ pub struct Stamp {
     pub time: WallTime,
 }
 
-/// What a moment expression came to.
+/// A moment expression, resolved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Resolved {
     /// The seq whose state it is.
@@ -411,7 +411,7 @@ pub struct VolumeInfo {
     pub held_ns: u64,
     /// Whether that is the window, or everything since the volume was made.
     pub is_held: bool,
-    /// What held before, while it still does.
+    /// The old settings, while they still hold.
     pub grace: Option<GraceInfo>,
     /// `online`, or `refusing-writes` after a failed write or flush.
     pub state: &'static str,
@@ -451,7 +451,7 @@ pub struct VolumeInfo {
     pub cache: Option<CacheInfo>,
     /// How its history is kept.
     pub encoding: EncodingInfo,
-    /// What deduplication has come to.
+    /// The result of deduplication.
     pub dedup: DedupInfo,
     /// Bytes of blocks at home in the volume's base, of the present or of the past.
     pub base_bytes: u64,
@@ -503,9 +503,9 @@ pub struct Version {
     pub consistency: Consistency,
     /// How the volume keeps what only versions of this age need.
     pub encoding: Encoding,
-    /// What was asked for it by hand.
+    /// The request for it by hand.
     pub compaction: Option<CompactionInfo>,
-    /// What else needs its moment.
+    /// The others that need its moment.
     pub dependants: Dependants,
 }
 
@@ -516,7 +516,7 @@ pub enum Consistency {
     /// As after a power cut: nobody was told.
     #[default]
     CrashConsistent,
-    /// What uses the volume was quiet.
+    /// The users of the volume were quiet.
     Quiesced,
     /// It was told to be, and could not, or not long enough.
     QuiesceFailed,
@@ -539,7 +539,8 @@ impl Consistency {
     }
 }
 
-/// What needs a moment besides the version on it: it stays for them when the version is deleted.
+/// The others that need a moment besides the version on it: it stays for them when the version is
+/// deleted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Dependants {
     /// Volumes that were cloned from it.
@@ -619,7 +620,7 @@ pub struct DiffPage {
     pub next_offset: Option<u64>,
 }
 
-/// What was written in one interval.
+/// The writes of one interval.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bucket {
     /// Start of the interval.
@@ -654,7 +655,7 @@ pub struct HistoryPage {
     pub next: Option<WallTime>,
 }
 
-/// What a revert did, or would do.
+/// The effect of a revert, real or planned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RevertReport {
     /// The present before it; `revert --to seq:FROM` undoes it.
@@ -682,7 +683,7 @@ pub struct AuditRecord {
     pub volume: String,
     /// For people, with seqs and reasons.
     pub detail: String,
-    /// Who asked for it; `None` for what the pool does by itself, and in records of older programs.
+    /// The caller; `None` for the pool's own acts, and in records of older programs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub caller: Option<String>,
 }
@@ -726,12 +727,12 @@ impl ScrubState {
     }
 }
 
-/// What of a crash an opening is seeing to.
+/// The step of an opening after a crash.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SettlePhase {
     /// The catalogue does not hold together as it is read at first: other ways are tried.
     Catalogue,
-    /// Where what is computed from others is what they say is looked at, where there is some.
+    /// Parity is held against its data, where there is some.
     Agreement,
     /// All copies of what was in flight are looked at.
     #[default]
@@ -745,7 +746,7 @@ pub enum SettlePhase {
 /// How far the opening of a pool on members is, and what it took.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Settling {
-    /// What it is doing.
+    /// Its present work.
     pub phase: SettlePhase,
     /// Bytes of the regions that were in flight; 0 after a clean stop.
     pub unsettled_bytes: u64,
@@ -765,7 +766,7 @@ pub struct Settling {
     pub parity_ns: u64,
 }
 
-/// What came of a scrub so far.
+/// The outcome of a scrub so far.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ScrubInfo {
     /// How it is doing.

@@ -18,7 +18,7 @@ use crate::{Error, ErrorKind, Result};
 
 /// A trusted place that has something else than the map says.
 pub(crate) struct WrongPlace<'c> {
-    /// Whose it is.
+    /// The store that it lies in.
     pub current: &'c CurrentStore,
     /// The block.
     pub block: u64,

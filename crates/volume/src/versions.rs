@@ -5,7 +5,7 @@
 //!    what expires or is merged meanwhile was worked out while that moment was the present, or
 //!    waits for `pins`.
 //! 2. A list reads records and nothing else: no map is walked, nothing is written.
-//! 3. What one call costs does not depend on how many versions there are.
+//! 3. The cost of a call does not depend on how many versions there are.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
@@ -30,7 +30,7 @@ const COMMITTED_MAX: usize = 4096;
 /// Counts that wait in memory for the next commit of the volume.
 const WAITING_COUNTS_MAX: usize = 256;
 
-/// What is known of the bytes that versions changed, beside the catalogue.
+/// Knowledge of the bytes that versions changed, beside the catalogue.
 #[derive(Debug, Default)]
 pub struct Counting {
     /// Versions that are not counted.
@@ -233,7 +233,7 @@ impl Volume {
             (record.timeline_at(seq), record.encoding)
         };
         let clones = clones.get(&(timeline, seq)).cloned().unwrap_or_default();
-        // What a version alone needs was written over before the next one was captured.
+        // Blocks that a version alone needs were written over before the next one was captured.
         let now = self.core.machine.clock.wall();
         let is_old = |after_ns: u64| until.is_some_and(|u| u.saturating_add(Span(after_ns)) < now);
         let encoding = setting.filter(|s| is_old(s.after_ns)).map_or(Encoding::Raw, |s| s.encoding);
@@ -320,7 +320,7 @@ impl Volume {
         let bytes = if exact { bytes } else { bytes.min(self.bound(before, seq)?) };
         let pins = self.pins.lock();
         let mut counting = self.counting.lock();
-        // What was deleted meanwhile asked for another count, or for none.
+        // A version that was deleted meanwhile asked for another count, or for none.
         if places(&pins) == found {
             counting.wanted.remove(&number);
             counting.counted.insert(number, (bytes, exact));
@@ -383,7 +383,7 @@ impl Volume {
     /// Deletes the versions with these numbers, some thousands in a step; says how many there were.
     ///
     /// # Errors
-    /// `NotFound` when there is none; `Refused`. What was deleted before a failure stays so.
+    /// `NotFound` when there is none; `Refused`. Versions deleted before a failure stay deleted.
     pub fn delete_versions(&self, range: RangeInclusive<u64>, dry_run: bool) -> Result<u64> {
         self.check_open()?;
         let (first, last) = (*range.start(), *range.end());
@@ -438,7 +438,7 @@ impl Volume {
         gone: &[(u64, Seq)],
     ) -> Result<Vec<u64>> {
         let numbers_gone: BTreeSet<u64> = gone.iter().map(|&(number, _)| number).collect();
-        // What follows a gap differs from another one now.
+        // The version after a gap differs from another one now.
         let after = |&number: &u64| pins.versions_from(number + 1).next();
         let heirs: Vec<u64> = numbers_gone
             .iter()
@@ -478,7 +478,7 @@ impl Volume {
     }
 }
 
-/// What is deleted, for the audit log.
+/// The deleted versions, for the audit log.
 fn described(chunk: &[(u64, Seq)]) -> String {
     match chunk {
         [(number, seq)] => format!("version {number} (seq {seq})"),
@@ -490,7 +490,7 @@ fn described(chunk: &[(u64, Seq)]) -> String {
     }
 }
 
-/// What is not in a version's record.
+/// The facts beyond a version's record.
 struct About {
     until: Option<WallTime>,
     encoding: Encoding,

@@ -32,7 +32,7 @@ impl View {
         }
     }
 
-    /// What the moment came to.
+    /// The moment, resolved.
     #[must_use]
     pub fn resolved(&self) -> Resolved {
         self.resolved

@@ -55,7 +55,7 @@ pub struct Volume {
     pub(crate) log: Log,
     pub(crate) times: TimeIndex,
     pub(crate) present: RankedRwLock<Arc<Opening>>,
-    /// What waits to be written and what was read, if it has a cache.
+    /// Blocks that wait to be written and blocks that were read, if it has a cache.
     pub(crate) cache: Cache,
     /// Where settled blocks have their homes: empty where no architecture with a base ever was.
     pub(crate) base: Base,
@@ -65,7 +65,7 @@ pub struct Volume {
     pub(crate) captured: Arc<AtomicU64>,
     /// Blocks of its copy unit.
     pub(crate) unit_blocks: AtomicU64,
-    /// What is known of the bytes that versions changed; taken after `pins`.
+    /// Knowledge of the bytes that versions changed; taken after `pins`.
     pub(crate) counting: RankedMutex<Counting>,
     /// When versions are captured and which stay; changes under the pool's `books`.
     pub(crate) schedule: RankedMutex<Option<Schedule>>,
@@ -81,8 +81,8 @@ pub struct Volume {
     pub(crate) reclaim_wanted: AtomicBool,
     /// Since when a step has seen something pending, on the monotonic clock.
     pub(crate) pending_since_ns: AtomicU64,
-    /// What the opening found in the log is not in runs yet. No mark tells of a flush of it: a mark
-    /// stands in the segment that is written to, so a flush writes the map out.
+    /// The entries that the opening found in the log are not in runs yet. No mark tells of a flush
+    /// of it: a mark stands in the segment that is written to, so a flush writes the map out.
     pub(crate) has_recovered: AtomicBool,
     /// When it was reclaimed last.
     pub(crate) pass: RankedMutex<Pass>,
@@ -104,7 +104,7 @@ pub struct Volume {
     pub(crate) waiting_homes: AtomicU64,
     /// Live bytes as last counted, and the seq then.
     pub(crate) live: RankedMutex<Option<(Seq, u64)>>,
-    /// What a walk of a small map found last.
+    /// The result of the last walk of a small map.
     pub(crate) walked: RankedMutex<Option<Walked>>,
 }
 
@@ -146,7 +146,7 @@ impl Volume {
         Ok(())
     }
 
-    /// What fails because the volume was deleted beside it says so, whatever it met.
+    /// A call that fails because the volume was deleted beside it says so, whatever it met.
     pub(crate) fn unless_gone<T>(&self, outcome: Result<T>) -> Result<T> {
         outcome.or_else(|error| self.check_open().and(Err(error)))
     }

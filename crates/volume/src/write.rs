@@ -70,7 +70,7 @@ pub struct Merged<'a> {
 pub struct Terms<'a> {
     /// Where the client's bytes end (blocks may end later).
     pub end: u64,
-    /// What partial blocks were merged with, while their range is locked.
+    /// The blocks that partial ones were merged with, while their range is locked.
     pub merged: Option<Merged<'a>>,
     /// These are zeros beyond the end of the volume: nobody else writes there.
     pub cuts: bool,
@@ -78,7 +78,7 @@ pub struct Terms<'a> {
     pub frees: bool,
     /// Past the cache, while it holds writes back and is empty.
     pub behind: bool,
-    /// What it may wait for, and where it says how far it came.
+    /// The reasons for which it may wait, and its progress.
     pub pace: &'a Pace,
 }
 
@@ -214,7 +214,7 @@ impl Volume {
             let reserve = FromReserve(&self.core, &self.cache.short);
             let source: &dyn SegmentSource = if terms.frees { &reserve } else { &*self.core };
             let stance = Stance { goes_on: done > 0 && !has_waited, ..terms.stance() };
-            // What is left of a zone of the reserve is for those that make room.
+            // The rest of a zone of the reserve is for those that make room.
             let appended = match !terms.frees && self.cache.short.load(Ordering::Acquire) {
                 true => Err(history::Error::new(history::ErrorKind::Full, TOOK_RESERVE)),
                 false => self.log.append(still_right, rest, stance, source, header),
@@ -333,7 +333,7 @@ impl Volume {
         update_pages(&live.pages, entries);
     }
 
-    /// Writes an op whose edges lie within blocks. What they are merged with may be the present no
+    /// Writes an op whose edges lie within blocks. The blocks around them may be the present no
     /// more when they are written (after a revert or a resize): then all of it is done again.
     fn write_partial(&self, op: &WriteOp<'_>, pace: &Pace) -> Result<Seq> {
         if span(op).1 == 0 {

@@ -4,9 +4,8 @@
 //! Invariants
 //! 1. While the cache is on only whoever destages appends to the log, but for those who hold writes
 //!    back after everything was destaged.
-//! 2. Who destages takes neither `work` nor `pins` meanwhile; who holds them may destage, but not
-//!    make room.
-//! 3. What stood still is a moment of the volume: nothing waits, and nothing is accepted.
+//! 2. A destage takes neither `work` nor `pins`; their holder may destage, but not make room.
+//! 3. A standstill is a moment of the volume: nothing waits, and nothing is accepted.
 
 use std::cell::RefCell;
 use std::ops::Range;
@@ -170,7 +169,7 @@ impl Volume {
         let may_wait = pace.may_wait_for_turns();
         let run = match may_wait {
             true => Some(self.cache.destaging.lock()),
-            // What has to stop half way leaves places that are to be looked after.
+            // A destage that has to stop half way leaves places that are to be looked after.
             false if self.log.stands_still() || self.core.store.spares().is_empty() => None,
             false => self.cache.destaging.try_lock(),
         };
@@ -193,8 +192,8 @@ impl Volume {
     /// Trims what is too long to wait: behind everything that waits, into the log.
     fn trim_behind(&self, block: u64, blocks: u32, terms: Terms<'_>) -> Result<Option<Seq>> {
         let pace = terms.pace;
-        // What was accepted has its reserve: no room is made for it by who must not wait for room,
-        // nor with blocks locked.
+        // Accepted writes have their reserve: no room is made for them by a caller that must not
+        // wait, nor with blocks locked.
         let room = || if pace.may_wait_for_room() { self.core.make_room() } else { Ok(()) };
         self.destage_all_with(&room).inspect_err(|e| lacks_room(pace, e))?;
         // Not while a part of it is being merged elsewhere: the merge would bring it back.
@@ -319,8 +318,8 @@ impl Volume {
         self.is_pen_right(pens.now.as_ref()) && self.is_pen_right(pens.later.as_ref())
     }
 
-    /// Destages everything that was accepted before this call. What has no room elsewhere goes into
-    /// the reserve. The caller holds no lock.
+    /// Destages everything that was accepted before this call. Writes without room elsewhere go
+    /// into the reserve. The caller holds no lock.
     ///
     /// # Errors
     /// `Full` when that is full too; `Refused` or `Io`: what was not destaged stays.
@@ -406,8 +405,8 @@ impl Volume {
         }
     }
 
-    /// The same for those who open a moment. What is captured is in the log: it needs neither what
-    /// waits nor room for it.
+    /// The same for those who open a moment. A captured moment is in the log: it needs neither the
+    /// waiting writes nor room for them.
     ///
     /// # Errors
     /// Those of [`Volume::stand_still`].
@@ -457,7 +456,7 @@ impl Volume {
             match self.destage_run(excess, None, &*self.core) {
                 Ok(0) => return Ok(false),
                 Ok(blocks) => spent += blocks as u64 * BLOCK_BYTES,
-                // Whoever writes or flushes next makes room.
+                // The next writer or flush makes room.
                 Err(e) if e.kind == ErrorKind::Full => return Ok(false),
                 Err(e) => return Err(e),
             }

@@ -1,4 +1,4 @@
-//! What waits, where data and holes are told.
+//! Waiting writes, where data and holes are told.
 
 use std::ops::Range;
 

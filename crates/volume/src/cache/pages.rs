@@ -103,7 +103,7 @@ impl Pages {
         &mut self.pages[number as usize]
     }
 
-    /// What waits, in order.
+    /// The waiting pages, in order.
     pub fn waiting(&self) -> impl Iterator<Item = (PageId, &Page)> {
         let there = |number: u32| (number != NONE).then_some(number);
         let numbers = std::iter::successors(there(self.waiting.first), move |&number| {

@@ -6,8 +6,8 @@
 //! over. Until a window has ended, writes are taken to come at random with the block's mean.
 //!
 //! Blocks are remembered in a table of fixed size, those forgotten first that were not written for
-//! longest. What is not remembered goes in place at once. Nothing but the number of device
-//! requests depends on any of it.
+//! longest. Forgotten blocks go in place at once. Nothing but the number of device requests depends
+//! on any of it.
 
 /// The class of blocks that were written only once, or are not remembered.
 const UNKNOWN: u8 = 0;
@@ -31,7 +31,7 @@ struct Class {
     rewritten: f64,
 }
 
-/// What is remembered of a block.
+/// The memory of one block.
 #[derive(Clone, Copy, Debug)]
 struct Known {
     /// Its number and one; 0 for none.
@@ -57,7 +57,7 @@ pub struct Leaving {
     pub left_ns: Option<u64>,
 }
 
-/// What is known of the writes of a volume.
+/// The known writes of a volume.
 #[derive(Debug)]
 pub struct Rewrites {
     known: Vec<[Known; WAYS]>,

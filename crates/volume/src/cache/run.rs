@@ -1,4 +1,4 @@
-//! What is destaged together: versions from the head of the order, with their bytes.
+//! One destage: versions from the head of the order, with their bytes.
 
 use std::ops::Range;
 

@@ -38,7 +38,7 @@ pub struct CatalogueMedia {
     sums: Arc<Mutex<PageSums>>,
 }
 
-/// What was found in pages of the catalogue.
+/// Damage found in pages of the catalogue.
 #[derive(Debug, Default)]
 pub struct PagesFound {
     /// Bytes that were read, of all copies.
@@ -83,8 +83,8 @@ impl CatalogueMedia {
         self.state.lock().superblock.clone()
     }
 
-    /// Writes the superblock's next generation. What was read may be what an earlier process wrote
-    /// and a failed sync lost: nothing may be built on it before it is durable.
+    /// Writes the superblock's next generation. The one that was read may have been written by an
+    /// earlier process and lost by a failed sync: nothing may be built on it before it is durable.
     ///
     /// # Errors
     /// The device's.
@@ -187,7 +187,7 @@ impl CatalogueMedia {
                 found.lost.push(number);
                 continue;
             };
-            // What cannot be written over a copy that is wrong is there all the same.
+            // A page that cannot be written over a wrong copy is there all the same.
             let (is_wrong, is_right) = match self.agree(at, &page) {
                 Ok(None) => (was_wrong, true),
                 Ok(Some(Outcome::Recovered | Outcome::Transient)) => (true, true),
@@ -496,7 +496,7 @@ mod tests {
         }
     }
 
-    /// What is not written over a wrong copy is not told as healed, nor as lost.
+    /// A page that is not written over a wrong copy counts neither as healed nor as lost.
     #[test]
     fn what_could_not_be_healed_is_not_counted_as_healed() {
         for (outcome, healed) in [

@@ -6,7 +6,7 @@
 //! the catalogue is really opened. Where several members are wrong in different places no way may
 //! be right as a whole: then pages are chosen one by one, until all hold together.
 //!
-//! What holds together may be out of date: see [`first_page`]. Nothing is tried at another commit
+//! A consistent state may be out of date: see [`first_page`]. Nothing is tried at another commit
 //! than the last that a way knows of.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -35,7 +35,7 @@ const CHECKED: f64 = 0.5;
 /// Which content of its contents a page is given; the first if nothing is said.
 type Choice = BTreeMap<u64, usize>;
 
-/// What is known of pages while they are chosen.
+/// Pages while they are chosen.
 struct Chosen {
     /// The different contents of pages that have several, in the order of the ways.
     contents: BTreeMap<u64, Vec<Vec<u8>>>,
@@ -48,7 +48,7 @@ struct Chosen {
     checks_first: bool,
 }
 
-/// What came of a trial.
+/// The outcome of a trial.
 #[derive(Default)]
 struct Seen {
     /// Pages that were read.
@@ -173,7 +173,7 @@ impl Trial {
         }
         if page == 0 && seen.chosen.as_ref().is_some_and(|chosen| chosen.checks_first) {
             // As if the pages of the newest commit had been written with its root: all of them are
-            // checked then. What the other root has does not count.
+            // checked then. The other root's do not count.
             bytes[FLAGS] &= !TWO_PHASES;
             let other = usize::from(bytes[FLAGS] & ROOT_SECOND == 0);
             bytes[ROOT_CHECKSUMS[other]] ^= 1;
@@ -341,7 +341,7 @@ pub fn settle_copies(media: &CatalogueMedia, told: &mut Told<'_>) -> io::Result<
     for (_, number) in held_longest.into_iter().take(BEGINNINGS_MAX) {
         let chosen = choose(media, way(number), &mut failed)?;
         if let Some(Seen { pages, chosen: Some(mut chosen) }) = chosen {
-            // What was not read is nothing: it stays as it is.
+            // Pages that were not read stay as they are.
             for page in pages {
                 put(media, way(number), page, chosen.page(media, number, page))?;
             }

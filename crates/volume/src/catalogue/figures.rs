@@ -10,8 +10,8 @@ use crate::figures::Figures;
 pub(super) const FIGURES: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("figures");
 
 impl Catalogue {
-    /// The figures of all runs. What cannot be read is left out: a run without figures counts as
-    /// one of which nothing is known.
+    /// The figures of all runs. An unreadable run is left out: a run without figures counts as one
+    /// of which nothing is known.
     ///
     /// # Errors
     /// The device's.

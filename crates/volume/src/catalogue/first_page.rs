@@ -64,7 +64,7 @@ pub fn last_commit(page: &[u8]) -> Option<u64> {
     is_sound.then(|| number_at(seal, 4))
 }
 
-/// What a first page says, held against the last commit.
+/// A first page's statement, held against the last commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Names {
     /// Its root, or a later one.

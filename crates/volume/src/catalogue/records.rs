@@ -1,4 +1,4 @@
-//! What the catalogue keeps. Values are JSON, so that a pool can be explained by hand;
+//! The records of the catalogue. Values are JSON, so that a pool can be explained by hand;
 //! `docs/format/ catalogue.md` lists the tables. Segment records, of which there are many, are
 //! fixed-width.
 
@@ -88,7 +88,7 @@ pub struct VolumeRecord {
     /// Bytes up to which there may be data beyond the size, that is to be cut off; 0 for none.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub uncut: u64,
-    /// What a smaller window or history limit takes away is kept for a while.
+    /// Keeps for a while the history that a smaller window or history limit takes away.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub grace: Option<GraceRecord>,
     /// The hook around its captures, unless another one is named.
@@ -220,7 +220,7 @@ pub struct VersionRecord {
     /// How quiet the volume was.
     #[serde(default, skip_serializing_if = "Consistency::is_crash_consistent")]
     pub consistency: Consistency,
-    /// What made it, if that was a schedule.
+    /// The schedule that made it, if one did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scheduled: Option<ScheduledRecord>,
     /// How many files were open on it, if a hook told: they have a table of their own.
@@ -232,7 +232,7 @@ pub struct VersionRecord {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CompactionRecord {
-    /// What was asked for.
+    /// The request.
     pub wish: Compaction,
     /// When, in nanoseconds since 1970.
     pub asked_ns: u64,
@@ -267,7 +267,7 @@ pub struct GroupRecord {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct GroupVersionRecord {
-    /// What the clock said, in nanoseconds since 1970.
+    /// The clock's time, in nanoseconds since 1970.
     pub time_ns: u64,
     /// Free text.
     pub label: String,
@@ -276,7 +276,7 @@ pub struct GroupVersionRecord {
     pub consistency: Consistency,
     /// Volume ids and the numbers of their versions.
     pub versions: Vec<(u64, u64)>,
-    /// What made it, if that was a schedule of the group.
+    /// The schedule of the group that made it, if one did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scheduled: Option<ScheduledRecord>,
 }
@@ -287,8 +287,7 @@ pub struct GroupVersionRecord {
 pub struct ScheduledRecord {
     /// Which schedule.
     pub schedule: u64,
-    /// What the clock said, in nanoseconds since 1970: unlike the time of the version it can go
-    /// back.
+    /// The clock's time, in nanoseconds since 1970: unlike the time of the version it can go back.
     pub made_ns: u64,
 }
 

@@ -10,8 +10,7 @@ use crate::growth::{Sample, Samples};
 pub(super) const SAMPLES: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("samples");
 
 impl Catalogue {
-    /// All samples. What cannot be read is left out: nothing but what is told of growth depends on
-    /// it.
+    /// All samples. Unreadable ones are left out: only the figures of growth depend on them.
     ///
     /// # Errors
     /// The device's.

@@ -13,7 +13,7 @@ pub(super) const SCRUBS: TableDefinition<'_, &str, &[u8]> = TableDefinition::new
 const LAST: &str = "last";
 const SCHEDULE: &str = "schedule";
 
-/// What of a pool a scrub is looking at.
+/// The part of a pool that a scrub is looking at.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ScrubPhase {
@@ -24,7 +24,7 @@ pub enum ScrubPhase {
     Runs,
     /// The catalogue.
     Catalogue,
-    /// What is computed from the rest, if all of that was right or is again.
+    /// The parity, if all of its data was right or is again.
     Parity,
 }
 
@@ -40,7 +40,7 @@ pub struct ScrubRecord {
     /// It was stopped before its end.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub stopped: bool,
-    /// What it is looking at.
+    /// The part that it is looking at.
     pub phase: ScrubPhase,
     /// The zone, the run, the page of the catalogue, or the region of the array that comes next.
     pub next: u64,
@@ -78,7 +78,7 @@ pub struct ScrubScheduleRecord {
 }
 
 impl Catalogue {
-    /// The last scrub, and when there is another. What cannot be read is as if there was none:
+    /// The last scrub, and when there is another. An unreadable record is as if there was none:
     /// nothing else depends on it.
     ///
     /// # Errors

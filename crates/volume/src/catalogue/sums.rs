@@ -1,4 +1,4 @@
-//! What the catalogue's pages are known to hold.
+//! The checksums that the catalogue's pages are known to have.
 //!
 //! The library below checks its pages when a pool is opened and trusts them from then on: a page
 //! that rots later would be a wrong answer or a panic in its depths. So each page's CRC32C is kept

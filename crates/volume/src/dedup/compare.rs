@@ -2,7 +2,7 @@
 //!
 //! Invariants
 //! 1. Names of a shared batch have blocks that were read, verified and found equal.
-//! 2. What lies in as few places as it could is left where it is: a search that finds nothing new
+//! 2. Content that lies in as few places as it could is left alone: a search that finds nothing new
 //!    writes nothing.
 
 use std::collections::{BTreeMap, VecDeque};
@@ -42,7 +42,7 @@ pub struct Name {
     pub location: Location,
     /// Its timeline.
     pub timeline: u64,
-    /// Whose log that is.
+    /// The volume whose log that is.
     pub log: u64,
     /// Its block.
     pub block: u64,
@@ -92,7 +92,7 @@ fn pieces(group: &[Name]) -> Vec<&[Name]> {
     pieces
 }
 
-/// What is left to compare, and what was written.
+/// The rest to compare, and the blocks written so far.
 pub struct Comparer {
     /// By checksum, and by location where that is equal.
     names: Vec<Name>,

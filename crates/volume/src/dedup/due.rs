@@ -53,7 +53,7 @@ impl Core {
         let timelines = self.timelines.read();
         let log_of = |timeline: u64| timelines.get(&timeline).map(|(record, _)| record.log);
         let origins = timelines.values().filter_map(|(record, _)| {
-            // What is cloned in full shares nothing in the end.
+            // A full clone shares nothing in the end.
             let parent = record.parent.filter(|_| record.source.is_none());
             let origin = log_of(parent?.0)?;
             (origin != record.log).then_some((record.log, origin))
@@ -128,7 +128,7 @@ impl Core {
     fn begin_search_of(&self, family: u64, volumes: &[Arc<Volume>], now: u64) -> Result<()> {
         for volume in volumes {
             match volume.flush_map() {
-                // What waits in memory is found by a later search.
+                // A later search finds the entries that wait in memory.
                 Err(e) if e.kind == ErrorKind::Refused || self.store.has_failed() => {
                     return Err(e);
                 }
@@ -168,7 +168,7 @@ fn members(volume: &Arc<Volume>) -> Vec<Member> {
     timelines.map(member).collect()
 }
 
-/// What the logs of volumes got so far: blocks that are in runs, and seqs.
+/// The size of the logs of volumes so far: blocks that are in runs, and seqs.
 fn written(volumes: &[Arc<Volume>]) -> (u64, u64) {
     let bytes = |volume: &Arc<Volume>| volume.record.lock().flushed_bytes_total;
     let blocks = volumes.iter().map(bytes).sum::<u64>() / BLOCK_BYTES;

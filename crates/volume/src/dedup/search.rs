@@ -29,7 +29,7 @@ const ENTRY_BYTES: u64 = 22;
 
 /// A timeline that is searched.
 pub struct Member {
-    /// Whose log it is.
+    /// The volume whose log it is.
     pub log: u64,
     /// Versions that were written over after this seq are left to packing; `None` where nothing is
     /// packed.
@@ -47,7 +47,7 @@ pub enum Progress {
     Done,
 }
 
-/// What came of a search.
+/// The outcome of a search.
 pub struct Found {
     /// Segments of shared batches, not committed.
     pub segments: Vec<Arc<Segment>>,
@@ -242,7 +242,7 @@ impl Search {
         name.is_stale || (is_within && !(self.is_crowded && name.is_shared))
     }
 
-    /// What came of it.
+    /// The outcome.
     pub fn finish(self) -> Found {
         let has_stale = self.comparer.as_ref().is_some_and(Comparer::has_stale);
         let (segments, moves, blocks, names) =

@@ -174,7 +174,7 @@ fn records_in_memory_are_those_of_the_catalogue() {
     rig.clock.below.advance(100 * SECOND_NS);
     (0..600).for_each(|block| _ = put(&volume, block % 300, 2));
     rig.clock.below.advance(100 * SECOND_NS);
-    // What is pending is seen first, and goes out when it has been for some seconds.
+    // Pending entries are seen first, and go out after some seconds.
     for _ in 0..2 {
         while pool.step(Budget { bytes: 64 << 20 }).expect("stepped") {}
         rig.clock.below.advance(10 * SECOND_NS);

@@ -1,4 +1,4 @@
-//! What a scrub has still to look at.
+//! The queue of a scrub.
 
 use std::collections::VecDeque;
 
@@ -31,7 +31,7 @@ pub enum Item {
     },
 }
 
-/// What is to be looked at in the phase at hand.
+/// The items of the phase at hand.
 pub struct Queue {
     items: VecDeque<Item>,
     last_run: u64,
@@ -42,7 +42,7 @@ pub struct Queue {
 }
 
 impl Queue {
-    /// What is left after what a record says was done.
+    /// The rest after the part that a record says was done.
     pub fn new(core: &Core, record: &ScrubRecord) -> Queue {
         let segments = segments(core);
         let runs = runs(core);
@@ -76,12 +76,12 @@ impl Queue {
         queue
     }
 
-    /// What comes next.
+    /// The next item.
     pub fn next(&self) -> Option<Item> {
         self.items.front().copied()
     }
 
-    /// What came next is done.
+    /// Ends the item that came next.
     pub fn end(&mut self) {
         self.items.pop_front();
         self.done += 1;

@@ -1,4 +1,4 @@
-//! What is told of space: of a volume, of the pool, and what goes when it is full.
+//! Figures of space: of a volume, of the pool, and of the history that goes when it is full.
 
 use units::Seq;
 
@@ -13,7 +13,7 @@ pub struct AgeBytes {
     pub bytes: u64,
 }
 
-/// What pins and branches at one moment, or at neighbouring ones, hold.
+/// History held by the pins and branches at one moment, or at neighbouring ones.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Holder {
     /// The first moment.
@@ -22,7 +22,7 @@ pub struct Holder {
     pub last: Seq,
     /// How many moments.
     pub moments: u64,
-    /// What is at the first and the last: `v:3`, `mark:NAME`, views, `clone NAME`, `revert`.
+    /// The names at the first and the last: `v:3`, `mark:NAME`, views, `clone NAME`, `revert`.
     pub names: Vec<String>,
     /// Bytes of history that these are the last to see before they were written over. Those of all
     /// holders add up.
@@ -32,7 +32,7 @@ pub struct Holder {
     pub own_bytes: u64,
 }
 
-/// What a volume's space is for, in full.
+/// The uses of a volume's space, in full.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VolumeSpace {
     /// Bytes of the present that are stored.
@@ -51,7 +51,7 @@ pub struct VolumeSpace {
     pub beyond_bytes: u64,
     /// Bytes that no moment needs any more: freed in the background, or when room is wanted.
     pub reclaimable_bytes: u64,
-    /// Who holds what, oldest first.
+    /// The holders, oldest first.
     pub holders: Vec<Holder>,
 }
 
@@ -64,7 +64,7 @@ pub struct Growth {
     pub measured_ns: u64,
 }
 
-/// What the space of all volumes is for.
+/// The uses of the space of all volumes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PoolSpace {
     /// Bytes of the present that are stored; what clones share counts for each.
@@ -89,7 +89,7 @@ pub struct PoolSpace {
     pub growth: Option<Growth>,
 }
 
-/// What a full pool would give up next.
+/// The history that a full pool would give up next.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sacrifice {
     /// The volume.
