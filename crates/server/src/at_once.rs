@@ -37,7 +37,7 @@ mod tests {
 
     #[test]
     fn all_are_asked_at_the_same_time_and_waited_for() {
-        // Whoever is asked first waits for the last.
+        // The first that is asked waits for the last.
         let (barrier, done) = (Barrier::new(3), AtomicUsize::new(0));
         AtOnce.each(3, &|number| {
             barrier.wait();

@@ -255,7 +255,7 @@ impl TimeWatch {
     }
 }
 
-/// What the thread looks at between steps.
+/// The things that the thread looks at between steps.
 struct Watches {
     looked: Option<Instant>,
     fill: FillWatch,
@@ -359,7 +359,7 @@ fn take_turn(
     }
 }
 
-/// What a panic said.
+/// The words of a panic.
 fn words(panic: &(dyn std::any::Any + Send)) -> &str {
     let text = panic.downcast_ref::<String>().map(String::as_str);
     text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no words")
@@ -559,7 +559,7 @@ mod tests {
             assert!(began.elapsed() < Duration::from_secs(60), "{written} writes were accepted");
         };
         assert_eq!(refused.kind, volume::ErrorKind::Refused);
-        // Who waited for what the panic left is refused while it unwinds; then all are.
+        // A request that waited for the panicking one is refused while that unwinds; then all are.
         while pool.status().state != "refusing-writes" {
             assert!(began.elapsed() < Duration::from_secs(60), "{}", pool.status().state);
             std::thread::yield_now();
@@ -571,7 +571,7 @@ mod tests {
         background.stop();
         pool.close().expect("closed");
         drop((volume, pool));
-        // What it was doing is as if it had not begun.
+        // Its work is as if it had not begun.
         broken.1.store(false, Ordering::Release);
         let pool = open();
         let volume = pool.volume("v").expect("there");

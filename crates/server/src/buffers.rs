@@ -4,8 +4,9 @@
 //! Invariants
 //! 1. All connections together hold at most what the server was told, a `KEPT`th more to read, and
 //!    one buffer of `OWN_BYTES` more for each connection.
-//! 2. Who finds none left waits in the order of coming, and is woken when some are given back. Only
-//!    who still tries keeps its place, so nobody waits for a connection that has stopped.
+//! 2. A connection that finds none left waits in the order of coming, and is woken when some are
+//!    given back. It keeps its place only while it still tries, so nobody waits for a connection
+//!    that has stopped.
 //! 3. However many buffers others hold, a connection that waits for none of its requests can make
 //!    one of up to `OWN_BYTES`.
 //! 4. A connection that holds a `SHARE`th of them gets no more.
@@ -59,7 +60,7 @@ pub struct Buffers {
     own: AtomicU64,
 }
 
-/// What buffers are taken for.
+/// The purpose of taking buffers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Purpose {
     Read,
@@ -82,7 +83,7 @@ struct State {
     left: usize,
     /// How many nobody has of those that only reads take.
     kept_left: usize,
-    /// Who waits, in the order of coming.
+    /// The waiting connections, in the order of coming.
     waiting: VecDeque<Waiting>,
 }
 
@@ -95,7 +96,7 @@ struct Waiting {
     count: usize,
 }
 
-/// What a connection holds.
+/// The buffers that a connection holds.
 #[derive(Default)]
 struct Held {
     bytes: AtomicUsize,
@@ -194,13 +195,13 @@ impl Buffers {
 }
 
 impl State {
-    /// Who is to be woken when something is given back.
+    /// The waker to be called when something is given back.
     fn next(&self) -> Option<Waker> {
         self.waiting.front().map(|waiting| waiting.waker.clone())
     }
 
-    /// Who is to be woken when it is of what only reads take: the first for whom they are enough,
-    /// since for a long read they may never be.
+    /// The waker to be called when that is of the part for reads alone: the first for which it is
+    /// enough, since for a long read it may never be.
     fn next_to_read(&self) -> Option<Waker> {
         let is_enough =
             |one: &&Waiting| one.purpose == Purpose::Read && one.count <= self.kept_left;

@@ -11,9 +11,9 @@ pub enum StartError {
     /// A flag or a field of the configuration is missing or wrong.
     #[error("{message}")]
     Setting {
-        /// What is wrong.
+        /// The fault.
         message: String,
-        /// What to do about it.
+        /// The remedy.
         hint: Option<String>,
     },
     /// The configuration file cannot be used.
@@ -77,7 +77,7 @@ impl StartError {
         StartError::Setting { message: message.into(), hint }
     }
 
-    /// What to do about it.
+    /// The remedy.
     #[must_use]
     pub fn hint(&self) -> Option<String> {
         match self {
@@ -99,7 +99,7 @@ impl StartError {
         }
     }
 
-    /// What `hindsight serve` exits with.
+    /// The exit code of `hindsight serve`.
     #[must_use]
     pub fn exit_code(&self) -> ExitCode {
         match self {

@@ -42,7 +42,7 @@ impl Fill {
         WARNING_PERCENTS.into_iter().filter(is_reached).max().unwrap_or(0)
     }
 
-    /// What is to be said about it.
+    /// The warning about it.
     pub(crate) fn warning(self) -> Option<String> {
         if self.level() == 0 {
             return None;
@@ -80,7 +80,7 @@ impl FillGauge {
         self.pool.volumes().iter().map(promised).fold(0, u64::saturating_add)
     }
 
-    /// What is said to whoever asks for more than the pool can hold; it is no mistake.
+    /// The words to a client that asks for more than the pool can hold; it is no mistake.
     pub(crate) fn over_promised(&self) -> Option<String> {
         let (promised_bytes, fill) = (self.promised_bytes(), self.read());
         let holds_bytes = fill.used_bytes.saturating_add(fill.available_bytes);

@@ -42,7 +42,7 @@ impl Hooked {
     }
 }
 
-/// What is captured, and the hooks around that.
+/// The subject of a capture, and the hooks around it.
 #[derive(Clone, Debug)]
 enum Due {
     Volume(String, String),

@@ -1,7 +1,7 @@
 //! Hooks: commands around a capture, so that what is on a volume is quiet while it is captured.
 //!
 //! Invariants
-//! 1. What runs stands in the configuration file. Clients only name it.
+//! 1. Commands stand in the configuration file. Clients only name them.
 //! 2. `after` always runs: when `before` failed or was killed, when the capture failed or panicked,
 //!    and when it takes too long. A file system that was frozen must be thawed.
 //! 3. A version is `quiesced` only if `before` succeeded and `after` had not begun at the instant
@@ -166,7 +166,7 @@ impl Collector for HookCollector {
     }
 }
 
-/// What a command is told, in its environment.
+/// The facts that a command finds in its environment.
 #[derive(Clone, Debug)]
 struct Asked {
     hook: String,
@@ -345,8 +345,8 @@ mod tests {
     }
 
     const LONG: Duration = Duration::from_secs(60);
-    /// What hangs is ended after this. Both commands of a hook have it: a shell is begun and has
-    /// written its line in it on any machine.
+    /// A command that hangs is ended after this. Both commands of a hook have it: a shell is begun
+    /// and has written its line in it on any machine.
     const SHORT: Duration = Duration::from_secs(4);
 
     fn lines(path: &Path) -> Vec<String> {
@@ -464,7 +464,8 @@ mod tests {
 
     #[test]
     fn files_that_before_tells_of_are_known_at_the_instant() {
-        // What is left behind keeps the output, and can write to it until `after` has run.
+        // The process that is left behind keeps the output, and can write to it until `after` has
+        // run.
         let before = "echo open-file /srv/a; (sleep 20; echo never) & echo open-files 7";
         let hooks = hooks(before, "true", LONG);
         let began = Instant::now();

@@ -93,11 +93,11 @@ impl NbdAddresses {
     }
 }
 
-/// What every handler can reach.
+/// The state that every handler can reach.
 #[derive(Clone)]
 pub(crate) struct Context(Arc<Inner>);
 
-/// What looks at the requests of clients, and what runs around captures.
+/// The watchers of clients' requests, and the commands around captures.
 pub(crate) struct Watch {
     pub(crate) taps: Arc<Taps>,
     pub(crate) meters: Arc<Meters>,
@@ -135,17 +135,17 @@ impl Context {
         &self.0.fill
     }
 
-    /// Who records requests.
+    /// The recorders of requests.
     fn taps(&self) -> &Arc<Taps> {
         &self.0.watch.taps
     }
 
-    /// What is measured of volumes.
+    /// The measurements of volumes.
     fn meters(&self) -> &Meters {
         &self.0.watch.meters
     }
 
-    /// What runs around captures.
+    /// The commands around captures.
     fn hooks(&self) -> &Hooks {
         &self.0.watch.hooks
     }
@@ -281,7 +281,7 @@ fn clients_count(count: usize) -> String {
     if count == 1 { "1 client is".to_owned() } else { format!("{count} clients are") }
 }
 
-/// What the document says about the whole.
+/// The document's words about the whole.
 #[derive(OpenApi)]
 #[openapi(
     info(

@@ -42,7 +42,7 @@ impl Drop for SocketFile {
     }
 }
 
-/// What makes a listener fit to be reached from other machines.
+/// The protection that lets a listener be reached from other machines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Protection {
     /// Whether clients are authenticated over TLS, or the operator said `--insecure`.

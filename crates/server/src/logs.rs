@@ -1,6 +1,6 @@
 //! The log on standard error: text for people or JSON for collectors.
 //!
-//! What a client does wrong is no more than DEBUG; WARN and ERROR are for the operator. A line that
+//! A client's mistake is no more than DEBUG; WARN and ERROR are for the operator. A line that
 //! cannot be written is lost: nobody who logs is to end by a full disk, or a reader that left.
 
 use std::io::{self, Write};

@@ -1,4 +1,4 @@
-//! What is looked after while a pool on several members is served.
+//! Work that goes on while a pool on several members is served.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};

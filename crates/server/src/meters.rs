@@ -47,7 +47,7 @@ impl Meters {
         Some(meter)
     }
 
-    /// What was measured of a volume until now; `None` when nothing was.
+    /// The measurements of a volume until now; `None` without any.
     pub(crate) fn profile(&self, volume: VolumeId) -> Option<Profile> {
         let meter = self.0.lock().get(&volume).cloned();
         meter.map(|meter| meter.profile())

@@ -317,7 +317,7 @@ fn encode_volumes<'a, V: Value>(
     Ok(())
 }
 
-/// What opening a pool on members took.
+/// The times of opening a pool on members.
 fn encode_opening(settled: Option<Settling>, encoder: &mut DescriptorEncoder) -> fmt::Result {
     let Some(settled) = settled else { return Ok(()) };
     let gauge = prometheus_client::metrics::MetricType::Gauge;
@@ -463,7 +463,7 @@ impl Engine {
         gauge.encode(encoder.encode_descriptor(name, help, None, gauge.metric_type())?)
     }
 
-    /// What schedules did, and when they are to do it again.
+    /// The captures of schedules, and the times of the next ones.
     fn encode_schedules(&self, encoder: &mut DescriptorEncoder) -> fmt::Result {
         type Value = fn(&ScheduleInfo) -> u64;
         let counters: [(&str, &str, Value); 3] = [

@@ -19,7 +19,8 @@
 //! 2. Memory is bounded: a connection stops reading while `NbdLimits` are reached, while it waits
 //!    for `buffers`, which all connections share, while a write waits for room in its receive
 //!    buffer, or while the client does not take its replies.
-//! 3. Whatever a client sends, the server answers with an error or ends that connection alone.
+//! 3. To any nonsense that a client sends the server answers with an error, or ends that connection
+//!    alone.
 //! 4. A reply to a flush (or with FUA) is made only after the engine's flush returned.
 
 use std::sync::Arc;
@@ -66,24 +67,24 @@ pub use listener::NbdServer;
 pub(crate) use tls::untimely;
 pub use tls::{TlsError, load_tls};
 
-/// What all connections share.
+/// The state that all connections share.
 pub struct NbdContext {
-    /// What is served.
+    /// The exports that are served.
     pub exports: Arc<dyn Exports>,
-    /// Who is attached to what.
+    /// The clients and the volumes that they are attached to.
     pub attachments: Arc<Attachments>,
     /// TLS for TCP connections, which then must use it; unix sockets are their owner's alone.
     /// A reload replaces it, and does not begin or end it: connections keep what they began with.
     pub tls: RwLock<Option<Arc<ServerConfig>>>,
-    /// What is allowed.
+    /// The limits.
     pub limits: NbdLimits,
-    /// What happened.
+    /// The counters.
     pub counters: Arc<NbdCounters>,
-    /// What is measured of volumes.
+    /// The measurements of volumes.
     pub meters: Arc<Meters>,
     /// Memory for requests that wait.
     pub buffers: Arc<Buffers>,
-    /// Who records requests.
+    /// The recorders of requests.
     pub taps: Arc<Taps>,
     /// Writes that wait for room.
     pub room: RoomQueue,

@@ -10,7 +10,7 @@ use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::counter::ConstCounter;
 
-/// What an operator does about it.
+/// The operator's remedy.
 pub(crate) const MAKE_ROOM: &str =
     "delete a version, a mark, a clone or a volume, or make the pool larger (pool grow)";
 /// The log says it so often; `/readyz` for so long after the last one.

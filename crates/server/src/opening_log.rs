@@ -1,5 +1,4 @@
-//! What the log says while a pool on members is opened after a crash: how far it is, and what it
-//! took.
+//! The log's lines while a pool on members is opened after a crash: its progress, and its cost.
 
 use std::time::{Duration, Instant};
 

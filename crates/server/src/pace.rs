@@ -24,7 +24,7 @@ const NAP_MAX: Duration = Duration::from_millis(50);
 /// It rests at most so long after one step: what expires does so in the next.
 const REST_MAX: Duration = Duration::from_millis(500);
 
-/// What is to be done next, and beside what.
+/// The next work, and the load beside it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Seen {
     /// When.
@@ -68,7 +68,7 @@ impl Pace {
         nap
     }
 
-    /// What is seen in a rest.
+    /// Takes note of the load in a rest.
     pub(crate) fn look(&mut self, seen: Seen) {
         let is_more = self.last.is_some_and(|last| last.writes != seen.writes);
         self.last = Some(seen);

@@ -19,7 +19,7 @@ use crate::{Config, StartError, stack_files};
 
 pub(crate) const POOL_FILE: &str = "pool.img";
 pub(crate) const UNFINISHED_FILE: &str = "pool.img.new";
-/// What a directory may hold and still count as empty: what an interrupted start leaves.
+/// Files that a directory may hold and still count as empty: the leavings of an interrupted start.
 const OWN_FILES: [&str; 5] =
     [UNFINISHED_FILE, "nbd.sock", "api.sock", TOKEN_FILE, UNFINISHED_TOKEN_FILE];
 /// The smallest pool file made without being asked for a size, in bytes.

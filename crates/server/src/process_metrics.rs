@@ -14,7 +14,7 @@ use prometheus_client::metrics::gauge::ConstGauge;
 #[derive(Debug)]
 pub(crate) struct ProcessCollector;
 
-/// What `/proc` says of this process.
+/// The figures of this process in `/proc`.
 struct Taken {
     cpu_seconds: f64,
     start_time_seconds: f64,

@@ -2,7 +2,7 @@
 //!
 //! Invariants
 //! 1. All of it is read and checked before any of it holds: a mistake in one file changes nothing.
-//! 2. What cannot change without a start is told by name, and stays as it was.
+//! 2. Settings that cannot change without a start are told by name, and stay as they were.
 
 use std::fmt;
 use std::sync::Arc;
@@ -18,9 +18,9 @@ use crate::nbd::NbdContext;
 use crate::server::{refuse_exposed, tls};
 use crate::{Config, LogSettings, StartError, logs};
 
-/// What a reload reaches of a running server.
+/// The parts of a running server that a reload reaches.
 pub(crate) struct Reloading {
-    /// What holds now.
+    /// The configuration that holds now.
     pub(crate) config: Config,
     pub(crate) nbd: Arc<NbdContext>,
     pub(crate) hooks: Arc<Hooks>,

@@ -1,4 +1,4 @@
-//! What can be set: by flags, by the configuration file, by default, in this order of precedence.
+//! The settings: by flags, by the configuration file, by default, in this order of precedence.
 //!
 //! Flags and file have the same form, [`Settings`]; [`Config`] is what came of them. An unknown
 //! field in the file is an error, and so is a `${VAR}` that is not set.
@@ -341,7 +341,7 @@ pub struct Config {
 }
 
 impl Config {
-    /// What came of settings, with defaults where nothing is set.
+    /// The configuration that settings make, with defaults where nothing is set.
     ///
     /// # Errors
     /// When something is missing, or is set to what cannot be.

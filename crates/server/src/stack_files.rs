@@ -27,14 +27,14 @@ use crate::StartError;
 use crate::at_once::AtOnce;
 use crate::pool_files::{self, at, format_of, is_blank, machine};
 
-/// Whoever changes what members a served pool has, and the file that names them, holds this.
+/// Held while the members of a served pool, and the file that names them, are changed.
 static CHANGING: Mutex<()> = Mutex::new(());
 
 /// The file that says how a pool's members are put together.
 const STACK_FILE: &str = "pool.stack";
 /// It is written under this name, and then renamed.
 const NEW_STACK_FILE: &str = "pool.stack.new";
-/// What else lies in a pool's directory, or may: no member can be called that.
+/// Other files that lie in a pool's directory, or may: no member can be called that.
 const OWN_FILES: [&str; 8] = [
     STACK_FILE,
     NEW_STACK_FILE,
@@ -46,7 +46,7 @@ const OWN_FILES: [&str; 8] = [
     crate::token::UNFINISHED_TOKEN_FILE,
 ];
 
-/// What the pool in `dir` lies on, if it is on members.
+/// The layout of the pool in `dir`, if it is on members.
 pub(crate) fn read(dir: &Path) -> Result<Option<Layout>, StartError> {
     let path = dir.join(STACK_FILE);
     let text = match fs::read_to_string(&path) {
@@ -126,7 +126,7 @@ pub(crate) fn grow(
     if added.is_none()
         && let Some(bytes) = size_bytes
     {
-        // What was cut off a member is not what it would be longer by.
+        // The part that was cut off a member does not count as growth.
         with_materials(|materials| {
             let opening = Array::prepare(candidates(dir, &before)?, materials).map_err(of_array)?;
             let Some((path, why)) = opening.cut().next() else { return Ok(()) };
@@ -217,8 +217,8 @@ fn check_whole(pool: &Pool) -> Result<(), StartError> {
     Err(StartError::setting(text, "start the server again; that finds out"))
 }
 
-/// What the pool in `dir` lies on, without what is added now and may have been before, and without
-/// what was to be added once and never was.
+/// The layout of the pool in `dir`, without the part that is added now and may have been before,
+/// and without a part that was to be added once and never was.
 fn finished(dir: &Path, layout: &Layout, added: Option<&Stack>) -> Result<Layout, StartError> {
     let Some((before, last)) = layout.without_last() else { return Ok(layout.clone()) };
     if added == Some(&last) {
@@ -454,7 +454,7 @@ pub fn create_stack(dir: &Path, text: &str, size_bytes: Option<u64>) -> Result<(
     let (mut made, mut blank) = (Vec::new(), Vec::new());
     let outcome = lay_out(dir, &layout, size_bytes, (&mut made, &mut blank));
     if outcome.is_err() {
-        // What was there had zeros where its label would be.
+        // The device had zeros where its label would be.
         blank.iter().for_each(|device| drop(make_blank(&**device)));
         // Only what was made just now, which nobody has used.
         made.iter().for_each(|path| drop(fs::remove_file(path)));
@@ -531,7 +531,7 @@ fn member_at(
     Ok(device)
 }
 
-/// What is at a path; made where there is nothing, or an empty file.
+/// The device at a path; made where there is nothing, or an empty file.
 fn device_at(
     path: &Path,
     size_bytes: Option<u64>,
@@ -558,7 +558,7 @@ fn device_at(
         }
         Ok(found) => {
             if let Some(bytes) = size_bytes.filter(|_| found.is_file() && found.len() == 0) {
-                // Whoever made it was interrupted.
+                // The process that made it was interrupted.
                 FileMedia::lengthen(path, bytes).map_err(|e| at(path, e))?;
             }
             FileMedia::open(path).map_err(|e| at(path, e))?

@@ -36,7 +36,7 @@ pub struct Taps {
     lost: AtomicU64,
 }
 
-/// What a recording notes.
+/// The notes of a recording.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Noted {
     /// A request.
@@ -197,7 +197,7 @@ impl Tap {
         self.recording.is_over()
     }
 
-    /// What was noted since this was called last.
+    /// The notes since this was called last.
     pub(crate) fn take(&self) -> VecDeque<Noted> {
         std::mem::take(&mut *self.recording.notes.lock())
     }

@@ -1,5 +1,5 @@
-//! What `before` of a hook tells on its standard output: which files are open on what it is to make
-//! quiet. Lines that are not known are passed over.
+//! The report of a hook's `before` on its standard output: the files that are open on the data it
+//! makes quiet. Unknown lines are passed over.
 //!
 //! Nothing here waits for the end of the output: a process that `before` leaves behind may have it,
 //! too, and keeps it until `after` has run.
@@ -51,7 +51,7 @@ impl Told {
         }
     }
 
-    /// What was told of open files; `None` if nothing was.
+    /// The report of open files; `None` without one.
     pub(crate) fn open_files(&self) -> Option<OpenFiles> {
         self.lines.open_files()
     }

@@ -59,7 +59,8 @@ impl Chain {
         self.buffers.truncate(1);
     }
 
-    /// What of one buffer is left to be filled when the first `filled` bytes are; empty at the end.
+    /// The part of one buffer that is left to be filled when the first `filled` bytes are; empty at
+    /// the end.
     pub(crate) fn unfilled(&mut self, mut filled: usize) -> &mut [u8] {
         for piece in self.pieces_mut() {
             if filled < piece.len() {

@@ -166,7 +166,7 @@ fn reads_have_some_that_writes_do_not_take() {
     drop(read);
     assert!(woken_second.count() > 0 && woken_writer.count() == before, "they are not for it");
     assert!(second.take(Purpose::Read, 0, 2 << 20).is_some());
-    // What writes give back is for whoever came first.
+    // Buffers that writes give back are for the first in line.
     drop(writes.pop());
     assert!(woken_writer.count() > before && woken_reader.count() == 0);
     assert!(writer.take(Purpose::Write, 0, 256 << 10).is_some());

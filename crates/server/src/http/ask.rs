@@ -1,5 +1,4 @@
-//! How requests are read: JSON bodies, queries, paths. What is wrong becomes a problem, not a
-//! panic.
+//! How requests are read: JSON bodies, queries, paths. A fault becomes a problem, not a panic.
 
 use std::time::Duration;
 

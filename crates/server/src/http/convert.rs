@@ -90,8 +90,8 @@ fn growth(growth: volume::Growth) -> api::Growth {
     api::Growth { bytes_per_day: growth.bytes_a_day, measured: whole_seconds(growth.measured_ns) }
 }
 
-/// What a volume's space is for, how fast all of it and its history grow, and how long the history
-/// limit lasts.
+/// The uses of a volume's space, the growth of all of it and of its history, and the time that the
+/// history limit lasts.
 pub(crate) fn space(
     told: volume::VolumeSpace,
     (grows, history): (Option<volume::Growth>, Option<volume::Growth>),
@@ -191,7 +191,7 @@ fn dedup(info: volume::DedupInfo) -> api::Dedup {
     api::Dedup { on, shared_bytes, named_bytes }
 }
 
-/// What is asked of an encoding.
+/// The request for an encoding.
 pub(crate) fn encoding_change(
     kind: Option<&str>,
     after: Option<SpanInput>,
@@ -314,7 +314,7 @@ fn made_by(is_scheduled: bool) -> String {
     if is_scheduled { "schedule" } else { "people" }.to_owned()
 }
 
-/// What a schedule is of.
+/// The subject of a schedule.
 pub(crate) enum Of<'n> {
     Volume(&'n str),
     Group(&'n str),

@@ -16,8 +16,8 @@ const MOMENT: &str = concat!(
     "([.][0-9]{1,9})?(Z|[+-](0[0-9]|1[0-3]):[0-5][0-9]))$"
 );
 
-/// What texts of requests look like, by the names of fields and parameters. A pattern may be
-/// narrower than what is taken: it is for whoever makes requests.
+/// Patterns of texts in requests, by the names of fields and parameters. A pattern may be narrower
+/// than the server's: it is for makers of requests.
 const PATTERNS: &[(&[&str], &str)] = &[
     (&["name", "volume", "to_volume", "group", "like", "mark", "hook"], NAME),
     (&["at", "from", "to", "since", "until"], MOMENT),
@@ -169,7 +169,7 @@ fn complete_operation(path: &str, method: &str, operation: &mut Value) {
     });
 }
 
-/// What a status means, if the handler does not say more.
+/// The meaning of a status, if the handler does not say more.
 fn meaning(status: &str) -> String {
     let of_status = |kind: &&ProblemKind| kind.status().to_string() == status;
     let mut titles: Vec<&str> =

@@ -22,7 +22,7 @@ pub(super) async fn metrics(State(context): State<Context>) -> Answer<Response> 
     Ok(([(CONTENT_TYPE, METRICS_MEDIA_TYPE)], text).into_response())
 }
 
-/// What `/readyz` says of a pool that has no room for what clients write.
+/// The words of `/readyz` for a pool without room for writes.
 static DEGRADED_FULL: LazyLock<String> =
     LazyLock::new(|| format!("degraded: writes fail for want of room: {MAKE_ROOM}\n"));
 /// The same of one with less redundancy than it is to have.

@@ -107,7 +107,7 @@ fn instant(text: &str) -> Answer<WallTime> {
     })
 }
 
-/// Makes a past moment the present. What came before stays in the history, so it can be undone.
+/// Makes a past moment the present. Everything before stays in the history, so it can be undone.
 #[utoipa::path(post, path = "/volumes/{volume}/revert", tag = "history", request_body = Revert,
     params(("volume" = String, Path, description = "Name of the volume")),
     responses(

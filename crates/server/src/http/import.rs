@@ -1,7 +1,7 @@
 //! Volumes that begin as a file of this machine.
 //!
-//! Whoever names a file has it read by the server, with the server's rights. So this is only for
-//! who comes by the unix socket, which is the owner's alone; over TCP it is refused.
+//! A client that names a file has it read by the server, with the server's rights. So only clients
+//! of the unix socket may, which is the owner's alone; over TCP it is refused.
 
 use api::{ImportVolume, ProblemKind};
 use axum::extract::{Extension, State};

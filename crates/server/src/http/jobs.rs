@@ -11,7 +11,7 @@ use super::answer::{Answer, Listed, Refusal};
 use super::ask::{Asked, Named};
 use super::{API_PREFIX, Context, convert};
 
-/// What a handler answers that began a job.
+/// The answer of a handler that began a job.
 pub(super) type Begun = (StatusCode, [(HeaderName, String); 1], Json<Job>);
 
 pub(super) fn begun(job: Job) -> Begun {

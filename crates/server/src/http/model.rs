@@ -18,7 +18,7 @@ use super::ask::{Asked, Named};
 
 /// Granularities in one answer.
 const GRANULARITIES_MAX: usize = 64;
-/// What `auto` must have seen, in blocks written: less says nothing of a workload.
+/// Blocks written that `auto` must have seen: fewer say nothing of a workload.
 const WRITES_MIN: u64 = 1000;
 
 /// Architectures that volumes can have.

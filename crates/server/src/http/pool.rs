@@ -74,8 +74,8 @@ pub(super) async fn replace(
     change_members(context, door, change).await
 }
 
-/// Makes the pool larger by new files or disks, or its one file longer, while it is used. What was
-/// begun before and not completed is completed by the same request.
+/// Makes the pool larger by new files or disks, or its one file longer, while it is used. The same
+/// request completes a growth that was begun and not completed.
 #[utoipa::path(post, path = "/pool/grow", tag = "pool", request_body = GrowPool,
     responses(
         (status = 200, body = api::Pool),

@@ -42,7 +42,7 @@ fn spec_of(
     })
 }
 
-/// What setting a schedule answers.
+/// The answer to setting a schedule.
 fn answer(
     of: &Of<'_>,
     info: volume::ScheduleInfo,
@@ -318,13 +318,13 @@ pub(super) async fn apply_group(
         .map(Json)
 }
 
-/// What would be pruned, as people name it, with its time.
+/// The version that would be pruned, as people name it, with its time.
 fn prunes(target: String, goes: &volume::Explained) -> Would {
     let text = format!("{target} of {} would be pruned: no rule keeps it", goes.time);
     Would::new("prune", target, text)
 }
 
-/// What was pruned; of a dry run, what would be.
+/// The pruned versions; of a dry run, those that would be.
 fn pruned(
     versions: Vec<u64>,
     dry_run: bool,

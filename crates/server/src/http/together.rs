@@ -1,4 +1,4 @@
-//! What happens to all volumes of a group at one instant: reverts, clones, and what a moment is.
+//! Events of all volumes of a group at one instant: reverts, clones, and moments resolved.
 
 use std::sync::Arc;
 
@@ -80,7 +80,7 @@ pub(super) async fn revert(
     let to = group_moment(&body.to)?;
     context
         .engine(move |context| {
-            // What cannot be is refused before anybody is disconnected.
+            // An impossible request is refused before anybody is disconnected.
             let would = context.pool().revert_group(&name, &to, None)?;
             let reports = match body.dry_run {
                 true => would,

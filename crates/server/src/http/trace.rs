@@ -28,7 +28,7 @@ const TICK: Duration = Duration::from_millis(50);
 const LONGEST_NS: u64 = 7 * 24 * 3600 * 1_000_000_000;
 /// The least limit of bytes.
 const LIMIT_BYTES_MIN: u64 = 4 << 10;
-/// What one more request and the end may take.
+/// The bytes that one more request and the end may take.
 const ROOM_BYTES: u64 = (2 * FRAME_HEADER_BYTES + REQUEST_BYTES_MAX) as u64;
 
 /// Sends the requests of NBD clients to the present of a volume, as they come, as a trace.
@@ -120,7 +120,7 @@ struct Recording {
 }
 
 impl Recording {
-    /// What was noted since the last time, as frames.
+    /// The notes since the last time, as frames.
     fn frames(&mut self) -> Vec<u8> {
         let mut out = Vec::new();
         for noted in self.tap.take() {

@@ -13,7 +13,7 @@ use super::ask::{Asked, Body, Named};
 use super::{Context, convert};
 use crate::attach::Part;
 
-/// What a delete answers: nothing, or what would be deleted.
+/// The answer to a delete: nothing, or the volume that would go.
 fn answer(told: DeletedVolume) -> Response {
     match told.dry_run {
         true => Json(told).into_response(),
@@ -77,7 +77,7 @@ pub(super) async fn delete(
     let asked = deletion(&query)?;
     context
         .engine(move |context| {
-            // What is in the way is told before anybody is disconnected.
+            // Obstacles are told before anybody is disconnected.
             let would = Deletion { dry_run: true, ..asked };
             // It may have another name by the time that nobody has it any more.
             let volume = context.volume(&name)?;

@@ -19,7 +19,7 @@ const AUTO: &str = "auto";
 /// How far back the past can be opened unless asked otherwise: 24 hours in nanoseconds.
 pub(super) const WINDOW_NS_DEFAULT: u64 = 24 * 3600 * 1_000_000_000;
 
-/// What a handler answers that made something.
+/// The answer of a handler that made something.
 pub(super) type Made<T> = (StatusCode, [(HeaderName, String); 1], Json<T>);
 
 pub(super) fn made<T>(location: String, body: T) -> Made<T> {
@@ -125,7 +125,7 @@ fn automatic(context: &Context, body: &CreateVolume) -> Answer<Architecture> {
     model::choose(context, like, decided)
 }
 
-/// What the volume's own writes speak for, with the settings that it has or gets.
+/// The architecture that the volume's own writes speak for, with the settings that it has or gets.
 fn automatic_again(context: &Context, name: &str, body: &ChangeVolume) -> Answer<Architecture> {
     let info = context.volume(name)?.info()?;
     let percent = body.cache_dirty_percent.or(info.cache.map(|c| c.setting.dirty_percent));

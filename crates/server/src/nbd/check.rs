@@ -1,11 +1,12 @@
-//! What a request must be to be carried out, else the error number that the specification names.
+//! The conditions under which a request is carried out, else the error number that the
+//! specification names.
 //!
 //! Knows nothing of sockets or engines: a request, what the export is, and a verdict.
 
 use wire::nbd::limits::PAYLOAD_BYTES_MAX;
 use wire::nbd::{Command, CommandFlags, Errno, HeaderStyle, ReplyStyle, Request, decode};
 
-/// What is known about the export and the connection.
+/// The facts about the export and the connection.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Facts {
     pub(super) size_bytes: u64,

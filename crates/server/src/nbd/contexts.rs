@@ -14,7 +14,7 @@ use crate::buffers::OWN_BYTES;
 
 /// The context of the specification.
 pub(super) const ALLOCATION: &str = "base:allocation";
-/// What a context of changes begins with; a moment follows.
+/// The beginning of a context of changes; a moment follows.
 pub(super) const CHANGED: &str = "x-hindsight:changed@";
 
 /// A context in use on a connection.
@@ -26,7 +26,7 @@ pub(super) struct MetaContext {
     pub(super) kind: ContextKind,
 }
 
-/// What a context tells.
+/// The subject of a context.
 pub(super) enum ContextKind {
     Allocation,
     Changed(Arc<dyn Changes>),

@@ -1,4 +1,4 @@
-//! What happened on all connections. Sessions count for themselves and add up once a turn, so that
+//! Counters of all connections. Sessions count for themselves and add up once a turn, so that
 //! threads seldom meet here.
 
 use std::fmt;
@@ -61,7 +61,7 @@ pub(super) enum Stage {
 /// Times the stages of one wake-up, if it is one of the sample.
 pub(super) struct Laps(Option<Instant>);
 
-/// What one session counted since it last added up.
+/// The counts of one session since it last added up.
 #[derive(Debug, Default)]
 pub(super) struct Tally {
     pub(super) requests: u64,

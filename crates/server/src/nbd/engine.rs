@@ -27,7 +27,7 @@ impl PoolExports {
         PoolExports { pool, no_space: Arc::default() }
     }
 
-    /// What failed for want of room.
+    /// The writes that failed for want of room.
     #[must_use]
     pub fn no_space(&self) -> &Arc<NoSpace> {
         &self.no_space
@@ -81,7 +81,7 @@ impl Exports for PoolExports {
             if listed.len() >= limit {
                 break;
             }
-            // What cannot be named now is left out: a list is no place for the error.
+            // A version that cannot be named now is left out: a list is no place for the error.
             let left = limit - listed.len();
             let newest = volume.newest_versions(left).unwrap_or_default();
             let marks = volume.marks().unwrap_or_default();
@@ -258,7 +258,7 @@ fn changes(
     Ok(Arc::new(Since { volume: Arc::clone(volume), since, until, _view: view }))
 }
 
-/// What differs between a moment and an export.
+/// The differences between a moment and an export.
 struct Since {
     volume: Arc<Volume>,
     since: Seq,

@@ -38,13 +38,13 @@ const INLINE_ZERO_BYTES_MAX: u64 = 64 << 20;
 /// Requests that wait for one flush without an allocation.
 const FLUSHES_FEW: usize = 4;
 
-/// What a turn came to.
+/// The outcome of a turn.
 pub(super) struct Turned {
     pub(super) has_moved: bool,
     pub(super) then: Then,
 }
 
-/// What is next.
+/// The next thing to do.
 pub(super) enum Then {
     /// More bytes, or the end of a job, or the client that takes its replies.
     Wait,
@@ -65,9 +65,9 @@ enum Step {
     Then(usize, Then),
 }
 
-/// What a turn needs of its session, other than the receive buffer.
+/// The parts of its session that a turn needs, other than the receive buffer.
 struct Turn<'s> {
-    /// Who asks, as audit records name it.
+    /// The client, as audit records name it.
     client: &'s str,
     export: &'s Arc<dyn Export>,
     contexts: &'s Arc<[MetaContext]>,

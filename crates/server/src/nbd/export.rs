@@ -1,4 +1,4 @@
-//! What NBD serves, as traits: tests serve memory, `engine` serves a pool.
+//! The exports of NBD, as traits: tests serve memory, `engine` serves a pool.
 
 use std::sync::Arc;
 
@@ -29,7 +29,7 @@ pub struct OpenError(pub String);
 pub struct Listed {
     /// Its name, as it can be opened.
     pub name: String,
-    /// What it is, for people.
+    /// The description, for people.
     pub description: String,
 }
 
@@ -37,7 +37,7 @@ pub struct Listed {
 pub trait Export: Send + Sync + 'static {
     /// Its canonical name.
     fn name(&self) -> &str;
-    /// What it is, for people.
+    /// The description, for people.
     fn description(&self) -> String;
     /// The volume, whatever it is called, and whether this is its present or its past, which nobody
     /// can write.
@@ -89,14 +89,14 @@ pub trait Export: Send + Sync + 'static {
     /// # Errors
     /// The engine's.
     fn resize(&self, size_bytes: u64, never_smaller: bool) -> Result<()>;
-    /// What differs between a moment of the same volume and this export.
+    /// The differences between a moment of the same volume and this export.
     ///
     /// # Errors
     /// When the moment cannot be read or opened, in words for people.
     fn changes_since(&self, moment: &str) -> std::result::Result<Arc<dyn Changes>, OpenError>;
 }
 
-/// What differs between two moments.
+/// The differences between two moments.
 pub trait Changes: Send + Sync + 'static {
     /// Extents from `offset` on, at most `limit` and covering at least one byte; flag 1 where it
     /// differs.

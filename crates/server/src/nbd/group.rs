@@ -58,7 +58,7 @@ impl<'b> Group<'b> {
         self.requests.iter().any(shares)
     }
 
-    /// What is to be written.
+    /// The writes to be made.
     pub(super) fn ops(&self) -> &[WriteOp<'b>] {
         &self.ops
     }

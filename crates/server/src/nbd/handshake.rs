@@ -1,8 +1,8 @@
 //! The handshake: options until an export is chosen, TLS on the way where it is wanted.
 //!
 //! Reads exactly the bytes of each option, so that nothing a client sent before TLS can be taken
-//! for something sent under it. What may wait for a device (opening, listing) runs where it may
-//! block.
+//! for something sent under it. Work that may wait for a device (opening, listing) runs where it
+//! may block.
 
 use std::io;
 use std::sync::Arc;
@@ -33,14 +33,14 @@ const LIST_MAX: usize = 10_000;
 /// Send a long list in parts of about so many bytes.
 const LIST_PART_BYTES: usize = 64 << 10;
 
-/// What a client chose.
+/// The choice of a client.
 pub(super) struct Chosen {
     pub(super) export: Arc<dyn Export>,
     pub(super) style: ReplyStyle,
     pub(super) contexts: Vec<MetaContext>,
     /// Made before the client is told that it may begin.
     pub(super) attachment: Attachment,
-    /// Who the client is, for people: where it comes from, and whose certificate it showed.
+    /// The client, for people: its address, and the subject of its certificate.
     pub(super) client: String,
 }
 
@@ -78,10 +78,10 @@ struct Handshake<'c> {
     context: &'c Arc<NbdContext>,
     connection: Connection,
     client: ClientFlags,
-    /// Who the client is, for people.
+    /// The client, for people.
     peer: String,
     style: ReplyStyle,
-    /// What SET_META_CONTEXT chose last, and for which export name.
+    /// The last choice of SET_META_CONTEXT, and its export name.
     contexts: Option<(String, Vec<MetaContext>)>,
     stop: watch::Receiver<bool>,
     out: Vec<u8>,

@@ -65,7 +65,7 @@ impl Input {
         part.as_ptr().addr() - self.bytes.as_ptr().addr()
     }
 
-    /// What is received and not consumed; nothing while the buffer is lent.
+    /// The bytes received and not consumed; none while the buffer is lent.
     pub(super) fn unread(&self) -> &[u8] {
         if self.is_lent { &[] } else { self.behind() }
     }

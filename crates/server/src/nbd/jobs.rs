@@ -1,14 +1,14 @@
-//! What may have to wait for a device: run on threads that may block, answered when done.
+//! Jobs, which may have to wait for a device: run on threads that may block, answered when done.
 //!
 //! Invariants
 //! 1. Every job that is started is followed by exactly one `Event::Done` that says so, also when it
 //!    panics. A write that lacks room ends as a job and goes on as another, and counts all along.
 //! 2. Jobs that change something leave some of their data thread's blocking threads to others, and
 //!    those that wait for room are few: whatever stands still, there are threads for reads.
-//! 3. Who waits for its turn to wait for room has no thread meanwhile, and neither lock nor thread
-//!    outlasts its session.
-//! 4. What is given up begins nothing any more: neither a job that has no thread yet, nor the next
-//!    step of a write that waits.
+//! 3. A job that waits for its turn to wait for room has no thread meanwhile, and neither lock nor
+//!    thread outlasts its session.
+//! 4. A job that is given up begins nothing any more: neither a job that has no thread yet, nor the
+//!    next step of a write that waits.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -33,7 +33,7 @@ const PATIENT_MAX: usize = 8;
 /// Resizes at once: whoever sends many of them keeps neither writes nor flushes from threads.
 const RESIZING_MAX: usize = 1;
 
-/// What a session is told.
+/// Events of which a session is told.
 #[expect(clippy::large_enum_variant, reason = "a box for each job's end would be an allocation")]
 pub(super) enum Event {
     /// A job ended.
@@ -44,7 +44,7 @@ pub(super) enum Event {
     Expire,
 }
 
-/// What a job does, as far as its thread is concerned.
+/// The kind of a job, as far as its thread is concerned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     /// It reads.
@@ -63,9 +63,9 @@ pub(super) struct JobReport {
     pub(super) replies: Replies,
     /// Requests among them that failed.
     pub(super) errors: u64,
-    /// What it leaves behind.
+    /// The things that it leaves behind.
     pub(super) left: Left,
-    /// What the job was counted as.
+    /// The bytes that the job was counted as.
     cost_bytes: u64,
     /// Whether it had to wait for room, or for a thread.
     waits: bool,
@@ -81,7 +81,7 @@ pub(super) struct JobReport {
     pub(super) is_whole: bool,
 }
 
-/// What nobody wants any more.
+/// The jobs that nobody wants any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum GivenUp {
     Nothing,
@@ -189,7 +189,7 @@ impl Jobs {
         self.run(kind, ticket, move |report| report.errors = work(&mut report.replies));
     }
 
-    /// Starts a write. What it lacks in the end it waits for as another job.
+    /// Starts a write. Another job waits for the lack that it ends with.
     pub(super) fn write(&mut self, cost_bytes: u64, mut writing: Writing) {
         let ticket = self.begin(cost_bytes, writing.counts(), None);
         if writing.has_to_wait() {

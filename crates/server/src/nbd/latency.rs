@@ -1,9 +1,9 @@
 //! How long requests take, by kind, for Prometheus.
 //!
 //! No clock is read for it and no lock taken. Jobs are timed anyway: each of their requests counts
-//! with the time from the job's beginning to its end, waits for room included. What a session
-//! carries out at once is timed in one wake-up of some: each of its requests counts there as so
-//! many, with the time of the whole stage.
+//! with the time from the job's beginning to its end, waits for room included. Requests that a
+//! session carries out at once are timed in one wake-up of some: each of its requests counts there
+//! as so many, with the time of the whole stage.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};

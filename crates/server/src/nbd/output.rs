@@ -22,7 +22,7 @@ const BUFFER_BYTES_KEPT: usize = 1 << 20;
 /// Most pieces in one send.
 const PIECES_MAX: usize = 32;
 
-/// What is to be sent.
+/// The bytes to be sent.
 pub(super) struct Output {
     /// Replies made in place: `start..end` is to be sent.
     bytes: Vec<u8>,
@@ -97,7 +97,7 @@ impl Output {
             ready!(Pin::new(connection).poll_write(cx, inline))?
         } else {
             let mut pieces: SmallVec<[IoSlice<'_>; PIECES_MAX]> = SmallVec::new();
-            // What is partly sent goes on first.
+            // A reply that is partly sent goes on first.
             let begun = usize::from(self.first_sent > 0);
             let first = self.replies.iter().take(begun);
             let others = self.replies.iter().skip(begun);

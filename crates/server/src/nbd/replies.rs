@@ -1,4 +1,4 @@
-//! What a job answers: short replies in place, data in the buffers it was read to.
+//! The answers of jobs: short replies in place, data in the buffers it was read to.
 
 use smallvec::SmallVec;
 
@@ -24,7 +24,7 @@ impl Replies {
         self.done.len() + self.words.len() + self.data.as_ref().map_or(0, Chain::reply_bytes)
     }
 
-    /// What is to be sent behind the first `skipped` bytes, in order.
+    /// The pieces to be sent behind the first `skipped` bytes, in order.
     pub(super) fn pieces(&self, mut skipped: usize) -> impl Iterator<Item = &[u8]> {
         let data = self.data.iter().flat_map(Chain::reply);
         [&self.done[..], &self.words[..]].into_iter().chain(data).filter_map(move |piece| {

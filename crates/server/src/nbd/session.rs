@@ -62,7 +62,7 @@ enum Phase {
     Dead,
 }
 
-/// What the next bytes from the client are.
+/// The kind of the next bytes from the client.
 pub(super) enum Receiving {
     /// Requests with payloads that fit the receive buffer.
     Requests,
@@ -184,7 +184,7 @@ async fn watch_for_leave(
 }
 
 impl Session {
-    /// What is left of it once it is over.
+    /// The connection once the session is over.
     fn into_connection(self) -> (Connection, Phase) {
         (self.connection, self.phase)
     }
@@ -378,7 +378,7 @@ impl Session {
         let is_owed = self.output.pending_bytes() >= OUTPUT_BYTES_MAX;
         match &self.receiving {
             Receiving::Payload { payload, filled, .. } => *filled < payload.len(),
-            // What waits for room is in the buffer.
+            // The write that waits for room is in the buffer.
             _ if self.input.is_lent() => false,
             Receiving::Skip { .. } => self.input.unread().len() < INPUT_BYTES,
             Receiving::Requests => {

@@ -104,7 +104,7 @@ impl Connection {
         Poll::Ready(Ok(()))
     }
 
-    /// What was received ahead.
+    /// The bytes received ahead.
     pub(super) fn ahead(&self) -> &[u8] {
         &self.ahead
     }

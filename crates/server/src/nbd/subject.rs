@@ -8,7 +8,7 @@ const SET: u8 = 0x31;
 const OBJECT_ID: u8 = 0x06;
 /// The version, which certificates of the first do not say.
 const VERSION: u8 = 0xa0;
-/// What stands between the version and the subject: serial number, algorithm, issuer, validity.
+/// The fields between the version and the subject: serial number, algorithm, issuer, validity.
 const BEFORE_SUBJECT: usize = 4;
 /// Characters of a subject that are told.
 const CHARACTERS_MAX: usize = 256;

@@ -75,7 +75,7 @@ pub fn load_tls(
 pub(crate) fn untimely(cert: &Path) -> Option<String> {
     let certificate = certificates(cert).ok()?.into_iter().next()?;
     let mut roots = RootCertStore::empty();
-    // Whoever signed it: only its time is asked for, which comes first.
+    // The signer does not matter: only its time is asked for, which comes first.
     roots.add(certificate.clone()).ok()?;
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let verifier = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider);

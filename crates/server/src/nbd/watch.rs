@@ -3,9 +3,9 @@
 //! On a second descriptor of its socket: what is known of the first, that it has something to
 //! receive, must stay known. Bytes that come meanwhile wake nobody twice, and are not touched.
 //!
-//! What can be seen: a peer that has closed a unix socket, or reset a TCP connection, is *gone*.
-//! One that sends no more may still take replies. On a unix socket that is told apart, so it is no
-//! reason to do anything; over TCP it is not, so who watches says whether it matters.
+//! A peer that has closed a unix socket, or reset a TCP connection, is *gone*. One that sends no
+//! more may still take replies. On a unix socket that is told apart, so it is no reason to do
+//! anything; over TCP it is not, so who watches says whether it matters.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -17,7 +17,7 @@ use tokio::io::unix::AsyncFd;
 use super::socket::Connection;
 use super::unix_socket::registered;
 
-/// What is watched for.
+/// The event that is watched for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum End {
     /// It takes nothing any more.
@@ -44,7 +44,7 @@ impl Watch {
         Ok(Watch { socket: registered(socket, interest)?, end })
     }
 
-    /// What it watches for.
+    /// The event that it watches for.
     pub(super) fn end(&self) -> End {
         self.end
     }

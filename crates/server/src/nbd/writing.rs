@@ -25,18 +25,18 @@ pub(super) struct Writing {
     wait: RoomWait,
 }
 
-/// What is written.
+/// The data that is written.
 pub(super) enum What {
     /// One write, with buffers of its own.
     Payload(Request, Chain),
     /// Zeros.
     Zeros(Request),
-    /// What a turn gathered, in the receive buffer that it came in. Each with the place of its
-    /// payload, if it has one.
+    /// The writes that a turn gathered, in the receive buffer that they came in. Each with the
+    /// place of its payload, if it has one.
     Turn(Lent, Vec<(Request, Option<usize>)>),
 }
 
-/// What a job leaves behind for its session.
+/// The things that a job leaves behind for its session.
 #[derive(Default)]
 pub(super) enum Left {
     #[default]
@@ -121,7 +121,7 @@ impl Writing {
         }
     }
 
-    /// What it leaves behind once it is answered.
+    /// The things that it leaves behind once it is answered.
     pub(super) fn left(self) -> Left {
         match self.what {
             What::Turn(input, _) => Left::Input(input),
@@ -152,8 +152,8 @@ impl Writing {
     pub(super) fn go_on_patiently(&mut self, goes_on: &dyn Fn() -> bool, out: &mut Replies) -> u64 {
         loop {
             let mut waited = self.export.wait_for(self.lacks, &mut self.wait, goes_on);
-            // The room may be there, but who wanted it went meanwhile. What lacks something else is
-            // under way.
+            // The room may be there, but who wanted it went meanwhile. A write that lacks something
+            // else is under way.
             if waited.is_ok() && self.lacks == Lack::Room && !goes_on() {
                 waited = Err(Error::new(ErrorKind::Full, "nobody waits for the room any more"));
             }

@@ -43,7 +43,7 @@ impl Handshake<'_> {
         code: OptionCode,
         meta: &MetaRequest<'_>,
     ) -> Result<Next, HandshakeError> {
-        // Whatever was chosen before is gone, also when this fails.
+        // Earlier choices are gone, also when this fails.
         self.contexts = None;
         if self.style == ReplyStyle::Simple {
             return Ok(self.refuse(code, OptionReplyKind::INVALID, "structured replies first"));

@@ -44,8 +44,8 @@ impl Client {
         Client::greeted(UnixStream::connect(&rig.socket).expect("connect"))
     }
 
-    /// The same over TCP. What is asked of the socket is what every socket has, whatever it is
-    /// called here.
+    /// The same over TCP. Every socket has the calls that are used here, whatever its type is
+    /// called.
     pub(super) fn connect_tcp(rig: &Rig) -> Client {
         let socket = TcpStream::connect(rig.tcp).expect("connect");
         Client::greeted(UnixStream::from(OwnedFd::from(socket)))

@@ -100,7 +100,7 @@ impl Waiting {
         assert!(self.disk.bytes.lock().iter().all(|&byte| byte == 0), "nothing was written");
     }
 
-    /// What was sent is on the disk.
+    /// Whether the blocks that were sent are on the disk.
     fn has_written(&self, blocks: std::ops::Range<u64>) -> bool {
         let bytes = self.disk.bytes.lock();
         blocks.into_iter().all(|block| bytes[(block * BLOCK) as usize] == block as u8 + 1)
