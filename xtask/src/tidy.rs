@@ -13,6 +13,7 @@ mod code;
 mod functions;
 mod links;
 mod mounts;
+mod prose;
 mod shape;
 #[cfg(test)]
 mod tests;
@@ -88,6 +89,7 @@ fn check(files: &[SourceFile]) -> Vec<Finding> {
     for file in files {
         shape::check(file, &mut findings);
         links::check(file, files, &mut findings);
+        prose::check(file, &mut findings);
     }
     for file in &rust {
         shape::check_rust(file, &mut findings);
