@@ -1,8 +1,8 @@
 //! An allocator that counts: for benchmarks and tests that say what a request allocates.
 //!
 //! It is the system's, with two additions per allocation, kept apart by thread. A program counts
-//! when it names it as its global allocator; the product does not. What stacks allocate can be
-//! recorded as well, which is slow.
+//! when it names it as its global allocator; the product does not. Allocations can be recorded by
+//! stack as well, which is slow.
 
 #![expect(unsafe_code, reason = "an allocator is an unsafe trait; this one only forwards")]
 
@@ -22,7 +22,7 @@ static THREADS_SEEN: AtomicUsize = AtomicUsize::new(0);
 static WANTED: AtomicUsize = AtomicUsize::new(0);
 static STACKS: Mutex<Vec<(usize, Backtrace)>> = Mutex::new(Vec::new());
 
-/// What one thread allocated.
+/// The allocations of one thread.
 struct Thread {
     /// Its number at the operating system; 0 for none.
     number: AtomicI32,
@@ -47,7 +47,7 @@ thread_local! {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct CountingAllocator;
 
-/// What was allocated since the program began: memory asked for, and made larger.
+/// The allocations since the program began: memory asked for, and made larger.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Allocations {
     /// How often.
@@ -57,7 +57,7 @@ pub struct Allocations {
 }
 
 impl Allocations {
-    /// What threads with names that begin so have allocated until now; zero for ever where
+    /// The allocations until now of threads with names that begin so; zero for ever where
     /// [`CountingAllocator`] is not the allocator. Threads that have ended have no name.
     #[must_use]
     pub fn of_threads(name: &str) -> Allocations {
@@ -73,7 +73,7 @@ impl Allocations {
         sum
     }
 
-    /// What was allocated since `earlier`.
+    /// The allocations since `earlier`.
     #[must_use]
     pub fn since(self, earlier: Allocations) -> Allocations {
         Allocations { calls: self.calls - earlier.calls, bytes: self.bytes - earlier.bytes }

@@ -1,4 +1,4 @@
-//! What the engine asks of the machine: media, clocks, entropy.
+//! The engine's demands on the machine: media, clocks, entropy.
 //!
 //! The engine below `server` reads no clock, no randomness and no file except through these traits,
 //! so that one thread and one seed can run all of it in the simulator (`sim` implements the same
@@ -51,7 +51,7 @@ pub trait Media: Send + Sync {
     /// Makes every write that returned before this call durable.
     fn sync(&self) -> io::Result<()>;
     /// Reserves real space for a range so that later writes there cannot meet a full file system.
-    /// What the range reads as afterwards is unspecified only if it was discarded before.
+    /// The content of the range afterwards is unspecified only if it was discarded before.
     fn allocate(&self, offset: u64, length_bytes: u64) -> io::Result<()>;
     /// Gives a range back; it reads as anything until it is written again.
     fn discard(&self, offset: u64, length_bytes: u64) -> io::Result<()>;

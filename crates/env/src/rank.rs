@@ -1,8 +1,8 @@
 //! The order of locks: a thread that holds one waits only for those below it in this list.
 //!
-//! The list is all there is of the order: `ranked` holds the locks of the engine against it. What
-//! is not in it are locks inside one structure, under which none of these is waited for (but for
-//! the map, while a page table loads a page of it), and those of devices, which know of none of
+//! The list is all there is of the order: `ranked` holds the locks of the engine against it. Locks
+//! that are not in it are inside one structure, and none of these is waited for under them (but for
+//! the map, while a page table loads a page of it), or are those of devices, which know of none of
 //! these.
 
 /// Where a lock stands, the outermost first.

@@ -59,8 +59,8 @@ pub struct Held {
 }
 
 impl Held {
-    /// What others wait for without a lock of its own stands in the order like one: its end is to
-    /// be reached with locks of higher places only.
+    /// A thing without a lock of its own that others wait for stands in the order like one: its end
+    /// is to be reached with locks of higher places only.
     #[must_use]
     pub fn new(rank: Rank, number: u64) -> Held {
         Place::new(rank, number).hold()
@@ -168,17 +168,18 @@ impl<T> RankedMutex<T> {
         Some(RankedGuard { guard, _held: self.place.hold() })
     }
 
-    /// What is in it: who alone knows of it need not wait.
+    /// Its content: the only owner need not wait.
     pub fn get_mut(&mut self) -> &mut T {
         self.lock.get_mut()
     }
 
-    /// What was in it.
+    /// Its content.
     pub fn into_inner(self) -> T {
         self.lock.into_inner()
     }
 
-    /// Tries to take it for a time. Who will try until it is had says so with `will_wait`.
+    /// Tries to take it for a time. A caller that will try until it has it says so with
+    /// `will_wait`.
     #[inline]
     pub fn try_lock_for(&self, timeout: Duration) -> Option<RankedGuard<'_, T>> {
         let guard = self.lock.try_lock_for(timeout)?;

@@ -12,7 +12,7 @@ use rustix::io::ReadWriteFlags;
 
 use crate::locked::LockedFile;
 
-/// What a file is told by: whoever writes to it, cuts it or puts another in its place changes it.
+/// The marks of a file: they change when it is written to, cut or replaced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FileIdentity {
     /// Its length in bytes.
@@ -47,7 +47,7 @@ impl FileIdentity {
 
 /// A file that is open for reading.
 pub trait ReadOnlyFile: Send + Sync {
-    /// What it is now.
+    /// Its identity now.
     ///
     /// # Errors
     /// The file system's.

@@ -103,7 +103,7 @@ const _: () = assert!(layout::BYTES < BATCH_HEADER_BYTES_MAX as usize);
 const _: () = assert!(BATCH_HEADER_BYTES_MAX < SEGMENT_BYTES_MAX);
 const _: () = assert!(SEGMENT_HEADER_BYTES.is_multiple_of(BATCH_ALIGNMENT as usize));
 
-/// What a batch's operations are.
+/// The kind of a batch's operations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BatchKind {
     /// New writes, in the order of their seqs.
@@ -114,7 +114,7 @@ pub enum BatchKind {
     Shared,
 }
 
-/// What one operation does to its blocks.
+/// The effect of an operation on its blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DescriptorKind {
     /// Data; it is in the batch.
@@ -130,7 +130,7 @@ pub struct BatchHeader {
     pub segment: u64,
     /// Bytes from the segment's start to the batch: its own address.
     pub offset: u32,
-    /// What its operations are.
+    /// The kind of its operations.
     pub kind: BatchKind,
     /// The segment's nonce.
     pub nonce: u64,

@@ -1,4 +1,4 @@
-//! What the crypt layer keeps: a header with the key of the data, itself under another key.
+//! The crypt layer's structures: a header with the key of the data, itself under another key.
 //! `docs/format/crypt.md`.
 //!
 //! 1. Nothing in the header is a secret. The wrapped key says whether the key that is to open it

@@ -2,7 +2,7 @@
 
 use crate::FORMAT_VERSION;
 
-/// What the bytes' fault is, and so what the reader may do.
+/// The fault of the bytes, and so the reader's choices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FormatErrorKind {
     /// Another structure, or none: the magic differs. Ends a scan of the log's tail.
@@ -19,20 +19,20 @@ pub enum FormatErrorKind {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{structure} at {address}: expected {expected}, found {found}")]
 pub struct FormatError {
-    /// What the bytes' fault is.
+    /// The fault of the bytes.
     pub kind: FormatErrorKind,
     /// The structure's name, as in `docs/format/`.
     pub structure: &'static str,
     /// Where, as far as the decoder knows: a byte offset in its zone (superblock, batch), a zone
     /// (segment), a page of its run (leaf, index, footer, time); 0 if it was not to be known.
     pub address: u64,
-    /// What should be there.
+    /// The bytes that should be there.
     pub expected: String,
-    /// What is there.
+    /// The bytes that are there.
     pub found: String,
 }
 
-/// What decoders return.
+/// The result of decoders.
 pub type Result<T> = std::result::Result<T, FormatError>;
 
 impl FormatError {

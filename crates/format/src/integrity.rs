@@ -1,4 +1,4 @@
-//! What the integrity layer keeps: a header, and before each group of blocks a page of their
+//! The integrity layer's structures: a header, and before each group of blocks a page of their
 //! checksums. `docs/format/integrity.md`.
 //!
 //! 1. A page of checksums is eight structures of a sector each: a page that was torn is eight sound
@@ -74,7 +74,7 @@ pub const BLOCKS_MAX: u64 = (1 << 32) * SECTOR_BLOCKS as u64;
 const _: () = assert!(PAGE_SECTORS * SECTOR_BYTES == crate::PAGE_BYTES);
 const _: () = assert!(layout::WRITTEN.bytes * 8 == SECTOR_BLOCKS);
 
-/// What the device is.
+/// The identity of the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IntegrityHeader {
     /// Its random identity; the lower 32 bits are in the salt of every checksum sector.
@@ -124,7 +124,7 @@ impl IntegrityHeader {
         Ok(header)
     }
 
-    /// What the checksums of this device's sectors are salted with.
+    /// The salt of the checksums of this device's sectors.
     #[must_use]
     pub fn tag(&self) -> u32 {
         u32::try_from(self.id & u128::from(u32::MAX)).expect("32 bits")
@@ -148,7 +148,7 @@ fn header_place(copy: usize) -> Place {
     Place { structure: "integrity header", address: COPY_OFFSETS[copy] }
 }
 
-/// What is to be made of the blocks of a sector.
+/// The state of the blocks of a sector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SectorState {
     /// Each is what its checksum says.
@@ -172,7 +172,7 @@ pub struct ChecksumSector {
     pub generation: u32,
     /// Its number on the device: group * 8 + place in its page.
     pub sector: u32,
-    /// What is to be made of its blocks.
+    /// The state of its blocks.
     pub state: SectorState,
     /// Bit i: block i was written, and has a checksum.
     pub written: u128,

@@ -113,7 +113,7 @@ impl std::fmt::Display for Key {
     }
 }
 
-/// What a write left in the map.
+/// The entry that a write left in the map.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Entry {
     /// Which block or range.

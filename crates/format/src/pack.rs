@@ -262,7 +262,7 @@ impl Pack {
         self.blocks.extend_from_slice(block);
     }
 
-    /// What is in it, in order.
+    /// Its versions, in order.
     #[must_use]
     pub fn versions(&self) -> &[PackVersion] {
         &self.versions
@@ -287,7 +287,8 @@ impl Pack {
         self.blocks.len() + self.versions.len() * size_of::<PackVersion>()
     }
 
-    /// What is compressed: the directory by columns, then the blocks as the encoding has them.
+    /// The content before compression: the directory by columns, then the blocks as the encoding
+    /// has them.
     fn plain(&self, encoding: PackEncoding, plain: &mut Vec<u8>) {
         plain.clear();
         self.versions.iter().for_each(|v| plain.extend_from_slice(&v.block.to_le_bytes()));

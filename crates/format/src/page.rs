@@ -1,5 +1,5 @@
-//! What the 4096-byte pages of map runs and of the time index share: a header of 32 bytes, then
-//! records of one size, then zeros. `docs/format/map-run.md`.
+//! The common form of the 4096-byte pages of map runs and of the time index: a header of 32 bytes,
+//! then records of one size, then zeros. `docs/format/map-run.md`.
 //!
 //! 1. A page holds its own address: pool, run and page number. A misdirected or lost write leaves
 //!    a page of another address, or of an older run, in its place, and both are told.
@@ -55,7 +55,7 @@ impl PageAddress {
     }
 }
 
-/// What tells one type of page from another.
+/// The marks that tell one type of page from another.
 pub(crate) struct PageType {
     pub structure: &'static str,
     pub magic: u32,

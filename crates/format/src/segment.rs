@@ -79,7 +79,7 @@ pub fn is_nonce_of(secret: u64, segment: u64, found: u64) -> bool {
     nonce(secret, segment, (found >> 32) as u32) == found
 }
 
-/// What a segment is.
+/// The identity of a segment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SegmentHeader {
     /// The pool it belongs to.

@@ -102,7 +102,7 @@ pub const FEATURES_READ_ONLY_KNOWN: u64 = 0;
 const _: () = assert!(layout::BYTES == PAGE_BYTES);
 const _: () = assert!(COPY_OFFSETS[3] + layout::BYTES as u64 <= ZONE_BYTES_MIN);
 
-/// What the pool is, and where its catalogue is.
+/// The identity of the pool, and the place of its catalogue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Superblock {
     /// The format of everything on the pool; decoding accepts `FORMAT_VERSION` only.

@@ -3,7 +3,7 @@
 use block::{DeviceError, DeviceErrorKind};
 use format::FormatError;
 
-/// What the caller may do about a failure.
+/// The caller's choices after a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ErrorKind {
     /// Make room, then try again.
@@ -24,9 +24,9 @@ pub enum ErrorKind {
 #[derive(Debug, thiserror::Error)]
 #[error("{message}")]
 pub struct Error {
-    /// What the caller may do.
+    /// The caller's choices.
     pub kind: ErrorKind,
-    /// What happened and where.
+    /// The event and its place.
     pub message: String,
     /// The cause, untouched.
     #[source]

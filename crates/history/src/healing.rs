@@ -1,4 +1,4 @@
-//! What readers do when bytes are not what their checksum says: they ask the stack for better ones.
+//! Readers whose bytes do not match their checksum ask the stack for better ones.
 
 use std::sync::atomic::Ordering;
 
@@ -15,7 +15,7 @@ use crate::io_tally::IoKind;
 use crate::store::{Content, NO_LOG, SecondSource};
 use crate::{Result, Store};
 
-/// What was found wrong since somebody last asked, for the audit log.
+/// The faults found since somebody last asked, for the audit log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Healed {
     /// Ranges of which another copy was right; it was written over the wrong one.
@@ -104,7 +104,7 @@ impl Store {
     /// lies for ever, at `place`, they are written again. True if `block` has them afterwards.
     ///
     /// DARC offers to roll the volume back then (SYSTOR'10, 2.6); here other moments and clones are
-    /// at hand. What a version has is right if the checksum is, as for every read.
+    /// at hand. A version's bytes are right if the checksum is, as for every read.
     pub fn recover_elsewhere(
         &self,
         number: u64,
@@ -195,12 +195,12 @@ impl Store {
         (is_read && right(block)) || self.heal_if_known(at, block, &right)
     }
 
-    /// What was found wrong since this was asked last.
+    /// The faults found since this was asked last.
     pub fn take_healed(&self) -> Healed {
         std::mem::take(&mut self.healed.lock()[1])
     }
 
-    /// What was found wrong since the pool was opened.
+    /// The faults found since the pool was opened.
     pub fn healed(&self) -> Healed {
         self.healed.lock()[0]
     }

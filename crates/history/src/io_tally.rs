@@ -6,7 +6,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// What a device request was for.
+/// The purpose of a device request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IoKind {
     /// Blocks of the present, in place.
@@ -114,7 +114,7 @@ impl IoTally {
         cell.bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// What was counted, in the order of [`IoKind::ALL`].
+    /// The counts, in the order of [`IoKind::ALL`].
     #[must_use]
     pub fn counts(&self) -> [IoCount; KINDS] {
         IoKind::ALL.map(|kind| {

@@ -112,7 +112,7 @@ pub trait SegmentSource {
     fn make_ready(&self) -> Result<()>;
 }
 
-/// What recovery found, from which a log goes on.
+/// The findings of recovery, from which a log goes on.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct LogStart {
     /// Highest seq ever given.
@@ -235,7 +235,7 @@ impl Log {
         self.is_journal.store(is_journal, Ordering::Relaxed);
     }
 
-    /// What its batches are counted as.
+    /// The kind that its batches are counted as.
     fn kind(&self) -> IoKind {
         match self.is_journal.load(Ordering::Relaxed) {
             true => IoKind::JournalWrite,
@@ -399,7 +399,7 @@ impl Log {
         self.stands_still.load(Ordering::Acquire)
     }
 
-    /// Whoever closes the gate keeps the state locked.
+    /// The one that closes the gate keeps the state locked.
     fn lock_as(&self, stance: Stance) -> Result<RankedGuard<'_, LogState>> {
         if stance.may_wait {
             return Ok(self.state.lock());
@@ -537,7 +537,7 @@ impl Log {
             match catch_unwind(AssertUnwindSafe(|| f(&mut gate))) {
                 Ok(outcome) => outcome,
                 Err(panic) => {
-                    // What it has left half done is used no more; who waits is told, not left.
+                    // Its half-done work is used no more; waiters are told, not left.
                     self.store.fail();
                     state.gate_closed = false;
                     self.stands_still.store(false, Ordering::Release);

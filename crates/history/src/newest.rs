@@ -2,8 +2,8 @@
 //! time whenever it is asked for, so that writers have nothing to do with it.
 //!
 //! Invariants
-//! 1. What is counted is what a run of the entries that were looked at would say, in whatever order
-//!    batches arrived.
+//! 1. The count is that of a run of the entries that were looked at, in whatever order batches
+//!    arrived.
 //! 2. Each entry is looked at once before it is in a run.
 
 use std::collections::BTreeMap;
@@ -87,7 +87,7 @@ impl Newest {
             let blocks = (BLOCKS_PER_PAGE as u64).saturating_pow(u32::from(node.key.level));
             covered = covered.saturating_add(blocks);
         }
-        // Whichever is less: what they cover, or all that is known.
+        // The lesser of two: the blocks that they cover, or all that are known.
         if covered > self.blocks.len() as u64 {
             let mut blocks = std::mem::take(&mut self.blocks);
             blocks.retain(|&block, newest| {

@@ -1,4 +1,4 @@
-//! What lies outside of the pool: the file that a volume began as and that was not copied yet.
+//! The file outside of the pool that a volume began as, as far as it was not copied yet.
 //!
 //! It hangs at a timeline without a parent, and is that timeline's state of `OUTSIDE_SEQ`. Copied
 //! blocks are entries of that seq; where there is no entry at all, the file has the block.

@@ -2,7 +2,7 @@
 //!
 //! 1. A pack is immutable and segment numbers are never used again, so nothing kept here is ever
 //!    out of date.
-//! 2. What is returned was verified by the pack's own checksums; the caller verifies the block by
+//! 2. Returned blocks were verified by the pack's own checksums; the caller verifies the block by
 //!    that of its map entry, as with every block.
 
 use std::collections::VecDeque;
@@ -71,7 +71,7 @@ impl PackCache {
 }
 
 impl Store {
-    /// The pack at a location of a segment of packs. What was read for it is counted as `kind`.
+    /// The pack at a location of a segment of packs. Its reads are counted as `kind`.
     ///
     /// # Errors
     /// `Corrupt` if there is no sound pack; the device's.

@@ -7,13 +7,13 @@
 //! (up to writes that were in flight together) which contains everything flushed. The seqs behind
 //! the cut are void for ever.
 //!
-//! A flushed write that is missing is damage, not a crash: an error, never a shorter history. What
-//! was flushed is told by `durable_seq` of later batches, of which the last may be a mark, and by
-//! the moments that the catalogue names.
+//! A flushed write that is missing is damage, not a crash: an error, never a shorter history.
+//! Flushed writes are known from `durable_seq` of later batches, of which the last may be a mark,
+//! and from the moments that the catalogue names.
 //!
-//! What is recovered and was not flushed is written once more where it is. If a sync failed before,
-//! the operating system may return bytes that it neither wrote nor will write; a sync that follows
-//! says nothing about them. Written again, the next sync does.
+//! A recovered write that was not flushed is written once more where it is. If a sync failed
+//! before, the operating system may return bytes that it neither wrote nor will write; a sync that
+//! follows says nothing about them. Written again, the next sync does.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::IoSlice;
@@ -39,7 +39,7 @@ const BLOCK: usize = BLOCK_BYTES as usize;
 /// Bytes read and written at a time when batches are written again, unless one is longer.
 const WRITTEN_BYTES: u64 = 1 << 20;
 
-/// What the catalogue knows of a log.
+/// The catalogue's knowledge of a log.
 #[derive(Clone, Debug)]
 pub struct KnownLog {
     /// The log's id.
@@ -134,8 +134,8 @@ struct Tail {
     /// In the order of their seqs, once all are found: those of a batch follow each other.
     ops: Vec<Op>,
     batches: Vec<Found>,
-    /// What batches, marks among them, say of others: the highest seq that was given, up to where
-    /// all had ended, and had been flushed; how many flushes there were.
+    /// The statements of batches, marks among them, about others: the highest seq that was given,
+    /// up to where all had ended, and had been flushed; how many flushes there were.
     given: Seq,
     stable: Seq,
     durable: Seq,
@@ -425,7 +425,7 @@ fn is_made_right(store: &Store, at: u64, bytes: &mut [u8], right: &Right<'_>) ->
     if right(bytes) {
         return true;
     }
-    // What is torn is no damage: it is asked for again only where there are copies.
+    // A torn batch is no damage: it is asked for again only where there are copies.
     let mut other = bytes.to_vec();
     let is_healed = store.heal_if_known(at, &mut other, right);
     if is_healed {

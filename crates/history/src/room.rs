@@ -19,8 +19,8 @@ const TRIED_MAX: usize = 256;
 const PIECE_BYTES: u64 = 1 << 20;
 
 impl Store {
-    /// Has more zones from now on, the last so many of which are kept for reclamation. What could
-    /// not be taken before can be.
+    /// Has more zones from now on, the last so many of which are kept for reclamation. A take that
+    /// failed before may succeed.
     pub fn extend_zones(&self, count: u32, reserve_count: u32) {
         self.zones.lock().extend(count, reserve_count);
     }

@@ -69,7 +69,7 @@ impl<T: PageSink + ?Sized> PageSink for &mut T {
     }
 }
 
-/// What reading a run needs: its pages, and the cache of leaves that all runs share.
+/// The needs of reading a run: its pages, and the cache of leaves that all runs share.
 #[derive(Clone, Copy)]
 pub struct RunSource<'a> {
     /// The run's pages.
@@ -78,7 +78,7 @@ pub struct RunSource<'a> {
     pub cache: &'a LeafCache,
 }
 
-/// What a run holds.
+/// The content of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RunSummary {
     /// The run's number.

@@ -116,7 +116,7 @@ impl PageExtents {
     }
 }
 
-/// What a page belongs to.
+/// The owner of a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum PageOf {
     Map,
@@ -319,7 +319,7 @@ pub struct StoredRun {
     pub order: u64,
     /// Where it is.
     pub extents: PageExtents,
-    /// What is in it.
+    /// The summary of its content.
     pub summary: RunSummary,
     /// Its reader.
     pub run: Run,

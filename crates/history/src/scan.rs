@@ -26,13 +26,13 @@ const WAYS_BYTES_MAX: usize = 256 << 20;
 /// Ways that are tried, at most.
 const WAYS_MAX: usize = 1024;
 
-/// What stands for bytes of a copy that cannot be read: no header.
+/// Stands for bytes of a copy that cannot be read: no header.
 const UNREAD: u8 = 0xdb;
 
-/// What is read of a zone.
+/// The bytes that are read of a zone.
 #[derive(Clone, Copy)]
 enum Of {
-    /// What readers get.
+    /// Those that readers get.
     Readers,
     Copy(usize),
     Way(usize),
@@ -97,7 +97,7 @@ impl Window<'_> {
     }
 }
 
-/// What a scan came to.
+/// The outcome of a scan.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ScanEnd {
     /// Bytes up to the end of the last batch.
@@ -187,7 +187,7 @@ pub fn scan_segment(
         let (io, bytes) = (Arc::clone(&io), Vec::new());
         Window { store, io, base, of, start: 0, bytes, read_bytes: 0 }
     };
-    // What a power cut left may be on one copy only, behind what is on none: all are looked at
+    // Leavings of a power cut may be on one copy only, behind a gap on all: all are looked at
     // everywhere, so that recovery knows of every batch that could ever be found.
     let copies = match store.device.copies(base, store.zone_bytes) {
         1 => 0,
@@ -242,7 +242,7 @@ fn newest(
         }
     }
     let (Some(copy), Some(good)) = (copies.first(), &newest) else { return Ok(read) };
-    // Whatever comes of writing it: it was there, and is told.
+    // The outcome of writing it does not matter: it was there, and is told.
     let mut bytes = good.clone();
     copy.store.agree(copy.base + at.1 as u64, &mut bytes, &|bytes| bytes == *good);
     Ok(newest)

@@ -1,12 +1,12 @@
 //! Looking at every copy of what is stored, before somebody needs it.
 //!
-//! What is stored says itself what it should be: batches and packs hold the checksums of what is in
+//! Stored data says itself what it should be: batches and packs hold the checksums of what is in
 //! them, pages of runs their own. So a zone can be looked at from its beginning to its end, without
 //! the map. Of what is wrong on some copies the right one is written over the others; what is wrong
-//! on all may be what a power cut tore and nobody needs: the map is asked. What is needed is had
-//! from another version with the same checksum, if there is one, and written again. Where not even
-//! a header says what there was, the range is a [`Suspect`](Suspects), and the map's runs, looked
-//! at afterwards, tell whether they name something there.
+//! on all may be what a power cut tore and nobody needs: the map is asked. A block that is needed
+//! is had from another version with the same checksum, if there is one, and written again. Where
+//! not even a header says what there was, the range is a [`Suspect`](Suspects), and the map's runs,
+//! looked at afterwards, tell whether they name something there.
 //!
 //! Copies are read in large pieces and verified in memory; only what is wrong there is read again.
 
@@ -49,7 +49,7 @@ fn is_page(bytes: &[u8; PAGE_BYTES], address: PageAddress) -> bool {
         || RunFooter::decode(bytes, address).is_ok()
 }
 
-/// What a scrub has seen.
+/// The findings of a scrub.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ScrubReport {
     /// Bytes that were read, of all copies.
@@ -68,9 +68,9 @@ pub struct ScrubReport {
     pub lost: u64,
 }
 
-/// What a scrub asks the map.
+/// The questions of a scrub to the map.
 pub trait ScrubMap {
-    /// Whether it still names a version where it was found. What cannot be told is needed.
+    /// Whether it still names a version where it was found. In doubt it is needed.
     fn still_names(&self, version: &Version) -> bool;
     /// Versions of a block that have a checksum: `(block, checksum)`.
     fn alike(&self, like: (u64, u32)) -> Vec<Entry>;
@@ -108,7 +108,7 @@ pub struct Scrub<'s> {
     store: &'s Store,
     map: &'s dyn ScrubMap,
     windows: Windows<'s>,
-    /// What it has seen.
+    /// Its findings.
     pub report: ScrubReport,
     /// The first of what is lost.
     pub losses: Vec<Loss>,
@@ -117,8 +117,8 @@ pub struct Scrub<'s> {
 }
 
 impl<'s> Scrub<'s> {
-    /// A scrub that has seen nothing. What it finds may be written again: whoever begins it sees
-    /// to it that nothing that the map names is moved, freed or written over meanwhile.
+    /// A scrub that has seen nothing. Blocks that it finds may be written again: its caller sees to
+    /// it that nothing that the map names is moved, freed or written over meanwhile.
     #[must_use]
     pub fn new(store: &'s Store, map: &'s dyn ScrubMap) -> Scrub<'s> {
         Scrub {
@@ -137,7 +137,7 @@ impl<'s> Scrub<'s> {
         self.report.read_bytes + self.windows.read_bytes
     }
 
-    /// What it has seen.
+    /// Its findings.
     #[must_use]
     pub fn report(&self) -> ScrubReport {
         ScrubReport { read_bytes: self.read_bytes(), ..self.report }
@@ -341,7 +341,7 @@ impl<'s> Scrub<'s> {
             }
             offset += home as u32;
         }
-        // What is left of the zone holds no home.
+        // The rest of the zone holds no home.
         if offset as usize + home > zone_bytes { zone_bytes as u32 } else { offset }
     }
 

@@ -1,5 +1,4 @@
-//! What the segments of a log hold, summed up as it changes: nobody who asks how much there is
-//! walks them.
+//! The content of a log's segments, summed up as it changes: no question for the sum walks them.
 //!
 //! Invariants
 //! 1. A tally is the sum of what its segments have *counted*. A segment counts itself anew whenever
@@ -90,7 +89,7 @@ impl SpaceTally {
     }
 }
 
-/// What a segment has counted, and where.
+/// The counts of a segment, and their tally.
 #[derive(Debug, Default)]
 pub struct Account(Mutex<(Option<Arc<SpaceTally>>, SpaceCount)>);
 

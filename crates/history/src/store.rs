@@ -1,5 +1,5 @@
-//! What all logs and maps of a pool share: the device, its zones, the table of segments, and the
-//! epochs that keep a zone from being used again while a reader may still look at it.
+//! The state that all logs and maps of a pool share: the device, its zones, the table of segments,
+//! and the epochs that keep a zone from being used again while a reader may still look at it.
 //!
 //! Invariants
 //! 1. A segment number is in the table exactly while some map entry may point to it.
@@ -60,13 +60,13 @@ pub struct Segment {
     pub packed: AtomicU32,
     /// Its batches are shared: entries of several versions, timelines and logs may name one block.
     pub shared: bool,
-    /// What is to name its blocks is still being entered: it stays, though nothing does.
+    /// Names of its blocks are still being entered: it stays, though nothing names them yet.
     pub held: AtomicBool,
-    /// What it has counted in its log's tally.
+    /// Its counts in its log's tally.
     pub account: Account,
 }
 
-/// What a location is.
+/// The content of a location.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Content {
     /// A block in the log.
@@ -82,7 +82,7 @@ pub enum Content {
 /// The log of segments whose blocks several logs have.
 pub const NO_LOG: u64 = 0;
 
-/// What is freed when its last reader has gone.
+/// A resource that is freed when its last reader has gone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Retired {
     zone: u32,
@@ -103,7 +103,7 @@ pub struct Spare {
 pub struct Epoch {
     retired: Mutex<Vec<Retired>>,
     freed: Arc<Mutex<Vec<Retired>>>,
-    /// Whoever waits for its end holds the other side of these.
+    /// Waiters for its end hold the other side of these.
     tokens: Mutex<Vec<Arc<()>>>,
     /// Keeps the next epoch alive: what is retired later must also outlive today's readers.
     next: Mutex<Option<Arc<Epoch>>>,
@@ -155,9 +155,9 @@ pub struct Store {
     pub page_loads: AtomicU64,
     /// Blocks whose checksum did not match.
     pub checksum_errors: AtomicU64,
-    /// What was found wrong since the pool was opened, and since somebody last asked.
+    /// The faults found since the pool was opened, and since somebody last asked.
     pub(crate) healed: Mutex<[Healed; 2]>,
-    /// Who knows of other versions of a block that may have the same bytes.
+    /// The source of other versions of a block that may have the same bytes.
     pub(crate) second_source: OnceLock<SecondSource>,
     pub(crate) zones: RankedMutex<Zones>,
     /// The device had no room for a zone when it was last asked.
@@ -176,7 +176,7 @@ pub struct Store {
 /// Versions of a block, by its number and checksum, wherever they are.
 pub type SecondSource = Box<dyn Fn((u64, u32)) -> Vec<Entry> + Send + Sync>;
 
-/// What a store is made of.
+/// The parts of a store.
 pub struct StoreParts {
     /// The stack of devices.
     pub device: Arc<dyn BlockDevice>,
@@ -343,8 +343,8 @@ impl Store {
         *old.next.lock() = Some(next);
     }
 
-    /// What stays as long as a reader that entered before this call has not left. Call after the
-    /// maps and page tables no longer lead to what is to be written over.
+    /// Lives as long as a reader that entered before this call has not left. Call it after the maps
+    /// and page tables no longer lead to the place that is to be written over.
     #[must_use]
     pub fn earlier_readers(&self) -> Weak<()> {
         let token = Arc::new(());
@@ -416,7 +416,7 @@ impl Store {
     /// Refuses writes from now on.
     pub fn fail(&self) {
         self.failed.store(true, Ordering::Release);
-        // Who waits for a flush that never ends is told too.
+        // Waiters for a flush that never ends are told too.
         drop(self.flushes.state.lock());
         self.flushes.ended.notify_all();
     }
@@ -500,7 +500,7 @@ impl Store {
 }
 
 impl Segment {
-    /// What the locations in it are.
+    /// The content of the locations in it.
     #[must_use]
     pub fn content(&self) -> Content {
         match self.packed.load(Ordering::Acquire) {
@@ -523,7 +523,7 @@ impl Segment {
         }
     }
 
-    /// What it holds, as it stands.
+    /// Its content, as it stands.
     #[must_use]
     pub fn space(&self) -> SpaceCount {
         let live_bytes = self.live_bytes();

@@ -91,7 +91,8 @@ impl Timeline {
         self.outside.read().clone()
     }
 
-    /// Hangs a file at this timeline, or lets it go. Who lets it go drops all pages afterwards.
+    /// Hangs a file at this timeline, or lets it go. The caller that lets it go drops all pages
+    /// afterwards.
     pub fn set_outside(&self, outside: Option<Arc<dyn Outside>>) {
         assert!(self.parent.is_none(), "a file is the state before all others");
         *self.outside.write() = outside;
@@ -115,7 +116,7 @@ impl Timeline {
         (active.len() + frozen, active.nodes().len())
     }
 
-    /// Blocks with data that the entries not yet in runs leave as the newest. What is added
+    /// Blocks with data that the entries not yet in runs leave as the newest. Blocks that are added
     /// meanwhile may not be counted.
     #[must_use]
     pub fn pending_newest(&self) -> u64 {
@@ -172,7 +173,7 @@ impl Timeline {
         state.frozen.push(Arc::new(pending));
     }
 
-    /// What is frozen, oldest first.
+    /// The frozen entries, oldest first.
     #[must_use]
     pub fn frozen(&self) -> Vec<Arc<Pending>> {
         self.state.read().frozen.clone()
@@ -196,7 +197,7 @@ impl Timeline {
     /// Replaces the oldest `flushed` frozen parts by a run that holds their entries (or by nothing,
     /// when none of them was needed).
     pub fn install_flushed(&self, flushed: usize, run: Option<Arc<StoredRun>>) {
-        // What is left is counted anew: it is what came during one flush.
+        // The rest is counted anew: it came during one flush.
         let mut newest = self.newest.lock();
         let mut state = self.state.write();
         *newest = Newest::default();
@@ -357,7 +358,7 @@ impl Timeline {
     }
 }
 
-/// What nothing is known of is in the file, as far as it reaches.
+/// Blocks without an entry are in the file, as far as it reaches.
 fn fill_outside(blocks: Option<u64>, page: u64, slots: &mut [Slot; BLOCKS_PER_PAGE]) {
     let Some(blocks) = blocks else { return };
     let there = blocks.saturating_sub(page.saturating_mul(BLOCKS_PER_PAGE as u64));

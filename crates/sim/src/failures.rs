@@ -69,7 +69,7 @@ pub enum Trick {
     MisdirectRead(u64),
 }
 
-/// What is armed.
+/// The armed failures.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Armed {
     failures: Vec<Failure>,

@@ -2,12 +2,12 @@
 //!
 //! # The fault model
 //!
-//! What [`SimMedia`] may do to whoever stores data on it; everything else is kept faithfully.
+//! The faults of [`SimMedia`]; everything else is kept faithfully.
 //!
 //! - **Power cut** ([`SimMedia::crash`]): of the writes and discards since the last completed sync
 //!   any subset is lost, whatever their order; each that is not lost may be torn at 512-byte
-//!   granularity: an arbitrary subset of its sectors arrives. What a completed sync covered is all
-//!   there.
+//!   granularity: an arbitrary subset of its sectors arrives. Everything that a completed sync
+//!   covered is there.
 //! - **Death of the process** ([`SimMedia::kill`]): everything written stays, and stays unsynced. A
 //!   halt ([`SimMedia::halt_after`]) stops the machine in the middle of an operation, before either
 //!   of the two.

@@ -31,7 +31,7 @@ pub struct Unsynced {
     pub discard: bool,
 }
 
-/// What of an unsynced change survives a power cut.
+/// The part of an unsynced change that survives a power cut.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Keep {
     /// Nothing.

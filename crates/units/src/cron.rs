@@ -39,9 +39,9 @@ pub struct Cron {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct CronError {
-    /// What is wrong.
+    /// The fault.
     pub message: String,
-    /// What to do about it.
+    /// The remedy.
     pub hint: Option<String>,
 }
 
@@ -51,7 +51,7 @@ fn wrong(message: String) -> CronError {
     CronError { message, hint: Some(hint.to_owned()) }
 }
 
-/// What a field may hold.
+/// The values that a field may hold.
 struct Field {
     name: &'static str,
     first: u64,

@@ -14,9 +14,9 @@ pub struct MapExtent(u32);
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct MapExtentError {
-    /// What is wrong.
+    /// The fault.
     pub message: String,
-    /// What is possible.
+    /// The possible sizes.
     pub hint: String,
 }
 

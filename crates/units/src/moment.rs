@@ -38,9 +38,9 @@ pub struct VolumeMoment {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct MomentError {
-    /// What is wrong.
+    /// The fault.
     pub message: String,
-    /// What to do about it.
+    /// The remedy.
     pub hint: Option<String>,
 }
 
@@ -125,7 +125,7 @@ impl Moment {
 
 fn instant(text: &str) -> Result<Moment, MomentError> {
     let shown: String = text.chars().take(64).collect();
-    // What lies beyond the years that can be told apart lies outside every window too.
+    // Times beyond the years that can be told apart lie outside every window too.
     match WallTime::nearest(text) {
         Ok(time) => Ok(Moment::At(time)),
         Err(_) if text.is_empty() => Err(MomentError::new("the moment is empty", FORMS_HINT)),

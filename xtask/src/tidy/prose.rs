@@ -8,7 +8,15 @@ use super::Finding;
 use crate::tree::SourceFile;
 
 /// Sources whose comments are held to it.
-const HELD: [&str; 2] = ["crates/server/src/", "crates/volume/src/"];
+const HELD: [&str; 7] = [
+    "crates/env/src/",
+    "crates/history/src/",
+    "crates/server/src/",
+    "crates/sim/src/",
+    "crates/units/src/",
+    "crates/volume/src/",
+    "crates/wire/src/",
+];
 /// First words of a clause.
 const CLAUSES: [&str; 8] =
     ["Who", "What", "Whoever", "Whatever", "Whichever", "Whose", "Nobody who", "That which"];

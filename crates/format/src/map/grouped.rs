@@ -32,7 +32,7 @@ const BLOCKS_MAX: usize = units::MapExtent::BLOCKS_MAX;
 pub const GROUPED_ENTRIES_MAX: usize = EXTENT_LEAF.records_max() * BLOCKS_MAX;
 const _: () = assert!(GROUPED_ENTRIES_MAX == 3248 && EXTENT_LEAF.records_max() < 1 << 12);
 
-/// What one write left of one extent.
+/// The blocks of one extent that one write left.
 #[derive(Clone, Copy, Debug)]
 struct Record {
     /// The extent's first block, or a range of a higher level.

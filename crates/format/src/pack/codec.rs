@@ -1,5 +1,5 @@
-//! Encoding and decoding packs. What zstd needs is made once and kept from one pack to the next: to
-//! make it anew takes longer than to decode a small pack.
+//! Encoding and decoding packs. The contexts of zstd are made once and kept from one pack to the
+//! next: to make them anew takes longer than to decode a small pack.
 
 use zstd::bulk::{Compressor, Decompressor};
 

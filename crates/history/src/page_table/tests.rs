@@ -59,7 +59,7 @@ fn table(extent: MapExtent) -> PageTable {
     PageTable::new(Arc::new(PageBudget::new(0)), extent)
 }
 
-/// What the pages of a table really take.
+/// The memory that the pages of a table really take.
 fn real_bytes(table: &PageTable) -> usize {
     let bytes = |shard: &super::Shard| -> usize {
         shard.pages.values().map(|page| page.slots.cost_bytes()).sum()
@@ -263,7 +263,7 @@ fn the_queue_names_each_page_once_however_often_it_is_dropped_and_loaded() {
     assert_eq!((shard.pages.len(), shard.queue.len()), (1, 1));
 }
 
-/// What the map would say: seq and segment of each block of a few pages. Segments are moved.
+/// The answers of the map: seq and segment of each block of a few pages. Segments are moved.
 struct Truth {
     blocks: Vec<(u64, u64)>,
     segment: u64,

@@ -1,7 +1,7 @@
 //! Verified leaves of all runs, within a bound of memory.
 //!
-//! 1. What is here was verified when it was read. Runs are immutable and their numbers are never
-//!    used again, so nothing here is ever out of date.
+//! 1. Leaves were verified when they were read. Runs are immutable and their numbers are never used
+//!    again, so nothing here is ever out of date.
 //! 2. A leaf that was used since the hand came by stays for another round (CLOCK).
 
 use std::collections::VecDeque;

@@ -9,7 +9,7 @@ use units::Seq;
 use super::cursor::EntrySource;
 use crate::Result;
 
-/// What the heap orders by: an entry's place, then its source's place in the list.
+/// The order of the heap: an entry's place, then its source's place in the list.
 type Head = Reverse<(Key, Reverse<Seq>, usize)>;
 
 /// Merges sources in the order of entries. Of entries with the same key and seq it returns the one

@@ -62,7 +62,7 @@ impl Run {
         self.address.run
     }
 
-    /// What it holds.
+    /// The summary of its content.
     #[must_use]
     pub fn summary(&self) -> RunSummary {
         RunSummary::of(self.address.run, &self.footer)
@@ -112,7 +112,8 @@ impl Run {
         Ok(self.index.get_or_init(|| index))
     }
 
-    /// A leaf, verified, from the cache if it is there. What is read is left there if `keep`.
+    /// A leaf, verified, from the cache if it is there. A leaf that was read is left there if
+    /// `keep`.
     pub(super) fn leaf(
         &self,
         source: RunSource<'_>,

@@ -155,7 +155,7 @@ fn writes(count_max: usize) -> impl Strategy<Value = Vec<Entry>> {
     })
 }
 
-/// What a run may hold.
+/// The possible contents of a run.
 fn contents() -> impl Strategy<Value = Vec<Entry>> {
     prop_oneof![entries(3000), writes(300)]
 }

@@ -8,7 +8,7 @@ use crate::Store;
 const WINDOW_BYTES: usize = 1 << 20;
 /// Bytes read at a time where a window cannot be read.
 const PIECE_BYTES: usize = 4 << 10;
-/// What stands for what cannot be read: no header, and no checksum of it is right but by chance.
+/// Stands for unreadable bytes: no header, and no checksum of it is right but by chance.
 const UNREAD: u8 = 0xdb;
 
 /// The same stretch of all copies.
@@ -65,7 +65,7 @@ impl<'s> Windows<'s> {
         }
     }
 
-    /// What a copy has there; it was loaded.
+    /// The bytes of a copy there; they were loaded.
     pub fn get(&self, copy: usize, at: u64, length: usize) -> &[u8] {
         let from = usize::try_from(at - self.start).expect("it was loaded");
         &self.bytes[copy][from..from + length]

@@ -251,7 +251,7 @@ pub fn read_nothing(style: ReplyStyle, to: &Request) -> Prefix {
     }
 }
 
-/// What goes before the `length` bytes (at least one) that a READ got.
+/// The header before the `length` bytes (at least one) that a READ got.
 ///
 /// # Panics
 /// When a chunk cannot hold so many bytes.

@@ -1,4 +1,4 @@
-//! What one message may hold. A decoder refuses more before it allocates anything.
+//! The limits of one message. A decoder refuses more before it allocates anything.
 
 /// Longest payload of a request or of one chunk of a reply, in bytes; announced to clients.
 pub const PAYLOAD_BYTES_MAX: u32 = 32 << 20;

@@ -12,7 +12,7 @@ pub(crate) const EXTENDED_REPLY_MAGIC: u32 = 0x6e8a_278c;
 pub(crate) const SERVER_FLAGS: u16 = 3;
 pub(crate) const CHUNK_DONE: u16 = 1;
 
-/// What the client answered to the greeting.
+/// The client's answer to the greeting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClientFlags {
     /// It speaks fixed newstyle.
@@ -109,7 +109,7 @@ pub enum InfoItem<'a> {
     Export {
         /// Bytes of the export.
         size_bytes: u64,
-        /// What it can do.
+        /// Its abilities.
         flags: TransmissionFlags,
     },
     /// Its canonical name.
@@ -175,7 +175,7 @@ impl OptionReplyKind {
     }
 }
 
-/// What an export can do.
+/// The abilities of an export.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TransmissionFlags(pub u16);
 
@@ -255,7 +255,7 @@ impl CommandFlags {
     }
 }
 
-/// What a request asks for.
+/// The operation that a request asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Command {
     /// Read bytes.
@@ -352,7 +352,7 @@ impl ReplyStyle {
 pub struct Request {
     /// Its flags.
     pub flags: CommandFlags,
-    /// What is asked.
+    /// The operation.
     pub command: Command,
     /// The client's name for it, echoed in the reply.
     pub cookie: u64,
@@ -431,7 +431,7 @@ pub enum ReplyHeader {
     Chunk {
         /// Whether it is the last of its reply.
         done: bool,
-        /// What its payload is.
+        /// The kind of its payload.
         kind: ChunkKind,
         /// The request's.
         cookie: u64,
