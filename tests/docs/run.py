@@ -44,8 +44,9 @@ MASKS = [
 SETUP = """
 start_server() {
     export HINDSIGHT_SERVER=unix:/srv/$1/api.sock
+    rm -f "/srv/$1.log"
     hindsight serve --pool "$1" --http "$HINDSIGHT_SERVER" "${@:2}" >/dev/null 2>"/srv/$1.log" &
-    until grep -qx ready "/srv/$1.log"; do kill -0 $! || { cat "/srv/$1.log"; return 1; }; sleep 0.02; done
+    until grep -qsx ready "/srv/$1.log"; do kill -0 $! || { cat "/srv/$1.log"; return 1; }; sleep 0.02; done
 }
 stop_server() { kill %% && wait %%; }
 own_usr() { mount -t overlay overlay -o "lowerdir=/usr,upperdir=$OWN/usr,workdir=$OWN/work" /usr; }
