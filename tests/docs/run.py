@@ -44,8 +44,9 @@ MASKS = [
 SETUP = """
 start_server() {
     export HINDSIGHT_SERVER=unix:/srv/$1/api.sock
+    rm -f "/srv/$1.log"
     hindsight serve --pool "$1" --http "$HINDSIGHT_SERVER" "${@:2}" >/dev/null 2>"/srv/$1.log" &
-    until grep -qx ready "/srv/$1.log"; do kill -0 $! || { cat "/srv/$1.log"; return 1; }; sleep 0.02; done
+    until grep -qsx ready "/srv/$1.log"; do kill -0 $! || { cat "/srv/$1.log"; return 1; }; sleep 0.02; done
 }
 stop_server() { kill %% && wait %%; }
 own_usr() { mount -t overlay overlay -o "lowerdir=/usr,upperdir=$OWN/usr,workdir=$OWN/work" /usr; }
@@ -250,7 +251,7 @@ def main():
     os.environ["HOME"] = "/srv"
     for name in ("HINDSIGHT_SERVER", "HINDSIGHT_TOKEN", "HINDSIGHT_TOKEN_FILE"):
         os.environ.pop(name, None)
-    os.environ["PROJECT"] = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    os.environ["PROJECT"] = os.path.abspath(f"{os.path.dirname(__file__)}/../..")
     folder = os.environ["OWN"] = tempfile.mkdtemp()
     try:
         own_machine(folder)

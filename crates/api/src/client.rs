@@ -44,7 +44,7 @@ pub enum ClientError {
     /// The connection broke.
     #[error("the connection to the server broke")]
     Exchange(#[source] hyper::Error),
-    /// What came could not be kept.
+    /// The received bytes could not be kept.
     #[error("cannot write what was received")]
     Keep(#[source] std::io::Error),
     /// The answer could not be read to its end.
@@ -64,7 +64,7 @@ pub enum ClientError {
 }
 
 impl ClientError {
-    /// What a command that met it exits with.
+    /// The exit code of a command that met it.
     #[must_use]
     pub fn exit_code(&self) -> ExitCode {
         match self {
@@ -79,7 +79,7 @@ impl ClientError {
         }
     }
 
-    /// What to do about it.
+    /// The remedy.
     #[must_use]
     pub fn hint(&self) -> Option<String> {
         match self {
@@ -144,7 +144,7 @@ impl Client {
         self.get(&volume(name))
     }
 
-    /// What a volume's space is for.
+    /// The uses of a volume's space.
     pub fn volume_space(&self, name: &str) -> Result<VolumeSpace> {
         self.get(&volume(name).part("space"))
     }
@@ -196,7 +196,7 @@ impl Client {
         self.delete_or_tell(&target, query.dry_run)
     }
 
-    /// What a moment expression comes to.
+    /// Resolves a moment expression.
     pub fn resolve(&self, name: &str, at: &str) -> Result<Resolved> {
         self.get(&volume(name).part("resolve").field("at", at))
     }
@@ -340,7 +340,7 @@ impl Client {
         self.post(&group(name).part("versions"), body)
     }
 
-    /// What a moment of a group comes to, of each of its volumes.
+    /// Resolves a moment of a group for each of its volumes.
     pub fn resolve_group(&self, name: &str, at: &str) -> Result<Vec<MemberResolved>> {
         self.get(&group(name).part("resolve").field("at", at))
     }
@@ -400,7 +400,7 @@ impl Client {
         self.page(&volume(name).part("diff").query(query))
     }
 
-    /// What the cost model says of the requests of a volume.
+    /// The cost model's answer for the requests of a volume.
     pub fn model(&self, name: &str, query: &ModelQuery) -> Result<Model> {
         self.get(&volume(name).part("model").query(query))
     }

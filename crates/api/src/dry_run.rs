@@ -1,4 +1,4 @@
-//! What a dry run answers: one shape, whatever the verb.
+//! The answers of dry runs: one shape, whatever the verb.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;

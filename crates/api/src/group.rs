@@ -51,7 +51,7 @@ pub struct ChangeGroup {
 pub struct GroupVersion {
     /// 0, 1, 2 ...; never used twice in a group.
     pub number: u64,
-    /// What the clock said.
+    /// The clock's time.
     pub time: Time,
     /// Free text.
     pub label: String,
@@ -89,7 +89,7 @@ pub struct CloneGroup {
     pub at: Option<String>,
 }
 
-/// What a moment of a group comes to, of one of its volumes.
+/// A moment of a group, resolved for one of its volumes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct MemberResolved {
     /// The volume.
@@ -99,7 +99,7 @@ pub struct MemberResolved {
     pub resolved: Resolved,
 }
 
-/// What a revert of a group did to one of its volumes.
+/// The effect of a group's revert on one of its volumes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct MemberReverted {
     /// The volume.
@@ -109,7 +109,7 @@ pub struct MemberReverted {
     pub reverted: Reverted,
 }
 
-/// What a revert of a group did.
+/// The effect of a group's revert.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct GroupReverted {
     /// The group.
@@ -118,7 +118,7 @@ pub struct GroupReverted {
     pub volumes: Vec<MemberReverted>,
     /// Whether this only says what would be done.
     pub dry_run: bool,
-    /// What would be done; empty when it was.
+    /// The planned actions; empty once they are done.
     #[serde(default)]
     pub would: Vec<Would>,
     /// The moment to revert the group to for undoing this.

@@ -1,11 +1,11 @@
-//! What the cost model says of a volume: answers of `/volumes/{v}/model` and `/volumes/{v}/advice`.
+//! The cost model's answers for a volume: those of `/volumes/{v}/model` and `/volumes/{v}/advice`.
 
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use crate::{Granularity, SpanInput};
 
-/// What is asked of the model.
+/// The question to the model.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
@@ -21,7 +21,7 @@ pub struct ModelQuery {
     pub dirty: Option<f64>,
 }
 
-/// What is decided when advice is asked for; the rest is chosen.
+/// The settings that are decided when advice is asked for; the rest is chosen.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
@@ -32,7 +32,7 @@ pub struct AdviceQuery {
     /// How far back every retained moment is kept; `1d`, or what fits, by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub window: Option<String>,
-    /// What history may take; the volume's limit by default, or its size if it has none.
+    /// The space that history may take; the volume's limit by default, or its size if it has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub history_limit: Option<String>,
     /// The write-back cache, such as `64MiB`; 0 is none.
@@ -99,12 +99,12 @@ pub struct ArchitectureIos {
     pub reads: f64,
     /// Writes, likewise.
     pub writes: f64,
-    /// What this engine takes, with flushes, headers, journal and map; null where that cannot be
+    /// The I/Os of this engine, with flushes, headers, journal and map; null where that cannot be
     /// told from the times between writes.
     pub engine: Option<EngineIos>,
 }
 
-/// What is to be expected at one granularity.
+/// The expectation at one granularity.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Forecast {
     /// The granularity.
@@ -132,7 +132,7 @@ pub struct Crossovers {
     pub split_stream_ns: Option<u64>,
 }
 
-/// What a workload is, and what is to be expected of it.
+/// A workload, and the expectations of it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Model {
     /// Requests of all kinds.
@@ -189,7 +189,7 @@ pub struct Plan {
     pub current_bytes: f64,
 }
 
-/// What to do, and why.
+/// The advice, and its reasons.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Advice {
     /// The best plan.
@@ -198,7 +198,7 @@ pub struct Advice {
     pub ios_without_history: f64,
     /// Why.
     pub reasons: Vec<String>,
-    /// What makes it uncertain.
+    /// The sources of doubt.
     pub cautions: Vec<String>,
     /// The other architectures with the same granularity, window and cache.
     pub others: Vec<Plan>,

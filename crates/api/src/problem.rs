@@ -1,4 +1,4 @@
-//! What went wrong, as `application/problem+json` (RFC 9457), and what a command exits with.
+//! Problems, as `application/problem+json` (RFC 9457), and the exit codes of commands.
 //!
 //! The `type` is `urn:hindsight:problem:` and a word that never changes; [`ProblemKind`] has them.
 
@@ -44,7 +44,7 @@ macro_rules! problem_kinds {
                 match self { $(ProblemKind::$name => $title,)* }
             }
 
-            /// What a command that met it exits with.
+            /// The exit code of a command that met it.
             #[must_use]
             pub fn exit_code(self) -> ExitCode {
                 match self { $(ProblemKind::$name => $exit,)* }
@@ -95,7 +95,7 @@ problem_kinds! {
     Full "full" 507 ExitCode::Failed, "No space left";
 }
 
-/// What a command exits with.
+/// The exit code of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum ExitCode {
@@ -130,9 +130,9 @@ pub struct Problem {
     pub title: String,
     /// The HTTP status.
     pub status: u16,
-    /// What happened.
+    /// This case, in words for people.
     pub detail: String,
-    /// What to do about it.
+    /// The way out, for people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hint: Option<String>,
     /// With `outside-window`: the oldest moment that can be opened.
@@ -172,7 +172,7 @@ impl Problem {
         ProblemKind::ALL.iter().copied().find(|kind| kind.word() == word)
     }
 
-    /// What a command that met it exits with.
+    /// The exit code of a command that met it.
     #[must_use]
     pub fn exit_code(&self) -> ExitCode {
         match self.problem_kind() {

@@ -1,4 +1,5 @@
-//! What clients send: bodies and queries. Unknown fields are refused, so a typing mistake is seen.
+//! The requests of clients: bodies and queries. Unknown fields are refused, so a typing mistake is
+//! seen.
 
 use serde::{Deserialize, Deserializer, Serialize};
 use utoipa::{IntoParams, ToSchema};
@@ -120,14 +121,14 @@ pub struct ChangeVolume {
     /// How much of the cache may wait to be written, in percent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cache_dirty_percent: Option<u8>,
-    /// How versions that were written over are kept from now on: `raw`, `delta` or `xor`. What is
-    /// encoded stays so until it expires.
+    /// How versions that were written over are kept from now on: `raw`, `delta` or `xor`. Encoded
+    /// versions stay encoded until they expire.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub encoding: Option<String>,
     /// How long ago a version was written over before it is encoded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub encode_after: Option<SpanInput>,
-    /// Whether equal blocks are stored once. What is shared stays so.
+    /// Whether equal blocks are stored once. Shared blocks stay shared.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dedup: Option<bool>,
     /// Bytes of a copy unit; 4096 goes with a change to another architecture or granularity than
@@ -161,7 +162,7 @@ pub struct ReplaceMember {
     pub with: String,
 }
 
-/// What a pool is to grow by.
+/// The parts by which a pool is to grow.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct GrowPool {
@@ -357,8 +358,8 @@ pub struct MarkQuery {
     pub name: String,
 }
 
-/// What is changed of how the pool is run, until the server is started again; what is not named
-/// stays as it is.
+/// Changes of how the pool is run, until the server is started again; settings that are not named
+/// stay as they are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ChangePool {

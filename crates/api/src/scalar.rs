@@ -1,7 +1,7 @@
 //! The scalars of the JSON: instants as RFC 3339 text, sizes and spans that may be typed by people.
 //!
-//! What we send is canonical (an instant in UTC with nanoseconds, sizes as integers of bytes, spans
-//! as text such as `7d`); what we take also includes `10GiB` for a size and seconds for a span.
+//! We send canonical values (an instant in UTC with nanoseconds, sizes as integers of bytes, spans
+//! as text such as `7d`), and also take `10GiB` for a size and seconds for a span.
 
 use std::fmt;
 use std::str::FromStr;

@@ -76,7 +76,7 @@ impl From<Keep> for SetKeep {
     }
 }
 
-/// A schedule: `every` or `cron`, one of the two. What is left out stays as it is.
+/// A schedule: `every` or `cron`, one of the two. Fields that are left out stay as they are.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SetSchedule {
@@ -108,7 +108,7 @@ pub struct SetSchedule {
 pub struct Schedule {
     /// The volume; null of a group's.
     pub volume: Option<String>,
-    /// The group; null of a volume's. What is said of versions here is said of captures then.
+    /// The group; null of a volume's. Fields about versions are about captures then.
     #[serde(default)]
     pub group: Option<String>,
     /// The span between captures; null with `cron`.
@@ -128,7 +128,7 @@ pub struct Schedule {
     pub next: Option<Time>,
     /// The number of its newest version.
     pub newest: Option<u64>,
-    /// What the clock said when that was captured.
+    /// The clock's time when that was captured.
     pub newest_time: Option<Time>,
     /// Captures.
     pub captures: u64,
@@ -144,7 +144,7 @@ pub struct Schedule {
     /// Where it was just set, or would be: its versions that no rule keeps now, and that go next.
     #[serde(default)]
     pub goes: Vec<Explained>,
-    /// What would be done with these; empty when it was no dry run.
+    /// The planned actions on these; empty when it was no dry run.
     #[serde(default)]
     pub would: Vec<Would>,
 }
@@ -176,14 +176,14 @@ pub struct ApplyRetention {
     pub dry_run: bool,
 }
 
-/// What was pruned, or would be.
+/// The versions that were pruned, or would be.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Pruned {
     /// Numbers of versions, or of captures of a group, ascending.
     pub versions: Vec<u64>,
     /// Whether this only says what would be done.
     pub dry_run: bool,
-    /// What would be done; empty when it was.
+    /// The planned actions; empty once they are done.
     #[serde(default)]
     pub would: Vec<Would>,
 }

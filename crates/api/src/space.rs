@@ -1,11 +1,11 @@
-//! What the server tells of space.
+//! The server's figures of space.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::{SpanInput, Stamp};
 
-/// What the space of a volume is for. Nothing is walked to tell it.
+/// The uses of a volume's space. Nothing is walked to tell it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct VolumeSpace {
     /// Bytes of the present that are stored.
@@ -24,7 +24,7 @@ pub struct VolumeSpace {
     pub beyond_window_bytes: u64,
     /// Bytes that no moment needs any more: freed in the background, or when room is wanted.
     pub reclaimable_bytes: u64,
-    /// Who holds what, oldest first. `held_bytes` of all are `pinned_bytes`.
+    /// The holders, oldest first. `held_bytes` of all are `pinned_bytes`.
     pub holders: Vec<Holder>,
     /// How fast it grows; null before that can be told.
     pub growth: Option<Growth>,
@@ -47,7 +47,7 @@ pub struct AgeBytes {
     pub bytes: u64,
 }
 
-/// What is held by pins of one moment, or of neighbouring ones where there are more than 128.
+/// History held by pins of one moment, or of neighbouring ones where there are more than 128.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Holder {
     /// The first moment.
@@ -56,7 +56,7 @@ pub struct Holder {
     pub last_seq: u64,
     /// How many.
     pub moments: u64,
-    /// What holds the first and the last: `v:3`, `mark:NAME`, `a view`, `clone NAME`, `revert`.
+    /// The names at the first and the last: `v:3`, `mark:NAME`, `a view`, `clone NAME`, `revert`.
     pub names: Vec<String>,
     /// Bytes of history that nothing later that is held sees. Each is in one holder's figure.
     pub held_bytes: u64,
@@ -75,7 +75,7 @@ pub struct Growth {
     pub measured: SpanInput,
 }
 
-/// What a full pool would give up next.
+/// The history that a full pool would give up next.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Sacrifice {
     /// The volume.

@@ -68,7 +68,7 @@ pub struct DeletedVolume {
     pub pinned_marks: u64,
     /// Whether this only says what would be done.
     pub dry_run: bool,
-    /// What would be done; empty when it was.
+    /// The planned actions; empty once they are done.
     #[serde(default)]
     pub would: Vec<Would>,
 }

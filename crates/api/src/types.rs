@@ -1,4 +1,5 @@
-//! What the server answers. Sizes in bytes, times RFC 3339 in UTC with nanoseconds, seqs integers.
+//! The answers of the server. Sizes in bytes, times RFC 3339 in UTC with nanoseconds, seqs
+//! integers.
 //!
 //! The server fills these, the command line and other clients read them; fields may be added, so a
 //! reader ignores those it does not know.
@@ -18,7 +19,7 @@ pub struct Stamp {
     pub time: Time,
 }
 
-/// What a moment expression came to.
+/// A moment expression, resolved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Resolved {
     /// The seq whose state it is.
@@ -69,7 +70,7 @@ pub struct Volume {
     /// the history limit or a full pool took some of it, and while a larger window is filling.
     #[serde(default)]
     pub window_kept: bool,
-    /// What held before a smaller window or history limit, while it is kept; null otherwise.
+    /// The settings before a smaller window or history limit, while they are kept; null otherwise.
     #[serde(default)]
     pub grace: Option<Grace>,
     /// `online`, or `refusing-writes` after a failed write or flush.
@@ -103,7 +104,7 @@ pub struct Volume {
     pub latest: Stamp,
     /// When it was made.
     pub created: Time,
-    /// What it was cloned from.
+    /// The origin that it was cloned from.
     pub cloned_from: Option<ClonedFrom>,
     /// Bytes some of which may not be in place yet, where the architecture wants them: after a
     /// revert or a crash, and with a base until they come home. Reads are right meanwhile.
@@ -196,7 +197,7 @@ pub struct Import {
     pub total_bytes: u64,
     /// Bytes that no checksum guards before they are copied.
     pub unverified_bytes: u64,
-    /// What is wrong with it, or why copying rests; null while all is well.
+    /// The fault, or the reason why copying rests; null while all is well.
     pub trouble: Option<String>,
 }
 
@@ -238,8 +239,8 @@ impl Default for Encoding {
     }
 }
 
-/// Blocks of equal content that are stored once, within the volume's own log. What several volumes
-/// have in common is told of the pool.
+/// Blocks of equal content that are stored once, within the volume's own log. Blocks that several
+/// volumes have in common are told of the pool.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Dedup {
     /// Whether equal blocks are looked for.
@@ -346,7 +347,7 @@ pub struct Version {
     pub views: u64,
     /// Whether it was compacted by hand, and some of it is packed.
     pub compacted: bool,
-    /// What was last asked for by hand: to compact or to uncompact it; null if nothing was.
+    /// The last request by hand: to compact or to uncompact it; null without one.
     #[serde(default)]
     pub job: Option<Job>,
 }
@@ -383,14 +384,14 @@ pub struct Job {
     pub raw: u64,
 }
 
-/// What was deleted, or would be.
+/// The versions that were deleted, or would be.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct DeletedVersions {
     /// How many versions.
     pub count: u64,
     /// Whether this only says what would be done.
     pub dry_run: bool,
-    /// What would be done; empty when it was.
+    /// The planned actions; empty once they are done.
     #[serde(default)]
     pub would: Vec<Would>,
 }
@@ -410,7 +411,7 @@ pub struct Mark {
     pub created: Time,
 }
 
-/// What was written in one interval.
+/// The writes of one interval.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Bucket {
     /// Start of the interval.
@@ -447,7 +448,7 @@ pub struct History {
     pub next: Option<String>,
 }
 
-/// What a revert did, or would do.
+/// The effect of a revert, real or planned.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Reverted {
     /// The present before it.
@@ -460,7 +461,7 @@ pub struct Reverted {
     pub seq: u64,
     /// Whether this only says what would be done.
     pub dry_run: bool,
-    /// What would be done; empty when it was.
+    /// The planned actions; empty once they are done.
     #[serde(default)]
     pub would: Vec<Would>,
     /// The moment to revert to for undoing this.
@@ -507,7 +508,7 @@ pub struct Pool {
     pub promised_bytes: u64,
     /// Of what data may take in all, how much is used, in percent.
     pub fill_percent: u64,
-    /// What is going to happen, from 75 percent on.
+    /// The warning of things to come, from 75 percent on.
     pub warning: Option<String>,
     /// The level of that: 75, 85 or 95; 0 without a warning. It is left 3 percent below.
     #[serde(default)]
@@ -543,7 +544,7 @@ pub struct Pool {
     #[serde(default)]
     #[schema(value_type = Option<String>, example = "12d")]
     pub full_in: Option<SpanInput>,
-    /// What would be given up first when a write finds no room; null if nothing could be.
+    /// The history that would be given up first when a write finds no room; null without any.
     #[serde(default)]
     pub next_sacrifice: Option<Sacrifice>,
     /// Bytes in used zones that reclamation would free now.
@@ -562,7 +563,7 @@ pub struct Pool {
     pub pending_entries: u64,
     /// Blocks whose checksum did not match since the server started.
     pub checksum_errors: u64,
-    /// What was read wrong since the server started, and how that ended.
+    /// Wrong reads since the server started, and how they ended.
     #[serde(default)]
     pub healed: Healed,
     /// The files or disks that the pool is made of, if it is made of several.
@@ -662,8 +663,8 @@ pub struct AuditRecord {
     pub volume: String,
     /// For people, with seqs and reasons.
     pub detail: String,
-    /// Who asked for it: `uid 1000` over a unix socket, `192.0.2.7:40112 token` over TCP. Not there
-    /// for what the server does by itself, and in records of older servers.
+    /// The caller: `uid 1000` over a unix socket, `192.0.2.7:40112 token` over TCP. It is missing
+    /// for the server's own acts, and in records of older servers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub caller: Option<String>,
 }

@@ -13,7 +13,7 @@ pub enum ServerAddress {
     Http {
         /// Host and port, as in the URL (an IPv6 host in brackets).
         authority: String,
-        /// What the server asks for there.
+        /// The token that the server asks for there.
         token: Option<Token>,
     },
 }
