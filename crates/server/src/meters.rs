@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use format::trace::Request;
-use lab::model::{Meter, MeterSettings, Profile};
+use model::{Meter, MeterSettings, Profile};
 use parking_lot::Mutex;
 
 use crate::attach::VolumeId;
