@@ -11,10 +11,11 @@ PREFIX ?= /usr/local
 CHECKER_SEED ?= 1
 CHECKER_ROUNDS ?= 12
 
-.PHONY: help run build-tests test demo checker check bench guest-test install-hooks
+.PHONY: help run lab build-tests test demo checker check bench guest-test install-hooks
 
 help:
 	@echo 'make run         build, start a server on ./pool, make a first volume'
+	@echo 'make lab         build the laboratory, hindsight-lab, beside hindsight'
 	@echo 'make test        every test of the project, the demo included'
 	@echo 'make demo        the PostgreSQL story against a server of its own'
 	@echo 'make check       format, lints, house rules, dependencies'
@@ -27,6 +28,10 @@ run:
 	@scripts/install-packages run
 	$(CARGO) build --release -p hindsight-cli
 	@exec scripts/run $(TARGET)/release/hindsight
+
+lab:
+	@scripts/install-packages run
+	$(CARGO) build --release -p hindsight-lab-cli
 
 build-tests:
 	@scripts/install-packages test
@@ -55,7 +60,7 @@ check:
 
 bench:
 	@scripts/install-packages bench
-	$(CARGO) build --release -p hindsight-cli
+	$(CARGO) build --release -p hindsight-cli -p hindsight-lab-cli
 	$(CARGO) x bench
 
 guest-test:

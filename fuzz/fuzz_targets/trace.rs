@@ -5,8 +5,8 @@
 
 use std::io::Cursor;
 
-use hindsight_lab::Source;
-use hindsight_lab::read::{Format, Input, ReadOptions, Reader};
+use hindsight_trace::Source;
+use hindsight_trace::read::{Format, Input, ReadOptions, Reader};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|input: (u8, &[u8])| {

@@ -22,7 +22,7 @@ use crate::diff;
 use crate::failure::Failure;
 use crate::image::{self, ExportArgs, ImportArgs};
 use crate::moment;
-use crate::nbd::Export;
+use crate::nbd::{Export, HOLE_BYTES};
 use crate::output::human;
 use crate::session::{Session, say};
 use crate::stream;
@@ -33,8 +33,6 @@ use format::{Head, Record};
 
 /// Bytes that are read and written at a time.
 const CHUNK_BYTES: usize = 4 << 20;
-/// Zeros of this length, in bytes, are told and not sent.
-const HOLE_BYTES: usize = 64 << 10;
 /// `--since` of a stream that needs no base.
 const NOTHING: &str = "nothing";
 /// Marks of copies begin so.

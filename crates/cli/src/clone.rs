@@ -4,11 +4,12 @@ use std::thread;
 use std::time::Duration;
 
 use api::{CreateClone, ExitCode, SizeInput};
+use terminal::arguments::size;
 use units::Size;
 
 use crate::moment;
 use crate::session::Session;
-use crate::volume::{show, size};
+use crate::volume::show;
 
 #[derive(Debug, clap::Args)]
 pub struct Args {

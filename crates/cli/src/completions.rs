@@ -42,7 +42,7 @@ const BASH: &str = r#"_hindsight() {
     done < <("${words[0]}" complete -- "${words[@]:1}" 2>/dev/null)
     if [[ ${#COMPREPLY[@]} -eq 1 && ${COMPREPLY[0]} == *[@:=] ]]; then compopt -o nospace; fi
 }
-complete -o bashdefault -o default -F _hindsight hindsight
+complete -o bashdefault -o default -F _hindsight hindsight hindsight-lab
 "#;
 
 const FISH: &str = r"function __hindsight_complete
@@ -55,10 +55,10 @@ const FISH: &str = r"function __hindsight_complete
         __fish_complete_path $current
     end
 end
-complete --command hindsight --no-files --arguments '(__hindsight_complete)'
+complete --command hindsight --command hindsight-lab --no-files --arguments '(__hindsight_complete)'
 ";
 
-const ZSH: &str = r#"#compdef hindsight
+const ZSH: &str = r#"#compdef hindsight hindsight-lab
 _hindsight() {
     local -a found open
     found=("${(@f)$("${words[1]}" complete -- "${(@)words[2,CURRENT]}" 2>/dev/null)}")
@@ -74,7 +74,7 @@ _hindsight() {
 if [ "$funcstack[1]" = _hindsight ]; then
     _hindsight "$@"
 else
-    compdef _hindsight hindsight
+    compdef _hindsight hindsight hindsight-lab
 fi
 "#;
 

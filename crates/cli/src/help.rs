@@ -4,6 +4,7 @@
 use anyhow::Context;
 use api::ExitCode;
 use clap::{Command, CommandFactory};
+use terminal::help::with_endings;
 
 use crate::failure::Failure;
 
@@ -95,10 +96,7 @@ pub const EXAMPLES: &[(&str, &str)] = &[
     ("trace generate", "spc1 -o spc1.trace"),
     ("model show", "pg.trace"),
     ("model advise", "pg"),
-    ("lab list", ""),
-    ("lab darc", "fig5"),
-    ("lab run", "fig9"),
-    ("lab replay", "pg.trace"),
+    ("lab", "run laden-fig9"),
     ("completions", "bash > /etc/bash_completion.d/hindsight"),
     ("man", "/usr/local/share/man/man1"),
     ("help", "volume create"),
@@ -106,22 +104,15 @@ pub const EXAMPLES: &[(&str, &str)] = &[
 
 /// The command line with what its pages end with.
 pub fn command() -> Command {
-    with_endings(crate::Cli::command(), "")
-}
-
-fn with_endings(command: Command, path: &str) -> Command {
-    let example = EXAMPLES.iter().find(|(of, _)| *of == path);
-    let example = example.map_or(String::new(), |(of, rest)| {
-        format!("Example:\n  hindsight {}\n\n", format!("{of} {rest}").trim_end())
-    });
-    let command = command.after_long_help(format!("{example}{ENVIRONMENT}"));
-    command.mut_subcommands(|below| {
-        let path = format!("{path} {}", below.get_name());
-        with_endings(below, path.trim_start())
-    })
+    with_endings(crate::Cli::command(), "hindsight", EXAMPLES, ENVIRONMENT)
 }
 
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    if let [first, rest @ ..] = &args.command[..]
+        && first == "lab"
+    {
+        return crate::lab::start(&[&["help".to_owned()][..], rest].concat());
+    }
     let mut command = command();
     command.build();
     let mut found = &mut command;
@@ -138,47 +129,16 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
 #[cfg(test)]
 mod tests {
     use clap::{CommandFactory, Parser};
+    use terminal::help::{leaves, words};
 
     use super::EXAMPLES;
 
-    /// The commands that do something, below one.
-    fn leaves(command: &clap::Command, path: &str, found: &mut Vec<String>) {
-        for below in command.get_subcommands().filter(|below| !below.is_hide_set()) {
-            let path = format!("{path} {}", below.get_name()).trim_start().to_owned();
-            match below.has_subcommands() {
-                true => leaves(below, &path, found),
-                false => found.push(path),
-            }
-        }
-    }
-
     #[test]
-    fn every_command_has_an_example() {
-        let mut found = Vec::new();
-        leaves(&crate::Cli::command(), "", &mut found);
-        found.sort_unstable();
+    fn every_command_has_an_example_that_can_be_read() {
         let mut shown: Vec<&str> = EXAMPLES.iter().map(|(path, _)| *path).collect();
         shown.sort_unstable();
-        assert_eq!(found, shown);
-    }
-
-    #[test]
-    fn every_example_can_be_read() {
-        for (path, rest) in EXAMPLES {
-            let rest = rest.split(" > ").next().unwrap_or_default();
-            let mut words: Vec<String> =
-                format!("hindsight {path}").split(' ').map(str::to_owned).collect();
-            // Quoted words are one.
-            for (index, part) in rest.split(['\'', '"']).enumerate() {
-                match index % 2 {
-                    0 => words.extend(part.split_whitespace().map(str::to_owned)),
-                    _ if words.last().is_some_and(|last| last.ends_with('@')) => {
-                        let at = words.pop().unwrap_or_default();
-                        words.push(format!("{at}{part}"));
-                    }
-                    _ => words.push(part.to_owned()),
-                }
-            }
+        assert_eq!(leaves(&crate::Cli::command()), shown);
+        for words in EXAMPLES.iter().map(|example| words("hindsight", example)) {
             if let Err(error) = crate::Cli::try_parse_from(&words) {
                 panic!("{words:?}: {error}");
             }

@@ -6,7 +6,7 @@ use units::Span;
 use crate::moment;
 use crate::output::{Align, human, table};
 use crate::session::Session;
-use crate::volume::span;
+use terminal::arguments::span;
 
 #[derive(Debug, clap::Args)]
 pub struct Args {

@@ -1,198 +1,56 @@
-//! `hindsight lab`: experiments, with what is predicted, counted and said by the papers side by
-//! side. No server is needed.
+//! `hindsight lab`: the program `hindsight-lab`, if it is there.
 
-use std::fs;
-use std::path::{Path, PathBuf};
-use std::time::Instant;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Command, Stdio};
 
-use anyhow::Context;
+use anyhow::{Context, ensure};
 use api::ExitCode;
-use clap::Subcommand;
-use lab::experiment::{
-    Bench, BenchSettings, Claim, Compacted, CompactionAsked, EXPERIMENTS, Outcome, Verdict, chosen,
-};
-use lab::plot::{png, svg};
-use lab::report::{COUNTED, Preface, report};
-use serde::Serialize;
+use terminal::program;
 
-use crate::output::{Align, count, table};
-use crate::session::{Session, say};
+use crate::failure::Failure;
+use crate::session::Session;
 
-mod darc;
-mod live;
-mod replay;
-mod served;
+const PROGRAM: &str = "hindsight-lab";
 
-#[derive(Debug, Subcommand)]
-pub enum Verb {
-    /// List the experiments.
-    List,
-    /// Run experiments; writes CSV, SVG and PNG of each, and a report on one page.
-    Run {
-        /// Names, the beginning of some (laden, xiao), or all.
-        #[arg(required = true, value_name = "NAME")]
-        names: Vec<String>,
-        /// The directory to write into; is made, files of the same names are replaced.
-        #[arg(long, short, value_name = "DIR", default_value = "hindsight-lab")]
-        output: PathBuf,
-        /// The seed of all workloads.
-        #[arg(long, value_name = "N", default_value_t = BenchSettings::default().seed)]
-        seed: u64,
-        /// Divide requests, space and cache of the workloads like SPC-1 by this: 1, 2 or 4.
-        #[arg(long, value_name = "N", default_value_t = BenchSettings::default().scale)]
-        scale: u32,
-        /// Leave out the engine's own count, which takes most of the time.
-        #[arg(long)]
-        no_engine: bool,
-    },
-    /// Measure DARC's figures and tables on real files, in real time, beside what the paper says.
-    Darc(Box<darc::Args>),
-    /// Send a trace through the engine, in virtual time and memory, beside both prices; or to a
-    /// live volume.
-    Replay(Box<replay::Args>),
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// What the laboratory shall do; --help has it.
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGUMENT")]
+    arguments: Vec<OsString>,
 }
 
-#[derive(Debug, Serialize)]
-struct Listed {
-    name: &'static str,
-    title: &'static str,
+pub fn run(session: &Session, args: &Args) -> anyhow::Result<ExitCode> {
+    let json = session.json.then(|| OsString::from("--json"));
+    start(&json.into_iter().chain(args.arguments.iter().cloned()).collect::<Vec<_>>())
 }
 
-/// The answer of `run`.
-#[derive(Debug, Serialize)]
-struct Ran {
-    report: PathBuf,
-    seconds: f64,
-    experiments: Vec<RanOne>,
-}
-
-#[derive(Debug, Serialize)]
-struct RanOne {
-    name: &'static str,
-    title: &'static str,
-    setting: String,
-    claims: Vec<Claim>,
-}
-
-pub fn run(session: &Session, verb: Verb) -> anyhow::Result<ExitCode> {
-    match verb {
-        Verb::List => {
-            let all = EXPERIMENTS.iter().map(|one| Listed { name: one.name, title: one.title });
-            session.answer(&all.collect::<Vec<_>>(), |all| {
-                let rows: Vec<Vec<String>> =
-                    all.iter().map(|one| vec![one.name.into(), one.title.into()]).collect();
-                table(&[("NAME", Align::Left), ("WHAT IT SHOWS", Align::Left)], &rows)
-            })?;
-            Ok(ExitCode::Done)
-        }
-        Verb::Run { names, output, seed, scale, no_engine } => {
-            let mut bench = Bench::new(BenchSettings { seed, scale })?;
-            if !no_engine {
-                let dir = output.clone();
-                bench = bench
-                    .with_engine(Box::new(replay::count))
-                    .with_compaction(Box::new(move |asked| compact(&dir, asked)));
-            }
-            run_all(session, &names, &output, bench)
-        }
-        Verb::Darc(args) => darc::run(session, &args),
-        Verb::Replay(args) => replay::run(session, &args),
-    }
-}
-
-/// Versions that are compacted and read, in a file among the results.
-fn compact(dir: &Path, asked: CompactionAsked) -> lab::Result<Compacted> {
-    load::compaction::compact(dir, asked).map_err(|error| lab::Error::setting(error.to_string()))
-}
-
-fn run_all(
-    session: &Session,
-    names: &[String],
-    output: &Path,
-    mut bench: Bench,
-) -> anyhow::Result<ExitCode> {
-    let began = Instant::now();
-    let experiments = chosen(names)?;
-    fs::create_dir_all(output).with_context(|| format!("cannot make {}", output.display()))?;
-    let mut outcomes = Vec::new();
-    for one in experiments {
-        let began = Instant::now();
-        let outcome = one.run(&mut bench)?;
-        write_outcome(output, &outcome)?;
-        say(&format!("{} in {:.1} s", one.name, began.elapsed().as_secs_f64()));
-        outcomes.push(outcome);
-    }
-    answer(session, output, COUNTED, outcomes, began)
-}
-
-/// Numbers and picture of an outcome.
-fn write_outcome(output: &Path, outcome: &Outcome) -> anyhow::Result<()> {
-    let name = outcome.name;
-    write(output, &format!("{name}.csv"), outcome.table.csv().as_bytes())?;
-    write(output, &format!("{name}.svg"), svg(&outcome.chart).as_bytes())?;
-    write(output, &format!("{name}.png"), &png(&outcome.chart))
-}
-
-/// Writes the report and says what is in it.
-fn answer(
-    session: &Session,
-    output: &Path,
-    preface: Preface<'_>,
-    outcomes: Vec<Outcome>,
-    began: Instant,
-) -> anyhow::Result<ExitCode> {
-    write(output, "report.html", report(preface, &outcomes).as_bytes())?;
-    let differ = outcomes.iter().flat_map(|one| &one.claims);
-    let differ = differ.filter(|claim| claim.verdict == Verdict::Differs).count();
-    let ran = Ran {
-        report: output.join("report.html"),
-        seconds: began.elapsed().as_secs_f64(),
-        experiments: outcomes.into_iter().map(ran_one).collect(),
+/// Becomes the laboratory.
+pub fn start(arguments: &[impl AsRef<OsStr>]) -> anyhow::Result<ExitCode> {
+    let Some(program) = program::find(PROGRAM) else {
+        let missing = format!("{PROGRAM} is neither beside hindsight nor in PATH");
+        return Err(Failure::new(missing)
+            .with_hint("the laboratory is a program of its own: `make lab` builds it")
+            .into());
     };
-    session.answer(&ran, |ran| show(preface, ran))?;
-    Ok(if differ == 0 { ExitCode::Done } else { ExitCode::Partly })
+    let failed = Command::new(&program).args(arguments).exec();
+    Err(failed).with_context(|| format!("cannot start {}", program.display()))
 }
 
-fn ran_one(outcome: Outcome) -> RanOne {
-    let Outcome { name, title, setting, claims, .. } = outcome;
-    RanOne { name, title, setting, claims }
+/// What the laboratory completes; nothing where it is not there.
+pub fn candidates(words: &[String]) -> Vec<String> {
+    let Some(program) = program::find(PROGRAM) else { return Vec::new() };
+    let found = Command::new(program).args(["complete", "--"]).args(words).output();
+    let found = found.map(|ran| String::from_utf8_lossy(&ran.stdout).into_owned());
+    found.unwrap_or_default().lines().map(str::to_owned).collect()
 }
 
-/// A file is there whole or not at all.
-fn write(directory: &Path, name: &str, bytes: &[u8]) -> anyhow::Result<()> {
-    let (path, part) = (directory.join(name), directory.join(format!("{name}.part")));
-    fs::write(&part, bytes)
-        .and_then(|()| fs::rename(&part, &path))
-        .with_context(|| format!("cannot write {}", path.display()))
-}
-
-fn show(preface: Preface<'_>, ran: &Ran) -> String {
-    let found = preface.found.to_uppercase();
-    let heading = [
-        ("EXPERIMENT", Align::Left),
-        ("", Align::Left),
-        ("WHAT", Align::Left),
-        ("PAPER", Align::Left),
-        ("PREDICTED", Align::Left),
-        (&*found, Align::Left),
-    ];
-    let mut rows = Vec::new();
-    for one in &ran.experiments {
-        for claim in &one.claims {
-            let verdict = match claim.verdict {
-                Verdict::Holds => "holds",
-                Verdict::Fit => "fit",
-                Verdict::Differs => "DIFFERS",
-                Verdict::NotJudged => "-",
-            };
-            let claim = claim.clone();
-            let cells = [claim.what, claim.paper, claim.predicted, claim.measured];
-            let mut row = vec![one.name.to_owned(), verdict.to_owned()];
-            row.extend(cells);
-            rows.push(row);
-        }
-    }
-    let experiments = count(ran.experiments.len() as u64, "experiment");
-    let report = ran.report.display();
-    format!("{}\n{experiments} in {:.1} s: {report}\n", table(&heading, &rows), ran.seconds)
+/// The laboratory's own manual pages, if it is there.
+pub fn write_pages(dir: &Path) -> anyhow::Result<()> {
+    let Some(program) = program::find(PROGRAM) else { return Ok(()) };
+    let ran = Command::new(&program).arg("man").arg(dir).stderr(Stdio::null()).status();
+    let ran = ran.with_context(|| format!("cannot start {}", program.display()))?;
+    ensure!(ran.success(), "{} wrote no manual pages", program.display());
+    Ok(())
 }

@@ -13,7 +13,6 @@ mod clone;
 mod complete;
 mod completions;
 mod diff;
-mod failure;
 mod group;
 mod help;
 mod history;
@@ -23,8 +22,6 @@ mod man;
 mod mark;
 mod model;
 mod moment;
-mod nbd;
-mod output;
 mod pool;
 mod rename;
 mod resolve;
@@ -32,7 +29,6 @@ mod retention;
 mod revert;
 mod schedule;
 mod serve;
-mod session;
 mod space;
 mod stream;
 mod together;
@@ -42,6 +38,7 @@ mod version;
 mod volume;
 
 use session::{Session, TokenSource};
+use terminal::{failure, nbd, output, session};
 
 /// Where the server is, unless somebody says otherwise.
 const SERVER: &str = "unix:/run/hindsight/api.sock";
@@ -133,9 +130,9 @@ enum Command {
     /// The cost of each architecture for a workload, and advice.
     #[command(subcommand)]
     Model(model::Verb),
-    /// Experiments: what is predicted, what is counted, what the papers say.
-    #[command(subcommand)]
-    Lab(lab::Verb),
+    /// Experiments: what is predicted, what is counted, what the papers say (hindsight-lab).
+    #[command(disable_help_flag = true)]
+    Lab(lab::Args),
     /// Print completions for a shell.
     Completions(completions::Args),
     /// Say what the word under the cursor may become.
@@ -152,29 +149,13 @@ fn main() -> ExitCode {
     let read = help::command().try_get_matches();
     let cli = match read.and_then(|read| Cli::from_arg_matches(&read)) {
         Ok(cli) => cli,
-        Err(error) => return unread(&error),
+        Err(error) => return ExitCode::from(failure::unread(&error) as u8),
     };
     let json = cli.json;
     match run(cli) {
         Ok(code) => ExitCode::from(code as u8),
-        Err(error) => ExitCode::from(failure::report(&error, json) as u8),
+        Err(error) => ExitCode::from(failure::report_by(serve::judge, &error, json) as u8),
     }
-}
-
-/// What clap says of a command line: help, or what is wrong with it.
-fn unread(error: &clap::Error) -> ExitCode {
-    let json = std::env::args_os().any(|argument| argument == "--json");
-    if !error.use_stderr() || !json {
-        error.exit();
-    }
-    let text = error.render().to_string();
-    let text = text.trim_start_matches("error: ").split("\n\n").next().unwrap_or_default();
-    let (said, hint) = text.split_once("\nhint: ").unwrap_or((text, ""));
-    let mut wrong = failure::Failure::usage(said);
-    if !hint.is_empty() {
-        wrong = wrong.with_hint(hint);
-    }
-    ExitCode::from(failure::report(&wrong.into(), true) as u8)
 }
 
 fn run(cli: Cli) -> anyhow::Result<api::ExitCode> {
@@ -196,7 +177,7 @@ fn run(cli: Cli) -> anyhow::Result<api::ExitCode> {
         Command::Pool(verb) => pool::run(&session, verb),
         Command::Trace(verb) => trace::run(&session, verb),
         Command::Model(verb) => model::run(&session, verb),
-        Command::Lab(verb) => lab::run(&session, verb),
+        Command::Lab(args) => lab::run(&session, &args),
         Command::Completions(args) => completions::run(&args),
         Command::Complete(args) => complete::run(&args),
         Command::Man(args) => man::run(&args),

@@ -8,21 +8,20 @@ use std::path::Path;
 use anyhow::Context;
 use api::{Advice, AdviceQuery, EngineIos, ExitCode, Forecast, Model, ModelQuery, Plan};
 use clap::{Subcommand, ValueEnum};
-use lab::model::{
+use model::{
     Architecture, Constraints, DIRTY_SHARE_DEFAULT, ENTRIES_MAX_DEFAULT, EngineSettings,
     LastWrites, MEMORY_BYTES_DEFAULT, MeterSettings, Profile, advise, ladder, rounded,
 };
-use lab::read::ReadReport;
-use lab::summary::summarise;
 use serde::Serialize;
+use terminal::arguments::{granularity, size, span};
+use terminal::traces::{Progress, ReadArgs, reported, seconds};
+use trace::read::ReadReport;
+use trace::summary::summarise;
 use units::{Granularity, Size, Span};
 
 use crate::failure::Failure;
 use crate::output::{Align, human, pairs, table};
 use crate::session::{Session, say};
-use crate::trace::files::{Progress, ReadArgs};
-use crate::trace::{reported, seconds};
-use crate::volume::{size, span};
 
 #[derive(Debug, Subcommand)]
 pub enum Verb {
@@ -93,14 +92,6 @@ enum LastWritesName {
     Kept,
     /// Not overwritten until the trace ends.
     Censored,
-}
-
-/// A granularity on the command line.
-pub fn granularity(text: &str) -> Result<Granularity, String> {
-    text.parse().map_err(|e: units::GranularityError| match e.hint {
-        Some(hint) => format!("{} ({hint})", e.message),
-        None => e.message,
-    })
 }
 
 impl MeasureArgs {

@@ -7,7 +7,7 @@ use units::{Cron, Span};
 
 use crate::output::{Align, count, pairs, table};
 use crate::session::{Session, say, tell};
-use crate::volume::span;
+use terminal::arguments::span;
 
 #[derive(Debug, Subcommand)]
 pub enum Verb {

@@ -3,7 +3,9 @@
 use std::path::{Path, PathBuf};
 
 use api::ExitCode;
-use server::{CONFIG_FILE_DEFAULT, ListenSettings, LogSettings, NbdSettings, Settings};
+use server::{CONFIG_FILE_DEFAULT, ListenSettings, LogSettings, NbdSettings, Settings, StartError};
+
+use crate::failure;
 
 /// Flags of `serve`; each wins over the configuration file.
 #[derive(Debug, clap::Args)]
@@ -94,6 +96,11 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         Ok(flags.clone().over(lower))
     })?;
     Ok(ExitCode::Done)
+}
+
+/// What to exit with when a server, or a pool without one, could not be opened.
+pub fn judge(error: &anyhow::Error) -> Option<failure::Judgement> {
+    error.downcast_ref::<StartError>().map(|start| (start.exit_code(), start.hint()))
 }
 
 fn upper(args: Args) -> Settings {

@@ -10,12 +10,10 @@ use std::path::Path;
 use wire::nbd::Command;
 
 use crate::failure::Failure;
-use crate::nbd::{Address, Export, header, reply};
+use crate::nbd::{Address, Export};
 
 /// Bytes of a request: few round trips, and below the server's limit of 32 MiB.
 const CHUNK_BYTES: usize = 4 << 20;
-/// Zeros of this length, in bytes, become a hole.
-const HOLE_BYTES: usize = 64 << 10;
 
 /// Whether a path names a stream: `-`, or what can only be read or written from front to back.
 pub fn is_one(file: &Path) -> io::Result<bool> {
@@ -111,51 +109,4 @@ fn fill(input: &mut impl Read, chunk: &mut [u8]) -> io::Result<usize> {
 /// A closed pipe ends other commands in silence; here it means that data is missing.
 fn incomplete(offset: u64, error: &io::Error) -> Failure {
     Failure::new(format!("the stream could not be written after byte {offset}: {error}"))
-}
-
-fn lost(error: io::Error) -> Failure {
-    Failure::new(format!("the connection to the server is lost: {error}"))
-}
-
-impl Export {
-    /// Reads bytes.
-    pub fn fetch(&mut self, offset: u64, bytes: &mut [u8]) -> anyhow::Result<()> {
-        self.ask(Command::Read, offset, bytes.len() as u64)?;
-        Ok(self.socket.read_exact(bytes).map_err(lost)?)
-    }
-
-    /// Writes bytes; runs of zeros become holes.
-    pub fn write(&mut self, mut offset: u64, bytes: &[u8]) -> anyhow::Result<()> {
-        let is_zero = |part: &[u8]| part.iter().all(|&byte| byte == 0);
-        let runs = bytes.chunks(HOLE_BYTES).collect::<Vec<_>>();
-        for run in runs.chunk_by(|a, b| is_zero(a) == is_zero(b)) {
-            let length: usize = run.iter().map(|part| part.len()).sum();
-            if is_zero(run[0]) {
-                self.ask(Command::WriteZeroes, offset, length as u64)?;
-            } else {
-                let head = header(Command::Write, false, 0, offset, length as u64);
-                self.socket.write_all(&head).map_err(lost)?;
-                run.iter().try_for_each(|part| self.socket.write_all(part)).map_err(lost)?;
-                self.answered(offset)?;
-            }
-            offset += length as u64;
-        }
-        Ok(())
-    }
-
-    /// Sends a request without data, and awaits its reply.
-    pub fn ask(&mut self, command: Command, offset: u64, length: u64) -> anyhow::Result<()> {
-        self.socket.write_all(&header(command, false, 0, offset, length)).map_err(lost)?;
-        self.answered(offset)
-    }
-
-    fn answered(&mut self, offset: u64) -> anyhow::Result<()> {
-        match reply(&mut self.socket)?.1 {
-            0 => Ok(()),
-            errno => {
-                let why = io::Error::from_raw_os_error(i32::try_from(errno).unwrap_or(i32::MAX));
-                Err(Failure::new(format!("the server failed at byte {offset}: {why}")).into())
-            }
-        }
-    }
 }

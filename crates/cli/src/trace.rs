@@ -3,25 +3,26 @@
 
 use api::ExitCode;
 use clap::{Subcommand, ValueEnum};
-use lab::change::{Cut, CutSource, Scale, ScaledSource};
-use lab::model::MeterSettings;
-use lab::read::{ReadReport, Reader};
-use lab::summary::{DeviceSummary, KindSummary, SizeSummary, Summary, summarise};
-use lab::write::{Written, write_all};
-use lab::{RequestKind, Source};
+use model::MeterSettings;
 use serde::Serialize;
+use terminal::arguments::{size, span};
+use terminal::traces::{Progress, ReadArgs, reported, seconds};
+use trace::change::{Cut, CutSource, Scale, ScaledSource};
+use trace::read::{ReadReport, Reader};
+use trace::summary::{DeviceSummary, KindSummary, SizeSummary, Summary, summarise};
+use trace::write::{Written, write_all};
+use trace::{RequestKind, Source};
 use units::{Size, Span, WallTime};
 
 use crate::failure::Failure;
 use crate::output::{Align, human, pairs, table};
 use crate::session::{Session, say};
-use crate::volume::{size, span};
 
-pub mod files;
 mod generate;
 mod record;
+mod write;
 
-use files::{Progress, ReadArgs, WriteArgs};
+use write::WriteArgs;
 
 /// Devices in a summary; the others are counted.
 const DEVICES_SHOWN: usize = 20;
@@ -189,28 +190,6 @@ fn converted(
     let answer = Converted { written, read: reader.report() };
     write.answer(session, &answer, &written)?;
     Ok(reported(reader.report()))
-}
-
-/// Says what could not be read; the exit code.
-pub fn reported(report: &ReadReport) -> ExitCode {
-    for malformed in &report.first_malformed {
-        say(&malformed.to_string());
-    }
-    if report.malformed > 0 {
-        say(&format!("{} malformed, left out", report.malformed));
-    }
-    if report.late > 0 {
-        say(&format!("{} too early for their place, moved to it", report.late));
-    }
-    if report.lost > 0 {
-        say(&format!("{} lost when it was recorded", report.lost));
-    }
-    if report.malformed + report.late + report.lost > 0 { ExitCode::Partly } else { ExitCode::Done }
-}
-
-/// Nanoseconds in seconds, for people.
-pub fn seconds(nanos: u64) -> String {
-    format!("{:.3} s", nanos as f64 / 1e9)
 }
 
 fn show(summary: &Summary) -> String {

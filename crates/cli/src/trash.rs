@@ -7,7 +7,7 @@ use units::Span;
 use crate::failure::Failure;
 use crate::output::{Align, human, table};
 use crate::session::{Session, say, tell};
-use crate::volume::span;
+use terminal::arguments::span;
 
 #[derive(Debug, clap::Args)]
 pub struct DeleteArgs {

@@ -1,7 +1,6 @@
 //! `hindsight volume`.
 
 use std::path::PathBuf;
-use std::str::FromStr;
 
 use api::{
     Cache, ChangeVolume, CreateVolume, Dedup, Encoding, ExitCode, Grace, Import, SizeInput,
@@ -9,6 +8,7 @@ use api::{
 };
 use clap::Subcommand;
 use serde_json::json;
+use terminal::arguments::{granularity, size, span};
 use units::{Granularity, Size, Span};
 
 use crate::failure::Failure;
@@ -188,11 +188,6 @@ impl Limit {
     }
 }
 
-/// Reads a size for clap, which shows one line only.
-pub fn size(text: &str) -> Result<Size, String> {
-    Size::from_str(text).map_err(|e| hinted(e.message, e.hint))
-}
-
 /// A size to change to.
 #[derive(Clone, Copy, Debug)]
 pub enum NewSize {
@@ -208,25 +203,9 @@ fn new_size(text: &str) -> Result<NewSize, String> {
     }
 }
 
-/// Reads a span for clap.
-pub fn span(text: &str) -> Result<Span, String> {
-    Span::from_str(text).map_err(|e| hinted(e.message, e.hint))
-}
-
-fn granularity(text: &str) -> Result<Granularity, String> {
-    Granularity::from_str(text).map_err(|e| hinted(e.message, e.hint))
-}
-
 /// Reads a limit for clap.
 pub fn limit(text: &str) -> Result<Limit, String> {
     if text == "none" { Ok(Limit(None)) } else { size(text).map(|s| Limit(Some(s))) }
-}
-
-fn hinted(message: String, hint: Option<String>) -> String {
-    match hint {
-        Some(hint) => format!("{message}\nhint: {hint}"),
-        None => message,
-    }
 }
 
 pub fn run(session: &Session, verb: Verb) -> anyhow::Result<ExitCode> {

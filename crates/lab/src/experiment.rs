@@ -23,8 +23,8 @@ pub use engine::{EngineAsked, EngineCount};
 
 use serde::Serialize;
 
-use crate::error::{Error, Result};
 use crate::plot::Chart;
+use model::{Error, Result};
 
 /// How a claim came out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]

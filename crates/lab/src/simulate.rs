@@ -24,9 +24,9 @@ pub use stores::StoreIos;
 
 use serde::Serialize;
 
-use crate::model::{Architecture, DeviceIos, Shares};
 use cache::{PlainCache, Spill, VersionedCache};
 use in_turn::InTurnCache;
+use model::{Architecture, DeviceIos, Shares};
 use stores::Stores;
 
 /// What is counted with.

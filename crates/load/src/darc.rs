@@ -6,7 +6,7 @@ use std::time::Duration;
 use lab::experiment::darc::{
     Configuration, Exhibit, Layout, MailRun, Measure, Measured, Point, QueryRun,
 };
-use lab::generate::{Extent, Generator, Pattern, Workload};
+use trace::generate::{Extent, Generator, Pattern, Workload};
 use units::{Size, Span};
 
 use crate::drive::{DriveSettings, Driven, drive};

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use block::BlockDevice;
 use lab::times::Times;
-use lab::{Request, RequestKind, Source};
 use parking_lot::Mutex;
+use trace::{Request, RequestKind, Source};
 use volume::{Volume, WriteOp};
 
 use crate::{LoadError, Result};

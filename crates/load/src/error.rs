@@ -11,7 +11,7 @@ pub type Result<T> = std::result::Result<T, LoadError>;
 pub enum LoadError {
     /// The lab refused a workload.
     #[error(transparent)]
-    Lab(#[from] lab::Error),
+    Lab(#[from] model::Error),
     /// The engine refused or failed.
     #[error(transparent)]
     Engine(#[from] volume::Error),

@@ -5,12 +5,12 @@ use std::io::Cursor;
 use std::time::Instant;
 
 use hindsight_replay::{Architecture, MEMORY_BYTES_DEFAULT, ReplaySettings, replay};
-use lab::Source;
-use lab::generate::{Extent, Generator, Walk, Workload};
-use lab::model::{Meter, MeterSettings};
-use lab::read::{Input, ReadOptions, Reader};
 use lab::simulate::{Extents, PlainSimulation, Simulation, SimulationSettings};
-use lab::write::{WriteFormat, write_all};
+use model::{Meter, MeterSettings};
+use trace::Source;
+use trace::generate::{Extent, Generator, Walk, Workload};
+use trace::read::{Input, ReadOptions, Reader};
+use trace::write::{WriteFormat, write_all};
 use units::Granularity;
 
 const HOUR_NS: u64 = 3600 * 1_000_000_000;
@@ -19,7 +19,7 @@ const REPLAYED_DEFAULT: u64 = 1_000_000;
 
 type Outcome = Result<(), Box<dyn std::error::Error>>;
 
-fn generator(bsu: u32, requests: u64) -> lab::Result<Generator> {
+fn generator(bsu: u32, requests: u64) -> model::Result<Generator> {
     let capacity_bytes = u64::from(bsu) * 1_000_000_000;
     let workload = Workload::Spc1 { bsu, capacity_bytes, has_log: false, walk: Walk::Classic };
     let extent = Extent { seed: 1, duration_ns: None, requests_max: Some(requests) };

@@ -1,9 +1,9 @@
 //! What `hybrid` should ask of the device: not from a formula, since it chooses by what each block
 //! did before, but counted write by write as the lab counts it.
 
-use lab::Request;
-use lab::model::DeviceIos;
 use lab::simulate::{Extents, Simulation, SimulationSettings};
+use model::DeviceIos;
+use trace::Request;
 use units::BLOCK_BYTES;
 
 use crate::ReplayError;

@@ -14,11 +14,11 @@ mod count;
 mod machine;
 mod run;
 
-use lab::model::{Architecture as ModelArchitecture, DeviceIos, EngineIos};
+use model::{Architecture as ModelArchitecture, DeviceIos, EngineIos};
 use serde::Serialize;
 use units::Granularity;
 
-pub use lab::model::MEMORY_BYTES_DEFAULT;
+pub use model::MEMORY_BYTES_DEFAULT;
 pub use run::replay;
 pub use volume::Architecture;
 
@@ -92,7 +92,7 @@ pub struct Replayed {
 pub enum ReplayError {
     /// The trace could not be read.
     #[error(transparent)]
-    Trace(#[from] lab::Error),
+    Trace(#[from] model::Error),
     /// The engine refused or failed.
     #[error(transparent)]
     Engine(#[from] volume::Error),

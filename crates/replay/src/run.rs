@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use block::{BlockDevice, MemoryDevice};
 use env::Clock;
-use lab::model::{DeviceIos, EngineIos, EngineSettings, Meter, MeterSettings};
-use lab::{Request, RequestKind, Source};
+use model::{DeviceIos, EngineIos, EngineSettings, Meter, MeterSettings};
+use trace::{Request, RequestKind, Source};
 use units::{BLOCK_BYTES, Granularity};
 use volume::{
     Architecture, Budget, CacheChange, EncodingChange, Granularity as EngineGranularity, IoCount,

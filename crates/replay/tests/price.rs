@@ -5,9 +5,9 @@
 //! (`lab/model/engine`), the other is what the engine's counters say after the trace went through.
 
 use hindsight_replay::{Architecture, MEMORY_BYTES_DEFAULT, ReplaySettings, Replayed, replay};
-use lab::Source;
-use lab::change::FlushedSource;
-use lab::generate::{Extent, Generator, Pattern, Spread, SpreadSettings, Walk, Workload};
+use trace::Source;
+use trace::change::FlushedSource;
+use trace::generate::{Extent, Generator, Pattern, Spread, SpreadSettings, Walk, Workload};
 
 const HOUR_NS: u64 = 3600 * 1_000_000_000;
 /// How far price and count may be apart.

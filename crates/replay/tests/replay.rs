@@ -1,11 +1,11 @@
 //! The engine against the model: what its counters say of a trace, within 2 %.
 
 use hindsight_replay::{Architecture, MEMORY_BYTES_DEFAULT, ReplaySettings, Replayed, replay};
-use lab::generate::{Extent, Generator, Pattern, Spread, SpreadSettings, Walk, Workload};
-use lab::model::{
+use model::{
     Architecture as ModelArchitecture, DIRTY_SHARE_DEFAULT, Meter, MeterSettings, dirty_pages,
 };
-use lab::{RequestKind, Source};
+use trace::generate::{Extent, Generator, Pattern, Spread, SpreadSettings, Walk, Workload};
+use trace::{RequestKind, Source};
 use units::{BLOCK_BYTES, Granularity};
 
 const HOUR_NS: u64 = 3600 * 1_000_000_000;

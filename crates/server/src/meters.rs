@@ -12,7 +12,7 @@ use std::time::Instant;
 
 use env::{Rank, RankedMutex};
 use format::trace::Request;
-use lab::model::{Meter, MeterSettings, Profile};
+use model::{Meter, MeterSettings, Profile};
 
 use crate::attach::VolumeId;
 

@@ -23,6 +23,7 @@ pub fn figures(options: &Options) -> Result<Report> {
         .with_ratio("pool-version", &["pool"], "pool-version / pool, round by round")
         .with_ratio("pool-edc", &["pool"], "pool-edc / pool, round by round");
     let output = options.directory.join("darc");
+    program::cargo(&["build", "--release", "-p", "hindsight-lab-cli"])?;
     let mut command = Command::new(&options.hindsight);
     command.args(["lab", "darc", "fig6", "fig8", "--json", "--output"]).arg(&output);
     command.args(["--rounds", &options.rounds.to_string()]);

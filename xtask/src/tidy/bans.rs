@@ -22,13 +22,14 @@ struct Place<'a> {
 impl Place<'_> {
     /// In the engine: everything below `api`.
     fn is_engine(&self) -> bool {
-        const ENGINE: [&str; 8] =
-            ["units", "format", "wire", "sim", "block", "history", "volume", "lab"];
+        const ENGINE: [&str; 10] = [
+            "units", "format", "wire", "sim", "block", "history", "volume", "model", "trace", "lab",
+        ];
         !self.is_test && self.library.is_some_and(|name| ENGINE.contains(&name))
     }
 
     fn is_library(&self) -> bool {
-        !self.is_test && self.library.is_some_and(|name| name != "cli")
+        !self.is_test && self.library.is_some_and(|name| !matches!(name, "cli" | "lab-cli"))
     }
 }
 
@@ -50,8 +51,8 @@ const BANS: &[Ban] = &[
     },
     Ban {
         words: &["rand::"],
-        // The lab's generators are told their seed, and need distributions.
-        holds: |place| place.is_engine() && place.library != Some("lab"),
+        // Generators are told their seed, and need distributions.
+        holds: |place| place.is_engine() && place.library != Some("trace"),
         instead: "the engine takes random numbers from `env::Entropy`",
     },
     Ban {

@@ -2,9 +2,9 @@
 
 use api::{Client, ListQuery};
 use clap::Arg;
+use terminal::complete::Line;
 use units::{Moment, VolumeMoment};
 
-use super::Line;
 use crate::session::Session;
 
 /// Versions of a volume, marks, and the like that are looked through.
@@ -56,7 +56,7 @@ impl Server {
         match (name, is_positional) {
             ("NAME", true) if path == "volume undelete" => self.deleted(),
             ("NAME", true) if matches!(path, "volume create" | "volume import") => Vec::new(),
-            ("NAME", true) if !path.starts_with("lab ") => self.volumes(),
+            ("NAME", true) => self.volumes(),
             ("VOLUME", _) => self.volumes(),
             ("TRACE", true) if path.starts_with("model ") => self.volumes(),
             ("GROUP", true) if path != "group create" => self.groups(),

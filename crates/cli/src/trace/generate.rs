@@ -2,14 +2,15 @@
 
 use api::ExitCode;
 use clap::ValueEnum;
-use lab::generate::{Extent, Generator, Pattern, Spread, SpreadSettings, Walk, Workload};
-use lab::write::write_all;
+use terminal::arguments::{size, span};
+use terminal::traces::Progress;
+use trace::generate::{Extent, Generator, Pattern, Spread, SpreadSettings, Walk, Workload};
+use trace::write::write_all;
 use units::{Size, Span};
 
-use super::files::{Progress, WriteArgs};
+use super::write::WriteArgs;
 use crate::failure::Failure;
 use crate::session::Session;
-use crate::volume::{size, span};
 
 /// Bytes of a device unless told otherwise.
 const CAPACITY_DEFAULT: u64 = 10 << 30;

@@ -6,16 +6,16 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use api::{ExitCode, RecordQuery};
-use lab::read::{Input, ReadOptions, ReadReport, Reader};
-use lab::{RequestKind, Source};
 use serde::Serialize;
+use terminal::arguments::{size, span};
+use terminal::traces::{reported, seconds};
+use trace::read::{Input, ReadOptions, ReadReport, Reader};
+use trace::{RequestKind, Source};
 use units::{Size, Span};
 
-use super::{reported, seconds};
 use crate::failure::Failure;
 use crate::output::pairs;
 use crate::session::{Session, say};
-use crate::volume::{size, span};
 
 #[derive(Debug, clap::Args)]
 pub struct Args {

@@ -89,11 +89,6 @@ const COMMANDS: &[&str] = &[
     "model",
     "model show",
     "model advise",
-    "lab",
-    "lab list",
-    "lab darc",
-    "lab run",
-    "lab replay",
     "completions",
     "man",
     "help",
@@ -139,7 +134,8 @@ fn every_command_has_a_snapshot_and_every_snapshot_a_command() {
             let Some(name) = line.strip_prefix("  ").and_then(|l| l.split(' ').next()) else {
                 break;
             };
-            if name.is_empty() {
+            // A program of its own, with snapshots of its own.
+            if name.is_empty() || name == "lab" {
                 continue;
             }
             let whole = format!("{command} {name}");

@@ -49,8 +49,8 @@ fn a_live_volume_is_recorded_and_the_record_is_what_was_asked() {
     assert_eq!(kind("read")["bytes"], 65_536, "and nothing of views: {summary}");
     assert_eq!(kind("zero")["bytes"], 1 << 20, "{summary}");
     assert!(kind("flush")["requests"].as_u64().expect("a number") >= 1, "{summary}");
-    let replayed = run(&["lab", "replay", text(&file), "--json"]).json();
-    assert_eq!(replayed[0]["extents_written"], 1, "{}", replayed[0]);
+    let model = run(&["model", "show", text(&file), "--json"]).json();
+    assert_eq!(model["writes"], 1, "{model}");
     assert!(server.http("/metrics").contains("hindsight_trace_recordings 0"));
 
     let record = |name: &str, file: &Path, how: [&str; 2]| {

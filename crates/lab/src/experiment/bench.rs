@@ -5,13 +5,13 @@ use std::rc::Rc;
 
 use super::clotho::{Compacted, CompactionAsked, CompactionRun};
 use super::engine::{EngineCount, EnginePoint};
-use crate::Source;
-use crate::error::{Error, Result};
-use crate::generate::{Extent, Generator, Pattern, Spread, SpreadSettings, Walk, Workload};
-use crate::model::{
+use crate::simulate::{Counted, Extents, PlainSimulation, Simulation, SimulationSettings, Touch};
+use model::{
     Architecture, DIRTY_SHARE_DEFAULT, Meter, MeterSettings, Profile, Shares, dirty_pages,
 };
-use crate::simulate::{Counted, Extents, PlainSimulation, Simulation, SimulationSettings, Touch};
+use model::{Error, Result};
+use trace::Source;
+use trace::generate::{Extent, Generator, Pattern, Spread, SpreadSettings, Walk, Workload};
 
 pub(super) const SECOND_NS: u64 = 1_000_000_000;
 pub(super) const MINUTE_NS: u64 = 60 * SECOND_NS;

@@ -4,8 +4,8 @@
 use super::bench::Bench;
 use super::laden::{series, three};
 use super::{Claim, Found, Table};
-use crate::error::Result;
 use crate::plot::{Chart, Look, Scale};
+use model::Result;
 
 /// Percent of the version's pages that are alike in the version before.
 const SHARES: [u64; 5] = [0, 25, 50, 75, 100];

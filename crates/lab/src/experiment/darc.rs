@@ -12,7 +12,7 @@
 mod figures;
 mod tables;
 
-use crate::generate::Pattern;
+use trace::generate::Pattern;
 
 use super::{Claim, Outcome};
 
@@ -473,7 +473,7 @@ mod tests {
         Spread, outcomes,
     };
     use crate::experiment::{Claim, Verdict};
-    use crate::generate::Pattern;
+    use trace::generate::Pattern;
 
     #[test]
     fn a_spread_is_the_middle_and_the_ends() {

@@ -6,14 +6,14 @@ use units::{Granularity, Span};
 use super::bench::{Bench, HOUR_NS, Load, Sweep};
 use super::laden::{at, colour, percent, series, three};
 use super::{Claim, Found};
-use crate::error::Result;
-use crate::generate::{Extent, Generator};
-use crate::model::{
+use crate::plot::{Look, Series};
+use model::Result;
+use model::{
     Architecture, DIRTY_SHARE_DEFAULT, EngineIos, EngineSettings, MEMORY_BYTES_DEFAULT, Meter,
     MeterSettings,
 };
-use crate::plot::{Look, Series};
-use crate::{Request, Source};
+use trace::generate::{Extent, Generator};
+use trace::{Devices, Request, RequestKind, Source};
 
 /// What the engine is to count.
 #[derive(Clone, Copy, Debug)]
@@ -101,13 +101,13 @@ impl<S: Source> Source for WritesOnly<S> {
     fn next(&mut self) -> Result<Option<Request>> {
         loop {
             match self.0.next()? {
-                Some(request) if request.kind == crate::RequestKind::Read => {}
+                Some(request) if request.kind == RequestKind::Read => {}
                 other => return Ok(other),
             }
         }
     }
 
-    fn devices(&self) -> &crate::Devices {
+    fn devices(&self) -> &Devices {
         self.0.devices()
     }
 

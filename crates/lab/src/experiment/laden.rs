@@ -2,9 +2,9 @@
 
 use super::bench::{Bench, GRANULARITIES, Load, Point, Prepared, SECOND_NS, Sweep};
 use super::{Claim, Found, Table, engine};
-use crate::error::Result;
-use crate::model::Architecture;
 use crate::plot::{Chart, Look, Scale, Series};
+use model::Architecture;
+use model::Result;
 
 pub(super) const BUSY: Load = Load::Spc1 { bsu: 100 };
 pub(super) const CALM: Load = Load::Spc1 { bsu: 33 };

@@ -6,9 +6,9 @@ use super::laden::{
     series, three,
 };
 use super::{Claim, Found, Table, engine};
-use crate::error::Result;
-use crate::model::Architecture;
 use crate::plot::{Chart, Look, Scale};
+use model::Architecture;
+use model::Result;
 
 /// Longer than the paper's hour: with few windows of 10 minutes a crossing is not sharp.
 const CELLO: Load = Load::Cello { hours: 4 };
@@ -114,7 +114,7 @@ fn fig14_claims(bench: &mut Bench) -> Result<Vec<Claim>> {
         .not_judged(),
     );
     for (cache_bytes, pages) in PAGES {
-        let found = crate::model::dirty_pages(cache_bytes, 0.03, 4096);
+        let found = model::dirty_pages(cache_bytes, 0.03, 4096);
         claims.push(
             Claim::new(
                 &format!("pages that may be dirty with {} MB of cache", cache_bytes >> 20),

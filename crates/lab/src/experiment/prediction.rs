@@ -6,11 +6,11 @@ use super::laden::{
     off, percent, series, three,
 };
 use super::{Claim, Found, Table};
-use crate::error::Result;
-use crate::model::{Architecture, LastWrites, Meter, MeterSettings};
 use crate::plot::Look;
 use crate::simulate::{Simulation, SimulationSettings, Touch};
-use crate::{Request, RequestKind};
+use model::Result;
+use model::{Architecture, LastWrites, Meter, MeterSettings};
+use trace::{Request, RequestKind};
 
 const SHOWN: [Architecture; 4] = [
     Architecture::Logging,

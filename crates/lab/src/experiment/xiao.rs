@@ -3,11 +3,11 @@
 use super::bench::Bench;
 use super::laden::{series, three};
 use super::{Claim, Found, Table};
-use crate::error::Result;
-use crate::generate::{Extent, Generator, Pattern, Spread, SpreadSettings, Workload};
 use crate::plot::{Chart, Look, Scale};
 use crate::simulate::{SnapshotIos, SnapshotMethod, Snapshots};
-use crate::{Request, RequestKind, Source};
+use model::Result;
+use trace::generate::{Extent, Generator, Pattern, Spread, SpreadSettings, Workload};
+use trace::{Request, RequestKind, Source};
 
 const METHODS: [SnapshotMethod; 2] = [SnapshotMethod::CopyOnWrite, SnapshotMethod::RedirectOnWrite];
 const BLOCKS: [u64; 5] = [512, 4 << 10, 8 << 10, 16 << 10, 64 << 10];

@@ -2,9 +2,9 @@
 
 use std::collections::HashMap;
 
-use crate::error::{Error, ErrorKind, Result};
-use crate::model::{MixedState, mix};
-use crate::{Request, RequestKind};
+use model::{Error, ErrorKind, Result};
+use model::{MixedState, mix};
+use trace::{Request, RequestKind};
 
 /// Different extents of one simulation.
 pub const EXTENTS_MAX: usize = 1 << 28;

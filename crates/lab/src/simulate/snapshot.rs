@@ -10,9 +10,9 @@ use std::collections::HashSet;
 
 use serde::Serialize;
 
-use crate::error::{Error, Result};
-use crate::model::{MixedState, mix};
-use crate::{Request, RequestKind};
+use model::{Error, Result};
+use model::{MixedState, mix};
+use trace::{Request, RequestKind};
 
 /// What a snapshot costs at a first write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -160,7 +160,7 @@ impl Snapshots {
 #[cfg(test)]
 mod tests {
     use super::{SnapshotMethod, Snapshots};
-    use crate::{Request, RequestKind};
+    use trace::{Request, RequestKind};
 
     fn request(kind: RequestKind, offset_bytes: u64, length_bytes: u64) -> Request {
         Request { time_ns: 0, device: 0, kind, is_fua: false, offset_bytes, length_bytes }

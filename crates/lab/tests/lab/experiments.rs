@@ -2,21 +2,24 @@
 
 use std::collections::HashMap;
 
-use hindsight_lab::RequestKind::Write;
 use hindsight_lab::experiment::{
     Bench, BenchSettings, Compacted, CompactionAsked, EXPERIMENTS, EngineCount, Experiment,
     Outcome, Verdict, VersionReads, chosen,
 };
-use hindsight_lab::model::{Architecture, DeviceIos, EngineIos};
 use hindsight_lab::plot::{png, svg};
 use hindsight_lab::report::{COUNTED, report};
 use hindsight_lab::simulate::{
     Counted, Extents, PlainSimulation, Simulation, SimulationSettings, Touch,
 };
-
-use crate::traces::request;
+use model::{Architecture, DeviceIos, EngineIos};
+use trace::Request;
+use trace::RequestKind::Write;
 
 const SECOND_NS: u64 = 1_000_000_000;
+
+fn write(time_ns: u64, offset_bytes: u64, length_bytes: u64) -> Request {
+    Request { time_ns, device: 0, kind: Write, is_fua: false, offset_bytes, length_bytes }
+}
 
 /// A quarter of the paper's size: small enough for a test, large enough for its distances.
 fn bench() -> Bench {
@@ -282,10 +285,10 @@ fn extents_are_numbered_as_they_come_and_bounded() {
     let mut extents = Extents::new(4096).expect("a power of two");
     let mut seen = Vec::new();
     for (offset, length) in [(8192, 4096), (0, 12_288), (4095, 2)] {
-        let request = request(5, 0, Write, offset, length);
+        let request = write(5, offset, length);
         extents.touch(&request, |touch| seen.push(touch.extent)).expect("in range");
     }
     assert_eq!((seen.as_slice(), extents.len()), ([0, 1, 2, 0, 1, 2].as_slice(), 3));
-    assert!(extents.touch(&request(0, 0, Write, 0, 1 << 40), |_| {}).is_err());
+    assert!(extents.touch(&write(0, 0, 1 << 40), |_| {}).is_err());
     assert!(Extents::new(5000).is_err());
 }

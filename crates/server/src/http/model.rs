@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 use api::{AdviceQuery, ModelQuery, ProblemKind};
 use axum::Json;
 use axum::extract::State;
-use lab::model::{
+use model::{
     Advice, Architecture, Constraints, DIRTY_SHARE_DEFAULT, EngineSettings, Model, Profile,
     advise as advice_on, ladder,
 };
@@ -135,7 +135,7 @@ fn measured(context: &Context, name: &str) -> Answer<Profile> {
     })
 }
 
-fn refused(error: lab::Error) -> Refusal {
+fn refused(error: model::Error) -> Refusal {
     let hint = error.hint.unwrap_or_else(|| HINT.to_owned());
     Refusal::new(ProblemKind::NotMeasured, error.message).with_hint(hint)
 }

@@ -1,11 +1,11 @@
 //! Volumes: list, create, show, change.
 
+use ::model::{Constraints, DIRTY_SHARE_DEFAULT};
 use api::{API_PREFIX, ChangeVolume, CreateVolume, ForceQuery, ProblemKind, SizeInput};
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::http::header::{HeaderName, LOCATION};
-use lab::model::{Constraints, DIRTY_SHARE_DEFAULT};
 use units::{Granularity, MapExtent, Span};
 use volume::{Architecture, CacheChange, VolumeChange, VolumeSpec};
 

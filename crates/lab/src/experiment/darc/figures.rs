@@ -5,8 +5,8 @@ use super::{
     Configuration, Exhibit, Layout, Measured, NO_OTHER, NOT_MEASURED, Point, RATIOS, Spread,
     captured, told,
 };
-use crate::generate::Pattern;
 use crate::plot::{Chart, Look, Scale, Series};
+use trace::generate::Pattern;
 
 /// In a picture only.
 const PICTURE: &str = "only in the picture";

@@ -1,0 +1,140 @@
+//! What every command has: the server's address and how to answer.
+
+use std::io::{self, IsTerminal, Write};
+use std::path::PathBuf;
+
+use anyhow::Context;
+use api::{Client, ServerAddress, Would};
+use serde::Serialize;
+
+use crate::failure::Failure;
+
+/// The server's address and how to answer.
+#[derive(Debug)]
+pub struct Session {
+    server: String,
+    token: Option<TokenSource>,
+    /// Whether to answer in JSON.
+    pub json: bool,
+    /// Whether what cannot be undone is done without asking.
+    yes: bool,
+}
+
+/// Where the token of a server over TCP is had from.
+pub enum TokenSource {
+    /// It was given.
+    Text(String),
+    /// It is in a file.
+    File(PathBuf),
+}
+
+impl std::fmt::Debug for TokenSource {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("TokenSource")
+    }
+}
+
+impl Session {
+    /// That of a program that asks a server.
+    pub fn new(server: String, token: Option<TokenSource>, json: bool, yes: bool) -> Session {
+        Session { server, token, json, yes }
+    }
+
+    /// That of a program that asks no server.
+    pub fn without_server(json: bool) -> Session {
+        Session::new(String::new(), None, json, true)
+    }
+
+    /// Whether [`Session::confirm`] asks.
+    pub fn asks(&self) -> bool {
+        !self.yes && io::stdin().is_terminal()
+    }
+
+    /// Asks on a terminal whether to do what cannot be undone. Scripts are not asked: their
+    /// standard input is none.
+    pub fn confirm(&self, what: &str) -> anyhow::Result<()> {
+        if !self.asks() {
+            return Ok(());
+        }
+        write!(io::stderr(), "{what}; this cannot be undone. Go on? [y/N] ")?;
+        let mut line = String::new();
+        io::stdin().read_line(&mut line)?;
+        match line.trim() {
+            "y" | "Y" | "yes" => Ok(()),
+            _ => {
+                Err(Failure::new("nothing was changed").with_hint("answer y, or give --yes").into())
+            }
+        }
+    }
+
+    /// A client of the server.
+    pub fn client(&self) -> anyhow::Result<Client> {
+        let address: ServerAddress = self.server.parse().map_err(Failure::usage)?;
+        let token = match &self.token {
+            // A unix socket asks for none.
+            _ if matches!(address, ServerAddress::Unix(_)) => None,
+            None => None,
+            Some(TokenSource::Text(text)) => Some(text.clone()),
+            Some(TokenSource::File(path)) => {
+                let text = std::fs::read_to_string(path);
+                let text = text.with_context(|| format!("cannot read {}", path.display()))?;
+                Some(text.trim().to_owned())
+            }
+        };
+        let address = match token {
+            Some(token) => address.with_token(token),
+            None => address,
+        };
+        Ok(Client::new(address)?)
+    }
+
+    /// Answers a dry run: what would be done as lines of talk, and `answer`, without that, in the
+    /// one shape of dry runs.
+    pub fn would<T: Serialize>(
+        &self,
+        would: &[Would],
+        answer: &T,
+        people: impl FnOnce(&T) -> String,
+    ) -> anyhow::Result<()> {
+        tell(would);
+        self.answer(&DryRun { answer, dry_run: true, would }, |dry| people(dry.answer))
+    }
+
+    /// Prints `answer` as JSON, or what `people` makes of it.
+    pub fn answer<T: Serialize>(
+        &self,
+        answer: &T,
+        people: impl FnOnce(&T) -> String,
+    ) -> anyhow::Result<()> {
+        let mut text =
+            if self.json { serde_json::to_string_pretty(answer)? } else { people(answer) };
+        if !text.is_empty() && !text.ends_with('\n') {
+            text.push('\n');
+        }
+        let mut stdout = io::stdout().lock();
+        stdout.write_all(text.as_bytes())?;
+        stdout.flush()?;
+        Ok(())
+    }
+}
+
+/// What a dry run answers in JSON: what the verb answers when it does it, as it would be, with
+/// `dry_run` and what would be done.
+#[derive(Serialize)]
+struct DryRun<'a, T> {
+    #[serde(flatten)]
+    answer: &'a T,
+    dry_run: bool,
+    would: &'a [Would],
+}
+
+/// Says what a dry run would do.
+pub fn tell(would: &[Would]) {
+    would.iter().for_each(|one| say(&one.text));
+    say("nothing was changed");
+}
+
+/// Says something on standard error; nobody listening is no failure.
+pub fn say(line: &str) {
+    let _ = writeln!(io::stderr(), "{line}");
+}

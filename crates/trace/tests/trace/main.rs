@@ -1,0 +1,9 @@
+//! Traces from outside: every format that is read, what is written and generated, and what the
+//! model says of it, against dull oracles.
+
+mod changing;
+mod damage;
+mod generators;
+mod model;
+mod reading;
+mod traces;
