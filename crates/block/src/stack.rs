@@ -183,6 +183,11 @@ impl Stack {
         matches!(self, Stack::Parity { .. }) || self.below().iter().any(Stack::has_parity)
     }
 
+    /// Whether a mirror is somewhere in it.
+    pub(crate) fn has_mirror(&self) -> bool {
+        matches!(self, Stack::Mirror { .. }) || self.below().iter().any(Stack::has_mirror)
+    }
+
     /// Whether some of it can be had in several ways.
     pub(crate) fn has_copies(&self) -> bool {
         let is_redundant = matches!(self, Stack::Mirror { .. } | Stack::Parity { .. });

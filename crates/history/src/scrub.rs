@@ -56,6 +56,8 @@ pub struct ScrubReport {
     pub read_bytes: u64,
     /// Ranges of which a copy was wrong or could not be read.
     pub wrong: u64,
+    /// Of these: where that was the copy that readers get.
+    pub misread: u64,
     /// Of these: written again from a copy that was right.
     pub healed: u64,
     /// Of these: blocks of which no copy was right, written again from another version that has
@@ -131,6 +133,13 @@ impl<'s> Scrub<'s> {
         }
     }
 
+    /// Reads one copy where all are known to say the same: of these stretches, `(offset, bytes)`.
+    #[must_use]
+    pub fn agreed(mut self, agreed: Option<&'s dyn Fn(u64, u64) -> bool>) -> Scrub<'s> {
+        self.windows.agreed = agreed;
+        self
+    }
+
     /// Bytes that were read, of all copies.
     #[must_use]
     pub fn read_bytes(&self) -> u64 {
@@ -157,6 +166,7 @@ impl<'s> Scrub<'s> {
         let versions = self.map.alike(like);
         if self.store.repair_elsewhere(versions, like, version.location, at) {
             self.report.wrong += 1;
+            self.report.misread += 1;
             self.report.repaired += 1;
         } else {
             self.lose(Loss::Block(version));
@@ -173,17 +183,19 @@ impl<'s> Scrub<'s> {
     pub fn range(&mut self, at: u64, length: usize, right: &Right<'_>) -> bool {
         let device = &self.store.device;
         let mut bytes = vec![0; length];
-        let (mut wrong, mut is_known) = (false, false);
+        let (mut wrong, mut is_misread, mut is_known) = (false, false, false);
         for copy in 0..device.copies(at, length as u64) {
             self.report.read_bytes += length as u64;
             let is_right = device.read_copy(copy, at, &mut bytes).is_ok() && right(&bytes);
             wrong |= !is_right;
+            is_misread |= !is_right && copy == 0;
             is_known |= is_right;
         }
         // Members that are wrong in the same place are left out together by a way of reading all.
         is_known = is_known || is_right_somehow(&**device, at, &mut bytes, right);
         if wrong && is_known {
             self.report.wrong += 1;
+            self.report.misread += u64::from(is_misread);
             self.report.healed += u64::from(self.store.heal(at, &mut bytes, right));
         }
         is_known
@@ -213,6 +225,7 @@ impl<'s> Scrub<'s> {
         let Ok(Some(header)) = header else {
             if is_sealed && end > SEGMENT_HEADER_BYTES as u32 {
                 self.report.wrong += u64::from(self.suspects.is_some());
+                self.report.misread += u64::from(self.suspects.is_some());
                 self.suspect(segment.number, 0..end);
             }
             return None;
@@ -443,6 +456,7 @@ impl<'s> Scrub<'s> {
             let like = (block.0, entry.crc);
             if self.store.is_elsewhere(self.map.alike(like), like, location) {
                 self.report.wrong += 1;
+                self.report.misread += 1;
                 self.report.elsewhere += 1;
             } else {
                 self.lose(Loss::Block(version));

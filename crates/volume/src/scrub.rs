@@ -22,6 +22,11 @@ use crate::opening::{Opening, Patience};
 use crate::types::{SettlePhase, Settling};
 use crate::{Error, ErrorKind, Result};
 
+/// Regions of which it is asked together whether parity agrees, at most, and how often that is told
+/// at least, if there are as many.
+const LOOKED_AT_MAX: usize = 64;
+const LOOKS_TOLD: usize = 10;
+
 /// Ranges that are kept to be looked at again, and how often each is.
 const NOTICED_MAX: usize = 256;
 const LOOKS_MAX: u32 = 16;
@@ -30,12 +35,6 @@ const LOOKS_MAX: u32 = 16;
 fn touches(ranges: &[Range<u64>], from: u64, length: u64) -> bool {
     let first = ranges.partition_point(|range| range.end <= from);
     ranges.get(first).is_some_and(|range| range.start < from + length)
-}
-
-/// Whether all that was found wrong is right now. A block that could not be written may be right in
-/// one of the ways of having it; its parity tells.
-fn is_made_right(report: &ScrubReport) -> bool {
-    report.lost == 0 && report.wrong == report.healed + report.repaired
 }
 
 /// The same ranges in order, those that overlap as one.
@@ -59,16 +58,22 @@ fn apart_in(
     told: &mut dyn FnMut(&Settling),
 ) -> (Vec<Range<u64>>, Vec<Range<u64>>) {
     let (mut apart, mut unread) = (Vec::new(), Vec::new());
-    for (done, range) in (0..).zip(ranges) {
-        if array.has_parity() {
-            state.phase = SettlePhase::Agreement;
-            state.percent = done * 100 / ranges.len() as u64;
-            told(state);
-        }
-        match array.disagreements(range.start, range.end - range.start) {
-            Ok(found) => apart.extend(found),
-            // It may be read another time, and stays to be settled.
-            Err(_) => unread.push(range.clone()),
+    if !array.has_parity() {
+        return (apart, unread);
+    }
+    let count = (ranges.len() / LOOKS_TOLD).clamp(1, LOOKED_AT_MAX);
+    for (done, some) in (0..).step_by(count).zip(ranges.chunks(count)) {
+        state.phase = SettlePhase::Agreement;
+        state.percent = done * 100 / ranges.len() as u64;
+        told(state);
+        // What lies after one another is read so.
+        for range in some.chunk_by(|a, b| a.end == b.start) {
+            let (start, end) = (range[0].start, range[range.len() - 1].end);
+            match array.disagreements(start, end - start) {
+                Ok(found) => apart.extend(found),
+                // It may be read another time, and stays to be settled.
+                Err(_) => unread.extend_from_slice(range),
+            }
         }
     }
     (joined(apart), unread)
@@ -76,13 +81,18 @@ fn apart_in(
 
 impl Core {
     /// Looks at all copies of everything in segments and runs that touches some ranges of the
-    /// device. `told` hears how many bytes were read, and how many of the segments and timelines
-    /// are done.
-    fn scrub(&self, ranges: &[Range<u64>], told: &mut dyn FnMut(u64, (u64, u64))) -> ScrubReport {
+    /// device, or one copy where all of them are known to say the same. `told` hears how many bytes
+    /// were read, and how many of the segments and timelines are done.
+    fn scrub(
+        &self,
+        ranges: &[Range<u64>],
+        agreed: Option<&dyn Fn(u64, u64) -> bool>,
+        told: &mut dyn FnMut(u64, (u64, u64)),
+    ) -> ScrubReport {
         let store = &self.store;
         let _epoch = store.enter();
         let touches = |from: u64, length: u64| touches(ranges, from, length);
-        let mut scrub = Scrub::new(store, self);
+        let mut scrub = Scrub::new(store, self).agreed(agreed);
         scrub.suspects = Some(Suspects::default());
         let mut segments = store.segments();
         segments.retain(|segment| touches(store.zone_offset(segment.zone), store.zone_bytes));
@@ -133,9 +143,11 @@ impl Core {
         })
     }
 
-    /// Looks at everything in some ranges; whether all of it is right that anybody needs.
+    /// Looks at everything in some ranges; whether readers get it right. What was wrong and was
+    /// healed is so when it is looked at again; else parity may be what gives it.
     fn is_right(&self, ranges: &[Range<u64>]) -> bool {
-        let is_right = is_made_right(&self.scrub(ranges, &mut |_, _| ()));
+        let mut looks = (0..2).map(|_| self.scrub(ranges, None, &mut |_, _| ()));
+        let is_right = looks.any(|found| found.misread + found.lost == 0);
         if !is_right || self.distrust_what_rotted(ranges).is_err() {
             return false;
         }
@@ -250,7 +262,12 @@ impl Core {
         (state.phase, state.percent) = (SettlePhase::Copies, 0);
         told(state);
         let looked_at = joined(ranges.iter().chain(&apart).cloned().collect());
-        let report = self.scrub(&looked_at, &mut |read_bytes, (done, all)| {
+        // Where parity agrees what is computed is what lies there.
+        let apart_or_unread = joined(unread.iter().chain(&apart).cloned().collect());
+        let agrees = |from: u64, length: u64| !touches(&apart_or_unread, from, length);
+        let agreed: Option<&dyn Fn(u64, u64) -> bool> =
+            if array.has_parity_alone() { Some(&agrees) } else { None };
+        let report = self.scrub(&looked_at, agreed, &mut |read_bytes, (done, all)| {
             state.read_bytes = read_bytes;
             state.percent = done * 100 / all.max(1);
             told(state);
@@ -262,25 +279,10 @@ impl Core {
         state.percent = if apart.is_empty() { 100 } else { 0 };
         state.wrong = report.wrong;
         told(state);
-        let has_superblocks =
-            || self.media.has_superblocks(&|from: u64, length: u64| touches(&apart, from, length));
-        let is_all_right = is_made_right(&report)
-            && self.distrust_what_rotted(&apart).is_ok()
-            && has_superblocks();
-        let mut computed = |percent: u64| {
+        let computed = self.compute_parity(array, apart, &mut |percent| {
             state.percent = percent;
             told(state);
-        };
-        let computed = if is_all_right {
-            // All of it was looked at since.
-            (1..).zip(&apart).try_for_each(|(done, range)| {
-                array.compute_again(range)?;
-                computed(done * 100 / apart.len() as u64);
-                Ok(())
-            })
-        } else {
-            self.compute_parity(array, apart, &mut computed).map(drop)
-        };
+        });
         if computed.is_err() {
             unread = ranges.to_vec();
         }

@@ -363,9 +363,8 @@ impl Core {
             read_bytes: found.read_bytes,
             wrong: found.wrong,
             healed: found.healed,
-            repaired: 0,
-            elsewhere: 0,
             lost: found.lost.len() as u64,
+            ..ScrubReport::default()
         };
         run.add(&report, losses.collect());
         run.queue.end_catalogue(found.next);

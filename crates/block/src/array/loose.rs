@@ -88,6 +88,12 @@ impl Array {
         self.parity().is_some()
     }
 
+    /// Whether what can be had in several ways is computed in all but one of them.
+    #[must_use]
+    pub fn has_parity_alone(&self) -> bool {
+        self.has_parity() && !self.shared.stack().has_mirror()
+    }
+
     /// The bytes of the first used region from a number on, with that number, if there is parity.
     #[must_use]
     pub fn computed_region(&self, from: u64) -> Option<(u64, Range<u64>)> {

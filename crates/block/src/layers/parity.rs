@@ -14,7 +14,7 @@
 //!    ends.
 //!
 //! Locks, in this order: ranges of writers, the journal, the right to write whole stripes, a
-//! stripe's gate, the pending log, the cache; the differences last.
+//! stripe's gate, the pending log, the cache.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -24,9 +24,7 @@ use std::sync::Arc;
 
 use parking_lot::{Mutex, RwLock};
 
-use self::agreement::Notes;
 use self::cache::Cache;
-use self::differences::Differences;
 use self::journal::Journal;
 use self::layout::CELL;
 pub use self::layout::Layout;
@@ -44,7 +42,6 @@ use crate::{
 mod agreement;
 mod cache;
 mod codes;
-mod differences;
 mod follow;
 mod journal;
 mod layout;
@@ -73,12 +70,8 @@ pub struct ParityDevice {
     directs: RwLock<()>,
     gates: Gates,
     ranges: RangeLock,
-    /// Rows of which the parity is to be computed anew.
-    notes: Mutex<Notes>,
     /// Stripes in which a write met rows that do not agree.
     noticed: Mutex<BTreeSet<u64>>,
-    /// By how much their parities did not.
-    differences: Mutex<Differences>,
     together: Arc<dyn Together>,
 }
 
@@ -108,9 +101,7 @@ impl ParityDevice {
             directs: RwLock::new(()),
             gates: Gates::new(),
             ranges: RangeLock::default(),
-            notes: Mutex::default(),
             noticed: Mutex::default(),
-            differences: Mutex::new(cache::differences(&layout)),
             together: Arc::new(InTurn),
             sides,
         };
@@ -313,7 +304,6 @@ impl BlockDevice for ParityDevice {
         self.release_pending(&mut journal, stripes.clone())?;
         self.release(&mut journal, stripes.clone())?;
         self.cache.lock().loose.insert(stripes.clone());
-        self.differences.lock().forget_stripes(stripes.clone());
         let count = stripes.end - stripes.start;
         let _alone = self.gates.take(stripes.start << GATE_SHIFT, count << GATE_SHIFT);
         self.on_stripes(Operation::Discard, stripes, |side, at, length| side.discard(at, length))
@@ -326,8 +316,7 @@ impl BlockDevice for ParityDevice {
         // After as many stripes as sides each has had every role.
         let enough = (self.layout.sides + 1) as u64 * self.layout.stripe_bytes();
         let parts = self.layout.parts(offset, length_bytes.min(enough) as usize);
-        let most = parts.map(|part| self.copies_of(&part)).max().unwrap_or(1).max(1);
-        most.max(self.copies_of_rows_apart(offset, length_bytes))
+        parts.map(|part| self.copies_of(&part)).max().unwrap_or(1).max(1)
     }
 
     fn read_copy(&self, copy: usize, offset: u64, buffer: &mut [u8]) -> Result<()> {
@@ -377,11 +366,7 @@ impl BlockDevice for ParityDevice {
 
     fn noticed(&self) -> Vec<Range<u64>> {
         let size = self.layout.stripe_bytes();
-        let mut noticed = std::mem::take(&mut *self.noticed.lock());
-        if self.is_complete() {
-            let absences = self.sides.iter().map(|side| self.keeper.absences(&side.members));
-            noticed.extend(self.differences.lock().tell(absences.collect()));
-        }
+        let noticed = std::mem::take(&mut *self.noticed.lock());
         noticed.into_iter().map(|stripe| stripe * size..(stripe + 1) * size).collect()
     }
 

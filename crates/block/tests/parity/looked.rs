@@ -117,8 +117,7 @@ fn pages_of_checksums_are_looked_at_before_parity_is_computed_of_them() {
     drop(array);
     let array = rig.open();
     assert!(read(&array, 0, expected.len()) == expected, "no checksum is lost");
-    assert_eq!(compute(&array), 1);
-    assert_eq!(compute(&array), 0, "it is computed once all is right");
+    assert_eq!(compute(&array), 0, "it was computed once all was right");
 }
 
 #[test]
@@ -189,5 +188,5 @@ fn headers_of_keys_are_looked_at_before_parity_is_computed_of_them() {
     assert_eq!(compute(), 1);
     let device = CryptDevice::open(Arc::clone(&array), &key).expect("a header is right");
     assert!(read(&device, 0, expected.len()) == expected);
-    assert_eq!((compute(), compute()), (1, 0), "it is computed once all is right");
+    assert_eq!(compute(), 0, "the header was healed");
 }

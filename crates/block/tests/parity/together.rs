@@ -6,7 +6,7 @@ use std::sync::{Arc, Barrier};
 use hindsight_block::{BlockDevice, MediaDevice, Outcome, Standing, Together};
 use sim::{Failure, Op, Random, SimMedia};
 
-use crate::rig::{JOURNAL_BYTES, MIB, Rig, copy, noise, read, standings, write};
+use crate::rig::{AREA_BYTES, JOURNAL_BYTES, MIB, Rig, copy, noise, read, standings, write};
 
 const THREE: &str = "parity[chunk=4KiB,journal=64KiB](a, b, c)";
 const VERIFIED: &str = "parity[chunk=4KiB,journal=64KiB](integrity(a), integrity(b), integrity(c))";
@@ -115,4 +115,30 @@ fn what_cannot_be_read_is_computed_for_whoever_may_wait() {
         assert!(array.read_unverified(0, &mut buffer, false).expect("readable"));
         assert!(buffer == expected);
     }
+}
+
+#[test]
+fn several_look_where_parity_agrees_and_find_what_one_finds() {
+    let rig = Rig::new(THREE, JOURNAL_BYTES + 8 * MIB, 44);
+    let array = rig.open();
+    let expected = noise(&mut Random::new(44), array.len_bytes());
+    write(&array, 0, &expected);
+    array.close().expect("closed");
+    drop(array);
+    // Stripes in the first part that is looked at together, in a later one, and in the last one.
+    for stripe in [3, 700, 701, 2047] {
+        rig.media[1].rot(AREA_BYTES + JOURNAL_BYTES + stripe * 4096 + 9, 1);
+    }
+    let threads = Arc::new(Threads::default());
+    let beside = rig.open_asked(Arc::<Threads>::clone(&threads));
+    threads.asked.store(0, Ordering::SeqCst);
+    let found = beside.disagreements(0, beside.len_bytes()).expect("readable");
+    assert_eq!(threads.asked.load(Ordering::SeqCst), 1);
+    let stripes: Vec<u64> = found.iter().map(|range| range.start / 8192).collect();
+    assert_eq!(stripes, [3, 700, 701, 2047]);
+    let part = beside.disagreements(700 * 8192 + 4096, 8192).expect("readable");
+    assert_eq!(part, found[1..3]);
+    drop(beside);
+    let in_turn = rig.open();
+    assert_eq!(in_turn.disagreements(0, in_turn.len_bytes()).expect("readable"), found);
 }

@@ -18,6 +18,8 @@ pub struct Windows<'s> {
     /// Nothing is read from here on.
     end: u64,
     bytes: Vec<Vec<u8>>,
+    /// Says of which stretches, `(offset, bytes)`, all copies are known to say the same.
+    pub agreed: Option<&'s dyn Fn(u64, u64) -> bool>,
     /// Bytes that were read, of all copies.
     pub read_bytes: u64,
 }
@@ -25,7 +27,7 @@ pub struct Windows<'s> {
 impl<'s> Windows<'s> {
     /// Windows on nothing.
     pub fn new(store: &'s Store) -> Windows<'s> {
-        Windows { store, start: 0, end: 0, bytes: Vec::new(), read_bytes: 0 }
+        Windows { store, start: 0, end: 0, bytes: Vec::new(), agreed: None, read_bytes: 0 }
     }
 
     /// Begins with something that ends there, and forgets what was read.
@@ -47,7 +49,10 @@ impl<'s> Windows<'s> {
         }
         let room = usize::try_from(self.end.saturating_sub(at)).unwrap_or(usize::MAX);
         let size = WINDOW_BYTES.min(room).max(length);
-        let copies = self.store.device.copies(at, size as u64);
+        let copies = match self.agreed {
+            Some(agreed) if agreed(at, size as u64) => 1,
+            _ => self.store.device.copies(at, size as u64),
+        };
         self.bytes.resize(copies, Vec::new());
         self.start = at;
         for (copy, bytes) in self.bytes.iter_mut().enumerate() {

@@ -47,6 +47,8 @@ pub struct PagesFound {
     pub wrong: u64,
     /// Of these: those that are what they are known to be now.
     pub healed: u64,
+    /// Of these: those that readers would not get so, if nothing were known of them.
+    pub misread: u64,
     /// Of these: those that all have wrong.
     pub lost: Vec<u64>,
     /// The page to go on with, if there is one.
@@ -178,7 +180,7 @@ impl CatalogueMedia {
         let pages = self.state.lock().superblock.catalogue_bytes / BLOCK_BYTES;
         let end = first.saturating_add(count).min(pages);
         let copies = self.copies() as u64;
-        let mut page = vec![0; BLOCK_BYTES as usize];
+        let (mut page, mut there) = (vec![0; BLOCK_BYTES as usize], vec![0; BLOCK_BYTES as usize]);
         for number in first..end {
             found.read_bytes += BLOCK_BYTES * copies;
             let at = number * BLOCK_BYTES;
@@ -195,13 +197,15 @@ impl CatalogueMedia {
             };
             found.wrong += u64::from(is_wrong);
             found.healed += u64::from(is_wrong && is_right);
+            let is_read = !is_wrong || self.read_unchecked(at, &mut there).is_ok() && there == page;
+            found.misread += u64::from(!is_read);
         }
         found.next = (end < pages).then_some(end);
         found
     }
 
-    /// Looks at the pages in some zones, by where these begin; says whether all are right now. The
-    /// caller sees to it that nobody writes them meanwhile.
+    /// Looks at the pages in some zones, by where these begin; says whether readers get them right
+    /// now, without what is known of them. The caller sees to it that nobody writes them meanwhile.
     pub fn scrub_zones(&self, wants: &dyn Fn(u64) -> bool) -> bool {
         let superblock = self.superblock();
         let pages = superblock.zone_bytes / BLOCK_BYTES;
@@ -209,7 +213,7 @@ impl CatalogueMedia {
         let mut wanted = zones.filter(|(_, zone)| wants(u64::from(**zone) * superblock.zone_bytes));
         wanted.all(|(number, _)| {
             let found = self.scrub_pages(number * pages, pages);
-            found.wrong == found.healed
+            found.misread == 0 && found.lost.is_empty()
         })
     }
 

@@ -352,6 +352,32 @@ fn an_opening_after_a_crash_tells_how_far_it_is_with_parity() {
 }
 
 #[test]
+fn what_agrees_after_a_crash_is_read_once_and_what_does_not_of_every_copy() {
+    let read = |rot: &dyn Fn(&Members)| {
+        let members = Members::new(THREE);
+        let pool = members.try_open().expect("opened");
+        let volume = make(&pool, Granularity::EveryWrite, 1 << 60);
+        for block in 0..BLOCKS {
+            let op = WriteOp::Data { offset: block * CELL, bytes: &noise(block) };
+            volume.write_batch(&[op]).expect("written");
+        }
+        volume.flush().expect("flushed");
+        drop((volume, pool));
+        rot(&members);
+        let mut last = (0, 0);
+        let pool = members.open_told(&mut |state| last = (state.read_bytes, state.wrong));
+        drop(pool);
+        last
+    };
+    let (once, wrong) = read(&|_| ());
+    assert_eq!(wrong, 0);
+    assert!(once > BLOCKS * CELL && once < BLOCKS * CELL * 3 / 2, "{once}");
+    // Copies of what one member has: of each cell of data that, and what the others say.
+    let (more, wrong) = read(&|members| members.spoil(1));
+    assert!(more > once * 3 / 2 && wrong > 100, "{more}, {once}, {wrong}");
+}
+
+#[test]
 fn what_was_written_over_rot_has_a_redundancy_when_the_pool_was_tidied() {
     // Also if it could not be looked at for a while.
     for (is_closed, is_unread) in [(false, false), (true, false), (false, true), (true, true)] {

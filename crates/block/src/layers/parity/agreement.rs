@@ -1,93 +1,122 @@
 //! Where parity is not of the data in its rows, and computing it anew.
 //!
-//! Data that rotted since somebody looked at it must not get into the parity: that could heal it.
-//! So it is noted of what data the parity is not, whoever has checksums looks at that, and then
-//! parity is computed of just that data. Rows that are otherwise by then are left as they are.
+//! Data that rotted must not get into the parity: that could heal it. So it is told where parity
+//! does not agree, whoever has checksums looks at all that is there, and has parity computed of
+//! just that.
 
-use std::collections::BTreeMap;
 use std::ops::Range;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
-use format::checksum::block_crc;
-
-use super::ParityDevice;
 use super::layout::CELL;
-use super::rows::{Chunks, agree, is_lost};
+use super::rows::{agree, is_lost};
 use super::settle::STEP_BYTES;
+use super::{ParityDevice, codes};
+use crate::together::ask_all;
 use crate::{Result, Resync};
 
-/// By stripe.
-pub type Notes = BTreeMap<u64, Vec<Note>>;
+/// Bytes of each side that are looked at together, and how many of these beside each other.
+const LOOK_BYTES: u64 = 1 << 20;
+const LANES: usize = 4;
+/// Bytes of rows that are added up at a time: they stay in the processor's cache.
+const SUM_BYTES: usize = 16 << 10;
 
-/// What the data of some rows was when their parity was not of it.
-pub struct Note {
-    within: Range<u64>,
-    crcs: Vec<u32>,
-}
-
-fn overlap(a: &Range<u64>, b: &Range<u64>) -> bool {
-    a.start < b.end && b.start < a.end
-}
-
-fn crcs_of(row: &Chunks) -> Vec<u32> {
-    row.iter().map(|bytes| block_crc(bytes)).collect()
-}
+/// A stripe, and the range of its chunks that is asked about.
+type Touched = (u64, Range<u64>);
 
 impl ParityDevice {
-    /// Notes where parity is not of the data in rows of a range; returns the stripes. Those that
-    /// nobody has anything in are computed when somebody has.
+    /// The stripes of a range in which parity is not of the data in some row. Those that nobody has
+    /// anything in are computed when somebody has.
     pub(super) fn look(&self, offset: u64, length_bytes: u64) -> Result<Vec<Range<u64>>> {
-        let mut found = Vec::new();
-        for (stripe, within) in self.touched(offset, length_bytes) {
-            if self.cache.lock().loose.contains(stripe) {
-                continue;
-            }
-            let notes = match self.look_at_stripe(stripe, &within) {
-                Ok(notes) => notes,
-                Err(error) if is_lost(&error) => {
-                    self.read_cells(stripe, &within);
-                    self.look_at_stripe(stripe, &within)?
-                }
-                Err(error) => return Err(error),
-            };
-            // Somebody may have looked before and be at work verifying that: it stays what counts.
-            let is_apart = !notes.is_empty();
-            let mut all = self.notes.lock();
-            let mut before = all.remove(&stripe).unwrap_or_default();
-            let is_still = |b: &Note| notes.iter().any(|n| overlap(&b.within, &n.within));
-            before.retain(|b| !overlap(&b.within, &within) || is_still(b));
-            let is_new = |n: &Note| before.iter().all(|b| !overlap(&b.within, &n.within));
-            let fresh: Vec<Note> = notes.into_iter().filter(is_new).collect();
-            let notes: Vec<Note> = before.into_iter().chain(fresh).collect();
-            if !notes.is_empty() {
-                all.insert(stripe, notes);
-            }
-            if is_apart {
-                let size = self.layout.stripe_bytes();
-                found.push(stripe * size..(stripe + 1) * size);
-            }
+        if (0..self.sides.len()).filter(|&side| self.is_in(side)).count() <= self.layout.data() {
+            // Nothing is left to compare with.
+            return Ok(Vec::new());
         }
-        Ok(found)
+        let touched: Vec<Touched> = self.touched(offset, length_bytes).collect();
+        let count = (LOOK_BYTES / self.layout.chunk_bytes).max(1) as usize;
+        let parts: Vec<&[Touched]> = touched.chunks(count).collect();
+        let begun = AtomicUsize::new(0);
+        let look = |_| {
+            let (mut apart, mut sides) = (Vec::new(), vec![Vec::new(); self.sides.len()]);
+            while let Some(part) = parts.get(begun.fetch_add(1, Ordering::Relaxed)) {
+                self.look_at(part, &mut sides, &mut apart)?;
+            }
+            Ok(apart)
+        };
+        let lanes = ask_all(&*self.together, LANES.min(parts.len()), look);
+        let mut apart = lanes.into_iter().collect::<Result<Vec<Vec<u64>>>>()?.concat();
+        apart.sort_unstable();
+        let size = self.layout.stripe_bytes();
+        Ok(apart.into_iter().map(|stripe| stripe * size..(stripe + 1) * size).collect())
     }
 
-    fn look_at_stripe(&self, stripe: u64, within: &Range<u64>) -> Result<Vec<Note>> {
+    /// Looks at stripes after one another. They are read as a whole while others may write there:
+    /// where they agree nothing is wrong, and the others are read again without.
+    fn look_at(&self, part: &[Touched], sides: &mut [Vec<u8>], apart: &mut Vec<u64>) -> Result<()> {
+        let is_loose = |(stripe, _): &Touched| self.cache.lock().loose.contains(*stripe);
+        if part.iter().all(is_loose) {
+            return Ok(());
+        }
+        let are_read = self.read_sides(part, sides);
+        for (number, touched) in part.iter().enumerate() {
+            if are_read && self.agrees(touched.0, number, sides) || is_loose(touched) {
+                continue;
+            }
+            let (stripe, within) = touched;
+            let is_apart = match self.is_apart(*stripe, within) {
+                Err(error) if is_lost(&error) => {
+                    self.read_cells(*stripe, within);
+                    self.is_apart(*stripe, within)?
+                }
+                other => other?,
+            };
+            if is_apart {
+                apart.push(*stripe);
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads what all sides have of stripes after one another; false if one cannot be read.
+    fn read_sides(&self, part: &[Touched], sides: &mut [Vec<u8>]) -> bool {
+        let at = self.layout.offset(part[0].0);
+        let length = part.len() * self.layout.chunk_bytes as usize;
+        sides.iter_mut().enumerate().all(|(side, bytes)| {
+            bytes.resize(length, 0);
+            matches!(self.read_side(side, at, bytes), Ok(true))
+        })
+    }
+
+    /// Whether all rows of a stripe agree, as they were read of the sides.
+    fn agrees(&self, stripe: u64, number: usize, sides: &[Vec<u8>]) -> bool {
+        let chunk = self.layout.chunk_bytes as usize;
+        let mut sum = [0; SUM_BYTES];
+        (number * chunk..(number + 1) * chunk).step_by(SUM_BYTES).all(|from| {
+            let rows = from..(from + SUM_BYTES).min((number + 1) * chunk);
+            (0..self.layout.parities).all(|k| {
+                let sum = &mut sum[..rows.len()];
+                sum.copy_from_slice(&sides[self.layout.data_side(stripe, 0)][rows.clone()]);
+                for i in 1..self.layout.data() {
+                    let side = self.layout.data_side(stripe, i);
+                    codes::add(sum, k, i, &sides[side][rows.clone()]);
+                }
+                *sum == sides[self.layout.parity_side(stripe, k)][rows.clone()]
+            })
+        })
+    }
+
+    fn is_apart(&self, stripe: u64, within: &Range<u64>) -> Result<bool> {
         let _shared = self.gate_shared(stripe);
-        let mut notes = Vec::new();
-        let mut from = within.start;
-        while from < within.end {
-            let rows = from..(from + STEP_BYTES).min(within.end);
-            from = rows.end;
-            // Rows that agree may do so because a side has what was computed of what does not.
-            let is_suspect = self.is_complete() && self.differences.lock().has_any(stripe, &rows);
-            let all = if is_suspect { None } else { self.read_all(stripe, &rows) };
+        for rows in steps(within) {
+            let all = self.read_all(stripe, &rows);
             if all.is_some_and(|(data, parities)| agree(&data, &parities)) {
                 continue;
             }
-            let (row, wrong) = self.wrong_in(stripe, &rows, Resync::Computed)?;
-            if !wrong.is_empty() || is_suspect {
-                notes.push(Note { crcs: crcs_of(&row), within: rows });
+            let (_, wrong) = self.wrong_in(stripe, &rows, Resync::Computed)?;
+            if !wrong.is_empty() {
+                return Ok(true);
             }
         }
-        Ok(notes)
+        Ok(false)
     }
 
     /// Reads all data of rows as anybody would: what a side fails to read is written again. It may
@@ -102,51 +131,29 @@ impl ParityDevice {
         }
     }
 
-    /// Rows are not computed anew: what is missing of them is not what their first parities say.
-    /// Who asks for that is to look at them again.
-    pub(super) fn forget_notes(&self, stripe: u64, within: &Range<u64>) {
-        if let Some(notes) = self.notes.lock().get_mut(&stripe) {
-            let count = notes.len();
-            notes.retain(|note| !overlap(&note.within, within));
-            if notes.len() < count {
-                self.noticed.lock().insert(stripe);
-            }
-        }
-    }
-
-    /// Computes parity anew of what was noted of a stripe, where that is what is there, of rows
-    /// that are in a range as a whole: who asks has looked at nothing else.
-    pub(super) fn compute_noted(&self, stripe: u64, range: &Range<u64>) -> Result<()> {
+    /// Computes parity anew in the rows of a stripe that are in a range as a whole: who asks has
+    /// looked at nothing else.
+    pub(super) fn compute_again(&self, stripe: u64, range: &Range<u64>) -> Result<()> {
         let start = stripe * self.layout.stripe_bytes();
         let last = start + (self.layout.data() as u64 - 1) * self.layout.chunk_bytes;
-        let is_in = |note: &Note| {
-            range.start <= start + note.within.start && last + note.within.end <= range.end
-        };
-        let notes: Vec<Note> = {
-            let mut all = self.notes.lock();
-            let notes = all.remove(&stripe).unwrap_or_default();
-            let (notes, others) = notes.into_iter().partition::<Vec<_>, _>(is_in);
-            if !others.is_empty() {
-                all.insert(stripe, others);
-            }
-            notes
-        };
-        if notes.is_empty() {
+        let from = range.start.saturating_sub(start).next_multiple_of(CELL);
+        let to = range.end.saturating_sub(last).min(self.layout.chunk_bytes) / CELL * CELL;
+        if from >= to || self.cache.lock().loose.contains(stripe) {
             return Ok(());
         }
         let mut journal = self.journal.lock();
         self.release(&mut journal, stripe..stripe + 1)?;
         let _alone = self.gate_alone(stripe);
-        for Note { within, crcs } in notes {
-            let was_complete = self.is_complete();
-            let (row, wrong) = self.wrong_in(stripe, &within, Resync::Computed)?;
-            if crcs_of(&row) == crcs {
-                self.write_rows(stripe, &within, wrong)?;
-                self.forget_differences(stripe, &within, was_complete)?;
-            } else if self.differences.lock().may_tell_again(stripe, &within) {
-                self.noticed.lock().insert(stripe);
-            }
+        for rows in steps(&(from..to)) {
+            let (_, wrong) = self.wrong_in(stripe, &rows, Resync::Computed)?;
+            self.write_rows(stripe, &rows, wrong)?;
         }
         Ok(())
     }
+}
+
+/// A range of rows, in parts that are read at a time.
+pub(super) fn steps(within: &Range<u64>) -> impl Iterator<Item = Range<u64>> {
+    let end = within.end;
+    within.clone().step_by(STEP_BYTES as usize).map(move |from| from..(from + STEP_BYTES).min(end))
 }

@@ -1,8 +1,8 @@
 //! Cells that are not in their places yet.
 //!
 //! Invariants: 1. a cell that was taken in stays here until its place has it, or a newer one;
-//! 2. what waits fits one record, with all differences; 3. what drains is newer than the places,
-//! what waits newer than what drains.
+//! 2. what waits fits one record; 3. what drains is newer than the places, what waits newer than
+//! what drains.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -10,7 +10,6 @@ use std::sync::Arc;
 
 use format::parity::{CELL_BYTES, header_bytes};
 
-use super::differences::{Differences, reserve};
 use super::journal::Draining;
 use super::layout::Layout;
 
@@ -90,15 +89,9 @@ fn cells_max(slot_bytes: u64) -> usize {
     count
 }
 
-/// The differences that records have room for.
-pub fn differences(layout: &Layout) -> Differences {
-    Differences::new(cells_max(layout.slot_bytes), layout.parities)
-}
-
 impl Cache {
     pub fn new(layout: Layout) -> Cache {
-        let cells = cells_max(layout.slot_bytes);
-        let cost_max = cells - reserve(cells, layout.parities);
+        let cost_max = cells_max(layout.slot_bytes);
         assert!(cost_max > layout.parities, "the stack's parser saw to that");
         Cache {
             layout,
@@ -258,8 +251,7 @@ mod tests {
     fn what_waits_never_outgrows_a_record() {
         assert_eq!(cells_max(65_536), 15);
         assert_eq!(cells_max(16 << 20), 4080);
-        // Of 17 cells two are kept for differences.
-        let mut cache = Cache::new(Layout { slot_bytes: 73_728, ..LAYOUT });
+        let mut cache = Cache::new(LAYOUT);
         let taken = (0..20).filter(|&stripe| insert(&mut cache, stripe, 0, 1)).count();
         assert_eq!((taken, cache.cost), (7, 14), "a cell and its parity");
         // The other cell of a row has the same parity.

@@ -63,11 +63,6 @@ impl Draining {
         self.all_cells().take(self.record.entries.len())
     }
 
-    /// Every difference with its cells.
-    fn differences(&self) -> impl Iterator<Item = (&Entry, &[u8])> {
-        self.all_cells().skip(self.record.entries.len())
-    }
-
     fn all_cells(&self) -> impl Iterator<Item = (&Entry, &[u8])> {
         let mut at = self.header_bytes;
         self.record.all().map(move |entry| {
@@ -128,6 +123,10 @@ fn entry_of(side: usize, offset: u64, cells: &[u8]) -> Entry {
     }
 }
 
+fn record_of(id: u128, sequence: u64, epoch: u64, entries: Vec<Entry>) -> Record {
+    Record { id, sequence, epoch, entries, differences: Vec::new() }
+}
+
 fn slot_of(sequence: u64) -> u64 {
     sequence % SLOTS
 }
@@ -143,8 +142,7 @@ impl ParityDevice {
             clear_areas(&**device, &layout)?;
         }
         for sequence in 1..=SLOTS {
-            let (entries, differences) = (Vec::new(), Vec::new());
-            let record = Record { id, sequence, epoch: 0, entries, differences };
+            let record = record_of(id, sequence, 0, Vec::new());
             let at = slot_of(sequence) * layout.slot_bytes;
             let bytes = record.encode(at);
             below.iter().try_for_each(|device| device.write_at(at, &[IoSlice::new(&bytes)]))?;
@@ -183,9 +181,11 @@ impl ParityDevice {
             }
             self.flush_sides()?;
         }
-        if let Some(last) = found.last() {
-            self.take_differences(last);
-        }
+        // An earlier version kept by how much parities are apart from their rows: these are to be
+        // looked at.
+        let apart = found.last().into_iter().flat_map(|last| &last.record.differences);
+        let stripes = apart.map(|entry| self.layout.stripe_at(entry.offset));
+        self.noticed.lock().extend(stripes);
         journal.sequence = newest + 1;
         self.replay(&mut journal, epoch)?;
         (0..SLOTS).try_for_each(|_| self.write_empty(&mut journal))
@@ -225,26 +225,6 @@ impl ParityDevice {
         let is_same = Record::decode(&draining.bytes, at, self.id).ok()? == draining.record;
         let is_whole = is_same && draining.all_cells().all(|(entry, cells)| entry.holds(cells));
         is_whole.then_some(draining)
-    }
-
-    /// Takes in by what parities were apart from their rows, as the newest record has it.
-    fn take_differences(&self, newest: &Draining) {
-        let layout = &self.layout;
-        let mut differences = self.differences.lock();
-        for (entry, cells) in newest.differences() {
-            let stripe = layout.stripe_at(entry.offset);
-            let parity = match entry.side {
-                WRITTEN => layout.parities,
-                side => match layout.role(stripe, usize::from(side)) {
-                    Err(parity) => parity,
-                    Ok(_) => continue,
-                },
-            };
-            let first = (entry.offset - layout.offset(stripe)) / CELL;
-            for (row, bytes) in (first..layout.rows()).zip(cells.chunks_exact(CELL_BYTES)) {
-                differences.put((stripe, row), parity, layout.parities, bytes);
-            }
-        }
     }
 
     fn is_within(&self, entry: &Entry) -> bool {
@@ -338,18 +318,8 @@ impl ParityDevice {
                 }
             }
         }
-        let mut differences = Vec::new();
-        for (stripe, row, parity, cell) in self.differences.lock().all() {
-            let at = self.layout.offset(stripe) + row * CELL;
-            let side = match parity < self.layout.parities {
-                true => self.layout.parity_side(stripe, parity),
-                false => usize::from(WRITTEN),
-            };
-            differences.push(entry_of(side, at, cell));
-            bytes.extend_from_slice(cell);
-        }
         let epoch = self.pending.lock().epoch;
-        let record = Record { id: self.id, sequence, epoch, entries, differences };
+        let record = record_of(self.id, sequence, epoch, entries);
         Ok(Draining::new(record, &bytes, &self.layout))
     }
 

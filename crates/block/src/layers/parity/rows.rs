@@ -6,7 +6,7 @@ use std::ops::Range;
 use super::cache::{Cell, Waiting};
 use super::journal::Draining;
 use super::layout::{CELL, Part};
-use super::ways::{Added, By};
+use super::ways::Sides;
 use super::{GATE_SHIFT, ParityDevice, codes};
 use crate::layers::Standing;
 use crate::layers::mirror::is_its_fault;
@@ -136,14 +136,14 @@ impl ParityDevice {
             Ok(true) => return Ok(()),
             Ok(false) => {
                 let _shared = self.gate_shared(stripe);
-                return self.compute(stripe, chunk, within, By::default(), buffer);
+                return self.compute(stripe, chunk, within, 0, buffer);
             }
             Err(failure) if is_lost(&failure) => failure,
             Err(error) => return Err(error),
         };
         self.keeper.note_failed_read(&self.sides[side].members, &failure);
         let _alone = self.gate_alone(stripe);
-        if self.compute(stripe, chunk, within, By::default(), buffer).is_err() {
+        if self.compute(stripe, chunk, within, 0, buffer).is_err() {
             return Err(failure);
         }
         if self.is_in(side) { self.write_back(side, at, buffer) } else { Ok(()) }
@@ -181,57 +181,26 @@ impl ParityDevice {
         stripe: u64,
         chunk: usize,
         within: &Range<u64>,
-        by: By,
+        without: Sides,
         buffer: &mut [u8],
     ) -> Result<()> {
         let own = 1 << self.layout.data_side(stripe, chunk);
-        let by = By { without: by.without | own, ..by };
-        self.take_computed(stripe, chunk, within, by, buffer, |by| self.row(stripe, within, by))
-    }
-
-    /// A part of a chunk from rows that are computed in some way: what was written since a row has
-    /// a difference may be right with it, and the rest without.
-    pub(super) fn take_computed(
-        &self,
-        stripe: u64,
-        chunk: usize,
-        within: &Range<u64>,
-        by: By,
-        buffer: &mut [u8],
-        mut rows: impl FnMut(By) -> Result<Chunks>,
-    ) -> Result<()> {
-        let written = match by.differences {
-            Added::ToWritten(nth) => self.differences.lock().written(stripe, (chunk, nth), within),
-            Added::Nowhere | Added::Everywhere => Vec::new(),
-        };
-        buffer.copy_from_slice(&rows(by)?[chunk]);
-        if !written.is_empty() {
-            let with = &rows(By { differences: Added::Everywhere, ..by })?[chunk];
-            for part in written {
-                let part = (part.start - within.start) as usize..(part.end - within.start) as usize;
-                buffer[part.clone()].copy_from_slice(&with[part]);
-            }
-        }
+        buffer.copy_from_slice(&self.row_with(stripe, within, without | own, true)?[chunk]);
         Ok(())
     }
 
     /// The data of some rows, as it is in their places; some sides are not read, others may not be
-    /// there.
-    fn row(&self, stripe: u64, within: &Range<u64>, by: By) -> Result<Vec<Vec<u8>>> {
-        self.row_with(stripe, within, by, true)
-    }
-
-    /// The same; whether a side that is in and fails to be read is as one that is not there.
+    /// there. Whether a side that is in and fails to be read is as one that is not there.
     pub(super) fn row_with(
         &self,
         stripe: u64,
         within: &Range<u64>,
-        by: By,
+        without: Sides,
         is_forgiving: bool,
     ) -> Result<Chunks> {
         let placing = self.cache.lock().placing.clone();
         let mut failure = None;
-        let row = self.row_of(stripe, within, by, |side| {
+        let row = self.row_of(stripe, without, |side| {
             match self.read_row(stripe, within, side, placing.as_deref()) {
                 Err(error) if is_forgiving && is_lost(&error) => {
                     failure = Some(error);
@@ -272,11 +241,10 @@ impl ParityDevice {
     pub(super) fn row_of(
         &self,
         stripe: u64,
-        within: &Range<u64>,
-        by: By,
+        without: Sides,
         mut read: impl FnMut(usize) -> Result<Option<Vec<u8>>>,
     ) -> Result<Option<Chunks>> {
-        let mut read = |side: usize| match by.without >> side & 1 {
+        let mut read = |side: usize| match without >> side & 1 {
             0 => read(side),
             _ => Ok(None),
         };
@@ -290,10 +258,7 @@ impl ParityDevice {
             if parities.len() == lost {
                 break;
             }
-            if let Some(mut bytes) = read(self.layout.parity_side(stripe, k))? {
-                if by.differences == Added::Everywhere {
-                    self.differences.lock().add(stripe, k, within, &mut bytes);
-                }
+            if let Some(bytes) = read(self.layout.parity_side(stripe, k))? {
                 parities.push((k, bytes));
             }
         }
@@ -343,7 +308,6 @@ impl ParityDevice {
         if let Some(before) = void {
             self.log_note(stripe, before)?;
         }
-        self.differences.lock().forget_stripes(stripe..stripe + 1);
         let mut cache = self.cache.lock();
         cache.forget(stripe, &waiting);
         cache.loose.remove(stripe);

@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use super::journal::Journal;
+use super::agreement::steps;
 use super::layout::{CELL, Part};
 use super::rows::{Chunks, lay_over};
-use super::ways::{Added, By, Sides};
+use super::ways::Sides;
 use super::{ParityDevice, codes};
 use crate::heal::{Ledger, Outcome, Right};
 use crate::layers::Standing;
@@ -27,26 +27,25 @@ struct Once<'p> {
 }
 
 impl Once<'_> {
-    fn compute(&mut self, by: By, buffer: &mut [u8]) -> Result<()> {
+    fn compute(&mut self, without: Sides, buffer: &mut [u8]) -> Result<()> {
         let Once { device, part, of_sides } = self;
         let Part { stripe, chunk, within, .. } = part;
         let own = 1 << device.layout.data_side(*stripe, *chunk);
-        let by = By { without: by.without | own, ..by };
         let placing = device.cache.lock().placing.clone();
-        device.take_computed(*stripe, *chunk, within, by, buffer, |by| {
-            let row = device.row_of(*stripe, within, by, |side| {
-                let read = || {
-                    Ledger::add(&device.ledger.data_ios, 1);
-                    device.read_row(*stripe, within, side, placing.as_deref()).ok().flatten()
-                };
-                Ok(of_sides.entry(side).or_insert_with(read).clone())
-            })?;
-            row.ok_or_else(|| {
-                let at = device.layout.offset(*stripe) + within.start;
-                let (kind, range) = (DeviceErrorKind::Io, (at, within.end - within.start));
-                device.error(Operation::Read, range, kind, "too few sides can be read")
-            })
-        })
+        let row = device.row_of(*stripe, without | own, |side| {
+            let read = || {
+                Ledger::add(&device.ledger.data_ios, 1);
+                device.read_row(*stripe, within, side, placing.as_deref()).ok().flatten()
+            };
+            Ok(of_sides.entry(side).or_insert_with(read).clone())
+        })?;
+        let row = row.ok_or_else(|| {
+            let at = device.layout.offset(*stripe) + within.start;
+            let (kind, range) = (DeviceErrorKind::Io, (at, within.end - within.start));
+            device.error(Operation::Read, range, kind, "too few sides can be read")
+        })?;
+        buffer.copy_from_slice(&row[*chunk]);
+        Ok(())
     }
 }
 
@@ -72,14 +71,10 @@ impl ParityDevice {
         (is_in(chunk), (0..others).map(without).collect())
     }
 
-    /// The copies of a part: as its side says, by what the others say, and by that with
-    /// differences.
-    fn copies(&self, part: &Part) -> Vec<Option<By>> {
+    /// The copies of a part: as its side says, and by what the others say.
+    fn copies(&self, part: &Part) -> Vec<Option<Sides>> {
         let (direct, others) = self.copies_by(part.stripe, part.chunk);
-        let count = self.differences.lock().count(part.stripe, part.chunk, &part.within);
-        let by = |differences| others.iter().map(move |&without| Some(By { without, differences }));
-        let said = direct.then_some(None).into_iter();
-        said.chain(Added::all(count).flat_map(by)).collect()
+        direct.then_some(None).into_iter().chain(others.into_iter().map(Some)).collect()
     }
 
     /// How many they are.
@@ -87,24 +82,11 @@ impl ParityDevice {
         self.copies(part).len()
     }
 
-    /// How many there are at most of rows in a range that have differences; others have fewer.
-    pub(super) fn copies_of_rows_apart(&self, offset: u64, length_bytes: u64) -> usize {
-        let size = self.layout.stripe_bytes();
-        let stripes = offset / size..(offset + length_bytes).div_ceil(size);
-        let rows = self.differences.lock().rows_of_stripes(stripes);
-        let of_row = |(stripe, row): (u64, u64)| {
-            let within = row * CELL..(row + 1) * CELL;
-            let part = |chunk| Part { stripe, chunk, within: within.clone(), range: 0..0 };
-            (0..self.layout.data()).map(|chunk| self.copies_of(&part(chunk))).max()
-        };
-        rows.into_iter().filter_map(of_row).max().unwrap_or(0)
-    }
-
     /// What is in the place of a part: as its side says, or computed without some of the others;
     /// the caller holds the gate.
-    fn read_by(&self, part: &Part, by: Option<By>, buffer: &mut [u8]) -> Result<()> {
-        if let Some(by) = by {
-            return self.compute(part.stripe, part.chunk, &part.within, by, buffer);
+    fn read_by(&self, part: &Part, without: Option<Sides>, buffer: &mut [u8]) -> Result<()> {
+        if let Some(without) = without {
+            return self.compute(part.stripe, part.chunk, &part.within, without, buffer);
         }
         let side = self.layout.data_side(part.stripe, part.chunk);
         let at = self.layout.offset(part.stripe) + part.within.start;
@@ -116,28 +98,15 @@ impl ParityDevice {
     }
 
     /// All ways of having a part: its copies first, then what the others say without any few of
-    /// them; at last the same with what parities said beside the rows.
-    fn ways_of(&self, part: &Part) -> Vec<Option<By>> {
-        let mut ways = self.plain_ways_of(part);
-        let count = self.differences.lock().count(part.stripe, part.chunk, &part.within);
-        let plain: Vec<By> = ways.iter().copied().flatten().collect();
-        for differences in Added::all(count).skip(1) {
-            ways.extend(plain.iter().map(|&by| Some(By { differences, ..by })));
-        }
-        ways
-    }
-
-    fn plain_ways_of(&self, part: &Part) -> Vec<Option<By>> {
-        let (direct, others) = self.copies_by(part.stripe, part.chunk);
+    /// them.
+    fn ways_of(&self, part: &Part) -> Vec<Option<Sides>> {
+        let mut ways = self.copies(part);
         let most = self.all_left_out().map(Sides::count_ones).max().unwrap_or(0);
-        let own = u32::from(direct);
-        let by = |without| Some(By { without, differences: Added::Nowhere });
-        let mut ways: Vec<Option<By>> = direct.then_some(None).into_iter().collect();
-        ways.extend(others.into_iter().map(by));
+        let own = u32::from(ways.first() == Some(&None));
         let bit = 1 << self.layout.data_side(part.stripe, part.chunk);
         for without in self.all_left_out().map(|without| without & !bit) {
-            if without.count_ones() + own <= most && !ways.contains(&by(without)) {
-                ways.push(by(without));
+            if without.count_ones() + own <= most && !ways.contains(&Some(without)) {
+                ways.push(Some(without));
             }
         }
         ways
@@ -157,32 +126,31 @@ impl ParityDevice {
     }
 
     /// Heals a part of one chunk. Only the chunk itself is written: where the others are wrong
-    /// about it, nobody here knows which of them. If it is missing, and some parities give it, the
-    /// others are what is wrong.
+    /// about it, nobody here knows which of them.
     pub(super) fn heal_part(
         &self,
         part: &Part,
         buffer: &mut [u8],
         right: &Right<'_>,
     ) -> Result<Outcome> {
-        let mut journal = self.journal.lock();
-        let alone = self.gate_alone(part.stripe);
+        let _journal = self.journal.lock();
+        let _alone = self.gate_alone(part.stripe);
         let cells = self.layout.cells(part.chunk, &part.within);
         let overlay = self.cache.lock().overlay(part.stripe, cells);
         let mut said: Vec<Vec<u8>> = Vec::new();
-        let (mut failure, mut outcome, mut wrong_parities) = (None, None, None);
+        let (mut failure, mut outcome) = (None, None);
         let ways = self.ways_of(part);
         let direct = ways.first() == Some(&None);
         let copies = self.copies_of(part);
         let mut once = Once { device: self, part, of_sides: BTreeMap::new() };
-        for (copy, by) in ways.into_iter().enumerate() {
+        for (copy, without) in ways.into_iter().enumerate() {
             let mut placed = vec![0; buffer.len()];
             // Each copy is read; what else there is are combinations, and they are many.
-            let read = match by.filter(|_| copy >= copies) {
-                Some(by) => once.compute(by, &mut placed),
+            let read = match without.filter(|_| copy >= copies) {
+                Some(without) => once.compute(without, &mut placed),
                 None => {
                     Ledger::add(&self.ledger.data_ios, 1);
-                    self.read_by(part, by, &mut placed)
+                    self.read_by(part, without, &mut placed)
                 }
             };
             if let Err(error) = read {
@@ -193,10 +161,7 @@ impl ParityDevice {
             lay_over(&overlay, self.layout.rows(), &part.within, &mut bytes);
             Ledger::add(&self.ledger.checksums, 1);
             if !right(&bytes) {
-                // Whether copies agree is a matter of what the sides say now.
-                if by.is_none_or(|by| by.differences == Added::Nowhere) {
-                    said.push(bytes);
-                }
+                said.push(bytes);
                 continue;
             }
             buffer.copy_from_slice(&bytes);
@@ -211,16 +176,8 @@ impl ParityDevice {
                 let at = self.layout.offset(part.stripe) + part.within.start;
                 // One that cannot be written and not be put out stays; the bytes are there.
                 let _ = self.write_back(side, at, &placed);
-            } else {
-                self.forget_notes(part.stripe, &part.within);
-                wrong_parities = by.filter(|_| overlay.is_empty()).map(|by| (by, placed));
             }
             break;
-        }
-        drop(alone);
-        if let Some((by, placed)) = wrong_parities {
-            // They stay as they are if that fails; the bytes are there.
-            let _ = self.heal_parities(&mut journal, part, by, &placed);
         }
         let outcome = match (outcome, failure) {
             (Some(outcome), _) => outcome,
@@ -228,42 +185,6 @@ impl ParityDevice {
         };
         self.ledger.count(outcome);
         Ok(outcome)
-    }
-
-    /// Writes parities anew that say something wrong of a part whose side is missing, if others say
-    /// what was found to be right: nothing else is computed of them then.
-    ///
-    /// What the others say is that only if all that is beside it is right as well.
-    fn heal_parities(
-        &self,
-        journal: &mut Journal,
-        part: &Part,
-        by: By,
-        placed: &[u8],
-    ) -> Result<()> {
-        let Part { stripe, chunk, within, .. } = part;
-        let own = 1 << self.layout.data_side(*stripe, *chunk);
-        let sides = (0..self.layout.parities).map(|k| self.layout.parity_side(*stripe, k));
-        let parities = sides.clone().fold(own, |set, side| set | 1 << side);
-        if by.differences != Added::Nowhere || by.without & !parities != 0 {
-            return Ok(());
-        }
-        self.release(journal, *stripe..stripe + 1)?;
-        let _alone = self.gate_alone(*stripe);
-        let by = By { without: by.without | own, ..by };
-        let row = self.row_with(*stripe, within, by, true)?;
-        if self.is_in(self.layout.data_side(*stripe, *chunk)) || row[*chunk] != placed {
-            return Ok(());
-        }
-        let at = self.layout.offset(*stripe) + within.start;
-        for (k, side) in sides.enumerate() {
-            let right = codes::parity(k, placed.len(), row.iter().map(|bytes| &bytes[..]));
-            let mut there = vec![0; placed.len()];
-            if matches!(self.read_side(side, at, &mut there), Ok(true)) && there != right {
-                self.write_back(side, at, &right)?;
-            }
-        }
-        Ok(())
     }
 
     /// What of each stripe a range touches, as a range of its chunks; that of the whole stripe if
@@ -300,7 +221,7 @@ impl ParityDevice {
         }
         for (stripe, within) in self.touched(offset, length_bytes) {
             if which == Resync::Computed {
-                self.compute_noted(stripe, &(offset..offset + length_bytes))?;
+                self.compute_again(stripe, &(offset..offset + length_bytes))?;
                 continue;
             }
             if which == Resync::Loose && !self.cache.lock().loose.contains(stripe) {
@@ -318,12 +239,7 @@ impl ParityDevice {
             self.ask_all(Operation::Write, |side| {
                 side.device.resync(at, within.end - within.start, which)
             })?;
-            let mut from = within.start;
-            while from < within.end {
-                let to = (from + STEP_BYTES).min(within.end);
-                self.settle_rows(stripe, &(from..to), which)?;
-                from = to;
-            }
+            steps(&within).try_for_each(|rows| self.settle_rows(stripe, &rows, which))?;
             if which != Resync::Stale && within == (0..self.layout.chunk_bytes) {
                 self.cache.lock().loose.remove(stripe);
             }
@@ -345,16 +261,10 @@ impl ParityDevice {
             return;
         }
         let _alone = self.gate_alone(stripe);
-        let mut from = 0;
-        while from < self.layout.chunk_bytes {
-            let to = (from + STEP_BYTES).min(self.layout.chunk_bytes);
-            if self.settle_rows(stripe, &(from..to), Resync::All).is_err() {
-                return;
-            }
-            from = to;
+        let settle = |rows| self.settle_rows(stripe, &rows, Resync::All);
+        if steps(&(0..self.layout.chunk_bytes)).try_for_each(settle).is_ok() {
+            self.cache.lock().loose.remove(stripe);
         }
-        self.differences.lock().forget(stripe, &(0..self.layout.chunk_bytes));
-        self.cache.lock().loose.remove(stripe);
     }
 
     /// Computes what sides should have of some rows and writes it where it differs.
@@ -362,37 +272,8 @@ impl ParityDevice {
         if which == Resync::Stale && self.is_hole(stripe, within) {
             return Ok(());
         }
-        let was_complete = self.is_complete();
         let (_, wrong) = self.wrong_in(stripe, within, which)?;
-        self.write_rows(stripe, within, wrong)?;
-        match which {
-            Resync::Stale => Ok(()),
-            _ => self.forget_differences(stripe, within, was_complete),
-        }
-    }
-
-    /// Rows agree, of data that may count for right: nothing else is said of them, unless what a
-    /// side has was computed by what is forgotten here. No record may be without them before the
-    /// new parity is durable.
-    pub(super) fn forget_differences(
-        &self,
-        stripe: u64,
-        within: &Range<u64>,
-        was_complete: bool,
-    ) -> Result<()> {
-        if !was_complete || !self.differences.lock().has_any(stripe, within) {
-            return Ok(());
-        }
-        self.flush_sides()?;
-        if self.is_complete() {
-            self.differences.lock().forget(stripe, within);
-        }
-        Ok(())
-    }
-
-    /// Whether every side is in.
-    pub(super) fn is_complete(&self) -> bool {
-        (0..self.sides.len()).all(|side| self.is_in(side))
+        self.write_rows(stripe, within, wrong)
     }
 
     /// Whether nobody has anything but zeros in some rows, so that their parity is zeros as well:
@@ -450,8 +331,7 @@ impl ParityDevice {
             return Ok((Chunks::new(), wrong));
         }
         // Nothing is computed from a parity that may be the one that is wrong.
-        let by = By::default();
-        let read = || self.row_with(stripe, within, by, which == Resync::Stale);
+        let read = || self.row_with(stripe, within, 0, which == Resync::Stale);
         let (mut row, again) = (read()?, read()?);
         if row != again {
             // One of them was of elsewhere.

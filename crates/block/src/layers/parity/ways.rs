@@ -8,35 +8,6 @@ use crate::Result;
 /// Sides, a bit each.
 pub type Sides = u64;
 
-/// How data is computed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct By {
-    /// Sides that are not asked.
-    pub without: Sides,
-    /// Whether to the parities that is added by which they did not agree before a part of their
-    /// rows was written.
-    pub differences: Added,
-}
-
-/// Where differences are added.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Added {
-    #[default]
-    Nowhere,
-    Everywhere,
-    /// Where sectors of the cell were written since; counted from 1, of another one of its row: if
-    /// that rotted, and was healed.
-    ToWritten(usize),
-}
-
-impl Added {
-    /// The ways of having what is computed of rows that have differences, the plain one first.
-    pub fn all(count: usize) -> impl Iterator<Item = Added> + Clone {
-        let written = (0..count.saturating_sub(2)).map(Added::ToWritten);
-        [Added::Nowhere, Added::Everywhere].into_iter().take(count).chain(written)
-    }
-}
-
 /// How many sets of so many there are among some.
 fn choose(among: usize, size: usize) -> usize {
     match size > among {
@@ -85,7 +56,7 @@ impl ParityDevice {
     /// In how many ways all of it can be read.
     pub(super) fn count_ways(&self) -> usize {
         let (sides_in, most) = self.to_leave_out();
-        sets(sides_in.len(), most) * self.differences.lock().count_all()
+        sets(sides_in.len(), most)
     }
 
     /// The sides that each of the ways leaves out, beside those that are not in.
@@ -97,14 +68,12 @@ impl ParityDevice {
     /// A part in one of the ways, under what waits.
     pub(super) fn read_part_way(&self, part: &Part, way: usize, to: &mut [u8]) -> Result<()> {
         let (sides_in, most) = self.to_leave_out();
-        let count = sets(sides_in.len(), most);
-        let differences = Added::all(way / count + 1).last().unwrap_or_default();
-        let by = By { without: set(&sides_in, most, way % count), differences };
+        let without = set(&sides_in, most, way);
         let cells = self.layout.cells(part.chunk, &part.within);
         let overlay = self.cache.lock().overlay(part.stripe, cells.clone());
         if (overlay.len() as u64) < cells.end - cells.start {
             let _shared = self.gate_shared(part.stripe);
-            self.read_by_others(part, by, to)?;
+            self.read_by_others(part, without, to)?;
         }
         lay_over(&overlay, self.layout.rows(), &part.within, to);
         Ok(())
@@ -112,9 +81,9 @@ impl ParityDevice {
 
     /// What is in the place of a part, as its side says or as the others do without some sides; the
     /// caller holds the gate.
-    fn read_by_others(&self, part: &Part, by: By, to: &mut [u8]) -> Result<()> {
+    fn read_by_others(&self, part: &Part, without: Sides, to: &mut [u8]) -> Result<()> {
         let side = self.layout.data_side(part.stripe, part.chunk);
-        if by.without >> side & 1 == 0 {
+        if without >> side & 1 == 0 {
             let at = self.layout.offset(part.stripe) + part.within.start;
             match self.read_side(side, at, to) {
                 Ok(true) => return Ok(()),
@@ -122,7 +91,7 @@ impl ParityDevice {
                 Ok(false) | Err(_) => {}
             }
         }
-        self.compute(part.stripe, part.chunk, &part.within, by, to)
+        self.compute(part.stripe, part.chunk, &part.within, without, to)
     }
 }
 
