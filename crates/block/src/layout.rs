@@ -46,6 +46,26 @@ impl Layout {
         Some((Layout { stack, spares: self.spares.clone() }, last.clone()))
     }
 
+    /// The same with a side more, if it takes one: a mirror of members gets it, a lone member
+    /// becomes one with it.
+    #[must_use]
+    pub fn with_side(&self, side: &str) -> Option<Layout> {
+        let stack = self.stack.clone().with_side(Stack::Member(side.to_owned()))?;
+        Some(Layout { stack, spares: self.spares.clone() })
+    }
+
+    /// The same without the last side, and its name, if it is a mirror whose last side is a member.
+    #[must_use]
+    pub fn without_last_side(&self) -> Option<(Layout, String)> {
+        let Stack::Mirror { below } = &self.stack else { return None };
+        let (Stack::Member(last), others) = below.split_last()? else { return None };
+        let stack = match others {
+            [one] => one.clone(),
+            several => Stack::Mirror { below: several.to_vec() },
+        };
+        Some((Layout { stack, spares: self.spares.clone() }, last.clone()))
+    }
+
     /// The same with one more spare, if there is one.
     #[must_use]
     pub fn with_spare(&self, spare: Option<&str>) -> Layout {
