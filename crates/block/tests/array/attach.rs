@@ -84,7 +84,7 @@ fn a_side_that_is_attached_beside_writers_has_everything() {
             };
             // What is written down of who is missing is for the next one to find.
             let held = all.iter().map(only).collect();
-            let opening = Array::prepare(held, &leaked()).expect("enough");
+            let opening = Array::prepare(held, leaked()).expect("enough");
             check(&opening.tried().expect("opened"), &model, &there.path);
         }
         let array = Array::open(all, &materials()).expect("all of them");
