@@ -7,13 +7,13 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::{
-    API_PREFIX, Advice, AdviceQuery, ApplyRetention, AuditRecord, ChangeGroup, ChangePool,
-    ChangeVolume, CloneGroup, CreateClone, CreateGroup, CreateMark, CreateVersion, CreateVolume,
-    DeleteQuery, DeletedVersions, DeletedVolume, DiffQuery, DryRunQuery, ExitCode, Explained,
-    Group, GroupReverted, GroupVersion, GrowPool, History, HistoryQuery, ImportVolume, Job,
-    ListQuery, Mark, MemberResolved, Model, ModelQuery, OpenFiles, Pool, Problem, Pruned, Range,
-    RangeQuery, RecordQuery, Rename, Renamed, ReplaceMember, Resolved, Revert, Reverted, Schedule,
-    Scrub, SetSchedule, SetScrub, Spare, Undelete, Version, Volume, VolumeSpace,
+    API_PREFIX, Advice, AdviceQuery, ApplyRetention, AttachMember, AuditRecord, ChangeGroup,
+    ChangePool, ChangeVolume, CloneGroup, CreateClone, CreateGroup, CreateMark, CreateVersion,
+    CreateVolume, DeleteQuery, DeletedVersions, DeletedVolume, DiffQuery, DryRunQuery, ExitCode,
+    Explained, Group, GroupReverted, GroupVersion, GrowPool, History, HistoryQuery, ImportVolume,
+    Job, ListQuery, Mark, MemberResolved, Model, ModelQuery, OpenFiles, Pool, Problem, Pruned,
+    Range, RangeQuery, RecordQuery, Rename, Renamed, ReplaceMember, Resolved, Revert, Reverted,
+    Schedule, Scrub, SetSchedule, SetScrub, Spare, Undelete, Version, Volume, VolumeSpace,
 };
 
 mod address;
@@ -434,6 +434,11 @@ impl Client {
     /// Puts another file or disk in the place of one that the pool is made of.
     pub fn replace_member(&self, body: &ReplaceMember) -> Result<Pool> {
         self.post(&Target::new("/pool/replace"), body)
+    }
+
+    /// Has a file or disk get everything that the pool has, beside its one file or its mirror.
+    pub fn attach_member(&self, body: &AttachMember) -> Result<Pool> {
+        self.post(&Target::new("/pool/attach"), body)
     }
 
     /// Changes how the pool is run.

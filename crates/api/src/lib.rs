@@ -29,8 +29,8 @@ pub use model::{
 pub use problem::{ExitCode, PROBLEM_MEDIA_TYPE, Problem, ProblemKind};
 pub use rename::{Rename, Renamed};
 pub use requests::{
-    ChangePool, ChangeVolume, CreateClone, CreateMark, CreateVersion, CreateVolume, DiffQuery,
-    ForceQuery, GrowPool, HistoryQuery, ImportVolume, ListQuery, MarkQuery, RangeQuery,
+    AttachMember, ChangePool, ChangeVolume, CreateClone, CreateMark, CreateVersion, CreateVolume,
+    DiffQuery, ForceQuery, GrowPool, HistoryQuery, ImportVolume, ListQuery, MarkQuery, RangeQuery,
     RecordQuery, ReplaceMember, ResolveQuery, Revert, SetScrub, Spare,
 };
 pub use scalar::{SizeInput, SpanInput, Time};

@@ -162,6 +162,19 @@ pub struct ReplaceMember {
     pub with: String,
 }
 
+/// Another file or disk beside those that a pool is made of.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct AttachMember {
+    /// The path of the new side: blank and as long at least; or not there, then it is made as a
+    /// sparse file. Relative to the pool's directory on the server.
+    pub with: String,
+    /// A member of the pool's mirror, or its one file, as `GET /pool` shows it: to be sure that it
+    /// is this pool.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub member: Option<String>,
+}
+
 /// The parts by which a pool is to grow.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
@@ -171,7 +184,7 @@ pub struct GrowPool {
     /// server. Without it a pool on one file or device grows by what that has become, or by `size`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub add: Option<String>,
-    /// The size of members that are made; without `add` that of the pool's one file.
+    /// The size of members that are made; without `add` that of the pool in its one file.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub size: Option<SizeInput>,
 }

@@ -9,7 +9,7 @@
 //!    the last write there ended.
 //!
 //! Where nothing has copies nothing is marked: there is nothing to settle. Beside a part that has,
-//! all is.
+//! all is. Writers share the gate all the same: whoever attaches a copy waits for them.
 
 use std::collections::VecDeque;
 use std::io::IoSlice;
@@ -21,17 +21,19 @@ use format::label::{self, Label, MemberStanding};
 use parking_lot::{Mutex, RwLock, RwLockReadGuard};
 
 use crate::heal::{Ledger, Outcome, Right};
-use crate::layers::{Keeper, Standing};
+use crate::layers::{Keeper, MirrorDevice, Standing};
 use crate::stack::Stack;
 use crate::{BlockDevice, DeviceError, Guard, Result, Resync, Together};
 
 mod add;
+mod attach;
 mod book;
 mod bring;
 mod build;
 mod found;
 mod grow;
 mod kept;
+mod longer;
 mod loose;
 mod member;
 mod opening;
@@ -45,7 +47,7 @@ mod top;
 
 use book::Book;
 pub use build::Materials;
-pub use found::has_label;
+pub use found::{has_label, is_superseded, named_by};
 pub use grow::{Added, strangers};
 use loose::Loose;
 use member::MemberDevice;
@@ -67,8 +69,9 @@ const EVENTS_MAX: usize = 1000;
 pub struct Event {
     /// The member's path.
     pub member: String,
-    /// What: `member-out`, `member-back`, `member-in`, `member-replaced`, `member-ignored`,
-    /// `read-healed`, `replace-begun`, `replace-failed`, `spare-added`, `spare-removed`.
+    /// What: `member-out`, `member-back`, `member-in`, `member-replaced`, `member-attached`,
+    /// `member-ignored`, `read-healed`, `replace-begun`, `replace-failed`, `spare-added`,
+    /// `spare-removed`.
     pub what: &'static str,
     /// Why, or how.
     pub detail: String,
@@ -97,13 +100,15 @@ pub struct MemberStatus {
 pub struct Array {
     shared: Arc<Shared>,
     top: Top,
+    /// What is uppermost, if that is a mirror of single members.
+    mirror: Mutex<Option<Arc<MirrorDevice>>>,
     /// Whether something can be settled or brought up to date at all: in one part is enough.
     has_copies: AtomicBool,
     /// What a parity needs to know of regions.
     loose: Loose,
     /// Whether there is one.
     has_parity: AtomicBool,
-    /// Whoever writes into regions shares it; who changes what regions there are has it alone.
+    /// Whoever writes shares it; who changes what regions there are, or where, has it alone.
     gate: RwLock<()>,
     /// Whether nobody is to use it any more.
     is_closed: AtomicBool,
@@ -121,9 +126,10 @@ pub struct Array {
     resynced: AtomicU64,
 }
 
-/// Somebody who writes, while no growth changes what regions there are.
+/// Somebody who writes, while no growth changes what regions there are, nor who has them.
 struct Writing<'a> {
-    _inside: Inside<'a>,
+    /// None where nothing is marked.
+    inside: Option<Inside<'a>>,
     _gate: RwLockReadGuard<'a, ()>,
 }
 
@@ -512,13 +518,16 @@ impl Array {
 
     fn enter(&self, offset: u64, length_bytes: u64) -> Result<Option<Writing<'_>>> {
         let is_within = offset.checked_add(length_bytes).is_some_and(|e| e <= self.len_bytes());
-        if !self.has_copies() || !is_within {
+        if !is_within {
             return Ok(None);
         }
         let gate = self.gate.read();
+        if !self.has_copies() {
+            return Ok(Some(Writing { inside: None, _gate: gate }));
+        }
         self.loosen(offset, length_bytes)?;
-        let inside = self.shared.enter(offset, length_bytes)?;
-        Ok(Some(Writing { _inside: inside, _gate: gate }))
+        let inside = Some(self.shared.enter(offset, length_bytes)?);
+        Ok(Some(Writing { inside, _gate: gate }))
     }
 
     fn has_copies(&self) -> bool {
@@ -558,11 +567,11 @@ impl BlockDevice for Array {
     }
 
     fn is_ready(&self, offset: u64, length_bytes: u64) -> bool {
+        // A growth is waited for as well.
+        let Some(_gate) = self.gate.try_read() else { return false };
         if !self.has_copies() {
             return true;
         }
-        // A growth is waited for as well.
-        let Some(_gate) = self.gate.try_read() else { return false };
         let regions = &self.shared.regions;
         regions.are_ready(regions.of(offset, length_bytes))
     }
@@ -589,8 +598,8 @@ impl BlockDevice for Array {
     }
 
     fn discard(&self, offset: u64, length_bytes: u64) -> Result<()> {
-        let inside = self.enter(offset, length_bytes)?;
-        if inside.is_some() {
+        let writing = self.enter(offset, length_bytes)?;
+        if writing.as_ref().is_some_and(|writing| writing.inside.is_some()) {
             self.note_loose(self.shared.regions.of(offset, length_bytes));
             let mut book = self.shared.book.lock();
             for region in self.shared.regions.within(offset, length_bytes) {

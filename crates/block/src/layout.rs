@@ -46,6 +46,26 @@ impl Layout {
         Some((Layout { stack, spares: self.spares.clone() }, last.clone()))
     }
 
+    /// The same with a side more, if it takes one: a mirror of members gets it, a lone member
+    /// becomes one with it.
+    #[must_use]
+    pub fn with_side(&self, side: &str) -> Option<Layout> {
+        let stack = self.stack.clone().with_side(Stack::Member(side.to_owned()))?;
+        Some(Layout { stack, spares: self.spares.clone() })
+    }
+
+    /// The same without the last side, and its name, if it is a mirror whose last side is a member.
+    #[must_use]
+    pub fn without_last_side(&self) -> Option<(Layout, String)> {
+        let Stack::Mirror { below } = &self.stack else { return None };
+        let (Stack::Member(last), others) = below.split_last()? else { return None };
+        let stack = match others {
+            [one] => one.clone(),
+            several => Stack::Mirror { below: several.to_vec() },
+        };
+        Some((Layout { stack, spares: self.spares.clone() }, last.clone()))
+    }
+
     /// The same with one more spare, if there is one.
     #[must_use]
     pub fn with_spare(&self, spare: Option<&str>) -> Layout {
@@ -113,15 +133,20 @@ impl FromStr for Layout {
     }
 }
 
-/// Where a stack at the beginning of a text ends: after the bracket that closes it, or at the
-/// first space behind a single name.
+/// Where a stack at the beginning of a text ends: after the bracket that closes it, or behind a
+/// single name before the spares.
 fn end_of_stack(text: &str) -> usize {
+    let are_spares = |text: &str| {
+        let list = text.trim_start().strip_prefix("spare").map(str::trim_start);
+        list.is_some_and(|list| list.starts_with('('))
+    };
     let mut depth = 0_usize;
     for (at, c) in text.char_indices() {
         match c {
             '(' => depth += 1,
             ')' if depth <= 1 => return at + 1,
             ')' => depth -= 1,
+            _ if depth == 0 && c.is_whitespace() && are_spares(&text[at..]) => return at,
             _ => {}
         }
     }
@@ -138,8 +163,12 @@ mod tests {
 
     #[test]
     fn what_is_printed_is_what_was_parsed() {
-        for text in ["a.img", "mirror(a, b)", "stripe(mirror(a, b), mirror(c, d)) spare(e, /dev/f)"]
-        {
+        for text in [
+            "a.img",
+            "a.img spare(b.img)",
+            "mirror(a, b)",
+            "stripe(mirror(a, b), mirror(c, d)) spare(e, /dev/f)",
+        ] {
             assert_eq!(text.parse::<Layout>().expect("a layout").to_string(), text);
         }
         let spaced: Layout = "mirror(a,b)spare ( c ,d )".parse().expect("a layout");

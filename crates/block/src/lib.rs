@@ -23,7 +23,7 @@ mod zeros;
 
 pub use array::{
     Added, Array, ArrayError, Candidate, Event, Identities, Materials, MemberStatus, Opening,
-    SpareStatus, has_label, strangers,
+    SpareStatus, has_label, is_superseded, named_by, strangers,
 };
 pub use error::{DeviceError, DeviceErrorKind, Operation};
 pub use heal::{Ledger, Outcome, Right};

@@ -161,6 +161,20 @@ impl Stack {
         }
     }
 
+    /// The stack with another side: a mirror of members gets it, a lone member becomes one with it,
+    /// and nothing else has sides.
+    pub(crate) fn with_side(self, side: Stack) -> Option<Stack> {
+        let is_member = |stack: &Stack| matches!(stack, Stack::Member(_));
+        match self {
+            Stack::Mirror { mut below } if below.iter().all(is_member) => {
+                below.push(side);
+                Some(Stack::Mirror { below })
+            }
+            Stack::Member(_) => Some(Stack::Mirror { below: vec![self, side] }),
+            _ => None,
+        }
+    }
+
     /// Whether a member can fail without loss, whichever it is.
     #[must_use]
     pub fn is_redundant(&self) -> bool {

@@ -83,6 +83,7 @@ pub const EXAMPLES: &[(&str, &str)] = &[
     ("pool set", "--scrub-rate 50MiB"),
     ("pool grow", "--add 'mirror(/dev/sdd, /dev/sde)'"),
     ("pool replace", "/dev/sdb /dev/sdf"),
+    ("pool attach", "/dev/sdb"),
     ("pool spare add", "/dev/sdg"),
     ("pool spare remove", "/dev/sdg"),
     ("pool scrub", "--wait"),

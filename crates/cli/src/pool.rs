@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use anyhow::Context;
 use api::{
-    AuditRecord, ChangePool, ExitCode, GrowPool, ListQuery, Pool, ReplaceMember, Sacrifice, Scrub,
-    SetScrub, SizeInput, SpanInput, Spare,
+    AttachMember, AuditRecord, ChangePool, ExitCode, GrowPool, ListQuery, Pool, ReplaceMember,
+    Sacrifice, Scrub, SetScrub, SizeInput, SpanInput, Spare,
 };
 use clap::Subcommand;
 use format::PAGE_BYTES;
@@ -68,6 +68,20 @@ pub enum Verb {
         /// that is out may take its own.
         #[arg(value_name = "PATH")]
         with: String,
+    },
+    /// Have another file or disk get everything, beside the one file of a pool or the sides of its
+    /// mirror, while the pool goes on.
+    ///
+    /// A pool on one file is a mirror from then on. `pool status` shows how much is still to be
+    /// copied; what is lost before that is done cannot be had from the new one.
+    Attach {
+        /// What gets everything: blank and as long at least, or not there, then a sparse file is
+        /// made.
+        #[arg(value_name = "PATH")]
+        with: String,
+        /// A member, as `pool status` shows it, to be sure that it is this pool.
+        #[arg(long, value_name = "MEMBER")]
+        beside: Option<String>,
     },
     /// Make a pool larger, while the server runs on it or, with `--pool`, while none does.
     ///
@@ -149,6 +163,10 @@ pub fn run(session: &Session, verb: Verb) -> anyhow::Result<ExitCode> {
         Verb::Replace { member, with } => {
             let body = ReplaceMember { member, with };
             session.answer(&session.client()?.replace_member(&body)?, show)?;
+        }
+        Verb::Attach { with, beside } => {
+            let body = AttachMember { with, member: beside };
+            session.answer(&session.client()?.attach_member(&body)?, show)?;
         }
         Verb::Spare(SpareVerb::Add { path }) => {
             session.answer(&session.client()?.add_spare(&Spare { path })?, show)?;
@@ -264,20 +282,22 @@ fn scrub_report(scrub: &Scrub) -> String {
     format!("{}\n{}", scrub_line(scrub), losses.collect::<String>())
 }
 
-/// Every copy of the superblock as text, or what is wrong with it; takes no lock, writes nothing.
+/// Every copy of the superblock as text, or of the members' labels, or what is wrong with it; takes
+/// no lock, writes nothing.
 fn inspect(pool: &Path) -> anyhow::Result<Vec<String>> {
-    if pool.is_dir() {
-        let members = server::member_paths(pool)?;
-        if !members.is_empty() {
-            return members.iter().map(|member| labels(member)).collect();
-        }
-    }
-    let path = server::pool_path(pool)?;
+    let members = server::member_paths(pool)?;
+    let mut copies: Vec<String> =
+        members.iter().map(|member| labels(member)).collect::<anyhow::Result<_>>()?;
+    // Below layers nobody sees superblocks.
+    let (path, start) = match &members[..] {
+        [] => (server::pool_path(pool)?, 0),
+        [one] if is_without_layers(one) => (one.clone(), label::AREA_BYTES),
+        _ => return Ok(copies),
+    };
     let shown = path.display().to_string();
     let file = File::open(&path).with_context(|| format!("cannot open {shown}"))?;
-    let mut copies = Vec::new();
     for (number, offset) in COPY_OFFSETS.into_iter().enumerate() {
-        let mut bytes = [0; PAGE_BYTES];
+        let (mut bytes, offset) = ([0; PAGE_BYTES], start + offset);
         file.read_exact_at(&mut bytes, offset).with_context(|| format!("cannot read {shown}"))?;
         let text = match Superblock::decode(&bytes, number) {
             Ok(superblock) => superblock.explain(),
@@ -330,6 +350,16 @@ fn members(pool: &Pool) -> String {
         bytes => format!("{} still to be brought up to date\n", human(bytes)),
     };
     format!("\n{}{behind}", table(&heads, &rows.collect::<Vec<_>>()))
+}
+
+/// Whether a label says that a member is all there is of a pool.
+fn is_without_layers(member: &Path) -> bool {
+    let Ok(file) = File::open(member) else { return false };
+    label::COPY_OFFSETS.into_iter().enumerate().any(|(number, offset)| {
+        let mut bytes = vec![0; label::layout::BYTES];
+        let is_read = file.read_exact_at(&mut bytes, offset).is_ok();
+        is_read && Label::decode(&bytes, number).is_ok_and(|label| label.stack == "0")
+    })
 }
 
 /// Every copy of a member's label as text, or what is wrong with it.

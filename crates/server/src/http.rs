@@ -337,6 +337,7 @@ fn api_routes() -> OpenApiRouter<Context> {
         .routes(routes!(marks::delete))
         .routes(routes!(pool::show, pool::change))
         .routes(routes!(pool::replace))
+        .routes(routes!(pool::attach))
         .routes(routes!(pool::grow))
         .routes(routes!(pool::add_spare, pool::remove_spare))
         .routes(routes!(pool::scrub, pool::stop_scrub, pool::set_scrub))

@@ -16,6 +16,7 @@ mod hooks;
 mod http;
 mod listen;
 mod logs;
+mod lone_file;
 mod member_watch;
 mod meters;
 mod metrics;

@@ -9,8 +9,10 @@ use std::os::unix::fs::{DirBuilderExt, FileTypeExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use block::{BlockDevice, MediaDevice};
+use block::stack::Stack;
+use block::{BlockDevice, Layout, MediaDevice};
 use env::{FileMedia, RealClock, RealEntropy, RealFiles};
+use format::label::AREA_BYTES;
 use volume::{Machine, Pool, PoolFormat, PoolOptions, RebuildReport, read_superblock};
 
 use crate::opening_log::OpeningLog;
@@ -38,10 +40,14 @@ pub(crate) fn machine() -> Machine {
 
 /// Where the bytes of the pool of `config` are; its directory if they are in several places.
 pub(crate) fn path_of(config: &Config) -> PathBuf {
-    let file = config.device.clone().unwrap_or_else(|| config.pool_dir.join(POOL_FILE));
-    let is_stack =
-        config.device.is_none() && matches!(stack_files::read(&config.pool_dir), Ok(Some(_)));
-    if is_stack { config.pool_dir.clone() } else { file }
+    let dir = &config.pool_dir;
+    match &config.device {
+        Some(device) => device.clone(),
+        None => match stack_files::read(dir) {
+            Ok(Some(layout)) => stack_files::place(dir, &layout),
+            _ => dir.join(POOL_FILE),
+        },
+    }
 }
 
 /// Opens the pool of `config`; `None` where there is none and one may be made.
@@ -50,9 +56,7 @@ pub(crate) fn open(config: &Config) -> Result<Option<Arc<Pool>>, StartError> {
     if config.device.is_none()
         && let Some(stack) = stack_files::read(&config.pool_dir)?
     {
-        let mut log = OpeningLog::default();
-        let told = &mut |state: &volume::Settling| log.tell(state);
-        return stack_files::open_pool(&config.pool_dir, &stack, options, told).map(Some);
+        return open_members(&config.pool_dir, &stack, options).map(Some);
     }
     let path = path_of(config);
     if config.device.is_some() {
@@ -69,6 +73,15 @@ pub(crate) fn open(config: &Config) -> Result<Option<Arc<Pool>>, StartError> {
     open_at(&path, options).map(Some)
 }
 
+fn open_members(
+    dir: &Path,
+    layout: &Layout,
+    options: PoolOptions,
+) -> Result<Arc<Pool>, StartError> {
+    let mut log = OpeningLog::default();
+    stack_files::open_pool(dir, layout, options, &mut |state| log.tell(state))
+}
+
 fn open_at(path: &Path, options: PoolOptions) -> Result<Arc<Pool>, StartError> {
     let files = Arc::new(RealFiles);
     let opened = Pool::open_with(device_at(path)?, machine(), options, files);
@@ -83,12 +96,14 @@ pub(crate) fn refused(path: &Path, mut error: volume::Error) -> StartError {
 
 /// Makes the pool of `config` where [`open`] found none, and opens it.
 pub(crate) fn create(config: &Config) -> Result<Arc<Pool>, StartError> {
-    let path = path_of(config);
-    match &config.device {
-        Some(_) => lay_out(&path)?,
-        None => create_file(config, &path)?,
+    let options = PoolOptions { memory_bytes: config.memory_bytes };
+    if let Some(path) = &config.device {
+        lay_out(path)?;
+        return open_at(path, options);
     }
-    open_at(&path, PoolOptions { memory_bytes: config.memory_bytes })
+    let layout = Layout { stack: Stack::Member(POOL_FILE.to_owned()), spares: Vec::new() };
+    create_file(config, &layout)?;
+    open_members(&config.pool_dir, &layout, options)
 }
 
 /// Where a pool's bytes are: `pool.img` of its directory, or `path` itself if it is a file or disk.
@@ -105,11 +120,9 @@ pub fn pool_path(path: &Path) -> Result<PathBuf, StartError> {
 /// # Errors
 /// When there is no pool, a server has it open, or its log cannot be read.
 pub fn rebuild(path: &Path) -> Result<RebuildReport, StartError> {
-    let is_dir = fs::metadata(path).map_err(|e| at(path, e))?.is_dir();
-    let device: Arc<dyn BlockDevice> = match stack_files::read(path) {
-        Ok(Some(stack)) if is_dir => Arc::new(stack_files::open(path, &stack)?),
-        Err(error) if is_dir => return Err(error),
-        _ => device_at(&pool_path(path)?)?,
+    let device: Arc<dyn BlockDevice> = match stack_files::read_at(path)? {
+        Some((dir, layout)) => Arc::new(stack_files::open(&dir, &layout)?),
+        None => device_at(&pool_path(path)?)?,
     };
     Pool::rebuild(device, machine()).map_err(StartError::Pool)
 }
@@ -126,13 +139,11 @@ pub fn grow(
     added: Option<&str>,
     size_bytes: Option<u64>,
 ) -> Result<(u64, u64), StartError> {
-    let is_dir = fs::metadata(path).map_err(|e| at(path, e))?.is_dir();
-    let layout = if is_dir { stack_files::read(path)? } else { None };
-    let grown = match layout {
-        Some(layout) => stack_files::grow(path, &layout, added, size_bytes)?,
+    let grown = match stack_files::read_at(path)? {
+        Some((dir, layout)) => stack_files::grow(&dir, &layout, added, size_bytes)?,
         None => {
             if added.is_some() {
-                let text = "the pool is on one file or device, without members";
+                let text = "the pool is on one file or device without a label";
                 return Err(StartError::setting(text, "only --size makes it larger"));
             }
             let file = pool_path(path)?;
@@ -219,7 +230,8 @@ fn refuse_foreign(dir: &Path) -> Result<(), StartError> {
     Ok(())
 }
 
-fn create_file(config: &Config, path: &Path) -> Result<(), StartError> {
+fn create_file(config: &Config, layout: &Layout) -> Result<(), StartError> {
+    let path = config.pool_dir.join(POOL_FILE);
     let dir = &config.pool_dir;
     let size_bytes = match config.pool_size_bytes {
         Some(bytes) => bytes,
@@ -231,12 +243,13 @@ fn create_file(config: &Config, path: &Path) -> Result<(), StartError> {
     if size_bytes == 0 {
         return Err(StartError::setting("the pool's size is too little", "give at least 64MiB"));
     }
-    let media = FileMedia::create(&unfinished, size_bytes).map_err(|e| at(&unfinished, e))?;
+    // The label comes on top.
+    let media = FileMedia::create(&unfinished, size_bytes.saturating_add(AREA_BYTES));
+    let media = media.map_err(|e| at(&unfinished, e))?;
     let device: Arc<dyn BlockDevice> = Arc::new(MediaDevice::new(Arc::new(media)));
-    let made = Pool::create(&device, &machine(), &format_of(size_bytes))
-        .map_err(StartError::Pool)
+    let made = stack_files::make(layout, &[(path.display().to_string(), Arc::clone(&device))])
         .and_then(|()| device.flush().map_err(|e| at(&unfinished, e.source)))
-        .and_then(|()| fs::rename(&unfinished, path).map_err(|e| at(path, e)));
+        .and_then(|()| fs::rename(&unfinished, &path).map_err(|e| at(&path, e)));
     if made.is_err() {
         // Still locked, so it is ours; that it could not be finished is the error to tell.
         let _ = fs::remove_file(&unfinished);

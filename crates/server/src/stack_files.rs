@@ -22,9 +22,9 @@ use format::label::AREA_BYTES;
 use ring::rand::SecureRandom;
 use volume::{Pool, PoolOptions, Settling};
 
-use crate::StartError;
 use crate::at_once::AtOnce;
-use crate::pool_files::{self, at, format_of, is_blank, machine};
+use crate::pool_files::{self, POOL_FILE, at, format_of, is_blank, machine};
+use crate::{StartError, lone_file};
 
 /// Held while the members of a served pool, and the file that names them, are changed.
 static CHANGING: RankedMutex<()> = RankedMutex::new(Rank::Members, ());
@@ -37,7 +37,7 @@ const NEW_STACK_FILE: &str = "pool.stack.new";
 const OWN_FILES: [&str; 8] = [
     STACK_FILE,
     NEW_STACK_FILE,
-    crate::pool_files::POOL_FILE,
+    POOL_FILE,
     crate::pool_files::UNFINISHED_FILE,
     "nbd.sock",
     "api.sock",
@@ -45,8 +45,28 @@ const OWN_FILES: [&str; 8] = [
     crate::token::UNFINISHED_TOKEN_FILE,
 ];
 
-/// The layout of the pool in `dir`, if it is on members.
+/// The layout of the pool in `dir`, if it is on members: as `pool.stack` says, or its one file's
+/// label.
 pub(crate) fn read(dir: &Path) -> Result<Option<Layout>, StartError> {
+    match written(dir)? {
+        None => lone_file::layout(&dir.join(POOL_FILE)),
+        written => Ok(written),
+    }
+}
+
+/// The layout of the pool at a path, and its directory, if it is on members: the path is its
+/// directory, or its one file.
+pub(crate) fn read_at(path: &Path) -> Result<Option<(PathBuf, Layout)>, StartError> {
+    let is_dir = fs::metadata(path).map_err(|e| at(path, e))?.is_dir();
+    if is_dir {
+        return Ok(read(path)?.map(|layout| (path.to_owned(), layout)));
+    }
+    let dir = path.parent().map_or_else(PathBuf::new, Path::to_owned);
+    Ok(lone_file::layout(path)?.map(|layout| (dir, layout)))
+}
+
+/// The layout in `pool.stack`.
+fn written(dir: &Path) -> Result<Option<Layout>, StartError> {
     let path = dir.join(STACK_FILE);
     let text = match fs::read_to_string(&path) {
         Ok(text) => text,
@@ -58,14 +78,15 @@ pub(crate) fn read(dir: &Path) -> Result<Option<Layout>, StartError> {
     layout.map(Some).map_err(wrong)
 }
 
-/// Where the members and spares of the pool in `dir` are looked for; none if it is not on a stack.
+/// Where the members and spares of the pool at a path are looked for; none if they have no labels.
 ///
 /// # Errors
-/// When `pool.stack` cannot be read.
-pub fn member_paths(dir: &Path) -> Result<Vec<PathBuf>, StartError> {
-    let layout = read(dir)?;
-    let paths = |layout: &Layout| layout.names().into_iter().map(|m| dir.join(m)).collect();
-    Ok(layout.as_ref().map_or_else(Vec::new, paths))
+/// When there is nothing, or `pool.stack` cannot be read.
+pub fn member_paths(path: &Path) -> Result<Vec<PathBuf>, StartError> {
+    let found = read_at(path)?;
+    let paths =
+        |(dir, layout): (PathBuf, Layout)| layout.names().iter().map(|m| dir.join(m)).collect();
+    Ok(found.map_or_else(Vec::new, paths))
 }
 
 /// Puts the members of the pool in `dir` together. Those that cannot be opened are missing.
@@ -87,11 +108,21 @@ pub(crate) fn open_pool(
         let opening = Array::prepare(candidates, materials).map_err(of_array)?;
         let files = Arc::new(RealFiles);
         let opened = Pool::open_members(opening, machine(), options, files, told);
-        opened.map_err(|error| pool_files::refused(dir, error))
+        let path = place(dir, layout);
+        opened.map_err(|error| pool_files::refused(&path, error))
     })
 }
 
+/// Where a pool is, for people: its one file, or its directory.
+pub(crate) fn place(dir: &Path, layout: &Layout) -> PathBuf {
+    match layout.names()[..] {
+        [name] => dir.join(name),
+        _ => dir.to_owned(),
+    }
+}
+
 fn candidates(dir: &Path, layout: &Layout) -> Result<Vec<Candidate>, StartError> {
+    lone_file::check_alone(dir, layout)?;
     let mut candidates = Vec::new();
     for member in layout.names() {
         let path = dir.join(member);
@@ -140,13 +171,17 @@ pub(crate) fn grow(
     let new = new_members(dir, added.as_ref(), size_bytes, &mut made);
     let outcome = new.and_then(|new| {
         // First where to look: devices without a label are no members yet, and do no harm there.
-        write_layout(dir, &grown)?;
+        if grown != *layout {
+            write_layout(dir, &grown)?;
+        }
         let new = added.as_ref().map(|stack| Added { stack, candidates: new });
         grow_array(there, new)
     });
     if !matches!(outcome, Ok(()) | Err(StartError::Path { .. })) {
         // Nothing was written. Where a device failed new members may be needed by now.
-        write_layout(dir, layout)?;
+        if grown != *layout {
+            write_layout(dir, layout)?;
+        }
         made.iter().for_each(|path| drop(fs::remove_file(path)));
     }
     outcome?;
@@ -173,7 +208,7 @@ pub(crate) fn grow_online(
 ) -> Result<(), StartError> {
     let _changing = CHANGING.lock();
     check_whole(pool)?;
-    let layout = on_members(dir)?;
+    let layout = on_members(dir, pool)?;
     let added: Stack = added.parse().map_err(unreadable)?;
     let is_member = |name: &&str| is_known(pool, &dir.join(name));
     let before = match layout.without_last() {
@@ -219,11 +254,16 @@ fn check_whole(pool: &Pool) -> Result<(), StartError> {
 /// The layout of the pool in `dir`, without the part that is added now and may have been before,
 /// and without a part that was to be added once and never was.
 fn finished(dir: &Path, layout: &Layout, added: Option<&Stack>) -> Result<Layout, StartError> {
+    let strangers = || block::strangers(candidates(dir, layout)?).map_err(of_array);
+    if let Some((before, last)) = layout.without_last_side() {
+        let is_stranger = strangers()?.iter().any(|s| Path::new(s) == dir.join(&last));
+        return Ok(if is_stranger { before } else { layout.clone() });
+    }
     let Some((before, last)) = layout.without_last() else { return Ok(layout.clone()) };
     if added == Some(&last) {
         return Ok(before);
     }
-    let strangers = block::strangers(candidates(dir, layout)?).map_err(of_array)?;
+    let strangers = strangers()?;
     let is_stranger = |name: &&str| strangers.iter().any(|s| Path::new(s) == dir.join(name));
     if !last.members().iter().all(is_stranger) {
         return Ok(layout.clone());
@@ -238,6 +278,9 @@ fn finished(dir: &Path, layout: &Layout, added: Option<&Stack>) -> Result<Layout
 
 /// Makes the members that are files so long, if they are shorter.
 fn lengthen(dir: &Path, layout: &Layout, bytes: u64) -> Result<(), StartError> {
+    // The size of one file is that of the pool in it.
+    let label_bytes = if matches!(layout.stack, Stack::Member(_)) { AREA_BYTES } else { 0 };
+    let bytes = bytes.saturating_add(label_bytes);
     for path in layout.stack.members().into_iter().map(|member| dir.join(member)) {
         if fs::metadata(&path).is_ok_and(|found| found.is_file()) {
             FileMedia::lengthen(&path, bytes).map_err(|e| at(&path, e))?;
@@ -254,6 +297,7 @@ fn new_members(
 ) -> Result<Vec<Candidate>, StartError> {
     let member = |name: &str| {
         let path = dir.join(name);
+        check_name(&path)?;
         // Whether it is blank, or was claimed by a growth that was interrupted, is looked at later.
         let device = Some(device_at(&path, size_bytes, made)?);
         Ok(Candidate { path: path.display().to_string(), device })
@@ -295,7 +339,7 @@ pub(crate) fn replace(dir: &Path, pool: &Pool, member: &str, with: &str) -> Resu
     let _changing = CHANGING.lock();
     check_whole(pool)?;
     let number = pool.member_at(member).map_err(StartError::Pool)?;
-    let layout = on_members(dir)?;
+    let layout = on_members(dir, pool)?;
     let path = dir.join(with);
     let there = pool.members().swap_remove(number);
     let is_own = Path::new(&there.path) == path;
@@ -317,7 +361,12 @@ pub(crate) fn replace(dir: &Path, pool: &Pool, member: &str, with: &str) -> Resu
     let device = match is_own && there.is_there || is_spare {
         // It is open, and nobody can open it twice.
         true => None,
-        false => Some(device_at(&path, Some(size_bytes), &mut made)?),
+        false => {
+            if !is_own {
+                check_name(&path)?;
+            }
+            Some(device_at(&path, Some(size_bytes), &mut made)?)
+        }
     };
     // First where to look: a device without a label is no member yet, and does no harm there.
     write_layout(dir, &changed)?;
@@ -340,8 +389,74 @@ fn is_known(pool: &Pool, path: &Path) -> bool {
     members.chain(spares).any(|known| Path::new(&known) == path)
 }
 
-fn on_members(dir: &Path) -> Result<Layout, StartError> {
-    read(dir)?.ok_or_else(|| StartError::setting("the pool is on one file, without members", ""))
+/// What a served pool lies on, without a side that was to be attached and never was.
+fn on_members(dir: &Path, pool: &Pool) -> Result<Layout, StartError> {
+    let members = pool.members().len();
+    let layout = if members == 0 { None } else { read(dir)? };
+    let Some(layout) = layout else {
+        let text = "the pool is on one file or disk without a label, and has no members";
+        let hint = "a pool that a server makes in a directory has one: see *turn a one-file pool \
+                    into a mirror* in docs/operations.md";
+        return Err(StartError::setting(text, hint));
+    };
+    Ok(match layout.without_last_side() {
+        Some((before, last))
+            if layout.stack.members().len() > members && !is_known(pool, &dir.join(&last)) =>
+        {
+            before
+        }
+        _ => layout,
+    })
+}
+
+/// Has a blank file or disk get everything that the pool in `dir` has, beside its one file or its
+/// mirror. One that is not there is made as a sparse file. What was begun before and not completed
+/// is completed.
+pub(crate) fn attach(
+    dir: &Path,
+    pool: &Pool,
+    member: Option<&str>,
+    with: &str,
+) -> Result<(), StartError> {
+    let _changing = CHANGING.lock();
+    check_whole(pool)?;
+    let layout = on_members(dir, pool)?;
+    member.map(|member| pool.member_at(member)).transpose().map_err(StartError::Pool)?;
+    let path = dir.join(with);
+    if layout.names().iter().any(|name| dir.join(name) == path) {
+        return Err(StartError::setting(format!("{} is there already", path.display()), ""));
+    }
+    let Some(changed) = layout.with_side(with) else {
+        let text = "only a single file or disk, or a mirror of such, gets another side";
+        let hint = "`pool grow --add` makes others larger, `pool spare add` gives them spares";
+        return Err(StartError::setting(text, hint));
+    };
+    let changed = checked(dir, &changed)?;
+    let before = written(dir)?;
+    check_name(&path)?;
+    let bytes = pool.members().iter().map(|m| m.data_bytes).min();
+    let mut made = Vec::new();
+    // As in `replace`.
+    let device = device_at(&path, bytes.map(|bytes| bytes + AREA_BYTES), &mut made)?;
+    write_layout(dir, &changed)?;
+    let candidate = Candidate { path: path.display().to_string(), device: Some(device) };
+    let attached = pool.attach_member(candidate).map_err(StartError::Pool);
+    // Where labels may name it the next opening must find it.
+    if attached.is_err() && !pool.is_torn() && !is_known(pool, &path) {
+        match before {
+            Some(_) => write_layout(dir, &layout)?,
+            None => remove_layout(dir)?,
+        }
+        made.iter().for_each(|path| drop(fs::remove_file(path)));
+    }
+    attached
+}
+
+/// Removes `pool.stack`: the one file's label says what there is.
+fn remove_layout(dir: &Path) -> Result<(), StartError> {
+    let path = dir.join(STACK_FILE);
+    fs::remove_file(&path).map_err(|e| at(&path, e))?;
+    fs::File::open(dir).and_then(|d| d.sync_all()).map_err(|e| at(dir, e))
 }
 
 /// A layout that can be written down, and read again.
@@ -376,7 +491,7 @@ fn unreadable(error: StackError) -> StartError {
 pub(crate) fn add_spare(dir: &Path, pool: &Pool, spare: &str) -> Result<(), StartError> {
     let _changing = CHANGING.lock();
     check_whole(pool)?;
-    let layout = on_members(dir)?;
+    let layout = on_members(dir, pool)?;
     let path = dir.join(spare);
     if layout.names().iter().any(|name| dir.join(name) == path) {
         return Err(StartError::setting(format!("{} is there already", path.display()), ""));
@@ -385,6 +500,7 @@ pub(crate) fn add_spare(dir: &Path, pool: &Pool, spare: &str) -> Result<(), Star
     let layout = checked(dir, &layout.with_spare(Some(spare)))?;
     let smallest = pool.members().iter().map(|m| m.data_bytes).min();
     let mut made = Vec::new();
+    check_name(&path)?;
     // As in `replace`.
     let device = device_at(&path, smallest.map(|bytes| bytes + AREA_BYTES), &mut made)?;
     write_layout(dir, &layout)?;
@@ -400,7 +516,7 @@ pub(crate) fn add_spare(dir: &Path, pool: &Pool, spare: &str) -> Result<(), Star
 /// Takes a spare of the pool in `dir` away; its file stays.
 pub(crate) fn remove_spare(dir: &Path, pool: &Pool, spare: &str) -> Result<(), StartError> {
     let _changing = CHANGING.lock();
-    let mut layout = on_members(dir)?;
+    let mut layout = on_members(dir, pool)?;
     let path = dir.join(spare);
     if is_known(pool, &path) || !layout.spares.iter().any(|name| dir.join(name) == path) {
         pool.remove_spare(&path.display().to_string()).map_err(StartError::Pool)?;
@@ -413,7 +529,7 @@ pub(crate) fn remove_spare(dir: &Path, pool: &Pool, spare: &str) -> Result<(), S
 /// Writes down where to look when a spare has taken a member's place, or failed when it was to.
 pub(crate) fn follow_spares(dir: &Path, pool: &Pool) -> Result<(), StartError> {
     let _changing = CHANGING.lock();
-    let Some(mut layout) = read(dir)? else { return Ok(()) };
+    let Some(mut layout) = written(dir)? else { return Ok(()) };
     let members = pool.members();
     let place = |spare: &String| {
         let path = dir.join(spare);
@@ -442,7 +558,7 @@ pub(crate) fn follow_spares(dir: &Path, pool: &Pool) -> Result<(), StartError> {
 pub fn create_stack(dir: &Path, text: &str, size_bytes: Option<u64>) -> Result<(), StartError> {
     let layout: Layout = text.parse().map_err(unreadable)?;
     crate::pool_files::make_dir(dir)?;
-    for taken in [STACK_FILE, crate::pool_files::POOL_FILE] {
+    for taken in [STACK_FILE, POOL_FILE] {
         let path = dir.join(taken);
         if path.try_exists().map_err(|e| at(&path, e))? {
             let text = format!("{} is there already: {} has a pool", path.display(), dir.display());
@@ -474,6 +590,15 @@ fn lay_out(
         blank.push(Arc::clone(&device));
         devices.push((path.display().to_string(), device));
     }
+    make(layout, &devices)?;
+    write_layout(dir, layout)
+}
+
+/// Makes a pool on devices that are to be found at these paths.
+pub(crate) fn make(
+    layout: &Layout,
+    devices: &[(String, Arc<dyn BlockDevice>)],
+) -> Result<(), StartError> {
     let candidates = || {
         let of = |(path, device): &(String, Arc<dyn BlockDevice>)| Candidate {
             path: path.clone(),
@@ -497,8 +622,7 @@ fn lay_out(
     let device = Arc::<Array>::clone(&array) as Arc<dyn BlockDevice>;
     let format = format_of(device.len_bytes());
     Pool::create(&device, &machine(), &format).map_err(StartError::Pool)?;
-    array.close().map_err(|e| of_array(e.into()))?;
-    write_layout(dir, layout)
+    array.close().map_err(|e| of_array(e.into()))
 }
 
 /// Writes zeros where a label may be.
@@ -522,6 +646,7 @@ fn member_at(
     size_bytes: Option<u64>,
     made: &mut Vec<PathBuf>,
 ) -> Result<Arc<dyn BlockDevice>, StartError> {
+    check_name(path)?;
     let device = device_at(path, size_bytes, made)?;
     if !is_blank(&*device).map_err(|e| at(path, e))? {
         let text = format!("{} is not blank: its first MiB holds something", path.display());
@@ -530,16 +655,21 @@ fn member_at(
     Ok(device)
 }
 
+/// Fails where a new member would have the name of something else.
+fn check_name(path: &Path) -> Result<(), StartError> {
+    if path.file_name().is_some_and(|name| OWN_FILES.iter().any(|own| name == *own)) {
+        let text = format!("{} is what a pool's directory has itself", path.display());
+        return Err(StartError::setting(text, "give the member another name"));
+    }
+    Ok(())
+}
+
 /// The device at a path; made where there is nothing, or an empty file.
 fn device_at(
     path: &Path,
     size_bytes: Option<u64>,
     made: &mut Vec<PathBuf>,
 ) -> Result<Arc<dyn BlockDevice>, StartError> {
-    if path.file_name().is_some_and(|name| OWN_FILES.iter().any(|own| name == *own)) {
-        let text = format!("{} is what a pool's directory has itself", path.display());
-        return Err(StartError::setting(text, "give the member another name"));
-    }
     let media = match fs::metadata(path) {
         Err(e) if e.kind() == io::ErrorKind::NotFound => {
             let Some(size_bytes) = size_bytes else {

@@ -87,7 +87,7 @@ impl Pool {
         self.core.settled.get().copied()
     }
 
-    /// The members, if the pool is on a stack of them.
+    /// The members, if the pool is on what has labels.
     #[must_use]
     pub fn members(&self) -> Vec<MemberStatus> {
         self.core.array.get().map_or_else(Vec::new, |array| array.members())
@@ -111,6 +111,36 @@ impl Pool {
         array.replace(member, with, self.new_id()).map_err(of_array)?;
         self.core.note_members_now();
         Ok(())
+    }
+
+    /// Has a blank device get everything that the pool has from now on, beside what its only member
+    /// or its mirror is made of, while the pool goes on.
+    ///
+    /// # Errors
+    /// `Invalid` with what is wrong, `Refused`, `Io`.
+    pub fn attach_member(&self, with: Candidate) -> Result<()> {
+        self.check_open()?;
+        let core = &self.core;
+        let array = core.array.get().ok_or_else(not_on_members)?;
+        if core.store.has_failed() {
+            return Err(history::Error::refused().into());
+        }
+        let now = core.machine.clock.wall();
+        let outcome = array.attach(with, Identities { random: &mut || self.new_id(), now });
+        self.after_change(array, outcome)
+    }
+
+    /// What changed an array may have failed so that nobody knows what its members have.
+    fn after_change<T>(
+        &self,
+        array: &Array,
+        outcome: std::result::Result<T, ArrayError>,
+    ) -> Result<T> {
+        if array.is_torn() {
+            self.core.store.fail();
+        }
+        self.core.note_members_now();
+        outcome.map_err(of_array)
     }
 
     /// The spares.
@@ -164,34 +194,29 @@ impl Pool {
         if let Some(added) = added {
             let now = core.machine.clock.wall();
             let identities = Identities { random: &mut || self.new_id(), now };
-            let outcome = array.add(added, identities, materials);
-            if array.is_torn() {
-                core.store.fail();
-            }
-            outcome.map_err(of_array)?;
+            self.after_change(array, array.add(added, identities, materials))?;
         }
         core.use_length(array.len_bytes(), what)
     }
 
     /// Makes a pool on one file or device larger while it is used: by what that has become, or by
-    /// making the file so long. Returns its bytes before and after.
+    /// making the file long enough for so much. Returns its bytes before and after.
     ///
     /// # Errors
-    /// `Invalid` when it is on members, or no file that can be made longer; `Refused`, `Io`.
+    /// `Invalid` when it is on several members, or no file that can be made longer; `Refused`, `Io`.
     pub fn lengthen(&self, len_bytes: Option<u64>) -> Result<(u64, u64)> {
         self.check_open()?;
         let core = &self.core;
-        if core.array.get().is_some() {
-            let text = "members that became longer are used when no server runs on the pool";
-            return Err(Error::new(ErrorKind::Invalid, text)
-                .with_hint("stop it and give `--pool`, or add members with `--add`"));
-        }
         if core.store.has_failed() {
             return Err(history::Error::refused().into());
         }
-        let len_bytes = core.store.device.lengthen(len_bytes)?;
+        let len_bytes = match core.array.get() {
+            Some(array) => self.after_change(array, array.lengthen_member(len_bytes))?,
+            None => core.store.device.lengthen(len_bytes)?,
+        };
         core.use_length(len_bytes, None)
     }
+
     /// Whether a growth failed in such a way that the next opening decides whether it was done: the
     /// new members may be needed then, and the pool refuses writes until then.
     #[must_use]
@@ -373,7 +398,7 @@ fn of_catalogue(told: &mut dyn FnMut(&Settling)) -> impl FnMut(u64, u64) {
 }
 
 fn not_on_members() -> Error {
-    Error::new(ErrorKind::Invalid, "the pool is on one file or device, without members")
+    Error::new(ErrorKind::Invalid, "the pool is on one file or device without a label")
 }
 
 fn of_array(error: ArrayError) -> Error {

@@ -66,7 +66,7 @@ fn apart_in(
         state.phase = SettlePhase::Agreement;
         state.percent = done * 100 / ranges.len() as u64;
         told(state);
-        // What lies after one another is read so.
+        // Neighbours are read together.
         for range in some.chunk_by(|a, b| a.end == b.start) {
             let (start, end) = (range[0].start, range[range.len() - 1].end);
             match array.disagreements(start, end - start) {

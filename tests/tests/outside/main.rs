@@ -9,6 +9,7 @@ mod docs;
 mod file_systems;
 mod hooks;
 mod members;
+mod one_file;
 mod operation;
 mod peers;
 mod quick_check;

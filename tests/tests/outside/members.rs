@@ -22,7 +22,7 @@ use crate::stage::{folder, seed};
 const BLOCK: usize = 4096;
 /// What a member's label may use.
 const AREA_BYTES: u64 = 1 << 20;
-const VOLUME_BYTES: u64 = 16 << 20;
+pub const VOLUME_BYTES: u64 = 16 << 20;
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A server on a pool of several members, made for it.
@@ -34,7 +34,7 @@ fn on(stack: &str, folder: &TempDir) -> Result<Server> {
     Server::start(&program, &pool)
 }
 
-fn status(server: &Server) -> Result<Value> {
+pub fn status(server: &Server) -> Result<Value> {
     server.http().get("/api/v1/pool")
 }
 
@@ -108,7 +108,7 @@ fn bytes_overwritten_under_a_live_file_system_are_healed_and_told() -> Result<()
     Ok(())
 }
 
-fn write_some(server: &Server, random: &mut Random, image: &mut Image) -> Result<()> {
+pub fn write_some(server: &Server, random: &mut Random, image: &mut Image) -> Result<()> {
     write_to(server, "v", random, image)
 }
 
@@ -135,11 +135,11 @@ fn wait_until_online(server: &Server) -> Result<()> {
     Ok(())
 }
 
-fn check(server: &Server, image: &Image) -> Result<()> {
+pub fn check(server: &Server, image: &Image) -> Result<()> {
     check_of(server, "v", image)
 }
 
-fn check_of(server: &Server, volume: &str, image: &Image) -> Result<()> {
+pub fn check_of(server: &Server, volume: &str, image: &Image) -> Result<()> {
     let mut client = server.connect(volume)?;
     for offset in (0..VOLUME_BYTES).step_by(1 << 20) {
         let bytes = client.read(offset, 1 << 20)?;
@@ -149,7 +149,7 @@ fn check_of(server: &Server, volume: &str, image: &Image) -> Result<()> {
 }
 
 /// Waits until every member has everything.
-fn until_online(server: &Server) -> Result<()> {
+pub fn until_online(server: &Server) -> Result<()> {
     let began = Instant::now();
     while status(server)?["state"] != "online" {
         let members = &status(server)?["members"];
@@ -535,7 +535,7 @@ fn a_pool_grows_by_new_members_and_has_everything() -> Result<()> {
 }
 
 /// Writes to volume `w` until told to stop; what is there then.
-fn write_until(server: &Server, stop: &AtomicBool) -> Result<Image> {
+pub fn write_until(server: &Server, stop: &AtomicBool) -> Result<Image> {
     let mut random = Random::new(seed("beside growth"));
     let mut image = Image::zeros(VOLUME_BYTES);
     while !stop.load(Ordering::SeqCst) {
@@ -627,7 +627,7 @@ fn a_pool_on_one_file_grows_while_it_is_written_to_and_a_kill_takes_nothing_away
     let nothing = server.output(&["pool", "grow", "--size", "128MiB"])?;
     let said = String::from_utf8_lossy(&nothing.stderr).into_owned();
     ensure!(!nothing.status.success() && said.contains("nothing to grow by"), "{said}");
-    let members = server.output(&["pool", "grow", "--add", "mirror(c.img, d.img)"])?;
+    let members = server.output(&["pool", "grow", "--add", "mirror(c.img, b c)"])?;
     ensure!(!members.status.success() && !pool.join("c.img").exists(), "members were added");
     let stop = AtomicBool::new(false);
     let mut image = Image::zeros(VOLUME_BYTES);
@@ -648,7 +648,7 @@ fn a_pool_on_one_file_grows_while_it_is_written_to_and_a_kill_takes_nothing_away
         outcome.map(|()| written)
     })?;
     ensure!(size(&server)? == 1 << 30, "{}", size(&server)?);
-    ensure!(fs::metadata(pool.join("pool.img"))?.len() == 1 << 30, "the file is as long");
+    ensure!(fs::metadata(pool.join("pool.img"))?.len() == (1 << 30) + AREA_BYTES, "its label too");
     ensure!(server.run(&["pool", "audit"])?.contains("pool-grow"), "it is in the audit log");
     server.kill();
     server.up()?;
@@ -662,7 +662,7 @@ fn a_pool_on_one_file_grows_while_it_is_written_to_and_a_kill_takes_nothing_away
     let dir = pool.display().to_string();
     let cut = server.output(&["pool", "grow", "--pool", &dir, "--size", "2GiB"])?;
     let said = String::from_utf8_lossy(&cut.stderr).into_owned();
-    ensure!(!cut.status.success() && said.contains("its pool was made on"), "{said}");
+    ensure!(!cut.status.success() && said.contains("when it became a member"), "{said}");
     ensure!(fs::metadata(&file)?.len() == 512 << 20, "it was made longer");
     Ok(())
 }

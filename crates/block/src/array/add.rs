@@ -22,14 +22,14 @@ use crate::stack::Stack;
 use crate::{ArrayError, BlockDevice, Resync};
 
 /// What is about to become part of an array.
-struct Part {
+pub(super) struct Part {
     /// The stack of the array with it, and as text.
-    stack: Stack,
-    text: String,
-    rows: Vec<Member>,
-    members: Vec<Arc<MemberDevice>>,
+    pub stack: Stack,
+    pub text: String,
+    pub rows: Vec<Member>,
+    pub members: Vec<Arc<MemberDevice>>,
     /// Bytes of the array before and after.
-    bytes: (u64, u64),
+    pub bytes: (u64, u64),
 }
 
 impl Array {
@@ -95,7 +95,7 @@ impl Array {
     }
 
     /// Fails unless all members are in and nothing is left of a crash.
-    fn check_settled(&self, label: &Label) -> Result<(), ArrayError> {
+    pub(super) fn check_settled(&self, label: &Label) -> Result<(), ArrayError> {
         if Keeper::is_unsettled(&*self.shared) || !self.unsettled.lock().is_empty() {
             return Err(refused("what was in flight at a crash is not settled yet", "try again"));
         }
@@ -137,7 +137,7 @@ impl Array {
             shared.regions.begin_again(region_bytes);
         }
         // Who sees the part marks what is written there. Where nothing had copies nobody marked
-        // before, nor waited at the gate: that was in the old part, which needs no marks.
+        // before: that was in the old part, which needs no marks.
         self.has_copies.store(part.stack.has_copies(), Ordering::SeqCst);
         self.has_parity.store(has_parity, Ordering::SeqCst);
         self.top.put_over(top);
@@ -155,7 +155,7 @@ impl Array {
     /// Writes maps and labels with a part. Where that fails some may count by now: those without it
     /// are written after them. Where that fails too nobody knows, and no label is written any more:
     /// the next opening finds the one or the other, as after a crash, and needs the new members.
-    fn write_part(
+    pub(super) fn write_part(
         &self,
         book: &mut Book,
         (label, maps): (Label, Regions),
@@ -201,7 +201,7 @@ impl Shared {
 }
 
 impl Part {
-    fn text_of_members(&self) -> String {
+    pub(super) fn text_of_members(&self) -> String {
         let paths: Vec<String> = self.members.iter().map(|member| member.path()).collect();
         paths.join(", ")
     }

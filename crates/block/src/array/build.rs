@@ -113,10 +113,7 @@ pub(super) fn build(
             Arc::new(StripeDevice::concat(all(below)?).asked(Arc::clone(&materials.together)))
         }
         Stack::Mirror { below } => {
-            let keeper = Arc::<Shared>::clone(shared) as Arc<dyn Keeper>;
-            let ledger = Arc::clone(&shared.ledger);
-            let mirror = MirrorDevice::new(sides(all(below)?, below), keeper, ledger);
-            Arc::new(mirror.asked(Arc::clone(&materials.together)))
+            Arc::new(mirror(shared, sides(all(below)?, below), &materials.together))
         }
         Stack::Parity { below, .. } => {
             let devices = all(below)?;
@@ -127,6 +124,34 @@ pub(super) fn build(
             over(shared, members, stack, materials, making)?
         }
     })
+}
+
+/// A mirror of sides of an array.
+pub(super) fn mirror(
+    shared: &Arc<Shared>,
+    sides: Vec<Side>,
+    together: &Arc<dyn Together>,
+) -> MirrorDevice {
+    let keeper = Arc::<Shared>::clone(shared) as Arc<dyn Keeper>;
+    MirrorDevice::new(sides, keeper, Arc::clone(&shared.ledger)).asked(Arc::clone(together))
+}
+
+/// The mirror that a stack is, if its sides are single members.
+pub(super) fn plain_mirror(
+    shared: &Arc<Shared>,
+    stack: &Stack,
+    together: &Arc<dyn Together>,
+) -> Option<Arc<MirrorDevice>> {
+    let Stack::Mirror { below } = stack else { return None };
+    let members = shared.members();
+    let device = |side: &Stack| match side {
+        Stack::Member(number) => {
+            Some(Arc::<MemberDevice>::clone(&members[number_of(number)]) as Device)
+        }
+        _ => None,
+    };
+    let devices = below.iter().map(device).collect::<Option<Vec<_>>>()?;
+    Some(Arc::new(mirror(shared, sides(devices, below), together)))
 }
 
 /// Layers over one thing; those of a single member are made anew with it.

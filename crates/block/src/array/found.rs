@@ -5,9 +5,10 @@ use std::sync::Arc;
 
 use format::label::{self, AREA_BYTES, Label, Member, MemberStanding};
 
+use super::number_of;
 use super::opening::{ArrayError, Candidate, noted, refused};
-use crate::BlockDevice;
 use crate::stack::Stack;
+use crate::{BlockDevice, Layout};
 
 /// A member that was found, with its newest sound label.
 pub(super) struct Found {
@@ -40,6 +41,29 @@ pub fn has_label(device: &dyn BlockDevice) -> bool {
     read_label(device).is_ok()
 }
 
+/// The members and spares that the label of a device names, by the paths where they were last.
+#[must_use]
+pub fn named_by(device: &dyn BlockDevice) -> Option<Layout> {
+    let label = read_label(device).ok()?;
+    let members = members_of(&label);
+    let stack: Stack = label.stack.parse().ok()?;
+    check_numbers(&stack, members.len()).ok()?;
+    let stack = stack.renamed(&mut |number| members[number_of(number)].path.clone());
+    let spares = label.members[members.len()..].iter().map(|spare| spare.path.clone()).collect();
+    Some(Layout { stack, spares })
+}
+
+/// Whether another device has a newer label of the same array, and this one's does not call it out:
+/// it may have what this one has not.
+#[must_use]
+pub fn is_superseded(device: &dyn BlockDevice, other: &dyn BlockDevice) -> bool {
+    let (Ok(own), Ok(other)) = (read_label(device), read_label(other)) else { return false };
+    let is_out = |m: &Member| m.id == other.member_id && m.standing == MemberStanding::Out;
+    own.array_id == other.array_id
+        && own.generation < other.generation
+        && !own.members.iter().any(is_out)
+}
+
 /// The candidates: those that have a label, all of them of one array, and where there is none.
 pub(super) struct FoundAll {
     found: Vec<Found>,
@@ -68,7 +92,10 @@ pub(super) fn find(candidates: Vec<Candidate>) -> Result<FoundAll, ArrayError> {
         match read_label(&*device) {
             Err(why) => {
                 without.push(format!("{path}: {why}"));
-                blank.push((path, format!("no label: {why}; to add it give `pool grow` again")));
+                blank.push((
+                    path,
+                    format!("no label: {why}; to add it give `pool grow` or `pool attach` again"),
+                ));
             }
             // A newer copy of it may have been behind that, which says who is out.
             Ok(_) if device.len_bytes() < AREA_BYTES => {
@@ -129,7 +156,8 @@ impl FoundAll {
             }
             let why = match one.label.generation {
                 label::CLAIM_GENERATION => {
-                    "it was to be added, which was not finished: give `pool grow --add` again"
+                    "it was to be added, which was not finished: give `pool grow --add` or \
+                     `pool attach` again"
                 }
                 _ => "another is in its place",
             };

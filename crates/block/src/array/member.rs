@@ -24,7 +24,7 @@ pub struct Counters {
 /// The bottom of an array's stack.
 pub(super) struct MemberDevice {
     pub counters: Counters,
-    data_bytes: u64,
+    data_bytes: AtomicU64,
     place: RwLock<Place>,
 }
 
@@ -44,6 +44,7 @@ impl MemberDevice {
         device: Option<Arc<dyn BlockDevice>>,
     ) -> MemberDevice {
         let place = RwLock::new(Place { id, path, device, successor: None });
+        let data_bytes = AtomicU64::new(data_bytes);
         MemberDevice { counters: Counters::default(), data_bytes, place }
     }
 
@@ -70,7 +71,7 @@ impl MemberDevice {
     pub fn begin_turning(&self, successor: &Successor) -> bool {
         // Whoever is being answered by both of them is through with it.
         let _alone = self.place.write();
-        let has_all = successor.over().is_none() && successor.left(self.data_bytes) == 0;
+        let has_all = successor.over().is_none() && successor.left(self.data_bytes()) == 0;
         if has_all {
             successor.begin_turning();
         }
@@ -98,7 +99,21 @@ impl MemberDevice {
     }
 
     pub fn data_bytes(&self) -> u64 {
-        self.data_bytes
+        self.data_bytes.load(Ordering::Acquire)
+    }
+
+    /// Takes the length of its device anew, or makes it so long as to have these bytes after the
+    /// label; how many there are.
+    pub fn lengthen_device(&self, data_bytes: Option<u64>) -> Result<u64> {
+        let length = data_bytes.map(|bytes| bytes.saturating_add(AREA_BYTES));
+        let there = self.data_bytes();
+        let bytes = self.ask(Operation::Allocate, 0, there, |device| device.lengthen(length))?;
+        Ok(bytes.saturating_sub(AREA_BYTES))
+    }
+
+    /// Has more of it be used from now on: labels say so.
+    pub fn set_data_bytes(&self, data_bytes: u64) {
+        self.data_bytes.store(data_bytes, Ordering::Release);
     }
 
     pub fn is_there(&self) -> bool {
@@ -162,7 +177,7 @@ impl MemberDevice {
 
     /// Where a range of what is after the area begins on the device.
     fn check(&self, operation: Operation, offset: u64, length_bytes: u64) -> Result<u64> {
-        if offset.checked_add(length_bytes).is_none_or(|end| end > self.data_bytes) {
+        if offset.checked_add(length_bytes).is_none_or(|end| end > self.data_bytes()) {
             let source = io::Error::new(io::ErrorKind::InvalidInput, "beyond the end");
             let (kind, device) = (DeviceErrorKind::OutOfRange, self.path());
             return Err(DeviceError { kind, operation, offset, length_bytes, device, source });
@@ -231,7 +246,7 @@ impl MemberDevice {
 
 impl BlockDevice for MemberDevice {
     fn len_bytes(&self) -> u64 {
-        self.data_bytes
+        self.data_bytes()
     }
 
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<()> {
@@ -264,7 +279,7 @@ impl BlockDevice for MemberDevice {
     fn flush(&self) -> Result<()> {
         let flush = |device: &dyn BlockDevice| device.flush();
         self.ask_both(|place, successor| {
-            let done = self.ask_in(place, Operation::Flush, (0, self.data_bytes), flush);
+            let done = self.ask_in(place, Operation::Flush, (0, self.data_bytes()), flush);
             match successor {
                 Some(successor) => successor.follow(done, flush),
                 None => Answer::Done(done),

@@ -14,7 +14,9 @@ use parking_lot::{Mutex, RwLock};
 use units::WallTime;
 
 use super::book::Book;
-use super::build::{Making, Materials, Unusable, build, check_room, top_bytes, unusable};
+use super::build::{
+    Making, Materials, Unusable, build, check_room, plain_mirror, top_bytes, unusable,
+};
 use super::found::{Found, Known, find, members_of, stand, take_cut, too_few, why_cut};
 use super::grow::check_length;
 use super::kept::of_layer;
@@ -24,7 +26,7 @@ use super::spares::Spare;
 use super::top::Top;
 use super::{Array, Shared, code, is_readable, of_label};
 use crate::heal::Ledger;
-use crate::layers::TrialDevice;
+use crate::layers::{MirrorDevice, TrialDevice};
 use crate::stack::Stack;
 use crate::{BlockDevice, DeviceError, Resync};
 
@@ -144,7 +146,11 @@ impl Opening<'_> {
         let Opening { all: _, materials, label, as_found, stack, shared, absent } = self;
         // Before anything is written that they miss: a parity puts what waits in its places.
         shared.begin(as_found.as_ref(), &absent)?;
-        let top = build(&shared, &shared.members(), &stack, materials, Making::There)?;
+        let mirror = plain_mirror(&shared, &stack, &materials.together);
+        let top = match &mirror {
+            Some(mirror) => Arc::<MirrorDevice>::clone(mirror) as Arc<dyn BlockDevice>,
+            None => build(&shared, &shared.members(), &stack, materials, Making::There)?,
+        };
         assert_eq!(top.len_bytes(), top_bytes(&stack, &label.members), "as long as was computed");
         let has_copies = AtomicBool::new(stack.has_copies());
         let (top, loose) = (Top::new(top), super::Loose::new());
@@ -156,6 +162,7 @@ impl Opening<'_> {
         let array = Array {
             shared,
             top,
+            mirror: Mutex::new(mirror),
             has_copies,
             loose,
             has_parity,

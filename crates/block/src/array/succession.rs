@@ -32,6 +32,9 @@ impl Array {
         if book.label.members[member].standing != MemberStanding::In {
             return Err(refused(format!("{} is not in any more", there.path()), "try again"));
         }
+        if with.data_bytes() < there.data_bytes() {
+            return Err(refused(format!("{} became longer", there.path()), "give a longer one"));
+        }
         if let Some(successor) = there.successor() {
             let other = &successor.spare.path;
             let what = format!("{} is being copied to {other}", there.path());

@@ -59,6 +59,7 @@ pub trait Keeper: Send + Sync {
 }
 
 /// A side of a mirror.
+#[derive(Clone)]
 pub struct Side {
     /// What it is written to.
     pub device: Arc<dyn BlockDevice>,
@@ -72,7 +73,8 @@ pub struct MirrorDevice {
     reads_in_flight: Vec<AtomicUsize>,
     keeper: Arc<dyn Keeper>,
     ledger: Arc<Ledger>,
-    gates: Gates,
+    /// Those who use it with a side less, and with one more, share them.
+    gates: Arc<Gates>,
     len_bytes: u64,
     together: Arc<dyn Together>,
 }
@@ -83,7 +85,7 @@ impl MirrorDevice {
     pub fn new(sides: Vec<Side>, keeper: Arc<dyn Keeper>, ledger: Arc<Ledger>) -> MirrorDevice {
         let len_bytes = sides.iter().map(|s| s.device.len_bytes()).min().expect("several sides");
         let reads_in_flight = sides.iter().map(|_| AtomicUsize::new(0)).collect();
-        let (gates, together) = (Gates::new(), Arc::new(InTurn));
+        let (gates, together) = (Arc::new(Gates::new()), Arc::new(InTurn));
         MirrorDevice { sides, reads_in_flight, keeper, ledger, gates, len_bytes, together }
     }
 
@@ -91,6 +93,22 @@ impl MirrorDevice {
     #[must_use]
     pub fn asked(self, together: Arc<dyn Together>) -> MirrorDevice {
         MirrorDevice { together, ..self }
+    }
+
+    /// The same with another side, which is as long at least. Whoever is in the midst of something
+    /// here goes on: neither writes what the other would have to know of.
+    pub(crate) fn with_side(&self, side: Side) -> MirrorDevice {
+        assert!(side.device.len_bytes() >= self.len_bytes, "the mirror keeps its length");
+        let sides: Vec<Side> = self.sides.iter().cloned().chain([side]).collect();
+        MirrorDevice {
+            reads_in_flight: sides.iter().map(|_| AtomicUsize::new(0)).collect(),
+            sides,
+            keeper: Arc::clone(&self.keeper),
+            ledger: Arc::clone(&self.ledger),
+            gates: Arc::clone(&self.gates),
+            len_bytes: self.len_bytes,
+            together: Arc::clone(&self.together),
+        }
     }
 
     fn standing(&self, side: usize) -> Standing {

@@ -12,6 +12,7 @@ use hindsight_block::{
 use sim::{Failure, Op, Random, SimMedia};
 
 mod absurd;
+mod attach;
 mod beside;
 mod bringing;
 mod grow;

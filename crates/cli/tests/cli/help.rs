@@ -73,6 +73,7 @@ const COMMANDS: &[&str] = &[
     "pool set",
     "pool grow",
     "pool replace",
+    "pool attach",
     "pool spare",
     "pool spare add",
     "pool spare remove",

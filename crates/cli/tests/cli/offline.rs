@@ -12,7 +12,8 @@ fn a_pool_is_inspected_and_rebuilt_and_keeps_its_past() {
     let pool = fixture.path("pool");
     let pool = pool.to_str().expect("UTF-8").to_owned();
     let inspected = run(&["pool", "inspect", "--pool", &pool]);
-    assert!(inspected.out.contains("copy 0 at byte 0: superblock"), "{inspected:?}");
+    assert!(inspected.out.contains("pool.img copy 0 at byte 0: label"), "{inspected:?}");
+    assert!(inspected.out.contains("copy 0 at byte 1048576: superblock"), "{inspected:?}");
     let locked = run(&["pool", "rebuild", "--pool", &pool]);
     assert_eq!(locked.code, 11, "{locked:?}");
 

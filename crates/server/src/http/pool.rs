@@ -3,7 +3,8 @@
 use std::num::NonZeroU64;
 
 use api::{
-    API_PREFIX, ChangePool, GrowPool, Job, ListQuery, ProblemKind, ReplaceMember, SetScrub, Spare,
+    API_PREFIX, AttachMember, ChangePool, GrowPool, Job, ListQuery, ProblemKind, ReplaceMember,
+    SetScrub, Spare,
 };
 use axum::extract::State;
 use axum::{Extension, Json};
@@ -70,6 +71,28 @@ pub(super) async fn replace(
 ) -> Answer<Json<api::Pool>> {
     let change = move |context: &Context| {
         stack_files::replace(context.pool_dir(), context.pool(), &body.member, &body.with)
+    };
+    change_members(context, door, change).await
+}
+
+/// Makes a blank file or disk another side of the pool: a mirror of its one file, or one side more
+/// of its mirror, while it is used. The same request completes an attach that was begun.
+#[utoipa::path(post, path = "/pool/attach", tag = "pool", request_body = AttachMember,
+    responses(
+        (status = 200, body = api::Pool),
+        (status = 403, description = "Not over the unix socket", body = api::Problem,
+            content_type = "application/problem+json"),
+        (status = 404, body = api::Problem, content_type = "application/problem+json"),
+        (status = 422, body = api::Problem, content_type = "application/problem+json"),
+    ))]
+pub(super) async fn attach(
+    State(context): State<Context>,
+    Extension(door): Extension<Door>,
+    Body(body): Body<AttachMember>,
+) -> Answer<Json<api::Pool>> {
+    let change = move |context: &Context| {
+        let member = body.member.as_deref();
+        stack_files::attach(context.pool_dir(), context.pool(), member, &body.with)
     };
     change_members(context, door, change).await
 }

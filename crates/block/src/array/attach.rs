@@ -1,0 +1,136 @@
+//! A copy more of everything, while it is used: the only member, or a mirror that is uppermost,
+//! gets another side.
+//!
+//! The new device is claimed beside everybody. Then writers are kept out for as long as it takes to
+//! write maps and labels: all that is used counts as missed by it. Whoever wrote before is through
+//! with that, and whoever comes after writes to it as well; it is stale, and brought up to date like
+//! one that took another's place.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use format::label::{AREA_BYTES, MEMBERS_MAX, Member, MemberStanding, Regions};
+
+use super::add::Part;
+use super::build::mirror;
+use super::found::members_of;
+use super::grow::{add_rows, check_free, checked};
+use super::member::MemberDevice;
+use super::opening::{Devices, refused, share};
+use super::regions::{clear, set};
+use super::{Array, Identities, of_label};
+use crate::layers::{MirrorDevice, Side};
+use crate::stack::Stack;
+use crate::{ArrayError, BlockDevice, Candidate};
+
+impl Array {
+    /// Makes a blank device a side of the mirror that the array is, or of one that it becomes: of
+    /// its only member and the device. That is stale until everything is on it.
+    ///
+    /// # Errors
+    /// `Refused` when the array is anything else, a member is not up to date, or the device is too
+    /// small or neither blank nor claimed by this array before: then nothing was written, or its
+    /// label is that of nobody; the devices'. Where the device fails at once it is a side all the
+    /// same, and out.
+    pub fn attach(&self, with: Candidate, identities: Identities<'_>) -> Result<(), ArrayError> {
+        let _growing = self.growing.lock();
+        let shared = &self.shared;
+        shared.check_whole()?;
+        let label = shared.book.lock().label.clone();
+        self.check_settled(&label)?;
+        check_free(&with, &label)?;
+        let count = members_of(&label).len();
+        let mut grown = label.clone();
+        let new = Stack::Member(with.path.clone());
+        let side = add_rows(&mut grown, &new, std::slice::from_ref(&with), identities)?;
+        grown.members[count].standing = MemberStanding::Stale;
+        let Some(stack) = (*shared.stack()).clone().with_side(side) else {
+            let what = "only a single file or disk, or a mirror of such, gets another side";
+            let hint = "`pool grow --add` makes others larger, `pool spare add` gives them spares";
+            return Err(refused(what, hint));
+        };
+        let length = with.device.as_ref().map_or(0, |device| device.len_bytes());
+        let wanted = self.len_bytes() + AREA_BYTES;
+        if length < wanted {
+            let what = format!("{} has {length} bytes", with.path);
+            return Err(refused(what, &format!("at least {wanted} are needed")));
+        }
+        grown.stack = checked(&stack)?;
+        let mut devices: Devices =
+            members_of(&label).iter().map(|_| (String::new(), None)).collect();
+        devices.push((with.path, with.device));
+        // What fails now is nobody's but its own.
+        let making = share(&grown, &stack, devices, Regions::new(label.array_id, 1));
+        making.is_making.store(true, Ordering::SeqCst);
+        making.claim(count)?;
+        let member = making.members().swap_remove(count);
+        let row = grown.members[count].clone();
+        self.begin_side(stack, grown.stack, (row, member))
+    }
+
+    /// Makes a side that is claimed part of the array, while nobody writes.
+    fn begin_side(
+        &self,
+        stack: Stack,
+        text: String,
+        (row, member): (Member, Arc<MemberDevice>),
+    ) -> Result<(), ArrayError> {
+        let shared = &self.shared;
+        let path = member.path();
+        // Whoever brings a member up to date, or tidies, is through with it.
+        let (_work, _tidying) = (self.work.lock(), self.tidying.lock());
+        let _alone = self.gate.write();
+        let mut book = shared.book.lock();
+        self.check_settled(&book.label)?;
+        let mut label = book.label.clone();
+        if label.members.len() == MEMBERS_MAX {
+            return Err(refused(format!("at most {MEMBERS_MAX} members and spares"), ""));
+        }
+        let number = members_of(&label).len();
+        let bytes = (self.len_bytes(), self.len_bytes());
+        label.members.insert(number, row.clone());
+        label.stack.clone_from(&text);
+        let mut maps = book.regions.clone();
+        if !self.has_copies() {
+            // Nobody marked what was written: all may be in use, and nobody is in the midst of it.
+            (0..maps.count as usize).for_each(|region| {
+                set(&mut maps.used, region);
+                clear(&mut maps.open, region);
+            });
+        }
+        for (stale, used) in maps.stale.iter_mut().zip(&maps.used) {
+            *stale |= used;
+        }
+        let members = vec![Arc::clone(&member)];
+        let part = Part { stack, text, rows: vec![row], members, bytes };
+        self.write_part(&mut book, (label, maps), &part)?;
+        // Where it failed with that it is out by now.
+        let standing = of_label(book.label.members[number].standing);
+        shared.set_standing(number, standing);
+        let side = Side { device: member, members: vec![number] };
+        let mirror = self.mirror_with(side);
+        *self.mirror.lock() = Some(Arc::clone(&mirror));
+        let behind = book.begin_behind();
+        shared.behind.store(behind, Ordering::Relaxed);
+        self.has_copies.store(true, Ordering::SeqCst);
+        self.top.put_over(mirror);
+        shared.tell(number, "member-attached", "it is brought up to date".to_owned());
+        match standing {
+            crate::Standing::Out => {
+                Err(refused(format!("{path} failed at once"), "it is out: `pool replace` it"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// What is to be uppermost, with another side.
+    fn mirror_with(&self, side: Side) -> Arc<MirrorDevice> {
+        match &*self.mirror.lock() {
+            Some(mirror) => Arc::new(mirror.with_side(side)),
+            None => {
+                let first = Side { device: Arc::clone(self.top.now()), members: vec![0] };
+                Arc::new(mirror(&self.shared, vec![first, side], &self.together))
+            }
+        }
+    }
+}
