@@ -49,7 +49,7 @@ impl Core {
         merges.full().map_or(Some(Leisure::default()), |merge| of(merge.volume()))
     }
 
-    fn is_room_short(&self) -> bool {
+    pub(crate) fn is_room_short(&self) -> bool {
         let (_, free, reserve) = self.store.zone_counts();
         self.store.is_device_full() || free <= reserve + self.store.zone_count() / FREE_SHARE
     }

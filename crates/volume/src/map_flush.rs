@@ -311,4 +311,4 @@ impl Core {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -602,7 +602,9 @@ impl MergeJob {
         self.timeline.install_merged(&ids, run.map(Arc::new));
         let has_homes = base.slab_count() > 0 && !changes.is_empty();
         if !moved.is_empty() || !dead.is_empty() || has_homes || !self.arrived.is_empty() {
-            core.forget_pages(|timeline| timeline.id == self.timeline.id);
+            // Entries that an earlier merge dropped may still be in pages, and name what goes now.
+            let goes = |log: u64| dead.iter().any(|dead| dead.log == log || dead.log == NO_LOG);
+            core.forget_pages(|read| read.id == self.timeline.id || goes(read.log));
         }
         if has_homes {
             // Homes that the map no longer names may still be read by those who looked before.

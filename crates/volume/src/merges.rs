@@ -81,13 +81,14 @@ impl Merges {
     /// # Errors
     /// Those of the merges.
     pub fn step(&mut self, budget: Budget) -> Result<bool> {
-        let count = self.all().count() as u64;
-        let entries = budget.bytes / ENTRY_BYTES / count.max(1);
-        let entries = usize::try_from(entries.max(ENTRIES_MIN)).unwrap_or(usize::MAX);
+        let (count, is_pressed) = (self.all().count() as u64, !self.can_wait());
+        let share = (budget.bytes / ENTRY_BYTES / count.max(1)).max(ENTRIES_MIN);
         let mut failure = None;
         for slot in [&mut self.join, &mut self.full] {
             let Some(merge) = slot else { continue };
-            match merge.step(entries) {
+            // One that can wait has little of a step that another one cannot wait for.
+            let entries = if is_pressed && merge.can_wait() { ENTRIES_MIN } else { share };
+            match merge.step(usize::try_from(entries).unwrap_or(usize::MAX)) {
                 Ok(false) => continue,
                 Ok(true) => merge.volume().reclamation.set_ailing(false),
                 Err(error) => {

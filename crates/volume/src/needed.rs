@@ -79,6 +79,9 @@ impl Branch {
     }
 }
 
+/// A timeline with its log, and its parent and where it left that.
+type Kin = (u64, Option<(u64, u64)>, Arc<Timeline>);
+
 fn is_interval(granularity: &(u64, Granularity)) -> bool {
     matches!(granularity.1, Granularity::Interval(_))
 }
@@ -89,20 +92,37 @@ impl Core {
     /// # Errors
     /// `Corrupt` or `Io`, from the time index of the timeline's own volume.
     pub(crate) fn needed(&self, timeline: u64, from: Seq) -> Result<Needed> {
-        let volumes = self.all_volumes();
-        let owner = |log: u64| volumes.binary_search_by_key(&log, |v| v.id).map(|i| &volumes[i]);
-        // Children before parents: a child has a higher number.
-        let mut below: BTreeSet<u64> = BTreeSet::from([timeline]);
-        let mut records = Vec::new();
-        for (record, line) in self.timelines.read().range(timeline..).map(|(_, found)| found) {
-            if record.id == timeline || record.parent.is_some_and(|(of, _)| below.contains(&of)) {
-                below.insert(record.id);
-                records.push((record.log, record.parent, Arc::clone(line)));
+        loop {
+            let family = self.family(timeline);
+            let members: Vec<u64> = family.iter().map(|record| record.2.id).collect();
+            let needed = self.needed_by(timeline, from, family)?;
+            // A moment may have lost its pin to a timeline that branched off there meanwhile.
+            if self.family(timeline).iter().map(|record| record.2.id).eq(members) {
+                return Ok(needed);
             }
         }
-        let log = records.first().map(|record| record.0);
+    }
+
+    /// A timeline and those that branched off it, with their logs and parents; children after
+    /// parents, for a child has a higher number.
+    fn family(&self, timeline: u64) -> Vec<Kin> {
+        let mut ids: BTreeSet<u64> = BTreeSet::from([timeline]);
+        let mut family = Vec::new();
+        for (record, line) in self.timelines.read().range(timeline..).map(|(_, found)| found) {
+            if record.id == timeline || record.parent.is_some_and(|(of, _)| ids.contains(&of)) {
+                ids.insert(record.id);
+                family.push((record.log, record.parent, Arc::clone(line)));
+            }
+        }
+        family
+    }
+
+    fn needed_by(&self, timeline: u64, from: Seq, family: Vec<Kin>) -> Result<Needed> {
+        let volumes = self.all_volumes();
+        let owner = |log: u64| volumes.binary_search_by_key(&log, |v| v.id).map(|i| &volumes[i]);
+        let log = family.first().map(|record| record.0);
         let mut by_parent: BTreeMap<u64, Vec<Branch>> = BTreeMap::new();
-        for (log, parent, timeline) in records.into_iter().skip(1).rev() {
+        for (log, parent, timeline) in family.into_iter().skip(1).rev() {
             let of_newborn = |_| Ok(Some(Seq::ZERO));
             let first =
                 owner(log).map_or_else(of_newborn, |volume| volume.first_open_on(timeline.id))?;

@@ -96,7 +96,7 @@ impl Core {
         }
         has_flushed |= self.flush_what_waited(&mut damage)?;
         for volume in self.all_volumes() {
-            self.spare_others(&volume, volume.expire(!merges.is_of(&volume)), &mut damage)?;
+            self.spare_others(&volume, volume.expire(merges.full().is_none() && !merges.is_of(&volume)), &mut damage)?;
         }
         behind |= self.copy_outside(budget.bytes)?;
         self.bury_copied(&merges, &mut damage)?;
@@ -197,6 +197,14 @@ impl Core {
     ) -> Result<()> {
         let mut volumes = self.all_volumes();
         volumes.sort_by_key(|volume| volume.reclamation.is_ailing());
+        if !merges.is_empty() {
+            // A merge that fails ends the step, and the one under way would wait with it; two take
+            // more room than one; and deleted volumes are removed between merges only.
+            volumes.retain(|volume| !volume.reclamation.is_ailing());
+            if self.is_room_short() || self.unneeded_ghost().is_some() {
+                return Ok(());
+            }
+        }
         for volume in &volumes {
             if merges.takes_full(volume)
                 && let Some(merge) = self.spare_others(volume, self.next_reclaim(volume), damage)?
@@ -237,7 +245,7 @@ impl Core {
         self.free_empty_homes(volume)?;
         volume.begin_destage();
         let horizon = volume.record.lock().reclaimable_to();
-        volume.reclamation.set_out(volume.own_timelines().iter().map(|t| t.id).collect());
+        volume.reclamation.set_out(|| volume.own_timelines().iter().map(|t| t.id).collect());
         self.reclaim_to(volume, Seq(horizon))
     }
 
@@ -330,11 +338,15 @@ impl Core {
     /// `Refused` or `Io`.
     pub fn bury_ghosts(self: &Arc<Self>) -> Result<()> {
         loop {
-            let ghosts: Vec<Arc<Volume>> = self.ghosts.read().values().cloned().collect();
-            let unneeded = ghosts.into_iter().find(|g| g.is_gone() && !self.is_needed(g));
-            let Some(ghost) = unneeded else { return Ok(()) };
+            let Some(ghost) = self.unneeded_ghost() else { return Ok(()) };
             self.bury(&ghost)?;
         }
+    }
+
+    /// A deleted volume that no clone needs any more.
+    fn unneeded_ghost(&self) -> Option<Arc<Volume>> {
+        let ghosts: Vec<Arc<Volume>> = self.ghosts.read().values().cloned().collect();
+        ghosts.into_iter().find(|ghost| ghost.is_gone() && !self.is_needed(ghost))
     }
 
     /// Whether a timeline of another volume branched off this one.

@@ -61,9 +61,10 @@ impl Reclamation {
         self.pass.lock().begin(now_ns);
     }
 
-    /// It goes over these timelines. A pass that is asked for from now on is another one.
-    pub fn set_out(&self, timelines: Vec<u64>) {
+    /// It goes over the timelines of now. A pass that is asked for from now on is another one.
+    pub fn set_out(&self, timelines: impl FnOnce() -> Vec<u64>) {
         self.is_wanted.store(false, Ordering::Relaxed);
+        let timelines = timelines();
         *self.left.lock() = timelines;
     }
 

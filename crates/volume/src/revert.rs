@@ -162,10 +162,13 @@ impl Volume {
 
 #[cfg(test)]
 mod tests {
-    use units::Moment;
+    use std::sync::OnceLock;
+
+    use units::{Moment, Seq};
 
     use crate::caches::tests::cached_volume;
-    use crate::types::WriteOp;
+    use crate::map_flush::tests::waits;
+    use crate::types::{Granularity, VolumeChange, WriteOp};
 
     #[test]
     fn who_finds_another_present_finds_nothing_in_the_cache_of_the_one_before() {
@@ -186,5 +189,38 @@ mod tests {
         let mut found = [0; 4096];
         volume.read(0, &mut found).expect("read");
         assert_eq!(found[0], 1, "of the moment gone back to");
+    }
+
+    #[test]
+    fn a_merge_that_begins_beside_a_revert_keeps_what_the_revert_went_back_to() {
+        let (pool, volume) = cached_volume();
+        let granularity = Some(Granularity::OnDemand);
+        volume.change(&VolumeChange { granularity, ..VolumeChange::default() }).expect("changed");
+        let put = |byte: u8| {
+            let op = WriteOp::Data { offset: 0, bytes: &[byte; 4096] };
+            volume.write_batch(&[op]).expect("written")
+        };
+        put(1);
+        let number = volume.create_version("").expect("captured").number;
+        put(2);
+        volume.flush().expect("flushed");
+        let mut still = volume.stand_still().expect("still");
+        let at = Moment::Version(number);
+        let target = volume.resolve_with(&at, &still.pins).expect("retained");
+        let (timeline, found) = (volume.present().timeline.id, OnceLock::new());
+        std::thread::scope(|scope| {
+            let asks = waits(scope, || {
+                let needed = pool.core.needed(timeline, Seq::ZERO).expect("asked");
+                found.set(needed.openable.contains(target.seq)).expect("once");
+            });
+            let reverted =
+                volume.log.with_gate(|gate| volume.revert_in_gate(gate, target, &still.pins));
+            reverted.expect("reverted");
+            let gone = [(number, target.seq)];
+            volume.remove_versions(&mut still.pins, &gone, "version-delete", &[]).expect("gone");
+            drop(still);
+            asks.join().expect("no panic");
+        });
+        assert_eq!(found.get(), Some(&true), "the present begins there");
     }
 }

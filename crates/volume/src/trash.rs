@@ -314,7 +314,7 @@ impl Core {
         pins.clear();
         drop(pins);
         *volume.schedule.lock() = None;
-        work.clear();
+        work.give_up();
         self.share_memory();
         self.bury_ghosts()
     }
