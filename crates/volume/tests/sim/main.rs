@@ -78,6 +78,8 @@ enum Kinds {
     Together,
     /// Of all architectures, with and without a cache, on members of which one fails now and then.
     Mirrored,
+    /// The same, on a member that gets another beside it.
+    Attached,
     /// The same, with the integrity layer over or below them.
     Checked,
     /// The same, with parity.
@@ -99,6 +101,7 @@ impl Kinds {
             | Kinds::Importing
             | Kinds::Extents
             | Kinds::Mirrored
+            | Kinds::Attached
             | Kinds::Checked
             | Kinds::Parity
             | Kinds::Together => all.collect(),
@@ -111,6 +114,7 @@ impl Kinds {
     fn stack(self, seed: u64) -> Option<block::stack::Stack> {
         match self {
             Kinds::Mirrored => Some(members::stack_of(seed)),
+            Kinds::Attached => Some(members::attached()),
             Kinds::Checked => Some(members::checked_of(seed)),
             Kinds::Parity => Some(members::parity_of(seed)),
             _ => None,
@@ -131,6 +135,7 @@ impl Kinds {
             Kinds::Deduped => "seeds_with_equal_blocks",
             Kinds::Together => "seeds_with_groups",
             Kinds::Mirrored => "seeds_on_mirrors",
+            Kinds::Attached => "seeds_on_a_member_that",
             Kinds::Checked => "seeds_on_checked_mirrors",
             Kinds::Parity => "seeds_on_parity",
             Kinds::Only(_) => "blocks_come_home",
@@ -165,7 +170,7 @@ fn live(seed: u64, kinds: Kinds) -> World {
     let is_cached = match kinds {
         Kinds::Cached | Kinds::Converting | Kinds::Importing | Kinds::Extents => true,
         Kinds::Together | Kinds::Mirrored | Kinds::Checked | Kinds::Parity => true,
-        Kinds::Copying => true,
+        Kinds::Attached | Kinds::Copying => true,
         Kinds::Plain | Kinds::Uncached | Kinds::Encoded | Kinds::Deduped | Kinds::Only(_) => false,
     };
     let memory_bytes = match kinds {
@@ -239,6 +244,7 @@ fn run_seeds(kinds: Kinds, see: &mut dyn FnMut(&mut World)) -> bool {
         let (seeds, more) = match kinds {
             // Each byte of those is written and compared several times.
             Kinds::Mirrored => (MIRRORED_SEEDS, &MIRRORED_REGRESSIONS[..]),
+            Kinds::Attached => (MIRRORED_SEEDS, &[][..]),
             Kinds::Checked => (CHECKED_SEEDS, &CHECKED_REGRESSIONS[..]),
             Kinds::Parity => (PARITY_SEEDS, &PARITY_REGRESSIONS[..]),
             _ => (SEEDS, &REGRESSIONS[..]),
@@ -340,6 +346,21 @@ fn seeds_on_mirrors_run_without_a_broken_promise() {
 }
 
 #[test]
+fn seeds_on_a_member_that_gets_another_run_without_a_broken_promise() {
+    let (mut attached, mut both, mut lies) = (0, 0, 0);
+    let is_seen = run_seeds(Kinds::Attached, &mut |world| {
+        attached += world.attached;
+        lies += world.lies;
+        both += u64::from(world.may_fail());
+    });
+    if is_seen {
+        println!("{attached} attached, {both} of them in, {lies} lies of the first ones then");
+        let are_tried = attached >= MIRRORED_SEEDS && both > 4 && lies > 30;
+        assert!(are_tried, "{attached} attached, {both} in, {lies} lies");
+    }
+}
+
+#[test]
 fn seeds_on_checked_mirrors_run_without_a_broken_promise() {
     run_seeds(Kinds::Checked, &mut |_| ());
 }
@@ -380,6 +401,7 @@ fn the_same_seed_gives_the_same_digest() {
             Kinds::Copying,
             Kinds::Together,
             Kinds::Mirrored,
+            Kinds::Attached,
             Kinds::Parity,
         ] {
             assert_eq!(run(seed, kinds), run(seed, kinds), "seed {seed}");

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use block::stack::Stack;
 use block::{Array, Candidate, Identities, Materials, MediaDevice};
 use env::Media;
-use hindsight_volume::{Error, ErrorKind, Pool, PoolOptions, Result};
+use hindsight_volume::{Budget, Error, ErrorKind, Pool, PoolOptions, Result};
 use sim::{Op, Random, SimMedia, Trick};
 use units::WallTime;
 
@@ -19,6 +19,17 @@ const LABEL_BYTES: u64 = 1 << 20;
 pub fn stack_of(seed: u64) -> Stack {
     let stacks = ["mirror(a, b)", "stripe(mirror(a, b), mirror(c, d))", "mirror(a, b, c)"];
     stacks[(seed % 3) as usize].parse().expect("a stack")
+}
+
+/// A member of this name is attached some time after the pool was made.
+const LATE: &str = "late";
+
+/// Steps of background work beyond the others while it is behind.
+const LATE_STEPS: usize = 100;
+
+/// A member that gets another beside it.
+pub fn attached() -> Stack {
+    format!("mirror(a, {LATE})").parse().expect("a stack")
 }
 
 /// The stack of a seed, with the integrity layer over what heals, or below it.
@@ -83,8 +94,24 @@ impl World {
             id
         };
         let identities = Identities { random, now: WallTime::from_nanos(START_NS) };
-        Array::create(stack, self.candidates(), identities, &Materials::none())
+        let (alone, all) = (Stack::Member("a".to_owned()), self.candidates());
+        let (stack, members) = match self.attaches() {
+            true => (&alone, all[..1].to_vec()),
+            false => (stack, all),
+        };
+        Array::create(stack, members, identities, &Materials::none())
             .expect("labels on empty media");
+    }
+
+    fn attaches(&self) -> bool {
+        self.stack.as_ref().is_some_and(|stack| stack.members().contains(&LATE))
+    }
+
+    /// Whether one member may fail or lie, if there are several.
+    pub fn may_fail(&self) -> bool {
+        let is_in = |member: &block::MemberStatus| member.standing == block::Standing::In;
+        let is_mirror = |pool: &Pool| pool.members().len() > 1 && pool.members().iter().all(is_in);
+        !self.attaches() || self.pool.as_ref().is_some_and(|pool| is_mirror(pool))
     }
 
     /// The members, put together.
@@ -110,7 +137,7 @@ impl World {
 
     /// Lets the first member rot, lose writes, write elsewhere and read elsewhere.
     pub fn lie(&mut self) {
-        if self.stack.is_none() || !self.random.chance(120) {
+        if self.stack.is_none() || !self.may_fail() || !self.random.chance(120) {
             return;
         }
         // One in eight where the labels are, which are a small part of what is there.
@@ -145,6 +172,17 @@ impl World {
     pub fn tidy_members(&mut self) -> Result<()> {
         if self.stack.is_some() && self.random.chance(300) {
             self.pool().tidy_members()?;
+        }
+        if self.attaches() && self.pool().members().len() == 1 && self.random.chance(150) {
+            let late = self.candidates().swap_remove(1);
+            self.pool().attach_member(late)?;
+            self.attached += 1;
+        }
+        // All that there is has to be copied.
+        let mut steps = if self.may_fail() { 0 } else { LATE_STEPS };
+        while steps > 0 && self.pool().behind_bytes() > 0 {
+            self.pool().step(Budget { bytes: 1 })?;
+            steps -= 1;
         }
         Ok(())
     }

@@ -57,6 +57,8 @@ pub struct World {
     pub others: Vec<Arc<SimMedia>>,
     /// How often the first member was made to lie, and how often that was healed.
     pub lies: u64,
+    /// Members that were attached.
+    pub attached: u64,
     pub healed: u64,
     /// Files that volumes are imported from.
     pub files: Arc<SimFiles>,
@@ -129,6 +131,7 @@ impl World {
             stack,
             others,
             lies: 0,
+            attached: 0,
             healed: 0,
             files: Arc::default(),
             clock,
@@ -176,6 +179,7 @@ impl World {
             stack: None,
             others: Vec::new(),
             lies: 0,
+            attached: 0,
             healed: 0,
             files: Arc::clone(&self.files),
             clock,
@@ -418,8 +422,10 @@ impl World {
             }
             Action::Fault(op, after) => {
                 self.end_trouble();
-                self.media.fail(Failure { after: *after, ..Failure::once(*op) });
-                self.trouble = self.trouble_of(*op);
+                if self.may_fail() {
+                    self.media.fail(Failure { after: *after, ..Failure::once(*op) });
+                    self.trouble = self.trouble_of(*op);
+                }
             }
             Action::SpaceLimit(limit) => {
                 self.media.set_space_limit(*limit);
