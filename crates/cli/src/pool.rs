@@ -202,24 +202,28 @@ pub fn run(session: &Session, verb: Verb) -> anyhow::Result<ExitCode> {
             let body = GrowPool { add, size: size.map(SizeInput) };
             session.answer(&session.client()?.grow_pool(&body)?, show)?;
         }
-        Verb::Rebuild { pool } => {
-            say("rebuilding the map from the log");
-            let report = server::rebuild(&pool)?;
-            let answer = json!({
-                "segments": report.segments, "writes": report.writes,
-                "damaged_bytes": report.damaged_bytes,
-            });
-            session.answer(&answer, |_| {
-                pairs(&[
-                    ("segments", report.segments.to_string()),
-                    ("writes", report.writes.to_string()),
-                    ("damaged", human(report.damaged_bytes)),
-                ])
-            })?;
-            if report.damaged_bytes > 0 {
-                return Ok(ExitCode::Partly);
-            }
-        }
+        Verb::Rebuild { pool } => return rebuild(session, &pool),
+    }
+    Ok(ExitCode::Done)
+}
+
+/// Throws the map away and builds it again from the log.
+fn rebuild(session: &Session, pool: &Path) -> anyhow::Result<ExitCode> {
+    say("rebuilding the map from the log");
+    let report = server::rebuild(pool)?;
+    let answer = json!({
+        "segments": report.segments, "writes": report.writes,
+        "damaged_bytes": report.damaged_bytes,
+    });
+    session.answer(&answer, |_| {
+        pairs(&[
+            ("segments", report.segments.to_string()),
+            ("writes", report.writes.to_string()),
+            ("damaged", human(report.damaged_bytes)),
+        ])
+    })?;
+    if report.damaged_bytes > 0 {
+        return Ok(ExitCode::Partly);
     }
     Ok(ExitCode::Done)
 }

@@ -16,7 +16,7 @@ use format::label::AREA_BYTES;
 use crate::StartError;
 use crate::pool_files::at;
 
-/// What the file at a path is the only member of; none where it has no label.
+/// The layout of which the file at a path is the only member; none where it has no label.
 pub(crate) fn layout(path: &Path) -> Result<Option<Layout>, StartError> {
     let head = match head(path) {
         Ok(head) => head,
@@ -39,7 +39,7 @@ pub(crate) fn layout(path: &Path) -> Result<Option<Layout>, StartError> {
 pub(crate) fn check_alone(dir: &Path, layout: &Layout) -> Result<(), StartError> {
     let [name] = layout.names()[..] else { return Ok(()) };
     let path = dir.join(name);
-    // What cannot be read is told of by those who open it.
+    // A file that cannot be read is told of when it is opened.
     let Ok(own) = head(&path) else { return Ok(()) };
     let Some(named) = named_by(&own) else { return Ok(()) };
     for other in named.names().into_iter().map(Path::new) {

@@ -389,7 +389,7 @@ fn is_known(pool: &Pool, path: &Path) -> bool {
     members.chain(spares).any(|known| Path::new(&known) == path)
 }
 
-/// What a served pool lies on, without a side that was to be attached and never was.
+/// The layout of a served pool, without a side that was to be attached and never was.
 fn on_members(dir: &Path, pool: &Pool) -> Result<Layout, StartError> {
     let members = pool.members().len();
     let layout = if members == 0 { None } else { read(dir)? };
@@ -409,9 +409,8 @@ fn on_members(dir: &Path, pool: &Pool) -> Result<Layout, StartError> {
     })
 }
 
-/// Has a blank file or disk get everything that the pool in `dir` has, beside its one file or its
-/// mirror. One that is not there is made as a sparse file. What was begun before and not completed
-/// is completed.
+/// Makes a blank file or disk another side of the pool in `dir`: of its one file, or its mirror.
+/// One that is not there is made as a sparse file. An attach that was begun is completed.
 pub(crate) fn attach(
     dir: &Path,
     pool: &Pool,

@@ -130,7 +130,7 @@ impl Pool {
         self.after_change(array, outcome)
     }
 
-    /// What changed an array may have failed so that nobody knows what its members have.
+    /// A change of an array may have failed so that nobody knows the state of its members.
     fn after_change<T>(
         &self,
         array: &Array,
@@ -203,7 +203,7 @@ impl Pool {
     /// making the file long enough for so much. Returns its bytes before and after.
     ///
     /// # Errors
-    /// `Invalid` when it is on several members, or no file that can be made longer; `Refused`, `Io`.
+    /// `Invalid` when it is on several members, or no file that can be longer; `Refused`, `Io`.
     pub fn lengthen(&self, len_bytes: Option<u64>) -> Result<(u64, u64)> {
         self.check_open()?;
         let core = &self.core;

@@ -96,7 +96,11 @@ impl Core {
         }
         has_flushed |= self.flush_what_waited(&mut damage)?;
         for volume in self.all_volumes() {
-            self.spare_others(&volume, volume.expire(merges.full().is_none() && !merges.is_of(&volume)), &mut damage)?;
+            self.spare_others(
+                &volume,
+                volume.expire(merges.full().is_none() && !merges.is_of(&volume)),
+                &mut damage,
+            )?;
         }
         behind |= self.copy_outside(budget.bytes)?;
         self.bury_copied(&merges, &mut damage)?;

@@ -143,8 +143,8 @@ impl Core {
         })
     }
 
-    /// Looks at everything in some ranges; whether readers get it right. A healed block is right when
-    /// it is looked at again; otherwise only parity may give it.
+    /// Looks at everything in some ranges; whether readers get it right. A healed block is right
+    /// when it is looked at again; otherwise only parity may give it.
     fn is_right(&self, ranges: &[Range<u64>]) -> bool {
         let mut looks = (0..2).map(|_| self.scrub(ranges, None, &mut |_, _| ()));
         let is_right = looks.any(|found| found.misread + found.lost == 0);

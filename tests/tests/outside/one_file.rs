@@ -95,12 +95,22 @@ fn a_pool_on_one_file_becomes_a_mirror_beside_a_writer_and_the_file_can_be_lost(
         fs::rename(folder.path().join(lost), member(&server, lost))?;
         server.up()?;
     }
+    lose_and_grow(server, &mut random, (&mut image, &written), &first)
+}
+
+/// Members of a pool that was attached are lost for good, and it grows.
+fn lose_and_grow(
+    mut server: Server,
+    random: &mut Random,
+    (image, written): (&mut Image, &Image),
+    first: &str,
+) -> Result<()> {
     // The file of a pool takes its own place where it is lost for good.
     server.stop()?;
     fs::remove_file(member(&server, "pool.img"))?;
     server.up()?;
-    check(&server, &image)?;
-    server.run(&["pool", "replace", &first, "pool.img"])?;
+    check(&server, image)?;
+    server.run(&["pool", "replace", first, "pool.img"])?;
     let b = member(&server, "b.img").display().to_string();
     server.run(&["pool", "replace", &b, "d.img"])?;
     until_online(&server)?;
@@ -111,7 +121,7 @@ fn a_pool_on_one_file_becomes_a_mirror_beside_a_writer_and_the_file_can_be_lost(
     server.up()?;
     ensure!(status(&server)?["size_bytes"] == 512 * MIB, "{}", status(&server)?["size_bytes"]);
     server.run(&["pool", "grow", "--add", "mirror(e.img, f.img)", "--size", "65MiB"])?;
-    write_some(&server, &mut random, &mut image)?;
+    write_some(&server, random, image)?;
     let said = refusal(&server, &["pool", "attach", "g.img"])?;
     ensure!(said.contains("gets another side"), "{said}");
     ensure!(!member(&server, "g.img").exists(), "what was made for it is there");
@@ -119,8 +129,8 @@ fn a_pool_on_one_file_becomes_a_mirror_beside_a_writer_and_the_file_can_be_lost(
     fs::remove_file(member(&server, "c.img"))?;
     fs::remove_file(member(&server, "d.img"))?;
     server.up()?;
-    check(&server, &image)?;
-    check_of(&server, "w", &written)
+    check(&server, image)?;
+    check_of(&server, "w", written)
 }
 
 #[test]

@@ -1,10 +1,10 @@
 //! A copy more of everything, while it is used: the only member, or a mirror that is uppermost,
 //! gets another side.
 //!
-//! The new device is claimed beside everybody. Then writers are kept out for as long as it takes to
-//! write maps and labels: all that is used counts as missed by it. Whoever wrote before is through
-//! with that, and whoever comes after writes to it as well; it is stale, and brought up to date like
-//! one that took another's place.
+//! The new device is claimed while the array is used. Then writers are kept out for as long as it
+//! takes to write maps and labels: all that is used counts as missed by it. Earlier writes have
+//! ended by then, and later ones go to it as well. It is stale, and brought up to date like a
+//! replacement.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

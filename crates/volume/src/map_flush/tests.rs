@@ -105,7 +105,10 @@ fn sleeps(task: &Path) -> bool {
 }
 
 /// Begins something that has to wait for a closed gate; it does when this returns.
-pub(crate) fn waits<'s>(scope: &'s Scope<'s, '_>, f: impl FnOnce() + Send + 's) -> ScopedJoinHandle<'s, ()> {
+pub(crate) fn waits<'s>(
+    scope: &'s Scope<'s, '_>,
+    f: impl FnOnce() + Send + 's,
+) -> ScopedJoinHandle<'s, ()> {
     let (told, tells) = channel::<PathBuf>();
     let thread = scope.spawn(move || {
         let me = std::fs::read_link("/proc/thread-self").expect("threads have a directory");
