@@ -132,7 +132,12 @@ impl Profile {
         let (logged, evicted) = (shares.incurred, shares.evicted);
         let log = logged * (1.0 + self.header_share());
         let destages = architecture == Architecture::Checkpointing;
-        let stepped = Stepper::new(self, granularity, settings.memory_bytes, logged).run(destages);
+        // Where flushes put out more, they let none wait so long.
+        let is_flushed = evicted > self.shares(window_ns, wait_ns).evicted * 1.01;
+        let flushed_ns = if is_flushed { self.wait_with_share(evicted) } else { f64::INFINITY };
+        let delay_ns = wait_ns.min(flushed_ns);
+        let stepper = Stepper::new(self, granularity, settings.memory_bytes, logged, delay_ns);
+        let stepped = stepper.run(destages);
         let moving = 1.0 + MOVED_HEADER_BYTES / PAGE_BYTES;
         let data = match architecture {
             Architecture::Logging | Architecture::Redirect => DeviceIos { reads: 0.0, writes: log },
@@ -168,7 +173,7 @@ struct Windows<'p> {
     ns_per_write: f64,
     /// Extents in the log of each written.
     logged: f64,
-    /// How many writes behind the log is: what they wait in the cache.
+    /// Writes further apart than so many do not overwrite each other in the cache.
     lag: f64,
 }
 
@@ -244,6 +249,8 @@ impl Run {
 /// The engine's background work on one volume, second by second.
 struct Stepper<'p> {
     windows: Windows<'p>,
+    /// How many writes behind the log is: those that wait in the cache.
+    behind: f64,
     /// Batches in the log for an extent written.
     batches: f64,
     /// Whether the end of each window is looked up in the index of times.
@@ -259,7 +266,13 @@ struct Stepper<'p> {
 }
 
 impl<'p> Stepper<'p> {
-    fn new(profile: &'p Profile, granularity: Granularity, memory: u64, logged: f64) -> Self {
+    fn new(
+        profile: &'p Profile,
+        granularity: Granularity,
+        memory: u64,
+        logged: f64,
+        delay_ns: f64,
+    ) -> Self {
         let devices = profile.devices_written().max(1) as f64;
         let ns_per_write = profile.duration_ns() as f64 / profile.writes().max(1) as f64;
         let window_ns = window_ns(granularity);
@@ -269,6 +282,7 @@ impl<'p> Stepper<'p> {
         let writes = window_ns / ns_per_write;
         Stepper {
             windows: Windows { profile, writes, ns_per_write, logged, lag },
+            behind: delay_ns / ns_per_write,
             batches: logged / profile.extents_per_write(),
             has_windows,
             // Several volumes alike have as much together.
@@ -293,7 +307,7 @@ impl<'p> Stepper<'p> {
             if at_ns / ns_per_write > all {
                 break;
             }
-            let place = (at_ns / ns_per_write - self.windows.lag).max(0.0);
+            let place = (at_ns / ns_per_write - self.behind).max(0.0);
             // Less than one may wait where writes are rare.
             if place - self.flushed >= 1.0 {
                 let since = *since_ns.get_or_insert(at_ns);

@@ -2,7 +2,7 @@
 //! and without flushes, with Laden's caches.
 //!
 //! Price and count share no code: the one is worked out from distances between writes
-//! (`lab/model/engine`), the other is what the engine's counters say after the trace went through.
+//! (`model/engine`), the other is what the engine's counters say after the trace went through.
 
 use hindsight_replay::{Architecture, MEMORY_BYTES_DEFAULT, ReplaySettings, Replayed, replay};
 use trace::Source;
@@ -129,6 +129,27 @@ fn the_price_is_what_is_counted_on_patterns_of_iometer() {
 fn the_price_is_what_is_counted_on_a_mail_store() {
     let (rate, data_bytes, log_bytes) = (200.0, 1 << 30, 64 << 20);
     all_are_near("mail", (Workload::Mail { rate, data_bytes, log_bytes }, 40_000));
+}
+
+/// Figure 14 of Laden et al.: with 1 GiB versions wait in the cache for most of the hour.
+#[test]
+fn the_price_is_what_is_counted_with_the_caches_of_a_file_server() {
+    for cache_bytes in [128_u64 << 20, 256 << 20, 1 << 30] {
+        for architecture in [Architecture::Logging, Architecture::SplitDownstream] {
+            let settings = ReplaySettings {
+                architecture,
+                granularity: "10min".parse().expect("a granularity"),
+                window_ns: 24 * HOUR_NS,
+                volume_bytes: 64 << 30,
+                has_reads: false,
+                cache_bytes: Some(cache_bytes),
+                memory_bytes: MEMORY_BYTES_DEFAULT.max(2 * cache_bytes),
+            };
+            let told = run((Workload::Cello, 69_000), None, settings);
+            let off = told.engine_off.expect("a price");
+            assert!(off.abs() < TOLERANCE, "{cache_bytes}: {told:?}");
+        }
+    }
 }
 
 #[test]

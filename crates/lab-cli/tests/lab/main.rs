@@ -44,6 +44,25 @@ fn an_experiment_writes_its_pictures_and_a_report() {
 }
 
 #[test]
+fn an_experiment_has_what_the_engine_counts_beside_it() {
+    let dir = tempfile::tempdir().expect("directory");
+    let ran = lab(&["run", "laden-fig14", "--json", "-o", text(dir.path())]);
+    // A price that is further off than 10 % makes it 3, which is said as everything is.
+    assert!(matches!(ran.code, 0 | 3), "{ran:?}");
+    let answer: serde_json::Value = serde_json::from_str(&ran.out).expect("JSON");
+    let claims = answer["experiments"][0]["claims"].as_array().expect("claims");
+    let is_price = |claim: &&serde_json::Value| claim["what"].to_string().contains("its price");
+    let price = claims.iter().find(is_price).expect("the engine was asked");
+    let measured = price["measured"].as_str().expect("text");
+    let off: f64 = measured.split([' ', '%']).find_map(|word| word.parse().ok()).expect("a number");
+    assert!(measured.ends_with("12 replays") && off.abs() < 20.0, "{price}");
+    let picture = std::fs::read_to_string(dir.path().join("laden-fig14.svg")).expect("read");
+    for name in ["logging, engine", "split-downstream, engine", "checkpointing, engine"] {
+        assert!(picture.contains(name), "{name}");
+    }
+}
+
+#[test]
 fn a_trace_goes_through_the_engine_beside_the_model() {
     let dir = tempfile::tempdir().expect("directory");
     let path = dir.path().join("trace");
