@@ -76,13 +76,16 @@ impl ParityDevice {
         Ok(())
     }
 
-    /// Reads what all sides have of stripes after one another; false if one cannot be read.
+    /// Reads what all sides have of stripes after one another; false if one cannot be read. Holes
+    /// are passed by in small pieces: the kernel would make pages of them, and more ahead.
     fn read_sides(&self, part: &[Touched], sides: &mut [Vec<u8>]) -> bool {
         let at = self.layout.offset(part[0].0);
         let length = part.len() * self.layout.chunk_bytes as usize;
         sides.iter_mut().enumerate().all(|(side, bytes)| {
             bytes.resize(length, 0);
-            matches!(self.read_side(side, at, bytes), Ok(true))
+            let mut pieces =
+                (at..).step_by(STEP_BYTES as usize).zip(bytes.chunks_mut(STEP_BYTES as usize));
+            pieces.all(|(at, bytes)| matches!(self.read_side_with_holes(side, at, bytes), Ok(true)))
         })
     }
 

@@ -156,6 +156,21 @@ impl ParityDevice {
         Ok(stays_in() && self.sides[side].device.read_at(at, buffer).map(|()| stays_in())?)
     }
 
+    /// The same, where there may be holes: nothing is to be read of these.
+    pub(super) fn read_side_with_holes(
+        &self,
+        side: usize,
+        at: u64,
+        buffer: &mut [u8],
+    ) -> Result<bool> {
+        let stays_in = self.stays_in(side);
+        if self.sides[side].device.is_hole(at, buffer.len() as u64) && stays_in() {
+            buffer.fill(0);
+            return Ok(true);
+        }
+        self.read_side(side, at, buffer)
+    }
+
     /// Says later whether a side was in all the time since now.
     pub(super) fn stays_in(&self, side: usize) -> impl Fn() -> bool {
         // Counted before it is asked how the side stands, as it is counted after that changes.
@@ -227,7 +242,7 @@ impl ParityDevice {
     ) -> Result<Option<Vec<u8>>> {
         let at = self.layout.offset(stripe) + within.start;
         let mut bytes = vec![0; (within.end - within.start) as usize];
-        if !self.read_side(side, at, &mut bytes)? {
+        if !self.read_side_with_holes(side, at, &mut bytes)? {
             return Ok(None);
         }
         // Of what is being placed the places may have a part only.

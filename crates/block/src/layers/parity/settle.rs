@@ -90,7 +90,7 @@ impl ParityDevice {
         }
         let side = self.layout.data_side(part.stripe, part.chunk);
         let at = self.layout.offset(part.stripe) + part.within.start;
-        if self.read_side(side, at, buffer)? {
+        if self.read_side_with_holes(side, at, buffer)? {
             return Ok(());
         }
         let (kind, range) = (DeviceErrorKind::Io, (at, buffer.len() as u64));
