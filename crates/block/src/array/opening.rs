@@ -393,6 +393,8 @@ impl Shared {
         let mut book = self.book.lock();
         book.stand(back, MemberStanding::Stale);
         let fresh = absent.fresh(&book.label);
+        // Even if nobody is: members that are stale may have lost what was in flight. They get it,
+        // though its region is closed before that.
         book.put_out(&fresh);
         if !cut.is_empty() {
             // What was cut off is not what they had, should they be as long as before again.

@@ -11,7 +11,7 @@ use hindsight_block::{
 };
 use sim::{Failure, Keep, Op, OpRecord, SimMedia};
 
-use crate::{AREA_BYTES, MIB, copy, lose, materials, standings, write};
+use crate::{AREA_BYTES, MIB, Rig, bring_up, copy, lose, materials, standings, write};
 
 /// More than is brought up between two flushes.
 const BYTES: u64 = 96 * MIB;
@@ -202,5 +202,37 @@ fn what_is_a_hole_on_both_sides_is_neither_read_nor_written() {
     for number in 0..2 {
         let there = copy(&array, number, 3 * MIB, MIB as usize);
         assert!(there[..4096] == [7; 4096] && there[4096..].iter().all(|&byte| byte == 0));
+    }
+}
+
+#[test]
+fn what_a_stale_member_lost_when_the_power_failed_is_brought_though_its_region_was_closed() {
+    let rig = Rig::new("mirror(a, b)", 96);
+    let array = rig.open();
+    (0..8).for_each(|n| write(&array, n * MIB, &[1; MIB as usize]));
+    array.close().expect("closed");
+    drop(array);
+    let array = rig.open_without(1);
+    write(&array, 3 * MIB, &[2; 4096]);
+    array.close().expect("closed");
+    drop(array);
+    // It is back, and has not missed what is written now.
+    let array = rig.open();
+    assert_eq!(standings(&array), [Standing::In, Standing::Stale]);
+    write(&array, 5 * MIB, &[3; 4096]);
+    rig.media[0].crash_with(&mut |_, _| Keep::All);
+    rig.media[1].crash_with(&mut |_, _| Keep::Nothing);
+    drop(array);
+    // Nobody brings it up before the next opening.
+    let array = rig.open();
+    assert_eq!(standings(&array), [Standing::In, Standing::Stale]);
+    array.end_settling(&[]).expect("settled");
+    array.close().expect("closed");
+    drop(array);
+    let array = rig.open();
+    bring_up(&array);
+    assert_eq!(standings(&array), [Standing::In; 2]);
+    for number in 0..2 {
+        assert!(copy(&array, number, 5 * MIB, 4096) == [3; 4096], "copy {number}");
     }
 }

@@ -6,7 +6,7 @@ use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 use hindsight_block::{Array, BlockDevice, Candidate, MediaDevice, Result, Resync, Standing};
-use sim::{Op, OpRecord, Random, SimMedia};
+use sim::{Keep, Op, OpRecord, Random, SimMedia};
 
 use crate::rig::{
     AREA_BYTES, JOURNAL_BYTES, MIB, Rig, bring_up, copy, lose, noise, read, standings, wipe, write,
@@ -271,5 +271,56 @@ fn what_is_a_hole_on_all_sides_is_neither_read_nor_written() {
     for number in 0..2 {
         assert!(copy(&array, number, 2 * STRIPE, expected.len()) == expected, "copy {number}");
         assert!(copy(&array, number, 0, 2 * STRIPE as usize).iter().all(|&byte| byte == 0));
+    }
+}
+
+/// A stripe was written as a whole when the power failed, and only the stale side has nothing of it.
+#[test]
+fn what_a_stale_side_lost_when_the_power_failed_is_brought_though_its_region_was_closed() {
+    let double = "parity[failures=2,journal=64KiB](a, b, c, d)";
+    for (stack, stale, out) in [(THREE, 1, None), (THREE, 0, None), (double, 1, Some(0))] {
+        let rig = Rig::new(stack, DATA_BYTES, 53);
+        let array = rig.open();
+        let mut expected = noise(&mut Random::new(53), array.len_bytes());
+        write(&array, 0, &expected);
+        array.close().expect("closed");
+        drop(array);
+        let out: Vec<usize> = out.into_iter().collect();
+        let both: Vec<usize> = out.iter().copied().chain([stale]).collect();
+        let array = rig.open_without(&both);
+        let mut put = |array: &Array, stripe: u64, seed: u64| {
+            let bytes = noise(&mut Random::new(seed), STRIPE);
+            write(array, stripe * STRIPE, &bytes);
+            expected[(stripe * STRIPE) as usize..][..STRIPE as usize].copy_from_slice(&bytes);
+        };
+        put(&array, 0, 54);
+        array.close().expect("closed");
+        drop(array);
+        // It is back, and has not missed what is written now.
+        let array = rig.open_without(&out);
+        assert_eq!(standings(&array)[stale], Standing::Stale);
+        for stripe in 9..13 {
+            put(&array, stripe, 55 + stripe);
+        }
+        for (number, media) in rig.media.iter().enumerate() {
+            let is_lost = number == stale;
+            media.crash_with(&mut |_, _| if is_lost { Keep::Nothing } else { Keep::All });
+        }
+        drop(array);
+        // Nobody brings it up before the next opening.
+        let array = rig.open_without(&out);
+        assert_eq!(standings(&array)[stale], Standing::Stale);
+        array.close().expect("closed");
+        drop(array);
+        let array = rig.open_without(&out);
+        bring_up(&array);
+        assert_eq!(standings(&array)[stale], Standing::In);
+        array.close().expect("closed");
+        drop(array);
+        // Another fails, and it has to be right.
+        let next = (stale + 1) % rig.media.len();
+        let missing: Vec<usize> = out.iter().copied().chain([next]).collect();
+        let array = rig.open_without(&missing);
+        assert!(read(&array, 0, expected.len()) == expected, "{stack} {stale}");
     }
 }
