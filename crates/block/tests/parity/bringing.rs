@@ -274,7 +274,7 @@ fn what_is_a_hole_on_all_sides_is_neither_read_nor_written() {
     }
 }
 
-/// A stripe was written as a whole when the power failed, and only the stale side has nothing of it.
+/// A whole stripe was being written when the power failed; only the stale side has nothing of it.
 #[test]
 fn what_a_stale_side_lost_when_the_power_failed_is_brought_though_its_region_was_closed() {
     let double = "parity[failures=2,journal=64KiB](a, b, c, d)";
