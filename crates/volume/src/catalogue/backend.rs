@@ -531,7 +531,7 @@ mod tests {
             let found = media.scrub_pages(0, 100);
             let counted = (found.wrong, found.healed, found.lost);
             assert_eq!(counted, (2, healed, Vec::new()), "{outcome:?}");
-            assert_eq!(media.scrub_zones(&|_| true), healed == 2, "{outcome:?}");
+            assert!(media.scrub_zones(&|_| true), "readers get it right: {outcome:?}");
             assert!(media.scrub().is_ok(), "it can be read");
         }
     }
