@@ -50,7 +50,7 @@ impl Array {
         let Known { found, label, stack, .. } = find(candidates)?.known()?;
         check_all_in(&label, &found)?;
         let maps = newest_maps(&label, &found)?;
-        if (0..maps.count as usize).any(|region| is_set(&maps.open, region)) {
+        if stack.has_copies() && (0..maps.count as usize).any(|region| is_set(&maps.open, region)) {
             return Err(ArrayError::NotClosed);
         }
         let before = top_bytes(&stack, &label.members);

@@ -175,10 +175,11 @@ impl Opening<'_> {
             tidying,
             resynced: AtomicU64::new(0),
         };
-        let open = array.shared.book.lock().open_regions();
-        let is_open = !open.is_empty();
-        array.shared.is_unsettled.store(is_open && array.has_copies(), Ordering::SeqCst);
-        *array.unsettled.lock() = open;
+        if array.has_copies() {
+            let open = array.shared.book.lock().open_regions();
+            array.shared.is_unsettled.store(!open.is_empty(), Ordering::SeqCst);
+            *array.unsettled.lock() = open;
+        }
         Ok(array)
     }
 }

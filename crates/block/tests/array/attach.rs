@@ -12,7 +12,7 @@ use hindsight_block::{
 };
 use sim::{Failure, Op, Random, SimMedia};
 
-use crate::grow::{blank, candidates, check, fill};
+use crate::grow::{blank, candidates, check, fill, grow};
 use crate::online::storm;
 use crate::{DATA_BYTES, MIB, Rig, bring_up, copy, lose, materials, read, standings, write};
 
@@ -233,6 +233,26 @@ fn what_cannot_be_attached_changes_nothing() {
     lose(&array, &rig.media[1], 1);
     let error = attach(&array, one("x", DATA_BYTES).1).expect_err("degraded").to_string();
     assert!(error.contains("b is not there or not up to date"), "{error}");
+}
+
+#[test]
+fn a_lone_member_whose_maps_rotted_has_nothing_to_settle() {
+    let rotten = || {
+        let rig = Rig::new("a", 139);
+        let model = fill(&rig.open(), &mut Random::new(6));
+        for copy in format::label::REGIONS_OFFSETS {
+            rig.media[0].rot(copy + 100, 3);
+        }
+        (rig, model)
+    };
+    let (rig, _) = rotten();
+    grow(rig.candidates(&[]), Some(("b", vec![one("b", MIB).1]))).expect("longer");
+    let (rig, model) = rotten();
+    let array = rig.open();
+    assert!(array.unsettled().is_empty());
+    attach(&array, one("x", DATA_BYTES).1).expect("attached");
+    bring_up(&array);
+    check_copies(&array, &model, 2);
 }
 
 #[test]
