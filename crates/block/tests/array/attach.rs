@@ -106,15 +106,35 @@ impl Drop for Stopped<'_> {
     }
 }
 
-/// A device whose writes wait while it is held.
+/// A device whose writes, or reads, wait while it is held.
 struct Held {
     below: Arc<dyn BlockDevice>,
+    what: Op,
     is_held: Mutex<bool>,
     waits: AtomicBool,
     changed: Condvar,
 }
 
 impl Held {
+    fn over(below: Arc<dyn BlockDevice>, what: Op) -> Arc<Held> {
+        let (is_held, waits, changed) = Default::default();
+        Arc::new(Held { below, what, is_held, waits, changed })
+    }
+
+    fn pass(&self, what: Op) {
+        let mut is_held = self.is_held.lock().expect("held");
+        while *is_held && what == self.what {
+            self.waits.store(true, Ordering::SeqCst);
+            is_held = self.changed.wait(is_held).expect("held");
+        }
+    }
+
+    fn until_waited(&self) {
+        while !self.waits.load(Ordering::SeqCst) {
+            std::thread::yield_now();
+        }
+    }
+
     fn hold(&self, is_held: bool) {
         *self.is_held.lock().expect("held") = is_held;
         self.changed.notify_all();
@@ -126,15 +146,11 @@ impl BlockDevice for Held {
         self.below.len_bytes()
     }
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> hindsight_block::Result<()> {
+        self.pass(Op::Read);
         self.below.read_at(offset, buffer)
     }
     fn write_at(&self, offset: u64, slices: &[IoSlice<'_>]) -> hindsight_block::Result<()> {
-        let mut is_held = self.is_held.lock().expect("held");
-        while *is_held {
-            self.waits.store(true, Ordering::SeqCst);
-            is_held = self.changed.wait(is_held).expect("held");
-        }
-        drop(is_held);
+        self.pass(Op::Write);
         self.below.write_at(offset, slices)
     }
     fn write_durable(&self, offset: u64, slices: &[IoSlice<'_>]) -> hindsight_block::Result<()> {
@@ -160,8 +176,7 @@ fn a_write_that_began_before_is_waited_for_and_reaches_the_new_side() {
         let rig = Rig::new(stack, 132);
         let mut there = rig.candidates(&[]);
         let below = there[0].device.clone().expect("it is there");
-        let (is_held, waits, changed) = Default::default();
-        let held = Arc::new(Held { below, is_held, waits, changed });
+        let held = Held::over(below, Op::Write);
         there[0].device = Some(Arc::clone(&held) as Arc<dyn BlockDevice>);
         let array = Array::open(there, &materials()).expect("opened");
         write(&array, 0, &[1; 8192]);
@@ -171,9 +186,7 @@ fn a_write_that_began_before_is_waited_for_and_reaches_the_new_side() {
         let is_attached = AtomicBool::new(false);
         std::thread::scope(|scope| {
             scope.spawn(|| write(&array, 4096, &[2; 4096]));
-            while !held.waits.load(Ordering::SeqCst) {
-                std::thread::yield_now();
-            }
+            held.until_waited();
             scope.spawn(|| {
                 attach(&array, new).expect("attached");
                 is_attached.store(true, Ordering::SeqCst);
@@ -193,6 +206,38 @@ fn a_write_that_began_before_is_waited_for_and_reaches_the_new_side() {
         for number in 0..array.copies(0, 8192) {
             assert_eq!(copy(&array, number, 0, 8192), model, "{stack}: copy {number}");
         }
+    }
+}
+
+#[test]
+fn a_read_that_heals_in_the_mirror_of_before_writes_nothing_over_what_came_after() {
+    let rig = Rig::new("mirror(a, b)", 140);
+    let mut there = rig.candidates(&[]);
+    let held = Held::over(there[1].device.clone().expect("it is there"), Op::Read);
+    there[1].device = Some(Arc::clone(&held) as Arc<dyn BlockDevice>);
+    let array = Array::open(there, &materials()).expect("opened");
+    write(&array, 0, &[1; 4096]);
+    held.hold(true);
+    // The first reads of one side fail: what the other says is to be written there.
+    rig.media[0].fail(Failure::for_ever(Op::Read));
+    let is_written = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| assert_eq!(read(&array, 0, 4096), [1; 4096]));
+        held.until_waited();
+        attach(&array, one("x", DATA_BYTES).1).expect("attached");
+        scope.spawn(|| {
+            write(&array, 0, &[2; 4096]);
+            is_written.store(true, Ordering::SeqCst);
+        });
+        std::thread::sleep(Duration::from_millis(50));
+        let is_early = is_written.load(Ordering::SeqCst);
+        held.hold(false);
+        assert!(!is_early, "a write came between, and what was read before is written over it");
+    });
+    rig.media[0].calm();
+    bring_up(&array);
+    for number in 0..array.copies(0, 4096) {
+        assert_eq!(copy(&array, number, 0, 4096), [2; 4096], "copy {number}");
     }
 }
 
