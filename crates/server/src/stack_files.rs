@@ -122,7 +122,7 @@ pub(crate) fn place(dir: &Path, layout: &Layout) -> PathBuf {
 }
 
 fn candidates(dir: &Path, layout: &Layout) -> Result<Vec<Candidate>, StartError> {
-    lone_file::check_alone(dir, layout)?;
+    lone_file::check_newest(dir, layout)?;
     let mut candidates = Vec::new();
     for member in layout.names() {
         let path = dir.join(member);

@@ -325,7 +325,8 @@ fn a_side_that_is_lost_or_comes_back_is_as_any_other() {
     drop(array);
     // The one that has everything says so, and the label of the other does not know of it.
     let [a, x] = [rig.candidates(&[]).remove(0), new.clone()].map(|one| one.device.expect("there"));
-    assert!(is_superseded(&*x, &*a) && !is_superseded(&*a, &*x));
+    assert!(is_superseded(&[&*x], &*a) && !is_superseded(&[&*a], &*x));
+    assert!(!is_superseded(&[&*x, &*a], &*a), "it is one of them");
     assert_eq!(named_by(&*a).expect("a label").to_string(), "mirror(a, x)");
     media.calm();
     let array = Array::open(both(), &materials()).expect("both");
