@@ -371,6 +371,7 @@ fn whenever_the_power_fails_nothing_that_was_flushed_is_lost() {
             }
             let is_wider = array.members().len() > rig.media.len();
             assert!(outcome.is_err() || is_wider, "{changes}: it was answered");
+            assert!(is_wider || array.behind_bytes() == 0, "{changes}: nobody misses anything");
             array.settle_by_the_first().expect("settled");
             let right = |array: &Array| {
                 let there = read(array, 3000, 100_000);
