@@ -34,43 +34,119 @@ pub(crate) fn layout(path: &Path) -> Result<Option<Layout>, StartError> {
     Err(StartError::setting(text, hint))
 }
 
-/// Fails where a layout has one name alone and the label there names others, one of which has what
-/// this one has not.
-pub(crate) fn check_alone(dir: &Path, layout: &Layout) -> Result<(), StartError> {
-    let [name] = layout.names()[..] else { return Ok(()) };
-    let path = dir.join(name);
+/// Fails where a label names others than the layout, one of which may have what the newest of those
+/// in the layout has not.
+pub(crate) fn check_newest(dir: &Path, layout: &Layout) -> Result<(), StartError> {
+    let names = layout.names();
     // A file that cannot be read is told of when it is opened.
-    let Ok(own) = head(&path) else { return Ok(()) };
-    let Some(named) = named_by(&own) else { return Ok(()) };
-    for other in named.names().into_iter().map(Path::new) {
-        // Where it was, or beside this one if all was moved.
-        let beside = other.file_name().map(|file| dir.join(file));
-        for place in [Some(dir.join(other)), beside].into_iter().flatten() {
-            if head(&place).is_ok_and(|head| is_superseded(&own, &head)) {
-                let (newer, own) = (place.display(), path.display());
-                let text = format!("{newer} may have what {own} has not, and is not named");
-                let hint = format!("write {named} to pool.stack, with the paths as they are now");
-                return Err(StartError::setting(text, &hint));
+    let heads: Vec<MemoryDevice> = names.iter().filter_map(|n| head(&dir.join(n)).ok()).collect();
+    let own: Vec<&dyn BlockDevice> = heads.iter().map(|head| head as &dyn BlockDevice).collect();
+    for named in heads.iter().filter_map(|head| named_by(head)) {
+        for other in named.names().into_iter().map(Path::new) {
+            // Where it was, or beside these if all was moved.
+            let beside = other.file_name().map(|file| dir.join(file));
+            for place in [Some(dir.join(other)), beside].into_iter().flatten() {
+                if head(&place).is_ok_and(|head| is_superseded(&own, &head)) {
+                    let text = format!("{} may have what {layout} has not", place.display());
+                    let hint =
+                        format!("write {named} to pool.stack, with the paths as they are now");
+                    return Err(StartError::setting(text, &hint));
+                }
             }
         }
     }
     Ok(())
 }
 
-/// The first MiB of a file or disk, whoever has it open.
+/// The first MiB of a file or disk, whoever has it open. What cannot be read of it is zeros: there
+/// are several copies of a label.
 fn head(path: &Path) -> io::Result<MemoryDevice> {
     let file = File::open(path)?;
+    pieces(|offset, piece| file.read_at(piece, offset))
+}
+
+/// Puts a MiB together of what a function reads at offsets; fails where all of that fails.
+fn pieces(read: impl Fn(u64, &mut [u8]) -> io::Result<usize>) -> io::Result<MemoryDevice> {
+    const PIECE: usize = 4096;
     let mut bytes = vec![0; usize::try_from(AREA_BYTES).expect("a MiB")];
-    let mut length = 0;
-    loop {
-        match file.read_at(&mut bytes[length..], length as u64) {
-            Ok(0) => break,
-            Ok(count) => length += count,
-            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-            Err(e) => return Err(e),
+    let (mut is_read, mut failure) = (false, None);
+    for (at, piece) in bytes.chunks_mut(PIECE).enumerate() {
+        let (start, mut length) = (at * PIECE, 0);
+        while length < PIECE {
+            match read((start + length) as u64, &mut piece[length..]) {
+                Ok(0) => break,
+                Ok(count) => length += count,
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(e) => {
+                    failure = Some(e);
+                    break;
+                }
+            }
         }
+        is_read |= length > 0;
+    }
+    if let Some(failure) = failure.filter(|_| !is_read) {
+        return Err(failure);
     }
     let head = MemoryDevice::new(AREA_BYTES);
     head.write_at(0, &[IoSlice::new(&bytes)]).map_err(|e| e.source)?;
     Ok(head)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+    use std::io;
+    use std::os::unix::fs::FileExt;
+    use std::path::Path;
+
+    use block::named_by;
+
+    use super::{check_newest, pieces};
+    use crate::stack_files::{self, create_stack};
+
+    /// Makes a pool, opens it with some names alone, and says what the others' check says.
+    fn check(dir: &Path, made: &str, alone: &str, asked: &str) -> Result<(), String> {
+        create_stack(dir, made, Some(64 << 20)).expect("a pool");
+        drop(stack_files::open(dir, &alone.parse().expect("names")).expect("opened"));
+        check_newest(dir, &asked.parse().expect("names")).map_err(|e| e.to_string())
+    }
+
+    #[test]
+    fn a_label_is_found_where_a_sector_of_it_cannot_be_read() {
+        let folder = tempfile::tempdir().expect("a folder");
+        create_stack(folder.path(), "mirror(a, b)", Some(64 << 20)).expect("a pool");
+        let file = File::open(folder.path().join("a")).expect("a file");
+        for bad in (0..1 << 20).step_by(4096) {
+            let read = |offset: u64, piece: &mut [u8]| match offset {
+                _ if offset == bad => Err(io::Error::from_raw_os_error(5)),
+                _ => file.read_at(piece, offset),
+            };
+            assert!(named_by(&pieces(read).expect("read")).is_some(), "at {bad}");
+        }
+        let error = pieces(|_, _| Err(io::Error::from_raw_os_error(5))).err().expect("nothing");
+        assert_eq!(error.raw_os_error(), Some(5));
+    }
+
+    #[test]
+    fn an_older_list_of_several_names_is_not_believed() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let text = check(folder.path(), "mirror(a, b, c)", "c", "mirror(a, b)").expect_err("older");
+        assert!(text.contains("/c may have what mirror(a, b) has not"), "{text}");
+        let folder = tempfile::tempdir().expect("a folder");
+        check(folder.path(), "mirror(a, b, c)", "mirror(a, b)", "mirror(a, b)")
+            .expect("the newest");
+        check_newest(folder.path(), &"mirror(a, b, c)".parse().expect("names")).expect("all");
+    }
+
+    #[test]
+    fn a_copy_of_a_pool_does_not_miss_what_its_original_has() {
+        let [folder, other] = [0; 2].map(|_| tempfile::tempdir().expect("a folder"));
+        create_stack(folder.path(), "mirror(a, b)", Some(64 << 20)).expect("a pool");
+        for name in ["a", "b"] {
+            std::fs::copy(folder.path().join(name), other.path().join(name)).expect("copied");
+        }
+        drop(stack_files::open(folder.path(), &"a".parse().expect("a name")).expect("opened"));
+        check_newest(other.path(), &"mirror(a, b)".parse().expect("names")).expect("both");
+    }
 }

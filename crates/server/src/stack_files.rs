@@ -122,7 +122,7 @@ pub(crate) fn place(dir: &Path, layout: &Layout) -> PathBuf {
 }
 
 fn candidates(dir: &Path, layout: &Layout) -> Result<Vec<Candidate>, StartError> {
-    lone_file::check_alone(dir, layout)?;
+    lone_file::check_newest(dir, layout)?;
     let mut candidates = Vec::new();
     for member in layout.names() {
         let path = dir.join(member);
@@ -460,9 +460,16 @@ fn remove_layout(dir: &Path) -> Result<(), StartError> {
 
 /// A layout that can be written down, and read again.
 fn checked(dir: &Path, layout: &Layout) -> Result<Layout, StartError> {
-    let layout: Layout = layout.to_string().parse().map_err(unreadable)?;
-    check_apart(dir, &layout)?;
-    Ok(layout)
+    let written: Layout = layout.to_string().parse().map_err(unreadable)?;
+    if written != *layout {
+        let text = format!(
+            "{layout} would be read as something else: a name has a comma, a bracket \
+                            or a space that it cannot have"
+        );
+        return Err(StartError::setting(text, "give the file another name"));
+    }
+    check_apart(dir, &written)?;
+    Ok(written)
 }
 
 /// Fails if two names of a layout lead to one file.
@@ -729,5 +736,28 @@ fn of_array(error: ArrayError) -> StartError {
         ArrayError::Device(error) => {
             StartError::Path { path: PathBuf::from(error.device), source: error.source }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use block::Layout;
+
+    use super::checked;
+
+    #[test]
+    fn a_name_that_would_be_read_as_others_is_refused() {
+        let layout: Layout = "pool.img".parse().expect("a layout");
+        for name in ["b.img, c.img", " b.img", "b.img ", "mirror(b.img, c.img)"] {
+            let side = layout.with_side(name).expect("a side");
+            let spare = layout.with_spare(Some(name));
+            for changed in [side, spare, layout.with_member(0, name)] {
+                checked(Path::new("/tmp"), &changed).expect_err(name);
+            }
+        }
+        let changed = layout.with_side("b-c.img").expect("a side");
+        assert_eq!(checked(Path::new("/tmp"), &changed).expect("a name"), changed);
     }
 }

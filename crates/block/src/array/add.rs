@@ -7,7 +7,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use format::label::{Label, MEMBERS_MAX, Member, MemberStanding, Regions};
+use format::label::{self, Label, MEMBERS_MAX, Member, MemberStanding, Regions};
 
 use super::book::Book;
 use super::build::{Making, Materials, build, top_bytes};
@@ -83,8 +83,9 @@ impl Array {
         assert_eq!(top.len_bytes(), bytes.1, "as long as was computed");
         let rows = members_of(&grown)[count..].to_vec();
         let members = members[count..].to_vec();
-        self.begin_part(Part { stack, text, rows, members, bytes }, top)?;
-        Ok(bytes)
+        let outcome = self.begin_part(Part { stack, text, rows, members, bytes }, top);
+        shared.claim_again(&making, count);
+        outcome.map(|()| bytes)
     }
 
     /// Whether a growth failed in such a way that the next opening decides whether it was done. The
@@ -186,6 +187,22 @@ impl Array {
 }
 
 impl Shared {
+    /// Claims new members once more that did not become part of the array, of which there are so
+    /// many: their labels may say that they did, and they would not be blank. One that fails has to
+    /// be wiped by people.
+    pub(super) fn claim_again(&self, making: &Shared, count: usize) {
+        if self.torn.get().is_some() || self.members.read().len() > count {
+            return;
+        }
+        let zeros = vec![0; label::layout::BYTES];
+        let others = label::copies_of_generation(label::CLAIM_GENERATION + 1);
+        let forget = |member: &MemberDevice| {
+            others.iter().try_for_each(|&copy| member.write_area(label::COPY_OFFSETS[copy], &zeros))
+        };
+        let forgotten = making.members()[count..].iter().try_for_each(|member| forget(member));
+        drop(forgotten.and_then(|()| making.claim(count)));
+    }
+
     /// Fails at once where a growth failed so that nobody knows which labels count: nothing can be
     /// written to any.
     pub(super) fn check_whole(&self) -> Result<(), ArrayError> {

@@ -19,7 +19,7 @@ use super::member::MemberDevice;
 use super::opening::{Devices, refused, share};
 use super::regions::{clear, set};
 use super::{Array, Identities, of_label};
-use crate::layers::{MirrorDevice, Side};
+use crate::layers::{MirrorDevice, Side, Standing};
 use crate::stack::Stack;
 use crate::{ArrayError, BlockDevice, Candidate};
 
@@ -65,7 +65,9 @@ impl Array {
         making.claim(count)?;
         let member = making.members().swap_remove(count);
         let row = grown.members[count].clone();
-        self.begin_side(stack, grown.stack, (row, member))
+        let outcome = self.begin_side(stack, grown.stack, (row, member));
+        shared.claim_again(&making, count);
+        outcome
     }
 
     /// Makes a side that is claimed part of the array, while nobody writes.
@@ -101,6 +103,8 @@ impl Array {
         for (stale, used) in maps.stale.iter_mut().zip(&maps.used) {
             *stale |= used;
         }
+        // It has nothing from the beginning.
+        shared.set_standing(number, Standing::Stale);
         let members = vec![Arc::clone(&member)];
         let part = Part { stack, text, rows: vec![row], members, bytes };
         self.write_part(&mut book, (label, maps), &part)?;
@@ -110,13 +114,15 @@ impl Array {
         let side = Side { device: member, members: vec![number] };
         let mirror = self.mirror_with(side);
         *self.mirror.lock() = Some(Arc::clone(&mirror));
-        let behind = book.begin_behind();
-        shared.behind.store(behind, Ordering::Relaxed);
+        if standing == Standing::Stale {
+            let behind = book.begin_behind();
+            shared.behind.store(behind, Ordering::Relaxed);
+        }
         self.has_copies.store(true, Ordering::SeqCst);
         self.top.put_over(mirror);
         shared.tell(number, "member-attached", "it is brought up to date".to_owned());
         match standing {
-            crate::Standing::Out => {
+            Standing::Out => {
                 Err(refused(format!("{path} failed at once"), "it is out: `pool replace` it"))
             }
             _ => Ok(()),

@@ -56,11 +56,18 @@ impl Book {
 
     /// Takes back what [`Book::change`] was given, though members may have it by now: what they had
     /// is written once more, later than all that was tried. These members were put out meanwhile.
+    ///
+    /// Maps that are as long stay: they have all marks that were there, and until the labels are
+    /// taken back they are those of the labels that were tried, whose new members miss everything.
     pub fn undo(&mut self, former: Former, out: &[usize]) {
-        let (generation, sequence) = (self.label.generation, self.regions.sequence);
+        let generation = self.label.generation;
+        let tried = self.regions.clone();
         self.change(former);
         self.label.generation = generation;
-        self.regions.sequence = sequence;
+        match self.regions.count == tried.count {
+            true => self.regions = tried,
+            false => self.regions.sequence = tried.sequence,
+        }
         let are_in = |m: &&mut Member| m.standing == MemberStanding::In;
         for member in self.label.members.iter_mut().filter(are_in) {
             // Where a label that was tried calls it out it came back since.

@@ -53,15 +53,18 @@ pub fn named_by(device: &dyn BlockDevice) -> Option<Layout> {
     Some(Layout { stack, spares })
 }
 
-/// Whether another device has a newer label of the same array, and this one's does not call it out:
-/// it may have what this one has not.
+/// Whether another device is of the same array as these, is none of their members, and has a newer
+/// label than all of them, the newest of which does not call it out: it may have what they have not.
 #[must_use]
-pub fn is_superseded(device: &dyn BlockDevice, other: &dyn BlockDevice) -> bool {
-    let (Ok(own), Ok(other)) = (read_label(device), read_label(other)) else { return false };
+pub fn is_superseded(there: &[&dyn BlockDevice], other: &dyn BlockDevice) -> bool {
+    let labels: Vec<Label> = there.iter().filter_map(|one| read_label(*one).ok()).collect();
+    let newest = labels.iter().max_by_key(|label| label.generation);
+    let (Some(newest), Ok(other)) = (newest, read_label(other)) else { return false };
     let is_out = |m: &Member| m.id == other.member_id && m.standing == MemberStanding::Out;
-    own.array_id == other.array_id
-        && own.generation < other.generation
-        && !own.members.iter().any(is_out)
+    newest.array_id == other.array_id
+        && newest.generation < other.generation
+        && !labels.iter().any(|label| label.member_id == other.member_id)
+        && !newest.members.iter().any(is_out)
 }
 
 /// The candidates: those that have a label, all of them of one array, and where there is none.

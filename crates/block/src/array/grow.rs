@@ -307,7 +307,11 @@ pub(super) fn wider(
     (before, bytes): (u64, u64),
 ) -> Result<(Regions, Vec<usize>), ArrayError> {
     let mut fold = 1;
-    while bytes.div_ceil(label.region_bytes) > label::REGIONS_MAX as u64 {
+    // Maps of regions of another length are told by how many there are.
+    let fits = |count: u64, fold| {
+        count <= label::REGIONS_MAX as u64 && (fold == 1 || count != u64::from(maps.count))
+    };
+    while !fits(bytes.div_ceil(label.region_bytes), fold) {
         label.region_bytes = label
             .region_bytes
             .checked_mul(2)
@@ -376,5 +380,9 @@ mod tests {
         assert_eq!((wide.count, label.region_bytes), (25_000, 4 << 20));
         let used: Vec<usize> = (0..25_000).filter(|&r| is_set(&wide.used, r)).collect();
         assert_eq!(used, [0, 1, 7499]);
+        label.region_bytes = 1 << 20;
+        let twice = (30_000 << 20, 60_000 << 20);
+        let (wide, _) = wider(&maps, &mut label, twice).expect("four in one");
+        assert_eq!((wide.count, label.region_bytes), (15_000, 4 << 20), "two would be as many");
     }
 }

@@ -407,8 +407,11 @@ impl Shared {
         for (number, member) in members_of(&book.label).iter().enumerate() {
             self.set_standing(number, of_label(member.standing));
         }
-        let behind = book.begin_behind();
-        self.behind.store(behind, Ordering::Relaxed);
+        // Maps of a label that was never written may say that somebody misses what nobody does.
+        if book.has(MemberStanding::Stale) {
+            let behind = book.begin_behind();
+            self.behind.store(behind, Ordering::Relaxed);
+        }
         drop(book);
         for (&member, why) in cut {
             self.tell(member, "member-out", why.clone());

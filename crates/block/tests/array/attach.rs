@@ -325,7 +325,8 @@ fn a_side_that_is_lost_or_comes_back_is_as_any_other() {
     drop(array);
     // The one that has everything says so, and the label of the other does not know of it.
     let [a, x] = [rig.candidates(&[]).remove(0), new.clone()].map(|one| one.device.expect("there"));
-    assert!(is_superseded(&*x, &*a) && !is_superseded(&*a, &*x));
+    assert!(is_superseded(&[&*x], &*a) && !is_superseded(&[&*a], &*x));
+    assert!(!is_superseded(&[&*x, &*a], &*a), "it is one of them");
     assert_eq!(named_by(&*a).expect("a label").to_string(), "mirror(a, x)");
     media.calm();
     let array = Array::open(both(), &materials()).expect("both");
@@ -370,6 +371,7 @@ fn whenever_the_power_fails_nothing_that_was_flushed_is_lost() {
             }
             let is_wider = array.members().len() > rig.media.len();
             assert!(outcome.is_err() || is_wider, "{changes}: it was answered");
+            assert!(is_wider || array.behind_bytes() == 0, "{changes}: nobody misses anything");
             array.settle_by_the_first().expect("settled");
             let right = |array: &Array| {
                 let there = read(array, 3000, 100_000);
@@ -451,7 +453,7 @@ fn a_lone_member_that_cannot_write_its_label_is_as_long_as_it_was() {
         let path = folder.path().join("a");
         let media = FileMedia::create(&path, 5 * MIB).expect("made");
         let device = Arc::new(MediaDevice::new(Arc::new(media))) as Arc<dyn BlockDevice>;
-        let failing = Arc::new(Failing { below: device, left: Mutex::new(None) });
+        let failing = Arc::new(Failing { below: device, failures: Arc::default() });
         let there = || {
             let device = Some(Arc::clone(&failing) as Arc<dyn BlockDevice>);
             vec![Candidate { path: "a".to_owned(), device }]
@@ -460,9 +462,9 @@ fn a_lone_member_that_cannot_write_its_label_is_as_long_as_it_was() {
         Array::create(&stack, there(), identities(&mut || 7), &materials()).expect("a label");
         let array = Array::open(there(), &materials()).expect("opened");
         write(&array, 0, &[3; 5000]);
-        *failing.left.lock().expect("left") = Some(changes);
+        *failing.failures.lock().expect("failures") = vec![changes];
         let outcome = array.lengthen_member(Some(9 * MIB));
-        *failing.left.lock().expect("left") = None;
+        failing.failures.lock().expect("failures").clear();
         // Maps, and two copies of the label; each written again where one of them failed.
         assert_eq!(outcome.is_ok(), changes >= 3, "{changes}: {outcome:?}");
         let length = if outcome.is_ok() { 9 * MIB } else { 4 * MIB };
@@ -476,10 +478,63 @@ fn a_lone_member_that_cannot_write_its_label_is_as_long_as_it_was() {
     }
 }
 
-/// A device on which one durable write fails, after so many.
+#[test]
+fn whichever_two_writes_of_labels_and_maps_fail_no_side_is_in_without_its_data() {
+    for stack in ["a", "mirror(a, b)"] {
+        let (mut attached, mut undone, mut torn, mut again) = (0, 0, 0, 0);
+        for (first, second) in (0..24).flat_map(|m| (0..m).map(move |k| (k, m))) {
+            let what = format!("{stack}: writes {first} and {second}");
+            let rig = Rig::new(stack, 140);
+            let failures = Arc::new(Mutex::new(Vec::new()));
+            let failing = |mut one: Candidate| {
+                let below = one.device.take().expect("it is there");
+                let failing = Failing { below, failures: Arc::clone(&failures) };
+                one.device = Some(Arc::new(failing));
+                one
+            };
+            let array =
+                Array::open(rig.candidates(&[]).into_iter().map(failing).collect(), &materials());
+            let array = array.expect("opened");
+            write(&array, 3 * MIB, &[5; 70_000]);
+            let (_, new) = one("x", DATA_BYTES);
+            *failures.lock().expect("failures") = vec![first, second - first - 1];
+            let outcome = attach(&array, failing(new.clone()));
+            failures.lock().expect("failures").clear();
+            match (&outcome, array.is_torn()) {
+                (_, true) => torn += 1,
+                (Ok(()), _) => attached += 1,
+                (Err(_), _) => undone += 1,
+            }
+            drop(array);
+            let there = || rig.candidates(&[]).into_iter().chain([new.clone()]).collect();
+            let array =
+                Array::open(there(), &materials()).unwrap_or_else(|e| panic!("{what}: {e}"));
+            array.settle_by_the_first().expect("settled");
+            if array.members().len() == rig.media.len() {
+                bring_up(&array);
+                // A device that failed too, or was labelled for good, has to be wiped.
+                match attach(&array, new.clone()) {
+                    Ok(()) => again += 1,
+                    Err(_) => attach(&array, one("y", DATA_BYTES).1).expect("attached"),
+                }
+            }
+            bring_up(&array);
+            assert!(standings(&array).iter().all(|s| *s == Standing::In), "{what}");
+            for number in 0..=rig.media.len() {
+                assert!(copy(&array, number, 3 * MIB, 70_000) == [5; 70_000], "{what}: {number}");
+            }
+        }
+        // A mirror whose sides are not both gone has its labels written after all.
+        let torn = if stack == "a" { torn } else { 4 + torn };
+        let counts = [attached, undone, torn, again];
+        assert!(counts.iter().all(|count| *count > 3), "{stack}: {counts:?}");
+    }
+}
+
+/// A device on which durable writes fail: of these counts, each after so many more.
 struct Failing {
     below: Arc<dyn BlockDevice>,
-    left: Mutex<Option<u32>>,
+    failures: Arc<Mutex<Vec<u32>>>,
 }
 
 impl BlockDevice for Failing {
@@ -493,13 +548,13 @@ impl BlockDevice for Failing {
         self.below.write_at(offset, slices)
     }
     fn write_durable(&self, offset: u64, slices: &[IoSlice<'_>]) -> hindsight_block::Result<()> {
-        let mut left = self.left.lock().expect("left");
-        match *left {
+        let mut failures = self.failures.lock().expect("failures");
+        match failures.first_mut() {
             Some(0) => {
-                *left = None;
+                failures.remove(0);
                 return self.below.write_durable(u64::MAX, slices);
             }
-            Some(more) => *left = Some(more - 1),
+            Some(more) => *more -= 1,
             None => {}
         }
         self.below.write_durable(offset, slices)
