@@ -11,7 +11,7 @@
 //! Where nothing has copies nothing is marked: there is nothing to settle. Beside a part that has,
 //! all is. Writers share the gate all the same: whoever attaches a copy waits for them.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::io::IoSlice;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
@@ -114,6 +114,8 @@ pub struct Array {
     is_closed: AtomicBool,
     /// Regions that were in flight when the array was used last.
     unsettled: Mutex<Vec<usize>>,
+    /// What the layers noticed and nobody was told yet: where it begins and ends.
+    noticed: Mutex<BTreeMap<u64, u64>>,
     /// The right to bring up to date.
     work: Mutex<()>,
     /// How it is flushed and gone on with at the same time.
@@ -478,10 +480,13 @@ impl Array {
 
     fn close_regions(&self, quiet: &[usize]) -> Result<()> {
         let shared = &self.shared;
+        // What was placed by the flush may have met what has to be looked at.
+        self.ask_noticed();
         let mut book = shared.book.lock();
         let mut closed = 0;
         for &region in quiet {
-            if shared.regions.is_touched(region) {
+            let is_noticed = self.has_noticed(region, book.label.region_bytes);
+            if is_noticed || shared.regions.is_touched(region) {
                 continue;
             }
             shared.regions.clear_ready(region);
@@ -648,7 +653,9 @@ impl BlockDevice for Array {
     }
 
     fn noticed(&self) -> Vec<Range<u64>> {
-        self.top.noticed()
+        self.ask_noticed();
+        let noticed = std::mem::take(&mut *self.noticed.lock());
+        noticed.into_iter().map(|(start, end)| start..end).collect()
     }
 
     fn describe(&self) -> String {

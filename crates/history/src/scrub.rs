@@ -56,7 +56,7 @@ pub struct ScrubReport {
     pub read_bytes: u64,
     /// Ranges of which a copy was wrong or could not be read.
     pub wrong: u64,
-    /// Of these: where that was the copy that readers get.
+    /// Of these: where that was the copy that readers get. Of stretches that were asked about.
     pub misread: u64,
     /// Of these: written again from a copy that was right.
     pub healed: u64,
@@ -66,7 +66,7 @@ pub struct ScrubReport {
     /// Of these: versions in packs that no copy has and readers are given from another version that
     /// has the same bytes.
     pub elsewhere: u64,
-    /// Blocks and pages that are needed and wrong on every copy.
+    /// Blocks and pages that are needed and wrong on every copy. Of stretches that were asked about.
     pub lost: u64,
 }
 
@@ -116,6 +116,8 @@ pub struct Scrub<'s> {
     pub losses: Vec<Loss>,
     /// Where something may be lost, if the runs are asked about it.
     pub suspects: Option<Suspects>,
+    /// The stretches that are asked about, if not all.
+    asked: Option<&'s dyn Fn(u64, u64) -> bool>,
 }
 
 impl<'s> Scrub<'s> {
@@ -130,7 +132,20 @@ impl<'s> Scrub<'s> {
             report: ScrubReport::default(),
             losses: Vec::new(),
             suspects: None,
+            asked: None,
         }
+    }
+
+    /// Counts as misread or lost only what touches some stretches, `(offset, bytes)`: more is
+    /// looked at than that.
+    #[must_use]
+    pub fn asked(mut self, asked: Option<&'s dyn Fn(u64, u64) -> bool>) -> Scrub<'s> {
+        self.asked = asked;
+        self
+    }
+
+    fn is_asked(&self, at: u64, length: usize) -> bool {
+        self.asked.is_none_or(|asked| asked(at, length as u64))
     }
 
     /// Reads one copy where all are known to say the same: of these stretches, `(offset, bytes)`.
@@ -152,9 +167,9 @@ impl<'s> Scrub<'s> {
         ScrubReport { read_bytes: self.read_bytes(), ..self.report }
     }
 
-    fn lose(&mut self, loss: Loss) {
+    fn lose(&mut self, loss: Loss, is_asked: bool) {
         self.report.wrong += 1;
-        self.report.lost += 1;
+        self.report.lost += u64::from(is_asked);
         if self.losses.len() < LOSSES_NAMED {
             self.losses.push(loss);
         }
@@ -163,13 +178,14 @@ impl<'s> Scrub<'s> {
     /// A block that the map names is wrong on every copy: other versions may have its bytes.
     fn repair(&mut self, version: Version, crc: u32, at: u64) {
         let like = (version.block.0, crc);
+        let is_asked = self.is_asked(at, BLOCK_BYTES as usize);
         let versions = self.map.alike(like);
         if self.store.repair_elsewhere(versions, like, version.location, at) {
             self.report.wrong += 1;
-            self.report.misread += 1;
+            self.report.misread += u64::from(is_asked);
             self.report.repaired += 1;
         } else {
-            self.lose(Loss::Block(version));
+            self.lose(Loss::Block(version), is_asked);
         }
     }
 
@@ -195,7 +211,7 @@ impl<'s> Scrub<'s> {
         is_known = is_known || is_right_somehow(&**device, at, &mut bytes, right);
         if wrong && is_known {
             self.report.wrong += 1;
-            self.report.misread += u64::from(is_misread);
+            self.report.misread += u64::from(is_misread && self.is_asked(at, length));
             self.report.healed += u64::from(self.store.heal(at, &mut bytes, right));
         }
         is_known
@@ -423,7 +439,7 @@ impl<'s> Scrub<'s> {
     fn page(&mut self, timeline: u64, address: PageAddress, (run, page): (u64, u32), at: u64) {
         let is_right = |bytes: &[u8]| bytes.first_chunk().is_some_and(|b| is_page(b, address));
         if !self.held(at, PAGE_BYTES, &is_right) {
-            return self.lose(Loss::Page { run, page });
+            return self.lose(Loss::Page { run, page }, self.is_asked(at, PAGE_BYTES));
         }
         if self.suspects.as_ref().is_none_or(Suspects::is_empty) {
             return;
@@ -459,7 +475,7 @@ impl<'s> Scrub<'s> {
                 self.report.misread += 1;
                 self.report.elsewhere += 1;
             } else {
-                self.lose(Loss::Block(version));
+                self.lose(Loss::Block(version), true);
             }
         } else if !self.range(at, BLOCK_BYTES as usize, &|bytes| block_crc(bytes) == entry.crc) {
             self.repair(version, entry.crc, at);

@@ -11,7 +11,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use block::{Array, BlockDevice};
+use block::{Array, BlockDevice, Standing};
 use format::map::Entry;
 use history::{Scrub, ScrubMap, ScrubReport, Segment, Slot, Suspects, Version};
 use units::Seq;
@@ -69,10 +69,16 @@ fn apart_in(
         // Neighbours are read together.
         for range in some.chunk_by(|a, b| a.end == b.start) {
             let (start, end) = (range[0].start, range[range.len() - 1].end);
-            match array.disagreements(start, end - start) {
-                Ok(found) => apart.extend(found),
-                // It may be read another time, and stays to be settled.
-                Err(_) => unread.extend_from_slice(range),
+            if let Ok(found) = array.disagreements(start, end - start) {
+                apart.extend(found);
+                continue;
+            }
+            for one in range {
+                match array.disagreements(one.start, one.end - one.start) {
+                    Ok(found) => apart.extend(found),
+                    // It may be read another time, and stays to be settled.
+                    Err(_) => unread.push(one.clone()),
+                }
             }
         }
     }
@@ -81,18 +87,20 @@ fn apart_in(
 
 impl Core {
     /// Looks at all copies of everything in segments and runs that touches some ranges of the
-    /// device, or one copy where all of them are known to say the same. `told` hears how many bytes
-    /// were read, and how many of the segments and timelines are done.
+    /// device, or one copy where all of them are known to say the same. What is lost or misread
+    /// counts everywhere, or where it is asked about. `told` hears how many bytes were read, and how
+    /// many of the segments and timelines are done.
     fn scrub(
         &self,
         ranges: &[Range<u64>],
         agreed: Option<&dyn Fn(u64, u64) -> bool>,
+        asked: Option<&dyn Fn(u64, u64) -> bool>,
         told: &mut dyn FnMut(u64, (u64, u64)),
     ) -> ScrubReport {
         let store = &self.store;
         let _epoch = store.enter();
         let touches = |from: u64, length: u64| touches(ranges, from, length);
-        let mut scrub = Scrub::new(store, self).agreed(agreed);
+        let mut scrub = Scrub::new(store, self).agreed(agreed).asked(asked);
         scrub.suspects = Some(Suspects::default());
         let mut segments = store.segments();
         segments.retain(|segment| touches(store.zone_offset(segment.zone), store.zone_bytes));
@@ -144,9 +152,11 @@ impl Core {
     }
 
     /// Looks at everything in some ranges; whether readers get it right. A healed block is right
-    /// when it is looked at again; otherwise only parity may give it.
+    /// when it is looked at again; otherwise only parity may give it. Damage beside the ranges has
+    /// no part in their parity.
     fn is_right(&self, ranges: &[Range<u64>]) -> bool {
-        let mut looks = (0..2).map(|_| self.scrub(ranges, None, &mut |_, _| ()));
+        let asked = |from: u64, length: u64| touches(ranges, from, length);
+        let mut looks = (0..2).map(|_| self.scrub(ranges, None, Some(&asked), &mut |_, _| ()));
         let is_right = looks.any(|found| found.misread + found.lost == 0);
         if !is_right || self.distrust_what_rotted(ranges).is_err() {
             return false;
@@ -194,6 +204,7 @@ impl Core {
     /// Looks where writes met what does not agree. It is read and verified at once: what was
     /// written there has no redundancy before parity is computed of it. A place that cannot be
     /// read, or is not right, is looked at again some times: a device may be busy, or be replaced.
+    /// Half of these are kept for when no member is missing any more.
     ///
     /// # Errors
     /// Those of the device.
@@ -204,6 +215,10 @@ impl Core {
                 wanted.push((range, 0));
             }
         }
+        let is_whole = array.members().iter().all(|member| member.standing == Standing::In);
+        let looks = if is_whole { LOOKS_MAX } else { LOOKS_MAX / 2 };
+        let (mut wanted, mut kept): (Vec<_>, Vec<_>) =
+            wanted.into_iter().partition(|(_, tries)| *tries < looks);
         let (mut apart, mut unread) = (Vec::new(), Vec::new());
         for (range, _) in &wanted {
             match array.disagreements(range.start, range.end - range.start) {
@@ -214,10 +229,11 @@ impl Core {
         let computed = self.compute_parity(array, apart.clone(), &mut |_| ());
         unread.extend(computed.as_ref().map_or(apart, Clone::clone));
         let unread = joined(unread);
-        wanted.retain(|(range, tries)| {
-            *tries < LOOKS_MAX && touches(&unread, range.start, range.end - range.start)
-        });
+        wanted.retain(|(range, _)| touches(&unread, range.start, range.end - range.start));
         wanted.iter_mut().for_each(|(_, tries)| *tries += 1);
+        if !is_whole {
+            wanted.append(&mut kept);
+        }
         // The next scrub finds the others.
         wanted.truncate(NOTICED_MAX);
         *self.noticed.lock() = wanted;
@@ -267,7 +283,7 @@ impl Core {
         let agrees = |from: u64, length: u64| !touches(&apart_or_unread, from, length);
         let agreed: Option<&dyn Fn(u64, u64) -> bool> =
             if array.has_parity_alone() { Some(&agrees) } else { None };
-        let report = self.scrub(&looked_at, agreed, &mut |read_bytes, (done, all)| {
+        let report = self.scrub(&looked_at, agreed, None, &mut |read_bytes, (done, all)| {
             state.read_bytes = read_bytes;
             state.percent = done * 100 / all.max(1);
             told(state);
@@ -283,8 +299,17 @@ impl Core {
             state.percent = percent;
             told(state);
         });
-        if computed.is_err() {
-            unread = ranges.to_vec();
+        match computed {
+            Err(_) => unread = ranges.to_vec(),
+            // Their regions stay open: who opens it next looks at them too. Before that they may get
+            // right by a member that comes back.
+            Ok(left) => {
+                let left = joined(left);
+                let is_left =
+                    |range: &&Range<u64>| touches(&left, range.start, range.end - range.start);
+                unread.extend(ranges.iter().filter(is_left).cloned());
+                self.noticed.lock().extend(left.into_iter().take(NOTICED_MAX).map(|r| (r, 0)));
+            }
         }
         array.end_settling(&unread)?;
         state.parity_ns = clock.monotonic_ns().saturating_sub(looked_ns);

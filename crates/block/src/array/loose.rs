@@ -9,7 +9,7 @@
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use format::label::REGIONS_MAX;
+use format::label::{MemberStanding, REGIONS_MAX};
 
 use super::Array;
 use super::regions::is_set;
@@ -74,6 +74,18 @@ impl Array {
         Ok(())
     }
 
+    /// Takes what the layers noticed.
+    pub(super) fn ask_noticed(&self) {
+        let noticed = self.top.noticed().into_iter().map(|range| (range.start, range.end));
+        self.noticed.lock().extend(noticed);
+    }
+
+    /// Whether something was noticed in a region that nobody was told yet.
+    pub(super) fn has_noticed(&self, region: usize, region_bytes: u64) -> bool {
+        let bytes = self.bytes_of(region, region_bytes);
+        self.noticed.lock().range(..bytes.end).any(|(_, end)| *end > bytes.start)
+    }
+
     /// Whether parity agrees in a region. Where something cannot be read it does not.
     fn agrees(&self, region: usize) -> bool {
         let region_bytes = self.shared.book.lock().label.region_bytes;
@@ -107,7 +119,8 @@ impl Array {
 
     /// Computes the parity of a range anew where [`BlockDevice::disagreements`] found it to differ.
     /// Only after everything in the ranges that it told of was looked at, and what was wrong is
-    /// right: parity of what rotted could heal nothing any more. What changed since is left.
+    /// right: parity of what rotted could heal nothing any more. It is computed of what is there by
+    /// then.
     ///
     /// # Errors
     /// Those of the device.
@@ -121,9 +134,14 @@ impl Array {
     pub(super) fn tighten(&self, regions: Vec<usize>, bytes_max: u64) -> Vec<usize> {
         let Some(loose) = self.parity() else { return regions };
         let unsettled = self.unsettled.lock().clone();
-        // What could not be read may be by now. What differs there nobody looks at before the next
-        // opening.
-        let still: Vec<usize> = unsettled.into_iter().filter(|r| !self.agrees(*r)).collect();
+        let is_whole = {
+            let book = self.shared.book.lock();
+            !book.has(MemberStanding::Out) && !book.has(MemberStanding::Stale)
+        };
+        // What could not be read or computed may be by now, most likely if no member is missing.
+        // Else they stay open for the next opening.
+        let stays = |region: &usize| !is_whole || !self.agrees(*region);
+        let still: Vec<usize> = unsettled.into_iter().filter(stays).collect();
         self.unsettled.lock().clone_from(&still);
         let regions: Vec<usize> = regions.into_iter().filter(|r| !still.contains(r)).collect();
         let region_bytes = self.shared.book.lock().label.region_bytes;

@@ -169,6 +169,7 @@ impl Opening<'_> {
             gate,
             is_closed,
             unsettled,
+            noticed: Mutex::default(),
             work,
             together: Arc::clone(&materials.together),
             growing,

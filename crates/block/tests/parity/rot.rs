@@ -33,7 +33,7 @@ pub fn filled(stack: &str, data_bytes: u64, seed: u64) -> (Rig, Array, Vec<u8>) 
 }
 
 /// The same, of which the first cell of the second row rotted where it lies, on this side.
-fn rotten(stack: &str, seed: u64) -> (Rig, Array, Vec<u8>, usize) {
+pub fn rotten(stack: &str, seed: u64) -> (Rig, Array, Vec<u8>, usize) {
     let (rig, array, expected) = filled(stack, JOURNAL_BYTES + 2 * MIB, seed);
     // Stripe 0 has its first data on the side after its parities.
     let side = rig.media.len() - 3;
@@ -61,7 +61,7 @@ pub fn cell(expected: &[u8], at: u64) -> &[u8] {
 }
 
 /// The cells that cannot be had.
-fn lost(array: &Array, expected: &[u8]) -> Vec<u64> {
+pub fn lost(array: &Array, expected: &[u8]) -> Vec<u64> {
     let cells = (0..expected.len() as u64).step_by(4096);
     cells.filter(|&at| !is_there(array, at, cell(expected, at))).collect()
 }
@@ -76,9 +76,11 @@ fn look(array: &Array, expected: &[u8], ranges: Vec<Range<u64>>) {
 }
 
 #[test]
-fn what_was_written_over_rot_is_there_without_its_side_once_it_was_looked_at() {
+fn what_was_written_over_rot_is_there_without_a_side_once_it_was_looked_at() {
     for (stack, ends) in [(THREE, 0), (THREE, 1), (THREE, 2), (FOUR, 0), (FOUR, 1), (FOUR, 2)] {
-        for is_looked_at in [false, true] {
+        for (is_looked_at, is_neighbour) in
+            [(false, false), (true, false), (false, true), (true, true)]
+        {
             let (rig, array, mut expected, side) = rotten(stack, 41);
             put(&array, &mut expected, FIRST, &[7; 4096]);
             array.flush().expect("a flush");
@@ -94,9 +96,16 @@ fn what_was_written_over_rot_is_there_without_its_side_once_it_was_looked_at() {
                 _ => rig.crash(&mut Random::new(41)),
             }
             drop(array);
-            let array = rig.open_without(&[side]);
-            let all = if is_looked_at { vec![] } else { vec![FIRST] };
-            assert_eq!(lost(&array, &expected), all, "{stack} {ends} {is_looked_at}");
+            let array = rig.open_without(&[side + usize::from(is_neighbour)]);
+            let all = match (is_looked_at, is_neighbour) {
+                (true, _) => vec![],
+                (false, false) => vec![FIRST],
+                // Two parities know it without the side that rotted.
+                (false, true) if stack == FOUR => vec![],
+                (false, true) => vec![SECOND],
+            };
+            let what = format!("{stack} {ends} {is_looked_at} {is_neighbour}");
+            assert_eq!(lost(&array, &expected), all, "{what}");
         }
     }
 }
@@ -109,9 +118,36 @@ fn what_rotted_beside_what_was_written_is_there() {
             put(&array, &mut expected, SECOND, &[7; 4096]);
             array.close().expect("closed");
             drop(array);
-            let array = if is_without { rig.open_without(&[side]) } else { rig.open() };
+            let without = if is_without { vec![side] } else { vec![] };
+            let array = rig.open_as_it_is(&without);
             assert_eq!(lost(&array, &expected), [], "{stack} {is_without}");
         }
+    }
+}
+
+/// What waits is placed when its region gets quiet, and only then it is seen that the row is apart.
+#[test]
+fn a_region_stays_open_for_what_was_noticed_when_it_got_quiet() {
+    for stack in [THREE, FOUR] {
+        let (rig, array, mut expected, _) = rotten(stack, 44);
+        put(&array, &mut expected, FIRST, &[7; 4096]);
+        array.tidy().expect("tidied");
+        assert_eq!(array.noticed(), [], "{stack}: it waits");
+        array.tidy().expect("tidied");
+        rig.kill();
+        drop(array);
+        let array = rig.try_open(&[]).expect("all are there");
+        assert_eq!(array.unsettled().len(), 1, "{stack}");
+        array.end_settling(&[]).expect("settled");
+        put(&array, &mut expected, FIRST, &[8; 4096]);
+        (0..2).for_each(|_| array.tidy().expect("tidied"));
+        let told = array.noticed();
+        assert_eq!(told, STRIPE, "{stack}");
+        look(&array, &expected, told);
+        (0..2).for_each(|_| array.tidy().expect("tidied"));
+        rig.kill();
+        drop(array);
+        assert_eq!(rig.try_open(&[]).expect("again").unsettled(), [], "{stack}");
     }
 }
 

@@ -18,6 +18,8 @@ use units::WallTime;
 
 use crate::hook::{SECOND_NS, get, make, put};
 
+mod torn;
+
 const MIB: u64 = 1 << 20;
 /// Bytes of a member before the first of the pool.
 const LABEL_BYTES: u64 = MIB;
