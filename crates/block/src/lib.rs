@@ -56,9 +56,9 @@ pub enum Resync {
     /// Those that need not agree after [`Resync::Unused`] or a discard.
     Loose,
     /// Those that are computed from others, where [`BlockDevice::disagreements`] found them to
-    /// differ. Of what is there by then: who asks has just verified that. All that they are computed
-    /// from has to be in the range, but for what nobody can reach. What layers keep beside the data
-    /// they look at themselves.
+    /// differ. Of what is there by then, which was verified just now. All that they are computed
+    /// from has to be in the range, but for what nobody can reach. Layers look at what they keep
+    /// beside the data themselves.
     Computed,
     /// Those of members that are not up to date, of what layers keep beside the data alone: nobody
     /// has anything in the range.

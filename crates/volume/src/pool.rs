@@ -531,7 +531,7 @@ impl Pool {
         self.core.store.give_back_spared();
         self.core.keep_scrub()?;
         let Some(array) = self.core.array.get() else { return Ok(()) };
-        // What waits is placed by that, and may meet what has to be looked at.
+        // Waiting cells are placed by that, and may meet rows that have to be looked at.
         array.flush()?;
         self.core.settle_noticed(array)?;
         Ok(array.close()?)

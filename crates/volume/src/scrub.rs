@@ -87,9 +87,9 @@ fn apart_in(
 
 impl Core {
     /// Looks at all copies of everything in segments and runs that touches some ranges of the
-    /// device, or one copy where all of them are known to say the same. What is lost or misread
-    /// counts everywhere, or where it is asked about. `told` hears how many bytes were read, and how
-    /// many of the segments and timelines are done.
+    /// device, or one copy where all of them are known to say the same. Losses and misreads count
+    /// everywhere, or where it is asked about. `told` hears how many bytes were read, and how many
+    /// of the segments and timelines are done.
     fn scrub(
         &self,
         ranges: &[Range<u64>],
@@ -301,8 +301,8 @@ impl Core {
         });
         match computed {
             Err(_) => unread = ranges.to_vec(),
-            // Their regions stay open: who opens it next looks at them too. Before that they may get
-            // right by a member that comes back.
+            // Their regions stay open: the next opening looks at them too. Before that a member that
+            // comes back may make them right.
             Ok(left) => {
                 let left = joined(left);
                 let is_left =

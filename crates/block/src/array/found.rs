@@ -54,7 +54,7 @@ pub fn named_by(device: &dyn BlockDevice) -> Option<Layout> {
 }
 
 /// Whether another device is of the same array as these, is none of their members, and has a newer
-/// label than all of them, the newest of which does not call it out: it may have what they have not.
+/// label than all of them, the newest of which does not call it out: it may have newer data.
 #[must_use]
 pub fn is_superseded(there: &[&dyn BlockDevice], other: &dyn BlockDevice) -> bool {
     let labels: Vec<Label> = there.iter().filter_map(|one| read_label(*one).ok()).collect();
