@@ -66,7 +66,7 @@ pub struct ScrubReport {
     /// Of these: versions in packs that no copy has and readers are given from another version that
     /// has the same bytes.
     pub elsewhere: u64,
-    /// Blocks and pages that are needed and wrong on every copy, of stretches that were asked about.
+    /// Blocks and pages that are needed and wrong on every copy, of ranges that were asked about.
     pub lost: u64,
 }
 

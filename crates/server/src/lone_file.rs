@@ -58,8 +58,8 @@ pub(crate) fn check_newest(dir: &Path, layout: &Layout) -> Result<(), StartError
     Ok(())
 }
 
-/// The first MiB of a file or disk, whoever has it open. Sectors that cannot be read are zeros: there
-/// are several copies of a label.
+/// The first MiB of a file or disk, whoever has it open. Sectors that cannot be read are zeros:
+/// there are several copies of a label.
 fn head(path: &Path) -> io::Result<MemoryDevice> {
     let file = File::open(path)?;
     pieces(|offset, piece| file.read_at(piece, offset))

@@ -301,8 +301,8 @@ impl Core {
         });
         match computed {
             Err(_) => unread = ranges.to_vec(),
-            // Their regions stay open: the next opening looks at them too. Before that a member that
-            // comes back may make them right.
+            // Their regions stay open: the next opening looks at them too. Before that a member
+            // that comes back may make them right.
             Ok(left) => {
                 let left = joined(left);
                 let is_left =
