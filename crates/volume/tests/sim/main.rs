@@ -367,8 +367,8 @@ fn seeds_on_checked_mirrors_run_without_a_broken_promise() {
 
 /// The oracle allows no loss at all. One is documented that a seed can meet: a block rots, is
 /// written over, and a member of its row fails before the pool has looked. So a run of more than
-/// ten thousand seeds may find an error that is no fault (`docs/design/2026-11-25-parity-simpler.md`);
-/// other bytes always are one.
+/// ten thousand seeds may find an error that is no fault: see
+/// `docs/design/2026-11-25-parity-simpler.md`.
 #[test]
 fn seeds_on_parity_run_without_a_broken_promise() {
     run_seeds(Kinds::Parity, &mut |_| ());
