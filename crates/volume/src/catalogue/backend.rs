@@ -143,7 +143,8 @@ impl CatalogueMedia {
     ) -> io::Result<()> {
         let state = self.state.lock();
         let zone_bytes = state.superblock.zone_bytes;
-        if offset + length as u64 > state.superblock.catalogue_bytes {
+        let end = offset.checked_add(length as u64);
+        if end.is_none_or(|end| end > state.superblock.catalogue_bytes) {
             return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "beyond the catalogue"));
         }
         let mut done = 0;
@@ -339,7 +340,8 @@ impl CatalogueMedia {
             Ok(()) => return Ok(false),
             Err(wrong) => wrong,
         };
-        let mut pages = offset / BLOCK_BYTES..(offset + out.len() as u64).div_ceil(BLOCK_BYTES);
+        let end = offset.saturating_add(out.len() as u64);
+        let mut pages = offset / BLOCK_BYTES..end.div_ceil(BLOCK_BYTES);
         let is_known = pages.all(|page| self.sums.lock().known(page).is_some());
         let ends = [offset, out.len() as u64];
         if !is_known || ends.iter().any(|end| !end.is_multiple_of(BLOCK_BYTES)) {

@@ -36,15 +36,19 @@ impl PageSums {
         Ok(())
     }
 
-    /// The checksum that a page is known to have.
-    pub fn known(&mut self, page: u64) -> Option<u32> {
-        *self.of(page)
+    /// The checksum that a page is known to have. A damaged page may name any number: it is only
+    /// looked up.
+    pub fn known(&self, page: u64) -> Option<u32> {
+        let index = usize::try_from(page).ok()?;
+        self.sums.get(index).copied().flatten()
     }
 
     /// Forgets every page that `offset..offset + length` touches: it is about to be written.
     pub fn forget(&mut self, offset: u64, length: usize) {
-        let end = (offset + length as u64).div_ceil(BLOCK_BYTES);
-        (offset / BLOCK_BYTES..end).for_each(|page| *self.of(page) = None);
+        let end = offset.saturating_add(length as u64).div_ceil(BLOCK_BYTES);
+        let end = usize::try_from(end).map_or(self.sums.len(), |end| end.min(self.sums.len()));
+        let first = usize::try_from(offset / BLOCK_BYTES).map_or(end, |first| first.min(end));
+        self.sums[first..end].fill(None);
     }
 
     /// Remembers what was written.
@@ -89,6 +93,18 @@ mod tests {
         assert!(sums.check(4096, &bytes).is_ok(), "somebody was about to write it");
         bytes[5000] ^= 1;
         assert!(sums.check(4096, &bytes).is_err(), "and so it was learnt anew");
+    }
+
+    #[test]
+    fn a_page_that_cannot_be_is_unknown_and_takes_no_memory() {
+        let mut sums = PageSums::default();
+        sums.learn(0, &[1; 4096]);
+        for page in [1, 1 << 36, u64::MAX / 4096, u64::MAX] {
+            assert_eq!(sums.known(page), None);
+            sums.forget(page.saturating_mul(4096), 8192);
+        }
+        assert!(sums.known(0).is_some());
+        assert_eq!(sums.sums.len(), 1);
     }
 
     #[test]
