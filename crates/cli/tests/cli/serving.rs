@@ -66,9 +66,10 @@ fn a_panic_of_any_thread_ends_readiness_at_once_and_the_process_soon() {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).expect("it runs");
     let size = status.lines().find_map(|line| line.strip_prefix("VmSize:")).expect("a size");
     let size_kib: u64 = size.trim().trim_end_matches(" kB").parse().expect("a number");
-    // No address space for one more stack: the thread that the first request needs cannot begin,
-    // and who asks for it panics.
-    limit(&(size_kib << 10).to_string());
+    // No address space for one more stack, of 2 MiB: the thread that the first request needs cannot
+    // begin, and its caller panics. The background has room for what it needs meanwhile: without
+    // memory the process would be gone before anybody asks it.
+    limit(&((size_kib + 1024) << 10).to_string());
     assert_eq!(fixture.http("/healthz"), "", "nobody is left to answer");
     limit("unlimited");
     for path in ["/readyz", "/healthz"] {
