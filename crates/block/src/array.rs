@@ -100,7 +100,7 @@ pub struct MemberStatus {
 pub struct Array {
     shared: Arc<Shared>,
     top: Top,
-    /// What is uppermost, if that is a mirror of single members.
+    /// The uppermost layer, if that is a mirror of single members.
     mirror: Mutex<Option<Arc<MirrorDevice>>>,
     /// Whether something can be settled or brought up to date at all: in one part is enough.
     has_copies: AtomicBool,
@@ -108,13 +108,13 @@ pub struct Array {
     loose: Loose,
     /// Whether there is one.
     has_parity: AtomicBool,
-    /// Whoever writes shares it; who changes what regions there are, or where, has it alone.
+    /// Writers share it; a change of the regions, or of where they are, has it alone.
     gate: RwLock<()>,
     /// Whether nobody is to use it any more.
     is_closed: AtomicBool,
     /// Regions that were in flight when the array was used last.
     unsettled: Mutex<Vec<usize>>,
-    /// What the layers noticed and nobody was told yet: where it begins and ends.
+    /// Ranges that the layers noticed and nobody was told of yet: begin and end.
     noticed: Mutex<BTreeMap<u64, u64>>,
     /// The right to bring up to date.
     work: Mutex<()>,
@@ -480,7 +480,7 @@ impl Array {
 
     fn close_regions(&self, quiet: &[usize]) -> Result<()> {
         let shared = &self.shared;
-        // What was placed by the flush may have met what has to be looked at.
+        // The flush placed cells, and may have met rows that have to be looked at.
         self.ask_noticed();
         let mut book = shared.book.lock();
         let mut closed = 0;

@@ -59,7 +59,7 @@ impl Array {
         let mut devices: Devices =
             members_of(&label).iter().map(|_| (String::new(), None)).collect();
         devices.push((with.path, with.device));
-        // What fails now is nobody's but its own.
+        // A failure of it from here on concerns nobody else.
         let making = share(&grown, &stack, devices, Regions::new(label.array_id, 1));
         making.is_making.store(true, Ordering::SeqCst);
         making.claim(count)?;
@@ -79,7 +79,7 @@ impl Array {
     ) -> Result<(), ArrayError> {
         let shared = &self.shared;
         let path = member.path();
-        // Whoever brings a member up to date, or tidies, is through with it.
+        // No resync and no tidying is under way.
         let (_work, _tidying) = (self.work.lock(), self.tidying.lock());
         let _alone = self.gate.write();
         let mut book = shared.book.lock();
@@ -129,7 +129,7 @@ impl Array {
         }
     }
 
-    /// What is to be uppermost, with another side.
+    /// The uppermost mirror to be, with another side.
     fn mirror_with(&self, side: Side) -> Arc<MirrorDevice> {
         match &*self.mirror.lock() {
             Some(mirror) => Arc::new(mirror.with_side(side)),

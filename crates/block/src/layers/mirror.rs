@@ -95,8 +95,8 @@ impl MirrorDevice {
         MirrorDevice { together, ..self }
     }
 
-    /// The same with another side, which is as long at least. Whoever is in the midst of something
-    /// here goes on: neither writes what the other would have to know of.
+    /// The same with another side, which is as long at least. A request under way
+    /// here goes on: neither mirror writes data that the other would have to know of.
     pub(crate) fn with_side(&self, side: Side) -> MirrorDevice {
         assert!(side.device.len_bytes() >= self.len_bytes, "the mirror keeps its length");
         let sides: Vec<Side> = self.sides.iter().cloned().chain([side]).collect();

@@ -82,7 +82,7 @@ fn a_side_that_is_attached_beside_writers_has_everything() {
                 device: one.device.clone().filter(|_| one.path == there.path),
                 ..one.clone()
             };
-            // What is written down of who is missing is for the next one to find.
+            // The missing member is written down for the next opening.
             let held = all.iter().map(only).collect();
             let opening = Array::prepare(held, leaked()).expect("enough");
             check(&opening.tried().expect("opened"), &model, &there.path);
@@ -309,7 +309,7 @@ fn a_side_that_is_lost_or_comes_back_is_as_any_other() {
     attach(&array, new.clone()).expect("attached");
     assert_eq!(standings(&array)[1], Standing::Stale);
     assert!(array.behind_bytes() >= model.len() as u64, "everything was missed");
-    // What has not everything is not enough by itself.
+    // A side that has not everything is not enough by itself.
     drop(array);
     let without_a = || vec![rig.candidates(&[0]).remove(0), new.clone()];
     let error = Array::open(without_a(), &materials()).err().expect("refused").to_string();

@@ -60,7 +60,7 @@ struct Row {
 }
 
 impl Row {
-    /// Looks for the cells of the row. What is lost is written anew, as a client would.
+    /// Looks for the cells of the row. A lost cell is written anew, as a client would.
     fn check(&mut self, array: &Array, random: &mut Random) {
         for at in [FIRST, SECOND] {
             self.looks += 1;
@@ -92,7 +92,7 @@ impl Row {
     }
 }
 
-/// Whatever is written and whichever side is missing, only cells of the row may be lost.
+/// Only cells of the row may be lost, whichever side is missing and whatever is written.
 fn run(seed: u64) -> (u32, u32) {
     let random = &mut Random::new(seed);
     let (rig, mut array, expected, side) = rotten(FOUR, seed);

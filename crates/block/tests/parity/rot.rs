@@ -1,4 +1,4 @@
-//! What rots, what is written over it and beside it, and what is left of that when a side fails.
+//! Blocks that rot, writes over them and beside them, and what is left when a side fails.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -125,7 +125,7 @@ fn what_rotted_beside_what_was_written_is_there() {
     }
 }
 
-/// What waits is placed when its region gets quiet, and only then it is seen that the row is apart.
+/// Waiting cells are placed when their region gets quiet; only then the row is seen to be apart.
 #[test]
 fn a_region_stays_open_for_what_was_noticed_when_it_got_quiet() {
     for stack in [THREE, FOUR] {
