@@ -69,14 +69,13 @@ pub enum Verb {
         #[arg(value_name = "PATH")]
         with: String,
     },
-    /// Have another file or disk get everything, beside the one file of a pool or the sides of its
-    /// mirror, while the pool goes on.
+    /// Make another file or disk a mirror of a pool's one file, or one side more of its mirror, while
+    /// clients go on.
     ///
     /// A pool on one file is a mirror from then on. `pool status` shows how much is still to be
-    /// copied; what is lost before that is done cannot be had from the new one.
+    /// copied; until that is done the new side cannot replace the others.
     Attach {
-        /// What gets everything: blank and as long at least, or not there, then a sparse file is
-        /// made.
+        /// The new side: blank and as long at least; a sparse file is made where nothing is.
         #[arg(value_name = "PATH")]
         with: String,
         /// A member, as `pool status` shows it, to be sure that it is this pool.
