@@ -69,8 +69,8 @@ pub enum Verb {
         #[arg(value_name = "PATH")]
         with: String,
     },
-    /// Make another file or disk a mirror of a pool's one file, or one side more of its mirror, while
-    /// clients go on.
+    /// Make another file or disk a mirror of a pool's one file, or one side more of its mirror,
+    /// while clients go on.
     ///
     /// A pool on one file is a mirror from then on. `pool status` shows how much is still to be
     /// copied; until that is done the new side cannot replace the others.

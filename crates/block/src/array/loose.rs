@@ -138,7 +138,7 @@ impl Array {
             let book = self.shared.book.lock();
             !book.has(MemberStanding::Out) && !book.has(MemberStanding::Stale)
         };
-        // A range that could not be read or computed may be by now, most likely with all members in.
+        // A range that could not be read or computed may be by now, likely with all members in.
         // Else they stay open for the next opening.
         let stays = |region: &usize| !is_whole || !self.agrees(*region);
         let still: Vec<usize> = unsettled.into_iter().filter(stays).collect();
