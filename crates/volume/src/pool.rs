@@ -8,7 +8,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use block::{BlockDevice, Guard, Purpose, Zones};
+use block::{BlockDevice, Purpose, Zones};
 use env::{Files, NoFiles};
 use format::FORMAT_VERSION;
 use format::superblock::{
@@ -208,9 +208,6 @@ impl Pool {
                 .ok_or_else(|| std::io::Error::from(std::io::ErrorKind::StorageFull))?;
             target
                 .allocate(u64::from(zone) * zone_bytes, zone_bytes)
-                .and_then(|()| {
-                    target.guard(u64::from(zone) * zone_bytes, zone_bytes, Guard::Layers)
-                })
                 .map_err(std::io::Error::other)?;
             Ok(zone)
         });
