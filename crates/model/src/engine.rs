@@ -48,7 +48,7 @@ const DESTAGE_NEW_SHARE: f64 = 8.0;
 const DESTAGE_ENTRY_WAIT_NS: f64 = 100_000.0;
 /// Segments with less than this share alive are emptied (`volume/reclaim`).
 const SPARSE_SHARE: f64 = 0.5;
-/// How much of the cache may be dirty before the background writes (`volume/write_back`).
+/// How much of the cache may be dirty before the background writes (`volume/write/write_back`).
 const KEPT_SHARE: f64 = 15.0 / 16.0;
 /// Background work looks what there is to do this often.
 const LOOK_NS: f64 = 1e9;
