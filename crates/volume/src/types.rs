@@ -286,6 +286,29 @@ pub struct VolumeSpec {
     pub dedup: bool,
 }
 
+impl VolumeSpec {
+    /// How far back the past can be opened unless something else is asked for, in nanoseconds.
+    pub const WINDOW_NS: u64 = 24 * 3600 * 1_000_000_000;
+
+    /// A volume as it is where nothing else is asked for: `logging`, every write, a day.
+    #[must_use]
+    pub fn new(name: &str, size_bytes: u64) -> VolumeSpec {
+        VolumeSpec {
+            name: name.to_owned(),
+            size_bytes,
+            architecture: Architecture::Logging,
+            granularity: Granularity::EveryWrite,
+            window_ns: VolumeSpec::WINDOW_NS,
+            history_limit_bytes: None,
+            cache: CacheChange::default(),
+            extent: MapExtent::BLOCK,
+            copy_unit: MapExtent::BLOCK,
+            encoding: EncodingChange::default(),
+            dedup: false,
+        }
+    }
+}
+
 /// Settings to change; `None` leaves one as it is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct VolumeChange {
