@@ -9,8 +9,10 @@ use volume::{Architecture, Granularity, ImportSpec, VolumeSpec};
 
 use super::answer::{Answer, Refusal};
 use super::ask::Body;
+use super::context::Context;
+use super::convert;
+use super::guard::Door;
 use super::volumes::{Made, architecture, location, made};
-use super::{Context, Door, convert};
 
 /// The one form of a file that is read where it lies.
 const RAW: &str = "raw";

@@ -11,7 +11,8 @@ use volume::{Architecture, CacheChange, VolumeChange, VolumeSpec};
 
 use super::answer::{Answer, Refusal};
 use super::ask::{Asked, Body, Named, some_change};
-use super::{Context, convert, model};
+use super::context::Context;
+use super::{convert, model};
 use crate::attach::Part;
 
 /// The architecture that is chosen from what was written.
