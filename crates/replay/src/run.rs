@@ -34,7 +34,7 @@ const HOME_HEADER_BYTES: u64 = 192;
 
 /// Longer than any trace.
 const WINDOW_NS_MAX: f64 = 1e18;
-/// How long places wait on demand (`volume/deferred`).
+/// How long places wait on demand (`volume/placement/deferred`).
 const WINDOW_NS_PLACES: f64 = 600e9;
 /// Longer than that.
 const WINDOW_NS_ENDED: f64 = 3600e9;

@@ -1,4 +1,4 @@
-//! What every handler can reach, and what several of them ask of it.
+//! The state that every handler can reach, and the questions that several of them ask of it.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -1,6 +1,5 @@
 //! From the engine's types to the API's, and back.
 
-
 use api::{ClonedFrom, ProblemKind, SpanInput, Stamp, Time};
 use units::{Span, Timing, WallTime};
 
