@@ -7,6 +7,8 @@
 //!    the same device), so what a record points to is never younger than the record.
 //! 3. A record that cannot be read stops us: it never means "none".
 
+pub mod transaction;
+
 mod backend;
 mod compactions;
 mod copies;

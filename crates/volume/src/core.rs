@@ -18,21 +18,21 @@ use env::{Files, RankedGuard, RankedMutex, RankedRwLock};
 use history::{Branch, SegmentSource, Spare, Store, StoredRun, Timeline};
 use units::MapExtent;
 
-use crate::beside::Beside;
 use crate::catalogue::{
     Catalogue, CatalogueMedia, GroupRecord, Numbers, SourceRecord, TimelineRecord,
 };
-use crate::dedup::Dedup;
-use crate::figures::Figures;
-use crate::group_schedule::GroupSchedule;
-use crate::growth::{Measured, Samples};
-use crate::merges::Merges;
+use crate::jobs::dedup::Dedup;
+use crate::jobs::merges::Merges;
+use crate::jobs::rates::Meter;
+use crate::jobs::resync_pace::Beside;
+use crate::jobs::scrub_plan::Scrubbing;
 use crate::names::VolumeName;
-use crate::opening::Opening;
-use crate::pool_time::PoolTime;
-use crate::rates::Meter;
-use crate::scrubbing::Scrubbing;
-use crate::source::Source;
+use crate::past::backing_file::Source;
+use crate::pool::growth::{Measured, Samples};
+use crate::pool::run_figures::Figures;
+use crate::read::snapshot::Opening;
+use crate::retention::clock::PoolTime;
+use crate::retention::group_schedule::GroupSchedule;
 use crate::types::Settling;
 use crate::volume::Volume;
 use crate::{Error, Machine, Result};

@@ -5,6 +5,14 @@
 //!    one.
 //! 2. After `open` returns, everything recovered from the logs' tails is in committed runs.
 
+pub mod faults;
+pub mod growth;
+pub mod members;
+pub mod rebuild;
+pub mod recovery;
+pub mod run_figures;
+pub mod space;
+
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -19,17 +27,17 @@ use history::{Branch, OUTSIDE_SEQ};
 use parking_lot::Mutex;
 use units::{MapExtent, Moment, Seq};
 
-use crate::caches;
 use crate::catalogue::{
     Catalogue, CatalogueMedia, SourceRecord, Told, VolumeRecord, write_superblock,
 };
-use crate::copy_unit;
 use crate::core::Core;
-use crate::encoding;
+use crate::jobs::encoding;
 use crate::names::check_name;
-use crate::recovery::{Map, open_core};
+use crate::pool::recovery::{Map, open_core};
 use crate::types::{Architecture, AuditRecord, Budget, Granularity, PoolStatus, VolumeSpec};
 use crate::volume::Volume;
+use crate::write::cache_sizes;
+use crate::write::copy_unit;
 use crate::{Error, ErrorKind, Machine, PoolFormat, PoolOptions, Result};
 
 /// Zones of the smallest pool.
@@ -326,7 +334,7 @@ impl Pool {
             next_version: 0,
             architecture: spec.architecture,
             placed: Vec::new(),
-            cache: caches::setting(spec.architecture, None, spec.cache)?,
+            cache: cache_sizes::setting(spec.architecture, None, spec.cache)?,
             conversion: None,
             extent: spec.extent,
             copy_unit: copy_unit::checked(spec.copy_unit, spec.architecture, spec.granularity)?,

@@ -1,6 +1,7 @@
 //! Values that go in and out of pools and volumes.
 
 mod space;
+mod spec;
 mod trash;
 
 use history::IoCount;
@@ -10,6 +11,7 @@ use units::{MapExtent, Seq, WallTime};
 pub use space::{
     AgeBytes, DedupInfo, Growth, Holder, KeptFor, PoolSpace, PoolStatus, Sacrifice, VolumeSpace,
 };
+pub use spec::{VolumeChange, VolumeSpec};
 pub use trash::{DeletedVolume, Deletion};
 
 /// Where current data lives and when old data is split off.
@@ -256,65 +258,6 @@ pub struct EncodingInfo {
     pub left: u64,
     /// Packs that did not decode to what went in.
     pub faults: u64,
-}
-
-/// The properties of a new volume.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct VolumeSpec {
-    /// 1 to 128 characters of `A-Za-z0-9._-`, beginning with a letter or digit.
-    pub name: String,
-    /// Bytes; a multiple of 512, at least 4096, at most 4 PiB.
-    pub size_bytes: u64,
-    /// Where data lives.
-    pub architecture: Architecture,
-    /// Which writes are retained.
-    pub granularity: Granularity,
-    /// How far back the past can be opened, in nanoseconds.
-    pub window_ns: u64,
-    /// How many bytes of history may be kept; `None` is as many as the pool holds.
-    pub history_limit_bytes: Option<u64>,
-    /// Its write-back cache; what is not given is what its architecture needs, and 3 %.
-    pub cache: CacheChange,
-    /// The unit in which its map keeps entries.
-    pub extent: MapExtent,
-    /// The copy unit, which the first write to it after a capture takes along; more than a block is
-    /// for `redirect` and `checkpointing` at `OnDemand`.
-    pub copy_unit: MapExtent,
-    /// How its history is kept; what is not given is raw, or 10 minutes.
-    pub encoding: EncodingChange,
-    /// Whether equal blocks are stored once.
-    pub dedup: bool,
-}
-
-/// Settings to change; `None` leaves one as it is.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct VolumeChange {
-    /// Which writes are retained from now on.
-    pub granularity: Option<Granularity>,
-    /// How far back the past can be opened, in nanoseconds.
-    pub window_ns: Option<u64>,
-    /// `Some(None)` takes the limit away.
-    pub history_limit_bytes: Option<Option<u64>>,
-    /// For how long what a smaller window or limit takes away is kept, in nanoseconds; `None` is a
-    /// day. 0 ends a grace period that is under way, too.
-    pub grace_ns: Option<u64>,
-    /// The write-back cache.
-    pub cache: CacheChange,
-    /// Where data lives: changes at once, and what follows from that is done in the background.
-    pub architecture: Option<Architecture>,
-    /// How history is kept; what is encoded stays so.
-    pub encoding: EncodingChange,
-    /// Whether equal blocks are stored once; what is shared stays so.
-    pub dedup: Option<bool>,
-    /// The copy unit, which the first write to it after a capture takes along.
-    pub copy_unit: Option<MapExtent>,
-    /// Bytes of the volume; with it all of the change is made, or nothing.
-    pub size_bytes: Option<u64>,
-    /// Refused, as `Busy`, if the size would be smaller than it is then: for callers that kept
-    /// nobody away because it was not.
-    pub never_smaller: bool,
-    /// The hook around captures that name none; `Some(None)` takes it away.
-    pub hook: Option<Option<String>>,
 }
 
 /// History that is kept although a smaller window or history limit was set: setting what held

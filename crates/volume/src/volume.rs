@@ -6,6 +6,12 @@
 //! 3. A moment is resolved and pinned under `pins`, and the horizon moves under it, so that no view
 //!    opens on a moment that is just leaving the window.
 
+pub mod change_words;
+pub mod creation;
+pub mod rename;
+pub mod resize;
+pub mod settings;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -14,27 +20,27 @@ use format::time::TimeEntry;
 use history::{Log, TimeIndex};
 use units::{BLOCK_BYTES, Moment, Seq, WallTime};
 
-use crate::base::Base;
-use crate::cache::Cache;
 use crate::catalogue::VolumeRecord;
-use crate::compaction::Compactions;
-use crate::conversion::Conversion;
+use crate::catalogue::transaction::{Record, Transaction};
 use crate::core::Core;
-use crate::deferred::Deferred;
-use crate::destage::Destage;
-use crate::encoding::EncodingState;
-use crate::expiry::Expired;
+use crate::jobs::compacted::Compactions;
+use crate::jobs::encoding::EncodingState;
+use crate::jobs::passes::Reclamation;
 use crate::names::VolumeName;
-use crate::opening::{Opening, Patience};
-use crate::pins::Pins;
-use crate::reclamation::Reclamation;
-use crate::resize::Sizing;
-use crate::schedule::Schedule;
-use crate::space::LastCount;
-use crate::transaction::{Record, Transaction};
+use crate::placement::base::Base;
+use crate::placement::conversion::Conversion;
+use crate::placement::deferred::Deferred;
+use crate::placement::destage::Destage;
+use crate::pool::space::LastCount;
+use crate::read::snapshot::{Opening, Patience};
+use crate::read::view::View;
+use crate::retention::expiry::Expired;
+use crate::retention::pins::Pins;
+use crate::retention::schedule::Schedule;
+use crate::retention::versions::Counting;
 use crate::types::{Extent, Stamp, VolumeCounters, VolumeInfo};
-use crate::versions::Counting;
-use crate::view::View;
+use crate::volume::resize::Sizing;
+use crate::write::cache::Cache;
 use crate::{Error, ErrorKind, Result};
 
 /// Counters since the pool was opened.

@@ -8,6 +8,12 @@
 //! 3. Beyond the end of a volume nothing is written but zeros (`beyond`): before it is made larger,
 //!    and once it was made smaller.
 
+pub mod admission;
+pub mod cache;
+pub mod cache_sizes;
+pub mod copy_unit;
+pub mod write_back;
+
 use std::cell::RefCell;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -22,14 +28,14 @@ use history::{
 };
 use units::{BLOCK_BYTES, BlockCount, Lba, Seq};
 
-use crate::copy_unit::{self, Edge, units_at_edges};
 use crate::core::FromReserve;
-use crate::current_store::Pen;
-use crate::opening::Opening;
-use crate::pace::{Lack, Pace};
-use crate::reclaim::RoomWait;
+use crate::jobs::reclaim::RoomWait;
+use crate::placement::current_store::Pen;
+use crate::read::snapshot::Opening;
 use crate::types::WriteOp;
 use crate::volume::Volume;
+use crate::write::admission::{Lack, Pace};
+use crate::write::copy_unit::{Edge, units_at_edges};
 use crate::{Error, ErrorKind, Result};
 
 const BLOCK: usize = BLOCK_BYTES as usize;

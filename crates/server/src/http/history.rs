@@ -10,8 +10,9 @@ use units::{Moment, Span, WallTime};
 
 use super::answer::{Answer, Listed, Refusal};
 use super::ask::{Asked, Body, Named};
+use super::context::{Context, moment, page_entries};
+use super::convert;
 use super::volumes::{Made, location, made, map_extent};
-use super::{Context, convert, moment, page_entries};
 use crate::attach::Part;
 
 /// Intervals in a page of history: unless asked otherwise, and at most.

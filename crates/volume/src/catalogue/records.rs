@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use units::MapExtent;
 
-use crate::retention::KeepRules;
+use crate::retention::keep_rules::KeepRules;
 use crate::types::{
     Architecture, CacheSetting, Compaction, Consistency, EncodingSetting, Granularity,
 };
