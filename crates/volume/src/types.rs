@@ -1,6 +1,7 @@
 //! Values that go in and out of pools and volumes.
 
 mod space;
+mod stamp;
 mod trash;
 
 use history::IoCount;
@@ -10,6 +11,7 @@ use units::{MapExtent, Seq, WallTime};
 pub use space::{
     AgeBytes, DedupInfo, Growth, Holder, KeptFor, PoolSpace, PoolStatus, Sacrifice, VolumeSpace,
 };
+pub use stamp::Stamp;
 pub use trash::{DeletedVolume, Deletion};
 
 /// Where current data lives and when old data is split off.
@@ -364,15 +366,6 @@ pub struct ImportInfo {
     pub unverified_bytes: u64,
     /// Why what was not copied cannot be read, or why copying rests.
     pub trouble: Option<String>,
-}
-
-/// A seq with its time.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Stamp {
-    /// The seq.
-    pub seq: Seq,
-    /// When it was written; never goes back as seq rises.
-    pub time: WallTime,
 }
 
 /// A moment expression, resolved.
