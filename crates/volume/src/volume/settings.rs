@@ -9,11 +9,11 @@ use units::Seq;
 
 use crate::catalogue::VolumeRecord;
 use crate::jobs::encoding;
-use crate::pool::check_size;
 use crate::retention::grace::Told;
 use crate::retention::hooks::checked_hook;
 use crate::types::{Architecture, Granularity, VolumeChange};
 use crate::volume::Volume;
+use crate::volume::creation::check_size;
 use crate::write::cache_sizes;
 use crate::write::copy_unit;
 use crate::{Error, ErrorKind, Result};
@@ -79,7 +79,7 @@ impl Volume {
             self.end_switch(switched);
         }
         if shares {
-            self.core.share_memory();
+            self.core.host().iter().for_each(|host| host.share_memory());
         }
         Ok(())
     }
@@ -104,7 +104,7 @@ impl Volume {
         let to = change.architecture.unwrap_or(record.architecture);
         record.cache = cache_sizes::setting(to, before, change.cache)?;
         if record.cache != before {
-            self.core.check_cache(record.cache, Some(self.id))?;
+            self.core.host()?.check_cache(record.cache, Some(self.id))?;
         }
         record.encoding = encoding::setting(record.encoding, change.encoding)?;
         record.dedup = change.dedup.unwrap_or(record.dedup);
