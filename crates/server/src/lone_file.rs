@@ -23,7 +23,9 @@ pub(crate) fn layout(path: &Path) -> Result<Option<Layout>, StartError> {
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(e) => return Err(at(path, e)),
     };
-    let (Some(named), Some(name)) = (named_by(&head), path.file_name()) else { return Ok(None) };
+    let unusable = |e| StartError::setting(format!("{}: {e}", path.display()), "");
+    let named = named_by(&head).map_err(unusable)?;
+    let (Some(named), Some(name)) = (named, path.file_name()) else { return Ok(None) };
     if named.names().len() == 1 {
         let stack = Stack::Member(name.to_string_lossy().into_owned());
         return Ok(Some(Layout { stack, spares: Vec::new() }));
@@ -41,7 +43,7 @@ pub(crate) fn check_newest(dir: &Path, layout: &Layout) -> Result<(), StartError
     // A file that cannot be read is told of when it is opened.
     let heads: Vec<MemoryDevice> = names.iter().filter_map(|n| head(&dir.join(n)).ok()).collect();
     let own: Vec<&dyn BlockDevice> = heads.iter().map(|head| head as &dyn BlockDevice).collect();
-    for named in heads.iter().filter_map(|head| named_by(head)) {
+    for named in heads.iter().filter_map(|head| named_by(head).ok().flatten()) {
         for other in named.names().into_iter().map(Path::new) {
             // Where it was, or beside these if all was moved.
             let beside = other.file_name().map(|file| dir.join(file));
@@ -122,7 +124,7 @@ mod tests {
                 _ if offset == bad => Err(io::Error::from_raw_os_error(5)),
                 _ => file.read_at(piece, offset),
             };
-            assert!(named_by(&pieces(read).expect("read")).is_some(), "at {bad}");
+            assert!(matches!(named_by(&pieces(read).expect("read")), Ok(Some(_))), "at {bad}");
         }
         let error = pieces(|_, _| Err(io::Error::from_raw_os_error(5))).err().expect("nothing");
         assert_eq!(error.raw_os_error(), Some(5));

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use block::{
-    Added, Array, ArrayError, BlockDevice, Candidate, Guard, Identities, Materials, MemberStatus,
-    Opening, SpareStatus, Standing,
+    Added, Array, ArrayError, BlockDevice, Candidate, Identities, Materials, MemberStatus, Opening,
+    SpareStatus, Standing,
 };
 use env::Files;
 
@@ -77,7 +77,6 @@ impl Pool {
         let pool = Pool::open_told(device, machine, options, files, &mut of_catalogue(told))?;
         pool.members.set(array);
         pool.settle_members(began_ns, told)?;
-        pool.guard_catalogue_again()?;
         Ok(pool)
     }
 
@@ -282,22 +281,6 @@ impl Pool {
         let _ = self.core.note("pool-grow", "", format!("from {before} to {after} bytes{by}"));
         self.note_members_now();
         Ok((before, after))
-    }
-
-    /// Has layers keep checksums of the catalogue on members that were away: there they take zones
-    /// for their owner's that became the catalogue's meanwhile. Before they are brought up to date,
-    /// so that nobody relies on what they keep until it is what the others have.
-    fn guard_catalogue_again(&self) -> Result<()> {
-        let Some(array) = self.members.array() else { return Ok(()) };
-        if array.members().iter().all(|member| member.standing != Standing::Stale) {
-            return Ok(());
-        }
-        let superblock = self.core.media.superblock();
-        let zone_bytes = superblock.zone_bytes;
-        superblock.catalogue_zones.iter().try_for_each(|zone| {
-            array.guard(u64::from(*zone) * zone_bytes, zone_bytes, Guard::Again)
-        })?;
-        Ok(())
     }
 
     /// Whether a member is not in: one more failure may be one too many.

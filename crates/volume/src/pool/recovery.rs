@@ -124,7 +124,7 @@ pub fn open_pool(
     let weak = Arc::downgrade(&store);
     media.set_take_zone(Box::new(move || {
         let store = weak.upgrade().ok_or_else(|| std::io::Error::other("the pool is closed"))?;
-        store.allocate_catalogue_zone().map_err(std::io::Error::other)
+        store.allocate_zone(block::Purpose::Reclaim).map_err(std::io::Error::other)
     }));
     let pending_max = (memory / 8 / PENDING_ENTRY_BYTES).clamp(256, 1 << 18);
     let core = Arc::new(Core {
