@@ -10,6 +10,7 @@ mod header;
 mod integrity;
 mod memory;
 mod mirror;
+pub(crate) mod order;
 mod parity;
 #[cfg(test)]
 mod replaced_tests;

@@ -354,13 +354,17 @@ impl Core {
     /// Brings members up to date for a turn; true when there is more to be done.
     fn bring_up(&self, array: &Array, turn: Turn, began_ns: u64) -> block::Result<bool> {
         let clock = &self.machine.clock;
-        let requests = self.requests();
+        // The array asks with locks held that come after those of the pool: the volumes are those
+        // of now.
+        let volumes: Vec<Arc<Volume>> = self.volumes.read().values().cloned().collect();
+        let count = || volumes.iter().map(|volume| requests_of(volume)).sum::<u64>();
+        let requests = count();
         // Clients that come are to wait for no more than what is being done.
         let goes_on = || {
             turn == Turn::Alone
                 && self.rebuild_rate.limit().is_none()
                 && is_within_alone(began_ns, clock.monotonic_ns())
-                && self.requests() == requests
+                && count() == requests
         };
         loop {
             let before = array.resynced_bytes();
@@ -377,15 +381,14 @@ impl Core {
 
     /// Requests of clients since the pool was opened: where it rises there are some.
     pub fn requests(&self) -> u64 {
-        let count = |volume: &Arc<Volume>| {
-            let tally = &volume.tally;
-            [&tally.reads, &tally.writes, &tally.flushes]
-                .map(|count| count.load(Ordering::Relaxed))
-                .iter()
-                .sum::<u64>()
-        };
-        self.volumes.read().values().map(count).sum()
+        self.volumes.read().values().map(|volume| requests_of(volume)).sum()
     }
+}
+
+fn requests_of(volume: &Volume) -> u64 {
+    let tally = &volume.tally;
+    let counts = [&tally.reads, &tally.writes, &tally.flushes];
+    counts.map(|count| count.load(Ordering::Relaxed)).iter().sum()
 }
 
 /// Tells how often the catalogue was tried in vain, and how often it may be.
