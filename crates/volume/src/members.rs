@@ -113,21 +113,34 @@ impl Pool {
         Ok(())
     }
 
-    /// Has a blank device get everything that the pool has from now on, beside what its only member
-    /// or its mirror is made of, while the pool goes on.
+    /// Looks whether a device can get everything that the pool has, beside what its only member or
+    /// its mirror is made of.
     ///
     /// # Errors
     /// `Invalid` with what is wrong, `Refused`, `Io`.
+    pub fn check_side(&self, with: &Candidate) -> Result<()> {
+        self.side_array()?.check_side(with).map_err(of_array)
+    }
+
+    /// Has such a device get that from now on, while the pool goes on.
+    ///
+    /// # Errors
+    /// Those of [`Pool::check_side`].
     pub fn attach_member(&self, with: Candidate) -> Result<()> {
-        self.check_open()?;
-        let core = &self.core;
-        let array = core.array.get().ok_or_else(not_on_members)?;
-        if core.store.has_failed() {
-            return Err(history::Error::refused().into());
-        }
-        let now = core.machine.clock.wall();
+        let array = self.side_array()?;
+        let now = self.core.machine.clock.wall();
         let outcome = array.attach(with, Identities { random: &mut || self.new_id(), now });
         self.after_change(array, outcome)
+    }
+
+    /// The array, if it may get another side.
+    fn side_array(&self) -> Result<&Array> {
+        self.check_open()?;
+        let array = self.core.array.get().ok_or_else(not_on_members)?;
+        if self.core.store.has_failed() {
+            return Err(history::Error::refused().into());
+        }
+        Ok(array)
     }
 
     /// A change of an array may have failed so that nobody knows the state of its members.
