@@ -9,7 +9,7 @@ use crate::tree::{self, SourceFile};
 use code::Code;
 
 mod bans;
-mod code;
+pub mod code;
 mod functions;
 mod links;
 mod mounts;

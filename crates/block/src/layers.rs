@@ -9,6 +9,7 @@ mod gates;
 mod header;
 mod memory;
 mod mirror;
+pub(crate) mod order;
 mod parity;
 #[cfg(test)]
 mod replaced_tests;

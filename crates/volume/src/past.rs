@@ -2,6 +2,7 @@
 
 pub mod backing_copy;
 pub mod backing_file;
+pub mod copy_job;
 pub mod diff;
 pub mod groups;
 pub mod history;

@@ -92,10 +92,22 @@ pub(super) fn build(
     materials: &Materials<'_>,
     making: Making,
 ) -> std::result::Result<Device, ArrayError> {
+    build_at(0, shared, members, stack, materials, making)
+}
+
+/// The same so deep in a stack.
+fn build_at(
+    depth: usize,
+    shared: &Arc<Shared>,
+    members: &[Arc<MemberDevice>],
+    stack: &Stack,
+    materials: &Materials<'_>,
+    making: Making,
+) -> std::result::Result<Device, ArrayError> {
     let all = |below: &[Stack]| {
         below
             .iter()
-            .map(|s| build(shared, members, s, materials, making))
+            .map(|s| build_at(depth + 1, shared, members, s, materials, making))
             .collect::<std::result::Result<Vec<_>, _>>()
     };
     Ok(match stack {
@@ -108,15 +120,16 @@ pub(super) fn build(
             Arc::new(StripeDevice::concat(all(below)?).asked(Arc::clone(&materials.together)))
         }
         Stack::Mirror { below } => {
-            Arc::new(mirror(shared, sides(all(below)?, below), &materials.together))
+            let mirror = mirror(shared, sides(all(below)?, below), &materials.together);
+            Arc::new(mirror.at_depth(depth))
         }
         Stack::Parity { below, .. } => {
             let devices = all(below)?;
             let parity = parity(shared, layout(stack), devices, below, making)?;
-            Arc::new(parity.asked(Arc::clone(&materials.together)))
+            Arc::new(parity.asked(Arc::clone(&materials.together)).at_depth(depth))
         }
         Stack::Crypt { .. } | Stack::Delay { .. } => {
-            over(shared, members, stack, materials, making)?
+            over(depth, shared, members, stack, materials, making)?
         }
     })
 }
@@ -151,6 +164,7 @@ pub(super) fn plain_mirror(
 
 /// Layers over one thing; those of a single member are made anew with it.
 fn over(
+    depth: usize,
     shared: &Arc<Shared>,
     members: &[Arc<MemberDevice>],
     stack: &Stack,
@@ -159,7 +173,9 @@ fn over(
 ) -> std::result::Result<Device, ArrayError> {
     let base = base_of(stack);
     let kept = Kept::of(stack, materials)?;
-    let device = build(shared, members, base, materials, making)?;
+    let below = depth + kept.count();
+    let kept = if matches!(base, Stack::Member(_)) { kept } else { kept.at_depth(depth) };
+    let device = build_at(below, shared, members, base, materials, making)?;
     if making == Making::New {
         kept.make(&device).map_err(of_layer)?;
     }
@@ -175,7 +191,7 @@ fn over(
         return Ok(layer);
     }
     let number = number_of(number);
-    let renewed = Arc::new(Renewed::new((number, &members[number]), kept, layer));
+    let renewed = Arc::new(Renewed::new((number, &members[number]), kept, (layer, depth)));
     shared.note_renewed(&renewed);
     Ok(renewed)
 }

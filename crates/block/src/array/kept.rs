@@ -18,6 +18,9 @@ enum Layer {
 /// Layers, the lowest first, and what they are made and opened with.
 pub(super) struct Kept {
     layers: Vec<Layer>,
+    /// How deep the uppermost lies; none of those of a single member, which are opened anew with
+    /// the book held, when nobody else has them.
+    depth: Option<usize>,
     random: Random,
     pause: Pause,
 }
@@ -62,7 +65,17 @@ impl Kept {
         }
         layers.reverse();
         let (random, pause) = (Arc::clone(&materials.random), Arc::clone(&materials.pause));
-        Ok(Kept { layers, random, pause })
+        Ok(Kept { layers, depth: None, random, pause })
+    }
+
+    /// The same, so deep in a stack.
+    pub fn at_depth(self, depth: usize) -> Kept {
+        Kept { depth: Some(depth), ..self }
+    }
+
+    /// How many they are.
+    pub fn count(&self) -> usize {
+        self.layers.len()
     }
 
     /// Whether there is nothing to make anew with a device.
@@ -82,12 +95,20 @@ impl Kept {
 
     /// Opens all of them on a device.
     pub fn open(&self, device: Device) -> Result<Device, Unopened> {
-        self.layers.iter().try_fold(device, |below, layer| self.open_one(layer, below))
+        let mut layers = self.layers.iter().enumerate();
+        layers.try_fold(device, |below, (number, layer)| self.open_one(number, layer, below))
     }
 
-    fn open_one(&self, layer: &Layer, below: Device) -> Result<Device, Unopened> {
+    fn open_one(&self, number: usize, layer: &Layer, below: Device) -> Result<Device, Unopened> {
         let opened: Result<Device, CryptError> = match layer {
-            Layer::Crypt(_, key) => CryptDevice::open(below, key).map(|d| Arc::new(d) as Device),
+            Layer::Crypt(_, key) => {
+                let depth = self.depth.map(|depth| depth + self.layers.len() - 1 - number);
+                let opened = CryptDevice::open(below, key);
+                opened.map(|device| match depth {
+                    Some(depth) => Arc::new(device.at_depth(depth)) as Device,
+                    None => Arc::new(device),
+                })
+            }
             Layer::Delay(delays) => {
                 Ok(Arc::new(DelayDevice::new(below, *delays, Arc::clone(&self.pause))))
             }
@@ -98,14 +119,14 @@ impl Kept {
     /// Makes all of them on a device on which nothing was written.
     pub fn make(&self, device: &Device) -> Result<(), CryptError> {
         let mut below = Arc::clone(device);
-        for layer in &self.layers {
+        for (number, layer) in self.layers.iter().enumerate() {
             match layer {
                 Layer::Crypt(_, key) => {
                     CryptDevice::format(&below, key, &mut |bytes| (self.random)(bytes))?;
                 }
                 Layer::Delay(_) => {}
             }
-            below = self.open_one(layer, below).map_err(|unopened| unopened.error)?;
+            below = self.open_one(number, layer, below).map_err(|unopened| unopened.error)?;
         }
         Ok(())
     }

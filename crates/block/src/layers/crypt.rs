@@ -147,6 +147,12 @@ impl<D: BlockDevice> CryptDevice<D> {
         Ok(CryptDevice { below, xts, len_bytes, ranges })
     }
 
+    /// The same, so deep in a stack.
+    #[must_use]
+    pub(crate) fn at_depth(self, depth: usize) -> CryptDevice<D> {
+        CryptDevice { ranges: RangeLock::at_depth(depth), ..self }
+    }
+
     /// Bytes that a device must have for `len_bytes` of data.
     #[must_use]
     pub fn bytes_below(len_bytes: u64) -> u64 {

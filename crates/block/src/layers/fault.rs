@@ -9,7 +9,7 @@ use std::io::{self, IoSlice};
 use std::ops::Range;
 use std::sync::Arc;
 
-use parking_lot::Mutex;
+use env::RankedMutex;
 
 use crate::{BlockDevice, DeviceError, DeviceErrorKind, Operation, Outcome, Result, Resync, Right};
 
@@ -43,7 +43,7 @@ pub struct FaultRule {
 /// The rules of one or more fault layers; shared with whoever drives them.
 #[derive(Debug, Default)]
 pub struct FaultPlan {
-    rules: Mutex<Vec<FaultRule>>,
+    rules: RankedMutex<Vec<FaultRule>>,
 }
 
 impl FaultPlan {

@@ -85,7 +85,7 @@ impl MirrorDevice {
     pub fn new(sides: Vec<Side>, keeper: Arc<dyn Keeper>, ledger: Arc<Ledger>) -> MirrorDevice {
         let len_bytes = sides.iter().map(|s| s.device.len_bytes()).min().expect("several sides");
         let reads_in_flight = sides.iter().map(|_| AtomicUsize::new(0)).collect();
-        let (gates, together) = (Arc::new(Gates::new()), Arc::new(InTurn));
+        let (gates, together) = (Arc::new(Gates::at_depth(0)), Arc::new(InTurn));
         MirrorDevice { sides, reads_in_flight, keeper, ledger, gates, len_bytes, together }
     }
 
@@ -93,6 +93,12 @@ impl MirrorDevice {
     #[must_use]
     pub fn asked(self, together: Arc<dyn Together>) -> MirrorDevice {
         MirrorDevice { together, ..self }
+    }
+
+    /// The same, so deep in a stack.
+    #[must_use]
+    pub(crate) fn at_depth(self, depth: usize) -> MirrorDevice {
+        MirrorDevice { gates: Arc::new(Gates::at_depth(depth)), ..self }
     }
 
     /// The same with another side, which is as long at least. A request under way

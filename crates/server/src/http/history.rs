@@ -131,7 +131,11 @@ pub(super) async fn revert(
             let volume = context.volume(&name)?;
             let closed = match body.dry_run {
                 true => None,
-                false => Some(context.close(&volume, Part::Present, body.force)?),
+                false => {
+                    // An impossible request is refused before anybody is disconnected.
+                    volume.revert(&to, true)?;
+                    Some(context.close(&volume, Part::Present, body.force)?)
+                }
             };
             let reverted = volume.revert(&to, body.dry_run)?;
             drop(closed);

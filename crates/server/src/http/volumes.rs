@@ -253,7 +253,6 @@ fn apply(context: &Context, name: &str, body: &ChangeVolume, force: bool) -> Ans
         other => other.map(architecture).transpose()?,
     };
     let is_smaller = body.size.is_some_and(|size| size.0.0 < volume.size_bytes());
-    let _closed = is_smaller.then(|| context.close(&volume, Part::Present, force)).transpose()?;
     let change = VolumeChange {
         granularity: body.granularity.map(convert::granularity_back),
         window_ns: body.window.map(|w| w.0.0),
@@ -273,6 +272,9 @@ fn apply(context: &Context, name: &str, body: &ChangeVolume, force: bool) -> Ans
         hook: body.hook.clone(),
     };
     context.check_hook(change.hook.as_ref().and_then(Option::as_deref))?;
+    // An impossible change is refused before anybody is disconnected.
+    volume.check_change(&change)?;
+    let _closed = is_smaller.then(|| context.close(&volume, Part::Present, force)).transpose()?;
     let size_before = volume.size_bytes();
     if change != VolumeChange::default() {
         let before = volume.architecture();

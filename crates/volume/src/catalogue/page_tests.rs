@@ -15,8 +15,8 @@ use super::{
     ScrubScheduleRecord, SegmentRecord, SourceRecord, TIME_RUNS, TIMELINES, TimelineRecord,
     TrashRecord, VERSIONS, VOLUMES, VersionRecord, VolumeRecord,
 };
-use crate::pool::growth::Sample;
 use crate::pool::run_figures::{Figures, SpanFigures};
+use crate::pool::samples::Sample;
 use crate::retention::keep_rules::KeepRules;
 use crate::retention::open_files::OpenFiles;
 use crate::types::{

@@ -10,96 +10,32 @@
 
 mod compare;
 mod due;
+pub mod moves;
+pub mod progress;
 mod search;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use format::location::Location;
-use format::map::Entry;
 use format::superblock::FEATURE_SHARED;
 use history::run::EntrySource;
-use history::{Content, NO_LOG, Segment, Timeline};
-use units::{BLOCK_BYTES, Seq};
+use history::{NO_LOG, Timeline};
+use units::BLOCK_BYTES;
 
 use crate::catalogue::Commit;
-use crate::core::Core;
 use crate::jobs::map_flush::commit_segment;
+use crate::pool::Pool;
 use crate::types::{Budget, DedupInfo};
 use crate::volume::Volume;
 use crate::{ErrorKind, Result};
 
-use due::Searched;
-use search::{Progress, Search};
+use compare::Progress;
+use search::Search;
 
 /// Findings of a search are entered only if they are at least this share of the entries: full
 /// merges go over all of them. 1 in 256.
 const WORTH_SHARE: u64 = 256;
-
-/// A version that has a new location.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Move {
-    /// Its block.
-    pub block: u64,
-    /// Its seq.
-    pub seq: Seq,
-    /// Where it was when it was compared.
-    pub from: Location,
-    /// Where it is as well.
-    pub to: Location,
-}
-
-/// The moves of one timeline, by block and seq.
-#[derive(Debug, Default)]
-pub struct Moves(Vec<Move>);
-
-impl Moves {
-    /// In any order.
-    #[must_use]
-    pub fn new(mut moves: Vec<Move>) -> Moves {
-        moves.sort_unstable_by_key(|found| (found.block, found.seq));
-        Moves(moves)
-    }
-
-    /// Where the version of an entry is as well, if it still is where it was.
-    #[must_use]
-    pub fn of(&self, entry: &Entry) -> Option<Location> {
-        if entry.key.level > 0 {
-            return None;
-        }
-        let place = (entry.key.index, entry.seq);
-        let index = self.0.binary_search_by_key(&place, |found| (found.block, found.seq)).ok()?;
-        Some(self.0[index]).filter(|found| found.from == entry.location).map(|found| found.to)
-    }
-}
-
-/// Searches for equal blocks, of the whole pool.
-#[derive(Default)]
-pub struct Dedup {
-    search: Option<Search>,
-    /// The family that is searched.
-    family: u64,
-    /// Findings that are to be entered, by timeline.
-    moves: BTreeMap<u64, Moves>,
-    held: Vec<Arc<Segment>>,
-    searched: BTreeMap<u64, Searched>,
-    look_ns: u64,
-    /// Segments that an earlier run left without entries were looked for.
-    is_swept: bool,
-}
-
-impl Dedup {
-    /// Gives up what is under way; segments go when they are next looked for.
-    fn drop_all(&mut self) {
-        self.search = None;
-        self.moves.clear();
-        for segment in self.held.drain(..) {
-            segment.held.store(false, Ordering::Release);
-            self.is_swept = false;
-        }
-    }
-}
 
 impl Volume {
     /// Before it is set: announces what the pool does not know yet.
@@ -122,20 +58,15 @@ impl Volume {
             named_bytes: space.shared_entries * BLOCK_BYTES,
         }
     }
-
-    /// Whether something found for one of its timelines waits to be entered.
-    pub(crate) fn has_moves(&self) -> bool {
-        let dedup = self.core.dedup.lock();
-        let timelines = self.core.timelines.read();
-        let own = |id: &u64| timelines.get(id).is_some_and(|(record, _)| record.log == self.id);
-        dedup.moves.keys().any(own)
-    }
 }
 
-impl Core {
-    /// The entries for a full merge of a timeline: nobody else will make them.
-    pub(crate) fn take_moves(&self, timeline: u64) -> Option<Moves> {
-        self.dedup.lock().moves.remove(&timeline)
+impl Pool {
+    /// Whether something found for one of a volume's timelines waits to be entered.
+    pub(crate) fn has_moves(&self, volume: &Volume) -> bool {
+        let dedup = self.dedup.lock();
+        let timelines = self.core.timelines.read();
+        let mut found = dedup.timelines();
+        found.any(|id| timelines.get(&id).is_some_and(|(record, _)| record.log == volume.id))
     }
 
     /// Gives up what is under way: room is wanted, or the pool is let go. The caller holds `work`.
@@ -148,18 +79,17 @@ impl Core {
     ///
     /// # Errors
     /// `Refused` or `Io`.
-    pub(crate) fn step_dedup(self: &Arc<Self>, budget: Budget) -> Result<bool> {
+    pub(crate) fn step_dedup(&self, budget: Budget) -> Result<bool> {
         let mut dedup = self.dedup.lock();
-        if !dedup.moves.is_empty() || !dedup.held.is_empty() {
+        if dedup.has_findings() {
             dedup.drop_all();
         }
-        if !dedup.is_swept {
-            dedup.is_swept = true;
+        if dedup.sweeps() {
             drop(dedup);
             self.free_unshared()?;
             return Ok(true);
         }
-        let Some(mut search) = dedup.search.take() else {
+        let Some(mut search) = dedup.take_search() else {
             drop(dedup);
             return self.begin_search();
         };
@@ -167,13 +97,15 @@ impl Core {
         if !self.may_share() {
             return Ok(true);
         }
-        let progress = match search.step(self, budget) {
+        let progress = match search.step(&self.core, budget) {
             // Another search may find blocks that cannot be read or written now.
-            Err(e) if !self.store.has_failed() && e.kind != ErrorKind::Refused => return Ok(true),
+            Err(e) if !self.core.store.has_failed() && e.kind != ErrorKind::Refused => {
+                return Ok(true);
+            }
             progress => progress?,
         };
         match progress {
-            Progress::More => self.dedup.lock().search = Some(search),
+            Progress::More => self.dedup.lock().put_search(search),
             Progress::Done => self.end_search(search)?,
         }
         Ok(true)
@@ -181,38 +113,31 @@ impl Core {
 
     /// Whether there is room to write blocks anew before others go.
     fn may_share(&self) -> bool {
-        let (_, free, reserve) = self.store.zone_counts();
-        free > reserve + (self.store.zone_count() / 16).max(2)
+        let (_, free, reserve) = self.core.store.zone_counts();
+        free > reserve + (self.core.store.zone_count() / 16).max(2)
     }
 
     /// Commits the segments of a search, and leaves the rest to merges.
-    fn end_search(self: &Arc<Self>, search: Search) -> Result<()> {
+    fn end_search(&self, search: Search) -> Result<()> {
         let found = search.finish();
-        let mut dedup = self.dedup.lock();
-        let family = dedup.family;
-        if let Some(searched) = dedup.searched.get_mut(&family) {
-            searched.note_done(found.crcs);
-        }
-        drop(dedup);
+        let family = self.dedup.lock().end_search(found.crcs);
         let is_worth = found.has_stale || found.names * WORTH_SHARE >= found.entries;
         if found.segments.is_empty() || !is_worth {
-            found.segments.iter().for_each(|segment| self.store.free_zone(segment.zone));
+            found.segments.iter().for_each(|segment| self.core.store.free_zone(segment.zone));
             return Ok(());
         }
-        let mut tx = self.begin()?;
+        let mut tx = self.core.begin()?;
         for segment in &found.segments {
             segment.held.store(true, Ordering::Release);
             commit_segment(&tx, segment, 0, segment.end.load(Ordering::Acquire), true)?;
         }
-        let volumes = self.all_volumes();
+        let volumes = self.registry.all();
         let name = volumes.iter().find(|v| v.id == family).map_or("", |v| v.name());
         let detail = format!("{} blocks for {} versions", found.blocks, found.names);
         tx.audit("deduplicate", name, detail)?;
         drop(tx.commit()?);
-        found.segments.iter().for_each(|segment| self.store.add_segment(Arc::clone(segment)));
-        let mut dedup = self.dedup.lock();
-        dedup.held = found.segments;
-        dedup.moves = found.moves;
+        found.segments.iter().for_each(|segment| self.core.store.add_segment(Arc::clone(segment)));
+        self.dedup.lock().found(found.segments, found.moves);
         Ok(())
     }
 
@@ -220,6 +145,7 @@ impl Core {
     /// read none are told: what they name is kept rather than freed too early.
     pub(crate) fn names_elsewhere(&self, timelines: &[Arc<Timeline>]) -> BTreeMap<u64, i64> {
         let mut elsewhere: BTreeMap<u64, i64> = self
+            .core
             .store
             .segments()
             .iter()
@@ -231,7 +157,7 @@ impl Core {
         }
         for run in timelines.iter().flat_map(|timeline| timeline.runs()) {
             let mut counts: BTreeMap<u64, i64> = BTreeMap::new();
-            let counted = run.with_source(&self.store, |source| -> history::Result<()> {
+            let counted = run.with_source(&self.core.store, |source| -> history::Result<()> {
                 let mut cursor = run.run.scan(source)?;
                 while let Some(entry) = cursor.peek() {
                     let segment = entry.location.segment();
@@ -259,7 +185,7 @@ impl Core {
         unnamed: &BTreeMap<u64, i64>,
     ) -> Result<()> {
         for (&number, &count) in unnamed {
-            let Some(segment) = self.store.segment(number) else { continue };
+            let Some(segment) = self.core.store.segment(number) else { continue };
             let left = segment.committed_entries.load(Ordering::Acquire) - count;
             assert!(left >= 0, "segment {number} loses {count} entries, {left} left");
             commit_segment(commit, &segment, left, segment.end.load(Ordering::Acquire), true)?;
@@ -270,22 +196,15 @@ impl Core {
     /// After that commit: those that nothing names go when they are next looked for.
     pub(crate) fn note_unnamed(&self, unnamed: &BTreeMap<u64, i64>) {
         for (&number, &count) in unnamed {
-            let Some(segment) = self.store.segment(number) else { continue };
+            let Some(segment) = self.core.store.segment(number) else { continue };
             segment.add_entries(-count);
             segment.committed_entries.fetch_sub(count, Ordering::AcqRel);
-            self.dedup.lock().is_swept = false;
+            self.dedup.lock().want_sweep();
         }
     }
 
     /// Frees segments of shared batches that no entry names.
     pub(crate) fn free_unshared(&self) -> Result<()> {
-        self.free_empty(|s| s.shared && !s.held.load(Ordering::Acquire))
+        self.core.free_empty(|s| s.shared && !s.held.load(Ordering::Acquire))
     }
-}
-
-/// Whether half of what a segment of shared batches has is named no more.
-fn is_stale(segment: &Segment) -> bool {
-    let end = u64::from(segment.end.load(Ordering::Acquire));
-    let is_settled = !segment.held.load(Ordering::Acquire);
-    segment.content() == Content::Shared && is_settled && segment.live_bytes() * 2 < end
 }

@@ -1,6 +1,7 @@
 //! Which history of a volume is encoded, and when a merge is due for it. How is in `packer`.
 
-use std::collections::BTreeMap;
+pub mod progress;
+
 use std::sync::atomic::Ordering;
 
 use format::pack::PackEncoding;
@@ -8,7 +9,8 @@ use format::superblock::FEATURE_PACKS;
 use history::{By, Content, Segment, Timeline};
 use units::{BLOCK_BYTES, Seq, WallTime};
 
-use crate::jobs::compacted::Wishes;
+use crate::jobs::compactions::Wishes;
+use crate::jobs::encoding::progress::EncodingState;
 use crate::jobs::packer::{PackRule, Packed, Packer};
 use crate::types::{Encoding, EncodingChange, EncodingInfo, EncodingSetting};
 use crate::volume::Volume;
@@ -22,26 +24,8 @@ const WAITING_SHARE: u64 = 8;
 const WAITING_MIN: u64 = 1024;
 /// ... or any after so long, in nanoseconds.
 const PATIENCE_NS: u64 = 60_000_000_000;
-/// How often that is looked at, in nanoseconds.
-const LOOK_NS: u64 = 1_000_000_000;
 /// No pack is begun with fewer free zones than this share of all: 1 in 16.
 const FREE_SHARE: u32 = 16;
-
-/// How far encoding has come, since the pool was opened.
-#[derive(Debug, Default)]
-pub struct EncodingState {
-    /// Versions written over up to here were looked at, by timeline.
-    done: BTreeMap<u64, Seq>,
-    /// Where the pass under way ends.
-    until: Seq,
-    /// When the last pass began, and what was the last seq before it.
-    begun_ns: u64,
-    begun_to: Seq,
-    /// When it is looked next whether one is due.
-    look_ns: u64,
-    /// The work done.
-    total: Packed,
-}
 
 /// The setting that a change of another comes to; `None` is raw.
 ///
@@ -86,7 +70,7 @@ impl Volume {
     /// How its history is encoded.
     pub(crate) fn encoding_info(&self) -> EncodingInfo {
         let setting = self.record.lock().encoding;
-        let Packed { versions: packed, left, faults, .. } = self.encoding.lock().total;
+        let Packed { versions: packed, left, faults, .. } = self.encoding.lock().total();
         let space = self.core.store.space(self.id).count();
         EncodingInfo {
             setting,
@@ -112,14 +96,8 @@ impl Volume {
         }
         let Some(setting) = self.record.lock().encoding else { return Ok(false) };
         let now = self.now().as_nanos();
-        let (begun_ns, begun_to) = {
-            let mut state = self.encoding.lock();
-            if now < state.look_ns {
-                return Ok(false);
-            }
-            state.look_ns = now + LOOK_NS;
-            (state.begun_ns, state.begun_to)
-        };
+        let look = self.encoding.lock().look(now);
+        let Some((begun_ns, begun_to)) = look else { return Ok(false) };
         if !self.may_pack() {
             return Ok(false);
         }
@@ -156,10 +134,7 @@ impl Volume {
         let until = until.min(flushed(self));
         // Before: "now" is the log's, and who has closed its gate asks for the state.
         let begun_ns = self.now().as_nanos();
-        let mut state = self.encoding.lock();
-        state.until = until;
-        state.begun_to = until;
-        state.begun_ns = begun_ns;
+        self.encoding.lock().begin(begun_ns, until);
         Ok(())
     }
 
@@ -174,7 +149,7 @@ impl Volume {
     /// them so; `None` where none are packed.
     pub(crate) fn left_by_packing(&self, timeline: u64) -> Option<Seq> {
         self.record.lock().encoding?;
-        Some(self.encoding.lock().done.get(&timeline).copied().unwrap_or(Seq::ZERO))
+        Some(self.encoding.lock().done(timeline))
     }
 
     /// Whether there is room to encode: packs need some before they free more.
@@ -197,7 +172,8 @@ impl Volume {
         };
         let may_pack = !urgent && self.may_pack();
         let takes_raw = setting.is_some() && may_pack;
-        let wishes = if may_pack { self.wishes() } else { Wishes::default() };
+        let wishes =
+            if may_pack { self.compactions.wishes(&self.pins.lock()) } else { Wishes::default() };
         if !may_pack {
             self.compactions.fail();
         }
@@ -206,8 +182,7 @@ impl Volume {
             return None;
         }
         let state = self.encoding.lock();
-        let after = state.done.get(&timeline.id).copied().unwrap_or(Seq::ZERO);
-        let span = takes_raw.then_some((after, state.until));
+        let span = takes_raw.then_some((state.done(timeline.id), state.until()));
         let core = std::sync::Arc::clone(&self.core);
         let rule = PackRule { encoding, span, wishes, newest_stays };
         Some(Packer::new(core, (self.id, timeline.id), rule))
@@ -217,12 +192,7 @@ impl Volume {
     pub(crate) fn note_packed(&self, timeline: &Timeline, packer: &Packer) {
         let packed = packer.packed();
         self.compactions.note(packer.tally(), packer.is_short());
-        let mut state = self.encoding.lock();
-        if let Some(until) = packer.done_to() {
-            let done = state.done.entry(timeline.id).or_default();
-            *done = until.max(*done);
-        }
-        state.total.add(packed);
+        self.encoding.lock().note(timeline.id, packer.done_to(), packed);
         if packed.raw > 0 {
             // They left segments sparse.
             self.reclamation.want();

@@ -17,11 +17,9 @@ use units::Seq;
 
 use crate::Result;
 use crate::catalogue::{Commit, RunRecord, SegmentRecord};
-use crate::core::Core;
-use crate::jobs::reclaim::NEVER;
 use crate::pool::run_figures::Figures;
 use crate::retention::filter::{Nodes, sift};
-use crate::retention::visibility::Needed;
+use crate::retention::needed::Needed;
 use crate::volume::Volume;
 
 /// Entries of parts of a time index that are still joined with newer ones, at most: 64 pages. A
@@ -58,12 +56,11 @@ impl Volume {
     /// # Errors
     /// `Full`, `Refused`, `Io`.
     pub(crate) fn flush_map(&self) -> Result<()> {
-        let is_buried = !self.core.ghosts.read().contains_key(&self.id);
-        if self.gone.load(Ordering::Acquire) && is_buried {
+        if self.is_buried.load(Ordering::Acquire) {
             return Ok(());
         }
         // Should there be no room, it is tried again as late.
-        self.pending_since_ns.store(NEVER, Ordering::Relaxed);
+        self.pending.reset();
         let frozen = self.freeze_pending()?;
         if frozen.times.is_empty() && frozen.timelines.is_empty() {
             return Ok(());
@@ -89,7 +86,7 @@ impl Volume {
             segment.add_entries(-gone);
         }
         for part in written {
-            self.core.note_figures(&[], part.run.as_ref().map(|run| (run.id, part.figures)));
+            self.core.figures.note(&[], part.run.as_ref().map(|run| (run.id, part.figures)));
             part.timeline.install_flushed(part.parts, part.run.map(Arc::new));
         }
         if let Some(WrittenTimes { run, joined }) = times {
@@ -177,7 +174,7 @@ impl Volume {
         entries.sort_by_key(|e| (e.key, std::cmp::Reverse(e.seq)));
         // Entries superseded before the first of them are none of a flush's business.
         let first = entries.iter().map(|e| e.seq).min().unwrap_or(Seq::MAX);
-        let Needed { openable, held, .. } = self.core.needed(timeline.id, first)?;
+        let Needed { openable, held, .. } = self.core.host()?.needed(timeline.id, first)?;
         let mut counter = self.figure_counter(held);
         let nodes = Nodes::new(frozen.iter().flat_map(|part| part.nodes().iter().copied()));
         let id = self.core.next_run();
@@ -298,15 +295,6 @@ pub fn record_of_times(run: &TimeRun, log: u64) -> RunRecord {
         order: run.id,
         extents: run.pages.list.iter().map(|e| (e.zone, e.first, e.count)).collect(),
         entries: run.entries,
-    }
-}
-
-impl Core {
-    /// The next run's number; made durable by the commit that names the run.
-    pub(crate) fn next_run(&self) -> u64 {
-        let mut numbers = self.books.lock();
-        numbers.run += 1;
-        numbers.run
     }
 }
 

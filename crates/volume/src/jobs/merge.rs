@@ -6,7 +6,7 @@
 //! (`step`), and a crash before the commit leaves only free zones.
 //!
 //! Invariants
-//! 1. An entry is dropped only if `Core::needed`, worked out at the beginning, says that no
+//! 1. An entry is dropped only if `Host::needed`, worked out at the beginning, says that no
 //!    openable moment sees it. Moments that become pinned later were openable then.
 //! 2. The commit that names the merged run also says which segments are free; memory follows the
 //!    commit.
@@ -27,16 +27,16 @@ use crate::Result;
 use crate::catalogue::Commit;
 use crate::catalogue::transaction::Transaction;
 use crate::core::Core;
-use crate::jobs::dedup::Moves;
+use crate::jobs::cleaning::Haste;
+use crate::jobs::dedup::moves::Moves;
 use crate::jobs::map_flush::{commit_segment, record_of_run};
 use crate::jobs::mover::{Errand, Mover};
 use crate::jobs::packer::{Packed, Packer, Placed};
-use crate::jobs::reclaim::Haste;
 use crate::placement::base::home_bytes;
 use crate::placement::migration::{Arrivals, Homecoming};
 use crate::pool::run_figures::FigureCounter;
 use crate::retention::filter::{Nodes, nodes_of, sift};
-use crate::retention::visibility::{Branch, Needed};
+use crate::retention::needed::{Branch, Needed};
 use crate::volume::Volume;
 
 /// Runs a timeline may have before some are joined.
@@ -117,10 +117,9 @@ impl Volume {
         self: &Arc<Self>,
         timeline: Arc<Timeline>,
         sparse: BTreeSet<u64>,
+        moves: Option<Moves>,
         urgent: bool,
     ) -> Result<Option<MergeJob>> {
-        // They are for this merge or for none: should there be nothing to merge, nothing waits.
-        let moves = self.core.take_moves(timeline.id);
         let inputs = timeline.runs();
         if inputs.is_empty() {
             return Ok(None);
@@ -150,7 +149,8 @@ impl Volume {
         inputs: Vec<Arc<StoredRun>>,
         scope: Scope,
     ) -> Result<MergeJob> {
-        let Needed { openable, held, own, branches } = self.core.needed(timeline.id, Seq::ZERO)?;
+        let Needed { openable, held, own, branches } =
+            self.core.host()?.needed(timeline.id, Seq::ZERO)?;
         let counter = self.figure_counter(held);
         let nodes = nodes_of(&self.core.store, &timeline)?;
         let order = inputs.first().expect("a merge has inputs").order;
@@ -473,11 +473,11 @@ impl MergeJob {
         let dead = self.commit_changes(&tx, &changes)?;
         self.commit_common(&mut tx, &changes);
         drop(tx.commit()?);
-        core.note_figures(&self.inputs, run.as_ref().map(|run| (run.id, figures)));
+        core.figures.note(&self.inputs, run.as_ref().map(|run| (run.id, figures)));
         if self.is_full() {
             let run = run.as_ref().map(|run| run.id);
             self.volume.note_destaged(&self.timeline, run, waiting, away);
-            self.volume.note_unmovable(self.unmovable);
+            self.volume.conversion.lock().note_unmovable(self.unmovable);
         }
         self.install(&core, run, moved, &changes, &dead);
         let is_sparse = || !self.volume.sparse_segments(&self.timeline, Haste::None).is_empty();

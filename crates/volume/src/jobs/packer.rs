@@ -21,7 +21,7 @@ use units::{BLOCK_BYTES, Seq};
 
 use crate::Result;
 use crate::core::Core;
-use crate::jobs::compacted::{Tally, Wishes};
+use crate::jobs::compactions::{Tally, Wishes};
 use crate::jobs::mover::read_entry;
 use crate::jobs::segment_writer::FreshSegments;
 use crate::types::Compaction;

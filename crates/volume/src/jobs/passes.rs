@@ -3,7 +3,7 @@
 //! Invariant: a pass that waits for clients is bounded in time. It may take as long as it took to
 //! come due, so that what comes due meanwhile is no more than it was for.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use env::{Rank, RankedMutex};
 
@@ -12,6 +12,10 @@ use crate::types::Leisure;
 /// A pass may take at least this long, in nanoseconds, and at most so long.
 const ALLOWED_MIN_NS: u64 = 60_000_000_000;
 const ALLOWED_MAX_NS: u64 = 3_600_000_000_000;
+/// Entries that have been pending for so long go out, in nanoseconds: time bounds what a restart
+/// reads, and a full merge can neither bring home nor drop what lies in memory.
+pub const SETTLE_NS: u64 = 5_000_000_000;
+
 /// The reclamation of a volume.
 pub struct Reclamation {
     /// Something was deleted or expired since the last pass began.
@@ -92,6 +96,38 @@ impl Reclamation {
     /// Whether background work met damage.
     pub fn is_ailing(&self) -> bool {
         self.is_ailing.load(Ordering::Relaxed)
+    }
+}
+
+/// Since when something has been pending that is not in runs.
+#[derive(Debug)]
+pub struct Pending {
+    /// On the monotonic clock, as background steps saw it.
+    since_ns: AtomicU64,
+}
+
+impl Default for Pending {
+    fn default() -> Pending {
+        Pending { since_ns: AtomicU64::new(u64::MAX) }
+    }
+}
+
+impl Pending {
+    /// Nothing is, or it is tried again as late.
+    pub fn reset(&self) {
+        self.since_ns.store(u64::MAX, Ordering::Relaxed);
+    }
+
+    /// A step sees something pending: whether a map flush is due.
+    pub fn is_due(&self, now_ns: u64) -> bool {
+        let since_ns = self.since_ns().min(now_ns);
+        self.since_ns.store(since_ns, Ordering::Relaxed);
+        now_ns - since_ns >= SETTLE_NS
+    }
+
+    /// Since when.
+    pub fn since_ns(&self) -> u64 {
+        self.since_ns.load(Ordering::Relaxed)
     }
 }
 

@@ -1,36 +1,32 @@
 //! Background work: spares, map flushes, merges, burying deleted volumes, and making room. Expiry
 //! and sacrifice are in `expiry`.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use block::Purpose;
 use env::RankedGuard;
-use format::segment::SEGMENT_HEADER_BYTES;
-use history::{Content, NO_LOG, Segment, Store, TimeRun, Timeline};
-use units::{BLOCK_BYTES, Seq};
+use history::TimeRun;
+use units::Seq;
 
-use crate::core::{Core, SPARES_WANTED, Standing};
+use crate::core::SPARES_WANTED;
+use crate::host::RoomWait;
+use crate::jobs::cleaning::Haste;
 use crate::jobs::merge::MergeJob;
 use crate::jobs::merges::Merges;
+use crate::jobs::room::Standing;
+use crate::pool::Pool;
 use crate::types::Budget;
 use crate::volume::Volume;
 use crate::{Error, ErrorKind, Result};
-
-/// Bytes of a block that is moved, with the header of its batch.
-const UNSHARED_BYTES: u64 = 4288;
 /// Trims of whole pages that may wait in memory: a page look-up walks them.
 const PENDING_NODES_MAX: usize = 2048;
 /// Bytes of free zones that are given back to the device in a step.
 const GIVEN_BYTES_MAX: u64 = 4 << 20;
 /// A full merge is due when this share of the retained seqs has left the window: 1 in 8.
 const EXPIRED_SHARE: u64 = 8;
-/// Entries that have been pending for so long go out, in nanoseconds: time bounds what a restart
-/// reads, and a full merge can neither bring home nor drop what lies in memory.
-pub(crate) const SETTLE_NS: u64 = 5_000_000_000;
-/// Nothing is pending.
-pub(crate) const NEVER: u64 = u64::MAX;
 
 /// How often room is made for a request that gets no further by it, though nobody else took it.
 const ROOM_TRIES: usize = 3;
@@ -38,48 +34,22 @@ const ROOM_TRIES: usize = 3;
 /// waited long for its turn to make some, or beside a scrub, while others got on.
 const ROOM_WAIT_NS: u64 = 60_000_000_000;
 
-/// A request that found no room, from then on until it gets further.
-#[derive(Debug, Default)]
-pub struct RoomWait {
-    since_ns: Option<u64>,
-    tries: usize,
-    /// Segments that had been made for writers when room was made for it last.
-    made: u64,
-}
+/// How often who waits for the right to do background work looks whether it still wants it.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
 
-/// How much is done for room.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Haste {
-    /// Work that pays by and by.
-    None,
-    /// A write waits for it.
-    Urgent,
-}
-
-impl Haste {
-    /// Segments with less than this share of live bytes are emptied.
-    fn live_percent(self, is_slab: bool) -> u64 {
-        match (self, is_slab) {
-            (Haste::None, false) | (Haste::Urgent, true) => 50,
-            (Haste::None, true) => 0,
-            (Haste::Urgent, false) => 90,
-        }
-    }
-}
-
-impl Core {
+impl Pool {
     /// One step of background work; true when there is more.
     ///
     /// # Errors
     /// Those of the work.
-    pub fn step(self: &Arc<Self>, budget: Budget) -> Result<bool> {
+    pub(crate) fn step_work(&self, budget: Budget) -> Result<bool> {
         let Some(mut merges) = self.work.try_lock() else { return Ok(false) };
         self.can_wait.store(false, Ordering::Relaxed);
-        self.store.collect_freed();
+        self.core.store.collect_freed();
         self.note_healed()?;
         self.expire_trash(&mut merges)?;
         // Without a free zone there are no spares; writers will find out and make room.
-        match self.make_spares(SPARES_WANTED, Purpose::Data) {
+        match self.core.make_spares(SPARES_WANTED, Purpose::Data) {
             Err(e) if e.kind != ErrorKind::Full => return Err(e),
             _ => {}
         }
@@ -91,11 +61,11 @@ impl Core {
         });
         let mut has_flushed = false;
         // A map that is full again at each step keeps nothing else from being done either.
-        for volume in self.all_volumes().iter().filter(|volume| volume.is_map_full()) {
+        for volume in self.registry.all().iter().filter(|volume| volume.is_map_full()) {
             has_flushed |= self.flush_and_free(volume, &mut damage)?;
         }
         has_flushed |= self.flush_what_waited(&mut damage)?;
-        for volume in self.all_volumes() {
+        for volume in self.registry.all() {
             self.spare_others(
                 &volume,
                 volume.expire(merges.full().is_none() && !merges.is_of(&volume)),
@@ -105,7 +75,7 @@ impl Core {
         behind |= self.copy_outside(budget.bytes)?;
         self.bury_copied(&merges, &mut damage)?;
         let mut more = behind;
-        for volume in self.all_volumes() {
+        for volume in self.registry.all() {
             more |= volume.destage_behind(budget.bytes)?;
             more |= self.spare_others(&volume, volume.fill_places(), &mut damage)?;
             more |= volume.settle_places(budget.bytes)?;
@@ -114,15 +84,15 @@ impl Core {
         }
         let is_pressed = more;
         more |= has_flushed;
-        more |= self.store.give_back(budget.bytes.min(GIVEN_BYTES_MAX));
+        more |= self.core.store.give_back(budget.bytes.min(GIVEN_BYTES_MAX));
         self.begin_merges(&mut merges, &mut damage)?;
         self.can_wait.store(!is_pressed && merges.can_wait(), Ordering::Relaxed);
         if merges.step(budget)? {
             return Ok(true);
         }
         // A pass that found nothing to merge is over as well.
-        self.all_volumes().iter().try_for_each(|volume| volume.end_conversion(true))?;
-        let volumes: Vec<_> = self.volumes.read().values().cloned().collect();
+        self.registry.all().iter().try_for_each(|volume| volume.end_conversion(true))?;
+        let volumes = self.registry.served();
         for volume in volumes {
             more |= volume.count_a_version()?;
         }
@@ -133,10 +103,10 @@ impl Core {
     /// Writes out the map of the volume that time has asked for it longest, if any: one at a step,
     /// so that many of them keep nothing else waiting.
     fn flush_what_waited(&self, damage: &mut Option<Error>) -> Result<bool> {
-        let now_ns = self.machine.clock.monotonic_ns();
-        let mut due = self.all_volumes();
+        let now_ns = self.core.machine.clock.monotonic_ns();
+        let mut due = self.registry.all();
         due.retain(|volume| volume.has_waited(now_ns));
-        match due.iter().min_by_key(|volume| volume.pending_since_ns.load(Ordering::Relaxed)) {
+        match due.iter().min_by_key(|volume| volume.pending.since_ns()) {
             Some(volume) => self.flush_and_free(volume, damage),
             None => Ok(false),
         }
@@ -145,7 +115,7 @@ impl Core {
     /// Writes a map out, and frees what that emptied; false when damage or want of room is in the
     /// way: what comes after it may make room.
     fn flush_and_free(&self, volume: &Volume, damage: &mut Option<Error>) -> Result<bool> {
-        let outcome = volume.flush_map().and_then(|()| self.free_empty_segments(volume));
+        let outcome = volume.flush_map().and_then(|()| volume.free_empty_segments());
         match outcome {
             Err(e) if e.kind == ErrorKind::Full => {
                 damage.get_or_insert(e);
@@ -166,7 +136,7 @@ impl Core {
         match outcome {
             Err(e)
                 if matches!(e.kind, ErrorKind::Corrupt | ErrorKind::Io)
-                    && !self.store.has_failed() =>
+                    && !self.core.store.has_failed() =>
             {
                 volume.reclamation.set_ailing(true);
                 damage.get_or_insert(e);
@@ -179,12 +149,12 @@ impl Core {
     /// Removes deleted volumes of which nothing is needed any more since it was copied, unless a
     /// merge is under way: it may be of them. One that cannot be removed keeps nothing else from
     /// being done.
-    fn bury_copied(self: &Arc<Self>, merges: &Merges, damage: &mut Option<Error>) -> Result<()> {
+    fn bury_copied(&self, merges: &Merges, damage: &mut Option<Error>) -> Result<()> {
         if !merges.is_empty() {
             return Ok(());
         }
         match self.bury_ghosts() {
-            Err(e) if !self.store.has_failed() => {
+            Err(e) if !self.core.store.has_failed() => {
                 damage.get_or_insert(e);
                 Ok(())
             }
@@ -194,12 +164,8 @@ impl Core {
 
     /// Begins the merges that are wanted. The full one is asked for first: a volume whose runs are
     /// joined again and again would never have one otherwise.
-    fn begin_merges(
-        self: &Arc<Self>,
-        merges: &mut Merges,
-        damage: &mut Option<Error>,
-    ) -> Result<()> {
-        let mut volumes = self.all_volumes();
+    fn begin_merges(&self, merges: &mut Merges, damage: &mut Option<Error>) -> Result<()> {
+        let mut volumes = self.registry.all();
         volumes.sort_by_key(|volume| volume.reclamation.is_ailing());
         if !merges.is_empty() {
             // A merge that fails ends the step, and the one under way would wait with it; two take
@@ -230,10 +196,25 @@ impl Core {
         if !volume.reclamation.is_under_way() {
             volume.end_compactions()?;
         }
-        if volume.wants_reclaim()? {
+        if volume.wants_reclaim(self.has_moves(volume))? {
             self.begin_reclaim(volume)?;
         }
-        volume.next_full_merge(Haste::None)
+        self.next_full_merge(volume, Haste::None)
+    }
+
+    /// The next full merge of a reclamation under way.
+    fn next_full_merge(&self, volume: &Arc<Volume>, haste: Haste) -> Result<Option<MergeJob>> {
+        loop {
+            let Some(id) = volume.reclamation.next() else { return Ok(None) };
+            let Some(timeline) = self.core.timeline(id) else { continue };
+            let sparse = volume.sparse_segments(&timeline, haste);
+            // They are for this merge or for none: should there be nothing to merge, nothing waits.
+            let moves = self.dedup.lock().take_moves(id);
+            let job = volume.full_merge(timeline, sparse, moves, haste == Haste::Urgent)?;
+            if job.is_some() {
+                return Ok(job);
+            }
+        }
     }
 
     fn begin_reclaim(&self, volume: &Volume) -> Result<()> {
@@ -243,48 +224,14 @@ impl Core {
             flushed => flushed?,
         }
         volume.begin_pass()?;
-        volume.reclamation.begin(self.machine.clock.monotonic_ns());
+        volume.reclamation.begin(self.core.machine.clock.monotonic_ns());
         volume.begin_encoding()?;
-        self.free_empty_segments(volume)?;
+        volume.free_empty_segments()?;
         self.free_empty_homes(volume)?;
         volume.begin_destage();
         let horizon = volume.record.lock().reclaimable_to();
         volume.reclamation.set_out(|| volume.own_timelines().iter().map(|t| t.id).collect());
         self.reclaim_to(volume, Seq(horizon))
-    }
-
-    /// Frees segments that no entry names any more: those whose last entries a map flush dropped
-    /// (merges free what they empty themselves, and slabs: blocks may be coming home to them). The
-    /// caller holds `work`.
-    pub(crate) fn free_empty_segments(&self, volume: &Volume) -> Result<()> {
-        let flushed = Seq(volume.record.lock().flushed_seq);
-        self.free_empty(|s| s.log == volume.id && s.last_seq() <= flushed)
-    }
-
-    /// Frees those segments that nothing is in, of these.
-    pub(crate) fn free_empty(&self, is_asked: impl Fn(&Segment) -> bool) -> Result<()> {
-        let is_empty = |s: &Arc<Segment>| {
-            is_asked(s)
-                && s.slab.is_none()
-                && s.sealed.load(Ordering::Acquire)
-                && !s.held.load(Ordering::Acquire)
-                && s.live_entries.load(Ordering::Acquire) == 0
-                && s.committed_entries.load(Ordering::Acquire) == 0
-        };
-        let mut empty = self.store.segments();
-        empty.retain(is_empty);
-        if empty.is_empty() {
-            return Ok(());
-        }
-        let tx = self.begin()?;
-        for segment in &empty {
-            tx.remove_segment(segment.number)?;
-            tx.remove_spare(segment.number)?;
-        }
-        drop(tx.commit()?);
-        self.forget_pages(|t| empty.iter().any(|s| s.log == t.log || s.log == NO_LOG));
-        self.store.retire_segments(&empty);
-        Ok(())
     }
 
     /// Frees slabs of a base that is being left. The caller holds `work`; nothing is coming home.
@@ -293,15 +240,15 @@ impl Core {
         if empty.is_empty() {
             return Ok(());
         }
-        let tx = self.begin()?;
+        let tx = self.core.begin()?;
         for segment in &empty {
             tx.remove_segment(segment.number)?;
             tx.remove_base(volume.id, segment.slab.expect("a slab of a base"))?;
         }
         drop(tx.commit()?);
-        self.forget_pages(|timeline| timeline.log == volume.id);
+        self.core.forget_pages(|timeline| timeline.log == volume.id);
         empty.iter().filter_map(|segment| segment.slab).for_each(|slab| volume.base.remove(slab));
-        self.store.retire_segments(&empty);
+        self.core.store.retire_segments(&empty);
         Ok(())
     }
 
@@ -325,14 +272,14 @@ impl Core {
         if gone.is_empty() && volume.record.lock().reclaimed_to == horizon.0 {
             return Ok(());
         }
-        let mut tx = self.begin()?;
+        let mut tx = self.core.begin()?;
         for run in &gone {
             tx.remove_time_run(run.id)?;
         }
         tx.change(&volume.record).reclaimed_to = horizon.0;
         drop(tx.commit()?);
         volume.times.drop_parts(|run| gone.iter().any(|part| part.id == run.id));
-        gone.iter().for_each(|run| self.store.retire_extents(&run.pages));
+        gone.iter().for_each(|run| self.core.store.retire_extents(&run.pages));
         Ok(())
     }
 
@@ -340,7 +287,7 @@ impl Core {
     ///
     /// # Errors
     /// `Refused` or `Io`.
-    pub fn bury_ghosts(self: &Arc<Self>) -> Result<()> {
+    pub(crate) fn bury_ghosts(&self) -> Result<()> {
         loop {
             let Some(ghost) = self.unneeded_ghost() else { return Ok(()) };
             self.bury(&ghost)?;
@@ -349,13 +296,13 @@ impl Core {
 
     /// A deleted volume that no clone needs any more.
     fn unneeded_ghost(&self) -> Option<Arc<Volume>> {
-        let ghosts: Vec<Arc<Volume>> = self.ghosts.read().values().cloned().collect();
+        let ghosts = self.registry.ghosts();
         ghosts.into_iter().find(|ghost| ghost.is_gone() && !self.is_needed(ghost))
     }
 
     /// Whether a timeline of another volume branched off this one.
     fn is_needed(&self, ghost: &Volume) -> bool {
-        let timelines = self.timelines.read();
+        let timelines = self.core.timelines.read();
         let own = |id: u64| timelines.get(&id).is_some_and(|(r, _)| r.log == ghost.id);
         timelines
             .values()
@@ -365,12 +312,12 @@ impl Core {
     fn bury(&self, ghost: &Volume) -> Result<()> {
         let timelines = ghost.own_timelines();
         let segments: Vec<_> =
-            self.store.segments().into_iter().filter(|s| s.log == ghost.id).collect();
+            self.core.store.segments().into_iter().filter(|s| s.log == ghost.id).collect();
         let unnamed = match ghost.record.lock().common {
             0 => BTreeMap::new(),
             _ => self.names_elsewhere(&timelines),
         };
-        let tx = self.begin()?;
+        let tx = self.core.begin()?;
         for timeline in &timelines {
             tx.remove_timeline(timeline.id)?;
             for run in timeline.runs() {
@@ -391,60 +338,48 @@ impl Core {
         tx.remove_pins(ghost.id)?;
         tx.remove_volume(ghost.id)?;
         drop(tx.commit()?);
-        self.ghosts.write().remove(&ghost.id);
-        self.store.forget_space(ghost.id);
-        let mut all = self.timelines.write();
+        self.registry.bury(ghost);
+        self.core.store.forget_space(ghost.id);
+        let mut all = self.core.timelines.write();
         timelines.iter().for_each(|t| drop(all.remove(&t.id)));
         drop(all);
         self.unhang(&timelines);
-        self.forget_pages(|timeline| timeline.log == ghost.id);
-        self.store.retire_segments(&segments);
+        self.core.forget_pages(|timeline| timeline.log == ghost.id);
+        self.core.store.retire_segments(&segments);
         self.note_unnamed(&unnamed);
         for run in timelines.iter().flat_map(|t| t.runs()) {
-            self.store.retire_extents(&run.extents);
+            self.core.store.retire_extents(&run.extents);
         }
         for run in ghost.times.runs() {
-            self.store.retire_extents(&run.pages);
+            self.core.store.retire_extents(&run.pages);
         }
-        self.store.collect_freed();
+        self.core.store.collect_freed();
         Ok(())
     }
 
-    /// Makes room for a request that found none, again and again as long as others take what was
-    /// made: there is some, and it waits for it (back-pressure). False when it shall fail.
-    ///
-    /// # Errors
-    /// `Full` when nothing could be freed.
-    pub fn wait_for_room(self: &Arc<Self>, wait: &mut RoomWait) -> Result<bool> {
-        self.wait_for_room_while(wait, &|| true)
-    }
-
-    /// The same for a request that is given up when `goes_on` says no: then it shall fail.
-    ///
-    /// # Errors
-    /// `Full` when nothing could be freed.
-    pub fn wait_for_room_while(
-        self: &Arc<Self>,
+    /// As its `Host`.
+    pub(crate) fn wait_for_room(
+        &self,
         wait: &mut RoomWait,
         goes_on: &dyn Fn() -> bool,
     ) -> Result<bool> {
-        let made = || self.segments_made.load(Ordering::Relaxed);
+        let made = || self.core.segments_made.load(Ordering::Relaxed);
         loop {
-            let now_ns = self.machine.clock.monotonic_ns();
+            let now_ns = self.core.machine.clock.monotonic_ns();
             let before = made();
             if before != wait.made || wait.since_ns.is_none() {
                 *wait = RoomWait { since_ns: Some(now_ns), tries: 0, made: before };
             }
             let since_ns = wait.since_ns.unwrap_or(now_ns);
             wait.tries += 1;
-            if self.closed.load(Ordering::Acquire)
+            if self.core.closed.load(Ordering::Acquire)
                 || !goes_on()
                 || wait.tries > ROOM_TRIES
                 || now_ns.saturating_sub(since_ns) > ROOM_WAIT_NS
             {
                 return Ok(false);
             }
-            match self.make_room_while(goes_on) {
+            match self.make_room(goes_on) {
                 // Others have taken what was made, or may have written over what makes more.
                 Err(e)
                     if e.kind == ErrorKind::Full
@@ -454,21 +389,10 @@ impl Core {
         }
     }
 
-    /// Makes room for a write that found none: reclaims what has expired, then sacrifices history.
-    ///
-    /// # Errors
-    /// `Full` when nothing could be freed.
-    pub fn make_room(self: &Arc<Self>) -> Result<()> {
-        self.make_room_while(&|| true)
-    }
-
-    /// The same as long as `goes_on`.
-    ///
-    /// # Errors
-    /// `Full` when nothing could be freed, or `goes_on` says no.
-    pub fn make_room_while(self: &Arc<Self>, goes_on: &dyn Fn() -> bool) -> Result<()> {
+    /// As its `Host`.
+    pub(crate) fn make_room(&self, goes_on: &dyn Fn() -> bool) -> Result<()> {
         let Some(mut merges) = self.lock_work(goes_on) else { return Err(given_up()) };
-        let enough = || self.store.spares().len() > 1 || self.store.has_room();
+        let enough = || self.core.store.spares().len() > 1 || self.core.store.has_room();
         self.drop_background(&mut merges);
         self.free_unshared()?;
         let mut tries = 0;
@@ -477,7 +401,7 @@ impl Core {
         // A zone that became somebody's segment meanwhile was freed as well.
         let mut best = (0, u64::MAX, usize::MAX);
         loop {
-            self.store.collect_freed();
+            self.core.store.collect_freed();
             if enough() {
                 return Ok(());
             }
@@ -487,7 +411,7 @@ impl Core {
                 break;
             }
             let freed = u64::from(now.free_zones) + now.made;
-            let segments = self.store.segments().len();
+            let segments = self.core.store.segments().len();
             let gets_on = freed > best.0 || now.entries < best.1 || segments < best.2;
             best = (best.0.max(freed), best.1.min(now.entries), best.2.min(segments));
             if tries > 1 && !gets_on && !self.sacrifice(&mut merges)? {
@@ -510,15 +434,28 @@ impl Core {
         .with_hint("delete versions, pinned marks, clones or volumes, or trim"))
     }
 
+    /// The right to do background work; none when `goes_on` says no before it is had.
+    pub(crate) fn lock_work(&self, goes_on: &dyn Fn() -> bool) -> Option<RankedGuard<'_, Merges>> {
+        self.work.will_wait();
+        loop {
+            if !goes_on() {
+                return None;
+            }
+            if let Some(work) = self.work.try_lock_for(LOOK_EVERY) {
+                return Some(work);
+            }
+        }
+    }
+
     fn standing(&self) -> Standing {
         // Let go at once: pins come before the books.
-        let audit = self.books.lock().audit;
+        let audit = self.core.books.lock().audit;
         Standing {
-            free_zones: self.store.zone_counts().1,
-            made: self.segments_made.load(Ordering::Relaxed),
-            entries: self.store.space_of_all().entries,
+            free_zones: self.core.store.zone_counts().1,
+            made: self.core.segments_made.load(Ordering::Relaxed),
+            entries: self.core.store.space_of_all().entries,
             audit,
-            views: self.all_volumes().iter().map(|volume| volume.pins.lock().viewed()).sum(),
+            views: self.registry.all().iter().map(|volume| volume.pins.lock().viewed()).sum(),
         }
     }
 
@@ -531,8 +468,8 @@ impl Core {
 
     /// Drops and moves together all that can be, once, as long as `goes_on`. The caller holds
     /// `work`, with no job.
-    fn reclaim_all(self: &Arc<Self>, goes_on: &dyn Fn() -> bool) -> Result<()> {
-        for volume in self.all_volumes() {
+    fn reclaim_all(&self, goes_on: &dyn Fn() -> bool) -> Result<()> {
+        for volume in self.registry.all() {
             if !goes_on() {
                 return Ok(());
             }
@@ -549,7 +486,7 @@ impl Core {
         volume.flush_map()?;
         volume.expire(false)?;
         self.begin_reclaim(volume)?;
-        while let Some(mut merge) = volume.next_full_merge(Haste::Urgent)? {
+        while let Some(mut merge) = self.next_full_merge(volume, Haste::Urgent)? {
             while !merge.step(1 << 16)? {
                 if !goes_on() {
                     // Left to the background, like what else is to be merged.
@@ -571,12 +508,10 @@ impl Volume {
     /// Whether something has been pending for so long that a map flush is due.
     fn has_waited(&self, now_ns: u64) -> bool {
         if self.log.with_times(<[_]>::is_empty) {
-            self.pending_since_ns.store(NEVER, Ordering::Relaxed);
+            self.pending.reset();
             return false;
         }
-        let since_ns = self.pending_since_ns.load(Ordering::Relaxed).min(now_ns);
-        self.pending_since_ns.store(since_ns, Ordering::Relaxed);
-        now_ns - since_ns >= SETTLE_NS
+        self.pending.is_due(now_ns)
     }
 
     /// Whether so much of the map is pending that memory asks for a flush.
@@ -589,12 +524,12 @@ impl Volume {
             || batches >= self.core.pending_max
     }
 
-    fn wants_reclaim(&self) -> Result<bool> {
+    fn wants_reclaim(&self, has_moves: bool) -> Result<bool> {
         if self.reclamation.is_under_way() {
             return Ok(false);
         }
         let now_ns = self.core.machine.clock.monotonic_ns();
-        let wants_moves = self.wants_destage(now_ns) || self.wants_conversion() || self.has_moves();
+        let wants_moves = self.wants_destage(now_ns) || self.wants_conversion() || has_moves;
         if wants_moves || self.wants_encoding()? {
             return Ok(true);
         }
@@ -605,127 +540,5 @@ impl Volume {
         let retained = stable.saturating_sub(record.reclaimed_to);
         let is_due = expired > 0 && expired >= retained / EXPIRED_SHARE;
         Ok(self.reclamation.is_wanted() || is_due)
-    }
-
-    /// The next full merge of a reclamation under way.
-    pub(crate) fn next_full_merge(self: &Arc<Self>, haste: Haste) -> Result<Option<MergeJob>> {
-        loop {
-            let Some(id) = self.reclamation.next() else { return Ok(None) };
-            let Some(timeline) = self.core.timeline(id) else { continue };
-            let sparse = self.sparse_segments(&timeline, haste);
-            let job = self.full_merge(timeline, sparse, haste == Haste::Urgent)?;
-            if job.is_some() {
-                return Ok(job);
-            }
-        }
-    }
-
-    /// Segments with few live bytes, the emptiest first, as many as a merge of a timeline has room
-    /// to move the blocks of: in a pool that is nearly full a few at a time make more room for
-    /// others, where all at once would find none. In haste a zone that is not filled counts as
-    /// empty there, and nothing is moved unless that takes fewer zones than it frees. Slabs are
-    /// emptied only in haste: what settled stays there.
-    pub(crate) fn sparse_segments(&self, timeline: &Timeline, haste: Haste) -> BTreeSet<u64> {
-        let store = &self.core.store;
-        let (flushed, has_common) = {
-            let record = self.record.lock();
-            (Seq(record.flushed_seq), record.common > 0)
-        };
-        // Taken out one by one, shared blocks are shared no more: only if that makes room.
-        let pays_unshared = |s: &Segment| {
-            let end = u64::from(s.end.load(Ordering::Acquire));
-            haste == Haste::Urgent && moved_bytes(s) * 100 < end * haste.live_percent(false)
-        };
-        let is_sparse = |s: &Segment| {
-            let end = u64::from(s.end.load(Ordering::Acquire));
-            let whole = match haste {
-                Haste::None => end.max(store.zone_bytes / 4),
-                Haste::Urgent => store.zone_bytes,
-            };
-            let is_own = s.log == self.id || (s.log == NO_LOG && has_common);
-            (is_own && (s.content() != Content::Shared || pays_unshared(s)))
-                && s.sealed.load(Ordering::Acquire)
-                && !s.held.load(Ordering::Acquire)
-                && s.last_seq() <= flushed
-                && s.live_bytes() * 100 < whole * haste.live_percent(s.slab.is_some())
-        };
-        let mut sparse = store.segments();
-        // Moved blocks begin there.
-        let begin = self.segment_with_room();
-        let room = begin.as_ref().map_or(0, |begin| room_behind(store, begin));
-        let zones = self.zones_to_move_to(timeline);
-        // Batches end where the next would not fit.
-        let zone_bytes = store.zone_bytes - SEGMENT_HEADER_BYTES as u64 - UNSHARED_BYTES;
-        let fits = |s: &Segment| haste == Haste::None || moved_bytes(s) <= zones * zone_bytes;
-        let is_begin = |s: &Segment| begin.as_ref().is_some_and(|b| b.number == s.number);
-        sparse.retain(|s| is_sparse(s) && fits(s) && !is_begin(s));
-        // Its own segments come first: other volumes may keep the common ones.
-        sparse.sort_by_key(|s| (s.log == NO_LOG, s.live_bytes()));
-        let (mut bytes, mut gained, mut count) = (0, 0, 0);
-        for (index, segment) in sparse.iter().enumerate() {
-            bytes += moved_bytes(segment);
-            let filled = bytes.saturating_sub(room).div_ceil(zone_bytes);
-            // By and by one may take more than is left: it is the only one, or is not begun.
-            if filled > zones && index > 0 {
-                break;
-            }
-            let gain = (index as u64 + 1).saturating_sub(filled);
-            if gain > gained || haste == Haste::None {
-                (gained, count) = (gain, index + 1);
-            }
-        }
-        let mut sparse: BTreeSet<u64> = sparse[..count].iter().map(|s| s.number).collect();
-        if haste == Haste::None {
-            sparse.extend(self.homes_to_leave());
-        }
-        sparse
-    }
-
-    /// Where what is moved goes first: behind the end of the segment of batches with most room
-    /// there. Merges would each leave one that is filled in part, and there is one for each
-    /// timeline.
-    pub(crate) fn segment_with_room(&self) -> Option<Arc<Segment>> {
-        let store = &self.core.store;
-        let flushed = Seq(self.record.lock().flushed_seq);
-        let is_done = |s: &Segment| {
-            s.sealed.load(Ordering::Acquire)
-                && !s.held.load(Ordering::Acquire)
-                && s.last_seq() <= flushed
-        };
-        let mut all = store.segments();
-        all.retain(|s| s.log == self.id && s.content() == Content::Logged && is_done(s));
-        all.into_iter().max_by_key(|s| room_behind(store, s)).filter(|s| room_behind(store, s) > 0)
-    }
-
-    /// Zones that a merge of a timeline may fill with what it moves. Its map is written anew beside
-    /// them, and the catalogue may grow by as much as it has.
-    fn zones_to_move_to(&self, timeline: &Timeline) -> u64 {
-        let store = &self.core.store;
-        let pages: u64 = timeline.runs().iter().map(|run| u64::from(run.extents.count)).sum();
-        let map = (pages * format::PAGE_BYTES as u64).div_ceil(store.zone_bytes);
-        let catalogue = self.core.media.superblock().catalogue_zones.len() as u64;
-        u64::from(store.zone_counts().1).saturating_sub(map + catalogue).max(1)
-    }
-}
-
-/// Bytes behind the end of a segment in which blocks that are moved fit.
-fn room_behind(store: &Store, segment: &Segment) -> u64 {
-    let end = u64::from(segment.end.load(Ordering::Acquire));
-    store.zone_bytes.saturating_sub(end + UNSHARED_BYTES)
-}
-
-/// Bytes that emptying a segment writes, at most: each block has a batch of its own then. Of packs
-/// that lose half of their versions more than half may have to be written.
-fn moved_bytes(segment: &Segment) -> u64 {
-    let end = u64::from(segment.end.load(Ordering::Acquire));
-    let entries = segment.live_entries.load(Ordering::Acquire).max(0).unsigned_abs();
-    match segment.content() {
-        Content::Pack => end.min(2 * segment.live_bytes()),
-        Content::Shared => entries * UNSHARED_BYTES,
-        // Entries beyond the blocks that fit are holes.
-        Content::Logged | Content::Home => {
-            let blocks = entries.min(end / BLOCK_BYTES);
-            blocks * UNSHARED_BYTES + (entries - blocks) * (UNSHARED_BYTES - BLOCK_BYTES)
-        }
     }
 }

@@ -18,6 +18,7 @@ use units::Seq;
 
 use crate::core::Core;
 use crate::names::VolumeName;
+use crate::pool::Pool;
 use crate::read::snapshot::{Opening, Patience};
 use crate::types::{SettlePhase, Settling};
 use crate::{Error, ErrorKind, Result};
@@ -85,7 +86,7 @@ fn apart_in(
     (joined(apart), unread)
 }
 
-impl Core {
+impl Pool {
     /// Looks at all copies of everything in segments and runs that touches some ranges of the
     /// device, or one copy where all of them are known to say the same. Losses and misreads count
     /// everywhere, or where it is asked about. `told` hears how many bytes were read, and how many
@@ -97,15 +98,15 @@ impl Core {
         asked: Option<&dyn Fn(u64, u64) -> bool>,
         told: &mut dyn FnMut(u64, (u64, u64)),
     ) -> ScrubReport {
-        let store = &self.store;
+        let store = &self.core.store;
         let _epoch = store.enter();
         let touches = |from: u64, length: u64| touches(ranges, from, length);
-        let mut scrub = Scrub::new(store, self).agreed(agreed).asked(asked);
+        let mut scrub = Scrub::new(store, &*self.core).agreed(agreed).asked(asked);
         scrub.suspects = Some(Suspects::default());
         let mut segments = store.segments();
         segments.retain(|segment| touches(store.zone_offset(segment.zone), store.zone_bytes));
         let timelines: Vec<_> =
-            self.timelines.read().values().map(|(_, t)| Arc::clone(t)).collect();
+            self.core.timelines.read().values().map(|(_, t)| Arc::clone(t)).collect();
         let all = (segments.len() + timelines.len()) as u64;
         for (done, segment) in (1..).zip(&segments) {
             if !segment.retired.load(Ordering::Acquire) {
@@ -123,7 +124,7 @@ impl Core {
             }
             told(scrub.read_bytes(), (done, all));
         }
-        for volume in self.all_volumes() {
+        for volume in self.registry.all() {
             for run in volume.times.runs() {
                 scrub.pages((0, run.id), (&run.pages, 0..run.pages.count), &wants);
             }
@@ -133,7 +134,7 @@ impl Core {
 
     /// Up to which seq writes to a segment have ended.
     pub(crate) fn stable_of(&self, segment: &Segment) -> Seq {
-        let log = self.all_volumes().into_iter().find(|volume| volume.id == segment.log);
+        let log = self.registry.all().into_iter().find(|volume| volume.id == segment.log);
         log.map_or(Seq(u64::MAX), |volume| volume.log.stable())
     }
 
@@ -141,9 +142,9 @@ impl Core {
     /// block that rotted there is in the parity afterwards: so it is trusted no more, as if a
     /// reader had found it. The log answers, and its block is written there.
     fn distrust_what_rotted(&self, ranges: &[Range<u64>]) -> Result<()> {
-        let _epoch = self.store.enter();
+        let _epoch = self.core.store.enter();
         let wants = |from: u64, length: u64| touches(ranges, from, length);
-        self.all_volumes().iter().try_for_each(|volume| {
+        self.registry.all().iter().try_for_each(|volume| {
             volume.each_wrong_place(&wants, &mut |place| {
                 place.current.distrust(place.block);
                 Ok(())
@@ -161,10 +162,10 @@ impl Core {
         if !is_right || self.distrust_what_rotted(ranges).is_err() {
             return false;
         }
-        let _books = self.books.lock();
+        let _books = self.core.books.lock();
         let touches = |from: u64, length: u64| touches(ranges, from, length);
-        self.media.scrub_zones(&|zone| touches(zone, self.store.zone_bytes))
-            && self.media.has_superblocks(&touches)
+        self.core.media.scrub_zones(&|zone| touches(zone, self.core.store.zone_bytes))
+            && self.core.media.has_superblocks(&touches)
     }
 
     /// Computes parity anew in ranges where it does not agree, if they are right when they are
@@ -209,7 +210,7 @@ impl Core {
     /// # Errors
     /// Those of the device.
     pub(crate) fn settle_noticed(&self, array: &Array) -> Result<()> {
-        let mut wanted = std::mem::take(&mut *self.noticed.lock());
+        let mut wanted = std::mem::take(&mut *self.members.noticed.lock());
         for range in array.noticed() {
             if !wanted.iter().any(|(known, _)| *known == range) {
                 wanted.push((range, 0));
@@ -236,7 +237,7 @@ impl Core {
         }
         // The next scrub finds the others.
         wanted.truncate(NOTICED_MAX);
-        *self.noticed.lock() = wanted;
+        *self.members.noticed.lock() = wanted;
         computed.map(drop)
     }
 
@@ -245,10 +246,14 @@ impl Core {
     ///
     /// # Errors
     /// Those of the device.
-    pub fn settle_members(&self, began_ns: u64, told: &mut dyn FnMut(&Settling)) -> Result<()> {
-        let Some(array) = self.array.get() else { return Ok(()) };
+    pub(crate) fn settle_members(
+        &self,
+        began_ns: u64,
+        told: &mut dyn FnMut(&Settling),
+    ) -> Result<()> {
+        let Some(array) = self.members.array() else { return Ok(()) };
         let ranges = array.unsettled();
-        let now_ns = self.machine.clock.monotonic_ns();
+        let now_ns = self.core.machine.clock.monotonic_ns();
         let mut state = Settling {
             unsettled_bytes: ranges.iter().map(|range| range.end - range.start).sum(),
             recovered_ns: now_ns.saturating_sub(began_ns),
@@ -259,7 +264,7 @@ impl Core {
         }
         state.phase = SettlePhase::Done;
         told(&state);
-        assert!(self.settled.set(state).is_ok(), "a pool is opened once");
+        assert!(self.members.settled.set(state).is_ok(), "a pool is opened once");
         Ok(())
     }
 
@@ -270,7 +275,7 @@ impl Core {
         state: &mut Settling,
         told: &mut dyn FnMut(&Settling),
     ) -> Result<()> {
-        let clock = &self.machine.clock;
+        let clock = &self.core.machine.clock;
         let began_ns = clock.monotonic_ns();
         let (apart, mut unread) = apart_in(array, ranges, state, told);
         // Stripes reach into regions beside those that are open: what is there gets into their
@@ -288,7 +293,7 @@ impl Core {
             state.percent = done * 100 / all.max(1);
             told(state);
         });
-        self.media.scrub().map_err(|e| Error::new(ErrorKind::Corrupt, e.to_string()))?;
+        self.core.media.scrub().map_err(|e| Error::new(ErrorKind::Corrupt, e.to_string()))?;
         let looked_ns = clock.monotonic_ns();
         state.copies_ns = looked_ns.saturating_sub(began_ns);
         state.phase = SettlePhase::Parity;
@@ -308,7 +313,10 @@ impl Core {
                 let is_left =
                     |range: &&Range<u64>| touches(&left, range.start, range.end - range.start);
                 unread.extend(ranges.iter().filter(is_left).cloned());
-                self.noticed.lock().extend(left.into_iter().take(NOTICED_MAX).map(|r| (r, 0)));
+                self.members
+                    .noticed
+                    .lock()
+                    .extend(left.into_iter().take(NOTICED_MAX).map(|r| (r, 0)));
             }
         }
         array.end_settling(&unread)?;
@@ -319,7 +327,7 @@ impl Core {
                  right, {} were repaired from another version, {} blocks are lost",
                 report.wrong, report.healed, report.repaired, report.lost
             );
-            self.note("settle", "", detail)?;
+            self.core.note("settle", "", detail)?;
         }
         Ok(())
     }

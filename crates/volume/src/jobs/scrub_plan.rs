@@ -8,65 +8,30 @@
 //! 2. The catalogue's record of a scrub under way is never ahead of it: after a restart some is
 //!    looked at once more, and nothing is passed by.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use block::BlockDevice;
-use env::{Rank, RankedMutex};
 use history::{Loss, Scrub, ScrubReport, Suspects};
 use units::WallTime;
 
 use crate::catalogue::{ScrubPhase, ScrubRecord, ScrubScheduleRecord};
-use crate::core::Core;
 use crate::pool::Pool;
 use crate::types::{Budget, ScrubInfo, ScrubState};
 use crate::{Error, ErrorKind, Result};
 
+pub mod progress;
 mod queue;
 
-use queue::{Item, Queue};
+use progress::Run;
+use queue::{Item, Objects};
 
 /// Bytes that are read between two notes of how far it is.
 const NOTED_EVERY_BYTES: u64 = 1 << 30;
 /// Pages of the catalogue at a time; nobody commits meanwhile.
 const CATALOGUE_PAGES: u64 = 64;
-/// Lost blocks that are named, at most.
-const LOSSES_NAMED: usize = 16;
 /// Scrubs follow each other at least so far apart: an hour.
 const EVERY_NS_MIN: u64 = 3_600_000_000_000;
-
-/// The scrubs of a pool.
-pub struct Scrubbing {
-    /// The one under way.
-    run: RankedMutex<Option<Run>>,
-    /// The report of the last one.
-    told: RankedMutex<Told>,
-}
-
-#[derive(Default)]
-struct Told {
-    last: Option<ScrubRecord>,
-    percent: u64,
-    schedule: Option<ScrubScheduleRecord>,
-}
-
-/// A scrub under way.
-struct Run {
-    record: ScrubRecord,
-    queue: Queue,
-    suspects: Suspects,
-    noted_bytes: u64,
-}
-
-impl Scrubbing {
-    /// As the catalogue has it.
-    pub fn load(last: Option<ScrubRecord>, schedule: Option<ScrubScheduleRecord>) -> Scrubbing {
-        let told = Told { last, percent: 0, schedule };
-        Scrubbing {
-            run: RankedMutex::new(Rank::Scrub, None),
-            told: RankedMutex::new(Rank::ScrubTold, told),
-        }
-    }
-}
 
 impl Pool {
     /// Begins a scrub of everything.
@@ -75,12 +40,12 @@ impl Pool {
     /// `Busy` if one is under way; `Refused`, `Io`.
     pub fn start_scrub(&self) -> Result<ScrubInfo> {
         self.check_open()?;
-        let mut run = self.core.scrubbing.run.lock();
-        if self.core.is_scrubbing() {
+        let mut run = self.scrubbing.run.lock();
+        if self.is_scrubbing() {
             return Err(Error::new(ErrorKind::Busy, "a scrub is running")
                 .with_hint("wait for it, or stop it (hindsight pool scrub --stop)"));
         }
-        self.core.begin_scrub(&mut run)?;
+        self.begin_scrub(&mut run)?;
         Ok(self.scrub_info().expect("it began"))
     }
 
@@ -90,19 +55,19 @@ impl Pool {
     /// `NotFound` if none is; `Refused`, `Io`.
     pub fn stop_scrub(&self) -> Result<ScrubInfo> {
         self.check_open()?;
-        let mut run = self.core.scrubbing.run.lock();
-        if !self.core.is_scrubbing() {
+        let mut run = self.scrubbing.run.lock();
+        if !self.is_scrubbing() {
             return Err(Error::new(ErrorKind::NotFound, "no scrub is running"));
         }
-        self.core.resume_scrub(&mut run);
-        self.core.end_scrub(&mut run, true)?;
+        self.resume_scrub(&mut run);
+        self.end_scrub(&mut run, true)?;
         Ok(self.scrub_info().expect("there was one"))
     }
 
     /// The scrub that is under way, or the last one.
     #[must_use]
     pub fn scrub_info(&self) -> Option<ScrubInfo> {
-        let told = self.core.scrubbing.told.lock();
+        let told = self.scrubbing.told.lock();
         let record = told.last.as_ref()?;
         let state = match (record.ended_ns, record.stopped) {
             (None, _) => ScrubState::Running,
@@ -128,7 +93,7 @@ impl Pool {
     /// request begins one.
     #[must_use]
     pub fn scrub_every_ns(&self) -> Option<u64> {
-        self.core.scrubbing.told.lock().schedule.map(|schedule| schedule.every_ns)
+        self.scrubbing.told.lock().schedule.map(|schedule| schedule.every_ns)
     }
 
     /// Changes that.
@@ -157,7 +122,7 @@ impl Pool {
         };
         tx.audit("scrub-schedule", "", detail)?;
         let _books = tx.commit()?;
-        core.scrubbing.told.lock().schedule = schedule;
+        self.scrubbing.told.lock().schedule = schedule;
         Ok(())
     }
 
@@ -168,92 +133,10 @@ impl Pool {
     /// # Errors
     /// `Refused`, `Corrupt`, `Io`.
     pub fn step_scrub(&self, budget: Budget) -> Result<Option<u64>> {
-        let core = &self.core;
-        if core.closed.load(Ordering::Acquire) || core.store.has_failed() {
+        if self.core.closed.load(Ordering::Acquire) || self.core.store.has_failed() {
             return Ok(None);
         }
-        core.step_scrub(budget)
-    }
-
-    /// Requests of clients since the pool was opened: where it rises there are some.
-    #[must_use]
-    pub fn requests(&self) -> u64 {
-        self.core.requests()
-    }
-
-    /// Whether one is under way or due, and can be.
-    #[must_use]
-    pub fn wants_scrub(&self) -> bool {
-        let is_over = self.core.closed.load(Ordering::Acquire) || self.core.store.has_failed();
-        !is_over && (self.core.is_scrubbing() || self.core.is_scrub_due())
-    }
-}
-
-impl Core {
-    fn is_scrubbing(&self) -> bool {
-        self.scrubbing.told.lock().last.as_ref().is_some_and(|last| last.ended_ns.is_none())
-    }
-
-    fn is_scrub_due(&self) -> bool {
-        let told = self.scrubbing.told.lock();
-        let Some(schedule) = told.schedule else { return false };
-        let last_ns = told.last.as_ref().map_or(0, |last| last.started_ns).max(schedule.set_ns);
-        self.machine.clock.wall().as_nanos() >= last_ns.saturating_add(schedule.every_ns)
-    }
-
-    fn begin_scrub(&self, run: &mut Option<Run>) -> Result<()> {
-        let started_ns = self.machine.clock.wall().as_nanos();
-        let record = ScrubRecord { started_ns, ..ScrubRecord::default() };
-        self.note_scrub(&record, None)?;
-        *run = Some(Run::of(self, record));
-        Ok(())
-    }
-
-    /// Goes on with what an earlier process began.
-    fn resume_scrub(&self, run: &mut Option<Run>) {
-        let last = self.scrubbing.told.lock().last.clone();
-        if let Some(record) = last.filter(|_| run.is_none()) {
-            *run = Some(Run::of(self, record));
-        }
-    }
-
-    /// Writes down how far a scrub is, and what came of it.
-    fn note_scrub(&self, record: &ScrubRecord, outcome: Option<String>) -> Result<()> {
-        let mut tx = self.begin()?;
-        tx.put_scrub(record)?;
-        if let Some(detail) = outcome {
-            tx.audit("scrub", "", detail)?;
-        }
-        let _books = tx.commit()?;
-        self.scrubbing.told.lock().last = Some(record.clone());
-        Ok(())
-    }
-
-    fn end_scrub(&self, slot: &mut Option<Run>, stopped: bool) -> Result<()> {
-        let Some(run) = slot else { return Ok(()) };
-        let mut record = run.noted();
-        record.suspects.clear();
-        record.ended_ns = Some(self.machine.clock.wall().as_nanos());
-        record.stopped = stopped;
-        let told = outcome(&record);
-        self.note_scrub(&record, Some(told))?;
-        *slot = None;
-        Ok(())
-    }
-
-    /// Writes down how far the scrub under way is, for the next process.
-    ///
-    /// # Errors
-    /// Those of the commit.
-    pub fn keep_scrub(&self) -> Result<()> {
-        match &*self.scrubbing.run.lock() {
-            Some(run) => self.note_scrub(&run.noted(), None),
-            None => Ok(()),
-        }
-    }
-
-    fn step_scrub(&self, budget: Budget) -> Result<Option<u64>> {
-        let now_ns = self.machine.clock.monotonic_ns();
+        let now_ns = self.core.machine.clock.monotonic_ns();
         if self.scrub_rate.wait_ns(now_ns) > 0 {
             return Ok(None);
         }
@@ -288,11 +171,104 @@ impl Core {
         Ok(Some(read))
     }
 
+    /// Whether one is under way or due, and can be.
+    #[must_use]
+    pub fn wants_scrub(&self) -> bool {
+        let is_over = self.core.closed.load(Ordering::Acquire) || self.core.store.has_failed();
+        !is_over && (self.is_scrubbing() || self.is_scrub_due())
+    }
+}
+
+impl Pool {
+    /// The objects that a scrub looks at.
+    fn objects(&self) -> Objects {
+        let segments = self.core.store.segments();
+        Objects::of(segments.iter().map(|s| (s.zone, s.number)).collect(), self.map_runs())
+    }
+
+    /// Numbers and owners of runs of maps, and of times (of timeline 0), in the order of numbers.
+    fn map_runs(&self) -> Vec<(u64, u64)> {
+        let timelines: Vec<_> =
+            self.core.timelines.read().values().map(|(_, t)| Arc::clone(t)).collect();
+        let of_maps = timelines.iter().flat_map(|timeline| {
+            timeline.runs().into_iter().map(|run| (run.id, timeline.id)).collect::<Vec<_>>()
+        });
+        let volumes = self.registry.all();
+        let of_times = volumes.iter().flat_map(|volume| {
+            volume.times.runs().into_iter().map(|run| (run.id, 0)).collect::<Vec<_>>()
+        });
+        let mut all: Vec<_> = of_maps.chain(of_times).collect();
+        all.sort_unstable();
+        all
+    }
+
+    fn is_scrubbing(&self) -> bool {
+        self.scrubbing.told.lock().last.as_ref().is_some_and(|last| last.ended_ns.is_none())
+    }
+
+    fn is_scrub_due(&self) -> bool {
+        let told = self.scrubbing.told.lock();
+        let Some(schedule) = told.schedule else { return false };
+        let last_ns = told.last.as_ref().map_or(0, |last| last.started_ns).max(schedule.set_ns);
+        self.core.machine.clock.wall().as_nanos() >= last_ns.saturating_add(schedule.every_ns)
+    }
+
+    fn begin_scrub(&self, run: &mut Option<Run>) -> Result<()> {
+        let started_ns = self.core.machine.clock.wall().as_nanos();
+        let record = ScrubRecord { started_ns, ..ScrubRecord::default() };
+        self.note_scrub(&record, None)?;
+        *run = Some(Run::of(&self.objects(), record));
+        Ok(())
+    }
+
+    /// Goes on with what an earlier process began.
+    fn resume_scrub(&self, run: &mut Option<Run>) {
+        let last = self.scrubbing.told.lock().last.clone();
+        if let Some(record) = last.filter(|_| run.is_none()) {
+            *run = Some(Run::of(&self.objects(), record));
+        }
+    }
+
+    /// Writes down how far a scrub is, and what came of it.
+    fn note_scrub(&self, record: &ScrubRecord, outcome: Option<String>) -> Result<()> {
+        let mut tx = self.core.begin()?;
+        tx.put_scrub(record)?;
+        if let Some(detail) = outcome {
+            tx.audit("scrub", "", detail)?;
+        }
+        let _books = tx.commit()?;
+        self.scrubbing.told.lock().last = Some(record.clone());
+        Ok(())
+    }
+
+    fn end_scrub(&self, slot: &mut Option<Run>, stopped: bool) -> Result<()> {
+        let Some(run) = slot else { return Ok(()) };
+        let mut record = run.noted();
+        record.suspects.clear();
+        record.ended_ns = Some(self.core.machine.clock.wall().as_nanos());
+        record.stopped = stopped;
+        let told = outcome(&record);
+        self.note_scrub(&record, Some(told))?;
+        *slot = None;
+        Ok(())
+    }
+
+    /// Writes down how far the scrub under way is, for the next process.
+    ///
+    /// # Errors
+    /// Those of the commit.
+    pub(crate) fn keep_scrub(&self) -> Result<()> {
+        match &*self.scrubbing.run.lock() {
+            Some(run) => self.note_scrub(&run.noted(), None),
+            None => Ok(()),
+        }
+    }
+
     /// Looks at one object or a part of it; true when there is nothing left.
     fn scrub_some(&self, run: &mut Run, bytes: u64) -> Result<bool> {
         let Some(item) = run.queue.next() else { return self.next_phase(run) };
-        let _epoch = self.store.enter();
-        let mut scrub = Scrub::new(&self.store, self);
+        let _epoch = self.core.store.enter();
+        let mut scrub = Scrub::new(&self.core.store, &*self.core);
         scrub.suspects = Some(std::mem::take(&mut run.suspects));
         let offset = run.record.offset;
         let after = match item {
@@ -323,7 +299,7 @@ impl Core {
         offset: u32,
         bytes: u64,
     ) -> Option<u32> {
-        let segment = self.store.segment(number)?;
+        let segment = self.core.store.segment(number)?;
         // Freed meanwhile: nothing needs it.
         if segment.retired.load(Ordering::Acquire) {
             return None;
@@ -341,12 +317,12 @@ impl Core {
         let pages = u32::try_from(bytes / format::PAGE_BYTES as u64).unwrap_or(u32::MAX).max(1);
         let until = offset.saturating_add(pages);
         let all = |_: u64| true;
-        let count = if let Some(timeline) = self.timeline(owner) {
+        let count = if let Some(timeline) = self.core.timeline(owner) {
             let run = timeline.runs().into_iter().find(|run| run.id == number)?;
             scrub.pages((owner, number), (&run.extents, offset..until), &all);
             run.extents.count
         } else {
-            let times = self.all_volumes().into_iter().map(|volume| volume.times.runs());
+            let times = self.registry.all().into_iter().map(|volume| volume.times.runs());
             let run = times.flatten().find(|run| run.id == number)?;
             scrub.pages((0, number), (&run.pages, offset..until), &all);
             run.pages.count
@@ -356,8 +332,8 @@ impl Core {
 
     /// The catalogue changes by commits alone, so nobody commits meanwhile.
     fn scrub_catalogue(&self, run: &mut Run, page: u64) -> Result<()> {
-        let _books = self.books.lock();
-        let found = self.media.scrub_pages(page, CATALOGUE_PAGES);
+        let _books = self.core.books.lock();
+        let found = self.core.media.scrub_pages(page, CATALOGUE_PAGES);
         let losses = found.lost.iter().map(|page| format!("page {page} of the catalogue"));
         let report = ScrubReport {
             read_bytes: found.read_bytes,
@@ -374,7 +350,7 @@ impl Core {
 
     /// Computes parity anew in some bytes of a region.
     fn scrub_parity(&self, run: &mut Run, region: u64, bytes: u64) -> Result<()> {
-        let array = self.array.get();
+        let array = self.members.array();
         let found = array.and_then(|array| Some((array, array.computed_region(region)?)));
         run.queue.end();
         let Some((array, (region, range))) = found else { return Ok(()) };
@@ -389,7 +365,7 @@ impl Core {
             // The next ones can be looked at all the same.
             run.add(&ScrubReport { wrong: 1, ..ScrubReport::default() }, Vec::new());
             let detail = format!("the parity of bytes {start} to {end} cannot be seen to: {error}");
-            self.note("scrub", "", detail)?;
+            self.core.note("scrub", "", detail)?;
         }
         run.record.read_bytes += end - start;
         let is_whole = end == range.end || outcome.is_err();
@@ -402,11 +378,11 @@ impl Core {
 
     /// Four places have the superblock, on every copy; they are written again if one is wrong.
     fn scrub_superblocks(&self, run: &mut Run) -> Result<()> {
-        let _books = self.books.lock();
-        let wrong = self.media.wrong_superblocks();
+        let _books = self.core.books.lock();
+        let wrong = self.core.media.wrong_superblocks();
         if wrong > 0 {
             for _ in 0..2 {
-                self.media.write_again().inspect_err(|_| self.store.fail())?;
+                self.core.media.write_again().inspect_err(|_| self.core.store.fail())?;
             }
         }
         run.add(&ScrubReport { wrong, healed: wrong, ..ScrubReport::default() }, Vec::new());
@@ -424,10 +400,11 @@ impl Core {
                 if !run.suspects.is_empty() {
                     self.write_maps_out()?;
                 }
-                run.queue.add_runs(self, 0);
+                run.queue.add_runs(&self.map_runs(), 0);
             }
             // The entries of a run may be in a newer one by now.
-            ScrubPhase::Runs if !run.suspects.is_empty() && run.queue.add_newer_runs(self) => {}
+            ScrubPhase::Runs
+                if !run.suspects.is_empty() && run.queue.add_newer_runs(&self.map_runs()) => {}
             ScrubPhase::Runs => {
                 record.phase = ScrubPhase::Catalogue;
                 record.next = 0;
@@ -447,7 +424,7 @@ impl Core {
 
     /// Has all of the map in runs, so that they know what is suspect.
     fn write_maps_out(&self) -> Result<()> {
-        for volume in self.all_volumes() {
+        for volume in self.registry.all() {
             match volume.flush_map() {
                 Err(e) if e.kind == ErrorKind::Full => {}
                 Err(e) if matches!(e.kind, ErrorKind::Corrupt | ErrorKind::Io) => {}
@@ -462,53 +439,11 @@ impl Core {
             Loss::Page { run, page } => return format!("page {page} of run {run}"),
             Loss::Block(version) => version,
         };
-        let log = self.timeline(version.timeline).map(|timeline| timeline.log);
-        let volume = self.all_volumes().into_iter().find(|volume| Some(volume.id) == log);
+        let log = self.core.timeline(version.timeline).map(|timeline| timeline.log);
+        let volume = self.registry.all().into_iter().find(|volume| Some(volume.id) == log);
         let name = volume.as_ref().map(|volume| volume.name()).filter(|name| !name.is_empty());
         let (block, seq) = (version.block.0, version.seq.0);
         format!("block {block} of {}, seq {seq}", name.unwrap_or("a deleted volume"))
-    }
-}
-
-impl Run {
-    fn of(core: &Core, record: ScrubRecord) -> Run {
-        let mut suspects = Suspects::default();
-        for &(segment, from, to) in &record.suspects {
-            suspects.add(segment, from..to);
-        }
-        let queue = Queue::new(core, &record);
-        let mut record = record;
-        if queue.position() != record.next {
-            record.offset = 0;
-        }
-        Run { noted_bytes: record.read_bytes, record, queue, suspects }
-    }
-
-    fn add(&mut self, found: &ScrubReport, losses: Vec<String>) {
-        let record = &mut self.record;
-        record.read_bytes += found.read_bytes;
-        record.wrong += found.wrong;
-        record.healed += found.healed;
-        record.repaired += found.repaired;
-        record.elsewhere += found.elsewhere;
-        record.lost += found.lost;
-        let room = LOSSES_NAMED.saturating_sub(record.losses.len());
-        record.losses.extend(losses.into_iter().take(room));
-    }
-
-    /// Goes on in the object at hand, or with the next one.
-    fn step_on(&mut self, after: Option<u32>) {
-        self.record.offset = after.unwrap_or(0);
-        if after.is_none() {
-            self.queue.end();
-        }
-        self.record.next = self.queue.position();
-    }
-
-    /// The record for the catalogue.
-    fn noted(&self) -> ScrubRecord {
-        let suspects = self.suspects.list().map(|(segment, r)| (segment, r.start, r.end));
-        ScrubRecord { suspects: suspects.collect(), ..self.record.clone() }
     }
 }
 

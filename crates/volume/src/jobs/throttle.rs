@@ -8,7 +8,6 @@
 
 use std::sync::atomic::Ordering;
 
-use crate::core::Core;
 use crate::pool::Pool;
 use crate::types::Leisure;
 use crate::volume::Volume;
@@ -19,38 +18,33 @@ const FREE_SHARE: u32 = 8;
 const SPARES_MIN: usize = 3;
 
 impl Pool {
-    /// How far background work has come that can wait for clients; `None` if what is to be done
-    /// next cannot, or is not known.
-    #[must_use]
-    pub fn leisure(&self) -> Option<Leisure> {
-        self.core.leisure()
-    }
-
     /// Seqs of all volumes, which rise with each write.
     #[must_use]
     pub fn writes(&self) -> u64 {
         self.volumes().iter().map(|volume| volume.log.stable().0).sum()
     }
-}
 
-impl Core {
-    fn leisure(&self) -> Option<Leisure> {
-        let volumes = self.all_volumes();
+    /// How far background work has come that can wait for clients; `None` if what is to be done
+    /// next cannot, or is not known.
+    #[must_use]
+    pub fn leisure(&self) -> Option<Leisure> {
+        let volumes = self.registry.all();
         let is_pressed = !self.can_wait.load(Ordering::Relaxed)
             || self.is_room_short()
-            || self.store.spares().len() < SPARES_MIN
+            || self.core.store.spares().len() < SPARES_MIN
             || volumes.iter().any(|volume| volume.is_map_full());
         if is_pressed {
             return None;
         }
         let merges = self.work.try_lock()?;
-        let now_ns = self.machine.clock.monotonic_ns();
+        let now_ns = self.core.machine.clock.monotonic_ns();
         let of = |volume: &Volume| volume.reclamation.leisure(now_ns);
         merges.full().map_or(Some(Leisure::default()), |merge| of(merge.volume()))
     }
 
     pub(crate) fn is_room_short(&self) -> bool {
-        let (_, free, reserve) = self.store.zone_counts();
-        self.store.is_device_full() || free <= reserve + self.store.zone_count() / FREE_SHARE
+        let (_, free, reserve) = self.core.store.zone_counts();
+        self.core.store.is_device_full()
+            || free <= reserve + self.core.store.zone_count() / FREE_SHARE
     }
 }

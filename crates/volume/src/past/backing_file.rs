@@ -18,7 +18,6 @@ use history::{BLOCKS_PER_PAGE, Outside};
 use units::BLOCK_BYTES;
 
 use crate::catalogue::SourceRecord;
-use crate::past::backing_copy::CopyJob;
 use crate::read::snapshot::{Opening, Patience};
 
 /// Pages that clients have read and that are copied before others, at most.
@@ -30,8 +29,6 @@ pub struct Source {
     files: Arc<dyn Files>,
     held: RankedMutex<Held>,
     progress: RankedMutex<Progress>,
-    /// The copy under way; for the holder of `work`.
-    pub job: RankedMutex<Option<CopyJob>>,
 }
 
 /// The open file.
@@ -90,7 +87,6 @@ impl Source {
             files,
             held: RankedMutex::new(Rank::CopyFile, held),
             progress: RankedMutex::new(Rank::CopyProgress, Progress::default()),
-            job: RankedMutex::new(Rank::CopyJob, None),
         }
     }
 

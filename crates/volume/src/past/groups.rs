@@ -12,14 +12,14 @@ use history::Gate;
 use units::{Moment, WallTime};
 
 use crate::catalogue::GroupRecord;
-use crate::core::Core;
 
 use crate::names::check_name;
 use crate::past::revert::{Coming, Place};
-use crate::pool::{Origin, Pool, features_of};
+use crate::pool::Pool;
 use crate::retention::groups::GroupInfo;
 use crate::types::{Resolved, RevertReport, Stamp};
 use crate::volume::Volume;
+use crate::volume::creation::{Origin, features_of};
 use crate::write::write_back::Still;
 use crate::{Error, ErrorKind, Result};
 
@@ -84,10 +84,10 @@ fn at_one_instant<T>(
     first.log.with_gate(|gate| at_one_instant(rest, &mut Within { outer, gate }, act))
 }
 
-impl Core {
+impl Pool {
     fn members_at(&self, name: &str, at: &GroupMoment) -> Result<Members> {
-        let group = self.group(name)?;
-        let volumes = self.by_ids(&group.members);
+        let group = self.group_record(name)?;
+        let volumes = self.registry.by_ids(&group.members);
         if volumes.is_empty() {
             let text = format!("group {name} has no volumes any more");
             return Err(Error::new(ErrorKind::Invalid, text));
@@ -122,7 +122,7 @@ impl Core {
         match moment {
             Moment::Latest | Moment::At(_) | Moment::Mark(_) => same(moment.clone()),
             Moment::Ago(span) => {
-                let now = self.machine.clock.wall().as_nanos();
+                let now = self.core.machine.clock.wall().as_nanos();
                 same(Moment::At(WallTime::from_nanos(now.saturating_sub(span.0))))
             }
             Moment::Seq(_) => {
@@ -131,7 +131,7 @@ impl Core {
                     .with_hint("a time, v:N, a mark of each volume, or VOLUME=seq:N,..."))
             }
             Moment::Version(number) => {
-                let found = self.catalogue.group_versions(group.id, *number, 1)?;
+                let found = self.core.catalogue.group_versions(group.id, *number, 1)?;
                 let capture = found.into_iter().find(|(found, _)| found == number);
                 let versions = capture.map_or(Vec::new(), |(_, capture)| capture.versions);
                 let own = |volume: &Arc<Volume>| {
@@ -172,7 +172,7 @@ impl Core {
 
     /// Fails when the group was changed since its members were asked for. Under the books.
     fn check_unchanged(&self, members: &Members) -> Result<()> {
-        let now = self.group(&members.group.name)?;
+        let now = self.group_record(&members.group.name)?;
         if now.id == members.group.id && now.members == members.group.members {
             return members.volumes.iter().try_for_each(|volume| volume.check_served());
         }
@@ -188,13 +188,14 @@ impl Core {
     ) -> Result<Vec<Place>> {
         let mut places = Vec::new();
         gates.places(&mut places);
-        let mut tx = self.begin()?;
+        let mut tx = self.core.begin()?;
         self.check_unchanged(members)?;
         let mut all: Vec<Coming> = Vec::new();
         for ((volume, &target), place) in members.volumes.iter().zip(targets).zip(&places) {
             all.push(volume.prepare_revert(place, target, &mut tx)?);
         }
-        let _books = tx.commit_then(|| all.iter().for_each(|coming| coming.add_timeline(self)))?;
+        let _books =
+            tx.commit_then(|| all.iter().for_each(|coming| coming.add_timeline(&self.core)))?;
         gates.take_events(&places);
         for (volume, coming) in members.volumes.iter().zip(all) {
             volume.take_revert(coming);
@@ -213,9 +214,9 @@ impl Pool {
     /// # Errors
     /// Those of resolving; `Invalid` for a seq.
     pub fn resolve_group(&self, name: &str, at: &GroupMoment) -> Result<Vec<(String, Resolved)>> {
-        let members = self.core.members_at(name, at)?;
-        let stills = self.core.stand_together(&members.volumes)?;
-        let resolved = self.core.resolve_together(&members, &stills)?;
+        let members = self.members_at(name, at)?;
+        let stills = self.stand_together(&members.volumes)?;
+        let resolved = self.resolve_together(&members, &stills)?;
         drop(stills);
         Ok(members.volumes.iter().map(|v| v.name().to_owned()).zip(resolved).collect())
     }
@@ -233,14 +234,14 @@ impl Pool {
         to: &GroupMoment,
         closed: Option<&[Arc<Volume>]>,
     ) -> Result<Vec<(String, RevertReport)>> {
-        let members = self.core.members_at(name, to)?;
+        let members = self.members_at(name, to)?;
         let volumes = &members.volumes;
         let ids = |all: &[Arc<Volume>]| all.iter().map(|volume| volume.id()).collect::<Vec<u64>>();
         if closed.is_some_and(|closed| ids(closed) != ids(volumes)) {
             return Err(changed_meanwhile(name));
         }
-        let stills = self.core.stand_together(volumes)?;
-        let targets = self.core.resolve_together(&members, &stills)?;
+        let stills = self.stand_together(volumes)?;
+        let targets = self.resolve_together(&members, &stills)?;
         let mut reports = Vec::new();
         for (volume, target) in volumes.iter().zip(&targets) {
             let from = volume.latest()?;
@@ -252,7 +253,7 @@ impl Pool {
         }
         if closed.is_some() {
             let places = at_one_instant(volumes, &mut NoGates, &mut |gates| {
-                self.core.revert_together(&members, &targets, gates)
+                self.revert_together(&members, &targets, gates)
             })?;
             for ((_, report), place) in reports.iter_mut().zip(places) {
                 (report.from, report.seq) = (place.from, place.event.0);
@@ -272,33 +273,33 @@ impl Pool {
         self.check_open()?;
         check_name("group", new)?;
         let core = &self.core;
-        let members = core.members_at(name, at)?;
+        let members = self.members_at(name, at)?;
         let names: Vec<String> =
             members.volumes.iter().map(|volume| format!("{new}-{}", volume.name)).collect();
         names.iter().try_for_each(|name| check_name("volume", name))?;
         for volume in &members.volumes {
             features_of(&volume.record.lock().clone()).try_for_each(|one| core.announce(one))?;
         }
-        let stills = core.stand_together(&members.volumes)?;
-        let moments = core.resolve_together(&members, &stills)?;
+        let stills = self.stand_together(&members.volumes)?;
+        let moments = self.resolve_together(&members, &stills)?;
         let mut tx = core.begin()?;
-        core.check_unchanged(&members)?;
+        self.check_unchanged(&members)?;
         let mut newborns = Vec::new();
         for ((volume, at), name) in members.volumes.iter().zip(moments).zip(&names) {
-            let (record, branch, detail) = core.clone_record(volume, (at.seq, at.seq), name)?;
+            let (record, branch, detail) = self.clone_record(volume, (at.seq, at.seq), name)?;
             let origin = Origin::Moment(volume, branch, None);
-            newborns.push(core.prepare_volume(record, origin, &mut tx, ("clone", detail))?);
+            newborns.push(self.prepare_volume(record, origin, &mut tx, ("clone", detail))?);
         }
         let ids = newborns.iter().map(|newborn| newborn.id()).collect();
-        let group = core.prepare_group(new, ids, &names.join(", "), &mut tx)?;
+        let group = self.prepare_group(new, ids, &names.join(", "), &mut tx)?;
         let books = tx.commit()?;
         for newborn in newborns {
-            core.take_volume(newborn)?;
+            self.take_volume(newborn)?;
         }
-        core.set_groups(vec![group.clone()]);
+        self.set_groups(vec![group.clone()]);
         drop(books);
         drop(stills);
-        core.share_memory();
-        Ok(core.told(&group))
+        self.share_memory();
+        Ok(self.group_info(&group))
     }
 }

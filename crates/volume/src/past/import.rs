@@ -8,9 +8,10 @@ use format::superblock::FEATURE_IMPORT;
 use history::OUTSIDE_SEQ;
 
 use crate::catalogue::{Numbers, SourceRecord};
-use crate::pool::{Origin, Pool};
+use crate::pool::Pool;
 use crate::types::{ImportInfo, ImportSpec, VolumeSpec};
 use crate::volume::Volume;
+use crate::volume::creation::Origin;
 use crate::{Error, ErrorKind, Result};
 
 use std::sync::Arc;

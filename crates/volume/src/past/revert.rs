@@ -141,7 +141,7 @@ impl Volume {
         self.cache.forget_while(|| self.set_present(map, size_bytes, before.current.clone()));
         self.distrust_after_revert(&before);
         self.convert_after_revert();
-        self.restore_homes();
+        self.destage.lock().restore();
     }
 
     pub(crate) fn set_present(
@@ -210,7 +210,7 @@ mod tests {
         let (timeline, found) = (volume.present().timeline.id, OnceLock::new());
         std::thread::scope(|scope| {
             let asks = waits(scope, || {
-                let needed = pool.core.needed(timeline, Seq::ZERO).expect("asked");
+                let needed = pool.needed(timeline, Seq::ZERO).expect("asked");
                 found.set(needed.openable.contains(target.seq)).expect("once");
             });
             let reverted =

@@ -11,6 +11,8 @@
 //! 2. A current store's slabs are recorded, added and taken away under the books: none is lost.
 //! 3. A block leaves a base as in cleaning: the map names it in the log before its home is free.
 
+pub mod progress;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -23,6 +25,7 @@ use units::{BLOCK_BYTES, Lba, Seq, Size};
 
 use crate::catalogue::transaction::Transaction;
 use crate::catalogue::{ConversionRecord, VolumeRecord};
+use crate::placement::conversion::progress::Conversion;
 use crate::placement::current_store::CurrentStore;
 use crate::read::snapshot::{Opening, Patience};
 use crate::types::{Architecture, ConversionInfo};
@@ -35,35 +38,6 @@ const PASS_SLABS_MIN: usize = 64;
 const PASS_SHARE: usize = 8;
 /// Slabs of a current store that one step looks at.
 const LOOKS_A_STEP: usize = 32;
-
-/// How far a volume is with becoming what it shall be, since the pool was opened.
-#[derive(Debug, Default)]
-pub struct Conversion {
-    /// The first slab of the current store that was not looked at; none: all were.
-    fill_from: Option<u64>,
-    /// Entries that were pending when that began are in runs.
-    flushed: bool,
-    /// A reclamation that offers homes in the base has begun.
-    offered: bool,
-    /// Blocks at home that the reclamation at hand could not read.
-    unmovable: u64,
-    /// So many blocks at home cannot leave it.
-    rest: Option<u64>,
-    /// Blocks at home and zones to leave to when the last reclamation began.
-    tried: Option<(u64, u64)>,
-    /// The work in all, in blocks.
-    total_blocks: u64,
-}
-
-impl Conversion {
-    /// Of a volume whose pool has just been opened.
-    #[must_use]
-    pub fn of(record: &VolumeRecord, is_importing: bool) -> Conversion {
-        let is_under_way = record.conversion.is_some() || is_importing;
-        let fills = is_under_way && record.architecture.has_current_store();
-        Conversion { fill_from: fills.then_some(0), ..Conversion::default() }
-    }
-}
 
 /// The consequences of a change of architecture once it is committed.
 pub struct Switched {
@@ -227,7 +201,7 @@ impl Volume {
         let is_importing = self.present().root.outside().is_some();
         let is_under_way = self.record.lock().conversion.is_some() || is_importing;
         if is_under_way && self.present().current.is_some() {
-            self.conversion.lock().fill_from = Some(0);
+            self.conversion.lock().fill_anew();
         }
     }
 
@@ -236,10 +210,7 @@ impl Volume {
     pub(crate) fn place_copied(&self, pages: &BTreeSet<u64>) {
         let (Some(current), Some(first)) = (&self.present().current, pages.first()) else { return };
         let slab = current.slab_of(first * BLOCKS_PER_PAGE as u64);
-        let mut conversion = self.conversion.lock();
-        conversion.flushed |= conversion.fill_from.is_none();
-        conversion.fill_from = Some(conversion.fill_from.map_or(slab, |from| from.min(slab)));
-        drop(conversion);
+        self.conversion.lock().fill_again_from(slab);
         for page in pages {
             let block = page * BLOCKS_PER_PAGE as u64;
             current.displace(block..block + BLOCKS_PER_PAGE as u64);
@@ -249,7 +220,7 @@ impl Volume {
     /// Whether slabs are still to be taken for what the present has.
     pub(crate) fn wants_slabs(&self) -> bool {
         let is_there = !self.gone.load(Ordering::Acquire) && self.present().current.is_some();
-        is_there && self.conversion.lock().fill_from.is_some()
+        is_there && self.conversion.lock().fill_from().is_some()
     }
 
     /// Whether what is at home in the base is to leave it.
@@ -277,23 +248,14 @@ impl Volume {
         }
         drop(record);
         if architecture.has_base() {
-            return is_under_way && !self.conversion.lock().offered;
+            return is_under_way && !self.conversion.lock().has_offered();
         }
         if self.base.slab_count() == 0 {
             return false;
         }
         let (left, zones) = (self.base.blocks_at_home(), self.zones_to_leave_to());
         let fits = !self.homes_to_leave().is_empty();
-        let mut conversion = self.conversion.lock();
-        // All that is left was tried, and could not be read.
-        if conversion.unmovable >= left && left > 0 {
-            conversion.rest = Some(left);
-        }
-        // Where no slab fits, a merge may make room; but not the same one again. Nor one that only
-        // meets what cannot be read.
-        let is_new = zones > 0 && conversion.tried != Some((left, zones));
-        let goes_on = fits && conversion.unmovable == 0;
-        conversion.rest != Some(left) && (left == 0 || goes_on || is_new)
+        self.conversion.lock().wants_to_leave(left, zones, fits)
     }
 
     /// A reclamation begins. The caller holds `work`.
@@ -301,10 +263,7 @@ impl Volume {
         let is_first = {
             let has_base = self.record.lock().architecture.has_base();
             let tried = (self.base.blocks_at_home(), self.zones_to_leave_to());
-            let mut conversion = self.conversion.lock();
-            conversion.unmovable = 0;
-            conversion.tried = Some(tried);
-            has_base && !std::mem::replace(&mut conversion.offered, true)
+            self.conversion.lock().begin_pass(tried, has_base)
         };
         if is_first && self.record.lock().conversion.is_some() {
             // Blocks whose entries wait in memory are offered a home too.
@@ -314,11 +273,6 @@ impl Volume {
             }
         }
         Ok(())
-    }
-
-    /// So many blocks at home could not be read, and stayed.
-    pub(crate) fn note_unmovable(&self, count: u64) {
-        self.conversion.lock().unmovable += count;
     }
 
     /// Slabs of a base that is being left which nothing is in any more.
@@ -360,19 +314,15 @@ impl Volume {
         if self.gone.load(Ordering::Acquire) {
             return Ok(false);
         }
-        let (is_due, is_flushed) = {
-            let conversion = self.conversion.lock();
-            (conversion.fill_from.is_some(), conversion.flushed)
-        };
-        if is_due && !is_flushed {
+        if self.conversion.lock().wants_flush() {
             match self.flush_map() {
                 Err(e) if e.kind == ErrorKind::Full => return Ok(false),
                 other => other?,
             }
-            self.conversion.lock().flushed = true;
+            self.conversion.lock().flushed();
         }
         for _ in 0..LOOKS_A_STEP {
-            let Some(from) = self.conversion.lock().fill_from else { return Ok(false) };
+            let Some(from) = self.conversion.lock().fill_from() else { return Ok(false) };
             let next = match self.next_slab(&present, current, from)? {
                 None => None,
                 Some((slab, false)) => Some(slab + 1),
@@ -389,11 +339,7 @@ impl Volume {
                     Some(slab + 1)
                 }
             };
-            let mut conversion = self.conversion.lock();
-            // A change meanwhile may have begun from the start.
-            if conversion.fill_from == Some(from) {
-                conversion.fill_from = next;
-            }
+            self.conversion.lock().filled(from, next);
         }
         Ok(true)
     }
@@ -437,7 +383,7 @@ impl Volume {
         let present = self.present();
         let (rest, is_filled, offered) = {
             let conversion = self.conversion.lock();
-            (conversion.rest, conversion.fill_from.is_none(), conversion.offered)
+            (conversion.rest(), conversion.fill_from().is_none(), conversion.has_offered())
         };
         let is_placed = present.current.as_ref().is_none_or(|c| c.unsettled_blocks() == 0);
         let left = self.base.blocks_at_home();
@@ -480,14 +426,13 @@ impl Volume {
         if let Some(current) = &present.current {
             let end = present.size_bytes.div_ceil(BLOCK_BYTES);
             let unseen = |slab| end.saturating_sub(current.blocks_of(slab).start).min(live_blocks);
-            left += conversion.fill_from.map_or(0, unseen) + current.unsettled_blocks();
+            left += conversion.fill_from().map_or(0, unseen) + current.unsettled_blocks();
         }
         left += match record.architecture.has_base() {
             true => live_blocks.saturating_sub(at_home),
             false => at_home,
         };
-        conversion.total_blocks = conversion.total_blocks.max(left);
-        let total = conversion.total_blocks;
+        let total = conversion.total_blocks(left);
         Ok(Some(ConversionInfo {
             from: under_way.from,
             to: record.architecture,

@@ -9,15 +9,16 @@
 //! home. That holds as long as the present sees the timeline up to where it did; of what was not
 //! looked at, everything may be elsewhere.
 
-use std::collections::BTreeMap;
+pub mod progress;
+
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use history::{StoredRun, Timeline};
 use units::Seq;
 
-use crate::catalogue::VolumeRecord;
-use crate::jobs::reclaim::SETTLE_NS;
+use crate::jobs::passes::SETTLE_NS;
+use crate::placement::destage::progress::Away;
 use crate::types::Granularity;
 use crate::volume::Volume;
 
@@ -27,61 +28,6 @@ const NEW_SHARE: u64 = 8;
 /// With less that is new it waits so long for each entry of the map, in nanoseconds, since the last
 /// one began: a quarter of a mebibyte of map a second.
 const ENTRY_WAIT_NS: u64 = 100_000;
-/// Full merges of a destage.
-const MERGES: u8 = 2;
-
-/// How far a volume is with destaging, since the pool was opened.
-#[derive(Debug, Default)]
-pub struct Destage {
-    /// The run that the last full merge of the present made.
-    run: Option<u64>,
-    /// The last reclamation was the first half of a destage.
-    half_way: bool,
-    /// The findings of full merges, by timeline.
-    looked: BTreeMap<u64, Looked>,
-    /// The present comes home after a revert.
-    restoring: Option<Restoring>,
-}
-
-/// The finding of a full merge of a timeline.
-#[derive(Clone, Copy, Debug)]
-struct Looked {
-    /// The run that it made.
-    run: Option<u64>,
-    found: Away,
-}
-
-/// How much of a timeline is not at home.
-#[derive(Clone, Copy, Debug)]
-pub struct Away {
-    /// Up to where the present saw it.
-    pub visible: Seq,
-    /// Blocks of the present that are elsewhere and belong home.
-    pub blocks: u64,
-}
-
-/// How far it is with coming home.
-#[derive(Debug)]
-struct Restoring {
-    /// Blocks that were not at home before the last merges.
-    before: u64,
-    /// How many reclamations began since.
-    merges: u8,
-}
-
-impl Restoring {
-    const BEGINS: Restoring = Restoring { before: u64::MAX, merges: 0 };
-}
-
-impl Destage {
-    /// Of a volume that is opened: a revert may not have been followed up yet.
-    #[must_use]
-    pub fn of(record: &VolumeRecord) -> Destage {
-        let reverted = record.line.iter().skip(1).any(|&(seq, _)| seq > record.horizon_seq);
-        let restoring = reverted.then_some(Restoring::BEGINS);
-        Destage { restoring, ..Destage::default() }
-    }
-}
 
 impl Volume {
     /// Whether so much is not at home that a reclamation should begin.
@@ -97,7 +43,7 @@ impl Volume {
             return true;
         }
         let destage = self.destage.lock();
-        if destage.half_way && self.waiting_homes.load(Ordering::Acquire) > 0 {
+        if destage.is_half_way() && self.waiting_homes.load(Ordering::Acquire) > 0 {
             return true;
         }
         if !architecture.destages() && granularity != Granularity::OnDemand {
@@ -108,7 +54,7 @@ impl Volume {
             |runs: &[Arc<StoredRun>]| -> u64 { runs.iter().map(|run| run.summary.entries).sum() };
         let mut runs = self.present().timeline.runs();
         let all = entries(&runs);
-        runs.retain(|run| Some(run.id) != destage.run);
+        runs.retain(|run| Some(run.id) != destage.run());
         let new = entries(&runs);
         let own: u64 = self.own_timelines().iter().map(|own| entries(&own.runs())).sum();
         let wait_ns = own.saturating_mul(ENTRY_WAIT_NS).max(SETTLE_NS);
@@ -119,36 +65,16 @@ impl Volume {
     /// A reclamation begins.
     pub(crate) fn begin_destage(&self) {
         let mut destage = self.destage.lock();
-        let waiting = self.waiting_homes.swap(0, Ordering::AcqRel);
-        destage.half_way = !(destage.half_way && waiting > 0);
-        if let Some(restoring) = &mut destage.restoring {
-            restoring.merges = restoring.merges.saturating_add(1);
-        }
+        destage.begin(self.waiting_homes.swap(0, Ordering::AcqRel));
     }
 
-    /// Another moment is the present: what differs comes home.
-    pub(crate) fn restore_homes(&self) {
-        self.destage.lock().restoring = Some(Restoring::BEGINS);
-    }
-
-    /// Whether the present still comes home after a revert; not when all is there, nor when the
-    /// last merges could bring nothing home (what is there is held, or there is no room).
+    /// Whether the present still comes home after a revert.
     fn is_restoring(&self) -> bool {
-        if self.destage.lock().restoring.is_none() {
+        if !self.destage.lock().is_restoring() {
             return false;
         }
         let left = self.unplaced_homes();
-        let mut destage = self.destage.lock();
-        let Some(restoring) = &mut destage.restoring else { return false };
-        let is_over = restoring.merges >= MERGES;
-        if left == 0 || is_over && left >= restoring.before {
-            destage.restoring = None;
-            return false;
-        }
-        if is_over {
-            *restoring = Restoring { before: left, merges: 0 };
-        }
-        true
+        self.destage.lock().still_restores(left)
     }
 
     /// Blocks of the present that belong in the base and may not be at home, at most.
@@ -167,12 +93,12 @@ impl Volume {
         let (mut all, mut seen) = (0, Seq(u64::MAX));
         let mut line = Arc::clone(&self.present().timeline);
         loop {
-            let looked = destage.looked.get(&line.id).filter(|one| one.found.visible == seen);
-            let may_be_away = counts_new || looked.is_none() && destage.restoring.is_some();
+            let found = destage.found(line.id, seen);
+            let may_be_away = counts_new || found.is_none() && destage.is_restoring();
             if is_own(line.id) {
-                all += looked.map_or(0, |one| one.found.blocks);
+                all += found.map_or(0, |(_, blocks)| blocks);
                 if may_be_away {
-                    let known = looked.and_then(|one| one.run);
+                    let known = found.and_then(|(run, _)| run);
                     let runs = line.runs();
                     let new = runs
                         .iter()
@@ -196,15 +122,7 @@ impl Volume {
         away: Option<Away>,
     ) {
         let is_present = self.present().timeline.id == timeline.id;
-        let mut destage = self.destage.lock();
-        if is_present {
-            destage.run = run;
-        }
-        match away {
-            Some(found) => destage.looked.insert(timeline.id, Looked { run, found }),
-            None => destage.looked.remove(&timeline.id),
-        };
-        drop(destage);
+        self.destage.lock().note(timeline.id, is_present, run, away);
         self.waiting_homes.fetch_add(waiting, Ordering::AcqRel);
     }
 }

@@ -29,7 +29,7 @@ use crate::Result;
 use crate::jobs::mover::read_entry;
 use crate::jobs::segment_writer::{Holds, begin_segment, relocated};
 use crate::placement::base::home_header_bytes;
-use crate::placement::destage::Away;
+use crate::placement::destage::progress::Away;
 use crate::types::Granularity;
 use crate::volume::Volume;
 

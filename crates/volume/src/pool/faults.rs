@@ -6,24 +6,25 @@ use format::map::Entry;
 
 use crate::Result;
 use crate::core::{Core, Timelines};
+use crate::pool::Pool;
 
 /// A device that rots all over gets one line in so long.
 const NOTED_EVERY_NS: u64 = 5_000_000_000;
 /// Versions of a block that are tried for the bytes of one that is lost.
 const ALIKE_MAX: usize = 64;
 
-impl Core {
+impl Pool {
     /// Writes down what readers found wrong since the last call.
     ///
     /// # Errors
     /// Those of the commit.
-    pub fn note_healed(&self) -> Result<()> {
-        let now_ns = self.machine.clock.monotonic_ns();
+    pub(crate) fn note_healed(&self) -> Result<()> {
+        let now_ns = self.core.machine.clock.monotonic_ns();
         let since_ns = now_ns.saturating_sub(self.healed_noted_ns.load(Ordering::Relaxed));
         if since_ns < NOTED_EVERY_NS {
             return Ok(());
         }
-        let found = self.store.take_healed();
+        let found = self.core.store.take_healed();
         if found.total() == 0 {
             return Ok(());
         }
@@ -40,9 +41,11 @@ impl Core {
             }
         }
         let what = parts.join("; ");
-        self.note("heal", "", format!("found wrong, first at byte {}: {what}", found.first_at))
+        self.core.note("heal", "", format!("found wrong, first at byte {}: {what}", found.first_at))
     }
+}
 
+impl Core {
     /// Versions of a block that have a checksum, on every timeline: those of clones and of other
     /// moments. A change of the timelines that is under way is not waited for.
     pub fn alike_now(&self, like: (u64, u32)) -> Vec<Entry> {

@@ -20,7 +20,7 @@ use crate::catalogue::Told;
 use crate::core::Core;
 use crate::jobs::map_flush::{commit_segment, record_of_run};
 use crate::pool::Pool;
-use crate::pool::recovery::{Map, open_core};
+use crate::pool::recovery::{Map, open_pool};
 use crate::retention::filter::{Nodes, sift};
 use crate::{Machine, PoolOptions, RebuildReport, Result};
 
@@ -35,18 +35,17 @@ impl Pool {
         let options = PoolOptions::default();
         let told: &mut Told<'_> = &mut |_, _| ();
         let map = (Map::Ignored, told);
-        let pool = Pool { core: open_core(device, machine, options, map, Arc::new(NoFiles))? };
+        let pool = open_pool(device, machine, options, map, Arc::new(NoFiles))?;
         let mut report = RebuildReport::default();
         let mut entries: BTreeMap<u64, Vec<Found>> = BTreeMap::new();
         for segment in pool.core.store.segments() {
             report.segments += 1;
-            let gaps =
-                collect(&pool.core, segment.number, segment.zone, &mut entries, &mut report)?;
+            let gaps = collect(&pool, segment.number, segment.zone, &mut entries, &mut report)?;
             // Homes of a base that nothing came to are no gaps.
             report.damaged_bytes += if segment.slab.is_some() { 0 } else { gaps };
         }
-        report.damaged_bytes += pool.core.replace_map(entries)?;
-        for volume in pool.core.all_volumes() {
+        report.damaged_bytes += pool.replace_map(entries)?;
+        for volume in pool.registry.all() {
             // The present may be another one now, should the log have lost something.
             if let Some(current) = &volume.present().current {
                 current.distrust_after_revert(None);
@@ -66,8 +65,8 @@ struct Found {
 }
 
 /// Seqs that recovery discarded of a log.
-fn voids_of(core: &Core, log: u64) -> Vec<(Seq, Seq)> {
-    let volumes = core.all_volumes();
+fn voids_of(pool: &Pool, log: u64) -> Vec<(Seq, Seq)> {
+    let volumes = pool.registry.all();
     let own = volumes.iter().filter(|volume| volume.id == log);
     own.flat_map(|volume| volume.record.lock().voids.clone())
         .map(|(a, b)| (Seq(a), Seq(b)))
@@ -76,17 +75,18 @@ fn voids_of(core: &Core, log: u64) -> Vec<(Seq, Seq)> {
 
 /// Collects the entries of one segment by timeline.
 fn collect(
-    core: &Core,
+    pool: &Pool,
     number: u64,
     zone: u32,
     entries: &mut BTreeMap<u64, Vec<Found>>,
     report: &mut RebuildReport,
 ) -> Result<u64> {
+    let core = &*pool.core;
     let store = &core.store;
     let Some(header) = read_header(store, zone, number)? else {
         return Ok(store.zone_bytes);
     };
-    let voids = voids_of(core, header.log);
+    let voids = voids_of(pool, header.log);
     if let Some(segment) = store.segment(number).filter(|s| s.content() == Content::Pack) {
         return collect_packs(core, &segment, &voids, entries, report);
     }
@@ -183,21 +183,26 @@ fn drop_damaged(entries: &mut Vec<Found>, openable: &Openable) -> Result<()> {
     Ok(())
 }
 
-impl Core {
+impl Pool {
     /// Replaces every run by new ones, and counts segments anew. Says how many bytes of blocks that
     /// are needed do not hold what they should.
-    fn replace_map(self: &Arc<Self>, entries: BTreeMap<u64, Vec<Found>>) -> Result<u64> {
+    fn replace_map(&self, entries: BTreeMap<u64, Vec<Found>>) -> Result<u64> {
         let mut damaged_bytes = 0;
         let mut runs: Vec<(u64, StoredRun)> = Vec::new();
         let mut live: BTreeMap<u64, i64> = BTreeMap::new();
         let mut common: BTreeMap<u64, u64> = BTreeMap::new();
-        let segments = self.store.segments();
+        let segments = self.core.store.segments();
         let shared = segments.iter().filter(|s| s.log == NO_LOG).map(|s| s.number);
         let shared: BTreeSet<u64> = shared.collect();
-        let logs: BTreeMap<u64, u64> =
-            self.timelines.read().values().map(|(record, _)| (record.id, record.log)).collect();
+        let logs: BTreeMap<u64, u64> = self
+            .core
+            .timelines
+            .read()
+            .values()
+            .map(|(record, _)| (record.id, record.log))
+            .collect();
         for (timeline, mut entries) in entries {
-            let Some(line) = self.timeline(timeline) else { continue };
+            let Some(line) = self.core.timeline(timeline) else { continue };
             entries.sort_unstable_by_key(|found| found.entry.order());
             // A moved block may still lie in its old segment as well: a sound copy counts, of sound
             // ones the newer. (A home may have been half written over when the power went.)
@@ -208,8 +213,8 @@ impl Core {
                 }
                 same
             });
-            let id = self.next_run();
-            let mut builder = RunBuilder::new(&self.store, id, id, &line);
+            let id = self.core.next_run();
+            let mut builder = RunBuilder::new(&self.core.store, id, id, &line);
             drop_damaged(&mut entries, &self.needed(timeline, Seq::ZERO)?.openable)?;
             for Found { entry, sound } in &entries {
                 damaged_bytes += if *sound { 0 } else { BLOCK_BYTES };
@@ -219,21 +224,21 @@ impl Core {
                     *common.entry(logs[&timeline]).or_default() += 1;
                 }
             }
-            runs.extend(builder.finish(&self.store)?.map(|run| (timeline, run)));
+            runs.extend(builder.finish(&self.core.store)?.map(|run| (timeline, run)));
         }
-        let mut tx = self.begin()?;
-        for run in self.catalogue.load()?.map_runs {
+        let mut tx = self.core.begin()?;
+        for run in self.core.catalogue.load()?.map_runs {
             tx.remove_map_run(run.id)?;
         }
         for (timeline, run) in &runs {
             tx.put_map_run(&record_of_run(run, *timeline))?;
         }
-        for segment in self.store.segments() {
+        for segment in self.core.store.segments() {
             let count = live.get(&segment.number).copied().unwrap_or(0);
             let end = segment.end.load(Ordering::Acquire);
             commit_segment(&tx, &segment, count, end, true)?;
         }
-        for volume in self.all_volumes() {
+        for volume in self.registry.all() {
             tx.change(&volume.record).common = common.get(&volume.id).copied().unwrap_or(0);
         }
         let detail = format!("{} runs", runs.len());

@@ -1,11 +1,11 @@
 //! Opening a pool: catalogue, segments, runs, and the logs' tails.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, Weak};
 
 use block::{BlockDevice, Zones};
-use env::{Files, Rank, RankedMutex, RankedRwLock};
+use env::{Files, NoFiles, Rank, RankedMutex, RankedRwLock};
 use format::segment::SegmentHeader;
 use format::superblock::Superblock;
 use history::{
@@ -17,22 +17,26 @@ use units::{MapExtent, Seq, WallTime};
 use crate::catalogue::transaction::Record;
 use crate::catalogue::{Catalogue, CatalogueMedia, Contents, RunRecord, Told, VolumeRecord};
 use crate::core::Core;
-use crate::jobs::compacted::Compactions;
+use crate::jobs::compactions::Compactions;
 use crate::jobs::merges::Merges;
-use crate::jobs::rates::Meter;
-use crate::jobs::reclaim::NEVER;
-use crate::jobs::scrub_plan::Scrubbing;
+use crate::jobs::meter::Meter;
+use crate::jobs::scrub_plan::progress::Scrubbing;
 use crate::names::VolumeName;
 use crate::placement::base::Base;
-use crate::placement::conversion::Conversion;
+use crate::placement::conversion::progress::Conversion;
 use crate::placement::current_store::CurrentStore;
-use crate::placement::destage::Destage;
-use crate::pool::{read_superblock, reserve_of};
+use crate::placement::destage::progress::Destage;
+use crate::pool::Pool;
+use crate::pool::arrays::Members;
+use crate::pool::layout::{read_superblock, reserve_of};
+use crate::pool::registry::Registry;
+use crate::pool::run_figures::RunFigures;
+use crate::pool::samples::SampleBook;
 use crate::read::snapshot::Opening;
 use crate::retention::clock::PoolTime;
 use crate::retention::pins::Pins;
 use crate::retention::schedule::Schedule;
-use crate::retention::versions::Counting;
+use crate::retention::versions::counting::Counting;
 use crate::volume::{Tally, Volume};
 use crate::write::cache::Cache;
 use crate::{Error, ErrorKind, Machine, PoolOptions, Result};
@@ -53,23 +57,61 @@ pub enum Map {
     Ignored,
 }
 
+impl Pool {
+    /// Opens a pool and recovers what the log's tail holds.
+    ///
+    /// # Errors
+    /// `Unusable`, `Corrupt`, `Io`.
+    pub fn open(
+        device: Arc<dyn BlockDevice>,
+        machine: Machine,
+        options: PoolOptions,
+    ) -> Result<Arc<Pool>> {
+        Pool::open_with(device, machine, options, Arc::new(NoFiles))
+    }
+
+    /// The same, with files from which volumes can be imported and those go on that are.
+    ///
+    /// # Errors
+    /// `Unusable`, `Corrupt`, `Io`. A file that is gone, or is not what it was, is none: what was
+    /// not copied of it cannot be read.
+    pub fn open_with(
+        device: Arc<dyn BlockDevice>,
+        machine: Machine,
+        options: PoolOptions,
+        files: Arc<dyn Files>,
+    ) -> Result<Arc<Pool>> {
+        Pool::open_told(device, machine, options, files, &mut |_, _| ())
+    }
+
+    /// The same; `told` hears how often the catalogue was tried in vain, and how often it may be.
+    pub(crate) fn open_told(
+        device: Arc<dyn BlockDevice>,
+        machine: Machine,
+        options: PoolOptions,
+        files: Arc<dyn Files>,
+        told: &mut Told<'_>,
+    ) -> Result<Arc<Pool>> {
+        let pool = open_pool(device, machine, options, (Map::Used, told), files)?;
+        // Where it cannot be now, it can when the pool is opened again.
+        pool.volumes().iter().for_each(|volume| _ = volume.cut_off());
+        Ok(pool)
+    }
+}
+
 /// Opens everything. `told` hears how often the catalogue was tried in vain, and how often it may
 /// be.
 ///
 /// # Errors
 /// `Unusable`, `Corrupt`, `Io`.
-pub fn open_core(
+pub fn open_pool(
     device: Arc<dyn BlockDevice>,
     machine: Machine,
     options: PoolOptions,
     (map, told): (Map, &mut Told<'_>),
     files: Arc<dyn Files>,
-) -> Result<Arc<Core>> {
-    let superblock = read_superblock(&*device)?;
-    if superblock.is_read_only_here() {
-        let text = format!("{} has features that this program cannot write", device.describe());
-        return Err(Error::new(ErrorKind::Unusable, text));
-    }
+) -> Result<Arc<Pool>> {
+    let superblock = superblock_of(&*device)?;
     let closed = Box::new(|| Err(std::io::Error::other("the pool is not open yet")));
     let media = CatalogueMedia::new(Arc::clone(&device), superblock.clone(), closed);
     media.write_again()?;
@@ -91,42 +133,53 @@ pub fn open_core(
         machine,
         files,
         sources: RankedMutex::new(Rank::Sources, BTreeMap::new()),
+        growth: SampleBook::new(catalogue.samples()?),
         catalogue,
         media,
         books: RankedMutex::new(Rank::Books, contents.numbers),
-        volumes: RankedRwLock::new(Rank::Volumes, BTreeMap::new()),
-        ghosts: RankedRwLock::new(Rank::Ghosts, BTreeMap::new()),
         timelines: RankedRwLock::new(Rank::Timelines, BTreeMap::new()),
         openings: RankedMutex::new(Rank::Openings, Vec::new()),
-        work: RankedMutex::new(Rank::Work, Merges::default()),
-        can_wait: AtomicBool::new(false),
-        refused: RankedMutex::new(Rank::Noted, None),
-        settled: OnceLock::new(),
-        scrub_rate: Meter::default(),
-        rebuild_rate: Meter::default(),
-        rebuild_pace: RankedMutex::new(Rank::Noted, Default::default()),
-        members_noted: RankedMutex::new(Rank::MembersNoted, ()),
         segments_made: AtomicU64::new(0),
-        array: OnceLock::new(),
-        healed_noted_ns: AtomicU64::new(0),
         pending_max: usize::try_from(pending_max).expect("clamped"),
-        memory_bytes: memory,
-        sharing: RankedMutex::new(Rank::Sharing, ()),
-        dedup: RankedMutex::new(Rank::Dedup, Default::default()),
-        scheduling: RankedMutex::new(Rank::Schedules, ()),
-        scrubbing: Scrubbing::load(scrub, scrub_schedule),
-        noticed: RankedMutex::new(Rank::Noted, Vec::new()),
-        groups: RankedMutex::new(Rank::Groups, BTreeMap::new()),
-        group_schedules: RankedMutex::new(Rank::GroupSchedules, BTreeMap::new()),
-        figures: RankedMutex::new(Rank::Figures, BTreeMap::new()),
-        samples: RankedMutex::new(Rank::Samples, Default::default()),
-        measured: RankedMutex::new(Rank::Measured, Default::default()),
+        figures: RunFigures::default(),
         closed: AtomicBool::new(false),
+        host: OnceLock::new(),
     });
     name_second_source(&core);
     core.store.back_reserve();
-    core.load_groups().and_then(|()| fill(&core, contents, map)).inspect_err(|_| core.part())?;
-    Ok(core)
+    let pool = Arc::new(Pool {
+        work: RankedMutex::new(Rank::Work, Merges::default()),
+        dedup: RankedMutex::new(Rank::Dedup, Default::default()),
+        copies: RankedMutex::new(Rank::CopyJob, BTreeMap::new()),
+        registry: Registry::default(),
+        core,
+        can_wait: AtomicBool::new(false),
+        refused: RankedMutex::new(Rank::Noted, None),
+        members: Members::default(),
+        healed_noted_ns: AtomicU64::new(0),
+        memory_bytes: memory,
+        sharing: RankedMutex::new(Rank::Sharing, ()),
+        groups: RankedMutex::new(Rank::Groups, BTreeMap::new()),
+        group_schedules: RankedMutex::new(Rank::GroupSchedules, BTreeMap::new()),
+        scrubbing: Scrubbing::load(scrub, scrub_schedule),
+        scrub_rate: Meter::default(),
+        scheduling: RankedMutex::new(Rank::Schedules, ()),
+    });
+    let host: Weak<Pool> = Arc::downgrade(&pool);
+    assert!(pool.core.host.set(host).is_ok(), "a pool is opened once");
+    pool.load_groups()?;
+    fill(&pool, contents, map)?;
+    Ok(pool)
+}
+
+/// The superblock of a pool that this program can write.
+fn superblock_of(device: &dyn BlockDevice) -> Result<Superblock> {
+    let superblock = read_superblock(device)?;
+    if superblock.is_read_only_here() {
+        let text = format!("{} has features that this program cannot write", device.describe());
+        return Err(Error::new(ErrorKind::Unusable, text));
+    }
+    Ok(superblock)
 }
 
 /// Has the store ask the map for other versions of what no copy has.
@@ -196,7 +249,8 @@ fn map_zones(contents: &Contents) -> Vec<u32> {
     zones
 }
 
-fn fill(core: &Arc<Core>, mut contents: Contents, map: Map) -> Result<()> {
+fn fill(pool: &Pool, mut contents: Contents, map: Map) -> Result<()> {
+    let core = &pool.core;
     for run in contents.map_runs.iter().chain(&contents.time_runs) {
         let extents = extents_of(run);
         let pages_per_zone = core.store.zone_bytes / 4096;
@@ -209,9 +263,9 @@ fn fill(core: &Arc<Core>, mut contents: Contents, map: Map) -> Result<()> {
     if map == Map::Ignored {
         contents.map_runs.clear();
     }
-    core.load_samples()?;
     if map == Map::Used {
-        core.load_figures(&contents.map_runs)?;
+        let runs: BTreeSet<u64> = contents.map_runs.iter().map(|run| run.id).collect();
+        core.figures.load(core.catalogue.figures()?, |run| runs.contains(&run));
     }
     add_timelines(core, &contents)?;
     let tails = add_segments(core, &contents)?;
@@ -221,11 +275,11 @@ fn fill(core: &Arc<Core>, mut contents: Contents, map: Map) -> Result<()> {
         let slabs = slabs.map(|&(_, slab, zone)| (slab, zone)).collect();
         let base = base_of(core, &record, &contents.bases)?;
         let places = Places { slabs, placed: take_placed(core, &mut record)?, base };
-        add_volume(core, record, &tails, &contents.time_runs, places)?;
+        pool.registry.add(add_volume(core, record, &tails, &contents.time_runs, places)?);
     }
-    core.share_memory();
+    pool.share_memory();
     if map == Map::Ignored {
-        for volume in core.all_volumes() {
+        for volume in pool.registry.all() {
             match volume.flush_map() {
                 // Then it is pending meanwhile.
                 Err(e) if e.kind == ErrorKind::Full => {}
@@ -235,7 +289,7 @@ fn fill(core: &Arc<Core>, mut contents: Contents, map: Map) -> Result<()> {
         // Without their runs nobody knows what they name elsewhere: it waits for the next opening.
         return Ok(());
     }
-    core.bury_ghosts()
+    pool.bury_ghosts()
 }
 
 fn add_timelines(core: &Core, contents: &Contents) -> Result<()> {
@@ -382,7 +436,7 @@ fn add_volume(
     tails: &BTreeMap<u64, Vec<SegmentHeader>>,
     time_runs: &[RunRecord],
     places: Places,
-) -> Result<()> {
+) -> Result<Arc<Volume>> {
     let tail = tails.get(&record.id).map_or(&[][..], |headers| headers);
     let known = KnownLog {
         log: record.id,
@@ -420,13 +474,7 @@ fn add_volume(
         map.insert(entries);
     }
     let times = times_of(core, &record, time_runs);
-    let volume = Arc::new(Volume::build(Arc::clone(core), record, recovered, times, places)?);
-    if !volume.is_served() {
-        core.ghosts.write().insert(volume.id, volume);
-    } else {
-        core.volumes.write().insert(volume.name().to_owned(), volume);
-    }
-    Ok(())
+    Volume::build(Arc::clone(core), record, recovered, times, places).map(Arc::new)
 }
 
 /// Why a volume's log cannot be recovered, for who knows the volume by its name.
@@ -559,10 +607,11 @@ impl Volume {
             schedule: RankedMutex::new(Rank::Schedule, schedule),
             tally: Tally::default(),
             gone: AtomicBool::new(record.deleted),
+            is_buried: AtomicBool::new(false),
             in_trash: AtomicBool::new(record.trash.is_some()),
             sizing: Default::default(),
             reclamation: Default::default(),
-            pending_since_ns: AtomicU64::new(NEVER),
+            pending: Default::default(),
             has_recovered: AtomicBool::new(has_recovered),
             expired: RankedMutex::new(Rank::Noted, None),
             destage: RankedMutex::new(Rank::Destage, Destage::of(&record)),

@@ -6,7 +6,12 @@
 //! 2. There are at most `SPANS_MAX` spans, whatever the run holds.
 //! 3. Figures say nothing that the map does not: without them a run counts as not superseded.
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use env::{Rank, RankedGuard, RankedMutex};
 use format::map::Entry;
+use history::StoredRun;
 use serde::{Deserialize, Serialize};
 use units::Seq;
 
@@ -56,6 +61,35 @@ impl Figures {
     /// Blocks that were superseded.
     pub fn superseded(&self) -> u64 {
         self.spans.iter().map(|span| span.blocks).sum()
+    }
+}
+
+/// The figures of runs, by run, as far as known.
+pub struct RunFigures(RankedMutex<BTreeMap<u64, Arc<Figures>>>);
+
+impl Default for RunFigures {
+    fn default() -> RunFigures {
+        RunFigures(RankedMutex::new(Rank::Figures, BTreeMap::new()))
+    }
+}
+
+impl RunFigures {
+    /// Takes over the figures of runs that are there.
+    pub fn load(&self, figures: Vec<(u64, Figures)>, is_there: impl Fn(u64) -> bool) {
+        let there = figures.into_iter().filter(|(run, _)| is_there(*run));
+        self.0.lock().extend(there.map(|(run, figures)| (run, Arc::new(figures))));
+    }
+
+    /// After a commit: runs that are no more, and one that is new.
+    pub fn note(&self, gone: &[Arc<StoredRun>], new: Option<(u64, Figures)>) {
+        let mut figures = self.0.lock();
+        gone.iter().for_each(|run| drop(figures.remove(&run.id)));
+        figures.extend(new.map(|(run, new)| (run, Arc::new(new))));
+    }
+
+    /// Those that are known.
+    pub fn known(&self) -> RankedGuard<'_, BTreeMap<u64, Arc<Figures>>> {
+        self.0.lock()
     }
 }
 

@@ -1,19 +1,20 @@
 //! How much space a volume takes, and for what: put together from sums that are kept (`history`'s
 //! tallies of segments, `run_figures`). Nothing here walks what is large.
 
+pub mod counted;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use env::{Rank, RankedMutex};
 use format::map::Entry;
 use history::run::EntrySource;
-use history::{By, Openable, StoredRun, Timeline};
+use history::{By, Openable, Timeline};
 use units::{BLOCK_BYTES, Seq, WallTime};
 
 use crate::Result;
-use crate::catalogue::{RunRecord, VolumeRecord};
-use crate::core::Core;
+use crate::catalogue::VolumeRecord;
 use crate::pool::run_figures::{FigureCounter, Figures, SpanFigures};
+use crate::pool::space::counted::{Counted, Space};
 use crate::read::snapshot::Opening;
 use crate::retention::filter::{Nodes, sift};
 use crate::types::{AgeBytes, Holder, VolumeSpace};
@@ -24,119 +25,11 @@ use crate::volume::Volume;
 const WALKED_ENTRIES_MAX: u64 = 20_000;
 /// Holders told of a volume, at most: more pins are told in groups of neighbours.
 const HOLDERS_MAX: usize = 128;
-/// A full merge is due where a limit is not known to hold and as much of all versions is in doubt:
-/// 1 in 8.
-const DOUBT_SHARE: u64 = 8;
 const HOUR_NS: u64 = 3600 * 1_000_000_000;
 /// Ages by which history is told, in nanoseconds.
 const AGES_NS: [u64; 4] = [HOUR_NS, 24 * HOUR_NS, 7 * 24 * HOUR_NS, 30 * 24 * HOUR_NS];
 /// Ages at which spans of figures end when a run is written, in hours; so are shares of an hour.
 const MARKS_HOURS: [u64; 12] = [1, 2, 6, 12, 24, 48, 72, 168, 336, 720, 2160, 8760];
-
-/// Bytes of one volume by what they are kept for.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Space {
-    /// The present.
-    pub live_bytes: u64,
-    /// Whether that is so; else it is an upper bound.
-    pub live_exact: bool,
-    /// Only the past.
-    pub history_bytes: u64,
-    /// Of the past: stays whatever leaves the window.
-    pub pinned_bytes: u64,
-}
-
-/// The figures of a volume's timelines, in the order of their ids.
-#[derive(Clone, Debug, Default)]
-pub struct Counted {
-    timelines: Vec<(u64, Figures)>,
-    /// Of blocks that nothing is known to supersede: those that others of the same timeline may,
-    /// which are in its largest part. Zones that trims took are not among them.
-    doubtful: u64,
-    /// Each entry was looked at beside all others of its timeline.
-    pub(crate) is_whole: bool,
-}
-
-impl Counted {
-    /// Blocks that nothing is known to supersede.
-    pub(crate) fn newest(&self) -> u64 {
-        self.timelines.iter().map(|(_, figures)| figures.newest).sum()
-    }
-
-    /// The same of one timeline.
-    pub(crate) fn newest_of(&self, timeline: u64) -> u64 {
-        let own = self.timelines.iter().filter(|(id, _)| *id == timeline);
-        own.map(|(_, figures)| figures.newest).sum()
-    }
-
-    /// All of one timeline.
-    fn blocks_of(&self, timeline: u64) -> u64 {
-        let own = self.timelines.iter().filter(|(id, _)| *id == timeline);
-        own.map(|(_, figures)| figures.newest + figures.superseded()).sum()
-    }
-
-    fn spans(&self) -> impl Iterator<Item = (u64, &SpanFigures)> {
-        self.timelines.iter().flat_map(|(id, figures)| figures.spans.iter().map(|s| (*id, s)))
-    }
-
-    /// Of its blocks so many may be history that is not told, if `untold` is all that may be.
-    /// Nothing worth a merge if it is less than an eighth of them.
-    fn doubt(&self, untold: u64) -> u64 {
-        let doubt = self.doubtful.min(untold);
-        if doubt >= (self.newest() + self.superseded()) / DOUBT_SHARE { doubt } else { 0 }
-    }
-
-    fn superseded(&self) -> u64 {
-        self.spans().map(|(_, span)| span.blocks).sum()
-    }
-}
-
-/// Until when a walk of a small map holds: the stable seq, the horizon, what is held, entries.
-type Walk = (Seq, Seq, usize, u64);
-
-/// The last counts of a volume.
-pub struct LastCount {
-    /// Live bytes, and the seq then.
-    live: RankedMutex<Option<(Seq, u64)>>,
-    walked: RankedMutex<Option<(Walk, Arc<Counted>)>>,
-}
-
-impl Default for LastCount {
-    fn default() -> LastCount {
-        let live = RankedMutex::new(Rank::Noted, None);
-        LastCount { live, walked: RankedMutex::new(Rank::Noted, None) }
-    }
-}
-
-impl LastCount {
-    /// Blocks came into the map without a write.
-    pub fn forget(&self) {
-        *self.live.lock() = None;
-        *self.walked.lock() = None;
-    }
-}
-
-impl Core {
-    /// Takes over the figures of runs that are there.
-    ///
-    /// # Errors
-    /// `Corrupt` or `Io`.
-    pub(crate) fn load_figures(&self, runs: &[RunRecord]) -> Result<()> {
-        let mut known: BTreeMap<u64, Figures> = self.catalogue.figures()?.into_iter().collect();
-        let mut figures = self.figures.lock();
-        for run in runs {
-            figures.extend(known.remove(&run.id).map(|known| (run.id, Arc::new(known))));
-        }
-        Ok(())
-    }
-
-    /// After a commit: runs that are no more, and one that is new.
-    pub(crate) fn note_figures(&self, gone: &[Arc<StoredRun>], new: Option<(u64, Figures)>) {
-        let mut figures = self.figures.lock();
-        gone.iter().for_each(|run| drop(figures.remove(&run.id)));
-        figures.extend(new.map(|(run, new)| (run, Arc::new(new))));
-    }
-}
 
 impl Volume {
     /// The counter of a run of a timeline, of which these moments are held, while it is written.
@@ -280,7 +173,7 @@ impl Volume {
 
     /// The sum of the figures of the runs; of a run without figures only the size is known.
     pub(crate) fn counted_by_runs(&self, timelines: &[Arc<Timeline>]) -> Counted {
-        let known = self.core.figures.lock();
+        let known = self.core.figures.known();
         let mut counted = Counted { is_whole: true, ..Counted::default() };
         for timeline in timelines {
             let mut sum = Figures::default();
@@ -360,14 +253,14 @@ impl Volume {
 
     /// Moments of this volume's timelines at which others branch off: timeline, seq, who.
     fn add_branches(&self, mut add: impl FnMut(u64, Seq, String)) {
-        let volumes = self.core.volumes.read();
+        let volumes = self.core.served();
         let timelines = self.core.timelines.read();
         let own = |id: u64| timelines.get(&id).is_some_and(|(record, _)| record.log == self.id);
         for (record, _) in timelines.values() {
             let Some((parent, seq)) = record.parent.filter(|&(parent, _)| own(parent)) else {
                 continue;
             };
-            let who = match volumes.values().find(|volume| volume.id == record.log) {
+            let who = match volumes.iter().find(|volume| volume.id == record.log) {
                 Some(volume) if volume.id == self.id => "revert".to_owned(),
                 Some(volume) => format!("clone {}", volume.name),
                 None => "a clone that was deleted, for clones of it".to_owned(),

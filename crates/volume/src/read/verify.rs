@@ -34,7 +34,7 @@ impl Pool {
     /// # Errors
     /// `Corrupt` with what disagrees.
     pub fn verify_invariants(&self) -> Result<()> {
-        let _work = self.core.work.lock();
+        let _work = self.work.lock();
         let _epoch = self.core.store.enter();
         let store = &self.core.store;
         let mut counted: BTreeMap<u64, i64> = BTreeMap::new();
@@ -56,7 +56,7 @@ impl Pool {
                     }
                     Ok(())
                 })?;
-                let figures = self.core.figures.lock().get(&run.id).cloned();
+                let figures = self.core.figures.known().get(&run.id).cloned();
                 let told = figures.map(|figures| figures.newest + figures.superseded());
                 if let Some(told) = told.filter(|&told| told != blocks) {
                     let text = format!("run {} has {blocks} blocks, its figures {told}", run.id);
@@ -78,7 +78,7 @@ impl Pool {
             let text = format!("{count} entries of segment {segment}, which is not there");
             return Err(broken(text));
         }
-        for volume in self.core.all_volumes() {
+        for volume in self.registry.all() {
             volume.verify_space()?;
             volume.verify_figures()?;
             volume.cache.verify();

@@ -83,6 +83,17 @@ impl View {
     }
 }
 
+impl Volume {
+    /// Opens a moment read-only; it stays openable while the view is held.
+    ///
+    /// # Errors
+    /// Those of resolving it.
+    pub fn view(self: &Arc<Self>, moment: &Moment) -> Result<Arc<View>> {
+        self.check_open()?;
+        View::open(self, moment)
+    }
+}
+
 fn unpin(volume: &Volume, resolved: Resolved) {
     volume.pins.lock().remove_view(resolved.seq);
 }

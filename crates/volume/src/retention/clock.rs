@@ -13,8 +13,6 @@
 use env::Clock;
 use units::WallTime;
 
-use crate::core::Core;
-
 /// Wall and monotonic time may part by this much before the clock counts as having jumped.
 const JUMP_NS: u64 = 60_000_000_000;
 /// The clock goes evenly when it has not jumped for so long, in nanoseconds.
@@ -63,17 +61,5 @@ impl PoolTime {
         self.time_ns = if is_steady { wall_ns } else { goes_on };
         self.looked_ns = now_ns;
         (WallTime::from_nanos(self.time_ns), is_steady)
-    }
-}
-
-impl Core {
-    /// The time by which things expire.
-    pub(crate) fn time(&self) -> WallTime {
-        self.pool_time.lock().look(&*self.machine.clock).0
-    }
-
-    /// Whether the clock has gone evenly for so long that versions may be pruned by it.
-    pub(crate) fn is_clock_steady(&self) -> bool {
-        self.pool_time.lock().look(&*self.machine.clock).1
     }
 }

@@ -5,78 +5,23 @@
 //! unpinned history of the volume that retains most seqs, half at a time. Pinned moments and the
 //! present never. Each has a line in the audit log, with its reason.
 
+pub mod told;
+
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use history::{By, Content, Segment};
-use units::{Seq, Span, WallTime};
+use units::{Seq, WallTime};
 
 use crate::Result;
-use crate::core::Core;
 use crate::jobs::merges::Merges;
 use crate::pool::Pool;
+use crate::retention::expiry::told::{Expired, Why};
 use crate::types::{KeptFor, Sacrifice, Stamp};
 use crate::volume::Volume;
 
 /// The horizon moves by at least this much, in nanoseconds: each move is a durable commit.
 const EXPIRY_STEP_NS: u64 = 250_000_000;
-
-/// So long, in nanoseconds, what leaves the window of a volume is told in one audit record, which
-/// takes the place of the one before: a window of seconds would make one four times a second.
-const FOLD_NS: u64 = 3_600_000_000_000;
-
-/// The audit record of what left the window of a volume last.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Expired {
-    number: u64,
-    /// The first seq that it names.
-    first: u64,
-    /// When that left.
-    since: WallTime,
-    why: Why,
-}
-
-impl Expired {
-    /// Whether more that leaves now for the same reason is told in its place.
-    fn takes(&self, why: Why, now: WallTime) -> bool {
-        let age = now.as_nanos().checked_sub(self.since.as_nanos());
-        matches!(why, Why::Window(_)) && self.why == why && age.is_some_and(|age| age < FOLD_NS)
-    }
-}
-
-/// Why history can no longer be opened.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Why {
-    /// It is older than the window, of so many nanoseconds.
-    Window(u64),
-    /// There was more than so many bytes of it.
-    Limit(u64),
-    /// There was no room for a write, and it was the oldest of the volume that had most.
-    NoRoom,
-    /// There was no room for a write, and it was kept only for a grace period.
-    NoRoomInGrace,
-}
-
-impl Why {
-    fn action(self) -> &'static str {
-        match self {
-            Why::Window(_) => "expire",
-            Why::Limit(_) => "history-limit",
-            Why::NoRoom | Why::NoRoomInGrace => "sacrifice",
-        }
-    }
-
-    fn reason(self) -> String {
-        match self {
-            Why::Window(nanos) => format!("older than the window of {}", Span(nanos)),
-            Why::Limit(bytes) => format!("more history than the limit of {bytes} bytes"),
-            Why::NoRoom => "the pool was full, and this volume retained most".to_owned(),
-            Why::NoRoomInGrace => {
-                "the pool was full, and this was kept only for a grace period".to_owned()
-            }
-        }
-    }
-}
 
 /// The history that would be given up next.
 struct Offering {
@@ -85,13 +30,13 @@ struct Offering {
     why: Why,
 }
 
-impl Core {
+impl Pool {
     /// The history that would be given up next if a write found no room: that of a grace period, or
     /// else the older half of the unpinned history of the volume that retains most seqs. A write
     /// that was never retained is no history, however many seqs it took.
     fn next_offering(&self) -> Result<Option<Offering>> {
         // History that cannot be reclaimed for damage is not given up for nothing.
-        let mut volumes = self.all_volumes();
+        let mut volumes = self.registry.all();
         volumes.retain(|v| {
             let stable = v.log.stable();
             let record = v.record.lock();
@@ -125,7 +70,7 @@ impl Core {
     }
 
     /// Gives up what goes next; false when nothing is left to give up. The caller has the work.
-    pub(crate) fn sacrifice(self: &Arc<Self>, work: &mut Merges) -> Result<bool> {
+    pub(crate) fn sacrifice(&self, work: &mut Merges) -> Result<bool> {
         if self.sacrifice_trash(work)? {
             return Ok(true);
         }
@@ -141,12 +86,12 @@ impl Pool {
     /// # Errors
     /// `Corrupt` or `Io`, from a time index.
     pub fn next_sacrifice(&self) -> Result<Option<Sacrifice>> {
-        if let Some((volume, _)) = self.core.in_trash().into_iter().next() {
+        if let Some((volume, _)) = self.in_trash().into_iter().next() {
             let (from, to) = (volume.info()?.oldest, volume.latest_told()?);
             let volume = volume.name().to_owned();
             return Ok(Some(Sacrifice { volume, from, to, kept_for: KeptFor::Trash }));
         }
-        let Some(Offering { volume, to, why }) = self.core.next_offering()? else {
+        let Some(Offering { volume, to, why }) = self.next_offering()? else {
             return Ok(None);
         };
         let record = volume.record.lock().clone();

@@ -83,6 +83,31 @@ impl Judged {
     }
 }
 
+/// The judgement of a group's schedule on the versions of one of its volumes.
+#[derive(Debug)]
+pub struct JudgedGroup {
+    /// The judgement on its captures.
+    pub judged: Judged,
+    group: String,
+    /// The captures that versions of the volume belong to.
+    captures: BTreeMap<u64, u64>,
+}
+
+impl JudgedGroup {
+    /// The judgement on these captures (by the versions of the volume that belong to them) of a
+    /// group of this name.
+    pub fn of(judged: Judged, group: String, captures: BTreeMap<u64, u64>) -> JudgedGroup {
+        JudgedGroup { judged, group, captures }
+    }
+
+    /// Fills in why a version stays, or when it goes.
+    pub fn explain(&self, version: u64, now: WallTime, explained: &mut Explained) {
+        let Some(&capture) = self.captures.get(&version) else { return };
+        self.judged.explain(capture, now, explained);
+        explained.rules.iter_mut().for_each(|rule| *rule = format!("group {}: {rule}", self.group));
+    }
+}
+
 /// Versions or captures that no rule keeps, oldest first.
 pub fn doomed(
     newest_first: impl Iterator<Item = (u64, u64)>,

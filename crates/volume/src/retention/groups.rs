@@ -20,13 +20,11 @@ use crate::catalogue::transaction::Transaction;
 use crate::catalogue::{
     Commit, GroupRecord, GroupVersionRecord, ScheduleRecord, ScheduledRecord, VersionRecord,
 };
-use crate::core::Core;
-use crate::jobs::reclaim::RoomWait;
-use crate::names::check_name;
+use crate::host::RoomWait;
+use crate::names::{check_label, check_name};
 use crate::pool::Pool;
 use crate::retention::open_files::Quiet;
 use crate::retention::pins::Pins;
-use crate::retention::versions::check_label;
 use crate::types::Consistency;
 use crate::volume::Volume;
 use crate::write::write_back::Still;
@@ -76,13 +74,13 @@ fn no_group(name: &str) -> Error {
         .with_hint("`hindsight group list` names them")
 }
 
-impl Core {
+impl Pool {
     /// Takes up the groups of the catalogue.
     ///
     /// # Errors
     /// `Corrupt` when a record is unreadable.
-    pub fn load_groups(&self) -> Result<()> {
-        let groups = self.catalogue.groups()?;
+    pub(crate) fn load_groups(&self) -> Result<()> {
+        let groups = self.core.catalogue.groups()?;
         groups.iter().try_for_each(|group| self.load_group_schedule(group.id))?;
         self.set_groups(groups);
         Ok(())
@@ -92,7 +90,7 @@ impl Core {
     ///
     /// # Errors
     /// `NotFound`.
-    pub fn group(&self, name: &str) -> Result<GroupRecord> {
+    pub(crate) fn group_record(&self, name: &str) -> Result<GroupRecord> {
         self.groups.lock().get(name).cloned().ok_or_else(|| no_group(name))
     }
 
@@ -100,7 +98,7 @@ impl Core {
     ///
     /// # Errors
     /// `Exists`; those of the catalogue.
-    pub fn prepare_group(
+    pub(crate) fn prepare_group(
         &self,
         name: &str,
         members: Vec<u64>,
@@ -116,7 +114,7 @@ impl Core {
             id: tx.numbers.group,
             name: name.to_owned(),
             members,
-            created_ns: self.machine.clock.wall().as_nanos(),
+            created_ns: self.core.machine.clock.wall().as_nanos(),
             next_version: 0,
             hook: None,
         };
@@ -126,17 +124,8 @@ impl Core {
         Ok(record)
     }
 
-    /// Those of these volumes that are there, in the order that is given: that of locks is by id.
-    pub fn by_ids(&self, ids: &[u64]) -> Vec<Arc<Volume>> {
-        ids.iter().filter_map(|&id| self.by_id(id)).collect()
-    }
-
-    fn by_id(&self, id: u64) -> Option<Arc<Volume>> {
-        self.volumes.read().values().find(|volume| volume.id == id).cloned()
-    }
-
-    pub(crate) fn told(&self, record: &GroupRecord) -> GroupInfo {
-        let members = record.members.iter().filter_map(|&id| self.by_id(id));
+    pub(crate) fn group_info(&self, record: &GroupRecord) -> GroupInfo {
+        let members = record.members.iter().filter_map(|&id| self.registry.by_id(id));
         let mut volumes: Vec<String> = members.map(|volume| volume.name().to_owned()).collect();
         volumes.sort();
         GroupInfo {
@@ -149,11 +138,11 @@ impl Core {
     }
 
     /// Groups without a volume that is being deleted, as part of that commit; to be told to
-    /// [`Core::set_groups`] when it has succeeded.
+    /// [`Pool::set_groups`] when it has succeeded.
     ///
     /// # Errors
     /// Those of the catalogue.
-    pub fn groups_without(&self, volume: u64, commit: &Commit) -> Result<Vec<GroupRecord>> {
+    pub(crate) fn groups_without(&self, volume: u64, commit: &Commit) -> Result<Vec<GroupRecord>> {
         let groups = self.groups.lock();
         let mut changed = Vec::new();
         for record in groups.values().filter(|record| record.members.contains(&volume)) {
@@ -166,7 +155,7 @@ impl Core {
     }
 
     /// Takes up groups that were committed.
-    pub fn set_groups(&self, records: Vec<GroupRecord>) {
+    pub(crate) fn set_groups(&self, records: Vec<GroupRecord>) {
         let mut groups = self.groups.lock();
         for record in records {
             groups.insert(record.name.clone(), record);
@@ -179,24 +168,20 @@ impl Core {
         loop {
             // Most of it while writes go on.
             volumes.iter().try_for_each(|volume| volume.destage_all())?;
-            self.store.flush()?;
+            self.core.store.flush()?;
             let stills: Result<Vec<Still<'v>>> =
                 volumes.iter().map(|volume| volume.try_stand_still()).collect();
             match stills {
                 // Making room takes the right to do background work, which comes before pins: so
                 // only now, when those that stood still have been let go.
                 Err(e) if e.kind == ErrorKind::Full => {
-                    if !self.wait_for_room_for_all(volumes, &mut wait)? {
+                    if volumes.is_empty() || !self.wait_for_room(&mut wait, &|| true)? {
                         return Err(e);
                     }
                 }
                 other => return other,
             }
         }
-    }
-
-    fn wait_for_room_for_all(&self, volumes: &[Arc<Volume>], wait: &mut RoomWait) -> Result<bool> {
-        volumes.first().map_or(Ok(false), |volume| volume.core.wait_for_room(wait))
     }
 }
 
@@ -276,18 +261,18 @@ impl Pool {
         members.sort_unstable();
         members.dedup();
         let told = volumes.join(", ");
-        let record = core.prepare_group(name, members, &told, &mut tx)?;
+        let record = self.prepare_group(name, members, &told, &mut tx)?;
         let books = tx.commit()?;
-        core.set_groups(vec![record.clone()]);
+        self.set_groups(vec![record.clone()]);
         drop(books);
-        Ok(core.told(&record))
+        Ok(self.group_info(&record))
     }
 
     /// All groups by name.
     #[must_use]
     pub fn groups(&self) -> Vec<GroupInfo> {
-        let records: Vec<GroupRecord> = self.core.groups.lock().values().cloned().collect();
-        records.iter().map(|record| self.core.told(record)).collect()
+        let records: Vec<GroupRecord> = self.groups.lock().values().cloned().collect();
+        records.iter().map(|record| self.group_info(record)).collect()
     }
 
     /// One group.
@@ -295,7 +280,7 @@ impl Pool {
     /// # Errors
     /// `NotFound`.
     pub fn group(&self, name: &str) -> Result<GroupInfo> {
-        self.core.group(name).map(|record| self.core.told(&record))
+        self.group_record(name).map(|record| self.group_info(&record))
     }
 
     /// The volumes of a group that are served, in the order of their ids.
@@ -303,7 +288,7 @@ impl Pool {
     /// # Errors
     /// `NotFound`.
     pub fn group_volumes(&self, name: &str) -> Result<Vec<Arc<Volume>>> {
-        Ok(self.core.by_ids(&self.core.group(name)?.members))
+        Ok(self.registry.by_ids(&self.group_record(name)?.members))
     }
 
     /// Deletes a group; its volumes and their versions stay.
@@ -313,17 +298,17 @@ impl Pool {
     pub fn delete_group(&self, name: &str) -> Result<()> {
         let core = &self.core;
         let mut tx = core.begin()?;
-        let record = core.group(name)?;
+        let record = self.group_record(name)?;
         tx.remove_group(record.id)?;
-        let scheduled = core.group_schedules.lock().contains_key(&record.id);
+        let scheduled = self.group_schedules.lock().contains_key(&record.id);
         if scheduled {
             tx.remove_group_schedule(record.id)?;
         }
         let detail = format!("group {name}; volumes and versions stay");
         tx.audit("group-delete", "", detail)?;
         let _books = tx.commit()?;
-        core.groups.lock().remove(name);
-        core.group_schedules.lock().remove(&record.id);
+        self.groups.lock().remove(name);
+        self.group_schedules.lock().remove(&record.id);
         Ok(())
     }
 
@@ -347,7 +332,7 @@ impl Pool {
         quiet: &dyn Fn(&str) -> Quiet,
     ) -> Result<GroupVersion> {
         check_label(label)?;
-        self.core.capture_group(name, label, None, quiet)
+        self.capture_group(name, label, None, quiet)
     }
 
     /// At most `limit` captures of a group from a number on, and where to go on.
@@ -360,7 +345,7 @@ impl Pool {
         first: u64,
         limit: usize,
     ) -> Result<(Vec<GroupVersion>, Option<u64>)> {
-        let id = self.core.group(name)?.id;
+        let id = self.group_record(name)?.id;
         let records = self.core.catalogue.group_versions(id, first, limit.saturating_add(1))?;
         let next = (records.len() > limit).then(|| records[limit].0);
         let told = |(number, record): (u64, GroupVersionRecord)| GroupVersion {
@@ -368,7 +353,7 @@ impl Pool {
             time: WallTime::from_nanos(record.time_ns),
             label: record.label.clone(),
             consistency: record.consistency,
-            versions: self.core.left_of(&record),
+            versions: self.left_of(&record),
             is_scheduled: record.scheduled.is_some(),
         };
         let all = records.into_iter().take(limit).map(told);
@@ -395,7 +380,7 @@ impl Pool {
             let (page, after) = self.group_versions(name, from, DELETED_MAX)?;
             for capture in page.iter().filter(|capture| capture.number <= last) {
                 if !dry_run {
-                    self.core.delete_capture(name, capture.number)?;
+                    self.delete_capture(name, capture.number)?;
                 }
                 count += 1;
             }
@@ -412,17 +397,17 @@ impl Pool {
     }
 }
 
-impl Core {
+impl Pool {
     /// Deletes a capture with its versions.
     fn delete_capture(&self, name: &str, number: u64) -> Result<()> {
-        let group = self.group(name)?;
-        let found = self.catalogue.group_versions(group.id, number, 1)?;
+        let group = self.group_record(name)?;
+        let found = self.core.catalogue.group_versions(group.id, number, 1)?;
         let Some((_, capture)) = found.into_iter().find(|found| found.0 == number) else {
             return Ok(());
         };
         let mut ids: Vec<u64> = capture.versions.iter().map(|&(id, _)| id).collect();
         ids.sort_unstable();
-        let volumes = self.by_ids(&ids);
+        let volumes = self.registry.by_ids(&ids);
         let pins = volumes.iter().map(|volume| volume.pins.lock()).collect();
         let captures = vec![(number, capture.versions)];
         self.remove_captures(&group, (&volumes, pins), &captures, ("version-delete", ""))
@@ -433,17 +418,17 @@ impl Core {
     ///
     /// # Errors
     /// `NotFound` when the group was deleted meanwhile; `Refused`.
-    pub fn remove_captures(
+    pub(crate) fn remove_captures(
         &self,
         group: &GroupRecord,
         (volumes, mut pins): (&[Arc<Volume>], Vec<RankedGuard<'_, Pins>>),
         captures: &[(u64, Vec<(u64, u64)>)],
         (action, why): (&str, &str),
     ) -> Result<()> {
-        let mut tx = self.begin()?;
+        let mut tx = self.core.begin()?;
         let name = &group.name;
         // The group may have been deleted meanwhile, and another made.
-        if self.group(name)?.id != group.id {
+        if self.group_record(name)?.id != group.id {
             return Err(no_group(name));
         }
         let mut removed = Vec::new();
@@ -473,7 +458,7 @@ impl Core {
 
     /// Whether all versions of a capture are gone, those of volumes in the trash as well.
     fn is_nothing_left_of(&self, record: &GroupVersionRecord) -> bool {
-        let mut kept = self.all_volumes();
+        let mut kept = self.registry.all();
         kept.retain(|volume| !volume.is_gone());
         let is_there = |&(id, number): &(u64, u64)| {
             let volume = kept.iter().find(|volume| volume.id == id);
@@ -485,7 +470,7 @@ impl Core {
     /// The versions of a capture that are still there.
     fn left_of(&self, record: &GroupVersionRecord) -> Vec<(String, u64)> {
         let is_there = |&(id, number): &(u64, u64)| {
-            let volume = self.by_id(id)?;
+            let volume = self.registry.by_id(id)?;
             let found = volume.pins.lock().version(number).is_some();
             found.then(|| (volume.name().to_owned(), number))
         };
@@ -497,7 +482,7 @@ impl Core {
     ///
     /// # Errors
     /// `NotFound`; `Invalid` of a group without volumes; `Full`, `Refused`, `Io`.
-    pub fn capture_group(
+    pub(crate) fn capture_group(
         &self,
         name: &str,
         label: &str,
@@ -505,9 +490,9 @@ impl Core {
         quiet: &dyn Fn(&str) -> Quiet,
     ) -> Result<GroupVersion> {
         loop {
-            let members = self.group(name)?.members;
+            let members = self.group_record(name)?.members;
             // In the order of ids, which is the order of locks.
-            let volumes = self.by_ids(&members);
+            let volumes = self.registry.by_ids(&members);
             if volumes.is_empty() {
                 let text = format!("group {name} has no volumes any more");
                 return Err(Error::new(ErrorKind::Invalid, text));
@@ -545,9 +530,9 @@ impl Core {
         mut pins: Vec<RankedGuard<'_, Pins>>,
         taken: &Taken<'_>,
     ) -> Result<GroupVersion> {
-        let wall = self.machine.clock.wall();
-        let mut tx = self.begin()?;
-        let mut group = self.group(name)?;
+        let wall = self.core.machine.clock.wall();
+        let mut tx = self.core.begin()?;
+        let mut group = self.group_record(name)?;
         volumes.iter().try_for_each(|volume| volume.check_served())?;
         let is_changed = taken.due.is_some_and(|due| !self.is_group_scheduled(group.id, due));
         if group.members != members || is_changed {
@@ -595,12 +580,12 @@ impl Core {
 
     /// Removes the oldest rows of captures of which nothing is left.
     fn sweep_group(&self, id: u64, before: u64) -> Result<()> {
-        let mut rows = self.catalogue.group_versions(id, 0, SWEPT_MAX)?;
+        let mut rows = self.core.catalogue.group_versions(id, 0, SWEPT_MAX)?;
         rows.retain(|(number, record)| *number < before && self.is_nothing_left_of(record));
         if rows.is_empty() {
             return Ok(());
         }
-        let tx = self.begin()?;
+        let tx = self.core.begin()?;
         for (number, _) in &rows {
             tx.remove_group_version(id, *number)?;
         }

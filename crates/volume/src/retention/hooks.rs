@@ -7,7 +7,6 @@
 
 use crate::Result;
 use crate::catalogue::GroupRecord;
-use crate::core::Core;
 use crate::names::check_name;
 use crate::pool::Pool;
 use crate::volume::Volume;
@@ -55,9 +54,9 @@ impl Volume {
     }
 }
 
-impl Core {
+impl Pool {
     /// The hooks around a capture of a group for which `said` is named, the outermost first.
-    pub fn group_hooks(&self, group: &GroupRecord, said: Option<&str>) -> Vec<PlannedHook> {
+    pub(crate) fn hooks_of(&self, group: &GroupRecord, said: Option<&str>) -> Vec<PlannedHook> {
         let own = match said {
             Some(NO_HOOK) => return Vec::new(),
             Some(name) => Some(name.to_owned()),
@@ -66,7 +65,7 @@ impl Core {
         if let Some(hook) = own {
             return vec![PlannedHook { hook, subject: group.name.clone(), is_member: false }];
         }
-        let members = self.by_ids(&group.members);
+        let members = self.registry.by_ids(&group.members);
         let hook = |volume: &std::sync::Arc<Volume>| {
             let hook = volume.hook_for(None)?;
             Some(PlannedHook { hook, subject: volume.name().to_owned(), is_member: true })
@@ -81,7 +80,7 @@ impl Pool {
     /// # Errors
     /// `NotFound`.
     pub fn group_hooks(&self, name: &str, said: Option<&str>) -> Result<Vec<PlannedHook>> {
-        Ok(self.core.group_hooks(&self.core.group(name)?, said))
+        Ok(self.hooks_of(&self.group_record(name)?, said))
     }
 
     /// Sets the hook around captures of a group; without one those of its volumes are used.
@@ -92,13 +91,13 @@ impl Pool {
         let hook = checked_hook(hook)?;
         let core = &self.core;
         let mut tx = core.begin()?;
-        let mut record = core.group(name)?;
+        let mut record = self.group_record(name)?;
         let detail = format!("group {name}: hook {}", hook.as_deref().unwrap_or(NO_HOOK));
         record.hook = hook;
         tx.put_group(&record)?;
         tx.audit("group-set", "", detail)?;
         let _books = tx.commit()?;
-        core.set_groups(vec![record]);
+        self.set_groups(vec![record]);
         Ok(())
     }
 }

@@ -4,9 +4,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::Result;
 use crate::types::Consistency;
-use crate::volume::Volume;
 
 /// Paths that are kept of a version; those beyond are counted.
 const PATHS_MAX: usize = 1000;
@@ -69,19 +67,5 @@ impl Consistency {
 impl From<Consistency> for Quiet {
     fn from(consistency: Consistency) -> Quiet {
         Quiet { consistency, open_files: None }
-    }
-}
-
-impl Volume {
-    /// The files that were open when a version was captured; `None` if nobody looked.
-    ///
-    /// # Errors
-    /// `NotFound`, `Corrupt`.
-    pub fn open_files(&self, number: u64) -> Result<Option<OpenFiles>> {
-        let version = self.version(number)?;
-        match version.open_files {
-            Some(_) => self.core.catalogue.open_files(self.id, number),
-            None => Ok(None),
-        }
     }
 }

@@ -13,7 +13,6 @@ use std::sync::atomic::Ordering;
 use units::WallTime;
 
 use crate::catalogue::{GraceRecord, TrashRecord, VolumeRecord};
-use crate::core::Core;
 use crate::jobs::merges::Merges;
 use crate::names::check_name;
 use crate::pool::Pool;
@@ -137,12 +136,12 @@ impl Pool {
             return Ok(told);
         }
         if grace_ns == 0 {
-            let mut work = self.core.work.lock();
-            self.core.destroy(volume, End::Asked { force: asked.force }, &mut work)?;
+            let mut work = self.work.lock();
+            self.destroy(volume, End::Asked { force: asked.force }, &mut work)?;
             return Ok(told);
         }
-        self.core.put_away(volume, trash, asked.force)?;
-        self.core.share_memory();
+        self.put_away(volume, trash, asked.force)?;
+        self.share_memory();
         Ok(told)
     }
 
@@ -152,7 +151,7 @@ impl Pool {
     /// `Corrupt` or `Io`, where space cannot be told.
     pub fn trash(&self) -> Result<Vec<DeletedVolume>> {
         let told = |(volume, trash): (Arc<Volume>, TrashRecord)| volume.told_deleted(trash);
-        self.core.in_trash().into_iter().map(told).collect()
+        self.in_trash().into_iter().map(told).collect()
     }
 
     /// Takes a volume out of the trash, under the name that it had or another one.
@@ -164,9 +163,9 @@ impl Pool {
         name.map_or(Ok(()), |name| check_name("volume", name))?;
         let core = &self.core;
         let mut tx = core.begin()?;
-        let (volume, trash) = core.trashed(id)?;
+        let (volume, trash) = self.trashed(id)?;
         let name = name.unwrap_or(&volume.name).to_owned();
-        if core.volumes.read().contains_key(&name) {
+        if self.registry.named(&name).is_some() {
             let text = format!("there is a volume {name} already");
             return Err(Error::new(ErrorKind::Exists, text)
                 .with_hint("give the deleted one another name (--as NEWNAME)"));
@@ -181,9 +180,9 @@ impl Pool {
         let books = tx.commit()?;
         volume.in_trash.store(false, Ordering::Release);
         volume.name.change(&name);
-        core.serve_again(&volume);
+        self.registry.serve_again(&volume);
         drop(books);
-        core.share_memory();
+        self.share_memory();
         Ok(volume)
     }
 
@@ -193,20 +192,20 @@ impl Pool {
     /// `NotFound`, `Refused`, `Io`.
     pub fn empty_trash(&self, id: u64, dry_run: bool) -> Result<DeletedVolume> {
         self.check_open()?;
-        let (volume, trash) = self.core.trashed(id)?;
+        let (volume, trash) = self.trashed(id)?;
         let told = volume.told_deleted(trash)?;
         if !dry_run {
-            let mut work = self.core.work.lock();
-            self.core.destroy(&volume, End::Emptied(trash), &mut work)?;
+            let mut work = self.work.lock();
+            self.destroy(&volume, End::Emptied(trash), &mut work)?;
         }
         Ok(told)
     }
 }
 
-impl Core {
+impl Pool {
     /// The volumes in the trash, in the order of their deletion.
     pub(crate) fn in_trash(&self) -> Vec<(Arc<Volume>, TrashRecord)> {
-        let ghosts: Vec<Arc<Volume>> = self.ghosts.read().values().cloned().collect();
+        let ghosts = self.registry.ghosts();
         let trashed = |volume: Arc<Volume>| {
             let trash = volume.record.lock().trash.filter(|_| !volume.is_gone())?;
             Some((volume, trash))
@@ -235,7 +234,7 @@ impl Core {
         tx.audit("volume-delete", &volume.name, detail)?;
         let _books = tx.commit()?;
         volume.in_trash.store(true, Ordering::Release);
-        self.withdraw(volume);
+        self.registry.withdraw(volume);
         Ok(())
     }
 
@@ -243,8 +242,8 @@ impl Core {
     ///
     /// # Errors
     /// `Refused`, `Io`.
-    pub(crate) fn expire_trash(self: &Arc<Self>, work: &mut Merges) -> Result<()> {
-        let now_ns = self.time().as_nanos();
+    pub(crate) fn expire_trash(&self, work: &mut Merges) -> Result<()> {
+        let now_ns = self.core.time().as_nanos();
         for (volume, trash) in self.in_trash() {
             if trash.until_ns <= now_ns {
                 unless_taken_out(self.destroy(&volume, End::Over(trash), work))?;
@@ -258,13 +257,13 @@ impl Core {
     ///
     /// # Errors
     /// `Refused`, `Io`.
-    pub(crate) fn sacrifice_trash(self: &Arc<Self>, work: &mut Merges) -> Result<bool> {
+    pub(crate) fn sacrifice_trash(&self, work: &mut Merges) -> Result<bool> {
         let Some((volume, trash)) = self.in_trash().into_iter().next() else { return Ok(false) };
         unless_taken_out(self.destroy(&volume, End::NoRoom(trash), work)).map(|()| true)
     }
 
     /// Deletes a volume for good. Blocks that clones still need stay until they are gone.
-    fn destroy(self: &Arc<Self>, volume: &Arc<Volume>, end: End, work: &mut Merges) -> Result<()> {
+    fn destroy(&self, volume: &Arc<Volume>, end: End, work: &mut Merges) -> Result<()> {
         // Nothing is pinned between the look and the commit.
         let mut pins = volume.pins.lock();
         if end == (End::Asked { force: false }) {
@@ -301,7 +300,7 @@ impl Core {
             volume.compactions.clear();
             self.set_groups(groups);
             if matches!(end, End::Asked { .. }) {
-                self.withdraw(volume);
+                self.registry.withdraw(volume);
             }
             volume.cache.discard();
             Ok(())

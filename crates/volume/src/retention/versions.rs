@@ -7,6 +7,8 @@
 //! 2. A list reads records and nothing else: no map is walked, nothing is written.
 //! 3. The cost of a call does not depend on how many versions there are.
 
+pub mod counting;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
 
@@ -14,7 +16,8 @@ use history::{By, Gate};
 use units::{Seq, Span, WallTime};
 
 use crate::catalogue::{Commit, ScheduleRecord, ScheduledRecord, VersionRecord, VolumeRecord};
-use crate::retention::open_files::Quiet;
+use crate::names::check_label;
+use crate::retention::open_files::{OpenFiles, Quiet};
 use crate::retention::pins::Pins;
 use crate::types::{
     CompactionInfo, Consistency, Dependants, Encoding, Stamp, Version, VersionPage,
@@ -22,49 +25,8 @@ use crate::types::{
 use crate::volume::Volume;
 use crate::{Error, ErrorKind, Result};
 
-/// Characters of a version's label.
-const LABEL_CHARS_MAX: usize = 1024;
 /// Versions that one commit removes, or counts that it stores.
 const COMMITTED_MAX: usize = 4096;
-/// Counts that wait in memory for the next commit of the volume.
-const WAITING_COUNTS_MAX: usize = 256;
-
-/// Knowledge of the bytes that versions changed, beside the catalogue.
-#[derive(Debug, Default)]
-pub struct Counting {
-    /// Versions that are not counted.
-    wanted: BTreeSet<u64>,
-    /// Counts that are not stored yet, and whether they are exact.
-    counted: BTreeMap<u64, (u64, bool)>,
-}
-
-impl Counting {
-    /// Asks for a count.
-    pub fn want(&mut self, number: u64) {
-        self.wanted.insert(number);
-        self.counted.remove(&number);
-    }
-
-    fn forget(&mut self, number: u64) {
-        self.wanted.remove(&number);
-        self.counted.remove(&number);
-    }
-}
-
-/// Fails unless `label` is one short line.
-///
-/// # Errors
-/// `Invalid`.
-pub fn check_label(label: &str) -> Result<()> {
-    if label.chars().count() > LABEL_CHARS_MAX {
-        let text = format!("a label has at most {LABEL_CHARS_MAX} characters");
-        return Err(Error::new(ErrorKind::Invalid, text));
-    }
-    if label.chars().any(char::is_control) {
-        return Err(Error::new(ErrorKind::Invalid, "a label is one line of text"));
-    }
-    Ok(())
-}
 
 impl VolumeRecord {
     /// Gives the number of the next version out.
@@ -141,7 +103,7 @@ impl Volume {
                 tx.put_schedule(self.id, schedule)?;
             }
             let _books = tx.commit()?;
-            self.counts_stored(&stored);
+            self.counting.lock().stored(&stored);
             number
         };
         let made = scheduled.map(|s| (s.schedule, s.made_ns));
@@ -208,6 +170,18 @@ impl Volume {
         found.ok_or_else(|| self.no_version(number))
     }
 
+    /// The files that were open when a version was captured; `None` if nobody looked.
+    ///
+    /// # Errors
+    /// `NotFound`, `Corrupt`.
+    pub fn open_files(&self, number: u64) -> Result<Option<OpenFiles>> {
+        let version = self.version(number)?;
+        match version.open_files {
+            Some(_) => self.core.catalogue.open_files(self.id, number),
+            None => Ok(None),
+        }
+    }
+
     fn no_version(&self, number: u64) -> Error {
         Error::new(ErrorKind::NotFound, format!("{} has no version {number}", self.name))
     }
@@ -224,7 +198,7 @@ impl Volume {
             let pins = self.pins.lock();
             (pins.version_before(number), pins.views_at(seq))
         };
-        let waiting = self.counting.lock().counted.get(&number).copied();
+        let waiting = self.counting.lock().of(number);
         let counted = match record.bytes_changed {
             Some(bytes) => (bytes, !record.is_bound),
             None => match waiting {
@@ -249,14 +223,14 @@ impl Volume {
 
     /// Volumes that began at moments of this one, by timeline and seq.
     fn clones(&self) -> BTreeMap<(u64, Seq), Vec<String>> {
-        let volumes: Vec<_> = self.core.volumes.read().values().cloned().collect();
+        let volumes = self.core.served();
         let mut clones: BTreeMap<(u64, Seq), Vec<String>> = BTreeMap::new();
         for volume in volumes.iter().filter(|volume| volume.id != self.id) {
             // The line may begin at a revert of its own: what was before has expired.
-            let first = volume.record.lock().line.first().map(|&(_, timeline)| timeline);
             let timelines = self.core.timelines.read();
             let record = |id: u64| timelines.get(&id).map(|(record, _)| record);
-            let mut branch = first.and_then(record).and_then(|record| record.parent);
+            let mut branch =
+                volume.first_timeline.and_then(record).and_then(|record| record.parent);
             while let Some((timeline, seq)) = branch {
                 match record(timeline) {
                     Some(own) if own.log == volume.id => branch = own.parent,
@@ -264,7 +238,7 @@ impl Volume {
                         clones
                             .entry((timeline, Seq(seq)))
                             .or_default()
-                            .push(volume.name().to_owned());
+                            .push(volume.name.to_string());
                         break;
                     }
                 }
@@ -304,7 +278,7 @@ impl Volume {
     /// # Errors
     /// `Corrupt` or `Io`; `Refused` where counts cannot be stored.
     pub(crate) fn count_a_version(&self) -> Result<bool> {
-        let Some(number) = self.counting.lock().wanted.first().copied() else { return Ok(false) };
+        let Some(number) = self.counting.lock().first_wanted() else { return Ok(false) };
         let places = |pins: &Pins| {
             pins.version(number).map(|v| (pins.version_before(number).map(|(_, b)| b.seq), v.seq))
         };
@@ -326,10 +300,9 @@ impl Volume {
         let mut counting = self.counting.lock();
         // A version that was deleted meanwhile asked for another count, or for none.
         if places(&pins) == found {
-            counting.wanted.remove(&number);
-            counting.counted.insert(number, (bytes, exact));
+            counting.add(number, (bytes, exact));
         }
-        let is_much = counting.counted.len() >= WAITING_COUNTS_MAX;
+        let is_much = counting.are_many();
         drop(counting);
         if is_much {
             self.store_counts(&pins)?;
@@ -339,21 +312,18 @@ impl Volume {
 
     /// Stores counts that wait for a commit.
     pub(crate) fn store_counts(&self, pins: &Pins) -> Result<()> {
-        if self.counting.lock().counted.is_empty() {
+        if self.counting.lock().waiting(1).is_empty() {
             return Ok(());
         }
         let tx = self.begin()?;
         let stored = self.put_counts(pins, &tx)?;
         let _books = tx.commit()?;
-        self.counts_stored(&stored);
+        self.counting.lock().stored(&stored);
         Ok(())
     }
 
     fn put_counts(&self, pins: &Pins, commit: &Commit) -> Result<Vec<u64>> {
-        let counted: Vec<(u64, (u64, bool))> = {
-            let counting = self.counting.lock();
-            counting.counted.iter().take(COMMITTED_MAX).map(|(&n, &c)| (n, c)).collect()
-        };
+        let counted = self.counting.lock().waiting(COMMITTED_MAX);
         let mut stored = Vec::with_capacity(counted.len());
         for (number, (bytes, exact)) in counted {
             // A version that was deleted is not made again.
@@ -367,13 +337,6 @@ impl Volume {
             stored.push(number);
         }
         Ok(stored)
-    }
-
-    fn counts_stored(&self, stored: &[u64]) {
-        let mut counting = self.counting.lock();
-        for number in stored {
-            counting.counted.remove(number);
-        }
     }
 
     /// Deletes a version; its moment stays openable while the window or another pin holds it.

@@ -13,71 +13,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, OnceLock};
 
-use format::map::Key;
-use history::run::EntrySource;
-use history::{By, Openable, Store, Timeline};
+use history::{By, Openable, Timeline};
 use units::Seq;
 
-use crate::core::Core;
-use crate::retention::filter::{Nodes, nodes_of};
+use crate::pool::Pool;
+use crate::retention::needed::{Branch, Needed};
 use crate::types::Granularity;
 use crate::volume::Volume;
 use crate::{ErrorKind, Result};
-
-/// The moments of a timeline that can be opened.
-pub struct Needed {
-    /// All of them.
-    pub openable: Openable,
-    /// Of these: what pins and branches hold, whatever leaves the window; ascending.
-    pub held: Vec<Seq>,
-    /// All but those that only branches hold.
-    pub own: Openable,
-    /// Timelines that branched off and have something that can be opened.
-    pub branches: Vec<Branch>,
-}
-
-/// A timeline that branched off another one.
-pub struct Branch {
-    at: Seq,
-    timeline: Arc<Timeline>,
-    /// The first of its moments that can be opened, or an earlier one, if any can.
-    first: Option<Seq>,
-    /// Its trims of larger ranges, once they were asked for.
-    nodes: OnceLock<Nodes>,
-    branches: Vec<Branch>,
-}
-
-impl Branch {
-    /// Whether some open moment below the branch shows a version that was written at the first seq
-    /// and superseded at the second. Where damage hides that, it does.
-    #[must_use]
-    pub fn sees(&self, store: &Store, key: Key, written: Seq, superseded: Option<Seq>) -> bool {
-        let is_there = written <= self.at && superseded.is_none_or(|seq| seq > self.at);
-        is_there && self.sees_through(store, key)
-    }
-
-    fn sees_through(&self, store: &Store, key: Key) -> bool {
-        self.first.is_some_and(|first| !self.covers(store, key, first))
-            || self.branches.iter().any(|branch| {
-                !self.covers(store, key, branch.at) && branch.sees_through(store, key)
-            })
-    }
-
-    /// Whether the timeline has something of its own of all of a key at a moment of it.
-    fn covers(&self, store: &Store, key: Key, at: Seq) -> bool {
-        let nodes = || nodes_of(store, &self.timeline).unwrap_or_default();
-        if self.nodes.get_or_init(nodes).first_after(key, Seq::ZERO).is_some_and(|seq| seq <= at) {
-            return true;
-        }
-        self.timeline.runs().iter().any(|run| {
-            run.with_source(store, |source| {
-                let found =
-                    run.run.cursor_at(source, key, at).ok().and_then(|cursor| cursor.peek());
-                found.is_some_and(|entry| entry.key == key)
-            })
-        })
-    }
-}
 
 /// A timeline with its log, and its parent and where it left that.
 type Kin = (u64, Option<(u64, u64)>, Arc<Timeline>);
@@ -86,7 +29,7 @@ fn is_interval(granularity: &(u64, Granularity)) -> bool {
     matches!(granularity.1, Granularity::Interval(_))
 }
 
-impl Core {
+impl Pool {
     /// The moments of a timeline at or after `from` that can be opened.
     ///
     /// # Errors
@@ -108,7 +51,7 @@ impl Core {
     fn family(&self, timeline: u64) -> Vec<Kin> {
         let mut ids: BTreeSet<u64> = BTreeSet::from([timeline]);
         let mut family = Vec::new();
-        for (record, line) in self.timelines.read().range(timeline..).map(|(_, found)| found) {
+        for (record, line) in self.core.timelines.read().range(timeline..).map(|(_, found)| found) {
             if record.id == timeline || record.parent.is_some_and(|(of, _)| ids.contains(&of)) {
                 ids.insert(record.id);
                 family.push((record.log, record.parent, Arc::clone(line)));
@@ -118,7 +61,7 @@ impl Core {
     }
 
     fn needed_by(&self, timeline: u64, from: Seq, family: Vec<Kin>) -> Result<Needed> {
-        let volumes = self.all_volumes();
+        let volumes = self.registry.all();
         let owner = |log: u64| volumes.binary_search_by_key(&log, |v| v.id).map(|i| &volumes[i]);
         let log = family.first().map(|record| record.0);
         let mut by_parent: BTreeMap<u64, Vec<Branch>> = BTreeMap::new();

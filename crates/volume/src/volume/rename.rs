@@ -9,7 +9,6 @@
 use std::sync::Arc;
 
 use crate::catalogue::VolumeRecord;
-use crate::core::Core;
 use crate::names::check_name;
 use crate::pool::Pool;
 use crate::volume::Volume;
@@ -24,14 +23,13 @@ impl Pool {
         self.check_open()?;
         check_name("volume", new)?;
         let volume = self.volume(name)?;
-        let core = &self.core;
         let mut tx = volume.begin()?;
         volume.check_served()?;
         if volume.name() != name {
             let text = format!("{name} was renamed meanwhile: it is {}", volume.name());
             return Err(Error::new(ErrorKind::NotFound, text));
         }
-        if core.volumes.read().contains_key(new) {
+        if self.registry.named(new).is_some() {
             let text = format!("there is a volume {new} already");
             return Err(Error::new(ErrorKind::Exists, text));
         }
@@ -39,7 +37,7 @@ impl Pool {
             return Ok(Arc::clone(&volume));
         }
         new.clone_into(&mut tx.change(&volume.record).name);
-        for clone in core.clones_of(volume.id) {
+        for clone in self.clones_of(volume.id) {
             if let Some((origin, _)) = &mut tx.change(&clone.record).cloned_from {
                 new.clone_into(origin);
             }
@@ -48,17 +46,15 @@ impl Pool {
         tx.audit("volume-rename", new, detail)?;
         let _books = tx.commit()?;
         volume.name.change(new);
-        let mut volumes = core.volumes.write();
-        volumes.remove(name);
-        volumes.insert(new.to_owned(), Arc::clone(&volume));
+        self.registry.rename(name, &volume);
         Ok(Arc::clone(&volume))
     }
 }
 
-impl Core {
+impl Pool {
     /// The clones of a volume, also those in the trash.
     fn clones_of(&self, id: u64) -> Vec<Arc<Volume>> {
-        let mut all = self.all_volumes();
+        let mut all = self.registry.all();
         all.retain(|volume| {
             let record = volume.record.lock().clone();
             let is_clone = record.cloned_from.is_some() && !record.deleted;
@@ -69,7 +65,7 @@ impl Core {
 
     /// The volume of which a clone began as a moment.
     fn origin_of(&self, record: &VolumeRecord) -> Option<u64> {
-        let timelines = self.timelines.read();
+        let timelines = self.core.timelines.read();
         let mut at = record.timeline_now();
         loop {
             let (timeline, _) = timelines.get(&at)?;

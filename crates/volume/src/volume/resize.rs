@@ -8,9 +8,7 @@
 //!    says so (`uncut`). That it stands there costs room, and nothing else.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
-use env::{Rank, RankedMutex};
 use format::superblock::FEATURE_BEYOND;
 use history::Gate;
 use units::BLOCK_BYTES;
@@ -19,47 +17,9 @@ use crate::catalogue::{EventRecord, VolumeRecord};
 use crate::read::snapshot::Opening;
 use crate::types::{VolumeChange, WriteOp};
 use crate::volume::Volume;
-use crate::write::admission::Pace;
+use crate::write::pace::Pace;
 use crate::write::{Merged, Terms};
 use crate::{Error, ErrorKind, Result};
-
-/// A volume's size while it changes.
-pub struct Sizing {
-    /// The right to change it.
-    right: RankedMutex<()>,
-    /// No write may end beyond this byte: the size to come, while the volume is made smaller.
-    cut_at: AtomicU64,
-}
-
-impl Default for Sizing {
-    fn default() -> Sizing {
-        let right = RankedMutex::new(Rank::Resizing, ());
-        Sizing { right, cut_at: AtomicU64::new(u64::MAX) }
-    }
-}
-
-impl Sizing {
-    /// The last byte at which a write may end.
-    pub fn limit(&self) -> u64 {
-        self.cut_at.load(Ordering::Acquire)
-    }
-}
-
-/// Keeps writes below a size while it lives.
-struct Cut<'v>(&'v Sizing);
-
-impl Cut<'_> {
-    fn at(sizing: &Sizing, size_bytes: u64) -> Cut<'_> {
-        sizing.cut_at.store(size_bytes, Ordering::Release);
-        Cut(sizing)
-    }
-}
-
-impl Drop for Cut<'_> {
-    fn drop(&mut self) {
-        self.0.cut_at.store(u64::MAX, Ordering::Release);
-    }
-}
 
 impl VolumeRecord {
     /// Whether there may be data beyond the end, which is at so many bytes. Of where a clone came
@@ -91,7 +51,7 @@ impl Volume {
     }
 
     fn resize_to(&self, size_bytes: u64, change: &VolumeChange) -> Result<()> {
-        let _right = self.sizing.right.lock();
+        let _right = self.sizing.lock();
         loop {
             let live = self.present();
             if change.never_smaller && size_bytes < live.size_bytes {
@@ -110,7 +70,7 @@ impl Volume {
             if !grows {
                 self.core.announce(FEATURE_BEYOND)?;
             }
-            let _cut = Cut::at(&self.sizing, size_bytes);
+            let _cut = self.sizing.cut_at(size_bytes);
             if grows
                 && record.may_have_beyond(live.size_bytes)
                 && !self.write_zeros_beyond(&live, size_bytes)?
@@ -125,7 +85,7 @@ impl Volume {
             if let Some(shares) = resized {
                 drop(hold);
                 if shares {
-                    self.core.share_memory();
+                    self.core.host().iter().for_each(|host| host.share_memory());
                 }
                 return Ok(());
             }
@@ -211,7 +171,7 @@ impl Volume {
     /// # Errors
     /// `Full`; `Refused` or `Io` after a device failure.
     pub(crate) fn cut_off(&self) -> Result<()> {
-        let Some(_right) = self.sizing.right.try_lock() else { return Ok(()) };
+        let Some(_right) = self.sizing.try_lock() else { return Ok(()) };
         let live = self.present();
         let uncut = self.record.lock().uncut;
         if uncut == 0 || !self.write_zeros_beyond(&live, uncut)? {

@@ -9,11 +9,11 @@ use units::Seq;
 
 use crate::catalogue::VolumeRecord;
 use crate::jobs::encoding;
-use crate::pool::check_size;
 use crate::retention::grace::Told;
 use crate::retention::hooks::checked_hook;
 use crate::types::{Architecture, Granularity, VolumeChange};
 use crate::volume::Volume;
+use crate::volume::creation::check_size;
 use crate::write::cache_sizes;
 use crate::write::copy_unit;
 use crate::{Error, ErrorKind, Result};
@@ -24,20 +24,30 @@ impl Volume {
     /// # Errors
     /// `Invalid` values; `Refused` or `Io`. A refused change changes nothing.
     pub fn change(&self, change: &VolumeChange) -> Result<()> {
+        self.check_change(change)?;
+        let Some(size_bytes) = change.size_bytes else { return self.change_settings(change) };
+        self.prepare_encoding(change.encoding)?;
+        self.prepare_dedup(change.dedup)?;
+        self.resize_and(size_bytes, change)
+    }
+
+    /// Refuses a change that is impossible as the volume stands, and changes nothing.
+    ///
+    /// # Errors
+    /// `Invalid` values; `NotFound`, `Refused`.
+    pub fn check_change(&self, change: &VolumeChange) -> Result<()> {
         self.check_open()?;
         if let Some(Granularity::Interval(0)) = change.granularity {
             return Err(Error::new(ErrorKind::Invalid, "an interval is longer than nothing"));
         }
-        copy_unit::of(&self.record.lock(), change)?;
-        let Some(size_bytes) = change.size_bytes else { return self.change_settings(change) };
-        check_size(size_bytes)?;
-        if change.architecture.is_some_and(|to| to != self.architecture()) {
+        change.size_bytes.map_or(Ok(()), check_size)?;
+        let is_switched = change.architecture.is_some_and(|to| to != self.architecture());
+        if change.size_bytes.is_some() && is_switched {
             let text = "size and architecture are changed one after the other";
             return Err(Error::new(ErrorKind::Invalid, text));
         }
-        self.prepare_encoding(change.encoding)?;
-        self.prepare_dedup(change.dedup)?;
-        self.resize_and(size_bytes, change)
+        let mut record = self.record.lock().clone();
+        self.settle_settings(&mut record, change, Seq(u64::MAX)).map(drop)
     }
 
     pub(crate) fn change_settings(&self, change: &VolumeChange) -> Result<()> {
@@ -69,7 +79,7 @@ impl Volume {
             self.end_switch(switched);
         }
         if shares {
-            self.core.share_memory();
+            self.core.host().iter().for_each(|host| host.share_memory());
         }
         Ok(())
     }
@@ -94,7 +104,7 @@ impl Volume {
         let to = change.architecture.unwrap_or(record.architecture);
         record.cache = cache_sizes::setting(to, before, change.cache)?;
         if record.cache != before {
-            self.core.check_cache(record.cache, Some(self.id))?;
+            self.core.host()?.check_cache(record.cache, Some(self.id))?;
         }
         record.encoding = encoding::setting(record.encoding, change.encoding)?;
         record.dedup = change.dedup.unwrap_or(record.dedup);

@@ -22,6 +22,7 @@ use units::{BLOCK_BYTES, Seq, WallTime};
 
 use crate::types::{CacheUse, Granularity, Stamp};
 
+mod destaging;
 mod extents;
 mod pages;
 mod rewrites;
@@ -29,7 +30,7 @@ mod run;
 
 pub use run::Run;
 
-use pages::{Pages, Version};
+use pages::{Pages, Version, Window};
 use rewrites::{Leaving, Rewrites};
 
 const BLOCK: usize = BLOCK_BYTES as usize;
@@ -45,14 +46,6 @@ pub struct Limits {
     pub dirty: usize,
     /// In one group of writes.
     pub group: usize,
-}
-
-/// The versions that may replace one another.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Window {
-    generation: u64,
-    /// None: nothing may.
-    number: Option<u64>,
 }
 
 #[derive(Debug)]

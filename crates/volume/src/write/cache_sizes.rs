@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use units::{BLOCK_BYTES, Seq, Size};
 
-use crate::core::Core;
+use crate::pool::Pool;
 use crate::types::{Architecture, CacheChange, CacheInfo, CacheSetting, Granularity};
 use crate::volume::Volume;
 use crate::write::cache::Limits;
@@ -61,7 +61,7 @@ pub fn setting(
     Ok(Some(CacheSetting { bytes: wanted, dirty_percent }))
 }
 
-impl Core {
+impl Pool {
     /// Memory that all caches may have together.
     fn caches_bytes_max(&self) -> u64 {
         self.memory_bytes / 2
@@ -73,7 +73,7 @@ impl Core {
     ///
     /// # Errors
     /// `Invalid` with what is possible.
-    pub fn check_cache(&self, wanted: Option<CacheSetting>, but: Option<u64>) -> Result<()> {
+    pub(crate) fn check_cache(&self, wanted: Option<CacheSetting>, but: Option<u64>) -> Result<()> {
         let Some(wanted) = wanted else { return Ok(()) };
         let most = self.caches_bytes_max();
         let memory = Size(self.memory_bytes);
@@ -86,8 +86,8 @@ impl Core {
             let hint = format!("at most {} here; or more --memory for the server", Size(most));
             return Err(invalid(text).with_hint(hint));
         }
-        let volumes = self.volumes.read();
-        let others = volumes.values().filter(|volume| Some(volume.id) != but);
+        let volumes = self.registry.served();
+        let others = volumes.iter().filter(|volume| Some(volume.id) != but);
         let count = others.filter(|volume| volume.record.lock().cache.is_some()).count() as u64;
         if (count + 1).saturating_mul(CACHE_BYTES_MIN) > most {
             let text = format!("{count} caches are as many as there can be with memory {memory}");
@@ -100,14 +100,14 @@ impl Core {
 
     /// Gives every volume its cache, and the pages of maps what is left. The caller holds no lock
     /// but that of the work.
-    pub fn share_memory(&self) {
+    pub(crate) fn share_memory(&self) {
         let _sharing = self.sharing.lock();
         for (volume, _) in self.in_trash() {
             // Waiting writes go out, and none is added.
             let setting = volume.record.lock().cache;
             setting.into_iter().for_each(|setting| volume.grant_cache(setting, CACHE_BYTES_MIN));
         }
-        let volumes: Vec<Arc<Volume>> = self.volumes.read().values().cloned().collect();
+        let volumes = self.registry.served();
         let wanted = |v: &Arc<Volume>| v.record.lock().cache;
         let total: u64 = volumes.iter().filter_map(|v| Some(wanted(v)?.bytes)).sum();
         let most = self.caches_bytes_max();
@@ -119,7 +119,7 @@ impl Core {
             volume.grant_cache(setting, bytes);
         }
         let pages = (self.memory_bytes / 8 * 5).saturating_sub(granted_bytes);
-        self.store.set_page_cache_bytes(usize::try_from(pages).unwrap_or(usize::MAX));
+        self.core.store.set_page_cache_bytes(usize::try_from(pages).unwrap_or(usize::MAX));
     }
 }
 

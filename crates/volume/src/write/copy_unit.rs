@@ -24,8 +24,8 @@ use crate::catalogue::VolumeRecord;
 use crate::read::snapshot::{Opening, Patience};
 use crate::types::{Architecture, Granularity, VolumeChange, WriteOp};
 use crate::volume::Volume;
-use crate::write::admission::Pace;
-use crate::write::{is_zero, lay_over, span};
+use crate::write::ops::{is_zero, lay_over, span};
+use crate::write::pace::Pace;
 use crate::{Error, ErrorKind, Result};
 
 const BLOCK: usize = BLOCK_BYTES as usize;
@@ -259,7 +259,7 @@ impl Volume {
 #[cfg(test)]
 mod tests {
     use super::{BLOCK, Edge, units_at_edges};
-    use crate::write::span;
+    use crate::write::ops::span;
 
     fn parts(first: u64, chosen: u32) -> Vec<(u64, u64)> {
         let edge = Edge { first, bytes: vec![0; 16 * BLOCK], chosen };

@@ -18,15 +18,15 @@ use history::{BlockOp, FastSet, SegmentSource, TimedOps};
 use units::{BLOCK_BYTES, Moment, Seq};
 
 use crate::core::FromReserve;
-use crate::jobs::reclaim::RoomWait;
+use crate::host::RoomWait;
 use crate::placement::current_store::Pen;
 use crate::placement::in_place::data_blocks;
 use crate::read::snapshot::Patience;
 use crate::retention::pins::Pins;
 use crate::types::{Architecture, Extent, WriteOp};
 use crate::volume::Volume;
-use crate::write::admission::{Lack, Pace};
 use crate::write::cache::{Cache, Offered, Run};
+use crate::write::pace::{Lack, Pace};
 use crate::write::{TOOK_RESERVE, Terms, cut};
 use crate::{Error, ErrorKind, Result};
 
@@ -151,6 +151,10 @@ impl Volume {
         Ok(Some(last))
     }
 
+    fn make_room(&self) -> Result<()> {
+        self.core.host()?.make_room(&|| true)
+    }
+
     /// After something was destaged into the reserve no write is accepted before there is room.
     fn make_room_in_cache(&self, pace: &Pace, done: &[BlockOp<'_>]) -> Result<()> {
         if self.cache.short.load(Ordering::Acquire) {
@@ -158,7 +162,7 @@ impl Volume {
             if !pace.may_wait_for_room() {
                 return Err(Error::new(ErrorKind::Full, TOOK_RESERVE));
             }
-            self.core.make_room()?;
+            self.make_room()?;
             self.cache.short.store(false, Ordering::Release);
         }
         Ok(())
@@ -183,7 +187,7 @@ impl Volume {
                 if !pace.may_wait_for_room() {
                     return Err(e);
                 }
-                self.core.make_room()
+                self.make_room()
             }
             other => other.map(|_| ()),
         }
@@ -194,7 +198,7 @@ impl Volume {
         let pace = terms.pace;
         // Accepted writes have their reserve: no room is made for them by a caller that must not
         // wait, nor with blocks locked.
-        let room = || if pace.may_wait_for_room() { self.core.make_room() } else { Ok(()) };
+        let room = || if pace.may_wait_for_room() { self.make_room() } else { Ok(()) };
         self.destage_all_with(&room).inspect_err(|e| lacks_room(pace, e))?;
         // Not while a part of it is being merged elsewhere: the merge would bring it back.
         let end = block + u64::from(blocks);
@@ -332,7 +336,7 @@ impl Volume {
     /// # Errors
     /// Those of [`Volume::destage_all`].
     pub(crate) fn destage_all_while(&self, goes_on: &dyn Fn() -> bool) -> Result<()> {
-        self.destage_all_with(&|| self.core.make_room_while(goes_on))
+        self.destage_all_with(&|| self.core.host()?.make_room(goes_on))
     }
 
     /// The same with a way to make room, which is tried once.
@@ -396,7 +400,7 @@ impl Volume {
                     return Ok(Still { pins: self.pins.lock(), _hold: None });
                 }
                 Err(e) if e.kind == ErrorKind::Full => {
-                    if !self.core.wait_for_room(&mut wait)? {
+                    if !self.core.host()?.wait_for_room(&mut wait, &|| true)? {
                         return Err(e);
                     }
                 }

@@ -16,8 +16,7 @@ use format::map::Entry;
 use history::{IoKind, NO_LOG, Segment, block_location};
 use units::{BLOCK_BYTES, Lba, Seq};
 
-use super::search::Progress;
-use super::{Move, Moves};
+use super::moves::{Move, Moves};
 use crate::Result;
 use crate::core::Core;
 use crate::jobs::mover::read_entry;
@@ -32,6 +31,15 @@ const GROUP_MAX: usize = 4 * NAMES_MAX;
 /// Contents of one checksum that are told apart at a time; whoever makes more of them on purpose
 /// has theirs left where they are.
 const CLASSES_MAX: usize = 16;
+
+/// Whether there is more to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Progress {
+    /// There is.
+    More,
+    /// All was compared.
+    Done,
+}
 
 /// A version whose block may be equal to others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -12,8 +12,8 @@ use history::run::{MergeIter, RunSource};
 use history::{Content, Segment, Store, Timeline};
 use units::Seq;
 
-use super::compare::{Comparer, Name};
-use super::{Moves, is_stale};
+use super::compare::{Comparer, Name, Progress};
+use super::moves::{Moves, is_stale};
 use crate::Result;
 use crate::core::Core;
 use crate::types::Budget;
@@ -36,15 +36,6 @@ pub struct Member {
     pub left: Option<Seq>,
     /// The timeline.
     pub timeline: Arc<Timeline>,
-}
-
-/// Whether there is more to do.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Progress {
-    /// There is.
-    More,
-    /// All was compared.
-    Done,
 }
 
 /// The outcome of a search.

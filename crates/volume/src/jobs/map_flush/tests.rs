@@ -132,7 +132,7 @@ fn what_is_written_after_a_revert_that_a_map_flush_waited_for_is_not_lost() {
             })
             .collect();
         let flush = waits(scope, || {
-            let _work = volume.core.work.lock();
+            let _work = pool.work.lock();
             volume.flush_map().expect("flushed");
         });
         go.send(()).expect("the revert waits");
@@ -266,12 +266,12 @@ fn no_volume_is_missing_while_it_goes_into_the_trash_and_out_of_it() {
     let rig = Rig::new();
     let pool = rig.open();
     let volume = make(&pool, SECOND_NS);
-    let core = &pool.core;
+    let registry = &pool.registry;
     std::thread::scope(|scope| {
-        let looks = scope.spawn(|| (0..200_000).all(|_| !core.all_volumes().is_empty()));
+        let looks = scope.spawn(|| (0..200_000).all(|_| !registry.all().is_empty()));
         while !looks.is_finished() {
-            core.withdraw(&volume);
-            core.serve_again(&volume);
+            registry.withdraw(&volume);
+            registry.serve_again(&volume);
         }
         assert!(looks.join().expect("looked"), "one was missing for an instant");
     });
@@ -286,12 +286,12 @@ fn of_a_volume_that_is_only_being_made_every_moment_is_open() {
     let clone = pool.clone_volume("v", &Moment::Seq(seq), "c").expect("cloned");
     let needed = |volume: &Arc<Volume>| {
         let root = volume.own_timelines()[0].id;
-        pool.core.needed(root, Seq::ZERO).expect("told")
+        pool.needed(root, Seq::ZERO).expect("told")
     };
     let (before, own) = (needed(&origin).held, needed(&clone).openable);
     assert!(before.contains(&seq) && !own.contains(Seq::ZERO), "{before:?}");
     // As it is between the timeline and the volume.
-    pool.core.volumes.write().remove("c");
+    pool.registry.forget("c");
     assert_eq!(needed(&origin).held, before, "the moment that it began with");
     assert!(needed(&clone).openable.contains(Seq::ZERO), "its own");
 }

@@ -54,7 +54,7 @@ impl Rig {
     }
 
     fn is_in_full_merge(&self, volume: &Volume) -> bool {
-        let merges = self.pool.core.work.lock();
+        let merges = self.pool.work.lock();
         merges.full().is_some_and(|merge| merge.volume().id == volume.id)
     }
 }
@@ -69,11 +69,11 @@ fn fill(volume: &Volume, blocks: u64) {
 }
 
 /// Writes a block and the map, often: each time is a run more.
-fn make_runs(volume: &Volume, count: u64) {
+fn make_runs(pool: &Pool, volume: &Volume, count: u64) {
     for block in 0..count {
         let op = WriteOp::Data { offset: block * 4096, bytes: &[1; 4096] };
         volume.write_batch(&[op]).expect("written");
-        let _work = volume.core.work.lock();
+        let _work = pool.work.lock();
         volume.flush_map().expect("flushed");
     }
 }
@@ -88,7 +88,7 @@ fn a_long_full_merge_keeps_no_other_volume_from_joining_its_runs() {
     let (long, other) = (rig.volume("long", DAY_NS), rig.volume("other", DAY_NS));
     fill(&long, MANY);
     rig.begin_full_merge(&long);
-    make_runs(&other, RUNS_MAX as u64 + 2);
+    make_runs(&rig.pool, &other, RUNS_MAX as u64 + 2);
     assert!(runs(&other) > RUNS_MAX);
     (0..3).for_each(|_| rig.step());
     assert!(rig.is_in_full_merge(&long), "it is long");
@@ -99,7 +99,7 @@ fn a_long_full_merge_keeps_no_other_volume_from_joining_its_runs() {
 fn a_volume_whose_map_is_full_at_each_step_starves_no_other() {
     let rig = Rig::new(1 << 20);
     let (greedy, other) = (rig.volume("greedy", DAY_NS), rig.volume("other", DAY_NS));
-    make_runs(&other, RUNS_MAX as u64 + 2);
+    make_runs(&rig.pool, &other, RUNS_MAX as u64 + 2);
     for _ in 0..8 {
         while !greedy.is_map_full() {
             fill(&greedy, 64);
@@ -120,7 +120,7 @@ fn a_merge_that_frees_segments_drops_no_map_pages_of_other_volumes() {
     for volume in [&merged, &other] {
         fill(volume, 1024);
         fill(volume, 1024);
-        let _work = volume.core.work.lock();
+        let _work = rig.pool.work.lock();
         volume.flush_map().expect("flushed");
     }
     rig.clock.advance(3600 * SECOND_NS);

@@ -3,7 +3,6 @@
 use std::collections::VecDeque;
 
 use crate::catalogue::{ScrubPhase, ScrubRecord};
-use crate::core::Core;
 
 /// How often runs are looked for that came while runs were looked at: each time there are fewer,
 /// but where somebody always writes there is always one.
@@ -31,6 +30,22 @@ pub enum Item {
     },
 }
 
+/// The objects that there are.
+pub struct Objects {
+    /// Zones and numbers of segments, in the order of the zones.
+    segments: Vec<(u32, u64)>,
+    /// Numbers and owners of runs, in the order of the numbers.
+    runs: Vec<(u64, u64)>,
+}
+
+impl Objects {
+    /// Segments in any order, and runs in that of their numbers.
+    pub fn of(mut segments: Vec<(u32, u64)>, runs: Vec<(u64, u64)>) -> Objects {
+        segments.sort_unstable();
+        Objects { segments, runs }
+    }
+}
+
 /// The items of the phase at hand.
 pub struct Queue {
     items: VecDeque<Item>,
@@ -43,9 +58,7 @@ pub struct Queue {
 
 impl Queue {
     /// The rest after the part that a record says was done.
-    pub fn new(core: &Core, record: &ScrubRecord) -> Queue {
-        let segments = segments(core);
-        let runs = runs(core);
+    pub fn new(Objects { segments, runs }: &Objects, record: &ScrubRecord) -> Queue {
         let all = segments.len() + runs.len() + 1;
         let mut queue = Queue {
             items: VecDeque::new(),
@@ -61,7 +74,7 @@ impl Queue {
                 queue.done = (segments.len() - queue.items.len()) as u64;
             }
             ScrubPhase::Runs => {
-                queue.add_runs(core, record.next);
+                queue.add_runs(runs, record.next);
                 queue.done = (segments.len() + runs.len() - queue.items.len()) as u64;
             }
             ScrubPhase::Catalogue => {
@@ -99,19 +112,18 @@ impl Queue {
     }
 
     /// Adds the runs from a number on.
-    pub fn add_runs(&mut self, core: &Core, from: u64) {
-        let runs = runs(core);
+    pub fn add_runs(&mut self, runs: &[(u64, u64)], from: u64) {
         self.last_run = runs.last().map_or(0, |run| run.0);
-        let left = runs.into_iter().filter(|&(number, _)| number >= from);
+        let left = runs.iter().copied().filter(|&(number, _)| number >= from);
         self.items.extend(left.map(|(number, owner)| Item::Run { number, owner }));
     }
 
     /// Adds those that are newer than the last; false if there are none, or if it was often enough.
-    pub fn add_newer_runs(&mut self, core: &Core) -> bool {
+    pub fn add_newer_runs(&mut self, runs: &[(u64, u64)]) -> bool {
         self.rounds += 1;
         let from = self.last_run + 1;
         if self.rounds <= ROUNDS_MAX {
-            self.add_runs(core, from);
+            self.add_runs(runs, from);
         }
         !self.items.is_empty()
     }
@@ -139,27 +151,4 @@ impl Queue {
     pub fn percent(&self) -> u64 {
         (self.done * 100 / self.all.max(1)).min(99)
     }
-}
-
-/// Zones and numbers of segments, in the order of the zones.
-fn segments(core: &Core) -> Vec<(u32, u64)> {
-    let mut all: Vec<_> = core.store.segments().iter().map(|s| (s.zone, s.number)).collect();
-    all.sort_unstable();
-    all
-}
-
-/// Numbers and owners of runs, in the order of the numbers.
-fn runs(core: &Core) -> Vec<(u64, u64)> {
-    let timelines: Vec<_> =
-        core.timelines.read().values().map(|(_, t)| std::sync::Arc::clone(t)).collect();
-    let of_maps = timelines.iter().flat_map(|timeline| {
-        timeline.runs().into_iter().map(|run| (run.id, timeline.id)).collect::<Vec<_>>()
-    });
-    let volumes = core.all_volumes();
-    let of_times = volumes.iter().flat_map(|volume| {
-        volume.times.runs().into_iter().map(|run| (run.id, 0)).collect::<Vec<_>>()
-    });
-    let mut all: Vec<_> = of_maps.chain(of_times).collect();
-    all.sort_unstable();
-    all
 }

@@ -11,7 +11,13 @@ use std::ops::Range;
 use history::FastMap;
 use units::WallTime;
 
-use super::Window;
+/// The versions that may replace one another.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Window {
+    pub generation: u64,
+    /// None: nothing may.
+    pub number: Option<u64>,
+}
 
 /// No page.
 const NONE: u32 = u32::MAX;
@@ -345,7 +351,7 @@ mod tests {
     use units::WallTime;
 
     use super::{PageId, Pages, Version};
-    use crate::write::cache::Window;
+    use crate::write::cache::pages::Window;
 
     fn version(write: u64, bytes: Option<&[u8]>) -> Version<'_> {
         let time = WallTime::from_nanos(write);
