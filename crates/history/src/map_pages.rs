@@ -154,7 +154,9 @@ impl Store {
         let pages_per_zone = (self.zone_bytes / PAGE_BYTES as u64) as u32;
         let allocate = || self.allocate_zone(Purpose::Reclaim);
         let (place, left) = maps.take(of, pages_per_zone, allocate)?;
-        left.map(|zone| self.retire_zones(&[zone]));
+        if let Some(zone) = left {
+            self.retire_zones(&[zone]);
+        }
         Ok(place)
     }
 
