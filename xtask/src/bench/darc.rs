@@ -15,7 +15,8 @@ const FIGURES: [&str; 5] = ["fig6-ws", "fig6-rs", "fig8-oltp", "fig8-fs", "fig8-
 /// The most and the fewest in flight of the paper, and one between.
 const DEPTHS: [&str; 3] = ["1", "8", "64"];
 
-/// The laboratory's layer of checksums against none; versions with pruning beside the load against none.
+/// The laboratory's layer of checksums against none; versions with pruning beside the load against
+/// none.
 pub fn figures(options: &Options) -> Result<Report> {
     let goal = "DARC: EDC costs 12 to 20 %, versions every 60 s with purge 2.5 to 5 % more";
     let mut report = Report::new("DARC's configurations on RAID-10", goal, "requests/s")

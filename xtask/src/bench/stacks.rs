@@ -24,8 +24,8 @@ const PARITIES: [(&str, &str); 4] = [
     ("parity-4-2", "parity[failures=2](a.img, b.img, c.img, d.img)"),
 ];
 
-/// P10: copies of everything, and stripes, against one member. No layer has checksums: what those of
-/// DARC cost is the business of `darc`.
+/// P10: copies of everything, and stripes, against one member. No layer has checksums: `darc`
+/// measures what those of DARC cost.
 pub fn cost_of_layers(options: &Options) -> Result<Report> {
     let goal = "none; what a client pays for copies and stripes";
     let mut report = Report::new("P10: what layers cost", goal, "requests/s");

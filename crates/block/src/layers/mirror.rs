@@ -358,9 +358,9 @@ impl<'m> Answers<'m> {
     }
 }
 
-/// Whether a request that failed on a side is no reason to fail it on all: the device failed it, or
-/// has no room for what it was to have room for. One that is in and is asked to reserve room may say
-/// that there is none: then the mirror has none.
+/// Whether a request that failed on a side is no reason to fail it on all: the device failed it,
+/// or has no room for what it was to have room for. One that is in and is asked to reserve room
+/// may say that there is none: then the mirror has none.
 pub(super) fn is_its_fault(operation: Operation, standing: Standing, error: &DeviceError) -> bool {
     match error.kind {
         DeviceErrorKind::Io => true,
