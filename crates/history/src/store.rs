@@ -17,6 +17,7 @@ use block::{BlockDevice, Zones};
 use env::{Clock, Entropy, Rank, RankedMutex, RankedRwLock};
 use format::location::Location;
 use format::map::Entry;
+use format::segment::SEGMENT_HEADER_BYTES;
 use parking_lot::{Condvar, Mutex, RwLock};
 use units::{BLOCK_BYTES, Seq, WallTime};
 
@@ -500,6 +501,28 @@ impl Store {
 }
 
 impl Segment {
+    /// A sealed one with nothing in it but its header.
+    #[must_use]
+    pub fn new((number, zone): (u64, u32), (log, nonce): (u64, u64)) -> Segment {
+        Segment {
+            number,
+            zone,
+            log,
+            nonce,
+            last_seq: AtomicU64::new(0),
+            end: AtomicU32::new(SEGMENT_HEADER_BYTES as u32),
+            live_entries: AtomicI64::new(0),
+            committed_entries: AtomicI64::new(0),
+            sealed: AtomicBool::new(true),
+            retired: AtomicBool::new(false),
+            slab: None,
+            packed: AtomicU32::new(0),
+            shared: false,
+            held: AtomicBool::new(false),
+            account: Account::default(),
+        }
+    }
+
     /// The content of the locations in it.
     #[must_use]
     pub fn content(&self) -> Content {
