@@ -117,7 +117,7 @@ impl IoTally {
         cell.bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// Counts one request that appends batches: so many bytes of headers, and of what is behind them.
+    /// Counts one request that appends batches: bytes of headers, and of what is behind them.
     pub fn count_batches(&self, kind: IoKind, header_bytes: u64, payload_bytes: u64) {
         self.count(kind, header_bytes + payload_bytes);
         self.cells[kind as usize].header_bytes.fetch_add(header_bytes, Ordering::Relaxed);
