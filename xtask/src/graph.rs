@@ -5,6 +5,7 @@
 //! 1. A crate names only lower rungs; `sim` and `tests` are named by tests alone.
 //! 2. Every dependency takes its version from the workspace.
 //! 3. An engine crate has at most `ENGINE_DEPENDENCIES_MAX` direct dependencies.
+//! 4. Files of a crate import each other in cycles no larger than `cycles` says.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;
@@ -12,7 +13,7 @@ use std::process::Command;
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
-use crate::{program, tree};
+use crate::{cycles, program, tree};
 
 const PREFIX: &str = "hindsight-";
 /// Direct dependencies of a crate below `api`, our own included.
@@ -88,10 +89,15 @@ pub fn run() -> Result<()> {
     let mut wrong = check(&edges);
     wrong.extend(check_manifests()?);
     wrong.extend(check_lock()?);
+    let (largest, cyclic) = cycles::check(&tree::files()?);
+    wrong.extend(cyclic);
     if !wrong.is_empty() {
         bail!("{} wrong\n{}", wrong.len(), wrong.join("\n"));
     }
     print_ladder(&edges);
+    for (name, files) in largest.iter().filter(|(_, files)| **files > 0) {
+        println!("{name}: {files} files import each other");
+    }
     Ok(())
 }
 

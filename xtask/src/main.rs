@@ -7,6 +7,7 @@ use anyhow::{Result, bail};
 mod bench;
 mod check;
 mod clients;
+mod cycles;
 mod format_pages;
 mod fuzz;
 mod graph;

@@ -23,7 +23,7 @@ use format::label::{self, Label, MemberStanding};
 use crate::heal::{Ledger, Outcome, Right};
 use crate::layers::{Keeper, MirrorDevice, Standing};
 use crate::stack::Stack;
-use crate::{BlockDevice, DeviceError, Guard, Result, Resync, Together};
+use crate::{BlockDevice, DeviceError, Result, Resync, Together};
 
 mod add;
 mod attach;
@@ -188,9 +188,7 @@ fn is_readable(stack: &Stack, is_in: &dyn Fn(usize) -> bool) -> bool {
         Stack::Parity { failures, below, .. } => {
             below.iter().filter(|s| !is_readable(s, is_in)).count() <= *failures
         }
-        Stack::Integrity { below, .. }
-        | Stack::Crypt { below, .. }
-        | Stack::Delay { below, .. } => is_readable(below, is_in),
+        Stack::Crypt { below, .. } | Stack::Delay { below, .. } => is_readable(below, is_in),
     }
 }
 
@@ -567,10 +565,6 @@ impl BlockDevice for Array {
         self.top.try_read_at(offset, buffer)
     }
 
-    fn read_unverified(&self, offset: u64, buffer: &mut [u8], may_wait: bool) -> Result<bool> {
-        self.top.read_unverified(offset, buffer, may_wait)
-    }
-
     fn is_ready(&self, offset: u64, length_bytes: u64) -> bool {
         // A growth is waited for as well.
         let Some(_gate) = self.gate.try_read() else { return false };
@@ -595,11 +589,6 @@ impl BlockDevice for Array {
         self.top.allocate(offset, length_bytes)?;
         // Whoever reserves space is about to write there: the mark is made before it is waited for.
         self.enter(offset, length_bytes).map(drop)
-    }
-
-    fn guard(&self, offset: u64, length_bytes: u64, by: Guard) -> Result<()> {
-        let _inside = self.enter(offset, length_bytes)?;
-        self.top.guard(offset, length_bytes, by)
     }
 
     fn discard(&self, offset: u64, length_bytes: u64) -> Result<()> {

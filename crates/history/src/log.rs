@@ -34,8 +34,9 @@ use parking_lot::Condvar;
 use units::{BLOCK_BYTES, Seq, WallTime};
 
 use crate::io_tally::{IoKind, IoTally};
+use crate::segment::Segment;
 use crate::space_tally::Account;
-use crate::store::{Behind, Segment, Spare, Store};
+use crate::store::{Behind, Spare, Store};
 use crate::{Error, ErrorKind, Result};
 
 mod many;

@@ -415,11 +415,11 @@ fn write_again(
 
 /// Reads a range, of which parts may have to come from different copies.
 fn read_in_parts(store: &Store, at: u64, bytes: &mut [u8]) -> Result<()> {
-    if store.device.read_unverified(at, bytes, true).is_ok() {
+    if store.device.read_at(at, bytes).is_ok() {
         return Ok(());
     }
     for (part, at) in bytes.chunks_mut(BLOCK_BYTES as usize).zip((at..).step_by(BLOCK)) {
-        store.device.read_unverified(at, part, true)?;
+        store.device.read_at(at, part)?;
     }
     Ok(())
 }

@@ -27,7 +27,7 @@ const EXTENT_BYTES_MAX: u64 = 1 << 20;
 const EXTENTS_MAX: u64 = 1 << 48;
 /// A longer write is no request that a device was asked for.
 const WRITE_BYTES_MAX: u64 = 1 << 32;
-/// The engine empties its cache when nobody wrote for so long (`volume/write_back`).
+/// The engine empties its cache when nobody wrote for so long (`volume/write/write_back`).
 const PAUSE_NS: u64 = 5_000_000_000;
 /// Bits of a time, which shares a word with a class: four years.
 const TIME_BITS: u32 = 57;

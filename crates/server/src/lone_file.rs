@@ -19,7 +19,9 @@ use crate::pool_files::at;
 /// The layout that the label of the file at a path names; none where it has no label.
 fn named(path: &Path) -> Result<Option<Layout>, StartError> {
     match head(path) {
-        Ok(head) => Ok(named_by(&head)),
+        Ok(head) => {
+            named_by(&head).map_err(|e| StartError::setting(format!("{}: {e}", path.display()), ""))
+        }
         Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(e) => Err(at(path, e)),
     }
@@ -61,7 +63,7 @@ pub(crate) fn check_newest(dir: &Path, layout: &Layout) -> Result<(), StartError
     // A file that cannot be read is told of when it is opened.
     let heads: Vec<MemoryDevice> = names.iter().filter_map(|n| head(&dir.join(n)).ok()).collect();
     let own: Vec<&dyn BlockDevice> = heads.iter().map(|head| head as &dyn BlockDevice).collect();
-    for named in heads.iter().filter_map(|head| named_by(head)) {
+    for named in heads.iter().filter_map(|head| named_by(head).ok().flatten()) {
         for other in named.names().into_iter().map(Path::new) {
             // Where it was, or beside these if all was moved.
             let beside = other.file_name().map(|file| dir.join(file));
@@ -142,7 +144,7 @@ mod tests {
                 _ if offset == bad => Err(io::Error::from_raw_os_error(5)),
                 _ => file.read_at(piece, offset),
             };
-            assert!(named_by(&pieces(read).expect("read")).is_some(), "at {bad}");
+            assert!(matches!(named_by(&pieces(read).expect("read")), Ok(Some(_))), "at {bad}");
         }
         let error = pieces(|_, _| Err(io::Error::from_raw_os_error(5))).err().expect("nothing");
         assert_eq!(error.raw_os_error(), Some(5));

@@ -7,6 +7,8 @@
 //!    the same device), so what a record points to is never younger than the record.
 //! 3. A record that cannot be read stops us: it never means "none".
 
+pub mod transaction;
+
 mod backend;
 mod compactions;
 mod copies;
@@ -34,6 +36,7 @@ use redb::{
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use backend::CACHE_BYTES;
 pub use backend::{CatalogueMedia, write_superblock};
 #[cfg(test)]
 use compactions::COMPACTIONS;
@@ -48,8 +51,9 @@ pub use guard::panic_becomes_error;
 use open_files::OPEN_FILES;
 pub use records::{
     CompactionRecord, ConversionRecord, EventRecord, GraceRecord, GroupRecord, GroupVersionRecord,
-    MarkRecord, RunRecord, ScheduleRecord, ScheduledRecord, SegmentRecord, SourceRecord,
-    TimelineRecord, TrashRecord, VersionRecord, VolumeRecord,
+    MarkRecord, RunRecord, ScheduleRecord, ScheduledRecord, ScrubPhase, ScrubRecord,
+    ScrubScheduleRecord, SegmentRecord, SourceRecord, TimelineRecord, TrashRecord, VersionRecord,
+    VolumeRecord,
 };
 #[cfg(test)]
 use samples::SAMPLES;
@@ -57,7 +61,6 @@ use samples::SAMPLES;
 use schedules::{GROUP_SCHEDULES, SCHEDULES};
 #[cfg(test)]
 use scrubs::SCRUBS;
-pub use scrubs::{ScrubPhase, ScrubRecord, ScrubScheduleRecord};
 
 use crate::types::AuditRecord;
 use crate::{Error, ErrorKind, Result};
@@ -74,9 +77,6 @@ const MARKS: TableDefinition<'_, (u64, &str), &[u8]> = TableDefinition::new("mar
 const CURRENT: TableDefinition<'_, (u64, u64), u32> = TableDefinition::new("current");
 const BASES: TableDefinition<'_, (u64, u64), u64> = TableDefinition::new("bases");
 const AUDIT: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("audit");
-
-/// Memory the library may use for its own cache.
-const CACHE_BYTES: usize = 8 << 20;
 
 /// The open catalogue.
 pub struct Catalogue {

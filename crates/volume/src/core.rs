@@ -1,68 +1,38 @@
-//! The state that the volumes of an open pool share: store, catalogue, timelines, numbers.
+//! The state that the volumes of an open pool share: store, catalogue, timelines, numbers. It knows
+//! neither volumes nor the pool above them, which it asks as its `Host`.
 //!
 //! Invariants
 //! 1. The catalogue changes by transactions, one at a time, under `books`; memory follows after the
 //!    commit.
-//! 2. Background work (flushing maps, merging, reclaiming) is done by one thread at a time, under
-//!    `work`.
-//! 3. Locks are taken in the order of `env::Rank`.
+//! 2. Locks are taken in the order of `env::Rank`.
 
 use std::collections::BTreeMap;
-use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
-use std::time::Duration;
 
-use block::{Array, Purpose};
-use env::{Files, RankedGuard, RankedMutex, RankedRwLock};
-use history::{Branch, SegmentSource, Spare, Store, StoredRun, Timeline};
-use units::MapExtent;
+use block::Purpose;
+use env::{Files, RankedMutex, RankedRwLock};
+use history::{Branch, NO_LOG, Segment, SegmentSource, Spare, Store, StoredRun, Timeline};
+use units::{MapExtent, WallTime};
 
-use crate::beside::Beside;
-use crate::catalogue::{
-    Catalogue, CatalogueMedia, GroupRecord, Numbers, SourceRecord, TimelineRecord,
-};
-use crate::dedup::Dedup;
-use crate::figures::Figures;
-use crate::group_schedule::GroupSchedule;
-use crate::growth::{Measured, Samples};
-use crate::merges::Merges;
+use crate::catalogue::{Catalogue, CatalogueMedia, Commit, Numbers, SourceRecord, TimelineRecord};
+use crate::host::{Host, Served};
 use crate::names::VolumeName;
-use crate::opening::Opening;
-use crate::pool_time::PoolTime;
-use crate::rates::Meter;
-use crate::scrubbing::Scrubbing;
-use crate::source::Source;
-use crate::types::Settling;
-use crate::volume::Volume;
-use crate::{Error, Machine, Result};
+use crate::past::backing_file::Source;
+use crate::pool::run_figures::RunFigures;
+use crate::pool::samples::SampleBook;
+use crate::read::snapshot::Opening;
+use crate::retention::clock::PoolTime;
+use crate::{Error, ErrorKind, Machine, Result};
 
 /// Segments made ready ahead of need.
 pub const SPARES_WANTED: usize = 6;
-
-/// How often who waits for the right to do background work looks whether it still wants it.
-const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 /// Timelines by id, with their records.
 pub type Timelines = BTreeMap<u64, (TimelineRecord, Arc<Timeline>)>;
 
 /// A file that is being imported, at its timeline.
 pub type Hung = (Arc<Timeline>, Arc<Source>);
-
-/// Tells whether room can be made that could not be made before.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Standing {
-    /// Free zones.
-    pub free_zones: u32,
-    /// Segments that were made for writers since the pool was opened.
-    pub made: u64,
-    /// Map entries of all segments.
-    pub entries: u64,
-    /// The last audit record: whatever was deleted or expired is in one.
-    pub audit: u64,
-    /// Moments that views hold.
-    pub views: usize,
-}
 
 /// The shared middle of a pool.
 pub struct Core {
@@ -80,63 +50,24 @@ pub struct Core {
     pub media: CatalogueMedia,
     /// Numbers given out, and the right to commit.
     pub books: RankedMutex<Numbers>,
-    /// Volumes by name.
-    pub volumes: RankedRwLock<BTreeMap<String, Arc<Volume>>>,
-    /// Deleted volumes: those in the trash, and those whose past a clone still needs, by id.
-    pub ghosts: RankedRwLock<BTreeMap<u64, Arc<Volume>>>,
     /// Timelines by id, with their records.
     pub timelines: RankedRwLock<Timelines>,
     /// Every opening that may hold map pages.
     pub openings: RankedMutex<Vec<Weak<Opening>>>,
-    /// The right to do background work, and the merges under way.
-    pub work: RankedMutex<Merges>,
-    /// The work of the last step can wait for clients, and so can the next.
-    pub can_wait: AtomicBool,
-    /// How things stood when no room could be made last.
-    pub refused: RankedMutex<Option<Standing>>,
-    /// The work of opening it, on members.
-    pub settled: OnceLock<Settling>,
-    /// Keep scrubs and rebuilds to their limits.
-    pub scrub_rate: Meter,
-    pub rebuild_rate: Meter,
-    pub rebuild_pace: RankedMutex<Beside>,
-    /// Held while what happened to members is written down; taken before `books`.
-    pub members_noted: RankedMutex<()>,
     /// Segments that were made for writers since the pool was opened.
     pub segments_made: AtomicU64,
-    /// When what was healed was written down last, on the monotonic clock.
-    pub healed_noted_ns: AtomicU64,
-    /// The members under the store's device, if it is a stack of them.
-    pub array: OnceLock<Arc<Array>>,
     /// Entries that may wait in memory per volume before they are written as a run.
     pub pending_max: usize,
     /// Set when the pool is closed.
     pub closed: AtomicBool,
-    /// Bytes of memory for maps and caches.
-    pub memory_bytes: u64,
-    /// The right to share it out.
-    pub sharing: RankedMutex<()>,
-    /// Groups by name; they change under `books`.
-    pub groups: RankedMutex<BTreeMap<String, GroupRecord>>,
-    /// Schedules of groups with what they made, by the group's id; they change under `books`.
-    pub group_schedules: RankedMutex<BTreeMap<u64, GroupSchedule>>,
     /// The space in use at times, as the catalogue has it.
-    pub samples: RankedMutex<Samples>,
-    /// The history of volumes when it was measured last.
-    pub measured: RankedMutex<Measured>,
-    /// The uses of map runs, by run, as far as known.
-    pub figures: RankedMutex<BTreeMap<u64, Arc<Figures>>>,
-    /// Searches for equal blocks; they change under `work`.
-    pub dedup: RankedMutex<Dedup>,
-    /// Scrubs of everything.
-    pub scrubbing: Scrubbing,
-    /// Ranges in which writes met what does not agree, and that could not be looked at yet; how
-    /// often that was tried.
-    pub noticed: RankedMutex<Vec<(Range<u64>, u32)>>,
-    /// The right to run schedules.
-    pub scheduling: RankedMutex<()>,
+    pub growth: SampleBook,
+    /// The uses of map runs.
+    pub figures: RunFigures,
     /// The time by which things expire.
     pub pool_time: RankedMutex<PoolTime>,
+    /// The pool, once it is there.
+    pub host: OnceLock<Weak<dyn Host>>,
 }
 
 impl Core {
@@ -152,19 +83,6 @@ impl Core {
             self.store.fail();
             e.into()
         })
-    }
-
-    /// The right to do background work; none when `goes_on` says no before it is had.
-    pub fn lock_work(&self, goes_on: &dyn Fn() -> bool) -> Option<RankedGuard<'_, Merges>> {
-        self.work.will_wait();
-        loop {
-            if !goes_on() {
-                return None;
-            }
-            if let Some(work) = self.work.try_lock_for(LOOK_EVERY) {
-                return Some(work);
-            }
-        }
     }
 
     /// Makes spare segments until there are `wanted`.
@@ -232,32 +150,6 @@ impl Core {
         self.timelines.read().get(&id).map(|(_, timeline)| Arc::clone(timeline))
     }
 
-    /// Every volume, deleted ones that are still there included. None is missing while it goes from
-    /// one map into the other.
-    #[must_use]
-    pub fn all_volumes(&self) -> Vec<Arc<Volume>> {
-        let volumes = self.volumes.read();
-        let mut all: Vec<_> = volumes.values().cloned().collect();
-        all.extend(self.ghosts.read().values().cloned());
-        drop(volumes);
-        all.sort_by_key(|v| v.id);
-        all
-    }
-
-    /// Takes a volume from those that are served to those that are not.
-    pub fn withdraw(&self, volume: &Arc<Volume>) {
-        let mut volumes = self.volumes.write();
-        self.ghosts.write().insert(volume.id, Arc::clone(volume));
-        volumes.remove(volume.name());
-    }
-
-    /// Takes a volume, under the name that it has now, to those that are served.
-    pub fn serve_again(&self, volume: &Arc<Volume>) {
-        let mut volumes = self.volumes.write();
-        volumes.insert(volume.name().to_owned(), Arc::clone(volume));
-        self.ghosts.write().remove(&volume.id);
-    }
-
     /// A timeline as its record says, with these runs, below this branch. The file or the moment
     /// that it names hangs at it.
     pub fn timeline_of(
@@ -296,25 +188,75 @@ impl Core {
         self.sources.lock().insert(timeline.id, (Arc::clone(timeline), source));
     }
 
-    /// Copies no more from the files at timelines that are no more. They stay where they hang: a
-    /// read that has begun must not take what it does not find for zeros.
-    pub fn unhang(&self, timelines: &[Arc<Timeline>]) {
-        for timeline in timelines {
-            let hung = self.sources.lock().remove(&timeline.id);
-            if let Some((_, source)) = hung {
-                *source.job.lock() = None;
-            }
-        }
+    /// The pool.
+    ///
+    /// # Errors
+    /// `Refused` when it is gone.
+    pub fn host(&self) -> Result<Arc<dyn Host>> {
+        let host = self.host.get().and_then(Weak::upgrade);
+        host.ok_or_else(|| Error::new(ErrorKind::Refused, "the pool is closed"))
     }
 
-    /// Volumes hold the core and the core holds volumes: parts them, so that the device is let go.
-    pub fn part(&self) {
-        self.work.lock().clear();
-        self.drop_search();
-        self.drop_copies();
-        self.sources.lock().clear();
-        self.volumes.write().clear();
-        self.ghosts.write().clear();
+    /// The volumes that are served.
+    #[must_use]
+    pub fn served(&self) -> Vec<Served> {
+        self.host().map_or_else(|_| Vec::new(), |host| host.served())
+    }
+
+    /// The time by which things expire.
+    #[must_use]
+    pub fn time(&self) -> WallTime {
+        self.pool_time.lock().look(&*self.machine.clock).0
+    }
+
+    /// The next run's number; made durable by the commit that names the run.
+    pub fn next_run(&self) -> u64 {
+        let mut numbers = self.books.lock();
+        numbers.run += 1;
+        numbers.run
+    }
+
+    /// Adds a sample to a commit if one is due.
+    ///
+    /// # Errors
+    /// Those of the catalogue.
+    pub fn sample(&self, commit: &Commit) -> Result<()> {
+        let now_ns = self.machine.clock.wall().as_nanos();
+        self.growth.add(commit, now_ns, || {
+            let (used, ..) = self.store.zone_counts();
+            let logged = |id: u64| (id, self.store.space(id).count().live_bytes);
+            let volumes = self.host().ok()?.served_ids()?.into_iter().map(logged).collect();
+            Some((u64::from(used) * self.store.zone_bytes, volumes))
+        })
+    }
+
+    /// Frees those segments that nothing is in, of these. The caller holds `work`.
+    ///
+    /// # Errors
+    /// `Refused` or `Io`.
+    pub fn free_empty(&self, is_asked: impl Fn(&Segment) -> bool) -> Result<()> {
+        let is_empty = |s: &Arc<Segment>| {
+            is_asked(s)
+                && s.slab.is_none()
+                && s.sealed.load(Ordering::Acquire)
+                && !s.held.load(Ordering::Acquire)
+                && s.live_entries.load(Ordering::Acquire) == 0
+                && s.committed_entries.load(Ordering::Acquire) == 0
+        };
+        let mut empty = self.store.segments();
+        empty.retain(is_empty);
+        if empty.is_empty() {
+            return Ok(());
+        }
+        let tx = self.begin()?;
+        for segment in &empty {
+            tx.remove_segment(segment.number)?;
+            tx.remove_spare(segment.number)?;
+        }
+        drop(tx.commit()?);
+        self.forget_pages(|t| empty.iter().any(|s| s.log == t.log || s.log == NO_LOG));
+        self.store.retire_segments(&empty);
+        Ok(())
     }
 }
 
@@ -331,7 +273,7 @@ impl SegmentSource for Core {
 /// An error in the words of who asked.
 fn below(error: Error) -> history::Error {
     let kind = match error.kind {
-        crate::ErrorKind::Full => history::ErrorKind::Full,
+        ErrorKind::Full => history::ErrorKind::Full,
         _ => history::ErrorKind::Refused,
     };
     history::Error::new(kind, error.message)

@@ -1,4 +1,4 @@
-//! Names of volumes and marks.
+//! Names of volumes and marks, and labels of versions.
 
 use std::fmt;
 use std::ops::Deref;
@@ -68,4 +68,22 @@ impl fmt::Display for VolumeName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self)
     }
+}
+
+/// Characters of a version's label.
+const LABEL_CHARS_MAX: usize = 1024;
+
+/// Fails unless `label` is one short line.
+///
+/// # Errors
+/// `Invalid`.
+pub fn check_label(label: &str) -> Result<()> {
+    if label.chars().count() > LABEL_CHARS_MAX {
+        let text = format!("a label has at most {LABEL_CHARS_MAX} characters");
+        return Err(Error::new(ErrorKind::Invalid, text));
+    }
+    if label.chars().any(char::is_control) {
+        return Err(Error::new(ErrorKind::Invalid, "a label is one line of text"));
+    }
+    Ok(())
 }

@@ -6,35 +6,41 @@
 //! 3. A moment is resolved and pinned under `pins`, and the horizon moves under it, so that no view
 //!    opens on a moment that is just leaving the window.
 
+pub mod change_words;
+pub mod creation;
+pub mod rename;
+pub mod resize;
+pub mod settings;
+pub mod sizing;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use env::{RankedMutex, RankedRwLock};
 use format::time::TimeEntry;
 use history::{Log, TimeIndex};
-use units::{BLOCK_BYTES, Moment, Seq, WallTime};
+use units::{BLOCK_BYTES, Seq, WallTime};
 
-use crate::base::Base;
-use crate::cache::Cache;
 use crate::catalogue::VolumeRecord;
-use crate::compaction::Compactions;
-use crate::conversion::Conversion;
+use crate::catalogue::transaction::{Record, Transaction};
 use crate::core::Core;
-use crate::deferred::Deferred;
-use crate::destage::Destage;
-use crate::encoding::EncodingState;
-use crate::expiry::Expired;
+use crate::jobs::compactions::Compactions;
+use crate::jobs::encoding::progress::EncodingState;
+use crate::jobs::passes::{Pending, Reclamation};
 use crate::names::VolumeName;
-use crate::opening::{Opening, Patience};
-use crate::pins::Pins;
-use crate::reclamation::Reclamation;
-use crate::resize::Sizing;
-use crate::schedule::Schedule;
-use crate::space::LastCount;
-use crate::transaction::{Record, Transaction};
+use crate::placement::base::Base;
+use crate::placement::conversion::progress::Conversion;
+use crate::placement::deferred::waiting::Deferred;
+use crate::placement::destage::progress::Destage;
+use crate::pool::space::counted::LastCount;
+use crate::read::snapshot::{Opening, Patience};
+use crate::retention::expiry::told::Expired;
+use crate::retention::pins::Pins;
+use crate::retention::schedule::Schedule;
+use crate::retention::versions::counting::Counting;
 use crate::types::{Extent, Stamp, VolumeCounters, VolumeInfo};
-use crate::versions::Counting;
-use crate::view::View;
+use crate::volume::sizing::Sizing;
+use crate::write::cache::Cache;
 use crate::{Error, ErrorKind, Result};
 
 /// Counters since the pool was opened.
@@ -72,12 +78,13 @@ pub struct Volume {
     pub(crate) schedule: RankedMutex<Option<Schedule>>,
     pub(crate) tally: Tally,
     pub(crate) gone: AtomicBool,
+    /// It is gone, and nothing is left of it.
+    pub(crate) is_buried: AtomicBool,
     /// It was deleted, and can be had back; changes with its record.
     pub(crate) in_trash: AtomicBool,
     pub(crate) sizing: Sizing,
     pub(crate) reclamation: Reclamation,
-    /// Since when a step has seen something pending, on the monotonic clock.
-    pub(crate) pending_since_ns: AtomicU64,
+    pub(crate) pending: Pending,
     /// The entries that the opening found in the log are not in runs yet. No mark tells of a flush
     /// of it: a mark stands in the segment that is written to, so a flush writes the map out.
     pub(crate) has_recovered: AtomicBool,
@@ -159,14 +166,10 @@ impl Volume {
         self.check_open()?;
         self.destage_all_while(goes_on)?;
         self.log.flush()?;
-        if self.has_recovered.load(Ordering::Acquire)
-            && let Some(_work) = self.core.lock_work(goes_on)
-        {
-            match self.flush_map() {
-                // A full pool has flushed it all the same.
-                Err(e) if e.kind == ErrorKind::Full => {}
-                other => other?,
-            }
+        if self.has_recovered.load(Ordering::Acquire) {
+            let flushed = self.core.host()?.at_work(goes_on, &mut || self.flush_map());
+            // A full pool has flushed it all the same.
+            flushed.or_else(|e| if e.kind == ErrorKind::Full { Ok(()) } else { Err(e) })?;
         }
         self.tally.flushes.fetch_add(1, Ordering::Relaxed);
         Ok(())
@@ -218,15 +221,6 @@ impl Volume {
             return self.extents_cached(offset, length_bytes, limit);
         }
         self.present().extents(offset, length_bytes, limit)
-    }
-
-    /// Opens a moment read-only; it stays openable while the view is held.
-    ///
-    /// # Errors
-    /// Those of resolving it.
-    pub fn view(self: &Arc<Self>, moment: &Moment) -> Result<Arc<View>> {
-        self.check_open()?;
-        View::open(self, moment)
     }
 
     /// The time now, never before the latest write.

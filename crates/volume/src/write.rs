@@ -8,6 +8,14 @@
 //! 3. Beyond the end of a volume nothing is written but zeros (`beyond`): before it is made larger,
 //!    and once it was made smaller.
 
+pub mod admission;
+pub mod cache;
+pub mod cache_sizes;
+pub mod copy_unit;
+pub mod ops;
+pub mod pace;
+pub mod write_back;
+
 use std::cell::RefCell;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -22,14 +30,15 @@ use history::{
 };
 use units::{BLOCK_BYTES, BlockCount, Lba, Seq};
 
-use crate::copy_unit::{self, Edge, units_at_edges};
 use crate::core::FromReserve;
-use crate::current_store::Pen;
-use crate::opening::Opening;
-use crate::pace::{Lack, Pace};
-use crate::reclaim::RoomWait;
+use crate::host::RoomWait;
+use crate::placement::current_store::Pen;
+use crate::read::snapshot::Opening;
 use crate::types::WriteOp;
 use crate::volume::Volume;
+use crate::write::copy_unit::{Edge, units_at_edges};
+use crate::write::ops::{is_whole, is_zero, middle, span};
+use crate::write::pace::{Lack, Pace};
 use crate::{Error, ErrorKind, Result};
 
 const BLOCK: usize = BLOCK_BYTES as usize;
@@ -158,15 +167,17 @@ impl Volume {
         if !self.is_ahead_of_map() {
             return Ok(());
         }
-        let Some(_work) = self.core.lock_work(goes_on) else { return Ok(()) };
-        if self.is_ahead_of_map() {
-            match self.flush_map().and_then(|()| self.core.free_empty_segments(self)) {
-                // The writes are in the log; room is the next write's problem.
-                Err(e) if e.kind == ErrorKind::Full => {}
-                other => other?,
+        let Ok(host) = self.core.host() else { return Ok(()) };
+        host.at_work(goes_on, &mut || {
+            if !self.is_ahead_of_map() {
+                return Ok(());
             }
-        }
-        Ok(())
+            match self.flush_map().and_then(|()| self.free_empty_segments()) {
+                // The writes are in the log; room is the next write's problem.
+                Err(e) if e.kind == ErrorKind::Full => Ok(()),
+                other => other,
+            }
+        })
     }
 
     /// Writes whole blocks into the cache or the log, whichever it is now.
@@ -232,7 +243,8 @@ impl Volume {
                 Err(e) if e.kind == history::ErrorKind::Full => {
                     has_waited = true;
                     terms.pace.lacks(Lack::Room, &pieces[..done]);
-                    if !terms.pace.may_wait_for_room() || !self.core.wait_for_room(&mut wait)? {
+                    let may_wait = terms.pace.may_wait_for_room();
+                    if !may_wait || !self.core.host()?.wait_for_room(&mut wait, &|| true)? {
                         return Err(e.into());
                     }
                     self.cache.short.store(false, Ordering::Release);
@@ -428,20 +440,6 @@ impl Volume {
     }
 }
 
-/// Puts the part of `op` that lies in them over bytes that start at byte `start`.
-pub fn lay_over(start: u64, there: &mut [u8], op: &WriteOp<'_>) {
-    let (offset, length_bytes) = span(op);
-    let from = offset.max(start);
-    let to = (offset + length_bytes).min(start + there.len() as u64);
-    let target = &mut there[(from - start) as usize..(to - start) as usize];
-    match op {
-        WriteOp::Data { bytes, .. } => {
-            target.copy_from_slice(&bytes[(from - offset) as usize..(to - offset) as usize]);
-        }
-        WriteOp::Zero { .. } => target.fill(0),
-    }
-}
-
 /// The map entries of a batch in a segment, with its first seq and where its data begins.
 fn enter(
     segment: u64,
@@ -466,34 +464,6 @@ fn enter(
                 entries.extend(keys.map(|key| Entry { key, seq, location, crc: 0 }));
             }
         }
-    }
-}
-
-pub fn span(op: &WriteOp<'_>) -> (u64, u64) {
-    match *op {
-        WriteOp::Data { offset, bytes } => (offset, bytes.len() as u64),
-        WriteOp::Zero { offset, length_bytes } => (offset, length_bytes),
-    }
-}
-
-pub fn is_zero(op: &WriteOp<'_>) -> bool {
-    matches!(op, WriteOp::Zero { .. })
-}
-
-fn is_whole(op: &WriteOp<'_>) -> bool {
-    let (offset, length_bytes) = span(op);
-    length_bytes > 0
-        && offset.is_multiple_of(BLOCK_BYTES)
-        && length_bytes.is_multiple_of(BLOCK_BYTES)
-}
-
-fn middle<'a>(op: &WriteOp<'a>, from: u64, to: u64) -> WriteOp<'a> {
-    match *op {
-        WriteOp::Data { offset, bytes } => WriteOp::Data {
-            offset: from,
-            bytes: &bytes[(from - offset) as usize..(to - offset) as usize],
-        },
-        WriteOp::Zero { .. } => WriteOp::Zero { offset: from, length_bytes: to - from },
     }
 }
 

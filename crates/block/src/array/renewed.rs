@@ -19,7 +19,7 @@ use super::member::MemberDevice;
 use super::spares::Spare;
 use crate::heal::{Outcome, Right};
 use crate::layers::order::LayerLock;
-use crate::{BlockDevice, Guard, Result, Resync};
+use crate::{BlockDevice, Result, Resync};
 
 /// The layers on a member, under which the device may become another one.
 pub(super) struct Renewed {
@@ -122,9 +122,6 @@ impl BlockDevice for Renewed {
     fn try_read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<bool> {
         self.layer.read().try_read_at(offset, buffer)
     }
-    fn read_unverified(&self, offset: u64, buffer: &mut [u8], may_wait: bool) -> Result<bool> {
-        self.layer.read().read_unverified(offset, buffer, may_wait)
-    }
     fn write_at(&self, offset: u64, slices: &[IoSlice<'_>]) -> Result<()> {
         self.layer.read().write_at(offset, slices)
     }
@@ -157,9 +154,6 @@ impl BlockDevice for Renewed {
     }
     fn resync(&self, offset: u64, length_bytes: u64, which: Resync) -> Result<()> {
         self.layer.read().resync(offset, length_bytes, which)
-    }
-    fn guard(&self, offset: u64, length_bytes: u64, by: Guard) -> Result<()> {
-        self.layer.read().guard(offset, length_bytes, by)
     }
     fn disagreements(&self, offset: u64, length_bytes: u64) -> Result<Vec<Range<u64>>> {
         self.layer.read().disagreements(offset, length_bytes)

@@ -177,9 +177,7 @@ pub(super) fn can_be_replaced(stack: &Stack, member: usize) -> bool {
         Stack::Stripe { below, .. } | Stack::Concat { below } => {
             below.iter().any(|s| has(s) && can_be_replaced(s, member))
         }
-        Stack::Integrity { below, .. }
-        | Stack::Crypt { below, .. }
-        | Stack::Delay { below, .. } => can_be_replaced(below, member),
+        Stack::Crypt { below, .. } | Stack::Delay { below, .. } => can_be_replaced(below, member),
     }
 }
 
@@ -187,7 +185,7 @@ fn is_plain(stack: &Stack) -> bool {
     match stack {
         Stack::Member(_) => true,
         Stack::Stripe { below, .. } | Stack::Concat { below } => below.iter().all(is_plain),
-        Stack::Integrity { .. } | Stack::Crypt { .. } | Stack::Delay { .. } => {
+        Stack::Crypt { .. } | Stack::Delay { .. } => {
             matches!(base_of(stack), Stack::Member(_))
         }
         Stack::Mirror { .. } | Stack::Parity { .. } => false,

@@ -254,23 +254,6 @@ impl BlockDevice for ParityDevice {
         }))
     }
 
-    fn read_unverified(&self, offset: u64, buffer: &mut [u8], may_wait: bool) -> Result<bool> {
-        self.check(Operation::Read, offset, buffer.len() as u64)?;
-        for part in self.layout.parts(offset, buffer.len()) {
-            let to = &mut buffer[part.range.clone()];
-            let read =
-                |side: &dyn BlockDevice, at, to: &mut [u8]| side.read_unverified(at, to, may_wait);
-            if self.read_plainly(&part, to, read) {
-                continue;
-            }
-            if !may_wait {
-                return Ok(false);
-            }
-            self.read_part(&part, to)?;
-        }
-        Ok(true)
-    }
-
     fn write_at(&self, offset: u64, slices: &[IoSlice<'_>]) -> Result<()> {
         let length: usize = slices.iter().map(|s| s.len()).sum();
         self.check(Operation::Write, offset, length as u64)?;
@@ -279,7 +262,7 @@ impl BlockDevice for ParityDevice {
         }
         let bytes: Cow<'_, [u8]> = match slices {
             [one] => Cow::Borrowed(one),
-            several => Cow::Owned(several.iter().flat_map(|s| s.iter().copied()).collect()),
+            several => Cow::Owned(several.iter().map(|s| &s[..]).collect::<Vec<_>>().concat()),
         };
         let end = offset + length as u64;
         let _held = self.ranges.hold(offset / CELL..end.div_ceil(CELL));

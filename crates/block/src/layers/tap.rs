@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use env::{Clock, RankedMutex};
 
-use crate::{BlockDevice, Guard, Operation, Outcome, Result, Resync, Right};
+use crate::{BlockDevice, Operation, Outcome, Result, Resync, Right};
 
 /// One request that passed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -168,10 +168,6 @@ impl<D: BlockDevice> BlockDevice for TapDevice<D> {
     fn allocate(&self, offset: u64, length_bytes: u64) -> Result<()> {
         let request = |below: &D| below.allocate(offset, length_bytes);
         self.pass(Operation::Allocate, offset, length_bytes, request)
-    }
-
-    fn guard(&self, offset: u64, length_bytes: u64, by: Guard) -> Result<()> {
-        self.below.guard(offset, length_bytes, by)
     }
 
     fn discard(&self, offset: u64, length_bytes: u64) -> Result<()> {

@@ -22,6 +22,9 @@ use units::BLOCK_BYTES;
 use super::first_page::{self, HEADER_BYTES};
 use super::sums::PageSums;
 
+/// Memory that the library may use for its own cache.
+pub const CACHE_BYTES: usize = 8 << 20;
+
 /// Takes a zone for the catalogue.
 pub type TakeZone = Box<dyn FnMut() -> io::Result<u32> + Send>;
 

@@ -18,8 +18,9 @@ use parking_lot::Mutex;
 use redb::Builder;
 use units::BLOCK_BYTES;
 
+use super::backend::{CACHE_BYTES, CatalogueMedia};
 use super::first_page::{self, FLAGS, Names, ROOT_CHECKSUMS, ROOT_SECOND, TWO_PHASES};
-use super::{CACHE_BYTES, CatalogueMedia, guarded};
+use super::guard::guarded;
 
 /// How often it is tried with one page more that is read otherwise, from each of the ways that held
 /// longest.

@@ -5,7 +5,7 @@ use redb::{ReadableDatabase, ReadableTable, TableDefinition};
 
 use super::{Catalogue, Commit, encode, failed};
 use crate::Result;
-use crate::figures::Figures;
+use crate::pool::run_figures::Figures;
 
 pub(super) const FIGURES: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("figures");
 

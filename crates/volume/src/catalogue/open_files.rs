@@ -4,7 +4,7 @@ use redb::{ReadableDatabase, TableDefinition, TableHandle};
 
 use super::{Catalogue, Commit, decode, encode, failed};
 use crate::Result;
-use crate::open_files::OpenFiles;
+use crate::retention::open_files::OpenFiles;
 
 pub(super) const OPEN_FILES: TableDefinition<'_, (u64, u64), &[u8]> =
     TableDefinition::new("open-files");

@@ -15,10 +15,10 @@ use super::{
     ScrubScheduleRecord, SegmentRecord, SourceRecord, TIME_RUNS, TIMELINES, TimelineRecord,
     TrashRecord, VERSIONS, VOLUMES, VersionRecord, VolumeRecord,
 };
-use crate::figures::{Figures, SpanFigures};
-use crate::growth::Sample;
-use crate::open_files::OpenFiles;
-use crate::retention::KeepRules;
+use crate::pool::run_figures::{Figures, SpanFigures};
+use crate::pool::samples::Sample;
+use crate::retention::keep_rules::KeepRules;
+use crate::retention::open_files::OpenFiles;
 use crate::types::{
     Architecture, AuditRecord, CacheSetting, Compaction, Consistency, Encoding, EncodingSetting,
     Granularity,

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use units::MapExtent;
 
-use crate::retention::KeepRules;
+use crate::retention::keep_rules::KeepRules;
 use crate::types::{
     Architecture, CacheSetting, Compaction, Consistency, EncodingSetting, Granularity,
 };
@@ -399,4 +399,68 @@ impl SegmentRecord {
             packed: (u64_at(40) >> 32) as u32,
         })
     }
+}
+
+/// The part of a pool that a scrub is looking at.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ScrubPhase {
+    /// Segments, in the order of their zones.
+    #[default]
+    Segments,
+    /// Runs, in the order of their numbers.
+    Runs,
+    /// The catalogue.
+    Catalogue,
+    /// The parity, if all of its data was right or is again.
+    Parity,
+}
+
+/// How far a scrub is, and what it has found.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ScrubRecord {
+    /// When it began.
+    pub started_ns: u64,
+    /// When it came to its end or was stopped.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ended_ns: Option<u64>,
+    /// It was stopped before its end.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub stopped: bool,
+    /// The part that it is looking at.
+    pub phase: ScrubPhase,
+    /// The zone, the run, the page of the catalogue, or the region of the array that comes next.
+    pub next: u64,
+    /// Bytes of the segment, or pages of the run, that it is done with.
+    pub offset: u32,
+    /// Bytes that were read, of all copies.
+    pub read_bytes: u64,
+    /// Ranges of which a copy was wrong.
+    pub wrong: u64,
+    /// Of these: written again from a copy that was right.
+    pub healed: u64,
+    /// Of these: blocks that no copy had, written again from another version.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub repaired: u64,
+    /// Of these: versions in packs that no copy had and that readers have from another version.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub elsewhere: u64,
+    /// Blocks and pages that are needed and wrong on every copy.
+    pub lost: u64,
+    /// The first of these, for people.
+    pub losses: Vec<String>,
+    /// Segments and ranges in them that the runs are to be asked about.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub suspects: Vec<(u64, u32, u32)>,
+}
+
+/// How often there is a scrub.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ScrubScheduleRecord {
+    /// Nanoseconds from the beginning of one to that of the next.
+    pub every_ns: u64,
+    /// When that was set.
+    pub set_ns: u64,
 }

@@ -5,7 +5,7 @@ use redb::{ReadableDatabase, ReadableTable, TableDefinition};
 
 use super::{Catalogue, Commit, encode, failed};
 use crate::Result;
-use crate::growth::{Sample, Samples};
+use crate::pool::samples::{Sample, Samples};
 
 pub(super) const SAMPLES: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("samples");
 

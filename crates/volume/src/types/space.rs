@@ -2,7 +2,7 @@
 
 use units::Seq;
 
-use super::Stamp;
+use super::stamp::Stamp;
 
 /// History that was written over so long ago.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -71,15 +71,6 @@ impl Pair {
         self.open_on(self.array())
     }
 
-    /// Nothing is in flight any more where the catalogue is, as after some flushes without commits.
-    pub fn make_clean(&self) {
-        let array = self.array();
-        let mut bytes = vec![0; 8 << 20];
-        (0..2).for_each(|side| array.read_copy(side, 0, &mut bytes).expect("read"));
-        (0..4).for_each(|_| array.flush().expect("flushed"));
-        array.close().expect("closed");
-    }
-
     /// The second is not there.
     pub fn open_on_one(&self) -> Arc<Pool> {
         let mut candidates = self.candidates();

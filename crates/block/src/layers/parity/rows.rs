@@ -38,7 +38,7 @@ pub(super) fn agree(data: &Chunks, parities: &Chunks) -> bool {
 
 /// Whether what a side answered is a reason to compute the bytes from the others.
 pub(super) fn is_lost(error: &DeviceError) -> bool {
-    matches!(error.kind, DeviceErrorKind::Io | DeviceErrorKind::Corrupt)
+    error.kind == DeviceErrorKind::Io
 }
 
 impl ParityDevice {
@@ -307,7 +307,7 @@ impl ParityDevice {
         let bytes = match whole {
             Some(bytes) => bytes,
             None => {
-                joined = waiting.values().flat_map(|cell| cell.bytes.iter().copied()).collect();
+                joined = waiting.values().map(|cell| &cell.bytes[..]).collect::<Vec<_>>().concat();
                 &joined
             }
         };

@@ -1,0 +1,131 @@
+//! Versions that are compacted or uncompacted by hand (Clotho 3.5), whatever the volume's policy.
+//!
+//! The blocks of a version are those written after the version before it, up to its own moment.
+//! Compacted, it is packed now beside its neighbours (`packer`), though the present has it as well;
+//! uncompacted, it is taken out of packs and stays raw, and so do neighbours that were packed for
+//! its sake. Both are work of full merges, as all encoding is.
+//!
+//! Invariants
+//! 1. A request stands in the catalogue until the version is deleted, and every full merge goes by
+//!    it. It is *done* only after a pass over all timelines that began after it was asked for, in
+//!    which no merge failed and none was short of room.
+//! 2. No moment depends on any of it: versions are where the map says, raw or packed.
+
+use format::superblock::FEATURE_PACKS;
+use units::Seq;
+
+use crate::catalogue::CompactionRecord;
+use crate::types::{Compaction, CompactionInfo};
+use crate::volume::Volume;
+use crate::{Error, ErrorKind, Result};
+
+impl Volume {
+    /// Asks for a version to be compacted or uncompacted; that is done in the background. A
+    /// repeated request is done again: more may have been written over by now.
+    ///
+    /// # Errors
+    /// `NotFound`; `Refused` or `Io`.
+    pub fn compact_version(&self, number: u64, wish: Compaction) -> Result<CompactionInfo> {
+        self.check_open()?;
+        self.core.announce(FEATURE_PACKS)?;
+        let pins = self.pins.lock();
+        if pins.version(number).is_none() {
+            let text = format!("{} has no version {number}", self.name);
+            return Err(Error::new(ErrorKind::NotFound, text));
+        }
+        let asked_ns = self.core.machine.clock.wall().as_nanos();
+        let record = CompactionRecord { wish, asked_ns, done: false, packed: 0, raw: 0 };
+        let mut tx = self.begin()?;
+        tx.put_compaction(self.id, number, &record)?;
+        let action = match wish {
+            Compaction::Compacted => "version-compact",
+            Compaction::Uncompacted => "version-uncompact",
+        };
+        let detail = format!("version {number}");
+        tx.audit(action, &self.name, detail)?;
+        drop(tx.commit()?);
+        self.compactions.ask(number, record);
+        drop(pins);
+        Ok(self.compactions.info(number).expect("asked for just now"))
+    }
+
+    /// The request for a version, and its progress; `None` without one.
+    ///
+    /// # Errors
+    /// `NotFound`.
+    pub fn compaction(&self, number: u64) -> Result<Option<CompactionInfo>> {
+        self.check_open()?;
+        if self.pins.lock().version(number).is_none() {
+            let text = format!("{} has no version {number}", self.name);
+            return Err(Error::new(ErrorKind::NotFound, text));
+        }
+        Ok(self.compactions.info(number))
+    }
+
+    /// Everything that was asked for, by number.
+    #[must_use]
+    pub fn compactions(&self) -> Vec<(u64, CompactionInfo)> {
+        self.compactions.infos()
+    }
+
+    /// A pass over all timelines begins: what was asked for before is done when it ends. The caller
+    /// holds `work`.
+    pub(crate) fn begin_compactions(&self) -> Result<()> {
+        let wanted = self.compactions.wanted();
+        let flushed = || Seq(self.record.lock().flushed_seq);
+        let last = |numbers: &[u64]| {
+            let pins = self.pins.lock();
+            numbers.iter().filter_map(|&n| pins.version(n).map(|v| (n, v.seq))).collect::<Vec<_>>()
+        };
+        let versions = last(&wanted);
+        if versions.iter().any(|&(_, seq)| seq > flushed()) {
+            // Entries in memory are not in the runs that are merged.
+            match self.flush_map() {
+                Err(e) if e.kind == ErrorKind::Full => {}
+                flushed => flushed?,
+            }
+        }
+        let done_to = flushed();
+        let runs = self.own_timelines().into_iter().flat_map(|timeline| timeline.runs());
+        let entries = runs.map(|run| run.summary.entries).sum();
+        let reached = versions.into_iter().filter(|&(_, seq)| seq <= done_to);
+        // Before: "now" is the log's, and who has closed its gate asks for the state.
+        let now_ns = self.now().as_nanos();
+        self.compactions.begin(reached.map(|(number, _)| number).collect(), entries, now_ns);
+        Ok(())
+    }
+
+    /// The pass under way has gone over every timeline.
+    ///
+    /// # Errors
+    /// `Refused` or `Io`; it is tried again then.
+    pub(crate) fn end_compactions(&self) -> Result<()> {
+        let Some(pass) = self.compactions.end() else { return Ok(()) };
+        if pass.has_failed || pass.versions.is_empty() {
+            return Ok(());
+        }
+        let pins = self.pins.lock();
+        let mut tx = self.begin()?;
+        let mut done = Vec::new();
+        for &number in &pass.versions {
+            let Some(record) = self.compactions.record(number) else { continue };
+            let record = pass.done(number, record);
+            let CompactionRecord { packed, raw, .. } = record;
+            tx.put_compaction(self.id, number, &record)?;
+            let (action, detail) = match record.wish {
+                Compaction::Compacted if packed == 0 => {
+                    ("not-compacted", "nothing packed".to_owned())
+                }
+                Compaction::Compacted => ("compacted", format!("{packed} blocks packed")),
+                Compaction::Uncompacted => ("uncompacted", format!("{packed} blocks left packed")),
+            };
+            let detail = format!("version {number}: {detail}, {raw} raw");
+            tx.audit(action, &self.name, detail)?;
+            done.push((number, record));
+        }
+        drop(tx.commit()?);
+        self.compactions.done(done);
+        drop(pins);
+        Ok(())
+    }
+}

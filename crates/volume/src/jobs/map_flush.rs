@@ -1,0 +1,302 @@
+//! Writing pending map entries out as runs.
+//!
+//! Invariants
+//! 1. The log's gate is closed while pending entries are frozen, so that `flushed_seq` is exact:
+//!    every entry up to it is in a run once the commit is done, none above it.
+//! 2. The commit flushes the device first (the catalogue is on it), so no run points to bytes less
+//!    durable than itself.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use format::map::Entry;
+use format::time::{TIME_ENTRIES_MAX, TimeEntry};
+use history::{Gate, Segment, StoredRun, TimeRun, Timeline, write_time_run};
+use units::Seq;
+
+use crate::Result;
+use crate::catalogue::{Commit, RunRecord, SegmentRecord};
+use crate::pool::run_figures::Figures;
+use crate::retention::filter::{Nodes, sift};
+use crate::retention::needed::Needed;
+use crate::volume::Volume;
+
+/// Entries of parts of a time index that are still joined with newer ones, at most: 64 pages. A
+/// part leaves when all of it has left the window, so parts must not grow with the window.
+const TIMES_JOINED_MAX: usize = 64 * TIME_ENTRIES_MAX;
+
+/// The frozen entries, and the state of the log then.
+struct Frozen {
+    seq: Seq,
+    times: Vec<TimeEntry>,
+    last: TimeEntry,
+    /// Segment, entries that name it, bytes used, whether it is sealed.
+    segments: Vec<(Arc<Segment>, i64, u32, bool)>,
+    timelines: Vec<Arc<Timeline>>,
+}
+
+/// A run written, and how many frozen parts it replaces.
+struct Written {
+    timeline: Arc<Timeline>,
+    parts: usize,
+    run: Option<StoredRun>,
+    figures: Figures,
+}
+
+/// A part of the time index, and the newest parts that it was joined with.
+struct WrittenTimes {
+    run: TimeRun,
+    joined: Vec<Arc<TimeRun>>,
+}
+
+impl Volume {
+    /// Writes everything pending out as runs. The caller holds `work`.
+    ///
+    /// # Errors
+    /// `Full`, `Refused`, `Io`.
+    pub(crate) fn flush_map(&self) -> Result<()> {
+        if self.is_buried.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        // Should there be no room, it is tried again as late.
+        self.pending.reset();
+        let frozen = self.freeze_pending()?;
+        if frozen.times.is_empty() && frozen.timelines.is_empty() {
+            return Ok(());
+        }
+        let mut dropped: BTreeMap<u64, i64> = BTreeMap::new();
+        let mut written = Vec::new();
+        let times = match self.write_all(&frozen, &mut dropped, &mut written) {
+            Ok(times) => times,
+            Err(e) => {
+                // No commit names them, and none will.
+                for run in written.iter().filter_map(|part| part.run.as_ref()) {
+                    self.core.store.retire_extents(&run.extents);
+                }
+                return Err(e);
+            }
+        };
+        // Dirty data goes out now, so that others do not wait for it behind the commit.
+        self.core.store.flush()?;
+        self.commit_flush(&frozen, &written, times.as_ref(), &dropped)?;
+        for (segment, live, ..) in &frozen.segments {
+            let gone = dropped.get(&segment.number).copied().unwrap_or(0);
+            segment.committed_entries.store(live - gone, Ordering::Release);
+            segment.add_entries(-gone);
+        }
+        for part in written {
+            self.core.figures.note(&[], part.run.as_ref().map(|run| (run.id, part.figures)));
+            part.timeline.install_flushed(part.parts, part.run.map(Arc::new));
+        }
+        if let Some(WrittenTimes { run, joined }) = times {
+            self.times.replace_newest(joined.len(), Arc::new(run));
+            joined.iter().for_each(|run| self.core.store.retire_extents(&run.pages));
+        }
+        self.log.drop_times(frozen.seq);
+        self.has_recovered.store(false, Ordering::Release);
+        Ok(())
+    }
+
+    /// Writes the runs of every timeline, and the times.
+    fn write_all(
+        &self,
+        frozen: &Frozen,
+        dropped: &mut BTreeMap<u64, i64>,
+        written: &mut Vec<Written>,
+    ) -> Result<Option<WrittenTimes>> {
+        for timeline in &frozen.timelines {
+            written.push(self.write_run(timeline, dropped)?);
+        }
+        match &frozen.times[..] {
+            [] => Ok(None),
+            times => self.write_times(times.to_vec()).map(Some),
+        }
+    }
+
+    /// Freezes what is pending.
+    fn freeze_pending(&self) -> Result<Frozen> {
+        loop {
+            // Listed before the gate is closed: a pool has many segments, and writes would wait.
+            let open = self.log.open_segment();
+            let mut own = self.core.store.segments();
+            // Pending entries name no slab of a base.
+            own.retain(|s| s.log == self.id && s.slab.is_none());
+            let frozen = self.log.with_gate(|gate| -> Result<_> {
+                // Only the log adds segments while we hold `work`: none that was begun meanwhile
+                // is left out.
+                let is_whole = gate.open_segment() == open;
+                Ok(is_whole.then(|| self.freeze_in_gate(gate, own)))
+            })?;
+            if let Some(frozen) = frozen {
+                return Ok(frozen);
+            }
+        }
+    }
+
+    fn freeze_in_gate(&self, gate: &Gate<'_>, own: Vec<Arc<Segment>>) -> Frozen {
+        // Copied here and no earlier: a revert may have begun another timeline since, and what is
+        // pending there has seqs that this flush covers.
+        let line = self.record.lock().line.clone();
+        let ids: BTreeSet<u64> = line.into_iter().map(|(_, timeline)| timeline).collect();
+        let mut timelines: Vec<_> =
+            ids.into_iter().filter_map(|id| self.core.timeline(id)).collect();
+        timelines.iter().for_each(|timeline| timeline.freeze());
+        timelines.retain(|timeline| !timeline.frozen().is_empty());
+        let counted = |s: Arc<Segment>| {
+            let live = s.live_entries.load(Ordering::Acquire);
+            let end = s.end.load(Ordering::Acquire);
+            let sealed = s.sealed.load(Ordering::Acquire);
+            (s, live, end, sealed)
+        };
+        let (bytes_total, flushes_total) = gate.totals();
+        let (seq, time) = (gate.last_seq(), gate.last_time());
+        Frozen {
+            seq,
+            times: gate.times().to_vec(),
+            last: TimeEntry { time, seq, bytes_total, flushes_total },
+            segments: own.into_iter().map(counted).collect(),
+            timelines,
+        }
+    }
+
+    /// Writes the frozen entries of a timeline that are still needed.
+    fn write_run(
+        &self,
+        timeline: &Arc<Timeline>,
+        dropped: &mut BTreeMap<u64, i64>,
+    ) -> Result<Written> {
+        let frozen = timeline.frozen();
+        let mut entries: Vec<Entry> = Vec::new();
+        for part in &frozen {
+            entries.extend(part.sorted());
+        }
+        entries.sort_by_key(|e| (e.key, std::cmp::Reverse(e.seq)));
+        // Entries superseded before the first of them are none of a flush's business.
+        let first = entries.iter().map(|e| e.seq).min().unwrap_or(Seq::MAX);
+        let Needed { openable, held, .. } = self.core.host()?.needed(timeline.id, first)?;
+        let mut counter = self.figure_counter(held);
+        let nodes = Nodes::new(frozen.iter().flat_map(|part| part.nodes().iter().copied()));
+        let id = self.core.next_run();
+        let mut builder = history::RunBuilder::new(&self.core.store, id, id, timeline);
+        let mut start = 0;
+        while start < entries.len() {
+            let key = entries[start].key;
+            let count = entries[start..].iter().take_while(|e| e.key == key).count();
+            sift(&entries[start..start + count], &nodes, &openable, |entry, keep, seq| {
+                if keep {
+                    counter.count(entry, seq);
+                    return builder.push(*entry).map_err(Into::into);
+                }
+                *dropped.entry(entry.location.segment()).or_default() += 1;
+                Ok(())
+            })?;
+            start += count;
+        }
+        let run = builder.finish(&self.core.store)?;
+        let (timeline, figures) = (Arc::clone(timeline), counter.finish());
+        Ok(Written { timeline, parts: frozen.len(), run, figures })
+    }
+
+    /// Writes times out, together with the newest parts of the index that have no more entries than
+    /// what they are joined with, or fill a page with it: so there are as many parts as the number
+    /// of flushes has digits in base two, and each entry is written as often, at most.
+    fn write_times(&self, mut times: Vec<TimeEntry>) -> Result<WrittenTimes> {
+        let store = &self.core.store;
+        let mut joined = Vec::new();
+        for run in self.times.runs().into_iter().rev() {
+            let (has, all) = (run.entries as usize, run.entries as usize + times.len());
+            let is_worth_it = all <= TIME_ENTRIES_MAX || has <= times.len();
+            if !is_worth_it || all > TIMES_JOINED_MAX {
+                break;
+            }
+            // A damaged part stays as it is: who asks for its times is told.
+            let Ok(older) = run.all_entries(store) else { break };
+            times.splice(..0, older);
+            joined.push(run);
+        }
+        let stays = 2 * times.len() > TIMES_JOINED_MAX;
+        let run = write_time_run(store, self.core.next_run(), self.id, &times, stays)?;
+        Ok(WrittenTimes { run, joined })
+    }
+
+    fn commit_flush(
+        &self,
+        frozen: &Frozen,
+        written: &[Written],
+        times: Option<&WrittenTimes>,
+        dropped: &BTreeMap<u64, i64>,
+    ) -> Result<()> {
+        let mut tx = self.core.begin()?;
+        for part in written {
+            if let Some(run) = &part.run {
+                tx.put_map_run(&record_of_run(run, part.timeline.id))?;
+                tx.put_figures(run.id, &part.figures)?;
+            }
+        }
+        if let Some(WrittenTimes { run, joined }) = times {
+            joined.iter().try_for_each(|run| tx.remove_time_run(run.id))?;
+            tx.put_time_run(&record_of_times(run, self.id))?;
+        }
+        for (segment, live, end, sealed) in &frozen.segments {
+            let gone = dropped.get(&segment.number).copied().unwrap_or(0);
+            commit_segment(&tx, segment, live - gone, *end, *sealed)?;
+        }
+        let record = tx.change(&self.record);
+        record.flushed_seq = frozen.last.seq.0;
+        record.flushed_ns = frozen.last.time.as_nanos();
+        record.flushed_bytes_total = frozen.last.bytes_total;
+        record.flushed_flushes_total = frozen.last.flushes_total;
+        tx.commit().map(drop)
+    }
+}
+
+/// Records a segment; a spare it was made from is one no longer.
+pub fn commit_segment(
+    commit: &Commit,
+    segment: &Segment,
+    live_entries: i64,
+    end: u32,
+    sealed: bool,
+) -> Result<()> {
+    let record = SegmentRecord {
+        zone: segment.zone,
+        end,
+        log: segment.log,
+        nonce: segment.nonce,
+        last_seq: segment.last_seq().0,
+        live_entries,
+        sealed,
+        packed: segment.packed.load(Ordering::Acquire),
+        shared: segment.shared,
+    };
+    commit.remove_spare(segment.number)?;
+    commit.put_segment(segment.number, &record)
+}
+
+/// The catalogue's record of a map run.
+#[must_use]
+pub fn record_of_run(run: &StoredRun, timeline: u64) -> RunRecord {
+    RunRecord {
+        id: run.id,
+        owner: timeline,
+        order: run.order,
+        extents: run.extents.list.iter().map(|e| (e.zone, e.first, e.count)).collect(),
+        entries: run.summary.entries,
+    }
+}
+
+/// The catalogue's record of a time run.
+#[must_use]
+pub fn record_of_times(run: &TimeRun, log: u64) -> RunRecord {
+    RunRecord {
+        id: run.id,
+        owner: log,
+        order: run.id,
+        extents: run.pages.list.iter().map(|e| (e.zone, e.first, e.count)).collect(),
+        entries: run.entries,
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests;

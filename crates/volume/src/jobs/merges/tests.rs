@@ -1,0 +1,141 @@
+//! Merges of several volumes beside each other.
+
+use std::sync::Arc;
+
+use block::{BlockDevice, MediaDevice};
+use history::Slot;
+use sim::{SimClock, SimEntropy, SimMedia};
+use units::WallTime;
+
+use crate::jobs::merge::RUNS_MAX;
+use crate::types::{Budget, VolumeSpec, WriteOp};
+use crate::volume::Volume;
+use crate::{Machine, Pool, PoolFormat, PoolOptions};
+
+const SECOND_NS: u64 = 1_000_000_000;
+const DAY_NS: u64 = 86_400 * SECOND_NS;
+/// A step is as small as may be.
+const SMALL: Budget = Budget { bytes: 1 };
+/// Entries of a map that take a full merge many steps.
+const MANY: u64 = 12_000;
+
+struct Rig {
+    clock: Arc<SimClock>,
+    pool: Arc<Pool>,
+}
+
+impl Rig {
+    fn new(memory_bytes: u64) -> Rig {
+        let clock = Arc::new(SimClock::new(WallTime::from_nanos(1_795_255_200 * SECOND_NS)));
+        let machine =
+            || Machine { clock: Arc::clone(&clock) as _, entropy: Arc::new(SimEntropy::new(1)) };
+        let media = Arc::new(SimMedia::new(256 << 20, 1));
+        let device: Arc<dyn BlockDevice> = Arc::new(MediaDevice::new(media));
+        Pool::create(&device, &machine(), &PoolFormat { zone_bytes: 1 << 20 }).expect("made");
+        let pool = Pool::open(device, machine(), PoolOptions { memory_bytes }).expect("opened");
+        Rig { clock, pool }
+    }
+
+    fn volume(&self, name: &str, window_ns: u64) -> Arc<Volume> {
+        let spec = VolumeSpec { window_ns, ..VolumeSpec::new(name, 64 << 20) };
+        self.pool.create_volume(&spec).expect("made")
+    }
+
+    fn step(&self) {
+        self.pool.step(SMALL).expect("stepped");
+    }
+
+    /// Steps until a full merge is under way.
+    fn begin_full_merge(&self, volume: &Volume) {
+        volume.reclamation.want();
+        while !self.is_in_full_merge(volume) {
+            self.step();
+        }
+    }
+
+    fn is_in_full_merge(&self, volume: &Volume) -> bool {
+        let merges = self.pool.work.lock();
+        merges.full().is_some_and(|merge| merge.volume().id == volume.id)
+    }
+}
+
+/// Writes blocks from the first on, some at a time.
+fn fill(volume: &Volume, blocks: u64) {
+    for first in (0..blocks).step_by(64) {
+        let bytes = vec![7; 64 * 4096];
+        let op = WriteOp::Data { offset: first * 4096, bytes: &bytes };
+        volume.write_batch(&[op]).expect("written");
+    }
+}
+
+/// Writes a block and the map, often: each time is a run more.
+fn make_runs(pool: &Pool, volume: &Volume, count: u64) {
+    for block in 0..count {
+        let op = WriteOp::Data { offset: block * 4096, bytes: &[1; 4096] };
+        volume.write_batch(&[op]).expect("written");
+        let _work = pool.work.lock();
+        volume.flush_map().expect("flushed");
+    }
+}
+
+fn runs(volume: &Volume) -> usize {
+    volume.present().timeline.runs().len()
+}
+
+#[test]
+fn a_long_full_merge_keeps_no_other_volume_from_joining_its_runs() {
+    let rig = Rig::new(16 << 20);
+    let (long, other) = (rig.volume("long", DAY_NS), rig.volume("other", DAY_NS));
+    fill(&long, MANY);
+    rig.begin_full_merge(&long);
+    make_runs(&rig.pool, &other, RUNS_MAX as u64 + 2);
+    assert!(runs(&other) > RUNS_MAX);
+    (0..3).for_each(|_| rig.step());
+    assert!(rig.is_in_full_merge(&long), "it is long");
+    assert!(runs(&other) <= RUNS_MAX, "{} runs", runs(&other));
+}
+
+#[test]
+fn a_volume_whose_map_is_full_at_each_step_starves_no_other() {
+    let rig = Rig::new(1 << 20);
+    let (greedy, other) = (rig.volume("greedy", DAY_NS), rig.volume("other", DAY_NS));
+    make_runs(&rig.pool, &other, RUNS_MAX as u64 + 2);
+    for _ in 0..8 {
+        while !greedy.is_map_full() {
+            fill(&greedy, 64);
+        }
+        rig.step();
+    }
+    assert!(runs(&other) <= RUNS_MAX, "{} runs", runs(&other));
+}
+
+#[test]
+fn a_merge_that_frees_segments_drops_no_map_pages_of_other_volumes() {
+    let rig = Rig::new(16 << 20);
+    let (merged, other) = (rig.volume("merged", SECOND_NS), rig.volume("other", DAY_NS));
+    let is_held = |volume: &Volume| {
+        let mut slots = [Slot::default(); 1];
+        volume.present().pages.try_slots(0, 0, &mut slots)
+    };
+    for volume in [&merged, &other] {
+        fill(volume, 1024);
+        fill(volume, 1024);
+        let _work = rig.pool.work.lock();
+        volume.flush_map().expect("flushed");
+    }
+    rig.clock.advance(3600 * SECOND_NS);
+    let mut block = [0; 4096];
+    // Versions that left the window free segments of one volume.
+    let used = || rig.pool.core.store.segments().iter().filter(|s| s.log == merged.id).count();
+    let before = used();
+    merged.read(0, &mut block).expect("read");
+    other.read(0, &mut block).expect("read");
+    assert!(is_held(&merged) && is_held(&other));
+    rig.begin_full_merge(&merged);
+    while rig.is_in_full_merge(&merged) {
+        rig.step();
+    }
+    assert!(used() < before, "{} of {before}", used());
+    assert!(!is_held(&merged), "its blocks may lie elsewhere");
+    assert!(is_held(&other), "its blocks lie where they lay");
+}

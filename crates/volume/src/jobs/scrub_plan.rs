@@ -1,0 +1,467 @@
+//! A scrub of everything in the background: when there is one, and how far it is.
+//!
+//! Segments are looked at in the order of their zones, then runs, then the catalogue, in steps by a
+//! budget. Data written after a scrub began may be left to the next one.
+//!
+//! Invariants
+//! 1. A step holds `work`: nothing comes home, is merged or freed meanwhile.
+//! 2. The catalogue's record of a scrub under way is never ahead of it: after a restart some is
+//!    looked at once more, and nothing is passed by.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use block::BlockDevice;
+use history::{Loss, Scrub, ScrubReport, Suspects};
+use units::WallTime;
+
+use crate::catalogue::{ScrubPhase, ScrubRecord, ScrubScheduleRecord};
+use crate::pool::Pool;
+use crate::types::{Budget, ScrubInfo, ScrubState};
+use crate::{Error, ErrorKind, Result};
+
+pub mod progress;
+mod queue;
+
+use progress::Run;
+use queue::{Item, Objects};
+
+/// Bytes that are read between two notes of how far it is.
+const NOTED_EVERY_BYTES: u64 = 1 << 30;
+/// Pages of the catalogue at a time; nobody commits meanwhile.
+const CATALOGUE_PAGES: u64 = 64;
+/// Scrubs follow each other at least so far apart: an hour.
+const EVERY_NS_MIN: u64 = 3_600_000_000_000;
+
+impl Pool {
+    /// Begins a scrub of everything.
+    ///
+    /// # Errors
+    /// `Busy` if one is under way; `Refused`, `Io`.
+    pub fn start_scrub(&self) -> Result<ScrubInfo> {
+        self.check_open()?;
+        let mut run = self.scrubbing.run.lock();
+        if self.is_scrubbing() {
+            return Err(Error::new(ErrorKind::Busy, "a scrub is running")
+                .with_hint("wait for it, or stop it (hindsight pool scrub --stop)"));
+        }
+        self.begin_scrub(&mut run)?;
+        Ok(self.scrub_info().expect("it began"))
+    }
+
+    /// Stops the scrub that is under way.
+    ///
+    /// # Errors
+    /// `NotFound` if none is; `Refused`, `Io`.
+    pub fn stop_scrub(&self) -> Result<ScrubInfo> {
+        self.check_open()?;
+        let mut run = self.scrubbing.run.lock();
+        if !self.is_scrubbing() {
+            return Err(Error::new(ErrorKind::NotFound, "no scrub is running"));
+        }
+        self.resume_scrub(&mut run);
+        self.end_scrub(&mut run, true)?;
+        Ok(self.scrub_info().expect("there was one"))
+    }
+
+    /// The scrub that is under way, or the last one.
+    #[must_use]
+    pub fn scrub_info(&self) -> Option<ScrubInfo> {
+        let told = self.scrubbing.told.lock();
+        let record = told.last.as_ref()?;
+        let state = match (record.ended_ns, record.stopped) {
+            (None, _) => ScrubState::Running,
+            (Some(_), true) => ScrubState::Stopped,
+            (Some(_), false) => ScrubState::Done,
+        };
+        Some(ScrubInfo {
+            state,
+            started: WallTime::from_nanos(record.started_ns),
+            ended: record.ended_ns.map(WallTime::from_nanos),
+            percent: if state == ScrubState::Done { 100 } else { told.percent },
+            read_bytes: record.read_bytes,
+            wrong: record.wrong,
+            healed: record.healed,
+            repaired: record.repaired,
+            elsewhere: record.elsewhere,
+            lost: record.lost,
+            losses: record.losses.clone(),
+        })
+    }
+
+    /// How long after the beginning of a scrub the next one begins; `None` when nobody but a
+    /// request begins one.
+    #[must_use]
+    pub fn scrub_every_ns(&self) -> Option<u64> {
+        self.scrubbing.told.lock().schedule.map(|schedule| schedule.every_ns)
+    }
+
+    /// Changes that.
+    ///
+    /// # Errors
+    /// `Invalid` below an hour; `Refused`, `Io`.
+    pub fn set_scrub_every(&self, every_ns: Option<u64>) -> Result<()> {
+        self.check_open()?;
+        if every_ns.is_some_and(|every| every < EVERY_NS_MIN) {
+            let text = "scrubs follow each other at least an hour apart";
+            return Err(Error::new(ErrorKind::Invalid, text));
+        }
+        let core = &self.core;
+        let set_ns = core.machine.clock.wall().as_nanos();
+        let schedule = every_ns.map(|every_ns| ScrubScheduleRecord { every_ns, set_ns });
+        let mut tx = core.begin()?;
+        let detail = match &schedule {
+            Some(record) => {
+                tx.put_scrub_schedule(record)?;
+                format!("every {}", units::Span(record.every_ns))
+            }
+            None => {
+                tx.remove_scrub_schedule()?;
+                "only when asked for".to_owned()
+            }
+        };
+        tx.audit("scrub-schedule", "", detail)?;
+        let _books = tx.commit()?;
+        self.scrubbing.told.lock().schedule = schedule;
+        Ok(())
+    }
+
+    /// Does some of the scrub that is under way or due, and says how many bytes it read; `None`
+    /// if there is nothing to do, or other background work, or if it has to wait for its limit. The
+    /// caller says when: beside clients it shall take a small share.
+    ///
+    /// # Errors
+    /// `Refused`, `Corrupt`, `Io`.
+    pub fn step_scrub(&self, budget: Budget) -> Result<Option<u64>> {
+        if self.core.closed.load(Ordering::Acquire) || self.core.store.has_failed() {
+            return Ok(None);
+        }
+        let now_ns = self.core.machine.clock.monotonic_ns();
+        if self.scrub_rate.wait_ns(now_ns) > 0 {
+            return Ok(None);
+        }
+        let bytes = self.scrub_rate.step(budget.bytes);
+        let Some(_work) = self.work.try_lock() else { return Ok(None) };
+        let mut slot = self.scrubbing.run.lock();
+        if self.is_scrubbing() {
+            self.resume_scrub(&mut slot);
+        } else if self.is_scrub_due() {
+            self.begin_scrub(&mut slot)?;
+        }
+        let Some(run) = slot.as_mut() else { return Ok(None) };
+        let before = run.record.read_bytes;
+        let mut is_done = false;
+        while !is_done && run.record.read_bytes - before < bytes.max(1) {
+            is_done = self.scrub_some(run, bytes)?;
+        }
+        let read = run.record.read_bytes - before;
+        self.scrub_rate.note(now_ns, read);
+        if is_done {
+            self.scrub_superblocks(run)?;
+            self.end_scrub(&mut slot, false)?;
+            return Ok(Some(read));
+        }
+        if run.record.read_bytes - run.noted_bytes >= NOTED_EVERY_BYTES {
+            self.note_scrub(&run.noted(), None)?;
+            run.noted_bytes = run.record.read_bytes;
+        }
+        let mut told = self.scrubbing.told.lock();
+        told.percent = run.queue.percent();
+        told.last = Some(run.record.clone());
+        Ok(Some(read))
+    }
+
+    /// Whether one is under way or due, and can be.
+    #[must_use]
+    pub fn wants_scrub(&self) -> bool {
+        let is_over = self.core.closed.load(Ordering::Acquire) || self.core.store.has_failed();
+        !is_over && (self.is_scrubbing() || self.is_scrub_due())
+    }
+}
+
+impl Pool {
+    /// The objects that a scrub looks at.
+    fn objects(&self) -> Objects {
+        let segments = self.core.store.segments();
+        Objects::of(segments.iter().map(|s| (s.zone, s.number)).collect(), self.map_runs())
+    }
+
+    /// Numbers and owners of runs of maps, and of times (of timeline 0), in the order of numbers.
+    fn map_runs(&self) -> Vec<(u64, u64)> {
+        let timelines: Vec<_> =
+            self.core.timelines.read().values().map(|(_, t)| Arc::clone(t)).collect();
+        let of_maps = timelines.iter().flat_map(|timeline| {
+            timeline.runs().into_iter().map(|run| (run.id, timeline.id)).collect::<Vec<_>>()
+        });
+        let volumes = self.registry.all();
+        let of_times = volumes.iter().flat_map(|volume| {
+            volume.times.runs().into_iter().map(|run| (run.id, 0)).collect::<Vec<_>>()
+        });
+        let mut all: Vec<_> = of_maps.chain(of_times).collect();
+        all.sort_unstable();
+        all
+    }
+
+    fn is_scrubbing(&self) -> bool {
+        self.scrubbing.told.lock().last.as_ref().is_some_and(|last| last.ended_ns.is_none())
+    }
+
+    fn is_scrub_due(&self) -> bool {
+        let told = self.scrubbing.told.lock();
+        let Some(schedule) = told.schedule else { return false };
+        let last_ns = told.last.as_ref().map_or(0, |last| last.started_ns).max(schedule.set_ns);
+        self.core.machine.clock.wall().as_nanos() >= last_ns.saturating_add(schedule.every_ns)
+    }
+
+    fn begin_scrub(&self, run: &mut Option<Run>) -> Result<()> {
+        let started_ns = self.core.machine.clock.wall().as_nanos();
+        let record = ScrubRecord { started_ns, ..ScrubRecord::default() };
+        self.note_scrub(&record, None)?;
+        *run = Some(Run::of(&self.objects(), record));
+        Ok(())
+    }
+
+    /// Goes on with what an earlier process began.
+    fn resume_scrub(&self, run: &mut Option<Run>) {
+        let last = self.scrubbing.told.lock().last.clone();
+        if let Some(record) = last.filter(|_| run.is_none()) {
+            *run = Some(Run::of(&self.objects(), record));
+        }
+    }
+
+    /// Writes down how far a scrub is, and what came of it.
+    fn note_scrub(&self, record: &ScrubRecord, outcome: Option<String>) -> Result<()> {
+        let mut tx = self.core.begin()?;
+        tx.put_scrub(record)?;
+        if let Some(detail) = outcome {
+            tx.audit("scrub", "", detail)?;
+        }
+        let _books = tx.commit()?;
+        self.scrubbing.told.lock().last = Some(record.clone());
+        Ok(())
+    }
+
+    fn end_scrub(&self, slot: &mut Option<Run>, stopped: bool) -> Result<()> {
+        let Some(run) = slot else { return Ok(()) };
+        let mut record = run.noted();
+        record.suspects.clear();
+        record.ended_ns = Some(self.core.machine.clock.wall().as_nanos());
+        record.stopped = stopped;
+        let told = outcome(&record);
+        self.note_scrub(&record, Some(told))?;
+        *slot = None;
+        Ok(())
+    }
+
+    /// Writes down how far the scrub under way is, for the next process.
+    ///
+    /// # Errors
+    /// Those of the commit.
+    pub(crate) fn keep_scrub(&self) -> Result<()> {
+        match &*self.scrubbing.run.lock() {
+            Some(run) => self.note_scrub(&run.noted(), None),
+            None => Ok(()),
+        }
+    }
+
+    /// Looks at one object or a part of it; true when there is nothing left.
+    fn scrub_some(&self, run: &mut Run, bytes: u64) -> Result<bool> {
+        let Some(item) = run.queue.next() else { return self.next_phase(run) };
+        let _epoch = self.core.store.enter();
+        let mut scrub = Scrub::new(&self.core.store, &*self.core);
+        scrub.suspects = Some(std::mem::take(&mut run.suspects));
+        let offset = run.record.offset;
+        let after = match item {
+            Item::Segment { number, .. } => self.scrub_segment(&mut scrub, number, offset, bytes),
+            Item::Run { number, owner } => {
+                self.scrub_run(&mut scrub, (number, owner), offset, bytes)
+            }
+            Item::Catalogue { page } => {
+                run.suspects = scrub.suspects.take().unwrap_or_default();
+                return self.scrub_catalogue(run, page).map(|()| false);
+            }
+            Item::Parity { region } => {
+                run.suspects = scrub.suspects.take().unwrap_or_default();
+                return self.scrub_parity(run, region, bytes).map(|()| false);
+            }
+        };
+        run.suspects = scrub.suspects.take().unwrap_or_default();
+        let losses: Vec<String> = scrub.losses.iter().map(|loss| self.name_of(loss)).collect();
+        run.add(&scrub.report(), losses);
+        run.step_on(after);
+        Ok(false)
+    }
+
+    fn scrub_segment(
+        &self,
+        scrub: &mut Scrub<'_>,
+        number: u64,
+        offset: u32,
+        bytes: u64,
+    ) -> Option<u32> {
+        let segment = self.core.store.segment(number)?;
+        // Freed meanwhile: nothing needs it.
+        if segment.retired.load(Ordering::Acquire) {
+            return None;
+        }
+        scrub.segment(&segment, offset, bytes, self.stable_of(&segment))
+    }
+
+    fn scrub_run(
+        &self,
+        scrub: &mut Scrub<'_>,
+        (number, owner): (u64, u64),
+        offset: u32,
+        bytes: u64,
+    ) -> Option<u32> {
+        let pages = u32::try_from(bytes / format::PAGE_BYTES as u64).unwrap_or(u32::MAX).max(1);
+        let until = offset.saturating_add(pages);
+        let all = |_: u64| true;
+        let count = if let Some(timeline) = self.core.timeline(owner) {
+            let run = timeline.runs().into_iter().find(|run| run.id == number)?;
+            scrub.pages((owner, number), (&run.extents, offset..until), &all);
+            run.extents.count
+        } else {
+            let times = self.registry.all().into_iter().map(|volume| volume.times.runs());
+            let run = times.flatten().find(|run| run.id == number)?;
+            scrub.pages((0, number), (&run.pages, offset..until), &all);
+            run.pages.count
+        };
+        (until < count).then_some(until)
+    }
+
+    /// The catalogue changes by commits alone, so nobody commits meanwhile.
+    fn scrub_catalogue(&self, run: &mut Run, page: u64) -> Result<()> {
+        let _books = self.core.books.lock();
+        let found = self.core.media.scrub_pages(page, CATALOGUE_PAGES);
+        let losses = found.lost.iter().map(|page| format!("page {page} of the catalogue"));
+        let report = ScrubReport {
+            read_bytes: found.read_bytes,
+            wrong: found.wrong,
+            healed: found.healed,
+            lost: found.lost.len() as u64,
+            ..ScrubReport::default()
+        };
+        run.add(&report, losses.collect());
+        run.queue.end_catalogue(found.next);
+        run.record.next = found.next.unwrap_or(0);
+        Ok(())
+    }
+
+    /// Computes parity anew in some bytes of a region.
+    fn scrub_parity(&self, run: &mut Run, region: u64, bytes: u64) -> Result<()> {
+        let array = self.members.array();
+        let found = array.and_then(|array| Some((array, array.computed_region(region)?)));
+        run.queue.end();
+        let Some((array, (region, range))) = found else { return Ok(()) };
+        let done = if region == run.record.next { u64::from(run.record.offset) } else { 0 };
+        let start = (range.start + done).min(range.end);
+        let is_huge = range.end - range.start > u64::from(u32::MAX);
+        let end = if is_huge { range.end } else { start.saturating_add(bytes).min(range.end) };
+        // Disagreements are looked at now: the rest of the scrub did long ago.
+        let apart = array.disagreements(start, end - start).map_err(Error::from);
+        let outcome = apart.and_then(|apart| self.compute_parity(array, apart, &mut |_| ()));
+        if let Err(error) = &outcome {
+            // The next ones can be looked at all the same.
+            run.add(&ScrubReport { wrong: 1, ..ScrubReport::default() }, Vec::new());
+            let detail = format!("the parity of bytes {start} to {end} cannot be seen to: {error}");
+            self.core.note("scrub", "", detail)?;
+        }
+        run.record.read_bytes += end - start;
+        let is_whole = end == range.end || outcome.is_err();
+        let offset = u32::try_from(end - range.start).ok().filter(|_| !is_whole);
+        run.record.next = if offset.is_some() { region } else { region + 1 };
+        run.record.offset = offset.unwrap_or(0);
+        run.queue.add_parity(run.record.next);
+        Ok(())
+    }
+
+    /// Four places have the superblock, on every copy; they are written again if one is wrong.
+    fn scrub_superblocks(&self, run: &mut Run) -> Result<()> {
+        let _books = self.core.books.lock();
+        let wrong = self.core.media.wrong_superblocks();
+        if wrong > 0 {
+            for _ in 0..2 {
+                self.core.media.write_again().inspect_err(|_| self.core.store.fail())?;
+            }
+        }
+        run.add(&ScrubReport { wrong, healed: wrong, ..ScrubReport::default() }, Vec::new());
+        Ok(())
+    }
+
+    /// True when there is none.
+    fn next_phase(&self, run: &mut Run) -> Result<bool> {
+        let record = &mut run.record;
+        record.offset = 0;
+        match record.phase {
+            ScrubPhase::Segments => {
+                record.phase = ScrubPhase::Runs;
+                record.next = 0;
+                if !run.suspects.is_empty() {
+                    self.write_maps_out()?;
+                }
+                run.queue.add_runs(&self.map_runs(), 0);
+            }
+            // The entries of a run may be in a newer one by now.
+            ScrubPhase::Runs
+                if !run.suspects.is_empty() && run.queue.add_newer_runs(&self.map_runs()) => {}
+            ScrubPhase::Runs => {
+                record.phase = ScrubPhase::Catalogue;
+                record.next = 0;
+                run.suspects = Suspects::default();
+                run.queue.add_catalogue(0);
+            }
+            // Where something is lost, what is computed may be what gives it back one day.
+            ScrubPhase::Catalogue if record.lost == 0 => {
+                record.phase = ScrubPhase::Parity;
+                record.next = 0;
+                run.queue.add_parity(0);
+            }
+            ScrubPhase::Catalogue | ScrubPhase::Parity => return Ok(true),
+        }
+        Ok(false)
+    }
+
+    /// Has all of the map in runs, so that they know what is suspect.
+    fn write_maps_out(&self) -> Result<()> {
+        for volume in self.registry.all() {
+            match volume.flush_map() {
+                Err(e) if e.kind == ErrorKind::Full => {}
+                Err(e) if matches!(e.kind, ErrorKind::Corrupt | ErrorKind::Io) => {}
+                other => other?,
+            }
+        }
+        Ok(())
+    }
+
+    fn name_of(&self, loss: &Loss) -> String {
+        let version = match loss {
+            Loss::Page { run, page } => return format!("page {page} of run {run}"),
+            Loss::Block(version) => version,
+        };
+        let log = self.core.timeline(version.timeline).map(|timeline| timeline.log);
+        let volume = self.registry.all().into_iter().find(|volume| Some(volume.id) == log);
+        let name = volume.as_ref().map(|volume| volume.name()).filter(|name| !name.is_empty());
+        let (block, seq) = (version.block.0, version.seq.0);
+        format!("block {block} of {}, seq {seq}", name.unwrap_or("a deleted volume"))
+    }
+}
+
+fn outcome(record: &ScrubRecord) -> String {
+    let mut text = match record.stopped {
+        true => "stopped: ".to_owned(),
+        false => String::new(),
+    };
+    text += &format!(
+        "{} bytes read, {} ranges were wrong, {} were written again from a copy that was right, {} \
+         were repaired from another version, {} are lost",
+        record.read_bytes, record.wrong, record.healed, record.repaired, record.lost
+    );
+    if record.elsewhere > 0 {
+        text += &format!(", {} in packs are had from another version", record.elsewhere);
+    }
+    if !record.losses.is_empty() {
+        text += &format!(": {}", record.losses.join("; "));
+    }
+    text
+}

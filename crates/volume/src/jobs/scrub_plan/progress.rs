@@ -1,0 +1,95 @@
+//! How far the scrubs of a pool are.
+
+use env::{Rank, RankedMutex};
+use history::{ScrubReport, Suspects};
+
+use super::queue::{Objects, Queue};
+use crate::catalogue::{ScrubRecord, ScrubScheduleRecord};
+
+/// Lost blocks that are named, at most.
+const LOSSES_NAMED: usize = 16;
+
+/// The scrubs of a pool.
+pub struct Scrubbing {
+    /// The one under way.
+    pub run: RankedMutex<Option<Run>>,
+    /// The report of the last one.
+    pub told: RankedMutex<Told>,
+}
+
+#[derive(Default)]
+pub struct Told {
+    /// Its record.
+    pub last: Option<ScrubRecord>,
+    /// How far it is.
+    pub percent: u64,
+    /// When there is another.
+    pub schedule: Option<ScrubScheduleRecord>,
+}
+
+/// A scrub under way.
+pub struct Run {
+    /// Its findings so far, and where it goes on.
+    pub record: ScrubRecord,
+    /// The objects that are to be looked at.
+    pub queue: Queue,
+    /// Ranges that the runs are to be asked about.
+    pub suspects: Suspects,
+    /// Bytes that it had read when that was written down last.
+    pub noted_bytes: u64,
+}
+
+impl Scrubbing {
+    /// As the catalogue has it.
+    pub fn load(last: Option<ScrubRecord>, schedule: Option<ScrubScheduleRecord>) -> Scrubbing {
+        let told = Told { last, percent: 0, schedule };
+        Scrubbing {
+            run: RankedMutex::new(Rank::Scrub, None),
+            told: RankedMutex::new(Rank::ScrubTold, told),
+        }
+    }
+}
+
+impl Run {
+    /// Goes on from a record, with the objects that there are.
+    pub fn of(objects: &Objects, record: ScrubRecord) -> Run {
+        let mut suspects = Suspects::default();
+        for &(segment, from, to) in &record.suspects {
+            suspects.add(segment, from..to);
+        }
+        let queue = Queue::new(objects, &record);
+        let mut record = record;
+        if queue.position() != record.next {
+            record.offset = 0;
+        }
+        Run { noted_bytes: record.read_bytes, record, queue, suspects }
+    }
+
+    /// Counts what was found.
+    pub fn add(&mut self, found: &ScrubReport, losses: Vec<String>) {
+        let record = &mut self.record;
+        record.read_bytes += found.read_bytes;
+        record.wrong += found.wrong;
+        record.healed += found.healed;
+        record.repaired += found.repaired;
+        record.elsewhere += found.elsewhere;
+        record.lost += found.lost;
+        let room = LOSSES_NAMED.saturating_sub(record.losses.len());
+        record.losses.extend(losses.into_iter().take(room));
+    }
+
+    /// Goes on in the object at hand, or with the next one.
+    pub fn step_on(&mut self, after: Option<u32>) {
+        self.record.offset = after.unwrap_or(0);
+        if after.is_none() {
+            self.queue.end();
+        }
+        self.record.next = self.queue.position();
+    }
+
+    /// The record for the catalogue.
+    pub fn noted(&self) -> ScrubRecord {
+        let suspects = self.suspects.list().map(|(segment, r)| (segment, r.start, r.end));
+        ScrubRecord { suspects: suspects.collect(), ..self.record.clone() }
+    }
+}

@@ -1,0 +1,327 @@
+//! Copying blocks of what lies outside into one segment, and the commit that names segment and run.
+//!
+//! Invariant: a block is copied if some moment that can be opened sees it in the file: then the
+//! first such moment does. Others are done without: none will see them again.
+
+use std::collections::BTreeSet;
+use std::io::IoSlice;
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use block::Purpose;
+use format::batch::{BatchEncoder, BatchKind, header_bytes};
+use format::checksum::block_crc;
+use format::location::Location;
+use format::map::{Entry, cover};
+use history::{
+    BLOCKS_PER_PAGE, IoKind, OUTSIDE_SEQ, RunBuilder, Segment, Slot, Store, StoredRun, Timeline,
+    block_location,
+};
+use units::{BLOCK_BYTES, BlockCount, Lba, Seq};
+
+use crate::Result;
+use crate::core::Core;
+use crate::jobs::map_flush::{commit_segment, record_of_run};
+use crate::jobs::segment_writer::{Holds, begin_segment, relocated};
+use crate::past::backing_file::Source;
+const BLOCK: usize = BLOCK_BYTES as usize;
+/// Entries of one commit at most.
+const ENTRIES_MAX: usize = 1 << 16;
+
+/// Blocks on their way into one segment.
+pub struct CopyJob {
+    store: Arc<Store>,
+    log: u64,
+    timeline: u64,
+    /// The first moment of the timeline that can be opened.
+    first: Option<Seq>,
+    segment: Option<Arc<Segment>>,
+    entries: Vec<Entry>,
+    /// Pages that are done with the commit.
+    pages: Vec<u64>,
+}
+
+/// The timeline that blocks are copied to, and where from.
+pub struct Way<'a> {
+    /// The core that the pool's volumes share.
+    pub core: &'a Core,
+    /// The timeline.
+    pub timeline: &'a Arc<Timeline>,
+    /// The file or moment that hangs there.
+    pub source: &'a Source,
+    /// Hears which pages of blocks are in the map now.
+    pub copied: &'a dyn Fn(&BTreeSet<u64>),
+}
+
+/// The outcome of some blocks.
+#[derive(Clone, Copy, Debug)]
+enum Copied {
+    /// They are zeros.
+    Zeros(u64, u32),
+    /// One with data.
+    Data(u64),
+}
+
+/// How it went with a page.
+pub enum Page {
+    /// So many bytes were read and written.
+    Copied(u64),
+    /// Some blocks cannot be read now.
+    Unreadable(history::Error),
+}
+
+impl CopyJob {
+    /// Nothing is copied yet.
+    pub fn begin(core: &Core, timeline: &Timeline) -> Result<CopyJob> {
+        // No moment before the import is one: an entry of that seq is seen from it on.
+        let openable = core.host()?.needed(timeline.id, Seq::ZERO)?.openable;
+        Ok(CopyJob {
+            store: Arc::clone(&core.store),
+            log: timeline.log,
+            timeline: timeline.id,
+            first: openable.within(OUTSIDE_SEQ, Seq(u64::MAX)).first(),
+            segment: None,
+            entries: Vec::new(),
+            pages: Vec::new(),
+        })
+    }
+
+    /// Pages that are done with the commit.
+    pub fn pages(&self) -> &[u64] {
+        &self.pages
+    }
+
+    /// Whether it is time for a commit.
+    pub fn is_full(&self) -> bool {
+        self.entries.len() >= ENTRIES_MAX
+    }
+
+    /// Copies the blocks of a page that some moment sees in the file.
+    ///
+    /// # Errors
+    /// `Full`, `Refused`, `Io` of the pool; `Corrupt`.
+    pub fn copy_page(&mut self, way: &Way<'_>, page: u64) -> Result<Page> {
+        let Way { core, timeline, source, .. } = *way;
+        let mut slots = [Slot::default(); BLOCKS_PER_PAGE];
+        if let Some(first) = self.first {
+            let _epoch = core.store.enter();
+            timeline.load_page(&core.store, page, first, &mut slots)?;
+        }
+        let blocks = source.blocks_of(page);
+        let is_outside = |b: &u64| slots[(b - page * BLOCKS_PER_PAGE as u64) as usize].is_outside();
+        let wanted: Vec<u64> = blocks.clone().filter(is_outside).collect();
+        let mut bytes = vec![0; (blocks.end - blocks.start) as usize * BLOCK];
+        let mut copied = Vec::with_capacity(wanted.len());
+        let mut unreadable = None;
+        for range in ranges(&wanted) {
+            let part = within(&blocks, &range);
+            let Err(e) = source.read_bytes(range.start * BLOCK_BYTES, &mut bytes[part], true)
+            else {
+                copied.extend(range);
+                continue;
+            };
+            if e.kind != history::ErrorKind::Io {
+                return Ok(Page::Unreadable(e));
+            }
+            for block in range {
+                let part = within(&blocks, &(block..block + 1));
+                match source.read_bytes(block * BLOCK_BYTES, &mut bytes[part], true) {
+                    Ok(_) => copied.push(block),
+                    Err(e) if e.kind == history::ErrorKind::Io => unreadable = Some(e),
+                    Err(e) => return Ok(Page::Unreadable(e)),
+                }
+            }
+        }
+        let spent = 2 * copied.len() as u64 * BLOCK_BYTES;
+        self.put(way, &blocks, &copied, &bytes)?;
+        if let Some(e) = unreadable {
+            return Ok(Page::Unreadable(e));
+        }
+        self.pages.push(page);
+        Ok(Page::Copied(spent))
+    }
+
+    /// Writes blocks of a page, in batches that fit a segment.
+    fn put(
+        &mut self,
+        way: &Way<'_>,
+        blocks: &Range<u64>,
+        copied: &[u64],
+        bytes: &[u8],
+    ) -> Result<()> {
+        let data = |block: u64| &bytes[within(blocks, &(block..block + 1))];
+        let data_max = usize::try_from(self.store.zone_bytes / 4 / BLOCK_BYTES)
+            .expect("zones are small")
+            .clamp(1, BLOCKS_PER_PAGE);
+        let mut rest = copied;
+        while !rest.is_empty() {
+            let mut ops: Vec<Copied> = Vec::new();
+            let (mut count, mut data_blocks) = (0, 0);
+            for &block in rest {
+                let is_zero = data(block).iter().all(|&b| b == 0);
+                match ops.last_mut() {
+                    Some(Copied::Zeros(first, zeros))
+                        if is_zero && *first + u64::from(*zeros) == block =>
+                    {
+                        *zeros += 1;
+                    }
+                    _ if is_zero => ops.push(Copied::Zeros(block, 1)),
+                    _ if data_blocks == data_max => break,
+                    _ => {
+                        ops.push(Copied::Data(block));
+                        data_blocks += 1;
+                    }
+                }
+                count += 1;
+            }
+            rest = &rest[count..];
+            let need = header_bytes(BatchKind::Relocated, ops.len(), data_blocks)
+                + u32::try_from(data_blocks * BLOCK).expect("a page of data");
+            let segment = self.segment_with(way, need)?;
+            self.write(way.core, &segment, &ops, data)?;
+        }
+        Ok(())
+    }
+
+    fn write<'b>(
+        &mut self,
+        core: &Core,
+        segment: &Segment,
+        ops: &[Copied],
+        data: impl Fn(u64) -> &'b [u8],
+    ) -> Result<()> {
+        let offset = segment.end.load(Ordering::Acquire);
+        let header = relocated(segment, offset, self.timeline, OUTSIDE_SEQ);
+        let time = header.time;
+        let mut header_of = Vec::new();
+        let mut encoder = BatchEncoder::new(&mut header_of);
+        let mut blocks: Vec<(u64, u32)> = Vec::new();
+        let before = self.entries.len();
+        for op in ops {
+            match *op {
+                Copied::Zeros(block, count) => {
+                    encoder.push_relocated_zero(block, count, OUTSIDE_SEQ, time);
+                    let location = Location::hole_in(segment.number);
+                    let keys = cover(Lba(block), BlockCount(u64::from(count)));
+                    let hole = |key| Entry { key, seq: OUTSIDE_SEQ, location, crc: 0 };
+                    self.entries.extend(keys.map(hole));
+                }
+                Copied::Data(block) => {
+                    let crc = block_crc(data(block));
+                    encoder.push_relocated(block, OUTSIDE_SEQ, time, crc);
+                    blocks.push((block, crc));
+                }
+            }
+        }
+        let sizes = encoder.finish(&header);
+        let mut slices = vec![IoSlice::new(&header_of)];
+        slices.extend(blocks.iter().map(|&(block, _)| IoSlice::new(data(block))));
+        let at = self.store.zone_offset(segment.zone) + u64::from(offset);
+        self.store.write(at, &slices)?;
+        core.store.io(self.log).count(IoKind::CopyWrite, u64::from(sizes.total()));
+        for (index, &(block, crc)) in blocks.iter().enumerate() {
+            let first = Location::new(segment.number, offset + sizes.header_bytes);
+            let location = block_location(first, index);
+            self.entries.push(Entry::data(Lba(block), OUTSIDE_SEQ, location, crc));
+        }
+        segment.end.store(offset + sizes.total(), Ordering::Release);
+        let count = i64::try_from(self.entries.len() - before).expect("a batch is small");
+        segment.add_entries(count);
+        Ok(())
+    }
+
+    /// The open segment; a new one when so many bytes do not fit it, after a commit of what there
+    /// is.
+    fn segment_with(&mut self, way: &Way<'_>, need: u32) -> Result<Arc<Segment>> {
+        let zone_bytes = u32::try_from(self.store.zone_bytes).expect("zones are at most 32 MiB");
+        if let Some(open) = &self.segment {
+            if open.end.load(Ordering::Acquire) + need <= zone_bytes {
+                return Ok(Arc::clone(open));
+            }
+            self.commit(way)?;
+        }
+        let zone = self.store.allocate_zone(Purpose::Data)?;
+        let segment = begin_segment(way.core, self.log, zone, Holds::Versions)?;
+        segment.last_seq.store(OUTSIDE_SEQ.0, Ordering::Release);
+        self.segment = Some(Arc::clone(&segment));
+        Ok(segment)
+    }
+
+    /// Makes what was copied known: segment and run in one commit.
+    ///
+    /// # Errors
+    /// `Full`, `Refused`, `Io`.
+    pub fn commit(&mut self, way: &Way<'_>) -> Result<()> {
+        let Way { core, timeline, source, copied } = *way;
+        if self.entries.is_empty() {
+            source.note_done(self.pages.drain(..));
+            return Ok(());
+        }
+        let mut entries = std::mem::take(&mut self.entries);
+        entries.sort_unstable_by_key(Entry::order);
+        let run = self.write_run(core, timeline, source, &entries)?;
+        let segment = self.segment.take().expect("entries name a segment");
+        if let Err(e) = self.commit_run(core, &segment, &run) {
+            core.store.retire_extents(&run.extents);
+            self.segment = Some(segment);
+            return Err(e);
+        }
+        let live = segment.live_entries.load(Ordering::Acquire);
+        segment.committed_entries.store(live, Ordering::Release);
+        self.store.add_segment(segment);
+        timeline.install_oldest(Arc::new(run));
+        let page_of = |e: &Entry| e.key.first_block().0 / BLOCKS_PER_PAGE as u64;
+        copied(&entries.iter().map(page_of).collect());
+        source.note_done(self.pages.drain(..));
+        Ok(())
+    }
+
+    fn write_run(
+        &self,
+        core: &Core,
+        timeline: &Timeline,
+        source: &Source,
+        entries: &[Entry],
+    ) -> Result<StoredRun> {
+        let below = timeline.runs().last().map_or(u64::MAX, |oldest| oldest.order);
+        let order = below.min(source.record().orders_below) - 1;
+        let mut builder = RunBuilder::new(&core.store, core.next_run(), order, timeline);
+        entries.iter().try_for_each(|entry| builder.push(*entry))?;
+        Ok(builder.finish(&core.store)?.expect("a run of some entries"))
+    }
+
+    fn commit_run(&self, core: &Core, segment: &Segment, run: &StoredRun) -> Result<()> {
+        let tx = core.begin()?;
+        tx.put_map_run(&record_of_run(run, self.timeline))?;
+        let live = segment.live_entries.load(Ordering::Acquire);
+        commit_segment(&tx, segment, live, segment.end.load(Ordering::Acquire), true)?;
+        tx.commit().map(drop)
+    }
+}
+
+impl Drop for CopyJob {
+    fn drop(&mut self) {
+        if let Some(segment) = self.segment.take() {
+            self.store.free_zone(segment.zone);
+        }
+    }
+}
+
+/// Blocks (ascending) as ranges.
+fn ranges(blocks: &[u64]) -> Vec<Range<u64>> {
+    let mut ranges: Vec<Range<u64>> = Vec::new();
+    for &block in blocks {
+        match ranges.last_mut() {
+            Some(open) if open.end == block => open.end += 1,
+            _ => ranges.push(block..block + 1),
+        }
+    }
+    ranges
+}
+
+/// Where the bytes of some blocks are in those of all.
+fn within(all: &Range<u64>, blocks: &Range<u64>) -> Range<usize> {
+    let at = |block: u64| (block - all.start) as usize * BLOCK;
+    at(blocks.start)..at(blocks.end)
+}

@@ -1,0 +1,60 @@
+//! The pool as the volumes in it see it.
+
+use std::sync::Arc;
+
+use units::Seq;
+
+use crate::Result;
+use crate::host::{Host, RoomWait, Served};
+use crate::pool::Pool;
+use crate::retention::explain::JudgedGroup;
+use crate::retention::needed::Needed;
+use crate::types::CacheSetting;
+use crate::volume::Volume;
+
+impl Host for Pool {
+    fn at_work(
+        &self,
+        goes_on: &dyn Fn() -> bool,
+        work: &mut dyn FnMut() -> Result<()>,
+    ) -> Result<()> {
+        self.lock_work(goes_on).map_or(Ok(()), |_work| work())
+    }
+
+    fn wait_for_room(&self, wait: &mut RoomWait, goes_on: &dyn Fn() -> bool) -> Result<bool> {
+        self.wait_for_room(wait, goes_on)
+    }
+
+    fn make_room(&self, goes_on: &dyn Fn() -> bool) -> Result<()> {
+        self.make_room(goes_on)
+    }
+
+    fn needed(&self, timeline: u64, from: Seq) -> Result<Needed> {
+        self.needed(timeline, from)
+    }
+
+    fn check_cache(&self, wanted: Option<CacheSetting>, but: Option<u64>) -> Result<()> {
+        self.check_cache(wanted, but)
+    }
+
+    fn share_memory(&self) {
+        self.share_memory();
+    }
+
+    fn judged_groups(&self, volume: u64) -> Vec<JudgedGroup> {
+        self.judged_groups(volume)
+    }
+
+    fn served(&self) -> Vec<Served> {
+        let told = |volume: &Arc<Volume>| Served {
+            id: volume.id,
+            name: Arc::clone(&volume.name),
+            first_timeline: volume.record.lock().line.first().map(|&(_, timeline)| timeline),
+        };
+        self.registry.served().iter().map(told).collect()
+    }
+
+    fn served_ids(&self) -> Option<Vec<u64>> {
+        self.registry.served_ids()
+    }
+}

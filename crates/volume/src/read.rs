@@ -1,0 +1,5 @@
+//! Reading: a moment opened as a snapshot, views, and every structure held against every other.
+
+pub mod snapshot;
+pub mod verify;
+pub mod view;

@@ -1,0 +1,267 @@
+//! Schedules: versions captured by the clock, and pruned by keep rules.
+//!
+//! Invariants
+//! 1. The time up to which a schedule is done is part of the capture's commit: after a crash a
+//!    capture is missing or done, never forgotten.
+//! 2. All missed captures are made up for by one.
+//! 3. Only versions that this schedule made are pruned, each with its reason in the audit log; in
+//!    the background only while the clock goes evenly.
+//!
+//! It does not know commands or threads: whoever calls `Pool::step` runs schedules.
+
+use units::{Seq, WallTime};
+
+use crate::catalogue::{ScheduleRecord, VersionRecord};
+use crate::pool::Pool;
+use crate::retention::explain::{Explained, MadeBy, candidate, doomed, explain_doomed};
+use crate::retention::keep_rules::KeepRules;
+use crate::retention::open_files::Quiet;
+use crate::retention::schedule::{Schedule, ScheduleInfo, ScheduleSpec};
+use crate::types::Consistency;
+use crate::volume::Volume;
+use crate::{Error, ErrorKind, Result};
+
+/// Versions that one commit prunes; each has a line in the audit log.
+pub(crate) const PRUNED_MAX: usize = 512;
+
+impl Pool {
+    /// Captures what is due and prunes what no rule keeps. A failure is told by the schedule, and
+    /// tried again later: it must not keep other background work from being done.
+    pub(crate) fn run_schedules(&self) {
+        let Some(_right) = self.scheduling.try_lock() else { return };
+        let (wall, monotonic_ns) =
+            (self.core.machine.clock.wall(), self.core.machine.clock.monotonic_ns());
+        let may_prune = self.core.pool_time.lock().look(&*self.core.machine.clock).1;
+        let volumes = self.registry.served();
+        for volume in volumes {
+            if volume.schedule.lock().is_some() {
+                volume.run_schedule(wall, monotonic_ns, may_prune);
+            }
+        }
+        self.run_group_schedules(wall, monotonic_ns, may_prune);
+    }
+}
+
+impl Volume {
+    fn run_schedule(&self, wall: WallTime, monotonic_ns: u64, may_prune: bool) {
+        // A capture with a hook is its runner's: commands take their time.
+        let due = self.schedule.lock().as_mut().and_then(|s| s.due(wall, monotonic_ns));
+        if let Some(record) = due.filter(|r| self.hook_for(r.hook.as_deref()).is_none()) {
+            self.capture_due(record, monotonic_ns, &|| Consistency::CrashConsistent.into());
+        }
+        let wants = |s: &Schedule| s.wants_pruning(monotonic_ns);
+        if may_prune && self.schedule.lock().as_ref().is_some_and(wants) {
+            let pruned = self.prune().map(|count| (0, count == PRUNED_MAX));
+            if let Some(schedule) = self.schedule.lock().as_mut() {
+                schedule.pruned(pruned, monotonic_ns);
+            }
+        }
+    }
+
+    /// The hook of a capture that is due, if it has one.
+    #[must_use]
+    pub fn due_hook(&self) -> Option<String> {
+        let clock = &self.core.machine.clock;
+        let (wall, monotonic_ns) = (clock.wall(), clock.monotonic_ns());
+        let due = self.schedule.lock().as_mut()?.due(wall, monotonic_ns)?;
+        self.hook_for(due.hook.as_deref())
+    }
+
+    /// Makes the capture that is due, if one is still; a failure is told by the schedule, and the
+    /// capture is due again later.
+    pub fn capture_hooked(&self, quiet: &dyn Fn() -> Quiet) {
+        let clock = &self.core.machine.clock;
+        let (wall, monotonic_ns) = (clock.wall(), clock.monotonic_ns());
+        let due = self.schedule.lock().as_mut().and_then(|s| s.due(wall, monotonic_ns));
+        if let Some(record) = due {
+            self.capture_due(record, monotonic_ns, quiet);
+        }
+    }
+
+    fn capture_due(&self, record: ScheduleRecord, monotonic_ns: u64, quiet: &dyn Fn() -> Quiet) {
+        let captured = self.capture(&record.label, Some(&record), quiet).map(drop);
+        if let Some(schedule) = self.schedule.lock().as_mut().filter(|s| s.is(&record)) {
+            schedule.captured(record, captured, monotonic_ns);
+        }
+    }
+
+    /// Sets the schedule, or changes it: then it goes on with the versions that it made.
+    ///
+    /// # Errors
+    /// `Invalid`, `Refused`.
+    pub fn set_schedule(&self, spec: &ScheduleSpec) -> Result<ScheduleInfo> {
+        self.check_open()?;
+        let wall = self.core.machine.clock.wall();
+        spec.check(wall)?;
+        {
+            let mut tx = self.begin()?;
+            let id = match self.schedule.lock().as_ref() {
+                Some(schedule) => schedule.id(),
+                None => {
+                    tx.numbers.schedule += 1;
+                    tx.numbers.schedule
+                }
+            };
+            let record = spec.record(id, wall);
+            tx.put_schedule(self.id, &record)?;
+            let detail = format!("{}, keep {}", spec.timing, spec.keep);
+            tx.audit("schedule-set", &self.name, detail)?;
+            let _books = tx.commit()?;
+            *self.schedule.lock() = Some(Schedule::of(record)?);
+        }
+        self.schedule_info()?.ok_or_else(|| self.no_schedule())
+    }
+
+    /// The result that [`Volume::set_schedule`] would have, and the schedule's versions that no
+    /// rule would keep then.
+    ///
+    /// # Errors
+    /// Those of [`Volume::set_schedule`].
+    pub fn plan_schedule(&self, spec: &ScheduleSpec) -> Result<(ScheduleInfo, Vec<Explained>)> {
+        self.check_open()?;
+        let wall = self.core.machine.clock.wall();
+        spec.check(wall)?;
+        let pins = self.pins.lock();
+        // No schedule has the number 0.
+        let id = self.schedule.lock().as_ref().map_or(0, |schedule| schedule.id());
+        let planned = Schedule::of(spec.record(id, wall))?;
+        let goes = explain_doomed(pins.scheduled(id), &spec.keep, wall);
+        Ok((planned.info(pins.scheduled(id).next()), goes))
+    }
+
+    fn no_schedule(&self) -> Error {
+        Error::new(ErrorKind::NotFound, format!("{} has no schedule", self.name))
+            .with_hint("`hindsight version schedule set` makes one")
+    }
+
+    /// The schedule, if there is one.
+    ///
+    /// # Errors
+    /// `NotFound` once the volume is deleted.
+    pub fn schedule_info(&self) -> Result<Option<ScheduleInfo>> {
+        self.check_open()?;
+        let pins = self.pins.lock();
+        let schedule = self.schedule.lock();
+        Ok(schedule.as_ref().map(|s| s.info(pins.scheduled(s.id()).next())))
+    }
+
+    /// Removes the schedule. Its versions stay until somebody deletes them.
+    ///
+    /// # Errors
+    /// `NotFound`, `Refused`.
+    pub fn remove_schedule(&self) -> Result<()> {
+        self.check_open()?;
+        let mut tx = self.begin()?;
+        let Some(id) = self.schedule.lock().as_ref().map(|schedule| schedule.id()) else {
+            return Err(self.no_schedule());
+        };
+        tx.remove_schedule(self.id)?;
+        let detail = format!("schedule {id}; its versions stay");
+        tx.audit("schedule-remove", &self.name, detail)?;
+        let _books = tx.commit()?;
+        *self.schedule.lock() = None;
+        Ok(())
+    }
+
+    /// Prunes now what no rule keeps: numbers of what went, or would go.
+    ///
+    /// # Errors
+    /// `NotFound` without a schedule; `Refused`.
+    pub fn apply_retention(&self, dry_run: bool) -> Result<Vec<u64>> {
+        self.check_open()?;
+        let (id, keep) = self.rules()?;
+        let doomed = doomed(self.pins.lock().scheduled(id), &keep, usize::MAX);
+        if !dry_run {
+            let mut left = doomed.len();
+            while left > 0 {
+                match self.prune()? {
+                    0 => break,
+                    count => left = left.saturating_sub(count),
+                }
+            }
+        }
+        Ok(doomed)
+    }
+
+    /// Whether the schedule is still the one that this record was made of.
+    pub(crate) fn is_scheduled(&self, record: &ScheduleRecord) -> bool {
+        self.schedule.lock().as_ref().is_some_and(|schedule| schedule.is(record))
+    }
+
+    fn rules(&self) -> Result<(u64, KeepRules)> {
+        let schedule = self.schedule.lock();
+        schedule.as_ref().map(|s| (s.id(), s.keep())).ok_or_else(|| self.no_schedule())
+    }
+
+    /// Prunes some of what no rule keeps; says how many.
+    fn prune(&self) -> Result<usize> {
+        // Judged and removed under one lock: nobody deletes meanwhile what stands in for others.
+        let mut pins = self.pins.lock();
+        let (id, keep) = self.rules()?;
+        let doomed = doomed(pins.scheduled(id), &keep, PRUNED_MAX);
+        if doomed.is_empty() {
+            return Ok(0);
+        }
+        let seq = |number: u64| pins.version(number).expect("its schedule names it").seq;
+        let gone: Vec<(u64, Seq)> = doomed.iter().map(|&number| (number, seq(number))).collect();
+        let details: Vec<String> = gone
+            .iter()
+            .map(|(number, seq)| format!("version {number} (seq {seq}): none of {keep} keeps it"))
+            .collect();
+        self.remove_versions(&mut pins, &gone, "version-prune", &details)?;
+        drop(pins);
+        if let Some(schedule) = self.schedule.lock().as_mut() {
+            schedule.count_pruned(gone.len() as u64);
+        }
+        Ok(gone.len())
+    }
+
+    /// Why versions stay or go, from a number on, at most `limit` of them; the last is where the
+    /// next page begins.
+    ///
+    /// # Errors
+    /// `Corrupt` or `Io`.
+    pub fn explain_retention(
+        &self,
+        first: u64,
+        limit: usize,
+    ) -> Result<(Vec<Explained>, Option<u64>)> {
+        self.check_open()?;
+        let mut page =
+            self.core.catalogue.versions_from(self.id, first, limit.saturating_add(1))?;
+        let next = (page.len() > limit).then(|| page[limit].0);
+        page.truncate(limit);
+        let last = page.last().map_or(0, |(number, _)| *number);
+        let judged = {
+            let pins = self.pins.lock();
+            let schedule = self.schedule.lock();
+            let made = |s: &Schedule| pins.scheduled(s.id()).map(candidate);
+            schedule.as_ref().map(|s| s.judged(made(s), first..=last))
+        };
+        let groups = self.core.host()?.judged_groups(self.id);
+        let wall = self.core.machine.clock.wall();
+        let explain = |(number, record): (u64, VersionRecord)| {
+            let time = record.scheduled.map_or(record.time_ns, |s| s.made_ns);
+            let mut explained = Explained {
+                number,
+                time: WallTime::from_nanos(time),
+                made_by: MadeBy::People,
+                rules: Vec::new(),
+                stays: true,
+                goes: None,
+            };
+            let Some(made) = record.scheduled else { return explained };
+            explained.made_by = MadeBy::RemovedSchedule;
+            if let Some(judged) = judged.as_ref().filter(|j| j.schedule == made.schedule) {
+                explained.made_by = MadeBy::Schedule;
+                judged.explain(number, wall, &mut explained);
+            }
+            if let Some(group) = groups.iter().find(|g| g.judged.schedule == made.schedule) {
+                explained.made_by = MadeBy::GroupSchedule;
+                group.explain(number, wall, &mut explained);
+            }
+            explained
+        };
+        Ok((page.into_iter().map(explain).collect(), next))
+    }
+}

@@ -1,0 +1,351 @@
+//! How a volume comes to be: what a commit has of it, and what memory has once it is committed.
+
+use std::sync::Arc;
+
+use format::superblock::{
+    FEATURE_BASE, FEATURE_CURRENT_STORE, FEATURE_EXTENTS, FEATURE_IMPORT, FEATURE_PACKS,
+    FEATURE_SHARED,
+};
+use history::{Branch, OUTSIDE_SEQ};
+use units::{MapExtent, Moment, Seq};
+
+use crate::catalogue::transaction::Transaction;
+use crate::catalogue::{SourceRecord, TimelineRecord, VolumeRecord};
+use crate::jobs::encoding;
+use crate::names::check_name;
+use crate::pool::Pool;
+use crate::types::{Architecture, Granularity, VolumeSpec};
+use crate::volume::Volume;
+use crate::write::{cache_sizes, copy_unit};
+use crate::{Error, ErrorKind, Result};
+
+/// Largest volume: 2^40 blocks.
+const SIZE_BYTES_MAX: u64 = 1 << 52;
+
+/// The beginning of a new volume.
+pub(crate) enum Origin<'a> {
+    /// Zeros.
+    Nothing,
+    /// A moment of another, of which all is copied if that is so described.
+    Moment(&'a Volume, Branch, Option<SourceRecord>),
+    /// A file.
+    File(SourceRecord),
+}
+
+/// A volume that is in a transaction.
+pub struct Newborn {
+    record: VolumeRecord,
+    timeline: TimelineRecord,
+    branch: Option<Branch>,
+}
+
+impl Newborn {
+    /// Its id.
+    pub fn id(&self) -> u64 {
+        self.record.id
+    }
+}
+
+impl Pool {
+    /// Makes a volume; it reads as zeros and takes no space.
+    ///
+    /// # Errors
+    /// `Invalid`, `Exists`, `Full`, `Refused`.
+    pub fn create_volume(&self, spec: &VolumeSpec) -> Result<Arc<Volume>> {
+        let record = self.new_record(spec, Seq::ZERO)?;
+        let detail = match spec.architecture {
+            Architecture::Logging => format!("{} bytes, {:?}", spec.size_bytes, spec.granularity),
+            other => format!("{} bytes, {:?}, {}", spec.size_bytes, spec.granularity, other.name()),
+        };
+        self.add_volume(record, Origin::Nothing, "volume-create", detail)
+    }
+
+    /// The record of a volume that begins at a seq.
+    pub(crate) fn new_record(&self, spec: &VolumeSpec, begin: Seq) -> Result<VolumeRecord> {
+        self.check_open()?;
+        check_name("volume", &spec.name)?;
+        check_size(spec.size_bytes)?;
+        if spec.granularity == Granularity::Interval(0) {
+            return Err(Error::new(ErrorKind::Invalid, "an interval is longer than nothing"));
+        }
+        let now = self.core.machine.clock.wall().as_nanos();
+        let seq = begin.0;
+        Ok(VolumeRecord {
+            id: 0,
+            name: spec.name.clone(),
+            deleted: false,
+            created_ns: now,
+            created_seq: seq,
+            cloned_from: None,
+            window_ns: spec.window_ns,
+            history_limit_bytes: spec.history_limit_bytes,
+            granularities: vec![(seq, spec.granularity)],
+            sizes: vec![(seq, spec.size_bytes)],
+            line: Vec::new(),
+            events: Vec::new(),
+            horizon_seq: seq,
+            horizon_ns: now,
+            reclaimed_to: seq,
+            flushed_seq: seq,
+            flushed_ns: now,
+            flushed_bytes_total: 0,
+            flushed_flushes_total: 0,
+            voids: Vec::new(),
+            next_version: 0,
+            architecture: spec.architecture,
+            placed: Vec::new(),
+            cache: cache_sizes::setting(spec.architecture, None, spec.cache)?,
+            conversion: None,
+            extent: spec.extent,
+            copy_unit: copy_unit::checked(spec.copy_unit, spec.architecture, spec.granularity)?,
+            encoding: encoding::setting(None, spec.encoding)?,
+            dedup: spec.dedup,
+            common: 0,
+            uncut: 0,
+            grace: None,
+            hook: None,
+            trash: None,
+        })
+    }
+
+    pub(crate) fn add_volume(
+        &self,
+        record: VolumeRecord,
+        origin: Origin<'_>,
+        action: &str,
+        detail: String,
+    ) -> Result<Arc<Volume>> {
+        for feature in features_of(&record) {
+            self.core.announce(feature)?;
+        }
+        let mut tx = self.core.begin()?;
+        let coming = self.prepare_volume(record, origin, &mut tx, (action, detail))?;
+        let books = tx.commit()?;
+        let volume = self.take_volume(coming)?;
+        drop(books);
+        if volume.record.lock().cache.is_some() {
+            self.share_memory();
+        }
+        Ok(volume)
+    }
+
+    /// Makes a writable volume that starts at a moment of another. Copies nothing.
+    ///
+    /// # Errors
+    /// Those of resolving; `Invalid`, `Exists`, `Refused`, `Io`.
+    pub fn clone_volume(&self, source: &str, at: &Moment, name: &str) -> Result<Arc<Volume>> {
+        self.clone_with_extent(source, at, name, None)
+    }
+
+    /// The same, with map extents of another size than its origin has. Inherited entries stay as
+    /// they are.
+    ///
+    /// # Errors
+    /// Those of resolving; `Invalid`, `Exists`, `Refused`, `Io`.
+    pub fn clone_with_extent(
+        &self,
+        source: &str,
+        at: &Moment,
+        name: &str,
+        extent: Option<MapExtent>,
+    ) -> Result<Arc<Volume>> {
+        self.clone_as(source, at, name, (extent, false))
+    }
+
+    /// The same, of which the background copies all: in the end it shares nothing with its origin.
+    /// It is there at once; `Volume::import_info` tells how far it is.
+    ///
+    /// # Errors
+    /// Those of resolving; `Invalid`, `Exists`, `Refused`, `Io`.
+    pub fn clone_in_full(
+        &self,
+        source: &str,
+        at: &Moment,
+        name: &str,
+        extent: Option<MapExtent>,
+    ) -> Result<Arc<Volume>> {
+        self.core.announce(FEATURE_IMPORT)?;
+        self.clone_as(source, at, name, (extent, true))
+    }
+
+    fn clone_as(
+        &self,
+        source: &str,
+        at: &Moment,
+        name: &str,
+        how: (Option<MapExtent>, bool),
+    ) -> Result<Arc<Volume>> {
+        self.check_open()?;
+        check_name("volume", name)?;
+        let origin = self.volume(source)?;
+        let cloned = self.clone_of(&origin, at, name, how);
+        origin.unless_gone(cloned)
+    }
+
+    fn clone_of(
+        &self,
+        origin: &Volume,
+        at: &Moment,
+        name: &str,
+        (extent, in_full): (Option<MapExtent>, bool),
+    ) -> Result<Arc<Volume>> {
+        origin.destage_all()?;
+        self.core.store.flush()?;
+        let still = origin.stand_still()?;
+        let resolved = origin.resolve_with(at, &still.pins)?;
+        let Seq(at) = resolved.seq;
+        // The copy is the state before all of its own writes.
+        let begin = if in_full { OUTSIDE_SEQ } else { resolved.seq };
+        let (mut clone, branch, mut detail) =
+            self.clone_record(origin, (resolved.seq, begin), name)?;
+        clone.extent = extent.unwrap_or(clone.extent);
+        let copied = in_full.then(|| {
+            clone.cloned_from = None;
+            detail.push_str(", in full");
+            SourceRecord::of_moment(&origin.name, at, clone.size_at(begin))
+        });
+        let begins = Origin::Moment(origin, branch, copied);
+        let volume = self.add_volume(clone, begins, "clone", detail);
+        drop(still);
+        volume
+    }
+
+    /// Puts a new volume into a transaction. `told` is the action and detail of its audit record.
+    ///
+    /// # Errors
+    /// `Exists`, `Invalid`; `NotFound` where its origin is deleted; those of the catalogue.
+    pub(crate) fn prepare_volume(
+        &self,
+        mut record: VolumeRecord,
+        origin: Origin<'_>,
+        tx: &mut Transaction<'_>,
+        (action, detail): (&str, String),
+    ) -> Result<Newborn> {
+        // An origin that is deleted meanwhile is deleted under the same books: its past may be
+        // gone.
+        let (branch, source) = match origin {
+            Origin::Nothing => (None, None),
+            Origin::Moment(origin, branch, source) => {
+                origin.check_served()?;
+                // It may have been renamed since the record was begun.
+                if let Some((name, _)) = &mut record.cloned_from {
+                    origin.name().clone_into(name);
+                }
+                (Some(branch), source)
+            }
+            Origin::File(source) => (None, Some(source)),
+        };
+        if self.registry.named(&record.name).is_some() {
+            let text = format!("there is a volume {} already", record.name);
+            return Err(Error::new(ErrorKind::Exists, text));
+        }
+        self.check_cache(record.cache, None)?;
+        tx.numbers.volume += 1;
+        tx.numbers.timeline += 1;
+        record.id = tx.numbers.volume;
+        record.line = vec![(record.created_seq, tx.numbers.timeline)];
+        let timeline = TimelineRecord {
+            id: tx.numbers.timeline,
+            log: record.id,
+            parent: branch.as_ref().map(|b| (b.timeline.id, b.seq.0)),
+            source: source.map(|source| tx.numbers.keep_orders(source)),
+        };
+        if record.architecture.has_current_store() {
+            tx.begin_slabs()?;
+        }
+        if record.architecture.has_base() {
+            tx.begin_bases()?;
+        }
+        tx.put_volume(&record)?;
+        tx.put_timeline(&timeline)?;
+        tx.audit(action, &record.name, detail)?;
+        Ok(Newborn { record, timeline, branch })
+    }
+
+    /// Takes up a new volume that was committed, under the same books.
+    ///
+    /// # Errors
+    /// `Corrupt`, from the catalogue.
+    pub(crate) fn take_volume(&self, newborn: Newborn) -> Result<Arc<Volume>> {
+        let Newborn { record, timeline, branch } = newborn;
+        let map = self.core.timeline_of(&timeline, record.extent, branch, Vec::new());
+        self.core.timelines.write().insert(timeline.id, (timeline, map));
+        let volume = Arc::new(Volume::start(Arc::clone(&self.core), record)?);
+        self.registry.add(Arc::clone(&volume));
+        Ok(volume)
+    }
+
+    /// The record of a clone of a volume at a seq that begins with another one, where it branches
+    /// off, and what is told of it.
+    ///
+    /// # Errors
+    /// `Corrupt`.
+    pub(crate) fn clone_record(
+        &self,
+        origin: &Volume,
+        (seq, Seq(begin)): (Seq, Seq),
+        name: &str,
+    ) -> Result<(VolumeRecord, Branch, String)> {
+        let record = origin.record.lock().clone();
+        let parent = record.timeline_at(seq);
+        let timeline = self.core.timeline(parent).ok_or_else(|| {
+            Error::new(ErrorKind::Corrupt, format!("timeline {parent} is not there"))
+        })?;
+        let now = self.core.machine.clock.wall().as_nanos();
+        let Seq(at) = seq;
+        let detail = format!("from {} at seq {at}", origin.name);
+        let clone = VolumeRecord {
+            id: 0,
+            name: name.to_owned(),
+            created_ns: now,
+            created_seq: begin,
+            cloned_from: Some((origin.name().to_owned(), at)),
+            granularities: vec![(begin, record.granularity_at(Seq(u64::MAX)))],
+            sizes: vec![(begin, record.size_at(seq))],
+            line: Vec::new(),
+            events: Vec::new(),
+            horizon_seq: begin,
+            horizon_ns: now,
+            reclaimed_to: begin,
+            flushed_seq: begin,
+            flushed_ns: now,
+            flushed_bytes_total: 0,
+            flushed_flushes_total: 0,
+            voids: Vec::new(),
+            next_version: 0,
+            placed: Vec::new(),
+            conversion: None,
+            common: 0,
+            uncut: 0,
+            grace: None,
+            hook: None,
+            trash: None,
+            ..record
+        };
+        Ok((clone, Branch { timeline, seq }, detail))
+    }
+}
+
+/// Fails unless a volume can have this size.
+///
+/// # Errors
+/// `Invalid`.
+pub fn check_size(size_bytes: u64) -> Result<()> {
+    if (4096..=SIZE_BYTES_MAX).contains(&size_bytes) && size_bytes.is_multiple_of(512) {
+        return Ok(());
+    }
+    Err(Error::new(ErrorKind::Invalid, format!("a volume cannot have {size_bytes} bytes"))
+        .with_hint("a multiple of 512 from 4096 bytes to 4 PiB"))
+}
+
+/// The features that a pool must know to have a volume.
+pub(crate) fn features_of(record: &VolumeRecord) -> impl Iterator<Item = u64> {
+    let features = [
+        (record.architecture.has_current_store(), FEATURE_CURRENT_STORE),
+        (record.architecture.has_base(), FEATURE_BASE),
+        (!record.extent.is_block(), FEATURE_EXTENTS),
+        (record.encoding.is_some(), FEATURE_PACKS),
+        (record.dedup, FEATURE_SHARED),
+    ];
+    features.into_iter().filter_map(|(has, feature)| has.then_some(feature))
+}
