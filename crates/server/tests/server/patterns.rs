@@ -219,7 +219,7 @@ fn pool() -> Arc<Pool> {
     let device: Arc<dyn BlockDevice> = Arc::new(MemoryDevice::new(256 << 20));
     let (clock, entropy) = (Arc::new(RealClock::new()), Arc::new(RealEntropy::default()));
     let machine = Machine { clock, entropy };
-    let format = PoolFormat { zone_bytes: 1 << 20, ..PoolFormat::default() };
+    let format = PoolFormat { zone_bytes: 1 << 20 };
     Pool::create(&device, &machine, &format).expect("a pool");
     Pool::open(device, machine, PoolOptions::default()).expect("opened")
 }
