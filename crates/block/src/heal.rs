@@ -1,9 +1,9 @@
 //! Healing: what is done when bytes are not what their checksum says.
 //!
-//! Whoever has a checksum (a reader of the map, of runs, packs or headers) reads, finds the bytes
-//! wrong, and asks the stack to [`heal`](crate::BlockDevice::heal) them. The layer that has
-//! redundancy reads all copies and settles, as DARC does (SYSTOR'10, Fig. 4 and Table 4), and as it
-//! does not say: what was wrong once may be right when it is read again.
+//! A reader that has a checksum (of the map, of runs, packs or headers) finds the bytes wrong, and
+//! asks the stack to [`heal`](crate::BlockDevice::heal) them. The layer that has redundancy reads
+//! all copies and settles, as DARC does (SYSTOR'10, Fig. 4 and Table 4), and as it does not say:
+//! what was wrong once may be right when it is read again.
 //!
 //! Invariants: 1. no bytes are answered as right that the caller did not call right; 2. a copy is
 //! written only with bytes that the caller called right; 3. no checksum is overruled here: when all
@@ -53,7 +53,7 @@ impl Ledger {
         counter.fetch_add(n, Ordering::Relaxed);
     }
 
-    /// Counts how a healing ended; whoever overrules a checksum counts that.
+    /// Counts how a healing ended. Copies that agree against a checksum are its owner's to count.
     pub fn count(&self, outcome: Outcome) {
         match outcome {
             Outcome::Transient => Ledger::add(&self.transient, 1),

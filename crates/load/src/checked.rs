@@ -244,7 +244,7 @@ mod tests {
         let mut model = vec![0; len as usize];
         for n in 0..300_u64 {
             let at = n * 7_919 * 13 % (len - 100_000);
-            let bytes = vec![n as u8 + 1; (n * 331 % 100_000) as usize];
+            let bytes = vec![(n % 255) as u8 + 1; (n * 331 % 100_000) as usize];
             device.write_at(at, &[IoSlice::new(&bytes)]).expect("written");
             model[at as usize..at as usize + bytes.len()].copy_from_slice(&bytes);
         }

@@ -5,7 +5,7 @@ use std::io::IoSlice;
 use std::sync::Arc;
 
 use env::Media;
-use hindsight_volume::{Architecture, ErrorKind, Granularity, Pool, Volume};
+use hindsight_volume::{Architecture, ErrorKind, Granularity, Pool, Volume, read_superblock};
 use sim::{Op, SimMedia, Trick};
 use units::Moment;
 
@@ -22,6 +22,8 @@ const ROOTS: [u64; 2] = [64, 64 + 128];
 const COMMIT: u64 = 104;
 const CHECKSUM: u64 = 112;
 const PAGE_BYTES: usize = 4096;
+/// Where on a member the stack begins: behind its label.
+const AREA_BYTES: u64 = 1 << 20;
 
 fn first_page(media: &Arc<SimMedia>) -> u64 {
     let found = beginnings(media, MAGIC);
@@ -140,4 +142,44 @@ fn a_read_that_went_elsewhere_while_it_was_opened_is_no_reason_not_to_open() {
         stopped.media[0].trick_after(Trick::MisdirectRead(48 << 20), read);
         assert_eq!(marks(&stopped.open()), 4, "read {read} of {reads}");
     }
+}
+
+/// Superblocks and the catalogue's pages have their checksums in themselves: what rots there is had
+/// from the other side, and where that rotted as well the pool is refused or as it was.
+#[test]
+fn rot_in_superblock_or_catalogue_of_a_mirror_never_makes_another_state() {
+    let pair = closed();
+    let superblock = read_superblock(&pair.array()).expect("sound");
+    let zone_of = |at: u64| superblock.catalogue_zones[(at / superblock.zone_bytes) as usize];
+    let catalogue = (0..superblock.catalogue_bytes).step_by(PAGE_BYTES).map(|at| {
+        let zone_start = u64::from(zone_of(at)) * superblock.zone_bytes;
+        AREA_BYTES + zone_start + at % superblock.zone_bytes
+    });
+    let superblocks = beginnings(&pair.media[0], b"HINDSITE");
+    assert_eq!(superblocks.len(), 4);
+    let told =
+        |pool: &Pool| format!("{:?}", pool.volume("v").expect("there").marks().expect("told"));
+    let right = told(&pair.fork().open());
+    let (mut opened, mut refused) = (0, 0);
+    for (number, page) in superblocks.into_iter().chain(catalogue).enumerate() {
+        // Of what a page says first, and in what follows.
+        for at in [page + 5, page + 40 + number as u64 * 13 % 3000] {
+            let one = pair.fork();
+            one.media[number % 2].rot(at, 5);
+            assert_eq!(told(&one.open()), right, "rot at {at} of one side");
+            let both = pair.fork();
+            both.media.iter().for_each(|side| side.rot(at, 5));
+            match both.try_open() {
+                Ok(pool) => {
+                    assert_eq!(told(&pool), right, "rot at {at} of both sides");
+                    opened += 1;
+                }
+                Err(error) => {
+                    assert_eq!(error.kind, ErrorKind::Corrupt, "{error}");
+                    refused += 1;
+                }
+            }
+        }
+    }
+    assert!(opened > 8 && refused > 4, "{opened} opened, {refused} refused");
 }

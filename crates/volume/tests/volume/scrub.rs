@@ -63,12 +63,17 @@ impl Pair {
         ["a", "b"].into_iter().zip(&self.media).map(of).collect()
     }
 
-    fn array(&self) -> Array {
+    pub fn array(&self) -> Array {
         Array::open(self.candidates(), &block::Materials::none()).expect("both are there")
     }
 
     pub fn open(&self) -> Arc<Pool> {
         self.open_on(self.array())
+    }
+
+    pub fn try_open(&self) -> hindsight_volume::Result<Arc<Pool>> {
+        let options = PoolOptions { memory_bytes: 0 };
+        Pool::open_array(self.array(), self.machine.clone(), options, Arc::new(NoFiles))
     }
 
     /// The second is not there.
