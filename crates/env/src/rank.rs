@@ -136,7 +136,7 @@ pub enum Rank {
     ArrayBook,
     /// Devices that wait to take a member's place.
     ArraySpares,
-    /// What is in a member's place.
+    /// The device in a member's place, and its successor.
     MemberPlace,
     /// Ranges that are copied to a successor, by their gates.
     Copying,

@@ -22,7 +22,7 @@ use std::collections::VecDeque;
 use std::io::IoSlice;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use block::emptied;
@@ -35,7 +35,6 @@ use units::{BLOCK_BYTES, Seq, WallTime};
 
 use crate::io_tally::{IoKind, IoTally};
 use crate::segment::Segment;
-use crate::space_tally::Account;
 use crate::store::{Behind, Spare, Store};
 use crate::{Error, ErrorKind, Result};
 
@@ -297,8 +296,8 @@ impl Log {
             self.store.zone_offset(reservation.segment.zone) + u64::from(reservation.header.offset);
         self.store.write(offset, &slices)?;
         SLICES.set(emptied(slices));
-        let payload_bytes = reservation.payload_bytes;
-        self.io.count(self.kind(), u64::from(reservation.header_bytes + payload_bytes));
+        let (headers, payload) = (reservation.header_bytes, reservation.payload_bytes);
+        self.io.count_batches(self.kind(), u64::from(headers), u64::from(payload));
         Ok(appended)
     }
 
@@ -438,21 +437,9 @@ impl Log {
         state.voids = None;
         state.seal();
         let segment = Arc::new(Segment {
-            number: spare.number,
-            zone: spare.zone,
-            log: self.id,
-            nonce,
             last_seq: AtomicU64::new(state.last_seq),
-            end: AtomicU32::new(SEGMENT_HEADER_BYTES as u32),
-            live_entries: AtomicI64::new(0),
-            committed_entries: AtomicI64::new(0),
             sealed: AtomicBool::new(false),
-            retired: AtomicBool::new(false),
-            slab: None,
-            packed: AtomicU32::new(0),
-            shared: false,
-            held: AtomicBool::new(false),
-            account: Account::default(),
+            ..Segment::new((spare.number, spare.zone), (self.id, nonce))
         });
         self.store.add_segment(Arc::clone(&segment));
         state.open = Some(segment);

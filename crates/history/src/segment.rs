@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering};
 
+use format::segment::SEGMENT_HEADER_BYTES;
 use units::{BLOCK_BYTES, Seq};
 
 use crate::space_tally::{Account, SpaceCount};
@@ -59,6 +60,28 @@ pub enum Content {
 pub const NO_LOG: u64 = 0;
 
 impl Segment {
+    /// A sealed one with nothing in it but its header.
+    #[must_use]
+    pub fn new((number, zone): (u64, u32), (log, nonce): (u64, u64)) -> Segment {
+        Segment {
+            number,
+            zone,
+            log,
+            nonce,
+            last_seq: AtomicU64::new(0),
+            end: AtomicU32::new(SEGMENT_HEADER_BYTES as u32),
+            live_entries: AtomicI64::new(0),
+            committed_entries: AtomicI64::new(0),
+            sealed: AtomicBool::new(true),
+            retired: AtomicBool::new(false),
+            slab: None,
+            packed: AtomicU32::new(0),
+            shared: false,
+            held: AtomicBool::new(false),
+            account: Account::default(),
+        }
+    }
+
     /// The content of the locations in it.
     #[must_use]
     pub fn content(&self) -> Content {

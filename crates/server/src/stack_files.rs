@@ -495,7 +495,8 @@ fn check_apart(dir: &Path, layout: &Layout) -> Result<(), StartError> {
     Ok(())
 }
 
-/// The path of a file without links in it. One that is to be made lies in a directory that is there.
+/// The path of a file without links in it. One that is to be made lies in a directory that is
+/// there.
 fn real(path: &Path) -> PathBuf {
     let made = || Some(fs::canonicalize(path.parent()?).ok()?.join(path.file_name()?));
     fs::canonicalize(path).ok().or_else(made).unwrap_or_else(|| path.to_owned())

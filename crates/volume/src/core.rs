@@ -6,12 +6,12 @@
 //!    commit.
 //! 2. Locks are taken in the order of `env::Rank`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
 use block::Purpose;
-use env::{Files, RankedMutex, RankedRwLock};
+use env::{Files, Rank, RankedMutex, RankedRwLock};
 use history::{Branch, NO_LOG, Segment, SegmentSource, Spare, Store, StoredRun, Timeline};
 use units::{MapExtent, WallTime};
 
@@ -43,7 +43,7 @@ pub struct Core {
     /// Where files that are being imported are opened.
     pub files: Arc<dyn Files>,
     /// Files that are being imported, by the timeline that they hang at.
-    pub sources: RankedMutex<BTreeMap<u64, Hung>>,
+    sources: RankedMutex<BTreeMap<u64, Hung>>,
     /// The catalogue.
     pub catalogue: Catalogue,
     /// Where the catalogue is.
@@ -53,24 +53,81 @@ pub struct Core {
     /// Timelines by id, with their records.
     pub timelines: RankedRwLock<Timelines>,
     /// Every opening that may hold map pages.
-    pub openings: RankedMutex<Vec<Weak<Opening>>>,
+    openings: RankedMutex<Vec<Weak<Opening>>>,
     /// Segments that were made for writers since the pool was opened.
-    pub segments_made: AtomicU64,
+    segments_made: AtomicU64,
     /// Entries that may wait in memory per volume before they are written as a run.
     pub pending_max: usize,
     /// Set when the pool is closed.
-    pub closed: AtomicBool,
+    closed: AtomicBool,
     /// The space in use at times, as the catalogue has it.
     pub growth: SampleBook,
     /// The uses of map runs.
     pub figures: RunFigures,
     /// The time by which things expire.
-    pub pool_time: RankedMutex<PoolTime>,
+    pool_time: RankedMutex<PoolTime>,
     /// The pool, once it is there.
-    pub host: OnceLock<Weak<dyn Host>>,
+    host: OnceLock<Weak<dyn Host>>,
 }
 
+/// Bytes of memory that one pending entry takes, with its indexes.
+const PENDING_ENTRY_BYTES: u64 = 96;
+
 impl Core {
+    /// With nothing in it but what the catalogue says about numbers and samples.
+    ///
+    /// # Errors
+    /// Those of the catalogue.
+    pub fn new(
+        store: Arc<Store>,
+        (machine, files): (Machine, Arc<dyn Files>),
+        (catalogue, media): (Catalogue, CatalogueMedia),
+        numbers: Numbers,
+        memory_bytes: u64,
+    ) -> Result<Core> {
+        let pending_max = (memory_bytes / 8 / PENDING_ENTRY_BYTES).clamp(256, 1 << 18);
+        Ok(Core {
+            store,
+            pool_time: RankedMutex::new(Rank::Noted, PoolTime::new(&*machine.clock)),
+            machine,
+            files,
+            sources: RankedMutex::new(Rank::Sources, BTreeMap::new()),
+            growth: SampleBook::new(catalogue.samples()?),
+            catalogue,
+            media,
+            books: RankedMutex::new(Rank::Books, numbers),
+            timelines: RankedRwLock::new(Rank::Timelines, BTreeMap::new()),
+            openings: RankedMutex::new(Rank::Openings, Vec::new()),
+            segments_made: AtomicU64::new(0),
+            pending_max: usize::try_from(pending_max).expect("clamped"),
+            figures: RunFigures::default(),
+            closed: AtomicBool::new(false),
+            host: OnceLock::new(),
+        })
+    }
+
+    /// The pool is there.
+    pub fn set_host(&self, host: Weak<dyn Host>) {
+        assert!(self.host.set(host).is_ok(), "a pool is opened once");
+    }
+
+    /// Whether the pool is closed.
+    #[must_use]
+    pub fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::Acquire)
+    }
+
+    /// The pool is closed from now on; true if it was.
+    pub fn close(&self) -> bool {
+        self.closed.swap(true, Ordering::AcqRel)
+    }
+
+    /// Segments that were made for writers since the pool was opened.
+    #[must_use]
+    pub fn segments_made(&self) -> u64 {
+        self.segments_made.load(Ordering::Relaxed)
+    }
+
     /// Says durably that this pool uses a feature, before anything of it is there.
     ///
     /// # Errors
@@ -144,6 +201,32 @@ impl Core {
         }
     }
 
+    /// The same of some pages of what reads the present of a root.
+    pub fn forget_pages_of(&self, root: u64, pages: &BTreeSet<u64>) {
+        for opening in self.openings.lock().iter().filter_map(Weak::upgrade) {
+            if opening.root.id == root {
+                opening.pages.drop_pages(|page| pages.contains(&page));
+            }
+        }
+    }
+
+    /// Files and moments that are copied from, at their timelines.
+    #[must_use]
+    pub fn hung(&self) -> Vec<Hung> {
+        self.sources.lock().values().cloned().collect()
+    }
+
+    /// The file or moment that is copied from at a timeline.
+    #[must_use]
+    pub fn source_at(&self, timeline: u64) -> Option<Arc<Source>> {
+        self.sources.lock().get(&timeline).map(|(_, source)| Arc::clone(source))
+    }
+
+    /// Nothing is copied any more of what hangs at a timeline; false if nothing hung there.
+    pub fn forget_source(&self, timeline: u64) -> bool {
+        self.sources.lock().remove(&timeline).is_some()
+    }
+
     /// The timeline with this id.
     #[must_use]
     pub fn timeline(&self, id: u64) -> Option<Arc<Timeline>> {
@@ -203,10 +286,22 @@ impl Core {
         self.host().map_or_else(|_| Vec::new(), |host| host.served())
     }
 
+    /// The time by which things expire, and whether the clock has gone evenly for so long that
+    /// versions may be pruned by it.
+    #[must_use]
+    pub fn time_and_whether_steady(&self) -> (WallTime, bool) {
+        self.pool_time.lock().look(&*self.machine.clock)
+    }
+
     /// The time by which things expire.
     #[must_use]
     pub fn time(&self) -> WallTime {
-        self.pool_time.lock().look(&*self.machine.clock).0
+        self.time_and_whether_steady().0
+    }
+
+    /// A volume's history can be opened from then on.
+    pub fn begin_time_by(&self, horizon_ns: u64) {
+        self.pool_time.lock().begin_by(horizon_ns);
     }
 
     /// The next run's number; made durable by the commit that names the run.

@@ -113,7 +113,7 @@ impl Pool {
     }
 
     pub(crate) fn check_open(&self) -> Result<()> {
-        if self.core.closed.load(Ordering::Acquire) {
+        if self.core.is_closed() {
             return Err(Error::new(ErrorKind::Refused, "the pool is closed"));
         }
         Ok(())
@@ -124,7 +124,7 @@ impl Pool {
     /// # Errors
     /// `Refused`, `Corrupt`, `Io`; `Full` when there is no room even for reclaiming.
     pub fn step(&self, budget: Budget) -> Result<bool> {
-        if self.core.closed.load(Ordering::Acquire) || self.core.store.has_failed() {
+        if self.core.is_closed() || self.core.store.has_failed() {
             return Ok(false);
         }
         // Before, not within: a capture may make room, which is background work itself.
@@ -134,7 +134,7 @@ impl Pool {
 
     /// Does what is due by the clock: for whoever rests between steps.
     pub fn run_due(&self) {
-        if !self.core.closed.load(Ordering::Acquire) && !self.core.store.has_failed() {
+        if !self.core.is_closed() && !self.core.store.has_failed() {
             self.measure_history();
             self.run_schedules();
         }
@@ -149,7 +149,7 @@ impl Pool {
     pub fn close(&self) -> Result<()> {
         let mut volumes = self.registry.all();
         volumes.retain(|volume| !volume.is_gone());
-        if !self.core.closed.load(Ordering::Acquire) && !self.core.store.has_failed() {
+        if !self.core.is_closed() && !self.core.store.has_failed() {
             volumes.iter().try_for_each(|volume| volume.store_counts(&volume.pins.lock()))?;
         }
         let mut holds = Vec::new();
@@ -161,7 +161,7 @@ impl Pool {
                 hold => holds.push(hold?),
             }
         }
-        if self.core.closed.swap(true, Ordering::AcqRel) || self.core.store.has_failed() {
+        if self.core.close() || self.core.store.has_failed() {
             return Ok(());
         }
         let mut work = self.work.lock();
@@ -282,6 +282,6 @@ impl Pool {
 
 impl Drop for Pool {
     fn drop(&mut self) {
-        self.core.closed.store(true, Ordering::Release);
+        self.core.close();
     }
 }

@@ -130,7 +130,7 @@ impl Volume {
         if self.gone.load(Ordering::Acquire) {
             return Err(Error::new(ErrorKind::NotFound, format!("{} was deleted", self.name)));
         }
-        if self.core.closed.load(Ordering::Acquire) {
+        if self.core.is_closed() {
             return Err(Error::new(ErrorKind::Refused, "the pool is closed"));
         }
         Ok(())

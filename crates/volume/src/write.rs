@@ -274,7 +274,7 @@ impl Volume {
         if terms.merged.is_some_and(|merged| !self.is_as_merged(merged)) {
             return Ok(());
         }
-        if self.core.closed.load(Ordering::Acquire) {
+        if self.core.is_closed() {
             return Err(Error::new(ErrorKind::Refused, "the pool is closed"));
         }
         // A cache that was switched on and is off again does not stand in the way of it either.

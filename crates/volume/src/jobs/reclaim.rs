@@ -363,7 +363,7 @@ impl Pool {
         wait: &mut RoomWait,
         goes_on: &dyn Fn() -> bool,
     ) -> Result<bool> {
-        let made = || self.core.segments_made.load(Ordering::Relaxed);
+        let made = || self.core.segments_made();
         loop {
             let now_ns = self.core.machine.clock.monotonic_ns();
             let before = made();
@@ -372,7 +372,7 @@ impl Pool {
             }
             let since_ns = wait.since_ns.unwrap_or(now_ns);
             wait.tries += 1;
-            if self.core.closed.load(Ordering::Acquire)
+            if self.core.is_closed()
                 || !goes_on()
                 || wait.tries > ROOM_TRIES
                 || now_ns.saturating_sub(since_ns) > ROOM_WAIT_NS
@@ -452,7 +452,7 @@ impl Pool {
         let audit = self.core.books.lock().audit;
         Standing {
             free_zones: self.core.store.zone_counts().1,
-            made: self.core.segments_made.load(Ordering::Relaxed),
+            made: self.core.segments_made(),
             entries: self.core.store.space_of_all().entries,
             audit,
             views: self.registry.all().iter().map(|volume| volume.pins.lock().viewed()).sum(),

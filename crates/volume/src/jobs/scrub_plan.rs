@@ -133,7 +133,7 @@ impl Pool {
     /// # Errors
     /// `Refused`, `Corrupt`, `Io`.
     pub fn step_scrub(&self, budget: Budget) -> Result<Option<u64>> {
-        if self.core.closed.load(Ordering::Acquire) || self.core.store.has_failed() {
+        if self.core.is_closed() || self.core.store.has_failed() {
             return Ok(None);
         }
         let now_ns = self.core.machine.clock.monotonic_ns();
@@ -174,7 +174,7 @@ impl Pool {
     /// Whether one is under way or due, and can be.
     #[must_use]
     pub fn wants_scrub(&self) -> bool {
-        let is_over = self.core.closed.load(Ordering::Acquire) || self.core.store.has_failed();
+        let is_over = self.core.is_closed() || self.core.store.has_failed();
         !is_over && (self.is_scrubbing() || self.is_scrub_due())
     }
 }

@@ -7,7 +7,7 @@
 
 use std::io::IoSlice;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use block::Purpose;
 use format::batch::{BatchHeader, BatchKind};
@@ -47,8 +47,9 @@ pub fn begin_segment(core: &Core, log: u64, zone: u32, holds: Holds) -> Result<A
     let of_log = (log, core.store.draw_nonce(number));
     let segment = Arc::new(Segment {
         end: AtomicU32::new(end),
+        slab,
         shared: holds == Holds::Shared,
-        ..of_batches((number, zone), of_log, slab)
+        ..Segment::new((number, zone), of_log)
     });
     let store = &core.store;
     let header = SegmentHeader {
@@ -65,26 +66,6 @@ pub fn begin_segment(core: &Core, log: u64, zone: u32, holds: Holds) -> Result<A
     written.inspect_err(|_| store.free_zone(zone))?;
     store.io(log).count(IoKind::Other, SEGMENT_HEADER_BYTES as u64);
     Ok(segment)
-}
-
-fn of_batches((number, zone): (u64, u32), (log, nonce): (u64, u64), slab: Option<u64>) -> Segment {
-    Segment {
-        number,
-        zone,
-        log,
-        nonce,
-        last_seq: AtomicU64::new(0),
-        end: AtomicU32::new(SEGMENT_HEADER_BYTES as u32),
-        live_entries: AtomicI64::new(0),
-        committed_entries: AtomicI64::new(0),
-        sealed: AtomicBool::new(true),
-        retired: AtomicBool::new(false),
-        slab,
-        packed: AtomicU32::new(0),
-        shared: false,
-        held: AtomicBool::new(false),
-        account: history::Account::default(),
-    }
 }
 
 /// The header of a batch of earlier writes, which is put at an offset of a segment; `seq` is the
@@ -146,7 +127,7 @@ impl FreshSegments {
         let grown = Arc::new(Segment {
             last_seq: AtomicU64::new(segment.last_seq().0),
             end: AtomicU32::new(segment.end.load(Ordering::Acquire)),
-            ..of_batches((segment.number, segment.zone), (segment.log, segment.nonce), None)
+            ..Segment::new((segment.number, segment.zone), (segment.log, segment.nonce))
         });
         self.open = Some(Arc::clone(&grown));
         self.behind = Some([segment, grown]);

@@ -36,9 +36,8 @@ impl Pool {
     /// # Errors
     /// `Refused` or `Io` after which the pool refuses writes.
     pub(crate) fn copy_outside(&self, budget_bytes: u64) -> Result<bool> {
-        let sources: Vec<_> = self.core.sources.lock().values().cloned().collect();
         let mut more = false;
-        for (timeline, source) in sources {
+        for (timeline, source) in self.core.hung() {
             let now_ns = self.core.machine.clock.monotonic_ns();
             match self.copy_from(&timeline, &source, budget_bytes, now_ns) {
                 Ok(goes_on) => more |= goes_on,
@@ -68,13 +67,12 @@ impl Pool {
     /// Lets go of the room that copies under way hold. The caller holds `work`.
     pub(crate) fn drop_copies(&self) {
         self.copies.lock().clear();
-        self.core.sources.lock().values().for_each(|(_, source)| source.begin_again());
+        self.core.hung().iter().for_each(|(_, source)| source.begin_again());
     }
 
     /// Commits what was copied so far. The caller holds `work`.
     pub(crate) fn commit_copies(&self) -> Result<()> {
-        let sources: Vec<_> = self.core.sources.lock().values().cloned().collect();
-        for (timeline, source) in sources {
+        for (timeline, source) in self.core.hung() {
             let job = self.copies.lock().remove(&timeline.id);
             if let Some(mut job) = job {
                 let copied = |pages: &BTreeSet<u64>| self.note_copied(&timeline, pages);
@@ -138,7 +136,7 @@ impl Pool {
     /// read that has begun must not take what it does not find for zeros.
     pub(crate) fn unhang(&self, timelines: &[Arc<Timeline>]) {
         for timeline in timelines {
-            if self.core.sources.lock().remove(&timeline.id).is_some() {
+            if self.core.forget_source(timeline.id) {
                 self.copies.lock().remove(&timeline.id);
             }
         }
@@ -175,7 +173,7 @@ impl Pool {
         let books = tx.commit()?;
         self.core.timelines.write().insert(timeline.id, (record, Arc::clone(timeline)));
         timeline.set_outside(None);
-        self.core.sources.lock().remove(&timeline.id);
+        self.core.forget_source(timeline.id);
         drop(books);
         self.core.forget_pages(|read| read.id == timeline.id);
         Ok(true)
@@ -190,11 +188,7 @@ impl Pool {
 
     /// Blocks of these pages are in the map now.
     fn note_copied(&self, timeline: &Timeline, pages: &BTreeSet<u64>) {
-        for opening in self.core.openings.lock().iter().filter_map(std::sync::Weak::upgrade) {
-            if opening.root.id == timeline.id {
-                opening.pages.drop_pages(|page| pages.contains(&page));
-            }
-        }
+        self.core.forget_pages_of(timeline.id, pages);
         for heir in self.heirs(timeline) {
             heir.last_count.forget();
             heir.place_copied(pages);

@@ -92,7 +92,7 @@ impl Volume {
     #[must_use]
     pub fn import_info(&self) -> Option<ImportInfo> {
         let root = self.present().root.id;
-        let (_, source) = self.core.sources.lock().get(&root).cloned()?;
+        let source = self.core.source_at(root)?;
         let total_bytes = source.record().length_bytes;
         let done_bytes = source.done_bytes();
         Some(ImportInfo {

@@ -1,8 +1,8 @@
 //! Opening a pool: catalogue, segments, runs, and the logs' tails.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock, Weak};
 
 use block::{BlockDevice, Zones};
 use env::{Files, NoFiles, Rank, RankedMutex, RankedRwLock};
@@ -30,19 +30,13 @@ use crate::pool::Pool;
 use crate::pool::arrays::Members;
 use crate::pool::layout::{read_superblock, reserve_of};
 use crate::pool::registry::Registry;
-use crate::pool::run_figures::RunFigures;
-use crate::pool::samples::SampleBook;
 use crate::read::snapshot::Opening;
-use crate::retention::clock::PoolTime;
 use crate::retention::pins::Pins;
 use crate::retention::schedule::Schedule;
 use crate::retention::versions::counting::Counting;
 use crate::volume::{Tally, Volume};
 use crate::write::cache::Cache;
 use crate::{Error, ErrorKind, Machine, PoolOptions, Result};
-
-/// Bytes of memory that one pending entry takes, with its indexes.
-const PENDING_ENTRY_BYTES: u64 = 96;
 
 fn corrupt(text: String) -> Error {
     Error::new(ErrorKind::Corrupt, text)
@@ -126,25 +120,8 @@ pub fn open_pool(
         let store = weak.upgrade().ok_or_else(|| std::io::Error::other("the pool is closed"))?;
         store.allocate_zone(block::Purpose::Reclaim).map_err(std::io::Error::other)
     }));
-    let pending_max = (memory / 8 / PENDING_ENTRY_BYTES).clamp(256, 1 << 18);
-    let core = Arc::new(Core {
-        store,
-        pool_time: RankedMutex::new(Rank::Noted, PoolTime::new(&*machine.clock)),
-        machine,
-        files,
-        sources: RankedMutex::new(Rank::Sources, BTreeMap::new()),
-        growth: SampleBook::new(catalogue.samples()?),
-        catalogue,
-        media,
-        books: RankedMutex::new(Rank::Books, contents.numbers),
-        timelines: RankedRwLock::new(Rank::Timelines, BTreeMap::new()),
-        openings: RankedMutex::new(Rank::Openings, Vec::new()),
-        segments_made: AtomicU64::new(0),
-        pending_max: usize::try_from(pending_max).expect("clamped"),
-        figures: RunFigures::default(),
-        closed: AtomicBool::new(false),
-        host: OnceLock::new(),
-    });
+    let places = (catalogue, media);
+    let core = Arc::new(Core::new(store, (machine, files), places, contents.numbers, memory)?);
     name_second_source(&core);
     core.store.back_reserve();
     let pool = Arc::new(Pool {
@@ -165,8 +142,7 @@ pub fn open_pool(
         scrub_rate: Meter::default(),
         scheduling: RankedMutex::new(Rank::Schedules, ()),
     });
-    let host: Weak<Pool> = Arc::downgrade(&pool);
-    assert!(pool.core.host.set(host).is_ok(), "a pool is opened once");
+    pool.core.set_host(Arc::downgrade(&pool) as _);
     pool.load_groups()?;
     fill(&pool, contents, map)?;
     Ok(pool)
@@ -270,7 +246,7 @@ fn fill(pool: &Pool, mut contents: Contents, map: Map) -> Result<()> {
     add_timelines(core, &contents)?;
     let tails = add_segments(core, &contents)?;
     for mut record in std::mem::take(&mut contents.volumes) {
-        core.pool_time.lock().begin_by(record.horizon_ns);
+        core.begin_time_by(record.horizon_ns);
         let slabs = contents.slabs.iter().filter(|slab| slab.0 == record.id);
         let slabs = slabs.map(|&(_, slab, zone)| (slab, zone)).collect();
         let base = base_of(core, &record, &contents.bases)?;
@@ -336,21 +312,14 @@ fn add_segments(core: &Core, contents: &Contents) -> Result<BTreeMap<u64, Vec<Se
     let mut tails: BTreeMap<u64, Vec<SegmentHeader>> = BTreeMap::new();
     for &(number, record) in &contents.segments {
         let segment = Segment {
-            number,
-            zone: record.zone,
-            log: record.log,
-            nonce: record.nonce,
             last_seq: AtomicU64::new(record.last_seq),
             end: AtomicU32::new(record.end),
             live_entries: AtomicI64::new(record.live_entries),
             committed_entries: AtomicI64::new(record.live_entries),
-            sealed: AtomicBool::new(true),
-            retired: AtomicBool::new(false),
             slab: slabs.get(&(record.log, number)).copied(),
             packed: AtomicU32::new(record.packed),
             shared: record.shared,
-            held: AtomicBool::new(false),
-            account: history::Account::default(),
+            ..Segment::new((number, record.zone), (record.log, record.nonce))
         };
         store.add_segment(Arc::new(segment));
         if !record.sealed {
@@ -363,22 +332,11 @@ fn add_segments(core: &Core, contents: &Contents) -> Result<BTreeMap<u64, Vec<Se
     for &(number, zone) in &contents.spares {
         match header_of(store, contents, (zone, number), None)? {
             Some(header) if logs.contains(&header.log) => {
+                let last_seq = header.first_seq.0.saturating_sub(1);
                 store.add_segment(Arc::new(Segment {
-                    number,
-                    zone,
-                    log: header.log,
-                    nonce: header.nonce,
-                    last_seq: AtomicU64::new(header.first_seq.0.saturating_sub(1)),
+                    last_seq: AtomicU64::new(last_seq),
                     end: AtomicU32::new(0),
-                    live_entries: AtomicI64::new(0),
-                    committed_entries: AtomicI64::new(0),
-                    sealed: AtomicBool::new(true),
-                    retired: AtomicBool::new(false),
-                    slab: None,
-                    packed: AtomicU32::new(0),
-                    shared: false,
-                    held: AtomicBool::new(false),
-                    account: history::Account::default(),
+                    ..Segment::new((number, zone), (header.log, header.nonce))
                 }));
                 tails.entry(header.log).or_default().push(header);
             }

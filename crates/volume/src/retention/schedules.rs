@@ -31,7 +31,7 @@ impl Pool {
         let Some(_right) = self.scheduling.try_lock() else { return };
         let (wall, monotonic_ns) =
             (self.core.machine.clock.wall(), self.core.machine.clock.monotonic_ns());
-        let may_prune = self.core.pool_time.lock().look(&*self.core.machine.clock).1;
+        let may_prune = self.core.time_and_whether_steady().1;
         let volumes = self.registry.served();
         for volume in volumes {
             if volume.schedule.lock().is_some() {

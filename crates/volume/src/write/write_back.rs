@@ -128,8 +128,7 @@ impl Volume {
             if !terms.frees {
                 self.make_room_in_cache(terms.pace, done)?;
             }
-            let goes_on =
-                || !self.core.store.has_failed() && !self.core.closed.load(Ordering::Acquire);
+            let goes_on = || !self.core.store.has_failed() && !self.core.is_closed();
             let may = || goes_on() && self.may_write(terms);
             let time = |last, behind: &mut _| self.core.store.time_after(last, behind);
             match self.cache.offer(&rest[..count], terms.stance(), may, time) {
