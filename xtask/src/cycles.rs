@@ -16,10 +16,10 @@ const FILES_MAX: &[(&str, usize)] = &[
     ("block", 12),
     ("cli", 4),
     ("format", 5),
-    ("history", 6),
+    ("history", 5),
     ("lab", 8),
     ("model", 2),
-    ("server", 36),
+    ("server", 38),
     ("trace", 7),
 ];
 

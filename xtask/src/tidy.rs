@@ -89,6 +89,7 @@ fn check(files: &[SourceFile]) -> Vec<Finding> {
     for file in files {
         shape::check(file, &mut findings);
         links::check(file, files, &mut findings);
+        links::check_names(file, &mut findings);
         prose::check(file, &mut findings);
     }
     for file in &rust {

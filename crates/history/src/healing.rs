@@ -11,32 +11,11 @@ use format::location::Location;
 use format::map::Entry;
 use units::BLOCK_BYTES;
 
+use crate::healed::Healed;
 use crate::io_tally::IoKind;
-use crate::store::{Content, NO_LOG, SecondSource};
+use crate::segment::{Content, NO_LOG};
+use crate::store::SecondSource;
 use crate::{Result, Store};
-
-/// The faults found since somebody last asked, for the audit log.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Healed {
-    /// Ranges of which another copy was right; it was written over the wrong one.
-    pub recovered: u64,
-    /// Ranges that were right when they were read once more.
-    pub transient: u64,
-    /// Ranges of which no copy was right.
-    pub unrecoverable: u64,
-    /// Those of the first whose bytes were those of another version.
-    pub elsewhere: u64,
-    /// Where on the stack the first of them was, in bytes.
-    pub first_at: u64,
-}
-
-impl Healed {
-    /// How many ranges were found wrong.
-    #[must_use]
-    pub fn total(&self) -> u64 {
-        self.recovered + self.transient + self.unrecoverable
-    }
-}
 
 impl Store {
     /// Fills `buffer` with the right bytes of a range that was read and found wrong; false if there

@@ -34,7 +34,8 @@ use parking_lot::Condvar;
 use units::{BLOCK_BYTES, Seq, WallTime};
 
 use crate::io_tally::{IoKind, IoTally};
-use crate::store::{Behind, Segment, Spare, Store};
+use crate::segment::Segment;
+use crate::store::{Behind, Spare, Store};
 use crate::{Error, ErrorKind, Result};
 
 mod many;

@@ -5,70 +5,19 @@
 //! 2. Returned blocks were verified by the pack's own checksums; the caller verifies the block by
 //!    that of its map entry, as with every block.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 
 use format::checksum::block_crc;
 use format::location::Location;
-use format::pack::{PACK_HEADER_BYTES, Pack, PackDecoder, PackHeader, PackPlace};
-use parking_lot::Mutex;
+use format::pack::{PACK_HEADER_BYTES, Pack, PackHeader, PackPlace};
 use units::Seq;
 
-use crate::hash::FastMap;
 use crate::io_tally::{IoKind, IoTally};
 use crate::store::Store;
 use crate::{Error, ErrorKind, Result};
 
 /// Bytes read before the length of a pack is known; most have fewer.
 const FIRST_READ_BYTES: u64 = 8 << 10;
-/// Bytes of decoded packs that are kept.
-const KEPT_BYTES: usize = 8 << 20;
-/// Decoders that wait for the next pack.
-const IDLE_DECODERS: usize = 8;
-
-/// Decoded packs by location, first in first out, and what decodes them.
-#[derive(Default)]
-pub struct PackCache {
-    kept: Mutex<Kept>,
-    idle: Mutex<Vec<PackDecoder>>,
-}
-
-#[derive(Default)]
-struct Kept {
-    packs: FastMap<Location, Arc<Pack>>,
-    queue: VecDeque<Location>,
-    bytes: usize,
-}
-
-impl PackCache {
-    fn get(&self, location: Location) -> Option<Arc<Pack>> {
-        self.kept.lock().packs.get(&location).cloned()
-    }
-
-    fn keep(&self, location: Location, pack: &Arc<Pack>) {
-        let mut kept = self.kept.lock();
-        if kept.packs.insert(location, Arc::clone(pack)).is_some() {
-            return;
-        }
-        kept.queue.push_back(location);
-        kept.bytes += pack.memory_bytes();
-        while kept.bytes > KEPT_BYTES {
-            let oldest = kept.queue.pop_front().expect("what has bytes is queued");
-            let gone = kept.packs.remove(&oldest).expect("what is queued is kept");
-            kept.bytes -= gone.memory_bytes();
-        }
-    }
-
-    fn decode(&self, header: &PackHeader, bytes: &[u8]) -> Result<Pack> {
-        let mut decoder = self.idle.lock().pop().unwrap_or_default();
-        let pack = decoder.decode(header, bytes);
-        let mut idle = self.idle.lock();
-        if idle.len() < IDLE_DECODERS {
-            idle.push(decoder);
-        }
-        Ok(pack?)
-    }
-}
 
 impl Store {
     /// The pack at a location of a segment of packs. Its reads are counted as `kind`.

@@ -14,7 +14,7 @@ use units::{Seq, WallTime};
 
 use crate::Result;
 use crate::io_tally::IoTally;
-use crate::run_store::PageExtents;
+use crate::map_zones::PageExtents;
 use crate::store::Store;
 
 /// A stored part of a time index.

@@ -19,9 +19,9 @@ use crate::Result;
 use crate::newest::{Newest, Place};
 use crate::outside::{OUTSIDE_SEQ, Outside};
 use crate::pending::Pending;
-use crate::run_store::StoredRun;
 use crate::slot::{BLOCKS_PER_PAGE, Slot};
 use crate::store::Store;
+use crate::stored_run::StoredRun;
 
 /// Where a timeline branched off.
 #[derive(Clone)]

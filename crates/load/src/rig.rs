@@ -14,8 +14,8 @@ use env::{Clock, Entropy, FileMedia, NoFiles, RealEntropy};
 use lab::experiment::darc::Layout;
 use units::{Span, Timing};
 use volume::{
-    Architecture, CacheChange, EncodingChange, Granularity, KeepRules, Machine, Pool, PoolFormat,
-    PoolOptions, ScheduleSpec, Volume, VolumeSpec,
+    Granularity, KeepRules, Machine, Pool, PoolFormat, PoolOptions, ScheduleSpec, Volume,
+    VolumeSpec,
 };
 
 use crate::background::{Background, Work};
@@ -334,17 +334,9 @@ impl Drop for Rig {
 
 pub(crate) fn volume_spec(name: &str, size_bytes: u64) -> VolumeSpec {
     VolumeSpec {
-        name: name.to_owned(),
-        size_bytes,
-        architecture: Architecture::Logging,
         granularity: Granularity::OnDemand,
         window_ns: WINDOW_NS,
-        history_limit_bytes: None,
-        cache: CacheChange::default(),
-        extent: units::MapExtent::BLOCK,
-        copy_unit: units::MapExtent::BLOCK,
-        encoding: EncodingChange::default(),
-        dedup: false,
+        ..VolumeSpec::new(name, size_bytes)
     }
 }
 

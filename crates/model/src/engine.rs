@@ -24,7 +24,7 @@ const PAGE_BYTES: f64 = 4096.0;
 const LEAF_ENTRIES: u64 = 184;
 const TIME_ENTRIES: u64 = 127;
 const INDEX_ENTRIES: u64 = 338;
-/// Parts of the index of times are joined up to so many entries (`volume/map_flush`).
+/// Parts of the index of times are joined up to so many entries (`volume/jobs/map_flush`).
 const TIMES_JOINED_MAX: u64 = 64 * TIME_ENTRIES;
 /// The header of a batch: so much, and so much for each block, in units of so much.
 const HEADER_BYTES: u64 = 96 + 16;
@@ -34,19 +34,19 @@ const HEADER_UNIT: u64 = 64;
 const MOVED_HEADER_BYTES: f64 = 192.0;
 /// Bytes of a zone.
 const ZONE_BYTES: f64 = (32 << 20) as f64;
-/// Map entries that wait in memory, by its size (`volume/recovery`), and for how long
-/// (`volume/reclaim`).
+/// Map entries that wait in memory, by its size (`volume/pool/recovery`), and for how long
+/// (`volume/jobs/reclaim`).
 const PENDING_SHARE: u64 = 8 * 96;
 const PENDING_MIN: u64 = 256;
 const PENDING_MAX: u64 = 1 << 18;
 const SETTLE_NS: f64 = 5e9;
-/// When runs of a map are joined (`volume/merge`).
+/// When runs of a map are joined (`volume/jobs/merge`).
 const RUNS_MAX: usize = 10;
 const JOINED: usize = 6;
-/// When a volume destages (`volume/destage`).
+/// When a volume destages (`volume/placement/destage`).
 const DESTAGE_NEW_SHARE: f64 = 8.0;
 const DESTAGE_ENTRY_WAIT_NS: f64 = 100_000.0;
-/// Segments with less than this share alive are emptied (`volume/reclaim`).
+/// Segments with less than this share alive are emptied (`volume/jobs/reclaim`).
 const SPARSE_SHARE: f64 = 0.5;
 /// How much of the cache may be dirty before the background writes (`volume/write/write_back`).
 const KEPT_SHARE: f64 = 15.0 / 16.0;

@@ -8,8 +8,8 @@ use model::{DeviceIos, EngineIos, EngineSettings, Meter, MeterSettings};
 use trace::{Request, RequestKind, Source};
 use units::{BLOCK_BYTES, Granularity};
 use volume::{
-    Architecture, Budget, CacheChange, EncodingChange, Granularity as EngineGranularity, IoCount,
-    IoKind, Machine, Pool, PoolFormat, PoolOptions, Volume, VolumeSpec, WriteOp,
+    Architecture, Budget, CacheChange, Granularity as EngineGranularity, IoCount, IoKind, Machine,
+    Pool, PoolFormat, PoolOptions, Volume, VolumeSpec, WriteOp,
 };
 
 use crate::count::HybridCount;
@@ -34,7 +34,7 @@ const HOME_HEADER_BYTES: u64 = 192;
 
 /// Longer than any trace.
 const WINDOW_NS_MAX: f64 = 1e18;
-/// How long places wait on demand (`volume/deferred`).
+/// How long places wait on demand (`volume/placement/deferred`).
 const WINDOW_NS_PLACES: f64 = 600e9;
 /// Longer than that.
 const WINDOW_NS_ENDED: f64 = 3600e9;
@@ -155,17 +155,11 @@ impl Engine {
                 Granularity::OnDemand => EngineGranularity::OnDemand,
             };
             let volume = self.pool.create_volume(&VolumeSpec {
-                name: format!("device-{}", self.volumes.len()),
-                size_bytes: settings.volume_bytes,
                 architecture: settings.architecture,
                 granularity,
                 window_ns: settings.window_ns,
-                history_limit_bytes: None,
                 cache: CacheChange { bytes: settings.cache_bytes, dirty_percent: None },
-                extent: units::MapExtent::BLOCK,
-                copy_unit: units::MapExtent::BLOCK,
-                encoding: EncodingChange::default(),
-                dedup: false,
+                ..VolumeSpec::new(&format!("device-{}", self.volumes.len()), settings.volume_bytes)
             })?;
             self.volumes.push(volume);
         }

@@ -374,10 +374,7 @@ mod tests {
 
     use block::{BlockDevice, MemoryDevice};
     use env::{RealClock, RealEntropy};
-    use volume::{
-        Architecture, CacheChange, EncodingChange, Granularity, Machine, Pool, PoolFormat,
-        PoolOptions, Rates, Volume, VolumeSpec, WriteOp,
-    };
+    use volume::{Machine, Pool, PoolFormat, PoolOptions, Rates, Volume, VolumeSpec, WriteOp};
 
     use super::{Background, IDLE, MemberWatch, SCRUB_QUIET, SCRUB_REST, ScrubPace};
     use crate::fill::{FillGauge, FillWatch};
@@ -412,19 +409,7 @@ mod tests {
     }
 
     fn spec() -> VolumeSpec {
-        VolumeSpec {
-            name: "v".to_owned(),
-            size_bytes: 8 << 20,
-            architecture: Architecture::Logging,
-            granularity: Granularity::EveryWrite,
-            window_ns: 1 << 60,
-            history_limit_bytes: None,
-            cache: CacheChange::default(),
-            extent: units::MapExtent::BLOCK,
-            copy_unit: units::MapExtent::BLOCK,
-            encoding: EncodingChange::default(),
-            dedup: false,
-        }
+        VolumeSpec { window_ns: 1 << 60, ..VolumeSpec::new("v", 8 << 20) }
     }
 
     /// A pool in memory, and a volume in it.

@@ -11,8 +11,8 @@ use std::time::Instant;
 use block::MediaDevice;
 use env::{Entropy, FileMedia, RealClock, RealEntropy};
 use hindsight_volume::{
-    Architecture, Budget, CacheChange, EncodingChange, Granularity, Machine, Pool, PoolFormat,
-    PoolOptions, Volume, VolumeChange, VolumeSpec, WriteOp,
+    Budget, Granularity, Machine, Pool, PoolFormat, PoolOptions, Volume, VolumeChange, VolumeSpec,
+    WriteOp,
 };
 
 const BLOCK: usize = 4096;
@@ -76,17 +76,9 @@ fn run(path: &Path, mib: u64) -> Outcome<()> {
     Pool::create(&device, &machine, &PoolFormat { zone_bytes: 32 << 20 })?;
     let pool = Pool::open(device, machine, PoolOptions { memory_bytes: 16 << 20 })?;
     let volume = pool.create_volume(&VolumeSpec {
-        name: "v".to_owned(),
-        size_bytes: mib << 20,
-        architecture: Architecture::Logging,
         granularity: Granularity::OnDemand,
         window_ns: 0,
-        history_limit_bytes: None,
-        cache: CacheChange::default(),
-        extent: units::MapExtent::BLOCK,
-        copy_unit: units::MapExtent::BLOCK,
-        encoding: EncodingChange::default(),
-        dedup: false,
+        ..VolumeSpec::new("v", mib << 20)
     })?;
     let pieces = (mib << 20) / PIECE as u64;
     write(&volume, 0..pieces, |piece| content(piece % (pieces / 2), 1))?;

@@ -25,8 +25,7 @@ use std::time::{Duration, Instant};
 use block::{BlockDevice, MediaDevice, Result as DeviceResult};
 use env::{Entropy, FileMedia, RealClock, RealEntropy};
 use hindsight_volume::{
-    Architecture, Budget, CacheChange, EncodingChange, Granularity, Machine, Pool, PoolFormat,
-    PoolOptions, Volume, VolumeSpec, WriteOp,
+    Budget, Machine, Pool, PoolFormat, PoolOptions, Volume, VolumeSpec, WriteOp,
 };
 use units::{Moment, Seq};
 
@@ -112,17 +111,8 @@ fn run(path: &Path, writes: u64, rounds: u64) -> Outcome<()> {
     let options = PoolOptions::default();
     let pool = Pool::open(Arc::clone(&device), machine, options)?;
     let volume = pool.create_volume(&VolumeSpec {
-        name: "long".to_owned(),
-        size_bytes: VOLUME_BYTES,
-        architecture: Architecture::Logging,
-        granularity: Granularity::EveryWrite,
         window_ns: 30 * 24 * 3600 * 1_000_000_000,
-        history_limit_bytes: None,
-        cache: CacheChange::default(),
-        extent: units::MapExtent::BLOCK,
-        copy_unit: units::MapExtent::BLOCK,
-        encoding: EncodingChange::default(),
-        dedup: false,
+        ..VolumeSpec::new("long", VOLUME_BYTES)
     })?;
     note(&format!(
         "{writes} retained writes of 4 KiB at random addresses of a volume of 1 TiB; memory option \

@@ -10,8 +10,7 @@ use std::time::{Duration, Instant};
 use block::{BlockDevice, MemoryDevice};
 use env::{RealClock, RealEntropy};
 use hindsight_volume::{
-    Architecture, Budget, CacheChange, EncodingChange, Granularity, Machine, Pool, PoolFormat,
-    PoolOptions, Volume, VolumeSpec, WriteOp,
+    Budget, Granularity, Machine, Pool, PoolFormat, PoolOptions, Volume, VolumeSpec, WriteOp,
 };
 use units::Moment;
 
@@ -21,17 +20,11 @@ const TIMES: u64 = 200;
 
 fn volume(pool: &Pool) -> Arc<Volume> {
     let spec = VolumeSpec {
-        name: "v".to_owned(),
-        size_bytes: 1 << 30,
-        architecture: Architecture::Logging,
         granularity: Granularity::OnDemand,
         window_ns: 0,
-        history_limit_bytes: None,
-        cache: CacheChange::default(),
         extent: units::MapExtent::default(),
         copy_unit: units::MapExtent::default(),
-        encoding: EncodingChange::default(),
-        dedup: false,
+        ..VolumeSpec::new("v", 1 << 30)
     };
     pool.create_volume(&spec).expect("made")
 }

@@ -11,8 +11,8 @@ use std::sync::Arc;
 
 use block::{BlockDevice, MemoryDevice};
 use hindsight_volume::{
-    Architecture, Budget, CacheChange, EncodingChange, Granularity, IoKind, Machine, Pool,
-    PoolFormat, PoolOptions, Volume, VolumeSpec, WriteOp,
+    Budget, CacheChange, Granularity, IoKind, Machine, Pool, PoolFormat, PoolOptions, Volume,
+    VolumeSpec, WriteOp,
 };
 use sim::{Random, SimClock, SimEntropy};
 use units::WallTime;
@@ -57,17 +57,10 @@ fn run(case: &Case, granularity: Granularity, cache_bytes: u64) -> Result<(), Bo
     Pool::create(&device, &machine, &PoolFormat::default())?;
     let pool = Pool::open(device, machine, PoolOptions { memory_bytes: 256 * MIB })?;
     let volume = pool.create_volume(&VolumeSpec {
-        name: "v".to_owned(),
-        size_bytes: SIZE_BYTES,
-        architecture: Architecture::Logging,
         granularity,
         window_ns: u64::MAX / 4,
-        history_limit_bytes: None,
         cache: CacheChange { bytes: Some(cache_bytes), dirty_percent: None },
-        extent: units::MapExtent::BLOCK,
-        copy_unit: units::MapExtent::BLOCK,
-        encoding: EncodingChange::default(),
-        dedup: false,
+        ..VolumeSpec::new("v", SIZE_BYTES)
     })?;
     for offset in (0..SIZE_BYTES).step_by(MIB as usize) {
         volume.write_batch(&[WriteOp::Data { offset, bytes: &vec![1; MIB as usize] }])?;

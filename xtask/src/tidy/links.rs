@@ -1,4 +1,5 @@
-//! Links of Markdown pages to files and headings of the project: none is dead.
+//! Links of Markdown pages to files and headings of the project, and names of source files in pages
+//! and comments, such as `volume/write/cache`: none is dead.
 
 use super::Finding;
 use crate::tree::{self, SourceFile};
@@ -20,6 +21,48 @@ pub fn check(file: &SourceFile, files: &[SourceFile], findings: &mut Vec<Finding
             }
         }
     }
+}
+
+/// Checks the names of source files on a page or in the comments of a file. Dated notes keep the
+/// names that files had.
+pub fn check_names(file: &SourceFile, findings: &mut Vec<Finding>) {
+    let is_page = file.path.ends_with(".md") && !file.path.starts_with("docs/design/");
+    let is_source = file.path.ends_with(".rs");
+    let (true, Some(text)) = (is_page || is_source, file.text()) else { return };
+    let lines = text.lines().enumerate();
+    for (index, line) in lines.filter(|(_, l)| is_page || l.trim_start().starts_with("//")) {
+        for name in source_names(line).filter(|name| !is_source_file(name)) {
+            let message = format!("there is no source file {name}");
+            findings.push(Finding { path: file.path.clone(), line: index + 1, message });
+        }
+    }
+}
+
+/// What stands between backquotes and looks like the path of a source file below a crate's name.
+fn source_names(line: &str) -> impl Iterator<Item = &str> {
+    let is_part =
+        |part: &str| !part.is_empty() && part.chars().all(|c| c.is_ascii_lowercase() || c == '_');
+    line.split('`').skip(1).step_by(2).filter(move |name| {
+        let mut parts = name.split('/');
+        let is_crate = parts.next().is_some_and(|first| {
+            is_part(first) && tree::top().join("crates").join(first).join("src").exists()
+        });
+        let mut rest = parts.peekable();
+        is_crate && rest.peek().is_some() && rest.all(is_part)
+    })
+}
+
+/// Whether a name is a file or folder below the sources of its crate, or below the tests of one.
+fn is_source_file(name: &str) -> bool {
+    let crates = tree::top().join("crates");
+    let Some((of, path)) = name.split_once('/') else { return false };
+    let source = crates.join(of).join("src").join(path);
+    if source.exists() || source.with_extension("rs").exists() {
+        return true;
+    }
+    let folders = std::fs::read_dir(crates).into_iter().flatten().flatten();
+    let mut tests = folders.map(|folder| folder.path().join("tests").join(name));
+    tests.any(|file| file.with_extension("rs").exists())
 }
 
 /// What stands between `](` and `)`.
@@ -68,7 +111,16 @@ fn anchor(heading: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{anchor, resolve, targets};
+    use super::{anchor, is_source_file, resolve, source_names, targets};
+
+    #[test]
+    fn names_of_source_files_are_told_from_other_words() {
+        let line = "`volume/write/cache`, `and/or`, `volume/Write`, `volume/` and `history/none`";
+        let found: Vec<&str> = source_names(line).collect();
+        assert_eq!(found, ["volume/write/cache", "history/none"]);
+        assert!(is_source_file("volume/write/cache") && is_source_file("volume/handover"));
+        assert!(!is_source_file("history/none"));
+    }
 
     #[test]
     fn links_are_relative_to_their_page() {

@@ -265,7 +265,7 @@ impl BlockDevice for ParityDevice {
         }
         let bytes: Cow<'_, [u8]> = match slices {
             [one] => Cow::Borrowed(one),
-            several => Cow::Owned(several.iter().flat_map(|s| s.iter().copied()).collect()),
+            several => Cow::Owned(several.iter().map(|s| &s[..]).collect::<Vec<_>>().concat()),
         };
         let end = offset + length as u64;
         let _held = self.ranges.hold(offset / CELL..end.div_ceil(CELL));

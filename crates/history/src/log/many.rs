@@ -13,7 +13,7 @@ use format::batch::{BatchEncoder, BatchHeader, BatchKind};
 use units::{Seq, WallTime};
 
 use super::{Appended, BlockOp, InFlight, Log, SegmentSource, Stance, op_bytes};
-use crate::store::Segment;
+use crate::segment::Segment;
 use crate::{Error, ErrorKind, Result};
 
 /// Ops that were accepted together.

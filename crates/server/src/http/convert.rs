@@ -1,12 +1,10 @@
 //! From the engine's types to the API's, and back.
 
-use std::path::Path;
-
 use api::{ClonedFrom, ProblemKind, SpanInput, Stamp, Time};
 use units::{Span, Timing, WallTime};
 
+use super::addresses::NbdAddresses;
 use crate::fill::Fill;
-use crate::http::NbdAddresses;
 use crate::http::answer::{Answer, Refusal};
 
 pub(crate) fn time(time: WallTime) -> Time {
@@ -552,35 +550,5 @@ pub(crate) fn audit(record: volume::AuditRecord) -> api::AuditRecord {
         volume: record.volume,
         detail: record.detail,
         caller: record.caller,
-    }
-}
-
-/// `nbd+unix:///NAME?socket=/path`; what a URI cannot hold is percent-encoded.
-pub(crate) fn nbd_unix_uri(volume: &str, socket: &Path) -> String {
-    use std::fmt::Write;
-    use std::os::unix::ffi::OsStrExt;
-    let mut uri = format!("nbd+unix:///{volume}?socket=");
-    for &byte in socket.as_os_str().as_bytes() {
-        if byte.is_ascii_alphanumeric() || b"-._~/".contains(&byte) {
-            uri.push(char::from(byte));
-        } else {
-            write!(uri, "%{byte:02X}").expect("a String takes everything");
-        }
-    }
-    uri
-}
-
-#[cfg(test)]
-mod tests {
-    use std::path::Path;
-
-    use super::nbd_unix_uri;
-
-    #[test]
-    fn a_socket_with_blanks_is_encoded_in_the_uri() {
-        assert_eq!(
-            nbd_unix_uri("pg", Path::new("/my pools/a&b/nbd.sock")),
-            "nbd+unix:///pg?socket=/my%20pools/a%26b/nbd.sock"
-        );
     }
 }

@@ -7,6 +7,8 @@
 use api::{PROBLEM_MEDIA_TYPE, ProblemKind};
 use serde_json::{Map, Value, json};
 
+use super::context::PAGE_ENTRIES;
+
 const NAME: &str = "^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$";
 const SIZE: &str = "^[0-9]{1,4}([.][0-9]{1,3})?([KMGT](iB)?)?$";
 const GRANULARITY: &str = "^(every-write|on-demand|[1-9][0-9]{0,3}(s|min|h))$";
@@ -52,7 +54,7 @@ const WORDS: &[(&str, &[&str])] = &[
 
 /// Bounds of integers and numbers of requests, by their names.
 const BOUNDS: &[(&str, u64, u64)] = &[
-    ("limit", 1, super::PAGE_ENTRIES as u64),
+    ("limit", 1, PAGE_ENTRIES as u64),
     ("cache_dirty_percent", 1, 100),
     ("dirty", 1, 100),
     ("last", 0, u32::MAX as u64),
@@ -251,7 +253,7 @@ fn narrow(name: &str, schema: &mut Value) {
 mod tests {
     use units::{Granularity, Moment, Size, Span};
 
-    use super::super::api_document;
+    use super::super::router::api_document;
     use super::{GRANULARITY, MOMENT, NAME, SIZE};
 
     #[test]

@@ -11,8 +11,9 @@ use volume::Consistency;
 
 use super::answer::{Answer, Listed};
 use super::ask::{Asked, Body, Named, some_change};
+use super::context::Context;
+use super::convert;
 use super::volumes::{Made, made};
-use super::{Context, convert};
 
 pub(super) fn location(name: &str) -> String {
     format!("{API_PREFIX}/groups/{name}")

@@ -7,8 +7,8 @@ use axum::extract::State;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 
-use super::Context;
 use super::answer::{Answer, Refusal};
+use super::context::Context;
 use crate::no_space::MAKE_ROOM;
 
 /// The media type of what Prometheus reads.
@@ -18,7 +18,7 @@ const METRICS_MEDIA_TYPE: &str = "application/openmetrics-text; version=1.0.0; c
 #[utoipa::path(get, path = "/metrics", tag = "health",
     responses((status = 200, body = String, content_type = "application/openmetrics-text")))]
 pub(super) async fn metrics(State(context): State<Context>) -> Answer<Response> {
-    let text = context.engine(|context| Ok(context.0.metrics.text())).await?;
+    let text = context.engine(|context| Ok(context.metrics().text())).await?;
     Ok(([(CONTENT_TYPE, METRICS_MEDIA_TYPE)], text).into_response())
 }
 
@@ -55,7 +55,7 @@ pub(super) async fn readyz(State(context): State<Context>) -> Answer<&'static st
         return Err(Refusal::new(ProblemKind::Stopping, "the server is starting or stopping"));
     }
     let healthy = healthz(State(context.clone())).await?;
-    if context.0.watch.no_space.is_recent() {
+    if context.lacks_space() {
         return Ok(DEGRADED_FULL.as_str());
     }
     let state = context.engine(|context| Ok(context.pool().status().state)).await?;

@@ -10,8 +10,9 @@ use units::{Moment, Span, WallTime};
 
 use super::answer::{Answer, Listed, Refusal};
 use super::ask::{Asked, Body, Named};
+use super::context::{Context, moment, page_entries};
+use super::convert;
 use super::volumes::{Made, location, made, map_extent};
-use super::{Context, convert, moment, page_entries};
 use crate::attach::Part;
 
 /// Intervals in a page of history: unless asked otherwise, and at most.
@@ -130,7 +131,11 @@ pub(super) async fn revert(
             let volume = context.volume(&name)?;
             let closed = match body.dry_run {
                 true => None,
-                false => Some(context.close(&volume, Part::Present, body.force)?),
+                false => {
+                    // An impossible request is refused before anybody is disconnected.
+                    volume.revert(&to, true)?;
+                    Some(context.close(&volume, Part::Present, body.force)?)
+                }
             };
             let reverted = volume.revert(&to, body.dry_run)?;
             drop(closed);

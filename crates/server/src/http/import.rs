@@ -5,13 +5,14 @@
 
 use api::{ImportVolume, ProblemKind};
 use axum::extract::{Extension, State};
-use units::MapExtent;
-use volume::{Architecture, CacheChange, EncodingChange, Granularity, ImportSpec, VolumeSpec};
+use volume::{Architecture, Granularity, ImportSpec, VolumeSpec};
 
 use super::answer::{Answer, Refusal};
 use super::ask::Body;
-use super::volumes::{Made, WINDOW_NS_DEFAULT, architecture, location, made};
-use super::{Context, Door, convert};
+use super::context::Context;
+use super::convert;
+use super::guard::Door;
+use super::volumes::{Made, architecture, location, made};
 
 /// The one form of a file that is read where it lies.
 const RAW: &str = "raw";
@@ -62,17 +63,10 @@ fn spec(body: ImportVolume) -> Answer<(VolumeSpec, ImportSpec)> {
         Some(name) => architecture(name)?,
     };
     let spec = VolumeSpec {
-        name: body.name,
-        size_bytes: 0,
         architecture,
         granularity: body.granularity.map_or(Granularity::EveryWrite, convert::granularity_back),
-        window_ns: body.window.map_or(WINDOW_NS_DEFAULT, |window| window.0.0),
-        history_limit_bytes: None,
-        cache: CacheChange::default(),
-        extent: MapExtent::BLOCK,
-        copy_unit: MapExtent::BLOCK,
-        encoding: EncodingChange::default(),
-        dedup: false,
+        window_ns: body.window.map_or(VolumeSpec::WINDOW_NS, |window| window.0.0),
+        ..VolumeSpec::new(&body.name, 0)
     };
     Ok((spec, ImportSpec { file: body.file, as_raw: body.format.is_some() }))
 }

@@ -9,7 +9,9 @@ use volume::Compaction;
 
 use super::answer::{Answer, Listed, Refusal};
 use super::ask::{Asked, Named};
-use super::{API_PREFIX, Context, convert};
+use super::context::Context;
+use super::convert;
+use api::API_PREFIX;
 
 /// The answer of a handler that began a job.
 pub(super) type Begun = (StatusCode, [(HeaderName, String); 1], Json<Job>);

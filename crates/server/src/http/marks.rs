@@ -7,8 +7,9 @@ use units::Moment;
 
 use super::answer::{Answer, Listed};
 use super::ask::{Asked, Body, Named};
+use super::context::{Context, moment};
+use super::convert;
 use super::volumes::{Made, location, made};
-use super::{Context, convert, moment};
 
 /// Lists marks by name.
 #[utoipa::path(get, path = "/volumes/{volume}/marks", tag = "marks",

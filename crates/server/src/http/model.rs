@@ -12,9 +12,9 @@ use model::{
 };
 use units::{Granularity, Size, Span};
 
-use super::Context;
 use super::answer::{Answer, Refusal};
 use super::ask::{Asked, Named};
+use super::context::Context;
 
 /// Granularities in one answer.
 const GRANULARITIES_MAX: usize = 64;

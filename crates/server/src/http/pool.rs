@@ -12,8 +12,10 @@ use units::Span;
 
 use super::answer::{Answer, Listed, Refusal};
 use super::ask::{Asked, Body, some_change};
+use super::context::Context;
+use super::convert;
+use super::guard::Door;
 use super::jobs::{Begun, begun};
-use super::{Context, Door, convert};
 use crate::{StartError, pool_files, stack_files};
 
 /// Shows the pool: its layers, its space, what was found damaged.

@@ -4,9 +4,9 @@ use api::{Rename, Renamed, Would};
 use axum::Json;
 use axum::extract::State;
 
-use super::Context;
 use super::answer::Answer;
 use super::ask::{Body, Named};
+use super::context::Context;
 
 /// Gives a volume another name. Clients that have it open keep it; groups, schedules, versions,
 /// marks and clones go with it.

@@ -8,9 +8,10 @@ use units::{Cron, Timing};
 
 use super::answer::{Answer, Listed, Refusal};
 use super::ask::{Asked, Body, Named, some_change};
+use super::context::Context;
 use super::convert::Of;
 use super::volumes::location;
-use super::{Context, convert, groups};
+use super::{convert, groups};
 
 /// A schedule as it is to be: what the request says, and what was there.
 fn spec_of(

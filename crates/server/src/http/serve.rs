@@ -20,7 +20,9 @@ use tokio::runtime::Runtime;
 use tokio::sync::{Semaphore, watch};
 
 use super::ask::Patience;
-use super::{Caller, Context, Door, router};
+use super::context::Context;
+use super::guard::{Caller, Door};
+use super::router::router;
 use crate::StartError;
 use crate::admission::Admission;
 use crate::listen::{Bound, SocketFile, is_loopback};

@@ -9,9 +9,10 @@ use volume::{GroupMoment, Volume};
 
 use super::answer::{Answer, Refusal};
 use super::ask::{Asked, Body, Named};
+use super::context::{Context, moment};
+use super::convert;
 use super::groups::location;
 use super::volumes::{Made, made};
-use super::{Context, convert, moment};
 use crate::attach::Part;
 
 /// Reads a moment of a group: of all its volumes, or `VOLUME=MOMENT,...`.

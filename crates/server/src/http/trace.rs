@@ -17,9 +17,9 @@ use tokio::time::{Interval, MissedTickBehavior, interval};
 use units::{Size, Span};
 use volume::Volume;
 
-use super::Context;
 use super::answer::{Answer, Refusal};
 use super::ask::{Asked, Named};
+use super::context::Context;
 use crate::taps::{Noted, Tap};
 
 /// How often what was noted is sent.

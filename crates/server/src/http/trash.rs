@@ -10,7 +10,8 @@ use volume::Deletion;
 
 use super::answer::{Answer, Refusal};
 use super::ask::{Asked, Body, Named};
-use super::{Context, convert};
+use super::context::Context;
+use super::convert;
 use crate::attach::Part;
 
 /// The answer to a delete: nothing, or the volume that would go.

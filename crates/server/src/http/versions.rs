@@ -7,8 +7,9 @@ use axum::http::StatusCode;
 
 use super::answer::{Answer, Listed};
 use super::ask::{Asked, Body, Named};
+use super::context::Context;
+use super::convert;
 use super::volumes::{Made, location, made};
-use super::{Context, convert};
 
 /// Lists versions by number.
 #[utoipa::path(get, path = "/volumes/{volume}/versions", tag = "versions",

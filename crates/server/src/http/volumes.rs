@@ -11,13 +11,12 @@ use volume::{Architecture, CacheChange, VolumeChange, VolumeSpec};
 
 use super::answer::{Answer, Refusal};
 use super::ask::{Asked, Body, Named, some_change};
-use super::{Context, convert, model};
+use super::context::Context;
+use super::{convert, model};
 use crate::attach::Part;
 
 /// The architecture that is chosen from what was written.
 const AUTO: &str = "auto";
-/// How far back the past can be opened unless asked otherwise: 24 hours in nanoseconds.
-pub(super) const WINDOW_NS_DEFAULT: u64 = 24 * 3600 * 1_000_000_000;
 
 /// The answer of a handler that made something.
 pub(super) type Made<T> = (StatusCode, [(HeaderName, String); 1], Json<T>);
@@ -114,7 +113,7 @@ fn automatic(context: &Context, body: &CreateVolume) -> Answer<Architecture> {
         architectures: &[],
         volume_bytes: Some(body.size.0.0),
         granularity: Some(body.granularity.unwrap_or(Granularity::EveryWrite)),
-        window: Some(body.window.map_or(Span(WINDOW_NS_DEFAULT), |window| window.0)),
+        window: Some(body.window.map_or(Span(VolumeSpec::WINDOW_NS), |window| window.0)),
         history_limit_bytes: body.history_limit.map(|limit| limit.0.0),
         cache_bytes: Some(body.cache.map_or(0, |cache| cache.0.0)),
         dirty_share: body
@@ -165,13 +164,11 @@ fn copy_unit(asked: Option<SizeInput>) -> Answer<Option<MapExtent>> {
 fn spec(context: &Context, body: CreateVolume) -> Answer<VolumeSpec> {
     let architecture = architecture_of(context, &body)?;
     Ok(VolumeSpec {
-        name: body.name,
-        size_bytes: body.size.0.0,
         architecture,
         granularity: body
             .granularity
             .map_or(volume::Granularity::EveryWrite, convert::granularity_back),
-        window_ns: body.window.map_or(WINDOW_NS_DEFAULT, |w| w.0.0),
+        window_ns: body.window.map_or(VolumeSpec::WINDOW_NS, |w| w.0.0),
         history_limit_bytes: body.history_limit.map(|l| l.0.0),
         cache: CacheChange {
             bytes: body.cache.map(|c| c.0.0),
@@ -181,6 +178,7 @@ fn spec(context: &Context, body: CreateVolume) -> Answer<VolumeSpec> {
         copy_unit: copy_unit(body.copy_unit)?.unwrap_or_default(),
         encoding: convert::encoding_change(body.encoding.as_deref(), body.encode_after)?,
         dedup: body.dedup.unwrap_or(false),
+        ..VolumeSpec::new(&body.name, body.size.0.0)
     })
 }
 
@@ -255,7 +253,6 @@ fn apply(context: &Context, name: &str, body: &ChangeVolume, force: bool) -> Ans
         other => other.map(architecture).transpose()?,
     };
     let is_smaller = body.size.is_some_and(|size| size.0.0 < volume.size_bytes());
-    let _closed = is_smaller.then(|| context.close(&volume, Part::Present, force)).transpose()?;
     let change = VolumeChange {
         granularity: body.granularity.map(convert::granularity_back),
         window_ns: body.window.map(|w| w.0.0),
@@ -275,6 +272,9 @@ fn apply(context: &Context, name: &str, body: &ChangeVolume, force: bool) -> Ans
         hook: body.hook.clone(),
     };
     context.check_hook(change.hook.as_ref().and_then(Option::as_deref))?;
+    // An impossible change is refused before anybody is disconnected.
+    volume.check_change(&change)?;
+    let _closed = is_smaller.then(|| context.close(&volume, Part::Present, force)).transpose()?;
     let size_before = volume.size_bytes();
     if change != VolumeChange::default() {
         let before = volume.architecture();

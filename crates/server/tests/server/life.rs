@@ -308,6 +308,24 @@ fn attached_clients_stop_deletes_and_reverts_unless_forced() {
 }
 
 #[test]
+fn an_impossible_request_disconnects_nobody_though_it_is_forced() {
+    let fixture = Fixture::with_volume();
+    let client = &fixture.client;
+    fixture.write(0, 1);
+    let _attached = attach(&fixture.nbd_socket(), "v");
+    let forced = Revert { force: true, ..revert("v:99") };
+    assert_eq!(kind(client.revert("v", &forced)), ProblemKind::NotFound);
+    let size = Some(SizeInput(Size(8192)));
+    let no_hook = Some(Some("nobody-knows-it".to_owned()));
+    let shrink = ChangeVolume { size, hook: no_hook, ..ChangeVolume::default() };
+    assert_eq!(kind(client.change_volume("v", &shrink, true)), ProblemKind::NotFound);
+    let cache = Some(SizeInput(Size(1 << 50)));
+    let shrink = ChangeVolume { size, cache, ..ChangeVolume::default() };
+    client.change_volume("v", &shrink, true).expect_err("no memory is so large");
+    assert_eq!(client.volume("v").expect("show").clients, 1);
+}
+
+#[test]
 fn a_view_by_name_does_not_count_as_attached() {
     let fixture = Fixture::with_volume();
     let at = fixture.write(0, 1);

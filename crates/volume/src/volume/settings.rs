@@ -24,20 +24,30 @@ impl Volume {
     /// # Errors
     /// `Invalid` values; `Refused` or `Io`. A refused change changes nothing.
     pub fn change(&self, change: &VolumeChange) -> Result<()> {
+        self.check_change(change)?;
+        let Some(size_bytes) = change.size_bytes else { return self.change_settings(change) };
+        self.prepare_encoding(change.encoding)?;
+        self.prepare_dedup(change.dedup)?;
+        self.resize_and(size_bytes, change)
+    }
+
+    /// Refuses a change that is impossible as the volume stands, and changes nothing.
+    ///
+    /// # Errors
+    /// `Invalid` values; `NotFound`, `Refused`.
+    pub fn check_change(&self, change: &VolumeChange) -> Result<()> {
         self.check_open()?;
         if let Some(Granularity::Interval(0)) = change.granularity {
             return Err(Error::new(ErrorKind::Invalid, "an interval is longer than nothing"));
         }
-        copy_unit::of(&self.record.lock(), change)?;
-        let Some(size_bytes) = change.size_bytes else { return self.change_settings(change) };
-        check_size(size_bytes)?;
-        if change.architecture.is_some_and(|to| to != self.architecture()) {
+        change.size_bytes.map_or(Ok(()), check_size)?;
+        let is_switched = change.architecture.is_some_and(|to| to != self.architecture());
+        if change.size_bytes.is_some() && is_switched {
             let text = "size and architecture are changed one after the other";
             return Err(Error::new(ErrorKind::Invalid, text));
         }
-        self.prepare_encoding(change.encoding)?;
-        self.prepare_dedup(change.dedup)?;
-        self.resize_and(size_bytes, change)
+        let mut record = self.record.lock().clone();
+        self.settle_settings(&mut record, change, Seq(u64::MAX)).map(drop)
     }
 
     pub(crate) fn change_settings(&self, change: &VolumeChange) -> Result<()> {

@@ -184,10 +184,7 @@ pub(crate) mod tests {
     use sim::{SimClock, SimEntropy, SimMedia};
     use units::WallTime;
 
-    use crate::types::{
-        Architecture, CacheChange, CacheSetting, EncodingChange, Granularity, VolumeChange,
-        VolumeSpec,
-    };
+    use crate::types::{CacheChange, CacheSetting, VolumeChange, VolumeSpec};
     use crate::volume::Volume;
     use crate::{Machine, Pool, PoolFormat, PoolOptions};
 
@@ -201,17 +198,9 @@ pub(crate) mod tests {
         let options = PoolOptions { memory_bytes: 16 << 20 };
         let pool = Pool::open(device, machine, options).expect("opened");
         let spec = VolumeSpec {
-            name: "v".to_owned(),
-            size_bytes: 8 << 20,
-            architecture: Architecture::Logging,
-            granularity: Granularity::EveryWrite,
             window_ns: 1 << 60,
-            history_limit_bytes: None,
             cache: CacheChange { bytes: Some(1 << 20), dirty_percent: None },
-            encoding: EncodingChange::default(),
-            dedup: false,
-            extent: units::MapExtent::BLOCK,
-            copy_unit: units::MapExtent::BLOCK,
+            ..VolumeSpec::new("v", 8 << 20)
         };
         let volume = pool.create_volume(&spec).expect("made");
         (pool, volume)

@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use block::{BlockDevice, MemoryDevice};
 use env::{RealClock, RealEntropy};
 use hindsight_volume::{
-    Architecture, Budget, CacheChange, EncodingChange, Granularity, Machine, Pool, PoolFormat,
-    PoolOptions, Volume, VolumeChange, VolumeSpec, WriteOp,
+    Architecture, Budget, CacheChange, Machine, Pool, PoolFormat, PoolOptions, Volume,
+    VolumeChange, VolumeSpec, WriteOp,
 };
 use sim::Random;
 use units::Moment;
@@ -29,19 +29,8 @@ fn volume(architecture: Architecture, cache: CacheChange) -> (Arc<Pool>, Arc<Vol
     let machine = Machine { clock, entropy: Arc::new(RealEntropy::default()) };
     Pool::create(&device, &machine, &PoolFormat { zone_bytes: 1 << 20 }).expect("a pool");
     let pool = Pool::open(device, machine, PoolOptions { memory_bytes: 2 << 20 }).expect("opens");
-    let spec = VolumeSpec {
-        name: "v".to_owned(),
-        size_bytes: 2 << 20,
-        architecture,
-        granularity: Granularity::EveryWrite,
-        window_ns: 1 << 60,
-        history_limit_bytes: None,
-        cache,
-        extent: units::MapExtent::BLOCK,
-        copy_unit: units::MapExtent::BLOCK,
-        encoding: EncodingChange::default(),
-        dedup: false,
-    };
+    let spec =
+        VolumeSpec { architecture, window_ns: 1 << 60, cache, ..VolumeSpec::new("v", 2 << 20) };
     let volume = pool.create_volume(&spec).expect("a volume");
     (pool, volume)
 }

@@ -9,9 +9,9 @@ use std::sync::Arc;
 use block::stack::Stack;
 use block::{BlockDevice, MediaDevice};
 use hindsight_volume::{
-    Architecture, CacheChange, Deletion, EncodingChange, Error, ErrorKind, Granularity, Machine,
-    Pool, PoolFormat, PoolOptions, Resolved, Result, Stamp, View, Volume, VolumeChange, VolumeInfo,
-    VolumeSpec, WriteOp,
+    Architecture, CacheChange, Deletion, Error, ErrorKind, Granularity, Machine, Pool, PoolFormat,
+    PoolOptions, Resolved, Result, Stamp, View, Volume, VolumeChange, VolumeInfo, VolumeSpec,
+    WriteOp,
 };
 use sim::{Failure, Op, Random, SimClock, SimEntropy, SimFiles, SimMedia};
 use units::{MapExtent, Moment, Seq, WallTime};
@@ -595,17 +595,14 @@ impl World {
     ) -> VolumeSpec {
         let architecture = self.architecture();
         VolumeSpec {
-            name: name.to_owned(),
-            size_bytes,
             architecture,
             granularity,
             window_ns,
-            history_limit_bytes: None,
             cache: self.cache_for(architecture),
             extent: self.extent().unwrap_or_default(),
             copy_unit: self.copy_unit(architecture, granularity),
-            encoding: EncodingChange::default(),
             dedup: self.dedups,
+            ..VolumeSpec::new(name, size_bytes)
         }
     }
 

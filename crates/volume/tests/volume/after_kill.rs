@@ -12,11 +12,11 @@ use format::batch::{
 };
 use format::segment::{SEGMENT_HEADER_BYTES, SegmentHeader};
 use hindsight_volume::{
-    Architecture, Budget, CacheChange, EncodingChange, ErrorKind, Granularity, Machine, Pool,
-    PoolFormat, PoolOptions, Result, Volume, VolumeSpec, WriteOp,
+    Architecture, Budget, CacheChange, ErrorKind, Machine, Pool, PoolFormat, PoolOptions, Result,
+    Volume, VolumeSpec, WriteOp,
 };
 use sim::{Op, SimClock, SimEntropy, SimMedia};
-use units::{MapExtent, Moment, Seq, WallTime};
+use units::{Moment, Seq, WallTime};
 
 use crate::hook::{SECOND_NS, get, put};
 
@@ -148,17 +148,10 @@ impl Rig {
 fn make(pool: &Pool, architecture: Architecture) -> Arc<Volume> {
     let bytes = architecture.needs_cache().then_some(256 << 10);
     let spec = VolumeSpec {
-        name: "v".to_owned(),
-        size_bytes: 2 * MIB,
         architecture,
-        granularity: Granularity::EveryWrite,
         window_ns: 1 << 60,
-        history_limit_bytes: None,
         cache: CacheChange { bytes, dirty_percent: None },
-        encoding: EncodingChange::default(),
-        dedup: false,
-        extent: MapExtent::BLOCK,
-        copy_unit: MapExtent::BLOCK,
+        ..VolumeSpec::new("v", 2 * MIB)
     };
     pool.create_volume(&spec).expect("made")
 }

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use block::{BlockDevice, MediaDevice};
 use env::{Clock, FileMedia, RealEntropy};
 use hindsight_volume::{
-    Architecture, Budget, CacheChange, Encoding, EncodingChange, ErrorKind, Granularity, Machine,
-    Pool, PoolFormat, PoolOptions, VolumeChange, VolumeSpec, WriteOp, on_behalf_of,
+    Budget, Encoding, EncodingChange, ErrorKind, Granularity, Machine, Pool, PoolFormat,
+    PoolOptions, VolumeChange, VolumeSpec, WriteOp, on_behalf_of,
 };
 use units::{Moment, Seq, WallTime};
 
@@ -37,19 +37,7 @@ fn deletes_reverts_and_expiry_are_in_the_audit_log() {
         Machine { clock: Arc::clone(&clock) as _, entropy: Arc::new(RealEntropy::default()) };
     Pool::create(&device, &machine, &PoolFormat { zone_bytes: 1 << 20 }).expect("made");
     let pool = Pool::open(device, machine, PoolOptions::default()).expect("opened");
-    let spec = VolumeSpec {
-        name: "v".to_owned(),
-        size_bytes: 1 << 20,
-        architecture: Architecture::Logging,
-        granularity: Granularity::EveryWrite,
-        window_ns: 10 * SECOND_NS,
-        history_limit_bytes: None,
-        cache: CacheChange::default(),
-        extent: units::MapExtent::BLOCK,
-        copy_unit: units::MapExtent::BLOCK,
-        encoding: EncodingChange::default(),
-        dedup: false,
-    };
+    let spec = VolumeSpec { window_ns: 10 * SECOND_NS, ..VolumeSpec::new("v", 1 << 20) };
     let volume = pool.create_volume(&spec).expect("made");
     let bytes = vec![7; 4096];
     for _ in 0..30 {

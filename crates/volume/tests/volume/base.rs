@@ -5,8 +5,8 @@ use std::sync::Arc;
 use block::{BlockDevice, MediaDevice};
 use env::Media as _;
 use hindsight_volume::{
-    Architecture, Budget, CacheChange, EncodingChange, Granularity, IoKind, Machine, Pool,
-    PoolFormat, PoolOptions, Volume, VolumeChange, VolumeSpec, WriteOp,
+    Architecture, Budget, CacheChange, Granularity, IoKind, Machine, Pool, PoolFormat, PoolOptions,
+    Volume, VolumeChange, VolumeSpec, WriteOp,
 };
 use sim::{Random, SimClock, SimEntropy, SimMedia};
 use units::{Moment, Seq, WallTime};
@@ -70,20 +70,14 @@ impl Rig {
         granularity: Granularity,
     ) -> Arc<Volume> {
         let spec = VolumeSpec {
-            name: name.to_owned(),
-            size_bytes: SIZE_BYTES,
             architecture,
             granularity,
             window_ns: WINDOW_NS,
-            history_limit_bytes: None,
             cache: CacheChange {
                 bytes: architecture.needs_cache().then_some(64 << 10),
                 dirty_percent: None,
             },
-            encoding: EncodingChange::default(),
-            dedup: false,
-            extent: units::MapExtent::BLOCK,
-            copy_unit: units::MapExtent::BLOCK,
+            ..VolumeSpec::new(name, SIZE_BYTES)
         };
         self.pool().create_volume(&spec).expect("made")
     }

@@ -6,9 +6,8 @@ use std::sync::Arc;
 use block::{BlockDevice, MediaDevice};
 use env::Clock;
 use hindsight_volume::{
-    Architecture, Budget, CacheChange, CacheUse, EncodingChange, Error, ErrorKind, Granularity,
-    IoKind, Machine, Pool, PoolFormat, PoolOptions, Volume, VolumeChange, VolumeSpec, WriteOp,
-    read_superblock,
+    Architecture, Budget, CacheChange, CacheUse, Error, ErrorKind, Granularity, IoKind, Machine,
+    Pool, PoolFormat, PoolOptions, Volume, VolumeChange, VolumeSpec, WriteOp, read_superblock,
 };
 use sim::{Failure, Op, Random, SimClock, SimEntropy, SimMedia};
 use units::{Moment, Seq, WallTime};
@@ -72,17 +71,13 @@ impl Rig {
 
     fn try_make(&self, name: &str, wish: Wish) -> Result<Arc<Volume>, Error> {
         self.pool().create_volume(&VolumeSpec {
-            name: name.to_owned(),
-            size_bytes: SIZE_BYTES,
             architecture: wish.0,
             granularity: wish.1,
             window_ns: 1 << 60,
-            history_limit_bytes: None,
             cache: wish.2,
             extent: self.extent,
             copy_unit: self.copy_unit,
-            encoding: EncodingChange::default(),
-            dedup: false,
+            ..VolumeSpec::new(name, SIZE_BYTES)
         })
     }
 

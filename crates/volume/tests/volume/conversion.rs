@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use block::{BlockDevice, MediaDevice, Operation};
 use hindsight_volume::{
-    Architecture, Budget, CacheChange, EncodingChange, ErrorKind, Granularity, IoKind, Machine,
-    Pool, PoolFormat, PoolOptions, Volume, VolumeChange, VolumeSpec, WriteOp,
+    Architecture, Budget, CacheChange, ErrorKind, Granularity, IoKind, Machine, Pool, PoolFormat,
+    PoolOptions, Volume, VolumeChange, VolumeSpec, WriteOp,
 };
 use sim::{Random, SimClock, SimEntropy, SimMedia};
 use units::{Moment, Seq, WallTime};
@@ -62,19 +62,8 @@ impl Rig {
     }
 
     fn make(&self, architecture: Architecture) -> Arc<Volume> {
-        let spec = VolumeSpec {
-            name: "v".to_owned(),
-            size_bytes: SIZE_BYTES,
-            architecture,
-            granularity: Granularity::EveryWrite,
-            window_ns: WINDOW_NS,
-            history_limit_bytes: None,
-            cache: CacheChange::default(),
-            extent: units::MapExtent::BLOCK,
-            copy_unit: units::MapExtent::BLOCK,
-            encoding: EncodingChange::default(),
-            dedup: false,
-        };
+        let spec =
+            VolumeSpec { architecture, window_ns: WINDOW_NS, ..VolumeSpec::new("v", SIZE_BYTES) };
         self.pool().create_volume(&spec).expect("made")
     }
 
@@ -509,17 +498,9 @@ fn a_pool_without_room_says_so_or_waits() {
     let volume = rig.pool().volume("v").expect("there");
     // More than half of what there is: twice does not fit.
     let spec = VolumeSpec {
-        name: "big".to_owned(),
-        size_bytes: 8 << 20,
-        architecture: Architecture::Logging,
         granularity: Granularity::OnDemand,
         window_ns: 0,
-        history_limit_bytes: None,
-        cache: CacheChange::default(),
-        extent: units::MapExtent::BLOCK,
-        copy_unit: units::MapExtent::BLOCK,
-        encoding: EncodingChange::default(),
-        dedup: false,
+        ..VolumeSpec::new("big", 8 << 20)
     };
     let big = rig.pool().create_volume(&spec).expect("made");
     (0..1500).for_each(|block| _ = put(&big, block, 6, 1));
@@ -563,19 +544,7 @@ fn a_base_is_left_as_far_as_there_is_room_and_nothing_is_done_in_vain() {
             rig.settle();
         }
         assert_eq!(volume.info().expect("info").base_bytes, SIZE_BYTES);
-        let spec = VolumeSpec {
-            name: "big".to_owned(),
-            size_bytes: 64 << 20,
-            architecture: Architecture::Logging,
-            granularity: Granularity::EveryWrite,
-            window_ns: WINDOW_NS,
-            history_limit_bytes: None,
-            cache: CacheChange::default(),
-            extent: units::MapExtent::BLOCK,
-            copy_unit: units::MapExtent::BLOCK,
-            encoding: EncodingChange::default(),
-            dedup: false,
-        };
+        let spec = VolumeSpec { window_ns: WINDOW_NS, ..VolumeSpec::new("big", 64 << 20) };
         let big = rig.pool().create_volume(&spec).expect("made");
         let left = || {
             let status = rig.pool().status();

@@ -23,19 +23,7 @@ fn step_all(pool: &Pool) {
 }
 
 fn named(name: &str, size_bytes: u64, granularity: Granularity, cache: CacheChange) -> VolumeSpec {
-    VolumeSpec {
-        name: name.to_owned(),
-        size_bytes,
-        architecture: Architecture::Logging,
-        granularity,
-        window_ns: 1 << 60,
-        history_limit_bytes: None,
-        cache,
-        encoding: EncodingChange::default(),
-        dedup: false,
-        extent: units::MapExtent::BLOCK,
-        copy_unit: units::MapExtent::BLOCK,
-    }
+    VolumeSpec { granularity, window_ns: 1 << 60, cache, ..VolumeSpec::new(name, size_bytes) }
 }
 
 #[test]

@@ -4,8 +4,7 @@ use std::sync::{Arc, Barrier};
 
 use block::{BlockDevice, Operation};
 use hindsight_volume::{
-    Architecture, Budget, CacheChange, EncodingChange, ErrorKind, Granularity, Pool, Volume,
-    VolumeChange, VolumeSpec, WriteOp,
+    Budget, ErrorKind, Granularity, Pool, Volume, VolumeChange, VolumeSpec, WriteOp,
 };
 use sim::Op;
 use units::{Moment, WallTime};
@@ -15,19 +14,7 @@ use crate::hook::{Rig, SECOND_NS, get, put};
 const ALL: Budget = Budget { bytes: 64 << 20 };
 
 pub fn volume(pool: &Pool, name: &str, granularity: Granularity) -> Arc<Volume> {
-    let spec = VolumeSpec {
-        name: name.to_owned(),
-        size_bytes: 8 << 20,
-        architecture: Architecture::Logging,
-        granularity,
-        window_ns: 1 << 60,
-        history_limit_bytes: None,
-        cache: CacheChange::default(),
-        encoding: EncodingChange::default(),
-        dedup: false,
-        extent: units::MapExtent::BLOCK,
-        copy_unit: units::MapExtent::BLOCK,
-    };
+    let spec = VolumeSpec { granularity, window_ns: 1 << 60, ..VolumeSpec::new(name, 8 << 20) };
     pool.create_volume(&spec).expect("made")
 }
 

@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use block::Operation;
 use hindsight_volume::{
-    Architecture, Budget, CacheChange, Encoding, EncodingChange, ErrorKind, Granularity, Pool,
-    Volume, VolumeChange, VolumeSpec, WriteOp,
+    Architecture, Budget, CacheChange, Encoding, EncodingChange, ErrorKind, Pool, Volume,
+    VolumeChange, VolumeSpec, WriteOp,
 };
 use units::Moment;
 
@@ -22,19 +22,7 @@ type Outcome = Result<(), ErrorKind>;
 
 /// Of a volume in which every write is kept for ever.
 pub fn spec(name: &str, architecture: Architecture, cache: CacheChange) -> VolumeSpec {
-    VolumeSpec {
-        name: name.to_owned(),
-        size_bytes: 8 << 20,
-        architecture,
-        granularity: Granularity::EveryWrite,
-        window_ns: 1 << 60,
-        history_limit_bytes: None,
-        cache,
-        extent: units::MapExtent::BLOCK,
-        copy_unit: units::MapExtent::BLOCK,
-        encoding: EncodingChange::default(),
-        dedup: false,
-    }
+    VolumeSpec { architecture, window_ns: 1 << 60, cache, ..VolumeSpec::new(name, 8 << 20) }
 }
 
 fn try_put(volume: &Volume, block: u64, byte: u8) -> Outcome {

@@ -14,8 +14,7 @@ use std::sync::Arc;
 use block::{BlockDevice, MemoryDevice};
 use format::FORMAT_VERSION;
 use hindsight_volume::{
-    Architecture, CacheChange, EncodingChange, ErrorKind, Granularity, Machine, Pool, PoolFormat,
-    PoolOptions, Volume, VolumeSpec, WriteOp,
+    ErrorKind, Granularity, Machine, Pool, PoolFormat, PoolOptions, Volume, VolumeSpec, WriteOp,
 };
 use sim::{SimClock, SimEntropy};
 use units::{Moment, WallTime};
@@ -155,19 +154,7 @@ fn trim(volume: &Volume, clock: &SimClock, offset: u64, length_bytes: u64) {
 }
 
 fn make(pool: &Pool, name: &str, granularity: Granularity) -> Arc<Volume> {
-    let spec = VolumeSpec {
-        name: name.to_owned(),
-        size_bytes: 4 << 20,
-        architecture: Architecture::Logging,
-        granularity,
-        window_ns: 1 << 60,
-        history_limit_bytes: None,
-        cache: CacheChange::default(),
-        extent: units::MapExtent::BLOCK,
-        copy_unit: units::MapExtent::BLOCK,
-        encoding: EncodingChange::default(),
-        dedup: false,
-    };
+    let spec = VolumeSpec { granularity, window_ns: 1 << 60, ..VolumeSpec::new(name, 4 << 20) };
     pool.create_volume(&spec).expect("made")
 }
 

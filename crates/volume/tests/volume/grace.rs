@@ -148,17 +148,8 @@ fn a_full_pool_gives_up_first_what_is_kept_only_for_a_grace() {
     let next = pool.next_sacrifice().expect("told").expect("something");
     assert_eq!((&next.volume[..], next.kept_for), ("v", KeptFor::Grace), "{next:?}");
     let spec = hindsight_volume::VolumeSpec {
-        name: "w".to_owned(),
-        size_bytes: 64 << 20,
-        architecture: hindsight_volume::Architecture::Logging,
-        granularity: Granularity::EveryWrite,
         window_ns: 1 << 60,
-        history_limit_bytes: None,
-        cache: hindsight_volume::CacheChange::default(),
-        extent: units::MapExtent::BLOCK,
-        copy_unit: units::MapExtent::BLOCK,
-        encoding: hindsight_volume::EncodingChange::default(),
-        dedup: false,
+        ..hindsight_volume::VolumeSpec::new("w", 64 << 20)
     };
     // Many more seqs than the other has.
     let other = pool.create_volume(&spec).expect("made");

@@ -7,8 +7,8 @@ use std::thread;
 use block::{BlockDevice, MemoryDevice};
 use env::{RealClock, RealEntropy};
 use hindsight_volume::{
-    Architecture, Budget, CacheChange, Deletion, EncodingChange, ErrorKind, Granularity, Machine,
-    Pool, PoolFormat, PoolOptions, Volume, VolumeSpec, WriteOp,
+    Budget, CacheChange, Deletion, ErrorKind, Granularity, Machine, Pool, PoolFormat, PoolOptions,
+    Volume, VolumeSpec, WriteOp,
 };
 use units::Moment;
 
@@ -16,20 +16,13 @@ use crate::hook::{Rig, SECOND_NS, make, put};
 
 pub fn add(pool: &Pool, name: &str, cache_bytes: u64) -> Arc<Volume> {
     let spec = VolumeSpec {
-        name: name.to_owned(),
-        size_bytes: 1 << 20,
-        architecture: Architecture::Logging,
         granularity: Granularity::OnDemand,
         window_ns: SECOND_NS,
-        history_limit_bytes: None,
         cache: CacheChange {
             bytes: Some(cache_bytes),
             dirty_percent: (cache_bytes > 0).then_some(90),
         },
-        encoding: EncodingChange::default(),
-        dedup: false,
-        extent: units::MapExtent::BLOCK,
-        copy_unit: units::MapExtent::BLOCK,
+        ..VolumeSpec::new(name, 1 << 20)
     };
     pool.create_volume(&spec).expect("made")
 }

@@ -7,8 +7,7 @@ use block::stack::Stack;
 use block::{Array, BlockDevice, Candidate, Identities, Materials, MediaDevice, Operation};
 use env::NoFiles;
 use hindsight_volume::{
-    Architecture, CacheChange, EncodingChange, Granularity, Machine, Pool, PoolFormat, PoolOptions,
-    Volume, VolumeSpec, WriteOp,
+    Granularity, Machine, Pool, PoolFormat, PoolOptions, Volume, VolumeSpec, WriteOp,
 };
 use parking_lot::Mutex;
 use sim::{SimClock, SimEntropy, SimMedia};
@@ -162,19 +161,7 @@ impl Rig {
 
 /// Makes a volume `v` of 8 MiB.
 pub fn make(pool: &Pool, granularity: Granularity, window_ns: u64) -> Arc<Volume> {
-    let spec = VolumeSpec {
-        name: "v".to_owned(),
-        size_bytes: 8 << 20,
-        architecture: Architecture::Logging,
-        granularity,
-        window_ns,
-        history_limit_bytes: None,
-        cache: CacheChange::default(),
-        extent: units::MapExtent::BLOCK,
-        copy_unit: units::MapExtent::BLOCK,
-        encoding: EncodingChange::default(),
-        dedup: false,
-    };
+    let spec = VolumeSpec { granularity, window_ns, ..VolumeSpec::new("v", 8 << 20) };
     pool.create_volume(&spec).expect("made")
 }
 

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use block::{BlockDevice, MediaDevice};
 use hindsight_volume::{
-    Architecture, Budget, CacheChange, EncodingChange, ErrorKind, Granularity, ImportSpec, IoKind,
-    Machine, Pool, PoolFormat, PoolOptions, Result, Volume, VolumeChange, VolumeSpec, WriteOp,
+    Architecture, Budget, CacheChange, ErrorKind, Granularity, ImportSpec, IoKind, Machine, Pool,
+    PoolFormat, PoolOptions, Result, Volume, VolumeChange, VolumeSpec, WriteOp,
 };
 use sim::{Random, SimClock, SimEntropy, SimFile, SimFiles, SimMedia};
 use units::{MapExtent, Moment, Seq, WallTime};
@@ -96,17 +96,11 @@ impl Rig {
     fn import(&self, architecture: Architecture, granularity: Granularity) -> Result<Arc<Volume>> {
         let bytes = architecture.needs_cache().then_some(256 << 10);
         let spec = VolumeSpec {
-            name: "v".to_owned(),
-            size_bytes: 0,
             architecture,
             granularity,
             window_ns: 1 << 60,
-            history_limit_bytes: None,
             cache: CacheChange { bytes, dirty_percent: None },
-            extent: MapExtent::BLOCK,
-            copy_unit: MapExtent::BLOCK,
-            encoding: EncodingChange::default(),
-            dedup: false,
+            ..VolumeSpec::new("v", 0)
         };
         let import = ImportSpec { file: PATH.to_owned(), as_raw: false };
         self.pool().import_volume(&spec, &import)

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use block::{BlockDevice, MediaDevice};
 use format::checksum::block_crc;
 use hindsight_volume::{
-    Architecture, Budget, CacheChange, EncodingChange, Granularity, IoKind, Machine, Pool,
-    PoolFormat, PoolOptions, Volume, VolumeSpec, WriteOp, read_superblock,
+    Architecture, Budget, Granularity, IoKind, Machine, Pool, PoolFormat, PoolOptions, Volume,
+    VolumeSpec, WriteOp, read_superblock,
 };
 use sim::{Keep, Op, Random, SimClock, SimEntropy, SimMedia};
 use units::{Moment, Seq, WallTime};
@@ -51,17 +51,10 @@ impl Rig {
 
     fn make(&self, name: &str, granularity: Granularity) -> Arc<Volume> {
         let spec = VolumeSpec {
-            name: name.to_owned(),
-            size_bytes: SIZE_BYTES,
             architecture: Architecture::SplitStream,
             granularity,
             window_ns: 1 << 60,
-            history_limit_bytes: None,
-            cache: CacheChange::default(),
-            extent: units::MapExtent::BLOCK,
-            copy_unit: units::MapExtent::BLOCK,
-            encoding: EncodingChange::default(),
-            dedup: false,
+            ..VolumeSpec::new(name, SIZE_BYTES)
         };
         self.pool().create_volume(&spec).expect("made")
     }
@@ -362,19 +355,7 @@ fn a_clone_copies_nothing_and_is_written_in_places_of_its_own() {
 fn only_pools_with_a_current_store_ask_for_a_program_that_knows_it() {
     let rig = Rig::new();
     let features = || read_superblock(&*rig.device()).expect("sound").features_incompatible;
-    let spec = VolumeSpec {
-        name: "plain".to_owned(),
-        size_bytes: SIZE_BYTES,
-        architecture: Architecture::Logging,
-        granularity: Granularity::EveryWrite,
-        window_ns: 1 << 60,
-        history_limit_bytes: None,
-        cache: CacheChange::default(),
-        extent: units::MapExtent::BLOCK,
-        copy_unit: units::MapExtent::BLOCK,
-        encoding: EncodingChange::default(),
-        dedup: false,
-    };
+    let spec = VolumeSpec { window_ns: 1 << 60, ..VolumeSpec::new("plain", SIZE_BYTES) };
     rig.pool().create_volume(&spec).expect("made");
     assert_eq!(features(), 0);
     rig.make("v", Granularity::EveryWrite);

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use block::{BlockDevice, MediaDevice, MemoryDevice};
 use env::{RealClock, RealEntropy};
 use hindsight_volume::{
-    Architecture, CacheChange, EncodingChange, ErrorKind, Granularity, Machine, Pool, PoolFormat,
-    PoolOptions, Volume, VolumeSpec, WriteOp,
+    CacheChange, ErrorKind, Granularity, Machine, Pool, PoolFormat, PoolOptions, Volume,
+    VolumeSpec, WriteOp,
 };
 use sim::{Random, SimMedia};
 use units::Moment;
@@ -30,17 +30,9 @@ fn small_pool() -> Arc<Pool> {
 /// Of which nothing leaves the window, and nothing in it is retained but versions.
 pub fn spec(name: &str, size_bytes: u64) -> VolumeSpec {
     VolumeSpec {
-        name: name.to_owned(),
-        size_bytes,
-        architecture: Architecture::Logging,
         granularity: Granularity::OnDemand,
         window_ns: 1 << 60,
-        history_limit_bytes: None,
-        cache: CacheChange::default(),
-        extent: units::MapExtent::BLOCK,
-        copy_unit: units::MapExtent::BLOCK,
-        encoding: EncodingChange::default(),
-        dedup: false,
+        ..VolumeSpec::new(name, size_bytes)
     }
 }
 

@@ -5,8 +5,7 @@ use std::sync::Arc;
 use block::MediaDevice;
 use env::Media;
 use hindsight_volume::{
-    Architecture, CacheChange, EncodingChange, Error, ErrorKind, Granularity, Machine, Pool,
-    PoolFormat, PoolOptions, VolumeSpec, WriteOp,
+    Error, ErrorKind, Granularity, Machine, Pool, PoolFormat, PoolOptions, VolumeSpec, WriteOp,
 };
 use sim::{Random, SimClock, SimEntropy, SimMedia};
 use units::WallTime;
@@ -32,17 +31,9 @@ fn made(seed: u64) -> (Arc<SimMedia>, Arc<Pool>) {
     drop(device);
     let pool = open(&media).expect("opened");
     let spec = VolumeSpec {
-        name: "v".to_owned(),
-        size_bytes: 256 * MIB,
-        architecture: Architecture::Logging,
         granularity: Granularity::OnDemand,
         window_ns: 0,
-        history_limit_bytes: None,
-        cache: CacheChange::default(),
-        extent: units::MapExtent::BLOCK,
-        copy_unit: units::MapExtent::BLOCK,
-        encoding: EncodingChange::default(),
-        dedup: false,
+        ..VolumeSpec::new("v", 256 * MIB)
     };
     pool.create_volume(&spec).expect("a volume");
     (media, pool)

@@ -10,8 +10,8 @@ use block::{Array, BlockDevice, Candidate, Identities, Materials, MediaDevice};
 use env::NoFiles;
 use format::superblock::{COPY_OFFSETS, Superblock};
 use hindsight_volume::{
-    Architecture, Budget, CacheChange, EncodingChange, ErrorKind, Granularity, Machine, Pool,
-    PoolFormat, PoolOptions, Result, ScrubState, SettlePhase, Settling, VolumeSpec, WriteOp,
+    Architecture, Budget, ErrorKind, Granularity, Machine, Pool, PoolFormat, PoolOptions, Result,
+    ScrubState, SettlePhase, Settling, VolumeSpec, WriteOp,
 };
 use sim::{Failure, Op, SimClock, SimEntropy, SimMedia};
 use units::WallTime;
@@ -93,19 +93,8 @@ impl Members {
         let members = Members::new(stack);
         let pool = members.try_open().expect("opened");
         for number in 0..VOLUMES {
-            let spec = VolumeSpec {
-                name: format!("v{number}"),
-                size_bytes: MIB,
-                architecture: Architecture::Logging,
-                granularity: Granularity::EveryWrite,
-                window_ns: 1 << 60,
-                history_limit_bytes: None,
-                cache: CacheChange::default(),
-                encoding: EncodingChange::default(),
-                dedup: false,
-                extent: units::MapExtent::BLOCK,
-                copy_unit: units::MapExtent::BLOCK,
-            };
+            let spec =
+                VolumeSpec { window_ns: 1 << 60, ..VolumeSpec::new(&format!("v{number}"), MIB) };
             let volume = pool.create_volume(&spec).expect("made");
             put(&volume, number, number as u8 + 1);
             put(&volume, number + 7, number as u8 + 2);
@@ -232,17 +221,9 @@ fn a_place_that_rotted_is_not_trusted_when_parity_was_computed_of_it() {
     let members = Members::new(THREE);
     let pool = members.try_open().expect("opened");
     let spec = VolumeSpec {
-        name: "v".to_owned(),
-        size_bytes: 4 * MIB,
         architecture: Architecture::SplitStream,
-        granularity: Granularity::EveryWrite,
         window_ns: 1 << 60,
-        history_limit_bytes: None,
-        cache: CacheChange::default(),
-        encoding: EncodingChange::default(),
-        dedup: false,
-        extent: units::MapExtent::BLOCK,
-        copy_unit: units::MapExtent::BLOCK,
+        ..VolumeSpec::new("v", 4 * MIB)
     };
     let volume = pool.create_volume(&spec).expect("made");
     for block in 0..400 {

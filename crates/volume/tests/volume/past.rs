@@ -12,8 +12,7 @@ use block::{
 };
 use env::{FileMedia, RealClock, RealEntropy};
 use hindsight_volume::{
-    Architecture, Budget, CacheChange, EncodingChange, Granularity, Machine, Pool, PoolFormat,
-    PoolOptions, Volume, VolumeSpec, WriteOp,
+    Budget, Machine, Pool, PoolFormat, PoolOptions, Volume, VolumeSpec, WriteOp,
 };
 use units::{Moment, Seq};
 
@@ -33,19 +32,7 @@ fn pool(device: Arc<dyn BlockDevice>, memory_bytes: u64) -> Arc<Pool> {
 }
 
 fn volume(pool: &Pool) -> Arc<Volume> {
-    let spec = VolumeSpec {
-        name: "v".to_owned(),
-        size_bytes: 1 << 40,
-        architecture: Architecture::Logging,
-        granularity: Granularity::EveryWrite,
-        window_ns: 1 << 60,
-        history_limit_bytes: None,
-        cache: CacheChange::default(),
-        extent: units::MapExtent::BLOCK,
-        copy_unit: units::MapExtent::BLOCK,
-        encoding: EncodingChange::default(),
-        dedup: false,
-    };
+    let spec = VolumeSpec { window_ns: 1 << 60, ..VolumeSpec::new("v", 1 << 40) };
     pool.create_volume(&spec).expect("made")
 }
 

@@ -8,8 +8,8 @@ use std::time::Duration;
 use block::{BlockDevice, MemoryDevice};
 use env::{RealClock, RealEntropy};
 use hindsight_volume::{
-    Architecture, Budget, CacheChange, EncodingChange, Error, ErrorKind, Granularity, Machine,
-    Pool, PoolFormat, PoolOptions, Volume, VolumeSpec, WriteOp,
+    Budget, Error, ErrorKind, Granularity, Machine, Pool, PoolFormat, PoolOptions, Volume,
+    VolumeSpec, WriteOp,
 };
 use sim::Random;
 
@@ -30,17 +30,9 @@ fn pool(times: u64) -> Arc<Pool> {
 
 fn volume(pool: &Pool) -> Arc<Volume> {
     let spec = VolumeSpec {
-        name: "v".to_owned(),
-        size_bytes: SIZE_BYTES,
-        architecture: Architecture::Logging,
         granularity: Granularity::OnDemand,
         window_ns: 0,
-        history_limit_bytes: None,
-        cache: CacheChange::default(),
-        extent: units::MapExtent::BLOCK,
-        copy_unit: units::MapExtent::BLOCK,
-        encoding: EncodingChange::default(),
-        dedup: false,
+        ..VolumeSpec::new("v", SIZE_BYTES)
     };
     pool.create_volume(&spec).expect("made")
 }

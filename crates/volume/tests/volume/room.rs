@@ -5,8 +5,8 @@ use std::sync::Arc;
 use block::{BlockDevice, MediaDevice};
 use env::{RealClock, RealEntropy};
 use hindsight_volume::{
-    Architecture, Budget, CacheChange, EncodingChange, ErrorKind, Granularity, Machine, Pool,
-    PoolFormat, PoolOptions, Volume, VolumeSpec, WriteOp,
+    Budget, ErrorKind, Granularity, Machine, Pool, PoolFormat, PoolOptions, Volume, VolumeSpec,
+    WriteOp,
 };
 use sim::{Op, SimMedia};
 use units::Moment;
@@ -27,19 +27,7 @@ fn open(media: &Arc<SimMedia>) -> Arc<Pool> {
 }
 
 fn volume(pool: &Pool, name: &str) -> Arc<Volume> {
-    let spec = VolumeSpec {
-        name: name.to_owned(),
-        size_bytes: 1 << 30,
-        architecture: Architecture::Logging,
-        granularity: Granularity::EveryWrite,
-        window_ns: 1 << 60,
-        history_limit_bytes: None,
-        cache: CacheChange::default(),
-        extent: units::MapExtent::BLOCK,
-        copy_unit: units::MapExtent::BLOCK,
-        encoding: EncodingChange::default(),
-        dedup: false,
-    };
+    let spec = VolumeSpec { window_ns: 1 << 60, ..VolumeSpec::new(name, 1 << 30) };
     pool.create_volume(&spec).expect("made")
 }
 

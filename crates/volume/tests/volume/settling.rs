@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use block::{BlockDevice, MediaDevice};
 use hindsight_volume::{
-    Architecture, Budget, CacheChange, EncodingChange, Granularity, IoKind, Machine, Pool,
-    PoolFormat, PoolOptions, Volume, VolumeSpec,
+    Architecture, Budget, CacheChange, Granularity, IoKind, Machine, Pool, PoolFormat, PoolOptions,
+    Volume, VolumeSpec,
 };
 use sim::{Random, SimClock, SimEntropy, SimMedia};
 use units::WallTime;
@@ -86,20 +86,14 @@ pub fn spec(
     size_bytes: u64,
 ) -> VolumeSpec {
     VolumeSpec {
-        name: architecture.name().to_owned(),
-        size_bytes,
         architecture,
         granularity,
         window_ns,
-        history_limit_bytes: None,
         cache: CacheChange {
             bytes: architecture.needs_cache().then_some(MIB),
             dirty_percent: None,
         },
-        encoding: EncodingChange::default(),
-        dedup: false,
-        extent: units::MapExtent::BLOCK,
-        copy_unit: units::MapExtent::BLOCK,
+        ..VolumeSpec::new(architecture.name(), size_bytes)
     }
 }
 

@@ -1,9 +1,6 @@
 //! Space: what is not needed is given back, and history goes before anybody hears "full".
 
-use hindsight_volume::{
-    Architecture, Budget, CacheChange, EncodingChange, Granularity, Pool, Volume, VolumeChange,
-    VolumeSpec,
-};
+use hindsight_volume::{Budget, Granularity, Pool, Volume, VolumeChange, VolumeSpec};
 
 use crate::hook::{Rig, SECOND_NS, get, make, put};
 
@@ -75,19 +72,7 @@ fn a_history_limit_holds_beside_old_data_that_is_still_there() {
 fn a_full_pool_gives_up_history_that_lies_among_living_blocks() {
     let rig = Rig::new(128 << 20, 1 << 20);
     let pool = rig.open();
-    let spec = VolumeSpec {
-        name: "v".to_owned(),
-        size_bytes: 64 << 20,
-        architecture: Architecture::Logging,
-        granularity: Granularity::EveryWrite,
-        window_ns: 1 << 60,
-        history_limit_bytes: None,
-        cache: CacheChange::default(),
-        extent: units::MapExtent::BLOCK,
-        copy_unit: units::MapExtent::BLOCK,
-        encoding: EncodingChange::default(),
-        dedup: false,
-    };
+    let spec = VolumeSpec { window_ns: 1 << 60, ..VolumeSpec::new("v", 64 << 20) };
     let volume = pool.create_volume(&spec).expect("made");
     // Every other block stays for ever, so that no segment is ever empty by itself, and all that
     // stays is more than the reserve.

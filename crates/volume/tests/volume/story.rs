@@ -6,8 +6,7 @@ use std::sync::Arc;
 use block::{BlockDevice, MediaDevice};
 use env::{FileMedia, RealClock, RealEntropy};
 use hindsight_volume::{
-    Architecture, Budget, CacheChange, EncodingChange, Granularity, Machine, Pool, PoolFormat,
-    PoolOptions, Volume, VolumeSpec, WriteOp,
+    Budget, Machine, Pool, PoolFormat, PoolOptions, Volume, VolumeSpec, WriteOp,
 };
 use units::{Moment, Seq};
 
@@ -31,19 +30,7 @@ fn reopen(path: &Path) -> Arc<Pool> {
 }
 
 fn make(pool: &Pool, name: &str, size_bytes: u64) -> Arc<Volume> {
-    let spec = VolumeSpec {
-        name: name.to_owned(),
-        size_bytes,
-        architecture: Architecture::Logging,
-        granularity: Granularity::EveryWrite,
-        window_ns: DAY_NS,
-        history_limit_bytes: None,
-        cache: CacheChange::default(),
-        extent: units::MapExtent::BLOCK,
-        copy_unit: units::MapExtent::BLOCK,
-        encoding: EncodingChange::default(),
-        dedup: false,
-    };
+    let spec = VolumeSpec { window_ns: DAY_NS, ..VolumeSpec::new(name, size_bytes) };
     pool.create_volume(&spec).expect("made")
 }
 

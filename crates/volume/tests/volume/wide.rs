@@ -6,10 +6,7 @@ use std::sync::Arc;
 
 use block::{BlockDevice, MemoryDevice};
 use env::{RealClock, RealEntropy};
-use hindsight_volume::{
-    Architecture, CacheChange, EncodingChange, Granularity, Machine, Pool, PoolFormat, PoolOptions,
-    Volume, VolumeSpec, WriteOp,
-};
+use hindsight_volume::{Machine, Pool, PoolFormat, PoolOptions, Volume, VolumeSpec, WriteOp};
 use units::{Moment, Seq};
 
 const BLOCK: u64 = 4096;
@@ -27,19 +24,7 @@ fn volume(size_bytes: u64) -> (Arc<dyn BlockDevice>, Arc<Pool>, Arc<Volume>) {
     let device: Arc<dyn BlockDevice> = Arc::new(MemoryDevice::new(1 << 30));
     Pool::create(&device, &machine(), &PoolFormat { zone_bytes: 1 << 20 }).expect("made");
     let pool = open(&device);
-    let spec = VolumeSpec {
-        name: "v".to_owned(),
-        size_bytes,
-        architecture: Architecture::Logging,
-        granularity: Granularity::EveryWrite,
-        window_ns: 1 << 60,
-        history_limit_bytes: None,
-        cache: CacheChange::default(),
-        extent: units::MapExtent::BLOCK,
-        copy_unit: units::MapExtent::BLOCK,
-        encoding: EncodingChange::default(),
-        dedup: false,
-    };
+    let spec = VolumeSpec { window_ns: 1 << 60, ..VolumeSpec::new("v", size_bytes) };
     let volume = pool.create_volume(&spec).expect("made");
     (device, pool, volume)
 }

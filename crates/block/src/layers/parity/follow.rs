@@ -34,7 +34,8 @@ impl New {
     pub fn of(cells: &Cells, numbers: Range<u64>) -> New {
         let cells = numbers.map(|number| &cells[&number]);
         let touched = cells.clone().map(|cell| cell.touched).collect();
-        New { bytes: cells.flat_map(|cell| cell.bytes.iter().copied()).collect(), touched }
+        let bytes = cells.map(|cell| &cell.bytes[..]).collect::<Vec<_>>().concat();
+        New { bytes, touched }
     }
 
     /// Lays what was written over what was there.

@@ -307,7 +307,7 @@ impl ParityDevice {
         let bytes = match whole {
             Some(bytes) => bytes,
             None => {
-                joined = waiting.values().flat_map(|cell| cell.bytes.iter().copied()).collect();
+                joined = waiting.values().map(|cell| &cell.bytes[..]).collect::<Vec<_>>().concat();
                 &joined
             }
         };

@@ -6,8 +6,7 @@ use block::MediaDevice;
 use env::{FileMedia, RealClock, RealEntropy};
 use units::{Moment, Seq};
 use volume::{
-    Architecture, CacheChange, Deletion, EncodingChange, Granularity, Machine, Pool, PoolFormat,
-    PoolOptions, Volume, VolumeSpec,
+    Architecture, CacheChange, Deletion, Machine, Pool, PoolFormat, PoolOptions, Volume, VolumeSpec,
 };
 use wire::nbd::{Command, CommandFlags, OptionCode, OptionReplyKind, ReplyStyle, Request, encode};
 
@@ -36,19 +35,7 @@ fn kinds() -> Vec<(Architecture, CacheChange)> {
 }
 
 pub(super) fn spec(name: &str, architecture: Architecture, cache: CacheChange) -> VolumeSpec {
-    VolumeSpec {
-        name: name.to_owned(),
-        size_bytes: SIZE,
-        architecture,
-        granularity: Granularity::EveryWrite,
-        window_ns: 3_600_000_000_000,
-        history_limit_bytes: None,
-        cache,
-        extent: units::MapExtent::BLOCK,
-        copy_unit: units::MapExtent::BLOCK,
-        encoding: EncodingChange::default(),
-        dedup: false,
-    }
+    VolumeSpec { architecture, window_ns: 3_600_000_000_000, cache, ..VolumeSpec::new(name, SIZE) }
 }
 
 fn pool_rig() -> PoolRig {

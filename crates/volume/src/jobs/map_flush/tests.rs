@@ -11,9 +11,7 @@ use parking_lot::Mutex;
 use sim::{SimClock, SimEntropy, SimMedia};
 use units::{Moment, Seq, WallTime};
 
-use crate::types::{
-    Architecture, Budget, CacheChange, EncodingChange, Granularity, VolumeSpec, WriteOp,
-};
+use crate::types::{Budget, VolumeSpec, WriteOp};
 use crate::volume::Volume;
 use crate::{Machine, Pool, PoolFormat, PoolOptions};
 
@@ -71,19 +69,7 @@ impl Rig {
 }
 
 fn make(pool: &Pool, window_ns: u64) -> Arc<Volume> {
-    let spec = VolumeSpec {
-        name: "v".to_owned(),
-        size_bytes: 8 << 20,
-        architecture: Architecture::Logging,
-        granularity: Granularity::EveryWrite,
-        window_ns,
-        history_limit_bytes: None,
-        cache: CacheChange::default(),
-        extent: units::MapExtent::BLOCK,
-        copy_unit: units::MapExtent::BLOCK,
-        encoding: EncodingChange::default(),
-        dedup: false,
-    };
+    let spec = VolumeSpec { window_ns, ..VolumeSpec::new("v", 8 << 20) };
     pool.create_volume(&spec).expect("made")
 }
 

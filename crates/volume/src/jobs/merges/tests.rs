@@ -8,9 +8,7 @@ use sim::{SimClock, SimEntropy, SimMedia};
 use units::WallTime;
 
 use crate::jobs::merge::RUNS_MAX;
-use crate::types::{
-    Architecture, Budget, CacheChange, EncodingChange, Granularity, VolumeSpec, WriteOp,
-};
+use crate::types::{Budget, VolumeSpec, WriteOp};
 use crate::volume::Volume;
 use crate::{Machine, Pool, PoolFormat, PoolOptions};
 
@@ -39,19 +37,7 @@ impl Rig {
     }
 
     fn volume(&self, name: &str, window_ns: u64) -> Arc<Volume> {
-        let spec = VolumeSpec {
-            name: name.to_owned(),
-            size_bytes: 64 << 20,
-            architecture: Architecture::Logging,
-            granularity: Granularity::EveryWrite,
-            window_ns,
-            history_limit_bytes: None,
-            cache: CacheChange::default(),
-            extent: units::MapExtent::BLOCK,
-            copy_unit: units::MapExtent::BLOCK,
-            encoding: EncodingChange::default(),
-            dedup: false,
-        };
+        let spec = VolumeSpec { window_ns, ..VolumeSpec::new(name, 64 << 20) };
         self.pool.create_volume(&spec).expect("made")
     }
 

@@ -1,0 +1,65 @@
+//! The addresses at which clients of volumes connect.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+/// Where NBD clients connect, for the URIs in answers.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct NbdAddresses {
+    pub(crate) unix: Option<PathBuf>,
+    pub(crate) tcp: Option<SocketAddr>,
+    /// Whether the TCP listener demands TLS; the unix socket is its owner's alone and never does.
+    pub(crate) tls: bool,
+}
+
+impl NbdAddresses {
+    pub(super) fn uri(&self, volume: &str) -> Option<String> {
+        match &self.unix {
+            Some(socket) => Some(nbd_unix_uri(volume, socket)),
+            None => self.tcp_uri(volume),
+        }
+    }
+
+    pub(super) fn tcp_uri(&self, volume: &str) -> Option<String> {
+        let scheme = if self.tls { "nbds" } else { "nbd" };
+        let mut address = self.tcp?;
+        if address.ip().is_unspecified() {
+            // Every address of this machine: clients elsewhere know a better name than we do.
+            address.set_ip(match address {
+                SocketAddr::V4(_) => std::net::Ipv4Addr::LOCALHOST.into(),
+                SocketAddr::V6(_) => std::net::Ipv6Addr::LOCALHOST.into(),
+            });
+        }
+        Some(format!("{scheme}://{address}/{volume}"))
+    }
+}
+
+/// `nbd+unix:///NAME?socket=/path`; what a URI cannot hold is percent-encoded.
+fn nbd_unix_uri(volume: &str, socket: &Path) -> String {
+    use std::fmt::Write;
+    use std::os::unix::ffi::OsStrExt;
+    let mut uri = format!("nbd+unix:///{volume}?socket=");
+    for &byte in socket.as_os_str().as_bytes() {
+        if byte.is_ascii_alphanumeric() || b"-._~/".contains(&byte) {
+            uri.push(char::from(byte));
+        } else {
+            write!(uri, "%{byte:02X}").expect("a String takes everything");
+        }
+    }
+    uri
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::nbd_unix_uri;
+
+    #[test]
+    fn a_socket_with_blanks_is_encoded_in_the_uri() {
+        assert_eq!(
+            nbd_unix_uri("pg", Path::new("/my pools/a&b/nbd.sock")),
+            "nbd+unix:///pg?socket=/my%20pools/a%26b/nbd.sock"
+        );
+    }
+}

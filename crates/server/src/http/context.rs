@@ -1,0 +1,238 @@
+//! The state that every handler can reach, and the questions that several of them ask of it.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use api::{ListQuery, ProblemKind};
+use axum::http::StatusCode;
+use volume::{Pool, Volume};
+
+use super::addresses::NbdAddresses;
+use super::answer::{Answer, Listed, Refusal};
+use super::{convert, guard};
+use crate::NoSpace;
+use crate::attach::{Attachments, Closure, Part};
+use crate::fill::FillGauge;
+use crate::hooks::Hooks;
+use crate::meters::Meters;
+use crate::metrics::Metrics;
+use crate::taps::Taps;
+
+/// Entries in a page, unless fewer are asked for; and at most.
+pub(super) const PAGE_ENTRIES: usize = 10_000;
+
+/// The state that every handler can reach.
+#[derive(Clone)]
+pub(crate) struct Context(Arc<Inner>);
+
+/// The watchers of clients' requests, and the commands around captures.
+pub(crate) struct Watch {
+    pub(crate) taps: Arc<Taps>,
+    pub(crate) meters: Arc<Meters>,
+    pub(crate) hooks: Arc<Hooks>,
+    pub(crate) no_space: Arc<NoSpace>,
+    /// Where the pool's members are looked for.
+    pub(crate) pool_dir: PathBuf,
+}
+
+struct Inner {
+    pool: Arc<Pool>,
+    fill: Arc<FillGauge>,
+    attachments: Arc<Attachments>,
+    watch: Watch,
+    nbd: NbdAddresses,
+    metrics: Metrics,
+    ready: AtomicBool,
+}
+
+impl Context {
+    pub(crate) fn new(
+        pool: Arc<Pool>,
+        fill: Arc<FillGauge>,
+        attachments: Arc<Attachments>,
+        watch: Watch,
+        nbd: NbdAddresses,
+        metrics: Metrics,
+    ) -> Context {
+        let ready = AtomicBool::new(false);
+        Context(Arc::new(Inner { pool, fill, attachments, watch, nbd, metrics, ready }))
+    }
+
+    /// How full the pool is.
+    pub(crate) fn fill(&self) -> &Arc<FillGauge> {
+        &self.0.fill
+    }
+
+    /// Whether a write failed for want of room just now.
+    pub(super) fn lacks_space(&self) -> bool {
+        self.0.watch.no_space.is_recent()
+    }
+
+    pub(super) fn metrics(&self) -> &Metrics {
+        &self.0.metrics
+    }
+
+    /// The recorders of requests.
+    pub(super) fn taps(&self) -> &Arc<Taps> {
+        &self.0.watch.taps
+    }
+
+    /// The measurements of volumes.
+    pub(super) fn meters(&self) -> &Meters {
+        &self.0.watch.meters
+    }
+
+    /// The commands around captures.
+    pub(super) fn hooks(&self) -> &Hooks {
+        &self.0.watch.hooks
+    }
+
+    pub(super) fn pool_dir(&self) -> &Path {
+        &self.0.watch.pool_dir
+    }
+
+    /// Refuses a hook that the configuration does not name.
+    pub(super) fn check_hook(&self, name: Option<&str>) -> Answer<()> {
+        let is_unknown = |name: &&str| *name != volume::NO_HOOK && !self.hooks().has(name);
+        let Some(name) = name.filter(is_unknown) else { return Ok(()) };
+        let names = self.hooks().names();
+        let hint = match &names[..] {
+            [] => "the server's configuration file names none: [hooks.NAME]".to_owned(),
+            names => format!("there is {}", names.join(", ")),
+        };
+        Err(Refusal::new(ProblemKind::NotFound, format!("there is no hook {name}")).with_hint(hint))
+    }
+
+    /// Says whether `/readyz` answers 200.
+    pub(crate) fn set_ready(&self, ready: bool) {
+        self.0.ready.store(ready, Ordering::Release);
+    }
+
+    pub(super) fn is_ready(&self) -> bool {
+        self.0.ready.load(Ordering::Acquire)
+    }
+
+    /// Runs work of the engine where it may wait.
+    pub(super) async fn engine<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Context) -> Answer<T> + Send + 'static,
+    ) -> Answer<T> {
+        let (context, caller) = (self.clone(), guard::caller());
+        let work = move || match caller {
+            Some(caller) => volume::on_behalf_of(&caller.0, || work(&context)),
+            None => work(&context),
+        };
+        match tokio::task::spawn_blocking(work).await {
+            Ok(answer) => answer,
+            Err(error) => {
+                tracing::error!(%error, "a request panicked");
+                Err(Refusal::new(ProblemKind::Internal, "the server made a mistake; see its log"))
+            }
+        }
+    }
+
+    /// The same of work that deletes something.
+    pub(super) async fn delete(
+        &self,
+        work: impl FnOnce(&Context) -> Answer<()> + Send + 'static,
+    ) -> Answer<StatusCode> {
+        self.engine(work).await.map(|()| StatusCode::NO_CONTENT)
+    }
+
+    /// Answers a page of the list at `path`. Asked from where on and for how many entries, `work`
+    /// says them and where the next page begins.
+    pub(super) async fn page<T: Send + 'static>(
+        &self,
+        path: String,
+        query: ListQuery,
+        work: impl FnOnce(&Context, u64, usize) -> Answer<(Vec<T>, Option<u64>)> + Send + 'static,
+    ) -> Answer<Listed<T>> {
+        let limit = page_entries(query.limit, PAGE_ENTRIES)?;
+        let from = query.next.unwrap_or(0);
+        self.engine(move |context| {
+            let (entries, next) = work(context, from, limit)?;
+            let next = next.map(|next| format!("{path}?limit={limit}&next={next}"));
+            Ok(Listed { entries, next })
+        })
+        .await
+    }
+
+    pub(super) fn pool(&self) -> &Arc<Pool> {
+        &self.0.pool
+    }
+
+    pub(super) fn volume(&self, name: &str) -> Answer<Arc<Volume>> {
+        Ok(self.0.pool.volume(name)?)
+    }
+
+    /// How many clients have the present of a volume open.
+    pub(super) fn attached(&self, volume: &Volume) -> usize {
+        self.0.attachments.count(volume.id())
+    }
+
+    pub(super) fn describe(&self, volume: &Volume) -> Answer<api::Volume> {
+        let info = volume.info()?;
+        let clients = self.attached(volume);
+        let unfinished_import = volume.has_mark(api::UNFINISHED_IMPORT);
+        let mut volume = convert::volume(info, clients, &self.0.nbd);
+        volume.unfinished_import = unfinished_import;
+        volume.hook_known = self.is_known(volume.hook.as_deref());
+        Ok(volume)
+    }
+
+    pub(super) fn describe_group(&self, info: volume::GroupInfo) -> api::Group {
+        let mut group = convert::group(info);
+        group.hook_known = self.is_known(group.hook.as_deref());
+        group
+    }
+
+    /// Whether the configuration has a hook that is set; none is known.
+    pub(super) fn is_known(&self, hook: Option<&str>) -> bool {
+        hook.is_none_or(|name| self.hooks().has(name))
+    }
+
+    /// Keeps clients away from a part of the volume until the answer is dropped. Refuses when some
+    /// are attached, unless forced: then they are disconnected. May wait: not for async code.
+    pub(super) fn close(&self, volume: &Volume, part: Part, force: bool) -> Answer<Closure> {
+        let patience = if force { FORCE_PATIENCE } else { DETACH_PATIENCE };
+        self.0.attachments.close(volume.id(), part, force, patience).map_err(|clients| {
+            let name = volume.name();
+            let (count, first) = (clients_count(clients.len()), clients.join(", "));
+            let refusal =
+                Refusal::new(ProblemKind::Busy, format!("{count} attached to {name}: {first}"));
+            match force {
+                false => refusal.with_hint("disconnect them, or force it (--force, ?force=true)"),
+                true => refusal.with_hint("they did not leave when they were asked to; try again"),
+            }
+        })
+    }
+}
+
+/// How long a client that has just disconnected may take to be gone.
+const DETACH_PATIENCE: Duration = Duration::from_secs(1);
+/// How long clients that are disconnected may take: longer than their sessions may draw out the
+/// farewell.
+const FORCE_PATIENCE: Duration = Duration::from_secs(20);
+
+fn clients_count(count: usize) -> String {
+    if count == 1 { "1 client is".to_owned() } else { format!("{count} clients are") }
+}
+
+/// The entries of a page that `limit` asks for.
+pub(super) fn page_entries(limit: Option<usize>, max: usize) -> Answer<usize> {
+    match limit {
+        None => Ok(max),
+        Some(limit) if (1..=max).contains(&limit) => Ok(limit),
+        Some(limit) => Err(Refusal::malformed(
+            format!("limit {limit} is out of range"),
+            Some(format!("give 1 to {max}")),
+        )),
+    }
+}
+
+/// Reads a moment of a request.
+pub(super) fn moment(text: &str) -> Answer<units::Moment> {
+    text.parse().map_err(|e: units::MomentError| Refusal::malformed(e.message, e.hint))
+}

@@ -1,0 +1,155 @@
+//! The routes, the document that describes them, and what is done around every request.
+
+use api::{API_PREFIX, OPENAPI_JSON, ProblemKind};
+use axum::Router;
+use axum::extract::{DefaultBodyLimit, Extension, Request, State};
+use axum::http::header::CONTENT_TYPE;
+use axum::middleware::{Next, from_fn_with_state};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use utoipa::OpenApi;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use super::answer::Refusal;
+use super::context::Context;
+use super::guard::{Caller, Door};
+use super::{
+    document, groups, guard, health, history, import, jobs, marks, model, pool, rename, schedules,
+    together, trace, trash, versions, volumes,
+};
+use crate::token::Token;
+
+/// The longest body, in bytes.
+const BODY_BYTES_MAX: usize = 1 << 20;
+
+/// The document's words about the whole.
+#[derive(OpenApi)]
+#[openapi(
+    info(
+        title = "Hindsight",
+        description = "Volumes that can be rewound to any moment. Sizes in bytes, times in \
+                       RFC 3339 UTC with nanoseconds, seqs as integers. A moment is `latest`, an \
+                       RFC 3339 instant, `-5min`, `seq:12345`, `v:3` or `mark:NAME`. Errors are \
+                       `application/problem+json`; lists that do not fit in one answer name the \
+                       next part in a Link header.",
+        license(name = "Apache-2.0", identifier = "Apache-2.0"),
+    ),
+    components(schemas(api::Problem))
+)]
+struct Document;
+
+fn api_routes() -> OpenApiRouter<Context> {
+    let v1 = OpenApiRouter::new()
+        .routes(routes!(volumes::list, volumes::create))
+        .routes(routes!(volumes::show, volumes::change, trash::delete))
+        .routes(routes!(rename::rename))
+        .routes(routes!(trash::list))
+        .routes(routes!(trash::empty))
+        .routes(routes!(trash::undelete))
+        .routes(routes!(volumes::space))
+        .routes(routes!(import::create))
+        .routes(routes!(history::resolve))
+        .routes(routes!(history::history))
+        .routes(routes!(history::revert))
+        .routes(routes!(history::clone))
+        .routes(routes!(history::diff))
+        .routes(routes!(trace::record))
+        .routes(routes!(model::show))
+        .routes(routes!(model::advise))
+        .routes(routes!(versions::list, versions::create, versions::delete_range))
+        .routes(routes!(versions::show, versions::delete))
+        .routes(routes!(versions::open_files))
+        .routes(routes!(jobs::compact))
+        .routes(routes!(jobs::uncompact))
+        .routes(routes!(jobs::list))
+        .routes(routes!(jobs::show))
+        .routes(routes!(schedules::list))
+        .routes(routes!(schedules::show, schedules::set, schedules::remove))
+        .routes(routes!(schedules::explain, schedules::apply))
+        .routes(routes!(schedules::show_group, schedules::set_group, schedules::remove_group))
+        .routes(routes!(schedules::explain_group, schedules::apply_group))
+        .routes(routes!(groups::list, groups::create))
+        .routes(routes!(groups::show, groups::change, groups::delete))
+        .routes(routes!(groups::versions, groups::capture, groups::delete_range))
+        .routes(routes!(together::resolve))
+        .routes(routes!(together::revert))
+        .routes(routes!(together::clone))
+        .routes(routes!(marks::list, marks::create, marks::delete_named))
+        .routes(routes!(marks::delete))
+        .routes(routes!(pool::show, pool::change))
+        .routes(routes!(pool::replace))
+        .routes(routes!(pool::attach))
+        .routes(routes!(pool::grow))
+        .routes(routes!(pool::add_spare, pool::remove_spare))
+        .routes(routes!(pool::scrub, pool::stop_scrub, pool::set_scrub))
+        .routes(routes!(pool::audit));
+    OpenApiRouter::with_openapi(Document::openapi())
+        .nest(API_PREFIX, v1)
+        .routes(routes!(health::metrics))
+        .routes(routes!(health::healthz))
+        .routes(routes!(health::readyz))
+}
+
+pub(super) fn api_document() -> serde_json::Value {
+    let document = api_routes().into_openapi();
+    document::complete(serde_json::to_value(document).expect("a document of plain values"))
+}
+
+/// The OpenAPI document as generated from the handlers; `api::OPENAPI_JSON` is the checked-in copy.
+#[must_use]
+pub fn openapi_json() -> String {
+    let document = api_document();
+    let mut json =
+        serde_json::to_string_pretty(&document).expect("a document of plain values serialises");
+    json.push('\n');
+    json
+}
+
+/// The whole service for requests that come in by `door`, where they have to show `token`.
+pub(crate) fn router(context: &Context, door: Door, token: Option<Token>) -> Router {
+    let (router, _) = api_routes().split_for_parts();
+    router
+        .route(&format!("{API_PREFIX}/openapi.json"), get(openapi))
+        .fallback(no_route)
+        .method_not_allowed_fallback(wrong_method)
+        .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
+        .layer(from_fn_with_state(token, guard::check))
+        .layer(Extension(door))
+        .layer(from_fn_with_state(context.clone(), observe))
+        .with_state(context.clone())
+}
+
+async fn openapi() -> Response {
+    ([(CONTENT_TYPE, "application/json")], OPENAPI_JSON).into_response()
+}
+
+async fn no_route(request: Request) -> Refusal {
+    Refusal::new(ProblemKind::NoRoute, format!("there is no {}", request.uri().path()))
+        .with_hint(format!("{API_PREFIX}/openapi.json lists what there is"))
+}
+
+async fn wrong_method(request: Request) -> Refusal {
+    let detail = format!("{} does not take {}", request.uri().path(), request.method());
+    Refusal::new(ProblemKind::Method, detail)
+}
+
+/// Counts and times requests, and logs them: those that change something at INFO, others at DEBUG.
+async fn observe(State(context): State<Context>, request: Request, next: Next) -> Response {
+    let method = request.method().clone();
+    let path = request.uri().path().to_owned();
+    let caller = request.extensions().get::<Caller>().cloned();
+    let caller = caller.as_ref().map_or("", |caller| &*caller.0);
+    let began = tokio::time::Instant::now();
+    let response = next.run(request).await;
+    let status = response.status().as_u16();
+    let took = began.elapsed();
+    context.metrics().http_request(&method, status, took);
+    let us = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
+    if method.is_safe() {
+        tracing::debug!(%method, path, status, us, caller, "request");
+    } else {
+        tracing::info!(%method, path, status, us, caller, "request");
+    }
+    response
+}
