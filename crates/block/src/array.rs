@@ -17,13 +17,13 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
+use env::{RankedMutex, RankedReadGuard, RankedRwLock};
 use format::label::{self, Label, MemberStanding};
-use parking_lot::{Mutex, RwLock, RwLockReadGuard};
 
 use crate::heal::{Ledger, Outcome, Right};
 use crate::layers::{Keeper, MirrorDevice, Standing};
 use crate::stack::Stack;
-use crate::{BlockDevice, DeviceError, Guard, Result, Resync, Together};
+use crate::{BlockDevice, DeviceError, Result, Resync, Together};
 
 mod add;
 mod attach;
@@ -101,7 +101,7 @@ pub struct Array {
     shared: Arc<Shared>,
     top: Top,
     /// The uppermost layer, if that is a mirror of single members.
-    mirror: Mutex<Option<Arc<MirrorDevice>>>,
+    mirror: RankedMutex<Option<Arc<MirrorDevice>>>,
     /// Whether something can be settled or brought up to date at all: in one part is enough.
     has_copies: AtomicBool,
     /// What a parity needs to know of regions.
@@ -109,21 +109,21 @@ pub struct Array {
     /// Whether there is one.
     has_parity: AtomicBool,
     /// Writers share it; a change of the regions, or of where they are, has it alone.
-    gate: RwLock<()>,
+    gate: RankedRwLock<()>,
     /// Whether nobody is to use it any more.
     is_closed: AtomicBool,
     /// Regions that were in flight when the array was used last.
-    unsettled: Mutex<Vec<usize>>,
+    unsettled: RankedMutex<Vec<usize>>,
     /// Ranges that the layers noticed and nobody was told of yet: begin and end.
-    noticed: Mutex<BTreeMap<u64, u64>>,
+    noticed: RankedMutex<BTreeMap<u64, u64>>,
     /// The right to bring up to date.
-    work: Mutex<()>,
+    work: RankedMutex<()>,
     /// How it is flushed and gone on with at the same time.
     together: Arc<dyn Together>,
     /// The right to make new members ready.
-    growing: Mutex<()>,
+    growing: RankedMutex<()>,
     /// The right to settle parity and take marks off: who does knows of what is being settled.
-    tidying: Mutex<()>,
+    tidying: RankedMutex<()>,
     /// Bytes that were brought up to date.
     resynced: AtomicU64,
 }
@@ -132,22 +132,22 @@ pub struct Array {
 struct Writing<'a> {
     /// None where nothing is marked.
     inside: Option<Inside<'a>>,
-    _gate: RwLockReadGuard<'a, ()>,
+    _gate: RankedReadGuard<'a, ()>,
 }
 
 /// What layers, members and the array share.
 struct Shared {
     /// They change when the array grows: with the book, and more come behind those that are there.
-    stack: RwLock<Arc<Stack>>,
-    members: RwLock<Vec<Arc<MemberDevice>>>,
+    stack: RankedRwLock<Arc<Stack>>,
+    members: RankedRwLock<Vec<Arc<MemberDevice>>>,
     /// Those of the rows after the members'.
-    spares: Mutex<Vec<Spare>>,
+    spares: RankedMutex<Vec<Spare>>,
     standings: Vec<AtomicU8>,
     /// Layers that are made anew with their members.
-    renewed: Mutex<Vec<Arc<Renewed>>>,
+    renewed: RankedMutex<Vec<Arc<Renewed>>>,
     /// How often each was put out.
     absences: Vec<AtomicU64>,
-    book: Mutex<Book>,
+    book: RankedMutex<Book>,
     /// Why nobody knows which labels count, if so: none is written any more.
     torn: OnceLock<DeviceError>,
     /// Whether these are no members yet: a failure is its request's, and nobody is put out.
@@ -155,7 +155,7 @@ struct Shared {
     regions: Regions,
     is_unsettled: AtomicBool,
     ledger: Arc<Ledger>,
-    events: Mutex<VecDeque<Event>>,
+    events: RankedMutex<VecDeque<Event>>,
     /// Regions that have still to be brought up to date.
     behind: AtomicU64,
 }
@@ -188,9 +188,7 @@ fn is_readable(stack: &Stack, is_in: &dyn Fn(usize) -> bool) -> bool {
         Stack::Parity { failures, below, .. } => {
             below.iter().filter(|s| !is_readable(s, is_in)).count() <= *failures
         }
-        Stack::Integrity { below, .. }
-        | Stack::Crypt { below, .. }
-        | Stack::Delay { below, .. } => is_readable(below, is_in),
+        Stack::Crypt { below, .. } | Stack::Delay { below, .. } => is_readable(below, is_in),
     }
 }
 
@@ -567,10 +565,6 @@ impl BlockDevice for Array {
         self.top.try_read_at(offset, buffer)
     }
 
-    fn read_unverified(&self, offset: u64, buffer: &mut [u8], may_wait: bool) -> Result<bool> {
-        self.top.read_unverified(offset, buffer, may_wait)
-    }
-
     fn is_ready(&self, offset: u64, length_bytes: u64) -> bool {
         // A growth is waited for as well.
         let Some(_gate) = self.gate.try_read() else { return false };
@@ -595,11 +589,6 @@ impl BlockDevice for Array {
         self.top.allocate(offset, length_bytes)?;
         // Whoever reserves space is about to write there: the mark is made before it is waited for.
         self.enter(offset, length_bytes).map(drop)
-    }
-
-    fn guard(&self, offset: u64, length_bytes: u64, by: Guard) -> Result<()> {
-        let _inside = self.enter(offset, length_bytes)?;
-        self.top.guard(offset, length_bytes, by)
     }
 
     fn discard(&self, offset: u64, length_bytes: u64) -> Result<()> {

@@ -26,8 +26,7 @@ pub enum DeviceErrorKind {
     Full,
     /// The request lies beyond the device's end: our mistake or a damaged pointer.
     OutOfRange,
-    /// The device answered, and a layer's checksums say that the bytes are not what was written,
-    /// in any copy that there is.
+    /// The device answered, and what a layer keeps on it for itself is damaged in every copy.
     Corrupt,
 }
 

@@ -1,9 +1,9 @@
 //! Healing: what is done when bytes are not what their checksum says.
 //!
-//! Whoever has a checksum (a reader of the map, of runs, packs or headers; the integrity layer)
-//! reads, finds the bytes wrong, and asks the stack to [`heal`](crate::BlockDevice::heal) them. The
-//! layer that has redundancy reads all copies and settles, as DARC does (SYSTOR'10, Fig. 4 and
-//! Table 4), and as it does not say: what was wrong once may be right when it is read again.
+//! A reader that has a checksum (of the map, of runs, packs or headers) finds the bytes wrong, and
+//! asks the stack to [`heal`](crate::BlockDevice::heal) them. The layer that has redundancy reads
+//! all copies and settles, as DARC does (SYSTOR'10, Fig. 4 and Table 4), and as it does not say:
+//! what was wrong once may be right when it is read again.
 //!
 //! Invariants: 1. no bytes are answered as right that the caller did not call right; 2. a copy is
 //! written only with bytes that the caller called right; 3. no checksum is overruled here: when all
@@ -37,16 +37,12 @@ pub enum Outcome {
 pub struct Ledger {
     /// Reads and writes of copies while healing.
     pub data_ios: AtomicU64,
-    /// Reads and writes of stored checksums while healing.
-    pub checksum_ios: AtomicU64,
     /// Checksums computed while healing.
     pub checksums: AtomicU64,
     /// Ranges that were right when they were read again.
     pub transient: AtomicU64,
     /// Ranges of which a copy was right.
     pub recovered: AtomicU64,
-    /// Ranges of which the stored checksum was taken to be wrong.
-    pub checksums_recovered: AtomicU64,
     /// Ranges of which no copy was right.
     pub unrecoverable: AtomicU64,
 }
@@ -57,7 +53,7 @@ impl Ledger {
         counter.fetch_add(n, Ordering::Relaxed);
     }
 
-    /// Counts how a healing ended; who overrules a checksum counts that.
+    /// Counts how a healing ended. Copies that agree against a checksum are its owner's to count.
     pub fn count(&self, outcome: Outcome) {
         match outcome {
             Outcome::Transient => Ledger::add(&self.transient, 1),

@@ -7,9 +7,9 @@ mod delay;
 mod fault;
 mod gates;
 mod header;
-mod integrity;
 mod memory;
 mod mirror;
+pub(crate) mod order;
 mod parity;
 #[cfg(test)]
 mod replaced_tests;
@@ -21,7 +21,6 @@ pub use crypt::{CryptDevice, CryptError, CryptKey, KeySource};
 pub use delay::{DelayDevice, Delays};
 pub use fault::{Effect, FaultDevice, FaultPlan, FaultRule, Pause};
 pub(crate) use gates::Gates;
-pub use integrity::{IntegrityDevice, IntegrityOptions, Mismatch, Scrubbed};
 pub use memory::MemoryDevice;
 pub use mirror::{Keeper, MirrorDevice, Side, Standing};
 pub use parity::{Layout, PARITIES_MAX, ParityDevice};

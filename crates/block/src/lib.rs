@@ -15,7 +15,6 @@ mod layout;
 mod media;
 mod ranges;
 mod reuse;
-mod slices;
 mod space;
 pub mod stack;
 mod together;
@@ -29,9 +28,8 @@ pub use error::{DeviceError, DeviceErrorKind, Operation};
 pub use heal::{Ledger, Outcome, Right};
 pub use layers::{
     CryptDevice, CryptError, CryptKey, DelayDevice, Delays, Effect, FaultDevice, FaultPlan,
-    FaultRule, IntegrityDevice, IntegrityOptions, Keeper, KeySource, MemoryDevice, MirrorDevice,
-    Mismatch, OperationCounters, Pause, Scrubbed, Side, Standing, StripeDevice, Tap, TapDevice,
-    TraceRecord, TrialDevice,
+    FaultRule, Keeper, KeySource, MemoryDevice, MirrorDevice, OperationCounters, Pause, Side,
+    Standing, StripeDevice, Tap, TapDevice, TraceRecord, TrialDevice,
 };
 pub use layout::Layout;
 pub use media::MediaDevice;
@@ -65,19 +63,6 @@ pub enum Resync {
     Beside,
 }
 
-/// Who holds what is in a range against a checksum.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Guard {
-    /// The layers that keep checksums, as long as nobody says otherwise.
-    Layers,
-    /// Its owner: he has checksums of all that he reads there, and [heals](BlockDevice::heal) by
-    /// them. Layers keep none.
-    Owner,
-    /// The layers, which were told so before, unless they were away: what is there stays, and
-    /// others may use it.
-    Again,
-}
-
 /// An array of bytes with the durability rules of [`env::Media`], stackable.
 pub trait BlockDevice: Send + Sync {
     /// Length in bytes.
@@ -89,17 +74,8 @@ pub trait BlockDevice: Send + Sync {
     fn try_read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<bool> {
         self.read_at(offset, buffer).map(|()| true)
     }
-    /// Fills `buffer` for a caller who has a checksum of what is there, and [heals](Self::heal)
-    /// what does not match it: no layer needs to verify it as well. `Ok(false)` as in
-    /// `try_read_at`, if it may not wait.
-    fn read_unverified(&self, offset: u64, buffer: &mut [u8], may_wait: bool) -> Result<bool> {
-        match may_wait {
-            true => self.read_at(offset, buffer).map(|()| true),
-            false => self.try_read_at(offset, buffer),
-        }
-    }
     /// Whether a range is known to say nothing but zeros, without being read; false where it is
-    /// not, or where there is something that it has to be held against.
+    /// not.
     fn is_hole(&self, _offset: u64, _length_bytes: u64) -> bool {
         false
     }
@@ -121,12 +97,6 @@ pub trait BlockDevice: Send + Sync {
     fn allocate(&self, offset: u64, length_bytes: u64) -> Result<()>;
     /// Gives a range back; it reads as anything until it is written again.
     fn discard(&self, offset: u64, length_bytes: u64) -> Result<()>;
-    /// Says who guards a range from now on, as far as layers can tell it apart from its neighbours.
-    /// Unless it is `Again`, nobody uses it meanwhile, and it reads as anything until it is written
-    /// again.
-    fn guard(&self, _offset: u64, _length_bytes: u64, _by: Guard) -> Result<()> {
-        Ok(())
-    }
     /// A write that is on the device when it returns; nothing is said of others.
     fn write_durable(&self, offset: u64, slices: &[IoSlice<'_>]) -> Result<()> {
         self.write_at(offset, slices)?;
@@ -186,9 +156,6 @@ impl<D: BlockDevice + ?Sized> BlockDevice for Arc<D> {
     fn try_read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<bool> {
         (**self).try_read_at(offset, buffer)
     }
-    fn read_unverified(&self, offset: u64, buffer: &mut [u8], may_wait: bool) -> Result<bool> {
-        (**self).read_unverified(offset, buffer, may_wait)
-    }
     fn is_hole(&self, offset: u64, length_bytes: u64) -> bool {
         (**self).is_hole(offset, length_bytes)
     }
@@ -209,9 +176,6 @@ impl<D: BlockDevice + ?Sized> BlockDevice for Arc<D> {
     }
     fn discard(&self, offset: u64, length_bytes: u64) -> Result<()> {
         (**self).discard(offset, length_bytes)
-    }
-    fn guard(&self, offset: u64, length_bytes: u64, by: Guard) -> Result<()> {
-        (**self).guard(offset, length_bytes, by)
     }
     fn write_durable(&self, offset: u64, slices: &[IoSlice<'_>]) -> Result<()> {
         (**self).write_durable(offset, slices)

@@ -6,12 +6,17 @@
 
 use std::ops::Range;
 
-use parking_lot::{Condvar, Mutex};
+use env::{Held, RankedGuard, RankedMutex};
+use parking_lot::Condvar;
+
+use crate::layers::order::LayerLock;
 
 /// Ranges that are held.
 #[derive(Debug, Default)]
 pub(crate) struct RangeLock {
-    held: Mutex<Vec<Hold>>,
+    /// How deep the layer lies that it is of, if that is one of a stack.
+    depth: Option<usize>,
+    held: RankedMutex<Vec<Hold>>,
     freed: Condvar,
 }
 
@@ -26,9 +31,15 @@ struct Hold {
 pub(crate) struct HeldRange<'l> {
     lock: &'l RangeLock,
     hold: Hold,
+    _held: Option<Held>,
 }
 
 impl RangeLock {
+    /// That of a layer of a stack.
+    pub(crate) fn at_depth(depth: usize) -> RangeLock {
+        RangeLock { depth: Some(depth), ..RangeLock::default() }
+    }
+
     /// Waits until nothing of the range is held, and holds it alone.
     pub(crate) fn hold(&self, range: Range<u64>) -> HeldRange<'_> {
         self.wait_for(Hold { range, shared: false })
@@ -47,16 +58,24 @@ impl RangeLock {
             return None;
         }
         held.push(hold.clone());
-        Some(HeldRange { lock: self, hold })
+        Some(self.held_range(hold))
     }
 
     fn wait_for(&self, hold: Hold) -> HeldRange<'_> {
+        if let Some(depth) = self.depth {
+            LayerLock::Ranges.will_wait(depth);
+        }
         let mut held = self.held.lock();
         while held.iter().any(|other| other.excludes(&hold)) {
-            self.freed.wait(&mut held);
+            RankedGuard::wait(&mut held, &self.freed);
         }
         held.push(hold.clone());
-        HeldRange { lock: self, hold }
+        self.held_range(hold)
+    }
+
+    fn held_range(&self, hold: Hold) -> HeldRange<'_> {
+        let held = self.depth.map(|depth| LayerLock::Ranges.held(depth));
+        HeldRange { lock: self, hold, _held: held }
     }
 }
 

@@ -16,7 +16,7 @@ use std::str::FromStr;
 
 use units::{Size, Span};
 
-use crate::layers::{CryptError, Delays, KeySource, Mismatch, PARITIES_MAX};
+use crate::layers::{CryptError, Delays, KeySource, PARITIES_MAX};
 
 /// Members of one stack, at most.
 pub const MEMBERS_MAX: usize = 32;
@@ -27,6 +27,10 @@ pub const CHUNK_BYTES: u64 = 64 << 10;
 /// Bytes of one slot of a parity's journal if nothing is said: about as much as a client writes
 /// between two flushes.
 pub const JOURNAL_BYTES: u64 = 16 << 20;
+/// A layer that is no more: what a pool keeps has its checksums in the map or in itself.
+const NO_INTEGRITY: &str = "the layer integrity is no more, as a pool checks all that it reads \
+                            itself; a pool that was made with it opens with the version that made \
+                            it: export its volumes there, and import them into a new pool";
 /// The longest text, in bytes.
 pub const TEXT_BYTES_MAX: usize = 4096;
 
@@ -62,13 +66,6 @@ pub enum Stack {
         journal_bytes: u64,
         /// Over what.
         below: Vec<Stack>,
-    },
-    /// Checksums of everything, beside it.
-    Integrity {
-        /// What is done where all copies agree against a checksum.
-        mismatch: Mismatch,
-        /// Over what.
-        below: Box<Stack>,
     },
     /// Encrypted.
     Crypt {
@@ -107,9 +104,7 @@ impl Stack {
             | Stack::Concat { below }
             | Stack::Mirror { below }
             | Stack::Parity { below, .. } => below,
-            Stack::Integrity { below, .. }
-            | Stack::Crypt { below, .. }
-            | Stack::Delay { below, .. } => std::slice::from_ref(below),
+            Stack::Crypt { below, .. } | Stack::Delay { below, .. } => std::slice::from_ref(below),
         }
     }
 
@@ -120,9 +115,7 @@ impl Stack {
             | Stack::Concat { below }
             | Stack::Mirror { below }
             | Stack::Parity { below, .. } => below,
-            Stack::Integrity { below, .. }
-            | Stack::Crypt { below, .. }
-            | Stack::Delay { below, .. } => std::slice::from_mut(below),
+            Stack::Crypt { below, .. } | Stack::Delay { below, .. } => std::slice::from_mut(below),
         }
     }
 
@@ -210,7 +203,7 @@ impl Stack {
 
     /// Whether a layer over several copies keeps something beside its data.
     pub(crate) fn keeps_over_copies(&self) -> bool {
-        let keeps = matches!(self, Stack::Integrity { .. } | Stack::Crypt { .. });
+        let keeps = matches!(self, Stack::Crypt { .. });
         let below = self.below();
         below.iter().any(|stack| keeps && stack.has_copies() || stack.keeps_over_copies())
     }
@@ -258,13 +251,6 @@ impl fmt::Display for Stack {
                     write!(f, "[{}]", options.join(","))?;
                 }
                 below
-            }
-            Stack::Integrity { mismatch, below } => {
-                let options = match mismatch {
-                    Mismatch::Refuse => "",
-                    Mismatch::TrustCopies => "[mismatch=trust-copies]",
-                };
-                return write!(f, "integrity{options}({below})");
             }
             Stack::Crypt { key, below } => return write!(f, "crypt[key={key}]({below})"),
             Stack::Delay { delays, below } => {
@@ -436,17 +422,7 @@ impl Parser<'_> {
                 Stack::Mirror { below }
             }
             "parity" => self.parity(&mut option, below)?,
-            "integrity" => {
-                let mismatch = match option("mismatch").as_deref() {
-                    None | Some("refuse") => Mismatch::Refuse,
-                    Some("trust-copies") => Mismatch::TrustCopies,
-                    Some(other) => {
-                        let text = format!("mismatch={other}: refuse or trust-copies was expected");
-                        return Err(self.error(text));
-                    }
-                };
-                Stack::Integrity { mismatch, below: self.one(name, below)? }
-            }
+            "integrity" => return Err(self.error(NO_INTEGRITY)),
             "crypt" => {
                 let Some(text) = option("key") else {
                     return Err(self.error("crypt needs a key, as in crypt[key=file:/path](..)"));
@@ -459,7 +435,7 @@ impl Parser<'_> {
                 Stack::Delay { delays, below: self.one(name, below)? }
             }
             _ => {
-                let known = "stripe, concat, mirror, parity, integrity, crypt, delay";
+                let known = "stripe, concat, mirror, parity, crypt, delay";
                 return Err(self.error(format!("there is no layer {name}; there are {known}")));
             }
         };
@@ -557,8 +533,6 @@ mod tests {
             "stripe(mirror(/dev/sda, /dev/sdb), mirror(c.img, d.img))",
             "stripe[chunk=4KiB](a, b, c)",
             "mirror(stripe[chunk=16MiB](a, b), stripe(c, d))",
-            "integrity(mirror(a, b))",
-            "integrity[mismatch=trust-copies](a)",
             "mirror(crypt[key=file:/etc/key](a), crypt[key=env:KEY](b))",
             "delay[read=5ms,write=0s,flush=1s](a)",
             "parity(a, b, c)",
@@ -583,10 +557,12 @@ mod tests {
         assert!(error_of("mirror(a, , b)").contains("(at byte 10"));
         assert!(
             error_of("raid(a, b)")
-                .contains("no layer raid; there are stripe, concat, mirror, parity, integrity")
+                .contains("no layer raid; there are stripe, concat, mirror, parity, crypt")
         );
-        assert!(error_of("integrity(a, b)").contains("one thing"));
-        assert!(error_of("integrity[mismatch=yes](a)").contains("trust-copies"));
+        for text in ["integrity(a)", "mirror(integrity[mismatch=trust-copies](a), b)"] {
+            assert!(error_of(text).contains("integrity is no more"), "{text}");
+        }
+        assert!(error_of("delay(a, b)").contains("one thing"));
         assert!(error_of("crypt(a)").contains("needs a key"));
         assert!(error_of("crypt[key=here](a)").contains("no source of keys"));
         assert!(error_of("delay[read=5m](a)").contains("5m"));
@@ -628,7 +604,6 @@ mod tests {
         let options = [
             "stripe[chunk=4KiB](a, b)",
             "parity[failures=2,chunk=4KiB,journal=64KiB](a, b, c, d)",
-            "integrity[mismatch=trust-copies](a)",
             "crypt[key=env:KEY](a)",
             "delay[read=1ms,write=1ms,flush=1ms](a)",
         ];

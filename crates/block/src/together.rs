@@ -1,7 +1,7 @@
 //! Requests to several devices at a time, so that disks do their work beside each other. Who has
 //! threads says how; where a run has to be the same every time they are made in turn.
 
-use parking_lot::Mutex;
+use env::RankedMutex;
 
 /// How several devices are asked for what each of them takes its time for.
 pub trait Together: Send + Sync {
@@ -34,9 +34,9 @@ pub(crate) fn ask_all<T: Send>(
     count: usize,
     ask: impl Fn(usize) -> T + Sync,
 ) -> Vec<T> {
-    let answers: Vec<Mutex<Option<T>>> = (0..count).map(|_| Mutex::new(None)).collect();
+    let answers: Vec<RankedMutex<Option<T>>> = (0..count).map(|_| RankedMutex::default()).collect();
     together.each(count, &|number| *answers[number].lock() = Some(ask(number)));
-    let answer = |place: Mutex<Option<T>>| place.into_inner().expect("each is asked");
+    let answer = |place: RankedMutex<Option<T>>| place.into_inner().expect("each is asked");
     answers.into_iter().map(answer).collect()
 }
 

@@ -8,9 +8,8 @@ use std::sync::Arc;
 use env::{FileMedia, Media, RealClock};
 use hindsight_block::{
     Array, BlockDevice, Candidate, CryptDevice, CryptKey, DelayDevice, Delays, DeviceErrorKind,
-    Effect, FaultDevice, FaultPlan, FaultRule, Identities, IntegrityDevice, IntegrityOptions,
-    Materials, MediaDevice, MemoryDevice, Operation, Pause, StripeDevice, Tap, TapDevice,
-    TrialDevice,
+    Effect, FaultDevice, FaultPlan, FaultRule, Identities, Materials, MediaDevice, MemoryDevice,
+    Operation, Pause, StripeDevice, Tap, TapDevice, TrialDevice,
 };
 use sim::{Random, SimMedia};
 
@@ -45,14 +44,6 @@ fn memory(n: u64) -> Device {
 
 fn over(media: impl Media + 'static) -> Device {
     Arc::new(MediaDevice::new(Arc::new(media)))
-}
-
-/// A device with checksums that keeps those of one group in memory, or of many.
-fn checked(groups_max: usize, below: impl FnOnce(u64) -> Device) -> Device {
-    let below = below(IntegrityDevice::<Device>::bytes_below(LEN_BYTES));
-    IntegrityDevice::format(&below, 7).expect("a device to format");
-    let options = IntegrityOptions { groups_max, open_max: 1, ..IntegrityOptions::default() };
-    Arc::new(IntegrityDevice::open(below, options, Arc::default()).expect("an integrity device"))
 }
 
 /// A device that is encrypted.
@@ -110,19 +101,13 @@ fn on_every_device(rule: impl Fn(&Device)) {
         delayed(over(SimMedia::new(LEN_BYTES, 5))),
         encrypted(|len| over(SimMedia::new(len, 7))),
         encrypted(|len| quiet_fault(Arc::new(MemoryDevice::new(len)))),
-        checked(2, |len| Arc::new(MemoryDevice::new(len))),
-        checked(9, |len| tapped(over(SimMedia::filled(len, 6, 0xa5)))),
+        encrypted(|len| tapped(over(SimMedia::filled(len, 6, 0xa5)))),
         quiet_fault(tapped(file())),
         Arc::new(TrialDevice::new(over(SimMedia::filled(LEN_BYTES, 8, 0xa5)))),
         Arc::new(StripeDevice::new(vec![memory(3), memory(3), memory(3)], 4096)),
         array("a", LEN_BYTES),
         array("mirror(a, b)", LEN_BYTES),
         array("mirror(a, b, c)", LEN_BYTES),
-        array("integrity(mirror(a, b))", IntegrityDevice::<Device>::bytes_below(LEN_BYTES)),
-        array(
-            "mirror(integrity(a), integrity(b))",
-            IntegrityDevice::<Device>::bytes_below(LEN_BYTES),
-        ),
         array("stripe(a, b)", LEN_BYTES / 2),
         array("stripe(mirror(a, b), mirror(c, d))", LEN_BYTES / 2),
         array("mirror(stripe[chunk=4KiB](a, b, c), stripe(d, e, f))", LEN_BYTES / 3),
@@ -130,10 +115,6 @@ fn on_every_device(rule: impl Fn(&Device)) {
         array("parity[journal=64KiB](a, b, c)", (256 << 10) + LEN_BYTES / 2),
         array("parity[failures=2,chunk=4KiB](a, b, c, d, e)", JOURNAL_BYTES + LEN_BYTES / 3),
         array("stripe(parity(a, b, c), parity(d, e, f))", JOURNAL_BYTES + LEN_BYTES / 4),
-        array(
-            "parity[journal=64KiB](integrity(a), integrity(b), integrity(c))",
-            IntegrityDevice::<Device>::bytes_below((256 << 10) + LEN_BYTES / 2),
-        ),
         array("parity(a, b, stripe(c, d))", JOURNAL_BYTES + LEN_BYTES / 2),
     ];
     for device in devices {
@@ -199,28 +180,6 @@ fn a_read_that_need_not_wait_returns_the_same() {
         });
         // Memory always answers at once; a device may say "would wait" but not for ever.
         assert!(answers.count() > 0);
-    });
-}
-
-#[test]
-fn a_read_for_one_who_verifies_returns_the_same_where_nothing_is_wrong() {
-    on_every_device(|device| {
-        write(device, 1000, &[7; 300_000]);
-        write(device, 400_001, &[8; 9000]);
-        for (offset, length) in [(500, 6000), (4096, 8192), (70_001, 200_000), (390_000, 30_000)] {
-            let expected = read(device, offset, length);
-            let mut buffer = vec![0x5a; length];
-            assert!(device.read_unverified(offset, &mut buffer, true).expect("a read"));
-            assert!(buffer == expected, "{length} at {offset}");
-            buffer.fill(0x5a);
-            if device.read_unverified(offset, &mut buffer, false).expect("a read") {
-                assert!(buffer == expected, "{length} at {offset}, without waiting");
-            }
-        }
-        let end = device.len_bytes();
-        let error = device.read_unverified(end - 1, &mut [0; 2], true).expect_err("beyond the end");
-        assert_eq!(error.kind, DeviceErrorKind::OutOfRange);
-        assert!(device.read_unverified(end - 1, &mut [0; 2], false).is_err());
     });
 }
 

@@ -2,8 +2,7 @@
 //!
 //! The list is all there is of the order: `ranked` holds the locks of the engine against it. Locks
 //! that are not in it are inside one structure, and none of these is waited for under them (but for
-//! the map, while a page table loads a page of it), or are those of devices, which know of none of
-//! these.
+//! the map, while a page table loads a page of it).
 
 /// Where a lock stands, the outermost first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -119,6 +118,28 @@ pub enum Rank {
     Spares,
     /// Recordings of requests, by volume.
     Taps,
-    /// A lock of a front end under which nothing is waited for.
+    // From here on those of devices, which know of none of the above: much of it may be held while
+    // a device is asked.
+    /// The right to make new members of an array ready.
+    ArrayGrowing,
+    /// The right to bring an array's members up to date.
+    ArrayWork,
+    /// The right to settle an array's parity and to take marks off.
+    ArrayTidying,
+    /// Those who write to an array, who share it.
+    ArrayWriters,
+    /// Layers, each before what it lies over; `block`'s `layers/order` numbers their locks.
+    Layers,
+    /// Labels that are being written and name a successor.
+    Turning,
+    /// An array's labels and maps.
+    ArrayBook,
+    /// Devices that wait to take a member's place.
+    ArraySpares,
+    /// The device in a member's place, and its successor.
+    MemberPlace,
+    /// Ranges that are copied to a successor, by their gates.
+    Copying,
+    /// A lock under which nothing is waited for.
     Leaf,
 }

@@ -33,8 +33,6 @@
 //!   `LeafPage` (`encode(address, &[Entry])`, `decode(Box<[u8; 4096]>, address)`, `len`, `get(i)`,
 //!   `seek(key, seq)`), `LEAF_ENTRIES_MAX`.
 //! - `run`: `RunFooter` (`encode`, `decode`), `IndexEntry`, `IndexPage`, `INDEX_ENTRIES_MAX`.
-//! - `integrity`: `IntegrityHeader` (`encode(copy)`, `decode(&[u8], copy)`), `ChecksumSector`
-//!   (`encode`, `decode(&[u8], tag, sector)`).
 //! - `crypt`: `CryptHeader` (`encode(copy)`, `decode(&[u8], copy)`).
 //! - `parity`: `Record` (`encode(address)`, `decode(&[u8], address, id)`), `Entry`
 //!   (`holds(cells)`), `header_bytes(count)`, `peek_header_bytes(&[u8], address)`.
@@ -51,7 +49,6 @@ pub mod batch;
 pub mod checksum;
 pub mod crypt;
 pub mod field;
-pub mod integrity;
 pub mod label;
 pub mod location;
 pub mod map;

@@ -92,12 +92,15 @@ pub struct IoCount {
     pub requests: u64,
     /// Bytes of all of them.
     pub bytes: u64,
+    /// Of these, the headers of batches that are appended to the log.
+    pub header_bytes: u64,
 }
 
 #[derive(Debug, Default)]
 struct Cell {
     requests: AtomicU64,
     bytes: AtomicU64,
+    header_bytes: AtomicU64,
 }
 
 /// Counters since the pool was opened.
@@ -114,6 +117,12 @@ impl IoTally {
         cell.bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 
+    /// Counts one request that appends batches: bytes of headers, and of what is behind them.
+    pub fn count_batches(&self, kind: IoKind, header_bytes: u64, payload_bytes: u64) {
+        self.count(kind, header_bytes + payload_bytes);
+        self.cells[kind as usize].header_bytes.fetch_add(header_bytes, Ordering::Relaxed);
+    }
+
     /// The counts, in the order of [`IoKind::ALL`].
     #[must_use]
     pub fn counts(&self) -> [IoCount; KINDS] {
@@ -123,6 +132,7 @@ impl IoTally {
                 kind,
                 requests: cell.requests.load(Ordering::Relaxed),
                 bytes: cell.bytes.load(Ordering::Relaxed),
+                header_bytes: cell.header_bytes.load(Ordering::Relaxed),
             }
         })
     }

@@ -296,8 +296,8 @@ impl Log {
             self.store.zone_offset(reservation.segment.zone) + u64::from(reservation.header.offset);
         self.store.write(offset, &slices)?;
         SLICES.set(emptied(slices));
-        let payload_bytes = reservation.payload_bytes;
-        self.io.count(self.kind(), u64::from(reservation.header_bytes + payload_bytes));
+        let (headers, payload) = (reservation.header_bytes, reservation.payload_bytes);
+        self.io.count_batches(self.kind(), u64::from(headers), u64::from(payload));
         Ok(appended)
     }
 

@@ -51,7 +51,7 @@ impl PageExtents {
         let Some(at) = self.place(store, page) else {
             return Err(Error::new(ErrorKind::Corrupt, format!("a run has no page {page}")));
         };
-        store.device.read_unverified(at, bytes, true)?;
+        store.device.read_at(at, bytes)?;
         io.count(IoKind::MapRead, PAGE_BYTES as u64);
         Ok(())
     }

@@ -93,7 +93,10 @@ impl Store {
         waits: bool,
         is_there: impl Fn(&PackPlace) -> bool,
     ) -> Result<Option<(Pack, u64)>> {
-        let read = |at: u64, bytes: &mut [u8]| self.device.read_unverified(at, bytes, waits);
+        let read = |at: u64, bytes: &mut [u8]| match waits {
+            true => self.device.read_at(at, bytes).map(|()| true),
+            false => self.device.try_read_at(at, bytes),
+        };
         let mut bytes = vec![0; FIRST_READ_BYTES.min(room) as usize];
         if !read(at, &mut bytes)? {
             return Ok(None);
@@ -185,8 +188,7 @@ impl Store {
             };
             let is_header =
                 |bytes: &[u8]| PackHeader::decode(bytes).is_ok_and(|h| belongs(&h.place));
-            let is_read =
-                self.device.read_unverified(at, &mut bytes, true).is_ok() && is_header(&bytes);
+            let is_read = self.device.read_at(at, &mut bytes).is_ok() && is_header(&bytes);
             // Behind the last pack another copy may know of one.
             let is_read =
                 is_read || (offset == end && self.heal_if_known(at, &mut bytes, &is_header));

@@ -275,10 +275,14 @@ impl Tail {
 
     /// The ops of a batch.
     fn ops_of(&self, index: usize) -> impl Iterator<Item = &Op> {
-        let (first, last) = self.batches[index].seqs;
+        self.ops_in(self.batches[index].seqs).iter().filter(move |op| op.batch == index)
+    }
+
+    /// The ops with seqs of a range. No others are looked at: each batch asks.
+    fn ops_in(&self, (first, last): (Seq, Seq)) -> &[Op] {
         let start = self.ops.partition_point(|op| op.seq < first);
         let end = self.ops.partition_point(|op| op.seq <= last);
-        self.ops[start..end].iter().filter(move |op| op.batch == index)
+        &self.ops[start..end]
     }
 }
 
@@ -411,11 +415,11 @@ fn write_again(
 
 /// Reads a range, of which parts may have to come from different copies.
 fn read_in_parts(store: &Store, at: u64, bytes: &mut [u8]) -> Result<()> {
-    if store.device.read_unverified(at, bytes, true).is_ok() {
+    if store.device.read_at(at, bytes).is_ok() {
         return Ok(());
     }
     for (part, at) in bytes.chunks_mut(BLOCK_BYTES as usize).zip((at..).step_by(BLOCK)) {
-        store.device.read_unverified(at, part, true)?;
+        store.device.read_at(at, part)?;
     }
     Ok(())
 }
@@ -539,36 +543,25 @@ mod tests {
 
     use super::{Found, KnownLog, Op, RecoveredLog, RecoveredSegment, Tail};
 
-    /// The seqs and times of what is recovered of batches (first and last seq, time).
-    fn recovered(batches: &[(u64, u64, u64)], voids: &[u64]) -> Vec<(u64, u64)> {
-        let known = KnownLog {
-            log: 1,
-            flushed_seq: Seq(0),
-            last: TimeEntry::default(),
-            durable: Seq(0),
-            events: Vec::new(),
-            voids: Vec::new(),
-        };
+    /// A tail of batches (first and last seq, time).
+    fn tail(batches: &[(u64, u64, u64)], voids: &[u64]) -> Tail {
         let mut found = Tail::default();
         for (index, &(first, last, time_ns)) in batches.iter().enumerate() {
-            let (segment, at, bytes, header_bytes) = (1, 0, 4096, 4096);
-            let (seqs, time) = ((Seq(first), Seq(last)), WallTime::from_nanos(time_ns));
-            let (timeline, flush_count) = (1, 0);
             found.batches.push(Found {
-                segment,
-                at,
-                bytes,
-                header_bytes,
-                seqs,
-                timeline,
-                time,
-                flush_count,
+                segment: 1,
+                at: 0,
+                bytes: 4096,
+                header_bytes: 4096,
+                seqs: (Seq(first), Seq(last)),
+                timeline: 1,
+                time: WallTime::from_nanos(time_ns),
+                flush_count: 0,
             });
             for seq in (first..=last).filter(|seq| !voids.contains(seq)) {
                 found.ops.push(Op {
                     seq: Seq(seq),
                     batch: index,
-                    segment,
+                    segment: 1,
                     block: 0,
                     blocks: 1,
                     kind: DescriptorKind::Zero,
@@ -578,6 +571,20 @@ mod tests {
                 });
             }
         }
+        found
+    }
+
+    /// The seqs and times of what is recovered of them.
+    fn recovered(batches: &[(u64, u64, u64)], voids: &[u64]) -> Vec<(u64, u64)> {
+        let known = KnownLog {
+            log: 1,
+            flushed_seq: Seq(0),
+            last: TimeEntry::default(),
+            durable: Seq(0),
+            events: Vec::new(),
+            voids: Vec::new(),
+        };
+        let found = tail(batches, voids);
         let mut log = RecoveredLog::default();
         let (last_seq, end, live_entries) = (Seq(0), 0, 0);
         log.segments.push(RecoveredSegment { number: 1, last_seq, end, live_entries });
@@ -597,5 +604,14 @@ mod tests {
         assert_eq!(recovered(&[(5, 7, 100), (8, 8, 200)], &[6, 7]), all);
         let behind = [(5, 100), (6, 101), (7, 102)];
         assert_eq!(recovered(&[(5, 7, 100)], &[6, 7]), behind, "the end of a log");
+    }
+
+    #[test]
+    fn each_batch_looks_at_its_own_operations_only() {
+        let batches: Vec<_> = (0..1000).map(|n| (1 + 3 * n, 3 + 3 * n, 100)).collect();
+        let found = tail(&batches, &[]);
+        let looked_at = |batch: &Found| found.ops_in(batch.seqs).len();
+        assert_eq!(found.batches.iter().map(looked_at).sum::<usize>(), 3 * batches.len());
+        assert!((0..1000).all(|index| found.ops_of(index).count() == 3));
     }
 }

@@ -6,7 +6,7 @@
 
 use std::sync::atomic::Ordering;
 
-use block::{DeviceErrorKind, Guard, Purpose};
+use block::{DeviceErrorKind, Purpose};
 
 use crate::store::Store;
 use crate::{Error, ErrorKind, Result};
@@ -53,33 +53,12 @@ impl Store {
         self.zones.lock().has_half_of_reserve(self.is_device_full())
     }
 
-    /// Takes a zone whose space is reserved on the device, for what is held against checksums that
-    /// lie elsewhere or in itself.
+    /// Takes a zone whose space is reserved on the device.
     ///
     /// # Errors
     /// `Full` when there is none for this purpose or the device has no room for it; those of the
     /// device.
     pub fn allocate_zone(&self, purpose: Purpose) -> Result<u32> {
-        self.take_guarded(purpose, Guard::Owner)
-    }
-
-    /// The same for the catalogue, which layers that keep checksums guard as well.
-    ///
-    /// # Errors
-    /// Those of [`Store::allocate_zone`].
-    pub fn allocate_catalogue_zone(&self) -> Result<u32> {
-        self.take_guarded(Purpose::Reclaim, Guard::Layers)
-    }
-
-    fn take_guarded(&self, purpose: Purpose, by: Guard) -> Result<u32> {
-        let zone = self.take_zone(purpose)?;
-        self.device.guard(self.zone_offset(zone), self.zone_bytes, by).inspect_err(|_| {
-            self.zones.lock().free(zone, true);
-        })?;
-        Ok(zone)
-    }
-
-    fn take_zone(&self, purpose: Purpose) -> Result<u32> {
         self.collect_freed();
         loop {
             let unbacked = {
@@ -156,7 +135,7 @@ impl Store {
     /// Whether a zone for new data can be had, space included.
     #[must_use]
     pub fn has_room(&self) -> bool {
-        match self.take_zone(Purpose::Data) {
+        match self.allocate_zone(Purpose::Data) {
             Ok(zone) => {
                 self.zones.lock().free(zone, true);
                 true

@@ -65,7 +65,7 @@ impl Window<'_> {
             self.bytes.resize(size, 0);
             let (device, at) = (&self.store.device, self.base + offset as u64);
             let read = match self.of {
-                Of::Readers => device.read_unverified(at, &mut self.bytes, true).map(drop),
+                Of::Readers => device.read_at(at, &mut self.bytes),
                 Of::Copy(copy) => device.read_copy(copy, at, &mut self.bytes),
                 Of::Way(way) => device.read_way(way, at, &mut self.bytes),
             };
@@ -112,7 +112,7 @@ pub struct ScanEnd {
 /// Those of the device.
 pub fn read_header(store: &Store, zone: u32, number: u64) -> Result<Option<SegmentHeader>> {
     let mut bytes = [0; SEGMENT_HEADER_BYTES];
-    store.device.read_unverified(store.zone_offset(zone), &mut bytes, true)?;
+    store.device.read_at(store.zone_offset(zone), &mut bytes)?;
     let is_its = |bytes: &[u8]| {
         SegmentHeader::decode(bytes)
             .is_ok_and(|h| h.pool_id == store.pool_id && h.segment == number && h.zone == zone)
@@ -145,10 +145,10 @@ pub fn header_from_batch(
 ) -> Result<Option<(SegmentHeader, u64)>> {
     let at = store.zone_offset(zone) + SEGMENT_HEADER_BYTES as u64;
     let mut bytes = vec![0; BATCH_HEADER_FIXED_BYTES];
-    store.device.read_unverified(at, &mut bytes, true)?;
+    store.device.read_at(at, &mut bytes)?;
     let Ok(length) = peek_header_bytes(&bytes) else { return Ok(None) };
     bytes.resize((length as usize).min(store.zone_bytes as usize - SEGMENT_HEADER_BYTES), 0);
-    store.device.read_unverified(at, &mut bytes, true)?;
+    store.device.read_at(at, &mut bytes)?;
     let Ok(batch) = Batch::decode(&bytes) else { return Ok(None) };
     let first = batch.header;
     // A client may have written what looks like a batch, when the zone was something else.

@@ -307,7 +307,6 @@ impl Run<'_> {
     fn rig_settings(&self, layout: Layout, configuration: Configuration) -> RigSettings {
         let DarcSettings { members, volume_bytes, time, .. } = *self.settings;
         let has_pool = !matches!(configuration, Configuration::NoEdc | Configuration::Edc);
-        let has_integrity = matches!(configuration, Configuration::Edc | Configuration::PoolEdc);
         let volumes = vec![("data", volume_bytes), ("log", volume_bytes / LOG_SHARE)];
         let held: u64 = volumes.iter().map(|(_, bytes)| bytes).sum();
         let room = if has_pool { (held * ROOM).max(ROOM_BYTES_MIN) } else { held };
@@ -318,8 +317,9 @@ impl Run<'_> {
         let each = (room + room / METADATA_SHARE) / apart as u64 + METADATA_BYTES;
         RigSettings {
             dir: self.dir.join(format!("{}-{}", layout.name(), configuration.name())),
-            stack: stack_of(layout, members, has_integrity),
+            stack: stack_of(layout, members),
             member_bytes: each.next_multiple_of(1 << 20),
+            is_checked: configuration == Configuration::Edc,
             volumes,
             has_pool,
             versions_every: (configuration == Configuration::Version).then(|| interval(time)),

@@ -10,11 +10,13 @@
 //! The index of what is here:
 //! - `compaction`: `compact(dir, asked)`, what Clotho's figures need.
 //! - `darc`: `measure(settings, say)`, what DARC's figures and tables need.
+//! - `checked`: `CheckedDevice`, checksums beside everything, for DARC's EDC alone.
 //! - `drive`: `drive(targets, source, settings)`, requests in flight; `Target`.
 //! - `rig`: `Rig`, a stack or a pool on files, with what runs in the background.
 //! - `recovery`: DARC's Table 4, with bytes really overwritten.
 //! - `machine`: processor time, the file system under a directory, the cost of a checksum.
 
+pub mod checked;
 pub mod compaction;
 pub mod darc;
 pub mod drive;

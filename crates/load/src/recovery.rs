@@ -8,15 +8,17 @@ use std::fs::{self, OpenOptions};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
 use block::stack::Stack;
-use block::{Array, BlockDevice, Ledger, Materials};
+use block::{Array, BlockDevice, Materials};
 use env::{NoFiles, RealClock, RealEntropy};
 use lab::experiment::darc::{Case, Ended, Finder, Layout, Recovery};
 use volume::{Machine, Pool, PoolFormat, PoolOptions, Volume, WriteOp};
 
-use crate::rig::{candidates, create_array, ledger_counts, stack_of, volume_spec};
+use crate::checked::CheckedDevice;
+use crate::rig::{candidates, create_array, stack_of, volume_spec};
 use crate::{LoadError, Result};
 
 const BLOCK_BYTES: usize = 4096;
@@ -37,7 +39,7 @@ const ALIGNMENT: usize = 64;
 pub fn recoveries(dir: &Path) -> Result<Vec<Recovery>> {
     let mut found = Vec::new();
     for by in Finder::ALL {
-        let bench = Bench::new(dir.join(by.name().replace(['[', ']', '='], "-")), by)?;
+        let bench = Bench::new(dir.join(by.name()), by)?;
         for (number, case) in Case::ALL.into_iter().enumerate() {
             found.push(bench.case(case, number)?);
         }
@@ -46,13 +48,19 @@ pub fn recoveries(dir: &Path) -> Result<Vec<Recovery>> {
     Ok(found)
 }
 
+/// What has the blocks.
+enum Top {
+    Checked(CheckedDevice),
+    Volume(Arc<Pool>, Arc<Volume>),
+}
+
 /// A stack or volume with blocks that are known.
 struct Bench {
     dir: PathBuf,
     by: Finder,
     paths: Vec<PathBuf>,
     array: Arc<Array>,
-    volume: Option<(Arc<Pool>, Arc<Volume>)>,
+    top: Top,
     /// Blocks that lie whole on both sides of a pair, and where: file and offset.
     blocks: Vec<(u64, [(usize, u64); 2])>,
 }
@@ -71,8 +79,7 @@ fn content(number: u64) -> Vec<u8> {
 impl Bench {
     fn new(dir: PathBuf, by: Finder) -> Result<Bench> {
         fs::create_dir_all(&dir).map_err(|e| LoadError::at(&dir, e))?;
-        let mirrors = stack_of(Layout::Raid10, MEMBERS, false);
-        let text = if by == Finder::Map { mirrors } else { format!("{}({mirrors})", by.name()) };
+        let text = stack_of(Layout::Raid10, MEMBERS);
         let stack: Stack =
             text.parse().map_err(|e| LoadError::Unexpected(format!("the stack {text}: {e}")))?;
         let paths: Vec<PathBuf> = stack.members().into_iter().map(|name| dir.join(name)).collect();
@@ -81,8 +88,14 @@ impl Bench {
         }
         create_array(&stack, &paths, &RealClock::new())?;
         let array = Arc::new(Array::open(candidates(&paths, None)?, &Materials::none())?);
-        let volume = if by == Finder::Map { Some(make_volume(&array)?) } else { None };
-        let mut bench = Bench { dir, by, paths, array, volume, blocks: Vec::new() };
+        let top = match by {
+            Finder::Layer => {
+                let below = Arc::<Array>::clone(&array) as Arc<dyn BlockDevice>;
+                Top::Checked(CheckedDevice::new(below))
+            }
+            Finder::Map => make_volume(&array)?,
+        };
+        let mut bench = Bench { dir, by, paths, array, top, blocks: Vec::new() };
         for number in 0..BLOCKS {
             bench.write(number)?;
         }
@@ -93,11 +106,11 @@ impl Bench {
 
     fn write(&self, number: u64) -> Result<()> {
         let (offset, bytes) = (number * BLOCK_BYTES as u64, content(number));
-        match &self.volume {
-            Some((_, volume)) => {
+        match &self.top {
+            Top::Volume(_, volume) => {
                 volume.write_batch(&[WriteOp::Data { offset, bytes: &bytes }])?;
             }
-            None => self.array.write_at(offset, &[std::io::IoSlice::new(&bytes)])?,
+            Top::Checked(device) => device.write_at(offset, &[std::io::IoSlice::new(&bytes)])?,
         }
         Ok(())
     }
@@ -105,14 +118,20 @@ impl Bench {
     /// Reads a block; an error is an answer here.
     fn read(&self, number: u64, buffer: &mut [u8]) -> bool {
         let offset = number * BLOCK_BYTES as u64;
-        match &self.volume {
-            Some((_, volume)) => volume.read(offset, buffer).is_ok(),
-            None => self.array.read_at(offset, buffer).is_ok(),
+        match &self.top {
+            Top::Volume(_, volume) => volume.read(offset, buffer).is_ok(),
+            Top::Checked(device) => device.read_at(offset, buffer).is_ok(),
         }
     }
 
-    fn ledger(&self) -> &Ledger {
-        self.array.ledger()
+    /// What recoveries took so far: data I/Os, checksum I/Os, checksums.
+    fn counts(&self) -> [u64; 3] {
+        let ledger = self.array.ledger();
+        let written = match &self.top {
+            Top::Checked(device) => device.checksums_recovered(),
+            Top::Volume(..) => 0,
+        };
+        [ledger.data_ios.load(Relaxed), written, ledger.checksums.load(Relaxed)]
     }
 
     /// Looks for the blocks in the files.
@@ -180,12 +199,12 @@ impl Bench {
                 self.put(places[1], &wrong(2))?;
             }
         }
-        let before = ledger_counts(self.ledger());
+        let before = self.counts();
         buffer.fill(0);
         let began = Instant::now();
         let answered = self.read(number, &mut buffer);
         let took = began.elapsed();
-        let after = ledger_counts(self.ledger());
+        let after = self.counts();
         let [data_ios, checksum_ios, checksums] = [0, 1, 2].map(|i| after[i] - before[i]);
         let on_members = [self.on_member(places[0])?, self.on_member(places[1])?];
         let ended = match answered {
@@ -196,7 +215,7 @@ impl Bench {
             true if case == Case::BothTheSame && buffer == wrong(1) => {
                 // What was answered once is answered again, and nothing is recovered for it.
                 let again = self.read(number, &mut buffer) && buffer == wrong(1);
-                if !again || ledger_counts(self.ledger()) != after {
+                if !again || self.counts() != after {
                     return Err(LoadError::Unexpected("the checksum was not written".to_owned()));
                 }
                 Ended::ChecksumRecovered
@@ -223,28 +242,29 @@ impl Bench {
         let right = content(number);
         let mut wrong = right.clone();
         wrong[WRONG].fill(3);
-        let before = ledger_counts(self.ledger());
+        let before = self.counts();
         self.put(places[0], &wrong)?;
         let mut buffer = vec![0; BLOCK_BYTES];
         let answered = self.read(number, &mut buffer);
         if !answered || buffer != right {
             return Err(LoadError::Unexpected(format!("block {number} is not recovered")));
         }
-        let was_seen = ledger_counts(self.ledger()) != before;
+        let was_seen = self.counts() != before;
         self.put(places[0], &right)?;
         Ok(places[usize::from(!was_seen)])
     }
 
     fn end(self) -> Result<()> {
-        if let Some((pool, _)) = &self.volume {
-            pool.close()?;
+        match &self.top {
+            Top::Volume(pool, _) => pool.close()?,
+            Top::Checked(device) => device.flush()?,
         }
         self.array.close()?;
         fs::remove_dir_all(&self.dir).map_err(|e| LoadError::at(&self.dir, e))
     }
 }
 
-fn make_volume(array: &Arc<Array>) -> Result<(Arc<Pool>, Arc<Volume>)> {
+fn make_volume(array: &Arc<Array>) -> Result<Top> {
     let machine =
         Machine { clock: Arc::new(RealClock::new()), entropy: Arc::new(RealEntropy::default()) };
     let device = Arc::<Array>::clone(array) as Arc<dyn BlockDevice>;
@@ -253,5 +273,5 @@ fn make_volume(array: &Arc<Array>) -> Result<(Arc<Pool>, Arc<Volume>)> {
     let options = PoolOptions { memory_bytes: 16 << 20 };
     let pool = Pool::open_with(device, machine, options, Arc::new(NoFiles))?;
     let volume = pool.create_volume(&volume_spec("v", VOLUME_BYTES))?;
-    Ok((pool, volume))
+    Ok(Top::Volume(pool, volume))
 }

@@ -7,8 +7,7 @@ use std::sync::Arc;
 
 use block::stack::Stack;
 use block::{
-    Array, BlockDevice, Candidate, Identities, Ledger, Materials, MediaDevice, Operation, Tap,
-    TapDevice,
+    Array, BlockDevice, Candidate, Identities, Materials, MediaDevice, Operation, Tap, TapDevice,
 };
 use env::{Clock, Entropy, FileMedia, NoFiles, RealEntropy};
 use lab::experiment::darc::Layout;
@@ -19,6 +18,7 @@ use volume::{
 };
 
 use crate::background::{Background, Work};
+use crate::checked::CheckedDevice;
 use crate::clock::AheadClock;
 use crate::drive::{Part, Target};
 use crate::{LoadError, Result, machine};
@@ -38,6 +38,8 @@ pub struct RigSettings {
     pub stack: String,
     /// Bytes of each member.
     pub member_bytes: u64,
+    /// Whether a [`CheckedDevice`] lies over the stack; none does under a pool.
+    pub is_checked: bool,
     /// What lies on the stack: names and bytes of volumes, or of parts of the stack itself.
     pub volumes: Vec<(&'static str, u64)>,
     /// Whether there is a pool.
@@ -51,7 +53,7 @@ pub struct RigSettings {
 /// The text of a stack over members `m0`, `m1` and so on; 64 KiB chunks are the default, and
 /// DARC's.
 #[must_use]
-pub fn stack_of(layout: Layout, members: usize, has_integrity: bool) -> String {
+pub fn stack_of(layout: Layout, members: usize) -> String {
     let name = |n: usize| format!("m{n}");
     let below: Vec<String> = match layout {
         Layout::Raid0 => (0..members).map(name).collect(),
@@ -59,9 +61,7 @@ pub fn stack_of(layout: Layout, members: usize, has_integrity: bool) -> String {
             .map(|n| format!("mirror({}, {})", name(2 * n), name(2 * n + 1)))
             .collect(),
     };
-    let stack =
-        if below.len() == 1 { below.concat() } else { format!("stripe({})", below.join(", ")) };
-    if has_integrity { format!("integrity({stack})") } else { stack }
+    if below.len() == 1 { below.concat() } else { format!("stripe({})", below.join(", ")) }
 }
 
 /// What was counted since the rig was made.
@@ -203,13 +203,16 @@ impl Rig {
 
     /// Parts of the stack itself.
     fn cut(&mut self, array: Arc<Array>, settings: &RigSettings) -> Result<()> {
+        let mut device = Arc::<Array>::clone(&array) as Arc<dyn BlockDevice>;
+        if settings.is_checked {
+            device = Arc::new(CheckedDevice::new(device));
+        }
         let mut begin = 0;
         for (_, bytes) in &settings.volumes {
-            let device = Arc::<Array>::clone(&array) as Arc<dyn BlockDevice>;
-            self.targets.push(Arc::new(Part { device, begin }));
+            self.targets.push(Arc::new(Part { device: Arc::clone(&device), begin }));
             begin += bytes;
         }
-        if begin > array.len_bytes() {
+        if begin > device.len_bytes() {
             return Err(LoadError::Unexpected(format!(
                 "the members are too small for {begin} bytes"
             )));
@@ -371,22 +374,14 @@ fn shown(path: &Path) -> String {
     path.display().to_string()
 }
 
-/// What a ledger says: data I/Os, checksum I/Os, checksums.
-pub(crate) fn ledger_counts(ledger: &Ledger) -> [u64; 3] {
-    use std::sync::atomic::Ordering::Relaxed;
-    [&ledger.data_ios, &ledger.checksum_ios, &ledger.checksums].map(|count| count.load(Relaxed))
-}
-
 #[cfg(test)]
 mod tests {
     use super::{Layout, stack_of};
 
     #[test]
     fn stacks_are_the_papers() {
-        assert_eq!(stack_of(Layout::Raid0, 2, false), "stripe(m0, m1)");
-        let raid10 = "stripe(mirror(m0, m1), mirror(m2, m3))";
-        assert_eq!(stack_of(Layout::Raid10, 4, false), raid10);
-        assert_eq!(stack_of(Layout::Raid10, 4, true), format!("integrity({raid10})"));
-        assert_eq!(stack_of(Layout::Raid10, 2, false), "mirror(m0, m1)");
+        assert_eq!(stack_of(Layout::Raid0, 2), "stripe(m0, m1)");
+        assert_eq!(stack_of(Layout::Raid10, 4), "stripe(mirror(m0, m1), mirror(m2, m3))");
+        assert_eq!(stack_of(Layout::Raid10, 2), "mirror(m0, m1)");
     }
 }

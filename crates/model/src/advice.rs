@@ -31,7 +31,7 @@ const CACHE_SAVES: f64 = 0.25;
 const NEAR: f64 = 0.01;
 /// How far the forecast of `hybrid` was from the engine's own counters at most, of fifteen
 /// comparisons: it is taken where it is better even so.
-const HYBRID_ERROR: f64 = 0.05;
+const HYBRID_ERROR: f64 = 0.06;
 /// Reads below this share of all bytes do not decide.
 const READS_MATTER: f64 = 0.05;
 /// Sequential reads from this share of the bytes read decide for data in place.

@@ -23,10 +23,6 @@ const STEP_EVERY: u64 = 256;
 const STEP_BYTES: u64 = 8 << 20;
 /// The longest request; longer ones are cut, as the server's sessions take 32 MiB.
 const REQUEST_BYTES_MAX: u64 = 32 << 20;
-/// A batch begins with a header and the descriptor of its one write, in a multiple of this.
-const HEADER_BYTES: u64 = 96 + 16;
-const HEADER_UNIT: u64 = 64;
-const CHECKSUM_BYTES: u64 = 4;
 /// Background work looks whether there is any this often, in nanoseconds of the trace.
 const LOOK_EVERY_NS: u64 = 1_000_000_000;
 /// What stands before a block at home (docs/design, *The base*).
@@ -258,13 +254,14 @@ impl Engine {
 
     /// What all volumes asked of the device.
     fn kinds(&self) -> Result<Vec<IoCount>> {
-        let empty = |kind: &IoKind| IoCount { kind: *kind, requests: 0, bytes: 0 };
+        let empty = |kind: &IoKind| IoCount { kind: *kind, requests: 0, bytes: 0, header_bytes: 0 };
         let mut sum: Vec<IoCount> = IoKind::ALL.iter().map(empty).collect();
         for volume in &self.volumes {
             for (all, one) in sum.iter_mut().zip(volume.info()?.device_io) {
                 assert_eq!(all.kind, one.kind, "kinds are told in one order");
                 all.requests += one.requests;
                 all.bytes += one.bytes;
+                all.header_bytes += one.header_bytes;
             }
         }
         Ok(sum)
@@ -276,22 +273,15 @@ struct Counted {
     requests: u64,
     beyond: u64,
     extents: u64,
-    /// Bytes that the headers of the writes' batches take.
-    header_bytes: u64,
 }
 
 impl Counted {
     fn add(&mut self, request: &Request) {
         self.requests += 1;
-        let blocks = request.end_bytes().div_ceil(BLOCK_BYTES) - request.offset_bytes / BLOCK_BYTES;
-        let data = match request.kind {
-            RequestKind::Write => blocks,
-            RequestKind::Zero | RequestKind::Trim => 0,
-            RequestKind::Read | RequestKind::Flush => return,
-        };
-        self.extents += data;
-        let header = HEADER_BYTES + CHECKSUM_BYTES * data;
-        self.header_bytes += header.next_multiple_of(HEADER_UNIT);
+        if request.kind == RequestKind::Write {
+            let end = request.end_bytes().div_ceil(BLOCK_BYTES);
+            self.extents += end - request.offset_bytes / BLOCK_BYTES;
+        }
     }
 
     fn told(
@@ -301,7 +291,7 @@ impl Counted {
         predicted: DeviceIos,
         duration_ns: u64,
     ) -> Replayed {
-        let (mut measured, besides) = self.measured(settings.architecture, kinds);
+        let (mut measured, besides) = Counted::measured(settings.architecture, kinds);
         let writes = (self.extents as f64).max(1.0);
         measured.reads /= writes;
         measured.writes /= writes;
@@ -348,12 +338,13 @@ impl Counted {
     }
 
     /// Extents that the model speaks of, and device requests that it leaves out.
-    fn measured(&self, architecture: Architecture, kinds: &[IoCount]) -> (DeviceIos, f64) {
+    fn measured(architecture: Architecture, kinds: &[IoCount]) -> (DeviceIos, f64) {
         let of = |kind: IoKind| kinds.iter().find(|count| count.kind == kind);
         let requests = |kind: IoKind| of(kind).map_or(0.0, |count| count.requests as f64);
         let bytes = |kind: IoKind| of(kind).map_or(0.0, |count| count.bytes as f64);
         let block = BLOCK_BYTES as f64;
-        let history = ((bytes(IoKind::HistoryWrite) - self.header_bytes as f64) / block).max(0.0);
+        let payload = of(IoKind::HistoryWrite).map_or(0, |count| count.bytes - count.header_bytes);
+        let history = payload as f64 / block;
         let (reads, writes, modelled): (f64, f64, &[IoKind]) = match architecture {
             // Before-images are copied one by one.
             Architecture::Checkpointing => {

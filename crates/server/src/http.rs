@@ -28,7 +28,7 @@ mod versions;
 mod volumes;
 
 pub(crate) use addresses::NbdAddresses;
-pub(crate) use ask::{PATIENCE, Patience};
+pub(crate) use ask::Patience;
 pub(crate) use context::{Context, Watch};
 pub use router::openapi_json;
 pub(crate) use serve::HttpServer;

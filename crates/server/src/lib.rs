@@ -10,6 +10,7 @@ mod attach;
 mod background;
 mod buffers;
 mod error;
+mod exposure;
 mod fill;
 mod hooked;
 mod hooks;

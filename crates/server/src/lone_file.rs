@@ -7,7 +7,7 @@
 use std::fs::File;
 use std::io::{self, IoSlice};
 use std::os::unix::fs::FileExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use block::stack::Stack;
 use block::{BlockDevice, Layout, MemoryDevice, is_superseded, named_by};
@@ -16,14 +16,36 @@ use format::label::AREA_BYTES;
 use crate::StartError;
 use crate::pool_files::at;
 
+/// The layout that the label of the file at a path names; none where it has no label.
+fn named(path: &Path) -> Result<Option<Layout>, StartError> {
+    match head(path) {
+        Ok(head) => {
+            named_by(&head).map_err(|e| StartError::setting(format!("{}: {e}", path.display()), ""))
+        }
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(e) => Err(at(path, e)),
+    }
+}
+
+/// Where the members and spares are that the label of the file at a path names, as far as they are
+/// where they were, or beside it.
+pub(crate) fn named_paths(path: &Path) -> Result<Vec<PathBuf>, StartError> {
+    let Some(named) = named(path)? else { return Ok(Vec::new()) };
+    if named.names().len() == 1 {
+        return Ok(vec![path.to_owned()]);
+    }
+    let place = |name: &str| {
+        let (beside, name) = (path.with_file_name(""), Path::new(name));
+        let moved = name.file_name().map(|file| beside.join(file)).filter(|path| path.exists());
+        let was = beside.join(name);
+        if was.exists() { was } else { moved.unwrap_or(was) }
+    };
+    Ok(named.names().into_iter().map(place).collect())
+}
+
 /// The layout of which the file at a path is the only member; none where it has no label.
 pub(crate) fn layout(path: &Path) -> Result<Option<Layout>, StartError> {
-    let head = match head(path) {
-        Ok(head) => head,
-        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(e) => return Err(at(path, e)),
-    };
-    let (Some(named), Some(name)) = (named_by(&head), path.file_name()) else { return Ok(None) };
+    let (Some(named), Some(name)) = (named(path)?, path.file_name()) else { return Ok(None) };
     if named.names().len() == 1 {
         let stack = Stack::Member(name.to_string_lossy().into_owned());
         return Ok(Some(Layout { stack, spares: Vec::new() }));
@@ -41,7 +63,7 @@ pub(crate) fn check_newest(dir: &Path, layout: &Layout) -> Result<(), StartError
     // A file that cannot be read is told of when it is opened.
     let heads: Vec<MemoryDevice> = names.iter().filter_map(|n| head(&dir.join(n)).ok()).collect();
     let own: Vec<&dyn BlockDevice> = heads.iter().map(|head| head as &dyn BlockDevice).collect();
-    for named in heads.iter().filter_map(|head| named_by(head)) {
+    for named in heads.iter().filter_map(|head| named_by(head).ok().flatten()) {
         for other in named.names().into_iter().map(Path::new) {
             // Where it was, or beside these if all was moved.
             let beside = other.file_name().map(|file| dir.join(file));
@@ -122,7 +144,7 @@ mod tests {
                 _ if offset == bad => Err(io::Error::from_raw_os_error(5)),
                 _ => file.read_at(piece, offset),
             };
-            assert!(named_by(&pieces(read).expect("read")).is_some(), "at {bad}");
+            assert!(matches!(named_by(&pieces(read).expect("read")), Ok(Some(_))), "at {bad}");
         }
         let error = pieces(|_, _| Err(io::Error::from_raw_os_error(5))).err().expect("nothing");
         assert_eq!(error.raw_os_error(), Some(5));

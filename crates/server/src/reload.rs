@@ -13,9 +13,9 @@ use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::gauge::ConstGauge;
 use volume::Pool;
 
+use crate::exposure::{refuse_exposed, tls};
 use crate::hooks::Hooks;
 use crate::nbd::NbdContext;
-use crate::server::{refuse_exposed, tls};
 use crate::{Config, LogSettings, StartError, logs};
 
 /// The parts of a running server that a reload reaches.

@@ -12,17 +12,17 @@ use volume::Pool;
 
 use crate::background::Background;
 use crate::buffers::BuffersCollector;
+use crate::exposure::{Tls, http_protection, nbd_protection, refuse_exposed, tls};
 use crate::fill::{FillGauge, FillWatch};
 use crate::hooked::Hooked;
 use crate::hooks::{HookCollector, Hooks};
 use crate::http::{Context, HttpServer, NbdAddresses, Patience, Watch};
-use crate::listen::{self, Bound, Protection, SocketFile};
+use crate::listen::{self, Bound, SocketFile};
 use crate::member_watch::MemberWatch;
 use crate::meters::Meters;
 use crate::metrics::Metrics;
 use crate::nbd::{
-    NbdCollector, NbdContext, NbdCounters, NbdLimits, NbdServer, PoolExports, RoomQueue, load_tls,
-    untimely,
+    NbdCollector, NbdContext, NbdCounters, NbdLimits, NbdServer, PoolExports, RoomQueue,
 };
 use crate::no_space::NoSpaceCollector;
 use crate::pool_files::MadeDirs;
@@ -221,20 +221,6 @@ fn data_threads() -> usize {
 }
 
 /// The TLS of NBD over TCP, if it has any.
-type Tls = Option<Arc<rustls::ServerConfig>>;
-
-pub(crate) fn tls(config: &Config) -> Result<Tls, StartError> {
-    let Some(files) = &config.nbd_tls else { return Ok(None) };
-    let tls = load_tls(&files.cert, &files.key, files.client_ca.as_deref());
-    let tls = tls.map_err(StartError::Tls)?;
-    // No reason not to serve those who come by the unix socket.
-    if let Some(why) = untimely(&files.cert) {
-        let cert = files.cert.display();
-        tracing::warn!(%cert, why, "NBD clients over TCP will refuse the certificate");
-    }
-    Ok(Some(tls))
-}
-
 fn nbd_context(config: &Config, exports: PoolExports, tls: Tls) -> Arc<NbdContext> {
     let connections_max = config.nbd_connections_max;
     Arc::new(NbdContext {
@@ -284,28 +270,6 @@ fn close(pool: &Pool) {
     if let Err(error) = pool.close() {
         tracing::error!(%error, "the pool could not be closed");
     }
-}
-
-fn nbd_protection(config: &Config) -> Protection {
-    let authenticates = config.nbd_tls.as_ref().is_some_and(|tls| tls.client_ca.is_some());
-    Protection {
-        is_enough: config.insecure || authenticates,
-        hint: "give --tls-cert, --tls-key and --tls-client-ca, or --insecure to allow it anyway",
-    }
-}
-
-fn http_protection(config: &Config) -> Protection {
-    Protection {
-        is_enough: config.insecure,
-        hint: "this release has no TLS for HTTP, and the token can be read on the way: put a proxy \
-               that has TLS in front of a loopback address or the unix socket, or give --insecure \
-               to allow it anyway",
-    }
-}
-
-pub(crate) fn refuse_exposed(config: &Config) -> Result<(), StartError> {
-    listen::check(&config.nbd, nbd_protection(config))?;
-    listen::check(&config.http, http_protection(config))
 }
 
 /// A line for each listener; `tcp` says how clients name an address.

@@ -17,6 +17,9 @@ use crate::StartError;
 use crate::buffers::{BUFFERS_BYTES_DEFAULT, BUFFERS_BYTES_MIN};
 use crate::hooks::Hook;
 
+/// How long a client may take to send the head of a request, and then its body.
+pub(crate) const HTTP_PATIENCE: Duration = Duration::from_secs(30);
+
 /// Where the configuration is read from when no file is named.
 pub const CONFIG_FILE_DEFAULT: &str = "/etc/hindsight/config.toml";
 /// Memory for map pages and pending map entries, in bytes.
@@ -398,7 +401,7 @@ impl Config {
                 .unwrap_or(NBD_CONNECTIONS_MAX_DEFAULT),
             nbd_tls: tls(settings.nbd.tls_cert, settings.nbd.tls_key, settings.nbd.tls_client_ca)?,
             http,
-            http_patience: crate::http::PATIENCE,
+            http_patience: HTTP_PATIENCE,
             hooks: hooks(settings.hooks)?,
             log: settings.log,
             pool_dir,

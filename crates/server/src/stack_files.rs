@@ -79,14 +79,21 @@ fn written(dir: &Path) -> Result<Option<Layout>, StartError> {
 }
 
 /// Where the members and spares of the pool at a path are looked for; none if they have no labels.
+/// The path is its directory, or a member: without `pool.stack` that is looked at, whose label may
+/// name others.
 ///
 /// # Errors
 /// When there is nothing, or `pool.stack` cannot be read.
 pub fn member_paths(path: &Path) -> Result<Vec<PathBuf>, StartError> {
-    let found = read_at(path)?;
-    let paths =
-        |(dir, layout): (PathBuf, Layout)| layout.names().iter().map(|m| dir.join(m)).collect();
-    Ok(found.map_or_else(Vec::new, paths))
+    let is_dir = fs::metadata(path).map_err(|e| at(path, e))?.is_dir();
+    let (dir, member) = match is_dir {
+        true => (path.to_owned(), path.join(POOL_FILE)),
+        false => (path.parent().map_or_else(PathBuf::new, Path::to_owned), path.to_owned()),
+    };
+    match if is_dir { written(&dir)? } else { None } {
+        Some(layout) => Ok(layout.names().iter().map(|name| dir.join(name)).collect()),
+        None => lone_file::named_paths(&member),
+    }
 }
 
 /// Puts the members of the pool in `dir` together. Those that cannot be opened are missing.
@@ -297,7 +304,7 @@ fn new_members(
 ) -> Result<Vec<Candidate>, StartError> {
     let member = |name: &str| {
         let path = dir.join(name);
-        check_name(&path)?;
+        check_name(dir, &path)?;
         // Whether it is blank, or was claimed by a growth that was interrupted, is looked at later.
         let device = Some(device_at(&path, size_bytes, made)?);
         Ok(Candidate { path: path.display().to_string(), device })
@@ -363,7 +370,7 @@ pub(crate) fn replace(dir: &Path, pool: &Pool, member: &str, with: &str) -> Resu
         true => None,
         false => {
             if !is_own {
-                check_name(&path)?;
+                check_name(dir, &path)?;
             }
             Some(device_at(&path, Some(size_bytes), &mut made)?)
         }
@@ -432,13 +439,17 @@ pub(crate) fn attach(
     };
     let changed = checked(dir, &changed)?;
     let before = written(dir)?;
-    check_name(&path)?;
+    check_name(dir, &path)?;
     let bytes = pool.members().iter().map(|m| m.data_bytes).min();
     let mut made = Vec::new();
-    // As in `replace`.
     let device = device_at(&path, bytes.map(|bytes| bytes + AREA_BYTES), &mut made)?;
-    write_layout(dir, &changed)?;
     let candidate = Candidate { path: path.display().to_string(), device: Some(device) };
+    // A device without a label is no member yet, and does no harm in `pool.stack`.
+    let begun = pool.check_side(&candidate).map_err(StartError::Pool);
+    if let Err(error) = begun.and_then(|()| write_layout(dir, &changed)) {
+        made.iter().for_each(|path| drop(fs::remove_file(path)));
+        return Err(error);
+    }
     let attached = pool.attach_member(candidate).map_err(StartError::Pool);
     // Where labels may name it the next opening must find it.
     if attached.is_err() && !pool.is_torn() && !is_known(pool, &path) {
@@ -476,16 +487,19 @@ fn checked(dir: &Path, layout: &Layout) -> Result<Layout, StartError> {
 fn check_apart(dir: &Path, layout: &Layout) -> Result<(), StartError> {
     let mut seen = BTreeMap::new();
     for name in layout.names() {
-        let path = dir.join(name);
-        // One that is to be made lies in a directory that is there.
-        let made = || Some(fs::canonicalize(path.parent()?).ok()?.join(path.file_name()?));
-        let real = fs::canonicalize(&path).ok().or_else(made).unwrap_or(path);
-        if let Some(other) = seen.insert(real, name) {
+        if let Some(other) = seen.insert(real(&dir.join(name)), name) {
             let text = format!("{other} and {name} are the same file");
             return Err(StartError::setting(text, "each member needs a file or disk of its own"));
         }
     }
     Ok(())
+}
+
+/// The path of a file without links in it. One that is to be made lies in a directory that is
+/// there.
+fn real(path: &Path) -> PathBuf {
+    let made = || Some(fs::canonicalize(path.parent()?).ok()?.join(path.file_name()?));
+    fs::canonicalize(path).ok().or_else(made).unwrap_or_else(|| path.to_owned())
 }
 
 fn unreadable(error: StackError) -> StartError {
@@ -506,7 +520,7 @@ pub(crate) fn add_spare(dir: &Path, pool: &Pool, spare: &str) -> Result<(), Star
     let layout = checked(dir, &layout.with_spare(Some(spare)))?;
     let smallest = pool.members().iter().map(|m| m.data_bytes).min();
     let mut made = Vec::new();
-    check_name(&path)?;
+    check_name(dir, &path)?;
     // As in `replace`.
     let device = device_at(&path, smallest.map(|bytes| bytes + AREA_BYTES), &mut made)?;
     write_layout(dir, &layout)?;
@@ -592,7 +606,7 @@ fn lay_out(
     let mut devices: Vec<(String, Arc<dyn BlockDevice>)> = Vec::new();
     for member in layout.names() {
         let path = dir.join(member);
-        let device = member_at(&path, size_bytes, made)?;
+        let device = member_at(dir, &path, size_bytes, made)?;
         blank.push(Arc::clone(&device));
         devices.push((path.display().to_string(), device));
     }
@@ -648,11 +662,12 @@ fn write_layout(dir: &Path, layout: &Layout) -> Result<(), StartError> {
 
 /// A member to be: made where there is none, blank where there is one.
 fn member_at(
+    dir: &Path,
     path: &Path,
     size_bytes: Option<u64>,
     made: &mut Vec<PathBuf>,
 ) -> Result<Arc<dyn BlockDevice>, StartError> {
-    check_name(path)?;
+    check_name(dir, path)?;
     let device = device_at(path, size_bytes, made)?;
     if !is_blank(&*device).map_err(|e| at(path, e))? {
         let text = format!("{} is not blank: its first MiB holds something", path.display());
@@ -661,9 +676,10 @@ fn member_at(
     Ok(device)
 }
 
-/// Fails where a new member would have the name of something else.
-fn check_name(path: &Path) -> Result<(), StartError> {
-    if path.file_name().is_some_and(|name| OWN_FILES.iter().any(|own| name == *own)) {
+/// Fails where a new member would be in the place of something else that the directory has.
+fn check_name(dir: &Path, path: &Path) -> Result<(), StartError> {
+    let wanted = real(path);
+    if OWN_FILES.iter().any(|own| real(&dir.join(own)) == wanted) {
         let text = format!("{} is what a pool's directory has itself", path.display());
         return Err(StartError::setting(text, "give the member another name"));
     }
@@ -741,11 +757,76 @@ fn of_array(error: ArrayError) -> StartError {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
     use std::path::Path;
+    use std::sync::Arc;
 
     use block::Layout;
+    use volume::{Pool, PoolOptions};
 
-    use super::checked;
+    use super::{
+        NEW_STACK_FILE, STACK_FILE, attach, checked, create_stack, member_paths, open_pool,
+    };
+
+    /// A pool on one member, `a`, that is served.
+    fn served(dir: &Path) -> Arc<Pool> {
+        create_stack(dir, "a", Some(64 << 20)).expect("a pool");
+        let layout = "a".parse().expect("a layout");
+        open_pool(dir, &layout, PoolOptions::default(), &mut |_| {}).expect("opened")
+    }
+
+    #[test]
+    fn what_cannot_be_a_side_is_refused_before_anything_is_written() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let pool = served(folder.path());
+        // The list of members could not be written.
+        fs::create_dir(folder.path().join(NEW_STACK_FILE)).expect("a folder");
+        fs::write(folder.path().join("b"), vec![1; 66 << 20]).expect("a file");
+        let error = attach(folder.path(), &pool, None, "b").expect_err("not blank");
+        assert!(error.to_string().contains("b is not blank"), "{error}");
+        fs::write(folder.path().join("c"), vec![0; 8 << 20]).expect("a file");
+        let error = attach(folder.path(), &pool, None, "c").expect_err("too small");
+        assert!(error.to_string().contains("c has 8388608 bytes"), "{error}");
+        attach(folder.path(), &pool, None, "d").expect_err("it cannot be written down");
+        assert!(!folder.path().join("d").exists(), "it was made for nothing");
+        fs::remove_dir(folder.path().join(NEW_STACK_FILE)).expect("removed");
+        attach(folder.path(), &pool, None, "d").expect("attached");
+    }
+
+    #[test]
+    fn a_side_may_be_called_like_a_file_of_the_pool_where_it_is_not_in_its_place() {
+        let [folder, other] = [0; 2].map(|_| tempfile::tempdir().expect("a folder"));
+        let pool = served(folder.path());
+        let own = folder.path().join(STACK_FILE);
+        std::os::unix::fs::symlink(&own, other.path().join("link")).expect("a link");
+        for taken in [own, folder.path().join("nbd.sock"), other.path().join("link")] {
+            let taken = taken.to_str().expect("UTF-8");
+            let error = attach(folder.path(), &pool, None, taken).expect_err("taken");
+            assert!(error.to_string().contains("what a pool's directory has itself"), "{error}");
+        }
+        let side = other.path().join("pool.img");
+        attach(folder.path(), &pool, None, side.to_str().expect("UTF-8")).expect("attached");
+    }
+
+    #[test]
+    fn members_are_found_by_a_label_where_the_list_of_them_is_lost() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let dir = folder.path();
+        create_stack(dir, "mirror(pool.img, b)", Some(64 << 20)).expect_err("its own name");
+        create_stack(dir, "mirror(a, b)", Some(64 << 20)).expect("a pool");
+        let both = [dir.join("a"), dir.join("b")];
+        assert_eq!(member_paths(dir).expect("named"), both);
+        fs::remove_file(dir.join(STACK_FILE)).expect("lost");
+        assert_eq!(member_paths(&both[1]).expect("named"), both);
+        fs::rename(&both[0], dir.join("pool.img")).expect("renamed");
+        assert_eq!(member_paths(dir).expect("named"), both, "one that is gone is named");
+        // All was moved.
+        let other = tempfile::tempdir().expect("a folder");
+        let moved = ["a", "b"].map(|name| other.path().join(name));
+        fs::rename(dir.join("pool.img"), &moved[0]).expect("moved");
+        fs::rename(&both[1], &moved[1]).expect("moved");
+        assert_eq!(member_paths(&moved[0]).expect("named"), moved);
+    }
 
     #[test]
     fn a_name_that_would_be_read_as_others_is_refused() {

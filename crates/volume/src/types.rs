@@ -2,7 +2,6 @@
 
 mod settings;
 mod space;
-mod spec;
 mod stamp;
 mod trash;
 
@@ -11,12 +10,12 @@ use serde::{Deserialize, Serialize};
 use units::{MapExtent, Seq, WallTime};
 
 pub use settings::{
-    Architecture, CacheChange, CacheSetting, Encoding, EncodingChange, EncodingSetting, Granularity,
+    Architecture, CacheChange, CacheSetting, Encoding, EncodingChange, EncodingSetting,
+    Granularity, VolumeChange, VolumeSpec,
 };
 pub use space::{
     AgeBytes, DedupInfo, Growth, Holder, KeptFor, PoolSpace, PoolStatus, Sacrifice, VolumeSpace,
 };
-pub use spec::{VolumeChange, VolumeSpec};
 pub use stamp::Stamp;
 pub use trash::{DeletedVolume, Deletion};
 

@@ -15,13 +15,12 @@ const FIGURES: [&str; 5] = ["fig6-ws", "fig6-rs", "fig8-oltp", "fig8-fs", "fig8-
 /// The most and the fewest in flight of the paper, and one between.
 const DEPTHS: [&str; 3] = ["1", "8", "64"];
 
-/// The integrity layer against none; versions with pruning beside the load against none.
+/// The laboratory's layer of checksums against none; versions with pruning beside the load against none.
 pub fn figures(options: &Options) -> Result<Report> {
     let goal = "DARC: EDC costs 12 to 20 %, versions every 60 s with purge 2.5 to 5 % more";
     let mut report = Report::new("DARC's configurations on RAID-10", goal, "requests/s")
         .with_ratio("edc", &["no-edc"], "edc / no-edc, round by round")
-        .with_ratio("pool-version", &["pool"], "pool-version / pool, round by round")
-        .with_ratio("pool-edc", &["pool"], "pool-edc / pool, round by round");
+        .with_ratio("pool-version", &["pool"], "pool-version / pool, round by round");
     let output = options.directory.join("darc");
     program::cargo(&["build", "--release", "-p", "hindsight-lab-cli"])?;
     let mut command = Command::new(&options.hindsight);

@@ -24,37 +24,48 @@ use crate::stack::Stack;
 use crate::{ArrayError, BlockDevice, Candidate};
 
 impl Array {
-    /// Makes a blank device a side of the mirror that the array is, or of one that it becomes: of
-    /// its only member and the device. That is stale until everything is on it.
+    /// Looks whether a device can become a side of the mirror that the array is, or of one that it
+    /// becomes: of its only member and the device. Nothing is written.
     ///
     /// # Errors
     /// `Refused` when the array is anything else, a member is not up to date, or the device is too
-    /// small or neither blank nor claimed by this array before: then nothing was written, or its
-    /// label is that of nobody; the devices'. Where the device fails at once it is a side all the
-    /// same, and out.
-    pub fn attach(&self, with: Candidate, identities: Identities<'_>) -> Result<(), ArrayError> {
-        let _growing = self.growing.lock();
+    /// small or neither blank nor claimed by this array before; the devices'.
+    pub fn check_side(&self, with: &Candidate) -> Result<(), ArrayError> {
         let shared = &self.shared;
         shared.check_whole()?;
         let label = shared.book.lock().label.clone();
         self.check_settled(&label)?;
-        check_free(&with, &label)?;
-        let count = members_of(&label).len();
-        let mut grown = label.clone();
-        let new = Stack::Member(with.path.clone());
-        let side = add_rows(&mut grown, &new, std::slice::from_ref(&with), identities)?;
-        grown.members[count].standing = MemberStanding::Stale;
-        let Some(stack) = (*shared.stack()).clone().with_side(side) else {
+        check_free(with, &label)?;
+        if (*shared.stack()).clone().with_side(Stack::Member(with.path.clone())).is_none() {
             let what = "only a single file or disk, or a mirror of such, gets another side";
             let hint = "`pool grow --add` makes others larger, `pool spare add` gives them spares";
             return Err(refused(what, hint));
-        };
+        }
         let length = with.device.as_ref().map_or(0, |device| device.len_bytes());
         let wanted = self.len_bytes() + AREA_BYTES;
         if length < wanted {
             let what = format!("{} has {length} bytes", with.path);
             return Err(refused(what, &format!("at least {wanted} are needed")));
         }
+        Ok(())
+    }
+
+    /// Makes a blank device a side, stale until everything is on it.
+    ///
+    /// # Errors
+    /// Those of [`Array::check_side`]: then nothing was written, or its label is that of nobody;
+    /// the devices'. Where the device fails at once it is a side all the same, and out.
+    pub fn attach(&self, with: Candidate, identities: Identities<'_>) -> Result<(), ArrayError> {
+        let _growing = self.growing.lock();
+        let shared = &self.shared;
+        self.check_side(&with)?;
+        let label = shared.book.lock().label.clone();
+        let count = members_of(&label).len();
+        let mut grown = label.clone();
+        let new = Stack::Member(with.path.clone());
+        let side = add_rows(&mut grown, &new, std::slice::from_ref(&with), identities)?;
+        grown.members[count].standing = MemberStanding::Stale;
+        let stack = (*shared.stack()).clone().with_side(side).expect("it was looked at");
         grown.stack = checked(&stack)?;
         let mut devices: Devices =
             members_of(&label).iter().map(|_| (String::new(), None)).collect();

@@ -10,8 +10,8 @@ use super::opening::{ArrayError, refused};
 use super::renewed::Renewed;
 use super::{MemberDevice, Shared, is_readable, number_of};
 use crate::layers::{
-    CryptDevice, CryptError, CryptKey, IntegrityDevice, Keeper, KeySource, Layout, MirrorDevice,
-    ParityDevice, Pause, Side, Standing, StripeDevice,
+    CryptDevice, CryptError, CryptKey, Keeper, KeySource, Layout, MirrorDevice, ParityDevice,
+    Pause, Side, Standing, StripeDevice,
 };
 use crate::stack::Stack;
 use crate::{BlockDevice, DeviceError, DeviceErrorKind, InTurn, Operation, Result, Together};
@@ -48,11 +48,9 @@ pub(super) type Device = Arc<dyn BlockDevice>;
 
 /// Whether layers that keep something on what is below them are made, or are there.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Making<'a> {
+pub(super) enum Making {
     New,
     There,
-    /// There, on members that were these before some of them became longer.
-    Longer(&'a [Member]),
 }
 
 /// How long the top of a stack is.
@@ -66,9 +64,6 @@ pub(super) fn top_bytes(stack: &Stack, members: &[Member]) -> u64 {
         Stack::Concat { below } => below.iter().map(|s| top_bytes(s, members)).sum(),
         Stack::Mirror { below } => least(below),
         Stack::Parity { below, .. } => layout(stack).len_bytes(least(below)),
-        Stack::Integrity { below, .. } => {
-            IntegrityDevice::<Device>::bytes_above(top_bytes(below, members))
-        }
         Stack::Crypt { below, .. } => CryptDevice::<Device>::bytes_above(top_bytes(below, members)),
         Stack::Delay { below, .. } => top_bytes(below, members),
     }
@@ -95,12 +90,24 @@ pub(super) fn build(
     members: &[Arc<MemberDevice>],
     stack: &Stack,
     materials: &Materials<'_>,
-    making: Making<'_>,
+    making: Making,
+) -> std::result::Result<Device, ArrayError> {
+    build_at(0, shared, members, stack, materials, making)
+}
+
+/// The same so deep in a stack.
+fn build_at(
+    depth: usize,
+    shared: &Arc<Shared>,
+    members: &[Arc<MemberDevice>],
+    stack: &Stack,
+    materials: &Materials<'_>,
+    making: Making,
 ) -> std::result::Result<Device, ArrayError> {
     let all = |below: &[Stack]| {
         below
             .iter()
-            .map(|s| build(shared, members, s, materials, making))
+            .map(|s| build_at(depth + 1, shared, members, s, materials, making))
             .collect::<std::result::Result<Vec<_>, _>>()
     };
     Ok(match stack {
@@ -113,15 +120,16 @@ pub(super) fn build(
             Arc::new(StripeDevice::concat(all(below)?).asked(Arc::clone(&materials.together)))
         }
         Stack::Mirror { below } => {
-            Arc::new(mirror(shared, sides(all(below)?, below), &materials.together))
+            let mirror = mirror(shared, sides(all(below)?, below), &materials.together);
+            Arc::new(mirror.at_depth(depth))
         }
         Stack::Parity { below, .. } => {
             let devices = all(below)?;
             let parity = parity(shared, layout(stack), devices, below, making)?;
-            Arc::new(parity.asked(Arc::clone(&materials.together)))
+            Arc::new(parity.asked(Arc::clone(&materials.together)).at_depth(depth))
         }
-        Stack::Integrity { .. } | Stack::Crypt { .. } | Stack::Delay { .. } => {
-            over(shared, members, stack, materials, making)?
+        Stack::Crypt { .. } | Stack::Delay { .. } => {
+            over(depth, shared, members, stack, materials, making)?
         }
     })
 }
@@ -156,21 +164,20 @@ pub(super) fn plain_mirror(
 
 /// Layers over one thing; those of a single member are made anew with it.
 fn over(
+    depth: usize,
     shared: &Arc<Shared>,
     members: &[Arc<MemberDevice>],
     stack: &Stack,
     materials: &Materials<'_>,
-    making: Making<'_>,
+    making: Making,
 ) -> std::result::Result<Device, ArrayError> {
     let base = base_of(stack);
-    let kept = Kept::of(stack, materials, &shared.ledger)?;
-    let device = build(shared, members, base, materials, making)?;
-    match making {
-        Making::New => kept.make(&device).map_err(of_layer)?,
-        Making::Longer(before) => {
-            kept.extend(&device, top_bytes(base, before)).map_err(of_layer)?;
-        }
-        Making::There => {}
+    let kept = Kept::of(stack, materials)?;
+    let below = depth + kept.count();
+    let kept = if matches!(base, Stack::Member(_)) { kept } else { kept.at_depth(depth) };
+    let device = build_at(below, shared, members, base, materials, making)?;
+    if making == Making::New {
+        kept.make(&device).map_err(of_layer)?;
     }
     let bytes = kept.bytes_above(device.len_bytes());
     let layer = match kept.open(device) {
@@ -184,7 +191,7 @@ fn over(
         return Ok(layer);
     }
     let number = number_of(number);
-    let renewed = Arc::new(Renewed::new((number, &members[number]), kept, layer));
+    let renewed = Arc::new(Renewed::new((number, &members[number]), kept, (layer, depth)));
     shared.note_renewed(&renewed);
     Ok(renewed)
 }
@@ -240,7 +247,7 @@ fn look(
         | Stack::Parity { below, .. } => {
             return below.iter().try_for_each(|s| look(shared, s, materials, looked));
         }
-        Stack::Integrity { .. } | Stack::Crypt { .. } | Stack::Delay { .. } => base_of(stack),
+        Stack::Crypt { .. } | Stack::Delay { .. } => base_of(stack),
     };
     let before = looked.unopened.len();
     look(shared, base, materials, looked)?;
@@ -258,7 +265,7 @@ fn look(
     if !is_to_be_opened {
         return Ok(());
     }
-    let kept = Kept::of(stack, materials, &shared.ledger)?;
+    let kept = Kept::of(stack, materials)?;
     let device = build(shared, &shared.members(), base, materials, Making::There)?;
     match kept.open(device) {
         Ok(_) => looked.right_keys.extend(kept.keys().cloned()),
@@ -285,7 +292,7 @@ fn parity(
     layout: Layout,
     devices: Vec<Device>,
     below: &[Stack],
-    making: Making<'_>,
+    making: Making,
 ) -> Result<ParityDevice> {
     let keeper = Arc::<Shared>::clone(shared) as Arc<dyn Keeper>;
     let ledger = Arc::clone(&shared.ledger);

@@ -41,16 +41,24 @@ pub fn has_label(device: &dyn BlockDevice) -> bool {
     read_label(device).is_ok()
 }
 
-/// The members and spares that the label of a device names, by the paths where they were last.
-#[must_use]
-pub fn named_by(device: &dyn BlockDevice) -> Option<Layout> {
-    let label = read_label(device).ok()?;
-    let members = members_of(&label);
-    let stack: Stack = label.stack.parse().ok()?;
-    check_numbers(&stack, members.len()).ok()?;
+/// The members and spares that the label of a device names, by the paths where they were last; none
+/// where it has no label.
+///
+/// # Errors
+/// `Refused` when the label's stack is none that can be built.
+pub fn named_by(device: &dyn BlockDevice) -> Result<Option<Layout>, ArrayError> {
+    let Ok(label) = read_label(device) else { return Ok(None) };
+    let (stack, members) = (stack_of(&label, "its label")?, members_of(&label));
     let stack = stack.renamed(&mut |number| members[number_of(number)].path.clone());
     let spares = label.members[members.len()..].iter().map(|spare| spare.path.clone()).collect();
-    Some(Layout { stack, spares })
+    Ok(Some(Layout { stack, spares }))
+}
+
+/// The stack of a label, which names each member once, by number.
+fn stack_of(label: &Label, whose: &str) -> Result<Stack, ArrayError> {
+    let stack: Stack = label.stack.parse().map_err(|e| refused(format!("{whose}: {e}"), ""))?;
+    check_numbers(&stack, members_of(label).len())?;
+    Ok(stack)
 }
 
 /// Whether another device is of the same array as these, is none of their members, and has a newer
@@ -127,7 +135,7 @@ pub(super) fn find(candidates: Vec<Candidate>) -> Result<FoundAll, ArrayError> {
     Ok(FoundAll { found, blank })
 }
 
-/// A label's stack names each member once, by number.
+/// Fails unless a label's stack names each member once, by number.
 fn check_numbers(stack: &Stack, count: usize) -> Result<(), ArrayError> {
     let mut numbers: Vec<Option<usize>> =
         stack.members().iter().map(|m| m.parse().ok().filter(|&n| n < count)).collect();
@@ -143,11 +151,7 @@ impl FoundAll {
     pub fn known(self) -> Result<Known, ArrayError> {
         let newest = self.found.iter().max_by_key(|f| f.label.generation).expect("one at least");
         let label = newest.label.clone();
-        let stack: Stack = label
-            .stack
-            .parse()
-            .map_err(|e| refused(format!("the label of {}: {e}", newest.path), ""))?;
-        check_numbers(&stack, members_of(&label).len())?;
+        let stack = stack_of(&label, &format!("the label of {}", newest.path))?;
         if label.generation == label::CLAIM_GENERATION {
             let what = format!("{} was to be added to a pool, and is no member yet", newest.path);
             return Err(refused(what, "is pool.stack right?"));

@@ -86,8 +86,7 @@ impl Array {
         shared.is_making.store(true, Ordering::SeqCst);
         shared.claim(old_count)?;
         if is_longer {
-            build(&shared, &shared.members(), &stack, materials, Making::Longer(&label.members))?
-                .flush()?;
+            build(&shared, &shared.members(), &stack, materials, Making::There)?.flush()?;
         }
         if let Some(part) = part {
             build(&shared, &shared.members(), &part, materials, Making::New)?.flush()?;

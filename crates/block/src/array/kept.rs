@@ -5,17 +5,12 @@ use std::sync::Arc;
 
 use super::build::{Device, Materials, Random};
 use super::opening::ArrayError;
-use crate::heal::Ledger;
-use crate::layers::{
-    CryptDevice, CryptError, CryptKey, DelayDevice, Delays, IntegrityDevice, IntegrityOptions,
-    KeySource, Pause,
-};
+use crate::layers::{CryptDevice, CryptError, CryptKey, DelayDevice, Delays, KeySource, Pause};
 use crate::stack::Stack;
 use crate::{DeviceError, DeviceErrorKind, Operation};
 
 #[derive(Clone)]
 enum Layer {
-    Integrity(IntegrityOptions),
     Crypt(KeySource, Arc<CryptKey>),
     Delay(Delays),
 }
@@ -23,7 +18,9 @@ enum Layer {
 /// Layers, the lowest first, and what they are made and opened with.
 pub(super) struct Kept {
     layers: Vec<Layer>,
-    ledger: Arc<Ledger>,
+    /// How deep the uppermost lies; none of those of a single member, which are opened anew with
+    /// the book held, when nobody else has them.
+    depth: Option<usize>,
     random: Random,
     pause: Pause,
 }
@@ -37,10 +34,7 @@ pub(super) struct Unopened {
 
 /// What lies under the layers over one thing.
 pub(super) fn base_of(mut stack: &Stack) -> &Stack {
-    while let Stack::Integrity { below, .. }
-    | Stack::Crypt { below, .. }
-    | Stack::Delay { below, .. } = stack
-    {
+    while let Stack::Crypt { below, .. } | Stack::Delay { below, .. } = stack {
         stack = below;
     }
     stack
@@ -51,19 +45,10 @@ impl Kept {
     ///
     /// # Errors
     /// When a key cannot be had.
-    pub fn of(
-        mut stack: &Stack,
-        materials: &Materials<'_>,
-        ledger: &Arc<Ledger>,
-    ) -> Result<Kept, ArrayError> {
+    pub fn of(mut stack: &Stack, materials: &Materials<'_>) -> Result<Kept, ArrayError> {
         let mut layers = Vec::new();
         loop {
             let (layer, below) = match stack {
-                Stack::Integrity { mismatch, below } => {
-                    let options =
-                        IntegrityOptions { mismatch: *mismatch, ..IntegrityOptions::default() };
-                    (Layer::Integrity(options), below)
-                }
                 Stack::Crypt { key, below } => {
                     let read = (materials.key)(key).map_err(|text| {
                         let text = format!("{key} ({text})");
@@ -80,7 +65,17 @@ impl Kept {
         }
         layers.reverse();
         let (random, pause) = (Arc::clone(&materials.random), Arc::clone(&materials.pause));
-        Ok(Kept { layers, ledger: Arc::clone(ledger), random, pause })
+        Ok(Kept { layers, depth: None, random, pause })
+    }
+
+    /// The same, so deep in a stack.
+    pub fn at_depth(self, depth: usize) -> Kept {
+        Kept { depth: Some(depth), ..self }
+    }
+
+    /// How many they are.
+    pub fn count(&self) -> usize {
+        self.layers.len()
     }
 
     /// Whether there is nothing to make anew with a device.
@@ -100,16 +95,20 @@ impl Kept {
 
     /// Opens all of them on a device.
     pub fn open(&self, device: Device) -> Result<Device, Unopened> {
-        self.layers.iter().try_fold(device, |below, layer| self.open_one(layer, below))
+        let mut layers = self.layers.iter().enumerate();
+        layers.try_fold(device, |below, (number, layer)| self.open_one(number, layer, below))
     }
 
-    fn open_one(&self, layer: &Layer, below: Device) -> Result<Device, Unopened> {
+    fn open_one(&self, number: usize, layer: &Layer, below: Device) -> Result<Device, Unopened> {
         let opened: Result<Device, CryptError> = match layer {
-            Layer::Integrity(options) => {
-                let opened = IntegrityDevice::open(below, *options, Arc::clone(&self.ledger));
-                opened.map(|device| Arc::new(device) as Device).map_err(CryptError::from)
+            Layer::Crypt(_, key) => {
+                let depth = self.depth.map(|depth| depth + self.layers.len() - 1 - number);
+                let opened = CryptDevice::open(below, key);
+                opened.map(|device| match depth {
+                    Some(depth) => Arc::new(device.at_depth(depth)) as Device,
+                    None => Arc::new(device),
+                })
             }
-            Layer::Crypt(_, key) => CryptDevice::open(below, key).map(|d| Arc::new(d) as Device),
             Layer::Delay(delays) => {
                 Ok(Arc::new(DelayDevice::new(below, *delays, Arc::clone(&self.pause))))
             }
@@ -120,32 +119,14 @@ impl Kept {
     /// Makes all of them on a device on which nothing was written.
     pub fn make(&self, device: &Device) -> Result<(), CryptError> {
         let mut below = Arc::clone(device);
-        for layer in &self.layers {
+        for (number, layer) in self.layers.iter().enumerate() {
             match layer {
-                Layer::Integrity(_) => {
-                    let mut id = [0; 16];
-                    (self.random)(&mut id);
-                    IntegrityDevice::format(&below, u128::from_le_bytes(id))?;
-                }
                 Layer::Crypt(_, key) => {
                     CryptDevice::format(&below, key, &mut |bytes| (self.random)(bytes))?;
                 }
                 Layer::Delay(_) => {}
             }
-            below = self.open_one(layer, below).map_err(|unopened| unopened.error)?;
-        }
-        Ok(())
-    }
-
-    /// Makes what is new of a device that had fewer bytes before.
-    pub fn extend(&self, device: &Device, mut before_bytes: u64) -> Result<(), CryptError> {
-        let mut below = Arc::clone(device);
-        for layer in &self.layers {
-            if let Layer::Integrity(_) = layer {
-                IntegrityDevice::extend(&below, before_bytes)?;
-            }
-            before_bytes = layer.bytes_above(before_bytes);
-            below = self.open_one(layer, below).map_err(|unopened| unopened.error)?;
+            below = self.open_one(number, layer, below).map_err(|unopened| unopened.error)?;
         }
         Ok(())
     }
@@ -155,13 +136,12 @@ impl Layer {
     fn key(&self) -> Option<&KeySource> {
         match self {
             Layer::Crypt(source, _) => Some(source),
-            Layer::Integrity(_) | Layer::Delay(_) => None,
+            Layer::Delay(_) => None,
         }
     }
 
     fn bytes_above(&self, below_bytes: u64) -> u64 {
         match self {
-            Layer::Integrity(_) => IntegrityDevice::<Device>::bytes_above(below_bytes),
             Layer::Crypt(..) => CryptDevice::<Device>::bytes_above(below_bytes),
             Layer::Delay(_) => below_bytes,
         }

@@ -4,8 +4,8 @@ use std::io::{self, IoSlice};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use env::{Rank, RankedRwLock};
 use format::label::AREA_BYTES;
-use parking_lot::RwLock;
 
 use super::successor::{Answer, Fault, Successor};
 use crate::{BlockDevice, DeviceError, DeviceErrorKind, Operation, Result};
@@ -25,7 +25,7 @@ pub struct Counters {
 pub(super) struct MemberDevice {
     pub counters: Counters,
     data_bytes: AtomicU64,
-    place: RwLock<Place>,
+    place: RankedRwLock<Place>,
 }
 
 struct Place {
@@ -43,7 +43,8 @@ impl MemberDevice {
         path: String,
         device: Option<Arc<dyn BlockDevice>>,
     ) -> MemberDevice {
-        let place = RwLock::new(Place { id, path, device, successor: None });
+        let place = Place { id, path, device, successor: None };
+        let place = RankedRwLock::new(Rank::MemberPlace, place);
         let data_bytes = AtomicU64::new(data_bytes);
         MemberDevice { counters: Counters::default(), data_bytes, place }
     }

@@ -6,11 +6,11 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
+use env::{Rank, RankedMutex, RankedRwLock};
 use format::label::{
     self, AREA_BYTES, Label, MEMBERS_MAX, Member, MemberStanding, PATH_BYTES_MAX, REGION_BYTES_MIN,
     REGIONS_MAX,
 };
-use parking_lot::{Mutex, RwLock};
 use units::WallTime;
 
 use super::book::Book;
@@ -155,21 +155,22 @@ impl Opening<'_> {
         let has_copies = AtomicBool::new(stack.has_copies());
         let (top, loose) = (Top::new(top), super::Loose::new());
         let has_parity = AtomicBool::new(stack.has_parity());
-        let gate = RwLock::new(());
-        let unsettled = Mutex::default();
+        let gate = RankedRwLock::new(Rank::ArrayWriters, ());
+        let unsettled = RankedMutex::default();
         let is_closed = AtomicBool::new(false);
-        let (work, growing, tidying) = (Mutex::new(()), Mutex::new(()), Mutex::new(()));
+        let [work, growing, tidying] = [Rank::ArrayWork, Rank::ArrayGrowing, Rank::ArrayTidying]
+            .map(|rank| RankedMutex::new(rank, ()));
         let array = Array {
             shared,
             top,
-            mirror: Mutex::new(mirror),
+            mirror: RankedMutex::new(Rank::Leaf, mirror),
             has_copies,
             loose,
             has_parity,
             gate,
             is_closed,
             unsettled,
-            noticed: Mutex::default(),
+            noticed: RankedMutex::default(),
             work,
             together: Arc::clone(&materials.together),
             growing,
@@ -516,20 +517,21 @@ pub(super) fn share(
         let standing = rows.get(number).map_or(super::Standing::In, |m| of_label(m.standing));
         AtomicU8::new(code(standing))
     });
+    let book = Book::new(label.clone(), maps, stack.keeps_over_copies());
     Arc::new(Shared {
-        stack: RwLock::new(Arc::new(stack.clone())),
-        members: RwLock::new(members),
-        spares: Mutex::new(spares.collect()),
-        renewed: Mutex::default(),
+        stack: RankedRwLock::new(Rank::Leaf, Arc::new(stack.clone())),
+        members: RankedRwLock::new(Rank::Leaf, members),
+        spares: RankedMutex::new(Rank::ArraySpares, spares.collect()),
+        renewed: RankedMutex::default(),
         standings: standings.collect(),
         absences: (0..MEMBERS_MAX).map(|_| AtomicU64::new(0)).collect(),
         regions: Regions::new(label.region_bytes),
-        book: Mutex::new(Book::new(label.clone(), maps, stack.keeps_over_copies())),
+        book: RankedMutex::new(Rank::ArrayBook, book),
         torn: OnceLock::new(),
         is_making: AtomicBool::new(false),
         is_unsettled: AtomicBool::new(false),
         ledger: Arc::new(Ledger::default()),
-        events: Mutex::default(),
+        events: RankedMutex::default(),
         behind: AtomicU64::new(0),
     })
 }

@@ -2,15 +2,15 @@
 //! takes the member's place, or the member itself does, which lost what they kept there.
 //!
 //! What they keep is made before the device has a label that names it: that takes a while,
-//! and until then nobody relies on it. They are taken away before the member's device is another
-//! one, which waits for requests under way, and are opened before anything is written to it.
+//! and until then nobody relies on it. From before the member's device is another one until they
+//! are opened on that, or that came to nothing, requests to them wait.
 
 use std::io::IoSlice;
 use std::ops::Range;
 use std::sync::Arc;
 
+use env::{RankedRwLock, RankedWriteGuard};
 use format::label;
-use parking_lot::RwLock;
 
 use super::Shared;
 use super::build::{Device, Missing};
@@ -18,42 +18,33 @@ use super::kept::{Kept, of_device};
 use super::member::MemberDevice;
 use super::spares::Spare;
 use crate::heal::{Outcome, Right};
-use crate::{BlockDevice, Guard, Result, Resync};
+use crate::layers::order::LayerLock;
+use crate::{BlockDevice, Result, Resync};
 
 /// The layers on a member, under which the device may become another one.
 pub(super) struct Renewed {
     member: usize,
     below: Arc<MemberDevice>,
     kept: Kept,
-    layer: RwLock<Device>,
+    layer: RankedRwLock<Device>,
     len_bytes: u64,
 }
 
 impl Renewed {
-    /// What was opened on a member, or stands for what could not be.
-    pub fn new((member, below): (usize, &Arc<MemberDevice>), kept: Kept, layer: Device) -> Renewed {
+    /// What was opened on a member, so deep in a stack, or stands for what could not be.
+    pub fn new(
+        (member, below): (usize, &Arc<MemberDevice>),
+        kept: Kept,
+        (layer, depth): (Device, usize),
+    ) -> Renewed {
         let (below, len_bytes) = (Arc::clone(below), layer.len_bytes());
-        Renewed { member, below, kept, layer: RwLock::new(layer), len_bytes }
+        let layer = LayerLock::Renewed.rw_lock(depth, layer);
+        Renewed { member, below, kept, layer, len_bytes }
     }
 
-    /// Takes the layers away, when all requests to them have ended; until others are put there
-    /// requests fail.
-    pub fn take(&self) -> Device {
-        let missing = Arc::new(Missing::new(self.len_bytes));
-        std::mem::replace(&mut *self.layer.write(), missing)
-    }
-
-    /// Puts back what was taken away.
-    pub fn put(&self, layer: Device) {
-        *self.layer.write() = layer;
-    }
-
-    /// Opens the layers on what is in the member's place now.
-    pub fn open(&self) -> Result<()> {
-        let below = Arc::clone(&self.below) as Device;
-        let opened = self.kept.open(Arc::clone(&below));
-        self.put(opened.map_err(|unopened| of_device(unopened.error, &below))?);
-        Ok(())
+    /// Has the layers alone, when all requests to them have ended; others wait.
+    pub fn alone(&self) -> Alone<'_> {
+        Alone { renewed: self, layer: self.layer.write() }
     }
 
     /// Makes what the layers keep, as of a device on which nothing was written.
@@ -62,6 +53,34 @@ impl Renewed {
         let alone = MemberDevice::new(spare.id, self.below.data_bytes(), path, device);
         let alone: Device = Arc::new(alone);
         self.kept.make(&alone).map_err(|error| of_device(error, &alone))
+    }
+}
+
+/// The right to make layers anew.
+pub(super) struct Alone<'r> {
+    renewed: &'r Renewed,
+    layer: RankedWriteGuard<'r, Device>,
+}
+
+impl Alone<'_> {
+    /// Takes the layers away; if no others are put there requests fail.
+    pub fn take(&mut self) -> Device {
+        let missing = Arc::new(Missing::new(self.renewed.len_bytes));
+        std::mem::replace(&mut *self.layer, missing)
+    }
+
+    /// Puts back what was taken away.
+    pub fn put(&mut self, layer: Device) {
+        *self.layer = layer;
+    }
+
+    /// Opens the layers on what is in the member's place now.
+    pub fn open(&mut self) -> Result<()> {
+        let Renewed { below, kept, .. } = self.renewed;
+        let below = Arc::clone(below) as Device;
+        let opened = kept.open(Arc::clone(&below));
+        *self.layer = opened.map_err(|unopened| of_device(unopened.error, &below))?;
+        Ok(())
     }
 }
 
@@ -103,9 +122,6 @@ impl BlockDevice for Renewed {
     fn try_read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<bool> {
         self.layer.read().try_read_at(offset, buffer)
     }
-    fn read_unverified(&self, offset: u64, buffer: &mut [u8], may_wait: bool) -> Result<bool> {
-        self.layer.read().read_unverified(offset, buffer, may_wait)
-    }
     fn write_at(&self, offset: u64, slices: &[IoSlice<'_>]) -> Result<()> {
         self.layer.read().write_at(offset, slices)
     }
@@ -138,9 +154,6 @@ impl BlockDevice for Renewed {
     }
     fn resync(&self, offset: u64, length_bytes: u64, which: Resync) -> Result<()> {
         self.layer.read().resync(offset, length_bytes, which)
-    }
-    fn guard(&self, offset: u64, length_bytes: u64, by: Guard) -> Result<()> {
-        self.layer.read().guard(offset, length_bytes, by)
     }
     fn disagreements(&self, offset: u64, length_bytes: u64) -> Result<Vec<Range<u64>>> {
         self.layer.read().disagreements(offset, length_bytes)

@@ -10,6 +10,7 @@ use super::found::read_label;
 use super::grow::check_free;
 use super::kept::base_of;
 use super::opening::{noted, refused};
+use super::renewed::Alone;
 use super::spares::Spare;
 use super::{Array, is_readable, number_of};
 use crate::layers::Standing;
@@ -77,6 +78,8 @@ impl Array {
         if there.id() == meant {
             shared.make_ready(member, &spare, is_own)?;
         }
+        let layer = shared.renewed(member);
+        let alone = layer.as_ref().map(|layer| layer.alone());
         let mut book = shared.book.lock();
         if book.label.members[member].id != meant {
             let what = format!("{} has taken the place just now", there.path());
@@ -86,7 +89,7 @@ impl Array {
             let failure = replaced(&there.path());
             shared.put_out_with(&mut book, &[member], &failure)?;
         }
-        self.put_in_place(&mut book, member, &spare)
+        self.put_in_place(&mut book, member, &spare, alone)
     }
 
     /// What a member that is out is found on, which is to take its own place.
@@ -120,12 +123,12 @@ impl Array {
         book: &mut Book,
         member: usize,
         with: &Spare,
+        mut layer: Option<Alone<'_>>,
     ) -> Result<(), ArrayError> {
         let shared = &self.shared;
         let there = shared.member(member);
         let (before, was) = (there.place(), book.label.members[member].clone());
-        let layer = shared.renewed(member);
-        let taken = layer.as_ref().map(|layer| layer.take());
+        let taken = layer.as_mut().map(Alone::take);
         there.replace(with.id, with.path.clone(), with.device.clone());
         let row = &mut book.label.members[member];
         (row.id, row.path, row.standing) = (with.id, noted(&with.path), MemberStanding::Stale);
@@ -135,13 +138,15 @@ impl Array {
             book.label.members[member] = was;
             let (id, path, device) = before;
             there.replace(id, path, device);
-            layer.zip(taken).inspect(|(layer, taken)| layer.put(Arc::clone(taken)));
+            if let Some((mut layer, taken)) = layer.zip(taken) {
+                layer.put(taken);
+            }
             return Err(error.into());
         }
         if book.label.members[member].standing == MemberStanding::Out {
             return Err(refused(format!("{} failed at once", with.path), "it is out"));
         }
-        if let Some(Err(error)) = layer.map(|layer| layer.open()) {
+        if let Some(Err(error)) = layer.map(|mut layer| layer.open()) {
             shared.put_out_with(book, &[member], &error)?;
             return Err(refused(format!("{} failed at once", with.path), "it is out"));
         }
@@ -172,9 +177,7 @@ pub(super) fn can_be_replaced(stack: &Stack, member: usize) -> bool {
         Stack::Stripe { below, .. } | Stack::Concat { below } => {
             below.iter().any(|s| has(s) && can_be_replaced(s, member))
         }
-        Stack::Integrity { below, .. }
-        | Stack::Crypt { below, .. }
-        | Stack::Delay { below, .. } => can_be_replaced(below, member),
+        Stack::Crypt { below, .. } | Stack::Delay { below, .. } => can_be_replaced(below, member),
     }
 }
 
@@ -182,7 +185,7 @@ fn is_plain(stack: &Stack) -> bool {
     match stack {
         Stack::Member(_) => true,
         Stack::Stripe { below, .. } | Stack::Concat { below } => below.iter().all(is_plain),
-        Stack::Integrity { .. } | Stack::Crypt { .. } | Stack::Delay { .. } => {
+        Stack::Crypt { .. } | Stack::Delay { .. } => {
             matches!(base_of(stack), Stack::Member(_))
         }
         Stack::Mirror { .. } | Stack::Parity { .. } => false,

@@ -150,13 +150,15 @@ impl Array {
             let Some(spare) = shared.smallest_spare(wanted) else { continue };
             // Where that fails it is out as soon as it is in its place, and the next one is taken.
             let _ = shared.make_ready(member, &spare, false);
+            let layer = shared.renewed(member);
+            let alone = layer.as_ref().map(|layer| layer.alone());
             let mut book = shared.book.lock();
             let is_there = book.label.members.iter().any(|row| row.id == spare.id);
             if !is_out(&book) || !is_there {
                 continue;
             }
             let row = book.take_row(spare.id);
-            let outcome = self.put_in_place(&mut book, member, &spare);
+            let outcome = self.put_in_place(&mut book, member, &spare, alone);
             if book.label.members[member].id == spare.id {
                 shared.spares.lock().retain(|s| s.id != spare.id);
             } else {

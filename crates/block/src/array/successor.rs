@@ -13,8 +13,8 @@ use std::io::IoSlice;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use env::{Rank, RankedMutex, RankedRwLock};
 use format::label::AREA_BYTES;
-use parking_lot::{Mutex, RwLock};
 
 use super::spares::Spare;
 use crate::layers::Gates;
@@ -28,12 +28,12 @@ const COPY_BYTES: usize = 256 << 10;
 pub(super) struct Successor {
     pub spare: Spare,
     pub gates: Gates,
-    progress: Mutex<Progress>,
+    progress: RankedMutex<Progress>,
     /// Why it is not to take the place any more, and whether it failed.
     over: OnceLock<(String, bool)>,
     /// Whether labels are being written that name it; whoever has that done holds the lock.
     is_turning: AtomicBool,
-    pub turning: RwLock<()>,
+    pub turning: RankedRwLock<()>,
     /// Whether what is written to the member's area is written to its own.
     is_named: AtomicBool,
 }
@@ -72,8 +72,8 @@ type Copied = std::result::Result<u64, Fault>;
 
 impl Successor {
     pub fn new(spare: Spare) -> Successor {
-        let (gates, progress) = (Gates::new(), Mutex::default());
-        let (over, turning) = (OnceLock::new(), RwLock::new(()));
+        let (gates, progress) = (Gates::of_copying(), RankedMutex::default());
+        let (over, turning) = (OnceLock::new(), RankedRwLock::new(Rank::Turning, ()));
         let [is_turning, is_named] = [false; 2].map(AtomicBool::new);
         Successor { spare, gates, progress, over, is_turning, turning, is_named }
     }

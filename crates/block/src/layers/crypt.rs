@@ -19,9 +19,7 @@ pub use self::key::{CryptKey, KeySource};
 use self::xts::{CELL, Xts};
 use super::header::{Unusable, are_sound, forget_between, read_copies};
 use crate::ranges::RangeLock;
-use crate::{
-    BlockDevice, DeviceError, DeviceErrorKind, Guard, Operation, Outcome, Result, Resync, Right,
-};
+use crate::{BlockDevice, DeviceError, DeviceErrorKind, Operation, Outcome, Result, Resync, Right};
 
 mod key;
 mod xts;
@@ -147,6 +145,12 @@ impl<D: BlockDevice> CryptDevice<D> {
         let len_bytes = CryptDevice::<D>::bytes_above(bytes);
         let (xts, ranges) = (Xts::new(&data_key), RangeLock::default());
         Ok(CryptDevice { below, xts, len_bytes, ranges })
+    }
+
+    /// The same, so deep in a stack.
+    #[must_use]
+    pub(crate) fn at_depth(self, depth: usize) -> CryptDevice<D> {
+        CryptDevice { ranges: RangeLock::at_depth(depth), ..self }
     }
 
     /// Bytes that a device must have for `len_bytes` of data.
@@ -310,17 +314,6 @@ impl<D: BlockDevice> BlockDevice for CryptDevice<D> {
         self.read_cells(offset, buffer, |at, bytes| self.below.try_read_at(at, bytes))
     }
 
-    fn read_unverified(&self, offset: u64, buffer: &mut [u8], may_wait: bool) -> Result<bool> {
-        self.check(Operation::Read, offset, buffer.len() as u64)?;
-        let cells = Cells::of(offset, buffer.len());
-        let range = cells.start..cells.end;
-        let held =
-            if may_wait { Some(self.ranges.share(range)) } else { self.ranges.try_share(range) };
-        let Some(_held) = held else { return Ok(false) };
-        let read = |at: u64, bytes: &mut [u8]| self.below.read_unverified(at, bytes, may_wait);
-        self.read_cells(offset, buffer, read)
-    }
-
     fn write_at(&self, offset: u64, slices: &[IoSlice<'_>]) -> Result<()> {
         self.write_cells(offset, slices, |at, bytes| self.below.write_at(at, bytes))
     }
@@ -332,11 +325,6 @@ impl<D: BlockDevice> BlockDevice for CryptDevice<D> {
     fn allocate(&self, offset: u64, length_bytes: u64) -> Result<()> {
         self.check(Operation::Allocate, offset, length_bytes)?;
         self.below.allocate(DATA_OFFSET + offset, length_bytes)
-    }
-
-    fn guard(&self, offset: u64, length_bytes: u64, by: Guard) -> Result<()> {
-        self.check(Operation::Allocate, offset, length_bytes)?;
-        self.below.guard(DATA_OFFSET + offset, length_bytes, by)
     }
 
     /// Whole cells only: a part of one that reads as anything would make the rest of it anything.

@@ -7,7 +7,7 @@
 use std::io::IoSlice;
 use std::ops::Range;
 
-use crate::{BlockDevice, Guard, Outcome, Pause, Result, Resync, Right};
+use crate::{BlockDevice, Outcome, Pause, Result, Resync, Right};
 
 /// How long requests wait, in nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -75,10 +75,6 @@ impl<D: BlockDevice> BlockDevice for DelayDevice<D> {
 
     fn allocate(&self, offset: u64, length_bytes: u64) -> Result<()> {
         self.wait(self.delays.write_ns).allocate(offset, length_bytes)
-    }
-
-    fn guard(&self, offset: u64, length_bytes: u64, by: Guard) -> Result<()> {
-        self.wait(self.delays.write_ns).guard(offset, length_bytes, by)
     }
 
     fn discard(&self, offset: u64, length_bytes: u64) -> Result<()> {

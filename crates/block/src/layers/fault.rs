@@ -9,11 +9,9 @@ use std::io::{self, IoSlice};
 use std::ops::Range;
 use std::sync::Arc;
 
-use parking_lot::Mutex;
+use env::RankedMutex;
 
-use crate::{
-    BlockDevice, DeviceError, DeviceErrorKind, Guard, Operation, Outcome, Result, Resync, Right,
-};
+use crate::{BlockDevice, DeviceError, DeviceErrorKind, Operation, Outcome, Result, Resync, Right};
 
 /// Waits this many nanoseconds: a sleep in the server, a step of the clock in the simulator.
 pub type Pause = Arc<dyn Fn(u64) + Send + Sync>;
@@ -45,7 +43,7 @@ pub struct FaultRule {
 /// The rules of one or more fault layers; shared with whoever drives them.
 #[derive(Debug, Default)]
 pub struct FaultPlan {
-    rules: Mutex<Vec<FaultRule>>,
+    rules: RankedMutex<Vec<FaultRule>>,
 }
 
 impl FaultPlan {
@@ -157,10 +155,6 @@ impl<D: BlockDevice> BlockDevice for FaultDevice<D> {
     fn allocate(&self, offset: u64, length_bytes: u64) -> Result<()> {
         self.meet(Operation::Allocate, offset, length_bytes)?;
         self.below.allocate(offset, length_bytes)
-    }
-
-    fn guard(&self, offset: u64, length_bytes: u64, by: Guard) -> Result<()> {
-        self.below.guard(offset, length_bytes, by)
     }
 
     fn discard(&self, offset: u64, length_bytes: u64) -> Result<()> {

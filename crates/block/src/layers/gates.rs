@@ -3,28 +3,38 @@
 //! A layer with copies holds a range shared while it writes all copies of it, and alone while it
 //! copies from one to another, so that what is copied is never older than what was written.
 
-use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
+use env::{Rank, RankedReadGuard, RankedRwLock, RankedWriteGuard};
+
+use super::order::LayerLock;
 
 /// Bytes that share a gate, as a power of two.
 const SPAN_SHIFT: u32 = 20;
-const GATES: usize = 64;
+pub(super) const GATES: usize = 64;
 
 /// The gates of one device.
 #[derive(Debug)]
 pub(crate) struct Gates {
-    gates: [RwLock<()>; GATES],
+    gates: [RankedRwLock<()>; GATES],
 }
 
 /// A range held; let go when dropped.
 #[derive(Debug)]
 pub(crate) enum Held<'g> {
-    One(#[allow(dead_code)] RwLockReadGuard<'g, ()>),
-    Many(#[allow(dead_code)] Vec<RwLockReadGuard<'g, ()>>),
+    One(#[allow(dead_code)] RankedReadGuard<'g, ()>),
+    Many(#[allow(dead_code)] Vec<RankedReadGuard<'g, ()>>),
 }
 
 impl Gates {
-    pub(crate) fn new() -> Gates {
-        Gates { gates: std::array::from_fn(|_| RwLock::new(())) }
+    /// Those of a layer.
+    pub(crate) fn at_depth(depth: usize) -> Gates {
+        let gate = |number| LayerLock::Gate(number).rw_lock(depth, ());
+        Gates { gates: std::array::from_fn(gate) }
+    }
+
+    /// Those of what is copied to a successor, under all layers.
+    pub(crate) fn of_copying() -> Gates {
+        let gate = |number| RankedRwLock::numbered(Rank::Copying, number as u64, ());
+        Gates { gates: std::array::from_fn(gate) }
     }
 
     /// Waits until nobody copies in the range.
@@ -43,7 +53,7 @@ impl Gates {
     }
 
     /// Waits until nobody writes or copies in the range.
-    pub(crate) fn take(&self, offset: u64, length_bytes: u64) -> Vec<RwLockWriteGuard<'_, ()>> {
+    pub(crate) fn take(&self, offset: u64, length_bytes: u64) -> Vec<RankedWriteGuard<'_, ()>> {
         let gates = gates_of(offset, length_bytes);
         gates.as_slice().iter().map(|&gate| self.gates[gate].write()).collect()
     }

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::io::{self, IoSlice};
 use std::ops::Range;
 
-use parking_lot::RwLock;
+use env::RankedRwLock;
 
 use crate::zeros::is_zero;
 use crate::{BlockDevice, DeviceError, DeviceErrorKind, Operation, Result};
@@ -26,7 +26,7 @@ static ZEROS: [u8; CHUNK_BYTES] = [0; CHUNK_BYTES];
 
 /// A device in memory.
 pub struct MemoryDevice {
-    chunks: RwLock<BTreeMap<u64, Chunk>>,
+    chunks: RankedRwLock<BTreeMap<u64, Chunk>>,
     len_bytes: u64,
 }
 
@@ -41,7 +41,7 @@ impl MemoryDevice {
     /// An empty device of `len_bytes`, all zeros.
     #[must_use]
     pub fn new(len_bytes: u64) -> MemoryDevice {
-        MemoryDevice { chunks: RwLock::default(), len_bytes }
+        MemoryDevice { chunks: RankedRwLock::default(), len_bytes }
     }
 
     /// Bytes of memory that hold something else than zeros.

@@ -17,10 +17,10 @@ use crate::heal::{self, Copies, Ledger, Outcome, Right};
 use crate::together::ask_all;
 use crate::zeros::is_zero;
 use crate::{
-    BlockDevice, DeviceError, DeviceErrorKind, Guard, InTurn, Operation, Result, Resync, Together,
+    BlockDevice, DeviceError, DeviceErrorKind, InTurn, Operation, Result, Resync, Together,
 };
 
-/// Bytes that layers below may have one checksum of.
+/// Bytes that are read alone where a read of more failed.
 const BLOCK_BYTES: u64 = 4096;
 /// Bytes copied at a time from one side to another.
 const COPY_BYTES: usize = 256 << 10;
@@ -85,7 +85,7 @@ impl MirrorDevice {
     pub fn new(sides: Vec<Side>, keeper: Arc<dyn Keeper>, ledger: Arc<Ledger>) -> MirrorDevice {
         let len_bytes = sides.iter().map(|s| s.device.len_bytes()).min().expect("several sides");
         let reads_in_flight = sides.iter().map(|_| AtomicUsize::new(0)).collect();
-        let (gates, together) = (Arc::new(Gates::new()), Arc::new(InTurn));
+        let (gates, together) = (Arc::new(Gates::at_depth(0)), Arc::new(InTurn));
         MirrorDevice { sides, reads_in_flight, keeper, ledger, gates, len_bytes, together }
     }
 
@@ -93,6 +93,12 @@ impl MirrorDevice {
     #[must_use]
     pub fn asked(self, together: Arc<dyn Together>) -> MirrorDevice {
         MirrorDevice { together, ..self }
+    }
+
+    /// The same, so deep in a stack.
+    #[must_use]
+    pub(crate) fn at_depth(self, depth: usize) -> MirrorDevice {
+        MirrorDevice { gates: Arc::new(Gates::at_depth(depth)), ..self }
     }
 
     /// The same with another side, which is as long at least. A request under way
@@ -188,28 +194,6 @@ impl MirrorDevice {
             .min_by_key(|&side| self.reads_in_flight[side].load(Ordering::Relaxed))
     }
 
-    /// Reads from one side, from another where that fails.
-    fn read_with(
-        &self,
-        offset: u64,
-        buffer: &mut [u8],
-        read: impl Fn(&dyn BlockDevice, &mut [u8]) -> Result<()>,
-    ) -> Result<()> {
-        let range = (offset, buffer.len() as u64);
-        self.check(Operation::Read, range.0, range.1)?;
-        let Some(side) = self.choose(offset) else {
-            return Err(self.error(Operation::Read, range, DeviceErrorKind::Io, "no side is in"));
-        };
-        match self.ask_side(side, range, |device| read(device, buffer)) {
-            Err(failure)
-                if matches!(failure.kind, DeviceErrorKind::Io | DeviceErrorKind::Corrupt) =>
-            {
-                self.read_elsewhere(side, failure, offset, buffer)
-            }
-            other => other,
-        }
-    }
-
     fn read_side(&self, side: usize, offset: u64, buffer: &mut [u8]) -> Result<()> {
         let range = (offset, buffer.len() as u64);
         self.ask_side(side, range, |device| device.read_at(offset, buffer))
@@ -250,10 +234,7 @@ impl MirrorDevice {
         offset: u64,
         buffer: &mut [u8],
     ) -> Result<()> {
-        // One that is wrong is no device that fails.
-        if failure.kind == DeviceErrorKind::Io {
-            self.keeper.note_failed_read(&self.sides[failed].members, &failure);
-        }
+        self.keeper.note_failed_read(&self.sides[failed].members, &failure);
         let _alone = self.gates.take(offset, buffer.len() as u64);
         let others: Vec<usize> = self.sides_in().filter(|&side| side != failed).collect();
         for side in others {
@@ -262,9 +243,6 @@ impl MirrorDevice {
             }
             if self.standing(failed) == Standing::In {
                 self.write_what_fails(failed, offset, buffer)?;
-            }
-            if failure.kind == DeviceErrorKind::Corrupt {
-                self.ledger.count(Outcome::Recovered);
             }
             return Ok(());
         }
@@ -287,31 +265,13 @@ impl MirrorDevice {
         Ok(())
     }
 
-    /// Writes right bytes over what a side has; one that cannot be written is put out, but for lost
-    /// checksums, which take no other block along. The caller holds the gate of blocks that the
-    /// range touches.
+    /// Writes right bytes over what a side has; one that cannot be written is put out. The caller
+    /// holds the gate of the range.
     fn write_over(&self, number: usize, offset: u64, bytes: &[u8]) -> Result<()> {
         let side = &self.sides[number];
-        let mut written = side.device.write_durable(offset, &[IoSlice::new(bytes)]);
-        if written.as_ref().is_err_and(|error| error.kind == DeviceErrorKind::Corrupt) {
-            // The rest of a block is wrong there as well: whole ones need nothing of it.
-            let start = offset / BLOCK_BYTES * BLOCK_BYTES;
-            let end = (offset + bytes.len() as u64).next_multiple_of(BLOCK_BYTES);
-            let mut whole = vec![0; (end.min(self.len_bytes) - start) as usize];
-            let within = (offset - start) as usize..(offset - start) as usize + bytes.len();
-            let has_it = |other: usize| {
-                let is_read = self.read_side(other, start, &mut whole).is_ok();
-                is_read && whole[within.clone()] == *bytes
-            };
-            if self.sides_in().filter(|&other| other != number).any(has_it) {
-                written = side.device.write_durable(start, &[IoSlice::new(&whole)]);
-            }
-        }
-        match written {
-            Err(error) if error.kind != DeviceErrorKind::Corrupt => {
-                self.keeper.put_out(&side.members, &error)
-            }
-            Ok(()) | Err(_) => Ok(()),
+        match side.device.write_durable(offset, &[IoSlice::new(bytes)]) {
+            Err(error) => self.keeper.put_out(&side.members, &error),
+            Ok(()) => Ok(()),
         }
     }
 
@@ -398,15 +358,14 @@ impl<'m> Answers<'m> {
     }
 }
 
-/// Whether a request that failed on a side is no reason to fail it on all: the device failed it,
-/// lost the checksums that it would need for a write, or has no room for what it was to have room
-/// for. One that is in and is asked to reserve room may say that there is none: then the mirror has
-/// none.
+/// Whether a request that failed on a side is no reason to fail it on all: the device failed it, or
+/// has no room for what it was to have room for. One that is in and is asked to reserve room may say
+/// that there is none: then the mirror has none.
 pub(super) fn is_its_fault(operation: Operation, standing: Standing, error: &DeviceError) -> bool {
     match error.kind {
-        DeviceErrorKind::Io | DeviceErrorKind::Corrupt => true,
+        DeviceErrorKind::Io => true,
         DeviceErrorKind::Full => operation != Operation::Allocate || standing == Standing::Stale,
-        DeviceErrorKind::OutOfRange => false,
+        DeviceErrorKind::OutOfRange | DeviceErrorKind::Corrupt => false,
     }
 }
 
@@ -437,7 +396,17 @@ impl BlockDevice for MirrorDevice {
     }
 
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<()> {
-        self.read_with(offset, buffer, |side, bytes| side.read_at(offset, bytes))
+        let range = (offset, buffer.len() as u64);
+        self.check(Operation::Read, range.0, range.1)?;
+        let Some(side) = self.choose(offset) else {
+            return Err(self.error(Operation::Read, range, DeviceErrorKind::Io, "no side is in"));
+        };
+        match self.read_side(side, offset, buffer) {
+            Err(failure) if failure.kind == DeviceErrorKind::Io => {
+                self.read_elsewhere(side, failure, offset, buffer)
+            }
+            other => other,
+        }
     }
 
     fn try_read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<bool> {
@@ -446,21 +415,6 @@ impl BlockDevice for MirrorDevice {
         let stays_in = self.stays_in(side);
         // One that fails is read again by those who may wait, and healed there.
         let is_read = self.sides[side].device.try_read_at(offset, buffer).unwrap_or(false);
-        Ok(is_read && stays_in())
-    }
-
-    fn read_unverified(&self, offset: u64, buffer: &mut [u8], may_wait: bool) -> Result<bool> {
-        if may_wait {
-            let read = |side: &dyn BlockDevice, bytes: &mut [u8]| {
-                side.read_unverified(offset, bytes, true).map(drop)
-            };
-            return self.read_with(offset, buffer, read).map(|()| true);
-        }
-        self.check(Operation::Read, offset, buffer.len() as u64)?;
-        let Some(side) = self.choose(offset) else { return Ok(false) };
-        let stays_in = self.stays_in(side);
-        let device = &self.sides[side].device;
-        let is_read = device.read_unverified(offset, buffer, false).unwrap_or(false);
         Ok(is_read && stays_in())
     }
 
@@ -481,14 +435,6 @@ impl BlockDevice for MirrorDevice {
         let range = (offset, length_bytes);
         let allocate = |side: &dyn BlockDevice| side.allocate(offset, length_bytes);
         self.ask_all(Operation::Allocate, range, &InTurn, allocate)
-    }
-
-    fn guard(&self, offset: u64, length_bytes: u64, by: Guard) -> Result<()> {
-        self.check(Operation::Allocate, offset, length_bytes)?;
-        let _shared = self.gates.share(offset, length_bytes);
-        let range = (offset, length_bytes);
-        let guard = |side: &dyn BlockDevice| side.guard(offset, length_bytes, by);
-        self.ask_all(Operation::Allocate, range, &InTurn, guard)
     }
 
     fn discard(&self, offset: u64, length_bytes: u64) -> Result<()> {

@@ -13,8 +13,8 @@
 //! 5. What waits is in the pending log before its write is answered: it is there though the process
 //!    ends.
 //!
-//! Locks, in this order: ranges of writers, the journal, the right to write whole stripes, a
-//! stripe's gate, the pending log, the cache.
+//! Locks, in this order (`order`): ranges of writers, the journal, the right to write whole
+//! stripes, a stripe's gate, the pending log; and the cache, under which nothing is waited for.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -22,7 +22,7 @@ use std::io::IoSlice;
 use std::ops::Range;
 use std::sync::Arc;
 
-use parking_lot::{Mutex, RwLock};
+use env::{Rank, RankedMutex, RankedRwLock, RankedWriteGuard};
 
 use self::cache::Cache;
 use self::journal::Journal;
@@ -31,6 +31,7 @@ pub use self::layout::Layout;
 use self::pending::Pending;
 use super::gates::{Gates, Held};
 use super::mirror::is_its_fault;
+use super::order::LayerLock;
 use super::{Keeper, Side, Standing};
 use crate::heal::{self, Ledger, Outcome, Right};
 use crate::ranges::RangeLock;
@@ -63,15 +64,15 @@ pub struct ParityDevice {
     layout: Layout,
     id: u128,
     len_bytes: u64,
-    cache: Mutex<Cache>,
-    pending: Mutex<Pending>,
-    journal: Mutex<Journal>,
+    cache: RankedMutex<Cache>,
+    pending: RankedMutex<Pending>,
+    journal: RankedMutex<Journal>,
     /// Whoever writes a whole stripe in place shares it; who takes what waits has it alone.
-    directs: RwLock<()>,
+    directs: RankedRwLock<()>,
     gates: Gates,
     ranges: RangeLock,
     /// Stripes in which a write met rows that do not agree.
-    noticed: Mutex<BTreeSet<u64>>,
+    noticed: RankedMutex<BTreeSet<u64>>,
     together: Arc<dyn Together>,
 }
 
@@ -95,13 +96,13 @@ impl ParityDevice {
             layout,
             id,
             len_bytes: layout.len_bytes(shortest),
-            cache: Mutex::new(Cache::new(layout)),
-            pending: Mutex::new(Pending::new(layout.slot_bytes)),
-            journal: Mutex::new(Journal::new(sides.len())),
-            directs: RwLock::new(()),
-            gates: Gates::new(),
-            ranges: RangeLock::default(),
-            noticed: Mutex::default(),
+            cache: RankedMutex::new(Rank::Leaf, Cache::new(layout)),
+            pending: LayerLock::Pending.mutex(0, Pending::new(layout.slot_bytes)),
+            journal: LayerLock::Journal.mutex(0, Journal::new(sides.len())),
+            directs: LayerLock::Directs.rw_lock(0, ()),
+            gates: Gates::at_depth(0),
+            ranges: RangeLock::at_depth(0),
+            noticed: RankedMutex::default(),
             together: Arc::new(InTurn),
             sides,
         };
@@ -113,6 +114,19 @@ impl ParityDevice {
     #[must_use]
     pub fn asked(self, together: Arc<dyn Together>) -> ParityDevice {
         ParityDevice { together, ..self }
+    }
+
+    /// The same, so deep in a stack.
+    #[must_use]
+    pub(crate) fn at_depth(self, depth: usize) -> ParityDevice {
+        ParityDevice {
+            pending: LayerLock::Pending.mutex(depth, self.pending.into_inner()),
+            journal: LayerLock::Journal.mutex(depth, self.journal.into_inner()),
+            directs: LayerLock::Directs.rw_lock(depth, ()),
+            gates: Gates::at_depth(depth),
+            ranges: RangeLock::at_depth(depth),
+            ..self
+        }
     }
 
     /// Says that nothing was ever written here.
@@ -129,7 +143,7 @@ impl ParityDevice {
         self.standing(side) == Standing::In
     }
 
-    fn gate_alone(&self, stripe: u64) -> Vec<parking_lot::RwLockWriteGuard<'_, ()>> {
+    fn gate_alone(&self, stripe: u64) -> Vec<RankedWriteGuard<'_, ()>> {
         self.gates.take(stripe << GATE_SHIFT, 1)
     }
 
@@ -238,23 +252,6 @@ impl BlockDevice for ParityDevice {
             let read = |side: &dyn BlockDevice, at, to: &mut [u8]| side.try_read_at(at, to);
             self.read_plainly(&part, &mut buffer[part.range.clone()], read)
         }))
-    }
-
-    fn read_unverified(&self, offset: u64, buffer: &mut [u8], may_wait: bool) -> Result<bool> {
-        self.check(Operation::Read, offset, buffer.len() as u64)?;
-        for part in self.layout.parts(offset, buffer.len()) {
-            let to = &mut buffer[part.range.clone()];
-            let read =
-                |side: &dyn BlockDevice, at, to: &mut [u8]| side.read_unverified(at, to, may_wait);
-            if self.read_plainly(&part, to, read) {
-                continue;
-            }
-            if !may_wait {
-                return Ok(false);
-            }
-            self.read_part(&part, to)?;
-        }
-        Ok(true)
     }
 
     fn write_at(&self, offset: u64, slices: &[IoSlice<'_>]) -> Result<()> {

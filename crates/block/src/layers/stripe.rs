@@ -14,7 +14,7 @@ use std::sync::Arc;
 use crate::heal::{self, Outcome, Right};
 use crate::together::ask_all;
 use crate::{
-    BlockDevice, DeviceError, DeviceErrorKind, Guard, InTurn, Operation, Result, Resync, Together,
+    BlockDevice, DeviceError, DeviceErrorKind, InTurn, Operation, Result, Resync, Together,
 };
 
 /// Combinations of the devices' ways that are all ways of a stripe.
@@ -267,17 +267,6 @@ impl BlockDevice for StripeDevice {
         Ok(true)
     }
 
-    fn read_unverified(&self, offset: u64, buffer: &mut [u8], may_wait: bool) -> Result<bool> {
-        self.check(Operation::Read, offset, buffer.len() as u64)?;
-        for part in self.parts(offset, buffer.len()) {
-            let bytes = &mut buffer[part.range];
-            if !self.below[part.device].read_unverified(part.offset, bytes, may_wait)? {
-                return Ok(false);
-            }
-        }
-        Ok(true)
-    }
-
     fn write_at(&self, offset: u64, slices: &[IoSlice<'_>]) -> Result<()> {
         self.write(offset, slices, |below, at, slices| below.write_at(at, slices))
     }
@@ -298,11 +287,6 @@ impl BlockDevice for StripeDevice {
     fn discard(&self, offset: u64, length_bytes: u64) -> Result<()> {
         let range = (offset, length_bytes);
         self.on_shares(Operation::Discard, range, |below, at, length| below.discard(at, length))
-    }
-
-    fn guard(&self, offset: u64, length_bytes: u64, by: Guard) -> Result<()> {
-        let range = (offset, length_bytes);
-        self.on_shares(Operation::Allocate, range, |below, at, length| below.guard(at, length, by))
     }
 
     fn write_durable(&self, offset: u64, slices: &[IoSlice<'_>]) -> Result<()> {

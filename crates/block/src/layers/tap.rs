@@ -10,10 +10,9 @@ use std::io::IoSlice;
 use std::ops::Range;
 use std::sync::Arc;
 
-use env::Clock;
-use parking_lot::Mutex;
+use env::{Clock, RankedMutex};
 
-use crate::{BlockDevice, Guard, Operation, Outcome, Result, Resync, Right};
+use crate::{BlockDevice, Operation, Outcome, Result, Resync, Right};
 
 /// One request that passed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,7 +51,7 @@ struct Recorded {
 /// What taps have seen; shared between the layer and whoever reads it.
 #[derive(Debug)]
 pub struct Tap {
-    recorded: Mutex<Recorded>,
+    recorded: RankedMutex<Recorded>,
     records_max: usize,
 }
 
@@ -60,7 +59,7 @@ impl Tap {
     /// An empty record that keeps the newest `records_max` requests.
     #[must_use]
     pub fn new(records_max: usize) -> Tap {
-        Tap { recorded: Mutex::default(), records_max }
+        Tap { recorded: RankedMutex::default(), records_max }
     }
 
     /// Totals of an operation since the beginning.
@@ -169,10 +168,6 @@ impl<D: BlockDevice> BlockDevice for TapDevice<D> {
     fn allocate(&self, offset: u64, length_bytes: u64) -> Result<()> {
         let request = |below: &D| below.allocate(offset, length_bytes);
         self.pass(Operation::Allocate, offset, length_bytes, request)
-    }
-
-    fn guard(&self, offset: u64, length_bytes: u64, by: Guard) -> Result<()> {
-        self.below.guard(offset, length_bytes, by)
     }
 
     fn discard(&self, offset: u64, length_bytes: u64) -> Result<()> {

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::io::IoSlice;
 use std::ops::Range;
 
-use parking_lot::RwLock;
+use env::RankedRwLock;
 
 use super::MemoryDevice;
 use crate::{BlockDevice, Result};
@@ -19,14 +19,14 @@ pub struct TrialDevice<D> {
     below: D,
     written: MemoryDevice,
     /// Where something was written: starts and ends of ranges that neither overlap nor touch.
-    ranges: RwLock<BTreeMap<u64, u64>>,
+    ranges: RankedRwLock<BTreeMap<u64, u64>>,
 }
 
 impl<D: BlockDevice> TrialDevice<D> {
     /// A trial of `below`.
     pub fn new(below: D) -> TrialDevice<D> {
         let written = MemoryDevice::new(below.len_bytes());
-        TrialDevice { below, written, ranges: RwLock::default() }
+        TrialDevice { below, written, ranges: RankedRwLock::default() }
     }
 }
 
@@ -47,17 +47,21 @@ impl<D: BlockDevice> BlockDevice for TrialDevice<D> {
     }
 
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<()> {
-        let ranges = self.ranges.read();
         let within = |at: u64| (at - offset) as usize;
         let end = offset.saturating_add(buffer.len() as u64);
-        if end > self.len_bytes() || ranges.is_empty() {
+        // What is written from here on may be seen or not.
+        let pieces: Vec<Range<u64>> = {
+            let ranges = self.ranges.read();
+            let before = ranges.range(..=offset).next_back().filter(|(_, until)| **until > offset);
+            let from = before.map_or(offset, |(start, _)| *start);
+            ranges.range(from..end.max(from)).map(|(&start, &until)| start..until).collect()
+        };
+        if end > self.len_bytes() || pieces.is_empty() {
             return self.below.read_at(offset, buffer);
         }
-        let before = ranges.range(..=offset).next_back().filter(|(_, until)| **until > offset);
-        let from = before.map_or(offset, |(start, _)| *start);
         let mut at = offset;
-        for (&start, &until) in ranges.range(from..end) {
-            let written = start.max(offset)..until.min(end);
+        for piece in pieces {
+            let written = piece.start.max(offset)..piece.end.min(end);
             if at < written.start {
                 self.below.read_at(at, &mut buffer[within(at)..within(written.start)])?;
             }
@@ -73,10 +77,9 @@ impl<D: BlockDevice> BlockDevice for TrialDevice<D> {
 
     fn write_at(&self, offset: u64, slices: &[IoSlice<'_>]) -> Result<()> {
         let length_bytes: u64 = slices.iter().map(|slice| slice.len() as u64).sum();
-        let mut ranges = self.ranges.write();
         self.written.write_at(offset, slices)?;
         if length_bytes > 0 {
-            add(&mut ranges, offset..offset + length_bytes);
+            add(&mut self.ranges.write(), offset..offset + length_bytes);
         }
         Ok(())
     }

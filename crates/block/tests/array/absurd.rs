@@ -2,11 +2,12 @@
 //! copies say, but never a panic.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 
 use format::checksum::salted_crc;
 use format::field::Field;
-use format::{crypt, integrity, label, parity};
-use hindsight_block::{Array, BlockDevice, MediaDevice};
+use format::{crypt, label, parity};
+use hindsight_block::{Array, BlockDevice, MediaDevice, named_by};
 use sim::{Random, SimMedia};
 
 use crate::{AREA_BYTES, MIB, Rig, candidate, grow, materials, read, write};
@@ -63,13 +64,6 @@ fn structures() -> Vec<Structure> {
             label::layout::REGIONS_BYTES,
             &label::REGIONS_OFFSETS,
             label::layout::REGIONS_FIELDS,
-        ),
-        of(
-            "integrity",
-            b"intg",
-            512,
-            &[AREA_BYTES, AREA_BYTES + 65_536],
-            integrity::layout::FIELDS,
         ),
         of("crypt", b"cryp", 512, &[AREA_BYTES, AREA_BYTES + 65_536], crypt::layout::FIELDS),
         of("record", b"prty", 4096, &[AREA_BYTES, AREA_BYTES + 65_536], parity::layout::FIELDS),
@@ -134,9 +128,8 @@ fn absurd_numbers_with_a_right_checksum_are_errors_and_no_panics() {
     for (stack, names) in [
         ("mirror(a, b)", &["label", "member 0", "member 1", "regions"][..]),
         ("concat(a, b)", &["label", "member 0", "member 1"]),
-        ("integrity(mirror(a, b))", &["integrity"]),
-        ("mirror(integrity(a), integrity(b))", &["integrity"]),
         ("crypt[key=env:K](mirror(a, b))", &["crypt"]),
+        ("mirror(crypt[key=env:K](a), crypt[key=env:K](b))", &["crypt"]),
         ("parity[journal=64KiB](a, b, c)", &["label", "member 1", "regions", "record"]),
     ] {
         for structure in structures().iter().filter(|s| names.contains(&s.name)) {
@@ -178,4 +171,41 @@ fn what_is_altered_on_one_member_is_had_from_the_other() {
     let device = MediaDevice::new(std::sync::Arc::<SimMedia>::clone(&rig.media[0]));
     assert!(!hindsight_block::has_label(&device), "a label of the end of time is none");
     drop(Array::open(rig.candidates(&[0]), &materials()).expect("the other one"));
+}
+
+/// A layer that there was once: what lies on it is not read as something else.
+#[test]
+fn a_label_that_names_a_layer_that_is_no_more_is_refused_with_what_to_do() {
+    let rig = Rig::new("mirror(a, b)", 73);
+    let array = rig.open();
+    write(&array, 100, &[3; 9000]);
+    array.close().expect("closed");
+    drop(array);
+    for media in &rig.media {
+        let device = MediaDevice::new(Arc::<SimMedia>::clone(media));
+        for (copy, at) in label::COPY_OFFSETS.into_iter().enumerate() {
+            let bytes = read(&device, at, label::layout::BYTES);
+            let Ok(sound) = label::Label::decode(&bytes, copy) else { continue };
+            let named = label::Label { stack: "integrity(mirror(0, 1))".to_owned(), ..sound };
+            write(&device, at, &named.encode(copy));
+        }
+        device.flush().expect("flushed");
+    }
+    let before: Vec<_> = rig.media.iter().map(|media| media.fork()).collect();
+    let device = rig.candidates(&[]).remove(0).device.expect("there");
+    let told = [
+        rig.try_open(&[]).map(drop).expect_err("refused").to_string(),
+        grow::grow(rig.candidates(&[]), None).expect_err("refused").to_string(),
+        named_by(&*device).expect_err("refused").to_string(),
+    ];
+    for error in told {
+        assert!(error.contains("integrity is no more") && error.contains("export"), "{error}");
+    }
+    for (before, now) in before.into_iter().zip(&rig.media) {
+        let of = |media: Arc<SimMedia>| {
+            let device = MediaDevice::new(media);
+            read(&device, 0, device.len_bytes() as usize)
+        };
+        assert!(of(Arc::new(before)) == of(Arc::clone(now)), "something was written");
+    }
 }

@@ -74,8 +74,8 @@ fn an_array_grows_with_its_members_and_has_everything_that_it_had() {
     for stack in [
         "mirror(a, b)",
         "stripe(mirror(a, b), mirror(c, d))",
-        "integrity(mirror(a, b))",
-        "mirror(integrity(a), integrity(b))",
+        "crypt[key=env:K](mirror(a, b))",
+        "mirror(crypt[key=env:K](a), crypt[key=env:K](b))",
         "concat(mirror(a, b), mirror(c, d))",
         "parity[journal=256KiB](a, b, c)",
     ] {
@@ -169,7 +169,7 @@ fn whenever_the_power_fails_there_is_the_old_array_or_the_new_one() {
     let (mut old, mut grown) = (0, 0);
     for changes in 0.. {
         let mut random = Random::new(33 + changes);
-        let rig = Rig::new("integrity(mirror(a, b))", 33);
+        let rig = Rig::new("mirror(a, b)", 33);
         let array = rig.open();
         write(&array, 0, &[3; 100_000]);
         array.close().expect("closed");

@@ -51,7 +51,7 @@ fn an_array_grows_beside_writers_and_has_everything() {
     for (stack, parts) in [
         ("mirror(a, b)", ["mirror(c, d)", "mirror(e, f)"]),
         ("stripe(a, b)", ["stripe(c, d)", "mirror(e, f)"]),
-        ("integrity(mirror(a, b))", ["mirror(c, d)", "integrity(mirror(e, f))"]),
+        ("delay[read=0s](mirror(a, b))", ["mirror(c, d)", "delay[read=0s](mirror(e, f))"]),
         ("mirror(a, b)", ["parity[journal=64KiB](c, d, g)", "mirror(e, f)"]),
         ("parity[journal=64KiB](a, b, h)", ["parity[journal=64KiB](c, d, g)", "mirror(e, f)"]),
     ] {
@@ -156,7 +156,7 @@ fn what_cannot_be_added_changes_nothing() {
 fn whenever_the_power_fails_there_is_the_array_of_before_or_the_longer_one() {
     let (mut old, mut longer) = (0, 0);
     for changes in 0..200 {
-        let rig = Rig::new("integrity(mirror(a, b))", 94);
+        let rig = Rig::new("mirror(a, b)", 94);
         let array = rig.open();
         write(&array, 3000, &[5; 100_000]);
         array.flush().expect("flushed");

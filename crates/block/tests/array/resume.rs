@@ -113,7 +113,6 @@ fn what_was_being_added_when_the_power_failed_is_added_when_it_is_asked_for_agai
     for (stack, part) in [
         ("mirror(a, b)", "mirror(c, d)"),
         ("stripe(a, b)", "stripe(c, d)"),
-        ("integrity(mirror(a, b))", "integrity(mirror(c, d))"),
         ("crypt[key=env:K](mirror(a, b))", "crypt[key=env:K](mirror(c, d))"),
     ] {
         let mut changes = 0;
@@ -171,10 +170,9 @@ fn longer_after(stack: &str, changes: u64) -> bool {
 fn members_that_were_being_made_use_of_when_the_power_failed_are_so_the_next_time() {
     for stack in [
         "mirror(a, b)",
-        "integrity(mirror(a, b))",
-        "mirror(integrity(a), integrity(b))",
         "crypt[key=env:K](mirror(a, b))",
-        "parity[journal=64KiB](integrity(a), integrity(b), integrity(c))",
+        "mirror(crypt[key=env:K](a), crypt[key=env:K](b))",
+        "parity[journal=64KiB](crypt[key=env:K](a), crypt[key=env:K](b), crypt[key=env:K](c))",
     ] {
         let mut changes = 0;
         let mut without = 0;

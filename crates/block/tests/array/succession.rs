@@ -41,9 +41,9 @@ fn a_member_counts_until_its_successor_has_everything_under_any_layers() {
         ("stripe(a, b)", 1, vec![]),
         ("mirror(a, b)", 1, vec![0]),
         ("mirror(stripe(a, b), stripe(c, d))", 2, vec![0, 1]),
-        ("mirror(integrity(a), integrity(b))", 0, vec![1]),
+        ("mirror(crypt[key=env:K](a), crypt[key=env:K](b))", 0, vec![1]),
         ("mirror(crypt[key=env:K](stripe(a, b)), c)", 1, vec![2]),
-        ("parity[journal=64KiB](integrity(a), b, c)", 0, vec![2]),
+        ("parity[journal=64KiB](crypt[key=env:K](a), b, c)", 0, vec![2]),
     ] {
         let mut rig = Rig::new(stack, 51);
         let array = rig.open();

@@ -14,15 +14,13 @@ const HEADERS: [u64; 2] = [AREA_BYTES, AREA_BYTES + (64 << 10)];
 
 /// Stacks, those who are out when the first member's layer cannot be opened, and who may be lost
 /// then.
-const STACKS: [(&str, &[usize], usize); 8] = [
-    ("mirror(integrity(a), integrity(b))", &[0], 1),
-    ("mirror(integrity(a), b)", &[0], 1),
-    ("mirror(stripe(integrity(a), integrity(b)), stripe(c, d))", &[0], 2),
-    ("parity[journal=64KiB](integrity(a), integrity(b), integrity(c))", &[0], 2),
+const STACKS: [(&str, &[usize], usize); 6] = [
     ("mirror(crypt[key=env:A](a), crypt[key=env:A](b))", &[0], 1),
+    ("mirror(crypt[key=env:A](a), b)", &[0], 1),
+    ("mirror(stripe(crypt[key=env:A](a), crypt[key=env:A](b)), stripe(c, d))", &[0], 2),
     ("parity[journal=64KiB](crypt[key=env:A](a), crypt[key=env:A](b), c)", &[0], 2),
-    ("mirror(integrity(crypt[key=env:A](a)), crypt[key=env:A](b))", &[0], 1),
-    ("mirror(crypt[key=env:A](integrity(a)), delay[read=1ms](integrity(b)))", &[0], 1),
+    ("mirror(crypt[key=env:B](crypt[key=env:A](a)), crypt[key=env:A](b))", &[0], 1),
+    ("mirror(delay[read=1ms](crypt[key=env:A](a)), crypt[key=env:A](b))", &[0], 1),
 ];
 
 fn lose_headers(media: &SimMedia) {
@@ -119,7 +117,7 @@ fn a_spare_takes_the_place_of_a_member_that_lost_its_header() {
 /// What lies over several members, and is no layer of one, cannot be made anew with one of them.
 #[test]
 fn members_under_a_layer_of_several_are_out_together_and_stay_so() {
-    let rig = Rig::new("mirror(integrity(stripe(a, b)), stripe(c, d))", 43);
+    let rig = Rig::new("mirror(crypt[key=env:A](stripe(a, b)), stripe(c, d))", 43);
     let array = rig.open();
     let expected = fill(&array);
     array.close().expect("closed");
@@ -164,7 +162,7 @@ fn a_header_of_another_key_puts_out_the_member_only_where_the_key_opens_others()
 
 #[test]
 fn members_none_of_which_can_be_opened_are_refused_and_nothing_is_changed() {
-    for stack in [STACKS[0].0, STACKS[3].0, STACKS[4].0] {
+    for stack in [STACKS[0].0, STACKS[3].0] {
         let rig = Rig::new(stack, 46);
         let array = rig.open();
         let expected = fill(&array);

@@ -6,8 +6,8 @@ use std::sync::atomic::Ordering;
 
 use format::crypt::{COPY_OFFSETS, DATA_OFFSET};
 use hindsight_block::{
-    BlockDevice, CryptDevice, CryptError, CryptKey, DeviceErrorKind, IntegrityDevice,
-    IntegrityOptions, MediaDevice, MemoryDevice, Outcome, Resync,
+    BlockDevice, CryptDevice, CryptError, CryptKey, DeviceErrorKind, MediaDevice, MemoryDevice,
+    Outcome, Resync,
 };
 use parking_lot::Mutex;
 use sim::{Keep, Random, SimMedia};
@@ -353,28 +353,6 @@ fn copies_are_read_one_by_one() {
     assert_eq!(way(1), copy(1));
     device.resync(512, 1024, Resync::All).unwrap();
     assert_eq!(copy(1), [1; 600]);
-}
-
-#[test]
-fn the_integrity_layer_above_finds_and_heals_what_is_damaged_below() {
-    let len = Crypt::bytes_below(IntegrityDevice::<Device>::bytes_below(LEN));
-    let pair = Pair::new(len, 11);
-    let crypt: Device = Arc::new(made(Arc::<Pair>::clone(&pair)));
-    IntegrityDevice::format(&crypt, 5).unwrap();
-    let options = IntegrityOptions::default();
-    let device = IntegrityDevice::open(crypt, options, Arc::clone(&pair.ledger)).unwrap();
-    device.write_at(0, &[IoSlice::new(&[6; 8192])]).unwrap();
-    device.clean().unwrap();
-    let block = DATA_OFFSET + format::integrity::GROUPS_OFFSET + 4096;
-    let healed = || pair.ledger.recovered.load(Ordering::Relaxed);
-    let before = healed();
-    pair.rot(0, block + 5000);
-    let mut buffer = [0; 8192];
-    device.read_at(0, &mut buffer).unwrap();
-    assert_eq!((buffer, healed() - before), ([6; 8192], 1));
-    (0..2).for_each(|side| pair.rot(side, block + 5000));
-    let error = device.read_at(0, &mut buffer).unwrap_err();
-    assert_eq!((error.kind, error.offset), (DeviceErrorKind::Corrupt, 4096));
 }
 
 /// Whatever is lost of the headers while they are made: no device, or one that works.

@@ -1,15 +1,14 @@
-//! Sides that are asked beside each other, and what is read without being verified twice.
+//! Sides that are asked beside each other, and what is read without waiting.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier};
 
-use hindsight_block::{BlockDevice, MediaDevice, Outcome, Standing, Together};
-use sim::{Failure, Op, Random, SimMedia};
+use hindsight_block::{BlockDevice, Standing, Together};
+use sim::{Failure, Op, Random};
 
-use crate::rig::{AREA_BYTES, JOURNAL_BYTES, MIB, Rig, copy, noise, read, standings, write};
+use crate::rig::{AREA_BYTES, JOURNAL_BYTES, MIB, Rig, noise, read, standings, write};
 
 const THREE: &str = "parity[chunk=4KiB,journal=64KiB](a, b, c)";
-const VERIFIED: &str = "parity[chunk=4KiB,journal=64KiB](integrity(a), integrity(b), integrity(c))";
 
 /// Threads, of which each waits until all are there.
 #[derive(Default)]
@@ -57,46 +56,6 @@ fn sides_flush_beside_each_other_and_one_that_fails_is_put_out() {
 }
 
 #[test]
-fn who_verifies_reads_what_is_there_and_others_what_is_right() {
-    let rig = Rig::new(VERIFIED, JOURNAL_BYTES + 4 * MIB, 42);
-    let array = rig.open();
-    let expected = noise(&mut Random::new(42), 64 << 10);
-    write(&array, 0, &expected);
-    array.close().expect("closed");
-    let unverified = |may_wait: bool| {
-        let mut buffer = vec![0; 8192];
-        let is_read = array.read_unverified(0, &mut buffer, may_wait).expect("readable");
-        (is_read, buffer)
-    };
-    assert!(unverified(true) == (true, expected[..8192].to_vec()));
-    assert!(unverified(false) == (true, expected[..8192].to_vec()));
-    // The first data of stripe 0 is on the first side, wherever that has it.
-    let device = MediaDevice::new(Arc::<SimMedia>::clone(&rig.media[0]));
-    let everything = read(&device, 0, device.len_bytes() as usize);
-    let at = everything.chunks_exact(4096).position(|cell| *cell == expected[..4096]);
-    rig.media[0].rot(at.expect("it is there") as u64 * 4096 + 5, 1);
-    let mut rotten = expected[..8192].to_vec();
-    rotten[5] ^= 2;
-    assert!(unverified(true) == (true, rotten.clone()) && unverified(false) == (true, rotten));
-    let mut buffer = vec![0; 4096];
-    let right = |bytes: &[u8]| *bytes == expected[..4096];
-    let outcome = array.heal(0, &mut buffer, &right).expect("readable");
-    assert!(outcome == Outcome::Recovered && buffer == expected[..4096]);
-    assert!(unverified(true) == (true, expected[..8192].to_vec()), "written again");
-    // What waits is newer than what is there.
-    write(&array, 4096, &[9; 100]);
-    assert!(
-        unverified(true).1[4096..4196] == [9; 100] && unverified(false).1[4096..4196] == [9; 100]
-    );
-    // The part of a cell is written together with what is right in the rest of it.
-    rig.media[0].rot(at.expect("it is there") as u64 * 4096 + 5, 1);
-    write(&array, 1000, &[8; 24]);
-    array.flush().expect("a flush");
-    assert!(read(&array, 0, 1000) == expected[..1000]);
-    assert!(copy(&array, 1, 0, 1000) == expected[..1000]);
-}
-
-#[test]
 fn what_cannot_be_read_is_computed_for_whoever_may_wait() {
     let rig = Rig::new(THREE, JOURNAL_BYTES + 2 * MIB, 43);
     let array = rig.open();
@@ -108,11 +67,11 @@ fn what_cannot_be_read_is_computed_for_whoever_may_wait() {
         let mut buffer = vec![0; expected.len()];
         // What it is computed from cannot be read at once.
         rig.media[1].fail(Failure::once(Op::Read));
-        assert!(!array.read_unverified(0, &mut buffer, false).expect("readable"));
-        assert!(array.read_unverified(0, &mut buffer, true).expect("readable"));
+        assert!(!array.try_read_at(0, &mut buffer).expect("readable"));
+        array.read_at(0, &mut buffer).expect("readable");
         assert!(buffer == expected);
         buffer.fill(0);
-        assert!(array.read_unverified(0, &mut buffer, false).expect("readable"));
+        assert!(array.try_read_at(0, &mut buffer).expect("readable"));
         assert!(buffer == expected);
     }
 }

@@ -39,3 +39,32 @@ fn a_pool_that_is_none_is_refused() {
     assert_eq!((rebuilt.code, rebuilt.out.as_str()), (1, ""), "{rebuilt:?}");
     assert_eq!(run(&["pool", "rebuild", "--pool", "/nonexistent"]).code, 1);
 }
+
+#[test]
+fn a_stack_with_a_layer_that_is_no_more_is_refused_and_leaves_nothing_behind() {
+    let dir = tempfile::tempdir().expect("directory");
+    let pool = dir.path().join("pool");
+    let at = pool.to_str().expect("UTF-8");
+    let make = |stack| run(&["pool", "create", "--pool", at, "--stack", stack, "--size", "80MiB"]);
+    for stack in ["integrity(a.img)", "mirror(integrity(a.img), integrity(b.img))"] {
+        let made = make(stack);
+        assert!(made.code != 0 && made.err.contains("integrity is no more"), "{made:?}");
+        assert!(!pool.exists(), "{stack}: something is left of it");
+    }
+    // One that was made with it is not opened as something else.
+    let made = make("mirror(a.img, b.img)");
+    assert_eq!(made.code, 0, "{made:?}");
+    let stack = pool.join("pool.stack");
+    std::fs::write(&stack, "integrity(mirror(a.img, b.img))\n").expect("written");
+    let member = || std::fs::read(pool.join("a.img")).expect("read");
+    let before = member();
+    for command in [&["serve", "--pool", at][..], &["pool", "rebuild", "--pool", at]] {
+        let refused = run(command);
+        assert!(refused.code != 0, "{refused:?}");
+        let is_told = refused.err.contains("pool.stack") && refused.err.contains("export");
+        assert!(is_told && refused.err.contains("integrity is no more"), "{refused:?}");
+    }
+    assert!(member() == before, "something was written");
+    let text = std::fs::read_to_string(&stack).expect("read");
+    assert_eq!(text, "integrity(mirror(a.img, b.img))\n");
+}

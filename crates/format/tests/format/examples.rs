@@ -3,7 +3,6 @@
 use hindsight_format::batch::{BatchEncoder, BatchHeader, BatchKind};
 use hindsight_format::checksum::{ZERO_BLOCK_CRC, block_crc};
 use hindsight_format::crypt::CryptHeader;
-use hindsight_format::integrity::{ChecksumSector, IntegrityHeader, SECTOR_BLOCKS, SectorState};
 use hindsight_format::label::{Label, Member, MemberStanding, Regions};
 use hindsight_format::map::{Entry, Key, LeafBuilder, LeafPage};
 use hindsight_format::parity::{Entry as ParityEntry, Pending, Record};
@@ -223,20 +222,6 @@ pub fn trace() -> Vec<u8> {
     let names = [FrameEncoder::name("sda", 0), FrameEncoder::name("sdb", 1)].concat();
     let requests = encoder.requests(0).to_vec();
     [header, names, requests, FrameEncoder::end(3, 1_000_500)].concat()
-}
-
-pub fn integrity_header() -> IntegrityHeader {
-    IntegrityHeader { id: POOL_ID, blocks: 2000, has_exempt: true }
-}
-
-/// The first sector of the second group: block 0 was written, and block 119.
-pub fn checksum_sector() -> ChecksumSector {
-    let mut checksums = [0; SECTOR_BLOCKS];
-    checksums[0] = block_crc(&[0xa5; 4096]);
-    checksums[119] = ZERO_BLOCK_CRC;
-    let tag = integrity_header().tag();
-    let (state, written) = (SectorState::Open, 1 | 1 << 119);
-    ChecksumSector { tag, generation: 3, sector: 8, state, written, checksums }
 }
 
 pub fn parity_record() -> Record {

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use hindsight_format::field::Field;
 use hindsight_format::{
-    batch, crypt, integrity, label, map, pack, page, parity, run, segment, superblock, time, trace,
+    batch, crypt, label, map, pack, page, parity, run, segment, superblock, time, trace,
 };
 
 use crate::examples;
@@ -33,8 +33,6 @@ const TABLES: &[Table] = &[
     table("batch", "descriptor of a relocated write", batch::layout::RELOCATED_FIELDS),
     table("batch", "descriptor of a shared block", batch::layout::SHARED_FIELDS),
     table("crypt", "crypt header", crypt::layout::FIELDS),
-    table("integrity", "integrity header", integrity::layout::FIELDS),
-    table("integrity", "checksum sector", integrity::layout::SECTOR_FIELDS),
     table("map-run", "page header", page::layout::FIELDS),
     table("map-run", "entry", map::layout::FIELDS),
     table("map-run", "extent record", map::layout::RECORD_FIELDS),
@@ -58,8 +56,6 @@ fn examples() -> Vec<(&'static str, &'static str, Vec<u8>)> {
         ("batch", "batch of relocated blocks", examples::batch_of_relocated_blocks()),
         ("batch", "batch of a shared block", examples::batch_of_a_shared_block()),
         ("crypt", "crypt header", examples::crypt_header().encode(1).to_vec()),
-        ("integrity", "integrity header", examples::integrity_header().encode(1).to_vec()),
-        ("integrity", "checksum sector", examples::checksum_sector().encode().to_vec()),
         ("map-run", "leaf page", examples::leaf().to_vec()),
         ("map-run", "extent leaf page", examples::extent_leaf().to_vec()),
         ("map-run", "index page", examples::index().to_vec()),
@@ -146,7 +142,6 @@ fn every_table_in_the_pages_is_compared() {
         "batch",
         "crypt",
         "parity",
-        "integrity",
         "map-run",
         "time-run",
         "trace",

@@ -124,8 +124,8 @@ impl Log {
         }
         let offset = self.store.zone_offset(reserved.segment.zone) + u64::from(first.offset);
         self.store.write(offset, &slices)?;
-        let total = reserved.bytes.iter().map(|bytes| u64::from(bytes.0 + bytes.1)).sum();
-        self.io.count(self.kind(), total);
+        let payload = reserved.bytes.iter().map(|bytes| u64::from(bytes.1)).sum();
+        self.io.count_batches(self.kind(), headers as u64, payload);
         Ok(run)
     }
 

@@ -44,16 +44,14 @@ impl Layout {
 pub enum Configuration {
     /// The stack alone: no checksum, no history. The paper's `NO-EDC`.
     NoEdc,
-    /// The integrity layer over the stack: a checksum of each 4 KiB in a range of its own. The
-    /// paper's `EDC`.
+    /// A layer of the laboratory over the stack: a checksum of each 4 KiB in a range of its own.
+    /// The paper's `EDC`; no pool has it.
     Edc,
     /// A volume on the stack. Its map has a checksum of each block, verified at every read; there
     /// is no volume without.
     Pool,
     /// The same with versions by its schedule, and those before pruned. The paper's `EDC, VERSION`.
     Version,
-    /// A volume over the integrity layer, which guards what the map has no checksum of.
-    PoolEdc,
     /// A volume behind a server's socket, whose buffers are there before they are needed.
     Served,
     /// The same, whose buffers are allocated as they are needed. The paper's `DFLT-ALLOC`.
@@ -62,12 +60,11 @@ pub enum Configuration {
 
 impl Configuration {
     /// Every one there is.
-    pub const ALL: [Configuration; 7] = [
+    pub const ALL: [Configuration; 6] = [
         Configuration::NoEdc,
         Configuration::Edc,
         Configuration::Pool,
         Configuration::Version,
-        Configuration::PoolEdc,
         Configuration::Served,
         Configuration::DefaultAllocator,
     ];
@@ -80,7 +77,6 @@ impl Configuration {
             Configuration::Edc => "edc",
             Configuration::Pool => "pool",
             Configuration::Version => "pool-version",
-            Configuration::PoolEdc => "pool-edc",
             Configuration::Served => "served",
             Configuration::DefaultAllocator => "served-default-allocator",
         }
@@ -91,12 +87,11 @@ impl Configuration {
     pub fn title(self) -> &'static str {
         match self {
             Configuration::NoEdc => "NO-EDC: the stack alone, without checksums and history",
-            Configuration::Edc => "EDC: the integrity layer over the stack",
+            Configuration::Edc => {
+                "EDC: a layer of checksums, of the laboratory alone, over the stack"
+            }
             Configuration::Pool => "EDC: a volume, whose map has the checksums",
             Configuration::Version => "EDC, VERSION: the same with versions by its schedule",
-            Configuration::PoolEdc => {
-                "a volume over the integrity layer, which guards what its map does not"
-            }
             Configuration::Served => "a volume over NBD, through a socket of its own server",
             Configuration::DefaultAllocator => "DFLT-ALLOC: the same without buffer pools",
         }
@@ -118,17 +113,15 @@ impl Configuration {
             Configuration::Edc | Configuration::DefaultAllocator => 1,
             Configuration::Pool => 2,
             Configuration::Version => 3,
-            Configuration::PoolEdc => 4,
         }
     }
 }
 
 /// Pairs whose ratio the paper speaks of, or that are to be known to read it.
-const RATIOS: [(Configuration, Configuration); 4] = [
+const RATIOS: [(Configuration, Configuration); 3] = [
     (Configuration::Edc, Configuration::NoEdc),
     (Configuration::Version, Configuration::Pool),
     (Configuration::Pool, Configuration::NoEdc),
-    (Configuration::PoolEdc, Configuration::Pool),
 ];
 
 /// What one measurement came to, whatever was asked for.
@@ -239,8 +232,8 @@ pub enum Ended {
 pub struct Recovery {
     /// Which case.
     pub case: Case,
-    /// Who found it: the layer that may overrule its checksum, as the paper's does; the layer as it
-    /// is by default; or a volume's map.
+    /// Who found it: the laboratory's layer, which overrules its checksum as the paper's does, or a
+    /// volume's map, which never does.
     pub by: Finder,
     /// Reads and writes of copies.
     pub data_ios: u64,
@@ -259,9 +252,8 @@ pub struct Recovery {
 /// Whose checksum it was.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Finder {
-    /// The integrity layer with `mismatch=trust-copies`, which is what DARC does.
-    TrustingLayer,
-    /// The integrity layer as it is by default.
+    /// The laboratory's layer, which takes its checksum for wrong where all copies agree against
+    /// it, as DARC does.
     Layer,
     /// The map of a volume.
     Map,
@@ -269,14 +261,13 @@ pub enum Finder {
 
 impl Finder {
     /// Every one there is.
-    pub const ALL: [Finder; 3] = [Finder::TrustingLayer, Finder::Layer, Finder::Map];
+    pub const ALL: [Finder; 2] = [Finder::Layer, Finder::Map];
 
     /// What it is called.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
-            Finder::TrustingLayer => "integrity[mismatch=trust-copies]",
-            Finder::Layer => "integrity",
+            Finder::Layer => "edc",
             Finder::Map => "volume",
         }
     }
@@ -556,7 +547,7 @@ mod tests {
             judged[0]
         };
         let same = Case::BothTheSame;
-        let (trusting, map) = (Finder::TrustingLayer, Finder::Map);
+        let (trusting, map) = (Finder::Layer, Finder::Map);
         let recovered = Ended::ChecksumRecovered;
         assert_eq!(verdict(recovery(trusting, same, [2, 1, 2], recovered)), Verdict::Holds);
         assert_eq!(verdict(recovery(trusting, same, [2, 0, 2], recovered)), Verdict::Differs);

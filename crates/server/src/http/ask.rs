@@ -12,11 +12,9 @@ use axum::http::request::Parts;
 use serde::de::DeserializeOwned;
 
 use super::answer::Refusal;
+use crate::settings::HTTP_PATIENCE;
 
-/// How long a client may take to send the head of a request, and then its body.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
-
-/// Another such time, for a connection.
+/// How long a body may take to come, on a connection.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Patience(pub(crate) Duration);
 
@@ -44,7 +42,8 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Body<T> {
         if !media_type.is_none_or(is_json) {
             return Err(refused());
         }
-        let patience = request.extensions().get().map_or(PATIENCE, |Patience(patience)| *patience);
+        let patience =
+            request.extensions().get().map_or(HTTP_PATIENCE, |Patience(patience)| *patience);
         let reading = tokio::time::timeout(patience, Bytes::from_request(request, state));
         let Ok(read) = reading.await else {
             let text = format!("the body did not come within {patience:?}");

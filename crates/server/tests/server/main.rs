@@ -6,6 +6,7 @@ mod hooks;
 mod life;
 mod model;
 mod openapi;
+mod patterns;
 mod recording;
 mod refusals;
 mod rename;

@@ -64,7 +64,7 @@ fn read_entry_as(
         }
     } else {
         io.count(kind, BLOCK_BYTES);
-        let is_read = store.device.read_unverified(at, block, true).is_ok();
+        let is_read = store.device.read_at(at, block).is_ok();
         if (is_read && right(block)) || store.heal(at, block, &right) {
             return true;
         }
@@ -130,7 +130,7 @@ impl Mover {
         let (at, _) = store.locate(entries[0].location)?;
         // Blocks are counted, without headers, as everywhere.
         self.fresh.io().count(read, entries.len() as u64 * BLOCK_BYTES);
-        let is_read = store.device.read_unverified(at, &mut bytes[..wanted], true).is_ok();
+        let is_read = store.device.read_at(at, &mut bytes[..wanted]).is_ok();
         let (mut moved, mut headers, mut sound) = (Vec::new(), Vec::new(), Vec::new());
         for (entry, home) in entries.iter().zip(bytes.chunks_exact_mut(home_bytes() as usize)) {
             let block = &mut home[..BLOCK_BYTES as usize];

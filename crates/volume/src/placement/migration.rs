@@ -400,11 +400,11 @@ impl Homecoming {
             return Ok(());
         }
         self.io.count(IoKind::CopyRead, bytes.len() as u64);
-        let together = store.device.read_unverified(at, bytes, true).is_ok();
+        let together = store.device.read_at(at, bytes).is_ok();
         for (i, (entry, block)) in entries.iter().zip(bytes.chunks_exact_mut(BLOCK)).enumerate() {
             let at = at + (i * BLOCK) as u64;
             // A sector that cannot be read keeps only its own block where it is.
-            let is_read = together || store.device.read_unverified(at, block, true).is_ok();
+            let is_read = together || store.device.read_at(at, block).is_ok();
             let right = |bytes: &[u8]| block_crc(bytes) == entry.crc;
             let how = (entry.crc, None, true);
             if (is_read && right(block))

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use block::{BlockDevice, Guard, Purpose, Zones};
+use block::{BlockDevice, Purpose, Zones};
 use format::FORMAT_VERSION;
 use format::superblock::{COPY_OFFSETS, Superblock};
 use parking_lot::Mutex;
@@ -157,9 +157,6 @@ impl Pool {
                 .ok_or_else(|| std::io::Error::from(std::io::ErrorKind::StorageFull))?;
             target
                 .allocate(u64::from(zone) * zone_bytes, zone_bytes)
-                .and_then(|()| {
-                    target.guard(u64::from(zone) * zone_bytes, zone_bytes, Guard::Layers)
-                })
                 .map_err(std::io::Error::other)?;
             Ok(zone)
         });

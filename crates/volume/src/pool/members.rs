@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use block::{
-    Added, Array, ArrayError, BlockDevice, Candidate, Guard, Identities, Materials, MemberStatus,
-    Opening, SpareStatus, Standing,
+    Added, Array, ArrayError, BlockDevice, Candidate, Identities, Materials, MemberStatus, Opening,
+    SpareStatus, Standing,
 };
 use env::Files;
 
@@ -77,7 +77,6 @@ impl Pool {
         let pool = Pool::open_told(device, machine, options, files, &mut of_catalogue(told))?;
         pool.members.set(array);
         pool.settle_members(began_ns, told)?;
-        pool.guard_catalogue_again()?;
         Ok(pool)
     }
 
@@ -113,21 +112,34 @@ impl Pool {
         Ok(())
     }
 
-    /// Has a blank device get everything that the pool has from now on, beside what its only member
-    /// or its mirror is made of, while the pool goes on.
+    /// Looks whether a device can get everything that the pool has, beside what its only member or
+    /// its mirror is made of.
     ///
     /// # Errors
     /// `Invalid` with what is wrong, `Refused`, `Io`.
+    pub fn check_side(&self, with: &Candidate) -> Result<()> {
+        self.side_array()?.check_side(with).map_err(of_array)
+    }
+
+    /// Has such a device get that from now on, while the pool goes on.
+    ///
+    /// # Errors
+    /// Those of [`Pool::check_side`].
     pub fn attach_member(&self, with: Candidate) -> Result<()> {
-        self.check_open()?;
-        let core = &self.core;
-        let array = self.members.array().ok_or_else(not_on_members)?;
-        if core.store.has_failed() {
-            return Err(history::Error::refused().into());
-        }
-        let now = core.machine.clock.wall();
+        let array = self.side_array()?;
+        let now = self.core.machine.clock.wall();
         let outcome = array.attach(with, Identities { random: &mut || self.new_id(), now });
         self.after_change(array, outcome)
+    }
+
+    /// The array, if it may get another side.
+    fn side_array(&self) -> Result<&Arc<Array>> {
+        self.check_open()?;
+        let array = self.members.array().ok_or_else(not_on_members)?;
+        if self.core.store.has_failed() {
+            return Err(history::Error::refused().into());
+        }
+        Ok(array)
     }
 
     /// A change of an array may have failed so that nobody knows the state of its members.
@@ -284,22 +296,6 @@ impl Pool {
         Ok((before, after))
     }
 
-    /// Has layers keep checksums of the catalogue on members that were away: there they take zones
-    /// for their owner's that became the catalogue's meanwhile. Before they are brought up to date,
-    /// so that nobody relies on what they keep until it is what the others have.
-    fn guard_catalogue_again(&self) -> Result<()> {
-        let Some(array) = self.members.array() else { return Ok(()) };
-        if array.members().iter().all(|member| member.standing != Standing::Stale) {
-            return Ok(());
-        }
-        let superblock = self.core.media.superblock();
-        let zone_bytes = superblock.zone_bytes;
-        superblock.catalogue_zones.iter().try_for_each(|zone| {
-            array.guard(u64::from(*zone) * zone_bytes, zone_bytes, Guard::Again)
-        })?;
-        Ok(())
-    }
-
     /// Whether a member is not in: one more failure may be one too many.
     pub(crate) fn is_degraded(&self) -> bool {
         let is_in = |member: &MemberStatus| member.standing == Standing::In;
@@ -354,13 +350,17 @@ impl Pool {
     /// Brings members up to date for a turn; true when there is more to be done.
     fn bring_up(&self, array: &Array, turn: Turn, began_ns: u64) -> block::Result<bool> {
         let clock = &self.core.machine.clock;
-        let requests = self.requests();
+        // The array asks with locks held that come after those of the pool: the volumes are those
+        // of now.
+        let volumes = self.registry.served();
+        let count = || volumes.iter().map(|volume| requests_of(volume)).sum::<u64>();
+        let requests = count();
         // Clients that come are to wait for no more than what is being done.
         let goes_on = || {
             turn == Turn::Alone
                 && self.members.rate.limit().is_none()
                 && is_within_alone(began_ns, clock.monotonic_ns())
-                && self.requests() == requests
+                && count() == requests
         };
         loop {
             let before = array.resynced_bytes();
@@ -377,15 +377,14 @@ impl Pool {
 
     /// Requests of clients since the pool was opened: where it rises there are some.
     pub fn requests(&self) -> u64 {
-        let count = |volume: &Arc<Volume>| {
-            let tally = &volume.tally;
-            [&tally.reads, &tally.writes, &tally.flushes]
-                .map(|count| count.load(Ordering::Relaxed))
-                .iter()
-                .sum::<u64>()
-        };
-        self.registry.served().iter().map(count).sum()
+        self.registry.served().iter().map(|volume| requests_of(volume)).sum()
     }
+}
+
+fn requests_of(volume: &Volume) -> u64 {
+    let tally = &volume.tally;
+    let counts = [&tally.reads, &tally.writes, &tally.flushes];
+    counts.map(|count| count.load(Ordering::Relaxed)).iter().sum()
 }
 
 /// Tells how often the catalogue was tried in vain, and how often it may be.

@@ -110,7 +110,7 @@ fn collect(
                         let location = block_location(first, i);
                         let mut block = vec![0; BLOCK_BYTES as usize];
                         let at = base + u64::from(location.offset_bytes());
-                        store.device.read_unverified(at, &mut block, true)?;
+                        store.device.read_at(at, &mut block)?;
                         store.io(header.log).count(IoKind::Other, BLOCK_BYTES);
                         let right = |bytes: &[u8]| block_crc(bytes) == crc;
                         let sound = match is_base {

@@ -118,7 +118,7 @@ pub fn open_pool(
     let weak = Arc::downgrade(&store);
     media.set_take_zone(Box::new(move || {
         let store = weak.upgrade().ok_or_else(|| std::io::Error::other("the pool is closed"))?;
-        store.allocate_catalogue_zone().map_err(std::io::Error::other)
+        store.allocate_zone(block::Purpose::Reclaim).map_err(std::io::Error::other)
     }));
     let places = (catalogue, media);
     let core = Arc::new(Core::new(store, (machine, files), places, contents.numbers, memory)?);

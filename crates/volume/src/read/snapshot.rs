@@ -349,8 +349,7 @@ impl Opening {
         out: &mut [u8],
         patience: Patience,
     ) -> Result<bool> {
-        let may_wait = patience != Patience::None;
-        let outcome = self.store.device.read_unverified(offset, out, may_wait);
+        let outcome = self.ask_device(offset, out, patience);
         if let Ok(false) = outcome {
             return Ok(false);
         }
@@ -509,6 +508,13 @@ impl Opening {
         Ok(true)
     }
 
+    fn ask_device(&self, at: u64, out: &mut [u8], patience: Patience) -> block::Result<bool> {
+        match patience {
+            Patience::None => self.store.device.try_read_at(at, out),
+            Patience::Full => self.store.device.read_at(at, out).map(|()| true),
+        }
+    }
+
     fn read_device(
         &self,
         kind: IoKind,
@@ -516,7 +522,7 @@ impl Opening {
         out: &mut [u8],
         patience: Patience,
     ) -> Result<bool> {
-        if !self.store.device.read_unverified(at, out, patience != Patience::None)? {
+        if !self.ask_device(at, out, patience)? {
             return Ok(false);
         }
         self.io.count(kind, out.len() as u64);

@@ -199,7 +199,7 @@ impl Volume {
             for (block, slot) in blocks.zip(&slots).filter(|(_, slot)| there(slot)) {
                 let (Some(offset), _) = current.look_up(&noted, block, 1) else { continue };
                 let mut bytes = vec![0; BLOCK_BYTES as usize];
-                self.core.store.device.read_unverified(offset, &mut bytes, true)?;
+                self.core.store.device.read_at(offset, &mut bytes)?;
                 // A pen that was taken since is for something that is about to be in the map.
                 if block_crc(&bytes) != slot.crc && current.is_unchanged(&noted, block) {
                     act(&WrongPlace { current, block, crc: slot.crc, offset })?;

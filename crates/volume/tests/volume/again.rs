@@ -24,7 +24,7 @@ fn stamped() -> Vec<u8> {
 
 /// A pool that was killed before what was written last had been flushed.
 fn killed() -> Pair {
-    let pair = Pair::new("integrity(mirror(a, b))");
+    let pair = Pair::new("mirror(a, b)");
     let pool = pair.open();
     let volume = make(&pool, Granularity::EveryWrite, 1 << 60);
     volume.write_batch(&[WriteOp::Data { offset: 0, bytes: &stamped() }]).expect("written");

@@ -38,7 +38,7 @@ pub(super) fn agree(data: &Chunks, parities: &Chunks) -> bool {
 
 /// Whether what a side answered is a reason to compute the bytes from the others.
 pub(super) fn is_lost(error: &DeviceError) -> bool {
-    matches!(error.kind, DeviceErrorKind::Io | DeviceErrorKind::Corrupt)
+    error.kind == DeviceErrorKind::Io
 }
 
 impl ParityDevice {

@@ -215,7 +215,6 @@ fn claims(measured: &Measured, points: &[Point], layout: Layout, pattern: Patter
                 "0.95 to 0.975",
                 "conclusion: capture and purge (prune, here) cost 2.5 to 5 % more",
             ),
-            (Configuration::PoolEdc, _) => ("-", "the layer guards superblocks and catalogue only"),
             _ => ("-", "what history and the map's checksums cost together, or save"),
         };
         let what = format!("{} / {}, all depths", one.name(), other.name());

@@ -85,12 +85,11 @@ pub(super) fn fig10(measured: &Measured) -> Outcome {
         let found = told(against(one, other), 3);
         Claim::new(&what, paper, String::new(), found, true).with_note(note).not_judged()
     };
-    use Configuration::{Edc, NoEdc, Pool, PoolEdc, Version};
+    use Configuration::{Edc, NoEdc, Pool, Version};
     let claims = vec![
         claim(Edc, NoEdc, "1.12", "EDC costs around 12 %"),
         claim(Version, Pool, "1.02", "2.5 points more of the baseline; little is written"),
         claim(Pool, NoEdc, "-", "what history and the map's checksums cost together, or save"),
-        claim(PoolEdc, Pool, "-", "the layer guards superblocks and catalogue only"),
         Claim::new("DARC / ARC-1680", "1, matched", String::new(), NO_OTHER.to_owned(), true)
             .not_judged(),
         captured(runs.iter().map(|run| (run.configuration, run.measure))),
@@ -162,7 +161,6 @@ pub(super) fn table3(measured: &Measured) -> Outcome {
         (Configuration::Edc, Configuration::NoEdc, Some((1, 0))),
         (Configuration::Version, Configuration::Pool, Some((2, 1))),
         (Configuration::Pool, Configuration::NoEdc, None),
-        (Configuration::PoolEdc, Configuration::Pool, None),
     ];
     for (one, other, rows) in pairs {
         for (column, heading) in COLUMNS3.iter().enumerate() {
@@ -313,7 +311,7 @@ pub(super) fn table4(measured: &Measured) -> Outcome {
     }
 }
 
-/// The paper's case is the layer that may overrule its checksum. The others never do, and say so
+/// The paper's case is the layer that may overrule its checksum. A map never does, and says so
 /// with an error: with the same operations, but for the checksum that is not written.
 fn claim(what: &str, by: Finder, case: Case, found: Option<&Recovery>) -> Claim {
     let (counts_wanted, ended_wanted) = published(case);
@@ -321,7 +319,7 @@ fn claim(what: &str, by: Finder, case: Case, found: Option<&Recovery>) -> Claim 
     let Some(found) = found else {
         return Claim::new(what, &paper, String::new(), NOT_MEASURED.to_owned(), true).not_judged();
     };
-    let is_by_policy = case == Case::BothTheSame && by != Finder::TrustingLayer;
+    let is_by_policy = case == Case::BothTheSame && by != Finder::Layer;
     let (wanted, note) = match is_by_policy {
         true => (
             ([2, 0, 2], Ended::Refused),
@@ -341,7 +339,7 @@ fn claim(what: &str, by: Finder, case: Case, found: Option<&Recovery>) -> Claim 
 fn table4_chart(measured: &Measured) -> Chart {
     let columns = ["data I/Os", "checksum I/Os", "checksums"];
     let of = |case: Case| {
-        let is_it = |r: &&Recovery| r.by == Finder::TrustingLayer && r.case == case;
+        let is_it = |r: &&Recovery| r.by == Finder::Layer && r.case == case;
         measured.recoveries.iter().find(is_it).map(counts)
     };
     let series = columns.iter().enumerate().flat_map(|(column, name)| {

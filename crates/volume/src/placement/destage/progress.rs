@@ -69,7 +69,7 @@ impl Destage {
         self.run
     }
 
-    /// Whether the last reclamation was the first half of a destage, and blocks wait for the second.
+    /// Whether the last reclamation was the first half of a destage, and blocks wait for the other.
     #[must_use]
     pub fn wants_other_half(&self) -> bool {
         self.half_way && self.waiting > 0

@@ -1,0 +1,44 @@
+//! Exposure of the listeners: TLS of NBD, and what must protect addresses that others can reach.
+
+use std::sync::Arc;
+
+use crate::listen::{self, Protection};
+use crate::nbd::{load_tls, untimely};
+use crate::{Config, StartError};
+
+/// TLS for NBD over TCP, if there is any.
+pub(crate) type Tls = Option<Arc<rustls::ServerConfig>>;
+
+pub(crate) fn tls(config: &Config) -> Result<Tls, StartError> {
+    let Some(files) = &config.nbd_tls else { return Ok(None) };
+    let tls = load_tls(&files.cert, &files.key, files.client_ca.as_deref());
+    let tls = tls.map_err(StartError::Tls)?;
+    // No reason not to serve those who come by the unix socket.
+    if let Some(why) = untimely(&files.cert) {
+        let cert = files.cert.display();
+        tracing::warn!(%cert, why, "NBD clients over TCP will refuse the certificate");
+    }
+    Ok(Some(tls))
+}
+
+pub(crate) fn nbd_protection(config: &Config) -> Protection {
+    let authenticates = config.nbd_tls.as_ref().is_some_and(|tls| tls.client_ca.is_some());
+    Protection {
+        is_enough: config.insecure || authenticates,
+        hint: "give --tls-cert, --tls-key and --tls-client-ca, or --insecure to allow it anyway",
+    }
+}
+
+pub(crate) fn http_protection(config: &Config) -> Protection {
+    Protection {
+        is_enough: config.insecure,
+        hint: "this release has no TLS for HTTP, and the token can be read on the way: put a proxy \
+               that has TLS in front of a loopback address or the unix socket, or give --insecure \
+               to allow it anyway",
+    }
+}
+
+pub(crate) fn refuse_exposed(config: &Config) -> Result<(), StartError> {
+    listen::check(&config.nbd, nbd_protection(config))?;
+    listen::check(&config.http, http_protection(config))
+}
