@@ -98,8 +98,6 @@ pub struct Volume {
     pub(crate) encoding: RankedMutex<EncodingState>,
     /// Versions that were compacted or uncompacted by hand.
     pub(crate) compactions: Compactions,
-    /// Blocks whose homes were taken when full merges would have brought them there.
-    pub(crate) waiting_homes: AtomicU64,
     pub(crate) last_count: LastCount,
 }
 

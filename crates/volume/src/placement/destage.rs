@@ -12,7 +12,6 @@
 pub mod progress;
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use history::{StoredRun, Timeline};
 use units::Seq;
@@ -43,7 +42,7 @@ impl Volume {
             return true;
         }
         let destage = self.destage.lock();
-        if destage.is_half_way() && self.waiting_homes.load(Ordering::Acquire) > 0 {
+        if destage.wants_other_half() {
             return true;
         }
         if !architecture.destages() && granularity != Granularity::OnDemand {
@@ -60,12 +59,6 @@ impl Volume {
         let wait_ns = own.saturating_mul(ENTRY_WAIT_NS).max(SETTLE_NS);
         new >= (all / NEW_SHARE).max(self.core.pending_max as u64)
             || new > 0 && self.reclamation.waited_ns(now_ns) >= wait_ns
-    }
-
-    /// A reclamation begins.
-    pub(crate) fn begin_destage(&self) {
-        let mut destage = self.destage.lock();
-        destage.begin(self.waiting_homes.swap(0, Ordering::AcqRel));
     }
 
     /// Whether the present still comes home after a revert.
@@ -122,7 +115,6 @@ impl Volume {
         away: Option<Away>,
     ) {
         let is_present = self.present().timeline.id == timeline.id;
-        self.destage.lock().note(timeline.id, is_present, run, away);
-        self.waiting_homes.fetch_add(waiting, Ordering::AcqRel);
+        self.destage.lock().note((timeline.id, is_present), run, waiting, away);
     }
 }

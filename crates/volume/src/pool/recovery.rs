@@ -577,7 +577,6 @@ impl Volume {
             conversion: RankedMutex::new(Rank::Conversion, Conversion::of(&record, is_importing)),
             encoding: RankedMutex::new(Rank::Encoding, Default::default()),
             compactions,
-            waiting_homes: AtomicU64::new(0),
             last_count: Default::default(),
             cache: Cache::new(record.granularity_at(Seq(u64::MAX))),
             record: Record::new(record),

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use hindsight_volume::{Architecture, Budget, Granularity, Volume, WriteOp};
+use hindsight_volume::{Architecture, Budget, Deletion, Granularity, Volume, WriteOp};
 use units::Moment;
 
 use crate::base::{BLOCK, Rig, content, put};
@@ -161,5 +161,21 @@ fn a_deleted_origin_is_not_removed_under_a_merge_of_it() {
         let pool = rig.kill(pool);
         assert_eq!(hook::get(&pool.volume("c").expect("there"), 7), 1);
         pool.verify_invariants().expect("sound");
+    }
+}
+
+#[test]
+fn a_pool_that_is_let_go_lets_its_device_go_though_much_is_under_way() {
+    for architecture in Architecture::ALL {
+        let rig = Rig::new();
+        with_version(&rig, architecture);
+        let volume = clone_in_full(&rig);
+        rig.pool().step(Budget { bytes: 1 }).expect("stepped");
+        assert!(volume.import_info().is_some(), "{architecture:?}: it is being copied");
+        let forced = Deletion { force: true, ..Deletion::default() };
+        rig.pool().remove_volume("v", forced).expect("in the trash");
+        let media = Arc::clone(&rig.media);
+        drop((volume, rig));
+        assert_eq!(Arc::strong_count(&media), 1, "{architecture:?}");
     }
 }

@@ -16,6 +16,8 @@ pub struct Destage {
     run: Option<u64>,
     /// The last reclamation was the first half of a destage.
     half_way: bool,
+    /// Blocks whose homes were taken when full merges would have brought them there.
+    waiting: u64,
     /// The findings of full merges, by timeline.
     looked: BTreeMap<u64, Looked>,
     /// The present comes home after a revert.
@@ -67,15 +69,16 @@ impl Destage {
         self.run
     }
 
-    /// Whether the last reclamation was the first half of a destage.
+    /// Whether the last reclamation was the first half of a destage, and blocks wait for the other.
     #[must_use]
-    pub fn is_half_way(&self) -> bool {
-        self.half_way
+    pub fn wants_other_half(&self) -> bool {
+        self.half_way && self.waiting > 0
     }
 
-    /// A reclamation begins; so many blocks wait for their homes.
-    pub fn begin(&mut self, waiting: u64) {
-        self.half_way = !(self.half_way && waiting > 0);
+    /// A reclamation begins.
+    pub fn begin(&mut self) {
+        self.half_way = !self.wants_other_half();
+        self.waiting = 0;
         if let Some(restoring) = &mut self.restoring {
             restoring.merges = restoring.merges.saturating_add(1);
         }
@@ -115,8 +118,16 @@ impl Destage {
         Some((looked.run, looked.found.blocks))
     }
 
-    /// A full merge of a timeline made this run, and found so much away.
-    pub fn note(&mut self, timeline: u64, is_present: bool, run: Option<u64>, away: Option<Away>) {
+    /// A full merge of a timeline made this run, and found so much away; so many blocks wait for
+    /// their homes.
+    pub fn note(
+        &mut self,
+        (timeline, is_present): (u64, bool),
+        run: Option<u64>,
+        waiting: u64,
+        away: Option<Away>,
+    ) {
+        self.waiting += waiting;
         if is_present {
             self.run = run;
         }
