@@ -19,7 +19,7 @@ pub enum Rank {
     Work,
     /// The scrub under way.
     Scrub,
-    /// The copy from a file outside; held by background work.
+    /// The copies from files outside.
     CopyJob,
     /// A volume's pins; several by the volume's id.
     Pins,

@@ -29,7 +29,7 @@ pub use catalogue::panic_becomes_error;
 pub use host::RoomWait;
 pub use jobs::rates::{RATE_BYTES_MIN, RateChange, Rates};
 pub use past::groups::GroupMoment;
-pub use pool::Pool;
+pub use pool::handle::Pool;
 pub use pool::layout::read_superblock;
 pub use read::view::View;
 pub use retention::explain::{Explained, MadeBy};

@@ -1,4 +1,5 @@
-//! A pool: making one, opening one, and the volumes in it.
+//! The engine of a pool: its volumes, and the background work over all of them. Its owner holds it
+//! by a handle (`handle`).
 //!
 //! Invariants
 //! 1. A pool that cannot be read is refused with what was found; it is never taken for an empty
@@ -8,6 +9,7 @@
 pub mod arrays;
 pub mod faults;
 pub mod growth;
+pub mod handle;
 mod host;
 pub mod layout;
 pub mod members;
@@ -44,7 +46,7 @@ use crate::{Error, ErrorKind, Result};
 ///
 /// Invariant: background work (flushing maps, merging, reclaiming) is done by one thread at a time,
 /// under `work`.
-pub struct Pool {
+pub struct Engine {
     /// The right to do background work, and the merges under way.
     pub(crate) work: RankedMutex<Merges>,
     /// Searches for equal blocks; they change under `work`.
@@ -79,7 +81,7 @@ pub struct Pool {
     pub(crate) scheduling: RankedMutex<()>,
 }
 
-impl Pool {
+impl Engine {
     /// The volume with this name.
     ///
     /// # Errors
@@ -138,6 +140,13 @@ impl Pool {
             self.measure_history();
             self.run_schedules();
         }
+    }
+
+    /// Ends all background work and refuses what comes, as a kill would; returns once nobody is at
+    /// work.
+    pub(crate) fn let_go(&self) {
+        self.core.close();
+        self.drop_background(&mut self.work.lock());
     }
 
     /// Makes everything durable. The pool refuses writes afterwards.
@@ -277,11 +286,5 @@ impl Pool {
             checksum_errors: store.checksum_errors.load(Ordering::Relaxed),
             healed: store.healed(),
         }
-    }
-}
-
-impl Drop for Pool {
-    fn drop(&mut self) {
-        self.core.close();
     }
 }

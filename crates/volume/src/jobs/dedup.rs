@@ -25,7 +25,7 @@ use units::BLOCK_BYTES;
 
 use crate::catalogue::Commit;
 use crate::jobs::map_flush::commit_segment;
-use crate::pool::Pool;
+use crate::pool::Engine;
 use crate::types::{Budget, DedupInfo};
 use crate::volume::Volume;
 use crate::{ErrorKind, Result};
@@ -60,7 +60,7 @@ impl Volume {
     }
 }
 
-impl Pool {
+impl Engine {
     /// Whether something found for one of a volume's timelines waits to be entered.
     pub(crate) fn has_moves(&self, volume: &Volume) -> bool {
         let dedup = self.dedup.lock();

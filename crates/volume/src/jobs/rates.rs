@@ -4,7 +4,7 @@
 use std::num::NonZeroU64;
 
 use crate::jobs::meter::STEP_BYTES_MIN;
-use crate::pool::Pool;
+use crate::pool::Engine;
 use crate::{Error, ErrorKind, Result};
 
 /// The least that a limit may be, in bytes a second.
@@ -28,7 +28,7 @@ pub struct RateChange {
     pub rebuild: Option<Option<NonZeroU64>>,
 }
 
-impl Pool {
+impl Engine {
     /// How fast scrubs and rebuilds may be.
     #[must_use]
     pub fn rates(&self) -> Rates {

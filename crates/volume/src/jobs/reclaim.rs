@@ -17,7 +17,7 @@ use crate::jobs::cleaning::Haste;
 use crate::jobs::merge::MergeJob;
 use crate::jobs::merges::Merges;
 use crate::jobs::room::Standing;
-use crate::pool::Pool;
+use crate::pool::Engine;
 use crate::types::Budget;
 use crate::volume::Volume;
 use crate::{Error, ErrorKind, Result};
@@ -37,7 +37,7 @@ const ROOM_WAIT_NS: u64 = 60_000_000_000;
 /// How often who waits for the right to do background work looks whether it still wants it.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
-impl Pool {
+impl Engine {
     /// One step of background work; true when there is more.
     ///
     /// # Errors
@@ -357,7 +357,7 @@ impl Pool {
         Ok(())
     }
 
-    /// As its `Host`.
+    /// See `Host`.
     pub(crate) fn wait_for_room(
         &self,
         wait: &mut RoomWait,
@@ -389,7 +389,7 @@ impl Pool {
         }
     }
 
-    /// As its `Host`.
+    /// See `Host`.
     pub(crate) fn make_room(&self, goes_on: &dyn Fn() -> bool) -> Result<()> {
         let Some(mut merges) = self.lock_work(goes_on) else { return Err(given_up()) };
         let enough = || self.core.store.spares().len() > 1 || self.core.store.has_room();
@@ -460,7 +460,7 @@ impl Pool {
     }
 
     /// Drops the background work that is under way: it holds room.
-    fn drop_background(&self, merges: &mut Merges) {
+    pub(crate) fn drop_background(&self, merges: &mut Merges) {
         merges.give_up();
         self.drop_copies();
         self.drop_search();

@@ -16,7 +16,7 @@ use history::{Loss, Scrub, ScrubReport, Suspects};
 use units::WallTime;
 
 use crate::catalogue::{ScrubPhase, ScrubRecord, ScrubScheduleRecord};
-use crate::pool::Pool;
+use crate::pool::Engine;
 use crate::types::{Budget, ScrubInfo, ScrubState};
 use crate::{Error, ErrorKind, Result};
 
@@ -33,7 +33,7 @@ const CATALOGUE_PAGES: u64 = 64;
 /// Scrubs follow each other at least so far apart: an hour.
 const EVERY_NS_MIN: u64 = 3_600_000_000_000;
 
-impl Pool {
+impl Engine {
     /// Begins a scrub of everything.
     ///
     /// # Errors
@@ -179,7 +179,7 @@ impl Pool {
     }
 }
 
-impl Pool {
+impl Engine {
     /// The objects that a scrub looks at.
     fn objects(&self) -> Objects {
         let segments = self.core.store.segments();

@@ -8,7 +8,7 @@
 
 use std::sync::atomic::Ordering;
 
-use crate::pool::Pool;
+use crate::pool::Engine;
 use crate::types::Leisure;
 use crate::volume::Volume;
 
@@ -17,7 +17,7 @@ const FREE_SHARE: u32 = 8;
 /// With fewer spare segments than this the log will soon want more.
 const SPARES_MIN: usize = 3;
 
-impl Pool {
+impl Engine {
     /// Seqs of all volumes, which rise with each write.
     #[must_use]
     pub fn writes(&self) -> u64 {

@@ -20,7 +20,7 @@ use units::BLOCK_BYTES;
 use crate::catalogue::TimelineRecord;
 use crate::past::backing_file::Source;
 use crate::past::copy_job::{CopyJob, Page, Way};
-use crate::pool::Pool;
+use crate::pool::Engine;
 use crate::volume::Volume;
 use crate::{ErrorKind, Result};
 
@@ -29,7 +29,7 @@ const AGAIN_NS: u64 = 10_000_000_000;
 /// How long it rests for want of room.
 const ROOM_AGAIN_NS: u64 = 1_000_000_000;
 
-impl Pool {
+impl Engine {
     /// Copies about so many bytes from each file; true when there is more to do now. The caller
     /// holds `work`.
     ///

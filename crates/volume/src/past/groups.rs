@@ -15,7 +15,7 @@ use crate::catalogue::GroupRecord;
 
 use crate::names::check_name;
 use crate::past::revert::{Coming, Place};
-use crate::pool::Pool;
+use crate::pool::Engine;
 use crate::retention::groups::GroupInfo;
 use crate::types::{Resolved, RevertReport, Stamp};
 use crate::volume::Volume;
@@ -84,7 +84,7 @@ fn at_one_instant<T>(
     first.log.with_gate(|gate| at_one_instant(rest, &mut Within { outer, gate }, act))
 }
 
-impl Pool {
+impl Engine {
     fn members_at(&self, name: &str, at: &GroupMoment) -> Result<Members> {
         let group = self.group_record(name)?;
         let volumes = self.registry.by_ids(&group.members);
@@ -208,7 +208,7 @@ fn changed_meanwhile(group: &str) -> Error {
     Error::new(ErrorKind::Busy, format!("group {group} was changed meanwhile"))
 }
 
-impl Pool {
+impl Engine {
     /// Resolves a moment of a group for each of its volumes.
     ///
     /// # Errors

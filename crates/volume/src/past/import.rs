@@ -8,7 +8,7 @@ use format::superblock::FEATURE_IMPORT;
 use history::OUTSIDE_SEQ;
 
 use crate::catalogue::{Numbers, SourceRecord};
-use crate::pool::Pool;
+use crate::pool::Engine;
 use crate::types::{ImportInfo, ImportSpec, VolumeSpec};
 use crate::volume::Volume;
 use crate::volume::creation::Origin;
@@ -47,7 +47,7 @@ impl Numbers {
     }
 }
 
-impl Pool {
+impl Engine {
     /// Makes a volume that begins as a file, which it reads until the background has copied it.
     /// Its size is the file's, unless a larger one is asked for.
     ///

@@ -6,14 +6,14 @@ use format::map::Entry;
 
 use crate::Result;
 use crate::core::{Core, Timelines};
-use crate::pool::Pool;
+use crate::pool::Engine;
 
 /// A device that rots all over gets one line in so long.
 const NOTED_EVERY_NS: u64 = 5_000_000_000;
 /// Versions of a block that are tried for the bytes of one that is lost.
 const ALIKE_MAX: usize = 64;
 
-impl Pool {
+impl Engine {
     /// Writes down what readers found wrong since the last call.
     ///
     /// # Errors

@@ -6,12 +6,12 @@ use history::NO_LOG;
 use units::BLOCK_BYTES;
 
 use crate::Result;
-use crate::pool::Pool;
+use crate::pool::Engine;
 use crate::pool::samples::Sample;
 use crate::types::{Growth, PoolSpace};
 use crate::volume::Volume;
 
-impl Pool {
+impl Engine {
     /// Measures what volumes have of history, now and then: for the next sample.
     pub(crate) fn measure_history(&self) {
         let now_ns = self.core.machine.clock.wall().as_nanos();
@@ -59,7 +59,7 @@ impl Volume {
     }
 }
 
-impl Pool {
+impl Engine {
     /// The uses of the volumes' space, summed up, and the growth of the pool.
     ///
     /// # Errors

@@ -6,13 +6,13 @@ use units::Seq;
 
 use crate::Result;
 use crate::host::{Host, RoomWait, Served};
-use crate::pool::Pool;
+use crate::pool::Engine;
 use crate::retention::explain::JudgedGroup;
 use crate::retention::needed::Needed;
 use crate::types::CacheSetting;
 use crate::volume::Volume;
 
-impl Host for Pool {
+impl Host for Engine {
     fn at_work(
         &self,
         goes_on: &dyn Fn() -> bool,

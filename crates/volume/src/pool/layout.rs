@@ -8,7 +8,7 @@ use format::superblock::{COPY_OFFSETS, Superblock};
 use parking_lot::Mutex;
 
 use crate::catalogue::{Catalogue, CatalogueMedia, write_superblock};
-use crate::pool::Pool;
+use crate::pool::handle::Pool;
 use crate::{Error, ErrorKind, Machine, PoolFormat, Result};
 
 /// Zones of the smallest pool.

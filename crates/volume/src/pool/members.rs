@@ -12,7 +12,8 @@ use env::Files;
 
 use crate::catalogue::Told;
 use crate::jobs::resync_pace::{Turn, is_within_alone};
-use crate::pool::Pool;
+use crate::pool::Engine;
+use crate::pool::handle::Pool;
 use crate::pool::layout::{reserve_of, zones_within};
 use crate::pool::recovery::{Map, open_pool};
 use crate::types::{SettlePhase, Settling};
@@ -79,7 +80,9 @@ impl Pool {
         pool.settle_members(began_ns, told)?;
         Ok(pool)
     }
+}
 
+impl Engine {
     /// The work of opening it, if it is on members.
     #[must_use]
     pub fn settled(&self) -> Option<Settling> {
@@ -271,7 +274,7 @@ impl Pool {
     }
 }
 
-impl Pool {
+impl Engine {
     /// Has the pool use a device that is so long now. Returns its bytes before and after.
     fn use_length(&self, len_bytes: u64, by: Option<String>) -> Result<(u64, u64)> {
         // One at a time: whoever asks for zones sees the old number or the new one.
@@ -346,7 +349,7 @@ impl Pool {
     }
 }
 
-impl Pool {
+impl Engine {
     /// Brings members up to date for a turn; true when there is more to be done.
     fn bring_up(&self, array: &Array, turn: Turn, began_ns: u64) -> block::Result<bool> {
         let clock = &self.core.machine.clock;

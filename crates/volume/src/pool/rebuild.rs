@@ -19,7 +19,8 @@ use units::{BLOCK_BYTES, BlockCount, Lba, Seq};
 use crate::catalogue::Told;
 use crate::core::Core;
 use crate::jobs::map_flush::{commit_segment, record_of_run};
-use crate::pool::Pool;
+use crate::pool::Engine;
+use crate::pool::handle::Pool;
 use crate::pool::recovery::{Map, open_pool};
 use crate::retention::filter::{Nodes, sift};
 use crate::{Machine, PoolOptions, RebuildReport, Result};
@@ -65,7 +66,7 @@ struct Found {
 }
 
 /// Seqs that recovery discarded of a log.
-fn voids_of(pool: &Pool, log: u64) -> Vec<(Seq, Seq)> {
+fn voids_of(pool: &Engine, log: u64) -> Vec<(Seq, Seq)> {
     let volumes = pool.registry.all();
     let own = volumes.iter().filter(|volume| volume.id == log);
     own.flat_map(|volume| volume.record.lock().voids.clone())
@@ -75,7 +76,7 @@ fn voids_of(pool: &Pool, log: u64) -> Vec<(Seq, Seq)> {
 
 /// Collects the entries of one segment by timeline.
 fn collect(
-    pool: &Pool,
+    pool: &Engine,
     number: u64,
     zone: u32,
     entries: &mut BTreeMap<u64, Vec<Found>>,
@@ -183,7 +184,7 @@ fn drop_damaged(entries: &mut Vec<Found>, openable: &Openable) -> Result<()> {
     Ok(())
 }
 
-impl Pool {
+impl Engine {
     /// Replaces every run by new ones, and counts segments anew. Says how many bytes of blocks that
     /// are needed do not hold what they should.
     fn replace_map(&self, entries: BTreeMap<u64, Vec<Found>>) -> Result<u64> {

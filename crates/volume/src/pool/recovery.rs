@@ -26,8 +26,9 @@ use crate::placement::base::Base;
 use crate::placement::conversion::progress::Conversion;
 use crate::placement::current_store::CurrentStore;
 use crate::placement::destage::progress::Destage;
-use crate::pool::Pool;
+use crate::pool::Engine;
 use crate::pool::arrays::Members;
+use crate::pool::handle::Pool;
 use crate::pool::layout::{read_superblock, reserve_of};
 use crate::pool::registry::Registry;
 use crate::read::snapshot::Opening;
@@ -124,7 +125,7 @@ pub fn open_pool(
     let core = Arc::new(Core::new(store, (machine, files), places, contents.numbers, memory)?);
     name_second_source(&core);
     core.store.back_reserve();
-    let pool = Arc::new(Pool {
+    let pool = Arc::new(Engine {
         work: RankedMutex::new(Rank::Work, Merges::default()),
         dedup: RankedMutex::new(Rank::Dedup, Default::default()),
         copies: RankedMutex::new(Rank::CopyJob, BTreeMap::new()),
@@ -145,7 +146,7 @@ pub fn open_pool(
     pool.core.set_host(Arc::downgrade(&pool) as _);
     pool.load_groups()?;
     fill(&pool, contents, map)?;
-    Ok(pool)
+    Ok(Pool::of(pool))
 }
 
 /// The superblock of a pool that this program can write.
@@ -225,7 +226,7 @@ fn map_zones(contents: &Contents) -> Vec<u32> {
     zones
 }
 
-fn fill(pool: &Pool, mut contents: Contents, map: Map) -> Result<()> {
+fn fill(pool: &Engine, mut contents: Contents, map: Map) -> Result<()> {
     let core = &pool.core;
     for run in contents.map_runs.iter().chain(&contents.time_runs) {
         let extents = extents_of(run);

@@ -1,6 +1,7 @@
 //! The volumes of a pool: those that are served, by name, and those that are not.
 //!
-//! Invariant: which map a volume is in changes under the books, as its record does.
+//! Invariant: a volume is served or withdrawn under the books, as its record says. It is buried
+//! once the commit that removed it is done.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -11,7 +11,7 @@ use history::{Slot, SpaceCount};
 use units::BLOCK_BYTES;
 
 use crate::placement::current_store::CurrentStore;
-use crate::pool::Pool;
+use crate::pool::Engine;
 use crate::read::snapshot::Patience;
 use crate::volume::Volume;
 use crate::{Error, ErrorKind, Result};
@@ -28,7 +28,7 @@ pub(crate) struct WrongPlace<'c> {
     pub offset: u64,
 }
 
-impl Pool {
+impl Engine {
     /// Checks that segments, runs and pending entries agree on what is live.
     ///
     /// # Errors

@@ -15,7 +15,7 @@ use units::{Seq, WallTime};
 
 use crate::Result;
 use crate::jobs::merges::Merges;
-use crate::pool::Pool;
+use crate::pool::Engine;
 use crate::retention::expiry::told::{Expired, Why};
 use crate::types::{KeptFor, Sacrifice, Stamp};
 use crate::volume::Volume;
@@ -30,7 +30,7 @@ struct Offering {
     why: Why,
 }
 
-impl Pool {
+impl Engine {
     /// The history that would be given up next if a write found no room: that of a grace period, or
     /// else the older half of the unpinned history of the volume that retains most seqs. A write
     /// that was never retained is no history, however many seqs it took.
@@ -80,7 +80,7 @@ impl Pool {
     }
 }
 
-impl Pool {
+impl Engine {
     /// The history that a full pool would give up next.
     ///
     /// # Errors

@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use units::WallTime;
 
 use crate::catalogue::{GroupRecord, GroupVersionRecord, ScheduleRecord};
-use crate::pool::Pool;
+use crate::pool::Engine;
 use crate::retention::explain::{
     Explained, JudgedGroup, MadeBy, candidate, doomed, explain_doomed,
 };
@@ -32,7 +32,7 @@ fn no_schedule(name: &str) -> Error {
         .with_hint("`hindsight group schedule set` makes one")
 }
 
-impl Pool {
+impl Engine {
     /// Takes up the schedule of a group, if it has one, with what it made.
     ///
     /// # Errors
@@ -166,7 +166,7 @@ impl Pool {
     }
 }
 
-impl Pool {
+impl Engine {
     /// Sets the schedule of a group, or changes it: then it goes on with what it made.
     ///
     /// # Errors
@@ -267,7 +267,6 @@ impl Pool {
     /// # Errors
     /// `NotFound` without a schedule; `Refused`.
     pub fn apply_group_retention(&self, name: &str, dry_run: bool) -> Result<Vec<u64>> {
-        let _core = &self.core;
         let group = self.group_record(name)?;
         let doomed = {
             let volumes = self.registry.by_ids(&group.members);

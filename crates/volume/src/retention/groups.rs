@@ -22,7 +22,7 @@ use crate::catalogue::{
 };
 use crate::host::RoomWait;
 use crate::names::{check_label, check_name};
-use crate::pool::Pool;
+use crate::pool::Engine;
 use crate::retention::open_files::Quiet;
 use crate::retention::pins::Pins;
 use crate::types::Consistency;
@@ -74,7 +74,7 @@ fn no_group(name: &str) -> Error {
         .with_hint("`hindsight group list` names them")
 }
 
-impl Pool {
+impl Engine {
     /// Takes up the groups of the catalogue.
     ///
     /// # Errors
@@ -240,7 +240,7 @@ fn instant_of(
     })
 }
 
-impl Pool {
+impl Engine {
     /// Makes a group of volumes.
     ///
     /// # Errors
@@ -361,7 +361,7 @@ impl Pool {
     }
 }
 
-impl Pool {
+impl Engine {
     /// Deletes the captures with these numbers, each with all of its versions that are left; says
     /// how many there were.
     ///
@@ -397,7 +397,7 @@ impl Pool {
     }
 }
 
-impl Pool {
+impl Engine {
     /// Deletes a capture with its versions.
     fn delete_capture(&self, name: &str, number: u64) -> Result<()> {
         let group = self.group_record(name)?;

@@ -8,7 +8,7 @@
 use crate::Result;
 use crate::catalogue::GroupRecord;
 use crate::names::check_name;
-use crate::pool::Pool;
+use crate::pool::Engine;
 use crate::volume::Volume;
 
 /// The name that no hook has: none is meant, whatever is set.
@@ -54,7 +54,7 @@ impl Volume {
     }
 }
 
-impl Pool {
+impl Engine {
     /// The hooks around a capture of a group for which `said` is named, the outermost first.
     pub(crate) fn hooks_of(&self, group: &GroupRecord, said: Option<&str>) -> Vec<PlannedHook> {
         let own = match said {
@@ -74,7 +74,7 @@ impl Pool {
     }
 }
 
-impl Pool {
+impl Engine {
     /// The hooks around a capture of a group for which `said` is named, the outermost first.
     ///
     /// # Errors

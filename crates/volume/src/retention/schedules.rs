@@ -12,7 +12,7 @@
 use units::{Seq, WallTime};
 
 use crate::catalogue::{ScheduleRecord, VersionRecord};
-use crate::pool::Pool;
+use crate::pool::Engine;
 use crate::retention::explain::{Explained, MadeBy, candidate, doomed, explain_doomed};
 use crate::retention::keep_rules::KeepRules;
 use crate::retention::open_files::Quiet;
@@ -24,7 +24,7 @@ use crate::{Error, ErrorKind, Result};
 /// Versions that one commit prunes; each has a line in the audit log.
 pub(crate) const PRUNED_MAX: usize = 512;
 
-impl Pool {
+impl Engine {
     /// Captures what is due and prunes what no rule keeps. A failure is told by the schedule, and
     /// tried again later: it must not keep other background work from being done.
     pub(crate) fn run_schedules(&self) {

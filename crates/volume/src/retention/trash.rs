@@ -15,7 +15,7 @@ use units::WallTime;
 use crate::catalogue::{GraceRecord, TrashRecord, VolumeRecord};
 use crate::jobs::merges::Merges;
 use crate::names::check_name;
-use crate::pool::Pool;
+use crate::pool::Engine;
 use crate::retention::grace::GRACE_NS;
 use crate::retention::pins::Pins;
 use crate::types::{DeletedVolume, Deletion};
@@ -97,7 +97,7 @@ impl VolumeRecord {
     }
 }
 
-impl Pool {
+impl Engine {
     /// Deletes a volume for good, with all that is pinned of it. Blocks that clones still need stay
     /// until they are gone.
     ///
@@ -202,7 +202,7 @@ impl Pool {
     }
 }
 
-impl Pool {
+impl Engine {
     /// The volumes in the trash, in the order of their deletion.
     pub(crate) fn in_trash(&self) -> Vec<(Arc<Volume>, TrashRecord)> {
         let ghosts = self.registry.ghosts();

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use units::{BLOCK_BYTES, Seq, Size};
 
-use crate::pool::Pool;
+use crate::pool::Engine;
 use crate::types::{Architecture, CacheChange, CacheInfo, CacheSetting, Granularity};
 use crate::volume::Volume;
 use crate::write::cache::Limits;
@@ -61,7 +61,7 @@ pub fn setting(
     Ok(Some(CacheSetting { bytes: wanted, dirty_percent }))
 }
 
-impl Pool {
+impl Engine {
     /// Memory that all caches may have together.
     fn caches_bytes_max(&self) -> u64 {
         self.memory_bytes / 2

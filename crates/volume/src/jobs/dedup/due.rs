@@ -8,11 +8,11 @@ use units::BLOCK_BYTES;
 
 use super::moves::is_stale;
 use super::search::Member;
-use crate::pool::Pool;
+use crate::pool::Engine;
 use crate::volume::Volume;
 use crate::{ErrorKind, Result};
 
-impl Pool {
+impl Engine {
     /// The logs that others were cloned from.
     fn origins(&self) -> BTreeMap<u64, u64> {
         let timelines = self.core.timelines.read();
@@ -49,7 +49,8 @@ impl Pool {
     /// Begins the search of a family, if one is due.
     pub(super) fn begin_search(&self) -> Result<bool> {
         let now = self.core.machine.clock.wall().as_nanos();
-        if !self.dedup.lock().look(now) || !self.may_share() {
+        let looks = self.dedup.lock().look(now);
+        if !looks || !self.may_share() {
             return Ok(false);
         }
         for (family, volumes) in self.families() {

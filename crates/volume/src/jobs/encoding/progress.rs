@@ -6,7 +6,7 @@ use units::Seq;
 
 use crate::jobs::packer::Packed;
 
-/// How often that is looked at, in nanoseconds.
+/// How often it is looked at whether a merge is due for encoding, in nanoseconds.
 const LOOK_NS: u64 = 1_000_000_000;
 
 /// How far encoding has come, since the pool was opened.
