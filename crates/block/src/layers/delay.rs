@@ -7,7 +7,8 @@
 use std::io::IoSlice;
 use std::ops::Range;
 
-use crate::{BlockDevice, Outcome, Pause, Result, Resync, Right};
+use super::fault::Pause;
+use crate::{BlockDevice, Outcome, Result, Resync, Right};
 
 /// How long requests wait, in nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

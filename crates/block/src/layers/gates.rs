@@ -5,11 +5,10 @@
 
 use env::{Rank, RankedReadGuard, RankedRwLock, RankedWriteGuard};
 
-use super::order::LayerLock;
+use super::order::{GATES, LayerLock};
 
 /// Bytes that share a gate, as a power of two.
 const SPAN_SHIFT: u32 = 20;
-pub(super) const GATES: usize = 64;
 
 /// The gates of one device.
 #[derive(Debug)]

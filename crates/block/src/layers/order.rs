@@ -5,7 +5,8 @@
 
 use env::{Held, Rank, RankedMutex, RankedRwLock};
 
-use super::gates::GATES;
+/// Gates of a device: see `gates`.
+pub(super) const GATES: usize = 64;
 
 /// A lock of a layer.
 #[derive(Clone, Copy, Debug)]

@@ -11,7 +11,7 @@ use std::ops::Range;
 
 use env::RankedRwLock;
 
-use super::MemoryDevice;
+use super::memory::MemoryDevice;
 use crate::{BlockDevice, Result};
 
 /// A device on which everything can be tried.

@@ -20,7 +20,7 @@ use super::cache::Cells;
 use super::follow::{New, News};
 use super::layout::{CELL, Layout};
 use crate::layers::mirror::is_its_fault;
-use crate::layers::{Side, Standing};
+use crate::layers::mirror::{Side, Standing};
 use crate::zeros::is_zero;
 use crate::{BlockDevice, DeviceError, DeviceErrorKind, Operation, Result};
 

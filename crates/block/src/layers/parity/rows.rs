@@ -8,7 +8,7 @@ use super::journal::Draining;
 use super::layout::{CELL, Part};
 use super::ways::Sides;
 use super::{GATE_SHIFT, ParityDevice, codes};
-use crate::layers::Standing;
+use crate::layers::mirror::Standing;
 use crate::layers::mirror::is_its_fault;
 use crate::{BlockDevice, DeviceError, DeviceErrorKind, Operation, Result};
 

@@ -9,7 +9,7 @@ use super::rows::{Chunks, lay_over};
 use super::ways::Sides;
 use super::{ParityDevice, codes};
 use crate::heal::{Ledger, Outcome, Right};
-use crate::layers::Standing;
+use crate::layers::mirror::Standing;
 use crate::zeros::is_zero;
 use crate::{BlockDevice, DeviceError, DeviceErrorKind, Operation, Result, Resync};
 
