@@ -14,7 +14,7 @@ use crate::tree::SourceFile;
 const FILES_MAX: &[(&str, usize)] = &[
     ("api", 2),
     ("block", 12),
-    ("cli", 4),
+    ("cli", 2),
     ("format", 5),
     ("history", 5),
     ("lab", 8),

@@ -144,7 +144,7 @@ pub fn import(session: &Session, args: &ImportArgs) -> anyhow::Result<()> {
     }
     let volume = client.volume(&args.name)?;
     say(&format!("applied {} to {}", args.file.display(), args.name));
-    session.answer(&volume, crate::volume::show)
+    session.answer(&volume, crate::volume_text::show)
 }
 
 /// Makes the volume of a stream that needs no base.

@@ -9,7 +9,7 @@ use units::Size;
 
 use crate::moment;
 use crate::session::Session;
-use crate::volume::show;
+use crate::volume_text::show;
 
 #[derive(Debug, clap::Args)]
 pub struct Args {

@@ -11,7 +11,8 @@ use crate::failure;
 use crate::output::{self, Align, table};
 use crate::session::{Session, say};
 use crate::version::{Numbers, warn_of_hook};
-use crate::volume::{hook_or_none, show_hook};
+use crate::volume::hook_or_none;
+use crate::volume_text::show_hook;
 use crate::{retention, schedule, together};
 
 #[derive(Debug, Subcommand)]

@@ -175,7 +175,7 @@ pub fn import(session: &Session, args: &ImportArgs) -> anyhow::Result<()> {
     }
     let volume = client.volume(&args.name)?;
     say(&format!("imported {} into {}", args.file.display(), args.name));
-    session.answer(&volume, crate::volume::show)
+    session.answer(&volume, crate::volume_text::show)
 }
 
 /// Makes the volume of an import, and says of it that it is not complete.
@@ -295,7 +295,7 @@ fn import_lazily(session: &Session, args: &ImportArgs) -> anyhow::Result<()> {
          volume show {}` tells of no import any more",
         args.name, args.name
     ));
-    session.answer(&volume, crate::volume::show)
+    session.answer(&volume, crate::volume_text::show)
 }
 
 fn create(client: &Client, name: &str, size: u64) -> anyhow::Result<Volume> {

@@ -36,6 +36,7 @@ mod trace;
 mod trash;
 mod version;
 mod volume;
+mod volume_text;
 
 use session::{Session, TokenSource};
 use terminal::{failure, nbd, output, session};

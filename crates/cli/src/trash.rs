@@ -122,7 +122,7 @@ pub fn undelete(session: &Session, args: UndeleteArgs) -> anyhow::Result<()> {
     let one = find(&client, &args.name, args.id)?;
     let volume = client.undelete_volume(one.id, &Undelete { name: args.new_name })?;
     say(&format!("{} is back", volume.name));
-    session.answer(&volume, crate::volume::show)
+    session.answer(&volume, crate::volume_text::show)
 }
 
 pub fn show(session: &Session) -> anyhow::Result<()> {
