@@ -358,7 +358,7 @@ fn put_first_right(media: &CatalogueMedia, last_commit: u64) -> io::Result<()> {
     let mut page = (1..media.ways()).fold(in_first, |page, way| page.or(read(media, way, 0)))?;
     match first_page::put_right(&mut page, last_commit) {
         Names::It => Ok(()),
-        Names::TheOther => media.write_header(&page),
+        Names::Mended => media.write_header(&page),
         Names::Neither => Err(is_older()),
     }
 }
@@ -386,7 +386,7 @@ fn put(media: &CatalogueMedia, way: Way, page: u64, chosen: Option<Vec<u8>>) -> 
             Some(bytes) => bytes.clone(),
             None => read(media, way.number, page)?,
         };
-        if page == 0 && first_page::put_right(&mut bytes, way.last_commit) == Names::TheOther {
+        if page == 0 && first_page::put_right(&mut bytes, way.last_commit) == Names::Mended {
             media.write_header(&bytes)?;
             let sealed = first_page::sealed(&bytes[..first_page::HEADER_BYTES]);
             bytes[..sealed.len()].copy_from_slice(&sealed);

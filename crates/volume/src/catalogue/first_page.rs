@@ -69,29 +69,34 @@ pub fn last_commit(page: &[u8]) -> Option<u64> {
 pub enum Names {
     /// Its root, or a later one.
     It,
-    /// An earlier one, but the other root is that one: the flag was turned.
-    TheOther,
+    /// The same now that a flag was turned.
+    Mended,
     /// Neither root is that one.
     Neither,
 }
 
-/// Turns the flag of a first page if that makes it name the last commit.
+/// Turns the flags of a first page if that makes it name the last commit, and say that all of the
+/// commit's pages were durable before its root was: each commit of this program is of that kind.
+/// Without that flag the library takes the root before where this one's checksum is wrong.
 pub fn put_right(page: &mut [u8], last: u64) -> Names {
+    let before = page[FLAGS];
     match commits(page) {
-        (named, _) if named >= last => Names::It,
-        (_, other) if other == last => {
-            page[FLAGS] ^= ROOT_SECOND;
-            Names::TheOther
-        }
-        _ => Names::Neither,
+        (named, _) if named >= last => {}
+        (_, other) if other == last => page[FLAGS] ^= ROOT_SECOND,
+        _ => return Names::Neither,
     }
+    // Nothing is known of the commits of a program that sealed none.
+    if last > 0 {
+        page[FLAGS] |= TWO_PHASES;
+    }
+    if page[FLAGS] == before { Names::It } else { Names::Mended }
 }
 
 #[cfg(test)]
 mod tests {
     use super::{
-        COMMIT, FLAGS, HEADER_BYTES, Names, ROOT_SECOND, ROOTS, SEALED_BYTES, last_commit,
-        put_right, sealed,
+        COMMIT, FLAGS, HEADER_BYTES, Names, ROOT_SECOND, ROOTS, SEALED_BYTES, TWO_PHASES,
+        last_commit, put_right, sealed,
     };
 
     fn header(commits: [u64; 2], flags: u8) -> [u8; SEALED_BYTES] {
@@ -123,10 +128,12 @@ mod tests {
         let right = header([43, 42], 6);
         let mut page = right;
         page[FLAGS] ^= ROOT_SECOND;
-        assert_eq!((put_right(&mut page, 43), page), (Names::TheOther, right));
+        assert_eq!((put_right(&mut page, 43), page), (Names::Mended, right));
         assert_eq!((put_right(&mut page, 43), page), (Names::It, right));
         assert_eq!((put_right(&mut page, 42), page), (Names::It, right), "a later one");
         assert_eq!((put_right(&mut page, 44), page), (Names::Neither, right));
         assert_eq!((put_right(&mut page, 0), page), (Names::It, right), "nothing is known");
+        page[FLAGS] &= !TWO_PHASES;
+        assert_eq!((put_right(&mut page, 43), page), (Names::Mended, right));
     }
 }

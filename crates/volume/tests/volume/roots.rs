@@ -71,6 +71,40 @@ fn a_root_that_is_older_than_the_last_commit_is_refused() {
     }
 }
 
+/// The flag that no page has to be checked after a crash has no checksum either. Where it and the
+/// newest root rot the library would take the root before.
+#[test]
+fn a_newest_root_that_rotted_is_never_replaced_by_the_one_before() {
+    let damages = [20, CHECKSUM];
+    let rig = Rig::new();
+    let volume = rig.make("v", Architecture::Logging, Granularity::EveryWrite);
+    let pair = Pair::new("mirror(a, b)");
+    let pool = pair.open();
+    let copied = make(&pool, Granularity::EveryWrite, 1 << 60);
+    let rot = |media: &Arc<SimMedia>, damaged: u64| {
+        let at = first_page(media);
+        let mut flags = [0];
+        media.read_at(at + FLAGS, &mut flags).expect("read");
+        media.rot(at + FLAGS, 2);
+        media.rot(at + ROOTS[usize::from(flags[0] & 1)] + damaged, 5);
+    };
+    for number in 0..4 {
+        mark(&volume, number);
+        mark(&copied, number);
+        for damaged in damages {
+            let stopped = rig.fork();
+            rot(&stopped.media, damaged);
+            let error = stopped.try_open().map(drop).expect_err("the newest root is gone");
+            assert_eq!(error.kind, ErrorKind::Corrupt, "{error}");
+            for side in [0, 1] {
+                let stopped = pair.fork();
+                rot(&stopped.media[side], damaged);
+                assert_eq!(marks(&stopped.open()), number + 1, "side {side}");
+            }
+        }
+    }
+}
+
 #[test]
 fn of_a_mirror_it_is_had_from_the_other_side_or_put_right() {
     let pair = Pair::new("mirror(a, b)");
