@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use hindsight_block::{Array, BlockDevice, CryptDevice, CryptKey, Resync};
-use sim::Random;
+use sim::{Failure, Op, Random};
 
 use crate::rig::{AREA_BYTES, JOURNAL_BYTES, MIB, Rig, copy, noise, read, write};
 
@@ -119,4 +119,20 @@ fn headers_of_keys_are_looked_at_before_parity_is_computed_of_them() {
     let device = CryptDevice::open(Arc::clone(&array), &key).expect("a header is right");
     assert!(read(&device, 0, expected.len()) == expected);
     assert_eq!(compute(), 0, "the header was healed");
+}
+
+#[test]
+fn a_cell_that_cannot_be_read_is_computed_and_its_neighbours_are_not() {
+    let rig = Rig::new("parity[chunk=64KiB,journal=64KiB](a, b, c)", JOURNAL_BYTES + 2 * MIB, 39);
+    let array = rig.open();
+    let expected = noise(&mut Random::new(39), 128 << 10);
+    write(&array, 0, &expected);
+    array.flush().expect("a flush");
+    // A fault in another row, which nobody has met.
+    rig.media[1].rot(place(0, 64 << 10) + 9 * 4096 + 5, 1);
+    let bad = place(0, 64 << 10) + 3 * 4096;
+    let range = Some(bad..bad + 4096);
+    rig.media[0].fail(Failure { range, times: Some(2), ..Failure::for_ever(Op::Read) });
+    assert!(read(&array, 0, 64 << 10) == expected[..64 << 10]);
+    assert!(read(&array, 0, 64 << 10) == expected[..64 << 10], "what was written over");
 }

@@ -197,7 +197,7 @@ fn a_read_that_fails_is_computed_and_written_again() {
     let array = rig.open();
     write(&array, 0, &[9; 8192]);
     array.close().expect("closed");
-    rig.media[0].fail(Failure::once(Op::Read));
+    rig.media[0].fail(Failure { times: Some(2), ..Failure::once(Op::Read) });
     rig.media[0].rot(place(0) + 5, 1);
     assert_eq!(read(&array, 0, 4096), [9; 4096]);
     assert_eq!(standings(&array), [Standing::In; 3]);

@@ -122,7 +122,8 @@ impl ParityDevice {
         })
     }
 
-    /// The bytes in their places; computed and written again if their side fails to read them.
+    /// The bytes in their places. Cells that their side fails to read twice are computed and
+    /// written again; their neighbours are not, for a row of these may have another fault.
     pub(super) fn read_placed(
         &self,
         stripe: u64,
@@ -143,10 +144,24 @@ impl ParityDevice {
         };
         self.keeper.note_failed_read(&self.sides[side].members, &failure);
         let _alone = self.gate_alone(stripe);
-        if self.compute(stripe, chunk, within, 0, buffer).is_err() {
-            return Err(failure);
+        let mut rest = buffer;
+        let mut start = within.start;
+        while !rest.is_empty() {
+            let end = within.end.min((start / CELL + 1) * CELL);
+            let (cell, others) = rest.split_at_mut((end - start) as usize);
+            let at = self.layout.offset(stripe) + start;
+            match self.read_side(side, at, cell) {
+                Ok(true) => {}
+                Err(error) if !is_lost(&error) => return Err(error),
+                _ if self.compute(stripe, chunk, &(start..end), 0, cell).is_err() => {
+                    return Err(failure);
+                }
+                _ if self.is_in(side) => self.write_back(side, at, cell)?,
+                _ => {}
+            }
+            (rest, start) = (others, end);
         }
-        if self.is_in(side) { self.write_back(side, at, buffer) } else { Ok(()) }
+        Ok(())
     }
 
     /// Reads from a side; false if it is not in, or was put out meanwhile: another device may have
