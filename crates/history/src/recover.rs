@@ -612,6 +612,9 @@ mod tests {
         let found = tail(&batches, &[]);
         let looked_at = |batch: &Found| found.ops_in(batch.seqs).len();
         assert_eq!(found.batches.iter().map(looked_at).sum::<usize>(), 3 * batches.len());
-        assert!((0..1000).all(|index| found.ops_of(index).count() == 3));
+        let of = |index| found.ops_of(index);
+        assert!((0..1000).all(|index| of(index).count() == 3));
+        // As many as it may look at, whatever it tells.
+        assert!((0..1000).all(|index| of(index).size_hint().1 == Some(3)));
     }
 }

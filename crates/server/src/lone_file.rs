@@ -34,13 +34,15 @@ pub(crate) fn named_paths(path: &Path) -> Result<Vec<PathBuf>, StartError> {
     if named.names().len() == 1 {
         return Ok(vec![path.to_owned()]);
     }
-    let place = |name: &str| {
-        let (beside, name) = (path.with_file_name(""), Path::new(name));
-        let moved = name.file_name().map(|file| beside.join(file)).filter(|path| path.exists());
-        let was = beside.join(name);
-        if was.exists() { was } else { moved.unwrap_or(was) }
+    let beside = path.with_file_name("");
+    let were: Vec<PathBuf> = named.names().into_iter().map(|name| beside.join(name)).collect();
+    let place = |was: &PathBuf| {
+        let moved = was.file_name().map(|file| beside.join(file));
+        // Another member may have that place.
+        let moved = moved.filter(|moved| moved.exists() && !were.contains(moved));
+        if was.exists() { was.clone() } else { moved.unwrap_or_else(|| was.clone()) }
     };
-    Ok(named.names().into_iter().map(place).collect())
+    Ok(were.iter().map(place).collect())
 }
 
 /// The layout of which the file at a path is the only member; none where it has no label.

@@ -133,7 +133,9 @@ pub(super) async fn revert(
                 true => None,
                 false => {
                     // An impossible request is refused before anybody is disconnected.
-                    volume.revert(&to, true)?;
+                    if body.force {
+                        volume.resolve(&to)?;
+                    }
                     Some(context.close(&volume, Part::Present, body.force)?)
                 }
             };

@@ -44,6 +44,9 @@ impl Engine {
     /// Those of the work.
     pub(crate) fn step_work(&self, budget: Budget) -> Result<bool> {
         let Some(mut merges) = self.work.try_lock() else { return Ok(false) };
+        if self.core.is_closed() {
+            return Ok(false);
+        }
         self.can_wait.store(false, Ordering::Relaxed);
         self.core.store.collect_freed();
         self.note_healed()?;
@@ -425,6 +428,9 @@ impl Engine {
             }
             // A delete that waits for its turn frees more than the next pass.
             RankedGuard::bump(&mut merges);
+            if self.core.is_closed() {
+                return Err(given_up());
+            }
             self.drop_background(&mut merges);
         }
         Err(Error::new(
@@ -442,7 +448,7 @@ impl Engine {
                 return None;
             }
             if let Some(work) = self.work.try_lock_for(LOOK_EVERY) {
-                return Some(work);
+                return Some(work).filter(|_| !self.core.is_closed());
             }
         }
     }
