@@ -65,8 +65,8 @@ pub trait Host: Send + Sync {
     fn needed(&self, timeline: u64, from: Seq) -> Result<Needed>;
 
     /// Fails unless a cache fits the memory by itself, and with the smallest share of it beside
-    /// those of all volumes but `but`. The caller has the books, so that nobody else is given the
-    /// same memory.
+    /// those of all volumes but `but`. A caller that has the books knows that nobody else is given
+    /// the same memory.
     ///
     /// # Errors
     /// `Invalid` with what is possible.
