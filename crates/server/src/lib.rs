@@ -18,6 +18,7 @@ mod http;
 mod listen;
 mod logs;
 mod lone_file;
+mod member_changes;
 mod member_watch;
 mod meters;
 mod metrics;

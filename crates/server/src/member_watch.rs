@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use block::Standing;
 use volume::Pool;
 
-use crate::stack_files;
+use crate::member_changes;
 
 /// How long marks on regions stay after the last write there, at least.
 const TIDY_EVERY: Duration = Duration::from_secs(5);
@@ -33,7 +33,7 @@ impl MemberWatch {
         if let Err(error) = pool.tidy_members() {
             tracing::error!(%error, "the marks of members could not be written");
         }
-        if let Err(error) = stack_files::follow_spares(&self.dir, pool) {
+        if let Err(error) = member_changes::follow_spares(&self.dir, pool) {
             tracing::error!(%error, "pool.stack does not say that a spare is a member");
         }
         let members = pool.members().into_iter();

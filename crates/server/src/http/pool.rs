@@ -16,7 +16,7 @@ use super::context::Context;
 use super::convert;
 use super::guard::Door;
 use super::jobs::{Begun, begun};
-use crate::{StartError, pool_files, stack_files};
+use crate::{StartError, member_changes, pool_files};
 
 /// Shows the pool: its layers, its space, what was found damaged.
 #[utoipa::path(get, path = "/pool", tag = "pool", responses((status = 200, body = api::Pool)))]
@@ -72,7 +72,7 @@ pub(super) async fn replace(
     Body(body): Body<ReplaceMember>,
 ) -> Answer<Json<api::Pool>> {
     let change = move |context: &Context| {
-        stack_files::replace(context.pool_dir(), context.pool(), &body.member, &body.with)
+        member_changes::replace(context.pool_dir(), context.pool(), &body.member, &body.with)
     };
     change_members(context, door, change).await
 }
@@ -94,7 +94,7 @@ pub(super) async fn attach(
 ) -> Answer<Json<api::Pool>> {
     let change = move |context: &Context| {
         let member = body.member.as_deref();
-        stack_files::attach(context.pool_dir(), context.pool(), member, &body.with)
+        member_changes::attach(context.pool_dir(), context.pool(), member, &body.with)
     };
     change_members(context, door, change).await
 }
@@ -117,7 +117,7 @@ pub(super) async fn grow(
         let size_bytes = body.size.map(|size| size.0.bytes());
         match &body.add {
             Some(add) => {
-                stack_files::grow_online(context.pool_dir(), context.pool(), add, size_bytes)
+                member_changes::grow_online(context.pool_dir(), context.pool(), add, size_bytes)
             }
             None => pool_files::lengthen(context.pool(), size_bytes),
         }
@@ -139,7 +139,7 @@ pub(super) async fn add_spare(
     Body(body): Body<Spare>,
 ) -> Answer<Json<api::Pool>> {
     let change = move |context: &Context| {
-        stack_files::add_spare(context.pool_dir(), context.pool(), &body.path)
+        member_changes::add_spare(context.pool_dir(), context.pool(), &body.path)
     };
     change_members(context, door, change).await
 }
@@ -158,7 +158,7 @@ pub(super) async fn remove_spare(
     Asked(query): Asked<Spare>,
 ) -> Answer<Json<api::Pool>> {
     let change = move |context: &Context| {
-        stack_files::remove_spare(context.pool_dir(), context.pool(), &query.path)
+        member_changes::remove_spare(context.pool_dir(), context.pool(), &query.path)
     };
     change_members(context, door, change).await
 }
