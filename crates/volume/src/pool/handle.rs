@@ -52,6 +52,7 @@ mod tests {
         let is_gone = AtomicBool::new(false);
         thread::scope(|scope| {
             let at_work = engine.work.lock();
+            let waiter = scope.spawn(|| engine.lock_work(&|| true).is_some());
             scope.spawn(|| {
                 drop(pool);
                 is_gone.store(true, Ordering::Release);
@@ -62,6 +63,7 @@ mod tests {
             thread::sleep(Duration::from_millis(20));
             assert!(!is_gone.load(Ordering::Acquire), "somebody is at work");
             drop(at_work);
+            assert!(!waiter.join().expect("no panic"), "who waits for work gets none");
         });
         assert!(is_gone.load(Ordering::Acquire));
         // Its engine is there as long as somebody asks it, and does nothing.
