@@ -27,10 +27,11 @@ pub const CHUNK_BYTES: u64 = 64 << 10;
 /// Bytes of one slot of a parity's journal if nothing is said: about as much as a client writes
 /// between two flushes.
 pub const JOURNAL_BYTES: u64 = 16 << 20;
-/// A layer that is no more: what a pool keeps has its checksums in the map or in itself.
-const NO_INTEGRITY: &str = "the layer integrity is no more, as a pool checks all that it reads \
-                            itself; a pool that was made with it opens with the version that made \
-                            it: export its volumes there, and import them into a new pool";
+/// The answer to a layer that was removed: all that a pool reads has its checksum in the map or
+/// in itself.
+const NO_INTEGRITY: &str = "the layer integrity was removed: every read of a pool is checked \
+    without it; open the pool with the version that made it, export its volumes, and import them \
+    into a new pool";
 /// The longest text, in bytes.
 pub const TEXT_BYTES_MAX: usize = 4096;
 
@@ -560,7 +561,7 @@ mod tests {
                 .contains("no layer raid; there are stripe, concat, mirror, parity, crypt")
         );
         for text in ["integrity(a)", "mirror(integrity[mismatch=trust-copies](a), b)"] {
-            assert!(error_of(text).contains("integrity is no more"), "{text}");
+            assert!(error_of(text).contains("integrity was removed"), "{text}");
         }
         assert!(error_of("delay(a, b)").contains("one thing"));
         assert!(error_of("crypt(a)").contains("needs a key"));

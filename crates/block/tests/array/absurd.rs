@@ -199,7 +199,7 @@ fn a_label_that_names_a_layer_that_is_no_more_is_refused_with_what_to_do() {
         named_by(&*device).expect_err("refused").to_string(),
     ];
     for error in told {
-        assert!(error.contains("integrity is no more") && error.contains("export"), "{error}");
+        assert!(error.contains("integrity was removed") && error.contains("export"), "{error}");
     }
     for (before, now) in before.into_iter().zip(&rig.media) {
         let of = |media: Arc<SimMedia>| {

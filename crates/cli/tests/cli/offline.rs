@@ -48,7 +48,7 @@ fn a_stack_with_a_layer_that_is_no_more_is_refused_and_leaves_nothing_behind() {
     let make = |stack| run(&["pool", "create", "--pool", at, "--stack", stack, "--size", "80MiB"]);
     for stack in ["integrity(a.img)", "mirror(integrity(a.img), integrity(b.img))"] {
         let made = make(stack);
-        assert!(made.code != 0 && made.err.contains("integrity is no more"), "{made:?}");
+        assert!(made.code != 0 && made.err.contains("integrity was removed"), "{made:?}");
         assert!(!pool.exists(), "{stack}: something is left of it");
     }
     // One that was made with it is not opened as something else.
@@ -62,7 +62,7 @@ fn a_stack_with_a_layer_that_is_no_more_is_refused_and_leaves_nothing_behind() {
         let refused = run(command);
         assert!(refused.code != 0, "{refused:?}");
         let is_told = refused.err.contains("pool.stack") && refused.err.contains("export");
-        assert!(is_told && refused.err.contains("integrity is no more"), "{refused:?}");
+        assert!(is_told && refused.err.contains("integrity was removed"), "{refused:?}");
     }
     assert!(member() == before, "something was written");
     let text = std::fs::read_to_string(&stack).expect("read");
