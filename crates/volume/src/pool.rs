@@ -22,19 +22,17 @@ pub mod space;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use block::BlockDevice;
-use env::RankedMutex;
+use env::{RankedGuard, RankedMutex};
 
 use crate::catalogue::GroupRecord;
 use crate::core::Core;
-use crate::jobs::dedup::progress::Dedup;
-use crate::jobs::merges::Merges;
-use crate::jobs::meter::Meter;
-use crate::jobs::room::Standing;
-use crate::jobs::scrub_plan::progress::Scrubbing;
-use crate::past::copy_job::CopyJob;
+use crate::jobs::meter::Limits;
+use crate::jobs::scheduler::{Failures, NAP_NS, Scheduler};
+use crate::jobs::scrub_plan::progress::Scrubs;
 use crate::pool::arrays::Members;
 use crate::pool::registry::Registry;
 use crate::retention::group_schedule::GroupSchedule;
@@ -47,24 +45,20 @@ use crate::{Error, ErrorKind, Result};
 /// Invariant: background work (flushing maps, merging, reclaiming) is done by one thread at a time,
 /// under `work`.
 pub struct Engine {
-    /// The right to do background work, and the merges under way.
-    pub(crate) work: RankedMutex<Merges>,
-    /// Searches for equal blocks; they change under `work`.
-    pub(crate) dedup: RankedMutex<Dedup>,
-    /// Copies under way from outside, by timeline; they change under `work`.
-    pub(crate) copies: RankedMutex<BTreeMap<u64, CopyJob>>,
+    /// The background work, and the right to do some.
+    pub(crate) work: RankedMutex<Scheduler>,
+    /// What failed of it.
+    pub(crate) failures: Failures,
+    /// Scrubs of everything.
+    pub(crate) scrubs: Arc<Scrubs>,
+    /// How fast scrubs and rebuilds may be.
+    pub(crate) limits: Limits,
     /// The volumes.
-    pub(crate) registry: Registry,
+    pub(crate) registry: Arc<Registry>,
     /// The core that they share.
     pub(crate) core: Arc<Core>,
-    /// The work of the last step can wait for clients, and so can the next.
-    pub(crate) can_wait: AtomicBool,
-    /// How things stood when no room could be made last.
-    pub(crate) refused: RankedMutex<Option<Standing>>,
     /// The members, if it is on a stack of them.
-    pub(crate) members: Members,
-    /// When what was healed was written down last, on the monotonic clock.
-    pub(crate) healed_noted_ns: AtomicU64,
+    pub(crate) members: Arc<Members>,
     /// Bytes of memory for maps and caches.
     pub(crate) memory_bytes: u64,
     /// The right to share it out.
@@ -73,10 +67,6 @@ pub struct Engine {
     pub(crate) groups: RankedMutex<BTreeMap<String, GroupRecord>>,
     /// Schedules of groups with what they made, by the group's id; they change under the books.
     pub(crate) group_schedules: RankedMutex<BTreeMap<u64, GroupSchedule>>,
-    /// Scrubs of everything.
-    pub(crate) scrubbing: Scrubbing,
-    /// Keeps them to their limit.
-    pub(crate) scrub_rate: Meter,
     /// The right to run schedules.
     pub(crate) scheduling: RankedMutex<()>,
 }
@@ -115,26 +105,59 @@ impl Engine {
     }
 
     pub(crate) fn check_open(&self) -> Result<()> {
-        if self.core.is_closed() {
-            return Err(Error::new(ErrorKind::Refused, "the pool is closed"));
-        }
-        Ok(())
+        self.core.check_open()
     }
 
-    /// Does some background work; true when there is more to do now.
+    /// Does some background work, as much as it is told, and rests for no client; true when there
+    /// is more to do now. Whoever has a thread for it calls [`Pool::turn`].
     ///
     /// # Errors
     /// `Refused`, `Corrupt`, `Io`; `Full` when there is no room even for reclaiming.
     pub fn step(&self, budget: Budget) -> Result<bool> {
-        if self.core.is_closed() || self.core.store.has_failed() {
-            return Ok(false);
-        }
-        // Before, not within: a capture may make room, which is background work itself.
-        self.run_due();
-        self.step_work(budget)
+        self.step_jobs(budget, None)
     }
 
-    /// Does what is due by the clock: for whoever rests between steps.
+    /// Does some of one kind of background work alone; true when there is more to do now.
+    ///
+    /// # Errors
+    /// Those of the work.
+    pub fn step_job(&self, job: &str, budget: Budget) -> Result<bool> {
+        self.step_jobs(budget, Some(job))
+    }
+
+    fn step_jobs(&self, budget: Budget, only: Option<&str>) -> Result<bool> {
+        let Some(mut work) = self.try_work() else { return Ok(false) };
+        Ok(work.round(Some(budget.bytes), only)?.is_more())
+    }
+
+    /// Does some background work if it is time for that, and says how long its thread is to rest
+    /// before the next turn. Failures are told by [`Pool::failures`].
+    pub fn turn(&self) -> Duration {
+        let rest_ns = self.try_work().map_or(NAP_NS, |mut work| work.turn());
+        Duration::from_nanos(rest_ns)
+    }
+
+    /// The kinds of background work that failed when they were tried last, and why.
+    #[must_use]
+    pub fn failures(&self) -> Vec<(&'static str, ErrorKind, String)> {
+        self.failures.lock().clone()
+    }
+
+    /// The scrubs of the pool.
+    #[must_use]
+    pub fn scrubs(&self) -> &Scrubs {
+        &self.scrubs
+    }
+
+    /// The right to do background work, if there may be some and nobody has it. What is due by the
+    /// clock is done before, not within: a capture may make room, which is background work itself.
+    fn try_work(&self) -> Option<RankedGuard<'_, Scheduler>> {
+        self.run_due();
+        let is_over = self.core.is_closed() || self.core.store.has_failed();
+        self.work.try_lock().filter(|_| !is_over)
+    }
+
+    /// Does what is due by the clock.
     pub fn run_due(&self) {
         if !self.core.is_closed() && !self.core.store.has_failed() {
             self.measure_history();
@@ -146,7 +169,7 @@ impl Engine {
     /// work.
     pub(crate) fn let_go(&self) {
         self.core.close();
-        self.drop_background(&mut self.work.lock());
+        self.work.lock().give_up();
     }
 
     /// Makes everything durable. The pool refuses writes afterwards.
@@ -174,11 +197,7 @@ impl Engine {
             return Ok(());
         }
         let mut work = self.work.lock();
-        work.clear();
-        match self.commit_copies() {
-            Err(e) if e.kind == ErrorKind::Full => {}
-            other => other?,
-        }
+        work.finish()?;
         for volume in self.registry.all() {
             match volume.flush_map() {
                 // No room for runs: what is pending stays in the log, from which it is recovered.
@@ -195,11 +214,10 @@ impl Engine {
         self.core.store.flush()?;
         sealed.into_iter().try_for_each(|(volume, placed)| volume.record_places(placed))?;
         self.core.store.give_back_spared();
-        self.keep_scrub()?;
         let Some(array) = self.members.array() else { return Ok(()) };
         // Waiting cells are placed by that, and may meet rows that have to be looked at.
         array.flush()?;
-        self.settle_noticed(array)?;
+        self.scrubs.settle_noticed(array)?;
         Ok(array.close()?)
     }
 

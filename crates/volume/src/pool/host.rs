@@ -41,6 +41,10 @@ impl Host for Engine {
         self.share_memory();
     }
 
+    fn expire_trash(&self) -> Result<()> {
+        self.expire_trash()
+    }
+
     fn judged_groups(&self, volume: u64) -> Vec<JudgedGroup> {
         self.judged_groups(volume)
     }

@@ -18,9 +18,10 @@ use crate::catalogue::transaction::Record;
 use crate::catalogue::{Catalogue, CatalogueMedia, Contents, RunRecord, Told, VolumeRecord};
 use crate::core::Core;
 use crate::jobs::compactions::Compactions;
-use crate::jobs::merges::Merges;
-use crate::jobs::meter::Meter;
-use crate::jobs::scrub_plan::progress::Scrubbing;
+use crate::jobs::meter::Limits;
+use crate::jobs::parts::Parts;
+use crate::jobs::scheduler::Scheduler;
+use crate::jobs::scrub_plan::progress::Scrubs;
 use crate::names::VolumeName;
 use crate::placement::base::Base;
 use crate::placement::conversion::progress::Conversion;
@@ -112,7 +113,7 @@ pub fn open_pool(
     media.write_again()?;
     let catalogue = Catalogue::open(media.clone(), told)?;
     let contents = catalogue.load()?;
-    let (scrub, scrub_schedule) = catalogue.scrubs()?;
+    let catalogue_scrubs = catalogue.scrubs()?;
     let zones = zones_of(&superblock, &contents)?;
     let memory = options.memory_bytes;
     let store = Arc::new(Store::new(parts(device, &machine, &superblock, zones, memory)));
@@ -125,22 +126,24 @@ pub fn open_pool(
     let core = Arc::new(Core::new(store, (machine, files), places, contents.numbers, memory)?);
     name_second_source(&core);
     core.store.back_reserve();
+    let (registry, members) = (Arc::new(Registry::default()), Arc::new(Members::default()));
+    let failures = Arc::new(RankedMutex::new(Rank::Noted, Vec::new()));
+    let limits = Limits::default();
+    let parts = Parts::new(&core, &registry, &members);
+    let scrubs = Arc::new(Scrubs::load(&parts, catalogue_scrubs));
+    let scheduler = Scheduler::new(parts, &scrubs, &limits, &failures);
     let pool = Arc::new(Engine {
-        work: RankedMutex::new(Rank::Work, Merges::default()),
-        dedup: RankedMutex::new(Rank::Dedup, Default::default()),
-        copies: RankedMutex::new(Rank::CopyJob, BTreeMap::new()),
-        registry: Registry::default(),
+        work: RankedMutex::new(Rank::Work, scheduler),
+        failures,
+        scrubs,
+        limits,
+        registry,
         core,
-        can_wait: AtomicBool::new(false),
-        refused: RankedMutex::new(Rank::Noted, None),
-        members: Members::default(),
-        healed_noted_ns: AtomicU64::new(0),
+        members,
         memory_bytes: memory,
         sharing: RankedMutex::new(Rank::Sharing, ()),
         groups: RankedMutex::new(Rank::Groups, BTreeMap::new()),
         group_schedules: RankedMutex::new(Rank::GroupSchedules, BTreeMap::new()),
-        scrubbing: Scrubbing::load(scrub, scrub_schedule),
-        scrub_rate: Meter::default(),
         scheduling: RankedMutex::new(Rank::Schedules, ()),
     });
     pool.core.set_host(Arc::downgrade(&pool) as _);
@@ -266,7 +269,7 @@ fn fill(pool: &Engine, mut contents: Contents, map: Map) -> Result<()> {
         // Without their runs nobody knows what they name elsewhere: it waits for the next opening.
         return Ok(());
     }
-    pool.bury_ghosts()
+    pool.work.lock().purge()
 }
 
 fn add_timelines(core: &Core, contents: &Contents) -> Result<()> {

@@ -1,20 +1,29 @@
 //! How far the scrubs of a pool are.
 
+use std::sync::Arc;
+
 use env::{Rank, RankedMutex};
 use history::{ScrubReport, Suspects};
 
 use super::queue::{Objects, Queue};
 use crate::catalogue::{ScrubRecord, ScrubScheduleRecord};
+use crate::core::Core;
+use crate::jobs::parts::Parts;
+use crate::pool::arrays::Members;
+use crate::pool::registry::Registry;
 
 /// Lost blocks that are named, at most.
 const LOSSES_NAMED: usize = 16;
 
 /// The scrubs of a pool.
-pub struct Scrubbing {
+pub struct Scrubs {
+    pub(in crate::jobs) core: Arc<Core>,
+    pub(in crate::jobs) registry: Arc<Registry>,
+    pub(in crate::jobs) members: Arc<Members>,
     /// The one under way.
-    pub run: RankedMutex<Option<Run>>,
+    pub(super) run: RankedMutex<Option<Run>>,
     /// The report of the last one.
-    pub told: RankedMutex<Told>,
+    pub(super) told: RankedMutex<Told>,
 }
 
 #[derive(Default)]
@@ -39,11 +48,17 @@ pub struct Run {
     pub noted_bytes: u64,
 }
 
-impl Scrubbing {
+impl Scrubs {
     /// As the catalogue has it.
-    pub fn load(last: Option<ScrubRecord>, schedule: Option<ScrubScheduleRecord>) -> Scrubbing {
+    pub fn load(
+        parts: &Parts,
+        (last, schedule): (Option<ScrubRecord>, Option<ScrubScheduleRecord>),
+    ) -> Scrubs {
         let told = Told { last, percent: 0, schedule };
-        Scrubbing {
+        Scrubs {
+            core: Arc::clone(&parts.core),
+            registry: Arc::clone(&parts.registry),
+            members: Arc::clone(&parts.members),
             run: RankedMutex::new(Rank::Scrub, None),
             told: RankedMutex::new(Rank::ScrubTold, told),
         }
