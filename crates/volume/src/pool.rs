@@ -110,7 +110,7 @@ impl Engine {
     pub fn refuse_writes(&self) {
         self.core.store.fail();
         for volume in self.registry.all() {
-            volume.log.wake();
+            volume.log().wake();
         }
     }
 
@@ -159,13 +159,13 @@ impl Engine {
         let mut volumes = self.registry.all();
         volumes.retain(|volume| !volume.is_gone());
         if !self.core.is_closed() && !self.core.store.has_failed() {
-            volumes.iter().try_for_each(|volume| volume.store_counts(&volume.pins.lock()))?;
+            volumes.iter().try_for_each(|volume| volume.store_counts(&volume.pins().lock()))?;
         }
         let mut holds = Vec::new();
         for volume in &volumes {
             match volume.hold_writes() {
                 // Waiting writes are lost with the process: that is not passed over.
-                Err(e) if volume.cache.first_waiting().is_some() => return Err(e),
+                Err(e) if volume.cache().first_waiting().is_some() => return Err(e),
                 Err(_) if self.core.store.has_failed() => {}
                 hold => holds.push(hold?),
             }
@@ -251,7 +251,7 @@ impl Engine {
         let stores = self.registry.all();
         let count = |volume: &Arc<Volume>| {
             volume.present().current.as_ref().map_or(0, |current| current.slab_count())
-                + volume.base.slab_count()
+                + volume.base().slab_count()
         };
         let slabs: usize = stores.iter().map(count).sum();
         let current_bytes = slabs as u64 * zone_bytes;

@@ -125,7 +125,7 @@ impl Engine {
             told(scrub.read_bytes(), (done, all));
         }
         for volume in self.registry.all() {
-            for run in volume.times.runs() {
+            for run in volume.times().runs() {
                 scrub.pages((0, run.id), (&run.pages, 0..run.pages.count), &wants);
             }
         }
@@ -135,7 +135,7 @@ impl Engine {
     /// Up to which seq writes to a segment have ended.
     pub(crate) fn stable_of(&self, segment: &Segment) -> Seq {
         let log = self.registry.all().into_iter().find(|volume| volume.id == segment.log);
-        log.map_or(Seq(u64::MAX), |volume| volume.log.stable())
+        log.map_or(Seq(u64::MAX), |volume| volume.log().stable())
     }
 
     /// Looks at what is trusted in place in some ranges, of which parity is about to be computed. A

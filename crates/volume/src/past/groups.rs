@@ -17,10 +17,10 @@ use crate::names::check_name;
 use crate::past::revert::{Coming, Place};
 use crate::pool::Engine;
 use crate::retention::groups::GroupInfo;
+use crate::retention::stand_still::Still;
 use crate::types::{Resolved, RevertReport, Stamp};
 use crate::volume::Volume;
 use crate::volume::creation::{Origin, features_of};
-use crate::write::write_back::Still;
 use crate::{Error, ErrorKind, Result};
 
 /// Which moment of each volume of a group.
@@ -81,7 +81,7 @@ fn at_one_instant<T>(
     act: &mut dyn FnMut(&mut dyn Gates) -> Result<T>,
 ) -> Result<T> {
     let Some((first, rest)) = volumes.split_first() else { return act(outer) };
-    first.log.with_gate(|gate| at_one_instant(rest, &mut Within { outer, gate }, act))
+    first.log().with_gate(|gate| at_one_instant(rest, &mut Within { outer, gate }, act))
 }
 
 impl Engine {

@@ -12,6 +12,7 @@ use crate::pool::Engine;
 use crate::types::{ImportInfo, ImportSpec, VolumeSpec};
 use crate::volume::Volume;
 use crate::volume::creation::Origin;
+use crate::volume::stream::Stream;
 use crate::{Error, ErrorKind, Result};
 
 use std::sync::Arc;
@@ -87,7 +88,7 @@ impl Engine {
     }
 }
 
-impl Volume {
+impl Stream {
     /// The file that this volume is still being imported from, or the volume that it is a clone of.
     #[must_use]
     pub fn import_info(&self) -> Option<ImportInfo> {

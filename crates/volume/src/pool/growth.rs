@@ -8,6 +8,7 @@ use units::BLOCK_BYTES;
 use crate::Result;
 use crate::pool::Engine;
 use crate::pool::samples::Sample;
+use crate::retention::moments::Moments;
 use crate::types::{Growth, PoolSpace};
 use crate::volume::Volume;
 
@@ -25,7 +26,7 @@ impl Engine {
     }
 }
 
-impl Volume {
+impl Moments {
     /// How fast its log grows.
     #[must_use]
     pub fn growth(&self) -> Option<Growth> {

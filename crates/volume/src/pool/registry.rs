@@ -5,7 +5,6 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use env::{Rank, RankedRwLock};
 
@@ -103,7 +102,7 @@ impl Registry {
     /// Nothing is left of a volume that is not served.
     pub fn bury(&self, ghost: &Volume) {
         self.ghosts.write().remove(&ghost.id);
-        ghost.is_buried.store(true, Ordering::Release);
+        ghost.set_buried();
     }
 
     /// Forgets one that is served, as if it were only being made.

@@ -1,7 +1,6 @@
 //! A read-only opening of a moment. Costs nothing to make; pins its moment while it is held.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use units::Moment;
 
@@ -67,7 +66,7 @@ impl View {
     }
 
     fn read_with(&self, offset: u64, buffer: &mut [u8], patience: Patience) -> Result<bool> {
-        if self.volume.gone.load(Ordering::Acquire) {
+        if self.volume.is_gone() {
             let text = format!("{} was deleted", self.volume.name);
             return Err(Error::new(ErrorKind::NotFound, text));
         }
@@ -95,7 +94,7 @@ impl Volume {
 }
 
 fn unpin(volume: &Volume, resolved: Resolved) {
-    volume.pins.lock().remove_view(resolved.seq);
+    volume.pins().lock().remove_view(resolved.seq);
 }
 
 impl Drop for View {

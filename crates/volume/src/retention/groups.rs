@@ -10,7 +10,6 @@
 
 use std::ops::RangeInclusive;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use env::RankedGuard;
 use history::Gate;
@@ -25,9 +24,9 @@ use crate::names::{check_label, check_name};
 use crate::pool::Engine;
 use crate::retention::open_files::Quiet;
 use crate::retention::pins::Pins;
+use crate::retention::stand_still::Still;
 use crate::types::Consistency;
 use crate::volume::Volume;
-use crate::write::write_back::Still;
 use crate::{Error, ErrorKind, Result};
 
 /// Volumes of a group.
@@ -234,7 +233,7 @@ fn instant_of(
     quiet: &dyn Fn() -> Vec<Quiet>,
 ) -> Result<Vec<Quiet>> {
     let Some((first, rest)) = volumes.split_first() else { return Ok(quiet()) };
-    first.log.with_gate(|gate: &mut Gate<'_>| {
+    first.log().with_gate(|gate: &mut Gate<'_>| {
         places.push((gate.last_seq(), gate.last_time()));
         instant_of(rest, places, quiet)
     })
@@ -408,7 +407,7 @@ impl Engine {
         let mut ids: Vec<u64> = capture.versions.iter().map(|&(id, _)| id).collect();
         ids.sort_unstable();
         let volumes = self.registry.by_ids(&ids);
-        let pins = volumes.iter().map(|volume| volume.pins.lock()).collect();
+        let pins = volumes.iter().map(|volume| volume.pins().lock()).collect();
         let captures = vec![(number, capture.versions)];
         self.remove_captures(&group, (&volumes, pins), &captures, ("version-delete", ""))
     }
@@ -435,7 +434,7 @@ impl Engine {
         for (volume, pins) in volumes.iter().zip(&pins) {
             let versions = captures.iter().flat_map(|(_, versions)| versions);
             let own = versions.filter(|&&(id, _)| id == volume.id).map(|&(_, number)| number);
-            let own = own.filter(|_| !volume.gone.load(Ordering::Acquire));
+            let own = own.filter(|_| !volume.is_gone());
             let gone: Vec<(u64, Seq)> =
                 own.filter_map(|number| Some((number, pins.version(number)?.seq))).collect();
             let heirs = volume.remove_in(&tx, pins, &gone)?;
@@ -462,7 +461,7 @@ impl Engine {
         kept.retain(|volume| !volume.is_gone());
         let is_there = |&(id, number): &(u64, u64)| {
             let volume = kept.iter().find(|volume| volume.id == id);
-            volume.is_some_and(|volume| volume.pins.lock().version(number).is_some())
+            volume.is_some_and(|volume| volume.pins().lock().version(number).is_some())
         };
         !record.versions.iter().any(is_there)
     }
@@ -471,7 +470,7 @@ impl Engine {
     fn left_of(&self, record: &GroupVersionRecord) -> Vec<(String, u64)> {
         let is_there = |&(id, number): &(u64, u64)| {
             let volume = self.registry.by_id(id)?;
-            let found = volume.pins.lock().version(number).is_some();
+            let found = volume.pins().lock().version(number).is_some();
             found.then(|| (volume.name().to_owned(), number))
         };
         record.versions.iter().filter_map(is_there).collect()

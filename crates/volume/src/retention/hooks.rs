@@ -10,6 +10,7 @@ use crate::catalogue::GroupRecord;
 use crate::names::check_name;
 use crate::pool::Engine;
 use crate::volume::Volume;
+use crate::volume::identity::Identity;
 
 /// The name that no hook has: none is meant, whatever is set.
 pub const NO_HOOK: &str = "none";
@@ -43,7 +44,7 @@ pub fn checked_hook(name: Option<&str>) -> Result<Option<String>> {
     Ok(Some(name.to_owned()))
 }
 
-impl Volume {
+impl Identity {
     /// The hook around a capture for which `said` is named, if there is any.
     #[must_use]
     pub fn hook_for(&self, said: Option<&str>) -> Option<String> {

@@ -8,7 +8,6 @@
 //! 3. Which map a volume is in (`volumes` or `ghosts`) changes under the books, as its record does.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use units::WallTime;
 
@@ -17,6 +16,7 @@ use crate::jobs::merges::Merges;
 use crate::names::check_name;
 use crate::pool::Engine;
 use crate::retention::grace::GRACE_NS;
+use crate::retention::moments::Moments;
 use crate::retention::pins::Pins;
 use crate::types::{DeletedVolume, Deletion};
 use crate::volume::Volume;
@@ -126,7 +126,7 @@ impl Engine {
         self.check_open()?;
         volume.check_served()?;
         if !asked.force {
-            volume.check_unpinned(&volume.pins.lock())?;
+            volume.check_unpinned(&volume.pins().lock())?;
         }
         let deleted_ns = self.core.machine.clock.wall().as_nanos();
         let grace_ns = asked.grace_ns.unwrap_or(TRASH_NS);
@@ -178,7 +178,7 @@ impl Engine {
         let detail = format!("volume {id}, in the trash since {since} as {}", volume.name);
         tx.audit("volume-undelete", &name, detail)?;
         let books = tx.commit()?;
-        volume.in_trash.store(false, Ordering::Release);
+        volume.set_in_trash(false);
         volume.name.change(&name);
         self.registry.serve_again(&volume);
         drop(books);
@@ -222,7 +222,7 @@ impl Engine {
 
     fn put_away(&self, volume: &Arc<Volume>, trash: TrashRecord, force: bool) -> Result<()> {
         // Nothing is pinned between the look and the commit.
-        let pins = volume.pins.lock();
+        let pins = volume.pins().lock();
         if !force {
             volume.check_unpinned(&pins)?;
         }
@@ -233,7 +233,7 @@ impl Engine {
         let detail = format!("volume {}: it can be had back until {until}", volume.id);
         tx.audit("volume-delete", &volume.name, detail)?;
         let _books = tx.commit()?;
-        volume.in_trash.store(true, Ordering::Release);
+        volume.set_in_trash(true);
         self.registry.withdraw(volume);
         Ok(())
     }
@@ -265,13 +265,13 @@ impl Engine {
     /// Deletes a volume for good. Blocks that clones still need stay until they are gone.
     fn destroy(&self, volume: &Arc<Volume>, end: End, work: &mut Merges) -> Result<()> {
         // Nothing is pinned between the look and the commit.
-        let mut pins = volume.pins.lock();
+        let mut pins = volume.pins().lock();
         if end == (End::Asked { force: false }) {
             volume.check_unpinned(&pins)?;
         }
         // Waiting writes go with it: deletes need no room.
-        volume.cache.hold();
-        let deleted = volume.log.with_gate(|gate| -> Result<()> {
+        volume.cache().hold();
+        let deleted = volume.log().with_gate(|gate| -> Result<()> {
             let mut tx = volume.begin()?;
             let record = tx.change(&volume.record);
             // It went into the trash meanwhile, or out of it, or in once more.
@@ -294,7 +294,7 @@ impl Engine {
             }
             tx.audit(action, &volume.name, detail)?;
             let _books = tx.commit()?;
-            volume.gone.store(true, Ordering::Release);
+            volume.set_gone();
             // Its zone is given to others: a flush that is under way must leave no mark there.
             gate.seal();
             volume.compactions.clear();
@@ -302,10 +302,10 @@ impl Engine {
             if matches!(end, End::Asked { .. }) {
                 self.registry.withdraw(volume);
             }
-            volume.cache.discard();
+            volume.cache().discard();
             Ok(())
         });
-        volume.cache.release(volume.log.stable(), volume.log.last_time());
+        volume.cache().release(volume.log().stable(), volume.log().last_time());
         deleted?;
         if let Some(current) = &volume.present().current {
             current.retire();
@@ -319,34 +319,7 @@ impl Engine {
     }
 }
 
-impl Volume {
-    pub(crate) fn is_gone(&self) -> bool {
-        self.gone.load(Ordering::Acquire)
-    }
-
-    pub(crate) fn is_in_trash(&self) -> bool {
-        self.in_trash.load(Ordering::Acquire)
-    }
-
-    /// Whether clients can have it: it is neither deleted nor in the trash.
-    #[must_use]
-    pub fn is_served(&self) -> bool {
-        !self.is_gone() && !self.is_in_trash()
-    }
-
-    /// Fails when it is deleted, or in the trash: clients write to neither.
-    pub(crate) fn check_served(&self) -> Result<()> {
-        self.check_open()?;
-        match self.is_in_trash() {
-            false => Ok(()),
-            true => {
-                let text = format!("{} was deleted", self.name);
-                let hint = format!("`hindsight volume undelete {}` brings it back", self.name);
-                Err(Error::new(ErrorKind::NotFound, text).with_hint(hint))
-            }
-        }
-    }
-
+impl Moments {
     fn check_unpinned(&self, pins: &Pins) -> Result<()> {
         let (versions, marks) = pinned_counts(pins);
         if (versions, marks) == (0, 0) {
@@ -359,7 +332,7 @@ impl Volume {
 
     fn told_deleted(&self, trash: TrashRecord) -> Result<DeletedVolume> {
         let space = self.space()?;
-        let (versions, pinned_marks) = pinned_counts(&self.pins.lock());
+        let (versions, pinned_marks) = pinned_counts(&self.pins().lock());
         Ok(DeletedVolume {
             id: self.id,
             name: self.name().to_owned(),
