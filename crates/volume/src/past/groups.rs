@@ -12,10 +12,10 @@ use history::Gate;
 use units::{Moment, WallTime};
 
 use crate::catalogue::GroupRecord;
+use crate::retention::groups::Groups;
 
 use crate::names::check_name;
 use crate::past::revert::{Coming, Place};
-use crate::pool::Engine;
 use crate::retention::groups::GroupInfo;
 use crate::retention::stand_still::Still;
 use crate::types::{Resolved, RevertReport, Stamp};
@@ -84,7 +84,7 @@ fn at_one_instant<T>(
     first.log().with_gate(|gate| at_one_instant(rest, &mut Within { outer, gate }, act))
 }
 
-impl Engine {
+impl Groups {
     fn members_at(&self, name: &str, at: &GroupMoment) -> Result<Members> {
         let group = self.group_record(name)?;
         let volumes = self.registry.by_ids(&group.members);
@@ -208,7 +208,7 @@ fn changed_meanwhile(group: &str) -> Error {
     Error::new(ErrorKind::Busy, format!("group {group} was changed meanwhile"))
 }
 
-impl Engine {
+impl Groups {
     /// Resolves a moment of a group for each of its volumes.
     ///
     /// # Errors

@@ -2,10 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering};
 
 use block::{BlockDevice, Zones};
-use env::{Files, NoFiles, Rank, RankedMutex};
+use env::{Files, NoFiles};
 use format::segment::SegmentHeader;
 use format::superblock::Superblock;
 use history::{
@@ -17,19 +17,17 @@ use units::{MapExtent, Seq, WallTime};
 use crate::catalogue::{Catalogue, CatalogueMedia, Contents, RunRecord, Told, VolumeRecord};
 use crate::core::Core;
 use crate::jobs::compactions::Compactions;
-use crate::jobs::merges::Merges;
-use crate::jobs::meter::Meter;
 use crate::jobs::scrub_plan::progress::Scrubbing;
 use crate::placement::Placement;
 use crate::placement::base::Base;
 use crate::placement::current_store::CurrentStore;
 use crate::pool::Engine;
-use crate::pool::arrays::Members;
 use crate::pool::handle::Pool;
 use crate::pool::layout::{read_superblock, reserve_of};
-use crate::pool::registry::Registry;
+use crate::pool::volumes::Volumes;
 use crate::read::snapshot::Opening;
 use crate::retention::Retention;
+use crate::retention::groups::Groups;
 use crate::retention::moments::Moments;
 use crate::retention::pins::Pins;
 use crate::retention::schedule::Schedule;
@@ -127,24 +125,8 @@ pub fn open_pool(
     let core = Arc::new(Core::new(store, (machine, files), places, contents.numbers, memory)?);
     name_second_source(&core);
     core.store.back_reserve();
-    let pool = Arc::new(Engine {
-        work: RankedMutex::new(Rank::Work, Merges::default()),
-        dedup: RankedMutex::new(Rank::Dedup, Default::default()),
-        copies: RankedMutex::new(Rank::CopyJob, BTreeMap::new()),
-        registry: Registry::default(),
-        core,
-        can_wait: AtomicBool::new(false),
-        refused: RankedMutex::new(Rank::Noted, None),
-        members: Members::default(),
-        healed_noted_ns: AtomicU64::new(0),
-        memory_bytes: memory,
-        sharing: RankedMutex::new(Rank::Sharing, ()),
-        groups: RankedMutex::new(Rank::Groups, BTreeMap::new()),
-        group_schedules: RankedMutex::new(Rank::GroupSchedules, BTreeMap::new()),
-        scrubbing: Scrubbing::load(scrub, scrub_schedule),
-        scrub_rate: Meter::default(),
-        scheduling: RankedMutex::new(Rank::Schedules, ()),
-    });
+    let groups = Groups::new(Volumes::new(core, memory));
+    let pool = Arc::new(Engine::new(groups, Scrubbing::load(scrub, scrub_schedule)));
     pool.core.set_host(Arc::downgrade(&pool) as _);
     pool.load_groups()?;
     fill(&pool, contents, map)?;

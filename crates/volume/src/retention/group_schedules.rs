@@ -12,11 +12,11 @@ use std::collections::BTreeMap;
 use units::WallTime;
 
 use crate::catalogue::{GroupRecord, GroupVersionRecord, ScheduleRecord};
-use crate::pool::Engine;
 use crate::retention::explain::{
     Explained, JudgedGroup, MadeBy, candidate, doomed, explain_doomed,
 };
 use crate::retention::group_schedule::{GroupSchedule, Held, Made};
+use crate::retention::groups::Groups;
 use crate::retention::hooks::PlannedHook;
 use crate::retention::open_files::Quiet;
 use crate::retention::schedule::{Schedule, ScheduleInfo, ScheduleSpec};
@@ -32,7 +32,7 @@ fn no_schedule(name: &str) -> Error {
         .with_hint("`hindsight group schedule set` makes one")
 }
 
-impl Engine {
+impl Groups {
     /// Takes up the schedule of a group, if it has one, with what it made.
     ///
     /// # Errors
@@ -166,7 +166,7 @@ impl Engine {
     }
 }
 
-impl Engine {
+impl Groups {
     /// Sets the schedule of a group, or changes it: then it goes on with what it made.
     ///
     /// # Errors

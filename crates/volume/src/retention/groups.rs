@@ -8,10 +8,11 @@
 //! 3. One commit deletes a capture: its versions and its row. After a crash it is there, or gone.
 //! 4. Groups in memory change under the pool's `books`, as the catalogue does.
 
-use std::ops::RangeInclusive;
+use std::collections::BTreeMap;
+use std::ops::{Deref, RangeInclusive};
 use std::sync::Arc;
 
-use env::RankedGuard;
+use env::{Rank, RankedGuard, RankedMutex};
 use history::Gate;
 use units::{Seq, WallTime};
 
@@ -21,7 +22,8 @@ use crate::catalogue::{
 };
 use crate::host::RoomWait;
 use crate::names::{check_label, check_name};
-use crate::pool::Engine;
+use crate::pool::volumes::Volumes;
+use crate::retention::group_schedule::GroupSchedule;
 use crate::retention::open_files::Quiet;
 use crate::retention::pins::Pins;
 use crate::retention::stand_still::Still;
@@ -35,6 +37,25 @@ const MEMBERS_MAX: usize = 256;
 const SWEPT_MAX: usize = 16;
 /// Captures that are read at a time to be deleted.
 const DELETED_MAX: usize = 1024;
+
+/// The groups of a pool, over its volumes.
+pub struct Groups {
+    volumes: Volumes,
+    /// By name; they change under the books.
+    pub(super) groups: RankedMutex<BTreeMap<String, GroupRecord>>,
+    /// Schedules of groups with what they made, by the group's id; they change under the books.
+    pub(super) group_schedules: RankedMutex<BTreeMap<u64, GroupSchedule>>,
+    /// The right to run schedules, also those of volumes.
+    pub(super) scheduling: RankedMutex<()>,
+}
+
+impl Deref for Groups {
+    type Target = Volumes;
+
+    fn deref(&self) -> &Volumes {
+        &self.volumes
+    }
+}
 
 /// A group as it stands.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -73,7 +94,17 @@ fn no_group(name: &str) -> Error {
         .with_hint("`hindsight group list` names them")
 }
 
-impl Engine {
+impl Groups {
+    /// None yet, over the volumes.
+    pub fn new(volumes: Volumes) -> Groups {
+        Groups {
+            volumes,
+            groups: RankedMutex::new(Rank::Groups, BTreeMap::new()),
+            group_schedules: RankedMutex::new(Rank::GroupSchedules, BTreeMap::new()),
+            scheduling: RankedMutex::new(Rank::Schedules, ()),
+        }
+    }
+
     /// Takes up the groups of the catalogue.
     ///
     /// # Errors
@@ -174,7 +205,9 @@ impl Engine {
                 // Making room takes the right to do background work, which comes before pins: so
                 // only now, when those that stood still have been let go.
                 Err(e) if e.kind == ErrorKind::Full => {
-                    if volumes.is_empty() || !self.wait_for_room(&mut wait, &|| true)? {
+                    if volumes.is_empty()
+                        || !self.core.host()?.wait_for_room(&mut wait, &|| true)?
+                    {
                         return Err(e);
                     }
                 }
@@ -239,7 +272,7 @@ fn instant_of(
     })
 }
 
-impl Engine {
+impl Groups {
     /// Makes a group of volumes.
     ///
     /// # Errors
@@ -360,7 +393,7 @@ impl Engine {
     }
 }
 
-impl Engine {
+impl Groups {
     /// Deletes the captures with these numbers, each with all of its versions that are left; says
     /// how many there were.
     ///
@@ -396,7 +429,7 @@ impl Engine {
     }
 }
 
-impl Engine {
+impl Groups {
     /// Deletes a capture with its versions.
     fn delete_capture(&self, name: &str, number: u64) -> Result<()> {
         let group = self.group_record(name)?;

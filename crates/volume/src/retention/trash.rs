@@ -15,6 +15,7 @@ use crate::catalogue::{GraceRecord, TrashRecord, VolumeRecord};
 use crate::jobs::merges::Merges;
 use crate::names::check_name;
 use crate::pool::Engine;
+use crate::pool::volumes::Volumes;
 use crate::retention::grace::GRACE_NS;
 use crate::retention::moments::Moments;
 use crate::retention::pins::Pins;
@@ -97,6 +98,49 @@ impl VolumeRecord {
     }
 }
 
+impl Volumes {
+    /// The volumes in the trash, in the order of their deletion.
+    ///
+    /// # Errors
+    /// `Corrupt` or `Io`, where space cannot be told.
+    pub fn trash(&self) -> Result<Vec<DeletedVolume>> {
+        let told = |(volume, trash): (Arc<Volume>, TrashRecord)| volume.told_deleted(trash);
+        self.in_trash().into_iter().map(told).collect()
+    }
+
+    /// Takes a volume out of the trash, under the name that it had or another one.
+    ///
+    /// # Errors
+    /// `NotFound`, `Exists`, `Invalid`, `Refused`.
+    pub fn undelete_volume(&self, id: u64, name: Option<&str>) -> Result<Arc<Volume>> {
+        self.check_open()?;
+        name.map_or(Ok(()), |name| check_name("volume", name))?;
+        let core = &self.core;
+        let mut tx = core.begin()?;
+        let (volume, trash) = self.trashed(id)?;
+        let name = name.unwrap_or(&volume.name).to_owned();
+        if self.registry.named(&name).is_some() {
+            let text = format!("there is a volume {name} already");
+            return Err(Error::new(ErrorKind::Exists, text)
+                .with_hint("give the deleted one another name (--as NEWNAME)"));
+        }
+        let record = tx.change(&volume.record);
+        record.trash = None;
+        record.keep_what_stood_still(trash, core.machine.clock.wall());
+        record.name.clone_from(&name);
+        let since = WallTime::from_nanos(trash.deleted_ns);
+        let detail = format!("volume {id}, in the trash since {since} as {}", volume.name);
+        tx.audit("volume-undelete", &name, detail)?;
+        let books = tx.commit()?;
+        volume.set_in_trash(false);
+        volume.name.change(&name);
+        self.registry.serve_again(&volume);
+        drop(books);
+        self.share_memory();
+        Ok(volume)
+    }
+}
+
 impl Engine {
     /// Deletes a volume for good, with all that is pinned of it. Blocks that clones still need stay
     /// until they are gone.
@@ -145,47 +189,6 @@ impl Engine {
         Ok(told)
     }
 
-    /// The volumes in the trash, in the order of their deletion.
-    ///
-    /// # Errors
-    /// `Corrupt` or `Io`, where space cannot be told.
-    pub fn trash(&self) -> Result<Vec<DeletedVolume>> {
-        let told = |(volume, trash): (Arc<Volume>, TrashRecord)| volume.told_deleted(trash);
-        self.in_trash().into_iter().map(told).collect()
-    }
-
-    /// Takes a volume out of the trash, under the name that it had or another one.
-    ///
-    /// # Errors
-    /// `NotFound`, `Exists`, `Invalid`, `Refused`.
-    pub fn undelete_volume(&self, id: u64, name: Option<&str>) -> Result<Arc<Volume>> {
-        self.check_open()?;
-        name.map_or(Ok(()), |name| check_name("volume", name))?;
-        let core = &self.core;
-        let mut tx = core.begin()?;
-        let (volume, trash) = self.trashed(id)?;
-        let name = name.unwrap_or(&volume.name).to_owned();
-        if self.registry.named(&name).is_some() {
-            let text = format!("there is a volume {name} already");
-            return Err(Error::new(ErrorKind::Exists, text)
-                .with_hint("give the deleted one another name (--as NEWNAME)"));
-        }
-        let record = tx.change(&volume.record);
-        record.trash = None;
-        record.keep_what_stood_still(trash, core.machine.clock.wall());
-        record.name.clone_from(&name);
-        let since = WallTime::from_nanos(trash.deleted_ns);
-        let detail = format!("volume {id}, in the trash since {since} as {}", volume.name);
-        tx.audit("volume-undelete", &name, detail)?;
-        let books = tx.commit()?;
-        volume.set_in_trash(false);
-        volume.name.change(&name);
-        self.registry.serve_again(&volume);
-        drop(books);
-        self.share_memory();
-        Ok(volume)
-    }
-
     /// Deletes for good what is in the trash under a number.
     ///
     /// # Errors
@@ -202,7 +205,7 @@ impl Engine {
     }
 }
 
-impl Engine {
+impl Volumes {
     /// The volumes in the trash, in the order of their deletion.
     pub(crate) fn in_trash(&self) -> Vec<(Arc<Volume>, TrashRecord)> {
         let ghosts = self.registry.ghosts();
@@ -237,7 +240,9 @@ impl Engine {
         self.registry.withdraw(volume);
         Ok(())
     }
+}
 
+impl Engine {
     /// Deletes for good what has been in the trash for long enough. The caller has the work.
     ///
     /// # Errors
