@@ -19,8 +19,8 @@ use units::Seq;
 use crate::core::Core;
 use crate::names::VolumeName;
 use crate::pool::Engine;
-use crate::read::snapshot::{Opening, Patience};
-use crate::types::{SettlePhase, Settling};
+use crate::read::snapshot::Opening;
+use crate::types::{SettlePhase, Settling, Wait};
 use crate::{Error, ErrorKind, Result};
 
 /// Regions of which it is asked together whether parity agrees, at most, and how often that is told
@@ -341,7 +341,7 @@ impl ScrubMap for Core {
         let at = version.seq;
         let opening = Opening::new(Arc::clone(&self.store), of, Arc::clone(timeline), at, u64::MAX);
         let mut slots = [Slot::default()];
-        match opening.look_up(version.block.0, &mut slots, Patience::Full) {
+        match opening.look_up(version.block.0, &mut slots, Wait::Device) {
             Ok(_) => slots[0].location == version.location,
             Err(_) => true,
         }
