@@ -471,7 +471,7 @@ pub struct AuditRecord {
     pub caller: Option<String>,
 }
 
-/// What a call may wait for by itself.
+/// The things that a call may wait for by itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wait {
     /// For nothing: it gives up.

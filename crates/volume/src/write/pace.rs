@@ -34,7 +34,7 @@ pub enum Written {
     },
 }
 
-/// What a write may wait for by itself, and its progress.
+/// The things that a write may wait for by itself, and its progress.
 #[derive(Debug)]
 pub struct Pace {
     wait: Wait,
