@@ -175,7 +175,7 @@ impl Engine {
     }
 
     /// Audit records with a number above `after`, oldest first. Events of members are among them as
-    /// soon as [`Pool::members`] shows it, unless it cannot be written down by now.
+    /// soon as [`Engine::members`] shows it, unless it cannot be written down by now.
     ///
     /// # Errors
     /// `Corrupt`.

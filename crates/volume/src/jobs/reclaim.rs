@@ -231,7 +231,7 @@ impl Engine {
         volume.begin_encoding()?;
         volume.free_empty_segments()?;
         self.free_empty_homes(volume)?;
-        volume.begin_destage_pass();
+        volume.begin_migration_pass();
         let horizon = volume.record.lock().reclaimable_to();
         volume.reclamation().set_out(|| volume.own_timelines().iter().map(|t| t.id).collect());
         self.reclaim_to(volume, Seq(horizon))

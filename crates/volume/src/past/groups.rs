@@ -12,11 +12,9 @@ use history::Gate;
 use units::{Moment, WallTime};
 
 use crate::catalogue::GroupRecord;
-use crate::retention::groups::Groups;
-
 use crate::names::check_name;
 use crate::past::revert::{Coming, Place};
-use crate::retention::groups::GroupInfo;
+use crate::retention::groups::{GroupInfo, Groups};
 use crate::retention::stand_still::Still;
 use crate::types::{Resolved, RevertReport, Stamp};
 use crate::volume::Volume;
@@ -223,8 +221,8 @@ impl Groups {
 
     /// Makes a past moment the present of all volumes of a group, or of none. Everything before
     /// stays: a revert to the seqs that the reports begin at undoes it. `closed` are the volumes
-    /// from which the caller keeps clients away, as [`Pool::group_volumes`] gave them; without them
-    /// nothing is done, and the reports say what would be.
+    /// from which the caller keeps clients away, as [`Groups::group_volumes`] gave them; without
+    /// them nothing is done, and the reports say what would be.
     ///
     /// # Errors
     /// Those of resolving; `Busy` when the group was changed meanwhile; `Refused`, `Io`.

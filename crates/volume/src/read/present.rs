@@ -57,10 +57,21 @@ impl Stream {
     /// # Errors
     /// `OutOfBounds`, `Corrupt`, `Io`.
     pub fn extents(&self, offset: u64, length_bytes: u64, limit: usize) -> Result<Vec<Extent>> {
-        if self.cache().is_on() {
-            return self.extents_cached(offset, length_bytes, limit);
+        if !self.cache().is_on() {
+            return self.present().extents(offset, length_bytes, limit);
         }
-        self.present().extents(offset, length_bytes, limit)
+        let first = offset / BLOCK_BYTES;
+        let end = offset.saturating_add(length_bytes).div_ceil(BLOCK_BYTES);
+        // Before the map is asked: what is destaged meanwhile is in one or the other.
+        let waiting = self.cache().waiting_in(first, end);
+        let present = self.present();
+        let logged = present.extents(offset, length_bytes, limit)?;
+        if waiting.is_empty() {
+            return Ok(logged);
+        }
+        let mut all = Cache::overlay(&waiting, &logged, present.size_bytes);
+        all.truncate(limit);
+        Ok(all)
     }
 
     /// Reads through the cache; `Ok(false)` when that would have had to wait.
@@ -100,27 +111,6 @@ impl Stream {
             skip += count;
         }
         Ok(true)
-    }
-
-    /// Data and holes of the present, with what waits.
-    pub(crate) fn extents_cached(
-        &self,
-        offset: u64,
-        length_bytes: u64,
-        limit: usize,
-    ) -> Result<Vec<Extent>> {
-        let first = offset / BLOCK_BYTES;
-        let end = offset.saturating_add(length_bytes).div_ceil(BLOCK_BYTES);
-        // Before the map is asked: what is destaged meanwhile is in one or the other.
-        let waiting = self.cache().waiting_in(first, end);
-        let present = self.present();
-        let logged = present.extents(offset, length_bytes, limit)?;
-        if waiting.is_empty() {
-            return Ok(logged);
-        }
-        let mut all = Cache::overlay(&waiting, &logged, present.size_bytes);
-        all.truncate(limit);
-        Ok(all)
     }
 }
 

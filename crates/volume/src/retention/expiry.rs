@@ -81,9 +81,7 @@ impl Engine {
         let raised = volume.raise_horizon(to, None, why);
         self.spare_others(&volume, raised, &mut None).map(|()| true)
     }
-}
 
-impl Engine {
     /// The history that a full pool would give up next.
     ///
     /// # Errors

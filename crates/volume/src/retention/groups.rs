@@ -42,9 +42,9 @@ const DELETED_MAX: usize = 1024;
 pub struct Groups {
     volumes: Volumes,
     /// By name; they change under the books.
-    pub(super) groups: RankedMutex<BTreeMap<String, GroupRecord>>,
+    pub(super) by_name: RankedMutex<BTreeMap<String, GroupRecord>>,
     /// Schedules of groups with what they made, by the group's id; they change under the books.
-    pub(super) group_schedules: RankedMutex<BTreeMap<u64, GroupSchedule>>,
+    pub(super) schedules: RankedMutex<BTreeMap<u64, GroupSchedule>>,
     /// The right to run schedules, also those of volumes.
     pub(super) scheduling: RankedMutex<()>,
 }
@@ -99,8 +99,8 @@ impl Groups {
     pub fn new(volumes: Volumes) -> Groups {
         Groups {
             volumes,
-            groups: RankedMutex::new(Rank::Groups, BTreeMap::new()),
-            group_schedules: RankedMutex::new(Rank::GroupSchedules, BTreeMap::new()),
+            by_name: RankedMutex::new(Rank::Groups, BTreeMap::new()),
+            schedules: RankedMutex::new(Rank::GroupSchedules, BTreeMap::new()),
             scheduling: RankedMutex::new(Rank::Schedules, ()),
         }
     }
@@ -121,7 +121,7 @@ impl Groups {
     /// # Errors
     /// `NotFound`.
     pub(crate) fn group_record(&self, name: &str) -> Result<GroupRecord> {
-        self.groups.lock().get(name).cloned().ok_or_else(|| no_group(name))
+        self.by_name.lock().get(name).cloned().ok_or_else(|| no_group(name))
     }
 
     /// Puts a new group into a commit.
@@ -135,7 +135,7 @@ impl Groups {
         told: &str,
         tx: &mut Transaction<'_>,
     ) -> Result<GroupRecord> {
-        if self.groups.lock().contains_key(name) {
+        if self.by_name.lock().contains_key(name) {
             let text = format!("there is a group {name} already");
             return Err(Error::new(ErrorKind::Exists, text));
         }
@@ -168,12 +168,12 @@ impl Groups {
     }
 
     /// Groups without a volume that is being deleted, as part of that commit; to be told to
-    /// [`Pool::set_groups`] when it has succeeded.
+    /// [`Groups::set_groups`] when it has succeeded.
     ///
     /// # Errors
     /// Those of the catalogue.
     pub(crate) fn groups_without(&self, volume: u64, commit: &Commit) -> Result<Vec<GroupRecord>> {
-        let groups = self.groups.lock();
+        let groups = self.by_name.lock();
         let mut changed = Vec::new();
         for record in groups.values().filter(|record| record.members.contains(&volume)) {
             let mut record = record.clone();
@@ -186,7 +186,7 @@ impl Groups {
 
     /// Takes up groups that were committed.
     pub(crate) fn set_groups(&self, records: Vec<GroupRecord>) {
-        let mut groups = self.groups.lock();
+        let mut groups = self.by_name.lock();
         for record in records {
             groups.insert(record.name.clone(), record);
         }
@@ -303,7 +303,7 @@ impl Groups {
     /// All groups by name.
     #[must_use]
     pub fn groups(&self) -> Vec<GroupInfo> {
-        let records: Vec<GroupRecord> = self.groups.lock().values().cloned().collect();
+        let records: Vec<GroupRecord> = self.by_name.lock().values().cloned().collect();
         records.iter().map(|record| self.group_info(record)).collect()
     }
 
@@ -332,15 +332,15 @@ impl Groups {
         let mut tx = core.begin()?;
         let record = self.group_record(name)?;
         tx.remove_group(record.id)?;
-        let scheduled = self.group_schedules.lock().contains_key(&record.id);
+        let scheduled = self.schedules.lock().contains_key(&record.id);
         if scheduled {
             tx.remove_group_schedule(record.id)?;
         }
         let detail = format!("group {name}; volumes and versions stay");
         tx.audit("group-delete", "", detail)?;
         let _books = tx.commit()?;
-        self.groups.lock().remove(name);
-        self.group_schedules.lock().remove(&record.id);
+        self.by_name.lock().remove(name);
+        self.schedules.lock().remove(&record.id);
         Ok(())
     }
 
@@ -356,7 +356,7 @@ impl Groups {
     /// each volume by its name.
     ///
     /// # Errors
-    /// Those of [`Pool::create_group_version`].
+    /// Those of [`Groups::create_group_version`].
     pub fn create_group_version_as(
         &self,
         name: &str,
@@ -391,9 +391,7 @@ impl Groups {
         let all = records.into_iter().take(limit).map(told);
         Ok((all.filter(|version| !version.versions.is_empty()).collect(), next))
     }
-}
 
-impl Groups {
     /// Deletes the captures with these numbers, each with all of its versions that are left; says
     /// how many there were.
     ///
@@ -427,9 +425,7 @@ impl Groups {
         };
         Err(Error::new(ErrorKind::NotFound, format!("group {name} has no {which}")))
     }
-}
 
-impl Groups {
     /// Deletes a capture with its versions.
     fn delete_capture(&self, name: &str, number: u64) -> Result<()> {
         let group = self.group_record(name)?;

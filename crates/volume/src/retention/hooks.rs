@@ -73,9 +73,7 @@ impl Groups {
         };
         members.iter().filter_map(hook).collect()
     }
-}
 
-impl Groups {
     /// The hooks around a capture of a group for which `said` is named, the outermost first.
     ///
     /// # Errors

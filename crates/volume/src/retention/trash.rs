@@ -5,7 +5,7 @@
 //!    groups. Nothing of it expires, nobody writes to it, and nobody finds it by its name.
 //! 2. It goes for good when its grace period is over, when that is asked for, or when room is
 //!    wanted and nothing expired is left: the one that was deleted first goes first.
-//! 3. Which map a volume is in (`volumes` or `ghosts`) changes under the books, as its record does.
+//! 3. Which map a volume is in (`served` or `ghosts`) changes under the books, as its record does.
 
 use std::sync::Arc;
 
@@ -165,7 +165,7 @@ impl Engine {
     /// The same of a volume, whatever it is called meanwhile.
     ///
     /// # Errors
-    /// Those of [`Pool::remove_volume`].
+    /// Those of [`Engine::remove_volume`].
     pub fn remove(&self, volume: &Arc<Volume>, asked: Deletion) -> Result<DeletedVolume> {
         self.check_open()?;
         volume.check_served()?;

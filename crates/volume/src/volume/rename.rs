@@ -49,9 +49,7 @@ impl Volumes {
         self.registry.rename(name, &volume);
         Ok(Arc::clone(&volume))
     }
-}
 
-impl Volumes {
     /// The clones of a volume, also those in the trash.
     fn clones_of(&self, id: u64) -> Vec<Arc<Volume>> {
         let mut all = self.registry.all();

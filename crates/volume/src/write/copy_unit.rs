@@ -169,6 +169,7 @@ impl Writer {
             return Ok(None);
         }
         let chosen = own.fold(needed, |bits, block| bits | bit(block));
+        assert!(unit.end - unit.start <= 32, "a bit is a block");
         let skip = u64::from(chosen.trailing_zeros());
         let (first, blocks) = (unit.start + skip, 32 - chosen.leading_zeros() as usize);
         let mut bytes = vec![0; (blocks - skip as usize) * BLOCK];
