@@ -117,17 +117,6 @@ impl Core {
         self.closed.load(Ordering::Acquire)
     }
 
-    /// Fails once the pool is closed.
-    ///
-    /// # Errors
-    /// `Refused`.
-    pub fn check_open(&self) -> Result<()> {
-        match self.is_closed() {
-            true => Err(Error::new(ErrorKind::Refused, "the pool is closed")),
-            false => Ok(()),
-        }
-    }
-
     /// The pool is closed from now on; true if it was.
     pub fn close(&self) -> bool {
         self.closed.swap(true, Ordering::AcqRel)

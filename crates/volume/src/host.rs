@@ -76,13 +76,6 @@ pub trait Host: Send + Sync {
     /// but that of the work.
     fn share_memory(&self);
 
-    /// Deletes for good what has been in the trash for long enough. The caller has the right to do
-    /// background work.
-    ///
-    /// # Errors
-    /// `Refused`, `Io`.
-    fn expire_trash(&self) -> Result<()>;
-
     /// The judgements of groups' schedules on the versions of a volume.
     fn judged_groups(&self, volume: u64) -> Vec<JudgedGroup>;
 

@@ -19,93 +19,62 @@ pub mod registry;
 pub mod run_figures;
 pub mod samples;
 pub mod space;
+pub mod volumes;
 
-use std::collections::BTreeMap;
+use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use block::BlockDevice;
-use env::{RankedGuard, RankedMutex};
+use env::{Rank, RankedGuard, RankedMutex};
 
-use crate::catalogue::GroupRecord;
-use crate::core::Core;
+use crate::catalogue::{ScrubRecord, ScrubScheduleRecord};
 use crate::jobs::meter::Limits;
+use crate::jobs::parts::Parts;
 use crate::jobs::scheduler::{Failures, NAP_NS, Scheduler};
 use crate::jobs::scrub_plan::progress::Scrubs;
-use crate::pool::arrays::Members;
-use crate::pool::registry::Registry;
-use crate::retention::group_schedule::GroupSchedule;
+use crate::retention::groups::Groups;
 use crate::types::{AuditRecord, Budget, PoolStatus};
 use crate::volume::Volume;
-use crate::{Error, ErrorKind, Result};
+use crate::{ErrorKind, Result};
 
 /// An open pool: its volumes, what they share, and the background work over all of them.
 ///
 /// Invariant: background work (flushing maps, merging, reclaiming) is done by one thread at a time,
 /// under `work`.
 pub struct Engine {
+    parts: Arc<Parts>,
     /// The background work, and the right to do some.
     pub(crate) work: RankedMutex<Scheduler>,
     /// What failed of it.
-    pub(crate) failures: Failures,
+    failures: Failures,
     /// Scrubs of everything.
     pub(crate) scrubs: Arc<Scrubs>,
     /// How fast scrubs and rebuilds may be.
     pub(crate) limits: Limits,
-    /// The volumes.
-    pub(crate) registry: Arc<Registry>,
-    /// The core that they share.
-    pub(crate) core: Arc<Core>,
-    /// The members, if it is on a stack of them.
-    pub(crate) members: Arc<Members>,
-    /// Bytes of memory for maps and caches.
-    pub(crate) memory_bytes: u64,
-    /// The right to share it out.
-    pub(crate) sharing: RankedMutex<()>,
-    /// Groups by name; they change under the books.
-    pub(crate) groups: RankedMutex<BTreeMap<String, GroupRecord>>,
-    /// Schedules of groups with what they made, by the group's id; they change under the books.
-    pub(crate) group_schedules: RankedMutex<BTreeMap<u64, GroupSchedule>>,
-    /// The right to run schedules.
-    pub(crate) scheduling: RankedMutex<()>,
+}
+
+impl Deref for Engine {
+    type Target = Parts;
+
+    fn deref(&self) -> &Parts {
+        &self.parts
+    }
 }
 
 impl Engine {
-    /// The volume with this name.
-    ///
-    /// # Errors
-    /// `NotFound`.
-    pub fn volume(&self, name: &str) -> Result<Arc<Volume>> {
-        self.registry.named(name).ok_or_else(|| {
-            Error::new(ErrorKind::NotFound, format!("there is no volume {name}"))
-                .with_hint("`hindsight volume list` names them")
-        })
-    }
-
-    /// Memory that it may use: caches have half of it.
-    #[must_use]
-    pub fn memory_bytes(&self) -> u64 {
-        self.memory_bytes
-    }
-
-    /// All volumes by name.
-    #[must_use]
-    pub fn volumes(&self) -> Vec<Arc<Volume>> {
-        self.registry.served()
-    }
-
-    /// Refuses writes from now on, as after a failed write: what runs here is found to be broken.
-    /// Reads go on; whoever waits to write is told.
-    pub fn refuse_writes(&self) {
-        self.core.store.fail();
-        for volume in self.registry.all() {
-            volume.log.wake();
-        }
-    }
-
-    pub(crate) fn check_open(&self) -> Result<()> {
-        self.core.check_open()
+    /// Over groups and volumes, with what the catalogue says of scrubs; background work begins with
+    /// the next step.
+    pub fn new(
+        groups: Groups,
+        scrubs: (Option<ScrubRecord>, Option<ScrubScheduleRecord>),
+    ) -> Engine {
+        let (parts, limits) = (Arc::new(Parts::new(groups)), Limits::default());
+        let failures = Arc::new(RankedMutex::new(Rank::Noted, Vec::new()));
+        let scrubs = Arc::new(Scrubs::load(&parts, scrubs));
+        let scheduler = Scheduler::new(&parts, &scrubs, &limits, &failures);
+        Engine { parts, work: RankedMutex::new(Rank::Work, scheduler), failures, scrubs, limits }
     }
 
     /// Does some background work, as much as it is told, and rests for no client; true when there
@@ -182,13 +151,13 @@ impl Engine {
         let mut volumes = self.registry.all();
         volumes.retain(|volume| !volume.is_gone());
         if !self.core.is_closed() && !self.core.store.has_failed() {
-            volumes.iter().try_for_each(|volume| volume.store_counts(&volume.pins.lock()))?;
+            volumes.iter().try_for_each(|volume| volume.store_counts(&volume.pins().lock()))?;
         }
         let mut holds = Vec::new();
         for volume in &volumes {
             match volume.hold_writes() {
                 // Waiting writes are lost with the process: that is not passed over.
-                Err(e) if volume.cache.first_waiting().is_some() => return Err(e),
+                Err(e) if volume.cache().first_waiting().is_some() => return Err(e),
                 Err(_) if self.core.store.has_failed() => {}
                 hold => holds.push(hold?),
             }
@@ -222,39 +191,13 @@ impl Engine {
     }
 
     /// Audit records with a number above `after`, oldest first. Events of members are among them as
-    /// soon as [`Pool::members`] shows it, unless it cannot be written down by now.
+    /// soon as [`Engine::members`] shows it, unless it cannot be written down by now.
     ///
     /// # Errors
     /// `Corrupt`.
     pub fn audit(&self, after: u64, limit: usize) -> Result<Vec<AuditRecord>> {
         self.note_members_now();
         self.core.catalogue.audit(after, limit)
-    }
-
-    /// Bytes of zones in use, of free ones, and of those that new data can still take; cheap.
-    #[must_use]
-    pub fn room(&self) -> (u64, u64, u64) {
-        let (used, free, reserve) = self.core.store.zone_counts();
-        let bytes = |zones: u32| u64::from(zones) * self.core.store.zone_bytes;
-        (bytes(used), bytes(free), bytes(free.saturating_sub(reserve)))
-    }
-
-    /// The level of the last warning that the pool gets full, in percent; 0 is none.
-    #[must_use]
-    pub fn warning_level(&self) -> u64 {
-        self.core.books.lock().warning
-    }
-
-    /// Takes note of a level that was reached or left, in the audit log too.
-    ///
-    /// # Errors
-    /// `Refused`.
-    pub fn note_warning(&self, level: u64, detail: String) -> Result<()> {
-        let mut tx = self.core.begin()?;
-        let action = if level > tx.numbers.warning { "pool-warning" } else { "pool-warning-over" };
-        tx.numbers.warning = level;
-        tx.audit(action, "", detail)?;
-        tx.commit().map(drop)
     }
 
     /// The pool as it stands.
@@ -269,7 +212,7 @@ impl Engine {
         let stores = self.registry.all();
         let count = |volume: &Arc<Volume>| {
             volume.present().current.as_ref().map_or(0, |current| current.slab_count())
-                + volume.base.slab_count()
+                + volume.base().slab_count()
         };
         let slabs: usize = stores.iter().map(count).sum();
         let current_bytes = slabs as u64 * zone_bytes;

@@ -25,7 +25,7 @@ use crate::jobs::job::{Job, Left, Turn};
 use crate::jobs::map_flush::commit_segment;
 use crate::jobs::parts::Parts;
 use crate::types::{Budget, DedupInfo};
-use crate::volume::Volume;
+use crate::volume::stream::Stream;
 use crate::{ErrorKind, Result};
 
 use compare::Progress;
@@ -36,7 +36,7 @@ use search::Search;
 /// merges go over all of them. 1 in 256.
 const WORTH_SHARE: u64 = 256;
 
-impl Volume {
+impl Stream {
     /// Before it is set: announces what the pool does not know yet.
     ///
     /// # Errors

@@ -17,7 +17,7 @@ pub fn flush_maps(parts: &Parts, turn: &mut Turn) -> Result<bool> {
         any |= turn.spare(volume, flush_and_free(volume))?;
     }
     let due = volumes.iter().filter(|volume| volume.has_waited(turn.now_ns));
-    if let Some(volume) = due.min_by_key(|volume| volume.pending.since_ns()) {
+    if let Some(volume) = due.min_by_key(|volume| volume.pending().since_ns()) {
         any |= turn.spare(volume, flush_and_free(volume))?;
     }
     Ok(any)

@@ -126,7 +126,7 @@ pub fn spare_others<T: Default>(
             if matches!(e.kind, ErrorKind::Corrupt | ErrorKind::Io)
                 && !volume.core.store.has_failed() =>
         {
-            volume.reclamation.set_ailing(true);
+            volume.reclamation().set_ailing(true);
             damage.get_or_insert(e);
             Ok(T::default())
         }

@@ -42,7 +42,7 @@ impl Load {
     pub fn look(&mut self, now_ns: u64, registry: &Registry) {
         let volumes = registry.served();
         self.requests.look(now_ns, requests(&volumes));
-        self.writes.look(now_ns, volumes.iter().map(|volume| volume.log.stable().0).sum());
+        self.writes.look(now_ns, volumes.iter().map(|volume| volume.log().stable().0).sum());
     }
 
     /// Whether they have asked for something lately.
@@ -58,7 +58,7 @@ impl Load {
 
 /// Requests of the clients of volumes since the pool was opened: where it rises there are some.
 pub fn requests(volumes: &[Arc<Volume>]) -> u64 {
-    let tallies = volumes.iter().map(|volume| &volume.tally);
+    let tallies = volumes.iter().map(|volume| volume.tally());
     let counts = tallies.flat_map(|tally| [&tally.reads, &tally.writes, &tally.flushes]);
     counts.map(|count| count.load(Ordering::Relaxed)).sum()
 }

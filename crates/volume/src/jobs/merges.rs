@@ -60,7 +60,7 @@ impl Slot {
     fn put_in_turn(&self, volumes: &mut [Arc<Volume>], is_under_way: impl Fn(&Volume) -> bool) {
         volumes.sort_by_cached_key(|volume| {
             let goes_on = Reverse(is_under_way(volume));
-            (volume.reclamation.is_ailing(), goes_on, volume.id <= self.last, volume.id)
+            (volume.reclamation().is_ailing(), goes_on, volume.id <= self.last, volume.id)
         });
     }
 
@@ -88,7 +88,7 @@ impl Merges {
         }
         let mut volumes = parts.registry.all();
         if self.full.merge.is_none() {
-            self.full.put_in_turn(&mut volumes, |volume| volume.reclamation.is_under_way());
+            self.full.put_in_turn(&mut volumes, |volume| volume.reclamation().is_under_way());
             for volume in volumes.iter().filter(|volume| self.join.volume() != Some(volume.id)) {
                 if let Some(merge) = turn.spare(volume, next_reclaim(parts, volume))? {
                     self.full.begin(merge);
@@ -114,7 +114,7 @@ impl Merges {
         match self.full.merge.as_ref().filter(|_| can_wait) {
             Some(merge) => merge
                 .volume()
-                .reclamation
+                .reclamation()
                 .waits(now_ns)
                 .map_or(Left::NOW, |(since_ns, allowed_ns)| Left::waiting(since_ns, allowed_ns)),
             None => Left::NOW.when(self.join.merge.is_some() || self.full.merge.is_some()),
@@ -130,7 +130,7 @@ impl Job for Merges {
     /// Does some of each merge; one that fails is dropped, and keeps the other from nothing.
     fn step(&mut self, parts: &Parts, turn: &mut Turn) -> Result<Left> {
         // Deleted volumes are removed between merges only: one may be of them.
-        if unneeded_ghost(parts).is_some_and(|ghost| !ghost.reclamation.is_ailing()) {
+        if unneeded_ghost(parts).is_some_and(|ghost| !ghost.reclamation().is_ailing()) {
             self.give_up(parts);
             return Ok(Left::NOTHING);
         }
@@ -146,10 +146,10 @@ impl Job for Merges {
             let entries = if has_little { ENTRIES_MIN } else { share };
             match merge.step(usize::try_from(entries).unwrap_or(usize::MAX)) {
                 Ok(false) => continue,
-                Ok(true) => merge.volume().reclamation.set_ailing(false),
+                Ok(true) => merge.volume().reclamation().set_ailing(false),
                 Err(error) => {
-                    merge.volume().reclamation.set_ailing(true);
-                    merge.volume().compactions.fail();
+                    merge.volume().reclamation().set_ailing(true);
+                    merge.volume().compaction_queue().fail();
                     if parts.core.store.has_failed() {
                         return Err(error);
                     }
@@ -171,7 +171,7 @@ impl Job for Merges {
 
     /// A pass over compacted versions is tried again.
     fn give_up(&mut self, parts: &Parts) {
-        self.all().for_each(|merge| merge.volume().compactions.fail());
+        self.all().for_each(|merge| merge.volume().compaction_queue().fail());
         (self.join.merge, self.full.merge) = (None, None);
         *parts.merging.lock() = self.merging(true);
     }

@@ -1,36 +1,40 @@
-//! The parts of a pool that background work is done on, and what jobs know of one another.
+//! The storey that background work is done on: the groups and volumes of a pool, its members, and
+//! what jobs know of one another.
 
-use std::sync::Arc;
+use std::ops::Deref;
 
 use env::{Rank, RankedMutex};
 
-use crate::core::Core;
 use crate::jobs::dedup::progress::Dedup;
 use crate::pool::arrays::Members;
-use crate::pool::registry::Registry;
+use crate::retention::groups::Groups;
 use crate::volume::Volume;
 
-/// The parts of a pool. The rest changes with the right to do background work.
+/// A pool as background work sees it. The rest changes with the right to do some.
 pub struct Parts {
-    /// The core that the volumes share.
-    pub core: Arc<Core>,
-    /// The volumes.
-    pub registry: Arc<Registry>,
+    groups: Groups,
     /// The members, if it is on a stack of them.
-    pub members: Arc<Members>,
+    pub members: Members,
     /// Searches for equal blocks; merges enter what they found.
     pub dedup: RankedMutex<Dedup>,
     /// The merges under way.
     pub merging: RankedMutex<Merging>,
 }
 
+impl Deref for Parts {
+    type Target = Groups;
+
+    fn deref(&self) -> &Groups {
+        &self.groups
+    }
+}
+
 impl Parts {
-    /// These, with nothing under way.
-    pub fn new(core: &Arc<Core>, registry: &Arc<Registry>, members: &Arc<Members>) -> Parts {
+    /// These groups, with nothing under way.
+    pub fn new(groups: Groups) -> Parts {
         Parts {
-            core: Arc::clone(core),
-            registry: Arc::clone(registry),
-            members: Arc::clone(members),
+            groups,
+            members: Members::default(),
             dedup: RankedMutex::new(Rank::Dedup, Dedup::default()),
             merging: RankedMutex::new(Rank::Noted, Merging::default()),
         }

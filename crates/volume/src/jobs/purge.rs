@@ -17,7 +17,7 @@ use crate::volume::Volume;
 pub fn unneeded_ghost(parts: &Parts) -> Option<Arc<Volume>> {
     let mut ghosts = parts.registry.ghosts();
     ghosts.retain(|ghost| ghost.is_gone() && !is_needed(parts, ghost));
-    ghosts.into_iter().min_by_key(|ghost| ghost.reclamation.is_ailing())
+    ghosts.into_iter().min_by_key(|ghost| ghost.reclamation().is_ailing())
 }
 
 /// Whether a timeline of another volume branched off this one.
@@ -39,7 +39,7 @@ pub fn purge(parts: &Parts) -> Result<bool> {
     while !parts.merging().is_any()
         && let Some(ghost) = unneeded_ghost(parts)
     {
-        bury(parts, &ghost).inspect_err(|_| ghost.reclamation.set_ailing(true))?;
+        bury(parts, &ghost).inspect_err(|_| ghost.reclamation().set_ailing(true))?;
         any = true;
     }
     Ok(any)
@@ -60,7 +60,7 @@ fn bury(parts: &Parts, ghost: &Volume) -> Result<()> {
             tx.remove_map_run(run.id)?;
         }
     }
-    for run in ghost.times.runs() {
+    for run in ghost.times().runs() {
         tx.remove_time_run(run.id)?;
     }
     for segment in &segments {
@@ -86,7 +86,7 @@ fn bury(parts: &Parts, ghost: &Volume) -> Result<()> {
     for run in timelines.iter().flat_map(|t| t.runs()) {
         parts.core.store.retire_extents(&run.extents);
     }
-    for run in ghost.times.runs() {
+    for run in ghost.times().runs() {
         parts.core.store.retire_extents(&run.pages);
     }
     parts.core.store.collect_freed();

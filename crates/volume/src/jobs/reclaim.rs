@@ -19,7 +19,7 @@ const EXPIRED_SHARE: u64 = 8;
 
 /// The next full merge of a volume, if one is wanted or a reclamation is under way.
 pub fn next_reclaim(parts: &Parts, volume: &Arc<Volume>) -> Result<Option<MergeJob>> {
-    if !volume.reclamation.is_under_way() {
+    if !volume.reclamation().is_under_way() {
         volume.end_compactions()?;
     }
     if volume.wants_reclaim(has_moves(parts, volume))? {
@@ -39,7 +39,7 @@ fn has_moves(parts: &Parts, volume: &Volume) -> bool {
 /// The next full merge of a reclamation under way.
 fn next_full_merge(parts: &Parts, volume: &Arc<Volume>, haste: Haste) -> Result<Option<MergeJob>> {
     loop {
-        let Some(id) = volume.reclamation.next() else { return Ok(None) };
+        let Some(id) = volume.reclamation().next() else { return Ok(None) };
         let Some(timeline) = parts.core.timeline(id) else { continue };
         let sparse = volume.sparse_segments(&timeline, haste);
         // They are for this merge or for none: should there be nothing to merge, nothing waits.
@@ -58,13 +58,13 @@ fn begin_reclaim(parts: &Parts, volume: &Volume) -> Result<()> {
         flushed => flushed?,
     }
     volume.begin_pass()?;
-    volume.reclamation.begin(parts.core.machine.clock.monotonic_ns());
+    volume.reclamation().begin(parts.core.machine.clock.monotonic_ns());
     volume.begin_encoding()?;
     volume.free_empty_segments()?;
     free_empty_homes(parts, volume)?;
-    volume.destage.lock().begin();
+    volume.begin_migration_pass();
     let horizon = volume.record.lock().reclaimable_to();
-    volume.reclamation.set_out(|| volume.own_timelines().iter().map(|t| t.id).collect());
+    volume.reclamation().set_out(|| volume.own_timelines().iter().map(|t| t.id).collect());
     reclaim_to(parts, volume, Seq(horizon))
 }
 
@@ -81,7 +81,7 @@ fn free_empty_homes(parts: &Parts, volume: &Volume) -> Result<()> {
     }
     drop(tx.commit()?);
     parts.core.forget_pages(|timeline| timeline.log == volume.id);
-    empty.iter().filter_map(|segment| segment.slab).for_each(|slab| volume.base.remove(slab));
+    empty.iter().filter_map(|segment| segment.slab).for_each(|slab| volume.base().remove(slab));
     parts.core.store.retire_segments(&empty);
     Ok(())
 }
@@ -89,8 +89,8 @@ fn free_empty_homes(parts: &Parts, volume: &Volume) -> Result<()> {
 /// Notes how far a reclamation that begins will have reclaimed, and removes parts of the time
 /// index that no openable moment needs.
 fn reclaim_to(parts: &Parts, volume: &Volume, horizon: Seq) -> Result<()> {
-    let runs = volume.times.runs();
-    let pins = volume.pins.lock();
+    let runs = volume.times().runs();
+    let pins = volume.pins().lock();
     let mut gone: Vec<Arc<TimeRun>> = Vec::new();
     for part in 0..runs.len() {
         // The last part before the horizon stays: it answers "the last write at or before". So
@@ -112,7 +112,7 @@ fn reclaim_to(parts: &Parts, volume: &Volume, horizon: Seq) -> Result<()> {
     }
     tx.change(&volume.record).reclaimed_to = horizon.0;
     drop(tx.commit()?);
-    volume.times.drop_parts(|run| gone.iter().any(|part| part.id == run.id));
+    volume.times().drop_parts(|run| gone.iter().any(|part| part.id == run.id));
     gone.iter().for_each(|run| parts.core.store.retire_extents(&run.pages));
     Ok(())
 }
@@ -141,37 +141,37 @@ fn reclaim(parts: &Parts, volume: &Arc<Volume>, goes_on: &dyn Fn() -> bool) -> R
         while !merge.step(1 << 16)? {
             if !goes_on() {
                 // Left to the background, like what else is to be merged.
-                merge.volume().compactions.fail();
+                merge.volume().compaction_queue().fail();
                 return Ok(());
             }
         }
     }
-    volume.reclamation.set_ailing(false);
+    volume.reclamation().set_ailing(false);
     Ok(())
 }
 
 impl Volume {
     /// Whether something has been pending for so long that a map flush is due.
     pub(crate) fn has_waited(&self, now_ns: u64) -> bool {
-        if self.log.with_times(<[_]>::is_empty) {
-            self.pending.reset();
+        if self.log().with_times(<[_]>::is_empty) {
+            self.pending().reset();
             return false;
         }
-        self.pending.is_due(now_ns)
+        self.pending().is_due(now_ns)
     }
 
     /// Whether so much of the map is pending that memory asks for a flush.
     pub(crate) fn is_map_full(&self) -> bool {
         let counts = self.own_timelines().into_iter().map(|t| t.pending_counts());
         let (entries, nodes) = counts.fold((0, 0), |a, b| (a.0 + b.0, a.1 + b.1));
-        let batches = self.log.with_times(<[_]>::len);
+        let batches = self.log().with_times(<[_]>::len);
         entries >= self.core.pending_max
             || nodes >= PENDING_NODES_MAX
             || batches >= self.core.pending_max
     }
 
     fn wants_reclaim(&self, has_moves: bool) -> Result<bool> {
-        if self.reclamation.is_under_way() {
+        if self.reclamation().is_under_way() {
             return Ok(false);
         }
         let now_ns = self.core.machine.clock.monotonic_ns();
@@ -180,11 +180,11 @@ impl Volume {
             return Ok(true);
         }
         // Before the record is locked: whoever holds the gate locks it last.
-        let stable = self.log.stable().0;
+        let stable = self.log().stable().0;
         let record = self.record.lock();
         let expired = record.reclaimable_to().saturating_sub(record.reclaimed_to);
         let retained = stable.saturating_sub(record.reclaimed_to);
         let is_due = expired > 0 && expired >= retained / EXPIRED_SHARE;
-        Ok(self.reclamation.is_wanted() || is_due)
+        Ok(self.reclamation().is_wanted() || is_due)
     }
 }

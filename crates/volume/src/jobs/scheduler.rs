@@ -56,9 +56,7 @@ fn jobs(scrubs: &Arc<Scrubs>, limits: &Limits) -> Vec<Box<dyn Job>> {
     let plain = |name, left, step| -> Box<dyn Job> { Box::new(Plain(name, left, step)) };
     let each = |name, left, step| -> Box<dyn Job> { Box::new(EachVolume(name, left, step)) };
     vec![
-        plain("trash expiry", Left::NOTHING, |parts, _| {
-            parts.core.host()?.expire_trash().map(|()| false)
-        }),
+        plain("trash expiry", Left::NOTHING, |parts, _| parts.expire_trash().map(|()| false)),
         Box::new(FaultNotes::default()),
         plain("spare segments", Left::NOTHING, |parts, _| {
             parts.core.store.collect_freed();
@@ -122,9 +120,14 @@ pub struct Scheduler {
 
 impl Scheduler {
     /// That of a pool of these, which keeps these limits and tells failures.
-    pub fn new(parts: Parts, scrubs: &Arc<Scrubs>, limits: &Limits, failures: &Failures) -> Self {
+    pub fn new(
+        parts: &Arc<Parts>,
+        scrubs: &Arc<Scrubs>,
+        limits: &Limits,
+        failures: &Failures,
+    ) -> Scheduler {
         Scheduler {
-            parts: Arc::new(parts),
+            parts: Arc::clone(parts),
             jobs: jobs(scrubs, limits),
             load: Load::default(),
             left: Left::NOW,

@@ -45,7 +45,7 @@ impl Scrubs {
     /// # Errors
     /// `Busy` if one is under way; `Refused`, `Io`.
     pub fn start(&self) -> Result<ScrubInfo> {
-        self.core.check_open()?;
+        self.check_open()?;
         let mut run = self.run.lock();
         if self.is_scrubbing() {
             return Err(Error::new(ErrorKind::Busy, "a scrub is running")
@@ -60,7 +60,7 @@ impl Scrubs {
     /// # Errors
     /// `NotFound` if none is; `Refused`, `Io`.
     pub fn stop(&self) -> Result<ScrubInfo> {
-        self.core.check_open()?;
+        self.check_open()?;
         let mut run = self.run.lock();
         if !self.is_scrubbing() {
             return Err(Error::new(ErrorKind::NotFound, "no scrub is running"));
@@ -107,7 +107,7 @@ impl Scrubs {
     /// # Errors
     /// `Invalid` below an hour; `Refused`, `Io`.
     pub fn set_every(&self, every_ns: Option<u64>) -> Result<()> {
-        self.core.check_open()?;
+        self.check_open()?;
         if every_ns.is_some_and(|every| every < EVERY_NS_MIN) {
             let text = "scrubs follow each other at least an hour apart";
             return Err(Error::new(ErrorKind::Invalid, text));
@@ -222,7 +222,7 @@ impl Scrubs {
         });
         let volumes = self.registry.all();
         let of_times = volumes.iter().flat_map(|volume| {
-            volume.times.runs().into_iter().map(|run| (run.id, 0)).collect::<Vec<_>>()
+            volume.times().runs().into_iter().map(|run| (run.id, 0)).collect::<Vec<_>>()
         });
         let mut all: Vec<_> = of_maps.chain(of_times).collect();
         all.sort_unstable();
@@ -338,7 +338,7 @@ impl Scrubs {
             scrub.pages((owner, number), (&run.extents, offset..until), &all);
             run.extents.count
         } else {
-            let times = self.registry.all().into_iter().map(|volume| volume.times.runs());
+            let times = self.registry.all().into_iter().map(|volume| volume.times().runs());
             let run = times.flatten().find(|run| run.id == number)?;
             scrub.pages((0, number), (&run.pages, offset..until), &all);
             run.pages.count

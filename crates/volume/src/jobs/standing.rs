@@ -28,7 +28,7 @@ impl Standing {
             made: core.segments_made(),
             entries: core.store.space_of_all().entries,
             audit,
-            views: registry.all().iter().map(|volume| volume.pins.lock().viewed()).sum(),
+            views: registry.all().iter().map(|volume| volume.pins().lock().viewed()).sum(),
         }
     }
 }

@@ -182,7 +182,7 @@ fn heirs(parts: &Parts, timeline: &Timeline) -> Vec<Arc<Volume>> {
 fn note_copied(parts: &Parts, timeline: &Timeline, pages: &BTreeSet<u64>) {
     parts.core.forget_pages_of(timeline.id, pages);
     for heir in heirs(parts, timeline) {
-        heir.last_count.forget();
+        heir.last_count().forget();
         heir.place_copied(pages);
     }
 }

@@ -47,7 +47,7 @@ impl Rig {
 
     /// Steps until a full merge is under way.
     fn begin_full_merge(&self, volume: &Volume) {
-        volume.reclamation.want();
+        volume.reclamation().want();
         while !self.is_in_full_merge(volume) {
             self.step();
         }
@@ -118,12 +118,12 @@ fn a_volume_that_wants_to_be_merged_again_and_again_starves_no_other() {
         rig.step();
     }
     assert!(runs(&other) <= RUNS_MAX, "{} runs", runs(&other));
-    other.reclamation.want();
+    other.reclamation().want();
     for _ in 0..6 {
-        greedy.reclamation.want();
+        greedy.reclamation().want();
         rig.step();
     }
-    assert!(!other.reclamation.is_wanted(), "its pass has begun");
+    assert!(!other.reclamation().is_wanted(), "its pass has begun");
 }
 
 #[test]

@@ -119,7 +119,7 @@ fn with_a_long_merge(memory_bytes: u64) -> (Rig, Arc<Volume>) {
     (0..MANY).step_by(64).for_each(|block| put(&volume, block, 64));
     rig.clock.0.advance(10_000 * MS);
     rig.settle();
-    volume.reclamation.want();
+    volume.reclamation().want();
     (rig, volume)
 }
 
@@ -133,7 +133,7 @@ fn work_that_can_wait_has_an_eighth_of_the_time_while_clients_write_and_is_done_
     let (mut worked, mut rested, mut turns) = (0, 0, 0);
     put(&volume, 0, 1);
     rig.pool.turn();
-    while volume.reclamation.is_wanted() || is_merging(&rig) {
+    while volume.reclamation().is_wanted() || is_merging(&rig) {
         put(&volume, turns % 100, 1);
         let (work_ns, rest_ns) = rig.turn_and_rest();
         (worked, rested, turns) = (worked + work_ns, rested + rest_ns, turns + 1);

@@ -1,5 +1,6 @@
 //! How far the scrubs of a pool are.
 
+use std::ops::Deref;
 use std::sync::Arc;
 
 use env::{Rank, RankedMutex};
@@ -7,19 +8,14 @@ use history::{ScrubReport, Suspects};
 
 use super::queue::{Objects, Queue};
 use crate::catalogue::{ScrubRecord, ScrubScheduleRecord};
-use crate::core::Core;
 use crate::jobs::parts::Parts;
-use crate::pool::arrays::Members;
-use crate::pool::registry::Registry;
 
 /// Lost blocks that are named, at most.
 const LOSSES_NAMED: usize = 16;
 
 /// The scrubs of a pool.
 pub struct Scrubs {
-    pub(in crate::jobs) core: Arc<Core>,
-    pub(in crate::jobs) registry: Arc<Registry>,
-    pub(in crate::jobs) members: Arc<Members>,
+    parts: Arc<Parts>,
     /// The one under way.
     pub(super) run: RankedMutex<Option<Run>>,
     /// The report of the last one.
@@ -48,17 +44,23 @@ pub struct Run {
     pub noted_bytes: u64,
 }
 
+impl Deref for Scrubs {
+    type Target = Parts;
+
+    fn deref(&self) -> &Parts {
+        &self.parts
+    }
+}
+
 impl Scrubs {
     /// As the catalogue has it.
     pub fn load(
-        parts: &Parts,
+        parts: &Arc<Parts>,
         (last, schedule): (Option<ScrubRecord>, Option<ScrubScheduleRecord>),
     ) -> Scrubs {
         let told = Told { last, percent: 0, schedule };
         Scrubs {
-            core: Arc::clone(&parts.core),
-            registry: Arc::clone(&parts.registry),
-            members: Arc::clone(&parts.members),
+            parts: Arc::clone(parts),
             run: RankedMutex::new(Rank::Scrub, None),
             told: RankedMutex::new(Rank::ScrubTold, told),
         }
