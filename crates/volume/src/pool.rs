@@ -19,16 +19,16 @@ pub mod registry;
 pub mod run_figures;
 pub mod samples;
 pub mod space;
+pub mod volumes;
 
 use std::collections::BTreeMap;
+use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use block::BlockDevice;
-use env::RankedMutex;
+use env::{Rank, RankedMutex};
 
-use crate::catalogue::GroupRecord;
-use crate::core::Core;
 use crate::jobs::dedup::progress::Dedup;
 use crate::jobs::merges::Merges;
 use crate::jobs::meter::Meter;
@@ -36,27 +36,23 @@ use crate::jobs::room::Standing;
 use crate::jobs::scrub_plan::progress::Scrubbing;
 use crate::past::copy_job::CopyJob;
 use crate::pool::arrays::Members;
-use crate::pool::registry::Registry;
-use crate::retention::group_schedule::GroupSchedule;
+use crate::retention::groups::Groups;
 use crate::types::{AuditRecord, Budget, PoolStatus};
 use crate::volume::Volume;
-use crate::{Error, ErrorKind, Result};
+use crate::{ErrorKind, Result};
 
 /// An open pool: its volumes, what they share, and the background work over all of them.
 ///
 /// Invariant: background work (flushing maps, merging, reclaiming) is done by one thread at a time,
 /// under `work`.
 pub struct Engine {
+    groups: Groups,
     /// The right to do background work, and the merges under way.
     pub(crate) work: RankedMutex<Merges>,
     /// Searches for equal blocks; they change under `work`.
     pub(crate) dedup: RankedMutex<Dedup>,
     /// Copies under way from outside, by timeline; they change under `work`.
     pub(crate) copies: RankedMutex<BTreeMap<u64, CopyJob>>,
-    /// The volumes.
-    pub(crate) registry: Registry,
-    /// The core that they share.
-    pub(crate) core: Arc<Core>,
     /// The work of the last step can wait for clients, and so can the next.
     pub(crate) can_wait: AtomicBool,
     /// How things stood when no room could be made last.
@@ -65,60 +61,35 @@ pub struct Engine {
     pub(crate) members: Members,
     /// When what was healed was written down last, on the monotonic clock.
     pub(crate) healed_noted_ns: AtomicU64,
-    /// Bytes of memory for maps and caches.
-    pub(crate) memory_bytes: u64,
-    /// The right to share it out.
-    pub(crate) sharing: RankedMutex<()>,
-    /// Groups by name; they change under the books.
-    pub(crate) groups: RankedMutex<BTreeMap<String, GroupRecord>>,
-    /// Schedules of groups with what they made, by the group's id; they change under the books.
-    pub(crate) group_schedules: RankedMutex<BTreeMap<u64, GroupSchedule>>,
     /// Scrubs of everything.
     pub(crate) scrubbing: Scrubbing,
     /// Keeps them to their limit.
     pub(crate) scrub_rate: Meter,
-    /// The right to run schedules.
-    pub(crate) scheduling: RankedMutex<()>,
+}
+
+impl Deref for Engine {
+    type Target = Groups;
+
+    fn deref(&self) -> &Groups {
+        &self.groups
+    }
 }
 
 impl Engine {
-    /// The volume with this name.
-    ///
-    /// # Errors
-    /// `NotFound`.
-    pub fn volume(&self, name: &str) -> Result<Arc<Volume>> {
-        self.registry.named(name).ok_or_else(|| {
-            Error::new(ErrorKind::NotFound, format!("there is no volume {name}"))
-                .with_hint("`hindsight volume list` names them")
-        })
-    }
-
-    /// Memory that it may use: caches have half of it.
-    #[must_use]
-    pub fn memory_bytes(&self) -> u64 {
-        self.memory_bytes
-    }
-
-    /// All volumes by name.
-    #[must_use]
-    pub fn volumes(&self) -> Vec<Arc<Volume>> {
-        self.registry.served()
-    }
-
-    /// Refuses writes from now on, as after a failed write: what runs here is found to be broken.
-    /// Reads go on; whoever waits to write is told.
-    pub fn refuse_writes(&self) {
-        self.core.store.fail();
-        for volume in self.registry.all() {
-            volume.log.wake();
+    /// Over groups and volumes; background work begins with the next step.
+    pub fn new(groups: Groups, scrubbing: Scrubbing) -> Engine {
+        Engine {
+            groups,
+            work: RankedMutex::new(Rank::Work, Merges::default()),
+            dedup: RankedMutex::new(Rank::Dedup, Dedup::default()),
+            copies: RankedMutex::new(Rank::CopyJob, BTreeMap::new()),
+            can_wait: AtomicBool::new(false),
+            refused: RankedMutex::new(Rank::Noted, None),
+            members: Members::default(),
+            healed_noted_ns: AtomicU64::new(0),
+            scrubbing,
+            scrub_rate: Meter::default(),
         }
-    }
-
-    pub(crate) fn check_open(&self) -> Result<()> {
-        if self.core.is_closed() {
-            return Err(Error::new(ErrorKind::Refused, "the pool is closed"));
-        }
-        Ok(())
     }
 
     /// Does some background work; true when there is more to do now.
@@ -159,13 +130,13 @@ impl Engine {
         let mut volumes = self.registry.all();
         volumes.retain(|volume| !volume.is_gone());
         if !self.core.is_closed() && !self.core.store.has_failed() {
-            volumes.iter().try_for_each(|volume| volume.store_counts(&volume.pins.lock()))?;
+            volumes.iter().try_for_each(|volume| volume.store_counts(&volume.pins().lock()))?;
         }
         let mut holds = Vec::new();
         for volume in &volumes {
             match volume.hold_writes() {
                 // Waiting writes are lost with the process: that is not passed over.
-                Err(e) if volume.cache.first_waiting().is_some() => return Err(e),
+                Err(e) if volume.cache().first_waiting().is_some() => return Err(e),
                 Err(_) if self.core.store.has_failed() => {}
                 hold => holds.push(hold?),
             }
@@ -204,39 +175,13 @@ impl Engine {
     }
 
     /// Audit records with a number above `after`, oldest first. Events of members are among them as
-    /// soon as [`Pool::members`] shows it, unless it cannot be written down by now.
+    /// soon as [`Engine::members`] shows it, unless it cannot be written down by now.
     ///
     /// # Errors
     /// `Corrupt`.
     pub fn audit(&self, after: u64, limit: usize) -> Result<Vec<AuditRecord>> {
         self.note_members_now();
         self.core.catalogue.audit(after, limit)
-    }
-
-    /// Bytes of zones in use, of free ones, and of those that new data can still take; cheap.
-    #[must_use]
-    pub fn room(&self) -> (u64, u64, u64) {
-        let (used, free, reserve) = self.core.store.zone_counts();
-        let bytes = |zones: u32| u64::from(zones) * self.core.store.zone_bytes;
-        (bytes(used), bytes(free), bytes(free.saturating_sub(reserve)))
-    }
-
-    /// The level of the last warning that the pool gets full, in percent; 0 is none.
-    #[must_use]
-    pub fn warning_level(&self) -> u64 {
-        self.core.books.lock().warning
-    }
-
-    /// Takes note of a level that was reached or left, in the audit log too.
-    ///
-    /// # Errors
-    /// `Refused`.
-    pub fn note_warning(&self, level: u64, detail: String) -> Result<()> {
-        let mut tx = self.core.begin()?;
-        let action = if level > tx.numbers.warning { "pool-warning" } else { "pool-warning-over" };
-        tx.numbers.warning = level;
-        tx.audit(action, "", detail)?;
-        tx.commit().map(drop)
     }
 
     /// The pool as it stands.
@@ -251,7 +196,7 @@ impl Engine {
         let stores = self.registry.all();
         let count = |volume: &Arc<Volume>| {
             volume.present().current.as_ref().map_or(0, |current| current.slab_count())
-                + volume.base.slab_count()
+                + volume.base().slab_count()
         };
         let slabs: usize = stores.iter().map(count).sum();
         let current_bytes = slabs as u64 * zone_bytes;

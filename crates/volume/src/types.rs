@@ -471,6 +471,17 @@ pub struct AuditRecord {
     pub caller: Option<String>,
 }
 
+/// The things that a call may wait for by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wait {
+    /// For nothing: it gives up.
+    Never,
+    /// For a device, a commit, and others' turns.
+    Device,
+    /// Also until room was made.
+    Room,
+}
+
 /// Background work that can wait for clients, as far as it has come.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Leisure {

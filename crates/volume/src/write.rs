@@ -12,13 +12,15 @@ pub mod admission;
 pub mod cache;
 pub mod cache_sizes;
 pub mod copy_unit;
+pub mod edge;
 pub mod ops;
 pub mod pace;
 pub mod write_back;
 
 use std::cell::RefCell;
+use std::ops::Deref;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use block::emptied;
 use format::checksum::block_crc;
@@ -30,13 +32,15 @@ use history::{
 };
 use units::{BLOCK_BYTES, BlockCount, Lba, Seq};
 
+use crate::catalogue::VolumeRecord;
 use crate::core::FromReserve;
 use crate::host::RoomWait;
+use crate::placement::Placement;
 use crate::placement::current_store::Pen;
 use crate::read::snapshot::Opening;
 use crate::types::WriteOp;
-use crate::volume::Volume;
-use crate::write::copy_unit::{Edge, units_at_edges};
+use crate::volume::sizing::Sizing;
+use crate::write::edge::{Edge, units_at_edges};
 use crate::write::ops::{is_whole, is_zero, middle, span};
 use crate::write::pace::{Lack, Pace};
 use crate::{Error, ErrorKind, Result};
@@ -99,7 +103,61 @@ impl Terms<'_> {
     }
 }
 
-impl Volume {
+/// The way of writes to a volume: onto its placement, by its cache if it has one.
+pub struct Writer {
+    placement: Placement,
+    /// The seq of the newest version or pinned mark; 0 without one.
+    captured: Arc<AtomicU64>,
+    /// Blocks of its copy unit.
+    unit_blocks: AtomicU64,
+    sizing: Sizing,
+}
+
+impl Deref for Writer {
+    type Target = Placement;
+
+    fn deref(&self) -> &Placement {
+        &self.placement
+    }
+}
+
+impl Writer {
+    /// The writer of a placement; `captured` has the seq of the newest version or pinned mark.
+    pub fn new(placement: Placement, captured: Arc<AtomicU64>, record: &VolumeRecord) -> Writer {
+        let unit_blocks = AtomicU64::new(record.copy_unit.blocks() as u64);
+        Writer { placement, captured, unit_blocks, sizing: Sizing::default() }
+    }
+
+    pub(crate) fn sizing(&self) -> &Sizing {
+        &self.sizing
+    }
+
+    /// Makes everything acknowledged before this call durable.
+    ///
+    /// # Errors
+    /// `Refused` or `Io`; after that writes are refused until the pool is opened again.
+    pub fn flush(&self) -> Result<()> {
+        self.flush_while(&|| true)
+    }
+
+    /// The same for somebody who does not wait for room any more when `goes_on` says no: what waits
+    /// in a cache then goes into the reserve at once.
+    ///
+    /// # Errors
+    /// Those of [`Writer::flush`].
+    pub fn flush_while(&self, goes_on: &dyn Fn() -> bool) -> Result<()> {
+        self.check_open()?;
+        self.destage_all_while(goes_on)?;
+        self.log().flush()?;
+        if self.has_recovered() {
+            let flushed = self.core.host()?.at_work(goes_on, &mut || self.flush_map());
+            // A full pool has flushed it all the same.
+            flushed.or_else(|e| if e.kind == ErrorKind::Full { Ok(()) } else { Err(e) })?;
+        }
+        self.tally().flushes.fetch_add(1, Ordering::Relaxed);
+        Ok(())
+    }
+
     /// Writes; each op gets the next seq in order (an op longer than 256 KiB several). Returned
     /// means handed to the operating system, or in the cache of a volume that has one. Returns the
     /// last seq given; of a cached volume that does not retain every write, the last in its log.
@@ -112,7 +170,7 @@ impl Volume {
         let last = self.write_ops(ops, &Pace::patient())?;
         self.hold_back(&|| true)?;
         self.count_written(ops, bytes);
-        if last == Seq::ZERO { Ok(self.log.stable()) } else { Ok(last) }
+        if last == Seq::ZERO { Ok(self.log().stable()) } else { Ok(last) }
     }
 
     /// Bytes of ops that lie within the present.
@@ -127,8 +185,8 @@ impl Volume {
     }
 
     pub(crate) fn count_written(&self, ops: &[WriteOp<'_>], bytes: u64) {
-        self.tally.writes.fetch_add(ops.len() as u64, Ordering::Relaxed);
-        self.tally.written_bytes.fetch_add(bytes, Ordering::Relaxed);
+        self.tally().writes.fetch_add(ops.len() as u64, Ordering::Relaxed);
+        self.tally().written_bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 
     pub(crate) fn write_ops(&self, ops: &[WriteOp<'_>], pace: &Pace) -> Result<Seq> {
@@ -186,7 +244,7 @@ impl Volume {
         ops: &[WriteOp<'_>],
         terms: Terms<'_>,
     ) -> Result<Option<Seq>> {
-        if self.cache.is_on() {
+        if self.cache().is_on() {
             self.write_cached(ops, terms)
         } else {
             self.write_whole(ops, terms)
@@ -222,13 +280,13 @@ impl Volume {
         while done < pieces.len() {
             let rest = &pieces[done..];
             let still_right = || self.still_right(terms, pen.as_ref());
-            let reserve = FromReserve(&self.core, &self.cache.short);
+            let reserve = FromReserve(&self.core, &self.cache().short);
             let source: &dyn SegmentSource = if terms.frees { &reserve } else { &*self.core };
             let stance = Stance { goes_on: done > 0 && !has_waited, ..terms.stance() };
             // The rest of a zone of the reserve is for those that make room.
-            let appended = match !terms.frees && self.cache.short.load(Ordering::Acquire) {
+            let appended = match !terms.frees && self.cache().short.load(Ordering::Acquire) {
                 true => Err(history::Error::new(history::ErrorKind::Full, TOOK_RESERVE)),
-                false => self.log.append(still_right, rest, stance, source, header),
+                false => self.log().append(still_right, rest, stance, source, header),
             };
             match appended {
                 Ok(appended) => {
@@ -247,7 +305,7 @@ impl Volume {
                     if !may_wait || !self.core.host()?.wait_for_room(&mut wait, &|| true)? {
                         return Err(e.into());
                     }
-                    self.cache.short.store(false, Ordering::Release);
+                    self.cache().short.store(false, Ordering::Release);
                 }
                 Err(e) if e.kind == history::ErrorKind::WouldWait => {
                     terms.pace.lacks(Lack::Turn, &pieces[..done]);
@@ -288,7 +346,7 @@ impl Volume {
     /// The timeline to write to, if the write may still be made past the cache. Asked while nothing
     /// can change it.
     fn still_right(&self, terms: Terms<'_>, pen: Option<&Pen>) -> Option<u64> {
-        let by_way = terms.behind || !self.cache.is_on();
+        let by_way = terms.behind || !self.cache().is_on();
         (by_way && self.may_write(terms) && self.is_pen_right(pen))
             .then(|| self.present().timeline.id)
     }
@@ -299,12 +357,12 @@ impl Volume {
         let limit = live.size_bytes.min(self.sizing.limit());
         let fits = terms.cuts || terms.end <= limit;
         let is_merged = terms.merged.is_none_or(|merged| self.is_as_merged(merged));
-        let is_gone = self.gone.load(Ordering::Acquire);
+        let is_gone = self.is_gone();
         fits && is_merged && !is_gone
     }
 
     fn is_as_merged(&self, Merged { live, switches }: Merged<'_>) -> bool {
-        Arc::ptr_eq(live, &self.present()) && switches == self.cache.switches()
+        Arc::ptr_eq(live, &self.present()) && switches == self.cache().switches()
     }
 
     /// Tells the map where a batch is, then lets it become stable.
@@ -379,7 +437,7 @@ impl Volume {
         match self.write_by_units(op, live, (cuts, unit_blocks), pace) {
             Err(e)
                 if unit_blocks > 1
-                    && copy_unit::may_be_for_others(&e)
+                    && edge::may_be_for_others(&e)
                     && !self.core.store.has_failed() =>
             {
                 self.write_by_units(op, live, (cuts, 1), pace)
@@ -400,12 +458,12 @@ impl Volume {
         let blocks = offset / BLOCK_BYTES..end.div_ceil(BLOCK_BYTES);
         let (head, tail) = units_at_edges(&blocks, unit_blocks, live.size_bytes);
         // One lock or the other: should the cache be switched on or off, all is done again.
-        let switches = self.cache.switches();
+        let switches = self.cache().switches();
         let is_cached = switches % 2 == 1;
-        let _waits = is_cached.then(|| self.cache.lock_blocks(head.start, tail.end));
+        let _waits = is_cached.then(|| self.cache().lock_blocks(head.start, tail.end));
         let _locked = match is_cached {
             true => None,
-            false => Some(self.log.lock_blocks(head.start, tail.end)?),
+            false => Some(self.log().lock_blocks(head.start, tail.end)?),
         };
         let at_head = self.merged_edge(live, &head, op, is_cached)?;
         let has_tail = tail != head;

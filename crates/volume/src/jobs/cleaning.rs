@@ -9,7 +9,7 @@ use history::{Content, NO_LOG, Segment, Store, Timeline};
 use units::{BLOCK_BYTES, Seq};
 
 use crate::Result;
-use crate::volume::Volume;
+use crate::placement::Placement;
 
 /// Bytes of a block that is moved, with the header of its batch.
 const UNSHARED_BYTES: u64 = 4288;
@@ -34,7 +34,7 @@ impl Haste {
     }
 }
 
-impl Volume {
+impl Placement {
     /// Frees segments that no entry names any more: those whose last entries a map flush dropped
     /// (merges free what they empty themselves, and slabs: blocks may be coming home to them). The
     /// caller holds `work`.

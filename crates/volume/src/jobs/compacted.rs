@@ -15,11 +15,11 @@ use format::superblock::FEATURE_PACKS;
 use units::Seq;
 
 use crate::catalogue::CompactionRecord;
+use crate::retention::Retention;
 use crate::types::{Compaction, CompactionInfo};
-use crate::volume::Volume;
 use crate::{Error, ErrorKind, Result};
 
-impl Volume {
+impl Retention {
     /// Asks for a version to be compacted or uncompacted; that is done in the background. A
     /// repeated request is done again: more may have been written over by now.
     ///
@@ -28,7 +28,7 @@ impl Volume {
     pub fn compact_version(&self, number: u64, wish: Compaction) -> Result<CompactionInfo> {
         self.check_open()?;
         self.core.announce(FEATURE_PACKS)?;
-        let pins = self.pins.lock();
+        let pins = self.pins().lock();
         if pins.version(number).is_none() {
             let text = format!("{} has no version {number}", self.name);
             return Err(Error::new(ErrorKind::NotFound, text));
@@ -44,9 +44,9 @@ impl Volume {
         let detail = format!("version {number}");
         tx.audit(action, &self.name, detail)?;
         drop(tx.commit()?);
-        self.compactions.ask(number, record);
+        self.compaction_queue().ask(number, record);
         drop(pins);
-        Ok(self.compactions.info(number).expect("asked for just now"))
+        Ok(self.compaction_queue().info(number).expect("asked for just now"))
     }
 
     /// The request for a version, and its progress; `None` without one.
@@ -55,26 +55,26 @@ impl Volume {
     /// `NotFound`.
     pub fn compaction(&self, number: u64) -> Result<Option<CompactionInfo>> {
         self.check_open()?;
-        if self.pins.lock().version(number).is_none() {
+        if self.pins().lock().version(number).is_none() {
             let text = format!("{} has no version {number}", self.name);
             return Err(Error::new(ErrorKind::NotFound, text));
         }
-        Ok(self.compactions.info(number))
+        Ok(self.compaction_queue().info(number))
     }
 
     /// Everything that was asked for, by number.
     #[must_use]
     pub fn compactions(&self) -> Vec<(u64, CompactionInfo)> {
-        self.compactions.infos()
+        self.compaction_queue().infos()
     }
 
     /// A pass over all timelines begins: what was asked for before is done when it ends. The caller
     /// holds `work`.
     pub(crate) fn begin_compactions(&self) -> Result<()> {
-        let wanted = self.compactions.wanted();
+        let wanted = self.compaction_queue().wanted();
         let flushed = || Seq(self.record.lock().flushed_seq);
         let last = |numbers: &[u64]| {
-            let pins = self.pins.lock();
+            let pins = self.pins().lock();
             numbers.iter().filter_map(|&n| pins.version(n).map(|v| (n, v.seq))).collect::<Vec<_>>()
         };
         let versions = last(&wanted);
@@ -91,7 +91,7 @@ impl Volume {
         let reached = versions.into_iter().filter(|&(_, seq)| seq <= done_to);
         // Before: "now" is the log's, and who has closed its gate asks for the state.
         let now_ns = self.now().as_nanos();
-        self.compactions.begin(reached.map(|(number, _)| number).collect(), entries, now_ns);
+        self.compaction_queue().begin(reached.map(|(number, _)| number).collect(), entries, now_ns);
         Ok(())
     }
 
@@ -100,15 +100,15 @@ impl Volume {
     /// # Errors
     /// `Refused` or `Io`; it is tried again then.
     pub(crate) fn end_compactions(&self) -> Result<()> {
-        let Some(pass) = self.compactions.end() else { return Ok(()) };
+        let Some(pass) = self.compaction_queue().end() else { return Ok(()) };
         if pass.has_failed || pass.versions.is_empty() {
             return Ok(());
         }
-        let pins = self.pins.lock();
+        let pins = self.pins().lock();
         let mut tx = self.begin()?;
         let mut done = Vec::new();
         for &number in &pass.versions {
-            let Some(record) = self.compactions.record(number) else { continue };
+            let Some(record) = self.compaction_queue().record(number) else { continue };
             let record = pass.done(number, record);
             let CompactionRecord { packed, raw, .. } = record;
             tx.put_compaction(self.id, number, &record)?;
@@ -124,7 +124,7 @@ impl Volume {
             done.push((number, record));
         }
         drop(tx.commit()?);
-        self.compactions.done(done);
+        self.compaction_queue().done(done);
         drop(pins);
         Ok(())
     }

@@ -28,6 +28,7 @@ use crate::jobs::map_flush::commit_segment;
 use crate::pool::Engine;
 use crate::types::{Budget, DedupInfo};
 use crate::volume::Volume;
+use crate::volume::stream::Stream;
 use crate::{ErrorKind, Result};
 
 use compare::Progress;
@@ -37,7 +38,7 @@ use search::Search;
 /// merges go over all of them. 1 in 256.
 const WORTH_SHARE: u64 = 256;
 
-impl Volume {
+impl Stream {
     /// Before it is set: announces what the pool does not know yet.
     ///
     /// # Errors

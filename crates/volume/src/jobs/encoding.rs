@@ -12,8 +12,8 @@ use units::{BLOCK_BYTES, Seq, WallTime};
 use crate::jobs::compactions::Wishes;
 use crate::jobs::encoding::progress::EncodingState;
 use crate::jobs::packer::{PackRule, Packed, Packer};
+use crate::retention::Retention;
 use crate::types::{Encoding, EncodingChange, EncodingInfo, EncodingSetting};
-use crate::volume::Volume;
 use crate::{Error, ErrorKind, Result};
 
 /// How long ago a version was written over before it is encoded, if nothing else is said.
@@ -49,7 +49,7 @@ pub fn setting(
     }
 }
 
-impl Volume {
+impl Retention {
     /// Before a change: refuses what cannot be, and announces what the pool does not know yet.
     ///
     /// # Errors
@@ -64,13 +64,13 @@ impl Volume {
 
     /// After a change is committed: what was left by another encoding may pay now.
     pub(crate) fn encode_anew(&self) {
-        *self.encoding.lock() = EncodingState::default();
+        *self.encoding().lock() = EncodingState::default();
     }
 
     /// How its history is encoded.
     pub(crate) fn encoding_info(&self) -> EncodingInfo {
         let setting = self.record.lock().encoding;
-        let Packed { versions: packed, left, faults, .. } = self.encoding.lock().total();
+        let Packed { versions: packed, left, faults, .. } = self.encoding().lock().total();
         let space = self.core.store.space(self.id).count();
         EncodingInfo {
             setting,
@@ -91,12 +91,12 @@ impl Volume {
 
     /// Whether a pass for encoding's sake is due.
     pub(crate) fn wants_encoding(&self) -> Result<bool> {
-        if self.compactions.are_due(self.now().as_nanos()) && self.may_pack() {
+        if self.compaction_queue().are_due(self.now().as_nanos()) && self.may_pack() {
             return Ok(true);
         }
         let Some(setting) = self.record.lock().encoding else { return Ok(false) };
         let now = self.now().as_nanos();
-        let look = self.encoding.lock().look(now);
+        let look = self.encoding().lock().look(now);
         let Some((begun_ns, begun_to)) = look else { return Ok(false) };
         if !self.may_pack() {
             return Ok(false);
@@ -122,7 +122,7 @@ impl Volume {
         self.begin_compactions()?;
         let Some(setting) = self.record.lock().encoding else { return Ok(()) };
         let until = self.encoded_until(setting)?;
-        let flushed = |volume: &Volume| Seq(volume.record.lock().flushed_seq);
+        let flushed = |volume: &Retention| Seq(volume.record.lock().flushed_seq);
         if until > flushed(self) && self.may_pack() {
             // Entries in memory are not in the runs that are merged. Without room for a run they
             // wait on: the merges to come make some.
@@ -134,7 +134,7 @@ impl Volume {
         let until = until.min(flushed(self));
         // Before: "now" is the log's, and who has closed its gate asks for the state.
         let begun_ns = self.now().as_nanos();
-        self.encoding.lock().begin(begun_ns, until);
+        self.encoding().lock().begin(begun_ns, until);
         Ok(())
     }
 
@@ -149,7 +149,7 @@ impl Volume {
     /// them so; `None` where none are packed.
     pub(crate) fn left_by_packing(&self, timeline: u64) -> Option<Seq> {
         self.record.lock().encoding?;
-        Some(self.encoding.lock().done(timeline))
+        Some(self.encoding().lock().done(timeline))
     }
 
     /// Whether there is room to encode: packs need some before they free more.
@@ -172,16 +172,19 @@ impl Volume {
         };
         let may_pack = !urgent && self.may_pack();
         let takes_raw = setting.is_some() && may_pack;
-        let wishes =
-            if may_pack { self.compactions.wishes(&self.pins.lock()) } else { Wishes::default() };
+        let wishes = if may_pack {
+            self.compaction_queue().wishes(&self.pins().lock())
+        } else {
+            Wishes::default()
+        };
         if !may_pack {
-            self.compactions.fail();
+            self.compaction_queue().fail();
         }
         let has_work = takes_raw || !wishes.is_empty();
         if !has_work && self.segments_of(Content::Pack).next().is_none() {
             return None;
         }
-        let state = self.encoding.lock();
+        let state = self.encoding().lock();
         let span = takes_raw.then_some((state.done(timeline.id), state.until()));
         let core = std::sync::Arc::clone(&self.core);
         let rule = PackRule { encoding, span, wishes, newest_stays };
@@ -191,11 +194,11 @@ impl Volume {
     /// Takes note of what a merge that is committed has packed.
     pub(crate) fn note_packed(&self, timeline: &Timeline, packer: &Packer) {
         let packed = packer.packed();
-        self.compactions.note(packer.tally(), packer.is_short());
-        self.encoding.lock().note(timeline.id, packer.done_to(), packed);
+        self.compaction_queue().note(packer.tally(), packer.is_short());
+        self.encoding().lock().note(timeline.id, packer.done_to(), packed);
         if packed.raw > 0 {
             // They left segments sparse.
-            self.reclamation.want();
+            self.reclamation().want();
         }
     }
 }

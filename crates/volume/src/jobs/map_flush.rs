@@ -20,7 +20,7 @@ use crate::catalogue::{Commit, RunRecord, SegmentRecord};
 use crate::pool::run_figures::Figures;
 use crate::retention::filter::{Nodes, sift};
 use crate::retention::needed::Needed;
-use crate::volume::Volume;
+use crate::volume::stream::Stream;
 
 /// Entries of parts of a time index that are still joined with newer ones, at most: 64 pages. A
 /// part leaves when all of it has left the window, so parts must not grow with the window.
@@ -50,17 +50,17 @@ struct WrittenTimes {
     joined: Vec<Arc<TimeRun>>,
 }
 
-impl Volume {
+impl Stream {
     /// Writes everything pending out as runs. The caller holds `work`.
     ///
     /// # Errors
     /// `Full`, `Refused`, `Io`.
     pub(crate) fn flush_map(&self) -> Result<()> {
-        if self.is_buried.load(Ordering::Acquire) {
+        if self.is_buried() {
             return Ok(());
         }
         // Should there be no room, it is tried again as late.
-        self.pending.reset();
+        self.pending().reset();
         let frozen = self.freeze_pending()?;
         if frozen.times.is_empty() && frozen.timelines.is_empty() {
             return Ok(());
@@ -90,11 +90,11 @@ impl Volume {
             part.timeline.install_flushed(part.parts, part.run.map(Arc::new));
         }
         if let Some(WrittenTimes { run, joined }) = times {
-            self.times.replace_newest(joined.len(), Arc::new(run));
+            self.times().replace_newest(joined.len(), Arc::new(run));
             joined.iter().for_each(|run| self.core.store.retire_extents(&run.pages));
         }
-        self.log.drop_times(frozen.seq);
-        self.has_recovered.store(false, Ordering::Release);
+        self.log().drop_times(frozen.seq);
+        self.note_recovered_flushed();
         Ok(())
     }
 
@@ -118,11 +118,11 @@ impl Volume {
     fn freeze_pending(&self) -> Result<Frozen> {
         loop {
             // Listed before the gate is closed: a pool has many segments, and writes would wait.
-            let open = self.log.open_segment();
+            let open = self.log().open_segment();
             let mut own = self.core.store.segments();
             // Pending entries name no slab of a base.
             own.retain(|s| s.log == self.id && s.slab.is_none());
-            let frozen = self.log.with_gate(|gate| -> Result<_> {
+            let frozen = self.log().with_gate(|gate| -> Result<_> {
                 // Only the log adds segments while we hold `work`: none that was begun meanwhile
                 // is left out.
                 let is_whole = gate.open_segment() == open;
@@ -204,7 +204,7 @@ impl Volume {
     fn write_times(&self, mut times: Vec<TimeEntry>) -> Result<WrittenTimes> {
         let store = &self.core.store;
         let mut joined = Vec::new();
-        for run in self.times.runs().into_iter().rev() {
+        for run in self.times().runs().into_iter().rev() {
             let (has, all) = (run.entries as usize, run.entries as usize + times.len());
             let is_worth_it = all <= TIME_ENTRIES_MAX || has <= times.len();
             if !is_worth_it || all > TIMES_JOINED_MAX {

@@ -32,6 +32,7 @@ use crate::jobs::dedup::moves::Moves;
 use crate::jobs::map_flush::{commit_segment, record_of_run};
 use crate::jobs::mover::{Errand, Mover};
 use crate::jobs::packer::{Packed, Packer, Placed};
+use crate::placement::Placement;
 use crate::placement::base::home_bytes;
 use crate::placement::migration::{Arrivals, Homecoming};
 use crate::pool::run_figures::FigureCounter;
@@ -137,12 +138,6 @@ impl Volume {
         Ok(Some(MergeJob { homecoming, leaves_base, packer, moves, mover, ..job }))
     }
 
-    /// Timelines whose writes are in this volume's log.
-    pub(crate) fn own_timelines(&self) -> Vec<Arc<Timeline>> {
-        let timelines = self.core.timelines.read();
-        timelines.values().filter(|(r, _)| r.log == self.id).map(|(_, t)| Arc::clone(t)).collect()
-    }
-
     fn job(
         self: &Arc<Self>,
         timeline: Arc<Timeline>,
@@ -178,6 +173,14 @@ impl Volume {
             resume: None,
             released: BTreeMap::new(),
         })
+    }
+}
+
+impl Placement {
+    /// Timelines whose writes are in this volume's log.
+    pub(crate) fn own_timelines(&self) -> Vec<Arc<Timeline>> {
+        let timelines = self.core.timelines.read();
+        timelines.values().filter(|(r, _)| r.log == self.id).map(|(_, t)| Arc::clone(t)).collect()
     }
 }
 
@@ -230,7 +233,7 @@ impl MergeJob {
             self.handle(&batch[start..start + count])?;
             start += count;
         }
-        self.volume.compactions.note_passed(usable as u64);
+        self.volume.compaction_queue().note_passed(usable as u64);
         if !ended {
             self.resume = Some((batch[usable].key, Seq::MAX));
             return Ok(false);
@@ -477,12 +480,12 @@ impl MergeJob {
         if self.is_full() {
             let run = run.as_ref().map(|run| run.id);
             self.volume.note_destaged(&self.timeline, run, waiting, away);
-            self.volume.conversion.lock().note_unmovable(self.unmovable);
+            self.volume.note_unmovable(self.unmovable);
         }
         self.install(&core, run, moved, &changes, &dead);
         let is_sparse = || !self.volume.sparse_segments(&self.timeline, Haste::None).is_empty();
         if self.moves.is_some() && is_sparse() {
-            self.volume.reclamation.want();
+            self.volume.reclamation().want();
         }
         if let Some(packer) = &self.packer {
             self.volume.note_packed(&self.timeline, packer);
@@ -568,7 +571,7 @@ impl MergeJob {
         for (&segment, &count) in &self.arrived {
             *changes.entry(segment).or_default() += count;
         }
-        for slab in self.volume.base.segments() {
+        for slab in self.volume.base().segments() {
             if slab.committed_entries.load(Ordering::Acquire) == 0 {
                 changes.entry(slab.number).or_default();
             }
@@ -595,7 +598,7 @@ impl MergeJob {
                 segment.committed_entries.fetch_add(change, Ordering::AcqRel);
             }
         }
-        let base = &self.volume.base;
+        let base = &self.volume.base();
         dead.iter().filter_map(|segment| segment.slab).for_each(|slab| base.remove(slab));
         moved.iter().filter(|s| s.slab.is_some()).for_each(|s| base.add(Arc::clone(s)));
         let ids: Vec<u64> = self.inputs.iter().map(|r| r.id).collect();

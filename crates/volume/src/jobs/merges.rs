@@ -71,7 +71,7 @@ impl Merges {
 
     /// Drops them for want of room; a pass over compacted versions is tried again.
     pub fn give_up(&mut self) {
-        self.all().for_each(|merge| merge.volume().compactions.fail());
+        self.all().for_each(|merge| merge.volume().compaction_queue().fail());
         self.clear();
     }
 
@@ -90,10 +90,10 @@ impl Merges {
             let entries = if is_pressed && merge.can_wait() { ENTRIES_MIN } else { share };
             match merge.step(usize::try_from(entries).unwrap_or(usize::MAX)) {
                 Ok(false) => continue,
-                Ok(true) => merge.volume().reclamation.set_ailing(false),
+                Ok(true) => merge.volume().reclamation().set_ailing(false),
                 Err(error) => {
-                    merge.volume().reclamation.set_ailing(true);
-                    merge.volume().compactions.fail();
+                    merge.volume().reclamation().set_ailing(true);
+                    merge.volume().compaction_queue().fail();
                     failure.get_or_insert(error);
                 }
             }

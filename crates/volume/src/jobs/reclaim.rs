@@ -109,7 +109,7 @@ impl Engine {
         let now_ns = self.core.machine.clock.monotonic_ns();
         let mut due = self.registry.all();
         due.retain(|volume| volume.has_waited(now_ns));
-        match due.iter().min_by_key(|volume| volume.pending.since_ns()) {
+        match due.iter().min_by_key(|volume| volume.pending().since_ns()) {
             Some(volume) => self.flush_and_free(volume, damage),
             None => Ok(false),
         }
@@ -141,7 +141,7 @@ impl Engine {
                 if matches!(e.kind, ErrorKind::Corrupt | ErrorKind::Io)
                     && !self.core.store.has_failed() =>
             {
-                volume.reclamation.set_ailing(true);
+                volume.reclamation().set_ailing(true);
                 damage.get_or_insert(e);
                 Ok(T::default())
             }
@@ -169,11 +169,11 @@ impl Engine {
     /// joined again and again would never have one otherwise.
     fn begin_merges(&self, merges: &mut Merges, damage: &mut Option<Error>) -> Result<()> {
         let mut volumes = self.registry.all();
-        volumes.sort_by_key(|volume| volume.reclamation.is_ailing());
+        volumes.sort_by_key(|volume| volume.reclamation().is_ailing());
         if !merges.is_empty() {
             // A merge that fails ends the step, and the one under way would wait with it; two take
             // more room than one; and deleted volumes are removed between merges only.
-            volumes.retain(|volume| !volume.reclamation.is_ailing());
+            volumes.retain(|volume| !volume.reclamation().is_ailing());
             if self.is_room_short() || self.unneeded_ghost().is_some() {
                 return Ok(());
             }
@@ -196,7 +196,7 @@ impl Engine {
     }
 
     fn next_reclaim(&self, volume: &Arc<Volume>) -> Result<Option<MergeJob>> {
-        if !volume.reclamation.is_under_way() {
+        if !volume.reclamation().is_under_way() {
             volume.end_compactions()?;
         }
         if volume.wants_reclaim(self.has_moves(volume))? {
@@ -208,7 +208,7 @@ impl Engine {
     /// The next full merge of a reclamation under way.
     fn next_full_merge(&self, volume: &Arc<Volume>, haste: Haste) -> Result<Option<MergeJob>> {
         loop {
-            let Some(id) = volume.reclamation.next() else { return Ok(None) };
+            let Some(id) = volume.reclamation().next() else { return Ok(None) };
             let Some(timeline) = self.core.timeline(id) else { continue };
             let sparse = volume.sparse_segments(&timeline, haste);
             // They are for this merge or for none: should there be nothing to merge, nothing waits.
@@ -227,13 +227,13 @@ impl Engine {
             flushed => flushed?,
         }
         volume.begin_pass()?;
-        volume.reclamation.begin(self.core.machine.clock.monotonic_ns());
+        volume.reclamation().begin(self.core.machine.clock.monotonic_ns());
         volume.begin_encoding()?;
         volume.free_empty_segments()?;
         self.free_empty_homes(volume)?;
-        volume.destage.lock().begin();
+        volume.begin_migration_pass();
         let horizon = volume.record.lock().reclaimable_to();
-        volume.reclamation.set_out(|| volume.own_timelines().iter().map(|t| t.id).collect());
+        volume.reclamation().set_out(|| volume.own_timelines().iter().map(|t| t.id).collect());
         self.reclaim_to(volume, Seq(horizon))
     }
 
@@ -250,7 +250,7 @@ impl Engine {
         }
         drop(tx.commit()?);
         self.core.forget_pages(|timeline| timeline.log == volume.id);
-        empty.iter().filter_map(|segment| segment.slab).for_each(|slab| volume.base.remove(slab));
+        empty.iter().filter_map(|segment| segment.slab).for_each(|slab| volume.base().remove(slab));
         self.core.store.retire_segments(&empty);
         Ok(())
     }
@@ -258,8 +258,8 @@ impl Engine {
     /// Notes how far a reclamation that begins will have reclaimed, and removes parts of the time
     /// index that no openable moment needs.
     fn reclaim_to(&self, volume: &Volume, horizon: Seq) -> Result<()> {
-        let runs = volume.times.runs();
-        let pins = volume.pins.lock();
+        let runs = volume.times().runs();
+        let pins = volume.pins().lock();
         let mut gone: Vec<Arc<TimeRun>> = Vec::new();
         for part in 0..runs.len() {
             // The last part before the horizon stays: it answers "the last write at or before". So
@@ -281,7 +281,7 @@ impl Engine {
         }
         tx.change(&volume.record).reclaimed_to = horizon.0;
         drop(tx.commit()?);
-        volume.times.drop_parts(|run| gone.iter().any(|part| part.id == run.id));
+        volume.times().drop_parts(|run| gone.iter().any(|part| part.id == run.id));
         gone.iter().for_each(|run| self.core.store.retire_extents(&run.pages));
         Ok(())
     }
@@ -327,7 +327,7 @@ impl Engine {
                 tx.remove_map_run(run.id)?;
             }
         }
-        for run in ghost.times.runs() {
+        for run in ghost.times().runs() {
             tx.remove_time_run(run.id)?;
         }
         for segment in &segments {
@@ -353,7 +353,7 @@ impl Engine {
         for run in timelines.iter().flat_map(|t| t.runs()) {
             self.core.store.retire_extents(&run.extents);
         }
-        for run in ghost.times.runs() {
+        for run in ghost.times().runs() {
             self.core.store.retire_extents(&run.pages);
         }
         self.core.store.collect_freed();
@@ -461,7 +461,7 @@ impl Engine {
             made: self.core.segments_made(),
             entries: self.core.store.space_of_all().entries,
             audit,
-            views: self.registry.all().iter().map(|volume| volume.pins.lock().viewed()).sum(),
+            views: self.registry.all().iter().map(|volume| volume.pins().lock().viewed()).sum(),
         }
     }
 
@@ -496,12 +496,12 @@ impl Engine {
             while !merge.step(1 << 16)? {
                 if !goes_on() {
                     // Left to the background, like what else is to be merged.
-                    merge.volume().compactions.fail();
+                    merge.volume().compaction_queue().fail();
                     return Ok(());
                 }
             }
         }
-        volume.reclamation.set_ailing(false);
+        volume.reclamation().set_ailing(false);
         Ok(())
     }
 }
@@ -513,25 +513,25 @@ fn given_up() -> Error {
 impl Volume {
     /// Whether something has been pending for so long that a map flush is due.
     fn has_waited(&self, now_ns: u64) -> bool {
-        if self.log.with_times(<[_]>::is_empty) {
-            self.pending.reset();
+        if self.log().with_times(<[_]>::is_empty) {
+            self.pending().reset();
             return false;
         }
-        self.pending.is_due(now_ns)
+        self.pending().is_due(now_ns)
     }
 
     /// Whether so much of the map is pending that memory asks for a flush.
     pub(crate) fn is_map_full(&self) -> bool {
         let counts = self.own_timelines().into_iter().map(|t| t.pending_counts());
         let (entries, nodes) = counts.fold((0, 0), |a, b| (a.0 + b.0, a.1 + b.1));
-        let batches = self.log.with_times(<[_]>::len);
+        let batches = self.log().with_times(<[_]>::len);
         entries >= self.core.pending_max
             || nodes >= PENDING_NODES_MAX
             || batches >= self.core.pending_max
     }
 
     fn wants_reclaim(&self, has_moves: bool) -> Result<bool> {
-        if self.reclamation.is_under_way() {
+        if self.reclamation().is_under_way() {
             return Ok(false);
         }
         let now_ns = self.core.machine.clock.monotonic_ns();
@@ -540,11 +540,11 @@ impl Volume {
             return Ok(true);
         }
         // Before the record is locked: whoever holds the gate locks it last.
-        let stable = self.log.stable().0;
+        let stable = self.log().stable().0;
         let record = self.record.lock();
         let expired = record.reclaimable_to().saturating_sub(record.reclaimed_to);
         let retained = stable.saturating_sub(record.reclaimed_to);
         let is_due = expired > 0 && expired >= retained / EXPIRED_SHARE;
-        Ok(self.reclamation.is_wanted() || is_due)
+        Ok(self.reclamation().is_wanted() || is_due)
     }
 }

@@ -19,8 +19,8 @@ use units::Seq;
 use crate::core::Core;
 use crate::names::VolumeName;
 use crate::pool::Engine;
-use crate::read::snapshot::{Opening, Patience};
-use crate::types::{SettlePhase, Settling};
+use crate::read::snapshot::Opening;
+use crate::types::{SettlePhase, Settling, Wait};
 use crate::{Error, ErrorKind, Result};
 
 /// Regions of which it is asked together whether parity agrees, at most, and how often that is told
@@ -125,7 +125,7 @@ impl Engine {
             told(scrub.read_bytes(), (done, all));
         }
         for volume in self.registry.all() {
-            for run in volume.times.runs() {
+            for run in volume.times().runs() {
                 scrub.pages((0, run.id), (&run.pages, 0..run.pages.count), &wants);
             }
         }
@@ -135,7 +135,7 @@ impl Engine {
     /// Up to which seq writes to a segment have ended.
     pub(crate) fn stable_of(&self, segment: &Segment) -> Seq {
         let log = self.registry.all().into_iter().find(|volume| volume.id == segment.log);
-        log.map_or(Seq(u64::MAX), |volume| volume.log.stable())
+        log.map_or(Seq(u64::MAX), |volume| volume.log().stable())
     }
 
     /// Looks at what is trusted in place in some ranges, of which parity is about to be computed. A
@@ -341,7 +341,7 @@ impl ScrubMap for Core {
         let at = version.seq;
         let opening = Opening::new(Arc::clone(&self.store), of, Arc::clone(timeline), at, u64::MAX);
         let mut slots = [Slot::default()];
-        match opening.look_up(version.block.0, &mut slots, Patience::Full) {
+        match opening.look_up(version.block.0, &mut slots, Wait::Device) {
             Ok(_) => slots[0].location == version.location,
             Err(_) => true,
         }

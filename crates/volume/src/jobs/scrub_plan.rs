@@ -195,7 +195,7 @@ impl Engine {
         });
         let volumes = self.registry.all();
         let of_times = volumes.iter().flat_map(|volume| {
-            volume.times.runs().into_iter().map(|run| (run.id, 0)).collect::<Vec<_>>()
+            volume.times().runs().into_iter().map(|run| (run.id, 0)).collect::<Vec<_>>()
         });
         let mut all: Vec<_> = of_maps.chain(of_times).collect();
         all.sort_unstable();
@@ -322,7 +322,7 @@ impl Engine {
             scrub.pages((owner, number), (&run.extents, offset..until), &all);
             run.extents.count
         } else {
-            let times = self.registry.all().into_iter().map(|volume| volume.times.runs());
+            let times = self.registry.all().into_iter().map(|volume| volume.times().runs());
             let run = times.flatten().find(|run| run.id == number)?;
             scrub.pages((0, number), (&run.pages, offset..until), &all);
             run.pages.count

@@ -21,7 +21,7 @@ impl Engine {
     /// Seqs of all volumes, which rise with each write.
     #[must_use]
     pub fn writes(&self) -> u64 {
-        self.volumes().iter().map(|volume| volume.log.stable().0).sum()
+        self.volumes().iter().map(|volume| volume.log().stable().0).sum()
     }
 
     /// How far background work has come that can wait for clients; `None` if what is to be done
@@ -38,7 +38,7 @@ impl Engine {
         }
         let merges = self.work.try_lock()?;
         let now_ns = self.core.machine.clock.monotonic_ns();
-        let of = |volume: &Volume| volume.reclamation.leisure(now_ns);
+        let of = |volume: &Volume| volume.reclamation().leisure(now_ns);
         merges.full().map_or(Some(Leisure::default()), |merge| of(merge.volume()))
     }
 

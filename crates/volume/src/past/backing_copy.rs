@@ -190,7 +190,7 @@ impl Engine {
     fn note_copied(&self, timeline: &Timeline, pages: &BTreeSet<u64>) {
         self.core.forget_pages_of(timeline.id, pages);
         for heir in self.heirs(timeline) {
-            heir.last_count.forget();
+            heir.last_count().forget();
             heir.place_copied(pages);
         }
     }

@@ -12,9 +12,10 @@ use format::map::Key;
 use history::{BLOCKS_PER_PAGE, OUTSIDE_SEQ, Slot, Store, Timeline};
 use units::{BLOCK_BYTES, Moment, Seq};
 
-use crate::read::snapshot::{Opening, Patience};
-use crate::types::{DiffPage, Range};
+use crate::read::snapshot::Opening;
+use crate::types::{DiffPage, Range, Wait};
 use crate::volume::Volume;
+use crate::volume::stream::Stream;
 use crate::{Error, ErrorKind, Result};
 
 /// Entries that may be looked through to count what a revert changes; beyond, the bound is
@@ -54,6 +55,55 @@ impl Apart {
 /// Pages that may differ between two openings.
 struct Suspects {
     pages: BTreeSet<u64>,
+}
+
+impl Stream {
+    /// Bytes (in whole blocks) that differ between two seqs, told by the map alone.
+    pub(crate) fn changed_bytes(&self, from: Seq, to: Seq) -> Result<u64> {
+        let (a, b) = (self.open_at(from)?, self.open_at(to)?);
+        let mut bytes = 0;
+        compare(&a, &b, 0..u64::MAX, false, |_| {
+            bytes += BLOCK_BYTES;
+            true
+        })?;
+        Ok(bytes)
+    }
+
+    /// The same if that takes only a moment; else how much was written in between.
+    pub(crate) fn changed_bytes_bounded(&self, from: Seq, to: Seq) -> Result<(u64, bool)> {
+        let (a, b) = (self.open_at(from)?, self.open_at(to)?);
+        let Apart { entries, has_nodes, is_quick } = Apart::of(&a, &b);
+        if is_quick {
+            return Ok((self.changed_bytes(from, to)?, true));
+        }
+        let size_bytes = a.size_bytes.max(b.size_bytes);
+        let written = if has_nodes { size_bytes } else { entries * BLOCK_BYTES };
+        Ok((written.min(size_bytes), false))
+    }
+
+    /// Blocks that a moment has and the present has no more, and of these those of which it has
+    /// other content; `None` if that takes more than a moment.
+    pub(crate) fn kept_and_changed(
+        &self,
+        at: Seq,
+        present: &Opening,
+    ) -> Result<Option<(u64, u64)>> {
+        let moment = self.open_at(at)?;
+        if !Apart::of(&moment, present).is_quick {
+            return Ok(None);
+        }
+        let (mut kept, mut changed) = (0, 0);
+        each_suspect(&moment, present, 0..u64::MAX, |block, x, y| {
+            // Not by place: what was moved meanwhile is the same version.
+            if !x.is_hole() && (y.is_hole() || x.seq != y.seq) {
+                kept += 1;
+                let is_told = !is_untold((&moment, x), (present, y), block);
+                changed += u64::from(!is_told || crc_of(x) != crc_of(y));
+            }
+            Ok(true)
+        })?;
+        Ok(Some((kept, changed)))
+    }
 }
 
 impl Volume {
@@ -114,53 +164,6 @@ impl Volume {
         }
         ranges(&a, &b, offset, u64::MAX - offset, limit)
     }
-
-    /// Bytes (in whole blocks) that differ between two seqs, told by the map alone.
-    pub(crate) fn changed_bytes(&self, from: Seq, to: Seq) -> Result<u64> {
-        let (a, b) = (self.open_at(from)?, self.open_at(to)?);
-        let mut bytes = 0;
-        compare(&a, &b, 0..u64::MAX, false, |_| {
-            bytes += BLOCK_BYTES;
-            true
-        })?;
-        Ok(bytes)
-    }
-
-    /// The same if that takes only a moment; else how much was written in between.
-    pub(crate) fn changed_bytes_bounded(&self, from: Seq, to: Seq) -> Result<(u64, bool)> {
-        let (a, b) = (self.open_at(from)?, self.open_at(to)?);
-        let Apart { entries, has_nodes, is_quick } = Apart::of(&a, &b);
-        if is_quick {
-            return Ok((self.changed_bytes(from, to)?, true));
-        }
-        let size_bytes = a.size_bytes.max(b.size_bytes);
-        let written = if has_nodes { size_bytes } else { entries * BLOCK_BYTES };
-        Ok((written.min(size_bytes), false))
-    }
-
-    /// Blocks that a moment has and the present has no more, and of these those of which it has
-    /// other content; `None` if that takes more than a moment.
-    pub(crate) fn kept_and_changed(
-        &self,
-        at: Seq,
-        present: &Opening,
-    ) -> Result<Option<(u64, u64)>> {
-        let moment = self.open_at(at)?;
-        if !Apart::of(&moment, present).is_quick {
-            return Ok(None);
-        }
-        let (mut kept, mut changed) = (0, 0);
-        each_suspect(&moment, present, 0..u64::MAX, |block, x, y| {
-            // Not by place: what was moved meanwhile is the same version.
-            if !x.is_hole() && (y.is_hole() || x.seq != y.seq) {
-                kept += 1;
-                let is_told = !is_untold((&moment, x), (present, y), block);
-                changed += u64::from(!is_told || crc_of(x) != crc_of(y));
-            }
-            Ok(true)
-        })?;
-        Ok(Some((kept, changed)))
-    }
 }
 
 impl Opening {
@@ -171,7 +174,7 @@ impl Opening {
 
     /// Looks up blocks; those beyond the end are holes, whatever a shrink has left there.
     fn look_up_within(&self, first: u64, slots: &mut [Slot]) -> Result<()> {
-        self.look_up(first, slots, Patience::Full)?;
+        self.look_up(first, slots, Wait::Device)?;
         let end = self.size_bytes.div_ceil(BLOCK_BYTES).saturating_sub(first);
         let end = usize::try_from(end).map_or(slots.len(), |end| end.min(slots.len()));
         slots[end..].fill(Slot { known: true, ..Slot::default() });
@@ -333,7 +336,7 @@ fn same_bytes(a: &Opening, b: &Opening, block: u64) -> Result<bool> {
         let start = block * BLOCK_BYTES;
         let mut bytes = vec![0; BLOCK_BYTES as usize];
         let there = opening.size_bytes.saturating_sub(start).min(BLOCK_BYTES) as usize;
-        opening.read(start.min(opening.size_bytes), &mut bytes[..there], Patience::Full)?;
+        opening.read(start.min(opening.size_bytes), &mut bytes[..there], Wait::Device)?;
         Ok(bytes)
     };
     Ok(read(a)? == read(b)?)

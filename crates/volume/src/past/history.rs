@@ -4,11 +4,11 @@ use format::time::TimeEntry;
 use history::By;
 use units::{Moment, Seq, WallTime};
 
+use crate::retention::moments::Moments;
 use crate::types::{Bucket, Event, HistoryPage, Stamp};
-use crate::volume::Volume;
 use crate::{Error, ErrorKind, Result};
 
-impl Volume {
+impl Moments {
     /// Totals per `step_ns` between two moments (the window's start and the present, if not given),
     /// at most `limit` buckets.
     ///
@@ -59,9 +59,9 @@ impl Volume {
             before = *entry;
             !full
         };
-        let recent = self.log.with_times(<[TimeEntry]>::to_vec);
+        let recent = self.log().with_times(<[TimeEntry]>::to_vec);
         let first_recent = recent.first().map_or(Seq(u64::MAX), |e| e.seq);
-        self.times.scan_after(&self.core.store, By::Time(from.time), |entry| {
+        self.times().scan_after(&self.core.store, By::Time(from.time), |entry| {
             entry.seq < first_recent && take(entry)
         })?;
         let after = recent.partition_point(|e| e.time <= from.time);
@@ -119,14 +119,14 @@ impl Volume {
         // A capture before a write that is older than the range is older as well.
         let before = WallTime::from_nanos(from.time.as_nanos().saturating_sub(1));
         let before = self.time_entry(By::Time(before))?.map_or(Seq::ZERO, |entry| entry.seq);
-        let first = self.pins.lock().first_version_at(before);
+        let first = self.pins().lock().first_version_at(before);
         for (number, version) in self.core.catalogue.versions_from(self.id, first, usize::MAX)? {
             let stamp =
                 Stamp { seq: Seq(version.seq), time: WallTime::from_nanos(version.time_ns) };
             let detail = format!("{number} {}", version.label).trim_end().to_owned();
             events.push(Event { stamp, kind: "version", detail });
         }
-        for (name, mark) in self.pins.lock().marks() {
+        for (name, mark) in self.pins().lock().marks() {
             let stamp = Stamp { seq: Seq(mark.seq), time: WallTime::from_nanos(mark.time_ns) };
             events.push(Event { stamp, kind: "mark", detail: name.clone() });
         }

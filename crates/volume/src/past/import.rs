@@ -8,10 +8,11 @@ use format::superblock::FEATURE_IMPORT;
 use history::OUTSIDE_SEQ;
 
 use crate::catalogue::{Numbers, SourceRecord};
-use crate::pool::Engine;
+use crate::pool::volumes::Volumes;
 use crate::types::{ImportInfo, ImportSpec, VolumeSpec};
 use crate::volume::Volume;
 use crate::volume::creation::Origin;
+use crate::volume::stream::Stream;
 use crate::{Error, ErrorKind, Result};
 
 use std::sync::Arc;
@@ -47,7 +48,7 @@ impl Numbers {
     }
 }
 
-impl Engine {
+impl Volumes {
     /// Makes a volume that begins as a file, which it reads until the background has copied it.
     /// Its size is the file's, unless a larger one is asked for.
     ///
@@ -87,7 +88,7 @@ impl Engine {
     }
 }
 
-impl Volume {
+impl Stream {
     /// The file that this volume is still being imported from, or the volume that it is a clone of.
     #[must_use]
     pub fn import_info(&self) -> Option<ImportInfo> {

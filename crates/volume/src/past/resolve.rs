@@ -12,12 +12,13 @@ use units::{Moment, Seq, WallTime};
 
 use crate::catalogue::VolumeRecord;
 use crate::read::snapshot::Opening;
+use crate::retention::moments::Moments;
 use crate::retention::pins::Pins;
 use crate::types::{Granularity, Resolved, Stamp};
-use crate::volume::Volume;
+use crate::volume::stream::Stream;
 use crate::{Error, ErrorKind, Result};
 
-impl Volume {
+impl Moments {
     /// Resolves a moment.
     ///
     /// # Errors
@@ -27,7 +28,9 @@ impl Volume {
         let still = self.stand_still_for(moment)?;
         self.resolve_with(moment, &still.pins)
     }
+}
 
+impl Stream {
     /// The same for those who have made the volume stand still.
     pub(crate) fn resolve_with(&self, moment: &Moment, pins: &Pins) -> Result<Resolved> {
         let latest = self.latest()?;
@@ -73,7 +76,7 @@ impl Volume {
     /// Fails where something waits in the cache that was accepted at or before `time`, and cannot
     /// come into the log: on a pool that refuses writes.
     fn check_logged(&self, time: WallTime) -> Result<()> {
-        match self.cache.first_waiting() {
+        match self.cache().first_waiting() {
             Some(first) if first <= time => Err(Error::from(history::Error::refused())),
             _ => Ok(()),
         }
@@ -128,6 +131,7 @@ impl Volume {
             }
             return Err(self.outside(record, latest, pins, format!("seq {seq} cannot be opened")));
         };
+        assert!(found <= seq, "{found} is retained at or before {seq}");
         let stamp = self.stamp(found)?;
         Ok(Resolved { seq: stamp.seq, time: stamp.time, exact: found == seq })
     }
@@ -240,13 +244,13 @@ impl Volume {
 
     /// The last entry of the time index at or before `by`.
     pub(crate) fn time_entry(&self, by: By) -> Result<Option<TimeEntry>> {
-        let recent = self.log.with_times(|times| {
+        let recent = self.log().with_times(|times| {
             let after = times.partition_point(|e| by.reached(e));
             after.checked_sub(1).map(|i| times[i])
         });
         match recent {
             Some(entry) => Ok(Some(entry)),
-            None => Ok(self.times.at_or_before(&self.core.store, by)?),
+            None => Ok(self.times().at_or_before(&self.core.store, by)?),
         }
     }
 
@@ -254,9 +258,9 @@ impl Volume {
     pub(crate) fn time_entry_after(&self, by: By) -> Result<Option<TimeEntry>> {
         // Memory first: what leaves it meanwhile is in the index already.
         let recent = self
-            .log
+            .log()
             .with_times(|times| times.get(times.partition_point(|e| by.reached(e))).copied());
-        let stored = self.times.first_after(&self.core.store, by)?;
+        let stored = self.times().first_after(&self.core.store, by)?;
         Ok(match (recent, stored) {
             (Some(recent), Some(stored)) if stored.seq < recent.seq => Some(stored),
             (Some(recent), _) => Some(recent),

@@ -12,8 +12,6 @@ use units::{Moment, Seq, WallTime};
 use crate::catalogue::transaction::Transaction;
 use crate::catalogue::{EventRecord, TimelineRecord};
 use crate::core::Core;
-use crate::placement::current_store::CurrentStore;
-use crate::read::snapshot::Opening;
 use crate::retention::pins::Pins;
 use crate::types::{Resolved, RevertReport, Stamp};
 use crate::volume::Volume;
@@ -79,7 +77,7 @@ impl Volume {
             return Ok(report(latest, latest.seq));
         }
         let (from, seq) =
-            self.log.with_gate(|gate| self.revert_in_gate(gate, target, &still.pins))?;
+            self.log().with_gate(|gate| self.revert_in_gate(gate, target, &still.pins))?;
         Ok(report(from, seq))
     }
 
@@ -105,9 +103,11 @@ impl Volume {
         target: Resolved,
         tx: &mut Transaction<'_>,
     ) -> Result<Coming> {
+        assert!(target.seq <= from.seq && from.seq < seq, "{target:?} is past, {seq} is to come");
         tx.numbers.timeline += 1;
         let id = tx.numbers.timeline;
         let record = tx.change(&self.record);
+        record.assert_before(seq);
         let parent = record.timeline_at(target.seq);
         let parent_map = self.core.timeline(parent).ok_or_else(|| {
             Error::new(ErrorKind::Corrupt, format!("timeline {parent} is not there"))
@@ -138,25 +138,10 @@ impl Volume {
         if let Some(current) = &before.current {
             current.close_places();
         }
-        self.cache.forget_while(|| self.set_present(map, size_bytes, before.current.clone()));
+        self.cache().forget_while(|| self.set_present(map, size_bytes, before.current.clone()));
         self.distrust_after_revert(&before);
         self.convert_after_revert();
-        self.destage.lock().restore();
-    }
-
-    pub(crate) fn set_present(
-        &self,
-        timeline: Arc<Timeline>,
-        size_bytes: u64,
-        current: Option<Arc<CurrentStore>>,
-    ) {
-        let store = Arc::clone(&self.core.store);
-        let at = Seq(u64::MAX);
-        let volume = (self.id, self.name.clone());
-        let opening = Opening::new(store, volume, timeline, at, size_bytes);
-        let opening = Arc::new(opening.with_current(current));
-        self.core.register(&opening);
-        *self.present.write() = opening;
+        self.restore_homes();
     }
 }
 
@@ -183,7 +168,7 @@ mod tests {
         let still = volume.stand_still().expect("still");
         let target = volume.resolve_with(&Moment::Seq(past), &still.pins).expect("retained");
         let reverted =
-            volume.log.with_gate(|gate| volume.revert_in_gate(gate, target, &still.pins));
+            volume.log().with_gate(|gate| volume.revert_in_gate(gate, target, &still.pins));
         reverted.expect("reverted");
         // As whoever merges a part of the block reads it, before the revert has returned.
         let mut found = [0; 4096];
@@ -214,7 +199,7 @@ mod tests {
                 found.set(needed.openable.contains(target.seq)).expect("once");
             });
             let reverted =
-                volume.log.with_gate(|gate| volume.revert_in_gate(gate, target, &still.pins));
+                volume.log().with_gate(|gate| volume.revert_in_gate(gate, target, &still.pins));
             reverted.expect("reverted");
             let gone = [(number, target.seq)];
             volume.remove_versions(&mut still.pins, &gone, "version-delete", &[]).expect("gone");

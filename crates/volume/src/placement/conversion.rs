@@ -25,11 +25,12 @@ use units::{BLOCK_BYTES, Lba, Seq, Size};
 
 use crate::catalogue::transaction::Transaction;
 use crate::catalogue::{ConversionRecord, VolumeRecord};
+use crate::placement::Placement;
 use crate::placement::conversion::progress::Conversion;
 use crate::placement::current_store::CurrentStore;
-use crate::read::snapshot::{Opening, Patience};
-use crate::types::{Architecture, ConversionInfo};
-use crate::volume::Volume;
+use crate::read::snapshot::Opening;
+use crate::retention::moments::Moments;
+use crate::types::{Architecture, ConversionInfo, Wait};
 use crate::{Error, ErrorKind, Result};
 
 /// Slabs that one pass takes out of a base at least, room allowing.
@@ -59,57 +60,10 @@ enum Remains {
     Work,
 }
 
-impl Volume {
-    /// Where its data lives.
-    #[must_use]
-    pub fn architecture(&self) -> Architecture {
-        self.record.lock().architecture
-    }
-
-    /// Whether a change of architecture has something left to do.
-    #[must_use]
-    pub fn is_converting(&self) -> bool {
-        self.record.lock().conversion.is_some()
-    }
-
-    /// Fails unless the architecture can be changed to this one, and makes ready for it. The caller
-    /// holds no lock.
-    ///
-    /// # Errors
-    /// `Full` where what is live does not fit a second time; `Refused` or `Io`.
-    pub(crate) fn prepare_switch(&self, to: Architecture) -> Result<()> {
-        let from = self.record.lock().architecture;
-        if from == to {
-            return Ok(());
-        }
-        if to.has_current_store() {
-            if !from.has_current_store() {
-                self.check_room_in_place(to)?;
-            }
-            self.core.announce(FEATURE_CURRENT_STORE)?;
-        }
-        if to.has_base() {
-            self.core.announce(FEATURE_BASE)?;
-        }
-        Ok(())
-    }
-
-    fn check_room_in_place(&self, to: Architecture) -> Result<()> {
-        let live_bytes = self.live_bytes()?;
-        let (_, free, reserve) = self.core.store.zone_counts();
-        let available = u64::from(free.saturating_sub(reserve)) * self.core.store.zone_bytes;
-        if live_bytes <= available {
-            return Ok(());
-        }
-        let text = format!(
-            "{} keeps the present in place beside the log: {} more, {} are available",
-            to.name(),
-            Size(live_bytes),
-            Size(available)
-        );
-        let hint =
-            "delete versions, marks or volumes, add space, or take redirect or checkpointing";
-        Err(Error::new(ErrorKind::Full, text).with_hint(hint))
+impl Placement {
+    /// Homes that a merge could not empty.
+    pub(crate) fn note_unmovable(&self, count: u64) {
+        self.conversion.lock().note_unmovable(count);
     }
 
     /// Changes the architecture as part of a commit: the record, the catalogue's slabs, the audit
@@ -183,7 +137,7 @@ impl Volume {
             let is_importing = self.present().root.outside().is_some();
             *self.conversion.lock() = Conversion::of(record, is_importing);
         }
-        self.log.set_journal(switched.destages);
+        self.log().set_journal(switched.destages);
         let before = self.present();
         let timeline = Arc::clone(&before.timeline);
         self.set_present(timeline, before.size_bytes, switched.current.clone());
@@ -219,7 +173,7 @@ impl Volume {
 
     /// Whether slabs are still to be taken for what the present has.
     pub(crate) fn wants_slabs(&self) -> bool {
-        let is_there = !self.gone.load(Ordering::Acquire) && self.present().current.is_some();
+        let is_there = !self.is_gone() && self.present().current.is_some();
         is_there && self.conversion.lock().fill_from().is_some()
     }
 
@@ -311,7 +265,7 @@ impl Volume {
     pub(crate) fn fill_places(&self) -> Result<bool> {
         let present = self.present();
         let Some(current) = &present.current else { return Ok(false) };
-        if self.gone.load(Ordering::Acquire) {
+        if self.is_gone() {
             return Ok(false);
         }
         if self.conversion.lock().wants_flush() {
@@ -377,7 +331,7 @@ impl Volume {
     pub(crate) fn end_conversion(&self, is_idle: bool) -> Result<()> {
         let record = self.record.lock().clone();
         let Some(under_way) = record.conversion else { return Ok(()) };
-        if record.deleted || !is_idle || self.reclamation.is_under_way() {
+        if record.deleted || !is_idle || self.reclamation().is_under_way() {
             return Ok(());
         }
         let present = self.present();
@@ -410,6 +364,48 @@ impl Volume {
         }
         tx.audit("converted", &self.name, detail)?;
         tx.commit().map(drop)
+    }
+}
+
+impl Moments {
+    /// Fails unless the architecture can be changed to this one, and makes ready for it. The caller
+    /// holds no lock.
+    ///
+    /// # Errors
+    /// `Full` where what is live does not fit a second time; `Refused` or `Io`.
+    pub(crate) fn prepare_switch(&self, to: Architecture) -> Result<()> {
+        let from = self.record.lock().architecture;
+        if from == to {
+            return Ok(());
+        }
+        if to.has_current_store() {
+            if !from.has_current_store() {
+                self.check_room_in_place(to)?;
+            }
+            self.core.announce(FEATURE_CURRENT_STORE)?;
+        }
+        if to.has_base() {
+            self.core.announce(FEATURE_BASE)?;
+        }
+        Ok(())
+    }
+
+    fn check_room_in_place(&self, to: Architecture) -> Result<()> {
+        let live_bytes = self.live_bytes()?;
+        let (_, free, reserve) = self.core.store.zone_counts();
+        let available = u64::from(free.saturating_sub(reserve)) * self.core.store.zone_bytes;
+        if live_bytes <= available {
+            return Ok(());
+        }
+        let text = format!(
+            "{} keeps the present in place beside the log: {} more, {} are available",
+            to.name(),
+            Size(live_bytes),
+            Size(available)
+        );
+        let hint =
+            "delete versions, marks or volumes, add space, or take redirect or checkpointing";
+        Err(Error::new(ErrorKind::Full, text).with_hint(hint))
     }
 
     /// How far a conversion is.
@@ -466,7 +462,7 @@ fn has_data(opening: &Opening, blocks: std::ops::Range<u64>) -> Result<bool> {
     while block < blocks.end {
         let count = (blocks.end - block).min(BLOCKS_PER_PAGE as u64);
         let slots = &mut slots[..count as usize];
-        opening.look_up(block, slots, Patience::Full)?;
+        opening.look_up(block, slots, Wait::Device)?;
         if slots.iter().any(|slot| !slot.is_hole() && !slot.is_outside()) {
             return Ok(true);
         }

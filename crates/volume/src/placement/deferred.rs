@@ -11,16 +11,14 @@
 
 pub mod waiting;
 
-use std::sync::atomic::Ordering;
-
 use history::FastSet;
 use units::BLOCK_BYTES;
 
 use crate::Result;
+use crate::placement::Placement;
 use crate::placement::deferred::waiting::Deferred;
 use crate::placement::in_place::Putting;
 use crate::types::{Architecture, Granularity};
-use crate::volume::Volume;
 use crate::write::cache::Run;
 
 /// Blocks that may wait; more go in place at once.
@@ -28,7 +26,7 @@ const WAITING_MAX: usize = 1 << 18;
 /// How long places wait at most with `on-demand`, where windows have no end of their own.
 const ON_DEMAND_NS: u64 = 600_000_000_000;
 
-impl Volume {
+impl Placement {
     /// How long windows are at whose ends places are due; none where none wait.
     fn deferral_ns(&self) -> Option<u64> {
         let record = self.record.lock();
@@ -50,7 +48,7 @@ impl Volume {
             deferred.look_at_clock(now_ns, window_ns);
             WAITING_MAX.saturating_sub(deferred.len())
         };
-        let mut waits = self.cache.waits(run, window_ns, now_ns);
+        let mut waits = self.cache().waits(run, window_ns, now_ns);
         if waits.len() > room {
             waits.clear();
         }
@@ -78,7 +76,7 @@ impl Volume {
             *self.deferred.lock() = Deferred::default();
             return Ok(false);
         };
-        if self.gone.load(Ordering::Acquire) {
+        if self.is_gone() {
             return Ok(false);
         }
         let now_ns = self.core.machine.clock.wall().as_nanos();

@@ -17,9 +17,9 @@ use history::{StoredRun, Timeline};
 use units::Seq;
 
 use crate::jobs::passes::SETTLE_NS;
+use crate::placement::Placement;
 use crate::placement::destage::progress::Away;
 use crate::types::Granularity;
-use crate::volume::Volume;
 
 /// A destage rewrites the map: it begins when this share of it is new, and no fewer entries than
 /// may be pending.
@@ -28,7 +28,17 @@ const NEW_SHARE: u64 = 8;
 /// one began: a quarter of a mebibyte of map a second.
 const ENTRY_WAIT_NS: u64 = 100_000;
 
-impl Volume {
+impl Placement {
+    /// A pass of reclamation begins, which brings home what it meets.
+    pub(crate) fn begin_migration_pass(&self) {
+        self.destage.lock().begin();
+    }
+
+    /// Homes have to be made again what the present is.
+    pub(crate) fn restore_homes(&self) {
+        self.destage.lock().restore();
+    }
+
     /// Whether so much is not at home that a reclamation should begin.
     pub(crate) fn wants_destage(&self, now_ns: u64) -> bool {
         let record = self.record.lock();
@@ -58,7 +68,7 @@ impl Volume {
         let own: u64 = self.own_timelines().iter().map(|own| entries(&own.runs())).sum();
         let wait_ns = own.saturating_mul(ENTRY_WAIT_NS).max(SETTLE_NS);
         new >= (all / NEW_SHARE).max(self.core.pending_max as u64)
-            || new > 0 && self.reclamation.waited_ns(now_ns) >= wait_ns
+            || new > 0 && self.reclamation().waited_ns(now_ns) >= wait_ns
     }
 
     /// Whether the present still comes home after a revert.

@@ -6,15 +6,15 @@
 use std::io::IoSlice;
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use block::Purpose;
 use history::{BLOCKS_PER_PAGE, BlockOp, FastSet, IoKind, Slot};
 use units::BLOCK_BYTES;
 
+use crate::placement::Placement;
 use crate::placement::current_store::{CurrentStore, Pen};
-use crate::read::snapshot::{Opening, Patience, joined};
-use crate::volume::Volume;
+use crate::read::snapshot::{Opening, joined};
+use crate::types::Wait;
 use crate::{Error, ErrorKind, Result};
 
 const BLOCK: usize = BLOCK_BYTES as usize;
@@ -58,7 +58,7 @@ pub fn data_blocks<'a>(ops: &'a [BlockOp<'_>]) -> impl Iterator<Item = u64> + 'a
 }
 
 /// The blocks of ops that go in place, with the version of its block that each is, in the order in
-/// which they are written there: [`Volume::write_run_in_place`].
+/// which they are written there: [`Placement::write_run_in_place`].
 fn in_order_of_places<'a>(
     ops: &[BlockOp<'a>],
     waits: Option<&FastSet<u64>>,
@@ -96,7 +96,7 @@ fn in_order_of_places<'a>(
     blocks
 }
 
-impl Volume {
+impl Placement {
     /// Takes the pen for ops that are about to get their seqs, if this volume writes in place.
     /// `Busy` when a slab is to be made ready first, for which it may not wait.
     pub(crate) fn take_pen(&self, ops: &[BlockOp<'_>], may_wait: bool) -> Result<Option<Pen>> {
@@ -273,7 +273,7 @@ impl Volume {
     /// `Refused`, `Corrupt` or `Io`.
     pub(crate) fn settle_places(&self, budget_bytes: u64) -> Result<bool> {
         let Some(current) = &self.present().current else { return Ok(false) };
-        if self.gone.load(Ordering::Acquire) {
+        if self.is_gone() {
             return Ok(false);
         }
         let mut spent = 0;
@@ -325,7 +325,7 @@ impl Volume {
             return Ok(vec![false; count]);
         }
         let mut slots = vec![Slot::default(); count];
-        present.look_up(blocks.start, &mut slots, Patience::Full)?;
+        present.look_up(blocks.start, &mut slots, Wait::Device)?;
         Ok(slots.iter().map(Slot::is_outside).collect())
     }
 
@@ -362,7 +362,7 @@ impl Volume {
     fn copy_to_places(&self, pen: &Pen, blocks: Range<u64>, putting: Putting) -> Result<u64> {
         let present = self.present();
         let mut slots = vec![Slot::default(); (blocks.end - blocks.start) as usize];
-        present.look_up(blocks.start, &mut slots, Patience::Full)?;
+        present.look_up(blocks.start, &mut slots, Wait::Device)?;
         let mut spent = 0;
         let mut index = 0;
         while index < slots.len() {
@@ -428,7 +428,7 @@ impl Volume {
     /// # Errors
     /// `Refused` or `Io`.
     pub(crate) fn record_places(&self, placed: Vec<(u64, u64)>) -> Result<()> {
-        if placed.is_empty() || self.gone.load(Ordering::Acquire) {
+        if placed.is_empty() || self.is_gone() {
             return Ok(());
         }
         let mut tx = self.core.begin()?;

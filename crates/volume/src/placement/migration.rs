@@ -119,7 +119,7 @@ impl Volume {
         urgent: bool,
     ) -> Option<Homecoming> {
         let record = self.record.lock().clone();
-        if self.gone.load(Ordering::Acquire) || !record.architecture.has_base() {
+        if self.is_gone() || !record.architecture.has_base() {
             return None;
         }
         let now = Seq(u64::MAX);

@@ -6,12 +6,13 @@ use history::NO_LOG;
 use units::BLOCK_BYTES;
 
 use crate::Result;
-use crate::pool::Engine;
 use crate::pool::samples::Sample;
+use crate::pool::volumes::Volumes;
+use crate::retention::moments::Moments;
 use crate::types::{Growth, PoolSpace};
 use crate::volume::Volume;
 
-impl Engine {
+impl Volumes {
     /// Measures what volumes have of history, now and then: for the next sample.
     pub(crate) fn measure_history(&self) {
         let now_ns = self.core.machine.clock.wall().as_nanos();
@@ -25,7 +26,7 @@ impl Engine {
     }
 }
 
-impl Volume {
+impl Moments {
     /// How fast its log grows.
     #[must_use]
     pub fn growth(&self) -> Option<Growth> {
@@ -59,7 +60,7 @@ impl Volume {
     }
 }
 
-impl Engine {
+impl Volumes {
     /// The uses of the volumes' space, summed up, and the growth of the pool.
     ///
     /// # Errors

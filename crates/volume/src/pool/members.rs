@@ -385,7 +385,7 @@ impl Engine {
 }
 
 fn requests_of(volume: &Volume) -> u64 {
-    let tally = &volume.tally;
+    let tally = &volume.tally();
     let counts = [&tally.reads, &tally.writes, &tally.flushes];
     counts.map(|count| count.load(Ordering::Relaxed)).iter().sum()
 }

@@ -2,10 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering};
 
 use block::{BlockDevice, Zones};
-use env::{Files, NoFiles, Rank, RankedMutex, RankedRwLock};
+use env::{Files, NoFiles};
 use format::segment::SegmentHeader;
 use format::superblock::Superblock;
 use history::{
@@ -14,30 +14,30 @@ use history::{
 };
 use units::{MapExtent, Seq, WallTime};
 
-use crate::catalogue::transaction::Record;
 use crate::catalogue::{Catalogue, CatalogueMedia, Contents, RunRecord, Told, VolumeRecord};
 use crate::core::Core;
 use crate::jobs::compactions::Compactions;
-use crate::jobs::merges::Merges;
-use crate::jobs::meter::Meter;
 use crate::jobs::scrub_plan::progress::Scrubbing;
-use crate::names::VolumeName;
+use crate::placement::Placement;
 use crate::placement::base::Base;
-use crate::placement::conversion::progress::Conversion;
 use crate::placement::current_store::CurrentStore;
-use crate::placement::destage::progress::Destage;
 use crate::pool::Engine;
-use crate::pool::arrays::Members;
 use crate::pool::handle::Pool;
 use crate::pool::layout::{read_superblock, reserve_of};
-use crate::pool::registry::Registry;
+use crate::pool::volumes::Volumes;
 use crate::read::snapshot::Opening;
+use crate::retention::Retention;
+use crate::retention::groups::Groups;
+use crate::retention::moments::Moments;
 use crate::retention::pins::Pins;
 use crate::retention::schedule::Schedule;
 use crate::retention::versions::counting::Counting;
-use crate::volume::{Tally, Volume};
-use crate::write::cache::Cache;
+use crate::volume::Volume;
+use crate::volume::identity::Identity;
+use crate::volume::stream::Stream;
+use crate::write::Writer;
 use crate::{Error, ErrorKind, Machine, PoolOptions, Result};
+use format::time::TimeEntry;
 
 fn corrupt(text: String) -> Error {
     Error::new(ErrorKind::Corrupt, text)
@@ -125,24 +125,8 @@ pub fn open_pool(
     let core = Arc::new(Core::new(store, (machine, files), places, contents.numbers, memory)?);
     name_second_source(&core);
     core.store.back_reserve();
-    let pool = Arc::new(Engine {
-        work: RankedMutex::new(Rank::Work, Merges::default()),
-        dedup: RankedMutex::new(Rank::Dedup, Default::default()),
-        copies: RankedMutex::new(Rank::CopyJob, BTreeMap::new()),
-        registry: Registry::default(),
-        core,
-        can_wait: AtomicBool::new(false),
-        refused: RankedMutex::new(Rank::Noted, None),
-        members: Members::default(),
-        healed_noted_ns: AtomicU64::new(0),
-        memory_bytes: memory,
-        sharing: RankedMutex::new(Rank::Sharing, ()),
-        groups: RankedMutex::new(Rank::Groups, BTreeMap::new()),
-        group_schedules: RankedMutex::new(Rank::GroupSchedules, BTreeMap::new()),
-        scrubbing: Scrubbing::load(scrub, scrub_schedule),
-        scrub_rate: Meter::default(),
-        scheduling: RankedMutex::new(Rank::Schedules, ()),
-    });
+    let groups = Groups::new(Volumes::new(core, memory));
+    let pool = Arc::new(Engine::new(groups, Scrubbing::load(scrub, scrub_schedule)));
     pool.core.set_host(Arc::downgrade(&pool) as _);
     pool.load_groups()?;
     fill(&pool, contents, map)?;
@@ -400,7 +384,7 @@ fn add_volume(
     let known = KnownLog {
         log: record.id,
         flushed_seq: Seq(record.flushed_seq),
-        last: Volume::flushed_entry(&record),
+        last: flushed_entry(&record),
         durable: named_moments(core, &record)?,
         events: events_after(&record),
         voids: record.voids.iter().map(|&(a, b)| (Seq(a), Seq(b))).collect(),
@@ -460,7 +444,7 @@ fn times_of(core: &Core, record: &VolumeRecord, time_runs: &[RunRecord]) -> Time
     let mut runs: Vec<&RunRecord> = time_runs.iter().filter(|r| r.owner == log).collect();
     runs.sort_by_key(|r| r.order);
     let stored = |run: &RunRecord| (run.id, extents_of(run), run.entries);
-    let end = Volume::flushed_entry(record);
+    let end = flushed_entry(record);
     TimeIndex::open(&core.store, log, runs.into_iter().map(stored).collect(), end)
 }
 
@@ -543,46 +527,28 @@ impl Volume {
         let (pins, counting) = pins_of(&core, record.id)?;
         let schedule = core.catalogue.schedule(record.id)?.map(Schedule::of).transpose()?;
         let compactions = Compactions::of(core.catalogue.compactions(record.id)?);
-        let store = Arc::clone(&core.store);
-        let at = Seq(u64::MAX);
-        let name = Arc::new(VolumeName::new(record.name.clone()));
-        let volume = (record.id, Arc::clone(&name));
-        let current = current_store(&core, &record, &places.slabs, &places.placed);
+        let identity = Identity::new(Arc::clone(&core), record.clone());
+        let volume = (identity.id, Arc::clone(&identity.name));
+        let (store, at) = (Arc::clone(&core.store), Seq(u64::MAX));
         let opening = Opening::new(store, volume, timeline, at, size_bytes);
+        let current = current_store(&core, &record, &places.slabs, &places.placed);
         let opening = Arc::new(opening.with_current(current));
         core.register(&opening);
-        let is_importing = opening.root.outside().is_some();
-        Ok(Volume {
-            id: record.id,
-            name,
-            log,
-            times,
-            present: RankedRwLock::new(Rank::Present, opening),
-            base: places.base,
-            captured: pins.captured(),
-            unit_blocks: AtomicU64::new(record.copy_unit.blocks() as u64),
-            pins: RankedMutex::numbered(Rank::Pins, record.id, pins),
-            counting: RankedMutex::new(Rank::Counting, counting),
-            schedule: RankedMutex::new(Rank::Schedule, schedule),
-            tally: Tally::default(),
-            gone: AtomicBool::new(record.deleted),
-            is_buried: AtomicBool::new(false),
-            in_trash: AtomicBool::new(record.trash.is_some()),
-            sizing: Default::default(),
-            reclamation: Default::default(),
-            pending: Default::default(),
-            has_recovered: AtomicBool::new(has_recovered),
-            expired: RankedMutex::new(Rank::Noted, None),
-            destage: RankedMutex::new(Rank::Destage, Destage::of(&record)),
-            deferred: RankedMutex::new(Rank::Deferred, Default::default()),
-            conversion: RankedMutex::new(Rank::Conversion, Conversion::of(&record, is_importing)),
-            encoding: RankedMutex::new(Rank::Encoding, Default::default()),
-            compactions,
-            last_count: Default::default(),
-            cache: Cache::new(record.granularity_at(Seq(u64::MAX))),
-            record: Record::new(record),
-            core,
-        })
+        let stream = Stream::new(identity, (log, times), opening, has_recovered);
+        let placement = Placement::new(stream, places.base, &record);
+        let writer = Writer::new(placement, pins.captured(), &record);
+        let moments = Moments::new(writer, pins);
+        Ok(Volume::new(Retention::new(moments, counting, schedule, compactions)))
+    }
+}
+
+/// Totals at the end of the flushed part.
+fn flushed_entry(record: &VolumeRecord) -> TimeEntry {
+    TimeEntry {
+        time: WallTime::from_nanos(record.flushed_ns),
+        seq: Seq(record.flushed_seq),
+        bytes_total: record.flushed_bytes_total,
+        flushes_total: record.flushed_flushes_total,
     }
 }
 

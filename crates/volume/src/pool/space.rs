@@ -17,8 +17,9 @@ use crate::pool::run_figures::{FigureCounter, Figures, SpanFigures};
 use crate::pool::space::counted::{Counted, Space};
 use crate::read::snapshot::Opening;
 use crate::retention::filter::{Nodes, sift};
+use crate::retention::moments::Moments;
 use crate::types::{AgeBytes, Holder, VolumeSpace};
-use crate::volume::Volume;
+use crate::volume::stream::Stream;
 
 /// Maps with no more entries than this are walked to count; of larger ones the figures of runs
 /// tell.
@@ -31,28 +32,7 @@ const AGES_NS: [u64; 4] = [HOUR_NS, 24 * HOUR_NS, 7 * 24 * HOUR_NS, 30 * 24 * HO
 /// Ages at which spans of figures end when a run is written, in hours; so are shares of an hour.
 const MARKS_HOURS: [u64; 12] = [1, 2, 6, 12, 24, 48, 72, 168, 336, 720, 2160, 8760];
 
-impl Volume {
-    /// The counter of a run of a timeline, of which these moments are held, while it is written.
-    pub(crate) fn figure_counter(&self, held: Vec<Seq>) -> FigureCounter {
-        FigureCounter::new(held, &self.age_marks())
-    }
-
-    /// Seqs of certain ages, and the horizon's; ascending.
-    fn age_marks(&self) -> Vec<Seq> {
-        let now = self.now();
-        let mut marks = vec![Seq(self.record.lock().horizon_seq)];
-        marks.extend(MARKS_HOURS.iter().filter_map(|hours| self.seq_at_age(now, hours * HOUR_NS)));
-        marks.sort_unstable();
-        marks.dedup();
-        marks
-    }
-
-    /// The last seq that is so old. Damage in the time index costs accuracy, nothing else.
-    fn seq_at_age(&self, now: WallTime, age_ns: u64) -> Option<Seq> {
-        let then = WallTime::from_nanos(now.as_nanos().saturating_sub(age_ns));
-        self.time_entry(By::Time(then)).ok().flatten().map(|entry| entry.seq)
-    }
-
+impl Moments {
     /// Tells what the volume's space is for. A clone's live bytes include what it shares with its
     /// origin, its history only its own log.
     pub(crate) fn space(&self) -> Result<Space> {
@@ -114,8 +94,8 @@ impl Volume {
     }
 
     fn live_bytes_and_whether(&self) -> Result<(u64, bool)> {
-        let seq = self.log.stable();
-        let last = *self.last_count.live.lock();
+        let seq = self.log().stable();
+        let last = *self.last_count().live.lock();
         if let Some((at, bytes)) = last
             && at == seq
         {
@@ -124,7 +104,7 @@ impl Volume {
         let present = self.present();
         if entries_of(&present) <= WALKED_ENTRIES_MAX {
             let bytes = present.stored_bytes()?;
-            *self.last_count.live.lock() = Some((seq, bytes));
+            *self.last_count().live.lock() = Some((seq, bytes));
             return Ok((bytes, true));
         }
         let counted = self.counted()?;
@@ -158,16 +138,16 @@ impl Volume {
         }
         // One lock after the other: whoever holds the pins may want the record.
         let horizon = Seq(self.record.lock().horizon_seq);
-        let pins = self.pins.lock().seq_count();
+        let pins = self.pins().lock().seq_count();
         let held = pins + self.core.timelines.read().len();
-        let key = (self.log.stable(), horizon, held, entries);
-        if let Some((walked, counted)) = &*self.last_count.walked.lock()
+        let key = (self.log().stable(), horizon, held, entries);
+        if let Some((walked, counted)) = &*self.last_count().walked.lock()
             && *walked == key
         {
             return Ok(Arc::clone(counted));
         }
         let counted = Arc::new(self.count_all()?);
-        *self.last_count.walked.lock() = Some((key, Arc::clone(&counted)));
+        *self.last_count().walked.lock() = Some((key, Arc::clone(&counted)));
         Ok(counted)
     }
 
@@ -280,7 +260,7 @@ impl Volume {
         let counted = self.counted()?;
         let share = Share::of(space.history_bytes, &counted);
         let (ages, unsorted_bytes) = self.ages(space.history_bytes, &counted);
-        let latest = self.log.stable();
+        let latest = self.log().stable();
         let horizon = Seq(record.horizon_seq);
         let gone = |s: &SpanFigures| s.blocks - after(s, horizon, latest).min(s.blocks);
         let left: u64 = counted.spans().map(|(_, s)| gone(s)).sum();
@@ -311,7 +291,7 @@ impl Volume {
     fn ages(&self, history_bytes: u64, counted: &Counted) -> (Vec<AgeBytes>, u64) {
         let share = Share::of(history_bytes, counted);
         let now = self.now();
-        let latest = self.log.stable();
+        let latest = self.log().stable();
         let mut ages = Vec::new();
         let mut told = 0;
         for age_ns in AGES_NS {
@@ -329,7 +309,7 @@ impl Volume {
     /// The holders, the oldest first.
     fn holders(&self, record: &VolumeRecord, counted: &Counted, share: Share) -> Vec<Holder> {
         let mut pins: BTreeMap<(u64, Seq), Vec<String>> = BTreeMap::new();
-        for (seq, name) in self.pins.lock().named() {
+        for (seq, name) in self.pins().lock().named() {
             pins.entry((record.timeline_at(seq), seq)).or_default().push(name);
         }
         self.add_branches(|timeline, seq, who| {
@@ -362,6 +342,29 @@ impl Volume {
             }
         });
         groups.collect()
+    }
+}
+
+impl Stream {
+    /// The counter of a run of a timeline, of which these moments are held, while it is written.
+    pub(crate) fn figure_counter(&self, held: Vec<Seq>) -> FigureCounter {
+        FigureCounter::new(held, &self.age_marks())
+    }
+
+    /// Seqs of certain ages, and the horizon's; ascending.
+    fn age_marks(&self) -> Vec<Seq> {
+        let now = self.now();
+        let mut marks = vec![Seq(self.record.lock().horizon_seq)];
+        marks.extend(MARKS_HOURS.iter().filter_map(|hours| self.seq_at_age(now, hours * HOUR_NS)));
+        marks.sort_unstable();
+        marks.dedup();
+        marks
+    }
+
+    /// The last seq that is so old. Damage in the time index costs accuracy, nothing else.
+    fn seq_at_age(&self, now: WallTime, age_ns: u64) -> Option<Seq> {
+        let then = WallTime::from_nanos(now.as_nanos().saturating_sub(age_ns));
+        self.time_entry(By::Time(then)).ok().flatten().map(|entry| entry.seq)
     }
 }
 

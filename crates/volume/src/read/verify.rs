@@ -12,7 +12,7 @@ use units::BLOCK_BYTES;
 
 use crate::placement::current_store::CurrentStore;
 use crate::pool::Engine;
-use crate::read::snapshot::Patience;
+use crate::types::Wait;
 use crate::volume::Volume;
 use crate::{Error, ErrorKind, Result};
 
@@ -81,7 +81,7 @@ impl Engine {
         for volume in self.registry.all() {
             volume.verify_space()?;
             volume.verify_figures()?;
-            volume.cache.verify();
+            volume.cache().verify();
             volume.verify_places()?;
             volume.verify_homes()?;
         }
@@ -92,7 +92,7 @@ impl Engine {
 impl Volume {
     /// Checks the sum of the log's segments against the segments. Nothing is in flight meanwhile.
     fn verify_space(&self) -> Result<()> {
-        self.log.with_gate(|_| {
+        self.log().with_gate(|_| {
             let segments = self.core.store.segments();
             let mut expected = SpaceCount::default();
             for one in segments.iter().filter(|s| s.log == self.id).map(|s| s.space()) {
@@ -119,7 +119,7 @@ impl Volume {
     /// what superseded an entry may be gone, so that counting again says less.)
     fn verify_figures(&self) -> Result<()> {
         let present = self.present().timeline.clone();
-        if self.gone.load(Ordering::Acquire) || present.pending_counts().0 > 0 {
+        if self.is_gone() || present.pending_counts().0 > 0 {
             return Ok(());
         }
         let by_runs = self.counted_by_runs(std::slice::from_ref(&present));
@@ -136,7 +136,7 @@ impl Volume {
     /// Checks that whatever the map has in the base is at home there, one version of a block at
     /// most.
     fn verify_homes(&self) -> Result<()> {
-        let base = &self.base;
+        let base = &self.base();
         if base.slab_count() == 0 {
             return Ok(());
         }
@@ -194,7 +194,7 @@ impl Volume {
             let noted = current.note(range);
             let count = usize::try_from(blocks.end.saturating_sub(blocks.start)).expect("few");
             let mut slots = vec![Slot::default(); count];
-            present.look_up(blocks.start, &mut slots, Patience::Full)?;
+            present.look_up(blocks.start, &mut slots, Wait::Device)?;
             let there = |slot: &Slot| !slot.is_hole() && !slot.is_outside();
             for (block, slot) in blocks.zip(&slots).filter(|(_, slot)| there(slot)) {
                 let (Some(offset), _) = current.look_up(&noted, block, 1) else { continue };

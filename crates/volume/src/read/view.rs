@@ -1,12 +1,11 @@
 //! A read-only opening of a moment. Costs nothing to make; pins its moment while it is held.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use units::Moment;
 
-use crate::read::snapshot::{Opening, Patience};
-use crate::types::{Extent, Resolved};
+use crate::read::snapshot::Opening;
+use crate::types::{Extent, Resolved, Wait};
 use crate::volume::Volume;
 use crate::{Error, ErrorKind, Result};
 
@@ -55,7 +54,7 @@ impl View {
     /// # Errors
     /// `OutOfBounds`, `Corrupt`, `Io`; `NotFound` once the volume is deleted.
     pub fn read(&self, offset: u64, buffer: &mut [u8]) -> Result<()> {
-        self.read_with(offset, buffer, Patience::Full).map(|_| ())
+        self.read_with(offset, buffer, Wait::Device).map(|_| ())
     }
 
     /// Reads if nothing has to wait for a device; `Ok(false)` means "would wait".
@@ -63,15 +62,15 @@ impl View {
     /// # Errors
     /// Those of [`View::read`].
     pub fn try_read(&self, offset: u64, buffer: &mut [u8]) -> Result<bool> {
-        self.read_with(offset, buffer, Patience::None)
+        self.read_with(offset, buffer, Wait::Never)
     }
 
-    fn read_with(&self, offset: u64, buffer: &mut [u8], patience: Patience) -> Result<bool> {
-        if self.volume.gone.load(Ordering::Acquire) {
+    fn read_with(&self, offset: u64, buffer: &mut [u8], wait: Wait) -> Result<bool> {
+        if self.volume.is_gone() {
             let text = format!("{} was deleted", self.volume.name);
             return Err(Error::new(ErrorKind::NotFound, text));
         }
-        self.opening.read(offset, buffer, patience)
+        self.opening.read(offset, buffer, wait)
     }
 
     /// Data and holes from `offset`, joined, at most `limit` of them.
@@ -95,7 +94,7 @@ impl Volume {
 }
 
 fn unpin(volume: &Volume, resolved: Resolved) {
-    volume.pins.lock().remove_view(resolved.seq);
+    volume.pins().lock().remove_view(resolved.seq);
 }
 
 impl Drop for View {

@@ -16,6 +16,7 @@ use units::{Seq, WallTime};
 use crate::Result;
 use crate::jobs::merges::Merges;
 use crate::pool::Engine;
+use crate::retention::Retention;
 use crate::retention::expiry::told::{Expired, Why};
 use crate::types::{KeptFor, Sacrifice, Stamp};
 use crate::volume::Volume;
@@ -38,9 +39,11 @@ impl Engine {
         // History that cannot be reclaimed for damage is not given up for nothing.
         let mut volumes = self.registry.all();
         volumes.retain(|v| {
-            let stable = v.log.stable();
+            let stable = v.log().stable();
             let record = v.record.lock();
-            !v.reclamation.is_ailing() && record.trash.is_none() && record.has_unpinned_past(stable)
+            !v.reclamation().is_ailing()
+                && record.trash.is_none()
+                && record.has_unpinned_past(stable)
         });
         let mut graced: Option<(u64, Offering)> = None;
         for volume in &volumes {
@@ -57,7 +60,7 @@ impl Engine {
             return Ok(Some(offering));
         }
         let span = |v: &Arc<Volume>| {
-            let stable = v.log.stable().0;
+            let stable = v.log().stable().0;
             stable.saturating_sub(v.record.lock().horizon_seq)
         };
         let Some(volume) = volumes.into_iter().max_by_key(span) else { return Ok(None) };
@@ -78,9 +81,7 @@ impl Engine {
         let raised = volume.raise_horizon(to, None, why);
         self.spare_others(&volume, raised, &mut None).map(|()| true)
     }
-}
 
-impl Engine {
     /// The history that a full pool would give up next.
     ///
     /// # Errors
@@ -109,7 +110,7 @@ impl Engine {
     }
 }
 
-impl Volume {
+impl Retention {
     /// Moves the horizon to where the window says; to where the history limit says only when
     /// nothing is being reclaimed: what the last move freed is not known before.
     pub(crate) fn expire(&self, is_settled: bool) -> Result<()> {
@@ -131,7 +132,7 @@ impl Volume {
         }
         let Some(limit) = record.limit_in_force(now) else { return Ok(()) };
         let is_settled =
-            is_settled && !self.reclamation.is_under_way() && !self.reclamation.is_wanted();
+            is_settled && !self.reclamation().is_under_way() && !self.reclamation().is_wanted();
         if !is_settled {
             return Ok(());
         }
@@ -140,7 +141,7 @@ impl Volume {
             0 => {
                 if self.is_history_doubtful(limit - history)? {
                     // The figures of history hold after the whole map was merged.
-                    self.reclamation.want();
+                    self.reclamation().want();
                 }
                 Ok(())
             }
@@ -196,9 +197,9 @@ impl Volume {
 
     /// Makes `seq` the oldest seq that can be opened without a pin.
     fn raise_horizon(&self, seq: Seq, time: Option<WallTime>, why: Why) -> Result<()> {
-        let seq = seq.min(self.log.stable());
+        let seq = seq.min(self.log().stable());
         let stamp = self.stamp(seq)?;
-        let pins = self.pins.lock();
+        let pins = self.pins().lock();
         let mut tx = self.begin()?;
         let horizon_seq = tx.change(&self.record).horizon_seq;
         if seq.0 <= horizon_seq {
@@ -223,7 +224,7 @@ impl Volume {
         let _books = tx.commit()?;
         *self.expired.lock() = Some(Expired { number, first, since, why });
         if !matches!(why, Why::Window(_)) {
-            self.reclamation.press();
+            self.reclamation().press();
         }
         Ok(())
     }

@@ -10,8 +10,8 @@ use units::{Seq, Span, WallTime};
 
 use crate::Result;
 use crate::catalogue::{GraceRecord, VolumeRecord};
+use crate::retention::Retention;
 use crate::types::{GraceInfo, VolumeChange};
-use crate::volume::Volume;
 
 /// How long history is kept that a smaller window or limit takes away, if nothing else is said: a
 /// day, in nanoseconds.
@@ -113,7 +113,7 @@ impl VolumeRecord {
     }
 }
 
-impl Volume {
+impl Retention {
     /// Ends a grace period whose time is over. The caller holds `work`.
     ///
     /// # Errors
@@ -147,7 +147,7 @@ impl Volume {
     /// `Corrupt` or `Io`, from the time index.
     pub(crate) fn announced_horizon(&self) -> Result<Option<Seq>> {
         // After an opening nothing expires by pool time; what a full pool offers goes by the log's.
-        let now = self.core.time().max(self.log.last_time());
+        let now = self.core.time().max(self.log().last_time());
         let record = self.record.lock().clone();
         // One that is over by the log's time counts until pool time has ended it.
         if record.deleted || record.trash.is_some() || record.grace.is_none() {

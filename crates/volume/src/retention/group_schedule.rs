@@ -34,7 +34,7 @@ pub struct Held<'v> {
 impl<'v> Held<'v> {
     /// In the order of ids, which is the order of locks.
     pub fn of(volumes: &'v [Arc<Volume>]) -> Held<'v> {
-        Held { volumes, pins: volumes.iter().map(|volume| volume.pins.lock()).collect() }
+        Held { volumes, pins: volumes.iter().map(|volume| volume.pins().lock()).collect() }
     }
 
     /// Whether something of a capture is there.

@@ -8,8 +8,9 @@
 use crate::Result;
 use crate::catalogue::GroupRecord;
 use crate::names::check_name;
-use crate::pool::Engine;
+use crate::retention::groups::Groups;
 use crate::volume::Volume;
+use crate::volume::identity::Identity;
 
 /// The name that no hook has: none is meant, whatever is set.
 pub const NO_HOOK: &str = "none";
@@ -43,7 +44,7 @@ pub fn checked_hook(name: Option<&str>) -> Result<Option<String>> {
     Ok(Some(name.to_owned()))
 }
 
-impl Volume {
+impl Identity {
     /// The hook around a capture for which `said` is named, if there is any.
     #[must_use]
     pub fn hook_for(&self, said: Option<&str>) -> Option<String> {
@@ -54,7 +55,7 @@ impl Volume {
     }
 }
 
-impl Engine {
+impl Groups {
     /// The hooks around a capture of a group for which `said` is named, the outermost first.
     pub(crate) fn hooks_of(&self, group: &GroupRecord, said: Option<&str>) -> Vec<PlannedHook> {
         let own = match said {
@@ -72,9 +73,7 @@ impl Engine {
         };
         members.iter().filter_map(hook).collect()
     }
-}
 
-impl Engine {
     /// The hooks around a capture of a group for which `said` is named, the outermost first.
     ///
     /// # Errors

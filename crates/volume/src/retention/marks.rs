@@ -4,11 +4,11 @@ use units::{Moment, Seq, WallTime};
 
 use crate::catalogue::MarkRecord;
 use crate::names::check_name;
+use crate::retention::moments::Moments;
 use crate::types::{Mark, Stamp};
-use crate::volume::Volume;
 use crate::{Error, ErrorKind, Result};
 
-impl Volume {
+impl Moments {
     /// Names a moment; pins it if asked to.
     ///
     /// # Errors
@@ -45,7 +45,7 @@ impl Volume {
     /// Whether it has a mark of this name.
     #[must_use]
     pub fn has_mark(&self, name: &str) -> bool {
-        self.pins.lock().mark(name).is_some()
+        self.pins().lock().mark(name).is_some()
     }
 
     /// All marks, by name.
@@ -54,7 +54,7 @@ impl Volume {
     /// `NotFound` once the volume is deleted.
     pub fn marks(&self) -> Result<Vec<Mark>> {
         self.check_open()?;
-        Ok(self.pins.lock().marks().map(|(name, record)| mark_of(name, record)).collect())
+        Ok(self.pins().lock().marks().map(|(name, record)| mark_of(name, record)).collect())
     }
 
     /// Deletes a mark.
@@ -63,7 +63,7 @@ impl Volume {
     /// `NotFound`.
     pub fn delete_mark(&self, name: &str) -> Result<()> {
         self.check_open()?;
-        let mut pins = self.pins.lock();
+        let mut pins = self.pins().lock();
         let Some(mark) = pins.mark(name) else {
             let text = format!("{} has no mark {name}", self.name);
             return Err(Error::new(ErrorKind::NotFound, text));
@@ -74,7 +74,7 @@ impl Volume {
         tx.audit("mark-delete", &self.name, detail)?;
         let _books = tx.commit()?;
         pins.remove_mark(name);
-        self.reclamation.want();
+        self.reclamation().want();
         Ok(())
     }
 }

@@ -12,19 +12,19 @@
 use units::{Seq, WallTime};
 
 use crate::catalogue::{ScheduleRecord, VersionRecord};
-use crate::pool::Engine;
+use crate::retention::Retention;
 use crate::retention::explain::{Explained, MadeBy, candidate, doomed, explain_doomed};
+use crate::retention::groups::Groups;
 use crate::retention::keep_rules::KeepRules;
 use crate::retention::open_files::Quiet;
 use crate::retention::schedule::{Schedule, ScheduleInfo, ScheduleSpec};
 use crate::types::Consistency;
-use crate::volume::Volume;
 use crate::{Error, ErrorKind, Result};
 
 /// Versions that one commit prunes; each has a line in the audit log.
 pub(crate) const PRUNED_MAX: usize = 512;
 
-impl Engine {
+impl Groups {
     /// Captures what is due and prunes what no rule keeps. A failure is told by the schedule, and
     /// tried again later: it must not keep other background work from being done.
     pub(crate) fn run_schedules(&self) {
@@ -42,7 +42,7 @@ impl Engine {
     }
 }
 
-impl Volume {
+impl Retention {
     fn run_schedule(&self, wall: WallTime, monotonic_ns: u64, may_prune: bool) {
         // A capture with a hook is its runner's: commands take their time.
         let due = self.schedule.lock().as_mut().and_then(|s| s.due(wall, monotonic_ns));
@@ -112,16 +112,16 @@ impl Volume {
         self.schedule_info()?.ok_or_else(|| self.no_schedule())
     }
 
-    /// The result that [`Volume::set_schedule`] would have, and the schedule's versions that no
+    /// The result that [`Retention::set_schedule`] would have, and the schedule's versions that no
     /// rule would keep then.
     ///
     /// # Errors
-    /// Those of [`Volume::set_schedule`].
+    /// Those of [`Retention::set_schedule`].
     pub fn plan_schedule(&self, spec: &ScheduleSpec) -> Result<(ScheduleInfo, Vec<Explained>)> {
         self.check_open()?;
         let wall = self.core.machine.clock.wall();
         spec.check(wall)?;
-        let pins = self.pins.lock();
+        let pins = self.pins().lock();
         // No schedule has the number 0.
         let id = self.schedule.lock().as_ref().map_or(0, |schedule| schedule.id());
         let planned = Schedule::of(spec.record(id, wall))?;
@@ -140,7 +140,7 @@ impl Volume {
     /// `NotFound` once the volume is deleted.
     pub fn schedule_info(&self) -> Result<Option<ScheduleInfo>> {
         self.check_open()?;
-        let pins = self.pins.lock();
+        let pins = self.pins().lock();
         let schedule = self.schedule.lock();
         Ok(schedule.as_ref().map(|s| s.info(pins.scheduled(s.id()).next())))
     }
@@ -170,7 +170,7 @@ impl Volume {
     pub fn apply_retention(&self, dry_run: bool) -> Result<Vec<u64>> {
         self.check_open()?;
         let (id, keep) = self.rules()?;
-        let doomed = doomed(self.pins.lock().scheduled(id), &keep, usize::MAX);
+        let doomed = doomed(self.pins().lock().scheduled(id), &keep, usize::MAX);
         if !dry_run {
             let mut left = doomed.len();
             while left > 0 {
@@ -196,7 +196,7 @@ impl Volume {
     /// Prunes some of what no rule keeps; says how many.
     fn prune(&self) -> Result<usize> {
         // Judged and removed under one lock: nobody deletes meanwhile what stands in for others.
-        let mut pins = self.pins.lock();
+        let mut pins = self.pins().lock();
         let (id, keep) = self.rules()?;
         let doomed = doomed(pins.scheduled(id), &keep, PRUNED_MAX);
         if doomed.is_empty() {
@@ -233,7 +233,7 @@ impl Volume {
         page.truncate(limit);
         let last = page.last().map_or(0, |(number, _)| *number);
         let judged = {
-            let pins = self.pins.lock();
+            let pins = self.pins().lock();
             let schedule = self.schedule.lock();
             let made = |s: &Schedule| pins.scheduled(s.id()).map(candidate);
             schedule.as_ref().map(|s| s.judged(made(s), first..=last))

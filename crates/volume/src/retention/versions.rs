@@ -17,12 +17,12 @@ use units::{Seq, Span, WallTime};
 
 use crate::catalogue::{Commit, ScheduleRecord, ScheduledRecord, VersionRecord, VolumeRecord};
 use crate::names::check_label;
+use crate::retention::Retention;
 use crate::retention::open_files::{OpenFiles, Quiet};
 use crate::retention::pins::Pins;
 use crate::types::{
     CompactionInfo, Consistency, Dependants, Encoding, Stamp, Version, VersionPage,
 };
-use crate::volume::Volume;
 use crate::{Error, ErrorKind, Result};
 
 /// Versions that one commit removes, or counts that it stores.
@@ -37,7 +37,7 @@ impl VolumeRecord {
     }
 }
 
-impl Volume {
+impl Retention {
     /// Captures the present as a version: stalls writes, flushes, counts up, copies nothing (Clotho
     /// 3.2).
     ///
@@ -50,7 +50,7 @@ impl Volume {
     /// The same for those who know how quiet the volume is; they are asked at the instant.
     ///
     /// # Errors
-    /// Those of [`Volume::create_version`].
+    /// Those of [`Retention::create_version`].
     pub fn create_version_as(&self, label: &str, quiet: &dyn Fn() -> Quiet) -> Result<Version> {
         self.check_open()?;
         check_label(label)?;
@@ -71,7 +71,7 @@ impl Volume {
         let wall = self.core.machine.clock.wall();
         let now =
             |gate: &mut Gate<'_>| Ok::<_, Error>((gate.last_seq(), gate.last_time(), quiet()));
-        let (seq, time, Quiet { consistency, open_files }) = self.log.with_gate(now)?;
+        let (seq, time, Quiet { consistency, open_files }) = self.log().with_gate(now)?;
         let mut pins = still.let_writes_go();
         let scheduled =
             due.map(|schedule| ScheduledRecord { schedule: schedule.id, made_ns: wall.as_nanos() });
@@ -134,7 +134,7 @@ impl Volume {
     /// # Errors
     /// `Corrupt` or `Io`.
     pub fn newest_versions(&self, limit: usize) -> Result<Vec<Version>> {
-        let first = self.pins.lock().first_of_newest(limit);
+        let first = self.pins().lock().first_of_newest(limit);
         first.map_or(Ok(Vec::new()), |first| {
             self.versions_page(first, limit).map(|page| page.versions)
         })
@@ -195,7 +195,7 @@ impl Volume {
     ) -> Result<Version> {
         let seq = Seq(record.seq);
         let (before, views) = {
-            let pins = self.pins.lock();
+            let pins = self.pins().lock();
             (pins.version_before(number), pins.views_at(seq))
         };
         let waiting = self.counting.lock().of(number);
@@ -282,7 +282,7 @@ impl Volume {
         let places = |pins: &Pins| {
             pins.version(number).map(|v| (pins.version_before(number).map(|(_, b)| b.seq), v.seq))
         };
-        let found = places(&self.pins.lock());
+        let found = places(&self.pins().lock());
         let Some((before, seq)) = found else {
             self.counting.lock().forget(number);
             return Ok(true);
@@ -296,7 +296,7 @@ impl Volume {
             counted => counted?,
         };
         let bytes = if exact { bytes } else { bytes.min(self.bound(before, seq)?) };
-        let pins = self.pins.lock();
+        let pins = self.pins().lock();
         let mut counting = self.counting.lock();
         // A version that was deleted meanwhile asked for another count, or for none.
         if places(&pins) == found {
@@ -357,7 +357,7 @@ impl Volume {
         let mut count = 0;
         let mut next = first;
         loop {
-            let mut pins = self.pins.lock();
+            let mut pins = self.pins().lock();
             let in_range = pins.versions_from(next).take_while(|&(number, _)| number <= last);
             let chunk: Vec<(u64, Seq)> =
                 in_range.take(COMMITTED_MAX).map(|(number, v)| (number, v.seq)).collect();
@@ -441,7 +441,7 @@ impl Volume {
         }
         heirs.into_iter().for_each(|heir| counting.want(heir));
         drop(counting);
-        self.reclamation.want();
+        self.reclamation().want();
     }
 }
 

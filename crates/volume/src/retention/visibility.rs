@@ -16,10 +16,10 @@ use std::sync::{Arc, OnceLock};
 use history::{By, Openable, Timeline};
 use units::Seq;
 
-use crate::pool::Engine;
+use crate::pool::volumes::Volumes;
+use crate::retention::moments::Moments;
 use crate::retention::needed::{Branch, Needed};
 use crate::types::Granularity;
-use crate::volume::Volume;
 use crate::{ErrorKind, Result};
 
 /// A timeline with its log, and its parent and where it left that.
@@ -29,7 +29,7 @@ fn is_interval(granularity: &(u64, Granularity)) -> bool {
     matches!(granularity.1, Granularity::Interval(_))
 }
 
-impl Engine {
+impl Volumes {
     /// The moments of a timeline at or after `from` that can be opened.
     ///
     /// # Errors
@@ -97,7 +97,7 @@ impl Engine {
     }
 }
 
-impl Volume {
+impl Moments {
     /// Adds what can be opened of this volume on a timeline at or after `from`, and what pins hold.
     fn add_openable(
         &self,
@@ -106,8 +106,8 @@ impl Volume {
         ranges: &mut Vec<(Seq, Seq)>,
         held: &mut Vec<Seq>,
     ) -> Result<()> {
-        let pins = self.pins.lock();
-        let latest = self.log.stable();
+        let pins = self.pins().lock();
+        let latest = self.log().stable();
         let boundaries = self.boundaries(from)?;
         let record = self.record.lock().clone();
         let unpinned = record.unpinned(latest, &boundaries);
@@ -131,7 +131,7 @@ impl Volume {
 
     /// Adds what is pinned of this volume, by timeline.
     pub(crate) fn add_held(&self, held: &mut BTreeMap<u64, Vec<Seq>>) {
-        let pins = self.pins.lock();
+        let pins = self.pins().lock();
         let record = self.record.lock();
         if record.deleted {
             return;
@@ -144,8 +144,8 @@ impl Volume {
     /// The first moment of this volume on a timeline that can be opened, or an earlier one; none
     /// when there is none.
     fn first_open_on(&self, timeline: u64) -> Result<Option<Seq>> {
-        let pins = self.pins.lock();
-        let latest = self.log.stable();
+        let pins = self.pins().lock();
+        let latest = self.log().stable();
         let record = self.record.lock().clone();
         if record.deleted {
             return Ok(None);
@@ -204,9 +204,9 @@ impl Volume {
             // Its beginning is the end of an interval too, if nothing was written in it.
             None => visit(Seq(record.created_seq), record.created_ns),
         }
-        let recent = self.log.with_times(<[format::time::TimeEntry]>::to_vec);
+        let recent = self.log().with_times(<[format::time::TimeEntry]>::to_vec);
         let first_recent = recent.first().map_or(Seq(u64::MAX), |e| e.seq);
-        self.times.scan_after(&self.core.store, By::Seq(begin), |entry| {
+        self.times().scan_after(&self.core.store, By::Seq(begin), |entry| {
             if entry.seq < first_recent {
                 visit(entry.seq, entry.time.as_nanos());
             }

@@ -51,7 +51,7 @@ impl Volume {
     }
 
     fn resize_to(&self, size_bytes: u64, change: &VolumeChange) -> Result<()> {
-        let _right = self.sizing.lock();
+        let _right = self.sizing().lock();
         loop {
             let live = self.present();
             if change.never_smaller && size_bytes < live.size_bytes {
@@ -65,12 +65,12 @@ impl Volume {
             }
             // Before anything is cut off: what is refused leaves everything as it is.
             let mut record = self.record.lock().clone();
-            self.settle_settings(&mut record, change, self.log.stable())?;
+            self.settle_settings(&mut record, change, self.log().stable())?;
             let grows = size_bytes > live.size_bytes;
             if !grows {
                 self.core.announce(FEATURE_BEYOND)?;
             }
-            let _cut = self.sizing.cut_at(size_bytes);
+            let _cut = self.sizing().cut_at(size_bytes);
             if grows
                 && record.may_have_beyond(live.size_bytes)
                 && !self.write_zeros_beyond(&live, size_bytes)?
@@ -81,7 +81,7 @@ impl Volume {
             self.core.store.flush()?;
             // A revert may have come between, with another size and other content: then again.
             let to = (size_bytes, change);
-            let resized = self.log.with_gate(|gate| self.resize_in_gate(gate, &live, to))?;
+            let resized = self.log().with_gate(|gate| self.resize_in_gate(gate, &live, to))?;
             if let Some(shares) = resized {
                 drop(hold);
                 if shares {
@@ -107,6 +107,7 @@ impl Volume {
         let mut tx = self.begin()?;
         let before = self.record.lock().clone();
         let record = tx.change(&self.record);
+        record.assert_before(seq);
         let graced = self.settle_settings(record, change, seq)?;
         record.sizes.push((seq.0, size_bytes));
         record.uncut = record.uncut.max(old);
@@ -131,7 +132,7 @@ impl Volume {
         let _books = tx.commit()?;
         gate.take_event(seq, time);
         let (timeline, current) = (Arc::clone(&live.timeline), live.current.clone());
-        self.cache.forget_while(|| self.set_present(timeline, size_bytes, current));
+        self.cache().forget_while(|| self.set_present(timeline, size_bytes, current));
         Ok(Some(self.settings_changed(&before)))
     }
 
@@ -153,7 +154,7 @@ impl Volume {
         }
         let op = WriteOp::Zero { offset: whole, length_bytes: end.saturating_sub(whole) };
         let write = || {
-            let merged = Some(Merged { live, switches: self.cache.switches() });
+            let merged = Some(Merged { live, switches: self.cache().switches() });
             let (cuts, frees, behind, pace) = (true, true, false, &pace);
             self.write_either(&[op], Terms { end, merged, cuts, frees, behind, pace })
         };
@@ -171,7 +172,7 @@ impl Volume {
     /// # Errors
     /// `Full`; `Refused` or `Io` after a device failure.
     pub(crate) fn cut_off(&self) -> Result<()> {
-        let Some(_right) = self.sizing.try_lock() else { return Ok(()) };
+        let Some(_right) = self.sizing().try_lock() else { return Ok(()) };
         let live = self.present();
         let uncut = self.record.lock().uncut;
         if uncut == 0 || !self.write_zeros_beyond(&live, uncut)? {

@@ -3,8 +3,6 @@
 //! Invariant: each is one commit, made while the log's gate is closed, for a granularity holds from
 //! a seq on; what is refused changes nothing.
 
-use std::sync::atomic::Ordering;
-
 use units::Seq;
 
 use crate::catalogue::VolumeRecord;
@@ -57,7 +55,7 @@ impl Volume {
         self.prepare_encoding(change.encoding)?;
         self.prepare_dedup(change.dedup)?;
         let still = self.stand_still()?;
-        let (switched, shares) = self.log.with_gate(|gate| -> Result<_> {
+        let (switched, shares) = self.log().with_gate(|gate| -> Result<_> {
             let mut tx = self.begin()?;
             let before = self.record.lock().clone();
             let from = Seq(gate.last_seq().0 + 1);
@@ -119,17 +117,17 @@ impl Volume {
     pub(crate) fn settings_changed(&self, before: &VolumeRecord) -> bool {
         let (cache, encoding) = {
             let record = self.record.lock();
-            self.unit_blocks.store(record.copy_unit.blocks() as u64, Ordering::Relaxed);
+            self.set_copy_unit(record.copy_unit);
             (record.cache, record.encoding)
         };
         if encoding != before.encoding {
             self.encode_anew();
         }
         if cache.is_none() {
-            self.cache.set(None);
+            self.cache().set(None);
         }
-        self.cache.set_granularity(self.granularity_now());
-        self.cache.remember_rewrites(self.architecture() == Architecture::Hybrid);
+        self.cache().set_granularity(self.granularity_now());
+        self.cache().remember_rewrites(self.architecture() == Architecture::Hybrid);
         cache != before.cache
     }
 }

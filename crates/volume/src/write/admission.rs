@@ -7,23 +7,23 @@
 use std::sync::atomic::Ordering;
 
 use crate::host::RoomWait;
-use crate::types::WriteOp;
-use crate::volume::Volume;
+use crate::types::{Wait, WriteOp};
+use crate::write::Writer;
 use crate::write::ops::{span, without};
-use crate::write::pace::{Lack, Pace, Patience, Written};
+use crate::write::pace::{Lack, Pace, Written};
 use crate::{Error, ErrorKind, Result};
 
-impl Volume {
-    /// Writes ops but for their first `done` bytes, as [`Volume::write_batch`] does, as far as it
+impl Writer {
+    /// Writes ops but for their first `done` bytes, as [`Writer::write_batch`] does, as far as it
     /// gets without waiting for room or for the map; unless it `may_wait`, also without waiting for
-    /// others' turns or for a commit. [`Volume::wait_for`] waits for the lack.
+    /// others' turns or for a commit. [`Writer::wait_for`] waits for the lack.
     ///
     /// # Errors
-    /// Those of [`Volume::write_batch`]; `Full` only where the reserve is full as well.
+    /// Those of [`Writer::write_batch`]; `Full` only where the reserve is full as well.
     pub fn write_some(&self, ops: &[WriteOp<'_>], done: u64, may_wait: bool) -> Result<Written> {
         self.check_served()?;
         let all = self.check_ranges(ops)?;
-        let pace = Pace::new(if may_wait { Patience::Turns } else { Patience::Nothing });
+        let pace = Pace::new(if may_wait { Wait::Device } else { Wait::Never });
         let written = match done {
             0 => self.write_ops(ops, &pace).map(drop),
             _ => self.write_rest(ops, done, &pace),
@@ -75,7 +75,7 @@ impl Volume {
                     return Err(Error::new(ErrorKind::Full, "there is no room for the write")
                         .with_hint("delete versions, marks or volumes, or add space"));
                 }
-                self.cache.short.store(false, Ordering::Release);
+                self.cache().short.store(false, Ordering::Release);
             }
         }
         self.check_open()

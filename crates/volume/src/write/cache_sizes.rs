@@ -5,11 +5,12 @@
 
 use std::sync::Arc;
 
-use units::{BLOCK_BYTES, Seq, Size};
+use units::{BLOCK_BYTES, Size};
 
-use crate::pool::Engine;
-use crate::types::{Architecture, CacheChange, CacheInfo, CacheSetting, Granularity};
+use crate::pool::volumes::Volumes;
+use crate::types::{Architecture, CacheChange, CacheInfo, CacheSetting};
 use crate::volume::Volume;
+use crate::write::Writer;
 use crate::write::cache::Limits;
 use crate::{Error, ErrorKind, Result};
 
@@ -61,10 +62,10 @@ pub fn setting(
     Ok(Some(CacheSetting { bytes: wanted, dirty_percent }))
 }
 
-impl Engine {
+impl Volumes {
     /// Memory that all caches may have together.
     fn caches_bytes_max(&self) -> u64 {
-        self.memory_bytes / 2
+        self.memory_bytes() / 2
     }
 
     /// Fails unless a cache fits the memory by itself, and with the smallest share of it beside
@@ -76,7 +77,7 @@ impl Engine {
     pub(crate) fn check_cache(&self, wanted: Option<CacheSetting>, but: Option<u64>) -> Result<()> {
         let Some(wanted) = wanted else { return Ok(()) };
         let most = self.caches_bytes_max();
-        let memory = Size(self.memory_bytes);
+        let memory = Size(self.memory_bytes());
         if wanted.bytes > most {
             let text = format!(
                 "a cache of {} does not fit: caches have at most half of the pool's memory, \
@@ -101,7 +102,7 @@ impl Engine {
     /// Gives every volume its cache, and the pages of maps what is left. The caller holds no lock
     /// but that of the work.
     pub(crate) fn share_memory(&self) {
-        let _sharing = self.sharing.lock();
+        let _sharing = self.sharing().lock();
         for (volume, _) in self.in_trash() {
             // Waiting writes go out, and none is added.
             let setting = volume.record.lock().cache;
@@ -118,7 +119,7 @@ impl Engine {
             granted_bytes += bytes;
             volume.grant_cache(setting, bytes);
         }
-        let pages = (self.memory_bytes / 8 * 5).saturating_sub(granted_bytes);
+        let pages = (self.memory_bytes() / 8 * 5).saturating_sub(granted_bytes);
         self.core.store.set_page_cache_bytes(usize::try_from(pages).unwrap_or(usize::MAX));
     }
 }
@@ -132,7 +133,7 @@ fn grant(bytes: u64, total: u64, most: u64) -> u64 {
     u64::try_from(share).expect("less than the whole").max(CACHE_BYTES_MIN)
 }
 
-impl Volume {
+impl Writer {
     fn limits(&self, setting: CacheSetting, bytes: u64) -> Limits {
         let blocks = usize::try_from(bytes / BLOCK_BYTES).unwrap_or(usize::MAX);
         let dirty = blocks as u128 * u128::from(setting.dirty_percent) / 100;
@@ -143,36 +144,32 @@ impl Volume {
     /// Another size of a cache that is on, or the first.
     fn grant_cache(&self, setting: CacheSetting, bytes: u64) {
         let limits = self.limits(setting, bytes);
-        let switched = self.log.with_gate(|gate| -> history::Result<()> {
+        let switched = self.log().with_gate(|gate| -> history::Result<()> {
             // Changed since it was asked: whoever did that shares the memory out after this.
             if self.record.lock().cache != Some(setting) {
                 return Ok(());
             }
-            if self.cache.is_on() {
-                self.cache.set(Some(limits));
+            if self.cache().is_on() {
+                self.cache().set(Some(limits));
                 return Ok(());
             }
             // Just made, just opened, or just switched on: writes went the other way until now.
-            self.cache.hold();
-            self.cache.set_granularity(self.granularity_now());
-            self.cache.set(Some(limits));
-            self.cache.remember_rewrites(self.architecture() == Architecture::Hybrid);
-            self.cache.release(gate.last_seq(), gate.last_time());
+            self.cache().hold();
+            self.cache().set_granularity(self.granularity_now());
+            self.cache().set(Some(limits));
+            self.cache().remember_rewrites(self.architecture() == Architecture::Hybrid);
+            self.cache().release(gate.last_seq(), gate.last_time());
             Ok(())
         });
         // A pool that refuses writes needs no cache.
         drop(switched);
     }
 
-    pub(crate) fn granularity_now(&self) -> Granularity {
-        self.record.lock().granularity_at(Seq(u64::MAX))
-    }
-
     /// Its cache, as it stands.
     pub(crate) fn cache_info(&self) -> Option<CacheInfo> {
         let setting = self.record.lock().cache?;
-        let granted_bytes = self.cache.blocks_max() as u64 * BLOCK_BYTES;
-        Some(CacheInfo { setting, granted_bytes, used: self.cache.told() })
+        let granted_bytes = self.cache().blocks_max() as u64 * BLOCK_BYTES;
+        Some(CacheInfo { setting, granted_bytes, used: self.cache().told() })
     }
 }
 
@@ -185,8 +182,7 @@ pub(crate) mod tests {
     use units::WallTime;
 
     use crate::types::{CacheChange, CacheSetting, VolumeChange, VolumeSpec};
-    use crate::volume::Volume;
-    use crate::{Machine, Pool, PoolFormat, PoolOptions};
+    use crate::{Machine, Pool, PoolFormat, PoolOptions, Volume};
 
     /// A volume with a cache of 1 MiB, and its pool.
     pub(crate) fn cached_volume() -> (Arc<Pool>, Arc<Volume>) {
@@ -209,11 +205,11 @@ pub(crate) mod tests {
     #[test]
     fn who_comes_late_with_memory_does_not_switch_on_what_was_switched_off() {
         let (_pool, volume) = cached_volume();
-        assert!(volume.cache.is_on());
+        assert!(volume.cache().is_on());
         let off = CacheChange { bytes: Some(0), dirty_percent: None };
         volume.change(&VolumeChange { cache: off, ..VolumeChange::default() }).expect("off");
         // Somebody who shares memory out had asked for the setting before.
         volume.grant_cache(CacheSetting { bytes: 1 << 20, dirty_percent: 3 }, 1 << 20);
-        assert!(!volume.cache.is_on(), "it was switched off");
+        assert!(!volume.cache().is_on(), "it was switched off");
     }
 }

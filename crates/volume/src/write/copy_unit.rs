@@ -21,9 +21,10 @@ use history::Slot;
 use units::{BLOCK_BYTES, MapExtent, Seq};
 
 use crate::catalogue::VolumeRecord;
-use crate::read::snapshot::{Opening, Patience};
-use crate::types::{Architecture, Granularity, VolumeChange, WriteOp};
-use crate::volume::Volume;
+use crate::read::snapshot::Opening;
+use crate::types::{Architecture, Granularity, VolumeChange, Wait, WriteOp};
+use crate::write::Writer;
+use crate::write::edge::{Edge, units_at_edges};
 use crate::write::ops::{is_zero, lay_over, span};
 use crate::write::pace::Pace;
 use crate::{Error, ErrorKind, Result};
@@ -75,63 +76,12 @@ pub fn of(record: &VolumeRecord, change: &VolumeChange) -> Result<MapExtent> {
     )
 }
 
-/// Whether a write may have failed for what it would have taken along.
-pub fn may_be_for_others(error: &Error) -> bool {
-    matches!(error.kind, ErrorKind::Corrupt | ErrorKind::Io | ErrorKind::OutOfBounds)
-}
-
-/// Blocks of the units in which a range of blocks begins and ends, as far as the volume goes.
-pub fn units_at_edges(
-    blocks: &Range<u64>,
-    unit_blocks: u64,
-    size_bytes: u64,
-) -> (Range<u64>, Range<u64>) {
-    let end = size_bytes.div_ceil(BLOCK_BYTES).max(blocks.end);
-    let unit_of = |block: u64| {
-        let first = block / unit_blocks * unit_blocks;
-        first..(first + unit_blocks).min(end)
-    };
-    (unit_of(blocks.start), unit_of(blocks.end - 1))
-}
-
-/// The blocks to write of the unit in which a write begins or ends, where they are more than the
-/// client's whole blocks: these merged with the present.
-pub struct Edge {
-    first: u64,
-    bytes: Vec<u8>,
-    /// The blocks to write, a bit each.
-    chosen: u32,
-}
-
-impl Edge {
-    /// Its blocks that follow one another, each as a write.
-    pub fn parts(&self) -> impl Iterator<Item = WriteOp<'_>> {
-        let (mut at, chosen) = (0, u64::from(self.chosen));
-        std::iter::from_fn(move || {
-            at += (chosen >> at).trailing_zeros().min(32 - at);
-            let count = (!(chosen >> at)).trailing_zeros();
-            let (start, end) = (at as usize * BLOCK, (at + count) as usize * BLOCK);
-            at += count;
-            (count > 0).then(|| WriteOp::Data {
-                offset: self.first * BLOCK_BYTES + start as u64,
-                bytes: &self.bytes[start..end],
-            })
-        })
+impl Writer {
+    /// Its copy unit is another from now on.
+    pub(crate) fn set_copy_unit(&self, unit: MapExtent) {
+        self.unit_blocks.store(unit.blocks() as u64, Ordering::Relaxed);
     }
 
-    /// How many of its blocks are written that come before one.
-    pub fn blocks_before(&self, block: u64) -> u64 {
-        let count = block.saturating_sub(self.first).min(31);
-        u64::from((self.chosen & ((1 << count) - 1)).count_ones())
-    }
-
-    /// The end of the last block that is written.
-    pub fn end(&self) -> u64 {
-        self.first + u64::from(32 - self.chosen.leading_zeros())
-    }
-}
-
-impl Volume {
     /// Blocks of the unit by which a write goes now: one where there is nothing to take along.
     pub(crate) fn unit_blocks_for(&self, op: &WriteOp<'_>) -> u64 {
         let unit_blocks = self.unit_blocks.load(Ordering::Relaxed);
@@ -151,10 +101,10 @@ impl Volume {
         let live = self.present();
         let (offset, length_bytes) = span(op);
         let blocks = offset / BLOCK_BYTES..(offset + length_bytes).div_ceil(BLOCK_BYTES);
-        let patience = if pace.may_wait_for_turns() { Patience::Full } else { Patience::None };
+        let wait = if pace.may_wait_for_turns() { Wait::Device } else { Wait::Never };
         let (head, tail) = units_at_edges(&blocks, unit_blocks, live.size_bytes);
         let takes = |unit: &Range<u64>| {
-            let shared = self.shared(&live, unit, &blocks, self.cache.is_on(), patience);
+            let shared = self.shared(&live, unit, &blocks, self.cache().is_on(), wait);
             // Blocks that cannot be read are not taken along.
             shared.is_ok_and(|shared| shared != Some(0))
         };
@@ -169,7 +119,7 @@ impl Volume {
         unit: &Range<u64>,
         written: &Range<u64>,
         is_cached: bool,
-        patience: Patience,
+        wait: Wait,
     ) -> Result<Option<u32>> {
         let captured = Seq(self.captured.load(Ordering::Acquire));
         let is_filled = written.start <= unit.start && unit.end <= written.end;
@@ -178,11 +128,11 @@ impl Volume {
         }
         // Before the map is asked: what waits was written after every capture, and what is destaged
         // meanwhile is in one or the other.
-        let waiting = if is_cached { self.cache.waiting_bits(unit.clone()) } else { 0 };
+        let waiting = if is_cached { self.cache().waiting_bits(unit.clone()) } else { 0 };
         let mut slots = [Slot::default(); MapExtent::BLOCKS_MAX];
         let slots = &mut slots[..(unit.end - unit.start) as usize];
         let _epoch = self.core.store.enter();
-        if !live.look_up(unit.start, slots, patience)? {
+        if !live.look_up(unit.start, slots, wait)? {
             return Ok(None);
         }
         let is_shared = |(block, slot): (u64, &Slot)| {
@@ -206,7 +156,7 @@ impl Volume {
         let (offset, length_bytes) = span(op);
         let end = offset + length_bytes;
         let written = offset / BLOCK_BYTES..end.div_ceil(BLOCK_BYTES);
-        let shared = self.shared(live, unit, &written, is_cached, Patience::Full)?;
+        let shared = self.shared(live, unit, &written, is_cached, Wait::Device)?;
         let shared = shared.expect("a patient look-up ends");
         let bit = |block: u64| 1_u32 << (block - unit.start);
         let own = unit.start.max(written.start)..unit.end.min(written.end);
@@ -219,6 +169,7 @@ impl Volume {
             return Ok(None);
         }
         let chosen = own.fold(needed, |bits, block| bits | bit(block));
+        assert!(unit.end - unit.start <= 32, "a bit is a block");
         let skip = u64::from(chosen.trailing_zeros());
         let (first, blocks) = (unit.start + skip, 32 - chosen.leading_zeros() as usize);
         let mut bytes = vec![0; (blocks - skip as usize) * BLOCK];
@@ -227,12 +178,12 @@ impl Volume {
         let start = (from - first * BLOCK_BYTES) as usize;
         let there = &mut bytes[start..][..(until.min(live.size_bytes) - from) as usize];
         let ready = match is_cached {
-            true => self.read_cached(from, there, Patience::Full)?,
-            false => live.read(from, there, Patience::Full)?,
+            true => self.read_cached(from, there, Wait::Device)?,
+            false => live.read(from, there, Wait::Device)?,
         };
         assert!(ready, "a patient read ends");
         lay_over(first * BLOCK_BYTES, &mut bytes, op);
-        Ok(Some(Edge { first, bytes, chosen: chosen >> skip }))
+        Ok(Some(Edge::new(first, bytes, chosen >> skip)))
     }
 
     /// The copies for the newest capture of a volume with a base; `None` without one, and where
@@ -253,35 +204,5 @@ impl Volume {
             kept_bytes: kept * BLOCK_BYTES,
             changed_bytes: changed * BLOCK_BYTES,
         }))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::{BLOCK, Edge, units_at_edges};
-    use crate::write::ops::span;
-
-    fn parts(first: u64, chosen: u32) -> Vec<(u64, u64)> {
-        let edge = Edge { first, bytes: vec![0; 16 * BLOCK], chosen };
-        let blocks = |(offset, bytes): (u64, u64)| (offset / 4096, bytes / 4096);
-        edge.parts().map(|part| blocks(span(&part))).collect()
-    }
-
-    #[test]
-    fn blocks_that_follow_one_another_are_written_together() {
-        assert_eq!(parts(16, 0xffff), [(16, 16)]);
-        assert_eq!(parts(16, 1), [(16, 1)]);
-        assert_eq!(parts(3, 0b1011_0001), [(3, 1), (7, 2), (10, 1)]);
-        let edge = Edge { first: 3, bytes: Vec::new(), chosen: 0b1011_0001 };
-        assert_eq!((edge.blocks_before(3), edge.blocks_before(8), edge.end()), (0, 2, 11));
-        assert_eq!((edge.blocks_before(0), edge.blocks_before(99)), (0, 4));
-    }
-
-    #[test]
-    fn units_end_with_the_volume_at_the_latest() {
-        let size = 37 * 4096 + 512;
-        assert_eq!(units_at_edges(&(3..4), 16, size), (0..16, 0..16));
-        assert_eq!(units_at_edges(&(3..33), 16, size), (0..16, 32..38));
-        assert_eq!(units_at_edges(&(3..33), 1, size), (3..4, 32..33));
     }
 }

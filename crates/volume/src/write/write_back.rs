@@ -1,31 +1,27 @@
-//! Through a volume's write-back cache: writes into it, from it to the log and in place, reads
-//! past it, and standing still for those who must see "now".
+//! Through a volume's write-back cache: writes into it, and from it to the log and in place; writes
+//! are held back for those who must see "now".
 //!
 //! Invariants
 //! 1. While the cache is on only whoever destages appends to the log, but for those who hold writes
 //!    back after everything was destaged.
 //! 2. A destage takes neither `work` nor `pins`; their holder may destage, but not make room.
-//! 3. A standstill is a moment of the volume: nothing waits, and nothing is accepted.
+//! 3. While writes are held nothing waits, and nothing is accepted.
 
 use std::cell::RefCell;
-use std::ops::Range;
 use std::sync::atomic::Ordering;
 
 use env::RankedGuard;
 use format::checksum::block_crc;
 use format::map::Entry;
 use history::{BlockOp, FastSet, SegmentSource, TimedOps};
-use units::{BLOCK_BYTES, Moment, Seq};
+use units::{BLOCK_BYTES, Seq};
 
 use crate::core::FromReserve;
-use crate::host::RoomWait;
 use crate::placement::current_store::Pen;
 use crate::placement::in_place::data_blocks;
-use crate::read::snapshot::Patience;
-use crate::retention::pins::Pins;
-use crate::types::{Architecture, Extent, WriteOp};
-use crate::volume::Volume;
-use crate::write::cache::{Cache, Offered, Run};
+use crate::types::{Architecture, WriteOp};
+use crate::write::Writer;
+use crate::write::cache::{Offered, Run};
 use crate::write::pace::{Lack, Pace};
 use crate::write::{TOOK_RESERVE, Terms, cut};
 use crate::{Error, ErrorKind, Result};
@@ -33,8 +29,6 @@ use crate::{Error, ErrorKind, Result};
 const BLOCK: usize = BLOCK_BYTES as usize;
 /// Blocks of one run, unless its last group is large.
 const RUN_BLOCKS: usize = 256;
-/// Runs of so many blocks are read past the cache: a scan would drive out what is read again.
-const PASSING_BLOCKS: usize = 16;
 /// The longest trim that waits in the cache, in blocks.
 const WAITING_HOLE_BLOCKS_MAX: u32 = 64;
 /// Sixteenths of the dirty limit up to which writes wait for others of their blocks.
@@ -63,31 +57,17 @@ struct Pens {
 
 /// Writes are held back; they go on when this is dropped.
 pub struct Hold<'v> {
-    volume: &'v Volume,
+    writer: &'v Writer,
 }
 
 impl Drop for Hold<'_> {
     fn drop(&mut self) {
-        let log = &self.volume.log;
-        self.volume.cache.release(log.stable(), log.last_time());
+        let log = self.writer.log();
+        self.writer.cache().release(log.stable(), log.last_time());
     }
 }
 
-/// A volume that stands still, with its pins.
-pub struct Still<'v> {
-    /// Its pins.
-    pub pins: RankedGuard<'v, Pins>,
-    _hold: Option<Hold<'v>>,
-}
-
-impl<'v> Still<'v> {
-    /// Lets writes go on; what was seen under the closed gate stays to be pinned.
-    pub fn let_writes_go(self) -> RankedGuard<'v, Pins> {
-        self.pins
-    }
-}
-
-impl Volume {
+impl Writer {
     /// Writes whole blocks into the cache; `None` when there is none any more, or when what they
     /// were merged with is the present no more.
     pub(crate) fn write_cached(
@@ -106,7 +86,7 @@ impl Volume {
             BlockOp::Data { .. } => true,
             BlockOp::Zero { blocks, .. } => *blocks <= WAITING_HOLE_BLOCKS_MAX,
         };
-        self.cache.offered_ns.store(self.core.machine.clock.monotonic_ns(), Ordering::Relaxed);
+        self.cache().offered_ns.store(self.core.machine.clock.monotonic_ns(), Ordering::Relaxed);
         let mut rest = &pieces[..];
         let mut last = Seq::ZERO;
         while let Some(first) = rest.first() {
@@ -131,7 +111,7 @@ impl Volume {
             let goes_on = || !self.core.store.has_failed() && !self.core.is_closed();
             let may = || goes_on() && self.may_write(terms);
             let time = |last, behind: &mut _| self.core.store.time_after(last, behind);
-            match self.cache.offer(&rest[..count], terms.stance(), may, time) {
+            match self.cache().offer(&rest[..count], terms.stance(), may, time) {
                 Offered::Taken(taken, seq) => {
                     rest = &rest[taken..];
                     last = seq.unwrap_or(last);
@@ -156,13 +136,13 @@ impl Volume {
 
     /// After something was destaged into the reserve no write is accepted before there is room.
     fn make_room_in_cache(&self, pace: &Pace, done: &[BlockOp<'_>]) -> Result<()> {
-        if self.cache.short.load(Ordering::Acquire) {
+        if self.cache().short.load(Ordering::Acquire) {
             pace.lacks(Lack::Room, done);
             if !pace.may_wait_for_room() {
                 return Err(Error::new(ErrorKind::Full, TOOK_RESERVE));
             }
             self.make_room()?;
-            self.cache.short.store(false, Ordering::Release);
+            self.cache().short.store(false, Ordering::Release);
         }
         Ok(())
     }
@@ -171,15 +151,15 @@ impl Volume {
         let Terms { pace, frees, .. } = terms;
         let may_wait = pace.may_wait_for_turns();
         let run = match may_wait {
-            true => Some(self.cache.destaging.lock()),
+            true => Some(self.cache().destaging.lock()),
             // A destage that has to stop half way leaves places that are to be looked after.
-            false if self.log.stands_still() || self.core.store.spares().is_empty() => None,
-            false => self.cache.destaging.try_lock(),
+            false if self.log().stands_still() || self.core.store.spares().is_empty() => None,
+            false => self.cache().destaging.try_lock(),
         };
         let run = run.ok_or_else(|| would_wait(pace, done))?;
-        let reserve = FromReserve(&self.core, &self.cache.short);
+        let reserve = FromReserve(&self.core, &self.cache().short);
         let source: &dyn SegmentSource = if frees { &reserve } else { &*self.core };
-        match self.destage_with(run, (self.cache.portion(), None), may_wait, source) {
+        match self.destage_with(run, (self.cache().portion(), None), may_wait, source) {
             Err(e) if e.kind == ErrorKind::Busy && !may_wait => Err(would_wait(pace, done)),
             Err(e) if e.kind == ErrorKind::Full => {
                 pace.lacks(Lack::Room, done);
@@ -201,14 +181,14 @@ impl Volume {
         self.destage_all_with(&room).inspect_err(|e| lacks_room(pace, e))?;
         // Not while a part of it is being merged elsewhere: the merge would bring it back.
         let end = block + u64::from(blocks);
-        let _locked = terms.merged.is_none().then(|| self.cache.lock_blocks(block, end));
+        let _locked = terms.merged.is_none().then(|| self.cache().lock_blocks(block, end));
         let _hold = self.hold_writes_now().inspect_err(|e| lacks_room(pace, e))?;
         let op = WriteOp::Zero {
             offset: block * BLOCK_BYTES,
             length_bytes: u64::from(blocks) * BLOCK_BYTES,
         };
         let written = self.write_whole(&[op], Terms { behind: true, ..terms })?;
-        self.cache.forget_range(block, end);
+        self.cache().forget_range(block, end);
         Ok(written)
     }
 
@@ -220,7 +200,7 @@ impl Volume {
         upto: Option<u64>,
         source: &dyn SegmentSource,
     ) -> Result<usize> {
-        self.destage_with(self.cache.destaging.lock(), (blocks, upto), true, source)
+        self.destage_with(self.cache().destaging.lock(), (blocks, upto), true, source)
     }
 
     /// The same with the right to destage. `Busy` when it would have to wait and may not; then what
@@ -232,15 +212,15 @@ impl Volume {
         may_wait: bool,
         source: &dyn SegmentSource,
     ) -> Result<usize> {
-        if !self.cache.begin_run(&mut run, blocks.min(RUN_BLOCKS), upto) {
+        if !self.cache().begin_run(&mut run, blocks.min(RUN_BLOCKS), upto) {
             return Ok(0);
         }
         let outcome =
             SCRATCH.with_borrow_mut(|scratch| self.destage_groups(&run, may_wait, source, scratch));
-        self.cache.end_run();
+        self.cache().end_run();
         match outcome {
-            Err(_) if self.gone.load(Ordering::Acquire) => {
-                self.cache.discard();
+            Err(_) if self.is_gone() => {
+                self.cache().discard();
                 Ok(0)
             }
             outcome => outcome.map(|()| run.len()),
@@ -266,10 +246,10 @@ impl Volume {
         let mut done = 0;
         while done < groups.len() {
             let rest = &groups[done..];
-            let may = || !self.gone.load(Ordering::Acquire) && self.are_right(&pens);
+            let may = || !self.is_gone() && self.are_right(&pens);
             let timeline = || may().then(|| self.present().timeline.id);
             let header = &mut scratch.header;
-            let appended = match self.log.append_run(timeline, rest, may_wait, source, header) {
+            let appended = match self.log().append_run(timeline, rest, may_wait, source, header) {
                 Err(e) if e.kind == history::ErrorKind::Moved && !self.are_right(&pens) => {
                     pens = self.take_pens(&ops, waits.as_ref(), may_wait)?;
                     continue;
@@ -279,7 +259,7 @@ impl Volume {
             let taken = done..done + appended.batches.len();
             let seq = self.enter_run_in_map(&groups[taken.clone()], appended, &mut scratch.entries);
             done = taken.end;
-            self.cache.end_groups(run, taken, seq);
+            self.cache().end_groups(run, taken, seq);
         }
         if let Some(pen) = pens.now {
             self.write_run_in_place(&pen, &ops, waits.as_ref())?;
@@ -300,7 +280,7 @@ impl Volume {
     fn waiting_places(&self, run: &Run, deferred: &FastSet<u64>) -> Option<FastSet<u64>> {
         let has_newest_only =
             matches!(self.architecture(), Architecture::SplitStream | Architecture::Hybrid);
-        let mut waits = has_newest_only.then(|| self.cache.superseded(run))?;
+        let mut waits = has_newest_only.then(|| self.cache().superseded(run))?;
         waits.extend(deferred);
         Some(waits)
     }
@@ -333,16 +313,16 @@ impl Volume {
     /// The same, but room is made for it only as long as `goes_on`.
     ///
     /// # Errors
-    /// Those of [`Volume::destage_all`].
+    /// Those of [`Writer::destage_all`].
     pub(crate) fn destage_all_while(&self, goes_on: &dyn Fn() -> bool) -> Result<()> {
         self.destage_all_with(&|| self.core.host()?.make_room(goes_on))
     }
 
     /// The same with a way to make room, which is tried once.
     fn destage_all_with(&self, make_room: &dyn Fn() -> Result<()>) -> Result<()> {
-        let Some(upto) = self.cache.end_generation() else { return Ok(()) };
+        let Some(upto) = self.cache().end_generation() else { return Ok(()) };
         let mut tried = false;
-        while self.cache.has_waiting(upto) {
+        while self.cache().has_waiting(upto) {
             match self.destage_run(RUN_BLOCKS, Some(upto), &*self.core) {
                 Err(e) if e.kind == ErrorKind::Full && !tried => {
                     tried = true;
@@ -363,79 +343,28 @@ impl Volume {
     }
 
     fn destage_into_reserve(&self, upto: Option<u64>) -> Result<usize> {
-        self.destage_run(RUN_BLOCKS, upto, &FromReserve(&self.core, &self.cache.short))
+        self.destage_run(RUN_BLOCKS, upto, &FromReserve(&self.core, &self.cache().short))
     }
 
     /// Destages everything and holds writes back, also those that a cache will take which is
     /// switched on meanwhile. The caller holds neither `work` nor `pins`.
     ///
     /// # Errors
-    /// Those of [`Volume::destage_all`].
+    /// Those of [`Writer::destage_all`].
     pub(crate) fn hold_writes(&self) -> Result<Hold<'_>> {
         self.destage_all()?;
         self.hold_writes_now()
     }
 
     /// The same for those who hold `pins`, and have most of it destaged already.
-    fn hold_writes_now(&self) -> Result<Hold<'_>> {
-        self.cache.hold();
-        let hold = Hold { volume: self };
-        while self.cache.has_waiting(u64::MAX) {
+    pub(crate) fn hold_writes_now(&self) -> Result<Hold<'_>> {
+        self.cache().hold();
+        let hold = Hold { writer: self };
+        while self.cache().has_waiting(u64::MAX) {
             self.destage_into_reserve(None)?;
         }
+        assert!(self.cache().first_waiting().is_none(), "nothing waits while writes are held");
         Ok(hold)
-    }
-
-    /// Makes the volume stand still, so that "now" is in the log. On a pool that refuses writes
-    /// what waits cannot come there: then the past goes on without it.
-    ///
-    /// # Errors
-    /// `Full` where what waits finds no room at all.
-    pub(crate) fn stand_still(&self) -> Result<Still<'_>> {
-        let mut wait = RoomWait::default();
-        loop {
-            match self.destage_all().and_then(|()| self.try_stand_still()) {
-                Err(_) if self.core.store.has_failed() => {
-                    return Ok(Still { pins: self.pins.lock(), _hold: None });
-                }
-                Err(e) if e.kind == ErrorKind::Full => {
-                    if !self.core.host()?.wait_for_room(&mut wait, &|| true)? {
-                        return Err(e);
-                    }
-                }
-                other => return other,
-            }
-        }
-    }
-
-    /// The same for those who open a moment. A captured moment is in the log: it needs neither the
-    /// waiting writes nor room for them.
-    ///
-    /// # Errors
-    /// Those of [`Volume::stand_still`].
-    pub(crate) fn stand_still_for(&self, moment: &Moment) -> Result<Still<'_>> {
-        let pins = self.pins.lock();
-        let is_captured = match moment {
-            Moment::Version(_) => true,
-            Moment::Mark(name) => pins.mark(name).is_some_and(|mark| mark.pinned),
-            _ => false,
-        };
-        if is_captured {
-            return Ok(Still { pins, _hold: None });
-        }
-        drop(pins);
-        self.stand_still()
-    }
-
-    /// Makes it stand still for those who have destaged most of it, and may hold the pins of
-    /// volumes with lower ids: no room is made.
-    ///
-    /// # Errors
-    /// `Full`, `Refused`, `Io`.
-    pub(crate) fn try_stand_still(&self) -> Result<Still<'_>> {
-        let pins = self.pins.lock();
-        let hold = self.hold_writes_now()?;
-        Ok(Still { pins, _hold: Some(hold) })
     }
 
     /// Destages in the background, within a budget; true when there is more. The caller may hold
@@ -444,15 +373,15 @@ impl Volume {
     /// # Errors
     /// `Refused` or `Io`.
     pub(crate) fn destage_behind(&self, budget_bytes: u64) -> Result<bool> {
-        if !self.cache.is_on() {
+        if !self.cache().is_on() {
             return Ok(false);
         }
-        let idle_since = self.cache.offered_ns.load(Ordering::Relaxed).saturating_add(IDLE_NS);
+        let idle_since = self.cache().offered_ns.load(Ordering::Relaxed).saturating_add(IDLE_NS);
         let is_idle = self.core.machine.clock.monotonic_ns() > idle_since;
         let keep = if is_idle { 0 } else { KEPT_SIXTEENTHS };
         let mut spent = 0;
         while spent < budget_bytes.max(1) {
-            let excess = self.cache.excess(keep);
+            let excess = self.cache().excess(keep);
             if excess == 0 {
                 return Ok(false);
             }
@@ -465,71 +394,6 @@ impl Volume {
             }
         }
         Ok(true)
-    }
-
-    /// Reads through the cache; `Ok(false)` when that would have had to wait.
-    pub(crate) fn read_cached(
-        &self,
-        offset: u64,
-        buffer: &mut [u8],
-        patience: Patience,
-    ) -> Result<bool> {
-        self.present().check_range(offset, buffer.len() as u64)?;
-        if buffer.is_empty() {
-            return Ok(true);
-        }
-        let first = offset / BLOCK_BYTES;
-        let end = (offset + buffer.len() as u64).div_ceil(BLOCK_BYTES);
-        let missing = self.cache.look_up(first, (end - first) as usize, |index, bytes| {
-            lay(buffer, offset, (first + index as u64) * BLOCK_BYTES, bytes);
-        });
-        // Only now: what a revert made stale was forgotten after it had set the present.
-        let present = self.present();
-        let mut skip = 0;
-        for &(block, count) in &missing.runs {
-            let start = block * BLOCK_BYTES;
-            let end = start + (count * BLOCK) as u64;
-            if count >= PASSING_BLOCKS {
-                let from = start.max(offset);
-                let to = end.min(offset + buffer.len() as u64);
-                let part = &mut buffer[(from - offset) as usize..(to - offset) as usize];
-                if !present.read(from, part, patience)? {
-                    return Ok(false);
-                }
-                self.cache.passed(&missing, skip, count);
-            } else {
-                let mut bytes = vec![0; count * BLOCK];
-                let there = present.size_bytes.saturating_sub(start).min(end - start) as usize;
-                if !present.read(start, &mut bytes[..there], patience)? {
-                    return Ok(false);
-                }
-                lay(buffer, offset, start, &bytes);
-                self.cache.keep(&missing, skip, block, &bytes);
-            }
-            skip += count;
-        }
-        Ok(true)
-    }
-
-    /// Data and holes of the present, with what waits.
-    pub(crate) fn extents_cached(
-        &self,
-        offset: u64,
-        length_bytes: u64,
-        limit: usize,
-    ) -> Result<Vec<Extent>> {
-        let first = offset / BLOCK_BYTES;
-        let end = offset.saturating_add(length_bytes).div_ceil(BLOCK_BYTES);
-        // Before the map is asked: what is destaged meanwhile is in one or the other.
-        let waiting = self.cache.waiting_in(first, end);
-        let present = self.present();
-        let logged = present.extents(offset, length_bytes, limit)?;
-        if waiting.is_empty() {
-            return Ok(logged);
-        }
-        let mut all = Cache::overlay(&waiting, &logged, present.size_bytes);
-        all.truncate(limit);
-        Ok(all)
     }
 }
 
@@ -544,13 +408,4 @@ fn lacks_room(pace: &Pace, error: &Error) {
 fn would_wait(pace: &Pace, done: &[BlockOp<'_>]) -> Error {
     pace.lacks(Lack::Turn, done);
     Error::new(ErrorKind::Busy, "the cache holds writes back")
-}
-
-/// Copies the part of `bytes`, which begin at byte `start` of the volume, that lies in `buffer`,
-/// which begins at `offset`.
-fn lay(buffer: &mut [u8], offset: u64, start: u64, bytes: &[u8]) {
-    let from = start.max(offset);
-    let to = (start + bytes.len() as u64).min(offset + buffer.len() as u64);
-    let range = |base: u64| -> Range<usize> { (from - base) as usize..(to - base) as usize };
-    buffer[range(offset)].copy_from_slice(&bytes[range(start)]);
 }

@@ -29,7 +29,7 @@ impl Engine {
     /// Volumes whose blocks are to be stored once, by family: the log that all come from.
     fn families(&self) -> BTreeMap<u64, Vec<Arc<Volume>>> {
         let mut volumes = self.registry.all();
-        volumes.retain(|v| v.record.lock().dedup && !v.reclamation.is_ailing());
+        volumes.retain(|v| v.record.lock().dedup && !v.reclamation().is_ailing());
         let mut families: BTreeMap<u64, Vec<Arc<Volume>>> = BTreeMap::new();
         if volumes.is_empty() {
             return families;
@@ -112,5 +112,5 @@ fn members(volume: &Arc<Volume>) -> Vec<Member> {
 fn written(volumes: &[Arc<Volume>]) -> (u64, u64) {
     let bytes = |volume: &Arc<Volume>| volume.record.lock().flushed_bytes_total;
     let blocks = volumes.iter().map(bytes).sum::<u64>() / BLOCK_BYTES;
-    (blocks, volumes.iter().map(|volume| volume.log.stable().0).sum())
+    (blocks, volumes.iter().map(|volume| volume.log().stable().0).sum())
 }

@@ -27,7 +27,7 @@ struct StillClock {
 
 impl Clock for StillClock {
     fn wall(&self) -> WallTime {
-        let act = self.act.lock().take_if(|(volume, _)| volume.log.stands_still());
+        let act = self.act.lock().take_if(|(volume, _)| volume.log().stands_still());
         if let Some((_, act)) = act {
             act();
         }
@@ -246,7 +246,7 @@ fn flushes_of_little_leave_few_parts_of_the_time_index() {
         volume.flush_map().expect("flushed");
     }
     let check = |volume: &Volume| {
-        let parts = volume.times.runs();
+        let parts = volume.times().runs();
         let entries: u64 = parts.iter().map(|run| run.entries).sum();
         assert_eq!(entries as usize, written.len(), "each once");
         assert!(parts.len() <= 12, "{} parts of {entries} entries", parts.len());

@@ -47,7 +47,7 @@ impl Rig {
 
     /// Steps until a full merge is under way.
     fn begin_full_merge(&self, volume: &Volume) {
-        volume.reclamation.want();
+        volume.reclamation().want();
         while !self.is_in_full_merge(volume) {
             self.step();
         }
