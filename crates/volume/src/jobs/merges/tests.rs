@@ -137,10 +137,11 @@ fn a_full_merge_that_is_given_up_is_made_again() {
     let dropped = Deletion { grace_ns: Some(0), force: true, ..Deletion::default() };
     rig.pool.remove_volume("other", dropped).expect("deleted");
     assert!(!rig.is_in_full_merge(&long), "a merge may be of what is deleted");
-    for _ in 0..100 {
+    let began = (0..4).any(|_| {
         rig.step();
-    }
-    assert!(rig.is_in_full_merge(&long) || long.reclamation().is_under_way(), "it goes on");
+        rig.is_in_full_merge(&long)
+    });
+    assert!(began, "it is made again");
 }
 
 #[test]
