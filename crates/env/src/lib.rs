@@ -11,6 +11,7 @@ use units::WallTime;
 mod counting;
 mod file;
 mod locked;
+mod ranges;
 mod rank;
 mod ranked;
 mod read_only;
@@ -18,6 +19,7 @@ mod real;
 
 pub use counting::{Allocations, CountingAllocator, record_stacks, take_stacks};
 pub use file::FileMedia;
+pub use ranges::{HeldRange, Ranges};
 pub use rank::Rank;
 pub use ranked::{Held, RankedGuard, RankedMutex, RankedReadGuard, RankedRwLock, RankedWriteGuard};
 pub use read_only::{FileIdentity, Files, NoFiles, ReadOnlyFile, RealFiles};

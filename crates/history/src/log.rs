@@ -20,13 +20,14 @@
 use std::cell::Cell;
 use std::collections::VecDeque;
 use std::io::IoSlice;
+use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use block::emptied;
-use env::{Held, Rank, RankedGuard, RankedMutex};
+use env::{Held, HeldRange, Ranges, Rank, RankedGuard, RankedMutex};
 use format::batch::{BatchEncoder, BatchHeader, BatchKind, header_bytes};
 use format::segment::{SEGMENT_HEADER_BYTES, SegmentHeader};
 use format::time::TimeEntry;
@@ -78,10 +79,12 @@ pub enum BlockOp<'a> {
 }
 
 impl BlockOp<'_> {
-    fn range(&self) -> (u64, u64) {
+    /// Its blocks.
+    #[must_use]
+    pub fn range(&self) -> Range<u64> {
         match *self {
-            BlockOp::Data { block, crcs, .. } => (block, block + crcs.len() as u64),
-            BlockOp::Zero { block, blocks } => (block, block + u64::from(blocks)),
+            BlockOp::Data { block, crcs, .. } => block..block + crcs.len() as u64,
+            BlockOp::Zero { block, blocks } => block..block + u64::from(blocks),
         }
     }
 }
@@ -143,7 +146,8 @@ pub struct LogState {
     durable: u64,
     in_flight: VecDeque<InFlight>,
     gate_closed: bool,
-    locked: Vec<(u64, u64)>,
+    /// Blocks that are merged with what is there.
+    locked: Ranges,
     voids: Option<(Seq, Seq)>,
     last_time: WallTime,
     behind: Option<Behind>,
@@ -205,7 +209,7 @@ impl Log {
             durable: start.durable.0,
             in_flight: VecDeque::new(),
             gate_closed: false,
-            locked: Vec::new(),
+            locked: Ranges::default(),
             voids: start.voids,
             last_time: start.last_time,
             behind: None,
@@ -359,7 +363,8 @@ impl Log {
     ) -> Result<(RankedGuard<'_, LogState>, u64)> {
         loop {
             let mut state = self.lock_as(stance)?;
-            while state.gate_closed || (!stance.holds_lock && state.any_locked(ops)) {
+            let meets = |held: &Ranges| held.meet(ops.iter().map(BlockOp::range));
+            while state.gate_closed || (!stance.holds_lock && meets(&state.locked)) {
                 self.check()?;
                 if !stance.may_wait {
                     return Err(would_wait());
@@ -558,13 +563,8 @@ impl Log {
     /// `Refused` when a write failed.
     pub fn lock_blocks(&self, first: u64, end: u64) -> Result<LockedBlocks<'_>> {
         Held::will_wait(Rank::Log, self.in_flight_place());
-        let mut state = self.state.lock();
-        while state.locked.iter().any(|&(a, b)| a < end && first < b) {
-            self.check()?;
-            RankedGuard::wait(&mut state, &self.changed);
-        }
-        state.locked.push((first, end));
-        let locked = LockedBlocks { log: self, range: (first, end) };
+        let lock = (&self.state, &self.changed);
+        let (mut state, locked) = HeldRange::wait(lock, first..end, false, || self.check())?;
         let target = state.last_seq;
         while state.stable < target {
             if let Err(e) = self.check() {
@@ -610,14 +610,6 @@ fn would_wait() -> Error {
 }
 
 impl LogState {
-    fn any_locked(&self, ops: &[BlockOp<'_>]) -> bool {
-        !self.locked.is_empty()
-            && ops
-                .iter()
-                .map(BlockOp::range)
-                .any(|(first, end)| self.locked.iter().any(|&(a, b)| a < end && first < b))
-    }
-
     /// How many of `ops` fit the open segment, with the sizes of header and payload.
     fn fitting(&self, ops: &[BlockOp<'_>], zone_bytes: u64) -> Option<(usize, u32, u32)> {
         let zone_bytes = u32::try_from(zone_bytes).expect("zones are at most 32 MiB");
@@ -692,19 +684,11 @@ impl Drop for Appended<'_> {
 }
 
 /// A block range kept from other writers while a partial block is merged.
-pub struct LockedBlocks<'l> {
-    log: &'l Log,
-    range: (u64, u64),
-}
+pub type LockedBlocks<'l> = HeldRange<'l, LogState>;
 
-impl Drop for LockedBlocks<'_> {
-    fn drop(&mut self) {
-        let mut state = self.log.state.lock();
-        let mine =
-            state.locked.iter().position(|&r| r == self.range).expect("locked until dropped");
-        state.locked.swap_remove(mine);
-        drop(state);
-        self.log.changed.notify_all();
+impl AsMut<Ranges> for LogState {
+    fn as_mut(&mut self) -> &mut Ranges {
+        &mut self.locked
     }
 }
 

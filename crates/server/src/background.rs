@@ -55,7 +55,7 @@ impl Background {
     }
 }
 
-/// What was seen last, by name.
+/// The things that were seen last, by name.
 struct Seen<K, V>(BTreeMap<K, V>);
 
 impl<K, V> Default for Seen<K, V> {

@@ -47,7 +47,7 @@ pub struct Engine {
     parts: Arc<Parts>,
     /// The background work, and the right to do some.
     pub(crate) work: RankedMutex<Scheduler>,
-    /// What failed of it.
+    /// Its failures.
     failures: Failures,
     /// Scrubs of everything.
     pub(crate) scrubs: Arc<Scrubs>,
@@ -78,7 +78,7 @@ impl Engine {
     }
 
     /// Does some background work, as much as it is told, and rests for no client; true when there
-    /// is more to do now. Whoever has a thread for it calls [`Pool::turn`].
+    /// is more to do now. A thread for it calls [`Pool::turn`].
     ///
     /// # Errors
     /// `Refused`, `Corrupt`, `Io`; `Full` when there is no room even for reclaiming.
@@ -106,10 +106,11 @@ impl Engine {
         Duration::from_nanos(rest_ns)
     }
 
-    /// The kinds of background work that failed when they were tried last, and why.
+    /// The kinds of background work that failed lately, and why.
     #[must_use]
     pub fn failures(&self) -> Vec<(&'static str, ErrorKind, String)> {
-        self.failures.lock().clone()
+        let told = self.failures.lock();
+        told.iter().map(|f| (f.job, f.kind.clone(), f.text.clone())).collect()
     }
 
     /// The scrubs of the pool.
@@ -118,8 +119,9 @@ impl Engine {
         &self.scrubs
     }
 
-    /// The right to do background work, if there may be some and nobody has it. What is due by the
-    /// clock is done before, not within: a capture may make room, which is background work itself.
+    /// The right to do background work, if there may be some and nobody has it. Before,
+    /// not within, all is done that is due by the clock: a capture may make room, which is
+    /// background work itself.
     fn try_work(&self) -> Option<RankedGuard<'_, Scheduler>> {
         self.run_due();
         let is_over = self.core.is_closed() || self.core.store.has_failed();

@@ -336,31 +336,22 @@ impl Array {
     }
 
     /// Says that what was in flight was looked at: wherever copies differ still, whoever reads
-    /// knows which is right, or nobody does. What could not be read stays to be settled.
-    ///
-    /// # Errors
-    /// Those of the device.
-    pub fn end_settling(&self, unread: &[Range<u64>]) -> Result<(), DeviceError> {
+    /// knows which is right, or nobody does. What could not be read stays to be settled. Regions
+    /// stay open until somebody tidies: nobody waits here until all is durable.
+    pub fn end_settling(&self, unread: &[Range<u64>]) {
         let _tidying = self.tidying.lock();
         let region_bytes = self.shared.book.lock().label.region_bytes;
         let stays = |region: &usize| {
             let start = *region as u64 * region_bytes;
             unread.iter().any(|range| range.contains(&start))
         };
-        let unsettled = std::mem::take(&mut *self.unsettled.lock());
-        let (stay, regions) = unsettled.into_iter().partition::<Vec<_>, _>(stays);
-        *self.unsettled.lock() = stay;
-        self.flush_places()?;
+        self.unsettled.lock().retain(stays);
         self.shared.is_unsettled.store(false, Ordering::SeqCst);
-        self.close_regions(&regions)
     }
 
     /// The same without a look: parity is computed of what is there. For what is not in use, or has
     /// no checksums.
-    ///
-    /// # Errors
-    /// Those of the device.
-    pub fn settle_as_it_is(&self) -> Result<(), DeviceError> {
+    pub fn settle_as_it_is(&self) {
         let mut unread = Vec::new();
         for range in self.unsettled() {
             let length = range.end - range.start;
@@ -371,7 +362,7 @@ impl Array {
                 unread.push(range);
             }
         }
-        self.end_settling(&unread)
+        self.end_settling(&unread);
     }
 
     /// Makes what was in flight agree, without knowing which copy is right: the first counts. For
@@ -383,7 +374,8 @@ impl Array {
         for range in self.unsettled() {
             self.top.resync(range.start, range.end - range.start, Resync::All)?;
         }
-        self.end_settling(&[])
+        self.end_settling(&[]);
+        Ok(())
     }
 }
 

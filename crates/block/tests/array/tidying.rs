@@ -20,7 +20,7 @@ fn a_mark_stays_while_parity_cannot_be_computed_however_many_tidy() {
         assert!(!array.unsettled().is_empty(), "it was in flight");
         // Two of three cannot be read: nothing can be computed.
         rig.media[..2].iter().for_each(|media| media.fail(Failure::for_ever(Op::Read)));
-        let _ = array.settle_as_it_is();
+        array.settle_as_it_is();
         std::thread::scope(|scope| {
             for _ in 0..3 {
                 scope.spawn(|| (0..60).for_each(|_| _ = array.tidy()));

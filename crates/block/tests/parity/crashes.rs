@@ -265,7 +265,7 @@ fn run(seed: u64) {
             // The power fails while it is opened.
             rig.media[0].halt_after(random.below(25));
             if let Ok(array) = rig.try_open(&lost) {
-                let _ = array.settle_as_it_is();
+                array.settle_as_it_is();
             }
             rig.crash(&mut random);
         }
@@ -316,7 +316,7 @@ fn run_killed(seed: u64) {
             // And again while it is opened.
             rig.media[0].halt_after(random.below(30));
             if let Ok(array) = rig.try_open(&lost) {
-                let _ = array.settle_as_it_is();
+                array.settle_as_it_is();
             }
             rig.kill();
         }

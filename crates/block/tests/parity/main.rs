@@ -1,5 +1,6 @@
 //! Parity over the simulator's media: crashes, members that are lost, fail, rot, come back.
 
+mod ahead;
 mod bringing;
 mod crashes;
 mod degraded;

@@ -1,4 +1,4 @@
-//! What clients ask for, as far as background work makes way for it.
+//! The requests of clients, as far as background work makes way for them.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

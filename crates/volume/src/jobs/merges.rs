@@ -47,6 +47,8 @@ pub struct Merges {
 #[derive(Default)]
 struct Slot {
     merge: Option<MergeJob>,
+    /// Its volume was deleted when it began.
+    is_of_gone: bool,
     last: u64,
 }
 
@@ -66,7 +68,14 @@ impl Slot {
 
     fn begin(&mut self, merge: MergeJob) {
         self.last = merge.volume().id;
+        self.is_of_gone = merge.volume().is_gone();
         self.merge = Some(merge);
+    }
+
+    /// Whether its volume was deleted since it began: it may bring blocks to where none are any
+    /// more.
+    fn is_stale(&self) -> bool {
+        self.merge.as_ref().is_some_and(|merge| merge.volume().is_gone() != self.is_of_gone)
     }
 }
 
@@ -108,17 +117,11 @@ impl Merges {
         Ok(())
     }
 
-    /// The share of the time that they may have.
-    fn left(&self, now_ns: u64) -> Left {
-        let can_wait = self.all().all(MergeJob::can_wait);
-        match self.full.merge.as_ref().filter(|_| can_wait) {
-            Some(merge) => merge
-                .volume()
-                .reclamation()
-                .waits(now_ns)
-                .map_or(Left::NOW, |(since_ns, allowed_ns)| Left::waiting(since_ns, allowed_ns)),
-            None => Left::NOW.when(self.join.merge.is_some() || self.full.merge.is_some()),
-        }
+    /// The share of the time that the full one may have.
+    fn left_of_full(&self, now_ns: u64) -> Left {
+        let Some(merge) = &self.full.merge else { return Left::NOTHING };
+        let waits = merge.volume().reclamation().waits(now_ns).filter(|_| merge.can_wait());
+        waits.map_or(Left::NOW, |(since_ns, allowed_ns)| Left::waiting(since_ns, allowed_ns))
     }
 }
 
@@ -130,20 +133,21 @@ impl Job for Merges {
     /// Does some of each merge; one that fails is dropped, and keeps the other from nothing.
     fn step(&mut self, parts: &Parts, turn: &mut Turn) -> Result<Left> {
         // Deleted volumes are removed between merges only: one may be of them.
-        if unneeded_ghost(parts).is_some_and(|ghost| !ghost.reclamation().is_ailing()) {
+        let is_stale = self.join.is_stale() || self.full.is_stale();
+        if is_stale || parts.may_purge(turn.now_ns) && unneeded_ghost(parts).is_some() {
             self.give_up(parts);
             return Ok(Left::NOTHING);
         }
         self.begin(parts, turn)?;
-        let left = self.left(turn.now_ns);
+        let left_of_full = self.left_of_full(turn.now_ns);
+        let left = Left::NOW.when(self.join.merge.is_some()).and(left_of_full);
         let count = self.all().count() as u64;
         let share = (turn.bytes / ENTRY_BYTES / count.max(1)).max(ENTRIES_MIN);
         let mut failures = 0;
-        for slot in [&mut self.join, &mut self.full] {
+        for (slot, own) in [(&mut self.join, Left::NOW), (&mut self.full, left_of_full)] {
             let Some(merge) = &mut slot.merge else { continue };
             // One that can wait has little of a step that another one cannot wait for.
-            let has_little = left == Left::NOW && count > 1 && merge.can_wait();
-            let entries = if has_little { ENTRIES_MIN } else { share };
+            let entries = if own == left { share } else { ENTRIES_MIN };
             match merge.step(usize::try_from(entries).unwrap_or(usize::MAX)) {
                 Ok(false) => continue,
                 Ok(true) => merge.volume().reclamation().set_ailing(false),
@@ -169,9 +173,12 @@ impl Job for Merges {
         Ok(left.when(failures < count))
     }
 
-    /// A pass over compacted versions is tried again.
+    /// A pass is made again: of what it was for nothing is done before it is.
     fn give_up(&mut self, parts: &Parts) {
         self.all().for_each(|merge| merge.volume().compaction_queue().fail());
+        if let Some(merge) = &self.full.merge {
+            merge.volume().reclamation().want_again();
+        }
         (self.join.merge, self.full.merge) = (None, None);
         *parts.merging.lock() = self.merging(true);
     }

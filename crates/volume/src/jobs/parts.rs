@@ -2,6 +2,7 @@
 //! what jobs know of one another.
 
 use std::ops::Deref;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use env::{Rank, RankedMutex};
 
@@ -9,6 +10,10 @@ use crate::jobs::dedup::progress::Dedup;
 use crate::pool::arrays::Members;
 use crate::retention::groups::Groups;
 use crate::volume::Volume;
+
+/// Work that failed is not tried again for so long, where nothing else goes on: a broken device is
+/// not asked on and on.
+pub const AFTER_FAILURE_NS: u64 = 5_000_000_000;
 
 /// A pool as background work sees it. The rest changes with the right to do some.
 pub struct Parts {
@@ -19,6 +24,8 @@ pub struct Parts {
     pub dedup: RankedMutex<Dedup>,
     /// The merges under way.
     pub merging: RankedMutex<Merging>,
+    /// A purge that failed is tried again then, by the monotonic clock.
+    purge_again_ns: AtomicU64,
 }
 
 impl Deref for Parts {
@@ -37,7 +44,19 @@ impl Parts {
             members: Members::default(),
             dedup: RankedMutex::new(Rank::Dedup, Dedup::default()),
             merging: RankedMutex::new(Rank::Noted, Merging::default()),
+            purge_again_ns: AtomicU64::new(0),
         }
+    }
+
+    /// Whether no purge has failed lately.
+    pub fn may_purge(&self, now_ns: u64) -> bool {
+        now_ns >= self.purge_again_ns.load(Ordering::Relaxed)
+    }
+
+    /// A purge failed.
+    pub fn note_failed_purge(&self) {
+        let now_ns = self.core.machine.clock.monotonic_ns();
+        self.purge_again_ns.store(now_ns + AFTER_FAILURE_NS, Ordering::Relaxed);
     }
 
     /// The merges under way.

@@ -48,6 +48,12 @@ impl Reclamation {
         self.pass.lock().press();
     }
 
+    /// The pass under way was given up: another one is wanted, which keeps the same limit.
+    pub fn want_again(&self) {
+        self.want();
+        self.pass.lock().again();
+    }
+
     /// Whether one was asked for.
     pub fn is_wanted(&self) -> bool {
         self.is_wanted.load(Ordering::Relaxed)
@@ -155,6 +161,11 @@ impl Pass {
     /// How long no other has begun, at most since the clock's start.
     fn waited_ns(&self, now_ns: u64) -> u64 {
         now_ns.saturating_sub(self.begun_ns.unwrap_or(0))
+    }
+
+    /// The next one is for the same.
+    fn again(&mut self) {
+        self.is_next_pressed |= self.is_pressed;
     }
 
     /// The next one keeps a limit.

@@ -39,7 +39,10 @@ pub fn purge(parts: &Parts) -> Result<bool> {
     while !parts.merging().is_any()
         && let Some(ghost) = unneeded_ghost(parts)
     {
-        bury(parts, &ghost).inspect_err(|_| ghost.reclamation().set_ailing(true))?;
+        bury(parts, &ghost).inspect_err(|_| {
+            ghost.reclamation().set_ailing(true);
+            parts.note_failed_purge();
+        })?;
         any = true;
     }
     Ok(any)

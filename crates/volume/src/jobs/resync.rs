@@ -28,13 +28,19 @@ impl Job for Resync {
         let Some(array) = parts.members.array() else { return Ok(Left::NOTHING) };
         // A spare that takes a place is brought up to date like a member that comes back.
         let taken = array.use_spare().map_err(of_array);
+        let is_taken = taken.unwrap_or_else(|error| {
+            turn.failure.get_or_insert(error);
+            false
+        });
         let stepped = match self.0.waits(turn.now_ns, turn.has_clients) {
             Some(waits) if array.behind_bytes() > 0 => Ok(waits),
             Some(_) => Ok(Left::NOTHING),
             None => self.bring_up(parts, array, turn),
         };
-        parts.members.note(&parts.core)?;
-        Ok(Left::NOW.when(taken?).and(stepped?))
+        if let Err(error) = parts.members.note(&parts.core) {
+            turn.failure.get_or_insert(error);
+        }
+        Ok(Left::NOW.when(is_taken).and(stepped?))
     }
 }
 

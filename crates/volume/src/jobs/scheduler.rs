@@ -5,7 +5,7 @@
 //! 1. Each job has a turn in each round, in the order of `jobs`, and may do about its budget in it:
 //!    none waits for another one to be done.
 //! 2. A failure of one job, or of one volume in it, keeps no other from its turn. It is told
-//!    (`Failures`) until a round goes without it.
+//!    (`Failures`) until it has not been met for some seconds.
 //! 3. Work that can wait makes way for clients that write, but not for ever: see `Left::waiting`.
 
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use crate::jobs::job::{EachVolume, Job, Left, Plain, Turn};
 use crate::jobs::load::Load;
 use crate::jobs::merges::{COMPACTION, Merges, is_room_short};
 use crate::jobs::meter::Limits;
-use crate::jobs::parts::Parts;
+use crate::jobs::parts::{AFTER_FAILURE_NS, Parts};
 use crate::jobs::purge::purge;
 use crate::jobs::reclaim::reclaim_all;
 use crate::jobs::resync::Resync;
@@ -40,16 +40,25 @@ const WAITING_BYTES: u64 = 128 << 10;
 pub const NAP_NS: u64 = 50_000_000;
 /// It makes way at most so long after one round: what expires does so in the next.
 const REST_NS_MAX: u64 = 500_000_000;
-/// It rests so long when all that is left has failed, so that a broken device is not asked on and
-/// on.
-const AFTER_FAILURE_NS: u64 = 5_000_000_000;
 /// With fewer spare segments than this the log will soon want more.
 const SPARES_MIN: usize = 3;
 /// Bytes of free zones that are given back to the device in a step.
 const GIVEN_BYTES_MAX: u64 = 4 << 20;
 
-/// The jobs that failed in the last round, and why.
-pub type Failures = Arc<RankedMutex<Vec<(&'static str, ErrorKind, String)>>>;
+/// The failure of a job.
+pub struct Failure {
+    /// The job.
+    pub job: &'static str,
+    /// The kind of the error.
+    pub kind: ErrorKind,
+    /// The error, the first one since it failed.
+    pub text: String,
+    /// It failed last then.
+    at_ns: u64,
+}
+
+/// The jobs that failed lately, and why.
+pub type Failures = Arc<RankedMutex<Vec<Failure>>>;
 
 /// The jobs, in the order of their turns.
 fn jobs(scrubs: &Arc<Scrubs>, limits: &Limits) -> Vec<Box<dyn Job>> {
@@ -85,9 +94,10 @@ fn jobs(scrubs: &Arc<Scrubs>, limits: &Limits) -> Vec<Box<dyn Job>> {
             Ok(parts.core.store.give_back(turn.bytes.min(GIVEN_BYTES_MAX)))
         }),
         Box::new(Merges::default()),
-        plain("purge", Left::NOW, |parts, _| purge(parts)),
-        each("counts of versions", Left::CAN_WAIT, |volume, _, _| {
-            Ok(volume.is_served() && volume.count_a_version()?)
+        plain("purge", Left::NOW, |parts, turn| Ok(parts.may_purge(turn.now_ns) && purge(parts)?)),
+        // No map is walked beside merges: they may be for room.
+        each("counts of versions", Left::CAN_WAIT, |volume, parts, _| {
+            Ok(!parts.merging().is_busy && volume.is_served() && volume.count_a_version()?)
         }),
         Box::new(Deduplication),
         Box::new(ScrubJob(Arc::clone(scrubs), Throttle::new(&limits.scrub))),
@@ -101,11 +111,12 @@ enum Rest {
     Idle,
     /// Clients write.
     MakesWay,
-    /// What is left has failed; so many maps were full then, of which memory asks for a flush.
-    Failed { full_maps: usize },
+    /// All that is left has failed, or waits for a time. So many maps were full then, of which
+    /// memory asks for a flush, and whether other work was pressed for.
+    Failed { full_maps: usize, is_pressed: bool },
 }
 
-/// The background work of a pool. Whoever holds its lock has the right to do some.
+/// The background work of a pool. Its lock is the right to do some.
 pub struct Scheduler {
     pub(super) parts: Arc<Parts>,
     jobs: Vec<Box<dyn Job>>,
@@ -141,8 +152,8 @@ impl Scheduler {
         self.parts.core.machine.clock.monotonic_ns()
     }
 
-    /// Gives each job, or the one of this name, a turn of so many bytes, or of as many as it does by
-    /// itself.
+    /// Gives each job, or the one of this name, a turn of so many bytes, or of as many as it does
+    /// by itself.
     ///
     /// # Errors
     /// The first failure, when nothing else is left to be done.
@@ -176,10 +187,25 @@ impl Scheduler {
             }
         }
         self.left = left;
-        let told = failed.iter().map(|(name, e)| (*name, e.kind.clone(), e.to_string()));
-        *self.failures.lock() = told.collect();
+        self.tell(&failed, now_ns);
         let first = failed.into_iter().next().filter(|_| !left.is_more());
         first.map_or(Ok(left), |(_, error)| Err(error))
+    }
+
+    /// Notes failures. One is told until it has not been met for a while: what fails in some rounds
+    /// only, as a merge at its end, is no news in each.
+    fn tell(&self, failed: &[(&'static str, Error)], now_ns: u64) {
+        let mut told = self.failures.lock();
+        for (job, error) in failed {
+            match told.iter_mut().find(|failure| failure.job == *job) {
+                Some(failure) => failure.at_ns = now_ns,
+                None => {
+                    let (kind, text) = (error.kind.clone(), error.to_string());
+                    told.push(Failure { job, kind, text, at_ns: now_ns });
+                }
+            }
+        }
+        told.retain(|failure| now_ns - failure.at_ns <= AFTER_FAILURE_NS);
     }
 
     /// Does some work unless it rests, and says for how many nanoseconds it rests now.
@@ -195,9 +221,20 @@ impl Scheduler {
         self.load.look(end_ns, &self.parts.registry);
         self.rest = match outcome {
             Ok(left) => rest_after(left, now_ns, end_ns),
-            Err(_) => (Rest::Failed { full_maps: self.full_maps() }, end_ns + AFTER_FAILURE_NS),
+            Err(_) => self.rest_after_failure(end_ns),
         };
         self.nap_ns(end_ns)
+    }
+
+    /// Others may wait for a time that comes sooner: a resync beside clients does.
+    fn rest_after_failure(&self, end_ns: u64) -> (Rest, u64) {
+        let again_ns = end_ns + AFTER_FAILURE_NS;
+        let until_ns = match self.left {
+            Left::Until(until_ns) => until_ns.min(again_ns),
+            Left::More(_) => again_ns,
+        };
+        let (full_maps, is_pressed) = (self.full_maps(), self.is_pressed());
+        (Rest::Failed { full_maps, is_pressed }, until_ns)
     }
 
     /// How long it rests before that is looked at again; 0 if it shall go on.
@@ -207,7 +244,9 @@ impl Scheduler {
             && match rest {
                 Rest::Idle => true,
                 Rest::MakesWay => self.load.has_writers(now_ns) && !self.is_pressed(),
-                Rest::Failed { full_maps } => self.full_maps() <= full_maps,
+                Rest::Failed { full_maps, is_pressed } => {
+                    self.full_maps() <= full_maps && (is_pressed || !self.is_pressed())
+                }
             };
         if goes_on { (until_ns - now_ns).min(NAP_NS) } else { 0 }
     }
@@ -233,10 +272,11 @@ impl Scheduler {
     /// # Errors
     /// Those of commits; want of room is none.
     pub fn finish(&mut self) -> Result<()> {
-        self.jobs.iter_mut().try_for_each(|job| match job.finish(&self.parts) {
+        let finished = self.jobs.iter_mut().map(|job| match job.finish(&self.parts) {
             Err(e) if e.kind == ErrorKind::Full => Ok(()),
             outcome => outcome,
-        })
+        });
+        finished.fold(Ok(()), Result::and)
     }
 
     /// Removes deleted volumes that nobody needs, at once: merges under way may be of them.

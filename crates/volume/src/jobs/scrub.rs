@@ -319,7 +319,7 @@ impl Scrubs {
                     .extend(left.into_iter().take(NOTICED_MAX).map(|r| (r, 0)));
             }
         }
-        array.end_settling(&unread)?;
+        array.end_settling(&unread);
         state.parity_ns = clock.monotonic_ns().saturating_sub(looked_ns);
         if report.wrong > 0 {
             let detail = format!(

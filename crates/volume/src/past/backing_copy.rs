@@ -39,7 +39,7 @@ impl Job for Copies {
         "copies"
     }
 
-    /// Copies about as many bytes from each file. What keeps one from it is told with its volume.
+    /// Copies about as many bytes from each file. The trouble of one is told with its volume.
     fn step(&mut self, parts: &Parts, turn: &mut Turn) -> Result<Left> {
         let hung = parts.core.hung();
         self.0.retain(|id, _| hung.iter().any(|(timeline, _)| timeline.id == *id));

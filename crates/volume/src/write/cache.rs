@@ -13,9 +13,10 @@
 //!
 //! Deliberately unaware of the log, the map and the device.
 
+use std::convert::Infallible;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use env::{Rank, RankedGuard, RankedMutex};
+use env::{HeldRange, Ranges, Rank, RankedGuard, RankedMutex};
 use history::{Behind, BlockOp, FastSet, Stance};
 use parking_lot::Condvar;
 use units::{BLOCK_BYTES, Seq, WallTime};
@@ -48,8 +49,9 @@ pub struct Limits {
     pub group: usize,
 }
 
+/// The content of a cache, and its locks.
 #[derive(Debug)]
-struct State {
+pub struct State {
     limits: Option<Limits>,
     granularity: Granularity,
     pages: Pages,
@@ -65,7 +67,8 @@ struct State {
     /// Ops that wait, if none was replaced.
     ops: u64,
     held: usize,
-    locked: Vec<(u64, u64)>,
+    /// Blocks that are merged with what is there.
+    locked: Ranges,
     /// How blocks are written again, if somebody wants to know.
     rewrites: Option<Rewrites>,
     written: Vec<u64>,
@@ -119,10 +122,8 @@ fn counter(block: u64) -> usize {
 }
 
 fn count_of(op: &BlockOp<'_>) -> usize {
-    match *op {
-        BlockOp::Data { crcs, .. } => crcs.len(),
-        BlockOp::Zero { blocks, .. } => blocks as usize,
-    }
+    let blocks = op.range();
+    (blocks.end - blocks.start) as usize
 }
 
 impl Cache {
@@ -141,7 +142,7 @@ impl Cache {
             logged: Seq::ZERO,
             ops: 0,
             held: 0,
-            locked: Vec::new(),
+            locked: Ranges::default(),
             rewrites: None,
             written: vec![0; WRITTEN_COUNTERS],
             replaced: 0,
@@ -261,7 +262,8 @@ impl Cache {
         time: impl Fn(WallTime, &mut Option<Behind>) -> WallTime,
     ) -> Offered {
         let mut state = self.state.lock();
-        while state.held > 0 || (!stance.holds_lock && state.any_locked(ops)) {
+        let meets = |held: &Ranges| held.meet(ops.iter().map(BlockOp::range));
+        while state.held > 0 || (!stance.holds_lock && meets(&state.locked)) {
             if !stance.may_wait {
                 return Offered::WouldWait;
             }
@@ -346,13 +348,10 @@ impl Cache {
     }
 
     /// Locks blocks `first..end` against other writes while a partial block is merged.
-    pub fn lock_blocks(&self, first: u64, end: u64) -> LockedBlocks<'_> {
-        let mut state = self.state.lock();
-        while state.locked.iter().any(|&(a, b)| a < end && first < b) {
-            RankedGuard::wait(&mut state, &self.changed);
-        }
-        state.locked.push((first, end));
-        LockedBlocks { cache: self, range: (first, end) }
+    pub fn lock_blocks(&self, first: u64, end: u64) -> HeldRange<'_, State> {
+        let lock = (&self.state, &self.changed);
+        let Ok((_, locked)) = HeldRange::wait(lock, first..end, false, || Ok::<_, Infallible>(()));
+        locked
     }
 
     /// Holds writes back until [`Cache::release`].
@@ -453,15 +452,6 @@ impl Cache {
 }
 
 impl State {
-    fn any_locked(&self, ops: &[BlockOp<'_>]) -> bool {
-        !self.locked.is_empty()
-            && ops.iter().any(|op| {
-                let first = first_of(op);
-                let end = first + count_of(op) as u64;
-                self.locked.iter().any(|&(a, b)| a < end && first < b)
-            })
-    }
-
     fn take_group(&mut self, ops: &[BlockOp<'_>], time: WallTime) {
         assert!(time > self.last_time, "time rises");
         assert!(self.held == 0, "nothing comes to wait while writes are held back");
@@ -476,7 +466,7 @@ impl State {
             let write = self.next_write;
             self.next_write += 1;
             self.ops += 1;
-            for index in 0..count_of(op) {
+            for (index, block) in op.range().enumerate() {
                 let (bytes, crc) = match *op {
                     BlockOp::Data { bytes, crcs, .. } => {
                         (Some(&bytes[index * BLOCK..(index + 1) * BLOCK]), crcs[index])
@@ -484,7 +474,7 @@ impl State {
                     BlockOp::Zero { .. } => (None, 0),
                 };
                 let version = Version { write, time, window, bytes, crc };
-                self.take(first_of(op) + index as u64, version);
+                self.take(block, version);
             }
         }
         self.shrink();
@@ -521,25 +511,8 @@ impl State {
     }
 }
 
-fn first_of(op: &BlockOp<'_>) -> u64 {
-    match *op {
-        BlockOp::Data { block, .. } | BlockOp::Zero { block, .. } => block,
-    }
-}
-
-/// A block range kept from other writers.
-pub struct LockedBlocks<'c> {
-    cache: &'c Cache,
-    range: (u64, u64),
-}
-
-impl Drop for LockedBlocks<'_> {
-    fn drop(&mut self) {
-        let mut state = self.cache.state.lock();
-        let mine =
-            state.locked.iter().position(|&r| r == self.range).expect("locked until dropped");
-        state.locked.swap_remove(mine);
-        drop(state);
-        self.cache.changed.notify_all();
+impl AsMut<Ranges> for State {
+    fn as_mut(&mut self) -> &mut Ranges {
+        &mut self.locked
     }
 }

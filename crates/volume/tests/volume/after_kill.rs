@@ -14,7 +14,7 @@ use hindsight_volume::{
     Architecture, Budget, CacheChange, ErrorKind, Machine, Pool, PoolFormat, PoolOptions, Result,
     Volume, VolumeSpec, WriteOp,
 };
-use sim::{Op, SimClock, SimEntropy, SimMedia};
+use sim::{Op, Random, SimClock, SimEntropy, SimMedia};
 use units::{Moment, Seq, WallTime};
 
 use crate::hook::{SECOND_NS, get, put};
@@ -471,4 +471,42 @@ fn requests_of_opening(count: u64) -> usize {
 fn opening_asks_devices_by_what_no_run_has_and_not_by_its_square() {
     let [few, many] = [5_000, 40_000].map(requests_of_opening);
     assert!(many < 9 * few, "{few} requests for 5,000 writes, {many} for 40,000");
+}
+
+/// P8 in bytes: an opening reads and writes what waits in the log a few times, and does not wait
+/// until what it wrote is durable.
+#[test]
+fn opening_goes_over_what_was_not_flushed_a_few_times_and_waits_for_no_sync_of_it() {
+    // What lies on the members of each byte, and how often that is read at most: by the scan, to be
+    // written again, and by the look, of all copies or of all sides.
+    for (stack, lies_100, read_100) in
+        [(MIRROR, 200, 480), ("parity[chunk=4KiB,journal=2MiB](a, b, c)", 150, 650)]
+    {
+        let rig = Rig { memory_bytes: 1 << 30, ..Rig::new(stack) };
+        let pool = rig.open();
+        let volume = make(&pool, Architecture::Logging);
+        let mut bytes = vec![0; 16 << 10];
+        let count = 1000;
+        for number in 0..count {
+            Random::new(number).fill(&mut bytes);
+            let op = WriteOp::Data { offset: number % 64 * (16 << 10), bytes: &bytes };
+            volume.write_batch(&[op]).expect("written");
+        }
+        drop(volume);
+        rig.kill(pool);
+        rig.media.iter().for_each(|media| media.start_log());
+        let pool = rig.open();
+        let log: Vec<_> = rig.media.iter().flat_map(|media| media.take_log()).collect();
+        let all = count * (16 << 10);
+        let of = |op| {
+            let bytes = log.iter().filter(|done| done.op == op).map(|done| done.length_bytes);
+            bytes.sum::<u64>() * 100 / all
+        };
+        let unsynced = rig.media.iter().flat_map(|media| media.unsynced());
+        let unsynced = unsynced.map(|change| change.length_bytes).sum::<u64>() * 100 / all;
+        assert!(of(Op::Read) < read_100, "{stack}: read {} %", of(Op::Read));
+        assert!(of(Op::Write) < lies_100 * 3 / 2, "{stack}: wrote {} %", of(Op::Write));
+        assert!(unsynced >= lies_100, "{stack}: {unsynced} % wait for a sync");
+        pool.verify_invariants().expect("sound");
+    }
 }

@@ -10,9 +10,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use super::layout::CELL;
 use super::rows::{agree, is_lost};
 use super::settle::STEP_BYTES;
-use super::{ParityDevice, codes};
+use super::{ParityDevice, Side, codes};
 use crate::together::ask_all;
-use crate::{Result, Resync};
+use crate::{BlockDevice, Result, Resync};
 
 /// Bytes of each side that are looked at together, and how many of these beside each other.
 const LOOK_BYTES: u64 = 1 << 20;
@@ -22,6 +22,13 @@ const SUM_BYTES: usize = 16 << 10;
 
 /// A stripe, and the range of its chunks that is asked about.
 type Touched = (u64, Range<u64>);
+
+/// Stripes after one another that are looked at together.
+struct Part<'t> {
+    stripes: &'t [Touched],
+    /// What each side has of them, in runs: whether one is a hole, and its bytes.
+    runs: Vec<Vec<(bool, Range<u64>)>>,
+}
 
 impl ParityDevice {
     /// The stripes of a range in which parity is not of the data in some row. Those that nobody has
@@ -33,12 +40,20 @@ impl ParityDevice {
         }
         let touched: Vec<Touched> = self.touched(offset, length_bytes).collect();
         let count = (LOOK_BYTES / self.layout.chunk_bytes).max(1) as usize;
-        let parts: Vec<&[Touched]> = touched.chunks(count).collect();
+        let stay_in: Vec<_> = (0..self.sides.len()).map(|side| self.stays_in(side)).collect();
+        let are_in = || stay_in.iter().all(|stays_in| stays_in());
+        // Asked before anything is read: the kernel reads ahead, and what it reads of a hole is
+        // data from then on, which is read, and more ahead of that.
+        let parts: Vec<Part<'_>> = touched.chunks(count).map(|some| self.part(some)).collect();
         let begun = AtomicUsize::new(0);
         let look = |_| {
             let (mut apart, mut sides) = (Vec::new(), vec![Vec::new(); self.sides.len()]);
             while let Some(part) = parts.get(begun.fetch_add(1, Ordering::Relaxed)) {
-                self.look_at(part, &mut sides, &mut apart)?;
+                let is_loose = |(stripe, _): &Touched| self.cache.lock().loose.contains(*stripe);
+                if !part.stripes.iter().all(is_loose) {
+                    let are_read = self.read_sides(part, &mut sides) && are_in();
+                    self.look_at(part.stripes, are_read.then_some(&sides), &mut apart)?;
+                }
             }
             Ok(apart)
         };
@@ -49,19 +64,19 @@ impl ParityDevice {
         Ok(apart.into_iter().map(|stripe| stripe * size..(stripe + 1) * size).collect())
     }
 
-    /// Looks at stripes after one another. They are read as a whole while others may write there:
+    /// Looks at stripes after one another. They were read as a whole while others may write there:
     /// where they agree nothing is wrong, and the others are read again without.
-    fn look_at(&self, part: &[Touched], sides: &mut [Vec<u8>], apart: &mut Vec<u64>) -> Result<()> {
-        let is_loose = |(stripe, _): &Touched| self.cache.lock().loose.contains(*stripe);
-        if part.iter().all(is_loose) {
-            return Ok(());
-        }
-        let are_read = self.read_sides(part, sides);
-        for (number, touched) in part.iter().enumerate() {
-            if are_read && self.agrees(touched.0, number, sides) || is_loose(touched) {
+    fn look_at(
+        &self,
+        stripes: &[Touched],
+        sides: Option<&Vec<Vec<u8>>>,
+        apart: &mut Vec<u64>,
+    ) -> Result<()> {
+        for (number, (stripe, within)) in stripes.iter().enumerate() {
+            let agrees = sides.is_some_and(|sides| self.agrees(*stripe, number, sides));
+            if agrees || self.cache.lock().loose.contains(*stripe) {
                 continue;
             }
-            let (stripe, within) = touched;
             let is_apart = match self.is_apart(*stripe, within) {
                 Err(error) if is_lost(&error) => {
                     self.read_cells(*stripe, within);
@@ -76,16 +91,38 @@ impl ParityDevice {
         Ok(())
     }
 
-    /// Reads what all sides have of stripes after one another; false if one cannot be read. Holes
-    /// are passed by in small pieces: the kernel would make pages of them, and more ahead.
-    fn read_sides(&self, part: &[Touched], sides: &mut [Vec<u8>]) -> bool {
-        let at = self.layout.offset(part[0].0);
-        let length = part.len() * self.layout.chunk_bytes as usize;
-        sides.iter_mut().enumerate().all(|(side, bytes)| {
+    fn part<'t>(&self, stripes: &'t [Touched]) -> Part<'t> {
+        let at = self.layout.offset(stripes[0].0);
+        let all = 0..stripes.len() as u64 * self.layout.chunk_bytes;
+        let runs_of = |side: &Side| {
+            let mut runs: Vec<(bool, Range<u64>)> = Vec::new();
+            for piece in steps(&all) {
+                let is_hole = side.device.is_hole(at + piece.start, piece.end - piece.start);
+                match runs.last_mut() {
+                    Some((before, run)) if *before == is_hole => run.end = piece.end,
+                    _ => runs.push((is_hole, piece)),
+                }
+            }
+            runs
+        };
+        Part { stripes, runs: self.sides.iter().map(runs_of).collect() }
+    }
+
+    /// Reads what all sides have of a part, but for holes; false if one cannot be read.
+    fn read_sides(&self, part: &Part<'_>, sides: &mut [Vec<u8>]) -> bool {
+        let at = self.layout.offset(part.stripes[0].0);
+        let length = part.stripes.len() * self.layout.chunk_bytes as usize;
+        let mut sides = sides.iter_mut().zip(&self.sides).zip(&part.runs);
+        sides.all(|((bytes, side), runs)| {
             bytes.resize(length, 0);
-            let mut pieces =
-                (at..).step_by(STEP_BYTES as usize).zip(bytes.chunks_mut(STEP_BYTES as usize));
-            pieces.all(|(at, bytes)| matches!(self.read_side_with_holes(side, at, bytes), Ok(true)))
+            runs.iter().all(|(is_hole, run)| {
+                let bytes = &mut bytes[run.start as usize..run.end as usize];
+                if *is_hole {
+                    bytes.fill(0);
+                    return true;
+                }
+                side.device.read_at(at + run.start, bytes).is_ok()
+            })
         })
     }
 

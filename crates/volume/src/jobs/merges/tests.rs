@@ -8,7 +8,7 @@ use sim::{SimClock, SimEntropy, SimMedia};
 use units::WallTime;
 
 use crate::jobs::merge::RUNS_MAX;
-use crate::types::{Budget, VolumeSpec, WriteOp};
+use crate::types::{Budget, Deletion, VolumeSpec, WriteOp};
 use crate::volume::Volume;
 use crate::{Machine, Pool, PoolFormat, PoolOptions};
 
@@ -124,6 +124,23 @@ fn a_volume_that_wants_to_be_merged_again_and_again_starves_no_other() {
         rig.step();
     }
     assert!(!other.reclamation().is_wanted(), "its pass has begun");
+}
+
+#[test]
+fn a_full_merge_that_is_given_up_is_made_again() {
+    let rig = Rig::new(16 << 20);
+    let (long, other) = (rig.volume("long", DAY_NS), rig.volume("other", DAY_NS));
+    fill(&long, MANY);
+    rig.begin_full_merge(&long);
+    assert!(!long.reclamation().is_wanted(), "it has begun");
+    fill(&other, 64);
+    let dropped = Deletion { grace_ns: Some(0), force: true, ..Deletion::default() };
+    rig.pool.remove_volume("other", dropped).expect("deleted");
+    assert!(!rig.is_in_full_merge(&long), "a merge may be of what is deleted");
+    for _ in 0..100 {
+        rig.step();
+    }
+    assert!(rig.is_in_full_merge(&long) || long.reclamation().is_under_way(), "it goes on");
 }
 
 #[test]

@@ -24,7 +24,7 @@ const MANY: u64 = 24_000;
 struct Ticking(SimClock);
 
 impl Ticking {
-    /// What time it is, without a look.
+    /// The time, without a look.
     fn peek_ns(&self) -> u64 {
         self.0.monotonic_ns()
     }
@@ -182,6 +182,9 @@ fn a_failing_job_stops_no_other_and_is_told_as_long_as_it_fails() {
     assert_eq!(pending(), 0, "the flushes go on");
     rig.set_first(|_, _, _| Ok(false));
     rig.settle();
+    assert_eq!(rig.pool.failures().len(), 1, "it may fail again");
+    rig.clock.0.advance(5_000 * MS);
+    rig.settle();
     assert!(rig.pool.failures().is_empty(), "it does not fail any more");
 }
 
@@ -193,7 +196,7 @@ fn what_has_failed_rests_for_seconds_unless_others_have_more_to_do() {
     rig.set_first(fails);
     assert_eq!(rig.pool.turn(), NAP);
     let (rest, until_ns) = rig.pool.work.lock().rest;
-    assert_eq!(rest, Rest::Failed { full_maps: 0 });
+    assert_eq!(rest, Rest::Failed { full_maps: 0, is_pressed: false });
     assert!(until_ns - rig.clock.peek_ns() > AFTER_FAILURE_NS - 100 * MS);
     assert_eq!((rig.pool.turn(), TRIES.get()), (NAP, 1), "it is not tried again");
     while !volume.is_map_full() {
