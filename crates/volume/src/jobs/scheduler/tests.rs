@@ -71,11 +71,12 @@ impl Rig {
         assert!(!self.pool.step(Budget { bytes: STEP_BYTES }).expect("stepped"));
     }
 
-    /// Has a job of all volumes do this.
-    fn set_expiry(&self, step: fn(&Volume, &Parts, u64) -> Result<bool>) {
+    /// Has the first job do this with each volume.
+    fn set_first(&self, step: fn(&Volume, &Parts, u64) -> Result<bool>) {
         let mut work = self.pool.work.lock();
-        let expiry = work.jobs.iter_mut().find(|job| job.name() == "expiry").expect("there is one");
-        *expiry = Box::new(EachVolume("expiry", Left::NOTHING, step));
+        let first =
+            work.jobs.iter_mut().find(|job| job.name() == "trash expiry").expect("there is one");
+        *first = Box::new(EachVolume("trash expiry", Left::NOTHING, step));
     }
 
     /// A turn, and the rest after it; whether any work was done, and how long both took.
@@ -167,7 +168,7 @@ fn a_failing_job_stops_no_other_and_is_told_as_long_as_it_fails() {
     let rig = Rig::new(64 << 20);
     let (one, other) = (rig.volume("one"), rig.volume("other"));
     rig.settle();
-    rig.set_expiry(fails);
+    rig.set_first(fails);
     put(&one, 0, 1);
     put(&other, 0, 1);
     let pending = || rig.pool.status().pending_entries;
@@ -176,10 +177,10 @@ fn a_failing_job_stops_no_other_and_is_told_as_long_as_it_fails() {
     rig.clock.0.advance(6_000 * MS);
     assert!(rig.pool.step(Budget { bytes: STEP_BYTES }).expect("a map goes out"), "there is more");
     let failures = rig.pool.failures();
-    assert_eq!(failures, [("expiry", ErrorKind::Full, "broken on purpose".to_owned())]);
+    assert_eq!(failures, [("trash expiry", ErrorKind::Full, "broken on purpose".to_owned())]);
     rig.pool.step(Budget { bytes: STEP_BYTES }).expect("another one goes out");
     assert_eq!(pending(), 0, "the flushes go on");
-    rig.set_expiry(|_, _, _| Ok(false));
+    rig.set_first(|_, _, _| Ok(false));
     rig.settle();
     assert_eq!(rig.pool.failures().len(), 1, "it may fail again");
     rig.clock.0.advance(5_000 * MS);
@@ -192,7 +193,7 @@ fn what_has_failed_rests_for_seconds_unless_others_have_more_to_do() {
     let rig = Rig::new(1 << 20);
     let volume = rig.volume("v");
     rig.settle();
-    rig.set_expiry(fails);
+    rig.set_first(fails);
     assert_eq!(rig.pool.turn(), NAP);
     let (rest, until_ns) = rig.pool.work.lock().rest;
     assert_eq!(rest, Rest::Failed { full_maps: 0, is_pressed: false });
