@@ -114,17 +114,6 @@ impl CryptHeader {
         Ok(header)
     }
 
-    /// The header as text, one field a line.
-    #[must_use]
-    pub fn explain(&self) -> String {
-        let hex = |bytes: &[u8]| bytes.iter().map(|b| format!("{b:02x}")).collect::<String>();
-        let (sectors, salt) = (self.sectors, hex(&self.salt));
-        format!(
-            "crypt header\n  cipher      AES-256-XTS\n  derivation  HKDF-SHA256\n  \
-             sectors     {sectors}\n  salt        {salt}\n  wrapped_key (not shown)\n"
-        )
-    }
-
     fn verify(&self, place: Place) -> Result<()> {
         let holds = (1..=SECTORS_MAX).contains(&self.sectors);
         place.require(holds, "1 to 2^54 - 257 sectors", self.sectors)

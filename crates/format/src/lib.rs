@@ -36,12 +36,12 @@
 //! - `crypt`: `CryptHeader` (`encode(copy)`, `decode(&[u8], copy)`).
 //! - `parity`: `Record` (`encode(address)`, `decode(&[u8], address, id)`), `Entry`
 //!   (`holds(cells)`), `header_bytes(count)`, `peek_header_bytes(&[u8], address)`.
-//! - `time`: `TimeEntry`, `TimePage` (`encode`, `decode`, `get`, `seek_time`, `seek_seq`),
-//!   `TIME_ENTRIES_MAX`.
+//! - `time`: `TimeEntry`, `TimePage` (`encode`, `decode`, `get`), `TIME_ENTRIES_MAX`.
 //! - `trace`: `TraceHeader`, `FrameEncoder` (`push_request`, `requests(before)`, `name`, `end`),
 //!   `FrameHeader::peek`, `Frame::decode` with `requests`, `names`; `Request`, `RequestKind`.
 //!
-//! Every structure has `explain() -> String`, the text that `hindsight inspect` prints.
+//! `Superblock` and `Label` have `explain() -> String`, the text that `hindsight pool inspect`
+//! prints.
 
 mod error;
 

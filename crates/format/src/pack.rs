@@ -7,8 +7,6 @@
 
 mod codec;
 
-use std::fmt::Write as _;
-
 pub use codec::{PackDecoder, PackEncoder};
 use units::Seq;
 
@@ -184,23 +182,6 @@ impl PackHeader {
     #[must_use]
     pub fn total_bytes(&self) -> usize {
         total_bytes(self.stored_bytes)
-    }
-
-    /// The header as text, one field a line.
-    #[must_use]
-    pub fn explain(&self) -> String {
-        let place = &self.place;
-        let mut text = format!("pack at {} of segment {}\n", place.offset, place.segment);
-        let mut line = |name: &str, value: String| {
-            writeln!(text, "  {name:<22}{value}").expect("a String takes all");
-        };
-        line("encoding", format!("{:?}", self.encoding).to_lowercase());
-        line("versions", self.versions.to_string());
-        line("stored_bytes", self.stored_bytes.to_string());
-        line("nonce", format!("{:#018x}", place.nonce));
-        line("timeline", place.timeline.to_string());
-        line("stored_crc", format!("{:#010x}", self.stored_crc));
-        text
     }
 
     fn verify(&self, place: Place) -> Result<()> {

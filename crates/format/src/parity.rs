@@ -7,8 +7,6 @@
 //!    of an earlier use of the device, is damage.
 //! 3. A pending entry's checksum covers its bytes as well; it holds its epoch and its number in it.
 
-use std::fmt::Write as _;
-
 use crate::FORMAT_VERSION;
 use crate::checksum::{block_crc, structure_crc, verify_crc};
 use crate::error::{Place, Result};
@@ -205,25 +203,6 @@ impl Record {
     #[must_use]
     pub fn cells_bytes(&self) -> usize {
         self.all().map(Entry::bytes).sum()
-    }
-
-    /// The record as text.
-    #[must_use]
-    pub fn explain(&self) -> String {
-        let mut text = format!(
-            "parity record\n  id        {:032x}\n  sequence  {}\n  epoch     {}\n",
-            self.id, self.sequence, self.epoch
-        );
-        for (number, entry) in self.all().enumerate() {
-            let what = if number < self.entries.len() { "" } else { "  a difference" };
-            writeln!(
-                text,
-                "  side {:<5}offset {:<16}cells {:<6}crc {:#010x}{what}",
-                entry.side, entry.offset, entry.cells, entry.cells_crc
-            )
-            .expect("a String takes all");
-        }
-        text
     }
 }
 

@@ -4,8 +4,6 @@
 //! 2. Its nonce is in every batch of it, so that what an earlier segment left in the zone, or what
 //!    a client wrote to look like a batch, is never replayed.
 
-use std::fmt::Write as _;
-
 use units::{Seq, WallTime};
 
 use crate::FORMAT_VERSION;
@@ -150,24 +148,6 @@ impl SegmentHeader {
         };
         header.verify(header.place())?;
         Ok(header)
-    }
-
-    /// The header as text, one field a line.
-    #[must_use]
-    pub fn explain(&self) -> String {
-        let mut text = format!("segment {}\n", self.segment);
-        let mut line = |name: &str, value: String| {
-            writeln!(text, "  {name:<22}{value}").expect("a String takes all");
-        };
-        line("pool_id", format!("{:032x}", self.pool_id));
-        line("zone", self.zone.to_string());
-        line("log", self.log.to_string());
-        line("nonce", format!("{:#018x}", self.nonce));
-        line("created", format!("{} ns", self.created.as_nanos()));
-        line("first_seq", self.first_seq.to_string());
-        let voids = self.voids.map_or("none".to_owned(), |(a, b)| format!("{a} to {b}"));
-        line("voids", voids);
-        text
     }
 
     fn place(&self) -> Place {

@@ -3,8 +3,6 @@
 //!
 //! 1. Neither time nor seq ever falls from one entry to the next, nor do the totals.
 
-use std::fmt::Write as _;
-
 use units::{Seq, WallTime};
 
 use crate::error::{Place, Result};
@@ -125,44 +123,5 @@ impl TimePage {
             bytes_total: get(record, layout::BYTES_TOTAL),
             flushes_total: get(record, layout::FLUSHES_TOTAL),
         }
-    }
-
-    /// How many entries have a time not after `time`.
-    #[must_use]
-    pub fn seek_time(&self, time: WallTime) -> usize {
-        self.count_while(|entry| entry.time <= time)
-    }
-
-    /// How many entries have a seq not above `seq`.
-    #[must_use]
-    pub fn seek_seq(&self, seq: Seq) -> usize {
-        self.count_while(|entry| entry.seq <= seq)
-    }
-
-    /// The entries as text, one a line.
-    #[must_use]
-    pub fn explain(&self) -> String {
-        let mut text = format!("time page of {} entries\n", self.count);
-        for i in 0..self.count {
-            let TimeEntry { time, seq, bytes_total, flushes_total } = self.get(i);
-            let time = time.as_nanos();
-            writeln!(text, "  {time} ns: seq {seq}, {bytes_total} bytes, {flushes_total} flushes")
-                .expect("a String takes all");
-        }
-        text
-    }
-
-    /// How many entries, from the first on, are as asked; none after one that is not may be.
-    fn count_while(&self, is_so: impl Fn(TimeEntry) -> bool) -> usize {
-        let (mut low, mut high) = (0, self.count);
-        while low < high {
-            let middle = low.midpoint(high);
-            if is_so(self.get(middle)) {
-                low = middle + 1;
-            } else {
-                high = middle;
-            }
-        }
-        low
     }
 }

@@ -1,14 +1,12 @@
 //! Reading a batch's header: verified as a whole first, then walked without further checks.
 
-use std::fmt::Write as _;
-
 use units::{Lba, Seq, WallTime};
 
 use super::{
     BATCH_ALIGNMENT, BATCH_HEADER_BYTES_MAX, BLOCK_BYTES, BLOCKS_MAX, BatchHeader, BatchKind,
     CRC_BYTES, DescriptorKind, MAGIC, SALT, layout,
 };
-use crate::checksum::{block_crc, verify_crc};
+use crate::checksum::verify_crc;
 use crate::error::{FormatErrorKind, Place, Result};
 use crate::field::{get, get_u32, verify_zero, verify_zero_bytes};
 
@@ -116,52 +114,6 @@ impl<'a> Batch<'a> {
             op_count: self.op_count,
             payload_offset: self.header_bytes,
         }
-    }
-
-    /// Fails unless every block of `payload` (the batch's data) has its checksum.
-    ///
-    /// # Errors
-    /// `NotThis` if data is missing, `Checksum` at the first block that differs.
-    pub fn verify_payload(&self, payload: &[u8]) -> Result<()> {
-        let place = Place { structure: "batch", address: u64::from(self.header.offset) };
-        let payload = place.require_bytes(payload, self.payload_bytes as usize)?;
-        let crcs = self.descriptors().flat_map(|descriptor| descriptor.crcs());
-        // The checksums of a shared batch are all of its one block, and equal.
-        for (i, (block, crc)) in payload.chunks_exact(BLOCK_BYTES).zip(crcs).enumerate() {
-            let found = block_crc(block);
-            if found != crc {
-                let found = format!("{found:#010x} in block {i} of the batch");
-                let expected = format!("checksum {crc:#010x}");
-                return Err(place.error(FormatErrorKind::Checksum, expected, found));
-            }
-        }
-        Ok(())
-    }
-
-    /// The header and every descriptor as text.
-    #[must_use]
-    pub fn explain(&self) -> String {
-        let h = &self.header;
-        let mut text = format!("batch at {} of segment {}\n", h.offset, h.segment);
-        let mut line = |name: &str, value: String| {
-            writeln!(text, "  {name:<22}{value}").expect("a String takes all");
-        };
-        line("kind", format!("{:?}", h.kind).to_lowercase());
-        line("header_bytes", self.header_bytes.to_string());
-        line("payload_bytes", self.payload_bytes.to_string());
-        line("nonce", format!("{:#018x}", h.nonce));
-        line("timeline", h.timeline.to_string());
-        line("time", format!("{} ns", h.time.as_nanos()));
-        line("base_seq", h.base_seq.to_string());
-        line("stable_seq", h.stable_seq.to_string());
-        line("durable_seq", h.durable_seq.to_string());
-        line("flush_count", h.flush_count.to_string());
-        for d in self.descriptors() {
-            let kind = format!("{:?}", d.kind).to_lowercase();
-            let what = format!("{kind}, blocks {} + {}", d.block.0, d.blocks);
-            line(&format!("seq {}", d.seq), what);
-        }
-        text
     }
 
     /// Walks the descriptors once with every check, so that walking them later needs none.

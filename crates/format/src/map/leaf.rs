@@ -1,7 +1,5 @@
 //! Leaf pages: up to 184 entries of a run, in order; or more of them, grouped (`grouped`).
 
-use std::fmt::Write as _;
-
 use units::Seq;
 
 use super::grouped::{EXTENT_LEAF, GroupedPage};
@@ -129,22 +127,6 @@ impl LeafPage {
             Form::Plain(page) => search(from, page.count, |i| is_before(page.key_and_seq(i))),
             Form::Grouped(page) => search(from, page.len(), |i| is_before(page.key_and_seq(i))),
         }
-    }
-
-    /// The entries as text, one a line; grouped entries one record a line.
-    #[must_use]
-    pub fn explain(&self) -> String {
-        let page = match &self.0 {
-            Form::Plain(page) => page,
-            Form::Grouped(page) => return page.explain(),
-        };
-        let mut text = format!("leaf page of {} entries\n", page.count);
-        for i in 0..page.count {
-            let Entry { key, seq, location, crc } = page.get(i);
-            writeln!(text, "  {key}, seq {seq}: {location}, crc {crc:#010x}")
-                .expect("a String takes all");
-        }
-        text
     }
 }
 
