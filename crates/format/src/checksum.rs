@@ -49,12 +49,16 @@ pub fn salted_crc(salt: u32, bytes: &[u8]) -> u32 {
 }
 
 /// The salted CRC32C of a structure: all its bytes but those of `field`, which holds it.
-pub(crate) fn structure_crc(salt: u32, bytes: &[u8], field: Field) -> u32 {
+#[must_use]
+pub fn structure_crc(salt: u32, bytes: &[u8], field: Field) -> u32 {
     salted_crc_of_parts(salt, &[&bytes[..field.offset], &bytes[field.offset + field.bytes..]])
 }
 
 /// Fails unless `bytes` hold their own checksum.
-pub(crate) fn verify_crc(place: Place, salt: u32, bytes: &[u8], field: Field) -> Result<()> {
+///
+/// # Errors
+/// `Checksum`.
+pub fn verify_crc(place: Place, salt: u32, bytes: &[u8], field: Field) -> Result<()> {
     let computed = structure_crc(salt, bytes, field);
     let stored = get(bytes, field);
     if stored == u64::from(computed) {

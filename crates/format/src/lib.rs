@@ -37,8 +37,7 @@
 //! - `parity`: `Record` (`encode(address)`, `decode(&[u8], address, id)`), `Entry`
 //!   (`holds(cells)`), `header_bytes(count)`, `peek_header_bytes(&[u8], address)`.
 //! - `time`: `TimeEntry`, `TimePage` (`encode`, `decode`, `get`), `TIME_ENTRIES_MAX`.
-//! - `trace`: `TraceHeader`, `FrameEncoder` (`push_request`, `requests(before)`, `name`, `end`),
-//!   `FrameHeader::peek`, `Frame::decode` with `requests`, `names`; `Request`, `RequestKind`.
+//! - `field`, `checksum` and `Place`, of which other durable formats are made, too (traces).
 //!
 //! `Superblock` and `Label` have `explain() -> String`, the text that `hindsight pool inspect`
 //! prints.
@@ -59,9 +58,8 @@ pub mod run;
 pub mod segment;
 pub mod superblock;
 pub mod time;
-pub mod trace;
 
-pub use error::{FormatError, FormatErrorKind, Result};
+pub use error::{FormatError, FormatErrorKind, Place, Result};
 pub use location::{HOLE, Location};
 pub use page::{PAGE_BYTES, PageAddress};
 

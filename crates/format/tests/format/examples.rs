@@ -10,7 +10,6 @@ use hindsight_format::run::{IndexEntry, IndexPage, RunFooter};
 use hindsight_format::segment::SegmentHeader;
 use hindsight_format::superblock::Superblock;
 use hindsight_format::time::{TimeEntry, TimePage};
-use hindsight_format::trace::{FrameEncoder, Request, RequestKind, TraceHeader};
 use hindsight_format::{Location, PageAddress};
 use units::{Lba, MapExtent, Seq, WallTime};
 
@@ -194,34 +193,6 @@ pub fn time_entries() -> Vec<TimeEntry> {
 
 pub fn time_page() -> Box<[u8; 4096]> {
     TimePage::encode(page(0), &time_entries())
-}
-
-pub fn trace() -> Vec<u8> {
-    let read = Request {
-        time_ns: 0,
-        device: 0,
-        kind: RequestKind::Read,
-        is_fua: false,
-        offset_bytes: 8192,
-        length_bytes: 4096,
-    };
-    let write = Request {
-        time_ns: 1_000_000,
-        kind: RequestKind::Write,
-        is_fua: true,
-        offset_bytes: 12288,
-        ..read
-    };
-    let flush =
-        Request { time_ns: 1_000_500, device: 1, kind: RequestKind::Flush, ..Request::default() };
-    let mut encoder = FrameEncoder::default();
-    for request in [read, write, flush] {
-        encoder.push_request(&request);
-    }
-    let header = TraceHeader { start: TIME.as_nanos() }.encode().to_vec();
-    let names = [FrameEncoder::name("sda", 0), FrameEncoder::name("sdb", 1)].concat();
-    let requests = encoder.requests(0).to_vec();
-    [header, names, requests, FrameEncoder::end(3, 1_000_500)].concat()
 }
 
 pub fn parity_record() -> Record {

@@ -1,10 +1,12 @@
 //! Frames: some names of devices, some requests, or the end.
 
+use format::checksum::{structure_crc, verify_crc};
+use format::field::{get, get_u32, put, verify_zero};
+use format::{Place, Result};
+use model::Request;
+
 use super::layout;
-use super::request::{self, Before, REQUEST_BYTES_MAX, Request};
-use crate::checksum::{structure_crc, verify_crc};
-use crate::error::{Place, Result};
-use crate::field::{get, get_u32, put, verify_zero};
+use super::request::{self, Before, REQUEST_BYTES_MAX};
 
 /// Bytes of a frame's header.
 pub const FRAME_HEADER_BYTES: usize = layout::FRAME_BYTES;
