@@ -28,6 +28,7 @@ use block::BlockDevice;
 use env::RankedMutex;
 
 use crate::catalogue::GroupRecord;
+use crate::catalogue::tables;
 use crate::core::Core;
 use crate::jobs::dedup::progress::Dedup;
 use crate::jobs::merges::Merges;
@@ -210,7 +211,8 @@ impl Engine {
     /// `Corrupt`.
     pub fn audit(&self, after: u64, limit: usize) -> Result<Vec<AuditRecord>> {
         self.note_members_now();
-        self.core.catalogue.audit(after, limit)
+        let records = self.core.catalogue.rows(tables::AUDIT, after.saturating_add(1).., limit)?;
+        Ok(records.into_iter().map(|(_, record)| record).collect())
     }
 
     /// Bytes of zones in use, of free ones, and of those that new data can still take; cheap.

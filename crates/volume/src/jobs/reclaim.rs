@@ -11,6 +11,7 @@ use env::RankedGuard;
 use history::TimeRun;
 use units::Seq;
 
+use crate::catalogue::{all_of, tables};
 use crate::core::SPARES_WANTED;
 use crate::host::RoomWait;
 use crate::jobs::cleaning::Haste;
@@ -245,8 +246,8 @@ impl Engine {
         }
         let tx = self.core.begin()?;
         for segment in &empty {
-            tx.remove_segment(segment.number)?;
-            tx.remove_base(volume.id, segment.slab.expect("a slab of a base"))?;
+            tx.remove(tables::SEGMENTS, segment.number)?;
+            tx.remove(tables::BASES, (volume.id, segment.slab.expect("a slab of a base")))?;
         }
         drop(tx.commit()?);
         self.core.forget_pages(|timeline| timeline.log == volume.id);
@@ -277,7 +278,7 @@ impl Engine {
         }
         let mut tx = self.core.begin()?;
         for run in &gone {
-            tx.remove_time_run(run.id)?;
+            tx.remove(tables::TIME_RUNS, run.id)?;
         }
         tx.change(&volume.record).reclaimed_to = horizon.0;
         drop(tx.commit()?);
@@ -322,24 +323,24 @@ impl Engine {
         };
         let tx = self.core.begin()?;
         for timeline in &timelines {
-            tx.remove_timeline(timeline.id)?;
+            tx.remove(tables::TIMELINES, timeline.id)?;
             for run in timeline.runs() {
                 tx.remove_map_run(run.id)?;
             }
         }
         for run in ghost.times().runs() {
-            tx.remove_time_run(run.id)?;
+            tx.remove(tables::TIME_RUNS, run.id)?;
         }
         for segment in &segments {
-            tx.remove_segment(segment.number)?;
-            tx.remove_spare(segment.number)?;
+            tx.remove(tables::SEGMENTS, segment.number)?;
+            tx.remove(tables::SPARES, segment.number)?;
         }
         self.commit_unnamed(&tx, &unnamed)?;
         if segments.iter().any(|segment| segment.slab.is_some()) {
-            tx.remove_bases(ghost.id)?;
+            tx.remove_all(tables::BASES, all_of(ghost.id))?;
         }
         tx.remove_pins(ghost.id)?;
-        tx.remove_volume(ghost.id)?;
+        tx.remove(tables::VOLUMES, ghost.id)?;
         drop(tx.commit()?);
         self.registry.bury(ghost);
         self.core.store.forget_space(ghost.id);

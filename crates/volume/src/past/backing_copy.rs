@@ -17,7 +17,7 @@ use std::sync::Arc;
 use history::Timeline;
 use units::BLOCK_BYTES;
 
-use crate::catalogue::TimelineRecord;
+use crate::catalogue::{TimelineRecord, tables};
 use crate::past::backing_file::Source;
 use crate::past::copy_job::{CopyJob, Page, Way};
 use crate::pool::Engine;
@@ -165,7 +165,7 @@ impl Engine {
         let known = self.core.timelines.read().get(&timeline.id).map(|(record, _)| record.clone());
         let Some(known) = known else { return Ok(false) };
         let record = TimelineRecord { source: None, parent: None, ..known };
-        tx.put_timeline(&record)?;
+        tx.put(tables::TIMELINES, record.id, &record)?;
         let bytes = source.record().length_bytes;
         let detail = format!("all {bytes} bytes of {}", source.record().file);
         let action = if source.record().moment { "cloned" } else { "imported" };

@@ -21,6 +21,7 @@ use history::{
 use units::{BLOCK_BYTES, BlockCount, Lba, Seq};
 
 use crate::Result;
+use crate::catalogue::tables;
 use crate::core::Core;
 use crate::jobs::map_flush::{commit_segment, record_of_run};
 use crate::jobs::segment_writer::{Holds, begin_segment, relocated};
@@ -293,7 +294,7 @@ impl CopyJob {
 
     fn commit_run(&self, core: &Core, segment: &Segment, run: &StoredRun) -> Result<()> {
         let tx = core.begin()?;
-        tx.put_map_run(&record_of_run(run, self.timeline))?;
+        tx.put(tables::MAP_RUNS, run.id, &record_of_run(run, self.timeline))?;
         let live = segment.live_entries.load(Ordering::Acquire);
         commit_segment(&tx, segment, live, segment.end.load(Ordering::Acquire), true)?;
         tx.commit().map(drop)

@@ -6,8 +6,8 @@ use history::NO_LOG;
 use units::BLOCK_BYTES;
 
 use crate::Result;
+use crate::catalogue::Sample;
 use crate::pool::Engine;
-use crate::pool::samples::Sample;
 use crate::retention::moments::Moments;
 use crate::types::{Growth, PoolSpace};
 use crate::volume::Volume;

@@ -6,7 +6,7 @@
 //! these.
 
 use crate::Result;
-use crate::catalogue::GroupRecord;
+use crate::catalogue::{GroupRecord, tables};
 use crate::names::check_name;
 use crate::pool::Engine;
 use crate::volume::Volume;
@@ -95,7 +95,7 @@ impl Engine {
         let mut record = self.group_record(name)?;
         let detail = format!("group {name}: hook {}", hook.as_deref().unwrap_or(NO_HOOK));
         record.hook = hook;
-        tx.put_group(&record)?;
+        tx.put(tables::GROUPS, record.id, &record)?;
         tx.audit("group-set", "", detail)?;
         let _books = tx.commit()?;
         self.set_groups(vec![record]);
