@@ -21,8 +21,8 @@
 //!   `is_hole()`.
 //! - `segment`: `SegmentHeader`, `encode() -> [u8; 512]`, `SegmentHeader::decode(&[u8])`.
 //! - `batch`: `BatchEncoder::new(&mut Vec<u8>)` then `push_data(block, &crcs)`,
-//!   `push_zero(block, blocks)`, `push_relocated(block, seq, time, crc)`,
-//!   `push_relocated_zero(block, blocks, seq, time)`, `finish(&BatchHeader) -> BatchBytes`;
+//!   `push_zero(block, blocks)`, `push_relocated(block, seq, crc)`,
+//!   `push_relocated_zero(block, blocks, seq)`, `finish(&BatchHeader) -> BatchBytes`;
 //!   `header_bytes(kind, descriptors, data_blocks)`, `peek_header_bytes(&[u8])`,
 //!   `Batch::decode(&[u8])`, `batch.descriptors()` of `Descriptor { seq, time, block, blocks,
 //!   kind, payload_offset }` with `crcs()`.

@@ -29,8 +29,7 @@ pub mod layout {
     pub(crate) const NONCE: Field = Field::new("nonce", 56, 8);
     pub(crate) const CREATED: Field = Field::new("created", 64, 8);
     pub(crate) const FIRST_SEQ: Field = Field::new("first_seq", 72, 8);
-    pub(crate) const VOID_FIRST: Field = Field::new("void_first", 80, 8);
-    pub(crate) const VOID_LAST: Field = Field::new("void_last", 88, 8);
+    pub(crate) const UNUSED: Field = Field::new("unused", 80, 16);
     pub(crate) const ZERO_TO_END: Field = Field::new("zero", 96, 416);
     /// In order.
     pub const FIELDS: &[Field] = &[
@@ -45,8 +44,7 @@ pub mod layout {
         NONCE,
         CREATED,
         FIRST_SEQ,
-        VOID_FIRST,
-        VOID_LAST,
+        UNUSED,
         ZERO_TO_END,
     ];
     const _: () = assert!(tile(FIELDS, BYTES));
@@ -94,9 +92,6 @@ pub struct SegmentHeader {
     pub created: WallTime,
     /// No write in it has a smaller seq, but for relocated ones.
     pub first_seq: Seq,
-    /// Seqs, both inclusive, that earlier segments of this log hold and that recovery discarded
-    /// after a power cut: they are not part of the history.
-    pub voids: Option<(Seq, Seq)>,
 }
 
 impl SegmentHeader {
@@ -114,9 +109,6 @@ impl SegmentHeader {
         put(&mut b, layout::NONCE, self.nonce);
         put(&mut b, layout::CREATED, self.created.as_nanos());
         put(&mut b, layout::FIRST_SEQ, self.first_seq.0);
-        let (first, last) = self.voids.unwrap_or_default();
-        put(&mut b, layout::VOID_FIRST, first.0);
-        put(&mut b, layout::VOID_LAST, last.0);
         let crc = structure_crc(SALT, &b, layout::CRC);
         put(&mut b, layout::CRC, u64::from(crc));
         b
@@ -135,7 +127,6 @@ impl SegmentHeader {
         place.require_version(get_u32(b, layout::FORMAT_VERSION))?;
         verify_zero(place, b, layout::ZERO)?;
         verify_zero(place, b, layout::ZERO_TO_END)?;
-        let voids = (Seq(get(b, layout::VOID_FIRST)), Seq(get(b, layout::VOID_LAST)));
         let header = SegmentHeader {
             pool_id: get_u128(b, layout::POOL_ID),
             segment: get(b, layout::SEGMENT),
@@ -144,7 +135,6 @@ impl SegmentHeader {
             nonce: get(b, layout::NONCE),
             created: WallTime::from_nanos(get(b, layout::CREATED)),
             first_seq: Seq(get(b, layout::FIRST_SEQ)),
-            voids: if voids == (Seq::ZERO, Seq::ZERO) { None } else { Some(voids) },
         };
         header.verify(header.place())?;
         Ok(header)
@@ -158,9 +148,6 @@ impl SegmentHeader {
         let segment_holds = (1..=SEGMENT_NUMBER_MAX).contains(&self.segment);
         place.require(segment_holds, "segment 1 to 2^29 - 1", self.segment)?;
         place.require(self.zone != 0, "a zone other than 0", self.zone)?;
-        place.require(self.first_seq <= Seq::MAX, "first_seq below 2^48", self.first_seq)?;
-        let Some((first, last)) = self.voids else { return Ok(()) };
-        let voids_hold = Seq::ZERO < first && first <= last && last <= Seq::MAX;
-        place.require(voids_hold, "voids none or ascending", format_args!("{first} to {last}"))
+        place.require(self.first_seq <= Seq::MAX, "first_seq below 2^48", self.first_seq)
     }
 }

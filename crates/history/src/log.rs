@@ -125,8 +125,6 @@ pub struct LogStart {
     pub bytes_total: u64,
     /// Flushes completed so far.
     pub flushes_total: u64,
-    /// Seqs that recovery discarded, to be recorded in the next segment.
-    pub voids: Option<(Seq, Seq)>,
 }
 
 struct InFlight {
@@ -144,7 +142,6 @@ pub struct LogState {
     in_flight: VecDeque<InFlight>,
     gate_closed: bool,
     locked: Vec<(u64, u64)>,
-    voids: Option<(Seq, Seq)>,
     last_time: WallTime,
     behind: Option<Behind>,
     /// The end of the log was asked for since the last batch.
@@ -206,7 +203,6 @@ impl Log {
             in_flight: VecDeque::new(),
             gate_closed: false,
             locked: Vec::new(),
-            voids: start.voids,
             last_time: start.last_time,
             behind: None,
             looked: false,
@@ -430,11 +426,9 @@ impl Log {
             nonce,
             created: self.store.clock.wall(),
             first_seq,
-            voids: state.voids,
         };
         self.store.write(self.store.zone_offset(spare.zone), &[IoSlice::new(&header.encode())])?;
         self.io.count(IoKind::Other, SEGMENT_HEADER_BYTES as u64);
-        state.voids = None;
         state.seal();
         let segment = Arc::new(Segment {
             last_seq: AtomicU64::new(state.last_seq),

@@ -31,8 +31,6 @@ pub struct Descriptor<'a> {
     pub seq: Seq,
     /// The timeline that it belongs to.
     pub timeline: u64,
-    /// When it was accepted.
-    pub time: WallTime,
     /// The first block.
     pub block: Lba,
     /// How many blocks, at least 1.
@@ -206,15 +204,10 @@ impl<'a> Iterator for Descriptors<'a> {
         }
         let (bytes, after) = self.rest.split_at(self.header.kind.descriptor_bytes());
         let h = &self.header;
-        let (seq, timeline, time) = match h.kind {
-            BatchKind::Writes => (Seq(h.base_seq.0 + u64::from(self.index)), h.timeline, h.time),
-            BatchKind::Relocated => {
-                let time = WallTime::from_nanos(get(bytes, layout::OP_TIME));
-                (Seq(get(bytes, layout::SEQ)), h.timeline, time)
-            }
-            BatchKind::Shared => {
-                (Seq(get(bytes, layout::SEQ)), get(bytes, layout::OP_TIMELINE), h.time)
-            }
+        let (seq, timeline) = match h.kind {
+            BatchKind::Writes => (Seq(h.base_seq.0 + u64::from(self.index)), h.timeline),
+            BatchKind::Relocated => (Seq(get(bytes, layout::SEQ)), h.timeline),
+            BatchKind::Shared => (Seq(get(bytes, layout::SEQ)), get(bytes, layout::OP_TIMELINE)),
         };
         let blocks = get_u32(bytes, layout::BLOCKS);
         let is_data = get(bytes, layout::DESCRIPTOR_KIND) == 1;
@@ -229,7 +222,6 @@ impl<'a> Iterator for Descriptors<'a> {
         Some(Descriptor {
             seq,
             timeline,
-            time,
             block: Lba(get(bytes, layout::BLOCK)),
             blocks,
             kind: if is_data { DescriptorKind::Data } else { DescriptorKind::Zero },

@@ -73,7 +73,6 @@ pub fn segment() -> SegmentHeader {
         nonce: 0xfeed_beef_0bad_cafe,
         created: TIME,
         first_seq: Seq(121),
-        voids: Some((Seq(101), Seq(120))),
     }
 }
 
@@ -104,8 +103,7 @@ pub fn batch_of_writes() -> Vec<u8> {
 pub fn batch_of_relocated_blocks() -> Vec<u8> {
     let mut bytes = Vec::new();
     let mut encoder = BatchEncoder::new(&mut bytes);
-    let time = WallTime::from_nanos(TIME.as_nanos() - 1_000_000_000);
-    encoder.push_relocated(9, Seq(55), time, block_crc(&[0x5a; 4096]));
+    encoder.push_relocated(9, Seq(55), block_crc(&[0x5a; 4096]));
     encoder.finish(&batch_header(BatchKind::Relocated));
     bytes
 }

@@ -16,15 +16,15 @@ use crate::{examples, values};
 fn encode_batch(header: &BatchHeader, operations: &[values::Operation]) -> Vec<u8> {
     let mut bytes = vec![0xee; 3];
     let mut encoder = BatchEncoder::new(&mut bytes);
-    for values::Operation { seq, time, block, blocks, crcs } in operations {
+    for values::Operation { seq, block, blocks, crcs } in operations {
         match (header.kind, crcs) {
             (BatchKind::Writes, Some(crcs)) => encoder.push_data(*block, crcs),
             (BatchKind::Writes, None) => encoder.push_zero(*block, *blocks),
             (BatchKind::Relocated, Some(crcs)) => {
-                encoder.push_relocated(*block, *seq, *time, crcs[0]);
+                encoder.push_relocated(*block, *seq, crcs[0]);
             }
             (BatchKind::Relocated, None) => {
-                encoder.push_relocated_zero(*block, *blocks, *seq, *time);
+                encoder.push_relocated_zero(*block, *blocks, *seq);
             }
             (BatchKind::Shared, _) => unreachable!("shared batches have a test of their own"),
         }
@@ -47,11 +47,11 @@ fn assert_round_trip(header: &BatchHeader, operations: &[values::Operation]) {
     assert_eq!(batch.descriptors().len(), operations.len());
     let mut payload_offset = header_bytes;
     for (i, (found, expected)) in batch.descriptors().zip(operations).enumerate() {
-        let (seq, time) = match header.kind {
-            BatchKind::Writes => (Seq(header.base_seq.0 + i as u64), header.time),
-            BatchKind::Relocated | BatchKind::Shared => (expected.seq, expected.time),
+        let seq = match header.kind {
+            BatchKind::Writes => Seq(header.base_seq.0 + i as u64),
+            BatchKind::Relocated | BatchKind::Shared => expected.seq,
         };
-        assert_eq!((found.seq, found.time), (seq, time));
+        assert_eq!(found.seq, seq);
         assert_eq!((found.block.0, found.blocks), (expected.block, expected.blocks));
         assert_eq!(found.kind == DescriptorKind::Data, expected.crcs.is_some());
         assert_eq!(found.crcs().collect::<Vec<_>>(), expected.crcs.clone().unwrap_or_default());

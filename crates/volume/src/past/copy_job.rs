@@ -194,7 +194,6 @@ impl CopyJob {
     ) -> Result<()> {
         let offset = segment.end.load(Ordering::Acquire);
         let header = relocated(segment, offset, self.timeline, OUTSIDE_SEQ);
-        let time = header.time;
         let mut header_of = Vec::new();
         let mut encoder = BatchEncoder::new(&mut header_of);
         let mut blocks: Vec<(u64, u32)> = Vec::new();
@@ -202,7 +201,7 @@ impl CopyJob {
         for op in ops {
             match *op {
                 Copied::Zeros(block, count) => {
-                    encoder.push_relocated_zero(block, count, OUTSIDE_SEQ, time);
+                    encoder.push_relocated_zero(block, count, OUTSIDE_SEQ);
                     let location = Location::hole_in(segment.number);
                     let keys = cover(Lba(block), BlockCount(u64::from(count)));
                     let hole = |key| Entry { key, seq: OUTSIDE_SEQ, location, crc: 0 };
@@ -210,7 +209,7 @@ impl CopyJob {
                 }
                 Copied::Data(block) => {
                     let crc = block_crc(data(block));
-                    encoder.push_relocated(block, OUTSIDE_SEQ, time, crc);
+                    encoder.push_relocated(block, OUTSIDE_SEQ, crc);
                     blocks.push((block, crc));
                 }
             }

@@ -374,11 +374,7 @@ fn header_of(
     let Some(of) = contents.timelines.iter().find(|record| record.id == timeline) else {
         return Ok(None);
     };
-    let volume = contents.volumes.iter().find(|volume| volume.id == of.log);
-    let before = |void: &&(u64, u64)| void.1 + 1 == told.first_seq.0;
-    let voids = volume.and_then(|volume| volume.voids.iter().find(before));
-    let voids = voids.map(|&(first, last)| (Seq(first), Seq(last)));
-    let header = SegmentHeader { log: of.log, voids, ..told };
+    let header = SegmentHeader { log: of.log, ..told };
     store.write_known(store.zone_offset(zone), &header.encode())?;
     Ok(Some(header))
 }
@@ -422,7 +418,7 @@ fn add_volume(
         record.voids.extend(recovered.voids.iter().map(|&(first, last)| (first.0, last.0)));
         let mut tx = core.begin()?;
         tx.put(tables::VOLUMES, record.id, &record)?;
-        let detail = match recovered.start.voids {
+        let detail = match recovered.lost {
             Some((first, last)) => {
                 format!("unflushed writes lost in a power cut: seqs {first} to {last}")
             }
